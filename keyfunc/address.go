@@ -1,0 +1,278 @@
+package keyfunc
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// What is read of X-Forwarded-For at most. Without it, a header of a megabyte costs milliseconds a request.
+const (
+	maxHops = 64
+	maxHop  = 128 // bytes
+)
+
+const (
+	defaultV4Bits = 32
+	defaultV6Bits = 64
+)
+
+// IP makes the key of the address of the socket's peer: the client, where clients connect directly. No header
+// is read, so nobody can choose it. It is the one to use unless there is a proxy in front; behind a proxy it
+// is the proxy's address, which all clients share: use [ForwardedIP] there.
+//
+// One address has one key, however it is written: an IPv4-mapped one is the IPv4 address, and a zone is dropped.
+// IPv6 addresses are counted by /64, because one client has all of it; see [Address] for other sizes. Where there
+// is no address (a unix socket, 0.0.0.0 or ::) the answer is [ErrNoKey].
+func IP() Func { return Address{}.Func() }
+
+// ForwardedIP makes the key of the client's address behind proxies. Trusted are the networks of those proxies.
+// A peer that is not in them is the client itself, and headers are ignored. Otherwise X-Forwarded-For is read from
+// right to left, all its lines, and the first address that is not in trusted is the client: what stands to the left
+// of it is hearsay. Where an entry is no address, the walk ends at the last that was one.
+//
+// The same forms and sizes hold as for [IP]. With no trusted networks it is IP: a deployment that forgets to
+// configure its proxies counts too coarsely rather than not at all. A network of size /0 and one that is not valid
+// are mistakes that Err reports.
+//
+// Use it where the proxies' addresses are known; where only their number is, use [ForwardedHops]. No other header
+// is read: neither Forwarded, nor X-Real-IP, nor CF-Connecting-IP.
+func ForwardedIP(trusted ...netip.Prefix) Func { return Address{Trusted: trusted}.Func() }
+
+// ForwardedHops makes the key of the client's address behind exactly n proxies, each of which appends the address
+// of its peer to X-Forwarded-For: the n-th entry from the right. The socket's peer is the last of the proxies, and
+// may be a unix socket. Where there are fewer entries, or one is no address, the last good one counts, and if there
+// is none, the peer. The same forms and sizes hold as for [IP].
+//
+// With n = 0 it is IP. A negative n, and one above 64, are mistakes that Err reports.
+//
+// WARNING: whoever reaches the server past the proxies chooses his own address. Use [ForwardedIP] where that is
+// possible.
+func ForwardedHops(n int) Func { return Address{Hops: n}.Func() }
+
+// Address says how a client's address becomes a key. Its fields are those of [IP], [ForwardedIP] and
+// [ForwardedHops], and the sizes of the networks that are counted as one client:
+//
+//	keyfunc.Address{Trusted: proxies, V6Bits: 56}.Func()
+//
+// The zero Address is that of IP.
+type Address struct {
+	// Trusted are the networks of the proxies in front, as for ForwardedIP. Bits behind a prefix do not matter, and
+	// an IPv4-mapped network is the IPv4 network that it is. Empty: no header is read, unless Hops is set.
+	Trusted []netip.Prefix
+	// Hops is the number of proxies in front, 0 to 64, as for ForwardedHops. It excludes Trusted.
+	Hops int
+	// V4Bits is the size of the network that counts as one IPv4 client, 1 to 32. 0 is 32: each address.
+	V4Bits int
+	// V6Bits is the same for IPv6, 1 to 128. 0 is 64, the network of one customer's site or machine; use 56 or 48
+	// where a customer gets so many. Above 64, one client has any number of keys.
+	V6Bits int
+}
+
+// Func returns the Func that a describes. Fields out of range, Trusted together with Hops, and trusted networks that
+// are not valid or hold everybody are mistakes that Err reports. Later changes of a do not matter.
+func (a Address) Func() Func {
+	var errs []error
+	check := func(bad bool, format string, args ...any) {
+		if bad {
+			errs = append(errs, fmt.Errorf("keyfunc: Address."+format, args...))
+		}
+	}
+	check(a.Hops < 0 || a.Hops > maxHops, "Hops is %d: use 1 to %d, or 0 for no proxies", a.Hops, maxHops)
+	check(a.Hops != 0 && len(a.Trusted) > 0, "Hops is %d and Trusted has %d networks: use one of the two", a.Hops, len(a.Trusted))
+	check(a.V4Bits < 0 || a.V4Bits > 32, "V4Bits is %d: use 1 to 32, or 0 for %d", a.V4Bits, defaultV4Bits)
+	check(a.V6Bits < 0 || a.V6Bits > 128, "V6Bits is %d: use 1 to 128, or 0 for %d", a.V6Bits, defaultV6Bits)
+	for i, given := range a.Trusted {
+		p := canonicalPrefix(given)
+		switch {
+		case !p.IsValid():
+			check(true, "Trusted[%d] is not a valid prefix: make it with netip.ParsePrefix, and do not ignore the error", i)
+		case p.Bits() == 0:
+			check(true, "Trusted[%d] is %v, which trusts every client: list the networks of the proxies, or use Hops", i, given)
+		case given.Addr().Is4In6() && p.Addr().Is6():
+			check(true, "Trusted[%d] is %v, which is shorter than the /96 of IPv4-mapped addresses: write the IPv4 network", i, given)
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return Func{name: a.name(nil), err: err}
+	}
+	hops, trusted := a.Hops, newNetworks(a.Trusted)
+	v4Bits, v6Bits := cmp.Or(a.V4Bits, defaultV4Bits), cmp.Or(a.V6Bits, defaultV6Bits)
+	return Func{name: a.name(trusted), add: func(k *Key, r Request) error {
+		client := clientAddr(r, trusted, hops)
+		if !client.IsValid() {
+			return ErrNoKey
+		}
+		bits := v6Bits
+		if client.Is4() {
+			bits = v4Bits
+		}
+		k.AddPrefix(netip.PrefixFrom(client, bits))
+		return nil
+	}}
+}
+
+// name is what a Func of a prints as. It shows no more than a few networks: lists of CDNs have hundreds.
+func (a Address) name(trusted networks) string {
+	const shown = 4
+	name, words := "ip", []string(nil)
+	if len(a.Trusted) > 0 || a.Hops != 0 {
+		name = "forwarded-ip"
+	}
+	for _, p := range trusted[:min(shown, len(trusted))] {
+		words = append(words, p.String())
+	}
+	if more := len(trusted) - shown; more > 0 {
+		words = append(words, strconv.Itoa(more)+" more")
+	}
+	switch a.Hops {
+	case 0:
+	case 1:
+		words = append(words, "1 hop")
+	default:
+		words = append(words, strconv.Itoa(a.Hops)+" hops")
+	}
+	if bits := cmp.Or(a.V4Bits, defaultV4Bits); bits != defaultV4Bits {
+		words = append(words, "IPv4 by /"+strconv.Itoa(bits))
+	}
+	if bits := cmp.Or(a.V6Bits, defaultV6Bits); bits != defaultV6Bits {
+		words = append(words, "IPv6 by /"+strconv.Itoa(bits))
+	}
+	if len(words) == 0 {
+		return name
+	}
+	return name + "(" + strings.Join(words, ", ") + ")"
+}
+
+// clientAddr returns the client's address in its canonical form, or the zero Addr if there is none.
+func clientAddr(r Request, trusted networks, hops int) netip.Addr {
+	peer := canonical(r.Peer())
+	if hops == 0 && !trusted.contains(peer) {
+		return peer
+	}
+	last, read := peer, 0
+	for _, line := range slices.Backward(r.Header("X-Forwarded-For")) {
+		for more := true; more; {
+			if read == maxHops {
+				return peer
+			}
+			read++
+			var hop string
+			line, hop, more = cutHop(line)
+			addr := parseHop(hop)
+			if !addr.IsValid() {
+				return last
+			}
+			if read == hops || hops == 0 && !trusted.contains(addr) {
+				return addr
+			}
+			last = addr
+		}
+	}
+	return last
+}
+
+// cutHop cuts the last entry off a line. An entry that is too long is returned as none.
+func cutHop(line string) (before, hop string, more bool) {
+	start := max(0, len(line)-maxHop-1)
+	if i := strings.LastIndexByte(line[start:], ','); i >= 0 {
+		i += start
+		return line[:i], line[i+1:], true
+	}
+	if len(line) > maxHop {
+		return "", "", false
+	}
+	return "", line, false
+}
+
+// parseHop reads an entry: an address alone, with a port, or in brackets. It returns the zero Addr for anything else.
+func parseHop(hop string) netip.Addr {
+	hop = strings.Trim(hop, " \t")
+	if inner, ok := strings.CutPrefix(hop, "["); ok {
+		text, rest, closed := strings.Cut(inner, "]")
+		port, hasPort := strings.CutPrefix(rest, ":")
+		if !closed || rest != "" && !(hasPort && isPort(port)) || !strings.Contains(text, ":") {
+			return netip.Addr{}
+		}
+		return parseAddr(text)
+	}
+	if host, port, ok := strings.Cut(hop, ":"); ok && !strings.Contains(port, ":") {
+		if !isPort(port) {
+			return netip.Addr{}
+		}
+		return parseAddr(host)
+	}
+	return parseAddr(hop)
+}
+
+// isPort reports whether s is a port number. Its value does not matter.
+func isPort(s string) bool {
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return false
+		}
+	}
+	return 1 <= len(s) && len(s) <= 5
+}
+
+// parseAddr reads an address, and drops the zone before netip sees it, which would keep a copy of its text.
+func parseAddr(s string) netip.Addr {
+	if addr, zone, ok := strings.Cut(s, "%"); ok {
+		if zone == "" || !strings.Contains(addr, ":") { // only IPv6 has zones
+			return netip.Addr{}
+		}
+		s = addr
+	}
+	addr, err := netip.ParseAddr(s)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return canonical(addr)
+}
+
+// canonical returns the one form of an address, and the zero Addr for one that is nobody's.
+func canonical(addr netip.Addr) netip.Addr {
+	addr = addr.Unmap().WithZone("")
+	if addr.IsUnspecified() {
+		return netip.Addr{}
+	}
+	return addr
+}
+
+// canonicalPrefix returns the one form of a network: masked, and not IPv4-mapped. Unmapping comes first: masked to
+// /64, all IPv4-mapped addresses would be one.
+func canonicalPrefix(p netip.Prefix) netip.Prefix {
+	if addr := p.Addr(); addr.Is4In6() && p.Bits() >= 96 {
+		p = netip.PrefixFrom(addr.Unmap(), p.Bits()-96)
+	}
+	return p.Masked()
+}
+
+// networks are canonical, sorted and disjoint, so that looking for an address takes a binary search.
+type networks []netip.Prefix
+
+func newNetworks(prefixes []netip.Prefix) networks {
+	sorted := make([]netip.Prefix, len(prefixes))
+	for i, p := range prefixes {
+		sorted[i] = canonicalPrefix(p)
+	}
+	slices.SortFunc(sorted, func(p, q netip.Prefix) int {
+		return cmp.Or(p.Addr().Compare(q.Addr()), cmp.Compare(p.Bits(), q.Bits()))
+	})
+	var ns networks
+	for _, p := range sorted {
+		if len(ns) == 0 || !ns[len(ns)-1].Contains(p.Addr()) { // a network comes before those within it
+			ns = append(ns, p)
+		}
+	}
+	return ns
+}
+
+func (ns networks) contains(addr netip.Addr) bool {
+	i, found := slices.BinarySearchFunc(ns, addr, func(p netip.Prefix, a netip.Addr) int { return p.Addr().Compare(a) })
+	return found || i > 0 && ns[i-1].Contains(addr)
+}

@@ -1,0 +1,28 @@
+// Package keyfunc says who is counted: it turns a request into the key of a rate limit.
+//
+// A key is built from typed parts by values of type [Func]. [IP], [ForwardedIP] and [ForwardedHops] name
+// the client by its address; [User] by the identity that authentication has left in the request; [Header]
+// by a header; [Route], [Method] and [Path] name what is asked for; [Custom] is anything else. [Join] and
+// [FirstOf] combine them:
+//
+//	keyfunc.Join(keyfunc.IP(), keyfunc.Route())               // each address on each route
+//	keyfunc.FirstOf(keyfunc.User("uid"), keyfunc.IP())        // the user, or who has not logged in: the address
+//	keyfunc.ForwardedIP(netip.MustParsePrefix("10.0.0.0/8"))  // the client behind our own proxies
+//
+// # What a key promises
+//
+// No two different lists of parts have the same text, whatever bytes a client sends: parts are typed and
+// escaped at the only door, [Key.Add]. A user called 10.0.0.1 is never the address 10.0.0.1. The text has
+// no bytes but A-Z a-z 0-9 and _ . : / = & % ~ -, so that it can be logged, and cannot place the {} of a
+// Redis Cluster tag. A part of more than 128 bytes stands as its SHA-256 sum, so that a key stays short.
+//
+// A key is never empty by accident: where a part is missing, the answer is [ErrNoKey], and the caller
+// decides what that means.
+//
+// # Whom to trust
+//
+// Everything but the address of the socket's peer is the client's own word, until somebody has checked it.
+// A key made of unchecked words is no limit: the client invents a new word for each request and is counted
+// anew. So IP reads no header at all, ForwardedIP only believes the proxies that it was given, and Route is
+// the pattern that the router found, not the path that the client wrote.
+package keyfunc

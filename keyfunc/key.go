@@ -1,0 +1,106 @@
+package keyfunc
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"net/netip"
+)
+
+// longPart is the length in bytes above which a part is replaced by its sum.
+const longPart = 128
+
+// Key is the text of a key while it is built. It reads like a query string,
+//
+//	ip=203.0.113.7&route=/items/%7Bid%7D
+//
+// and tells apart any two lists of parts: equal text means equal kinds and parts in equal order.
+//
+// The zero Key is empty and ready to use. A Key keeps its buffer over [Key.Reset]; adding a part allocates
+// only while the buffer grows. A Key must not be used by two goroutines at the same time.
+type Key struct{ b []byte }
+
+// Add appends a part of the given kind: "kind=part", after a '&' if there are parts before it. Bytes outside
+// [A-Za-z0-9_.:/-] are written as %XX. A part of more than 128 bytes is written as '~' and the base64url
+// text of its SHA-256 sum; '~' is escaped everywhere else. Part may be empty, which is a part like any other.
+// Kind is written in the same way as part.
+func (k *Key) Add(kind, part string) { add(k, kind, part) }
+
+// AddPrefix appends a network as a part of kind "ip": as "ip=2001:db8::/64", or as the bare address,
+// "ip=203.0.113.7", if it is a network of one address. The network's own notation does not matter: bits
+// behind the prefix are cleared, and an IPv4-mapped network is written as the IPv4 network that it is.
+// The zero Prefix is written as an empty part.
+func (k *Key) AddPrefix(p netip.Prefix) {
+	k.begin(kindIP)
+	p = canonicalPrefix(p)
+	switch {
+	case !p.IsValid():
+	case p.IsSingleIP():
+		k.b = p.Addr().AppendTo(k.b)
+	default:
+		k.b = p.AppendTo(k.b)
+	}
+}
+
+// Reset empties the key and keeps its buffer.
+func (k *Key) Reset() { k.b = k.b[:0] }
+
+// Len returns the length of the key's text in bytes, 0 if the key has no parts.
+func (k *Key) Len() int { return len(k.b) }
+
+// String returns the key's text, "" if the key has no parts. The text is a copy, which later changes of
+// the key do not touch.
+func (k *Key) String() string { return string(k.b) }
+
+// add is Add for text in either form.
+func add[T string | []byte](k *Key, kind string, part T) {
+	k.begin(kind)
+	k.b = appendText(k.b, part)
+}
+
+// begin writes what stands before a part.
+func (k *Key) begin(kind string) {
+	if len(k.b) > 0 {
+		k.b = append(k.b, '&')
+	}
+	k.b = append(appendText(k.b, kind), '=')
+}
+
+// plain holds true for the bytes that stand for themselves.
+var plain = func() (t [256]bool) {
+	for c := range t {
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9',
+			c == '_', c == '.', c == ':', c == '/', c == '-':
+			t[c] = true
+		}
+	}
+	return t
+}()
+
+func appendText[T string | []byte](b []byte, s T) []byte {
+	const hex = "0123456789ABCDEF"
+	if len(s) > longPart {
+		return appendSum(b, s)
+	}
+	start := 0 // of the plain bytes not yet written
+	for i := range len(s) {
+		if c := s[i]; !plain[c] {
+			b = append(append(b, s[start:i]...), '%', hex[c>>4], hex[c&15])
+			start = i + 1
+		}
+	}
+	return append(b, s[start:]...)
+}
+
+// appendSum hashes s in pieces, because a conversion to []byte would copy all of it.
+func appendSum[T string | []byte](b []byte, s T) []byte {
+	h := sha256.New()
+	var piece [512]byte
+	for len(s) > 0 {
+		n := copy(piece[:], s)
+		h.Write(piece[:n])
+		s = s[n:]
+	}
+	var sum [sha256.Size]byte
+	return base64.RawURLEncoding.AppendEncode(append(b, '~'), h.Sum(sum[:0]))
+}

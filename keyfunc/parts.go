@@ -1,0 +1,184 @@
+package keyfunc
+
+import (
+	"encoding"
+	"errors"
+	"fmt"
+	"net/textproto"
+	"path"
+	"reflect"
+	"strconv"
+	"strings"
+)
+
+// maxLines is how many lines of a header make a key at most, so that a key stays short.
+const maxLines = 16
+
+var errManyLines = fmt.Errorf("%w: the header has more than %d lines", ErrNoKey, maxLines)
+
+// Route makes a part of the pattern that the router has chosen, such as "/items/{id}": all paths that lead to one
+// handler count as one. The method is no part of it; add [Method] where it shall be. All requests that match no
+// route share one part, the empty one, so that nobody gets new keys by asking for what does not exist. It never
+// fails.
+//
+// Join it with who is counted: alone, it counts all clients together.
+func Route() Func {
+	return Func{name: "route", add: func(k *Key, r Request) error {
+		k.Add(kindRoute, r.Route())
+		return nil
+	}}
+}
+
+// Path makes a part of the path of the request's URL, decoded, and cleaned as [path.Clean] does: without empty
+// elements, dot elements and a slash at the end. Upper and lower case differ. It never fails.
+//
+// WARNING: clients invent paths, and each is a new key with a fresh limit. Use [Route], except where the set of
+// paths is known to be small and others are answered before.
+func Path() Func {
+	return Func{name: "path", add: func(k *Key, r Request) error {
+		p := r.Path()
+		if !strings.HasPrefix(p, "/") {
+			p = "/" + p
+		}
+		k.Add(kindPath, path.Clean(p))
+		return nil
+	}}
+}
+
+// Method makes a part of the request's method. HEAD counts as GET, because it asks for the same work. A method other
+// than the nine standard ones is "OTHER", so that nobody gets new keys by inventing methods. It never fails.
+//
+// Where a middleware overrides the method by a header, it must run before the limit, or clients choose this part.
+func Method() Func {
+	return Func{name: "method", add: func(k *Key, r Request) error {
+		m := r.Method()
+		switch m {
+		case "GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "CONNECT", "TRACE":
+		case "HEAD":
+			m = "GET"
+		default:
+			m = "OTHER"
+		}
+		k.Add(kindMethod, m)
+		return nil
+	}}
+}
+
+// Header makes a part of each line of the header of that name, upper and lower case in the name being the same. If
+// there is no line, if all are empty, or if there are more than 16, the answer is [ErrNoKey]. A name that is not a
+// token as RFC 9110 has it is a mistake that Err reports, and so is Host, which net/http does not keep in the header.
+//
+// WARNING: a header is what the client says. Use one only if something in front of the limit has verified or written
+// it, such as an API key that a gateway has checked. Otherwise a client sends another value with each request and is
+// never limited. For addresses use [ForwardedIP], which knows whom to believe.
+func Header(name string) Func {
+	name = textproto.CanonicalMIMEHeaderKey(name)
+	f := Func{name: "header(" + name + ")"}
+	switch {
+	case !isToken(name):
+		f.err = fmt.Errorf("keyfunc: Header(%.80q): a header's name is letters, digits and !#$%%&'*+-.^_`|~, such as \"X-Api-Key\"", name)
+	case name == "Host":
+		f.err = errors.New(`keyfunc: Header("Host"): the host is not in the header: use keyfunc.Custom and Request.Host`)
+	}
+	kind := headerKind + strings.ToLower(name)
+	f.add = func(k *Key, r Request) error {
+		lines := r.Header(name)
+		if len(lines) > maxLines {
+			return errManyLines
+		}
+		some := false
+		for _, line := range lines {
+			some = some || line != ""
+			k.Add(kind, line)
+		}
+		if !some {
+			return ErrNoKey
+		}
+		return nil
+	}
+	return f
+}
+
+func isToken(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		alnum := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+		if !alnum && strings.IndexByte("!#$%&'*+-.^_`|~", c) < 0 {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// User makes a part of the identity that authentication has stored in the request under key: see [Request.Value]. It
+// may be a string, a []byte, any integer, or have a MarshalText or a String method, in that order of preference; types
+// derived from the first three count as them, unless they have one of the methods. The same text is the same user:
+// 7 and "7" do not differ. A missing value, a nil one and an empty text are [ErrNoKey]; zero is a user. A value of
+// another type is an error that names the type. A nil key, and one that cannot be compared, are mistakes that Err
+// reports.
+//
+// The value must be one that has been verified, so authentication has to run before the limit. Those who fail it
+// have no user; count them too, with FirstOf(User(key), IP()), or guessing is free.
+func User(key any) Func {
+	f := Func{name: "user(" + keyName(key) + ")"}
+	switch {
+	case key == nil:
+		f.err = errors.New("keyfunc: User(nil): give the key under which authentication stores the user")
+	case !reflect.ValueOf(key).Comparable():
+		f.err = fmt.Errorf("keyfunc: User: a key of type %T cannot be compared: give a string, or a value of a type of your own", key)
+	}
+	f.add = func(k *Key, r Request) error {
+		switch v := r.Value(key).(type) {
+		case nil:
+			return ErrNoKey
+		case string:
+			return addSome(k, kindUser, v)
+		case []byte:
+			return addSome(k, kindUser, v)
+		default:
+			return addUser(k, v, f.name)
+		}
+	}
+	return f
+}
+
+func addUser(k *Key, user any, name string) error {
+	v := reflect.ValueOf(user)
+	if kind := v.Kind(); (kind == reflect.Pointer || kind == reflect.Slice || kind == reflect.Map) && v.IsNil() {
+		return ErrNoKey // rather than call a method of nothing
+	}
+	switch u := user.(type) {
+	case encoding.TextMarshaler:
+		text, err := u.MarshalText()
+		if err != nil {
+			return fmt.Errorf("keyfunc: %s: %w", name, err)
+		}
+		return addSome(k, kindUser, text)
+	case fmt.Stringer:
+		return addSome(k, kindUser, u.String())
+	}
+	var digits [20]byte
+	switch {
+	case v.Kind() == reflect.String:
+		return addSome(k, kindUser, v.String())
+	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Uint8:
+		return addSome(k, kindUser, v.Bytes())
+	case v.CanInt():
+		return addSome(k, kindUser, strconv.AppendInt(digits[:0], v.Int(), 10))
+	case v.CanUint():
+		return addSome(k, kindUser, strconv.AppendUint(digits[:0], v.Uint(), 10))
+	}
+	return fmt.Errorf("keyfunc: %s: a %T is no key: store a string, a []byte, an integer, or a type with MarshalText or String", name, user)
+}
+
+// keyName is what a key of Value prints as: itself if it is a string, else its type, and its text if it has one.
+func keyName(key any) string {
+	if s, ok := key.(string); ok {
+		return s
+	}
+	v := reflect.ValueOf(key)
+	if v.Kind() == reflect.String || v.CanInt() || v.CanUint() {
+		return fmt.Sprintf("%T(%v)", key, key)
+	}
+	return fmt.Sprintf("%T", key)
+}

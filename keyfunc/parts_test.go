@@ -1,0 +1,207 @@
+package keyfunc_test
+
+import (
+	"errors"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-go/weir/keyfunc"
+)
+
+func TestRoute(t *testing.T) {
+	assert.Equal(t, "route", keyfunc.Route().String())
+	for _, path := range []string{"/items/1", "/items/2", "/items//3", "/ITEMS/4;a=b", "/x/../items/5/"} {
+		assert.Equal(t, "route=/items/%7Bid%7D", keyOf(keyfunc.Route(), &request{path: path, route: "/items/{id}"}), "fault 58")
+		assert.Equal(t, "route=", keyOf(keyfunc.Route(), &request{path: path}), "fault 58: unmatched requests share a key")
+	}
+}
+
+func TestPath(t *testing.T) {
+	assert.Equal(t, "path", keyfunc.Path().String())
+	for path, want := range map[string]string{
+		"/items/1":        "path=/items/1",
+		"/items/1/":       "path=/items/1",
+		"//items//1":      "path=/items/1",
+		"/x/../items/./1": "path=/items/1",
+		"/../../items/1":  "path=/items/1",
+		"items/1":         "path=/items/1",
+		"../items/1":      "path=/items/1",
+		"":                "path=/",
+		"/":               "path=/",
+		"*":               "path=/%2A",
+		"/Items/{1}":      "path=/Items/%7B1%7D",
+		"/items;a=b":      "path=/items%3Ba%3Db",
+	} {
+		assert.Equal(t, want, keyOf(keyfunc.Path(), &request{path: path}), "fault 58: %q", path)
+	}
+}
+
+func TestMethod(t *testing.T) {
+	assert.Equal(t, "method", keyfunc.Method().String())
+	for method, want := range map[string]string{
+		"GET": "GET", "HEAD": "GET", "POST": "POST", "PUT": "PUT", "DELETE": "DELETE", "PATCH": "PATCH", "OPTIONS": "OPTIONS",
+		"CONNECT": "CONNECT", "TRACE": "TRACE", "": "OTHER", "get": "OTHER", "BREW": "OTHER", "PROPFIND": "OTHER", "G{E}T": "OTHER",
+	} {
+		assert.Equal(t, "method="+want, keyOf(keyfunc.Method(), &request{method: method}), "fault 59: %q", method)
+	}
+}
+
+func TestHeader(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		lines []string
+		want  string
+	}{
+		{"one", []string{"abc"}, "header.x-api-key=abc"},
+		{"each line is a part", []string{"a", "b"}, "header.x-api-key=a&header.x-api-key=b"},
+		{"a comma is no joint", []string{"a,b"}, "header.x-api-key=a%2Cb"},
+		{"an empty line counts", []string{"", "b"}, "header.x-api-key=&header.x-api-key=b"},
+		{"none", nil, noKey},
+		{"fault 45: empty", []string{"", ""}, noKey},
+		{"fault 46: long", []string{strings.Repeat("k", 1000)}, "header.x-api-key=" + sum(strings.Repeat("k", 1000))},
+		{"fault 46: many lines", make([]string, 17), "keyfunc: no key: the header has more than 16 lines"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for _, name := range []string{"X-Api-Key", "x-api-key", "X-API-KEY"} {
+				f := keyfunc.Header(name)
+				require.NoError(t, f.Err())
+				assert.Equal(t, "header(X-Api-Key)", f.String())
+				assert.Equal(t, c.want, keyOf(f, &request{header: map[string][]string{"X-Api-Key": c.lines}}))
+			}
+		})
+	}
+	var k keyfunc.Key
+	many := &request{header: map[string][]string{"X-Api-Key": make([]string, 17)}}
+	assert.ErrorIs(t, keyfunc.Header("X-Api-Key").AppendTo(&k, many), keyfunc.ErrNoKey)
+	sixteen := &request{header: map[string][]string{"X-Api-Key": strings.Split(strings.Repeat("a", 16), "")}}
+	assert.NoError(t, keyfunc.Header("X-Api-Key").AppendTo(&k, sixteen))
+
+	const odd = "!#$%&'*+-.^_`|~x"
+	assert.NoError(t, keyfunc.Header(odd).Err())
+	assert.Equal(t, "header.%21%23%24%25%26%27%2A%2B-.%5E_%60%7C%7Ex=v",
+		keyOf(keyfunc.Header(odd), &request{header: map[string][]string{keyName(keyfunc.Header(odd)): {"v"}}}))
+}
+
+// keyName is the canonical name that a Header Func asks for.
+func keyName(f keyfunc.Func) string {
+	return strings.TrimSuffix(strings.TrimPrefix(f.String(), "header("), ")")
+}
+
+type (
+	id     int64
+	serial uint32
+	name   string
+	blob   []byte
+	label  struct{ text string }
+	ref    struct{ text string }
+	secret string
+	broken struct{}
+	ctxKey struct{}
+	strKey string
+)
+
+func (l label) String() string                { return l.text }
+func (r *ref) String() string                 { return r.text }
+func (secret) String() string                 { return "***" }
+func (s secret) MarshalText() ([]byte, error) { return []byte(s), nil }
+func (broken) MarshalText() ([]byte, error)   { return nil, errors.New("cannot") }
+
+func TestUser(t *testing.T) {
+	const unfit = " is no key: store a string, a []byte, an integer, or a type with MarshalText or String"
+	for _, c := range []struct {
+		name  string
+		value any
+		want  string
+	}{
+		{"string", "alice", "user=alice"},
+		{"fault 49: like an address", "10.0.0.1", "user=10.0.0.1"},
+		{"fault 47: any bytes", "a\x00{b}", "user=a%00%7Bb%7D"},
+		{"bytes", []byte("alice"), "user=alice"},
+		{"int", -7, "user=-7"},
+		{"int8", int8(-128), "user=-128"},
+		{"int16", int16(7), "user=7"},
+		{"int32", int32(7), "user=7"},
+		{"int64", int64(-1 << 63), "user=-9223372036854775808"},
+		{"uint", uint(7), "user=7"},
+		{"uint8", uint8(7), "user=7"},
+		{"uint16", uint16(7), "user=7"},
+		{"uint32", uint32(7), "user=7"},
+		{"uint64", ^uint64(0), "user=18446744073709551615"},
+		{"uintptr", uintptr(7), "user=7"},
+		{"zero is a user", 0, "user=0"},
+		{"own int", id(-7), "user=-7"},
+		{"own uint", serial(7), "user=7"},
+		{"own string", name("alice"), "user=alice"},
+		{"own bytes", blob("alice"), "user=alice"},
+		{"Stringer", label{"alice"}, "user=alice"},
+		{"pointer Stringer", &ref{"alice"}, "user=alice"},
+		{"library Stringer", &url.URL{Host: "a"}, "user=//a"},
+		{"TextMarshaler", netip.MustParseAddr("::1"), "user=::1"},
+		{"TextMarshaler before Stringer", secret("alice"), "user=alice"},
+		{"fault 45: nil", nil, noKey},
+		{"fault 45: empty", "", noKey},
+		{"fault 45: empty bytes", []byte{}, noKey},
+		{"fault 45: nil bytes", []byte(nil), noKey},
+		{"fault 45: empty own string", name(""), noKey},
+		{"fault 45: nil own bytes", blob(nil), noKey},
+		{"fault 45: empty Stringer", label{}, noKey},
+		{"fault 45: nil Stringer", (*ref)(nil), noKey},
+		{"fault 45: nil pointer to a Stringer", (*label)(nil), noKey},
+		{"fault 45: nil TextMarshaler", (*netip.Addr)(nil), noKey},
+		{"fault 45: empty TextMarshaler", netip.Addr{}, noKey},
+		{"fault 83: error", broken{}, "keyfunc: user(uid): cannot"},
+		{"bool", true, "keyfunc: user(uid): a bool" + unfit},
+		{"float", 7.0, "keyfunc: user(uid): a float64" + unfit},
+		{"struct", struct{ ID int }{7}, "keyfunc: user(uid): a struct { ID int }" + unfit},
+		{"value of a pointer Stringer", ref{"alice"}, "keyfunc: user(uid): a keyfunc_test.ref" + unfit},
+		{"pointer", new(string), "keyfunc: user(uid): a *string" + unfit},
+		{"array", [1]byte{1}, "keyfunc: user(uid): a [1]uint8" + unfit},
+		{"strings", []string{"a"}, "keyfunc: user(uid): a []string" + unfit},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			assert.Equal(t, c.want, keyOf(keyfunc.User("uid"), &request{values: map[any]any{"uid": c.value}}))
+		})
+	}
+	assert.Equal(t, noKey, keyOf(keyfunc.User("uid"), &request{}))
+}
+
+func TestUserKeys(t *testing.T) {
+	for _, c := range []struct {
+		key  any
+		name string
+	}{
+		{"uid", "user(uid)"},
+		{ctxKey{}, "user(keyfunc_test.ctxKey)"},
+		{strKey("uid"), "user(keyfunc_test.strKey(uid))"},
+		{id(3), "user(keyfunc_test.id(3))"},
+		{&ref{}, "user(*keyfunc_test.ref)"},
+	} {
+		f := keyfunc.User(c.key)
+		require.NoError(t, f.Err())
+		assert.Equal(t, c.name, f.String())
+		assert.Equal(t, "user=7", keyOf(f, &request{values: map[any]any{c.key: 7}}))
+	}
+}
+
+// Fault 49: all kinds of parts differ, though their texts are the same.
+func TestKindsDiffer(t *testing.T) {
+	const text = "10.0.0.1"
+	r := from(text)
+	r.path, r.route, r.values = "/"+text, text, map[any]any{"uid": text}
+	r.header["X-A"], r.header["X-B"] = []string{text}, []string{text}
+	seen := map[string]string{}
+	for _, f := range []keyfunc.Func{
+		keyfunc.IP(), keyfunc.User("uid"), keyfunc.Route(), keyfunc.Path(), keyfunc.Const(text), keyfunc.Header("X-A"),
+		keyfunc.Header("X-B"), keyfunc.Hash(keyfunc.IP()), tenant(answers(text, nil)),
+	} {
+		key := keyOf(f, r)
+		assert.NotContains(t, seen, key, "%v and %v: %s", seen[key], f, strconv.Quote(key))
+		seen[key] = f.String()
+	}
+}

@@ -1,0 +1,38 @@
+package keyfunc
+
+import (
+	"context"
+	"net/netip"
+)
+
+// Request is the view of a request from which keys, costs and routes are read. Each web framework's adapter
+// implements it; a test or a program without HTTP may do so too. It is read by one goroutine at a time.
+//
+// The strings that its methods return stay valid after the handler has returned, also where the framework
+// reuses its buffers.
+type Request interface {
+	// Context is the request's context. It ends when the client leaves, where the framework can tell.
+	Context() context.Context
+	// Method is the request's method as it came: HEAD stays HEAD. The key part [Method] folds it.
+	Method() string
+	// Host is the host that was asked for. It is no header: net/http takes it out of the header.
+	Host() string
+	// Path is the path of the request's URL, decoded.
+	Path() string
+	// Route is the pattern that the router has chosen, without the method, such as "/items/{id}". It is
+	// computed when asked for. It is "" where no route matches, or none is known.
+	Route() string
+	// Peer is the address of the socket's other end. It is the zero Addr where there is none, as on a
+	// unix socket.
+	Peer() netip.Addr
+	// Header returns all lines of the header of that name, in order. The name is given in its canonical
+	// form, such as "X-Api-Key". The lines are only read.
+	Header(name string) []string
+	// ContentLength is the length of the body in bytes, -1 where it is unknown.
+	ContentLength() int64
+	// Value is what earlier handlers have stored under key: in the framework's own store, and if there is
+	// nothing, in the context. It is nil where there is nothing.
+	Value(key any) any
+	// Native is the framework's own request: *http.Request, *gin.Context, echo.Context or *fiber.Ctx.
+	Native() any
+}
