@@ -1,0 +1,115 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// Failure says who decides while the store does not answer: the grammar's fail
+// word. It never turns into a 429, which would blame the caller.
+type Failure uint8
+
+// The fail words.
+const (
+	// FailLocal, "fail local": an in-process store decides with the same policy.
+	// Each process then counts for itself. This is the default.
+	FailLocal Failure = iota
+	// FailOpen, "fail open": everything passes, uncounted. For limits that
+	// protect nothing but comfort.
+	FailOpen
+	// FailClosed, "fail closed": everything is refused, with status 503. For
+	// limits that must hold, such as on guessing passwords.
+	FailClosed
+)
+
+// String returns the word as the grammar has it: "local", "open" or "closed".
+func (f Failure) String() string {
+	switch f {
+	case FailLocal:
+		return "local"
+	case FailOpen:
+		return "open"
+	case FailClosed:
+		return "closed"
+	default:
+		return fmt.Sprintf("Failure(%d)", uint8(f))
+	}
+}
+
+// failover is a store that keeps to each policy's fail word when the store behind
+// it fails. Guards and limiters ask it instead of the store.
+type failover struct {
+	store Store
+	local func() *Memory
+}
+
+// Fallback is implemented by a store that brings the in-process store which
+// decides in its place while it fails. So all guards and limiters on that store
+// share one, and one limit stays one limit within the process.
+type Fallback interface {
+	Fallback() *Memory
+}
+
+func newFailover(s Store) *failover {
+	f := &failover{store: s}
+	switch s := s.(type) {
+	case *Memory:
+		f.local = func() *Memory { return s }
+	case Fallback:
+		f.local = s.Fallback
+	default:
+		f.local = sync.OnceValue(defaultMemory)
+	}
+	return f
+}
+
+// take answers with a usable Result unless the policy fails closed, the caller
+// left, or t is invalid. A failure of the store comes along as a *StoreError.
+func (f *failover) take(ctx context.Context, t Take) (Result, error) {
+	res, err := f.store.Take(ctx, t)
+	if err == nil {
+		return res, nil
+	}
+	if failed := (*StoreError)(nil); !errors.As(err, &failed) {
+		return Result{}, err
+	}
+	switch t.Policy.Options().Fail {
+	case FailOpen:
+		return Result{Outcome: Admitted, Local: true}, err
+	case FailClosed:
+		return Result{}, err
+	default:
+		res, local := f.local().Take(context.WithoutCancel(ctx), t)
+		if local != nil {
+			return Result{}, errors.Join(err, local)
+		}
+		res.Local = true
+		return res, err
+	}
+}
+
+// refund takes a receipt back to the store that wrote it.
+func (f *failover) refund(ctx context.Context, t Take, r Result, units int64) error {
+	switch {
+	case !r.Local:
+		return f.store.Refund(ctx, t, r, units)
+	case r.At == 0: // failed open: nothing was charged
+		return nil
+	default:
+		return f.local().Refund(ctx, t, r, units)
+	}
+}
+
+// reset forgets a key in both stores.
+func (f *failover) reset(ctx context.Context, p Policy, key string) error {
+	err := f.store.Reset(ctx, p, key)
+	if local := f.local(); Store(local) != f.store {
+		return errors.Join(err, local.Reset(ctx, p, key))
+	}
+	return err
+}
+
+// remote tells whether asking the store takes more than memory.
+func (f *failover) remote() bool { _, memory := f.store.(*Memory); return !memory }

@@ -1,0 +1,272 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weir-go/weir/keyfunc"
+)
+
+// Config says what a [Guard] enforces. Policy and Key must be given; every other
+// zero field is a good choice.
+type Config struct {
+	// Store keeps the counts. nil means a [Memory] of the Guard's own.
+	Store Store
+	// Policy is what holds for every request. Without a name it is "default".
+	Policy Policy
+	// Key says who is counted.
+	Key keyfunc.Func
+	// Cost, Settle, OverLimit and NoKey: see [Rule].
+	Cost      func(keyfunc.Request) int64
+	Settle    func(f Final, taken int64) int64
+	OverLimit OverLimit
+	NoKey     NoKey
+	// Skip exempts requests, such as health checks: they pass untouched.
+	Skip func(keyfunc.Request) bool
+	// Observe is called once for each decision, with a policy and an outcome
+	// that are fit to be labels of a metric. It must not block.
+	Observe func(Event)
+	// Log is told when the store fails and when it is back, at most once a
+	// second, and of mistakes in use, once each. nil means slog.Default().
+	Log *slog.Logger
+}
+
+// Event is one decision, as Config.Observe is told of it.
+type Event struct {
+	// Policy is the policy's name.
+	Policy string
+	// Outcome is what was decided, by the fail word's doing if Err is a
+	// *StoreError.
+	Outcome Outcome
+	// Err is why the outcome is not the store's, or nil: a *StoreError, the
+	// error of the key function, or the context's error of a caller who left.
+	Err error
+}
+
+// Guard enforces a rule on HTTP requests. It knows no framework: an adapter, such
+// as nethttp.Limit, asks [Guard.Check] and carries out the [Verdict]. It is
+// immutable and safe for concurrent use.
+type Guard struct {
+	*family
+	rule *rule
+}
+
+// family is what a Guard shares with all that its With and WithRule made.
+type family struct {
+	base    Rule
+	store   *failover
+	settler *settler
+	skip    func(keyfunc.Request) bool
+	observe func(Event)
+	log     *slog.Logger
+
+	mu    sync.Mutex
+	names map[string]Policy
+
+	failing  atomic.Bool  // the store did not answer last time
+	reported atomic.Int64 // when that was last said, in Unix nanoseconds
+}
+
+// NewGuard builds a Guard. It does no input or output. The error tells every
+// mistake in c at once.
+func NewGuard(c Config) (*Guard, error) {
+	if c.Policy.p != nil && c.Policy.Name() == "" {
+		c.Policy = c.Policy.Named("default")
+	}
+	if c.Store == nil {
+		c.Store = defaultMemory()
+	}
+	f := &family{
+		base:    Rule{c.Policy, c.Key, c.Cost, c.Settle, c.OverLimit, c.NoKey},
+		store:   newFailover(c.Store),
+		skip:    c.Skip,
+		observe: c.Observe,
+		log:     c.Log,
+		names:   map[string]Policy{},
+	}
+	if f.base.OverLimit == nil {
+		f.base.OverLimit = Reject(RejectOptions{})
+	}
+	if f.base.NoKey == NoKeyDefault {
+		f.base.NoKey = NoKeyRefuse
+	}
+	f.settler = newSettler(f.store)
+	return f.guard(f.base)
+}
+
+func (f *family) guard(r Rule) (*Guard, error) {
+	ru, err := prepareRule(r, f.base)
+	if err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	name := ru.Policy.Name()
+	if other, ok := f.names[name]; ok && other.String() != ru.Policy.String() {
+		return nil, fmt.Errorf("core: the name %q stands for both %q and %q; they would share one count: rename one", name, other, ru.Policy)
+	}
+	f.names[name] = ru.Policy
+	return &Guard{family: f, rule: ru}, nil
+}
+
+// With returns a Guard that enforces one more policy, for the routes on which it
+// is mounted: an annotation. It shares the store, the key and everything else
+// with g, and counts under its own name.
+//
+// It enforces that policy alone. What is mounted outside it, such as g on the
+// whole application, has counted already: limits add up.
+//
+// With is for constants at start-up: like http.ServeMux.Handle it panics on a
+// mistake. For text from elsewhere use [Guard.WithRule].
+func (g *Guard) With(name, policy string) *Guard {
+	p, err := Parse(policy)
+	if err == nil && p.Name() != "" && p.Name() != name {
+		err = fmt.Errorf("core: With(%q, %q): the policy brings another name; leave it out", name, policy)
+	}
+	if err == nil {
+		err = checkName(name)
+	}
+	if err != nil {
+		panic(err)
+	}
+	out, err := g.WithRule(Rule{Policy: p.Named(name)})
+	if err != nil {
+		panic(err)
+	}
+	return out
+}
+
+// WithRule is like [Guard.With] for a whole rule and for text that is only known
+// at run time. What r leaves out is taken from g's Config. The policy must have a
+// name, and one name stands for one policy.
+func (g *Guard) WithRule(r Rule) (*Guard, error) { return g.guard(r) }
+
+// Policy returns the policy that g enforces.
+func (g *Guard) Policy() Policy { return g.rule.Policy }
+
+// Close settles what is still to be given back and ends what g and its family run
+// in the background. The store is not closed. Close may be called again; a Guard
+// goes on deciding after it, but gives nothing back to a remote store.
+func (g *Guard) Close() error {
+	g.settler.close()
+	return nil
+}
+
+// Check decides on a request. The adapter sets the Verdict's headers, carries it
+// out, and calls Finish when the request is over, whatever happened.
+func (g *Guard) Check(r keyfunc.Request) Verdict {
+	if g.skip != nil && g.skip(r) {
+		return Verdict{Action: Pass}
+	}
+	ru := g.rule
+	suspect := ru.suspect.Load()
+	if suspect && ru.counted(r.Context()) {
+		ru.warn.Do(func() {
+			g.logger().Warn("weir: a guard is mounted twice in one request; it counts once", "policy", ru.Policy.Name(), "route", r.Route())
+		})
+		return Verdict{Action: Pass}
+	}
+
+	key, err := ru.key(r)
+	if err != nil {
+		switch ru.NoKey {
+		case NoKeyShared:
+			key = sharedKey
+		case NoKeyPass:
+			g.tell(Admitted, err)
+			return Verdict{Action: Pass, Policy: ru.Policy.Name(), Err: err}
+		default:
+			g.tell(Refused, err)
+			return g.refuse(r, Result{}, err)
+		}
+	}
+	t := Take{Policy: ru.Policy, Key: key, Cost: 1}
+	if ru.Cost != nil {
+		t.Cost = ru.Cost(r)
+	}
+	res, failed := g.store.take(r.Context(), t)
+	g.health(failed)
+	if failed != nil {
+		err = errors.Join(err, failed)
+	}
+	g.tell(res.Outcome, err)
+	if !res.Allowed() {
+		return g.refuse(r, res, err)
+	}
+	v := Verdict{Action: Pass, Policy: ru.Policy.Name(), Result: res, Err: err, rule: ru, family: g.family, marks: suspect}
+	if ru.Settle != nil && t.Cost > 0 {
+		v.receipt = &receipt{take: t, result: res}
+	}
+	return v
+}
+
+// refuse lets the rule's handler answer, and makes its Verdict one that can be
+// carried out.
+func (g *Guard) refuse(r keyfunc.Request, res Result, err error) Verdict {
+	ru := g.rule
+	v := ru.OverLimit.Serve(&Excess{Request: r, Rule: &ru.Rule, Result: res, Err: err})
+	v.Policy, v.Result, v.Err = ru.Policy.Name(), res, err
+	v.rule, v.family = ru, g.family
+	if v.Action > Native || v.Action == Native && v.Native == nil {
+		v.Action = Reply
+	}
+	if v.Status < 200 || v.Status > 999 {
+		v.Status = statusTooManyRequests
+	}
+	return v
+}
+
+func (g *Guard) tell(o Outcome, err error) {
+	if g.observe != nil {
+		g.observe(Event{Policy: g.rule.Policy.Name(), Outcome: o, Err: err})
+	}
+}
+
+func (f *family) logger() *slog.Logger {
+	if f.log != nil {
+		return f.log
+	}
+	return slog.Default()
+}
+
+// health says when the store fails and when it is back: calmly, because it may
+// fail for every request.
+func (f *family) health(err error) {
+	if err == nil {
+		if f.failing.Load() && f.failing.CompareAndSwap(true, false) {
+			f.logger().Info("weir: the store is back")
+		}
+		return
+	}
+	failed := (*StoreError)(nil)
+	if !errors.As(err, &failed) {
+		return
+	}
+	f.failing.Store(true)
+	now, last := time.Now().UnixNano(), f.reported.Load()
+	if now-last >= int64(time.Second) && f.reported.CompareAndSwap(last, now) {
+		f.logger().Warn("weir: the store failed; each policy's fail word decides", "class", failed.Class, "error", failed.Err)
+	}
+}
+
+// countedBy is the context key under which a rule finds that it has counted.
+type countedBy struct{ rule *rule }
+
+// verdictContext carries a Verdict.
+type verdictContext struct {
+	context.Context
+	verdict *Verdict
+}
+
+// Value implements context.Context.
+func (c verdictContext) Value(key any) any {
+	if key == (countedBy{c.verdict.rule}) {
+		return c.verdict
+	}
+	return c.Context.Value(key)
+}

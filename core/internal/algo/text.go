@@ -1,0 +1,16 @@
+package algo
+
+// maxExact is the first integer that Lua's numbers cannot tell from its neighbour.
+const maxExact = 1 << 53
+
+// digits reads a run of decimal digits, at most maxExact: a larger number is only
+// ever garbage.
+func digits(text []byte) (n int64, rest []byte, ok bool) {
+	i := 0
+	for ; i < len(text) && '0' <= text[i] && text[i] <= '9'; i++ {
+		if n = n*10 + int64(text[i]-'0'); n > maxExact {
+			n = maxExact
+		}
+	}
+	return n, text[i:], i > 0
+}

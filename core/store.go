@@ -1,0 +1,112 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Take asks a [Store] for one decision.
+type Take struct {
+	// Policy is what holds.
+	Policy Policy
+	// Key is who is counted: any text but the empty one. Policies of different
+	// names never share a key's state.
+	Key string
+	// Cost is how many units the request takes. 0 peeks: nothing is charged and
+	// nothing is stored. A cost above the burst is answered with Never.
+	Cost int64
+	// Now forces the clock, in microseconds since the epoch, for tests and
+	// simulation. 0 means the store's clock. State written under a forced clock
+	// must be read under one.
+	Now int64
+}
+
+// Validate tells what is wrong with t: a zero policy, an empty key, a negative
+// cost or time. Every store calls it first and then changes nothing.
+func (t *Take) Validate() error {
+	switch {
+	case t.Policy.p == nil:
+		return errors.New("core: Take.Policy is zero; build one with Parse or NewPolicy")
+	case t.Key == "":
+		return errors.New("core: Take.Key is empty; every unnamed caller would share one count")
+	case t.Cost < 0:
+		return fmt.Errorf("core: Take.Cost is %d; give 0 to peek or a positive number of units", t.Cost)
+	case t.Now < 0:
+		return fmt.Errorf("core: Take.Now is %d; give microseconds since the epoch, or 0 for the store's clock", t.Now)
+	}
+	return nil
+}
+
+// Store keeps what was counted and decides, in one atomic step for each call. Its
+// methods are safe for concurrent use. Two stores come with weir: [Memory] and
+// redisstore.Store; package storetest holds what any further one must fulfil,
+// and [Policy.Step] makes one out of anything that can compare and swap.
+//
+// A method fails with the context's error if the caller has left, with a
+// [*StoreError] if the store could not decide, and with another error if it was
+// asked something impossible; see [Take.Validate].
+type Store interface {
+	// Take decides and charges: all limits of the policy, or none.
+	Take(context.Context, Take) (Result, error)
+	// Refund gives back units that t took, as far as they still weigh: for every
+	// microsecond since r, the receipt, less. It never gives back more than
+	// units, nor more than the key has in use. Refunding what r did not admit,
+	// or more than it took, is an error.
+	Refund(ctx context.Context, t Take, r Result, units int64) error
+	// Reset forgets the key: it is as if unused.
+	Reset(ctx context.Context, p Policy, key string) error
+}
+
+// ValidateRefund tells what is wrong with a call of [Store.Refund]. Every store
+// calls it first and then changes nothing.
+func ValidateRefund(t *Take, r Result, units int64) error {
+	if err := t.Validate(); err != nil {
+		return err
+	}
+	switch {
+	case units < 0 || units > t.Cost:
+		return fmt.Errorf("core: a refund of %d units; the Take had a cost of %d", units, t.Cost)
+	case !r.Allowed():
+		return fmt.Errorf("core: a refund of what was %v; only what was admitted was charged", r.Outcome)
+	case r.At <= 0:
+		return errors.New("core: the Result of a refund has no At; give the one that the Take returned")
+	}
+	return nil
+}
+
+// StoreError is a failure of the store, as opposed to a refusal. What happens to
+// the request then is the policy's fail word's to say.
+type StoreError struct {
+	// Class says what kind of failure it was: one of the Class constants.
+	Class string
+	// Executed is false if the decision surely was not made and charged, and
+	// true if that is unknown, as after a reply that never came.
+	Executed bool
+	// Err is the cause.
+	Err error
+}
+
+// The classes of [StoreError]. They are few and fixed, so that they can be labels.
+const (
+	ClassTimeout = "timeout" // no answer within the deadline
+	ClassDown    = "down"    // no connection, or a server that cannot serve now
+	ClassBreaker = "breaker" // not asked, because it failed just before
+	ClassLost    = "lost"    // the connection broke before the answer came
+	ClassOOM     = "oom"     // the server is out of memory
+	ClassDenied  = "denied"  // wrong password or missing rights
+	ClassReply   = "reply"   // an answer that makes no sense
+	ClassOther   = "other"   // any other error of the server
+)
+
+// Error implements error.
+func (e *StoreError) Error() string {
+	known := "surely not executed"
+	if e.Executed {
+		known = "maybe executed"
+	}
+	return fmt.Sprintf("store failed (%s, %s): %v", e.Class, known, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *StoreError) Unwrap() error { return e.Err }

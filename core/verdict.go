@@ -1,0 +1,124 @@
+package core
+
+import (
+	"context"
+	"sync/atomic"
+)
+
+// Action is what an adapter does with a request.
+type Action uint8
+
+// The actions. The zero Action refuses.
+const (
+	// Reply writes the Verdict's Status and Body and does not call the handler.
+	Reply Action = iota
+	// Pass calls the handler.
+	Pass
+	// Native calls Verdict.Native, a handler of the framework's own kind.
+	Native
+)
+
+// Verdict is what a [Guard] decided, for an adapter to carry out: set the headers,
+// then act, then call Finish. The zero Verdict refuses. Over-limit handlers build
+// one from Action, Status, Body, Native and SetField; the Guard fills in the rest.
+type Verdict struct {
+	// Action is what to do.
+	Action Action
+	// Status is the reply's status code, 429 if left zero. After a Native
+	// handler that wrote nothing it is written all the same.
+	Status int
+	// Body is the reply's body.
+	Body []byte
+	// Native is the handler to call if Action is Native.
+	Native any
+
+	// Policy is the policy's name, or "" if nothing was decided.
+	Policy string
+	// Result is the store's answer.
+	Result Result
+	// Err is why Result is not the store's; see [Event].
+	Err error
+
+	fields  []field
+	rule    *rule
+	family  *family
+	receipt *receipt
+	marks   bool
+}
+
+type field struct{ name, value string }
+
+// SetField adds a header to the answer, or replaces the one of that name, which
+// is in canonical form ("Content-Type").
+func (v *Verdict) SetField(name, value string) {
+	for i := range v.fields {
+		if v.fields[i].name == name {
+			v.fields = append([]field(nil), v.fields...) // it may be shared
+			v.fields[i].value = value
+			return
+		}
+	}
+	v.fields = append(v.fields[:len(v.fields):len(v.fields)], field{name, value})
+}
+
+// NeedsContext tells whether the handler's context must be the one that
+// [NewContext] derives. It is false for almost all requests, so that almost none
+// pays for it.
+func (v *Verdict) NeedsContext() bool { return v.marks }
+
+// NeedsFinal tells whether Finish wants to know how the request ended, for which
+// an adapter may have to wrap the answer's writer.
+func (v *Verdict) NeedsFinal() bool { return v.receipt != nil }
+
+// NewContext returns a context that tells a later [Guard.Check] in the same request
+// that v was decided.
+func NewContext(ctx context.Context, v *Verdict) context.Context {
+	return verdictContext{ctx, v}
+}
+
+// Final is how a request ended.
+type Final struct {
+	// Status is the answer's status code. It is that of a returned error where
+	// the framework writes it only later, and 500 after a panic that nobody has
+	// answered yet.
+	Status int
+	// Bytes is the size of the answer's body, or -1 if unknown.
+	Bytes int64
+	// Panicked tells that the handler panicked.
+	Panicked bool
+}
+
+// receipt is what is still to be settled. Copies of a Verdict share it.
+type receipt struct {
+	take   Take
+	result Result
+	done   atomic.Bool
+}
+
+// Finish settles what depends on how the request ended. It never waits for the
+// store, and only the first call counts. Adapters defer it, so that it runs after
+// a panic too.
+func (v *Verdict) Finish(f Final) {
+	r := v.receipt
+	if r == nil || !r.done.CompareAndSwap(false, true) {
+		return
+	}
+	used := v.rule.Settle(f, r.take.Cost)
+	if back := r.take.Cost - min(max(used, 0), r.take.Cost); back > 0 {
+		v.family.settler.refund(settlement{r.take, r.result, back})
+	}
+}
+
+// Misplaced turns a Native verdict that was made for another framework into its
+// plain reply, and says so in the log, once. An adapter calls it for a Native that
+// it does not know.
+func (v *Verdict) Misplaced(framework string) {
+	v.Action = Reply
+	if v.rule == nil {
+		return
+	}
+	v.rule.warn.Do(func() {
+		v.family.logger().Error("weir: an over-limit handler is of another framework; a plain answer is sent",
+			"framework", framework, "policy", v.Policy, "handler", v.rule.OverLimit.String())
+	})
+}

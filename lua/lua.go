@@ -1,0 +1,159 @@
+// Package lua holds the Redis scripts and nothing else: one file for each
+// algorithm, one for each operation, and the frame that all of them share.
+//
+// A script is composed for the kinds of a policy's limits by unrolling each
+// algorithm's sections into the operation's template. It depends on the kinds
+// alone, never on a limit's numbers or on any other input, so that a server sees
+// few scripts and each of them once.
+package lua
+
+import (
+	"embed"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+//go:embed *.lua
+var files embed.FS
+
+// A line "--@ name" opens a section of a file, a line "--> name" of a template
+// stands for a section.
+var (
+	letter   = regexp.MustCompile(`(?m)^-- Letter: (\w)$`)
+	opens    = regexp.MustCompile(`(?m)^--@ (\w+)\n`)
+	stands   = regexp.MustCompile(`(?m)^( *)--> (\w+)\n`)
+	argument = regexp.MustCompile(`ARGV_i\[(\d+)\]`)
+	perLimit = regexp.MustCompile(`_i\b`)
+)
+
+// read returns a file's documentation, up to the first empty line, and the rest.
+func read(name string) (doc, rest string) {
+	text, err := files.ReadFile(name)
+	if err != nil {
+		panic(err) // the file is embedded
+	}
+	doc, rest, _ = strings.Cut(string(text), "\n\n")
+	return doc, rest
+}
+
+// sections splits a file at the lines that open a section.
+func sections(text string) map[string]string {
+	at := opens.FindAllStringSubmatchIndex(text, -1)
+	out := make(map[string]string, len(at))
+	for i, m := range at {
+		end := len(text)
+		if i+1 < len(at) {
+			end = at[i+1][0]
+		}
+		out[text[m[2]:m[3]]] = strings.TrimRight(text[m[1]:end], "\n") + "\n"
+	}
+	return out
+}
+
+// algorithms maps the letter that a file names in its documentation to the file's
+// sections.
+var algorithms = func() map[byte]map[string]string {
+	out := map[byte]map[string]string{}
+	entries, _ := files.ReadDir(".")
+	for _, e := range entries {
+		doc, rest := read(e.Name())
+		if m := letter.FindStringSubmatch(doc); m != nil {
+			out[m[1][0]] = sections(rest)
+		}
+	}
+	return out
+}()
+
+// Take returns the script that decides over limits of these kinds, one letter for
+// each limit ("g" is gcra), and how many arguments it takes before the optional
+// forced time.
+func Take(kinds string) (script string, args int, err error) {
+	return compose("take.lua", kinds, 0)
+}
+
+// Refund returns the script that gives back a charge to limits of these kinds. Its
+// last argument before the optional forced time is the instant of the charge.
+func Refund(kinds string) (script string, args int, err error) {
+	return compose("refund.lua", kinds, 1)
+}
+
+func compose(template, kinds string, extra int) (script string, args int, err error) {
+	if kinds == "" {
+		return "", 0, errors.New("lua: no limits: give one letter for each")
+	}
+	limits := make([]map[string]string, len(kinds))
+	first := make([]int, len(kinds)) // how many arguments stand before each limit's
+	for i := range limits {
+		if limits[i] = algorithms[kinds[i]]; limits[i] == nil {
+			return "", 0, fmt.Errorf("lua: no algorithm has the letter %q", kinds[i])
+		}
+		first[i] = args
+		args += arguments(limits[i])
+	}
+
+	// unroll repeats a section for each limit, with its own names and arguments.
+	unroll := func(section string) string {
+		var b strings.Builder
+		for i := range limits {
+			s := argument.ReplaceAllStringFunc(limits[i][section], func(m string) string {
+				return fmt.Sprintf("ARGV[%d]", first[i]+index(m))
+			})
+			b.WriteString(perLimit.ReplaceAllString(s, "_"+strconv.Itoa(i+1)))
+		}
+		return b.String()
+	}
+	// each repeats a name for each limit.
+	each := func(name, sep string) string {
+		names := make([]string, len(limits))
+		for i := range names {
+			names[i] = perLimit.ReplaceAllString(name, "_"+strconv.Itoa(i+1))
+		}
+		return strings.Join(names, sep)
+	}
+
+	_, text := read("frame.lua")
+	frame := sections(text)
+	left := "math.max(" + each("left_i", ", ") + ")"
+	if len(limits) == 1 { // the commonest script is the one that must be fastest
+		frame["split"], left = "local s_1 = stored\n", "left_1"
+	}
+	_, text = read(template)
+	text = stands.ReplaceAllStringFunc(text, func(line string) string {
+		m := stands.FindStringSubmatch(line)
+		section, ok := frame[m[2]]
+		if !ok {
+			section = unroll(m[2])
+		}
+		return m[1] + strings.ReplaceAll(strings.TrimRight(section, "\n"), "\n", "\n"+m[1]) + "\n"
+	})
+	text = strings.NewReplacer(
+		"segments_all", each("([^;]*)", ";"),
+		"s_all", each("s_i", ", "),
+		"fits_all", each("fits_i", " and "),
+		"text_all", each("text_i", " .. ';' .. "),
+		"left_all", left,
+		"reply_all", strings.ReplaceAll(strings.TrimSpace(unroll("reply")), "\n", ", "),
+		"ARGV_at", fmt.Sprintf("ARGV[%d]", args+1),
+		"ARGV_now", fmt.Sprintf("ARGV[%d]", args+extra+1),
+	).Replace(text)
+	return text, args + extra, nil
+}
+
+// arguments counts the arguments that an algorithm's sections read.
+func arguments(sections map[string]string) (most int) {
+	for _, s := range sections {
+		for _, m := range argument.FindAllString(s, -1) {
+			most = max(most, index(m))
+		}
+	}
+	return most
+}
+
+// index is k of "ARGV_i[k]".
+func index(arg string) int {
+	k, _ := strconv.Atoi(argument.FindStringSubmatch(arg)[1])
+	return k
+}

@@ -1,0 +1,18 @@
+-- refund: gives back what an earlier charge still weighs, at every limit of a
+-- policy, on one key. It never lowers a level below "unused".
+--
+-- KEYS[1] the state.
+-- ARGV    the arguments of each limit in turn; the server's time of the charge, in
+--         microseconds; optionally the forced time.
+-- Reply   the server's time in microseconds.
+
+--> open
+--> split
+--> load
+local elapsed = math.max(0, now - ARGV_at)
+--> refund
+if write then
+  --> store
+  --> write
+end
+return now
