@@ -4,7 +4,7 @@
 -- KEYS[1] the state.
 -- ARGV    the arguments of each limit in turn; the server's time of the charge, in
 --         microseconds; optionally the forced time.
--- Reply   the server's time in microseconds.
+-- Reply   the server's time in microseconds, alone in a list.
 
 --> open
 --> split
@@ -15,4 +15,4 @@ if write then
   --> store
   --> write
 end
-return now
+return { now }

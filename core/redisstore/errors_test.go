@@ -1,0 +1,266 @@
+package redisstore_test
+
+import (
+	"math/rand/v2"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/internal/redistest"
+)
+
+// Errors of the server are told apart, and none of them is tried again for long
+// (faults 12, 13 and 20).
+func TestServerErrors(t *testing.T) {
+	take := core.Take{Policy: core.MustParse("errors: 10/1h"), Key: "k", Cost: 1}
+	tests := []struct {
+		name     string
+		prepare  func(t *testing.T, admin *redis.Client)
+		user     string
+		class    string
+		executed bool
+	}{
+		{
+			name: "out of memory",
+			prepare: func(t *testing.T, admin *redis.Client) {
+				require.NoError(t, admin.ConfigSet(t.Context(), "maxmemory", "1").Err())
+			},
+			class: core.ClassOOM,
+		},
+		{
+			name: "no right to write",
+			prepare: func(t *testing.T, admin *redis.Client) {
+				require.NoError(t, admin.Do(t.Context(), "ACL", "SETUSER", "poor", "on", ">secret", "~*", "+eval", "+evalsha", "+time", "+get").Err())
+			},
+			user:  "poor",
+			class: core.ClassDenied,
+		},
+		{
+			name:    "unknown user",
+			prepare: func(*testing.T, *redis.Client) {},
+			user:    "nobody",
+			class:   core.ClassDenied,
+		},
+		{
+			name: "replica",
+			prepare: func(t *testing.T, admin *redis.Client) {
+				master := redistest.Single(t)
+				host, port, _ := strings.Cut(master.Addr(), ":")
+				require.NoError(t, admin.ReplicaOf(t.Context(), host, port).Err())
+			},
+			class: core.ClassDown,
+		},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			server := redistest.Single(t)
+			test.prepare(t, server.Client(t))
+			o := redisstore.ClientOptions(server.Addr())
+			if test.user != "" {
+				o.Username, o.Password = test.user, "secret"
+			}
+			rdb := redis.NewUniversalClient(o)
+			defer func() { assert.NoError(t, rdb.Close()) }()
+			s := newStore(t, rdb, redisstore.Options{})
+			_, err := s.Take(t.Context(), take)
+			var failed *core.StoreError
+			require.ErrorAs(t, err, &failed)
+			assert.Equal(t, test.class, failed.Class, "%v", err)
+			assert.Equal(t, test.executed, failed.Executed, "%v", err)
+		})
+	}
+	t.Run("a cluster behind a plain client", func(t *testing.T) {
+		cluster := redistest.StartCluster(t)
+		owner := cluster.NodeFor(t, "weir:1:errors:g:k")
+		for _, node := range cluster.Nodes {
+			if node == owner {
+				continue
+			}
+			s := newStore(t, node.Client(t), redisstore.Options{})
+			_, err := s.Take(t.Context(), take)
+			require.ErrorContains(t, err, "give a redis.ClusterClient")
+		}
+	})
+}
+
+// The rights that the package documents suffice.
+func TestLeastRights(t *testing.T) {
+	server := redistest.Single(t)
+	require.NoError(t, server.Client(t).Do(t.Context(), "ACL", "SETUSER", "weir", "on", ">secret", "~weir:*",
+		"+evalsha", "+eval", "+time", "+get", "+set", "+del").Err())
+	o := redisstore.ClientOptions(server.Addr())
+	o.Username, o.Password = "weir", "secret"
+	rdb := redis.NewUniversalClient(o)
+	defer func() { assert.NoError(t, rdb.Close()) }()
+	s := newStore(t, rdb, redisstore.Options{})
+	take := core.Take{Policy: core.MustParse("rights: 10/1h, 100/1d"), Key: "k", Cost: 2}
+	res, err := s.Take(t.Context(), take)
+	require.NoError(t, err)
+	assert.EqualValues(t, 8, res.Remaining)
+	require.NoError(t, s.Refund(t.Context(), take, res, 1))
+	assert.EqualValues(t, 1, used(t, s, take.Policy, "k"))
+	require.NoError(t, s.Reset(t.Context(), take.Policy, "k"))
+	assert.Zero(t, used(t, s, take.Policy, "k"))
+}
+
+// What somebody else has put under our key is discarded, and the discarded state is
+// replaced at once (fault 21). State that lies too far ahead is clamped, and healed
+// by a refusal too (fault 8).
+func TestHealing(t *testing.T) {
+	server := redistest.Single(t)
+	admin := server.Client(t)
+	s := newStore(t, admin, redisstore.Options{})
+	one, two := core.MustParse("heal: 10/10s"), core.MustParse("heal: 10/10s, 100/1h")
+	future := strconv.FormatInt(time.Now().Add(time.Hour).UnixMicro(), 10)
+	for _, garbage := range []string{"x", "", "-5", "1e15", "nan", "inf", "0x10", " 12 ", "12 ", "1.5", "+", "1+", "+1", "12+x", ";", ";;;", "\x00", "99999999999999999999999999", future, future + "+7", future + ";" + future} {
+		for _, p := range []core.Policy{one, two} {
+			key := "weir:1:heal:" + p.Shape() + ":k"
+			require.NoError(t, admin.Set(t.Context(), key, garbage, 0).Err())
+			peek, err := s.Take(t.Context(), core.Take{Policy: p, Key: "k"})
+			require.NoError(t, err, "%q", garbage)
+			assert.GreaterOrEqual(t, peek.Remaining, int64(0), "%q", garbage)
+			assert.LessOrEqual(t, peek.Remaining, peek.Limit, "%q", garbage)
+			assert.LessOrEqual(t, peek.Each[0].ResetAfter, 10*time.Second, "%q", garbage)
+			res, err := s.Take(t.Context(), core.Take{Policy: p, Key: "k", Cost: 1})
+			require.NoError(t, err, "%q", garbage)
+			assert.LessOrEqual(t, res.Each[0].RetryAfter, time.Second, "%q", garbage)
+			ttl, err := admin.PTTL(t.Context(), key).Result()
+			require.NoError(t, err)
+			if garbage != "" {
+				assert.Positive(t, ttl, "%q is healed", garbage)
+			}
+			require.NoError(t, admin.Del(t.Context(), key).Err())
+		}
+	}
+	for _, p := range []core.Policy{one, two} {
+		key := "weir:1:heal:" + p.Shape() + ":list"
+		require.NoError(t, admin.LPush(t.Context(), key, "a", "b").Err())
+		res, err := s.Take(t.Context(), core.Take{Policy: p, Key: "list", Cost: 1})
+		require.NoError(t, err)
+		assert.EqualValues(t, 9, res.Remaining)
+		kind, err := admin.Type(t.Context(), key).Result()
+		require.NoError(t, err)
+		assert.Equal(t, "string", kind)
+	}
+}
+
+// A full bucket whose server's clock steps back one hour admits again within one
+// bucket's time, not within an hour (fault 8).
+func TestClockStepsBack(t *testing.T) {
+	s := newStore(t, redistest.Single(t).Client(t), redisstore.Options{})
+	const start = 1_800_000_000_000_000
+	hour := time.Hour.Microseconds()
+	take := core.Take{Policy: core.MustParse("clock: 10/10s"), Key: "k", Cost: 1}
+	at := func(now int64) core.Result {
+		take.Now = now
+		res, err := s.Take(t.Context(), take)
+		require.NoError(t, err)
+		return res
+	}
+	for range 10 {
+		require.True(t, at(start).Allowed())
+	}
+	res := at(start - hour)
+	assert.False(t, res.Allowed())
+	assert.Equal(t, time.Second, res.RetryAfter)
+	assert.False(t, at(start-hour+999_999).Allowed())
+	assert.True(t, at(start-hour+1_000_000).Allowed(), "the refusal has healed the state")
+}
+
+// Names of keys are harmless whatever the input, short if it is long, and never
+// the same for two inputs (faults 46 to 48).
+func TestKeyNames(t *testing.T) {
+	server := redistest.Single(t)
+	admin := server.Client(t)
+	readable := newStore(t, admin, redisstore.Options{Prefix: "plain"})
+	secret := newStore(t, admin, redisstore.Options{Prefix: "secret", HashKeys: []byte("0123456789abcdef")})
+	p := core.MustParse("names: 5/1h")
+	hostile := []string{
+		"ip=203.0.113.7&route=/items/%7Bid%7D", "a b", "a\x00b", "a\r\nDEL x", "{a}b", "{a}c", "a}b{", "\xff\xfe", "~x",
+		"", strings.Repeat("k", 200), strings.Repeat("k", 201), strings.Repeat("x", 10<<20), "a{", "a%7B", `"'\`,
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 100 {
+		b := make([]byte, 1+r.IntN(300))
+		for i := range b {
+			b[i] = byte(r.UintN(256))
+		}
+		hostile = append(hostile, string(b))
+	}
+	n := 0
+	for _, s := range []core.Store{readable, secret} {
+		for _, key := range hostile {
+			res, err := s.Take(t.Context(), core.Take{Policy: p, Key: key, Cost: 1})
+			if key == "" {
+				require.Error(t, err, "an empty key would be everybody's (fault 45)")
+				continue
+			}
+			require.NoError(t, err, "%.40q", key)
+			assert.EqualValues(t, 4, res.Remaining, "%.40q is nobody else's", key)
+			n++
+		}
+	}
+	names, err := admin.Keys(t.Context(), "*").Result()
+	require.NoError(t, err)
+	assert.Len(t, names, n)
+	form := regexp.MustCompile(`^(plain|secret):1:names:g:(~[A-Za-z0-9_-]{43}|[A-Za-z0-9_.:/=&%@-][A-Za-z0-9_.~:/=&%@-]{0,199})$`)
+	for _, name := range names {
+		assert.Regexp(t, form, name)
+		if strings.HasPrefix(name, "secret:") {
+			assert.Contains(t, name, ":~")
+		}
+	}
+}
+
+// Changed numbers keep the state and a changed shape starts afresh: two versions of
+// a service can run side by side (faults 23 and 90).
+func TestChangedPolicies(t *testing.T) {
+	s := newStore(t, redistest.Single(t).Client(t), redisstore.Options{})
+	take := func(policy string, cost int64) core.Result {
+		res, err := s.Take(t.Context(), core.Take{Policy: core.MustParse(policy), Key: "k", Cost: cost})
+		require.NoError(t, err)
+		return res
+	}
+	assert.EqualValues(t, 5, take("changed: 10/1h", 5).Remaining)
+	assert.EqualValues(t, 15, take("changed: 20/2h", 0).Remaining)
+	assert.EqualValues(t, 6, take("changed: 2/1h burst 7", 0).Remaining, "the half hour that is to drain is one unit now")
+	assert.EqualValues(t, 10, take("changed: 10/1h, 100/1d", 0).Remaining)
+}
+
+func TestNew(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer func() { assert.NoError(t, rdb.Close()) }()
+	pipeliner, err := rdb.AutoPipeline()
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, pipeliner.Close()) }()
+	for name, test := range map[string]struct {
+		rdb  redis.UniversalClient
+		o    redisstore.Options
+		want []string
+	}{
+		"no client":          {nil, redisstore.Options{}, []string{"client is nil"}},
+		"nil client":         {(*redis.Client)(nil), redisstore.Options{}, []string{"client is nil"}},
+		"nil cluster client": {(*redis.ClusterClient)(nil), redisstore.Options{}, []string{"client is nil"}},
+		"auto-pipeliner":     {pipeliner, redisstore.Options{}, []string{"AutoPipeliner"}},
+		"everything": {
+			nil, redisstore.Options{Deadline: -1, Prefix: "a{b}", HashKeys: []byte("short")},
+			[]string{"client is nil", "Deadline is -1ns", `Prefix is "a{b}"`, "HashKeys has 5 bytes"},
+		},
+	} {
+		_, err := redisstore.New(test.rdb, test.o)
+		require.Error(t, err, name)
+		for _, want := range test.want {
+			assert.ErrorContains(t, err, want, name)
+		}
+	}
+	_, err = redisstore.New(rdb, redisstore.Options{})
+	assert.NoError(t, err)
+}

@@ -1,0 +1,179 @@
+package redisstore_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/internal/redistest"
+)
+
+// What a decision costs the server, and that a script never runs twice for one
+// (faults 5, 6 and 11), holds on every topology.
+func TestOnEveryTopology(t *testing.T) {
+	for _, top := range topologies(t) {
+		t.Run(top.name, func(t *testing.T) {
+			t.Run("one EVALSHA for a decision", top.testOneCall)
+			t.Run("a lost reply is charged once", top.testLostReply)
+			t.Run("an unknown script is sent once", top.testNoScript)
+			t.Run("a refusal writes nothing", top.testRefusal)
+		})
+	}
+}
+
+func (top topology) testOneCall(t *testing.T) {
+	s := newStore(t, top.client(t, redistest.NewProxy(t, ""), true), redisstore.Options{})
+	p := core.MustParse("one-call: 100/1h")
+	_, err := s.Take(t.Context(), core.Take{Policy: p, Key: "k"})
+	require.NoError(t, err, "which loads the script")
+	for _, server := range top.servers() {
+		server.ResetStats(t)
+	}
+	for range 100 {
+		res, err := s.Take(t.Context(), core.Take{Policy: p, Key: "k", Cost: 1})
+		require.NoError(t, err)
+		require.True(t, res.Allowed())
+	}
+	assert.EqualValues(t, 100, top.calls(t, "evalsha"))
+	assert.Zero(t, top.calls(t, "eval"))
+	assert.EqualValues(t, 100, top.calls(t, "get"))
+	assert.EqualValues(t, 100, top.calls(t, "set"))
+	assert.EqualValues(t, 100, top.calls(t, "time"))
+}
+
+func (top topology) testLostReply(t *testing.T) {
+	for _, tuned := range []bool{true, false} {
+		for how, class := range map[redistest.Loss]string{
+			redistest.EOF:  core.ClassLost,
+			redistest.RST:  core.ClassLost,
+			redistest.Hang: core.ClassTimeout,
+		} {
+			name := fmt.Sprintf("lost-%v-%v", tuned, how)
+			t.Run(name, func(t *testing.T) {
+				proxy := redistest.NewProxy(t, "")
+				s := newStore(t, top.client(t, proxy, tuned), redisstore.Options{Deadline: 200 * time.Millisecond})
+				p := core.MustParse(name + ": 100/1h")
+				require.Zero(t, used(t, s, p, "k"), "which loads the script")
+
+				proxy.LoseNextReply("evalsha", how)
+				start := time.Now()
+				_, err := s.Take(t.Context(), core.Take{Policy: p, Key: "k", Cost: 1})
+				var failed *core.StoreError
+				require.ErrorAs(t, err, &failed)
+				assert.Equal(t, class, failed.Class, "%v", err)
+				assert.True(t, failed.Executed)
+				assert.Less(t, time.Since(start), time.Second)
+				assert.Equal(t, 1, proxy.Lost())
+
+				fresh := newStore(t, top.client(t, redistest.NewProxy(t, ""), true), redisstore.Options{})
+				assert.EqualValues(t, 1, used(t, fresh, p, "k"), "executed exactly once")
+			})
+		}
+	}
+}
+
+func (top topology) testNoScript(t *testing.T) {
+	rdb := top.client(t, redistest.NewProxy(t, ""), true)
+	s := newStore(t, rdb, redisstore.Options{})
+	p := core.MustParse("no-script: 100/1h")
+	require.Zero(t, used(t, s, p, "k"))
+	for _, server := range top.servers() {
+		require.NoError(t, server.Client(t).ScriptFlush(t.Context()).Err())
+		server.ResetStats(t)
+	}
+	for i := range int64(3) {
+		res, err := s.Take(t.Context(), core.Take{Policy: p, Key: "k", Cost: 1})
+		require.NoError(t, err)
+		assert.Equal(t, 99-i, res.Remaining)
+	}
+	assert.EqualValues(t, 1, top.calls(t, "eval"))
+	assert.EqualValues(t, 3, top.calls(t, "evalsha"))
+}
+
+func (top topology) testRefusal(t *testing.T) {
+	rdb := top.client(t, redistest.NewProxy(t, ""), true)
+	s := newStore(t, rdb, redisstore.Options{})
+	for _, text := range []string{"refusal: 2/1h", "refusal-two: 2/1h, 100/1d"} {
+		p := core.MustParse(text)
+		for range 2 {
+			res, err := s.Take(t.Context(), core.Take{Policy: p, Key: "k", Cost: 1})
+			require.NoError(t, err)
+			require.True(t, res.Allowed())
+		}
+		for _, server := range top.servers() {
+			server.ResetStats(t)
+		}
+		for _, cost := range []int64{1, 2, 3, 0} {
+			_, err := s.Take(t.Context(), core.Take{Policy: p, Key: "k", Cost: cost})
+			require.NoError(t, err)
+		}
+		assert.Zero(t, top.calls(t, "set"), text)
+		assert.EqualValues(t, 4, top.calls(t, "get"), text)
+	}
+	for _, server := range top.servers() {
+		c := server.Client(t)
+		keys, err := c.Keys(t.Context(), "*").Result()
+		require.NoError(t, err)
+		for _, key := range keys {
+			ttl, err := c.PTTL(t.Context(), key).Result()
+			require.NoError(t, err)
+			assert.Positive(t, ttl, "key %s has no TTL (fault 43)", key)
+		}
+	}
+}
+
+// A script that a new master does not know, and a master that has become a
+// replica, cost no error (faults 6 and 7).
+func TestFailover(t *testing.T) {
+	sentinel := redistest.StartSentinel(t)
+	o := redisstore.ClientOptions(sentinel.Addr())
+	o.MasterName = redistest.MasterName
+	s := newStore(t, sentinel.Client(t), redisstore.Options{Deadline: 2 * time.Second})
+	p := core.MustParse("failover: 100/1h")
+	for range 10 {
+		_, err := s.Take(t.Context(), core.Take{Policy: p, Key: "k", Cost: 1})
+		require.NoError(t, err)
+	}
+	sentinel.Failover(t)
+	var res core.Result
+	require.Eventually(t, func() bool {
+		var err error
+		res, err = s.Take(t.Context(), core.Take{Policy: p, Key: "k", Cost: 1})
+		return err == nil
+	}, 10*time.Second, 10*time.Millisecond)
+	assert.LessOrEqual(t, res.Remaining, int64(99))
+	assert.GreaterOrEqual(t, res.Remaining, int64(80), "no more was charged than asked")
+}
+
+// While the slot of a key moves to another node, no decision fails (fault 15).
+func TestSlotMigration(t *testing.T) {
+	cluster := redistest.StartCluster(t)
+	rdb := cluster.Client(t)
+	s := newStore(t, rdb, redisstore.Options{Deadline: time.Second})
+	p := core.MustParse("slot: 1000/1h")
+	take := func(n int) {
+		for range n {
+			res, err := s.Take(t.Context(), core.Take{Policy: p, Key: "k", Cost: 1})
+			require.NoError(t, err)
+			require.True(t, res.Allowed())
+		}
+	}
+	take(10)
+	finish := cluster.Migrating(t, "weir:1:slot:g:k")
+	take(10)
+	finish()
+	take(10)
+	assert.EqualValues(t, 30, used(t, s, p, "k"))
+
+	finish = cluster.Migrating(t, "weir:1:slot:g:new")
+	res, err := s.Take(t.Context(), core.Take{Policy: p, Key: "new", Cost: 1})
+	require.NoError(t, err, "a new key of a slot that moves")
+	assert.EqualValues(t, 999, res.Remaining)
+	finish()
+	assert.EqualValues(t, 1, used(t, s, p, "new"))
+}

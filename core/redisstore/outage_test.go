@@ -1,0 +1,265 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/internal/redistest"
+)
+
+// lateness measures how late the machine itself is, so that a test of how long
+// something takes does not fail for a busy machine.
+func lateness(t *testing.T) func() time.Duration {
+	var most atomic.Int64
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		const every = 2 * time.Millisecond
+		tick := time.NewTimer(every)
+		for start := time.Now(); ; start = time.Now() {
+			select {
+			case <-tick.C:
+				most.Store(max(most.Load(), int64(time.Since(start)-every)))
+				tick.Reset(every)
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	t.Cleanup(func() { cancel(); <-done })
+	return func() time.Duration { return time.Duration(most.Load()) }
+}
+
+// During every kind of outage a decision takes no longer than the deadline, the
+// store says what failed, and it comes back by itself (faults 1 to 4 and 13).
+func TestOutage(t *testing.T) {
+	const deadline = 50 * time.Millisecond
+	outages := []struct {
+		name    string
+		begin   func(t *testing.T, server *redistest.Server, proxy *redistest.Proxy)
+		end     func(t *testing.T, server *redistest.Server, proxy *redistest.Proxy)
+		classes []string
+	}{
+		{
+			name:  "killed",
+			begin: func(_ *testing.T, s *redistest.Server, _ *redistest.Proxy) { s.Kill() },
+			end:   func(t *testing.T, s *redistest.Server, _ *redistest.Proxy) { s.Restart(t) },
+			// The pooled connections broke before the first refused dial.
+			classes: []string{core.ClassDown, core.ClassLost, core.ClassBreaker},
+		},
+		{
+			name:    "hung",
+			begin:   func(t *testing.T, s *redistest.Server, _ *redistest.Proxy) { s.Pause(t) },
+			end:     func(t *testing.T, s *redistest.Server, _ *redistest.Proxy) { s.Resume(t) },
+			classes: []string{core.ClassTimeout, core.ClassBreaker},
+		},
+		{
+			name:    "two seconds away",
+			begin:   func(_ *testing.T, _ *redistest.Server, p *redistest.Proxy) { p.Latency(time.Second) },
+			end:     func(_ *testing.T, _ *redistest.Server, p *redistest.Proxy) { p.Pass() },
+			classes: []string{core.ClassTimeout, core.ClassBreaker},
+		},
+		{
+			name: "black hole",
+			begin: func(_ *testing.T, _ *redistest.Server, p *redistest.Proxy) {
+				p.Blackhole()
+				p.Disconnect(redistest.EOF)
+			},
+			end:     func(_ *testing.T, _ *redistest.Server, p *redistest.Proxy) { p.Pass() },
+			classes: []string{core.ClassTimeout, core.ClassLost, core.ClassBreaker},
+		},
+		{
+			name:    "refused",
+			begin:   func(_ *testing.T, _ *redistest.Server, p *redistest.Proxy) { p.Refuse(); p.Disconnect(redistest.RST) },
+			end:     func(_ *testing.T, _ *redistest.Server, p *redistest.Proxy) { p.Pass() },
+			classes: []string{core.ClassDown, core.ClassLost, core.ClassBreaker},
+		},
+	}
+	for _, tuned := range []bool{true, false} {
+		for _, outage := range outages {
+			name, classes := outage.name, outage.classes
+			if !tuned { // such a client goes on dialling for longer than the deadline
+				name, classes = name+" with go-redis's own options", append(classes, core.ClassTimeout)
+			}
+			t.Run(name, func(t *testing.T) {
+				server := redistest.Single(t)
+				proxy := redistest.NewProxy(t, server.Addr())
+				o := tune(tuned, []string{proxy.Addr()}).Simple()
+				rdb := redis.NewClient(o)
+				defer func() { assert.NoError(t, rdb.Close()) }()
+				s := newStore(t, rdb, redisstore.Options{Deadline: deadline})
+				p := core.MustParse("outage: 1000000/1h")
+				take := core.Take{Policy: p, Key: "k", Cost: 1}
+				_, err := s.Take(t.Context(), take)
+				require.NoError(t, err)
+
+				late := lateness(t)
+				outage.begin(t, server, proxy)
+				var wg sync.WaitGroup
+				for range 8 {
+					wg.Go(func() {
+						for range 25 {
+							start := time.Now()
+							_, err := s.Take(t.Context(), take)
+							took := time.Since(start)
+							var failed *core.StoreError
+							if assert.ErrorAs(t, err, &failed) {
+								assert.Contains(t, classes, failed.Class, "%v", err)
+							}
+							assert.LessOrEqual(t, took, deadline+50*time.Millisecond+late(), "%v", err)
+						}
+					})
+				}
+				wg.Wait()
+				_, err = s.Take(t.Context(), take)
+				var failed *core.StoreError
+				require.ErrorAs(t, err, &failed)
+				assert.Equal(t, core.ClassBreaker, failed.Class, "the breaker is open: %v", err)
+				assert.False(t, failed.Executed)
+
+				outage.end(t, server, proxy)
+				require.Eventually(t, func() bool {
+					_, err := s.Take(t.Context(), take)
+					return err == nil
+				}, 10*time.Second, 5*time.Millisecond, "it comes back by itself")
+			})
+		}
+	}
+}
+
+// A server that is down when a program starts costs nothing but the decisions
+// (fault 1).
+func TestDownAtStart(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	nobody := listener.Addr().String()
+	require.NoError(t, listener.Close())
+
+	rdb := redis.NewUniversalClient(redisstore.ClientOptions(nobody))
+	defer func() { assert.NoError(t, rdb.Close()) }()
+	s := newStore(t, rdb, redisstore.Options{})
+	_, err = s.Take(t.Context(), core.Take{Policy: core.MustParse("1/1s"), Key: "k", Cost: 1})
+	var failed *core.StoreError
+	require.ErrorAs(t, err, &failed)
+	assert.Equal(t, core.ClassDown, failed.Class)
+	assert.False(t, failed.Executed)
+}
+
+// Each policy's fail word decides during an outage, and a limit holds within the
+// process: exactly, and for all limiters on one store together (fault 2).
+func TestFailWords(t *testing.T) {
+	server := redistest.Single(t)
+	rdb := redis.NewUniversalClient(redisstore.ClientOptions(server.Addr()))
+	defer func() { assert.NoError(t, rdb.Close()) }()
+	s := newStore(t, rdb, redisstore.Options{})
+	server.Kill()
+
+	limiter := func(policy string) *core.Limiter {
+		l, err := core.NewLimiter(s, core.MustParse(policy))
+		require.NoError(t, err)
+		return l
+	}
+	local := []*core.Limiter{limiter("words: 5/1h"), limiter("words: 5/1h")}
+	admitted := 0
+	for i := range 20 {
+		res, err := local[i%2].Allow(t.Context(), "k")
+		require.NoError(t, err)
+		assert.True(t, res.Local)
+		if res.Allowed() {
+			admitted++
+		}
+	}
+	assert.Equal(t, 5, admitted)
+
+	open := limiter("open: 5/1h; fail open")
+	closed := limiter("closed: 5/1h; fail closed")
+	for range 20 {
+		res, err := open.Allow(t.Context(), "k")
+		require.NoError(t, err)
+		assert.True(t, res.Allowed())
+
+		res, err = closed.Allow(t.Context(), "k")
+		var failed *core.StoreError
+		require.ErrorAs(t, err, &failed)
+		assert.False(t, res.Allowed())
+	}
+}
+
+// A pool that is used up costs no more than the deadline, and no goroutine more
+// than there are callers (fault 14).
+func TestPoolExhausted(t *testing.T) {
+	server := redistest.Single(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	o := redisstore.ClientOptions(proxy.Addr())
+	o.PoolSize, o.MinIdleConns = 1, 1
+	rdb := redis.NewUniversalClient(o)
+	defer func() { assert.NoError(t, rdb.Close()) }()
+	s := newStore(t, rdb, redisstore.Options{})
+	take := core.Take{Policy: core.MustParse("pool: 1000000/1h"), Key: "k", Cost: 1}
+	_, err := s.Take(t.Context(), take)
+	require.NoError(t, err)
+
+	late := lateness(t)
+	proxy.Latency(20 * time.Millisecond)
+	var answered, failed atomic.Int64
+	var wg sync.WaitGroup
+	for range 50 {
+		wg.Go(func() {
+			start := time.Now()
+			_, err := s.Take(t.Context(), take)
+			assert.LessOrEqual(t, time.Since(start), 100*time.Millisecond+late())
+			if err == nil {
+				answered.Add(1)
+			} else {
+				failed.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	assert.Positive(t, answered.Load())
+	assert.Positive(t, failed.Load())
+}
+
+// A caller who leaves gets the error of its context, which is no failure of the
+// store and does not open the breaker.
+func TestCallerLeaves(t *testing.T) {
+	server := redistest.Single(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	rdb := redis.NewUniversalClient(redisstore.ClientOptions(proxy.Addr()))
+	defer func() { assert.NoError(t, rdb.Close()) }()
+	s := newStore(t, rdb, redisstore.Options{Deadline: 5 * time.Second})
+	take := core.Take{Policy: core.MustParse("leaves: 1000/1h"), Key: "k", Cost: 1}
+	_, err := s.Take(t.Context(), take)
+	require.NoError(t, err)
+
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = s.Take(gone, take)
+	assert.Equal(t, context.Canceled, err)
+	assert.EqualValues(t, 1, used(t, s, take.Policy, "k"), "nothing was charged")
+
+	proxy.Latency(time.Second)
+	for range 10 {
+		hurried, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+		_, err = s.Take(hurried, take)
+		cancel()
+		assert.True(t, errors.Is(err, context.DeadlineExceeded), "%v", err)
+		var failed *core.StoreError
+		assert.False(t, errors.As(err, &failed), "%v", err)
+	}
+	proxy.Pass()
+	_, err = s.Take(t.Context(), take)
+	assert.NoError(t, err, "the breaker is closed")
+}

@@ -1,0 +1,285 @@
+// Package redisstore keeps counts in Redis, so that one limit holds for a whole
+// fleet: one key, one script, one round trip for each decision, by the server's
+// clock. It works on a single server, Sentinel, Cluster and Ring.
+//
+// A script runs at most once for a decision, even if its reply is lost: then the
+// store fails and the policy's fail word decides, but nothing is charged twice.
+// A store that does not answer costs a request no more than the deadline, and
+// after a few failures in a row it is asked only once a second until it is back.
+//
+// Which rights it needs: EVALSHA, EVAL, TIME, GET, SET and DEL on the keys of its
+// prefix. It never writes a key without a TTL. Keep it on a server that does not
+// evict: an evicted key is a limit that starts over.
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/sony/gobreaker/v2"
+
+	"github.com/weir-go/weir/core"
+)
+
+// DefaultDeadline is how long one decision may take unless told otherwise.
+const DefaultDeadline = 50 * time.Millisecond
+
+// Options say how a [Store] is built. The zero value is a good choice.
+type Options struct {
+	// Deadline bounds each call, whatever the caller's context says; 0 means
+	// DefaultDeadline. A call that takes longer is a failure of the store.
+	Deadline time.Duration
+	// Prefix begins every key; "" means "weir". It has 1 to 64 letters, digits,
+	// "_", "." or "-". Stores of one prefix share their counts.
+	Prefix string
+	// HashKeys is a secret of at least 16 bytes with which every key is hashed
+	// (HMAC-SHA-256), so that the server learns no address and no name. Without
+	// it keys can be read with redis-cli, which helps on call. Changing it starts
+	// all counts over.
+	HashKeys []byte
+}
+
+// Store is a [core.Store] on Redis. It starts no goroutine and needs no Close;
+// the client stays the caller's to close.
+type Store struct {
+	rdb      redis.UniversalClient
+	deadline time.Duration
+	names    names
+	breaker  *gobreaker.CircuitBreaker[[]int64]
+	// bounded tells that the client itself keeps to a context's deadline.
+	bounded  bool
+	local    func() *core.Memory
+	programs programs
+}
+
+// New builds a store on a client of go-redis. It does no input or output, so that
+// a server that is down does not keep a program from starting. [ClientOptions] are
+// the options to give the client.
+//
+// A client without ContextTimeoutEnabled works too, at the price of a goroutine for
+// each call, because it would otherwise wait for seconds. The error tells of an
+// option that cannot work and of a client that is nil or an AutoPipeliner, which
+// ignores its caller's context. A client of read-only replicas cannot be told
+// apart: its every decision fails with the class "down".
+func New(rdb redis.UniversalClient, o Options) (*Store, error) {
+	var mistakes []error
+	wrong := func(format string, args ...any) {
+		mistakes = append(mistakes, fmt.Errorf("redisstore: "+format, args...))
+	}
+	bounded := false
+	switch c := rdb.(type) {
+	case *redis.Client:
+		bounded = c != nil && c.Options().ContextTimeoutEnabled
+	case *redis.ClusterClient:
+		bounded = c != nil && c.Options().ContextTimeoutEnabled
+	case *redis.Ring:
+		bounded = c != nil && c.Options().ContextTimeoutEnabled
+	}
+	switch v := reflect.ValueOf(rdb); {
+	case !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil():
+		wrong("the client is nil; give one of redis.NewUniversalClient(redisstore.ClientOptions(addr))")
+	case v.Type() == reflect.TypeFor[*redis.AutoPipeliner]():
+		wrong("an AutoPipeliner ignores its caller's context; give the client it was made from")
+	}
+	if o.Deadline < 0 {
+		wrong("Deadline is %v; give a positive time, or 0 for %v", o.Deadline, DefaultDeadline)
+	}
+	if o.Deadline == 0 {
+		o.Deadline = DefaultDeadline
+	}
+	if o.Prefix == "" {
+		o.Prefix = "weir"
+	}
+	if !validPrefix(o.Prefix) {
+		wrong("Prefix is %.80q; give 1 to 64 letters, digits, \"_\", \".\" or \"-\"", o.Prefix)
+	}
+	if o.HashKeys != nil && len(o.HashKeys) < 16 {
+		wrong("HashKeys has %d bytes; give a secret of at least 16, or nil for readable keys", len(o.HashKeys))
+	}
+	if mistakes != nil {
+		return nil, errors.Join(mistakes...)
+	}
+	return &Store{
+		rdb:      rdb,
+		deadline: o.Deadline,
+		names:    newNames(o.Prefix, o.HashKeys),
+		breaker:  newBreaker(),
+		bounded:  bounded,
+		local: sync.OnceValue(func() *core.Memory {
+			m, err := core.NewMemory(core.MemoryOptions{})
+			if err != nil {
+				panic(err) // the defaults are valid
+			}
+			return m
+		}),
+	}, nil
+}
+
+// Fallback returns the in-process store that decides for this one while it fails,
+// under "fail local". It implements [core.Fallback].
+func (s *Store) Fallback() *core.Memory { return s.local() }
+
+// Take implements [core.Store].
+func (s *Store) Take(ctx context.Context, t core.Take) (core.Result, error) {
+	if err := t.Validate(); err != nil {
+		return core.Result{}, err
+	}
+	p, err := s.programs.of(t.Policy)
+	if err != nil {
+		return core.Result{}, err
+	}
+	params := p.unit
+	if t.Cost != 1 {
+		params = arguments(t.Policy.Params(t.Cost))
+	}
+	reply, err := s.run(ctx, p.take, s.names.key(t.Policy, t.Key), params, 0, t.Now)
+	if err != nil {
+		return core.Result{}, err
+	}
+	res, err := t.Policy.Explain(t, reply)
+	if err != nil {
+		return core.Result{}, &core.StoreError{Class: core.ClassReply, Executed: true, Err: err}
+	}
+	return res, nil
+}
+
+// Refund implements [core.Store].
+func (s *Store) Refund(ctx context.Context, t core.Take, r core.Result, units int64) error {
+	if err := core.ValidateRefund(&t, r, units); err != nil {
+		return err
+	}
+	if units == 0 {
+		return nil
+	}
+	p, err := s.programs.of(t.Policy)
+	if err != nil {
+		return err
+	}
+	params := p.unit
+	if units != 1 {
+		params = arguments(t.Policy.Params(units))
+	}
+	_, err = s.run(ctx, p.refund, s.names.key(t.Policy, t.Key), params, r.At, t.Now)
+	return err
+}
+
+// Reset implements [core.Store].
+func (s *Store) Reset(ctx context.Context, p core.Policy, key string) error {
+	t := core.Take{Policy: p, Key: key}
+	if err := t.Validate(); err != nil {
+		return err
+	}
+	_, err := s.guarded(ctx, call{key: s.names.key(p, key)})
+	return err
+}
+
+// run decides by a script. at and now are left out of its arguments if they are 0.
+func (s *Store) run(ctx context.Context, script *script, key string, params []any, at, now int64) ([]int64, error) {
+	args := make([]any, 0, 6+len(params))
+	args = append(args, "evalsha", script.hash, "1", key)
+	args = append(args, params...)
+	if at != 0 {
+		args = append(args, strconv.FormatInt(at, 10))
+	}
+	if now != 0 {
+		args = append(args, strconv.FormatInt(now, 10))
+	}
+	return s.guarded(ctx, call{key, script, args})
+}
+
+// call is what to ask the server: a script, or without one to forget the key.
+type call struct {
+	key    string
+	script *script
+	args   []any
+}
+
+func (s *Store) ask(ctx context.Context, c call) ([]int64, error) {
+	if c.script == nil {
+		return nil, s.rdb.Del(ctx, c.key).Err()
+	}
+	reply, err := s.send(ctx, c.args)
+	if err == nil || !replayable(err) {
+		return reply, err
+	}
+	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+		c.args[0], c.args[1] = "eval", c.script.text
+	}
+	return s.send(ctx, c.args)
+}
+
+// guarded makes a call within the deadline, if the breaker lets it through, and
+// says what a failure means.
+func (s *Store) guarded(ctx context.Context, c call) ([]int64, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	d := newDeadline(ctx, s.deadline)
+	reply, err := s.breaker.Execute(func() ([]int64, error) {
+		reply, err := s.bound(d, c)
+		switch {
+		case err == nil:
+			return reply, nil
+		case d.parentEnded():
+			return nil, errLeft
+		default:
+			return nil, classify(err)
+		}
+	})
+	d.stop(err == nil)
+	switch {
+	case err == nil:
+		return reply, nil
+	case errors.Is(err, errLeft):
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		return nil, context.DeadlineExceeded // the caller's, a moment before its context says so
+	case errors.Is(err, gobreaker.ErrOpenState), errors.Is(err, gobreaker.ErrTooManyRequests):
+		return nil, &core.StoreError{Class: core.ClassBreaker, Err: errBroken}
+	}
+	s.reroute(ctx, err)
+	return nil, err
+}
+
+var (
+	errLeft   = errors.New("redisstore: the caller left")
+	errBroken = errors.New("redisstore: the server failed just before; it is asked once a second until it answers")
+)
+
+// bound makes a call that ends with its context, whatever the client does.
+func (s *Store) bound(d *deadline, c call) ([]int64, error) {
+	if s.bounded {
+		return s.ask(d, c)
+	}
+	type answer struct {
+		reply []int64
+		err   error
+	}
+	done := make(chan answer, 1)
+	go func() {
+		reply, err := s.ask(d, c)
+		done <- answer{reply, err}
+	}()
+	select {
+	case a := <-done:
+		return a.reply, a.err
+	case <-d.Done():
+		return nil, d.Err()
+	}
+}
+
+// reroute has a cluster client look for the new master of a dead one. Of itself
+// it does so only for commands that it sends again, which ours must not be.
+func (s *Store) reroute(ctx context.Context, err error) {
+	cluster, ok := s.rdb.(*redis.ClusterClient)
+	if failed := (*core.StoreError)(nil); ok && errors.As(err, &failed) && (failed.Class == core.ClassDown || failed.Class == core.ClassTimeout) {
+		cluster.ReloadState(ctx)
+	}
+}
