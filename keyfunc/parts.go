@@ -4,6 +4,7 @@ import (
 	"encoding"
 	"errors"
 	"fmt"
+	"math"
 	"net/textproto"
 	"path"
 	"reflect"
@@ -112,8 +113,9 @@ func isToken(s string) bool {
 
 // User makes a part of the identity that authentication has stored in the request under key: see [Request.Value]. It
 // may be a string, a []byte, any integer, or have a MarshalText or a String method, in that order of preference; types
-// derived from the first three count as them, unless they have one of the methods. The same text is the same user:
-// 7 and "7" do not differ. A missing value, a nil one and an empty text are [ErrNoKey]; zero is a user. A value of
+// derived from the first three count as them, unless they have one of the methods, and so does a whole number in a
+// float64, which is what JSON makes of an integer. The same text is the same user: 7 and "7" do not differ, and neither
+// do users stored under different keys. Where those are different people, name them apart with [Custom]. A missing value, a nil one and an empty text are [ErrNoKey]; zero is a user. A value of
 // another type is an error that names the type. A nil key, and one that cannot be compared, are mistakes that Err
 // reports.
 //
@@ -167,6 +169,8 @@ func addUser(k *Key, user any, name string) error {
 		return addSome(k, kindUser, strconv.AppendInt(digits[:0], v.Int(), 10))
 	case v.CanUint():
 		return addSome(k, kindUser, strconv.AppendUint(digits[:0], v.Uint(), 10))
+	case v.CanFloat() && v.Float() == math.Trunc(v.Float()) && math.Abs(v.Float()) < 1<<53:
+		return addSome(k, kindUser, strconv.AppendInt(digits[:0], int64(v.Float()), 10)) // as JSON tokens have it
 	}
 	return fmt.Errorf("keyfunc: %s: a %T is no key: store a string, a []byte, an integer, or a type with MarshalText or String", name, user)
 }

@@ -2,6 +2,7 @@ package keyfunc_test
 
 import (
 	"errors"
+	"math"
 	"net/netip"
 	"net/url"
 	"strconv"
@@ -135,6 +136,7 @@ func TestUser(t *testing.T) {
 		{"uint64", ^uint64(0), "user=18446744073709551615"},
 		{"uintptr", uintptr(7), "user=7"},
 		{"zero is a user", 0, "user=0"},
+		{"whole float", 7.0, "user=7"},
 		{"own int", id(-7), "user=-7"},
 		{"own uint", serial(7), "user=7"},
 		{"own string", name("alice"), "user=alice"},
@@ -157,7 +159,9 @@ func TestUser(t *testing.T) {
 		{"fault 45: empty TextMarshaler", netip.Addr{}, noKey},
 		{"fault 83: error", broken{}, "keyfunc: user(uid): cannot"},
 		{"bool", true, "keyfunc: user(uid): a bool" + unfit},
-		{"float", 7.0, "keyfunc: user(uid): a float64" + unfit},
+		{"fraction", 7.5, "keyfunc: user(uid): a float64" + unfit},
+		{"inexact float", float64(1 << 53), "keyfunc: user(uid): a float64" + unfit},
+		{"not a number", math.NaN(), "keyfunc: user(uid): a float64" + unfit},
 		{"struct", struct{ ID int }{7}, "keyfunc: user(uid): a struct { ID int }" + unfit},
 		{"value of a pointer Stringer", ref{"alice"}, "keyfunc: user(uid): a keyfunc_test.ref" + unfit},
 		{"pointer", new(string), "keyfunc: user(uid): a *string" + unfit},
