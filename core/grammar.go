@@ -231,8 +231,12 @@ var units = []struct {
 	name string
 	d    time.Duration
 }{
-	{"d", 24 * time.Hour}, {"h", time.Hour}, {"m", time.Minute},
-	{"s", time.Second}, {"ms", time.Millisecond}, {"us", time.Microsecond},
+	{"d", 24 * time.Hour},
+	{"h", time.Hour},
+	{"m", time.Minute},
+	{"s", time.Second},
+	{"ms", time.Millisecond},
+	{"us", time.Microsecond},
 }
 
 func (p *parser) period() (time.Duration, error) {

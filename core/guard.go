@@ -166,7 +166,7 @@ func (g *Guard) Check(r keyfunc.Request) Verdict {
 	ru := g.rule
 	suspect := ru.suspect.Load()
 	if suspect && ru.counted(r.Context()) {
-		ru.warn.Do(func() {
+		ru.twice.Do(func() {
 			g.logger().Warn("weir: a guard is mounted twice in one request; it counts once", "policy", ru.Policy.Name(), "route", r.Route())
 		})
 		return Verdict{Action: Pass}
@@ -189,11 +189,8 @@ func (g *Guard) Check(r keyfunc.Request) Verdict {
 	if ru.Cost != nil {
 		t.Cost = ru.Cost(r)
 	}
-	res, failed := g.store.take(r.Context(), t)
-	g.health(failed)
-	if failed != nil {
-		err = errors.Join(err, failed)
-	}
+	res, err := g.store.take(r.Context(), t)
+	g.health(err)
 	g.tell(res.Outcome, err)
 	if !res.Allowed() {
 		return g.refuse(r, res, err)

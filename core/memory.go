@@ -99,21 +99,19 @@ func (m *Memory) Take(ctx context.Context, t Take) (Result, error) {
 	s.mu.Lock()
 	tab := s.table(p)
 	row := tab.find(h)
-	state := s.state(tab, row)
-	for rest, i := state, 0; i < len(p.algorithms); i++ {
-		a := p.algorithms[i]
-		a.Load(rest[:a.Words()], now)
-		rest = rest[a.Words():]
-	}
+	state, changed := s.load(p, tab, row, now)
 	admitted := p.admits(state, now, t.Cost)
 	if admitted && t.Cost > 0 {
 		p.charge(state, now, t.Cost)
-		if row < 0 {
-			row = m.insert(s, tab, h, state)
-			state = tab.stateOf(row)
-		}
+		changed = true
 	}
 	res := p.explain(state, now, t.Cost, admitted)
+	switch {
+	case changed && row < 0:
+		row = m.insert(s, tab, h, state, t.Now)
+	case changed:
+		copy(tab.stateOf(row), state)
+	}
 	if row >= 0 {
 		tab.setLimited(row, res.Remaining == 0)
 	}
@@ -142,13 +140,13 @@ func (m *Memory) Refund(ctx context.Context, t Take, r Result, units int64) erro
 	if row < 0 {
 		return nil
 	}
-	rest := tab.stateOf(row)
-	for _, a := range p.algorithms {
-		a.Load(rest[:a.Words()], now)
-		if a.Refund(rest[:a.Words()], now, r.At, units) {
-			tab.setLimited(row, false)
-		}
-		rest = rest[a.Words():]
+	state, changed := s.load(p, tab, row, now)
+	if p.refund(state, now, r.At, units) {
+		tab.setLimited(row, false)
+		changed = true
+	}
+	if changed {
+		copy(tab.stateOf(row), state)
 	}
 	return nil
 }
@@ -186,17 +184,22 @@ func (m *Memory) Len() int {
 	return n
 }
 
-// insert makes room for a key if there is none, and stores it.
-func (m *Memory) insert(s *shard, tab *table, h hash, state []int64) (row int) {
+// insert makes room for a key if there is none, and stores it. Under a forced
+// clock, which is not 0, nothing is swept: the sweep goes by the system's clock.
+func (m *Memory) insert(s *shard, tab *table, h hash, state []int64, forced int64) (row int) {
+	now := forced
+	if forced == 0 {
+		now = m.clock.now()
+	}
 	if s.keys >= s.most {
-		s.evict(m.clock.now())
+		s.evict(now)
 	}
 	if (tab.live+1)*maxLoadDen > tab.rowCount()*maxLoadNum {
-		s.keys -= tab.rebuild(m.clock.now(), s.most)
+		s.keys -= tab.rebuild(now, s.most)
 	}
 	row = tab.insert(h, state)
 	s.keys++
-	if !m.sweeping.Load() && m.sweeping.CompareAndSwap(false, true) {
+	if forced == 0 && !m.sweeping.Load() && m.sweeping.CompareAndSwap(false, true) {
 		m.scheduleSweep()
 	}
 	return row
@@ -261,7 +264,7 @@ type shard struct {
 	keys   int // in all tables
 	most   int
 	tables []table
-	// spare is the state of a key that has no row yet.
+	// spare is the state that a decision works on.
 	spare []int64
 	_     [40]byte // one cache line more, so that neighbours do not slow each other
 }
@@ -280,14 +283,17 @@ func (s *shard) table(p *policy) *table {
 	return &s.tables[len(s.tables)-1]
 }
 
-// state is the state of a row, or a spare one, unused, if there is no row.
-func (s *shard) state(t *table, row int) []int64 {
+// load copies the state of a row, unused if there is no row, and brings it to what
+// the rules allow now. The row stays as it is unless the state changed: what is in
+// the past must not be forgotten by a look at it, in case the clock steps back.
+func (s *shard) load(p *policy, t *table, row int, now int64) (state []int64, healed bool) {
+	state = s.spare[:p.words]
 	if row >= 0 {
-		return t.stateOf(row)
+		copy(state, t.stateOf(row))
+	} else {
+		clear(state)
 	}
-	spare := s.spare[:t.stride-2]
-	clear(spare)
-	return spare
+	return state, p.load(state, now)
 }
 
 // evict removes at least one key from the fullest table.

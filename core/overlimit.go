@@ -78,7 +78,7 @@ var (
 func (r reject) Serve(x *Excess) Verdict {
 	failed := (*StoreError)(nil)
 	switch {
-	case x.Err == nil && x.Result.Outcome == Never:
+	case x.Result.Outcome == Never:
 		return Verdict{Status: r.o.Status, Body: bodyNever, fields: plainText}
 	case x.Err == nil, x.Result.Local:
 		return Verdict{Status: r.o.Status, Body: bodyOver, fields: plainText}

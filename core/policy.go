@@ -96,7 +96,7 @@ func (p *policy) named(name string) Policy {
 
 func checkName(name string) error {
 	ok := len(name) >= 1 && len(name) <= 64
-	for i := 0; i < len(name); i++ {
+	for i := range len(name) {
 		ok = ok && isNameByte(name[i])
 	}
 	if !ok {

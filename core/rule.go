@@ -63,7 +63,8 @@ type rule struct {
 	// suspect tells that the rule's headers were already there when it came to
 	// set them: it may be mounted twice in one request.
 	suspect atomic.Bool
-	warn    sync.Once
+	// twice and misplaced are mistakes that are told once each.
+	twice, misplaced sync.Once
 }
 
 // prepareRule checks r, and fills in from base what it leaves out.

@@ -77,7 +77,8 @@ func (s *settler) run() {
 
 // settle has no caller to wait for or to tell: the store has a deadline of its own.
 func (s *settler) settle(x settlement) {
-	_ = s.store.refund(context.Background(), x.take, x.result, x.units)
+	ctx := context.Background() //nolint:forbidigo // the request it belongs to is over
+	_ = s.store.refund(ctx, x.take, x.result, x.units)
 }
 
 // close settles what waits and ends the goroutine.

@@ -35,12 +35,7 @@ func (p Policy) Step(text []byte, t Take) (res Result, next []byte, ttl time.Dur
 // Result that admitted the charge.
 func (p Policy) StepRefund(text []byte, t Take, at, units int64) (next []byte, ttl time.Duration) {
 	s, changed := p.load(text, &t)
-	rest := s
-	for _, a := range p.p.algorithms {
-		changed = a.Refund(rest, t.Now, at, units) || changed
-		rest = rest[a.Words():]
-	}
-	if changed {
+	if p.p.refund(s, t.Now, at, units) || changed {
 		next, ttl = p.p.store(s, t.Now)
 	}
 	return next, ttl
@@ -69,9 +64,8 @@ func (p Policy) load(text []byte, t *Take) (state []int64, healed bool) {
 		if whole && !a.ParseText(s, segments[i]) {
 			healed = true
 		}
-		healed = a.Load(s, t.Now) || healed
 	}
-	return state, healed
+	return state, p.p.load(state, t.Now) || healed
 }
 
 // store is the text of a state and how long to keep it.
@@ -86,6 +80,15 @@ func (p *policy) store(state []int64, now int64) ([]byte, time.Duration) {
 		state = state[a.Words():]
 	}
 	return text, time.Duration(max(1, (left+999)/1000)) * time.Millisecond
+}
+
+// load brings the state of all limits to what the rules allow now.
+func (p *policy) load(state []int64, now int64) (healed bool) {
+	for _, a := range p.algorithms {
+		healed = a.Load(state[:a.Words()], now) || healed
+		state = state[a.Words():]
+	}
+	return healed
 }
 
 // admits tells whether all limits admit.
@@ -107,6 +110,15 @@ func (p *policy) charge(state []int64, now, cost int64) {
 	}
 }
 
+// refund gives units back to all limits.
+func (p *policy) refund(state []int64, now, at, units int64) (changed bool) {
+	for _, a := range p.algorithms {
+		changed = a.Refund(state[:a.Words()], now, at, units) || changed
+		state = state[a.Words():]
+	}
+	return changed
+}
+
 // Explain turns the reply of a script of package lua into the Result of t: the
 // script decides, Explain tells what that means. reply is the server's time and
 // each limit's reply after it. The error says that no script can have written
@@ -115,14 +127,14 @@ func (p Policy) Explain(t Take, reply []int64) (Result, error) {
 	if err := t.Validate(); err != nil {
 		return Result{}, err
 	}
-	if len(reply) != 1+p.p.words || reply[0] <= 0 {
+	if len(reply) != 1+p.p.words || reply[0] <= 0 || reply[0] > maxNow {
 		return Result{}, fmt.Errorf("core: a reply of %d integers for shape %q; %d were expected, the time first", len(reply), p.Shape(), 1+p.p.words)
 	}
 	now, state := reply[0], reply[1:]
 	admitted, rest := true, state
 	for i, a := range p.p.algorithms {
 		fits, ok := a.ParseReply(rest[:a.Words()], now)
-		if !ok {
+		if !ok || !fits && a.Admits(rest[:a.Words()], now, t.Cost) {
 			return Result{}, fmt.Errorf("core: the reply for limit %d of %q is out of range", i+1, p)
 		}
 		admitted = admitted && fits

@@ -22,8 +22,12 @@ type Take struct {
 	Now int64
 }
 
+// maxNow keeps every instant that a decision computes inside the 53 bits that Lua
+// computes exactly.
+const maxNow = 1 << 52
+
 // Validate tells what is wrong with t: a zero policy, an empty key, a negative
-// cost or time. Every store calls it first and then changes nothing.
+// cost, a time out of range. Every store calls it first and then changes nothing.
 func (t *Take) Validate() error {
 	switch {
 	case t.Policy.p == nil:
@@ -32,8 +36,8 @@ func (t *Take) Validate() error {
 		return errors.New("core: Take.Key is empty; every unnamed caller would share one count")
 	case t.Cost < 0:
 		return fmt.Errorf("core: Take.Cost is %d; give 0 to peek or a positive number of units", t.Cost)
-	case t.Now < 0:
-		return fmt.Errorf("core: Take.Now is %d; give microseconds since the epoch, or 0 for the store's clock", t.Now)
+	case t.Now < 0 || t.Now > maxNow:
+		return fmt.Errorf("core: Take.Now is %d; give microseconds since the epoch, up to the year 2112, or 0 for the store's clock", t.Now)
 	}
 	return nil
 }

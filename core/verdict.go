@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 )
 
@@ -53,12 +54,12 @@ type field struct{ name, value string }
 func (v *Verdict) SetField(name, value string) {
 	for i := range v.fields {
 		if v.fields[i].name == name {
-			v.fields = append([]field(nil), v.fields...) // it may be shared
+			v.fields = slices.Clone(v.fields) // it may be shared
 			v.fields[i].value = value
 			return
 		}
 	}
-	v.fields = append(v.fields[:len(v.fields):len(v.fields)], field{name, value})
+	v.fields = append(slices.Clip(v.fields), field{name, value})
 }
 
 // NeedsContext tells whether the handler's context must be the one that
@@ -117,7 +118,7 @@ func (v *Verdict) Misplaced(framework string) {
 	if v.rule == nil {
 		return
 	}
-	v.rule.warn.Do(func() {
+	v.rule.misplaced.Do(func() {
 		v.family.logger().Error("weir: an over-limit handler is of another framework; a plain answer is sent",
 			"framework", framework, "policy", v.Policy, "handler", v.rule.OverLimit.String())
 	})

@@ -16,7 +16,7 @@ import (
 // context with a timer costs as much as the rest of a call together. A client has
 // no business with a context once its command is answered.
 type deadline struct {
-	parent context.Context
+	parent context.Context //nolint:containedctx // it is a context itself
 	at     time.Time
 	own    bool // the deadline is the store's, not the caller's
 	done   chan struct{}

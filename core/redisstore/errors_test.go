@@ -251,7 +251,8 @@ func TestNew(t *testing.T) {
 		"nil cluster client": {(*redis.ClusterClient)(nil), redisstore.Options{}, []string{"client is nil"}},
 		"auto-pipeliner":     {pipeliner, redisstore.Options{}, []string{"AutoPipeliner"}},
 		"everything": {
-			nil, redisstore.Options{Deadline: -1, Prefix: "a{b}", HashKeys: []byte("short")},
+			nil,
+			redisstore.Options{Deadline: -1, Prefix: "a{b}", HashKeys: []byte("short")},
 			[]string{"client is nil", "Deadline is -1ns", `Prefix is "a{b}"`, "HashKeys has 5 bytes"},
 		},
 	} {

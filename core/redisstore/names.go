@@ -48,7 +48,7 @@ func readable(key string) bool {
 	if len(key) > maxReadable || key[0] == '~' {
 		return false
 	}
-	for i := 0; i < len(key); i++ {
+	for i := range len(key) {
 		if !safe[key[i]] {
 			return false
 		}

@@ -18,30 +18,6 @@ import (
 	"github.com/weir-go/weir/internal/redistest"
 )
 
-// lateness measures how late the machine itself is, so that a test of how long
-// something takes does not fail for a busy machine.
-func lateness(t *testing.T) func() time.Duration {
-	var most atomic.Int64
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		const every = 2 * time.Millisecond
-		tick := time.NewTimer(every)
-		for start := time.Now(); ; start = time.Now() {
-			select {
-			case <-tick.C:
-				most.Store(max(most.Load(), int64(time.Since(start)-every)))
-				tick.Reset(every)
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	t.Cleanup(func() { cancel(); <-done })
-	return func() time.Duration { return time.Duration(most.Load()) }
-}
-
 // During every kind of outage a decision takes no longer than the deadline, the
 // store says what failed, and it comes back by itself (faults 1 to 4 and 13).
 func TestOutage(t *testing.T) {
@@ -105,7 +81,7 @@ func TestOutage(t *testing.T) {
 				_, err := s.Take(t.Context(), take)
 				require.NoError(t, err)
 
-				late := lateness(t)
+				late := redistest.Lateness(t)
 				outage.begin(t, server, proxy)
 				var wg sync.WaitGroup
 				for range 8 {
@@ -211,7 +187,7 @@ func TestPoolExhausted(t *testing.T) {
 	_, err := s.Take(t.Context(), take)
 	require.NoError(t, err)
 
-	late := lateness(t)
+	late := redistest.Lateness(t)
 	proxy.Latency(20 * time.Millisecond)
 	var answered, failed atomic.Int64
 	var wg sync.WaitGroup

@@ -40,7 +40,7 @@ const maxPrograms = 4096
 
 func (ps *programs) of(p core.Policy) (*program, error) {
 	if v, ok := ps.m.Load(p); ok {
-		return v.(*program), nil
+		return v.(*program), nil //nolint:forcetypeassert // nothing else is stored
 	}
 	take, _, err := lua.Take(p.Shape())
 	if err != nil {

@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -94,6 +95,9 @@ func (top topology) calls(t *testing.T, command string) (n int64) {
 	}
 	return n
 }
+
+// patient is a deadline for tests that are not about time, on a busy machine.
+const patient = 10 * time.Second
 
 func newStore(t *testing.T, rdb redis.UniversalClient, o redisstore.Options) *redisstore.Store {
 	t.Helper()

@@ -1,0 +1,21 @@
+// Package core decides: it holds limits and policies, the rules around them, the
+// Guard that enforces a rule on HTTP requests, and the in-process store. It knows
+// no framework and no Redis; those are in the packages around it.
+//
+// From text to answer:
+//
+//   - A [Policy] is a named set of limits, read by [Parse] from text such as
+//     "login: 3/1m; fail closed", or built by [NewPolicy].
+//   - A [Store] counts: [Memory] in the process, or redisstore.Store in Redis. One
+//     call of Take is one atomic decision, and a [Result] its answer.
+//   - A [Guard] puts policy, key, store and over-limit handler together. An adapter
+//     (nethttp, ginmw, echomw, fibermw) shows it each request and carries out the
+//     [Verdict].
+//   - A [Limiter] is the same without HTTP.
+//
+// If the store fails, the policy's fail word decides; see [Failure]. Being over a
+// limit is a Result and never an error.
+//
+// Times are microseconds and always the store's: clocks of different machines never
+// meet.
+package core
