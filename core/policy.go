@@ -164,7 +164,8 @@ func (p Policy) Shape() string {
 
 // Params returns, for a charge of cost units, the exact integers that the scripts
 // in package lua take: those of each limit in turn. A policy of one GCRA limit
-// has seven of them; see lua/gcra.lua. It is for stores that decide in a script.
+// has seven of them; see lua/gcra.lua. It is for stores that decide in a script. cost
+// is not negative.
 func (p Policy) Params(cost int64) []int64 {
 	if p.p == nil {
 		return nil

@@ -12,7 +12,7 @@ else
   now = t[1] * 1000000 + t[2]
 end
 local stored = redis.pcall('GET', KEYS[1])
-if type(stored) == 'table' then -- an error: a foreign type under our key is discarded
+if stored and stored.err then -- a text has no err; a foreign type under our key is discarded
   if not string.find(stored.err, 'WRONGTYPE', 1, true) then return stored end
   stored, write = false, true
 end
@@ -25,4 +25,4 @@ if stored then
 end
 
 --@ write
-redis.call('SET', KEYS[1], text_all, 'PX', math.max(1, math.ceil(left_all / 1000)) + forced)
+redis.call('SET', KEYS[1], text_all, 'PX', math.ceil(left_all / 1000) + forced)

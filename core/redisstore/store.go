@@ -19,6 +19,7 @@ import (
 	"reflect"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -52,6 +53,7 @@ type Store struct {
 	deadline time.Duration
 	names    names
 	breaker  *gobreaker.CircuitBreaker[[]int64]
+	troubled atomic.Bool // a call has failed since the breaker was last closed
 	// bounded tells that the client itself keeps to a context's deadline.
 	bounded  bool
 	local    func() *core.Memory
@@ -179,8 +181,14 @@ func (s *Store) Reset(ctx context.Context, p core.Policy, key string) error {
 	return err
 }
 
-// run decides by a script. at and now are left out of its arguments if they are 0.
+// run decides by a script. Of its arguments, at and now are left out if they are 0,
+// and then zeros at the end.
 func (s *Store) run(ctx context.Context, script *script, key string, params []any, at, now int64) ([]int64, error) {
+	if at == 0 && now == 0 {
+		for len(params) > 0 && params[len(params)-1] == "0" {
+			params = params[:len(params)-1]
+		}
+	}
 	args := make([]any, 0, 6+len(params))
 	args = append(args, "evalsha", script.hash, "1", key)
 	args = append(args, params...)
@@ -215,23 +223,22 @@ func (s *Store) ask(ctx context.Context, c call) ([]int64, error) {
 }
 
 // guarded makes a call within the deadline, if the breaker lets it through, and
-// says what a failure means.
-func (s *Store) guarded(ctx context.Context, c call) ([]int64, error) {
+// says what a failure means. While all goes well the breaker is not even asked:
+// its lock would be everybody's.
+func (s *Store) guarded(ctx context.Context, c call) (reply []int64, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	d := newDeadline(ctx, s.deadline)
-	reply, err := s.breaker.Execute(func() ([]int64, error) {
-		reply, err := s.bound(d, c)
-		switch {
-		case err == nil:
-			return reply, nil
-		case d.parentEnded():
-			return nil, errLeft
-		default:
-			return nil, classify(err)
+	if s.troubled.Load() {
+		reply, err = s.breaker.Execute(func() ([]int64, error) { return s.attempt(d, c) })
+		if err == nil && s.breaker.State() == gobreaker.StateClosed {
+			s.troubled.Store(false)
 		}
-	})
+	} else if reply, err = s.attempt(d, c); err != nil {
+		s.troubled.Store(true)
+		_, _ = s.breaker.Execute(func() ([]int64, error) { return nil, err })
+	}
 	d.stop(err == nil)
 	switch {
 	case err == nil:
@@ -246,6 +253,19 @@ func (s *Store) guarded(ctx context.Context, c call) ([]int64, error) {
 	}
 	s.reroute(ctx, err)
 	return nil, err
+}
+
+// attempt makes a call and says what an error means.
+func (s *Store) attempt(d *deadline, c call) ([]int64, error) {
+	reply, err := s.bound(d, c)
+	switch {
+	case err == nil:
+		return reply, nil
+	case d.parentEnded():
+		return nil, errLeft
+	default:
+		return nil, classify(err)
+	}
 }
 
 var (

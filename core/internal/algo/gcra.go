@@ -33,7 +33,7 @@ func newGCRA(p Params) (*gcra, error) {
 	if hi < uint64(a.l) { // the quotient fits 64 bits
 		q, r := bits.Div64(hi, lo, uint64(a.l))
 		a.capacity = span{int64(q), int64(r)}
-		if q < maxSpan {
+		if q < maxSpan || q == maxSpan && r == 0 {
 			a.unit = spanOf(1, a.p, a.l)
 			a.room = a.capacity.sub(a.unit, a.l)
 			return a, nil
@@ -138,13 +138,11 @@ func (a *gcra) Explain(s []int64, now, cost int64, refused bool) Answer {
 
 func (a *gcra) Expires(s []int64) int64 { return span{s[0], s[1]}.ceil() }
 
-// AppendParams appends l, and as pairs the charge, the bound and the capacity.
+// AppendParams appends the whole microseconds of the charge, the bound and the
+// capacity, then their parts, then l - 1: where l is 1, the rest is zeros.
 func (a *gcra) AppendParams(b []int64, cost int64) []int64 {
-	charge, bound := span{}, a.bound(cost)
-	if cost <= a.burst {
-		charge = a.weight(cost)
-	}
-	return append(b, a.l, charge.w, charge.r, bound.w, bound.r, a.capacity.w, a.capacity.r)
+	charge, bound := a.weight(min(cost, a.burst)), a.bound(cost)
+	return append(b, charge.w, bound.w, a.capacity.w, charge.r, bound.r, a.capacity.r, a.l-1)
 }
 
 func (a *gcra) ParseReply(s []int64, now int64) (fits, ok bool) {

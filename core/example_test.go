@@ -1,0 +1,149 @@
+package core_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/keyfunc"
+)
+
+func ExampleParse() {
+	p, err := core.Parse("search: 20/1s burst 40, 1000/1h; fail open")
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(p.Name(), p.Options().Fail)
+	for _, l := range p.Limits() {
+		fmt.Println(l.Rate, "per", l.Period, "and", l.Burst, "at once")
+	}
+	_, err = core.Parse("100/1m burst 1e3")
+	fmt.Println(err)
+	// Output:
+	// search open
+	// 20 per 1s and 40 at once
+	// 1000 per 1h0m0s and 1000 at once
+	// policy "100/1m burst 1e3": at offset 14, found "e3": expected "burst" or "gcra"
+}
+
+func ExampleNewGuard() {
+	guard, err := core.NewGuard(core.Config{
+		Policy: core.MustParse("2/1h"),
+		Key:    keyfunc.Join(keyfunc.IP(), keyfunc.Route()),
+	})
+	if err != nil {
+		panic(err)
+	}
+	defer guard.Close()
+
+	// An adapter, such as nethttp.Limit, does this with each request.
+	for range 3 {
+		verdict := guard.Check(from("203.0.113.7"))
+		answer := header{}
+		verdict.SetHeaders(answer)
+		fmt.Println(verdict.Action == core.Pass, verdict.Status, answer["X-Ratelimit-Remaining"])
+		verdict.Finish(core.Final{Status: 200})
+	}
+	// Output:
+	// true 0 1
+	// true 0 0
+	// false 429 0
+}
+
+func ExampleLimiter() {
+	limiter, err := core.NewLimiter(nil, core.MustParse("mails: 3/1h"))
+	if err != nil {
+		panic(err)
+	}
+	ctx := context.Background()
+	for _, mails := range []int64{2, 2, 1} {
+		res, err := limiter.AllowN(ctx, "alice", mails)
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(res.Outcome, res.Remaining)
+	}
+	// Output:
+	// admitted 1
+	// refused 1
+	// at-limit 0
+}
+
+// swapStore is a Store made of nothing but a map that can compare and swap. A real
+// one would also let texts expire after their ttl, and report failures as
+// *core.StoreError.
+type swapStore struct{ texts sync.Map }
+
+func (s *swapStore) Take(ctx context.Context, t core.Take) (res core.Result, err error) {
+	if err := t.Validate(); err != nil {
+		return core.Result{}, err
+	}
+	err = s.swap(ctx, t, func(text []byte, t core.Take) (next []byte, ttl time.Duration) {
+		res, next, ttl = t.Policy.Step(text, t)
+		return next, ttl
+	})
+	return res, err
+}
+
+func (s *swapStore) Refund(ctx context.Context, t core.Take, r core.Result, units int64) error {
+	if err := core.ValidateRefund(&t, r, units); err != nil {
+		return err
+	}
+	return s.swap(ctx, t, func(text []byte, t core.Take) ([]byte, time.Duration) {
+		return t.Policy.StepRefund(text, t, r.At, units)
+	})
+}
+
+func (s *swapStore) Reset(ctx context.Context, p core.Policy, key string) error {
+	t := core.Take{Policy: p, Key: key}
+	if err := t.Validate(); err != nil {
+		return err
+	}
+	if ctx.Err() == nil {
+		s.texts.Delete([3]string{p.Name(), p.Shape(), key})
+	}
+	return ctx.Err()
+}
+
+func (s *swapStore) swap(ctx context.Context, t core.Take, step func([]byte, core.Take) ([]byte, time.Duration)) error {
+	at := [3]string{t.Policy.Name(), t.Policy.Shape(), t.Key}
+	for forced := t.Now != 0; ctx.Err() == nil; {
+		if !forced {
+			t.Now = time.Now().UnixMicro()
+		}
+		old, _ := s.texts.LoadOrStore(at, "")
+		var text []byte
+		if old != "" {
+			text = []byte(old.(string))
+		}
+		next, ttl := step(text, t)
+		if ttl == 0 || s.texts.CompareAndSwap(at, old, string(next)) {
+			return nil
+		}
+	}
+	return ctx.Err()
+}
+
+func ExamplePolicy_Step() {
+	p := core.MustParse("3/1s")
+	store := new(swapStore)
+	for range 4 {
+		res, err := store.Take(context.Background(), core.Take{Policy: p, Key: "alice", Cost: 1, Now: 1_800_000_000_000_000})
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(res.Outcome, res.Remaining, res.RetryAfter)
+	}
+	store.texts.Range(func(_, text any) bool {
+		fmt.Println(text)
+		return true
+	})
+	// Output:
+	// admitted 2 0s
+	// admitted 1 0s
+	// at-limit 0 0s
+	// refused 0 333.334ms
+	// 1800000001000000
+}

@@ -1,0 +1,341 @@
+package core_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/weir-go/weir/core"
+)
+
+const day = 24 * time.Hour
+
+func TestParse(t *testing.T) {
+	limit := func(rate int64, period time.Duration, burst int64) core.Limit {
+		return core.Limit{Rate: rate, Period: period, Burst: burst}
+	}
+	for _, c := range []struct {
+		text   string
+		name   string
+		fail   core.Failure
+		limits []core.Limit
+		want   string // of String
+	}{
+		{"100/1m", "", core.FailLocal, []core.Limit{limit(100, time.Minute, 100)}, "100/1m"},
+		{"login: 100/1m burst 20", "login", core.FailLocal, []core.Limit{limit(100, time.Minute, 20)}, "login: 100/1m burst 20"},
+		{"100/1m burst 100", "", core.FailLocal, []core.Limit{limit(100, time.Minute, 100)}, "100/1m"},
+		{"gcra:1/1s gcra", "gcra", core.FailLocal, []core.Limit{limit(1, time.Second, 1)}, "gcra: 1/1s"},
+		{"1/1s gcra burst 2", "", core.FailLocal, []core.Limit{limit(1, time.Second, 2)}, "1/1s burst 2"},
+		{"1/1s burst 2 gcra", "", core.FailLocal, []core.Limit{limit(1, time.Second, 2)}, "1/1s burst 2"},
+		{"20/1s, 1000/1h; fail closed", "", core.FailClosed, []core.Limit{limit(20, time.Second, 20), limit(1000, time.Hour, 1000)}, "20/1s, 1000/1h; fail closed"},
+		{"1000/1h,20/1s;fail open", "", core.FailOpen, []core.Limit{limit(20, time.Second, 20), limit(1000, time.Hour, 1000)}, "20/1s, 1000/1h; fail open"},
+		{"5/1m; fail local", "", core.FailLocal, []core.Limit{limit(5, time.Minute, 5)}, "5/1m"},
+		{" \t a.b_C-9 : 1 / 1s \r\n burst\t2 , 2 / 2s ; fail  open \n", "a.b_C-9", core.FailOpen, []core.Limit{limit(1, time.Second, 2), limit(2, 2*time.Second, 2)}, "a.b_C-9: 1/1s burst 2, 2/2s; fail open"},
+		{"1/1h30m", "", core.FailLocal, []core.Limit{limit(1, 90*time.Minute, 1)}, "1/1h30m"},
+		{"1/90m", "", core.FailLocal, []core.Limit{limit(1, 90*time.Minute, 1)}, "1/1h30m"},
+		{"1/1d2h3m4s5ms6us", "", core.FailLocal, []core.Limit{limit(1, 26*time.Hour+3*time.Minute+4*time.Second+5*time.Millisecond+6*time.Microsecond, 1)}, "1/1d2h3m4s5ms6us"},
+		{"1/1000us", "", core.FailLocal, []core.Limit{limit(1, time.Millisecond, 1)}, "1/1ms"},
+		{"1/366d", "", core.FailLocal, []core.Limit{limit(1, core.MaxPeriod, 1)}, "1/366d"},
+		{"2147483648/1ms", "", core.FailLocal, []core.Limit{limit(core.MaxRate, core.MinPeriod, core.MaxRate)}, "2147483648/1ms"},
+		{"1/4s,1/3s,1/2s,1/1s", "", core.FailLocal, []core.Limit{limit(1, time.Second, 1), limit(1, 2*time.Second, 1), limit(1, 3*time.Second, 1), limit(1, 4*time.Second, 1)}, "1/1s, 1/2s, 1/3s, 1/4s"},
+		{strings.Repeat("n", 64) + ":1/1s", strings.Repeat("n", 64), core.FailLocal, []core.Limit{limit(1, time.Second, 1)}, strings.Repeat("n", 64) + ": 1/1s"},
+		{"wait: 1/1s", "wait", core.FailLocal, []core.Limit{limit(1, time.Second, 1)}, "wait: 1/1s"},
+		{strings.Repeat(" ", 1018) + "100/1m", "", core.FailLocal, []core.Limit{limit(100, time.Minute, 100)}, "100/1m"},
+	} {
+		t.Run(c.text, func(t *testing.T) {
+			p, err := core.Parse(c.text)
+			require.NoError(t, err)
+			assert.Equal(t, c.name, p.Name())
+			assert.Equal(t, core.Options{Fail: c.fail}, p.Options())
+			assert.Equal(t, c.limits, p.Limits())
+			assert.Equal(t, c.want, p.String())
+			assert.Equal(t, strings.Repeat("g", len(c.limits)), p.Shape())
+		})
+	}
+}
+
+const (
+	wantRate   = `expected a rate such as "100/1m"`
+	wantSlash  = `expected "/" and a period, as in "100/1m"`
+	wantPeriod = `expected a period such as "10s", "1m", "1h30m" or "1d"`
+	wantUnit   = `expected a unit after the number: "d", "h", "m", "s", "ms" or "us"`
+	wantOrder  = "units go from the longest to the shortest, each once"
+	wantWord   = `expected "burst" or "gcra"`
+	wantUnits  = `expected the burst's units, as in "burst 20"`
+	wantEnd    = `expected a word such as "burst", "," and another limit, ";" and an option, or the end`
+	wantName   = `expected a name of 1 to 64 letters, digits, "_", "." or "-" before ":"`
+	wantOption = `expected the option "fail"`
+	wantFail   = `expected "local", "open" or "closed"`
+	noZero     = "a number does not begin with 0"
+)
+
+func TestParseRefuses(t *testing.T) {
+	long := strings.Repeat("1", 1025)
+	for _, c := range []struct {
+		text     string
+		offset   int
+		expected string
+		found    string
+	}{
+		{"", 0, wantRate, "the end"},
+		{"   ", 3, wantRate, "the end"},
+		{"x: ", 3, wantRate, "the end"},
+		{"x:", 2, wantRate, "the end"},
+		{":1/1s", 0, wantName, `":"`},
+		{" : 1/1s", 1, wantName, `":"`},
+		{"a b: 1/1s", 0, wantName, `"a"`},
+		{"ä: 1/1s", 0, wantName, `"ä"`},
+		{"a: b: 1/1s", 3, wantRate, `"b"`},
+		{"a/b: 1/1s", 0, wantName, `"a"`},
+		{strings.Repeat("n", 65) + ": 1/1s", 0, wantName, `"nnnnnnnn`},
+		{"1/1s; x: 2/1s", 0, wantName, `"1"`},
+		{"-5/1s", 0, wantRate, `"-5"`},
+		{"+5/1s", 0, wantRate, `"+"`},
+		{"many/1s", 0, wantRate, `"many"`},
+		{"１００/1m", 0, wantRate, `"１"`},
+		{"\xff/1m", 0, wantRate, `"` + "�" + `"`},
+		{"\x00", 0, wantRate, `"\x00"`},
+		{"gcra 1/1s", 0, wantRate, `"gcra"`},
+		{"burst 5", 0, wantRate, `"burst"`},
+		{"/1s", 0, wantRate, `"/"`},
+		{"100", 3, wantSlash, "the end"},
+		{"1.5/1s", 1, wantSlash, `"."`},
+		{"1e9/1s", 1, wantSlash, `"e9"`},
+		{"1_000/1s", 1, wantSlash, `"_"`},
+		{"0x10/1s", 1, wantSlash, `"x10"`},
+		{"1,5/1s", 1, wantSlash, `","`},
+		{"100 per 1m", 4, wantSlash, `"per"`},
+		{"010/1s", 0, noZero + ": 10 is meant, or is it octal?", `"010"`},
+		{"00/1s", 0, noZero, `"00"`},
+		{"9223372036854775808/1s", 0, "at most 18 digits", `"9223372036854775808"`},
+		{"100/", 4, wantPeriod, "the end"},
+		{"100/m", 4, wantPeriod, `"m"`},
+		{"100/-1s", 4, wantPeriod, `"-1s"`},
+		{"100/minute", 4, wantPeriod, `"minute"`},
+		{"100/60", 6, wantUnit, "the end"},
+		{"100/1", 5, wantUnit, "the end"},
+		{"100/1ns", 5, wantUnit, `"ns"`},
+		{"100/1µs", 5, wantUnit, `"µ"`},
+		{"100/1M", 5, wantUnit, `"M"`},
+		{"100/1 m", 5, wantUnit, `" "`},
+		{"100/1.5h", 5, wantUnit, `"."`},
+		{"100/1e3s", 5, wantUnit, `"e3s"`},
+		{"100/1mburst 5", 5, wantUnit, `"mburst"`},
+		{"100/1w", 5, wantUnit, `"w"`},
+		{"100/01m", 4, noZero, `"01m"`},
+		{"100/1h01m", 6, noZero, `"01m"`},
+		{"100/1m1h", 7, wantOrder, `"h"`},
+		{"100/1s1s", 7, wantOrder, `"s"`},
+		{"100/106752d", 4, "a period of more than 366 days", `"106752d"`},
+		{"100/106751d9999h", 4, "a period of more than 366 days", `"106751d9999h"`},
+		{"100/1m/1s", 6, wantEnd, `"/"`},
+		{"100/1h 30m", 7, wantEnd, `"30m"`},
+		{"100/1m 20", 7, wantEnd, `"20"`},
+		{"100/1m\x00", 6, wantEnd, `"\x00"`},
+		{"100/1m ☃", 7, wantEnd, `"☃"`},
+		{"100/1m 5/1s", 7, wantEnd, `"5"`},
+		{"100/1m trailing", 7, wantWord, `"trailing"`},
+		{"100/1m Burst 5", 7, wantWord, `"Burst"`},
+		{"100/1m burst", 12, wantUnits, "the end"},
+		{"100/1m burst x", 13, wantUnits, `"x"`},
+		{"100/1m burst -1", 13, wantUnits, `"-1"`},
+		{"100/1m burst 010", 13, noZero, `"010"`},
+		{"100/1m burst 1e9", 14, wantWord, `"e9"`},
+		{"100/1m burst 1_000", 14, wantEnd, `"_"`},
+		{"100/1m burst 0", 7, "a burst of 0 admits nothing", `"burst"`},
+		{"100/1m burst 5 burst 5", 15, "burst was given already", `"burst"`},
+		{"100/1m,", 7, wantRate, "the end"},
+		{",100/1m", 0, wantRate, `","`},
+		{"100/1m,,5/1s", 7, wantRate, `","`},
+		{"100/1m;", 7, wantOption, "the end"},
+		{"100/1m; open", 8, wantOption, `"open"`},
+		{"100/1m; fail", 12, wantFail, "the end"},
+		{"100/1m; fail never", 13, wantFail, `"never"`},
+		{"100/1m; fail Open", 13, wantFail, `"Open"`},
+		{"100/1m; failopen", 8, wantOption, `"failopen"`},
+		{"100/1m; fail open; fail closed", 19, "fail was given already", `"fail"`},
+		{"100/1m; fail open x", 18, wantEnd, `"x"`},
+		{"100/1m; fail open, 5/1s", 17, wantEnd, `","`},
+		{long, 1024, "a policy has at most 1024 bytes", `"1"`},
+	} {
+		name := c.text
+		if len(name) > 100 {
+			name = name[:100]
+		}
+		t.Run(name, func(t *testing.T) {
+			p, err := core.Parse(c.text)
+			var syntax *core.SyntaxError
+			require.ErrorAs(t, err, &syntax)
+			assert.True(t, p.IsZero())
+			assert.Equal(t, c.text, syntax.Text)
+			assert.Equal(t, c.offset, syntax.Offset)
+			assert.Contains(t, syntax.Expected, c.expected)
+			assert.Contains(t, err.Error(), fmt.Sprintf("at offset %d, found %s", c.offset, c.found))
+			assert.Less(t, len(err.Error()), 1300)
+		})
+	}
+}
+
+// Words of a later version are refused by name, wherever they may stand one day.
+func TestParseRefusesLaterWords(t *testing.T) {
+	for text, offset := range map[string]int{
+		"100/1m token-bucket": 7, "100/1m leaky-bucket": 7, "100/1m fixed-window": 7, "100/1m sliding-window": 7,
+		"100/1m sliding-window buckets 5": 7, "100/1m sliding-counter": 7, "100/1m sliding-log": 7, "100/1m buckets 5": 7,
+		"100/1m burst 5 debt 3": 15, "100/1m debt 3": 7, "100/1m aligned": 7, "100/1m calendar Europe/Berlin": 7,
+		"100/1m concurrent": 7, "20 concurrent lease 30s": 3, "20 concurrent": 3, "concurrent 20": 0, "100/1m lease 3s": 7,
+		"token-bucket 100/1m": 0, "wait 2s": 0, "100/1m; wait 2s": 8, "100/1m; shadow": 8, "100/1m; fail open; shadow": 19,
+		"100/1m; advance 100": 8, "100/1m advance 100": 7, "100/1m wait 2s": 7, "login: 5/1m, 20 concurrent": 16,
+	} {
+		_, err := core.Parse(text)
+		var syntax *core.SyntaxError
+		require.ErrorAs(t, err, &syntax, text)
+		assert.Equal(t, offset, syntax.Offset, text)
+		word := strings.FieldsFunc(text[offset:], func(r rune) bool { return r == ' ' })[0]
+		assert.Equal(t, fmt.Sprintf("this version of weir does not know the word %q yet", word), syntax.Expected)
+	}
+}
+
+// Faults 25 to 29: text that can be read, with numbers that cannot be enforced.
+func TestParseRefusesNumbers(t *testing.T) {
+	for text, want := range map[string]string{
+		"0/1s":                         "Rate is 0; give 1 to 2147483648 units",
+		"2147483649/1s":                "Rate is 2147483649",
+		"1/0s":                         "Period is 0s; give 1ms to 8784h0m0s (366 days)",
+		"1/999us":                      "Period is 999µs",
+		"1/367d":                       "Period is 8808h0m0s",
+		"1/366d1us":                    "Period is 8784h0m0.000001s",
+		"1/1s burst 2147483649":        "Burst is 2147483649",
+		"1/366d burst 72":              "a burst of 72 at this rate takes more than 71 years to drain",
+		"1/1s, 1/1s":                   "the limit 1/1s stands twice",
+		"1/1s, 1/1000ms burst 1":       "stands twice",
+		"1/1s, 2/1s, 3/1s, 4/1s, 5/1s": "a policy has 5 limits; give 1 to 4",
+	} {
+		_, err := core.Parse(text)
+		require.ErrorContains(t, err, want, text)
+		assert.ErrorContains(t, err, fmt.Sprintf("policy %q: ", text))
+		var syntax *core.SyntaxError
+		assert.False(t, errors.As(err, &syntax), text)
+	}
+}
+
+func TestMustParse(t *testing.T) {
+	assert.Equal(t, "100/1m", core.MustParse("100/1m").String())
+	assert.Panics(t, func() { core.MustParse("100") })
+}
+
+// anyPolicy is a policy of random numbers, which are often the extremes.
+func anyPolicy(t *rapid.T) core.Policy {
+	units := rapid.OneOf(rapid.Int64Range(1, 100), rapid.Int64Range(1, core.MaxRate), rapid.Just(int64(core.MaxRate)))
+	period := rapid.OneOf(
+		rapid.SampledFrom([]time.Duration{core.MinPeriod, time.Second, time.Minute, 90 * time.Minute, day, core.MaxPeriod}),
+		rapid.Custom(func(t *rapid.T) time.Duration {
+			return time.Duration(rapid.Int64Range(1000, core.MaxPeriod.Microseconds()).Draw(t, "us")) * time.Microsecond
+		}),
+	)
+	name := rapid.StringMatching(`([A-Za-z0-9_.-]{1,64})?`).Draw(t, "name")
+	options := core.Options{Fail: rapid.SampledFrom([]core.Failure{core.FailLocal, core.FailOpen, core.FailClosed}).Draw(t, "fail")}
+	return rapid.Custom(func(t *rapid.T) core.Policy {
+		limits := make([]core.Limit, rapid.IntRange(1, core.MaxLimits).Draw(t, "limits"))
+		for i := range limits {
+			limits[i] = core.Limit{Rate: units.Draw(t, "rate"), Period: period.Draw(t, "period")}
+			if rapid.Bool().Draw(t, "burst given") {
+				limits[i].Burst = units.Draw(t, "burst")
+			}
+		}
+		p, err := core.NewPolicy(name, options, limits...)
+		if err != nil { // drains too slowly, or one limit stands twice
+			return core.Policy{}
+		}
+		return p
+	}).Filter(func(p core.Policy) bool { return !p.IsZero() }).Draw(t, "policy")
+}
+
+func requireSamePolicy(t require.TestingT, want, got core.Policy) {
+	require.Equal(t, want.Name(), got.Name())
+	require.Equal(t, want.Options(), got.Options())
+	require.Equal(t, want.Limits(), got.Limits())
+	require.Equal(t, want.Shape(), got.Shape())
+	require.Equal(t, want.String(), got.String())
+	require.Equal(t, want.Params(1), got.Params(1))
+}
+
+func TestPolicyTextRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := anyPolicy(t)
+		parsed, err := core.Parse(p.String())
+		require.NoError(t, err)
+		requireSamePolicy(t, p, parsed)
+		text, err := p.MarshalText()
+		require.NoError(t, err)
+		var q core.Policy
+		require.NoError(t, q.UnmarshalText(text))
+		requireSamePolicy(t, p, q)
+		for _, l := range p.Limits() {
+			one, err := core.Parse(l.String())
+			require.NoError(t, err)
+			require.Equal(t, []core.Limit{l}, one.Limits())
+		}
+	})
+}
+
+func TestPolicyInJSON(t *testing.T) {
+	type config struct {
+		Default core.Policy            `json:"default"`
+		Login   core.Policy            `json:"login,omitzero"`
+		Routes  map[string]core.Policy `json:"routes,omitempty"`
+		Maybe   *core.Policy           `json:"maybe,omitempty"`
+	}
+	search := core.MustParse("search: 5/1s, 100/1h; fail open")
+	in := config{Default: core.MustParse("100/1m"), Routes: map[string]core.Policy{"/search": search}, Maybe: &search}
+	text, err := json.Marshal(in)
+	require.NoError(t, err)
+	assert.JSONEq(t, `{"default":"100/1m","routes":{"/search":"search: 5/1s, 100/1h; fail open"},"maybe":"search: 5/1s, 100/1h; fail open"}`, string(text))
+	var out config
+	require.NoError(t, json.Unmarshal(text, &out))
+	requireSamePolicy(t, in.Default, out.Default)
+	requireSamePolicy(t, search, out.Routes["/search"])
+	assert.True(t, out.Login.IsZero())
+
+	zero, err := core.Policy{}.MarshalText()
+	require.NoError(t, err)
+	assert.Empty(t, zero)
+	for _, bad := range []string{`{"default":""}`, `{"default":"x"}`, `{"default":100}`, `{"default":{"rate":100}}`} { // faults 30 and 31
+		kept := config{Default: search}
+		require.Error(t, json.Unmarshal([]byte(bad), &kept), bad)
+		assert.Equal(t, search, kept.Default, "a mistake changes nothing")
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	for _, text := range []string{
+		"100/1m", "login: 100/1m burst 20", "20/1s, 1000/1h; fail closed", "a.b_C-9 : 1 / 1d2h3m4s5ms6us gcra ; fail open",
+		"", ":", "1/", "010/1s", "1/1s;", "20 concurrent lease 30s", "9223372036854775807/9223372036854775807d", "\xff\x00", "1/1s burst 1 burst 2",
+	} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		p, err := core.Parse(text)
+		if err != nil {
+			require.True(t, p.IsZero())
+			if syntax, ok := errors.AsType[*core.SyntaxError](err); ok {
+				require.GreaterOrEqual(t, syntax.Offset, 0)
+				require.LessOrEqual(t, syntax.Offset, len(text))
+				require.NotEmpty(t, syntax.Expected)
+			}
+			require.NotEmpty(t, err.Error())
+			return
+		}
+		again, err := core.Parse(p.String())
+		require.NoError(t, err)
+		requireSamePolicy(t, p, again)
+		require.True(t, slices.IsSortedFunc(p.Limits(), func(a, b core.Limit) int { return int(a.Period - b.Period) }))
+	})
+}
