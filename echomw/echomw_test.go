@@ -1,0 +1,277 @@
+package echomw_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"testing"
+
+	"github.com/labstack/echo/v4"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/echomw"
+	"github.com/weir-go/weir/internal/adaptertest"
+	"github.com/weir-go/weir/keyfunc"
+)
+
+func TestAdapter(t *testing.T) {
+	adaptertest.Run(t, adaptertest.Adapter{
+		Name:      "echomw",
+		Serve:     serve,
+		Handle:    handle,
+		HandleNil: func() core.OverLimit { return echomw.Handle(nil) },
+		Pattern:   pattern,
+		IsNative:  func(r any) bool { _, ok := r.(echo.Context); return ok },
+	})
+}
+
+var wildcard = regexp.MustCompile(`\{(\w+)\}`)
+
+func pattern(p string) string { return wildcard.ReplaceAllString(p, ":$1") }
+
+func serve(t testing.TB, app adaptertest.App) string {
+	t.Helper()
+	e := echo.New()
+	e.Use(recovering(app.Recovered), login)
+	e.Use(limited(app.Guards)...)
+	for _, r := range app.Routes {
+		methods := []string{r.Method}
+		if r.Method == http.MethodGet {
+			methods = append(methods, http.MethodHead)
+		}
+		e.Match(methods, pattern(r.Pattern), handler(r.Handler), limited(r.Guards)...)
+	}
+	server := httptest.NewServer(e)
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func limited(guards []*core.Guard) (out []echo.MiddlewareFunc) {
+	for _, g := range guards {
+		out = append(out, echomw.Limit(g))
+	}
+	return out
+}
+
+func recovering(recovered func(any)) echo.MiddlewareFunc {
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) (err error) {
+			defer func() {
+				if value := recover(); value != nil {
+					if recovered != nil {
+						recovered(value)
+					}
+					err = echo.ErrInternalServerError
+				}
+			}()
+			return next(c)
+		}
+	}
+}
+
+func login(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		r := c.Request()
+		if user := r.Header.Get(adaptertest.UserInStore); user != "" {
+			c.Set(adaptertest.StoreKey, user)
+		}
+		if user := r.Header.Get(adaptertest.UserInContext); user != "" {
+			c.SetRequest(r.WithContext(context.WithValue(r.Context(), adaptertest.ContextKey{}, user)))
+		}
+		return next(c)
+	}
+}
+
+func handler(h adaptertest.Handler) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		h.Called()
+		if h.Header[0] != "" {
+			c.Response().Header().Set(h.Header[0], h.Header[1])
+		}
+		switch {
+		case h.Panic != nil:
+			panic(h.Panic)
+		case h.Stream != nil:
+			_, _ = c.Response().Write([]byte("first"))
+			c.Response().Flush()
+			<-h.Stream
+			_, _ = c.Response().Write([]byte("last"))
+			return nil
+		case h.Fail && h.Status == 0:
+			return errors.New("failed")
+		case h.Fail:
+			return echo.NewHTTPError(h.Status, "failed")
+		default:
+			return c.String(h.Code(), "ok")
+		}
+	}
+}
+
+func handle(n adaptertest.Native) core.OverLimit {
+	return echomw.Handle(func(c echo.Context, v *core.Verdict) error {
+		c.Response().Header().Set("X-Native", v.Policy)
+		switch {
+		case n.Panic != nil:
+			panic(n.Panic)
+		case n.Fail:
+			return echo.NewHTTPError(n.Status, "failed")
+		case n.Status != 0:
+			return c.String(n.Status, "native")
+		}
+		return nil
+	})
+}
+
+func BenchmarkLimit(b *testing.B) {
+	adaptertest.Benchmark(b, func(b *testing.B, g *core.Guard) int {
+		e := echo.New()
+		if g != nil {
+			e.Use(echomw.Limit(g))
+		}
+		e.GET("/items/:id", func(c echo.Context) error { return c.NoContent(http.StatusNoContent) })
+		r := httptest.NewRequest(http.MethodGet, "/items/1", nil)
+		w := &discard{header: http.Header{}}
+		for b.Loop() {
+			clear(w.header)
+			e.ServeHTTP(w, r)
+		}
+		return w.status
+	})
+}
+
+// discard is the cheapest http.ResponseWriter.
+type discard struct {
+	header http.Header
+	status int
+}
+
+func (d *discard) Header() http.Header         { return d.header }
+func (d *discard) Write(p []byte) (int, error) { return len(p), nil }
+func (d *discard) WriteHeader(status int)      { d.status = status }
+
+func guard(t *testing.T, policy string, key keyfunc.Func, c core.Config) *core.Guard {
+	t.Helper()
+	c.Policy, c.Key, c.Log = core.MustParse(policy), key, slog.New(slog.DiscardHandler)
+	g, err := core.NewGuard(c)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, g.Close()) })
+	return g
+}
+
+func do(h http.Handler, method, target string) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(method, target, nil))
+	return w
+}
+
+// What Path says in Echo's odd corners is always of the routing table.
+func TestRoute(t *testing.T) {
+	var route string
+	g := guard(t, "1000/1h", keyfunc.Custom("probe", func(r keyfunc.Request) (string, error) {
+		route = r.Route()
+		return "key", nil
+	}), core.Config{})
+	for name, c := range map[string]struct {
+		mount func(*echo.Echo)
+		want  map[string]string
+	}{
+		"Use": {func(e *echo.Echo) { e.Use(echomw.Limit(g)) }, map[string]string{
+			"GET /items/1": "/items/:id", "GET /items/1/": "/items/:id", "GET /items/a%2Fb": "/items/:id", "GET /nothing": "",
+			"POST /items/1": "/items/:id", // 405
+			"GET /v1/users": "/v1/users", "GET /v1/nothing": "/v1/*",
+		}},
+		"Pre": {func(e *echo.Echo) { e.Pre(echomw.Limit(g)) }, map[string]string{"GET /items/1": "", "GET /nothing": ""}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := echo.New()
+			c.mount(e)
+			ok := func(c echo.Context) error { return c.NoContent(http.StatusNoContent) }
+			e.GET("/items/:id", ok)
+			e.Group("/v1", recovering(nil)).GET("/users", ok)
+			for request, want := range c.want {
+				var method, target string
+				_, err := fmt.Sscan(request, &method, &target)
+				require.NoError(t, err)
+				route = "not asked"
+				do(e, method, target)
+				assert.Equal(t, want, route, request)
+			}
+		})
+	}
+}
+
+// Middleware outside sees a refusal as an answer that is sent, and an error of a
+// native handler as an error.
+func TestOutside(t *testing.T) {
+	failed := errors.New("failed")
+	for name, c := range map[string]struct {
+		over      core.OverLimit
+		committed bool
+		err       error
+	}{
+		"plain":  {nil, true, nil},
+		"silent": {echomw.Handle(func(echo.Context, *core.Verdict) error { return nil }), true, nil},
+		"error":  {echomw.Handle(func(echo.Context, *core.Verdict) error { return failed }), false, failed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := echo.New()
+			var committed bool
+			var err error
+			e.Use(func(next echo.HandlerFunc) echo.HandlerFunc {
+				return func(c echo.Context) error {
+					err = next(c)
+					committed = c.Response().Committed
+					return err
+				}
+			}, echomw.Limit(guard(t, "1/1h", keyfunc.IP(), core.Config{OverLimit: c.over})))
+			do(e, http.MethodGet, "/")
+			do(e, http.MethodGet, "/")
+			assert.Equal(t, c.committed, committed)
+			assert.Equal(t, c.err, err)
+		})
+	}
+}
+
+// The status of an error is the one that Echo's own handler answers with.
+func TestFinalOfErrors(t *testing.T) {
+	var final core.Final
+	g := guard(t, "1000/1h", keyfunc.IP(), core.Config{Settle: func(f core.Final, taken int64) int64 { final = f; return taken }})
+	for name, fail := range map[string]func(echo.Context) error{
+		"plain":            func(echo.Context) error { return errors.New("failed") },
+		"of the framework": func(echo.Context) error { return echo.ErrTeapot },
+		"with a cause": func(echo.Context) error {
+			return echo.NewHTTPError(http.StatusBadRequest).SetInternal(echo.ErrForbidden)
+		},
+		"with a plain cause": func(echo.Context) error {
+			return echo.NewHTTPError(http.StatusBadRequest).SetInternal(errors.New("cause"))
+		},
+		"after the answer": func(c echo.Context) error {
+			_ = c.String(http.StatusAccepted, "sent")
+			return echo.ErrForbidden
+		},
+	} {
+		e := echo.New()
+		e.Use(echomw.Limit(g))
+		e.GET("/", fail)
+		assert.Equal(t, do(e, http.MethodGet, "/").Code, final.Status, name)
+	}
+}
+
+// A refused HEAD has no body, also where no server drops it.
+func TestHeadWithoutServer(t *testing.T) {
+	e := echo.New()
+	e.Use(echomw.Limit(guard(t, "1/1h", keyfunc.IP(), core.Config{Cost: func(keyfunc.Request) int64 { return 2 }})))
+	w := do(e, http.MethodHead, "/")
+	assert.Equal(t, http.StatusTooManyRequests, w.Code)
+	assert.Empty(t, w.Body.String())
+}
+
+func TestLimitNeedsGuard(t *testing.T) {
+	assert.Panics(t, func() { echomw.Limit(nil) })
+}

@@ -1,0 +1,34 @@
+package echomw
+
+import (
+	"context"
+	"net/netip"
+
+	"github.com/labstack/echo/v4"
+)
+
+// request implements keyfunc.Request.
+type request struct{ c echo.Context }
+
+func (q *request) Context() context.Context    { return q.c.Request().Context() }
+func (q *request) Method() string              { return q.c.Request().Method }
+func (q *request) Host() string                { return q.c.Request().Host }
+func (q *request) Path() string                { return q.c.Request().URL.Path }
+func (q *request) Route() string               { return q.c.Path() }
+func (q *request) Header(name string) []string { return q.c.Request().Header[name] }
+func (q *request) ContentLength() int64        { return q.c.Request().ContentLength }
+func (q *request) Native() any                 { return q.c }
+
+func (q *request) Peer() netip.Addr {
+	peer, _ := netip.ParseAddrPort(q.c.Request().RemoteAddr) // no address on a unix socket
+	return peer.Addr()
+}
+
+func (q *request) Value(key any) any {
+	if name, ok := key.(string); ok {
+		if value := q.c.Get(name); value != nil {
+			return value
+		}
+	}
+	return q.c.Request().Context().Value(key)
+}

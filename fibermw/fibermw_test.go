@@ -1,0 +1,237 @@
+package fibermw_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/fibermw"
+	"github.com/weir-go/weir/internal/adaptertest"
+	"github.com/weir-go/weir/keyfunc"
+)
+
+func TestAdapter(t *testing.T) {
+	adaptertest.Run(t, adaptertest.Adapter{
+		Name:        "fibermw",
+		Serve:       serve,
+		Handle:      handle,
+		HandleNil:   func() core.OverLimit { return fibermw.Handle(nil) },
+		Pattern:     pattern,
+		IsNative:    func(r any) bool { _, ok := r.(*fiber.Ctx); return ok },
+		NeverLeaves: true,
+	})
+}
+
+var wildcard = regexp.MustCompile(`\{(\w+)\}`)
+
+func pattern(p string) string { return wildcard.ReplaceAllString(p, ":$1") }
+
+func serve(t testing.TB, app adaptertest.App) string {
+	t.Helper()
+	f := fiber.New(fiber.Config{DisableStartupMessage: true, StreamRequestBody: app.Unread})
+	f.Use(recovering(app.Recovered), login)
+	for _, g := range app.Guards {
+		f.Use(fibermw.Limit(g))
+	}
+	for _, r := range app.Routes {
+		var handlers []fiber.Handler
+		for _, g := range r.Guards {
+			handlers = append(handlers, fibermw.Limit(g))
+		}
+		handlers = append(handlers, handler(r.Handler))
+		if r.Method == http.MethodGet {
+			f.Get(pattern(r.Pattern), handlers...) // which also answers HEAD
+		} else {
+			f.Add(r.Method, pattern(r.Pattern), handlers...)
+		}
+	}
+	return "http://" + listen(t, f, "tcp", "127.0.0.1:0")
+}
+
+// listen serves f and returns the address.
+func listen(t testing.TB, f *fiber.App, network, address string) string {
+	t.Helper()
+	listener, err := net.Listen(network, address)
+	require.NoError(t, err)
+	served := make(chan error, 1)
+	go func() { served <- f.Listener(listener) }()
+	t.Cleanup(func() {
+		assert.NoError(t, f.ShutdownWithTimeout(20*time.Second))
+		assert.NoError(t, <-served)
+	})
+	return listener.Addr().String()
+}
+
+func recovering(recovered func(any)) fiber.Handler {
+	return func(c *fiber.Ctx) (err error) {
+		defer func() {
+			if value := recover(); value != nil {
+				if recovered != nil {
+					recovered(value)
+				}
+				err = fiber.ErrInternalServerError
+			}
+		}()
+		return c.Next()
+	}
+}
+
+func login(c *fiber.Ctx) error {
+	if user := c.Get(adaptertest.UserInStore); user != "" {
+		c.Locals(adaptertest.StoreKey, string([]byte(user)))
+	}
+	if user := c.Get(adaptertest.UserInContext); user != "" {
+		c.SetUserContext(context.WithValue(c.UserContext(), adaptertest.ContextKey{}, string([]byte(user))))
+	}
+	return c.Next()
+}
+
+func handler(h adaptertest.Handler) fiber.Handler {
+	return func(c *fiber.Ctx) error {
+		h.Called()
+		if h.Header[0] != "" {
+			c.Set(h.Header[0], h.Header[1])
+		}
+		switch {
+		case h.Panic != nil:
+			panic(h.Panic)
+		case h.Stream != nil:
+			c.Context().SetBodyStreamWriter(func(w *bufio.Writer) {
+				_, _ = w.WriteString("first")
+				_ = w.Flush()
+				<-h.Stream
+				_, _ = w.WriteString("last")
+			})
+			return nil
+		case h.Fail && h.Status == 0:
+			return errors.New("failed")
+		case h.Fail:
+			return fiber.NewError(h.Status, "failed")
+		default:
+			return c.Status(h.Code()).SendString("ok")
+		}
+	}
+}
+
+func handle(n adaptertest.Native) core.OverLimit {
+	return fibermw.Handle(func(c *fiber.Ctx, v *core.Verdict) error {
+		c.Set("X-Native", v.Policy)
+		switch {
+		case n.Panic != nil:
+			panic(n.Panic)
+		case n.Fail:
+			return fiber.NewError(n.Status, "failed")
+		case n.Status != 0:
+			return c.Status(n.Status).SendString("native")
+		}
+		return nil
+	})
+}
+
+func BenchmarkLimit(b *testing.B) {
+	adaptertest.Benchmark(b, func(b *testing.B, g *core.Guard) int {
+		app := fiber.New()
+		if g != nil {
+			app.Use(fibermw.Limit(g))
+		}
+		app.Get("/items/:id", func(c *fiber.Ctx) error { return c.SendStatus(http.StatusNoContent) })
+		handle := app.Handler()
+		// Only another app can make a request of fasthttp.
+		outer := fiber.New()
+		outer.Get("/items/1", func(c *fiber.Ctx) error {
+			ctx := c.Context()
+			ctx.SetRemoteAddr(&net.TCPAddr{IP: net.IPv4(203, 0, 113, 7), Port: 1234})
+			for b.Loop() {
+				ctx.Response.Reset()
+				handle(ctx)
+			}
+			return nil
+		})
+		res, err := outer.Test(httptest.NewRequest(http.MethodGet, "/items/1", nil), -1)
+		require.NoError(b, err)
+		require.NoError(b, res.Body.Close())
+		return res.StatusCode
+	})
+}
+
+func guard(t *testing.T, policy string, key keyfunc.Func, c core.Config) *core.Guard {
+	t.Helper()
+	c.Policy, c.Key, c.Log = core.MustParse(policy), key, slog.New(slog.DiscardHandler)
+	g, err := core.NewGuard(c)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, g.Close()) })
+	return g
+}
+
+// get sends a request to f without a network.
+func get(t *testing.T, f *fiber.App, target string) (status int, body string) {
+	t.Helper()
+	res, err := f.Test(httptest.NewRequest(http.MethodGet, target, nil), -1)
+	require.NoError(t, err)
+	read, err := io.ReadAll(res.Body)
+	require.NoError(t, err)
+	require.NoError(t, res.Body.Close())
+	return res.StatusCode, string(read)
+}
+
+// A unix socket has no peer: such a request has no key by address (row 45).
+func TestUnixSocket(t *testing.T) {
+	f := fiber.New(fiber.Config{DisableStartupMessage: true})
+	f.Use(fibermw.Limit(guard(t, "1/1h", keyfunc.IP(), core.Config{})))
+	path := filepath.Join(t.TempDir(), "s")
+	listen(t, f, "unix", path)
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", path)
+	}}
+	defer transport.CloseIdleConnections()
+	res, err := (&http.Client{Transport: transport}).Get("http://socket/")
+	require.NoError(t, err)
+	require.NoError(t, res.Body.Close())
+	assert.Equal(t, http.StatusForbidden, res.StatusCode)
+}
+
+// Whatever of the answer a native handler has set, the plain one does not replace it.
+func TestNativeAnswers(t *testing.T) {
+	for name, c := range map[string]struct {
+		over   func(*fiber.Ctx, *core.Verdict) error
+		status int
+		body   string
+	}{
+		"status": {func(c *fiber.Ctx, _ *core.Verdict) error { c.Status(http.StatusTeapot); return nil }, http.StatusTeapot, ""},
+		"body":   {func(c *fiber.Ctx, _ *core.Verdict) error { return c.SendString("less") }, http.StatusOK, "less"},
+		"stream": {func(c *fiber.Ctx, _ *core.Verdict) error {
+			c.Context().SetBodyStreamWriter(func(w *bufio.Writer) { _, _ = w.WriteString("less") })
+			return nil
+		}, http.StatusOK, "less"},
+		"next":    {func(c *fiber.Ctx, _ *core.Verdict) error { return c.Next() }, http.StatusOK, "hello"},
+		"changed": {func(_ *fiber.Ctx, v *core.Verdict) error { v.Status, v.Body = 420, []byte("calm"); return nil }, 420, "calm"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := fiber.New()
+			f.Use(fibermw.Limit(guard(t, "1/1h", keyfunc.Const("all"), core.Config{OverLimit: fibermw.Handle(c.over)})))
+			f.Get("/", func(c *fiber.Ctx) error { return c.SendString("hello") })
+			get(t, f, "/")
+			status, body := get(t, f, "/")
+			assert.Equal(t, c.status, status)
+			assert.Equal(t, c.body, body)
+		})
+	}
+}
+
+func TestLimitNeedsGuard(t *testing.T) {
+	assert.Panics(t, func() { fibermw.Limit(nil) })
+}

@@ -1,0 +1,66 @@
+package fibermw
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"net/url"
+	"strings"
+
+	"github.com/gofiber/fiber/v2"
+)
+
+// request implements keyfunc.Request. Fiber's strings live in a buffer that later
+// requests overwrite, so all but those of the routing table are copied.
+type request struct {
+	c    *fiber.Ctx
+	apps *apps
+}
+
+func (q *request) Context() context.Context { return q.c.UserContext() }
+func (q *request) Method() string           { return strings.Clone(q.c.Method()) }
+func (q *request) Host() string             { return string(q.c.Request().Host()) }
+func (q *request) Route() string            { return q.apps.route(q.c) }
+func (q *request) Native() any              { return q.c }
+
+func (q *request) Path() string {
+	path := strings.Clone(q.c.Path())
+	if decoded, err := url.PathUnescape(path); err == nil && !q.c.App().Config().UnescapePath {
+		return decoded
+	}
+	return path
+}
+
+func (q *request) Peer() netip.Addr {
+	switch addr := q.c.Context().RemoteAddr().(type) {
+	case *net.TCPAddr:
+		return addr.AddrPort().Addr()
+	default:
+		peer, _ := netip.ParseAddrPort(addr.String()) // no address on a unix socket
+		return peer.Addr()
+	}
+}
+
+func (q *request) Header(name string) []string {
+	values := q.c.Request().Header.PeekAll(name)
+	lines := make([]string, len(values))
+	for i, value := range values {
+		lines[i] = string(value)
+	}
+	return lines
+}
+
+func (q *request) ContentLength() int64 {
+	n := int64(q.c.Request().Header.ContentLength())
+	if n < -1 { // neither a length nor chunks: there is no body
+		return 0
+	}
+	return n
+}
+
+func (q *request) Value(key any) any {
+	if value := q.c.Locals(key); value != nil {
+		return value
+	}
+	return q.c.UserContext().Value(key)
+}

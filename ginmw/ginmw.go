@@ -1,0 +1,87 @@
+package ginmw
+
+import (
+	"net/http"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/weir-go/weir/core"
+)
+
+// Limit is a middleware that enforces g: on the engine for every request, on a group
+// or a route for those, as in
+//
+//	engine.POST("/login", ginmw.Limit(guard.With("login", "5/1m")), login)
+//
+// A request that it refuses is aborted. As with all of Gin's middleware, Use must
+// come before the routes. Limit panics if g is nil.
+func Limit(g *core.Guard) gin.HandlerFunc {
+	if g == nil {
+		panic("ginmw: Limit(nil): give it the Guard that core.NewGuard returned")
+	}
+	return func(c *gin.Context) {
+		var v core.Verdict // refuses until Check says otherwise
+		panicked := true
+		defer func() {
+			if v.Action != core.Pass {
+				c.Abort()
+			}
+			v.Finish(final(c, panicked))
+		}()
+
+		v = g.Check(&request{c})
+		v.SetHeaders(c.Writer.Header())
+		over, ok := v.Native.(native)
+		if v.Action == core.Native && !ok {
+			v.Misplaced("ginmw")
+		}
+		switch v.Action {
+		case core.Pass:
+			if v.NeedsContext() {
+				mark := v // only this copy is on the heap
+				c.Request = c.Request.WithContext(core.NewContext(c.Request.Context(), &mark))
+			}
+			c.Next()
+		case core.Native:
+			answer, before := v, c.Writer.Status()
+			if over(c, &answer); !c.Writer.Written() && c.Writer.Status() == before {
+				reply(c, answer.Status, answer.Body)
+			}
+		default:
+			reply(c, v.Status, v.Body)
+		}
+		panicked = false
+	}
+}
+
+// Handle makes an over-limit handler from a Gin handler, for answers of the
+// program's own. The headers are set already, and the request is aborted afterwards.
+// If f sets no status and writes nothing, the plain answer of core.Reject is sent:
+// v.Status and v.Body, which f may change.
+//
+// Behind another framework's Limit, the plain answer is sent, and an error logged. A
+// nil f is a mistake that core.NewGuard reports.
+func Handle(f func(c *gin.Context, v *core.Verdict)) core.OverLimit {
+	if f == nil {
+		return core.Func("ginmw.Handle", nil)
+	}
+	return core.HandleNative("ginmw.Handle", native(f))
+}
+
+type native func(*gin.Context, *core.Verdict)
+
+func reply(c *gin.Context, status int, body []byte) {
+	c.Status(status)
+	c.Writer.WriteHeaderNow()
+	if c.Request.Method != http.MethodHead {
+		_, _ = c.Writer.Write(body) // nobody is left to tell
+	}
+}
+
+func final(c *gin.Context, panicked bool) core.Final {
+	f := core.Final{Status: c.Writer.Status(), Bytes: int64(max(0, c.Writer.Size())), Panicked: panicked}
+	if panicked && !c.Writer.Written() {
+		f.Status = http.StatusInternalServerError
+	}
+	return f
+}

@@ -1,0 +1,221 @@
+package ginmw_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"testing"
+
+	"github.com/gin-gonic/gin"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/ginmw"
+	"github.com/weir-go/weir/internal/adaptertest"
+	"github.com/weir-go/weir/keyfunc"
+)
+
+func init() { gin.SetMode(gin.TestMode) }
+
+func TestAdapter(t *testing.T) {
+	adaptertest.Run(t, adaptertest.Adapter{
+		Name:      "ginmw",
+		Serve:     serve,
+		Handle:    handle,
+		HandleNil: func() core.OverLimit { return ginmw.Handle(nil) },
+		Pattern:   pattern,
+		IsNative:  func(r any) bool { _, ok := r.(*gin.Context); return ok },
+	})
+}
+
+var wildcard = regexp.MustCompile(`\{(\w+)\}`)
+
+func pattern(p string) string { return wildcard.ReplaceAllString(p, ":$1") }
+
+func serve(t testing.TB, app adaptertest.App) string {
+	t.Helper()
+	engine := gin.New()
+	engine.Use(recovering(app.Recovered), login)
+	engine.Use(limited(app.Guards)...)
+	for _, r := range app.Routes {
+		methods := []string{r.Method}
+		if r.Method == http.MethodGet {
+			methods = append(methods, http.MethodHead)
+		}
+		engine.Match(methods, pattern(r.Pattern), append(limited(r.Guards), handler(r.Handler))...)
+	}
+	server := httptest.NewServer(engine)
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func limited(guards []*core.Guard) (handlers []gin.HandlerFunc) {
+	for _, g := range guards {
+		handlers = append(handlers, ginmw.Limit(g))
+	}
+	return handlers
+}
+
+// recovering does not abort, as gin's own Recovery does: so a handler that runs on
+// after a panic would be seen.
+func recovering(recovered func(any)) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		defer func() {
+			if value := recover(); value != nil {
+				if recovered != nil {
+					recovered(value)
+				}
+				c.Status(http.StatusInternalServerError)
+			}
+		}()
+		c.Next()
+	}
+}
+
+func login(c *gin.Context) {
+	if user := c.GetHeader(adaptertest.UserInStore); user != "" {
+		c.Set(adaptertest.StoreKey, user)
+	}
+	if user := c.GetHeader(adaptertest.UserInContext); user != "" {
+		c.Request = c.Request.WithContext(context.WithValue(c.Request.Context(), adaptertest.ContextKey{}, user))
+	}
+}
+
+func handler(h adaptertest.Handler) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		h.Called()
+		if h.Header[0] != "" {
+			c.Header(h.Header[0], h.Header[1])
+		}
+		switch {
+		case h.Panic != nil:
+			panic(h.Panic)
+		case h.Stream != nil:
+			_, _ = c.Writer.WriteString("first")
+			c.Writer.Flush()
+			<-h.Stream
+			_, _ = c.Writer.WriteString("last")
+		case h.Fail && h.Status == 0:
+			_ = c.AbortWithError(http.StatusInternalServerError, errors.New("failed"))
+		case h.Fail:
+			_ = c.AbortWithError(h.Status, errors.New("failed"))
+		default:
+			c.String(h.Code(), "ok")
+		}
+	}
+}
+
+func handle(n adaptertest.Native) core.OverLimit {
+	return ginmw.Handle(func(c *gin.Context, v *core.Verdict) {
+		c.Header("X-Native", v.Policy)
+		switch {
+		case n.Panic != nil:
+			panic(n.Panic)
+		case n.Fail:
+			_ = c.Error(errors.New("failed"))
+			c.Status(n.Status)
+		case n.Status != 0:
+			c.String(n.Status, "native")
+		}
+	})
+}
+
+func BenchmarkLimit(b *testing.B) {
+	adaptertest.Benchmark(b, func(b *testing.B, g *core.Guard) int {
+		engine := gin.New()
+		if g != nil {
+			engine.Use(ginmw.Limit(g))
+		}
+		engine.GET("/items/:id", func(c *gin.Context) { c.Status(http.StatusNoContent) })
+		r := httptest.NewRequest(http.MethodGet, "/items/1", nil)
+		w := &discard{header: http.Header{}}
+		for b.Loop() {
+			clear(w.header)
+			engine.ServeHTTP(w, r)
+		}
+		return w.status
+	})
+}
+
+// discard is the cheapest http.ResponseWriter.
+type discard struct {
+	header http.Header
+	status int
+}
+
+func (d *discard) Header() http.Header         { return d.header }
+func (d *discard) Write(p []byte) (int, error) { return len(p), nil }
+func (d *discard) WriteHeader(status int)      { d.status = status }
+
+func guard(t *testing.T, policy string, c core.Config) *core.Guard {
+	t.Helper()
+	c.Policy, c.Key, c.Log = core.MustParse(policy), keyfunc.IP(), slog.New(slog.DiscardHandler)
+	g, err := core.NewGuard(c)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, g.Close()) })
+	return g
+}
+
+func get(h http.Handler, target string) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, target, nil))
+	return w
+}
+
+// A refused request is aborted, also if the native handler forgets it, and after it
+// no further middleware runs. A handler that means to serve less may call Next.
+func TestAbort(t *testing.T) {
+	for name, c := range map[string]struct {
+		over   core.OverLimit
+		status int
+		later  int
+	}{
+		"plain":     {nil, http.StatusTooManyRequests, 1},
+		"forgotten": {ginmw.Handle(func(c *gin.Context, v *core.Verdict) { c.JSON(v.Status, gin.H{}) }), http.StatusTooManyRequests, 1},
+		"next":      {ginmw.Handle(func(c *gin.Context, v *core.Verdict) { c.Next() }), http.StatusAccepted, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			engine, later := gin.New(), 0
+			engine.Use(ginmw.Limit(guard(t, "1/1h", core.Config{OverLimit: c.over})), func(*gin.Context) { later++ })
+			engine.GET("/", func(c *gin.Context) { c.String(http.StatusAccepted, "ok") })
+			assert.Equal(t, http.StatusAccepted, get(engine, "/").Code)
+			assert.Equal(t, c.status, get(engine, "/").Code)
+			assert.Equal(t, c.later, later)
+		})
+	}
+}
+
+// gin's own Recovery and NoRoute live together with a limit.
+func TestWithRecoveryAndNoRoute(t *testing.T) {
+	engine := gin.New()
+	engine.Use(gin.RecoveryWithWriter(io.Discard), ginmw.Limit(guard(t, "2/1h", core.Config{})))
+	engine.GET("/panic", func(*gin.Context) { panic("a panic") })
+	engine.NoRoute(func(c *gin.Context) { c.String(http.StatusNotFound, "own page") })
+	assert.Equal(t, http.StatusInternalServerError, get(engine, "/panic").Code)
+	w := get(engine, "/nothing")
+	assert.Equal(t, http.StatusNotFound, w.Code)
+	assert.Equal(t, "own page", w.Body.String())
+	assert.Equal(t, "0", w.Header().Get("X-RateLimit-Remaining"))
+	w = get(engine, "/nothing")
+	assert.Equal(t, http.StatusTooManyRequests, w.Code)
+	assert.Equal(t, "too many requests\n", w.Body.String())
+}
+
+// A refused HEAD has no body, also where no server drops it.
+func TestHeadWithoutServer(t *testing.T) {
+	engine, w := gin.New(), httptest.NewRecorder()
+	engine.Use(ginmw.Limit(guard(t, "1/1h", core.Config{Cost: func(keyfunc.Request) int64 { return 2 }})))
+	engine.HEAD("/", func(*gin.Context) {})
+	engine.ServeHTTP(w, httptest.NewRequest(http.MethodHead, "/", nil))
+	assert.Equal(t, http.StatusTooManyRequests, w.Code)
+	assert.Empty(t, w.Body.String())
+}
+
+func TestLimitNeedsGuard(t *testing.T) {
+	assert.Panics(t, func() { ginmw.Limit(nil) })
+}

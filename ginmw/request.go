@@ -1,0 +1,32 @@
+package ginmw
+
+import (
+	"context"
+	"net/netip"
+
+	"github.com/gin-gonic/gin"
+)
+
+// request implements keyfunc.Request.
+type request struct{ c *gin.Context }
+
+func (q *request) Context() context.Context    { return q.c.Request.Context() }
+func (q *request) Method() string              { return q.c.Request.Method }
+func (q *request) Host() string                { return q.c.Request.Host }
+func (q *request) Path() string                { return q.c.Request.URL.Path }
+func (q *request) Route() string               { return q.c.FullPath() }
+func (q *request) Header(name string) []string { return q.c.Request.Header[name] }
+func (q *request) ContentLength() int64        { return q.c.Request.ContentLength }
+func (q *request) Native() any                 { return q.c }
+
+func (q *request) Peer() netip.Addr {
+	peer, _ := netip.ParseAddrPort(q.c.Request.RemoteAddr) // no address on a unix socket
+	return peer.Addr()
+}
+
+func (q *request) Value(key any) any {
+	if value, ok := q.c.Get(key); ok {
+		return value
+	}
+	return q.c.Request.Context().Value(key)
+}

@@ -1,0 +1,163 @@
+// Package adaptertest is the behaviour that all adapters share, as tests that each
+// adapter runs on real HTTP servers. It knows no framework: an [Adapter] translates
+// the description of an application into one.
+//
+// What the answer looks like is core's doing and tested there too; here it is what
+// a client sees through a framework. A case that covers a row of the list of faults
+// to survive names its number.
+package adaptertest
+
+import (
+	"net/http"
+	"sync/atomic"
+	"testing"
+
+	"github.com/weir-go/weir/core"
+)
+
+// Adapter is an adapter under test.
+type Adapter struct {
+	// Name is the package's.
+	Name string
+	// Serve starts a server on a free port of 127.0.0.1, which ends with the
+	// test, and returns its URL without a slash at the end.
+	Serve func(t testing.TB, app App) string
+	// Handle is the adapter's Handle of a handler that does what n says.
+	Handle func(n Native) core.OverLimit
+	// HandleNil is the adapter's Handle(nil).
+	HandleNil func() core.OverLimit
+	// Pattern is the framework's form of a pattern such as "/items/{id}".
+	Pattern func(pattern string) string
+	// IsNative tells whether r is the framework's own request.
+	IsNative func(r any) bool
+	// NeverLeaves tells that the framework cannot tell that a client has left.
+	NeverLeaves bool
+}
+
+// App is an application to serve. Outside of all guards, it has
+//
+//   - a middleware that recovers from panics, tells Recovered, and answers 500,
+//   - a middleware that stores the header UserInStore, if there is one, under
+//     StoreKey in the framework's own store, and the header UserInContext under
+//     ContextKey in the request's context.
+type App struct {
+	// Guards are around everything, also what matches no route; outermost first.
+	Guards []*core.Guard
+	// Routes are what is served. Those of GET also answer HEAD.
+	Routes []Route
+	// Recovered is told what was recovered. It may be nil.
+	Recovered func(any)
+	// Unread asks not to read the bodies of requests in advance.
+	Unread bool
+}
+
+// Where authentication leaves the user.
+const (
+	StoreKey      = "uid"
+	UserInStore   = "X-Test-User-In-Store"
+	UserInContext = "X-Test-User-In-Context"
+)
+
+// ContextKey is the key of the user in the request's context.
+type ContextKey struct{}
+
+// Route is a route of an App.
+type Route struct {
+	Method  string
+	Pattern string        // as http.ServeMux has it: "/items/{id}"
+	Guards  []*core.Guard // on the route alone, outermost first
+	Handler Handler
+}
+
+// Handler says what a route's handler does. The zero Handler answers 200 and "ok".
+type Handler struct {
+	// Status is that of the answer; 0 means 200.
+	Status int
+	// Fail answers with the framework's own error of that status, which is
+	// returned where the framework has such. Without a Status, it is an error
+	// that has none either, for which a framework answers 500.
+	Fail bool
+	// Panic panics with that value.
+	Panic any
+	// Header is a header that the handler sets, of that name and value.
+	Header [2]string
+	// Stream, unless nil, sends "first", waits for Stream to be closed, and
+	// sends "last".
+	Stream <-chan struct{}
+	// Calls counts the calls. It may be nil.
+	Calls *atomic.Int64
+}
+
+// Called counts a call.
+func (h Handler) Called() {
+	if h.Calls != nil {
+		h.Calls.Add(1)
+	}
+}
+
+// Code is the answer's status.
+func (h Handler) Code() int {
+	if h.Status == 0 {
+		return http.StatusOK
+	}
+	return h.Status
+}
+
+// Native says what an over-limit handler of the framework's own kind does. It sets
+// the header X-Native to the policy's name in any case.
+type Native struct {
+	// Status is what it answers, with "native" for a body; 0: it writes nothing.
+	Status int
+	// Fail answers with the framework's own error of that status, as in Handler.
+	Fail bool
+	// Panic panics with that value.
+	Panic any
+}
+
+// Run tests an adapter.
+func Run(t *testing.T, a Adapter) {
+	t.Helper()
+	for _, c := range []struct {
+		name string
+		run  func(*testing.T, Adapter)
+	}{
+		{"headers of an admission and a refusal", testHeaders},
+		{"headers of a cost that never fits", testNeverFits},
+		{"headers before a stream", testStream},
+		{"headers that the handler sets itself", testOwnHeader},
+		{"stacked guards show the tightest", testStacked},
+		{"two guards with the same numbers", testSameNumbers},
+		{"one guard mounted twice", testTwice},
+
+		{"paths of one route share a key", testRoute},
+		{"paths of no route share a key", testNoRoute},
+		{"invented methods share a key", testMethods},
+		{"HEAD counts as GET", testHead},
+		{"the request as key functions see it", testRequest},
+		{"strings outlive the request", testStrings},
+		{"users in the store and in the context", testUser},
+		{"all lines of a forwarded header", testForwarded},
+
+		{"a native handler", testNative},
+		{"a native handler that writes nothing", testNativeSilent},
+		{"a native handler of another framework", testNativeMisplaced},
+		{"a zero Verdict", testZeroVerdict},
+		{"a Verdict that passes", testPassingVerdict},
+		{"requests without a key", testNoKey},
+		{"key functions that fail", testKeyError},
+		{"a store that fails", testStoreFails},
+		{"skipped requests", testSkip},
+
+		{"panics pass through", testPanic},
+		{"a thousand panics leave nothing behind", testPanics},
+		{"what Settle is told", testFinal},
+		{"failures alone are counted", testFailuresCount},
+
+		{"a hundred clients at once", testConcurrent},
+		{"a large body is refused unread", testUnread},
+		{"clients that leave", testLeave},
+		{"Close ends what a guard runs", testClose},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.run(t, a) })
+	}
+}

@@ -1,0 +1,162 @@
+package adaptertest
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-go/weir/core"
+)
+
+// Rows 42, 44, 110.
+func testHeaders(t *testing.T, a Adapter) {
+	calls := new(atomic.Int64)
+	s := serve(t, a, hello(Handler{Calls: calls}, guard(t, "3/1h", core.Config{})))
+	before := time.Now()
+	for remaining := 2; remaining >= 0; remaining-- {
+		res := s.get("/hello")
+		res.admitted(t, 3, remaining)
+		assert.Equal(t, "ok", res.body)
+		assertReset(t, res, before, time.Duration(3-remaining)*20*time.Minute)
+	}
+	for range 3 {
+		res := s.get("/hello")
+		res.refused(t, 3)
+		assert.Equal(t, "text/plain; charset=utf-8", res.Header.Get("Content-Type"))
+		assert.Equal(t, "too many requests\n", res.body)
+		assert.InDelta(t, 20*60, res.integer(t, retryHeader), 30)
+		assertReset(t, res, before, time.Hour)
+	}
+	assert.EqualValues(t, 3, calls.Load())
+}
+
+// assertReset checks that the reset is a Unix time, after from begin, give or take
+// what the test itself took.
+func assertReset(t *testing.T, res answer, begin time.Time, after time.Duration) {
+	t.Helper()
+	reset := time.Unix(res.integer(t, resetHeader), 0)
+	assert.False(t, reset.Before(begin.Add(after-time.Minute)), "%v", reset)
+	assert.False(t, reset.After(time.Now().Add(after+2*time.Second)), "%v", reset)
+}
+
+// Row 35.
+func testNeverFits(t *testing.T, a Adapter) {
+	s := serve(t, a, hello(Handler{}, guard(t, "3/1h", core.Config{Cost: cost(100)})))
+	want := numbers(3, 3)
+	want[cacheHeader] = "no-store"
+	s.get("/hello").has(t, http.StatusTooManyRequests, want)
+}
+
+// Row 109.
+func testStream(t *testing.T, a Adapter) {
+	for _, settle := range []func(core.Final, int64) int64{nil, all} { // without and with a wrapped writer
+		last := make(chan struct{})
+		s := serve(t, a, hello(Handler{Stream: last}, guard(t, "3/1h", core.Config{Settle: settle})))
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+"/hello", nil)
+		require.NoError(t, err)
+		res, err := s.client.Do(r)
+		require.NoError(t, err)
+		body := bufio.NewReader(res.Body)
+		first := make([]byte, len("first"))
+		_, err = io.ReadFull(body, first)
+		require.NoError(t, err)
+		assert.Equal(t, "first", string(first))
+		answer{Response: res}.admitted(t, 3, 2)
+		close(last)
+		rest, err := io.ReadAll(body)
+		require.NoError(t, err)
+		assert.Equal(t, "last", string(rest))
+		require.NoError(t, res.Body.Close())
+	}
+}
+
+// Row 112.
+func testOwnHeader(t *testing.T, a Adapter) {
+	s := serve(t, a, hello(Handler{Header: [2]string{limitHeader, "7777"}}, guard(t, "3/1h", core.Config{})))
+	s.get("/hello").admitted(t, 7777, 2)
+}
+
+// Row 108: rules add up, no header is doubled.
+func testStacked(t *testing.T, a Adapter) {
+	outer := guard(t, "10/1h", core.Config{})
+	login := outer.With("login", "2/1h")
+	loose := outer.With("loose", "100/1h")
+	s := serve(t, a, App{Guards: []*core.Guard{outer}, Routes: []Route{
+		{Method: http.MethodGet, Pattern: "/hello"},
+		{Method: http.MethodGet, Pattern: "/loose", Guards: []*core.Guard{loose}},
+		{Method: http.MethodPost, Pattern: "/login", Guards: []*core.Guard{loose, login}},
+	}})
+	s.do(http.MethodPost, "/login").admitted(t, 2, 1)
+	s.get("/hello").admitted(t, 10, 8)
+	s.do(http.MethodPost, "/login").admitted(t, 2, 0)
+	s.do(http.MethodPost, "/login").refused(t, 2)
+	s.get("/loose").admitted(t, 10, 5)
+	for range 5 {
+		s.get("/hello")
+	}
+	s.get("/hello").refused(t, 10)
+	s.do(http.MethodPost, "/login").refused(t, 10) // by the outer: the inner is not asked
+}
+
+// Guards that look alike are not one guard mounted twice.
+func testSameNumbers(t *testing.T, a Adapter) {
+	store, l := newRecorder(t), &logs{}
+	outer := guard(t, "5/1h", core.Config{Store: store, Log: l.logger()})
+	s := serve(t, a, hello(Handler{}, outer, outer.With("other", "5/1h")))
+	for remaining := 4; remaining >= 0; remaining-- {
+		s.get("/hello").admitted(t, 5, remaining)
+	}
+	assert.Equal(t, map[string]int{"default": 5, "other": 5}, store.counts())
+	assert.Empty(t, l.with("twice"))
+}
+
+// Row 85: it counts once as soon as it has shown.
+func testTwice(t *testing.T, a Adapter) {
+	l := &logs{}
+	g := guard(t, "9/1h", core.Config{Log: l.logger()})
+	s := serve(t, a, App{Guards: []*core.Guard{g, g}, Routes: []Route{
+		{Method: http.MethodGet, Pattern: "/hello", Guards: []*core.Guard{g}},
+	}})
+	first := s.get("/hello")
+	remaining := int(first.integer(t, remainingHeader))
+	require.GreaterOrEqual(t, remaining, 6)
+	first.admitted(t, 9, remaining)
+	for remaining > 0 {
+		remaining--
+		s.get("/hello").admitted(t, 9, remaining)
+	}
+	s.get("/hello").refused(t, 9)
+	assert.Len(t, l.with("mounted twice"), 1)
+}
+
+// Row 59: one count, and no body to a refused HEAD.
+func testHead(t *testing.T, a Adapter) {
+	s := serve(t, a, hello(Handler{}, guard(t, "2/1h", core.Config{})))
+	s.do(http.MethodHead, "/hello").admitted(t, 2, 1)
+	s.get("/hello").admitted(t, 2, 0)
+
+	// On one connection, a body where none belongs would spoil the next answer.
+	conn, err := net.Dial("tcp", s.addr())
+	require.NoError(t, err)
+	defer conn.Close()
+	require.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
+	r := bufio.NewReader(conn)
+	for _, method := range []string{http.MethodHead, http.MethodHead, http.MethodGet} {
+		_, err = io.WriteString(conn, method+" /hello HTTP/1.1\r\nHost: x\r\n\r\n")
+		require.NoError(t, err)
+		res, err := http.ReadResponse(r, &http.Request{Method: method})
+		require.NoError(t, err)
+		body, err := io.ReadAll(res.Body)
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+		answer{Response: res}.refused(t, 2)
+		assert.Equal(t, method == http.MethodHead, len(body) == 0)
+	}
+}

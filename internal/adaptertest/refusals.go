@@ -1,0 +1,244 @@
+package adaptertest
+
+import (
+	"errors"
+	"net/http"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/keyfunc"
+)
+
+func cost(units int64) func(keyfunc.Request) int64 {
+	return func(keyfunc.Request) int64 { return units }
+}
+
+// all is a Settle that gives nothing back.
+func all(_ core.Final, taken int64) int64 { return taken }
+
+// over serves GET /hello behind a guard with that handler, over its limit.
+func over(t *testing.T, a Adapter, c core.Config, h Handler) *server {
+	t.Helper()
+	s := serve(t, a, hello(h, guard(t, "1/1h", c)))
+	s.get("/hello").admitted(t, 1, 0)
+	return s
+}
+
+// refusal are the headers of a refusal by a handler of a limit of 1, and one more.
+func refusal(name, value string) map[string]string {
+	want := numbers(1, 0)
+	want[retryHeader], want[cacheHeader] = anything, "no-store"
+	if name != "" {
+		want[name] = value
+	}
+	return want
+}
+
+func testNative(t *testing.T, a Adapter) {
+	calls := new(atomic.Int64)
+	for _, n := range []Native{
+		{Status: http.StatusTeapot},
+		{Status: http.StatusOK},
+		{Status: http.StatusTeapot, Fail: true},
+	} {
+		calls.Store(0)
+		s := over(t, a, core.Config{OverLimit: a.Handle(n)}, Handler{Calls: calls})
+		for range 2 {
+			res := s.get("/hello")
+			res.has(t, n.Status, refusal("X-Native", "default"))
+			if !n.Fail {
+				assert.Equal(t, "native", res.body)
+			}
+		}
+		assert.Empty(t, s.do(http.MethodHead, "/hello").body)
+		assert.EqualValues(t, 1, calls.Load(), "the request goes on after %+v", n)
+	}
+}
+
+// Row 82, and Handle(nil).
+func testNativeSilent(t *testing.T, a Adapter) {
+	calls := new(atomic.Int64)
+	s := over(t, a, core.Config{OverLimit: a.Handle(Native{})}, Handler{Calls: calls})
+	res := s.get("/hello")
+	res.has(t, http.StatusTooManyRequests, refusal("X-Native", "default"))
+	assert.Equal(t, "too many requests\n", res.body)
+	assert.Equal(t, http.StatusTooManyRequests, s.do(http.MethodHead, "/hello").StatusCode)
+	assert.EqualValues(t, 1, calls.Load())
+
+	_, err := core.NewGuard(core.Config{Policy: core.MustParse("1/1h"), Key: keyfunc.IP(), OverLimit: a.HandleNil()})
+	assert.ErrorContains(t, err, a.Name+".Handle")
+}
+
+// Row 82.
+func testNativeMisplaced(t *testing.T, a Adapter) {
+	calls, l := new(atomic.Int64), &logs{}
+	foreign := core.HandleNative("elsewhere.Handle", func() { t.Error("it was called") })
+	s := over(t, a, core.Config{OverLimit: foreign, Log: l.logger()}, Handler{Calls: calls})
+	for range 3 {
+		res := s.get("/hello")
+		res.refused(t, 1)
+		assert.Equal(t, "too many requests\n", res.body)
+	}
+	assert.EqualValues(t, 1, calls.Load())
+	if lines := l.with("another framework"); assert.Len(t, lines, 1) {
+		assert.Contains(t, lines[0], "framework="+a.Name)
+		assert.Contains(t, lines[0], "handler=elsewhere.Handle")
+	}
+}
+
+func testZeroVerdict(t *testing.T, a Adapter) {
+	for name, verdict := range map[string]core.Verdict{
+		"zero":              {},
+		"native of nothing": {Action: core.Native},
+		"no status":         {Status: 42},
+		"no action":         {Action: 42},
+	} {
+		t.Run(name, func(t *testing.T) {
+			calls := new(atomic.Int64)
+			handler := core.Func("zero", func(*core.Excess) core.Verdict { return verdict })
+			s := over(t, a, core.Config{OverLimit: handler}, Handler{Calls: calls})
+			res := s.get("/hello")
+			res.refused(t, 1)
+			assert.Empty(t, res.body)
+			assert.EqualValues(t, 1, calls.Load())
+		})
+	}
+	t.Run("another status", func(t *testing.T) {
+		s := over(t, a, core.Config{OverLimit: core.Reject(core.RejectOptions{Status: 420})}, Handler{})
+		s.get("/hello").has(t, 420, refusal("", ""))
+	})
+	t.Run("another header", func(t *testing.T) {
+		s := over(t, a, core.Config{OverLimit: core.Func("see", func(*core.Excess) core.Verdict {
+			v := core.Verdict{Status: http.StatusSeeOther, Body: []byte("see")}
+			v.SetField("Location", "/queue")
+			v.SetField("Retry-After", "7")
+			return v
+		})}, Handler{})
+		want := refusal("Location", "/queue")
+		want[retryHeader] = "7"
+		res := s.get("/hello")
+		res.has(t, http.StatusSeeOther, want)
+		assert.Equal(t, "see", res.body)
+	})
+}
+
+// An over-limit handler may let the request pass, such as to serve it less.
+func testPassingVerdict(t *testing.T, a Adapter) {
+	s := over(t, a, core.Config{OverLimit: core.Func("pass", func(*core.Excess) core.Verdict {
+		return core.Verdict{Action: core.Pass}
+	})}, Handler{})
+	res := s.get("/hello")
+	res.admitted(t, 1, 0)
+	assert.Equal(t, "ok", res.body)
+}
+
+// Row 45.
+func testNoKey(t *testing.T, a Adapter) {
+	noStore := map[string]string{cacheHeader: "no-store"}
+	for noKey, check := range map[core.NoKey]func(*testing.T, *server, *recorder){
+		core.NoKeyRefuse: func(t *testing.T, s *server, store *recorder) {
+			s.get("/hello").has(t, http.StatusForbidden, noStore)
+			assert.Empty(t, store.keys())
+		},
+		core.NoKeyShared: func(t *testing.T, s *server, store *recorder) {
+			s.get("/hello").admitted(t, 1, 0)
+			s.get("/hello").refused(t, 1)
+			assert.Len(t, store.keys(), 1)
+		},
+		core.NoKeyPass: func(t *testing.T, s *server, store *recorder) {
+			for range 3 {
+				s.get("/hello").has(t, http.StatusOK, uncounted())
+			}
+			assert.Empty(t, store.keys())
+		},
+	} {
+		var missing atomic.Int64
+		store := newRecorder(t)
+		s := serve(t, a, hello(Handler{}, guard(t, "1/1h", core.Config{
+			Store: store, Key: keyfunc.Header("X-Api-Key"), NoKey: noKey,
+			Observe: func(e core.Event) {
+				if errors.Is(e.Err, keyfunc.ErrNoKey) {
+					missing.Add(1)
+				}
+			},
+		})))
+		check(t, s, store)
+		s.get("/hello", "X-Api-Key", "k").admitted(t, 1, 0) // in any case
+		if noKey != core.NoKeyShared {
+			assert.NotZero(t, missing.Load())
+		}
+	}
+}
+
+// Row 83: no key function opens the door by failing.
+func testKeyError(t *testing.T, a Adapter) {
+	calls, value := new(atomic.Int64), errors.New("a panic")
+	var recovered atomic.Value
+	g := guard(t, "1/1h", core.Config{Key: keyfunc.Custom("probe", func(r keyfunc.Request) (string, error) {
+		if len(r.Header("X-Panic")) > 0 {
+			panic(value)
+		}
+		return "", errors.New("no luck")
+	})})
+	app := hello(Handler{Calls: calls}, g)
+	app.Recovered = func(v any) { recovered.Store(v) }
+	s := serve(t, a, app)
+	for range 2 {
+		s.get("/hello").has(t, http.StatusServiceUnavailable, map[string]string{cacheHeader: "no-store"})
+		assert.Equal(t, http.StatusInternalServerError, s.get("/hello", "X-Panic", "1").StatusCode)
+		assert.Same(t, value, recovered.Load())
+	}
+	assert.Zero(t, calls.Load())
+}
+
+// Row 2.
+func testStoreFails(t *testing.T, a Adapter) {
+	for policy, check := range map[string]func(*testing.T, *server){
+		"2/1h; fail open": func(t *testing.T, s *server) {
+			for range 5 {
+				s.get("/hello").has(t, http.StatusOK, uncounted())
+			}
+		},
+		"2/1h; fail closed": func(t *testing.T, s *server) {
+			for range 5 {
+				s.get("/hello").has(t, http.StatusServiceUnavailable, map[string]string{retryHeader: "1", cacheHeader: "no-store"})
+			}
+		},
+		"2/1h; fail local": func(t *testing.T, s *server) {
+			s.get("/hello").admitted(t, 2, 1)
+			s.get("/hello").admitted(t, 2, 0)
+			s.get("/hello").refused(t, 2)
+		},
+	} {
+		t.Run(policy, func(t *testing.T) {
+			l := &logs{}
+			s := serve(t, a, hello(Handler{}, guard(t, policy, core.Config{Store: broken{}, Log: l.logger()})))
+			check(t, s)
+			assert.NotEmpty(t, l.with("store failed"))
+		})
+	}
+}
+
+func testSkip(t *testing.T, a Adapter) {
+	skip := func(r keyfunc.Request) bool { return r.Path() == "/healthz" }
+	g := guard(t, "1/1h", core.Config{Skip: skip})
+	bare := []Route{
+		{Method: http.MethodGet, Pattern: "/healthz"},
+		{Method: http.MethodGet, Pattern: "/hello"},
+	}
+	s := serve(t, a, App{Guards: []*core.Guard{g}, Routes: bare})
+	untouched := serve(t, a, App{Routes: bare}).get("/healthz")
+	for range 3 {
+		res := s.get("/healthz")
+		res.has(t, http.StatusOK, uncounted())
+		res.Header.Del("Date")
+		untouched.Header.Del("Date")
+		require.Equal(t, untouched.Header, res.Header)
+	}
+	s.get("/hello").admitted(t, 1, 0)
+	s.get("/hello").refused(t, 1)
+}

@@ -1,0 +1,209 @@
+package adaptertest
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/keyfunc"
+)
+
+// key is the text of a key of pairs of a kind and a part.
+func key(pairs ...string) string {
+	var k keyfunc.Key
+	for i := 0; i < len(pairs); i += 2 {
+		k.Add(pairs[i], pairs[i+1])
+	}
+	return k.String()
+}
+
+func (a Adapter) items() Route {
+	return Route{Method: http.MethodGet, Pattern: "/items/{id}"}
+}
+
+// Row 58: whatever form a path has, it is its route's, or nobody's.
+func testRoute(t *testing.T, a Adapter) {
+	store := newRecorder(t)
+	g := guard(t, "1000/1h", core.Config{Store: store, Key: keyfunc.Join(keyfunc.IP(), keyfunc.Route())})
+	items := a.items()
+	for name, app := range map[string]App{
+		"around everything": {Guards: []*core.Guard{g}, Routes: []Route{items, {Method: http.MethodPost, Pattern: "/items/{id}"}, {Method: http.MethodGet, Pattern: "/"}}},
+		"on the route":      {Routes: []Route{{Method: items.Method, Pattern: items.Pattern, Guards: []*core.Guard{g}}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := serve(t, a, app)
+			mine := key("ip", "127.0.0.1", "route", a.Pattern("/items/{id}"))
+			remaining := int(s.get("/items/1").integer(t, remainingHeader))
+			s.get("/items/2").admitted(t, 1000, remaining-1)
+			s.get("/items/1?x=1")
+			s.do(http.MethodHead, "/items/3")
+			assert.Equal(t, []string{mine}, store.keys())
+
+			nobodys := key("ip", "127.0.0.1", "route", "")
+			for _, path := range []string{
+				"/items/1/", "/ITEMS/1", "/Items/1", "//items/1", "/items//1", "/items/a%2Fb", "/items/%31",
+				"/items/1;a=b", "/./items/1", "/items/x/../1", "/items/1%00", "/it%65ms/1", "/items/1//", "/items/\u00fc",
+			} {
+				s.get(path)
+				assert.Subset(t, []string{mine, nobodys}, store.keys(), path)
+			}
+			s.do(http.MethodConnect, "/items/1/")
+			assert.Subset(t, []string{mine, nobodys}, store.keys())
+		})
+	}
+}
+
+// Row 58.
+func testNoRoute(t *testing.T, a Adapter) {
+	store := newRecorder(t)
+	g := guard(t, "5/1h", core.Config{Store: store, Key: keyfunc.Join(keyfunc.IP(), keyfunc.Route())})
+	s := serve(t, a, App{Guards: []*core.Guard{g}, Routes: []Route{a.items()}})
+	for i := range 5 {
+		res := s.get(fmt.Sprintf("/nothing/%d", i))
+		res.has(t, http.StatusNotFound, numbers(5, 4-i))
+	}
+	s.get("/nothing/else").refused(t, 5)
+	s.get("/neither").refused(t, 5)
+	assert.Equal(t, []string{key("ip", "127.0.0.1", "route", "")}, store.keys())
+	s.get("/items/1").admitted(t, 5, 4)
+}
+
+// Nobody gets new keys by inventing methods.
+func testMethods(t *testing.T, a Adapter) {
+	store := newRecorder(t)
+	g := guard(t, "1000/1h", core.Config{Store: store, Key: keyfunc.Join(keyfunc.Method(), keyfunc.Route())})
+	s := serve(t, a, App{Guards: []*core.Guard{g}, Routes: []Route{a.items()}})
+	s.get("/items/1")
+	s.do(http.MethodHead, "/items/1")
+	assert.Equal(t, []string{key("method", "GET", "route", a.Pattern("/items/{id}"))}, store.keys())
+	for _, method := range []string{"BREW", "FROTH", "get", "Head"} {
+		s.do(method, "/items/1") // a framework may refuse to hear of it
+	}
+	for _, k := range store.keys() {
+		assert.True(t, strings.HasPrefix(k, "method=OTHER&"), k)
+	}
+}
+
+// view is what a key function saw.
+type view struct {
+	Method, Host, Path, Route string
+	Peer                      netip.Addr
+	Lines, None               []string
+	Length                    int64
+	Native                    bool
+}
+
+func testRequest(t *testing.T, a Adapter) {
+	views := make(chan view, 1)
+	g := guard(t, "1000/1h", core.Config{Key: keyfunc.Custom("probe", func(r keyfunc.Request) (string, error) {
+		if r.Context() == nil || r.Context().Err() != nil || r.Value("nothing") != nil {
+			return "", fmt.Errorf("context %v, value %v", r.Context(), r.Value("nothing"))
+		}
+		views <- view{
+			r.Method(), r.Host(), r.Path(), r.Route(), r.Peer(), r.Header("X-Lines"), r.Header("X-None"),
+			r.ContentLength(), a.IsNative(r.Native()),
+		}
+		return "key", nil
+	})})
+	post := Route{Method: http.MethodPost, Pattern: "/items/{id}"}
+	s := serve(t, a, App{Guards: []*core.Guard{g}, Routes: []Route{a.items(), post}})
+
+	want := view{
+		Method: http.MethodGet, Host: s.addr(), Path: "/items/a b", Route: a.Pattern("/items/{id}"),
+		Peer: netip.MustParseAddr("127.0.0.1"), Lines: []string{"one", "two, three"}, Native: true,
+	}
+	see := func() view {
+		v := receive(t, views, "the key function was not called")
+		v.Peer = v.Peer.Unmap() // the key does the same
+		if len(v.None) == 0 {
+			v.None = nil
+		}
+		return v
+	}
+	s.get("/items/a%20b?q=1", "X-Lines", "one", "X-Lines", "two, three").admitted(t, 1000, 999)
+	assert.Equal(t, want, see())
+	s.do(http.MethodHead, "/items/a%20b", "x-lines", "one", "X-LINES", "two, three")
+	want.Method = http.MethodHead
+	assert.Equal(t, want, see())
+
+	want.Method, want.Lines = http.MethodPost, nil
+	for length, body := range map[int64]io.Reader{0: nil, 5: strings.NewReader("12345"), -1: io.MultiReader(strings.NewReader("12345"))} {
+		_, err := s.try(t.Context(), http.MethodPost, "/items/a%20b", body)
+		require.NoError(t, err)
+		got := see()
+		if len(got.Lines) == 0 {
+			got.Lines = nil
+		}
+		want.Length = length
+		assert.Equal(t, want, got)
+	}
+}
+
+// What a key function keeps is not overwritten by later requests.
+func testStrings(t *testing.T, a Adapter) {
+	var mu sync.Mutex
+	var kept [][]string
+	g := guard(t, "1000/1h", core.Config{Key: keyfunc.Custom("probe", func(r keyfunc.Request) (string, error) {
+		user, _ := r.Value(StoreKey).(string)
+		mu.Lock()
+		defer mu.Unlock()
+		kept = append(kept, append([]string{r.Method(), r.Host(), r.Path(), r.Route(), user}, r.Header("X-Line")...))
+		return r.Path(), nil
+	})})
+	post := Route{Method: http.MethodPost, Pattern: "/items/{id}"}
+	s := serve(t, a, App{Guards: []*core.Guard{g}, Routes: []Route{a.items(), post}})
+	var want [][]string
+	for i := range 20 {
+		letter := strings.Repeat(string(rune('a'+i)), 20)
+		method := []string{http.MethodGet, http.MethodPost}[i%2]
+		s.do(method, "/items/"+letter, "X-Line", letter, UserInStore, letter).admitted(t, 1000, 999)
+		want = append(want, []string{method, s.addr(), "/items/" + letter, a.Pattern("/items/{id}"), letter, letter})
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	assert.Equal(t, want, kept)
+}
+
+func testUser(t *testing.T, a Adapter) {
+	store := newRecorder(t)
+	g := guard(t, "2/1h", core.Config{
+		Store: store,
+		Key:   keyfunc.FirstOf(keyfunc.User(StoreKey), keyfunc.User(ContextKey{}), keyfunc.IP()),
+	})
+	s := serve(t, a, hello(Handler{}, g))
+	s.get("/hello", UserInStore, "ann").admitted(t, 2, 1)
+	s.get("/hello", UserInContext, "bob").admitted(t, 2, 1)
+	s.get("/hello", UserInContext, "ann").admitted(t, 2, 0)
+	s.get("/hello").admitted(t, 2, 1)
+	s.get("/hello", UserInStore, "ann", UserInContext, "bob").refused(t, 2)
+	s.get("/hello", UserInStore, "127.0.0.1").admitted(t, 2, 1) // row 49
+	assert.Equal(t, []string{"ip=127.0.0.1", "user=127.0.0.1", "user=ann", "user=bob"}, store.keys())
+}
+
+// Rows 50 to 52.
+func testForwarded(t *testing.T, a Adapter) {
+	store := newRecorder(t)
+	trusted := netip.MustParsePrefix("127.0.0.0/8")
+	behind := guard(t, "1000/1h", core.Config{Store: store, Key: keyfunc.ForwardedIP(trusted)})
+	direct, err := behind.WithRule(core.Rule{Policy: core.MustParse("direct: 1000/1h"), Key: keyfunc.IP()})
+	require.NoError(t, err)
+	s := serve(t, a, App{Routes: []Route{
+		{Method: http.MethodGet, Pattern: "/behind", Guards: []*core.Guard{behind}},
+		{Method: http.MethodGet, Pattern: "/direct", Guards: []*core.Guard{direct}},
+	}})
+	for _, forged := range []string{"6.6.6.6", "7.7.7.7, 8.8.8.8"} {
+		headers := []string{"X-Forwarded-For", forged, "X-Forwarded-For", "203.0.113.7, 127.0.0.9", "X-Real-IP", forged}
+		s.get("/behind", headers...)
+		assert.Equal(t, []string{"ip=203.0.113.7"}, store.keys())
+		s.get("/direct", headers...)
+		assert.Equal(t, []string{"ip=127.0.0.1"}, store.keys())
+	}
+}

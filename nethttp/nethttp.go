@@ -1,0 +1,104 @@
+package nethttp
+
+import (
+	"net/http"
+
+	"github.com/weir-go/weir/core"
+)
+
+// Limit is a middleware that enforces g. Around the whole application it counts
+// every request, also those that no route matches; around one route's handler it
+// enforces the policy of that route, as in
+//
+//	mux.Handle("POST /login", nethttp.Limit(guard.With("login", "5/1m"))(login))
+//
+// The route of a request is what the first of find says that has an answer. If none
+// has, it is the pattern of the *http.ServeMux that Limit wraps, if it does, and then
+// the pattern that a mux around it has found. So Limit(guard)(mux) needs no find, and
+// neither does a handler within a mux.
+//
+// The answer's writer is the server's own, except for rules with a Settle and for
+// handlers made by [Handle]: those get one that can Flush and ReadFrom, and from
+// which http.ResponseController reaches the rest, such as Hijack.
+//
+// Limit panics if g is nil.
+func Limit(g *core.Guard, find ...Router) func(http.Handler) http.Handler {
+	if g == nil {
+		panic("nethttp: Limit(nil): give it the Guard that core.NewGuard returned")
+	}
+	return func(next http.Handler) http.Handler {
+		return &limit{guard: g, next: next, find: routers(find, next)}
+	}
+}
+
+// Handle makes an over-limit handler from an HTTP handler, for answers of the
+// program's own. The headers are set already. If f writes nothing, the plain answer
+// of core.Reject is sent: v.Status and v.Body, which f may change.
+//
+// Behind another framework's Limit, the plain answer is sent, and an error logged. A
+// nil f is a mistake that core.NewGuard reports.
+func Handle(f func(w http.ResponseWriter, r *http.Request, v *core.Verdict)) core.OverLimit {
+	if f == nil {
+		return core.Func("nethttp.Handle", nil)
+	}
+	return core.HandleNative("nethttp.Handle", native(f))
+}
+
+type native func(http.ResponseWriter, *http.Request, *core.Verdict)
+
+type limit struct {
+	guard *core.Guard
+	next  http.Handler
+	find  []Router
+}
+
+// ServeHTTP implements http.Handler.
+func (l *limit) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	v := l.guard.Check(&request{r, l.find})
+	v.SetHeaders(w.Header())
+	over, ok := v.Native.(native)
+	if v.Action == core.Native && !ok {
+		v.Misplaced("nethttp")
+	}
+
+	var watched *writer
+	if v.NeedsFinal() || v.Action == core.Native {
+		watched = &writer{ResponseWriter: w}
+		w = watched
+	}
+	inner := r
+	final := core.Final{Bytes: -1, Panicked: true}
+	defer func() {
+		if watched != nil {
+			final.Status, final.Bytes = watched.sent(final.Panicked)
+		}
+		if inner != r {
+			r.Pattern = inner.Pattern // for the middleware outside
+		}
+		v.Finish(final)
+	}()
+
+	switch v.Action {
+	case core.Pass:
+		if v.NeedsContext() {
+			mark := v // only this copy is on the heap
+			inner = r.WithContext(core.NewContext(r.Context(), &mark))
+		}
+		l.next.ServeHTTP(w, inner)
+	case core.Native:
+		answer := v
+		if over(w, r, &answer); watched.status == 0 {
+			reply(w, r, answer.Status, answer.Body)
+		}
+	default:
+		reply(w, r, v.Status, v.Body)
+	}
+	final.Panicked = false
+}
+
+func reply(w http.ResponseWriter, r *http.Request, status int, body []byte) {
+	w.WriteHeader(status)
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(body) // nobody is left to tell
+	}
+}

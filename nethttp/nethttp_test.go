@@ -1,0 +1,326 @@
+package nethttp_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/internal/adaptertest"
+	"github.com/weir-go/weir/keyfunc"
+	"github.com/weir-go/weir/nethttp"
+)
+
+func TestAdapter(t *testing.T) {
+	adaptertest.Run(t, adaptertest.Adapter{
+		Name:      "nethttp",
+		Serve:     serve,
+		Handle:    handle,
+		HandleNil: func() core.OverLimit { return nethttp.Handle(nil) },
+		Pattern:   func(pattern string) string { return pattern },
+		IsNative:  func(r any) bool { _, ok := r.(*http.Request); return ok },
+	})
+}
+
+func serve(t testing.TB, app adaptertest.App) string {
+	t.Helper()
+	mux := http.NewServeMux()
+	for _, r := range app.Routes {
+		pattern := r.Pattern
+		if pattern == "/" {
+			pattern = "/{$}"
+		}
+		mux.Handle(r.Method+" "+pattern, limited(handler(r.Handler), r.Guards))
+	}
+	h := limited(mux, app.Guards, nethttp.Mux(mux))
+	server := httptest.NewServer(recovering(app.Recovered, login(h)))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func limited(h http.Handler, guards []*core.Guard, find ...nethttp.Router) http.Handler {
+	for _, g := range slices.Backward(guards) {
+		h = nethttp.Limit(g, find...)(h)
+	}
+	return h
+}
+
+func recovering(recovered func(any), next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			if value := recover(); value != nil {
+				if recovered != nil {
+					recovered(value)
+				}
+				w.WriteHeader(http.StatusInternalServerError)
+			}
+		}()
+		next.ServeHTTP(w, r)
+	})
+}
+
+// login stores the user in the context: net/http has no other store.
+func login(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx := r.Context()
+		if user := r.Header.Get(adaptertest.UserInStore); user != "" {
+			ctx = context.WithValue(ctx, adaptertest.StoreKey, user) //nolint:staticcheck // a string, as frameworks have it
+		}
+		if user := r.Header.Get(adaptertest.UserInContext); user != "" {
+			ctx = context.WithValue(ctx, adaptertest.ContextKey{}, user)
+		}
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+func handler(h adaptertest.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		h.Called()
+		if h.Header[0] != "" {
+			w.Header().Set(h.Header[0], h.Header[1])
+		}
+		switch {
+		case h.Panic != nil:
+			panic(h.Panic)
+		case h.Stream != nil:
+			_, _ = w.Write([]byte("first"))
+			_ = http.NewResponseController(w).Flush()
+			<-h.Stream
+			_, _ = w.Write([]byte("last"))
+		case h.Fail && h.Status == 0:
+			http.Error(w, "failed", http.StatusInternalServerError)
+		case h.Fail:
+			http.Error(w, "failed", h.Status)
+		default:
+			w.WriteHeader(h.Code())
+			_, _ = w.Write([]byte("ok"))
+		}
+	})
+}
+
+func handle(n adaptertest.Native) core.OverLimit {
+	return nethttp.Handle(func(w http.ResponseWriter, _ *http.Request, v *core.Verdict) {
+		w.Header().Set("X-Native", v.Policy)
+		switch {
+		case n.Panic != nil:
+			panic(n.Panic)
+		case n.Fail:
+			http.Error(w, "failed", n.Status)
+		case n.Status != 0:
+			w.WriteHeader(n.Status)
+			_, _ = w.Write([]byte("native"))
+		}
+	})
+}
+
+func BenchmarkLimit(b *testing.B) {
+	adaptertest.Benchmark(b, func(b *testing.B, g *core.Guard) int {
+		mux := http.NewServeMux()
+		mux.HandleFunc("GET /items/{id}", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+		var h http.Handler = mux
+		if g != nil {
+			h = nethttp.Limit(g)(mux)
+		}
+		r := httptest.NewRequest(http.MethodGet, "/items/1", nil)
+		w := &discard{header: http.Header{}}
+		for b.Loop() {
+			clear(w.header)
+			h.ServeHTTP(w, r)
+		}
+		return w.status
+	})
+}
+
+// discard is the cheapest http.ResponseWriter.
+type discard struct {
+	header http.Header
+	status int
+}
+
+func (d *discard) Header() http.Header         { return d.header }
+func (d *discard) Write(p []byte) (int, error) { return len(p), nil }
+func (d *discard) WriteHeader(status int)      { d.status = status }
+
+// guard counts by what key makes, and tells the keys that it has counted.
+func guard(t *testing.T, key keyfunc.Func, c core.Config) (g *core.Guard, keys func() []string) {
+	t.Helper()
+	m, err := core.NewMemory(core.MemoryOptions{})
+	require.NoError(t, err)
+	store := &recorder{Store: m}
+	c.Store, c.Key, c.Policy = store, key, core.MustParse("1000/1h")
+	c.Log = slog.New(slog.DiscardHandler)
+	g, err = core.NewGuard(c)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, g.Close()) })
+	return g, func() []string {
+		keys := store.keys
+		store.keys = nil
+		return keys
+	}
+}
+
+type recorder struct {
+	core.Store
+	keys []string
+}
+
+func (r *recorder) Take(ctx context.Context, t core.Take) (core.Result, error) {
+	r.keys = append(r.keys, t.Key)
+	return r.Store.Take(ctx, t)
+}
+
+var ok = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+
+// A unix socket has no peer: such a request has no key by address (row 45).
+func TestUnixSocket(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	listener, err := net.Listen("unix", path)
+	require.NoError(t, err)
+	g, keys := guard(t, keyfunc.IP(), core.Config{})
+	server := httptest.NewUnstartedServer(nethttp.Limit(g)(ok))
+	require.NoError(t, server.Listener.Close())
+	server.Listener = listener
+	server.Start()
+	t.Cleanup(server.Close)
+
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", path)
+	}}
+	defer transport.CloseIdleConnections()
+	res, err := (&http.Client{Transport: transport}).Get("http://socket/")
+	require.NoError(t, err)
+	require.NoError(t, res.Body.Close())
+	assert.Equal(t, http.StatusForbidden, res.StatusCode)
+	assert.Empty(t, keys())
+}
+
+// Peers that are no address and port are none.
+func TestPeer(t *testing.T) {
+	g, keys := guard(t, keyfunc.IP(), core.Config{NoKey: core.NoKeyPass})
+	h := nethttp.Limit(g)(ok)
+	for remote, want := range map[string][]string{
+		"203.0.113.7:1234":          {"ip=203.0.113.7"},
+		"[2001:db8::1]:1234":        {"ip=2001:db8::/64"},
+		"[::ffff:203.0.113.7]:1234": {"ip=203.0.113.7"},
+		"[fe80::1%eth0]:1234":       {"ip=fe80::/64"},
+		"203.0.113.7":               nil,
+		"@":                         nil,
+		"":                          nil,
+		"somebody":                  nil,
+	} {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.RemoteAddr = remote
+		h.ServeHTTP(httptest.NewRecorder(), r)
+		assert.Equal(t, want, keys(), remote)
+	}
+}
+
+// Where a Verdict asks for nothing, the handler gets the server's own writer and
+// request; where it does, the writer can do what it could.
+func TestWriter(t *testing.T) {
+	g, _ := guard(t, keyfunc.IP(), core.Config{})
+	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil)
+	nethttp.Limit(g)(http.HandlerFunc(func(got http.ResponseWriter, request *http.Request) {
+		assert.Same(t, w, got)
+		assert.Same(t, r, request)
+	})).ServeHTTP(w, r)
+
+	finals := make(chan core.Final, 1)
+	g, _ = guard(t, keyfunc.IP(), core.Config{Settle: func(f core.Final, taken int64) int64 { finals <- f; return taken }})
+	for name, c := range map[string]struct {
+		do   http.HandlerFunc
+		want core.Final
+	}{
+		"nothing":     {func(http.ResponseWriter, *http.Request) {}, core.Final{Status: 200}},
+		"status":      {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204); w.WriteHeader(500) }, core.Final{Status: 204}},
+		"early hints": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(103); w.WriteHeader(404) }, core.Final{Status: 404}},
+		"write":       {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("four")) }, core.Final{Status: 200, Bytes: 4}},
+		"print":       {func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, "four") }, core.Final{Status: 200, Bytes: 4}},
+		"string": {func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.(interface{ WriteString(string) (int, error) }).WriteString("four")
+		}, core.Final{Status: 200, Bytes: 4}},
+		"copy": {func(w http.ResponseWriter, _ *http.Request) { _, _ = strings.NewReader("four").WriteTo(w) }, core.Final{Status: 200, Bytes: 4}},
+		"file": {func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(http.StatusAccepted)
+			http.ServeFile(w, r, "doc.go")
+		}, core.Final{Status: 202, Bytes: size(t, "doc.go")}},
+		"flush":            {func(w http.ResponseWriter, _ *http.Request) { w.(http.Flusher).Flush() }, core.Final{Status: 200}},
+		"controlled flush": {func(w http.ResponseWriter, _ *http.Request) { assert.NoError(t, http.NewResponseController(w).Flush()) }, core.Final{Status: 200}},
+		"deadline": {func(w http.ResponseWriter, _ *http.Request) {
+			assert.NoError(t, http.NewResponseController(w).EnableFullDuplex())
+			w.WriteHeader(http.StatusAccepted)
+		}, core.Final{Status: 202}},
+		"answered, then panicked": {func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusAccepted)
+			panic(http.ErrAbortHandler)
+		}, core.Final{Status: 202, Panicked: true}},
+		"aborted": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, core.Final{Status: 500, Panicked: true}},
+		"ended":   {func(http.ResponseWriter, *http.Request) { runtime.Goexit() }, core.Final{Status: 500, Panicked: true}},
+		"hijacked": {func(w http.ResponseWriter, _ *http.Request) {
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if assert.NoError(t, err) {
+				assert.NoError(t, conn.Close())
+			}
+		}, core.Final{Status: 200}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			done := make(chan struct{})
+			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				defer close(done)
+				nethttp.Limit(g)(c.do).ServeHTTP(w, r)
+			}))
+			server.Config.ErrorLog = log.New(io.Discard, "", 0) // some answer twice, on purpose
+			server.Start()
+			t.Cleanup(server.CloseClientConnections)
+			ctx, leave := context.WithCancel(t.Context())
+			go func() { // where nothing is answered, nothing is waited for
+				<-done
+				if name == "ended" {
+					leave()
+				}
+			}()
+			defer leave()
+			r, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL, nil)
+			require.NoError(t, err)
+			if res, err := server.Client().Do(r); err == nil {
+				require.NoError(t, res.Body.Close())
+			}
+			<-done
+			assert.Equal(t, c.want, <-finals)
+		})
+	}
+}
+
+func size(t *testing.T, name string) int64 {
+	t.Helper()
+	info, err := os.Stat(name)
+	require.NoError(t, err)
+	return info.Size()
+}
+
+// A refused HEAD has no body, also where no server drops it.
+func TestHeadWithoutServer(t *testing.T) {
+	g, _ := guard(t, keyfunc.IP(), core.Config{Cost: func(keyfunc.Request) int64 { return 1001 }})
+	w := httptest.NewRecorder()
+	nethttp.Limit(g)(ok).ServeHTTP(w, httptest.NewRequest(http.MethodHead, "/", nil))
+	assert.Equal(t, http.StatusTooManyRequests, w.Code)
+	assert.Empty(t, w.Body.String())
+}
+
+func TestLimitNeedsGuard(t *testing.T) {
+	assert.Panics(t, func() { nethttp.Limit(nil) })
+}

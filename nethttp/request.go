@@ -1,0 +1,28 @@
+package nethttp
+
+import (
+	"context"
+	"net/http"
+	"net/netip"
+)
+
+// request implements keyfunc.Request.
+type request struct {
+	r    *http.Request
+	find []Router
+}
+
+func (q *request) Context() context.Context    { return q.r.Context() }
+func (q *request) Method() string              { return q.r.Method }
+func (q *request) Host() string                { return q.r.Host }
+func (q *request) Path() string                { return q.r.URL.Path }
+func (q *request) Route() string               { return route(q.r, q.find) }
+func (q *request) Header(name string) []string { return q.r.Header[name] }
+func (q *request) ContentLength() int64        { return q.r.ContentLength }
+func (q *request) Value(key any) any           { return q.r.Context().Value(key) }
+func (q *request) Native() any                 { return q.r }
+
+func (q *request) Peer() netip.Addr {
+	peer, _ := netip.ParseAddrPort(q.r.RemoteAddr) // no address on a unix socket
+	return peer.Addr()
+}

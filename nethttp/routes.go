@@ -1,0 +1,71 @@
+package nethttp
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// Router finds the route that a request will take, before the router has run: its
+// pattern, such as "/items/{id}", without the method, or "" if no route matches. It
+// is asked only if a key, a cost or a handler asks for the route. It must not
+// answer with anything that clients can make up, such as the path: each would be a
+// new key with a fresh limit.
+//
+// [Mux] makes one for http.ServeMux. For chi it is
+//
+//	func(r *http.Request) string {
+//		path := cmp.Or(r.URL.RawPath, r.URL.Path)
+//		return mux.Find(chi.NewRouteContext(), r.Method, path)
+//	}
+//
+// where mux is the chi.Mux with all the routes.
+type Router func(*http.Request) string
+
+// Mux finds the routes of m. Limit needs it where something stands between it and
+// the mux, such as another middleware; a mux that it wraps itself, it sees, through
+// other Limits as well.
+//
+// A pattern with a host keeps it: "example.com/items/{id}". Where the mux redirects
+// to a path's canonical form, the route is the one that is redirected to.
+func Mux(m *http.ServeMux) Router {
+	return func(r *http.Request) string {
+		if r.Method == http.MethodConnect {
+			// For CONNECT, a mux may answer with the path in place of a pattern.
+			get := *r
+			get.Method = http.MethodGet
+			r = &get
+		}
+		_, pattern := m.Handler(r)
+		return withoutMethod(pattern)
+	}
+}
+
+// routers are find, and what next tells: a mux, or a Limit that knows one.
+func routers(find []Router, next http.Handler) []Router {
+	switch next := next.(type) {
+	case *http.ServeMux:
+		return append(slices.Clip(find), Mux(next))
+	case *limit:
+		return append(slices.Clip(find), next.find...)
+	default:
+		return find
+	}
+}
+
+func route(r *http.Request, find []Router) string {
+	for _, f := range find {
+		if found := f(r); found != "" {
+			return found
+		}
+	}
+	return withoutMethod(r.Pattern)
+}
+
+// withoutMethod is the pattern "[METHOD ][HOST]/[PATH]" without its method.
+func withoutMethod(pattern string) string {
+	if i := strings.IndexAny(pattern, " \t"); i >= 0 {
+		return strings.TrimLeft(pattern[i:], " \t")
+	}
+	return pattern
+}

@@ -1,0 +1,164 @@
+package nethttp_test
+
+import (
+	"cmp"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/stretchr/testify/assert"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/keyfunc"
+	"github.com/weir-go/weir/nethttp"
+)
+
+// asked is the key part of the route for a request through h.
+func asked(h http.Handler, keys func() []string, method, target string) string {
+	r := httptest.NewRequest(method, target, nil)
+	h.ServeHTTP(httptest.NewRecorder(), r)
+	got := keys()
+	if len(got) != 1 {
+		return "counted other than once"
+	}
+	return got[0]
+}
+
+func routeKey(pattern string) string {
+	var k keyfunc.Key
+	k.Add("route", pattern)
+	return k.String()
+}
+
+func TestMux(t *testing.T) {
+	mux := http.NewServeMux()
+	mux.Handle("GET /items/{id}", ok)
+	mux.Handle("POST  /items/{id}", ok)
+	mux.Handle("DELETE\texample.org/items/{id}", ok)
+	mux.Handle("example.org/hosted/", ok)
+	mux.Handle("/tree/{name}/", ok)
+	mux.Handle("/{$}", ok)
+	g, keys := guard(t, keyfunc.Route(), core.Config{})
+	other, _ := guard(t, keyfunc.IP(), core.Config{})
+	through := func(h http.Handler) http.Handler { return http.HandlerFunc(h.ServeHTTP) }
+	for name, h := range map[string]http.Handler{
+		"seen by itself": nethttp.Limit(g)(mux),
+		"seen through":   nethttp.Limit(g)(nethttp.Limit(other)(mux)),
+		"given":          nethttp.Limit(g, nethttp.Mux(mux))(through(mux)),
+		"given last":     nethttp.Limit(g, func(*http.Request) string { return "" }, nethttp.Mux(mux))(through(mux)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, c := range []struct{ method, target, want string }{
+				{"GET", "/items/1", "/items/{id}"},
+				{"GET", "/items/2?x=y", "/items/{id}"},
+				{"HEAD", "/items/1", "/items/{id}"},
+				{"POST", "/items/1", "/items/{id}"},
+				{"DELETE", "http://example.org/items/1", "example.org/items/{id}"},
+				{"DELETE", "/items/1", ""}, // another host
+				{"PUT", "/items/1", ""},    // no such method
+				{"BREW", "/items/1", ""},
+				{"GET", "http://example.org/hosted/deep/er", "example.org/hosted/"},
+				{"GET", "/tree/oak/leaf", "/tree/{name}/"},
+				{"GET", "/tree/oak", "/tree/{name}/"},      // redirected
+				{"GET", "//tree/./oak//", "/tree/{name}/"}, // redirected
+				{"CONNECT", "/tree/oak", "/tree/{name}/"},  // for which the mux itself says "/tree/oak/"
+				{"CONNECT", "/tree/elm", "/tree/{name}/"},
+				{"GET", "/", "/{$}"},
+				{"GET", "/nothing", ""},
+				{"GET", "/items/1/", ""},
+			} {
+				assert.Equal(t, routeKey(c.want), asked(h, keys, c.method, c.target), "%s %s", c.method, c.target)
+			}
+		})
+	}
+}
+
+// Within a mux, the pattern that it has found is the route, unless there is a mux
+// within.
+func TestWithinMux(t *testing.T) {
+	g, keys := guard(t, keyfunc.Route(), core.Config{})
+	api := http.NewServeMux()
+	api.Handle("GET /api/items/{id}", ok)
+	mux := http.NewServeMux()
+	mux.Handle("GET /items/{id}", nethttp.Limit(g)(ok))
+	mux.Handle("/api/", nethttp.Limit(g)(api))
+	mux.Handle("/v1/", http.StripPrefix("/v1", nethttp.Limit(g)(api)))
+	for target, want := range map[string]string{
+		"/items/1":        "/items/{id}",
+		"/api/items/1":    "/api/items/{id}",
+		"/api/nothing":    "/api/",
+		"/v1/api/items/1": "/api/items/{id}",
+		"/v1/nothing":     "/v1/",
+	} {
+		assert.Equal(t, routeKey(want), asked(mux, keys, http.MethodGet, target), target)
+	}
+}
+
+// The first router with an answer is believed.
+func TestRouterOrder(t *testing.T) {
+	mux := http.NewServeMux()
+	mux.Handle("/", ok)
+	g, keys := guard(t, keyfunc.Route(), core.Config{})
+	h := nethttp.Limit(g,
+		func(*http.Request) string { return "" },
+		func(*http.Request) string { return "/second" },
+		func(*http.Request) string { t.Error("the third is asked"); return "/third" },
+	)(mux)
+	assert.Equal(t, "route=/second", asked(h, keys, http.MethodGet, "/x"))
+}
+
+// A middleware outside sees the pattern that the mux within has found, also where
+// the request had to be copied.
+func TestPatternComesBack(t *testing.T) {
+	g, _ := guard(t, keyfunc.IP(), core.Config{})
+	mux := http.NewServeMux()
+	mux.Handle("GET /items/{id}", ok)
+	mux.HandleFunc("GET /panic/{id}", func(http.ResponseWriter, *http.Request) { panic("a panic") })
+	h := nethttp.Limit(g)(nethttp.Limit(g)(mux)) // from the second request on, the outer one marks the context
+	for range 3 {
+		r := httptest.NewRequest(http.MethodGet, "/items/1", nil)
+		h.ServeHTTP(httptest.NewRecorder(), r)
+		assert.Equal(t, "GET /items/{id}", r.Pattern)
+
+		r = httptest.NewRequest(http.MethodGet, "/panic/1", nil)
+		assert.PanicsWithValue(t, "a panic", func() { h.ServeHTTP(httptest.NewRecorder(), r) })
+		assert.Equal(t, "GET /panic/{id}", r.Pattern)
+	}
+}
+
+// The lines in Router's comment, with a real chi.
+func TestChi(t *testing.T) {
+	mux := chi.NewRouter()
+	find := func(r *http.Request) string {
+		path := cmp.Or(r.URL.RawPath, r.URL.Path)
+		return mux.Find(chi.NewRouteContext(), r.Method, path)
+	}
+	g, keys := guard(t, keyfunc.Route(), core.Config{})
+	mux.Use(nethttp.Limit(g, find))
+	mux.Get("/items/{id}", ok)
+	mux.Post("/items/{id:[a-z]+}", ok)
+	mux.Route("/v1", func(r chi.Router) {
+		r.Get("/users/{id}", ok)
+		r.Mount("/deep", func() http.Handler {
+			deep := chi.NewRouter()
+			deep.Get("/er/{x}/*", ok)
+			return deep
+		}())
+	})
+	for _, c := range []struct{ method, target, want string }{
+		{"GET", "/items/1", "/items/{id}"},
+		{"GET", "/items/a%2Fb", "/items/{id}"},
+		{"GET", "/items/%31", "/items/{id}"},
+		{"POST", "/items/abc", "/items/{id:[a-z]+}"},
+		{"POST", "/items/123", ""},
+		{"GET", "/v1/users/7", "/v1/users/{id}"},
+		{"GET", "/v1/deep/er/x/y/z", "/v1/deep/er/{x}/*"},
+		{"GET", "/v1/nothing", ""},
+		{"GET", "/nothing", ""},
+		{"PUT", "/items/1", ""},
+		{"BREW", "/items/1", ""},
+	} {
+		assert.Equal(t, routeKey(c.want), asked(mux, keys, c.method, c.target), "%s %s", c.method, c.target)
+	}
+}
