@@ -505,7 +505,7 @@ func TestGCRAParams(t *testing.T) {
 		}
 		cost := anyCost(t, b.params.Burst)
 		p := b.AppendParams([]int64{42}, cost)[1:]
-		l, charge, bound, most := p[0], p[1:3], p[3:5], p[5:7]
+		l, charge, bound, most := p[6]+1, []int64{p[0], p[3]}, []int64{p[1], p[4]}, []int64{p[2], p[5]}
 		s, _ := b.load(epoch)
 		level := []int64{0, 0}
 		if s[0] > 0 {
