@@ -119,10 +119,10 @@ func TestZeroPolicy(t *testing.T) {
 }
 
 func TestPolicyParams(t *testing.T) {
-	assert.Equal(t, []int64{3, 333333, 1, 666666, 2, 1000000, 0}, core.MustParse("3/1s").Params(1))
-	assert.Equal(t, []int64{3, 0, 0, 1000000, 0, 1000000, 0}, core.MustParse("3/1s").Params(0))
-	assert.Equal(t, []int64{1, 100000, 0, 0, 0, 100000, 0, 1, 36000000, 0, 3600000000 - 36000000, 0, 3600000000, 0}, core.MustParse("100/1h, 1/100ms").Params(1))
-	assert.Equal(t, int64(-1), core.MustParse("3/1s").Params(4)[3], "what never fits has a negative bound")
+	assert.Equal(t, []int64{333333, 666666, 1000000, 1, 2, 0, 2}, core.MustParse("3/1s").Params(1))
+	assert.Equal(t, []int64{0, 1000000, 1000000, 0, 0, 0, 2}, core.MustParse("3/1s").Params(0))
+	assert.Equal(t, []int64{100000, 0, 100000, 0, 0, 0, 0, 36000000, 3600000000 - 36000000, 3600000000, 0, 0, 0, 0}, core.MustParse("100/1h, 1/100ms").Params(1))
+	assert.Equal(t, int64(-1), core.MustParse("3/1s").Params(4)[1], "what never fits has a negative bound")
 }
 
 func TestShorthands(t *testing.T) {

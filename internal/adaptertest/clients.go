@@ -126,13 +126,13 @@ func testLeave(t *testing.T, a Adapter) {
 // Row 86.
 func testClose(t *testing.T, a Adapter) {
 	before := weirs()
-	g := guard(t, "5/1h", core.Config{
+	g := guard(t, "50/1h", core.Config{
 		Store:  newRecorder(t), // which counts as remote
 		Settle: func(core.Final, int64) int64 { return 0 },
 	})
 	s := serve(t, a, hello(Handler{}, g))
 	for range 20 {
-		assert.Equal(t, http.StatusOK, s.get("/hello").StatusCode) // all is given back, soon
+		assert.Equal(t, http.StatusOK, s.get("/hello").StatusCode) // and gives it back, without waiting for that
 	}
 	require.NoError(t, g.Close())
 	require.NoError(t, g.Close())
