@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
 // ClientOptions returns the options of go-redis that suit a limiter, for
@@ -14,6 +15,8 @@ import (
 //	ContextTimeoutEnabled  the store's deadline holds on the socket
 //	MaxRetries -1, DialerRetries 1  what failed is not tried again behind its back
 //	DialTimeout, ReadTimeout, WriteTimeout, PoolTimeout  in the order of a deadline
+//	DisableIdentity, maintenance notifications off  a short handshake, because it is
+//	                       part of the decision for which a connection is made
 //	ConnMaxIdleTime 4m     below the idle timeouts of the usual load balancers,
 //	                       because over TLS a connection that they closed is only
 //	                       noticed by the decision that is lost on it
@@ -29,5 +32,9 @@ func ClientOptions(addrs ...string) *redis.UniversalOptions {
 		PoolTimeout:           100 * time.Millisecond,
 		MinIdleConns:          2,
 		ConnMaxIdleTime:       4 * time.Minute,
+		DisableIdentity:       true,
+		MaintNotificationsConfig: &maintnotifications.Config{
+			Mode: maintnotifications.ModeDisabled,
+		},
 	}
 }

@@ -7,58 +7,64 @@ import (
 	"time"
 )
 
-// deadline is the context of one call: it ends after the store's deadline or the
-// caller's, whichever is earlier, and has the caller's values. It does not end when
-// the caller leaves before that: within so short a time nobody gains by it, and
+// deadline is the context of one call: it ends after the store's deadline, or when
+// three quarters of the time that the caller has left are gone, whichever is
+// earlier; the rest is for the fail word to decide in. It has the caller's values. It
+// does not end when the caller leaves: within so short a time nobody gains by it, and
 // the reply would be lost.
 //
-// It is used again for another call if this one was answered, because making a
-// context with a timer costs as much as the rest of a call together. A client has
-// no business with a context once its command is answered.
+// Its clock is used again by another call if this one was answered, because making
+// one costs as much as the rest of a call.
 type deadline struct {
 	parent context.Context //nolint:containedctx // it is a context itself
 	at     time.Time
-	own    bool // the deadline is the store's, not the caller's
-	done   chan struct{}
-	timer  *time.Timer
-	ended  atomic.Bool
+	// hurried tells that the caller has so little time that a healthy server may
+	// not answer within it.
+	hurried bool
+	*clock
 }
 
-var deadlines sync.Pool
+// clock ends a deadline.
+type clock struct {
+	done  chan struct{}
+	timer *time.Timer
+	ended atomic.Bool
+}
+
+var clocks sync.Pool
+
+// enough is the time in which a healthy server answers.
+const enough = 10 * time.Millisecond
 
 func newDeadline(parent context.Context, limit time.Duration) *deadline {
-	d, reused := deadlines.Get().(*deadline)
-	if !reused {
-		d = &deadline{done: make(chan struct{})}
+	d := &deadline{parent: parent}
+	now := time.Now()
+	if at, ok := parent.Deadline(); ok {
+		if left := at.Sub(now) / 4 * 3; left < limit {
+			d.hurried, limit = left < enough, left
+		}
 	}
-	d.parent, d.at, d.own = parent, time.Now().Add(limit), true
-	if at, ok := parent.Deadline(); ok && at.Before(d.at) {
-		d.at, d.own, limit = at, false, time.Until(at)
-	}
-	if reused {
+	d.at = now.Add(limit)
+	if c, reused := clocks.Get().(*clock); reused {
+		d.clock = c
 		d.timer.Reset(limit)
 	} else {
+		d.clock = &clock{done: make(chan struct{})}
 		d.timer = time.AfterFunc(limit, d.end)
 	}
 	return d
 }
 
-func (d *deadline) end() {
-	d.ended.Store(true)
-	close(d.done)
+func (c *clock) end() {
+	c.ended.Store(true)
+	close(c.done)
 }
 
-// stop frees the timer. answered tells that nobody holds the context any more.
+// stop frees the clock. answered tells that nobody waits for it any more.
 func (d *deadline) stop(answered bool) {
 	if d.timer.Stop() && answered {
-		d.parent = context.Background() //nolint:forbidigo // nobody's values are kept meanwhile
-		deadlines.Put(d)
+		clocks.Put(d.clock)
 	}
-}
-
-// parentEnded tells whether it was the caller who ended the call.
-func (d *deadline) parentEnded() bool {
-	return d.parent.Err() != nil || !d.own && !time.Now().Before(d.at)
 }
 
 func (d *deadline) Deadline() (time.Time, bool) { return d.at, true }

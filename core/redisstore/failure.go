@@ -6,6 +6,8 @@ import (
 	"io"
 	"net"
 	"os"
+	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -41,13 +43,31 @@ var prefixes = []struct {
 	{"CROSSSLOT", core.ClassOther, false},
 }
 
+// serverSays is the text of a server's error, or "" if err is none. Servers before
+// Redis 7 wrap the error of a command in a script: "ERR Error running script (call to
+// f_...): @user_script:5: -READONLY ...".
+func serverSays(err error) string {
+	var server redis.Error
+	if !errors.As(err, &server) {
+		return ""
+	}
+	says := strings.TrimPrefix(server.Error(), "ERR ")
+	if _, after, ok := strings.Cut(says, "@user_script"); ok && strings.HasPrefix(says, "Error running script") {
+		if _, inner, ok := strings.Cut(after, ": -"); ok {
+			return inner
+		}
+	}
+	return says
+}
+
 // replayable tells whether a call surely did not run and may do so at a second try.
 func replayable(err error) bool {
 	if err == nil {
 		return false
 	}
+	says := serverSays(err)
 	for _, p := range prefixes {
-		if p.transient && redis.HasErrorPrefix(err, p.prefix) {
+		if p.transient && strings.HasPrefix(says, p.prefix) {
 			return true
 		}
 	}
@@ -58,8 +78,9 @@ func replayable(err error) bool {
 // classify says what an error of the client means.
 func classify(err error) *core.StoreError {
 	e := &core.StoreError{Class: core.ClassOther, Executed: true, Err: err}
+	says := serverSays(err)
 	for _, p := range prefixes {
-		if redis.HasErrorPrefix(err, p.prefix) {
+		if strings.HasPrefix(says, p.prefix) {
 			e.Class, e.Executed = p.class, false
 			if p.prefix == "MOVED" {
 				e.Err = errors.Join(err, errors.New("redisstore: this server is part of a cluster; give a redis.ClusterClient"))
@@ -68,7 +89,6 @@ func classify(err error) *core.StoreError {
 		}
 	}
 	var op *net.OpError
-	var server redis.Error
 	switch {
 	case errors.As(err, &op) && (op.Op == "dial" || op.Op == "write"):
 		// The commands are far smaller than a socket's buffer: a failed write
@@ -86,45 +106,65 @@ func classify(err error) *core.StoreError {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
 		errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, net.ErrClosed):
 		e.Class = core.ClassLost
-	case !errors.As(err, &server):
+	case says == "":
 		e.Class = core.ClassReply
 	}
 	return e
 }
 
-// A breaker opens after tripAfter failures in a row and lets one call through
-// every probeEvery. "In a row" makes it tolerant: a cluster that has lost one
-// shard of several still answers in between, and goes on being asked.
+// A breaker opens after tripAfter failures in a row if nothing has succeeded for
+// tripAlone, and lets one call through every probeEvery. So it never opens for a
+// cluster that has lost one shard of several, as long as the others are asked.
 const (
 	tripAfter  = 5
+	tripAlone  = 100 * time.Millisecond
 	probeEvery = time.Second
 )
 
+// trouble is the time since a store's calls have begun to fail.
+type trouble struct{ lastSuccess atomic.Int64 }
+
+func newTrouble() *trouble {
+	t := &trouble{}
+	t.lastSuccess.Store(time.Now().UnixNano())
+	return t
+}
+
 // newBreaker builds a breaker that counts what keeps a request waiting. A server
-// that answers with an error is alive; a caller who left says nothing about it;
-// nor does a broken connection, since every pooled one breaks when a server
-// restarts.
-func newBreaker() *gobreaker.CircuitBreaker[[]int64] {
+// that answers with an error is alive. What does not count either way: a caller who
+// left or was in a hurry, and a broken connection, since every pooled one breaks
+// when a server restarts.
+func (s *Store) newBreaker() *gobreaker.CircuitBreaker[[]int64] {
 	return gobreaker.NewCircuitBreaker[[]int64](gobreaker.Settings{
 		Name:        "weir",
 		MaxRequests: 1,
 		Timeout:     probeEvery,
-		ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= tripAfter },
+		ReadyToTrip: func(c gobreaker.Counts) bool {
+			t := s.trouble.Load()
+			return c.ConsecutiveFailures >= tripAfter && t != nil && time.Now().UnixNano()-t.lastSuccess.Load() > int64(tripAlone)
+		},
 		IsSuccessful: func(err error) bool {
 			class := classOf(err)
-			return class != core.ClassTimeout && class != core.ClassDown
+			ok := class != core.ClassTimeout && class != core.ClassDown
+			if t := s.trouble.Load(); ok && t != nil {
+				t.lastSuccess.Store(time.Now().UnixNano())
+			}
+			return ok
 		},
 		IsExcluded: func(err error) bool {
-			return errors.Is(err, errLeft) || classOf(err) == core.ClassLost
+			var h hurried
+			return errors.Is(err, errLeft) || errors.As(err, &h) || classOf(err) == core.ClassLost
 		},
 	})
 }
 
+// hurried is the failure of a call that had hardly any time.
+type hurried struct{ error }
+
+func (h hurried) Unwrap() error { return h.error }
+
 func classOf(err error) string {
-	if err == nil {
-		return ""
-	}
-	if failed := (*core.StoreError)(nil); errors.As(err, &failed) {
+	if failed := (*core.StoreError)(nil); err != nil && errors.As(err, &failed) {
 		return failed.Class
 	}
 	return ""

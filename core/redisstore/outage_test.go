@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -99,11 +100,11 @@ func TestOutage(t *testing.T) {
 					})
 				}
 				wg.Wait()
-				_, err = s.Take(t.Context(), take)
-				var failed *core.StoreError
-				require.ErrorAs(t, err, &failed)
-				assert.Equal(t, core.ClassBreaker, failed.Class, "the breaker is open: %v", err)
-				assert.False(t, failed.Executed)
+				require.Eventually(t, func() bool {
+					_, err := s.Take(t.Context(), take)
+					var failed *core.StoreError
+					return errors.As(err, &failed) && failed.Class == core.ClassBreaker && !failed.Executed
+				}, 10*time.Second, 5*time.Millisecond, "the breaker opens")
 
 				outage.end(t, server, proxy)
 				require.Eventually(t, func() bool {
@@ -226,16 +227,111 @@ func TestCallerLeaves(t *testing.T) {
 	assert.Equal(t, context.Canceled, err)
 	assert.EqualValues(t, 1, used(t, s, take.Policy, "k"), "nothing was charged")
 
+	// One who has hardly any time left gets an answer all the same: the fail word's.
 	proxy.Latency(time.Second)
 	for range 10 {
-		hurried, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+		hurried, cancel := context.WithTimeout(t.Context(), 8*time.Millisecond)
 		_, err = s.Take(hurried, take)
-		cancel()
-		assert.True(t, errors.Is(err, context.DeadlineExceeded), "%v", err)
 		var failed *core.StoreError
-		assert.False(t, errors.As(err, &failed), "%v", err)
+		require.ErrorAs(t, err, &failed)
+		assert.Equal(t, core.ClassTimeout, failed.Class)
+		cancel()
 	}
 	proxy.Pass()
 	_, err = s.Take(t.Context(), take)
 	assert.NoError(t, err, "the breaker is closed")
+}
+
+// Callers with less time than the store's deadline find out about an outage too:
+// the fail word decides for them, within their time, and the breaker opens.
+func TestOutageForCallersWithLittleTime(t *testing.T) {
+	proxy := redistest.NewProxy(t, redistest.Single(t).Addr())
+	rdb := redis.NewUniversalClient(redisstore.ClientOptions(proxy.Addr()))
+	defer func() { assert.NoError(t, rdb.Close()) }()
+	l, err := core.NewLimiter(newStore(t, rdb, redisstore.Options{}), core.MustParse("hurry: 1000/1h; fail open"))
+	require.NoError(t, err)
+	proxy.Blackhole()
+	for range 20 {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		res, err := l.Allow(ctx, "k")
+		cancel()
+		require.NoError(t, err)
+		assert.True(t, res.Allowed())
+	}
+}
+
+// A network on which a connection takes longer to make than a decision may take is
+// slow but works: connections are made beside the decisions.
+func TestSlowNetwork(t *testing.T) {
+	proxy := redistest.NewProxy(t, redistest.Single(t).Addr())
+	rdb := redis.NewUniversalClient(redisstore.ClientOptions(proxy.Addr()))
+	defer func() { assert.NoError(t, rdb.Close()) }()
+	s := newStore(t, rdb, redisstore.Options{})
+	take := core.Take{Policy: core.MustParse("slow: 1000000/1h"), Key: "k", Cost: 1}
+	proxy.Latency(15 * time.Millisecond)
+	require.Eventually(t, func() bool {
+		for range 10 {
+			if _, err := s.Take(t.Context(), take); err != nil {
+				return false
+			}
+		}
+		return true
+	}, 20*time.Second, time.Millisecond)
+}
+
+// A cluster that has lost one of its shards goes on deciding for the keys of the
+// others: the breaker does not open (fault 16).
+func TestLostShard(t *testing.T) {
+	cluster := redistest.StartCluster(t, "--cluster-require-full-coverage", "no")
+	rdb := cluster.Client(t, func(o *redis.ClusterOptions) {
+		u := redisstore.ClientOptions().Cluster()
+		o.ContextTimeoutEnabled, o.MaxRetries, o.DialerRetries = u.ContextTimeoutEnabled, u.MaxRetries, u.DialerRetries
+	})
+	s := newStore(t, rdb, redisstore.Options{})
+	p := core.MustParse("shard: 1000000/1h")
+	alive, lost := []string{}, []string{}
+	dead := cluster.NodeFor(t, "weir:1:shard:g:0")
+	for i := range 90 {
+		key := strconv.Itoa(i)
+		_, err := s.Take(t.Context(), core.Take{Policy: p, Key: key, Cost: 1})
+		require.NoError(t, err)
+		if cluster.NodeFor(t, "weir:1:shard:g:"+key) == dead {
+			lost = append(lost, key)
+		} else {
+			alive = append(alive, key)
+		}
+	}
+	dead.Kill()
+	failures := 0
+	for range 20 {
+		for i, key := range alive {
+			if _, err := s.Take(t.Context(), core.Take{Policy: p, Key: key, Cost: 1}); err != nil {
+				failures++
+				assert.NoError(t, err)
+			}
+			_, err := s.Take(t.Context(), core.Take{Policy: p, Key: lost[i%len(lost)], Cost: 1})
+			var failed *core.StoreError
+			require.ErrorAs(t, err, &failed)
+		}
+	}
+	assert.Zero(t, failures, "of %d decisions on living shards", 20*len(alive))
+}
+
+// A client without timeouts of its own cannot make a decision hang.
+func TestClientWithoutTimeouts(t *testing.T) {
+	proxy := redistest.NewProxy(t, redistest.Single(t).Addr())
+	o := redisstore.ClientOptions(proxy.Addr()).Simple()
+	o.ReadTimeout, o.WriteTimeout = -2, -2
+	rdb := redis.NewClient(o)
+	defer func() { assert.NoError(t, rdb.Close()) }()
+	s := newStore(t, rdb, redisstore.Options{})
+	take := core.Take{Policy: core.MustParse("no-timeouts: 1000/1h"), Key: "k", Cost: 1}
+	_, err := s.Take(t.Context(), take)
+	require.NoError(t, err)
+	late := redistest.Lateness(t)
+	proxy.Blackhole()
+	start := time.Now()
+	_, err = s.Take(t.Context(), take)
+	require.Error(t, err)
+	assert.Less(t, time.Since(start), 100*time.Millisecond+late())
 }

@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"reflect"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -46,14 +47,16 @@ type Options struct {
 	HashKeys []byte
 }
 
-// Store is a [core.Store] on Redis. It starts no goroutine and needs no Close;
-// the client stays the caller's to close.
+// Store is a [core.Store] on Redis. It needs no Close: what it does beside the
+// decisions, after a timeout, ends within a second. The client stays the caller's to
+// close.
 type Store struct {
 	rdb      redis.UniversalClient
 	deadline time.Duration
 	names    names
 	breaker  *gobreaker.CircuitBreaker[[]int64]
-	troubled atomic.Bool // a call has failed since the breaker was last closed
+	trouble  atomic.Pointer[trouble] // nil while no call has failed
+	warming  atomic.Bool
 	// bounded tells that the client itself keeps to a context's deadline.
 	bounded  bool
 	local    func() *core.Memory
@@ -77,11 +80,20 @@ func New(rdb redis.UniversalClient, o Options) (*Store, error) {
 	bounded := false
 	switch c := rdb.(type) {
 	case *redis.Client:
-		bounded = c != nil && c.Options().ContextTimeoutEnabled
+		if c != nil {
+			o := c.Options()
+			bounded = keepsDeadline(o.ContextTimeoutEnabled, o.ReadTimeout, o.WriteTimeout)
+		}
 	case *redis.ClusterClient:
-		bounded = c != nil && c.Options().ContextTimeoutEnabled
+		if c != nil {
+			o := c.Options()
+			bounded = keepsDeadline(o.ContextTimeoutEnabled, o.ReadTimeout, o.WriteTimeout)
+		}
 	case *redis.Ring:
-		bounded = c != nil && c.Options().ContextTimeoutEnabled
+		if c != nil {
+			o := c.Options()
+			bounded = keepsDeadline(o.ContextTimeoutEnabled, o.ReadTimeout, o.WriteTimeout)
+		}
 	}
 	switch v := reflect.ValueOf(rdb); {
 	case !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil():
@@ -107,11 +119,10 @@ func New(rdb redis.UniversalClient, o Options) (*Store, error) {
 	if mistakes != nil {
 		return nil, errors.Join(mistakes...)
 	}
-	return &Store{
+	s := &Store{
 		rdb:      rdb,
 		deadline: o.Deadline,
 		names:    newNames(o.Prefix, o.HashKeys),
-		breaker:  newBreaker(),
 		bounded:  bounded,
 		local: sync.OnceValue(func() *core.Memory {
 			m, err := core.NewMemory(core.MemoryOptions{})
@@ -120,7 +131,15 @@ func New(rdb redis.UniversalClient, o Options) (*Store, error) {
 			}
 			return m
 		}),
-	}, nil
+	}
+	s.breaker = s.newBreaker()
+	return s, nil
+}
+
+// keepsDeadline tells whether a client ends a command with its context. One whose
+// timeouts are negative leaves the socket's deadlines alone.
+func keepsDeadline(enabled bool, read, write time.Duration) bool {
+	return enabled && read >= 0 && write >= 0
 }
 
 // Fallback returns the in-process store that decides for this one while it fails,
@@ -210,59 +229,62 @@ type call struct {
 
 func (s *Store) ask(ctx context.Context, c call) ([]int64, error) {
 	if c.script == nil {
-		return nil, s.rdb.Del(ctx, c.key).Err()
+		cmd := redis.NewIntCmd(ctx, "del", c.key)
+		cmd.SetFirstKeyPos(1)
+		cmd.SetStepCount(1)
+		return nil, s.rdb.Process(ctx, cmd)
 	}
 	reply, err := s.send(ctx, c.args)
 	if err == nil || !replayable(err) {
 		return reply, err
 	}
-	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+	if strings.HasPrefix(serverSays(err), "NOSCRIPT") {
 		c.args[0], c.args[1] = "eval", c.script.text
 	}
 	return s.send(ctx, c.args)
 }
 
-// guarded makes a call within the deadline, if the breaker lets it through, and
-// says what a failure means. While all goes well the breaker is not even asked:
-// its lock would be everybody's.
+// guarded makes a call if the breaker lets it through. While all goes well the
+// breaker is not even asked: its lock would be everybody's.
 func (s *Store) guarded(ctx context.Context, c call) (reply []int64, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	d := newDeadline(ctx, s.deadline)
-	if s.troubled.Load() {
-		reply, err = s.breaker.Execute(func() ([]int64, error) { return s.attempt(d, c) })
-		if err == nil && s.breaker.State() == gobreaker.StateClosed {
-			s.troubled.Store(false)
+	if s.trouble.Load() == nil {
+		if reply, err = s.attempt(ctx, c); err != nil {
+			s.trouble.CompareAndSwap(nil, newTrouble())
+			_, _ = s.breaker.Execute(func() ([]int64, error) { return nil, err })
 		}
-	} else if reply, err = s.attempt(d, c); err != nil {
-		s.troubled.Store(true)
-		_, _ = s.breaker.Execute(func() ([]int64, error) { return nil, err })
+	} else {
+		reply, err = s.breaker.Execute(func() ([]int64, error) { return s.attempt(ctx, c) })
+		if err == nil && s.breaker.State() == gobreaker.StateClosed {
+			s.trouble.Store(nil)
+		}
 	}
-	d.stop(err == nil)
 	switch {
 	case err == nil:
 		return reply, nil
 	case errors.Is(err, errLeft):
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		return nil, context.DeadlineExceeded // the caller's, a moment before its context says so
+		return nil, ctx.Err()
 	case errors.Is(err, gobreaker.ErrOpenState), errors.Is(err, gobreaker.ErrTooManyRequests):
 		return nil, &core.StoreError{Class: core.ClassBreaker, Err: errBroken}
 	}
-	s.reroute(ctx, err)
+	s.recover(ctx, err)
 	return nil, err
 }
 
-// attempt makes a call and says what an error means.
-func (s *Store) attempt(d *deadline, c call) ([]int64, error) {
+// attempt makes a call within the deadline and says what an error means.
+func (s *Store) attempt(ctx context.Context, c call) ([]int64, error) {
+	d := newDeadline(ctx, s.deadline)
 	reply, err := s.bound(d, c)
+	d.stop(err == nil)
 	switch {
 	case err == nil:
 		return reply, nil
-	case d.parentEnded():
+	case errors.Is(ctx.Err(), context.Canceled):
 		return nil, errLeft
+	case d.hurried:
+		return nil, hurried{classify(err)}
 	default:
 		return nil, classify(err)
 	}
@@ -279,27 +301,53 @@ func (s *Store) bound(d *deadline, c call) ([]int64, error) {
 		return s.ask(d, c)
 	}
 	type answer struct {
-		reply []int64
-		err   error
+		reply    []int64
+		err      error
+		panicked any
 	}
 	done := make(chan answer, 1)
 	go func() {
-		reply, err := s.ask(d, c)
-		done <- answer{reply, err}
+		var a answer
+		defer func() {
+			// A panic in a hook is the caller's to see; here it would end the program.
+			a.panicked = recover()
+			done <- a
+		}()
+		a.reply, a.err = s.ask(d, c)
 	}()
 	select {
 	case a := <-done:
+		if a.panicked != nil {
+			panic(a.panicked)
+		}
 		return a.reply, a.err
 	case <-d.Done():
 		return nil, d.Err()
 	}
 }
 
-// reroute has a cluster client look for the new master of a dead one. Of itself
-// it does so only for commands that it sends again, which ours must not be.
-func (s *Store) reroute(ctx context.Context, err error) {
-	cluster, ok := s.rdb.(*redis.ClusterClient)
-	if failed := (*core.StoreError)(nil); ok && errors.As(err, &failed) && (failed.Class == core.ClassDown || failed.Class == core.ClassTimeout) {
+// recover does what a failed call cannot do for the next ones.
+func (s *Store) recover(ctx context.Context, err error) {
+	class := classOf(err)
+	if class != core.ClassTimeout && class != core.ClassDown {
+		return
+	}
+	// A cluster's client looks for the new master of a dead one only after
+	// commands that it sends again, which ours must not be.
+	if cluster, ok := s.rdb.(*redis.ClusterClient); ok {
 		cluster.ReloadState(ctx)
 	}
+	// A new connection's handshake may take longer than a decision may. Then every
+	// decision would begin one and none would finish it.
+	if class == core.ClassTimeout && s.warming.CompareAndSwap(false, true) {
+		go func() {
+			defer s.warming.Store(false)
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), warmUp)
+			defer cancel()
+			_ = s.rdb.Ping(ctx).Err() // it is the connection that counts
+		}()
+	}
 }
+
+// warmUp is how long a connection may take to be made beside the decisions.
+const warmUp = time.Second
