@@ -25,7 +25,7 @@ func ExampleParse() {
 	// search open
 	// 20 per 1s and 40 at once
 	// 1000 per 1h0m0s and 1000 at once
-	// policy "100/1m burst 1e3": at offset 14, found "e3": expected "burst" or "gcra"
+	// core: policy "100/1m burst 1e3": at offset 14, found "e3": expected a space between a word and a number, as in "burst 20"
 }
 
 func ExampleNewGuard() {
@@ -92,7 +92,7 @@ func (s *swapStore) Refund(ctx context.Context, t core.Take, r core.Result, unit
 		return err
 	}
 	return s.swap(ctx, t, func(text []byte, t core.Take) ([]byte, time.Duration) {
-		return t.Policy.StepRefund(text, t, r.At, units)
+		return t.Policy.StepRefund(text, t, r, units)
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"sync"
 )
 
@@ -50,6 +51,14 @@ type failover struct {
 // share one, and one limit stays one limit within the process.
 type Fallback interface {
 	Fallback() *Memory
+}
+
+// checkStore tells of a store that can only panic.
+func checkStore(s Store) error {
+	if v := reflect.ValueOf(s); v.Kind() == reflect.Pointer && v.IsNil() {
+		return fmt.Errorf("core: Store is a nil %T; was the error of its constructor ignored?", s)
+	}
+	return nil
 }
 
 func newFailover(s Store) *failover {

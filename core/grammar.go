@@ -3,6 +3,7 @@ package core
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,7 +19,12 @@ import (
 //
 // For example "100/1m", "login: 100/1m burst 20" and
 // "20/1s, 1000/1h; fail closed". Numbers are plain decimal integers: no sign, no
-// fraction, no leading zero, no separator. See [Limit] for the ranges.
+// fraction, no leading zero, no separator. Each word and each option is given at
+// most once. See [Limit] for the ranges.
+//
+// White space is a space, a tab or a line break. It may stand at both ends and
+// around ":", "/", "," and ";". It must stand between a word or a number and the
+// word or number after it, and a period has none inside: "1/1h30m burst 20".
 //
 // The error is a [*SyntaxError] where the text cannot be read, and otherwise what
 // [NewPolicy] says of the numbers. No text makes Parse panic.
@@ -28,11 +34,8 @@ func Parse(text string) (Policy, error) {
 	if err != nil {
 		return Policy{}, err
 	}
-	policy, err := NewPolicy(name, o, limits...)
-	if err != nil {
-		return Policy{}, fmt.Errorf("policy %q: %w", text, err)
-	}
-	return policy, nil
+	policy, mistakes := newPolicy(name, o, limits)
+	return policy, joinMistakes(fmt.Sprintf("core: policy %q: ", text), mistakes)
 }
 
 // MustParse is like [Parse] but panics on an error. It is for variables and
@@ -45,12 +48,11 @@ func MustParse(text string) Policy {
 	return p
 }
 
-// SyntaxError tells where the text of a policy could not be read, and what was
-// expected there.
+// SyntaxError tells where the text of a policy could not be read, and why.
 type SyntaxError struct {
-	Text     string // what was to be read
-	Offset   int    // the byte at which it went wrong
-	Expected string // what should stand there, or what is wrong with what does
+	Text    string // what was to be read
+	Offset  int    // the byte at which it went wrong
+	Problem string // what should stand there, or what is wrong with what does
 }
 
 // Error implements error.
@@ -59,7 +61,7 @@ func (e *SyntaxError) Error() string {
 	if e.Offset < len(e.Text) {
 		found = strconv.Quote(firstWord(e.Text[e.Offset:]))
 	}
-	return fmt.Sprintf("policy %q: at offset %d, found %s: %s", clip(e.Text), e.Offset, found, e.Expected)
+	return fmt.Sprintf("core: policy %q: at offset %d, found %s: %s", clip(e.Text), e.Offset, found, e.Problem)
 }
 
 func clip(s string) string {
@@ -72,6 +74,14 @@ func clip(s string) string {
 // maxText is the longest policy text: far more than any policy needs, so that a
 // mistaken file is not parsed for long.
 const maxText = 1024
+
+// The words that the grammar has in each place. The parser reads them, its errors
+// list them, and a word in the wrong place is told its own.
+var (
+	limitWords  = append([]string{"burst"}, algorithmWords()...)
+	optionWords = []string{"fail"}
+	failWords   = []string{FailLocal.String(), FailOpen.String(), FailClosed.String()}
+)
 
 // later are the words of weir's grammar that this version does not know yet. They
 // are refused by name, so that nobody takes a missing feature for a typing error.
@@ -88,8 +98,29 @@ type parser struct {
 	pos  int
 }
 
+// fail says what is wrong with the text at offset.
 func (p *parser) fail(offset int, format string, args ...any) error {
-	return &SyntaxError{Text: p.text, Offset: offset, Expected: fmt.Sprintf(format, args...)}
+	return &SyntaxError{Text: p.text, Offset: offset, Problem: fmt.Sprintf(format, args...)}
+}
+
+// unexpected says what was expected at offset, unless the word there tells which
+// mistake it is. It is the only place that guesses what was meant.
+func (p *parser) unexpected(offset int, expected string) error {
+	word := p.text[offset : offset+wordLen(p.text[offset:])]
+	lower, options := strings.ToLower(word), strings.Contains(p.text[:offset], ";")
+	isLimits, isOption := slices.Contains(limitWords, lower), slices.Contains(optionWords, lower)
+	switch {
+	case later[lower]:
+		return p.fail(offset, "this version of weir does not know the word %q yet", lower)
+	case word != lower && (isLimits || isOption || slices.Contains(failWords, lower)):
+		return p.fail(offset, "words are in lower case: %q", lower)
+	case isOption && !options:
+		return p.fail(offset, `%q is an option of the policy; options follow ";"`, word)
+	case isLimits && options:
+		return p.fail(offset, `%q belongs to a limit, before ";"`, word)
+	default:
+		return p.fail(offset, "expected %s", expected)
+	}
 }
 
 func (p *parser) policy() (name string, o Options, limits []Limit, err error) {
@@ -100,23 +131,32 @@ func (p *parser) policy() (name string, o Options, limits []Limit, err error) {
 	if name, err = p.name(); err != nil {
 		return "", o, nil, err
 	}
-	for {
+	for more := true; more; {
 		l, err := p.limit()
 		if err != nil {
 			return "", o, nil, err
 		}
 		limits = append(limits, l)
-		if !p.accept(',') {
-			break
-		}
-	}
-	for seen := false; p.accept(';'); seen = true {
-		if err := p.option(&o, seen); err != nil {
+		if more, err = p.separator(','); err != nil {
 			return "", o, nil, err
 		}
 	}
+	expected := `a word such as "burst", "," and another limit, ";" and an option, or the end`
+	for seen := (given{}); ; {
+		more, err := p.separator(';')
+		if err != nil {
+			return "", o, nil, err
+		}
+		if !more {
+			break
+		}
+		if err := p.option(&o, seen); err != nil {
+			return "", o, nil, err
+		}
+		expected = `";" and another option, or the end`
+	}
 	if p.pos < len(p.text) {
-		return "", o, nil, p.fail(p.pos, `expected a word such as "burst", "," and another limit, ";" and an option, or the end`)
+		return "", o, nil, p.unexpected(p.pos, expected)
 	}
 	return name, o, limits, nil
 }
@@ -138,96 +178,141 @@ func (p *parser) name() (string, error) {
 }
 
 func (p *parser) limit() (l Limit, err error) {
-	if word := firstWord(p.text[p.pos:]); later[word] {
-		return l, p.unknown(p.pos, word, "")
-	}
 	if l.Rate, err = p.number(`a rate such as "100/1m"`); err != nil {
 		return l, err
 	}
-	p.space()
-	if word := firstWord(p.text[p.pos:]); later[word] {
-		return l, p.unknown(p.pos, word, "")
+	if rest := p.text[p.pos:]; len(rest) > 1 && rest[0] == ',' && isDigit(rest[1]) {
+		return l, p.fail(p.pos, noSeparators)
 	}
 	if !p.accept('/') {
-		return l, p.fail(p.pos, `expected "/" and a period, as in "100/1m"`)
+		return l, p.unexpected(p.pos, `"/" and a period, as in "100/1m"`)
 	}
 	if l.Period, err = p.period(); err != nil {
 		return l, err
 	}
-	for {
-		p.space()
-		start := p.pos
-		switch word := p.word(); word {
+	for seen := (given{}); ; {
+		start, word, err := p.word(limitWords, seen)
+		if err != nil {
+			return l, err
+		}
+		switch word {
 		case "":
 			return l, nil
-		case GCRA.String():
-			l.Algorithm = GCRA
 		case "burst":
-			if l.Burst != 0 {
-				return l, p.fail(start, "burst was given already")
-			}
-			if l.Burst, err = p.number(`the burst's units, as in "burst 20"`); err != nil {
+			if l.Burst, err = p.units(`the burst's units, as in "burst 20"`); err != nil {
 				return l, err
 			}
 			if l.Burst == 0 {
 				return l, p.fail(start, `a burst of 0 admits nothing; leave "burst" out for a burst of the rate`)
 			}
 		default:
-			return l, p.unknown(start, word, `expected "burst" or "gcra"`)
+			l.Algorithm, _ = algorithmOf(word)
 		}
 	}
 }
 
-func (p *parser) option(o *Options, seen bool) error {
-	p.space()
-	start := p.pos
-	word := p.word()
-	if word != "fail" {
-		return p.unknown(start, word, `expected the option "fail"`)
+func (p *parser) option(o *Options, seen given) error {
+	_, word, err := p.word(optionWords, seen)
+	if err != nil {
+		return err
 	}
-	if seen {
-		return p.fail(start, "fail was given already")
+	switch word {
+	case "fail":
+		_, word, err = p.word(failWords, given{})
+		o.Fail = Failure(max(0, slices.Index(failWords, word)))
+		if err == nil && word == "" {
+			err = p.unexpected(p.pos, oneOf(failWords))
+		}
+		return err
+	default:
+		return p.unexpected(p.pos, oneOf(optionWords))
 	}
+}
+
+// given notes the words that stand in one place, by what they set: a limit has one
+// algorithm, whichever words name it.
+type given map[string]string
+
+// word reads one of the words. It answers "" if no word stands here.
+func (p *parser) word(words []string, seen given) (start int, word string, err error) {
 	p.space()
 	start = p.pos
-	word = p.word()
-	for f := FailLocal; f <= FailClosed; f++ {
-		if word == f.String() {
-			o.Fail = f
-			p.space()
-			return nil
-		}
+	p.pos += wordLen(p.text[start:])
+	word = p.text[start:p.pos]
+	if word == "" {
+		return start, "", nil
 	}
-	return p.fail(start, `expected "local", "open" or "closed"`)
+	if !slices.Contains(words, word) {
+		return start, "", p.unexpected(start, oneOf(words))
+	}
+	sets := word
+	if _, ok := algorithmOf(word); ok {
+		sets = "algorithm"
+	}
+	if first := seen[sets]; first != "" {
+		return start, "", p.fail(start, "%s was given already", first)
+	}
+	seen[sets] = word
+	return start, word, p.gap()
 }
 
-func (p *parser) unknown(offset int, word, expected string) error {
-	if later[word] {
-		return p.fail(offset, "this version of weir does not know the word %q yet", word)
+// units reads the number after a word.
+func (p *parser) units(expected string) (int64, error) {
+	n, err := p.number(expected)
+	if err != nil {
+		return 0, err
 	}
-	return p.fail(offset, "%s", expected)
+	return n, p.gap()
 }
 
-func (p *parser) number(what string) (int64, error) {
+// gap demands that a word, a number or a period ends here.
+func (p *parser) gap() error {
+	if p.pos == len(p.text) || strings.IndexByte(spaces+",;", p.text[p.pos]) >= 0 {
+		return nil
+	}
+	if c := p.text[p.pos]; isDigit(c) || isLetter(c) {
+		return p.fail(p.pos, `expected a space between a word and a number, as in "burst 20"`)
+	}
+	return p.fail(p.pos, `expected a space, ",", ";" or the end`)
+}
+
+// What numbers have not, though people write it.
+const (
+	noSeparators = `a number has no separators, as in "1000"`
+	noFraction   = `a number has no fraction; instead of "1.5/1s" write "3/2s", instead of "1.5h" write "1h30m"`
+)
+
+// maxDigits keeps every number within an int64.
+const maxDigits = 18
+
+func (p *parser) number(expected string) (int64, error) {
 	p.space()
 	start, n := p.pos, int64(0)
 	for ; p.pos < len(p.text) && isDigit(p.text[p.pos]); p.pos++ {
-		if n > (math.MaxInt64-9)/10 {
-			return 0, p.fail(start, "a number of at most 18 digits, please")
+		if p.pos-start == maxDigits {
+			return 0, p.fail(start, "a number has at most %d digits", maxDigits)
 		}
 		n = n*10 + int64(p.text[p.pos]-'0')
 	}
 	switch digits := p.text[start:p.pos]; {
 	case digits == "":
-		return 0, p.fail(start, "expected %s", what)
+		return 0, p.unexpected(start, expected)
 	case digits[0] == '0' && len(digits) > 1:
-		return 0, p.fail(start, "a number does not begin with 0: %d is meant, or is it octal?", n)
+		return 0, p.fail(start, "a number does not begin with 0; write %d", n)
+	}
+	if rest := p.text[p.pos:]; len(rest) > 1 && isDigit(rest[1]) {
+		switch rest[0] {
+		case '_', '\'':
+			return 0, p.fail(p.pos, noSeparators)
+		case '.':
+			return 0, p.fail(p.pos, noFraction)
+		}
 	}
 	return n, nil
 }
 
-// units are those of a period, the longest first.
-var units = []struct {
+// periodUnits are the units of a period, the longest first.
+var periodUnits = []struct {
 	name string
 	d    time.Duration
 }{
@@ -239,39 +324,66 @@ var units = []struct {
 	{"us", time.Microsecond},
 }
 
+// periodUnit is the index of a unit, or -1.
+func periodUnit(name string) int {
+	for i, u := range periodUnits {
+		if u.name == name {
+			return i
+		}
+	}
+	return -1
+}
+
 func (p *parser) period() (time.Duration, error) {
-	const what = `a period such as "10s", "1m", "1h30m" or "1d"`
-	var total time.Duration
 	p.space()
+	if name := p.letters(p.pos); name != "" {
+		if periodUnit(name) < 0 {
+			name = "m"
+		}
+		return 0, p.fail(p.pos, "a number comes before the unit, as in %q", "1"+name)
+	}
+	var total time.Duration
 	for start, last := p.pos, -1; ; {
-		n, err := p.number(what)
+		n, err := p.number(`a period such as "10s", "1m", "1h30m" or "1d"`)
 		if err != nil {
 			return 0, err
 		}
-		at := p.pos
-		for p.pos < len(p.text) && 'a' <= p.text[p.pos] && p.text[p.pos] <= 'z' {
-			p.pos++
-		}
-		unit := -1
-		for i, u := range units {
-			if p.text[at:p.pos] == u.name {
-				unit = i
-			}
-		}
+		at, name := p.pos, p.letters(p.pos)
+		unit := periodUnit(name)
 		switch {
+		case unit < 0 && periodUnit(strings.ToLower(name)) >= 0:
+			return 0, p.fail(at, "units are in lower case: %q", strings.ToLower(name))
 		case unit < 0:
-			return 0, p.fail(at, `expected a unit after the number: "d", "h", "m", "s", "ms" or "us"`)
+			return 0, p.fail(at, "expected a unit right after the number: %s", oneOf(unitNames()))
 		case unit <= last:
 			return 0, p.fail(at, "units go from the longest to the shortest, each once")
-		case n > int64((math.MaxInt64-total)/units[unit].d):
-			return 0, p.fail(start, "a period of more than 366 days")
+		case n > int64((math.MaxInt64-total)/periodUnits[unit].d):
+			return 0, p.fail(start, "a period is at most %s", periodText(MaxPeriod))
 		}
-		total += time.Duration(n) * units[unit].d
+		p.pos += len(name)
+		total += time.Duration(n) * periodUnits[unit].d
 		last = unit
 		if p.pos == len(p.text) || !isDigit(p.text[p.pos]) {
-			return total, nil
+			return total, p.gap()
 		}
 	}
+}
+
+func unitNames() []string {
+	names := make([]string, len(periodUnits))
+	for i, u := range periodUnits {
+		names[i] = u.name
+	}
+	return names
+}
+
+// letters is the run of letters that begins at offset.
+func (p *parser) letters(offset int) string {
+	end := offset
+	for end < len(p.text) && isLetter(p.text[end]) {
+		end++
+	}
+	return p.text[offset:end]
 }
 
 const spaces = " \t\r\n"
@@ -293,18 +405,48 @@ func (p *parser) accept(c byte) bool {
 	return true
 }
 
-// word reads a run of letters and hyphens.
-func (p *parser) word() string {
-	start := p.pos
-	for p.pos < len(p.text) && isWordByte(p.text[p.pos]) {
-		p.pos++
+// separator reads c, if it stands here, and demands that something follows.
+func (p *parser) separator(c byte) (bool, error) {
+	p.space()
+	at := p.pos
+	if !p.accept(c) {
+		return false, nil
 	}
-	return p.text[start:p.pos]
+	if p.pos == len(p.text) || strings.IndexByte(",;", p.text[p.pos]) >= 0 {
+		return false, p.fail(at, "nothing follows it; remove it")
+	}
+	return true, nil
 }
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-func isWordByte(c byte) bool { return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c == '-' }
+func isLetter(c byte) bool { return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' }
+
+func isWordByte(c byte) bool { return isLetter(c) || c == '-' }
+
+// wordLen is the length of the word, of letters and hyphens, that text begins with.
+func wordLen(text string) int {
+	n := 0
+	for n < len(text) && isWordByte(text[n]) {
+		n++
+	}
+	return n
+}
+
+// oneOf lists words for an error: "a", "b" or "c".
+func oneOf(words []string) string {
+	var b strings.Builder
+	for i, word := range words {
+		switch {
+		case i > 0 && i == len(words)-1:
+			b.WriteString(" or ")
+		case i > 0:
+			b.WriteString(", ")
+		}
+		b.WriteString(strconv.Quote(word))
+	}
+	return b.String()
+}
 
 // firstWord is what an error shows of the text it stumbled over.
 func firstWord(text string) string {
@@ -337,11 +479,7 @@ func (p Policy) String() string {
 		}
 		b = l.appendText(b)
 	}
-	if f := p.p.options.Fail; f != FailLocal {
-		b = append(b, "; fail "...)
-		b = append(b, f.String()...)
-	}
-	return string(b)
+	return string(p.p.options.appendText(b))
 }
 
 // MarshalText implements encoding.TextMarshaler, for policies in configuration
@@ -359,10 +497,23 @@ func (p *Policy) UnmarshalText(text []byte) error {
 	return nil
 }
 
+// appendText appends what is not the default.
+func (o Options) appendText(b []byte) []byte {
+	if o.Fail != FailLocal {
+		b = append(b, "; fail "...)
+		b = append(b, o.Fail.String()...)
+	}
+	return b
+}
+
 func (l Limit) appendText(b []byte) []byte {
 	b = strconv.AppendInt(b, l.Rate, 10)
 	b = append(b, '/')
-	b = appendPeriod(b, l.Period)
+	b = append(b, periodText(l.Period)...)
+	if l.Algorithm != GCRA {
+		b = append(b, ' ')
+		b = append(b, l.Algorithm.String()...)
+	}
 	if l.Burst != 0 && l.Burst != l.Rate {
 		b = append(b, " burst "...)
 		b = strconv.AppendInt(b, l.Burst, 10)
@@ -370,16 +521,27 @@ func (l Limit) appendText(b []byte) []byte {
 	return b
 }
 
-func appendPeriod(b []byte, d time.Duration) []byte {
-	if d <= 0 || d%time.Microsecond != 0 {
-		return append(b, d.String()...) // only a mistaken limit has such a period
+// periodText is d as the grammar has it. What no policy can have is written in the
+// same way, for errors: a sign, nanoseconds, and "0s".
+func periodText(d time.Duration) string {
+	if d == 0 {
+		return "0s"
 	}
-	for _, u := range units {
-		if n := d / u.d; n > 0 {
-			b = strconv.AppendInt(b, int64(n), 10)
+	var b []byte
+	rest := uint64(d)
+	if d < 0 {
+		b, rest = append(b, '-'), -rest
+	}
+	for _, u := range periodUnits {
+		if n := rest / uint64(u.d); n > 0 {
+			b = strconv.AppendUint(b, n, 10)
 			b = append(b, u.name...)
-			d %= u.d
+			rest %= uint64(u.d)
 		}
 	}
-	return b
+	if rest > 0 {
+		b = strconv.AppendUint(b, rest, 10)
+		b = append(b, "ns"...)
+	}
+	return string(b)
 }

@@ -66,24 +66,34 @@ const (
 	wantRate   = `expected a rate such as "100/1m"`
 	wantSlash  = `expected "/" and a period, as in "100/1m"`
 	wantPeriod = `expected a period such as "10s", "1m", "1h30m" or "1d"`
-	wantUnit   = `expected a unit after the number: "d", "h", "m", "s", "ms" or "us"`
+	wantUnit   = `expected a unit right after the number: "d", "h", "m", "s", "ms" or "us"`
 	wantOrder  = "units go from the longest to the shortest, each once"
 	wantWord   = `expected "burst" or "gcra"`
 	wantUnits  = `expected the burst's units, as in "burst 20"`
+	wantSpace  = `expected a space between a word and a number, as in "burst 20"`
+	wantGap    = `expected a space, ",", ";" or the end`
 	wantEnd    = `expected a word such as "burst", "," and another limit, ";" and an option, or the end`
 	wantName   = `expected a name of 1 to 64 letters, digits, "_", "." or "-" before ":"`
-	wantOption = `expected the option "fail"`
+	wantOption = `expected "fail"`
+	wantMore   = `expected ";" and another option, or the end`
 	wantFail   = `expected "local", "open" or "closed"`
-	noZero     = "a number does not begin with 0"
+	noZero     = "a number does not begin with 0; write "
+	noMark     = `a number has no separators, as in "1000"`
+	noFraction = `a number has no fraction; instead of "1.5/1s" write "3/2s", instead of "1.5h" write "1h30m"`
+	longNumber = "a number has at most 18 digits"
+	longPeriod = "a period is at most 366d"
+	nothing    = "nothing follows it; remove it"
+	lowerUnit  = "units are in lower case: "
+	lowerWord  = "words are in lower case: "
 )
 
 func TestParseRefuses(t *testing.T) {
 	long := strings.Repeat("1", 1025)
 	for _, c := range []struct {
-		text     string
-		offset   int
-		expected string
-		found    string
+		text    string
+		offset  int
+		problem string
+		found   string
 	}{
 		{"", 0, wantRate, "the end"},
 		{"   ", 3, wantRate, "the end"},
@@ -107,26 +117,39 @@ func TestParseRefuses(t *testing.T) {
 		{"burst 5", 0, wantRate, `"burst"`},
 		{"/1s", 0, wantRate, `"/"`},
 		{"100", 3, wantSlash, "the end"},
-		{"1.5/1s", 1, wantSlash, `"."`},
+		{"1.5/1s", 1, noFraction, `"."`},
 		{"1e9/1s", 1, wantSlash, `"e9"`},
-		{"1_000/1s", 1, wantSlash, `"_"`},
+		{"1_000/1h", 1, noMark, `"_"`},
 		{"0x10/1s", 1, wantSlash, `"x10"`},
-		{"1,5/1s", 1, wantSlash, `","`},
+		{"1,000/1h", 1, noMark, `","`},
+		{"1'000/1h", 1, noMark, `"'"`},
+		{"1, 5/1s", 1, wantSlash, `","`},
+		{"1_/1h", 1, wantSlash, `"_"`},
+		{"1./1h", 1, wantSlash, `"."`},
 		{"100 per 1m", 4, wantSlash, `"per"`},
-		{"010/1s", 0, noZero + ": 10 is meant, or is it octal?", `"010"`},
-		{"00/1s", 0, noZero, `"00"`},
-		{"9223372036854775808/1s", 0, "at most 18 digits", `"9223372036854775808"`},
+		{"010/1s", 0, noZero + "10", `"010"`},
+		{"00/1s", 0, noZero + "0", `"00"`},
+		{"9223372036854775808/1s", 0, longNumber, `"9223372036854775808"`},
+		{"1000000000000000000/1s", 0, longNumber, `"1000000000000000000"`},
+		{"0000000000000000001/1s", 0, longNumber, `"0000000000000000001"`},
+		{"1/1000000000000000000s", 2, longNumber, `"1000000000000000000s"`},
 		{"100/", 4, wantPeriod, "the end"},
-		{"100/m", 4, wantPeriod, `"m"`},
+		{"100/m", 4, `a number comes before the unit, as in "1m"`, `"m"`},
+		{"100/ms", 4, `a number comes before the unit, as in "1ms"`, `"ms"`},
+		{"100/ d", 5, `a number comes before the unit, as in "1d"`, `"d"`},
+		{"100/min", 4, `a number comes before the unit, as in "1m"`, `"min"`},
 		{"100/-1s", 4, wantPeriod, `"-1s"`},
-		{"100/minute", 4, wantPeriod, `"minute"`},
+		{"100/minute", 4, `a number comes before the unit, as in "1m"`, `"minute"`},
 		{"100/60", 6, wantUnit, "the end"},
 		{"100/1", 5, wantUnit, "the end"},
 		{"100/1ns", 5, wantUnit, `"ns"`},
 		{"100/1µs", 5, wantUnit, `"µ"`},
-		{"100/1M", 5, wantUnit, `"M"`},
+		{"100/1M", 5, lowerUnit + `"m"`, `"M"`},
+		{"5/10S", 4, lowerUnit + `"s"`, `"S"`},
+		{"5/10Ms", 4, lowerUnit + `"ms"`, `"Ms"`},
+		{"5/10Sec", 4, wantUnit, `"Sec"`},
 		{"100/1 m", 5, wantUnit, `" "`},
-		{"100/1.5h", 5, wantUnit, `"."`},
+		{"100/1.5h", 5, noFraction, `"."`},
 		{"100/1e3s", 5, wantUnit, `"e3s"`},
 		{"100/1mburst 5", 5, wantUnit, `"mburst"`},
 		{"100/1w", 5, wantUnit, `"w"`},
@@ -134,36 +157,68 @@ func TestParseRefuses(t *testing.T) {
 		{"100/1h01m", 6, noZero, `"01m"`},
 		{"100/1m1h", 7, wantOrder, `"h"`},
 		{"100/1s1s", 7, wantOrder, `"s"`},
-		{"100/106752d", 4, "a period of more than 366 days", `"106752d"`},
-		{"100/106751d9999h", 4, "a period of more than 366 days", `"106751d9999h"`},
-		{"100/1m/1s", 6, wantEnd, `"/"`},
+		{"100/106752d", 4, longPeriod, `"106752d"`},
+		{"100/106751d9999h", 4, longPeriod, `"106751d9999h"`},
+		{"100/1m/1s", 6, wantGap, `"/"`},
 		{"100/1h 30m", 7, wantEnd, `"30m"`},
 		{"100/1m 20", 7, wantEnd, `"20"`},
-		{"100/1m\x00", 6, wantEnd, `"\x00"`},
+		{"100/1m\x00", 6, wantGap, `"\x00"`},
+		{"100/1m-gcra", 6, wantGap, `"-gcra"`},
+		{"100/1m5", 7, wantUnit, "the end"},
+		{"5/1m burst 20gcra", 13, wantSpace, `"gcra"`},
+		{"5/1m burst 20-", 13, wantGap, `"-"`},
+		{"5/1m burst 20☃", 13, wantGap, `"☃"`},
+		{"5/10s burst20", 11, wantSpace, `"20"`},
+		{"5/10s burst=20", 11, wantGap, `"="`},
+		{"5/10s gcra20", 10, wantSpace, `"20"`},
+		{"5/10s gcra/1", 10, wantGap, `"/"`},
+		{"5/10s bursts20", 6, wantWord, `"bursts20"`},
 		{"100/1m ☃", 7, wantEnd, `"☃"`},
 		{"100/1m 5/1s", 7, wantEnd, `"5"`},
 		{"100/1m trailing", 7, wantWord, `"trailing"`},
-		{"100/1m Burst 5", 7, wantWord, `"Burst"`},
+		{"100/1m Burst 5", 7, lowerWord + `"burst"`, `"Burst"`},
+		{"100/1m BURST 5", 7, lowerWord + `"burst"`, `"BURST"`},
+		{"100/1m GCRA", 7, lowerWord + `"gcra"`, `"GCRA"`},
+		{"100/1m BURSTS", 7, wantWord, `"BURSTS"`},
+		{"5/10s fail closed", 6, `"fail" is an option of the policy; options follow ";"`, `"fail"`},
+		{"5/10s, fail closed", 7, `"fail" is an option of the policy; options follow ";"`, `"fail"`},
+		{"5/10s; burst 3", 7, `"burst" belongs to a limit, before ";"`, `"burst"`},
+		{"5/10s; fail closed burst 3", 19, `"burst" belongs to a limit, before ";"`, `"burst"`},
+		{"5/10s; gcra", 7, `"gcra" belongs to a limit, before ";"`, `"gcra"`},
+		{"5/10s burst fail", 12, `"fail" is an option of the policy; options follow ";"`, `"fail"`},
 		{"100/1m burst", 12, wantUnits, "the end"},
 		{"100/1m burst x", 13, wantUnits, `"x"`},
 		{"100/1m burst -1", 13, wantUnits, `"-1"`},
 		{"100/1m burst 010", 13, noZero, `"010"`},
-		{"100/1m burst 1e9", 14, wantWord, `"e9"`},
-		{"100/1m burst 1_000", 14, wantEnd, `"_"`},
+		{"100/1m burst 1e9", 14, wantSpace, `"e9"`},
+		{"100/1m burst 1_000", 14, noMark, `"_"`},
+		{"100/1m burst 1.5", 14, noFraction, `"."`},
+		{"100/1m burst 5,000", 15, noZero + "0", `"000"`},
 		{"100/1m burst 0", 7, "a burst of 0 admits nothing", `"burst"`},
 		{"100/1m burst 5 burst 5", 15, "burst was given already", `"burst"`},
-		{"100/1m,", 7, wantRate, "the end"},
+		{"100/1m gcra" + " gcra", 12, "gcra was given already", `"gcra"`},
+		{"100/1m gcra burst 5 gcra", 20, "gcra was given already", `"gcra"`},
+		{"100/1m,", 6, nothing, `","`},
+		{"100/1m , ", 7, nothing, `","`},
+		{"100/1m,; fail open", 6, nothing, `","`},
 		{",100/1m", 0, wantRate, `","`},
-		{"100/1m,,5/1s", 7, wantRate, `","`},
-		{"100/1m;", 7, wantOption, "the end"},
+		{"100/1m,,5/1s", 6, nothing, `","`},
+		{"100/1m;", 6, nothing, `";"`},
+		{"100/1m; fail open;", 17, nothing, `";"`},
+		{"100/1m;;fail open", 6, nothing, `";"`},
+		{"100/1m; 5/1s", 8, wantOption, `"5"`},
+		{"100/1m; Fail open", 8, lowerWord + `"fail"`, `"Fail"`},
 		{"100/1m; open", 8, wantOption, `"open"`},
 		{"100/1m; fail", 12, wantFail, "the end"},
 		{"100/1m; fail never", 13, wantFail, `"never"`},
-		{"100/1m; fail Open", 13, wantFail, `"Open"`},
+		{"100/1m; fail Open", 13, lowerWord + `"open"`, `"Open"`},
 		{"100/1m; failopen", 8, wantOption, `"failopen"`},
+		{"100/1m; fail=open", 12, wantGap, `"="`},
+		{"100/1m; fail open2", 17, wantSpace, `"2"`},
+		{"100/1m; fail, open", 12, wantFail, `","`},
 		{"100/1m; fail open; fail closed", 19, "fail was given already", `"fail"`},
-		{"100/1m; fail open x", 18, wantEnd, `"x"`},
-		{"100/1m; fail open, 5/1s", 17, wantEnd, `","`},
+		{"100/1m; fail open x", 18, wantMore, `"x"`},
+		{"100/1m; fail open, 5/1s", 17, wantMore, `","`},
 		{long, 1024, "a policy has at most 1024 bytes", `"1"`},
 	} {
 		name := c.text
@@ -177,7 +232,8 @@ func TestParseRefuses(t *testing.T) {
 			assert.True(t, p.IsZero())
 			assert.Equal(t, c.text, syntax.Text)
 			assert.Equal(t, c.offset, syntax.Offset)
-			assert.Contains(t, syntax.Expected, c.expected)
+			assert.Contains(t, syntax.Problem, c.problem)
+			assert.True(t, strings.HasPrefix(err.Error(), `core: policy "`), "%v", err)
 			assert.Contains(t, err.Error(), fmt.Sprintf("at offset %d, found %s", c.offset, c.found))
 			assert.Less(t, len(err.Error()), 1300)
 		})
@@ -193,13 +249,14 @@ func TestParseRefusesLaterWords(t *testing.T) {
 		"100/1m concurrent": 7, "20 concurrent lease 30s": 3, "20 concurrent": 3, "concurrent 20": 0, "100/1m lease 3s": 7,
 		"token-bucket 100/1m": 0, "wait 2s": 0, "100/1m; wait 2s": 8, "100/1m; shadow": 8, "100/1m; fail open; shadow": 19,
 		"100/1m; advance 100": 8, "100/1m advance 100": 7, "100/1m wait 2s": 7, "login: 5/1m, 20 concurrent": 16,
+		"100/1m; fail open shadow": 18, "100/1m; fail wait": 13, "100/1m burst debt": 13,
 	} {
 		_, err := core.Parse(text)
 		var syntax *core.SyntaxError
 		require.ErrorAs(t, err, &syntax, text)
 		assert.Equal(t, offset, syntax.Offset, text)
 		word := strings.FieldsFunc(text[offset:], func(r rune) bool { return r == ' ' })[0]
-		assert.Equal(t, fmt.Sprintf("this version of weir does not know the word %q yet", word), syntax.Expected)
+		assert.Equal(t, fmt.Sprintf("this version of weir does not know the word %q yet", word), syntax.Problem)
 	}
 }
 
@@ -208,22 +265,32 @@ func TestParseRefusesNumbers(t *testing.T) {
 	for text, want := range map[string]string{
 		"0/1s":                         "Rate is 0; give 1 to 2147483648 units",
 		"2147483649/1s":                "Rate is 2147483649",
-		"1/0s":                         "Period is 0s; give 1ms to 8784h0m0s (366 days)",
-		"1/999us":                      "Period is 999µs",
-		"1/367d":                       "Period is 8808h0m0s",
-		"1/366d1us":                    "Period is 8784h0m0.000001s",
+		"999999999999999999/1s":        "Rate is 999999999999999999; give 1 to 2147483648 units",
+		"1/0s":                         "Period is 0s; give 1ms to 366d",
+		"1/999us":                      "Period is 999us",
+		"1/367d":                       "Period is 367d; give 1ms to 366d",
+		"1/366d1us":                    "Period is 366d1us",
 		"1/1s burst 2147483649":        "Burst is 2147483649",
 		"1/366d burst 72":              "a burst of 72 at this rate takes more than 71 years to drain",
-		"1/1s, 1/1s":                   "the limit 1/1s stands twice",
-		"1/1s, 1/1000ms burst 1":       "stands twice",
+		"1/1s, 1/1s":                   "limit 2 (1/1s): the same as limit 1; leave one out",
+		"1/1s, 2/1s, 1/1000ms burst 1": "limit 3 (1/1s): the same as limit 1; leave one out",
 		"1/1s, 2/1s, 3/1s, 4/1s, 5/1s": "a policy has 5 limits; give 1 to 4",
 	} {
 		_, err := core.Parse(text)
 		require.ErrorContains(t, err, want, text)
-		assert.ErrorContains(t, err, fmt.Sprintf("policy %q: ", text))
+		for line := range strings.SplitSeq(err.Error(), "\n") {
+			assert.True(t, strings.HasPrefix(line, fmt.Sprintf("core: policy %q: ", text)), line)
+			assert.Equal(t, 1, strings.Count(line, "core:"), line)
+		}
 		var syntax *core.SyntaxError
 		assert.False(t, errors.As(err, &syntax), text)
 	}
+	_, err := core.Parse("1/1s, 0/367d, 1/999us")
+	require.EqualError(t, err, strings.Join([]string{
+		`core: policy "1/1s, 0/367d, 1/999us": limit 2 (0/367d): Rate is 0; give 1 to 2147483648 units`,
+		`core: policy "1/1s, 0/367d, 1/999us": limit 2 (0/367d): Period is 367d; give 1ms to 366d`,
+		`core: policy "1/1s, 0/367d, 1/999us": limit 3 (1/999us): Period is 999us; give 1ms to 366d`,
+	}, "\n"))
 }
 
 func TestMustParse(t *testing.T) {
@@ -286,6 +353,31 @@ func TestPolicyTextRoundTrip(t *testing.T) {
 	})
 }
 
+// White space may stand around separators, and must stand everywhere else: without
+// it, words and numbers would run into one another.
+func TestParseWhiteSpace(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := anyPolicy(t)
+		text := p.String()
+		for i := range text {
+			switch text[i] {
+			case ' ':
+				squeezed, err := core.Parse(text[:i] + text[i+1:])
+				if strings.IndexByte(":,;", text[i-1]) < 0 {
+					require.Error(t, err, "%s without the space at %d", text, i)
+					continue
+				}
+				require.NoError(t, err, "%s without the space at %d", text, i)
+				requireSamePolicy(t, p, squeezed)
+			case ':', '/', ',', ';':
+				wide, err := core.Parse(" " + text[:i] + "\t" + text[i:i+1] + "\n " + text[i+1:] + "\r\n")
+				require.NoError(t, err, text)
+				requireSamePolicy(t, p, wide)
+			}
+		}
+	})
+}
+
 func TestPolicyInJSON(t *testing.T) {
 	type config struct {
 		Default core.Policy            `json:"default"`
@@ -318,6 +410,7 @@ func FuzzParse(f *testing.F) {
 	for _, text := range []string{
 		"100/1m", "login: 100/1m burst 20", "20/1s, 1000/1h; fail closed", "a.b_C-9 : 1 / 1d2h3m4s5ms6us gcra ; fail open",
 		"", ":", "1/", "010/1s", "1/1s;", "20 concurrent lease 30s", "9223372036854775807/9223372036854775807d", "\xff\x00", "1/1s burst 1 burst 2",
+		"5/10s burst20", "5/1m burst 20gcra", "100/min", "1_000/1h", "1.5/1s", "5/10S GCRA", "5/1s, ;", "5/1s;fail closed;wait", "1/1h 30m",
 	} {
 		f.Add(text)
 	}
@@ -328,7 +421,7 @@ func FuzzParse(f *testing.F) {
 			if syntax, ok := errors.AsType[*core.SyntaxError](err); ok {
 				require.GreaterOrEqual(t, syntax.Offset, 0)
 				require.LessOrEqual(t, syntax.Offset, len(text))
-				require.NotEmpty(t, syntax.Expected)
+				require.NotEmpty(t, syntax.Problem)
 			}
 			require.NotEmpty(t, err.Error())
 			return

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,9 +49,12 @@ type Event struct {
 	Err error
 }
 
-// Guard enforces a rule on HTTP requests. It knows no framework: an adapter, such
+// Guard, built by [NewGuard], enforces a rule on HTTP requests. It knows no framework: an adapter, such
 // as nethttp.Limit, asks [Guard.Check] and carries out the [Verdict]. It is
 // immutable and safe for concurrent use.
+//
+// A Guard that is mounted twice in one request counts it twice, and says so in the
+// log, once.
 type Guard struct {
 	*family
 	rule *rule
@@ -68,8 +72,10 @@ type family struct {
 	mu    sync.Mutex
 	names map[string]Policy
 
-	failing  atomic.Bool  // the store did not answer last time
-	reported atomic.Int64 // when that was last said, in Unix nanoseconds
+	failing  atomic.Bool  // the store has failed, and it was not said that it is back
+	failed   atomic.Int64 // when it last did, in Unix nanoseconds
+	reported throttle     // the line that it fails
+	dropped  throttle     // the line that settlements are lost
 }
 
 // NewGuard builds a Guard. It does no input or output. The error tells every
@@ -82,7 +88,9 @@ func NewGuard(c Config) (*Guard, error) {
 		c.Store = defaultMemory()
 	}
 	f := &family{
-		base:    Rule{c.Policy, c.Key, c.Cost, c.Settle, c.OverLimit, c.NoKey},
+		base: Rule{
+			Policy: c.Policy, Key: c.Key, Cost: c.Cost, Settle: c.Settle, OverLimit: c.OverLimit, NoKey: c.NoKey,
+		},
 		store:   newFailover(c.Store),
 		skip:    c.Skip,
 		observe: c.Observe,
@@ -95,8 +103,12 @@ func NewGuard(c Config) (*Guard, error) {
 	if f.base.NoKey == NoKeyDefault {
 		f.base.NoKey = NoKeyRefuse
 	}
-	f.settler = newSettler(f.store)
-	return f.guard(f.base)
+	f.settler = newSettler(f.store, f.lost)
+	g, err := f.guard(f.base)
+	if err := errors.Join(checkStore(c.Store), err); err != nil {
+		return nil, err
+	}
+	return g, nil
 }
 
 func (f *family) guard(r Rule) (*Guard, error) {
@@ -149,9 +161,11 @@ func (g *Guard) WithRule(r Rule) (*Guard, error) { return g.guard(r) }
 // Policy returns the policy that g enforces.
 func (g *Guard) Policy() Policy { return g.rule.Policy }
 
-// Close settles what is still to be given back and ends what g and its family run
-// in the background. The store is not closed. Close may be called again; a Guard
-// goes on deciding after it, but gives nothing back to a remote store.
+// Close settles what is still to be given back, for half a second at most, and ends
+// what g and its family run in the background; one call is enough for all of them.
+// It is needed where a rule with Settle uses a remote store, after the server has
+// shut down. The store is not closed. A Guard goes on deciding after it, but gives
+// nothing back to a remote store.
 func (g *Guard) Close() error {
 	g.settler.close()
 	return nil
@@ -164,16 +178,14 @@ func (g *Guard) Check(r keyfunc.Request) Verdict {
 		return Verdict{Action: Pass}
 	}
 	ru := g.rule
-	suspect := ru.suspect.Load()
-	if suspect && ru.counted(r.Context()) {
-		ru.twice.Do(func() {
-			g.logger().Warn("weir: a guard is mounted twice in one request; it counts once", "policy", ru.Policy.Name(), "route", r.Route())
-		})
-		return Verdict{Action: Pass}
+	marks := ru.watch.next()
+	if marks && r.Context().Value(g.mark()) != nil && ru.watch.found() {
+		g.logger().Warn("weir: a guard is mounted twice in one request, which it counts twice", "policy", ru.Policy.Name(), "route", r.Route())
 	}
 
-	key, err := ru.key(r)
-	if err != nil {
+	key, unnamed := ru.key(r)
+	if err := unnamed; err != nil {
+		g.mistake(err)
 		switch ru.NoKey {
 		case NoKeyShared:
 			key = sharedKey
@@ -191,11 +203,12 @@ func (g *Guard) Check(r keyfunc.Request) Verdict {
 	}
 	res, err := g.store.take(r.Context(), t)
 	g.health(err)
-	g.tell(res.Outcome, err)
+	g.mistake(err)
+	g.tell(res.Outcome, cmp.Or(err, unnamed))
 	if !res.Allowed() {
 		return g.refuse(r, res, err)
 	}
-	v := Verdict{Action: Pass, Policy: ru.Policy.Name(), Result: res, Err: err, rule: ru, family: g.family, marks: suspect}
+	v := Verdict{Action: Pass, Policy: ru.Policy.Name(), Result: res, Err: err, rule: ru, family: g.family, marks: marks}
 	if ru.Settle != nil && t.Cost > 0 {
 		v.receipt = &receipt{take: t, result: res}
 	}
@@ -206,7 +219,12 @@ func (g *Guard) Check(r keyfunc.Request) Verdict {
 // carried out.
 func (g *Guard) refuse(r keyfunc.Request, res Result, err error) Verdict {
 	ru := g.rule
-	v := ru.OverLimit.Serve(&Excess{Request: r, Rule: &ru.Rule, Result: res, Err: err})
+	var v Verdict
+	if plain, ok := ru.OverLimit.(reject); ok { // refusals are the attack: they cost little
+		v = plain.answer(&res, err)
+	} else {
+		v = ru.OverLimit.Serve(&Excess{Request: r, Rule: &ru.Rule, Result: res, Err: err})
+	}
 	v.Policy, v.Result, v.Err = ru.Policy.Name(), res, err
 	v.rule, v.family = ru, g.family
 	if v.Action > Native || v.Action == Native && v.Native == nil {
@@ -231,11 +249,14 @@ func (f *family) logger() *slog.Logger {
 	return slog.Default()
 }
 
+// calm is how long the log is silent between two lines of one kind.
+const calm = time.Second
+
 // health says when the store fails and when it is back: calmly, because it may
-// fail for every request.
+// fail for every request, or for every second one.
 func (f *family) health(err error) {
 	if err == nil {
-		if f.failing.Load() && f.failing.CompareAndSwap(true, false) {
+		if f.failing.Load() && time.Now().UnixNano()-f.failed.Load() >= int64(calm) && f.failing.CompareAndSwap(true, false) {
 			f.logger().Info("weir: the store is back")
 		}
 		return
@@ -244,26 +265,40 @@ func (f *family) health(err error) {
 	if !errors.As(err, &failed) {
 		return
 	}
+	f.failed.Store(time.Now().UnixNano())
 	f.failing.Store(true)
-	now, last := time.Now().UnixNano(), f.reported.Load()
-	if now-last >= int64(time.Second) && f.reported.CompareAndSwap(last, now) {
+	if f.reported.due() {
 		f.logger().Warn("weir: the store failed; each policy's fail word decides", "class", failed.Class, "error", failed.Err)
 	}
 }
 
-// countedBy is the context key under which a rule finds that it has counted.
-type countedBy struct{ rule *rule }
-
-// verdictContext carries a Verdict.
-type verdictContext struct {
-	context.Context
-	verdict *Verdict
+// lost says that settlements were dropped.
+func (f *family) lost() {
+	if f.dropped.due() {
+		f.logger().Warn("weir: the store is too slow for what is to be given back; some of it is lost")
+	}
 }
 
-// Value implements context.Context.
-func (c verdictContext) Value(key any) any {
-	if key == (countedBy{c.verdict.rule}) {
-		return c.verdict
+// mistake says, once for each rule, that its key or cost function does not work.
+func (g *Guard) mistake(err error) {
+	if err == nil {
+		return
 	}
-	return c.Context.Value(key)
+	failed := (*StoreError)(nil)
+	switch {
+	case errors.As(err, &keyError{}):
+	case errors.Is(err, keyfunc.ErrNoKey), errors.As(err, &failed), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return
+	}
+	g.rule.mistake.Do(func() {
+		g.logger().Error("weir: a rule's key or cost cannot be used", "policy", g.rule.Policy.Name(), "key", g.rule.Key.String(), "error", err)
+	})
+}
+
+// throttle lets something happen once in a while.
+type throttle struct{ last atomic.Int64 } // Unix nanoseconds
+
+func (t *throttle) due() bool {
+	now, last := time.Now().UnixNano(), t.last.Load()
+	return now-last >= int64(calm) && t.last.CompareAndSwap(last, now)
 }

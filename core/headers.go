@@ -12,6 +12,21 @@ type Header interface {
 	Set(name, value string)
 }
 
+// HeaderMap is an http.Header that does not look at the names again: they are in
+// canonical form already. Adapters convert theirs to it.
+type HeaderMap map[string][]string
+
+// Get implements Header.
+func (h HeaderMap) Get(name string) string {
+	if lines := h[name]; len(lines) > 0 {
+		return lines[0]
+	}
+	return ""
+}
+
+// Set implements Header.
+func (h HeaderMap) Set(name, value string) { h[name] = []string{value} }
+
 // The headers, in the form in which net/http and fasthttp keep them; names of
 // headers know no case.
 const (
@@ -61,16 +76,14 @@ func (v *Verdict) setNumbers(h Header) {
 	limit := v.rule.limitText(res.Limit)
 	reset := ceilSeconds(res.At + int64(res.ResetAfter/time.Microsecond))
 	if outer := h.Get(headerLimit); outer != "" {
-		if outer == limit && !v.marks && v.Action == Pass {
-			v.rule.suspect.Store(true)
-		}
+		v.rule.watch.outer(outer == limit)
 		if v.Action == Pass && looser(h, res.Remaining, reset) {
 			return
 		}
 	}
 	h.Set(headerLimit, limit)
 	h.Set(headerRemaining, strconv.FormatInt(res.Remaining, 10))
-	h.Set(headerReset, v.rule.resetText(reset))
+	h.Set(headerReset, strconv.FormatInt(reset, 10))
 }
 
 // looser tells whether an admission with these numbers says less than the headers
@@ -94,19 +107,4 @@ func (ru *rule) limitText(burst int64) string {
 		}
 	}
 	return strconv.FormatInt(burst, 10)
-}
-
-// resetText is the text of an instant; many answers of one second share it.
-type resetText struct {
-	second int64
-	text   string
-}
-
-func (ru *rule) resetText(second int64) string {
-	if last := ru.reset.Load(); last != nil && last.second == second {
-		return last.text
-	}
-	next := &resetText{second, strconv.FormatInt(second, 10)}
-	ru.reset.Store(next)
-	return next.text
 }

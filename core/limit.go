@@ -1,7 +1,6 @@
 package core
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -30,13 +29,33 @@ type Algorithm uint8
 // redis-cell).
 const GCRA Algorithm = 0
 
-// kinds is the table of algorithms: the word of the grammar, and the letter in a
-// policy's shape.
+// kinds is the table of algorithms: the word of the grammar, and the letter that
+// stands for it in a policy's shape, in algo.New and in package lua. Everything
+// that is said of algorithms is read from here.
 var kinds = [...]struct {
 	word   string
 	letter byte
 }{
 	GCRA: {"gcra", 'g'},
+}
+
+// algorithmWords are the words of the table.
+func algorithmWords() []string {
+	words := make([]string, len(kinds))
+	for a, k := range kinds {
+		words[a] = k.word
+	}
+	return words
+}
+
+// algorithmOf is the algorithm that a word of the grammar names.
+func algorithmOf(word string) (a Algorithm, ok bool) {
+	for a, k := range kinds {
+		if k.word == word {
+			return Algorithm(a), true
+		}
+	}
+	return 0, false
 }
 
 // String returns the algorithm's word in the grammar of [Parse].
@@ -56,7 +75,7 @@ type Limit struct {
 	// from 1 to MaxRate.
 	Rate int64
 	// Burst is the whole capacity: how many units are admitted at once from
-	// idle, from 1 to MaxRate. Zero means Rate.
+	// idle, from 1 to MaxRate. It may be above or below Rate. Zero means Rate.
 	Burst int64
 	// Period is the time that Rate refers to, in whole microseconds, from
 	// MinPeriod to MaxPeriod.
@@ -76,11 +95,10 @@ func PerHour(rate int64) Limit { return Limit{Rate: rate, Period: time.Hour} }
 func (l Limit) String() string { return string(l.appendText(nil)) }
 
 // prepare fills in what was left out and checks the rest: every mistake at once.
-func (l Limit) prepare() (Limit, algo.Algorithm, error) {
-	var mistakes []error
+func (l Limit) prepare() (full Limit, a algo.Algorithm, mistakes []error) {
 	wrong := func(format string, args ...any) { mistakes = append(mistakes, fmt.Errorf(format, args...)) }
 	if int(l.Algorithm) >= len(kinds) {
-		wrong("Algorithm is %d; give GCRA", l.Algorithm)
+		wrong("Algorithm is %d; give the constant for %s", l.Algorithm, oneOf(algorithmWords()))
 	}
 	if l.Rate < 1 || l.Rate > MaxRate {
 		wrong("Rate is %d; give 1 to %d units", l.Rate, int64(MaxRate))
@@ -90,18 +108,21 @@ func (l Limit) prepare() (Limit, algo.Algorithm, error) {
 	}
 	switch {
 	case l.Period < MinPeriod || l.Period > MaxPeriod:
-		wrong("Period is %v; give %v to %v (366 days)", l.Period, MinPeriod, MaxPeriod)
+		wrong("Period is %s; give %s to %s", periodText(l.Period), periodText(MinPeriod), periodText(MaxPeriod))
 	case l.Period%time.Microsecond != 0:
-		wrong("Period is %v; give whole microseconds", l.Period)
+		wrong("Period is %s; give whole microseconds", periodText(l.Period))
 	}
 	if l.Burst == 0 {
 		l.Burst = l.Rate
 	}
 	if mistakes != nil {
-		return l, nil, errors.Join(mistakes...)
+		return l, nil, mistakes
 	}
 	a, err := algo.New(kinds[l.Algorithm].letter, algo.Params{
 		Rate: l.Rate, Burst: l.Burst, Period: l.Period.Microseconds(),
 	})
-	return l, a, err
+	if err != nil {
+		return l, nil, []error{err}
+	}
+	return l, a, nil
 }

@@ -5,7 +5,7 @@ import (
 	"errors"
 )
 
-// Limiter enforces a policy on anything that has a key: jobs, messages, calls to
+// Limiter, built by [NewLimiter], enforces a policy on anything that has a key: jobs, messages, calls to
 // somebody else's API. For HTTP requests use a [Guard]. It is immutable and safe
 // for concurrent use.
 type Limiter struct {
@@ -18,6 +18,9 @@ type Limiter struct {
 func NewLimiter(s Store, p Policy) (*Limiter, error) {
 	if p.IsZero() {
 		return nil, errors.New("core: NewLimiter without a policy; give one, such as core.MustParse(\"100/1m\")")
+	}
+	if err := checkStore(s); err != nil {
+		return nil, err
 	}
 	if p.Name() == "" {
 		p = p.Named("default")
@@ -53,14 +56,16 @@ func (l *Limiter) Peek(ctx context.Context, key string) (Result, error) {
 	return l.AllowN(ctx, key, 0)
 }
 
-// Refund gives back n of the units that AllowN took when it answered r, as far as
-// they still weigh: a unit that has drained meanwhile is not given back. n may
-// not exceed what was taken.
+// Refund gives back n of the r.Taken units that AllowN took when it answered r, as
+// far as they still weigh: a unit that has drained meanwhile is not given back. A
+// receipt is good for its units once. More than r.Taken is an error, as is a store
+// that fails, whatever the fail word: then nothing may have been given back.
 func (l *Limiter) Refund(ctx context.Context, key string, r Result, n int64) error {
-	return l.store.refund(ctx, Take{Policy: l.policy, Key: key, Cost: n}, r, n)
+	return l.store.refund(ctx, Take{Policy: l.policy, Key: key, Cost: r.Taken}, r, n)
 }
 
-// Reset forgets key: it is as if it had never come.
+// Reset forgets key: it is as if it had never come. A store that fails is an error,
+// whatever the fail word.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
 	return l.store.reset(ctx, l.policy, key)
 }

@@ -51,10 +51,10 @@ func TestLimiter(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, core.Never, never.Outcome)
 	_, err = l.AllowN(ctx, "alice", -1)
-	require.ErrorContains(t, err, "Take.Cost is -1")
+	require.ErrorContains(t, err, "a cost of -1 units")
 	_, err = l.Allow(ctx, "")
-	require.ErrorContains(t, err, "Take.Key is empty")
-	require.ErrorContains(t, l.Reset(ctx, ""), "Take.Key is empty")
+	require.ErrorContains(t, err, "the key is empty")
+	require.ErrorContains(t, l.Reset(ctx, ""), "the key is empty")
 	gone, leave := context.WithCancel(ctx)
 	leave()
 	_, err = l.Allow(gone, "alice")
@@ -128,5 +128,5 @@ func TestLimiterFallbackFails(t *testing.T) {
 	_, err := l.AllowN(t.Context(), "", 1)
 	var failed *core.StoreError
 	require.ErrorAs(t, err, &failed)
-	require.ErrorContains(t, err, "Take.Key is empty")
+	require.ErrorContains(t, err, "the key is empty")
 }

@@ -2,15 +2,13 @@ package core
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/maphash"
-	"math/bits"
 	"sync"
 	"sync/atomic"
 	"time"
 	"weak"
-
-	"github.com/weir-go/weir/core/internal/algo"
 )
 
 // DefaultMaxKeys is how many keys a [Memory] holds unless told otherwise.
@@ -24,7 +22,7 @@ type MemoryOptions struct {
 	MaxKeys int
 }
 
-// Memory is the in-process [Store]: the default where no other is given, and the
+// Memory is the in-process [Store], built by [NewMemory]: the default where no other is given, and the
 // one that decides while Redis does not answer. A decision takes well under a
 // microsecond and allocates nothing.
 //
@@ -82,12 +80,20 @@ func defaultMemory() *Memory {
 	return m
 }
 
+// begin tells why a call cannot be made.
+func (m *Memory) begin(ctx context.Context) error {
+	if len(m.shards) == 0 {
+		return errors.New("core: a zero Memory; build one with NewMemory")
+	}
+	return ctx.Err()
+}
+
 // Take implements [Store].
 func (m *Memory) Take(ctx context.Context, t Take) (Result, error) {
 	if err := t.Validate(); err != nil {
 		return Result{}, err
 	}
-	if err := ctx.Err(); err != nil {
+	if err := m.begin(ctx); err != nil {
 		return Result{}, err
 	}
 	p, now := t.Policy.p, t.Now
@@ -112,8 +118,8 @@ func (m *Memory) Take(ctx context.Context, t Take) (Result, error) {
 	case changed:
 		copy(tab.stateOf(row), state)
 	}
-	if row >= 0 {
-		tab.setLimited(row, res.Remaining == 0)
+	if row >= 0 && t.Cost > 0 && res.Outcome != Never {
+		tab.setLimited(row, res.Remaining == 0 || res.Outcome == Refused)
 	}
 	s.mu.Unlock()
 	return res, nil
@@ -124,7 +130,7 @@ func (m *Memory) Refund(ctx context.Context, t Take, r Result, units int64) erro
 	if err := ValidateRefund(&t, r, units); err != nil {
 		return err
 	}
-	if err := ctx.Err(); err != nil {
+	if err := m.begin(ctx); err != nil {
 		return err
 	}
 	p, now := t.Policy.p, t.Now
@@ -157,7 +163,7 @@ func (m *Memory) Reset(ctx context.Context, p Policy, key string) error {
 	if err := t.Validate(); err != nil {
 		return err
 	}
-	if err := ctx.Err(); err != nil {
+	if err := m.begin(ctx); err != nil {
 		return err
 	}
 	h := hashOf(p.p, key)
@@ -296,209 +302,19 @@ func (s *shard) load(p *policy, t *table, row int, now int64) (state []int64, he
 	return state, p.load(state, now)
 }
 
-// evict removes at least one key from the fullest table.
+// evict removes at least one key: what is dead, or else the best of all tables.
 func (s *shard) evict(now int64) {
-	fullest := &s.tables[0]
+	var best victim
+	dead := 0
 	for i := range s.tables {
-		if s.tables[i].live > fullest.live {
-			fullest = &s.tables[i]
+		removed, v := s.tables[i].evict(now)
+		if dead += removed; v.table != nil && v.better(best) {
+			best = v
 		}
 	}
-	s.keys -= fullest.evict(now)
-}
-
-// table is a hash table with open addressing of the keys of one shape. A row is
-// the two words of the hash and the state; a row whose first word is 0 is empty.
-type table struct {
-	shape      string
-	algorithms []algo.Algorithm // of any policy of that shape
-	stride     int
-	rows       []int64
-	live       int // rows in use
-	hand       int // where eviction looks next
-}
-
-// A table is rebuilt when more than maxLoadNum/maxLoadDen of its rows are in use.
-const (
-	maxLoadNum = 6
-	maxLoadDen = 7
-	minRows    = 8
-)
-
-func (t *table) rowCount() int         { return len(t.rows) / t.stride }
-func (t *table) row(i int) []int64     { return t.rows[i*t.stride : (i+1)*t.stride] }
-func (t *table) stateOf(i int) []int64 { return t.row(i)[2:] }
-func (t *table) empty(i int) bool      { return t.rows[i*t.stride] == 0 }
-
-// limited tells whether the row's key was at its limit when last asked.
-func (t *table) limited(i int) bool { return t.rows[i*t.stride+1]&limitedBit != 0 }
-
-func (t *table) setLimited(i int, limited bool) {
-	word := &t.rows[i*t.stride+1]
-	*word &^= limitedBit
-	if limited {
-		*word |= limitedBit
+	if dead == 0 && best.table != nil {
+		best.table.remove(best.row)
+		dead = 1
 	}
-}
-
-func (t *table) next(i int) int {
-	if i++; i < t.rowCount() {
-		return i
-	}
-	return 0
-}
-
-// home is where a hash would like to be.
-func (t *table) home(lo uint64) int {
-	hi, _ := bits.Mul64(lo&^limitedBit, uint64(t.rowCount()))
-	return int(hi)
-}
-
-// find returns the row of a hash, or -1.
-func (t *table) find(h hash) int {
-	if t.live == 0 {
-		return -1
-	}
-	for i := t.home(h.lo); !t.empty(i); i = t.next(i) {
-		if r := t.rows[i*t.stride:]; uint64(r[0]) == h.hi && uint64(r[1])&^limitedBit == h.lo {
-			return i
-		}
-	}
-	return -1
-}
-
-// insert stores a new row; there must be room.
-func (t *table) insert(h hash, state []int64) int {
-	i := t.home(h.lo)
-	for !t.empty(i) {
-		i = t.next(i)
-	}
-	r := t.row(i)
-	r[0], r[1] = int64(h.hi), int64(h.lo)
-	copy(r[2:], state)
-	t.live++
-	return i
-}
-
-// remove empties a row and closes the gap, so that no search stops early.
-func (t *table) remove(i int) {
-	t.live--
-	for j := t.next(i); !t.empty(j); j = t.next(j) {
-		// The row at j may move to i unless its home lies behind i, cyclically.
-		home := t.home(uint64(t.rows[j*t.stride+1]))
-		if i <= j && (i < home && home <= j) || i > j && (i < home || home <= j) {
-			continue
-		}
-		copy(t.row(i), t.row(j))
-		i = j
-	}
-	clear(t.row(i))
-}
-
-// expires is the instant from which a row is as if unused.
-func (t *table) expires(i int) (at int64) {
-	s := t.stateOf(i)
-	for _, a := range t.algorithms {
-		at = max(at, a.Expires(s[:a.Words()]))
-		s = s[a.Words():]
-	}
-	return at
-}
-
-// evictionWindow is how many rows eviction looks at before it decides.
-const evictionWindow = 32
-
-// evict removes what is dead within the window, or else the best victim in it.
-func (t *table) evict(now int64) (removed int) {
-	victim, victimAt, victimLimited := -1, int64(0), true
-	for seen := 0; seen < evictionWindow && seen < t.live; {
-		t.hand = t.hand % t.rowCount()
-		if t.empty(t.hand) {
-			t.hand++
-			continue
-		}
-		at := t.expires(t.hand)
-		if at <= now {
-			t.remove(t.hand) // which may bring the next row here
-			removed++
-			continue
-		}
-		limited := t.limited(t.hand)
-		if victim < 0 || victimLimited && !limited || limited == victimLimited && at < victimAt {
-			victim, victimAt, victimLimited = t.hand, at, limited
-		}
-		t.hand++
-		seen++
-	}
-	if removed == 0 && victim >= 0 {
-		t.remove(victim)
-		removed = 1
-	}
-	return removed
-}
-
-// sweep removes dead rows and gives memory back where most of it is unused.
-func (t *table) sweep(now int64, most int) (removed int) {
-	for i := 0; i < t.rowCount(); {
-		if !t.empty(i) && t.expires(i) <= now {
-			t.remove(i)
-			removed++
-		} else {
-			i++
-		}
-	}
-	if t.rowCount() > minRows && t.live*4 < t.rowCount() {
-		removed += t.rebuild(now, most)
-	}
-	return removed
-}
-
-// rebuild moves what is alive to a table of the right size, with room to grow by
-// a half, but never for more than most keys.
-func (t *table) rebuild(now int64, most int) (removed int) {
-	old := *t
-	alive := 0
-	for i := range old.rowCount() {
-		if !old.empty(i) && old.expires(i) > now {
-			alive++
-		}
-	}
-	t.live, t.hand = 0, 0
-	n := min((alive+1)*3/2, most+1)*maxLoadDen/maxLoadNum + 1
-	t.rows = make([]int64, max(minRows, n)*t.stride)
-	for i := range old.rowCount() {
-		if old.empty(i) || old.expires(i) <= now {
-			continue
-		}
-		r := old.row(i)
-		j := t.home(uint64(r[1]))
-		for !t.empty(j) {
-			j = t.next(j)
-		}
-		copy(t.row(j), r)
-		t.live++
-	}
-	return old.live - t.live
-}
-
-// clock is the system's clock, read so that small corrections do not reach the
-// arithmetic: monotonic, and moved only when it is a second or more off.
-type clock struct {
-	base   time.Time
-	offset *atomic.Int64 // microseconds
-}
-
-func newClock() clock { return clock{time.Now(), new(atomic.Int64)} }
-
-// now returns microseconds since the epoch.
-func (c clock) now() int64 {
-	return c.base.UnixMicro() + int64(time.Since(c.base)/time.Microsecond) + c.offset.Load()
-}
-
-// adjust follows a step of the system's clock. The algorithms survive steps in
-// either direction; this only keeps them rare.
-func (c clock) adjust() {
-	if off := time.Now().UnixMicro() - c.now(); off <= -1e6 || off >= 1e6 {
-		c.offset.Add(off)
-	}
+	s.keys -= dead
 }

@@ -141,13 +141,15 @@ func TestTableEvicts(t *testing.T) {
 		{"one", []int64{30}, []bool{true}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			tab := &table{shape: "g", algorithms: a, stride: 4}
+			s := &shard{most: 10, keys: len(c.expires), tables: []table{{shape: "g", algorithms: a, stride: 4}}}
+			tab := &s.tables[0]
 			tab.rebuild(0, 10)
 			for i, at := range c.expires {
 				row := tab.insert(hash{uint64(i)*2 + 1, uint64(i) << 62}, []int64{at, 0})
 				tab.setLimited(row, c.limited[i])
 			}
-			assert.Equal(t, len(c.expires)-len(c.left), tab.evict(10))
+			s.evict(10)
+			assert.Equal(t, len(c.left), s.keys)
 			var left []int64
 			for i := range tab.rowCount() {
 				if !tab.empty(i) {

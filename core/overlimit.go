@@ -3,6 +3,7 @@ package core
 import (
 	"errors"
 	"fmt"
+	"reflect"
 
 	"github.com/weir-go/weir/keyfunc"
 )
@@ -75,16 +76,18 @@ var (
 )
 
 // Serve implements OverLimit.
-func (r reject) Serve(x *Excess) Verdict {
+func (r reject) Serve(x *Excess) Verdict { return r.answer(&x.Result, x.Err) }
+
+func (r reject) answer(res *Result, err error) Verdict {
 	failed := (*StoreError)(nil)
 	switch {
-	case x.Result.Outcome == Never:
+	case res.Outcome == Never:
 		return Verdict{Status: r.o.Status, Body: bodyNever, fields: plainText}
-	case x.Err == nil, x.Result.Local:
+	case err == nil, res.Local:
 		return Verdict{Status: r.o.Status, Body: bodyOver, fields: plainText}
-	case errors.As(x.Err, &failed):
+	case errors.As(err, &failed):
 		return Verdict{Status: statusServiceUnavailable, Body: bodyNoStore, fields: retrySoon}
-	case errors.Is(x.Err, keyfunc.ErrNoKey):
+	case errors.Is(err, keyfunc.ErrNoKey):
 		return Verdict{Status: statusForbidden, Body: bodyNoKey, fields: plainText}
 	default:
 		return Verdict{Status: statusServiceUnavailable, Body: bodyNoStore, fields: plainText}
@@ -112,8 +115,12 @@ func (f function) Err() error {
 
 // HandleNative makes an over-limit handler that an adapter carries out by calling
 // native, a value of the adapter's own type. Adapters build their Handle from it.
-// What the handler does not write, the adapter answers as [Reject] does.
+// What the handler does not write, the adapter answers as [Reject] does. A nil
+// function is a mistake that NewGuard reports, like that of [Func].
 func HandleNative(name string, native any) OverLimit {
+	if f := reflect.ValueOf(native); !f.IsValid() || f.Kind() == reflect.Func && f.IsNil() {
+		return Func(name, nil)
+	}
 	plain := Reject(RejectOptions{})
 	return Func(name, func(x *Excess) Verdict {
 		v := plain.Serve(x)

@@ -11,9 +11,13 @@ import (
 )
 
 // Policy is a named set of limits, all of which must admit a request or none is
-// charged. It is an immutable value that may be compared, shared and used as a
-// map key; everything that depends on it alone is worked out once, when it is
-// built by [NewPolicy] or [Parse].
+// charged. It is an immutable value that may be shared; everything that depends
+// on it alone is worked out once, when it is built by [NewPolicy] or [Parse].
+//
+// A Policy may be compared with == and used as a map key. This compares identity:
+// a policy equals its copies, and two policies differ even if they were built from
+// the same text. Whether two policies say the same is told by comparing what
+// [Policy.String] returns.
 //
 // The zero Policy has no limits. It stands for "none", and whatever is asked to
 // enforce it answers with an error.
@@ -29,7 +33,8 @@ type policy struct {
 	id         [2]uint64 // stands for name and shape in the in-process store
 }
 
-// Options are the words of a policy that hold for all of its limits.
+// Options are a policy's: what its text has after ";", which holds for all of its
+// limits. A store or a handler has options of its own, such as [MemoryOptions].
 type Options struct {
 	// Fail says who decides while the store does not answer. Zero is FailLocal.
 	Fail Failure
@@ -39,44 +44,70 @@ type Options struct {
 // the policy is used derives one; otherwise it has 1 to 64 letters, digits, "_",
 // "." or "-". There are one to MaxLimits limits.
 //
-// The error tells every mistake at once.
+// The error tells every mistake at once, one on each line.
 func NewPolicy(name string, o Options, limits ...Limit) (Policy, error) {
+	p, mistakes := newPolicy(name, o, limits)
+	return p, joinMistakes("core: ", mistakes)
+}
+
+// joinMistakes is nil without mistakes. Each becomes a line that is understood
+// without the others.
+func joinMistakes(prefix string, mistakes []error) error {
+	lines := make([]error, len(mistakes))
+	for i, m := range mistakes {
+		lines[i] = fmt.Errorf("%s%w", prefix, m)
+	}
+	return errors.Join(lines...)
+}
+
+// newPolicy leaves it to the caller to say whose the mistakes are.
+func newPolicy(name string, o Options, limits []Limit) (Policy, []error) {
 	var mistakes []error
-	if err := checkName(name); name != "" && err != nil {
+	wrong := func(format string, args ...any) { mistakes = append(mistakes, fmt.Errorf(format, args...)) }
+	if err := nameMistake(name); name != "" && err != nil {
 		mistakes = append(mistakes, err)
 	}
 	if o.Fail > FailClosed {
-		mistakes = append(mistakes, fmt.Errorf("core: Fail is %d; give FailLocal, FailOpen or FailClosed", o.Fail))
+		wrong("Fail is %d; give FailLocal, FailOpen or FailClosed", o.Fail)
 	}
 	if len(limits) < 1 || len(limits) > MaxLimits {
-		mistakes = append(mistakes, fmt.Errorf("core: a policy has %d limits; give 1 to %d", len(limits), MaxLimits))
+		wrong("a policy has %d limits; give 1 to %d", len(limits), MaxLimits)
 	}
-	p := &policy{options: o, limits: slices.Clone(limits)}
-	for i, l := range p.limits {
-		full, _, err := l.prepare()
-		if err != nil {
-			mistakes = append(mistakes, fmt.Errorf("core: limit %d (%v): %w", i+1, l, err))
+	type prepared struct {
+		number    int // as the caller counts, from 1
+		limit     Limit
+		algorithm algo.Algorithm
+	}
+	var each []prepared
+	for i, l := range limits {
+		full, a, wrongs := l.prepare()
+		for _, w := range wrongs {
+			wrong("limit %d (%v): %w", i+1, l, w)
 		}
-		p.limits[i] = full
-	}
-	if mistakes != nil {
-		return Policy{}, errors.Join(mistakes...)
+		if wrongs == nil {
+			each = append(each, prepared{i + 1, full, a})
+		}
 	}
 	// The order decides which segment of the stored state is whose. It follows
 	// kind and period, so that writing the same limits in another order, or
 	// changing a rate, keeps each limit's state.
-	slices.SortStableFunc(p.limits, func(a, b Limit) int {
+	slices.SortStableFunc(each, func(x, y prepared) int {
+		a, b := x.limit, y.limit
 		return cmp.Or(cmp.Compare(a.Algorithm, b.Algorithm), cmp.Compare(a.Period, b.Period),
 			cmp.Compare(a.Rate, b.Rate), cmp.Compare(a.Burst, b.Burst))
 	})
-	for i, l := range p.limits {
-		if i > 0 && l == p.limits[i-1] {
-			return Policy{}, fmt.Errorf("core: the limit %v stands twice; once is enough", l)
+	p := &policy{options: o}
+	for i, e := range each {
+		if i > 0 && e.limit == each[i-1].limit {
+			wrong("limit %d (%v): the same as limit %d; leave one out", e.number, e.limit, each[i-1].number)
 		}
-		_, a, _ := l.prepare() // it was checked above
-		p.algorithms = append(p.algorithms, a)
-		p.words += a.Words()
-		p.shape += string(kinds[l.Algorithm].letter)
+		p.limits = append(p.limits, e.limit)
+		p.algorithms = append(p.algorithms, e.algorithm)
+		p.words += e.algorithm.Words()
+		p.shape += string(kinds[e.limit.Algorithm].letter)
+	}
+	if mistakes != nil {
+		return Policy{}, mistakes
 	}
 	return p.named(name), nil
 }
@@ -95,12 +126,20 @@ func (p *policy) named(name string) Policy {
 }
 
 func checkName(name string) error {
+	if err := nameMistake(name); err != nil {
+		return fmt.Errorf("core: %w", err)
+	}
+	return nil
+}
+
+// nameMistake is for errors that say themselves whose the name is.
+func nameMistake(name string) error {
 	ok := len(name) >= 1 && len(name) <= 64
 	for i := range len(name) {
 		ok = ok && isNameByte(name[i])
 	}
 	if !ok {
-		return fmt.Errorf("core: policy name %.80q: give 1 to 64 letters, digits, \"_\", \".\" or \"-\"", name)
+		return fmt.Errorf("policy name %.80q: give 1 to 64 letters, digits, \"_\", \".\" or \"-\"", name)
 	}
 	return nil
 }
@@ -135,8 +174,8 @@ func (p Policy) Named(name string) Policy {
 	return p.p.named(name)
 }
 
-// Limits returns the policy's limits, the shortest period first: the order of
-// [Result.Each].
+// Limits returns the policy's limits in the order of [Result.Each]: those of one
+// algorithm stand together, the shortest period first.
 func (p Policy) Limits() []Limit {
 	if p.p == nil {
 		return nil
@@ -164,8 +203,9 @@ func (p Policy) Shape() string {
 
 // Params returns, for a charge of cost units, the exact integers that the scripts
 // in package lua take: those of each limit in turn. A policy of one GCRA limit
-// has seven of them; see lua/gcra.lua. It is for stores that decide in a script. cost
-// is not negative.
+// has seven of them; see lua/gcra.lua. It is for stores that decide in a script.
+//
+// The cost is not negative; [Take.Validate] refuses one that is.
 func (p Policy) Params(cost int64) []int64 {
 	if p.p == nil {
 		return nil

@@ -47,9 +47,11 @@ func (o Outcome) String() string {
 type Result struct {
 	// Outcome is the decision.
 	Outcome Outcome
-	// Local tells that the store did not answer and the policy's fail word
-	// decided.
+	// Local tells that the store did not answer, so that the policy's fail word
+	// decided: the in-process store, or nobody under "fail open".
 	Local bool
+	// Taken is how many units were charged: the cost if admitted, else 0.
+	Taken int64
 	// Limit is the burst of the tightest limit, in units. It is 0 where nothing
 	// was counted, because a policy that fails open let the request pass.
 	Limit int64
@@ -62,7 +64,7 @@ type Result struct {
 	// ResetAfter is the time until the tightest limit is as if unused.
 	ResetAfter time.Duration
 	// At is the store's clock when it decided, in microseconds since the epoch.
-	// It is what Refund needs to know of the charge.
+	// With Taken it is the receipt that Refund asks for.
 	At int64
 	// Each has one entry for each limit, in the order of [Policy.Limits].
 	Each [MaxLimits]LimitResult
@@ -90,6 +92,9 @@ func (r Result) Allowed() bool { return r.Outcome == Admitted || r.Outcome == At
 // limit, after the charge if admitted and before it if not.
 func (p *policy) explain(state []int64, now, cost int64, admitted bool) Result {
 	res := Result{At: now, Outcome: Admitted}
+	if admitted {
+		res.Taken = cost
+	}
 	tightest := 0
 	for i, a := range p.algorithms {
 		n := a.Words()

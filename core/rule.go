@@ -1,12 +1,10 @@
 package core
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strconv"
 	"sync"
-	"sync/atomic"
 
 	"github.com/weir-go/weir/keyfunc"
 )
@@ -19,8 +17,9 @@ type Rule struct {
 	// Key says who is counted. In [Guard.WithRule], the zero Func means that of
 	// the Config, as zero does for the fields below.
 	Key keyfunc.Func
-	// Cost is how many units a request takes: 0 only looks, so that it is
-	// refused by nothing. nil means 1.
+	// Cost is how many units a request takes: 0 only looks and is always admitted.
+	// A negative cost, such as the -1 of an unknown ContentLength, is a mistake:
+	// the request is answered with 503 and the log is told. nil means 1.
 	Cost func(keyfunc.Request) int64
 	// Settle is asked when the request is over how many of the taken units it
 	// really used; the rest is given back. So a rule can count failures alone.
@@ -59,12 +58,9 @@ type rule struct {
 	Rule
 	// limits are the header texts of the policy's bursts.
 	limits [MaxLimits]string
-	reset  atomic.Pointer[resetText]
-	// suspect tells that the rule's headers were already there when it came to
-	// set them: it may be mounted twice in one request.
-	suspect atomic.Bool
-	// twice and misplaced are mistakes that are told once each.
-	twice, misplaced sync.Once
+	watch  watch
+	// misplaced and mistake are mistakes in use that are told once each.
+	misplaced, mistake sync.Once
 }
 
 // prepareRule checks r, and fills in from base what it leaves out.
@@ -120,11 +116,19 @@ func (ru *rule) key(r keyfunc.Request) (string, error) {
 	err := ru.Key.AppendTo(k, r)
 	text := k.String()
 	keys.Put(k)
-	if err == nil && text == "" {
+	switch {
+	case err == nil && text == "":
 		err = keyfunc.ErrNoKey
+	case err != nil && !errors.Is(err, keyfunc.ErrNoKey):
+		err = keyError{err}
 	}
 	return text, err
 }
 
-// counted tells whether ru has already counted the request of ctx.
-func (ru *rule) counted(ctx context.Context) bool { return ctx.Value(countedBy{ru}) != nil }
+// keyError is the error of a key function that does not work. Who cannot be named
+// has no key.
+type keyError struct{ error }
+
+func (f keyError) Unwrap() error { return f.error }
+
+func (keyError) Is(target error) bool { return target == keyfunc.ErrNoKey }

@@ -3,6 +3,7 @@ package core
 import (
 	"context"
 	"sync"
+	"time"
 )
 
 // settlement is units to give back.
@@ -12,85 +13,93 @@ type settlement struct {
 	units  int64
 }
 
-// maxSettlements is how many settlements may wait for a remote store. Beyond it,
-// or while the store is down, they are lost: a charge expires by itself.
-const maxSettlements = 1024
+// A remote store is given back to by settleWorkers at a time, from a queue of
+// maxSettlements. Beyond that, or while the store is down, settlements are lost: a
+// charge expires by itself. Closing waits settleAtClose for what is left.
+const (
+	maxSettlements = 1024
+	settleWorkers  = 8
+	settleAtClose  = 500 * time.Millisecond
+)
 
-// settler gives units back without anybody waiting for it: at once where the
-// store is in the process, else through a bounded queue and one goroutine, which
-// exists only once it is needed.
+// settler gives units back without anybody waiting for it: at once where the store
+// is in the process, else through a bounded queue and a few goroutines, which exist
+// only once they are needed.
 type settler struct {
 	store *failover
+	lost  func() // is told of every settlement that is lost
 	queue chan settlement
 	quit  chan struct{}
 
 	mu      sync.Mutex
 	closed  bool
-	running bool
-	done    chan struct{}
+	workers int
+	wg      sync.WaitGroup
 }
 
-func newSettler(f *failover) *settler {
+func newSettler(f *failover, lost func()) *settler {
 	return &settler{
 		store: f,
+		lost:  lost,
 		queue: make(chan settlement, maxSettlements),
 		quit:  make(chan struct{}),
-		done:  make(chan struct{}),
 	}
 }
 
 func (s *settler) refund(x settlement) {
+	ctx := context.Background() //nolint:forbidigo // the request it belongs to is over
 	if !s.store.remote() || x.result.Local {
-		s.settle(x)
+		s.settle(ctx, x)
 		return
 	}
 	s.mu.Lock()
-	if !s.running && !s.closed {
-		s.running = true
-		go s.run()
+	if !s.closed && s.workers < settleWorkers && (s.workers == 0 || len(s.queue) > 0) {
+		s.workers++
+		s.wg.Go(s.run)
 	}
 	s.mu.Unlock()
 	select {
 	case s.queue <- x:
 	default:
+		s.lost()
 	}
 }
 
 func (s *settler) run() {
-	defer close(s.done)
+	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // as in refund
+	defer cancel()
 	for {
 		select {
 		case x := <-s.queue:
-			s.settle(x)
+			s.settle(ctx, x)
 		case <-s.quit:
-			for {
+			timer := time.AfterFunc(settleAtClose, cancel)
+			defer timer.Stop()
+			for ctx.Err() == nil {
 				select {
 				case x := <-s.queue:
-					s.settle(x)
+					s.settle(ctx, x)
 				default:
 					return
 				}
 			}
+			return
 		}
 	}
 }
 
-// settle has no caller to wait for or to tell: the store has a deadline of its own.
-func (s *settler) settle(x settlement) {
-	ctx := context.Background() //nolint:forbidigo // the request it belongs to is over
+// settle has no caller to tell: a store that fails logs for itself.
+func (s *settler) settle(ctx context.Context, x settlement) {
 	_ = s.store.refund(ctx, x.take, x.result, x.units)
 }
 
-// close settles what waits and ends the goroutine.
+// close settles what waits and ends the goroutines.
 func (s *settler) close() {
 	s.mu.Lock()
 	if !s.closed {
 		s.closed = true
 		close(s.quit)
 	}
-	running := s.running
 	s.mu.Unlock()
-	if running {
-		<-s.done
-	}
+	s.wg.Wait()
 }

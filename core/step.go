@@ -31,11 +31,14 @@ func (p Policy) Step(text []byte, t Take) (res Result, next []byte, ttl time.Dur
 	return res, next, ttl
 }
 
-// StepRefund is to Refund what [Policy.Step] is to Take. at is the At of the
-// Result that admitted the charge.
-func (p Policy) StepRefund(text []byte, t Take, at, units int64) (next []byte, ttl time.Duration) {
+// StepRefund is to Refund what [Policy.Step] is to Take: it gives back units of what
+// r took. It panics if t.Validate or [ValidateRefund] has something to say.
+func (p Policy) StepRefund(text []byte, t Take, r Result, units int64) (next []byte, ttl time.Duration) {
 	s, changed := p.load(text, &t)
-	if p.p.refund(s, t.Now, at, units) || changed {
+	if err := ValidateRefund(&t, r, units); err != nil {
+		panic(err)
+	}
+	if p.p.refund(s, t.Now, r.At, units) || changed {
 		next, ttl = p.p.store(s, t.Now)
 	}
 	return next, ttl

@@ -34,7 +34,7 @@ func (s *stepper) take(p core.Policy, at, cost int64) core.Result {
 }
 
 func (s *stepper) refund(p core.Policy, at int64, r core.Result, units int64) {
-	s.keep(p.StepRefund(s.text, core.Take{Policy: p, Key: "k", Now: epoch + at}, r.At, units))
+	s.keep(p.StepRefund(s.text, core.Take{Policy: p, Key: "k", Now: epoch + at}, r, units))
 }
 
 func (s *stepper) keep(next []byte, ttl time.Duration) {
@@ -89,6 +89,9 @@ func TestStepAllOrNone(t *testing.T) {
 		{Outcome: core.Refused, Limit: 2, Remaining: 0, RetryAfter: 500 * ms, ResetAfter: 1000 * ms, Each: [4]core.LimitResult{each(0, 500*ms, 1000*ms, true), each(1, 0, 2*m20, false)}},
 	} {
 		want.At = epoch
+		if want.Allowed() {
+			want.Taken = 1
+		}
 		assert.Equal(t, want, s.take(p, 0, 1), "step %d", i)
 	}
 	assert.Equal(t, "1800000001000000;1800002400000000", string(s.text))
@@ -160,15 +163,15 @@ func TestStepPanicsOnMistakes(t *testing.T) {
 	p := core.MustParse("10/10s")
 	good := core.Take{Policy: p, Key: "k", Cost: 1, Now: epoch}
 	for want, break1 := range map[string]func(*core.Take){
-		"core: Take.Cost is -5; give 0 to peek or a positive number of units":                                      func(t *core.Take) { t.Cost = -5 },
-		"core: Take.Key is empty; every unnamed caller would share one count":                                      func(t *core.Take) { t.Key = "" },
+		"core: a cost of -5 units; give 0 to peek, or more":                                                        func(t *core.Take) { t.Cost = -5 },
+		"core: the key is empty; give one, or every caller would share one count":                                  func(t *core.Take) { t.Key = "" },
 		"core: Take.Now is -1; give microseconds since the epoch, up to the year 2112, or 0 for the store's clock": func(t *core.Take) { t.Now = -1 },
 	} {
 		bad := good
 		break1(&bad)
 		require.EqualError(t, bad.Validate(), want)
 		assert.PanicsWithError(t, want, func() { p.Step(nil, bad) })
-		assert.PanicsWithError(t, want, func() { p.StepRefund(nil, bad, epoch, 1) })
+		assert.PanicsWithError(t, want, func() { p.StepRefund(nil, bad, core.Result{At: epoch, Taken: 1}, 1) })
 	}
 	good.Now = 1<<52 + 1
 	require.ErrorContains(t, good.Validate(), "Take.Now")
@@ -213,7 +216,7 @@ func TestStepHealsGarbage(t *testing.T) {
 		assert.Equal(t, c.next, string(next), "%q, cost %d", c.text, c.cost)
 		assert.Equal(t, c.ttl, ttl, "%q, cost %d", c.text, c.cost)
 		if c.cost == 0 { // a refund that gives nothing back heals as a peek does
-			next, ttl = c.p.StepRefund([]byte(c.text), core.Take{Policy: c.p, Key: "k", Now: epoch}, epoch, 0)
+			next, ttl = c.p.StepRefund([]byte(c.text), core.Take{Policy: c.p, Key: "k", Now: epoch}, core.Result{At: epoch}, 0)
 			assert.Equal(t, c.next, string(next), "%q, refund", c.text)
 			assert.Equal(t, c.ttl, ttl, "%q, refund", c.text)
 		}
@@ -273,7 +276,7 @@ func FuzzStep(f *testing.F) {
 		require.Equal(t, res.Remaining, again.Remaining)
 		require.Equal(t, res.ResetAfter, again.ResetAfter)
 
-		next, ttl = p.StepRefund(next, take, take.Now, cost&math.MaxInt64)
+		next, ttl = p.StepRefund(next, take, core.Result{At: take.Now, Taken: cost & math.MaxInt64}, cost&math.MaxInt64)
 		if ttl > 0 {
 			after, _, ttl := p.Step(next, take)
 			require.Zero(t, ttl, "%q needs healing", next)
@@ -373,21 +376,21 @@ func TestExplainRefusesMalformedReplies(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, time.Microsecond, res.RetryAfter)
 	_, err = p.Explain(core.Take{Policy: p, Cost: 1}, []int64{epoch, 333333, 1})
-	require.ErrorContains(t, err, "Take.Key")
+	require.ErrorContains(t, err, "the key is empty")
 }
 
 func TestValidateRefund(t *testing.T) {
 	take := core.Take{Policy: core.MustParse("3/1s"), Key: "k", Cost: 2}
-	receipt := core.Result{Outcome: core.Admitted, At: epoch}
+	receipt := core.Result{Outcome: core.Admitted, Taken: 2, At: epoch}
 	require.NoError(t, core.ValidateRefund(&take, receipt, 0))
 	require.NoError(t, core.ValidateRefund(&take, receipt, 2))
 	receipt.Outcome = core.AtLimit
 	require.NoError(t, core.ValidateRefund(&take, receipt, 2))
-	require.EqualError(t, core.ValidateRefund(&take, receipt, 3), "core: a refund of 3 units; the Take had a cost of 2")
-	require.EqualError(t, core.ValidateRefund(&take, receipt, -1), "core: a refund of -1 units; the Take had a cost of 2")
+	require.EqualError(t, core.ValidateRefund(&take, receipt, 3), "core: a refund of 3 units, but the Result (at-limit) took 2; give at most those")
+	require.EqualError(t, core.ValidateRefund(&take, receipt, -1), "core: a refund of -1 units; give 0 or more")
 	receipt.At = 0
 	require.ErrorContains(t, core.ValidateRefund(&take, receipt, 1), "has no At")
 	receipt = core.Result{At: epoch}
-	require.EqualError(t, core.ValidateRefund(&take, receipt, 1), "core: a refund of what was refused; only what was admitted was charged")
+	require.EqualError(t, core.ValidateRefund(&take, receipt, 1), "core: a refund of 1 units, but the Result (refused) took 0; give at most those")
 	require.ErrorContains(t, core.ValidateRefund(&core.Take{}, receipt, 1), "Take.Policy")
 }

@@ -33,9 +33,9 @@ func (t *Take) Validate() error {
 	case t.Policy.p == nil:
 		return errors.New("core: Take.Policy is zero; build one with Parse or NewPolicy")
 	case t.Key == "":
-		return errors.New("core: Take.Key is empty; every unnamed caller would share one count")
+		return errors.New("core: the key is empty; give one, or every caller would share one count")
 	case t.Cost < 0:
-		return fmt.Errorf("core: Take.Cost is %d; give 0 to peek or a positive number of units", t.Cost)
+		return fmt.Errorf("core: a cost of %d units; give 0 to peek, or more", t.Cost)
 	case t.Now < 0 || t.Now > maxNow:
 		return fmt.Errorf("core: Take.Now is %d; give microseconds since the epoch, up to the year 2112, or 0 for the store's clock", t.Now)
 	}
@@ -55,8 +55,8 @@ type Store interface {
 	Take(context.Context, Take) (Result, error)
 	// Refund gives back units that t took, as far as they still weigh: for every
 	// microsecond since r, the receipt, less. It never gives back more than
-	// units, nor more than the key has in use. Refunding what r did not admit,
-	// or more than it took, is an error.
+	// units, nor more than the key has in use. More units than r took are an
+	// error. A receipt is good for its units once; that is the caller's to mind.
 	Refund(ctx context.Context, t Take, r Result, units int64) error
 	// Reset forgets the key: it is as if unused.
 	Reset(ctx context.Context, p Policy, key string) error
@@ -69,12 +69,12 @@ func ValidateRefund(t *Take, r Result, units int64) error {
 		return err
 	}
 	switch {
-	case units < 0 || units > t.Cost:
-		return fmt.Errorf("core: a refund of %d units; the Take had a cost of %d", units, t.Cost)
-	case !r.Allowed():
-		return fmt.Errorf("core: a refund of what was %v; only what was admitted was charged", r.Outcome)
+	case units < 0:
+		return fmt.Errorf("core: a refund of %d units; give 0 or more", units)
+	case units > r.Taken:
+		return fmt.Errorf("core: a refund of %d units, but the Result (%v) took %d; give at most those", units, r.Outcome, r.Taken)
 	case r.At <= 0:
-		return errors.New("core: the Result of a refund has no At; give the one that the Take returned")
+		return errors.New("core: the Result of a refund has no At; give the one that Take or Allow returned")
 	}
 	return nil
 }
@@ -84,8 +84,8 @@ func ValidateRefund(t *Take, r Result, units int64) error {
 type StoreError struct {
 	// Class says what kind of failure it was: one of the Class constants.
 	Class string
-	// Executed is false if the decision surely was not made and charged, and
-	// true if that is unknown, as after a reply that never came.
+	// Executed is true if the decision may have been made and charged, as when
+	// the reply was lost, and false if it surely was not.
 	Executed bool
 	// Err is the cause.
 	Err error

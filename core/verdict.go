@@ -72,9 +72,9 @@ func (v *Verdict) NeedsContext() bool { return v.marks }
 func (v *Verdict) NeedsFinal() bool { return v.receipt != nil }
 
 // NewContext returns a context that tells a later [Guard.Check] in the same request
-// that v was decided.
-func NewContext(ctx context.Context, v *Verdict) context.Context {
-	return verdictContext{ctx, v}
+// that v was decided. It takes a copy, so that the caller's v need not be on the heap.
+func NewContext(ctx context.Context, v Verdict) context.Context {
+	return verdictContext{ctx, &v}
 }
 
 // Final is how a request ended.
@@ -110,16 +110,31 @@ func (v *Verdict) Finish(f Final) {
 	}
 }
 
-// Misplaced turns a Native verdict that was made for another framework into its
-// plain reply, and says so in the log, once. An adapter calls it for a Native that
-// it does not know.
-func (v *Verdict) Misplaced(framework string) {
-	v.Action = Reply
-	if v.rule == nil {
-		return
+// ForNative returns a copy of v to call the handler in Native with, or nil if there
+// is none to call. An adapter says whether it knows the handler's type:
+//
+//	over, known := v.Native.(native)
+//	answer := v.ForNative(known, "nethttp")
+//
+// A handler that it does not know was made for another framework: v becomes its
+// plain reply then, and the log says so, once.
+//
+// It is no generic function that asserts the type itself, because v would escape to
+// the heap through it, for each request.
+func (v *Verdict) ForNative(known bool, framework string) *Verdict {
+	if v.Action != Native {
+		return nil
 	}
-	v.rule.misplaced.Do(func() {
-		v.family.logger().Error("weir: an over-limit handler is of another framework; a plain answer is sent",
-			"framework", framework, "policy", v.Policy, "handler", v.rule.OverLimit.String())
-	})
+	if known {
+		answer := *v // the handler may keep it
+		return &answer
+	}
+	v.Action = Reply
+	if v.rule != nil {
+		v.rule.misplaced.Do(func() {
+			v.family.logger().Error("weir: an over-limit handler is of another framework; a plain answer is sent",
+				"framework", framework, "policy", v.Policy, "handler", v.rule.OverLimit.String())
+		})
+	}
+	return nil
 }

@@ -23,28 +23,24 @@ func Limit(g *core.Guard) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) (err error) {
 			v := g.Check(&request{c})
-			v.SetHeaders(c.Response().Header())
-			over, ok := v.Native.(native)
-			if v.Action == core.Native && !ok {
-				v.Misplaced("echomw")
-			}
+			v.SetHeaders(core.HeaderMap(c.Response().Header()))
+			over, known := v.Native.(native)
+			answer := v.ForNative(known, "echomw")
 			panicked := true
 			defer func() { v.Finish(final(c, err, panicked)) }()
 
 			switch v.Action {
 			case core.Pass:
 				if v.NeedsContext() {
-					mark := v // only this copy is on the heap
-					c.SetRequest(c.Request().WithContext(core.NewContext(c.Request().Context(), &mark)))
+					c.SetRequest(c.Request().WithContext(core.NewContext(c.Request().Context(), v)))
 				}
 				err = next(c)
 			case core.Native:
-				answer := v
-				if err = over(c, &answer); err == nil && !c.Response().Committed {
-					reply(c, answer.Status, answer.Body)
+				if err = over(c, answer); err == nil && !c.Response().Committed {
+					reply(c, answer)
 				}
 			default:
-				reply(c, v.Status, v.Body)
+				reply(c, &v)
 			}
 			panicked = false
 			return err
@@ -60,19 +56,15 @@ func Limit(g *core.Guard) echo.MiddlewareFunc {
 // Behind another framework's Limit, the plain answer is sent, and an error logged. A
 // nil f is a mistake that core.NewGuard reports.
 func Handle(f func(c echo.Context, v *core.Verdict) error) core.OverLimit {
-	if f == nil {
-		return core.Func("echomw.Handle", nil)
-	}
 	return core.HandleNative("echomw.Handle", native(f))
 }
 
 type native func(echo.Context, *core.Verdict) error
 
-func reply(c echo.Context, status int, body []byte) {
-	c.Response().WriteHeader(status)
-	if c.Request().Method != http.MethodHead {
-		_, _ = c.Response().Write(body) // nobody is left to tell
-	}
+// reply sends the plain answer. The server drops its body if the request is a HEAD.
+func reply(c echo.Context, v *core.Verdict) {
+	c.Response().WriteHeader(v.Status)
+	_, _ = c.Response().Write(v.Body) // nobody is left to tell
 }
 
 // final tells how the request ended. An error is written later, by the server's

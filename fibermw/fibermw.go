@@ -22,27 +22,23 @@ func Limit(g *core.Guard) fiber.Handler {
 	return func(c *fiber.Ctx) (err error) {
 		v := g.Check(&request{c, apps})
 		v.SetHeaders(header{c})
-		over, ok := v.Native.(native)
-		if v.Action == core.Native && !ok {
-			v.Misplaced("fibermw")
-		}
+		over, known := v.Native.(native)
+		answer := v.ForNative(known, "fibermw")
 		panicked := true
 		defer func() { v.Finish(final(c, err, panicked)) }()
 
 		switch v.Action {
 		case core.Pass:
 			if v.NeedsContext() {
-				mark := v // only this copy is on the heap
-				c.SetUserContext(core.NewContext(c.UserContext(), &mark))
+				c.SetUserContext(core.NewContext(c.UserContext(), v))
 			}
 			err = c.Next()
 		case core.Native:
-			answer := v
-			if err = over(c, &answer); err == nil && untouched(c) {
-				err = c.Status(answer.Status).Send(answer.Body)
+			if err = over(c, answer); err == nil && untouched(c) {
+				err = reply(c, answer)
 			}
 		default:
-			err = c.Status(v.Status).Send(v.Body)
+			err = reply(c, &v)
 		}
 		panicked = false
 		return err
@@ -57,13 +53,13 @@ func Limit(g *core.Guard) fiber.Handler {
 // Behind another framework's Limit, the plain answer is sent, and an error logged. A
 // nil f is a mistake that core.NewGuard reports.
 func Handle(f func(c *fiber.Ctx, v *core.Verdict) error) core.OverLimit {
-	if f == nil {
-		return core.Func("fibermw.Handle", nil)
-	}
 	return core.HandleNative("fibermw.Handle", native(f))
 }
 
 type native func(*fiber.Ctx, *core.Verdict) error
+
+// reply sends the plain answer. The server drops its body if the request is a HEAD.
+func reply(c *fiber.Ctx, v *core.Verdict) error { return c.Status(v.Status).Send(v.Body) }
 
 func untouched(c *fiber.Ctx) bool {
 	res := c.Response()

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -143,7 +144,7 @@ func handle(n adaptertest.Native) core.OverLimit {
 }
 
 func BenchmarkLimit(b *testing.B) {
-	adaptertest.Benchmark(b, func(b *testing.B, g *core.Guard) int {
+	adaptertest.Benchmark(b, func(b *testing.B, g *core.Guard, loop func(func(adaptertest.Client) int)) {
 		app := fiber.New()
 		if g != nil {
 			app.Use(fibermw.Limit(g))
@@ -154,17 +155,17 @@ func BenchmarkLimit(b *testing.B) {
 		outer := fiber.New()
 		outer.Get("/items/1", func(c *fiber.Ctx) error {
 			ctx := c.Context()
-			ctx.SetRemoteAddr(&net.TCPAddr{IP: net.IPv4(203, 0, 113, 7), Port: 1234})
-			for b.Loop() {
+			loop(func(client adaptertest.Client) int {
+				ctx.SetRemoteAddr(client.Addr)
 				ctx.Response.Reset()
 				handle(ctx)
-			}
+				return ctx.Response.StatusCode()
+			})
 			return nil
 		})
 		res, err := outer.Test(httptest.NewRequest(http.MethodGet, "/items/1", nil), -1)
 		require.NoError(b, err)
 		require.NoError(b, res.Body.Close())
-		return res.StatusCode
 	})
 }
 
@@ -188,7 +189,7 @@ func get(t *testing.T, f *fiber.App, target string) (status int, body string) {
 	return res.StatusCode, string(read)
 }
 
-// A unix socket has no peer: such a request has no key by address (row 45).
+// A unix socket has no peer: such a request has no key by address (fault 45).
 func TestUnixSocket(t *testing.T) {
 	f := fiber.New(fiber.Config{DisableStartupMessage: true})
 	f.Use(fibermw.Limit(guard(t, "1/1h", keyfunc.IP(), core.Config{})))
@@ -230,6 +231,27 @@ func TestNativeAnswers(t *testing.T) {
 			assert.Equal(t, c.body, body)
 		})
 	}
+}
+
+// A stream of a native handler is sent as it comes: nobody waits for it before.
+func TestNativeStreamIsNotRead(t *testing.T) {
+	f, streams := fiber.New(), false
+	f.Use(func(c *fiber.Ctx) error {
+		err := c.Next()
+		streams = c.Response().IsBodyStream()
+		return err
+	}, fibermw.Limit(guard(t, "1/1h", keyfunc.Const("all"), core.Config{
+		OverLimit: fibermw.Handle(func(c *fiber.Ctx, _ *core.Verdict) error {
+			return c.SendStream(strings.NewReader("")) // that it is empty, only reading tells
+		}),
+	})))
+	f.Get("/", func(c *fiber.Ctx) error { return c.SendString("hello") })
+	get(t, f, "/")
+	assert.False(t, streams)
+	status, body := get(t, f, "/")
+	assert.True(t, streams)
+	assert.Equal(t, http.StatusOK, status)
+	assert.Empty(t, body)
 }
 
 func TestLimitNeedsGuard(t *testing.T) {

@@ -30,25 +30,22 @@ func Limit(g *core.Guard) gin.HandlerFunc {
 		}()
 
 		v = g.Check(&request{c})
-		v.SetHeaders(c.Writer.Header())
-		over, ok := v.Native.(native)
-		if v.Action == core.Native && !ok {
-			v.Misplaced("ginmw")
-		}
+		v.SetHeaders(core.HeaderMap(c.Writer.Header()))
+		over, known := v.Native.(native)
+		answer := v.ForNative(known, "ginmw")
 		switch v.Action {
 		case core.Pass:
 			if v.NeedsContext() {
-				mark := v // only this copy is on the heap
-				c.Request = c.Request.WithContext(core.NewContext(c.Request.Context(), &mark))
+				c.Request = c.Request.WithContext(core.NewContext(c.Request.Context(), v))
 			}
 			c.Next()
 		case core.Native:
-			answer, before := v, c.Writer.Status()
-			if over(c, &answer); !c.Writer.Written() && c.Writer.Status() == before {
-				reply(c, answer.Status, answer.Body)
+			before := c.Writer.Status()
+			if over(c, answer); !c.Writer.Written() && c.Writer.Status() == before {
+				reply(c, answer)
 			}
 		default:
-			reply(c, v.Status, v.Body)
+			reply(c, &v)
 		}
 		panicked = false
 	}
@@ -62,26 +59,26 @@ func Limit(g *core.Guard) gin.HandlerFunc {
 // Behind another framework's Limit, the plain answer is sent, and an error logged. A
 // nil f is a mistake that core.NewGuard reports.
 func Handle(f func(c *gin.Context, v *core.Verdict)) core.OverLimit {
-	if f == nil {
-		return core.Func("ginmw.Handle", nil)
-	}
 	return core.HandleNative("ginmw.Handle", native(f))
 }
 
 type native func(*gin.Context, *core.Verdict)
 
-func reply(c *gin.Context, status int, body []byte) {
-	c.Status(status)
+// reply sends the plain answer. The server drops its body if the request is a HEAD.
+func reply(c *gin.Context, v *core.Verdict) {
+	c.Status(v.Status)
 	c.Writer.WriteHeaderNow()
-	if c.Request.Method != http.MethodHead {
-		_, _ = c.Writer.Write(body) // nobody is left to tell
-	}
+	_, _ = c.Writer.Write(v.Body) // nobody is left to tell
 }
 
 func final(c *gin.Context, panicked bool) core.Final {
 	f := core.Final{Status: c.Writer.Status(), Bytes: int64(max(0, c.Writer.Size())), Panicked: panicked}
-	if panicked && !c.Writer.Written() {
+	switch {
+	case c.Writer.Written():
+	case panicked:
 		f.Status = http.StatusInternalServerError
+	case c.FullPath() == "":
+		f.Bytes = -1 // Gin may write its own page later
 	}
 	return f
 }

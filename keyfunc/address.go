@@ -234,9 +234,16 @@ func parseAddr(s string) netip.Addr {
 	return canonical(addr)
 }
 
+// nat64 is where translators put the IPv4 clients of IPv6-only servers (RFC 6052). All of them are in one /64.
+var nat64 = netip.MustParsePrefix("64:ff9b::/96")
+
 // canonical returns the one form of an address, and the zero Addr for one that is nobody's.
 func canonical(addr netip.Addr) netip.Addr {
 	addr = addr.Unmap().WithZone("")
+	if nat64.Contains(addr) {
+		b := addr.As16()
+		addr = netip.AddrFrom4([4]byte(b[12:]))
+	}
 	if addr.IsUnspecified() {
 		return netip.Addr{}
 	}

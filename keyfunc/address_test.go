@@ -18,6 +18,7 @@ func TestIP(t *testing.T) {
 	assert.Equal(t, "ip", keyfunc.IP().String())
 	for peer, want := range map[string]string{
 		"203.0.113.7":                "ip=203.0.113.7",
+		"64:ff9b::203.0.113.7":       "ip=203.0.113.7", // an IPv4 client behind NAT64
 		"::ffff:203.0.113.7":         "ip=203.0.113.7", // fault 55
 		"::ffff:cb00:7107":           "ip=203.0.113.7",
 		"::FFFF:203.0.113.7%eth0":    "ip=203.0.113.7",

@@ -1,5 +1,5 @@
-// Package lua holds the Redis scripts and nothing else: one file for each
-// algorithm, one for each operation, and the frame that all of them share.
+// Package lua holds the Redis scripts, for redisstore and other stores that decide in
+// one, and nothing else: one file for each algorithm, one for each operation, and the frame that all of them share.
 //
 // A script is composed for the kinds of a policy's limits by unrolling each
 // algorithm's sections into the operation's template. It depends on the kinds
@@ -68,27 +68,27 @@ var algorithms = func() map[byte]map[string]string {
 }()
 
 // Take returns the script that decides over limits of these kinds, one letter for
-// each limit ("g" is gcra), and how many arguments it takes before the optional
-// forced time.
-func Take(kinds string) (script string, args int, err error) {
+// each limit: "g" is gcra. Its keys, arguments and reply are those that take.lua and
+// the file of each algorithm document.
+func Take(kinds string) (script string, err error) {
 	return compose("take.lua", kinds, 0)
 }
 
-// Refund returns the script that gives back a charge to limits of these kinds. Its
-// last argument before the optional forced time is the instant of the charge.
-func Refund(kinds string) (script string, args int, err error) {
+// Refund returns the script that gives back a charge to limits of these kinds; see
+// refund.lua.
+func Refund(kinds string) (script string, err error) {
 	return compose("refund.lua", kinds, 1)
 }
 
-func compose(template, kinds string, extra int) (script string, args int, err error) {
+func compose(template, kinds string, extra int) (script string, err error) {
 	if kinds == "" {
-		return "", 0, errors.New("lua: no limits: give one letter for each")
+		return "", errors.New("lua: no limits: give one letter for each")
 	}
 	limits := make([]map[string]string, len(kinds))
-	first := make([]int, len(kinds)) // how many arguments stand before each limit's
+	args, first := 0, make([]int, len(kinds)) // how many arguments stand before each limit's
 	for i := range limits {
 		if limits[i] = algorithms[kinds[i]]; limits[i] == nil {
-			return "", 0, fmt.Errorf("lua: no algorithm has the letter %q", kinds[i])
+			return "", fmt.Errorf("lua: no algorithm has the letter %q", kinds[i])
 		}
 		first[i] = args
 		args += arguments(limits[i])
@@ -139,7 +139,7 @@ func compose(template, kinds string, extra int) (script string, args int, err er
 		"ARGV_at", fmt.Sprintf("ARGV[%d]", args+1),
 		"ARGV_now", fmt.Sprintf("ARGV[%d]", args+extra+1),
 	).Replace(text)
-	return text, args + extra, nil
+	return text, nil
 }
 
 // arguments counts the arguments that an algorithm's sections read.

@@ -38,9 +38,6 @@ func Limit(g *core.Guard, find ...Router) func(http.Handler) http.Handler {
 // Behind another framework's Limit, the plain answer is sent, and an error logged. A
 // nil f is a mistake that core.NewGuard reports.
 func Handle(f func(w http.ResponseWriter, r *http.Request, v *core.Verdict)) core.OverLimit {
-	if f == nil {
-		return core.Func("nethttp.Handle", nil)
-	}
 	return core.HandleNative("nethttp.Handle", native(f))
 }
 
@@ -55,11 +52,9 @@ type limit struct {
 // ServeHTTP implements http.Handler.
 func (l *limit) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	v := l.guard.Check(&request{r, l.find})
-	v.SetHeaders(w.Header())
-	over, ok := v.Native.(native)
-	if v.Action == core.Native && !ok {
-		v.Misplaced("nethttp")
-	}
+	v.SetHeaders(core.HeaderMap(w.Header()))
+	over, known := v.Native.(native)
+	answer := v.ForNative(known, "nethttp")
 
 	var watched *writer
 	if v.NeedsFinal() || v.Action == core.Native {
@@ -81,24 +76,21 @@ func (l *limit) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch v.Action {
 	case core.Pass:
 		if v.NeedsContext() {
-			mark := v // only this copy is on the heap
-			inner = r.WithContext(core.NewContext(r.Context(), &mark))
+			inner = r.WithContext(core.NewContext(r.Context(), v))
 		}
 		l.next.ServeHTTP(w, inner)
 	case core.Native:
-		answer := v
-		if over(w, r, &answer); watched.status == 0 {
-			reply(w, r, answer.Status, answer.Body)
+		if over(w, r, answer); watched.status == 0 {
+			reply(w, answer)
 		}
 	default:
-		reply(w, r, v.Status, v.Body)
+		reply(w, &v)
 	}
 	final.Panicked = false
 }
 
-func reply(w http.ResponseWriter, r *http.Request, status int, body []byte) {
-	w.WriteHeader(status)
-	if r.Method != http.MethodHead {
-		_, _ = w.Write(body) // nobody is left to tell
-	}
+// reply sends the plain answer. The server drops its body if the request is a HEAD.
+func reply(w http.ResponseWriter, v *core.Verdict) {
+	w.WriteHeader(v.Status)
+	_, _ = w.Write(v.Body) // nobody is left to tell
 }

@@ -22,41 +22,56 @@ func newScript(text string) *script {
 	return &script{text, hex.EncodeToString(sum[:])}
 }
 
-// program is what a policy needs, worked out when it is first seen.
+// program is what a policy needs: the scripts of its shape, and the arguments of one
+// unit.
 type program struct {
-	take, refund *script
-	unit         []any // the arguments of one unit
+	*scripts
+	unit []any
 }
 
-// programs are those of the policies seen so far.
+type scripts struct{ take, refund *script }
+
+// programs are those of the policies and shapes seen so far. There are few shapes;
+// policies are kept up to maxPrograms, for a service that makes them as it runs.
 type programs struct {
-	m sync.Map // core.Policy -> *program
-	n atomic.Int64
+	byPolicy sync.Map // core.Policy -> *program
+	policies atomic.Int64
+	byShape  sync.Map // string -> *scripts
 }
 
-// maxPrograms bounds what is kept for a service that makes policies as it runs:
-// then it starts over.
 const maxPrograms = 4096
 
 func (ps *programs) of(p core.Policy) (*program, error) {
-	if v, ok := ps.m.Load(p); ok {
+	if v, ok := ps.byPolicy.Load(p); ok {
 		return v.(*program), nil //nolint:forcetypeassert // nothing else is stored
 	}
-	take, _, err := lua.Take(p.Shape())
-	if err != nil {
-		return nil, err
+	shape, ok := ps.byShape.Load(p.Shape())
+	if !ok {
+		take, err := lua.Take(p.Shape())
+		if err != nil {
+			return nil, err
+		}
+		refund, err := lua.Refund(p.Shape())
+		if err != nil {
+			return nil, err
+		}
+		shape, _ = ps.byShape.LoadOrStore(p.Shape(), &scripts{newScript(take), newScript(refund)})
 	}
-	refund, _, err := lua.Refund(p.Shape())
-	if err != nil {
-		return nil, err
+	v := &program{shape.(*scripts), arguments(p.Params(1))} //nolint:forcetypeassert // as above
+	if ps.policies.Add(1) > maxPrograms {
+		ps.policies.Store(1)
+		ps.byPolicy.Clear()
 	}
-	v := &program{newScript(take), newScript(refund), arguments(p.Params(1))}
-	if ps.n.Add(1) > maxPrograms {
-		ps.n.Store(1)
-		ps.m.Clear()
-	}
-	ps.m.Store(p, v)
+	ps.byPolicy.Store(p, v)
 	return v, nil
+}
+
+// params are the arguments of a charge of units.
+func (p *program) params(policy core.Policy, units int64) []any {
+	if units == 1 {
+		return p.unit
+	}
+	return arguments(policy.Params(units))
 }
 
 func arguments(params []int64) []any {

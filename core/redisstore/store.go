@@ -35,10 +35,12 @@ const DefaultDeadline = 50 * time.Millisecond
 // Options say how a [Store] is built. The zero value is a good choice.
 type Options struct {
 	// Deadline bounds each call, whatever the caller's context says; 0 means
-	// DefaultDeadline. A call that takes longer is a failure of the store.
+	// DefaultDeadline. A call that takes longer is a failure of the store. Beyond
+	// 100 ms raise the timeouts of [ClientOptions] as well.
 	Deadline time.Duration
 	// Prefix begins every key; "" means "weir". It has 1 to 64 letters, digits,
-	// "_", "." or "-". Stores of one prefix share their counts.
+	// "_", "." or "-". Policies that are named alike under one prefix share their
+	// counts, also those of different services: give each service its own.
 	Prefix string
 	// HashKeys is a secret of at least 16 bytes with which every key is hashed
 	// (HMAC-SHA-256), so that the server learns no address and no name. Without
@@ -47,7 +49,7 @@ type Options struct {
 	HashKeys []byte
 }
 
-// Store is a [core.Store] on Redis. It needs no Close: what it does beside the
+// Store, built by [New], is a [core.Store] on Redis. It needs no Close: what it does beside the
 // decisions, after a timeout, ends within a second. The client stays the caller's to
 // close.
 type Store struct {
@@ -144,7 +146,12 @@ func keepsDeadline(enabled bool, read, write time.Duration) bool {
 
 // Fallback returns the in-process store that decides for this one while it fails,
 // under "fail local". It implements [core.Fallback].
-func (s *Store) Fallback() *core.Memory { return s.local() }
+func (s *Store) Fallback() *core.Memory {
+	if s.local == nil {
+		return new(core.Memory) // of a zero Store, and as unusable
+	}
+	return s.local()
+}
 
 // Take implements [core.Store].
 func (s *Store) Take(ctx context.Context, t core.Take) (core.Result, error) {
@@ -155,11 +162,7 @@ func (s *Store) Take(ctx context.Context, t core.Take) (core.Result, error) {
 	if err != nil {
 		return core.Result{}, err
 	}
-	params := p.unit
-	if t.Cost != 1 {
-		params = arguments(t.Policy.Params(t.Cost))
-	}
-	reply, err := s.run(ctx, p.take, s.names.key(t.Policy, t.Key), params, 0, t.Now)
+	reply, err := s.run(ctx, p.take, s.names.key(t.Policy, t.Key), p.params(t.Policy, t.Cost), 0, t.Now)
 	if err != nil {
 		return core.Result{}, err
 	}
@@ -182,11 +185,7 @@ func (s *Store) Refund(ctx context.Context, t core.Take, r core.Result, units in
 	if err != nil {
 		return err
 	}
-	params := p.unit
-	if units != 1 {
-		params = arguments(t.Policy.Params(units))
-	}
-	_, err = s.run(ctx, p.refund, s.names.key(t.Policy, t.Key), params, r.At, t.Now)
+	_, err = s.run(ctx, p.refund, s.names.key(t.Policy, t.Key), p.params(t.Policy, units), r.At, t.Now)
 	return err
 }
 
@@ -247,6 +246,9 @@ func (s *Store) ask(ctx context.Context, c call) ([]int64, error) {
 // guarded makes a call if the breaker lets it through. While all goes well the
 // breaker is not even asked: its lock would be everybody's.
 func (s *Store) guarded(ctx context.Context, c call) (reply []int64, err error) {
+	if s.breaker == nil {
+		return nil, errors.New("redisstore: a zero Store; build one with New")
+	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}

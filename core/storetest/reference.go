@@ -33,7 +33,7 @@ func (r *reference) Refund(ctx context.Context, t core.Take, res core.Result, un
 		return err
 	}
 	return r.update(ctx, &t, func(text []byte) ([]byte, time.Duration) {
-		return t.Policy.StepRefund(text, t, res.At, units)
+		return t.Policy.StepRefund(text, t, res, units)
 	})
 }
 

@@ -3,8 +3,8 @@
 // the description of an application into one.
 //
 // What the answer looks like is core's doing and tested there too; here it is what
-// a client sees through a framework. A case that covers a row of the list of faults
-// to survive names its number.
+// a client sees through a framework. A case that covers one of the faults to survive
+// names it, as "fault 42".
 package adaptertest
 
 import (

@@ -13,20 +13,20 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// Row 72: whoever recovers outside sees the very value.
+// Fault 72: whoever recovers outside sees the very value.
 func testPanic(t *testing.T, a Adapter) {
 	for _, value := range []error{errors.New("a panic"), http.ErrAbortHandler} {
 		var recovered atomic.Value
 		finals := make(chan core.Final, 100)
 		g := guard(t, "2/1h", core.Config{
 			Settle: func(f core.Final, taken int64) int64 { finals <- f; return taken },
-			// Row 81: an over-limit handler may panic as well.
+			// Fault 81: an over-limit handler may panic as well.
 			OverLimit: a.Handle(Native{Panic: value}),
 		})
-		plain := g.With("plain", "9/1h") // with another guard around, and one within
+		outer, inner := g.With("outer", "9/1h"), g.With("inner", "9/1h")
 		app := App{
-			Guards:    []*core.Guard{plain, g},
-			Routes:    []Route{{Method: http.MethodGet, Pattern: "/hello", Guards: []*core.Guard{plain}, Handler: Handler{Panic: value}}},
+			Guards:    []*core.Guard{outer, g},
+			Routes:    []Route{{Method: http.MethodGet, Pattern: "/hello", Guards: []*core.Guard{inner}, Handler: Handler{Panic: value}}},
 			Recovered: func(v any) { recovered.Store(v) },
 		}
 		s := serve(t, a, app)
@@ -34,7 +34,7 @@ func testPanic(t *testing.T, a Adapter) {
 			recovered = atomic.Value{}
 			s.get("/hello").has(t, http.StatusInternalServerError, numbers(2, remaining))
 			assert.Same(t, value, recovered.Load())
-			assert.GreaterOrEqual(t, len(finals), 2) // of plain and of g
+			assert.Len(t, finals, 3)
 			for range len(finals) {
 				f := receive(t, finals, "Finish was not called")
 				assert.True(t, f.Panicked)
@@ -49,7 +49,7 @@ func testPanic(t *testing.T, a Adapter) {
 	}
 }
 
-// Row 72: what a panicking request took is given back where Settle says so, each time.
+// Fault 72: what a panicking request took is given back where Settle says so, each time.
 func testPanics(t *testing.T, a Adapter) {
 	var settled atomic.Int64
 	g := guard(t, "3/1h", core.Config{Settle: func(f core.Final, taken int64) int64 {
@@ -69,7 +69,7 @@ func testPanics(t *testing.T, a Adapter) {
 }
 
 // Settle is told the status that the client sees, also where the framework writes
-// it only later.
+// it only later, and the size of the answer, or that it is not known.
 func testFinal(t *testing.T, a Adapter) {
 	var mu sync.Mutex
 	var last core.Final
@@ -79,6 +79,8 @@ func testFinal(t *testing.T, a Adapter) {
 		last = f
 		return taken
 	}})
+	sent := make(chan struct{})
+	close(sent)
 	handlers := map[string]Handler{
 		"/ok":      {},
 		"/created": {Status: http.StatusCreated},
@@ -87,6 +89,7 @@ func testFinal(t *testing.T, a Adapter) {
 		"/fail404": {Status: http.StatusNotFound, Fail: true},
 		"/fail503": {Status: http.StatusServiceUnavailable, Fail: true},
 		"/fail":    {Fail: true},
+		"/stream":  {Stream: sent},
 		"/panic":   {Panic: "a panic"},
 	}
 	app := App{Guards: []*core.Guard{g}}
@@ -100,7 +103,8 @@ func testFinal(t *testing.T, a Adapter) {
 		mu.Lock()
 		assert.Equal(t, res.StatusCode, last.Status, path)
 		assert.Equal(t, h.Panic != nil, last.Panicked, path)
-		if last.Bytes != -1 && h.Panic == nil && path != "/nothing" {
+		later := h.Fail || h.Stream != nil || path == "/nothing" // for some frameworks
+		if h.Panic == nil && !(later && last.Bytes == -1) {
 			assert.EqualValues(t, len(res.body), last.Bytes, path)
 		}
 		mu.Unlock()
@@ -108,7 +112,7 @@ func testFinal(t *testing.T, a Adapter) {
 	assert.EqualValues(t, 1000-len(handlers)-1, s.get("/ok").integer(t, remainingHeader))
 }
 
-// Row 84.
+// Fault 84.
 func testFailuresCount(t *testing.T, a Adapter) {
 	failures := core.Config{Settle: func(f core.Final, taken int64) int64 {
 		if f.Status >= 400 {

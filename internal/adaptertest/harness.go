@@ -247,21 +247,6 @@ func (l *logs) with(text string) (lines []string) {
 	return lines
 }
 
-// eventually waits until ok.
-func eventually(t testing.TB, ok func() bool, message string) {
-	t.Helper()
-	deadline := time.After(patience)
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			require.FailNow(t, message)
-		}
-	}
-}
-
 // receive waits for a value.
 func receive[T any](t testing.TB, c <-chan T, message string) (value T) {
 	t.Helper()

@@ -59,7 +59,7 @@ func testNative(t *testing.T, a Adapter) {
 	}
 }
 
-// Row 82, and Handle(nil).
+// Fault 82, and Handle(nil).
 func testNativeSilent(t *testing.T, a Adapter) {
 	calls := new(atomic.Int64)
 	s := over(t, a, core.Config{OverLimit: a.Handle(Native{})}, Handler{Calls: calls})
@@ -73,7 +73,7 @@ func testNativeSilent(t *testing.T, a Adapter) {
 	assert.ErrorContains(t, err, a.Name+".Handle")
 }
 
-// Row 82.
+// Fault 82.
 func testNativeMisplaced(t *testing.T, a Adapter) {
 	calls, l := new(atomic.Int64), &logs{}
 	foreign := core.HandleNative("elsewhere.Handle", func() { t.Error("it was called") })
@@ -136,7 +136,7 @@ func testPassingVerdict(t *testing.T, a Adapter) {
 	assert.Equal(t, "ok", res.body)
 }
 
-// Row 45.
+// Fault 45.
 func testNoKey(t *testing.T, a Adapter) {
 	noStore := map[string]string{cacheHeader: "no-store"}
 	for noKey, check := range map[core.NoKey]func(*testing.T, *server, *recorder){
@@ -168,17 +168,16 @@ func testNoKey(t *testing.T, a Adapter) {
 		})))
 		check(t, s, store)
 		s.get("/hello", "X-Api-Key", "k").admitted(t, 1, 0) // in any case
-		if noKey != core.NoKeyShared {
-			assert.NotZero(t, missing.Load())
-		}
+		assert.NotZero(t, missing.Load())
 	}
 }
 
-// Row 83: no key function opens the door by failing.
+// Fault 83: no key function opens the door by failing. It is as if there were no key.
 func testKeyError(t *testing.T, a Adapter) {
 	calls, value := new(atomic.Int64), errors.New("a panic")
 	var recovered atomic.Value
-	g := guard(t, "1/1h", core.Config{Key: keyfunc.Custom("probe", func(r keyfunc.Request) (string, error) {
+	l := &logs{}
+	g := guard(t, "1/1h", core.Config{Log: l.logger(), Key: keyfunc.Custom("probe", func(r keyfunc.Request) (string, error) {
 		if len(r.Header("X-Panic")) > 0 {
 			panic(value)
 		}
@@ -188,14 +187,15 @@ func testKeyError(t *testing.T, a Adapter) {
 	app.Recovered = func(v any) { recovered.Store(v) }
 	s := serve(t, a, app)
 	for range 2 {
-		s.get("/hello").has(t, http.StatusServiceUnavailable, map[string]string{cacheHeader: "no-store"})
+		s.get("/hello").has(t, http.StatusForbidden, map[string]string{cacheHeader: "no-store"})
 		assert.Equal(t, http.StatusInternalServerError, s.get("/hello", "X-Panic", "1").StatusCode)
 		assert.Same(t, value, recovered.Load())
 	}
 	assert.Zero(t, calls.Load())
+	assert.Len(t, l.with("no luck"), 1)
 }
 
-// Row 2.
+// Fault 2.
 func testStoreFails(t *testing.T, a Adapter) {
 	for policy, check := range map[string]func(*testing.T, *server){
 		"2/1h; fail open": func(t *testing.T, s *server) {

@@ -29,7 +29,7 @@ func (a Adapter) items() Route {
 	return Route{Method: http.MethodGet, Pattern: "/items/{id}"}
 }
 
-// Row 58: whatever form a path has, it is its route's, or nobody's.
+// Fault 58: whatever form a path has, it is its route's, or nobody's.
 func testRoute(t *testing.T, a Adapter) {
 	store := newRecorder(t)
 	g := guard(t, "1000/1h", core.Config{Store: store, Key: keyfunc.Join(keyfunc.IP(), keyfunc.Route())})
@@ -61,7 +61,7 @@ func testRoute(t *testing.T, a Adapter) {
 	}
 }
 
-// Row 58.
+// Fault 58.
 func testNoRoute(t *testing.T, a Adapter) {
 	store := newRecorder(t)
 	g := guard(t, "5/1h", core.Config{Store: store, Key: keyfunc.Join(keyfunc.IP(), keyfunc.Route())})
@@ -184,11 +184,11 @@ func testUser(t *testing.T, a Adapter) {
 	s.get("/hello", UserInContext, "ann").admitted(t, 2, 0)
 	s.get("/hello").admitted(t, 2, 1)
 	s.get("/hello", UserInStore, "ann", UserInContext, "bob").refused(t, 2)
-	s.get("/hello", UserInStore, "127.0.0.1").admitted(t, 2, 1) // row 49
+	s.get("/hello", UserInStore, "127.0.0.1").admitted(t, 2, 1) // fault 49
 	assert.Equal(t, []string{"ip=127.0.0.1", "user=127.0.0.1", "user=ann", "user=bob"}, store.keys())
 }
 
-// Rows 50 to 52.
+// Fault 50, fault 51 and fault 52.
 func testForwarded(t *testing.T, a Adapter) {
 	store := newRecorder(t)
 	trusted := netip.MustParsePrefix("127.0.0.0/8")

@@ -15,6 +15,7 @@ import (
 //	ContextTimeoutEnabled  the store's deadline holds on the socket
 //	MaxRetries -1, DialerRetries 1  what failed is not tried again behind its back
 //	DialTimeout, ReadTimeout, WriteTimeout, PoolTimeout  in the order of a deadline
+//	MinIdleConns 2         opened when the client is made: a client does what New does not
 //	DisableIdentity, maintenance notifications off  a short handshake, because it is
 //	                       part of the decision for which a connection is made
 //	ConnMaxIdleTime 4m     below the idle timeouts of the usual load balancers,

@@ -1,0 +1,197 @@
+package core
+
+import (
+	"math/bits"
+
+	"github.com/weir-go/weir/core/internal/algo"
+)
+
+// table is a hash table with open addressing of the keys of one shape. A row is
+// the two words of the hash and the state; a row whose first word is 0 is empty.
+type table struct {
+	shape      string
+	algorithms []algo.Algorithm // of any policy of that shape
+	stride     int
+	rows       []int64
+	live       int // rows in use
+	hand       int // where eviction looks next
+}
+
+// A table is rebuilt when more than maxLoadNum/maxLoadDen of its rows are in use.
+const (
+	maxLoadNum = 6
+	maxLoadDen = 7
+	minRows    = 8
+)
+
+func (t *table) rowCount() int         { return len(t.rows) / t.stride }
+func (t *table) row(i int) []int64     { return t.rows[i*t.stride : (i+1)*t.stride] }
+func (t *table) stateOf(i int) []int64 { return t.row(i)[2:] }
+func (t *table) empty(i int) bool      { return t.rows[i*t.stride] == 0 }
+
+// limited tells whether the row's key was at its limit when last asked.
+func (t *table) limited(i int) bool { return t.rows[i*t.stride+1]&limitedBit != 0 }
+
+func (t *table) setLimited(i int, limited bool) {
+	word := &t.rows[i*t.stride+1]
+	*word &^= limitedBit
+	if limited {
+		*word |= limitedBit
+	}
+}
+
+func (t *table) next(i int) int {
+	if i++; i < t.rowCount() {
+		return i
+	}
+	return 0
+}
+
+// home is where a hash would like to be.
+func (t *table) home(lo uint64) int {
+	hi, _ := bits.Mul64(lo&^limitedBit, uint64(t.rowCount()))
+	return int(hi)
+}
+
+// find returns the row of a hash, or -1.
+func (t *table) find(h hash) int {
+	if t.live == 0 {
+		return -1
+	}
+	for i := t.home(h.lo); !t.empty(i); i = t.next(i) {
+		if r := t.rows[i*t.stride:]; uint64(r[0]) == h.hi && uint64(r[1])&^limitedBit == h.lo {
+			return i
+		}
+	}
+	return -1
+}
+
+// insert stores a new row; there must be room.
+func (t *table) insert(h hash, state []int64) int {
+	i := t.home(h.lo)
+	for !t.empty(i) {
+		i = t.next(i)
+	}
+	r := t.row(i)
+	r[0], r[1] = int64(h.hi), int64(h.lo)
+	copy(r[2:], state)
+	t.live++
+	return i
+}
+
+// remove empties a row and closes the gap, so that no search stops early.
+func (t *table) remove(i int) {
+	t.live--
+	for j := t.next(i); !t.empty(j); j = t.next(j) {
+		// The row at j may move to i unless its home lies behind i, cyclically.
+		home := t.home(uint64(t.rows[j*t.stride+1]))
+		if i <= j && (i < home && home <= j) || i > j && (i < home || home <= j) {
+			continue
+		}
+		copy(t.row(i), t.row(j))
+		i = j
+	}
+	clear(t.row(i))
+}
+
+// expires is the instant from which a row is as if unused.
+func (t *table) expires(i int) (at int64) {
+	s := t.stateOf(i)
+	for _, a := range t.algorithms {
+		at = max(at, a.Expires(s[:a.Words()]))
+		s = s[a.Words():]
+	}
+	return at
+}
+
+// evictionWindow is how many rows of a table eviction looks at before it decides.
+const evictionWindow = 32
+
+// victim is a row that may be evicted.
+type victim struct {
+	table   *table
+	row     int
+	expires int64
+	limited bool
+}
+
+// better tells whether v is to be evicted rather than w: not one that is being
+// limited, and the one that is closest to unused.
+func (v victim) better(w victim) bool {
+	switch {
+	case w.table == nil:
+		return true
+	case v.limited != w.limited:
+		return !v.limited
+	default:
+		return v.expires < w.expires
+	}
+}
+
+// evict removes what is dead within the next window of rows, and tells how many that
+// were, or else which row of the window is the best to remove.
+func (t *table) evict(now int64) (removed int, best victim) {
+	for seen := 0; seen < evictionWindow && seen < t.live; {
+		t.hand %= t.rowCount()
+		if t.empty(t.hand) {
+			t.hand++
+			continue
+		}
+		v := victim{t, t.hand, t.expires(t.hand), t.limited(t.hand)}
+		if v.expires <= now {
+			t.remove(t.hand) // which may bring another row here, and move the best
+			removed++
+			continue
+		}
+		if v.better(best) {
+			best = v
+		}
+		t.hand++
+		seen++
+	}
+	return removed, best
+}
+
+// sweep removes dead rows and gives memory back where most of it is unused.
+func (t *table) sweep(now int64, most int) (removed int) {
+	for i := 0; i < t.rowCount(); {
+		if !t.empty(i) && t.expires(i) <= now {
+			t.remove(i)
+			removed++
+		} else {
+			i++
+		}
+	}
+	if t.rowCount() > minRows && t.live*4 < t.rowCount() {
+		removed += t.rebuild(now, most)
+	}
+	return removed
+}
+
+// rebuild moves what is alive to a table of the right size, with room to grow by
+// a half, but never for more than most keys.
+func (t *table) rebuild(now int64, most int) (removed int) {
+	old := *t
+	alive := 0
+	for i := range old.rowCount() {
+		if !old.empty(i) && old.expires(i) > now {
+			alive++
+		}
+	}
+	t.live, t.hand = 0, 0
+	n := min((alive+1)*3/2, most+1)*maxLoadDen/maxLoadNum + 1
+	t.rows = make([]int64, max(minRows, n)*t.stride)
+	for i := range old.rowCount() {
+		if old.empty(i) || old.expires(i) <= now {
+			continue
+		}
+		r := old.row(i)
+		j := t.home(uint64(r[1]))
+		for !t.empty(j) {
+			j = t.next(j)
+		}
+		copy(t.row(j), r)
+		t.live++
+	}
+	return old.live - t.live
+}

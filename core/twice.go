@@ -1,0 +1,64 @@
+package core
+
+import (
+	"context"
+	"sync/atomic"
+)
+
+// watch looks for a rule that is mounted twice in one request. To find itself, a
+// rule must leave a mark in the request's context, which costs more than the rest of
+// a check; so it does that only for some requests, after it has come to an answer
+// that had its headers already.
+type watch struct {
+	marks atomic.Int32 // how many more requests are marked
+	state atomic.Int32
+}
+
+const (
+	watchNever int32 = iota // no outer guard was seen yet
+	watchSeen               // one was
+	watchFound              // the rule was mounted twice, and that was said
+)
+
+// watched is how many requests are marked at a time.
+const watched = 100
+
+// outer is told that another guard, or the same, has set headers before; alike is
+// that its limit is the rule's own.
+func (w *watch) outer(alike bool) {
+	first := w.state.CompareAndSwap(watchNever, watchSeen)
+	if first || alike && w.state.Load() == watchSeen && w.marks.Load() <= 0 {
+		w.marks.Store(watched)
+	}
+}
+
+// next tells whether the next request is marked.
+func (w *watch) next() bool { return w.marks.Load() > 0 && w.marks.Add(-1) >= 0 }
+
+// found tells whether it is the first time that a mark is found.
+func (w *watch) found() bool {
+	w.marks.Store(0)
+	return w.state.Swap(watchFound) != watchFound
+}
+
+// mark is the context key under which a policy finds that it has counted.
+type mark struct {
+	family *family
+	policy string
+}
+
+func (g *Guard) mark() mark { return mark{g.family, g.rule.Policy.Name()} }
+
+// verdictContext carries a Verdict.
+type verdictContext struct {
+	context.Context
+	verdict *Verdict
+}
+
+// Value implements context.Context.
+func (c verdictContext) Value(key any) any {
+	if key == (mark{c.verdict.family, c.verdict.Policy}) {
+		return c.verdict
+	}
+	return c.Context.Value(key)
+}
