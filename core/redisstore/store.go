@@ -5,11 +5,12 @@
 // A script runs at most once for a decision, even if its reply is lost: then the
 // store fails and the policy's fail word decides, but nothing is charged twice.
 // A store that does not answer costs a request no more than the deadline, and
-// after a few failures in a row it is asked only once a second until it is back.
+// after five failures in a row it is asked only once a second until it is back.
 //
-// Which rights it needs: EVALSHA, EVAL, TIME, GET, SET and DEL on the keys of its
-// prefix. It never writes a key without a TTL. Keep it on a server that does not
-// evict: an evicted key is a limit that starts over.
+// Which rights its user needs: EVALSHA, EVAL, TIME, GET, SET and DEL on the keys of
+// its prefix; in a Cluster CLUSTER SLOTS and, while slots move, ASKING; on a Ring PING;
+// in another database than 0 SELECT. It never writes a key without a TTL. Keep it on a
+// server that does not evict: an evicted key is a limit that starts over.
 package redisstore
 
 import (

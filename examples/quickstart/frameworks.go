@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/gin-gonic/gin"
 	"github.com/gofiber/fiber/v2"
@@ -18,8 +19,11 @@ import (
 	"github.com/weir-go/weir/nethttp"
 )
 
+// builder makes the guards for a framework that keeps the user's name under user.
+type builder func(user any) (guards, error)
+
 // frameworks start the same application on a listener.
-var frameworks = map[string]func(net.Listener, func(user any) (guards, error)) (stop func() error, err error){
+var frameworks = map[string]func(net.Listener, builder) (stop func() error, err error){
 	"nethttp": startNetHTTP,
 	"gin":     startGin,
 	"echo":    startEcho,
@@ -37,8 +41,8 @@ type userKey struct{}
 
 const userName = "user"
 
-func startNetHTTP(l net.Listener, guards func(any) (guards, error)) (func() error, error) {
-	g, err := guards(userKey{})
+func startNetHTTP(l net.Listener, build builder) (func() error, error) {
+	g, err := build(userKey{})
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +55,7 @@ func startNetHTTP(l net.Listener, guards func(any) (guards, error)) (func() erro
 		_, _ = w.Write([]byte("welcome\n"))
 	})))
 	limited := nethttp.Limit(g.all)(mux)
-	return serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return serve(l, g, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if user := r.Header.Get(demoUser); user != "" {
 			r = r.WithContext(context.WithValue(r.Context(), userKey{}, user))
 		}
@@ -59,8 +63,8 @@ func startNetHTTP(l net.Listener, guards func(any) (guards, error)) (func() erro
 	})), nil
 }
 
-func startGin(l net.Listener, guards func(any) (guards, error)) (func() error, error) {
-	g, err := guards(userName)
+func startGin(l net.Listener, build builder) (func() error, error) {
+	g, err := build(userName)
 	if err != nil {
 		return nil, err
 	}
@@ -75,11 +79,11 @@ func startGin(l net.Listener, guards func(any) (guards, error)) (func() error, e
 	r.GET("/hello", func(c *gin.Context) { c.String(http.StatusOK, "hello\n") })
 	r.GET("/items/:id", func(c *gin.Context) { c.String(http.StatusOK, "item %s\n", c.Param("id")) })
 	r.POST("/login", ginmw.Limit(g.login), func(c *gin.Context) { c.String(http.StatusOK, "welcome\n") })
-	return serve(l, r), nil
+	return serve(l, g, r), nil
 }
 
-func startEcho(l net.Listener, guards func(any) (guards, error)) (func() error, error) {
-	g, err := guards(userName)
+func startEcho(l net.Listener, build builder) (func() error, error) {
+	g, err := build(userName)
 	if err != nil {
 		return nil, err
 	}
@@ -96,11 +100,11 @@ func startEcho(l net.Listener, guards func(any) (guards, error)) (func() error, 
 	e.GET("/hello", func(c echo.Context) error { return c.String(http.StatusOK, "hello\n") })
 	e.GET("/items/:id", func(c echo.Context) error { return c.String(http.StatusOK, "item "+c.Param("id")+"\n") })
 	e.POST("/login", func(c echo.Context) error { return c.String(http.StatusOK, "welcome\n") }, echomw.Limit(g.login))
-	return serve(l, e), nil
+	return serve(l, g, e), nil
 }
 
-func startFiber(l net.Listener, guards func(any) (guards, error)) (func() error, error) {
-	g, err := guards(userName)
+func startFiber(l net.Listener, build builder) (func() error, error) {
+	g, err := build(userName)
 	if err != nil {
 		return nil, err
 	}
@@ -117,19 +121,42 @@ func startFiber(l net.Listener, guards func(any) (guards, error)) (func() error,
 	app.Post("/login", fibermw.Limit(g.login), func(c *fiber.Ctx) error { return c.SendString("welcome\n") })
 	done := make(chan error, 1)
 	go func() { done <- app.Listener(l) }()
-	return func() error { return errors.Join(app.Shutdown(), <-done) }, nil
+	return func() error {
+		err := app.ShutdownWithTimeout(grace)
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = nil // a client that neither asks nor hangs up
+		}
+		_ = l.Close() // in case it had not begun to serve
+		select {
+		case served := <-done:
+			if !errors.Is(served, net.ErrClosed) {
+				err = errors.Join(err, served)
+			}
+		case <-time.After(grace):
+		}
+		return errors.Join(err, g.Close())
+	}, nil
 }
 
-// serve runs what is an http.Handler.
-func serve(l net.Listener, h http.Handler) (stop func() error) {
+// grace is how long a server waits for its clients when it stops.
+const grace = 2 * time.Second
+
+// serve runs what is an http.Handler. The guards are closed last: requests that are
+// under way still use them.
+func serve(l net.Listener, g guards, h http.Handler) (stop func() error) {
 	server := &http.Server{Handler: h}
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(l) }()
 	return func() error {
-		err := server.Shutdown(context.Background())
+		ctx, cancel := context.WithTimeout(context.Background(), grace)
+		defer cancel()
+		err := server.Shutdown(ctx)
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = server.Close() // a client that neither asks nor hangs up
+		}
 		if served := <-done; !errors.Is(served, http.ErrServerClosed) {
 			err = errors.Join(err, served)
 		}
-		return err
+		return errors.Join(err, g.Close())
 	}
 }

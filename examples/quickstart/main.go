@@ -8,8 +8,8 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/signal"
@@ -17,6 +17,7 @@ import (
 	"syscall"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/redisstore"
@@ -24,91 +25,97 @@ import (
 )
 
 func main() {
-	framework := flag.String("framework", "nethttp", "`name` of the framework: "+strings.Join(names(), ", "))
-	addr := flag.String("addr", "127.0.0.1:8080", "`host:port` to listen on")
-	servers := flag.String("redis", "", "`host:port[,host:port...]` of Redis, several for a cluster; none: count in the process")
-	policy := flag.String("policy", "5/10s", "the `limit` on every route")
-	demo := flag.Bool("demo", false, "start every framework, send each a burst, print what came back, and exit")
-	flag.Parse()
-	if err := run(*framework, *addr, *servers, *policy, *demo); err != nil {
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, cancel) // a second signal ends the program at once
+	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "quickstart:", err)
 		os.Exit(1)
 	}
 }
 
-func run(framework, addr, servers, policy string, demo bool) error {
-	store, closeStore, err := open(servers)
+func run(ctx context.Context, args []string, out io.Writer) error {
+	o, err := parse(args)
+	if err != nil {
+		return err
+	}
+	store, closeStore, err := open(o.servers)
 	if err != nil {
 		return err
 	}
 	defer closeStore()
-	guards := func(user any) (guards, error) { return newGuards(store, policy, user) }
-	if demo {
-		return runDemo(os.Stdout, guards)
+	build := func(user any) (guards, error) { return newGuards(store, o.policy, user) }
+	if o.demo {
+		return runDemo(out, o.policy, build)
 	}
 
-	start, ok := frameworks[framework]
-	if !ok {
-		return fmt.Errorf("-framework %q; give one of %s", framework, strings.Join(names(), ", "))
-	}
-	listener, err := net.Listen("tcp", addr)
+	listener, err := net.Listen("tcp", o.addr)
 	if err != nil {
 		return err
 	}
-	stop, err := start(listener, guards)
+	stop, err := frameworks[o.framework](listener, build)
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
-	where := "in the process"
-	if servers != "" {
-		where = "in Redis at " + servers
-	}
-	fmt.Printf(`%s serves http://%s, counting %s:
+	fmt.Fprintf(out, `%s serves http://%s, counting %s:
   GET  /hello       %s for each user, or address
   GET  /items/{id}  the same, whatever the id
-  POST /login       that and %s
+  POST /login       that, and %s
 Try:
   curl -i http://%[2]s/hello
   curl -i -X POST -H 'X-Demo-User: alice' http://%[2]s/login
-`, framework, listener.Addr(), where, policy, loginPolicy)
-
-	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer cancel()
+`, o.framework, listener.Addr(), where(o), o.policy, loginPolicy)
 	<-ctx.Done()
 	return stop()
 }
 
-// loginPolicy is the annotation of POST /login.
-const loginPolicy = "3/1m"
+// where tells in words where is counted.
+func where(o options) string {
+	if len(o.servers) == 0 {
+		return "in the process"
+	}
+	place := "in Redis at " + strings.Join(o.servers, ", ")
+	switch o.policy.Options().Fail {
+	case core.FailOpen:
+		return place + ", or not at all while it does not answer"
+	case core.FailClosed:
+		return place + ", and refusing while it does not answer"
+	default:
+		return place + ", or in the process while it does not answer"
+	}
+}
+
+// loginPolicy is the limit of POST /login.
+var loginPolicy = core.MustParse("login: 3/1m")
 
 // guards are the limits of the application: on everything, and on logging in.
 type guards struct{ all, login *core.Guard }
 
 // newGuards counts by user and route or, without a user, by address and route.
 // user is where the framework keeps the name that authentication has found.
-func newGuards(store core.Store, policy string, user any) (guards, error) {
-	p, err := core.Parse(policy)
-	if err != nil {
-		return guards{}, err
-	}
+func newGuards(store core.Store, policy core.Policy, user any) (guards, error) {
 	all, err := core.NewGuard(core.Config{
 		Store:  store,
-		Policy: p,
+		Policy: policy,
 		Key:    keyfunc.Join(keyfunc.FirstOf(keyfunc.User(user), keyfunc.IP()), keyfunc.Route()),
 	})
 	if err != nil {
 		return guards{}, err
 	}
-	return guards{all, all.With("login", loginPolicy)}, nil
+	login, err := all.WithRule(core.Rule{Policy: loginPolicy})
+	return guards{all, login}, err
 }
 
+// Close is for the end of the program. One call is enough for a whole family.
+func (g guards) Close() error { return g.all.Close() }
+
 // open returns the store in Redis or, without servers, one in the process.
-func open(servers string) (store core.Store, closeStore func(), err error) {
-	if servers == "" {
+func open(servers []string) (store core.Store, closeStore func(), err error) {
+	if len(servers) == 0 {
 		store, err = core.NewMemory(core.MemoryOptions{})
 		return store, func() {}, err
 	}
-	rdb := redis.NewUniversalClient(redisstore.ClientOptions(strings.Split(servers, ",")...))
+	redis.SetLogger(&logging.VoidLogger{}) // it logs each failed dial; weir logs the outage
+	rdb := redis.NewUniversalClient(redisstore.ClientOptions(servers...))
 	store, err = redisstore.New(rdb, redisstore.Options{})
 	return store, func() { _ = rdb.Close() }, err
 }

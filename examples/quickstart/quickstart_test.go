@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"io"
 	"net/http"
 	"os/exec"
@@ -23,13 +24,11 @@ import (
 
 func TestDemo(t *testing.T) {
 	var out bytes.Buffer
-	store, closeStore, err := open("")
-	require.NoError(t, err)
-	defer closeStore()
-	require.NoError(t, runDemo(&out, func(user any) (guards, error) { return newGuards(store, "5/10s", user) }))
+	require.NoError(t, run(t.Context(), []string{"-demo"}, &out))
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-	require.Len(t, lines, 1+4*burst)
-	for i, line := range lines[1:] {
+	const burst = 7
+	require.Len(t, lines, 1+4*burst+2)
+	for i, line := range lines[1 : 1+4*burst] {
 		cells := regexp.MustCompile(` {2,}`).Split(strings.TrimSpace(line), -1)
 		request := i % burst
 		if request < 5 {
@@ -40,12 +39,98 @@ func TestDemo(t *testing.T) {
 			assert.Equal(t, "2", cells[6], line)
 		}
 	}
+	assert.Equal(t, "each framework: 5 allowed, then 429", lines[len(lines)-1])
+}
+
+// The demonstration goes as far as the smallest burst, and not on and on.
+func TestDemoOfOtherPolicies(t *testing.T) {
+	for policy, want := range map[string]string{
+		"9/1h, 100/1d burst 2": "each framework: 2 allowed, then 429",
+		"1000/1h":              "each framework: 20 allowed\n20 requests are the most it sends; a policy with a smaller burst shows refusals too",
+	} {
+		var out bytes.Buffer
+		require.NoError(t, run(t.Context(), []string{"-demo", "-policy", policy}, &out))
+		assert.True(t, strings.HasSuffix(out.String(), "\n"+want+"\n"), out.String())
+	}
+}
+
+// Two demonstrations on one Redis do not see each other.
+func TestDemoTwice(t *testing.T) {
+	server := redistest.Single(t)
+	for range 2 {
+		var out bytes.Buffer
+		require.NoError(t, run(t.Context(), []string{"-demo", "-redis", server.Addr(), "-policy", "5/1h"}, &out))
+		assert.Contains(t, out.String(), "each framework: 5 allowed, then 429")
+	}
+}
+
+func TestSums(t *testing.T) {
+	assert.Equal(t, "2 allowed, then 429, then 1 allowed", sumUp([]int{200, 200, 429, 429, 200}))
+	assert.Equal(t, "503", sumUp([]int{503, 503}))
+	assert.Equal(t, "gin: 1 allowed\necho: 429", together([]string{"gin", "echo"}, []string{"1 allowed", "429"}))
 }
 
 func TestMistakes(t *testing.T) {
-	assert.ErrorContains(t, run("django", "127.0.0.1:0", "", "5/10s", false), "give one of echo, fiber, gin, nethttp")
-	assert.ErrorContains(t, run("gin", "127.0.0.1:0", "", "5 per minute", false), `expected "/"`)
-	assert.Error(t, run("gin", "nowhere:-1", "", "5/10s", false))
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"-framework", "django"}, `-framework "django": give one of echo, fiber, gin, nethttp`},
+		{[]string{"-policy", "5 per minute"}, `expected "/"`},
+		{[]string{"-policy", "login: 5/10s"}, `-policy: the name "login" is taken by POST /login; choose another`},
+		{[]string{"-policy", "login: 3/1m"}, `-policy: the name "login" is taken by POST /login; choose another`},
+		{[]string{"-policy", "20/1s,", "1000/1h"}, `"1000/1h" is no flag; limits with spaces need quotes`},
+		{[]string{"-redis", "localhost"}, `-redis "localhost": give host:port, such as 127.0.0.1:6379`},
+		{[]string{"-redis", "redis://localhost:6379"}, `give host:port`},
+		{[]string{"-redis", ":6379"}, `-redis ":6379": give host:port`},
+		{[]string{"-redis", "127.0.0.1:6379, 127.0.0.1"}, `-redis "127.0.0.1": give host:port`},
+		{[]string{"-redis", "127.0.0.1:6379,"}, `-redis "": give host:port`},
+		{[]string{"-addr", "8080"}, `-addr "8080": give host:port, such as 127.0.0.1:8080`},
+		{[]string{"-addr", "nowhere:-1"}, `-addr "nowhere:-1": give host:port`},
+		{[]string{"-demo", "-framework", "gin"}, `-framework: -demo starts every framework on a port of its own`},
+		{[]string{"-demo", "-addr", ":0"}, `-addr: -demo starts every framework on a port of its own`},
+	} {
+		var out bytes.Buffer
+		assert.ErrorContains(t, run(t.Context(), c.args, &out), c.want, c.args)
+		assert.Empty(t, out.String(), c.args)
+	}
+}
+
+// What the program prints is true, and it ends in order, also if Redis is not there.
+func TestWhatIsPrinted(t *testing.T) {
+	for _, c := range []struct {
+		args   []string
+		want   string
+		status int
+	}{
+		{nil, "counting in the process:\n  GET  /hello       5/10s for each user", 200},
+		{[]string{"-redis", " 127.0.0.1:1 "}, "counting in Redis at 127.0.0.1:1, or in the process while it does not answer:", 200},
+		{[]string{"-redis", "127.0.0.1:1, 127.0.0.1:2"}, "in Redis at 127.0.0.1:1, 127.0.0.1:2, or", 200},
+		{[]string{"-redis", "127.0.0.1:1", "-policy", "7/1m;fail open"}, "or not at all while it does not answer:\n  GET  /hello       7/1m; fail open for", 200},
+		{[]string{"-redis", "127.0.0.1:1", "-policy", "7/1m;fail closed"}, "and refusing while it does not answer:", 503},
+	} {
+		for _, framework := range names() {
+			ctx, cancel := context.WithCancel(t.Context())
+			in, out := io.Pipe()
+			ended := make(chan error, 1)
+			go func() {
+				err := run(ctx, append([]string{"-addr", " 127.0.0.1:0", "-framework", framework}, c.args...), out)
+				_ = out.CloseWithError(err)
+				ended <- err
+			}()
+			text := make([]byte, 1000)
+			n, err := in.Read(text)
+			require.NoError(t, err)
+			assert.Contains(t, string(text[:n]), framework+" serves http://127.0.0.1:")
+			assert.Contains(t, string(text[:n]), c.want)
+			url := regexp.MustCompile(`http://[\d.:]+`).FindString(string(text[:n]))
+			var client http.Client
+			answers := send(t, &client, []string{url}, "alice", 1, 1)
+			assert.Equal(t, map[int]int{c.status: 1}, count(answers))
+			cancel()
+			assert.NoError(t, <-ended)
+		}
+	}
 }
 
 // Four processes, one for each framework, admit exactly the limit together. When

@@ -35,9 +35,9 @@ const (
 
 // packages are the imports that a snippet need not write.
 var packages = map[string]string{
-	"bytes": "bytes", "context": "context", "errors": "errors", "fmt": "fmt", "http": "net/http",
-	"httptest": "net/http/httptest", "io": "io", "json": "encoding/json", "log": "log",
-	"netip": "net/netip", "os": "os", "signal": "os/signal", "slog": "log/slog",
+	"bytes": "bytes", "cmp": "cmp", "context": "context", "errors": "errors", "expvar": "expvar",
+	"fmt": "fmt", "http": "net/http", "httptest": "net/http/httptest", "io": "io",
+	"json": "encoding/json", "log": "log", "netip": "net/netip", "os": "os", "signal": "os/signal", "slog": "log/slog",
 	"strconv": "strconv", "strings": "strings", "sync": "sync", "testing": "testing", "time": "time",
 
 	"core": module + "/core", "keyfunc": module + "/keyfunc",
