@@ -37,6 +37,9 @@ func Limit(g *core.Guard) echo.MiddlewareFunc {
 				err = next(c)
 			case core.Native:
 				if err = over(c, answer); err == nil && !c.Response().Committed {
+					if answer.Status < 200 || answer.Status > 999 { // no status of an answer
+						answer.Status = v.Status
+					}
 					reply(c, answer)
 				}
 			default:

@@ -116,6 +116,7 @@ func handler(h adaptertest.Handler) echo.HandlerFunc {
 func handle(n adaptertest.Native) core.OverLimit {
 	return echomw.Handle(func(c echo.Context, v *core.Verdict) error {
 		c.Response().Header().Set("X-Native", v.Policy)
+		n.Edit(v)
 		switch {
 		case n.Panic != nil:
 			panic(n.Panic)

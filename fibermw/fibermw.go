@@ -34,11 +34,15 @@ func Limit(g *core.Guard) fiber.Handler {
 			}
 			err = c.Next()
 		case core.Native:
-			if err = over(c, answer); err == nil && untouched(c) {
-				err = reply(c, answer)
+			before := glance(c)
+			if err = over(c, answer); err == nil && glance(c) == before {
+				if answer.Status < 200 || answer.Status > 999 { // no status of an answer
+					answer.Status = v.Status
+				}
+				reply(c, answer)
 			}
 		default:
-			err = reply(c, &v)
+			reply(c, &v)
 		}
 		panicked = false
 		return err
@@ -59,11 +63,24 @@ func Handle(f func(c *fiber.Ctx, v *core.Verdict) error) core.OverLimit {
 type native func(*fiber.Ctx, *core.Verdict) error
 
 // reply sends the plain answer. The server drops its body if the request is a HEAD.
-func reply(c *fiber.Ctx, v *core.Verdict) error { return c.Status(v.Status).Send(v.Body) }
+// The body is copied: Send would let middleware outside edit the text of all.
+func reply(c *fiber.Ctx, v *core.Verdict) {
+	c.Status(v.Status).Response().SetBody(v.Body)
+}
 
-func untouched(c *fiber.Ctx) bool {
+// look is what of an answer tells whether a handler has written one.
+type look struct {
+	status, bytes int
+	stream        bool
+}
+
+func glance(c *fiber.Ctx) look {
 	res := c.Response()
-	return res.StatusCode() == fiber.StatusOK && !res.IsBodyStream() && len(res.Body()) == 0
+	l := look{status: res.StatusCode(), stream: res.IsBodyStream()}
+	if !l.stream { // a stream is read when it is sent
+		l.bytes = len(res.Body())
+	}
+	return l
 }
 
 // final tells how the request ended. An error is written later, by the app's

@@ -131,6 +131,7 @@ func handler(h adaptertest.Handler) fiber.Handler {
 func handle(n adaptertest.Native) core.OverLimit {
 	return fibermw.Handle(func(c *fiber.Ctx, v *core.Verdict) error {
 		c.Set("X-Native", v.Policy)
+		n.Edit(v)
 		switch {
 		case n.Panic != nil:
 			panic(n.Panic)
@@ -252,6 +253,55 @@ func TestNativeStreamIsNotRead(t *testing.T) {
 	assert.True(t, streams)
 	assert.Equal(t, http.StatusOK, status)
 	assert.Empty(t, body)
+}
+
+// What earlier handlers have set is not the native handler's answer.
+func TestNativeSilentBehindOthers(t *testing.T) {
+	f := fiber.New()
+	f.Use(func(c *fiber.Ctx) error {
+		_ = c.Status(http.StatusAccepted).SendString("draft")
+		return c.Next()
+	}, fibermw.Limit(guard(t, "1/1h", keyfunc.Const("all"), core.Config{
+		OverLimit: fibermw.Handle(func(*fiber.Ctx, *core.Verdict) error { return nil }),
+	})))
+	f.Get("/", func(c *fiber.Ctx) error { return c.SendString("hello") })
+	get(t, f, "/")
+	status, body := get(t, f, "/")
+	assert.Equal(t, http.StatusTooManyRequests, status)
+	assert.Equal(t, "too many requests\n", body)
+}
+
+// Middleware outside that edits the body in place edits its own.
+func TestBodyIsCopied(t *testing.T) {
+	f := fiber.New()
+	f.Use(func(c *fiber.Ctx) error {
+		err := c.Next()
+		c.Response().Body()[0] ^= 0x20
+		return err
+	}, fibermw.Limit(guard(t, "1/1h", keyfunc.Const("all"), core.Config{})))
+	f.Get("/", func(c *fiber.Ctx) error { return c.SendString("hello") })
+	get(t, f, "/")
+	for range 2 {
+		_, body := get(t, f, "/")
+		assert.Equal(t, "Too many requests\n", body)
+	}
+}
+
+// A path has one key, however it is written, where Fiber does not tell the cases apart.
+func TestPathCase(t *testing.T) {
+	for sensitive, want := range map[bool]int{false: http.StatusTooManyRequests, true: http.StatusOK} {
+		f := fiber.New(fiber.Config{CaseSensitive: sensitive})
+		f.Use(fibermw.Limit(guard(t, "1/1h", keyfunc.Path(), core.Config{})))
+		f.Get("/*", ok)
+		get(t, f, "/login")
+		for _, path := range []string{"/LOGIN", "/Login/", "/%4Cogin"} {
+			status, _ := get(t, f, path)
+			if sensitive && path == "/%4Cogin" {
+				continue // the same as /Login
+			}
+			assert.Equal(t, want, status, path)
+		}
+	}
 }
 
 func TestLimitNeedsGuard(t *testing.T) {

@@ -24,9 +24,12 @@ func (q *request) Route() string            { return q.apps.route(q.c) }
 func (q *request) Native() any              { return q.c }
 
 func (q *request) Path() string {
-	path := strings.Clone(q.c.Path())
-	if decoded, err := url.PathUnescape(path); err == nil && !q.c.App().Config().UnescapePath {
-		return decoded
+	path, config := strings.Clone(q.c.Path()), q.c.App().Config()
+	if decoded, err := url.PathUnescape(path); err == nil && !config.UnescapePath {
+		path = decoded
+	}
+	if !config.CaseSensitive { // what Fiber does not tell apart must not be two keys
+		path = lower(path)
 	}
 	return path
 }

@@ -1,7 +1,6 @@
 package fibermw
 
 import (
-	"regexp"
 	"strings"
 	"sync"
 
@@ -35,18 +34,15 @@ type table struct {
 // place is where a route stands in the list of its method.
 type place struct {
 	order   int
-	handler bool // not middleware
+	handler bool   // not middleware
+	name    string // as in entry
 }
 
 // entry is a route with a handler.
 type entry struct {
 	order   int
-	path    string // as it was registered
-	pattern string // as it is compared
-	prefix  string // with which every path begins that matches
-	// segments are those of a pattern in which each is a literal or a parameter
-	// like ":id", which begins with a colon then. nil for other patterns.
-	segments []string
+	name    string // the path of the first route of this shape, as it was registered
+	pattern pattern
 }
 
 func newTable(app *fiber.App) *table {
@@ -58,16 +54,21 @@ func newTable(app *fiber.App) *table {
 		handlers: map[string][]entry{},
 	}
 	handlers := app.GetRoutes(true) // the same routes as in Stack, but for middleware
-	for method, stack := range app.Stack() {
-		name := config.RequestMethods[method]
+	for number, stack := range app.Stack() {
+		method, names := config.RequestMethods[number], map[string]string{}
 		for order, r := range stack {
 			if len(handlers) == 0 || !same(r, &handlers[0]) {
 				t.places[r] = place{order: order}
 				continue
 			}
 			handlers = handlers[1:]
-			t.places[r] = place{order: order, handler: true}
-			t.handlers[name] = append(t.handlers[name], t.entry(order, r.Path))
+			p := parse(t.comparable(r.Path))
+			shape := p.shape()
+			if _, ok := names[shape]; !ok {
+				names[shape] = r.Path
+			}
+			t.places[r] = place{order: order, handler: true, name: names[shape]}
+			t.handlers[method] = append(t.handlers[method], entry{order, names[shape], p})
 		}
 	}
 	return t
@@ -79,27 +80,10 @@ func same(a, b *fiber.Route) bool {
 		(len(a.Handlers) == 0 || &a.Handlers[0] == &b.Handlers[0])
 }
 
-var (
-	special = regexp.MustCompile(`[:*+\\]`)
-	simple  = regexp.MustCompile(`^(/(:\w+|[^:*+\\/]+))+$`)
-)
-
-func (t *table) entry(order int, path string) entry {
-	e := entry{order: order, path: path, pattern: t.comparable(path)}
-	e.prefix = special.Split(e.pattern, 2)[0]
-	if e.prefix != e.pattern {
-		e.prefix = strings.TrimRight(e.prefix, "/") // which an optional parameter takes along
-	}
-	if simple.MatchString(e.pattern) {
-		e.segments = strings.Split(e.pattern[1:], "/")
-	}
-	return e
-}
-
 // comparable is a path or a pattern in the form in which Fiber compares them.
 func (t *table) comparable(path string) string {
-	if t.lower && strings.ContainsAny(path, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") {
-		path = utils.ToLower(path)
+	if t.lower {
+		path = lower(path)
 	}
 	if t.trim && len(path) > 1 {
 		path = utils.TrimRight(path, '/')
@@ -107,45 +91,28 @@ func (t *table) comparable(path string) string {
 	return path
 }
 
+// lower spares almost all paths the copy.
+func lower(path string) string {
+	if strings.ContainsAny(path, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") {
+		return utils.ToLower(path)
+	}
+	return path
+}
+
 func (t *table) route(c *fiber.Ctx) string {
 	current, ok := t.places[c.Route()]
 	if current.handler {
-		return c.Route().Path
+		return current.name
 	}
 	if !ok {
 		current.order = -1
 	}
 	path := t.comparable(c.Path())
-	for _, e := range t.handlers[c.Method()] {
-		if e.order > current.order && e.matches(path) {
-			return e.path
+	for i := range t.handlers[c.Method()] {
+		e := &t.handlers[c.Method()][i]
+		if e.order > current.order && e.pattern.matches(path) {
+			return e.name
 		}
 	}
 	return ""
-}
-
-func (e *entry) matches(path string) bool {
-	if !strings.HasPrefix(path, e.prefix) {
-		return false
-	}
-	if e.prefix == e.pattern {
-		return path == e.pattern
-	}
-	if e.segments == nil { // path and pattern are lowered and trimmed already
-		return fiber.RoutePatternMatch(path, e.pattern, fiber.Config{CaseSensitive: true, StrictRouting: true})
-	}
-	for _, want := range e.segments {
-		if path == "" || path[0] != '/' {
-			return false
-		}
-		end := strings.IndexByte(path[1:], '/') + 1
-		if end == 0 {
-			end = len(path)
-		}
-		if segment := path[1:end]; segment != want && (want[0] != ':' || segment == "") {
-			return false
-		}
-		path = path[end:]
-	}
-	return path == ""
 }

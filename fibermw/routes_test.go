@@ -3,6 +3,9 @@ package fibermw_test
 import (
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -43,6 +46,8 @@ func (p *probe) seen() []string {
 
 func ok(c *fiber.Ctx) error { return c.SendString(c.Route().Path) }
 
+const dayPattern = `/d/:day<regex(\d{4}-\d{2})>/:x<minLen(2);maxLen(3)>?`
+
 func TestRoutes(t *testing.T) {
 	for name, c := range map[string]struct {
 		config fiber.Config
@@ -65,7 +70,7 @@ func TestRoutes(t *testing.T) {
 		}, map[string][]string{
 			"/": {"/"}, "/items/1": {"/items/:id"}, "/ITEMS/1/": {"/items/:id"}, "/items/": {""}, "/items/a%2Fb": {"/items/:id"},
 			"/posted/1": {""}, "/fixed/path": {"/Fixed/Path/"}, "/FIXED/path///": {"/Fixed/Path/"},
-			"/opt": {"/opt/:a?"}, "/opt/x": {"/opt/:a?"}, "/num/12": {"/num/:n<int>"}, "/num/x": {""},
+			"/opt": {"/opt/:a?"}, "/opt/x": {"/opt/:a?"}, "/num/12": {"/num/:n<int>"}, "/num/x": {"/num/:n<int>"},
 			"/from-a.b": {"/from-:a.:b"}, "/rest/": {"/rest/*"}, "/rest": {"/rest/*"}, "/rest/a/b": {"/rest/*"},
 			"/more/a/b": {"/more/+"}, "/more/": {""}, "/verb:do": {"/verb\\:do"}, "/files/doc.go": {""}, "/nothing": {""},
 		}},
@@ -106,6 +111,21 @@ func TestRoutes(t *testing.T) {
 			f.Get("/x", limit(), ok)
 			f.Use("/x", ok)
 		}, map[string][]string{"/x": {"/x", "/x"}, "/x/y": {""}}},
+		"constraints do not count": {fiber.Config{}, func(f *fiber.App, limit func() fiber.Handler) {
+			f.Use(limit())
+			f.Get("/n/:n<int>", limit(), ok)
+			f.Get("/n/:word<regex([a-z]\\d+)>", limit(), func(c *fiber.Ctx) error { return c.SendString("/n/:n<int>") })
+			f.Get("/d/:day<regex(\\d{4}-\\d{2})>/:x<minLen(2);maxLen(3)>?", limit(), ok)
+		}, map[string][]string{
+			"/n/12": {"/n/:n<int>", "/n/:n<int>"}, "/n/a1": {"/n/:n<int>", "/n/:n<int>"}, "/n/aa": {"/n/:n<int>"},
+			"/d/2020-01": {dayPattern, dayPattern}, "/d/never/a": {dayPattern}, "/d/": {""},
+		}},
+		"paths shorter than the keys of the tree": {fiber.Config{}, func(f *fiber.App, limit func() fiber.Handler) {
+			f.Use(limit())
+			f.Get("/a/*", ok)
+			f.Get("/b/:x?", ok)
+			f.Get("/b", ok)
+		}, map[string][]string{"/a": {""}, "/a/b": {"/a/*"}, "/b": {"/b"}, "/b/c": {"/b/:x?"}}},
 		"mounted apps": {fiber.Config{}, func(f *fiber.App, limit func() fiber.Handler) {
 			f.Use(limit())
 			sub := fiber.New()
@@ -144,11 +164,19 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// What the table says before the handler is what Fiber says within it.
+var (
+	constraints = regexp.MustCompile(`<[^>]*>`)
+	names       = regexp.MustCompile(`:\w+`)
+)
+
+// What the table says before the handler is what Fiber says within it where there are
+// no constraints, and routes of one shape have one name.
 func TestRoutesAgreeWithFiber(t *testing.T) {
-	// No short words: Fiber does not find /a/* for /a, which is shorter than the keys of its tree.
-	segments := []string{"aa", "bb", "Abc", ":x", ":x?", "*", "+", ":n<int>", "a-:x", ":x.:y", "12"}
-	words := []string{"aa", "bb", "ABC", "12", "a-b", "x.y", "", "a%2Fb", "%61a"}
+	segments := []string{
+		"aa", "bb", "Abc", ":x", ":x?", "*", "+", ":n<int>", "a-:x", ":x.:y", ":x:y", "12", "a", "*-b",
+		"a\\:b", ":d<regex(\\d{2}-?)>", ":w<minLen(2)>?", "+.y",
+	}
+	words := []string{"aa", "bb", "ABC", "12", "a-b", "x.y", "", "a%2Fb", "%61a", "a", "b", "a:b", "a-a-b"}
 	r := rand.New(rand.NewPCG(1, 2))
 	join := func(of []string) string {
 		var path strings.Builder
@@ -160,7 +188,8 @@ func TestRoutesAgreeWithFiber(t *testing.T) {
 	matched := 0
 	for range 200 {
 		config := fiber.Config{CaseSensitive: r.IntN(2) == 0, StrictRouting: r.IntN(2) == 0, UnescapePath: r.IntN(2) == 0}
-		f, p := fiber.New(config), &probe{t: t}
+		f, plain, p := fiber.New(config), fiber.New(config), &probe{t: t}
+		first := map[string]string{} // by shape
 		f.Use(p.limit())
 		var patterns []string
 		for range 1 + r.IntN(6) {
@@ -170,10 +199,21 @@ func TestRoutesAgreeWithFiber(t *testing.T) {
 			}
 			patterns = append(patterns, pattern)
 			f.Get(pattern, ok)
+			stripped := constraints.ReplaceAllString(pattern, "")
+			shape := names.ReplaceAllString(stripped, ":")
+			if !config.CaseSensitive {
+				shape = strings.ToLower(shape)
+			}
+			if _, ok := first[shape]; !ok {
+				first[shape] = pattern
+			}
+			name := first[shape]
+			plain.Get(stripped, func(c *fiber.Ctx) error { return c.SendString(name) })
 		}
 		for range 40 {
 			path := join(words)
-			status, body := get(t, f, "http://x"+path)
+			get(t, f, "http://x"+path)
+			status, body := get(t, plain, "http://x"+path)
 			want := ""
 			if status == http.StatusOK {
 				want = body
@@ -183,6 +223,35 @@ func TestRoutesAgreeWithFiber(t *testing.T) {
 		}
 	}
 	assert.Greater(t, matched, 500)
+}
+
+// A lookup parses nothing: its time does not depend on the constraints.
+func BenchmarkRoute(b *testing.B) {
+	for name, constraint := range map[string]string{"plain": "", "regex": `<regex([a-z0-9-]+\d{2,7})>`} {
+		b.Run(name, func(b *testing.B) {
+			f := fiber.New()
+			g, err := core.NewGuard(core.Config{Policy: core.MustParse("1000000000/1h"), Key: keyfunc.Route()})
+			require.NoError(b, err)
+			b.Cleanup(func() { assert.NoError(b, g.Close()) })
+			f.Use(fibermw.Limit(g), func(*fiber.Ctx) error { return nil })
+			for i := range 20 {
+				f.Get("/items/:id"+constraint+"/deep-"+strconv.Itoa(i), ok)
+			}
+			handle := f.Handler()
+			outer := fiber.New() // only another app can make a request of fasthttp
+			outer.Get("/*", func(c *fiber.Ctx) error {
+				b.ReportAllocs()
+				for b.Loop() {
+					c.Response().Reset()
+					handle(c.Context())
+				}
+				return nil
+			})
+			res, err := outer.Test(httptest.NewRequest(http.MethodGet, "/items/1/nothing", nil), -1)
+			require.NoError(b, err)
+			require.NoError(b, res.Body.Close())
+		})
+	}
 }
 
 // The first requests may come all at once, and a handler may serve two apps.

@@ -42,6 +42,9 @@ func Limit(g *core.Guard) gin.HandlerFunc {
 		case core.Native:
 			before := c.Writer.Status()
 			if over(c, answer); !c.Writer.Written() && c.Writer.Status() == before {
+				if answer.Status < 200 || answer.Status > 999 { // no status of an answer
+					answer.Status = v.Status
+				}
 				reply(c, answer)
 			}
 		default:

@@ -113,6 +113,7 @@ func handler(h adaptertest.Handler) gin.HandlerFunc {
 func handle(n adaptertest.Native) core.OverLimit {
 	return ginmw.Handle(func(c *gin.Context, v *core.Verdict) {
 		c.Header("X-Native", v.Policy)
+		n.Edit(v)
 		switch {
 		case n.Panic != nil:
 			panic(n.Panic)

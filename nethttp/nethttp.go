@@ -18,8 +18,9 @@ import (
 // neither does a handler within a mux.
 //
 // The answer's writer is the server's own, except for rules with a Settle and for
-// handlers made by [Handle]: those get one that can Flush and ReadFrom, and from
-// which http.ResponseController reaches the rest, such as Hijack.
+// handlers made by [Handle]: those get one that is an http.Flusher, http.Hijacker and
+// http.Pusher if the server's is, and from which http.ResponseController reaches the
+// rest.
 //
 // Limit panics if g is nil.
 func Limit(g *core.Guard, find ...Router) func(http.Handler) http.Handler {
@@ -58,8 +59,7 @@ func (l *limit) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 	var watched *writer
 	if v.NeedsFinal() || v.Action == core.Native {
-		watched = &writer{ResponseWriter: w}
-		w = watched
+		w, watched = watch(w)
 	}
 	inner := r
 	final := core.Final{Bytes: -1, Panicked: true}
@@ -68,7 +68,9 @@ func (l *limit) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			final.Status, final.Bytes = watched.sent(final.Panicked)
 		}
 		if inner != r {
-			r.Pattern = inner.Pattern // for the middleware outside
+			// Middleware outside sees what the router has found, and the server
+			// removes the files of a form that was parsed.
+			*r = *inner.WithContext(r.Context())
 		}
 		v.Finish(final)
 	}()
@@ -81,6 +83,9 @@ func (l *limit) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		l.next.ServeHTTP(w, inner)
 	case core.Native:
 		if over(w, r, answer); watched.status == 0 {
+			if answer.Status < 200 || answer.Status > 999 { // no status of an answer
+				answer.Status = v.Status
+			}
 			reply(w, answer)
 		}
 	default:

@@ -115,6 +115,7 @@ func handler(h adaptertest.Handler) http.Handler {
 func handle(n adaptertest.Native) core.OverLimit {
 	return nethttp.Handle(func(w http.ResponseWriter, _ *http.Request, v *core.Verdict) {
 		w.Header().Set("X-Native", v.Policy)
+		n.Edit(v)
 		switch {
 		case n.Panic != nil:
 			panic(n.Panic)
@@ -258,7 +259,13 @@ func TestWriter(t *testing.T) {
 			if assert.NoError(t, err) {
 				assert.NoError(t, conn.Close())
 			}
-		}, core.Final{Status: 200}},
+		}, core.Final{Status: 101}},
+		"hijacked by type": {func(w http.ResponseWriter, _ *http.Request) {
+			conn, _, err := w.(http.Hijacker).Hijack()
+			if assert.NoError(t, err) {
+				assert.NoError(t, conn.Close())
+			}
+		}, core.Final{Status: 101}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			done := make(chan struct{})
@@ -286,6 +293,68 @@ func TestWriter(t *testing.T) {
 			assert.Equal(t, c.want, <-finals)
 		})
 	}
+}
+
+type (
+	bare     struct{ http.ResponseWriter }
+	flushing struct {
+		http.ResponseWriter
+		http.Flusher
+	}
+	hijacking struct {
+		flushing
+		http.Hijacker
+	}
+	pushing struct {
+		flushing
+		http.Pusher
+	}
+	pushes []string
+)
+
+func (p *pushes) Push(target string, _ *http.PushOptions) error {
+	*p = append(*p, target)
+	return nil
+}
+
+// The wrapper is what the writer inside is.
+func TestWriterKinds(t *testing.T) {
+	finals := make(chan core.Final, 1)
+	g, _ := guard(t, keyfunc.IP(), core.Config{Settle: func(f core.Final, taken int64) int64 { finals <- f; return taken }})
+	recorder, pushed := httptest.NewRecorder(), &pushes{}
+	flushes := flushing{recorder, recorder}
+	for name, c := range map[string]struct {
+		w    http.ResponseWriter
+		want [3]bool // Flusher, Hijacker, Pusher
+	}{
+		"none":   {bare{recorder}, [3]bool{}},
+		"flush":  {flushes, [3]bool{true}},
+		"hijack": {hijacking{flushes, nil}, [3]bool{true, true, false}},
+		"push":   {pushing{flushes, pushed}, [3]bool{true, false, true}},
+	} {
+		nethttp.Limit(g)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			var got [3]bool
+			_, got[0] = w.(http.Flusher)
+			_, got[1] = w.(http.Hijacker)
+			pusher, ok := w.(http.Pusher)
+			got[2] = ok
+			assert.Equal(t, c.want, got, name)
+			assert.Equal(t, c.w, w.(interface{ Unwrap() http.ResponseWriter }).Unwrap(), name)
+			if ok {
+				assert.NoError(t, pusher.Push("/style.css", nil))
+			}
+			if !got[0] { // a refused flush is no answer
+				assert.ErrorIs(t, http.NewResponseController(w).Flush(), http.ErrNotSupported)
+				w.WriteHeader(http.StatusTeapot)
+			}
+		})).ServeHTTP(c.w, httptest.NewRequest(http.MethodGet, "/", nil))
+		want := http.StatusOK
+		if !c.want[0] {
+			want = http.StatusTeapot
+		}
+		assert.Equal(t, want, (<-finals).Status, name)
+	}
+	assert.Equal(t, pushes{"/style.css"}, *pushed)
 }
 
 func size(t *testing.T, name string) int64 {

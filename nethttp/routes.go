@@ -2,6 +2,7 @@ package nethttp
 
 import (
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 )
@@ -27,19 +28,20 @@ type Router func(*http.Request) string
 // other Limits as well.
 //
 // A pattern with a host keeps it: "example.com/items/{id}". Where the mux redirects
-// to a path's canonical form, the route is the one that is redirected to.
+// to a path's canonical form, the route is the one that is redirected to, but for
+// CONNECT, where a redirect has none.
 func Mux(m *http.ServeMux) Router {
 	return func(r *http.Request) string {
-		if r.Method == http.MethodConnect {
-			// For CONNECT, a mux may answer with the path in place of a pattern.
-			get := *r
-			get.Method = http.MethodGet
-			r = &get
+		h, pattern := m.Handler(r)
+		if r.Method == http.MethodConnect && reflect.TypeOf(h) == redirect {
+			return "" // the mux has answered with the path in place of a pattern
 		}
-		_, pattern := m.Handler(r)
 		return withoutMethod(pattern)
 	}
 }
+
+// redirect is the type of the handlers by which a mux redirects.
+var redirect = reflect.TypeOf(http.RedirectHandler("/", http.StatusTemporaryRedirect))
 
 // routers are find, and what next tells: a mux, or a Limit that knows one.
 func routers(find []Router, next http.Handler) []Router {

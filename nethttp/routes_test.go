@@ -39,6 +39,9 @@ func TestMux(t *testing.T) {
 	mux.Handle("example.org/hosted/", ok)
 	mux.Handle("/tree/{name}/", ok)
 	mux.Handle("/{$}", ok)
+	mux.Handle("CONNECT /tunnel", ok)
+	mux.Handle("GET /list/{id}", ok)
+	mux.Handle("/list/", ok)
 	g, keys := guard(t, keyfunc.Route(), core.Config{})
 	other, _ := guard(t, keyfunc.IP(), core.Config{})
 	through := func(h http.Handler) http.Handler { return http.HandlerFunc(h.ServeHTTP) }
@@ -62,8 +65,11 @@ func TestMux(t *testing.T) {
 				{"GET", "/tree/oak/leaf", "/tree/{name}/"},
 				{"GET", "/tree/oak", "/tree/{name}/"},      // redirected
 				{"GET", "//tree/./oak//", "/tree/{name}/"}, // redirected
-				{"CONNECT", "/tree/oak", "/tree/{name}/"},  // for which the mux itself says "/tree/oak/"
-				{"CONNECT", "/tree/elm", "/tree/{name}/"},
+				{"CONNECT", "/tree/oak", ""},               // for which the mux itself says "/tree/oak/"
+				{"CONNECT", "/tree/oak/leaf", "/tree/{name}/"},
+				{"CONNECT", "/tunnel", "/tunnel"},
+				{"CONNECT", "/list/5", "/list/"},
+				{"GET", "/list/5", "/list/{id}"},
 				{"GET", "/", "/{$}"},
 				{"GET", "/nothing", ""},
 				{"GET", "/items/1/", ""},
@@ -108,18 +114,22 @@ func TestRouterOrder(t *testing.T) {
 	assert.Equal(t, "route=/second", asked(h, keys, http.MethodGet, "/x"))
 }
 
-// A middleware outside sees the pattern that the mux within has found, also where
-// the request had to be copied.
+// A middleware outside sees what the mux within has found and the handler has parsed,
+// also where the request had to be copied.
 func TestPatternComesBack(t *testing.T) {
 	g, _ := guard(t, keyfunc.IP(), core.Config{})
 	mux := http.NewServeMux()
-	mux.Handle("GET /items/{id}", ok)
+	mux.HandleFunc("GET /items/{id}", func(_ http.ResponseWriter, r *http.Request) { assert.Equal(t, "y", r.FormValue("x")) })
 	mux.HandleFunc("GET /panic/{id}", func(http.ResponseWriter, *http.Request) { panic("a panic") })
 	h := nethttp.Limit(g)(nethttp.Limit(g)(mux)) // from the second request on, the outer one marks the context
 	for range 3 {
-		r := httptest.NewRequest(http.MethodGet, "/items/1", nil)
+		r := httptest.NewRequest(http.MethodGet, "/items/1?x=y", nil)
+		ctx := r.Context()
 		h.ServeHTTP(httptest.NewRecorder(), r)
 		assert.Equal(t, "GET /items/{id}", r.Pattern)
+		assert.Equal(t, "1", r.PathValue("id"))
+		assert.Equal(t, "y", r.Form.Get("x"))
+		assert.Equal(t, ctx, r.Context())
 
 		r = httptest.NewRequest(http.MethodGet, "/panic/1", nil)
 		assert.PanicsWithValue(t, "a panic", func() { h.ServeHTTP(httptest.NewRecorder(), r) })

@@ -1,12 +1,58 @@
 package nethttp
 
 import (
+	"bufio"
+	"errors"
 	"io"
+	"net"
 	"net/http"
 )
 
-// writer watches what is sent. It does not hide what the writer inside can do:
-// http.ResponseController finds it by Unwrap.
+// watch wraps w. Handlers ask by type what a writer can do, so the wrapper can do what
+// w can, and no more.
+func watch(w http.ResponseWriter) (http.ResponseWriter, *writer) {
+	watched := &writer{ResponseWriter: w}
+	_, hijacks := w.(http.Hijacker)
+	_, pushes := w.(http.Pusher)
+	if _, flushes := w.(http.Flusher); !flushes {
+		return watched, watched
+	}
+	switch {
+	case hijacks: // HTTP/1
+		return hijacker{flusher{watched}}, watched
+	case pushes: // HTTP/2
+		return pusher{flusher{watched}}, watched
+	default:
+		return flusher{watched}, watched
+	}
+}
+
+// flusher implements http.Flusher.
+type flusher struct{ *writer }
+
+func (w flusher) Flush() { _ = w.FlushError() }
+
+// hijacker implements http.Hijacker. A connection that is taken over is no longer the
+// server's, as after 101.
+type hijacker struct{ flusher }
+
+func (w hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, buffered, err := http.NewResponseController(w.ResponseWriter).Hijack()
+	if err == nil {
+		w.implied(http.StatusSwitchingProtocols)
+	}
+	return conn, buffered, err
+}
+
+// pusher implements http.Pusher.
+type pusher struct{ flusher }
+
+func (w pusher) Push(target string, o *http.PushOptions) error {
+	return w.ResponseWriter.(http.Pusher).Push(target, o) //nolint:forcetypeassert // watch has asked
+}
+
+// writer watches what is sent. What else the writer inside can do,
+// http.ResponseController finds by Unwrap.
 type writer struct {
 	http.ResponseWriter
 	status int // 0 until it is known
@@ -26,7 +72,7 @@ func (w *writer) WriteHeader(status int) {
 
 // Write implements http.ResponseWriter.
 func (w *writer) Write(p []byte) (int, error) {
-	w.implied()
+	w.implied(http.StatusOK)
 	n, err := w.ResponseWriter.Write(p)
 	w.bytes += int64(n)
 	return n, err
@@ -34,7 +80,7 @@ func (w *writer) Write(p []byte) (int, error) {
 
 // WriteString implements io.StringWriter, which spares a copy.
 func (w *writer) WriteString(s string) (int, error) {
-	w.implied()
+	w.implied(http.StatusOK)
 	n, err := io.WriteString(w.ResponseWriter, s)
 	w.bytes += int64(n)
 	return n, err
@@ -42,25 +88,26 @@ func (w *writer) WriteString(s string) (int, error) {
 
 // ReadFrom implements io.ReaderFrom, with which the server sends files.
 func (w *writer) ReadFrom(src io.Reader) (int64, error) {
-	w.implied()
+	w.implied(http.StatusOK)
 	n, err := io.Copy(w.ResponseWriter, src)
 	w.bytes += n
 	return n, err
 }
 
-// FlushError is what http.ResponseController calls.
+// FlushError is what http.ResponseController calls. A flush that is not supported sends
+// nothing.
 func (w *writer) FlushError() error {
-	w.implied()
-	return http.NewResponseController(w.ResponseWriter).Flush()
+	err := http.NewResponseController(w.ResponseWriter).Flush()
+	if !errors.Is(err, http.ErrNotSupported) {
+		w.implied(http.StatusOK)
+	}
+	return err
 }
 
-// Flush implements http.Flusher.
-func (w *writer) Flush() { _ = w.FlushError() }
-
 // implied notes the status that is sent where the handler sets none.
-func (w *writer) implied() {
+func (w *writer) implied(status int) {
 	if w.status == 0 {
-		w.status = http.StatusOK
+		w.status = status
 	}
 }
 

@@ -112,6 +112,15 @@ type Native struct {
 	Fail bool
 	// Panic panics with that value.
 	Panic any
+	// Change, unless nil, is called with the Verdict before anything else.
+	Change func(*core.Verdict)
+}
+
+// Edit lets n change v.
+func (n Native) Edit(v *core.Verdict) {
+	if n.Change != nil {
+		n.Change(v)
+	}
 }
 
 // Run tests an adapter.

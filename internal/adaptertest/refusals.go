@@ -69,6 +69,13 @@ func testNativeSilent(t *testing.T, a Adapter) {
 	assert.Equal(t, http.StatusTooManyRequests, s.do(http.MethodHead, "/hello").StatusCode)
 	assert.EqualValues(t, 1, calls.Load())
 
+	for status, want := range map[int]int{420: 420, 0: 429, 42: 429, 1000: 429} {
+		change := func(v *core.Verdict) { v.Status, v.Body = status, []byte("calm") }
+		res = over(t, a, core.Config{OverLimit: a.Handle(Native{Change: change})}, Handler{}).get("/hello")
+		assert.Equal(t, want, res.StatusCode, status)
+		assert.Equal(t, "calm", res.body)
+	}
+
 	_, err := core.NewGuard(core.Config{Policy: core.MustParse("1/1h"), Key: keyfunc.IP(), OverLimit: a.HandleNil()})
 	assert.ErrorContains(t, err, a.Name+".Handle")
 }

@@ -1,0 +1,226 @@
+package fibermw
+
+import "strings"
+
+// pattern is a route's path, parsed once. It matches as Fiber does, which can be
+// asked only with a pattern to parse again, at every request. Constraints are left
+// out: they may be slow, and a client could choose among routes by them.
+type pattern struct {
+	literal string // the pattern without escapes
+	parts   []part // none if there is no parameter
+}
+
+// part is a constant part of a pattern, or a parameter.
+type part struct {
+	text          string // "" for a parameter
+	optionalSlash bool   // text ends with a slash that a path's end may lack
+
+	optional, greedy bool
+	last             bool
+	one              bool   // it takes one byte: another parameter follows at once
+	until            string // the text that ends it
+	untils           int    // how often that follows
+}
+
+// parse reads a pattern that is in comparable form.
+func parse(path string) pattern {
+	p := pattern{literal: unescape(path)}
+	params := false
+	for path != "" {
+		start := paramStart(path)
+		if start != 0 {
+			if start < 0 {
+				start = len(path)
+			}
+			p.parts = append(p.parts, part{text: unescape(path[:start])})
+			path = path[start:]
+			continue
+		}
+		params = true
+		param, n := parseParam(path)
+		p.parts = append(p.parts, param)
+		path = path[n:]
+	}
+	if !params {
+		p.parts = nil
+	}
+	p.link()
+	return p
+}
+
+// paramStart is where the first parameter begins, or -1.
+func paramStart(path string) int {
+	for i := range len(path) {
+		if !strings.ContainsRune("*+:", rune(path[i])) || i > 0 && path[i-1] == '\\' {
+			continue
+		}
+		if path[i] != '*' && i+1 < len(path) && strings.ContainsRune("*+:", rune(path[i+1])) {
+			return i + 1 // of two such signs in a row, Fiber takes the first for text
+		}
+		return i
+	}
+	return -1
+}
+
+// parseParam reads the parameter with which path begins, and tells its length.
+func parseParam(path string) (part, int) {
+	switch path[0] {
+	case '*':
+		return part{greedy: true, optional: true}, 1
+	case '+':
+		return part{greedy: true}, 1
+	}
+	end := 1
+	for end < len(path) && !strings.ContainsRune(`?:\/-.`, rune(path[end])) {
+		if path[end] == '<' {
+			end += constraint(path[end:])
+		}
+		end++
+	}
+	if end < len(path) && path[end] == '?' {
+		return part{optional: true}, end + 1
+	}
+	return part{}, end
+}
+
+// constraint is where the constraint ends with which s begins: the index of its
+// ">". One in parentheses belongs to a regular expression.
+func constraint(s string) int {
+	depth := 0
+	for i := 1; i < len(s); i++ {
+		switch s[i] {
+		case '\\':
+			i++
+		case '(':
+			depth++
+		case ')':
+			depth--
+		case '>':
+			if depth <= 0 {
+				return i
+			}
+		}
+	}
+	return max(0, strings.LastIndexByte(s, '>')) // without one, "<" is a part of the name
+}
+
+// link notes in each part what depends on those that follow.
+func (p *pattern) link() {
+	until := ""
+	for i := len(p.parts) - 1; i >= 0; i-- {
+		part := &p.parts[i]
+		part.last = i == len(p.parts)-1
+		if part.text == "" {
+			part.until = until
+			part.one = !part.last && !part.greedy && p.parts[i+1].text == "" && !p.parts[i+1].greedy
+			for _, later := range p.parts[i+1:] {
+				if until != "" {
+					part.untils += strings.Count(later.text, until)
+				}
+			}
+			continue
+		}
+		part.optionalSlash = strings.HasSuffix(part.text, "/") && (part.last || p.parts[i+1].optional)
+		until = part.text
+		if len(until) > 1 {
+			until = strings.TrimRight(until, "/")
+		}
+	}
+}
+
+// shape is the same for patterns that match the same paths, but for constraints.
+func (p *pattern) shape() string {
+	if p.parts == nil {
+		return p.literal
+	}
+	var shape strings.Builder
+	for _, part := range p.parts {
+		switch { // texts contain no backslash
+		case part.text != "":
+			shape.WriteString(part.text)
+		case part.greedy && part.optional:
+			shape.WriteString(`\*`)
+		case part.greedy:
+			shape.WriteString(`\+`)
+		case part.optional:
+			shape.WriteString(`\?`)
+		default:
+			shape.WriteString(`\:`)
+		}
+	}
+	return shape.String()
+}
+
+// treeKey is the length of the keys of Fiber's tree of routes. Shorter paths are not
+// looked for among the routes that begin with a longer text.
+const treeKey = 3
+
+func (p *pattern) matches(path string) bool {
+	if p.parts == nil {
+		return path == p.literal
+	}
+	if len(path) < treeKey && len(p.parts[0].text) >= treeKey {
+		return false
+	}
+	return p.fits(path) || path == p.literal
+}
+
+func (p *pattern) fits(path string) bool {
+	for i := range p.parts {
+		part := &p.parts[i]
+		n := len(part.text)
+		switch {
+		case n == 0:
+			if n = part.length(path); n == 0 && !part.optional {
+				return false
+			}
+		case part.optionalSlash && path == part.text[:n-1]:
+			n--
+		case !strings.HasPrefix(path, part.text):
+			return false
+		}
+		path = path[n:]
+	}
+	return path == ""
+}
+
+// length is how much of s, the rest of a path, the parameter takes.
+func (p *part) length(s string) int {
+	switch {
+	case p.last && p.greedy:
+		return len(s)
+	case p.last:
+		if i := strings.IndexByte(s, '/'); i >= 0 {
+			return i
+		}
+		return len(s)
+	case p.one && s != "":
+		return 1
+	case p.greedy && strings.Count(s, p.until) > 1:
+		return p.greedyLength(s)
+	}
+	i := strings.Index(s, p.until)
+	switch {
+	case i < 0:
+		return len(s)
+	case len(p.until) > 1 && !p.greedy && strings.Contains(s[:i], "/"):
+		return 0
+	default:
+		return i
+	}
+}
+
+// greedyLength leaves as many of the texts that end the parameter as the pattern
+// still needs.
+func (p *part) greedyLength(s string) int {
+	for count, i := strings.Count(s, p.until), 0; i < p.untils && count > 0; count, i = count-1, i+1 {
+		at := strings.LastIndex(s, p.until)
+		if at < 0 {
+			break
+		}
+		s = s[:at]
+	}
+	return len(s)
+}
+
+func unescape(s string) string { return strings.ReplaceAll(s, `\`, "") }
