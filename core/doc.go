@@ -13,9 +13,15 @@
 //     [Verdict].
 //   - A [Limiter] is the same without HTTP.
 //
+// Three kinds of readers meet here. Applications need [Parse], [NewGuard] with its
+// [Config] and [Rule], [NewLimiter], [Result] and the over-limit handlers. Adapters of
+// a framework need [Guard.Check], [Verdict], [Header] and [HandleNative]. Stores need
+// [Store], [Policy.Step] or, if they decide in a script, [Policy.Params] and
+// [Policy.Explain].
+//
 // If the store fails, the policy's fail word decides; see [Failure]. Being over a
 // limit is a Result and never an error.
 //
-// Times are microseconds and always the store's: clocks of different machines never
-// meet.
+// Instants (Take.Now, Result.At) are microseconds since the epoch by the store's clock;
+// clocks of different machines never meet.
 package core

@@ -331,7 +331,7 @@ func requireSamePolicy(t require.TestingT, want, got core.Policy) {
 	require.Equal(t, want.Limits(), got.Limits())
 	require.Equal(t, want.Shape(), got.Shape())
 	require.Equal(t, want.String(), got.String())
-	require.Equal(t, want.Params(1), got.Params(1))
+	require.Equal(t, want.Params(core.Take{Cost: 1}), got.Params(core.Take{Cost: 1}))
 }
 
 func TestPolicyTextRoundTrip(t *testing.T) {

@@ -384,7 +384,7 @@ func TestSetField(t *testing.T) {
 	shared := core.Reject(core.RejectOptions{})
 	v, w := shared.Serve(&core.Excess{}), shared.Serve(&core.Excess{})
 	v.SetField("Content-Type", "application/problem+json")
-	v.SetField("Location", "/slow")
+	v.SetField("location", "/slow")
 	w.SetField("Location", "/wait")
 	v.SetField("Location", "/down")
 	for want, v := range map[string]core.Verdict{"application/problem+json /down": v, "text/plain; charset=utf-8 /wait": w, "text/plain; charset=utf-8 ": shared.Serve(&core.Excess{})} {

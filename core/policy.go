@@ -201,18 +201,17 @@ func (p Policy) Shape() string {
 	return p.p.shape
 }
 
-// Params returns, for a charge of cost units, the exact integers that the scripts
-// in package lua take: those of each limit in turn. A policy of one GCRA limit
-// has seven of them; see lua/gcra.lua. It is for stores that decide in a script.
-//
-// The cost is not negative; [Take.Validate] refuses one that is.
-func (p Policy) Params(cost int64) []int64 {
+// Params returns the exact integers that the scripts in package lua take for t, or to
+// refund t.Cost units: those of each limit in turn. A policy of one GCRA limit has
+// seven of them; see lua/gcra.lua. It is for stores that decide in a script, after
+// [Take.Validate]; of t, only what the algorithms ask for need be set.
+func (p Policy) Params(t Take) []int64 {
 	if p.p == nil {
 		return nil
 	}
 	b := make([]int64, 0, 7*len(p.p.limits))
 	for _, a := range p.p.algorithms {
-		b = a.AppendParams(b, cost)
+		b = a.AppendParams(b, t.Cost)
 	}
 	return b
 }

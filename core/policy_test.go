@@ -127,15 +127,15 @@ func TestZeroPolicy(t *testing.T) {
 	assert.Empty(t, p.String())
 	assert.Empty(t, p.Shape())
 	assert.Nil(t, p.Limits())
-	assert.Nil(t, p.Params(1))
+	assert.Nil(t, p.Params(core.Take{Cost: 1}))
 	assert.Zero(t, p.Options())
 }
 
 func TestPolicyParams(t *testing.T) {
-	assert.Equal(t, []int64{333333, 666666, 1000000, 1, 2, 0, 2}, core.MustParse("3/1s").Params(1))
-	assert.Equal(t, []int64{0, 1000000, 1000000, 0, 0, 0, 2}, core.MustParse("3/1s").Params(0))
-	assert.Equal(t, []int64{100000, 0, 100000, 0, 0, 0, 0, 36000000, 3600000000 - 36000000, 3600000000, 0, 0, 0, 0}, core.MustParse("100/1h, 1/100ms").Params(1))
-	assert.Equal(t, int64(-1), core.MustParse("3/1s").Params(4)[1], "what never fits has a negative bound")
+	assert.Equal(t, []int64{333333, 666666, 1000000, 1, 2, 0, 2}, core.MustParse("3/1s").Params(core.Take{Cost: 1}))
+	assert.Equal(t, []int64{0, 1000000, 1000000, 0, 0, 0, 2}, core.MustParse("3/1s").Params(core.Take{Cost: 0}))
+	assert.Equal(t, []int64{100000, 0, 100000, 0, 0, 0, 0, 36000000, 3600000000 - 36000000, 3600000000, 0, 0, 0, 0}, core.MustParse("100/1h, 1/100ms").Params(core.Take{Cost: 1}))
+	assert.Equal(t, int64(-1), core.MustParse("3/1s").Params(core.Take{Cost: 4})[1], "what never fits has a negative bound")
 }
 
 // Each line of the table of algorithms has its constructor, its script and its word.

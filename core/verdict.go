@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"net/textproto"
 	"slices"
 	"sync/atomic"
 )
@@ -49,9 +50,9 @@ type Verdict struct {
 
 type field struct{ name, value string }
 
-// SetField adds a header to the answer, or replaces the one of that name, which
-// is in canonical form ("Content-Type").
+// SetField adds a header to the answer, or replaces the one of that name.
 func (v *Verdict) SetField(name, value string) {
+	name = textproto.CanonicalMIMEHeaderKey(name)
 	for i := range v.fields {
 		if v.fields[i].name == name {
 			v.fields = slices.Clone(v.fields) // it may be shared

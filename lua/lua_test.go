@@ -19,7 +19,7 @@ var placeholders = regexp.MustCompile(`_i\b|_all\b|segments_all|ARGV_\w*|-->|--@
 func TestScripts(t *testing.T) {
 	seen := map[string]bool{}
 	for _, kinds := range []string{"g", "gg", "ggg", "gggg"} {
-		params := len(core.MustParse(strings.Join([]string{"1/1s", "1/2s", "1/3s", "1/4s"}[:len(kinds)], ",")).Params(1))
+		params := len(core.MustParse(strings.Join([]string{"1/1s", "1/2s", "1/3s", "1/4s"}[:len(kinds)], ",")).Params(core.Take{Cost: 1}))
 		for name, compose := range map[string]func(string) (string, error){"take": lua.Take, "refund": lua.Refund} {
 			script, err := compose(kinds)
 			require.NoError(t, err)

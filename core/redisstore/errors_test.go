@@ -235,6 +235,19 @@ func TestChangedPolicies(t *testing.T) {
 	assert.EqualValues(t, 10, take("changed: 10/1h, 100/1d", 0).Remaining)
 }
 
+// A cluster client that reads from replicas still decides on masters (fault 24).
+func TestReadOnlyCluster(t *testing.T) {
+	cluster := redistest.StartCluster(t)
+	s := newStore(t, cluster.Client(t, func(o *redis.ClusterOptions) { o.ReadOnly, o.RouteRandomly = true, true }), redisstore.Options{Deadline: patient})
+	p := core.MustParse("read-only: 10/1h")
+	for i := range int64(5) {
+		res, err := s.Take(t.Context(), core.Take{Policy: p, Key: "k", Cost: 1})
+		require.NoError(t, err)
+		assert.Equal(t, 9-i, res.Remaining)
+	}
+}
+
+// What cannot work is refused at once (fault 24).
 func TestNew(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	defer func() { assert.NoError(t, rdb.Close()) }()

@@ -335,3 +335,52 @@ func TestClientWithoutTimeouts(t *testing.T) {
 	require.Error(t, err)
 	assert.Less(t, time.Since(start), 100*time.Millisecond+late())
 }
+
+// While the breaker is open a dead server is asked by one call a second, whatever
+// the load (faults 4 and 17).
+func TestOneProbe(t *testing.T) {
+	proxy := redistest.NewProxy(t, redistest.Single(t).Addr())
+	rdb := redis.NewUniversalClient(redisstore.ClientOptions(proxy.Addr()))
+	defer func() { assert.NoError(t, rdb.Close()) }()
+	s := newStore(t, rdb, redisstore.Options{})
+	take := core.Take{Policy: core.MustParse("probe: 1000000/1h"), Key: "k", Cost: 1}
+	class := func() string {
+		_, err := s.Take(t.Context(), take)
+		if failed, ok := errors.AsType[*core.StoreError](err); ok {
+			return failed.Class
+		}
+		return ""
+	}
+	require.Empty(t, class())
+	proxy.Blackhole()
+	require.Eventually(t, func() bool { return class() == core.ClassBreaker }, 10*time.Second, time.Millisecond)
+
+	const seconds = 2
+	var probes, others atomic.Int64
+	var wg sync.WaitGroup
+	end := time.After(seconds * time.Second)
+	stop := make(chan struct{})
+	for range 8 {
+		wg.Go(func() {
+			tick := time.NewTicker(time.Millisecond)
+			defer tick.Stop()
+			for {
+				select {
+				case <-stop:
+					return
+				case <-tick.C:
+				}
+				if class() == core.ClassBreaker {
+					others.Add(1)
+				} else {
+					probes.Add(1)
+				}
+			}
+		})
+	}
+	<-end
+	close(stop)
+	wg.Wait()
+	assert.LessOrEqual(t, probes.Load(), int64(seconds+1))
+	assert.Greater(t, others.Load(), 100*probes.Load())
+}

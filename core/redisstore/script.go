@@ -57,7 +57,7 @@ func (ps *programs) of(p core.Policy) (*program, error) {
 		}
 		shape, _ = ps.byShape.LoadOrStore(p.Shape(), &scripts{newScript(take), newScript(refund)})
 	}
-	v := &program{shape.(*scripts), arguments(p.Params(1))} //nolint:forcetypeassert // as above
+	v := &program{shape.(*scripts), arguments(p.Params(core.Take{Cost: 1}))} //nolint:forcetypeassert // as above
 	if ps.policies.Add(1) > maxPrograms {
 		ps.policies.Store(1)
 		ps.byPolicy.Clear()
@@ -71,7 +71,7 @@ func (p *program) params(policy core.Policy, units int64) []any {
 	if units == 1 {
 		return p.unit
 	}
-	return arguments(policy.Params(units))
+	return arguments(policy.Params(core.Take{Cost: units}))
 }
 
 func arguments(params []int64) []any {
