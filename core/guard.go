@@ -44,8 +44,9 @@ type Event struct {
 	// Outcome is what was decided, by the fail word's doing if Err is a
 	// *StoreError.
 	Outcome Outcome
-	// Err is why the outcome is not the store's, or nil: a *StoreError, the
-	// error of the key function, or the context's error of a caller who left.
+	// Err is what went wrong on the way, or nil: a *StoreError, the error of the
+	// key function (also where NoKeyShared made the store decide all the same), or
+	// the context's error of a caller who left.
 	Err error
 }
 
@@ -161,8 +162,8 @@ func (g *Guard) WithRule(r Rule) (*Guard, error) { return g.guard(r) }
 // Policy returns the policy that g enforces.
 func (g *Guard) Policy() Policy { return g.rule.Policy }
 
-// Close settles what is still to be given back, for half a second at most, and ends
-// what g and its family run in the background; one call is enough for all of them.
+// Close settles what is still to be given back, for half a second and one call of the
+// store at most, and ends what g and its family run in the background; one call is enough for all of them.
 // It is needed where a rule with Settle uses a remote store, after the server has
 // shut down. The store is not closed. A Guard goes on deciding after it, but gives
 // nothing back to a remote store.
@@ -286,8 +287,9 @@ func (g *Guard) mistake(err error) {
 	}
 	failed := (*StoreError)(nil)
 	switch {
-	case errors.As(err, &keyError{}):
-	case errors.Is(err, keyfunc.ErrNoKey), errors.As(err, &failed), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+	case errors.As(err, &failed), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return
+	case errors.Is(err, keyfunc.ErrNoKey) && !errors.As(err, &keyError{}):
 		return
 	}
 	g.rule.mistake.Do(func() {

@@ -712,3 +712,38 @@ func TestGuardLogsToTheDefault(t *testing.T) {
 	passes(newGuard(t, core.Config{Store: store, Policy: core.MustParse("1/1h")}), alice)
 	assert.Len(t, said.all(), 1)
 }
+
+// A client that leaves while its key is looked up is no mistake of the rule; what
+// fails afterwards is still told.
+func TestGuardKeyOfCallerWhoLeft(t *testing.T) {
+	said, err := new(records), context.Canceled
+	g := newGuard(t, core.Config{
+		Policy: core.MustParse("5/1h"),
+		Key:    keyfunc.Custom("session", func(keyfunc.Request) (string, error) { return "", err }),
+		Log:    slog.New(said),
+	})
+	g.Check(from(alice))
+	assert.Empty(t, said.all())
+	err = errors.New("no such table")
+	g.Check(from(alice))
+	g.Check(from(alice))
+	assert.Len(t, said.all(), 1)
+}
+
+// panicking is a remote store whose refunds panic.
+type panicking struct{ core.Store }
+
+func (panicking) Refund(context.Context, core.Take, core.Result, int64) error { panic("a hook") }
+
+// A panic behind everybody's back does not end the program.
+func TestSettlePanics(t *testing.T) {
+	said := new(records)
+	g := newGuard(t, core.Config{Store: panicking{newMemory(t, 0)}, Policy: core.MustParse("5/1h"), Settle: countFailures, Log: slog.New(said)})
+	v := g.Check(from(alice))
+	v.Finish(core.Final{Status: 200})
+	require.NoError(t, g.Close())
+	assert.Len(t, said.all(), 1)
+	v = g.Check(from(alice))
+	v.Finish(core.Final{Status: 200})
+	assert.Empty(t, said.all(), "after Close nothing is given back, and nothing said")
+}

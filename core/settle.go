@@ -53,11 +53,14 @@ func (s *settler) refund(x settlement) {
 		return
 	}
 	s.mu.Lock()
-	if !s.closed && s.workers < settleWorkers && (s.workers == 0 || len(s.queue) > 0) {
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	if s.workers < settleWorkers && (s.workers == 0 || len(s.queue) > 0) {
 		s.workers++
 		s.wg.Go(s.run)
 	}
-	s.mu.Unlock()
 	select {
 	case s.queue <- x:
 	default:
@@ -88,8 +91,14 @@ func (s *settler) run() {
 	}
 }
 
-// settle has no caller to tell: a store that fails logs for itself.
+// settle has no caller to tell: a store that fails logs for itself, and a panic in it,
+// such as of a client's hook, would end the program from here.
 func (s *settler) settle(ctx context.Context, x settlement) {
+	defer func() {
+		if recover() != nil {
+			s.lost()
+		}
+	}()
 	_ = s.store.refund(ctx, x.take, x.result, x.units)
 }
 

@@ -11,6 +11,7 @@ import (
 // that had its headers already.
 type watch struct {
 	marks atomic.Int32 // how many more requests are marked
+	times atomic.Int32 // how often that was begun
 	state atomic.Int32
 }
 
@@ -20,14 +21,19 @@ const (
 	watchFound              // the rule was mounted twice, and that was said
 )
 
-// watched is how many requests are marked at a time.
-const watched = 100
+// watched is how many requests are marked at a time, and watches how many times at
+// most: two guards that only look alike must not cost anything for good.
+const (
+	watched = 100
+	watches = 10
+)
 
 // outer is told that another guard, or the same, has set headers before; alike is
 // that its limit is the rule's own.
 func (w *watch) outer(alike bool) {
 	first := w.state.CompareAndSwap(watchNever, watchSeen)
-	if first || alike && w.state.Load() == watchSeen && w.marks.Load() <= 0 {
+	again := alike && w.state.Load() == watchSeen && w.marks.Load() <= 0
+	if (first || again) && w.times.Load() < watches && w.times.Add(1) <= watches {
 		w.marks.Store(watched)
 	}
 }

@@ -367,3 +367,18 @@ func size(t *testing.T, name string) int64 {
 func TestLimitNeedsGuard(t *testing.T) {
 	assert.Panics(t, func() { nethttp.Limit(nil) })
 }
+
+// Copying nothing writes nothing.
+func TestNativeCopiesNothing(t *testing.T) {
+	over := nethttp.Handle(func(w http.ResponseWriter, _ *http.Request, _ *core.Verdict) {
+		_, _ = io.Copy(w, strings.NewReader(""))
+	})
+	g, err := core.NewGuard(core.Config{Policy: core.MustParse("1/1h"), Key: keyfunc.Const("all"), OverLimit: over})
+	require.NoError(t, err)
+	h := nethttp.Limit(g)(http.NotFoundHandler())
+	for _, want := range []int{404, 429} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+		assert.Equal(t, want, w.Code)
+	}
+}

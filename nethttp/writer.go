@@ -88,9 +88,10 @@ func (w *writer) WriteString(s string) (int, error) {
 
 // ReadFrom implements io.ReaderFrom, with which the server sends files.
 func (w *writer) ReadFrom(src io.Reader) (int64, error) {
-	w.implied(http.StatusOK)
 	n, err := io.Copy(w.ResponseWriter, src)
-	w.bytes += n
+	if w.bytes += n; n > 0 { // nothing from an empty source
+		w.implied(http.StatusOK)
+	}
 	return n, err
 }
 

@@ -50,8 +50,9 @@ type Options struct {
 	HashKeys []byte
 }
 
-// Store, built by [New], is a [core.Store] on Redis. It needs no Close: what it does beside the
-// decisions, after a timeout, ends within a second. The client stays the caller's to
+// Store, built by [New], is a [core.Store] on Redis. It needs no Close: what it does
+// beside the decisions, after a timeout, ends within a second if the client keeps to a
+// context's deadline, as that of [ClientOptions] does. The client stays the caller's to
 // close.
 type Store struct {
 	rdb      redis.UniversalClient
@@ -345,6 +346,7 @@ func (s *Store) recover(ctx context.Context, err error) {
 	if class == core.ClassTimeout && s.warming.CompareAndSwap(false, true) {
 		go func() {
 			defer s.warming.Store(false)
+			defer func() { _ = recover() }() // of a hook: the next decision's caller will see it
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), warmUp)
 			defer cancel()
 			_ = s.rdb.Ping(ctx).Err() // it is the connection that counts
