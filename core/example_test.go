@@ -28,6 +28,48 @@ func ExampleParse() {
 	// core: policy "100/1m burst 1e3": at offset 14, found "e3": expected a space between a word and a number, as in "burst 20"
 }
 
+// A policy may mix algorithms: each limit counts in its own way, and all must admit.
+func ExampleParse_algorithms() {
+	for _, text := range []string{
+		"20/1s, 1000/1d fixed-window calendar Europe/Berlin",
+		"5/1m sliding-log; fail closed",
+		"100/1m sliding-window buckets 6",
+		"10/1s burst 5 debt 3; wait 2s",
+		"50/1s leaky-bucket, 20 concurrent lease 1m",
+	} {
+		p := core.MustParse(text)
+		for _, l := range p.Limits() {
+			fmt.Print(l.Algorithm, " ", l, "; ")
+		}
+		fmt.Println("wait", p.Options().Ahead, "fail", p.Options().Fail)
+	}
+	_, err := core.Parse("1000/1mo")
+	fmt.Println(err)
+	// Output:
+	// gcra 20/1s; fixed-window 1000/1d fixed-window calendar Europe/Berlin; wait 0s fail local
+	// sliding-log 5/1m sliding-log; wait 0s fail closed
+	// sliding-window 100/1m sliding-window buckets 6; wait 0s fail local
+	// gcra 10/1s burst 5 debt 3; wait 2s fail local
+	// leaky-bucket 50/1s leaky-bucket; concurrent 20 concurrent lease 1m; wait 0s fail local
+	// core: policy "1000/1mo": at offset 5, found "1mo": a month has no fixed length; write "30d", or add "fixed-window calendar UTC"
+}
+
+// Built in code, every mistake is told at once.
+func ExampleNewPolicy() {
+	p, err := core.NewPolicy("search", core.Options{Fail: core.FailOpen},
+		core.Limit{Rate: 20, Burst: 40, Period: time.Second},
+		core.Limit{Algorithm: core.FixedWindow, Rate: 1000, Align: "day Europe/Berlin"})
+	fmt.Println(p, err)
+	_, err = core.NewPolicy("search", core.Options{},
+		core.Limit{Rate: 0, Period: time.Second},
+		core.Limit{Algorithm: core.SlidingLog, Rate: 20, Period: time.Minute, Debt: 5})
+	fmt.Println(err)
+	// Output:
+	// search: 20/1s burst 40, 1000/1d fixed-window calendar Europe/Berlin; fail open <nil>
+	// core: limit 1 (0/1s): Rate is 0; give 1 to 2147483648 units
+	// core: limit 2 (20/1m sliding-log debt 5): Debt is 5, but sliding-log cannot lend; use "gcra" or "token-bucket"
+}
+
 func ExampleNewGuard() {
 	guard, err := core.NewGuard(core.Config{
 		Policy: core.MustParse("2/1h"),

@@ -44,6 +44,7 @@ func (f Failure) String() string {
 type failover struct {
 	store Store
 	local func() *Memory
+	held  *holder // the permits that were acquired through it
 }
 
 // Fallback is implemented by a store that brings the in-process store which
@@ -53,16 +54,20 @@ type Fallback interface {
 	Fallback() *Memory
 }
 
-// checkStore tells of a store that can only panic.
-func checkStore(s Store) error {
+// checkStore tells of a store that can only panic, or cannot do what p asks for. No
+// store is a Memory.
+func checkStore(s Store, p Policy) error {
 	if v := reflect.ValueOf(s); v.Kind() == reflect.Pointer && v.IsNil() {
 		return fmt.Errorf("core: Store is a nil %T; was the error of its constructor ignored?", s)
+	}
+	if _, ok := s.(PermitStore); s != nil && !ok && p.p != nil && p.p.permits != nil {
+		return fmt.Errorf("core: the policy %q has permits, and %T cannot keep them; give a store that implements PermitStore", p, s)
 	}
 	return nil
 }
 
 func newFailover(s Store) *failover {
-	f := &failover{store: s}
+	f := &failover{store: s, held: newHolder()}
 	switch s := s.(type) {
 	case *Memory:
 		f.local = func() *Memory { return s }
@@ -97,6 +102,57 @@ func (f *failover) take(ctx context.Context, t Take) (Result, error) {
 		res.Local = true
 		return res, err
 	}
+}
+
+// acquire is like take for the permits of p.
+func (f *failover) acquire(ctx context.Context, p Permit) (*hold, Result, error) {
+	h, res, err := f.held.acquire(ctx, f.store.(PermitStore), p) //nolint:forcetypeassert // checkStore has looked
+	if failed := (*StoreError)(nil); !errors.As(err, &failed) {
+		return h, res, err
+	}
+	switch p.Policy.Options().Fail {
+	case FailOpen:
+		return nil, Result{Outcome: Admitted, Local: true}, err
+	case FailClosed:
+		return nil, Result{}, err
+	default:
+		h, res, local := f.held.acquire(context.WithoutCancel(ctx), f.local(), p)
+		if local != nil {
+			return nil, Result{}, errors.Join(err, local)
+		}
+		res.Local = true
+		return h, res, err
+	}
+}
+
+// admit asks for all that a policy demands: a permit first, because it can be given
+// back whole, and then the rates. If they refuse, the permit is given back. It answers
+// as take does.
+func (f *failover) admit(ctx context.Context, t Take, weight int64) (Result, *hold, error) {
+	p := t.Policy.p
+	if p.permits == nil {
+		res, err := f.take(ctx, t)
+		return res, nil, err
+	}
+	h, permits, err := f.acquire(ctx, Permit{Policy: t.Policy, Key: t.Key, Weight: weight})
+	if !permits.Allowed() || len(p.algorithms) == 0 {
+		if n := len(p.algorithms); n > 0 { // whose limits were not asked
+			permits.Each[0], permits.Each[n] = LimitResult{}, permits.Each[0]
+		}
+		return permits, h, err
+	}
+	rates, failed := f.take(ctx, t)
+	if !rates.Allowed() {
+		h.release()
+		h = nil
+	}
+	if failed != nil {
+		err = failed
+	}
+	if failed != nil && !rates.Local {
+		return rates, h, err
+	}
+	return p.combine(rates, permits, t.Cost), h, err
 }
 
 // refund takes a receipt back to the store that wrote it.

@@ -7,18 +7,25 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/weir-go/weir/core/internal/algo"
 )
 
 // Parse reads a policy from one line of text:
 //
-//	policy   = [ name ":" ] limit { "," limit } { ";" option }
-//	limit    = rate "/" period { word }
-//	word     = "gcra" | "burst" units
-//	option   = "fail" ( "local" | "open" | "closed" )
-//	period   = a number and a unit, once or several times: d, h, m, s, ms, us
+//	policy    = [ name ":" ] limit { "," limit } { ";" option }
+//	limit     = rate "/" period { word } | permits "concurrent" [ "lease" period ]
+//	word      = algorithm | "burst" units | "debt" units | "buckets" number
+//	          | "aligned" | "calendar" zone
+//	algorithm = "gcra" | "token-bucket" | "leaky-bucket" | "fixed-window"
+//	          | "sliding-window" | "sliding-counter" | "sliding-log"
+//	option    = "wait" period | "fail" ( "local" | "open" | "closed" )
+//	period    = a number and a unit, once or several times: d, h, m, s, ms, us
 //
-// For example "100/1m", "login: 100/1m burst 20" and
-// "20/1s, 1000/1h; fail closed". Numbers are plain decimal integers: no sign, no
+// For example "100/1m", "login: 100/1m burst 20", "20/1s, 1000/1h; fail closed" and
+// "20/1s, 1000/1d fixed-window calendar Europe/Berlin, 5/1m sliding-log". A window of
+// the calendar has the period 1m, 1h, 1d, 7d or 1mo: the minute, the hour, the day,
+// the week from Monday, the month. Numbers are plain decimal integers: no sign, no
 // fraction, no leading zero, no separator. Each word and each option is given at
 // most once. See [Limit] for the ranges.
 //
@@ -78,19 +85,15 @@ const maxText = 1024
 // The words that the grammar has in each place. The parser reads them, its errors
 // list them, and a word in the wrong place is told its own.
 var (
-	limitWords  = append([]string{"burst"}, algorithmWords()...)
-	optionWords = []string{"fail"}
+	limitWords  = append([]string{"burst", "debt", "buckets", "aligned", "calendar"}, algorithmWords()...)
+	permitWords = []string{concurrentWord, "lease"}
+	optionWords = []string{"wait", "fail"}
 	failWords   = []string{FailLocal.String(), FailOpen.String(), FailClosed.String()}
 )
 
 // later are the words of weir's grammar that this version does not know yet. They
 // are refused by name, so that nobody takes a missing feature for a typing error.
-var later = map[string]bool{
-	"token-bucket": true, "leaky-bucket": true, "fixed-window": true, "sliding-window": true,
-	"sliding-counter": true, "sliding-log": true, "concurrent": true, "lease": true,
-	"debt": true, "buckets": true, "aligned": true, "calendar": true,
-	"wait": true, "shadow": true, "advance": true,
-}
+var later = map[string]bool{"shadow": true, "advance": true}
 
 // parser reads a policy from left to right; pos is the next byte.
 type parser struct {
@@ -108,7 +111,8 @@ func (p *parser) fail(offset int, format string, args ...any) error {
 func (p *parser) unexpected(offset int, expected string) error {
 	word := p.text[offset : offset+wordLen(p.text[offset:])]
 	lower, options := strings.ToLower(word), strings.Contains(p.text[:offset], ";")
-	isLimits, isOption := slices.Contains(limitWords, lower), slices.Contains(optionWords, lower)
+	isLimits := slices.Contains(limitWords, lower) || slices.Contains(permitWords, lower)
+	isOption := slices.Contains(optionWords, lower)
 	switch {
 	case later[lower]:
 		return p.fail(offset, "this version of weir does not know the word %q yet", lower)
@@ -118,6 +122,8 @@ func (p *parser) unexpected(offset int, expected string) error {
 		return p.fail(offset, `%q is an option of the policy; options follow ";"`, word)
 	case isLimits && options:
 		return p.fail(offset, `%q belongs to a limit, before ";"`, word)
+	case slices.Contains(permitWords, word):
+		return p.fail(offset, `permits have neither a rate nor a period, as in "20 concurrent lease 30s"`)
 	default:
 		return p.fail(offset, "expected %s", expected)
 	}
@@ -185,30 +191,113 @@ func (p *parser) limit() (l Limit, err error) {
 		return l, p.fail(p.pos, noSeparators)
 	}
 	if !p.accept('/') {
+		if rest := p.text[p.pos:]; rest[:wordLen(rest)] == concurrentWord {
+			if isDigit(p.text[p.pos-1]) {
+				return l, p.gap()
+			}
+			return p.permits(l.Rate)
+		}
 		return l, p.unexpected(p.pos, `"/" and a period, as in "100/1m"`)
 	}
-	if l.Period, err = p.period(); err != nil {
+	start, month := p.pos, false
+	if month = p.month(); month {
+		l.Period = algo.Month * time.Microsecond
+		err = p.gap()
+	} else {
+		l.Period, err = p.period()
+	}
+	if err != nil {
 		return l, err
 	}
 	for seen := (given{}); ; {
-		start, word, err := p.word(limitWords, seen)
+		at, word, err := p.word(limitWords, seen)
 		if err != nil {
 			return l, err
 		}
 		switch word {
 		case "":
+			if month && !l.onCalendar() {
+				return l, p.fail(start, `a month has no fixed length; write "30d", or add "fixed-window calendar UTC"`)
+			}
 			return l, nil
 		case "burst":
 			if l.Burst, err = p.units(`the burst's units, as in "burst 20"`); err != nil {
 				return l, err
 			}
 			if l.Burst == 0 {
-				return l, p.fail(start, `a burst of 0 admits nothing; leave "burst" out for a burst of the rate`)
+				return l, p.fail(at, `a burst of 0 admits nothing; leave "burst" out for a burst of the rate`)
+			}
+		case "debt":
+			if l.Debt, err = p.units(`the debt's units, as in "debt 5"`); err != nil {
+				return l, err
+			}
+		case "buckets":
+			n, err := p.units(`the number of buckets, as in "buckets 5"`)
+			if err != nil {
+				return l, err
+			}
+			if n < 1 || n > MaxBuckets {
+				return l, p.fail(at, "a window is divided into 1 to %d buckets", MaxBuckets)
+			}
+			l.Buckets = int(n)
+		case "aligned":
+			l.Align = algo.AlignEpoch
+		case "calendar":
+			if l.Align, err = p.calendar(l.Period, start); err != nil {
+				return l, err
 			}
 		default:
 			l.Algorithm, _ = algorithmOf(word)
 		}
 	}
+}
+
+// permits reads the rest of a limit of permits.
+func (p *parser) permits(n int64) (l Limit, err error) {
+	l = Limit{Algorithm: Concurrent, Burst: n}
+	for seen := (given{}); ; {
+		_, word, err := p.word(permitWords, seen)
+		if err != nil || word == "" {
+			return l, err
+		}
+		if word == "lease" {
+			if l.Lease, err = p.period(); err != nil {
+				return l, err
+			}
+		}
+	}
+}
+
+// month reads the period "1mo", which only the calendar has.
+func (p *parser) month() bool {
+	const text = "1mo"
+	p.space()
+	if rest := p.text[p.pos:]; !strings.HasPrefix(rest, text) || len(rest) > len(text) && isWordByte(rest[len(text)]) {
+		return false
+	}
+	p.pos += len(text)
+	return true
+}
+
+// calendar reads a zone; the unit follows from the period, which stands at offset.
+func (p *parser) calendar(period time.Duration, offset int) (align string, err error) {
+	unit := algo.CalendarUnit(period.Microseconds())
+	if unit == "" {
+		return "", p.fail(offset, `the calendar has the periods "1m", "1h", "1d", "7d" and "1mo"`)
+	}
+	p.space()
+	start := p.pos
+	for p.pos < len(p.text) && isZoneByte(p.text[p.pos]) {
+		p.pos++
+	}
+	if p.pos == start {
+		return "", p.unexpected(start, `a time zone, as in "calendar Europe/Berlin" or "calendar UTC"`)
+	}
+	return unit + " " + p.text[start:p.pos], p.gap()
+}
+
+func isZoneByte(c byte) bool {
+	return isLetter(c) || isDigit(c) || c == '/' || c == '_' || c == '+' || c == '-'
 }
 
 func (p *parser) option(o *Options, seen given) error {
@@ -217,6 +306,9 @@ func (p *parser) option(o *Options, seen given) error {
 		return err
 	}
 	switch word {
+	case "wait":
+		o.Ahead, err = p.period()
+		return err
 	case "fail":
 		_, word, err = p.word(failWords, given{})
 		o.Fail = Failure(max(0, slices.Index(failWords, word)))
@@ -248,6 +340,8 @@ func (p *parser) word(words []string, seen given) (start int, word string, err e
 	sets := word
 	if _, ok := algorithmOf(word); ok {
 		sets = "algorithm"
+	} else if word == "aligned" || word == "calendar" {
+		sets = "beginning"
 	}
 	if first := seen[sets]; first != "" {
 		return start, "", p.fail(start, "%s was given already", first)
@@ -499,6 +593,10 @@ func (p *Policy) UnmarshalText(text []byte) error {
 
 // appendText appends what is not the default.
 func (o Options) appendText(b []byte) []byte {
+	if o.Ahead > 0 {
+		b = append(b, "; wait "...)
+		b = append(b, periodText(o.Ahead)...)
+	}
 	if o.Fail != FailLocal {
 		b = append(b, "; fail "...)
 		b = append(b, o.Fail.String()...)
@@ -507,9 +605,24 @@ func (o Options) appendText(b []byte) []byte {
 }
 
 func (l Limit) appendText(b []byte) []byte {
+	if l.Algorithm == Concurrent {
+		b = strconv.AppendInt(b, l.Burst, 10)
+		b = append(b, ' ')
+		b = append(b, concurrentWord...)
+		if l.Lease != 0 && l.Lease != DefaultLease {
+			b = append(b, " lease "...)
+			b = append(b, periodText(l.Lease)...)
+		}
+		return b
+	}
+	unit, zone, calendar := strings.Cut(l.Align, " ")
 	b = strconv.AppendInt(b, l.Rate, 10)
 	b = append(b, '/')
-	b = append(b, periodText(l.Period)...)
+	if unit == "month" {
+		b = append(b, "1mo"...)
+	} else {
+		b = append(b, periodText(l.Period)...)
+	}
 	if l.Algorithm != GCRA {
 		b = append(b, ' ')
 		b = append(b, l.Algorithm.String()...)
@@ -517,6 +630,21 @@ func (l Limit) appendText(b []byte) []byte {
 	if l.Burst != 0 && l.Burst != l.Rate {
 		b = append(b, " burst "...)
 		b = strconv.AppendInt(b, l.Burst, 10)
+	}
+	if l.Debt != 0 {
+		b = append(b, " debt "...)
+		b = strconv.AppendInt(b, l.Debt, 10)
+	}
+	if l.Buckets != 0 && l.Buckets != DefaultBuckets {
+		b = append(b, " buckets "...)
+		b = strconv.AppendInt(b, int64(l.Buckets), 10)
+	}
+	switch {
+	case calendar:
+		b = append(b, " calendar "...)
+		b = append(b, zone...)
+	case l.Align != "":
+		b = append(b, " aligned"...)
 	}
 	return b
 }

@@ -1,6 +1,7 @@
 package core_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/storetest"
 )
 
 const day = 24 * time.Hour
@@ -68,15 +70,24 @@ const (
 	wantPeriod = `expected a period such as "10s", "1m", "1h30m" or "1d"`
 	wantUnit   = `expected a unit right after the number: "d", "h", "m", "s", "ms" or "us"`
 	wantOrder  = "units go from the longest to the shortest, each once"
-	wantWord   = `expected "burst" or "gcra"`
+	wantWord   = `expected "burst", "debt", "buckets", "aligned", "calendar", "gcra", "token-bucket", "leaky-bucket", "fixed-window", "sliding-window", "sliding-counter" or "sliding-log"`
 	wantUnits  = `expected the burst's units, as in "burst 20"`
 	wantSpace  = `expected a space between a word and a number, as in "burst 20"`
 	wantGap    = `expected a space, ",", ";" or the end`
 	wantEnd    = `expected a word such as "burst", "," and another limit, ";" and an option, or the end`
 	wantName   = `expected a name of 1 to 64 letters, digits, "_", "." or "-" before ":"`
-	wantOption = `expected "fail"`
+	wantOption = `expected "wait" or "fail"`
 	wantMore   = `expected ";" and another option, or the end`
 	wantFail   = `expected "local", "open" or "closed"`
+	wantDebt   = `expected the debt's units, as in "debt 5"`
+	wantCount  = `expected the number of buckets, as in "buckets 5"`
+	wantZone   = `expected a time zone, as in "calendar Europe/Berlin" or "calendar UTC"`
+	wantPermit = `expected "concurrent" or "lease"`
+	noPeriod   = `permits have neither a rate nor a period, as in "20 concurrent lease 30s"`
+	noLength   = `a month has no fixed length; write "30d", or add "fixed-window calendar UTC"`
+	noUnit     = `the calendar has the periods "1m", "1h", "1d", "7d" and "1mo"`
+	ofPolicy   = ` is an option of the policy; options follow ";"`
+	ofLimit    = ` belongs to a limit, before ";"`
 	noZero     = "a number does not begin with 0; write "
 	noMark     = `a number has no separators, as in "1000"`
 	noFraction = `a number has no fraction; instead of "1.5/1s" write "3/2s", instead of "1.5h" write "1h30m"`
@@ -220,6 +231,95 @@ func TestParseRefuses(t *testing.T) {
 		{"100/1m; fail open x", 18, wantMore, `"x"`},
 		{"100/1m; fail open, 5/1s", 17, wantMore, `","`},
 		{long, 1024, "a policy has at most 1024 bytes", `"1"`},
+		{"100/1m gcra token-bucket", 12, "gcra was given already", `"token-bucket"`},
+		{"100/1m fixed-window sliding-log", 20, "fixed-window was given already", `"sliding-log"`},
+		{"100/1m tokenbucket", 7, wantWord, `"tokenbucket"`},
+		{"100/1m token bucket", 7, wantWord, `"token"`},
+		{"100/1m token_bucket", 7, wantWord, `"token"`},
+		{"100/1m Token-Bucket", 7, lowerWord + `"token-bucket"`, `"Token-Bucket"`},
+		{"100/1m FIXED-WINDOW", 7, lowerWord + `"fixed-window"`, `"FIXED-WINDOW"`},
+		{"100/1m; sliding-log", 8, `"sliding-log"` + ofLimit, `"sliding-log"`},
+		{"100/1m sliding-log5", 18, wantSpace, `"5"`},
+		{"100/1m debt", 11, wantDebt, "the end"},
+		{"100/1m debt x", 12, wantDebt, `"x"`},
+		{"100/1m debt -1", 12, wantDebt, `"-1"`},
+		{"100/1m debt5", 11, wantSpace, `"5"`},
+		{"100/1m debt 05", 12, noZero + "5", `"05"`},
+		{"100/1m debt 1.5", 13, noFraction, `"."`},
+		{"100/1m debt 1 debt 1", 14, "debt was given already", `"debt"`},
+		{"100/1m burst debt", 13, wantUnits, `"debt"`},
+		{"100/1m; debt 5", 8, `"debt"` + ofLimit, `"debt"`},
+		{"100/1m DEBT 5", 7, lowerWord + `"debt"`, `"DEBT"`},
+		{"100/1m sliding-window buckets", 29, wantCount, "the end"},
+		{"100/1m sliding-window buckets x", 30, wantCount, `"x"`},
+		{"100/1m sliding-window buckets 0", 22, "a window is divided into 1 to 60 buckets", `"buckets"`},
+		{"100/1m sliding-window buckets 61", 22, "a window is divided into 1 to 60 buckets", `"buckets"`},
+		{"100/1m sliding-window buckets 999999999999999999", 22, "a window is divided into 1 to 60 buckets", `"buckets"`},
+		{"100/1m sliding-window buckets 5 buckets 5", 32, "buckets was given already", `"buckets"`},
+		{"100/1m; buckets 5", 8, `"buckets"` + ofLimit, `"buckets"`},
+		{"100/1m aligned5", 14, wantSpace, `"5"`},
+		{"100/1m fixed-window aligned" + " aligned", 28, "aligned was given already", `"aligned"`},
+		{"100/1m fixed-window aligned calendar UTC", 28, "aligned was given already", `"calendar"`},
+		{"100/1m fixed-window calendar UTC aligned", 33, "calendar was given already", `"aligned"`},
+		{"100/1m; aligned", 8, `"aligned"` + ofLimit, `"aligned"`},
+		{"100/1d fixed-window calendar", 28, wantZone, "the end"},
+		{"100/1d fixed-window calendar ", 29, wantZone, "the end"},
+		{"100/1d fixed-window calendar, 5/1m", 28, wantZone, `","`},
+		{"100/1d fixed-window calendar; fail open", 28, wantZone, `";"`},
+		{`100/1d fixed-window calendar "UTC"`, 29, wantZone, `"\""`},
+		{"100/1d fixed-window calendar Europe:Berlin", 0, wantName, `"100"`},
+		{"100/1d fixed-window calendar Europe.Berlin", 35, wantGap, `"."`},
+		{"100/1d fixed-window Calendar UTC", 20, lowerWord + `"calendar"`, `"Calendar"`},
+		{"100/1d; calendar UTC", 8, `"calendar"` + ofLimit, `"calendar"`},
+		{"100/2d fixed-window calendar UTC", 4, noUnit, `"2d"`},
+		{"100/ 30d fixed-window calendar UTC", 5, noUnit, `"30d"`},
+		{"100/1mo", 4, noLength, `"1mo"`},
+		{"100/1mo fixed-window", 4, noLength, `"1mo"`},
+		{"100/1mo fixed-window aligned", 4, noLength, `"1mo"`},
+		{"100/1mo, 5/1m", 4, noLength, `"1mo"`},
+		{"100/2mo fixed-window calendar UTC", 5, wantUnit, `"mo"`},
+		{"100/1mo5d", 7, wantSpace, `"5d"`},
+		{"100/1month", 5, wantUnit, `"month"`},
+		{"100/mo", 4, `a number comes before the unit, as in "1m"`, `"mo"`},
+		{"100/1d1mo", 7, wantUnit, `"mo"`},
+		{"100/1mo_", 7, wantGap, `"_"`},
+		{"concurrent 20", 0, noPeriod, `"concurrent"`},
+		{"concurrent", 0, noPeriod, `"concurrent"`},
+		{"20 Concurrent", 3, lowerWord + `"concurrent"`, `"Concurrent"`},
+		{"20concurrent", 2, wantSpace, `"concurrent"`},
+		{"20concurrents", 2, wantSlash, `"concurrents"`},
+		{"20 lease 30s", 3, noPeriod, `"lease"`},
+		{"20/1s concurrent", 6, noPeriod, `"concurrent"`},
+		{"20/1s lease 3s", 6, noPeriod, `"lease"`},
+		{"20 concurrent burst 5", 14, wantPermit, `"burst"`},
+		{"20 concurrent gcra", 14, wantPermit, `"gcra"`},
+		{"20 concurrent" + " concurrent", 14, "concurrent was given already", `"concurrent"`},
+		{"20 concurrent/1s", 13, wantGap, `"/"`},
+		{"20 concurrent lease", 19, wantPeriod, "the end"},
+		{"20 concurrent lease 30", 22, wantUnit, "the end"},
+		{"20 concurrent lease s", 20, `a number comes before the unit, as in "1s"`, `"s"`},
+		{"20 concurrent lease 3s lease 3s", 23, "lease was given already", `"lease"`},
+		{"20 concurrent 30s", 14, wantEnd, `"30s"`},
+		{"20/1s; 5 concurrent", 7, wantOption, `"5"`},
+		{"20/1s; concurrent 5", 7, `"concurrent"` + ofLimit, `"concurrent"`},
+		{"1.5 concurrent", 1, noFraction, `"."`},
+		{"020 concurrent", 0, noZero + "20", `"020"`},
+		{"20 concurrent; lease 30s", 15, `"lease"` + ofLimit, `"lease"`},
+		{"10/1s wait 2s", 6, `"wait"` + ofPolicy, `"wait"`},
+		{"wait 2s", 0, `"wait"` + ofPolicy, `"wait"`},
+		{"20 concurrent wait 2s", 14, `"wait"` + ofPolicy, `"wait"`},
+		{"10/1s; wait", 11, wantPeriod, "the end"},
+		{"10/1s; wait 2", 13, wantUnit, "the end"},
+		{"10/1s; wait s", 12, `a number comes before the unit, as in "1s"`, `"s"`},
+		{"10/1s; wait -2s", 12, wantPeriod, `"-2s"`},
+		{"10/1s; wait 1mo", 13, wantUnit, `"mo"`},
+		{"10/1s; wait2s", 11, wantSpace, `"2s"`},
+		{"10/1s; wait=2s", 11, wantGap, `"="`},
+		{"10/1s; Wait 2s", 7, lowerWord + `"wait"`, `"Wait"`},
+		{"10/1s; wait 2s wait 2s", 15, wantMore, `"wait"`},
+		{"10/1s; wait 2s; wait 2s", 16, "wait was given already", `"wait"`},
+		{"10/1s; wait 2s, 5/1m", 14, wantMore, `","`},
+		{"10/1s; fail wait", 12, wantFail, `"wait"`},
 	} {
 		name := c.text
 		if len(name) > 100 {
@@ -240,22 +340,113 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
+// What each word means, beyond the rate: see TestParse for the text around it.
+func TestParseWords(t *testing.T) {
+	minute := func(change func(*core.Limit)) core.Limit {
+		l := core.Limit{Rate: 100, Burst: 100, Period: time.Minute}
+		change(&l)
+		return l
+	}
+	algorithm := func(a core.Algorithm) core.Limit { return minute(func(l *core.Limit) { l.Algorithm = a }) }
+	calendar := func(period time.Duration, align string) core.Limit {
+		return core.Limit{Algorithm: core.FixedWindow, Rate: 100, Burst: 100, Period: period, Align: align}
+	}
+	for _, c := range []struct {
+		text  string
+		limit core.Limit
+		shape string
+		want  string // of String, if it is not the text
+	}{
+		{"100/1m gcra", algorithm(core.GCRA), "g", "100/1m"},
+		{"100/1m token-bucket", algorithm(core.TokenBucket), "t", ""},
+		{"100/1m leaky-bucket", algorithm(core.LeakyBucket), "l", ""},
+		{"100/1m fixed-window", algorithm(core.FixedWindow), "f", ""},
+		{"100/1m sliding-counter", algorithm(core.SlidingCounter), "c", ""},
+		{"100/1m sliding-log", algorithm(core.SlidingLog), "x", ""},
+		{"100/1m sliding-window", minute(func(l *core.Limit) { l.Algorithm, l.Buckets = core.SlidingWindow, 10 }), "s10", ""},
+		{"100/1m sliding-window buckets 10", minute(func(l *core.Limit) { l.Algorithm, l.Buckets = core.SlidingWindow, 10 }), "s10", "100/1m sliding-window"},
+		{"100/1m buckets 60 sliding-window", minute(func(l *core.Limit) { l.Algorithm, l.Buckets = core.SlidingWindow, 60 }), "s60", "100/1m sliding-window buckets 60"},
+		{"100/1m sliding-window buckets 1", minute(func(l *core.Limit) { l.Algorithm, l.Buckets = core.SlidingWindow, 1 }), "s1", ""},
+		{"100/1m debt 3", minute(func(l *core.Limit) { l.Debt = 3 }), "g", ""},
+		{"100/1m debt 0", minute(func(*core.Limit) {}), "g", "100/1m"},
+		{"100/1m debt 3 burst 5", minute(func(l *core.Limit) { l.Burst, l.Debt = 5, 3 }), "g", "100/1m burst 5 debt 3"},
+		{"100/1m token-bucket burst 5 debt 2147483648", minute(func(l *core.Limit) { l.Algorithm, l.Burst, l.Debt = core.TokenBucket, 5, core.MaxRate }), "t", ""},
+		{"100/1m leaky-bucket burst 5", minute(func(l *core.Limit) { l.Algorithm, l.Burst = core.LeakyBucket, 5 }), "l", ""},
+		{"100/1m fixed-window burst 100", algorithm(core.FixedWindow), "f", "100/1m fixed-window"},
+		{"100/1m fixed-window aligned", calendar(time.Minute, "epoch"), "fE", ""},
+		{"100/90s aligned fixed-window", calendar(90*time.Second, "epoch"), "fE", "100/1m30s fixed-window aligned"},
+		{"100/1m fixed-window calendar UTC", calendar(time.Minute, "minute UTC"), "fC", ""},
+		{"100/60s calendar UTC fixed-window", calendar(time.Minute, "minute UTC"), "fC", "100/1m fixed-window calendar UTC"},
+		{"100/1h fixed-window calendar Asia/Kathmandu", calendar(time.Hour, "hour Asia/Kathmandu"), "fC", ""},
+		{"100/1d fixed-window calendar Europe/Berlin", calendar(day, "day Europe/Berlin"), "fC", ""},
+		{"100/24h fixed-window calendar Etc/GMT+12", calendar(day, "day Etc/GMT+12"), "fC", "100/1d fixed-window calendar Etc/GMT+12"},
+		{"100/7d fixed-window calendar America/Argentina/Buenos_Aires", calendar(7*day, "week America/Argentina/Buenos_Aires"), "fC", ""},
+		{"100/1mo fixed-window calendar America/Port-au-Prince", calendar(31*day, "month America/Port-au-Prince"), "fC", ""},
+		{"100 / 1mo calendar UTC fixed-window", calendar(31*day, "month UTC"), "fC", "100/1mo fixed-window calendar UTC"},
+		{"20 concurrent", core.Limit{Algorithm: core.Concurrent, Burst: 20, Lease: core.DefaultLease}, "", ""},
+		{"20 concurrent lease 30s", core.Limit{Algorithm: core.Concurrent, Burst: 20, Lease: core.DefaultLease}, "", "20 concurrent"},
+		{"20\tconcurrent  lease 1m30s", core.Limit{Algorithm: core.Concurrent, Burst: 20, Lease: 90 * time.Second}, "", "20 concurrent lease 1m30s"},
+		{"10000 concurrent lease 1d", core.Limit{Algorithm: core.Concurrent, Burst: core.MaxPermits, Lease: core.MaxLease}, "", ""},
+		{"1 concurrent lease 100ms", core.Limit{Algorithm: core.Concurrent, Burst: 1, Lease: core.MinLease}, "", ""},
+	} {
+		t.Run(c.text, func(t *testing.T) {
+			p, err := core.Parse(c.text)
+			require.NoError(t, err)
+			assert.Equal(t, []core.Limit{c.limit}, p.Limits())
+			assert.Equal(t, c.shape, p.Shape())
+			assert.Equal(t, c.shape[:min(1, len(c.shape))], p.Kinds(), "the letter alone")
+			assert.Equal(t, strings.HasSuffix(c.shape, "C"), p.Calendar())
+			want := c.want
+			if want == "" {
+				want = c.text
+			}
+			assert.Equal(t, want, p.String())
+			assert.Equal(t, want, c.limit.String())
+			again, err := core.Parse(want)
+			require.NoError(t, err)
+			requireSamePolicy(t, p, again)
+		})
+	}
+}
+
+func TestParseOptions(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		want core.Options
+		says string // of String, if it is not the text
+	}{
+		{"10/1s", core.Options{}, ""},
+		{"10/1s; wait 2s", core.Options{Ahead: 2 * time.Second}, ""},
+		{"10/1s;wait 1500ms", core.Options{Ahead: 1500 * time.Millisecond}, "10/1s; wait 1s500ms"},
+		{"10/1s; wait 1us", core.Options{Ahead: time.Microsecond}, ""},
+		{"10/1s; wait 366d", core.Options{Ahead: core.MaxPeriod}, ""},
+		{"10/1s; wait 0s", core.Options{}, "10/1s"},
+		{"10/1s; wait 2s; fail closed", core.Options{Ahead: 2 * time.Second, Fail: core.FailClosed}, ""},
+		{"10/1s; fail open; wait 2s", core.Options{Ahead: 2 * time.Second, Fail: core.FailOpen}, "10/1s; wait 2s; fail open"},
+		{"10/1s token-bucket; wait 2s", core.Options{Ahead: 2 * time.Second}, ""},
+		{"10/1s, 20 concurrent; fail closed", core.Options{Fail: core.FailClosed}, ""},
+	} {
+		p, err := core.Parse(c.text)
+		require.NoError(t, err, c.text)
+		assert.Equal(t, c.want, p.Options(), c.text)
+		if c.says == "" {
+			c.says = c.text
+		}
+		assert.Equal(t, c.says, p.String())
+	}
+}
+
 // Words of a later version are refused by name, wherever they may stand one day.
 func TestParseRefusesLaterWords(t *testing.T) {
 	for text, offset := range map[string]int{
-		"100/1m token-bucket": 7, "100/1m leaky-bucket": 7, "100/1m fixed-window": 7, "100/1m sliding-window": 7,
-		"100/1m sliding-window buckets 5": 7, "100/1m sliding-counter": 7, "100/1m sliding-log": 7, "100/1m buckets 5": 7,
-		"100/1m burst 5 debt 3": 15, "100/1m debt 3": 7, "100/1m aligned": 7, "100/1m calendar Europe/Berlin": 7,
-		"100/1m concurrent": 7, "20 concurrent lease 30s": 3, "20 concurrent": 3, "concurrent 20": 0, "100/1m lease 3s": 7,
-		"token-bucket 100/1m": 0, "wait 2s": 0, "100/1m; wait 2s": 8, "100/1m; shadow": 8, "100/1m; fail open; shadow": 19,
-		"100/1m; advance 100": 8, "100/1m advance 100": 7, "100/1m wait 2s": 7, "login: 5/1m, 20 concurrent": 16,
-		"100/1m; fail open shadow": 18, "100/1m; fail wait": 13, "100/1m burst debt": 13,
+		"100/1m; shadow": 8, "100/1m; fail open; shadow": 19, "100/1m; fail open shadow": 18, "shadow 100/1m": 0, "100/1m shadow": 7,
+		"100/1m; advance 100": 8, "100/1m advance 100": 7, "100/1m; fail advance": 13, "100/1m burst advance": 13, "20 concurrent advance 3": 14,
 	} {
 		_, err := core.Parse(text)
 		var syntax *core.SyntaxError
 		require.ErrorAs(t, err, &syntax, text)
 		assert.Equal(t, offset, syntax.Offset, text)
-		word := strings.FieldsFunc(text[offset:], func(r rune) bool { return r == ' ' })[0]
+		word := strings.Fields(text[offset:])[0]
 		assert.Equal(t, fmt.Sprintf("this version of weir does not know the word %q yet", word), syntax.Problem)
 	}
 }
@@ -275,6 +466,30 @@ func TestParseRefusesNumbers(t *testing.T) {
 		"1/1s, 1/1s":                   "limit 2 (1/1s): the same as limit 1; leave one out",
 		"1/1s, 2/1s, 1/1000ms burst 1": "limit 3 (1/1s): the same as limit 1; leave one out",
 		"1/1s, 2/1s, 3/1s, 4/1s, 5/1s": "a policy has 5 limits; give 1 to 4",
+
+		"1/1s debt 2147483649":                "Debt is 2147483649; give 0 to 2147483648 units",
+		"1/366d burst 70 debt 2":              "a burst of 70 and a debt of 2 at this rate takes more than 71 years to drain",
+		"1/366d burst 71; wait 366d":          "a burst of 71 and a wait of 8784h0m0s at this rate takes more than 71 years to drain",
+		"5/1s fixed-window burst 6":           "Burst is 6, but fixed-window admits its rate and no more; leave the burst out",
+		"5/1s sliding-log burst 4":            "Burst is 4, but sliding-log admits its rate",
+		"5/1s sliding-window debt 1":          `Debt is 1, but sliding-window cannot lend; use "gcra" or "token-bucket"`,
+		"5/1s leaky-bucket debt 1":            "Debt is 1, but leaky-bucket cannot lend",
+		"5/1s buckets 5":                      `Buckets is 5, but gcra has none; use "sliding-window"`,
+		"5/1s aligned":                        `Align is "epoch", but gcra has no beginning; use "fixed-window"`,
+		"5/1mo calendar UTC":                  `Align is "month UTC", but gcra has no beginning; use "fixed-window"`,
+		"5/1d fixed-window calendar Mars":     `Align is "day Mars": the time zone "Mars" is unknown`,
+		"5/1d fixed-window calendar /etc":     `Align is "day /etc": the time zone "/etc" is unknown`,
+		"5/1d fixed-window calendar Local":    `Align is "day Local": the zone "Local" differs from machine to machine; give its name`,
+		"1001/1s sliding-log":                 "1001",
+		"5/1s leaky-bucket; wait 1s":          `Ahead is 1s, but leaky-bucket cannot reserve; use "gcra" or "token-bucket"`,
+		"5/1s, 9/1m sliding-counter; wait 1s": "limit 2 (9/1m sliding-counter): Ahead is 1s, but sliding-counter cannot reserve",
+		"5/1s; wait 366d1us":                  "Ahead is 366d1us; give whole microseconds up to 366d, or 0 for none",
+		"5 concurrent; wait 1s":               "Ahead is 1s, but permits cannot be reserved; leave it out",
+		"0 concurrent":                        "Burst is 0; give 1 to 10000 permits",
+		"10001 concurrent":                    "Burst is 10001; give 1 to 10000 permits",
+		"5 concurrent lease 99ms":             "Lease is 99ms; give 100ms to 1d",
+		"5 concurrent lease 1d1us":            "Lease is 1d1us; give 100ms to 1d",
+		"5 concurrent, 6 concurrent":          "limit 2 (6 concurrent): a policy has at most one limit of permits",
 	} {
 		_, err := core.Parse(text)
 		require.ErrorContains(t, err, want, text)
@@ -298,8 +513,12 @@ func TestMustParse(t *testing.T) {
 	assert.Panics(t, func() { core.MustParse("100") })
 }
 
-// anyPolicy is a policy of random numbers, which are often the extremes.
-func anyPolicy(t *rapid.T) core.Policy {
+// anyPolicy is a policy of random numbers, which are often the extremes: of the
+// algorithms given, or of all with permits too.
+func anyPolicy(t *rapid.T, algorithms ...core.Algorithm) core.Policy {
+	if len(algorithms) == 0 {
+		algorithms = append(storetest.Algorithms(), core.Concurrent)
+	}
 	units := rapid.OneOf(rapid.Int64Range(1, 100), rapid.Int64Range(1, core.MaxRate), rapid.Just(int64(core.MaxRate)))
 	period := rapid.OneOf(
 		rapid.SampledFrom([]time.Duration{core.MinPeriod, time.Second, time.Minute, 90 * time.Minute, day, core.MaxPeriod}),
@@ -307,17 +526,47 @@ func anyPolicy(t *rapid.T) core.Policy {
 			return time.Duration(rapid.Int64Range(1000, core.MaxPeriod.Microseconds()).Draw(t, "us")) * time.Microsecond
 		}),
 	)
+	aligns := []string{"", "epoch", "minute UTC", "hour Asia/Kathmandu", "day Europe/Berlin", "week America/Argentina/Buenos_Aires", "month Etc/GMT+12"}
 	name := rapid.StringMatching(`([A-Za-z0-9_.-]{1,64})?`).Draw(t, "name")
-	options := core.Options{Fail: rapid.SampledFrom([]core.Failure{core.FailLocal, core.FailOpen, core.FailClosed}).Draw(t, "fail")}
-	return rapid.Custom(func(t *rapid.T) core.Policy {
-		limits := make([]core.Limit, rapid.IntRange(1, core.MaxLimits).Draw(t, "limits"))
-		for i := range limits {
-			limits[i] = core.Limit{Rate: units.Draw(t, "rate"), Period: period.Draw(t, "period")}
-			if rapid.Bool().Draw(t, "burst given") {
-				limits[i].Burst = units.Draw(t, "burst")
+	fail := rapid.SampledFrom([]core.Failure{core.FailLocal, core.FailOpen, core.FailClosed}).Draw(t, "fail")
+	anyLimit := rapid.Custom(func(t *rapid.T) core.Limit {
+		l := core.Limit{Algorithm: rapid.SampledFrom(algorithms).Draw(t, "algorithm"), Rate: units.Draw(t, "rate"), Period: period.Draw(t, "period")}
+		given := rapid.Bool().Draw(t, "given")
+		switch l.Algorithm {
+		case core.Concurrent:
+			l = core.Limit{Algorithm: core.Concurrent, Burst: rapid.Int64Range(1, core.MaxPermits).Draw(t, "permits")}
+			if given {
+				l.Lease = time.Duration(rapid.Int64Range(core.MinLease.Microseconds(), core.MaxLease.Microseconds()).Draw(t, "lease")) * time.Microsecond
+			}
+		case core.FixedWindow:
+			if l.Align = rapid.SampledFrom(aligns).Draw(t, "align"); strings.Contains(l.Align, " ") {
+				l.Period = 0
+			}
+		case core.SlidingWindow:
+			l.Buckets = rapid.IntRange(0, core.MaxBuckets).Draw(t, "buckets")
+		case core.SlidingLog:
+			l.Rate = rapid.Int64Range(1, core.MaxLog).Draw(t, "rate of a log")
+		case core.SlidingCounter:
+		default:
+			if given {
+				l.Burst = units.Draw(t, "burst")
+			}
+			if given && l.Algorithm != core.LeakyBucket {
+				l.Debt = units.Draw(t, "debt")
 			}
 		}
-		p, err := core.NewPolicy(name, options, limits...)
+		return l
+	})
+	return rapid.Custom(func(t *rapid.T) core.Policy {
+		o := core.Options{Fail: fail}
+		if rapid.Bool().Draw(t, "wait given") {
+			o.Ahead = period.Draw(t, "wait")
+		}
+		limits := rapid.SliceOfN(anyLimit, 1, core.MaxLimits).Draw(t, "limits")
+		p, err := core.NewPolicy(name, o, limits...)
+		if err != nil && o.Ahead > 0 { // most often, one of the limits cannot reserve
+			p, err = core.NewPolicy(name, core.Options{Fail: fail}, limits...)
+		}
 		if err != nil { // drains too slowly, or one limit stands twice
 			return core.Policy{}
 		}
@@ -331,7 +580,11 @@ func requireSamePolicy(t require.TestingT, want, got core.Policy) {
 	require.Equal(t, want.Limits(), got.Limits())
 	require.Equal(t, want.Shape(), got.Shape())
 	require.Equal(t, want.String(), got.String())
-	require.Equal(t, want.Params(core.Take{Cost: 1}), got.Params(core.Take{Cost: 1}))
+	require.Equal(t, want.Kinds(), got.Kinds())
+	require.Equal(t, want.Calendar(), got.Calendar())
+	for _, take := range []core.Take{{Cost: 1}, {Cost: 3, AtMost: true}, {Cost: 2, Ahead: time.Second}} {
+		require.Equal(t, want.Params(take, epoch), got.Params(take, epoch))
+	}
 }
 
 func TestPolicyTextRoundTrip(t *testing.T) {
@@ -353,6 +606,8 @@ func TestPolicyTextRoundTrip(t *testing.T) {
 	})
 }
 
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+
 // White space may stand around separators, and must stand everywhere else: without
 // it, words and numbers would run into one another.
 func TestParseWhiteSpace(t *testing.T) {
@@ -370,6 +625,9 @@ func TestParseWhiteSpace(t *testing.T) {
 				require.NoError(t, err, "%s without the space at %d", text, i)
 				requireSamePolicy(t, p, squeezed)
 			case ':', '/', ',', ';':
+				if text[i] == '/' && !isDigit(text[i-1]) { // of a zone, which is one word
+					continue
+				}
 				wide, err := core.Parse(" " + text[:i] + "\t" + text[i:i+1] + "\n " + text[i+1:] + "\r\n")
 				require.NoError(t, err, text)
 				requireSamePolicy(t, p, wide)
@@ -410,6 +668,9 @@ func FuzzParse(f *testing.F) {
 	for _, text := range []string{
 		"100/1m", "login: 100/1m burst 20", "20/1s, 1000/1h; fail closed", "a.b_C-9 : 1 / 1d2h3m4s5ms6us gcra ; fail open",
 		"", ":", "1/", "010/1s", "1/1s;", "20 concurrent lease 30s", "9223372036854775807/9223372036854775807d", "\xff\x00", "1/1s burst 1 burst 2",
+		"5/1s token-bucket burst 9 debt 3; wait 2s", "5/1m sliding-window buckets 6, 20 concurrent lease 1m", "9/1mo fixed-window calendar Europe/Berlin",
+		"9/7d calendar UTC fixed-window, 3/1s fixed-window aligned", "1/1mo", "5/1s leaky-bucket, 5/1s sliding-counter, 5/1s sliding-log", "5/1d fixed-window calendar ../../etc",
+		"concurrent 5", "5 concurrent lease 0s", "5/1s; wait 0s", "5/31d fixed-window calendar UTC", "5/1s buckets 0", "5/1s debt 0", "5/1d fixed-window calendar utc",
 		"5/10s burst20", "5/1m burst 20gcra", "100/min", "1_000/1h", "1.5/1s", "5/10S GCRA", "5/1s, ;", "5/1s;fail closed;wait", "1/1h 30m",
 	} {
 		f.Add(text)
@@ -429,6 +690,8 @@ func FuzzParse(f *testing.F) {
 		again, err := core.Parse(p.String())
 		require.NoError(t, err)
 		requireSamePolicy(t, p, again)
-		require.True(t, slices.IsSortedFunc(p.Limits(), func(a, b core.Limit) int { return int(a.Period - b.Period) }))
+		require.True(t, slices.IsSortedFunc(p.Limits(), func(a, b core.Limit) int {
+			return cmp.Or(cmp.Compare(a.Algorithm, b.Algorithm), cmp.Compare(a.Period, b.Period))
+		}))
 	})
 }

@@ -66,6 +66,7 @@ type family struct {
 	base    Rule
 	store   *failover
 	settler *settler
+	waiters *waiters
 	skip    func(keyfunc.Request) bool
 	observe func(Event)
 	log     *slog.Logger
@@ -96,6 +97,7 @@ func NewGuard(c Config) (*Guard, error) {
 		skip:    c.Skip,
 		observe: c.Observe,
 		log:     c.Log,
+		waiters: newWaiters(),
 		names:   map[string]Policy{},
 	}
 	if f.base.OverLimit == nil {
@@ -105,16 +107,12 @@ func NewGuard(c Config) (*Guard, error) {
 		f.base.NoKey = NoKeyRefuse
 	}
 	f.settler = newSettler(f.store, f.lost)
-	g, err := f.guard(f.base)
-	if err := errors.Join(checkStore(c.Store), err); err != nil {
-		return nil, err
-	}
-	return g, nil
+	return f.guard(f.base)
 }
 
 func (f *family) guard(r Rule) (*Guard, error) {
 	ru, err := prepareRule(r, f.base)
-	if err != nil {
+	if err := errors.Join(checkStore(f.store.store, r.Policy), err); err != nil {
 		return nil, err
 	}
 	f.mu.Lock()
@@ -162,17 +160,21 @@ func (g *Guard) WithRule(r Rule) (*Guard, error) { return g.guard(r) }
 // Policy returns the policy that g enforces.
 func (g *Guard) Policy() Policy { return g.rule.Policy }
 
-// Close settles what is still to be given back, for half a second and one call of the
-// store at most, and ends what g and its family run in the background; one call is enough for all of them.
-// It is needed where a rule with Settle uses a remote store, after the server has
-// shut down. The store is not closed. A Guard goes on deciding after it, but gives
+// Close sends away the requests that wait for their turn, with 503, settles what is
+// still to be given back, for half a second and one call of the store at most, and ends
+// what g and its family run in the background; one call is enough for all of them.
+// It is needed where a rule with Settle or with permits uses a remote store, after the
+// server has shut down. The store is not closed. A Guard goes on deciding after it, but gives
 // nothing back to a remote store.
 func (g *Guard) Close() error {
+	g.waiters.close()
+	g.store.held.close()
 	g.settler.close()
 	return nil
 }
 
-// Check decides on a request. The adapter sets the Verdict's headers, carries it
+// Check decides on a request. Where the policy says that its turn is yet to come, it
+// waits until then, until the client leaves, or until Close. The adapter sets the Verdict's headers, carries it
 // out, and calls Finish when the request is over, whatever happened.
 func (g *Guard) Check(r keyfunc.Request) Verdict {
 	if g.skip != nil && g.skip(r) {
@@ -202,15 +204,25 @@ func (g *Guard) Check(r keyfunc.Request) Verdict {
 	if ru.Cost != nil {
 		t.Cost = ru.Cost(r)
 	}
-	res, err := g.store.take(r.Context(), t)
+	ctx := r.Context()
+	res, h, err := g.store.admit(ctx, t, 1)
 	g.health(err)
 	g.mistake(err)
+	if res.Delay > 0 && res.Allowed() {
+		left := g.waiters.sleep(ctx, res.Delay, func() {
+			g.settler.refund(settlement{t, res, res.Taken})
+			h.release()
+		})
+		if left != nil {
+			res, err = Result{}, left
+		}
+	}
 	g.tell(res.Outcome, cmp.Or(err, unnamed))
 	if !res.Allowed() {
 		return g.refuse(r, res, err)
 	}
-	v := Verdict{Action: Pass, Policy: ru.Policy.Name(), Result: res, Err: err, rule: ru, family: g.family, marks: marks}
-	if ru.Settle != nil && t.Cost > 0 {
+	v := Verdict{Action: Pass, Policy: ru.Policy.Name(), Result: res, Err: err, rule: ru, family: g.family, marks: marks, held: h}
+	if ru.Settle != nil && res.Taken > 0 && len(ru.Policy.p.algorithms) > 0 {
 		v.receipt = &receipt{take: t, result: res}
 	}
 	return v

@@ -2,6 +2,8 @@ package core
 
 import (
 	"fmt"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/weir-go/weir/core/internal/algo"
@@ -19,67 +21,136 @@ const (
 	MaxPeriod = 366 * 24 * time.Hour
 )
 
+// The parts of a SlidingWindow: unless told otherwise, and at most.
+const (
+	DefaultBuckets = 10
+	MaxBuckets     = 60
+)
+
+// MaxLog is the largest rate of a SlidingLog, in units.
+const MaxLog = algo.MaxLog
+
+// MaxPermits is the most permits of a Concurrent limit. Beyond it the work of one
+// decision could hold up a server.
+const MaxPermits = 10_000
+
+// The lease of a permit: unless told otherwise, the shortest and the longest.
+const (
+	DefaultLease = 30 * time.Second
+	MinLease     = 100 * time.Millisecond
+	MaxLease     = 24 * time.Hour
+)
+
 // Algorithm is the way in which a limit counts.
 type Algorithm uint8
 
-// GCRA, the zero Algorithm, is the generic cell rate algorithm: smooth, with one
-// instant of state. In any time d it admits at most burst + d*rate/period units.
-// It is a leaky bucket used as a meter, and the same as a token bucket that is
-// refilled without steps (ITU-T I.371, 1993; in Redis since brandur's
-// redis-cell).
-const GCRA Algorithm = 0
+// The algorithms. The README tells how to choose.
+const (
+	// GCRA, the zero Algorithm, is the generic cell rate algorithm: smooth, with one
+	// instant of state. In any time d it admits at most burst + debt + d*rate/period
+	// units. It is a leaky bucket used as a meter, and the same as a token bucket that
+	// is refilled without steps (ITU-T I.371, 1993; in Redis since brandur's
+	// redis-cell). It can borrow (Debt) and reserve ahead (Options.Ahead).
+	GCRA Algorithm = iota
+	// TokenBucket is refilled in steps: Rate tokens arrive together every Period,
+	// counted from the first use after the bucket was full. For quotas that people
+	// think of in ticks: "5 more every minute". In any time d it admits at most burst +
+	// debt + (d/period + 1) * rate units. It can borrow and reserve ahead as GCRA can.
+	TokenBucket
+	// LeakyBucket is a queue that drips: who fits is let in and told to wait until all
+	// before it have left, so that departures are period/rate apart. Burst is how many
+	// may be in the queue, the one leaving included (Turner, 1986). For what must be
+	// protected from bursts.
+	LeakyBucket
+	// FixedWindow counts to Rate and starts over when the window ends: from the first
+	// unit, from multiples of the period, or by the calendar (Align). For quotas that
+	// people read, such as a thousand a day. The cheapest; around the end of a window
+	// up to twice the rate passes within one period.
+	FixedWindow
+	// SlidingWindow counts by parts of the window (Buckets), each of which counts in
+	// full until all of it is older than Period: no period of that length ever has more
+	// than Rate units. A unit comes back at most one part late.
+	SlidingWindow
+	// SlidingCounter estimates a sliding window by two counts, of this period and the
+	// one before, weighted by how much of it is still in sight: small and good on real
+	// traffic (it is what large CDNs do), but somebody who times it well gets nearly
+	// twice the rate through within one period.
+	SlidingCounter
+	// SlidingLog remembers when each unit was taken: exact, for rates up to MaxLog, at
+	// the price of a memory that grows with the rate.
+	SlidingLog
+)
 
-// kinds is the table of algorithms: the word of the grammar, and the letter that
-// stands for it in a policy's shape, in algo.New and in package lua. Everything
-// that is said of algorithms is read from here.
-var kinds = [...]struct {
-	word   string
-	letter byte
-}{
-	GCRA: {"gcra", 'g'},
-}
+// Concurrent bounds how many requests are under way at once, not how often they come:
+// a request holds a permit while it runs. It has no rate and no period; Burst is the
+// number of permits. It is no kind of count like the others, and has a store of its own;
+// see [PermitStore].
+const Concurrent Algorithm = 255
+
+const concurrentWord = "concurrent"
 
 // algorithmWords are the words of the table.
 func algorithmWords() []string {
-	words := make([]string, len(kinds))
-	for a, k := range kinds {
-		words[a] = k.word
+	words := make([]string, len(algo.Kinds))
+	for a, k := range algo.Kinds {
+		words[a] = k.Word
 	}
 	return words
 }
 
 // algorithmOf is the algorithm that a word of the grammar names.
 func algorithmOf(word string) (a Algorithm, ok bool) {
-	for a, k := range kinds {
-		if k.word == word {
-			return Algorithm(a), true
-		}
+	if word == concurrentWord {
+		return Concurrent, true
 	}
-	return 0, false
+	i := slices.Index(algorithmWords(), word)
+	return Algorithm(max(0, i)), i >= 0
 }
 
 // String returns the algorithm's word in the grammar of [Parse].
 func (a Algorithm) String() string {
-	if int(a) < len(kinds) {
-		return kinds[a].word
+	if int(a) < len(algo.Kinds) {
+		return algo.Kinds[a].Word
+	}
+	if a == Concurrent {
+		return concurrentWord
 	}
 	return fmt.Sprintf("Algorithm(%d)", uint8(a))
 }
 
-// Limit is one bound on how often: Rate units per Period, Burst at once. It is
-// data, without behaviour; a [Policy] holds what may be asked of a [Store].
+// Limit is one bound: on how often, Rate units per Period, Burst at once; or, with
+// Concurrent, on how many at the same time. It is data, without behaviour; a [Policy]
+// holds what may be asked of a [Store].
 type Limit struct {
 	// Algorithm says how to count. Zero is GCRA.
 	Algorithm Algorithm
 	// Rate is the number of units per Period that are admitted in the long run,
-	// from 1 to MaxRate.
+	// from 1 to MaxRate; of a SlidingLog to MaxLog. Concurrent has none.
 	Rate int64
 	// Burst is the whole capacity: how many units are admitted at once from
 	// idle, from 1 to MaxRate. It may be above or below Rate. Zero means Rate.
+	// Windows and logs have no burst but their rate. For Concurrent it is the number
+	// of permits, from 1 to MaxPermits.
 	Burst int64
 	// Period is the time that Rate refers to, in whole microseconds, from
-	// MinPeriod to MaxPeriod.
+	// MinPeriod to MaxPeriod. A window that is aligned to the calendar has the period
+	// of its unit, which is filled in if it is zero.
 	Period time.Duration
+	// Debt is how many units a caller who is not in debt may overdraw: whoever comes
+	// next waits for them. Of GCRA and TokenBucket; 0 to MaxRate.
+	Debt int64
+	// Buckets is into how many parts a SlidingWindow is divided, from 1 to MaxBuckets;
+	// a unit comes back at most one part late. Zero means DefaultBuckets.
+	Buckets int
+	// Align says where a FixedWindow begins. "" is the first unit that is taken,
+	// "epoch" multiples of Period since 1970 in UTC, and a unit with a zone, such as
+	// "day Europe/Berlin", the calendar. The units are minute, hour, day, week (from
+	// Monday) and month; the zones are those of [time.LoadLocation].
+	Align string
+	// Lease is how long a permit of Concurrent lives unless its holder renews it: the
+	// time after which the permits of a crashed process come back. From MinLease to
+	// MaxLease; zero means DefaultLease.
+	Lease time.Duration
 }
 
 // PerSecond is rate units per second, all of them at once if need be.
@@ -95,16 +166,32 @@ func PerHour(rate int64) Limit { return Limit{Rate: rate, Period: time.Hour} }
 func (l Limit) String() string { return string(l.appendText(nil)) }
 
 // prepare fills in what was left out and checks the rest: every mistake at once.
-func (l Limit) prepare() (full Limit, a algo.Algorithm, mistakes []error) {
+// Concurrent has no arithmetic of its own.
+func (l Limit) prepare(o Options) (full Limit, a algo.Algorithm, mistakes []error) {
 	wrong := func(format string, args ...any) { mistakes = append(mistakes, fmt.Errorf(format, args...)) }
-	if int(l.Algorithm) >= len(kinds) {
-		wrong("Algorithm is %d; give the constant for %s", l.Algorithm, oneOf(algorithmWords()))
+	if l.Algorithm == Concurrent {
+		full, mistakes = l.preparePermits()
+		return full, nil, mistakes
+	}
+	var kind algo.Kind
+	if int(l.Algorithm) < len(algo.Kinds) {
+		kind = algo.Kinds[l.Algorithm]
+	} else {
+		wrong("Algorithm is %d; give the constant for %s", l.Algorithm, oneOf(append(algorithmWords(), concurrentWord)))
+	}
+	if kind.Align && l.onCalendar() {
+		l.Period = l.calendar(wrong)
 	}
 	if l.Rate < 1 || l.Rate > MaxRate {
 		wrong("Rate is %d; give 1 to %d units", l.Rate, int64(MaxRate))
 	}
-	if l.Burst < 0 || l.Burst > MaxRate {
+	switch {
+	case l.Burst < 0 || l.Burst > MaxRate:
 		wrong("Burst is %d; give 1 to %d units, or 0 for the rate", l.Burst, int64(MaxRate))
+	case l.Burst == 0:
+		l.Burst = l.Rate
+	case l.Burst != l.Rate && !kind.Burst:
+		wrong("Burst is %d, but %v admits its rate and no more; leave the burst out", l.Burst, l.Algorithm)
 	}
 	switch {
 	case l.Period < MinPeriod || l.Period > MaxPeriod:
@@ -112,17 +199,102 @@ func (l Limit) prepare() (full Limit, a algo.Algorithm, mistakes []error) {
 	case l.Period%time.Microsecond != 0:
 		wrong("Period is %s; give whole microseconds", periodText(l.Period))
 	}
-	if l.Burst == 0 {
-		l.Burst = l.Rate
+	switch {
+	case l.Debt < 0 || l.Debt > MaxRate:
+		wrong("Debt is %d; give 0 to %d units", l.Debt, int64(MaxRate))
+	case l.Debt > 0 && !kind.Debt:
+		wrong("Debt is %d, but %v cannot lend; use %s", l.Debt, l.Algorithm, wordsWith(func(k algo.Kind) bool { return k.Debt }))
+	}
+	switch {
+	case l.Buckets < 0 || l.Buckets > MaxBuckets:
+		wrong("Buckets is %d; give 1 to %d, or 0 for %d", l.Buckets, MaxBuckets, DefaultBuckets)
+	case l.Buckets == 0 && kind.Buckets:
+		l.Buckets = DefaultBuckets
+	case l.Buckets > 0 && !kind.Buckets:
+		wrong("Buckets is %d, but %v has none; use %s", l.Buckets, l.Algorithm, wordsWith(func(k algo.Kind) bool { return k.Buckets }))
+	}
+	if l.Align != "" && !kind.Align {
+		wrong("Align is %q, but %v has no beginning; use %s", l.Align, l.Algorithm, wordsWith(func(k algo.Kind) bool { return k.Align }))
+	}
+	if l.Lease != 0 {
+		wrong("Lease is %v, but only permits have one; use %q", l.Lease, concurrentWord)
+	}
+	if o.Ahead > 0 && !kind.Ahead {
+		wrong("Ahead is %v, but %v cannot reserve; use %s", o.Ahead, l.Algorithm, wordsWith(func(k algo.Kind) bool { return k.Ahead }))
 	}
 	if mistakes != nil {
 		return l, nil, mistakes
 	}
-	a, err := algo.New(kinds[l.Algorithm].letter, algo.Params{
-		Rate: l.Rate, Burst: l.Burst, Period: l.Period.Microseconds(),
+	a, err := kind.New(algo.Params{
+		Rate: l.Rate, Burst: l.Burst, Period: l.Period.Microseconds(), Debt: l.Debt,
+		Ahead: o.Ahead.Microseconds(), Buckets: int64(l.Buckets), Align: l.Align,
 	})
 	if err != nil {
 		return l, nil, []error{err}
 	}
 	return l, a, nil
+}
+
+func (l Limit) onCalendar() bool { return l.Align != "" && l.Align != algo.AlignEpoch }
+
+// calendar is the period of a limit that is aligned to the calendar.
+func (l Limit) calendar(wrong func(string, ...any)) time.Duration {
+	period, err := algo.CalendarPeriod(l.Align)
+	switch {
+	case err != nil:
+		wrong("Align is %q: %w", l.Align, err)
+		return max(l.Period, MinPeriod) // which is no mistake besides
+	case l.Period != 0 && l.Period.Microseconds() != period:
+		wrong("Period is %s, but Align is %q; give %s, or 0", periodText(l.Period), l.Align,
+			periodText(time.Duration(period)*time.Microsecond))
+	}
+	return time.Duration(period) * time.Microsecond
+}
+
+// preparePermits is prepare for Concurrent.
+func (l Limit) preparePermits() (full Limit, mistakes []error) {
+	wrong := func(format string, args ...any) { mistakes = append(mistakes, fmt.Errorf(format, args...)) }
+	if l.Burst < 1 || l.Burst > MaxPermits {
+		wrong("Burst is %d; give 1 to %d permits", l.Burst, MaxPermits)
+	}
+	if l.Rate != 0 || l.Period != 0 || l.Debt != 0 || l.Buckets != 0 || l.Align != "" {
+		wrong("permits have only Burst and Lease; leave out Rate, Period, Debt, Buckets and Align")
+	}
+	if l.Lease == 0 {
+		l.Lease = DefaultLease
+	}
+	switch {
+	case l.Lease < MinLease || l.Lease > MaxLease:
+		wrong("Lease is %s; give %s to %s", periodText(l.Lease), periodText(MinLease), periodText(MaxLease))
+	case l.Lease%time.Microsecond != 0:
+		wrong("Lease is %s; give whole microseconds", periodText(l.Lease))
+	}
+	return l, mistakes
+}
+
+// wordsWith lists the algorithms that can do something, for an error.
+func wordsWith(can func(algo.Kind) bool) string {
+	var words []string
+	for _, k := range algo.Kinds {
+		if can(k) {
+			words = append(words, k.Word)
+		}
+	}
+	return oneOf(words)
+}
+
+// shape is what of a limit decides which state it has: never a number that may be
+// changed while the state is kept. What follows a letter is no letter of an algorithm.
+func (l Limit) shape() string {
+	kind := algo.Kinds[l.Algorithm]
+	shape := string(kind.Letter)
+	switch {
+	case kind.Buckets:
+		shape += strconv.Itoa(l.Buckets)
+	case l.Align == algo.AlignEpoch:
+		shape += "E"
+	case l.Align != "":
+		shape += "C"
+	}
+	return shape
 }

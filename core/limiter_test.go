@@ -2,12 +2,14 @@ package core_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/keyfunc"
 )
 
 func newLimiter(t *testing.T, s core.Store, policy string) *core.Limiter {
@@ -59,6 +61,39 @@ func TestLimiter(t *testing.T) {
 	leave()
 	_, err = l.Allow(gone, "alice")
 	require.ErrorIs(t, err, context.Canceled)
+}
+
+// A store that can only panic, or cannot do what the policy asks for, is refused at once.
+func TestCheckStore(t *testing.T) {
+	for want, c := range map[string]struct {
+		store  core.Store
+		policy string
+	}{
+		"core: Store is a nil *core.Memory; was the error of its constructor ignored?":                                           {(*core.Memory)(nil), "1/1s"},
+		`core: the policy "5 concurrent" has permits, and *core_test.swapStore cannot keep them; give a store that implements `:  {new(swapStore), "5 concurrent"},
+		`core: the policy "a: 1/1s, 5 concurrent" has permits, and *core_test.swapStore cannot keep them; give a store that imp`: {new(swapStore), "a: 1/1s, 5 concurrent"},
+	} {
+		p := core.MustParse(c.policy)
+		_, err := core.NewLimiter(c.store, p)
+		require.ErrorContains(t, err, want)
+		_, err = core.NewGuard(core.Config{Store: c.store, Policy: p, Key: keyfunc.IP()})
+		require.ErrorContains(t, err, want[strings.LastIndex(want, "*core"):])
+	}
+	p := core.MustParse("5 concurrent")
+	_, err := core.NewLimiter(nil, p)
+	require.NoError(t, err)
+	l := newLimiter(t, nil, "5 concurrent")
+	_, err = l.Allow(t.Context(), "k")
+	require.ErrorContains(t, err, `the policy "default: 5 concurrent" counts nothing, it has permits alone`)
+	_, _, err = newLimiter(t, nil, "5/1s").Acquire(t.Context(), "k")
+	require.ErrorContains(t, err, `the policy "default: 5/1s" has no permits; give one such as "20 concurrent"`)
+
+	var zero core.Memory
+	take := core.Take{Policy: core.MustParse("1/1s"), Key: "k", Cost: 1}
+	_, err = zero.Take(t.Context(), take)
+	require.EqualError(t, err, "core: a zero Memory; build one with NewMemory")
+	require.Error(t, zero.Refund(t.Context(), take, core.Result{At: epoch, Taken: 1}, 1))
+	require.Error(t, zero.Reset(t.Context(), take.Policy, "k"))
 }
 
 // Limiters of one policy on one store are one limit; an unnamed policy is "default".

@@ -17,8 +17,8 @@ const DefaultMaxKeys = 1_000_000
 // MemoryOptions say how a [Memory] is built. The zero value is a good choice.
 type MemoryOptions struct {
 	// MaxKeys is the most keys to hold at once; 0 means DefaultMaxKeys. A key of
-	// a policy with one limit takes 32 bytes, of one with two limits 48, plus the
-	// air that a hash table needs.
+	// a policy with one GCRA limit takes 32 bytes, of one with two 48, plus the
+	// air that a hash table needs. The README tells what other algorithms take.
 	MaxKeys int
 }
 
@@ -38,6 +38,7 @@ type Memory struct {
 	clock  clock
 	// sweeping tells that a sweep is due: only then is there a timer.
 	sweeping atomic.Bool
+	permits  permitTable
 }
 
 // sweepEvery is how long dead keys may linger.
@@ -89,7 +90,7 @@ func (m *Memory) begin(ctx context.Context) error {
 }
 
 // Take implements [Store].
-func (m *Memory) Take(ctx context.Context, t Take) (Result, error) {
+func (m *Memory) Take(ctx context.Context, t Take) (res Result, err error) {
 	if err := t.Validate(); err != nil {
 		return Result{}, err
 	}
@@ -106,17 +107,14 @@ func (m *Memory) Take(ctx context.Context, t Take) (Result, error) {
 	tab := s.table(p)
 	row := tab.find(h)
 	state, changed := s.load(p, tab, row, now)
-	admitted := p.admits(state, now, t.Cost)
-	if admitted && t.Cost > 0 {
-		p.charge(state, now, t.Cost)
-		changed = true
-	}
-	res := p.explain(state, now, t.Cost, admitted)
+	taken, admitted := p.take(state, &t, now)
+	p.explain(&res, state, &t, now, taken, admitted)
 	switch {
-	case changed && row < 0:
+	case !changed && taken == 0:
+	case row < 0:
 		row = m.insert(s, tab, h, state, t.Now)
-	case changed:
-		copy(tab.stateOf(row), state)
+	default:
+		tab.write(row, state)
 	}
 	if row >= 0 && t.Cost > 0 && res.Outcome != Never {
 		tab.setLimited(row, res.Remaining == 0 || res.Outcome == Refused)
@@ -130,7 +128,7 @@ func (m *Memory) Refund(ctx context.Context, t Take, r Result, units int64) erro
 	if err := ValidateRefund(&t, r, units); err != nil {
 		return err
 	}
-	if err := m.begin(ctx); err != nil {
+	if err := m.begin(ctx); err != nil || units == 0 {
 		return err
 	}
 	p, now := t.Policy.p, t.Now
@@ -147,12 +145,12 @@ func (m *Memory) Refund(ctx context.Context, t Take, r Result, units int64) erro
 		return nil
 	}
 	state, changed := s.load(p, tab, row, now)
-	if p.refund(state, now, r.At, units) {
+	if p.refund(state, now, units, &r) {
 		tab.setLimited(row, false)
 		changed = true
 	}
 	if changed {
-		copy(tab.stateOf(row), state)
+		tab.write(row, state)
 	}
 	return nil
 }
@@ -282,7 +280,7 @@ func (s *shard) table(p *policy) *table {
 			return &s.tables[i]
 		}
 	}
-	s.tables = append(s.tables, table{shape: p.shape, algorithms: p.algorithms, stride: 2 + p.words})
+	s.tables = append(s.tables, newTable(p))
 	if p.words > len(s.spare) {
 		s.spare = make([]int64, p.words)
 	}
@@ -295,11 +293,20 @@ func (s *shard) table(p *policy) *table {
 func (s *shard) load(p *policy, t *table, row int, now int64) (state []int64, healed bool) {
 	state = s.spare[:p.words]
 	if row >= 0 {
-		copy(state, t.stateOf(row))
+		t.read(row, state)
 	} else {
-		clear(state)
+		p.unused(state)
 	}
 	return state, p.load(state, now)
+}
+
+// unused makes state that of a key that was never seen.
+func (p *policy) unused(state []int64) {
+	for _, a := range p.algorithms {
+		state[0] = 0 // which is all that Len looks at
+		clear(state[:a.Len(state)])
+		state = state[a.Words():]
+	}
 }
 
 // evict removes at least one key: what is dead, or else the best of all tables.

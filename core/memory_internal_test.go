@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/weir-go/weir/core/internal/algo"
 )
 
 func newMemory(t testing.TB, maxKeys int) *Memory {
@@ -103,6 +105,257 @@ func TestTableIsAMap(t *testing.T) {
 			checkTable(t, tab, model)
 		}
 	})
+}
+
+// varying is an algorithm whose states are of many lengths: how many words follow, when
+// it expires, and the words.
+type varying struct {
+	algo.Algorithm
+	most int
+}
+
+func (v varying) Words() int              { return 2 + v.most }
+func (v varying) Len(s []int64) int       { return 2 + int(s[0]) }
+func (v varying) Expires(s []int64) int64 { return s[1] }
+
+// checkSlots demands that each row has a slot of its own with the state it was given, that
+// nothing else is held, and that what a burst took is given back.
+func checkSlots(t require.TestingT, tab *table, want map[hash][]int64) {
+	owners := map[int64]bool{}
+	for i := range tab.rowCount() {
+		if tab.empty(i) {
+			require.Equal(t, make([]int64, tab.stride), tab.row(i), "an empty row is all zero")
+			continue
+		}
+		slot := tab.stateOf(i)[0]
+		require.False(t, owners[slot], "two rows share a slot")
+		owners[slot] = true
+	}
+	require.Len(t, owners, len(want))
+	require.Equal(t, len(want), tab.live)
+	for _, slot := range tab.free {
+		require.False(t, owners[slot], "a slot in use is free")
+		require.Nil(t, tab.slots[slot], "what is free holds no memory")
+		owners[slot] = true
+	}
+	require.Len(t, owners, len(tab.slots), "a slot is in use, or free")
+	words := 0
+	for _, a := range tab.algorithms {
+		words += a.Words()
+	}
+	for h, state := range want {
+		i := tab.find(h)
+		require.GreaterOrEqual(t, i, 0, "%v", h)
+		got := make([]int64, words)
+		for i := range got {
+			got[i] = -1 // what a decision before left there
+		}
+		tab.read(i, got)
+		expires, rest, packed := int64(0), state, 0
+		for _, a := range tab.algorithms {
+			n := a.Len(rest)
+			require.Equal(t, rest[:n], got[:n])
+			expires, packed = max(expires, rest[1]), packed+n
+			rest, got = rest[a.Words():], got[a.Words():]
+		}
+		require.Equal(t, expires, tab.expires(i))
+		require.LessOrEqual(t, cap(tab.slots[tab.stateOf(i)[0]]), max(8, 4*packed), "a burst long ago")
+	}
+}
+
+// Beside the rows, too: states of all lengths are found, replaced, moved and forgotten.
+func TestTableSlots(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		algorithms := []algo.Algorithm{varying{most: 60}, varying{most: 3}, varying{most: 0}}[:rapid.IntRange(1, 3).Draw(t, "limits")]
+		tab := &table{shape: "vvv", algorithms: algorithms, stride: 4, varies: true}
+		const now = 100
+		model := map[hash][]int64{}
+		anyHash := rapid.Custom(func(t *rapid.T) hash {
+			home := rapid.SampledFrom([]uint64{0, 1 << 62, 1 << 63, 1<<64 - 1<<40}).Draw(t, "home")
+			return hash{rapid.Uint64Range(0, 20).Draw(t, "hi") | 1, (home + rapid.Uint64Range(0, 3).Draw(t, "lo")) &^ limitedBit}
+		})
+		anyState := rapid.Custom(func(t *rapid.T) (state []int64) {
+			for _, a := range algorithms {
+				own := make([]int64, a.Words())
+				own[0], own[1] = rapid.Int64Range(0, int64(a.Words()-2)).Draw(t, "length"), rapid.Int64Range(now-2, now+3).Draw(t, "expires")
+				for i := range own[2:] {
+					own[2+i] = rapid.Int64Range(1, 1<<50).Draw(t, "word")
+				}
+				state = append(state, own...)
+			}
+			return state
+		})
+		expires := func(state []int64) (at int64) {
+			for _, a := range algorithms {
+				at, state = max(at, state[1]), state[a.Words():]
+			}
+			return at
+		}
+		bury := func() (dead int) {
+			for h, state := range model {
+				if expires(state) <= now {
+					delete(model, h)
+					dead++
+				}
+			}
+			return dead
+		}
+		for range rapid.IntRange(1, 100).Draw(t, "operations") {
+			h := anyHash.Draw(t, "hash")
+			row := tab.find(h)
+			require.Equal(t, model[h] != nil, row >= 0)
+			switch n := rapid.IntRange(0, 9).Draw(t, "operation"); {
+			case row >= 0 && n < 4:
+				tab.remove(row)
+				delete(model, h)
+			case row >= 0 && n < 7:
+				model[h] = anyState.Draw(t, "state")
+				tab.write(row, model[h])
+			case n == 8:
+				require.Equal(t, bury(), tab.sweep(now, 100))
+			case n == 9 && tab.live > 0:
+				dead := 0
+				for _, state := range model {
+					if expires(state) <= now {
+						dead++
+					}
+				}
+				before := len(model)
+				removed, best := tab.evict(now)
+				if before <= evictionWindow { // not always all: a removal may move a row past the hand
+					require.Equal(t, dead > 0, removed > 0)
+				}
+				for h := range model {
+					if tab.find(h) < 0 {
+						require.LessOrEqual(t, expires(model[h]), int64(now))
+						delete(model, h)
+					}
+				}
+				require.Equal(t, removed, before-len(model))
+				if removed == 0 {
+					tab.remove(best.row)
+					for h := range model {
+						if tab.find(h) < 0 {
+							require.Equal(t, best.expires, expires(model[h]))
+							delete(model, h)
+						}
+					}
+				}
+			case row < 0:
+				if (tab.live+1)*maxLoadDen > tab.rowCount()*maxLoadNum {
+					require.Equal(t, bury(), tab.rebuild(now, 100))
+					require.Len(t, tab.slots, tab.live, "what is dead is not moved")
+				}
+				model[h] = anyState.Draw(t, "state")
+				tab.insert(h, model[h])
+			}
+			checkSlots(t, tab, model)
+		}
+	})
+}
+
+// Slots are given back with the rows, and the long state of a burst when it is over.
+func TestTableGivesSlotsBack(t *testing.T) {
+	a := varying{most: 1000}
+	tab := &table{shape: "v", algorithms: []algo.Algorithm{a}, stride: 4, varies: true}
+	state := make([]int64, a.Words())
+	h := func(i int) hash { return hash{uint64(i)<<40 | 1, uint64(i) * 0x9E3779B97F4A7C15 &^ limitedBit} }
+	for i := range 1000 {
+		if (tab.live+1)*maxLoadDen > tab.rowCount()*maxLoadNum {
+			require.Zero(t, tab.rebuild(0, 1000))
+		}
+		state[0], state[1] = 100, int64(i+1)
+		tab.insert(h(i), state)
+	}
+	held := func() (words int) {
+		for _, s := range tab.slots {
+			words += cap(s)
+		}
+		return words
+	}
+	assert.Greater(t, held(), 1000*100)
+	for i := range 1000 {
+		state[0], state[1] = 1, int64(i+1)
+		tab.write(tab.find(h(i)), state)
+	}
+	assert.Less(t, held(), 1000*13, "the burst is over")
+	assert.Equal(t, 500, tab.sweep(500, 1000))
+	assert.Less(t, held(), 500*13)
+	for i := range 500 { // what was given back is used again
+		state[1] = 2000
+		tab.insert(h(i), state)
+	}
+	assert.Len(t, tab.slots, 1000)
+	assert.Empty(t, tab.free)
+	assert.Equal(t, 1000, tab.sweep(2000, 1000))
+	assert.Equal(t, minRows, tab.rowCount())
+	assert.Empty(t, tab.slots, "and the slots themselves")
+	assert.Empty(t, tab.free)
+}
+
+// Policies of one shape share a table, whichever of them came first and however long
+// their states are.
+func TestMemoryKeepsLogs(t *testing.T) {
+	m := newMemory(t, 64) // one shard
+	now := int64(1_800_000_000_000_000)
+	take := func(policy, key string, cost int64) Result {
+		res, err := m.Take(t.Context(), Take{Policy: MustParse(policy), Key: key, Cost: cost, Now: now})
+		require.NoError(t, err)
+		return res
+	}
+	for i := range int64(300) {
+		now += 1000
+		small, large := take("small: 2/1h sliding-log", "k", 1), take("large: 1000/1h sliding-log", "k", 2)
+		require.Equal(t, i < 2, small.Allowed())
+		require.Equal(t, 1000-2*(i+1), large.Remaining)
+		require.Equal(t, i < 9, take("both: 9/1h sliding-log, 500/1d sliding-log", "k", 1).Allowed())
+	}
+	require.Len(t, m.shards[0].tables, 2, "one for each shape")
+	log := &m.shards[0].tables[0]
+	assert.Equal(t, "x", log.shape)
+	assert.Len(t, log.slots, 2)
+	lowered := take("large: 100/1h sliding-log", "k", 1)
+	assert.False(t, lowered.Allowed(), "what was counted is kept under other numbers")
+	now += 3600 * 1_000_000
+	assert.Equal(t, int64(999), take("large: 1000/1h sliding-log", "k", 1).Remaining)
+	for _, slot := range log.slots {
+		assert.LessOrEqual(t, cap(slot), 16, "the log of a burst that is over is let go")
+	}
+	require.NoError(t, m.Reset(t.Context(), MustParse("large: 1/1h sliding-log"), "k"))
+	assert.Equal(t, int64(1000), take("large: 1000/1h sliding-log", "k", 0).Remaining)
+}
+
+// A key of any algorithm lives as long as it counts, is swept then, and its memory is back.
+func TestMemorySweepsEveryAlgorithm(t *testing.T) {
+	for i, k := range algo.Kinds {
+		t.Run(k.Word, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const keys = 2000
+				m := newMemory(t, 0)
+				p, err := NewPolicy("", Options{}, Limit{Algorithm: Algorithm(i), Rate: 5, Period: 5 * time.Second})
+				require.NoError(t, err)
+				for i := range keys {
+					for range 3 {
+						take(t, m, p, fmt.Sprint(i))
+					}
+				}
+				require.Equal(t, keys, m.Len())
+				res := take(t, m, p, "0")
+				assert.Equal(t, int64(1), res.Remaining)
+				for range 3 {
+					advance(sweepEvery)
+				}
+				assert.Zero(t, m.Len())
+				assert.False(t, m.sweeping.Load())
+				for i := range m.shards {
+					for _, tab := range m.shards[i].tables {
+						assert.LessOrEqual(t, tab.rowCount(), minRows)
+						assert.Empty(t, slices.Concat(tab.slots...), "what is left of a few rows is empty")
+					}
+				}
+			})
+		})
+	}
 }
 
 func TestTableSizes(t *testing.T) {
@@ -349,7 +602,10 @@ func TestClockFollowsStepsOfASecond(t *testing.T) {
 func TestMemoryUnderPressure(t *testing.T) {
 	const maxKeys = 300
 	m := newMemory(t, maxKeys)
-	policies := []Policy{MustParse("a: 5/1ms"), MustParse("b: 5/1h, 9/1d"), MustParse("c: 1/1s")}
+	policies := []Policy{
+		MustParse("a: 5/1ms"), MustParse("b: 5/1h, 9/1d"), MustParse("c: 1/1s"), MustParse("d: 50/1h sliding-log, 9/1ms sliding-log"),
+		MustParse("e: 5/1h sliding-window, 9/1d fixed-window"), MustParse("f: 9/1ms sliding-log"),
+	}
 	var wg sync.WaitGroup
 	for g := range 8 {
 		wg.Go(func() {
@@ -387,4 +643,24 @@ func TestMemoryUnderPressure(t *testing.T) {
 		}
 		require.Equal(t, keys, s.keys)
 	}
+}
+
+// Policies that are built for callers who make up numbers are not kept forever.
+func TestPolicyCacheIsBounded(t *testing.T) {
+	var c policyCache
+	for i := range int64(2 * maxCachedPolicies) {
+		p, err := c.policy(Limit{Rate: i + 1, Period: time.Hour})
+		require.NoError(t, err)
+		require.Equal(t, i+1, p.Limits()[0].Rate)
+		require.LessOrEqual(t, len(c.policies), maxCachedPolicies)
+	}
+	again, err := c.policy(Limit{Rate: 2 * maxCachedPolicies, Period: time.Hour})
+	require.NoError(t, err)
+	same, err := c.policy(Limit{Rate: 2 * maxCachedPolicies, Period: time.Hour})
+	require.NoError(t, err)
+	assert.Equal(t, again, same, "it is built once")
+	kept := len(c.policies)
+	_, err = c.policy(Limit{})
+	require.Error(t, err)
+	assert.Len(t, c.policies, kept, "a mistake is not kept")
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"slices"
+	"time"
 
 	"github.com/weir-go/weir/core/internal/algo"
 )
@@ -26,16 +27,26 @@ type Policy struct{ p *policy }
 type policy struct {
 	name       string
 	options    Options
-	limits     []Limit
-	algorithms []algo.Algorithm
-	words      int // of state, of all algorithms together
-	shape      string
+	limits     []Limit          // the permits' last
+	algorithms []algo.Algorithm // of the limits but the permits'
+	words      int              // of state, of all algorithms together, at most
+	reply      int              // integers in a script's reply, without the time
+	varies     bool             // how long a state is differs
+	shape      string           // of all but the permits
+	kinds      string
+	calendar   bool      // whether a limit is aligned to it
+	permits    *Limit    // nil if there are none
 	id         [2]uint64 // stands for name and shape in the in-process store
 }
 
 // Options are a policy's: what its text has after ";", which holds for all of its
 // limits. A store or a handler has options of its own, such as [MemoryOptions].
 type Options struct {
+	// Ahead is how far ahead a take may reserve, at most: the grammar's "wait". A
+	// [Take] asks for it by its own Ahead. All limits must be able to reserve, which
+	// are GCRA and TokenBucket. Zero means that nothing is reserved; whole
+	// microseconds up to MaxPeriod.
+	Ahead time.Duration
 	// Fail says who decides while the store does not answer. Zero is FailLocal.
 	Fail Failure
 }
@@ -70,6 +81,10 @@ func newPolicy(name string, o Options, limits []Limit) (Policy, []error) {
 	if o.Fail > FailClosed {
 		wrong("Fail is %d; give FailLocal, FailOpen or FailClosed", o.Fail)
 	}
+	if o.Ahead < 0 || o.Ahead > MaxPeriod || o.Ahead%time.Microsecond != 0 {
+		wrong("Ahead is %s; give whole microseconds up to %s, or 0 for none", periodText(o.Ahead), periodText(MaxPeriod))
+		o.Ahead = 0
+	}
 	if len(limits) < 1 || len(limits) > MaxLimits {
 		wrong("a policy has %d limits; give 1 to %d", len(limits), MaxLimits)
 	}
@@ -80,7 +95,7 @@ func newPolicy(name string, o Options, limits []Limit) (Policy, []error) {
 	}
 	var each []prepared
 	for i, l := range limits {
-		full, a, wrongs := l.prepare()
+		full, a, wrongs := l.prepare(o)
 		for _, w := range wrongs {
 			wrong("limit %d (%v): %w", i+1, l, w)
 		}
@@ -94,17 +109,32 @@ func newPolicy(name string, o Options, limits []Limit) (Policy, []error) {
 	slices.SortStableFunc(each, func(x, y prepared) int {
 		a, b := x.limit, y.limit
 		return cmp.Or(cmp.Compare(a.Algorithm, b.Algorithm), cmp.Compare(a.Period, b.Period),
-			cmp.Compare(a.Rate, b.Rate), cmp.Compare(a.Burst, b.Burst))
+			cmp.Compare(a.Rate, b.Rate), cmp.Compare(a.Burst, b.Burst), cmp.Compare(a.Debt, b.Debt),
+			cmp.Compare(a.Buckets, b.Buckets), cmp.Compare(a.Align, b.Align))
 	})
-	p := &policy{options: o}
+	p := &policy{options: o, limits: make([]Limit, 0, len(each))}
 	for i, e := range each {
 		if i > 0 && e.limit == each[i-1].limit {
 			wrong("limit %d (%v): the same as limit %d; leave one out", e.number, e.limit, each[i-1].number)
 		}
 		p.limits = append(p.limits, e.limit)
+		if e.limit.Algorithm == Concurrent {
+			if p.permits != nil {
+				wrong("limit %d (%v): a policy has at most one limit of permits", e.number, e.limit)
+			}
+			p.permits = &p.limits[len(p.limits)-1]
+			continue
+		}
 		p.algorithms = append(p.algorithms, e.algorithm)
 		p.words += e.algorithm.Words()
-		p.shape += string(kinds[e.limit.Algorithm].letter)
+		p.reply += e.algorithm.Reply()
+		p.varies = p.varies || e.algorithm.Len(make([]int64, 1)) != e.algorithm.Words()
+		p.shape += e.limit.shape()
+		p.calendar = p.calendar || e.limit.onCalendar()
+		p.kinds += string(algo.Kinds[e.limit.Algorithm].Letter)
+	}
+	if o.Ahead > 0 && len(p.algorithms) == 0 && mistakes == nil {
+		wrong("Ahead is %s, but permits cannot be reserved; leave it out", periodText(o.Ahead))
 	}
 	if mistakes != nil {
 		return Policy{}, mistakes
@@ -192,8 +222,9 @@ func (p Policy) Options() Options {
 }
 
 // Shape tells which state the policy keeps: a letter for the algorithm of each
-// limit, never a number. It is part of where state is kept, so that changed
-// numbers keep the state and a changed algorithm starts afresh.
+// limit, and how its window is divided and aligned, never a number that may change. It
+// is part of where state is kept, so that changed numbers keep the state and a changed
+// algorithm starts afresh. Permits are kept apart and are not in it.
 func (p Policy) Shape() string {
 	if p.p == nil {
 		return ""
@@ -201,17 +232,53 @@ func (p Policy) Shape() string {
 	return p.p.shape
 }
 
-// Params returns the exact integers that the scripts in package lua take for t, or to
-// refund t.Cost units: those of each limit in turn. A policy of one GCRA limit has
-// seven of them; see lua/gcra.lua. It is for stores that decide in a script, after
-// [Take.Validate]; of t, only what the algorithms ask for need be set.
-func (p Policy) Params(t Take) []int64 {
+// Kinds returns a letter for the algorithm of each limit, as package lua takes them to
+// compose a script. Permits have scripts of their own and are not in it.
+func (p Policy) Kinds() string {
+	if p.p == nil {
+		return ""
+	}
+	return p.p.kinds
+}
+
+// Calendar tells whether a limit is aligned to the calendar, so that what
+// [Policy.Params] returns depends on the time.
+func (p Policy) Calendar() bool { return p.p != nil && p.p.calendar }
+
+// Params returns the exact integers that a script of package lua takes for t: those
+// of each limit in turn, and with t.AtMost the cost. That is the script upto, unless the
+// cost is 0, and else the script take. It is for stores that decide in a script, after
+// [Take.Validate]. guess is the caller's idea of the store's clock, in
+// microseconds, which only limits that are aligned to the calendar look at; if it was
+// wrong, [Policy.Explain] says so.
+func (p Policy) Params(t Take, guess int64) []int64 {
 	if p.p == nil {
 		return nil
 	}
-	b := make([]int64, 0, 7*len(p.p.limits))
+	b := make([]int64, 0, 1+8*len(p.p.limits))
+	ahead := p.p.ahead(&t)
 	for _, a := range p.p.algorithms {
-		b = a.AppendParams(b, t.Cost)
+		if t.upTo() {
+			b = a.AppendMost(b, guess)
+		} else {
+			b = a.AppendParams(b, t.Cost, ahead, guess)
+		}
+	}
+	if t.upTo() {
+		b = append(b, t.Cost)
 	}
 	return b
+}
+
+// RefundParams is like Params for the script that refunds units of what r took: those
+// of each limit in turn, and the instant of the charge.
+func (p Policy) RefundParams(r Result, units, guess int64) []int64 {
+	if p.p == nil {
+		return nil
+	}
+	b := make([]int64, 0, 1+8*len(p.p.limits))
+	for i, a := range p.p.algorithms {
+		b = a.AppendRefund(b, units, r.receipt(i), guess)
+	}
+	return append(b, r.At)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/algo"
 	"github.com/weir-go/weir/lua"
 )
 
@@ -39,7 +40,59 @@ func TestNewPolicyTellsEveryMistake(t *testing.T) {
 		{"", core.Options{}, []core.Limit{{Rate: 1, Burst: -1, Period: time.Second}}, []string{"Burst is -1; give 1 to 2147483648 units, or 0 for the rate"}},
 		{"", core.Options{}, []core.Limit{{Rate: 1, Burst: core.MaxRate + 1, Period: time.Second}}, []string{"Burst is 2147483649"}},
 		{"", core.Options{}, []core.Limit{{Algorithm: 200, Rate: 1, Period: time.Second}}, []string{`core: limit 1 (1/1s Algorithm(200)): Algorithm is 200; give the constant for "gcra"`}},
-		{"", core.Options{}, []core.Limit{{Rate: 1, Burst: 72, Period: core.MaxPeriod}}, []string{"core: limit 1 (1/366d burst 72): a burst of 72 at this rate takes more than 71 years to drain; give a smaller burst or a higher rate"}},
+		{"", core.Options{}, []core.Limit{{Rate: 1, Burst: 72, Period: core.MaxPeriod}}, []string{"core: limit 1 (1/366d burst 72): a burst of 72 at this rate takes more than 71 years to drain; give smaller numbers or a higher rate"}},
+		{"", core.Options{Ahead: -1}, []core.Limit{good}, []string{"core: Ahead is -1ns; give whole microseconds up to 366d, or 0 for none"}},
+		{"", core.Options{Ahead: 1001}, []core.Limit{good}, []string{"core: Ahead is 1us1ns; give whole microseconds"}},
+		{"", core.Options{Ahead: core.MaxPeriod + 1}, []core.Limit{good}, []string{"core: Ahead is 366d1ns; give whole microseconds"}},
+		{"", core.Options{Ahead: time.Second}, []core.Limit{{Algorithm: core.Concurrent, Burst: 3}}, []string{"core: Ahead is 1s, but permits cannot be reserved; leave it out"}},
+		{"", core.Options{Ahead: time.Second}, []core.Limit{good, {Algorithm: core.LeakyBucket, Rate: 1, Period: time.Second}}, []string{
+			`core: limit 2 (1/1s leaky-bucket): Ahead is 1s, but leaky-bucket cannot reserve; use "gcra" or "token-bucket"`,
+		}},
+		{"", core.Options{Ahead: core.MaxPeriod}, []core.Limit{{Rate: 1, Burst: 70, Debt: 1, Period: core.MaxPeriod}}, []string{
+			"core: limit 1 (1/366d burst 70 debt 1): a burst of 70 and a debt of 1 and a wait of 8784h0m0s at this rate takes more than 71 years to drain",
+		}},
+		{"", core.Options{}, []core.Limit{{Rate: 1, Period: time.Second, Debt: -1}}, []string{"Debt is -1; give 0 to 2147483648 units"}},
+		{"", core.Options{}, []core.Limit{{Rate: 1, Period: time.Second, Debt: core.MaxRate + 1}}, []string{"Debt is 2147483649; give 0 to 2147483648 units"}},
+		{"", core.Options{}, []core.Limit{{Algorithm: core.SlidingWindow, Rate: 1, Period: time.Second, Buckets: 61}}, []string{"Buckets is 61; give 1 to 60, or 0 for 10"}},
+		{"", core.Options{}, []core.Limit{{Algorithm: core.SlidingWindow, Rate: 1, Period: time.Second, Buckets: -1}}, []string{"Buckets is -1; give 1 to 60, or 0 for 10"}},
+		{"", core.Options{}, []core.Limit{{Algorithm: core.FixedWindow, Rate: 1, Period: time.Second, Align: "decade UTC"}}, []string{
+			`Align is "decade UTC": the calendar has no unit "decade"; give "epoch", or one of the units minute, hour, day, week, month and a zone`,
+		}},
+		{"", core.Options{}, []core.Limit{{Algorithm: core.FixedWindow, Rate: 1, Align: "day"}}, []string{
+			`Align is "day": a calendar needs a time zone; give its name, as in "day Europe/Berlin" or "day UTC"`,
+		}},
+		{"", core.Options{}, []core.Limit{{Algorithm: core.FixedWindow, Rate: 1, Period: day, Align: "day Local"}}, []string{`Align is "day Local": the zone "Local" differs from machine to machine`}},
+		{"", core.Options{}, []core.Limit{{Algorithm: core.FixedWindow, Rate: 1, Period: day, Align: "day Mars/Base"}}, []string{`Align is "day Mars/Base": the time zone "Mars/Base" is unknown`}},
+		{"", core.Options{}, []core.Limit{{Algorithm: core.FixedWindow, Rate: 1, Period: time.Hour, Align: "day UTC"}}, []string{`Period is 1h, but Align is "day UTC"; give 1d, or 0`}},
+		{"", core.Options{}, []core.Limit{{Algorithm: core.FixedWindow, Rate: 1, Align: "epoch"}}, []string{"Period is 0s; give 1ms to 366d"}},
+		{"", core.Options{}, []core.Limit{{Algorithm: core.SlidingLog, Rate: core.MaxLog + 1, Period: time.Second}}, []string{"1001"}},
+		{"", core.Options{}, []core.Limit{{Rate: 1, Period: time.Second, Lease: time.Second}}, []string{`Lease is 1s, but only permits have one; use "concurrent"`}},
+		{
+			"",
+			core.Options{Ahead: time.Second},
+			[]core.Limit{{Algorithm: core.SlidingCounter, Rate: 1, Burst: 2, Period: time.Second, Debt: 3, Buckets: 4, Align: "day UTC", Lease: time.Second}},
+			[]string{
+				"Burst is 2, but sliding-counter admits its rate and no more; leave the burst out",
+				`Debt is 3, but sliding-counter cannot lend; use "gcra" or "token-bucket"`,
+				`Buckets is 4, but sliding-counter has none; use "sliding-window"`,
+				`Align is "day UTC", but sliding-counter has no beginning; use "fixed-window"`,
+				"Lease is 1s, but only permits have one",
+				`Ahead is 1s, but sliding-counter cannot reserve; use "gcra" or "token-bucket"`,
+			},
+		},
+		{"", core.Options{}, []core.Limit{{Algorithm: core.Concurrent}}, []string{"core: limit 1 (0 concurrent): Burst is 0; give 1 to 10000 permits"}},
+		{
+			"",
+			core.Options{},
+			[]core.Limit{{Algorithm: core.Concurrent, Rate: 1, Burst: core.MaxPermits + 1, Period: time.Second, Lease: time.Millisecond}, {Algorithm: core.Concurrent, Burst: 1, Lease: time.Second + 1}},
+			[]string{
+				"core: limit 1 (10001 concurrent lease 1ms): Burst is 10001; give 1 to 10000 permits",
+				"core: limit 1 (10001 concurrent lease 1ms): permits have only Burst and Lease; leave out Rate, Period, Debt, Buckets and Align",
+				"core: limit 1 (10001 concurrent lease 1ms): Lease is 1ms; give 100ms to 1d",
+				"core: limit 2 (1 concurrent lease 1s1ns): Lease is 1s1ns; give whole microseconds",
+			},
+		},
+		{"", core.Options{}, []core.Limit{{Algorithm: core.Concurrent, Burst: 2}, good, {Algorithm: core.Concurrent, Burst: 1}}, []string{"a policy has at most one limit of permits"}},
 		{
 			"a b",
 			core.Options{Fail: 3},
@@ -127,37 +180,117 @@ func TestZeroPolicy(t *testing.T) {
 	assert.Empty(t, p.String())
 	assert.Empty(t, p.Shape())
 	assert.Nil(t, p.Limits())
-	assert.Nil(t, p.Params(core.Take{Cost: 1}))
+	assert.Nil(t, p.Params(core.Take{Cost: 1}, 0))
 	assert.Zero(t, p.Options())
+	assert.Empty(t, p.Kinds())
+	assert.False(t, p.Calendar())
+	assert.Nil(t, p.RefundParams(core.Result{At: epoch}, 1, epoch))
 }
 
 func TestPolicyParams(t *testing.T) {
-	assert.Equal(t, []int64{333333, 666666, 1000000, 1, 2, 0, 2}, core.MustParse("3/1s").Params(core.Take{Cost: 1}))
-	assert.Equal(t, []int64{0, 1000000, 1000000, 0, 0, 0, 2}, core.MustParse("3/1s").Params(core.Take{Cost: 0}))
-	assert.Equal(t, []int64{100000, 0, 100000, 0, 0, 0, 0, 36000000, 3600000000 - 36000000, 3600000000, 0, 0, 0, 0}, core.MustParse("100/1h, 1/100ms").Params(core.Take{Cost: 1}))
-	assert.Equal(t, int64(-1), core.MustParse("3/1s").Params(core.Take{Cost: 4})[1], "what never fits has a negative bound")
+	assert.Equal(t, []int64{333333, 666666, 1000000, 1, 2, 0, 2}, core.MustParse("3/1s").Params(core.Take{Cost: 1}, 0))
+	assert.Equal(t, []int64{0, 1000000, 1000000, 0, 0, 0, 2}, core.MustParse("3/1s").Params(core.Take{Cost: 0}, 0))
+	assert.Equal(t, []int64{100000, 0, 100000, 0, 0, 0, 0, 36000000, 3600000000 - 36000000, 3600000000, 0, 0, 0, 0}, core.MustParse("100/1h, 1/100ms").Params(core.Take{Cost: 1}, 0))
+	assert.Equal(t, int64(-1), core.MustParse("3/1s").Params(core.Take{Cost: 4}, 0)[1], "what never fits has a negative bound")
+	waits := core.MustParse("10/1s; wait 2s")
+	assert.Equal(t, []int64{100000, 900000, 3000000, 0, 0, 0, 0}, waits.Params(core.Take{Cost: 1}, 0))
+	assert.Equal(t, []int64{100000, 1400000, 3000000, 0, 0, 0, 0}, waits.Params(core.Take{Cost: 1, Ahead: 500 * time.Millisecond}, 0))
+	assert.Equal(t, []int64{100000, 2900000, 3000000, 0, 0, 0, 0}, waits.Params(core.Take{Cost: 1, Ahead: time.Hour}, 0), "no further than the policy's wait")
+	assert.Equal(t, []int64{100000, 1000000, 3000000, 0, 0, 0, 0, 7}, waits.Params(core.Take{Cost: 7, AtMost: true}, 0), "one unit at a time, and how many at most")
+	res, _, _ := waits.Step(nil, core.Take{Policy: waits, Key: "k", Cost: 3, Now: epoch})
+	params := waits.RefundParams(res, 3, 0)
+	assert.Equal(t, int64(300000), params[0], "what three units weigh")
+	assert.Equal(t, int64(epoch+300000), params[1], "the state that the charge led to")
+	assert.Equal(t, res.At, params[len(params)-1])
+	assert.Equal(t, waits.Params(core.Take{}, 0), waits.Params(core.Take{AtMost: true}, 0), "a peek is a peek")
 }
 
-// Each line of the table of algorithms has its constructor, its script and its word.
+// Limits stand in the order of algorithm and period, permits last, whatever the order
+// in which they were written: it is the order of Result.Each and of what is stored.
+func TestPolicyOrderOfAlgorithms(t *testing.T) {
+	const want = "9/1m, 9/1h, 5/1s leaky-bucket, 8/1d fixed-window, 7/1s sliding-window, 3/1s sliding-counter, 4/1h sliding-log, 2 concurrent"
+	limits := core.MustParse(strings.Join(strings.Split(want, ", ")[:4], ",")).Limits()
+	rest := core.MustParse(strings.Join(strings.Split(want, ", ")[4:], ",")).Limits()
+	for i, shuffled := range [][]core.Limit{
+		{limits[3], limits[0], limits[2], limits[1]},
+		{limits[1], limits[2], limits[3], limits[0]},
+		{rest[3], rest[2], rest[1], rest[0]},
+		{rest[2], rest[0], rest[3], rest[1]},
+	} {
+		p, err := core.NewPolicy("", core.Options{}, shuffled...)
+		require.NoError(t, err)
+		if i < 2 {
+			assert.Equal(t, limits, p.Limits())
+			assert.Equal(t, "gglf", p.Shape())
+			assert.Equal(t, "gglf", p.Kinds())
+		} else {
+			assert.Equal(t, rest, p.Limits())
+			assert.Equal(t, "s10cx", p.Shape(), "permits are kept apart")
+			assert.Equal(t, "scx", p.Kinds())
+		}
+	}
+	same := core.MustParse("1/1s burst 2, 1/1s debt 1, 1/1s burst 2 debt 1, 2/1s burst 1")
+	assert.Equal(t, "1/1s debt 1, 1/1s burst 2, 1/1s burst 2 debt 1, 2/1s burst 1", same.String())
+}
+
+// A shape names the state: neither a number that may be changed nor permits are in it,
+// but what divides and aligns a window is.
+func TestPolicyShapes(t *testing.T) {
+	for want, texts := range map[string][]string{
+		"g":   {"1/1s", "100/1d burst 7 debt 3; wait 1s", "5/1s, 20 concurrent; fail closed"},
+		"t":   {"1/1s token-bucket", "100/1d token-bucket burst 7 debt 3"},
+		"l":   {"1/1s leaky-bucket", "9/1h leaky-bucket burst 3"},
+		"f":   {"1/1s fixed-window", "9/1h fixed-window"},
+		"fE":  {"1/1s fixed-window aligned", "9/1h fixed-window aligned"},
+		"fC":  {"1/1h fixed-window calendar UTC", "9/1mo fixed-window calendar Europe/Berlin"},
+		"s10": {"1/1s sliding-window", "9/1h sliding-window buckets 10"},
+		"s5":  {"1/1s sliding-window buckets 5"},
+		"c":   {"1/1s sliding-counter", "9/1h sliding-counter"},
+		"x":   {"1/1s sliding-log", "1000/1h sliding-log"},
+		"":    {"5 concurrent", "6 concurrent lease 1s"},
+	} {
+		for _, text := range texts {
+			assert.Equal(t, want, core.MustParse(text).Shape(), text)
+		}
+	}
+}
+
+// Each line of the table of algorithms has its constructor, its scripts and its words,
+// and what it cannot do is refused.
 func TestEveryAlgorithm(t *testing.T) {
-	algorithms := 0
-	for a := core.GCRA; !strings.HasPrefix(a.String(), "Algorithm("); a++ {
-		algorithms++
+	seen := map[string]bool{}
+	for i, k := range algo.Kinds {
+		a := core.Algorithm(i)
+		assert.Equal(t, k.Word, a.String())
+		assert.False(t, seen[k.Word] || seen[string(k.Letter)], "%v", k.Word)
+		seen[k.Word], seen[string(k.Letter)] = true, true
 		l := core.Limit{Algorithm: a, Rate: 5, Burst: 5, Period: time.Second}
+		if k.Buckets {
+			l.Buckets = core.DefaultBuckets
+		}
 		p, err := core.NewPolicy("", core.Options{}, l)
 		require.NoError(t, err)
-		require.Len(t, p.Shape(), 1)
-		_, err = lua.Take(p.Shape())
-		require.NoError(t, err)
-		for _, text := range []string{p.String(), l.String(), "5/1s " + a.String()} {
+		assert.Equal(t, string(k.Letter), p.Kinds())
+		assert.Equal(t, string(k.Letter), p.Shape()[:1])
+		for _, script := range []func(string) (string, error){lua.Take, lua.UpTo, lua.Refund} {
+			_, err = script(p.Kinds())
+			require.NoError(t, err)
+		}
+		for _, text := range []string{p.String(), l.String(), "5/1s " + k.Word} {
 			parsed, err := core.Parse(text)
 			require.NoError(t, err)
 			assert.Equal(t, []core.Limit{l}, parsed.Limits(), text)
 		}
 		_, err = core.Parse("5/1s no-algorithm")
-		assert.ErrorContains(t, err, strconv.Quote(a.String()))
+		require.ErrorContains(t, err, strconv.Quote(k.Word))
+
+		for word, can := range map[string]bool{" burst 6": k.Burst, " debt 1": k.Debt, " buckets 3": k.Buckets, " aligned": k.Align, "; wait 1s": k.Ahead} {
+			_, err = core.Parse("5/1s " + k.Word + word)
+			assert.Equal(t, can, err == nil, "%s%s: %v", k.Word, word, err)
+		}
 	}
-	assert.Positive(t, algorithms)
+	assert.Equal(t, core.SlidingLog, core.Algorithm(len(algo.Kinds)-1), "a constant for each")
+	assert.Equal(t, "concurrent", core.Concurrent.String())
 }
 
 func TestShorthands(t *testing.T) {

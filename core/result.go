@@ -18,7 +18,7 @@ const (
 	Admitted
 	// AtLimit: admitted, and it was the last unit that fits now.
 	AtLimit
-	// Never: the cost is larger than the burst, so that waiting cannot help.
+	// Never: the cost is larger than burst and debt, so that waiting cannot help.
 	Never
 )
 
@@ -50,21 +50,26 @@ type Result struct {
 	// Local tells that the store did not answer, so that the policy's fail word
 	// decided: the in-process store, or nobody under "fail open".
 	Local bool
-	// Taken is how many units were charged: the cost if admitted, else 0.
+	// Taken is how many units were charged: the cost if admitted, else 0. With
+	// Take.AtMost it is what there was.
 	Taken int64
 	// Limit is the burst of the tightest limit, in units. It is 0 where nothing
 	// was counted, because a policy that fails open let the request pass.
 	Limit int64
 	// Remaining is how many units would be admitted right after this decision.
 	Remaining int64
-	// RetryAfter is the wait after which the same cost is admitted if nobody
+	// RetryAfter is the wait after which the same Take is admitted if nobody
 	// else comes: the longest of the limits that refused. It is 0 unless
 	// Outcome is Refused.
 	RetryAfter time.Duration
 	// ResetAfter is the time until the tightest limit is as if unused.
 	ResetAfter time.Duration
+	// Delay is how long to wait before going on, if admitted: until the turn of what
+	// was reserved (Take.Ahead), or until those before have left a LeakyBucket. It is
+	// the longest of the limits, and counts from At. Who gives up refunds.
+	Delay time.Duration
 	// At is the store's clock when it decided, in microseconds since the epoch.
-	// With Taken it is the receipt that Refund asks for.
+	// The whole Result is the receipt that Refund asks for.
 	At int64
 	// Each has one entry for each limit, in the order of [Policy.Limits].
 	Each [MaxLimits]LimitResult
@@ -79,28 +84,74 @@ type LimitResult struct {
 	RetryAfter time.Duration
 	// ResetAfter is the time until this limit is as if unused.
 	ResetAfter time.Duration
+	// Delay is the time until the turn at this limit.
+	Delay time.Duration
 	// Refused tells that the cost does not fit.
 	Refused bool
 	// Never tells that it never will.
 	Never bool
+	// charged is what a refund needs to know beside At and Delay.
+	charged [2]int64
 }
 
 // Allowed tells whether the request was admitted.
 func (r Result) Allowed() bool { return r.Outcome == Admitted || r.Outcome == AtLimit }
 
-// explain is where a Result is made, whoever decided: from the state of each
-// limit, after the charge if admitted and before it if not.
-func (p *policy) explain(state []int64, now, cost int64, admitted bool) Result {
-	res := Result{At: now, Outcome: Admitted}
-	if admitted {
-		res.Taken = cost
-	}
-	tightest := 0
+// receipt is what limit i needs to know of the charge in a refund.
+func (r *Result) receipt(i int) algo.Receipt {
+	return algo.Receipt{At: r.At, Units: r.Taken, Delay: r.Each[i].Delay.Microseconds(), Charged: r.Each[i].charged}
+}
+
+// explain is where a Result is made of the state of each limit, after the charge of
+// taken units if all admitted, and before it if not.
+func (p *policy) explain(res *Result, state []int64, t *Take, now, taken int64, admitted bool) {
+	res.At, res.Taken = now, taken
+	ahead := p.ahead(t)
 	for i, a := range p.algorithms {
-		n := a.Words()
-		fits := admitted || a.Admits(state[:n], now, cost)
-		each := limitResult(a.Explain(state[:n], now, cost, !fits))
-		res.Each[i], state = each, state[n:]
+		cost := p.cost(t, i)
+		fits := admitted || a.Admits(state, now, cost, ahead)
+		res.Each[i].explain(a, state, now, cost, taken, ahead, fits)
+		state = state[a.Words():]
+	}
+	p.summarize(res, t.Cost, len(p.algorithms))
+}
+
+// cost is what must fit limit i for t to be admitted. What there is leaves debt aside:
+// one unit more than can be borrowed fits if there is one.
+func (p *policy) cost(t *Take, i int) int64 {
+	if t.upTo() {
+		return 1 + p.limits[i].Debt
+	}
+	return t.Cost
+}
+
+// upTo tells whether t takes what there is. A peek is a peek.
+func (t *Take) upTo() bool { return t.AtMost && t.Cost > 0 }
+
+// ahead is how far ahead t may reserve, in microseconds.
+func (p *policy) ahead(t *Take) int64 { return min(t.Ahead, p.options.Ahead).Microseconds() }
+
+// explain fills in what one limit has to say. A limit that fits where another refused
+// was charged nothing.
+func (l *LimitResult) explain(a algo.Algorithm, state []int64, now, cost, taken, ahead int64, fits bool) {
+	if fits {
+		cost = taken
+	}
+	answer := a.Explain(state, now, cost, ahead, !fits)
+	l.Remaining = answer.Remaining
+	l.RetryAfter = time.Duration(answer.Retry) * time.Microsecond
+	l.ResetAfter = time.Duration(answer.Reset) * time.Microsecond
+	l.Delay = time.Duration(answer.Delay) * time.Microsecond
+	l.Refused, l.Never = answer.Refused, answer.Never
+	l.charged = answer.Charged
+}
+
+// summarize fills in what follows from the first n of Each.
+func (p *policy) summarize(res *Result, cost int64, n int) {
+	res.Outcome, res.RetryAfter, res.Delay = Admitted, 0, 0
+	tightest := 0
+	for i := range n {
+		each := &res.Each[i]
 		if each.Refused {
 			if res.RetryAfter = max(res.RetryAfter, each.RetryAfter); each.Never || res.Outcome == Never {
 				res.Outcome = Never
@@ -108,7 +159,8 @@ func (p *policy) explain(state []int64, now, cost int64, admitted bool) Result {
 				res.Outcome = Refused
 			}
 		}
-		if i > 0 && each.tighter(res.Each[tightest]) {
+		res.Delay = max(res.Delay, each.Delay)
+		if i > 0 && each.tighter(&res.Each[tightest]) {
 			tightest = i
 		}
 	}
@@ -120,20 +172,25 @@ func (p *policy) explain(state []int64, now, cost int64, admitted bool) Result {
 	if res.Outcome == Admitted && cost > 0 && res.Remaining == 0 {
 		res.Outcome = AtLimit
 	}
-	return res
 }
 
-func limitResult(a algo.Answer) LimitResult {
-	return LimitResult{
-		Remaining:  a.Remaining,
-		RetryAfter: time.Duration(a.Retry) * time.Microsecond,
-		ResetAfter: time.Duration(a.Reset) * time.Microsecond,
-		Refused:    a.Refused,
-		Never:      a.Never,
+// combine makes one Result of the rates' and the permits' of one policy.
+func (p *policy) combine(rates, permits Result, cost int64) Result {
+	switch {
+	case rates.Limit == 0: // it failed open, and counted nothing
+		permits.Local, permits.Taken = permits.Local || rates.Local, 0
+		return permits
+	case permits.Limit == 0:
+		rates.Local = rates.Local || permits.Local
+		return rates
 	}
+	rates.Local = rates.Local || permits.Local
+	rates.Each[len(p.algorithms)] = permits.Each[0]
+	p.summarize(&rates, cost, len(p.limits))
+	return rates
 }
 
-func (l LimitResult) tighter(than LimitResult) bool {
+func (l *LimitResult) tighter(than *LimitResult) bool {
 	switch {
 	case l.Refused != than.Refused:
 		return l.Refused

@@ -2,6 +2,7 @@ package core
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -19,13 +20,9 @@ import (
 // The text is that of the Redis scripts: a segment for each limit, joined by ";".
 func (p Policy) Step(text []byte, t Take) (res Result, next []byte, ttl time.Duration) {
 	s, healed := p.load(text, &t)
-	charged := p.p.admits(s, t.Now, t.Cost)
-	if charged && t.Cost > 0 {
-		p.p.charge(s, t.Now, t.Cost)
-		healed = true
-	}
-	res = p.p.explain(s, t.Now, t.Cost, charged)
-	if healed {
+	taken, admitted := p.p.take(s, &t, t.Now)
+	p.p.explain(&res, s, &t, t.Now, taken, admitted)
+	if healed || taken > 0 {
 		next, ttl = p.p.store(s, t.Now)
 	}
 	return res, next, ttl
@@ -38,7 +35,7 @@ func (p Policy) StepRefund(text []byte, t Take, r Result, units int64) (next []b
 	if err := ValidateRefund(&t, r, units); err != nil {
 		panic(err)
 	}
-	if p.p.refund(s, t.Now, r.At, units) || changed {
+	if units > 0 && (p.p.refund(s, t.Now, units, &r) || changed) {
 		next, ttl = p.p.store(s, t.Now)
 	}
 	return next, ttl
@@ -94,10 +91,31 @@ func (p *policy) load(state []int64, now int64) (healed bool) {
 	return healed
 }
 
+// take decides and charges: all limits, or none.
+func (p *policy) take(state []int64, t *Take, now int64) (taken int64, admitted bool) {
+	taken = t.Cost
+	if t.upTo() {
+		taken = p.most(state, now, t.Cost)
+		admitted = taken > 0
+	} else {
+		admitted = p.admits(state, now, t.Cost, p.ahead(t))
+	}
+	if !admitted {
+		return 0, false
+	}
+	if taken > 0 {
+		for _, a := range p.algorithms {
+			a.Charge(state, now, taken)
+			state = state[a.Words():]
+		}
+	}
+	return taken, true
+}
+
 // admits tells whether all limits admit.
-func (p *policy) admits(state []int64, now, cost int64) bool {
+func (p *policy) admits(state []int64, now, cost, ahead int64) bool {
 	for _, a := range p.algorithms {
-		if !a.Admits(state, now, cost) {
+		if !a.Admits(state, now, cost, ahead) {
 			return false
 		}
 		state = state[a.Words():]
@@ -105,43 +123,93 @@ func (p *policy) admits(state []int64, now, cost int64) bool {
 	return true
 }
 
-// charge adds cost to all limits.
-func (p *policy) charge(state []int64, now, cost int64) {
+// most is how many units, up to cost, all limits admit now.
+func (p *policy) most(state []int64, now, cost int64) int64 {
 	for _, a := range p.algorithms {
-		a.Charge(state, now, cost)
+		cost = min(cost, a.Most(state, now))
 		state = state[a.Words():]
 	}
+	return cost
 }
 
 // refund gives units back to all limits.
-func (p *policy) refund(state []int64, now, at, units int64) (changed bool) {
-	for _, a := range p.algorithms {
-		changed = a.Refund(state[:a.Words()], now, at, units) || changed
+func (p *policy) refund(state []int64, now, units int64, r *Result) (changed bool) {
+	for i, a := range p.algorithms {
+		changed = a.Refund(state[:a.Words()], now, units, r.receipt(i)) || changed
 		state = state[a.Words():]
 	}
 	return changed
 }
 
+// ErrOtherWindow is what [Policy.Explain] answers where the script found the guess of
+// [Policy.Params] to be in another window than the server's clock, and so did nothing:
+// ask again with the time that came along.
+var ErrOtherWindow = errors.New("core: the store's clock is in another calendar window than the caller's")
+
 // Explain turns the reply of a script of package lua into the Result of t: the
-// script decides, Explain tells what that means. reply is the server's time and
-// each limit's reply after it. The error says that no script can have written
-// that reply. reply is used as working memory.
+// script decides, Explain tells what that means. reply is the server's time, with
+// t.AtMost how many units were taken, and each limit's reply. It is used as working
+// memory. The error is [ErrOtherWindow], with the server's time in Result.At, or says
+// that no script can have written that reply.
 func (p Policy) Explain(t Take, reply []int64) (Result, error) {
 	if err := t.Validate(); err != nil {
 		return Result{}, err
 	}
-	if len(reply) != 1+p.p.words || reply[0] <= 0 || reply[0] > maxNow {
-		return Result{}, fmt.Errorf("core: a reply of %d integers for shape %q; %d were expected, the time first", len(reply), p.Shape(), 1+p.p.words)
+	malformed := func() (Result, error) {
+		return Result{}, fmt.Errorf("core: the reply %v is none of a script for %q", reply, p)
 	}
-	now, state := reply[0], reply[1:]
-	admitted, rest := true, state
-	for i, a := range p.p.algorithms {
-		fits, ok := a.ParseReply(rest[:a.Words()], now)
-		if !ok || !fits && a.Admits(rest[:a.Words()], now, t.Cost) {
-			return Result{}, fmt.Errorf("core: the reply for limit %d of %q is out of range", i+1, p)
+	if len(reply) == 0 || reply[0] <= 0 || reply[0] > maxNow {
+		return malformed()
+	}
+	now, rest := reply[0], reply[1:]
+	if len(rest) == 0 && p.p.calendar {
+		return Result{At: now}, ErrOtherWindow
+	}
+	if len(rest) == 0 {
+		return malformed()
+	}
+	taken := t.Cost
+	if t.upTo() {
+		taken, rest = rest[0], rest[1:]
+		if taken < 0 || taken > t.Cost {
+			return malformed()
 		}
-		admitted = admitted && fits
-		rest = rest[a.Words():]
 	}
-	return p.p.explain(state, now, t.Cost, admitted), nil
+	if len(rest) != p.p.reply {
+		return malformed()
+	}
+	fits, admitted := [MaxLimits]bool{}, true
+	signs := rest
+	for i, a := range p.p.algorithms {
+		if fits[i] = signs[0] >= 0; !fits[i] {
+			signs[0], admitted = -1-signs[0], false
+		}
+		signs = signs[a.Reply():]
+	}
+	if t.upTo() && admitted != (taken > 0) {
+		return malformed()
+	}
+	if !admitted {
+		taken = 0
+	}
+	res := Result{At: now, Taken: taken}
+	ahead := p.p.ahead(&t)
+	for i, a := range p.p.algorithms {
+		cost := p.p.cost(&t, i)
+		own := rest[:a.Reply()]
+		state := own
+		if a.Words() > len(own) {
+			state = make([]int64, min(a.Words(), maxReplyState))
+		}
+		if !a.ParseReply(state, own, now, cost) || !fits[i] && a.Admits(state, now, cost, ahead) {
+			return malformed()
+		}
+		res.Each[i].explain(a, state, now, cost, taken, ahead, fits[i])
+		rest = rest[len(own):]
+	}
+	p.p.summarize(&res, t.Cost, len(p.p.algorithms))
+	return res, nil
 }
+
+// maxReplyState is the most words of a state that a reply stands for.
+const maxReplyState = MaxBuckets + 8

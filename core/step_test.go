@@ -1,6 +1,8 @@
 package core_test
 
 import (
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -74,6 +76,16 @@ func TestStep(t *testing.T) {
 	}
 }
 
+// exported is a result without what its receipt has beside the fields.
+func exported(r core.Result) core.Result {
+	for i, l := range r.Each {
+		r.Each[i] = core.LimitResult{
+			Remaining: l.Remaining, RetryAfter: l.RetryAfter, ResetAfter: l.ResetAfter, Delay: l.Delay, Refused: l.Refused, Never: l.Never,
+		}
+	}
+	return r
+}
+
 // Fault 39: one limit that refuses keeps all others from charging.
 func TestStepAllOrNone(t *testing.T) {
 	s := &stepper{t: t}
@@ -92,7 +104,7 @@ func TestStepAllOrNone(t *testing.T) {
 		if want.Allowed() {
 			want.Taken = 1
 		}
-		assert.Equal(t, want, s.take(p, 0, 1), "step %d", i)
+		assert.Equal(t, want, exported(s.take(p, 0, 1)), "step %d", i)
 	}
 	assert.Equal(t, "1800000001000000;1800002400000000", string(s.text))
 	res := s.take(p, second, 1)
@@ -216,9 +228,12 @@ func TestStepHealsGarbage(t *testing.T) {
 		assert.Equal(t, c.next, string(next), "%q, cost %d", c.text, c.cost)
 		assert.Equal(t, c.ttl, ttl, "%q, cost %d", c.text, c.cost)
 		if c.cost == 0 { // a refund that gives nothing back heals as a peek does
-			next, ttl = c.p.StepRefund([]byte(c.text), core.Take{Policy: c.p, Key: "k", Now: epoch}, core.Result{At: epoch}, 0)
+			long := core.Result{At: 1, Taken: 1}
+			next, ttl = c.p.StepRefund([]byte(c.text), core.Take{Policy: c.p, Key: "k", Now: epoch}, long, 1)
 			assert.Equal(t, c.next, string(next), "%q, refund", c.text)
 			assert.Equal(t, c.ttl, ttl, "%q, refund", c.text)
+			_, ttl = c.p.StepRefund([]byte(c.text), core.Take{Policy: c.p, Key: "k", Now: epoch}, long, 0)
+			assert.Zero(t, ttl, "%q: a refund of nothing does nothing", c.text)
 		}
 	}
 	res, next, ttl := two.Step(nil, core.Take{Policy: two, Key: "k", Now: epoch})
@@ -247,7 +262,7 @@ func TestStepRefund(t *testing.T) {
 // Whatever is stored and whatever the clock says: Step does not panic, its answer
 // is within the rules, and what it stores can be read.
 func FuzzStep(f *testing.F) {
-	for _, text := range []string{"", "1800000000333333+1", "1900000000000000;;", "garbage", ";", ";;;;", "9007199254740991+9007199254740991", "-1;x;5"} {
+	for _, text := range []string{"", "1800000000333333+1", "1900000000000000;;", "garbage", ";", ";;;;", "9007199254740991+9007199254740991", "-1;x;5", "1800000000000000:3", "1800000000000000:3;1800000000000000:3", "-2:1800000000000000", "1,2,3", "1800000000000000:1,2:3"} {
 		for _, now := range []int64{1, epoch, 1 << 52} {
 			f.Add(text, now, int64(1), uint8(len(text)))
 			f.Add(text, now, int64(math.MaxInt64), uint8(3))
@@ -256,6 +271,10 @@ func FuzzStep(f *testing.F) {
 	policies := []core.Policy{
 		core.MustParse("3/1s"), core.MustParse("3/1s, 9/1m"), core.MustParse("1/366d burst 71, 2147483648/1ms"),
 		core.MustParse("1/1s, 7/2s, 100/1h, 2147483647/366d burst 2147483648"),
+		core.MustParse("5/1s burst 3 debt 2, 9/1m token-bucket burst 20 debt 5; wait 10s"), core.MustParse("5/1s leaky-bucket, 9/1h leaky-bucket burst 2"),
+		core.MustParse("5/1s fixed-window, 9/1m fixed-window aligned, 3/1d fixed-window calendar Europe/Berlin, 4/1mo fixed-window calendar UTC"),
+		core.MustParse("5/1s sliding-window, 7/1h sliding-window buckets 3"), core.MustParse("5/1s sliding-counter, 7/1h sliding-counter"),
+		core.MustParse("5/1s sliding-log, 1000/1h sliding-log"), core.MustParse("5/1s, 5/1s fixed-window, 5/1s sliding-window, 5/1s sliding-log"),
 	}
 	f.Fuzz(func(t *testing.T, text string, now, cost int64, which uint8) {
 		p := policies[int(which)%len(policies)]
@@ -300,11 +319,15 @@ func requireWithinRules(t require.TestingT, p core.Policy, take core.Take, res c
 	}
 }
 
-// replyOf is what a script of package lua would reply, worked out from what was
-// stored before and after: the time, and each limit's level, the state before the
-// charge negated as -1 - w where the cost does not fit.
-func replyOf(p core.Policy, before, after []byte, res core.Result) []int64 {
+// replyOf is what a script of package lua would reply for limits that are meters, worked
+// out from what was stored before and after: the time, with take.AtMost how many units
+// were taken, and each limit's level, the state before the charge negated as -1 - w where
+// the cost does not fit.
+func replyOf(p core.Policy, take core.Take, before, after []byte, res core.Result) []int64 {
 	reply := []int64{res.At}
+	if take.AtMost && take.Cost > 0 {
+		reply = append(reply, res.Taken)
+	}
 	text := after
 	if !res.Allowed() {
 		text = before
@@ -328,20 +351,29 @@ func replyOf(p core.Policy, before, after []byte, res core.Result) []int64 {
 	return reply
 }
 
-// What Explain makes of a script's reply is what Step answers.
+// What Explain makes of a script's reply is what Step answers, the receipt included.
 func TestExplainAgreesWithStep(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		p := anyPolicy(t)
+		p := anyPolicy(t, core.GCRA, core.LeakyBucket)
 		s := &stepper{t: t}
 		at := int64(0)
 		for range rapid.IntRange(1, 20).Draw(t, "takes") {
 			at += rapid.OneOf(rapid.Just(int64(0)), rapid.Int64Range(0, second), rapid.Int64Range(0, 1e12)).Draw(t, "step")
-			burst := rapid.SampledFrom(p.Limits()).Draw(t, "limit").Burst
-			cost := rapid.OneOf(rapid.Int64Range(0, 2), rapid.Int64Range(0, burst), rapid.SampledFrom([]int64{burst, burst + 1, math.MaxInt64})).Draw(t, "cost")
+			limit := rapid.SampledFrom(p.Limits()).Draw(t, "limit")
+			most := limit.Burst + limit.Debt
+			take := core.Take{Policy: p, Key: "k", Now: epoch + at}
+			take.Cost = rapid.OneOf(rapid.Int64Range(0, 2), rapid.Int64Range(0, most), rapid.SampledFrom([]int64{limit.Burst, most, most + 1, math.MaxInt64})).Draw(t, "cost")
+			switch {
+			case rapid.Bool().Draw(t, "at most"):
+				take.AtMost = true
+			case rapid.Bool().Draw(t, "ahead"):
+				take.Ahead = time.Duration(rapid.Int64Range(0, int64(2*p.Options().Ahead+1)).Draw(t, "ahead of its time"))
+			}
 			before := s.text
-			want := s.take(p, at, cost)
-			requireWithinRules(t, p, core.Take{Now: epoch + at}, want)
-			got, err := p.Explain(core.Take{Policy: p, Key: "k", Cost: cost}, replyOf(p, before, s.text, want))
+			want, next, ttl := p.Step(s.text, take)
+			s.keep(next, ttl)
+			requireWithinRules(t, p, take, want)
+			got, err := p.Explain(take, replyOf(p, take, before, s.text, want))
 			require.NoError(t, err)
 			require.Equal(t, want, got)
 		}
@@ -350,33 +382,115 @@ func TestExplainAgreesWithStep(t *testing.T) {
 
 // Fault 22: a reply that no script has written is an error, not a verdict.
 func TestExplainRefusesMalformedReplies(t *testing.T) {
-	p := core.MustParse("3/1s")
-	take := core.Take{Policy: p, Key: "k", Cost: 1}
-	for name, reply := range map[string][]int64{
-		"nothing":                  nil,
-		"the time alone":           {epoch},
-		"one short":                {epoch, 0},
-		"one too many":             {epoch, 0, 0, 0},
-		"no time":                  {0, 333333, 1},
-		"negative time":            {-1, 333333, 1},
-		"time beyond reason":       {math.MaxInt64, 333333, 1},
-		"above the capacity":       {epoch, 1000000, 1},
-		"far above the capacity":   {epoch, math.MaxInt64, 0},
-		"below everything":         {epoch, math.MinInt64, 0},
-		"a part too many":          {epoch, 333333, 3},
-		"negative parts":           {epoch, 333333, -1},
-		"refused what fits":        {epoch, -1, 0},
-		"refused what barely fits": {epoch, -1 - 666666, 2},
+	parse := core.MustParse
+	for _, c := range []struct {
+		name  string
+		p     core.Policy
+		take  core.Take
+		reply []int64
+	}{
+		{"nothing", parse("3/1s"), core.Take{}, nil},
+		{"the time alone", parse("3/1s"), core.Take{}, []int64{epoch}},
+		{"one short", parse("3/1s"), core.Take{}, []int64{epoch, 0}},
+		{"one too many", parse("3/1s"), core.Take{}, []int64{epoch, 0, 0, 0}},
+		{"no time", parse("3/1s"), core.Take{}, []int64{0, 333333, 1}},
+		{"negative time", parse("3/1s"), core.Take{}, []int64{-1, 333333, 1}},
+		{"time beyond reason", parse("3/1s"), core.Take{}, []int64{math.MaxInt64, 333333, 1}},
+		{"above the capacity", parse("3/1s"), core.Take{}, []int64{epoch, 1000000, 1}},
+		{"far above the capacity", parse("3/1s"), core.Take{}, []int64{epoch, math.MaxInt64, 0}},
+		{"below everything", parse("3/1s"), core.Take{}, []int64{epoch, math.MinInt64, 0}},
+		{"a part too many", parse("3/1s"), core.Take{}, []int64{epoch, 333333, 3}},
+		{"negative parts", parse("3/1s"), core.Take{}, []int64{epoch, 333333, -1}},
+		{"refused what fits", parse("3/1s"), core.Take{}, []int64{epoch, -1, 0}},
+		{"refused what barely fits", parse("3/1s"), core.Take{}, []int64{epoch, -1 - 666666, 2}},
+		{"refused what can be reserved", parse("3/1s; wait 1s"), core.Take{Ahead: time.Second}, []int64{epoch, -1 - 1666666, 2}},
+		{"above what can be reserved", parse("3/1s; wait 1s"), core.Take{Ahead: time.Second}, []int64{epoch, 2000000, 1}},
+		{"one of two", parse("3/1s, 9/1m"), core.Take{}, []int64{epoch, 0, 0}},
+		{"one of two is bad", parse("3/1s, 9/1m"), core.Take{}, []int64{epoch, 0, 0, 60000000, 1}},
+		{"at most: the time alone", parse("3/1s"), core.Take{AtMost: true}, []int64{epoch}},
+		{"at most: no level", parse("3/1s"), core.Take{AtMost: true}, []int64{epoch, 1}},
+		{"at most: without the units", parse("3/1s"), core.Take{AtMost: true}, []int64{epoch, 333333, 1}},
+		{"at most: less than none", parse("3/1s"), core.Take{AtMost: true}, []int64{epoch, -1, 333333, 1}},
+		{"at most: less than none, refused", parse("3/1s"), core.Take{AtMost: true}, []int64{epoch, -1, -1 - 1000000, 0}},
+		{"at most: more than asked for", parse("3/1s"), core.Take{AtMost: true}, []int64{epoch, 2, 666666, 2}},
+		{"at most: none, but admitted", parse("3/1s"), core.Take{AtMost: true}, []int64{epoch, 0, 333333, 1}},
+		{"at most: some, but refused", parse("3/1s"), core.Take{AtMost: true}, []int64{epoch, 1, -1 - 1000000, 0}},
+		{"at most: a peek has no units", parse("3/1s"), core.Take{AtMost: true, Cost: -1}, []int64{epoch, 0, 0, 0}},
+		{"at most: many limits, the time alone", parse("3/1s, 9/1m token-bucket"), core.Take{AtMost: true}, []int64{epoch}},
 	} {
-		res, err := p.Explain(take, reply)
-		require.Error(t, err, name)
-		assert.Equal(t, core.Result{}, res, name)
+		c.take.Policy, c.take.Key, c.take.Cost = c.p, "k", c.take.Cost+1
+		res, err := c.p.Explain(c.take, c.reply)
+		require.ErrorContains(t, err, "none of a script for", c.name)
+		require.NotErrorIs(t, err, core.ErrOtherWindow, c.name)
+		assert.Equal(t, core.Result{}, res, c.name)
 	}
-	res, err := p.Explain(take, []int64{epoch, -1 - 666667, 0})
+	p := parse("3/1s")
+	res, err := p.Explain(core.Take{Policy: p, Key: "k", Cost: 1}, []int64{epoch, -1 - 666667, 0})
 	require.NoError(t, err)
 	assert.Equal(t, time.Microsecond, res.RetryAfter)
+	res, err = p.Explain(core.Take{Policy: p, Key: "k", Cost: 5, AtMost: true}, []int64{epoch, 2, 666666, 2})
+	require.NoError(t, err)
+	assert.Equal(t, int64(2), res.Taken)
+	assert.Equal(t, int64(1), res.Remaining)
 	_, err = p.Explain(core.Take{Policy: p, Cost: 1}, []int64{epoch, 333333, 1})
 	require.ErrorContains(t, err, "the key is empty")
+}
+
+// No reply makes Explain panic, whatever the algorithm: the network is not to be trusted.
+func FuzzExplain(f *testing.F) {
+	policies := []core.Policy{
+		core.MustParse("3/1s"), core.MustParse("3/1s leaky-bucket"), core.MustParse("3/1s burst 9 debt 2, 5/1m token-bucket; wait 3s"),
+		core.MustParse("3/1s fixed-window, 9/1d fixed-window calendar Europe/Berlin"), core.MustParse("9/1h sliding-window"),
+		core.MustParse("9/1h sliding-counter, 7/1m sliding-window buckets 60"), core.MustParse("9/1h sliding-log, 1000/1d sliding-log"),
+	}
+	for i := range policies {
+		for _, n := range []int{0, 1, 2, 3, 5, 9, 17} {
+			f.Add(make([]byte, 8*n), int64(n), n%2 == 0, uint8(i))
+			some := make([]byte, 8*n)
+			for j := range n {
+				binary.BigEndian.PutUint64(some[8*j:], uint64(epoch*(1-j%3)+j))
+			}
+			f.Add(some, int64(1), n%2 == 1, uint8(i))
+		}
+	}
+	f.Fuzz(func(t *testing.T, raw []byte, cost int64, atMost bool, which uint8) {
+		p := policies[int(which)%len(policies)]
+		reply := make([]int64, min(len(raw)/8, 100))
+		for i := range reply {
+			reply[i] = int64(binary.BigEndian.Uint64(raw[8*i:]))
+		}
+		take := core.Take{Policy: p, Key: "k", Cost: cost & math.MaxInt64, AtMost: atMost}
+		res, err := p.Explain(take, reply)
+		if err == nil {
+			require.GreaterOrEqual(t, res.Remaining, int64(0))
+			require.LessOrEqual(t, res.Remaining, res.Limit)
+			require.LessOrEqual(t, res.Taken, take.Cost)
+			require.GreaterOrEqual(t, res.RetryAfter, time.Duration(0))
+			return
+		}
+		if errors.Is(err, core.ErrOtherWindow) {
+			require.True(t, p.Calendar())
+			require.Len(t, reply, 1)
+			return
+		}
+		require.Equal(t, core.Result{}, res)
+	})
+}
+
+// A script that finds the caller's calendar to be behind does nothing, and says the time.
+func TestExplainOtherWindow(t *testing.T) {
+	p := core.MustParse("3/1d fixed-window calendar Europe/Berlin")
+	for _, take := range []core.Take{{Cost: 1}, {}, {Cost: 2, AtMost: true}} {
+		take.Policy, take.Key = p, "k"
+		res, err := p.Explain(take, []int64{epoch})
+		require.ErrorIs(t, err, core.ErrOtherWindow)
+		assert.Equal(t, core.Result{At: epoch}, res)
+		_, err = p.Explain(take, []int64{0})
+		require.Error(t, err)
+		require.NotErrorIs(t, err, core.ErrOtherWindow, "without a time there is nothing to ask again with")
+	}
+	before, after := p.Params(core.Take{Cost: 1}, epoch), p.Params(core.Take{Cost: 1}, epoch+36*3600*second)
+	assert.NotEqual(t, before, after, "the guess decides which window is asked for")
 }
 
 func TestValidateRefund(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Take asks a [Store] for one decision.
@@ -14,8 +15,16 @@ type Take struct {
 	// names never share a key's state.
 	Key string
 	// Cost is how many units the request takes. 0 peeks: nothing is charged and
-	// nothing is stored. A cost above the burst is answered with Never.
+	// nothing is stored. A cost that can never fit, above burst and debt together,
+	// is answered with Never.
 	Cost int64
+	// AtMost takes as many units as there are, from none to Cost: Result.Taken tells.
+	// It is refused if there is none.
+	AtMost bool
+	// Ahead is how long the caller would wait for its turn: the charge may be reserved
+	// so far ahead, up to the policy's Options.Ahead, and Result.Delay is what there is
+	// to wait. 0 means now or not at all.
+	Ahead time.Duration
 	// Now forces the clock, in microseconds since the epoch, for tests and
 	// simulation. 0 means the store's clock. State written under a forced clock
 	// must be read under one.
@@ -27,15 +36,21 @@ type Take struct {
 const maxNow = 1 << 52
 
 // Validate tells what is wrong with t: a zero policy, an empty key, a negative
-// cost, a time out of range. Every store calls it first and then changes nothing.
+// cost, a time out of range, and what excludes each other. Every store calls it first and then changes nothing.
 func (t *Take) Validate() error {
 	switch {
 	case t.Policy.p == nil:
 		return errors.New("core: Take.Policy is zero; build one with Parse or NewPolicy")
 	case t.Key == "":
 		return errors.New("core: the key is empty; give one, or every caller would share one count")
+	case len(t.Policy.p.algorithms) == 0:
+		return fmt.Errorf("core: the policy %q counts nothing, it has permits alone; acquire one of a PermitStore", t.Policy)
 	case t.Cost < 0:
 		return fmt.Errorf("core: a cost of %d units; give 0 to peek, or more", t.Cost)
+	case t.Ahead < 0:
+		return fmt.Errorf("core: Take.Ahead is %v; give the time to wait at most, or 0", t.Ahead)
+	case t.AtMost && t.Ahead > 0:
+		return errors.New("core: Take.AtMost and Ahead at once; what there is now needs no wait: leave one out")
 	case t.Now < 0 || t.Now > maxNow:
 		return fmt.Errorf("core: Take.Now is %d; give microseconds since the epoch, up to the year 2112, or 0 for the store's clock", t.Now)
 	}
@@ -53,10 +68,12 @@ func (t *Take) Validate() error {
 type Store interface {
 	// Take decides and charges: all limits of the policy, or none.
 	Take(context.Context, Take) (Result, error)
-	// Refund gives back units that t took, as far as they still weigh: for every
-	// microsecond since r, the receipt, less. It never gives back more than
-	// units, nor more than the key has in use. More units than r took are an
-	// error. A receipt is good for its units once; that is the caller's to mind.
+	// Refund gives back units that t took, as far as they still weigh: of a meter,
+	// less for every microsecond since r, the receipt; of a window, while it lasts; of
+	// a reservation before its turn, what nobody has queued behind. It never gives
+	// back more than units, nor more than the key has in use. More units than r took
+	// are an error. A receipt is good for its units once; that is the caller's to
+	// mind.
 	Refund(ctx context.Context, t Take, r Result, units int64) error
 	// Reset forgets the key: it is as if unused.
 	Reset(ctx context.Context, p Policy, key string) error

@@ -2,12 +2,16 @@ package core
 
 import (
 	"math/bits"
+	"slices"
 
 	"github.com/weir-go/weir/core/internal/algo"
 )
 
 // table is a hash table with open addressing of the keys of one shape. A row is
 // the two words of the hash and the state; a row whose first word is 0 is empty.
+//
+// States whose length varies are kept beside the rows, each in a slot of its own. In
+// place of the state the row has the slot and when the state expires.
 type table struct {
 	shape      string
 	algorithms []algo.Algorithm // of any policy of that shape
@@ -15,6 +19,63 @@ type table struct {
 	rows       []int64
 	live       int // rows in use
 	hand       int // where eviction looks next
+
+	varies bool
+	slots  [][]int64
+	free   []int64 // slots that are not in use
+}
+
+func newTable(p *policy) table {
+	t := table{shape: p.shape, algorithms: p.algorithms, stride: 2 + p.words, varies: p.varies}
+	if t.varies {
+		t.stride = 2 + 2
+	}
+	return t
+}
+
+// read copies a row's state.
+func (t *table) read(i int, state []int64) {
+	stored := t.stateOf(i)
+	if !t.varies {
+		copy(state, stored)
+		return
+	}
+	stored = t.slots[stored[0]]
+	for _, a := range t.algorithms {
+		n := a.Len(stored)
+		copy(state, stored[:n])
+		stored, state = stored[n:], state[a.Words():]
+	}
+}
+
+// write stores a row's state.
+func (t *table) write(i int, state []int64) {
+	stored := t.stateOf(i)
+	if !t.varies {
+		copy(stored, state)
+		return
+	}
+	packed, expires := t.slots[stored[0]][:0], int64(0)
+	for _, a := range t.algorithms {
+		own := state[:a.Words()]
+		packed, expires = append(packed, own[:a.Len(own)]...), max(expires, a.Expires(own))
+		state = state[len(own):]
+	}
+	if cap(packed) > 4*len(packed) {
+		packed = slices.Clone(packed) // a burst long ago
+	}
+	t.slots[stored[0]], stored[1] = packed, expires
+}
+
+// slot finds room for a state beside the rows.
+func (t *table) slot() int64 {
+	if n := len(t.free); n > 0 {
+		slot := t.free[n-1]
+		t.free = t.free[:n-1]
+		return slot
+	}
+	t.slots = append(t.slots, nil)
+	return int64(len(t.slots) - 1)
 }
 
 // A table is rebuilt when more than maxLoadNum/maxLoadDen of its rows are in use.
@@ -74,7 +135,10 @@ func (t *table) insert(h hash, state []int64) int {
 	}
 	r := t.row(i)
 	r[0], r[1] = int64(h.hi), int64(h.lo)
-	copy(r[2:], state)
+	if t.varies {
+		r[2] = t.slot()
+	}
+	t.write(i, state)
 	t.live++
 	return i
 }
@@ -82,6 +146,10 @@ func (t *table) insert(h hash, state []int64) int {
 // remove empties a row and closes the gap, so that no search stops early.
 func (t *table) remove(i int) {
 	t.live--
+	if t.varies {
+		slot := t.stateOf(i)[0]
+		t.slots[slot], t.free = nil, append(t.free, slot)
+	}
 	for j := t.next(i); !t.empty(j); j = t.next(j) {
 		// The row at j may move to i unless its home lies behind i, cyclically.
 		home := t.home(uint64(t.rows[j*t.stride+1]))
@@ -97,6 +165,9 @@ func (t *table) remove(i int) {
 // expires is the instant from which a row is as if unused.
 func (t *table) expires(i int) (at int64) {
 	s := t.stateOf(i)
+	if t.varies {
+		return s[1]
+	}
 	for _, a := range t.algorithms {
 		at = max(at, a.Expires(s[:a.Words()]))
 		s = s[a.Words():]
@@ -181,6 +252,7 @@ func (t *table) rebuild(now int64, most int) (removed int) {
 	t.live, t.hand = 0, 0
 	n := min((alive+1)*3/2, most+1)*maxLoadDen/maxLoadNum + 1
 	t.rows = make([]int64, max(minRows, n)*t.stride)
+	t.slots, t.free = nil, nil
 	for i := range old.rowCount() {
 		if old.empty(i) || old.expires(i) <= now {
 			continue
@@ -191,6 +263,10 @@ func (t *table) rebuild(now int64, most int) (removed int) {
 			j = t.next(j)
 		}
 		copy(t.row(j), r)
+		if t.varies {
+			t.slots = append(t.slots, old.slots[r[2]])
+			t.stateOf(j)[0] = int64(len(t.slots) - 1)
+		}
 		t.live++
 	}
 	return old.live - t.live

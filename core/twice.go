@@ -55,6 +55,9 @@ type mark struct {
 
 func (g *Guard) mark() mark { return mark{g.family, g.rule.Policy.Name()} }
 
+// verdictKey is the context key of the innermost Verdict.
+type verdictKey struct{}
+
 // verdictContext carries a Verdict.
 type verdictContext struct {
 	context.Context
@@ -63,7 +66,7 @@ type verdictContext struct {
 
 // Value implements context.Context.
 func (c verdictContext) Value(key any) any {
-	if key == (mark{c.verdict.family, c.verdict.Policy}) {
+	if key == (verdictKey{}) || key == (mark{c.verdict.family, c.verdict.Policy}) {
 		return c.verdict
 	}
 	return c.Context.Value(key)

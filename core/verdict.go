@@ -45,6 +45,7 @@ type Verdict struct {
 	rule    *rule
 	family  *family
 	receipt *receipt
+	held    *hold // nil without a permit
 	marks   bool
 }
 
@@ -66,16 +67,40 @@ func (v *Verdict) SetField(name, value string) {
 // NeedsContext tells whether the handler's context must be the one that
 // [NewContext] derives. It is false for almost all requests, so that almost none
 // pays for it.
-func (v *Verdict) NeedsContext() bool { return v.marks }
+func (v *Verdict) NeedsContext() bool { return v.marks || v.held != nil }
 
 // NeedsFinal tells whether Finish wants to know how the request ended, for which
 // an adapter may have to wrap the answer's writer.
 func (v *Verdict) NeedsFinal() bool { return v.receipt != nil }
 
 // NewContext returns a context that tells a later [Guard.Check] in the same request
-// that v was decided. It takes a copy, so that the caller's v need not be on the heap.
+// that v was decided, and from which [FromContext] gets v. With a permit, it ends with the
+// cause [ErrPermitLost] if the permit is lost, and when it is given back. It takes a copy,
+// so that the caller's v need not be on the heap.
 func NewContext(ctx context.Context, v Verdict) context.Context {
+	if v.held != nil {
+		ctx = v.held.attach(ctx)
+	}
 	return verdictContext{ctx, &v}
+}
+
+// FromContext returns the Verdict that [NewContext] has put into ctx, or nil. The request
+// of a handler behind a guard with permits has one.
+func FromContext(ctx context.Context) *Verdict {
+	v, _ := ctx.Value(verdictKey{}).(*Verdict)
+	return v
+}
+
+// Detach lets the permit outlive the handler, for a connection that was hijacked or a
+// stream that is written after the handler has returned: Finish then leaves it alone, and
+// it is renewed until release is called. It may be called on a nil Verdict, and where there
+// is no permit.
+func (v *Verdict) Detach() (release func()) {
+	if v == nil || v.held == nil {
+		return func() {}
+	}
+	v.held.detach()
+	return v.held.release
 }
 
 // Final is how a request ended.
@@ -97,16 +122,17 @@ type receipt struct {
 	done   atomic.Bool
 }
 
-// Finish settles what depends on how the request ended. It never waits for the
+// Finish gives back the permit and settles what depends on how the request ended. It never waits for the
 // store, and only the first call counts. Adapters defer it, so that it runs after
 // a panic too.
 func (v *Verdict) Finish(f Final) {
+	v.held.finish()
 	r := v.receipt
 	if r == nil || !r.done.CompareAndSwap(false, true) {
 		return
 	}
-	used := v.rule.Settle(f, r.take.Cost)
-	if back := r.take.Cost - min(max(used, 0), r.take.Cost); back > 0 {
+	taken := r.result.Taken
+	if back := taken - min(max(v.rule.Settle(f, taken), 0), taken); back > 0 {
 		v.family.settler.refund(settlement{r.take, r.result, back})
 	}
 }

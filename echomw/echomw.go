@@ -32,7 +32,9 @@ func Limit(g *core.Guard) echo.MiddlewareFunc {
 			switch v.Action {
 			case core.Pass:
 				if v.NeedsContext() {
-					c.SetRequest(c.Request().WithContext(core.NewContext(c.Request().Context(), v)))
+					outer := c.Request().Context()
+					c.SetRequest(c.Request().WithContext(core.NewContext(outer, v)))
+					defer func() { c.SetRequest(c.Request().WithContext(outer)) }() // v's context ends with its permit
 				}
 				err = next(c)
 			case core.Native:

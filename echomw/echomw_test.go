@@ -90,7 +90,7 @@ func login(next echo.HandlerFunc) echo.HandlerFunc {
 
 func handler(h adaptertest.Handler) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		h.Called()
+		h.Called(c.Request().Context())
 		if h.Header[0] != "" {
 			c.Response().Header().Set(h.Header[0], h.Header[1])
 		}

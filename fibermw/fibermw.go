@@ -30,7 +30,9 @@ func Limit(g *core.Guard) fiber.Handler {
 		switch v.Action {
 		case core.Pass:
 			if v.NeedsContext() {
-				c.SetUserContext(core.NewContext(c.UserContext(), v))
+				outer := c.UserContext()
+				c.SetUserContext(core.NewContext(outer, v))
+				defer c.SetUserContext(outer) // v's context ends with its permit
 			}
 			err = c.Next()
 		case core.Native:

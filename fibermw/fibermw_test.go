@@ -103,7 +103,7 @@ func login(c *fiber.Ctx) error {
 
 func handler(h adaptertest.Handler) fiber.Handler {
 	return func(c *fiber.Ctx) error {
-		h.Called()
+		h.Called(c.UserContext())
 		if h.Header[0] != "" {
 			c.Set(h.Header[0], h.Header[1])
 		}

@@ -36,7 +36,9 @@ func Limit(g *core.Guard) gin.HandlerFunc {
 		switch v.Action {
 		case core.Pass:
 			if v.NeedsContext() {
-				c.Request = c.Request.WithContext(core.NewContext(c.Request.Context(), v))
+				outer := c.Request.Context()
+				c.Request = c.Request.WithContext(core.NewContext(outer, v))
+				defer func() { c.Request = c.Request.WithContext(outer) }() // v's context ends with its permit
 			}
 			c.Next()
 		case core.Native:

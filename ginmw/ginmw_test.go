@@ -88,7 +88,7 @@ func login(c *gin.Context) {
 
 func handler(h adaptertest.Handler) gin.HandlerFunc {
 	return func(c *gin.Context) {
-		h.Called()
+		h.Called(c.Request.Context())
 		if h.Header[0] != "" {
 			c.Header(h.Header[0], h.Header[1])
 		}

@@ -8,10 +8,16 @@
 -- where parts are left over. Empty: unused.
 --
 -- Arguments: 1,4 charge w,r | 2,5 bound w,r | 3,6 most w,r | 7 l - 1
---   charge  what the cost adds (0,0 peeks); for a refund, what was charged
---   bound   the highest level at which the cost fits; negative: it never does
+-- in refund: 8 turn | 9,10 calm w,r
+--   charge  what the cost adds (0,0 peeks); in upto, what one unit adds; in refund,
+--           what was charged
+--   bound   the highest level at which the cost fits; negative: it never does. A
+--           charge that may be reserved ahead has a higher one. In upto, the level
+--           of a full bucket; in refund, the state that the charge led to
 --   most    the highest level that the rules allow
--- Most limits have l = 1 and no parts at all: their last four are zeros.
+--   turn    the instant when the turn of a charge that had to wait came, or 0
+--   calm    the highest level at which surely nobody waits
+-- Most limits have l = 1 and no parts at all: their last ones are zeros.
 -- Reply: w, or -1 - w if the cost does not fit; then r.
 
 --@ load
@@ -37,19 +43,65 @@ end
 local b_i = ARGV_i[2] + 0
 local fits_i = w_i < b_i or w_i == b_i and r_i <= (ARGV_i[5] or 0) + 0
 
---@ charge
+--@ cost
 local cw_i, cr_i = ARGV_i[1] + 0, (ARGV_i[4] or 0) + 0
+
+--@ charge
 if cw_i > 0 or cr_i > 0 then
   w_i, r_i, write = w_i + cw_i, r_i + cr_i, true
   if r_i > 0 and r_i > (ARGV_i[7] or 0) + 0 then w_i, r_i = w_i + 1, r_i - 1 - ARGV_i[7] end
 end
 
+--@ most
+local most_i = 0
+do -- the weights of 1, 2, 4, ... units, as far as there is room, and then greedily back
+  local l, roomw, roomr = ARGV_i[7] + 1, ARGV_i[2] - w_i, ARGV_i[5] - r_i
+  if roomr < 0 then roomw, roomr = roomw - 1, roomr + l end
+  if roomw >= 0 then
+    local w, r, ws, rs, n = ARGV_i[1] + 0, ARGV_i[4] + 0, {}, {}, 0
+    while w < roomw or w == roomw and r <= roomr do
+      n = n + 1
+      ws[n], rs[n] = w, r
+      w, r = w + w, r + r
+      if r >= l then w, r = w + 1, r - l end
+    end
+    for j = n, 1, -1 do
+      most_i = most_i + most_i
+      if ws[j] < roomw or ws[j] == roomw and rs[j] <= roomr then
+        most_i, roomw, roomr = most_i + 1, roomw - ws[j], roomr - rs[j]
+        if roomr < 0 then roomw, roomr = roomw - 1, roomr + l end
+      end
+    end
+  end
+end
+local fits_i = most_i > 0
+
+--@ weigh
+local cw_i, cr_i = 0, 0
+do
+  local l, w, r, k = ARGV_i[7] + 1, ARGV_i[1] + 0, ARGV_i[4] + 0, n
+  while k > 0 do
+    if k % 2 == 1 then
+      cw_i, cr_i = cw_i + w, cr_i + r
+      if cr_i >= l then cw_i, cr_i = cw_i + 1, cr_i - l end
+    end
+    w, r, k = w + w, r + r, math.floor(k / 2)
+    if r >= l then w, r = w + 1, r - l end
+  end
+end
+
 --@ refund
-local bw_i, br_i = ARGV_i[1] - elapsed, (ARGV_i[4] or 0) + 0
-if bw_i >= 0 and bw_i + br_i > 0 and w_i + r_i > 0 then
-  w_i, r_i, write = w_i - bw_i, r_i - br_i, true
-  if r_i < 0 then w_i, r_i = w_i - 1, r_i + 1 + ARGV_i[7] end
-  if w_i < 0 then w_i, r_i = 0, 0 end
+do
+  local bw, br = ARGV_i[1] + 0, ARGV_i[4] + 0
+  local waited = now < ARGV_i[8] + 0
+  if not waited then bw = bw - elapsed end
+  local calm = not waited and (w_i < ARGV_i[9] + 0 or w_i == ARGV_i[9] + 0 and r_i <= ARGV_i[10] + 0)
+  local last = now + w_i == ARGV_i[2] + 0 and r_i == ARGV_i[5] + 0
+  if (calm or last) and bw >= 0 and bw + br > 0 and w_i + r_i > 0 then
+    w_i, r_i, write = w_i - bw, r_i - br, true
+    if r_i < 0 then w_i, r_i = w_i - 1, r_i + 1 + ARGV_i[7] end
+    if w_i < 0 then w_i, r_i = 0, 0 end
+  end
 end
 
 --@ store

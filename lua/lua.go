@@ -23,6 +23,7 @@ var files embed.FS
 // stands for a section.
 var (
 	letter   = regexp.MustCompile(`(?m)^-- Letter: (\w)$`)
+	borrows  = regexp.MustCompile(`(?m)^-- Sections: (\w+)$`)
 	opens    = regexp.MustCompile(`(?m)^--@ (\w+)\n`)
 	stands   = regexp.MustCompile(`(?m)^( *)--> (\w+)\n`)
 	argument = regexp.MustCompile(`ARGV_i\[(\d+)\]`)
@@ -54,12 +55,15 @@ func sections(text string) map[string]string {
 }
 
 // algorithms maps the letter that a file names in its documentation to the file's
-// sections.
+// sections, or to those of another file that it names as well.
 var algorithms = func() map[byte]map[string]string {
 	out := map[byte]map[string]string{}
 	entries, _ := files.ReadDir(".")
 	for _, e := range entries {
 		doc, rest := read(e.Name())
+		if m := borrows.FindStringSubmatch(doc); m != nil {
+			_, rest = read(m[1] + ".lua")
+		}
 		if m := letter.FindStringSubmatch(doc); m != nil {
 			out[m[1][0]] = sections(rest)
 		}
@@ -71,27 +75,36 @@ var algorithms = func() map[byte]map[string]string {
 // each limit: "g" is gcra. Its keys, arguments and reply are those that take.lua and
 // the file of each algorithm document.
 func Take(kinds string) (script string, err error) {
-	return compose("take.lua", kinds, 0)
+	return compose("take.lua", kinds)
+}
+
+// UpTo returns the script that takes as many units as limits of these kinds admit;
+// see upto.lua.
+func UpTo(kinds string) (script string, err error) {
+	return compose("upto.lua", kinds)
 }
 
 // Refund returns the script that gives back a charge to limits of these kinds; see
 // refund.lua.
 func Refund(kinds string) (script string, err error) {
-	return compose("refund.lua", kinds, 1)
+	return compose("refund.lua", kinds)
 }
 
-func compose(template, kinds string, extra int) (script string, err error) {
+func compose(template, kinds string) (script string, err error) {
 	if kinds == "" {
 		return "", errors.New("lua: no limits: give one letter for each")
 	}
 	limits := make([]map[string]string, len(kinds))
-	args, first := 0, make([]int, len(kinds)) // how many arguments stand before each limit's
 	for i := range limits {
 		if limits[i] = algorithms[kinds[i]]; limits[i] == nil {
 			return "", fmt.Errorf("lua: no algorithm has the letter %q", kinds[i])
 		}
+	}
+	_, text := read(template)
+	args, first := 0, make([]int, len(kinds)) // how many arguments stand before each limit's
+	for i := range limits {
 		first[i] = args
-		args += arguments(limits[i])
+		args += arguments(text, limits[i])
 	}
 
 	// unroll repeats a section for each limit, with its own names and arguments.
@@ -114,13 +127,16 @@ func compose(template, kinds string, extra int) (script string, err error) {
 		return strings.Join(names, sep)
 	}
 
-	_, text := read("frame.lua")
-	frame := sections(text)
+	_, shared := read("frame.lua")
+	frame := sections(shared)
 	left := "math.max(" + each("left_i", ", ") + ")"
 	if len(limits) == 1 { // the commonest script is the one that must be fastest
 		frame["split"], left = "local s_1 = stored\n", "left_1"
 	}
-	_, text = read(template)
+	extra := 0
+	if strings.Contains(text, "ARGV_extra") { // an argument that is not a limit's
+		extra = 1
+	}
 	text = stands.ReplaceAllStringFunc(text, func(line string) string {
 		m := stands.FindStringSubmatch(line)
 		section, ok := frame[m[2]]
@@ -135,18 +151,19 @@ func compose(template, kinds string, extra int) (script string, err error) {
 		"fits_all", each("fits_i", " and "),
 		"text_all", each("text_i", " .. ';' .. "),
 		"left_all", left,
+		"most_all", each("most_i", ", "),
 		"reply_all", strings.ReplaceAll(strings.TrimSpace(unroll("reply")), "\n", ", "),
-		"ARGV_at", fmt.Sprintf("ARGV[%d]", args+1),
+		"ARGV_extra", fmt.Sprintf("ARGV[%d]", args+1),
 		"ARGV_now", fmt.Sprintf("ARGV[%d]", args+extra+1),
 	).Replace(text)
 	return text, nil
 }
 
-// arguments counts the arguments that an algorithm's sections read.
-func arguments(sections map[string]string) (most int) {
-	for _, s := range sections {
-		for _, m := range argument.FindAllString(s, -1) {
-			most = max(most, index(m))
+// arguments counts the arguments of one limit that a template's sections read.
+func arguments(template string, sections map[string]string) (most int) {
+	for _, m := range stands.FindAllStringSubmatch(template, -1) {
+		for _, arg := range argument.FindAllString(sections[m[2]], -1) {
+			most = max(most, index(arg))
 		}
 	}
 	return most

@@ -4,15 +4,16 @@
 -- KEYS[1] the state.
 -- ARGV    the arguments of each limit in turn; the server's time of the charge, in
 --         microseconds; optionally the forced time.
--- Reply   the server's time in microseconds, alone in a list.
+-- Reply   the server's time in microseconds, then 1.
 
 --> open
 --> split
 --> load
-local elapsed = math.max(0, now - ARGV_at)
+local at = ARGV_extra + 0
+local elapsed = math.max(0, now - at)
 --> refund
 if write then
   --> store
   --> write
 end
-return { now }
+return { now, 1 }

@@ -13,6 +13,7 @@
 --> load
 --> admit
 if fits_all then
+  --> cost
   --> charge
 end
 if write then

@@ -88,8 +88,8 @@ func login(next http.Handler) http.Handler {
 }
 
 func handler(h adaptertest.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		h.Called()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.Called(r.Context())
 		if h.Header[0] != "" {
 			w.Header().Set(h.Header[0], h.Header[1])
 		}
@@ -167,7 +167,7 @@ func (r *recorder) Take(ctx context.Context, t core.Take) (core.Result, error) {
 	return r.Store.Take(ctx, t)
 }
 
-var ok = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+var ok = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusNoContent) })
 
 // A unix socket has no peer: such a request has no key by address (fault 45).
 func TestUnixSocket(t *testing.T) {
@@ -332,7 +332,7 @@ func TestWriterKinds(t *testing.T) {
 		"hijack": {hijacking{flushes, nil}, [3]bool{true, true, false}},
 		"push":   {pushing{flushes, pushed}, [3]bool{true, false, true}},
 	} {
-		nethttp.Limit(g)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		nethttp.Limit(g)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			var got [3]bool
 			_, got[0] = w.(http.Flusher)
 			_, got[1] = w.(http.Hijacker)

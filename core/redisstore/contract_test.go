@@ -1,9 +1,13 @@
 package redisstore_test
 
 import (
+	"bytes"
+	"context"
+	"errors"
 	"flag"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
@@ -16,7 +20,7 @@ import (
 )
 
 var (
-	operations = flag.Int("operations", 100_000, "how many random operations the two stores are compared by")
+	operations = flag.Int("operations", 100_000, "by how many random operations the two stores are compared, for each algorithm")
 	seed       = flag.Uint64("seed", 0, "which operations; 0 means others each time")
 )
 
@@ -36,14 +40,89 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// The scripts and the Go functions agree on every field of every result.
+// The scripts and the Go functions agree on every field of every result, and on every
+// stored text: for each algorithm alone, and for mixes.
 func TestScriptsAgreeWithGo(t *testing.T) {
 	if *seed == 0 {
 		*seed = rand.Uint64()
 	}
-	rdb := redis.NewUniversalClient(redisstore.ClientOptions(redistest.Single(t).Addr()))
-	defer func() { assert.NoError(t, rdb.Close()) }()
-	memory, err := core.NewMemory(core.MemoryOptions{})
-	require.NoError(t, err)
-	storetest.Compare(t, memory, newStore(t, rdb, redisstore.Options{Deadline: patient}), *seed, *operations)
+	compare := func(name string, algorithms ...core.Algorithm) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rdb := redis.NewClient(&redis.Options{Addr: redistest.Single(t).Addr(), ContextTimeoutEnabled: true, MaxRetries: -1})
+			defer func() { assert.NoError(t, rdb.Close()) }()
+			memory, err := core.NewMemory(core.MemoryOptions{})
+			require.NoError(t, err)
+			scripts := &texts{Store: newStore(t, rdb, redisstore.Options{Deadline: patient}), t: t, rdb: rdb, reference: storetest.Reference()}
+			storetest.Compare(t, memory, scripts, *seed, *operations, algorithms...)
+			assert.Greater(t, scripts.compared, *operations/100)
+		})
+	}
+	for _, a := range storetest.Algorithms() {
+		compare(a.String(), a)
+	}
+	compare("mixes")
+}
+
+// texts is a store on Redis that compares what is stored there with what Step stores
+// after the same operations.
+type texts struct {
+	*redisstore.Store
+	t         *testing.T
+	rdb       *redis.Client
+	reference *storetest.ReferenceStore
+
+	calls, compared int
+}
+
+func (s *texts) Take(ctx context.Context, t core.Take) (core.Result, error) {
+	res, err := s.Store.Take(ctx, t)
+	if want, wantErr := s.reference.Take(ctx, t); (err == nil) != (wantErr == nil) || res != want {
+		s.t.Errorf("the script and Step differ:\n script: %+v %v\n Step:   %+v %v", res, err, want, wantErr)
+	}
+	if err == nil {
+		s.compare(ctx, t)
+	}
+	return res, err
+}
+
+func (s *texts) Refund(ctx context.Context, t core.Take, r core.Result, units int64) error {
+	err := s.Store.Refund(ctx, t, r, units)
+	if wantErr := s.reference.Refund(ctx, t, r, units); (err == nil) != (wantErr == nil) {
+		s.t.Errorf("the script fails with %v, StepRefund with %v", err, wantErr)
+	}
+	if err == nil {
+		s.compare(ctx, t)
+	}
+	return err
+}
+
+func (s *texts) Reset(ctx context.Context, p core.Policy, key string) error {
+	if err := s.reference.Reset(ctx, p, key); err != nil {
+		return err
+	}
+	return s.Store.Reset(ctx, p, key)
+}
+
+// compare looks at what is stored every few calls.
+func (s *texts) compare(ctx context.Context, t core.Take) {
+	if s.calls++; s.calls%8 > 0 {
+		return
+	}
+	key := "weir:1:" + t.Policy.Name() + ":" + t.Policy.Shape() + ":" + t.Key
+	pipe := s.rdb.Pipeline()
+	get, ttl := pipe.Get(ctx, key), pipe.PTTL(ctx, key)
+	_, _ = pipe.Exec(ctx) // each command tells its own error
+	text, err := get.Bytes()
+	want := s.reference.Text(t.Policy, t.Key)
+	if errors.Is(err, redis.Nil) && want == nil {
+		return
+	}
+	if err != nil || ttl.Err() != nil || want == nil || !bytes.Equal(text, want) {
+		s.t.Errorf("%q is stored (%v, %v), not %q, the text of Step", text, err, ttl.Err(), want)
+	}
+	if left := ttl.Val(); left <= 23*time.Hour { // -1 is no TTL at all; a forced clock adds a day
+		s.t.Errorf("%q is stored for %v", text, left)
+	}
+	s.compared++
 }

@@ -119,36 +119,62 @@ func TestHealing(t *testing.T) {
 	server := redistest.Single(t)
 	admin := server.Client(t)
 	s := newStore(t, admin, redisstore.Options{})
-	one, two := core.MustParse("heal: 10/10s"), core.MustParse("heal: 10/10s, 100/1h")
 	future := strconv.FormatInt(time.Now().Add(time.Hour).UnixMicro(), 10)
-	for _, garbage := range []string{"x", "", "-5", "1e15", "nan", "inf", "0x10", " 12 ", "12 ", "1.5", "+", "1+", "+1", "12+x", ";", ";;;", "\x00", "99999999999999999999999999", future, future + "+7", future + ";" + future} {
-		for _, p := range []core.Policy{one, two} {
-			key := "weir:1:heal:" + p.Shape() + ":k"
+	garbages := []string{
+		"x", "", "-5", "1e15", "nan", "inf", "0x10", " 12 ", "12 ", "1.5", "+", "1+", "+1", "12+x", ";", ";;;", "\x00", "99999999999999999999999999",
+		future, future + "+7", future + ";" + future, "f", "f1", "f1,", "f,1", "f12,0", "f1,2,3", "t", "t1,", "t1,-", "s", "s1,", "c", "c1,2", "x1", "x1,1,",
+	}
+	for _, text := range []string{
+		"10/10s", "10/10s, 100/1h", "10/10s leaky-bucket", "10/10s token-bucket", "10/10s fixed-window", "10/10s fixed-window aligned",
+		"10/1m fixed-window calendar UTC", "10/10s sliding-window", "10/10s sliding-counter", "10/10s sliding-log",
+		"10/10s, 10/10s token-bucket, 10/10s fixed-window, 10/10s sliding-log",
+	} {
+		p := core.MustParse("heal: " + text)
+		take := core.Take{Policy: p, Key: "k", Cost: 10}
+		ahead := take
+		ahead.Now = time.Now().Add(2 * time.Hour).UnixMicro()
+		_, own, _ := p.Step(nil, ahead)
+		require.NotEmpty(t, own)
+		key := "weir:1:heal:" + p.Shape() + ":k"
+		for _, garbage := range append([]string{string(own)}, garbages...) {
 			require.NoError(t, admin.Set(t.Context(), key, garbage, 0).Err())
 			peek, err := s.Take(t.Context(), core.Take{Policy: p, Key: "k"})
 			require.NoError(t, err, "%q", garbage)
 			assert.GreaterOrEqual(t, peek.Remaining, int64(0), "%q", garbage)
 			assert.LessOrEqual(t, peek.Remaining, peek.Limit, "%q", garbage)
-			assert.LessOrEqual(t, peek.Each[0].ResetAfter, 10*time.Second, "%q", garbage)
+			assert.LessOrEqual(t, peek.Each[0].ResetAfter, 2*p.Limits()[0].Period, "%q", garbage)
 			ttl, err := admin.PTTL(t.Context(), key).Result()
 			require.NoError(t, err)
-			readable := p == one && (garbage == "" || garbage == "1+") || p == two && garbage == ";"
-			assert.Equal(t, readable, ttl == -1, "%q is healed by a peek if it is not the text of an unused state", garbage)
+			now := time.Now().UnixMicro()
+			_, _, want := p.Step([]byte(garbage), core.Take{Policy: p, Key: "k", Now: now})
+			readable := strings.Trim(garbage, ";") == "" && strings.Count(garbage, ";") == len(p.Limits())-1
+			if len(p.Kinds()) == 1 && strings.Contains("gl", p.Kinds()) && garbage == "1+" {
+				readable = true
+			}
+			assert.Equal(t, readable, ttl == -1, "%s: %q is healed by a peek if it is not the text of an unused state", text, garbage)
+			assert.Equal(t, readable, want == 0, "%s: %q", text, garbage)
 			res, err := s.Take(t.Context(), core.Take{Policy: p, Key: "k", Cost: 1})
 			require.NoError(t, err, "%q", garbage)
-			assert.LessOrEqual(t, res.Each[0].RetryAfter, time.Second, "%q", garbage)
+			assert.LessOrEqual(t, res.Each[0].RetryAfter, 2*p.Limits()[0].Period, "%q", garbage)
+			ttl, err = admin.PTTL(t.Context(), key).Result()
+			require.NoError(t, err)
+			assert.Positive(t, ttl, "%s: %q", text, garbage)
 			require.NoError(t, admin.Del(t.Context(), key).Err())
 		}
-	}
-	for _, p := range []core.Policy{one, two} {
-		key := "weir:1:heal:" + p.Shape() + ":list"
-		require.NoError(t, admin.LPush(t.Context(), key, "a", "b").Err())
-		res, err := s.Take(t.Context(), core.Take{Policy: p, Key: "list", Cost: 1})
-		require.NoError(t, err)
-		assert.EqualValues(t, 9, res.Remaining)
-		kind, err := admin.Type(t.Context(), key).Result()
-		require.NoError(t, err)
-		assert.Equal(t, "string", kind)
+		// A foreign type is discarded too, by whatever comes first.
+		key = "weir:1:heal:" + p.Shape() + ":list"
+		take.Key, take.Cost = "list", 1
+		for _, atMost := range []bool{false, true} {
+			require.NoError(t, admin.Del(t.Context(), key).Err())
+			require.NoError(t, admin.LPush(t.Context(), key, "a", "b").Err())
+			take.AtMost = atMost
+			res, err := s.Take(t.Context(), take)
+			require.NoError(t, err)
+			assert.EqualValues(t, 9, res.Remaining, text)
+			kind, err := admin.Type(t.Context(), key).Result()
+			require.NoError(t, err)
+			assert.Equal(t, "string", kind)
+		}
 	}
 }
 

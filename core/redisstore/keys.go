@@ -28,7 +28,12 @@ func newNames(prefix string, secret []byte) names {
 	return names{prefix + format, append([]byte(nil), secret...)}
 }
 
-func (n names) key(p core.Policy, key string) string {
+func (n names) key(p core.Policy, key string) string { return n.of(p, p.Shape(), key) }
+
+// permits is the name of the permits of a key: they have a shape of their own.
+func (n names) permits(p core.Policy, key string) string { return n.of(p, "p", key) }
+
+func (n names) of(p core.Policy, shape, key string) string {
 	if len(n.secret) > 0 {
 		mac := hmac.New(sha256.New, n.secret)
 		mac.Write([]byte(key))
@@ -37,7 +42,7 @@ func (n names) key(p core.Policy, key string) string {
 		sum := sha256.Sum256([]byte(key))
 		key = hashed(sum[:])
 	}
-	return n.prefix + p.Name() + ":" + p.Shape() + ":" + key
+	return n.prefix + p.Name() + ":" + shape + ":" + key
 }
 
 func hashed(sum []byte) string { return "~" + base64.RawURLEncoding.EncodeToString(sum) }

@@ -22,21 +22,21 @@ func newScript(text string) *script {
 	return &script{text, hex.EncodeToString(sum[:])}
 }
 
-// program is what a policy needs: the scripts of its shape, and the arguments of one
-// unit.
+// program is what a policy needs: the scripts of its kinds, and the arguments of one
+// unit, unless they depend on the time.
 type program struct {
 	*scripts
 	unit []any
 }
 
-type scripts struct{ take, refund *script }
+type scripts struct{ take, upTo, refund *script }
 
-// programs are those of the policies and shapes seen so far. There are few shapes;
+// programs are those of the policies and kinds seen so far. There are few kinds;
 // policies are kept up to maxPrograms, for a service that makes them as it runs.
 type programs struct {
 	byPolicy sync.Map // core.Policy -> *program
 	policies atomic.Int64
-	byShape  sync.Map // string -> *scripts
+	byKinds  sync.Map // string -> *scripts
 }
 
 const maxPrograms = 4096
@@ -45,19 +45,19 @@ func (ps *programs) of(p core.Policy) (*program, error) {
 	if v, ok := ps.byPolicy.Load(p); ok {
 		return v.(*program), nil //nolint:forcetypeassert // nothing else is stored
 	}
-	shape, ok := ps.byShape.Load(p.Shape())
+	kinds := p.Kinds()
+	shared, ok := ps.byKinds.Load(kinds)
 	if !ok {
-		take, err := lua.Take(p.Shape())
-		if err != nil {
+		var err error
+		if shared, err = newScripts(kinds); err != nil {
 			return nil, err
 		}
-		refund, err := lua.Refund(p.Shape())
-		if err != nil {
-			return nil, err
-		}
-		shape, _ = ps.byShape.LoadOrStore(p.Shape(), &scripts{newScript(take), newScript(refund)})
+		shared, _ = ps.byKinds.LoadOrStore(kinds, shared)
 	}
-	v := &program{shape.(*scripts), arguments(p.Params(core.Take{Cost: 1}))} //nolint:forcetypeassert // as above
+	v := &program{scripts: shared.(*scripts)} //nolint:forcetypeassert // as above
+	if !p.Calendar() {
+		v.unit = arguments(p.Params(core.Take{Cost: 1}, 0))
+	}
 	if ps.policies.Add(1) > maxPrograms {
 		ps.policies.Store(1)
 		ps.byPolicy.Clear()
@@ -66,12 +66,19 @@ func (ps *programs) of(p core.Policy) (*program, error) {
 	return v, nil
 }
 
-// params are the arguments of a charge of units.
-func (p *program) params(policy core.Policy, units int64) []any {
-	if units == 1 {
-		return p.unit
+func newScripts(kinds string) (*scripts, error) {
+	s := new(scripts)
+	for _, op := range []struct {
+		into    **script
+		compose func(string) (string, error)
+	}{{&s.take, lua.Take}, {&s.upTo, lua.UpTo}, {&s.refund, lua.Refund}} {
+		text, err := op.compose(kinds)
+		if err != nil {
+			return nil, err
+		}
+		*op.into = newScript(text)
 	}
-	return arguments(policy.Params(core.Take{Cost: units}))
+	return s, nil
 }
 
 func arguments(params []int64) []any {

@@ -65,6 +65,9 @@ type Store struct {
 	bounded  bool
 	local    func() *core.Memory
 	programs programs
+	// skew is how far the server's clock was ahead of this machine's, in microseconds,
+	// when that last mattered: for windows of the calendar.
+	skew atomic.Int64
 }
 
 // New builds a store on a client of go-redis. It does no input or output, so that
@@ -160,19 +163,44 @@ func (s *Store) Take(ctx context.Context, t core.Take) (core.Result, error) {
 	if err := t.Validate(); err != nil {
 		return core.Result{}, err
 	}
+	guess := s.guess(t)
+	res, err := s.decide(ctx, t, guess)
+	if errors.Is(err, core.ErrOtherWindow) { // nothing ran: ask again by the server's clock
+		s.skew.Store(res.At - time.Now().UnixMicro())
+		res, err = s.decide(ctx, t, res.At)
+	}
+	return res, err
+}
+
+// guess is what the server's clock will probably say.
+func (s *Store) guess(t core.Take) int64 {
+	if t.Now != 0 {
+		return t.Now
+	}
+	return time.Now().UnixMicro() + s.skew.Load()
+}
+
+func (s *Store) decide(ctx context.Context, t core.Take, guess int64) (core.Result, error) {
 	p, err := s.programs.of(t.Policy)
 	if err != nil {
 		return core.Result{}, err
 	}
-	reply, err := s.run(ctx, p.take, s.names.key(t.Policy, t.Key), p.params(t.Policy, t.Cost), 0, t.Now)
+	script, params := p.take, p.unit
+	switch {
+	case t.AtMost && t.Cost > 0:
+		script, params = p.upTo, arguments(t.Policy.Params(t, guess))
+	case t.Cost != 1 || t.Ahead > 0 || params == nil:
+		params = arguments(t.Policy.Params(t, guess))
+	}
+	reply, err := s.run(ctx, script, s.names.key(t.Policy, t.Key), params, t.Now)
 	if err != nil {
 		return core.Result{}, err
 	}
 	res, err := t.Policy.Explain(t, reply)
-	if err != nil {
+	if err != nil && !errors.Is(err, core.ErrOtherWindow) {
 		return core.Result{}, &core.StoreError{Class: core.ClassReply, Executed: true, Err: err}
 	}
-	return res, nil
+	return res, err
 }
 
 // Refund implements [core.Store].
@@ -187,7 +215,11 @@ func (s *Store) Refund(ctx context.Context, t core.Take, r core.Result, units in
 	if err != nil {
 		return err
 	}
-	_, err = s.run(ctx, p.refund, s.names.key(t.Policy, t.Key), p.params(t.Policy, units), r.At, t.Now)
+	key, at := s.names.key(t.Policy, t.Key), s.guess(t)
+	reply, err := s.run(ctx, p.refund, key, arguments(t.Policy.RefundParams(r, units, at)), t.Now)
+	if err == nil && len(reply) == 1 { // nothing ran: ask again by the server's clock
+		_, err = s.run(ctx, p.refund, key, arguments(t.Policy.RefundParams(r, units, reply[0])), t.Now)
+	}
 	return err
 }
 
@@ -201,20 +233,16 @@ func (s *Store) Reset(ctx context.Context, p core.Policy, key string) error {
 	return err
 }
 
-// run decides by a script. Of its arguments, at and now are left out if they are 0,
-// and then zeros at the end.
-func (s *Store) run(ctx context.Context, script *script, key string, params []any, at, now int64) ([]int64, error) {
-	if at == 0 && now == 0 {
+// run decides by a script. Without a forced time, zeros at the end are left out.
+func (s *Store) run(ctx context.Context, script *script, key string, params []any, now int64) ([]int64, error) {
+	if now == 0 {
 		for len(params) > 0 && params[len(params)-1] == "0" {
 			params = params[:len(params)-1]
 		}
 	}
-	args := make([]any, 0, 6+len(params))
+	args := make([]any, 0, 5+len(params))
 	args = append(args, "evalsha", script.hash, "1", key)
 	args = append(args, params...)
-	if at != 0 {
-		args = append(args, strconv.FormatInt(at, 10))
-	}
 	if now != 0 {
 		args = append(args, strconv.FormatInt(now, 10))
 	}

@@ -3,6 +3,7 @@ package storetest
 import (
 	crand "crypto/rand"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -11,150 +12,357 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// tail is how many operations a failure shows.
-const tail = 25
-
 // Compare runs the same random operations against two stores under one forced
 // clock and fails at the first difference in any field of a Result, or in whether
-// there was an error. Among the operations are takes of all kinds of cost, peeks,
-// refunds, resets, mistakes, clock steps of up to days in both directions, and
-// changed limits under an unchanged name; among the policies are those of up to
-// four limits and the extremes of every number.
+// there was an error. Among the operations are takes of all kinds of cost, of what there
+// is and ahead of time, peeks, refunds before and after the turn of a reservation and
+// with the receipt of another policy, resets, mistakes, clock steps of up to years in
+// both directions, and changed limits under an unchanged name; among the policies are
+// those of up to four limits and the extremes of every number.
+//
+// The limits are of the algorithms given, in any mix; of all of them if none is given.
 //
 // The same seed gives the same operations, and the failure tells it. Keys are new
-// ones in each call. Both stores must hold them all: about a hundred.
-func Compare(t testing.TB, a, b core.Store, seed uint64, operations int) {
+// ones in each call. Both stores must hold them all, about a hundred at once: keys
+// that are not needed any more are reset.
+func Compare(t testing.TB, a, b core.Store, seed uint64, operations int, algorithms ...core.Algorithm) {
 	t.Helper()
 	c := &comparison{
-		TB: t, a: a, b: b, now: Epoch,
+		TB: t, a: a, b: b, now: Epoch, algorithms: algorithms,
 		rng: rand.New(rand.NewPCG(seed, 0)), // what is wanted is the same numbers for the same seed
 	}
-	prefix := crand.Text() + " "
+	if len(algorithms) == 0 {
+		c.algorithms = Algorithms()
+	}
+	for _, algorithm := range c.algorithms {
+		l := core.Limit{Algorithm: algorithm, Rate: 1, Period: time.Second}
+		if !possible(core.Options{}, l) {
+			t.Fatalf("Compare: no store counts by %v", algorithm)
+		}
+		if possible(core.Options{Ahead: time.Second}, l) {
+			c.reserving = append(c.reserving, algorithm)
+		}
+	}
+	prefix := crand.Text() + "-"
 	for i := range 6 {
 		c.keys = append(c.keys, fmt.Sprint(prefix, i))
 	}
-	for i := range 5 {
-		c.families = append(c.families, c.family(fmt.Sprint("compare", i)))
+	for i := range c.families {
+		c.families[i] = c.family(i)
 	}
+	c.current, c.key = c.families[0], c.keys[0]
 	for i := range operations {
+		if i > 0 && i%familyLife == 0 {
+			c.replace(i / familyLife)
+		}
 		c.step()
 		if c.Failed() {
-			t.Fatalf("operation %d of Compare(t, a, b, %d, %d) differs; the last ones were:\n%s",
-				i, seed, operations, strings.Join(c.log, "\n"))
+			t.Fatalf("operation %d of %s differs; the last ones with that name and key were:\n%s",
+				i, called(seed, operations, algorithms), strings.Join(c.history(), "\n"))
 		}
 	}
 }
+
+// Algorithms are all that a [core.Store] can count by.
+func Algorithms() (all []core.Algorithm) {
+	for a := range core.Concurrent {
+		if possible(core.Options{}, core.Limit{Algorithm: a, Rate: 1, Period: time.Second}) {
+			all = append(all, a)
+		}
+	}
+	return all
+}
+
+// possible tells whether a limit can be had.
+func possible(o core.Options, l core.Limit) bool {
+	_, err := core.NewPolicy("", o, l)
+	return err == nil
+}
+
+// called is a call of Compare as a failure tells it.
+func called(seed uint64, operations int, algorithms []core.Algorithm) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Compare(t, a, b, %d, %d", seed, operations)
+	for _, a := range algorithms {
+		fmt.Fprintf(&b, ", %v", a)
+	}
+	return b.String() + ")"
+}
+
+// familyLife is for how many operations there is one family more, in place of another.
+const familyLife = 200
 
 // comparison is one run of Compare.
 type comparison struct {
 	testing.TB
-	a, b     core.Store
-	rng      *rand.Rand
-	now      int64
-	keys     []string
-	families [][]core.Policy // policies of one name whose numbers differ
+	a, b       core.Store
+	rng        *rand.Rand
+	algorithms []core.Algorithm
+	reserving  []core.Algorithm // those that can
+	now        int64
+	keys       []string
+	families   [5]*family
+	hints      [3]int64 // the waits of the latest Result: the instants of interest
+	log        []entry
+
+	// Operations come in runs on one key, so that there is something in it.
+	current *family
+	key     string
+}
+
+// family is a policy and some that it may be changed to, of one name and, as far as the
+// same state is to go on, of one shape.
+type family struct {
+	policies []core.Policy
 	receipts []receipt
-	hint     int64 // the latest RetryAfter or ResetAfter: the instants of interest
-	log      []string
 }
 
 type receipt struct {
-	family int
 	take   core.Take
 	result core.Result
 }
 
+// entry is an operation that is not written out unless it must be.
+type entry struct {
+	name, key string
+	format    string
+	args      []any
+}
+
 func pick[T any](rng *rand.Rand, from ...T) T { return from[rng.IntN(len(from))] }
 
-// family is a policy and some that it may be changed to.
-func (c *comparison) family(name string) []core.Policy {
+func (c *comparison) family(number int) *family {
 	n := pick(c.rng, 1, 1, 1, 2, 3, 4)
-	var out []core.Policy
-	for len(out) < 3 {
+	if len(c.algorithms) > 1 {
+		n = pick(c.rng, 1, 2, 2, 3, 4)
+	}
+	from := c.algorithms
+	if len(c.reserving) > 0 && c.rng.IntN(4) == 0 {
+		from = c.reserving
+	}
+	var first []core.Limit
+	out := new(family)
+	for len(out.policies) < 4 {
+		var o core.Options
+		if c.rng.IntN(2) == 0 {
+			o.Ahead = c.ahead()
+		}
 		limits := make([]core.Limit, n)
 		for i := range limits {
-			limits[i] = c.limit()
+			if first == nil || c.rng.IntN(20) == 0 {
+				limits[i] = c.limit(pick(c.rng, from...))
+			} else {
+				limits[i] = c.changed(first[i])
+			}
 		}
-		if p, err := core.NewPolicy(name, core.Options{}, limits...); err == nil { // else too slow a drain, or one limit twice
-			out = append(out, p)
+		name := fmt.Sprint("compare", number)
+		p, err := core.NewPolicy(name, o, limits...)
+		if err != nil && o.Ahead > 0 {
+			p, err = core.NewPolicy(name, core.Options{}, limits...)
+		}
+		if err != nil {
+			continue // one limit twice
+		}
+		if out.policies = append(out.policies, p); first == nil {
+			first = limits
 		}
 	}
 	return out
 }
 
-func (c *comparison) limit() core.Limit {
-	rng := c.rng
-	return core.Limit{
-		Rate:  pick(rng, 1, 2, 3, 7, 10, 60, 100, 1000, 104_251, 999_983, core.MaxRate-1, core.MaxRate, 1+rng.Int64N(20), 1+rng.Int64N(core.MaxRate)),
-		Burst: pick(rng, 0, 0, 0, 1, 2, 5, 20, core.MaxRate, 1+rng.Int64N(50), 1+rng.Int64N(core.MaxRate)),
-		Period: pick(rng, core.MinPeriod, 7*time.Millisecond, 999_983*time.Microsecond, time.Second, time.Second, 10*time.Second,
-			time.Minute, time.Hour, 24*time.Hour, core.MaxPeriod, core.MinPeriod+time.Duration(rng.Int64N(int64(time.Hour)/1000))*time.Microsecond),
+// replace puts a new family in the place of another.
+func (c *comparison) replace(number int) {
+	i := c.rng.IntN(len(c.families))
+	for _, p := range c.families[i].policies {
+		for _, key := range c.keys {
+			c.same(c.a.Reset(c.Context(), p, key), c.b.Reset(c.Context(), p, key))
+		}
 	}
+	c.families[i] = c.family(len(c.families) + number)
+	c.current = c.families[i]
+}
+
+var zones = []string{"UTC", "Europe/Berlin", "America/Havana", "Asia/Kolkata", "Australia/Lord_Howe"}
+
+// limit is one of an algorithm. What that algorithm cannot have is left out again.
+func (c *comparison) limit(algorithm core.Algorithm) core.Limit {
+	rng := c.rng
+	var l core.Limit
+	for {
+		l = core.Limit{
+			Algorithm: algorithm,
+			Rate:      pick(rng, 1, 2, 3, 5, 7, 10, 60, 100, 1000, 104_251, 999_983, core.MaxRate-1, core.MaxRate, 1+rng.Int64N(20), 1+rng.Int64N(1000), 1+rng.Int64N(core.MaxRate)),
+			Period: pick(rng, core.MinPeriod, 7*time.Millisecond, 999_983*time.Microsecond, time.Second, time.Second, 10*time.Second,
+				time.Minute, time.Hour, 24*time.Hour, core.MaxPeriod, core.MinPeriod+time.Duration(rng.Int64N(int64(time.Hour)/1000))*time.Microsecond),
+		}
+		if possible(core.Options{}, l) {
+			break
+		}
+	}
+	for _, more := range []func(*core.Limit){
+		func(l *core.Limit) {
+			l.Burst = pick(rng, 1, 2, 5, 20, core.MaxRate, 1+rng.Int64N(50), 1+rng.Int64N(core.MaxRate))
+		},
+		func(l *core.Limit) {
+			l.Debt = pick(rng, 1, 2, 3, l.Rate, core.MaxRate, 1+rng.Int64N(50), 1+rng.Int64N(core.MaxRate))
+		},
+		func(l *core.Limit) { l.Buckets = pick(rng, 1, 2, 3, 7, core.MaxBuckets, 1+rng.IntN(core.MaxBuckets)) },
+		func(l *core.Limit) {
+			if l.Align = "epoch"; rng.IntN(3) > 0 {
+				l.Align, l.Period = pick(rng, "minute", "hour", "day", "week", "month")+" "+pick(rng, zones...), 0
+			}
+		},
+	} {
+		if longer := l; rng.IntN(2) == 0 {
+			if more(&longer); possible(core.Options{}, longer) {
+				l = longer
+			}
+		}
+	}
+	return l
+}
+
+// changed is another limit that has the same state.
+func (c *comparison) changed(l core.Limit) core.Limit {
+	if c.rng.IntN(4) == 0 {
+		return l
+	}
+	onCalendar := func(l core.Limit) bool { return strings.Contains(l.Align, " ") }
+	for {
+		other := c.limit(l.Algorithm)
+		other.Buckets = l.Buckets
+		if other.Align != l.Align && !(onCalendar(other) && onCalendar(l)) {
+			other.Align, other.Period = l.Align, l.Period
+		}
+		if possible(core.Options{}, other) {
+			return other
+		}
+	}
+}
+
+func (c *comparison) ahead() time.Duration {
+	return pick(c.rng, time.Microsecond, time.Millisecond, time.Second, time.Minute, 24*time.Hour, core.MaxPeriod,
+		time.Duration(1+c.rng.Int64N(int64(time.Hour)/1000))*time.Microsecond)
 }
 
 // step does one operation, most often a take.
 func (c *comparison) step() {
-	c.tick()
-	family := c.rng.IntN(len(c.families))
-	t := core.Take{Policy: pick(c.rng, c.families[family]...), Key: pick(c.rng, c.keys...), Now: c.now}
-	if c.rng.IntN(8) > 0 { // limits change now and then
-		t.Policy = c.families[family][0]
+	if c.rng.IntN(12) == 0 {
+		c.current = pick(c.rng, c.families[:]...)
 	}
-	switch n := c.rng.IntN(100); {
+	if c.rng.IntN(12) == 0 {
+		c.key = pick(c.rng, c.keys...)
+	}
+	t := core.Take{Policy: c.current.policies[0], Key: c.key}
+	if c.rng.IntN(12) == 0 { // limits change now and then
+		t.Policy = pick(c.rng, c.current.policies...)
+	}
+	c.tick(t.Policy)
+	t.Now = c.now
+	switch n := c.rng.IntN(200); {
 	case n < 3:
 		c.reset(t)
-	case n < 15 && len(c.receipts) > 0:
-		c.refund(family, t)
-	case n < 17:
+	case n < 27 && len(c.current.receipts) > 0:
+		c.refund()
+	case n < 31:
 		c.mistake(t)
 	default:
 		t.Cost = c.cost(t.Policy)
-		c.take(family, t)
+		switch n := c.rng.IntN(10); {
+		case n < 2:
+			t.AtMost = true
+		case n < 7 && t.Policy.Options().Ahead > 0, n == 9:
+			most := t.Policy.Options().Ahead
+			t.Ahead = pick(c.rng, most, most, most+1, most/2, time.Duration(c.rng.Int64N(int64(most)+1)), c.ahead(), math.MaxInt64)
+		}
+		c.take(t)
 	}
 }
 
 // tick moves the clock: not at all, to where something should happen, or anywhere.
-func (c *comparison) tick() {
+func (c *comparison) tick(p core.Policy) {
 	const day = 24 * hour
-	switch n := c.rng.IntN(100); {
-	case n < 40:
-	case n < 60:
-		c.now += max(0, c.hint-1+c.rng.Int64N(3))
-	case n < 75:
+	period := pick(c.rng, p.Limits()...).Period.Microseconds()
+	switch n := c.rng.IntN(1000); {
+	case n < 400:
+	case n < 580:
+		if hint := pick(c.rng, c.hints[:]...); hint > 0 {
+			c.now += hint - 1 + c.rng.Int64N(3)
+		}
+	case n < 700:
 		c.now += c.rng.Int64N(second / 10)
-	case n < 88:
+	case n < 760:
+		c.now += period/pick[int64](c.rng, 1, 2, 3, 10, 60) - 1 + c.rng.Int64N(3)
+	case n < 800: // to where windows begin and parts of them end
+		c.now += period - c.now%period + pick(c.rng, 0, 0, period/pick[int64](c.rng, 2, 3, 10, 60)) - 1 + c.rng.Int64N(3)
+	case n < 850:
+		c.now += c.rng.Int64N(period/8 + 1)
+	case n < 900:
 		c.now += c.rng.Int64N(10 * second)
-	case n < 92:
+	case n < 920:
 		c.now += c.rng.Int64N(hour)
-	case n < 94:
+	case n < 930:
 		c.now += c.rng.Int64N(5 * day)
-	case n < 97:
+	case n < 950:
 		c.now -= c.rng.Int64N(10 * second)
-	case n < 99:
+	case n < 970:
+		c.now -= c.rng.Int64N(period + 1)
+	case n < 980:
 		c.now -= c.rng.Int64N(2 * hour)
-	default:
+	case n < 985:
 		c.now -= c.rng.Int64N(5 * day)
+	case n < 997:
+		c.now = c.changeOfClocks() + c.rng.Int64N(4*hour) - 2*hour
+	case n < 998: // the first and the last instants that there are
+		c.now = pick(c.rng, 1+c.rng.Int64N(10*second), lastNow-c.rng.Int64N(10*second), 1, lastNow)
 	}
-	if c.now < Epoch-400*day || c.now > Epoch+400*day {
+	if far := c.now < Epoch-800*day || c.now > Epoch+800*day; far && c.rng.IntN(50) == 0 || c.now < 1 || c.now > lastNow {
 		c.now = Epoch
 	}
 }
 
-func (c *comparison) cost(p core.Policy) int64 {
-	burst := pick(c.rng, p.Limits()...).Burst
-	return pick(c.rng, 0, 0, 1, 1, 1, 1, 2, 3, burst, max(1, burst/2), burst+1, 1+c.rng.Int64N(burst), core.MaxRate, 1<<63-1)
+// lastNow is the latest Take.Now that is valid.
+const lastNow = 1 << 52
+
+// changeOfClocks is when somewhere summer time begins or ends next.
+func (c *comparison) changeOfClocks() int64 {
+	if where, err := time.LoadLocation(pick(c.rng, zones...)); err == nil {
+		if _, end := time.UnixMicro(c.now).In(where).ZoneBounds(); !end.IsZero() {
+			return end.UnixMicro()
+		}
+	}
+	return c.now
 }
 
-func (c *comparison) take(family int, t core.Take) {
-	c.note("take %v key %s at %+d cost %d", t.Policy, t.Key, t.Now-Epoch, t.Cost)
+func (c *comparison) cost(p core.Policy) int64 {
+	limits := p.Limits()
+	l := pick(c.rng, limits...)
+	for _, other := range limits { // most often one that fits all
+		if other.Burst+other.Debt < l.Burst+l.Debt && c.rng.IntN(4) > 0 {
+			l = other
+		}
+	}
+	if c.rng.IntN(12) == 0 {
+		return pick(c.rng, l.Burst+1, l.Burst+l.Debt+1, core.MaxRate, math.MaxInt64)
+	}
+	return pick(c.rng, 0, 0, 1, 1, 1, 1, 1, 2, 3, l.Burst, max(1, l.Burst/2), l.Burst+l.Debt, max(1, l.Debt),
+		1+c.rng.Int64N(l.Burst), 1+c.rng.Int64N(l.Burst), 1+c.rng.Int64N(max(1, l.Burst/10)))
+}
+
+func (c *comparison) take(t core.Take) {
+	if t.AtMost {
+		c.note(t, "take %v at %+d up to %d", t.Policy, t.Now-Epoch, t.Cost)
+	} else {
+		c.note(t, "take %v at %+d cost %d ahead %v", t.Policy, t.Now-Epoch, t.Cost, t.Ahead)
+	}
 	ra, rb := c.both(t)
 	if ra != rb {
 		c.Errorf("the answers differ:\n a: %+v\n b: %+v", ra, rb)
 	}
-	c.hint = max(ra.RetryAfter, ra.ResetAfter*time.Duration(c.rng.IntN(2))).Microseconds()
-	if ra.Allowed() && t.Cost > 0 {
-		if c.receipts = append(c.receipts, receipt{family, t, ra}); len(c.receipts) > 20 {
-			c.receipts = c.receipts[1:]
+	c.hints = [3]int64{ra.RetryAfter.Microseconds(), ra.ResetAfter.Microseconds(), ra.Delay.Microseconds()}
+	if ra.Taken > 0 {
+		if c.current.receipts = append(c.current.receipts, receipt{t, ra}); len(c.current.receipts) > 20 {
+			c.current.receipts = c.current.receipts[1:]
 		}
 	}
 }
@@ -172,28 +380,25 @@ func (c *comparison) same(a, b error) {
 	}
 }
 
-// refund gives back some of an earlier charge, most often under the policy that
-// was charged.
-func (c *comparison) refund(family int, t core.Take) {
-	r := pick(c.rng, c.receipts...)
-	if p := t.Policy; r.family != family || c.rng.IntN(4) > 0 {
-		t = r.take
-	} else {
-		t = r.take
-		t.Policy = p
-	}
-	t.Now = c.now
-	units := c.rng.Int64N(t.Cost + 1)
+// refund gives back some of an earlier charge, the latest more often, and most often
+// under the policy that was charged.
+func (c *comparison) refund() {
+	r := pick(c.rng, c.current.receipts...)
 	if c.rng.IntN(2) == 0 {
-		units = t.Cost
+		r = c.current.receipts[len(c.current.receipts)-1]
 	}
-	c.note("refund %v key %s at %+d: %d of %d units of %+d", t.Policy, t.Key, t.Now-Epoch, units, t.Cost, r.result.At-Epoch)
+	t := r.take
+	if t.Now = c.now; c.rng.IntN(4) == 0 {
+		t.Policy = pick(c.rng, c.current.policies...)
+	}
+	units := pick(c.rng, r.result.Taken, c.rng.Int64N(r.result.Taken+1))
+	c.note(t, "refund %v at %+d: %d of %d units of %+d", t.Policy, t.Now-Epoch, units, r.result.Taken, r.result.At-Epoch)
 	c.same(c.a.Refund(c.Context(), t, r.result, units), c.b.Refund(c.Context(), t, r.result, units))
 	c.look(t)
 }
 
 func (c *comparison) reset(t core.Take) {
-	c.note("reset %v key %s", t.Policy, t.Key)
+	c.note(t, "reset %v", t.Policy)
 	c.same(c.a.Reset(c.Context(), t.Policy, t.Key), c.b.Reset(c.Context(), t.Policy, t.Key))
 	c.look(t)
 }
@@ -201,17 +406,33 @@ func (c *comparison) reset(t core.Take) {
 // mistake asks for something impossible, which must change nothing.
 func (c *comparison) mistake(t core.Take) {
 	bad := t
-	switch c.rng.IntN(4) {
+	switch c.rng.IntN(7) {
 	case 0:
 		bad.Cost = -1 - c.rng.Int64N(1<<62)
 	case 1:
 		bad.Key = ""
 	case 2:
 		bad.Policy = core.Policy{}
-	default:
+	case 3:
 		bad.Now = -bad.Now
+	case 4:
+		bad.Ahead = -1 - time.Duration(c.rng.Int64N(1<<62))
+	case 5:
+		bad.Cost, bad.AtMost, bad.Ahead = 1, true, c.ahead()
+	default:
+		if len(c.current.receipts) == 0 {
+			return
+		}
+		r := pick(c.rng, c.current.receipts...)
+		units := pick(c.rng, r.result.Taken+1, math.MaxInt64, -1)
+		c.note(t, "refund %v at %+d: %d of %d units", t.Policy, t.Now-Epoch, units, r.result.Taken)
+		if a, b := c.a.Refund(c.Context(), t, r.result, units), c.b.Refund(c.Context(), t, r.result, units); a == nil || b == nil {
+			c.Errorf("a mistake was accepted:\n a: %v\n b: %v", a, b)
+		}
+		c.look(t)
+		return
 	}
-	c.note("mistake %v key %q at %d cost %d", bad.Policy, bad.Key, bad.Now, bad.Cost)
+	c.note(t, "mistake %v at %d: %+v", bad.Policy, bad.Now, bad)
 	if ra, rb := c.both(bad); ra != rb || ra.Allowed() {
 		c.Errorf("a mistake was answered:\n a: %+v\n b: %+v", ra, rb)
 	}
@@ -220,15 +441,32 @@ func (c *comparison) mistake(t core.Take) {
 
 // look peeks where something has just changed, or should not have.
 func (c *comparison) look(t core.Take) {
-	t.Cost = 0
+	t.Cost, t.AtMost, t.Ahead = 0, false, 0
 	if ra, rb := c.both(t); ra != rb {
 		c.Errorf("afterwards a peek differs:\n a: %+v\n b: %+v", ra, rb)
 	}
 }
 
-func (c *comparison) note(format string, args ...any) {
-	if len(c.log) == tail {
-		c.log = c.log[1:]
+// A failure shows at most shown operations, of the latest kept.
+const (
+	shown = 40
+	kept  = 1000
+)
+
+func (c *comparison) note(t core.Take, format string, args ...any) {
+	if len(c.log) == 2*kept {
+		c.log = c.log[:copy(c.log, c.log[kept:])]
 	}
-	c.log = append(c.log, fmt.Sprintf(format, args...))
+	c.log = append(c.log, entry{t.Policy.Name(), t.Key, format, args})
+}
+
+// history is what happened to the key of the latest operation.
+func (c *comparison) history() (lines []string) {
+	last := c.log[len(c.log)-1]
+	for _, e := range c.log {
+		if e.name == last.name && e.key == last.key {
+			lines = append(lines, fmt.Sprintf(e.format, e.args...))
+		}
+	}
+	return lines[max(0, len(lines)-shown):]
 }

@@ -8,16 +8,25 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// Reference returns a store that is nothing but [core.Policy.Step] and a map: what
-// any other store is compared with. It never forgets a key and is for tests alone.
-func Reference() core.Store { return &reference{texts: map[[3]string][]byte{}} }
-
-type reference struct {
+// ReferenceStore is nothing but [core.Policy.Step] and a map: what any other store is
+// compared with. It never forgets a key and is for tests alone.
+type ReferenceStore struct {
 	mu    sync.Mutex
 	texts map[[3]string][]byte // by name, shape and key
 }
 
-func (r *reference) Take(ctx context.Context, t core.Take) (res core.Result, err error) {
+// Reference returns an empty ReferenceStore.
+func Reference() *ReferenceStore { return &ReferenceStore{texts: map[[3]string][]byte{}} }
+
+// Text returns what is stored of a key; nil if nothing is.
+func (r *ReferenceStore) Text(p core.Policy, key string) []byte {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.texts[place(p, key)]
+}
+
+// Take implements [core.Store].
+func (r *ReferenceStore) Take(ctx context.Context, t core.Take) (res core.Result, err error) {
 	if err := t.Validate(); err != nil {
 		return core.Result{}, err
 	}
@@ -28,7 +37,8 @@ func (r *reference) Take(ctx context.Context, t core.Take) (res core.Result, err
 	return res, err
 }
 
-func (r *reference) Refund(ctx context.Context, t core.Take, res core.Result, units int64) error {
+// Refund implements [core.Store].
+func (r *ReferenceStore) Refund(ctx context.Context, t core.Take, res core.Result, units int64) error {
 	if err := core.ValidateRefund(&t, res, units); err != nil {
 		return err
 	}
@@ -37,7 +47,8 @@ func (r *reference) Refund(ctx context.Context, t core.Take, res core.Result, un
 	})
 }
 
-func (r *reference) Reset(ctx context.Context, p core.Policy, key string) error {
+// Reset implements [core.Store].
+func (r *ReferenceStore) Reset(ctx context.Context, p core.Policy, key string) error {
 	t := core.Take{Policy: p, Key: key}
 	if err := t.Validate(); err != nil {
 		return err
@@ -47,11 +58,11 @@ func (r *reference) Reset(ctx context.Context, p core.Policy, key string) error 
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.texts, place(&t))
+	delete(r.texts, place(p, key))
 	return nil
 }
 
-func (r *reference) update(ctx context.Context, t *core.Take, step func([]byte) ([]byte, time.Duration)) error {
+func (r *ReferenceStore) update(ctx context.Context, t *core.Take, step func([]byte) ([]byte, time.Duration)) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -60,10 +71,11 @@ func (r *reference) update(ctx context.Context, t *core.Take, step func([]byte) 
 	if t.Now == 0 {
 		t.Now = time.Now().UnixMicro()
 	}
-	if next, ttl := step(r.texts[place(t)]); ttl > 0 {
-		r.texts[place(t)] = next
+	at := place(t.Policy, t.Key)
+	if next, ttl := step(r.texts[at]); ttl > 0 {
+		r.texts[at] = next
 	}
 	return nil
 }
 
-func place(t *core.Take) [3]string { return [3]string{t.Policy.Name(), t.Policy.Shape(), t.Key} }
+func place(p core.Policy, key string) [3]string { return [3]string{p.Name(), p.Shape(), key} }

@@ -1,8 +1,10 @@
 package storetest_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -28,9 +30,100 @@ func TestExercise(t *testing.T) {
 	})
 }
 
+func TestAlgorithms(t *testing.T) {
+	assert.Equal(t, []core.Algorithm{
+		core.GCRA, core.TokenBucket, core.LeakyBucket, core.FixedWindow, core.SlidingWindow, core.SlidingCounter, core.SlidingLog,
+	}, storetest.Algorithms())
+}
+
 func TestCompare(t *testing.T) {
 	for seed := range uint64(40) {
 		storetest.Compare(t, memory(t), storetest.Reference(), seed, 2000)
+	}
+	for _, a := range storetest.Algorithms() {
+		t.Run(a.String(), func(t *testing.T) {
+			for seed := range uint64(4) {
+				storetest.Compare(t, memory(t), storetest.Reference(), seed, 5000, a)
+			}
+		})
+	}
+}
+
+// census counts what happens to a store.
+type census struct {
+	*storetest.ReferenceStore
+	seen map[string]int
+}
+
+func (c census) count(what string, happened bool) {
+	if happened {
+		c.seen[what]++
+	}
+}
+
+func (c census) Take(ctx context.Context, t core.Take) (core.Result, error) {
+	before := c.Text(t.Policy, t.Key)
+	res, err := c.ReferenceStore.Take(ctx, t)
+	changed := !bytes.Equal(before, c.Text(t.Policy, t.Key))
+	c.count("mistake", err != nil)
+	if err != nil {
+		return res, err
+	}
+	c.count(res.Outcome.String(), t.Cost > 0)
+	c.count("healed by a refusal", changed && !res.Allowed())
+	c.count("healed by a peek", changed && t.Cost == 0)
+	c.count("partial", t.AtMost && res.Taken > 0 && res.Taken < t.Cost)
+	c.count("nothing left", t.AtMost && !res.Allowed())
+	c.count("reserved", t.Ahead > 0 && res.Delay > 0)
+	c.count("too far ahead", t.Ahead > 0 && res.Outcome == core.Refused)
+	c.count("delayed", res.Delay > 0)
+	limits := t.Policy.Limits()
+	c.count(fmt.Sprint(len(limits), " limits"), true)
+	for _, l := range limits {
+		c.count("borrowed", res.Taken > l.Burst)
+		c.count("aligned", l.Align == "epoch")
+		c.count("calendar", strings.Contains(l.Align, " "))
+	}
+	return res, nil
+}
+
+func (c census) Refund(ctx context.Context, t core.Take, r core.Result, units int64) error {
+	before := c.Text(t.Policy, t.Key)
+	err := c.ReferenceStore.Refund(ctx, t, r, units)
+	changed := !bytes.Equal(before, c.Text(t.Policy, t.Key))
+	c.count("refunded", changed)
+	c.count("refund of nothing", err == nil && units > 0 && !changed)
+	c.count("refunded before its turn", changed && t.Now < r.At+r.Delay.Microseconds())
+	return err
+}
+
+// Operations that do not reach what they are to compare would agree on anything.
+func TestCompareReachesEverything(t *testing.T) {
+	for _, test := range []struct {
+		algorithms []core.Algorithm
+		more       []string
+	}{
+		{[]core.Algorithm{core.GCRA}, []string{"reserved", "too far ahead", "delayed", "borrowed", "refunded before its turn"}},
+		{[]core.Algorithm{core.TokenBucket}, []string{"reserved", "too far ahead", "delayed", "borrowed", "refunded before its turn"}},
+		{[]core.Algorithm{core.LeakyBucket}, []string{"delayed", "refunded before its turn"}},
+		{[]core.Algorithm{core.FixedWindow}, []string{"aligned", "calendar"}},
+		{[]core.Algorithm{core.SlidingWindow}, nil},
+		{[]core.Algorithm{core.SlidingCounter}, nil},
+		{[]core.Algorithm{core.SlidingLog}, nil},
+		{nil, []string{"reserved", "too far ahead", "delayed", "borrowed", "refunded before its turn", "aligned", "calendar"}},
+	} {
+		name := "mixes"
+		if len(test.algorithms) > 0 {
+			name = test.algorithms[0].String()
+		}
+		t.Run(name, func(t *testing.T) {
+			c := census{storetest.Reference(), map[string]int{}}
+			storetest.Compare(t, memory(t), c, 1, 20_000, test.algorithms...)
+			for _, what := range append(test.more, "mistake", "admitted", "at-limit", "refused", "never", "partial", "nothing left",
+				"healed by a refusal", "healed by a peek", "refunded", "refund of nothing", "1 limits", "2 limits", "3 limits", "4 limits") {
+				assert.GreaterOrEqual(t, c.seen[what], 10, what)
+			}
+		})
 	}
 }
 
@@ -95,15 +188,26 @@ func TestCompareFindsMistakes(t *testing.T) {
 				r.Outcome = core.Refused
 			}
 		}},
+		"a turn 1 us too early": {take: func(_ *core.Take, r *core.Result) {
+			if r.Each[0].Delay > 0 {
+				r.Each[0].Delay -= time.Microsecond
+			}
+		}},
+		"one more than there is": {take: func(t *core.Take, r *core.Result) {
+			if t.AtMost && r.Taken > 0 && r.Taken < t.Cost {
+				r.Taken++
+			}
+		}},
+		"a turn that is over":         {refund: func(_ *core.Take, r *core.Result) { r.Each[0].Delay = 0 }},
 		"a refund as if just charged": {refund: func(t *core.Take, r *core.Result) { r.At = t.Now }},
 		"a reset that does nothing":   {reset: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a.Store = memory(t)
 			inner := &tb{TB: t}
-			assert.PanicsWithValue(t, inner, func() { storetest.Compare(inner, a, storetest.Reference(), 7, 3000) })
+			assert.PanicsWithValue(t, inner, func() { storetest.Compare(inner, a, storetest.Reference(), 7, 20_000) })
 			require.Len(t, inner.messages, 2)
-			assert.Contains(t, inner.messages[1], "Compare(t, a, b, 7, 3000)", "the seed")
+			assert.Contains(t, inner.messages[1], "Compare(t, a, b, 7, 20000)", "the seed")
 		})
 	}
 }

@@ -8,6 +8,7 @@
 package adaptertest
 
 import (
+	"context"
 	"net/http"
 	"sync/atomic"
 	"testing"
@@ -86,12 +87,17 @@ type Handler struct {
 	Stream <-chan struct{}
 	// Calls counts the calls. It may be nil.
 	Calls *atomic.Int64
+	// Do, unless nil, is called first, with the request's context.
+	Do func(ctx context.Context)
 }
 
-// Called counts a call.
-func (h Handler) Called() {
+// Called counts a call, and does what there is to do.
+func (h Handler) Called(ctx context.Context) {
 	if h.Calls != nil {
 		h.Calls.Add(1)
+	}
+	if h.Do != nil {
+		h.Do(ctx)
 	}
 }
 
@@ -161,6 +167,13 @@ func Run(t *testing.T, a Adapter) {
 		{"a thousand panics leave nothing behind", testPanics},
 		{"what Settle is told", testFinal},
 		{"failures alone are counted", testFailuresCount},
+
+		{"permits are held while the handler runs", testPermits},
+		{"a thousand panics leave no permit behind", testPermitsPanic},
+		{"what refuses gives the permit back", testPermitsGivenBack},
+		{"a permit that is lost ends the context", testPermitLost},
+		{"a permit that is detached", testPermitDetached},
+		{"a turn that is yet to come", testDelay},
 
 		{"a hundred clients at once", testConcurrent},
 		{"a large body is refused unread", testUnread},

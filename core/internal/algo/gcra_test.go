@@ -2,6 +2,7 @@ package algo_test
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"math"
 	"math/big"
@@ -32,11 +33,29 @@ type bucket struct {
 	s      []int64
 }
 
+// charge is one that was admitted, as its receipt tells.
+type charge struct {
+	algo.Receipt
+	units    int64 // without what was given back
+	refunded bool
+}
+
+// turn is the instant when whoever was charged may go on.
+func (c charge) turn() int64 { return c.At + c.Delay }
+
 func newBucket(t require.TestingT, rate, period, burst int64) *bucket {
-	params := algo.Params{Rate: rate, Burst: burst, Period: period}
-	a, err := algo.New('g', params)
+	return newKind(t, 'g', algo.Params{Rate: rate, Burst: burst, Period: period})
+}
+
+func newKind(t require.TestingT, letter byte, p algo.Params) *bucket {
+	a, err := kind(letter).New(p)
 	require.NoError(t, err)
-	return &bucket{a, params, make([]int64, a.Words())}
+	return &bucket{a, p, make([]int64, a.Words())}
+}
+
+func kind(letter byte) algo.Kind {
+	i := slices.IndexFunc(algo.Kinds[:], func(k algo.Kind) bool { return k.Letter == letter })
+	return algo.Kinds[i]
 }
 
 func (b *bucket) load(now int64) (s []int64, healed bool) {
@@ -47,66 +66,104 @@ func (b *bucket) load(now int64) (s []int64, healed bool) {
 	return s, healed
 }
 
-func (b *bucket) take(now, cost int64) algo.Answer {
+func (b *bucket) take(now, cost int64) algo.Answer { return b.reserve(now, cost, 0) }
+
+func (b *bucket) reserve(now, cost, ahead int64) algo.Answer {
 	s, _ := b.load(now)
-	admitted := b.Admits(s, now, cost)
+	admitted := b.Admits(s, now, cost, ahead)
 	if admitted && cost > 0 {
 		b.Charge(s, now, cost)
 		copy(b.s, s)
 	}
-	return b.Explain(s, now, cost, !admitted)
+	return b.Explain(s, now, cost, ahead, !admitted)
 }
 
-func (b *bucket) refund(now, at, units int64) {
+func (b *bucket) refund(now, units int64, r algo.Receipt) {
 	s, _ := b.load(now)
-	if b.Refund(s, now, at, units) {
+	if b.Refund(s, now, units, r) {
 		copy(b.s, s)
 	}
 }
 
-func TestNewRefusesUnknownLetters(t *testing.T) {
-	_, err := algo.New('x', algo.Params{Rate: 1, Burst: 1, Period: 1000})
-	require.EqualError(t, err, `algo: no algorithm has the letter 'x'`)
+// forget does what a store may do at any time: it reads back what it wrote, and drops a
+// state that is dead.
+func (b *bucket) forget(t require.TestingT, now int64) {
+	require.True(t, b.ParseText(b.s, b.AppendText(nil, b.s)))
+	if b.Load(b.s, now); b.Expires(b.s) <= now {
+		clear(b.s)
+	}
+}
+
+func receipt(now int64, a algo.Answer) algo.Receipt {
+	return algo.Receipt{At: now, Delay: a.Delay, Charged: a.Charged}
+}
+
+// step is one call of a trace and its answer.
+type step struct {
+	at, cost                       int64
+	refused, never                 bool
+	remaining, retry, reset, delay int64
+}
+
+type trace struct {
+	name   string
+	params algo.Params
+	steps  []step
+}
+
+func (c trace) check(t *testing.T, letter byte) {
+	t.Helper()
+	b := newKind(t, letter, c.params)
+	for i, st := range c.steps {
+		a := b.reserve(epoch+st.at, st.cost, c.params.Ahead)
+		assert.Equal(t, st, step{st.at, st.cost, a.Refused, a.Never, a.Remaining, a.Retry, a.Reset, a.Delay}, "%s, step %d", c.name, i)
+	}
 }
 
 func TestGCRATraces(t *testing.T) {
-	type step struct {
-		at, cost                int64
-		refused, never          bool
-		remaining, retry, reset int64
-	}
-	for _, c := range []struct {
-		name                string
-		rate, period, burst int64
-		steps               []step
-	}{
-		{"3/1s", 3, second, 3, []step{
-			{0, 1, false, false, 2, 0, 333334},
-			{0, 1, false, false, 1, 0, 666667},
-			{0, 1, false, false, 0, 0, 1000000},
-			{0, 1, true, false, 0, 333334, 1000000},
-			{333333, 1, true, false, 0, 1, 666667},
-			{333334, 1, false, false, 0, 0, 1000000},
-			{2000000, 0, false, false, 3, 0, 0},
-			{2000000, 4, true, true, 3, 0, 0},
+	for _, c := range []trace{
+		{"3/1s", algo.Params{Rate: 3, Burst: 3, Period: second}, []step{
+			{0, 1, false, false, 2, 0, 333334, 0},
+			{0, 1, false, false, 1, 0, 666667, 0},
+			{0, 1, false, false, 0, 0, 1000000, 0},
+			{0, 1, true, false, 0, 333334, 1000000, 0},
+			{333333, 1, true, false, 0, 1, 666667, 0},
+			{333334, 1, false, false, 0, 0, 1000000, 0},
+			{2000000, 0, false, false, 3, 0, 0, 0},
+			{2000000, 4, true, true, 3, 0, 0, 0},
 		}},
 		// CL.THROTTLE k 15 30 60: limit 16, remaining 15, reset 2.
-		{"30/1m burst 16", 30, 60 * second, 16, []step{
-			{0, 1, false, false, 15, 0, 2000000},
+		{"30/1m burst 16", algo.Params{Rate: 30, Burst: 16, Period: 60 * second}, []step{
+			{0, 1, false, false, 15, 0, 2000000, 0},
 		}},
-		{"2/1s burst 2", 2, second, 2, []step{
-			{0, 2, false, false, 0, 0, 1000000},
-			{0, 1, true, false, 0, 500000, 1000000},
-			{0, 2, true, false, 0, 1000000, 1000000},
-			{999999, 2, true, false, 1, 1, 1},
-			{1000000, 2, false, false, 0, 0, 1000000},
+		{"2/1s burst 2", algo.Params{Rate: 2, Burst: 2, Period: second}, []step{
+			{0, 2, false, false, 0, 0, 1000000, 0},
+			{0, 1, true, false, 0, 500000, 1000000, 0},
+			{0, 2, true, false, 0, 1000000, 1000000, 0},
+			{999999, 2, true, false, 1, 1, 1, 0},
+			{1000000, 2, false, false, 0, 0, 1000000, 0},
+		}},
+		{"2/1s burst 2 debt 3", algo.Params{Rate: 2, Burst: 2, Debt: 3, Period: second}, []step{
+			{0, 2, false, false, 0, 0, 1000000, 0},
+			{0, 3, false, false, 0, 0, 2500000, 0},
+			{0, 1, true, false, 0, 1500000, 2500000, 0},
+			{1500000, 1, false, false, 0, 0, 1500000, 0},
+			{1500000, 6, true, true, 0, 0, 1500000, 0},
+		}},
+		{"1/10s wait 1m", algo.Params{Rate: 1, Burst: 1, Period: 10 * second, Ahead: 60 * second}, []step{
+			{0, 1, false, false, 0, 0, 10000000, 0},
+			{1000000, 1, false, false, 0, 0, 19000000, 9000000},
+			{1000000, 1, false, false, 0, 0, 29000000, 19000000},
+			{1000000, 2, true, true, 0, 0, 29000000, 0},
+			{5000000, 1, false, false, 0, 0, 35000000, 25000000},
+			{5000000, 1, false, false, 0, 0, 45000000, 35000000},
+			{5000000, 1, false, false, 0, 0, 55000000, 45000000},
+			{5000000, 1, false, false, 0, 0, 65000000, 55000000},
+			{5000000, 1, true, false, 0, 5000000, 65000000, 0},
+			{10000000, 1, false, false, 0, 0, 70000000, 60000000},
 		}},
 	} {
-		b := newBucket(t, c.rate, c.period, c.burst)
-		for i, st := range c.steps {
-			a := b.take(epoch+st.at, st.cost)
-			assert.Equal(t, st, step{st.at, st.cost, a.Refused, a.Never, a.Remaining, a.Retry, a.Reset}, "%s, step %d", c.name, i)
-		}
+		c.check(t, 'g')
 	}
 	b, admitted := newBucket(t, 1, 2*second, 15), 0
 	for range 20 {
@@ -119,14 +176,19 @@ func TestGCRATraces(t *testing.T) {
 
 // model is GCRA as one would write it without a care for speed: rational numbers.
 type model struct {
-	burst     int64
-	unit, max *big.Rat // bucket time in us
+	algo.Params
+	queue     bool     // a leaky bucket
+	unit      *big.Rat // bucket time in us
+	full, max *big.Rat
 	empty     *big.Rat // when the bucket is empty again
 }
 
 func newModel(p algo.Params) *model {
 	unit := big.NewRat(p.Period, p.Rate)
-	return &model{p.Burst, unit, new(big.Rat).Mul(unit, rat(p.Burst)), new(big.Rat)}
+	m := &model{Params: p, unit: unit, full: new(big.Rat).Mul(unit, rat(p.Burst)), empty: new(big.Rat)}
+	m.max = new(big.Rat).Mul(unit, rat(p.Burst+p.Debt))
+	m.max.Add(m.max, rat(p.Ahead))
+	return m
 }
 
 func rat(n int64) *big.Rat { return new(big.Rat).SetInt64(n) }
@@ -149,27 +211,46 @@ func (m *model) setLevel(now int64, level *big.Rat) {
 	}
 }
 
-func (m *model) take(now, cost int64) algo.Answer {
+// take leaves out what only a receipt has.
+func (m *model) take(now, cost, ahead int64) algo.Answer {
 	level := m.level(now)
-	after := new(big.Rat).Add(level, new(big.Rat).Mul(m.unit, rat(cost)))
-	a := algo.Answer{Refused: cost > 0 && after.Cmp(m.max) > 0, Never: cost > m.burst}
-	switch {
-	case a.Refused && !a.Never:
-		a.Retry = ceil(new(big.Rat).Sub(after, m.max))
-	case !a.Refused && cost > 0:
-		m.setLevel(now, after)
-		level = after
+	a := algo.Answer{Never: cost > m.Burst+m.Debt}
+	if !a.Never && cost > 0 {
+		bound := new(big.Rat).Mul(m.unit, rat(max(0, cost-m.Debt)))
+		wait := ceil(bound.Add(bound, level).Sub(bound, m.full))
+		if m.queue {
+			ahead = 0
+		}
+		if a.Refused = wait > ahead; a.Refused {
+			a.Retry = wait - ahead
+		} else {
+			a.Delay = max(0, wait)
+			if m.queue {
+				a.Delay = ceil(level)
+			}
+			level.Add(level, new(big.Rat).Mul(m.unit, rat(cost)))
+			m.setLevel(now, level)
+		}
 	}
-	free := new(big.Rat).Sub(m.max, level)
-	a.Remaining = floor(free.Quo(free, m.unit))
+	a.Refused = a.Refused || a.Never
+	free := new(big.Rat).Sub(m.full, level)
+	a.Remaining = max(0, floor(free.Quo(free, m.unit)))
 	a.Reset = ceil(level)
 	return a
 }
 
-func (m *model) refund(now, at, units int64) {
+// refund takes what the model knows of the charge: when it led the bucket to be empty.
+func (m *model) refund(now, units int64, c charge, empty *big.Rat) {
 	level := m.level(now)
-	back := new(big.Rat).Mul(m.unit, rat(min(units, m.burst)))
-	back.Sub(back, rat(max(0, now-at)))
+	waits := c.Delay > 0 && now < c.turn() // the caller itself; and maybe somebody else:
+	lined := waits || m.queue || m.Ahead > 0 && level.Cmp(m.full) > 0
+	if lined && m.empty.Cmp(empty) != 0 {
+		return
+	}
+	back := new(big.Rat).Mul(m.unit, rat(min(units, m.Burst+m.Debt)))
+	if !waits {
+		back.Sub(back, rat(max(0, now-c.At)))
+	}
 	if back.Sign() <= 0 || level.Sign() == 0 {
 		return
 	}
@@ -200,13 +281,32 @@ func anyParams(t *rapid.T) algo.Params {
 	return algo.Params{Rate: units.Draw(t, "rate"), Burst: units.Draw(t, "burst"), Period: period.Draw(t, "period")}
 }
 
+// anyWaits are [anyParams] with debt and reservations, where the kind has them.
+func anyWaits(k algo.Kind) func(*rapid.T) algo.Params {
+	return func(t *rapid.T) algo.Params {
+		p := anyParams(t)
+		if k.Debt {
+			p.Debt = rapid.OneOf(rapid.Just(int64(0)), rapid.Int64Range(0, 10), rapid.Int64Range(0, 1<<31)).Draw(t, "debt")
+		}
+		if k.Ahead {
+			some := p.Period / p.Rate
+			p.Ahead = rapid.OneOf(
+				rapid.Just(int64(0)), rapid.Int64Range(0, min(366*day, 10*(some+1))), rapid.Int64Range(0, min(366*day, 10*p.Period)),
+				rapid.Int64Range(0, 366*day),
+			).Draw(t, "ahead")
+		}
+		return p
+	}
+}
+
 // anyBucket is a bucket whose parameters are accepted.
-func anyBucket(t *rapid.T) *bucket {
-	p := rapid.Custom(anyParams).Filter(func(p algo.Params) bool {
-		_, err := algo.New('g', p)
+func anyBucket(t *rapid.T) *bucket { return anyOf(t, 'g', anyParams) }
+
+func anyOf(t *rapid.T, letter byte, params func(*rapid.T) algo.Params) *bucket {
+	return newKind(t, letter, rapid.Custom(params).Filter(func(p algo.Params) bool {
+		_, err := kind(letter).New(p)
 		return err == nil
-	}).Draw(t, "params")
-	return newBucket(t, p.Rate, p.Period, p.Burst)
+	}).Draw(t, "params"))
 }
 
 func anyCost(t *rapid.T, burst int64) int64 {
@@ -223,99 +323,279 @@ func anyStep(t *rapid.T, hint int64) int64 {
 	).Draw(t, "step")
 }
 
-// Every field of every answer is that of the model, whatever happens to the clock.
+// Every field of every answer is that of the model, whatever happens to the clock and to
+// the limit's numbers.
 func TestGCRAIsTheModel(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		b := anyBucket(t)
-		m := newModel(b.params)
-		now, hint := int64(epoch), int64(0)
-		type charge struct{ at, units int64 }
-		var charges []charge
-		for range rapid.IntRange(1, 40).Draw(t, "operations") {
-			switch rapid.IntRange(0, 9).Draw(t, "operation") {
-			case 0:
-				now -= rapid.Int64Range(0, 400*day).Draw(t, "back")
-			case 1, 2:
-				if len(charges) > 0 {
-					c := rapid.SampledFrom(charges).Draw(t, "charge")
-					units := rapid.Int64Range(0, c.units).Draw(t, "units")
-					b.refund(now, c.at, units)
-					m.refund(now, c.at, units)
-				}
-			default:
-				now += anyStep(t, hint)
+	rapid.Check(t, func(t *rapid.T) { meterIsTheModel(t, 'g') })
+}
+
+func meterIsTheModel(t *rapid.T, letter byte) {
+	b := anyOf(t, letter, anyWaits(kind(letter)))
+	m := newModel(b.params)
+	m.queue = letter == 'l'
+	now, hint := int64(epoch), int64(0)
+	var charges []charge
+	var empties []*big.Rat
+	for range rapid.IntRange(1, 40).Draw(t, "operations") {
+		switch rapid.IntRange(0, 11).Draw(t, "operation") {
+		case 0:
+			now -= rapid.Int64Range(0, 400*day).Draw(t, "back")
+		case 1, 2:
+			if len(charges) > 0 {
+				i := rapid.IntRange(0, len(charges)-1).Draw(t, "charge")
+				units := rapid.Int64Range(0, charges[i].units).Draw(t, "units")
+				b.refund(now, units, charges[i].Receipt)
+				m.refund(now, units, charges[i], empties[i])
 			}
-			cost := anyCost(t, b.params.Burst)
-			before := slices.Clone(b.s)
-			want, got := m.take(now, cost), b.take(now, cost)
-			require.Equal(t, want, got, "%d units at %d", cost, now)
-			if got.Refused || cost == 0 { // fault 38
-				if _, healed := (&bucket{b.Algorithm, b.params, slices.Clone(before)}).load(now); !healed {
-					require.Equal(t, before, b.s, "a refusal or a peek changes nothing")
+		case 3:
+			if rapid.Bool().Draw(t, "other numbers") {
+				s := b.s
+				b = anyOf(t, letter, anyWaits(kind(letter)))
+				copy(b.s, s)
+				m = newModel(b.params)
+				m.queue = letter == 'l'
+				charges, empties = nil, nil
+				l := m.unit.Denom().Int64()
+				if m.empty = rat(s[0]); s[1] >= l {
+					m.empty = rat(s[0] + 1)
+				} else {
+					m.empty.Add(m.empty, big.NewRat(s[1], l))
 				}
-			} else {
-				charges = append(charges, charge{now, cost})
 			}
-			require.GreaterOrEqual(t, got.Remaining, int64(0))
-			require.LessOrEqual(t, got.Remaining, b.params.Burst)
-			hint = max(got.Retry, got.Reset/rapid.Int64Range(1, 3).Draw(t, "part"))
+		case 4:
+			b.forget(t, now)
+			m.setLevel(now, m.level(now))
+		default:
+			now += anyStep(t, hint)
 		}
+		cost, ahead := anyCost(t, b.params.Burst+b.params.Debt), anyAhead(t, b.params.Ahead)
+		before := slices.Clone(b.s)
+		want, got := m.take(now, cost, ahead), b.reserve(now, cost, ahead)
+		if got.Refused || cost == 0 { // fault 38
+			if _, healed := (&bucket{b.Algorithm, b.params, slices.Clone(before)}).load(now); !healed {
+				require.Equal(t, before, b.s, "a refusal or a peek changes nothing")
+			}
+		} else {
+			charges = append(charges, charge{Receipt: receipt(now, got), units: cost})
+			empties = append(empties, new(big.Rat).Set(m.empty))
+			got.Charged = [2]int64{}
+		}
+		require.Equal(t, want, got, "%d units at %d", cost, now)
+		s, _ := b.load(now)
+		require.Equal(t, got.Remaining, b.Most(s, now))
+		require.True(t, got.Remaining == 0 || b.Admits(s, now, got.Remaining, 0))
+		require.False(t, b.Admits(s, now, got.Remaining+1+b.params.Debt, 0))
+		hint = max(got.Retry, got.Delay, got.Reset/rapid.Int64Range(1, 3).Draw(t, "part"))
+	}
+}
+
+// anyAhead is how far ahead a caller reserves.
+func anyAhead(t *rapid.T, most int64) int64 {
+	if most == 0 {
+		return 0
+	}
+	return rapid.OneOf(rapid.Just(most), rapid.Just(int64(0)), rapid.Int64Range(0, most)).Draw(t, "reserve")
+}
+
+// history is what a bucket admits, with all that may come between. The clock's steps and
+// changed numbers begin it anew: from there on the bound holds again.
+func history(t *rapid.T, letter byte, b *bucket, check func(*bucket, []charge)) {
+	now, hint := int64(epoch), int64(0)
+	var charges []charge
+	for range rapid.IntRange(1, 60).Draw(t, "operations") {
+		switch rapid.IntRange(0, 15).Draw(t, "operation") {
+		case 0, 1, 2, 3:
+			if len(charges) > 0 {
+				c := &charges[len(charges)-1-rapid.IntRange(0, len(charges)-1).Draw(t, "charge")]
+				units := c.units
+				if rapid.Bool().Draw(t, "some") && (c.Delay == 0 || letter == 'l') { // a reservation is given up as a whole
+					units = rapid.Int64Range(0, c.units).Draw(t, "units")
+				}
+				if !c.refunded {
+					b.refund(now, units, c.Receipt)
+					c.units, c.refunded = c.units-units, true
+				}
+			}
+			continue
+		case 4:
+			if rapid.IntRange(0, 3).Draw(t, "the clock steps") == 0 {
+				check(b, charges)
+				charges, now = nil, now+rapid.SampledFrom([]int64{-400 * day, -3600 * second, -second, -1, second, 400 * day}).Draw(t, "by")
+			}
+		case 5:
+			if rapid.IntRange(0, 3).Draw(t, "other numbers") == 0 {
+				check(b, charges)
+				s := b.s
+				b = anyOf(t, letter, smallWaits(kind(letter)))
+				copy(b.s, s)
+				charges = nil
+			}
+		case 6:
+			b.forget(t, now)
+		default:
+			now += anyStep(t, hint)
+		}
+		cost, ahead := anyCost(t, b.params.Burst+b.params.Debt), anyAhead(t, b.params.Ahead)
+		a := b.reserve(now, cost, ahead)
+		if hint = max(a.Retry, a.Delay); a.Refused || cost == 0 {
+			continue
+		}
+		c := charge{Receipt: receipt(now, a), units: cost}
+		for _, before := range charges {
+			if before.units > 0 {
+				require.GreaterOrEqual(t, c.turn(), before.turn(), "turns come in the order of arrival")
+			}
+		}
+		charges = append(charges, c)
+	}
+	check(b, charges)
+}
+
+// smallWaits has numbers with which calls get into each other's way, as often as not.
+func smallWaits(k algo.Kind) func(*rapid.T) algo.Params {
+	return func(t *rapid.T) algo.Params {
+		if rapid.Bool().Draw(t, "any") {
+			return anyWaits(k)(t)
+		}
+		p := algo.Params{
+			Rate: rapid.Int64Range(1, 4).Draw(t, "rate"), Burst: rapid.Int64Range(1, 6).Draw(t, "burst"),
+			Period: rapid.SampledFrom([]int64{second, 10 * second}).Draw(t, "period"),
+		}
+		if k.Debt {
+			p.Debt = max(0, rapid.Int64Range(-3, 3).Draw(t, "debt"))
+		}
+		if k.Ahead {
+			p.Ahead = max(0, rapid.Int64Range(-3, 10).Draw(t, "ahead")) * second
+		}
+		return p
+	}
+}
+
+// windows calls f with every stretch of time between two turns, and what was admitted in
+// it: not counting what was given back.
+func windows(charges []charge, f func(d int64, units *big.Int)) {
+	charges = slices.DeleteFunc(slices.Clone(charges), func(c charge) bool { return c.units == 0 })
+	slices.SortStableFunc(charges, func(a, b charge) int { return cmp.Compare(a.turn(), b.turn()) })
+	for i, from := range charges {
+		sum := new(big.Int)
+		for _, to := range charges[i:] {
+			f(to.turn()-from.turn(), sum.Add(sum, big.NewInt(to.units)))
+		}
+	}
+}
+
+// times is a product that may be large.
+func times(a, b int64) *big.Int { return new(big.Int).Mul(big.NewInt(a), big.NewInt(b)) }
+
+// Faults 27 and 37, and refunds: in any time d at most burst + debt + d*rate/period units
+// are admitted; of what was reserved, the turns count. Turns come in order.
+func TestGCRABound(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		history(t, 'g', anyOf(t, 'g', smallWaits(kind('g'))), func(b *bucket, charges []charge) {
+			windows(charges, func(d int64, units *big.Int) {
+				if b.params.Ahead > 0 {
+					d++ // a turn is told in whole microseconds, rounded up
+				}
+				p := b.params
+				bound := times(p.Burst+p.Debt, p.Period)
+				bound.Add(bound, times(d, p.Rate))
+				require.LessOrEqual(t, new(big.Int).Mul(units, big.NewInt(p.Period)).Cmp(bound), 0,
+					"%+v: %v units within %d us", p, units, d)
+			})
+		})
 	})
 }
 
-// Faults 27 and 37, and refunds: in any time d at most burst + d*rate/period units
-// are admitted, not counting those that were given back.
-func TestGCRABound(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		b := anyBucket(t)
-		now, hint := int64(epoch), int64(0)
-		type charge struct{ at, units int64 }
-		var charges []charge
-		for range rapid.IntRange(1, 60).Draw(t, "operations") {
-			if len(charges) > 0 && rapid.IntRange(0, 3).Draw(t, "operation") == 0 {
-				c := &charges[rapid.IntRange(0, len(charges)-1).Draw(t, "charge")]
-				units := rapid.Int64Range(0, c.units).Draw(t, "units")
-				b.refund(now, c.at, units)
-				c.units -= units
-				continue
-			}
-			now += anyStep(t, hint)
-			cost := anyCost(t, b.params.Burst)
-			a := b.take(now, cost)
-			if hint = a.Retry; !a.Refused && cost > 0 {
-				charges = append(charges, charge{now, cost})
-			}
-		}
-		for i, from := range charges {
-			sum := new(big.Int)
-			for _, to := range charges[i:] {
-				sum.Add(sum, big.NewInt(to.units))
-				parts := new(big.Int).Mul(sum, big.NewInt(b.params.Period))
-				bound := new(big.Int).Mul(big.NewInt(b.params.Burst), big.NewInt(b.params.Period))
-				bound.Add(bound, new(big.Int).Mul(big.NewInt(to.at-from.at), big.NewInt(b.params.Rate)))
-				require.LessOrEqual(t, parts.Cmp(bound), 0, "%v: %v units within %d us", b.params, sum, to.at-from.at)
-			}
-		}
-	})
+// 1/10s wait 1m: whoever gives up leaves a gap if somebody has queued behind. Nobody
+// moves up, and nobody else gets a turn that is taken.
+func TestGCRARefundOfReservations(t *testing.T) { refundOfReservations(t, 'g') }
+
+func refundOfReservations(t *testing.T, letter byte) {
+	p := algo.Params{Rate: 1, Burst: 1, Period: 10 * second, Ahead: 60 * second}
+	take := func(b *bucket, at int64) charge {
+		a := b.reserve(epoch+at*second, 1, p.Ahead)
+		require.False(t, a.Refused)
+		return charge{Receipt: receipt(epoch+at*second, a), units: 1}
+	}
+	turn := func(c charge) int64 { return (c.turn() - epoch) / second }
+
+	b := newKind(t, letter, p)
+	first := take(b, 0)
+	require.Equal(t, int64(10), turn(take(b, 1)))
+	b.refund(epoch+2*second, 1, first.Receipt)
+	assert.Equal(t, int64(20), turn(take(b, 3)), "not the turn of the second")
+
+	b = newKind(t, letter, p)
+	take(b, 0)
+	queued := take(b, 1)
+	require.Equal(t, int64(20), turn(take(b, 2)))
+	b.refund(epoch+3*second, 1, queued.Receipt)
+	assert.Equal(t, int64(30), turn(take(b, 4)), "not the turn of the third")
+
+	b = newKind(t, letter, p)
+	take(b, 0)
+	queued = take(b, 1)
+	third := take(b, 2)
+	b.refund(epoch+3*second, 1, third.Receipt)
+	again := take(b, 4)
+	assert.Equal(t, int64(20), turn(again), "the last in line gives its turn back")
+	b.refund(epoch+5*second, 1, again.Receipt)
+	b.refund(epoch+5*second, 1, queued.Receipt)
+	assert.Equal(t, int64(10), turn(take(b, 6)), "and so does the one before, which is the last then")
+}
+
+// Who gives up a part is no longer sure to be the last in line, though the level is low.
+func TestGCRARefundOfReservationsInParts(t *testing.T) {
+	p := algo.Params{Rate: 1, Burst: 3, Period: second, Ahead: 60 * second}
+	b := newKind(t, 'g', p)
+	b.take(epoch, 1)
+	three := receipt(epoch, b.reserve(epoch, 3, p.Ahead))
+	require.Equal(t, int64(second), three.Delay)
+	b.refund(epoch, 2, three)
+	require.False(t, b.take(epoch, 1).Refused)
+	b.refund(epoch, 1, three)
+	assert.True(t, b.take(epoch, 1).Refused)
+}
+
+// Five units in line and one behind them: if the five give up, some of them given back
+// would put somebody else on the turn of the one.
+func TestGCRARefundOfManyReserved(t *testing.T) { refundOfManyReserved(t, 'g') }
+
+func refundOfManyReserved(t *testing.T, letter byte) {
+	p := algo.Params{Rate: 1, Burst: 5, Period: second, Ahead: 60 * second}
+	b := newKind(t, letter, p)
+	b.reserve(epoch, 5, p.Ahead)
+	five := charge{Receipt: receipt(epoch, b.reserve(epoch, 5, p.Ahead)), units: 5}
+	require.Equal(t, int64(5*second), five.Delay)
+	one := b.reserve(epoch, 1, p.Ahead)
+	require.Equal(t, int64(6*second), one.Delay)
+	b.refund(epoch, 5, five.Receipt)
+	for i := range int64(8) {
+		assert.Equal(t, (7+i)*second, b.reserve(epoch, 1, p.Ahead).Delay)
+	}
 }
 
 // Fault 44: waiting exactly the retry time admits, and 1 us less does not.
-func TestGCRARetryIsExact(t *testing.T) {
+func TestGCRARetryIsExact(t *testing.T) { retryIsExact(t, 'g') }
+
+func retryIsExact(t *testing.T, letter byte) {
+	t.Helper()
 	rapid.Check(t, func(t *rapid.T) {
-		b := anyBucket(t)
+		b := anyOf(t, letter, smallWaits(kind(letter)))
 		now := int64(epoch)
 		for range rapid.IntRange(1, 20).Draw(t, "operations") {
-			cost := rapid.Int64Range(1, b.params.Burst).Draw(t, "cost")
-			a := b.take(now, cost)
+			cost := rapid.Int64Range(1, b.params.Burst+b.params.Debt).Draw(t, "cost")
+			ahead := anyAhead(t, b.params.Ahead)
+			a := b.reserve(now, cost, ahead)
 			if !a.Refused {
 				continue
 			}
 			require.Positive(t, a.Retry)
-			early := b.take(now+a.Retry-1, cost)
+			early := b.reserve(now+a.Retry-1, cost, ahead)
 			require.True(t, early.Refused)
 			require.Equal(t, int64(1), early.Retry)
 			now += a.Retry
-			require.False(t, b.take(now, cost).Refused)
+			require.False(t, b.reserve(now, cost, ahead).Refused)
 		}
 	})
 }
@@ -326,7 +606,7 @@ func TestGCRARefundCounterexample(t *testing.T) {
 	b := newBucket(t, 10, 10*second, 10)
 	require.False(t, b.take(epoch, 10).Refused)
 	require.False(t, b.take(epoch+10*second, 10).Refused)
-	b.refund(epoch+10*second, epoch, 10)
+	b.refund(epoch+10*second, 10, algo.Receipt{At: epoch})
 	assert.True(t, b.take(epoch+10*second, 1).Refused)
 }
 
@@ -374,15 +654,15 @@ func TestGCRARemainingIsExact(t *testing.T) {
 	for limit := int64(1); limit <= 10_000; limit += step {
 		b := newBucket(t, limit, second, limit)
 		for left := limit - 1; left >= 0; left-- {
-			if !b.Admits(b.s, epoch, 1) {
+			if !b.Admits(b.s, epoch, 1, 0) {
 				t.Fatalf("%d/1s does not admit with %d left", limit, left+1)
 			}
 			b.Charge(b.s, epoch, 1)
-			if a := b.Explain(b.s, epoch, 1, false); a.Remaining != left {
+			if a := b.Explain(b.s, epoch, 1, 0, false); a.Remaining != left {
 				t.Fatalf("%d/1s: %+v, want %d remaining", limit, a, left)
 			}
 		}
-		if b.Admits(b.s, epoch, 1) {
+		if b.Admits(b.s, epoch, 1, 0) {
 			t.Fatalf("%d/1s admits one too many", limit)
 		}
 	}
@@ -431,23 +711,25 @@ func TestGCRAExtremes(t *testing.T) {
 		{2, longest, most, false},
 	} {
 		p := algo.Params{Rate: c.rate, Burst: c.burst, Period: c.period}
-		a, err := algo.New('g', p)
+		a, err := kind('g').New(p)
 		if !c.ok {
 			require.ErrorContains(t, err, fmt.Sprintf("a burst of %d at this rate takes more than 71 years to drain", c.burst), "%+v", p)
 			continue
 		}
 		require.NoError(t, err, "%+v", p)
-		for _, v := range a.AppendParams(nil, c.burst) {
+		for _, v := range a.AppendParams(nil, c.burst, 0, 0) {
 			assert.LessOrEqual(t, v, int64(1<<51), "%+v", p)
 		}
 		b, m := newBucket(t, c.rate, c.period, c.burst), newModel(p)
 		for _, cost := range []int64{1, c.burst - 1, 1, c.burst, math.MaxInt64} {
-			assert.Equal(t, m.take(epoch, cost), b.take(epoch, cost), "%+v, cost %d", p, cost)
+			a := b.take(epoch, cost)
+			a.Charged = [2]int64{}
+			assert.Equal(t, m.take(epoch, cost, 0), a, "%+v, cost %d", p, cost)
 		}
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		p := anyParams(t)
-		_, err := algo.New('g', p)
+		p := anyWaits(kind('g'))(t)
+		_, err := kind('g').New(p)
 		whole := newModel(p).max
 		require.Equal(t, whole.Cmp(rat(1<<51)) <= 0, err == nil, "%+v drains in %v", p, whole)
 	})
@@ -481,30 +763,31 @@ func TestGCRALoadsForeignRemainders(t *testing.T) {
 func TestGCRARefundOfNothing(t *testing.T) {
 	b := newBucket(t, 3, second, 3)
 	s := []int64{epoch + 10, 2}
+	at := func(at int64) algo.Receipt { return algo.Receipt{At: at} }
 	for name, changed := range map[string]bool{
-		"no units":        b.Refund(s, epoch, epoch, 0),
-		"long ago":        b.Refund(s, epoch, epoch-second, 1),
-		"just drained":    b.Refund(s, epoch, epoch-333_334, 1),
-		"an empty bucket": b.Refund([]int64{0, 0}, epoch, epoch, 3),
+		"no units":        b.Refund(s, epoch, 0, at(epoch)),
+		"long ago":        b.Refund(s, epoch, 1, at(epoch-second)),
+		"just drained":    b.Refund(s, epoch, 1, at(epoch-333_334)),
+		"an empty bucket": b.Refund([]int64{0, 0}, epoch, 3, at(epoch)),
 	} {
 		assert.False(t, changed, name)
 	}
 	assert.Equal(t, []int64{epoch + 10, 2}, s)
-	assert.True(t, b.Refund(s, epoch, epoch-333_333, 1), "a third of a microsecond")
+	assert.True(t, b.Refund(s, epoch, 1, at(epoch-333_333)), "a third of a microsecond")
 	assert.Equal(t, []int64{epoch + 10, 1}, s)
-	assert.True(t, b.Refund(s, epoch, epoch+day, math.MaxInt64), "a charge from the future")
+	assert.True(t, b.Refund(s, epoch, math.MaxInt64, at(epoch+day)), "a charge from the future")
 	assert.Equal(t, []int64{0, 0}, s)
 }
 
 // The parameters of a script say what the methods do.
 func TestGCRAParams(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		b := anyBucket(t)
+		b := anyOf(t, 'g', anyWaits(kind('g')))
 		for range 10 {
-			b.take(epoch, rapid.Int64Range(0, b.params.Burst).Draw(t, "used"))
+			b.reserve(epoch, rapid.Int64Range(0, b.params.Burst).Draw(t, "used"), b.params.Ahead)
 		}
-		cost := anyCost(t, b.params.Burst)
-		p := b.AppendParams([]int64{42}, cost)[1:]
+		cost, ahead := anyCost(t, b.params.Burst+b.params.Debt), anyAhead(t, b.params.Ahead)
+		p := b.AppendParams([]int64{42}, cost, ahead, 0)[1:]
 		l, charge, bound, most := p[6]+1, []int64{p[0], p[3]}, []int64{p[1], p[4]}, []int64{p[2], p[5]}
 		s, _ := b.load(epoch)
 		level := []int64{0, 0}
@@ -513,7 +796,7 @@ func TestGCRAParams(t *testing.T) {
 		}
 		require.LessOrEqual(t, slices.Compare(level, most), 0)
 		fits := slices.Compare(level, bound) <= 0
-		require.Equal(t, b.Admits(s, epoch, cost), fits)
+		require.Equal(t, b.Admits(s, epoch, cost, ahead), fits)
 		if !fits || cost == 0 {
 			return
 		}
@@ -526,25 +809,20 @@ func TestGCRAParams(t *testing.T) {
 func TestGCRAReply(t *testing.T) {
 	b := newBucket(t, 3, second, 3)
 	for _, c := range []struct {
-		reply    []int64
-		state    []int64
-		fits, ok bool
+		reply, state []int64
+		ok           bool
 	}{
-		{[]int64{0, 0}, []int64{0, 0}, true, true},
-		{[]int64{5, 2}, []int64{epoch + 5, 2}, true, true},
-		{[]int64{second, 0}, []int64{epoch + second, 0}, true, true},
-		{[]int64{-1 - second, 0}, []int64{epoch + second, 0}, false, true},
-		{[]int64{-1, 1}, []int64{epoch, 1}, false, true},
-		{[]int64{second, 1}, nil, false, false},
-		{[]int64{5, 3}, nil, false, false},
-		{[]int64{5, -1}, nil, false, false},
-		{[]int64{math.MaxInt64, 0}, nil, false, false},
-		{[]int64{math.MinInt64, 0}, nil, false, false},
+		{[]int64{0, 0}, []int64{0, 0}, true},
+		{[]int64{5, 2}, []int64{epoch + 5, 2}, true},
+		{[]int64{0, 1}, []int64{epoch, 1}, true},
+		{[]int64{second, 0}, []int64{epoch + second, 0}, true},
+		{[]int64{second, 1}, nil, false},
+		{[]int64{5, 3}, nil, false},
+		{[]int64{5, -1}, nil, false},
+		{[]int64{math.MaxInt64, 0}, nil, false},
 	} {
 		s := slices.Clone(c.reply)
-		fits, ok := b.ParseReply(s, epoch)
-		assert.Equal(t, c.ok, ok, "%v", c.reply)
-		assert.Equal(t, c.fits, fits, "%v", c.reply)
+		assert.Equal(t, c.ok, b.ParseReply(s, s, epoch, 1), "%v", c.reply)
 		if c.ok {
 			assert.Equal(t, c.state, s, "%v", c.reply)
 		}
@@ -585,67 +863,87 @@ func TestGCRAExpires(t *testing.T) {
 	}
 }
 
+// meters are those kinds whose state this file and its neighbours fuzz.
+func meters(t require.TestingT, rate int64) []*bucket {
+	p := algo.Params{Rate: 1 + rate&0xffff, Burst: 5, Period: 60 * second}
+	wait := p
+	wait.Debt, wait.Ahead = 3, 100*second
+	return []*bucket{newKind(t, 'g', p), newKind(t, 'g', wait), newKind(t, 'l', p), newKind(t, 't', p), newKind(t, 't', wait)}
+}
+
 // Whatever is stored under a key: reading it never panics, what was read is written
 // in one form, and a decision on it stays within the rules.
 func FuzzStateText(f *testing.F) {
-	for _, text := range []string{"", "1800000000000010", "1800000000000010+2", "9007199254740991+99", "0+5", "12+", "007", "x", "-5", "5;6", "nan", "1e9"} {
+	for _, text := range []string{
+		"", "1800000000000010", "1800000000000010+2", "9007199254740991+99", "0+5", "12+", "007", "x", "-5", "5;6", "nan", "1e9",
+		"t1800000000000000,3", "t1800000000000000,-3", "t1,-9007199254740991", "t9007199254740991,9007199254740991", "t0,1", "t007,-0", "t5,", "t,5", "t5,--5",
+	} {
 		f.Add([]byte(text), int64(3))
 	}
 	f.Fuzz(func(t *testing.T, text []byte, rate int64) {
-		b := newBucket(t, 1+rate&0xffff, 60*second, 5)
-		s := b.s
-		if !b.ParseText(s, text) {
-			require.Equal(t, []int64{0, 0}, s)
-			return
+		for _, b := range meters(t, rate) {
+			s := b.s
+			if !b.ParseText(s, text) {
+				require.Equal(t, make([]int64, b.Words()), s)
+				continue
+			}
+			canonical := b.AppendText(nil, s)
+			again := make([]int64, b.Words())
+			require.True(t, b.ParseText(again, canonical))
+			require.Equal(t, canonical, b.AppendText(nil, again), "%q", text)
+			require.False(t, bytes.ContainsAny(canonical, ";. "))
+			a := b.take(epoch, 1)
+			p := b.params
+			require.LessOrEqual(t, a.Reset, (p.Burst+p.Debt+p.Rate-1)/p.Rate*p.Period+p.Ahead+p.Period)
+			require.True(t, b.ParseText(s, b.AppendText(nil, b.s)), "what was written can be read")
 		}
-		canonical := b.AppendText(nil, s)
-		again := make([]int64, 2)
-		require.True(t, b.ParseText(again, canonical))
-		require.Equal(t, canonical, b.AppendText(nil, again), "%q", text)
-		require.False(t, bytes.ContainsAny(canonical, ";-. "))
-		a := b.take(epoch, 1)
-		require.LessOrEqual(t, a.Reset, b.params.Period*b.params.Burst/b.params.Rate+1)
-		require.True(t, b.ParseText(s, b.AppendText(nil, b.s)), "what was written can be read")
 	})
 }
 
 // Whatever a server replies, reading it never panics, and what is accepted lies
 // within the rules.
 func FuzzReply(f *testing.F) {
-	for _, w := range []int64{0, -1, 5, -6, second, second + 1, math.MaxInt64, math.MinInt64} {
+	for _, w := range []int64{0, 5, second, second + 1, math.MaxInt64, epoch, epoch - 1, epoch - 60*second} {
 		f.Add(w, int64(0), int64(epoch))
 		f.Add(w, int64(2), int64(epoch))
 		f.Add(w, int64(-1), int64(1))
+		f.Add(w, int64(math.MinInt64), int64(epoch))
 	}
 	f.Fuzz(func(t *testing.T, w, r, now int64) {
-		b := newBucket(t, 3, second, 3)
-		now &= 1<<52 - 1
-		s := []int64{w, r}
-		if _, ok := b.ParseReply(s, now); !ok {
-			return
+		now = 1 + now&(1<<52-1)
+		for _, b := range meters(t, 3) {
+			s := make([]int64, 3)
+			s[0], s[1] = w&math.MaxInt64, r // the sign is decoded by then
+			if !b.ParseReply(s, s[:2], now, 1) {
+				continue
+			}
+			for _, refused := range []bool{false, true} {
+				a := b.Explain(s, now, 1, 0, refused)
+				p := b.params
+				most := (p.Burst+p.Debt+p.Rate-1)/p.Rate*p.Period + p.Ahead + p.Period
+				require.GreaterOrEqual(t, a.Remaining, int64(0))
+				require.LessOrEqual(t, a.Remaining, p.Burst)
+				require.LessOrEqual(t, a.Reset, most)
+				require.LessOrEqual(t, a.Retry, most)
+			}
+			require.False(t, b.Load(s[:b.Words()], now), "a reply needs no healing")
 		}
-		for _, refused := range []bool{false, true} {
-			a := b.Explain(s, now, 1, refused)
-			require.GreaterOrEqual(t, a.Remaining, int64(0))
-			require.LessOrEqual(t, a.Remaining, int64(3))
-			require.LessOrEqual(t, a.Reset, int64(second))
-			require.LessOrEqual(t, a.Retry, int64(second))
-		}
-		require.False(t, b.Load(s, now), "a reply needs no healing")
 	})
 }
 
-func BenchmarkGCRA(b *testing.B) {
-	g := newBucket(b, 1000, second, 1000)
+func BenchmarkGCRA(b *testing.B) { benchmark(b, newBucket(b, 1000, second, 1000)) }
+
+func benchmark(b *testing.B, g *bucket) {
+	b.Helper()
 	now := int64(epoch)
 	b.ReportAllocs()
 	for b.Loop() {
 		now += 500
 		g.Load(g.s, now)
-		admitted := g.Admits(g.s, now, 1)
+		admitted := g.Admits(g.s, now, 1, 0)
 		if admitted {
 			g.Charge(g.s, now, 1)
 		}
-		g.Explain(g.s, now, 1, !admitted)
+		g.Explain(g.s, now, 1, 0, !admitted)
 	}
 }

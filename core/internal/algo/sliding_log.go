@@ -1,0 +1,233 @@
+package algo
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// slidingLog remembers when each unit was taken and for how long it counts: exact, at
+// the price of a state that grows with the limit.
+//
+// A state is the number of its entries, when the newest expires, and for each entry,
+// the oldest first, its time and its count. No two entries have the same time.
+type slidingLog struct{ limit, period int64 }
+
+// MaxLog is the largest rate of a log, and the most entries that one has.
+const MaxLog = 1000
+
+func newSlidingLog(p Params) (Algorithm, error) {
+	if p.Rate > MaxLog {
+		return nil, fmt.Errorf("a log remembers every unit, and a rate of %d is too much for it; give at most %d, or use sliding-window",
+			p.Rate, MaxLog)
+	}
+	return &slidingLog{p.Rate, p.Period}, nil
+}
+
+// The words of a state: the entries are the rest.
+const (
+	logLen = iota
+	logExpires
+	logEntries
+)
+
+// Words does not follow the limit: a log that was written under a higher one is longer.
+func (a *slidingLog) Words() int { return logEntries + 2*MaxLog }
+
+func (a *slidingLog) Len(s []int64) int { return logEntries + 2*int(s[logLen]) }
+
+// entries are times and counts in turn.
+func (a *slidingLog) entries(s []int64) []int64 { return s[logEntries:a.Len(s)] }
+
+// setLen keeps the first n entries.
+func (a *slidingLog) setLen(s []int64, n int) {
+	s[logLen], s[logExpires] = int64(n), 0
+	if e := a.entries(s); n > 0 {
+		s[logExpires] = e[len(e)-2] + a.period
+	}
+}
+
+func (a *slidingLog) used(s []int64) (sum int64) {
+	e := a.entries(s)
+	for j := 1; j < len(e); j += 2 {
+		sum += e[j]
+	}
+	return sum
+}
+
+func (a *slidingLog) Load(s []int64, now int64) (healed bool) {
+	e := a.entries(s)
+	if n := len(e); n > 0 && e[n-2] > now { // what lies ahead of the clock counts as of now
+		healed = true
+		e[n-2] = now
+		for ; n > 2 && e[n-4] >= now; n -= 2 {
+			e[n-4], e[n-3] = now, min(e[n-3], a.limit)+e[n-1]
+		}
+		e = e[:n]
+	}
+	room, first := a.limit, len(e)
+	for first > 0 && now-e[first-2] < a.period { // the newest are kept
+		if count := &e[first-1]; *count > room {
+			if *count, healed = room, true; room == 0 {
+				break
+			}
+		}
+		room -= e[first-1]
+		first -= 2
+	}
+	a.setLen(s, copy(e, e[first:])/2)
+	return healed
+}
+
+func (a *slidingLog) Admits(s []int64, _, cost, _ int64) bool {
+	return cost <= a.limit-a.used(s)
+}
+
+func (a *slidingLog) Most(s []int64, _ int64) int64 { return a.limit - a.used(s) }
+
+// Charge finds room for another entry: each has a unit, and there are no more than
+// MaxLog.
+func (a *slidingLog) Charge(s []int64, now, cost int64) {
+	n := a.Len(s)
+	if n > logEntries && s[n-2] == now {
+		s[n-1] += cost
+		return
+	}
+	s[n], s[n+1] = now, cost
+	a.setLen(s, int(s[logLen])+1)
+}
+
+// Refund takes the units from the entry of the charge.
+func (a *slidingLog) Refund(s []int64, _, units int64, r Receipt) bool {
+	e := a.entries(s)
+	for j := 0; j < len(e); j += 2 {
+		if e[j] != r.At || units == 0 {
+			continue
+		}
+		if e[j+1] -= min(units, e[j+1]); e[j+1] == 0 {
+			copy(e[j:], e[j+2:])
+			a.setLen(s, len(e)/2-1)
+		}
+		return true
+	}
+	return false
+}
+
+func (a *slidingLog) Explain(s []int64, now, cost, _ int64, refused bool) Answer {
+	r := Answer{Remaining: a.Most(s, now), Reset: max(0, s[logExpires]-now), Refused: refused}
+	if refused {
+		if r.Never = cost > a.limit; !r.Never {
+			r.Retry = a.full(s, cost) + a.period - now
+		}
+	}
+	return r
+}
+
+// full is the time of the entry that must go before cost units fit: with it and what
+// is newer they do not, without it they do.
+func (a *slidingLog) full(s []int64, cost int64) int64 {
+	e, room := a.entries(s), a.limit-cost
+	j := len(e)
+	for ; room >= 0 && j > 0; j -= 2 {
+		room -= e[j-1]
+	}
+	return e[j]
+}
+
+func (a *slidingLog) Expires(s []int64) int64 { return s[logExpires] }
+
+// AppendParams appends the period, the limit and the cost.
+func (a *slidingLog) AppendParams(b []int64, cost, _, _ int64) []int64 {
+	return append(b, a.period, a.limit, min(cost, a.limit+1))
+}
+
+// AppendMost appends one unit as the cost.
+func (a *slidingLog) AppendMost(b []int64, guess int64) []int64 {
+	return a.AppendParams(b, 1, 0, guess)
+}
+
+// AppendRefund appends the units as the cost.
+func (a *slidingLog) AppendRefund(b []int64, units int64, _ Receipt, guess int64) []int64 {
+	return a.AppendParams(b, units, 0, guess)
+}
+
+func (a *slidingLog) Reply() int { return 3 }
+
+// ParseReply makes a state that stands in for the server's where that cost is
+// concerned, but for no other: the reply tells how many units are in use, the newest
+// time, and the time of the entry that must go before the cost fits. That one holds
+// what must go, the newest holds the rest.
+func (a *slidingLog) ParseReply(s, reply []int64, now, cost int64) bool {
+	used, newest, full := reply[0], reply[1], reply[2]
+	if used == 0 && newest == 0 && full == 0 {
+		a.setLen(s, 0)
+		return true
+	}
+	inSight := func(t int64) bool { return t > 0 && t <= now && now-t < a.period }
+	if used < 1 || used > a.limit || !inSight(newest) || full != 0 && (!inSight(full) || full > newest || cost <= a.limit-used) {
+		return false
+	}
+	n, rest := 0, used
+	if full != 0 && full < newest {
+		if rest = a.limit - cost; rest < 1 {
+			return false
+		}
+		s[logEntries], s[logEntries+1] = full, used-rest
+		n++
+	}
+	s[logEntries+2*n], s[logEntries+2*n+1] = newest, rest
+	a.setLen(s, n+1)
+	return true
+}
+
+// AppendText writes the newest entry's time and count, and for each older one how long
+// before the next it was, and its count. So a charge changes only the beginning.
+func (a *slidingLog) AppendText(b []byte, s []int64) []byte {
+	e := a.entries(s)
+	if len(e) == 0 {
+		return b
+	}
+	b = append(b, 'x')
+	for j := len(e); j > 0; j -= 2 {
+		if j == len(e) {
+			b = strconv.AppendInt(b, e[j-2], 10)
+		} else {
+			b = append(b, ',')
+			b = strconv.AppendInt(b, e[j]-e[j-2], 10)
+		}
+		b = append(b, ',')
+		b = strconv.AppendInt(b, e[j-1], 10)
+	}
+	return b
+}
+
+func (a *slidingLog) ParseText(s []int64, text []byte) bool {
+	s[logLen], s[logExpires] = 0, 0
+	if len(text) == 0 {
+		return true
+	}
+	if text[0] != 'x' || len(text) > 1 && text[1] == '0' { // the script would copy zeros
+		return false
+	}
+	t, text, ok := digits(text[1:])
+	if !ok || t >= maxExact {
+		return false
+	}
+	s = s[:a.Words()]
+	first := len(s) // entries come from the newest, so they are written from the end
+	for {
+		var count, gap int64
+		if count, text, ok = listed(text); !ok || t <= 0 || count == 0 || first == logEntries {
+			return false
+		}
+		first -= 2
+		s[first], s[first+1] = t, count
+		if len(text) == 0 {
+			a.setLen(s, copy(s[logEntries:], s[first:])/2)
+			return true
+		}
+		if gap, text, ok = listed(text); !ok || gap == 0 {
+			return false
+		}
+		t -= gap
+	}
+}

@@ -1,0 +1,255 @@
+package algo
+
+import (
+	"slices"
+	"strconv"
+)
+
+// slidingWindow counts by sub-windows, which begin at multiples of their width: the
+// period divided by their number, rounded up. A sub-window counts in full until all of
+// it is older than the period, so that no time of that length ever holds more than the
+// limit, and a unit comes back at most one sub-window late.
+//
+// A state is the start of the newest sub-window that counts anything, when all of it
+// expires, and a count for each sub-window from there into the past: one more than a
+// period has. The first count is 0 only in an unused state. The start is a time, not an
+// index, so that it means the same after a change of the period; the counts then lie
+// as many sub-windows apart as before.
+type slidingWindow struct {
+	limit   int64
+	width   int64 // of a sub-window
+	buckets int64 // in a period
+}
+
+func newSlidingWindow(p Params) (Algorithm, error) {
+	return &slidingWindow{p.Rate, (p.Period + p.Buckets - 1) / p.Buckets, p.Buckets}, nil
+}
+
+// The words of a state: the counts are the rest.
+const (
+	windowStart = iota
+	windowExpires
+	windowCounts
+)
+
+func (a *slidingWindow) Words() int { return windowCounts + 1 + int(a.buckets) }
+
+func (a *slidingWindow) Len([]int64) int { return a.Words() }
+
+// counts are those of the sub-windows, the newest first.
+func (a *slidingWindow) counts(s []int64) []int64 { return s[windowCounts:a.Words()] }
+
+// setNewest says which sub-window the first count is of.
+func (a *slidingWindow) setNewest(s []int64, index int64) {
+	s[windowStart], s[windowExpires] = index*a.width, a.freed(index)
+}
+
+// freed is when all of a sub-window is older than the period.
+func (a *slidingWindow) freed(index int64) int64 { return (index + a.buckets + 1) * a.width }
+
+func (a *slidingWindow) used(s []int64) (sum int64) {
+	for _, c := range a.counts(s) {
+		sum += c
+	}
+	return sum
+}
+
+func (a *slidingWindow) Load(s []int64, now int64) (healed bool) {
+	counts := a.counts(s)
+	if counts[0] == 0 {
+		return false
+	}
+	index, newest := now/a.width, s[windowStart]/a.width
+	if newest > index { // what lies ahead of the clock counts as of now
+		healed = true
+		n := min(newest-index, a.buckets)
+		for _, c := range counts[1 : n+1] {
+			counts[0] = min(counts[0], a.limit) + c
+		}
+		copy(counts[1:], counts[n+1:])
+		clear(counts[a.buckets+1-n:])
+		newest = index
+	}
+	oldest := newest - (index - a.buckets) // place of the oldest that still counts
+	if oldest < 0 {
+		clear(s[:a.Words()])
+		return healed
+	}
+	clear(counts[oldest+1:])
+	room := a.limit
+	for j := range counts { // the newest are kept
+		if counts[j] > room {
+			counts[j], healed = room, true
+		}
+		room -= counts[j]
+	}
+	a.setNewest(s, newest)
+	return healed
+}
+
+func (a *slidingWindow) Admits(s []int64, _, cost, _ int64) bool {
+	return cost <= a.limit-a.used(s)
+}
+
+func (a *slidingWindow) Most(s []int64, _ int64) int64 { return a.limit - a.used(s) }
+
+func (a *slidingWindow) Charge(s []int64, now, cost int64) {
+	counts, index := a.counts(s), now/a.width
+	if counts[0] > 0 {
+		n := index - s[windowStart]/a.width
+		copy(counts[n:], counts)
+		clear(counts[:n])
+	}
+	counts[0] += cost
+	a.setNewest(s, index)
+}
+
+// Refund takes the units from the sub-window of the charge.
+func (a *slidingWindow) Refund(s []int64, _, units int64, r Receipt) bool {
+	counts, newest := a.counts(s), s[windowStart]/a.width
+	j := newest - r.At/a.width
+	if j < 0 || j > a.buckets || units == 0 || counts[j] == 0 {
+		return false
+	}
+	counts[j] -= min(units, counts[j])
+	n := slices.IndexFunc(counts, func(c int64) bool { return c > 0 })
+	if n < 0 || int64(n) > newest { // nothing is left, or nothing since the epoch
+		clear(s[:a.Words()])
+		return true
+	}
+	copy(counts, counts[n:])
+	clear(counts[len(counts)-n:])
+	a.setNewest(s, newest-int64(n))
+	return true
+}
+
+func (a *slidingWindow) Explain(s []int64, now, cost, _ int64, refused bool) Answer {
+	used := a.used(s)
+	r := Answer{Remaining: a.limit - used, Reset: max(0, s[windowExpires]-now), Refused: refused}
+	if refused {
+		if r.Never = cost > a.limit; !r.Never {
+			r.Retry = a.freed(s[windowStart]/a.width-a.full(s, cost)) - now
+		}
+	}
+	return r
+}
+
+// full is how many sub-windows before the newest is the one that must go before cost
+// units fit: with it and what is newer they do not, without it they do.
+func (a *slidingWindow) full(s []int64, cost int64) (j int64) {
+	room := a.limit - cost
+	for _, c := range a.counts(s) {
+		if room -= c; room < 0 {
+			break
+		}
+		j++
+	}
+	return j
+}
+
+func (a *slidingWindow) Expires(s []int64) int64 { return s[windowExpires] }
+
+// AppendParams appends the width and the number of sub-windows, the limit and the cost.
+func (a *slidingWindow) AppendParams(b []int64, cost, _, _ int64) []int64 {
+	return append(b, a.width, a.buckets, a.limit, min(cost, a.limit+1))
+}
+
+// AppendMost appends one unit as the cost.
+func (a *slidingWindow) AppendMost(b []int64, guess int64) []int64 {
+	return a.AppendParams(b, 1, 0, guess)
+}
+
+// AppendRefund appends the units as the cost.
+func (a *slidingWindow) AppendRefund(b []int64, units int64, _ Receipt, guess int64) []int64 {
+	return a.AppendParams(b, units, 0, guess)
+}
+
+func (a *slidingWindow) Reply() int { return 3 }
+
+// ParseReply makes a state that stands in for the server's where that cost is
+// concerned, but for no other: the reply tells the start, how many units are in use,
+// and which sub-window must go before the cost fits. That one holds what must go, the
+// newest holds the rest.
+func (a *slidingWindow) ParseReply(s, reply []int64, now, cost int64) bool {
+	start, used, full := reply[0], reply[1], reply[2]
+	if used == 0 && start == 0 && full == 0 {
+		clear(s[:a.Words()])
+		return true
+	}
+	index, newest := now/a.width, start/a.width
+	if used < 1 || used > a.limit || start%a.width != 0 || newest > index || full < 0 || newest-full < index-a.buckets {
+		return false
+	}
+	rest := used
+	if full > 0 {
+		if rest = a.limit - cost; rest < 1 || rest >= used {
+			return false
+		}
+	}
+	counts := a.counts(s)
+	clear(counts)
+	counts[full] = used - rest
+	counts[0] = rest
+	a.setNewest(s, newest)
+	return true
+}
+
+func (a *slidingWindow) AppendText(b []byte, s []int64) []byte {
+	counts := a.counts(s)
+	if counts[0] == 0 {
+		return b
+	}
+	b = append(b, 's')
+	b = strconv.AppendInt(b, s[windowStart], 10)
+	last := len(counts) - 1
+	for counts[last] == 0 {
+		last--
+	}
+	for _, c := range counts[:last+1] {
+		b = append(b, ',')
+		b = strconv.AppendInt(b, c, 10)
+	}
+	return b
+}
+
+func (a *slidingWindow) ParseText(s []int64, text []byte) bool {
+	s = s[:a.Words()]
+	clear(s)
+	if len(text) == 0 {
+		return true
+	}
+	if !a.parse(s, text) {
+		clear(s)
+		return false
+	}
+	return true
+}
+
+// parse refuses numbers with leading zeros, which the script would copy.
+func (a *slidingWindow) parse(s []int64, text []byte) (ok bool) {
+	if text[0] != 's' {
+		return false
+	}
+	if s[windowStart], text, ok = digits(text[1:]); !ok || s[windowStart] >= maxExact {
+		return false
+	}
+	counts := a.counts(s)
+	for j := range counts {
+		if counts[j], text, ok = listed(text); !ok || counts[0] == 0 {
+			return false
+		}
+		if len(text) == 0 {
+			return counts[j] > 0
+		}
+	}
+	return false
+}
+
+// listed reads the next number of a list, after its comma.
+func listed(text []byte) (n int64, rest []byte, ok bool) {
+	if len(text) < 2 || text[0] != ',' || text[1] == '0' && len(text) > 2 && text[2] != ',' {
+		return 0, nil, false
+	}
+	n, rest, ok = digits(text[1:])
+	return n, rest, ok && n < maxExact
+}

@@ -1,0 +1,464 @@
+package algo_test
+
+import (
+	"math"
+	"math/big"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/weir-go/weir/core/internal/algo"
+)
+
+func TestTokenBucketTraces(t *testing.T) {
+	for _, c := range []trace{
+		{"2/1s burst 5", algo.Params{Rate: 2, Burst: 5, Period: second}, []step{
+			{0, 5, false, false, 0, 0, 3000000, 0},
+			{500000, 1, true, false, 0, 500000, 2500000, 0},
+			{1000000, 1, false, false, 1, 0, 2000000, 0},
+			{1200000, 1, false, false, 0, 0, 2800000, 0},
+			{1200000, 1, true, false, 0, 800000, 2800000, 0},
+			{10000000, 0, false, false, 5, 0, 0, 0},
+			{10000000, 6, true, true, 5, 0, 0, 0},
+			{10000000, 1, false, false, 4, 0, 1000000, 0}, // the periods start again
+			{10999999, 5, true, false, 4, 1, 1, 0},
+			{11000000, 5, false, false, 0, 0, 3000000, 0},
+		}},
+		{"2/1s debt 3", algo.Params{Rate: 2, Burst: 2, Debt: 3, Period: second}, []step{
+			{0, 2, false, false, 0, 0, 1000000, 0},
+			{0, 3, false, false, 0, 0, 3000000, 0},
+			{0, 1, true, false, 0, 2000000, 3000000, 0},
+			{0, 5, true, false, 0, 3000000, 3000000, 0},
+			{0, 6, true, true, 0, 0, 3000000, 0},
+			{2000000, 5, true, false, 1, 1000000, 1000000, 0},
+			{2000000, 4, false, false, 0, 0, 3000000, 0},
+		}},
+		{"5/1m wait 2m", algo.Params{Rate: 5, Burst: 5, Period: 60 * second, Ahead: 120 * second}, []step{
+			{0, 5, false, false, 0, 0, 60000000, 0},
+			{10000000, 2, false, false, 0, 0, 110000000, 50000000},
+			{10000000, 3, false, false, 0, 0, 110000000, 50000000},
+			{10000000, 1, false, false, 0, 0, 170000000, 110000000},
+			{10000000, 5, true, false, 0, 50000000, 170000000, 0},
+			{60000000, 5, false, false, 0, 0, 180000000, 120000000},
+			{120000000, 1, false, false, 0, 0, 120000000, 60000000},
+		}},
+	} {
+		c.check(t, 't')
+	}
+}
+
+// tokens is a token bucket as one would write it without a care for speed: what there
+// was when it was last written, and all refills since.
+type tokens struct {
+	algo.Params
+	used  bool
+	since int64 // a refill, or the first use
+	had   *big.Int
+}
+
+func (m *tokens) low() *big.Int {
+	refills := ceil(big.NewRat(m.Ahead, m.Period))
+	low := times(m.Rate, refills)
+	return low.Neg(low.Add(low, big.NewInt(m.Debt)))
+}
+
+// at brings the bucket to now, and tells what there is and when the last refill came.
+func (m *tokens) at(now int64) (has *big.Int, last int64) {
+	full := big.NewInt(m.Burst)
+	if m.used && (m.since > now || m.had.Cmp(m.low()) < 0) { // beyond the rules: corrected for good
+		if m.since = min(m.since, now); m.had.Cmp(m.low()) < 0 {
+			m.had = m.low()
+		}
+		m.write(m.at(now))
+	}
+	if !m.used || m.had.Cmp(full) >= 0 {
+		m.used = false
+		return full, now
+	}
+	refills := (now - m.since) / m.Period
+	has = times(refills, m.Rate)
+	if has.Add(has, m.had).Cmp(full) >= 0 {
+		return full, now
+	}
+	return has, m.since + refills*m.Period
+}
+
+func (m *tokens) write(has *big.Int, last int64) {
+	m.used, m.had, m.since = has.Cmp(big.NewInt(m.Burst)) < 0, has, last
+}
+
+// until is how long it takes from now until need tokens are there.
+func (m *tokens) until(need int64, has *big.Int, last, now int64) int64 {
+	lacks := new(big.Int).Sub(big.NewInt(need), has)
+	if lacks.Sign() <= 0 {
+		return 0
+	}
+	return last + ceil(new(big.Rat).SetFrac(lacks, big.NewInt(m.Rate)))*m.Period - now
+}
+
+func (m *tokens) take(now, cost, ahead int64) algo.Answer {
+	has, last := m.at(now)
+	a := algo.Answer{Never: cost > m.Burst+m.Debt}
+	if a.Refused = a.Never; !a.Never && cost > 0 {
+		wait := m.until(max(0, cost-m.Debt), has, last, now)
+		if a.Refused = wait > ahead; a.Refused {
+			a.Retry = wait - ahead
+		} else {
+			a.Delay = wait
+			has = new(big.Int).Sub(has, big.NewInt(cost))
+			m.write(has, last)
+			a.Charged = [2]int64{last, has.Int64()}
+		}
+	}
+	a.Remaining = max(0, has.Int64())
+	a.Reset = m.until(m.Burst, has, last, now)
+	return a
+}
+
+func (m *tokens) refund(now, units int64, r algo.Receipt) {
+	has, last := m.at(now)
+	if has.Cmp(big.NewInt(m.Burst)) >= 0 || last != r.Charged[0] {
+		return // it is full, or a refill has come
+	}
+	if m.Ahead > 0 && has.Sign() < 0 && has.Int64() != r.Charged[1] {
+		return // somebody may wait, and it is not the last in line
+	}
+	if units = min(units, m.Burst+m.Debt); units > 0 {
+		m.write(new(big.Int).Add(has, big.NewInt(units)), last)
+	}
+}
+
+// Every field of every answer is that of the model, whatever happens to the clock and to
+// the limit's numbers.
+func TestTokenBucketIsTheModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b := anyOf(t, 't', smallWaits(kind('t')))
+		m := &tokens{Params: b.params}
+		now, hint := int64(epoch), int64(0)
+		var charges []charge
+		for range rapid.IntRange(1, 40).Draw(t, "operations") {
+			switch rapid.IntRange(0, 11).Draw(t, "operation") {
+			case 0:
+				now -= rapid.Int64Range(0, 400*day).Draw(t, "back")
+			case 1, 2:
+				if len(charges) > 0 {
+					c := charges[len(charges)-1-rapid.IntRange(0, len(charges)-1).Draw(t, "charge")]
+					units := rapid.Int64Range(0, c.units).Draw(t, "units")
+					b.refund(now, units, c.Receipt)
+					m.refund(now, units, c.Receipt)
+				}
+			case 3:
+				if rapid.Bool().Draw(t, "other numbers") {
+					s := b.s
+					b = anyOf(t, 't', smallWaits(kind('t')))
+					copy(b.s, s)
+					m.Params = b.params
+				}
+			case 4:
+				b.forget(t, now)
+				m.write(m.at(now))
+			case 5: // garbage that can be read
+				number := rapid.OneOf(rapid.Int64Range(-10, 10), rapid.Int64Range(1-1<<53, 1<<53-1), rapid.Just(b.params.Burst))
+				m.used, m.since = true, rapid.OneOf(rapid.Int64Range(1, 1<<53-1), rapid.Int64Range(now-100*second, now+100*second)).Draw(t, "last")
+				m.had = big.NewInt(number.Draw(t, "tokens"))
+				b.s[0], b.s[1], b.s[2] = m.since, m.had.Int64(), 0
+			default:
+				now += anyStep(t, hint)
+			}
+			cost, ahead := anyCost(t, b.params.Burst+b.params.Debt), anyAhead(t, b.params.Ahead)
+			before := slices.Clone(b.s)
+			want, got := m.take(now, cost, ahead), b.reserve(now, cost, ahead)
+			require.Equal(t, want, got, "%d units at %d", cost, now)
+			if got.Refused || cost == 0 { // fault 38
+				if _, healed := (&bucket{b.Algorithm, b.params, slices.Clone(before)}).load(now); !healed {
+					require.Equal(t, before, b.s, "a refusal or a peek changes nothing")
+				}
+			} else {
+				charges = append(charges, charge{Receipt: receipt(now, got), units: cost})
+			}
+			s, _ := b.load(now)
+			require.Equal(t, got.Remaining, b.Most(s, now))
+			require.True(t, got.Remaining == 0 || b.Admits(s, now, got.Remaining, 0))
+			require.False(t, b.Admits(s, now, got.Remaining+1+b.params.Debt, 0))
+			require.Equal(t, got.Reset, max(0, b.Expires(s)-now))
+			hint = max(got.Retry, got.Delay, got.Reset/rapid.Int64Range(1, 3).Draw(t, "part"))
+		}
+	})
+}
+
+// Between two refills there is a period, so that in any time d at most burst + debt +
+// ceil(d/period)*rate units are admitted. What is reserved from a refill goes on together
+// with it, so that of the turns it is one refill more: floor(d/period) + 1.
+func TestTokenBucketBound(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		history(t, 't', anyOf(t, 't', smallWaits(kind('t'))), func(b *bucket, charges []charge) {
+			windows(charges, func(d int64, units *big.Int) {
+				p := b.params
+				refills := ceil(big.NewRat(d, p.Period))
+				if p.Ahead > 0 {
+					refills = d/p.Period + 1
+				}
+				bound := times(refills, p.Rate)
+				bound.Add(bound, big.NewInt(p.Burst+p.Debt))
+				require.LessOrEqual(t, units.Cmp(bound), 0, "%+v: %v units within %d us", p, units, d)
+			})
+		})
+	})
+}
+
+// The bound is tight: a burst just before the refill, and the refill.
+func TestTokenBucketReachesItsBound(t *testing.T) {
+	b := newKind(t, 't', algo.Params{Rate: 5, Burst: 10, Debt: 3, Period: second})
+	require.False(t, b.take(epoch, 1).Refused)
+	require.False(t, b.take(epoch+second-1, 9).Refused)
+	require.False(t, b.take(epoch+second, 5).Refused)
+	require.False(t, b.take(epoch+second, 3).Refused)
+	require.True(t, b.take(epoch+second, 1).Refused)
+}
+
+func TestTokenBucketRetryIsExact(t *testing.T) { retryIsExact(t, 't') }
+
+func TestTokenBucketRefundOfReservations(t *testing.T) { refundOfReservations(t, 't') }
+
+func TestTokenBucketRefundOfManyReserved(t *testing.T) { refundOfManyReserved(t, 't') }
+
+// 10/10s: take 10; ten seconds later another takes 10; refund the first.
+func TestTokenBucketRefundCounterexample(t *testing.T) {
+	b := newKind(t, 't', algo.Params{Rate: 10, Burst: 10, Period: 10 * second})
+	first := receipt(epoch, b.take(epoch, 10))
+	require.False(t, b.take(epoch+10*second, 10).Refused)
+	b.refund(epoch+10*second, 10, first)
+	assert.True(t, b.take(epoch+10*second, 1).Refused)
+
+	b = newKind(t, 't', algo.Params{Rate: 10, Burst: 20, Period: 10 * second})
+	first = receipt(epoch, b.take(epoch, 20))
+	b.refund(epoch+9*second, 5, first)
+	assert.Equal(t, int64(5), b.take(epoch+9*second, 0).Remaining, "before the refill")
+	b.refund(epoch+10*second, 5, first)
+	assert.Equal(t, int64(15), b.take(epoch+10*second, 0).Remaining, "after it nothing is given back")
+}
+
+func TestTokenBucketRefund(t *testing.T) {
+	b := newKind(t, 't', algo.Params{Rate: 3, Burst: 5, Period: second})
+	r := receipt(epoch, b.take(epoch, 2))
+	for name, changed := range map[string]bool{
+		"no units":      b.Refund(b.s, epoch, 0, r),
+		"no charge":     b.Refund(b.s, epoch, 1, algo.Receipt{At: epoch}),
+		"another time":  b.Refund(b.s, epoch, 1, algo.Receipt{At: epoch, Charged: [2]int64{epoch - 1, 3}}),
+		"a full bucket": b.Refund([]int64{0, 0, 0}, epoch, 1, algo.Receipt{At: epoch}),
+	} {
+		assert.False(t, changed, name)
+	}
+	assert.Equal(t, []int64{epoch, 3, epoch + second}, b.s)
+	assert.True(t, b.Refund(b.s, epoch, 1, r))
+	assert.Equal(t, []int64{epoch, 4, epoch + second}, b.s)
+	assert.True(t, b.Refund(b.s, epoch, math.MaxInt64, r))
+	assert.Equal(t, []int64{0, 0, 0}, b.s, "full is unused, and never more than full")
+}
+
+// Fault 8: after a step back of the clock nobody waits longer than a whole bucket.
+func TestTokenBucketClockStepsBack(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b := anyOf(t, 't', anyParams)
+		b.take(epoch, b.params.Burst)
+		whole := b.take(epoch, 0).Reset
+		now := epoch - rapid.SampledFrom([]int64{1, 3600 * second, 400 * day}).Draw(t, "step")
+		b.take(now, rapid.Int64Range(0, 1).Draw(t, "cost"))
+		require.LessOrEqual(t, b.take(now, 0).Reset, whole)
+		require.False(t, b.take(now+whole, b.params.Burst).Refused)
+	})
+}
+
+// Fault 42: from idle, remaining goes limit-1, ..., 0.
+func TestTokenBucketRemainingIsExact(t *testing.T) {
+	for _, limit := range []int64{1, 2, 3, 7, 10, 100, 999, 10_000} {
+		b := newKind(t, 't', algo.Params{Rate: limit, Burst: limit, Period: second})
+		for left := limit - 1; left >= 0; left-- {
+			if a := b.take(epoch, 1); a.Refused || a.Remaining != left {
+				t.Fatalf("%d/1s: %+v, want %d remaining", limit, a, left)
+			}
+		}
+		require.True(t, b.take(epoch, 1).Refused)
+	}
+}
+
+// 3 a second stay 3 a second, whenever they are asked for: no time is lost between uses.
+func TestTokenBucketDoesNotDrift(t *testing.T) {
+	b := newKind(t, 't', algo.Params{Rate: 3, Burst: 6, Period: second})
+	b.take(epoch, 6)
+	admitted := 0
+	for now := int64(epoch); now <= epoch+60*second; now += 499_999 {
+		for !b.take(now, 1).Refused {
+			admitted++
+		}
+	}
+	assert.Equal(t, 3*59, admitted) // the last look was before the minute was over
+}
+
+// Faults 26 to 29: parameters are exact or refused, and none overflows.
+func TestTokenBucketExtremes(t *testing.T) {
+	const most, longest = 1 << 31, 366 * day
+	const refill, reserve = "takes more than 71 years to refill", "reserves 2^51 units or more"
+	for _, c := range []struct {
+		p     algo.Params
+		wrong string
+	}{
+		{algo.Params{Rate: 1, Burst: 1, Period: 1000}, ""},
+		{algo.Params{Rate: most, Burst: most, Period: 1000}, ""},
+		{algo.Params{Rate: most, Burst: most, Debt: most, Period: longest, Ahead: longest}, ""},
+		{algo.Params{Rate: 1, Burst: most, Period: 1 << 20}, ""}, // 2^51 us to the microsecond
+		{algo.Params{Rate: 1, Burst: most, Period: 1<<20 + 1}, refill},
+		{algo.Params{Rate: 1, Burst: most, Period: 1 << 20, Ahead: 1}, refill},
+		{algo.Params{Rate: 1, Burst: most, Debt: 1, Period: 1 << 20}, refill},
+		{algo.Params{Rate: 1, Burst: 71, Period: longest}, ""},
+		{algo.Params{Rate: 1, Burst: 72, Period: longest}, refill},
+		{algo.Params{Rate: 1, Burst: 70, Period: longest, Ahead: longest}, ""},
+		{algo.Params{Rate: 1, Burst: 70, Debt: 1, Period: longest, Ahead: longest}, refill},
+		{algo.Params{Rate: most, Burst: 1, Period: 1000, Ahead: 1000 * (1<<20 - 1)}, ""},
+		{algo.Params{Rate: most, Burst: 1, Period: 1000, Ahead: 1000 * (1 << 20)}, reserve},
+		{algo.Params{Rate: most, Burst: most, Debt: most, Period: 1000, Ahead: longest}, reserve},
+	} {
+		a, err := kind('t').New(c.p)
+		if c.wrong != "" {
+			require.ErrorContains(t, err, c.wrong, "%+v", c.p)
+			continue
+		}
+		require.NoError(t, err, "%+v", c.p)
+		for _, v := range a.AppendParams(nil, c.p.Burst, c.p.Ahead, 0) {
+			assert.Less(t, v, int64(1<<51), "%+v", c.p)
+		}
+		b, m := newKind(t, 't', c.p), &tokens{Params: c.p}
+		for _, cost := range []int64{1, c.p.Burst - 1, 1, c.p.Burst, c.p.Burst + c.p.Debt, math.MaxInt64} {
+			assert.Equal(t, m.take(epoch, cost, c.p.Ahead), b.reserve(epoch, cost, c.p.Ahead), "%+v, cost %d", c.p, cost)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		p := anyWaits(kind('t'))(t)
+		_, err := kind('t').New(p)
+		whole := (&tokens{Params: p}).low()
+		whole.Sub(big.NewInt(p.Burst), whole)
+		ok := whole.Cmp(big.NewInt(1<<51)) < 0
+		refills := ceil(new(big.Rat).SetFrac(whole, big.NewInt(p.Rate)))
+		ok = ok && times(refills, p.Period).Cmp(big.NewInt(1<<51)) <= 0
+		require.Equal(t, ok, err == nil, "%+v: %v", p, err)
+	})
+}
+
+func TestTokenBucketLoads(t *testing.T) {
+	b := newKind(t, 't', algo.Params{Rate: 2, Burst: 5, Debt: 3, Period: second})
+	unused := []int64{0, 0, 0}
+	for _, c := range []struct {
+		s, want []int64
+		healed  bool
+	}{
+		{[]int64{0, 0}, unused, false},
+		{[]int64{epoch, 4}, []int64{epoch, 4, epoch + second}, false},
+		{[]int64{epoch - second, 2}, []int64{epoch, 4, epoch + second}, false},
+		{[]int64{epoch - second - 1, 2}, []int64{epoch - 1, 4, epoch + second - 1}, false},
+		{[]int64{epoch - second, 3}, unused, false},
+		{[]int64{1, -3}, unused, false},
+		{[]int64{epoch, 5}, unused, true},
+		{[]int64{epoch, 6}, unused, true},
+		{[]int64{epoch, 1<<53 - 1}, unused, true},
+		{[]int64{epoch, -3}, []int64{epoch, -3, epoch + 4*second}, false},
+		{[]int64{epoch, -4}, []int64{epoch, -3, epoch + 4*second}, true},
+		{[]int64{epoch, 1 - 1<<53}, []int64{epoch, -3, epoch + 4*second}, true},
+		{[]int64{epoch - 3*second, -1000}, []int64{epoch, 3, epoch + second}, true},
+		{[]int64{epoch + 1, 1}, []int64{epoch, 1, epoch + 2*second}, true},
+		{[]int64{1<<53 - 1, -1000}, []int64{epoch, -3, epoch + 4*second}, true},
+		{[]int64{1<<53 - 1, 1000}, unused, true},
+	} {
+		s := append(slices.Clone(c.s), 0)
+		assert.Equal(t, c.healed, b.Load(s, epoch), "%v", c.s)
+		assert.Equal(t, c.want, s, "%v", c.s)
+	}
+}
+
+// The parameters of a script say what the methods do.
+func TestTokenBucketParams(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b := anyOf(t, 't', smallWaits(kind('t')))
+		for range 10 {
+			b.reserve(epoch, rapid.Int64Range(0, b.params.Burst).Draw(t, "used"), b.params.Ahead)
+		}
+		cost, ahead := anyCost(t, b.params.Burst+b.params.Debt), anyAhead(t, b.params.Ahead)
+		p := b.AppendParams([]int64{42}, cost, ahead, 0)[1:]
+		period, rate, burst, charge, need, low, wait := p[0], p[1], p[2], p[3], p[4], p[5], p[6]
+		s, _ := b.load(epoch)
+		has := burst
+		if s[0] > 0 {
+			has = s[1]
+			require.GreaterOrEqual(t, has, -low)
+		}
+		fits := has >= need || wait > 0 && (need-has+rate-1)/rate*period <= wait
+		require.Equal(t, b.Admits(s, epoch, cost, ahead), fits)
+		if fits && cost > 0 {
+			b.Charge(s, epoch, cost)
+			require.Equal(t, has-charge, s[1])
+		}
+	})
+}
+
+func TestTokenBucketReply(t *testing.T) {
+	b := newKind(t, 't', algo.Params{Rate: 2, Burst: 5, Debt: 3, Period: second})
+	for _, c := range []struct {
+		reply, state []int64
+	}{
+		{[]int64{0, 0}, []int64{0, 0, 0}},
+		{[]int64{epoch, 4}, []int64{epoch, 4, epoch + second}},
+		{[]int64{epoch, -3}, []int64{epoch, -3, epoch + 4*second}},
+		{[]int64{epoch - second + 1, 0}, []int64{epoch - second + 1, 0, epoch + 2*second + 1}},
+		{[]int64{0, 1}, nil},
+		{[]int64{epoch, 5}, nil},
+		{[]int64{epoch, -4}, nil},
+		{[]int64{epoch + 1, 4}, nil},
+		{[]int64{epoch - second, 4}, nil},
+		{[]int64{math.MaxInt64, 0}, nil},
+		{[]int64{epoch, math.MinInt64}, nil},
+	} {
+		s := make([]int64, 3)
+		assert.Equal(t, c.state != nil, b.ParseReply(s, c.reply, epoch, 1), "%v", c.reply)
+		if c.state != nil {
+			assert.Equal(t, c.state, s, "%v", c.reply)
+			assert.False(t, b.Load(s, epoch))
+			assert.Equal(t, c.state, s, "%v", c.reply)
+		}
+	}
+}
+
+func TestTokenBucketText(t *testing.T) {
+	b := newKind(t, 't', algo.Params{Rate: 2, Burst: 5, Period: second})
+	for text, want := range map[string][]int64{
+		"":                                   {0, 0, 0},
+		"t1800000000000010,4":                {epoch + 10, 4, 0},
+		"t1800000000000010,-4":               {epoch + 10, -4, 0},
+		"t1,0":                               {1, 0, 0},
+		"t9007199254740991,9007199254740991": {1<<53 - 1, 1<<53 - 1, 0},
+		"t1,-9007199254740991":               {1, 1 - 1<<53, 0},
+	} {
+		s := []int64{7, 7, 7}
+		assert.True(t, b.ParseText(s, []byte(text)), text)
+		assert.Equal(t, want, s, text)
+		assert.Equal(t, "k="+text, string(b.AppendText([]byte("k="), s)))
+	}
+	for text, canonical := range map[string]string{"t007,-0": "t7,0", "t7,-03": "t7,-3"} {
+		s := make([]int64, 3)
+		assert.True(t, b.ParseText(s, []byte(text)))
+		assert.Equal(t, canonical, string(b.AppendText(nil, s)))
+	}
+	for _, text := range []string{
+		"t", "t5", "t5,", "t,5", "t0,5", "t000,5", "t-5,5", "t5,+5", "t5,--5", "t5,-", "t5, 5", "t5,5 ", "t5,5,5", "t5;5", "T5,5", "5,5", "1800000000000010",
+		"t9007199254740992,1", "t1,9007199254740992", "t1,-9007199254740992", "t1,99999999999999999999999", "t5,5\x00", "\x00", "t5.0,5", "t1e9,5",
+	} {
+		s := []int64{7, 7, 7}
+		assert.False(t, b.ParseText(s, []byte(text)), "%q", text)
+		assert.Equal(t, []int64{0, 0, 0}, s, "%q: unused", text)
+	}
+}
+
+func BenchmarkTokenBucket(b *testing.B) {
+	benchmark(b, newKind(b, 't', algo.Params{Rate: 1000, Burst: 1000, Period: second}))
+}

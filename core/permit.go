@@ -1,0 +1,160 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Permit asks a [PermitStore] for the right to be one of the few that are under way for
+// a key at the same time, and names that right afterwards.
+type Permit struct {
+	// Policy is what holds. It has a limit that is Concurrent; its other limits are
+	// not looked at.
+	Policy Policy
+	// Key is who is bounded: any text but the empty one. Policies of different names
+	// never share a key's permits.
+	Key string
+	// ID tells this permit from all others of the key. Whoever acquires chooses it, so
+	// that acquiring again, after a reply that was lost, is harmless. It has 1 to 128
+	// bytes, without "#" and control characters; crypto/rand.Text makes good ones.
+	ID string
+	// Weight is how many places the permit takes, all or none. 0 means 1. A weight
+	// above the number of permits is answered with Never.
+	Weight int64
+	// Now forces the clock, as Take.Now does. 0 means the store's clock.
+	Now int64
+}
+
+// maxPermitID is the longest Permit.ID, in bytes.
+const maxPermitID = 128
+
+// Validate tells what is wrong with p: a zero policy or one without permits, an empty
+// key, an id that cannot be one, a negative weight, and a time out of range. Every
+// PermitStore calls it first and then changes nothing.
+func (p *Permit) Validate() error {
+	switch {
+	case p.Policy.p == nil:
+		return errors.New("core: Permit.Policy is zero; build one with Parse or NewPolicy")
+	case p.Policy.p.permits == nil:
+		return fmt.Errorf("core: the policy %q has no permits; give one such as \"20 concurrent\"", p.Policy)
+	case p.Key == "":
+		return errors.New("core: the key is empty; give one, or every caller would share one count")
+	case p.ID == "" || len(p.ID) > maxPermitID || strings.ContainsFunc(p.ID, func(r rune) bool { return r == '#' || r < ' ' || r == 0x7f }):
+		return fmt.Errorf("core: Permit.ID is %.80q; give 1 to %d bytes without \"#\" and control characters, such as crypto/rand.Text makes", p.ID, maxPermitID)
+	case p.Weight < 0:
+		return fmt.Errorf("core: Permit.Weight is %d; give 1 or more, or 0 for 1", p.Weight)
+	case p.Now < 0 || p.Now > maxNow:
+		return fmt.Errorf("core: Permit.Now is %d; give microseconds since the epoch, up to the year 2112, or 0 for the store's clock", p.Now)
+	}
+	return nil
+}
+
+// Concurrent returns how many permits there are for each key, and how long one lives
+// unless it is renewed. ok is false if the policy has none.
+func (p Policy) Concurrent() (n int64, lease time.Duration, ok bool) {
+	if p.p == nil || p.p.permits == nil {
+		return 0, 0, false
+	}
+	return p.p.permits.Burst, p.p.permits.Lease, true
+}
+
+// Params returns the exact integers that the scripts acquire and renew of package lua
+// take for p: the number of permits, the lease, and the forced time or 0. It is for
+// stores that decide in a script, after [Permit.Validate].
+func (p *Permit) Params() []int64 {
+	n, lease, _ := p.Policy.Concurrent()
+	return []int64{n, lease.Microseconds(), p.Now}
+}
+
+// Places is how many places p takes: its weight, or 1.
+func (p *Permit) Places() int64 { return max(1, p.Weight) }
+
+// Explain turns the reply of the script acquire of package lua into the Result of p: the
+// script decides, Explain tells what that means. The error says that no script can have
+// written that reply.
+func (p *Permit) Explain(reply []int64) (Result, error) {
+	if err := p.Validate(); err != nil {
+		return Result{}, err
+	}
+	if len(reply) != 4 || reply[0] <= 0 || reply[0] > maxNow || reply[2] < 0 || reply[3] < 0 {
+		return Result{}, fmt.Errorf("core: the reply %v is none of a script for permits of %q", reply, p.Policy)
+	}
+	now, used, free, last := reply[0], reply[1], reply[2], reply[3]
+	n := p.Policy.p.permits.Burst
+	res, refused := Result{At: now, Limit: n, Taken: p.Places()}, used < 0
+	if refused {
+		res.Taken, used = 0, -1-used
+	}
+	until := func(at int64) time.Duration { return time.Duration(max(0, at-now)) * time.Microsecond }
+	each := LimitResult{Remaining: max(0, n-used), ResetAfter: until(last), Refused: refused}
+	switch {
+	case refused && p.Places() > n:
+		res.Outcome, each.Never = Never, true
+	case refused:
+		res.Outcome, each.RetryAfter = Refused, until(free)
+	case each.Remaining == 0:
+		res.Outcome = AtLimit
+	default:
+		res.Outcome = Admitted
+	}
+	res.Remaining, res.RetryAfter, res.ResetAfter = each.Remaining, each.RetryAfter, each.ResetAfter
+	res.Each[0] = each
+	return res, nil
+}
+
+// PermitStore keeps permits: who is under way, and until when that is believed without
+// a further word. Its methods are safe for concurrent use and fail as those of [Store]
+// do. Both stores of weir implement it, and package storetest holds what any further
+// one must fulfil.
+//
+// A permit lives for the policy's lease, by the store's clock, and is renewed well before.
+// So the place of a holder that has crashed comes back when its lease ends. But n leases
+// are not n holders: who stalls past its lease runs on, until it notices, beside whoever
+// got its place.
+//
+// The number and the lease of a policy may change under its name. More permits than
+// there now are stay held, and none is granted meanwhile; a lease that ends later than a
+// new one would is cut to that. The same happens when the store's clock has stepped
+// back.
+type PermitStore interface {
+	// Acquire takes the places for a permit, all or none. Who holds the id already is
+	// admitted and its lease begins anew, so that asking again is harmless; with another
+	// weight it is as if it held none, and if that is refused it keeps what it holds. To
+	// hold fewer is never refused.
+	//
+	// Result.Remaining is how many places are left, and ResetAfter the time until all
+	// are free if nobody renews. If refused, RetryAfter is the time after which there is
+	// room if nobody renews and nobody else comes: mostly it comes sooner, because
+	// permits are released. Each[0] has the same.
+	Acquire(context.Context, Permit) (Result, error)
+	// Renew begins the lease of each permit anew. One whose lease has ended, or that the
+	// store has forgotten, is acquired again if there is room, else it is lost: it is
+	// returned, and its holder must stop. A permit keeps the weight that it has.
+	//
+	// If the store fails, those that it surely did not renew, or may not have, are in a
+	// [*RenewError], or all are meant by another error; the others were renewed or are
+	// lost as ever.
+	Renew(context.Context, []Permit) (lost []Permit, err error)
+	// Release gives a permit back. It goes by the id alone: releasing late, or twice,
+	// does nothing.
+	Release(context.Context, Permit) error
+}
+
+// RenewError is a failure of the store in [PermitStore.Renew] for some of the permits.
+type RenewError struct {
+	// Failed are the permits that may not have been renewed.
+	Failed []Permit
+	// Err is the cause, with a [*StoreError] in it.
+	Err error
+}
+
+// Error implements error.
+func (e *RenewError) Error() string {
+	return fmt.Sprintf("renewing %d permits: %v", len(e.Failed), e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *RenewError) Unwrap() error { return e.Err }

@@ -1,0 +1,376 @@
+package redisstore_test
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/storetest"
+	"github.com/weir-go/weir/internal/redistest"
+)
+
+func permitPolicy(t *testing.T, name string, n int64, lease time.Duration) core.Policy {
+	t.Helper()
+	p, err := core.NewPolicy(name, core.Options{}, core.Limit{Algorithm: core.Concurrent, Burst: n, Lease: lease})
+	require.NoError(t, err)
+	return p
+}
+
+// acquire takes a permit for the key "k".
+func acquire(t *testing.T, s core.PermitStore, p core.Policy, id string) core.Result {
+	t.Helper()
+	res, err := s.Acquire(t.Context(), core.Permit{Policy: p, Key: "k", ID: id})
+	require.NoError(t, err)
+	return res
+}
+
+// The contract of permits, on a single server and a cluster, and that no key is left
+// without an expiry (fault 43).
+func TestPermitContract(t *testing.T) {
+	single, cluster := redistest.Single(t), redistest.StartCluster(t)
+	for name, rdb := range map[string]redis.UniversalClient{"single": single.Client(t), "cluster": cluster.Client(t)} {
+		t.Run(name, func(t *testing.T) {
+			storetest.ExercisePermits(t, func(t *testing.T) core.PermitStore {
+				return newStore(t, rdb, redisstore.Options{Deadline: patient})
+			})
+		})
+	}
+	for _, server := range append(cluster.Nodes, single) {
+		expires(t, server.Client(t))
+	}
+}
+
+func expires(t *testing.T, rdb *redis.Client) {
+	t.Helper()
+	keys, err := rdb.Keys(t.Context(), "*").Result()
+	require.NoError(t, err)
+	for _, key := range keys {
+		ttl, err := rdb.PTTL(t.Context(), key).Result()
+		require.NoError(t, err)
+		assert.Positive(t, ttl, "key %s has no TTL", key)
+	}
+}
+
+// The scripts and the Go functions agree on every field.
+func TestPermitScriptsAgreeWithGo(t *testing.T) {
+	if *seed == 0 {
+		*seed = rand.Uint64()
+	}
+	rdb := redis.NewUniversalClient(redisstore.ClientOptions(redistest.Single(t).Addr()))
+	defer func() { assert.NoError(t, rdb.Close()) }()
+	memory, err := core.NewMemory(core.MemoryOptions{})
+	require.NoError(t, err)
+	storetest.ComparePermits(t, memory, newStore(t, rdb, redisstore.Options{Deadline: patient}), *seed, *operations/5)
+}
+
+// What permits cost a server on every topology.
+func TestPermitsOnEveryTopology(t *testing.T) {
+	for _, top := range topologies(t) {
+		t.Run(top.name, func(t *testing.T) {
+			t.Run("a lost reply leaves no ghost", top.testLostPermit)
+			t.Run("an unknown script is sent once", top.testPermitNoScript)
+			t.Run("a refusal writes nothing", top.testPermitRefusal)
+			t.Run("many are renewed at once", top.testRenewMany)
+		})
+	}
+}
+
+// testLostPermit is fault 79.
+func (top topology) testLostPermit(t *testing.T) {
+	for _, tuned := range []bool{true, false} {
+		for _, how := range []redistest.Loss{redistest.EOF, redistest.RST, redistest.Hang} {
+			t.Run(fmt.Sprintf("lost-%v-%v", tuned, how), func(t *testing.T) {
+				const deadline = 400 * time.Millisecond
+				proxy := redistest.NewProxy(t, "")
+				s := newStore(t, top.client(t, proxy, tuned), redisstore.Options{Deadline: deadline})
+				p := permitPolicy(t, fmt.Sprintf("lost-%v-%v", tuned, how), 2, time.Hour)
+				warm := core.Permit{Policy: p, Key: "k", ID: "warm"}
+				acquire(t, s, p, "warm")
+				require.NoError(t, s.Release(t.Context(), warm))
+
+				proxy.LoseNextReply("evalsha", how)
+				start := time.Now()
+				res, err := s.Acquire(t.Context(), core.Permit{Policy: p, Key: "k", ID: "a"})
+				if how == redistest.Hang { // the time is up
+					var failed *core.StoreError
+					require.ErrorAs(t, err, &failed)
+					assert.True(t, failed.Executed)
+				} else {
+					require.NoError(t, err)
+					assert.EqualValues(t, 1, res.Remaining, "acquired once")
+				}
+				assert.Less(t, time.Since(start), 2*time.Second)
+				assert.Equal(t, 1, proxy.Lost())
+				fresh := newStore(t, top.client(t, redistest.NewProxy(t, ""), true), redisstore.Options{Deadline: patient})
+				require.NoError(t, fresh.Release(t.Context(), core.Permit{Policy: p, Key: "k", ID: "a"}))
+				assert.EqualValues(t, 1, acquire(t, fresh, p, "b").Remaining, "nobody is left who holds one")
+			})
+		}
+	}
+}
+
+func (top topology) testPermitNoScript(t *testing.T) {
+	s := newStore(t, top.client(t, redistest.NewProxy(t, ""), true), redisstore.Options{Deadline: patient})
+	p := permitPolicy(t, "no-script", 100, time.Hour)
+	flush := func() {
+		for _, server := range top.servers() {
+			require.NoError(t, server.Client(t).ScriptFlush(t.Context()).Err())
+			server.ResetStats(t)
+		}
+	}
+	acquire(t, s, p, "warm")
+	flush()
+	acquire(t, s, p, "a")
+	acquire(t, s, p, "b")
+	assert.EqualValues(t, 1, top.calls(t, "eval"))
+	assert.EqualValues(t, 2, top.calls(t, "evalsha"))
+	flush()
+	for range 2 {
+		lost, err := s.Renew(t.Context(), []core.Permit{{Policy: p, Key: "k", ID: "a"}, {Policy: p, Key: "k", ID: "b"}})
+		require.NoError(t, err)
+		assert.Empty(t, lost)
+	}
+	assert.EqualValues(t, 1, top.calls(t, "eval"))
+	assert.EqualValues(t, 2, top.calls(t, "evalsha"))
+	flush()
+	for _, id := range []string{"warm", "a", "b"} {
+		require.NoError(t, s.Release(t.Context(), core.Permit{Policy: p, Key: "k", ID: id}))
+	}
+	assert.EqualValues(t, 1, top.calls(t, "eval"))
+	assert.EqualValues(t, 99, acquire(t, s, p, "c").Remaining)
+}
+
+func (top topology) testPermitRefusal(t *testing.T) {
+	s := newStore(t, top.client(t, redistest.NewProxy(t, ""), true), redisstore.Options{Deadline: patient})
+	p := permitPolicy(t, "refusal", 1, time.Hour)
+	acquire(t, s, p, "a")
+	for _, server := range top.servers() {
+		server.ResetStats(t)
+	}
+	for i := range 4 {
+		assert.Equal(t, core.Refused, acquire(t, s, p, fmt.Sprint(i)).Outcome)
+	}
+	for _, command := range []string{"zadd", "zrem", "zremrangebyscore", "pexpire", "del"} {
+		assert.Zero(t, top.calls(t, command), command)
+	}
+	assert.EqualValues(t, 4, top.calls(t, "evalsha"))
+}
+
+func (top topology) testRenewMany(t *testing.T) {
+	s := newStore(t, top.client(t, redistest.NewProxy(t, ""), true), redisstore.Options{Deadline: patient})
+	p := permitPolicy(t, "many", 1000, time.Hour)
+	var all []core.Permit
+	for i := range 300 {
+		all = append(all, core.Permit{Policy: p, Key: "one", ID: fmt.Sprint(i)})
+	}
+	for i := range 100 {
+		all = append(all, core.Permit{Policy: p, Key: fmt.Sprint("key", i), ID: "x"})
+	}
+	for range 2 {
+		for _, server := range top.servers() {
+			server.ResetStats(t)
+		}
+		lost, err := s.Renew(t.Context(), all)
+		require.NoError(t, err)
+		require.Empty(t, lost)
+	}
+	assert.EqualValues(t, 100+5, top.calls(t, "evalsha"))
+	for _, x := range all {
+		require.NoError(t, s.Release(t.Context(), x))
+	}
+}
+
+// One master of a cluster that is gone fails the permits of its keys alone (fault 16).
+func TestRenewWithoutOneShard(t *testing.T) {
+	for _, tuned := range []bool{true, false} {
+		t.Run(fmt.Sprint(tuned), func(t *testing.T) { testRenewWithoutOneShard(t, tuned) })
+	}
+}
+
+func testRenewWithoutOneShard(t *testing.T, tuned bool) {
+	cluster := redistest.StartCluster(t)
+	rdb := redis.NewClusterClient(tune(tuned, cluster.Addrs()).Cluster())
+	defer func() { assert.NoError(t, rdb.Close()) }()
+	s := newStore(t, rdb, redisstore.Options{Deadline: 500 * time.Millisecond})
+	p := permitPolicy(t, "shards", 1, time.Hour)
+	var all []core.Permit
+	for i := range 30 {
+		x := core.Permit{Policy: p, Key: fmt.Sprint(i), ID: "a"}
+		_, err := s.Acquire(t.Context(), x)
+		require.NoError(t, err)
+		all = append(all, x)
+	}
+	gone := cluster.NodeFor(t, "weir:1:shards:p:0")
+	here := map[core.Permit]bool{}
+	for _, x := range all {
+		here[x] = cluster.NodeFor(t, "weir:1:shards:p:"+x.Key) != gone
+	}
+	gone.Pause(t)
+	defer gone.Resume(t)
+	lost, err := s.Renew(t.Context(), all)
+	assert.Empty(t, lost)
+	var partly *core.RenewError
+	require.ErrorAs(t, err, &partly)
+	var failed *core.StoreError
+	require.ErrorAs(t, err, &failed)
+	assert.NotEmpty(t, partly.Failed)
+	assert.Less(t, len(partly.Failed), len(all))
+	for _, x := range partly.Failed {
+		assert.False(t, here[x], "key %s", x.Key)
+	}
+}
+
+// Renewing and releasing fail as everything does while there is no server (faults 2, 77).
+func TestPermitsWithoutAServer(t *testing.T) {
+	for _, tuned := range []bool{true, false} {
+		server := redistest.Single(t)
+		rdb := redis.NewClient(tune(tuned, []string{server.Addr()}).Simple())
+		defer func() { assert.NoError(t, rdb.Close()) }()
+		s := newStore(t, rdb, redisstore.Options{Deadline: 100 * time.Millisecond})
+		x := core.Permit{Policy: permitPolicy(t, "down", 1, time.Hour), Key: "k", ID: "a"}
+		_, err := s.Acquire(t.Context(), x)
+		require.NoError(t, err)
+		server.Kill()
+		var classes []string
+		require.Eventually(t, func() bool {
+			lost, err := s.Renew(t.Context(), []core.Permit{x})
+			assert.Empty(t, lost)
+			var partly *core.RenewError
+			var failed *core.StoreError
+			if assert.ErrorAs(t, err, &partly) && assert.ErrorAs(t, err, &failed) {
+				assert.Equal(t, []core.Permit{x}, partly.Failed)
+				classes = append(classes, failed.Class)
+			}
+			return len(classes) > 0 && classes[len(classes)-1] == core.ClassBreaker
+		}, 10*time.Second, 5*time.Millisecond, "the breaker opens: %v", classes)
+		var failed *core.StoreError
+		require.ErrorAs(t, s.Release(t.Context(), x), &failed)
+		server.Restart(t)
+		require.Eventually(t, func() bool {
+			lost, err := s.Renew(t.Context(), []core.Permit{x})
+			return err == nil && len(lost) == 0
+		}, 10*time.Second, 20*time.Millisecond, "what the server has forgotten is acquired again")
+		other, err := s.Acquire(t.Context(), core.Permit{Policy: x.Policy, Key: "k", ID: "b"})
+		require.NoError(t, err)
+		assert.Equal(t, core.Refused, other.Outcome)
+	}
+}
+
+// What is under our key and not ours is discarded, and what is ours in part survives.
+func TestForeignPermits(t *testing.T) {
+	rdb := redistest.Single(t).Client(t)
+	s := newStore(t, rdb, redisstore.Options{Deadline: patient})
+	p := permitPolicy(t, "foreign", 2, time.Hour)
+	const key = "weir:1:foreign:p:k"
+	x := core.Permit{Policy: p, Key: "k", ID: "a"}
+
+	require.NoError(t, rdb.Set(t.Context(), key, "text", 0).Err())
+	require.NoError(t, s.Release(t.Context(), x))
+	assert.EqualValues(t, 1, acquire(t, s, p, "a").Remaining)
+	require.NoError(t, rdb.Del(t.Context(), key).Err())
+	require.NoError(t, rdb.LPush(t.Context(), key, "list").Err())
+	lost, err := s.Renew(t.Context(), []core.Permit{x})
+	require.NoError(t, err)
+	assert.Empty(t, lost)
+
+	// Scores that no script writes, without an expiry.
+	require.NoError(t, rdb.Del(t.Context(), key).Err())
+	for member, score := range map[string]string{"a": "inf", "b": "-inf", "c#1": "1.5", "d#2": "1e300"} {
+		require.NoError(t, rdb.Do(t.Context(), "zadd", key, score, member).Err())
+	}
+	res := acquire(t, s, p, "x")
+	assert.Equal(t, core.Refused, res.Outcome)
+	assert.Equal(t, time.Hour, res.RetryAfter, "what ends later than it can is cut")
+	assert.Equal(t, time.Hour, res.ResetAfter)
+	expires(t, rdb)
+}
+
+// The place of a process that was killed comes back within its lease, and at no time are
+// there more leases than permits (fault 73).
+func TestKilledHolder(t *testing.T) {
+	const (
+		n     = 3
+		lease = 600 * time.Millisecond
+	)
+	server := redistest.Single(t)
+	rdb := server.Client(t)
+	s := newStore(t, rdb, redisstore.Options{Deadline: patient})
+	p := permitPolicy(t, "killed", n, lease)
+
+	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestHolderProcess$") //nolint:gosec // this program
+	child.Env = append(os.Environ(), holderEnv+"="+server.Addr())
+	out, err := child.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, child.Start())
+	defer func() { _ = child.Process.Kill() }()
+	lines := bufio.NewScanner(out)
+	for lines.Scan() && !strings.Contains(lines.Text(), "holding") {
+	}
+	require.NoError(t, lines.Err())
+
+	inUse := func() int64 {
+		count, err := rdb.ZCount(t.Context(), "weir:1:killed:p:k", fmt.Sprintf("(%d", time.Now().UnixMicro()), "+inf").Result()
+		require.NoError(t, err)
+		assert.LessOrEqual(t, count, int64(n))
+		return count
+	}
+	// It goes on holding them for longer than a lease.
+	for begun := time.Now(); time.Since(begun) < 2*lease; {
+		require.Equal(t, core.Refused, acquire(t, s, p, "other").Outcome)
+		require.EqualValues(t, n, inUse())
+	}
+	killed := time.Now()
+	require.NoError(t, child.Process.Kill())
+	require.Error(t, child.Wait())
+	if res := acquire(t, s, p, "early"); assert.Equal(t, core.Refused, res.Outcome) {
+		assert.LessOrEqual(t, res.ResetAfter, lease)
+	}
+	got := 0
+	require.Eventually(t, func() bool {
+		inUse()
+		if acquire(t, s, p, fmt.Sprint("heir", got)).Allowed() {
+			got++
+		}
+		return got == n
+	}, 10*time.Second, time.Millisecond)
+	assert.Less(t, time.Since(killed), lease+2*time.Second, "within a lease, and what this machine is late")
+	assert.EqualValues(t, n, inUse())
+	expires(t, rdb)
+}
+
+const holderEnv = "WEIR_TEST_HOLDER"
+
+// TestHolderProcess is the process that TestKilledHolder kills.
+func TestHolderProcess(t *testing.T) {
+	addr := os.Getenv(holderEnv)
+	if addr == "" {
+		t.Skip("it is run by TestKilledHolder")
+	}
+	rdb := redis.NewUniversalClient(redisstore.ClientOptions(addr))
+	defer func() { assert.NoError(t, rdb.Close()) }()
+	l, err := core.NewLimiter(newStore(t, rdb, redisstore.Options{Deadline: patient}), permitPolicy(t, "killed", 3, 600*time.Millisecond))
+	require.NoError(t, err)
+	for range 3 {
+		held, release, err := l.Acquire(t.Context(), "k")
+		require.NoError(t, err)
+		defer release()
+		defer func() { <-held.Done() }()
+	}
+	_, _, err = l.Acquire(t.Context(), "k")
+	var over *core.OverLimitError
+	require.True(t, errors.As(err, &over))
+	fmt.Println("holding")
+	<-t.Context().Done()
+}

@@ -1,0 +1,138 @@
+package adaptertest
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-go/weir/core"
+)
+
+// parked is a handler that stays until it is let go, and tells when it has begun.
+func parked(t *testing.T) (h Handler, begun <-chan context.Context, letGo func()) {
+	t.Helper()
+	in, out := make(chan context.Context, 100), make(chan struct{})
+	letGo = sync.OnceFunc(func() { close(out) })
+	t.Cleanup(letGo)
+	return Handler{Do: func(ctx context.Context) {
+		in <- ctx
+		<-out
+	}}, in, letGo
+}
+
+// As many requests as there are permits are under way; one more is refused, and admitted
+// once another has ended.
+func testPermits(t *testing.T, a Adapter) {
+	h, begun, letGo := parked(t)
+	s := serve(t, a, hello(h, guard(t, "2 concurrent lease 1h", core.Config{})))
+	var under sync.WaitGroup
+	defer under.Wait()
+	for range 2 {
+		under.Go(func() { assert.Equal(t, http.StatusOK, s.get("/hello").StatusCode) })
+		receive(t, begun, "a permit is free, and the request is not admitted")
+	}
+	res := s.get("/hello")
+	assert.Equal(t, http.StatusTooManyRequests, res.StatusCode)
+	assert.Equal(t, "2", res.Header.Get(limitHeader))
+	assert.Equal(t, "0", res.Header.Get(remainingHeader))
+	letGo()
+	under.Wait()
+	require.Eventually(t, func() bool { return s.get("/hello").StatusCode == http.StatusOK }, patience, time.Millisecond)
+}
+
+// Fault 72.
+func testPermitsPanic(t *testing.T, a Adapter) {
+	s := serve(t, a, hello(Handler{Panic: errors.New("again")}, guard(t, "3 concurrent lease 1h", core.Config{})))
+	for range 1000 {
+		assert.Equal(t, http.StatusInternalServerError, s.get("/hello").StatusCode)
+	}
+}
+
+// Beside rates the permit comes first, and goes back if they refuse.
+func testPermitsGivenBack(t *testing.T, a Adapter) {
+	g := guard(t, "1 concurrent lease 1h, 3/1h", core.Config{})
+	s := serve(t, a, hello(Handler{}, g))
+	for range 3 {
+		assert.Equal(t, http.StatusOK, s.get("/hello").StatusCode)
+	}
+	for range 3 {
+		res := s.get("/hello")
+		assert.Equal(t, http.StatusTooManyRequests, res.StatusCode)
+		assert.Equal(t, "3", res.Header.Get(limitHeader), "it is the rate that refuses, not the permit")
+	}
+}
+
+// forgetful is a store whose permits can be lost.
+type forgetful struct {
+	*core.Memory
+	lost atomic.Bool
+}
+
+func (f *forgetful) Renew(ctx context.Context, permits []core.Permit) ([]core.Permit, error) {
+	if f.lost.Load() {
+		return permits, nil
+	}
+	return f.Memory.Renew(ctx, permits)
+}
+
+func testPermitLost(t *testing.T, a Adapter) {
+	memory, err := core.NewMemory(core.MemoryOptions{})
+	require.NoError(t, err)
+	store := &forgetful{Memory: memory}
+	store.lost.Store(true)
+	causes := make(chan error, 1)
+	h := Handler{Do: func(ctx context.Context) {
+		select {
+		case <-ctx.Done():
+			causes <- context.Cause(ctx)
+		case <-time.After(patience):
+			causes <- nil
+		}
+	}}
+	s := serve(t, a, hello(h, guard(t, "1 concurrent lease 100ms", core.Config{Store: store})))
+	s.get("/hello")
+	require.ErrorIs(t, receive(t, causes, "the handler did not run"), core.ErrPermitLost)
+}
+
+// Fault 78: what outlives the handler keeps its permit until it says so.
+func testPermitDetached(t *testing.T, a Adapter) {
+	releases := make(chan func(), 1)
+	h := Handler{Do: func(ctx context.Context) { releases <- core.FromContext(ctx).Detach() }}
+	s := serve(t, a, hello(h, guard(t, "1 concurrent lease 1h", core.Config{})))
+	assert.Equal(t, http.StatusOK, s.get("/hello").StatusCode)
+	release := receive(t, releases, "the handler did not run")
+	assert.Equal(t, http.StatusTooManyRequests, s.get("/hello").StatusCode)
+	release()
+	release()
+	require.Eventually(t, func() bool { return s.get("/hello").StatusCode == http.StatusOK }, patience, time.Millisecond)
+	receive(t, releases, "the handler did not run")()
+}
+
+// A leaky bucket lets a request wait for its turn, and sends it away on Close.
+func testDelay(t *testing.T, a Adapter) {
+	s := serve(t, a, hello(Handler{}, guard(t, "50/1s leaky-bucket burst 5", core.Config{})))
+	begin := time.Now()
+	var all sync.WaitGroup
+	for range 5 {
+		all.Go(func() { assert.Equal(t, http.StatusOK, s.get("/hello").StatusCode) })
+	}
+	all.Wait()
+	assert.GreaterOrEqual(t, time.Since(begin), 80*time.Millisecond, "the fifth leaves 80 ms after the first")
+
+	g := guard(t, "1/1h leaky-bucket burst 5", core.Config{})
+	s = serve(t, a, hello(Handler{}, g))
+	assert.Equal(t, http.StatusOK, s.get("/hello").StatusCode)
+	status := make(chan int, 1)
+	go func() { status <- s.get("/hello").StatusCode }()
+	go func() { // as soon as it waits, or before it comes: both are sent away
+		assert.NoError(t, g.Close())
+	}()
+	assert.Equal(t, http.StatusServiceUnavailable, receive(t, status, "Close leaves a request waiting"))
+}

@@ -1,0 +1,5 @@
+-- leaky-bucket: a queue that drips. Its level is that of a meter, and whoever is let
+-- in waits until what is before it has drained: that is told outside of the script.
+--
+-- Letter: l
+-- Sections: gcra

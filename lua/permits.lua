@@ -1,0 +1,46 @@
+-- permits: what the scripts acquire and renew share.
+--
+-- KEYS[1] is a sorted set: for a permit of weight w its members are "id#1" to "id#w",
+-- each with the end of the lease, in microseconds, as its score. A lease that ends
+-- later than one that begins now is cut to that, at once, also by a refusal; leases
+-- that have ended are removed only by who writes anyway, so that a refusal need not.
+
+--@ open
+local key, most, lease, now, forced = KEYS[1], ARGV[1] + 0, ARGV[2] + 0, ARGV[3] + 0, 86400000
+if now == 0 then
+  local t = redis.call('TIME')
+  now, forced = t[1] * 1000000 + t[2], 0 -- a forced time stays out of the way of Redis's own
+end
+local last, write = now + lease, false
+local ended, latest = string.format('%.0f', now), string.format('%.0f', last)
+local used = redis.pcall('ZCOUNT', key, '(' .. ended, '+inf')
+if type(used) == 'table' then -- an error; a foreign type under our key is discarded
+  if not string.find(used.err, 'WRONGTYPE', 1, true) then return used end
+  redis.call('DEL', key)
+  used = 0
+end
+for _, member in ipairs(redis.call('ZRANGEBYSCORE', key, '(' .. latest, '+inf')) do
+  redis.call('ZADD', key, latest, member)
+  write = true
+end
+
+--@ held
+local held, ends = 0, 0
+repeat
+  local score = redis.call('ZSCORE', key, id .. string.format('%.0f', held + 1))
+  local alive = score and score + 0 > now
+  if alive then held, ends = held + 1, score + 0 end
+until not alive
+
+--@ hold
+redis.call('ZREMRANGEBYSCORE', key, '-inf', ended)
+for i = 1, weight do
+  redis.call('ZADD', key, latest, id .. string.format('%.0f', i))
+end
+for i = weight + 1, held do
+  redis.call('ZREM', key, id .. string.format('%.0f', i))
+end
+write = true
+
+--@ expire
+if write then redis.call('PEXPIRE', key, math.ceil(lease / 1000) + forced) end

@@ -1,0 +1,29 @@
+-- renew: the leases of many permits on one key begin anew. One whose lease has ended, or
+-- that is not known, is acquired again if there is room, and is lost if there is not.
+-- Who holds places keeps as many as it holds.
+--
+-- KEYS[1] the permits of a key; see permits.lua.
+-- ARGV    1 the number of permits | 2 the lease, in microseconds | 3 the forced time, or
+--         0 for the server's | then for each permit: its id | its weight, at least 1
+-- Reply   the server's time in microseconds, then for each permit 1 if it is held, or 0
+--         if it is lost.
+
+--> open
+local reply = { now }
+for k = 4, #ARGV, 2 do
+  local id, weight = ARGV[k] .. '#', ARGV[k + 1] + 0
+  --> held
+  if held > 0 then
+    weight = held
+  elseif used <= most - weight then
+    used = used + weight
+  else
+    weight = 0
+  end
+  if weight > 0 then
+    --> hold
+  end
+  reply[#reply + 1] = weight > 0 and 1 or 0
+end
+--> expire
+return reply
