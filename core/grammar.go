@@ -199,8 +199,9 @@ func (p *parser) limit() (l Limit, err error) {
 		}
 		return l, p.unexpected(p.pos, `"/" and a period, as in "100/1m"`)
 	}
-	start, month := p.pos, false
-	if month = p.month(); month {
+	start := p.pos
+	month := p.month()
+	if month {
 		l.Period = algo.Month * time.Microsecond
 		err = p.gap()
 	} else {
@@ -243,7 +244,7 @@ func (p *parser) limit() (l Limit, err error) {
 		case "aligned":
 			l.Align = algo.AlignEpoch
 		case "calendar":
-			if l.Align, err = p.calendar(l.Period, start); err != nil {
+			if l.Align, err = p.calendar(l.Period, month, start); err != nil {
 				return l, err
 			}
 		default:
@@ -261,8 +262,12 @@ func (p *parser) permits(n int64) (l Limit, err error) {
 			return l, err
 		}
 		if word == "lease" {
+			at := p.pos
 			if l.Lease, err = p.period(); err != nil {
 				return l, err
+			}
+			if l.Lease == 0 {
+				return l, p.fail(at, "a lease is at least %s", periodText(MinLease))
 			}
 		}
 	}
@@ -279,10 +284,11 @@ func (p *parser) month() bool {
 	return true
 }
 
-// calendar reads a zone; the unit follows from the period, which stands at offset.
-func (p *parser) calendar(period time.Duration, offset int) (align string, err error) {
+// calendar reads a zone; the unit follows from the period, which stands at offset. Only
+// "1mo" is a month.
+func (p *parser) calendar(period time.Duration, month bool, offset int) (align string, err error) {
 	unit := algo.CalendarUnit(period.Microseconds())
-	if unit == "" {
+	if unit == "" || month != (unit == "month") {
 		return "", p.fail(offset, `the calendar has the periods "1m", "1h", "1d", "7d" and "1mo"`)
 	}
 	p.space()

@@ -209,11 +209,7 @@ func (g *Guard) Check(r keyfunc.Request) Verdict {
 	g.health(err)
 	g.mistake(err)
 	if res.Delay > 0 && res.Allowed() {
-		left := g.waiters.sleep(ctx, res.Delay, func() {
-			g.settler.refund(settlement{t, res, res.Taken})
-			h.release()
-		})
-		if left != nil {
+		if left := g.await(ctx, t, res, h); left != nil {
 			res, err = Result{}, left
 		}
 	}
@@ -226,6 +222,15 @@ func (g *Guard) Check(r keyfunc.Request) Verdict {
 		v.receipt = &receipt{take: t, result: res}
 	}
 	return v
+}
+
+// await waits for the turn of what was taken. Who leaves before gives it back. It is
+// apart from Check, whose variables would be on the heap for each request otherwise.
+func (g *Guard) await(ctx context.Context, t Take, res Result, h *hold) error {
+	return g.waiters.sleep(ctx, res.Delay, func() {
+		g.settler.refund(settlement{t, res, res.Taken})
+		h.release()
+	})
 }
 
 // refuse lets the rule's handler answer, and makes its Verdict one that can be

@@ -217,10 +217,10 @@ func (l Limit) prepare(o Options) (full Limit, a algo.Algorithm, mistakes []erro
 		wrong("Align is %q, but %v has no beginning; use %s", l.Align, l.Algorithm, wordsWith(func(k algo.Kind) bool { return k.Align }))
 	}
 	if l.Lease != 0 {
-		wrong("Lease is %v, but only permits have one; use %q", l.Lease, concurrentWord)
+		wrong("Lease is %s, but only permits have one; use %q", periodText(l.Lease), concurrentWord)
 	}
 	if o.Ahead > 0 && !kind.Ahead {
-		wrong("Ahead is %v, but %v cannot reserve; use %s", o.Ahead, l.Algorithm, wordsWith(func(k algo.Kind) bool { return k.Ahead }))
+		wrong("Ahead (wait) is %s, but %v cannot reserve; use %s", periodText(o.Ahead), l.Algorithm, wordsWith(func(k algo.Kind) bool { return k.Ahead }))
 	}
 	if mistakes != nil {
 		return l, nil, mistakes

@@ -71,21 +71,22 @@ func (l *Limiter) UpTo(ctx context.Context, key string, n int64) (Result, error)
 // Reserve is like AllowN, but takes the units ahead of their time if they are to be had
 // within ahead: Result.Delay then tells how long to wait before using them. Whoever comes
 // later queues behind, in the whole fleet, and nobody has to ask again. Who does not
-// want to wait any more gives them back by Refund, as far as nobody has queued behind.
+// want to wait any more gives them back by Refund, all of them: they come back if nobody
+// has queued behind.
 //
 // The policy says how far ahead is possible at all: "10/1s; wait 2s".
 func (l *Limiter) Reserve(ctx context.Context, key string, n int64, ahead time.Duration) (Result, error) {
 	return l.take(ctx, Take{Policy: l.policy, Key: key, Cost: n, Ahead: ahead})
 }
 
-// Wait takes n units for key and returns when it is their turn. It reserves as far ahead
-// as the policy's wait word and ctx's deadline allow; without the word, it waits only in a
-// LeakyBucket. It asks the store once, and callers are served in the order in which they
+// Wait takes n units for key and returns when it is their turn. Without the policy's word
+// "wait" it never waits, except in a LeakyBucket: give it, as in "10/1s; wait 30s". With it,
+// it reserves as far ahead as the word and ctx's deadline allow. It asks the store once, and callers are served in the order in which they
 // came.
 //
 // It fails with an [*OverLimitError] at once if the turn would come too late. If ctx ends
-// while it waits, it gives the units back, as far as nobody has queued behind, and fails
-// with the context's error.
+// while it waits, it gives the units back, which helps if nobody has queued behind, and
+// fails with the context's error.
 func (l *Limiter) Wait(ctx context.Context, key string, n int64) error {
 	t := Take{Policy: l.policy, Key: key, Cost: n, Ahead: l.policy.Options().Ahead}
 	deadline, bounded := ctx.Deadline()
@@ -101,7 +102,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) error {
 	case res.Delay == 0:
 		return nil
 	}
-	if bounded && time.Until(deadline) < res.Delay {
+	if bounded && time.Until(deadline) <= res.Delay {
 		err = &OverLimitError{Result{Limit: res.Limit, RetryAfter: res.Delay, At: res.At}}
 	} else {
 		err = sleep(ctx, res.Delay, nil)

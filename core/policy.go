@@ -45,7 +45,10 @@ type Options struct {
 	// Ahead is how far ahead a take may reserve, at most: the grammar's "wait". A
 	// [Take] asks for it by its own Ahead. All limits must be able to reserve, which
 	// are GCRA and TokenBucket. Zero means that nothing is reserved; whole
-	// microseconds up to MaxPeriod.
+	// microseconds up to MaxPeriod. A Guard by itself asks for none.
+	//
+	// With several limits the turn is that of the slowest; the others are charged when
+	// the take is made, so that more than they say may start together then.
 	Ahead time.Duration
 	// Fail says who decides while the store does not answer. Zero is FailLocal.
 	Fail Failure
@@ -82,7 +85,7 @@ func newPolicy(name string, o Options, limits []Limit) (Policy, []error) {
 		wrong("Fail is %d; give FailLocal, FailOpen or FailClosed", o.Fail)
 	}
 	if o.Ahead < 0 || o.Ahead > MaxPeriod || o.Ahead%time.Microsecond != 0 {
-		wrong("Ahead is %s; give whole microseconds up to %s, or 0 for none", periodText(o.Ahead), periodText(MaxPeriod))
+		wrong("Ahead (wait) is %s; give whole microseconds up to %s, or 0 for none", periodText(o.Ahead), periodText(MaxPeriod))
 		o.Ahead = 0
 	}
 	if len(limits) < 1 || len(limits) > MaxLimits {
@@ -114,7 +117,7 @@ func newPolicy(name string, o Options, limits []Limit) (Policy, []error) {
 	})
 	p := &policy{options: o, limits: make([]Limit, 0, len(each))}
 	for i, e := range each {
-		if i > 0 && e.limit == each[i-1].limit {
+		if i > 0 && e.limit == each[i-1].limit && p.permits == nil {
 			wrong("limit %d (%v): the same as limit %d; leave one out", e.number, e.limit, each[i-1].number)
 		}
 		p.limits = append(p.limits, e.limit)
@@ -134,7 +137,7 @@ func newPolicy(name string, o Options, limits []Limit) (Policy, []error) {
 		p.kinds += string(algo.Kinds[e.limit.Algorithm].Letter)
 	}
 	if o.Ahead > 0 && len(p.algorithms) == 0 && mistakes == nil {
-		wrong("Ahead is %s, but permits cannot be reserved; leave it out", periodText(o.Ahead))
+		wrong("Ahead (wait) is %s, but permits cannot be reserved; leave it out", periodText(o.Ahead))
 	}
 	if mistakes != nil {
 		return Policy{}, mistakes

@@ -69,11 +69,11 @@ type Store interface {
 	// Take decides and charges: all limits of the policy, or none.
 	Take(context.Context, Take) (Result, error)
 	// Refund gives back units that t took, as far as they still weigh: of a meter,
-	// less for every microsecond since r, the receipt; of a window, while it lasts; of
-	// a reservation before its turn, what nobody has queued behind. It never gives
-	// back more than units, nor more than the key has in use. More units than r took
-	// are an error. A receipt is good for its units once; that is the caller's to
-	// mind.
+	// less for every microsecond since r, the receipt; of a window, while it lasts. A
+	// reservation comes back before its turn, whole, if nobody has queued behind, and
+	// else not at all. It never gives back more than units, nor more than the key has
+	// in use. More units than r took are an error. A receipt is good for its units
+	// once; that is the caller's to mind.
 	Refund(ctx context.Context, t Take, r Result, units int64) error
 	// Reset forgets the key: it is as if unused.
 	Reset(ctx context.Context, p Policy, key string) error

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 )
@@ -42,39 +44,62 @@ var errClosed = errors.New("core: the Guard was closed while a request waited fo
 
 // waiters are the requests that wait for their turn.
 type waiters struct {
-	mu     sync.Mutex
-	closed bool
-	quit   chan struct{}
-	under  sync.WaitGroup
+	mu      sync.Mutex
+	closed  bool
+	waiting map[*waiter]struct{}
+	under   sync.WaitGroup
 }
 
-func newWaiters() *waiters { return &waiters{quit: make(chan struct{})} }
+// waiter is one of them.
+type waiter struct {
+	turn  time.Time
+	leave func()
+	left  bool
+	sent  chan struct{} // is closed when it is sent away
+}
 
-// sleep is like the function for one who may be sent away.
-func (w *waiters) sleep(ctx context.Context, d time.Duration, leave func()) (err error) {
+func newWaiters() *waiters { return &waiters{waiting: map[*waiter]struct{}{}} }
+
+// sleep is like the function for one who may be sent away. leave is called if it does
+// not wait to the end.
+func (w *waiters) sleep(ctx context.Context, d time.Duration, leave func()) error {
+	x := &waiter{turn: time.Now().Add(d), leave: leave, sent: make(chan struct{})}
 	w.mu.Lock()
-	closed := w.closed
-	if !closed {
-		w.under.Add(1)
-	}
-	w.mu.Unlock()
-	if closed {
+	if w.closed {
+		w.mu.Unlock()
 		leave()
 		return errClosed
 	}
+	w.waiting[x] = struct{}{}
+	w.under.Add(1)
+	w.mu.Unlock()
 	defer w.under.Done()
-	if err = sleep(ctx, d, w.quit); err != nil {
+
+	err := sleep(ctx, d, x.sent)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.waiting, x)
+	switch {
+	case x.left: // though its turn may have come at the same moment
+		return errClosed
+	case err != nil:
 		leave()
 	}
 	return err
 }
 
-// close sends all of them away, and returns when they have left.
+// close sends all of them away, and returns when they have left. They leave from the
+// end of the queue, because only the last in line gets anything back.
 func (w *waiters) close() {
 	w.mu.Lock()
-	if !w.closed {
-		w.closed = true
-		close(w.quit)
+	w.closed = true
+	all := slices.SortedFunc(maps.Keys(w.waiting), func(x, y *waiter) int { return y.turn.Compare(x.turn) })
+	for _, x := range all {
+		if !x.left {
+			x.left = true
+			x.leave()
+			close(x.sent)
+		}
 	}
 	w.mu.Unlock()
 	w.under.Wait()
