@@ -83,10 +83,10 @@ func (f *fakeRemote) renewals() []int {
 	return slices.Clone(f.batches)
 }
 
-// free is how many places of a key are free.
-func (f *fakeRemote) free(t *testing.T, p Policy, key string) int64 {
+// free is how many places of the key "k" are free.
+func (f *fakeRemote) free(t *testing.T, p Policy) int64 {
 	n, _, _ := p.Concurrent()
-	res, err := f.memory.Acquire(t.Context(), Permit{Policy: p, Key: key, ID: "probe", Weight: n + 1})
+	res, err := f.memory.Acquire(t.Context(), Permit{Policy: p, Key: "k", ID: "probe", Weight: n + 1})
 	require.NoError(t, err)
 	return res.Remaining
 }
@@ -114,9 +114,9 @@ func TestHold(t *testing.T) {
 		assert.Nil(t, x)
 		assert.Equal(t, Refused, res.Outcome)
 		for range 100 {
-			time.Sleep(time.Second)
+			advance(time.Second)
 			synctest.Wait()
-			assert.Zero(t, s.free(t, p, "k"))
+			assert.Zero(t, s.free(t, p))
 			require.NoError(t, ctx.Err())
 		}
 		assert.LessOrEqual(t, len(s.renewals()), 101+10, "both in one batch, at a third of the lease")
@@ -128,16 +128,16 @@ func TestHold(t *testing.T) {
 		require.ErrorIs(t, ctx.Err(), context.Canceled)
 		require.ErrorIs(t, context.Cause(ctx), context.Canceled)
 		synctest.Wait()
-		assert.EqualValues(t, 1, s.free(t, p, "k"))
+		assert.EqualValues(t, 1, s.free(t, p))
 		assert.Equal(t, 1, s.releases)
 		late := a.attach(t.Context())
 		require.ErrorIs(t, late.Err(), context.Canceled)
 		b.release()
 		synctest.Wait()
-		assert.EqualValues(t, 2, s.free(t, p, "k"))
+		assert.EqualValues(t, 2, s.free(t, p))
 
 		renewals := len(s.renewals())
-		time.Sleep(time.Minute)
+		advance(time.Minute)
 		synctest.Wait()
 		assert.Len(t, s.renewals(), renewals, "nothing is renewed that nobody holds")
 		h.close()
@@ -153,7 +153,7 @@ func TestHoldNothingLeft(t *testing.T) {
 		require.NoError(t, err)
 		x.release() // nil if the releases before have not arrived
 	}
-	require.Eventually(t, func() bool { return s.free(t, p, "k") == 5 && runtime.NumGoroutine() <= before+1 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return s.free(t, p) == 5 && runtime.NumGoroutine() <= before+1 }, 5*time.Second, time.Millisecond)
 	assert.Empty(t, h.held)
 	h.close()
 	local := permitMemory(t)
@@ -204,13 +204,13 @@ func TestHoldWhileTheStoreFails(t *testing.T) {
 				local, stays := hold1(t, h, s.memory, permitPolicy(1, time.Second).Named("local"))
 				for range 5 {
 					s.set(change)
-					time.Sleep(lease / 3 * 2)
+					<-time.After(lease / 3 * 2)
 					s.set(func(f *fakeRemote) { f.fail, f.delay, f.panics = nil, 0, false })
-					time.Sleep(lease / 2)
+					<-time.After(lease / 2)
 				}
 				synctest.Wait()
 				require.NoError(t, ctx.Err())
-				assert.EqualValues(t, 1, s.free(t, p, "k"))
+				assert.EqualValues(t, 1, s.free(t, p))
 
 				s.set(change)
 				since := time.Now()
@@ -225,7 +225,7 @@ func TestHoldWhileTheStoreFails(t *testing.T) {
 				s.set(func(f *fakeRemote) { f.fail, f.delay, f.panics = nil, 0, false })
 				x.release()
 				synctest.Wait()
-				assert.EqualValues(t, 2, s.free(t, p, "k"), "released after it was lost")
+				assert.EqualValues(t, 2, s.free(t, p), "released after it was lost")
 				local.release()
 				h.close()
 			})
@@ -247,16 +247,16 @@ func TestHoldLost(t *testing.T) {
 		require.ErrorIs(t, context.Cause(ctx), ErrPermitLost)
 		x.release()
 		synctest.Wait()
-		assert.Zero(t, s.free(t, p, "k"), "a late release does nothing to its successor")
+		assert.Zero(t, s.free(t, p), "a late release does nothing to its successor")
 
 		// A store that forgets without giving the place away is told again.
 		require.NoError(t, s.memory.Release(t.Context(), thief))
 		y, ctx := hold1(t, h, s, p)
 		require.NoError(t, s.memory.Release(t.Context(), y.permit))
-		time.Sleep(2 * time.Second)
+		advance(2 * time.Second)
 		synctest.Wait()
 		require.NoError(t, ctx.Err())
-		assert.Zero(t, s.free(t, p, "k"))
+		assert.Zero(t, s.free(t, p))
 		y.release()
 		h.close()
 	})
@@ -271,12 +271,12 @@ func TestHoldFailsInPart(t *testing.T) {
 		s.set(func(f *fakeRemote) { f.after = &RenewError{[]Permit{a.permit}, errDown} })
 		<-failing.Done()
 		require.ErrorIs(t, context.Cause(failing), ErrPermitLost)
-		time.Sleep(time.Minute)
+		advance(time.Minute)
 		require.NoError(t, fine.Err())
 		s.set(func(f *fakeRemote) { f.after = nil })
 		h.close()
 		require.ErrorIs(t, context.Cause(fine), ErrPermitLost)
-		assert.EqualValues(t, 2, s.free(t, p, "k"), "what is held is given back, and what was lost has ended")
+		assert.EqualValues(t, 2, s.free(t, p), "what is held is given back, and what was lost has ended")
 	})
 }
 
@@ -290,7 +290,7 @@ func TestHoldUnknown(t *testing.T) {
 		assert.Nil(t, x)
 		assert.Zero(t, res)
 		synctest.Wait()
-		assert.EqualValues(t, 1, s.free(t, p, "k"))
+		assert.EqualValues(t, 1, s.free(t, p))
 
 		s.set(func(f *fakeRemote) { f.after = context.Canceled })
 		ctx, cancel := context.WithCancel(t.Context())
@@ -323,8 +323,8 @@ func TestHoldReleaseFails(t *testing.T) {
 		x.release()
 		synctest.Wait()
 		s.set(func(f *fakeRemote) { f.fail = nil })
-		time.Sleep(time.Second)
-		assert.EqualValues(t, MaxPermits, s.free(t, p, "k"), "at the second try, though the request was over")
+		advance(time.Second)
+		assert.EqualValues(t, MaxPermits, s.free(t, p), "at the second try, though the request was over")
 		assert.Equal(t, 2, s.releases)
 
 		var all []*hold
@@ -342,15 +342,15 @@ func TestHoldReleaseFails(t *testing.T) {
 		start := time.Now()
 		h.close()
 		assert.Equal(t, settleAtClose, time.Since(start), "closing does not wait for a store that is gone")
-		time.Sleep(time.Minute)
+		advance(time.Minute)
 		synctest.Wait()
 		assert.Zero(t, h.workers)
-		assert.EqualValues(t, MaxPermits, s.free(t, p, "k"), "the leases have ended")
+		assert.EqualValues(t, MaxPermits, s.free(t, p), "the leases have ended")
 		s.set(func(f *fakeRemote) { f.fail = nil })
 		x, _ = hold1(t, h, s, p)
 		x.release()
 		synctest.Wait()
-		assert.EqualValues(t, MaxPermits, s.free(t, p, "k"), "it works after close")
+		assert.EqualValues(t, MaxPermits, s.free(t, p), "it works after close")
 	})
 }
 
@@ -360,12 +360,12 @@ func TestHoldReleasedWhileRenewed(t *testing.T) {
 		s, h, p := newRemote(t), newHolder(), permitPolicy(1, 3*time.Second)
 		x, _ := hold1(t, h, s, p)
 		s.set(func(f *fakeRemote) { f.delay = 100 * time.Millisecond })
-		time.Sleep(1050 * time.Millisecond) // it is under way
+		advance(1050 * time.Millisecond) // it is under way
 		s.set(func(f *fakeRemote) { f.delay = 0 })
 		x.release() // which would be there first
-		time.Sleep(time.Second)
+		advance(time.Second)
 		synctest.Wait()
-		assert.EqualValues(t, 1, s.free(t, p, "k"))
+		assert.EqualValues(t, 1, s.free(t, p))
 		h.close()
 	})
 }
@@ -379,7 +379,7 @@ func TestHoldLeasesDiffer(t *testing.T) {
 			_, ctx := hold1(t, h, s, permitPolicy(1, lease).Named(fmt.Sprint("p", i)))
 			all = append(all, ctx)
 		}
-		time.Sleep(time.Minute)
+		advance(time.Minute)
 		synctest.Wait()
 		for _, ctx := range all {
 			require.NoError(t, ctx.Err())

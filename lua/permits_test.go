@@ -37,6 +37,8 @@ func TestPermitScripts(t *testing.T) {
 
 // sortedSet is what a permit script sees of a server, which is stricter than Redis about
 // numbers. A case prints the reply and the expiry, or "-" where none was set.
+//
+//nolint:dupword // in Lua, an end follows an end
 const sortedSet = `
 local members, expires
 local function whole(n)

@@ -316,9 +316,11 @@ func TestKilledHolder(t *testing.T) {
 	require.NoError(t, child.Start())
 	defer func() { _ = child.Process.Kill() }()
 	lines := bufio.NewScanner(out)
-	for lines.Scan() && !strings.Contains(lines.Text(), "holding") {
+	holding := false
+	for !holding && lines.Scan() {
+		holding = strings.Contains(lines.Text(), "holding")
 	}
-	require.NoError(t, lines.Err())
+	require.True(t, holding, "%v", lines.Err())
 
 	inUse := func() int64 {
 		count, err := rdb.ZCount(t.Context(), "weir:1:killed:p:k", fmt.Sprintf("(%d", time.Now().UnixMicro()), "+inf").Result()

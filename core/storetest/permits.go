@@ -384,7 +384,9 @@ func manyPermits(s *permits) {
 					continue
 				}
 				now := held.Add(1)
-				for m := most.Load(); now > m && !most.CompareAndSwap(m, now); m = most.Load() {
+				for raised := false; !raised; {
+					m := most.Load()
+					raised = now <= m || most.CompareAndSwap(m, now)
 				}
 				held.Add(-1)
 				assert.NoError(s, s.store.Release(s.Context(), x))
