@@ -2,120 +2,161 @@
 --
 -- Letter: x
 --
--- Segment: "x", the newest time in microseconds and how many units were taken then; and
--- from there into the past, for each entry, how long before the next it was and how
--- many units were taken then; with a comma between any two. Empty: unused.
+-- Segment: "x", the newest time in microseconds, how many units there are, the oldest
+-- time and how many were taken then; and from there on, for each entry, how long after
+-- the one before it was and how many units were taken then; with a comma between any
+-- two. Empty: unused.
 --
--- Arguments: 1 period | 2 limit | 3 cost; 1 in upto; in refund, the units to give back
+-- Arguments: 1 period | 2 limit | 3 cost; none in upto; in refund, the units to give back
 -- Reply: how many units are in use, or -1 - that if the cost does not fit; the newest
 -- time; the time of the entry that must go before the cost fits, 0 if it fits.
 --
--- The text is read once, from the newest, and no table is made of it: what is older
--- than the newest is cut where it has expired or the limit leaves no room for it, and a
--- new entry is put before it.
+-- The text of a full log is long, and everybody waits for the server. So a decision reads
+-- what has expired, or what must go before the cost fits: it cuts the front, appends to
+-- the end, and copies the rest. What it does not read it does not check either: when it
+-- comes to a part that is wrong, it discards the log.
 
 --@ load
-local time_i, count_i, older_i, used_i, full_i = 0, 0, '', 0, 0
+local newest_i, used_i, oldest_i, count_i, from_i, tail_i, full_i = 0, 0, 0, 0, 1, '', 0
 if s_i and s_i ~= '' then
-  local dead, limit = now - ARGV_i[1], ARGV_i[2] + 0
-  local room = limit - (ARGV_i[3] or 0)
-  local _, e, t, n = string.find(s_i, '^x([1-9]%d*),([1-9]%d*)')
-  local ok = t and t + 0 < 9007199254740992 and n + 0 < 9007199254740992
+  local dead, limit, find = now - ARGV_i[1], ARGV_i[2] + 0, string.find
+  local _, e, newest, used, oldest, count = find(s_i, '^x([1-9]%d*),([1-9]%d*),([1-9]%d*),([1-9]%d*)')
+  local ok, span, more = e, 0, 0 -- from the oldest to the newest, and how many units after it
   if ok then
-    t, n = t + 0, n + 0
-    local newest, count, used, full, entries = math.min(t, now), 0, 0, 0, 1
-    local ahead, first, from, to, cut = t > now, '', e + 1, e, ''
-    if newest > dead then
-      if ahead or n > limit then write = true end -- what lies ahead counts as of now; the newest are kept
-      count = math.min(n, limit)
-      used = count
-      if used > room then full = newest end
-    end
-    local length, find = #s_i, string.find
-    while e < length do
-      local p, gap = e + 1, nil
-      _, e, gap, n = find(s_i, '^,([1-9]%d*),([1-9]%d*)', p)
-      if not e or entries == 1000 then ok = false break end
-      t, n, entries = t - gap, n + 0, entries + 1
-      if t <= 0 or n >= 9007199254740992 then ok = false break end
-      if t > dead then
-        local whole = used + n <= limit
-        if not whole then n, write = limit - used, true end
-        if ahead and t >= now then
-          used = used + n
-          count, from, to = used, e + 1, e
-        elseif n > 0 then
-          used = used + n
-          if ahead then ahead, first, from = false, string.format(',%.0f', now - t), p + 1 + #gap end
-          if whole then to = e else to, cut = p + 1 + #gap, string.format('%.0f', n) end
-        end
-        if full == 0 and used > room then full = math.min(t, now) end
+    newest, used, oldest, count = newest + 0, used + 0, oldest + 0, count + 0
+    span, more = newest - oldest, used - count
+    ok = newest < 9007199254740992 and used <= 1000 and span >= 0 and more >= 0 and (span == 0) == (e == #s_i) and (more == 0) == (e == #s_i)
+  end
+  if ok and newest > dead then
+    while ok and (oldest <= dead or more >= limit) do
+      if oldest > dead then write = true end -- there are more than the limit: the newest are kept
+      local _, to, gap, n = find(s_i, '^,([1-9]%d*),([1-9]%d*)', e + 1)
+      ok = to
+      if ok then
+        used, span, more, e = more, span - gap, more - n, to
+        oldest, count = newest - span, used - more
+        ok = span >= 0 and more >= 0 and (span == 0) == (e == #s_i) and (more == 0) == (e == #s_i)
       end
     end
-    if ok and count > 0 then
-      time_i, count_i, used_i, full_i = newest, count, used, full
-      older_i = first .. string.sub(s_i, from, to) .. cut
+    if used > limit then used, count, write = limit, limit - more, true end
+    newest_i, used_i, oldest_i, count_i, from_i = newest, used, oldest, count, e and e + 1
+    if ok and newest > now then -- what lies ahead of the clock counts as of now
+      newest_i, write = now, true
+      if oldest >= now then oldest_i, count_i, from_i = now, used, #s_i + 1 end
+      local t = oldest
+      while ok and t < now do
+        local _, to, gap, n = find(s_i, '^,([1-9]%d*),([1-9]%d*)', e + 1)
+        ok = to and gap + 0 <= newest - t and more > 0
+        if ok and t + gap >= now then
+          s_i, from_i = string.sub(s_i, from_i, e) .. string.format(',%.0f,%.0f', now - t, more), 1
+          break
+        end
+        if ok then t, more, e = t + gap, more - n, to end
+      end
     end
   end
-  if not ok then write = true end
+  if not ok then newest_i, used_i, oldest_i, count_i, write = 0, 0, 0, 0, true end
 end
 
 --@ admit
 local fits_i = used_i + (ARGV_i[3] or 0) <= ARGV_i[2] + 0
+if not fits_i and used_i > 0 then
+  local must = used_i + ARGV_i[3] - ARGV_i[2] -- so many units must go before the cost fits
+  if must >= used_i then
+    full_i = newest_i
+  else
+    local e = from_i - 1
+    full_i, must = oldest_i, must - count_i
+    while must > 0 do
+      local _, to, gap, n = string.find(s_i, '^,([1-9]%d*),([1-9]%d*)', e + 1)
+      if not to or gap + 0 > newest_i - full_i then -- discarded, and the cost is within the limit
+        newest_i, used_i, oldest_i, count_i, full_i, write, fits_i = 0, 0, 0, 0, 0, true, true
+        break
+      end
+      full_i, must, e = full_i + gap, must - n, to
+    end
+  end
+end
 
 --@ cost
 local cost_i = (ARGV_i[3] or 0) + 0
 
 --@ charge
 if cost_i > 0 then
-  if count_i > 0 and time_i < now then
-    older_i = string.format(',%.0f,%.0f', now - time_i, count_i) .. older_i
-    count_i = 0
+  if newest_i < now and used_i > 0 then
+    tail_i = string.format(',%.0f,%.0f', now - newest_i, cost_i)
+  elseif used_i == count_i then
+    oldest_i, count_i = now, count_i + cost_i
+  else -- to the newest entry, whose count is the last number
+    local p, n = string.match(s_i, '(),([1-9]%d*)$', -5)
+    if p and p > from_i and n + 0 <= used_i - count_i then
+      s_i, from_i, tail_i = string.sub(s_i, from_i, p), 1, string.format('%.0f', n + cost_i)
+    else
+      used_i, oldest_i, count_i = 0, now, cost_i
+    end
   end
-  time_i, count_i, used_i, write = now, count_i + cost_i, used_i + cost_i, true
+  newest_i, used_i, write = now, used_i + cost_i, true
 end
 
 --@ most
 local most_i = ARGV_i[2] - used_i
 local fits_i = most_i > 0
+if not fits_i then full_i = oldest_i end
 
 --@ weigh
 local cost_i = n
 
 --@ refund
-do
-  local units, t, p = ARGV_i[3] + 0, time_i, 1
-  if units > 0 and count_i > 0 and t == at then
-    count_i, write = count_i - math.min(units, count_i), true
-    if count_i == 0 and older_i ~= '' then -- the next is the newest
-      local gap, n, older = string.match(older_i, '^,(%d+),(%d+)(.*)$')
-      time_i, count_i, older_i = t - gap, n + 0, older
-    end
-  end
-  while units > 0 and t > at and p <= #older_i do
-    local _, e, gap, n = string.find(older_i, '^,(%d+),(%d+)', p)
-    t = t - gap
-    if t == at then
-      n, write = n - math.min(units, n + 0), true
-      local _, f, next_gap = string.find(older_i, '^,(%d+)', e + 1)
-      if n > 0 then
-        older_i = string.sub(older_i, 1, p) .. gap .. string.format(',%.0f', n) .. string.sub(older_i, e + 1)
-      elseif next_gap then
-        older_i = string.sub(older_i, 1, p) .. string.format('%.0f', gap + next_gap) .. string.sub(older_i, f + 1)
-      else
-        older_i = string.sub(older_i, 1, p - 1)
+if ARGV_i[3] + 0 > 0 and oldest_i <= at and at <= newest_i then
+  -- Look for the entry at t, from p to e in the text: gap after the one before, n units.
+  local t, p, e, gap, n, ok = oldest_i, from_i, from_i - 1, 0, count_i, true
+  if (newest_i - at) * 4 < at - oldest_i then -- from the end, where it most often is; a step back takes four times as long
+    t, e = newest_i, #s_i
+    while ok and t > oldest_i do
+      local first = math.max(from_i, e - 23) -- no entry is longer
+      p, gap, n = string.match(string.sub(s_i, first, e), '(),([1-9]%d*),([1-9]%d*)$')
+      ok = p and t - gap >= oldest_i
+      if ok then
+        p = first + p - 1
+        if t <= at then break end
+        t, e = t - gap, p - 1
       end
     end
-    p = e + 1
+  else
+    while ok and t < at do
+      local _, to, g, units = string.find(s_i, '^,([1-9]%d*),([1-9]%d*)', e + 1)
+      ok = to and g + 0 <= newest_i - t
+      if ok then t, p, e, gap, n = t + g, e + 1, to, g, units end
+    end
   end
+  if ok and t == at then
+    local left = math.max(0, n - ARGV_i[3])
+    local next_gap, next_count, after = string.match(s_i, '^,([1-9]%d*),([1-9]%d*)()', e + 1)
+    used_i, write = used_i - (n - left), true
+    ok = used_i >= 0 and (after or used_i == 0 or e == #s_i)
+    if not ok or used_i == 0 then -- nothing is left
+    elseif left > 0 and t == oldest_i then
+      count_i = left
+    elseif left > 0 then
+      s_i, from_i = string.sub(s_i, from_i, p) .. gap .. string.format(',%.0f', left) .. string.sub(s_i, e + 1), 1
+    elseif not after then
+      newest_i, s_i = newest_i - gap, string.sub(s_i, 1, p - 1)
+    elseif t == oldest_i then
+      oldest_i, count_i, from_i = oldest_i + next_gap, next_count + 0, after
+    else
+      s_i, from_i = string.sub(s_i, from_i, p) .. string.format('%.0f,', gap + next_gap) .. next_count .. string.sub(s_i, after), 1
+    end
+  end
+  if not ok then used_i, write = 0, true end
 end
 
 --@ store
 local text_i, left_i = '', 1
-if count_i > 0 then
-  text_i = string.format('x%.0f,%.0f', time_i, count_i) .. older_i
-  left_i = time_i + ARGV_i[1] - now
+if used_i > 0 then
+  text_i = string.format('x%.0f,%.0f,%.0f,%.0f', newest_i, used_i, oldest_i, count_i)
+  if used_i > count_i then text_i = text_i .. string.sub(s_i, from_i) .. tail_i end
+  left_i = newest_i + ARGV_i[1] - now
 end
 
 --@ reply
-fits_i and used_i or -1 - used_i, time_i, full_i
+fits_i and used_i or -1 - used_i, newest_i, full_i

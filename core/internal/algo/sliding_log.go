@@ -60,7 +60,7 @@ func (a *slidingLog) Load(s []int64, now int64) (healed bool) {
 		healed = true
 		e[n-2] = now
 		for ; n > 2 && e[n-4] >= now; n -= 2 {
-			e[n-4], e[n-3] = now, min(e[n-3], a.limit)+e[n-1]
+			e[n-4], e[n-3] = now, e[n-3]+e[n-1]
 		}
 		e = e[:n]
 	}
@@ -140,10 +140,8 @@ func (a *slidingLog) AppendParams(b []int64, cost, _, _ int64) []int64 {
 	return append(b, a.period, a.limit, min(cost, a.limit+1))
 }
 
-// AppendMost appends one unit as the cost.
-func (a *slidingLog) AppendMost(b []int64, guess int64) []int64 {
-	return a.AppendParams(b, 1, 0, guess)
-}
+// AppendMost appends the period and the limit.
+func (a *slidingLog) AppendMost(b []int64, _ int64) []int64 { return append(b, a.period, a.limit) }
 
 // AppendRefund appends the units as the cost.
 func (a *slidingLog) AppendRefund(b []int64, units int64, _ Receipt, guess int64) []int64 {
@@ -179,55 +177,60 @@ func (a *slidingLog) ParseReply(s, reply []int64, now, cost int64) bool {
 	return true
 }
 
-// AppendText writes the newest entry's time and count, and for each older one how long
-// before the next it was, and its count. So a charge changes only the beginning.
+// AppendText writes the newest time, how many units there are, and the oldest time and
+// its count; then for each entry how long after the one before it was, and its count.
+// So the script needs no more than the beginning for most decisions.
 func (a *slidingLog) AppendText(b []byte, s []int64) []byte {
 	e := a.entries(s)
 	if len(e) == 0 {
 		return b
 	}
-	b = append(b, 'x')
-	for j := len(e); j > 0; j -= 2 {
-		if j == len(e) {
-			b = strconv.AppendInt(b, e[j-2], 10)
-		} else {
-			b = append(b, ',')
-			b = strconv.AppendInt(b, e[j]-e[j-2], 10)
-		}
-		b = append(b, ',')
-		b = strconv.AppendInt(b, e[j-1], 10)
+	b = strconv.AppendInt(append(b, 'x'), e[len(e)-2], 10)
+	for _, n := range [...]int64{a.used(s), e[0], e[1]} {
+		b = strconv.AppendInt(append(b, ','), n, 10)
+	}
+	for j := 2; j < len(e); j += 2 {
+		b = strconv.AppendInt(append(b, ','), e[j]-e[j-2], 10)
+		b = strconv.AppendInt(append(b, ','), e[j+1], 10)
 	}
 	return b
 }
 
+// ParseText reads all of the text. The script checks only what it reads, and so goes on
+// with some texts that this refuses, until it comes to the part that is wrong.
 func (a *slidingLog) ParseText(s []int64, text []byte) bool {
 	s[logLen], s[logExpires] = 0, 0
 	if len(text) == 0 {
 		return true
 	}
-	if text[0] != 'x' || len(text) > 1 && text[1] == '0' { // the script would copy zeros
+	if text[0] != 'x' || len(text) > 1 && text[1] == '0' {
 		return false
 	}
-	t, text, ok := digits(text[1:])
-	if !ok || t >= maxExact {
+	newest, text, ok := digits(text[1:])
+	if !ok || newest >= maxExact {
+		return false
+	}
+	used, text, ok := listed(text)
+	if !ok || used > MaxLog {
 		return false
 	}
 	s = s[:a.Words()]
-	first := len(s) // entries come from the newest, so they are written from the end
-	for {
-		var count, gap int64
-		if count, text, ok = listed(text); !ok || t <= 0 || count == 0 || first == logEntries {
+	t, n := int64(0), logEntries
+	for used > 0 { // each entry has a unit, so there are no more than MaxLog
+		var gap, count int64
+		if gap, text, ok = listed(text); !ok || gap == 0 || gap > newest-t {
 			return false
 		}
-		first -= 2
-		s[first], s[first+1] = t, count
-		if len(text) == 0 {
-			a.setLen(s, copy(s[logEntries:], s[first:])/2)
-			return true
-		}
-		if gap, text, ok = listed(text); !ok || gap == 0 {
+		if count, text, ok = listed(text); !ok || count == 0 || count > used {
 			return false
 		}
-		t -= gap
+		t, used = t+gap, used-count
+		s[n], s[n+1] = t, count
+		n += 2
 	}
+	if n == logEntries || t != newest || len(text) > 0 {
+		return false
+	}
+	a.setLen(s, (n-logEntries)/2)
+	return true
 }
