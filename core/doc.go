@@ -11,13 +11,17 @@
 //   - A [Guard] puts policy, key, store and over-limit handler together. An adapter
 //     (nethttp, ginmw, echomw, fibermw) shows it each request and carries out the
 //     [Verdict].
-//   - A [Limiter] is the same without HTTP.
+//   - A [Limiter] is the same without HTTP. It can also wait for its turn, and hold
+//     permits.
+//   - A [PermitStore] bounds what is under way at the same time, where a Store counts how
+//     often. Both stores are both.
 //
 // Three kinds of readers meet here. Applications need [Parse], [NewGuard] with its
 // [Config] and [Rule], [NewLimiter], [Result] and the over-limit handlers. Adapters of
 // a framework need [Guard.Check], [Verdict], [Header] and [HandleNative]. Stores need
-// [Store], [Policy.Step] or, if they decide in a script, [Policy.Params] and
-// [Policy.Explain].
+// [Store], [Policy.Step] and [Policy.StepRefund] or, if they decide in a script,
+// [Policy.Params], [Policy.RefundParams] and [Policy.Explain]; for permits [PermitStore],
+// [Permit.Params] and [Permit.Explain].
 //
 // If the store fails, the policy's fail word decides; see [Failure]. Being over a
 // limit is a Result and never an error.

@@ -67,7 +67,7 @@ func ExampleNewPolicy() {
 	// Output:
 	// search: 20/1s burst 40, 1000/1d fixed-window calendar Europe/Berlin; fail open <nil>
 	// core: limit 1 (0/1s): Rate is 0; give 1 to 2147483648 units
-	// core: limit 2 (20/1m sliding-log debt 5): Debt is 5, but sliding-log cannot lend; use "gcra" or "token-bucket"
+	// core: limit 2 (20/1m sliding-log debt 5): Debt is 5, but "sliding-log" cannot lend; use "gcra" or "token-bucket"
 }
 
 func ExampleNewGuard() {

@@ -91,7 +91,11 @@ func (f *failover) take(ctx context.Context, t Take) (Result, error) {
 	}
 	switch t.Policy.Options().Fail {
 	case FailOpen:
-		return Result{Outcome: Admitted, Local: true}, err
+		res := Result{Outcome: Admitted, Local: true}
+		if t.AtMost { // who asks how many there are gets all
+			res.Taken = t.Cost
+		}
+		return res, err
 	case FailClosed:
 		return Result{}, err
 	default:
@@ -135,19 +139,19 @@ func (f *failover) admit(ctx context.Context, t Take, weight int64) (Result, *ho
 		return res, nil, err
 	}
 	h, permits, err := f.acquire(ctx, Permit{Policy: t.Policy, Key: t.Key, Weight: weight})
-	if !permits.Allowed() || len(p.algorithms) == 0 {
-		if n := len(p.algorithms); n > 0 { // whose limits were not asked
-			permits.Each[0], permits.Each[n] = LimitResult{}, permits.Each[0]
-		}
+	if !permits.Allowed() || len(p.algorithms) == 0 { // then the rates are not asked
 		return permits, h, err
 	}
+	given := h
+	defer func() { given.release() }() // if the rates refuse, and if a store panics
 	rates, failed := f.take(ctx, t)
-	if !rates.Allowed() {
-		h.release()
-		h = nil
-	}
 	if failed != nil {
 		err = failed
+	}
+	if !rates.Allowed() {
+		h = nil
+	} else {
+		given = nil
 	}
 	if failed != nil && !rates.Local {
 		return rates, h, err
@@ -157,13 +161,13 @@ func (f *failover) admit(ctx context.Context, t Take, weight int64) (Result, *ho
 
 // refund takes a receipt back to the store that wrote it.
 func (f *failover) refund(ctx context.Context, t Take, r Result, units int64) error {
-	switch {
-	case !r.Local:
-		return f.store.Refund(ctx, t, r, units)
-	case r.At == 0: // failed open: nothing was charged
+	switch r.charged() {
+	case nowhere:
 		return nil
-	default:
+	case inFallback:
 		return f.local().Refund(ctx, t, r, units)
+	default:
+		return f.store.Refund(ctx, t, r, units)
 	}
 }
 

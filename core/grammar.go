@@ -89,6 +89,7 @@ var (
 	permitWords = []string{concurrentWord, "lease"}
 	optionWords = []string{"wait", "fail"}
 	failWords   = []string{FailLocal.String(), FailOpen.String(), FailClosed.String()}
+	valueWords  = []string{"burst", "debt", "buckets", "calendar", "lease", "wait", "fail"} // something follows them
 )
 
 // later are the words of weir's grammar that this version does not know yet. They
@@ -113,20 +114,60 @@ func (p *parser) unexpected(offset int, expected string) error {
 	lower, options := strings.ToLower(word), strings.Contains(p.text[:offset], ";")
 	isLimits := slices.Contains(limitWords, lower) || slices.Contains(permitWords, lower)
 	isOption := slices.Contains(optionWords, lower)
+	part, separator := p.part(offset)
+	isFirst, before := strings.Trim(part, spaces) == "", ""
+	if separator == ',' {
+		before, _ = p.part(strings.LastIndexByte(p.text[:offset], ','))
+	}
 	switch {
 	case later[lower]:
 		return p.fail(offset, "this version of weir does not know the word %q yet", lower)
 	case word != lower && (isLimits || isOption || slices.Contains(failWords, lower)):
 		return p.fail(offset, "words are in lower case: %q", lower)
+	case isOption && isFirst && !options && separator != ',':
+		return p.fail(offset, `a limit comes first, as in "10/1s; wait 2s"`)
 	case isOption && !options:
 		return p.fail(offset, `%q is an option of the policy; options follow ";"`, word)
 	case isLimits && options:
 		return p.fail(offset, `%q belongs to a limit, before ";"`, word)
-	case slices.Contains(permitWords, word):
+	case isFirst && slices.Contains(limitWords, word) && strings.Contains(before, "/"),
+		isFirst && word == "lease" && strings.Contains(before, concurrentWord):
+		return p.fail(offset, `%q belongs to the limit before the comma; remove the comma`, word)
+	case isFirst && slices.Contains(permitWords, word):
+		return p.fail(offset, `the number of permits comes first, as in "20 concurrent lease 30s"`)
+	case slices.Contains(permitWords, word) && strings.Contains(part, "/"):
 		return p.fail(offset, `permits have neither a rate nor a period, as in "20 concurrent lease 30s"`)
+	case strings.HasPrefix(p.text[offset:], "="):
+		if instead := withoutEquals(part, p.text[offset+1:]); instead != "" {
+			return p.fail(offset, `no "=" stands after a word; write %.80q`, instead)
+		}
+		fallthrough
 	default:
 		return p.fail(offset, "expected %s", expected)
 	}
+}
+
+// part is what the limit or the option that is being read at offset begins with, and
+// the separator before it, or 0.
+func (p *parser) part(offset int) (text string, separator byte) {
+	i := strings.LastIndexAny(p.text[:offset], ":,;")
+	if i >= 0 {
+		separator = p.text[i]
+	}
+	return p.text[i+1 : offset], separator
+}
+
+// withoutEquals is how the word before "=" and the value after it are written, or ""
+// if there is no such word or no value.
+func withoutEquals(before, after string) string {
+	words, value := strings.Fields(before), strings.TrimLeft(after, spaces)
+	if i := strings.IndexAny(value, spaces+",;"); i >= 0 {
+		value = value[:i]
+	}
+	if len(words) == 0 || !slices.Contains(valueWords, words[len(words)-1]) || value == "" {
+		return ""
+	}
+	return words[len(words)-1] + " " + value
 }
 
 func (p *parser) policy() (name string, o Options, limits []Limit, err error) {
@@ -137,17 +178,22 @@ func (p *parser) policy() (name string, o Options, limits []Limit, err error) {
 	if name, err = p.name(); err != nil {
 		return "", o, nil, err
 	}
+	var such string
 	for more := true; more; {
 		l, err := p.limit()
 		if err != nil {
 			return "", o, nil, err
 		}
 		limits = append(limits, l)
+		such = "burst"
+		if l.Algorithm == Concurrent {
+			such = "lease"
+		}
 		if more, err = p.separator(','); err != nil {
 			return "", o, nil, err
 		}
 	}
-	expected := `a word such as "burst", "," and another limit, ";" and an option, or the end`
+	expected := fmt.Sprintf(`a word such as %q, "," and another limit, ";" and an option, or the end`, such)
 	for seen := (given{}); ; {
 		more, err := p.separator(';')
 		if err != nil {
@@ -197,7 +243,7 @@ func (p *parser) limit() (l Limit, err error) {
 			}
 			return p.permits(l.Rate)
 		}
-		return l, p.unexpected(p.pos, `"/" and a period, as in "100/1m"`)
+		return l, p.unexpected(p.pos, `"/" and a period, as in "100/1m", or "concurrent"`)
 	}
 	start := p.pos
 	month := p.month()
@@ -323,13 +369,33 @@ func (p *parser) option(o *Options, seen given) error {
 		}
 		return err
 	default:
-		return p.unexpected(p.pos, oneOf(optionWords))
+		return p.unexpected(p.pos, seen.left(optionWords))
 	}
 }
 
 // given notes the words that stand in one place, by what they set: a limit has one
 // algorithm, whichever words name it.
 type given map[string]string
+
+// sets is what a word sets.
+func sets(word string) string {
+	if _, ok := algorithmOf(word); ok {
+		return "algorithm"
+	}
+	if word == "aligned" || word == "calendar" {
+		return "beginning"
+	}
+	return word
+}
+
+// left lists the words that may still be given, for an error.
+func (g given) left(words []string) string {
+	words = slices.DeleteFunc(slices.Clone(words), func(word string) bool { return g[sets(word)] != "" })
+	if len(words) == 0 {
+		return "no further word"
+	}
+	return oneOf(words)
+}
 
 // word reads one of the words. It answers "" if no word stands here.
 func (p *parser) word(words []string, seen given) (start int, word string, err error) {
@@ -341,18 +407,12 @@ func (p *parser) word(words []string, seen given) (start int, word string, err e
 		return start, "", nil
 	}
 	if !slices.Contains(words, word) {
-		return start, "", p.unexpected(start, oneOf(words))
+		return start, "", p.unexpected(start, seen.left(words))
 	}
-	sets := word
-	if _, ok := algorithmOf(word); ok {
-		sets = "algorithm"
-	} else if word == "aligned" || word == "calendar" {
-		sets = "beginning"
+	if first := seen[sets(word)]; first != "" {
+		return start, "", p.fail(start, "%q was given already", first)
 	}
-	if first := seen[sets]; first != "" {
-		return start, "", p.fail(start, "%s was given already", first)
-	}
-	seen[sets] = word
+	seen[sets(word)] = word
 	return start, word, p.gap()
 }
 
@@ -373,7 +433,7 @@ func (p *parser) gap() error {
 	if c := p.text[p.pos]; isDigit(c) || isLetter(c) {
 		return p.fail(p.pos, `expected a space between a word and a number, as in "burst 20"`)
 	}
-	return p.fail(p.pos, `expected a space, ",", ";" or the end`)
+	return p.unexpected(p.pos, `a space, ",", ";" or the end`)
 }
 
 // What numbers have not, though people write it.
@@ -622,9 +682,10 @@ func (l Limit) appendText(b []byte) []byte {
 		return b
 	}
 	unit, zone, calendar := strings.Cut(l.Align, " ")
+	calendar = calendar && zone != "" && algo.IsCalendarUnit(unit)
 	b = strconv.AppendInt(b, l.Rate, 10)
 	b = append(b, '/')
-	if unit == "month" {
+	if calendar && unit == "month" {
 		b = append(b, "1mo"...)
 	} else {
 		b = append(b, periodText(l.Period)...)
@@ -649,8 +710,10 @@ func (l Limit) appendText(b []byte) []byte {
 	case calendar:
 		b = append(b, " calendar "...)
 		b = append(b, zone...)
-	case l.Align != "":
+	case l.Align == algo.AlignEpoch:
 		b = append(b, " aligned"...)
+	case l.Align != "": // a mistake, for its error
+		b = fmt.Appendf(b, " calendar %.80q", l.Align)
 	}
 	return b
 }

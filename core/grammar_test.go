@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/algo"
 	"github.com/weir-go/weir/core/storetest"
 )
 
@@ -66,11 +67,10 @@ func TestParse(t *testing.T) {
 
 const (
 	wantRate   = `expected a rate such as "100/1m"`
-	wantSlash  = `expected "/" and a period, as in "100/1m"`
+	wantSlash  = `expected "/" and a period, as in "100/1m", or "concurrent"`
 	wantPeriod = `expected a period such as "10s", "1m", "1h30m" or "1d"`
 	wantUnit   = `expected a unit right after the number: "d", "h", "m", "s", "ms" or "us"`
 	wantOrder  = "units go from the longest to the shortest, each once"
-	wantWord   = `expected "burst", "debt", "buckets", "aligned", "calendar", "gcra", "token-bucket", "leaky-bucket", "fixed-window", "sliding-window", "sliding-counter" or "sliding-log"`
 	wantUnits  = `expected the burst's units, as in "burst 20"`
 	wantSpace  = `expected a space between a word and a number, as in "burst 20"`
 	wantGap    = `expected a space, ",", ";" or the end`
@@ -82,7 +82,13 @@ const (
 	wantDebt   = `expected the debt's units, as in "debt 5"`
 	wantCount  = `expected the number of buckets, as in "buckets 5"`
 	wantZone   = `expected a time zone, as in "calendar Europe/Berlin" or "calendar UTC"`
-	wantPermit = `expected "concurrent" or "lease"`
+	wantLease  = `expected "lease"`
+	wantLast   = "expected no further word"
+	wantRest   = `expected a word such as "lease", "," and another limit, ";" and an option, or the end`
+	permits1st = `the number of permits comes first, as in "20 concurrent lease 30s"`
+	limit1st   = `a limit comes first, as in "10/1s; wait 2s"`
+	noComma    = " belongs to the limit before the comma; remove the comma"
+	noEquals   = `no "=" stands after a word; write `
 	noPeriod   = `permits have neither a rate nor a period, as in "20 concurrent lease 30s"`
 	noLength   = `a month has no fixed length; write "30d", or add "fixed-window calendar UTC"`
 	noUnit     = `the calendar has the periods "1m", "1h", "1d", "7d" and "1mo"`
@@ -97,6 +103,16 @@ const (
 	lowerUnit  = "units are in lower case: "
 	lowerWord  = "words are in lower case: "
 )
+
+// wantWord lists the words of a limit, those of all algorithms included.
+var wantWord = func() string {
+	words := []string{"burst", "debt", "buckets", "aligned", "calendar"}
+	for _, k := range algo.Kinds {
+		words = append(words, k.Word)
+	}
+	last := len(words) - 1
+	return fmt.Sprintf(`expected "%s" or %q`, strings.Join(words[:last], `", "`), words[last])
+}()
 
 func TestParseRefuses(t *testing.T) {
 	long := strings.Repeat("1", 1025)
@@ -180,7 +196,13 @@ func TestParseRefuses(t *testing.T) {
 		{"5/1m burst 20-", 13, wantGap, `"-"`},
 		{"5/1m burst 20☃", 13, wantGap, `"☃"`},
 		{"5/10s burst20", 11, wantSpace, `"20"`},
-		{"5/10s burst=20", 11, wantGap, `"="`},
+		{"5/10s burst=20", 11, noEquals + `"burst 20"`, `"="`},
+		{"5/10s burst = 20, 5/1m", 12, noEquals + `"burst 20"`, `"="`},
+		{"5/10s burst=", 11, wantGap, `"="`},
+		{"5/10s gcra=20", 10, wantGap, `"="`},
+		{"5/1d fixed-window calendar=Europe/Berlin", 26, noEquals + `"calendar Europe/Berlin"`, `"="`},
+		{"5/10s=3", 5, wantGap, `"="`},
+		{"=5/10s", 0, wantRate, `"="`},
 		{"5/10s gcra20", 10, wantSpace, `"20"`},
 		{"5/10s gcra/1", 10, wantGap, `"/"`},
 		{"5/10s bursts20", 6, wantWord, `"bursts20"`},
@@ -206,9 +228,9 @@ func TestParseRefuses(t *testing.T) {
 		{"100/1m burst 1.5", 14, noFraction, `"."`},
 		{"100/1m burst 5,000", 15, noZero + "0", `"000"`},
 		{"100/1m burst 0", 7, "a burst of 0 admits nothing", `"burst"`},
-		{"100/1m burst 5 burst 5", 15, "burst was given already", `"burst"`},
-		{"100/1m gcra" + " gcra", 12, "gcra was given already", `"gcra"`},
-		{"100/1m gcra burst 5 gcra", 20, "gcra was given already", `"gcra"`},
+		{"100/1m burst 5 burst 5", 15, `"burst" was given already`, `"burst"`},
+		{"100/1m gcra" + " gcra", 12, `"gcra" was given already`, `"gcra"`},
+		{"100/1m gcra burst 5 gcra", 20, `"gcra" was given already`, `"gcra"`},
 		{"100/1m,", 6, nothing, `","`},
 		{"100/1m , ", 7, nothing, `","`},
 		{"100/1m,; fail open", 6, nothing, `","`},
@@ -224,15 +246,16 @@ func TestParseRefuses(t *testing.T) {
 		{"100/1m; fail never", 13, wantFail, `"never"`},
 		{"100/1m; fail Open", 13, lowerWord + `"open"`, `"Open"`},
 		{"100/1m; failopen", 8, wantOption, `"failopen"`},
-		{"100/1m; fail=open", 12, wantGap, `"="`},
+		{"100/1m; fail=open", 12, noEquals + `"fail open"`, `"="`},
+		{"5/1m burst=" + strings.Repeat("5", 1000), 10, noEquals + `"burst ` + strings.Repeat("5", 74) + `"`, `"="`},
 		{"100/1m; fail open2", 17, wantSpace, `"2"`},
 		{"100/1m; fail, open", 12, wantFail, `","`},
-		{"100/1m; fail open; fail closed", 19, "fail was given already", `"fail"`},
+		{"100/1m; fail open; fail closed", 19, `"fail" was given already`, `"fail"`},
 		{"100/1m; fail open x", 18, wantMore, `"x"`},
 		{"100/1m; fail open, 5/1s", 17, wantMore, `","`},
 		{long, 1024, "a policy has at most 1024 bytes", `"1"`},
-		{"100/1m gcra token-bucket", 12, "gcra was given already", `"token-bucket"`},
-		{"100/1m fixed-window sliding-log", 20, "fixed-window was given already", `"sliding-log"`},
+		{"100/1m gcra token-bucket", 12, `"gcra" was given already`, `"token-bucket"`},
+		{"100/1m fixed-window sliding-log", 20, `"fixed-window" was given already`, `"sliding-log"`},
 		{"100/1m tokenbucket", 7, wantWord, `"tokenbucket"`},
 		{"100/1m token bucket", 7, wantWord, `"token"`},
 		{"100/1m token_bucket", 7, wantWord, `"token"`},
@@ -246,7 +269,7 @@ func TestParseRefuses(t *testing.T) {
 		{"100/1m debt5", 11, wantSpace, `"5"`},
 		{"100/1m debt 05", 12, noZero + "5", `"05"`},
 		{"100/1m debt 1.5", 13, noFraction, `"."`},
-		{"100/1m debt 1 debt 1", 14, "debt was given already", `"debt"`},
+		{"100/1m debt 1 debt 1", 14, `"debt" was given already`, `"debt"`},
 		{"100/1m burst debt", 13, wantUnits, `"debt"`},
 		{"100/1m; debt 5", 8, `"debt"` + ofLimit, `"debt"`},
 		{"100/1m DEBT 5", 7, lowerWord + `"debt"`, `"DEBT"`},
@@ -255,12 +278,12 @@ func TestParseRefuses(t *testing.T) {
 		{"100/1m sliding-window buckets 0", 22, "a window is divided into 1 to 60 buckets", `"buckets"`},
 		{"100/1m sliding-window buckets 61", 22, "a window is divided into 1 to 60 buckets", `"buckets"`},
 		{"100/1m sliding-window buckets 999999999999999999", 22, "a window is divided into 1 to 60 buckets", `"buckets"`},
-		{"100/1m sliding-window buckets 5 buckets 5", 32, "buckets was given already", `"buckets"`},
+		{"100/1m sliding-window buckets 5 buckets 5", 32, `"buckets" was given already`, `"buckets"`},
 		{"100/1m; buckets 5", 8, `"buckets"` + ofLimit, `"buckets"`},
 		{"100/1m aligned5", 14, wantSpace, `"5"`},
-		{"100/1m fixed-window aligned" + " aligned", 28, "aligned was given already", `"aligned"`},
-		{"100/1m fixed-window aligned calendar UTC", 28, "aligned was given already", `"calendar"`},
-		{"100/1m fixed-window calendar UTC aligned", 33, "calendar was given already", `"aligned"`},
+		{"100/1m fixed-window aligned" + " aligned", 28, `"aligned" was given already`, `"aligned"`},
+		{"100/1m fixed-window aligned calendar UTC", 28, `"aligned" was given already`, `"calendar"`},
+		{"100/1m fixed-window calendar UTC aligned", 33, `"calendar" was given already`, `"aligned"`},
 		{"100/1m; aligned", 8, `"aligned"` + ofLimit, `"aligned"`},
 		{"100/1d fixed-window calendar", 28, wantZone, "the end"},
 		{"100/1d fixed-window calendar ", 29, wantZone, "the end"},
@@ -283,30 +306,51 @@ func TestParseRefuses(t *testing.T) {
 		{"100/mo", 4, `a number comes before the unit, as in "1m"`, `"mo"`},
 		{"100/1d1mo", 7, wantUnit, `"mo"`},
 		{"100/1mo_", 7, wantGap, `"_"`},
-		{"concurrent 20", 0, noPeriod, `"concurrent"`},
-		{"concurrent", 0, noPeriod, `"concurrent"`},
+		{"concurrent 20", 0, permits1st, `"concurrent"`},
+		{"concurrent", 0, permits1st, `"concurrent"`},
+		{"lease 30s", 0, permits1st, `"lease"`},
+		{"export: lease 30s", 8, permits1st, `"lease"`},
+		{"concurrent: lease 30s", 12, permits1st, `"lease"`},
+		{"5/1s, lease 30s", 6, permits1st, `"lease"`},
+		{"5/1s, concurrent 20", 6, permits1st, `"concurrent"`},
+		{"20 concurrent, lease 30s", 15, `"lease"` + noComma, `"lease"`},
+		{"100/1m, burst 20", 8, `"burst"` + noComma, `"burst"`},
+		{"x: 5/1s, 100/1m , gcra", 18, `"gcra"` + noComma, `"gcra"`},
+		{"x:burst 20", 2, wantRate, `"burst"`},
+		{", burst 20", 0, wantRate, `","`},
+		{"20 concurrent, burst 20", 15, wantRate, `"burst"`},
 		{"20 Concurrent", 3, lowerWord + `"concurrent"`, `"Concurrent"`},
 		{"20concurrent", 2, wantSpace, `"concurrent"`},
 		{"20concurrents", 2, wantSlash, `"concurrents"`},
-		{"20 lease 30s", 3, noPeriod, `"lease"`},
+		{"20", 2, wantSlash, "the end"},
+		{"20 concurrents", 3, wantSlash, `"concurrents"`},
+		{"5/1s, 20 lease 30s", 9, wantSlash, `"lease"`},
+		{"20 lease 30s", 3, wantSlash, `"lease"`},
 		{"20/1s concurrent", 6, noPeriod, `"concurrent"`},
 		{"20/1s lease 3s", 6, noPeriod, `"lease"`},
-		{"20 concurrent burst 5", 14, wantPermit, `"burst"`},
-		{"20 concurrent gcra", 14, wantPermit, `"gcra"`},
-		{"20 concurrent" + " concurrent", 14, "concurrent was given already", `"concurrent"`},
+		{"20 concurrent burst 5", 14, wantLease, `"burst"`},
+		{"20 concurrent gcra", 14, wantLease, `"gcra"`},
+		{"20 concurrent lease 3s burst 5", 23, wantLast, `"burst"`},
+		{"5/1m gcra burst 5 trailing", 18, `expected "debt", "buckets", "aligned" or "calendar"`, `"trailing"`},
+		{"5/1m aligned gcra debt 5 trailing", 25, `expected "burst" or "buckets"`, `"trailing"`},
+		{"5/1m; wait 2s; trailing", 15, `expected "fail"`, `"trailing"`},
+		{"5/1m; wait 2s; fail open; 5", 26, wantLast, `"5"`},
+		{"20 concurrent" + " concurrent", 14, `"concurrent" was given already`, `"concurrent"`},
 		{"20 concurrent/1s", 13, wantGap, `"/"`},
 		{"20 concurrent lease", 19, wantPeriod, "the end"},
 		{"20 concurrent lease 30", 22, wantUnit, "the end"},
 		{"20 concurrent lease s", 20, `a number comes before the unit, as in "1s"`, `"s"`},
-		{"20 concurrent lease 3s lease 3s", 23, "lease was given already", `"lease"`},
-		{"20 concurrent 30s", 14, wantEnd, `"30s"`},
+		{"20 concurrent lease 3s lease 3s", 23, `"lease" was given already`, `"lease"`},
+		{"20 concurrent 30s", 14, wantRest, `"30s"`},
 		{"20/1s; 5 concurrent", 7, wantOption, `"5"`},
 		{"20/1s; concurrent 5", 7, `"concurrent"` + ofLimit, `"concurrent"`},
 		{"1.5 concurrent", 1, noFraction, `"."`},
 		{"020 concurrent", 0, noZero + "20", `"020"`},
 		{"20 concurrent; lease 30s", 15, `"lease"` + ofLimit, `"lease"`},
 		{"10/1s wait 2s", 6, `"wait"` + ofPolicy, `"wait"`},
-		{"wait 2s", 0, `"wait"` + ofPolicy, `"wait"`},
+		{"wait 2s", 0, limit1st, `"wait"`},
+		{"login: fail open", 7, limit1st, `"fail"`},
+		{"10/1s, wait 2s", 7, `"wait"` + ofPolicy, `"wait"`},
 		{"20 concurrent wait 2s", 14, `"wait"` + ofPolicy, `"wait"`},
 		{"10/1s; wait", 11, wantPeriod, "the end"},
 		{"10/1s; wait 2", 13, wantUnit, "the end"},
@@ -314,10 +358,10 @@ func TestParseRefuses(t *testing.T) {
 		{"10/1s; wait -2s", 12, wantPeriod, `"-2s"`},
 		{"10/1s; wait 1mo", 13, wantUnit, `"mo"`},
 		{"10/1s; wait2s", 11, wantSpace, `"2s"`},
-		{"10/1s; wait=2s", 11, wantGap, `"="`},
+		{"10/1s; wait=2s", 11, noEquals + `"wait 2s"`, `"="`},
 		{"10/1s; Wait 2s", 7, lowerWord + `"wait"`, `"Wait"`},
 		{"10/1s; wait 2s wait 2s", 15, wantMore, `"wait"`},
-		{"10/1s; wait 2s; wait 2s", 16, "wait was given already", `"wait"`},
+		{"10/1s; wait 2s; wait 2s", 16, `"wait" was given already`, `"wait"`},
 		{"10/1s; wait 2s, 5/1m", 14, wantMore, `","`},
 		{"10/1s; fail wait", 12, wantFail, `"wait"`},
 	} {
@@ -451,7 +495,7 @@ func TestParseRefusesLaterWords(t *testing.T) {
 	}
 }
 
-// Faults 25 to 29: text that can be read, with numbers that cannot be enforced.
+// Text that can be read, with numbers that cannot be enforced.
 func TestParseRefusesNumbers(t *testing.T) {
 	for text, want := range map[string]string{
 		"0/1s":                         "Rate is 0; give 1 to 2147483648 units",
@@ -461,7 +505,7 @@ func TestParseRefusesNumbers(t *testing.T) {
 		"1/999us":                      "Period is 999us",
 		"1/367d":                       "Period is 367d; give 1ms to 366d",
 		"1/366d1us":                    "Period is 366d1us",
-		"1/1s burst 2147483649":        "Burst is 2147483649",
+		"1/1s burst 2147483649":        "Burst is 2147483649; give 1 to 2147483648 units, or leave it out for the rate",
 		"1/366d burst 72":              "a burst of 72 at this rate takes more than 71 years to drain",
 		"1/1s, 1/1s":                   "limit 2 (1/1s): the same as limit 1; leave one out",
 		"1/1s, 2/1s, 1/1000ms burst 1": "limit 3 (1/1s): the same as limit 1; leave one out",
@@ -470,23 +514,23 @@ func TestParseRefusesNumbers(t *testing.T) {
 		"1/1s debt 2147483649":                "Debt is 2147483649; give 0 to 2147483648 units",
 		"1/366d burst 70 debt 2":              "a burst of 70 and a debt of 2 at this rate takes more than 71 years to drain",
 		"1/366d burst 71; wait 366d":          "a burst of 71 and a wait of 8784h0m0s at this rate takes more than 71 years to drain",
-		"5/1s fixed-window burst 6":           "Burst is 6, but fixed-window admits its rate and no more; leave the burst out",
-		"5/1s sliding-log burst 4":            "Burst is 4, but sliding-log admits its rate",
-		"5/1s sliding-window debt 1":          `Debt is 1, but sliding-window cannot lend; use "gcra" or "token-bucket"`,
-		"5/1s leaky-bucket debt 1":            "Debt is 1, but leaky-bucket cannot lend",
-		"5/1s buckets 5":                      `Buckets is 5, but gcra has none; use "sliding-window"`,
-		"5/1s aligned":                        `Align is "epoch", but gcra has no beginning; use "fixed-window"`,
-		"5/1mo calendar UTC":                  `Align is "month UTC", but gcra has no beginning; use "fixed-window"`,
-		"5/1d fixed-window calendar Mars":     `Align is "day Mars": the time zone "Mars" is unknown`,
-		"5/1d fixed-window calendar /etc":     `Align is "day /etc": the time zone "/etc" is unknown`,
-		"5/1d fixed-window calendar Local":    `Align is "day Local": the zone "Local" differs from machine to machine; give its name`,
-		"1001/1s sliding-log":                 "1001",
-		"5/1s leaky-bucket; wait 1s":          `Ahead (wait) is 1s, but leaky-bucket cannot reserve; use "gcra" or "token-bucket"`,
-		"5/1s, 9/1m sliding-counter; wait 1s": "limit 2 (9/1m sliding-counter): Ahead (wait) is 1s, but sliding-counter cannot reserve",
+		"5/1s fixed-window burst 6":           `Burst is 6, but "fixed-window" admits its rate and no more; leave the burst out`,
+		"5/1s sliding-log burst 4":            `Burst is 4, but "sliding-log" admits its rate`,
+		"5/1s sliding-window debt 1":          `Debt is 1, but "sliding-window" cannot lend; use "gcra" or "token-bucket"`,
+		"5/1s leaky-bucket debt 1":            `Debt is 1, but "leaky-bucket" cannot lend`,
+		"5/1s buckets 5":                      `Buckets is 5, but "gcra" has none; use "sliding-window"`,
+		"5/1s aligned":                        `Align (aligned, calendar) is "epoch", but "gcra" cannot be aligned; use "fixed-window"`,
+		"5/1mo calendar UTC":                  `Align (aligned, calendar) is "month UTC", but "gcra" cannot be aligned; use "fixed-window"`,
+		"5/1d fixed-window calendar Mars":     `limit 1 (5/1d fixed-window calendar Mars): zone "Mars": not found; give a name such as Europe/Berlin, and`,
+		"5/1d fixed-window calendar /etc":     `(5/1d fixed-window calendar /etc): zone "/etc": not found`,
+		"5/1d fixed-window calendar Local":    `(5/1d fixed-window calendar Local): zone "Local": machines differ; name one, such as Europe/Berlin`,
+		"1001/1s sliding-log":                 `give at most 1000, or use "sliding-window"`,
+		"5/1s leaky-bucket; wait 1s":          `Ahead (wait) is 1s, but "leaky-bucket" cannot reserve; use "gcra" or "token-bucket"`,
+		"5/1s, 9/1m sliding-counter; wait 1s": `limit 2 (9/1m sliding-counter): Ahead (wait) is 1s, but "sliding-counter" cannot reserve`,
 		"5/1s; wait 366d1us":                  "Ahead (wait) is 366d1us; give whole microseconds up to 366d, or 0 for none",
 		"5 concurrent; wait 1s":               "Ahead (wait) is 1s, but permits cannot be reserved; leave it out",
-		"0 concurrent":                        "Burst is 0; give 1 to 10000 permits",
-		"10001 concurrent":                    "Burst is 10001; give 1 to 10000 permits",
+		"0 concurrent":                        "Burst (permits) is 0; give 1 to 10000",
+		"10001 concurrent":                    "Burst (permits) is 10001; give 1 to 10000",
 		"5 concurrent lease 99ms":             "Lease is 99ms; give 100ms to 1d",
 		"5 concurrent lease 1d1us":            "Lease is 1d1us; give 100ms to 1d",
 		"5 concurrent, 6 concurrent":          "limit 2 (6 concurrent): a policy has at most one limit of permits",
@@ -657,7 +701,7 @@ func TestPolicyInJSON(t *testing.T) {
 	zero, err := core.Policy{}.MarshalText()
 	require.NoError(t, err)
 	assert.Empty(t, zero)
-	for _, bad := range []string{`{"default":""}`, `{"default":"x"}`, `{"default":100}`, `{"default":{"rate":100}}`} { // faults 30 and 31
+	for _, bad := range []string{`{"default":""}`, `{"default":"x"}`, `{"default":100}`, `{"default":{"rate":100}}`} {
 		kept := config{Default: search}
 		require.Error(t, json.Unmarshal([]byte(bad), &kept), bad)
 		assert.Equal(t, search, kept.Default, "a mistake changes nothing")

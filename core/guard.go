@@ -97,8 +97,8 @@ func NewGuard(c Config) (*Guard, error) {
 		skip:    c.Skip,
 		observe: c.Observe,
 		log:     c.Log,
-		waiters: newWaiters(),
-		names:   map[string]Policy{},
+
+		names: map[string]Policy{},
 	}
 	if f.base.OverLimit == nil {
 		f.base.OverLimit = Reject(RejectOptions{})
@@ -107,6 +107,7 @@ func NewGuard(c Config) (*Guard, error) {
 		f.base.NoKey = NoKeyRefuse
 	}
 	f.settler = newSettler(f.store, f.lost)
+	f.waiters = newWaiters(f.settler)
 	return f.guard(f.base)
 }
 
@@ -168,8 +169,10 @@ func (g *Guard) Policy() Policy { return g.rule.Policy }
 // nothing back to a remote store.
 func (g *Guard) Close() error {
 	g.waiters.close()
-	g.store.held.close()
+	var permits sync.WaitGroup
+	permits.Go(g.store.held.close)
 	g.settler.close()
+	permits.Wait()
 	return nil
 }
 
@@ -206,10 +209,14 @@ func (g *Guard) Check(r keyfunc.Request) Verdict {
 	}
 	ctx := r.Context()
 	res, h, err := g.store.admit(ctx, t, 1)
+	given := h
+	if h != nil { // until there is a Verdict to finish, as when Observe panics
+		defer func() { given.release() }()
+	}
 	g.health(err)
 	g.mistake(err)
 	if res.Delay > 0 && res.Allowed() {
-		if left := g.await(ctx, t, res, h); left != nil {
+		if left := g.await(ctx, t, res); left != nil {
 			res, err = Result{}, left
 		}
 	}
@@ -221,16 +228,14 @@ func (g *Guard) Check(r keyfunc.Request) Verdict {
 	if ru.Settle != nil && res.Taken > 0 && len(ru.Policy.p.algorithms) > 0 {
 		v.receipt = &receipt{take: t, result: res}
 	}
+	given = nil
 	return v
 }
 
 // await waits for the turn of what was taken. Who leaves before gives it back. It is
 // apart from Check, whose variables would be on the heap for each request otherwise.
-func (g *Guard) await(ctx context.Context, t Take, res Result, h *hold) error {
-	return g.waiters.sleep(ctx, res.Delay, func() {
-		g.settler.refund(settlement{t, res, res.Taken})
-		h.release()
-	})
+func (g *Guard) await(ctx context.Context, t Take, res Result) error {
+	return g.waiters.sleep(ctx, settlement{t, res, res.Taken})
 }
 
 // refuse lets the rule's handler answer, and makes its Verdict one that can be

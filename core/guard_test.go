@@ -36,7 +36,7 @@ func passes(g *core.Guard, peer string) bool {
 	return v.Action == core.Pass
 }
 
-// Faults 25, 45 and 83: a mistake is told when the program starts, and all of them at once.
+// A mistake is told when the program starts, and all of them at once.
 func TestNewGuardTellsEveryMistake(t *testing.T) {
 	for _, c := range []struct {
 		config core.Config
@@ -127,7 +127,7 @@ func TestGuardCost(t *testing.T) {
 		assert.Equal(t, c.status, v.Status)
 		assert.Equal(t, core.Event{Policy: "default", Outcome: c.outcome}, seen[len(seen)-1])
 	}
-	cost = -1 // fault 34
+	cost = -1
 	v := g.Check(from(alice))
 	assert.Equal(t, 503, v.Status)
 	assert.ErrorContains(t, v.Err, "a cost of -1 units")
@@ -213,7 +213,7 @@ func TestGuardSkip(t *testing.T) {
 // userKey is where an authentication would store the user.
 type userKey struct{}
 
-// Fault 45: a request without a key is never skipped silently.
+// A request without a key is never skipped silently.
 func TestGuardNoKey(t *testing.T) {
 	boom := errors.New("boom")
 	failing := keyfunc.Custom("tenant", func(keyfunc.Request) (string, error) { return "", boom })
@@ -265,7 +265,7 @@ func TestGuardNoKey(t *testing.T) {
 	assert.Equal(t, core.Pass, v.Action, "a user called none")
 }
 
-// Fault 83: the program's own panics come out.
+// The program's own panics come out.
 func TestGuardPanicsPass(t *testing.T) {
 	boom := func(keyfunc.Request) (string, error) { panic("boom") }
 	for name, c := range map[string]core.Config{
@@ -297,7 +297,7 @@ func TestGuardOverLimit(t *testing.T) {
 		action core.Action
 		status int
 	}{
-		{"zero", core.Verdict{}, core.Reply, 429}, // fault 82
+		{"zero", core.Verdict{}, core.Reply, 429},
 		{"status", core.Verdict{Status: 503}, core.Reply, 503},
 		{"too low", core.Verdict{Status: 199}, core.Reply, 429},
 		{"too high", core.Verdict{Status: 1000}, core.Reply, 429},
@@ -351,7 +351,7 @@ func TestReject(t *testing.T) {
 		v.SetHeaders(h)
 		assert.Equal(t, "text/plain; charset=utf-8", h["Content-Type"], c.name)
 		assert.Equal(t, c.retry, h["Retry-After"], c.name)
-		assert.Equal(t, "no-store", h["Cache-Control"], c.name) // fault 110
+		assert.Equal(t, "no-store", h["Cache-Control"], c.name)
 	}
 }
 
@@ -394,7 +394,7 @@ func TestSetField(t *testing.T) {
 	}
 }
 
-// Faults 2, 12 and 18: the fail word decides, and never with a 429 of its own.
+// The fail word decides, and never with a 429 of its own.
 func TestGuardFailWords(t *testing.T) {
 	for _, c := range []struct {
 		policy  string
@@ -469,7 +469,7 @@ func TestFallbackIsShared(t *testing.T) {
 	assert.True(t, res.Local)
 }
 
-// Fault 20: the log is told at most once a second, and once when it is over.
+// The log is told at most once a second, and once when it is over.
 func TestGuardLogsCalmly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, said := newRemote(newMemory(t, 0)), new(records)
@@ -530,7 +530,7 @@ func TestGuardCallerLeft(t *testing.T) {
 	assert.True(t, passes(g, alice), "nothing was charged")
 }
 
-// Fault 85: what is mounted twice counts twice, and is told of once.
+// What is mounted twice counts twice, and is told of once.
 func TestGuardMountedTwice(t *testing.T) {
 	said := new(records)
 	g := newGuard(t, core.Config{Policy: core.MustParse("100/1h"), Log: slog.New(said)})
@@ -577,7 +577,7 @@ func countFailures(f core.Final, taken int64) int64 {
 	return taken
 }
 
-// Fault 84: a rule can count failures alone.
+// A rule can count failures alone.
 func TestSettle(t *testing.T) {
 	g := newGuard(t, core.Config{Policy: core.MustParse("2/1h"), Settle: countFailures})
 	answer := func(f core.Final) int64 {
@@ -615,7 +615,7 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-// Fault 86: a remote store is settled behind the caller's back, and Close waits.
+// A remote store is settled behind the caller's back, and Close waits.
 func TestSettleRemote(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newRemote(newMemory(t, 0))

@@ -39,7 +39,7 @@ func assertHeaders(t *testing.T, want [6]string, h header, name string) {
 	assert.Empty(t, h, "%s: other headers", name)
 }
 
-// Fault 44: seconds are rounded up, so that who waits as told is not refused again.
+// Seconds are rounded up, so that who waits as told is not refused again.
 func TestSetHeaders(t *testing.T) {
 	const us, text = time.Microsecond, "text/plain; charset=utf-8"
 	store := &answering{}
@@ -102,7 +102,7 @@ func TestSetHeaders(t *testing.T) {
 	}
 }
 
-// Fault 108: of two guards the tightest is told, whole; there is one value of each.
+// Of two guards the tightest is told, whole; there is one value of each.
 func TestSetHeadersMerges(t *testing.T) {
 	store := &answering{}
 	g := newGuard(t, core.Config{Policy: core.MustParse("10/10s"), Store: store})

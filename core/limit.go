@@ -28,7 +28,7 @@ const (
 )
 
 // MaxLog is the largest rate of a SlidingLog, in units.
-const MaxLog = algo.MaxLog
+const MaxLog = 1000
 
 // MaxPermits is the most permits of a Concurrent limit. Beyond it the work of one
 // decision could hold up a server.
@@ -64,7 +64,7 @@ const (
 	LeakyBucket
 	// FixedWindow counts to Rate and starts over when the window ends: from the first
 	// unit, from multiples of the period, or by the calendar (Align). For quotas that
-	// people read, such as a thousand a day. The cheapest; around the end of a window
+	// people read, such as a thousand a day. Around the end of a window
 	// up to twice the rate passes within one period.
 	FixedWindow
 	// SlidingWindow counts by parts of the window (Buckets), each of which counts in
@@ -187,11 +187,11 @@ func (l Limit) prepare(o Options) (full Limit, a algo.Algorithm, mistakes []erro
 	}
 	switch {
 	case l.Burst < 0 || l.Burst > MaxRate:
-		wrong("Burst is %d; give 1 to %d units, or 0 for the rate", l.Burst, int64(MaxRate))
+		wrong("Burst is %d; give 1 to %d units, or leave it out for the rate", l.Burst, int64(MaxRate))
 	case l.Burst == 0:
 		l.Burst = l.Rate
 	case l.Burst != l.Rate && !kind.Burst:
-		wrong("Burst is %d, but %v admits its rate and no more; leave the burst out", l.Burst, l.Algorithm)
+		wrong("Burst is %d, but %q admits its rate and no more; leave the burst out", l.Burst, l.Algorithm)
 	}
 	switch {
 	case l.Period < MinPeriod || l.Period > MaxPeriod:
@@ -203,7 +203,7 @@ func (l Limit) prepare(o Options) (full Limit, a algo.Algorithm, mistakes []erro
 	case l.Debt < 0 || l.Debt > MaxRate:
 		wrong("Debt is %d; give 0 to %d units", l.Debt, int64(MaxRate))
 	case l.Debt > 0 && !kind.Debt:
-		wrong("Debt is %d, but %v cannot lend; use %s", l.Debt, l.Algorithm, wordsWith(func(k algo.Kind) bool { return k.Debt }))
+		wrong("Debt is %d, but %q cannot lend; use %s", l.Debt, l.Algorithm, wordsWith(func(k algo.Kind) bool { return k.Debt }))
 	}
 	switch {
 	case l.Buckets < 0 || l.Buckets > MaxBuckets:
@@ -211,16 +211,16 @@ func (l Limit) prepare(o Options) (full Limit, a algo.Algorithm, mistakes []erro
 	case l.Buckets == 0 && kind.Buckets:
 		l.Buckets = DefaultBuckets
 	case l.Buckets > 0 && !kind.Buckets:
-		wrong("Buckets is %d, but %v has none; use %s", l.Buckets, l.Algorithm, wordsWith(func(k algo.Kind) bool { return k.Buckets }))
+		wrong("Buckets is %d, but %q has none; use %s", l.Buckets, l.Algorithm, wordsWith(func(k algo.Kind) bool { return k.Buckets }))
 	}
 	if l.Align != "" && !kind.Align {
-		wrong("Align is %q, but %v has no beginning; use %s", l.Align, l.Algorithm, wordsWith(func(k algo.Kind) bool { return k.Align }))
+		wrong("Align (aligned, calendar) is %.80q, but %q cannot be aligned; use %s", l.Align, l.Algorithm, wordsWith(func(k algo.Kind) bool { return k.Align }))
 	}
 	if l.Lease != 0 {
 		wrong("Lease is %s, but only permits have one; use %q", periodText(l.Lease), concurrentWord)
 	}
 	if o.Ahead > 0 && !kind.Ahead {
-		wrong("Ahead (wait) is %s, but %v cannot reserve; use %s", periodText(o.Ahead), l.Algorithm, wordsWith(func(k algo.Kind) bool { return k.Ahead }))
+		wrong("Ahead (wait) is %s, but %q cannot reserve; use %s", periodText(o.Ahead), l.Algorithm, wordsWith(func(k algo.Kind) bool { return k.Ahead }))
 	}
 	if mistakes != nil {
 		return l, nil, mistakes
@@ -242,7 +242,7 @@ func (l Limit) calendar(wrong func(string, ...any)) time.Duration {
 	period, err := algo.CalendarPeriod(l.Align)
 	switch {
 	case err != nil:
-		wrong("Align is %q: %w", l.Align, err)
+		wrong("%w", err)
 		return max(l.Period, MinPeriod) // which is no mistake besides
 	case l.Period != 0 && l.Period.Microseconds() != period:
 		wrong("Period is %s, but Align is %q; give %s, or 0", periodText(l.Period), l.Align,
@@ -255,7 +255,7 @@ func (l Limit) calendar(wrong func(string, ...any)) time.Duration {
 func (l Limit) preparePermits() (full Limit, mistakes []error) {
 	wrong := func(format string, args ...any) { mistakes = append(mistakes, fmt.Errorf(format, args...)) }
 	if l.Burst < 1 || l.Burst > MaxPermits {
-		wrong("Burst is %d; give 1 to %d permits", l.Burst, MaxPermits)
+		wrong("Burst (permits) is %d; give 1 to %d", l.Burst, MaxPermits)
 	}
 	if l.Rate != 0 || l.Period != 0 || l.Debt != 0 || l.Buckets != 0 || l.Align != "" {
 		wrong("permits have only Burst and Lease; leave out Rate, Period, Debt, Buckets and Align")

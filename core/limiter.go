@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Limiter, built by [NewLimiter], enforces a policy on anything that has a key: jobs, messages, calls to
-// somebody else's API. For HTTP requests use a [Guard]. It is immutable and safe
+// Limiter, built by [NewLimiter], enforces a policy on anything that has a key: jobs,
+// messages, calls to somebody else's API. For HTTP requests use a [Guard]. It is immutable and safe
 // for concurrent use.
 type Limiter struct {
 	store  *failover
@@ -39,7 +39,8 @@ func (l *Limiter) Allow(ctx context.Context, key string) (Result, error) {
 }
 
 // AllowN takes n units for key, all or none, and tells at once whether they are to
-// be had. Being over the limit is a Result, not an error; look at
+// be had. In a LeakyBucket, wait for Result.Delay before going on, or call Wait. Permits
+// that the policy has beside its rates are not looked at; see [Limiter.Acquire]. Being over the limit is a Result, not an error; look at
 // [Result.Allowed].
 //
 // If the store fails, the policy's fail word decides and Result.Local is set;
@@ -74,7 +75,8 @@ func (l *Limiter) UpTo(ctx context.Context, key string, n int64) (Result, error)
 // want to wait any more gives them back by Refund, all of them: they come back if nobody
 // has queued behind.
 //
-// The policy says how far ahead is possible at all: "10/1s; wait 2s".
+// The policy says how far ahead is possible at all, as "10/1s; wait 2s" does; without
+// "wait" Reserve is AllowN.
 func (l *Limiter) Reserve(ctx context.Context, key string, n int64, ahead time.Duration) (Result, error) {
 	return l.take(ctx, Take{Policy: l.policy, Key: key, Cost: n, Ahead: ahead})
 }
@@ -89,8 +91,7 @@ func (l *Limiter) Reserve(ctx context.Context, key string, n int64, ahead time.D
 // fails with the context's error.
 func (l *Limiter) Wait(ctx context.Context, key string, n int64) error {
 	t := Take{Policy: l.policy, Key: key, Cost: n, Ahead: l.policy.Options().Ahead}
-	deadline, bounded := ctx.Deadline()
-	if bounded {
+	if deadline, bounded := ctx.Deadline(); bounded {
 		t.Ahead = min(t.Ahead, max(0, time.Until(deadline)))
 	}
 	res, err := l.take(ctx, t)
@@ -99,10 +100,18 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) error {
 		return err
 	case !res.Allowed():
 		return &OverLimitError{res}
-	case res.Delay == 0:
+	default:
+		return l.await(ctx, t, res)
+	}
+}
+
+// await waits for the turn of what was taken. Who leaves before, or knows that its time
+// will be up, gives it back.
+func (l *Limiter) await(ctx context.Context, t Take, res Result) (err error) {
+	if res.Delay == 0 {
 		return nil
 	}
-	if bounded && time.Until(deadline) <= res.Delay {
+	if deadline, bounded := ctx.Deadline(); bounded && time.Until(deadline) <= res.Delay {
 		err = &OverLimitError{Result{Limit: res.Limit, RetryAfter: res.Delay, At: res.At}}
 	} else {
 		err = sleep(ctx, res.Delay, nil)
@@ -119,7 +128,7 @@ func (l *Limiter) Acquire(ctx context.Context, key string) (held context.Context
 }
 
 // AcquireN takes permits of a policy that has them ("20 concurrent lease 30s"), n at once,
-// for work that weighs as much as n. They are held, and renewed, until release is called,
+// at least 1, for work that weighs as much as n. They are held, and renewed, until release is called,
 // which may be done more than once and never waits for the store. If the policy has rates
 // as well, one unit is taken of them.
 //
@@ -134,6 +143,9 @@ func (l *Limiter) AcquireN(ctx context.Context, key string, n int64) (held conte
 	if l.policy.p.permits == nil {
 		return nil, nil, fmt.Errorf("core: the policy %q has no permits; give one such as \"20 concurrent\"", l.policy)
 	}
+	if n < 1 {
+		return nil, nil, fmt.Errorf("core: AcquireN of %d permits; give 1 or more", n)
+	}
 	t := Take{Policy: l.policy, Key: key, Cost: 1}
 	res, h, err := l.store.admit(ctx, t, n)
 	switch {
@@ -142,12 +154,9 @@ func (l *Limiter) AcquireN(ctx context.Context, key string, n int64) (held conte
 	case !res.Allowed():
 		return nil, nil, &OverLimitError{res}
 	}
-	if res.Delay > 0 {
-		if err := sleep(ctx, res.Delay, nil); err != nil {
-			h.release()
-			_ = l.store.refund(context.WithoutCancel(ctx), t, res, res.Taken)
-			return nil, nil, err
-		}
+	if err := l.await(ctx, t, res); err != nil {
+		h.release()
+		return nil, nil, err
 	}
 	if h == nil { // it failed open
 		held, cancel := context.WithCancel(ctx)

@@ -106,7 +106,7 @@ func TestLimiterSharesItsStore(t *testing.T) {
 	}
 }
 
-// Faults 2, 12 and 18.
+// The fail word decides where the store fails.
 func TestLimiterFailWords(t *testing.T) {
 	ctx := t.Context()
 	for policy, want := range map[string][3]core.Outcome{

@@ -18,7 +18,9 @@ const DefaultMaxKeys = 1_000_000
 type MemoryOptions struct {
 	// MaxKeys is the most keys to hold at once; 0 means DefaultMaxKeys. A key of
 	// a policy with one GCRA limit takes 32 bytes, of one with two 48, plus the
-	// air that a hash table needs. The README tells what other algorithms take.
+	// air that a hash table needs; one with a SlidingLog of 1000 takes 20 KB when it is
+	// full. The README tells what the others take. Permits are not counted here: there
+	// are no more of them than are held.
 	MaxKeys int
 }
 

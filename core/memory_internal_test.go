@@ -424,7 +424,7 @@ func TestTableExpires(t *testing.T) {
 	assert.Equal(t, int64(5), tab.expires(tab.insert(hash{3, 0}, []int64{5, 0, 0, 0})))
 }
 
-// Fault 61: hashes are seeded, and a key's two words do not follow from each other.
+// Hashes are seeded, and a key's two words do not follow from each other.
 func TestHashesAreSeeded(t *testing.T) {
 	p := MustParse("a: 1/1s").p
 	seen := map[hash]string{}
@@ -571,7 +571,7 @@ func TestMemoryDoesNotSweepForcedTimes(t *testing.T) {
 	})
 }
 
-// Fault 10: small corrections of the system's clock do not reach the arithmetic.
+// Small corrections of the system's clock do not reach the arithmetic.
 func TestClockFollowsStepsOfASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClock()

@@ -142,15 +142,30 @@ func TestLeasesAgreeWithAModel(t *testing.T) {
 
 func TestExplainPermit(t *testing.T) {
 	p := Permit{Policy: permitPolicy(3, time.Second), Key: "k", ID: "a"}
-	for _, bad := range [][]int64{nil, {1}, {0, 1, 0, 0}, {1, 1, -1, 0}, {1, 1, 0, -1}, {maxNow + 1, 1, 0, 0}, {1, 1, 0, 0, 0}} {
+	for _, bad := range [][]int64{
+		nil,
+		{1},
+		{0, 1, 0, 0},
+		{1, 1, -1, 0},
+		{1, 1, 0, -1},
+		{maxNow + 1, 1, 0, 0},
+		{1, 1, 0, 0, 0},
+		{1000, 1, 0, 1000},
+		{1000, 0, 0, 2000},
+		{1000, -1 - 3, 900, 1500},
+		{1000, -1 - 3, 0, 0},
+		{1000, -1 - 3, 1 << 62, 1 << 62},
+		{1000, 1, 0, 1 << 62},
+	} {
 		_, err := p.Explain(bad)
 		require.Error(t, err, "%v", bad)
 	}
 	_, err := (&Permit{}).Explain([]int64{1, 1, 0, 0})
 	require.Error(t, err)
-	res, err := p.Explain([]int64{1000, -1 - 5, 900, 800})
+	res, err := p.Explain([]int64{1000, -1 - 5, 1001, 800})
 	require.NoError(t, err)
-	assert.Equal(t, Result{Limit: 3, At: 1000, Each: [MaxLimits]LimitResult{{Refused: true}}}, res, "nothing is negative")
+	us := time.Microsecond
+	assert.Equal(t, Result{Limit: 3, At: 1000, RetryAfter: us, Each: [MaxLimits]LimitResult{{Refused: true, RetryAfter: us}}}, res, "nothing is negative")
 }
 
 // Nothing is left of keys without permits, and of permits that nobody gave back only

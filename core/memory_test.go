@@ -37,7 +37,7 @@ func TestMemoryBehavesLikeStep(t *testing.T) {
 	storetest.Compare(t, newMemory(t, 0), new(swapStore), rand.Uint64(), 5000)
 }
 
-// Fault 60: a flood of unique keys neither grows the store beyond its bound nor
+// A flood of unique keys neither grows the store beyond its bound nor
 // frees a key that is at its limit.
 func TestMemoryFlood(t *testing.T) {
 	const maxKeys = 10_000

@@ -21,12 +21,16 @@ type Permit struct {
 	// that acquiring again, after a reply that was lost, is harmless. It has 1 to 128
 	// bytes, without "#" and control characters; crypto/rand.Text makes good ones.
 	ID string
-	// Weight is how many places the permit takes, all or none. 0 means 1. A weight
-	// above the number of permits is answered with Never.
+	// Weight is how many places the permit takes, all or none. 0 means 1. A weight above
+	// the number of permits, or above MaxPermitWeight, is answered with Never.
 	Weight int64
 	// Now forces the clock, as Take.Now does. 0 means the store's clock.
 	Now int64
 }
+
+// MaxPermitWeight is the largest Permit.Weight: what one script may do while everybody
+// waits for the server.
+const MaxPermitWeight = 1000
 
 // maxPermitID is the longest Permit.ID, in bytes.
 const maxPermitID = 128
@@ -69,8 +73,14 @@ func (p *Permit) Params() []int64 {
 	return []int64{n, lease.Microseconds(), p.Now}
 }
 
-// Places is how many places p takes: its weight, or 1.
-func (p *Permit) Places() int64 { return max(1, p.Weight) }
+// Places is how many places p takes: its weight, or 1; and more than there can be for a
+// weight above MaxPermitWeight.
+func (p *Permit) Places() int64 {
+	if p.Weight > MaxPermitWeight {
+		return MaxPermits + 1
+	}
+	return max(1, p.Weight)
+}
 
 // Explain turns the reply of the script acquire of package lua into the Result of p: the
 // script decides, Explain tells what that means. The error says that no script can have
@@ -79,11 +89,17 @@ func (p *Permit) Explain(reply []int64) (Result, error) {
 	if err := p.Validate(); err != nil {
 		return Result{}, err
 	}
-	if len(reply) != 4 || reply[0] <= 0 || reply[0] > maxNow || reply[2] < 0 || reply[3] < 0 {
+	malformed := func() (Result, error) {
 		return Result{}, fmt.Errorf("core: the reply %v is none of a script for permits of %q", reply, p.Policy)
 	}
+	if len(reply) != 4 || reply[0] <= 0 || reply[0] > maxNow || reply[2] < 0 || reply[3] < 0 {
+		return malformed()
+	}
 	now, used, free, last := reply[0], reply[1], reply[2], reply[3]
-	n := p.Policy.p.permits.Burst
+	n, latest := p.Policy.p.permits.Burst, reply[0]+p.Policy.p.permits.Lease.Microseconds()
+	if free > latest || last > latest || used >= 0 && (used < p.Places() || last <= now) || used < 0 && p.Places() <= n && free <= now {
+		return malformed()
+	}
 	res, refused := Result{At: now, Limit: n, Taken: p.Places()}, used < 0
 	if refused {
 		res.Taken, used = 0, -1-used
@@ -101,7 +117,7 @@ func (p *Permit) Explain(reply []int64) (Result, error) {
 		res.Outcome = Admitted
 	}
 	res.Remaining, res.RetryAfter, res.ResetAfter = each.Remaining, each.RetryAfter, each.ResetAfter
-	res.Each[0] = each
+	res.Each[len(p.Policy.p.algorithms)] = each // permits are the last of the limits
 	return res, nil
 }
 
@@ -128,15 +144,14 @@ type PermitStore interface {
 	// Result.Remaining is how many places are left, and ResetAfter the time until all
 	// are free if nobody renews. If refused, RetryAfter is the time after which there is
 	// room if nobody renews and nobody else comes: mostly it comes sooner, because
-	// permits are released. Each[0] has the same.
+	// permits are released. The entry of the permits in Each has the same.
 	Acquire(context.Context, Permit) (Result, error)
 	// Renew begins the lease of each permit anew. One whose lease has ended, or that the
 	// store has forgotten, is acquired again if there is room, else it is lost: it is
 	// returned, and its holder must stop. A permit keeps the weight that it has.
 	//
-	// If the store fails, those that it surely did not renew, or may not have, are in a
-	// [*RenewError], or all are meant by another error; the others were renewed or are
-	// lost as ever.
+	// A [*RenewError] names the permits that may not have been renewed; any other error
+	// means all of them. The rest was renewed, or is among the lost.
 	Renew(context.Context, []Permit) (lost []Permit, err error)
 	// Release gives a permit back. It goes by the id alone: releasing late, or twice,
 	// does nothing.

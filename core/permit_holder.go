@@ -13,10 +13,11 @@ import (
 // it is still held.
 var ErrPermitLost = errors.New("core: the permit is lost; somebody else may have its place")
 
-// A permit is renewed renewals times in its lease, together with others that are due
-// within a togetherth of it, and tried again after a retriesth. Renewing and releasing may take permitTimeout. Releasing is tried
-// again releaseRetries times, after releasePause and longer; at most releaseWorkers at a
-// time do it, for at most maxReleases in a queue. What is left over ends with its lease.
+// A permit is renewed every lease/renewals, together with others that are due within
+// lease/together of it, and after a failure every lease/retries. Renewing and releasing
+// may take permitTimeout. Releasing is tried again releaseRetries times, after releasePause
+// and longer; at most releaseWorkers at a time do it, for at most maxReleases in a queue.
+// What is left over ends with its lease.
 const (
 	renewals       = 3
 	retries        = 10
@@ -77,6 +78,9 @@ type release struct {
 //
 // If it remains unknown whether the store granted the permit, it is given back.
 func (h *holder) acquire(ctx context.Context, s PermitStore, p Permit) (*hold, Result, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, Result{}, err
+	}
 	if p.ID == "" {
 		p.ID = rand.Text()
 	}
@@ -137,11 +141,7 @@ func (h *holder) tick() {
 			x.renewing = true
 			batches[x.store] = append(batches[x.store], x)
 		}
-		at := x.ends
-		if !x.renewing {
-			at = x.due
-		}
-		if next.IsZero() || at.Before(next) {
+		if at := x.next(); next.IsZero() || at.Before(next) {
 			next = at
 		}
 	}
@@ -152,6 +152,14 @@ func (h *holder) tick() {
 	for s, batch := range batches {
 		go h.renew(s, batch)
 	}
+}
+
+// next is when there is something to do for the permit.
+func (x *hold) next() time.Time {
+	if !x.renewing && x.due.Before(x.ends) {
+		return x.due
+	}
+	return x.ends
 }
 
 // renew renews permits of one store, in one batch.
@@ -183,7 +191,7 @@ func (h *holder) renew(s PermitStore, batch []*hold) {
 			x.end(ErrPermitLost)
 		case failedOnes[id]:
 			x.due = time.Now().Add(x.lease / retries)
-			h.wake(x.due)
+			h.wake(x.next())
 		default:
 			x.renewed(sent)
 			h.wake(x.due)
@@ -258,10 +266,8 @@ func (x *hold) releaseBecause(cause error) {
 	first := !x.released
 	x.released = true
 	x.end(cause)
-	// One that is being renewed is released after that.
-	now := first && !x.renewing
 	h.mu.Unlock()
-	if now {
+	if first { // and again, if it is just being renewed, which may bring it back
 		h.giveBack(x.store, x.permit)
 	}
 }

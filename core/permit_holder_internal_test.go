@@ -102,7 +102,7 @@ func hold1(t *testing.T, h *holder, s PermitStore, p Policy) (*hold, context.Con
 	return x, x.attach(t.Context())
 }
 
-// A permit is held for as long as the holder wants, and then given back (fault 74).
+// A permit is held for as long as the holder wants, and then given back.
 func TestHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, h, p := newRemote(t), newHolder(), permitPolicy(2, 3*time.Second)
@@ -280,7 +280,7 @@ func TestHoldFailsInPart(t *testing.T) {
 	})
 }
 
-// If nobody knows whether a permit was granted, it is given back (fault 79).
+// If nobody knows whether a permit was granted, it is given back.
 func TestHoldUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, h, p := newRemote(t), newHolder(), permitPolicy(1, time.Hour)
@@ -311,7 +311,7 @@ func TestHoldUnknown(t *testing.T) {
 }
 
 // A release that fails is tried again a few times, in the background, by few
-// goroutines, and then left to the lease (faults 76 and 77).
+// goroutines, and then left to the lease.
 func TestHoldReleaseFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, h, p := newRemote(t), newHolder(), permitPolicy(MaxPermits, time.Minute)

@@ -236,7 +236,7 @@ func (p Policy) Shape() string {
 }
 
 // Kinds returns a letter for the algorithm of each limit, as package lua takes them to
-// compose a script. Permits have scripts of their own and are not in it.
+// compose a script: "gf" where Shape is "gfE", for a GCRA and an aligned FixedWindow. Permits have scripts of their own and are not in it.
 func (p Policy) Kinds() string {
 	if p.p == nil {
 		return ""

@@ -1,6 +1,10 @@
 package core_test
 
 import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"math"
 	"strconv"
 	"strings"
@@ -15,7 +19,7 @@ import (
 	"github.com/weir-go/weir/lua"
 )
 
-// Faults 25 to 29: every mistake at once, and each names its field.
+// Every mistake at once, and each names its field.
 func TestNewPolicyTellsEveryMistake(t *testing.T) {
 	good := core.PerSecond(1)
 	for _, c := range []struct {
@@ -37,7 +41,7 @@ func TestNewPolicyTellsEveryMistake(t *testing.T) {
 		{"", core.Options{}, []core.Limit{{Rate: -1, Period: time.Second}}, []string{"Rate is -1"}},
 		{"", core.Options{}, []core.Limit{{Rate: 1 << 53, Period: time.Second}}, []string{"Rate is 9007199254740992"}},
 		{"", core.Options{}, []core.Limit{{Rate: core.MaxRate + 1, Period: time.Second}}, []string{"Rate is 2147483649"}},
-		{"", core.Options{}, []core.Limit{{Rate: 1, Burst: -1, Period: time.Second}}, []string{"Burst is -1; give 1 to 2147483648 units, or 0 for the rate"}},
+		{"", core.Options{}, []core.Limit{{Rate: 1, Burst: -1, Period: time.Second}}, []string{"Burst is -1; give 1 to 2147483648 units, or leave it out for the rate"}},
 		{"", core.Options{}, []core.Limit{{Rate: 1, Burst: core.MaxRate + 1, Period: time.Second}}, []string{"Burst is 2147483649"}},
 		{"", core.Options{}, []core.Limit{{Algorithm: 200, Rate: 1, Period: time.Second}}, []string{`core: limit 1 (1/1s Algorithm(200)): Algorithm is 200; give the constant for "gcra"`}},
 		{"", core.Options{}, []core.Limit{{Rate: 1, Burst: 72, Period: core.MaxPeriod}}, []string{"core: limit 1 (1/366d burst 72): a burst of 72 at this rate takes more than 71 years to drain; give smaller numbers or a higher rate"}},
@@ -46,7 +50,7 @@ func TestNewPolicyTellsEveryMistake(t *testing.T) {
 		{"", core.Options{Ahead: core.MaxPeriod + 1}, []core.Limit{good}, []string{"core: Ahead (wait) is 366d1ns; give whole microseconds"}},
 		{"", core.Options{Ahead: time.Second}, []core.Limit{{Algorithm: core.Concurrent, Burst: 3}}, []string{"core: Ahead (wait) is 1s, but permits cannot be reserved; leave it out"}},
 		{"", core.Options{Ahead: time.Second}, []core.Limit{good, {Algorithm: core.LeakyBucket, Rate: 1, Period: time.Second}}, []string{
-			`core: limit 2 (1/1s leaky-bucket): Ahead (wait) is 1s, but leaky-bucket cannot reserve; use "gcra" or "token-bucket"`,
+			`core: limit 2 (1/1s leaky-bucket): Ahead (wait) is 1s, but "leaky-bucket" cannot reserve; use "gcra" or "token-bucket"`,
 		}},
 		{"", core.Options{Ahead: core.MaxPeriod}, []core.Limit{{Rate: 1, Burst: 70, Debt: 1, Period: core.MaxPeriod}}, []string{
 			"core: limit 1 (1/366d burst 70 debt 1): a burst of 70 and a debt of 1 and a wait of 8784h0m0s at this rate takes more than 71 years to drain",
@@ -56,13 +60,13 @@ func TestNewPolicyTellsEveryMistake(t *testing.T) {
 		{"", core.Options{}, []core.Limit{{Algorithm: core.SlidingWindow, Rate: 1, Period: time.Second, Buckets: 61}}, []string{"Buckets is 61; give 1 to 60, or 0 for 10"}},
 		{"", core.Options{}, []core.Limit{{Algorithm: core.SlidingWindow, Rate: 1, Period: time.Second, Buckets: -1}}, []string{"Buckets is -1; give 1 to 60, or 0 for 10"}},
 		{"", core.Options{}, []core.Limit{{Algorithm: core.FixedWindow, Rate: 1, Period: time.Second, Align: "decade UTC"}}, []string{
-			`Align is "decade UTC": the calendar has no unit "decade"; give "epoch", or one of the units minute, hour, day, week, month and a zone`,
+			`limit 1 (1/1s fixed-window calendar "decade UTC"): the Align "decade UTC" begins with no unit of the calendar; give "epoch", or one of the units minute, hour, day, week, month and a zone`,
 		}},
 		{"", core.Options{}, []core.Limit{{Algorithm: core.FixedWindow, Rate: 1, Align: "day"}}, []string{
-			`Align is "day": a calendar needs a time zone; give its name, as in "day Europe/Berlin" or "day UTC"`,
+			`limit 1 (1/0s fixed-window calendar "day"): the Align "day" has no time zone; name one, as in "day Europe/Berlin" or "day UTC"`,
 		}},
-		{"", core.Options{}, []core.Limit{{Algorithm: core.FixedWindow, Rate: 1, Period: day, Align: "day Local"}}, []string{`Align is "day Local": the zone "Local" differs from machine to machine`}},
-		{"", core.Options{}, []core.Limit{{Algorithm: core.FixedWindow, Rate: 1, Period: day, Align: "day Mars/Base"}}, []string{`Align is "day Mars/Base": the time zone "Mars/Base" is unknown`}},
+		{"", core.Options{}, []core.Limit{{Algorithm: core.FixedWindow, Rate: 1, Period: day, Align: "day Local"}}, []string{`zone "Local": machines differ; name one, such as Europe/Berlin`}},
+		{"", core.Options{}, []core.Limit{{Algorithm: core.FixedWindow, Rate: 1, Period: day, Align: "day Mars/Base"}}, []string{`zone "Mars/Base": not found`}},
 		{"", core.Options{}, []core.Limit{{Algorithm: core.FixedWindow, Rate: 1, Period: time.Hour, Align: "day UTC"}}, []string{`Period is 1h, but Align is "day UTC"; give 1d, or 0`}},
 		{"", core.Options{}, []core.Limit{{Algorithm: core.FixedWindow, Rate: 1, Align: "epoch"}}, []string{"Period is 0s; give 1ms to 366d"}},
 		{"", core.Options{}, []core.Limit{{Algorithm: core.SlidingLog, Rate: core.MaxLog + 1, Period: time.Second}}, []string{"1001"}},
@@ -72,21 +76,21 @@ func TestNewPolicyTellsEveryMistake(t *testing.T) {
 			core.Options{Ahead: time.Second},
 			[]core.Limit{{Algorithm: core.SlidingCounter, Rate: 1, Burst: 2, Period: time.Second, Debt: 3, Buckets: 4, Align: "day UTC", Lease: time.Second}},
 			[]string{
-				"Burst is 2, but sliding-counter admits its rate and no more; leave the burst out",
-				`Debt is 3, but sliding-counter cannot lend; use "gcra" or "token-bucket"`,
-				`Buckets is 4, but sliding-counter has none; use "sliding-window"`,
-				`Align is "day UTC", but sliding-counter has no beginning; use "fixed-window"`,
+				`Burst is 2, but "sliding-counter" admits its rate and no more; leave the burst out`,
+				`Debt is 3, but "sliding-counter" cannot lend; use "gcra" or "token-bucket"`,
+				`Buckets is 4, but "sliding-counter" has none; use "sliding-window"`,
+				`Align (aligned, calendar) is "day UTC", but "sliding-counter" cannot be aligned; use "fixed-window"`,
 				"Lease is 1s, but only permits have one",
-				`Ahead (wait) is 1s, but sliding-counter cannot reserve; use "gcra" or "token-bucket"`,
+				`Ahead (wait) is 1s, but "sliding-counter" cannot reserve; use "gcra" or "token-bucket"`,
 			},
 		},
-		{"", core.Options{}, []core.Limit{{Algorithm: core.Concurrent}}, []string{"core: limit 1 (0 concurrent): Burst is 0; give 1 to 10000 permits"}},
+		{"", core.Options{}, []core.Limit{{Algorithm: core.Concurrent}}, []string{"core: limit 1 (0 concurrent): Burst (permits) is 0; give 1 to 10000"}},
 		{
 			"",
 			core.Options{},
 			[]core.Limit{{Algorithm: core.Concurrent, Rate: 1, Burst: core.MaxPermits + 1, Period: time.Second, Lease: time.Millisecond}, {Algorithm: core.Concurrent, Burst: 1, Lease: time.Second + 1}},
 			[]string{
-				"core: limit 1 (10001 concurrent lease 1ms): Burst is 10001; give 1 to 10000 permits",
+				"core: limit 1 (10001 concurrent lease 1ms): Burst (permits) is 10001; give 1 to 10000",
 				"core: limit 1 (10001 concurrent lease 1ms): permits have only Burst and Lease; leave out Rate, Period, Debt, Buckets and Align",
 				"core: limit 1 (10001 concurrent lease 1ms): Lease is 1ms; give 100ms to 1d",
 				"core: limit 2 (1 concurrent lease 1s1ns): Lease is 1s1ns; give whole microseconds",
@@ -129,7 +133,7 @@ func TestPolicyNames(t *testing.T) {
 		assert.Equal(t, name, p.Name())
 	}
 	p := core.MustParse("login: 5/1m; fail closed")
-	for _, name := range []string{" ", "a b", "a:b", "a;b", "{a}", "ä", "a\n", "a\x00", strings.Repeat("n", 65), "a/b", `a"b`} { // fault 106
+	for _, name := range []string{" ", "a b", "a:b", "a;b", "{a}", "ä", "a\n", "a\x00", strings.Repeat("n", 65), "a/b", `a"b`} {
 		_, err := core.NewPolicy(name, core.Options{}, core.PerSecond(1))
 		require.ErrorContains(t, err, "core: policy name", name)
 		assert.Panics(t, func() { p.Named(name) }, name)
@@ -289,8 +293,35 @@ func TestEveryAlgorithm(t *testing.T) {
 			assert.Equal(t, can, err == nil, "%s%s: %v", k.Word, word, err)
 		}
 	}
-	assert.Equal(t, core.SlidingLog, core.Algorithm(len(algo.Kinds)-1), "a constant for each")
+	// A constant for each, in the order of the table, and named like its word.
+	constants := algorithmConstants(t)
+	require.Len(t, constants, len(algo.Kinds))
+	for i, k := range algo.Kinds {
+		assert.Equal(t, strings.ReplaceAll(k.Word, "-", ""), strings.ToLower(constants[i]))
+	}
 	assert.Equal(t, "concurrent", core.Concurrent.String())
+}
+
+// algorithmConstants are the names of the constants that the source declares from 0 on.
+func algorithmConstants(t *testing.T) (names []string) {
+	file, err := parser.ParseFile(token.NewFileSet(), "limit.go", nil, 0)
+	require.NoError(t, err)
+	for _, d := range file.Decls {
+		block, ok := d.(*ast.GenDecl)
+		if !ok || block.Tok != token.CONST {
+			continue
+		}
+		first, ok := block.Specs[0].(*ast.ValueSpec)
+		if !ok || len(first.Values) != 1 || fmt.Sprint(first.Type, first.Values[0]) != "Algorithm iota" {
+			continue
+		}
+		for _, spec := range block.Specs {
+			constant, ok := spec.(*ast.ValueSpec)
+			require.True(t, ok)
+			names = append(names, constant.Names[0].Name)
+		}
+	}
+	return names
 }
 
 func TestShorthands(t *testing.T) {
@@ -305,6 +336,15 @@ func TestShorthands(t *testing.T) {
 	} {
 		assert.Equal(t, want, core.Limit{Rate: 1, Period: period}.String())
 	}
+	// What is no alignment is shown as it was given, for errors.
+	for align, want := range map[string]string{
+		"": "", "epoch": " aligned", "day UTC": " calendar UTC", "day Mars": " calendar Mars", "Epoch": ` calendar "Epoch"`, "day": ` calendar "day"`,
+		"day ": ` calendar "day "`, "decade UTC": ` calendar "decade UTC"`, "month": ` calendar "month"`, " UTC": ` calendar " UTC"`,
+		strings.Repeat("x", 81): ` calendar "` + strings.Repeat("x", 80) + `"`,
+	} {
+		assert.Equal(t, "20/1d fixed-window"+want, core.Limit{Algorithm: core.FixedWindow, Rate: 20, Period: day, Align: align}.String())
+	}
+	assert.Equal(t, "20/1mo fixed-window calendar UTC", core.Limit{Algorithm: core.FixedWindow, Rate: 20, Align: "month UTC"}.String())
 	for want, o := range map[string]core.Outcome{"refused": core.Refused, "admitted": core.Admitted, "at-limit": core.AtLimit, "never": core.Never, "Outcome(9)": 9} {
 		assert.Equal(t, want, o.String())
 	}

@@ -71,9 +71,23 @@ type Result struct {
 	// At is the store's clock when it decided, in microseconds since the epoch.
 	// The whole Result is the receipt that Refund asks for.
 	At int64
-	// Each has one entry for each limit, in the order of [Policy.Limits].
+	// Each has one entry for each limit, in the order of [Policy.Limits]. The entry of
+	// a limit that was not asked is zero.
 	Each [MaxLimits]LimitResult
+	// charge is who has the charge that a refund is for, where Local does not tell,
+	// because a permit beside it came from another store.
+	charge charge
 }
+
+// charge is who has a charge.
+type charge uint8
+
+const (
+	asLocal    charge = iota // as Result.Local says
+	inStore                  // the store
+	inFallback               // the in-process store that stands in for it
+	nowhere                  // nobody: a policy that failed open let it pass
+)
 
 // LimitResult is one limit's part in a [Result]. If the policy as a whole refused,
 // nothing was charged to a limit that would have admitted.
@@ -90,16 +104,32 @@ type LimitResult struct {
 	Refused bool
 	// Never tells that it never will.
 	Never bool
-	// charged is what a refund needs to know beside At and Delay.
-	charged [2]int64
+	// after is what a refund needs to know beside At and Delay: of the state after the
+	// charge.
+	after [2]int64
 }
 
 // Allowed tells whether the request was admitted.
 func (r Result) Allowed() bool { return r.Outcome == Admitted || r.Outcome == AtLimit }
 
+// OverLimitError is what [Limiter.Wait] and [Limiter.Acquire] fail with over the limit:
+// the turn would come too late, or never.
+type OverLimitError struct {
+	// Result is the refusal. RetryAfter counts from when it was made.
+	Result Result
+}
+
+// Error implements error.
+func (e *OverLimitError) Error() string {
+	if e.Result.Outcome == Never {
+		return fmt.Sprintf("over limit: more than the %d units that it ever admits at once", e.Result.Limit)
+	}
+	return fmt.Sprintf("over limit: try again in %v", e.Result.RetryAfter)
+}
+
 // receipt is what limit i needs to know of the charge in a refund.
 func (r *Result) receipt(i int) algo.Receipt {
-	return algo.Receipt{At: r.At, Units: r.Taken, Delay: r.Each[i].Delay.Microseconds(), Charged: r.Each[i].charged}
+	return algo.Receipt{At: r.At, Units: r.Taken, Delay: r.Each[i].Delay.Microseconds(), Charged: r.Each[i].after}
 }
 
 // explain is where a Result is made of the state of each limit, after the charge of
@@ -143,7 +173,7 @@ func (l *LimitResult) explain(a algo.Algorithm, state []int64, now, cost, taken,
 	l.ResetAfter = time.Duration(answer.Reset) * time.Microsecond
 	l.Delay = time.Duration(answer.Delay) * time.Microsecond
 	l.Refused, l.Never = answer.Refused, answer.Never
-	l.charged = answer.Charged
+	l.after = answer.Charged
 }
 
 // summarize fills in what follows from the first n of Each.
@@ -174,20 +204,34 @@ func (p *policy) summarize(res *Result, cost int64, n int) {
 	}
 }
 
-// combine makes one Result of the rates' and the permits' of one policy.
+// combine makes one Result of the rates' and the permits' of one policy. It is a receipt
+// for the rates.
 func (p *policy) combine(rates, permits Result, cost int64) Result {
-	switch {
-	case rates.Limit == 0: // it failed open, and counted nothing
-		permits.Local, permits.Taken = permits.Local || rates.Local, 0
-		return permits
-	case permits.Limit == 0:
-		rates.Local = rates.Local || permits.Local
-		return rates
+	res, where := rates, rates.charged()
+	switch n := len(p.algorithms); {
+	case rates.Limit == 0: // they failed open
+		res = permits
+		res.Taken = 0
+	case permits.Limit > 0:
+		res.Each[n] = permits.Each[n]
+		p.summarize(&res, cost, len(p.limits))
 	}
-	rates.Local = rates.Local || permits.Local
-	rates.Each[len(p.algorithms)] = permits.Each[0]
-	p.summarize(&rates, cost, len(p.limits))
-	return rates
+	res.charge, res.Local = where, rates.Local || permits.Local
+	return res
+}
+
+// charged tells who has the charge.
+func (r *Result) charged() charge {
+	switch {
+	case r.charge != asLocal:
+		return r.charge
+	case !r.Local:
+		return inStore
+	case r.At > 0:
+		return inFallback
+	default:
+		return nowhere
+	}
 }
 
 func (l *LimitResult) tighter(than *LimitResult) bool {

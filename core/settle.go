@@ -34,6 +34,7 @@ type settler struct {
 	mu      sync.Mutex
 	closed  bool
 	workers int
+	cancels []context.CancelFunc // of what the workers do
 	wg      sync.WaitGroup
 }
 
@@ -48,7 +49,7 @@ func newSettler(f *failover, lost func()) *settler {
 
 func (s *settler) refund(x settlement) {
 	ctx := context.Background() //nolint:forbidigo // the request it belongs to is over
-	if !s.store.remote() || x.result.Local {
+	if !s.store.remote() || x.result.charged() != inStore {
 		s.settle(ctx, x)
 		return
 	}
@@ -59,7 +60,9 @@ func (s *settler) refund(x settlement) {
 	}
 	if s.workers < settleWorkers && (s.workers == 0 || len(s.queue) > 0) {
 		s.workers++
-		s.wg.Go(s.run)
+		ctx, cancel := context.WithCancel(ctx)
+		s.cancels = append(s.cancels, cancel)
+		s.wg.Go(func() { s.run(ctx) })
 	}
 	select {
 	case s.queue <- x:
@@ -68,16 +71,12 @@ func (s *settler) refund(x settlement) {
 	}
 }
 
-func (s *settler) run() {
-	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // as in refund
-	defer cancel()
+func (s *settler) run(ctx context.Context) {
 	for {
 		select {
 		case x := <-s.queue:
 			s.settle(ctx, x)
 		case <-s.quit:
-			timer := time.AfterFunc(settleAtClose, cancel)
-			defer timer.Stop()
 			for ctx.Err() == nil {
 				select {
 				case x := <-s.queue:
@@ -102,13 +101,23 @@ func (s *settler) settle(ctx context.Context, x settlement) {
 	_ = s.store.refund(ctx, x.take, x.result, x.units)
 }
 
-// close settles what waits and ends the goroutines.
+// close settles what waits and ends the goroutines, within settleAtClose and what a store
+// takes to notice that its caller has left.
 func (s *settler) close() {
 	s.mu.Lock()
 	if !s.closed {
 		s.closed = true
 		close(s.quit)
 	}
+	cancels := s.cancels
 	s.mu.Unlock()
+	leave := func() {
+		for _, cancel := range cancels {
+			cancel()
+		}
+	}
+	timer := time.AfterFunc(settleAtClose, leave)
 	s.wg.Wait()
+	timer.Stop()
+	leave()
 }

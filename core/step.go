@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/weir-go/weir/core/internal/algo"
 )
 
 // Step decides as one pure function on stored text: the whole specification of a
@@ -199,7 +201,7 @@ func (p Policy) Explain(t Take, reply []int64) (Result, error) {
 		own := rest[:a.Reply()]
 		state := own
 		if a.Words() > len(own) {
-			state = make([]int64, min(a.Words(), maxReplyState))
+			state = make([]int64, min(a.Words(), algo.MaxReplyState))
 		}
 		if !a.ParseReply(state, own, now, cost) || !fits[i] && a.Admits(state, now, cost, ahead) {
 			return malformed()
@@ -210,6 +212,3 @@ func (p Policy) Explain(t Take, reply []int64) (Result, error) {
 	p.p.summarize(&res, t.Cost, len(p.p.algorithms))
 	return res, nil
 }
-
-// maxReplyState is the most words of a state that a reply stands for.
-const maxReplyState = MaxBuckets + 8

@@ -41,8 +41,8 @@ func (s *stepper) refund(p core.Policy, at int64, r core.Result, units int64) {
 
 func (s *stepper) keep(next []byte, ttl time.Duration) {
 	if s.ttl = ttl; ttl != 0 {
-		require.GreaterOrEqual(s.t, ttl, time.Millisecond, "fault 43")
-		require.Zero(s.t, ttl%time.Millisecond, "fault 43")
+		require.GreaterOrEqual(s.t, ttl, time.Millisecond)
+		require.Zero(s.t, ttl%time.Millisecond)
 		s.text = next
 	}
 }
@@ -64,7 +64,7 @@ func TestStep(t *testing.T) {
 		{333334, 1, "at-limit limit 3 remaining 0 retry 0s reset 1s", "1800000001333333+1", 1000 * time.Millisecond},
 		{2000000, 0, "admitted limit 3 remaining 3 retry 0s reset 0s", "1800000001333333+1", 0},
 		{2000000, 4, "never limit 3 remaining 3 retry 0s reset 0s", "1800000001333333+1", 0},
-		{2000000, math.MaxInt64, "never limit 3 remaining 3 retry 0s reset 0s", "1800000001333333+1", 0}, // faults 35 and 36
+		{2000000, math.MaxInt64, "never limit 3 remaining 3 retry 0s reset 0s", "1800000001333333+1", 0},
 	} {
 		res := s.take(p, c.at, c.cost)
 		got := fmt.Sprintf("%v limit %d remaining %d retry %v reset %v", res.Outcome, res.Limit, res.Remaining, res.RetryAfter, res.ResetAfter)
@@ -86,7 +86,7 @@ func exported(r core.Result) core.Result {
 	return r
 }
 
-// Fault 39: one limit that refuses keeps all others from charging.
+// One limit that refuses keeps all others from charging.
 func TestStepAllOrNone(t *testing.T) {
 	s := &stepper{t: t}
 	p := core.MustParse("2/1s, 3/1h")
@@ -155,7 +155,7 @@ func TestStepTightest(t *testing.T) {
 	assert.Equal(t, 6*time.Second, s.take(p, 0, 1).ResetAfter, "of equals the longer reset")
 }
 
-// Fault 33: a peek changes nothing.
+// A peek changes nothing.
 func TestStepPeek(t *testing.T) {
 	s := &stepper{t: t}
 	p := core.MustParse("10/10s")
@@ -170,7 +170,7 @@ func TestStepPeek(t *testing.T) {
 	}
 }
 
-// Fault 34, and other mistakes: there is no answer to them.
+// A negative cost, and other mistakes: there is no answer to them.
 func TestStepPanicsOnMistakes(t *testing.T) {
 	p := core.MustParse("10/10s")
 	good := core.Take{Policy: p, Key: "k", Cost: 1, Now: epoch}
@@ -195,7 +195,7 @@ func TestStepPanicsOnMistakes(t *testing.T) {
 	require.EqualError(t, good.Validate(), "core: Take.Policy is zero; build one with Parse or NewPolicy")
 }
 
-// Fault 21: text that Step did not write means unused, and is replaced at once.
+// Text that Step did not write means unused, and is replaced at once.
 func TestStepHealsGarbage(t *testing.T) {
 	one, two := core.MustParse("3/1s"), core.MustParse("3/1s, 9/1m")
 	for _, c := range []struct {
@@ -380,7 +380,7 @@ func TestExplainAgreesWithStep(t *testing.T) {
 	})
 }
 
-// Fault 22: a reply that no script has written is an error, not a verdict.
+// A reply that no script has written is an error, not a verdict.
 func TestExplainRefusesMalformedReplies(t *testing.T) {
 	parse := core.MustParse
 	for _, c := range []struct {
@@ -505,6 +505,7 @@ func TestValidateRefund(t *testing.T) {
 	receipt.At = 0
 	require.ErrorContains(t, core.ValidateRefund(&take, receipt, 1), "has no At")
 	receipt = core.Result{At: epoch}
-	require.EqualError(t, core.ValidateRefund(&take, receipt, 1), "core: a refund of 1 units, but the Result (refused) took 0; give at most those")
+	require.EqualError(t, core.ValidateRefund(&take, receipt, 1), "core: the Result (refused) took nothing; there is nothing to give back")
+	require.NoError(t, core.ValidateRefund(&take, receipt, 0))
 	require.ErrorContains(t, core.ValidateRefund(&core.Take{}, receipt, 1), "Take.Policy")
 }

@@ -44,7 +44,7 @@ func (t *Take) Validate() error {
 	case t.Key == "":
 		return errors.New("core: the key is empty; give one, or every caller would share one count")
 	case len(t.Policy.p.algorithms) == 0:
-		return fmt.Errorf("core: the policy %q counts nothing, it has permits alone; acquire one of a PermitStore", t.Policy)
+		return fmt.Errorf("core: the policy %q counts nothing, it has permits alone, which are taken by Limiter.Acquire and PermitStore.Acquire", t.Policy)
 	case t.Cost < 0:
 		return fmt.Errorf("core: a cost of %d units; give 0 to peek, or more", t.Cost)
 	case t.Ahead < 0:
@@ -88,6 +88,8 @@ func ValidateRefund(t *Take, r Result, units int64) error {
 	switch {
 	case units < 0:
 		return fmt.Errorf("core: a refund of %d units; give 0 or more", units)
+	case units > 0 && r.Taken == 0:
+		return fmt.Errorf("core: the Result (%v) took nothing; there is nothing to give back", r.Outcome)
 	case units > r.Taken:
 		return fmt.Errorf("core: a refund of %d units, but the Result (%v) took %d; give at most those", units, r.Outcome, r.Taken)
 	case r.At <= 0:

@@ -3,27 +3,11 @@ package core
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
 	"time"
 )
-
-// OverLimitError is what [Limiter.Wait] and [Limiter.Acquire] fail with over the limit:
-// the turn would come too late, or never.
-type OverLimitError struct {
-	// Result is the refusal. RetryAfter counts from when it was made.
-	Result Result
-}
-
-// Error implements error.
-func (e *OverLimitError) Error() string {
-	if e.Result.Outcome == Never {
-		return fmt.Sprintf("over limit: more than the %d units that it ever admits at once", e.Result.Limit)
-	}
-	return fmt.Sprintf("over limit: try again in %v", e.Result.RetryAfter)
-}
 
 // sleep waits for d, but not longer than for ctx or for closed, which may be nil. It
 // answers the context's error, or errClosed.
@@ -44,6 +28,7 @@ var errClosed = errors.New("core: the Guard was closed while a request waited fo
 
 // waiters are the requests that wait for their turn.
 type waiters struct {
+	settler *settler
 	mu      sync.Mutex
 	closed  bool
 	waiting map[*waiter]struct{}
@@ -52,22 +37,24 @@ type waiters struct {
 
 // waiter is one of them.
 type waiter struct {
-	turn  time.Time
-	leave func()
-	left  bool
-	sent  chan struct{} // is closed when it is sent away
+	turn time.Time
+	took settlement
+	left bool
+	sent chan struct{} // is closed when it is sent away
 }
 
-func newWaiters() *waiters { return &waiters{waiting: map[*waiter]struct{}{}} }
+func newWaiters(s *settler) *waiters {
+	return &waiters{settler: s, waiting: map[*waiter]struct{}{}}
+}
 
-// sleep is like the function for one who may be sent away. leave is called if it does
-// not wait to the end.
-func (w *waiters) sleep(ctx context.Context, d time.Duration, leave func()) error {
-	x := &waiter{turn: time.Now().Add(d), leave: leave, sent: make(chan struct{})}
+// sleep waits for the turn of what was taken. Who does not wait to the end gives it back.
+func (w *waiters) sleep(ctx context.Context, took settlement) error {
+	d := took.result.Delay
+	x := &waiter{turn: time.Now().Add(d), took: took, sent: make(chan struct{})}
 	w.mu.Lock()
 	if w.closed {
 		w.mu.Unlock()
-		leave()
+		w.settler.refund(took)
 		return errClosed
 	}
 	w.waiting[x] = struct{}{}
@@ -77,30 +64,37 @@ func (w *waiters) sleep(ctx context.Context, d time.Duration, leave func()) erro
 
 	err := sleep(ctx, d, x.sent)
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	delete(w.waiting, x)
+	left := x.left
+	w.mu.Unlock()
 	switch {
-	case x.left: // though its turn may have come at the same moment
+	case left: // though its turn may have come at the same moment
 		return errClosed
 	case err != nil:
-		leave()
+		w.settler.refund(took)
 	}
 	return err
 }
 
-// close sends all of them away, and returns when they have left. They leave from the
-// end of the queue, because only the last in line gets anything back.
+// close sends all of them away. What they took is given back one after the other, from
+// the end of the queue, because only the last in line gets anything back; that takes
+// settleAtClose at most, and one call of the store.
 func (w *waiters) close() {
 	w.mu.Lock()
 	w.closed = true
 	all := slices.SortedFunc(maps.Keys(w.waiting), func(x, y *waiter) int { return y.turn.Compare(x.turn) })
+	clear(w.waiting)
 	for _, x := range all {
-		if !x.left {
-			x.left = true
-			x.leave()
-			close(x.sent)
-		}
+		x.left = true
+		close(x.sent)
 	}
 	w.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), settleAtClose) //nolint:forbidigo // of many requests
+	defer cancel()
+	for _, x := range all {
+		if ctx.Err() == nil {
+			w.settler.settle(ctx, x.took)
+		}
+	}
 	w.under.Wait()
 }

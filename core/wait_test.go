@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/storetest"
 )
 
 // queue is who waits at a limiter, in a bubble.
@@ -258,7 +259,7 @@ func TestWaitForAllLimits(t *testing.T) {
 	})
 }
 
-// Faults 2, 12 and 18: the store fails before, while and after somebody waits.
+// The store fails before, while and after somebody waits.
 func TestWaitFailWords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for policy, last := range map[string]time.Duration{
@@ -424,7 +425,8 @@ func TestUpTo(t *testing.T) {
 
 // Every algorithm gives what it has, and says when there is more.
 func TestUpToOfEveryAlgorithm(t *testing.T) {
-	for _, word := range []string{"gcra", "token-bucket", "leaky-bucket", "fixed-window", "sliding-window", "sliding-counter", "sliding-log"} {
+	for _, a := range storetest.Algorithms() {
+		word := a.String()
 		m, p := newMemory(t, 0), core.MustParse("5/10s "+word)
 		take := func(at, n int64) core.Result {
 			res, err := m.Take(t.Context(), core.Take{Policy: p, Key: "k", Cost: n, AtMost: true, Now: epoch + at})
@@ -599,6 +601,7 @@ func TestGuardCloseSendsAway(t *testing.T) {
 					return peek.ResetAfter
 				}
 				before := held()
+				assert.Equal(t, 150*ms, before, "only the first is still counted")
 				late := c.join()
 				assert.Equal(t, 50*ms, late.at, "there is no waiting any more")
 				assert.Equal(t, 503, late.verdict.Status)

@@ -190,7 +190,7 @@ func get(t *testing.T, f *fiber.App, target string) (status int, body string) {
 	return res.StatusCode, string(read)
 }
 
-// A unix socket has no peer: such a request has no key by address (fault 45).
+// A unix socket has no peer: such a request has no key by address.
 func TestUnixSocket(t *testing.T) {
 	f := fiber.New(fiber.Config{DisableStartupMessage: true})
 	f.Use(fibermw.Limit(guard(t, "1/1h", keyfunc.IP(), core.Config{})))

@@ -80,7 +80,7 @@ func TestAppendToLeavesTheKeyOnError(t *testing.T) {
 	}
 }
 
-// Faults 45 and 83: what is missing is an error that can be told from others; what the program's own function
+// What is missing is an error that can be told from others; what the program's own function
 // returns comes out as it is, and so does its panic.
 func TestErrors(t *testing.T) {
 	var k keyfunc.Key
@@ -88,13 +88,13 @@ func TestErrors(t *testing.T) {
 		keyfunc.IP(), keyfunc.User("uid"), keyfunc.Header("X-Api-Key"), tenant(answers("", nil)),
 		keyfunc.ForwardedHops(1), keyfunc.Join(keyfunc.Route(), keyfunc.IP()), keyfunc.FirstOf(keyfunc.IP(), keyfunc.User("uid")),
 	} {
-		assert.ErrorIs(t, f.AppendTo(&k, from("")), keyfunc.ErrNoKey, "fault 45: "+f.String())
+		assert.ErrorIs(t, f.AppendTo(&k, from("")), keyfunc.ErrNoKey, f.String())
 	}
 	boom := errors.New("boom")
-	assert.Same(t, boom, keyfunc.Join(keyfunc.Route(), tenant(answers("", boom))).AppendTo(&k, from("")), "fault 83")
+	assert.Same(t, boom, keyfunc.Join(keyfunc.Route(), tenant(answers("", boom))).AppendTo(&k, from("")))
 	assert.PanicsWithValue(t, "boom", func() {
 		_ = tenant(func(keyfunc.Request) (string, error) { panic("boom") }).AppendTo(&k, from(""))
-	}, "fault 83")
+	})
 }
 
 func TestMistakes(t *testing.T) {
@@ -179,7 +179,7 @@ func TestCombinationsKeepTheirOwnParts(t *testing.T) {
 	assert.Equal(t, "const=a", keyOf(first, from("")))
 }
 
-// Fault 46: a text of 10 MB makes a short key, and nothing of its size is allocated.
+// A text of 10 MB makes a short key, and nothing of its size is allocated.
 func TestLongTexts(t *testing.T) {
 	long := strings.Repeat("x", 10<<20)
 	r := &request{route: long, method: long, values: map[any]any{"s": long, "b": []byte(long)}, header: map[string][]string{"X-Api-Key": {long}}}

@@ -42,10 +42,10 @@ func TestKeyText(t *testing.T) {
 		{"separators", "user=a%3Db%26c%25d%7Ee", []part{{"user", "a=b&c%d~e"}}},
 		{"bad kind", "a%3D%7B=b", []part{{"a={", "b"}}},
 		{"plain bytes", "user=azAZ09_.:/-", []part{{"user", "azAZ09_.:/-"}}},
-		{"fault 47: NUL", "user=a%00b", []part{{"user", "a\x00b"}}},
-		{"fault 47: invalid UTF-8", "user=%FF%C3%A9", []part{{"user", "\xffé"}}},
-		{"fault 47: CR LF", "user=a%0D%0AX:%201", []part{{"user", "a\r\nX: 1"}}},
-		{"fault 47: cluster tag", "user=%7Ba%7D", []part{{"user", "{a}"}}},
+		{"NUL", "user=a%00b", []part{{"user", "a\x00b"}}},
+		{"invalid UTF-8", "user=%FF%C3%A9", []part{{"user", "\xffé"}}},
+		{"CR LF", "user=a%0D%0AX:%201", []part{{"user", "a\r\nX: 1"}}},
+		{"cluster tag", "user=%7Ba%7D", []part{{"user", "{a}"}}},
 		{"128 bytes", "user=" + strings.Repeat("a", 128), []part{{"user", strings.Repeat("a", 128)}}},
 		{"129 bytes", "user=" + sum(strings.Repeat("a", 129)), []part{{"user", strings.Repeat("a", 129)}}},
 		{"long, not plain", "user=" + sum(long), []part{{"user", long}}},
@@ -78,8 +78,8 @@ func TestKeyAddPrefix(t *testing.T) {
 		"0.0.0.0/0":               "ip=0.0.0.0/0",
 		"2001:db8::1/128":         "ip=2001:db8::1",
 		"2001:DB8:0:0:1::1/64":    "ip=2001:db8::/64",
-		"2001:db8::1.2.3.4/128":   "ip=2001:db8::102:304", // fault 55: not IPv4-mapped
-		"::ffff:203.0.113.7/128":  "ip=203.0.113.7",       // fault 55
+		"2001:db8::1.2.3.4/128":   "ip=2001:db8::102:304", // not IPv4-mapped
+		"::ffff:203.0.113.7/128":  "ip=203.0.113.7",
 		"::ffff:cb00:7107/120":    "ip=203.0.113.0/24",
 		"::ffff:203.0.113.7/95":   "ip=::fffe:0:0/95",
 		"::ffff:255.255.255.0/96": "ip=0.0.0.0/0",
@@ -95,7 +95,7 @@ func TestKeyAddPrefix(t *testing.T) {
 }
 
 func TestKeyDoesNotAllocate(t *testing.T) {
-	long := strings.Repeat("x", 10<<20) // fault 46
+	long := strings.Repeat("x", 10<<20)
 	p4, p6 := netip.MustParsePrefix("203.0.113.7/32"), netip.MustParsePrefix("2001:db8::/64")
 	var k keyfunc.Key
 	run := func() {
@@ -111,10 +111,10 @@ func TestKeyDoesNotAllocate(t *testing.T) {
 	assert.Equal(t, len("user=~")+43, k.Len())
 }
 
-// Fault 48: no two lists of parts meet, and fault 49: neither do two kinds.
+// No two lists of parts meet, and neither do two kinds.
 func TestKeyTellsPartsApart(t *testing.T) {
-	assert.NotEqual(t, textOf(part{"user", "a:b"}, part{"path", "c"}), textOf(part{"user", "a"}, part{"path", "b:c"}), "fault 48")
-	assert.NotEqual(t, textOf(part{"user", "10.0.0.1"}), textOf(part{"ip", "10.0.0.1"}), "fault 49")
+	assert.NotEqual(t, textOf(part{"user", "a:b"}, part{"path", "c"}), textOf(part{"user", "a"}, part{"path", "b:c"}))
+	assert.NotEqual(t, textOf(part{"user", "10.0.0.1"}), textOf(part{"ip", "10.0.0.1"}))
 
 	// Few symbols and joints that move make near misses likely.
 	text := rapid.OneOf(
@@ -178,8 +178,8 @@ func FuzzKey(f *testing.F) {
 	f.Fuzz(func(t *testing.T, kind1, text1, kind2, text2 string) {
 		parts := []part{{kind1, text1}, {kind2, text2}}
 		text := textOf(parts...)
-		require.Regexp(t, keyText, text, "fault 47")
-		require.LessOrEqual(t, len(text), 4*3*128+3, "fault 46")
+		require.Regexp(t, keyText, text)
+		require.LessOrEqual(t, len(text), 4*3*128+3)
 		for i, field := range strings.Split(text, "&") {
 			kind, value, ok := strings.Cut(field, "=")
 			require.True(t, ok)

@@ -23,7 +23,8 @@
 --@ load
 local w_i, r_i = 0, 0
 if s_i and s_i ~= '' then
-  local x, r = string.match(s_i, '^(%d+)%+?(%d*)$')
+  local x, r
+  if #s_i <= 40 then x, r = string.match(s_i, '^(%d+)%+?(%d*)$') end -- which takes the square of a longer one
   x = x and x + 0
   if x and x < 9007199254740992 then
     r = r == '' and 0 or r + 0

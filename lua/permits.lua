@@ -19,6 +19,10 @@ if type(used) == 'table' then -- an error; a foreign type under our key is disca
   redis.call('DEL', key)
   used = 0
 end
+if redis.call('ZCARD', key) > 20000 then -- nobody of ours has put so many here
+  redis.call('DEL', key)
+  used = 0
+end
 for _, member in ipairs(redis.call('ZRANGEBYSCORE', key, '(' .. latest, '+inf')) do
   redis.call('ZADD', key, latest, member)
   write = true
@@ -33,10 +37,10 @@ repeat
 until not alive
 
 --@ hold
-redis.call('ZREMRANGEBYSCORE', key, '-inf', ended)
-for i = 1, weight do
+for i = 1, weight do -- before anything else is written: a server without memory refuses this
   redis.call('ZADD', key, latest, id .. string.format('%.0f', i))
 end
+redis.call('ZREMRANGEBYSCORE', key, '-inf', ended)
 for i = weight + 1, held do
   redis.call('ZREM', key, id .. string.format('%.0f', i))
 end

@@ -73,6 +73,11 @@ local function scored(names, first, count)
   return out
 end
 local commands = {
+  ZCARD = function()
+    local n = 0
+    for _ in pairs(members) do n = n + 1 end
+    return n
+  end,
   ZCOUNT = function(low, high) return #sorted(low, high) end,
   ZADD = function(score, member)
     assert(type(score) == 'string' and tonumber(score) > 0)

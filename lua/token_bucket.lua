@@ -7,13 +7,15 @@
 -- which are negative in debt and while charges wait. Empty: unused, which is full.
 --
 -- Arguments: 1 period | 2 rate | 3 burst | 4 cost | 5 need | 6 low | 7 ahead
--- in upto: 1 to 6 | in refund: 1 to 3 | 4 units | 5 last | 6 low | 7 tokens | 8 calm
+-- in upto: 1 to 6 | in refund: 1 to 3 | 4 units | 5 last | 6 low | 7 tokens | 8 calm |
+-- 9 turn
 --   cost    how many tokens are taken (0 peeks)
 --   need    how many must be there for that: more than burst if it never fits
 --   low     how far below zero the rules allow
 --   ahead   how long before the refill that makes it fit it may be charged
 --   last, tokens   the state that the charge led to
 --   calm    the least tokens with which surely nobody waits
+--   turn    the instant when the turn of a charge that had to wait came, or 0
 -- Most limits have neither debt nor reservations: their last arguments are zeros.
 -- Reply: the instant of the last refill, l, or -1 - l if the cost does not fit; then the
 -- tokens. Both are 0 if unused.
@@ -62,9 +64,15 @@ local fits_i = most_i > 0
 local c_i = n
 
 --@ refund
-if l_i > 0 and l_i == ARGV_i[5] + 0 and ARGV_i[4] + 0 > 0 and (t_i >= ARGV_i[8] + 0 or t_i == ARGV_i[7] + 0) then
-  t_i, write = t_i + ARGV_i[4], true
-  if t_i >= ARGV_i[3] + 0 then l_i, t_i = 0, ARGV_i[3] + 0 end
+if l_i > 0 and ARGV_i[4] + 0 > 0 then
+  local since, more = l_i - ARGV_i[5], t_i - ARGV_i[7] -- refills and their tokens, if nobody came behind
+  local refills = math.floor(since / ARGV_i[1])
+  local last = since >= 0 and refills * ARGV_i[1] == since and (refills + 0.0) * ARGV_i[2] == more and ARGV_i[7] + 0 < ARGV_i[3] + 0
+  if now >= ARGV_i[9] + 0 then last = since == 0 and (last or t_i >= ARGV_i[8] + 0) end
+  if last then
+    t_i, write = t_i + ARGV_i[4], true
+    if t_i >= ARGV_i[3] + 0 then l_i, t_i = 0, ARGV_i[3] + 0 end
+  end
 end
 
 --@ store

@@ -169,7 +169,7 @@ func (r *recorder) Take(ctx context.Context, t core.Take) (core.Result, error) {
 
 var ok = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusNoContent) })
 
-// A unix socket has no peer: such a request has no key by address (fault 45).
+// A unix socket has no peer: such a request has no key by address.
 func TestUnixSocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	listener, err := net.Listen("unix", path)

@@ -17,8 +17,7 @@ import (
 	"github.com/weir-go/weir/internal/redistest"
 )
 
-// Errors of the server are told apart, and none of them is tried again for long
-// (faults 12, 13 and 20).
+// Errors of the server are told apart, and none of them is tried again for long.
 func TestServerErrors(t *testing.T) {
 	take := core.Take{Policy: core.MustParse("errors: 10/1h"), Key: "k", Cost: 1}
 	tests := []struct {
@@ -62,13 +61,13 @@ func TestServerErrors(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			server := redistest.Single(t)
 			test.prepare(t, server.Client(t))
-			o := redisstore.ClientOptions(server.Addr())
+			o := unhurried(redisstore.ClientOptions(server.Addr()))
 			if test.user != "" {
 				o.Username, o.Password = test.user, "secret"
 			}
 			rdb := redis.NewUniversalClient(o)
 			defer func() { assert.NoError(t, rdb.Close()) }()
-			s := newStore(t, rdb, redisstore.Options{})
+			s := newStore(t, rdb, redisstore.Options{Deadline: patient})
 			_, err := s.Take(t.Context(), take)
 			var failed *core.StoreError
 			require.ErrorAs(t, err, &failed)
@@ -85,7 +84,7 @@ func TestServerErrors(t *testing.T) {
 			if node == owner {
 				continue
 			}
-			s := newStore(t, node.Client(t), redisstore.Options{})
+			s := newStore(t, node.Client(t), redisstore.Options{Deadline: patient})
 			_, err := s.Take(t.Context(), take)
 			require.ErrorContains(t, err, "give a redis.ClusterClient")
 		}
@@ -97,11 +96,11 @@ func TestLeastRights(t *testing.T) {
 	server := redistest.Single(t)
 	require.NoError(t, server.Client(t).Do(t.Context(), "ACL", "SETUSER", "weir", "on", ">secret", "~weir:*",
 		"+evalsha", "+eval", "+time", "+get", "+set", "+del").Err())
-	o := redisstore.ClientOptions(server.Addr())
+	o := unhurried(redisstore.ClientOptions(server.Addr()))
 	o.Username, o.Password = "weir", "secret"
 	rdb := redis.NewUniversalClient(o)
 	defer func() { assert.NoError(t, rdb.Close()) }()
-	s := newStore(t, rdb, redisstore.Options{})
+	s := newStore(t, rdb, redisstore.Options{Deadline: patient})
 	take := core.Take{Policy: core.MustParse("rights: 10/1h, 100/1d"), Key: "k", Cost: 2}
 	res, err := s.Take(t.Context(), take)
 	require.NoError(t, err)
@@ -113,12 +112,12 @@ func TestLeastRights(t *testing.T) {
 }
 
 // What somebody else has put under our key is discarded, and the discarded state is
-// replaced at once (fault 21). State that lies too far ahead is clamped, and healed
-// by a refusal too (fault 8).
+// replaced at once. State that lies too far ahead is clamped, and healed
+// by a refusal too.
 func TestHealing(t *testing.T) {
 	server := redistest.Single(t)
 	admin := server.Client(t)
-	s := newStore(t, admin, redisstore.Options{})
+	s := newStore(t, admin, redisstore.Options{Deadline: patient})
 	future := strconv.FormatInt(time.Now().Add(time.Hour).UnixMicro(), 10)
 	garbages := []string{
 		"x", "", "-5", "1e15", "nan", "inf", "0x10", " 12 ", "12 ", "1.5", "+", "1+", "+1", "12+x", ";", ";;;", "\x00", "99999999999999999999999999",
@@ -179,9 +178,9 @@ func TestHealing(t *testing.T) {
 }
 
 // A full bucket whose server's clock steps back one hour admits again within one
-// bucket's time, not within an hour (fault 8).
+// bucket's time, not within an hour.
 func TestClockStepsBack(t *testing.T) {
-	s := newStore(t, redistest.Single(t).Client(t), redisstore.Options{})
+	s := newStore(t, redistest.Single(t).Client(t), redisstore.Options{Deadline: patient})
 	const start = 1_800_000_000_000_000
 	hour := time.Hour.Microseconds()
 	take := core.Take{Policy: core.MustParse("clock: 10/10s"), Key: "k", Cost: 1}
@@ -202,12 +201,12 @@ func TestClockStepsBack(t *testing.T) {
 }
 
 // Names of keys are harmless whatever the input, short if it is long, and never
-// the same for two inputs (faults 46 to 48).
+// the same for two inputs.
 func TestKeyNames(t *testing.T) {
 	server := redistest.Single(t)
 	admin := server.Client(t)
-	readable := newStore(t, admin, redisstore.Options{Prefix: "plain"})
-	secret := newStore(t, admin, redisstore.Options{Prefix: "secret", HashKeys: []byte("0123456789abcdef")})
+	readable := newStore(t, admin, redisstore.Options{Prefix: "plain", Deadline: patient})
+	secret := newStore(t, admin, redisstore.Options{Deadline: patient, Prefix: "secret", HashKeys: []byte("0123456789abcdef")})
 	p := core.MustParse("names: 5/1h")
 	hostile := []string{
 		"ip=203.0.113.7&route=/items/%7Bid%7D", "a b", "a\x00b", "a\r\nDEL x", "{a}b", "{a}c", "a}b{", "\xff\xfe", "~x",
@@ -226,7 +225,7 @@ func TestKeyNames(t *testing.T) {
 		for _, key := range hostile {
 			res, err := s.Take(t.Context(), core.Take{Policy: p, Key: key, Cost: 1})
 			if key == "" {
-				require.Error(t, err, "an empty key would be everybody's (fault 45)")
+				require.Error(t, err, "an empty key would be everybody's")
 				continue
 			}
 			require.NoError(t, err, "%.40q", key)
@@ -247,9 +246,9 @@ func TestKeyNames(t *testing.T) {
 }
 
 // Changed numbers keep the state and a changed shape starts afresh: two versions of
-// a service can run side by side (faults 23 and 90).
+// a service can run side by side.
 func TestChangedPolicies(t *testing.T) {
-	s := newStore(t, redistest.Single(t).Client(t), redisstore.Options{})
+	s := newStore(t, redistest.Single(t).Client(t), redisstore.Options{Deadline: patient})
 	take := func(policy string, cost int64) core.Result {
 		res, err := s.Take(t.Context(), core.Take{Policy: core.MustParse(policy), Key: "k", Cost: cost})
 		require.NoError(t, err)
@@ -261,7 +260,7 @@ func TestChangedPolicies(t *testing.T) {
 	assert.EqualValues(t, 10, take("changed: 10/1h, 100/1d", 0).Remaining)
 }
 
-// A cluster client that reads from replicas still decides on masters (fault 24).
+// A cluster client that reads from replicas still decides on masters.
 func TestReadOnlyCluster(t *testing.T) {
 	cluster := redistest.StartCluster(t)
 	s := newStore(t, cluster.Client(t, func(o *redis.ClusterOptions) { o.ReadOnly, o.RouteRandomly = true, true }), redisstore.Options{Deadline: patient})
@@ -273,7 +272,7 @@ func TestReadOnlyCluster(t *testing.T) {
 	}
 }
 
-// What cannot work is refused at once (fault 24).
+// What cannot work is refused at once.
 func TestNew(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	defer func() { assert.NoError(t, rdb.Close()) }()

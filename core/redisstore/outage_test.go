@@ -20,7 +20,7 @@ import (
 )
 
 // During every kind of outage a decision takes no longer than the deadline, the
-// store says what failed, and it comes back by itself (faults 1 to 4 and 13).
+// store says what failed, and it comes back by itself.
 func TestOutage(t *testing.T) {
 	const deadline = 50 * time.Millisecond
 	outages := []struct {
@@ -116,8 +116,7 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// A server that is down when a program starts costs nothing but the decisions
-// (fault 1).
+// A server that is down when a program starts costs nothing but the decisions.
 func TestDownAtStart(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -135,7 +134,7 @@ func TestDownAtStart(t *testing.T) {
 }
 
 // Each policy's fail word decides during an outage, and a limit holds within the
-// process: exactly, and for all limiters on one store together (fault 2).
+// process: exactly, and for all limiters on one store together.
 func TestFailWords(t *testing.T) {
 	server := redistest.Single(t)
 	rdb := redis.NewUniversalClient(redisstore.ClientOptions(server.Addr()))
@@ -175,7 +174,7 @@ func TestFailWords(t *testing.T) {
 }
 
 // A pool that is used up costs no more than the deadline, and no goroutine more
-// than there are callers (fault 14).
+// than there are callers.
 func TestPoolExhausted(t *testing.T) {
 	server := redistest.Single(t)
 	proxy := redistest.NewProxy(t, server.Addr())
@@ -280,7 +279,7 @@ func TestSlowNetwork(t *testing.T) {
 }
 
 // A cluster that has lost one of its shards goes on deciding for the keys of the
-// others: the breaker does not open (fault 16).
+// others: the breaker does not open.
 func TestLostShard(t *testing.T) {
 	cluster := redistest.StartCluster(t, "--cluster-require-full-coverage", "no")
 	rdb := cluster.Client(t, func(o *redis.ClusterOptions) {
@@ -337,7 +336,7 @@ func TestClientWithoutTimeouts(t *testing.T) {
 }
 
 // While the breaker is open a dead server is asked by one call a second, whatever
-// the load (faults 4 and 17).
+// the load.
 func TestOneProbe(t *testing.T) {
 	proxy := redistest.NewProxy(t, redistest.Single(t).Addr())
 	rdb := redis.NewUniversalClient(redisstore.ClientOptions(proxy.Addr()))

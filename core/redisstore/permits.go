@@ -3,12 +3,10 @@ package redisstore
 import (
 	"context"
 	"errors"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/sony/gobreaker/v2"
 
 	"github.com/weir-go/weir/core"
@@ -21,11 +19,14 @@ var (
 	releaseScript = newScript(lua.Release())
 )
 
-// A script renews at most maxIDs permits, because everybody else on the server waits for
-// it, and a pipeline has at most maxFlight scripts.
+// A script renews at most maxIDs permits of maxPlaces in all, or one, because everybody
+// else on the server waits for it. A pipeline has at most maxFlight scripts, and permits of
+// flightPlaces, or one script: it must be done within one deadline.
 const (
-	maxIDs    = 64
-	maxFlight = 64
+	maxIDs       = 64
+	maxPlaces    = core.MaxPermitWeight
+	maxFlight    = 64
+	flightPlaces = 4 * maxPlaces
 )
 
 // Acquire implements [core.PermitStore]. Unlike Take it may send its script a second
@@ -49,6 +50,10 @@ func (s *Store) Acquire(ctx context.Context, p core.Permit) (core.Result, error)
 				reply, err = again, nil
 			}
 		}
+	}
+	if failed := (*core.StoreError)(nil); errors.As(err, &failed) && failed.Class == core.ClassDenied {
+		// A right that is missing may be that of a command after the first that wrote.
+		return core.Result{}, &core.StoreError{Class: failed.Class, Executed: true, Err: failed.Err}
 	}
 	if err != nil {
 		return core.Result{}, err
@@ -101,7 +106,14 @@ func (s *Store) Renew(ctx context.Context, permits []core.Permit) (lost []core.P
 		return nil, err
 	}
 	var failed core.RenewError
-	for flight := range slices.Chunk(s.renewals(permits), maxFlight) {
+	for rest := s.renewals(permits); len(rest) > 0; {
+		n, places := 1, rest[0].places
+		for n < len(rest) && n < maxFlight && places+rest[n].places <= flightPlaces {
+			places += rest[n].places
+			n++
+		}
+		flight := rest[:n]
+		rest = rest[n:]
 		s.fly(ctx, flight)
 		for _, r := range flight {
 			if r.err == nil && len(r.reply) != 1+len(r.permits) {
@@ -124,14 +136,12 @@ func (s *Store) Renew(ctx context.Context, permits []core.Permit) (lost []core.P
 	return lost, nil
 }
 
-var (
-	errZero    = errors.New("redisstore: a zero Store; build one with New")
-	errRenewal = errors.New("redisstore: the reply is none of the script that renews permits")
-)
+var errRenewal = errors.New("redisstore: the reply is none of the script that renews permits")
 
 // renewal is one script's part of a Renew.
 type renewal struct {
 	permits []core.Permit
+	places  int64 // of all of them
 	script  *script
 	args    []any
 	reply   []int64
@@ -149,11 +159,11 @@ func (s *Store) renewals(permits []core.Permit) (all []*renewal) {
 	for _, p := range permits {
 		g := group{p.Policy, p.Key, p.Now}
 		r := open[g]
-		if r == nil || len(r.permits) == maxIDs {
+		if r == nil || len(r.permits) == maxIDs || r.places+p.Places() > maxPlaces {
 			r = &renewal{script: renewScript}
 			open[g], all = r, append(all, r)
 		}
-		r.permits = append(r.permits, p)
+		r.permits, r.places = append(r.permits, p), r.places+p.Places()
 	}
 	for _, r := range all {
 		r.args = permitArgs(r.script, s.names.permits(r.permits[0].Policy, r.permits[0].Key), r.permits)
@@ -273,11 +283,4 @@ func (s *Store) pipeline(ctx context.Context, flight []*renewal) {
 			r.err = failed // a command that was not even sent
 		}
 	}
-}
-
-func newCommand(ctx context.Context, args []any) command {
-	cmd := command{redis.NewIntSliceCmd(ctx, args...)}
-	cmd.SetFirstKeyPos(3)
-	cmd.SetStepCount(1) // as in send
-	return cmd
 }

@@ -37,7 +37,7 @@ func acquire(t *testing.T, s core.PermitStore, p core.Policy, id string) core.Re
 }
 
 // The contract of permits, on a single server and a cluster, and that no key is left
-// without an expiry (fault 43).
+// without an expiry.
 func TestPermitContract(t *testing.T) {
 	single, cluster := redistest.Single(t), redistest.StartCluster(t)
 	for name, rdb := range map[string]redis.UniversalClient{"single": single.Client(t), "cluster": cluster.Client(t)} {
@@ -87,7 +87,7 @@ func TestPermitsOnEveryTopology(t *testing.T) {
 	}
 }
 
-// testLostPermit is fault 79.
+// testLostPermit is about replies that are lost after a permit was granted.
 func (top topology) testLostPermit(t *testing.T) {
 	for _, tuned := range []bool{true, false} {
 		for _, how := range []redistest.Loss{redistest.EOF, redistest.RST, redistest.Hang} {
@@ -192,7 +192,7 @@ func (top topology) testRenewMany(t *testing.T) {
 	}
 }
 
-// One master of a cluster that is gone fails the permits of its keys alone (fault 16).
+// One master of a cluster that is gone fails the permits of its keys alone.
 func TestRenewWithoutOneShard(t *testing.T) {
 	for _, tuned := range []bool{true, false} {
 		t.Run(fmt.Sprint(tuned), func(t *testing.T) { testRenewWithoutOneShard(t, tuned) })
@@ -232,7 +232,7 @@ func testRenewWithoutOneShard(t *testing.T, tuned bool) {
 	}
 }
 
-// Renewing and releasing fail as everything does while there is no server (faults 2, 77).
+// Renewing and releasing fail as everything does while there is no server.
 func TestPermitsWithoutAServer(t *testing.T) {
 	for _, tuned := range []bool{true, false} {
 		server := redistest.Single(t)
@@ -298,7 +298,7 @@ func TestForeignPermits(t *testing.T) {
 }
 
 // The place of a process that was killed comes back within its lease, and at no time are
-// there more leases than permits (fault 73).
+// there more leases than permits.
 func TestKilledHolder(t *testing.T) {
 	const (
 		n     = 3

@@ -99,11 +99,16 @@ type command struct{ *redis.IntSliceCmd }
 func (command) NoRetry() bool { return true }
 
 func (s *Store) send(ctx context.Context, args []any) ([]int64, error) {
-	cmd := command{redis.NewIntSliceCmd(ctx, args...)}
-	cmd.SetFirstKeyPos(3)
-	cmd.SetStepCount(1) // or a cluster's client would ask the servers what EVALSHA is
+	cmd := newCommand(ctx, args)
 	if err := s.rdb.Process(ctx, cmd); err != nil {
 		return nil, err
 	}
 	return cmd.Val(), nil
+}
+
+func newCommand(ctx context.Context, args []any) command {
+	cmd := command{redis.NewIntSliceCmd(ctx, args...)}
+	cmd.SetFirstKeyPos(3)
+	cmd.SetStepCount(1) // or a cluster's client would ask the servers what EVALSHA is
+	return cmd
 }

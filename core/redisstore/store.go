@@ -7,10 +7,15 @@
 // A store that does not answer costs a request no more than the deadline, and
 // after five failures in a row it is asked only once a second until it is back.
 //
-// Which rights its user needs: EVALSHA, EVAL, TIME, GET, SET and DEL on the keys of
-// its prefix; in a Cluster CLUSTER SLOTS and, while slots move, ASKING; on a Ring PING;
-// in another database than 0 SELECT. It never writes a key without a TTL. Keep it on a
-// server that does not evict: an evicted key is a limit that starts over.
+// It keeps permits as well: a Store is a [core.PermitStore], with a key and scripts of
+// their own.
+//
+// Which rights its user needs: EVALSHA, EVAL, TIME, GET, SET and DEL on the keys of its
+// prefix; for permits also ZADD, ZCARD, ZCOUNT, ZRANGE, ZRANGEBYSCORE, ZREM,
+// ZREMRANGEBYSCORE, ZSCORE and PEXPIRE; in a Cluster CLUSTER SLOTS and, while slots move,
+// ASKING; on a Ring PING, which helps everywhere; in another database than 0 SELECT. It
+// never writes a key without a TTL. Keep it on a server that does not evict: an evicted
+// key is a limit that starts over.
 package redisstore
 
 import (
@@ -50,7 +55,7 @@ type Options struct {
 	HashKeys []byte
 }
 
-// Store, built by [New], is a [core.Store] on Redis. It needs no Close: what it does
+// Store, built by [New], is a [core.Store] and a [core.PermitStore] on Redis. It needs no Close: what it does
 // beside the decisions, after a timeout, ends within a second if the client keeps to a
 // context's deadline, as that of [ClientOptions] does. The client stays the caller's to
 // close.
@@ -168,6 +173,9 @@ func (s *Store) Take(ctx context.Context, t core.Take) (core.Result, error) {
 	if errors.Is(err, core.ErrOtherWindow) { // nothing ran: ask again by the server's clock
 		s.skew.Store(res.At - time.Now().UnixMicro())
 		res, err = s.decide(ctx, t, res.At)
+		if errors.Is(err, core.ErrOtherWindow) { // its clock leaps about
+			return core.Result{}, &core.StoreError{Class: core.ClassOther, Err: err}
+		}
 	}
 	return res, err
 }
@@ -277,7 +285,7 @@ func (s *Store) ask(ctx context.Context, c call) ([]int64, error) {
 // breaker is not even asked: its lock would be everybody's.
 func (s *Store) guarded(ctx context.Context, c call) (reply []int64, err error) {
 	if s.breaker == nil {
-		return nil, errors.New("redisstore: a zero Store; build one with New")
+		return nil, errZero
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -323,6 +331,7 @@ func (s *Store) attempt(ctx context.Context, c call) ([]int64, error) {
 }
 
 var (
+	errZero   = errors.New("redisstore: a zero Store; build one with New")
 	errLeft   = errors.New("redisstore: the caller left")
 	errBroken = errors.New("redisstore: the server failed just before; it is asked once a second until it answers")
 )

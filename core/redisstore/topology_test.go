@@ -29,6 +29,16 @@ func tune(tuned bool, addrs []string) *redis.UniversalOptions {
 	return &redis.UniversalOptions{Addrs: addrs}
 }
 
+// unhurried leaves it to the store's deadline how long a call may take, for tests that are
+// not about time, on a busy machine. go-redis's own timeouts are long enough.
+func unhurried(o *redis.UniversalOptions) *redis.UniversalOptions {
+	if !o.ContextTimeoutEnabled {
+		return o
+	}
+	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = patient, patient, patient, patient
+	return o
+}
+
 // topologies starts a single server, a cluster, a ring of two and a sentinel.
 func topologies(t *testing.T) []topology {
 	single := redistest.Single(t)
@@ -44,7 +54,7 @@ func topologies(t *testing.T) []topology {
 			name:    "single",
 			servers: func() []*redistest.Server { return []*redistest.Server{single} },
 			client: func(t *testing.T, proxy *redistest.Proxy, tuned bool) redis.UniversalClient {
-				o := tune(tuned, []string{single.Addr()}).Simple()
+				o := unhurried(tune(tuned, []string{single.Addr()})).Simple()
 				o.Dialer = proxy.Dial
 				return closing(t, redis.NewClient(o))
 			},
@@ -53,7 +63,7 @@ func topologies(t *testing.T) []topology {
 			name:    "cluster",
 			servers: func() []*redistest.Server { return cluster.Nodes },
 			client: func(t *testing.T, proxy *redistest.Proxy, tuned bool) redis.UniversalClient {
-				o := tune(tuned, cluster.Addrs()).Cluster()
+				o := unhurried(tune(tuned, cluster.Addrs())).Cluster()
 				o.Dialer = proxy.Dial
 				return closing(t, redis.NewClusterClient(o))
 			},
@@ -67,7 +77,7 @@ func topologies(t *testing.T) []topology {
 					Dialer: proxy.Dial,
 				}
 				if tuned {
-					u := redisstore.ClientOptions()
+					u := unhurried(tune(tuned, nil))
 					o.ContextTimeoutEnabled, o.MaxRetries, o.DialerRetries = u.ContextTimeoutEnabled, u.MaxRetries, u.DialerRetries
 					o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = u.DialTimeout, u.ReadTimeout, u.WriteTimeout, u.PoolTimeout
 				}
@@ -78,7 +88,7 @@ func topologies(t *testing.T) []topology {
 			name:    "sentinel",
 			servers: func() []*redistest.Server { return []*redistest.Server{sentinel.Master()} },
 			client: func(t *testing.T, proxy *redistest.Proxy, tuned bool) redis.UniversalClient {
-				u := tune(tuned, []string{sentinel.Addr()})
+				u := unhurried(tune(tuned, []string{sentinel.Addr()}))
 				u.MasterName = redistest.MasterName
 				o := u.Failover()
 				o.Dialer = proxy.Dial

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"cmp"
 	crand "crypto/rand"
 	"fmt"
 	"math"
@@ -14,7 +15,7 @@ import (
 
 // Compare runs the same random operations against two stores under one forced
 // clock and fails at the first difference in any field of a Result, or in whether
-// there was an error. Among the operations are takes of all kinds of cost, of what there
+// there was an error, and at an answer that no store may give. Among the operations are takes of all kinds of cost, of what there
 // is and ahead of time, peeks, refunds before and after the turn of a reservation and
 // with the receipt of another policy, resets, mistakes, clock steps of up to years in
 // both directions, and changed limits under an unchanged name; among the policies are
@@ -356,6 +357,10 @@ func (c *comparison) take(t core.Take) {
 		c.note(t, "take %v at %+d cost %d ahead %v", t.Policy, t.Now-Epoch, t.Cost, t.Ahead)
 	}
 	ra, rb := c.both(t)
+	if wrong := cmp.Or(impossible(t, ra), impossible(t, rb)); wrong != "" {
+		c.Errorf("an answer is impossible, %s:\n a: %+v\n b: %+v", wrong, ra, rb)
+		return // with a receipt that nothing can be done with
+	}
 	if ra != rb {
 		c.Errorf("the answers differ:\n a: %+v\n b: %+v", ra, rb)
 	}
@@ -372,6 +377,32 @@ func (c *comparison) both(t core.Take) (ra, rb core.Result) {
 	rb, errb := c.b.Take(c.Context(), t)
 	c.same(erra, errb)
 	return ra, rb
+}
+
+// impossible tells what no Result of t may have, or "".
+func impossible(t core.Take, r core.Result) string {
+	if wait := min(r.RetryAfter, r.ResetAfter, r.Delay); wait < 0 {
+		return fmt.Sprintf("a wait of %v", wait)
+	}
+	if r.Taken < 0 || r.Taken > t.Cost {
+		return fmt.Sprintf("%d taken at a cost of %d", r.Taken, t.Cost)
+	}
+	if r.Remaining < 0 || r.Remaining > r.Limit {
+		return fmt.Sprintf("%d remaining of %d", r.Remaining, r.Limit)
+	}
+	for i, l := range t.Policy.Limits() {
+		each := r.Each[i]
+		if wait := min(each.RetryAfter, each.ResetAfter, each.Delay); wait < 0 {
+			return fmt.Sprintf("a wait of %v for limit %d", wait, i+1)
+		}
+		if each.Remaining < 0 || each.Remaining > l.Burst {
+			return fmt.Sprintf("%d remaining of %d at limit %d", each.Remaining, l.Burst, i+1)
+		}
+		if r.Taken > l.Burst+l.Debt {
+			return fmt.Sprintf("%d taken of limit %d, which admits %d", r.Taken, i+1, l.Burst+l.Debt)
+		}
+	}
+	return ""
 }
 
 func (c *comparison) same(a, b error) {
@@ -442,7 +473,10 @@ func (c *comparison) mistake(t core.Take) {
 // look peeks where something has just changed, or should not have.
 func (c *comparison) look(t core.Take) {
 	t.Cost, t.AtMost, t.Ahead = 0, false, 0
-	if ra, rb := c.both(t); ra != rb {
+	ra, rb := c.both(t)
+	if wrong := cmp.Or(impossible(t, ra), impossible(t, rb)); wrong != "" {
+		c.Errorf("afterwards the answer to a peek is impossible, %s:\n a: %+v\n b: %+v", wrong, ra, rb)
+	} else if ra != rb {
 		c.Errorf("afterwards a peek differs:\n a: %+v\n b: %+v", ra, rb)
 	}
 }

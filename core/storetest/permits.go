@@ -119,7 +119,7 @@ func asManyAsThereAre(s *permits) {
 	s.expect(core.Result{Outcome: core.AtLimit, Taken: 1, Limit: 3, ResetAfter: time.Second}, s.acquire(s.permit(three, "d", 1, 400)), 400)
 }
 
-// byIDAlone is about releases that come twice or late (faults 74 and 75).
+// byIDAlone is about releases that come twice or late.
 func byIDAlone(s *permits) {
 	p := permitPolicy(2, time.Second)
 	s.release(s.permit(p, "unknown", 1, 0))
@@ -138,7 +138,7 @@ func byIDAlone(s *permits) {
 	require.Equal(s, core.Refused, s.acquire(s.permit(p, "g", 1, second)).Outcome, "a late release is nobody else's")
 }
 
-// acquiredAgain is about an id that is held, after a reply was lost (fault 79).
+// acquiredAgain is about an id that is held, after a reply was lost.
 func acquiredAgain(s *permits) {
 	p := permitPolicy(2, time.Second)
 	s.acquire(s.permit(p, "a", 1, 0))
@@ -177,12 +177,14 @@ func permitWeights(s *permits) {
 	s.expect(core.Result{Outcome: core.Refused, Limit: 3, RetryAfter: time.Second - 300*us, ResetAfter: time.Second - 100*us}, s.acquire(s.permit(q, "c", 2, 300)), 300)
 
 	most := permitPolicy(core.MaxPermits, time.Second).Named("most")
-	s.expect(core.Result{Outcome: core.AtLimit, Taken: core.MaxPermits, Limit: core.MaxPermits, ResetAfter: time.Second}, s.acquire(s.permit(most, "a", core.MaxPermits, 0)), 0)
+	const heavy = core.MaxPermitWeight
+	s.expect(core.Result{Outcome: core.Never, Limit: core.MaxPermits, Remaining: core.MaxPermits}, s.acquire(s.permit(most, "a", heavy+1, 0)), 0)
+	s.expect(core.Result{Outcome: core.Admitted, Taken: heavy, Limit: core.MaxPermits, Remaining: core.MaxPermits - heavy, ResetAfter: time.Second}, s.acquire(s.permit(most, "a", heavy, 0)), 0)
 	s.release(s.permit(most, "a", 1, 0))
 	s.expect(core.Result{Outcome: core.Admitted, Taken: 1, Limit: core.MaxPermits, Remaining: core.MaxPermits - 1, ResetAfter: time.Second}, s.acquire(s.permit(most, "b", 1, 0)), 0)
 }
 
-// leasesEnd is about a holder that has crashed (fault 73).
+// leasesEnd is about a holder that has crashed.
 func leasesEnd(s *permits) {
 	p := permitPolicy(2, time.Second)
 	s.acquire(s.permit(p, "a", 2, 0))

@@ -131,6 +131,17 @@ func (s *subject) reserve(p core.Policy, key string, at, cost int64, ahead time.
 	return res
 }
 
+// exhaust takes single units at Epoch, up to so far ahead, until one is refused.
+func (s *subject) exhaust(p core.Policy, key string, ahead time.Duration) {
+	s.Helper()
+	for range 100 {
+		if !s.reserve(p, key, 0, 1, ahead).Allowed() {
+			return
+		}
+	}
+	require.FailNow(s, "there is no end", "%v", p)
+}
+
 // remains demands what a peek tells.
 func (s *subject) remains(want int64, p core.Policy, key string, at int64) {
 	s.Helper()
@@ -142,10 +153,49 @@ func (s *subject) remains(want int64, p core.Policy, key string, at int64) {
 func policy(text string) core.Policy { return core.MustParse("storetest: " + text) }
 
 // tens are limits of every kind that admit ten at once.
-var tens = []string{
-	"10/10s", "10/10s token-bucket", "10/10s leaky-bucket", "10/10s fixed-window", "10/10s fixed-window aligned",
-	"10/1m fixed-window calendar Europe/Berlin", "10/10s sliding-window", "10/10s sliding-window buckets 3", "10/10s sliding-counter",
-	"10/10s sliding-log",
+func tens() []string {
+	return withOthers([]string{
+		"10/10s", "10/10s token-bucket", "10/10s leaky-bucket", "10/10s fixed-window", "10/10s fixed-window aligned",
+		"10/1m fixed-window calendar Europe/Berlin", "10/10s sliding-window", "10/10s sliding-window buckets 3", "10/10s sliding-counter",
+		"10/10s sliding-log",
+	}, "10/10s")
+}
+
+// withOthers are the texts, and those numbers of every algorithm that the texts leave
+// out: so the suite holds for one that it does not know by name.
+func withOthers(texts []string, numbers ...string) []string {
+	known := map[core.Algorithm]bool{}
+	for _, text := range texts {
+		for _, l := range policy(text).Limits() {
+			known[l.Algorithm] = true
+		}
+	}
+	for _, a := range Algorithms() {
+		for i, n := range numbers {
+			text := n + " " + a.String()
+			if _, err := core.Parse(text); !known[a] && (err == nil || i == 0) { // one at least must be possible
+				texts = append(texts, text)
+			}
+		}
+	}
+	return texts
+}
+
+// queues tells whether units that come at once leave one after another.
+func queues(s *subject, p core.Policy) bool {
+	ref, t := Reference(), s.of(p, "queues", 0, 1)
+	_, err := ref.Take(s.Context(), t)
+	require.NoError(s, err)
+	second, err := ref.Take(s.Context(), t)
+	require.NoError(s, err)
+	return second.Delay > 0
+}
+
+// returnsByWindow tells whether a unit weighs in full for a period at least.
+func returnsByWindow(s *subject, p core.Policy) bool {
+	res, err := Reference().Take(s.Context(), s.of(p, "window", 0, 1))
+	require.NoError(s, err)
+	return res.ResetAfter >= p.Limits()[0].Period
 }
 
 // mix is one policy of three kinds, of which the last is the tightest.
@@ -321,13 +371,13 @@ func calendar(s *subject) {
 }
 
 func exactRetry(s *subject) {
-	for _, text := range append([]string{
+	for _, text := range append(withOthers([]string{
 		"3/1s", "7/1m burst 3", "1000003/1h burst 2", "1/1d", "2147483648/366d burst 1", "3/1s debt 2",
 		"3/1s token-bucket burst 7", "1000003/1h token-bucket burst 2", "2147483648/366d token-bucket burst 1", "7/1m leaky-bucket burst 3",
 		"3/1s fixed-window", "7/1m fixed-window aligned", "2147483648/366d fixed-window", "2/1mo fixed-window calendar Asia/Kolkata",
 		"3/1s sliding-window", "7/10s sliding-window buckets 7", "2147483648/366d sliding-window buckets 60",
 		"3/1s sliding-counter", "999983/1d sliding-counter", "2147483648/366d sliding-counter", "1000/1s sliding-log", "3/366d sliding-log",
-	}, tens...) {
+	}, "3/1s", "7/1m", "1000/1s", "999983/1d", "2147483648/366d"), tens()...) {
 		p := policy(text)
 		burst := p.Limits()[0].Burst
 		for i := range min(burst, 10) {
@@ -349,7 +399,7 @@ func exactRetry(s *subject) {
 }
 
 func cost(s *subject) {
-	for _, text := range tens {
+	for _, text := range tens() {
 		p := policy(text)
 		s.admit(p, text, 0, 6)
 		res := s.refuse(p, text, 0, 5)
@@ -362,7 +412,7 @@ func cost(s *subject) {
 }
 
 func peek(s *subject) {
-	for _, text := range tens {
+	for _, text := range tens() {
 		p := policy(text)
 		s.remains(10, p, text, 0)
 		full := s.admit(p, text, 0, 10)
@@ -382,7 +432,7 @@ func peek(s *subject) {
 }
 
 func never(s *subject) {
-	for _, text := range append([]string{"8/10s burst 6 debt 4", "8/10s token-bucket burst 6 debt 4"}, tens...) {
+	for _, text := range append([]string{"8/10s burst 6 debt 4", "8/10s token-bucket burst 6 debt 4"}, tens()...) {
 		p := policy(text)
 		free := p.Limits()[0].Burst
 		for _, cost := range []int64{11, 1 << 31, 1<<63 - 1} {
@@ -397,14 +447,14 @@ func never(s *subject) {
 }
 
 func whatThereIs(s *subject) {
-	for _, text := range append([]string{"10/10s debt 5", "10/10s token-bucket debt 5", "10/10s; wait 1m", "10/10s token-bucket; wait 1m"}, tens...) {
+	for _, text := range append([]string{"10/10s debt 5", "10/10s token-bucket debt 5", "10/10s; wait 1m", "10/10s token-bucket; wait 1m"}, tens()...) {
 		p := policy(text)
 		s.admit(p, text, 0, 7)
 		res := s.atMost(p, text, 0, 5)
 		assert.Equal(s, int64(3), res.Taken, text)
 		assert.Equal(s, core.AtLimit, res.Outcome, text)
 		assert.Zero(s, res.Remaining, text)
-		if p.Limits()[0].Algorithm != core.LeakyBucket {
+		if !queues(s, p) {
 			assert.Zero(s, res.Delay, text)
 		}
 		empty := s.atMost(p, text, 0, 5)
@@ -438,29 +488,45 @@ func remainings(res core.Result) [3]int64 {
 
 // Who reserves gets its turn in the order of arrival.
 func reservations(s *subject) {
-	for text, want := range map[string][]int64{ // the turns of single units after a burst of two
+	wants := map[string][]int64{ // the turns of single units after a burst of two
 		"2/1s; wait 3s":                      {500000, 1000000, 1500000, 2000000, 2500000, 3000000},
 		"2/1s token-bucket; wait 3s":         {1000000, 1000000, 2000000, 2000000, 3000000, 3000000},
 		"2/1s debt 1; wait 3s":               {0, 500000, 1000000, 1500000, 2000000, 2500000, 3000000},
 		"2/1s, 2/3s token-bucket; wait 3s":   {3000000, 3000000},
 		"2/1s, 100/1d token-bucket; wait 3s": {500000, 1000000, 1500000, 2000000, 2500000, 3000000},
-	} {
+	}
+	for _, a := range Algorithms() {
+		p, err := core.Parse("2/1s " + a.String() + "; wait 3s")
+		if err != nil {
+			continue
+		}
+		if _, ok := wants[p.String()]; !ok {
+			wants[p.String()] = nil
+		}
+	}
+	for text, want := range wants {
 		p := policy(text)
 		assert.Zero(s, s.reserve(p, text, 0, 2, time.Minute).Delay, text)
 		var turns []int64
 		res := s.reserve(p, text, 0, 1, time.Minute) // no more than the policy allows
 		for ; res.Allowed(); res = s.reserve(p, text, 0, 1, time.Minute) {
 			require.Equal(s, int64(1), res.Taken, text)
+			require.Less(s, len(turns), 100, "%s: there is no end", text)
 			turns = append(turns, res.Delay.Microseconds())
 		}
-		assert.Equal(s, want, turns, text)
+		if want == nil { // in order, and as far ahead as the policy allows
+			require.NotEmpty(s, turns, text)
+			assert.IsNonDecreasing(s, turns, text)
+			assert.LessOrEqual(s, turns[len(turns)-1], int64(3*second), text)
+		} else {
+			assert.Equal(s, want, turns, text)
+		}
 		assert.Equal(s, core.Refused, res.Outcome, text)
 
 		// After RetryAfter the same take is admitted.
 		for _, ahead := range []time.Duration{0, time.Second, 2500 * time.Millisecond, time.Minute} {
 			key := fmt.Sprint(text, ahead)
-			for s.reserve(p, key, 0, 1, time.Minute).Allowed() {
-			}
+			s.exhaust(p, key, time.Minute)
 			refused := s.reserve(p, key, 0, 1, ahead)
 			require.Positive(s, refused.RetryAfter, "%s: %v ahead", text, ahead)
 			early := s.reserve(p, key, refused.RetryAfter.Microseconds()-1, 1, ahead)
@@ -556,12 +622,12 @@ func (s *subject) refund(p core.Policy, key string, at int64, r core.Result, cos
 
 func refund(s *subject) {
 	var res core.Result
-	for _, text := range tens {
+	for _, text := range tens() {
 		p := policy(text)
 		res = s.admit(p, text, 0, 10)
 		s.refund(p, text, 0, res, 10, 0)
 		s.remains(0, p, text, 0)
-		if p.Limits()[0].Algorithm == core.LeakyBucket {
+		if queues(s, p) {
 			s.refund(p, text, 0, res, 10, 4) // a part of the line cannot leave
 			s.remains(0, p, text, 0)
 			s.refund(p, text, 0, res, 10, 10)
@@ -614,7 +680,7 @@ func refund(s *subject) {
 
 // refundBound: giving back "at most what is in use" would admit 20 at one instant.
 func refundBound(s *subject) {
-	for _, text := range tens {
+	for _, text := range tens() {
 		p := policy(text)
 		first := s.admit(p, text, 0, 10)
 		later := first.ResetAfter.Microseconds()
@@ -636,9 +702,9 @@ func refundBound(s *subject) {
 
 // refundWindow: what is given back while a window lasts is as if it had not been taken.
 func refundWindow(s *subject) {
-	for _, text := range tens {
+	for _, text := range tens() {
 		p := policy(text)
-		if a := p.Limits()[0].Algorithm; a == core.GCRA || a == core.TokenBucket || a == core.LeakyBucket {
+		if !returnsByWindow(s, p) {
 			continue
 		}
 		given := map[int64]core.Result{}
@@ -661,7 +727,7 @@ func refundWindow(s *subject) {
 }
 
 func reset(s *subject) {
-	for _, text := range append([]string{"10/10s, 100/1h", "10/10s sliding-log, 100/1d fixed-window calendar UTC"}, tens...) {
+	for _, text := range append([]string{"10/10s, 100/1h", "10/10s sliding-log, 100/1d fixed-window calendar UTC"}, tens()...) {
 		p, a, b := policy(text), text+" a", text+" b"
 		s.admit(p, a, 0, 10)
 		s.admit(p, b, 0, 10)
@@ -688,7 +754,7 @@ func policies(s *subject) {
 	// Another shape has a state of its own, under the same name too.
 	s.admit(policy("2/10s, 5/1h"), "shape", 0, 1)
 	s.remains(2, p, "shape", 0)
-	for _, text := range tens {
+	for _, text := range tens() {
 		s.remains(10, policy(text), "shapes", 0)
 		s.admit(policy(text), "shapes", 0, 10)
 	}
@@ -717,6 +783,13 @@ func changedNumbers(s *subject) {
 		s.remains(36, policy("40/20s "+kind), kind, 0)
 		s.remains(0, policy("2/10s "+kind), kind, 0)
 		s.remains(8, policy("10/10s "+kind), kind, 0)
+	}
+	// Whatever a state means under other numbers, what was full has no room under less.
+	for _, a := range Algorithms() {
+		key := "full " + a.String()
+		s.admit(policy("10/10s "+a.String()), key, 0, 10)
+		s.remains(0, policy("10/10s "+a.String()), key, 0)
+		s.remains(0, policy("2/10s "+a.String()), key, 0)
 	}
 	// Tokens stay tokens.
 	s.admit(policy("10/10s token-bucket"), "tokens", 0, 4)
@@ -773,10 +846,9 @@ func allOrNone(s *subject) {
 
 func clockSteps(s *subject) {
 	for i, look := range []int64{0, 1} { // a peek heals as a refusal does
-		for _, text := range append([]string{"3/1s", "10/10s, 10/10s burst 20", "10/10s, 10/20s fixed-window, 10/30s sliding-log"}, tens...) {
+		for _, text := range append([]string{"3/1s", "10/10s, 10/10s burst 20", "10/10s, 10/20s fixed-window, 10/30s sliding-log"}, tens()...) {
 			p, key := policy(text), fmt.Sprint("back", i, text)
-			for s.take(p, key, 0, 1).Allowed() {
-			}
+			s.exhaust(p, key, 0)
 			res := s.take(p, key, -hour, look)
 			assert.Equal(s, look == 0, res.Allowed(), text)
 			assert.Zero(s, res.Remaining, "%s: nothing is forgotten", text)
@@ -791,7 +863,7 @@ func clockSteps(s *subject) {
 			s.refuse(p, key, -hour+whole, 1)
 		}
 	}
-	for _, text := range tens {
+	for _, text := range tens() {
 		p := policy(text)
 		s.admit(p, text, 0, 10)
 		admitted := 0
@@ -804,7 +876,7 @@ func clockSteps(s *subject) {
 	}
 	// The clock of a server that starts anew far in the past or the future.
 	for _, at := range []int64{1 - Epoch, lastNow - Epoch - 1} {
-		for _, text := range tens {
+		for _, text := range tens() {
 			p, key := policy(text), fmt.Sprint("far", at, text)
 			s.admit(p, key, 0, 10)
 			res := s.take(p, key, at, 1)
@@ -815,11 +887,11 @@ func clockSteps(s *subject) {
 }
 
 func ownClock(s *subject) {
-	for _, text := range []string{
+	for _, text := range withOthers([]string{
 		"10/366d", "10/366d token-bucket", "10/366d leaky-bucket", "10/366d fixed-window", "10/366d fixed-window aligned",
 		"10/1mo fixed-window calendar UTC", "10/366d sliding-window", "10/366d sliding-counter", "10/366d sliding-log",
 		"10/366d, 10/366d sliding-log",
-	} {
+	}, "10/366d") {
 		p := policy(text)
 		t := core.Take{Policy: p, Key: s.prefix + text, Cost: 3}
 		first, err := s.store.Take(s.Context(), t)
@@ -873,7 +945,7 @@ func concurrency(s *subject) {
 		"what there is":      s.of(policy("300/1h"), "what there is", 0, 7),
 		"what there is, log": s.of(policy("300/1h sliding-log"), "what there is, log", 0, 7),
 	}
-	for _, text := range tens {
+	for _, text := range tens() {
 		text = "300" + strings.TrimPrefix(text, "10")
 		takes[text] = s.of(policy(text), text, 0, 1)
 	}
@@ -940,10 +1012,10 @@ func hostileKeys(s *subject) {
 }
 
 func invariants(s *subject) {
-	for _, text := range []string{
+	for _, text := range withOthers([]string{
 		"100/1s", "3/1s burst 7", "20/1s, 50/1m", "1/1ms burst 9", "100/100ms token-bucket burst 70", "100/1s leaky-bucket", "100/100ms fixed-window",
 		"100/50ms fixed-window aligned", "100/100ms sliding-window buckets 7", "100/70ms sliding-counter", "100/100ms sliding-log", mix,
-	} {
+	}, "100/100ms") {
 		p := policy(text)
 		limits := p.Limits()
 		for at := int64(0); at < 300_000; at += 997 {

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/algo"
 	"github.com/weir-go/weir/core/storetest"
 )
 
@@ -31,9 +32,15 @@ func TestExercise(t *testing.T) {
 }
 
 func TestAlgorithms(t *testing.T) {
-	assert.Equal(t, []core.Algorithm{
-		core.GCRA, core.TokenBucket, core.LeakyBucket, core.FixedWindow, core.SlidingWindow, core.SlidingCounter, core.SlidingLog,
-	}, storetest.Algorithms())
+	var words []string
+	for _, a := range storetest.Algorithms() {
+		words = append(words, a.String())
+	}
+	var want []string
+	for _, k := range algo.Kinds {
+		want = append(want, k.Word)
+	}
+	assert.Equal(t, want, words)
 }
 
 func TestCompare(t *testing.T) {
@@ -99,19 +106,28 @@ func (c census) Refund(ctx context.Context, t core.Take, r core.Result, units in
 
 // Operations that do not reach what they are to compare would agree on anything.
 func TestCompareReachesEverything(t *testing.T) {
-	for _, test := range []struct {
+	type reach struct {
 		algorithms []core.Algorithm
 		more       []string
-	}{
-		{[]core.Algorithm{core.GCRA}, []string{"reserved", "too far ahead", "delayed", "borrowed", "refunded before its turn"}},
-		{[]core.Algorithm{core.TokenBucket}, []string{"reserved", "too far ahead", "delayed", "borrowed", "refunded before its turn"}},
-		{[]core.Algorithm{core.LeakyBucket}, []string{"delayed", "refunded before its turn"}},
-		{[]core.Algorithm{core.FixedWindow}, []string{"aligned", "calendar"}},
-		{[]core.Algorithm{core.SlidingWindow}, nil},
-		{[]core.Algorithm{core.SlidingCounter}, nil},
-		{[]core.Algorithm{core.SlidingLog}, nil},
-		{nil, []string{"reserved", "too far ahead", "delayed", "borrowed", "refunded before its turn", "aligned", "calendar"}},
-	} {
+	}
+	tests := []reach{{nil, []string{"reserved", "too far ahead", "delayed", "borrowed", "refunded before its turn", "aligned", "calendar"}}}
+	for i, k := range algo.Kinds {
+		var more []string
+		if k.Ahead {
+			more = append(more, "reserved", "too far ahead")
+		}
+		if k.Ahead || core.Algorithm(i) == core.LeakyBucket {
+			more = append(more, "delayed", "refunded before its turn")
+		}
+		if k.Debt {
+			more = append(more, "borrowed")
+		}
+		if k.Align {
+			more = append(more, "aligned", "calendar")
+		}
+		tests = append(tests, reach{[]core.Algorithm{core.Algorithm(i)}, more})
+	}
+	for _, test := range tests {
 		name := "mixes"
 		if len(test.algorithms) > 0 {
 			name = test.algorithms[0].String()
@@ -198,6 +214,11 @@ func TestCompareFindsMistakes(t *testing.T) {
 				r.Taken++
 			}
 		}},
+		"less than nothing taken": {take: func(_ *core.Take, r *core.Result) {
+			if !r.Allowed() {
+				r.Taken = -1
+			}
+		}},
 		"a turn that is over":         {refund: func(_ *core.Take, r *core.Result) { r.Each[0].Delay = 0 }},
 		"a refund as if just charged": {refund: func(t *core.Take, r *core.Result) { r.At = t.Now }},
 		"a reset that does nothing":   {reset: true},
@@ -207,6 +228,31 @@ func TestCompareFindsMistakes(t *testing.T) {
 			inner := &tb{TB: t}
 			assert.PanicsWithValue(t, inner, func() { storetest.Compare(inner, a, storetest.Reference(), 7, 20_000) })
 			require.Len(t, inner.messages, 2)
+			assert.Contains(t, inner.messages[1], "Compare(t, a, b, 7, 20000)", "the seed")
+		})
+	}
+}
+
+// What no store may answer is found where both answer it as well.
+func TestCompareFindsTheImpossible(t *testing.T) {
+	for name, take := range map[string]func(*core.Take, *core.Result){
+		"a wait of":   func(_ *core.Take, r *core.Result) { r.RetryAfter-- },
+		"for limit":   func(_ *core.Take, r *core.Result) { r.Each[0].Delay-- },
+		"taken at":    func(_ *core.Take, r *core.Result) { r.Taken = -r.Taken },
+		"at a cost":   func(t *core.Take, r *core.Result) { r.Taken = t.Cost + 1 },
+		"remaining":   func(_ *core.Take, r *core.Result) { r.Remaining = -1 },
+		"of":          func(_ *core.Take, r *core.Result) { r.Remaining = r.Limit + 1 },
+		"at limit":    func(_ *core.Take, r *core.Result) { r.Each[0].Remaining = -1 },
+		"at limit 1":  func(_ *core.Take, r *core.Result) { r.Each[0].Remaining = 1 << 40 },
+		"which admit": func(t *core.Take, r *core.Result) { r.Taken = t.Cost },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inner := &tb{TB: t}
+			a, b := altered{Store: memory(t), take: take}, altered{Store: storetest.Reference(), take: take}
+			assert.PanicsWithValue(t, inner, func() { storetest.Compare(inner, a, b, 7, 20_000) })
+			require.Len(t, inner.messages, 2)
+			assert.Contains(t, inner.messages[0], "impossible")
+			assert.Contains(t, inner.messages[0], name)
 			assert.Contains(t, inner.messages[1], "Compare(t, a, b, 7, 20000)", "the seed")
 		})
 	}

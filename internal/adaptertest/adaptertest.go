@@ -3,8 +3,7 @@
 // the description of an application into one.
 //
 // What the answer looks like is core's doing and tested there too; here it is what
-// a client sees through a framework. A case that covers one of the faults to survive
-// names it, as "fault 42".
+// a client sees through a framework.
 package adaptertest
 
 import (

@@ -53,7 +53,7 @@ func testConcurrent(t *testing.T, a Adapter) {
 	assert.EqualValues(t, limit, calls.Load())
 }
 
-// Fault 114: of 10 MB, 64 KB are sent, and the answer is there.
+// Of 10 MB, 64 KB are sent, and the answer is there.
 func testUnread(t *testing.T, a Adapter) {
 	app := App{Guards: []*core.Guard{guard(t, "1/1h", core.Config{})}, Unread: true, Routes: []Route{
 		{Method: http.MethodPost, Pattern: "/upload"},
@@ -84,7 +84,7 @@ func (w waiting) Take(ctx context.Context, _ core.Take) (core.Result, error) {
 	return core.Result{}, ctx.Err()
 }
 
-// Fault 65 and fault 66, as far as they concern refusing: who leaves frees what he held,
+// Who leaves frees what he held,
 // where the framework can tell, and in no case harms others.
 func testLeave(t *testing.T, a Adapter) {
 	s := serve(t, a, hello(Handler{}, guard(t, "1000/1h", core.Config{})))
@@ -123,7 +123,7 @@ func testLeave(t *testing.T, a Adapter) {
 	assert.Zero(t, calls.Load())
 }
 
-// Fault 86.
+// Close leaves nothing running, and the guard goes on deciding.
 func testClose(t *testing.T, a Adapter) {
 	before := weirs()
 	g := guard(t, "50/1h", core.Config{

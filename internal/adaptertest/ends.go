@@ -13,14 +13,14 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// Fault 72: whoever recovers outside sees the very value.
+// Whoever recovers outside sees the very value.
 func testPanic(t *testing.T, a Adapter) {
 	for _, value := range []error{errors.New("a panic"), http.ErrAbortHandler} {
 		var recovered atomic.Value
 		finals := make(chan core.Final, 100)
 		g := guard(t, "2/1h", core.Config{
 			Settle: func(f core.Final, taken int64) int64 { finals <- f; return taken },
-			// Fault 81: an over-limit handler may panic as well.
+			// An over-limit handler may panic as well.
 			OverLimit: a.Handle(Native{Panic: value}),
 		})
 		outer, inner := g.With("outer", "9/1h"), g.With("inner", "9/1h")
@@ -49,7 +49,7 @@ func testPanic(t *testing.T, a Adapter) {
 	}
 }
 
-// Fault 72: what a panicking request took is given back where Settle says so, each time.
+// What a panicking request took is given back where Settle says so, each time.
 func testPanics(t *testing.T, a Adapter) {
 	var settled atomic.Int64
 	g := guard(t, "3/1h", core.Config{Settle: func(f core.Final, taken int64) int64 {
@@ -112,7 +112,7 @@ func testFinal(t *testing.T, a Adapter) {
 	assert.EqualValues(t, 1000-len(handlers)-1, s.get("/ok").integer(t, remainingHeader))
 }
 
-// Fault 84.
+// Settle can count failures alone.
 func testFailuresCount(t *testing.T, a Adapter) {
 	failures := core.Config{Settle: func(f core.Final, taken int64) int64 {
 		if f.Status >= 400 {

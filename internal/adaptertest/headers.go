@@ -15,7 +15,7 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// Fault 42, fault 44 and fault 110.
+// Remaining counts down to 0, waits are rounded up, and a refusal is not to be cached.
 func testHeaders(t *testing.T, a Adapter) {
 	calls := new(atomic.Int64)
 	s := serve(t, a, hello(Handler{Calls: calls}, guard(t, "3/1h", core.Config{})))
@@ -46,7 +46,7 @@ func assertReset(t *testing.T, res answer, begin time.Time, after time.Duration)
 	assert.False(t, reset.After(time.Now().Add(after+2*time.Second)), "%v", reset)
 }
 
-// Fault 35.
+// What never fits is told no time to wait.
 func testNeverFits(t *testing.T, a Adapter) {
 	s := serve(t, a, hello(Handler{}, guard(t, "3/1h", core.Config{Cost: cost(100)})))
 	want := numbers(3, 3)
@@ -54,7 +54,7 @@ func testNeverFits(t *testing.T, a Adapter) {
 	s.get("/hello").has(t, http.StatusTooManyRequests, want)
 }
 
-// Fault 109.
+// A stream is told the headers at its beginning, and is not held back.
 func testStream(t *testing.T, a Adapter) {
 	for _, settle := range []func(core.Final, int64) int64{nil, all} { // without and with a wrapped writer
 		last := make(chan struct{})
@@ -77,13 +77,13 @@ func testStream(t *testing.T, a Adapter) {
 	}
 }
 
-// Fault 112.
+// A header that the handler sets is the handler's.
 func testOwnHeader(t *testing.T, a Adapter) {
 	s := serve(t, a, hello(Handler{Header: [2]string{limitHeader, "7777"}}, guard(t, "3/1h", core.Config{})))
 	s.get("/hello").admitted(t, 7777, 2)
 }
 
-// Fault 108: rules add up, no header is doubled.
+// Rules add up, no header is doubled.
 func testStacked(t *testing.T, a Adapter) {
 	outer := guard(t, "10/1h", core.Config{})
 	login := outer.With("login", "2/1h")
@@ -117,7 +117,7 @@ func testSameNumbers(t *testing.T, a Adapter) {
 	assert.Empty(t, l.with("twice"))
 }
 
-// Fault 85: it counts as often as it is mounted, and that is said once.
+// It counts as often as it is mounted, and that is said once.
 func testTwice(t *testing.T, a Adapter) {
 	l := &logs{}
 	g := guard(t, "9/1h", core.Config{Log: l.logger()})
@@ -131,7 +131,7 @@ func testTwice(t *testing.T, a Adapter) {
 	assert.Len(t, l.with("mounted twice"), 1)
 }
 
-// Fault 59: one count, and to a refused HEAD no body, but its size.
+// One count, and to a refused HEAD no body, but its size.
 func testHead(t *testing.T, a Adapter) {
 	s := serve(t, a, hello(Handler{}, guard(t, "2/1h", core.Config{})))
 	s.do(http.MethodHead, "/hello").admitted(t, 2, 1)

@@ -47,7 +47,7 @@ func testPermits(t *testing.T, a Adapter) {
 	require.Eventually(t, func() bool { return s.get("/hello").StatusCode == http.StatusOK }, patience, time.Millisecond)
 }
 
-// Fault 72.
+// A panic gives its permit back.
 func testPermitsPanic(t *testing.T, a Adapter) {
 	s := serve(t, a, hello(Handler{Panic: errors.New("again")}, guard(t, "3 concurrent lease 1h", core.Config{})))
 	for range 1000 {
@@ -101,7 +101,7 @@ func testPermitLost(t *testing.T, a Adapter) {
 	require.ErrorIs(t, receive(t, causes, "the handler did not run"), core.ErrPermitLost)
 }
 
-// Fault 78: what outlives the handler keeps its permit until it says so.
+// What outlives the handler keeps its permit until it says so.
 func testPermitDetached(t *testing.T, a Adapter) {
 	releases := make(chan func(), 1)
 	h := Handler{Do: func(ctx context.Context) { releases <- core.FromContext(ctx).Detach() }}

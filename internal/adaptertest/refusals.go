@@ -59,7 +59,7 @@ func testNative(t *testing.T, a Adapter) {
 	}
 }
 
-// Fault 82, and Handle(nil).
+// A native handler that writes nothing still refuses, and Handle(nil) is a mistake.
 func testNativeSilent(t *testing.T, a Adapter) {
 	calls := new(atomic.Int64)
 	s := over(t, a, core.Config{OverLimit: a.Handle(Native{})}, Handler{Calls: calls})
@@ -80,7 +80,7 @@ func testNativeSilent(t *testing.T, a Adapter) {
 	assert.ErrorContains(t, err, a.Name+".Handle")
 }
 
-// Fault 82.
+// The native handler of another framework is not called, and the request is refused.
 func testNativeMisplaced(t *testing.T, a Adapter) {
 	calls, l := new(atomic.Int64), &logs{}
 	foreign := core.HandleNative("elsewhere.Handle", func() { t.Error("it was called") })
@@ -143,7 +143,7 @@ func testPassingVerdict(t *testing.T, a Adapter) {
 	assert.Equal(t, "ok", res.body)
 }
 
-// Fault 45.
+// A request without a key is refused, counted with all others that have none, or let pass.
 func testNoKey(t *testing.T, a Adapter) {
 	noStore := map[string]string{cacheHeader: "no-store"}
 	for noKey, check := range map[core.NoKey]func(*testing.T, *server, *recorder){
@@ -179,7 +179,7 @@ func testNoKey(t *testing.T, a Adapter) {
 	}
 }
 
-// Fault 83: no key function opens the door by failing. It is as if there were no key.
+// No key function opens the door by failing. It is as if there were no key.
 func testKeyError(t *testing.T, a Adapter) {
 	calls, value := new(atomic.Int64), errors.New("a panic")
 	var recovered atomic.Value
@@ -202,7 +202,7 @@ func testKeyError(t *testing.T, a Adapter) {
 	assert.Len(t, l.with("no luck"), 1)
 }
 
-// Fault 2.
+// The fail word decides where the store fails.
 func testStoreFails(t *testing.T, a Adapter) {
 	for policy, check := range map[string]func(*testing.T, *server){
 		"2/1h; fail open": func(t *testing.T, s *server) {

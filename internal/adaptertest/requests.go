@@ -29,7 +29,7 @@ func (a Adapter) items() Route {
 	return Route{Method: http.MethodGet, Pattern: "/items/{id}"}
 }
 
-// Fault 58: whatever form a path has, it is its route's, or nobody's.
+// Whatever form a path has, it is its route's, or nobody's.
 func testRoute(t *testing.T, a Adapter) {
 	store := newRecorder(t)
 	g := guard(t, "1000/1h", core.Config{Store: store, Key: keyfunc.Join(keyfunc.IP(), keyfunc.Route())})
@@ -61,7 +61,7 @@ func testRoute(t *testing.T, a Adapter) {
 	}
 }
 
-// Fault 58.
+// All requests that match no route share a count.
 func testNoRoute(t *testing.T, a Adapter) {
 	store := newRecorder(t)
 	g := guard(t, "5/1h", core.Config{Store: store, Key: keyfunc.Join(keyfunc.IP(), keyfunc.Route())})
@@ -184,11 +184,11 @@ func testUser(t *testing.T, a Adapter) {
 	s.get("/hello", UserInContext, "ann").admitted(t, 2, 0)
 	s.get("/hello").admitted(t, 2, 1)
 	s.get("/hello", UserInStore, "ann", UserInContext, "bob").refused(t, 2)
-	s.get("/hello", UserInStore, "127.0.0.1").admitted(t, 2, 1) // fault 49
+	s.get("/hello", UserInStore, "127.0.0.1").admitted(t, 2, 1)
 	assert.Equal(t, []string{"ip=127.0.0.1", "user=127.0.0.1", "user=ann", "user=bob"}, store.keys())
 }
 
-// Fault 50, fault 51 and fault 52.
+// Of what a header claims, only what trusted proxies have written is believed.
 func testForwarded(t *testing.T, a Adapter) {
 	store := newRecorder(t)
 	trusted := netip.MustParsePrefix("127.0.0.0/8")

@@ -8,10 +8,12 @@ import (
 )
 
 // Lateness measures until the end of the test how late the machine itself is: by
-// how much a short timer overran at most, so far. A test of how long an outage may
-// take adds it to what it allows, so that a busy machine does not fail it.
+// how much a short timer overran at most, so far, for each of a few steps. A test of how
+// long an outage may take adds it to what it allows, so that a busy machine does not fail
+// it.
 func Lateness(t testing.TB) func() time.Duration {
 	const every = 2 * time.Millisecond
+	const steps = 4 // timers and goroutines that a decision waits for, one after the other
 	var most atomic.Int64
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -30,5 +32,5 @@ func Lateness(t testing.TB) func() time.Duration {
 		}
 	}()
 	t.Cleanup(func() { cancel(); <-done })
-	return func() time.Duration { return time.Duration(most.Load()) }
+	return func() time.Duration { return steps * time.Duration(most.Load()) }
 }

@@ -38,6 +38,10 @@ var Kinds = [...]Kind{
 	{Word: "sliding-log", Letter: 'x', New: newSlidingLog},
 }
 
+// MaxReplyState is the most words that [Algorithm.ParseReply] may use of a state: those of
+// a sliding window of 60 sub-windows, and some to spare.
+const MaxReplyState = 68
+
 // Answer explains one limit's part in a decision. Lengths are microseconds.
 type Answer struct {
 	Remaining int64
@@ -102,7 +106,7 @@ type Algorithm interface {
 	// Reply is how many integers the section replies with.
 	Reply() int
 	// ParseReply turns the section's reply into a state that Explain answers like
-	// the server's. The first integer tells whether the cost fits as well; that
+	// the server's, in the first MaxReplyState words at most. The first integer tells whether the cost fits as well; that
 	// is decoded already. s and reply may be the same memory. The answer is false
 	// for a reply that the section cannot have written.
 	ParseReply(s, reply []int64, now, cost int64) (ok bool)

@@ -2,6 +2,7 @@ package algo
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -28,6 +29,11 @@ func CalendarUnit(period int64) string {
 		}
 	}
 	return ""
+}
+
+// IsCalendarUnit tells whether the calendar has a unit of that name.
+func IsCalendarUnit(name string) bool {
+	return slices.ContainsFunc(calendarUnits[:], func(u calendarUnit) bool { return u.name == name })
 }
 
 // Month is the nominal period of a month, in microseconds: that of the longest.
@@ -91,16 +97,16 @@ func newCalendar(align string) (*calendar, error) {
 	}
 	switch {
 	case c.unit.name == "":
-		return nil, fmt.Errorf(`the calendar has no unit %.80q; give %q, or one of the units %s and a zone, as in "day Europe/Berlin"`,
-			name, AlignEpoch, strings.Join(names, ", "))
+		return nil, fmt.Errorf(`the Align %.80q begins with no unit of the calendar; give %q, or one of the units %s and a zone, as in "day Europe/Berlin"`,
+			align, AlignEpoch, strings.Join(names, ", "))
 	case zone == "":
-		return nil, fmt.Errorf(`a calendar needs a time zone; give its name, as in "%s Europe/Berlin" or "%[1]s UTC"`, name)
+		return nil, fmt.Errorf(`the Align %q has no time zone; name one, as in "%s Europe/Berlin" or "%[2]s UTC"`, align, name)
 	case zone == "Local" || zone == "localtime": // the latter is a file of many databases
-		return nil, fmt.Errorf(`the zone %q differs from machine to machine; give its name, as in "%s Europe/Berlin"`, zone, name)
+		return nil, fmt.Errorf(`zone %q: machines differ; name one, such as Europe/Berlin`, zone)
 	}
 	var err error
 	if c.zone, err = time.LoadLocation(zone); err != nil {
-		return nil, fmt.Errorf("the time zone %.80q is unknown, or this machine has no time zone database; import time/tzdata to have one: %w",
+		return nil, fmt.Errorf("zone %.80q: not found; give a name such as Europe/Berlin, and import time/tzdata where the machine has no time zone database: %w",
 			zone, err)
 	}
 	return c, nil
@@ -147,7 +153,7 @@ func (c *calendar) reach(local time.Time) int64 {
 	for {
 		t = t.In(c.zone)
 		_, offset := t.Zone()
-		_, until := t.ZoneBounds()
+		until := zoneEnd(t)
 		if at := local.Add(-time.Duration(offset) * time.Second); t.Before(at) {
 			t = at
 		}
@@ -176,11 +182,21 @@ func (c *calendar) short(now int64) (start, end int64) {
 		}
 		from, _ = before.ZoneBounds()
 	}
-	for _, until := t.ZoneBounds(); !until.IsZero() && until.UnixMicro() < end; {
+	for until := zoneEnd(t); !until.IsZero() && until.UnixMicro() < end; until = zoneEnd(until) {
 		if _, o := until.Zone(); o != offset {
 			end = until.UnixMicro()
 		}
-		_, until = until.ZoneBounds()
 	}
 	return start, end
+}
+
+// zoneEnd is an instant after t until which the zone's offset is the same, or zero if it
+// never changes again. On the last day of a leap year [time.Time.ZoneBounds] may answer
+// with one that is not after t (go.dev/issue/81583).
+func zoneEnd(t time.Time) time.Time {
+	_, until := t.ZoneBounds()
+	if !until.IsZero() && !until.After(t) {
+		return t.Add(24 * time.Hour)
+	}
+	return until
 }

@@ -336,7 +336,7 @@ func TestFixedWindowBound(t *testing.T) {
 	})
 }
 
-// Fault 44: waiting exactly the retry time admits, and 1 us less does not.
+// Waiting exactly the retry time admits, and 1 us less does not.
 func TestFixedWindowRetryIsExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := anyFixed(t)
@@ -391,7 +391,7 @@ func TestFixedWindowOtherPeriods(t *testing.T) {
 	assert.Equal(t, microsAt(t, "2027-01-16T00:00:00Z")-epoch, month.with(t, algo.Params{Rate: 5, Period: day, Align: "day UTC"}).take(epoch, 1).Retry)
 }
 
-// Fault 8: a full window whose clock steps back admits again within one window's time;
+// A full window whose clock steps back admits again within one window's time;
 // it is enough that somebody looked once.
 func TestFixedWindowClockStepsBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

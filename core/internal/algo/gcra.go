@@ -270,7 +270,7 @@ func (a *gcra) ParseText(s []int64, text []byte) bool {
 		return true
 	}
 	t, rest, ok := digits(text)
-	if !ok || t >= maxExact {
+	if !ok || t >= maxExact || len(text) > 40 {
 		return false
 	}
 	if len(rest) > 0 && rest[0] == '+' {

@@ -371,7 +371,7 @@ func meterIsTheModel(t *rapid.T, letter byte) {
 		cost, ahead := anyCost(t, b.params.Burst+b.params.Debt), anyAhead(t, b.params.Ahead)
 		before := slices.Clone(b.s)
 		want, got := m.take(now, cost, ahead), b.reserve(now, cost, ahead)
-		if got.Refused || cost == 0 { // fault 38
+		if got.Refused || cost == 0 {
 			if _, healed := (&bucket{b.Algorithm, b.params, slices.Clone(before)}).load(now); !healed {
 				require.Equal(t, before, b.s, "a refusal or a peek changes nothing")
 			}
@@ -487,8 +487,8 @@ func windows(charges []charge, f func(d int64, units *big.Int)) {
 // times is a product that may be large.
 func times(a, b int64) *big.Int { return new(big.Int).Mul(big.NewInt(a), big.NewInt(b)) }
 
-// Faults 27 and 37, and refunds: in any time d at most burst + debt + d*rate/period units
-// are admitted; of what was reserved, the turns count. Turns come in order.
+// In any time d at most burst + debt + d*rate/period units are admitted, refunds or not;
+// of what was reserved, the turns count. Turns come in order.
 func TestGCRABound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		history(t, 'g', anyOf(t, 'g', smallWaits(kind('g'))), func(b *bucket, charges []charge) {
@@ -542,6 +542,18 @@ func refundOfReservations(t *testing.T, letter byte) {
 	b.refund(epoch+5*second, 1, again.Receipt)
 	b.refund(epoch+5*second, 1, queued.Receipt)
 	assert.Equal(t, int64(10), turn(take(b, 6)), "and so does the one before, which is the last then")
+
+	b = newKind(t, letter, p)
+	take(b, 0)
+	take(b, 1)
+	third = take(b, 2)
+	b.refund(epoch+12*second, 1, third.Receipt)
+	assert.Equal(t, int64(20), turn(take(b, 13)), "also after the turn of one before")
+	units := third.Receipt
+	units.Units = 2
+	before := slices.Clone(b.s)
+	b.refund(epoch+14*second, 1, units)
+	assert.Equal(t, before, b.s, "all or nothing")
 }
 
 // Who gives up a part is no longer sure to be the last in line, though the level is low.
@@ -575,7 +587,7 @@ func refundOfManyReserved(t *testing.T, letter byte) {
 	}
 }
 
-// Fault 44: waiting exactly the retry time admits, and 1 us less does not.
+// Waiting exactly the retry time admits, and 1 us less does not.
 func TestGCRARetryIsExact(t *testing.T) { retryIsExact(t, 'g') }
 
 func retryIsExact(t *testing.T, letter byte) {
@@ -610,7 +622,7 @@ func TestGCRARefundCounterexample(t *testing.T) {
 	assert.True(t, b.take(epoch+10*second, 1).Refused)
 }
 
-// Fault 8: a full bucket whose clock steps back one hour admits again within one
+// A full bucket whose clock steps back one hour admits again within one
 // bucket's time; it is enough that somebody looked once.
 func TestGCRAClockStepsBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -630,7 +642,7 @@ func TestGCRAClockStepsBack(t *testing.T) {
 	assert.False(t, b.take(now+second, 1).Refused)
 }
 
-// Fault 9: a step forward admits at most one burst more.
+// A step forward admits at most one burst more.
 func TestGCRAClockStepsForward(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := anyBucket(t)
@@ -645,7 +657,7 @@ func TestGCRAClockStepsForward(t *testing.T) {
 	})
 }
 
-// Fault 42: from idle, remaining goes limit-1, ..., 0 for every limit to 10^4.
+// From idle, remaining goes limit-1, ..., 0 for every limit to 10^4.
 func TestGCRARemainingIsExact(t *testing.T) {
 	step := int64(1)
 	if race.Enabled {
@@ -689,7 +701,7 @@ func TestGCRADoesNotDrift(t *testing.T) {
 	}
 }
 
-// Faults 26 to 29: parameters are exact or refused, and none overflows.
+// Parameters are exact or refused, and none overflows.
 func TestGCRAExtremes(t *testing.T) {
 	const most, longest = 1 << 31, 366 * day
 	for _, c := range []struct {

@@ -119,7 +119,7 @@ func TestSlidingCounterEstimate(t *testing.T) {
 	})
 }
 
-// Fault 41: no time as long as the period holds more than twice the limit.
+// No time as long as the period holds more than twice the limit.
 func TestSlidingCounterBound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		slidingHistory(t, 'c', false, func(b *bucket, now int64, admitted []counted) {

@@ -17,7 +17,7 @@ const MaxLog = 1000
 
 func newSlidingLog(p Params) (Algorithm, error) {
 	if p.Rate > MaxLog {
-		return nil, fmt.Errorf("a log remembers every unit, and a rate of %d is too much for it; give at most %d, or use sliding-window",
+		return nil, fmt.Errorf("a log remembers every unit, and a rate of %d is too much for it; give at most %d, or use \"sliding-window\"",
 			p.Rate, MaxLog)
 	}
 	return &slidingLog{p.Rate, p.Period}, nil

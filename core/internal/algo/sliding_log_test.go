@@ -33,7 +33,7 @@ func TestSlidingLogRetryIsExact(t *testing.T) { slidingRetryIsExact(t, 'x') }
 
 func TestSlidingLogIsShort(t *testing.T) {
 	_, err := kind('x').New(algo.Params{Rate: algo.MaxLog + 1, Period: second})
-	require.EqualError(t, err, "a log remembers every unit, and a rate of 1001 is too much for it; give at most 1000, or use sliding-window")
+	require.EqualError(t, err, `a log remembers every unit, and a rate of 1001 is too much for it; give at most 1000, or use "sliding-window"`)
 	b := newKind(t, 'x', algo.Params{Rate: algo.MaxLog, Period: second})
 	assert.Equal(t, 2, b.Len(b.s), "unused")
 	for i := range int64(algo.MaxLog) {

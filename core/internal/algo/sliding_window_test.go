@@ -370,7 +370,7 @@ func within(list []counted, now, d int64) (sum int64) {
 	return sum
 }
 
-// Fault 37: no time as long as the period ever holds more than the limit.
+// No time as long as the period ever holds more than the limit.
 func slidingBound(t *testing.T, letter byte) {
 	t.Helper()
 	rapid.Check(t, func(t *rapid.T) {
@@ -396,7 +396,7 @@ func TestSlidingWindowIsNotLate(t *testing.T) {
 	})
 }
 
-// Fault 44: waiting exactly the retry time admits, and 1 us less does not.
+// Waiting exactly the retry time admits, and 1 us less does not.
 func slidingRetryIsExact(t *testing.T, letter byte) {
 	t.Helper()
 	rapid.Check(t, func(t *rapid.T) {
@@ -471,7 +471,7 @@ func TestSlidingRemainingIsExact(t *testing.T) {
 	}
 }
 
-// Faults 8 and 9: after any step of the clock, a caller waits for one window at most.
+// After any step of the clock, a caller waits for one window at most.
 func TestSlidingClockSteps(t *testing.T) {
 	for _, letter := range []byte("scx") {
 		for _, by := range []int64{-400 * day, -3600 * second, -10 * second, -1, 1, 3600 * second, 400 * day} {

@@ -104,18 +104,26 @@ func (a *tokenBucket) Charge(s []int64, now, cost int64) {
 }
 
 // Refund gives back until the next refill: after it, nobody can tell whether the bucket
-// would not have been full without the charge. While anybody may be waiting it gives back
-// to the last in line only, so that nobody moves onto another's turn.
-func (a *tokenBucket) Refund(s []int64, _, units int64, r Receipt) bool {
+// would not have been full without the charge; but it cannot have been while the charge
+// itself waits. While anybody may be waiting it gives back to the last in line only, all
+// or nothing, so that nobody moves onto another's turn.
+func (a *tokenBucket) Refund(s []int64, now, units int64, r Receipt) bool {
 	back := min(units, a.burst+a.debt)
-	if back <= 0 || s[0] == 0 || s[0] != r.Charged[0] {
-		return false
-	}
-	if last := s[1] == r.Charged[1] && units >= r.Units; !last && s[1] < a.calm {
+	if back <= 0 || s[0] == 0 || !a.mayGiveBack(s, now, units, r) {
 		return false
 	}
 	a.set(s, s[0], s[1]+back)
 	return true
+}
+
+func (a *tokenBucket) mayGiveBack(s []int64, now, units int64, r Receipt) bool {
+	since, more := s[0]-r.Charged[0], s[1]-r.Charged[1] // refills and their tokens, if nobody came behind
+	last := units >= r.Units && r.Charged[1] < a.burst &&
+		since >= 0 && since%a.period == 0 && more%a.rate == 0 && since/a.period == more/a.rate
+	if waits := r.Delay > 0 && now < r.At+r.Delay; waits {
+		return last
+	}
+	return since == 0 && (last || s[1] >= a.calm)
 }
 
 func (a *tokenBucket) Explain(s []int64, now, cost, ahead int64, refused bool) Answer {
@@ -156,10 +164,14 @@ func (a *tokenBucket) AppendMost(b []int64, _ int64) []int64 {
 }
 
 func (a *tokenBucket) AppendRefund(b []int64, units int64, r Receipt, _ int64) []int64 {
-	if units < r.Units {
-		r.Charged[1] = a.burst + 1 // tokens that no state has
+	turn := int64(0)
+	if r.Delay > 0 {
+		turn = r.At + r.Delay
 	}
-	return append(b, a.period, a.rate, a.burst, min(units, a.burst+a.debt), r.Charged[0], a.low, r.Charged[1], a.calm)
+	if units < r.Units {
+		r.Charged[1] = a.burst + 1 // tokens that no state has had
+	}
+	return append(b, a.period, a.rate, a.burst, min(units, a.burst+a.debt), r.Charged[0], a.low, r.Charged[1], a.calm, turn)
 }
 
 func (a *tokenBucket) Reply() int { return 2 }

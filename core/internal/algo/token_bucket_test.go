@@ -120,11 +120,21 @@ func (m *tokens) take(now, cost, ahead int64) algo.Answer {
 
 func (m *tokens) refund(now, units int64, r algo.Receipt) {
 	has, last := m.at(now)
-	if has.Cmp(big.NewInt(m.Burst)) >= 0 || last != r.Charged[0] {
-		return // it is full, or a refill has come
+	if has.Cmp(big.NewInt(m.Burst)) >= 0 {
+		return // it is full
 	}
-	if m.Ahead > 0 && has.Sign() < 0 && has.Int64() != r.Charged[1] {
-		return // somebody may wait, and it is not the last in line
+	// What the bucket would have if nobody had come behind.
+	alone := new(big.Rat).SetFrac64(last-r.Charged[0], m.Period)
+	alone.Mul(alone, rat(m.Rate)).Add(alone, rat(r.Charged[1]))
+	lastInLine := units >= r.Units && last >= r.Charged[0] && (last-r.Charged[0])%m.Period == 0 &&
+		r.Charged[1] < m.Burst && alone.Cmp(new(big.Rat).SetInt(has)) == 0
+	switch waits := r.Delay > 0 && now < r.At+r.Delay; {
+	case waits && !lastInLine:
+		return
+	case !waits && last != r.Charged[0]:
+		return // a refill has come
+	case !waits && m.Ahead > 0 && has.Sign() < 0 && !lastInLine:
+		return // somebody may wait
 	}
 	if units = min(units, m.Burst+m.Debt); units > 0 {
 		m.write(new(big.Int).Add(has, big.NewInt(units)), last)
@@ -172,7 +182,7 @@ func TestTokenBucketIsTheModel(t *testing.T) {
 			before := slices.Clone(b.s)
 			want, got := m.take(now, cost, ahead), b.reserve(now, cost, ahead)
 			require.Equal(t, want, got, "%d units at %d", cost, now)
-			if got.Refused || cost == 0 { // fault 38
+			if got.Refused || cost == 0 {
 				if _, healed := (&bucket{b.Algorithm, b.params, slices.Clone(before)}).load(now); !healed {
 					require.Equal(t, before, b.s, "a refusal or a peek changes nothing")
 				}
@@ -259,7 +269,7 @@ func TestTokenBucketRefund(t *testing.T) {
 	assert.Equal(t, []int64{0, 0, 0}, b.s, "full is unused, and never more than full")
 }
 
-// Fault 8: after a step back of the clock nobody waits longer than a whole bucket.
+// After a step back of the clock nobody waits longer than a whole bucket.
 func TestTokenBucketClockStepsBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := anyOf(t, 't', anyParams)
@@ -272,7 +282,7 @@ func TestTokenBucketClockStepsBack(t *testing.T) {
 	})
 }
 
-// Fault 42: from idle, remaining goes limit-1, ..., 0.
+// From idle, remaining goes limit-1, ..., 0.
 func TestTokenBucketRemainingIsExact(t *testing.T) {
 	for _, limit := range []int64{1, 2, 3, 7, 10, 100, 999, 10_000} {
 		b := newKind(t, 't', algo.Params{Rate: limit, Burst: limit, Period: second})
@@ -298,7 +308,7 @@ func TestTokenBucketDoesNotDrift(t *testing.T) {
 	assert.Equal(t, 3*59, admitted) // the last look was before the minute was over
 }
 
-// Faults 26 to 29: parameters are exact or refused, and none overflows.
+// Parameters are exact or refused, and none overflows.
 func TestTokenBucketExtremes(t *testing.T) {
 	const most, longest = 1 << 31, 366 * day
 	const refill, reserve = "takes more than 71 years to refill", "reserves 2^51 units or more"
