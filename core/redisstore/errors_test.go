@@ -109,6 +109,28 @@ func TestLeastRights(t *testing.T) {
 	assert.EqualValues(t, 1, used(t, s, take.Policy, "k"))
 	require.NoError(t, s.Reset(t.Context(), take.Policy, "k"))
 	assert.Zero(t, used(t, s, take.Policy, "k"))
+
+	permits := core.MustParse("rights: 2 concurrent lease 1m")
+	permit := func(id string) core.Permit { return core.Permit{Policy: permits, Key: "k", ID: id} }
+	_, err = s.Acquire(t.Context(), permit("a"))
+	var failed *core.StoreError
+	require.ErrorAs(t, err, &failed)
+	assert.Equal(t, core.ClassDenied, failed.Class)
+	assert.True(t, failed.Executed, "what a script did before it was denied is not known")
+	require.NoError(t, server.Client(t).Do(t.Context(), "ACL", "SETUSER", "weir",
+		"+zadd", "+zcard", "+zcount", "+zrange", "+zrangebyscore", "+zrem", "+zremrangebyscore", "+zscore", "+pexpire").Err())
+	for _, id := range []string{"a", "b"} {
+		res, err := s.Acquire(t.Context(), permit(id))
+		require.NoError(t, err)
+		assert.True(t, res.Allowed())
+	}
+	res, err = s.Acquire(t.Context(), permit("c"))
+	require.NoError(t, err)
+	assert.False(t, res.Allowed())
+	lost, err := s.Renew(t.Context(), []core.Permit{permit("a"), permit("b")})
+	require.NoError(t, err)
+	assert.Empty(t, lost)
+	require.NoError(t, s.Release(t.Context(), permit("a")))
 }
 
 // What somebody else has put under our key is discarded, and the discarded state is

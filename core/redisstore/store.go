@@ -226,7 +226,10 @@ func (s *Store) Refund(ctx context.Context, t core.Take, r core.Result, units in
 	key, at := s.names.key(t.Policy, t.Key), s.guess(t)
 	reply, err := s.run(ctx, p.refund, key, arguments(t.Policy.RefundParams(r, units, at)), t.Now)
 	if err == nil && len(reply) == 1 { // nothing ran: ask again by the server's clock
-		_, err = s.run(ctx, p.refund, key, arguments(t.Policy.RefundParams(r, units, reply[0])), t.Now)
+		reply, err = s.run(ctx, p.refund, key, arguments(t.Policy.RefundParams(r, units, reply[0])), t.Now)
+	}
+	if err == nil && len(reply) == 1 {
+		return &core.StoreError{Class: core.ClassOther, Err: core.ErrOtherWindow}
 	}
 	return err
 }
