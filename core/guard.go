@@ -217,6 +217,7 @@ func (g *Guard) Check(r keyfunc.Request) Verdict {
 	g.mistake(err)
 	if res.Delay > 0 && res.Allowed() {
 		if left := g.await(ctx, t, res); left != nil {
+			h.release() // before a handler of the user's own answers
 			res, err = Result{}, left
 		}
 	}

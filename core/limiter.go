@@ -154,10 +154,12 @@ func (l *Limiter) AcquireN(ctx context.Context, key string, n int64) (held conte
 	case !res.Allowed():
 		return nil, nil, &OverLimitError{res}
 	}
+	given := h
+	defer func() { given.release() }() // if it leaves before its turn, and if the store panics
 	if err := l.await(ctx, t, res); err != nil {
-		h.release()
 		return nil, nil, err
 	}
+	given = nil
 	if h == nil { // it failed open
 		held, cancel := context.WithCancel(ctx)
 		return held, cancel, nil
