@@ -168,10 +168,12 @@ func (g *Guard) Policy() Policy { return g.rule.Policy }
 // server has shut down. The store is not closed. A Guard goes on deciding after it, but gives
 // nothing back to a remote store.
 func (g *Guard) Close() error {
-	g.waiters.close()
+	ctx, cancel := context.WithTimeout(context.Background(), closingTime) //nolint:forbidigo // of many requests
+	defer cancel()
+	g.waiters.close(ctx)
 	var permits sync.WaitGroup
-	permits.Go(g.store.held.close)
-	g.settler.close()
+	permits.Go(func() { g.store.held.close(ctx) })
+	g.settler.close(ctx)
 	permits.Wait()
 	return nil
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 )
@@ -89,7 +91,9 @@ func (h *holder) acquire(ctx context.Context, s PermitStore, p Permit) (*hold, R
 	if err != nil {
 		failed := (*StoreError)(nil)
 		if errors.As(err, &failed) && failed.Executed || failed == nil && ctx.Err() != nil {
+			h.mu.Lock()
 			h.giveBack(s, p)
+			h.mu.Unlock()
 		}
 		return nil, Result{}, err
 	}
@@ -266,10 +270,10 @@ func (x *hold) releaseBecause(cause error) {
 	first := !x.released
 	x.released = true
 	x.end(cause)
-	h.mu.Unlock()
 	if first { // and again, if it is just being renewed, which may bring it back
 		h.giveBack(x.store, x.permit)
 	}
+	h.mu.Unlock()
 }
 
 // detach lets the permit outlive finish.
@@ -294,15 +298,14 @@ func (x *hold) finish() {
 	}
 }
 
-// giveBack releases a permit: at once in the process, else in the background.
+// giveBack releases a permit: at once in the process, else in the background. The holder is
+// locked.
 func (h *holder) giveBack(s PermitStore, p Permit) {
 	if m, ok := s.(*Memory); ok {
 		_ = m.Release(context.Background(), p) //nolint:forbidigo // the request may be over
-		return
+	} else {
+		h.enqueue(release{s, p})
 	}
-	h.mu.Lock()
-	h.enqueue(release{s, p})
-	h.mu.Unlock()
 }
 
 // enqueue leaves a release to a worker. The holder is locked.
@@ -340,12 +343,17 @@ func (h *holder) work(quit <-chan struct{}) {
 	}
 }
 
-// do releases, and tries again a few times if the store fails.
+// do releases, and tries again a few times if the store fails, unless it lacks the right.
 func (r release) do(quit <-chan struct{}) {
 	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // the request is over
 	defer cancel()
 	for pause, try := releasePause, 0; ; pause, try = pause*2, try+1 {
-		if err := r.once(ctx); err == nil || try == releaseRetries || sleep(ctx, pause, quit) != nil {
+		err := r.once(ctx)
+		failed := (*StoreError)(nil)
+		if errors.As(err, &failed) && failed.Class == ClassDenied {
+			return
+		}
+		if err == nil || try == releaseRetries || sleep(ctx, pause, quit) != nil {
 			return
 		}
 	}
@@ -362,15 +370,13 @@ func (r release) once(ctx context.Context) (err error) {
 	return r.store.Release(ctx, r.permit)
 }
 
-// close gives back all that is held, whose contexts end with the cause ErrPermitLost,
-// and waits for that and for what is to be released anyway, but not longer than
-// settleAtClose. What is acquired later is held as ever.
-func (h *holder) close() {
+// close gives back all that is held, whose contexts end with the cause ErrPermitLost, and
+// waits for that and for what is to be released anyway, until ctx ends. A permit that is
+// just being renewed may be brought back by that, and is left to its lease then. What is
+// acquired later is held as ever.
+func (h *holder) close(ctx context.Context) {
 	h.mu.Lock()
-	all := make([]*hold, 0, len(h.held))
-	for x := range h.held {
-		all = append(all, x)
-	}
+	all := slices.Collect(maps.Keys(h.held))
 	h.mu.Unlock()
 	for _, x := range all {
 		x.releaseBecause(ErrPermitLost)
@@ -381,11 +387,9 @@ func (h *holder) close() {
 	if idle == nil {
 		return
 	}
-	timer := time.NewTimer(settleAtClose)
-	defer timer.Stop()
 	select {
 	case <-idle:
-	case <-timer.C:
+	case <-ctx.Done():
 		h.mu.Lock()
 		h.queue = nil
 		close(h.quit)

@@ -93,6 +93,13 @@ func (f *fakeRemote) free(t *testing.T, p Policy) int64 {
 
 var errDown = &StoreError{Class: ClassDown, Err: errors.New("down")}
 
+// closeHolder does what Guard.Close does.
+func closeHolder(h *holder) {
+	ctx, cancel := context.WithTimeout(context.Background(), closingTime)
+	defer cancel()
+	h.close(ctx)
+}
+
 func hold1(t *testing.T, h *holder, s PermitStore, p Policy) (*hold, context.Context) {
 	t.Helper()
 	x, res, err := h.acquire(t.Context(), s, Permit{Policy: p, Key: "k"})
@@ -140,7 +147,7 @@ func TestHold(t *testing.T) {
 		advance(time.Minute)
 		synctest.Wait()
 		assert.Len(t, s.renewals(), renewals, "nothing is renewed that nobody holds")
-		h.close()
+		closeHolder(h)
 	})
 }
 
@@ -155,7 +162,7 @@ func TestHoldNothingLeft(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { return s.free(t, p) == 5 && runtime.NumGoroutine() <= before+1 }, 5*time.Second, time.Millisecond)
 	assert.Empty(t, h.held)
-	h.close()
+	closeHolder(h)
 	local := permitMemory(t)
 	for range 1000 {
 		x, _, err := h.acquire(t.Context(), local, Permit{Policy: p, Key: "k", Weight: 5})
@@ -185,7 +192,7 @@ func TestHoldDetached(t *testing.T) {
 	x.release()
 	require.Error(t, ctx.Err())
 	hold1(t, h, s, p)
-	h.close()
+	closeHolder(h)
 }
 
 // A store that fails now and then costs nobody a permit; one that fails for a whole lease
@@ -227,7 +234,7 @@ func TestHoldWhileTheStoreFails(t *testing.T) {
 				synctest.Wait()
 				assert.EqualValues(t, 2, s.free(t, p), "released after it was lost")
 				local.release()
-				h.close()
+				closeHolder(h)
 			})
 		})
 	}
@@ -258,7 +265,7 @@ func TestHoldLost(t *testing.T) {
 		require.NoError(t, ctx.Err())
 		assert.Zero(t, s.free(t, p))
 		y.release()
-		h.close()
+		closeHolder(h)
 	})
 }
 
@@ -274,7 +281,7 @@ func TestHoldFailsInPart(t *testing.T) {
 		advance(time.Minute)
 		require.NoError(t, fine.Err())
 		s.set(func(f *fakeRemote) { f.after = nil })
-		h.close()
+		closeHolder(h)
 		require.ErrorIs(t, context.Cause(fine), ErrPermitLost)
 		assert.EqualValues(t, 2, s.free(t, p), "what is held is given back, and what was lost has ended")
 	})
@@ -356,8 +363,8 @@ func TestHoldReleaseFails(t *testing.T) {
 		assert.LessOrEqual(t, runtime.NumGoroutine(), before+releaseWorkers)
 		assert.LessOrEqual(t, len(h.queue), maxReleases)
 		start := time.Now()
-		h.close()
-		assert.Equal(t, settleAtClose, time.Since(start), "closing does not wait for a store that is gone")
+		closeHolder(h)
+		assert.Equal(t, closingTime, time.Since(start), "closing does not wait for a store that is gone")
 		advance(time.Minute)
 		synctest.Wait()
 		assert.Zero(t, h.workers)
@@ -382,7 +389,7 @@ func TestHoldReleasedWhileRenewed(t *testing.T) {
 		advance(time.Second)
 		synctest.Wait()
 		assert.EqualValues(t, 1, s.free(t, p))
-		h.close()
+		closeHolder(h)
 	})
 }
 
@@ -405,6 +412,6 @@ func TestHoldLeasesDiffer(t *testing.T) {
 			renewed += n
 		}
 		assert.InDelta(t, 600+3, renewed, 300)
-		h.close()
+		closeHolder(h)
 	})
 }

@@ -15,11 +15,11 @@ type settlement struct {
 
 // A remote store is given back to by settleWorkers at a time, from a queue of
 // maxSettlements. Beyond that, or while the store is down, settlements are lost: a
-// charge expires by itself. Closing waits settleAtClose for what is left.
+// charge expires by itself. Closing a Guard waits closingTime for what is left.
 const (
 	maxSettlements = 1024
 	settleWorkers  = 8
-	settleAtClose  = 500 * time.Millisecond
+	closingTime    = 500 * time.Millisecond
 )
 
 // settler gives units back without anybody waiting for it: at once where the store
@@ -101,9 +101,9 @@ func (s *settler) settle(ctx context.Context, x settlement) {
 	_ = s.store.refund(ctx, x.take, x.result, x.units)
 }
 
-// close settles what waits and ends the goroutines, within settleAtClose and what a store
-// takes to notice that its caller has left.
-func (s *settler) close() {
+// close settles what waits until ctx ends, and ends the goroutines, which takes as long as
+// a store takes to notice that its caller has left.
+func (s *settler) close(ctx context.Context) {
 	s.mu.Lock()
 	if !s.closed {
 		s.closed = true
@@ -116,8 +116,11 @@ func (s *settler) close() {
 			cancel()
 		}
 	}
-	timer := time.AfterFunc(settleAtClose, leave)
+	defer leave()
+	stop := context.AfterFunc(ctx, leave)
 	s.wg.Wait()
-	timer.Stop()
-	leave()
+	stop()
+	if len(s.queue) > 0 {
+		s.lost()
+	}
 }

@@ -77,9 +77,8 @@ func (w *waiters) sleep(ctx context.Context, took settlement) error {
 }
 
 // close sends all of them away. What they took is given back one after the other, from
-// the end of the queue, because only the last in line gets anything back; that takes
-// settleAtClose at most, and one call of the store.
-func (w *waiters) close() {
+// the end of the queue, because only the last in line gets anything back, until ctx ends.
+func (w *waiters) close(ctx context.Context) {
 	w.mu.Lock()
 	w.closed = true
 	all := slices.SortedFunc(maps.Keys(w.waiting), func(x, y *waiter) int { return y.turn.Compare(x.turn) })
@@ -89,12 +88,12 @@ func (w *waiters) close() {
 		close(x.sent)
 	}
 	w.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), settleAtClose) //nolint:forbidigo // of many requests
-	defer cancel()
 	for _, x := range all {
-		if ctx.Err() == nil {
-			w.settler.settle(ctx, x.took)
+		if ctx.Err() != nil {
+			w.settler.lost()
+			break
 		}
+		w.settler.settle(ctx, x.took)
 	}
 	w.under.Wait()
 }

@@ -34,11 +34,14 @@ var prefixes = []struct {
 	{"NOAUTH", core.ClassDenied, false},
 	{"WRONGPASS", core.ClassDenied, false},
 	{"NOPERM", core.ClassDenied, false},
-	{"The user executing the script can't", core.ClassDenied, false},
+	{deniedInScript, core.ClassDenied, false},
 	{"MOVED", core.ClassOther, false},
 	{"ASK", core.ClassOther, false},
 	{"CROSSSLOT", core.ClassOther, false},
 }
+
+// deniedInScript is what a server says where a script, once it ran, lacked a right.
+const deniedInScript = "The user executing the script can't"
 
 // serverSays is the text of a server's error, or "" if err is none. Servers before
 // Redis 7 wrap the error of a command in a script: "ERR Error running script (call to

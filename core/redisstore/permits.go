@@ -51,8 +51,8 @@ func (s *Store) Acquire(ctx context.Context, p core.Permit) (core.Result, error)
 			}
 		}
 	}
-	if failed := (*core.StoreError)(nil); errors.As(err, &failed) && failed.Class == core.ClassDenied {
-		// A right that is missing may be that of a command after the first that wrote.
+	if failed := (*core.StoreError)(nil); errors.As(err, &failed) && strings.HasPrefix(serverSays(failed.Err), deniedInScript) {
+		// The right that is missing may be that of a command after the first that wrote.
 		return core.Result{}, &core.StoreError{Class: failed.Class, Executed: true, Err: failed.Err}
 	}
 	if err != nil {
