@@ -64,22 +64,6 @@ func Compare(t testing.TB, a, b core.Store, seed uint64, operations int, algorit
 	}
 }
 
-// Algorithms are all that a [core.Store] can count by.
-func Algorithms() (all []core.Algorithm) {
-	for a := range core.Concurrent {
-		if possible(core.Options{}, core.Limit{Algorithm: a, Rate: 1, Period: time.Second}) {
-			all = append(all, a)
-		}
-	}
-	return all
-}
-
-// possible tells whether a limit can be had.
-func possible(o core.Options, l core.Limit) bool {
-	_, err := core.NewPolicy("", o, l)
-	return err == nil
-}
-
 // called is a call of Compare as a failure tells it.
 func called(seed uint64, operations int, algorithms []core.Algorithm) string {
 	var b strings.Builder
@@ -89,9 +73,6 @@ func called(seed uint64, operations int, algorithms []core.Algorithm) string {
 	}
 	return b.String() + ")"
 }
-
-// familyLife is for how many operations there is one family more, in place of another.
-const familyLife = 200
 
 // comparison is one run of Compare.
 type comparison struct {
@@ -111,139 +92,11 @@ type comparison struct {
 	key     string
 }
 
-// family is a policy and some that it may be changed to, of one name and, as far as the
-// same state is to go on, of one shape.
-type family struct {
-	policies []core.Policy
-	receipts []receipt
-}
-
-type receipt struct {
-	take   core.Take
-	result core.Result
-}
-
 // entry is an operation that is not written out unless it must be.
 type entry struct {
 	name, key string
 	format    string
 	args      []any
-}
-
-func pick[T any](rng *rand.Rand, from ...T) T { return from[rng.IntN(len(from))] }
-
-func (c *comparison) family(number int) *family {
-	n := pick(c.rng, 1, 1, 1, 2, 3, 4)
-	if len(c.algorithms) > 1 {
-		n = pick(c.rng, 1, 2, 2, 3, 4)
-	}
-	from := c.algorithms
-	if len(c.reserving) > 0 && c.rng.IntN(4) == 0 {
-		from = c.reserving
-	}
-	var first []core.Limit
-	out := new(family)
-	for len(out.policies) < 4 {
-		var o core.Options
-		if c.rng.IntN(2) == 0 {
-			o.Ahead = c.ahead()
-		}
-		limits := make([]core.Limit, n)
-		for i := range limits {
-			if first == nil || c.rng.IntN(20) == 0 {
-				limits[i] = c.limit(pick(c.rng, from...))
-			} else {
-				limits[i] = c.changed(first[i])
-			}
-		}
-		name := fmt.Sprint("compare", number)
-		p, err := core.NewPolicy(name, o, limits...)
-		if err != nil && o.Ahead > 0 {
-			p, err = core.NewPolicy(name, core.Options{}, limits...)
-		}
-		if err != nil {
-			continue // one limit twice
-		}
-		if out.policies = append(out.policies, p); first == nil {
-			first = limits
-		}
-	}
-	return out
-}
-
-// replace puts a new family in the place of another.
-func (c *comparison) replace(number int) {
-	i := c.rng.IntN(len(c.families))
-	for _, p := range c.families[i].policies {
-		for _, key := range c.keys {
-			c.same(c.a.Reset(c.Context(), p, key), c.b.Reset(c.Context(), p, key))
-		}
-	}
-	c.families[i] = c.family(len(c.families) + number)
-	c.current = c.families[i]
-}
-
-var zones = []string{"UTC", "Europe/Berlin", "America/Havana", "Asia/Kolkata", "Australia/Lord_Howe"}
-
-// limit is one of an algorithm. What that algorithm cannot have is left out again.
-func (c *comparison) limit(algorithm core.Algorithm) core.Limit {
-	rng := c.rng
-	var l core.Limit
-	for {
-		l = core.Limit{
-			Algorithm: algorithm,
-			Rate:      pick(rng, 1, 2, 3, 5, 7, 10, 60, 100, 1000, 104_251, 999_983, core.MaxRate-1, core.MaxRate, 1+rng.Int64N(20), 1+rng.Int64N(1000), 1+rng.Int64N(core.MaxRate)),
-			Period: pick(rng, core.MinPeriod, 7*time.Millisecond, 999_983*time.Microsecond, time.Second, time.Second, 10*time.Second,
-				time.Minute, time.Hour, 24*time.Hour, core.MaxPeriod, core.MinPeriod+time.Duration(rng.Int64N(int64(time.Hour)/1000))*time.Microsecond),
-		}
-		if possible(core.Options{}, l) {
-			break
-		}
-	}
-	for _, more := range []func(*core.Limit){
-		func(l *core.Limit) {
-			l.Burst = pick(rng, 1, 2, 5, 20, core.MaxRate, 1+rng.Int64N(50), 1+rng.Int64N(core.MaxRate))
-		},
-		func(l *core.Limit) {
-			l.Debt = pick(rng, 1, 2, 3, l.Rate, core.MaxRate, 1+rng.Int64N(50), 1+rng.Int64N(core.MaxRate))
-		},
-		func(l *core.Limit) { l.Buckets = pick(rng, 1, 2, 3, 7, core.MaxBuckets, 1+rng.IntN(core.MaxBuckets)) },
-		func(l *core.Limit) {
-			if l.Align = "epoch"; rng.IntN(3) > 0 {
-				l.Align, l.Period = pick(rng, "minute", "hour", "day", "week", "month")+" "+pick(rng, zones...), 0
-			}
-		},
-	} {
-		if longer := l; rng.IntN(2) == 0 {
-			if more(&longer); possible(core.Options{}, longer) {
-				l = longer
-			}
-		}
-	}
-	return l
-}
-
-// changed is another limit that has the same state.
-func (c *comparison) changed(l core.Limit) core.Limit {
-	if c.rng.IntN(4) == 0 {
-		return l
-	}
-	onCalendar := func(l core.Limit) bool { return strings.Contains(l.Align, " ") }
-	for {
-		other := c.limit(l.Algorithm)
-		other.Buckets = l.Buckets
-		if other.Align != l.Align && !(onCalendar(other) && onCalendar(l)) {
-			other.Align, other.Period = l.Align, l.Period
-		}
-		if possible(core.Options{}, other) {
-			return other
-		}
-	}
-}
-
-func (c *comparison) ahead() time.Duration {
-	return pick(c.rng, time.Microsecond, time.Millisecond, time.Second, time.Minute, 24*time.Hour, core.MaxPeriod,
-		time.Duration(1+c.rng.Int64N(int64(time.Hour)/1000))*time.Microsecond)
 }
 
 // step does one operation, most often a take.
@@ -278,76 +131,6 @@ func (c *comparison) step() {
 		}
 		c.take(t)
 	}
-}
-
-// tick moves the clock: not at all, to where something should happen, or anywhere.
-func (c *comparison) tick(p core.Policy) {
-	const day = 24 * hour
-	period := pick(c.rng, p.Limits()...).Period.Microseconds()
-	switch n := c.rng.IntN(1000); {
-	case n < 400:
-	case n < 580:
-		if hint := pick(c.rng, c.hints[:]...); hint > 0 {
-			c.now += hint - 1 + c.rng.Int64N(3)
-		}
-	case n < 700:
-		c.now += c.rng.Int64N(second / 10)
-	case n < 760:
-		c.now += period/pick[int64](c.rng, 1, 2, 3, 10, 60) - 1 + c.rng.Int64N(3)
-	case n < 800: // to where windows begin and parts of them end
-		c.now += period - c.now%period + pick(c.rng, 0, 0, period/pick[int64](c.rng, 2, 3, 10, 60)) - 1 + c.rng.Int64N(3)
-	case n < 850:
-		c.now += c.rng.Int64N(period/8 + 1)
-	case n < 900:
-		c.now += c.rng.Int64N(10 * second)
-	case n < 920:
-		c.now += c.rng.Int64N(hour)
-	case n < 930:
-		c.now += c.rng.Int64N(5 * day)
-	case n < 950:
-		c.now -= c.rng.Int64N(10 * second)
-	case n < 970:
-		c.now -= c.rng.Int64N(period + 1)
-	case n < 980:
-		c.now -= c.rng.Int64N(2 * hour)
-	case n < 985:
-		c.now -= c.rng.Int64N(5 * day)
-	case n < 997:
-		c.now = c.changeOfClocks() + c.rng.Int64N(4*hour) - 2*hour
-	case n < 998: // the first and the last instants that there are
-		c.now = pick(c.rng, 1+c.rng.Int64N(10*second), lastNow-c.rng.Int64N(10*second), 1, lastNow)
-	}
-	if far := c.now < Epoch-800*day || c.now > Epoch+800*day; far && c.rng.IntN(50) == 0 || c.now < 1 || c.now > lastNow {
-		c.now = Epoch
-	}
-}
-
-// lastNow is the latest Take.Now that is valid.
-const lastNow = 1 << 52
-
-// changeOfClocks is when somewhere summer time begins or ends next.
-func (c *comparison) changeOfClocks() int64 {
-	if where, err := time.LoadLocation(pick(c.rng, zones...)); err == nil {
-		if _, end := time.UnixMicro(c.now).In(where).ZoneBounds(); !end.IsZero() {
-			return end.UnixMicro()
-		}
-	}
-	return c.now
-}
-
-func (c *comparison) cost(p core.Policy) int64 {
-	limits := p.Limits()
-	l := pick(c.rng, limits...)
-	for _, other := range limits { // most often one that fits all
-		if other.Burst+other.Debt < l.Burst+l.Debt && c.rng.IntN(4) > 0 {
-			l = other
-		}
-	}
-	if c.rng.IntN(12) == 0 {
-		return pick(c.rng, l.Burst+1, l.Burst+l.Debt+1, core.MaxRate, math.MaxInt64)
-	}
-	return pick(c.rng, 0, 0, 1, 1, 1, 1, 1, 2, 3, l.Burst, max(1, l.Burst/2), l.Burst+l.Debt, max(1, l.Debt),
-		1+c.rng.Int64N(l.Burst), 1+c.rng.Int64N(l.Burst), 1+c.rng.Int64N(max(1, l.Burst/10)))
 }
 
 func (c *comparison) take(t core.Take) {

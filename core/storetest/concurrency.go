@@ -1,0 +1,61 @@
+package storetest
+
+import (
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-go/weir/core"
+)
+
+func concurrency(s *subject) {
+	const callers, each, burst = 64, 8, 300
+	takes := map[string]core.Take{
+		"own clock":          {Policy: policy("300/366d"), Key: s.prefix + "own", Cost: 1},
+		"two limits":         s.of(policy("300/1h, 1000/1d"), "two", 0, 1),
+		"cost":               s.of(policy("900/1h"), "cost", 0, 3),
+		"four kinds":         s.of(policy("300/1h, 310/1h leaky-bucket, 320/1h fixed-window, 330/1h sliding-log"), "four", 0, 1),
+		"reserved":           s.of(policy("100/1h; wait 2h"), "reserved", 0, 1),
+		"reserved tokens":    s.of(policy("100/1h token-bucket; wait 2h"), "reserved tokens", 0, 1),
+		"what there is":      s.of(policy("300/1h"), "what there is", 0, 7),
+		"what there is, log": s.of(policy("300/1h sliding-log"), "what there is, log", 0, 7),
+	}
+	for _, text := range tens() {
+		text = "300" + strings.TrimPrefix(text, "10")
+		takes[text] = s.of(policy(text), text, 0, 1)
+	}
+	for name, t := range takes {
+		t.AtMost = strings.HasPrefix(name, "what there is")
+		if strings.HasPrefix(name, "reserved") {
+			t.Ahead = 2 * time.Hour
+		}
+		var admitted atomic.Int64
+		var lowest sync.Map // every Remaining is told once
+		var wg sync.WaitGroup
+		for range callers {
+			wg.Go(func() {
+				for range each {
+					res, err := s.store.Take(s.Context(), t)
+					if !assert.NoError(s, err) {
+						return
+					}
+					if admitted.Add(res.Taken); res.Allowed() && res.Delay == 0 {
+						_, twice := lowest.LoadOrStore(res.Remaining, true)
+						assert.False(s, twice, "%s: two callers have %d left", name, res.Remaining)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		units := int64(burst)
+		if name == "cost" {
+			units *= t.Cost
+		}
+		assert.Equal(s, units, admitted.Load(), name)
+		require.NoError(s, s.store.Reset(s.Context(), t.Policy, t.Key))
+	}
+}

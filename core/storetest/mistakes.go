@@ -1,0 +1,60 @@
+package storetest
+
+import (
+	"context"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-go/weir/core"
+)
+
+func invalid(s *subject) {
+	p := policy("10/10s")
+	res := s.admit(p, "a", 0, 4)
+	good := s.of(p, "a", 0, 4)
+	for name, break1 := range map[string]func(*core.Take){
+		"negative cost":    func(t *core.Take) { t.Cost = -5 },
+		"empty key":        func(t *core.Take) { t.Key = "" },
+		"zero policy":      func(t *core.Take) { t.Policy = core.Policy{} },
+		"negative time":    func(t *core.Take) { t.Now = -1 },
+		"impossible time":  func(t *core.Take) { t.Now = 1<<63 - 1 },
+		"several mistakes": func(t *core.Take) { t.Cost, t.Key = -1, "" },
+		"negative ahead":   func(t *core.Take) { t.Ahead = -1 },
+		"at most, ahead":   func(t *core.Take) { t.AtMost, t.Ahead = true, time.Second },
+	} {
+		bad := good
+		break1(&bad)
+		got, err := s.store.Take(s.Context(), bad)
+		require.Error(s, err, name)
+		assert.False(s, got.Allowed(), name)
+		require.Error(s, s.store.Refund(s.Context(), bad, res, 0), name)
+	}
+	require.Error(s, s.store.Reset(s.Context(), core.Policy{}, good.Key))
+	require.Error(s, s.store.Reset(s.Context(), p, ""))
+	refused := s.refuse(p, "a", 0, 7)
+	require.Error(s, s.store.Refund(s.Context(), good, refused, 1), "a refusal was not charged")
+	require.Error(s, s.store.Refund(s.Context(), good, core.Result{}, 1), "not a receipt")
+	require.Error(s, s.store.Refund(s.Context(), good, core.Result{Outcome: core.Admitted}, 1), "no instant")
+	require.Error(s, s.store.Refund(s.Context(), good, res, -1))
+	require.Error(s, s.store.Refund(s.Context(), good, res, 5), "more than was taken")
+	s.remains(6, p, "a", 0)
+}
+
+func cancelled(s *subject) {
+	p := policy("10/10s")
+	res := s.admit(p, "a", 0, 4)
+	gone, leave := context.WithCancel(s.Context())
+	leave()
+	late, stop := context.WithTimeout(s.Context(), -1)
+	defer stop()
+	for want, ctx := range map[error]context.Context{context.Canceled: gone, context.DeadlineExceeded: late} {
+		got, err := s.store.Take(ctx, s.of(p, "a", 0, 1))
+		require.ErrorIs(s, err, want)
+		assert.False(s, got.Allowed())
+		require.ErrorIs(s, s.store.Refund(ctx, s.of(p, "a", 0, 4), res, 4), want)
+		require.ErrorIs(s, s.store.Reset(ctx, p, s.prefix+"a"), want)
+	}
+	s.remains(6, p, "a", 0)
+}

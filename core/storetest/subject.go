@@ -1,0 +1,95 @@
+package storetest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-go/weir/core"
+)
+
+// subject is a store under test.
+type subject struct {
+	*testing.T
+	store  core.Store
+	prefix string // of all keys
+}
+
+func (s *subject) of(p core.Policy, key string, at, cost int64) core.Take {
+	return core.Take{Policy: p, Key: s.prefix + key, Cost: cost, Now: Epoch + at}
+}
+
+// take takes cost units at an instant after Epoch.
+func (s *subject) take(p core.Policy, key string, at, cost int64) core.Result {
+	s.Helper()
+	res, err := s.store.Take(s.Context(), s.of(p, key, at, cost))
+	require.NoError(s, err)
+	require.Equal(s, Epoch+at, res.At, "At is the instant of the decision")
+	require.False(s, res.Local)
+	return res
+}
+
+// admit is take where the cost must fit.
+func (s *subject) admit(p core.Policy, key string, at, cost int64) core.Result {
+	s.Helper()
+	res := s.take(p, key, at, cost)
+	require.True(s, res.Allowed(), "%v, %d units at %d: %+v", p, cost, at, res)
+	return res
+}
+
+// refuse is take where the cost must not fit.
+func (s *subject) refuse(p core.Policy, key string, at, cost int64) core.Result {
+	s.Helper()
+	res := s.take(p, key, at, cost)
+	require.False(s, res.Allowed(), "%v, %d units at %d: %+v", p, cost, at, res)
+	return res
+}
+
+// atMost takes what there is.
+func (s *subject) atMost(p core.Policy, key string, at, most int64) core.Result {
+	s.Helper()
+	t := s.of(p, key, at, most)
+	t.AtMost = true
+	res, err := s.store.Take(s.Context(), t)
+	require.NoError(s, err)
+	return res
+}
+
+// reserve takes ahead of time.
+func (s *subject) reserve(p core.Policy, key string, at, cost int64, ahead time.Duration) core.Result {
+	s.Helper()
+	t := s.of(p, key, at, cost)
+	t.Ahead = ahead
+	res, err := s.store.Take(s.Context(), t)
+	require.NoError(s, err)
+	return res
+}
+
+// exhaust takes single units at Epoch, up to so far ahead, until one is refused.
+func (s *subject) exhaust(p core.Policy, key string, ahead time.Duration) {
+	s.Helper()
+	for range 100 {
+		if !s.reserve(p, key, 0, 1, ahead).Allowed() {
+			return
+		}
+	}
+	require.FailNow(s, "there is no end", "%v", p)
+}
+
+// remains demands what a peek tells.
+func (s *subject) remains(want int64, p core.Policy, key string, at int64) {
+	s.Helper()
+	res := s.take(p, key, at, 0)
+	require.Equal(s, core.Admitted, res.Outcome, "a peek is admitted")
+	require.Equal(s, want, res.Remaining, "%v at %d", p, at)
+}
+
+func remainings(res core.Result) [3]int64 {
+	return [3]int64{res.Each[0].Remaining, res.Each[1].Remaining, res.Each[2].Remaining}
+}
+
+func (s *subject) refund(p core.Policy, key string, at int64, r core.Result, cost, units int64) {
+	s.Helper()
+	require.NoError(s, s.store.Refund(s.Context(), s.of(p, key, at, cost), r, units))
+}
