@@ -6,6 +6,7 @@ import (
 	"github.com/gofiber/fiber/v2"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/fibermw/internal/routes"
 )
 
 // Limit is a middleware that enforces g: on the app for every request, on a group or
@@ -18,9 +19,9 @@ func Limit(g *core.Guard) fiber.Handler {
 	if g == nil {
 		panic("fibermw: Limit(nil): give it the Guard that core.NewGuard returned")
 	}
-	apps := &apps{}
+	finder := &routes.Finder{}
 	return func(c *fiber.Ctx) (err error) {
-		v := g.Check(&request{c, apps})
+		v := g.Check(&request{c, finder})
 		v.SetHeaders(header{c})
 		over, known := v.Native.(native)
 		answer := v.ForNative(known, "fibermw")

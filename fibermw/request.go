@@ -8,30 +8,33 @@ import (
 	"strings"
 
 	"github.com/gofiber/fiber/v2"
+	"github.com/gofiber/fiber/v2/utils"
+
+	"github.com/weir-go/weir/fibermw/internal/routes"
 )
 
 // request implements keyfunc.Request. Fiber's strings live in a buffer that later
 // requests overwrite, so all but those of the routing table are copied.
 type request struct {
-	c    *fiber.Ctx
-	apps *apps
+	c      *fiber.Ctx
+	routes *routes.Finder
 }
 
 func (q *request) Context() context.Context { return q.c.UserContext() }
 func (q *request) Method() string           { return strings.Clone(q.c.Method()) }
 func (q *request) Host() string             { return string(q.c.Request().Host()) }
-func (q *request) Route() string            { return q.apps.route(q.c) }
+func (q *request) Route() string            { return q.routes.Find(q.c) }
 func (q *request) Native() any              { return q.c }
 
 func (q *request) Path() string {
-	path, config := strings.Clone(q.c.Path()), q.c.App().Config()
+	path, config := q.c.Path(), q.c.App().Config()
 	if decoded, err := url.PathUnescape(path); err == nil && !config.UnescapePath {
 		path = decoded
 	}
-	if !config.CaseSensitive { // what Fiber does not tell apart must not be two keys
-		path = lower(path)
+	if config.CaseSensitive {
+		return strings.Clone(path)
 	}
-	return path
+	return utils.ToLower(path) // a copy; what Fiber does not tell apart must not be two keys
 }
 
 func (q *request) Peer() netip.Addr {

@@ -1,4 +1,6 @@
-package fibermw
+// Package routes finds the route that a Fiber app will take for a request. Fiber itself
+// names it only once the route's handlers run, and a middleware in Use needs it before.
+package routes
 
 import (
 	"strings"
@@ -8,20 +10,22 @@ import (
 	"github.com/gofiber/fiber/v2/utils"
 )
 
-// apps are the routing tables of the apps in which one Limit is mounted: almost
-// always one.
-type apps struct{ tables sync.Map }
+// Finder finds the routes of the requests to the apps in which one middleware is
+// mounted: almost always one app. The zero Finder is ready for use, by many goroutines.
+type Finder struct{ tables sync.Map } // of *table, by *fiber.App
 
-// route finds the pattern of the route that c will take, or has taken. Fiber does
-// not know it in Use, before Next; so it is looked up in the app's routing table,
-// in the same order. What is found is never kept by path: clients would fill the
-// memory with paths.
-func (a *apps) route(c *fiber.Ctx) string {
-	found, ok := a.tables.Load(c.App())
-	if !ok { // the app is complete once it serves
-		found, _ = a.tables.LoadOrStore(c.App(), newTable(c.App()))
+// Find returns the path, as it was registered, of the route with a handler that c will
+// take, or has taken. It is "" where no route matches. Constraints are not looked at,
+// and of routes that match the same paths but for them, the first is returned for all.
+//
+// The app must be complete: its routing table is read once, at the first request. What
+// is found is never kept by path, or clients could fill the memory with paths.
+func (f *Finder) Find(c *fiber.Ctx) string {
+	found, ok := f.tables.Load(c.App())
+	if !ok {
+		found, _ = f.tables.LoadOrStore(c.App(), newTable(c.App()))
 	}
-	return found.(*table).route(c) //nolint:forcetypeassert // nothing else is stored
+	return found.(*table).find(c) //nolint:forcetypeassert // nothing else is stored
 }
 
 // table is an app's routing table.
@@ -74,16 +78,17 @@ func newTable(app *fiber.App) *table {
 	return t
 }
 
-// same tells whether b is a copy of a.
+// same reports whether b is a copy of a.
 func same(a, b *fiber.Route) bool {
 	return a.Method == b.Method && a.Path == b.Path && len(a.Handlers) == len(b.Handlers) &&
 		(len(a.Handlers) == 0 || &a.Handlers[0] == &b.Handlers[0])
 }
 
-// comparable is a path or a pattern in the form in which Fiber compares them.
+// comparable returns a path or a pattern in the form in which Fiber compares them.
 func (t *table) comparable(path string) string {
-	if t.lower {
-		path = lower(path)
+	// Almost all paths are spared the copy.
+	if t.lower && strings.ContainsAny(path, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") {
+		path = utils.ToLower(path)
 	}
 	if t.trim && len(path) > 1 {
 		path = utils.TrimRight(path, '/')
@@ -91,15 +96,8 @@ func (t *table) comparable(path string) string {
 	return path
 }
 
-// lower spares almost all paths the copy.
-func lower(path string) string {
-	if strings.ContainsAny(path, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") {
-		return utils.ToLower(path)
-	}
-	return path
-}
-
-func (t *table) route(c *fiber.Ctx) string {
+// find looks for c's route among those that come after the current one, as Fiber does.
+func (t *table) find(c *fiber.Ctx) string {
 	current, ok := t.places[c.Route()]
 	if current.handler {
 		return current.name

@@ -1,4 +1,4 @@
-package fibermw
+package routes
 
 import "strings"
 
@@ -48,7 +48,7 @@ func parse(path string) pattern {
 	return p
 }
 
-// paramStart is where the first parameter begins, or -1.
+// paramStart returns where the first parameter begins, or -1.
 func paramStart(path string) int {
 	for i := range len(path) {
 		if !strings.ContainsRune("*+:", rune(path[i])) || i > 0 && path[i-1] == '\\' {
@@ -62,7 +62,7 @@ func paramStart(path string) int {
 	return -1
 }
 
-// parseParam reads the parameter with which path begins, and tells its length.
+// parseParam reads the parameter with which path begins, and returns its length too.
 func parseParam(path string) (part, int) {
 	switch path[0] {
 	case '*':
@@ -83,7 +83,7 @@ func parseParam(path string) (part, int) {
 	return part{}, end
 }
 
-// constraint is where the constraint ends with which s begins: the index of its
+// constraint returns where the constraint ends with which s begins: the index of its
 // ">". One in parentheses belongs to a regular expression.
 func constraint(s string) int {
 	depth := 0
@@ -128,7 +128,8 @@ func (p *pattern) link() {
 	}
 }
 
-// shape is the same for patterns that match the same paths, but for constraints.
+// shape returns a text that is the same for patterns that match the same paths, but for
+// constraints.
 func (p *pattern) shape() string {
 	if p.parts == nil {
 		return p.literal
@@ -155,6 +156,7 @@ func (p *pattern) shape() string {
 // looked for among the routes that begin with a longer text.
 const treeKey = 3
 
+// matches reports whether p matches path, which is in comparable form.
 func (p *pattern) matches(path string) bool {
 	if p.parts == nil {
 		return path == p.literal
@@ -165,6 +167,7 @@ func (p *pattern) matches(path string) bool {
 	return p.fits(path) || path == p.literal
 }
 
+// fits reports whether the parts of p, one after the other, make up path.
 func (p *pattern) fits(path string) bool {
 	for i := range p.parts {
 		part := &p.parts[i]
@@ -184,7 +187,7 @@ func (p *pattern) fits(path string) bool {
 	return path == ""
 }
 
-// length is how much of s, the rest of a path, the parameter takes.
+// length returns how much of s, the rest of a path, the parameter takes.
 func (p *part) length(s string) int {
 	switch {
 	case p.last && p.greedy:
@@ -210,8 +213,8 @@ func (p *part) length(s string) int {
 	}
 }
 
-// greedyLength leaves as many of the texts that end the parameter as the pattern
-// still needs.
+// greedyLength returns how much a greedy parameter takes: it leaves as many of the texts
+// that end it as the pattern still needs.
 func (p *part) greedyLength(s string) int {
 	for count, i := strings.Count(s, p.until), 0; i < p.untils && count > 0; count, i = count-1, i+1 {
 		at := strings.LastIndex(s, p.until)

@@ -1,6 +1,7 @@
-package fibermw_test
+package routes_test
 
 import (
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -13,35 +14,46 @@ import (
 	"github.com/gofiber/fiber/v2"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"github.com/valyala/fasthttp"
 
-	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/fibermw"
-	"github.com/weir-go/weir/keyfunc"
+	"github.com/weir-go/weir/fibermw/internal/routes"
 )
 
-// probe notes the routes that the guards that it makes see.
+// probe notes the routes that its middleware finds.
 type probe struct {
-	t      *testing.T
+	finder routes.Finder
 	mu     sync.Mutex
-	routes []string
+	found  []string
 }
 
-// limit is the middleware under test.
-func (p *probe) limit() fiber.Handler {
-	return fibermw.Limit(guard(p.t, "1000000/1h", keyfunc.Custom("probe", func(r keyfunc.Request) (string, error) {
+// middleware finds the route of a request and calls the next handler.
+func (p *probe) middleware() fiber.Handler {
+	return func(c *fiber.Ctx) error {
+		route := p.finder.Find(c)
 		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.routes = append(p.routes, r.Route())
-		return "key", nil
-	}), core.Config{}))
+		p.found = append(p.found, route)
+		p.mu.Unlock()
+		return c.Next()
+	}
 }
 
 func (p *probe) seen() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	seen := p.routes
-	p.routes = nil
-	return seen
+	found := p.found
+	p.found = nil
+	return found
+}
+
+// get sends a request to f without a network.
+func get(t *testing.T, f *fiber.App, target string) (status int, body string) {
+	t.Helper()
+	res, err := f.Test(httptest.NewRequest(http.MethodGet, target, nil), -1)
+	require.NoError(t, err)
+	read, err := io.ReadAll(res.Body)
+	require.NoError(t, err)
+	require.NoError(t, res.Body.Close())
+	return res.StatusCode, string(read)
 }
 
 func ok(c *fiber.Ctx) error { return c.SendString(c.Route().Path) }
@@ -51,11 +63,11 @@ const dayPattern = `/d/:day<regex(\d{4}-\d{2})>/:x<minLen(2);maxLen(3)>?`
 func TestRoutes(t *testing.T) {
 	for name, c := range map[string]struct {
 		config fiber.Config
-		build  func(f *fiber.App, limit func() fiber.Handler)
+		build  func(f *fiber.App, probe func() fiber.Handler)
 		want   map[string][]string // by path
 	}{
-		"use": {fiber.Config{}, func(f *fiber.App, limit func() fiber.Handler) {
-			f.Use(limit())
+		"use": {fiber.Config{}, func(f *fiber.App, probe func() fiber.Handler) {
+			f.Use(probe())
 			f.Get("/", ok)
 			f.Get("/items/:id", ok)
 			f.Post("/posted/:id", ok)
@@ -74,62 +86,62 @@ func TestRoutes(t *testing.T) {
 			"/from-a.b": {"/from-:a.:b"}, "/rest/": {"/rest/*"}, "/rest": {"/rest/*"}, "/rest/a/b": {"/rest/*"},
 			"/more/a/b": {"/more/+"}, "/more/": {""}, "/verb:do": {"/verb\\:do"}, "/files/doc.go": {""}, "/nothing": {""},
 		}},
-		"case and slashes matter": {fiber.Config{CaseSensitive: true, StrictRouting: true}, func(f *fiber.App, limit func() fiber.Handler) {
-			f.Use(limit())
+		"case and slashes matter": {fiber.Config{CaseSensitive: true, StrictRouting: true}, func(f *fiber.App, probe func() fiber.Handler) {
+			f.Use(probe())
 			f.Get("/Items/:id", ok)
 			f.Get("/fixed/", ok)
 		}, map[string][]string{
 			"/Items/1": {"/Items/:id"}, "/items/1": {""}, "/Items/1/": {""}, "/fixed": {""}, "/fixed/": {"/fixed/"},
 		}},
-		"decoded paths": {fiber.Config{UnescapePath: true}, func(f *fiber.App, limit func() fiber.Handler) {
-			f.Use(limit())
+		"decoded paths": {fiber.Config{UnescapePath: true}, func(f *fiber.App, probe func() fiber.Handler) {
+			f.Use(probe())
 			f.Get("/a b/:id", ok)
 		}, map[string][]string{"/a%20b/1": {"/a b/:id"}, "/a%20b/x%2Fy": {""}}},
-		"the first match, in order": {fiber.Config{}, func(f *fiber.App, limit func() fiber.Handler) {
-			f.Get("/items/before", ok) // answers before the limit is asked
+		"the first match, in order": {fiber.Config{}, func(f *fiber.App, probe func() fiber.Handler) {
+			f.Get("/items/before", ok) // answers before the probe is asked
 			f.Get("/:pass/:id", func(c *fiber.Ctx) error { return c.Next() })
-			f.Use(limit())
+			f.Use(probe())
 			f.Get("/items/special", ok)
 			f.Get("/items/:id", ok)
 			f.Get("/*", ok)
 		}, map[string][]string{
 			"/items/before": nil, "/items/special": {"/items/special"}, "/items/1": {"/items/:id"}, "/other/1": {"/*"}, "/else": {"/*"},
 		}},
-		"groups and routes": {fiber.Config{}, func(f *fiber.App, limit func() fiber.Handler) {
-			api := f.Group("/api/:tenant", limit())
-			api.Get("/items/:id", limit(), ok)
-			api.Use("/deep", limit())
+		"groups and routes": {fiber.Config{}, func(f *fiber.App, probe func() fiber.Handler) {
+			api := f.Group("/api/:tenant", probe())
+			api.Get("/items/:id", probe(), ok)
+			api.Use("/deep", probe())
 			api.Group("/deep").Get("/er", ok)
-			f.Get("/plain", limit(), ok)
+			f.Get("/plain", probe(), ok)
 		}, map[string][]string{
 			"/api/t/items/1": {"/api/:tenant/items/:id", "/api/:tenant/items/:id"},
 			"/api/t/deep/er": {"/api/:tenant/deep/er", "/api/:tenant/deep/er"},
 			"/api/t/nothing": {""}, "/plain": {"/plain"}, "/nothing": nil,
 		}},
-		"the same path for all": {fiber.Config{}, func(f *fiber.App, limit func() fiber.Handler) {
-			f.Use("/x", limit())
-			f.Get("/x", limit(), ok)
+		"the same path for all": {fiber.Config{}, func(f *fiber.App, probe func() fiber.Handler) {
+			f.Use("/x", probe())
+			f.Get("/x", probe(), ok)
 			f.Use("/x", ok)
 		}, map[string][]string{"/x": {"/x", "/x"}, "/x/y": {""}}},
-		"constraints do not count": {fiber.Config{}, func(f *fiber.App, limit func() fiber.Handler) {
-			f.Use(limit())
-			f.Get("/n/:n<int>", limit(), ok)
-			f.Get("/n/:word<regex([a-z]\\d+)>", limit(), func(c *fiber.Ctx) error { return c.SendString("/n/:n<int>") })
-			f.Get("/d/:day<regex(\\d{4}-\\d{2})>/:x<minLen(2);maxLen(3)>?", limit(), ok)
+		"constraints do not count": {fiber.Config{}, func(f *fiber.App, probe func() fiber.Handler) {
+			f.Use(probe())
+			f.Get("/n/:n<int>", probe(), ok)
+			f.Get("/n/:word<regex([a-z]\\d+)>", probe(), func(c *fiber.Ctx) error { return c.SendString("/n/:n<int>") })
+			f.Get("/d/:day<regex(\\d{4}-\\d{2})>/:x<minLen(2);maxLen(3)>?", probe(), ok)
 		}, map[string][]string{
 			"/n/12": {"/n/:n<int>", "/n/:n<int>"}, "/n/a1": {"/n/:n<int>", "/n/:n<int>"}, "/n/aa": {"/n/:n<int>"},
 			"/d/2020-01": {dayPattern, dayPattern}, "/d/never/a": {dayPattern}, "/d/": {""},
 		}},
-		"paths shorter than the keys of the tree": {fiber.Config{}, func(f *fiber.App, limit func() fiber.Handler) {
-			f.Use(limit())
+		"paths shorter than the keys of the tree": {fiber.Config{}, func(f *fiber.App, probe func() fiber.Handler) {
+			f.Use(probe())
 			f.Get("/a/*", ok)
 			f.Get("/b/:x?", ok)
 			f.Get("/b", ok)
 		}, map[string][]string{"/a": {""}, "/a/b": {"/a/*"}, "/b": {"/b"}, "/b/c": {"/b/:x?"}}},
-		"mounted apps": {fiber.Config{}, func(f *fiber.App, limit func() fiber.Handler) {
-			f.Use(limit())
+		"mounted apps": {fiber.Config{}, func(f *fiber.App, probe func() fiber.Handler) {
+			f.Use(probe())
 			sub := fiber.New()
-			sub.Use(limit())
+			sub.Use(probe())
 			sub.Get("/items/:id", ok)
 			sub.Get("/", ok)
 			f.Mount("/sub", sub)
@@ -137,21 +149,21 @@ func TestRoutes(t *testing.T) {
 		}, map[string][]string{
 			"/sub/items/1": {"/sub/items/:id", "/sub/items/:id"}, "/sub": {"/sub/", "/sub/"}, "/sub/nothing": {"", ""}, "/after": {"/after"},
 		}},
-		"a path that was rewritten": {fiber.Config{}, func(f *fiber.App, limit func() fiber.Handler) {
+		"a path that was rewritten": {fiber.Config{}, func(f *fiber.App, probe func() fiber.Handler) {
 			f.Use(func(c *fiber.Ctx) error { c.Path(strings.TrimPrefix(c.Path(), "/old")); return c.Next() })
-			f.Use(limit())
+			f.Use(probe())
 			f.Get("/items/:id", ok)
 		}, map[string][]string{"/old/items/1": {"/items/:id"}}},
-		"custom methods": {fiber.Config{RequestMethods: []string{"LOAD", "GET", "HEAD"}}, func(f *fiber.App, limit func() fiber.Handler) {
-			f.Use(limit())
+		"custom methods": {fiber.Config{RequestMethods: []string{"LOAD", "GET", "HEAD"}}, func(f *fiber.App, probe func() fiber.Handler) {
+			f.Use(probe())
 			f.Add("LOAD", "/loaded", ok)
 			f.Get("/got", ok)
 		}, map[string][]string{"/got": {"/got"}, "/loaded": {""}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := &probe{t: t}
+			p := &probe{}
 			f := fiber.New(c.config)
-			c.build(f, p.limit)
+			c.build(f, p.middleware)
 			for path, want := range c.want {
 				status, body := get(t, f, path)
 				got := p.seen()
@@ -188,9 +200,9 @@ func TestRoutesAgreeWithFiber(t *testing.T) {
 	matched := 0
 	for range 200 {
 		config := fiber.Config{CaseSensitive: r.IntN(2) == 0, StrictRouting: r.IntN(2) == 0, UnescapePath: r.IntN(2) == 0}
-		f, plain, p := fiber.New(config), fiber.New(config), &probe{t: t}
+		f, plain, p := fiber.New(config), fiber.New(config), &probe{}
 		first := map[string]string{} // by shape
-		f.Use(p.limit())
+		f.Use(p.middleware())
 		var patterns []string
 		for range 1 + r.IntN(6) {
 			pattern := join(segments)
@@ -230,46 +242,38 @@ func BenchmarkRoute(b *testing.B) {
 	for name, constraint := range map[string]string{"plain": "", "regex": `<regex([a-z0-9-]+\d{2,7})>`} {
 		b.Run(name, func(b *testing.B) {
 			f := fiber.New()
-			g, err := core.NewGuard(core.Config{Policy: core.MustParse("1000000000/1h"), Key: keyfunc.Route()})
-			require.NoError(b, err)
-			b.Cleanup(func() { assert.NoError(b, g.Close()) })
-			f.Use(fibermw.Limit(g), func(*fiber.Ctx) error { return nil })
+			var finder routes.Finder
+			f.Use(func(c *fiber.Ctx) error { finder.Find(c); return nil })
 			for i := range 20 {
 				f.Get("/items/:id"+constraint+"/deep-"+strconv.Itoa(i), ok)
 			}
-			handle := f.Handler()
-			outer := fiber.New() // only another app can make a request of fasthttp
-			outer.Get("/*", func(c *fiber.Ctx) error {
-				b.ReportAllocs()
-				for b.Loop() {
-					c.Response().Reset()
-					handle(c.Context())
-				}
-				return nil
-			})
-			res, err := outer.Test(httptest.NewRequest(http.MethodGet, "/items/1/nothing", nil), -1)
-			require.NoError(b, err)
-			require.NoError(b, res.Body.Close())
+			handle, ctx := f.Handler(), &fasthttp.RequestCtx{}
+			ctx.Request.SetRequestURI("/items/1/nothing")
+			b.ReportAllocs()
+			for b.Loop() {
+				ctx.Response.Reset()
+				handle(ctx)
+			}
 		})
 	}
 }
 
 // The first requests may come all at once, and a handler may serve two apps.
 func TestRoutesAtOnce(t *testing.T) {
-	p := &probe{t: t}
-	limit := p.limit()
+	p := &probe{}
+	middleware := p.middleware()
 	var wg sync.WaitGroup
 	for _, path := range []string{"/one/:x", "/two/:x"} {
 		f := fiber.New(fiber.Config{DisableStartupMessage: true})
-		f.Use(limit)
+		f.Use(middleware)
 		f.Get(path, ok)
-		address := listen(t, f, "tcp", "127.0.0.1:0")
+		handle := f.Handler()
 		for range 16 {
 			wg.Go(func() {
-				res, err := http.Get("http://" + address + strings.Replace(path, ":x", "1", 1))
-				if assert.NoError(t, err) {
-					assert.NoError(t, res.Body.Close())
-				}
+				ctx := &fasthttp.RequestCtx{}
+				ctx.Request.SetRequestURI(strings.Replace(path, ":x", "1", 1))
+				handle(ctx)
+				assert.Equal(t, http.StatusOK, ctx.Response.StatusCode())
 			})
 		}
 	}
