@@ -78,6 +78,7 @@ type family struct {
 	failed   atomic.Int64 // when it last did, in Unix nanoseconds
 	reported throttle     // the line that it fails
 	dropped  throttle     // the line that settlements are lost
+	doubtful sync.Once    // the line that addresses are not the sockets'
 }
 
 // NewGuard builds a Guard. It does no input or output. The error tells every
@@ -191,7 +192,10 @@ func (g *Guard) Check(r keyfunc.Request) Verdict {
 		g.logger().Warn("weir: a guard is mounted twice in one request, which it counts twice", "policy", ru.Policy.Name(), "route", r.Route())
 	}
 
-	key, unnamed := ru.key(r)
+	key, warning, unnamed := ru.key(r)
+	if warning != "" {
+		g.doubtful.Do(func() { g.logger().Warn("weir: "+warning, "policy", ru.Policy.Name()) })
+	}
 	if err := unnamed; err != nil {
 		g.mistake(err)
 		switch ru.NoKey {

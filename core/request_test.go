@@ -21,7 +21,7 @@ func advance(d time.Duration) {
 type request struct {
 	ctx   context.Context //nolint:containedctx // a request has one
 	route string
-	peer  netip.Addr
+	peer  netip.AddrPort
 	lines map[string][]string
 }
 
@@ -30,7 +30,7 @@ func (r *request) Method() string              { return "GET" }
 func (r *request) Host() string                { return "example.org" }
 func (r *request) Path() string                { return r.route }
 func (r *request) Route() string               { return r.route }
-func (r *request) Peer() netip.Addr            { return r.peer }
+func (r *request) Peer() netip.AddrPort        { return r.peer }
 func (r *request) Header(name string) []string { return r.lines[name] }
 func (r *request) ContentLength() int64        { return -1 }
 func (r *request) Value(key any) any           { return r.ctx.Value(key) }
@@ -40,7 +40,7 @@ func (r *request) Native() any                 { return r }
 func from(peer string) *request {
 	r := &request{ctx: context.Background(), route: "/items/{id}"}
 	if peer != "" {
-		r.peer = netip.MustParseAddr(peer)
+		r.peer = netip.AddrPortFrom(netip.MustParseAddr(peer), 1234)
 	}
 	return r
 }

@@ -109,12 +109,12 @@ func prepareRule(r, base Rule) (*rule, error) {
 
 var keys = sync.Pool{New: func() any { return new(keyfunc.Key) }}
 
-// key is who sent r.
-func (ru *rule) key(r keyfunc.Request) (string, error) {
+// key returns who sent r, and what is doubtful about that.
+func (ru *rule) key(r keyfunc.Request) (text, warning string, err error) {
 	k := keys.Get().(*keyfunc.Key)
 	k.Reset()
-	err := ru.Key.AppendTo(k, r)
-	text := k.String()
+	err = ru.Key.AppendTo(k, r)
+	text, warning = k.String(), k.Warning()
 	keys.Put(k)
 	switch {
 	case err == nil && text == "":
@@ -122,7 +122,7 @@ func (ru *rule) key(r keyfunc.Request) (string, error) {
 	case err != nil && !errors.Is(err, keyfunc.ErrNoKey):
 		err = keyError{err}
 	}
-	return text, err
+	return text, warning, err
 }
 
 // keyError is the error of a key function that does not work. Who cannot be named

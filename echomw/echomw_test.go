@@ -84,6 +84,9 @@ func login(next echo.HandlerFunc) echo.HandlerFunc {
 		if user := r.Header.Get(adaptertest.UserInContext); user != "" {
 			c.SetRequest(r.WithContext(context.WithValue(r.Context(), adaptertest.ContextKey{}, user)))
 		}
+		if peer := r.Header.Get(adaptertest.RewrittenPeer); peer != "" {
+			c.Request().RemoteAddr = peer
+		}
 		return next(c)
 	}
 }

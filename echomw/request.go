@@ -5,6 +5,8 @@ import (
 	"net/netip"
 
 	"github.com/labstack/echo/v4"
+
+	"github.com/weir-go/weir/keyfunc"
 )
 
 // request implements keyfunc.Request.
@@ -15,14 +17,10 @@ func (q *request) Method() string              { return q.c.Request().Method }
 func (q *request) Host() string                { return q.c.Request().Host }
 func (q *request) Path() string                { return q.c.Request().URL.Path }
 func (q *request) Route() string               { return q.c.Path() }
+func (q *request) Peer() netip.AddrPort        { return keyfunc.ParsePeer(q.c.Request().RemoteAddr) }
 func (q *request) Header(name string) []string { return q.c.Request().Header[name] }
 func (q *request) ContentLength() int64        { return q.c.Request().ContentLength }
 func (q *request) Native() any                 { return q.c }
-
-func (q *request) Peer() netip.Addr {
-	peer, _ := netip.ParseAddrPort(q.c.Request().RemoteAddr) // no address on a unix socket
-	return peer.Addr()
-}
 
 func (q *request) Value(key any) any {
 	if name, ok := key.(string); ok {

@@ -21,7 +21,8 @@
 //
 // The address, of which keyfunc.IP makes the key, is the socket's. Fiber's IP, which
 // can be made to believe every client, is not asked; behind a proxy, use
-// keyfunc.ForwardedIP.
+// keyfunc.ForwardedIP. Requests of fiber.App.Test, which needs no network, share the
+// address 0.0.0.0.
 //
 // Fiber cannot tell that a client has left, and by default has read a request's body
 // before it asks anyone; set fiber.Config.StreamRequestBody where large bodies are

@@ -98,6 +98,9 @@ func login(c *fiber.Ctx) error {
 	if user := c.Get(adaptertest.UserInContext); user != "" {
 		c.SetUserContext(context.WithValue(c.UserContext(), adaptertest.ContextKey{}, string([]byte(user))))
 	}
+	if peer := c.Get(adaptertest.RewrittenPeer); peer != "" {
+		c.Context().SetRemoteAddr(&net.TCPAddr{IP: net.ParseIP(peer)})
+	}
 	return c.Next()
 }
 
@@ -205,6 +208,17 @@ func TestUnixSocket(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, res.Body.Close())
 	assert.Equal(t, http.StatusForbidden, res.StatusCode)
+}
+
+// A test without a network has a key by address: that of nobody else.
+func TestAppTest(t *testing.T) {
+	f := fiber.New()
+	f.Use(fibermw.Limit(guard(t, keyfunc.IP(), core.Config{})))
+	f.Get("/", func(c *fiber.Ctx) error { return c.SendString("hello") })
+	status, body := get(t, f, "/")
+	assert.Equal(t, http.StatusOK, status, body)
+	status, _ = get(t, f, "/")
+	assert.Equal(t, http.StatusTooManyRequests, status)
 }
 
 // Whatever of the answer a native handler has set, the plain one does not replace it.

@@ -11,6 +11,7 @@ import (
 	"github.com/gofiber/fiber/v2/utils"
 
 	"github.com/weir-go/weir/fibermw/internal/routes"
+	"github.com/weir-go/weir/keyfunc"
 )
 
 // request implements keyfunc.Request. Fiber's strings live in a buffer that later
@@ -37,14 +38,12 @@ func (q *request) Path() string {
 	return utils.ToLower(path) // a copy; what Fiber does not tell apart must not be two keys
 }
 
-func (q *request) Peer() netip.Addr {
-	switch addr := q.c.Context().RemoteAddr().(type) {
-	case *net.TCPAddr:
-		return addr.AddrPort().Addr()
-	default:
-		peer, _ := netip.ParseAddrPort(addr.String()) // no address on a unix socket
-		return peer.Addr()
+func (q *request) Peer() netip.AddrPort {
+	addr := q.c.Context().RemoteAddr()
+	if tcp, ok := addr.(*net.TCPAddr); ok { // almost always; it spares the text
+		return tcp.AddrPort()
 	}
+	return keyfunc.ParsePeer(addr.String())
 }
 
 func (q *request) Header(name string) []string {

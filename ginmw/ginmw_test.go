@@ -84,6 +84,9 @@ func login(c *gin.Context) {
 	if user := c.GetHeader(adaptertest.UserInContext); user != "" {
 		c.Request = c.Request.WithContext(context.WithValue(c.Request.Context(), adaptertest.ContextKey{}, user))
 	}
+	if peer := c.GetHeader(adaptertest.RewrittenPeer); peer != "" {
+		c.Request.RemoteAddr = peer
+	}
 }
 
 func handler(h adaptertest.Handler) gin.HandlerFunc {

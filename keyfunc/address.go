@@ -27,7 +27,13 @@ const (
 //
 // One address has one key, however it is written: an IPv4-mapped one is the IPv4 address, and a zone is dropped.
 // IPv6 addresses are counted by /64, because one client has all of it; see [Address] for other sizes. Where there
-// is no address (a unix socket, 0.0.0.0 or ::) the answer is [ErrNoKey].
+// is no address, as on a unix socket, the answer is [ErrNoKey].
+//
+// No socket has the peer 0.0.0.0 or ::, but a framework that runs without a network has, as Fiber does in App.Test.
+// All such requests share the key of 0.0.0.0. In a header, both are no address.
+//
+// An address without a port is not the socket's: another middleware has put it there, mostly from a header that
+// clients can write. It is taken as the address, and [Key.Warning] says so.
 func IP() Func { return Address{}.Func() }
 
 // ForwardedIP makes the key of the client's address behind proxies. Trusted are the networks of those proxies.
@@ -103,9 +109,14 @@ func (a Address) Func() Func {
 	hops, trusted := a.Hops, newNetworks(a.Trusted)
 	v4Bits, v6Bits := cmp.Or(a.V4Bits, defaultV4Bits), cmp.Or(a.V6Bits, defaultV6Bits)
 	return Func{name: a.name(trusted), add: func(k *Key, r Request) error {
-		client := clientAddr(r, trusted, hops)
+		socket := r.Peer()
+		peer := peerAddr(socket.Addr())
+		client := clientAddr(r, peer, trusted, hops)
 		if !client.IsValid() {
 			return ErrNoKey
+		}
+		if socket.Port() == 0 && hops == 0 && !peer.IsUnspecified() {
+			k.warning = portless
 		}
 		bits := v6Bits
 		if client.Is4() {
@@ -148,9 +159,36 @@ func (a Address) name(trusted networks) string {
 	return name + "(" + strings.Join(words, ", ") + ")"
 }
 
+// portless is the warning about a peer's address that came without a port.
+const portless = "the peer's address has no port, so it is not the socket's: a middleware has put it there, perhaps " +
+	"from a header that clients can write; leave that middleware out and use keyfunc.ForwardedIP"
+
+// ParsePeer reads the peer of a request from text, such as that of http.Request.RemoteAddr or of a net.Addr: an address
+// and a port, as in "203.0.113.7:1234" or "[2001:db8::1]:1234". An address alone, which a middleware has put in the
+// place of the socket's, gets the port 0. ParsePeer returns the zero AddrPort for anything else, such as the name of a
+// unix socket.
+func ParsePeer(text string) netip.AddrPort {
+	if peer, err := netip.ParseAddrPort(text); err == nil {
+		return peer
+	}
+	addr := parseHop(text)
+	if !addr.IsValid() {
+		return netip.AddrPort{}
+	}
+	return netip.AddrPortFrom(addr, 0)
+}
+
+// peerAddr returns a peer's address in its canonical form, or the zero Addr if there is none. Where there is no network
+// it is 0.0.0.0.
+func peerAddr(addr netip.Addr) netip.Addr {
+	if peer := canonical(addr); peer.IsValid() || !addr.IsValid() {
+		return peer
+	}
+	return netip.IPv4Unspecified()
+}
+
 // clientAddr returns the client's address in its canonical form, or the zero Addr if there is none.
-func clientAddr(r Request, trusted networks, hops int) netip.Addr {
-	peer := canonical(r.Peer())
+func clientAddr(r Request, peer netip.Addr, trusted networks, hops int) netip.Addr {
 	if hops == 0 && !trusted.contains(peer) {
 		return peer
 	}

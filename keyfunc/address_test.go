@@ -31,12 +31,64 @@ func TestIP(t *testing.T) {
 		"::1":                        "ip=::/64",
 		"127.0.0.1":                  "ip=127.0.0.1",
 		"":                           noKey,
-		"0.0.0.0":                    noKey,
-		"::":                         noKey,
-		"::%eth0":                    noKey,
-		"::ffff:0.0.0.0":             noKey,
+		"0.0.0.0":                    "ip=0.0.0.0", // a test without a network
+		"::":                         "ip=0.0.0.0",
+		"::%eth0":                    "ip=0.0.0.0",
+		"::ffff:0.0.0.0":             "ip=0.0.0.0",
 	} {
 		assert.Equal(t, want, keyOf(keyfunc.IP(), from(peer)), peer)
+	}
+}
+
+func TestParsePeer(t *testing.T) {
+	for text, want := range map[string]string{
+		"203.0.113.7:1234":          "203.0.113.7:1234",
+		"[2001:db8::1]:1234":        "[2001:db8::1]:1234",
+		"[::ffff:203.0.113.7]:1234": "[::ffff:203.0.113.7]:1234",
+		"[fe80::1%eth0]:1234":       "[fe80::1%eth0]:1234",
+		"0.0.0.0:0":                 "0.0.0.0:0",
+		"203.0.113.7":               "203.0.113.7:0",
+		"2001:db8::1":               "[2001:db8::1]:0",
+		"[2001:db8::1]":             "[2001:db8::1]:0",
+		"::ffff:203.0.113.7":        "203.0.113.7:0",
+		"fe80::1%eth0":              "[fe80::1]:0",
+		"":                          "invalid AddrPort",
+		"@":                         "invalid AddrPort",
+		"/run/weir.sock":            "invalid AddrPort",
+		"somebody:1234":             "invalid AddrPort",
+		"somebody":                  "invalid AddrPort",
+		":1234":                     "invalid AddrPort",
+		"0.0.0.0":                   "invalid AddrPort",
+		"203.0.113.7, 10.0.0.1":     "invalid AddrPort",
+	} {
+		assert.Equal(t, want, keyfunc.ParsePeer(text).String(), text)
+	}
+}
+
+// An address without a port is the address, and doubtful. That of no network is not.
+func TestWarning(t *testing.T) {
+	ip, two := keyfunc.IP(), keyfunc.ForwardedHops(2)
+	for _, c := range []struct {
+		f    keyfunc.Func
+		peer string
+		want string
+		warn bool
+	}{
+		{ip, "203.0.113.7:1234", "ip=203.0.113.7", false},
+		{ip, "203.0.113.7", "ip=203.0.113.7", true},
+		{ip, "0.0.0.0:0", "ip=0.0.0.0", false},
+		{keyfunc.ForwardedIP(prefixes("10.0.0.0/8")...), "203.0.113.7", "ip=203.0.113.7", true},
+		{two, "203.0.113.7", "ip=1.2.3.4", false}, // it is not looked at
+		{keyfunc.Join(keyfunc.Const("all"), ip), "203.0.113.7", "const=all&ip=203.0.113.7", true},
+		{keyfunc.FirstOf(keyfunc.Join(ip, keyfunc.User("uid")), keyfunc.Const("all")), "203.0.113.7", "const=all", false},
+	} {
+		var k keyfunc.Key
+		r := &request{peer: keyfunc.ParsePeer(c.peer), header: map[string][]string{"X-Forwarded-For": {"1.2.3.4, 10.0.0.2"}}}
+		require.NoError(t, c.f.AppendTo(&k, r))
+		assert.Equal(t, c.want, k.String())
+		assert.Equal(t, c.warn, k.Warning() != "", "%v %s: %s", c.f, c.peer, k.Warning())
+		k.Reset()
+		assert.Empty(t, k.Warning())
 	}
 }
 
@@ -185,18 +237,19 @@ func FuzzForwardedFor(f *testing.F) {
 		}
 		lines := strings.Split(header, "\n")
 		client := func(lines ...string) string {
-			return keyOf(walk, &request{peer: addr, header: map[string][]string{"X-Forwarded-For": lines}})
+			return keyOf(walk, &request{peer: socket(addr), header: map[string][]string{"X-Forwarded-For": lines}})
 		}
 		got := client(lines...)
 
 		require.Equal(t, got, client(strings.Join(lines, ",")), "lines and commas mean the same")
 		exact := keyfunc.Address{V6Bits: 128}.Func()
-		direct := keyOf(exact, &request{peer: addr})
+		direct := keyOf(exact, &request{peer: socket(addr)})
 		if got != noKey {
 			ip, err := netip.ParseAddr(strings.TrimPrefix(got, "ip="))
 			require.NoError(t, err)
-			require.Equal(t, got, keyOf(exact, &request{peer: ip}), "the form is canonical")
-			require.False(t, ip.Is4In6() || ip.Zone() != "" || ip.IsUnspecified())
+			require.Equal(t, got, keyOf(exact, &request{peer: socket(ip)}), "the form is canonical")
+			require.False(t, ip.Is4In6() || ip.Zone() != "")
+			require.Equal(t, ip.IsUnspecified(), got == direct && addr.WithZone("").Unmap().IsUnspecified(), "only the peer may be unspecified")
 			if hops <= 0 && !trusts(network, ip) {
 				require.Equal(t, got, client(append([]string{"6.6.6.6"}, lines...)...), "what is left of the client is not believed")
 			}

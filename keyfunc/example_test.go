@@ -9,7 +9,7 @@ import (
 
 // Each address is counted on each route apart.
 func ExampleJoin() {
-	r := &request{peer: netip.MustParseAddr("203.0.113.7"), path: "/items/12", route: "/items/{id}"}
+	r := &request{peer: netip.MustParseAddrPort("203.0.113.7:1234"), path: "/items/12", route: "/items/{id}"}
 
 	f := keyfunc.Join(keyfunc.IP(), keyfunc.Route())
 	var k keyfunc.Key
@@ -22,7 +22,7 @@ func ExampleJoin() {
 func ExampleFirstOf() {
 	f := keyfunc.FirstOf(keyfunc.User("uid"), keyfunc.IP())
 	for _, values := range []map[any]any{{"uid": 42}, {}} {
-		r := &request{peer: netip.MustParseAddr("203.0.113.7"), values: values}
+		r := &request{peer: netip.MustParseAddrPort("203.0.113.7:1234"), values: values}
 		var k keyfunc.Key
 		err := f.AppendTo(&k, r)
 		fmt.Println(k.String(), err)
@@ -36,7 +36,7 @@ func ExampleFirstOf() {
 func ExampleForwardedIP() {
 	f := keyfunc.ForwardedIP(netip.MustParsePrefix("10.0.0.0/8"))
 	r := &request{
-		peer:   netip.MustParseAddr("10.0.0.1"),
+		peer:   netip.MustParseAddrPort("10.0.0.1:443"),
 		header: map[string][]string{"X-Forwarded-For": {"6.6.6.6", "203.0.113.7, 10.0.0.2"}},
 	}
 	var k keyfunc.Key

@@ -67,9 +67,9 @@ func (f Func) AppendTo(k *Key, r Request) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	before := len(k.b)
+	before, warning := len(k.b), k.warning
 	if err := f.add(k, r); err != nil {
-		k.b = k.b[:before]
+		k.b, k.warning = k.b[:before], warning
 		return err
 	}
 	return nil

@@ -17,7 +17,10 @@ const longPart = 128
 //
 // The zero Key is empty and ready to use. A Key keeps its buffer over [Key.Reset]; adding a part allocates
 // only while the buffer grows. A Key must not be used by two goroutines at the same time.
-type Key struct{ b []byte }
+type Key struct {
+	b       []byte
+	warning string
+}
 
 // Add appends a part of the given kind: "kind=part", after a '&' if there are parts before it. Bytes outside
 // [A-Za-z0-9_.:/-] are written as %XX. A part of more than 128 bytes is written as '~' and the base64url
@@ -42,7 +45,7 @@ func (k *Key) AddPrefix(p netip.Prefix) {
 }
 
 // Reset empties the key and keeps its buffer.
-func (k *Key) Reset() { k.b = k.b[:0] }
+func (k *Key) Reset() { k.b, k.warning = k.b[:0], "" }
 
 // Len returns the length of the key's text in bytes, 0 if the key has no parts.
 func (k *Key) Len() int { return len(k.b) }
@@ -50,6 +53,11 @@ func (k *Key) Len() int { return len(k.b) }
 // String returns the key's text, "" if the key has no parts. The text is a copy, which later changes of
 // the key do not touch.
 func (k *Key) String() string { return string(k.b) }
+
+// Warning returns what is doubtful about the request of which the key was made, for a log: that the peer's address
+// came without a port. The key is good all the same. Warning is "" where nothing is doubtful. It is a constant, so that
+// a program can log it once.
+func (k *Key) Warning() string { return k.warning }
 
 // add is Add for text in either form.
 func add[T string | []byte](k *Key, kind string, part T) {

@@ -22,9 +22,10 @@ type Request interface {
 	// Route is the pattern that the router has chosen, without the method, such as "/items/{id}". It is
 	// computed when asked for. It is "" where no route matches, or none is known.
 	Route() string
-	// Peer is the address of the socket's other end. It is the zero Addr where there is none, as on a
-	// unix socket.
-	Peer() netip.Addr
+	// Peer is the address and the port of the socket's other end. The port is 0 where the address came
+	// without one: then it is not the socket's, but another middleware has put it there. Peer is the zero
+	// AddrPort where there is no address, as on a unix socket. [ParsePeer] reads one from text.
+	Peer() netip.AddrPort
 	// Header returns all lines of the header of that name, in order. The name is given in its canonical
 	// form, such as "X-Api-Key". The lines are only read.
 	Header(name string) []string

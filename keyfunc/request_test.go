@@ -13,7 +13,7 @@ import (
 // request is a Request made of plain fields.
 type request struct {
 	method, host, path, route string
-	peer                      netip.Addr
+	peer                      netip.AddrPort
 	header                    map[string][]string
 	values                    map[any]any
 }
@@ -23,7 +23,7 @@ func (r *request) Method() string              { return r.method }
 func (r *request) Host() string                { return r.host }
 func (r *request) Path() string                { return r.path }
 func (r *request) Route() string               { return r.route }
-func (r *request) Peer() netip.Addr            { return r.peer }
+func (r *request) Peer() netip.AddrPort        { return r.peer }
 func (r *request) Header(name string) []string { return r.header[name] }
 func (r *request) ContentLength() int64        { return -1 }
 func (r *request) Value(key any) any           { return r.values[key] }
@@ -33,10 +33,13 @@ func (r *request) Native() any                 { return r }
 func from(peer string, forwardedFor ...string) *request {
 	r := &request{header: map[string][]string{"X-Forwarded-For": forwardedFor}}
 	if peer != "" {
-		r.peer = netip.MustParseAddr(peer)
+		r.peer = socket(netip.MustParseAddr(peer))
 	}
 	return r
 }
+
+// socket is a peer with that address.
+func socket(addr netip.Addr) netip.AddrPort { return netip.AddrPortFrom(addr, 1234) }
 
 // keyOf returns the key's text, or the error's.
 func keyOf(f keyfunc.Func, r keyfunc.Request) string {

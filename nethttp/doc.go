@@ -11,7 +11,8 @@
 // wants to count by route tells Limit how to find it before the router does: see
 // [Router].
 //
-// The peer, of which keyfunc.IP makes the key, is read from Request.RemoteAddr. A
-// middleware that overwrites it with an address alone, as chi's RealIP does, takes
-// the peer away; leave it out and use keyfunc.ForwardedIP.
+// The address, of which keyfunc.IP makes the key, is read from Request.RemoteAddr. What
+// a middleware outside has put there, as chi's RealIP does, is taken as the address, and
+// where it has no port, the log says so once: it may come from a header that clients can
+// write. Leave such a middleware out and use keyfunc.ForwardedIP.
 package nethttp

@@ -83,7 +83,11 @@ func login(next http.Handler) http.Handler {
 		if user := r.Header.Get(adaptertest.UserInContext); user != "" {
 			ctx = context.WithValue(ctx, adaptertest.ContextKey{}, user)
 		}
-		next.ServeHTTP(w, r.WithContext(ctx))
+		r = r.WithContext(ctx)
+		if peer := r.Header.Get(adaptertest.RewrittenPeer); peer != "" {
+			r.RemoteAddr = peer
+		}
+		next.ServeHTTP(w, r)
 	})
 }
 
@@ -192,7 +196,7 @@ func TestUnixSocket(t *testing.T) {
 	assert.Empty(t, keys())
 }
 
-// Peers that are no address and port are none.
+// A peer is an address and a port, or an address that a middleware has put there.
 func TestPeer(t *testing.T) {
 	g, keys := guard(t, keyfunc.IP(), core.Config{NoKey: core.NoKeyPass})
 	h := nethttp.Limit(g)(ok)
@@ -201,7 +205,9 @@ func TestPeer(t *testing.T) {
 		"[2001:db8::1]:1234":        {"ip=2001:db8::/64"},
 		"[::ffff:203.0.113.7]:1234": {"ip=203.0.113.7"},
 		"[fe80::1%eth0]:1234":       {"ip=fe80::/64"},
-		"203.0.113.7":               nil,
+		"203.0.113.7":               {"ip=203.0.113.7"},
+		"2001:db8::1":               {"ip=2001:db8::/64"},
+		"[2001:db8::1]":             {"ip=2001:db8::/64"},
 		"@":                         nil,
 		"":                          nil,
 		"somebody":                  nil,

@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/http"
 	"net/netip"
+
+	"github.com/weir-go/weir/keyfunc"
 )
 
 // request implements keyfunc.Request.
@@ -17,12 +19,8 @@ func (q *request) Method() string              { return q.r.Method }
 func (q *request) Host() string                { return q.r.Host }
 func (q *request) Path() string                { return q.r.URL.Path }
 func (q *request) Route() string               { return route(q.r, q.find) }
+func (q *request) Peer() netip.AddrPort        { return keyfunc.ParsePeer(q.r.RemoteAddr) }
 func (q *request) Header(name string) []string { return q.r.Header[name] }
 func (q *request) ContentLength() int64        { return q.r.ContentLength }
 func (q *request) Value(key any) any           { return q.r.Context().Value(key) }
 func (q *request) Native() any                 { return q.r }
-
-func (q *request) Peer() netip.Addr {
-	peer, _ := netip.ParseAddrPort(q.r.RemoteAddr) // no address on a unix socket
-	return peer.Addr()
-}

@@ -39,7 +39,8 @@ type Adapter struct {
 //   - a middleware that recovers from panics, tells Recovered, and answers 500,
 //   - a middleware that stores the header UserInStore, if there is one, under
 //     StoreKey in the framework's own store, and the header UserInContext under
-//     ContextKey in the request's context.
+//     ContextKey in the request's context, and puts the address in the header
+//     RewrittenPeer, if there is one, in the place of the socket's, without a port.
 type App struct {
 	// Guards are around everything, also what matches no route; outermost first.
 	Guards []*core.Guard
@@ -51,11 +52,12 @@ type App struct {
 	Unread bool
 }
 
-// Where authentication leaves the user.
+// Where authentication leaves the user, and what other middleware makes of the peer.
 const (
 	StoreKey      = "uid"
 	UserInStore   = "X-Test-User-In-Store"
 	UserInContext = "X-Test-User-In-Context"
+	RewrittenPeer = "X-Test-Rewritten-Peer"
 )
 
 // ContextKey is the key of the user in the request's context.
@@ -151,6 +153,7 @@ func Run(t *testing.T, a Adapter) {
 		{"strings outlive the request", testStrings},
 		{"users in the store and in the context", testUser},
 		{"all lines of a forwarded header", testForwarded},
+		{"an address without a port", testRewrittenPeer},
 
 		{"a native handler", testNative},
 		{"a native handler that writes nothing", testNativeSilent},

@@ -96,6 +96,7 @@ func testMethods(t *testing.T, a Adapter) {
 type view struct {
 	Method, Host, Path, Route string
 	Peer                      netip.Addr
+	Port                      bool
 	Lines, None               []string
 	Length                    int64
 	Native                    bool
@@ -108,7 +109,7 @@ func testRequest(t *testing.T, a Adapter) {
 			return "", fmt.Errorf("context %v, value %v", r.Context(), r.Value("nothing"))
 		}
 		views <- view{
-			r.Method(), r.Host(), r.Path(), r.Route(), r.Peer(), r.Header("X-Lines"), r.Header("X-None"),
+			r.Method(), r.Host(), r.Path(), r.Route(), r.Peer().Addr(), r.Peer().Port() != 0, r.Header("X-Lines"), r.Header("X-None"),
 			r.ContentLength(), a.IsNative(r.Native()),
 		}
 		return "key", nil
@@ -118,7 +119,7 @@ func testRequest(t *testing.T, a Adapter) {
 
 	want := view{
 		Method: http.MethodGet, Host: s.addr(), Path: "/items/a b", Route: a.Pattern("/items/{id}"),
-		Peer: netip.MustParseAddr("127.0.0.1"), Lines: []string{"one", "two, three"}, Native: true,
+		Peer: netip.MustParseAddr("127.0.0.1"), Lines: []string{"one", "two, three"}, Port: true, Native: true,
 	}
 	see := func() view {
 		v := receive(t, views, "the key function was not called")
@@ -206,4 +207,20 @@ func testForwarded(t *testing.T, a Adapter) {
 		s.get("/direct", headers...)
 		assert.Equal(t, []string{"ip=127.0.0.1"}, store.keys())
 	}
+}
+
+// An address that a middleware has put in the place of the socket's is taken, and the
+// log says once that it is not the socket's.
+func testRewrittenPeer(t *testing.T, a Adapter) {
+	store, said := newRecorder(t), &logs{}
+	g := guard(t, "1/1h", core.Config{Store: store, Log: said.logger()})
+	s := serve(t, a, hello(Handler{}, g, g.With("more", "10/1h")))
+	s.get("/hello")
+	assert.Empty(t, said.with("no port"))
+	for _, address := range []string{"203.0.113.7", "203.0.113.8", "2001:db8::1"} {
+		s.get("/hello", RewrittenPeer, address).admitted(t, 1, 0)
+		s.get("/hello", RewrittenPeer, address).refused(t, 1)
+	}
+	assert.Equal(t, []string{"ip=127.0.0.1", "ip=2001:db8::/64", "ip=203.0.113.7", "ip=203.0.113.8"}, store.keys())
+	assert.Len(t, said.with("no port"), 1)
 }
