@@ -7,6 +7,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/internal/reqctx"
 )
 
 // Limit is a middleware that enforces g: on the server for every request, on a group
@@ -32,9 +33,12 @@ func Limit(g *core.Guard) echo.MiddlewareFunc {
 			switch v.Action {
 			case core.Pass:
 				if v.NeedsContext() {
-					outer := c.Request().Context()
-					c.SetRequest(c.Request().WithContext(core.NewContext(outer, v)))
-					defer func() { c.SetRequest(c.Request().WithContext(outer)) }() // v's context ends with its permit
+					outer := c.Request()
+					c.SetRequest(outer.WithContext(core.NewContext(outer.Context(), v)))
+					defer func() {
+						reqctx.Return(outer, c.Request())
+						c.SetRequest(c.Request().WithContext(outer.Context())) // v's context ends with its permit
+					}()
 				}
 				err = next(c)
 			case core.Native:

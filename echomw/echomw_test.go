@@ -94,6 +94,10 @@ func login(next echo.HandlerFunc) echo.HandlerFunc {
 func handler(h adaptertest.Handler) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		h.Called(c.Request().Context())
+		if h.Upload != nil {
+			err := c.Request().ParseMultipartForm(0)
+			h.Upload(c.Request().MultipartForm, err)
+		}
 		if h.Header[0] != "" {
 			c.Response().Header().Set(h.Header[0], h.Header[1])
 		}

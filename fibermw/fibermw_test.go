@@ -34,6 +34,8 @@ func TestAdapter(t *testing.T) {
 		Pattern:     pattern,
 		IsNative:    func(r any) bool { _, ok := r.(*fiber.Ctx); return ok },
 		NeverLeaves: true,
+
+		UploadsInMemory: true,
 	})
 }
 
@@ -107,6 +109,9 @@ func login(c *fiber.Ctx) error {
 func handler(h adaptertest.Handler) fiber.Handler {
 	return func(c *fiber.Ctx) error {
 		h.Called(c.UserContext())
+		if h.Upload != nil {
+			h.Upload(c.MultipartForm())
+		}
 		if h.Header[0] != "" {
 			c.Set(h.Header[0], h.Header[1])
 		}

@@ -6,6 +6,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/internal/reqctx"
 )
 
 // Limit is a middleware that enforces g: on the engine for every request, on a group
@@ -36,9 +37,12 @@ func Limit(g *core.Guard) gin.HandlerFunc {
 		switch v.Action {
 		case core.Pass:
 			if v.NeedsContext() {
-				outer := c.Request.Context()
-				c.Request = c.Request.WithContext(core.NewContext(outer, v))
-				defer func() { c.Request = c.Request.WithContext(outer) }() // v's context ends with its permit
+				outer := c.Request
+				c.Request = outer.WithContext(core.NewContext(outer.Context(), v))
+				defer func() {
+					reqctx.Return(outer, c.Request)
+					c.Request = c.Request.WithContext(outer.Context()) // v's context ends with its permit
+				}()
 			}
 			c.Next()
 		case core.Native:

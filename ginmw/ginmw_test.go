@@ -92,6 +92,10 @@ func login(c *gin.Context) {
 func handler(h adaptertest.Handler) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		h.Called(c.Request.Context())
+		if h.Upload != nil {
+			err := c.Request.ParseMultipartForm(0)
+			h.Upload(c.Request.MultipartForm, err)
+		}
 		if h.Header[0] != "" {
 			c.Header(h.Header[0], h.Header[1])
 		}

@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/internal/reqctx"
 )
 
 // Limit is a middleware that enforces g. Around the whole application it counts
@@ -67,11 +68,7 @@ func (l *limit) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if watched != nil {
 			final.Status, final.Bytes = watched.sent(final.Panicked)
 		}
-		if inner != r {
-			// Middleware outside sees what the router has found, and the server
-			// removes the files of a form that was parsed.
-			*r = *inner.WithContext(r.Context())
-		}
+		reqctx.Return(r, inner)
 		v.Finish(final)
 	}()
 

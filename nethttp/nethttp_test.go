@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -76,14 +77,12 @@ func recovering(recovered func(any), next http.Handler) http.Handler {
 // login stores the user in the context: net/http has no other store.
 func login(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx := r.Context()
 		if user := r.Header.Get(adaptertest.UserInStore); user != "" {
-			ctx = context.WithValue(ctx, adaptertest.StoreKey, user) //nolint:staticcheck // a string, as frameworks have it
+			r = r.WithContext(context.WithValue(r.Context(), adaptertest.StoreKey, user)) //nolint:staticcheck // a string, as frameworks have it
 		}
 		if user := r.Header.Get(adaptertest.UserInContext); user != "" {
-			ctx = context.WithValue(ctx, adaptertest.ContextKey{}, user)
+			r = r.WithContext(context.WithValue(r.Context(), adaptertest.ContextKey{}, user))
 		}
-		r = r.WithContext(ctx)
 		if peer := r.Header.Get(adaptertest.RewrittenPeer); peer != "" {
 			r.RemoteAddr = peer
 		}
@@ -94,6 +93,10 @@ func login(next http.Handler) http.Handler {
 func handler(h adaptertest.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.Called(r.Context())
+		if h.Upload != nil {
+			err := r.ParseMultipartForm(0)
+			h.Upload(r.MultipartForm, err)
+		}
 		if h.Header[0] != "" {
 			w.Header().Set(h.Header[0], h.Header[1])
 		}
@@ -387,4 +390,22 @@ func TestNativeCopiesNothing(t *testing.T) {
 		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
 		assert.Equal(t, want, w.Code)
 	}
+}
+
+// A goroutine of middleware outside may read the request while the handler runs: the race
+// detector watches. What the handler changes of its own copy stays inside.
+func TestRequestOutsideIsLeftAlone(t *testing.T) {
+	g, err := core.NewGuard(core.Config{Policy: core.MustParse("5 concurrent"), Key: keyfunc.IP()})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, g.Close()) })
+	h := nethttp.Limit(g)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		r.URL, r.RemoteAddr = &url.URL{Path: "/inside"}, "inside"
+	}))
+	r := httptest.NewRequest(http.MethodGet, "/outside", nil)
+	want := r.Method + r.URL.Path + r.RemoteAddr
+	read := make(chan string)
+	go func() { read <- r.Method + r.URL.Path + r.RemoteAddr }()
+	h.ServeHTTP(httptest.NewRecorder(), r)
+	assert.Equal(t, want, <-read)
+	assert.Equal(t, want, r.Method+r.URL.Path+r.RemoteAddr)
 }

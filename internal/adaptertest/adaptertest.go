@@ -8,6 +8,7 @@ package adaptertest
 
 import (
 	"context"
+	"mime/multipart"
 	"net/http"
 	"sync/atomic"
 	"testing"
@@ -30,6 +31,8 @@ type Adapter struct {
 	Pattern func(pattern string) string
 	// IsNative tells whether r is the framework's own request.
 	IsNative func(r any) bool
+	// UploadsInMemory says that the framework keeps the files of small forms in memory.
+	UploadsInMemory bool
 	// NeverLeaves tells that the framework cannot tell that a client has left.
 	NeverLeaves bool
 }
@@ -90,6 +93,9 @@ type Handler struct {
 	Calls *atomic.Int64
 	// Do, unless nil, is called first, with the request's context.
 	Do func(ctx context.Context)
+	// Upload, unless nil, is called with the request's form, parsed so that its
+	// files are on the disk if the framework can do that.
+	Upload func(*multipart.Form, error)
 }
 
 // Called counts a call, and does what there is to do.
@@ -175,6 +181,7 @@ func Run(t *testing.T, a Adapter) {
 		{"what refuses gives the permit back", testPermitsGivenBack},
 		{"a permit that is lost ends the context", testPermitLost},
 		{"a permit that is detached", testPermitDetached},
+		{"files of a form are removed", testUpload},
 		{"a turn that is yet to come", testDelay},
 
 		{"a hundred clients at once", testConcurrent},

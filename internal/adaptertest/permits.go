@@ -1,9 +1,14 @@
 package adaptertest
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
+	"io/fs"
+	"mime/multipart"
 	"net/http"
+	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -135,4 +140,46 @@ func testDelay(t *testing.T, a Adapter) {
 		assert.NoError(t, g.Close())
 	}()
 	assert.Equal(t, http.StatusServiceUnavailable, receive(t, status, "Close leaves a request waiting"))
+}
+
+// With permits, a handler gets a request with a context of its own. The server removes the
+// files of its form all the same.
+func testUpload(t *testing.T, a Adapter) {
+	names := make(chan string, 1)
+	upload := func(form *multipart.Form, err error) {
+		name := ""
+		if assert.NoError(t, err) {
+			f, err := form.File["file"][0].Open()
+			if assert.NoError(t, err) {
+				assert.NoError(t, f.Close())
+			}
+			if file, ok := f.(*os.File); ok {
+				name = file.Name()
+			}
+		}
+		names <- name
+	}
+	permits := guard(t, "2 concurrent", core.Config{})
+	s := serve(t, a, App{Guards: []*core.Guard{permits}, Routes: []Route{
+		{Method: http.MethodPost, Pattern: "/upload", Guards: []*core.Guard{permits}, Handler: Handler{Upload: upload}},
+	}})
+	var body bytes.Buffer
+	form := multipart.NewWriter(&body)
+	part, err := form.CreateFormFile("file", "name")
+	require.NoError(t, err)
+	_, err = io.WriteString(part, "on the disk")
+	require.NoError(t, err)
+	require.NoError(t, form.Close())
+	res, err := s.try(t.Context(), http.MethodPost, "/upload", &body, "Content-Type", form.FormDataContentType())
+	require.NoError(t, err)
+	assert.Equal(t, http.StatusOK, res.StatusCode)
+	name := receive(t, names, "the handler was not called")
+	if a.UploadsInMemory {
+		return
+	}
+	require.NotEmpty(t, name, "the file is not on the disk")
+	require.Eventually(t, func() bool {
+		_, err := os.Stat(name)
+		return errors.Is(err, fs.ErrNotExist)
+	}, patience, time.Millisecond, "the file stays")
 }

@@ -1,0 +1,46 @@
+// Package reqctx is for middleware that gives a request a context of its own. That takes
+// a copy of the request, in which the handlers inside note what they find; where nobody
+// returns it, middleware outside does not see the pattern, and the server, which looks
+// at the request that it has made, leaves the files of an uploaded form on the disk.
+package reqctx
+
+import (
+	"net/http"
+	"strings"
+)
+
+// Return notes in outer what the handlers of inner, a copy of it, have found: the pattern
+// of an http.ServeMux with the values of its wildcards, and the form, if they have parsed
+// it. Nothing else of outer is written, and nothing at all where nothing was found: other
+// goroutines may be reading it.
+func Return(outer, inner *http.Request) {
+	if outer.Pattern != inner.Pattern {
+		outer.Pattern = inner.Pattern
+		for name := range wildcards(inner.Pattern) {
+			outer.SetPathValue(name, inner.PathValue(name))
+		}
+	}
+	if outer.Form == nil && inner.Form != nil {
+		outer.Form = inner.Form
+	}
+	if outer.PostForm == nil && inner.PostForm != nil {
+		outer.PostForm = inner.PostForm
+	}
+	if outer.MultipartForm == nil && inner.MultipartForm != nil {
+		outer.MultipartForm = inner.MultipartForm
+	}
+}
+
+// wildcards yields the names in a pattern such as "GET /files/{dir}/{path...}".
+func wildcards(pattern string) func(yield func(string) bool) {
+	return func(yield func(string) bool) {
+		for {
+			_, rest, found := strings.Cut(pattern, "{")
+			name, rest, _ := strings.Cut(rest, "}")
+			if !found || name != "$" && !yield(strings.TrimSuffix(name, "...")) {
+				return
+			}
+			pattern = rest
+		}
+	}
+}
