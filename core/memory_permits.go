@@ -4,6 +4,8 @@ import (
 	"context"
 	"hash/maphash"
 	"sync"
+
+	"github.com/weir-go/weir/core/internal/algo"
 )
 
 // permitTable keeps the permits of a [Memory]. There are never more keys than permits
@@ -13,7 +15,7 @@ type permitTable [16]permitShard
 
 type permitShard struct {
 	mu   sync.Mutex
-	keys map[permitKey]*leases
+	keys map[permitKey]*algo.Leases
 }
 
 type permitKey struct{ policy, key string }
@@ -26,23 +28,23 @@ func (t *permitTable) shard(key string) *permitShard {
 
 // use is for work on the permits of a key: it is locked until done, which forgets the key
 // if there is nothing left to know of it. Under a forced clock nothing is swept.
-func (t *permitTable) use(p *Permit, now int64) (l *leases, done func()) {
+func (t *permitTable) use(p *Permit, now int64) (l *algo.Leases, done func()) {
 	s, k := t.shard(p.Key), keyOf(p)
 	s.mu.Lock()
 	l, known := s.keys[k]
 	if !known {
-		l = new(leases)
+		l = new(algo.Leases)
 	}
 	return l, func() {
 		switch {
-		case len(l.order) == 0:
+		case l.Empty():
 			delete(s.keys, k)
 		case !known:
 			if p.Now == 0 {
 				s.sweep(now)
 			}
 			if s.keys == nil {
-				s.keys = map[permitKey]*leases{}
+				s.keys = map[permitKey]*algo.Leases{}
 			}
 			s.keys[k] = l
 		}
@@ -55,7 +57,7 @@ func (t *permitTable) use(p *Permit, now int64) (l *leases, done func()) {
 func (s *permitShard) sweep(now int64) {
 	looks := 0
 	for k, l := range s.keys { // from anywhere
-		if l.dead(now) {
+		if l.Ended(now) {
 			delete(s.keys, k)
 		}
 		if looks++; looks == 4 {
@@ -64,11 +66,11 @@ func (s *permitShard) sweep(now int64) {
 	}
 }
 
-func (m *Memory) terms(p *Permit) terms {
+func (m *Memory) terms(p *Permit) algo.Terms {
 	n, lease, _ := p.Policy.Concurrent()
-	t := terms{n, lease.Microseconds(), p.Now}
-	if t.now == 0 {
-		t.now = m.clock.now()
+	t := algo.Terms{Most: n, Lease: lease.Microseconds(), Now: p.Now}
+	if t.Now == 0 {
+		t.Now = m.clock.now()
 	}
 	return t
 }
@@ -82,8 +84,8 @@ func (m *Memory) Acquire(ctx context.Context, p Permit) (Result, error) {
 		return Result{}, err
 	}
 	t := m.terms(&p)
-	l, done := m.permits.use(&p, t.now)
-	reply := l.acquire(p.ID, p.Places(), t)
+	l, done := m.permits.use(&p, t.Now)
+	reply := l.Acquire(p.ID, p.Places(), t)
 	done()
 	return p.Explain(reply[:])
 }
@@ -100,8 +102,8 @@ func (m *Memory) Renew(ctx context.Context, permits []Permit) (lost []Permit, er
 	}
 	for _, p := range permits {
 		t := m.terms(&p)
-		l, done := m.permits.use(&p, t.now)
-		if !l.renew(p.ID, p.Places(), t) {
+		l, done := m.permits.use(&p, t.Now)
+		if !l.Renew(p.ID, p.Places(), t) {
 			lost = append(lost, p)
 		}
 		done()
@@ -118,7 +120,7 @@ func (m *Memory) Release(ctx context.Context, p Permit) error {
 		return err
 	}
 	l, done := m.permits.use(&p, 0)
-	l.release(p.ID)
+	l.Release(p.ID)
 	done()
 	return nil
 }
