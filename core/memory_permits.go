@@ -2,77 +2,21 @@ package core
 
 import (
 	"context"
-	"hash/maphash"
-	"sync"
 
 	"github.com/weir-go/weir/core/internal/algo"
+	"github.com/weir-go/weir/core/internal/rows"
 )
 
-// permitTable keeps the permits of a [Memory]. There are never more keys than permits
-// that were acquired and not released; what was never released is swept away when
-// others come.
-type permitTable [16]permitShard
-
-type permitShard struct {
-	mu   sync.Mutex
-	keys map[permitKey]*algo.Leases
-}
-
-type permitKey struct{ policy, key string }
-
-func keyOf(p *Permit) permitKey { return permitKey{p.Policy.Name(), p.Key} }
-
-func (t *permitTable) shard(key string) *permitShard {
-	return &t[maphash.String(seeds[0], key)%uint64(len(t))]
-}
-
-// use is for work on the permits of a key: it is locked until done, which forgets the key
-// if there is nothing left to know of it. Under a forced clock nothing is swept.
-func (t *permitTable) use(p *Permit, now int64) (l *algo.Leases, done func()) {
-	s, k := t.shard(p.Key), keyOf(p)
-	s.mu.Lock()
-	l, known := s.keys[k]
-	if !known {
-		l = new(algo.Leases)
-	}
-	return l, func() {
-		switch {
-		case l.Empty():
-			delete(s.keys, k)
-		case !known:
-			if p.Now == 0 {
-				s.sweep(now)
-			}
-			if s.keys == nil {
-				s.keys = map[permitKey]*algo.Leases{}
-			}
-			s.keys[k] = l
-		}
-		s.mu.Unlock()
-	}
-}
-
-// sweep looks at a few keys, others each time, and forgets those whose permits have all
-// ended: more of them than come.
-func (s *permitShard) sweep(now int64) {
-	looks := 0
-	for k, l := range s.keys { // from anywhere
-		if l.Ended(now) {
-			delete(s.keys, k)
-		}
-		if looks++; looks == 4 {
-			return
-		}
-	}
-}
-
-func (m *Memory) terms(p *Permit) algo.Terms {
+// held locks what is held of a key, and tells what holds for it now.
+func (m *Memory) held(p *Permit) (rows.Held, algo.Terms) {
 	n, lease, _ := p.Policy.Concurrent()
 	t := algo.Terms{Most: n, Lease: lease.Microseconds(), Now: p.Now}
-	if t.Now == 0 {
-		t.Now = m.clock.now()
+	ended := int64(0) // a forced time ends nobody else's leases
+	if p.Now == 0 {
+		t.Now = m.rows.Now()
+		ended = t.Now
 	}
-	return t
+	return m.permits.Lock(p.Policy.Name(), p.Key, ended), t
 }
 
 // Acquire implements [PermitStore].
@@ -83,10 +27,9 @@ func (m *Memory) Acquire(ctx context.Context, p Permit) (Result, error) {
 	if err := m.begin(ctx); err != nil {
 		return Result{}, err
 	}
-	t := m.terms(&p)
-	l, done := m.permits.use(&p, t.Now)
-	reply := l.Acquire(p.ID, p.Places(), t)
-	done()
+	held, t := m.held(&p)
+	reply := held.Acquire(p.ID, p.Places(), t)
+	held.Unlock()
 	return p.Explain(reply[:])
 }
 
@@ -101,12 +44,11 @@ func (m *Memory) Renew(ctx context.Context, permits []Permit) (lost []Permit, er
 		return nil, err
 	}
 	for _, p := range permits {
-		t := m.terms(&p)
-		l, done := m.permits.use(&p, t.Now)
-		if !l.Renew(p.ID, p.Places(), t) {
+		held, t := m.held(&p)
+		if !held.Renew(p.ID, p.Places(), t) {
 			lost = append(lost, p)
 		}
-		done()
+		held.Unlock()
 	}
 	return lost, nil
 }
@@ -119,8 +61,8 @@ func (m *Memory) Release(ctx context.Context, p Permit) error {
 	if err := m.begin(ctx); err != nil {
 		return err
 	}
-	l, done := m.permits.use(&p, 0)
-	l.Release(p.ID)
-	done()
+	held := m.permits.Lock(p.Policy.Name(), p.Key, 0)
+	held.Release(p.ID)
+	held.Unlock()
 	return nil
 }

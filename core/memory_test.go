@@ -4,12 +4,18 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
+	"weak"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/algo"
 	"github.com/weir-go/weir/core/storetest"
 	"github.com/weir-go/weir/internal/race"
 )
@@ -18,6 +24,15 @@ func newMemory(t testing.TB, maxKeys int) *core.Memory {
 	m, err := core.NewMemory(core.MemoryOptions{MaxKeys: maxKeys})
 	require.NoError(t, err)
 	return m
+}
+
+func TestNewMemory(t *testing.T) {
+	_, err := core.NewMemory(core.MemoryOptions{MaxKeys: -1})
+	require.EqualError(t, err, "core: MaxKeys is -1; give a positive number, or 0 for 1000000")
+	var zero core.Memory
+	require.Zero(t, zero.Len())
+	_, err = zero.Acquire(t.Context(), core.Permit{Policy: core.MustParse("1 concurrent"), Key: "k", ID: "a"})
+	require.EqualError(t, err, "core: a zero Memory; build one with NewMemory")
 }
 
 func TestMemoryIsAStore(t *testing.T) {
@@ -93,4 +108,128 @@ func TestMemoryTakeDoesNotAllocate(t *testing.T) {
 			}
 		}), name)
 	}
+}
+
+// What a log has counted is kept under other numbers of its policy, and apart from others.
+func TestMemoryKeepsLogs(t *testing.T) {
+	m := newMemory(t, 64)
+	now := int64(epoch)
+	take := func(policy, key string, cost int64) core.Result {
+		res, err := m.Take(t.Context(), core.Take{Policy: core.MustParse(policy), Key: key, Cost: cost, Now: now})
+		require.NoError(t, err)
+		return res
+	}
+	for i := range int64(300) {
+		now += 1000
+		small, large := take("small: 2/1h sliding-log", "k", 1), take("large: 1000/1h sliding-log", "k", 2)
+		require.Equal(t, i < 2, small.Allowed())
+		require.Equal(t, 1000-2*(i+1), large.Remaining)
+		require.Equal(t, i < 9, take("both: 9/1h sliding-log, 500/1d sliding-log", "k", 1).Allowed())
+	}
+	assert.Equal(t, 3, m.Len())
+	lowered := take("large: 100/1h sliding-log", "k", 1)
+	assert.False(t, lowered.Allowed(), "what was counted is kept under other numbers")
+	now += 3600 * second
+	assert.Equal(t, int64(999), take("large: 1000/1h sliding-log", "k", 1).Remaining)
+	require.NoError(t, m.Reset(t.Context(), core.MustParse("large: 1/1h sliding-log"), "k"))
+	assert.Equal(t, int64(1000), take("large: 1000/1h sliding-log", "k", 0).Remaining)
+}
+
+// A key of any algorithm lives as long as it counts, and is swept then.
+func TestMemorySweepsEveryAlgorithm(t *testing.T) {
+	for i, kind := range algo.Kinds {
+		t.Run(kind.Word, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const keys = 2000
+				m := newMemory(t, 0)
+				p, err := core.NewPolicy("", core.Options{}, core.Limit{Algorithm: core.Algorithm(i), Rate: 5, Period: 5 * time.Second})
+				require.NoError(t, err)
+				take := func(key string) core.Result {
+					res, err := m.Take(t.Context(), core.Take{Policy: p, Key: key, Cost: 1})
+					require.NoError(t, err)
+					return res
+				}
+				for i := range keys {
+					for range 3 {
+						take(fmt.Sprint(i))
+					}
+				}
+				require.Equal(t, keys, m.Len())
+				assert.Equal(t, int64(1), take("0").Remaining)
+				advance(30 * time.Second)
+				assert.Zero(t, m.Len())
+			})
+		})
+	}
+}
+
+func heap() uint64 {
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return stats.HeapAlloc
+}
+
+func TestMemoryGivesMemoryBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const keys = 200_000
+		m, p := newMemory(t, 0), core.MustParse("1/15s")
+		before := heap()
+		for i := range keys {
+			_, err := m.Take(t.Context(), core.Take{Policy: p, Key: fmt.Sprint(i), Cost: 1})
+			require.NoError(t, err)
+		}
+		require.Equal(t, keys, m.Len())
+		full := heap()
+		assert.Greater(t, full, before+keys*32)
+		assert.Less(t, full, before+keys*32*2, "bytes of a key, with the air")
+		advance(20 * time.Second)
+		require.Zero(t, m.Len())
+		assert.Less(t, heap(), before+1<<20)
+		runtime.KeepAlive(m)
+	})
+}
+
+// A store that nobody uses any more needs no Close: its timer does not hold it.
+func TestMemoryIsCollected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		unused := func() weak.Pointer[core.Memory] {
+			m := newMemory(t, 1000)
+			_, err := m.Take(t.Context(), core.Take{Policy: core.MustParse("1/1h"), Key: "k", Cost: 1})
+			require.NoError(t, err)
+			return weak.Make(m)
+		}()
+		runtime.GC()
+		assert.Nil(t, unused.Value())
+		advance(time.Minute) // the timer finds nothing
+	})
+}
+
+// Everything at once, on a store that is too small: for the race detector.
+func TestMemoryUnderPressure(t *testing.T) {
+	const maxKeys = 300
+	m := newMemory(t, maxKeys)
+	policies := []core.Policy{
+		core.MustParse("a: 5/1ms"), core.MustParse("b: 5/1h, 9/1d"), core.MustParse("c: 1/1s"), core.MustParse("d: 50/1h sliding-log, 9/1ms sliding-log"),
+		core.MustParse("e: 5/1h sliding-window, 9/1d fixed-window"), core.MustParse("f: 9/1ms sliding-log"),
+	}
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			for i := range 3000 {
+				p := policies[(i+g)%len(policies)]
+				asked := core.Take{Policy: p, Key: fmt.Sprint(i * (g%3 + 1) % 1000), Cost: int64(i % 3)}
+				res, err := m.Take(t.Context(), asked)
+				assert.NoError(t, err)
+				switch {
+				case i%7 == 0 && res.Allowed():
+					assert.NoError(t, m.Refund(t.Context(), asked, res, asked.Cost))
+				case i%31 == 0:
+					assert.NoError(t, m.Reset(t.Context(), p, asked.Key))
+				}
+			}
+		})
+	}
+	wg.Wait()
+	assert.LessOrEqual(t, m.Len(), maxKeys)
 }

@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"slices"
 	"time"
 
 	"github.com/weir-go/weir/core/internal/algo"
+	"github.com/weir-go/weir/core/internal/rows"
 )
 
 // Policy is a named set of limits, all of which must admit a request or none is
@@ -29,14 +29,12 @@ type policy struct {
 	options    Options
 	limits     []Limit          // the permits' last
 	algorithms []algo.Algorithm // of the limits but the permits'
-	words      int              // of state, of all algorithms together, at most
 	reply      int              // integers in a script's reply, without the time
-	varies     bool             // how long a state is differs
 	shape      string           // of all but the permits
 	kinds      string
-	calendar   bool      // whether a limit is aligned to it
-	permits    *Limit    // nil if there are none
-	id         [2]uint64 // stands for name and shape in the in-process store
+	calendar   bool        // whether a limit is aligned to it
+	permits    *Limit      // nil if there are none
+	rows       rows.Policy // for the in-process store
 }
 
 // Options are a policy's: what its text has after ";", which holds for all of its
@@ -129,9 +127,7 @@ func newPolicy(name string, o Options, limits []Limit) (Policy, []error) {
 			continue
 		}
 		p.algorithms = append(p.algorithms, e.algorithm)
-		p.words += e.algorithm.Words()
 		p.reply += e.algorithm.Reply()
-		p.varies = p.varies || e.algorithm.Len(make([]int64, 1)) != e.algorithm.Words()
 		p.shape += e.limit.shape()
 		p.calendar = p.calendar || e.limit.onCalendar()
 		p.kinds += string(algo.Kinds[e.limit.Algorithm].Letter)
@@ -145,16 +141,10 @@ func newPolicy(name string, o Options, limits []Limit) (Policy, []error) {
 	return p.named(name), nil
 }
 
-// seeds make the in-process hash of keys unpredictable, so that nobody can choose
-// keys that crowd one place.
-var seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
-
 func (p *policy) named(name string) Policy {
 	q := *p
 	q.name = name
-	for i, seed := range seeds {
-		q.id[i] = maphash.String(seed, q.name+":"+q.shape)
-	}
+	q.rows = rows.NewPolicy(name, q.shape, q.algorithms)
 	return Policy{&q}
 }
 

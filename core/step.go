@@ -58,7 +58,7 @@ func (p Policy) load(text []byte, t *Take) (state []int64, healed bool) {
 	}
 	whole := len(segments) == len(p.p.algorithms)
 	healed = !whole && text != nil
-	state = make([]int64, p.p.words)
+	state = make([]int64, p.p.rows.Words())
 	rest := state
 	for i, a := range p.p.algorithms {
 		s := rest[:a.Words()]

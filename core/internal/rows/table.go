@@ -1,4 +1,4 @@
-package core
+package rows
 
 import (
 	"math/bits"
@@ -15,9 +15,11 @@ import (
 type table struct {
 	shape      string
 	algorithms []algo.Algorithm // of any policy of that shape
-	stride     int
+	words      int              // of a state, at most
+	stride     int              // of a row
 	rows       []int64
-	live       int // rows in use
+	size       int // how many rows there are
+	live       int // how many of them are in use
 	hand       int // where eviction looks next
 
 	varies bool
@@ -25,12 +27,21 @@ type table struct {
 	free   []int64 // slots that are not in use
 }
 
-func newTable(p *policy) table {
-	t := table{shape: p.shape, algorithms: p.algorithms, stride: 2 + p.words, varies: p.varies}
+func newTable(p *Policy) table {
+	t := table{shape: p.shape, algorithms: p.algorithms, words: p.words, stride: 2 + p.words, varies: p.varies}
 	if t.varies {
 		t.stride = 2 + 2
 	}
 	return t
+}
+
+// unused makes state that of a key that was never seen.
+func (t *table) unused(state []int64) {
+	for _, a := range t.algorithms {
+		state[0] = 0 // which is all that Len looks at
+		clear(state[:a.Len(state)])
+		state = state[a.Words():]
+	}
 }
 
 // read copies a row's state.
@@ -85,12 +96,14 @@ const (
 	minRows    = 8
 )
 
-func (t *table) rowCount() int         { return len(t.rows) / t.stride }
 func (t *table) row(i int) []int64     { return t.rows[i*t.stride : (i+1)*t.stride] }
 func (t *table) stateOf(i int) []int64 { return t.row(i)[2:] }
 func (t *table) empty(i int) bool      { return t.rows[i*t.stride] == 0 }
 
-// limited tells whether the row's key was at its limit when last asked.
+// full reports whether one row more takes a rebuild.
+func (t *table) full() bool { return (t.live+1)*maxLoadDen > t.size*maxLoadNum }
+
+// limited reports whether the row's key was at its limit when last asked.
 func (t *table) limited(i int) bool { return t.rows[i*t.stride+1]&limitedBit != 0 }
 
 func (t *table) setLimited(i int, limited bool) {
@@ -102,7 +115,7 @@ func (t *table) setLimited(i int, limited bool) {
 }
 
 func (t *table) next(i int) int {
-	if i++; i < t.rowCount() {
+	if i++; i < t.size {
 		return i
 	}
 	return 0
@@ -110,7 +123,7 @@ func (t *table) next(i int) int {
 
 // home is where a hash would like to be.
 func (t *table) home(lo uint64) int {
-	hi, _ := bits.Mul64(lo&^limitedBit, uint64(t.rowCount()))
+	hi, _ := bits.Mul64(lo&^limitedBit, uint64(t.size))
 	return int(hi)
 }
 
@@ -175,57 +188,9 @@ func (t *table) expires(i int) (at int64) {
 	return at
 }
 
-// evictionWindow is how many rows of a table eviction looks at before it decides.
-const evictionWindow = 32
-
-// victim is a row that may be evicted.
-type victim struct {
-	table   *table
-	row     int
-	expires int64
-	limited bool
-}
-
-// better tells whether v is to be evicted rather than w: not one that is being
-// limited, and the one that is closest to unused.
-func (v victim) better(w victim) bool {
-	switch {
-	case w.table == nil:
-		return true
-	case v.limited != w.limited:
-		return !v.limited
-	default:
-		return v.expires < w.expires
-	}
-}
-
-// evict removes what is dead within the next window of rows, and tells how many that
-// were, or else which row of the window is the best to remove.
-func (t *table) evict(now int64) (removed int, best victim) {
-	for seen := 0; seen < evictionWindow && seen < t.live; {
-		t.hand %= t.rowCount()
-		if t.empty(t.hand) {
-			t.hand++
-			continue
-		}
-		v := victim{t, t.hand, t.expires(t.hand), t.limited(t.hand)}
-		if v.expires <= now {
-			t.remove(t.hand) // which may bring another row here, and move the best
-			removed++
-			continue
-		}
-		if v.better(best) {
-			best = v
-		}
-		t.hand++
-		seen++
-	}
-	return removed, best
-}
-
 // sweep removes dead rows and gives memory back where most of it is unused.
 func (t *table) sweep(now int64, most int) (removed int) {
-	for i := 0; i < t.rowCount(); {
+	for i := 0; i < t.size; {
 		if !t.empty(i) && t.expires(i) <= now {
 			t.remove(i)
 			removed++
@@ -233,7 +198,7 @@ func (t *table) sweep(now int64, most int) (removed int) {
 			i++
 		}
 	}
-	if t.rowCount() > minRows && t.live*4 < t.rowCount() {
+	if t.size > minRows && t.live*4 < t.size {
 		removed += t.rebuild(now, most)
 	}
 	return removed
@@ -244,16 +209,16 @@ func (t *table) sweep(now int64, most int) (removed int) {
 func (t *table) rebuild(now int64, most int) (removed int) {
 	old := *t
 	alive := 0
-	for i := range old.rowCount() {
+	for i := range old.size {
 		if !old.empty(i) && old.expires(i) > now {
 			alive++
 		}
 	}
 	t.live, t.hand = 0, 0
-	n := min((alive+1)*3/2, most+1)*maxLoadDen/maxLoadNum + 1
-	t.rows = make([]int64, max(minRows, n)*t.stride)
+	t.size = max(minRows, min((alive+1)*3/2, most+1)*maxLoadDen/maxLoadNum+1)
+	t.rows = make([]int64, t.size*t.stride)
 	t.slots, t.free = nil, nil
-	for i := range old.rowCount() {
+	for i := range old.size {
 		if old.empty(i) || old.expires(i) <= now {
 			continue
 		}

@@ -1,0 +1,46 @@
+package rows
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// Eviction takes what is dead first, then what was not at its limit, then what
+// expires first.
+func TestTableEvicts(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		expires []int64
+		limited []bool
+		left    []int64
+	}{
+		{"all dead", []int64{5, 6, 10}, []bool{false, true, true}, nil},
+		{"some dead", []int64{20, 10, 30, 9}, []bool{false, true, false, true}, []int64{20, 30}},
+		{"the earliest", []int64{30, 20, 40}, make([]bool, 3), []int64{30, 40}},
+		{"not at the limit", []int64{30, 20, 40, 50}, []bool{true, true, false, false}, []int64{20, 30, 50}},
+		{"all at the limit", []int64{30, 20, 40}, []bool{true, true, true}, []int64{30, 40}},
+		{"one", []int64{30}, []bool{true}, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := &shard{most: 10, keys: len(c.expires), tables: []table{newTable(plainPolicy("a", 1))}}
+			tab := &s.tables[0]
+			tab.rebuild(0, 10)
+			for i, at := range c.expires {
+				row := tab.insert(hash{uint64(i)*2 + 1, uint64(i) << 62}, []int64{at, 0})
+				tab.setLimited(row, c.limited[i])
+			}
+			s.evict(10)
+			assert.Equal(t, len(c.left), s.keys)
+			var left []int64
+			for i := range tab.size {
+				if !tab.empty(i) {
+					left = append(left, tab.stateOf(i)[0])
+				}
+			}
+			slices.Sort(left)
+			assert.Equal(t, c.left, left)
+		})
+	}
+}

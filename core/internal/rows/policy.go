@@ -1,0 +1,28 @@
+package rows
+
+import "github.com/weir-go/weir/core/internal/algo"
+
+// Policy is what a [Map] knows of a policy, built by [NewPolicy]: whose keys they are, and
+// what their state looks like.
+type Policy struct {
+	id         [2]uint64 // stands for name and shape
+	shape      string
+	algorithms []algo.Algorithm
+	words      int
+	varies     bool
+}
+
+// NewPolicy builds a Policy. Policies of one name and shape share their keys' state, and
+// only those. The state of one shape has the same form whatever the algorithms' numbers,
+// and any of them can tell of it when it expires.
+func NewPolicy(name, shape string, algorithms []algo.Algorithm) Policy {
+	p := Policy{id: identify(name, shape), shape: shape, algorithms: algorithms}
+	for _, a := range algorithms {
+		p.words += a.Words()
+		p.varies = p.varies || a.Len(make([]int64, 1)) != a.Words()
+	}
+	return p
+}
+
+// Words returns the most integers that a state has, of all algorithms together.
+func (p *Policy) Words() int { return p.words }

@@ -1,0 +1,148 @@
+// Package rows keeps state by key in the memory of this process: integers for the
+// algorithms, in a hash table that is bounded and sweeps itself, and the leases of permits.
+//
+// A decision is made between Lock and Unlock, by whoever knows what the integers mean:
+// here they are copied, stored, and forgotten when they count for nothing any more.
+package rows
+
+import "sync/atomic"
+
+// Map has a row of state for each key of each policy, built by [New]. It is safe for
+// concurrent use.
+//
+// It is bounded. When it is full, a new key displaces one that is as if unused; if it finds
+// none nearby, the one closest to that; and a key that is at its limit last. Keys are spread
+// over independent shards by a seeded hash, and a shard may be full a little before the
+// whole is. Dead rows are swept away shard by shard, and their memory is given back.
+type Map struct {
+	shards []shard
+	clock  clock
+	// sweeping is true while a sweep is due: only then is there a timer.
+	sweeping atomic.Bool
+}
+
+// Shards of a few thousand keys keep every pause, to grow or to sweep, in the
+// microseconds.
+const (
+	minShardKeys = 64
+	maxShardKeys = 4096
+)
+
+// New builds a Map of at most maxKeys rows, which must be positive.
+func New(maxKeys int) *Map {
+	n := 1
+	for n < 1<<16 && (n < 256 && maxKeys/(n*2) >= minShardKeys || maxKeys/n > maxShardKeys) {
+		n *= 2
+	}
+	m := &Map{shards: make([]shard, n)}
+	m.clock.begin()
+	for i := range m.shards {
+		m.shards[i].most = maxKeys / n
+		if i < maxKeys%n {
+			m.shards[i].most++
+		}
+	}
+	return m
+}
+
+// Now returns the time by which rows live and die, in microseconds since the epoch: the
+// system's, of which steps of less than a second are ignored.
+func (m *Map) Now() int64 { return m.clock.now() }
+
+// Len returns how many rows there are, dead ones that wait to be swept included.
+func (m *Map) Len() int {
+	n := 0
+	for i := range m.shards {
+		s := &m.shards[i]
+		s.mu.Lock()
+		n += s.keys
+		s.mu.Unlock()
+	}
+	return n
+}
+
+// Row is one key's, or the place where it would be, between Lock and Unlock. The zero Row is
+// ready for Lock, which fills it in place: a Row that is returned by value is copied, and
+// that takes longer than finding it.
+type Row struct {
+	m      *Map
+	shard  *shard
+	table  *table
+	hash   hash
+	at     int // in the table, or -1
+	now    int64
+	forced bool
+}
+
+// Lock finds the row of a key and keeps all others away from it. forced is the time at
+// which that is done, in microseconds since the epoch, or 0 for the Map's own clock. Rows
+// stored at a forced time are not swept by the clock unless others are stored at its own.
+func (r *Row) Lock(m *Map, p *Policy, key string, forced int64) {
+	r.m, r.now, r.forced = m, forced, forced != 0
+	if !r.forced {
+		r.now = m.clock.now()
+	}
+	r.hash = p.hash(key)
+	r.shard = m.shard(r.hash)
+	r.shard.mu.Lock()
+	r.table = r.shard.table(p)
+	r.at = r.table.find(r.hash)
+}
+
+// Unlock ends the use of the row and of its state.
+func (r *Row) Unlock() { r.shard.mu.Unlock() }
+
+// Now returns the time at which the row was locked.
+func (r *Row) Now() int64 { return r.now }
+
+// Stored reports whether the key has a row.
+func (r *Row) Stored() bool { return r.at >= 0 }
+
+// State returns a copy of the key's state, that of an unused key if it has no row. The copy
+// may be changed, and is the row's after Store. A second call discards what was changed.
+func (r *Row) State() []int64 {
+	state := r.state()
+	if r.at >= 0 {
+		r.table.read(r.at, state)
+	} else {
+		r.table.unused(state)
+	}
+	return state
+}
+
+// state is where the copy is.
+func (r *Row) state() []int64 { return r.shard.spare[:r.table.words] }
+
+// Store keeps what State returned. A key without a row gets one, if need be in place of
+// another key's.
+func (r *Row) Store() {
+	if r.at >= 0 {
+		r.table.write(r.at, r.state())
+	} else {
+		r.insert()
+	}
+}
+
+func (r *Row) insert() {
+	r.at = r.shard.insert(r.table, r.hash, r.state(), r.now)
+	if !r.forced {
+		r.m.sweepLater()
+	}
+}
+
+// SetLimited notes whether the key is at its limit, which makes its row the last to be
+// displaced. It does nothing for a key without a row.
+func (r *Row) SetLimited(limited bool) {
+	if r.at >= 0 {
+		r.table.setLimited(r.at, limited)
+	}
+}
+
+// Remove forgets the key.
+func (r *Row) Remove() {
+	if r.at >= 0 {
+		r.table.remove(r.at)
+		r.shard.keys--
+		r.at = -1
+	}
+}

@@ -1,0 +1,105 @@
+package rows
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// checkTable demands what every search relies on: each row can be found from its
+// home without meeting an empty row.
+func checkTable(t require.TestingT, tab *table, want map[hash]int64) {
+	live := 0
+	for i := range tab.size {
+		if tab.empty(i) {
+			require.Equal(t, make([]int64, tab.stride), tab.row(i), "an empty row is all zero")
+			continue
+		}
+		live++
+	}
+	require.Equal(t, len(want), live)
+	require.Equal(t, live, tab.live)
+	for h, state := range want {
+		i := tab.find(h)
+		require.GreaterOrEqual(t, i, 0, "%v", h)
+		require.Equal(t, state, tab.stateOf(i)[0])
+	}
+}
+
+// The table is a map, however keys crowd: its hashes are drawn from a few homes, so
+// that runs are long, and wrap around the end.
+func TestTableIsAMap(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		tab := newTable(plainPolicy("a", 1))
+		const now = 100
+		model := map[hash]int64{}
+		anyHash := rapid.Custom(func(t *rapid.T) hash {
+			home := rapid.SampledFrom([]uint64{0, 1, 1 << 62, 1 << 63, 1<<64 - 1<<59, 1<<64 - 1<<40}).Draw(t, "home")
+			return hash{rapid.Uint64Range(0, 30).Draw(t, "hi") | 1, (home + rapid.Uint64Range(0, 3).Draw(t, "lo")) &^ limitedBit}
+		})
+		for range rapid.IntRange(1, 150).Draw(t, "operations") {
+			h := anyHash.Draw(t, "hash")
+			_, held := model[h]
+			row := tab.find(h)
+			require.Equal(t, held, row >= 0)
+			switch n := rapid.IntRange(0, 9).Draw(t, "operation"); {
+			case held && n < 5:
+				tab.remove(row)
+				delete(model, h)
+			case held && n < 7:
+				tab.setLimited(row, n == 5)
+				require.Equal(t, n == 5, tab.limited(row))
+			case n == 8:
+				dead := 0
+				for h, at := range model {
+					if at <= now {
+						delete(model, h)
+						dead++
+					}
+				}
+				require.Equal(t, dead, tab.sweep(now, 100))
+			case !held:
+				if tab.full() {
+					for h, at := range model { // what is dead is not moved
+						if at <= now {
+							delete(model, h)
+						}
+					}
+					before := tab.live
+					require.Equal(t, before-len(model), tab.rebuild(now, 100))
+				}
+				at := rapid.Int64Range(now-1, now+3).Draw(t, "at")
+				tab.insert(h, []int64{at, 0})
+				model[h] = at
+			}
+			checkTable(t, &tab, model)
+		}
+	})
+}
+
+func TestTableSizes(t *testing.T) {
+	for _, most := range []int{1, 2, 7, 64, 1000, 4096} {
+		tab := newTable(plainPolicy("a", 1))
+		for i := range most {
+			if tab.full() {
+				require.Zero(t, tab.rebuild(0, most))
+			}
+			require.False(t, tab.full(), "room for one more")
+			tab.insert(hash{uint64(i)<<40 | 1, uint64(i) * 0x9E3779B97F4A7C15 &^ limitedBit}, []int64{1, 0})
+		}
+		assert.LessOrEqual(t, tab.size, max(minRows, most*13/10+3), "most %d", most)
+		assert.Zero(t, tab.sweep(0, most), "all are alive")
+		assert.Equal(t, most, tab.sweep(1, most), "all are dead")
+		assert.Equal(t, minRows, tab.size, "memory is given back")
+	}
+}
+
+// A row lives as long as the last of its limits.
+func TestTableExpires(t *testing.T) {
+	tab := newTable(plainPolicy("a", 2))
+	tab.rebuild(0, 10)
+	assert.Equal(t, int64(8), tab.expires(tab.insert(hash{1, 0}, []int64{5, 0, 8, 0})))
+	assert.Equal(t, int64(5), tab.expires(tab.insert(hash{3, 0}, []int64{5, 0, 0, 0})))
+}

@@ -1,0 +1,59 @@
+package core
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func permitPolicy(n int64, lease time.Duration) Policy {
+	p, err := NewPolicy("permits", Options{}, Limit{Algorithm: Concurrent, Burst: n, Lease: lease})
+	if err != nil {
+		panic(err)
+	}
+	return p
+}
+
+func permitMemory(t testing.TB) *Memory {
+	t.Helper()
+	m, err := NewMemory(MemoryOptions{})
+	require.NoError(t, err)
+	return m
+}
+
+// advance lets time pass in a bubble, and what it wakes finish.
+func advance(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+func TestExplainPermit(t *testing.T) {
+	p := Permit{Policy: permitPolicy(3, time.Second), Key: "k", ID: "a"}
+	for _, bad := range [][]int64{
+		nil,
+		{1},
+		{0, 1, 0, 0},
+		{1, 1, -1, 0},
+		{1, 1, 0, -1},
+		{maxNow + 1, 1, 0, 0},
+		{1, 1, 0, 0, 0},
+		{1000, 1, 0, 1000},
+		{1000, 0, 0, 2000},
+		{1000, -1 - 3, 900, 1500},
+		{1000, -1 - 3, 0, 0},
+		{1000, -1 - 3, 1 << 62, 1 << 62},
+		{1000, 1, 0, 1 << 62},
+	} {
+		_, err := p.Explain(bad)
+		require.Error(t, err, "%v", bad)
+	}
+	_, err := (&Permit{}).Explain([]int64{1, 1, 0, 0})
+	require.Error(t, err)
+	res, err := p.Explain([]int64{1000, -1 - 5, 1001, 800})
+	require.NoError(t, err)
+	us := time.Microsecond
+	assert.Equal(t, Result{Limit: 3, At: 1000, RetryAfter: us, Each: [MaxLimits]LimitResult{{Refused: true, RetryAfter: us}}}, res, "nothing is negative")
+}
