@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -107,6 +108,48 @@ func TestMemoryTakeDoesNotAllocate(t *testing.T) {
 				panic(err)
 			}
 		}), name)
+	}
+}
+
+// Each policy and key has a count and permits of its own, also where a key reads like what
+// another policy is known by.
+func TestMemoryKeepsPairsApart(t *testing.T) {
+	m := newMemory(t, 0)
+	limits := [][]core.Limit{
+		{{Rate: 1, Period: time.Hour}},
+		{{Rate: 1, Period: time.Hour}, {Rate: 9, Period: 2 * time.Hour}},
+		{{Algorithm: core.TokenBucket, Rate: 1, Period: time.Hour}},
+		{{Algorithm: core.Concurrent, Burst: 1}},
+	}
+	var policies []core.Policy
+	keys := []string{"a", "b", "g", "g:a", ":g", "a:"}
+	for _, name := range []string{"", "a", "b", "g", "a.b"} {
+		for _, l := range limits {
+			p, err := core.NewPolicy(name, core.Options{}, l...)
+			require.NoError(t, err)
+			policies, keys = append(policies, p), append(keys, name+":"+p.Shape())
+		}
+	}
+	slices.Sort(keys)
+	keys = slices.Compact(keys)
+	for _, p := range policies {
+		for _, key := range keys {
+			ask := func() (core.Result, error) {
+				return m.Take(t.Context(), core.Take{Policy: p, Key: key, Cost: 1, Now: epoch})
+			}
+			if p.Shape() == "" {
+				id := 0
+				ask = func() (core.Result, error) {
+					id++
+					return m.Acquire(t.Context(), core.Permit{Policy: p, Key: key, ID: fmt.Sprint(id), Now: epoch})
+				}
+			}
+			for _, want := range []bool{true, false} {
+				res, err := ask()
+				require.NoError(t, err)
+				assert.Equal(t, want, res.Allowed(), "policy %q, key %q", p, key)
+			}
+		}
 	}
 }
 

@@ -9,22 +9,29 @@ type hash struct{ hi, lo uint64 }
 
 const limitedBit = 1
 
-// seeds make the hash of keys unpredictable, so that nobody can choose keys that crowd
-// one place.
-var seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
+// Seeds make the hash of keys unpredictable, so that nobody can choose keys that crowd
+// one place. Policies have seeds of their own, so that no key has the hash that stands for
+// a policy.
+var (
+	keySeeds    = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
+	policySeeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
+)
 
-// identify stands for a policy's name and shape.
+// identify stands for a policy's name and shape. A name has no colon.
 func identify(name, shape string) (id [2]uint64) {
-	for i, seed := range seeds {
+	for i, seed := range policySeeds {
 		id[i] = maphash.String(seed, name+":"+shape)
 	}
 	return id
 }
 
+// hash maps the two words of the key's own hash one to one, so that nothing of them is
+// lost, in a way that each policy has for itself: policy and key do not commute, as they
+// would under an exclusive or, where the key "b" of "a" may meet the key "a" of "b".
 func (p *Policy) hash(key string) hash {
 	return hash{
-		(maphash.String(seeds[0], key) ^ p.id[0]) | 1,
-		(maphash.String(seeds[1], key) ^ p.id[1]) &^ limitedBit,
+		(maphash.String(keySeeds[0], key)*(p.id[0]|1) + p.id[1]) | 1,
+		(maphash.String(keySeeds[1], key)*(p.id[1]|1) + p.id[0]) &^ limitedBit,
 	}
 }
 

@@ -24,7 +24,6 @@ func TestHashesAreSeeded(t *testing.T) {
 	p := plainPolicy("a", 1)
 	h := p.hash("k")
 	assert.NotEqual(t, h.hi>>1, h.lo>>1)
-	assert.NotEqual(t, seeds[0], seeds[1])
 	assert.Equal(t, h, policies[0].hash("k"), "changed numbers keep the state")
 
 	// Keys that another process would find crowded are spread here: an attacker
@@ -37,5 +36,22 @@ func TestHashesAreSeeded(t *testing.T) {
 	assert.Len(t, shards, len(m.shards))
 	for _, n := range shards {
 		assert.Less(t, n, 200, "about 39 are to be expected")
+	}
+}
+
+// Whatever names, shapes and keys are made of, each pair has a hash of its own: also where a
+// key is what another policy is known by.
+func TestHashesOfPairsDiffer(t *testing.T) {
+	texts := []string{"", "a", "b", "g", "gg", "a:g", "b:g", "a:gg", "b:gg", ":g", ":", "a:", "a:g:b", "g:a", "ga", "ag", "\x00", "a\x00g"}
+	seen := map[hash]string{}
+	for _, name := range []string{"", "a", "b", "g", "gg", "ga", "ag"} {
+		for _, shape := range []string{"g", "gg", "t", "f", "g:a"} {
+			p := NewPolicy(name, shape, nil)
+			for _, key := range texts {
+				h, pair := p.hash(key), fmt.Sprintf("%q of shape %q, key %q", name, shape, key)
+				assert.Empty(t, seen[h], pair)
+				seen[h] = pair
+			}
+		}
 	}
 }
