@@ -5,7 +5,8 @@
 // Every server listens on its own free port of 127.0.0.1, keeps its files in the test's temporary
 // directory, and is killed when the test ends, so tests may run in parallel and need no setup. The
 // topologies that take long to form (a Cluster needs more than two seconds, by a constant in
-// redis-server) are best started once in a test whose subtests share them.
+// redis-server) are best started once, in a test whose subtests share them or by [Share] for a
+// whole package.
 //
 // Where redis-server is not installed, the tests are skipped; with WEIR_REQUIRE_REDIS=1 in the
 // environment they fail instead, so that a build which believes to have tested Redis has.
@@ -16,6 +17,7 @@ package redistest
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"testing"
@@ -28,7 +30,7 @@ const (
 
 	// patience bounds every wait for a server. It is generous because it is only ever used up by
 	// a failure: a loaded machine under the race detector must not produce one.
-	patience = 20 * time.Second
+	patience = time.Minute
 )
 
 // program finds redis-server, or ends the test.
@@ -53,14 +55,15 @@ func patient(t testing.TB) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(t.Context()), patience)
 }
 
-// poll calls ok until it returns nil or ctx ends, and returns the last error of ok.
+// poll calls ok until it returns nil or errExited, after which nothing gets better, or until
+// ctx ends. It returns the last error of ok.
 func poll(ctx context.Context, every time.Duration, ok func() error) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
 		err := ok()
-		if err == nil {
-			return nil
+		if err == nil || errors.Is(err, errExited) {
+			return err
 		}
 		select {
 		case <-ctx.Done():

@@ -25,14 +25,21 @@ func eventually(t *testing.T, ok func(ctx context.Context) error) {
 	require.NoError(t, poll(ctx, 2*time.Millisecond, func() error { return ok(ctx) }))
 }
 
+// lost is after how long what does not come is taken for lost: long enough for what does
+// come, on a busy machine.
+const lost = time.Second
+
 // once makes go-redis try each command once and give up soon.
 func once(o *redis.Options) {
 	o.MaxRetries, o.DialerRetries = -1, 1
-	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = time.Second, 150*time.Millisecond, time.Second
+	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = patience, lost, patience
 }
+
+func TestMain(m *testing.M) { os.Exit(Main(m)) }
 
 func TestSingleServesAndEnds(t *testing.T) {
 	t.Parallel()
+	program(t) // skips this test and not only the one within
 	var s *Server
 	t.Run("serves", func(t *testing.T) {
 		s = Single(t, "--maxmemory", "64mb")
@@ -61,6 +68,40 @@ func TestSingleRestart(t *testing.T) {
 	require.ErrorIs(t, c.Get(t.Context(), "k").Err(), redis.Nil, "nothing is persistent")
 	s.Restart(t)
 	require.NoError(t, c.Ping(t.Context()).Err(), "Restart also replaces a running server")
+}
+
+// A server that finds its port taken exits, and is started again at once: with other ports
+// the first time, on its own when it restarts, for as long as somebody may have taken it
+// by chance.
+func TestTakenPort(t *testing.T) {
+	t.Parallel()
+	s := Single(t)
+	s.Kill()
+	squatter, err := net.Listen("tcp", s.Addr())
+	require.NoError(t, err)
+	defer squatter.Close()
+	go func() {
+		for conn, err := squatter.Accept(); err == nil; conn, err = squatter.Accept() {
+			_ = conn.Close()
+		}
+	}()
+	launches, argv := 0, s.argv
+	s.argv = func(p ports) ([]string, error) { launches++; return argv(p) }
+	require.ErrorIs(t, s.start(t), errExited)
+	assert.Equal(t, 5, launches)
+
+	taken := s.ports
+	launches = 0
+	s.argv = func(p ports) ([]string, error) {
+		if launches++; launches == 1 {
+			p = taken
+		}
+		return argv(p)
+	}
+	s.ports = ports{}
+	require.NoError(t, s.start(t))
+	assert.NotEqual(t, taken, s.ports)
+	require.NoError(t, s.Client(t).Ping(t.Context()).Err())
 }
 
 func TestSinglePause(t *testing.T) {
@@ -115,6 +156,39 @@ func (s *stubTB) Skip(args ...any) {
 func (s *stubTB) Fatalf(format string, args ...any) {
 	s.failed = fmt.Sprintf(format, args...)
 	runtime.Goexit()
+}
+
+// Tests that share a server find it alive when the one that started it has ended.
+func TestShare(t *testing.T) {
+	t.Parallel()
+	program(t)
+	starts := 0
+	single := Share(func(t testing.TB) *Server { starts++; return Single(t) })
+	var first, second *Server
+	t.Run("first", func(t *testing.T) { first = single(t) })
+	t.Run("second", func(t *testing.T) {
+		second = single(t)
+		require.NoError(t, second.Client(t).Ping(t.Context()).Err())
+	})
+	assert.Same(t, first, second)
+	assert.Equal(t, 1, starts)
+}
+
+// A start that fails ends every test that shares it, each for the same reason.
+func TestShareWithoutServer(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	t.Setenv(requireEnv, "")
+	single := Share(func(t testing.TB) *Server { return Single(t) })
+	for range 2 {
+		stub := &stubTB{TB: t}
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			single(stub)
+		}()
+		<-ended
+		assert.Contains(t, stub.skipped, "redistest: redis-server is not on PATH")
+	}
 }
 
 func TestMissingServerSkipsUnlessRequired(t *testing.T) {
@@ -257,13 +331,14 @@ func TestProxyLosesTheReplyOnly(t *testing.T) {
 		// does not retry.
 		{"EOF, default client", EOF, nil, 2},
 		{"RST, default client", RST, nil, 2},
-		{"timeout, default client", Hang, func(o *redis.Options) { o.ReadTimeout = 150 * time.Millisecond }, 2},
+		{"timeout, default client", Hang, func(o *redis.Options) { o.ReadTimeout = lost }, 2},
 		{"EOF, no retries", EOF, once, 1},
 		{"RST, no retries", RST, once, 1},
 		{"timeout, no retries", Hang, once, 1},
 	} {
 		for _, way := range []string{"Addr", "Dial"} {
 			t.Run(test.name+" by "+way, func(t *testing.T) {
+				t.Parallel()
 				key := t.Name()
 				p := NewProxy(t, s.Addr())
 				c := s.Client(t, func(o *redis.Options) {
@@ -287,6 +362,7 @@ func TestProxyLosesTheReplyOnly(t *testing.T) {
 	}
 
 	t.Run("all attempts of the default client", func(t *testing.T) {
+		t.Parallel()
 		p := NewProxy(t, s.Addr())
 		c := s.Client(t, func(o *redis.Options) { o.Addr = p.Addr() })
 		for range 10 {
@@ -333,6 +409,7 @@ func TestProxyFaults(t *testing.T) {
 		{"lose by hanging", func(p *Proxy) { p.LoseReplies(Hang) }, isTimeout, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
 			p := NewProxy(t, s.Addr())
 			key := t.Name()
 			open, idle := dial(t, p), dial(t, p)
@@ -357,6 +434,7 @@ func TestProxyFaults(t *testing.T) {
 	}
 
 	t.Run("refuse", func(t *testing.T) {
+		t.Parallel()
 		p := NewProxy(t, s.Addr())
 		open := dial(t, p)
 		require.NoError(t, open.incr("refuse"))
@@ -373,6 +451,7 @@ func TestProxyFaults(t *testing.T) {
 	})
 
 	t.Run("latency", func(t *testing.T) {
+		t.Parallel()
 		p := NewProxy(t, s.Addr())
 		c := dial(t, p)
 		p.Latency(60 * time.Millisecond)
@@ -384,6 +463,7 @@ func TestProxyFaults(t *testing.T) {
 	})
 
 	t.Run("disconnect", func(t *testing.T) {
+		t.Parallel()
 		for how, want := range map[Loss]errorOf{EOF: isEOF, RST: isReset, Hang: isTimeout} {
 			p := NewProxy(t, s.Addr())
 			c := dial(t, p)
@@ -395,6 +475,7 @@ func TestProxyFaults(t *testing.T) {
 	})
 
 	t.Run("a dead server", func(t *testing.T) {
+		t.Parallel()
 		dead := Single(t)
 		dead.Kill()
 		p := NewProxy(t, dead.Addr())
@@ -421,6 +502,7 @@ func TestProxyFaults(t *testing.T) {
 	})
 
 	t.Run("a command sent before is not matched", func(t *testing.T) {
+		t.Parallel()
 		p := NewProxy(t, s.Addr())
 		c := dial(t, p)
 		require.NoError(t, c.incr("x"))
@@ -518,7 +600,7 @@ func (r raw) send(line string) error {
 }
 
 func (r raw) read() error {
-	if err := r.SetReadDeadline(time.Now().Add(200 * time.Millisecond)); err != nil {
+	if err := r.SetReadDeadline(time.Now().Add(lost)); err != nil {
 		return err
 	}
 	reply := make([]byte, 512)
