@@ -5,7 +5,10 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"math/rand/v2"
+	"os"
+	"strconv"
 	"testing"
 	"time"
 
@@ -20,19 +23,34 @@ import (
 )
 
 var (
-	operations = flag.Int("operations", 100_000, "by how many random operations the two stores are compared, for each algorithm")
-	seed       = flag.Uint64("seed", 0, "which operations; 0 means others each time")
+	operations = flag.Int("operations", ordered("WEIR_OPERATIONS", 5_000), "by how many random operations the two stores are compared, for each algorithm; WEIR_OPERATIONS in the environment says otherwise")
+	seed       = flag.Uint64("seed", rand.Uint64(), "which operations")
 )
+
+// ordered is the number in an environment variable.
+func ordered(variable string, otherwise int) int {
+	text := os.Getenv(variable)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		panic(fmt.Sprintf("%s is %q: give a positive number", variable, text))
+	}
+	return n
+}
 
 // The contract of a store, on a single server, a cluster and a sentinel.
 func TestContract(t *testing.T) {
-	single, cluster, sentinel := redistest.Single(t), redistest.StartCluster(t), redistest.StartSentinel(t)
-	for name, rdb := range map[string]redis.UniversalClient{
-		"single":   single.Client(t),
-		"cluster":  cluster.Client(t),
-		"sentinel": sentinel.Client(t),
+	t.Parallel()
+	for name, client := range map[string]func(t *testing.T) redis.UniversalClient{
+		"single":   func(t *testing.T) redis.UniversalClient { return sharedServer(t).Client(t) },
+		"cluster":  func(t *testing.T) redis.UniversalClient { return sharedCluster(t).Client(t) },
+		"sentinel": func(t *testing.T) redis.UniversalClient { return sharedSentinel(t).Client(t) },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rdb := client(t)
 			storetest.Exercise(t, func(t *testing.T) core.Store {
 				return newStore(t, rdb, redisstore.Options{Deadline: patient})
 			})
@@ -43,13 +61,11 @@ func TestContract(t *testing.T) {
 // The scripts and the Go functions agree on every field of every result, and on every
 // stored text: for each algorithm alone, and for mixes.
 func TestScriptsAgreeWithGo(t *testing.T) {
-	if *seed == 0 {
-		*seed = rand.Uint64()
-	}
+	t.Parallel()
 	compare := func(name string, algorithms ...core.Algorithm) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			rdb := redis.NewClient(&redis.Options{Addr: redistest.Single(t).Addr(), ContextTimeoutEnabled: true, MaxRetries: -1})
+			rdb := redis.NewClient(unhurried(redisstore.ClientOptions(redistest.Single(t).Addr())).Simple())
 			defer func() { assert.NoError(t, rdb.Close()) }()
 			memory, err := core.NewMemory(core.MemoryOptions{})
 			require.NoError(t, err)

@@ -19,6 +19,7 @@ import (
 
 // Errors of the server are told apart, and none of them is tried again for long.
 func TestServerErrors(t *testing.T) {
+	t.Parallel()
 	take := core.Take{Policy: core.MustParse("errors: 10/1h"), Key: "k", Cost: 1}
 	tests := []struct {
 		name    string
@@ -59,6 +60,7 @@ func TestServerErrors(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
 			server := redistest.Single(t)
 			test.prepare(t, server.Client(t))
 			o := unhurried(redisstore.ClientOptions(server.Addr()))
@@ -78,7 +80,8 @@ func TestServerErrors(t *testing.T) {
 		})
 	}
 	t.Run("a cluster behind a plain client", func(t *testing.T) {
-		cluster := redistest.StartCluster(t)
+		t.Parallel()
+		cluster := sharedCluster(t)
 		owner := cluster.NodeFor(t, "weir:1:errors:g:k")
 		for _, node := range cluster.Nodes {
 			if node == owner {
@@ -93,6 +96,7 @@ func TestServerErrors(t *testing.T) {
 
 // The rights that the package documents suffice.
 func TestLeastRights(t *testing.T) {
+	t.Parallel()
 	server := redistest.Single(t)
 	require.NoError(t, server.Client(t).Do(t.Context(), "ACL", "SETUSER", "weir", "on", ">secret", "~weir:*",
 		"+evalsha", "+eval", "+time", "+get", "+set", "+del").Err())
@@ -137,6 +141,7 @@ func TestLeastRights(t *testing.T) {
 // replaced at once. State that lies too far ahead is clamped, and healed
 // by a refusal too.
 func TestHealing(t *testing.T) {
+	t.Parallel()
 	server := redistest.Single(t)
 	admin := server.Client(t)
 	s := newStore(t, admin, redisstore.Options{Deadline: patient})
@@ -202,7 +207,8 @@ func TestHealing(t *testing.T) {
 // A full bucket whose server's clock steps back one hour admits again within one
 // bucket's time, not within an hour.
 func TestClockStepsBack(t *testing.T) {
-	s := newStore(t, redistest.Single(t).Client(t), redisstore.Options{Deadline: patient})
+	t.Parallel()
+	s := newStore(t, sharedServer(t).Client(t), redisstore.Options{Deadline: patient})
 	const start = 1_800_000_000_000_000
 	hour := time.Hour.Microseconds()
 	take := core.Take{Policy: core.MustParse("clock: 10/10s"), Key: "k", Cost: 1}
@@ -225,6 +231,7 @@ func TestClockStepsBack(t *testing.T) {
 // Names of keys are harmless whatever the input, short if it is long, and never
 // the same for two inputs.
 func TestKeyNames(t *testing.T) {
+	t.Parallel()
 	server := redistest.Single(t)
 	admin := server.Client(t)
 	readable := newStore(t, admin, redisstore.Options{Prefix: "plain", Deadline: patient})
@@ -270,7 +277,8 @@ func TestKeyNames(t *testing.T) {
 // Changed numbers keep the state and a changed shape starts afresh: two versions of
 // a service can run side by side.
 func TestChangedPolicies(t *testing.T) {
-	s := newStore(t, redistest.Single(t).Client(t), redisstore.Options{Deadline: patient})
+	t.Parallel()
+	s := newStore(t, sharedServer(t).Client(t), redisstore.Options{Deadline: patient})
 	take := func(policy string, cost int64) core.Result {
 		res, err := s.Take(t.Context(), core.Take{Policy: core.MustParse(policy), Key: "k", Cost: cost})
 		require.NoError(t, err)
@@ -284,7 +292,8 @@ func TestChangedPolicies(t *testing.T) {
 
 // A cluster client that reads from replicas still decides on masters.
 func TestReadOnlyCluster(t *testing.T) {
-	cluster := redistest.StartCluster(t)
+	t.Parallel()
+	cluster := sharedCluster(t)
 	s := newStore(t, cluster.Client(t, func(o *redis.ClusterOptions) { o.ReadOnly, o.RouteRandomly = true, true }), redisstore.Options{Deadline: patient})
 	p := core.MustParse("read-only: 10/1h")
 	for i := range int64(5) {

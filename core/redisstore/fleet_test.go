@@ -47,7 +47,7 @@ func TestFleetProcess(t *testing.T) {
 	}
 	var j job
 	require.NoError(t, json.Unmarshal([]byte(text), &j))
-	rdb := redis.NewUniversalClient(redisstore.ClientOptions(j.Addrs...))
+	rdb := redis.NewUniversalClient(unhurried(redisstore.ClientOptions(j.Addrs...)))
 	defer rdb.Close()
 	store := &recorder{Store: newStore(t, rdb, redisstore.Options{Deadline: patient})}
 	var all sync.WaitGroup
@@ -155,13 +155,15 @@ func TestFleetAdmitsExactly(t *testing.T) {
 	}
 	j := job{Policies: policies, Goroutines: 4, Calls: 8} // 96 of each
 	t.Run("single", func(t *testing.T) {
+		t.Parallel()
 		j := j
-		j.Addrs = []string{redistest.Single(t).Addr()}
+		j.Addrs = []string{sharedServer(t).Addr()}
 		check(t, fleet(t, 3, j, func() {}))
 	})
 	t.Run("cluster", func(t *testing.T) {
+		t.Parallel()
 		j := j
-		cluster := redistest.StartCluster(t)
+		cluster := sharedCluster(t)
 		j.Addrs = cluster.Addrs()
 		check(t, fleet(t, 3, j, func() {
 			for _, key := range []string{"weir:1:gcra:g:k", "weir:1:mix:gfx:k"} {
@@ -181,6 +183,7 @@ func TestFleetQueues(t *testing.T) {
 		"leaky-bucket": "leaky: 50/1s leaky-bucket burst 1000",
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			server := redistest.Single(t)
 			j := job{Addrs: []string{server.Addr()}, Policies: []string{policy}, Goroutines: 8, Calls: 1, Wait: true}
 			fleet(t, 1, job{Addrs: j.Addrs, Policies: []string{"warm-" + policy}, Goroutines: 1, Calls: 1, Wait: true}, func() {})

@@ -16,12 +16,19 @@ import (
 // What a decision costs the server, and that a script never runs twice for one,
 // holds on every topology.
 func TestOnEveryTopology(t *testing.T) {
-	for _, top := range topologies(t) {
-		t.Run(top.name, func(t *testing.T) {
+	t.Parallel()
+	for name, start := range topologies {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			top := start(t)
 			t.Run("one EVALSHA for a decision", top.testOneCall)
-			t.Run("a lost reply is charged once", top.testLostReply)
 			t.Run("an unknown script is sent once", top.testNoScript)
 			t.Run("a refusal writes nothing", top.testRefusal)
+			t.Run("an unknown script of permits is sent once", top.testPermitNoScript)
+			t.Run("a refusal of a permit writes nothing", top.testPermitRefusal)
+			t.Run("many permits are renewed at once", top.testRenewMany)
+			t.Run("a lost reply is charged once", top.testLostReply)
+			t.Run("a lost reply leaves no ghost of a permit", top.testLostPermit)
 		})
 	}
 }
@@ -31,7 +38,7 @@ func (top topology) testOneCall(t *testing.T) {
 	p := core.MustParse("one-call: 100/1h")
 	_, err := s.Take(t.Context(), core.Take{Policy: p, Key: "k"})
 	require.NoError(t, err, "which loads the script")
-	for _, server := range top.servers() {
+	for _, server := range top.servers {
 		server.ResetStats(t)
 	}
 	for range 100 {
@@ -55,13 +62,16 @@ func (top topology) testLostReply(t *testing.T) {
 		} {
 			name := fmt.Sprintf("lost-%v-%v", tuned, how)
 			t.Run(name, func(t *testing.T) {
+				t.Parallel()
 				proxy, deadline := redistest.NewProxy(t, ""), patient
 				if how == redistest.Hang {
 					deadline = 500 * time.Millisecond
 				}
-				s := newStore(t, top.client(t, proxy, tuned), redisstore.Options{Deadline: deadline})
+				rdb := top.client(t, proxy, tuned)
+				s := newStore(t, rdb, redisstore.Options{Deadline: deadline})
 				p := core.MustParse(name + ": 100/1h")
-				require.Zero(t, used(t, s, p, "k"), "which loads the script")
+				warm := newStore(t, rdb, redisstore.Options{Deadline: patient})
+				require.Zero(t, used(t, warm, p, "k"), "which loads the script")
 
 				proxy.LoseNextReply("evalsha", how)
 				start := time.Now()
@@ -85,7 +95,7 @@ func (top topology) testNoScript(t *testing.T) {
 	s := newStore(t, rdb, redisstore.Options{Deadline: patient})
 	p := core.MustParse("no-script: 100/1h")
 	require.Zero(t, used(t, s, p, "k"))
-	for _, server := range top.servers() {
+	for _, server := range top.servers {
 		require.NoError(t, server.Client(t).ScriptFlush(t.Context()).Err())
 		server.ResetStats(t)
 	}
@@ -108,7 +118,7 @@ func (top topology) testRefusal(t *testing.T) {
 			require.NoError(t, err)
 			require.True(t, res.Allowed())
 		}
-		for _, server := range top.servers() {
+		for _, server := range top.servers {
 			server.ResetStats(t)
 		}
 		for _, cost := range []int64{1, 2, 3, 0} {
@@ -118,21 +128,15 @@ func (top topology) testRefusal(t *testing.T) {
 		assert.Zero(t, top.calls(t, "set"), text)
 		assert.EqualValues(t, 4, top.calls(t, "get"), text)
 	}
-	for _, server := range top.servers() {
-		c := server.Client(t)
-		keys, err := c.Keys(t.Context(), "*").Result()
-		require.NoError(t, err)
-		for _, key := range keys {
-			ttl, err := c.PTTL(t.Context(), key).Result()
-			require.NoError(t, err)
-			assert.Positive(t, ttl, "key %s has no TTL", key)
-		}
+	for _, server := range top.servers {
+		expires(t, server.Client(t))
 	}
 }
 
 // A script that a new master does not know, and a master that has become a
 // replica, cost no error.
 func TestFailover(t *testing.T) {
+	t.Parallel()
 	sentinel := redistest.StartSentinel(t)
 	o := redisstore.ClientOptions(sentinel.Addr())
 	o.MasterName = redistest.MasterName
@@ -148,16 +152,17 @@ func TestFailover(t *testing.T) {
 		var err error
 		res, err = s.Take(t.Context(), core.Take{Policy: p, Key: "k", Cost: 1})
 		return err == nil
-	}, 10*time.Second, 10*time.Millisecond)
+	}, patient, 10*time.Millisecond)
 	assert.LessOrEqual(t, res.Remaining, int64(99))
 	assert.GreaterOrEqual(t, res.Remaining, int64(80), "no more was charged than asked")
 }
 
 // While the slot of a key moves to another node, no decision fails.
 func TestSlotMigration(t *testing.T) {
-	cluster := redistest.StartCluster(t)
+	t.Parallel()
+	cluster := sharedCluster(t)
 	rdb := cluster.Client(t)
-	s := newStore(t, rdb, redisstore.Options{Deadline: time.Second})
+	s := newStore(t, rdb, redisstore.Options{Deadline: patient})
 	p := core.MustParse("slot: 1000/1h")
 	take := func(n int) {
 		for range n {

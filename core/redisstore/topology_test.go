@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"os"
 	"testing"
 	"time"
 
@@ -12,10 +13,18 @@ import (
 	"github.com/weir-go/weir/internal/redistest"
 )
 
+// Tests that break nothing and count no calls share a server of each kind.
+var (
+	sharedServer   = redistest.Share(func(t testing.TB) *redistest.Server { return redistest.Single(t) })
+	sharedCluster  = redistest.Share(func(t testing.TB) *redistest.Cluster { return redistest.StartCluster(t) })
+	sharedSentinel = redistest.Share(func(t testing.TB) *redistest.Sentinel { return redistest.StartSentinel(t) })
+)
+
+func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }
+
 // topology is one way in which Redis is run, with a client of its own kind.
 type topology struct {
-	name    string
-	servers func() []*redistest.Server
+	servers []*redistest.Server
 	// client makes a client that dials through proxy, with the options of
 	// ClientOptions or with go-redis's own.
 	client func(t *testing.T, proxy *redistest.Proxy, tuned bool) redis.UniversalClient
@@ -39,38 +48,34 @@ func unhurried(o *redis.UniversalOptions) *redis.UniversalOptions {
 	return o
 }
 
-// topologies starts a single server, a cluster, a ring of two and a sentinel.
-func topologies(t *testing.T) []topology {
-	single := redistest.Single(t)
-	cluster := redistest.StartCluster(t)
-	ring := []*redistest.Server{redistest.Single(t), redistest.Single(t)}
-	sentinel := redistest.StartSentinel(t)
-	closing := func(t *testing.T, c redis.UniversalClient) redis.UniversalClient {
-		t.Cleanup(func() { _ = c.Close() })
-		return c
-	}
-	return []topology{
-		{
-			name:    "single",
-			servers: func() []*redistest.Server { return []*redistest.Server{single} },
+// topologies start a single server, a cluster, a ring of two and a sentinel.
+var topologies = map[string]func(t *testing.T) topology{
+	"single": func(t *testing.T) topology {
+		server := redistest.Single(t)
+		return topology{
+			servers: []*redistest.Server{server},
 			client: func(t *testing.T, proxy *redistest.Proxy, tuned bool) redis.UniversalClient {
-				o := unhurried(tune(tuned, []string{single.Addr()})).Simple()
+				o := unhurried(tune(tuned, []string{server.Addr()})).Simple()
 				o.Dialer = proxy.Dial
 				return closing(t, redis.NewClient(o))
 			},
-		},
-		{
-			name:    "cluster",
-			servers: func() []*redistest.Server { return cluster.Nodes },
+		}
+	},
+	"cluster": func(t *testing.T) topology {
+		cluster := redistest.StartCluster(t)
+		return topology{
+			servers: cluster.Nodes,
 			client: func(t *testing.T, proxy *redistest.Proxy, tuned bool) redis.UniversalClient {
 				o := unhurried(tune(tuned, cluster.Addrs())).Cluster()
 				o.Dialer = proxy.Dial
 				return closing(t, redis.NewClusterClient(o))
 			},
-		},
-		{
-			name:    "ring",
-			servers: func() []*redistest.Server { return ring },
+		}
+	},
+	"ring": func(t *testing.T) topology {
+		ring := []*redistest.Server{redistest.Single(t), redistest.Single(t)}
+		return topology{
+			servers: ring,
 			client: func(t *testing.T, proxy *redistest.Proxy, tuned bool) redis.UniversalClient {
 				o := &redis.RingOptions{
 					Addrs:  map[string]string{"a": ring[0].Addr(), "b": ring[1].Addr()},
@@ -83,10 +88,12 @@ func topologies(t *testing.T) []topology {
 				}
 				return closing(t, redis.NewRing(o))
 			},
-		},
-		{
-			name:    "sentinel",
-			servers: func() []*redistest.Server { return []*redistest.Server{sentinel.Master()} },
+		}
+	},
+	"sentinel": func(t *testing.T) topology {
+		sentinel := redistest.StartSentinel(t)
+		return topology{
+			servers: []*redistest.Server{sentinel.Master()},
 			client: func(t *testing.T, proxy *redistest.Proxy, tuned bool) redis.UniversalClient {
 				u := unhurried(tune(tuned, []string{sentinel.Addr()}))
 				u.MasterName = redistest.MasterName
@@ -94,20 +101,26 @@ func topologies(t *testing.T) []topology {
 				o.Dialer = proxy.Dial
 				return closing(t, redis.NewFailoverClient(o))
 			},
-		},
-	}
+		}
+	},
+}
+
+func closing(t *testing.T, c redis.UniversalClient) redis.UniversalClient {
+	t.Cleanup(func() { _ = c.Close() })
+	return c
 }
 
 // calls adds up a command's calls on all servers of a topology.
 func (top topology) calls(t *testing.T, command string) (n int64) {
-	for _, s := range top.servers() {
+	for _, s := range top.servers {
 		n += s.CommandStats(t)[command]
 	}
 	return n
 }
 
-// patient is a deadline for tests that are not about time, on a busy machine.
-const patient = 10 * time.Second
+// patient is a deadline for tests that are not about time, and how long a test waits for
+// what must come before it says that it does not. A busy machine does not use it up.
+const patient = 30 * time.Second
 
 func newStore(t *testing.T, rdb redis.UniversalClient, o redisstore.Options) *redisstore.Store {
 	t.Helper()
