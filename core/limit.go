@@ -2,7 +2,6 @@ package core
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -96,15 +95,6 @@ func algorithmWords() []string {
 		words[a] = k.Word
 	}
 	return words
-}
-
-// algorithmOf is the algorithm that a word of the grammar names.
-func algorithmOf(word string) (a Algorithm, ok bool) {
-	if word == concurrentWord {
-		return Concurrent, true
-	}
-	i := slices.Index(algorithmWords(), word)
-	return Algorithm(max(0, i)), i >= 0
 }
 
 // String returns the algorithm's word in the grammar of [Parse].
