@@ -293,7 +293,7 @@ func newRedis(b *testing.B) server {
 
 // name is that of a key in the server.
 func (r server) name(t core.Take) string {
-	return "weir:1:" + t.Policy.Name() + ":" + t.Policy.Shape() + ":" + t.Key
+	return "weir:1:" + t.Policy.Name() + ":" + t.Policy.Spec().Shape() + ":" + t.Key
 }
 
 // versus lets decisions and the baseline take turns within one run, so that a machine

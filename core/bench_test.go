@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/keyfunc"
 )
 
 func BenchmarkMemoryTake(b *testing.B) {
@@ -88,34 +87,6 @@ func BenchmarkMemoryTake(b *testing.B) {
 			}
 		})
 	})
-}
-
-// BenchmarkGuardCheck is a check alone; the headers it leads to are another matter.
-func BenchmarkGuardCheck(b *testing.B) {
-	for name, policy := range map[string]string{"admitted": "2147483648/1s", "refused": "1/366d"} {
-		b.Run(name, func(b *testing.B) {
-			g := newGuard(b, core.Config{Policy: core.MustParse(policy), Key: keyfunc.Join(keyfunc.IP(), keyfunc.Route())})
-			r := from(alice)
-			g.Check(r)
-			b.ReportAllocs()
-			for b.Loop() {
-				v := g.Check(r)
-				v.Finish(core.Final{})
-			}
-		})
-		b.Run(name+" with headers", func(b *testing.B) {
-			g := newGuard(b, core.Config{Policy: core.MustParse(policy), Key: keyfunc.Join(keyfunc.IP(), keyfunc.Route())})
-			r, h := from(alice), header{}
-			g.Check(r)
-			b.ReportAllocs()
-			for b.Loop() {
-				v := g.Check(r)
-				clear(h)
-				v.SetHeaders(h)
-				v.Finish(core.Final{})
-			}
-		})
-	}
 }
 
 func BenchmarkParse(b *testing.B) {

@@ -1,6 +1,6 @@
-// Package core decides: it holds limits and policies, the rules around them, the
-// Guard that enforces a rule on HTTP requests, and the in-process store. It knows
-// no framework and no Redis; those are in the packages around it.
+// Package core decides: it holds limits and policies, the in-process store, and the
+// Limiter, which asks a store and does what is to be done when that fails. It knows no
+// request, no framework and no Redis; those are in the packages around it.
 //
 // From text to answer:
 //
@@ -8,20 +8,16 @@
 //     "login: 3/1m; fail closed", or built by [NewPolicy].
 //   - A [Store] counts: [Memory] in the process, or redisstore.Store in Redis. One
 //     call of Take is one atomic decision, and a [Result] its answer.
-//   - A [Guard] puts policy, key, store and over-limit handler together. An adapter
-//     (nethttp, ginmw, echomw, fibermw) shows it each request and carries out the
-//     [Verdict].
-//   - A [Limiter] is the same without HTTP. It can also wait for its turn, and hold
-//     permits.
 //   - A [PermitStore] bounds what is under way at the same time, where a Store counts how
 //     often. Both stores are both.
+//   - A [Limiter] enforces a policy on a store. It fails over, waits for turns, holds
+//     permits, and gives back what was not used.
+//   - For HTTP requests, package guard is built on the Limiter, and the adapters
+//     (nethttp, ginmw, echomw, fibermw) on guard.
 //
-// Three kinds of readers meet here. Applications need [Parse], [NewGuard] with its
-// [Config] and [Rule], [NewLimiter], [Result] and the over-limit handlers. Adapters of
-// a framework need [Guard.Check], [Verdict], [Header] and [HandleNative]. Stores need
-// [Store], [Policy.Step] and [Policy.StepRefund] or, if they decide in a script,
-// [Policy.Params], [Policy.RefundParams] and [Policy.Explain]; for permits [PermitStore],
-// [Permit.Params] and [Permit.Explain].
+// Applications need [Parse], [NewLimiter] and [Result]. Something like a guard is built on
+// [Limiter.Begin]. Stores need [Take], [Refund] and [Policy.Spec], which decides as a pure
+// function on text or in the integers of a script; for permits [Permit].
 //
 // If the store fails, the policy's fail word decides; see [Failure]. Being over a
 // limit is a Result and never an error.

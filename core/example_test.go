@@ -2,12 +2,12 @@ package core_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/keyfunc"
 )
 
 func ExampleParse() {
@@ -41,7 +41,7 @@ func ExampleParse_algorithms() {
 		for _, l := range p.Limits() {
 			fmt.Print(l.Algorithm, " ", l, "; ")
 		}
-		fmt.Println("wait", p.Options().Ahead, "fail", p.Options().Fail)
+		fmt.Println("wait", p.Options().Wait, "fail", p.Options().Fail)
 	}
 	_, err := core.Parse("1000/1mo")
 	fmt.Println(err)
@@ -56,11 +56,11 @@ func ExampleParse_algorithms() {
 
 // Built in code, every mistake is told at once.
 func ExampleNewPolicy() {
-	p, err := core.NewPolicy("search", core.Options{Fail: core.FailOpen},
+	p, err := core.NewPolicy("search", core.PolicyOptions{Fail: core.FailOpen},
 		core.Limit{Rate: 20, Burst: 40, Period: time.Second},
 		core.Limit{Algorithm: core.FixedWindow, Rate: 1000, Align: "day Europe/Berlin"})
 	fmt.Println(p, err)
-	_, err = core.NewPolicy("search", core.Options{},
+	_, err = core.NewPolicy("search", core.PolicyOptions{},
 		core.Limit{Rate: 0, Period: time.Second},
 		core.Limit{Algorithm: core.SlidingLog, Rate: 20, Period: time.Minute, Debt: 5})
 	fmt.Println(err)
@@ -70,32 +70,8 @@ func ExampleNewPolicy() {
 	// core: limit 2 (20/1m sliding-log debt 5): Debt is 5, but "sliding-log" cannot lend; use "gcra" or "token-bucket"
 }
 
-func ExampleNewGuard() {
-	guard, err := core.NewGuard(core.Config{
-		Policy: core.MustParse("2/1h"),
-		Key:    keyfunc.Join(keyfunc.IP(), keyfunc.Route()),
-	})
-	if err != nil {
-		panic(err)
-	}
-	defer guard.Close()
-
-	// An adapter, such as nethttp.Limit, does this with each request.
-	for range 3 {
-		verdict := guard.Check(from("203.0.113.7"))
-		answer := header{}
-		verdict.SetHeaders(answer)
-		fmt.Println(verdict.Action == core.Pass, verdict.Status, answer["X-Ratelimit-Remaining"])
-		verdict.Finish(core.Final{Status: 200})
-	}
-	// Output:
-	// true 0 1
-	// true 0 0
-	// false 429 0
-}
-
 func ExampleLimiter() {
-	limiter, err := core.NewLimiter(nil, core.MustParse("mails: 3/1h"))
+	limiter, err := core.NewLimiter(nil, core.MustParse("mails: 3/1h"), core.LimiterOptions{})
 	if err != nil {
 		panic(err)
 	}
@@ -123,19 +99,30 @@ func (s *swapStore) Take(ctx context.Context, t core.Take) (res core.Result, err
 		return core.Result{}, err
 	}
 	err = s.swap(ctx, t, func(text []byte, t core.Take) (next []byte, ttl time.Duration) {
-		res, next, ttl = t.Policy.Step(text, t)
+		res, next, ttl = t.Policy.Spec().Step(text, t)
 		return next, ttl
 	})
 	return res, err
 }
 
-func (s *swapStore) Refund(ctx context.Context, t core.Take, r core.Result, units int64) error {
-	if err := core.ValidateRefund(&t, r, units); err != nil {
-		return err
+func (s *swapStore) Refund(ctx context.Context, refunds []core.Refund) error {
+	for i := range refunds {
+		if err := refunds[i].Validate(); err != nil {
+			return err
+		}
 	}
-	return s.swap(ctx, t, func(text []byte, t core.Take) ([]byte, time.Duration) {
-		return t.Policy.StepRefund(text, t, r, units)
-	})
+	errs := make([]error, len(refunds))
+	for i, r := range refunds {
+		t := core.Take{Policy: r.Policy, Key: r.Key, Now: r.Now}
+		errs[i] = s.swap(ctx, t, func(text []byte, t core.Take) ([]byte, time.Duration) {
+			r.Now = t.Now
+			return r.Policy.Spec().StepRefund(text, r)
+		})
+	}
+	if errors.Join(errs...) != nil {
+		return &core.BatchError{Errs: errs}
+	}
+	return nil
 }
 
 func (s *swapStore) Reset(ctx context.Context, p core.Policy, key string) error {
@@ -144,13 +131,13 @@ func (s *swapStore) Reset(ctx context.Context, p core.Policy, key string) error 
 		return err
 	}
 	if ctx.Err() == nil {
-		s.texts.Delete([3]string{p.Name(), p.Shape(), key})
+		s.texts.Delete([3]string{p.Name(), p.Spec().Shape(), key})
 	}
 	return ctx.Err()
 }
 
 func (s *swapStore) swap(ctx context.Context, t core.Take, step func([]byte, core.Take) ([]byte, time.Duration)) error {
-	at := [3]string{t.Policy.Name(), t.Policy.Shape(), t.Key}
+	at := [3]string{t.Policy.Name(), t.Policy.Spec().Shape(), t.Key}
 	for forced := t.Now != 0; ctx.Err() == nil; {
 		if !forced {
 			t.Now = time.Now().UnixMicro()
@@ -168,7 +155,7 @@ func (s *swapStore) swap(ctx context.Context, t core.Take, step func([]byte, cor
 	return ctx.Err()
 }
 
-func ExamplePolicy_Step() {
+func ExampleSpec_Step() {
 	p := core.MustParse("3/1s")
 	store := new(swapStore)
 	for range 4 {

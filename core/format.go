@@ -46,10 +46,10 @@ func (p *Policy) UnmarshalText(text []byte) error {
 }
 
 // appendText appends what is not the default.
-func (o Options) appendText(b []byte) []byte {
-	if o.Ahead > 0 {
+func (o PolicyOptions) appendText(b []byte) []byte {
+	if o.Wait > 0 {
 		b = append(b, "; wait "...)
-		b = append(b, periodText(o.Ahead)...)
+		b = append(b, periodText(o.Wait)...)
 	}
 	if o.Fail != FailLocal {
 		b = append(b, "; fail "...)
@@ -63,7 +63,7 @@ func (l Limit) appendText(b []byte) []byte {
 		b = strconv.AppendInt(b, l.Burst, 10)
 		b = append(b, ' ')
 		b = append(b, concurrentWord...)
-		if l.Lease != 0 && l.Lease != DefaultLease {
+		if l.Lease != 0 && l.Lease != defaultLease {
 			b = append(b, " lease "...)
 			b = append(b, periodText(l.Lease)...)
 		}
@@ -90,7 +90,7 @@ func (l Limit) appendText(b []byte) []byte {
 		b = append(b, " debt "...)
 		b = strconv.AppendInt(b, l.Debt, 10)
 	}
-	if l.Buckets != 0 && l.Buckets != DefaultBuckets {
+	if l.Buckets != 0 && l.Buckets != defaultBuckets {
 		b = append(b, " buckets "...)
 		b = strconv.AppendInt(b, int64(l.Buckets), 10)
 	}

@@ -3,6 +3,7 @@ package core
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/weir-go/weir/core/internal/algo"
@@ -22,41 +23,38 @@ const (
 
 // The parts of a SlidingWindow: unless told otherwise, and at most.
 const (
-	DefaultBuckets = 10
-	MaxBuckets     = 60
+	defaultBuckets = 10
+	maxBuckets     = 60
 )
 
-// MaxLog is the largest rate of a SlidingLog, in units.
-const MaxLog = 1000
-
-// MaxPermits is the most permits of a Concurrent limit. Beyond it the work of one
+// maxPermits is the most permits of a Concurrent limit. Beyond it the work of one
 // decision could hold up a server.
-const MaxPermits = 10_000
+const maxPermits = 10_000
 
 // The lease of a permit: unless told otherwise, the shortest and the longest.
 const (
-	DefaultLease = 30 * time.Second
-	MinLease     = 100 * time.Millisecond
-	MaxLease     = 24 * time.Hour
+	defaultLease = 30 * time.Second
+	minLease     = 100 * time.Millisecond
+	maxLease     = 24 * time.Hour
 )
 
 // Algorithm is the way in which a limit counts.
 type Algorithm uint8
 
-// The algorithms. The README tells how to choose.
+// The algorithms. The README says how to choose.
 const (
 	// GCRA, the zero Algorithm, is the generic cell rate algorithm: smooth, with one
 	// instant of state. In any time d it admits at most burst + debt + d*rate/period
 	// units. It is a leaky bucket used as a meter, and the same as a token bucket that
 	// is refilled without steps (ITU-T I.371, 1993; in Redis since brandur's
-	// redis-cell). It can borrow (Debt) and reserve ahead (Options.Ahead).
+	// redis-cell). It can borrow (Debt) and reserve ahead (PolicyOptions.Wait).
 	GCRA Algorithm = iota
 	// TokenBucket is refilled in steps: Rate tokens arrive together every Period,
 	// counted from the first use after the bucket was full. For quotas that people
 	// think of in ticks: "5 more every minute". In any time d it admits at most burst +
 	// debt + (d/period + 1) * rate units. It can borrow and reserve ahead as GCRA can.
 	TokenBucket
-	// LeakyBucket is a queue that drips: who fits is let in and told to wait until all
+	// LeakyBucket is a queue that drips: what fits is let in and told to wait until all
 	// before it have left, so that departures are period/rate apart. Burst is how many
 	// may be in the queue, the one leaving included (Turner, 1986). For what must be
 	// protected from bursts.
@@ -75,15 +73,15 @@ const (
 	// traffic (it is what large CDNs do), but somebody who times it well gets nearly
 	// twice the rate through within one period.
 	SlidingCounter
-	// SlidingLog remembers when each unit was taken: exact, for rates up to MaxLog, at
+	// SlidingLog remembers when each unit was taken: exact, for rates up to 1000, at
 	// the price of a memory that grows with the rate.
 	SlidingLog
 )
 
 // Concurrent bounds how many requests are under way at once, not how often they come:
 // a request holds a permit while it runs. It has no rate and no period; Burst is the
-// number of permits. It is no kind of count like the others, and has a store of its own;
-// see [PermitStore].
+// number of permits. It does not count as the others do, and has a store of its own; see
+// [PermitStore].
 const Concurrent Algorithm = 255
 
 const concurrentWord = "concurrent"
@@ -115,22 +113,22 @@ type Limit struct {
 	// Algorithm says how to count. Zero is GCRA.
 	Algorithm Algorithm
 	// Rate is the number of units per Period that are admitted in the long run,
-	// from 1 to MaxRate; of a SlidingLog to MaxLog. Concurrent has none.
+	// from 1 to MaxRate; of a SlidingLog to 1000. Concurrent has none.
 	Rate int64
 	// Burst is the whole capacity: how many units are admitted at once from
 	// idle, from 1 to MaxRate. It may be above or below Rate. Zero means Rate.
 	// Windows and logs have no burst but their rate. For Concurrent it is the number
-	// of permits, from 1 to MaxPermits.
+	// of permits, from 1 to 10000.
 	Burst int64
 	// Period is the time that Rate refers to, in whole microseconds, from
 	// MinPeriod to MaxPeriod. A window that is aligned to the calendar has the period
 	// of its unit, which is filled in if it is zero.
 	Period time.Duration
-	// Debt is how many units a caller who is not in debt may overdraw: whoever comes
+	// Debt is how many units a caller that is not in debt may overdraw: the one that comes
 	// next waits for them. Of GCRA and TokenBucket; 0 to MaxRate.
 	Debt int64
-	// Buckets is into how many parts a SlidingWindow is divided, from 1 to MaxBuckets;
-	// a unit comes back at most one part late. Zero means DefaultBuckets.
+	// Buckets is into how many parts a SlidingWindow is divided, from 1 to 60;
+	// a unit comes back at most one part late. Zero means 10.
 	Buckets int
 	// Align says where a FixedWindow begins. "" is the first unit that is taken,
 	// "epoch" multiples of Period since 1970 in UTC, and a unit with a zone, such as
@@ -138,8 +136,8 @@ type Limit struct {
 	// Monday) and month; the zones are those of [time.LoadLocation].
 	Align string
 	// Lease is how long a permit of Concurrent lives unless its holder renews it: the
-	// time after which the permits of a crashed process come back. From MinLease to
-	// MaxLease; zero means DefaultLease.
+	// time after which the permits of a crashed process come back. From 100 ms to
+	// 24 h; zero means 30 s.
 	Lease time.Duration
 }
 
@@ -157,7 +155,7 @@ func (l Limit) String() string { return string(l.appendText(nil)) }
 
 // prepare fills in what was left out and checks the rest: every mistake at once.
 // Concurrent has no arithmetic of its own.
-func (l Limit) prepare(o Options) (full Limit, a algo.Algorithm, mistakes []error) {
+func (l Limit) prepare(o PolicyOptions) (full Limit, a algo.Algorithm, mistakes []error) {
 	wrong := func(format string, args ...any) { mistakes = append(mistakes, fmt.Errorf(format, args...)) }
 	if l.Algorithm == Concurrent {
 		full, mistakes = l.preparePermits()
@@ -196,10 +194,10 @@ func (l Limit) prepare(o Options) (full Limit, a algo.Algorithm, mistakes []erro
 		wrong("Debt is %d, but %q cannot lend; use %s", l.Debt, l.Algorithm, wordsWith(func(k algo.Kind) bool { return k.Debt }))
 	}
 	switch {
-	case l.Buckets < 0 || l.Buckets > MaxBuckets:
-		wrong("Buckets is %d; give 1 to %d, or 0 for %d", l.Buckets, MaxBuckets, DefaultBuckets)
+	case l.Buckets < 0 || l.Buckets > maxBuckets:
+		wrong("Buckets is %d; give 1 to %d, or 0 for %d", l.Buckets, maxBuckets, defaultBuckets)
 	case l.Buckets == 0 && kind.Buckets:
-		l.Buckets = DefaultBuckets
+		l.Buckets = defaultBuckets
 	case l.Buckets > 0 && !kind.Buckets:
 		wrong("Buckets is %d, but %q has none; use %s", l.Buckets, l.Algorithm, wordsWith(func(k algo.Kind) bool { return k.Buckets }))
 	}
@@ -209,15 +207,15 @@ func (l Limit) prepare(o Options) (full Limit, a algo.Algorithm, mistakes []erro
 	if l.Lease != 0 {
 		wrong("Lease is %s, but only permits have one; use %q", periodText(l.Lease), concurrentWord)
 	}
-	if o.Ahead > 0 && !kind.Ahead {
-		wrong("Ahead (wait) is %s, but %q cannot reserve; use %s", periodText(o.Ahead), l.Algorithm, wordsWith(func(k algo.Kind) bool { return k.Ahead }))
+	if o.Wait > 0 && !kind.Wait {
+		wrong("Wait is %s, but %q cannot reserve; use %s", periodText(o.Wait), l.Algorithm, wordsWith(func(k algo.Kind) bool { return k.Wait }))
 	}
 	if mistakes != nil {
 		return l, nil, mistakes
 	}
 	a, err := kind.New(algo.Params{
 		Rate: l.Rate, Burst: l.Burst, Period: l.Period.Microseconds(), Debt: l.Debt,
-		Ahead: o.Ahead.Microseconds(), Buckets: int64(l.Buckets), Align: l.Align,
+		Wait: o.Wait.Microseconds(), Buckets: int64(l.Buckets), Align: l.Align,
 	})
 	if err != nil {
 		return l, nil, []error{err}
@@ -244,18 +242,18 @@ func (l Limit) calendar(wrong func(string, ...any)) time.Duration {
 // preparePermits is prepare for Concurrent.
 func (l Limit) preparePermits() (full Limit, mistakes []error) {
 	wrong := func(format string, args ...any) { mistakes = append(mistakes, fmt.Errorf(format, args...)) }
-	if l.Burst < 1 || l.Burst > MaxPermits {
-		wrong("Burst (permits) is %d; give 1 to %d", l.Burst, MaxPermits)
+	if l.Burst < 1 || l.Burst > maxPermits {
+		wrong("Burst (permits) is %d; give 1 to %d", l.Burst, maxPermits)
 	}
 	if l.Rate != 0 || l.Period != 0 || l.Debt != 0 || l.Buckets != 0 || l.Align != "" {
 		wrong("permits have only Burst and Lease; leave out Rate, Period, Debt, Buckets and Align")
 	}
 	if l.Lease == 0 {
-		l.Lease = DefaultLease
+		l.Lease = defaultLease
 	}
 	switch {
-	case l.Lease < MinLease || l.Lease > MaxLease:
-		wrong("Lease is %s; give %s to %s", periodText(l.Lease), periodText(MinLease), periodText(MaxLease))
+	case l.Lease < minLease || l.Lease > maxLease:
+		wrong("Lease is %s; give %s to %s", periodText(l.Lease), periodText(minLease), periodText(maxLease))
 	case l.Lease%time.Microsecond != 0:
 		wrong("Lease is %s; give whole microseconds", periodText(l.Lease))
 	}
@@ -273,8 +271,9 @@ func wordsWith(can func(algo.Kind) bool) string {
 	return oneOf(words)
 }
 
-// shape is what of a limit decides which state it has: never a number that may be
-// changed while the state is kept. What follows a letter is no letter of an algorithm.
+// shape is what of a limit decides which state it has, where no other limit of the
+// policy is like it: never a number that may be changed while the state is kept. What
+// follows a letter is no letter of an algorithm.
 func (l Limit) shape() string {
 	kind := algo.Kinds[l.Algorithm]
 	shape := string(kind.Letter)
@@ -287,4 +286,28 @@ func (l Limit) shape() string {
 		shape += "C"
 	}
 	return shape
+}
+
+// shapes are the shapes of a policy's limits. Those that are alike are told apart by their
+// periods, and where these are the same too, by all their numbers: if it were their order,
+// one limit would go on with what another has counted as soon as a change of the numbers
+// puts them in another order.
+func shapes(limits []Limit) []string {
+	out, periods := make([]string, len(limits)), make([]string, len(limits))
+	same := map[string]int{}
+	for i, l := range limits {
+		out[i] = l.shape()
+		periods[i] = fmt.Sprintf("%s/%d", out[i], l.Period.Microseconds())
+		same[out[i]]++
+		same[periods[i]]++
+	}
+	for i, l := range limits {
+		switch {
+		case same[periods[i]] > 1:
+			out[i] = fmt.Sprintf("%s-%d-%d-%d-%s", periods[i], l.Rate, l.Burst, l.Debt, strings.ReplaceAll(l.Align, " ", "-"))
+		case same[out[i]] > 1:
+			out[i] = periods[i]
+		}
+	}
+	return out
 }

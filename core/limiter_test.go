@@ -9,19 +9,20 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/keyfunc"
 )
 
 func newLimiter(t *testing.T, s core.Store, policy string) *core.Limiter {
-	l, err := core.NewLimiter(s, core.MustParse(policy))
+	l, err := core.NewLimiter(s, core.MustParse(policy), core.LimiterOptions{})
 	require.NoError(t, err)
 	return l
 }
 
 func TestLimiter(t *testing.T) {
 	ctx := t.Context()
-	_, err := core.NewLimiter(nil, core.Policy{})
-	require.EqualError(t, err, `core: NewLimiter without a policy; give one, such as core.MustParse("100/1m")`)
+	_, err := core.NewLimiter(nil, core.Policy{}, core.LimiterOptions{})
+	require.EqualError(t, err, `core: a Limiter without a policy; give one, such as core.MustParse("100/1m")`)
 
 	l := newLimiter(t, nil, "10/1h")
 	res, err := l.Allow(ctx, "alice")
@@ -74,13 +75,13 @@ func TestCheckStore(t *testing.T) {
 		`core: the policy "a: 1/1s, 5 concurrent" has permits, and *core_test.swapStore cannot keep them; give a store that imp`: {new(swapStore), "a: 1/1s, 5 concurrent"},
 	} {
 		p := core.MustParse(c.policy)
-		_, err := core.NewLimiter(c.store, p)
+		_, err := core.NewLimiter(c.store, p, core.LimiterOptions{})
 		require.ErrorContains(t, err, want)
-		_, err = core.NewGuard(core.Config{Store: c.store, Policy: p, Key: keyfunc.IP()})
+		_, err = guard.New(guard.Config{Rule: guard.Rule{Policy: c.policy, Key: keyfunc.IP()}, Store: c.store})
 		require.ErrorContains(t, err, want[strings.LastIndex(want, "*core"):])
 	}
 	p := core.MustParse("5 concurrent")
-	_, err := core.NewLimiter(nil, p)
+	_, err := core.NewLimiter(nil, p, core.LimiterOptions{})
 	require.NoError(t, err)
 	l := newLimiter(t, nil, "5 concurrent")
 	_, err = l.Allow(t.Context(), "k")
@@ -92,7 +93,7 @@ func TestCheckStore(t *testing.T) {
 	take := core.Take{Policy: core.MustParse("1/1s"), Key: "k", Cost: 1}
 	_, err = zero.Take(t.Context(), take)
 	require.EqualError(t, err, "core: a zero Memory; build one with NewMemory")
-	require.Error(t, zero.Refund(t.Context(), take, core.Result{At: epoch, Taken: 1}, 1))
+	require.Error(t, zero.Refund(t.Context(), []core.Refund{{Policy: take.Policy, Key: "k", Receipt: core.Result{At: epoch, Taken: 1}, Units: 1}}))
 	require.Error(t, zero.Reset(t.Context(), take.Policy, "k"))
 }
 
@@ -164,4 +165,58 @@ func TestLimiterFallbackFails(t *testing.T) {
 	var failed *core.StoreError
 	require.ErrorAs(t, err, &failed)
 	require.ErrorContains(t, err, "the key is empty")
+}
+
+// half is a store of which one half is down: that for permits, or that for counts.
+type half struct {
+	*core.Memory
+	fallback          *core.Memory
+	noTakes, noPermit bool
+	panics            bool
+}
+
+func newHalf(t *testing.T) *half { return &half{Memory: newMemory(t, 0), fallback: newMemory(t, 0)} }
+
+func (h *half) Fallback() *core.Memory { return h.fallback }
+
+func (h *half) Take(ctx context.Context, t core.Take) (core.Result, error) {
+	switch {
+	case h.panics:
+		panic("a hook")
+	case h.noTakes:
+		return core.Result{}, &core.StoreError{Class: core.ClassDown}
+	default:
+		return h.Memory.Take(ctx, t)
+	}
+}
+
+func (h *half) Acquire(ctx context.Context, p core.Permit) (core.Result, error) {
+	if h.noPermit {
+		return core.Result{}, &core.StoreError{Class: core.ClassDown}
+	}
+	return h.Memory.Acquire(ctx, p)
+}
+
+// Where nobody counts, a caller that asks for as many as there are gets all.
+func TestUpToFailsOpen(t *testing.T) {
+	store := newHalf(t)
+	store.noTakes = true
+	l, err := core.NewLimiter(store, core.MustParse("10/1h; fail open"), core.LimiterOptions{})
+	require.NoError(t, err)
+	res, err := l.UpTo(t.Context(), "k", 5)
+	require.NoError(t, err)
+	assert.True(t, res.Allowed())
+	assert.EqualValues(t, 5, res.Taken)
+	require.NoError(t, l.Refund(t.Context(), "k", res, 5))
+}
+
+func TestAcquireOfNothing(t *testing.T) {
+	l, err := core.NewLimiter(nil, core.MustParse("2 concurrent"), core.LimiterOptions{})
+	require.NoError(t, err)
+	for _, n := range []int64{0, -1} {
+		_, _, err := l.AcquireN(t.Context(), "k", n)
+		require.EqualError(t, err, "core: AcquireN of "+map[int64]string{0: "0", -1: "-1"}[n]+" permits; give 1 or more")
+	}
+	_, err = l.Allow(t.Context(), "k")
+	require.ErrorContains(t, err, "Limiter.Acquire")
 }

@@ -8,15 +8,15 @@ import (
 	"github.com/weir-go/weir/core/internal/rows"
 )
 
-// DefaultMaxKeys is how many keys a [Memory] holds unless told otherwise.
-const DefaultMaxKeys = 1_000_000
+// defaultMaxKeys is how many keys a [Memory] holds unless told otherwise.
+const defaultMaxKeys = 1_000_000
 
 // MemoryOptions say how a [Memory] is built. The zero value is a good choice.
 type MemoryOptions struct {
-	// MaxKeys is the most keys to hold at once; 0 means DefaultMaxKeys. A key of
+	// MaxKeys is the most keys to hold at once; 0 means a million. A key of
 	// a policy with one GCRA limit takes 32 bytes, of one with two 48, plus the
 	// air that a hash table needs; one with a SlidingLog of 1000 takes 20 KB when it is
-	// full. The README tells what the others take. Permits are not counted here: there
+	// full. The README says what the others take. Permits are not counted here: there
 	// are no more of them than are held.
 	MaxKeys int
 }
@@ -40,10 +40,10 @@ type Memory struct {
 // NewMemory builds an in-process store. It fails if o.MaxKeys is negative.
 func NewMemory(o MemoryOptions) (*Memory, error) {
 	if o.MaxKeys < 0 {
-		return nil, fmt.Errorf("core: MaxKeys is %d; give a positive number, or 0 for %d", o.MaxKeys, DefaultMaxKeys)
+		return nil, fmt.Errorf("core: MaxKeys is %d; give a positive number, or 0 for %d", o.MaxKeys, defaultMaxKeys)
 	}
 	if o.MaxKeys == 0 {
-		o.MaxKeys = DefaultMaxKeys
+		o.MaxKeys = defaultMaxKeys
 	}
 	return &Memory{rows: rows.New(o.MaxKeys)}, nil
 }
@@ -56,7 +56,11 @@ func defaultMemory() *Memory {
 	return m
 }
 
-// begin tells why a call cannot be made.
+// Fallback returns m: what is in the process needs nothing else to stand in for it. Stores that are not bring a
+// Memory of their own by a method of this name, so that all Limiters on them share one while they fail.
+func (m *Memory) Fallback() *Memory { return m }
+
+// begin returns why a call cannot be made.
 func (m *Memory) begin(ctx context.Context) error {
 	if m.rows == nil {
 		return errors.New("core: a zero Memory; build one with NewMemory")
@@ -66,19 +70,25 @@ func (m *Memory) begin(ctx context.Context) error {
 
 // Take implements [Store].
 func (m *Memory) Take(ctx context.Context, t Take) (res Result, err error) {
+	err = m.take(ctx, &t, &res)
+	return res, err
+}
+
+// take is Take in place, because copying a Result is a part of what a decision costs. res must be zero.
+func (m *Memory) take(ctx context.Context, t *Take, res *Result) error {
 	if err := t.Validate(); err != nil {
-		return Result{}, err
+		return err
 	}
 	if err := m.begin(ctx); err != nil {
-		return Result{}, err
+		return err
 	}
 	p := t.Policy.p
 	var row rows.Row
 	row.Lock(m.rows, &p.rows, t.Key, t.Now)
 	state, now := row.State(), row.Now()
 	healed := p.load(state, now)
-	taken, admitted := p.take(state, &t, now)
-	p.explain(&res, state, &t, now, taken, admitted)
+	taken, admitted := p.take(state, t, now)
+	p.explain(res, state, t, now, taken, admitted)
 	if healed || taken > 0 {
 		row.Store()
 	}
@@ -86,32 +96,38 @@ func (m *Memory) Take(ctx context.Context, t Take) (res Result, err error) {
 		row.SetLimited(res.Remaining == 0 || res.Outcome == Refused)
 	}
 	row.Unlock()
-	return res, nil
-}
-
-// Refund implements [Store].
-func (m *Memory) Refund(ctx context.Context, t Take, r Result, units int64) error {
-	if err := ValidateRefund(&t, r, units); err != nil {
-		return err
-	}
-	if err := m.begin(ctx); err != nil || units == 0 {
-		return err
-	}
-	m.refund(&t, &r, units)
 	return nil
 }
 
-func (m *Memory) refund(t *Take, r *Result, units int64) {
-	p := t.Policy.p
+// Refund implements [Store].
+func (m *Memory) Refund(ctx context.Context, refunds []Refund) error {
+	for i := range refunds {
+		if err := refunds[i].Validate(); err != nil {
+			return err
+		}
+	}
+	if err := m.begin(ctx); err != nil {
+		return err
+	}
+	for i := range refunds {
+		if refunds[i].Units > 0 {
+			m.refund(&refunds[i])
+		}
+	}
+	return nil
+}
+
+func (m *Memory) refund(r *Refund) {
+	p := r.Policy.p
 	var row rows.Row
-	row.Lock(m.rows, &p.rows, t.Key, t.Now)
+	row.Lock(m.rows, &p.rows, r.Key, r.Now)
 	defer row.Unlock()
 	if !row.Stored() {
 		return
 	}
 	state, now := row.State(), row.Now()
 	changed := p.load(state, now)
-	if p.refund(state, now, units, r) {
+	if p.refund(state, now, r.Units, &r.Receipt) {
 		row.SetLimited(false)
 		changed = true
 	}

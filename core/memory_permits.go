@@ -7,7 +7,7 @@ import (
 	"github.com/weir-go/weir/core/internal/rows"
 )
 
-// held locks what is held of a key, and tells what holds for it now.
+// held locks what is held of a key, and returns what holds for it now.
 func (m *Memory) held(p *Permit) (rows.Held, algo.Terms) {
 	n, lease, _ := p.Policy.Concurrent()
 	t := algo.Terms{Most: n, Lease: lease.Microseconds(), Now: p.Now}
@@ -54,15 +54,20 @@ func (m *Memory) Renew(ctx context.Context, permits []Permit) (lost []Permit, er
 }
 
 // Release implements [PermitStore].
-func (m *Memory) Release(ctx context.Context, p Permit) error {
-	if err := p.Validate(); err != nil {
-		return err
+func (m *Memory) Release(ctx context.Context, permits []Permit) error {
+	for i := range permits {
+		if err := permits[i].Validate(); err != nil {
+			return err
+		}
 	}
 	if err := m.begin(ctx); err != nil {
 		return err
 	}
-	held := m.permits.Lock(p.Policy.Name(), p.Key, 0)
-	held.Release(p.ID)
-	held.Unlock()
+	for i := range permits {
+		p := &permits[i]
+		held := m.permits.Lock(p.Policy.Name(), p.Key, 0)
+		held.Release(p.ID)
+		held.Unlock()
+	}
 	return nil
 }

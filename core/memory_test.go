@@ -125,9 +125,9 @@ func TestMemoryKeepsPairsApart(t *testing.T) {
 	keys := []string{"a", "b", "g", "g:a", ":g", "a:"}
 	for _, name := range []string{"", "a", "b", "g", "a.b"} {
 		for _, l := range limits {
-			p, err := core.NewPolicy(name, core.Options{}, l...)
+			p, err := core.NewPolicy(name, core.PolicyOptions{}, l...)
 			require.NoError(t, err)
-			policies, keys = append(policies, p), append(keys, name+":"+p.Shape())
+			policies, keys = append(policies, p), append(keys, name+":"+p.Spec().Shape())
 		}
 	}
 	slices.Sort(keys)
@@ -137,7 +137,7 @@ func TestMemoryKeepsPairsApart(t *testing.T) {
 			ask := func() (core.Result, error) {
 				return m.Take(t.Context(), core.Take{Policy: p, Key: key, Cost: 1, Now: epoch})
 			}
-			if p.Shape() == "" {
+			if p.Spec().Shape() == "" {
 				id := 0
 				ask = func() (core.Result, error) {
 					id++
@@ -185,7 +185,7 @@ func TestMemorySweepsEveryAlgorithm(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const keys = 2000
 				m := newMemory(t, 0)
-				p, err := core.NewPolicy("", core.Options{}, core.Limit{Algorithm: core.Algorithm(i), Rate: 5, Period: 5 * time.Second})
+				p, err := core.NewPolicy("", core.PolicyOptions{}, core.Limit{Algorithm: core.Algorithm(i), Rate: 5, Period: 5 * time.Second})
 				require.NoError(t, err)
 				take := func(key string) core.Result {
 					res, err := m.Take(t.Context(), core.Take{Policy: p, Key: key, Cost: 1})
@@ -266,7 +266,7 @@ func TestMemoryUnderPressure(t *testing.T) {
 				assert.NoError(t, err)
 				switch {
 				case i%7 == 0 && res.Allowed():
-					assert.NoError(t, m.Refund(t.Context(), asked, res, asked.Cost))
+					assert.NoError(t, m.Refund(t.Context(), []core.Refund{{Policy: p, Key: asked.Key, Receipt: res, Units: asked.Cost}}))
 				case i%31 == 0:
 					assert.NoError(t, m.Reset(t.Context(), p, asked.Key))
 				}

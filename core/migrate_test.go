@@ -14,7 +14,7 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// Who comes from another library gets the same answers. What is expected here is what
+// Programs that come from another library get the same answers. What is expected here is what
 // those libraries document, or say in tests of their own.
 
 // redisRate is a Result as redis_rate words it: -1 where there is nothing to wait for.
@@ -161,11 +161,11 @@ func TestMigratePeriodLimit(t *testing.T) {
 	})
 }
 
-// x/time/rate: NewLimiter(r, b) and Allow, as its documentation says and its tests have it
+// x/time/rate: NewLimiter(r, b, core.LimiterOptions{}) and Allow, as its documentation says and its tests have it
 // for a rate of 10 and a burst of 2.
 func TestMigrateTimeRateAllow(t *testing.T) {
 	m := newMemory(t, 0)
-	p := core.MustParse("10/1s burst 2") // rate.NewLimiter(10, 2)
+	p := core.MustParse("10/1s burst 2") // rate.NewLimiter(10, 2, core.LimiterOptions{})
 	for i, c := range []struct {
 		at int64 // in tenths of a second
 		n  int64
@@ -200,7 +200,7 @@ func TestMigrateTimeRateReserve(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
 		const forever = core.MaxPeriod
-		l := newLimiter(t, nil, "10/1s burst 2; wait 366d") // rate.NewLimiter(10, 2)
+		l := newLimiter(t, nil, "10/1s burst 2; wait 366d") // rate.NewLimiter(10, 2, core.LimiterOptions{})
 		reserve := func(n int64) core.Result {
 			res, err := l.Reserve(ctx, "k", n, forever)
 			require.NoError(t, err)
@@ -249,7 +249,7 @@ func TestMigrateTimeRateReserve(t *testing.T) {
 func TestMigrateTimeRateWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		l := newLimiter(t, nil, "10/1s burst 3; wait 366d") // rate.NewLimiter(10, 3)
+		l := newLimiter(t, nil, "10/1s burst 3; wait 366d") // rate.NewLimiter(10, 3, core.LimiterOptions{})
 		over := &core.OverLimitError{}
 		gone, leave := context.WithCancel(t.Context())
 		leave()
@@ -271,7 +271,7 @@ func TestMigrateTimeRateWait(t *testing.T) {
 
 // A redis_rate program: limiter.Allow(ctx, "project:123", redis_rate.PerSecond(10)).
 func ExampleLimiter_fromRedisRate() {
-	limiter, err := core.NewLimiter(nil, core.MustParse("project: 10/1s")) // or a redisstore.Store
+	limiter, err := core.NewLimiter(nil, core.MustParse("project: 10/1s"), core.LimiterOptions{}) // or a redisstore.Store
 	if err != nil {
 		panic(err)
 	}
@@ -294,7 +294,7 @@ func ExampleLimiter_fromRedisRate() {
 
 // A go-zero program: limit.NewPeriodLimit(60, 3, store, "sms").Take(phone).
 func ExampleLimiter_fromPeriodLimit() {
-	limiter, err := core.NewLimiter(nil, core.MustParse("sms: 3/60s fixed-window"))
+	limiter, err := core.NewLimiter(nil, core.MustParse("sms: 3/60s fixed-window"), core.LimiterOptions{})
 	if err != nil {
 		panic(err)
 	}
@@ -319,10 +319,10 @@ func ExampleLimiter_fromPeriodLimit() {
 	// OverQuota
 }
 
-// A program of golang.org/x/time/rate: rate.NewLimiter(1000, 1) and Wait. The wait word
+// A program of golang.org/x/time/rate: rate.NewLimiter(1000, 1, core.LimiterOptions{}) and Wait. The wait word
 // says how long a queue may become; without it nobody would wait.
 func ExampleLimiter_Wait() {
-	limiter, err := core.NewLimiter(nil, core.MustParse("1000/1s burst 1; wait 1m"))
+	limiter, err := core.NewLimiter(nil, core.MustParse("1000/1s burst 1; wait 1m"), core.LimiterOptions{})
 	if err != nil {
 		panic(err)
 	}
@@ -335,7 +335,7 @@ func ExampleLimiter_Wait() {
 	fmt.Println(time.Since(start) >= 2*time.Millisecond)
 
 	// A turn that would come after the deadline is refused at once.
-	slow, err := core.NewLimiter(nil, core.MustParse("1/1d; wait 7d"))
+	slow, err := core.NewLimiter(nil, core.MustParse("1/1d; wait 7d"), core.LimiterOptions{})
 	if err != nil {
 		panic(err)
 	}
@@ -353,7 +353,7 @@ func ExampleLimiter_Wait() {
 
 // A reservation tells when its turn is, and may be given back.
 func ExampleLimiter_Reserve() {
-	limiter, err := core.NewLimiter(nil, core.MustParse("1/10s; wait 1m"))
+	limiter, err := core.NewLimiter(nil, core.MustParse("1/10s; wait 1m"), core.LimiterOptions{})
 	if err != nil {
 		panic(err)
 	}
@@ -378,7 +378,7 @@ func ExampleLimiter_Reserve() {
 
 // Some of what is asked for is better than nothing.
 func ExampleLimiter_UpTo() {
-	limiter, err := core.NewLimiter(nil, core.MustParse("5/1h"))
+	limiter, err := core.NewLimiter(nil, core.MustParse("5/1h"), core.LimiterOptions{})
 	if err != nil {
 		panic(err)
 	}

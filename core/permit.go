@@ -17,7 +17,7 @@ type Permit struct {
 	// Key is who is bounded: any text but the empty one. Policies of different names
 	// never share a key's permits.
 	Key string
-	// ID tells this permit from all others of the key. Whoever acquires chooses it, so
+	// ID distinguishes this permit from all others of the key. The caller chooses it, so
 	// that acquiring again, after a reply that was lost, is harmless. It has 1 to 128
 	// bytes, without "#" and control characters; crypto/rand.Text makes good ones.
 	ID string
@@ -35,7 +35,7 @@ const MaxPermitWeight = 1000
 // maxPermitID is the longest Permit.ID, in bytes.
 const maxPermitID = 128
 
-// Validate tells what is wrong with p: a zero policy or one without permits, an empty
+// Validate returns what is wrong with p: a zero policy or one without permits, an empty
 // key, an id that cannot be one, a negative weight, and a time out of range. Every
 // PermitStore calls it first and then changes nothing.
 func (p *Permit) Validate() error {
@@ -77,20 +77,20 @@ func (p *Permit) Params() []int64 {
 // weight above MaxPermitWeight.
 func (p *Permit) Places() int64 {
 	if p.Weight > MaxPermitWeight {
-		return MaxPermits + 1
+		return maxPermits + 1
 	}
 	return max(1, p.Weight)
 }
 
 // Explain turns the reply of the script acquire of package lua into the Result of p: the
-// script decides, Explain tells what that means. The error says that no script can have
-// written that reply.
+// script decides, and Explain says what that means. The error is that the reply is not one
+// of that script.
 func (p *Permit) Explain(reply []int64) (Result, error) {
 	if err := p.Validate(); err != nil {
 		return Result{}, err
 	}
 	malformed := func() (Result, error) {
-		return Result{}, fmt.Errorf("core: the reply %v is none of a script for permits of %q", reply, p.Policy)
+		return Result{}, fmt.Errorf("core: the reply %v is not one of a script for permits of %q", reply, p.Policy)
 	}
 	if len(reply) != 4 || reply[0] <= 0 || reply[0] > maxNow || reply[2] < 0 || reply[3] < 0 {
 		return malformed()
@@ -117,26 +117,26 @@ func (p *Permit) Explain(reply []int64) (Result, error) {
 		res.Outcome = Admitted
 	}
 	res.Remaining, res.RetryAfter, res.ResetAfter = each.Remaining, each.RetryAfter, each.ResetAfter
-	res.Each[len(p.Policy.p.algorithms)] = each // permits are the last of the limits
+	res.SetEach(len(p.Policy.p.algorithms), each) // permits are the last of the limits
 	return res, nil
 }
 
-// PermitStore keeps permits: who is under way, and until when that is believed without
-// a further word. Its methods are safe for concurrent use and fail as those of [Store]
+// PermitStore keeps permits: who is under way, and until when that holds unless it is
+// renewed. Its methods are safe for concurrent use and fail as those of [Store]
 // do. Both stores of weir implement it, and package storetest holds what any further
 // one must fulfil.
 //
 // A permit lives for the policy's lease, by the store's clock, and is renewed well before.
 // So the place of a holder that has crashed comes back when its lease ends. But n leases
-// are not n holders: who stalls past its lease runs on, until it notices, beside whoever
-// got its place.
+// are not n holders: a holder that stalls past its lease runs on, until it notices, beside
+// the one that got its place.
 //
 // The number and the lease of a policy may change under its name. More permits than
 // there now are stay held, and none is granted meanwhile; a lease that ends later than a
 // new one would is cut to that. The same happens when the store's clock has stepped
 // back.
 type PermitStore interface {
-	// Acquire takes the places for a permit, all or none. Who holds the id already is
+	// Acquire takes the places for a permit, all or none. A holder that has the id already is
 	// admitted and its lease begins anew, so that asking again is harmless; with another
 	// weight it is as if it held none, and if that is refused it keeps what it holds. To
 	// hold fewer is never refused.
@@ -150,26 +150,11 @@ type PermitStore interface {
 	// store has forgotten, is acquired again if there is room, else it is lost: it is
 	// returned, and its holder must stop. A permit keeps the weight that it has.
 	//
-	// A [*RenewError] names the permits that may not have been renewed; any other error
-	// means all of them. The rest was renewed, or is among the lost.
+	// If some permits may not have been renewed, the error is a [*BatchError]; those
+	// without an error were renewed, or are among the lost. Any other error means that
+	// none was.
 	Renew(context.Context, []Permit) (lost []Permit, err error)
-	// Release gives a permit back. It goes by the id alone: releasing late, or twice,
-	// does nothing.
-	Release(context.Context, Permit) error
+	// Release gives permits back. It goes by the ids alone: releasing late, or twice,
+	// does nothing. Errors are as those of Renew.
+	Release(context.Context, []Permit) error
 }
-
-// RenewError is a failure of the store in [PermitStore.Renew] for some of the permits.
-type RenewError struct {
-	// Failed are the permits that may not have been renewed.
-	Failed []Permit
-	// Err is the cause, with a [*StoreError] in it.
-	Err error
-}
-
-// Error implements error.
-func (e *RenewError) Error() string {
-	return fmt.Sprintf("renewing %d permits: %v", len(e.Failed), e.Err)
-}
-
-// Unwrap returns the cause.
-func (e *RenewError) Unwrap() error { return e.Err }

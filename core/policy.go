@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/weir-go/weir/core/internal/algo"
@@ -17,16 +18,15 @@ import (
 //
 // A Policy may be compared with == and used as a map key. This compares identity:
 // a policy equals its copies, and two policies differ even if they were built from
-// the same text. Whether two policies say the same is told by comparing what
+// the same text. To see whether two policies say the same, compare what
 // [Policy.String] returns.
 //
-// The zero Policy has no limits. It stands for "none", and whatever is asked to
-// enforce it answers with an error.
+// The zero Policy has no limits. It stands for "none"; to enforce it is an error.
 type Policy struct{ p *policy }
 
 type policy struct {
 	name       string
-	options    Options
+	options    PolicyOptions
 	limits     []Limit          // the permits' last
 	algorithms []algo.Algorithm // of the limits but the permits'
 	reply      int              // integers in a script's reply, without the time
@@ -37,17 +37,17 @@ type policy struct {
 	rows       rows.Policy // for the in-process store
 }
 
-// Options are a policy's: what its text has after ";", which holds for all of its
+// PolicyOptions are a policy's: what its text has after ";", which holds for all of its
 // limits. A store or a handler has options of its own, such as [MemoryOptions].
-type Options struct {
-	// Ahead is how far ahead a take may reserve, at most: the grammar's "wait". A
-	// [Take] asks for it by its own Ahead. All limits must be able to reserve, which
+type PolicyOptions struct {
+	// Wait is how far ahead a take may reserve, at most: the grammar's "wait". A
+	// [Take] asks for it by its own Wait. All limits must be able to reserve, which
 	// are GCRA and TokenBucket. Zero means that nothing is reserved; whole
 	// microseconds up to MaxPeriod. A Guard by itself asks for none.
 	//
 	// With several limits the turn is that of the slowest; the others are charged when
 	// the take is made, so that more than they say may start together then.
-	Ahead time.Duration
+	Wait time.Duration
 	// Fail says who decides while the store does not answer. Zero is FailLocal.
 	Fail Failure
 }
@@ -56,8 +56,8 @@ type Options struct {
 // the policy is used derives one; otherwise it has 1 to 64 letters, digits, "_",
 // "." or "-". There are one to MaxLimits limits.
 //
-// The error tells every mistake at once, one on each line.
-func NewPolicy(name string, o Options, limits ...Limit) (Policy, error) {
+// The error reports every mistake at once, one on each line.
+func NewPolicy(name string, o PolicyOptions, limits ...Limit) (Policy, error) {
 	p, mistakes := newPolicy(name, o, limits)
 	return p, joinMistakes("core: ", mistakes)
 }
@@ -73,7 +73,7 @@ func joinMistakes(prefix string, mistakes []error) error {
 }
 
 // newPolicy leaves it to the caller to say whose the mistakes are.
-func newPolicy(name string, o Options, limits []Limit) (Policy, []error) {
+func newPolicy(name string, o PolicyOptions, limits []Limit) (Policy, []error) {
 	var mistakes []error
 	wrong := func(format string, args ...any) { mistakes = append(mistakes, fmt.Errorf(format, args...)) }
 	if err := nameMistake(name); name != "" && err != nil {
@@ -82,9 +82,9 @@ func newPolicy(name string, o Options, limits []Limit) (Policy, []error) {
 	if o.Fail > FailClosed {
 		wrong("Fail is %d; give FailLocal, FailOpen or FailClosed", o.Fail)
 	}
-	if o.Ahead < 0 || o.Ahead > MaxPeriod || o.Ahead%time.Microsecond != 0 {
-		wrong("Ahead (wait) is %s; give whole microseconds up to %s, or 0 for none", periodText(o.Ahead), periodText(MaxPeriod))
-		o.Ahead = 0
+	if o.Wait < 0 || o.Wait > MaxPeriod || o.Wait%time.Microsecond != 0 {
+		wrong("Wait is %s; give whole microseconds up to %s, or 0 for none", periodText(o.Wait), periodText(MaxPeriod))
+		o.Wait = 0
 	}
 	if len(limits) < 1 || len(limits) > MaxLimits {
 		wrong("a policy has %d limits; give 1 to %d", len(limits), MaxLimits)
@@ -106,7 +106,8 @@ func newPolicy(name string, o Options, limits []Limit) (Policy, []error) {
 	}
 	// The order decides which segment of the stored state is whose. It follows
 	// kind and period, so that writing the same limits in another order, or
-	// changing a rate, keeps each limit's state.
+	// changing a rate, keeps each limit's state. Where a change of the numbers could
+	// change the order, the shape has them.
 	slices.SortStableFunc(each, func(x, y prepared) int {
 		a, b := x.limit, y.limit
 		return cmp.Or(cmp.Compare(a.Algorithm, b.Algorithm), cmp.Compare(a.Period, b.Period),
@@ -128,12 +129,12 @@ func newPolicy(name string, o Options, limits []Limit) (Policy, []error) {
 		}
 		p.algorithms = append(p.algorithms, e.algorithm)
 		p.reply += e.algorithm.Reply()
-		p.shape += e.limit.shape()
 		p.calendar = p.calendar || e.limit.onCalendar()
 		p.kinds += string(algo.Kinds[e.limit.Algorithm].Letter)
 	}
-	if o.Ahead > 0 && len(p.algorithms) == 0 && mistakes == nil {
-		wrong("Ahead (wait) is %s, but permits cannot be reserved; leave it out", periodText(o.Ahead))
+	p.shape = strings.Join(shapes(p.limits[:len(p.algorithms)]), "")
+	if o.Wait > 0 && len(p.algorithms) == 0 && mistakes == nil {
+		wrong("Wait is %s, but permits cannot be reserved; leave it out", periodText(o.Wait))
 	}
 	if mistakes != nil {
 		return Policy{}, mistakes
@@ -171,7 +172,7 @@ func isNameByte(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_' || c == '.' || c == '-'
 }
 
-// IsZero tells whether p is the zero Policy, which enforces nothing and is an
+// IsZero reports whether p is the zero Policy, which enforces nothing and is an
 // error wherever a policy is needed. It also makes the omitzero option of
 // encoding/json work.
 func (p Policy) IsZero() bool { return p.p == nil }
@@ -207,71 +208,9 @@ func (p Policy) Limits() []Limit {
 }
 
 // Options returns what holds for all limits of the policy.
-func (p Policy) Options() Options {
+func (p Policy) Options() PolicyOptions {
 	if p.p == nil {
-		return Options{}
+		return PolicyOptions{}
 	}
 	return p.p.options
-}
-
-// Shape tells which state the policy keeps: a letter for the algorithm of each
-// limit, and how its window is divided and aligned, never a number that may change. It
-// is part of where state is kept, so that changed numbers keep the state and a changed
-// algorithm starts afresh. Permits are kept apart and are not in it.
-func (p Policy) Shape() string {
-	if p.p == nil {
-		return ""
-	}
-	return p.p.shape
-}
-
-// Kinds returns a letter for the algorithm of each limit, as package lua takes them to
-// compose a script: "gf" where Shape is "gfE", for a GCRA and an aligned FixedWindow. Permits have scripts of their own and are not in it.
-func (p Policy) Kinds() string {
-	if p.p == nil {
-		return ""
-	}
-	return p.p.kinds
-}
-
-// Calendar tells whether a limit is aligned to the calendar, so that what
-// [Policy.Params] returns depends on the time.
-func (p Policy) Calendar() bool { return p.p != nil && p.p.calendar }
-
-// Params returns the exact integers that a script of package lua takes for t: those
-// of each limit in turn, and with t.AtMost the cost. That is the script upto, unless the
-// cost is 0, and else the script take. It is for stores that decide in a script, after
-// [Take.Validate]. guess is the caller's idea of the store's clock, in
-// microseconds, which only limits that are aligned to the calendar look at; if it was
-// wrong, [Policy.Explain] says so.
-func (p Policy) Params(t Take, guess int64) []int64 {
-	if p.p == nil {
-		return nil
-	}
-	b := make([]int64, 0, 1+8*len(p.p.limits))
-	ahead := p.p.ahead(&t)
-	for _, a := range p.p.algorithms {
-		if t.upTo() {
-			b = a.AppendMost(b, guess)
-		} else {
-			b = a.AppendParams(b, t.Cost, ahead, guess)
-		}
-	}
-	if t.upTo() {
-		b = append(b, t.Cost)
-	}
-	return b
-}
-
-// RefundParams is like Params for the script that refunds units of what r took: those
-// of each limit in turn, and the instant of the charge.
-func (p Policy) RefundParams(r Result, units, guess int64) []int64 {
-	if p.p == nil {
-		return nil
-	}
-	b := make([]int64, 0, 1+8*len(p.p.limits))
-	for i, a := range p.p.algorithms {
-		b = a.AppendRefund(b, units, r.receipt(i), guess)
-	}
-	return append(b, r.At)
 }

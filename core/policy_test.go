@@ -24,56 +24,56 @@ func TestNewPolicyTellsEveryMistake(t *testing.T) {
 	good := core.PerSecond(1)
 	for _, c := range []struct {
 		name    string
-		options core.Options
+		options core.PolicyOptions
 		limits  []core.Limit
 		want    []string
 	}{
-		{"", core.Options{}, nil, []string{"core: a policy has 0 limits; give 1 to 4"}},
-		{"", core.Options{}, []core.Limit{good, core.PerSecond(2), core.PerSecond(3), core.PerSecond(4), core.PerSecond(5)}, []string{"core: a policy has 5 limits; give 1 to 4"}},
-		{"", core.Options{}, []core.Limit{{}}, []string{
+		{"", core.PolicyOptions{}, nil, []string{"core: a policy has 0 limits; give 1 to 4"}},
+		{"", core.PolicyOptions{}, []core.Limit{good, core.PerSecond(2), core.PerSecond(3), core.PerSecond(4), core.PerSecond(5)}, []string{"core: a policy has 5 limits; give 1 to 4"}},
+		{"", core.PolicyOptions{}, []core.Limit{{}}, []string{
 			"core: limit 1 (0/0s): Rate is 0; give 1 to 2147483648 units",
 			"core: limit 1 (0/0s): Period is 0s; give 1ms to 366d",
 		}},
-		{"", core.Options{}, []core.Limit{{Rate: 1, Period: time.Nanosecond}}, []string{"core: limit 1 (1/1ns): Period is 1ns; give 1ms to"}},
-		{"", core.Options{}, []core.Limit{{Rate: 1, Period: time.Millisecond + 1}}, []string{"core: limit 1 (1/1ms1ns): Period is 1ms1ns; give whole microseconds"}},
-		{"", core.Options{}, []core.Limit{{Rate: 1, Period: core.MaxPeriod + 1}}, []string{"core: limit 1 (1/366d1ns): Period is 366d1ns; give 1ms to 366d"}},
-		{"", core.Options{}, []core.Limit{{Rate: 1, Period: -time.Second}}, []string{"core: limit 1 (1/-1s): Period is -1s"}},
-		{"", core.Options{}, []core.Limit{{Rate: -1, Period: time.Second}}, []string{"Rate is -1"}},
-		{"", core.Options{}, []core.Limit{{Rate: 1 << 53, Period: time.Second}}, []string{"Rate is 9007199254740992"}},
-		{"", core.Options{}, []core.Limit{{Rate: core.MaxRate + 1, Period: time.Second}}, []string{"Rate is 2147483649"}},
-		{"", core.Options{}, []core.Limit{{Rate: 1, Burst: -1, Period: time.Second}}, []string{"Burst is -1; give 1 to 2147483648 units, or leave it out for the rate"}},
-		{"", core.Options{}, []core.Limit{{Rate: 1, Burst: core.MaxRate + 1, Period: time.Second}}, []string{"Burst is 2147483649"}},
-		{"", core.Options{}, []core.Limit{{Algorithm: 200, Rate: 1, Period: time.Second}}, []string{`core: limit 1 (1/1s Algorithm(200)): Algorithm is 200; give the constant for "gcra"`}},
-		{"", core.Options{}, []core.Limit{{Rate: 1, Burst: 72, Period: core.MaxPeriod}}, []string{"core: limit 1 (1/366d burst 72): a burst of 72 at this rate takes more than 71 years to drain; give smaller numbers or a higher rate"}},
-		{"", core.Options{Ahead: -1}, []core.Limit{good}, []string{"core: Ahead (wait) is -1ns; give whole microseconds up to 366d, or 0 for none"}},
-		{"", core.Options{Ahead: 1001}, []core.Limit{good}, []string{"core: Ahead (wait) is 1us1ns; give whole microseconds"}},
-		{"", core.Options{Ahead: core.MaxPeriod + 1}, []core.Limit{good}, []string{"core: Ahead (wait) is 366d1ns; give whole microseconds"}},
-		{"", core.Options{Ahead: time.Second}, []core.Limit{{Algorithm: core.Concurrent, Burst: 3}}, []string{"core: Ahead (wait) is 1s, but permits cannot be reserved; leave it out"}},
-		{"", core.Options{Ahead: time.Second}, []core.Limit{good, {Algorithm: core.LeakyBucket, Rate: 1, Period: time.Second}}, []string{
-			`core: limit 2 (1/1s leaky-bucket): Ahead (wait) is 1s, but "leaky-bucket" cannot reserve; use "gcra" or "token-bucket"`,
+		{"", core.PolicyOptions{}, []core.Limit{{Rate: 1, Period: time.Nanosecond}}, []string{"core: limit 1 (1/1ns): Period is 1ns; give 1ms to"}},
+		{"", core.PolicyOptions{}, []core.Limit{{Rate: 1, Period: time.Millisecond + 1}}, []string{"core: limit 1 (1/1ms1ns): Period is 1ms1ns; give whole microseconds"}},
+		{"", core.PolicyOptions{}, []core.Limit{{Rate: 1, Period: core.MaxPeriod + 1}}, []string{"core: limit 1 (1/366d1ns): Period is 366d1ns; give 1ms to 366d"}},
+		{"", core.PolicyOptions{}, []core.Limit{{Rate: 1, Period: -time.Second}}, []string{"core: limit 1 (1/-1s): Period is -1s"}},
+		{"", core.PolicyOptions{}, []core.Limit{{Rate: -1, Period: time.Second}}, []string{"Rate is -1"}},
+		{"", core.PolicyOptions{}, []core.Limit{{Rate: 1 << 53, Period: time.Second}}, []string{"Rate is 9007199254740992"}},
+		{"", core.PolicyOptions{}, []core.Limit{{Rate: core.MaxRate + 1, Period: time.Second}}, []string{"Rate is 2147483649"}},
+		{"", core.PolicyOptions{}, []core.Limit{{Rate: 1, Burst: -1, Period: time.Second}}, []string{"Burst is -1; give 1 to 2147483648 units, or leave it out for the rate"}},
+		{"", core.PolicyOptions{}, []core.Limit{{Rate: 1, Burst: core.MaxRate + 1, Period: time.Second}}, []string{"Burst is 2147483649"}},
+		{"", core.PolicyOptions{}, []core.Limit{{Algorithm: 200, Rate: 1, Period: time.Second}}, []string{`core: limit 1 (1/1s Algorithm(200)): Algorithm is 200; give the constant for "gcra"`}},
+		{"", core.PolicyOptions{}, []core.Limit{{Rate: 1, Burst: 72, Period: core.MaxPeriod}}, []string{"core: limit 1 (1/366d burst 72): a burst of 72 at this rate takes more than 71 years to drain; give smaller numbers or a higher rate"}},
+		{"", core.PolicyOptions{Wait: -1}, []core.Limit{good}, []string{"core: Wait is -1ns; give whole microseconds up to 366d, or 0 for none"}},
+		{"", core.PolicyOptions{Wait: 1001}, []core.Limit{good}, []string{"core: Wait is 1us1ns; give whole microseconds"}},
+		{"", core.PolicyOptions{Wait: core.MaxPeriod + 1}, []core.Limit{good}, []string{"core: Wait is 366d1ns; give whole microseconds"}},
+		{"", core.PolicyOptions{Wait: time.Second}, []core.Limit{{Algorithm: core.Concurrent, Burst: 3}}, []string{"core: Wait is 1s, but permits cannot be reserved; leave it out"}},
+		{"", core.PolicyOptions{Wait: time.Second}, []core.Limit{good, {Algorithm: core.LeakyBucket, Rate: 1, Period: time.Second}}, []string{
+			`core: limit 2 (1/1s leaky-bucket): Wait is 1s, but "leaky-bucket" cannot reserve; use "gcra" or "token-bucket"`,
 		}},
-		{"", core.Options{Ahead: core.MaxPeriod}, []core.Limit{{Rate: 1, Burst: 70, Debt: 1, Period: core.MaxPeriod}}, []string{
+		{"", core.PolicyOptions{Wait: core.MaxPeriod}, []core.Limit{{Rate: 1, Burst: 70, Debt: 1, Period: core.MaxPeriod}}, []string{
 			"core: limit 1 (1/366d burst 70 debt 1): a burst of 70 and a debt of 1 and a wait of 8784h0m0s at this rate takes more than 71 years to drain",
 		}},
-		{"", core.Options{}, []core.Limit{{Rate: 1, Period: time.Second, Debt: -1}}, []string{"Debt is -1; give 0 to 2147483648 units"}},
-		{"", core.Options{}, []core.Limit{{Rate: 1, Period: time.Second, Debt: core.MaxRate + 1}}, []string{"Debt is 2147483649; give 0 to 2147483648 units"}},
-		{"", core.Options{}, []core.Limit{{Algorithm: core.SlidingWindow, Rate: 1, Period: time.Second, Buckets: 61}}, []string{"Buckets is 61; give 1 to 60, or 0 for 10"}},
-		{"", core.Options{}, []core.Limit{{Algorithm: core.SlidingWindow, Rate: 1, Period: time.Second, Buckets: -1}}, []string{"Buckets is -1; give 1 to 60, or 0 for 10"}},
-		{"", core.Options{}, []core.Limit{{Algorithm: core.FixedWindow, Rate: 1, Period: time.Second, Align: "decade UTC"}}, []string{
+		{"", core.PolicyOptions{}, []core.Limit{{Rate: 1, Period: time.Second, Debt: -1}}, []string{"Debt is -1; give 0 to 2147483648 units"}},
+		{"", core.PolicyOptions{}, []core.Limit{{Rate: 1, Period: time.Second, Debt: core.MaxRate + 1}}, []string{"Debt is 2147483649; give 0 to 2147483648 units"}},
+		{"", core.PolicyOptions{}, []core.Limit{{Algorithm: core.SlidingWindow, Rate: 1, Period: time.Second, Buckets: 61}}, []string{"Buckets is 61; give 1 to 60, or 0 for 10"}},
+		{"", core.PolicyOptions{}, []core.Limit{{Algorithm: core.SlidingWindow, Rate: 1, Period: time.Second, Buckets: -1}}, []string{"Buckets is -1; give 1 to 60, or 0 for 10"}},
+		{"", core.PolicyOptions{}, []core.Limit{{Algorithm: core.FixedWindow, Rate: 1, Period: time.Second, Align: "decade UTC"}}, []string{
 			`limit 1 (1/1s fixed-window calendar "decade UTC"): the Align "decade UTC" begins with no unit of the calendar; give "epoch", or one of the units minute, hour, day, week, month and a zone`,
 		}},
-		{"", core.Options{}, []core.Limit{{Algorithm: core.FixedWindow, Rate: 1, Align: "day"}}, []string{
+		{"", core.PolicyOptions{}, []core.Limit{{Algorithm: core.FixedWindow, Rate: 1, Align: "day"}}, []string{
 			`limit 1 (1/0s fixed-window calendar "day"): the Align "day" has no time zone; name one, as in "day Europe/Berlin" or "day UTC"`,
 		}},
-		{"", core.Options{}, []core.Limit{{Algorithm: core.FixedWindow, Rate: 1, Period: day, Align: "day Local"}}, []string{`zone "Local": machines differ; name one, such as Europe/Berlin`}},
-		{"", core.Options{}, []core.Limit{{Algorithm: core.FixedWindow, Rate: 1, Period: day, Align: "day Mars/Base"}}, []string{`zone "Mars/Base": not found`}},
-		{"", core.Options{}, []core.Limit{{Algorithm: core.FixedWindow, Rate: 1, Period: time.Hour, Align: "day UTC"}}, []string{`Period is 1h, but Align is "day UTC"; give 1d, or 0`}},
-		{"", core.Options{}, []core.Limit{{Algorithm: core.FixedWindow, Rate: 1, Align: "epoch"}}, []string{"Period is 0s; give 1ms to 366d"}},
-		{"", core.Options{}, []core.Limit{{Algorithm: core.SlidingLog, Rate: core.MaxLog + 1, Period: time.Second}}, []string{"1001"}},
-		{"", core.Options{}, []core.Limit{{Rate: 1, Period: time.Second, Lease: time.Second}}, []string{`Lease is 1s, but only permits have one; use "concurrent"`}},
+		{"", core.PolicyOptions{}, []core.Limit{{Algorithm: core.FixedWindow, Rate: 1, Period: day, Align: "day Local"}}, []string{`zone "Local": machines differ; name one, such as Europe/Berlin`}},
+		{"", core.PolicyOptions{}, []core.Limit{{Algorithm: core.FixedWindow, Rate: 1, Period: day, Align: "day Mars/Base"}}, []string{`zone "Mars/Base": not found`}},
+		{"", core.PolicyOptions{}, []core.Limit{{Algorithm: core.FixedWindow, Rate: 1, Period: time.Hour, Align: "day UTC"}}, []string{`Period is 1h, but Align is "day UTC"; give 1d, or 0`}},
+		{"", core.PolicyOptions{}, []core.Limit{{Algorithm: core.FixedWindow, Rate: 1, Align: "epoch"}}, []string{"Period is 0s; give 1ms to 366d"}},
+		{"", core.PolicyOptions{}, []core.Limit{{Algorithm: core.SlidingLog, Rate: 1000 + 1, Period: time.Second}}, []string{"1001"}},
+		{"", core.PolicyOptions{}, []core.Limit{{Rate: 1, Period: time.Second, Lease: time.Second}}, []string{`Lease is 1s, but only permits have one; use "concurrent"`}},
 		{
 			"",
-			core.Options{Ahead: time.Second},
+			core.PolicyOptions{Wait: time.Second},
 			[]core.Limit{{Algorithm: core.SlidingCounter, Rate: 1, Burst: 2, Period: time.Second, Debt: 3, Buckets: 4, Align: "day UTC", Lease: time.Second}},
 			[]string{
 				`Burst is 2, but "sliding-counter" admits its rate and no more; leave the burst out`,
@@ -81,14 +81,14 @@ func TestNewPolicyTellsEveryMistake(t *testing.T) {
 				`Buckets is 4, but "sliding-counter" has none; use "sliding-window"`,
 				`Align (aligned, calendar) is "day UTC", but "sliding-counter" cannot be aligned; use "fixed-window"`,
 				"Lease is 1s, but only permits have one",
-				`Ahead (wait) is 1s, but "sliding-counter" cannot reserve; use "gcra" or "token-bucket"`,
+				`Wait is 1s, but "sliding-counter" cannot reserve; use "gcra" or "token-bucket"`,
 			},
 		},
-		{"", core.Options{}, []core.Limit{{Algorithm: core.Concurrent}}, []string{"core: limit 1 (0 concurrent): Burst (permits) is 0; give 1 to 10000"}},
+		{"", core.PolicyOptions{}, []core.Limit{{Algorithm: core.Concurrent}}, []string{"core: limit 1 (0 concurrent): Burst (permits) is 0; give 1 to 10000"}},
 		{
 			"",
-			core.Options{},
-			[]core.Limit{{Algorithm: core.Concurrent, Rate: 1, Burst: core.MaxPermits + 1, Period: time.Second, Lease: time.Millisecond}, {Algorithm: core.Concurrent, Burst: 1, Lease: time.Second + 1}},
+			core.PolicyOptions{},
+			[]core.Limit{{Algorithm: core.Concurrent, Rate: 1, Burst: 10_000 + 1, Period: time.Second, Lease: time.Millisecond}, {Algorithm: core.Concurrent, Burst: 1, Lease: time.Second + 1}},
 			[]string{
 				"core: limit 1 (10001 concurrent lease 1ms): Burst (permits) is 10001; give 1 to 10000",
 				"core: limit 1 (10001 concurrent lease 1ms): permits have only Burst and Lease; leave out Rate, Period, Debt, Buckets and Align",
@@ -96,10 +96,10 @@ func TestNewPolicyTellsEveryMistake(t *testing.T) {
 				"core: limit 2 (1 concurrent lease 1s1ns): Lease is 1s1ns; give whole microseconds",
 			},
 		},
-		{"", core.Options{}, []core.Limit{{Algorithm: core.Concurrent, Burst: 2}, good, {Algorithm: core.Concurrent, Burst: 1}}, []string{"a policy has at most one limit of permits"}},
+		{"", core.PolicyOptions{}, []core.Limit{{Algorithm: core.Concurrent, Burst: 2}, good, {Algorithm: core.Concurrent, Burst: 1}}, []string{"a policy has at most one limit of permits"}},
 		{
 			"a b",
-			core.Options{Fail: 3},
+			core.PolicyOptions{Fail: 3},
 			[]core.Limit{{Algorithm: 201, Rate: -1, Burst: -2, Period: 1}, good, {Rate: 1}, good},
 			[]string{
 				`core: policy name "a b": give 1 to 64 letters, digits, "_", "." or "-"`,
@@ -128,13 +128,13 @@ func TestNewPolicyTellsEveryMistake(t *testing.T) {
 
 func TestPolicyNames(t *testing.T) {
 	for _, name := range []string{"", "a", "default", "A.b_c-9", "-", ".", strings.Repeat("n", 64)} {
-		p, err := core.NewPolicy(name, core.Options{}, core.PerSecond(1))
+		p, err := core.NewPolicy(name, core.PolicyOptions{}, core.PerSecond(1))
 		require.NoError(t, err, name)
 		assert.Equal(t, name, p.Name())
 	}
 	p := core.MustParse("login: 5/1m; fail closed")
 	for _, name := range []string{" ", "a b", "a:b", "a;b", "{a}", "ä", "a\n", "a\x00", strings.Repeat("n", 65), "a/b", `a"b`} {
-		_, err := core.NewPolicy(name, core.Options{}, core.PerSecond(1))
+		_, err := core.NewPolicy(name, core.PolicyOptions{}, core.PerSecond(1))
 		require.ErrorContains(t, err, "core: policy name", name)
 		assert.Panics(t, func() { p.Named(name) }, name)
 	}
@@ -161,7 +161,7 @@ func TestPolicyIsAValue(t *testing.T) {
 	assert.Equal(t, p.String(), again.String())
 
 	limits := []core.Limit{{Rate: 5, Period: time.Minute}}
-	p, err := core.NewPolicy("", core.Options{}, limits...)
+	p, err := core.NewPolicy("", core.PolicyOptions{}, limits...)
 	require.NoError(t, err)
 	assert.Zero(t, limits[0].Burst, "the caller's limits are left alone")
 	limits[0].Rate = 99
@@ -173,7 +173,7 @@ func TestPolicyOrder(t *testing.T) {
 	for _, text := range []string{"1000/1d, 20/1s burst 40, 20/1s, 30/1s", "30/1s, 20/1s, 20/1s burst 40, 1000/1d", "20/1s,30/1s,20/1s burst 40,1000/1d"} {
 		p := core.MustParse(text)
 		assert.Equal(t, "20/1s, 20/1s burst 40, 30/1s, 1000/1d", p.String(), text)
-		assert.Equal(t, "gggg", p.Shape())
+		assert.Equal(t, "g/1000000-20-20-0-g/1000000-20-40-0-g/1000000-30-30-0-g/86400000000", p.Spec().Shape())
 	}
 }
 
@@ -182,31 +182,31 @@ func TestZeroPolicy(t *testing.T) {
 	assert.True(t, p.IsZero())
 	assert.Empty(t, p.Name())
 	assert.Empty(t, p.String())
-	assert.Empty(t, p.Shape())
+	assert.Empty(t, p.Spec().Shape())
 	assert.Nil(t, p.Limits())
-	assert.Nil(t, p.Params(core.Take{Cost: 1}, 0))
+	assert.Nil(t, p.Spec().TakeArgs(core.Take{Cost: 1}, 0))
 	assert.Zero(t, p.Options())
-	assert.Empty(t, p.Kinds())
-	assert.False(t, p.Calendar())
-	assert.Nil(t, p.RefundParams(core.Result{At: epoch}, 1, epoch))
+	assert.Empty(t, p.Spec().Kinds())
+	assert.False(t, p.Spec().Calendar())
+	assert.Nil(t, p.Spec().RefundArgs(core.Refund{Receipt: core.Result{At: epoch}, Units: 1}, epoch))
 }
 
 func TestPolicyParams(t *testing.T) {
-	assert.Equal(t, []int64{333333, 666666, 1000000, 1, 2, 0, 2}, core.MustParse("3/1s").Params(core.Take{Cost: 1}, 0))
-	assert.Equal(t, []int64{0, 1000000, 1000000, 0, 0, 0, 2}, core.MustParse("3/1s").Params(core.Take{Cost: 0}, 0))
-	assert.Equal(t, []int64{100000, 0, 100000, 0, 0, 0, 0, 36000000, 3600000000 - 36000000, 3600000000, 0, 0, 0, 0}, core.MustParse("100/1h, 1/100ms").Params(core.Take{Cost: 1}, 0))
-	assert.Equal(t, int64(-1), core.MustParse("3/1s").Params(core.Take{Cost: 4}, 0)[1], "what never fits has a negative bound")
+	assert.Equal(t, []int64{333333, 666666, 1000000, 1, 2, 0, 2}, core.MustParse("3/1s").Spec().TakeArgs(core.Take{Cost: 1}, 0))
+	assert.Equal(t, []int64{0, 1000000, 1000000, 0, 0, 0, 2}, core.MustParse("3/1s").Spec().TakeArgs(core.Take{Cost: 0}, 0))
+	assert.Equal(t, []int64{100000, 0, 100000, 0, 0, 0, 0, 36000000, 3600000000 - 36000000, 3600000000, 0, 0, 0, 0}, core.MustParse("100/1h, 1/100ms").Spec().TakeArgs(core.Take{Cost: 1}, 0))
+	assert.Equal(t, int64(-1), core.MustParse("3/1s").Spec().TakeArgs(core.Take{Cost: 4}, 0)[1], "what never fits has a negative bound")
 	waits := core.MustParse("10/1s; wait 2s")
-	assert.Equal(t, []int64{100000, 900000, 3000000, 0, 0, 0, 0}, waits.Params(core.Take{Cost: 1}, 0))
-	assert.Equal(t, []int64{100000, 1400000, 3000000, 0, 0, 0, 0}, waits.Params(core.Take{Cost: 1, Ahead: 500 * time.Millisecond}, 0))
-	assert.Equal(t, []int64{100000, 2900000, 3000000, 0, 0, 0, 0}, waits.Params(core.Take{Cost: 1, Ahead: time.Hour}, 0), "no further than the policy's wait")
-	assert.Equal(t, []int64{100000, 1000000, 3000000, 0, 0, 0, 0, 7}, waits.Params(core.Take{Cost: 7, AtMost: true}, 0), "one unit at a time, and how many at most")
-	res, _, _ := waits.Step(nil, core.Take{Policy: waits, Key: "k", Cost: 3, Now: epoch})
-	params := waits.RefundParams(res, 3, 0)
+	assert.Equal(t, []int64{100000, 900000, 3000000, 0, 0, 0, 0}, waits.Spec().TakeArgs(core.Take{Cost: 1}, 0))
+	assert.Equal(t, []int64{100000, 1400000, 3000000, 0, 0, 0, 0}, waits.Spec().TakeArgs(core.Take{Cost: 1, Wait: 500 * time.Millisecond}, 0))
+	assert.Equal(t, []int64{100000, 2900000, 3000000, 0, 0, 0, 0}, waits.Spec().TakeArgs(core.Take{Cost: 1, Wait: time.Hour}, 0), "no further than the policy's wait")
+	assert.Equal(t, []int64{100000, 1000000, 3000000, 0, 0, 0, 0, 7}, waits.Spec().TakeArgs(core.Take{Cost: 7, AtMost: true}, 0), "one unit at a time, and how many at most")
+	res, _, _ := waits.Spec().Step(nil, core.Take{Policy: waits, Key: "k", Cost: 3, Now: epoch})
+	params := waits.Spec().RefundArgs(core.Refund{Receipt: res, Units: 3}, 0)
 	assert.Equal(t, int64(300000), params[0], "what three units weigh")
 	assert.Equal(t, int64(epoch+300000), params[1], "the state that the charge led to")
 	assert.Equal(t, res.At, params[len(params)-1])
-	assert.Equal(t, waits.Params(core.Take{}, 0), waits.Params(core.Take{AtMost: true}, 0), "a peek is a peek")
+	assert.Equal(t, waits.Spec().TakeArgs(core.Take{}, 0), waits.Spec().TakeArgs(core.Take{AtMost: true}, 0), "a peek is a peek")
 }
 
 // Limits stand in the order of algorithm and period, permits last, whatever the order
@@ -221,16 +221,16 @@ func TestPolicyOrderOfAlgorithms(t *testing.T) {
 		{rest[3], rest[2], rest[1], rest[0]},
 		{rest[2], rest[0], rest[3], rest[1]},
 	} {
-		p, err := core.NewPolicy("", core.Options{}, shuffled...)
+		p, err := core.NewPolicy("", core.PolicyOptions{}, shuffled...)
 		require.NoError(t, err)
 		if i < 2 {
 			assert.Equal(t, limits, p.Limits())
-			assert.Equal(t, "gglf", p.Shape())
-			assert.Equal(t, "gglf", p.Kinds())
+			assert.Equal(t, "g/60000000g/3600000000lf", p.Spec().Shape())
+			assert.Equal(t, "gglf", p.Spec().Kinds())
 		} else {
 			assert.Equal(t, rest, p.Limits())
-			assert.Equal(t, "s10cx", p.Shape(), "permits are kept apart")
-			assert.Equal(t, "scx", p.Kinds())
+			assert.Equal(t, "w10dx", p.Spec().Shape(), "permits are kept apart")
+			assert.Equal(t, "wdx", p.Spec().Kinds())
 		}
 	}
 	same := core.MustParse("1/1s burst 2, 1/1s debt 1, 1/1s burst 2 debt 1, 2/1s burst 1")
@@ -238,7 +238,7 @@ func TestPolicyOrderOfAlgorithms(t *testing.T) {
 }
 
 // A shape names the state: neither a number that may be changed nor permits are in it,
-// but what divides and aligns a window is.
+// but what divides and aligns a window is, and what tells limits apart that are alike.
 func TestPolicyShapes(t *testing.T) {
 	for want, texts := range map[string][]string{
 		"g":   {"1/1s", "100/1d burst 7 debt 3; wait 1s", "5/1s, 20 concurrent; fail closed"},
@@ -247,14 +247,23 @@ func TestPolicyShapes(t *testing.T) {
 		"f":   {"1/1s fixed-window", "9/1h fixed-window"},
 		"fE":  {"1/1s fixed-window aligned", "9/1h fixed-window aligned"},
 		"fC":  {"1/1h fixed-window calendar UTC", "9/1mo fixed-window calendar Europe/Berlin"},
-		"s10": {"1/1s sliding-window", "9/1h sliding-window buckets 10"},
-		"s5":  {"1/1s sliding-window buckets 5"},
-		"c":   {"1/1s sliding-counter", "9/1h sliding-counter"},
+		"w10": {"1/1s sliding-window", "9/1h sliding-window buckets 10"},
+		"w5":  {"1/1s sliding-window buckets 5"},
+		"d":   {"1/1s sliding-counter", "9/1h sliding-counter"},
 		"x":   {"1/1s sliding-log", "1000/1h sliding-log"},
 		"":    {"5 concurrent", "6 concurrent lease 1s"},
+		// Those that are alike are told apart.
+		"g/1000000g/60000000":       {"1/1s, 5/1m", "7/1m burst 9, 3/1s; wait 1s"},
+		"g/1000000g/60000000l":      {"1/1s, 5/1m, 1/1s leaky-bucket"},
+		"fCf":                       {"5/1h fixed-window calendar UTC, 7/2h fixed-window"},
+		"w10/1000000w5w10/60000000": {"1/1s sliding-window, 2/1s sliding-window buckets 5, 5/1m sliding-window"},
+		"g/1000000-1-1-0-g/1000000-5-9-2-g/60000000": {"1/1s, 5/1s burst 9 debt 2, 7/1m"},
+		"fC/86400000000-5-5-0-day-America/New_YorkfC/86400000000-5-5-0-day-UTC": {
+			"5/1d fixed-window calendar America/New_York, 5/1d fixed-window calendar UTC",
+		},
 	} {
 		for _, text := range texts {
-			assert.Equal(t, want, core.MustParse(text).Shape(), text)
+			assert.Equal(t, want, core.MustParse(text).Spec().Shape(), text)
 		}
 	}
 }
@@ -270,14 +279,14 @@ func TestEveryAlgorithm(t *testing.T) {
 		seen[k.Word], seen[string(k.Letter)] = true, true
 		l := core.Limit{Algorithm: a, Rate: 5, Burst: 5, Period: time.Second}
 		if k.Buckets {
-			l.Buckets = core.DefaultBuckets
+			l.Buckets = 10
 		}
-		p, err := core.NewPolicy("", core.Options{}, l)
+		p, err := core.NewPolicy("", core.PolicyOptions{}, l)
 		require.NoError(t, err)
-		assert.Equal(t, string(k.Letter), p.Kinds())
-		assert.Equal(t, string(k.Letter), p.Shape()[:1])
+		assert.Equal(t, string(k.Letter), p.Spec().Kinds())
+		assert.Equal(t, string(k.Letter), p.Spec().Shape()[:1])
 		for _, script := range []func(string) (string, error){lua.Take, lua.UpTo, lua.Refund} {
-			_, err = script(p.Kinds())
+			_, err = script(p.Spec().Kinds())
 			require.NoError(t, err)
 		}
 		for _, text := range []string{p.String(), l.String(), "5/1s " + k.Word} {
@@ -288,7 +297,7 @@ func TestEveryAlgorithm(t *testing.T) {
 		_, err = core.Parse("5/1s no-algorithm")
 		require.ErrorContains(t, err, strconv.Quote(k.Word))
 
-		for word, can := range map[string]bool{" burst 6": k.Burst, " debt 1": k.Debt, " buckets 3": k.Buckets, " aligned": k.Align, "; wait 1s": k.Ahead} {
+		for word, can := range map[string]bool{" burst 6": k.Burst, " debt 1": k.Debt, " buckets 3": k.Buckets, " aligned": k.Align, "; wait 1s": k.Wait} {
 			_, err = core.Parse("5/1s " + k.Word + word)
 			assert.Equal(t, can, err == nil, "%s%s: %v", k.Word, word, err)
 		}

@@ -47,7 +47,7 @@ func (o Outcome) String() string {
 type Result struct {
 	// Outcome is the decision.
 	Outcome Outcome
-	// Local tells that the store did not answer, so that the policy's fail word
+	// Local reports that the store did not answer, so that the policy's fail word
 	// decided: the in-process store, or nobody under "fail open".
 	Local bool
 	// Taken is how many units were charged: the cost if admitted, else 0. With
@@ -65,16 +65,20 @@ type Result struct {
 	// ResetAfter is the time until the tightest limit is as if unused.
 	ResetAfter time.Duration
 	// Delay is how long to wait before going on, if admitted: until the turn of what
-	// was reserved (Take.Ahead), or until those before have left a LeakyBucket. It is
-	// the longest of the limits, and counts from At. Who gives up refunds.
+	// was reserved (Take.Wait), or until those before have left a LeakyBucket. It is
+	// the longest of the limits, and counts from At. A caller that gives up must call Refund.
 	Delay time.Duration
 	// At is the store's clock when it decided, in microseconds since the epoch.
 	// The whole Result is the receipt that Refund asks for.
 	At int64
-	// Each has one entry for each limit, in the order of [Policy.Limits]. The entry of
-	// a limit that was not asked is zero.
-	Each [MaxLimits]LimitResult
-	// charge is who has the charge that a refund is for, where Local does not tell,
+	_  [0]func() // Equal compares, not ==
+	// each has the entries of the limits: two in place, and the others, which are rare,
+	// apart.
+	each [2]entry
+	more *[MaxLimits - 2]entry
+	// policy is what decided: a charge weighs by the numbers under which it was made.
+	policy *policy
+	// charge is who has the charge that a refund is for, where Local does not say so,
 	// because a permit beside it came from another store.
 	charge charge
 }
@@ -100,16 +104,66 @@ type LimitResult struct {
 	ResetAfter time.Duration
 	// Delay is the time until the turn at this limit.
 	Delay time.Duration
-	// Refused tells that the cost does not fit.
+	// Refused reports that the cost does not fit.
 	Refused bool
-	// Never tells that it never will.
+	// Never reports that it never will.
 	Never bool
-	// after is what a refund needs to know beside At and Delay: of the state after the
-	// charge.
-	after [2]int64
 }
 
-// Allowed tells whether the request was admitted.
+// Each returns what limit i, in the order of [Policy.Limits], had to do with the decision. The entry of a limit that
+// was not asked is zero.
+func (r Result) Each(i int) LimitResult {
+	e := entry{}
+	switch {
+	case i < len(r.each):
+		e = r.each[i]
+	case r.more != nil:
+		e = r.more[i-len(r.each)]
+	}
+	return LimitResult{
+		Remaining: e.Remaining, ResetAfter: time.Duration(e.Reset) * time.Microsecond,
+		RetryAfter: time.Duration(e.Retry()) * time.Microsecond, Delay: time.Duration(e.Delay()) * time.Microsecond,
+		Refused: e.Refused, Never: e.Never,
+	}
+}
+
+// SetEach replaces the entry of limit i, for tests and for stores that make Results by themselves.
+func (r *Result) SetEach(i int, l LimitResult) {
+	e := r.entry(i)
+	e.Remaining, e.Reset = l.Remaining, l.ResetAfter.Microseconds()
+	e.Refused, e.Never = l.Refused, l.Never
+	if e.Wait = l.Delay.Microseconds(); l.Refused {
+		e.Wait = l.RetryAfter.Microseconds()
+	}
+}
+
+// Equal reports whether two Results say the same. They may not be compared by ==.
+func (r Result) Equal(s Result) bool {
+	if (r.more == nil) != (s.more == nil) || r.more != nil && *r.more != *s.more {
+		return false
+	}
+	return r.Outcome == s.Outcome && r.Local == s.Local && r.charge == s.charge && r.Taken == s.Taken && r.Limit == s.Limit &&
+		r.Remaining == s.Remaining && r.RetryAfter == s.RetryAfter && r.ResetAfter == s.ResetAfter && r.Delay == s.Delay &&
+		r.At == s.At && r.each == s.each
+}
+
+// entry is a LimitResult in little room, for Results are copied from call to call.
+type entry = algo.Answer
+
+// entry is the entry of limit i, to be filled in. Those apart are not shared with copies of the Result.
+func (r *Result) entry(i int) *entry {
+	if i < len(r.each) {
+		return &r.each[i]
+	}
+	own := new([MaxLimits - 2]entry)
+	if r.more != nil {
+		*own = *r.more
+	}
+	r.more = own
+	return &own[i-len(r.each)]
+}
+
+// Allowed reports whether the request was admitted.
 func (r Result) Allowed() bool { return r.Outcome == Admitted || r.Outcome == AtLimit }
 
 // OverLimitError is what [Limiter.Wait] and [Limiter.Acquire] fail with over the limit:
@@ -127,20 +181,38 @@ func (e *OverLimitError) Error() string {
 	return fmt.Sprintf("over limit: try again in %v", e.Result.RetryAfter)
 }
 
-// receipt is what limit i needs to know of the charge in a refund.
-func (r *Result) receipt(i int) algo.Receipt {
-	return algo.Receipt{At: r.At, Units: r.Taken, Delay: r.Each[i].Delay.Microseconds(), Charged: r.Each[i].after}
+// refundable is how many of the units of r may be in the state of p: none where r was made
+// under another shape, and so charged another state.
+func (p *policy) refundable(r *Result, units int64) int64 {
+	if r.policy != nil && r.policy.shape != p.shape {
+		return 0
+	}
+	return units
 }
 
-// explain is where a Result is made of the state of each limit, after the charge of
-// taken units if all admitted, and before it if not.
+// receipt is what limit i needs to know of the charge in a refund.
+func (p *policy) receipt(r *Result, i int) algo.Receipt {
+	made, e := p, entry{}
+	if r.policy != nil && r.policy.shape == p.shape { // then the limits are in the same order
+		made = r.policy
+	}
+	if i < len(r.each) {
+		e = r.each[i]
+	} else if r.more != nil {
+		e = r.more[i-len(r.each)]
+	}
+	return algo.Receipt{At: r.At, Units: r.Taken, Delay: e.Delay(), Charged: e.Charged, Made: made.algorithms[i]}
+}
+
+// explain is where a Result is made of the state of each limit, after the charge of taken units if all admitted, and
+// before it if not.
 func (p *policy) explain(res *Result, state []int64, t *Take, now, taken int64, admitted bool) {
-	res.At, res.Taken = now, taken
+	res.At, res.Taken, res.policy = now, taken, p
 	ahead := p.ahead(t)
 	for i, a := range p.algorithms {
 		cost := p.cost(t, i)
-		fits := admitted || a.Admits(state, now, cost, ahead)
-		res.Each[i].explain(a, state, now, cost, taken, ahead, fits)
+		ok := admitted || a.Admits(state, now, cost, ahead)
+		*res.entry(i) = explain(a, state, now, cost, taken, ahead, ok)
 		state = state[a.Words():]
 	}
 	p.summarize(res, t.Cost, len(p.algorithms))
@@ -155,72 +227,70 @@ func (p *policy) cost(t *Take, i int) int64 {
 	return t.Cost
 }
 
-// upTo tells whether t takes what there is. A peek is a peek.
+// upTo reports whether t takes what there is. A peek is a peek.
 func (t *Take) upTo() bool { return t.AtMost && t.Cost > 0 }
 
 // ahead is how far ahead t may reserve, in microseconds.
-func (p *policy) ahead(t *Take) int64 { return min(t.Ahead, p.options.Ahead).Microseconds() }
+func (p *policy) ahead(t *Take) int64 { return min(t.Wait, p.options.Wait).Microseconds() }
 
-// explain fills in what one limit has to say. A limit that fits where another refused
-// was charged nothing.
-func (l *LimitResult) explain(a algo.Algorithm, state []int64, now, cost, taken, ahead int64, fits bool) {
+// explain is what one limit has to say. A limit that fits where another refused was charged nothing.
+func explain(a algo.Algorithm, state []int64, now, cost, taken, ahead int64, fits bool) entry {
 	if fits {
 		cost = taken
 	}
-	answer := a.Explain(state, now, cost, ahead, !fits)
-	l.Remaining = answer.Remaining
-	l.RetryAfter = time.Duration(answer.Retry) * time.Microsecond
-	l.ResetAfter = time.Duration(answer.Reset) * time.Microsecond
-	l.Delay = time.Duration(answer.Delay) * time.Microsecond
-	l.Refused, l.Never = answer.Refused, answer.Never
-	l.after = answer.Charged
+	return a.Explain(state, now, cost, ahead, !fits)
 }
 
-// summarize fills in what follows from the first n of Each.
+// summarize fills in what follows from the first n entries.
 func (p *policy) summarize(res *Result, cost int64, n int) {
-	res.Outcome, res.RetryAfter, res.Delay = Admitted, 0, 0
-	tightest := 0
+	refused, never, retry, delay := false, false, int64(0), int64(0)
+	tightest, at := &res.each[0], 0
 	for i := range n {
-		each := &res.Each[i]
-		if each.Refused {
-			if res.RetryAfter = max(res.RetryAfter, each.RetryAfter); each.Never || res.Outcome == Never {
-				res.Outcome = Never
-			} else {
-				res.Outcome = Refused
-			}
+		var e *algo.Answer
+		if i < len(res.each) {
+			e = &res.each[i]
+		} else {
+			e = &res.more[i-len(res.each)]
 		}
-		res.Delay = max(res.Delay, each.Delay)
-		if i > 0 && each.tighter(&res.Each[tightest]) {
-			tightest = i
+		if e.Refused {
+			refused, never, retry = true, never || e.Never, max(retry, e.Wait)
+		} else {
+			delay = max(delay, e.Wait)
+		}
+		if i > 0 && tighter(e, tightest) {
+			tightest, at = e, i
 		}
 	}
-	if res.Outcome == Never {
-		res.RetryAfter = 0
-	}
-	t := &res.Each[tightest]
-	res.Limit, res.Remaining, res.ResetAfter = p.limits[tightest].Burst, t.Remaining, t.ResetAfter
-	if res.Outcome == Admitted && cost > 0 && res.Remaining == 0 {
+	res.Limit, res.Remaining = p.limits[at].Burst, tightest.Remaining
+	res.ResetAfter = time.Duration(tightest.Reset) * time.Microsecond
+	res.Delay, res.RetryAfter = time.Duration(delay)*time.Microsecond, 0
+	switch {
+	case never:
+		res.Outcome = Never
+	case refused:
+		res.Outcome, res.RetryAfter = Refused, time.Duration(retry)*time.Microsecond
+	case cost > 0 && res.Remaining == 0:
 		res.Outcome = AtLimit
+	default:
+		res.Outcome = Admitted
 	}
 }
 
-// combine makes one Result of the rates' and the permits' of one policy. It is a receipt
-// for the rates.
-func (p *policy) combine(rates, permits Result, cost int64) Result {
-	res, where := rates, rates.charged()
+// combine adds what the permits of a policy have to say to the Result of its rates, which stays a receipt for these.
+func (p *policy) combine(rates, permits *Result, cost int64) {
+	where, local := rates.charged(), rates.Local || permits.Local
 	switch n := len(p.algorithms); {
 	case rates.Limit == 0: // they failed open
-		res = permits
-		res.Taken = 0
+		*rates = *permits
+		rates.Taken = 0
 	case permits.Limit > 0:
-		res.Each[n] = permits.Each[n]
-		p.summarize(&res, cost, len(p.limits))
+		rates.SetEach(n, permits.Each(n))
+		p.summarize(rates, cost, len(p.limits))
 	}
-	res.charge, res.Local = where, rates.Local || permits.Local
-	return res
+	rates.charge, rates.Local = where, local
 }
 
-// charged tells who has the charge.
+// charged returns who has the charge.
 func (r *Result) charged() charge {
 	switch {
 	case r.charge != asLocal:
@@ -234,13 +304,14 @@ func (r *Result) charged() charge {
 	}
 }
 
-func (l *LimitResult) tighter(than *LimitResult) bool {
+// tighter reports whether a limit tells the client more than another one.
+func tighter(e, than *entry) bool {
 	switch {
-	case l.Refused != than.Refused:
-		return l.Refused
-	case l.Remaining != than.Remaining:
-		return l.Remaining < than.Remaining
+	case e.Refused != than.Refused:
+		return e.Refused
+	case e.Remaining != than.Remaining:
+		return e.Remaining < than.Remaining
 	default:
-		return l.ResetAfter > than.ResetAfter
+		return e.Reset > than.Reset
 	}
 }

@@ -18,13 +18,13 @@ type Take struct {
 	// nothing is stored. A cost that can never fit, above burst and debt together,
 	// is answered with Never.
 	Cost int64
-	// AtMost takes as many units as there are, from none to Cost: Result.Taken tells.
+	// AtMost takes as many units as there are, from none to Cost: Result.Taken says how many.
 	// It is refused if there is none.
 	AtMost bool
-	// Ahead is how long the caller would wait for its turn: the charge may be reserved
-	// so far ahead, up to the policy's Options.Ahead, and Result.Delay is what there is
+	// Wait is how long the caller would wait for its turn: the charge may be reserved
+	// so far ahead, up to the policy's PolicyOptions.Wait, and Result.Delay is what there is
 	// to wait. 0 means now or not at all.
-	Ahead time.Duration
+	Wait time.Duration
 	// Now forces the clock, in microseconds since the epoch, for tests and
 	// simulation. 0 means the store's clock. State written under a forced clock
 	// must be read under one.
@@ -35,8 +35,9 @@ type Take struct {
 // computes exactly.
 const maxNow = 1 << 52
 
-// Validate tells what is wrong with t: a zero policy, an empty key, a negative
-// cost, a time out of range, and what excludes each other. Every store calls it first and then changes nothing.
+// Validate returns what is wrong with t: a zero policy, an empty key, a negative
+// cost, a time out of range, and what excludes each other. Every store calls it first and
+// then, if t is wrong, changes nothing.
 func (t *Take) Validate() error {
 	switch {
 	case t.Policy.p == nil:
@@ -47,10 +48,10 @@ func (t *Take) Validate() error {
 		return fmt.Errorf("core: the policy %q counts nothing, it has permits alone, which are taken by Limiter.Acquire and PermitStore.Acquire", t.Policy)
 	case t.Cost < 0:
 		return fmt.Errorf("core: a cost of %d units; give 0 to peek, or more", t.Cost)
-	case t.Ahead < 0:
-		return fmt.Errorf("core: Take.Ahead is %v; give the time to wait at most, or 0", t.Ahead)
-	case t.AtMost && t.Ahead > 0:
-		return errors.New("core: Take.AtMost and Ahead at once; what there is now needs no wait: leave one out")
+	case t.Wait < 0:
+		return fmt.Errorf("core: Take.Wait is %v; give the time to wait at most, or 0", t.Wait)
+	case t.AtMost && t.Wait > 0:
+		return errors.New("core: Take.AtMost and Wait at once; what there is now needs no wait: leave one out")
 	case t.Now < 0 || t.Now > maxNow:
 		return fmt.Errorf("core: Take.Now is %d; give microseconds since the epoch, up to the year 2112, or 0 for the store's clock", t.Now)
 	}
@@ -60,46 +61,92 @@ func (t *Take) Validate() error {
 // Store keeps what was counted and decides, in one atomic step for each call. Its
 // methods are safe for concurrent use. Two stores come with weir: [Memory] and
 // redisstore.Store; package storetest holds what any further one must fulfil,
-// and [Policy.Step] makes one out of anything that can compare and swap.
+// and [Spec.Step] makes one out of anything that can compare and swap.
 //
 // A method fails with the context's error if the caller has left, with a
 // [*StoreError] if the store could not decide, and with another error if it was
-// asked something impossible; see [Take.Validate].
+// asked for something impossible; see [Take.Validate].
 type Store interface {
 	// Take decides and charges: all limits of the policy, or none.
 	Take(context.Context, Take) (Result, error)
-	// Refund gives back units that t took, as far as they still weigh: of a meter,
-	// less for every microsecond since r, the receipt; of a window, while it lasts. A
-	// reservation comes back before its turn, whole, if nobody has queued behind, and
-	// else not at all. It never gives back more than units, nor more than the key has
-	// in use. More units than r took are an error. A receipt is good for its units
-	// once; that is the caller's to mind.
-	Refund(ctx context.Context, t Take, r Result, units int64) error
+	// Refund gives units back, as far as they still weigh: of a meter, less for every
+	// microsecond since the receipt; of a window, while it lasts. A reservation comes
+	// back before its turn, whole, if nobody has queued behind, and else not at all: so a part
+	// of what a meter took in debt, or with a delay, does not come back. It
+	// never gives back more than Units, nor more than the key has in use. A charge weighs
+	// by the numbers of the policy that made the receipt, whatever those of the Refund are;
+	// a policy of another [Spec.Shape] has another state, and nothing to give back from
+	// it. A receipt is good for its units once; that is the caller's to mind.
+	//
+	// The refunds of a batch are independent of each other. If some of them failed, the
+	// error is a [*BatchError]; any other error means that nothing was given back.
+	Refund(ctx context.Context, refunds []Refund) error
 	// Reset forgets the key: it is as if unused.
 	Reset(ctx context.Context, p Policy, key string) error
 }
 
-// ValidateRefund tells what is wrong with a call of [Store.Refund]. Every store
-// calls it first and then changes nothing.
-func ValidateRefund(t *Take, r Result, units int64) error {
+// Refund is units to give back; see [Store].
+type Refund struct {
+	// Policy and Key are those of the Take, the policy as it is now.
+	Policy Policy
+	Key    string
+	// Receipt is what Take answered.
+	Receipt Result
+	// Units is how many of Receipt.Taken to give back.
+	Units int64
+	// Now forces the clock, as Take.Now does. 0 means the store's clock.
+	Now int64
+}
+
+// Validate returns what is wrong with r: what is wrong with a [Take] of the same policy,
+// key and time, more units than the receipt took, and a Receipt of nothing. Every store
+// calls it for each refund first and then, if one is wrong, changes nothing.
+func (r *Refund) Validate() error {
+	t := Take{Policy: r.Policy, Key: r.Key, Now: r.Now}
 	if err := t.Validate(); err != nil {
 		return err
 	}
 	switch {
-	case units < 0:
-		return fmt.Errorf("core: a refund of %d units; give 0 or more", units)
-	case units > 0 && r.Taken == 0:
-		return fmt.Errorf("core: the Result (%v) took nothing; there is nothing to give back", r.Outcome)
-	case units > r.Taken:
-		return fmt.Errorf("core: a refund of %d units, but the Result (%v) took %d; give at most those", units, r.Outcome, r.Taken)
-	case r.At <= 0:
+	case r.Units < 0:
+		return fmt.Errorf("core: a refund of %d units; give 0 or more", r.Units)
+	case r.Units > 0 && r.Receipt.Taken == 0:
+		return fmt.Errorf("core: the Result (%v) took nothing; there is nothing to give back", r.Receipt.Outcome)
+	case r.Units > r.Receipt.Taken:
+		return fmt.Errorf("core: a refund of %d units, but the Result (%v) took %d; give at most those", r.Units, r.Receipt.Outcome, r.Receipt.Taken)
+	case r.Receipt.At <= 0:
 		return errors.New("core: the Result of a refund has no At; give the one that Take or Allow returned")
 	}
 	return nil
 }
 
-// StoreError is a failure of the store, as opposed to a refusal. What happens to
-// the request then is the policy's fail word's to say.
+// BatchError is the failure of a part of what [Store.Refund], [PermitStore.Renew] or
+// [PermitStore.Release] was asked for.
+type BatchError struct {
+	// Errs has the error of each entry of the batch, in order: nil where it was done.
+	Errs []error
+}
+
+// Error implements error.
+func (e *BatchError) Error() string {
+	failed := e.Unwrap()
+	if len(failed) == 0 {
+		return fmt.Sprintf("core: a batch of %d, none of which failed", len(e.Errs))
+	}
+	return fmt.Sprintf("core: %d of a batch of %d failed, the first: %v", len(failed), len(e.Errs), failed[0])
+}
+
+// Unwrap returns the errors of the entries that failed.
+func (e *BatchError) Unwrap() (failed []error) {
+	for _, err := range e.Errs {
+		if err != nil {
+			failed = append(failed, err)
+		}
+	}
+	return failed
+}
+
+// StoreError is a failure of the store, as opposed to a refusal. The policy's fail
+// word says what happens to the request then.
 type StoreError struct {
 	// Class says what kind of failure it was: one of the Class constants.
 	Class string
@@ -115,6 +162,7 @@ const (
 	ClassTimeout = "timeout" // no answer within the deadline
 	ClassDown    = "down"    // no connection, or a server that cannot serve now
 	ClassBreaker = "breaker" // not asked, because it failed just before
+	ClassBusy    = "busy"    // not asked, because this process has no free connection
 	ClassLost    = "lost"    // the connection broke before the answer came
 	ClassOOM     = "oom"     // the server is out of memory
 	ClassDenied  = "denied"  // wrong password or missing rights

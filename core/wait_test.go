@@ -2,8 +2,6 @@ package core_test
 
 import (
 	"context"
-	"log/slog"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -60,7 +58,7 @@ func (q *queue) served(at ...time.Duration) {
 
 const ms = time.Millisecond
 
-// Who waits is served in the order of arrival, and at the rate.
+// Callers that wait are served in the order of arrival, and at the rate.
 func TestWaitInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(t, nil, "10/1s burst 2; wait 10s")
@@ -122,7 +120,7 @@ func TestWaitInLeakyBucket(t *testing.T) {
 	})
 }
 
-// Who gives up as the last makes room; nobody moves onto another's turn.
+// A caller that gives up as the last makes room; nobody moves onto another's turn.
 func TestWaitGivesUp(t *testing.T) {
 	for _, policy := range []string{"10/1s burst 1; wait 10s", "10/1s leaky-bucket burst 10"} {
 		t.Run(policy, func(t *testing.T) {
@@ -152,7 +150,7 @@ func TestWaitGivesUp(t *testing.T) {
 	}
 }
 
-// Who gave up as the last, with a weight, gives all of it back.
+// One that gave up as the last, with a weight, gives all of it back.
 func TestWaitGivesAllBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(t, nil, "10/1s burst 5; wait 10s")
@@ -326,7 +324,7 @@ func TestReserve(t *testing.T) {
 		first := reserve(1, 100*ms)
 		assert.Equal(t, 100*ms, first.Delay)
 		assert.Equal(t, int64(1), first.Taken)
-		assert.Equal(t, 100*ms, first.Each[0].Delay)
+		assert.Equal(t, 100*ms, first.Each(0).Delay)
 		second := reserve(2, time.Hour)
 		assert.Equal(t, 300*ms, second.Delay)
 		assert.Equal(t, core.Never, reserve(3, time.Hour).Outcome, "more than the burst")
@@ -339,7 +337,7 @@ func TestReserve(t *testing.T) {
 		assert.Zero(t, full.Delay)
 
 		_, err := l.Reserve(ctx, "k", 1, -1)
-		require.EqualError(t, err, "core: Take.Ahead is -1ns; give the time to wait at most, or 0")
+		require.EqualError(t, err, "core: Take.Wait is -1ns; give the time to wait at most, or 0")
 		res, err := newLimiter(t, nil, "1/1s").Reserve(ctx, "k", 1, time.Hour)
 		require.NoError(t, err)
 		assert.True(t, res.Allowed(), "without the wait word it is AllowN")
@@ -389,7 +387,7 @@ func TestUpTo(t *testing.T) {
 	some := upTo(100)
 	assert.Equal(t, int64(4), some.Taken, "the least of all limits")
 	assert.Equal(t, core.AtLimit, some.Outcome)
-	assert.Equal(t, int64(3), some.Each[0].Remaining)
+	assert.Equal(t, int64(3), some.Each(0).Remaining)
 	none := upTo(100)
 	assert.Equal(t, core.Refused, none.Outcome)
 	assert.Zero(t, none.Taken)
@@ -419,8 +417,8 @@ func TestUpTo(t *testing.T) {
 
 	_, err := l.UpTo(ctx, "k", -1)
 	require.ErrorContains(t, err, "a cost of -1 units")
-	take := core.Take{Policy: core.MustParse("1/1s; wait 1s"), Key: "k", Cost: 1, AtMost: true, Ahead: 1}
-	require.ErrorContains(t, take.Validate(), "Take.AtMost and Ahead at once")
+	take := core.Take{Policy: core.MustParse("1/1s; wait 1s"), Key: "k", Cost: 1, AtMost: true, Wait: 1}
+	require.ErrorContains(t, take.Validate(), "Take.AtMost and Wait at once")
 }
 
 // Every algorithm gives what it has, and says when there is more.
@@ -441,237 +439,4 @@ func TestUpToOfEveryAlgorithm(t *testing.T) {
 		assert.False(t, take(at-1, 9).Allowed(), word)
 		assert.Positive(t, take(at, 9).Taken, word)
 	}
-}
-
-// checks are requests of one client to a Guard, in a bubble.
-type checks struct {
-	t     *testing.T
-	g     *core.Guard
-	start time.Time
-	each  []*check
-
-	mu     sync.Mutex
-	events []core.Event
-}
-
-// check is one request under way.
-type check struct {
-	leave   context.CancelFunc
-	verdict core.Verdict
-	at      time.Duration // -1 while it waits
-}
-
-func newChecks(t *testing.T, config core.Config) *checks {
-	c := &checks{t: t, start: time.Now()}
-	config.Observe = func(e core.Event) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.events = append(c.events, e)
-	}
-	c.g = newGuard(t, config)
-	return c
-}
-
-// observed is what Observe was told since the last call.
-func (c *checks) observed() []core.Event {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	events := c.events
-	c.events = nil
-	return events
-}
-
-func (c *checks) join() *check {
-	r := from(alice)
-	ctx, leave := context.WithCancel(c.t.Context())
-	r.ctx = ctx
-	out := &check{leave: leave, at: -1}
-	go func() {
-		out.verdict = c.g.Check(r)
-		out.at = time.Since(c.start)
-	}()
-	synctest.Wait()
-	c.each = append(c.each, out)
-	return out
-}
-
-func (c *check) passed() bool { return c.at >= 0 && c.verdict.Action == core.Pass }
-
-// A Guard holds requests back until they may leave the bucket.
-func TestGuardSpacesDepartures(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		told := func(outcomes ...core.Outcome) (events []core.Event) {
-			for _, o := range outcomes {
-				events = append(events, core.Event{Policy: "default", Outcome: o})
-			}
-			return events
-		}
-		c := newChecks(t, core.Config{Policy: core.MustParse("5/1s leaky-bucket burst 3")})
-		for range 4 {
-			c.join()
-		}
-		over := c.each[3]
-		assert.Equal(t, time.Duration(0), over.at, "who does not fit is not held back")
-		assert.Equal(t, 429, over.verdict.Status)
-		assert.Equal(t, told(core.Admitted, core.Refused), c.observed(), "who waits is told of when the wait is over")
-		advance(time.Second)
-		for i, at := range []time.Duration{0, 200 * ms, 400 * ms} {
-			assert.True(t, c.each[i].passed())
-			assert.Equal(t, at, c.each[i].at)
-			assert.Equal(t, at, c.each[i].verdict.Result.Delay)
-			require.NoError(t, c.each[i].verdict.Err)
-		}
-		assert.Equal(t, told(core.Admitted, core.AtLimit), c.observed())
-	})
-}
-
-// A client that leaves gives its place back, and nobody's turn changes.
-func TestGuardClientLeavesQueue(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var handled error
-		c := newChecks(t, core.Config{
-			Policy: core.MustParse("5/1s leaky-bucket burst 3"),
-			OverLimit: core.Func("mine", func(x *core.Excess) core.Verdict {
-				handled = x.Err
-				return core.Reject(core.RejectOptions{}).Serve(x)
-			}),
-			Log: slog.New(new(records)),
-		})
-		c.join()
-		c.join()
-		gone := c.join()
-		advance(100 * ms)
-		c.observed()
-		gone.leave()
-		synctest.Wait()
-		assert.Equal(t, 100*ms, gone.at)
-		assert.Equal(t, core.Reply, gone.verdict.Action)
-		assert.Equal(t, 503, gone.verdict.Status)
-		require.ErrorIs(t, gone.verdict.Err, context.Canceled)
-		require.ErrorIs(t, handled, context.Canceled)
-		assert.Equal(t, []core.Event{{Policy: "default", Outcome: core.Refused, Err: context.Canceled}}, c.observed())
-		h := header{}
-		gone.verdict.SetHeaders(h)
-		assert.Empty(t, h["X-Ratelimit-Limit"])
-		gone.verdict.Finish(core.Final{Status: 503})
-
-		last := c.join() // takes the place
-		advance(time.Second)
-		assert.Equal(t, 400*ms, last.at)
-		assert.Equal(t, 200*ms, c.each[1].at)
-	})
-}
-
-// Close sends away who waits, at once, and gives back what it can; it may be called again.
-func TestGuardCloseSendsAway(t *testing.T) {
-	for _, where := range []string{"in the process", "remote"} {
-		t.Run(where, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				memory := newMemory(t, 0)
-				store := newRemote(memory)
-				config := core.Config{Store: memory, Policy: core.MustParse("5/1s leaky-bucket burst 3"), Settle: countFailures}
-				if where == "remote" {
-					config.Store = store
-				}
-				c := newChecks(t, config)
-				for range 3 {
-					c.join()
-				}
-				advance(50 * ms)
-				var closing sync.WaitGroup
-				for range 3 {
-					closing.Go(func() { assert.NoError(t, c.g.Close()) })
-				}
-				closing.Wait()
-				assert.Equal(t, 50*ms, time.Since(c.start), "promptly")
-				synctest.Wait()
-				for _, sent := range c.each[1:] {
-					assert.Equal(t, 50*ms, sent.at)
-					assert.Equal(t, core.Reply, sent.verdict.Action)
-					assert.Equal(t, 503, sent.verdict.Status)
-					require.ErrorContains(t, sent.verdict.Err, "the Guard was closed")
-					assert.False(t, sent.verdict.NeedsFinal(), "there is nothing to settle")
-				}
-				if where == "remote" {
-					assert.Equal(t, []int64{1, 1}, store.refunded(), "before Close returned")
-				}
-				held := func() time.Duration {
-					peek, err := memory.Take(t.Context(), core.Take{Policy: c.g.Policy(), Key: "ip=" + alice})
-					require.NoError(t, err)
-					return peek.ResetAfter
-				}
-				before := held()
-				assert.Equal(t, 150*ms, before, "only the first is still counted")
-				late := c.join()
-				assert.Equal(t, 50*ms, late.at, "there is no waiting any more")
-				assert.Equal(t, 503, late.verdict.Status)
-				require.ErrorContains(t, late.verdict.Err, "the Guard was closed")
-				after := held()
-				if where == "remote" { // to which nothing is given back any more
-					after -= 200 * ms
-				}
-				assert.Equal(t, before, after, "who does not wait is not charged")
-
-				advance(time.Second)
-				free := c.join()
-				assert.True(t, free.passed(), "a Guard goes on deciding")
-				require.NoError(t, c.g.Close())
-			})
-		})
-	}
-}
-
-// All guards of a family are closed by one of them.
-func TestGuardCloseIsForTheFamily(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newChecks(t, core.Config{Policy: core.MustParse("5/1s leaky-bucket")})
-		other := c.g.With("other", "1/1h")
-		c.join()
-		held := c.join()
-		require.NoError(t, other.Close())
-		synctest.Wait()
-		assert.Equal(t, 503, held.verdict.Status)
-	})
-}
-
-// A refund behind the caller's back does not hold the client up.
-func TestGuardLeavesRemoteStore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := newRemote(newMemory(t, 0))
-		store.held = make(chan struct{})
-		c := newChecks(t, core.Config{Store: store, Policy: core.MustParse("5/1s leaky-bucket")})
-		c.join()
-		gone := c.join()
-		gone.leave()
-		synctest.Wait()
-		assert.Equal(t, time.Duration(0), gone.at)
-		close(store.held)
-		synctest.Wait()
-		assert.Equal(t, []int64{1}, store.refunded())
-	})
-}
-
-// What is over does not wait: neither the store's failure nor a peek.
-func TestGuardWaitsOnlyForTurns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := newRemote(newMemory(t, 0))
-		c := newChecks(t, core.Config{Store: store, Policy: core.MustParse("5/1s leaky-bucket; fail open"), Log: slog.New(new(records))})
-		store.fail(down())
-		for range 3 {
-			assert.True(t, c.join().passed())
-		}
-		assert.Zero(t, time.Since(c.start))
-
-		c = newChecks(t, core.Config{Store: store, Policy: core.MustParse("5/1s leaky-bucket"), Log: slog.New(new(records))})
-		for range 3 { // the local store has a queue, too
-			c.join()
-		}
-		store.fail(nil)
-		c.each[2].leave()
-		advance(time.Second)
-		assert.Equal(t, 200*ms, c.each[1].at)
-		assert.True(t, c.each[1].verdict.Result.Local)
-		assert.Equal(t, 503, c.each[2].verdict.Status)
-		assert.Empty(t, store.refunded(), "a charge goes back to the store that has counted it")
-	})
 }

@@ -54,7 +54,7 @@ type value struct {
 
 // draft is what has been read of a policy: its options, and the limit that is being read.
 type draft struct {
-	options Options
+	options PolicyOptions
 	limit   Limit
 	zone    string // of the limit's calendar
 }
@@ -65,7 +65,7 @@ var words = slices.Concat([]word{
 	{text: concurrentWord, place: ofNumber, set: func(d *draft, _ value) { d.limit.Algorithm = Concurrent }},
 	{
 		text: "lease", place: ofPermits, follows: aPeriod, set: func(d *draft, v value) { d.limit.Lease = time.Duration(v.n) },
-		refuse: func(n int64) bool { return n == 0 }, refused: "a lease is at least " + periodText(MinLease),
+		refuse: func(n int64) bool { return n == 0 }, refused: "a lease is at least " + periodText(minLease),
 	},
 	{
 		text: "burst", place: ofRate, follows: aNumber, set: func(d *draft, v value) { d.limit.Burst = v.n }, such: `the burst's units, as in "burst 20"`,
@@ -74,7 +74,7 @@ var words = slices.Concat([]word{
 	{text: "debt", place: ofRate, follows: aNumber, set: func(d *draft, v value) { d.limit.Debt = v.n }, such: `the debt's units, as in "debt 5"`},
 	{
 		text: "buckets", place: ofRate, follows: aNumber, set: func(d *draft, v value) { d.limit.Buckets = int(v.n) }, such: `the number of buckets, as in "buckets 5"`,
-		refuse: func(n int64) bool { return n < 1 || n > MaxBuckets }, refused: fmt.Sprintf("a window is divided into 1 to %d buckets", MaxBuckets),
+		refuse: func(n int64) bool { return n < 1 || n > maxBuckets }, refused: fmt.Sprintf("a window is divided into 1 to %d buckets", maxBuckets),
 	},
 	{text: "aligned", place: ofRate, sets: "beginning", set: func(d *draft, _ value) { d.limit.Align = algo.AlignEpoch }},
 	{
@@ -82,7 +82,7 @@ var words = slices.Concat([]word{
 		such: `a time zone, as in "calendar Europe/Berlin" or "calendar UTC"`,
 	},
 }, algorithmRows(), []word{
-	{text: "wait", place: ofPolicy, follows: aPeriod, set: func(d *draft, v value) { d.options.Ahead = time.Duration(v.n) }},
+	{text: "wait", place: ofPolicy, follows: aPeriod, set: func(d *draft, v value) { d.options.Wait = time.Duration(v.n) }},
 	{text: "fail", place: ofPolicy, follows: aFailure, set: func(*draft, value) {}},
 	failureRow(FailLocal), failureRow(FailOpen), failureRow(FailClosed),
 

@@ -1,11 +1,10 @@
 // Package echomw limits the rate of requests to an Echo server.
 //
-//	guard, err := core.NewGuard(core.Config{
-//		Policy: core.MustParse("100/1m"),
-//		Key:    keyfunc.Join(keyfunc.IP(), keyfunc.Route()),
-//	})
-//	...
-//	e.Use(echomw.Limit(guard))
+//	g := guard.Must("100/1m", keyfunc.Join(keyfunc.IP(), keyfunc.Route()))
+//	e.Use(echomw.Limit(g))
+//
+// That is for one constant limit that is counted in the process; guard.New takes a store
+// and everything else.
 //
 // A request's route is Echo's Path, such as "/items/:id". It is known in Use, in
 // groups and on routes, but not in Pre: there all requests share one key. A request

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/echomw"
 	"github.com/weir-go/weir/internal/adaptertest"
 	"github.com/weir-go/weir/keyfunc"
@@ -25,7 +25,7 @@ func TestAdapter(t *testing.T) {
 		Name:      "echomw",
 		Serve:     serve,
 		Handle:    handle,
-		HandleNil: func() core.OverLimit { return echomw.Handle(nil) },
+		HandleNil: func() guard.OverLimit { return echomw.Handle(nil) },
 		Pattern:   pattern,
 		IsNative:  func(r any) bool { _, ok := r.(echo.Context); return ok },
 	})
@@ -52,7 +52,7 @@ func serve(t testing.TB, app adaptertest.App) string {
 	return server.URL
 }
 
-func limited(guards []*core.Guard) (out []echo.MiddlewareFunc) {
+func limited(guards []*guard.Guard) (out []echo.MiddlewareFunc) {
 	for _, g := range guards {
 		out = append(out, echomw.Limit(g))
 	}
@@ -120,8 +120,8 @@ func handler(h adaptertest.Handler) echo.HandlerFunc {
 	}
 }
 
-func handle(n adaptertest.Native) core.OverLimit {
-	return echomw.Handle(func(c echo.Context, v *core.Verdict) error {
+func handle(n adaptertest.Native) guard.OverLimit {
+	return echomw.Handle(func(c echo.Context, v *guard.Verdict) error {
 		c.Response().Header().Set("X-Native", v.Policy)
 		n.Edit(v)
 		switch {
@@ -137,7 +137,7 @@ func handle(n adaptertest.Native) core.OverLimit {
 }
 
 func BenchmarkLimit(b *testing.B) {
-	adaptertest.BenchmarkHTTP(b, func(g *core.Guard) http.Handler {
+	adaptertest.BenchmarkHTTP(b, func(g *guard.Guard) http.Handler {
 		e := echo.New()
 		if g != nil {
 			e.Use(echomw.Limit(g))
@@ -147,10 +147,10 @@ func BenchmarkLimit(b *testing.B) {
 	})
 }
 
-func guard(t *testing.T, policy string, key keyfunc.Func, c core.Config) *core.Guard {
+func newGuard(t *testing.T, policy string, key keyfunc.Func, c guard.Config) *guard.Guard {
 	t.Helper()
-	c.Policy, c.Key, c.Log = core.MustParse(policy), key, slog.New(slog.DiscardHandler)
-	g, err := core.NewGuard(c)
+	c.Policy, c.Key, c.Log = policy, key, slog.New(slog.DiscardHandler)
+	g, err := guard.New(c)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, g.Close()) })
 	return g
@@ -165,10 +165,10 @@ func do(h http.Handler, method, target string) *httptest.ResponseRecorder {
 // What Path says in Echo's odd corners is always of the routing table.
 func TestRoute(t *testing.T) {
 	var route string
-	g := guard(t, "1000/1h", keyfunc.Custom("probe", func(r keyfunc.Request) (string, error) {
+	g := newGuard(t, "1000/1h", keyfunc.Custom("probe", func(r keyfunc.Request) (string, error) {
 		route = r.Route()
 		return "key", nil
-	}), core.Config{})
+	}), guard.Config{})
 	for name, c := range map[string]struct {
 		mount func(*echo.Echo)
 		want  map[string]string
@@ -203,13 +203,13 @@ func TestRoute(t *testing.T) {
 func TestOutside(t *testing.T) {
 	failed := errors.New("failed")
 	for name, c := range map[string]struct {
-		over      core.OverLimit
+		over      guard.OverLimit
 		committed bool
 		err       error
 	}{
 		"plain":  {nil, true, nil},
-		"silent": {echomw.Handle(func(echo.Context, *core.Verdict) error { return nil }), true, nil},
-		"error":  {echomw.Handle(func(echo.Context, *core.Verdict) error { return failed }), false, failed},
+		"silent": {echomw.Handle(func(echo.Context, *guard.Verdict) error { return nil }), true, nil},
+		"error":  {echomw.Handle(func(echo.Context, *guard.Verdict) error { return failed }), false, failed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := echo.New()
@@ -221,7 +221,7 @@ func TestOutside(t *testing.T) {
 					committed = c.Response().Committed
 					return err
 				}
-			}, echomw.Limit(guard(t, "1/1h", keyfunc.IP(), core.Config{OverLimit: c.over})))
+			}, echomw.Limit(newGuard(t, "1/1h", keyfunc.IP(), guard.Config{Rule: guard.Rule{OverLimit: c.over}})))
 			do(e, http.MethodGet, "/")
 			do(e, http.MethodGet, "/")
 			assert.Equal(t, c.committed, committed)
@@ -232,8 +232,8 @@ func TestOutside(t *testing.T) {
 
 // The status of an error is the one that Echo's own handler answers with.
 func TestFinalOfErrors(t *testing.T) {
-	var final core.Final
-	g := guard(t, "1000/1h", keyfunc.IP(), core.Config{Settle: func(f core.Final, taken int64) int64 { final = f; return taken }})
+	var final guard.Final
+	g := newGuard(t, "1000/1h", keyfunc.IP(), guard.Config{Rule: guard.Rule{Settle: func(f guard.Final, taken int64) int64 { final = f; return taken }}})
 	for name, fail := range map[string]func(echo.Context) error{
 		"plain":            func(echo.Context) error { return errors.New("failed") },
 		"of the framework": func(echo.Context) error { return echo.ErrTeapot },

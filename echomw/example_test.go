@@ -7,22 +7,24 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/echomw"
 	"github.com/weir-go/weir/keyfunc"
 )
 
 // Two requests a minute from each address to each route.
 func ExampleLimit() {
-	guard, err := core.NewGuard(core.Config{
-		Policy: core.MustParse("2/1m"),
-		Key:    keyfunc.Join(keyfunc.IP(), keyfunc.Route()),
+	g, err := guard.New(guard.Config{
+		Rule: guard.Rule{
+			Policy: "2/1m",
+			Key:    keyfunc.Join(keyfunc.IP(), keyfunc.Route()),
+		},
 	})
 	if err != nil {
 		panic(err)
 	}
 	e := echo.New()
-	e.Use(echomw.Limit(guard))
+	e.Use(echomw.Limit(g))
 	e.GET("/items/:id", func(c echo.Context) error { return c.String(http.StatusOK, "item") })
 
 	for _, path := range []string{"/items/1", "/items/2", "/items/3"} {
@@ -38,18 +40,20 @@ func ExampleLimit() {
 
 // An answer of the program's own: JSON instead of text.
 func ExampleHandle() {
-	guard, err := core.NewGuard(core.Config{
-		Policy: core.MustParse("1/1m"),
-		Key:    keyfunc.IP(),
-		OverLimit: echomw.Handle(func(c echo.Context, v *core.Verdict) error {
-			return c.JSON(v.Status, map[string]string{"policy": v.Policy})
-		}),
+	g, err := guard.New(guard.Config{
+		Rule: guard.Rule{
+			Policy: "1/1m",
+			Key:    keyfunc.IP(),
+			OverLimit: echomw.Handle(func(c echo.Context, v *guard.Verdict) error {
+				return c.JSON(v.Status, map[string]string{"policy": v.Policy})
+			}),
+		},
 	})
 	if err != nil {
 		panic(err)
 	}
 	e := echo.New()
-	e.POST("/login", func(c echo.Context) error { return c.String(http.StatusOK, "welcome") }, echomw.Limit(guard))
+	e.POST("/login", func(c echo.Context) error { return c.String(http.StatusOK, "welcome") }, echomw.Limit(g))
 
 	for range 2 {
 		w := httptest.NewRecorder()

@@ -8,16 +8,18 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
-	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/fibermw"
 	"github.com/weir-go/weir/keyfunc"
 )
 
 // Two requests a minute from each user to each route.
 func ExampleLimit() {
-	guard, err := core.NewGuard(core.Config{
-		Policy: core.MustParse("2/1m"),
-		Key:    keyfunc.Join(keyfunc.User("uid"), keyfunc.Route()),
+	g, err := guard.New(guard.Config{
+		Rule: guard.Rule{
+			Policy: "2/1m",
+			Key:    keyfunc.Join(keyfunc.User("uid"), keyfunc.Route()),
+		},
 	})
 	if err != nil {
 		panic(err)
@@ -27,7 +29,7 @@ func ExampleLimit() {
 		c.Locals("uid", 42)
 		return c.Next()
 	})
-	app.Use(fibermw.Limit(guard))
+	app.Use(fibermw.Limit(g))
 	app.Get("/items/:id", func(c *fiber.Ctx) error { return c.SendString("item") })
 
 	for _, path := range []string{"/items/1", "/items/2", "/items/3"} {
@@ -46,18 +48,20 @@ func ExampleLimit() {
 
 // An answer of the program's own: JSON instead of text.
 func ExampleHandle() {
-	guard, err := core.NewGuard(core.Config{
-		Policy: core.MustParse("1/1m"),
-		Key:    keyfunc.Const("everybody"),
-		OverLimit: fibermw.Handle(func(c *fiber.Ctx, v *core.Verdict) error {
-			return c.Status(v.Status).JSON(fiber.Map{"policy": v.Policy})
-		}),
+	g, err := guard.New(guard.Config{
+		Rule: guard.Rule{
+			Policy: "1/1m",
+			Key:    keyfunc.Const("everybody"),
+			OverLimit: fibermw.Handle(func(c *fiber.Ctx, v *guard.Verdict) error {
+				return c.Status(v.Status).JSON(fiber.Map{"policy": v.Policy})
+			}),
+		},
 	})
 	if err != nil {
 		panic(err)
 	}
 	app := fiber.New()
-	app.Post("/login", fibermw.Limit(guard), func(c *fiber.Ctx) error { return c.SendString("welcome") })
+	app.Post("/login", fibermw.Limit(g), func(c *fiber.Ctx) error { return c.SendString("welcome") })
 
 	for range 2 {
 		res, err := app.Test(httptest.NewRequest(http.MethodPost, "/login", nil))

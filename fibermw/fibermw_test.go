@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/fibermw"
 	"github.com/weir-go/weir/internal/adaptertest"
 	"github.com/weir-go/weir/keyfunc"
@@ -30,7 +30,7 @@ func TestAdapter(t *testing.T) {
 		Name:        "fibermw",
 		Serve:       serve,
 		Handle:      handle,
-		HandleNil:   func() core.OverLimit { return fibermw.Handle(nil) },
+		HandleNil:   func() guard.OverLimit { return fibermw.Handle(nil) },
 		Pattern:     pattern,
 		IsNative:    func(r any) bool { _, ok := r.(*fiber.Ctx); return ok },
 		NeverLeaves: true,
@@ -136,8 +136,8 @@ func handler(h adaptertest.Handler) fiber.Handler {
 	}
 }
 
-func handle(n adaptertest.Native) core.OverLimit {
-	return fibermw.Handle(func(c *fiber.Ctx, v *core.Verdict) error {
+func handle(n adaptertest.Native) guard.OverLimit {
+	return fibermw.Handle(func(c *fiber.Ctx, v *guard.Verdict) error {
 		c.Set("X-Native", v.Policy)
 		n.Edit(v)
 		switch {
@@ -153,7 +153,7 @@ func handle(n adaptertest.Native) core.OverLimit {
 }
 
 func BenchmarkLimit(b *testing.B) {
-	adaptertest.Benchmark(b, func(b *testing.B, g *core.Guard, loop func(func(adaptertest.Client) int)) {
+	adaptertest.Benchmark(b, func(b *testing.B, g *guard.Guard, loop func(func(adaptertest.Client) int)) {
 		app := fiber.New()
 		if g != nil {
 			app.Use(fibermw.Limit(g))
@@ -179,10 +179,10 @@ func BenchmarkLimit(b *testing.B) {
 }
 
 // guard makes a Guard that admits one request an hour.
-func guard(t *testing.T, key keyfunc.Func, c core.Config) *core.Guard {
+func newGuard(t *testing.T, key keyfunc.Func, c guard.Config) *guard.Guard {
 	t.Helper()
-	c.Policy, c.Key, c.Log = core.MustParse("1/1h"), key, slog.New(slog.DiscardHandler)
-	g, err := core.NewGuard(c)
+	c.Policy, c.Key, c.Log = "1/1h", key, slog.New(slog.DiscardHandler)
+	g, err := guard.New(c)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, g.Close()) })
 	return g
@@ -202,7 +202,7 @@ func get(t *testing.T, f *fiber.App, target string) (status int, body string) {
 // A unix socket has no peer: such a request has no key by address.
 func TestUnixSocket(t *testing.T) {
 	f := fiber.New(fiber.Config{DisableStartupMessage: true})
-	f.Use(fibermw.Limit(guard(t, keyfunc.IP(), core.Config{})))
+	f.Use(fibermw.Limit(newGuard(t, keyfunc.IP(), guard.Config{})))
 	path := filepath.Join(t.TempDir(), "s")
 	listen(t, f, "unix", path)
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -218,7 +218,7 @@ func TestUnixSocket(t *testing.T) {
 // A test without a network has a key by address: that of nobody else.
 func TestAppTest(t *testing.T) {
 	f := fiber.New()
-	f.Use(fibermw.Limit(guard(t, keyfunc.IP(), core.Config{})))
+	f.Use(fibermw.Limit(newGuard(t, keyfunc.IP(), guard.Config{})))
 	f.Get("/", func(c *fiber.Ctx) error { return c.SendString("hello") })
 	status, body := get(t, f, "/")
 	assert.Equal(t, http.StatusOK, status, body)
@@ -229,22 +229,22 @@ func TestAppTest(t *testing.T) {
 // Whatever of the answer a native handler has set, the plain one does not replace it.
 func TestNativeAnswers(t *testing.T) {
 	for name, c := range map[string]struct {
-		over   func(*fiber.Ctx, *core.Verdict) error
+		over   func(*fiber.Ctx, *guard.Verdict) error
 		status int
 		body   string
 	}{
-		"status": {func(c *fiber.Ctx, _ *core.Verdict) error { c.Status(http.StatusTeapot); return nil }, http.StatusTeapot, ""},
-		"body":   {func(c *fiber.Ctx, _ *core.Verdict) error { return c.SendString("less") }, http.StatusOK, "less"},
-		"stream": {func(c *fiber.Ctx, _ *core.Verdict) error {
+		"status": {func(c *fiber.Ctx, _ *guard.Verdict) error { c.Status(http.StatusTeapot); return nil }, http.StatusTeapot, ""},
+		"body":   {func(c *fiber.Ctx, _ *guard.Verdict) error { return c.SendString("less") }, http.StatusOK, "less"},
+		"stream": {func(c *fiber.Ctx, _ *guard.Verdict) error {
 			c.Context().SetBodyStreamWriter(func(w *bufio.Writer) { _, _ = w.WriteString("less") })
 			return nil
 		}, http.StatusOK, "less"},
-		"next":    {func(c *fiber.Ctx, _ *core.Verdict) error { return c.Next() }, http.StatusOK, "hello"},
-		"changed": {func(_ *fiber.Ctx, v *core.Verdict) error { v.Status, v.Body = 420, []byte("calm"); return nil }, 420, "calm"},
+		"next":    {func(c *fiber.Ctx, _ *guard.Verdict) error { return c.Next() }, http.StatusOK, "hello"},
+		"changed": {func(_ *fiber.Ctx, v *guard.Verdict) error { v.Status, v.Body = 420, []byte("calm"); return nil }, 420, "calm"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := fiber.New()
-			f.Use(fibermw.Limit(guard(t, keyfunc.Const("all"), core.Config{OverLimit: fibermw.Handle(c.over)})))
+			f.Use(fibermw.Limit(newGuard(t, keyfunc.Const("all"), guard.Config{Rule: guard.Rule{OverLimit: fibermw.Handle(c.over)}})))
 			f.Get("/", func(c *fiber.Ctx) error { return c.SendString("hello") })
 			get(t, f, "/")
 			status, body := get(t, f, "/")
@@ -261,10 +261,12 @@ func TestNativeStreamIsNotRead(t *testing.T) {
 		err := c.Next()
 		streams = c.Response().IsBodyStream()
 		return err
-	}, fibermw.Limit(guard(t, keyfunc.Const("all"), core.Config{
-		OverLimit: fibermw.Handle(func(c *fiber.Ctx, _ *core.Verdict) error {
-			return c.SendStream(strings.NewReader("")) // that it is empty, only reading tells
-		}),
+	}, fibermw.Limit(newGuard(t, keyfunc.Const("all"), guard.Config{
+		Rule: guard.Rule{
+			OverLimit: fibermw.Handle(func(c *fiber.Ctx, _ *guard.Verdict) error {
+				return c.SendStream(strings.NewReader("")) // that it is empty, only reading tells
+			}),
+		},
 	})))
 	f.Get("/", func(c *fiber.Ctx) error { return c.SendString("hello") })
 	get(t, f, "/")
@@ -281,8 +283,10 @@ func TestNativeSilentBehindOthers(t *testing.T) {
 	f.Use(func(c *fiber.Ctx) error {
 		_ = c.Status(http.StatusAccepted).SendString("draft")
 		return c.Next()
-	}, fibermw.Limit(guard(t, keyfunc.Const("all"), core.Config{
-		OverLimit: fibermw.Handle(func(*fiber.Ctx, *core.Verdict) error { return nil }),
+	}, fibermw.Limit(newGuard(t, keyfunc.Const("all"), guard.Config{
+		Rule: guard.Rule{
+			OverLimit: fibermw.Handle(func(*fiber.Ctx, *guard.Verdict) error { return nil }),
+		},
 	})))
 	f.Get("/", func(c *fiber.Ctx) error { return c.SendString("hello") })
 	get(t, f, "/")
@@ -298,7 +302,7 @@ func TestBodyIsCopied(t *testing.T) {
 		err := c.Next()
 		c.Response().Body()[0] ^= 0x20
 		return err
-	}, fibermw.Limit(guard(t, keyfunc.Const("all"), core.Config{})))
+	}, fibermw.Limit(newGuard(t, keyfunc.Const("all"), guard.Config{})))
 	f.Get("/", func(c *fiber.Ctx) error { return c.SendString("hello") })
 	get(t, f, "/")
 	for range 2 {
@@ -307,11 +311,11 @@ func TestBodyIsCopied(t *testing.T) {
 	}
 }
 
-// A path has one key, however it is written, where Fiber does not tell the cases apart.
+// A path has one key, however it is written, where Fiber treats both cases alike.
 func TestPathCase(t *testing.T) {
 	for sensitive, want := range map[bool]int{false: http.StatusTooManyRequests, true: http.StatusOK} {
 		f := fiber.New(fiber.Config{CaseSensitive: sensitive})
-		f.Use(fibermw.Limit(guard(t, keyfunc.Path(), core.Config{})))
+		f.Use(fibermw.Limit(newGuard(t, keyfunc.Path(), guard.Config{})))
 		f.Get("/*", func(c *fiber.Ctx) error { return c.SendStatus(http.StatusOK) })
 		get(t, f, "/login")
 		for _, path := range []string{"/LOGIN", "/Login/", "/%4Cogin"} {

@@ -35,7 +35,7 @@ func (q *request) Path() string {
 	if config.CaseSensitive {
 		return strings.Clone(path)
 	}
-	return utils.ToLower(path) // a copy; what Fiber does not tell apart must not be two keys
+	return utils.ToLower(path) // a copy; what is one route to Fiber must not be two keys
 }
 
 func (q *request) Peer() netip.AddrPort {

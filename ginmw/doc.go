@@ -1,11 +1,10 @@
 // Package ginmw limits the rate of requests to a Gin engine.
 //
-//	guard, err := core.NewGuard(core.Config{
-//		Policy: core.MustParse("100/1m"),
-//		Key:    keyfunc.Join(keyfunc.IP(), keyfunc.Route()),
-//	})
-//	...
-//	engine.Use(ginmw.Limit(guard))
+//	g := guard.Must("100/1m", keyfunc.Join(keyfunc.IP(), keyfunc.Route()))
+//	engine.Use(ginmw.Limit(g))
+//
+// That is for one constant limit that is counted in the process; guard.New takes a store
+// and everything else.
 //
 // A request's route is Gin's FullPath, such as "/items/:id"; all requests that no
 // route matches have none, and share one key. Gin does not route HEAD to the

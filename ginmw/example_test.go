@@ -7,22 +7,24 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/ginmw"
 	"github.com/weir-go/weir/keyfunc"
 )
 
 // Two requests a minute from each address to each route.
 func ExampleLimit() {
-	guard, err := core.NewGuard(core.Config{
-		Policy: core.MustParse("2/1m"),
-		Key:    keyfunc.Join(keyfunc.IP(), keyfunc.Route()),
+	g, err := guard.New(guard.Config{
+		Rule: guard.Rule{
+			Policy: "2/1m",
+			Key:    keyfunc.Join(keyfunc.IP(), keyfunc.Route()),
+		},
 	})
 	if err != nil {
 		panic(err)
 	}
 	engine := gin.New()
-	engine.Use(ginmw.Limit(guard))
+	engine.Use(ginmw.Limit(g))
 	engine.GET("/items/:id", func(c *gin.Context) { c.String(http.StatusOK, "item") })
 
 	for _, path := range []string{"/items/1", "/items/2", "/items/3"} {
@@ -38,18 +40,20 @@ func ExampleLimit() {
 
 // An answer of the program's own: JSON instead of text.
 func ExampleHandle() {
-	guard, err := core.NewGuard(core.Config{
-		Policy: core.MustParse("1/1m"),
-		Key:    keyfunc.IP(),
-		OverLimit: ginmw.Handle(func(c *gin.Context, v *core.Verdict) {
-			c.JSON(v.Status, gin.H{"policy": v.Policy})
-		}),
+	g, err := guard.New(guard.Config{
+		Rule: guard.Rule{
+			Policy: "1/1m",
+			Key:    keyfunc.IP(),
+			OverLimit: ginmw.Handle(func(c *gin.Context, v *guard.Verdict) {
+				c.JSON(v.Status, gin.H{"policy": v.Policy})
+			}),
+		},
 	})
 	if err != nil {
 		panic(err)
 	}
 	engine := gin.New()
-	engine.POST("/login", ginmw.Limit(guard), func(c *gin.Context) { c.String(http.StatusOK, "welcome") })
+	engine.POST("/login", ginmw.Limit(g), func(c *gin.Context) { c.String(http.StatusOK, "welcome") })
 
 	for range 2 {
 		w := httptest.NewRecorder()

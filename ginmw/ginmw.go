@@ -1,92 +1,106 @@
 package ginmw
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/internal/reqctx"
 )
 
-// Limit is a middleware that enforces g: on the engine for every request, on a group
-// or a route for those, as in
+// Limit is a middleware that enforces g: on the engine for every request, on a group or a route for those, as in
 //
-//	engine.POST("/login", ginmw.Limit(guard.With("login", "5/1m")), login)
+//	engine.POST("/login", ginmw.Limit(g.With("login", "5/1m")), login)
 //
-// A request that it refuses is aborted. As with all of Gin's middleware, Use must
-// come before the routes. Limit panics if g is nil.
-func Limit(g *core.Guard) gin.HandlerFunc {
+// A request that it refuses is aborted. As with all of Gin's middleware, Use must come before the routes. Limit
+// panics if g is nil.
+func Limit(g *guard.Guard) gin.HandlerFunc {
 	if g == nil {
-		panic("ginmw: Limit(nil): give it the Guard that core.NewGuard returned")
+		panic("ginmw: Limit(nil): give it the Guard that guard.New returned")
 	}
 	return func(c *gin.Context) {
-		var v core.Verdict // refuses until Check says otherwise
-		panicked := true
-		defer func() {
-			if v.Action != core.Pass {
-				c.Abort()
-			}
-			v.Finish(final(c, panicked))
-		}()
-
-		v = g.Check(&request{c})
-		v.SetHeaders(core.HeaderMap(c.Writer.Header()))
-		over, known := v.Native.(native)
-		answer := v.ForNative(known, "ginmw")
-		switch v.Action {
-		case core.Pass:
-			if v.NeedsContext() {
-				outer := c.Request
-				c.Request = outer.WithContext(core.NewContext(outer.Context(), v))
-				defer func() {
-					reqctx.Return(outer, c.Request)
-					c.Request = c.Request.WithContext(outer.Context()) // v's context ends with its permit
-				}()
-			}
-			c.Next()
-		case core.Native:
-			before := c.Writer.Status()
-			if over(c, answer); !c.Writer.Written() && c.Writer.Status() == before {
-				if answer.Status < 200 || answer.Status > 999 { // no status of an answer
-					answer.Status = v.Status
-				}
-				reply(c, answer)
-			}
-		default:
-			reply(c, &v)
-		}
-		panicked = false
+		x := &exchange{request: request{c}}
+		defer x.abort()
+		_ = g.Serve(x) // handlers of Gin have no errors
 	}
 }
 
-// Handle makes an over-limit handler from a Gin handler, for answers of the
-// program's own. The headers are set already, and the request is aborted afterwards.
-// If f sets no status and writes nothing, the plain answer of core.Reject is sent:
-// v.Status and v.Body, which f may change.
+// Handle makes an over-limit handler from a Gin handler, for answers of the program's own. The headers are set
+// already, and the request is aborted afterwards. If f sets no status and writes nothing, the plain answer of
+// guard.Reject is sent: v.Status and v.Body, which f may change.
 //
-// Behind another framework's Limit, the plain answer is sent, and an error logged. A
-// nil f is a mistake that core.NewGuard reports.
-func Handle(f func(c *gin.Context, v *core.Verdict)) core.OverLimit {
-	return core.HandleNative("ginmw.Handle", native(f))
+// Behind another framework's Limit, the plain answer is sent, and an error logged. A nil f is a mistake that
+// guard.New reports.
+func Handle(f func(c *gin.Context, v *guard.Verdict)) guard.OverLimit {
+	return guard.HandleNative("ginmw.Handle", native(f))
 }
 
-type native func(*gin.Context, *core.Verdict)
+type native func(*gin.Context, *guard.Verdict)
 
-// reply sends the plain answer. The server drops its body if the request is a HEAD.
-func reply(c *gin.Context, v *core.Verdict) {
-	c.Status(v.Status)
-	c.Writer.WriteHeaderNow()
-	_, _ = c.Writer.Write(v.Body) // nobody is left to tell
+// exchange implements guard.Exchange.
+type exchange struct {
+	request
+	passed bool
 }
 
-func final(c *gin.Context, panicked bool) core.Final {
-	f := core.Final{Status: c.Writer.Status(), Bytes: int64(max(0, c.Writer.Size())), Panicked: panicked}
+// abort keeps a request that did not pass from the handlers after this one.
+func (x *exchange) abort() {
+	if !x.passed {
+		x.c.Abort()
+	}
+}
+
+func (x *exchange) Get(name string) string {
+	if lines := x.c.Writer.Header()[name]; len(lines) > 0 {
+		return lines[0]
+	}
+	return ""
+}
+
+func (x *exchange) Set(name, value string) { x.c.Writer.Header()[name] = []string{value} }
+
+func (x *exchange) Next(ctx context.Context) error {
+	x.passed = true
+	if ctx != nil {
+		outer := x.c.Request
+		x.c.Request = outer.WithContext(ctx)
+		defer func() {
+			reqctx.Return(outer, x.c.Request)
+			x.c.Request = x.c.Request.WithContext(outer.Context()) // ctx ends with its permit
+		}()
+	}
+	x.c.Next()
+	return nil
+}
+
+// Reply writes the plain answer. The server drops its body if the request is a HEAD.
+func (x *exchange) Reply(status int, body []byte) {
+	x.c.Status(status)
+	x.c.Writer.WriteHeaderNow()
+	_, _ = x.c.Writer.Write(body) // nobody is left to tell
+}
+
+func (x *exchange) Handle(handler any, v *guard.Verdict) (answered, known bool, err error) {
+	before := x.c.Writer.Status()
+	f, known := handler.(native)
+	if known {
+		f(x.c, v)
+	}
+	return x.c.Writer.Written() || x.c.Writer.Status() != before, known, nil
+}
+
+func (*exchange) Watch() {} // Gin's own writer does
+
+func (x *exchange) Final(_ error, panicked bool) guard.Final {
+	w := x.c.Writer
+	f := guard.Final{Status: w.Status(), Bytes: int64(max(0, w.Size())), Panicked: panicked}
 	switch {
-	case c.Writer.Written():
+	case w.Written():
 	case panicked:
 		f.Status = http.StatusInternalServerError
-	case c.FullPath() == "":
+	case x.c.FullPath() == "":
 		f.Bytes = -1 // Gin may write its own page later
 	}
 	return f

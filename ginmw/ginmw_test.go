@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/ginmw"
 	"github.com/weir-go/weir/internal/adaptertest"
 	"github.com/weir-go/weir/keyfunc"
@@ -27,7 +27,7 @@ func TestAdapter(t *testing.T) {
 		Name:      "ginmw",
 		Serve:     serve,
 		Handle:    handle,
-		HandleNil: func() core.OverLimit { return ginmw.Handle(nil) },
+		HandleNil: func() guard.OverLimit { return ginmw.Handle(nil) },
 		Pattern:   pattern,
 		IsNative:  func(r any) bool { _, ok := r.(*gin.Context); return ok },
 	})
@@ -54,7 +54,7 @@ func serve(t testing.TB, app adaptertest.App) string {
 	return server.URL
 }
 
-func limited(guards []*core.Guard) (handlers []gin.HandlerFunc) {
+func limited(guards []*guard.Guard) (handlers []gin.HandlerFunc) {
 	for _, g := range guards {
 		handlers = append(handlers, ginmw.Limit(g))
 	}
@@ -117,8 +117,8 @@ func handler(h adaptertest.Handler) gin.HandlerFunc {
 	}
 }
 
-func handle(n adaptertest.Native) core.OverLimit {
-	return ginmw.Handle(func(c *gin.Context, v *core.Verdict) {
+func handle(n adaptertest.Native) guard.OverLimit {
+	return ginmw.Handle(func(c *gin.Context, v *guard.Verdict) {
 		c.Header("X-Native", v.Policy)
 		n.Edit(v)
 		switch {
@@ -134,7 +134,7 @@ func handle(n adaptertest.Native) core.OverLimit {
 }
 
 func BenchmarkLimit(b *testing.B) {
-	adaptertest.BenchmarkHTTP(b, func(g *core.Guard) http.Handler {
+	adaptertest.BenchmarkHTTP(b, func(g *guard.Guard) http.Handler {
 		engine := gin.New()
 		if g != nil {
 			engine.Use(ginmw.Limit(g))
@@ -144,10 +144,10 @@ func BenchmarkLimit(b *testing.B) {
 	})
 }
 
-func guard(t *testing.T, policy string, c core.Config) *core.Guard {
+func newGuard(t *testing.T, policy string, c guard.Config) *guard.Guard {
 	t.Helper()
-	c.Policy, c.Key, c.Log = core.MustParse(policy), keyfunc.IP(), slog.New(slog.DiscardHandler)
-	g, err := core.NewGuard(c)
+	c.Policy, c.Key, c.Log = policy, keyfunc.IP(), slog.New(slog.DiscardHandler)
+	g, err := guard.New(c)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, g.Close()) })
 	return g
@@ -163,17 +163,17 @@ func get(h http.Handler, target string) *httptest.ResponseRecorder {
 // no further middleware runs. A handler that means to serve less may call Next.
 func TestAbort(t *testing.T) {
 	for name, c := range map[string]struct {
-		over   core.OverLimit
+		over   guard.OverLimit
 		status int
 		later  int
 	}{
 		"plain":     {nil, http.StatusTooManyRequests, 1},
-		"forgotten": {ginmw.Handle(func(c *gin.Context, v *core.Verdict) { c.JSON(v.Status, gin.H{}) }), http.StatusTooManyRequests, 1},
-		"next":      {ginmw.Handle(func(c *gin.Context, v *core.Verdict) { c.Next() }), http.StatusAccepted, 2},
+		"forgotten": {ginmw.Handle(func(c *gin.Context, v *guard.Verdict) { c.JSON(v.Status, gin.H{}) }), http.StatusTooManyRequests, 1},
+		"next":      {ginmw.Handle(func(c *gin.Context, v *guard.Verdict) { c.Next() }), http.StatusAccepted, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			engine, later := gin.New(), 0
-			engine.Use(ginmw.Limit(guard(t, "1/1h", core.Config{OverLimit: c.over})), func(*gin.Context) { later++ })
+			engine.Use(ginmw.Limit(newGuard(t, "1/1h", guard.Config{Rule: guard.Rule{OverLimit: c.over}})), func(*gin.Context) { later++ })
 			engine.GET("/", func(c *gin.Context) { c.String(http.StatusAccepted, "ok") })
 			assert.Equal(t, http.StatusAccepted, get(engine, "/").Code)
 			assert.Equal(t, c.status, get(engine, "/").Code)
@@ -185,7 +185,7 @@ func TestAbort(t *testing.T) {
 // gin's own Recovery and NoRoute live together with a limit.
 func TestWithRecoveryAndNoRoute(t *testing.T) {
 	engine := gin.New()
-	engine.Use(gin.RecoveryWithWriter(io.Discard), ginmw.Limit(guard(t, "2/1h", core.Config{})))
+	engine.Use(gin.RecoveryWithWriter(io.Discard), ginmw.Limit(newGuard(t, "2/1h", guard.Config{})))
 	engine.GET("/panic", func(*gin.Context) { panic("a panic") })
 	engine.NoRoute(func(c *gin.Context) { c.String(http.StatusNotFound, "own page") })
 	assert.Equal(t, http.StatusInternalServerError, get(engine, "/panic").Code)

@@ -56,8 +56,8 @@ func ForwardedIP(trusted ...netip.Prefix) Func { return Address{Trusted: trusted
 //
 // With n = 0 it is IP. A negative n, and one above 64, are mistakes that Err reports.
 //
-// WARNING: whoever reaches the server past the proxies chooses his own address. Use [ForwardedIP] where that is
-// possible.
+// WARNING: a client that reaches the server past the proxies chooses its own address. Use [ForwardedIP] where that
+// is possible.
 func ForwardedHops(n int) Func { return Address{Hops: n}.Func() }
 
 // Address says how a client's address becomes a key. Its fields are those of [IP], [ForwardedIP] and

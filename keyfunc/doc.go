@@ -6,7 +6,7 @@
 // [FirstOf] combine them:
 //
 //	keyfunc.Join(keyfunc.IP(), keyfunc.Route())               // each address on each route
-//	keyfunc.FirstOf(keyfunc.User("uid"), keyfunc.IP())        // the user, or who has not logged in: the address
+//	keyfunc.FirstOf(keyfunc.User("uid"), keyfunc.IP())        // the user; without a login, the address
 //	keyfunc.ForwardedIP(netip.MustParsePrefix("10.0.0.0/8"))  // the client behind our own proxies
 //
 // # What a key promises

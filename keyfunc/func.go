@@ -24,8 +24,8 @@ const (
 // maxKind is the greatest length of a custom kind in bytes.
 const maxKind = 64
 
-// ErrNoKey says that a request lacks what the key is made of: an address, a user, a header. Whoever asked
-// for the key decides what follows; there is no key that stands for "unknown". Test for it with [errors.Is].
+// ErrNoKey says that a request lacks what the key is made of: an address, a user, a header. The caller
+// decides what follows; there is no key that stands for "unknown". Test for it with [errors.Is].
 var ErrNoKey = errors.New("keyfunc: no key")
 
 var errZeroFunc = errors.New("keyfunc: zero Func: use a constructor such as keyfunc.IP")
@@ -81,7 +81,7 @@ func (f Func) AppendTo(k *Key, r Request) error {
 // at the same time.
 //
 // Kind names what the text is, and keeps it apart from all other kinds: the user 7 is not the tenant 7. It is a
-// lower-case letter and up to 63 more bytes of [a-z0-9_.-], and none of this package's own kinds: ip, route,
+// lower-case letter and up to 63 more bytes of [a-z0-9_.-], and not one of this package's own kinds: ip, route,
 // path, method, user, const, hash, header, and what begins with "header.". A bad kind and a nil f are mistakes
 // that Err reports.
 //
@@ -154,7 +154,7 @@ func Join(parts ...Func) Func {
 // Where none has a key, the answer is ErrNoKey. Choosing from nothing, or from invalid Funcs, is a mistake that
 // Err reports.
 //
-// All of fs lead into one limit. Where users and addresses shall have different limits, write two rules.
+// All of fs lead into one limit. Where users and addresses are to have different limits, write two rules.
 func FirstOf(fs ...Func) Func {
 	f, fs := combine("first-of", "FirstOf", fs)
 	f.add = func(k *Key, r Request) error {
@@ -208,7 +208,7 @@ func Const(text string) Func {
 // Hash replaces the key that f makes by its SHA-256 sum, as one part of kind "hash": keys get a fixed length of
 // 48 bytes, and do not show at first sight whom they stand for. Its errors are those of f.
 //
-// WARNING: the sum has no secret in it. Who holds the sum of an address finds the address by trying them all.
+// WARNING: the sum has no secret in it. From the sum of an address, anybody finds the address by trying them all.
 // Where keys must not disclose people to those who can read the store, let the store hash the keys, which it
 // does with a secret.
 func Hash(f Func) Func {

@@ -13,7 +13,7 @@ const longPart = 128
 //
 //	ip=203.0.113.7&route=/items/%7Bid%7D
 //
-// and tells apart any two lists of parts: equal text means equal kinds and parts in equal order.
+// and is different for any two lists of parts: equal text means equal kinds and parts in equal order.
 //
 // The zero Key is empty and ready to use. A Key keeps its buffer over [Key.Reset]; adding a part allocates
 // only while the buffer grows. A Key must not be used by two goroutines at the same time.

@@ -11,7 +11,7 @@ import (
 // The strings that its methods return stay valid after the handler has returned, also where the framework
 // reuses its buffers.
 type Request interface {
-	// Context is the request's context. It ends when the client leaves, where the framework can tell.
+	// Context is the request's context. It ends when the client leaves, where the framework notices that.
 	Context() context.Context
 	// Method is the request's method as it came: HEAD stays HEAD. The key part [Method] folds it.
 	Method() string

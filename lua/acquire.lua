@@ -1,16 +1,20 @@
--- acquire: the places for one permit, all or none. Who holds the id already is admitted
--- and its lease begins anew; with another weight it is as if it held none, but fewer
--- places than it has are never refused. A refusal writes nothing, except to heal.
+-- acquire: the places for one permit, all or none. A holder that has the id already is
+-- admitted and its lease begins anew; with another weight it is as if it held none, but
+-- fewer places than it has are never refused. A refusal writes nothing, except to heal.
 --
 -- KEYS[1] the permits of a key; see permits.lua.
--- ARGV    1 the number of permits | 2 the lease, in microseconds | 3 the forced time, or
---         0 for the server's | 4 the id | 5 the weight, at least 1
+-- Arguments: most lease now id weight
+--   most    the number of permits
+--   lease   how long one lives, in microseconds
+--   now     the forced time, or 0 for the server's
+--   id      the permit
+--   weight  how many places it takes, at least 1
 -- Reply   the server's time in microseconds; the places in use, or -1 - places if it is
 --         refused; if refused, when there will be room if nobody renews, or 0 for never;
 --         when the last lease ends, or 0.
 
 --> open
-local id, weight = ARGV[4] .. '#', ARGV[5] + 0
+local id, weight = ARG.id .. '#', ARG.weight + 0
 --> held
 local others, free = used - held, 0
 if weight <= held or others <= most - weight then

@@ -5,75 +5,74 @@
 -- Segment: "f", the units counted, a comma, the end of the window in microseconds.
 -- Empty: unused.
 --
--- Arguments: 1 units | 2 rate | 3 period | 4 period | 5 start | 6 end | 7 next
--- in refund: 8 charged
---   units    the cost (0 peeks); in refund, what to give back; in upto, nothing
+-- Arguments of take:   cost rate period aligned start end next
+-- Arguments of upto:   rate period aligned start end next
+-- Arguments of refund: units rate period aligned start end next last
+--   cost     how many units are taken (0 peeks)
 --   rate     the most units in one window
---   3        of windows that begin with the first hit; 0 otherwise
---   4        of windows that begin at its multiples since the epoch; 0 otherwise
---   start..  of a window of the calendar, [start, end), and the end of the one after
---            it: where the caller guesses the server's time to be; 0 otherwise
---   charged  the end of the window of the charge
+--   period   of windows that begin with the first hit; 0 otherwise
+--   aligned  of windows that begin at its multiples since the epoch; 0 otherwise
+--   start    to end, exclusive, is a window of the calendar, and next the end of the one
+--            after it: where the caller guesses the server's time to be; 0 otherwise
+--   units    how many units to give back
+--   last     the latest end of a window that has the charge
 -- If the time is in neither window of the calendar, nothing is done, and the reply is
--- the time alone: whoever asks again can tell the windows around it.
+-- the time alone: a caller that asks again can tell the windows around it.
 -- Reply: the units counted, or -1 - units if the cost does not fit; then the end of
 -- the window, or 0.
 
 --@ load
-local n_i, e_i, end_i = 0, 0, now + ARGV_i[3]
+local end_i, count_i, latest_i = 0, 0, now + ARG.period
 do
-  local period, later = (ARGV_i[4] or 0) + 0, (ARGV_i[7] or 0) + 0
-  if period > 0 then
-    end_i = now - now % period + period
-  elseif later > 0 then
-    if now < ARGV_i[5] + 0 or now >= later then return { now } end
-    end_i = ARGV_i[6] + 0
-    if now >= end_i then end_i = later end
+  local aligned, next = (ARG.aligned or 0) + 0, (ARG.next or 0) + 0
+  if aligned > 0 then
+    latest_i = now - now % aligned + aligned
+  elseif next > 0 then
+    if now < ARG.start + 0 or now >= next then return { now } end
+    latest_i = ARG.end + 0
+    if now >= latest_i then latest_i = next end
   end
 end
 if s_i and s_i ~= '' then
-  local n, e = string.match(s_i, '^f(%d+),(%d+)$')
-  n, e = (n or 0) + 0, (e or 0) + 0
-  if n == 0 or n >= 9007199254740992 or e == 0 or e >= 9007199254740992 then
+  local count, ends = string.match(s_i, '^f(%d+),(%d+)$')
+  count, ends = (count or 0) + 0, (ends or 0) + 0
+  if count == 0 or count >= 9007199254740992 or ends == 0 or ends >= 9007199254740992 then
     write = true
-  elseif e > now then
-    n_i, e_i = n, e
-    if e > end_i then e_i, write = end_i, true end
-    if n > ARGV_i[2] + 0 then n_i, write = ARGV_i[2] + 0, true end
+  elseif ends > now then
+    end_i, count_i = ends, count
+    if ends > latest_i then end_i, write = latest_i, true end
+    if count > ARG.rate + 0 then count_i, write = ARG.rate + 0, true end
   end
 end
 
 --@ admit
-local fits_i = n_i + ARGV_i[1] <= ARGV_i[2] + 0
-
---@ cost
-local c_i = ARGV_i[1] + 0
-
---@ charge
-if c_i > 0 then
-  if n_i == 0 then e_i = end_i end
-  n_i, write = n_i + c_i, true
-end
+local fits_i = count_i + ARG.cost <= ARG.rate + 0
 
 --@ most
-local most_i = ARGV_i[2] - n_i
+local most_i = ARG.rate - count_i
 local fits_i = most_i > 0
 
+--@ cost
+local cost_i = ARG.cost + 0
+
 --@ weigh
-local c_i = n
+local cost_i = taken
+
+--@ charge
+if cost_i > 0 then
+  if count_i == 0 then end_i = latest_i end
+  count_i, write = count_i + cost_i, true
+end
 
 --@ refund
-do
-  local back = math.min(ARGV_i[1] + 0, n_i)
-  if back > 0 and e_i == ARGV_i[8] + 0 then
-    n_i, write = n_i - back, true
-    if n_i == 0 then e_i = 0 end
-  end
+if count_i > 0 and ARG.units + 0 > 0 and at <= end_i and end_i <= ARG.last + 0 then
+  count_i, write = count_i - math.min(ARG.units + 0, count_i), true
+  if count_i == 0 then end_i = 0 end
 end
 
 --@ store
 local text_i, left_i = '', 1
-if n_i > 0 then text_i, left_i = string.format('f%.0f,%.0f', n_i, e_i), e_i - now end
+if count_i > 0 then text_i, left_i = string.format('f%.0f,%.0f', count_i, end_i), end_i - now end
 
 --@ reply
-fits_i and n_i or -1 - n_i, e_i
+fits_i and count_i or -1 - count_i, end_i

@@ -1,10 +1,27 @@
 -- frame: what every script does first and last, whatever its algorithms.
 --
 -- KEYS[1] is the state: one segment for each limit, joined by ";". The time comes
--- from the server, once; tests and simulation send theirs as the last argument.
+-- from the server, once; tests and simulation send theirs as the last argument, now.
+--
+-- Between open and write the sections of the algorithms stand. In them "_i" at the end of
+-- a name is the number of the limit, and ARG.name an argument of that limit, as the
+-- header of the file declares them for each script. Besides its own names a section reads
+--   now     the server's time, in microseconds
+--   write   to be set if the state has changed or had to be corrected
+--   s_i     the limit's segment of the text, nil or empty if unused
+-- and what the header of take, upto or refund says that it reads. It leaves
+--   load    the state, brought to what the rules allow now
+--   admit   fits_i, whether the cost fits
+--   most    most_i, how many units fit, and fits_i, whether that is any
+--   cost    the charge of the cost that was asked for
+--   weigh   the charge of taken units
+--   charge  the state with the charge
+--   refund  the state without what is given back
+--   store   text_i, the segment, and left_i, how long until it is unused; 1 if it is
+--   reply   is what a limit has to say in the reply
 
 --@ open
-local now, forced, write = ARGV_now, 0, false
+local now, forced, write = ARG.now, 0, false
 if now then
   now, forced = now + 0, 86400000 -- Redis expires by its own clock: stay out of its way
 else

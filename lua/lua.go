@@ -1,17 +1,23 @@
 // Package lua holds the Redis scripts, for redisstore and other stores that decide in
-// one, and nothing else: one file for each algorithm, one for each operation, and the frame that all of them share.
+// one, and nothing else: one file for each algorithm, one for each operation, and the
+// frame that all of them share.
 //
 // A script is composed for the kinds of a policy's limits by unrolling each
 // algorithm's sections into the operation's template. It depends on the kinds
 // alone, never on a limit's numbers or on any other input, so that a server sees
 // few scripts and each of them once.
+//
+// The header of a file declares its arguments by name and in order, and the text reads
+// them as ARG.name, which composing turns into the place of the argument in the script.
 package lua
 
 import (
 	"embed"
 	"errors"
 	"fmt"
+	"io/fs"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -19,20 +25,76 @@ import (
 //go:embed *.lua
 var files embed.FS
 
-// A line "--@ name" opens a section of a file, a line "--> name" of a template
-// stands for a section.
+var scripts = load(files)
+
+// What a header says, and what stands in the text: a line "--@ name" opens a section of
+// a file, a line "--> name" of a template stands for a section.
 var (
-	letter   = regexp.MustCompile(`(?m)^-- Letter: (\w)$`)
-	borrows  = regexp.MustCompile(`(?m)^-- Sections: (\w+)$`)
-	opens    = regexp.MustCompile(`(?m)^--@ (\w+)\n`)
-	stands   = regexp.MustCompile(`(?m)^( *)--> (\w+)\n`)
-	argument = regexp.MustCompile(`ARGV_i\[(\d+)\]`)
-	perLimit = regexp.MustCompile(`_i\b`)
+	letter    = regexp.MustCompile(`(?m)^-- Letter: (\w)$`)
+	borrows   = regexp.MustCompile(`(?m)^-- Sections: (\w+)$`)
+	declares  = regexp.MustCompile(`(?m)^-- Arguments of (\w+): *(.*)$`)
+	appends   = regexp.MustCompile(`(?m)^-- Arguments, after those of the limits: *(.*)$`)
+	has       = regexp.MustCompile(`(?m)^-- Arguments: *(.*)$`)
+	opens     = regexp.MustCompile(`(?m)^--@ (\w+)\n`)
+	stands    = regexp.MustCompile(`(?m)^( *)--> (\w+)\n`)
+	arguments = regexp.MustCompile(`\bARG\.(\w+)`)
+	perLimit  = regexp.MustCompile(`_i\b`)
 )
 
+// library is what the files say.
+type library struct {
+	algorithms map[byte]*algorithm
+	templates  map[string]template
+}
+
+// algorithm is the file of one.
+type algorithm struct {
+	file      string
+	arguments map[string][]string // of each operation, in order
+	sections  map[string]string
+}
+
+// template is a file that is not an algorithm's.
+type template struct {
+	arguments []string // after those of the limits
+	text      string
+}
+
+func load(from fs.FS) *library {
+	l := &library{map[byte]*algorithm{}, map[string]template{}}
+	entries, err := fs.Glob(from, "*.lua")
+	if err != nil {
+		panic(err) // the pattern is wrong
+	}
+	for _, name := range entries {
+		doc, text := read(from, name)
+		m := letter.FindStringSubmatch(doc)
+		if m == nil {
+			var names []string
+			for _, form := range []*regexp.Regexp{appends, has} {
+				if m := form.FindStringSubmatch(doc); m != nil {
+					names = strings.Fields(m[1])
+				}
+			}
+			l.templates[strings.TrimSuffix(name, ".lua")] = template{names, text}
+			continue
+		}
+		if m := borrows.FindStringSubmatch(doc); m != nil {
+			name = m[1] + ".lua"
+			doc, text = read(from, name)
+		}
+		a := &algorithm{name, map[string][]string{}, sections(text)}
+		for _, m := range declares.FindAllStringSubmatch(doc, -1) {
+			a.arguments[m[1]] = strings.Fields(m[2])
+		}
+		l.algorithms[m[1][0]] = a
+	}
+	return l
+}
+
 // read returns a file's documentation, up to the first empty line, and the rest.
-func read(name string) (doc, rest string) {
-	text, err := files.ReadFile(name)
+func read(from fs.FS, name string) (doc, rest string) {
+	text, err := fs.ReadFile(from, name)
 	if err != nil {
 		panic(err) // the file is embedded
 	}
@@ -54,67 +116,42 @@ func sections(text string) map[string]string {
 	return out
 }
 
-// algorithms maps the letter that a file names in its documentation to the file's
-// sections, or to those of another file that it names as well.
-var algorithms = func() map[byte]map[string]string {
-	out := map[byte]map[string]string{}
-	entries, _ := files.ReadDir(".")
-	for _, e := range entries {
-		doc, rest := read(e.Name())
-		if m := borrows.FindStringSubmatch(doc); m != nil {
-			_, rest = read(m[1] + ".lua")
-		}
-		if m := letter.FindStringSubmatch(doc); m != nil {
-			out[m[1][0]] = sections(rest)
-		}
-	}
-	return out
-}()
-
 // Take returns the script that decides over limits of these kinds, one letter for
 // each limit: "g" is gcra. Its keys, arguments and reply are those that take.lua and
 // the file of each algorithm document.
-func Take(kinds string) (script string, err error) {
-	return compose("take.lua", kinds)
-}
+func Take(kinds string) (script string, err error) { return scripts.compose("take", kinds) }
 
 // UpTo returns the script that takes as many units as limits of these kinds admit;
 // see upto.lua.
-func UpTo(kinds string) (script string, err error) {
-	return compose("upto.lua", kinds)
-}
+func UpTo(kinds string) (script string, err error) { return scripts.compose("upto", kinds) }
 
 // Refund returns the script that gives back a charge to limits of these kinds; see
 // refund.lua.
-func Refund(kinds string) (script string, err error) {
-	return compose("refund.lua", kinds)
-}
+func Refund(kinds string) (script string, err error) { return scripts.compose("refund", kinds) }
 
-func compose(template, kinds string) (script string, err error) {
+func (l *library) compose(operation, kinds string) (script string, err error) {
 	if kinds == "" {
 		return "", errors.New("lua: no limits: give one letter for each")
 	}
-	limits := make([]map[string]string, len(kinds))
+	t := l.templates[operation]
+	limits := make([]map[string]string, len(kinds)) // the sections of each
+	count := 0                                      // of arguments
 	for i := range limits {
-		if limits[i] = algorithms[kinds[i]]; limits[i] == nil {
+		a := l.algorithms[kinds[i]]
+		if a == nil {
 			return "", fmt.Errorf("lua: no algorithm has the letter %q", kinds[i])
 		}
-	}
-	_, text := read(template)
-	args, first := 0, make([]int, len(kinds)) // how many arguments stand before each limit's
-	for i := range limits {
-		first[i] = args
-		args += arguments(text, limits[i])
+		if limits[i], err = a.resolve(t, operation, count); err != nil {
+			return "", err
+		}
+		count += len(a.arguments[operation])
 	}
 
-	// unroll repeats a section for each limit, with its own names and arguments.
+	// unroll repeats a section for each limit, with its own names.
 	unroll := func(section string) string {
 		var b strings.Builder
 		for i := range limits {
-			s := argument.ReplaceAllStringFunc(limits[i][section], func(m string) string {
-				return fmt.Sprintf("ARGV[%d]", first[i]+index(m))
-			})
-			b.WriteString(perLimit.ReplaceAllString(s, "_"+strconv.Itoa(i+1)))
+			b.WriteString(perLimit.ReplaceAllString(limits[i][section], "_"+strconv.Itoa(i+1)))
 		}
 		return b.String()
 	}
@@ -127,25 +164,16 @@ func compose(template, kinds string) (script string, err error) {
 		return strings.Join(names, sep)
 	}
 
-	_, shared := read("frame.lua")
-	frame := sections(shared)
+	frame := sections(l.templates["frame"].text)
 	left := "math.max(" + each("left_i", ", ") + ")"
 	if len(limits) == 1 { // the commonest script is the one that must be fastest
 		frame["split"], left = "local s_1 = stored\n", "left_1"
 	}
-	extra := 0
-	if strings.Contains(text, "ARGV_extra") { // an argument that is not a limit's
-		extra = 1
+	text, unread, err := place(fill(t.text, frame), t.arguments, count)
+	if err != nil || unread != "" {
+		return "", cannotResolve(operation+".lua", operation, unread, err)
 	}
-	text = stands.ReplaceAllStringFunc(text, func(line string) string {
-		m := stands.FindStringSubmatch(line)
-		section, ok := frame[m[2]]
-		if !ok {
-			section = unroll(m[2])
-		}
-		return m[1] + strings.ReplaceAll(strings.TrimRight(section, "\n"), "\n", "\n"+m[1]) + "\n"
-	})
-	text = strings.NewReplacer(
+	all := strings.NewReplacer(
 		"segments_all", each("([^;]*)", ";"),
 		"s_all", each("s_i", ", "),
 		"fits_all", each("fits_i", " and "),
@@ -153,24 +181,81 @@ func compose(template, kinds string) (script string, err error) {
 		"left_all", left,
 		"most_all", each("most_i", ", "),
 		"reply_all", strings.ReplaceAll(strings.TrimSpace(unroll("reply")), "\n", ", "),
-		"ARGV_extra", fmt.Sprintf("ARGV[%d]", args+1),
-		"ARGV_now", fmt.Sprintf("ARGV[%d]", args+extra+1),
-	).Replace(text)
-	return text, nil
+	)
+	own := map[string]string{}
+	for _, m := range stands.FindAllStringSubmatch(text, -1) {
+		own[m[2]] = unroll(m[2])
+	}
+	return fill(all.Replace(text), own), nil
 }
 
-// arguments counts the arguments of one limit that a template's sections read.
-func arguments(template string, sections map[string]string) (most int) {
-	for _, m := range stands.FindAllStringSubmatch(template, -1) {
-		for _, arg := range argument.FindAllString(sections[m[2]], -1) {
-			most = max(most, index(arg))
+// fill puts sections, indented, where lines of a template stand for them. A line that
+// stands for none of them stays.
+func fill(text string, sections map[string]string) string {
+	return stands.ReplaceAllStringFunc(text, func(line string) string {
+		m := stands.FindStringSubmatch(line)
+		section, ok := sections[m[2]]
+		if !ok {
+			return line
+		}
+		return m[1] + strings.ReplaceAll(strings.TrimRight(section, "\n"), "\n", "\n"+m[1]) + "\n"
+	})
+}
+
+// resolve returns the sections that a template asks for, with each argument in its place
+// behind the first ones. It is an error if a section reads an argument that is not
+// declared, or if none reads one that is.
+func (a *algorithm) resolve(t template, operation string, first int) (map[string]string, error) {
+	names, ok := a.arguments[operation]
+	if !ok {
+		return nil, fmt.Errorf("lua: %s does not declare its arguments of %s; add a line %q to the header",
+			a.file, operation, "-- Arguments of "+operation+": ...")
+	}
+	wanted := []string{"reply"} // which stands within a line
+	for _, m := range stands.FindAllStringSubmatch(t.text, -1) {
+		wanted = append(wanted, m[2])
+	}
+	var all strings.Builder
+	out := make(map[string]string, len(wanted))
+	for _, section := range wanted {
+		text, _, err := place(a.sections[section], names, first)
+		if err != nil {
+			return nil, cannotResolve(a.file, operation, "", err)
+		}
+		out[section] = text
+		all.WriteString(a.sections[section])
+	}
+	if _, unread, _ := place(all.String(), names, first); unread != "" {
+		return nil, cannotResolve(a.file, operation, unread, nil)
+	}
+	return out, nil
+}
+
+// place puts ARGV[first+k] in the place of the k-th name, counted from 1. unread is a
+// name that the text does not read, and the error says which one is not declared.
+func place(text string, names []string, first int) (placed, unread string, err error) {
+	read := map[string]bool{}
+	text = arguments.ReplaceAllStringFunc(text, func(arg string) string {
+		name := strings.TrimPrefix(arg, "ARG.")
+		k := slices.Index(names, name)
+		if k < 0 {
+			err = fmt.Errorf("reads %s, which is not among its arguments %q", arg, names)
+		}
+		read[name] = true
+		return fmt.Sprintf("ARGV[%d]", first+k+1)
+	})
+	for _, name := range names {
+		if !read[name] {
+			unread = name
 		}
 	}
-	return most
+	return text, unread, err
 }
 
-// index is k of "ARGV_i[k]".
-func index(arg string) int {
-	k, _ := strconv.Atoi(argument.FindStringSubmatch(arg)[1])
-	return k
+// cannotResolve is the error of a file whose text and header disagree.
+func cannotResolve(file, operation, unread string, err error) error {
+	if err == nil {
+		err = fmt.Errorf("declares the argument %s and does not read it", unread)
+	}
+	return fmt.Errorf("lua: %s, in the script %s, %w", file, operation, err)
 }

@@ -53,7 +53,7 @@ func mixes() (out []core.Policy) {
 }
 
 // placeholders are what composing must leave nothing of.
-var placeholders = regexp.MustCompile(`_i\b|_all\b|segments_all|ARGV_\w*|-->|--@|-- Letter`)
+var placeholders = regexp.MustCompile(`_i\b|_all\b|segments_all|ARG\.|-->|--@|-- Letter`)
 
 var indexed = regexp.MustCompile(`ARGV\[(\d+)\]`)
 
@@ -61,20 +61,20 @@ func TestScripts(t *testing.T) {
 	seen := map[string]string{}
 	for _, p := range mixes() {
 		for name, compose := range operations {
-			call := name + " " + p.Kinds()
-			script, err := compose(p.Kinds())
+			call := name + " " + p.Spec().Kinds()
+			script, err := compose(p.Spec().Kinds())
 			require.NoError(t, err, call)
 			assert.Empty(t, placeholders.FindAllString(script, -1), call)
 
 			var params []int64
 			switch name {
 			case "take":
-				params = p.Params(core.Take{Cost: 1}, storetest.Epoch)
-				assert.Len(t, p.Params(core.Take{}, storetest.Epoch), len(params), "a peek has no fewer")
+				params = p.Spec().TakeArgs(core.Take{Cost: 1}, storetest.Epoch)
+				assert.Len(t, p.Spec().TakeArgs(core.Take{}, storetest.Epoch), len(params), "a peek has no fewer")
 			case "upto":
-				params = p.Params(core.Take{Cost: 1, AtMost: true}, storetest.Epoch)
+				params = p.Spec().TakeArgs(core.Take{Cost: 1, AtMost: true}, storetest.Epoch)
 			case "refund":
-				params = p.RefundParams(core.Result{}, 1, storetest.Epoch)
+				params = p.Spec().RefundArgs(core.Refund{Units: 1}, storetest.Epoch)
 			}
 			read := map[int]bool{}
 			for _, m := range indexed.FindAllStringSubmatch(script, -1) {
@@ -83,9 +83,7 @@ func TestScripts(t *testing.T) {
 				read[n] = true
 			}
 			for n := range len(params) + 1 {
-				// What an operation has no use for stands there so that its other
-				// numbers do; the last of all is the forced time.
-				assert.True(t, read[n+1] || n < len(params)-1, "%s does not read argument %d of %d", call, n+1, len(params))
+				assert.True(t, read[n+1], "%s does not read argument %d of %d", call, n+1, len(params)) // the last is the forced time
 			}
 			for n := range read {
 				assert.LessOrEqual(t, n, len(params)+1, "%s has no such argument", call)
@@ -98,13 +96,13 @@ func TestScripts(t *testing.T) {
 			assert.Contains(t, script, "'PX'")
 			assert.NotContains(t, script, "tostring", "%s: it rounds", call)
 			assert.NotContains(t, script, "function", "%s: closures are rebuilt at every call", call)
-			again, err := compose(p.Kinds())
+			again, err := compose(p.Spec().Kinds())
 			require.NoError(t, err)
 			assert.Equal(t, script, again, "one text, so that a server keeps one script")
 			if other, ok := seen[script]; ok {
-				assert.Equal(t, other, name+kindsAsText(p.Kinds()), "another script of the same text")
+				assert.Equal(t, other, name+kindsAsText(p.Spec().Kinds()), "another script of the same text")
 			}
-			seen[script] = name + kindsAsText(p.Kinds())
+			seen[script] = name + kindsAsText(p.Spec().Kinds())
 		}
 	}
 }
@@ -157,9 +155,74 @@ func TestSections(t *testing.T) {
 	}
 	var kinds strings.Builder
 	for _, a := range storetest.Algorithms() {
-		kinds.WriteString(core.MustParse("1/1s " + a.String()).Kinds())
+		kinds.WriteString(core.MustParse("1/1s " + a.String()).Spec().Kinds())
 	}
 	assert.ElementsMatch(t, []byte(kinds.String()), []byte(letters.String()), "a file for each algorithm")
+}
+
+var (
+	comments  = regexp.MustCompile(`--[^\n]*`)
+	quoted    = regexp.MustCompile(`'[^']*'`)
+	word      = regexp.MustCompile(`(^|[^.:\w])([A-Za-z_]\w*)`)
+	declared  = regexp.MustCompile(`\blocal ([\w, ]+)`)
+	looped    = regexp.MustCompile(`\bfor ([\w, ]+?) (?:=|in) `)
+	inputs    = regexp.MustCompile(`(?m)^-- The sections? (.*) reads?\n((?:--   .*\n)+)`)
+	inputName = regexp.MustCompile(`(?m)^--   (\w+)`)
+)
+
+// What the frame leaves to all sections, and what is Lua's.
+var known = strings.Fields("now write s_i ARG string math table redis tonumber ipairs " +
+	"and break do else elseif end false for function if in local nil not or repeat return then true until while")
+
+// A section reads its own names, those of the frame, and what a template's header says
+// that it leaves to it: never a variable that another file has without saying so.
+func TestSectionsReadWhatIsDeclared(t *testing.T) {
+	read := func(file string) string {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		return string(text)
+	}
+	left := map[string][]string{} // to a section
+	for name := range operations {
+		for _, m := range inputs.FindAllStringSubmatch(read(name+".lua"), -1) {
+			for section := range strings.SplitSeq(m[1], " and ") {
+				for _, input := range inputName.FindAllStringSubmatch(m[2], -1) {
+					left[section] = append(left[section], input[1])
+				}
+			}
+		}
+	}
+	require.Equal(t, map[string][]string{"weigh": {"taken"}, "refund": {"at", "passed"}}, left)
+	files, err := filepath.Glob("*.lua")
+	require.NoError(t, err)
+	sections := 0
+	for _, file := range files {
+		text := read(file)
+		if !kind.MatchString(text) {
+			continue
+		}
+		at := opened.FindAllStringSubmatchIndex(text, -1)
+		for i, m := range at {
+			end, name := len(text), text[m[2]:m[3]]
+			if i+1 < len(at) {
+				end = at[i+1][0]
+			}
+			body := quoted.ReplaceAllString(comments.ReplaceAllString(text[m[1]:end], ""), "''")
+			names := append(append([]string{}, known...), left[name]...)
+			for _, re := range []*regexp.Regexp{declared, looped} {
+				for _, m := range re.FindAllStringSubmatch(body, -1) {
+					names = append(names, strings.FieldsFunc(m[1], func(r rune) bool { return r == ',' || r == ' ' })...)
+				}
+			}
+			for _, m := range word.FindAllStringSubmatch(body, -1) {
+				if own := strings.HasSuffix(m[2], "_i"); !own {
+					assert.Contains(t, names, m[2], "%s, section %s", file, name)
+				}
+			}
+			sections++
+		}
+	}
+	assert.Greater(t, sections, 50)
 }
 
 func TestUnknownKinds(t *testing.T) {

@@ -1,23 +1,20 @@
 package lua
 
-import "strings"
-
 // Acquire returns the script that takes a permit; see acquire.lua and permits.lua.
-func Acquire() string { return permitScript("acquire.lua") }
+func Acquire() string { return scripts.permits("acquire") }
 
 // Renew returns the script that renews permits; see renew.lua.
-func Renew() string { return permitScript("renew.lua") }
+func Renew() string { return scripts.permits("renew") }
 
-// Release returns the script that gives a permit back; see release.lua.
-func Release() string { return permitScript("release.lua") }
+// Release returns the script that gives permits back; see release.lua.
+func Release() string { return scripts.permits("release") }
 
-// permitScript puts the shared sections into a script.
-func permitScript(name string) string {
-	_, text := read(name)
-	_, shared := read("permits.lua")
-	sections := sections(shared)
-	return stands.ReplaceAllStringFunc(text, func(line string) string {
-		m := stands.FindStringSubmatch(line)
-		return m[1] + strings.ReplaceAll(strings.TrimRight(sections[m[2]], "\n"), "\n", "\n"+m[1]) + "\n"
-	})
+// permits puts the sections that they share into a script.
+func (l *library) permits(operation string) string {
+	t := l.templates[operation]
+	text, unread, err := place(fill(t.text, sections(l.templates["permits"].text)), t.arguments, 0)
+	if err != nil || unread != "" {
+		panic(cannotResolve(operation+".lua", operation, unread, err)) // the files are embedded
+	}
+	return text
 }

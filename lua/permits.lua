@@ -3,10 +3,18 @@
 -- KEYS[1] is a sorted set: for a permit of weight w its members are "id#1" to "id#w",
 -- each with the end of the lease, in microseconds, as its score. A lease that ends
 -- later than one that begins now is cut to that, at once, also by a refusal; leases
--- that have ended are removed only by who writes anyway, so that a refusal need not.
+-- that have ended are removed only where something is written anyway, so that a refusal
+-- need not.
+--
+-- The sections read the arguments most, lease and now of the script, and leave these:
+--   open    key, most, lease, now; used, the places in use; ended and latest, now and the
+--           end of a lease that begins now as text; last, the latter as a number; write
+--   held    reads id; held, how many places the id has, and ends, when their lease does
+--   hold    reads id, weight and held
+--   expire  writes the key's own expiry
 
 --@ open
-local key, most, lease, now, forced = KEYS[1], ARGV[1] + 0, ARGV[2] + 0, ARGV[3] + 0, 86400000
+local key, most, lease, now, forced = KEYS[1], ARG.most + 0, ARG.lease + 0, ARG.now + 0, 86400000
 if now == 0 then
   local t = redis.call('TIME')
   now, forced = t[1] * 1000000 + t[2], 0 -- a forced time stays out of the way of Redis's own
@@ -19,7 +27,7 @@ if type(used) == 'table' then -- an error; a foreign type under our key is disca
   redis.call('DEL', key)
   used = 0
 end
-if redis.call('ZCARD', key) > 20000 then -- nobody of ours has put so many here
+if redis.call('ZCARD', key) > 20000 then -- more than there ever are
   redis.call('DEL', key)
   used = 0
 end

@@ -176,7 +176,7 @@ func permitCases(t *testing.T, r *rand.Rand, n int) (cases []permitCase) {
 	now := int64(1_800_000_000_000_000)
 	for range n {
 		now = max(1, now+[]int64{0, 0, 1, 1000, 300_000, 333_333, 1_000_000, -400_000, -3_600_000_000, 3_600_000_000}[r.IntN(10)])
-		policy, err := core.NewPolicy("permits", core.Options{}, core.Limit{
+		policy, err := core.NewPolicy("permits", core.PolicyOptions{}, core.Limit{
 			Algorithm: core.Concurrent, Burst: []int64{1, 2, 5, 20}[r.IntN(4)],
 			Lease: []time.Duration{time.Second, time.Second, time.Second, 100*time.Millisecond + time.Microsecond}[r.IntN(4)],
 		})
@@ -212,8 +212,14 @@ func permitCases(t *testing.T, r *rand.Rand, n int) (cases []permitCase) {
 				c.lost = append(c.lost, int64(1-len(lost)))
 			}
 		default:
-			c.args = []string{c.permit.ID}
-			require.NoError(t, m.Release(t.Context(), c.permit))
+			all := []core.Permit{c.permit}
+			for r.IntN(2) == 0 {
+				all = append(all, permit())
+			}
+			for _, p := range all {
+				c.args = append(c.args, p.ID)
+			}
+			require.NoError(t, m.Release(t.Context(), all))
 		}
 		cases = append(cases, c)
 	}
@@ -243,6 +249,8 @@ func (c permitCase) check(t *testing.T, line string) {
 		for _, held := range c.lost {
 			written = written || held == 1
 		}
+	default:
+		require.Len(t, reply, len(c.args), line)
 	}
 	if written || expiry != "-" {
 		_, lease, _ := c.permit.Policy.Concurrent()

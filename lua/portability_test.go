@@ -96,7 +96,7 @@ func TestScriptsUnderPlainLua(t *testing.T) {
 func TestEveryMixCompiles(t *testing.T) {
 	var letters []byte
 	for _, a := range storetest.Algorithms() {
-		letters = append(letters, core.MustParse("1/1s "+a.String()).Kinds()...)
+		letters = append(letters, core.MustParse("1/1s "+a.String()).Spec().Kinds()...)
 	}
 	var program strings.Builder
 	program.WriteString("local compile = loadstring or load\n")
@@ -184,11 +184,14 @@ func (r *recorder) Take(ctx context.Context, t core.Take) (core.Result, error) {
 	return r.ReferenceStore.Take(ctx, t)
 }
 
-func (r *recorder) Refund(ctx context.Context, t core.Take, res core.Result, units int64) error {
-	if core.ValidateRefund(&t, res, units) == nil && units > 0 {
-		r.note(portabilityCase{take: t, receipt: res, units: units})
+func (r *recorder) Refund(ctx context.Context, refunds []core.Refund) error {
+	for _, x := range refunds {
+		if x.Validate() == nil && x.Units > 0 {
+			t := core.Take{Policy: x.Policy, Key: x.Key, Now: x.Now}
+			r.note(portabilityCase{take: t, receipt: x.Receipt, units: x.Units})
+		}
 	}
-	return r.ReferenceStore.Refund(ctx, t, res, units)
+	return r.ReferenceStore.Refund(ctx, refunds)
 }
 
 func (r *recorder) note(c portabilityCase) {
@@ -249,7 +252,7 @@ func (r *recorder) garbage(text []byte, now int64) []byte {
 	case 1: // of any kind
 		var b strings.Builder
 		for range rng.IntN(4) {
-			b.WriteString([]string{"", ";", "t", "f", "s", "c", "x", "l", "g"}[rng.IntN(9)])
+			b.WriteString([]string{"", ";", "t", "f", "w", "d", "x", "l", "g"}[rng.IntN(9)])
 			b.WriteString(number())
 			for range rng.IntN(4) {
 				b.WriteString([]string{",", "-", "+", ":", ";", ",,", " "}[rng.IntN(7)])
@@ -264,10 +267,10 @@ func (r *recorder) garbage(text []byte, now int64) []byte {
 		}
 		return []byte("x")
 	case 3: // one byte more
-		return slices.Insert(text, rng.IntN(len(text)+1), ";,-+0 19tfscxlg\x00\n%"[rng.IntN(18)])
+		return slices.Insert(text, rng.IntN(len(text)+1), ";,-+0 19tfwdxlg\x00\n%"[rng.IntN(18)])
 	default: // another byte
 		if len(text) > 0 {
-			text[rng.IntN(len(text))] = ";,-+0 19tfscxlg\x00\n%"[rng.IntN(18)]
+			text[rng.IntN(len(text))] = ";,-+0 19tfwdxlg\x00\n%"[rng.IntN(18)]
 		}
 		return text
 	}
@@ -282,14 +285,14 @@ func (c portabilityCase) script() (name, kinds string) {
 	case c.take.AtMost && c.take.Cost > 0:
 		name = "upto"
 	}
-	return name, c.take.Policy.Kinds()
+	return name, c.take.Policy.Spec().Kinds()
 }
 
 func (c portabilityCase) params(guess int64) []int64 {
 	if c.units > 0 {
-		return c.take.Policy.RefundParams(c.receipt, c.units, guess)
+		return c.take.Policy.Spec().RefundArgs(core.Refund{Receipt: c.receipt, Units: c.units}, guess)
 	}
-	return c.take.Policy.Params(c.take, guess)
+	return c.take.Policy.Spec().TakeArgs(c.take, guess)
 }
 
 // line is the case as the program reads it.
@@ -313,14 +316,14 @@ func (c portabilityCase) line() string {
 	return fmt.Sprintf("%s%s %s %d %06d %s\n", name, kinds, text, c.take.Now/1e6, c.take.Now%1e6, strings.Join(args, " "))
 }
 
-// check compares what a script printed with what the Go functions say. It tells whether
+// check compares what a script printed with what the Go functions say. It reports whether
 // the script refused the guess of its clock.
 func (c portabilityCase) check(t *testing.T, line string) (otherWindow bool) {
 	t.Helper()
 	defer func() { // written out only if it must be
 		if t.Failed() {
 			t.Logf("%v of %d: cost %d at most %v ahead %v, refund of %d; of %q at %d, guessed %+d\nprinted %q",
-				c.take.Policy, c.params(c.guess), c.take.Cost, c.take.AtMost, c.take.Ahead, c.units, c.text, c.take.Now, c.guess-c.take.Now, line)
+				c.take.Policy, c.params(c.guess), c.take.Cost, c.take.AtMost, c.take.Wait, c.units, c.text, c.take.Now, c.guess-c.take.Now, line)
 		}
 	}()
 	reply, written, _ := strings.Cut(line, "|")
@@ -331,14 +334,15 @@ func (c portabilityCase) check(t *testing.T, line string) (otherWindow bool) {
 		numbers = append(numbers, n)
 	}
 	const farther = 65 * 86_400_000_000 // than any window and the next
-	if distance := max(c.guess-c.take.Now, c.take.Now-c.guess); len(numbers) == 1 || c.take.Policy.Calendar() && distance > farther {
+	if distance := max(c.guess-c.take.Now, c.take.Now-c.guess); len(numbers) == 1 || c.take.Policy.Spec().Calendar() && distance > farther {
 		require.Equal(t, []int64{c.take.Now}, numbers)
 		require.Equal(t, "-", written)
-		require.True(t, c.take.Policy.Calendar())
+		require.True(t, c.take.Policy.Spec().Calendar())
 		require.NotEqual(t, c.params(c.take.Now), c.params(c.guess))
 		if c.units == 0 {
-			res, err := c.take.Policy.Explain(c.take, numbers)
-			require.ErrorIs(t, err, core.ErrOtherWindow)
+			res, again, err := c.take.Policy.Spec().Explain(c.take, numbers)
+			require.NoError(t, err)
+			require.True(t, again)
 			require.Equal(t, c.take.Now, res.At)
 		}
 		return true
@@ -346,14 +350,14 @@ func (c portabilityCase) check(t *testing.T, line string) (otherWindow bool) {
 	var next []byte
 	var ttl time.Duration
 	if c.units > 0 {
-		next, ttl = c.take.Policy.StepRefund(c.text, c.take, c.receipt, c.units)
+		next, ttl = c.take.Policy.Spec().StepRefund(c.text, core.Refund{Key: c.take.Key, Receipt: c.receipt, Units: c.units, Now: c.take.Now})
 		require.Equal(t, []int64{c.take.Now, 1}, numbers)
 	} else {
 		var want core.Result
-		want, next, ttl = c.take.Policy.Step(c.text, c.take)
-		got, err := c.take.Policy.Explain(c.take, numbers)
+		want, next, ttl = c.take.Policy.Spec().Step(c.text, c.take)
+		got, _, err := c.take.Policy.Spec().Explain(c.take, numbers)
 		require.NoError(t, err)
-		if want != got {
+		if !want.Equal(got) {
 			require.Equal(t, want, got)
 			require.Fail(t, "the receipts differ")
 		}

@@ -2,15 +2,19 @@
 -- policy, on one key. It never lowers a level below "unused".
 --
 -- KEYS[1] the state.
--- ARGV    the arguments of each limit in turn; the server's time of the charge, in
---         microseconds; optionally the forced time.
+-- Arguments, after those of the limits: at now
+--   at      the server's time of the charge, in microseconds
+--   now     the forced time, optionally
+-- The section refund reads
+--   at      the same, as a number
+--   passed  how long ago that is
 -- Reply   the server's time in microseconds, then 1.
 
 --> open
 --> split
 --> load
-local at = ARGV_extra + 0
-local elapsed = math.max(0, now - at)
+local at = ARG.at + 0
+local passed = math.max(0, now - at)
 --> refund
 if write then
   --> store

@@ -1,10 +1,10 @@
 -- renew: the leases of many permits on one key begin anew. One whose lease has ended, or
 -- that is not known, is acquired again if there is room, and is lost if there is not.
--- Who holds places keeps as many as it holds.
+-- A permit that holds places keeps as many as it holds.
 --
 -- KEYS[1] the permits of a key; see permits.lua.
--- ARGV    1 the number of permits | 2 the lease, in microseconds | 3 the forced time, or
---         0 for the server's | then for each permit: its id | its weight, at least 1
+-- Arguments: most lease now
+--   as in acquire; then for each permit its id and its weight, at least 1
 -- Reply   the server's time in microseconds, then for each permit 1 if it is held, or 0
 --         if it is lost.
 

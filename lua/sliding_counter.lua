@@ -1,30 +1,46 @@
 -- sliding-counter: two counts, of the window that now is in and of the one before,
 -- which weighs as much as is still in sight. Windows begin at multiples of the period.
 --
--- Letter: c
+-- Letter: d
 --
--- Segment: "c", the start of the current window in microseconds, its count and that of
--- the window before, after a comma each. Empty: unused.
+-- Segment: "d", the start of the current window in microseconds, its length, its count
+-- and that of the window before, after a comma each. Empty: unused.
 --
--- Arguments: 1 period | 2 limit | 3 cost; in refund, the units to give back; not in upto
+-- Arguments of take:   period limit cost
+-- Arguments of upto:   period limit
+-- Arguments of refund: period limit units last
+--   cost   how many units are taken (0 peeks)
+--   units  how many to give back
+--   last   the end of the window of the charge, inclusive
 -- Reply: the start, or -1 - start if the cost does not fit; the two counts.
 
 --@ load
 local start_i, current_i, previous_i, used_i = 0, 0, 0, 0
 if s_i and s_i ~= '' then
-  local period, limit = ARGV_i[1] + 0, ARGV_i[2] + 0
-  local start, current, previous = string.match(s_i, '^c(%d+),(%d+),(%d+)$')
-  if start then start, current, previous = start + 0, current + 0, previous + 0 end
-  if start and start < 9007199254740992 and current < 9007199254740992 and previous < 9007199254740992
-    and current + previous > 0 and not string.find(s_i, ',0%d') then
+  local period, limit = ARG.period + 0, ARG.limit + 0
+  local start, length, current, previous = string.match(s_i, '^d(%d+),(%d+),(%d+),(%d+)$')
+  if start then start, length, current, previous = start + 0, length + 0, current + 0, previous + 0 end
+  if start and start < 9007199254740992 and length > 0 and length < 9007199254740992 and start % length == 0
+    and current < 9007199254740992 and previous < 9007199254740992 and current + previous > 0
+    and (previous == 0 or start > 0) and not string.find(s_i, ',0%d') then
     local elapsed = now % period
-    local age = math.floor(now / period) - math.floor(start / period)
-    if age < 0 then -- what lies ahead of the clock counts as of now
-      current, previous, write = math.min(current, limit) + math.min(previous, limit), 0, true
-    elseif age == 1 then
-      current, previous = 0, current
-    elseif age > 1 then
-      current, previous = 0, 0
+    if length ~= period or start > now then -- each belongs to the window in which its own ends, as of now
+      if start > now then write = true end
+      local index, age, before = math.floor(now / period), 0, 0
+      if start + length - 1 < now then age = index - math.floor((start + length - 1) / period) end
+      if previous > 0 and start - 1 < now then before = index - math.floor((start - 1) / period) end
+      local counts = { 0, 0, 0 }
+      age, before = math.min(age, 2) + 1, math.min(before, 2) + 1
+      counts[age] = current
+      counts[before] = counts[before] + previous
+      current, previous = counts[1], counts[2]
+    else
+      local age = math.floor(now / period) - start / period
+      if age == 1 then
+        current, previous = 0, current
+      elseif age > 1 then
+        current, previous = 0, 0
+      end
     end
     if current > limit then current, write = limit, true end
     if previous > limit then previous, write = limit, true end
@@ -47,32 +63,39 @@ if s_i and s_i ~= '' then
 end
 
 --@ admit
-local fits_i = (ARGV_i[3] or 0) + 0 == 0 or used_i + ARGV_i[3] <= ARGV_i[2] + 0
-
---@ cost
-local cost_i = (ARGV_i[3] or 0) + 0
-
---@ charge
-if cost_i > 0 then start_i, current_i, write = now - now % ARGV_i[1], current_i + cost_i, true end
+local fits_i = (ARG.cost or 0) + 0 == 0 or used_i + ARG.cost <= ARG.limit + 0
 
 --@ most
-local most_i = math.max(0, ARGV_i[2] - used_i)
+local most_i = math.max(0, ARG.limit - used_i)
 local fits_i = most_i > 0
 
+--@ cost
+local cost_i = (ARG.cost or 0) + 0
+
 --@ weigh
-local cost_i = n
+local cost_i = taken
+
+--@ charge
+if cost_i > 0 then start_i, current_i, write = now - now % ARG.period, current_i + cost_i, true end
 
 --@ refund
-if current_i > 0 and ARGV_i[3] + 0 > 0 and start_i == at - at % ARGV_i[1] then
-  current_i, write = current_i - math.min(current_i, ARGV_i[3] + 0), true
+if ARG.units + 0 > 0 and current_i + previous_i > 0 then
+  local period = ARG.period + 0 -- of which the window that counts the charge is one from first to last
+  local first, last = math.min(at, now), math.min(ARG.last + 0, now)
+  first, last = first - first % period, last - last % period
+  if previous_i > 0 and first < start_i and start_i - period <= last then
+    previous_i, write = previous_i - math.min(previous_i, ARG.units + 0), true
+  elseif current_i > 0 and last == start_i then
+    current_i, write = current_i - math.min(current_i, ARG.units + 0), true
+  end
   if current_i + previous_i == 0 then start_i = 0 end
 end
 
 --@ store
 local text_i, left_i = '', 1
 if current_i + previous_i > 0 then
-  text_i = string.format('c%.0f,%.0f,%.0f', start_i, current_i, previous_i)
-  left_i = start_i - now + (current_i > 0 and 2 or 1) * ARGV_i[1]
+  text_i = string.format('d%.0f,%s,%.0f,%.0f', start_i, ARG.period, current_i, previous_i)
+  left_i = start_i - now + (current_i > 0 and 2 or 1) * ARG.period
 end
 
 --@ reply

@@ -7,11 +7,15 @@
 -- the one before it was and how many units were taken then; with a comma between any
 -- two. Empty: unused.
 --
--- Arguments: 1 period | 2 limit | 3 cost; none in upto; in refund, the units to give back
+-- Arguments of take:   period limit cost
+-- Arguments of upto:   period limit
+-- Arguments of refund: period limit units
+--   cost   how many units are taken (0 peeks)
+--   units  how many to give back
 -- Reply: how many units are in use, or -1 - that if the cost does not fit; the newest
 -- time; the time of the entry that must go before the cost fits, 0 if it fits.
 --
--- The text of a full log is long, and everybody waits for the server. So a decision reads
+-- The text of a full log is long, and every other call waits for it. So a decision reads
 -- what has expired, or what must go before the cost fits: it cuts the front, appends to
 -- the end, and copies the rest. What it does not read it does not check either: when it
 -- comes to a part that is wrong, it discards the log.
@@ -19,7 +23,7 @@
 --@ load
 local newest_i, used_i, oldest_i, count_i, from_i, tail_i, full_i = 0, 0, 0, 0, 1, '', 0
 if s_i and s_i ~= '' then
-  local dead, limit, find = now - ARGV_i[1], ARGV_i[2] + 0, string.find
+  local dead, limit, find = now - ARG.period, ARG.limit + 0, string.find
   local _, e, newest, used, oldest, count = find(s_i, '^x([1-9]%d*),([1-9]%d*),([1-9]%d*),([1-9]%d*)')
   local ok, span, more = e, 0, 0 -- from the oldest to the newest, and how many units after it
   if ok then
@@ -59,9 +63,9 @@ if s_i and s_i ~= '' then
 end
 
 --@ admit
-local fits_i = used_i + (ARGV_i[3] or 0) <= ARGV_i[2] + 0
+local fits_i = used_i + (ARG.cost or 0) <= ARG.limit + 0
 if not fits_i and used_i > 0 then
-  local must = used_i + ARGV_i[3] - ARGV_i[2] -- so many units must go before the cost fits
+  local must = used_i + ARG.cost - ARG.limit -- so many units must go before the cost fits
   if must >= used_i then
     full_i = newest_i
   else
@@ -78,8 +82,16 @@ if not fits_i and used_i > 0 then
   end
 end
 
+--@ most
+local most_i = ARG.limit - used_i
+local fits_i = most_i > 0
+if not fits_i then full_i = oldest_i end
+
 --@ cost
-local cost_i = (ARGV_i[3] or 0) + 0
+local cost_i = (ARG.cost or 0) + 0
+
+--@ weigh
+local cost_i = taken
 
 --@ charge
 if cost_i > 0 then
@@ -98,16 +110,9 @@ if cost_i > 0 then
   newest_i, used_i, write = now, used_i + cost_i, true
 end
 
---@ most
-local most_i = ARGV_i[2] - used_i
-local fits_i = most_i > 0
-if not fits_i then full_i = oldest_i end
-
---@ weigh
-local cost_i = n
-
 --@ refund
-if ARGV_i[3] + 0 > 0 and oldest_i <= at and at <= newest_i then
+if ARG.units + 0 > 0 and used_i > 0 and oldest_i <= at then
+  local at = math.min(at, newest_i) -- the clock may have stepped back since
   -- Look for the entry at t, from p to e in the text: gap after the one before, n units.
   local t, p, e, gap, n, ok = oldest_i, from_i, from_i - 1, 0, count_i, true
   if (newest_i - at) * 4 < at - oldest_i then -- from the end, where it most often is; a step back takes four times as long
@@ -130,7 +135,7 @@ if ARGV_i[3] + 0 > 0 and oldest_i <= at and at <= newest_i then
     end
   end
   if ok and t == at then
-    local left = math.max(0, n - ARGV_i[3])
+    local left = math.max(0, n - ARG.units)
     local next_gap, next_count, after = string.match(s_i, '^,([1-9]%d*),([1-9]%d*)()', e + 1)
     used_i, write = used_i - (n - left), true
     ok = used_i >= 0 and (after or used_i == 0 or e == #s_i)
@@ -155,7 +160,7 @@ local text_i, left_i = '', 1
 if used_i > 0 then
   text_i = string.format('x%.0f,%.0f,%.0f,%.0f', newest_i, used_i, oldest_i, count_i)
   if used_i > count_i then text_i = text_i .. string.sub(s_i, from_i) .. tail_i end
-  left_i = newest_i + ARGV_i[1] - now
+  left_i = newest_i + ARG.period - now
 end
 
 --@ reply

@@ -59,7 +59,7 @@ func TestLogsAtEachEntry(t *testing.T) {
 		for i := range min(limit, 40) {
 			take.Now += (i%7+1)*(i%5+1)*(i%3*5_000_000+1) + 1
 			take.Cost = 1 + i%3*limit/50
-			if res, next, _ := policy.Step(text, take); res.Taken > 0 {
+			if res, next, _ := policy.Spec().Step(text, take); res.Taken > 0 {
 				text, receipts = next, append(receipts, res)
 			}
 		}
@@ -113,7 +113,7 @@ func TestBrokenLogs(t *testing.T) {
 	refund := func(charged, units int64) portabilityCase {
 		c := take(9, 0)
 		c.units = units
-		c.receipt, _, _ = policy.Step(nil, take(charged, 6).take)
+		c.receipt, _, _ = policy.Spec().Step(nil, take(charged, 6).take)
 		return c
 	}
 	table := []struct {
@@ -213,7 +213,7 @@ func (r *recorder) brokenLog() (c portabilityCase) {
 	for range min(2*limit, 40) {
 		c.take.Cost = 1 + rng.Int64N(1+limit/10)
 		c.take.Now += rng.Int64N(40_000)
-		res, next, ttl := policy.Step(c.text, c.take)
+		res, next, ttl := policy.Spec().Step(c.text, c.take)
 		if ttl > 0 {
 			c.text = next
 		}
@@ -247,7 +247,7 @@ func (c *portabilityCase) any(rng *rand.Rand) {
 	}
 }
 
-// answers checks what a script printed, and stores what it wrote. It tells whether the
+// answers checks what a script printed, and stores what it wrote. It reports whether the
 // script went on with a text that Step discards.
 func (c *portabilityCase) answers(t *testing.T, line string, last bool) (read bool) {
 	t.Helper()
@@ -264,13 +264,13 @@ func (c *portabilityCase) answers(t *testing.T, line string, last bool) (read bo
 	if c.units > 0 {
 		require.Equal(t, []int64{c.take.Now, 1}, numbers, about)
 	} else {
-		res, err := c.take.Policy.Explain(c.take, numbers)
+		res, _, err := c.take.Policy.Spec().Explain(c.take, numbers)
 		require.NoError(t, err, about)
 		require.True(t, 0 <= res.Remaining && res.Remaining <= limit, about)
 		require.True(t, res.Allowed() || res.Taken == 0, about)
 		require.True(t, res.Taken == 0 || written != "-", about)
 		require.LessOrEqual(t, max(res.ResetAfter, res.RetryAfter), time.Second, about)
-		want, _, _ := c.take.Policy.Step(c.text, c.take)
+		want, _, _ := c.take.Policy.Spec().Step(c.text, c.take)
 		read = want.Remaining+want.Taken == limit && res.Remaining+res.Taken < limit
 		if last {
 			require.Equal(t, want, res, about)

@@ -1,16 +1,21 @@
 -- sliding-window: counts by sub-windows, which begin at multiples of their width. A
 -- sub-window counts in full until all of it is older than the period.
 --
--- Letter: s
+-- Letter: w
 --
--- Segment: "s", the start of the newest sub-window that counts anything, in
--- microseconds, and after a comma each its count and those of the sub-windows before,
--- down to the oldest that counts anything. Empty: unused.
+-- Segment: "w", the start of the newest sub-window that counts anything, in
+-- microseconds, and after a comma each the width, its count and those of the sub-windows
+-- before, down to the oldest that counts anything. Empty: unused.
 --
--- Arguments: 1 width of a sub-window | 2 sub-windows in a period | 3 limit | 4 cost
--- In upto the cost is 1, in refund the units to give back.
--- Reply: the start, or -1 - start if the cost does not fit; how many units are in use;
--- how many sub-windows before the newest is the one that must go before the cost fits.
+-- Arguments of take:   width buckets limit units
+-- Arguments of upto:   width buckets limit units
+-- Arguments of refund: width buckets limit units last
+--   width    of a sub-window
+--   buckets  how many sub-windows a period has
+--   units    the cost (0 peeks); in upto 1; in refund, how many to give back
+--   last     the end of the sub-window of the charge, inclusive
+-- Reply: the start, or -1 - start if the units do not fit; how many units are in use;
+-- how many sub-windows before the newest is the one that must go before they fit.
 --
 -- The text is read once, from the newest. What is older than the newest is never
 -- taken apart, but cut where it has expired or the limit leaves no room for it.
@@ -18,13 +23,38 @@
 --@ load
 local start_i, count_i, older_i, used_i, full_i = 0, 0, '', 0, 0
 if s_i and s_i ~= '' then
-  local w, last, limit = ARGV_i[1] + 0, ARGV_i[2] + 0, ARGV_i[3] + 0
-  local room = limit - (ARGV_i[4] or 0)
-  local start, p = string.match(s_i, '^s(%d+)(),[1-9]')
-  local ok = start and start + 0 < 9007199254740992 and not string.find(s_i, ',0%d')
+  local width, buckets, limit = ARG.width + 0, ARG.buckets + 0, ARG.limit + 0
+  local room = limit - (ARG.units or 0)
+  local start, stored, p = string.match(s_i, '^w(%d+),([1-9]%d*)(),[1-9]')
+  start, stored = (start or 0) + 0, (stored or 0) + 0
+  local ok = p and start < 9007199254740992 and stored < 9007199254740992 and start % stored == 0 and not string.find(s_i, ',0%d')
+  local newest = math.floor(now / width)
+  local oldest = newest - buckets
+  if ok and stored ~= width then -- each count belongs to the sub-window in which its own ends, as of now
+    local begins, least, moved, at, n = start, start - buckets * stored, '', nil, 0
+    if begins > now then write = true end
+    start = math.floor(math.min(begins + stored - 1, now) / width) * width
+    for text in string.gmatch(string.sub(s_i, p), ',([^,]*)') do
+      local count = string.find(text, '^%d+$') and text + 0
+      ok = count and count < 9007199254740992 and begins >= least and begins >= 0
+      if not ok then break end
+      local place = math.floor(math.min(begins + stored - 1, now) / width)
+      if count > 0 and place >= oldest then
+        if count > limit then count, write = limit, true end
+        if at and place < at then
+          moved, n = moved .. string.format(',%.0f', n) .. string.rep(',0', at - place - 1), 0
+        end
+        at, n = place, n + count
+      end
+      begins = begins - stored
+    end
+    ok = ok and string.sub(s_i, -2) ~= ',0'
+    s_i, p = at and moved .. string.format(',%.0f', n) or '', 1
+  end
   if ok then
-    local at, newest = math.floor(start / w), math.floor(now / w) -- at: of each in turn
-    local oldest, least = newest - last, at - last
+    local at = math.floor(start / width) -- of each in turn
+    local least = at - buckets
+    if least < 0 then least = 0 end
     if at > newest then write = true else newest = at end -- what lies ahead of the clock counts as of now
     local used, count, full, from, to, cut, text = 0, 0, 0, p, p - 1, '', nil
     while ok and p <= #s_i do
@@ -50,7 +80,7 @@ if s_i and s_i ~= '' then
     end
     ok = ok and text ~= '0'
     if ok and count > 0 then
-      start_i, count_i, used_i, full_i = newest * w, count, used, full
+      start_i, count_i, used_i, full_i = newest * width, count, used, full
       older_i = string.sub(s_i, from, to) .. cut
     end
   end
@@ -58,49 +88,50 @@ if s_i and s_i ~= '' then
 end
 
 --@ admit
-local fits_i = used_i + (ARGV_i[4] or 0) <= ARGV_i[3] + 0
+local fits_i = used_i + (ARG.units or 0) <= ARG.limit + 0
+
+--@ most
+local most_i = ARG.limit - used_i
+local fits_i = most_i > 0
 
 --@ cost
-local cost_i = (ARGV_i[4] or 0) + 0
+local cost_i = (ARG.units or 0) + 0
+
+--@ weigh
+local cost_i = taken
 
 --@ charge
 if cost_i > 0 then
-  local start = now - now % ARGV_i[1]
+  local start = now - now % ARG.width
   if count_i > 0 and start > start_i then
-    older_i = string.rep(',0', math.floor((start - start_i) / ARGV_i[1]) - 1) .. string.format(',%.0f', count_i) .. older_i
+    older_i = string.rep(',0', math.floor((start - start_i) / ARG.width) - 1) .. string.format(',%.0f', count_i) .. older_i
     count_i = 0
   end
   start_i, count_i, used_i, write = start, count_i + cost_i, used_i + cost_i, true
 end
 
---@ most
-local most_i = ARGV_i[3] - used_i
-local fits_i = most_i > 0
-
---@ weigh
-local cost_i = n
-
 --@ refund
-do
-  local w, units = ARGV_i[1] + 0, ARGV_i[4] + 0
-  local place = (start_i - (at - at % w)) / w -- sub-windows before the newest
-  if place == 0 and count_i > 0 and units > 0 then
+if count_i > 0 and ARG.units + 0 > 0 then
+  -- Sub-windows before the newest, from near to far, of which one counts the charge.
+  local width, units = ARG.width + 0, ARG.units + 0
+  local near = math.max(0, start_i / width - math.floor(ARG.last / width))
+  local far = math.max(0, start_i / width - math.floor(at / width))
+  -- Look for the oldest of them that counts anything: from p to e in the text, n units.
+  local place, q, p, e, n = 1, 1, nil, nil, nil
+  while place <= far and q <= #older_i do
+    local _, to, count = string.find(older_i, '^,(%d+)', q)
+    if place >= near and count ~= '0' then p, e, n = q, to, count + 0 end
+    place, q = place + 1, to + 1
+  end
+  if p then
+    write = true
+    older_i = string.sub(older_i, 1, p) .. string.format('%.0f', n - math.min(units, n)) .. string.sub(older_i, e + 1)
+    while string.sub(older_i, -2) == ',0' do older_i = string.sub(older_i, 1, -3) end
+  elseif near == 0 then
     count_i, write = count_i - math.min(units, count_i), true
     while count_i == 0 and older_i ~= '' do -- the next is the newest
-      local n, older = string.match(older_i, '^,(%d+)(.*)$')
-      start_i, count_i, older_i = start_i - w, n + 0, older
-    end
-    if start_i < 0 then count_i, older_i = 0, '' end -- nothing is left since the epoch
-  elseif place > 0 and units > 0 then
-    local p = 1
-    while place > 1 and p <= #older_i do
-      p, place = string.find(older_i, ',', p + 1, true) or #older_i + 1, place - 1
-    end
-    local _, e, n = string.find(older_i, '^,(%d+)', p)
-    if e and n ~= '0' then
-      n, write = n - math.min(units, n + 0), true
-      older_i = string.sub(older_i, 1, p) .. string.format('%.0f', n) .. string.sub(older_i, e + 1)
-      while string.sub(older_i, -2) == ',0' do older_i = string.sub(older_i, 1, -3) end
+      local next, older = string.match(older_i, '^,(%d+)(.*)$')
+      start_i, count_i, older_i = start_i - width, next + 0, older
     end
   end
 end
@@ -108,8 +139,8 @@ end
 --@ store
 local text_i, left_i = '', 1
 if count_i > 0 then
-  text_i = string.format('s%.0f,%.0f', start_i, count_i) .. older_i
-  left_i = start_i + (ARGV_i[2] + 1) * ARGV_i[1] - now
+  text_i = string.format('w%.0f,%s,%.0f', start_i, ARG.width, count_i) .. older_i
+  left_i = start_i + (ARG.buckets + 1) * ARG.width - now
 end
 
 --@ reply

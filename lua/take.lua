@@ -3,8 +3,8 @@
 -- had to be clamped or discarded is stored corrected, at once.
 --
 -- KEYS[1] the state.
--- ARGV    the arguments of each limit in turn; optionally the forced time. Zeros at
---         the very end may be left out.
+-- Arguments, after those of the limits: now
+--   now     the forced time, optionally. Zeros at the very end may be left out.
 -- Reply   the server's time in microseconds, then the reply of each limit: whether
 --         it admits, and its state after the charge if all admit, before it if not.
 

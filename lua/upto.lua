@@ -2,8 +2,11 @@
 -- policy, on one key: the most that every limit admits.
 --
 -- KEYS[1] the state.
--- ARGV    the arguments of each limit in turn; the most units to take; optionally the
---         forced time.
+-- Arguments, after those of the limits: units now
+--   units   the most units to take
+--   now     the forced time, optionally
+-- The section weigh reads
+--   taken   how many units are taken
 -- Reply   the server's time in microseconds, how many units were taken, then the
 --         reply of each limit: whether it admits one unit, and its state.
 
@@ -11,8 +14,8 @@
 --> split
 --> load
 --> most
-local n = math.min(ARGV_extra + 0, most_all)
-if n > 0 then
+local taken = math.min(ARG.units + 0, most_all)
+if taken > 0 then
   --> weigh
   --> charge
 end
@@ -20,4 +23,4 @@ if write then
   --> store
   --> write
 end
-return { now, n, reply_all }
+return { now, taken, reply_all }

@@ -1,15 +1,14 @@
 // Package nethttp limits the rate of requests to a net/http server.
 //
-//	guard, err := core.NewGuard(core.Config{
-//		Policy: core.MustParse("100/1m"),
-//		Key:    keyfunc.Join(keyfunc.IP(), keyfunc.Route()),
-//	})
-//	...
-//	http.ListenAndServe(addr, nethttp.Limit(guard)(mux))
+//	g := guard.Must("100/1m", keyfunc.Join(keyfunc.IP(), keyfunc.Route()))
+//	http.ListenAndServe(addr, nethttp.Limit(g)(mux))
 //
-// It works with every router that takes a func(http.Handler) http.Handler. Who
-// wants to count by route tells Limit how to find it before the router does: see
-// [Router].
+// That is for one constant limit that is counted in the process; guard.New takes a store
+// and everything else.
+//
+// It works with every router that takes a func(http.Handler) http.Handler. To count by
+// route with one that Limit does not know, give it a [Router], which finds the route
+// before the router does.
 //
 // The address, of which keyfunc.IP makes the key, is read from Request.RemoteAddr. What
 // a middleware outside has put there, as chi's RealIP does, is taken as the address, and

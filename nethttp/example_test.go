@@ -5,16 +5,18 @@ import (
 	"net/http"
 	"net/http/httptest"
 
-	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/keyfunc"
 	"github.com/weir-go/weir/nethttp"
 )
 
 // Two requests a minute from each address to each route.
 func ExampleLimit() {
-	guard, err := core.NewGuard(core.Config{
-		Policy: core.MustParse("2/1m"),
-		Key:    keyfunc.Join(keyfunc.IP(), keyfunc.Route()),
+	g, err := guard.New(guard.Config{
+		Rule: guard.Rule{
+			Policy: "2/1m",
+			Key:    keyfunc.Join(keyfunc.IP(), keyfunc.Route()),
+		},
 	})
 	if err != nil {
 		panic(err)
@@ -22,7 +24,7 @@ func ExampleLimit() {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /items/{id}", func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "item") })
 
-	server := httptest.NewServer(nethttp.Limit(guard)(mux))
+	server := httptest.NewServer(nethttp.Limit(g)(mux))
 	defer server.Close()
 	for _, path := range []string{"/items/1", "/items/2", "/items/3"} {
 		res, err := http.Get(server.URL + path)
@@ -40,18 +42,20 @@ func ExampleLimit() {
 
 // An annotation: logins have a limit of their own, besides the one around everything.
 func ExampleLimit_annotation() {
-	guard, err := core.NewGuard(core.Config{
-		Policy: core.MustParse("100/1m"),
-		Key:    keyfunc.IP(),
+	g, err := guard.New(guard.Config{
+		Rule: guard.Rule{
+			Policy: "100/1m",
+			Key:    keyfunc.IP(),
+		},
 	})
 	if err != nil {
 		panic(err)
 	}
 	login := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "welcome") })
 	mux := http.NewServeMux()
-	mux.Handle("POST /login", nethttp.Limit(guard.With("login", "1/1m"))(login))
+	mux.Handle("POST /login", nethttp.Limit(g.With("login", "1/1m"))(login))
 
-	server := httptest.NewServer(nethttp.Limit(guard)(mux))
+	server := httptest.NewServer(nethttp.Limit(g)(mux))
 	defer server.Close()
 	for range 2 {
 		res, err := http.Post(server.URL+"/login", "", nil)
@@ -68,19 +72,21 @@ func ExampleLimit_annotation() {
 
 // An answer of the program's own: JSON instead of text.
 func ExampleHandle() {
-	guard, err := core.NewGuard(core.Config{
-		Policy: core.MustParse("1/1m"),
-		Key:    keyfunc.IP(),
-		OverLimit: nethttp.Handle(func(w http.ResponseWriter, r *http.Request, v *core.Verdict) {
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(v.Status)
-			fmt.Fprintf(w, `{"policy": %q}`, v.Policy)
-		}),
+	g, err := guard.New(guard.Config{
+		Rule: guard.Rule{
+			Policy: "1/1m",
+			Key:    keyfunc.IP(),
+			OverLimit: nethttp.Handle(func(w http.ResponseWriter, r *http.Request, v *guard.Verdict) {
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(v.Status)
+				fmt.Fprintf(w, `{"policy": %q}`, v.Policy)
+			}),
+		},
 	})
 	if err != nil {
 		panic(err)
 	}
-	handler := nethttp.Limit(guard)(http.NotFoundHandler())
+	handler := nethttp.Limit(g)(http.NotFoundHandler())
 	for range 2 {
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))

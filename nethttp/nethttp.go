@@ -1,98 +1,103 @@
 package nethttp
 
 import (
+	"context"
 	"net/http"
 
-	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/internal/reqctx"
 )
 
-// Limit is a middleware that enforces g. Around the whole application it counts
-// every request, also those that no route matches; around one route's handler it
-// enforces the policy of that route, as in
+// Limit is a middleware that enforces g. Around the whole application it counts every request, also those that no
+// route matches; around one route's handler it enforces the policy of that route, as in
 //
-//	mux.Handle("POST /login", nethttp.Limit(guard.With("login", "5/1m"))(login))
+//	mux.Handle("POST /login", nethttp.Limit(g.With("login", "5/1m"))(login))
 //
-// The route of a request is what the first of find says that has an answer. If none
-// has, it is the pattern of the *http.ServeMux that Limit wraps, if it does, and then
-// the pattern that a mux around it has found. So Limit(guard)(mux) needs no find, and
-// neither does a handler within a mux.
+// The route of a request is what the first of find says that has an answer. If none has, it is the pattern of the
+// *http.ServeMux that Limit wraps, if it does, and then the pattern that a mux around it has found. So Limit(g)(mux)
+// needs no find, and neither does a handler within a mux.
 //
-// The answer's writer is the server's own, except for rules with a Settle and for
-// handlers made by [Handle]: those get one that is an http.Flusher, http.Hijacker and
-// http.Pusher if the server's is, and from which http.ResponseController reaches the
-// rest.
+// The answer's writer is the server's own, except for rules with a Settle and for handlers made by [Handle]: those
+// get one that is an http.Flusher, http.Hijacker and http.Pusher if the server's is, and from which
+// http.ResponseController reaches the rest.
 //
 // Limit panics if g is nil.
-func Limit(g *core.Guard, find ...Router) func(http.Handler) http.Handler {
+func Limit(g *guard.Guard, find ...Router) func(http.Handler) http.Handler {
 	if g == nil {
-		panic("nethttp: Limit(nil): give it the Guard that core.NewGuard returned")
+		panic("nethttp: Limit(nil): give it the Guard that guard.New returned")
 	}
 	return func(next http.Handler) http.Handler {
 		return &limit{guard: g, next: next, find: routers(find, next)}
 	}
 }
 
-// Handle makes an over-limit handler from an HTTP handler, for answers of the
-// program's own. The headers are set already. If f writes nothing, the plain answer
-// of core.Reject is sent: v.Status and v.Body, which f may change.
+// Handle makes an over-limit handler from an HTTP handler, for answers of the program's own. The headers are set
+// already. If f writes nothing, the plain answer of guard.Reject is sent: v.Status and v.Body, which f may change.
 //
-// Behind another framework's Limit, the plain answer is sent, and an error logged. A
-// nil f is a mistake that core.NewGuard reports.
-func Handle(f func(w http.ResponseWriter, r *http.Request, v *core.Verdict)) core.OverLimit {
-	return core.HandleNative("nethttp.Handle", native(f))
+// Behind another framework's Limit, the plain answer is sent, and an error logged. A nil f is a mistake that
+// guard.New reports.
+func Handle(f func(w http.ResponseWriter, r *http.Request, v *guard.Verdict)) guard.OverLimit {
+	return guard.HandleNative("nethttp.Handle", native(f))
 }
 
-type native func(http.ResponseWriter, *http.Request, *core.Verdict)
+type native func(http.ResponseWriter, *http.Request, *guard.Verdict)
 
 type limit struct {
-	guard *core.Guard
+	guard *guard.Guard
 	next  http.Handler
 	find  []Router
 }
 
 // ServeHTTP implements http.Handler.
 func (l *limit) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	v := l.guard.Check(&request{r, l.find})
-	v.SetHeaders(core.HeaderMap(w.Header()))
-	over, known := v.Native.(native)
-	answer := v.ForNative(known, "nethttp")
-
-	var watched *writer
-	if v.NeedsFinal() || v.Action == core.Native {
-		w, watched = watch(w)
-	}
-	inner := r
-	final := core.Final{Bytes: -1, Panicked: true}
-	defer func() {
-		if watched != nil {
-			final.Status, final.Bytes = watched.sent(final.Panicked)
-		}
-		reqctx.Return(r, inner)
-		v.Finish(final)
-	}()
-
-	switch v.Action {
-	case core.Pass:
-		if v.NeedsContext() {
-			inner = r.WithContext(core.NewContext(r.Context(), v))
-		}
-		l.next.ServeHTTP(w, inner)
-	case core.Native:
-		if over(w, r, answer); watched.status == 0 {
-			if answer.Status < 200 || answer.Status > 999 { // no status of an answer
-				answer.Status = v.Status
-			}
-			reply(w, answer)
-		}
-	default:
-		reply(w, &v)
-	}
-	final.Panicked = false
+	_ = l.guard.Serve(&exchange{request: request{r, l.find}, next: l.next, w: w}) // handlers of net/http have no errors
 }
 
-// reply sends the plain answer. The server drops its body if the request is a HEAD.
-func reply(w http.ResponseWriter, v *core.Verdict) {
-	w.WriteHeader(v.Status)
-	_, _ = w.Write(v.Body) // nobody is left to tell
+// exchange implements guard.Exchange.
+type exchange struct {
+	request
+	next    http.Handler
+	w       http.ResponseWriter
+	watched *writer
+}
+
+func (x *exchange) Get(name string) string {
+	if lines := x.w.Header()[name]; len(lines) > 0 {
+		return lines[0]
+	}
+	return ""
+}
+
+func (x *exchange) Set(name, value string) { x.w.Header()[name] = []string{value} }
+
+func (x *exchange) Next(ctx context.Context) error {
+	if ctx == nil {
+		x.next.ServeHTTP(x.w, x.r)
+		return nil
+	}
+	inner := x.r.WithContext(ctx)
+	defer reqctx.Return(x.r, inner)
+	x.next.ServeHTTP(x.w, inner)
+	return nil
+}
+
+// Reply writes the plain answer. The server drops its body if the request is a HEAD.
+func (x *exchange) Reply(status int, body []byte) {
+	x.w.WriteHeader(status)
+	_, _ = x.w.Write(body) // nobody is left to tell
+}
+
+func (x *exchange) Handle(handler any, v *guard.Verdict) (answered, known bool, err error) {
+	f, known := handler.(native)
+	if known {
+		f(x.w, x.r, v)
+	}
+	return x.watched.status != 0, known, nil
+}
+
+func (x *exchange) Watch() { x.w, x.watched = watch(x.w) }
+
+func (x *exchange) Final(_ error, panicked bool) guard.Final {
+	status, bytes := x.watched.sent(panicked)
+	return guard.Final{Status: status, Bytes: bytes, Panicked: panicked}
 }

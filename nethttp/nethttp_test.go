@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/internal/adaptertest"
 	"github.com/weir-go/weir/keyfunc"
 	"github.com/weir-go/weir/nethttp"
@@ -31,7 +32,7 @@ func TestAdapter(t *testing.T) {
 		Name:      "nethttp",
 		Serve:     serve,
 		Handle:    handle,
-		HandleNil: func() core.OverLimit { return nethttp.Handle(nil) },
+		HandleNil: func() guard.OverLimit { return nethttp.Handle(nil) },
 		Pattern:   func(pattern string) string { return pattern },
 		IsNative:  func(r any) bool { _, ok := r.(*http.Request); return ok },
 	})
@@ -53,7 +54,7 @@ func serve(t testing.TB, app adaptertest.App) string {
 	return server.URL
 }
 
-func limited(h http.Handler, guards []*core.Guard, find ...nethttp.Router) http.Handler {
+func limited(h http.Handler, guards []*guard.Guard, find ...nethttp.Router) http.Handler {
 	for _, g := range slices.Backward(guards) {
 		h = nethttp.Limit(g, find...)(h)
 	}
@@ -119,8 +120,8 @@ func handler(h adaptertest.Handler) http.Handler {
 	})
 }
 
-func handle(n adaptertest.Native) core.OverLimit {
-	return nethttp.Handle(func(w http.ResponseWriter, _ *http.Request, v *core.Verdict) {
+func handle(n adaptertest.Native) guard.OverLimit {
+	return nethttp.Handle(func(w http.ResponseWriter, _ *http.Request, v *guard.Verdict) {
 		w.Header().Set("X-Native", v.Policy)
 		n.Edit(v)
 		switch {
@@ -136,7 +137,7 @@ func handle(n adaptertest.Native) core.OverLimit {
 }
 
 func BenchmarkLimit(b *testing.B) {
-	adaptertest.BenchmarkHTTP(b, func(g *core.Guard) http.Handler {
+	adaptertest.BenchmarkHTTP(b, func(g *guard.Guard) http.Handler {
 		mux := http.NewServeMux()
 		mux.HandleFunc("GET /items/{id}", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 		if g == nil {
@@ -146,15 +147,15 @@ func BenchmarkLimit(b *testing.B) {
 	})
 }
 
-// guard counts by what key makes, and tells the keys that it has counted.
-func guard(t *testing.T, key keyfunc.Func, c core.Config) (g *core.Guard, keys func() []string) {
+// guard counts by what key makes, and reports the keys that it has counted.
+func newGuard(t *testing.T, key keyfunc.Func, c guard.Config) (g *guard.Guard, keys func() []string) {
 	t.Helper()
 	m, err := core.NewMemory(core.MemoryOptions{})
 	require.NoError(t, err)
 	store := &recorder{Store: m}
-	c.Store, c.Key, c.Policy = store, key, core.MustParse("1000/1h")
+	c.Store, c.Key, c.Policy = store, key, "1000/1h"
 	c.Log = slog.New(slog.DiscardHandler)
-	g, err = core.NewGuard(c)
+	g, err = guard.New(c)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, g.Close()) })
 	return g, func() []string {
@@ -181,7 +182,7 @@ func TestUnixSocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	listener, err := net.Listen("unix", path)
 	require.NoError(t, err)
-	g, keys := guard(t, keyfunc.IP(), core.Config{})
+	g, keys := newGuard(t, keyfunc.IP(), guard.Config{})
 	server := httptest.NewUnstartedServer(nethttp.Limit(g)(ok))
 	require.NoError(t, server.Listener.Close())
 	server.Listener = listener
@@ -201,7 +202,7 @@ func TestUnixSocket(t *testing.T) {
 
 // A peer is an address and a port, or an address that a middleware has put there.
 func TestPeer(t *testing.T) {
-	g, keys := guard(t, keyfunc.IP(), core.Config{NoKey: core.NoKeyPass})
+	g, keys := newGuard(t, keyfunc.IP(), guard.Config{Rule: guard.Rule{NoKey: guard.NoKeyPass}})
 	h := nethttp.Limit(g)(ok)
 	for remote, want := range map[string][]string{
 		"203.0.113.7:1234":          {"ip=203.0.113.7"},
@@ -225,56 +226,56 @@ func TestPeer(t *testing.T) {
 // Where a Verdict asks for nothing, the handler gets the server's own writer and
 // request; where it does, the writer can do what it could.
 func TestWriter(t *testing.T) {
-	g, _ := guard(t, keyfunc.IP(), core.Config{})
+	g, _ := newGuard(t, keyfunc.IP(), guard.Config{})
 	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil)
 	nethttp.Limit(g)(http.HandlerFunc(func(got http.ResponseWriter, request *http.Request) {
 		assert.Same(t, w, got)
 		assert.Same(t, r, request)
 	})).ServeHTTP(w, r)
 
-	finals := make(chan core.Final, 1)
-	g, _ = guard(t, keyfunc.IP(), core.Config{Settle: func(f core.Final, taken int64) int64 { finals <- f; return taken }})
+	finals := make(chan guard.Final, 1)
+	g, _ = newGuard(t, keyfunc.IP(), guard.Config{Rule: guard.Rule{Settle: func(f guard.Final, taken int64) int64 { finals <- f; return taken }}})
 	for name, c := range map[string]struct {
 		do   http.HandlerFunc
-		want core.Final
+		want guard.Final
 	}{
-		"nothing":     {func(http.ResponseWriter, *http.Request) {}, core.Final{Status: 200}},
-		"status":      {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204); w.WriteHeader(500) }, core.Final{Status: 204}},
-		"early hints": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(103); w.WriteHeader(404) }, core.Final{Status: 404}},
-		"write":       {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("four")) }, core.Final{Status: 200, Bytes: 4}},
-		"print":       {func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, "four") }, core.Final{Status: 200, Bytes: 4}},
+		"nothing":     {func(http.ResponseWriter, *http.Request) {}, guard.Final{Status: 200}},
+		"status":      {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204); w.WriteHeader(500) }, guard.Final{Status: 204}},
+		"early hints": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(103); w.WriteHeader(404) }, guard.Final{Status: 404}},
+		"write":       {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("four")) }, guard.Final{Status: 200, Bytes: 4}},
+		"print":       {func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, "four") }, guard.Final{Status: 200, Bytes: 4}},
 		"string": {func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = w.(interface{ WriteString(string) (int, error) }).WriteString("four")
-		}, core.Final{Status: 200, Bytes: 4}},
-		"copy": {func(w http.ResponseWriter, _ *http.Request) { _, _ = strings.NewReader("four").WriteTo(w) }, core.Final{Status: 200, Bytes: 4}},
+		}, guard.Final{Status: 200, Bytes: 4}},
+		"copy": {func(w http.ResponseWriter, _ *http.Request) { _, _ = strings.NewReader("four").WriteTo(w) }, guard.Final{Status: 200, Bytes: 4}},
 		"file": {func(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(http.StatusAccepted)
 			http.ServeFile(w, r, "doc.go")
-		}, core.Final{Status: 202, Bytes: size(t, "doc.go")}},
-		"flush":            {func(w http.ResponseWriter, _ *http.Request) { w.(http.Flusher).Flush() }, core.Final{Status: 200}},
-		"controlled flush": {func(w http.ResponseWriter, _ *http.Request) { assert.NoError(t, http.NewResponseController(w).Flush()) }, core.Final{Status: 200}},
+		}, guard.Final{Status: 202, Bytes: size(t, "doc.go")}},
+		"flush":            {func(w http.ResponseWriter, _ *http.Request) { w.(http.Flusher).Flush() }, guard.Final{Status: 200}},
+		"controlled flush": {func(w http.ResponseWriter, _ *http.Request) { assert.NoError(t, http.NewResponseController(w).Flush()) }, guard.Final{Status: 200}},
 		"deadline": {func(w http.ResponseWriter, _ *http.Request) {
 			assert.NoError(t, http.NewResponseController(w).EnableFullDuplex())
 			w.WriteHeader(http.StatusAccepted)
-		}, core.Final{Status: 202}},
+		}, guard.Final{Status: 202}},
 		"answered, then panicked": {func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusAccepted)
 			panic(http.ErrAbortHandler)
-		}, core.Final{Status: 202, Panicked: true}},
-		"aborted": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, core.Final{Status: 500, Panicked: true}},
-		"ended":   {func(http.ResponseWriter, *http.Request) { runtime.Goexit() }, core.Final{Status: 500, Panicked: true}},
+		}, guard.Final{Status: 202, Panicked: true}},
+		"aborted": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, guard.Final{Status: 500, Panicked: true}},
+		"ended":   {func(http.ResponseWriter, *http.Request) { runtime.Goexit() }, guard.Final{Status: 500, Panicked: true}},
 		"hijacked": {func(w http.ResponseWriter, _ *http.Request) {
 			conn, _, err := http.NewResponseController(w).Hijack()
 			if assert.NoError(t, err) {
 				assert.NoError(t, conn.Close())
 			}
-		}, core.Final{Status: 101}},
+		}, guard.Final{Status: 101}},
 		"hijacked by type": {func(w http.ResponseWriter, _ *http.Request) {
 			conn, _, err := w.(http.Hijacker).Hijack()
 			if assert.NoError(t, err) {
 				assert.NoError(t, conn.Close())
 			}
-		}, core.Final{Status: 101}},
+		}, guard.Final{Status: 101}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			done := make(chan struct{})
@@ -328,8 +329,8 @@ func (p *pushes) Push(target string, _ *http.PushOptions) error {
 
 // The wrapper is what the writer inside is.
 func TestWriterKinds(t *testing.T) {
-	finals := make(chan core.Final, 1)
-	g, _ := guard(t, keyfunc.IP(), core.Config{Settle: func(f core.Final, taken int64) int64 { finals <- f; return taken }})
+	finals := make(chan guard.Final, 1)
+	g, _ := newGuard(t, keyfunc.IP(), guard.Config{Rule: guard.Rule{Settle: func(f guard.Final, taken int64) int64 { finals <- f; return taken }}})
 	recorder, pushed := httptest.NewRecorder(), &pushes{}
 	flushes := flushing{recorder, recorder}
 	for name, c := range map[string]struct {
@@ -379,10 +380,10 @@ func TestLimitNeedsGuard(t *testing.T) {
 
 // Copying nothing writes nothing.
 func TestNativeCopiesNothing(t *testing.T) {
-	over := nethttp.Handle(func(w http.ResponseWriter, _ *http.Request, _ *core.Verdict) {
+	over := nethttp.Handle(func(w http.ResponseWriter, _ *http.Request, _ *guard.Verdict) {
 		_, _ = io.Copy(w, strings.NewReader(""))
 	})
-	g, err := core.NewGuard(core.Config{Policy: core.MustParse("1/1h"), Key: keyfunc.Const("all"), OverLimit: over})
+	g, err := guard.New(guard.Config{Rule: guard.Rule{Policy: "1/1h", Key: keyfunc.Const("all"), OverLimit: over}})
 	require.NoError(t, err)
 	h := nethttp.Limit(g)(http.NotFoundHandler())
 	for _, want := range []int{404, 429} {
@@ -395,7 +396,7 @@ func TestNativeCopiesNothing(t *testing.T) {
 // A goroutine of middleware outside may read the request while the handler runs: the race
 // detector watches. What the handler changes of its own copy stays inside.
 func TestRequestOutsideIsLeftAlone(t *testing.T) {
-	g, err := core.NewGuard(core.Config{Policy: core.MustParse("5 concurrent"), Key: keyfunc.IP()})
+	g, err := guard.New(guard.Config{Rule: guard.Rule{Policy: "5 concurrent", Key: keyfunc.IP()}})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, g.Close()) })
 	h := nethttp.Limit(g)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -43,7 +43,7 @@ func Mux(m *http.ServeMux) Router {
 // redirect is the type of the handlers by which a mux redirects.
 var redirect = reflect.TypeOf(http.RedirectHandler("/", http.StatusTemporaryRedirect))
 
-// routers are find, and what next tells: a mux, or a Limit that knows one.
+// routers are find, and what next knows: a mux, or a Limit that knows one.
 func routers(find []Router, next http.Handler) []Router {
 	switch next := next.(type) {
 	case *http.ServeMux:

@@ -9,7 +9,7 @@ import (
 	"github.com/go-chi/chi/v5"
 	"github.com/stretchr/testify/assert"
 
-	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/keyfunc"
 	"github.com/weir-go/weir/nethttp"
 )
@@ -42,8 +42,8 @@ func TestMux(t *testing.T) {
 	mux.Handle("CONNECT /tunnel", ok)
 	mux.Handle("GET /list/{id}", ok)
 	mux.Handle("/list/", ok)
-	g, keys := guard(t, keyfunc.Route(), core.Config{})
-	other, _ := guard(t, keyfunc.IP(), core.Config{})
+	g, keys := newGuard(t, keyfunc.Route(), guard.Config{})
+	other, _ := newGuard(t, keyfunc.IP(), guard.Config{})
 	through := func(h http.Handler) http.Handler { return http.HandlerFunc(h.ServeHTTP) }
 	for name, h := range map[string]http.Handler{
 		"seen by itself": nethttp.Limit(g)(mux),
@@ -83,7 +83,7 @@ func TestMux(t *testing.T) {
 // Within a mux, the pattern that it has found is the route, unless there is a mux
 // within.
 func TestWithinMux(t *testing.T) {
-	g, keys := guard(t, keyfunc.Route(), core.Config{})
+	g, keys := newGuard(t, keyfunc.Route(), guard.Config{})
 	api := http.NewServeMux()
 	api.Handle("GET /api/items/{id}", ok)
 	mux := http.NewServeMux()
@@ -105,7 +105,7 @@ func TestWithinMux(t *testing.T) {
 func TestRouterOrder(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.Handle("/", ok)
-	g, keys := guard(t, keyfunc.Route(), core.Config{})
+	g, keys := newGuard(t, keyfunc.Route(), guard.Config{})
 	h := nethttp.Limit(g,
 		func(*http.Request) string { return "" },
 		func(*http.Request) string { return "/second" },
@@ -117,7 +117,7 @@ func TestRouterOrder(t *testing.T) {
 // A middleware outside sees what the mux within has found and the handler has parsed,
 // also where the request had to be copied.
 func TestPatternComesBack(t *testing.T) {
-	g, _ := guard(t, keyfunc.IP(), core.Config{})
+	g, _ := newGuard(t, keyfunc.IP(), guard.Config{})
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /items/{id}", func(_ http.ResponseWriter, r *http.Request) { assert.Equal(t, "y", r.FormValue("x")) })
 	mux.HandleFunc("GET /panic/{id}", func(http.ResponseWriter, *http.Request) { panic("a panic") })
@@ -144,7 +144,7 @@ func TestChi(t *testing.T) {
 		path := cmp.Or(r.URL.RawPath, r.URL.Path)
 		return mux.Find(chi.NewRouteContext(), r.Method, path)
 	}
-	g, keys := guard(t, keyfunc.Route(), core.Config{})
+	g, keys := newGuard(t, keyfunc.Route(), guard.Config{})
 	mux.Use(nethttp.Limit(g, find))
 	mux.Get("/items/{id}", ok)
 	mux.Post("/items/{id:[a-z]+}", ok)

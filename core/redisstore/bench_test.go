@@ -50,7 +50,7 @@ func BenchmarkDecision(b *testing.B) {
 		{"refused: 1/1h", 3_600_000_000, 3_600_000_000},
 	} {
 		take := core.Take{Policy: core.MustParse(c.policy), Key: "ip=203.0.113.7", Cost: 1}
-		name := "bare:1:" + take.Policy.Name() + ":" + take.Policy.Shape() + ":ip=203.0.113.7" // as long as ours
+		name := "bare:1:" + take.Policy.Name() + ":" + take.Policy.Spec().Shape() + ":ip=203.0.113.7" // as long as ours
 		b.Run(take.Policy.Name(), func(b *testing.B) {
 			var took [2]time.Duration // of the baseline, of a decision
 			call := [2]func() error{

@@ -11,7 +11,7 @@ import (
 )
 
 // A breaker opens after tripAfter failures in a row if nothing has succeeded for
-// tripAlone, and lets one call through every probeEvery. So it never opens for a
+// tripAlone, and lets one flight through every probeEvery. So it never opens for a
 // cluster that has lost one shard of several, as long as the others are asked.
 const (
 	tripAfter  = 5
@@ -20,7 +20,14 @@ const (
 	staleFor   = time.Second
 )
 
-// trouble is the time since a store's calls have begun to fail.
+// breaker keeps flights away from a server that does not answer within their deadline.
+// While all goes well it is not even asked: its lock would be everybody's.
+type breaker struct {
+	circuit *gobreaker.TwoStepCircuitBreaker[struct{}]
+	trouble atomic.Pointer[trouble] // nil while no flight has failed
+}
+
+// trouble is the time since flights have begun to fail.
 type trouble struct{ lastSuccess atomic.Int64 }
 
 func newTrouble() *trouble {
@@ -43,35 +50,66 @@ func (t *trouble) alone() time.Duration {
 	return time.Since(started) - time.Duration(t.lastSuccess.Load())
 }
 
-// newBreaker builds a breaker that counts what keeps a request waiting. A server
-// that answers with an error is alive. What does not count either way: a caller who
-// left or was in a hurry, and for staleFor a broken connection, since every pooled
-// one breaks when a server restarts.
-func (s *Store) newBreaker() *gobreaker.CircuitBreaker[[]int64] {
-	return gobreaker.NewCircuitBreaker[[]int64](gobreaker.Settings{
+// newBreaker builds a breaker that counts what is silent. What does not count either way: a caller who
+// left or was in a hurry, a process that has too few connections, and for staleFor a
+// broken connection, since every pooled one breaks when a server restarts.
+func newBreaker() *breaker {
+	b := &breaker{}
+	b.circuit = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 		Name:        "weir",
 		MaxRequests: 1,
 		Timeout:     probeEvery,
 		ReadyToTrip: func(c gobreaker.Counts) bool {
-			return c.ConsecutiveFailures >= tripAfter && s.trouble.Load().alone() > tripAlone
+			return c.ConsecutiveFailures >= tripAfter && b.trouble.Load().alone() > tripAlone
 		},
 		IsSuccessful: func(err error) bool {
-			class := classOf(err)
-			ok := class != core.ClassTimeout && class != core.ClassDown && class != core.ClassLost
-			if t := s.trouble.Load(); ok && t != nil {
+			ok := !silent(classOf(err))
+			if t := b.trouble.Load(); ok && t != nil {
 				t.succeeded()
 			}
 			return ok
 		},
 		IsExcluded: func(err error) bool {
-			var h hurried
-			stale := classOf(err) == core.ClassLost && s.trouble.Load().alone() < staleFor
-			return errors.Is(err, errLeft) || errors.As(err, &h) || stale
+			_, inHurry := errors.AsType[hurried](err)
+			class := classOf(err)
+			stale := class == core.ClassLost && b.trouble.Load().alone() < staleFor
+			return errors.Is(err, errLeft) || inHurry || stale || class == core.ClassBusy
 		},
 	})
+	return b
 }
 
-// hurried is the failure of a call that had hardly any time.
+// allow reports whether a flight may leave. If probe is not nil, report must be told of it.
+func (b *breaker) allow() (probe func(error), ok bool) {
+	if b.trouble.Load() == nil {
+		return nil, true
+	}
+	probe, err := b.circuit.Allow()
+	return probe, err == nil
+}
+
+// report notes how a flight that was allowed went.
+func (b *breaker) report(probe func(error), err error) {
+	if probe == nil {
+		if err == nil || classOf(err) == core.ClassBusy || errors.Is(err, errLeft) {
+			return
+		}
+		b.trouble.CompareAndSwap(nil, newTrouble())
+		var open error
+		if probe, open = b.circuit.Allow(); open != nil {
+			return // others have found out before
+		}
+	}
+	probe(err)
+	if err == nil && b.circuit.State() == gobreaker.StateClosed {
+		b.trouble.Store(nil)
+	}
+}
+
+// errLeft is the failure of a flight whose caller has left.
+var errLeft = errors.New("redisstore: the caller left")
+
+// hurried is the failure of a flight that had hardly any time.
 type hurried struct{ error }
 
 func (h hurried) Unwrap() error { return h.error }

@@ -14,7 +14,15 @@ import (
 //
 //	ContextTimeoutEnabled  the store's deadline holds on the socket
 //	MaxRetries -1, DialerRetries 1  what failed is not tried again behind its back
-//	DialTimeout, ReadTimeout, WriteTimeout, PoolTimeout  in the order of a deadline
+//	DialTimeout 250ms      a server that takes longer is gone
+//	ReadTimeout, WriteTimeout 1s  what the store does in the background, and nobody
+//	                       waits for, may take as long; decisions keep to the store's
+//	                       deadline, whatever these say. Only for one beyond a second
+//	                       they have to be raised as well
+//	PoolTimeout 25ms       half of a deadline: a caller that gets a connection later could
+//	                       not finish its call. The store sees to that itself on one server;
+//	                       on a Cluster or Ring this does, so that for a Deadline of less
+//	                       than 50ms it has to be lowered
 //	MinIdleConns 2         opened when the client is made: a client does what New does not
 //	DisableIdentity, maintenance notifications off  a short handshake, because it is
 //	                       part of the decision for which a connection is made
@@ -28,9 +36,9 @@ func ClientOptions(addrs ...string) *redis.UniversalOptions {
 		MaxRetries:            -1,
 		DialerRetries:         1,
 		DialTimeout:           250 * time.Millisecond,
-		ReadTimeout:           100 * time.Millisecond,
-		WriteTimeout:          100 * time.Millisecond,
-		PoolTimeout:           100 * time.Millisecond,
+		ReadTimeout:           backgroundDeadline,
+		WriteTimeout:          backgroundDeadline,
+		PoolTimeout:           DefaultDeadline / 2,
 		MinIdleConns:          2,
 		ConnMaxIdleTime:       4 * time.Minute,
 		DisableIdentity:       true,

@@ -93,7 +93,7 @@ type texts struct {
 
 func (s *texts) Take(ctx context.Context, t core.Take) (core.Result, error) {
 	res, err := s.Store.Take(ctx, t)
-	if want, wantErr := s.reference.Take(ctx, t); (err == nil) != (wantErr == nil) || res != want {
+	if want, wantErr := s.reference.Take(ctx, t); (err == nil) != (wantErr == nil) || !res.Equal(want) {
 		s.t.Errorf("the script and Step differ:\n script: %+v %v\n Step:   %+v %v", res, err, want, wantErr)
 	}
 	if err == nil {
@@ -102,13 +102,15 @@ func (s *texts) Take(ctx context.Context, t core.Take) (core.Result, error) {
 	return res, err
 }
 
-func (s *texts) Refund(ctx context.Context, t core.Take, r core.Result, units int64) error {
-	err := s.Store.Refund(ctx, t, r, units)
-	if wantErr := s.reference.Refund(ctx, t, r, units); (err == nil) != (wantErr == nil) {
+func (s *texts) Refund(ctx context.Context, refunds []core.Refund) error {
+	err := s.Store.Refund(ctx, refunds)
+	if wantErr := s.reference.Refund(ctx, refunds); (err == nil) != (wantErr == nil) {
 		s.t.Errorf("the script fails with %v, StepRefund with %v", err, wantErr)
 	}
 	if err == nil {
-		s.compare(ctx, t)
+		for _, r := range refunds {
+			s.compare(ctx, core.Take{Policy: r.Policy, Key: r.Key})
+		}
 	}
 	return err
 }
@@ -125,7 +127,7 @@ func (s *texts) compare(ctx context.Context, t core.Take) {
 	if s.calls++; s.calls%8 > 0 {
 		return
 	}
-	key := "weir:1:" + t.Policy.Name() + ":" + t.Policy.Shape() + ":" + t.Key
+	key := "weir:1:" + t.Policy.Name() + ":" + t.Policy.Spec().Shape() + ":" + t.Key
 	pipe := s.rdb.Pipeline()
 	get, ttl := pipe.Get(ctx, key), pipe.PTTL(ctx, key)
 	_, _ = pipe.Exec(ctx) // each command tells its own error

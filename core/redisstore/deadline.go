@@ -7,18 +7,17 @@ import (
 	"time"
 )
 
-// deadline is the context of one call: it ends after the store's deadline, or when
-// three quarters of the time that the caller has left are gone, whichever is
-// earlier; the rest is for the fail word to decide in. It has the caller's values. It
-// does not end when the caller leaves: within so short a time nobody gains by it, and
-// the reply would be lost.
+// deadline is the context of a flight. It has the caller's values. It does not end when
+// the caller leaves: within so short a time nobody gains by it, and the reply would be
+// lost.
 //
-// Its clock is used again by another call if this one was answered, because making
+// Its clock is used again by another flight if this one was answered, because making
 // one costs as much as the rest of a call.
 type deadline struct {
 	parent context.Context //nolint:containedctx // it is a context itself
 	at     time.Time
-	// hurried tells that the caller has so little time that a healthy server may
+	limit  time.Duration // from the beginning
+	// hurried is true if the caller has so little time that a healthy server may
 	// not answer within it.
 	hurried bool
 	*clock
@@ -36,23 +35,29 @@ var clocks sync.Pool
 // enough is the time in which a healthy server answers.
 const enough = 10 * time.Millisecond
 
-func newDeadline(parent context.Context, limit time.Duration) *deadline {
-	d := &deadline{parent: parent}
+// begin lets it end after limit, or when the time that the caller has left is gone,
+// whichever is earlier. If a request waits for it, only three quarters of that time are
+// used; the rest is for the fail word to decide in.
+func (d *deadline) begin(parent context.Context, limit time.Duration, background bool) {
 	now := time.Now()
 	if at, ok := parent.Deadline(); ok {
-		if left := at.Sub(now) / 4 * 3; left < limit {
+		left := at.Sub(now)
+		if !background {
+			left = left / 4 * 3
+		}
+		if left < limit {
 			d.hurried, limit = left < enough, left
 		}
 	}
-	d.at = now.Add(limit)
+	d.parent, d.at, d.limit = parent, now.Add(limit), limit
 	if c, reused := clocks.Get().(*clock); reused {
 		d.clock = c
 		d.timer.Reset(limit)
 	} else {
-		d.clock = &clock{done: make(chan struct{})}
-		d.timer = time.AfterFunc(limit, d.end)
+		c := &clock{done: make(chan struct{})}
+		c.timer = time.AfterFunc(limit, c.end)
+		d.clock = c
 	}
-	return d
 }
 
 func (c *clock) end() {
@@ -60,7 +65,7 @@ func (c *clock) end() {
 	close(c.done)
 }
 
-// stop frees the clock. answered tells that nobody waits for it any more.
+// stop frees the clock. answered is true if nobody waits for it any more.
 func (d *deadline) stop(answered bool) {
 	if d.timer.Stop() && answered {
 		clocks.Put(d.clock)

@@ -109,7 +109,7 @@ func TestLeastRights(t *testing.T) {
 	res, err := s.Take(t.Context(), take)
 	require.NoError(t, err)
 	assert.EqualValues(t, 8, res.Remaining)
-	require.NoError(t, s.Refund(t.Context(), take, res, 1))
+	require.NoError(t, s.Refund(t.Context(), []core.Refund{{Policy: take.Policy, Key: take.Key, Receipt: res, Units: 1}}))
 	assert.EqualValues(t, 1, used(t, s, take.Policy, "k"))
 	require.NoError(t, s.Reset(t.Context(), take.Policy, "k"))
 	assert.Zero(t, used(t, s, take.Policy, "k"))
@@ -134,7 +134,7 @@ func TestLeastRights(t *testing.T) {
 	lost, err := s.Renew(t.Context(), []core.Permit{permit("a"), permit("b")})
 	require.NoError(t, err)
 	assert.Empty(t, lost)
-	require.NoError(t, s.Release(t.Context(), permit("a")))
+	require.NoError(t, s.Release(t.Context(), []core.Permit{permit("a")}))
 }
 
 // What somebody else has put under our key is discarded, and the discarded state is
@@ -148,7 +148,7 @@ func TestHealing(t *testing.T) {
 	future := strconv.FormatInt(time.Now().Add(time.Hour).UnixMicro(), 10)
 	garbages := []string{
 		"x", "", "-5", "1e15", "nan", "inf", "0x10", " 12 ", "12 ", "1.5", "+", "1+", "+1", "12+x", ";", ";;;", "\x00", "99999999999999999999999999",
-		future, future + "+7", future + ";" + future, "f", "f1", "f1,", "f,1", "f12,0", "f1,2,3", "t", "t1,", "t1,-", "s", "s1,", "c", "c1,2", "x1", "x1,1,",
+		future, future + "+7", future + ";" + future, "f", "f1", "f1,", "f,1", "f12,0", "f1,2,3", "t", "t1,", "t1,-", "w", "w1,", "w1,1,", "d", "d1,1,2", "x1", "x1,1,",
 	}
 	for _, text := range []string{
 		"10/10s", "10/10s, 100/1h", "10/10s leaky-bucket", "10/10s token-bucket", "10/10s fixed-window", "10/10s fixed-window aligned",
@@ -159,36 +159,36 @@ func TestHealing(t *testing.T) {
 		take := core.Take{Policy: p, Key: "k", Cost: 10}
 		ahead := take
 		ahead.Now = time.Now().Add(2 * time.Hour).UnixMicro()
-		_, own, _ := p.Step(nil, ahead)
+		_, own, _ := p.Spec().Step(nil, ahead)
 		require.NotEmpty(t, own)
-		key := "weir:1:heal:" + p.Shape() + ":k"
+		key := "weir:1:heal:" + p.Spec().Shape() + ":k"
 		for _, garbage := range append([]string{string(own)}, garbages...) {
 			require.NoError(t, admin.Set(t.Context(), key, garbage, 0).Err())
 			peek, err := s.Take(t.Context(), core.Take{Policy: p, Key: "k"})
 			require.NoError(t, err, "%q", garbage)
 			assert.GreaterOrEqual(t, peek.Remaining, int64(0), "%q", garbage)
 			assert.LessOrEqual(t, peek.Remaining, peek.Limit, "%q", garbage)
-			assert.LessOrEqual(t, peek.Each[0].ResetAfter, 2*p.Limits()[0].Period, "%q", garbage)
+			assert.LessOrEqual(t, peek.Each(0).ResetAfter, 2*p.Limits()[0].Period, "%q", garbage)
 			ttl, err := admin.PTTL(t.Context(), key).Result()
 			require.NoError(t, err)
 			now := time.Now().UnixMicro()
-			_, _, want := p.Step([]byte(garbage), core.Take{Policy: p, Key: "k", Now: now})
+			_, _, want := p.Spec().Step([]byte(garbage), core.Take{Policy: p, Key: "k", Now: now})
 			readable := strings.Trim(garbage, ";") == "" && strings.Count(garbage, ";") == len(p.Limits())-1
-			if len(p.Kinds()) == 1 && strings.Contains("gl", p.Kinds()) && garbage == "1+" {
+			if len(p.Spec().Kinds()) == 1 && strings.Contains("gl", p.Spec().Kinds()) && garbage == "1+" {
 				readable = true
 			}
 			assert.Equal(t, readable, ttl == -1, "%s: %q is healed by a peek if it is not the text of an unused state", text, garbage)
 			assert.Equal(t, readable, want == 0, "%s: %q", text, garbage)
 			res, err := s.Take(t.Context(), core.Take{Policy: p, Key: "k", Cost: 1})
 			require.NoError(t, err, "%q", garbage)
-			assert.LessOrEqual(t, res.Each[0].RetryAfter, 2*p.Limits()[0].Period, "%q", garbage)
+			assert.LessOrEqual(t, res.Each(0).RetryAfter, 2*p.Limits()[0].Period, "%q", garbage)
 			ttl, err = admin.PTTL(t.Context(), key).Result()
 			require.NoError(t, err)
 			assert.Positive(t, ttl, "%s: %q", text, garbage)
 			require.NoError(t, admin.Del(t.Context(), key).Err())
 		}
 		// A foreign type is discarded too, by whatever comes first.
-		key = "weir:1:heal:" + p.Shape() + ":list"
+		key = "weir:1:heal:" + p.Spec().Shape() + ":list"
 		take.Key, take.Cost = "list", 1
 		for _, atMost := range []bool{false, true} {
 			require.NoError(t, admin.Del(t.Context(), key).Err())
@@ -208,7 +208,7 @@ func TestHealing(t *testing.T) {
 // bucket's time, not within an hour.
 func TestClockStepsBack(t *testing.T) {
 	t.Parallel()
-	s := newStore(t, sharedServer(t).Client(t), redisstore.Options{Deadline: patient})
+	s := newStore(t, sharedServer(t).Client(t), own())
 	const start = 1_800_000_000_000_000
 	hour := time.Hour.Microseconds()
 	take := core.Take{Policy: core.MustParse("clock: 10/10s"), Key: "k", Cost: 1}
@@ -278,7 +278,7 @@ func TestKeyNames(t *testing.T) {
 // a service can run side by side.
 func TestChangedPolicies(t *testing.T) {
 	t.Parallel()
-	s := newStore(t, sharedServer(t).Client(t), redisstore.Options{Deadline: patient})
+	s := newStore(t, sharedServer(t).Client(t), own())
 	take := func(policy string, cost int64) core.Result {
 		res, err := s.Take(t.Context(), core.Take{Policy: core.MustParse(policy), Key: "k", Cost: cost})
 		require.NoError(t, err)
@@ -294,7 +294,7 @@ func TestChangedPolicies(t *testing.T) {
 func TestReadOnlyCluster(t *testing.T) {
 	t.Parallel()
 	cluster := sharedCluster(t)
-	s := newStore(t, cluster.Client(t, func(o *redis.ClusterOptions) { o.ReadOnly, o.RouteRandomly = true, true }), redisstore.Options{Deadline: patient})
+	s := newStore(t, cluster.Client(t, func(o *redis.ClusterOptions) { o.ReadOnly, o.RouteRandomly = true, true }), own())
 	p := core.MustParse("read-only: 10/1h")
 	for i := range int64(5) {
 		res, err := s.Take(t.Context(), core.Take{Policy: p, Key: "k", Cost: 1})

@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -24,6 +25,7 @@ import (
 // policy, either to take a unit or to wait for one.
 type job struct {
 	Addrs             []string
+	Prefix            string // of the keys
 	Policies          []string
 	Goroutines, Calls int
 	Wait              bool
@@ -49,10 +51,10 @@ func TestFleetProcess(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(text), &j))
 	rdb := redis.NewUniversalClient(unhurried(redisstore.ClientOptions(j.Addrs...)))
 	defer rdb.Close()
-	store := &recorder{Store: newStore(t, rdb, redisstore.Options{Deadline: patient})}
+	store := &recorder{Store: newStore(t, rdb, redisstore.Options{Deadline: patient, Prefix: j.Prefix})}
 	var all sync.WaitGroup
 	for _, text := range j.Policies {
-		limiter, err := core.NewLimiter(store, core.MustParse(text))
+		limiter, err := core.NewLimiter(store, core.MustParse(text), core.LimiterOptions{})
 		require.NoError(t, err)
 		for range j.Goroutines {
 			all.Go(func() {
@@ -153,7 +155,7 @@ func TestFleetAdmitsExactly(t *testing.T) {
 			assert.Equal(t, want, admitted[p], p)
 		}
 	}
-	j := job{Policies: policies, Goroutines: 4, Calls: 8} // 96 of each
+	j := job{Prefix: rand.Text(), Policies: policies, Goroutines: 4, Calls: 8} // 96 of each
 	t.Run("single", func(t *testing.T) {
 		t.Parallel()
 		j := j
@@ -166,8 +168,8 @@ func TestFleetAdmitsExactly(t *testing.T) {
 		cluster := sharedCluster(t)
 		j.Addrs = cluster.Addrs()
 		check(t, fleet(t, 3, j, func() {
-			for _, key := range []string{"weir:1:gcra:g:k", "weir:1:mix:gfx:k"} {
-				cluster.Migrating(t, key)()
+			for _, key := range []string{":1:gcra:g:k", ":1:mix:gfx:k"} {
+				cluster.Migrating(t, j.Prefix+key)()
 			}
 		}))
 	})

@@ -28,7 +28,7 @@ func newNames(prefix string, secret []byte) names {
 	return names{prefix + format, append([]byte(nil), secret...)}
 }
 
-func (n names) key(p core.Policy, key string) string { return n.of(p, p.Shape(), key) }
+func (n names) key(p core.Policy, key string) string { return n.of(p, p.Spec().Shape(), key) }
 
 // permits is the name of the permits of a key: they have a shape of their own.
 func (n names) permits(p core.Policy, key string) string { return n.of(p, "p", key) }
@@ -47,7 +47,7 @@ func (n names) of(p core.Policy, shape, key string) string {
 
 func hashed(sum []byte) string { return "~" + base64.RawURLEncoding.EncodeToString(sum) }
 
-// readable tells whether a key may stand in a name as it is: not a byte in it can
+// readable reports whether a key may stand in a name as it is: not a byte in it can
 // break a log line or place a cluster's hash tag.
 func readable(key string) bool {
 	if len(key) > maxReadable || key[0] == '~' {

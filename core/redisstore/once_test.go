@@ -162,7 +162,8 @@ func TestSlotMigration(t *testing.T) {
 	t.Parallel()
 	cluster := sharedCluster(t)
 	rdb := cluster.Client(t)
-	s := newStore(t, rdb, redisstore.Options{Deadline: patient})
+	options := own()
+	s := newStore(t, rdb, options)
 	p := core.MustParse("slot: 1000/1h")
 	take := func(n int) {
 		for range n {
@@ -172,13 +173,13 @@ func TestSlotMigration(t *testing.T) {
 		}
 	}
 	take(10)
-	finish := cluster.Migrating(t, "weir:1:slot:g:k")
+	finish := cluster.Migrating(t, options.Prefix+":1:slot:g:k")
 	take(10)
 	finish()
 	take(10)
 	assert.EqualValues(t, 30, used(t, s, p, "k"))
 
-	finish = cluster.Migrating(t, "weir:1:slot:g:new")
+	finish = cluster.Migrating(t, options.Prefix+":1:slot:g:new")
 	res, err := s.Take(t.Context(), core.Take{Policy: p, Key: "new", Cost: 1})
 	require.NoError(t, err, "a new key of a slot that moves")
 	assert.EqualValues(t, 999, res.Remaining)

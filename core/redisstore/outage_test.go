@@ -153,7 +153,7 @@ func TestFailWords(t *testing.T) {
 	server.Kill()
 
 	limiter := func(policy string) *core.Limiter {
-		l, err := core.NewLimiter(s, core.MustParse(policy))
+		l, err := core.NewLimiter(s, core.MustParse(policy), core.LimiterOptions{})
 		require.NoError(t, err)
 		return l
 	}
@@ -234,7 +234,7 @@ func TestCallerLeaves(t *testing.T) {
 	proxy := redistest.NewProxy(t, sharedServer(t).Addr())
 	rdb := redis.NewUniversalClient(unhurried(redisstore.ClientOptions(proxy.Addr())))
 	defer func() { assert.NoError(t, rdb.Close()) }()
-	s := newStore(t, rdb, redisstore.Options{Deadline: patient})
+	s := newStore(t, rdb, own())
 	take := core.Take{Policy: core.MustParse("leaves: 1000/1h"), Key: "k", Cost: 1}
 	_, err := s.Take(t.Context(), take)
 	require.NoError(t, err)
@@ -265,7 +265,7 @@ func TestOutageForCallersWithLittleTime(t *testing.T) {
 	proxy := redistest.NewProxy(t, sharedServer(t).Addr())
 	rdb := redis.NewUniversalClient(redisstore.ClientOptions(proxy.Addr()))
 	defer func() { assert.NoError(t, rdb.Close()) }()
-	l, err := core.NewLimiter(newStore(t, rdb, redisstore.Options{}), core.MustParse("hurry: 1000/1h; fail open"))
+	l, err := core.NewLimiter(newStore(t, rdb, redisstore.Options{}), core.MustParse("hurry: 1000/1h; fail open"), core.LimiterOptions{})
 	require.NoError(t, err)
 	proxy.Blackhole()
 	for range 20 {

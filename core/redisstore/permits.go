@@ -5,9 +5,6 @@ import (
 	"errors"
 	"strconv"
 	"strings"
-	"time"
-
-	"github.com/sony/gobreaker/v2"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/lua"
@@ -19,14 +16,11 @@ var (
 	releaseScript = newScript(lua.Release())
 )
 
-// A script renews at most maxIDs permits of maxPlaces in all, or one, because everybody
-// else on the server waits for it. A pipeline has at most maxFlight scripts, and permits of
-// flightPlaces, or one script: it must be done within one deadline.
+// A script renews or releases at most maxIDs permits of maxPlaces in all, or one, because
+// everybody else on the server waits for it.
 const (
-	maxIDs       = 64
-	maxPlaces    = core.MaxPermitWeight
-	maxFlight    = 64
-	flightPlaces = 4 * maxPlaces
+	maxIDs    = 64
+	maxPlaces = core.MaxPermitWeight
 )
 
 // Acquire implements [core.PermitStore]. Unlike Take it may send its script a second
@@ -39,19 +33,9 @@ func (s *Store) Acquire(ctx context.Context, p core.Permit) (core.Result, error)
 	if err := p.Validate(); err != nil {
 		return core.Result{}, err
 	}
-	begun := time.Now()
-	reply, err := s.acquire(ctx, &p)
-	if failed := (*core.StoreError)(nil); errors.As(err, &failed) && failed.Class == core.ClassLost {
-		if left := s.deadline - time.Since(begun); left > 0 && ctx.Err() == nil {
-			// A call takes three quarters of its context's time.
-			ctx, cancel := context.WithTimeout(ctx, left*4/3)
-			defer cancel()
-			if again, second := s.acquire(ctx, &p); second == nil {
-				reply, err = again, nil
-			}
-		}
-	}
-	if failed := (*core.StoreError)(nil); errors.As(err, &failed) && strings.HasPrefix(serverSays(failed.Err), deniedInScript) {
+	e := s.permits(acquireScript, []core.Permit{p}, []int{0})
+	reply, err := s.ask(ctx, e)
+	if failed, ok := errors.AsType[*core.StoreError](err); ok && strings.HasPrefix(serverSays(failed.Err), deniedInScript) {
 		// The right that is missing may be that of a command after the first that wrote.
 		return core.Result{}, &core.StoreError{Class: failed.Class, Executed: true, Err: failed.Err}
 	}
@@ -65,222 +49,101 @@ func (s *Store) Acquire(ctx context.Context, p core.Permit) (core.Result, error)
 	return res, nil
 }
 
-func (s *Store) acquire(ctx context.Context, p *core.Permit) ([]int64, error) {
-	key := s.names.permits(p.Policy, p.Key)
-	return s.guarded(ctx, call{key, acquireScript, permitArgs(acquireScript, key, []core.Permit{*p})})
-}
-
-// Release implements [core.PermitStore].
-func (s *Store) Release(ctx context.Context, p core.Permit) error {
-	if err := p.Validate(); err != nil {
-		return err
-	}
-	key := s.names.permits(p.Policy, p.Key)
-	_, err := s.guarded(ctx, call{key, releaseScript, []any{"evalsha", releaseScript.hash, "1", key, p.ID}})
-	return err
-}
-
-// permitArgs are those of a script for permits that agree in all but id and weight.
-func permitArgs(script *script, key string, permits []core.Permit) []any {
-	args := make([]any, 0, 7+2*len(permits))
-	args = append(args, "evalsha", script.hash, "1", key)
-	args = append(args, arguments(permits[0].Params())...)
-	for i := range permits {
-		args = append(args, permits[i].ID, strconv.FormatInt(permits[i].Places(), 10))
-	}
-	return args
-}
-
 // Renew implements [core.PermitStore]. It needs one script for up to 64 permits of a key,
-// and one pipeline for up to 64 scripts; each script fails for itself.
+// and one pipeline for up to 256 scripts; each script fails for itself.
 func (s *Store) Renew(ctx context.Context, permits []core.Permit) (lost []core.Permit, err error) {
+	err = s.each(ctx, renewScript, permits, func(e *entry, of []int) {
+		if len(e.reply) != 1+len(of) {
+			e.err = &core.StoreError{Class: core.ClassReply, Executed: true, Err: errReply}
+			return
+		}
+		for k, i := range of {
+			if e.reply[1+k] == 0 {
+				lost = append(lost, permits[i])
+			}
+		}
+	})
+	return lost, err
+}
+
+var errReply = errors.New("redisstore: no script for permits has written that reply")
+
+// Release implements [core.PermitStore]. It needs as many scripts and pipelines as Renew.
+func (s *Store) Release(ctx context.Context, permits []core.Permit) error {
+	return s.each(ctx, releaseScript, permits, func(*entry, []int) {})
+}
+
+// each runs a script for permits, and calls answered for each entry that was answered,
+// with the indices of its permits.
+func (s *Store) each(ctx context.Context, script *script, permits []core.Permit, answered func(*entry, []int)) error {
 	for i := range permits {
 		if err := permits[i].Validate(); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	if s.breaker == nil {
-		return nil, errZero
+	if err := s.ready(ctx); err != nil {
+		return err
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
+	groups := group(permits)
+	entries := make([]entry, len(groups))
+	for g, of := range groups {
+		entries[g] = s.permits(script, permits, of)
 	}
-	var failed core.RenewError
-	for rest := s.renewals(permits); len(rest) > 0; {
-		n, places := 1, rest[0].places
-		for n < len(rest) && n < maxFlight && places+rest[n].places <= flightPlaces {
-			places += rest[n].places
-			n++
+	s.askAll(ctx, entries)
+	errs := make([]error, len(permits))
+	for g, of := range groups {
+		e := &entries[g]
+		if e.err == nil {
+			answered(e, of)
 		}
-		flight := rest[:n]
-		rest = rest[n:]
-		s.fly(ctx, flight)
-		for _, r := range flight {
-			if r.err == nil && len(r.reply) != 1+len(r.permits) {
-				r.err = &core.StoreError{Class: core.ClassReply, Executed: true, Err: errRenewal}
-			}
-			if r.err != nil {
-				failed.Failed, failed.Err = append(failed.Failed, r.permits...), r.err
-				continue
-			}
-			for i, held := range r.reply[1:] {
-				if held == 0 {
-					lost = append(lost, r.permits[i])
-				}
-			}
+		for _, i := range of {
+			errs[i] = e.err
 		}
 	}
-	if failed.Err != nil {
-		return lost, &failed
-	}
-	return lost, nil
+	return batchError(errs)
 }
 
-var errRenewal = errors.New("redisstore: the reply is none of the script that renews permits")
-
-// renewal is one script's part of a Renew.
-type renewal struct {
-	permits []core.Permit
-	places  int64 // of all of them
-	script  *script
-	args    []any
-	reply   []int64
-	err     error
-}
-
-// renewals divides permits by what one script can renew.
-func (s *Store) renewals(permits []core.Permit) (all []*renewal) {
-	type group struct {
+// group divides permits by what one script can do. It answers with their indices.
+func group(permits []core.Permit) (all [][]int) {
+	type kind struct {
 		policy core.Policy
 		key    string
 		now    int64
 	}
-	open := map[group]*renewal{}
-	for _, p := range permits {
-		g := group{p.Policy, p.Key, p.Now}
-		r := open[g]
-		if r == nil || len(r.permits) == maxIDs || r.places+p.Places() > maxPlaces {
-			r = &renewal{script: renewScript}
-			open[g], all = r, append(all, r)
-		}
-		r.permits, r.places = append(r.permits, p), r.places+p.Places()
+	type open struct {
+		at     int // in all
+		places int64
 	}
-	for _, r := range all {
-		r.args = permitArgs(r.script, s.names.permits(r.permits[0].Policy, r.permits[0].Key), r.permits)
+	groups := make(map[kind]open)
+	for i := range permits {
+		p := &permits[i]
+		k := kind{p.Policy, p.Key, p.Now}
+		g, known := groups[k]
+		if !known || len(all[g.at]) == maxIDs || g.places+p.Places() > maxPlaces {
+			g = open{at: len(all)}
+			all = append(all, nil)
+		}
+		all[g.at] = append(all[g.at], i)
+		g.places += p.Places()
+		groups[k] = g
 	}
 	return all
 }
 
-// fly is what guarded is for one call. Each renewal has its own error.
-func (s *Store) fly(ctx context.Context, flight []*renewal) {
-	if s.breaker.State() == gobreaker.StateOpen {
-		for _, r := range flight {
-			r.err = &core.StoreError{Class: core.ClassBreaker, Err: errBroken}
+// permits is what to ask for some permits, which agree in all but id and weight.
+func (s *Store) permits(script *script, permits []core.Permit, of []int) entry {
+	p := &permits[of[0]]
+	e := entry{key: s.names.permits(p.Policy, p.Key), script: script, harmless: true}
+	e.args = append(make([]any, 0, 7+2*len(of)), "evalsha", script.hash, "1", e.key)
+	if script != releaseScript { // which goes by the ids alone
+		e.args = append(e.args, arguments(p.Params())...)
+	}
+	for _, i := range of {
+		e.args = append(e.args, permits[i].ID)
+		if script != releaseScript {
+			e.args = append(e.args, strconv.FormatInt(permits[i].Places(), 10))
 		}
-		return
+		e.weight += permits[i].Places()
 	}
-	d := newDeadline(ctx, s.deadline)
-	s.boundFlight(d, flight)
-	answered, alive := true, false
-	var worst error // what the breaker is told, unless some server is alive
-	for _, r := range flight {
-		if r.err == nil {
-			alive = true
-			continue
-		}
-		answered = false
-		r.err = classify(r.err)
-		worst = r.err
-	}
-	d.stop(answered)
-	if alive {
-		worst = nil
-	}
-	if worst != nil {
-		s.trouble.CompareAndSwap(nil, newTrouble())
-	}
-	switch {
-	case worst == nil:
-	case errors.Is(ctx.Err(), context.Canceled):
-		worst = errLeft
-	case d.hurried:
-		worst = hurried{worst}
-	}
-	_, _ = s.breaker.Execute(func() ([]int64, error) { return nil, worst })
-	s.recover(ctx, worst)
-}
-
-// boundFlight sends a flight with a context that it keeps to, whatever the client does.
-// Where the client does not, each script is sent alone, so that a server that hangs
-// holds up nobody else's.
-func (s *Store) boundFlight(d *deadline, flight []*renewal) {
-	if s.bounded {
-		s.sendFlight(d, flight)
-		return
-	}
-	type answer struct {
-		i        int
-		renewal  renewal
-		panicked any
-	}
-	answers := make(chan answer, len(flight))
-	for i, r := range flight {
-		r.err = context.DeadlineExceeded // unless there is an answer
-		own := *r
-		go func() {
-			a := answer{i: i}
-			defer func() {
-				// As in bound, a panic in a hook is the caller's to see.
-				a.panicked, a.renewal = recover(), own
-				answers <- a
-			}()
-			own.err = nil
-			s.sendFlight(d, []*renewal{&own})
-		}()
-	}
-	for range flight {
-		select {
-		case a := <-answers:
-			if a.panicked != nil {
-				panic(a.panicked)
-			}
-			*flight[a.i] = a.renewal
-		case <-d.Done():
-			return
-		}
-	}
-}
-
-// sendFlight sends what has not run once more, as ask does.
-func (s *Store) sendFlight(ctx context.Context, flight []*renewal) {
-	s.pipeline(ctx, flight)
-	var again []*renewal
-	for _, r := range flight {
-		if replayable(r.err) {
-			if strings.HasPrefix(serverSays(r.err), "NOSCRIPT") {
-				r.args[0], r.args[1] = "eval", r.script.text
-			}
-			again = append(again, r)
-		}
-	}
-	s.pipeline(ctx, again)
-}
-
-func (s *Store) pipeline(ctx context.Context, flight []*renewal) {
-	if len(flight) == 0 {
-		return
-	}
-	commands := make([]command, len(flight))
-	pipe := s.rdb.Pipeline()
-	for i, r := range flight {
-		commands[i] = newCommand(ctx, r.args)
-		_ = pipe.Process(ctx, commands[i]) // it only waits in the pipeline
-	}
-	_, failed := pipe.Exec(ctx)
-	for i, r := range flight {
-		r.reply, r.err = commands[i].Val(), commands[i].Err()
-		if r.err == nil && r.reply == nil {
-			r.err = failed // a command that was not even sent
-		}
-	}
+	return e
 }

@@ -22,7 +22,7 @@ import (
 
 func permitPolicy(t *testing.T, name string, n int64, lease time.Duration) core.Policy {
 	t.Helper()
-	p, err := core.NewPolicy(name, core.Options{}, core.Limit{Algorithm: core.Concurrent, Burst: n, Lease: lease})
+	p, err := core.NewPolicy(name, core.PolicyOptions{}, core.Limit{Algorithm: core.Concurrent, Burst: n, Lease: lease})
 	require.NoError(t, err)
 	return p
 }
@@ -98,7 +98,7 @@ func (top topology) testLostPermit(t *testing.T) {
 				p := permitPolicy(t, fmt.Sprintf("lost-%v-%v", tuned, how), 2, time.Hour)
 				warm := newStore(t, rdb, redisstore.Options{Deadline: patient})
 				acquire(t, warm, p, "warm")
-				require.NoError(t, warm.Release(t.Context(), core.Permit{Policy: p, Key: "k", ID: "warm"}))
+				require.NoError(t, warm.Release(t.Context(), []core.Permit{{Policy: p, Key: "k", ID: "warm"}}))
 
 				proxy.LoseNextReply("evalsha", how)
 				start := time.Now()
@@ -114,7 +114,7 @@ func (top topology) testLostPermit(t *testing.T) {
 				assert.Less(t, time.Since(start), patient)
 				assert.Equal(t, 1, proxy.Lost())
 				fresh := newStore(t, top.client(t, redistest.NewProxy(t, ""), true), redisstore.Options{Deadline: patient})
-				require.NoError(t, fresh.Release(t.Context(), core.Permit{Policy: p, Key: "k", ID: "a"}))
+				require.NoError(t, fresh.Release(t.Context(), []core.Permit{{Policy: p, Key: "k", ID: "a"}}))
 				assert.EqualValues(t, 1, acquire(t, fresh, p, "b").Remaining, "nobody is left who holds one")
 			})
 		}
@@ -146,7 +146,7 @@ func (top topology) testPermitNoScript(t *testing.T) {
 	assert.EqualValues(t, 2, top.calls(t, "evalsha"))
 	flush()
 	for _, id := range []string{"warm", "a", "b"} {
-		require.NoError(t, s.Release(t.Context(), core.Permit{Policy: p, Key: "k", ID: id}))
+		require.NoError(t, s.Release(t.Context(), []core.Permit{{Policy: p, Key: "k", ID: id}}))
 	}
 	assert.EqualValues(t, 1, top.calls(t, "eval"))
 	assert.EqualValues(t, 99, acquire(t, s, p, "c").Remaining)
@@ -188,7 +188,7 @@ func (top topology) testRenewMany(t *testing.T) {
 	}
 	assert.EqualValues(t, 100+5, top.calls(t, "evalsha"))
 	for _, x := range all {
-		require.NoError(t, s.Release(t.Context(), x))
+		require.NoError(t, s.Release(t.Context(), []core.Permit{x}))
 	}
 }
 
@@ -232,14 +232,14 @@ func TestRenewWithoutOneShard(t *testing.T) {
 		t.Run(fmt.Sprint("tuned ", i == 0), func(t *testing.T) {
 			lost, err := c.store.Renew(t.Context(), c.all)
 			assert.Empty(t, lost)
-			var partly *core.RenewError
+			var partly *core.BatchError
 			require.ErrorAs(t, err, &partly)
 			var failed *core.StoreError
 			require.ErrorAs(t, err, &failed)
-			assert.NotEmpty(t, partly.Failed)
-			assert.Less(t, len(partly.Failed), len(c.all))
-			for _, x := range partly.Failed {
-				assert.False(t, here[x], "key %s", x.Key)
+			require.Len(t, partly.Errs, len(c.all))
+			assert.Less(t, len(partly.Unwrap()), len(c.all))
+			for i, err := range partly.Errs {
+				assert.False(t, err != nil && here[c.all[i]], "key %s: %v", c.all[i].Key, err)
 			}
 		})
 	}
@@ -266,16 +266,16 @@ func testPermitsWithoutAServer(t *testing.T, tuned bool) {
 	require.Eventually(t, func() bool {
 		lost, err := s.Renew(t.Context(), []core.Permit{x})
 		assert.Empty(t, lost)
-		var partly *core.RenewError
+		var partly *core.BatchError
 		var failed *core.StoreError
 		if assert.ErrorAs(t, err, &partly) && assert.ErrorAs(t, err, &failed) {
-			assert.Equal(t, []core.Permit{x}, partly.Failed)
+			assert.Len(t, partly.Errs, 1)
 			classes = append(classes, failed.Class)
 		}
 		return len(classes) > 0 && classes[len(classes)-1] == core.ClassBreaker
 	}, patient, 5*time.Millisecond, "the breaker opens: %v", classes)
 	var failed *core.StoreError
-	require.ErrorAs(t, s.Release(t.Context(), x), &failed)
+	require.ErrorAs(t, s.Release(t.Context(), []core.Permit{x}), &failed)
 	server.Restart(t)
 	require.Eventually(t, func() bool {
 		lost, err := s.Renew(t.Context(), []core.Permit{x})
@@ -296,7 +296,7 @@ func TestForeignPermits(t *testing.T) {
 	x := core.Permit{Policy: p, Key: "k", ID: "a"}
 
 	require.NoError(t, rdb.Set(t.Context(), key, "text", 0).Err())
-	require.NoError(t, s.Release(t.Context(), x))
+	require.NoError(t, s.Release(t.Context(), []core.Permit{x}))
 	assert.EqualValues(t, 1, acquire(t, s, p, "a").Remaining)
 	require.NoError(t, rdb.Del(t.Context(), key).Err())
 	require.NoError(t, rdb.LPush(t.Context(), key, "list").Err())
@@ -316,7 +316,7 @@ func TestForeignPermits(t *testing.T) {
 	expires(t, rdb)
 }
 
-// holderLease is longer than a busy machine keeps a heartbeat waiting.
+// holderLease is longer than a busy machine keeps a renewal waiting.
 const holderLease = 3 * time.Second
 
 // The place of a process that was killed comes back within its lease, and at no time are
@@ -388,7 +388,7 @@ func TestHolderProcess(t *testing.T) {
 	}
 	rdb := redis.NewUniversalClient(unhurried(redisstore.ClientOptions(addr)))
 	defer func() { assert.NoError(t, rdb.Close()) }()
-	l, err := core.NewLimiter(newStore(t, rdb, redisstore.Options{Deadline: patient}), permitPolicy(t, "killed", 3, holderLease))
+	l, err := core.NewLimiter(newStore(t, rdb, redisstore.Options{Deadline: patient}), permitPolicy(t, "killed", 3, holderLease), core.LimiterOptions{})
 	require.NoError(t, err)
 	for range 3 {
 		held, release, err := l.Acquire(t.Context(), "k")

@@ -1,14 +1,12 @@
 package redisstore
 
 import (
-	"context"
 	"crypto/sha1" // the name by which Redis knows a script
 	"encoding/hex"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/lua"
@@ -29,7 +27,10 @@ type program struct {
 	unit []any
 }
 
-type scripts struct{ take, upTo, refund *script }
+type scripts struct {
+	take, upTo, refund *script
+	log                bool // one of the kinds keeps a log
+}
 
 // programs are those of the policies and kinds seen so far. There are few kinds;
 // policies are kept up to maxPrograms, for a service that makes them as it runs.
@@ -45,7 +46,7 @@ func (ps *programs) of(p core.Policy) (*program, error) {
 	if v, ok := ps.byPolicy.Load(p); ok {
 		return v.(*program), nil //nolint:forcetypeassert // nothing else is stored
 	}
-	kinds := p.Kinds()
+	kinds := p.Spec().Kinds()
 	shared, ok := ps.byKinds.Load(kinds)
 	if !ok {
 		var err error
@@ -55,8 +56,8 @@ func (ps *programs) of(p core.Policy) (*program, error) {
 		shared, _ = ps.byKinds.LoadOrStore(kinds, shared)
 	}
 	v := &program{scripts: shared.(*scripts)} //nolint:forcetypeassert // as above
-	if !p.Calendar() {
-		v.unit = arguments(p.Params(core.Take{Cost: 1}, 0))
+	if !p.Spec().Calendar() {
+		v.unit = arguments(p.Spec().TakeArgs(core.Take{Cost: 1}, 0))
 	}
 	if ps.policies.Add(1) > maxPrograms {
 		ps.policies.Store(1)
@@ -67,7 +68,7 @@ func (ps *programs) of(p core.Policy) (*program, error) {
 }
 
 func newScripts(kinds string) (*scripts, error) {
-	s := new(scripts)
+	s := &scripts{log: strings.Contains(kinds, "x")}
 	for _, op := range []struct {
 		into    **script
 		compose func(string) (string, error)
@@ -87,28 +88,4 @@ func arguments(params []int64) []any {
 		args[i] = strconv.FormatInt(n, 10)
 	}
 	return args
-}
-
-// command is a call of a script that no client ever repeats by itself: whether a
-// script ran is unknown once its reply is lost, and running it again would
-// charge twice. Clients still follow a cluster's redirections, after which
-// nothing has run.
-type command struct{ *redis.IntSliceCmd }
-
-// NoRetry overrides that of go-redis's commands.
-func (command) NoRetry() bool { return true }
-
-func (s *Store) send(ctx context.Context, args []any) ([]int64, error) {
-	cmd := newCommand(ctx, args)
-	if err := s.rdb.Process(ctx, cmd); err != nil {
-		return nil, err
-	}
-	return cmd.Val(), nil
-}
-
-func newCommand(ctx context.Context, args []any) command {
-	cmd := command{redis.NewIntSliceCmd(ctx, args...)}
-	cmd.SetFirstKeyPos(3)
-	cmd.SetStepCount(1) // or a cluster's client would ask the servers what EVALSHA is
-	return cmd
 }

@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"crypto/rand"
 	"os"
 	"testing"
 	"time"
@@ -121,6 +122,12 @@ func (top topology) calls(t *testing.T, command string) (n int64) {
 // patient is a deadline for tests that are not about time, and how long a test waits for
 // what must come before it says that it does not. A busy machine does not use it up.
 const patient = 30 * time.Second
+
+// own is for a store on servers that are shared: nobody else has its keys, not even the
+// same test when it runs again.
+func own() redisstore.Options {
+	return redisstore.Options{Deadline: patient, Prefix: rand.Text()}
+}
 
 func newStore(t *testing.T, rdb redis.UniversalClient, o redisstore.Options) *redisstore.Store {
 	t.Helper()

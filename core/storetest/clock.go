@@ -19,7 +19,7 @@ func clockSteps(s *subject) {
 			assert.Zero(s, res.Remaining, "%s: nothing is forgotten", text)
 			whole, most := int64(0), int64(0)
 			for j, l := range p.Limits() {
-				whole, most = max(whole, res.Each[j].ResetAfter.Microseconds()), max(most, l.Period.Microseconds())
+				whole, most = max(whole, res.Each(j).ResetAfter.Microseconds()), max(most, l.Period.Microseconds())
 			}
 			// A whole bucket or window: of a sliding one, with the part or the window
 			// that came before.
@@ -63,7 +63,7 @@ func ownClock(s *subject) {
 		require.NoError(s, err)
 		assert.Equal(s, int64(7), first.Remaining, text)
 		assert.Positive(s, first.At)
-		require.NoError(s, s.store.Refund(s.Context(), t, first, 3))
+		require.NoError(s, s.store.Refund(s.Context(), []core.Refund{{Policy: p, Key: t.Key, Receipt: first, Units: 3}}))
 		again, err := s.store.Take(s.Context(), t)
 		require.NoError(s, err)
 		assert.Equal(s, int64(7), again.Remaining, text)

@@ -15,15 +15,16 @@ import (
 
 // Compare runs the same random operations against two stores under one forced
 // clock and fails at the first difference in any field of a Result, or in whether
-// there was an error, and at an answer that no store may give. Among the operations are takes of all kinds of cost, of what there
-// is and ahead of time, peeks, refunds before and after the turn of a reservation and
-// with the receipt of another policy, resets, mistakes, clock steps of up to years in
-// both directions, and changed limits under an unchanged name; among the policies are
-// those of up to four limits and the extremes of every number.
+// there was an error, and at an answer that no store may give. Among the operations are
+// takes of all kinds of cost, of what there is and ahead of time, peeks, refunds before
+// and after the turn of a reservation and with the receipt of another policy, resets,
+// mistakes, clock steps of up to years in both directions, and changed limits under an
+// unchanged name; among the policies are those of up to four limits and the extremes of
+// every number.
 //
 // The limits are of the algorithms given, in any mix; of all of them if none is given.
 //
-// The same seed gives the same operations, and the failure tells it. Keys are new
+// The same seed gives the same operations, and a failure prints it. Keys are new
 // ones in each call. Both stores must hold them all, about a hundred at once: keys
 // that are not needed any more are reset.
 func Compare(t testing.TB, a, b core.Store, seed uint64, operations int, algorithms ...core.Algorithm) {
@@ -37,10 +38,10 @@ func Compare(t testing.TB, a, b core.Store, seed uint64, operations int, algorit
 	}
 	for _, algorithm := range c.algorithms {
 		l := core.Limit{Algorithm: algorithm, Rate: 1, Period: time.Second}
-		if !possible(core.Options{}, l) {
+		if !possible(core.PolicyOptions{}, l) {
 			t.Fatalf("Compare: no store counts by %v", algorithm)
 		}
-		if possible(core.Options{Ahead: time.Second}, l) {
+		if possible(core.PolicyOptions{Wait: time.Second}, l) {
 			c.reserving = append(c.reserving, algorithm)
 		}
 	}
@@ -64,7 +65,7 @@ func Compare(t testing.TB, a, b core.Store, seed uint64, operations int, algorit
 	}
 }
 
-// called is a call of Compare as a failure tells it.
+// called is a call of Compare as a failure prints it.
 func called(seed uint64, operations int, algorithms []core.Algorithm) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Compare(t, a, b, %d, %d", seed, operations)
@@ -125,9 +126,9 @@ func (c *comparison) step() {
 		switch n := c.rng.IntN(10); {
 		case n < 2:
 			t.AtMost = true
-		case n < 7 && t.Policy.Options().Ahead > 0, n == 9:
-			most := t.Policy.Options().Ahead
-			t.Ahead = pick(c.rng, most, most, most+1, most/2, time.Duration(c.rng.Int64N(int64(most)+1)), c.ahead(), math.MaxInt64)
+		case n < 7 && t.Policy.Options().Wait > 0, n == 9:
+			most := t.Policy.Options().Wait
+			t.Wait = pick(c.rng, most, most, most+1, most/2, time.Duration(c.rng.Int64N(int64(most)+1)), c.ahead(), math.MaxInt64)
 		}
 		c.take(t)
 	}
@@ -137,14 +138,14 @@ func (c *comparison) take(t core.Take) {
 	if t.AtMost {
 		c.note(t, "take %v at %+d up to %d", t.Policy, t.Now-Epoch, t.Cost)
 	} else {
-		c.note(t, "take %v at %+d cost %d ahead %v", t.Policy, t.Now-Epoch, t.Cost, t.Ahead)
+		c.note(t, "take %v at %+d cost %d ahead %v", t.Policy, t.Now-Epoch, t.Cost, t.Wait)
 	}
 	ra, rb := c.both(t)
 	if wrong := cmp.Or(impossible(t, ra), impossible(t, rb)); wrong != "" {
 		c.Errorf("an answer is impossible, %s:\n a: %+v\n b: %+v", wrong, ra, rb)
 		return // with a receipt that nothing can be done with
 	}
-	if ra != rb {
+	if !ra.Equal(rb) {
 		c.Errorf("the answers differ:\n a: %+v\n b: %+v", ra, rb)
 	}
 	c.hints = [3]int64{ra.RetryAfter.Microseconds(), ra.ResetAfter.Microseconds(), ra.Delay.Microseconds()}
@@ -162,7 +163,7 @@ func (c *comparison) both(t core.Take) (ra, rb core.Result) {
 	return ra, rb
 }
 
-// impossible tells what no Result of t may have, or "".
+// impossible returns what no Result of t may have, or "".
 func impossible(t core.Take, r core.Result) string {
 	if wait := min(r.RetryAfter, r.ResetAfter, r.Delay); wait < 0 {
 		return fmt.Sprintf("a wait of %v", wait)
@@ -174,7 +175,7 @@ func impossible(t core.Take, r core.Result) string {
 		return fmt.Sprintf("%d remaining of %d", r.Remaining, r.Limit)
 	}
 	for i, l := range t.Policy.Limits() {
-		each := r.Each[i]
+		each := r.Each(i)
 		if wait := min(each.RetryAfter, each.ResetAfter, each.Delay); wait < 0 {
 			return fmt.Sprintf("a wait of %v for limit %d", wait, i+1)
 		}
@@ -207,7 +208,8 @@ func (c *comparison) refund() {
 	}
 	units := pick(c.rng, r.result.Taken, c.rng.Int64N(r.result.Taken+1))
 	c.note(t, "refund %v at %+d: %d of %d units of %+d", t.Policy, t.Now-Epoch, units, r.result.Taken, r.result.At-Epoch)
-	c.same(c.a.Refund(c.Context(), t, r.result, units), c.b.Refund(c.Context(), t, r.result, units))
+	batch := []core.Refund{{Policy: t.Policy, Key: t.Key, Receipt: r.result, Units: units, Now: t.Now}}
+	c.same(c.a.Refund(c.Context(), batch), c.b.Refund(c.Context(), batch))
 	c.look(t)
 }
 
@@ -230,9 +232,9 @@ func (c *comparison) mistake(t core.Take) {
 	case 3:
 		bad.Now = -bad.Now
 	case 4:
-		bad.Ahead = -1 - time.Duration(c.rng.Int64N(1<<62))
+		bad.Wait = -1 - time.Duration(c.rng.Int64N(1<<62))
 	case 5:
-		bad.Cost, bad.AtMost, bad.Ahead = 1, true, c.ahead()
+		bad.Cost, bad.AtMost, bad.Wait = 1, true, c.ahead()
 	default:
 		if len(c.current.receipts) == 0 {
 			return
@@ -240,14 +242,15 @@ func (c *comparison) mistake(t core.Take) {
 		r := pick(c.rng, c.current.receipts...)
 		units := pick(c.rng, r.result.Taken+1, math.MaxInt64, -1)
 		c.note(t, "refund %v at %+d: %d of %d units", t.Policy, t.Now-Epoch, units, r.result.Taken)
-		if a, b := c.a.Refund(c.Context(), t, r.result, units), c.b.Refund(c.Context(), t, r.result, units); a == nil || b == nil {
+		batch := []core.Refund{{Policy: t.Policy, Key: t.Key, Receipt: r.result, Units: units, Now: t.Now}}
+		if a, b := c.a.Refund(c.Context(), batch), c.b.Refund(c.Context(), batch); a == nil || b == nil {
 			c.Errorf("a mistake was accepted:\n a: %v\n b: %v", a, b)
 		}
 		c.look(t)
 		return
 	}
 	c.note(t, "mistake %v at %d: %+v", bad.Policy, bad.Now, bad)
-	if ra, rb := c.both(bad); ra != rb || ra.Allowed() {
+	if ra, rb := c.both(bad); !ra.Equal(rb) || ra.Allowed() {
 		c.Errorf("a mistake was answered:\n a: %+v\n b: %+v", ra, rb)
 	}
 	c.look(t)
@@ -255,11 +258,11 @@ func (c *comparison) mistake(t core.Take) {
 
 // look peeks where something has just changed, or should not have.
 func (c *comparison) look(t core.Take) {
-	t.Cost, t.AtMost, t.Ahead = 0, false, 0
+	t.Cost, t.AtMost, t.Wait = 0, false, 0
 	ra, rb := c.both(t)
 	if wrong := cmp.Or(impossible(t, ra), impossible(t, rb)); wrong != "" {
 		c.Errorf("afterwards the answer to a peek is impossible, %s:\n a: %+v\n b: %+v", wrong, ra, rb)
-	} else if ra != rb {
+	} else if !ra.Equal(rb) {
 		c.Errorf("afterwards a peek differs:\n a: %+v\n b: %+v", ra, rb)
 	}
 }

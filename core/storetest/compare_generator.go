@@ -13,15 +13,15 @@ import (
 // Algorithms are all that a [core.Store] can count by.
 func Algorithms() (all []core.Algorithm) {
 	for a := range core.Concurrent {
-		if possible(core.Options{}, core.Limit{Algorithm: a, Rate: 1, Period: time.Second}) {
+		if possible(core.PolicyOptions{}, core.Limit{Algorithm: a, Rate: 1, Period: time.Second}) {
 			all = append(all, a)
 		}
 	}
 	return all
 }
 
-// possible tells whether a limit can be had.
-func possible(o core.Options, l core.Limit) bool {
+// possible reports whether a limit can be had.
+func possible(o core.PolicyOptions, l core.Limit) bool {
 	_, err := core.NewPolicy("", o, l)
 	return err == nil
 }
@@ -55,22 +55,22 @@ func (c *comparison) family(number int) *family {
 	var first []core.Limit
 	out := new(family)
 	for len(out.policies) < 4 {
-		var o core.Options
+		var o core.PolicyOptions
 		if c.rng.IntN(2) == 0 {
-			o.Ahead = c.ahead()
+			o.Wait = c.ahead()
 		}
 		limits := make([]core.Limit, n)
 		for i := range limits {
 			if first == nil || c.rng.IntN(20) == 0 {
 				limits[i] = c.limit(pick(c.rng, from...))
 			} else {
-				limits[i] = c.changed(first[i])
+				limits[i] = c.changed(first[i], n > 1 && c.rng.IntN(4) > 0)
 			}
 		}
 		name := fmt.Sprint("compare", number)
 		p, err := core.NewPolicy(name, o, limits...)
-		if err != nil && o.Ahead > 0 {
-			p, err = core.NewPolicy(name, core.Options{}, limits...)
+		if err != nil && o.Wait > 0 {
+			p, err = core.NewPolicy(name, core.PolicyOptions{}, limits...)
 		}
 		if err != nil {
 			continue // one limit twice
@@ -107,7 +107,7 @@ func (c *comparison) limit(algorithm core.Algorithm) core.Limit {
 			Period: pick(rng, core.MinPeriod, 7*time.Millisecond, 999_983*time.Microsecond, time.Second, time.Second, 10*time.Second,
 				time.Minute, time.Hour, 24*time.Hour, core.MaxPeriod, core.MinPeriod+time.Duration(rng.Int64N(int64(time.Hour)/1000))*time.Microsecond),
 		}
-		if possible(core.Options{}, l) {
+		if possible(core.PolicyOptions{}, l) {
 			break
 		}
 	}
@@ -118,7 +118,7 @@ func (c *comparison) limit(algorithm core.Algorithm) core.Limit {
 		func(l *core.Limit) {
 			l.Debt = pick(rng, 1, 2, 3, l.Rate, core.MaxRate, 1+rng.Int64N(50), 1+rng.Int64N(core.MaxRate))
 		},
-		func(l *core.Limit) { l.Buckets = pick(rng, 1, 2, 3, 7, core.MaxBuckets, 1+rng.IntN(core.MaxBuckets)) },
+		func(l *core.Limit) { l.Buckets = pick(rng, 1, 2, 3, 7, 60, 1+rng.IntN(60)) },
 		func(l *core.Limit) {
 			if l.Align = "epoch"; rng.IntN(3) > 0 {
 				l.Align, l.Period = pick(rng, "minute", "hour", "day", "week", "month")+" "+pick(rng, zones...), 0
@@ -126,7 +126,7 @@ func (c *comparison) limit(algorithm core.Algorithm) core.Limit {
 		},
 	} {
 		if longer := l; rng.IntN(2) == 0 {
-			if more(&longer); possible(core.Options{}, longer) {
+			if more(&longer); possible(core.PolicyOptions{}, longer) {
 				l = longer
 			}
 		}
@@ -134,8 +134,9 @@ func (c *comparison) limit(algorithm core.Algorithm) core.Limit {
 	return l
 }
 
-// changed is another limit that has the same state.
-func (c *comparison) changed(l core.Limit) core.Limit {
+// changed is another limit that has the same state: with the same period, by which limits
+// that are alike are told apart, if so demanded.
+func (c *comparison) changed(l core.Limit, samePeriod bool) core.Limit {
 	if c.rng.IntN(4) == 0 {
 		return l
 	}
@@ -143,10 +144,10 @@ func (c *comparison) changed(l core.Limit) core.Limit {
 	for {
 		other := c.limit(l.Algorithm)
 		other.Buckets = l.Buckets
-		if other.Align != l.Align && !(onCalendar(other) && onCalendar(l)) {
+		if samePeriod || other.Align != l.Align && !(onCalendar(other) && onCalendar(l)) {
 			other.Align, other.Period = l.Align, l.Period
 		}
-		if possible(core.Options{}, other) {
+		if possible(core.PolicyOptions{}, other) {
 			return other
 		}
 	}

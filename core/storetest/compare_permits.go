@@ -27,7 +27,7 @@ func ComparePermits(t testing.TB, a, b core.PermitStore, seed uint64, operations
 	policies := make([]core.Policy, 12)
 	for i := range policies {
 		policies[i] = permitPolicy(pick(rng, 1, 1, 2, 3, 5, 20, 1+rng.Int64N(100)),
-			pick(rng, core.MinLease, time.Second, time.Second, 7*time.Second+3*us, core.MaxLease)).Named(fmt.Sprint("compare", i%4))
+			pick(rng, 100*time.Millisecond, time.Second, time.Second, 7*time.Second+3*us, 24*time.Hour)).Named(fmt.Sprint("compare", i%4))
 	}
 	for i := range operations {
 		switch n := rng.IntN(100); {
@@ -74,8 +74,14 @@ func ComparePermits(t testing.TB, a, b core.PermitStore, seed uint64, operations
 			y, errb = b.Renew(t.Context(), all)
 			ra, rb = inOrder(x), inOrder(y)
 		default:
-			what = fmt.Sprintf("release %v %s %s", p.Policy, p.Key, p.ID)
-			erra, errb = a.Release(t.Context(), p), b.Release(t.Context(), p)
+			all := []core.Permit{p}
+			for rng.IntN(2) == 0 {
+				all = append(all, permit())
+			}
+			for _, p := range all {
+				what += fmt.Sprintf("; release %v %s %s", p.Policy, p.Key, p.ID)
+			}
+			erra, errb = a.Release(t.Context(), all), b.Release(t.Context(), all)
 		}
 		if history = append(history, what); len(history) > shown {
 			history = history[1:]

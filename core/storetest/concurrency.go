@@ -31,7 +31,7 @@ func concurrency(s *subject) {
 	for name, t := range takes {
 		t.AtMost = strings.HasPrefix(name, "what there is")
 		if strings.HasPrefix(name, "reserved") {
-			t.Ahead = 2 * time.Hour
+			t.Wait = 2 * time.Hour
 		}
 		var admitted atomic.Int64
 		var lowest sync.Map // every Remaining is told once

@@ -50,7 +50,7 @@ func never(s *subject) {
 			res := s.refuse(p, text, 0, cost)
 			assert.Equal(s, core.Never, res.Outcome, text)
 			assert.Zero(s, res.RetryAfter, "%s: waiting cannot help", text)
-			assert.True(s, res.Each[0].Never, text)
+			assert.True(s, res.Each(0).Never, text)
 			s.remains(free, p, text, 0)
 		}
 		s.admit(p, text, 0, 10)

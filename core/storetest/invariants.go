@@ -22,9 +22,9 @@ func invariants(s *subject) {
 				used = 0
 			}
 			for i, l := range limits {
-				assert.GreaterOrEqual(s, after.Each[i].Remaining, int64(0), text)
-				assert.LessOrEqual(s, after.Each[i].Remaining, l.Burst, text)
-				assert.Equal(s, before.Each[i].Remaining-used, after.Each[i].Remaining, "remaining before minus after is the cost")
+				assert.GreaterOrEqual(s, after.Each(i).Remaining, int64(0), text)
+				assert.LessOrEqual(s, after.Each(i).Remaining, l.Burst, text)
+				assert.Equal(s, before.Each(i).Remaining-used, after.Each(i).Remaining, "remaining before minus after is the cost")
 			}
 			assert.LessOrEqual(s, after.Remaining, after.Limit)
 			assert.Equal(s, after.Outcome == core.Refused, after.RetryAfter > 0)

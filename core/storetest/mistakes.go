@@ -21,24 +21,37 @@ func invalid(s *subject) {
 		"negative time":    func(t *core.Take) { t.Now = -1 },
 		"impossible time":  func(t *core.Take) { t.Now = 1<<63 - 1 },
 		"several mistakes": func(t *core.Take) { t.Cost, t.Key = -1, "" },
-		"negative ahead":   func(t *core.Take) { t.Ahead = -1 },
-		"at most, ahead":   func(t *core.Take) { t.AtMost, t.Ahead = true, time.Second },
+		"negative ahead":   func(t *core.Take) { t.Wait = -1 },
+		"at most, ahead":   func(t *core.Take) { t.AtMost, t.Wait = true, time.Second },
 	} {
 		bad := good
 		break1(&bad)
 		got, err := s.store.Take(s.Context(), bad)
 		require.Error(s, err, name)
 		assert.False(s, got.Allowed(), name)
-		require.Error(s, s.store.Refund(s.Context(), bad, res, 0), name)
+	}
+	give := func(r core.Result, units int64, change func(*core.Refund)) error {
+		x := core.Refund{Policy: p, Key: good.Key, Receipt: r, Units: units, Now: good.Now}
+		change(&x)
+		return s.store.Refund(s.Context(), []core.Refund{{Policy: p, Key: good.Key, Receipt: res, Units: 1, Now: good.Now}, x})
+	}
+	right := func(*core.Refund) {}
+	for name, change := range map[string]func(*core.Refund){
+		"empty key":       func(x *core.Refund) { x.Key = "" },
+		"zero policy":     func(x *core.Refund) { x.Policy = core.Policy{} },
+		"negative time":   func(x *core.Refund) { x.Now = -1 },
+		"impossible time": func(x *core.Refund) { x.Now = 1<<63 - 1 },
+	} {
+		require.Error(s, give(res, 0, change), name)
 	}
 	require.Error(s, s.store.Reset(s.Context(), core.Policy{}, good.Key))
 	require.Error(s, s.store.Reset(s.Context(), p, ""))
 	refused := s.refuse(p, "a", 0, 7)
-	require.Error(s, s.store.Refund(s.Context(), good, refused, 1), "a refusal was not charged")
-	require.Error(s, s.store.Refund(s.Context(), good, core.Result{}, 1), "not a receipt")
-	require.Error(s, s.store.Refund(s.Context(), good, core.Result{Outcome: core.Admitted}, 1), "no instant")
-	require.Error(s, s.store.Refund(s.Context(), good, res, -1))
-	require.Error(s, s.store.Refund(s.Context(), good, res, 5), "more than was taken")
+	require.Error(s, give(refused, 1, right), "a refusal was not charged")
+	require.Error(s, give(core.Result{}, 1, right), "not a receipt")
+	require.Error(s, give(core.Result{Outcome: core.Admitted}, 1, right), "no instant")
+	require.Error(s, give(res, -1, right))
+	require.Error(s, give(res, 5, right), "more than was taken")
 	s.remains(6, p, "a", 0)
 }
 
@@ -53,7 +66,7 @@ func cancelled(s *subject) {
 		got, err := s.store.Take(ctx, s.of(p, "a", 0, 1))
 		require.ErrorIs(s, err, want)
 		assert.False(s, got.Allowed())
-		require.ErrorIs(s, s.store.Refund(ctx, s.of(p, "a", 0, 4), res, 4), want)
+		require.ErrorIs(s, s.store.Refund(ctx, []core.Refund{s.refundOf(p, "a", 0, res, 4)}), want)
 		require.ErrorIs(s, s.store.Reset(ctx, p, s.prefix+"a"), want)
 	}
 	s.remains(6, p, "a", 0)

@@ -31,6 +31,7 @@ func ExercisePermits(t *testing.T, newStore func(*testing.T) core.PermitStore) {
 		{"who has left", permitCallerLeft},
 		{"by the store's clock", permitsByStoreClock},
 		{"many at once", manyPermits},
+		{"many in a batch", permitBatch},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			test.run(&permits{T: t, store: newStore(t), key: rand.Text()})
@@ -47,7 +48,7 @@ type permits struct {
 
 // permitPolicy is a policy that has permits and nothing else.
 func permitPolicy(n int64, lease time.Duration) core.Policy {
-	p, err := core.NewPolicy("permits", core.Options{}, core.Limit{Algorithm: core.Concurrent, Burst: n, Lease: lease})
+	p, err := core.NewPolicy("permits", core.PolicyOptions{}, core.Limit{Algorithm: core.Concurrent, Burst: n, Lease: lease})
 	if err != nil {
 		panic(err)
 	}
@@ -67,10 +68,10 @@ func (s *permits) acquire(p core.Permit) core.Result {
 
 func (s *permits) release(p core.Permit) {
 	s.Helper()
-	require.NoError(s, s.store.Release(s.Context(), p))
+	require.NoError(s, s.store.Release(s.Context(), []core.Permit{p}))
 }
 
-// renew answers which ids are lost.
+// renew returns which ids are lost.
 func (s *permits) renew(all ...core.Permit) (lost []string) {
 	s.Helper()
 	gone, err := s.store.Renew(s.Context(), all)
@@ -86,11 +87,11 @@ func (s *permits) renew(all ...core.Permit) (lost []string) {
 func (s *permits) expect(want core.Result, got core.Result, at int64) {
 	s.Helper()
 	want.At = Epoch + at
-	want.Each[0] = core.LimitResult{
+	want.SetEach(0, core.LimitResult{
 		Remaining: want.Remaining, RetryAfter: want.RetryAfter, ResetAfter: want.ResetAfter,
 		Refused: !want.Allowed(), Never: want.Outcome == core.Never,
-	}
-	require.Equal(s, want, got)
+	})
+	require.True(s, want.Equal(got), "want %+v, got %+v", want, got)
 }
 
 const us = time.Microsecond

@@ -55,7 +55,7 @@ func acquiredAgain(s *permits) {
 		s.acquire(s.permit(p, "c", 1, second)), second)
 }
 
-// waitingForPermits demands that whoever waits as told is admitted, and not before.
+// waitingForPermits demands that a caller that waits as told is admitted, and not before.
 func waitingForPermits(s *permits) {
 	p := permitPolicy(7, time.Second)
 	rng := rand.New(rand.NewPCG(1, 0)) //nolint:gosec // the same each time

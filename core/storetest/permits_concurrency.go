@@ -32,7 +32,7 @@ func manyPermits(s *permits) {
 					raised = now <= m || most.CompareAndSwap(m, now)
 				}
 				held.Add(-1)
-				assert.NoError(s, s.store.Release(s.Context(), x))
+				assert.NoError(s, s.store.Release(s.Context(), []core.Permit{x}))
 			}
 		})
 	}

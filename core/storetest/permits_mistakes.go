@@ -33,7 +33,7 @@ func permitMistakes(s *permits) {
 		lost, err := s.store.Renew(s.Context(), []core.Permit{good, bad})
 		require.Error(s, err, name)
 		require.Empty(s, lost, name)
-		require.Error(s, s.store.Release(s.Context(), bad), name)
+		require.Error(s, s.store.Release(s.Context(), []core.Permit{good, bad}), name)
 	}
 	require.True(s, s.acquire(s.permit(p, "b", 1, 0)).Allowed(), "a mistake changes nothing")
 }
@@ -48,6 +48,6 @@ func permitCallerLeft(s *permits) {
 	require.True(s, s.acquire(s.permit(p, "b", 1, 0)).Allowed(), "who has left takes nothing")
 	_, err = s.store.Renew(ctx, []core.Permit{a})
 	require.ErrorIs(s, err, context.Canceled)
-	require.ErrorIs(s, s.store.Release(ctx, s.permit(p, "b", 1, 0)), context.Canceled)
+	require.ErrorIs(s, s.store.Release(ctx, []core.Permit{s.permit(p, "b", 1, 0)}), context.Canceled)
 	require.Equal(s, core.Refused, s.acquire(a).Outcome)
 }

@@ -34,10 +34,10 @@ func permitWeights(s *permits) {
 	s.expect(core.Result{Outcome: core.Refused, Limit: 3, RetryAfter: time.Second - 100*us, ResetAfter: time.Second - 100*us}, s.acquire(s.permit(q, "a", 3, 300)), 300)
 	s.expect(core.Result{Outcome: core.Refused, Limit: 3, RetryAfter: time.Second - 300*us, ResetAfter: time.Second - 100*us}, s.acquire(s.permit(q, "c", 2, 300)), 300)
 
-	most := permitPolicy(core.MaxPermits, time.Second).Named("most")
+	most := permitPolicy(10_000, time.Second).Named("most")
 	const heavy = core.MaxPermitWeight
-	s.expect(core.Result{Outcome: core.Never, Limit: core.MaxPermits, Remaining: core.MaxPermits}, s.acquire(s.permit(most, "a", heavy+1, 0)), 0)
-	s.expect(core.Result{Outcome: core.Admitted, Taken: heavy, Limit: core.MaxPermits, Remaining: core.MaxPermits - heavy, ResetAfter: time.Second}, s.acquire(s.permit(most, "a", heavy, 0)), 0)
+	s.expect(core.Result{Outcome: core.Never, Limit: 10_000, Remaining: 10_000}, s.acquire(s.permit(most, "a", heavy+1, 0)), 0)
+	s.expect(core.Result{Outcome: core.Admitted, Taken: heavy, Limit: 10_000, Remaining: 10_000 - heavy, ResetAfter: time.Second}, s.acquire(s.permit(most, "a", heavy, 0)), 0)
 	s.release(s.permit(most, "a", 1, 0))
-	s.expect(core.Result{Outcome: core.Admitted, Taken: 1, Limit: core.MaxPermits, Remaining: core.MaxPermits - 1, ResetAfter: time.Second}, s.acquire(s.permit(most, "b", 1, 0)), 0)
+	s.expect(core.Result{Outcome: core.Admitted, Taken: 1, Limit: 10_000, Remaining: 10_000 - 1, ResetAfter: time.Second}, s.acquire(s.permit(most, "b", 1, 0)), 0)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// ReferenceStore is nothing but [core.Policy.Step] and a map: what any other store is
+// ReferenceStore is nothing but [core.Spec.Step] and a map: what any other store is
 // compared with. It never forgets a key and is for tests alone.
 type ReferenceStore struct {
 	mu    sync.Mutex
@@ -31,20 +31,30 @@ func (r *ReferenceStore) Take(ctx context.Context, t core.Take) (res core.Result
 		return core.Result{}, err
 	}
 	err = r.update(ctx, &t, func(text []byte) (next []byte, ttl time.Duration) {
-		res, next, ttl = t.Policy.Step(text, t)
+		res, next, ttl = t.Policy.Spec().Step(text, t)
 		return next, ttl
 	})
 	return res, err
 }
 
 // Refund implements [core.Store].
-func (r *ReferenceStore) Refund(ctx context.Context, t core.Take, res core.Result, units int64) error {
-	if err := core.ValidateRefund(&t, res, units); err != nil {
+func (r *ReferenceStore) Refund(ctx context.Context, refunds []core.Refund) error {
+	for i := range refunds {
+		if err := refunds[i].Validate(); err != nil {
+			return err
+		}
+	}
+	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return r.update(ctx, &t, func(text []byte) ([]byte, time.Duration) {
-		return t.Policy.StepRefund(text, t, res, units)
-	})
+	for _, x := range refunds {
+		t := core.Take{Policy: x.Policy, Key: x.Key, Now: x.Now}
+		_ = r.update(context.WithoutCancel(ctx), &t, func(text []byte) ([]byte, time.Duration) {
+			x.Now = t.Now
+			return x.Policy.Spec().StepRefund(text, x)
+		})
+	}
+	return nil
 }
 
 // Reset implements [core.Store].
@@ -78,4 +88,4 @@ func (r *ReferenceStore) update(ctx context.Context, t *core.Take, step func([]b
 	return nil
 }
 
-func place(p core.Policy, key string) [3]string { return [3]string{p.Name(), p.Shape(), key} }
+func place(p core.Policy, key string) [3]string { return [3]string{p.Name(), p.Spec().Shape(), key} }

@@ -59,7 +59,7 @@ func refund(s *subject) {
 	res = s.admit(two, "d", 0, 10)
 	s.refund(two, "d", 5*second, res, 10, 10)
 	after := s.take(two, "d", 5*second, 0)
-	assert.Equal(s, [2]int64{10, 100}, [2]int64{after.Each[0].Remaining, after.Each[1].Remaining})
+	assert.Equal(s, [2]int64{10, 100}, [2]int64{after.Each(0).Remaining, after.Each(1).Remaining})
 	p := policy(mix)
 	res = s.admit(p, "e", 0, 4)
 	s.refund(p, "e", 100_000, res, 4, 3) // half of the four have drained from the meter

@@ -10,7 +10,7 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// Who reserves gets its turn in the order of arrival.
+// Callers that reserve get their turns in the order of arrival.
 func reservations(s *subject) {
 	wants := map[string][]int64{ // the turns of single units after a burst of two
 		"2/1s; wait 3s":                      {500000, 1000000, 1500000, 2000000, 2500000, 3000000},
@@ -67,7 +67,7 @@ func reservations(s *subject) {
 	assert.Equal(s, 500*time.Millisecond, s.reserve(p, "none", 0, 1, time.Hour).RetryAfter)
 }
 
-// Who leaves gives its turn back if nobody is behind, and moves nobody.
+// A caller that leaves gives its turn back if nobody is behind, and moves nobody.
 func cancelledReservations(s *subject) {
 	for text, step := range map[string]int64{
 		"2/1s burst 1; wait 1m":                 500000,
@@ -91,7 +91,7 @@ func cancelledReservations(s *subject) {
 	}
 }
 
-// A queue drips at its rate, and who leaves it moves nobody.
+// A queue drips at its rate, and a caller that leaves it moves nobody.
 func queue(s *subject) {
 	p := policy("10/1s leaky-bucket burst 5")
 	var line []core.Result

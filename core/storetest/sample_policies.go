@@ -37,7 +37,7 @@ func withOthers(texts []string, numbers ...string) []string {
 	return texts
 }
 
-// queues tells whether units that come at once leave one after another.
+// queues reports whether units that come at once leave one after another.
 func queues(s *subject, p core.Policy) bool {
 	ref, t := Reference(), s.of(p, "queues", 0, 1)
 	_, err := ref.Take(s.Context(), t)
@@ -47,7 +47,7 @@ func queues(s *subject, p core.Policy) bool {
 	return second.Delay > 0
 }
 
-// returnsByWindow tells whether a unit weighs in full for a period at least.
+// returnsByWindow reports whether a unit weighs in full for a period at least.
 func returnsByWindow(s *subject, p core.Policy) bool {
 	res, err := Reference().Take(s.Context(), s.of(p, "window", 0, 1))
 	require.NoError(s, err)

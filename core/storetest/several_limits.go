@@ -11,14 +11,14 @@ import (
 func allOrNone(s *subject) {
 	p := policy("2/1s, 3/1h, 100/1d")
 	first := s.admit(p, "a", 0, 1)
-	assert.Equal(s, [3]int64{1, 2, 99}, [3]int64{first.Each[0].Remaining, first.Each[1].Remaining, first.Each[2].Remaining})
+	assert.Equal(s, [3]int64{1, 2, 99}, [3]int64{first.Each(0).Remaining, first.Each(1).Remaining, first.Each(2).Remaining})
 	assert.Equal(s, int64(2), first.Limit)
 	assert.Equal(s, int64(1), first.Remaining)
 	assert.Equal(s, core.AtLimit, s.admit(p, "a", 0, 1).Outcome)
 	for range 5 { // refused by the first, charged to none
 		res := s.refuse(p, "a", 0, 1)
-		assert.Equal(s, [3]bool{true, false, false}, [3]bool{res.Each[0].Refused, res.Each[1].Refused, res.Each[2].Refused})
-		assert.Equal(s, [3]int64{0, 1, 98}, [3]int64{res.Each[0].Remaining, res.Each[1].Remaining, res.Each[2].Remaining})
+		assert.Equal(s, [3]bool{true, false, false}, [3]bool{res.Each(0).Refused, res.Each(1).Refused, res.Each(2).Refused})
+		assert.Equal(s, [3]int64{0, 1, 98}, [3]int64{res.Each(0).Remaining, res.Each(1).Remaining, res.Each(2).Remaining})
 		assert.Equal(s, 500*time.Millisecond, res.RetryAfter)
 	}
 	third := s.admit(p, "a", second/2, 1)
@@ -35,7 +35,7 @@ func allOrNone(s *subject) {
 	}
 	for range 5 {
 		res := s.refuse(p, "mix", 0, 1)
-		assert.Equal(s, [3]bool{false, false, true}, [3]bool{res.Each[0].Refused, res.Each[1].Refused, res.Each[2].Refused})
+		assert.Equal(s, [3]bool{false, false, true}, [3]bool{res.Each(0).Refused, res.Each(1).Refused, res.Each(2).Refused})
 		assert.Equal(s, [3]int64{15, 995, 0}, remainings(res))
 		assert.Equal(s, time.Minute, res.RetryAfter)
 		assert.Equal(s, int64(5), res.Limit)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -81,8 +82,8 @@ func (c census) Take(ctx context.Context, t core.Take) (core.Result, error) {
 	c.count("healed by a peek", changed && t.Cost == 0)
 	c.count("partial", t.AtMost && res.Taken > 0 && res.Taken < t.Cost)
 	c.count("nothing left", t.AtMost && !res.Allowed())
-	c.count("reserved", t.Ahead > 0 && res.Delay > 0)
-	c.count("too far ahead", t.Ahead > 0 && res.Outcome == core.Refused)
+	c.count("reserved", t.Wait > 0 && res.Delay > 0)
+	c.count("too far ahead", t.Wait > 0 && res.Outcome == core.Refused)
 	c.count("delayed", res.Delay > 0)
 	limits := t.Policy.Limits()
 	c.count(fmt.Sprint(len(limits), " limits"), true)
@@ -94,14 +95,18 @@ func (c census) Take(ctx context.Context, t core.Take) (core.Result, error) {
 	return res, nil
 }
 
-func (c census) Refund(ctx context.Context, t core.Take, r core.Result, units int64) error {
-	before := c.Text(t.Policy, t.Key)
-	err := c.ReferenceStore.Refund(ctx, t, r, units)
-	changed := !bytes.Equal(before, c.Text(t.Policy, t.Key))
-	c.count("refunded", changed)
-	c.count("refund of nothing", err == nil && units > 0 && !changed)
-	c.count("refunded before its turn", changed && t.Now < r.At+r.Delay.Microseconds())
-	return err
+func (c census) Refund(ctx context.Context, refunds []core.Refund) error {
+	for _, r := range refunds {
+		before := c.Text(r.Policy, r.Key)
+		if err := c.ReferenceStore.Refund(ctx, []core.Refund{r}); err != nil {
+			return err
+		}
+		changed := !bytes.Equal(before, c.Text(r.Policy, r.Key))
+		c.count("refunded", changed)
+		c.count("refund of nothing", r.Units > 0 && !changed)
+		c.count("refunded before its turn", changed && r.Now < r.Receipt.At+r.Receipt.Delay.Microseconds())
+	}
+	return nil
 }
 
 // Operations that do not reach what they are to compare would agree on anything.
@@ -113,10 +118,10 @@ func TestCompareReachesEverything(t *testing.T) {
 	tests := []reach{{nil, []string{"reserved", "too far ahead", "delayed", "borrowed", "refunded before its turn", "aligned", "calendar"}}}
 	for i, k := range algo.Kinds {
 		var more []string
-		if k.Ahead {
+		if k.Wait {
 			more = append(more, "reserved", "too far ahead")
 		}
-		if k.Ahead || core.Algorithm(i) == core.LeakyBucket {
+		if k.Wait || core.Algorithm(i) == core.LeakyBucket {
 			more = append(more, "delayed", "refunded before its turn")
 		}
 		if k.Debt {
@@ -147,7 +152,7 @@ func TestCompareReachesEverything(t *testing.T) {
 type altered struct {
 	core.Store
 	take   func(*core.Take, *core.Result)
-	refund func(*core.Take, *core.Result)
+	refund func(*core.Refund)
 	reset  bool
 }
 
@@ -159,11 +164,14 @@ func (a altered) Take(ctx context.Context, t core.Take) (core.Result, error) {
 	return res, err
 }
 
-func (a altered) Refund(ctx context.Context, t core.Take, r core.Result, units int64) error {
+func (a altered) Refund(ctx context.Context, refunds []core.Refund) error {
+	refunds = slices.Clone(refunds)
 	if a.refund != nil {
-		a.refund(&t, &r)
+		for i := range refunds {
+			a.refund(&refunds[i])
+		}
 	}
-	return a.Store.Refund(ctx, t, r, units)
+	return a.Store.Refund(ctx, refunds)
 }
 
 func (a altered) Reset(ctx context.Context, p core.Policy, key string) error {
@@ -190,10 +198,17 @@ func (t *tb) Fatalf(format string, a ...any) {
 	panic(t)
 }
 
+// each changes what a Result says of its first limit.
+func each(r *core.Result, change func(*core.LimitResult)) {
+	l := r.Each(0)
+	change(&l)
+	r.SetEach(0, l)
+}
+
 // A suite that finds nothing is worth nothing: each of these must be found.
 func TestCompareFindsMistakes(t *testing.T) {
 	for name, a := range map[string]altered{
-		"one remaining too many": {take: func(_ *core.Take, r *core.Result) { r.Each[0].Remaining++ }},
+		"one remaining too many": {take: func(_ *core.Take, r *core.Result) { each(r, func(l *core.LimitResult) { l.Remaining++ }) }},
 		"retry 1 us too short": {take: func(_ *core.Take, r *core.Result) {
 			if r.RetryAfter > 0 {
 				r.RetryAfter -= time.Microsecond
@@ -205,8 +220,8 @@ func TestCompareFindsMistakes(t *testing.T) {
 			}
 		}},
 		"a turn 1 us too early": {take: func(_ *core.Take, r *core.Result) {
-			if r.Each[0].Delay > 0 {
-				r.Each[0].Delay -= time.Microsecond
+			if r.Each(0).Delay > 0 {
+				each(r, func(l *core.LimitResult) { l.Delay -= time.Microsecond })
 			}
 		}},
 		"one more than there is": {take: func(t *core.Take, r *core.Result) {
@@ -219,8 +234,8 @@ func TestCompareFindsMistakes(t *testing.T) {
 				r.Taken = -1
 			}
 		}},
-		"a turn that is over":         {refund: func(_ *core.Take, r *core.Result) { r.Each[0].Delay = 0 }},
-		"a refund as if just charged": {refund: func(t *core.Take, r *core.Result) { r.At = t.Now }},
+		"a turn that is over":         {refund: func(r *core.Refund) { each(&r.Receipt, func(l *core.LimitResult) { l.Delay = 0 }) }},
+		"a refund as if just charged": {refund: func(r *core.Refund) { r.Receipt.At = r.Now }},
 		"a reset that does nothing":   {reset: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -237,13 +252,13 @@ func TestCompareFindsMistakes(t *testing.T) {
 func TestCompareFindsTheImpossible(t *testing.T) {
 	for name, take := range map[string]func(*core.Take, *core.Result){
 		"a wait of":   func(_ *core.Take, r *core.Result) { r.RetryAfter-- },
-		"for limit":   func(_ *core.Take, r *core.Result) { r.Each[0].Delay-- },
+		"for limit":   func(_ *core.Take, r *core.Result) { each(r, func(l *core.LimitResult) { l.Delay = -time.Microsecond }) },
 		"taken at":    func(_ *core.Take, r *core.Result) { r.Taken = -r.Taken },
 		"at a cost":   func(t *core.Take, r *core.Result) { r.Taken = t.Cost + 1 },
 		"remaining":   func(_ *core.Take, r *core.Result) { r.Remaining = -1 },
 		"of":          func(_ *core.Take, r *core.Result) { r.Remaining = r.Limit + 1 },
-		"at limit":    func(_ *core.Take, r *core.Result) { r.Each[0].Remaining = -1 },
-		"at limit 1":  func(_ *core.Take, r *core.Result) { r.Each[0].Remaining = 1 << 40 },
+		"at limit":    func(_ *core.Take, r *core.Result) { each(r, func(l *core.LimitResult) { l.Remaining = -1 }) },
+		"at limit 1":  func(_ *core.Take, r *core.Result) { each(r, func(l *core.LimitResult) { l.Remaining = 1 << 40 }) },
 		"which admit": func(t *core.Take, r *core.Result) { r.Taken = t.Cost },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -60,7 +60,7 @@ func (s *subject) atMost(p core.Policy, key string, at, most int64) core.Result 
 func (s *subject) reserve(p core.Policy, key string, at, cost int64, ahead time.Duration) core.Result {
 	s.Helper()
 	t := s.of(p, key, at, cost)
-	t.Ahead = ahead
+	t.Wait = ahead
 	res, err := s.store.Take(s.Context(), t)
 	require.NoError(s, err)
 	return res
@@ -77,7 +77,7 @@ func (s *subject) exhaust(p core.Policy, key string, ahead time.Duration) {
 	require.FailNow(s, "there is no end", "%v", p)
 }
 
-// remains demands what a peek tells.
+// remains demands that a peek answers so many.
 func (s *subject) remains(want int64, p core.Policy, key string, at int64) {
 	s.Helper()
 	res := s.take(p, key, at, 0)
@@ -86,10 +86,15 @@ func (s *subject) remains(want int64, p core.Policy, key string, at int64) {
 }
 
 func remainings(res core.Result) [3]int64 {
-	return [3]int64{res.Each[0].Remaining, res.Each[1].Remaining, res.Each[2].Remaining}
+	return [3]int64{res.Each(0).Remaining, res.Each(1).Remaining, res.Each(2).Remaining}
 }
 
-func (s *subject) refund(p core.Policy, key string, at int64, r core.Result, cost, units int64) {
+func (s *subject) refundOf(p core.Policy, key string, at int64, r core.Result, units int64) core.Refund {
+	t := s.of(p, key, at, 0)
+	return core.Refund{Policy: p, Key: t.Key, Receipt: r, Units: units, Now: t.Now}
+}
+
+func (s *subject) refund(p core.Policy, key string, at int64, r core.Result, _, units int64) {
 	s.Helper()
-	require.NoError(s, s.store.Refund(s.Context(), s.of(p, key, at, cost), r, units))
+	require.NoError(s, s.store.Refund(s.Context(), []core.Refund{s.refundOf(p, key, at, r, units)}))
 }

@@ -124,8 +124,8 @@ func traces(s *subject) {
 	assert.Equal(s, 15, admitted)
 }
 
-// arrivals tells windows from each other: how many of those who come in each second are
-// admitted.
+// arrivals distinguishes windows from each other: how many of those that come in each
+// second are admitted.
 func arrivals(s *subject) {
 	come := [6]int64{10, 10, 980, 900, 100, 0}
 	for text, want := range map[string][6]int64{

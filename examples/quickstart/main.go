@@ -20,6 +20,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/keyfunc"
 )
@@ -43,7 +44,12 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	defer closeStore()
-	build := func(user any) (guards, error) { return newGuards(store, o.policy, user) }
+	return runOn(ctx, store, o, out)
+}
+
+// runOn is run with a store that counts.
+func runOn(ctx context.Context, store core.Store, o options, out io.Writer) error {
+	build := func(user any) (guards, error) { return newGuards(store, o.policy.String(), user) }
 	if o.demo {
 		return runDemo(out, o.policy, build)
 	}
@@ -68,7 +74,7 @@ Try:
 	return stop()
 }
 
-// where tells in words where is counted.
+// where says in words where is counted.
 func where(o options) string {
 	if len(o.servers) == 0 {
 		return "in the process"
@@ -85,23 +91,25 @@ func where(o options) string {
 }
 
 // loginPolicy is the limit of POST /login.
-var loginPolicy = core.MustParse("login: 3/1m")
+const loginPolicy = "login: 3/1m"
 
 // guards are the limits of the application: on everything, and on logging in.
-type guards struct{ all, login *core.Guard }
+type guards struct{ all, login *guard.Guard }
 
 // newGuards counts by user and route or, without a user, by address and route.
 // user is where the framework keeps the name that authentication has found.
-func newGuards(store core.Store, policy core.Policy, user any) (guards, error) {
-	all, err := core.NewGuard(core.Config{
-		Store:  store,
-		Policy: policy,
-		Key:    keyfunc.Join(keyfunc.FirstOf(keyfunc.User(user), keyfunc.IP()), keyfunc.Route()),
+func newGuards(store core.Store, policy string, user any) (guards, error) {
+	all, err := guard.New(guard.Config{
+		Rule: guard.Rule{
+			Policy: policy,
+			Key:    keyfunc.Join(keyfunc.FirstOf(keyfunc.User(user), keyfunc.IP()), keyfunc.Route()),
+		},
+		Store: store,
 	})
 	if err != nil {
 		return guards{}, err
 	}
-	login, err := all.WithRule(core.Rule{Policy: loginPolicy})
+	login, err := all.WithRule(guard.Rule{Policy: loginPolicy})
 	return guards{all, login}, err
 }
 

@@ -64,7 +64,7 @@ func parse(args []string) (options, error) {
 	if o.policy, err = core.Parse(policy); err != nil {
 		return o, fmt.Errorf("-policy: %w", err)
 	}
-	if o.policy.Name() == loginPolicy.Name() {
+	if o.policy.Name() == "login" {
 		return o, fmt.Errorf("-policy: the name %q is taken by POST /login; choose another", o.policy.Name())
 	}
 	return o, nil

@@ -13,7 +13,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/guard"
 )
 
 // Adapter is an adapter under test.
@@ -24,29 +24,29 @@ type Adapter struct {
 	// test, and returns its URL without a slash at the end.
 	Serve func(t testing.TB, app App) string
 	// Handle is the adapter's Handle of a handler that does what n says.
-	Handle func(n Native) core.OverLimit
+	Handle func(n Native) guard.OverLimit
 	// HandleNil is the adapter's Handle(nil).
-	HandleNil func() core.OverLimit
+	HandleNil func() guard.OverLimit
 	// Pattern is the framework's form of a pattern such as "/items/{id}".
 	Pattern func(pattern string) string
-	// IsNative tells whether r is the framework's own request.
+	// IsNative reports whether r is the framework's own request.
 	IsNative func(r any) bool
 	// UploadsInMemory says that the framework keeps the files of small forms in memory.
 	UploadsInMemory bool
-	// NeverLeaves tells that the framework cannot tell that a client has left.
+	// NeverLeaves says that the framework does not notice when a client has left.
 	NeverLeaves bool
 }
 
 // App is an application to serve. Outside of all guards, it has
 //
-//   - a middleware that recovers from panics, tells Recovered, and answers 500,
+//   - a middleware that recovers from panics, calls Recovered, and answers 500,
 //   - a middleware that stores the header UserInStore, if there is one, under
 //     StoreKey in the framework's own store, and the header UserInContext under
 //     ContextKey in the request's context, and puts the address in the header
 //     RewrittenPeer, if there is one, in the place of the socket's, without a port.
 type App struct {
 	// Guards are around everything, also what matches no route; outermost first.
-	Guards []*core.Guard
+	Guards []*guard.Guard
 	// Routes are what is served. Those of GET also answer HEAD.
 	Routes []Route
 	// Recovered is told what was recovered. It may be nil.
@@ -69,8 +69,8 @@ type ContextKey struct{}
 // Route is a route of an App.
 type Route struct {
 	Method  string
-	Pattern string        // as http.ServeMux has it: "/items/{id}"
-	Guards  []*core.Guard // on the route alone, outermost first
+	Pattern string         // as http.ServeMux has it: "/items/{id}"
+	Guards  []*guard.Guard // on the route alone, outermost first
 	Handler Handler
 }
 
@@ -126,11 +126,11 @@ type Native struct {
 	// Panic panics with that value.
 	Panic any
 	// Change, unless nil, is called with the Verdict before anything else.
-	Change func(*core.Verdict)
+	Change func(*guard.Verdict)
 }
 
 // Edit lets n change v.
-func (n Native) Edit(v *core.Verdict) {
+func (n Native) Edit(v *guard.Verdict) {
 	if n.Change != nil {
 		n.Change(v)
 	}

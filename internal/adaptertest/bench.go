@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/keyfunc"
 )
 
@@ -30,26 +30,26 @@ var clients = func() (out [1024]Client) {
 // Benchmark measures what an adapter adds to a request. Run serves GET /items/{id},
 // which answers 204, behind g or, if it is nil, bare. It calls loop with a function
 // that asks for /items/1 from a client and returns the answer's status.
-func Benchmark(b *testing.B, run func(b *testing.B, g *core.Guard, loop func(ask func(Client) int))) {
+func Benchmark(b *testing.B, run func(b *testing.B, g *guard.Guard, loop func(ask func(Client) int))) {
 	b.Helper()
 	const plenty, one = "default: 1000000000/1s", "default: 1/24h"
 	for _, c := range []struct {
 		name, policy string
 		status       int
-		config       core.Config
+		config       guard.Config
 	}{
-		{"bare", "", http.StatusNoContent, core.Config{}},
-		{"address", plenty, http.StatusNoContent, core.Config{Key: keyfunc.IP()}},
-		{"address and route", plenty, http.StatusNoContent, core.Config{Key: keyfunc.Join(keyfunc.IP(), keyfunc.Route())}},
-		{"settled", plenty, http.StatusNoContent, core.Config{Key: keyfunc.IP(), Settle: all}},
-		{"refused", one, http.StatusTooManyRequests, core.Config{Key: keyfunc.IP()}},
+		{"bare", "", http.StatusNoContent, guard.Config{}},
+		{"address", plenty, http.StatusNoContent, guard.Config{Rule: guard.Rule{Key: keyfunc.IP()}}},
+		{"address and route", plenty, http.StatusNoContent, guard.Config{Rule: guard.Rule{Key: keyfunc.Join(keyfunc.IP(), keyfunc.Route())}}},
+		{"settled", plenty, http.StatusNoContent, guard.Config{Rule: guard.Rule{Key: keyfunc.IP(), Settle: all}}},
+		{"refused", one, http.StatusTooManyRequests, guard.Config{Rule: guard.Rule{Key: keyfunc.IP()}}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			var g *core.Guard
+			var g *guard.Guard
 			if c.policy != "" {
 				var err error
-				c.config.Policy = core.MustParse(c.policy)
-				g, err = core.NewGuard(c.config)
+				c.config.Policy = c.policy
+				g, err = guard.New(c.config)
 				require.NoError(b, err)
 			}
 			b.ReportAllocs()
@@ -68,9 +68,9 @@ func Benchmark(b *testing.B, run func(b *testing.B, g *core.Guard, loop func(ask
 }
 
 // BenchmarkHTTP is Benchmark for what serves an http.Handler.
-func BenchmarkHTTP(b *testing.B, serve func(g *core.Guard) http.Handler) {
+func BenchmarkHTTP(b *testing.B, serve func(g *guard.Guard) http.Handler) {
 	b.Helper()
-	Benchmark(b, func(_ *testing.B, g *core.Guard, loop func(func(Client) int)) {
+	Benchmark(b, func(_ *testing.B, g *guard.Guard, loop func(func(Client) int)) {
 		h, w := serve(g), &discard{header: http.Header{}}
 		r := httptest.NewRequest(http.MethodGet, "/items/1", nil)
 		loop(func(client Client) int {

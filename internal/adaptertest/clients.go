@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/keyfunc"
 )
 
@@ -27,7 +28,7 @@ func testConcurrent(t *testing.T, a Adapter) {
 	const limit, clients, each = 60, 100, 3
 	calls := new(atomic.Int64)
 	key := keyfunc.Join(keyfunc.IP(), keyfunc.Route())
-	s := serve(t, a, hello(Handler{Calls: calls}, guard(t, "60/24h", core.Config{Key: key})))
+	s := serve(t, a, hello(Handler{Calls: calls}, newGuard(t, "60/24h", guard.Config{Rule: guard.Rule{Key: key}})))
 	var mu sync.Mutex
 	statuses, remaining := map[int]int{}, map[string]int{}
 	var wg sync.WaitGroup
@@ -55,7 +56,7 @@ func testConcurrent(t *testing.T, a Adapter) {
 
 // Of 10 MB, 64 KB are sent, and the answer is there.
 func testUnread(t *testing.T, a Adapter) {
-	app := App{Guards: []*core.Guard{guard(t, "1/1h", core.Config{})}, Unread: true, Routes: []Route{
+	app := App{Guards: []*guard.Guard{newGuard(t, "1/1h", guard.Config{})}, Unread: true, Routes: []Route{
 		{Method: http.MethodPost, Pattern: "/upload"},
 	}}
 	s := serve(t, a, app)
@@ -84,10 +85,10 @@ func (w waiting) Take(ctx context.Context, _ core.Take) (core.Result, error) {
 	return core.Result{}, ctx.Err()
 }
 
-// Who leaves frees what he held,
-// where the framework can tell, and in no case harms others.
+// A client that leaves frees what it held,
+// where the framework notices, and in no case harms others.
 func testLeave(t *testing.T, a Adapter) {
-	s := serve(t, a, hello(Handler{}, guard(t, "1000/1h", core.Config{})))
+	s := serve(t, a, hello(Handler{}, newGuard(t, "1000/1h", guard.Config{})))
 	for range 50 {
 		conn, err := net.Dial("tcp", s.addr())
 		require.NoError(t, err)
@@ -100,11 +101,11 @@ func testLeave(t *testing.T, a Adapter) {
 		return
 	}
 
-	calls, events := new(atomic.Int64), make(chan core.Event, 1)
+	calls, events := new(atomic.Int64), make(chan guard.Event, 1)
 	store := waiting{asked: make(chan struct{}, 1)}
-	s = serve(t, a, hello(Handler{Calls: calls}, guard(t, "1/1h; fail open", core.Config{
+	s = serve(t, a, hello(Handler{Calls: calls}, newGuard(t, "1/1h; fail open", guard.Config{
 		Store:   store,
-		Observe: func(e core.Event) { events <- e },
+		Observe: func(e guard.Event) { events <- e },
 	})))
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
@@ -126,9 +127,11 @@ func testLeave(t *testing.T, a Adapter) {
 // Close leaves nothing running, and the guard goes on deciding.
 func testClose(t *testing.T, a Adapter) {
 	before := weirs()
-	g := guard(t, "50/1h", core.Config{
-		Store:  newRecorder(t), // which counts as remote
-		Settle: func(core.Final, int64) int64 { return 0 },
+	g := newGuard(t, "50/1h", guard.Config{
+		Rule: guard.Rule{
+			Settle: func(guard.Final, int64) int64 { return 0 },
+		},
+		Store: newRecorder(t),
 	})
 	s := serve(t, a, hello(Handler{}, g))
 	for range 20 {

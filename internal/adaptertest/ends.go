@@ -10,23 +10,24 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/guard"
 )
 
-// Whoever recovers outside sees the very value.
+// A middleware outside that recovers sees the very value.
 func testPanic(t *testing.T, a Adapter) {
 	for _, value := range []error{errors.New("a panic"), http.ErrAbortHandler} {
 		var recovered atomic.Value
-		finals := make(chan core.Final, 100)
-		g := guard(t, "2/1h", core.Config{
-			Settle: func(f core.Final, taken int64) int64 { finals <- f; return taken },
-			// An over-limit handler may panic as well.
-			OverLimit: a.Handle(Native{Panic: value}),
+		finals := make(chan guard.Final, 100)
+		g := newGuard(t, "2/1h", guard.Config{
+			Rule: guard.Rule{
+				Settle:    func(f guard.Final, taken int64) int64 { finals <- f; return taken },
+				OverLimit: a.Handle(Native{Panic: value}),
+			},
 		})
 		outer, inner := g.With("outer", "9/1h"), g.With("inner", "9/1h")
 		app := App{
-			Guards:    []*core.Guard{outer, g},
-			Routes:    []Route{{Method: http.MethodGet, Pattern: "/hello", Guards: []*core.Guard{inner}, Handler: Handler{Panic: value}}},
+			Guards:    []*guard.Guard{outer, g},
+			Routes:    []Route{{Method: http.MethodGet, Pattern: "/hello", Guards: []*guard.Guard{inner}, Handler: Handler{Panic: value}}},
 			Recovered: func(v any) { recovered.Store(v) },
 		}
 		s := serve(t, a, app)
@@ -52,13 +53,17 @@ func testPanic(t *testing.T, a Adapter) {
 // What a panicking request took is given back where Settle says so, each time.
 func testPanics(t *testing.T, a Adapter) {
 	var settled atomic.Int64
-	g := guard(t, "3/1h", core.Config{Settle: func(f core.Final, taken int64) int64 {
-		if f.Panicked {
-			settled.Add(1)
-			return 0
-		}
-		return taken
-	}})
+	g := newGuard(t, "3/1h", guard.Config{
+		Rule: guard.Rule{
+			Settle: func(f guard.Final, taken int64) int64 {
+				if f.Panicked {
+					settled.Add(1)
+					return 0
+				}
+				return taken
+			},
+		},
+	})
 	calls := new(atomic.Int64)
 	s := serve(t, a, hello(Handler{Panic: "again", Calls: calls}, g))
 	for range 1000 {
@@ -72,13 +77,17 @@ func testPanics(t *testing.T, a Adapter) {
 // it only later, and the size of the answer, or that it is not known.
 func testFinal(t *testing.T, a Adapter) {
 	var mu sync.Mutex
-	var last core.Final
-	g := guard(t, "1000/1h", core.Config{Settle: func(f core.Final, taken int64) int64 {
-		mu.Lock()
-		defer mu.Unlock()
-		last = f
-		return taken
-	}})
+	var last guard.Final
+	g := newGuard(t, "1000/1h", guard.Config{
+		Rule: guard.Rule{
+			Settle: func(f guard.Final, taken int64) int64 {
+				mu.Lock()
+				defer mu.Unlock()
+				last = f
+				return taken
+			},
+		},
+	})
 	sent := make(chan struct{})
 	close(sent)
 	handlers := map[string]Handler{
@@ -92,7 +101,7 @@ func testFinal(t *testing.T, a Adapter) {
 		"/stream":  {Stream: sent},
 		"/panic":   {Panic: "a panic"},
 	}
-	app := App{Guards: []*core.Guard{g}}
+	app := App{Guards: []*guard.Guard{g}}
 	for path, h := range handlers {
 		app.Routes = append(app.Routes, Route{Method: http.MethodGet, Pattern: path, Handler: h})
 	}
@@ -114,12 +123,16 @@ func testFinal(t *testing.T, a Adapter) {
 
 // Settle can count failures alone.
 func testFailuresCount(t *testing.T, a Adapter) {
-	failures := core.Config{Settle: func(f core.Final, taken int64) int64 {
-		if f.Status >= 400 {
-			return taken
-		}
-		return 0
-	}}
+	failures := guard.Config{
+		Rule: guard.Rule{
+			Settle: func(f guard.Final, taken int64) int64 {
+				if f.Status >= 400 {
+					return taken
+				}
+				return 0
+			},
+		},
+	}
 	for name, h := range map[string]Handler{
 		"a status":               {Status: http.StatusUnauthorized},
 		"an error of the kind":   {Status: http.StatusUnauthorized, Fail: true},
@@ -128,7 +141,7 @@ func testFailuresCount(t *testing.T, a Adapter) {
 		"a success, for control": {},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := serve(t, a, App{Guards: []*core.Guard{guard(t, "3/1h", failures)}, Routes: []Route{
+			s := serve(t, a, App{Guards: []*guard.Guard{newGuard(t, "3/1h", failures)}, Routes: []Route{
 				{Method: http.MethodGet, Pattern: "/fine"},
 				{Method: http.MethodPost, Pattern: "/login", Handler: h},
 			}})

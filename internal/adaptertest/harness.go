@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/keyfunc"
 )
 
@@ -25,20 +26,20 @@ import (
 const patience = 20 * time.Second
 
 // guard builds a Guard that counts by address, unless c says otherwise.
-func guard(t testing.TB, policy string, c core.Config) *core.Guard {
+func newGuard(t testing.TB, policy string, c guard.Config) *guard.Guard {
 	t.Helper()
-	c.Policy = core.MustParse(policy)
+	c.Policy = policy
 	if c.Key.String() == "" {
 		c.Key = keyfunc.IP()
 	}
-	g, err := core.NewGuard(c)
+	g, err := guard.New(c)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, g.Close()) })
 	return g
 }
 
 // hello is an App of one route, GET /hello.
-func hello(h Handler, guards ...*core.Guard) App {
+func hello(h Handler, guards ...*guard.Guard) App {
 	return App{Guards: guards, Routes: []Route{{Method: http.MethodGet, Pattern: "/hello", Handler: h}}}
 }
 
@@ -217,7 +218,7 @@ var errDown = &core.StoreError{Class: core.ClassDown, Err: errors.New("connectio
 
 func (broken) Take(context.Context, core.Take) (core.Result, error) { return core.Result{}, errDown }
 
-func (broken) Refund(context.Context, core.Take, core.Result, int64) error { return errDown }
+func (broken) Refund(context.Context, []core.Refund) error { return errDown }
 
 func (broken) Reset(context.Context, core.Policy, string) error { return errDown }
 

@@ -12,13 +12,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/guard"
 )
 
 // Remaining counts down to 0, waits are rounded up, and a refusal is not to be cached.
 func testHeaders(t *testing.T, a Adapter) {
 	calls := new(atomic.Int64)
-	s := serve(t, a, hello(Handler{Calls: calls}, guard(t, "3/1h", core.Config{})))
+	s := serve(t, a, hello(Handler{Calls: calls}, newGuard(t, "3/1h", guard.Config{})))
 	before := time.Now()
 	for remaining := 2; remaining >= 0; remaining-- {
 		res := s.get("/hello")
@@ -48,7 +48,7 @@ func assertReset(t *testing.T, res answer, begin time.Time, after time.Duration)
 
 // What never fits is told no time to wait.
 func testNeverFits(t *testing.T, a Adapter) {
-	s := serve(t, a, hello(Handler{}, guard(t, "3/1h", core.Config{Cost: cost(100)})))
+	s := serve(t, a, hello(Handler{}, newGuard(t, "3/1h", guard.Config{Rule: guard.Rule{Cost: cost(100)}})))
 	want := numbers(3, 3)
 	want[cacheHeader] = "no-store"
 	s.get("/hello").has(t, http.StatusTooManyRequests, want)
@@ -56,9 +56,9 @@ func testNeverFits(t *testing.T, a Adapter) {
 
 // A stream is told the headers at its beginning, and is not held back.
 func testStream(t *testing.T, a Adapter) {
-	for _, settle := range []func(core.Final, int64) int64{nil, all} { // without and with a wrapped writer
+	for _, settle := range []func(guard.Final, int64) int64{nil, all} { // without and with a wrapped writer
 		last := make(chan struct{})
-		s := serve(t, a, hello(Handler{Stream: last}, guard(t, "3/1h", core.Config{Settle: settle})))
+		s := serve(t, a, hello(Handler{Stream: last}, newGuard(t, "3/1h", guard.Config{Rule: guard.Rule{Settle: settle}})))
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+"/hello", nil)
 		require.NoError(t, err)
 		res, err := s.client.Do(r)
@@ -79,19 +79,19 @@ func testStream(t *testing.T, a Adapter) {
 
 // A header that the handler sets is the handler's.
 func testOwnHeader(t *testing.T, a Adapter) {
-	s := serve(t, a, hello(Handler{Header: [2]string{limitHeader, "7777"}}, guard(t, "3/1h", core.Config{})))
+	s := serve(t, a, hello(Handler{Header: [2]string{limitHeader, "7777"}}, newGuard(t, "3/1h", guard.Config{})))
 	s.get("/hello").admitted(t, 7777, 2)
 }
 
 // Rules add up, no header is doubled.
 func testStacked(t *testing.T, a Adapter) {
-	outer := guard(t, "10/1h", core.Config{})
+	outer := newGuard(t, "10/1h", guard.Config{})
 	login := outer.With("login", "2/1h")
 	loose := outer.With("loose", "100/1h")
-	s := serve(t, a, App{Guards: []*core.Guard{outer}, Routes: []Route{
+	s := serve(t, a, App{Guards: []*guard.Guard{outer}, Routes: []Route{
 		{Method: http.MethodGet, Pattern: "/hello"},
-		{Method: http.MethodGet, Pattern: "/loose", Guards: []*core.Guard{loose}},
-		{Method: http.MethodPost, Pattern: "/login", Guards: []*core.Guard{loose, login}},
+		{Method: http.MethodGet, Pattern: "/loose", Guards: []*guard.Guard{loose}},
+		{Method: http.MethodPost, Pattern: "/login", Guards: []*guard.Guard{loose, login}},
 	}})
 	s.do(http.MethodPost, "/login").admitted(t, 2, 1)
 	s.get("/hello").admitted(t, 10, 8)
@@ -108,7 +108,7 @@ func testStacked(t *testing.T, a Adapter) {
 // Guards that look alike are not one guard mounted twice.
 func testSameNumbers(t *testing.T, a Adapter) {
 	store, l := newRecorder(t), &logs{}
-	outer := guard(t, "5/1h", core.Config{Store: store, Log: l.logger()})
+	outer := newGuard(t, "5/1h", guard.Config{Store: store, Log: l.logger()})
 	s := serve(t, a, hello(Handler{}, outer, outer.With("other", "5/1h")))
 	for remaining := 4; remaining >= 0; remaining-- {
 		s.get("/hello").admitted(t, 5, remaining)
@@ -120,9 +120,9 @@ func testSameNumbers(t *testing.T, a Adapter) {
 // It counts as often as it is mounted, and that is said once.
 func testTwice(t *testing.T, a Adapter) {
 	l := &logs{}
-	g := guard(t, "9/1h", core.Config{Log: l.logger()})
-	s := serve(t, a, App{Guards: []*core.Guard{g, g}, Routes: []Route{
-		{Method: http.MethodGet, Pattern: "/hello", Guards: []*core.Guard{g}},
+	g := newGuard(t, "9/1h", guard.Config{Log: l.logger()})
+	s := serve(t, a, App{Guards: []*guard.Guard{g, g}, Routes: []Route{
+		{Method: http.MethodGet, Pattern: "/hello", Guards: []*guard.Guard{g}},
 	}})
 	for remaining := 6; remaining >= 0; remaining -= 3 {
 		s.get("/hello").admitted(t, 9, remaining)
@@ -133,7 +133,7 @@ func testTwice(t *testing.T, a Adapter) {
 
 // One count, and to a refused HEAD no body, but its size.
 func testHead(t *testing.T, a Adapter) {
-	s := serve(t, a, hello(Handler{}, guard(t, "2/1h", core.Config{})))
+	s := serve(t, a, hello(Handler{}, newGuard(t, "2/1h", guard.Config{})))
 	s.do(http.MethodHead, "/hello").admitted(t, 2, 1)
 	s.get("/hello").admitted(t, 2, 0)
 

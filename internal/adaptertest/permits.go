@@ -18,9 +18,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/guard"
 )
 
-// parked is a handler that stays until it is let go, and tells when it has begun.
+// parked is a handler that stays until it is let go, and signals when it has begun.
 func parked(t *testing.T) (h Handler, begun <-chan context.Context, letGo func()) {
 	t.Helper()
 	in, out := make(chan context.Context, 100), make(chan struct{})
@@ -36,7 +37,7 @@ func parked(t *testing.T) (h Handler, begun <-chan context.Context, letGo func()
 // once another has ended.
 func testPermits(t *testing.T, a Adapter) {
 	h, begun, letGo := parked(t)
-	s := serve(t, a, hello(h, guard(t, "2 concurrent lease 1h", core.Config{})))
+	s := serve(t, a, hello(h, newGuard(t, "2 concurrent lease 1h", guard.Config{})))
 	var under sync.WaitGroup
 	defer under.Wait()
 	for range 2 {
@@ -54,7 +55,7 @@ func testPermits(t *testing.T, a Adapter) {
 
 // A panic gives its permit back.
 func testPermitsPanic(t *testing.T, a Adapter) {
-	s := serve(t, a, hello(Handler{Panic: errors.New("again")}, guard(t, "3 concurrent lease 1h", core.Config{})))
+	s := serve(t, a, hello(Handler{Panic: errors.New("again")}, newGuard(t, "3 concurrent lease 1h", guard.Config{})))
 	for range 1000 {
 		assert.Equal(t, http.StatusInternalServerError, s.get("/hello").StatusCode)
 	}
@@ -62,7 +63,7 @@ func testPermitsPanic(t *testing.T, a Adapter) {
 
 // Beside rates the permit comes first, and goes back if they refuse.
 func testPermitsGivenBack(t *testing.T, a Adapter) {
-	g := guard(t, "1 concurrent lease 1h, 3/1h", core.Config{})
+	g := newGuard(t, "1 concurrent lease 1h, 3/1h", guard.Config{})
 	s := serve(t, a, hello(Handler{}, g))
 	for range 3 {
 		assert.Equal(t, http.StatusOK, s.get("/hello").StatusCode)
@@ -101,7 +102,7 @@ func testPermitLost(t *testing.T, a Adapter) {
 			causes <- nil
 		}
 	}}
-	s := serve(t, a, hello(h, guard(t, "1 concurrent lease 100ms", core.Config{Store: store})))
+	s := serve(t, a, hello(h, newGuard(t, "1 concurrent lease 100ms", guard.Config{Store: store})))
 	s.get("/hello")
 	require.ErrorIs(t, receive(t, causes, "the handler did not run"), core.ErrPermitLost)
 }
@@ -109,8 +110,11 @@ func testPermitLost(t *testing.T, a Adapter) {
 // What outlives the handler keeps its permit until it says so.
 func testPermitDetached(t *testing.T, a Adapter) {
 	releases := make(chan func(), 1)
-	h := Handler{Do: func(ctx context.Context) { releases <- core.FromContext(ctx).Detach() }}
-	s := serve(t, a, hello(h, guard(t, "1 concurrent lease 1h", core.Config{})))
+	h := Handler{Do: func(ctx context.Context) {
+		_, release := guard.Detach(ctx).Claim(context.WithoutCancel(ctx))
+		releases <- release
+	}}
+	s := serve(t, a, hello(h, newGuard(t, "1 concurrent lease 1h", guard.Config{})))
 	assert.Equal(t, http.StatusOK, s.get("/hello").StatusCode)
 	release := receive(t, releases, "the handler did not run")
 	assert.Equal(t, http.StatusTooManyRequests, s.get("/hello").StatusCode)
@@ -122,7 +126,7 @@ func testPermitDetached(t *testing.T, a Adapter) {
 
 // A leaky bucket lets a request wait for its turn, and sends it away on Close.
 func testDelay(t *testing.T, a Adapter) {
-	s := serve(t, a, hello(Handler{}, guard(t, "50/1s leaky-bucket burst 5", core.Config{})))
+	s := serve(t, a, hello(Handler{}, newGuard(t, "50/1s leaky-bucket burst 5", guard.Config{})))
 	begin := time.Now()
 	var all sync.WaitGroup
 	for range 5 {
@@ -131,7 +135,7 @@ func testDelay(t *testing.T, a Adapter) {
 	all.Wait()
 	assert.GreaterOrEqual(t, time.Since(begin), 80*time.Millisecond, "the fifth leaves 80 ms after the first")
 
-	g := guard(t, "1/1h leaky-bucket burst 5", core.Config{})
+	g := newGuard(t, "1/1h leaky-bucket burst 5", guard.Config{})
 	s = serve(t, a, hello(Handler{}, g))
 	assert.Equal(t, http.StatusOK, s.get("/hello").StatusCode)
 	status := make(chan int, 1)
@@ -159,9 +163,9 @@ func testUpload(t *testing.T, a Adapter) {
 		}
 		names <- name
 	}
-	permits := guard(t, "2 concurrent", core.Config{})
-	s := serve(t, a, App{Guards: []*core.Guard{permits}, Routes: []Route{
-		{Method: http.MethodPost, Pattern: "/upload", Guards: []*core.Guard{permits}, Handler: Handler{Upload: upload}},
+	permits := newGuard(t, "2 concurrent", guard.Config{})
+	s := serve(t, a, App{Guards: []*guard.Guard{permits}, Routes: []Route{
+		{Method: http.MethodPost, Pattern: "/upload", Guards: []*guard.Guard{permits}, Handler: Handler{Upload: upload}},
 	}})
 	var body bytes.Buffer
 	form := multipart.NewWriter(&body)

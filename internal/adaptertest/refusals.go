@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/keyfunc"
 )
 
@@ -18,12 +18,12 @@ func cost(units int64) func(keyfunc.Request) int64 {
 }
 
 // all is a Settle that gives nothing back.
-func all(_ core.Final, taken int64) int64 { return taken }
+func all(_ guard.Final, taken int64) int64 { return taken }
 
 // over serves GET /hello behind a guard with that handler, over its limit.
-func over(t *testing.T, a Adapter, c core.Config, h Handler) *server {
+func over(t *testing.T, a Adapter, c guard.Config, h Handler) *server {
 	t.Helper()
-	s := serve(t, a, hello(h, guard(t, "1/1h", c)))
+	s := serve(t, a, hello(h, newGuard(t, "1/1h", c)))
 	s.get("/hello").admitted(t, 1, 0)
 	return s
 }
@@ -46,7 +46,7 @@ func testNative(t *testing.T, a Adapter) {
 		{Status: http.StatusTeapot, Fail: true},
 	} {
 		calls.Store(0)
-		s := over(t, a, core.Config{OverLimit: a.Handle(n)}, Handler{Calls: calls})
+		s := over(t, a, guard.Config{Rule: guard.Rule{OverLimit: a.Handle(n)}}, Handler{Calls: calls})
 		for range 2 {
 			res := s.get("/hello")
 			res.has(t, n.Status, refusal("X-Native", "default"))
@@ -62,7 +62,7 @@ func testNative(t *testing.T, a Adapter) {
 // A native handler that writes nothing still refuses, and Handle(nil) is a mistake.
 func testNativeSilent(t *testing.T, a Adapter) {
 	calls := new(atomic.Int64)
-	s := over(t, a, core.Config{OverLimit: a.Handle(Native{})}, Handler{Calls: calls})
+	s := over(t, a, guard.Config{Rule: guard.Rule{OverLimit: a.Handle(Native{})}}, Handler{Calls: calls})
 	res := s.get("/hello")
 	res.has(t, http.StatusTooManyRequests, refusal("X-Native", "default"))
 	assert.Equal(t, "too many requests\n", res.body)
@@ -70,21 +70,21 @@ func testNativeSilent(t *testing.T, a Adapter) {
 	assert.EqualValues(t, 1, calls.Load())
 
 	for status, want := range map[int]int{420: 420, 0: 429, 42: 429, 1000: 429} {
-		change := func(v *core.Verdict) { v.Status, v.Body = status, []byte("calm") }
-		res = over(t, a, core.Config{OverLimit: a.Handle(Native{Change: change})}, Handler{}).get("/hello")
+		change := func(v *guard.Verdict) { v.Status, v.Body = status, []byte("calm") }
+		res = over(t, a, guard.Config{Rule: guard.Rule{OverLimit: a.Handle(Native{Change: change})}}, Handler{}).get("/hello")
 		assert.Equal(t, want, res.StatusCode, status)
 		assert.Equal(t, "calm", res.body)
 	}
 
-	_, err := core.NewGuard(core.Config{Policy: core.MustParse("1/1h"), Key: keyfunc.IP(), OverLimit: a.HandleNil()})
+	_, err := guard.New(guard.Config{Rule: guard.Rule{Policy: "1/1h", Key: keyfunc.IP(), OverLimit: a.HandleNil()}})
 	assert.ErrorContains(t, err, a.Name+".Handle")
 }
 
 // The native handler of another framework is not called, and the request is refused.
 func testNativeMisplaced(t *testing.T, a Adapter) {
 	calls, l := new(atomic.Int64), &logs{}
-	foreign := core.HandleNative("elsewhere.Handle", func() { t.Error("it was called") })
-	s := over(t, a, core.Config{OverLimit: foreign, Log: l.logger()}, Handler{Calls: calls})
+	foreign := guard.HandleNative("elsewhere.Handle", func() { t.Error("it was called") })
+	s := over(t, a, guard.Config{Rule: guard.Rule{OverLimit: foreign}, Log: l.logger()}, Handler{Calls: calls})
 	for range 3 {
 		res := s.get("/hello")
 		res.refused(t, 1)
@@ -98,16 +98,16 @@ func testNativeMisplaced(t *testing.T, a Adapter) {
 }
 
 func testZeroVerdict(t *testing.T, a Adapter) {
-	for name, verdict := range map[string]core.Verdict{
+	for name, verdict := range map[string]guard.Verdict{
 		"zero":              {},
-		"native of nothing": {Action: core.Native},
+		"native of nothing": {Action: guard.Native},
 		"no status":         {Status: 42},
 		"no action":         {Action: 42},
 	} {
 		t.Run(name, func(t *testing.T) {
 			calls := new(atomic.Int64)
-			handler := core.Func("zero", func(*core.Excess) core.Verdict { return verdict })
-			s := over(t, a, core.Config{OverLimit: handler}, Handler{Calls: calls})
+			handler := guard.HandlerFunc("zero", func(*guard.Refusal) guard.Verdict { return verdict })
+			s := over(t, a, guard.Config{Rule: guard.Rule{OverLimit: handler}}, Handler{Calls: calls})
 			res := s.get("/hello")
 			res.refused(t, 1)
 			assert.Empty(t, res.body)
@@ -115,16 +115,20 @@ func testZeroVerdict(t *testing.T, a Adapter) {
 		})
 	}
 	t.Run("another status", func(t *testing.T) {
-		s := over(t, a, core.Config{OverLimit: core.Reject(core.RejectOptions{Status: 420})}, Handler{})
+		s := over(t, a, guard.Config{Rule: guard.Rule{OverLimit: guard.Reject(guard.RejectOptions{Status: 420})}}, Handler{})
 		s.get("/hello").has(t, 420, refusal("", ""))
 	})
 	t.Run("another header", func(t *testing.T) {
-		s := over(t, a, core.Config{OverLimit: core.Func("see", func(*core.Excess) core.Verdict {
-			v := core.Verdict{Status: http.StatusSeeOther, Body: []byte("see")}
-			v.SetField("Location", "/queue")
-			v.SetField("Retry-After", "7")
-			return v
-		})}, Handler{})
+		s := over(t, a, guard.Config{
+			Rule: guard.Rule{
+				OverLimit: guard.HandlerFunc("see", func(*guard.Refusal) guard.Verdict {
+					v := guard.Verdict{Status: http.StatusSeeOther, Body: []byte("see")}
+					v.SetField("Location", "/queue")
+					v.SetField("Retry-After", "7")
+					return v
+				}),
+			},
+		}, Handler{})
 		want := refusal("Location", "/queue")
 		want[retryHeader] = "7"
 		res := s.get("/hello")
@@ -135,9 +139,13 @@ func testZeroVerdict(t *testing.T, a Adapter) {
 
 // An over-limit handler may let the request pass, such as to serve it less.
 func testPassingVerdict(t *testing.T, a Adapter) {
-	s := over(t, a, core.Config{OverLimit: core.Func("pass", func(*core.Excess) core.Verdict {
-		return core.Verdict{Action: core.Pass}
-	})}, Handler{})
+	s := over(t, a, guard.Config{
+		Rule: guard.Rule{
+			OverLimit: guard.HandlerFunc("pass", func(*guard.Refusal) guard.Verdict {
+				return guard.Verdict{Action: guard.Pass}
+			}),
+		},
+	}, Handler{})
 	res := s.get("/hello")
 	res.admitted(t, 1, 0)
 	assert.Equal(t, "ok", res.body)
@@ -146,17 +154,17 @@ func testPassingVerdict(t *testing.T, a Adapter) {
 // A request without a key is refused, counted with all others that have none, or let pass.
 func testNoKey(t *testing.T, a Adapter) {
 	noStore := map[string]string{cacheHeader: "no-store"}
-	for noKey, check := range map[core.NoKey]func(*testing.T, *server, *recorder){
-		core.NoKeyRefuse: func(t *testing.T, s *server, store *recorder) {
+	for noKey, check := range map[guard.NoKey]func(*testing.T, *server, *recorder){
+		guard.NoKeyRefuse: func(t *testing.T, s *server, store *recorder) {
 			s.get("/hello").has(t, http.StatusForbidden, noStore)
 			assert.Empty(t, store.keys())
 		},
-		core.NoKeyShared: func(t *testing.T, s *server, store *recorder) {
+		guard.NoKeyShared: func(t *testing.T, s *server, store *recorder) {
 			s.get("/hello").admitted(t, 1, 0)
 			s.get("/hello").refused(t, 1)
 			assert.Len(t, store.keys(), 1)
 		},
-		core.NoKeyPass: func(t *testing.T, s *server, store *recorder) {
+		guard.NoKeyPass: func(t *testing.T, s *server, store *recorder) {
 			for range 3 {
 				s.get("/hello").has(t, http.StatusOK, uncounted())
 			}
@@ -165,9 +173,13 @@ func testNoKey(t *testing.T, a Adapter) {
 	} {
 		var missing atomic.Int64
 		store := newRecorder(t)
-		s := serve(t, a, hello(Handler{}, guard(t, "1/1h", core.Config{
-			Store: store, Key: keyfunc.Header("X-Api-Key"), NoKey: noKey,
-			Observe: func(e core.Event) {
+		s := serve(t, a, hello(Handler{}, newGuard(t, "1/1h", guard.Config{
+			Rule: guard.Rule{
+				Key:   keyfunc.Header("X-Api-Key"),
+				NoKey: noKey,
+			},
+			Store: store,
+			Observe: func(e guard.Event) {
 				if errors.Is(e.Err, keyfunc.ErrNoKey) {
 					missing.Add(1)
 				}
@@ -184,12 +196,17 @@ func testKeyError(t *testing.T, a Adapter) {
 	calls, value := new(atomic.Int64), errors.New("a panic")
 	var recovered atomic.Value
 	l := &logs{}
-	g := guard(t, "1/1h", core.Config{Log: l.logger(), Key: keyfunc.Custom("probe", func(r keyfunc.Request) (string, error) {
-		if len(r.Header("X-Panic")) > 0 {
-			panic(value)
-		}
-		return "", errors.New("no luck")
-	})})
+	g := newGuard(t, "1/1h", guard.Config{
+		Rule: guard.Rule{
+			Key: keyfunc.Custom("probe", func(r keyfunc.Request) (string, error) {
+				if len(r.Header("X-Panic")) > 0 {
+					panic(value)
+				}
+				return "", errors.New("no luck")
+			}),
+		},
+		Log: l.logger(),
+	})
 	app := hello(Handler{Calls: calls}, g)
 	app.Recovered = func(v any) { recovered.Store(v) }
 	s := serve(t, a, app)
@@ -223,7 +240,7 @@ func testStoreFails(t *testing.T, a Adapter) {
 	} {
 		t.Run(policy, func(t *testing.T) {
 			l := &logs{}
-			s := serve(t, a, hello(Handler{}, guard(t, policy, core.Config{Store: broken{}, Log: l.logger()})))
+			s := serve(t, a, hello(Handler{}, newGuard(t, policy, guard.Config{Store: broken{}, Log: l.logger()})))
 			check(t, s)
 			assert.NotEmpty(t, l.with("store failed"))
 		})
@@ -232,12 +249,12 @@ func testStoreFails(t *testing.T, a Adapter) {
 
 func testSkip(t *testing.T, a Adapter) {
 	skip := func(r keyfunc.Request) bool { return r.Path() == "/healthz" }
-	g := guard(t, "1/1h", core.Config{Skip: skip})
+	g := newGuard(t, "1/1h", guard.Config{Skip: skip})
 	bare := []Route{
 		{Method: http.MethodGet, Pattern: "/healthz"},
 		{Method: http.MethodGet, Pattern: "/hello"},
 	}
-	s := serve(t, a, App{Guards: []*core.Guard{g}, Routes: bare})
+	s := serve(t, a, App{Guards: []*guard.Guard{g}, Routes: bare})
 	untouched := serve(t, a, App{Routes: bare}).get("/healthz")
 	for range 3 {
 		res := s.get("/healthz")

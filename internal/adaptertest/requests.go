@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/keyfunc"
 )
 
@@ -32,11 +32,11 @@ func (a Adapter) items() Route {
 // Whatever form a path has, it is its route's, or nobody's.
 func testRoute(t *testing.T, a Adapter) {
 	store := newRecorder(t)
-	g := guard(t, "1000/1h", core.Config{Store: store, Key: keyfunc.Join(keyfunc.IP(), keyfunc.Route())})
+	g := newGuard(t, "1000/1h", guard.Config{Rule: guard.Rule{Key: keyfunc.Join(keyfunc.IP(), keyfunc.Route())}, Store: store})
 	items := a.items()
 	for name, app := range map[string]App{
-		"around everything": {Guards: []*core.Guard{g}, Routes: []Route{items, {Method: http.MethodPost, Pattern: "/items/{id}"}, {Method: http.MethodGet, Pattern: "/"}}},
-		"on the route":      {Routes: []Route{{Method: items.Method, Pattern: items.Pattern, Guards: []*core.Guard{g}}}},
+		"around everything": {Guards: []*guard.Guard{g}, Routes: []Route{items, {Method: http.MethodPost, Pattern: "/items/{id}"}, {Method: http.MethodGet, Pattern: "/"}}},
+		"on the route":      {Routes: []Route{{Method: items.Method, Pattern: items.Pattern, Guards: []*guard.Guard{g}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := serve(t, a, app)
@@ -64,8 +64,8 @@ func testRoute(t *testing.T, a Adapter) {
 // All requests that match no route share a count.
 func testNoRoute(t *testing.T, a Adapter) {
 	store := newRecorder(t)
-	g := guard(t, "5/1h", core.Config{Store: store, Key: keyfunc.Join(keyfunc.IP(), keyfunc.Route())})
-	s := serve(t, a, App{Guards: []*core.Guard{g}, Routes: []Route{a.items()}})
+	g := newGuard(t, "5/1h", guard.Config{Rule: guard.Rule{Key: keyfunc.Join(keyfunc.IP(), keyfunc.Route())}, Store: store})
+	s := serve(t, a, App{Guards: []*guard.Guard{g}, Routes: []Route{a.items()}})
 	for i := range 5 {
 		res := s.get(fmt.Sprintf("/nothing/%d", i))
 		res.has(t, http.StatusNotFound, numbers(5, 4-i))
@@ -79,8 +79,8 @@ func testNoRoute(t *testing.T, a Adapter) {
 // Nobody gets new keys by inventing methods.
 func testMethods(t *testing.T, a Adapter) {
 	store := newRecorder(t)
-	g := guard(t, "1000/1h", core.Config{Store: store, Key: keyfunc.Join(keyfunc.Method(), keyfunc.Route())})
-	s := serve(t, a, App{Guards: []*core.Guard{g}, Routes: []Route{a.items()}})
+	g := newGuard(t, "1000/1h", guard.Config{Rule: guard.Rule{Key: keyfunc.Join(keyfunc.Method(), keyfunc.Route())}, Store: store})
+	s := serve(t, a, App{Guards: []*guard.Guard{g}, Routes: []Route{a.items()}})
 	s.get("/items/1")
 	s.do(http.MethodHead, "/items/1")
 	assert.Equal(t, []string{key("method", "GET", "route", a.Pattern("/items/{id}"))}, store.keys())
@@ -104,18 +104,22 @@ type view struct {
 
 func testRequest(t *testing.T, a Adapter) {
 	views := make(chan view, 1)
-	g := guard(t, "1000/1h", core.Config{Key: keyfunc.Custom("probe", func(r keyfunc.Request) (string, error) {
-		if r.Context() == nil || r.Context().Err() != nil || r.Value("nothing") != nil {
-			return "", fmt.Errorf("context %v, value %v", r.Context(), r.Value("nothing"))
-		}
-		views <- view{
-			r.Method(), r.Host(), r.Path(), r.Route(), r.Peer().Addr(), r.Peer().Port() != 0, r.Header("X-Lines"), r.Header("X-None"),
-			r.ContentLength(), a.IsNative(r.Native()),
-		}
-		return "key", nil
-	})})
+	g := newGuard(t, "1000/1h", guard.Config{
+		Rule: guard.Rule{
+			Key: keyfunc.Custom("probe", func(r keyfunc.Request) (string, error) {
+				if r.Context() == nil || r.Context().Err() != nil || r.Value("nothing") != nil {
+					return "", fmt.Errorf("context %v, value %v", r.Context(), r.Value("nothing"))
+				}
+				views <- view{
+					r.Method(), r.Host(), r.Path(), r.Route(), r.Peer().Addr(), r.Peer().Port() != 0, r.Header("X-Lines"), r.Header("X-None"),
+					r.ContentLength(), a.IsNative(r.Native()),
+				}
+				return "key", nil
+			}),
+		},
+	})
 	post := Route{Method: http.MethodPost, Pattern: "/items/{id}"}
-	s := serve(t, a, App{Guards: []*core.Guard{g}, Routes: []Route{a.items(), post}})
+	s := serve(t, a, App{Guards: []*guard.Guard{g}, Routes: []Route{a.items(), post}})
 
 	want := view{
 		Method: http.MethodGet, Host: s.addr(), Path: "/items/a b", Route: a.Pattern("/items/{id}"),
@@ -152,15 +156,19 @@ func testRequest(t *testing.T, a Adapter) {
 func testStrings(t *testing.T, a Adapter) {
 	var mu sync.Mutex
 	var kept [][]string
-	g := guard(t, "1000/1h", core.Config{Key: keyfunc.Custom("probe", func(r keyfunc.Request) (string, error) {
-		user, _ := r.Value(StoreKey).(string)
-		mu.Lock()
-		defer mu.Unlock()
-		kept = append(kept, append([]string{r.Method(), r.Host(), r.Path(), r.Route(), user}, r.Header("X-Line")...))
-		return r.Path(), nil
-	})})
+	g := newGuard(t, "1000/1h", guard.Config{
+		Rule: guard.Rule{
+			Key: keyfunc.Custom("probe", func(r keyfunc.Request) (string, error) {
+				user, _ := r.Value(StoreKey).(string)
+				mu.Lock()
+				defer mu.Unlock()
+				kept = append(kept, append([]string{r.Method(), r.Host(), r.Path(), r.Route(), user}, r.Header("X-Line")...))
+				return r.Path(), nil
+			}),
+		},
+	})
 	post := Route{Method: http.MethodPost, Pattern: "/items/{id}"}
-	s := serve(t, a, App{Guards: []*core.Guard{g}, Routes: []Route{a.items(), post}})
+	s := serve(t, a, App{Guards: []*guard.Guard{g}, Routes: []Route{a.items(), post}})
 	var want [][]string
 	for i := range 20 {
 		letter := strings.Repeat(string(rune('a'+i)), 20)
@@ -175,9 +183,11 @@ func testStrings(t *testing.T, a Adapter) {
 
 func testUser(t *testing.T, a Adapter) {
 	store := newRecorder(t)
-	g := guard(t, "2/1h", core.Config{
+	g := newGuard(t, "2/1h", guard.Config{
+		Rule: guard.Rule{
+			Key: keyfunc.FirstOf(keyfunc.User(StoreKey), keyfunc.User(ContextKey{}), keyfunc.IP()),
+		},
 		Store: store,
-		Key:   keyfunc.FirstOf(keyfunc.User(StoreKey), keyfunc.User(ContextKey{}), keyfunc.IP()),
 	})
 	s := serve(t, a, hello(Handler{}, g))
 	s.get("/hello", UserInStore, "ann").admitted(t, 2, 1)
@@ -193,12 +203,12 @@ func testUser(t *testing.T, a Adapter) {
 func testForwarded(t *testing.T, a Adapter) {
 	store := newRecorder(t)
 	trusted := netip.MustParsePrefix("127.0.0.0/8")
-	behind := guard(t, "1000/1h", core.Config{Store: store, Key: keyfunc.ForwardedIP(trusted)})
-	direct, err := behind.WithRule(core.Rule{Policy: core.MustParse("direct: 1000/1h"), Key: keyfunc.IP()})
+	behind := newGuard(t, "1000/1h", guard.Config{Rule: guard.Rule{Key: keyfunc.ForwardedIP(trusted)}, Store: store})
+	direct, err := behind.WithRule(guard.Rule{Policy: "direct: 1000/1h", Key: keyfunc.IP()})
 	require.NoError(t, err)
 	s := serve(t, a, App{Routes: []Route{
-		{Method: http.MethodGet, Pattern: "/behind", Guards: []*core.Guard{behind}},
-		{Method: http.MethodGet, Pattern: "/direct", Guards: []*core.Guard{direct}},
+		{Method: http.MethodGet, Pattern: "/behind", Guards: []*guard.Guard{behind}},
+		{Method: http.MethodGet, Pattern: "/direct", Guards: []*guard.Guard{direct}},
 	}})
 	for _, forged := range []string{"6.6.6.6", "7.7.7.7, 8.8.8.8"} {
 		headers := []string{"X-Forwarded-For", forged, "X-Forwarded-For", "203.0.113.7, 127.0.0.9", "X-Real-IP", forged}
@@ -213,7 +223,7 @@ func testForwarded(t *testing.T, a Adapter) {
 // log says once that it is not the socket's.
 func testRewrittenPeer(t *testing.T, a Adapter) {
 	store, said := newRecorder(t), &logs{}
-	g := guard(t, "1/1h", core.Config{Store: store, Log: said.logger()})
+	g := newGuard(t, "1/1h", guard.Config{Store: store, Log: said.logger()})
 	s := serve(t, a, hello(Handler{}, g, g.With("more", "10/1h")))
 	s.get("/hello")
 	assert.Empty(t, said.with("no port"))

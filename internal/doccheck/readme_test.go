@@ -4,9 +4,9 @@
 // A snippet that begins with a package clause is compiled as it stands. Any other may be
 // declarations or statements, with or without imports. Packages it uses are imported by the table
 // packages; names it uses and does not declare come from the table given, or from a comment
-// before the snippet, which readers do not see:
+// before the snippet, which readers do not see, and in which a comma with a space ends a type:
 //
-//	<!-- given: guard *core.Guard, hello http.HandlerFunc -->
+//	<!-- given: g *guard.Guard, hello http.HandlerFunc -->
 //
 // Variables that a snippet declares need not be used. Nothing is written to the tree: the
 // compiler sees the snippets through an overlay.
@@ -37,10 +37,11 @@ const (
 var packages = map[string]string{
 	"bytes": "bytes", "cmp": "cmp", "context": "context", "errors": "errors", "expvar": "expvar",
 	"fmt": "fmt", "http": "net/http", "httptest": "net/http/httptest", "io": "io",
-	"json": "encoding/json", "log": "log", "netip": "net/netip", "os": "os", "signal": "os/signal", "slog": "log/slog",
+	"json": "encoding/json", "log": "log", "net": "net", "netip": "net/netip", "os": "os", "signal": "os/signal", "slog": "log/slog",
 	"strconv": "strconv", "strings": "strings", "sync": "sync", "testing": "testing", "time": "time",
 
-	"core": module + "/core", "keyfunc": module + "/keyfunc",
+	"core": module + "/core", "guard": module + "/core/guard", "keyfunc": module + "/keyfunc",
+	"rediscell":  module + "/core/rediscell",
 	"redisstore": module + "/core/redisstore", "storetest": module + "/core/storetest",
 	"nethttp": module + "/nethttp", "ginmw": module + "/ginmw",
 	"echomw": module + "/echomw", "fibermw": module + "/fibermw",
@@ -52,7 +53,7 @@ var packages = map[string]string{
 
 // given are the names that a snippet need not declare, with their types.
 var given = map[string]string{
-	"config": "core.Config", "ctx": "context.Context", "guard": "*core.Guard", "policy": "core.Policy",
+	"config": "guard.Config", "ctx": "context.Context", "g": "*guard.Guard", "policy": "core.Policy",
 	"store": "core.Store", "rdb": "redis.UniversalClient",
 
 	"mux": "*http.ServeMux", "handler": "http.Handler",
@@ -166,7 +167,7 @@ func blocks(text string) []block {
 			names = nil
 		case comment.MatchString(line):
 			names = map[string]string{}
-			for pair := range strings.SplitSeq(comment.FindStringSubmatch(line)[1], ",") {
+			for pair := range strings.SplitSeq(comment.FindStringSubmatch(line)[1], ", ") {
 				name, kind, _ := strings.Cut(strings.TrimSpace(pair), " ")
 				names[name] = kind
 			}
@@ -246,7 +247,7 @@ func unresolved(file *ast.File) []string {
 	return slices.Compact(names)
 }
 
-// imported tells whether a file imports a package by itself.
+// imported reports whether a file imports a package by itself.
 func imported(file *ast.File, name, path string) bool {
 	return slices.ContainsFunc(file.Imports, func(s *ast.ImportSpec) bool {
 		if s.Name != nil {
@@ -379,7 +380,7 @@ func commands(name string, b block) []string {
 	return problems
 }
 
-// lacksGo tells why a path is none that a go command could be given.
+// lacksGo returns why a go command cannot be given a path.
 func lacksGo(path string, all bool) string {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -481,7 +481,7 @@ func (p *Proxy) reply(l *link) Loss {
 	return how
 }
 
-// delay waits for the latency of the moment and tells whether the link still exists.
+// delay waits for the latency of the moment and reports whether the link still exists.
 func (p *Proxy) delay(l *link) bool {
 	p.mu.Lock()
 	d := p.latency

@@ -19,7 +19,7 @@ import (
 // MasterName is the name under which a [Sentinel] knows its master.
 const MasterName = "weir"
 
-// errNotReported tells that Sentinel still reports another master.
+// errNotReported says that Sentinel still reports another master.
 var errNotReported = errors.New("no failover yet")
 
 // Sentinel is a master and a replica, watched by one Sentinel process that decides alone.

@@ -37,7 +37,7 @@ type Server struct {
 // explicitly because its default, 10000 above the other, often lies beyond 65535.
 type ports struct{ client, bus int }
 
-// errExited tells that the process ended before it answered. The usual reason is a port that
+// errExited says that the process ended before it answered. The usual reason is a port that
 // somebody else took between its being found free and its being used.
 var errExited = errors.New("redis-server exited")
 
@@ -220,7 +220,7 @@ func (s *Server) Resume(t testing.TB) {
 	}
 }
 
-// Running tells whether the process exists; a paused one does.
+// Running reports whether the process exists; a paused one does.
 func (s *Server) Running() bool {
 	cmd, exited := s.process()
 	if cmd == nil {

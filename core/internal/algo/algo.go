@@ -1,118 +1,144 @@
 // Package algo holds the arithmetic of every algorithm as pure functions on
 // integers: state and time go in, a verdict and new state come out. There is no
-// clock, no lock and no input or output in here, and each file is named like its
-// twin in the lua directory.
+// clock, no lock and no input or output in here. Each file stands beside the file of the
+// same name in the lua directory: the same steps in the same order, with the same names
+// for the words of the state and the parameters. How the two talk is the second half of
+// each file.
 //
 // Times are microseconds since the epoch, and always positive.
 package algo
 
-// Params are the numbers of one limit. Which of them an algorithm has, its [Kind]
-// tells; the others are zero.
+// Params are the numbers of one limit. Its [Kind] says which of them an algorithm has;
+// the others are zero.
 type Params struct {
 	Rate, Burst, Debt int64  // units
 	Period            int64  // microseconds
-	Ahead             int64  // microseconds that a charge may be reserved ahead
+	Wait              int64  // microseconds that a charge may be reserved ahead
 	Buckets           int64  // sub-windows
 	Align             string // "", [AlignEpoch], or a unit and a zone as "day Europe/Berlin"
 }
 
-// Kind is one algorithm: what stands for it elsewhere, and what it can do.
+// Kind is one algorithm: what stands for it elsewhere, and what it can do. The letter
+// stands for the stored text as well: another form of text takes another letter.
 type Kind struct {
 	Word   string // in the grammar
 	Letter byte   // in a policy's shape, and in package lua
 	New    func(Params) (Algorithm, error)
 
 	// What a limit of this kind may have.
-	Burst, Debt, Ahead, Buckets, Align bool
+	Burst, Debt, Wait, Buckets, Align bool
 }
 
 // Kinds is the table of algorithms, in the order of core's constants. Everything
 // that is said of algorithms is read from here.
 var Kinds = [...]Kind{
-	{Word: "gcra", Letter: 'g', New: newGCRA, Burst: true, Debt: true, Ahead: true},
-	{Word: "token-bucket", Letter: 't', New: newTokenBucket, Burst: true, Debt: true, Ahead: true},
+	{Word: "gcra", Letter: 'g', New: newGCRA, Burst: true, Debt: true, Wait: true},
+	{Word: "token-bucket", Letter: 't', New: newTokenBucket, Burst: true, Debt: true, Wait: true},
 	{Word: "leaky-bucket", Letter: 'l', New: newLeakyBucket, Burst: true},
 	{Word: "fixed-window", Letter: 'f', New: newFixedWindow, Align: true},
-	{Word: "sliding-window", Letter: 's', New: newSlidingWindow, Buckets: true},
-	{Word: "sliding-counter", Letter: 'c', New: newSlidingCounter},
+	{Word: "sliding-window", Letter: 'w', New: newSlidingWindow, Buckets: true},
+	{Word: "sliding-counter", Letter: 'd', New: newSlidingCounter},
 	{Word: "sliding-log", Letter: 'x', New: newSlidingLog},
 }
 
-// MaxReplyState is the most words that [Algorithm.ParseReply] may use of a state: those of
-// a sliding window of 60 sub-windows, and some to spare.
+// MaxReplyState is the most words that [Wire.ParseReply] may use of a state: those of a
+// sliding window of 60 sub-windows, and some to spare.
 const MaxReplyState = 68
 
 // Answer explains one limit's part in a decision. Lengths are microseconds.
 type Answer struct {
 	Remaining int64
-	Retry     int64
 	Reset     int64
-	Delay     int64    // until the turn of a charge that has to wait
+	Wait      int64    // if refused, until the same cost fits; else until the turn of a charge that has to wait
 	Charged   [2]int64 // what a refund of the charge needs to know; see [Receipt]
 	Refused   bool
 	Never     bool
 }
 
-// Receipt is what a refund needs to know of a charge to one limit.
-type Receipt struct {
-	At      int64    // the instant of the charge
-	Units   int64    // how many were charged
-	Delay   int64    // how long it had to wait for its turn
-	Charged [2]int64 // what Explain said of it: of its state after the charge
+// Retry is how long to wait before the same cost fits, if it was refused.
+func (a *Answer) Retry() int64 {
+	if a.Refused {
+		return a.Wait
+	}
+	return 0
 }
 
-// Algorithm is the arithmetic of one limit with its parameters built in.
+// Delay is how long to wait for the turn, if it was not refused.
+func (a *Answer) Delay() int64 { return a.Wait - a.Retry() }
+
+// Receipt is what a refund needs to know of a charge to one limit.
+type Receipt struct {
+	At      int64      // the instant of the charge
+	Units   int64      // how many were charged
+	Delay   int64      // how long it had to wait for its turn
+	Charged [2]int64   // what Explain said of it: of its state after the charge
+	Made    Arithmetic // the limit as it was then; nil if it has not changed
+}
+
+// Algorithm is one limit with its parameters built in.
+type Algorithm interface {
+	Arithmetic
+	Wire
+}
+
+// Arithmetic is what an algorithm computes.
 //
 // State is a row of integers that the methods change in place, so that a store can
 // let them work on its own memory. All zero means "unused". A decision calls Load
 // first; every other method takes a loaded state, so that clamping and healing
 // happen in one place.
-type Algorithm interface {
+type Arithmetic interface {
 	// Words is the most integers that a state has.
 	Words() int
 	// Len is how many of them are in use: all of them, except where a state's
-	// first word tells how long it is.
+	// first word says how long it is.
 	Len(s []int64) int
-	// Load brings a stored state to what the rules allow at now. It answers true
-	// if the state had to be corrected: then it must be stored even by a refusal
-	// or a peek.
+	// Load brings a stored state to what the rules allow at now. It reports whether
+	// the state had to be corrected: then it must be stored even by a refusal or a
+	// peek.
 	Load(s []int64, now int64) (healed bool)
-	// Admits tells whether cost units fit, or will within ahead microseconds
+	// Admits reports whether cost units fit, or will within wait microseconds
 	// where charges can be reserved. Cost 0 always does.
-	Admits(s []int64, now, cost, ahead int64) bool
+	Admits(s []int64, now, cost, wait int64) bool
 	// Most is how many units there are now, debt left aside.
 	Most(s []int64, now int64) int64
 	// Charge adds cost units that Admits has admitted.
 	Charge(s []int64, now, cost int64)
-	// Refund gives back what units of an earlier charge still weigh. It answers
-	// false if that is nothing.
+	// Refund gives back what units of an earlier charge still weigh: by the numbers
+	// under which it was made, without what has drained since, and never more than the
+	// state holds. It reports whether that is anything.
 	Refund(s []int64, now, units int64, r Receipt) (changed bool)
-	// Explain tells what the state means for the caller whose decision it was:
+	// Explain returns what the state means for the caller whose decision it was:
 	// after the charge if all limits admitted, before it if one refused. cost is 0
 	// where this limit fits but was not charged.
-	Explain(s []int64, now, cost, ahead int64, refused bool) Answer
+	Explain(s []int64, now, cost, wait int64, refused bool) Answer
 	// Expires is the instant from which s is unused, rounded up; 0 if it is
-	// unused already. It must not depend on the parameters, so that a store can
-	// tell dead state from live without them.
+	// unused already. It must not depend on parameters that may change while the
+	// state is kept, so that a store can tell dead state from live without them.
 	Expires(s []int64) int64
+}
 
-	// AppendParams appends the arguments of the algorithm's section in the script
-	// take. guess is the caller's idea of the server's clock.
-	AppendParams(b []int64, cost, ahead, guess int64) []int64
-	// AppendMost appends those in the script upto.
-	AppendMost(b []int64, guess int64) []int64
-	// AppendRefund appends those in the script refund.
+// Wire is how an algorithm and its section in the scripts of package lua talk: the
+// arguments, the reply and the stored text. The names and the order of the arguments
+// are those that the header of the Lua file declares.
+type Wire interface {
+	// AppendTake appends the arguments of the script take. guess is the caller's idea
+	// of the server's clock.
+	AppendTake(b []int64, cost, wait, guess int64) []int64
+	// AppendUpTo appends those of the script upto.
+	AppendUpTo(b []int64, guess int64) []int64
+	// AppendRefund appends those of the script refund.
 	AppendRefund(b []int64, units int64, r Receipt, guess int64) []int64
-	// Reply is how many integers the section replies with.
-	Reply() int
-	// ParseReply turns the section's reply into a state that Explain answers like
-	// the server's, in the first MaxReplyState words at most. The first integer tells whether the cost fits as well; that
-	// is decoded already. s and reply may be the same memory. The answer is false
-	// for a reply that the section cannot have written.
-	ParseReply(s, reply []int64, now, cost int64) (ok bool)
 	// AppendText appends the stored form of s, which is empty for an unused one.
 	AppendText(b []byte, s []int64) []byte
-	// ParseText reads what AppendText wrote. It answers false, and leaves s
-	// unused, for anything else.
+	// ParseText reads what AppendText wrote. For anything else it returns false, and
+	// leaves s unused.
 	ParseText(s []int64, text []byte) bool
+	// Reply is how many integers the section replies with.
+	Reply() int
+	// ParseReply turns the section's reply into a state that Explain answers like the
+	// server's, in the first MaxReplyState words at most. The first integer says
+	// whether the cost fits as well; that is decoded already. s and reply may be the
+	// same memory. It reports whether the section can have written the reply.
+	ParseReply(s, reply []int64, now, cost int64) (ok bool)
 }

@@ -31,7 +31,7 @@ func CalendarUnit(period int64) string {
 	return ""
 }
 
-// IsCalendarUnit tells whether the calendar has a unit of that name.
+// IsCalendarUnit reports whether the calendar has a unit of that name.
 func IsCalendarUnit(name string) bool {
 	return slices.ContainsFunc(calendarUnits[:], func(u calendarUnit) bool { return u.name == name })
 }

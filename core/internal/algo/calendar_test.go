@@ -34,7 +34,7 @@ var zones = []string{
 type calendarWindow struct{ start, end, next int64 }
 
 func windowAt(a algo.Algorithm, now int64) calendarWindow {
-	b := a.AppendParams(nil, 1, 0, now)
+	b := a.AppendTake(nil, 1, 0, now)
 	return calendarWindow{b[4], b[5], b[6]}
 }
 
@@ -243,7 +243,7 @@ func TestCalendarRemembers(t *testing.T) {
 		if a.Admits(s, epoch, 1, 0) {
 			a.Charge(s, epoch, 1)
 		}
-		a.AppendParams(b, 1, 0, epoch)
+		a.AppendTake(b, 1, 0, epoch)
 	}))
 	want := map[int64]calendarWindow{}
 	for i := range int64(8) {

@@ -6,12 +6,19 @@ import "strconv"
 // first admitted hit after the last one, or is aligned to the epoch or the calendar.
 // It is the cheapest; in any stretch as long as a window, twice the rate may pass.
 //
-// A state is two words: the end of the window, and the units counted in it.
+// A state is the end of the window, and the units counted in it.
 type fixedWindow struct {
 	rate, period int64
 	epoch        bool
 	calendar     *calendar // nil unless aligned to one
 }
+
+// The words of a state.
+const (
+	fixedEnd = iota
+	fixedCount
+	fixedWords
+)
 
 func newFixedWindow(p Params) (Algorithm, error) {
 	a := &fixedWindow{rate: p.Rate, period: p.Period}
@@ -28,8 +35,8 @@ func newFixedWindow(p Params) (Algorithm, error) {
 	return a, nil
 }
 
-// end is where a window ends that is in use at now: the latest that the rules allow.
-func (a *fixedWindow) end(now int64) int64 {
+// latest is the latest that a window which is in use at now may end.
+func (a *fixedWindow) latest(now int64) int64 {
 	switch {
 	case a.calendar != nil:
 		return a.calendar.end(now)
@@ -40,125 +47,110 @@ func (a *fixedWindow) end(now int64) int64 {
 	}
 }
 
-func (a *fixedWindow) Words() int { return 2 }
+func (a *fixedWindow) Words() int { return fixedWords }
 
-func (a *fixedWindow) Len([]int64) int { return 2 }
+func (a *fixedWindow) Len([]int64) int { return fixedWords }
 
 func (a *fixedWindow) Load(s []int64, now int64) (healed bool) {
 	switch {
-	case s[0] <= 0 || s[1] <= 0:
-		healed = s[0] != 0 || s[1] != 0
-		s[0], s[1] = 0, 0
+	case s[fixedEnd] <= 0 || s[fixedCount] <= 0:
+		healed = s[fixedEnd] != 0 || s[fixedCount] != 0
+		s[fixedEnd], s[fixedCount] = 0, 0
 		return healed
-	case s[0] <= now:
-		s[0], s[1] = 0, 0
+	case s[fixedEnd] <= now:
+		s[fixedEnd], s[fixedCount] = 0, 0
 		return false
 	}
-	if end := a.end(now); s[0] > end {
-		s[0], healed = end, true
+	if latest := a.latest(now); s[fixedEnd] > latest {
+		s[fixedEnd], healed = latest, true
 	}
-	if s[1] > a.rate {
-		s[1], healed = a.rate, true
+	if s[fixedCount] > a.rate {
+		s[fixedCount], healed = a.rate, true
 	}
 	return healed
 }
 
-func (a *fixedWindow) Admits(s []int64, _, cost, _ int64) bool { return cost <= a.rate-s[1] }
+func (a *fixedWindow) Admits(s []int64, _, cost, _ int64) bool { return cost <= a.rate-s[fixedCount] }
 
-func (a *fixedWindow) Most(s []int64, _ int64) int64 { return a.rate - s[1] }
+func (a *fixedWindow) Most(s []int64, _ int64) int64 { return a.rate - s[fixedCount] }
 
 func (a *fixedWindow) Charge(s []int64, now, cost int64) {
-	if s[1] == 0 {
-		s[0] = a.end(now)
+	if s[fixedCount] == 0 {
+		s[fixedEnd] = a.latest(now)
 	}
-	s[1] += cost
+	s[fixedCount] += cost
 }
 
-// Refund gives back nothing once another window has begun, nor once the window was cut
-// short: it is not the one of the charge.
+// Refund takes the units from the window of the charge: one that the charge lies in, and
+// that ends when it did then, or earlier, because the clock stepped back or the period
+// was lowered.
 func (a *fixedWindow) Refund(s []int64, _, units int64, r Receipt) bool {
-	if units <= 0 || s[1] == 0 || s[0] != r.Charged[0] {
+	if units <= 0 || s[fixedCount] == 0 || s[fixedEnd] < r.At || s[fixedEnd] > a.last(r) {
 		return false
 	}
-	if s[1] -= min(units, s[1]); s[1] == 0 {
-		s[0] = 0
+	if s[fixedCount] -= min(units, s[fixedCount]); s[fixedCount] == 0 {
+		s[fixedEnd] = 0
 	}
 	return true
 }
 
+// last is the latest end of a window that has the charge.
+func (a *fixedWindow) last(r Receipt) int64 { return min(r.Charged[fixedEnd], a.latest(r.At)) }
+
 func (a *fixedWindow) Explain(s []int64, now, cost, _ int64, refused bool) Answer {
-	r := Answer{Remaining: a.rate - s[1], Refused: refused}
-	if s[1] > 0 {
-		r.Reset = s[0] - now
+	r := Answer{Remaining: a.rate - s[fixedCount], Refused: refused}
+	if s[fixedCount] > 0 {
+		r.Reset = s[fixedEnd] - now
 	}
 	switch {
 	case refused:
 		if r.Never = cost > a.rate; !r.Never {
-			r.Retry = r.Reset
+			r.Wait = r.Reset
 		}
 	case cost > 0:
-		r.Charged[0] = s[0]
+		r.Charged[fixedEnd] = s[fixedEnd]
 	}
 	return r
 }
 
-func (a *fixedWindow) Expires(s []int64) int64 { return s[0] }
+func (a *fixedWindow) Expires(s []int64) int64 { return s[fixedEnd] }
 
-// AppendParams appends the cost, or one more than ever fits.
-func (a *fixedWindow) AppendParams(b []int64, cost, _, guess int64) []int64 {
-	return a.appendWindow(b, min(cost, a.rate+1), guess)
+// AppendTake appends as the cost no more than one unit beyond what ever fits.
+func (a *fixedWindow) AppendTake(b []int64, cost, _, guess int64) []int64 {
+	return a.appendWindow(append(b, min(cost, a.rate+1)), guess)
 }
 
-// AppendMost appends 1 where the others have units.
-func (a *fixedWindow) AppendMost(b []int64, guess int64) []int64 {
-	return a.appendWindow(b, 1, guess)
-}
+func (a *fixedWindow) AppendUpTo(b []int64, guess int64) []int64 { return a.appendWindow(b, guess) }
 
-// AppendRefund appends the end of the window of the charge as well.
 func (a *fixedWindow) AppendRefund(b []int64, units int64, r Receipt, guess int64) []int64 {
-	return append(a.appendWindow(b, min(units, a.rate), guess), r.Charged[0])
+	return append(a.appendWindow(append(b, min(units, a.rate)), guess), a.last(r))
 }
 
-// appendWindow appends units, and all of which a window's end follows: the period, the
+// appendWindow appends the rate and what a window's end follows from: the period, the
 // period again if it counts from the epoch, and the window of the calendar around guess.
-// Windows that begin with a hit come first, so that they need no more than three numbers.
-func (a *fixedWindow) appendWindow(b []int64, units, guess int64) []int64 {
+// Windows that begin with a hit come first, so that they need the fewest numbers.
+func (a *fixedWindow) appendWindow(b []int64, guess int64) []int64 {
 	switch {
 	case a.calendar != nil:
 		w := a.calendar.around(guess)
-		return append(b, units, a.rate, 0, 0, w.start, w.end, w.next)
+		return append(b, a.rate, 0, 0, w.start, w.end, w.next)
 	case a.epoch:
-		return append(b, units, a.rate, 0, a.period, 0, 0, 0)
+		return append(b, a.rate, 0, a.period, 0, 0, 0)
 	default:
-		return append(b, units, a.rate, a.period, 0, 0, 0, 0)
+		return append(b, a.rate, a.period, 0, 0, 0, 0)
 	}
-}
-
-func (a *fixedWindow) Reply() int { return 2 }
-
-func (a *fixedWindow) ParseReply(s, reply []int64, now, _ int64) bool {
-	count, end := reply[0], reply[1]
-	if count == 0 {
-		s[0], s[1] = 0, 0
-		return end == 0
-	}
-	if count < 0 || count > a.rate || end <= now || end > a.end(now) {
-		return false
-	}
-	s[0], s[1] = end, count
-	return true
 }
 
 func (a *fixedWindow) AppendText(b []byte, s []int64) []byte {
-	if s[1] == 0 {
+	if s[fixedCount] == 0 {
 		return b
 	}
-	b = strconv.AppendInt(append(b, 'f'), s[1], 10)
-	return strconv.AppendInt(append(b, ','), s[0], 10)
+	b = strconv.AppendInt(append(b, 'f'), s[fixedCount], 10)
+	return strconv.AppendInt(append(b, ','), s[fixedEnd], 10)
 }
 
 func (a *fixedWindow) ParseText(s []int64, text []byte) bool {
-	s[0], s[1] = 0, 0
+	s[fixedEnd], s[fixedCount] = 0, 0
 	if len(text) == 0 {
 		return true
 	}
@@ -173,6 +165,21 @@ func (a *fixedWindow) ParseText(s []int64, text []byte) bool {
 	if !ok || end == 0 || end >= maxExact || len(rest) > 0 {
 		return false
 	}
-	s[0], s[1] = end, count
+	s[fixedEnd], s[fixedCount] = end, count
+	return true
+}
+
+func (a *fixedWindow) Reply() int { return 2 }
+
+func (a *fixedWindow) ParseReply(s, reply []int64, now, _ int64) bool {
+	count, end := reply[0], reply[1]
+	if count == 0 {
+		s[fixedEnd], s[fixedCount] = 0, 0
+		return end == 0
+	}
+	if count < 0 || count > a.rate || end <= now || end > a.latest(now) {
+		return false
+	}
+	s[fixedEnd], s[fixedCount] = end, count
 	return true
 }

@@ -57,9 +57,9 @@ func (k *fixedKey) take(now, cost int64) algo.Answer {
 	return k.Explain(s, now, cost, 0, !admitted)
 }
 
-func (k *fixedKey) refund(now, units int64, charged [2]int64) bool {
+func (k *fixedKey) refund(now, units, at int64, charged [2]int64) bool {
 	s, _ := k.load(now)
-	if !k.Refund(s, now, units, algo.Receipt{At: now, Charged: charged}) {
+	if !k.Refund(s, now, units, algo.Receipt{At: at, Charged: charged}) {
 		return false
 	}
 	copy(k.s, s)
@@ -106,7 +106,7 @@ func TestFixedWindowTraces(t *testing.T) {
 		k := newFixedKey(t, c.params)
 		for i, st := range c.steps {
 			a := k.take(epoch+st.at, st.cost)
-			assert.Equal(t, st, step{st.at, st.cost, a.Refused, a.Never, a.Remaining, a.Retry, a.Reset}, "%s, step %d", c.name, i)
+			assert.Equal(t, st, step{st.at, st.cost, a.Refused, a.Never, a.Remaining, a.Wait, a.Reset}, "%s, step %d", c.name, i)
 		}
 	}
 }
@@ -202,14 +202,16 @@ func (m *fixedModel) take(now, cost int64) (a algo.Answer) {
 		a.Reset = m.end - now
 	}
 	if a.Refused && !a.Never {
-		a.Retry = a.Reset
+		a.Wait = a.Reset
 	}
 	return a
 }
 
-func (m *fixedModel) refund(now, units, end int64) {
+// refund looks whether the window has the charge: it lies in it, and it ends no later than
+// it did then.
+func (m *fixedModel) refund(now, units, at, end int64) {
 	m.look(now)
-	if m.used(now) > 0 && m.end == end {
+	if m.used(now) > 0 && at <= m.end && m.end <= m.bound(at) && m.end <= end {
 		m.charges = []int64{max(0, m.used(now)-units)}
 	}
 }
@@ -246,8 +248,8 @@ func TestFixedWindowIsTheModel(t *testing.T) {
 		k, m := newFixedKey(t, p), &fixedModel{p: p}
 		now, hint := int64(epoch), int64(0)
 		type charge struct {
-			units   int64
-			charged [2]int64
+			units, at int64
+			charged   [2]int64
 		}
 		var charges []charge
 		for range rapid.IntRange(1, 40).Draw(t, "operations") {
@@ -258,8 +260,8 @@ func TestFixedWindowIsTheModel(t *testing.T) {
 				if len(charges) > 0 {
 					c := rapid.SampledFrom(charges).Draw(t, "charge")
 					units := rapid.Int64Range(0, c.units).Draw(t, "units")
-					k.refund(now, units, c.charged)
-					m.refund(now, units, c.charged[0])
+					k.refund(now, units, c.at, c.charged)
+					m.refund(now, units, c.at, c.charged[0])
 				}
 			case 3:
 				if p.Rate = max(1, p.Rate+rapid.Int64Range(-p.Rate, p.Rate).Draw(t, "raise")); p.Align == "" || p.Align == algo.AlignEpoch {
@@ -277,7 +279,7 @@ func TestFixedWindowIsTheModel(t *testing.T) {
 			want, got := m.take(now, cost), k.take(now, cost)
 			require.Equal(t, want, got, "%d units at %d of %+v", cost, now, p)
 			if hint = got.Reset; !got.Refused && cost > 0 {
-				charges = append(charges, charge{cost, got.Charged})
+				charges = append(charges, charge{cost, now, got.Charged})
 			} else if _, healed := (&fixedKey{k.Algorithm, slices.Clone(before)}).load(now); !healed {
 				require.Equal(t, before, k.s, "a refusal or a peek changes nothing")
 			}
@@ -309,14 +311,14 @@ func TestFixedWindowBound(t *testing.T) {
 			if len(charges) > 0 && rapid.IntRange(0, 3).Draw(t, "operation") == 0 {
 				c := &charges[rapid.IntRange(0, len(charges)-1).Draw(t, "charge")]
 				units := rapid.Int64Range(0, c.units).Draw(t, "units")
-				k.refund(now, units, c.charged)
+				k.refund(now, units, c.at, c.charged)
 				c.units -= units
 				continue
 			}
 			now += rapid.OneOf(rapid.Just(int64(0)), rapid.Int64Range(0, hint+1), rapid.Int64Range(0, p.Period)).Draw(t, "step")
 			cost := anyFixedCost(t, p.Rate)
 			a := k.take(now, cost)
-			if hint = a.Retry; !a.Refused && cost > 0 {
+			if hint = a.Wait; !a.Refused && cost > 0 {
 				charges = append(charges, charge{now, cost, a.Charged})
 			}
 		}
@@ -348,11 +350,11 @@ func TestFixedWindowRetryIsExact(t *testing.T) {
 			if !a.Refused {
 				continue
 			}
-			require.Positive(t, a.Retry)
-			early := k.take(now+a.Retry-1, cost)
+			require.Positive(t, a.Wait)
+			early := k.take(now+a.Wait-1, cost)
 			require.True(t, early.Refused)
-			require.Equal(t, int64(1), early.Retry)
-			now += a.Retry
+			require.Equal(t, int64(1), early.Wait)
+			now += a.Wait
 			require.False(t, k.take(now, cost).Refused)
 		}
 	})
@@ -368,7 +370,7 @@ func TestFixedWindowRefusalsDoNotCount(t *testing.T) {
 	raised := k.with(t, algo.Params{Rate: 7, Period: 10 * second})
 	assert.Equal(t, algo.Answer{Remaining: 1, Reset: 9 * second, Charged: [2]int64{epoch + 10*second}}, raised.take(epoch+second, 1))
 	lowered := raised.with(t, algo.Params{Rate: 2, Period: 10 * second})
-	assert.Equal(t, algo.Answer{Refused: true, Retry: 9 * second, Reset: 9 * second}, lowered.take(epoch+second, 1))
+	assert.Equal(t, algo.Answer{Refused: true, Wait: 9 * second, Reset: 9 * second}, lowered.take(epoch+second, 1))
 	assert.Equal(t, "f2,1800000010000000", string(lowered.AppendText(nil, lowered.s)), "healed")
 }
 
@@ -379,16 +381,16 @@ func TestFixedWindowOtherPeriods(t *testing.T) {
 	k.take(epoch, 5)
 	for align, want := range map[string]int64{"": 60 * second, algo.AlignEpoch: 60 * second, "minute UTC": 60 * second} {
 		short := k.with(t, algo.Params{Rate: 5, Period: 60 * second, Align: align})
-		assert.Equal(t, want, short.take(epoch, 1).Retry, "%q", align)
+		assert.Equal(t, want, short.take(epoch, 1).Wait, "%q", align)
 		assert.Equal(t, epoch+want, short.s[0], "%q: healed", align)
 		assert.False(t, short.take(epoch+want, 5).Refused, "%q", align)
 	}
 	long := k.with(t, algo.Params{Rate: 5, Period: day})
-	assert.Equal(t, 3600*int64(second), long.take(epoch, 1).Retry)
+	assert.Equal(t, 3600*int64(second), long.take(epoch, 1).Wait)
 	month := newFixedKey(t, algo.Params{Rate: 5, Period: 31 * day, Align: "month UTC"})
 	month.take(epoch, 5)
 	assert.Equal(t, microsAt(t, "2027-02-01T00:00:00Z"), month.s[0])
-	assert.Equal(t, microsAt(t, "2027-01-16T00:00:00Z")-epoch, month.with(t, algo.Params{Rate: 5, Period: day, Align: "day UTC"}).take(epoch, 1).Retry)
+	assert.Equal(t, microsAt(t, "2027-01-16T00:00:00Z")-epoch, month.with(t, algo.Params{Rate: 5, Period: day, Align: "day UTC"}).take(epoch, 1).Wait)
 }
 
 // A full window whose clock steps back admits again within one window's time;
@@ -406,7 +408,7 @@ func TestFixedWindowClockStepsBack(t *testing.T) {
 	k := newFixedKey(t, algo.Params{Rate: 10, Period: 10 * second})
 	k.take(epoch, 10)
 	const now = epoch - 3600*second
-	assert.Equal(t, algo.Answer{Refused: true, Retry: 10 * second, Reset: 10 * second}, k.take(now, 1))
+	assert.Equal(t, algo.Answer{Refused: true, Wait: 10 * second, Reset: 10 * second}, k.take(now, 1))
 	assert.True(t, k.take(now+10*second-1, 1).Refused)
 	assert.False(t, k.take(now+10*second, 1).Refused)
 }
@@ -417,26 +419,53 @@ func TestFixedWindowRefund(t *testing.T) {
 	k := newFixedKey(t, p)
 	first := k.take(epoch, 6)
 	k.take(epoch+second, 4)
-	assert.False(t, k.refund(epoch+second, 0, first.Charged), "no units")
-	assert.False(t, k.refund(epoch+second, 6, [2]int64{}), "no charge")
-	assert.True(t, k.refund(epoch+second, 5, first.Charged))
+	assert.False(t, k.refund(epoch+second, 0, epoch, first.Charged), "no units")
+	assert.False(t, k.refund(epoch+second, 6, epoch, [2]int64{}), "no charge")
+	assert.True(t, k.refund(epoch+second, 5, epoch, first.Charged))
 	assert.Equal(t, []int64{epoch + 10*second, 5}, k.s)
 
 	unused := &fixedKey{k.Algorithm, slices.Clone(k.s)}
-	assert.True(t, unused.refund(epoch+second, math.MaxInt64, first.Charged), "at most what is counted")
+	assert.True(t, unused.refund(epoch+second, math.MaxInt64, epoch, first.Charged), "at most what is counted")
 	assert.Equal(t, []int64{0, 0}, unused.s)
-	assert.False(t, unused.refund(epoch+second, 1, first.Charged))
-	assert.False(t, unused.refund(epoch+second, 1, [2]int64{}))
+	assert.False(t, unused.refund(epoch+second, 1, epoch, first.Charged))
+	assert.False(t, unused.refund(epoch+second, 1, epoch, [2]int64{}))
 
-	assert.False(t, k.refund(epoch+10*second, 5, first.Charged), "the window is over")
+	assert.False(t, k.refund(epoch+10*second, 5, epoch, first.Charged), "the window is over")
 	k.take(epoch+10*second, 10)
-	assert.False(t, k.refund(epoch+10*second, 6, first.Charged), "another window")
+	assert.False(t, k.refund(epoch+10*second, 6, epoch, first.Charged), "another window")
 	assert.True(t, k.take(epoch+10*second, 1).Refused)
+}
 
-	healed := newFixedKey(t, p)
-	charge := healed.take(epoch, 10)
-	assert.False(t, healed.refund(epoch-second, 10, charge.Charged), "the window was cut short")
-	assert.Equal(t, []int64{epoch + 9*second, 10}, healed.s)
+// A window that was cut short, because the clock stepped back by less than its length, is
+// still the window of the charge, also when the clock has gone on since.
+func TestFixedWindowRefundAfterAStepBack(t *testing.T) {
+	const start = epoch + 60*second // of all windows
+	for _, p := range []algo.Params{
+		{Rate: 10, Period: 60 * second}, {Rate: 10, Period: 60 * second, Align: algo.AlignEpoch}, {Rate: 10, Period: 60 * second, Align: "minute UTC"},
+	} {
+		for _, back := range []int64{1, second} {
+			k := newFixedKey(t, p)
+			charge := k.take(start, 10)
+			require.True(t, k.take(start-back, 1).Refused)
+			require.True(t, k.refund(start-back, 3, start, charge.Charged), "%+v", p)
+			assert.Equal(t, int64(3), k.take(start-back, 0).Remaining)
+			if p.Align == "" {
+				require.True(t, k.refund(start+second, 7, start, charge.Charged))
+				assert.Equal(t, int64(10), k.take(start+second, 0).Remaining)
+			}
+		}
+		k := newFixedKey(t, p)
+		charge := k.take(start, 10)
+		k.take(start-3600*second, 1)
+		assert.False(t, k.refund(start-3600*second, 10, start, charge.Charged), "the charge lies ahead of the window")
+	}
+	// A window under a lowered period that began after the charge does not have it.
+	k := newFixedKey(t, algo.Params{Rate: 10, Period: 60 * second})
+	charge := k.take(epoch, 10)
+	k = k.with(t, algo.Params{Rate: 10, Period: 10 * second})
+	k.take(epoch+second, 0)
+	require.False(t, k.take(epoch+20*second, 10).Refused)
+	assert.False(t, k.refund(epoch+20*second, 10, epoch, charge.Charged))
 }
 
 // What was stored by whomever becomes a state within the rules, and is corrected for good.
@@ -480,12 +509,15 @@ func TestFixedWindowParams(t *testing.T) {
 		{algo.Params{Rate: 5, Period: 60 * second, Align: "minute UTC"}, []int64{0, 0, epoch + 60*second, epoch + 120*second, epoch + 180*second}},
 	} {
 		a := newFixed(t, c.params)
-		assert.Equal(t, append([]int64{42, 3, 5}, c.want...), a.AppendParams([]int64{42}, 3, 0, now))
-		assert.Equal(t, append([]int64{6, 5}, c.want...), a.AppendParams(nil, math.MaxInt64, 0, now), "never fits")
-		assert.Equal(t, append([]int64{0, 5}, c.want...), a.AppendParams(nil, 0, 0, now))
-		assert.Equal(t, append([]int64{1, 5}, c.want...), a.AppendMost(nil, now))
+		assert.Equal(t, append([]int64{42, 3, 5}, c.want...), a.AppendTake([]int64{42}, 3, 0, now))
+		assert.Equal(t, append([]int64{6, 5}, c.want...), a.AppendTake(nil, math.MaxInt64, 0, now), "never fits")
+		assert.Equal(t, append([]int64{0, 5}, c.want...), a.AppendTake(nil, 0, 0, now))
+		assert.Equal(t, append([]int64{5}, c.want...), a.AppendUpTo(nil, now))
 		refund := a.AppendRefund(nil, math.MaxInt64, algo.Receipt{At: epoch, Charged: [2]int64{epoch + 7}}, now)
 		assert.Equal(t, append(append([]int64{5, 5}, c.want...), epoch+7), refund)
+		refund = a.AppendRefund(nil, 3, algo.Receipt{At: epoch, Charged: [2]int64{epoch + day}}, now)
+		end := epoch + c.params.Period
+		assert.Equal(t, append(append([]int64{3, 5}, c.want...), end), refund, "no window that has the charge ends later")
 	}
 }
 

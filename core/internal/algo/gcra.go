@@ -14,21 +14,28 @@ import (
 // parts drain in each microsecond. Both are integers, so that no rate drifts.
 // A state is two words: the instant in whole microseconds, and the parts beyond.
 //
-// Who is not in debt may overdraw by debt units. Who comes too early may be
-// charged all the same, ahead of time: the delay says when the turn comes, and
-// whoever comes later queues behind.
+// A caller that is not in debt may overdraw by debt units. One that comes too early may
+// be charged all the same, if it can wait: the delay says when its turn comes, and later
+// callers queue behind it.
 //
 // It comes from ATM traffic control (ITU-T I.371, 1993, annex A).
 type gcra struct {
 	l, p     int64
 	burst    int64
 	debt     int64
-	ahead    int64
+	wait     int64
 	capacity span // of the whole bucket
 	most     span // the highest level that the rules allow: with debt and reservations
 	unit     span // charge of one unit
 	room     span // the highest level at which one more unit fits
 }
+
+// The words of a state.
+const (
+	meterEmpty = iota // when the bucket is empty again, in whole microseconds
+	meterParts        // and the parts beyond
+	meterWords
+)
 
 // maxSpan bounds how far ahead of the clock any state may lie, in microseconds
 // (71 years). It keeps every sum inside the 53 bits that Lua computes exactly.
@@ -38,12 +45,12 @@ func newGCRA(p Params) (Algorithm, error) { return meter(p) }
 
 func meter(p Params) (*gcra, error) {
 	g := gcd(p.Rate, p.Period)
-	a := &gcra{l: p.Rate / g, p: p.Period / g, burst: p.Burst, debt: p.Debt, ahead: p.Ahead}
+	a := &gcra{l: p.Rate / g, p: p.Period / g, burst: p.Burst, debt: p.Debt, wait: p.Wait}
 	hi, lo := bits.Mul64(uint64(p.Burst+p.Debt), uint64(a.p))
 	if hi < uint64(a.l) { // the quotient fits 64 bits
 		q, r := bits.Div64(hi, lo, uint64(a.l))
-		if q <= maxSpan && (q+uint64(p.Ahead) < maxSpan || q+uint64(p.Ahead) == maxSpan && r == 0) {
-			a.most = span{int64(q) + p.Ahead, int64(r)}
+		if q <= maxSpan && (q+uint64(p.Wait) < maxSpan || q+uint64(p.Wait) == maxSpan && r == 0) {
+			a.most = span{int64(q) + p.Wait, int64(r)}
 			a.capacity = spanOf(p.Burst, a.p, a.l)
 			a.unit = spanOf(1, a.p, a.l)
 			if a.room = a.capacity; a.debt == 0 {
@@ -61,8 +68,8 @@ func with(p Params) (text string) {
 	if p.Debt > 0 {
 		text += fmt.Sprintf(" and a debt of %d", p.Debt)
 	}
-	if p.Ahead > 0 {
-		text += fmt.Sprintf(" and a wait of %v", time.Duration(p.Ahead)*time.Microsecond)
+	if p.Wait > 0 {
+		text += fmt.Sprintf(" and a wait of %v", time.Duration(p.Wait)*time.Microsecond)
 	}
 	return text
 }
@@ -98,27 +105,27 @@ func (a *gcra) bound(cost int64) span {
 }
 
 func level(s []int64, now int64) span {
-	if w := s[0] - now; w >= 0 {
-		return span{w, s[1]}
+	if w := s[meterEmpty] - now; w >= 0 {
+		return span{w, s[meterParts]}
 	}
 	return span{}
 }
 
 func setLevel(s []int64, now int64, held span) {
 	if held == (span{}) {
-		s[0], s[1] = 0, 0
+		s[meterEmpty], s[meterParts] = 0, 0
 	} else {
-		s[0], s[1] = now+held.w, held.r
+		s[meterEmpty], s[meterParts] = now+held.w, held.r
 	}
 }
 
-func (a *gcra) Words() int { return 2 }
+func (a *gcra) Words() int { return meterWords }
 
-func (a *gcra) Len([]int64) int { return 2 }
+func (a *gcra) Len([]int64) int { return meterWords }
 
 func (a *gcra) Load(s []int64, now int64) bool {
-	if s[1] >= a.l { // written under another rate: less than 1 us, rounded up
-		s[0], s[1] = s[0]+1, 0
+	if s[meterParts] >= a.l { // written under another rate: less than 1 us, rounded up
+		s[meterEmpty], s[meterParts] = s[meterEmpty]+1, 0
 	}
 	held := level(s, now)
 	healed := a.most.less(held)
@@ -129,15 +136,15 @@ func (a *gcra) Load(s []int64, now int64) bool {
 	return healed
 }
 
-func (a *gcra) Admits(s []int64, now, cost, ahead int64) bool {
-	return cost == 0 || !a.reach(cost, ahead).less(level(s, now))
+func (a *gcra) Admits(s []int64, now, cost, wait int64) bool {
+	return cost == 0 || !a.reach(cost, wait).less(level(s, now))
 }
 
-// reach is the highest level at which cost units fit within ahead.
-func (a *gcra) reach(cost, ahead int64) span {
+// reach is the highest level at which cost units fit within wait.
+func (a *gcra) reach(cost, wait int64) span {
 	bound := a.bound(cost)
 	if bound.w >= 0 {
-		bound.w += ahead
+		bound.w += wait
 	}
 	return bound
 }
@@ -154,30 +161,68 @@ func (a *gcra) Charge(s []int64, now, cost int64) {
 	setLevel(s, now, level(s, now).add(a.weight(cost), a.l))
 }
 
-// Refund gives back less for every microsecond that has drained since the charge.
-// While anybody may be waiting it gives back to the last in line only, and all or nothing,
-// so that nobody moves onto another's turn; and before the turn of the charge itself nothing of it has
-// drained.
+// Refund gives back the time that the charge took up, less every microsecond since.
+// While callers may be waiting it gives back to the last in line only, and all or
+// nothing, so that nobody moves onto another's turn; and before the turn of the charge
+// itself nothing of it has drained.
 func (a *gcra) Refund(s []int64, now, units int64, r Receipt) bool {
-	return a.refund(s, now, units, r, a.calm())
+	c := a.charged(r)
+	return a.refund(s, now, units, c, a.queue(c.made))
 }
 
-// calm is the highest level at which surely nobody waits.
-func (a *gcra) calm() span {
-	if a.ahead == 0 {
+// charge is a receipt and the meter that it is from.
+type charge struct {
+	Receipt
+	made *gcra
+}
+
+// charged reads a receipt. The state in it may be from another rate, as in Load.
+func (a *gcra) charged(r Receipt) charge {
+	made := a
+	switch m := r.Made.(type) {
+	case *gcra:
+		made = m
+	case leakyBucket:
+		made = m.gcra
+	}
+	if r.Charged[meterParts] >= a.l {
+		r.Charged = [meterWords]int64{r.Charged[meterEmpty] + 1}
+	}
+	return charge{r, made}
+}
+
+// weight is what units of the charge have added to a level, by the numbers of then.
+func (c charge) weight(units int64, a *gcra) span {
+	return a.whole(c.made, c.made.weight(min(units, c.made.burst+c.made.debt)))
+}
+
+// whole is a span of another meter without the parts, unless they are of the same size.
+func (a *gcra) whole(of *gcra, s span) span {
+	if of.l != a.l {
+		s.r = 0
+	}
+	return s
+}
+
+// queue is the level above which callers may be waiting for their turn.
+func (a *gcra) queue(made *gcra) span {
+	if a.wait == 0 && made.wait == 0 {
 		return a.most
+	}
+	if then := a.whole(made, made.capacity); then.less(a.capacity) {
+		return then
 	}
 	return a.capacity
 }
 
-func (a *gcra) refund(s []int64, now, units int64, r Receipt, calm span) bool {
-	held, back := level(s, now), a.weight(min(units, a.burst+a.debt))
-	waited := r.Delay > 0 && now < r.At+r.Delay
-	if last := [2]int64(s) == r.Charged && units >= r.Units; !last && (waited || calm.less(held)) {
+func (a *gcra) refund(s []int64, now, units int64, c charge, queue span) bool {
+	held, back := level(s, now), c.weight(units, a)
+	waiting := c.Delay > 0 && now < c.At+c.Delay
+	if last := [meterWords]int64(s) == c.Charged && units >= c.Units; !last && (waiting || queue.less(held)) {
 		return false
 	}
-	if !waited {
-		back.w -= max(0, now-r.At)
+	if !waiting {
+		back.w -= max(0, now-c.At)
 	}
 	if back.w < 0 || back == (span{}) || held == (span{}) {
 		return false
@@ -189,83 +234,74 @@ func (a *gcra) refund(s []int64, now, units int64, r Receipt, calm span) bool {
 	return true
 }
 
-func (a *gcra) Explain(s []int64, now, cost, ahead int64, refused bool) Answer {
+func (a *gcra) Explain(s []int64, now, cost, wait int64, refused bool) Answer {
 	held := level(s, now)
 	r := Answer{Remaining: a.Most(s, now), Reset: held.ceil(), Refused: refused}
 	switch {
 	case refused:
 		if r.Never = cost > a.burst+a.debt; !r.Never {
-			r.Retry = held.sub(a.reach(cost, ahead), a.l).ceil()
+			r.Wait = held.sub(a.reach(cost, wait), a.l).ceil()
 		}
 	case cost > 0:
-		r.Charged = [2]int64(s)
+		r.Charged = [meterWords]int64(s)
 		// What was charged beyond the bound was reserved.
 		if before, bound := held.sub(a.weight(cost), a.l), a.bound(cost); bound.less(before) {
-			r.Delay = before.sub(bound, a.l).ceil()
+			r.Wait = before.sub(bound, a.l).ceil()
 		}
 	}
 	return r
 }
 
-func (a *gcra) Expires(s []int64) int64 { return span{s[0], s[1]}.ceil() }
+func (a *gcra) Expires(s []int64) int64 { return span{s[meterEmpty], s[meterParts]}.ceil() }
 
-// AppendParams appends the whole microseconds of the charge, the bound and the
-// most, then their parts, then l - 1: where l is 1, the rest is zeros.
-func (a *gcra) AppendParams(b []int64, cost, ahead, _ int64) []int64 {
-	charge, bound := a.weight(min(cost, a.burst+a.debt)), a.reach(cost, ahead)
+// AppendTake appends the level that the cost adds, the highest at which it fits and the
+// highest that there is. Parts come last: where l is 1, they are zeros.
+func (a *gcra) AppendTake(b []int64, cost, wait, _ int64) []int64 {
+	charge, bound := a.weight(min(cost, a.burst+a.debt)), a.reach(cost, wait)
 	if cost == 0 {
 		bound = a.most // a peek always fits
 	}
 	return append(b, charge.w, bound.w, a.most.w, charge.r, bound.r, a.most.r, a.l-1)
 }
 
-// AppendMost appends one unit as the charge, and the whole bucket as the bound.
-func (a *gcra) AppendMost(b []int64, _ int64) []int64 {
+// AppendUpTo appends one unit, and the whole bucket.
+func (a *gcra) AppendUpTo(b []int64, _ int64) []int64 {
 	return append(b, a.unit.w, a.capacity.w, a.most.w, a.unit.r, a.capacity.r, a.most.r, a.l-1)
 }
 
-// AppendRefund appends the state that the charge led to as the bound, when the turn of
-// the charge came if it had to wait, and the level up to which surely nobody waits.
+// AppendRefund appends what was charged, the state that the charge led to, when its
+// turn came if it had to wait, and the level above which callers may be waiting.
 func (a *gcra) AppendRefund(b []int64, units int64, r Receipt, _ int64) []int64 {
-	return a.appendRefund(b, units, r, a.calm())
+	c := a.charged(r)
+	return a.appendRefund(b, units, c, a.queue(c.made))
 }
 
-func (a *gcra) appendRefund(b []int64, units int64, r Receipt, calm span) []int64 {
-	charge, turn := a.weight(min(units, a.burst+a.debt)), int64(0)
-	if r.Delay > 0 {
-		turn = r.At + r.Delay
+func (a *gcra) appendRefund(b []int64, units int64, c charge, queue span) []int64 {
+	charge, turn := c.weight(units, a), int64(0)
+	if c.Delay > 0 {
+		turn = c.At + c.Delay
 	}
-	if units < r.Units {
-		r.Charged = [2]int64{} // an instant that no state has
+	if units < c.Units {
+		c.Charged = [meterWords]int64{} // an instant that no state has
 	}
-	return append(b, charge.w, r.Charged[0], a.most.w, charge.r, r.Charged[1], a.most.r, a.l-1, turn, calm.w, calm.r)
-}
-
-func (a *gcra) Reply() int { return 2 }
-
-func (a *gcra) ParseReply(s, reply []int64, now, _ int64) bool {
-	held := span{reply[0], reply[1]}
-	if held.r < 0 || held.r >= a.l || a.most.less(held) {
-		return false
-	}
-	setLevel(s, now, held)
-	return true
+	return append(b, charge.w, c.Charged[meterEmpty], a.most.w, charge.r, c.Charged[meterParts], a.most.r, a.l-1,
+		turn, queue.w, queue.r)
 }
 
 func (a *gcra) AppendText(b []byte, s []int64) []byte {
-	if s[0] == 0 {
+	if s[meterEmpty] == 0 {
 		return b
 	}
-	b = strconv.AppendInt(b, s[0], 10)
-	if s[1] > 0 {
+	b = strconv.AppendInt(b, s[meterEmpty], 10)
+	if s[meterParts] > 0 {
 		b = append(b, '+')
-		b = strconv.AppendInt(b, s[1], 10)
+		b = strconv.AppendInt(b, s[meterParts], 10)
 	}
 	return b
 }
 
 func (a *gcra) ParseText(s []int64, text []byte) bool {
-	s[0], s[1] = 0, 0
+	s[meterEmpty], s[meterParts] = 0, 0
 	if len(text) == 0 {
 		return true
 	}
@@ -282,6 +318,17 @@ func (a *gcra) ParseText(s []int64, text []byte) bool {
 			return false
 		}
 	}
-	s[0], s[1] = t, parts
+	s[meterEmpty], s[meterParts] = t, parts
+	return true
+}
+
+func (a *gcra) Reply() int { return 2 }
+
+func (a *gcra) ParseReply(s, reply []int64, now, _ int64) bool {
+	held := span{reply[0], reply[1]}
+	if held.r < 0 || held.r >= a.l || a.most.less(held) {
+		return false
+	}
+	setLevel(s, now, held)
 	return true
 }

@@ -33,14 +33,15 @@ type bucket struct {
 	s      []int64
 }
 
-// charge is one that was admitted, as its receipt tells.
+// charge is one that was admitted, as its receipt has it.
 type charge struct {
 	algo.Receipt
 	units    int64 // without what was given back
+	params   algo.Params
 	refunded bool
 }
 
-// turn is the instant when whoever was charged may go on.
+// turn is the instant when the caller that was charged may go on.
 func (c charge) turn() int64 { return c.At + c.Delay }
 
 func newBucket(t require.TestingT, rate, period, burst int64) *bucket {
@@ -95,7 +96,7 @@ func (b *bucket) forget(t require.TestingT, now int64) {
 }
 
 func receipt(now int64, a algo.Answer) algo.Receipt {
-	return algo.Receipt{At: now, Delay: a.Delay, Charged: a.Charged}
+	return algo.Receipt{At: now, Delay: a.Wait, Charged: a.Charged}
 }
 
 // step is one call of a trace and its answer.
@@ -115,8 +116,8 @@ func (c trace) check(t *testing.T, letter byte) {
 	t.Helper()
 	b := newKind(t, letter, c.params)
 	for i, st := range c.steps {
-		a := b.reserve(epoch+st.at, st.cost, c.params.Ahead)
-		assert.Equal(t, st, step{st.at, st.cost, a.Refused, a.Never, a.Remaining, a.Retry, a.Reset, a.Delay}, "%s, step %d", c.name, i)
+		a := b.reserve(epoch+st.at, st.cost, c.params.Wait)
+		assert.Equal(t, st, step{st.at, st.cost, a.Refused, a.Never, a.Remaining, a.Retry(), a.Reset, a.Delay()}, "%s, step %d", c.name, i)
 	}
 }
 
@@ -150,7 +151,7 @@ func TestGCRATraces(t *testing.T) {
 			{1500000, 1, false, false, 0, 0, 1500000, 0},
 			{1500000, 6, true, true, 0, 0, 1500000, 0},
 		}},
-		{"1/10s wait 1m", algo.Params{Rate: 1, Burst: 1, Period: 10 * second, Ahead: 60 * second}, []step{
+		{"1/10s wait 1m", algo.Params{Rate: 1, Burst: 1, Period: 10 * second, Wait: 60 * second}, []step{
 			{0, 1, false, false, 0, 0, 10000000, 0},
 			{1000000, 1, false, false, 0, 0, 19000000, 9000000},
 			{1000000, 1, false, false, 0, 0, 29000000, 19000000},
@@ -187,7 +188,7 @@ func newModel(p algo.Params) *model {
 	unit := big.NewRat(p.Period, p.Rate)
 	m := &model{Params: p, unit: unit, full: new(big.Rat).Mul(unit, rat(p.Burst)), empty: new(big.Rat)}
 	m.max = new(big.Rat).Mul(unit, rat(p.Burst+p.Debt))
-	m.max.Add(m.max, rat(p.Ahead))
+	m.max.Add(m.max, rat(p.Wait))
 	return m
 }
 
@@ -222,34 +223,55 @@ func (m *model) take(now, cost, ahead int64) algo.Answer {
 			ahead = 0
 		}
 		if a.Refused = wait > ahead; a.Refused {
-			a.Retry = wait - ahead
+			a.Wait = wait - ahead
 		} else {
-			a.Delay = max(0, wait)
+			a.Wait = max(0, wait)
 			if m.queue {
-				a.Delay = ceil(level)
+				a.Wait = ceil(level)
 			}
 			level.Add(level, new(big.Rat).Mul(m.unit, rat(cost)))
 			m.setLevel(now, level)
 		}
 	}
 	a.Refused = a.Refused || a.Never
-	free := new(big.Rat).Sub(m.full, level)
-	a.Remaining = max(0, floor(free.Quo(free, m.unit)))
+	if free := new(big.Rat).Sub(m.full, level); free.Sign() > 0 { // below, it may be more than an integer holds
+		a.Remaining = floor(free.Quo(free, m.unit))
+	}
 	a.Reset = ceil(level)
 	return a
 }
 
-// refund takes what the model knows of the charge: when it led the bucket to be empty.
-func (m *model) refund(now, units int64, c charge, empty *big.Rat) {
-	level := m.level(now)
+// emptyOf is the instant of a state under the model's rate.
+func (m *model) emptyOf(s [2]int64) *big.Rat {
+	l := m.unit.Denom().Int64()
+	if s[1] >= l {
+		return rat(s[0] + 1)
+	}
+	return new(big.Rat).Add(rat(s[0]), big.NewRat(s[1], l))
+}
+
+// whole is a length under another rate, which is taken for whole microseconds.
+func (m *model) whole(r *big.Rat, of *model) *big.Rat {
+	if m.unit.Denom().Cmp(of.unit.Denom()) != 0 {
+		return rat(floor(r))
+	}
+	return r
+}
+
+func (m *model) refund(now, units int64, c charge) {
+	level, made := m.level(now), newModel(c.params)
 	waits := c.Delay > 0 && now < c.turn() // the caller itself; and maybe somebody else:
-	lined := waits || m.queue || m.Ahead > 0 && level.Cmp(m.full) > 0
-	if lined && m.empty.Cmp(empty) != 0 {
+	full := m.whole(made.full, made)
+	if m.full.Cmp(full) < 0 {
+		full = m.full
+	}
+	lined := waits || m.queue || m.Wait+made.Wait > 0 && level.Cmp(full) > 0
+	if lined && m.empty.Cmp(m.emptyOf(c.Charged)) != 0 {
 		return
 	}
-	back := new(big.Rat).Mul(m.unit, rat(min(units, m.Burst+m.Debt)))
+	back := m.whole(new(big.Rat).Mul(made.unit, rat(min(units, made.Burst+made.Debt))), made)
 	if !waits {
-		back.Sub(back, rat(max(0, now-c.At)))
+		back = new(big.Rat).Sub(back, rat(max(0, now-c.At)))
 	}
 	if back.Sign() <= 0 || level.Sign() == 0 {
 		return
@@ -288,9 +310,9 @@ func anyWaits(k algo.Kind) func(*rapid.T) algo.Params {
 		if k.Debt {
 			p.Debt = rapid.OneOf(rapid.Just(int64(0)), rapid.Int64Range(0, 10), rapid.Int64Range(0, 1<<31)).Draw(t, "debt")
 		}
-		if k.Ahead {
+		if k.Wait {
 			some := p.Period / p.Rate
-			p.Ahead = rapid.OneOf(
+			p.Wait = rapid.OneOf(
 				rapid.Just(int64(0)), rapid.Int64Range(0, min(366*day, 10*(some+1))), rapid.Int64Range(0, min(366*day, 10*p.Period)),
 				rapid.Int64Range(0, 366*day),
 			).Draw(t, "ahead")
@@ -335,7 +357,6 @@ func meterIsTheModel(t *rapid.T, letter byte) {
 	m.queue = letter == 'l'
 	now, hint := int64(epoch), int64(0)
 	var charges []charge
-	var empties []*big.Rat
 	for range rapid.IntRange(1, 40).Draw(t, "operations") {
 		switch rapid.IntRange(0, 11).Draw(t, "operation") {
 		case 0:
@@ -345,7 +366,7 @@ func meterIsTheModel(t *rapid.T, letter byte) {
 				i := rapid.IntRange(0, len(charges)-1).Draw(t, "charge")
 				units := rapid.Int64Range(0, charges[i].units).Draw(t, "units")
 				b.refund(now, units, charges[i].Receipt)
-				m.refund(now, units, charges[i], empties[i])
+				m.refund(now, units, charges[i])
 			}
 		case 3:
 			if rapid.Bool().Draw(t, "other numbers") {
@@ -354,13 +375,7 @@ func meterIsTheModel(t *rapid.T, letter byte) {
 				copy(b.s, s)
 				m = newModel(b.params)
 				m.queue = letter == 'l'
-				charges, empties = nil, nil
-				l := m.unit.Denom().Int64()
-				if m.empty = rat(s[0]); s[1] >= l {
-					m.empty = rat(s[0] + 1)
-				} else {
-					m.empty.Add(m.empty, big.NewRat(s[1], l))
-				}
+				m.empty = m.emptyOf([2]int64(s))
 			}
 		case 4:
 			b.forget(t, now)
@@ -368,7 +383,7 @@ func meterIsTheModel(t *rapid.T, letter byte) {
 		default:
 			now += anyStep(t, hint)
 		}
-		cost, ahead := anyCost(t, b.params.Burst+b.params.Debt), anyAhead(t, b.params.Ahead)
+		cost, ahead := anyCost(t, b.params.Burst+b.params.Debt), anyAhead(t, b.params.Wait)
 		before := slices.Clone(b.s)
 		want, got := m.take(now, cost, ahead), b.reserve(now, cost, ahead)
 		if got.Refused || cost == 0 {
@@ -376,8 +391,9 @@ func meterIsTheModel(t *rapid.T, letter byte) {
 				require.Equal(t, before, b.s, "a refusal or a peek changes nothing")
 			}
 		} else {
-			charges = append(charges, charge{Receipt: receipt(now, got), units: cost})
-			empties = append(empties, new(big.Rat).Set(m.empty))
+			c := charge{Receipt: receipt(now, got), units: cost, params: b.params}
+			c.Made = b.Algorithm
+			charges = append(charges, c)
 			got.Charged = [2]int64{}
 		}
 		require.Equal(t, want, got, "%d units at %d", cost, now)
@@ -385,7 +401,7 @@ func meterIsTheModel(t *rapid.T, letter byte) {
 		require.Equal(t, got.Remaining, b.Most(s, now))
 		require.True(t, got.Remaining == 0 || b.Admits(s, now, got.Remaining, 0))
 		require.False(t, b.Admits(s, now, got.Remaining+1+b.params.Debt, 0))
-		hint = max(got.Retry, got.Delay, got.Reset/rapid.Int64Range(1, 3).Draw(t, "part"))
+		hint = max(got.Wait, got.Reset/rapid.Int64Range(1, 3).Draw(t, "part"))
 	}
 }
 
@@ -435,9 +451,9 @@ func history(t *rapid.T, letter byte, b *bucket, check func(*bucket, []charge)) 
 		default:
 			now += anyStep(t, hint)
 		}
-		cost, ahead := anyCost(t, b.params.Burst+b.params.Debt), anyAhead(t, b.params.Ahead)
+		cost, ahead := anyCost(t, b.params.Burst+b.params.Debt), anyAhead(t, b.params.Wait)
 		a := b.reserve(now, cost, ahead)
-		if hint = max(a.Retry, a.Delay); a.Refused || cost == 0 {
+		if hint = max(a.Wait, a.Wait); a.Refused || cost == 0 {
 			continue
 		}
 		c := charge{Receipt: receipt(now, a), units: cost}
@@ -464,8 +480,8 @@ func smallWaits(k algo.Kind) func(*rapid.T) algo.Params {
 		if k.Debt {
 			p.Debt = max(0, rapid.Int64Range(-3, 3).Draw(t, "debt"))
 		}
-		if k.Ahead {
-			p.Ahead = max(0, rapid.Int64Range(-3, 10).Draw(t, "ahead")) * second
+		if k.Wait {
+			p.Wait = max(0, rapid.Int64Range(-3, 10).Draw(t, "ahead")) * second
 		}
 		return p
 	}
@@ -493,7 +509,7 @@ func TestGCRABound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		history(t, 'g', anyOf(t, 'g', smallWaits(kind('g'))), func(b *bucket, charges []charge) {
 			windows(charges, func(d int64, units *big.Int) {
-				if b.params.Ahead > 0 {
+				if b.params.Wait > 0 {
 					d++ // a turn is told in whole microseconds, rounded up
 				}
 				p := b.params
@@ -506,14 +522,14 @@ func TestGCRABound(t *testing.T) {
 	})
 }
 
-// 1/10s wait 1m: whoever gives up leaves a gap if somebody has queued behind. Nobody
+// 1/10s wait 1m: a caller that gives up leaves a gap if somebody has queued behind. Nobody
 // moves up, and nobody else gets a turn that is taken.
 func TestGCRARefundOfReservations(t *testing.T) { refundOfReservations(t, 'g') }
 
 func refundOfReservations(t *testing.T, letter byte) {
-	p := algo.Params{Rate: 1, Burst: 1, Period: 10 * second, Ahead: 60 * second}
+	p := algo.Params{Rate: 1, Burst: 1, Period: 10 * second, Wait: 60 * second}
 	take := func(b *bucket, at int64) charge {
-		a := b.reserve(epoch+at*second, 1, p.Ahead)
+		a := b.reserve(epoch+at*second, 1, p.Wait)
 		require.False(t, a.Refused)
 		return charge{Receipt: receipt(epoch+at*second, a), units: 1}
 	}
@@ -556,12 +572,12 @@ func refundOfReservations(t *testing.T, letter byte) {
 	assert.Equal(t, before, b.s, "all or nothing")
 }
 
-// Who gives up a part is no longer sure to be the last in line, though the level is low.
+// A caller that gives up a part is no longer sure to be the last in line, though the level is low.
 func TestGCRARefundOfReservationsInParts(t *testing.T) {
-	p := algo.Params{Rate: 1, Burst: 3, Period: second, Ahead: 60 * second}
+	p := algo.Params{Rate: 1, Burst: 3, Period: second, Wait: 60 * second}
 	b := newKind(t, 'g', p)
 	b.take(epoch, 1)
-	three := receipt(epoch, b.reserve(epoch, 3, p.Ahead))
+	three := receipt(epoch, b.reserve(epoch, 3, p.Wait))
 	require.Equal(t, int64(second), three.Delay)
 	b.refund(epoch, 2, three)
 	require.False(t, b.take(epoch, 1).Refused)
@@ -574,16 +590,16 @@ func TestGCRARefundOfReservationsInParts(t *testing.T) {
 func TestGCRARefundOfManyReserved(t *testing.T) { refundOfManyReserved(t, 'g') }
 
 func refundOfManyReserved(t *testing.T, letter byte) {
-	p := algo.Params{Rate: 1, Burst: 5, Period: second, Ahead: 60 * second}
+	p := algo.Params{Rate: 1, Burst: 5, Period: second, Wait: 60 * second}
 	b := newKind(t, letter, p)
-	b.reserve(epoch, 5, p.Ahead)
-	five := charge{Receipt: receipt(epoch, b.reserve(epoch, 5, p.Ahead)), units: 5}
+	b.reserve(epoch, 5, p.Wait)
+	five := charge{Receipt: receipt(epoch, b.reserve(epoch, 5, p.Wait)), units: 5}
 	require.Equal(t, int64(5*second), five.Delay)
-	one := b.reserve(epoch, 1, p.Ahead)
-	require.Equal(t, int64(6*second), one.Delay)
+	one := b.reserve(epoch, 1, p.Wait)
+	require.Equal(t, int64(6*second), one.Wait)
 	b.refund(epoch, 5, five.Receipt)
 	for i := range int64(8) {
-		assert.Equal(t, (7+i)*second, b.reserve(epoch, 1, p.Ahead).Delay)
+		assert.Equal(t, (7+i)*second, b.reserve(epoch, 1, p.Wait).Wait)
 	}
 }
 
@@ -597,16 +613,16 @@ func retryIsExact(t *testing.T, letter byte) {
 		now := int64(epoch)
 		for range rapid.IntRange(1, 20).Draw(t, "operations") {
 			cost := rapid.Int64Range(1, b.params.Burst+b.params.Debt).Draw(t, "cost")
-			ahead := anyAhead(t, b.params.Ahead)
+			ahead := anyAhead(t, b.params.Wait)
 			a := b.reserve(now, cost, ahead)
 			if !a.Refused {
 				continue
 			}
-			require.Positive(t, a.Retry)
-			early := b.reserve(now+a.Retry-1, cost, ahead)
+			require.Positive(t, a.Wait)
+			early := b.reserve(now+a.Wait-1, cost, ahead)
 			require.True(t, early.Refused)
-			require.Equal(t, int64(1), early.Retry)
-			now += a.Retry
+			require.Equal(t, int64(1), early.Wait)
+			now += a.Wait
 			require.False(t, b.reserve(now, cost, ahead).Refused)
 		}
 	})
@@ -637,7 +653,7 @@ func TestGCRAClockStepsBack(t *testing.T) {
 	b := newBucket(t, 10, 10*second, 10)
 	b.take(epoch, 10)
 	const now = epoch - 3600*second
-	assert.Equal(t, algo.Answer{Refused: true, Retry: second, Reset: 10 * second}, b.take(now, 1))
+	assert.Equal(t, algo.Answer{Refused: true, Wait: second, Reset: 10 * second}, b.take(now, 1))
 	assert.True(t, b.take(now+second-1, 1).Refused)
 	assert.False(t, b.take(now+second, 1).Refused)
 }
@@ -691,7 +707,7 @@ func TestGCRADoesNotDrift(t *testing.T) {
 		for n := range int64(100_000) {
 			a := b.take(now, 1)
 			if a.Refused {
-				now += a.Retry
+				now += a.Wait
 				a = b.take(now, 1)
 			}
 			if due := max(0, ((n-1)*c.period+c.rate-1)/c.rate); a.Refused || now != epoch+due {
@@ -729,7 +745,7 @@ func TestGCRAExtremes(t *testing.T) {
 			continue
 		}
 		require.NoError(t, err, "%+v", p)
-		for _, v := range a.AppendParams(nil, c.burst, 0, 0) {
+		for _, v := range a.AppendTake(nil, c.burst, 0, 0) {
 			assert.LessOrEqual(t, v, int64(1<<51), "%+v", p)
 		}
 		b, m := newBucket(t, c.rate, c.period, c.burst), newModel(p)
@@ -772,6 +788,64 @@ func TestGCRALoadsForeignRemainders(t *testing.T) {
 	}
 }
 
+// A charge weighs by the numbers under which it was made: neither more, when time has
+// become dearer, nor less, when the bucket has become smaller; and what has drained since
+// is gone.
+func TestRefundUnderOtherNumbers(t *testing.T) {
+	for _, letter := range []byte("gl") {
+		was := algo.Params{Rate: 10, Burst: 10, Period: second}
+		charged := func() (*bucket, algo.Receipt) {
+			b := newKind(t, letter, was)
+			r := receipt(epoch, b.take(epoch, 10))
+			r.Made, r.Units = b.Algorithm, 10
+			return b, r
+		}
+
+		b, r := charged()
+		b.become(t, letter, algo.Params{Rate: 10, Burst: 10, Period: 100 * second})
+		if letter == 'g' {
+			require.False(t, b.take(epoch, 9).Refused)
+			b.refund(epoch, 10, r)
+			a := b.take(epoch, 2)
+			assert.True(t, a.Refused, "9 + 2 of 10")
+			assert.Equal(t, int64(1), a.Remaining)
+		} else {
+			b.refund(epoch, 10, r)
+			assert.Equal(t, int64(10), b.take(epoch, 0).Remaining, "the last in line")
+		}
+
+		b, r = charged()
+		b.become(t, letter, algo.Params{Rate: 10, Burst: 5, Period: second})
+		b.refund(epoch, 10, r)
+		a := b.take(epoch, 0)
+		if letter == 'g' {
+			assert.Equal(t, int64(5), a.Remaining, "all of it")
+			b, r = charged()
+			b.become(t, letter, algo.Params{Rate: 10, Burst: 5, Period: second})
+			b.refund(epoch+500_000, 10, r)
+			assert.Equal(t, int64(5), b.take(epoch+500_000, 0).Remaining, "half has drained, half comes back")
+		} else {
+			assert.Equal(t, int64(0), a.Remaining, "the line was cut: nobody knows who is last")
+		}
+	}
+	// Parts of a microsecond are other ones: what comes back is rounded down.
+	b := newBucket(t, 3, second, 3)
+	r := receipt(epoch, b.take(epoch, 1)) // 333 333 and a third
+	r.Made, r.Units = b.Algorithm, 1
+	b.become(t, 'g', algo.Params{Rate: 7, Burst: 7, Period: second})
+	require.False(t, b.take(epoch, 1).Refused)
+	b.refund(epoch, 1, r)
+	assert.Equal(t, []int64{epoch + 142_857, 2}, b.s, "1/7 s, and parts of 1/7 us: 1 of then, 1 of now")
+	// Callers that could wait by the numbers of then may be waiting still.
+	waits := newKind(t, 'g', algo.Params{Rate: 10, Burst: 10, Period: second, Wait: second})
+	r = receipt(epoch, waits.take(epoch, 10))
+	r.Made, r.Units = waits.Algorithm, 10
+	require.Positive(t, waits.reserve(epoch, 5, second).Wait)
+	waits.become(t, 'g', algo.Params{Rate: 10, Burst: 10, Debt: 10, Period: second})
+	waits.refund(epoch, 10, r)
+	assert.Equal(t, []int64{epoch + 1_500_000, 0}, waits.s)
+}
+
 func TestGCRARefundOfNothing(t *testing.T) {
 	b := newBucket(t, 3, second, 3)
 	s := []int64{epoch + 10, 2}
@@ -796,10 +870,10 @@ func TestGCRAParams(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := anyOf(t, 'g', anyWaits(kind('g')))
 		for range 10 {
-			b.reserve(epoch, rapid.Int64Range(0, b.params.Burst).Draw(t, "used"), b.params.Ahead)
+			b.reserve(epoch, rapid.Int64Range(0, b.params.Burst).Draw(t, "used"), b.params.Wait)
 		}
-		cost, ahead := anyCost(t, b.params.Burst+b.params.Debt), anyAhead(t, b.params.Ahead)
-		p := b.AppendParams([]int64{42}, cost, ahead, 0)[1:]
+		cost, ahead := anyCost(t, b.params.Burst+b.params.Debt), anyAhead(t, b.params.Wait)
+		p := b.AppendTake([]int64{42}, cost, ahead, 0)[1:]
 		l, charge, bound, most := p[6]+1, []int64{p[0], p[3]}, []int64{p[1], p[4]}, []int64{p[2], p[5]}
 		s, _ := b.load(epoch)
 		level := []int64{0, 0}
@@ -879,7 +953,7 @@ func TestGCRAExpires(t *testing.T) {
 func meters(t require.TestingT, rate int64) []*bucket {
 	p := algo.Params{Rate: 1 + rate&0xffff, Burst: 5, Period: 60 * second}
 	wait := p
-	wait.Debt, wait.Ahead = 3, 100*second
+	wait.Debt, wait.Wait = 3, 100*second
 	return []*bucket{newKind(t, 'g', p), newKind(t, 'g', wait), newKind(t, 'l', p), newKind(t, 't', p), newKind(t, 't', wait)}
 }
 
@@ -906,7 +980,7 @@ func FuzzStateText(f *testing.F) {
 			require.False(t, bytes.ContainsAny(canonical, ";. "))
 			a := b.take(epoch, 1)
 			p := b.params
-			require.LessOrEqual(t, a.Reset, (p.Burst+p.Debt+p.Rate-1)/p.Rate*p.Period+p.Ahead+p.Period)
+			require.LessOrEqual(t, a.Reset, (p.Burst+p.Debt+p.Rate-1)/p.Rate*p.Period+p.Wait+p.Period)
 			require.True(t, b.ParseText(s, b.AppendText(nil, b.s)), "what was written can be read")
 		}
 	})
@@ -932,11 +1006,11 @@ func FuzzReply(f *testing.F) {
 			for _, refused := range []bool{false, true} {
 				a := b.Explain(s, now, 1, 0, refused)
 				p := b.params
-				most := (p.Burst+p.Debt+p.Rate-1)/p.Rate*p.Period + p.Ahead + p.Period
+				most := (p.Burst+p.Debt+p.Rate-1)/p.Rate*p.Period + p.Wait + p.Period
 				require.GreaterOrEqual(t, a.Remaining, int64(0))
 				require.LessOrEqual(t, a.Remaining, p.Burst)
 				require.LessOrEqual(t, a.Reset, most)
-				require.LessOrEqual(t, a.Retry, most)
+				require.LessOrEqual(t, a.Wait, most)
 			}
 			require.False(t, b.Load(s[:b.Words()], now), "a reply needs no healing")
 		}

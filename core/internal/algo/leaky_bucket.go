@@ -17,33 +17,33 @@ func newLeakyBucket(p Params) (Algorithm, error) {
 	return leakyBucket{queue}, nil
 }
 
-func (a leakyBucket) Explain(s []int64, now, cost, _ int64, refused bool) Answer {
-	r := a.gcra.Explain(s, now, cost, 0, refused)
-	if !refused && cost > 0 {
-		r.Delay = level(s, now).sub(a.weight(cost), a.l).ceil()
-	}
-	return r
-}
-
-// Admits does not look ahead: the whole bucket is a queue already.
+// Admits does not reserve: the whole bucket is a queue already.
 func (a leakyBucket) Admits(s []int64, now, cost, _ int64) bool {
 	return a.gcra.Admits(s, now, cost, 0)
 }
 
-// AppendParams does not look ahead either.
-func (a leakyBucket) AppendParams(b []int64, cost, _, guess int64) []int64 {
-	return a.gcra.AppendParams(b, cost, 0, guess)
-}
+// anyLevel is below every level: callers may be waiting whatever the level is.
+var anyLevel = span{w: -1}
 
-// somebodyWaits is a calm that no level has.
-var somebodyWaits = span{w: -1}
-
-// Refund reckons with somebody waiting at any level.
+// Refund takes any level for a queue.
 func (a leakyBucket) Refund(s []int64, now, units int64, r Receipt) bool {
-	return a.refund(s, now, units, r, somebodyWaits)
+	return a.refund(s, now, units, a.charged(r), anyLevel)
 }
 
-// AppendRefund reckons with the same.
+func (a leakyBucket) Explain(s []int64, now, cost, _ int64, refused bool) Answer {
+	r := a.gcra.Explain(s, now, cost, 0, refused)
+	if !refused && cost > 0 {
+		r.Wait = level(s, now).sub(a.weight(cost), a.l).ceil()
+	}
+	return r
+}
+
+// AppendTake does not reserve either.
+func (a leakyBucket) AppendTake(b []int64, cost, _, guess int64) []int64 {
+	return a.gcra.AppendTake(b, cost, 0, guess)
+}
+
+// AppendRefund takes any level for a queue as well.
 func (a leakyBucket) AppendRefund(b []int64, units int64, r Receipt, _ int64) []int64 {
-	return a.appendRefund(b, units, r, somebodyWaits)
+	return a.appendRefund(b, units, a.charged(r), anyLevel)
 }

@@ -78,7 +78,7 @@ func TestLeakyBucketRefundCounterexample(t *testing.T) {
 	b.refund(now, 1, charges[0].Receipt)
 	require.True(t, b.take(now, 1).Refused)
 	a := b.take(epoch+200_000, 1)
-	assert.Equal(t, charges[2].turn()+200_000, receipt(epoch+200_000, a).At+a.Delay)
+	assert.Equal(t, charges[2].turn()+200_000, receipt(epoch+200_000, a).At+a.Wait)
 
 	// Three units give up with one behind them: a part of them, given back, would let
 	// somebody leave together with the one.
@@ -86,10 +86,10 @@ func TestLeakyBucketRefundCounterexample(t *testing.T) {
 	b = newKind(t, 'l', p)
 	b.take(epoch, 1)
 	three := receipt(epoch, b.take(epoch, 3))
-	require.Equal(t, int64(800_000), b.take(epoch, 1).Delay)
+	require.Equal(t, int64(800_000), b.take(epoch, 1).Wait)
 	b.refund(epoch, 3, three)
 	require.True(t, b.take(epoch, 1).Refused)
-	assert.Equal(t, int64(800_000), b.take(epoch+200_000, 1).Delay)
+	assert.Equal(t, int64(800_000), b.take(epoch+200_000, 1).Wait)
 }
 
 // The last in the queue gives its place to the next.
@@ -99,7 +99,7 @@ func TestLeakyBucketRefundOfTheLast(t *testing.T) {
 	last := receipt(epoch, b.take(epoch, 1))
 	require.Equal(t, int64(200_000), last.Delay)
 	b.refund(epoch+100_000, 1, last)
-	assert.Equal(t, int64(100_000), b.take(epoch+100_000, 1).Delay, "at 200 ms, as the other would have")
+	assert.Equal(t, int64(100_000), b.take(epoch+100_000, 1).Wait, "at 200 ms, as the other would have")
 }
 
 // A queue does not look ahead of itself.
@@ -107,6 +107,6 @@ func TestLeakyBucketDoesNotReserve(t *testing.T) {
 	b := newKind(t, 'l', algo.Params{Rate: 5, Burst: 1, Period: second})
 	b.take(epoch, 1)
 	assert.False(t, b.Admits(b.s, epoch, 1, second))
-	assert.Equal(t, b.AppendParams(nil, 1, 0, 0), b.AppendParams(nil, 1, second, 0))
-	assert.Equal(t, algo.Answer{Refused: true, Retry: 200_000, Reset: 200_000}, b.reserve(epoch, 1, second))
+	assert.Equal(t, b.AppendTake(nil, 1, 0, 0), b.AppendTake(nil, 1, second, 0))
+	assert.Equal(t, algo.Answer{Refused: true, Wait: 200_000, Reset: 200_000}, b.reserve(epoch, 1, second))
 }

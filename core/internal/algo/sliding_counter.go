@@ -7,12 +7,12 @@ import (
 
 // slidingCounter estimates a sliding window by two counts: of the window that now is
 // in, and of the one before, which weighs as much as is still in sight. Windows begin
-// at multiples of the period. It takes the units before to be spread evenly: whoever
+// at multiples of the period. It takes the units before to be spread evenly: a caller that
 // sends them late gets up to twice the limit through within one period.
 //
-// A state is the start of the current window, its count, that of the one before, and
-// when both expire. The start is a time, not an index, so that it means the same after
-// a change of the period.
+// A state is the start and the length of the current window, its count, and that of the
+// one before. Both windows are times, so that they mean the same after a change of the
+// period: what they count then belongs to the window in which they end.
 type slidingCounter struct{ limit, period int64 }
 
 func newSlidingCounter(p Params) (Algorithm, error) {
@@ -22,9 +22,9 @@ func newSlidingCounter(p Params) (Algorithm, error) {
 // The words of a state.
 const (
 	counterStart = iota
+	counterPeriod
 	counterCurrent
 	counterPrevious
-	counterExpires
 	counterWords
 )
 
@@ -34,38 +34,33 @@ func (a *slidingCounter) Len([]int64) int { return counterWords }
 
 // set makes a state of what is counted in the window with that start.
 func (a *slidingCounter) set(s []int64, start, current, previous int64) {
-	var expires int64
-	switch {
-	case current > 0:
-		expires = start + 2*a.period
-	case previous > 0:
-		expires = start + a.period
-	default:
-		start = 0
+	if current == 0 && previous == 0 {
+		clear(s[:counterWords])
+		return
 	}
-	s[counterStart], s[counterCurrent], s[counterPrevious], s[counterExpires] = start, current, previous, expires
+	s[counterStart], s[counterPeriod], s[counterCurrent], s[counterPrevious] = start, a.period, current, previous
 }
 
 func (a *slidingCounter) Load(s []int64, now int64) (healed bool) {
-	index, stored := now/a.period, s[counterStart]/a.period
-	current, previous := s[counterCurrent], s[counterPrevious]
-	switch {
-	case current == 0 && previous == 0:
+	if s[counterCurrent] == 0 && s[counterPrevious] == 0 {
 		return false
-	case stored > index: // what lies ahead of the clock counts as of now
-		current, previous, healed = current+previous, 0, true
-	case stored == index-1:
-		current, previous = 0, current
-	case stored < index:
-		current, previous = 0, 0
 	}
-	if current > a.limit {
-		current, healed = a.limit, true
+	start, index := s[counterStart], now/a.period
+	var counts [2]int64 // of this window and the one before
+	// What lies ahead of the clock counts as of now.
+	healed = start > now
+	if age := index - min(start+s[counterPeriod]-1, now)/a.period; age <= 1 {
+		counts[age] = s[counterCurrent]
 	}
-	if previous > a.limit {
-		previous, healed = a.limit, true
+	if age := index - min(start-1, now)/a.period; s[counterPrevious] > 0 && age <= 1 {
+		counts[age] += s[counterPrevious]
 	}
-	a.set(s, index*a.period, current, previous)
+	for i := range counts {
+		if counts[i] > a.limit {
+			counts[i], healed = a.limit, true
+		}
+	}
+	a.set(s, index*a.period, counts[0], counts[1])
 	return healed
 }
 
@@ -96,20 +91,40 @@ func (a *slidingCounter) Charge(s []int64, now, cost int64) {
 	a.set(s, now-now%a.period, s[counterCurrent]+cost, s[counterPrevious])
 }
 
-// Refund takes the units from the current window, if the charge was in it.
+// Refund takes the units from the window that counts the charge, this one or the one
+// before. After a change of the period that is not sure: of those that it may be, the
+// older one gives back less.
 func (a *slidingCounter) Refund(s []int64, now, units int64, r Receipt) bool {
-	if units == 0 || s[counterCurrent] == 0 || r.At/a.period != now/a.period {
+	index := now / a.period
+	first, last := min(r.At, now)/a.period, min(a.last(r), now)/a.period
+	current, previous := s[counterCurrent], s[counterPrevious]
+	switch {
+	case units <= 0:
+		return false
+	case previous > 0 && first < index && index-1 <= last:
+		previous -= min(units, previous)
+	case current > 0 && last == index:
+		current -= min(units, current)
+	default:
 		return false
 	}
-	a.set(s, s[counterStart], max(0, s[counterCurrent]-units), s[counterPrevious])
+	a.set(s, s[counterStart], current, previous)
 	return true
 }
 
+// last is the end of the window of the charge, inclusive.
+func (a *slidingCounter) last(r Receipt) int64 {
+	if made, ok := r.Made.(*slidingCounter); ok {
+		a = made
+	}
+	return (r.At/a.period+1)*a.period - 1
+}
+
 func (a *slidingCounter) Explain(s []int64, now, cost, _ int64, refused bool) Answer {
-	r := Answer{Remaining: a.Most(s, now), Reset: max(0, s[counterExpires]-now), Refused: refused}
+	r := Answer{Remaining: a.Most(s, now), Reset: max(0, a.Expires(s)-now), Refused: refused}
 	if refused {
 		if r.Never = cost > a.limit; !r.Never {
-			r.Retry = a.retry(s, now, cost)
+			r.Wait = a.retry(s, now, cost)
 		}
 	}
 	return r
@@ -128,21 +143,66 @@ func (a *slidingCounter) retry(s []int64, now, cost int64) int64 {
 	return start + a.period - left - now
 }
 
-func (a *slidingCounter) Expires(s []int64) int64 { return s[counterExpires] }
+func (a *slidingCounter) Expires(s []int64) int64 {
+	switch {
+	case s[counterCurrent] > 0:
+		return s[counterStart] + 2*s[counterPeriod]
+	case s[counterPrevious] > 0:
+		return s[counterStart] + s[counterPeriod]
+	default:
+		return 0
+	}
+}
 
-// AppendParams appends the period, the limit and the cost.
-func (a *slidingCounter) AppendParams(b []int64, cost, _, _ int64) []int64 {
+// AppendTake appends as the cost no more than one unit beyond what ever fits.
+func (a *slidingCounter) AppendTake(b []int64, cost, _, _ int64) []int64 {
 	return append(b, a.period, a.limit, min(cost, a.limit+1))
 }
 
-// AppendMost appends no cost.
-func (a *slidingCounter) AppendMost(b []int64, _ int64) []int64 {
-	return append(b, a.period, a.limit)
+func (a *slidingCounter) AppendUpTo(b []int64, _ int64) []int64 { return append(b, a.period, a.limit) }
+
+func (a *slidingCounter) AppendRefund(b []int64, units int64, r Receipt, _ int64) []int64 {
+	return append(b, a.period, a.limit, min(units, a.limit), a.last(r))
 }
 
-// AppendRefund appends the units as the cost.
-func (a *slidingCounter) AppendRefund(b []int64, units int64, _ Receipt, guess int64) []int64 {
-	return a.AppendParams(b, units, 0, guess)
+func (a *slidingCounter) AppendText(b []byte, s []int64) []byte {
+	if s[counterCurrent] == 0 && s[counterPrevious] == 0 {
+		return b
+	}
+	b = strconv.AppendInt(append(b, 'd'), s[counterStart], 10)
+	for _, n := range s[counterPeriod:counterWords] {
+		b = strconv.AppendInt(append(b, ','), n, 10)
+	}
+	return b
+}
+
+func (a *slidingCounter) ParseText(s []int64, text []byte) bool {
+	s = s[:counterWords]
+	clear(s)
+	if len(text) == 0 {
+		return true
+	}
+	if !a.parse(s, text) {
+		clear(s)
+		return false
+	}
+	return true
+}
+
+func (a *slidingCounter) parse(s []int64, text []byte) (ok bool) {
+	if text[0] != 'd' {
+		return false
+	}
+	if s[counterStart], text, ok = digits(text[1:]); !ok || s[counterStart] >= maxExact {
+		return false
+	}
+	for i := counterPeriod; i < counterWords; i++ {
+		if s[i], text, ok = listed(text); !ok {
+			return false
+		}
+	}
+	return len(text) == 0 && s[counterPeriod] > 0 && s[counterStart]%s[counterPeriod] == 0 &&
+		(s[counterPrevious] > 0 && s[counterStart] > 0 || s[counterPrevious] == 0 && s[counterCurrent] > 0)
 }
 
 func (a *slidingCounter) Reply() int { return 3 }
@@ -157,41 +217,5 @@ func (a *slidingCounter) ParseReply(s, reply []int64, now, _ int64) bool {
 		return false
 	}
 	a.set(s, start, current, previous)
-	return true
-}
-
-func (a *slidingCounter) AppendText(b []byte, s []int64) []byte {
-	if s[counterCurrent] == 0 && s[counterPrevious] == 0 {
-		return b
-	}
-	b = append(b, 'c')
-	b = strconv.AppendInt(b, s[counterStart], 10)
-	b = append(b, ',')
-	b = strconv.AppendInt(b, s[counterCurrent], 10)
-	b = append(b, ',')
-	return strconv.AppendInt(b, s[counterPrevious], 10)
-}
-
-func (a *slidingCounter) ParseText(s []int64, text []byte) bool {
-	clear(s[:counterWords])
-	if len(text) == 0 {
-		return true
-	}
-	if text[0] != 'c' {
-		return false
-	}
-	start, rest, ok := digits(text[1:])
-	if !ok || start >= maxExact {
-		return false
-	}
-	current, rest, ok := listed(rest)
-	if !ok {
-		return false
-	}
-	previous, rest, ok := listed(rest)
-	if !ok || len(rest) > 0 || current == 0 && previous == 0 {
-		return false
-	}
-	s[counterStart], s[counterCurrent], s[counterPrevious] = start, current, previous
 	return true
 }

@@ -22,31 +22,36 @@ func TestSlidingCounterTraces(t *testing.T) {
 		{at: 19_999_999, cost: 10, refused: true, remaining: 8, retry: 10_000_001, reset: 10_000_001},
 		{at: 19_999_999, cost: 11, refused: true, never: true, remaining: 8, reset: 10_000_001},
 		{at: 30 * second, cost: 10, remaining: 0, reset: 20 * second},
-	}}.check(t, 'c')
+	}}.check(t, 'd')
 }
 
 // counterModel is the definition, in rational numbers.
 type counterModel struct {
 	algo.Params
-	start, current, previous int64
+	start, length, current, previous int64
 }
 
 func (m *counterModel) become(p algo.Params) { m.Params = p }
 
-// at is what the counts are at now, if nobody comes until then.
+// at is what the counts are at now, if nobody comes until then. Each belongs to the window
+// in which its own ends, or to that of now if that is earlier.
 func (m *counterModel) at(now int64) (v counterModel, healed bool) {
-	v = *m
-	v.start = now - now%m.Period
-	switch age := now/m.Period - m.start/m.Period; {
-	case m.current+m.previous == 0:
-	case age < 0:
-		v.current, v.previous, healed = m.current+m.previous, 0, true
-	case age == 1:
-		v.current, v.previous = 0, m.current
-	case age > 1:
-		v.current, v.previous = 0, 0
+	v = counterModel{Params: m.Params, start: now - now%m.Period, length: m.Period}
+	count := func(units, end int64) {
+		switch end = min(end, now); end - end%m.Period {
+		case v.start:
+			v.current += units
+		case v.start - m.Period:
+			v.previous += units
+		}
 	}
-	healed = healed || max(v.current, v.previous) > m.Rate
+	if m.current > 0 {
+		count(m.current, m.start+m.length-1)
+	}
+	if m.previous > 0 {
+		count(m.previous, m.start-1)
+	}
+	healed = m.current+m.previous > 0 && m.start > now || max(v.current, v.previous) > m.Rate
 	v.current, v.previous = min(v.current, m.Rate), min(v.previous, m.Rate)
 	return v, healed
 }
@@ -82,17 +87,27 @@ func (m *counterModel) take(now, cost int64) (a algo.Answer) {
 		return high
 	}
 	if a.Refused && !a.Never {
-		a.Retry = first(func(at int64, then counterModel) bool { return then.used(at)+cost <= m.Rate })
+		a.Wait = first(func(at int64, then counterModel) bool { return then.used(at)+cost <= m.Rate })
 	}
 	a.Reset = first(func(_ int64, then counterModel) bool { return then.current+then.previous == 0 })
 	return a
 }
 
-func (m *counterModel) refund(now, at, units int64) {
-	if v, healed := m.at(now); at-at%m.Period == v.start && v.current > 0 && units > 0 {
-		v.current = max(0, v.current-units)
-		*m = v
-	} else if healed {
+// refund goes through the windows from the oldest, to one that may hold the charge.
+func (m *counterModel) refund(now, at, units, length int64) {
+	v, healed := m.at(now)
+	last := min((at/length+1)*length-1, now)
+	may := func(start int64) bool {
+		return min(at, now)/m.Period <= start/m.Period && start/m.Period <= last/m.Period
+	}
+	switch {
+	case units == 0:
+	case v.previous > 0 && may(v.start-m.Period):
+		v.previous, healed = max(0, v.previous-units), true
+	case v.current > 0 && may(v.start):
+		v.current, healed = max(0, v.current-units), true
+	}
+	if healed {
 		*m = v
 	}
 }
@@ -104,16 +119,16 @@ func (m *counterModel) forget(now int64) {
 }
 
 func TestSlidingCounterIsTheModel(t *testing.T) {
-	slidingIsTheModel(t, 'c', func() slidingModel { return new(counterModel) })
+	slidingIsTheModel(t, 'd', func() slidingModel { return new(counterModel) })
 }
 
-func TestSlidingCounterRetryIsExact(t *testing.T) { slidingRetryIsExact(t, 'c') }
+func TestSlidingCounterRetryIsExact(t *testing.T) { slidingRetryIsExact(t, 'd') }
 
 // Whatever happens, the estimate is never above the limit after an admission.
 func TestSlidingCounterEstimate(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		slidingHistory(t, 'c', true, func(b *bucket, now int64, _ []counted) {
-			v := counterModel{Params: b.params, current: b.s[1], previous: b.s[2]}
+		slidingHistory(t, 'd', true, func(b *bucket, now int64, _ []counted) {
+			v := counterModel{Params: b.params, current: b.s[2], previous: b.s[3]}
 			require.LessOrEqual(t, v.used(now), b.params.Rate)
 		})
 	})
@@ -122,16 +137,16 @@ func TestSlidingCounterEstimate(t *testing.T) {
 // No time as long as the period holds more than twice the limit.
 func TestSlidingCounterBound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		slidingHistory(t, 'c', false, func(b *bucket, now int64, admitted []counted) {
+		slidingHistory(t, 'd', false, func(b *bucket, now int64, admitted []counted) {
 			require.LessOrEqual(t, within(admitted, now, b.params.Period), 2*b.params.Rate)
 		})
 	})
 }
 
-// Whoever comes at the end of one window and all through the next gets nearly twice the
+// A caller that comes at the end of one window and all through the next gets nearly twice the
 // limit, as the documentation says.
 func TestSlidingCounterIsAnEstimate(t *testing.T) {
-	b := newKind(t, 'c', algo.Params{Rate: 100, Period: 10 * second})
+	b := newKind(t, 'd', algo.Params{Rate: 100, Period: 10 * second})
 	require.False(t, b.take(epoch+10*second-1, 100).Refused)
 	admitted := 100
 	for now := int64(epoch + 10*second); now < epoch+20*second-1; now += 100 {
@@ -144,28 +159,32 @@ func TestSlidingCounterIsAnEstimate(t *testing.T) {
 
 // A small step back makes the window before weigh more than there is room for.
 func TestSlidingCounterOverTheLimit(t *testing.T) {
-	b := newKind(t, 'c', algo.Params{Rate: 10, Period: 10 * second})
+	b := newKind(t, 'd', algo.Params{Rate: 10, Period: 10 * second})
 	b.take(epoch, 10)
 	require.False(t, b.take(epoch+15*second, 5).Refused)
 	a := b.take(epoch+11*second, 1)
-	assert.Equal(t, algo.Answer{Refused: true, Retry: 5 * second, Reset: 19 * second}, a)
+	assert.Equal(t, algo.Answer{Refused: true, Wait: 5 * second, Reset: 19 * second}, a)
 	assert.Equal(t, int64(0), b.Most(b.s, epoch+11*second))
 	assert.False(t, b.take(epoch+11*second, 0).Refused, "a peek fits always")
 }
 
 func TestSlidingCounterRefund(t *testing.T) {
-	b := newKind(t, 'c', algo.Params{Rate: 10, Period: 10 * second})
+	b := newKind(t, 'd', algo.Params{Rate: 10, Period: 10 * second})
 	for _, c := range []struct {
 		at, units  int64
 		text, want string
 	}{
-		{20 * second, 2, "c1800000020000000,3,4", "c1800000020000000,1,4"},
-		{29 * second, 9, "c1800000020000000,3,4", "c1800000020000000,0,4"},
-		{20 * second, 3, "c1800000020000000,3,0", ""},
-		{19 * second, 3, "c1800000020000000,3,4", "c1800000020000000,3,4"},
-		{30 * second, 3, "c1800000020000000,3,4", "c1800000020000000,3,4"},
-		{20 * second, 0, "c1800000020000000,3,4", "c1800000020000000,3,4"},
-		{20 * second, 1, "c1800000020000000,0,4", "c1800000020000000,0,4"},
+		{20 * second, 2, "d1800000020000000,10000000,3,4", "d1800000020000000,10000000,1,4"},
+		{29 * second, 9, "d1800000020000000,10000000,3,4", "d1800000020000000,10000000,0,4"},
+		{20 * second, 3, "d1800000020000000,10000000,3,0", ""},
+		{19 * second, 3, "d1800000020000000,10000000,3,4", "d1800000020000000,10000000,3,1"}, // still weighs
+		{10 * second, 9, "d1800000020000000,10000000,3,4", "d1800000020000000,10000000,3,0"},
+		{10 * second, 4, "d1800000020000000,10000000,0,4", ""},
+		{10*second - 1, 3, "d1800000020000000,10000000,3,4", "d1800000020000000,10000000,3,4"},
+		{19 * second, 3, "d1800000020000000,10000000,3,0", "d1800000020000000,10000000,3,0"},
+		{30 * second, 3, "d1800000020000000,10000000,3,4", "d1800000020000000,10000000,0,4"}, // the clock has stepped back
+		{20 * second, 0, "d1800000020000000,10000000,3,4", "d1800000020000000,10000000,3,4"},
+		{20 * second, 1, "d1800000020000000,10000000,0,4", "d1800000020000000,10000000,0,4"},
 	} {
 		require.True(t, b.ParseText(b.s, []byte(c.text)))
 		b.Load(b.s, epoch+21*second)
@@ -175,40 +194,69 @@ func TestSlidingCounterRefund(t *testing.T) {
 	}
 }
 
+// Units that count as the window before give back what they still weigh.
+func TestSlidingCounterRefundsTheWindowBefore(t *testing.T) {
+	b := newKind(t, 'd', algo.Params{Rate: 10, Period: 10 * second})
+	require.False(t, b.take(epoch+9*second, 8).Refused)
+	assert.Equal(t, int64(6), b.take(epoch+15*second, 0).Remaining, "8 weigh 4")
+	b.refund(epoch+15*second, 4, algo.Receipt{At: epoch + 9*second})
+	assert.Equal(t, int64(8), b.take(epoch+15*second, 0).Remaining, "4 weigh 2")
+}
+
+// Counts keep their times when the period changes.
+func TestSlidingCounterChangedPeriod(t *testing.T) {
+	b := newKind(t, 'd', algo.Params{Rate: 4, Period: 10 * second})
+	require.False(t, b.take(epoch, 2).Refused)
+	require.False(t, b.take(epoch+15*second, 2).Refused)
+	b.become(t, 'd', algo.Params{Rate: 4, Period: 20 * second})
+	assert.Equal(t, int64(0), b.take(epoch+15*second, 0).Remaining, "all are of this window of 20 s")
+	b.become(t, 'd', algo.Params{Rate: 4, Period: 5 * second})
+	assert.Equal(t, "d1800000010000000,10000000,2,2", string(b.AppendText(nil, b.s)))
+	assert.Equal(t, int64(2), b.take(epoch+19*second, 0).Remaining, "the first ended 10 s ago")
+}
+
 func TestSlidingCounterLoads(t *testing.T) {
-	b := newKind(t, 'c', algo.Params{Rate: 10, Period: 10 * second})
+	b := newKind(t, 'd', algo.Params{Rate: 10, Period: 10 * second})
 	checkLoads(t, b, epoch+25*second, []loads{
 		{"", "", false},
-		{"c1800000020000000,3,4", "c1800000020000000,3,4", false},
-		{"c1800000029999999,3,4", "c1800000020000000,3,4", false}, // of another period
-		{"c1800000010000000,3,4", "c1800000020000000,0,3", false},
-		{"c1800000010000000,0,4", "", false},
-		{"c1800000009999999,3,4", "", false},
-		{"c1800000030000000,3,4", "c1800000020000000,7,0", true},
-		{"c9007199254740991,0,4", "c1800000020000000,4,0", true},
-		{"c9007199254740991,9007199254740991,9007199254740991", "c1800000020000000,10,0", true},
-		{"c1800000020000000,11,0", "c1800000020000000,10,0", true},
-		{"c1800000020000000,3,11", "c1800000020000000,3,10", true},
-		{"c1800000010000000,11,0", "c1800000020000000,0,10", true},
-		{"c1800000010000000,3,11", "c1800000020000000,0,3", false},
-		{"c0,11,11", "", false},
+		{"d1800000020000000,10000000,3,4", "d1800000020000000,10000000,3,4", false},
+		{"d1800000024000000,4000000,3,4", "d1800000020000000,10000000,7,0", false}, // of other periods
+		{"d1800000020000000,4000000,3,4", "d1800000020000000,10000000,3,4", false},
+		{"d1800000020000000,20000000,3,4", "d1800000020000000,10000000,3,4", false},
+		{"d1800000016000000,4000000,3,4", "d1800000020000000,10000000,0,7", false},
+		{"d1800000000000000,20000000,3,4", "d1800000020000000,10000000,0,3", false},
+		{"d1800000010000000,10000000,3,4", "d1800000020000000,10000000,0,3", false},
+		{"d1800000010000000,10000000,0,4", "", false},
+		{"d1800000000000000,10000000,3,4", "", false},
+		{"d1800000030000000,10000000,3,4", "d1800000020000000,10000000,7,0", true},
+		{"d9007199254740991,1,0,4", "d1800000020000000,10000000,4,0", true},
+		{"d9007199254740991,9007199254740991,9007199254740991,9007199254740991", "d1800000020000000,10000000,10,0", true},
+		{"d1800000020000000,10000000,11,0", "d1800000020000000,10000000,10,0", true},
+		{"d1800000020000000,10000000,3,11", "d1800000020000000,10000000,3,10", true},
+		{"d1800000010000000,10000000,11,0", "d1800000020000000,10000000,0,10", true},
+		{"d1800000010000000,10000000,3,11", "d1800000020000000,10000000,0,3", false},
+		{"d0,1,11,0", "", false},
 	})
 }
 
 func TestSlidingCounterText(t *testing.T) {
-	b := newKind(t, 'c', algo.Params{Rate: 10, Period: 10 * second})
-	for _, text := range []string{"c5", "c5,", "c5,1", "c5,1,", "c,1,1", "c5,,1", "c5,0,0", "c5,1,1,", "c5,1,1,1", "c5,01,1", "c5,1,00", "c9007199254740992,1,1", "c5,9007199254740992,1", "c5,1,9007199254740992", "c5,-1,1", "c5,1,1 ", "5,1,1", "s5,1,1", "C5,1,1", "c5,1,1;"} {
+	b := newKind(t, 'd', algo.Params{Rate: 10, Period: 10 * second})
+	for _, text := range []string{
+		"d5", "d5,", "d5,5", "d5,5,1", "d5,5,1,", "d,5,1,1", "d5,,1,1", "d5,5,,1", "d5,5,0,0", "d5,5,1,1,", "d5,5,1,1,1", "d5,05,1,1", "d5,5,01,1", "d5,5,1,00",
+		"d9007199254740992,1,1,1", "d5,9007199254740992,1,1", "d5,5,9007199254740992,1", "d5,5,1,9007199254740992", "d5,5,-1,1", "d5,5,1,1 ", "5,5,1,1", "c5,5,1,1",
+		"D5,5,1,1", "d5,5,1,1;", "d5,0,1,1", "d5,2,1,1", "d5,6,1,1", "d0,5,1,1",
+	} {
 		assert.False(t, b.ParseText(b.s, []byte(text)), text)
 		assert.Equal(t, make([]int64, b.Words()), b.s, text)
 	}
 }
 
 func TestSlidingCounterReply(t *testing.T) {
-	b := newKind(t, 'c', algo.Params{Rate: 10, Period: 10 * second})
+	b := newKind(t, 'd', algo.Params{Rate: 10, Period: 10 * second})
 	checkReplies(t, b, epoch+21*second, []replies{
 		{[]int64{0, 0, 0}, 1, ""},
-		{[]int64{epoch + 20*second, 3, 4}, 1, "c1800000020000000,3,4"},
-		{[]int64{epoch + 20*second, 0, 10}, 1, "c1800000020000000,0,10"},
+		{[]int64{epoch + 20*second, 3, 4}, 1, "d1800000020000000,10000000,3,4"},
+		{[]int64{epoch + 20*second, 0, 10}, 1, "d1800000020000000,10000000,0,10"},
 		{[]int64{epoch + 20*second, 0, 0}, 1, "-"},
 		{[]int64{0, 3, 4}, 1, "-"},
 		{[]int64{epoch + 10*second, 3, 4}, 1, "-"},
@@ -221,5 +269,5 @@ func TestSlidingCounterReply(t *testing.T) {
 }
 
 func BenchmarkSlidingCounter(b *testing.B) {
-	benchmark(b, newKind(b, 'c', algo.Params{Rate: 1000, Period: second}))
+	benchmark(b, newKind(b, 'd', algo.Params{Rate: 1000, Period: second}))
 }

@@ -96,11 +96,12 @@ func (a *slidingLog) Charge(s []int64, now, cost int64) {
 	a.setLen(s, int(s[logLen])+1)
 }
 
-// Refund takes the units from the entry of the charge.
+// Refund takes the units from the entry of the charge: from the newest, if the clock has
+// stepped back since and that is older.
 func (a *slidingLog) Refund(s []int64, _, units int64, r Receipt) bool {
 	e := a.entries(s)
 	for j := 0; j < len(e); j += 2 {
-		if e[j] != r.At || units == 0 {
+		if e[j] != r.At && (j+2 < len(e) || e[j] > r.At) || units == 0 {
 			continue
 		}
 		if e[j+1] -= min(units, e[j+1]); e[j+1] == 0 {
@@ -116,7 +117,7 @@ func (a *slidingLog) Explain(s []int64, now, cost, _ int64, refused bool) Answer
 	r := Answer{Remaining: a.Most(s, now), Reset: max(0, s[logExpires]-now), Refused: refused}
 	if refused {
 		if r.Never = cost > a.limit; !r.Never {
-			r.Retry = a.full(s, cost) + a.period - now
+			r.Wait = a.full(s, cost) + a.period - now
 		}
 	}
 	return r
@@ -135,46 +136,15 @@ func (a *slidingLog) full(s []int64, cost int64) int64 {
 
 func (a *slidingLog) Expires(s []int64) int64 { return s[logExpires] }
 
-// AppendParams appends the period, the limit and the cost.
-func (a *slidingLog) AppendParams(b []int64, cost, _, _ int64) []int64 {
+// AppendTake appends as the cost no more than one unit beyond what ever fits.
+func (a *slidingLog) AppendTake(b []int64, cost, _, _ int64) []int64 {
 	return append(b, a.period, a.limit, min(cost, a.limit+1))
 }
 
-// AppendMost appends the period and the limit.
-func (a *slidingLog) AppendMost(b []int64, _ int64) []int64 { return append(b, a.period, a.limit) }
+func (a *slidingLog) AppendUpTo(b []int64, _ int64) []int64 { return append(b, a.period, a.limit) }
 
-// AppendRefund appends the units as the cost.
-func (a *slidingLog) AppendRefund(b []int64, units int64, _ Receipt, guess int64) []int64 {
-	return a.AppendParams(b, units, 0, guess)
-}
-
-func (a *slidingLog) Reply() int { return 3 }
-
-// ParseReply makes a state that stands in for the server's where that cost is
-// concerned, but for no other: the reply tells how many units are in use, the newest
-// time, and the time of the entry that must go before the cost fits. That one holds
-// what must go, the newest holds the rest.
-func (a *slidingLog) ParseReply(s, reply []int64, now, cost int64) bool {
-	used, newest, full := reply[0], reply[1], reply[2]
-	if used == 0 && newest == 0 && full == 0 {
-		a.setLen(s, 0)
-		return true
-	}
-	inSight := func(t int64) bool { return t > 0 && t <= now && now-t < a.period }
-	if used < 1 || used > a.limit || !inSight(newest) || full != 0 && (!inSight(full) || full > newest || cost <= a.limit-used) {
-		return false
-	}
-	n, rest := 0, used
-	if full != 0 && full < newest {
-		if rest = a.limit - cost; rest < 1 {
-			return false
-		}
-		s[logEntries], s[logEntries+1] = full, used-rest
-		n++
-	}
-	s[logEntries+2*n], s[logEntries+2*n+1] = newest, rest
-	a.setLen(s, n+1)
-	return true
+func (a *slidingLog) AppendRefund(b []int64, units int64, _ Receipt, _ int64) []int64 {
+	return append(b, a.period, a.limit, min(units, a.limit))
 }
 
 // AppendText writes the newest time, how many units there are, and the oldest time and
@@ -232,5 +202,34 @@ func (a *slidingLog) ParseText(s []int64, text []byte) bool {
 		return false
 	}
 	a.setLen(s, (n-logEntries)/2)
+	return true
+}
+
+func (a *slidingLog) Reply() int { return 3 }
+
+// ParseReply makes a state that stands in for the server's where that cost is
+// concerned, but for no other: the reply says how many units are in use, the newest
+// time, and the time of the entry that must go before the cost fits. That one holds
+// what must go, the newest holds the rest.
+func (a *slidingLog) ParseReply(s, reply []int64, now, cost int64) bool {
+	used, newest, full := reply[0], reply[1], reply[2]
+	if used == 0 && newest == 0 && full == 0 {
+		a.setLen(s, 0)
+		return true
+	}
+	inSight := func(t int64) bool { return t > 0 && t <= now && now-t < a.period }
+	if used < 1 || used > a.limit || !inSight(newest) || full != 0 && (!inSight(full) || full > newest || cost <= a.limit-used) {
+		return false
+	}
+	n, rest := 0, used
+	if full != 0 && full < newest {
+		if rest = a.limit - cost; rest < 1 {
+			return false
+		}
+		s[logEntries], s[logEntries+1] = full, used-rest
+		n++
+	}
+	s[logEntries+2*n], s[logEntries+2*n+1] = newest, rest
+	a.setLen(s, n+1)
 	return true
 }

@@ -40,14 +40,14 @@ func TestSlidingLogIsShort(t *testing.T) {
 		require.False(t, b.take(epoch+i, 1).Refused)
 	}
 	assert.Equal(t, b.Words(), b.Len(b.s), "full")
-	assert.Equal(t, algo.Answer{Refused: true, Retry: 1, Reset: 1000}, b.take(epoch+second-1, 1))
+	assert.Equal(t, algo.Answer{Refused: true, Wait: 1, Reset: 1000}, b.take(epoch+second-1, 1))
 	assert.False(t, b.take(epoch+second, 1).Refused)
 	text := b.AppendText(nil, b.s)
 	assert.Equal(t, 4042, len(text), "little for each entry") //nolint:testifylint // Len would print it all
 
 	// A lower limit keeps the newest.
 	b.become(t, 'x', algo.Params{Rate: 3, Period: second})
-	assert.Equal(t, algo.Answer{Refused: true, Retry: 998, Reset: second}, b.take(epoch+second, 1))
+	assert.Equal(t, algo.Answer{Refused: true, Wait: 998, Reset: second}, b.take(epoch+second, 1))
 	assert.Equal(t, "x1800000001000000,3,1800000000000998,1,1,1,999001,1", string(b.AppendText(nil, b.s)))
 }
 
@@ -65,7 +65,7 @@ func TestSlidingLogRefund(t *testing.T) {
 		{0, 9, three, "x1800000000000009,5,1800000000000005,3,4,2"},
 		{9, 9, "x1800000000000009,2,1800000000000009,2", ""},
 		{8, 1, three, three},
-		{10, 1, three, three},
+		{10, 1, three, "x1800000000000009,5,1800000000000000,1,5,3,4,1"}, // the clock has stepped back
 		{-1, 1, three, three},
 		{9, 0, three, three},
 	} {

@@ -10,11 +10,11 @@ import (
 // it is older than the period, so that no time of that length ever holds more than the
 // limit, and a unit comes back at most one sub-window late.
 //
-// A state is the start of the newest sub-window that counts anything, when all of it
-// expires, and a count for each sub-window from there into the past: one more than a
-// period has. The first count is 0 only in an unused state. The start is a time, not an
-// index, so that it means the same after a change of the period; the counts then lie
-// as many sub-windows apart as before.
+// A state is the start of the newest sub-window that counts anything, the width, and a
+// count for each sub-window from there into the past: one more than a period has. The
+// first count is 0 only in an unused state. Start and width are times, so that every
+// count keeps its time after a change of the period: it then belongs to the sub-window
+// in which its own ends.
 type slidingWindow struct {
 	limit   int64
 	width   int64 // of a sub-window
@@ -28,7 +28,7 @@ func newSlidingWindow(p Params) (Algorithm, error) {
 // The words of a state: the counts are the rest.
 const (
 	windowStart = iota
-	windowExpires
+	windowWidth
 	windowCounts
 )
 
@@ -41,7 +41,7 @@ func (a *slidingWindow) counts(s []int64) []int64 { return s[windowCounts:a.Word
 
 // setNewest says which sub-window the first count is of.
 func (a *slidingWindow) setNewest(s []int64, index int64) {
-	s[windowStart], s[windowExpires] = index*a.width, a.freed(index)
+	s[windowStart], s[windowWidth] = index*a.width, a.width
 }
 
 // freed is when all of a sub-window is older than the period.
@@ -60,15 +60,9 @@ func (a *slidingWindow) Load(s []int64, now int64) (healed bool) {
 		return false
 	}
 	index, newest := now/a.width, s[windowStart]/a.width
-	if newest > index { // what lies ahead of the clock counts as of now
-		healed = true
-		n := min(newest-index, a.buckets)
-		for _, c := range counts[1 : n+1] {
-			counts[0] = min(counts[0], a.limit) + c
-		}
-		copy(counts[1:], counts[n+1:])
-		clear(counts[a.buckets+1-n:])
-		newest = index
+	if newest > index || s[windowWidth] != a.width {
+		healed = s[windowStart] > now // what lies ahead of the clock counts as of now
+		newest = a.move(s, now)
 	}
 	oldest := newest - (index - a.buckets) // place of the oldest that still counts
 	if oldest < 0 {
@@ -85,6 +79,27 @@ func (a *slidingWindow) Load(s []int64, now int64) (healed bool) {
 	}
 	a.setNewest(s, newest)
 	return healed
+}
+
+// move puts each count into the sub-window in which its own ends, or into that of now,
+// and returns the newest.
+func (a *slidingWindow) move(s []int64, now int64) (newest int64) {
+	counts := a.counts(s)
+	old := slices.Clone(counts)
+	clear(counts)
+	last := s[windowStart] + s[windowWidth] - 1
+	newest = min(last, now) / a.width
+	for _, c := range old {
+		if c > 0 {
+			place := newest - min(last, now)/a.width
+			if place > a.buckets {
+				break
+			}
+			counts[place] += c
+		}
+		last -= s[windowWidth]
+	}
+	return newest
 }
 
 func (a *slidingWindow) Admits(s []int64, _, cost, _ int64) bool {
@@ -104,16 +119,22 @@ func (a *slidingWindow) Charge(s []int64, now, cost int64) {
 	a.setNewest(s, index)
 }
 
-// Refund takes the units from the sub-window of the charge.
+// Refund takes the units from the sub-window that counts the charge: from the newest, if
+// the clock has stepped back since and that is older. After a change of the period it may
+// be one of several: the oldest of them is free first, and so gives back least.
 func (a *slidingWindow) Refund(s []int64, _, units int64, r Receipt) bool {
 	counts, newest := a.counts(s), s[windowStart]/a.width
-	j := newest - r.At/a.width
-	if j < 0 || j > a.buckets || units == 0 || counts[j] == 0 {
+	near := max(0, newest-a.last(r)/a.width)
+	j := min(max(0, newest-r.At/a.width), a.buckets)
+	for j > near && counts[j] == 0 {
+		j--
+	}
+	if units <= 0 || j < near || counts[j] == 0 {
 		return false
 	}
 	counts[j] -= min(units, counts[j])
 	n := slices.IndexFunc(counts, func(c int64) bool { return c > 0 })
-	if n < 0 || int64(n) > newest { // nothing is left, or nothing since the epoch
+	if n < 0 {
 		clear(s[:a.Words()])
 		return true
 	}
@@ -123,12 +144,20 @@ func (a *slidingWindow) Refund(s []int64, _, units int64, r Receipt) bool {
 	return true
 }
 
+// last is the end of the sub-window of the charge, inclusive.
+func (a *slidingWindow) last(r Receipt) int64 {
+	if made, ok := r.Made.(*slidingWindow); ok {
+		a = made
+	}
+	return (r.At/a.width+1)*a.width - 1
+}
+
 func (a *slidingWindow) Explain(s []int64, now, cost, _ int64, refused bool) Answer {
 	used := a.used(s)
-	r := Answer{Remaining: a.limit - used, Reset: max(0, s[windowExpires]-now), Refused: refused}
+	r := Answer{Remaining: a.limit - used, Reset: max(0, a.Expires(s)-now), Refused: refused}
 	if refused {
 		if r.Never = cost > a.limit; !r.Never {
-			r.Retry = a.freed(s[windowStart]/a.width-a.full(s, cost)) - now
+			r.Wait = a.freed(s[windowStart]/a.width-a.full(s, cost)) - now
 		}
 	}
 	return r
@@ -147,27 +176,88 @@ func (a *slidingWindow) full(s []int64, cost int64) (j int64) {
 	return j
 }
 
-func (a *slidingWindow) Expires(s []int64) int64 { return s[windowExpires] }
+func (a *slidingWindow) Expires(s []int64) int64 {
+	if s[windowCounts] == 0 {
+		return 0
+	}
+	return s[windowStart] + (a.buckets+1)*s[windowWidth]
+}
 
-// AppendParams appends the width and the number of sub-windows, the limit and the cost.
-func (a *slidingWindow) AppendParams(b []int64, cost, _, _ int64) []int64 {
+// AppendTake appends as the units no more than one beyond what ever fits.
+func (a *slidingWindow) AppendTake(b []int64, cost, _, _ int64) []int64 {
 	return append(b, a.width, a.buckets, a.limit, min(cost, a.limit+1))
 }
 
-// AppendMost appends one unit as the cost.
-func (a *slidingWindow) AppendMost(b []int64, guess int64) []int64 {
-	return a.AppendParams(b, 1, 0, guess)
+// AppendUpTo appends one unit.
+func (a *slidingWindow) AppendUpTo(b []int64, _ int64) []int64 {
+	return append(b, a.width, a.buckets, a.limit, 1)
 }
 
-// AppendRefund appends the units as the cost.
-func (a *slidingWindow) AppendRefund(b []int64, units int64, _ Receipt, guess int64) []int64 {
-	return a.AppendParams(b, units, 0, guess)
+func (a *slidingWindow) AppendRefund(b []int64, units int64, r Receipt, _ int64) []int64 {
+	return append(b, a.width, a.buckets, a.limit, min(units, a.limit), a.last(r))
+}
+
+func (a *slidingWindow) AppendText(b []byte, s []int64) []byte {
+	counts := a.counts(s)
+	if counts[0] == 0 {
+		return b
+	}
+	b = strconv.AppendInt(append(b, 'w'), s[windowStart], 10)
+	b = strconv.AppendInt(append(b, ','), s[windowWidth], 10)
+	last := len(counts) - 1
+	for counts[last] == 0 {
+		last--
+	}
+	for _, c := range counts[:last+1] {
+		b = strconv.AppendInt(append(b, ','), c, 10)
+	}
+	return b
+}
+
+func (a *slidingWindow) ParseText(s []int64, text []byte) bool {
+	s = s[:a.Words()]
+	clear(s)
+	if len(text) == 0 {
+		return true
+	}
+	if !a.parse(s, text) {
+		clear(s)
+		return false
+	}
+	return true
+}
+
+// parse refuses numbers with leading zeros, which the script would copy.
+func (a *slidingWindow) parse(s []int64, text []byte) (ok bool) {
+	if text[0] != 'w' {
+		return false
+	}
+	start, text, ok := digits(text[1:])
+	if !ok || start >= maxExact {
+		return false
+	}
+	width, text, ok := listed(text)
+	if !ok || width == 0 || start%width != 0 {
+		return false
+	}
+	s[windowStart], s[windowWidth] = start, width
+	counts := a.counts(s)
+	for j := range counts {
+		if counts[j], text, ok = listed(text); !ok || counts[0] == 0 || start < 0 {
+			return false
+		}
+		if len(text) == 0 {
+			return counts[j] > 0
+		}
+		start -= width
+	}
+	return false
 }
 
 func (a *slidingWindow) Reply() int { return 3 }
 
 // ParseReply makes a state that stands in for the server's where that cost is
-// concerned, but for no other: the reply tells the start, how many units are in use,
+// concerned, but for no other: the reply has the start, how many units are in use,
 // and which sub-window must go before the cost fits. That one holds what must go, the
 // newest holds the rest.
 func (a *slidingWindow) ParseReply(s, reply []int64, now, cost int64) bool {
@@ -192,64 +282,4 @@ func (a *slidingWindow) ParseReply(s, reply []int64, now, cost int64) bool {
 	counts[0] = rest
 	a.setNewest(s, newest)
 	return true
-}
-
-func (a *slidingWindow) AppendText(b []byte, s []int64) []byte {
-	counts := a.counts(s)
-	if counts[0] == 0 {
-		return b
-	}
-	b = append(b, 's')
-	b = strconv.AppendInt(b, s[windowStart], 10)
-	last := len(counts) - 1
-	for counts[last] == 0 {
-		last--
-	}
-	for _, c := range counts[:last+1] {
-		b = append(b, ',')
-		b = strconv.AppendInt(b, c, 10)
-	}
-	return b
-}
-
-func (a *slidingWindow) ParseText(s []int64, text []byte) bool {
-	s = s[:a.Words()]
-	clear(s)
-	if len(text) == 0 {
-		return true
-	}
-	if !a.parse(s, text) {
-		clear(s)
-		return false
-	}
-	return true
-}
-
-// parse refuses numbers with leading zeros, which the script would copy.
-func (a *slidingWindow) parse(s []int64, text []byte) (ok bool) {
-	if text[0] != 's' {
-		return false
-	}
-	if s[windowStart], text, ok = digits(text[1:]); !ok || s[windowStart] >= maxExact {
-		return false
-	}
-	counts := a.counts(s)
-	for j := range counts {
-		if counts[j], text, ok = listed(text); !ok || counts[0] == 0 {
-			return false
-		}
-		if len(text) == 0 {
-			return counts[j] > 0
-		}
-	}
-	return false
-}
-
-// listed reads the next number of a list, after its comma.
-func listed(text []byte) (n int64, rest []byte, ok bool) {
-	if len(text) < 2 || text[0] != ',' || text[1] == '0' && len(text) > 2 && text[2] != ',' {
-		return 0, nil, false
-	}
-	n, rest, ok = digits(text[1:])
-	return n, rest, ok && n < maxExact
 }

@@ -37,7 +37,7 @@ func TestSlidingWindowTraces(t *testing.T) {
 			{at: 20 * second, cost: 1, remaining: 0, reset: 20 * second},
 		}},
 	} {
-		c.check(t, 's')
+		c.check(t, 'w')
 	}
 }
 
@@ -57,9 +57,9 @@ func arrivals(t *testing.T, letter byte, buckets int64) (admitted []int) {
 }
 
 func TestSlidingArrivals(t *testing.T) {
-	assert.Equal(t, []int{10, 10, 980, 0, 10, 0}, arrivals(t, 's', 3))
-	assert.Equal(t, []int{10, 10, 980, 0, 10, 0}, arrivals(t, 's', 10))
-	assert.Equal(t, []int{10, 10, 980, 0, 100, 0}, arrivals(t, 'c', 0))
+	assert.Equal(t, []int{10, 10, 980, 0, 10, 0}, arrivals(t, 'w', 3))
+	assert.Equal(t, []int{10, 10, 980, 0, 10, 0}, arrivals(t, 'w', 10))
+	assert.Equal(t, []int{10, 10, 980, 0, 100, 0}, arrivals(t, 'd', 0))
 	assert.Equal(t, []int{10, 10, 980, 10, 10, 0}, arrivals(t, 'x', 0))
 }
 
@@ -67,7 +67,8 @@ func TestSlidingArrivals(t *testing.T) {
 type slidingModel interface {
 	become(p algo.Params)
 	take(now, cost int64) algo.Answer
-	refund(now, at, units int64)
+	// refund gives back units of a charge that was counted in a part of that width.
+	refund(now, at, units, width int64)
 	// forget drops what is dead.
 	forget(now int64)
 }
@@ -105,45 +106,42 @@ type listModel struct {
 	index, dies func(at int64) int64
 }
 
-func (m *listModel) width() int64 { return (m.Period + m.Buckets - 1) / m.Buckets }
+func (m *listModel) width() int64 { return partOf(m.Params) }
 
-// become moves the counts of sub-windows to where they lie under another width: as
-// many apart as before, and the newest where its start belongs. A log stays.
-func (m *listModel) become(p algo.Params) {
-	old := *m
-	m.Params = p
+// partOf is the width of a sub-window; a log tells microseconds apart.
+func partOf(p algo.Params) int64 {
 	if p.Buckets == 0 {
-		m.index = func(at int64) int64 { return at }
-		m.dies = func(at int64) int64 { return at + p.Period }
-		return
+		return 1
 	}
+	return (p.Period + p.Buckets - 1) / p.Buckets
+}
+
+// become leaves what is stored as it is.
+func (m *listModel) become(p algo.Params) {
+	m.Params = p
 	w := m.width()
 	m.index = func(at int64) int64 { return at / w }
 	m.dies = func(at int64) int64 { return (at/w + p.Buckets + 1) * w }
-	if len(old.stored) == 0 {
-		return
-	}
-	newest := slices.MaxFunc(old.stored, func(a, b counted) int { return int(a.at - b.at) })
-	start := newest.at / m.wrote * m.wrote
-	for i := range m.stored {
-		c := &m.stored[i]
-		c.at = start - (newest.at/old.width()-c.at/old.width())*w
+	if p.Buckets == 0 {
+		m.dies = func(at int64) int64 { return at + p.Period }
 	}
 }
 
 func (m *listModel) store(list []counted) {
 	m.stored = slices.DeleteFunc(slices.Clone(list), func(c counted) bool { return c.units == 0 })
-	if m.Buckets > 0 {
-		m.wrote = m.width()
-	}
+	m.wrote = m.width()
 }
 
+// view is what counts now. Under another width than it was stored each charge is taken for
+// one at the end of its sub-window, and for one of now if that is earlier.
 func (m *listModel) view(now int64) (list []counted) {
 	changed := false
 	for _, c := range m.stored {
-		if m.index(c.at) > m.index(now) {
-			c.at, changed = now, true
+		start := c.at / m.wrote * m.wrote
+		if m.wrote != m.width() {
+			c.at = start + m.wrote - 1
 		}
+		c.at, changed = min(c.at, now), changed || start > now
 		if m.dies(c.at) > now {
 			list = append(list, c)
 		}
@@ -171,22 +169,35 @@ func (m *listModel) take(now, cost int64) (a algo.Answer) {
 	if !a.Refused || a.Never {
 		return a
 	}
-	a.Retry = math.MaxInt64
+	a.Wait = math.MaxInt64
 	for _, c := range list { // one of the times when something dies
 		at := m.dies(c.at)
 		left := slices.DeleteFunc(slices.Clone(list), func(c counted) bool { return m.dies(c.at) <= at })
 		if total(left)+cost <= m.Rate {
-			a.Retry = min(a.Retry, at-now)
+			a.Wait = min(a.Wait, at-now)
 		}
 	}
 	return a
 }
 
-func (m *listModel) refund(now, at, units int64) {
+// refund looks for the oldest sub-window that may hold a charge of that time, or else, if
+// all are older, takes the newest.
+func (m *listModel) refund(now, at, units, width int64) {
 	list := m.view(now)
+	first, last := m.index(at), m.index((at/width+1)*width-1)
+	from, newest := int64(math.MaxInt64), int64(-1)
+	for _, c := range list {
+		newest = max(newest, m.index(c.at))
+		if j := m.index(c.at); first <= j && j <= last {
+			from = min(from, j)
+		}
+	}
+	if newest < first {
+		from = newest
+	}
 	changed := false
 	for i := range list {
-		if back := min(units, list[i].units); back > 0 && m.index(list[i].at) == m.index(at) {
+		if back := min(units, list[i].units); back > 0 && m.index(list[i].at) == from {
 			list[i].units -= back
 			units -= back
 			changed = true
@@ -210,7 +221,7 @@ func slidingParams(letter byte) func(*rapid.T) algo.Params {
 			Rate:   rapid.OneOf(rapid.Int64Range(1, 10), rapid.Int64Range(1, 1<<31), rapid.Just(int64(1<<31))).Draw(t, "rate"),
 			Period: rapid.OneOf(rapid.SampledFrom([]int64{1000, 10 * second, 12 * second, 366 * day}), rapid.Int64Range(1000, 366*day)).Draw(t, "period"),
 		}
-		if letter == 's' {
+		if letter == 'w' {
 			p.Buckets = rapid.OneOf(rapid.Int64Range(1, 60), rapid.SampledFrom([]int64{1, 5, 10, 60})).Draw(t, "buckets")
 		}
 		if letter == 'x' {
@@ -253,6 +264,7 @@ func slidingIsTheModel(t *testing.T, letter byte, newModel func() slidingModel) 
 		m.become(p)
 		now, hint := int64(epoch), int64(0)
 		var charges []counted
+		made := map[counted]charge{} // its receipt, and in what parts of a window it was counted
 		for range rapid.IntRange(1, 40).Draw(t, "operations") {
 			switch rapid.IntRange(0, 12).Draw(t, "operation") {
 			case 0:
@@ -261,8 +273,8 @@ func slidingIsTheModel(t *testing.T, letter byte, newModel func() slidingModel) 
 				if len(charges) > 0 {
 					c := rapid.SampledFrom(charges).Draw(t, "charge")
 					units := rapid.OneOf(rapid.Just(c.units), rapid.Int64Range(0, c.units)).Draw(t, "units")
-					b.refund(now, units, algo.Receipt{At: c.at})
-					m.refund(now, c.at, units)
+					b.refund(now, units, made[c].Receipt)
+					m.refund(now, c.at, units, made[c].units)
 				}
 			case 4:
 				p = changed(t, letter, p, true)
@@ -285,8 +297,12 @@ func slidingIsTheModel(t *testing.T, letter byte, newModel func() slidingModel) 
 			_, healed := again.load(now)
 			want, got := m.take(now, cost), b.take(now, cost)
 			require.Equal(t, want, got, "%d units at %d of %s under %+v", cost, now, before, p)
-			if hint = max(got.Retry, got.Reset/rapid.Int64Range(1, 3).Draw(t, "part")); !got.Refused && cost > 0 {
-				charges = append(charges, counted{now, cost})
+			if hint = max(got.Wait, got.Reset/rapid.Int64Range(1, 3).Draw(t, "part")); !got.Refused && cost > 0 {
+				c := counted{now, cost}
+				charges, made[c] = append(charges, c), charge{Receipt: algo.Receipt{At: now, Made: b.Algorithm}, units: partOf(p)}
+				if letter == 'd' {
+					made[c] = charge{Receipt: made[c].Receipt, units: p.Period}
+				}
 			} else if !healed {
 				require.Equal(t, string(before), string(b.AppendText(nil, b.s)), "a refusal or a peek changes nothing")
 			}
@@ -298,18 +314,18 @@ func slidingIsTheModel(t *testing.T, letter byte, newModel func() slidingModel) 
 }
 
 func TestSlidingWindowIsTheModel(t *testing.T) {
-	slidingIsTheModel(t, 's', func() slidingModel { return new(listModel) })
+	slidingIsTheModel(t, 'w', func() slidingModel { return new(listModel) })
 }
 
 // slidingHistory takes and refunds at random, and calls check after each admission
-// with what was admitted and not given back: since the period changed, and of what a
-// lower limit still knows.
+// with what was admitted and not given back, of what a lower limit still knows.
 func slidingHistory(t *rapid.T, letter byte, back bool, check func(b *bucket, now int64, admitted []counted)) {
 	p := slidingParams(letter)(t)
 	b := newKind(t, letter, p)
 	now, hint := int64(epoch), int64(0)
 	var admitted []counted
 	receipts := 0 // the last so many can be given back
+	made := map[counted]algo.Receipt{}
 	for range rapid.IntRange(1, 60).Draw(t, "operations") {
 		switch rapid.IntRange(0, 12).Draw(t, "operation") {
 		case 0:
@@ -327,16 +343,16 @@ func slidingHistory(t *rapid.T, letter byte, back bool, check func(b *bucket, no
 			if receipts > 0 {
 				c := &admitted[len(admitted)-1-rapid.IntRange(0, receipts-1).Draw(t, "charge")]
 				units := rapid.OneOf(rapid.Just(c.units), rapid.Int64Range(0, c.units)).Draw(t, "units")
-				b.refund(now, units, algo.Receipt{At: c.at})
+				b.refund(now, units, made[counted{at: c.at}])
 				c.units -= units
 			}
 			continue
 		case 4:
 			q := changed(t, letter, p, rapid.Bool().Draw(t, "period"))
-			if admitted, receipts = newestOf(admitted, q.Rate), 0; q.Period != p.Period {
-				admitted = nil
+			if total(admitted) > q.Rate { // a charge may be cut
+				admitted, receipts = newestOf(admitted, q.Rate), 0
+				slices.Reverse(admitted)
 			}
-			slices.Reverse(admitted)
 			p = q
 			b.become(t, letter, p)
 			b.load(now)
@@ -352,8 +368,9 @@ func slidingHistory(t *rapid.T, letter byte, back bool, check func(b *bucket, no
 		receipts = min(receipts, len(admitted))
 		cost := anyCost(t, p.Rate)
 		a := b.take(now, cost)
-		if hint = a.Retry; !a.Refused && cost > 0 {
+		if hint = a.Wait; !a.Refused && cost > 0 {
 			admitted = append(admitted, counted{now, cost})
+			made[counted{at: now}] = algo.Receipt{At: now, Made: b.Algorithm}
 			receipts++
 			check(b, now, admitted)
 		}
@@ -380,17 +397,17 @@ func slidingBound(t *testing.T, letter byte) {
 	})
 }
 
-func TestSlidingWindowBound(t *testing.T) { slidingBound(t, 's') }
+func TestSlidingWindowBound(t *testing.T) { slidingBound(t, 'w') }
 
 // A unit comes back at most one sub-window after it is as old as the period.
 func TestSlidingWindowIsNotLate(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		p := slidingParams('s')(t)
-		b := newKind(t, 's', p)
+		p := slidingParams('w')(t)
+		b := newKind(t, 'w', p)
 		now := epoch + rapid.Int64Range(0, p.Period).Draw(t, "now")
 		b.take(now, p.Rate)
 		w := (p.Period + p.Buckets - 1) / p.Buckets
-		retry := b.take(now, p.Rate).Retry
+		retry := b.take(now, p.Rate).Wait
 		require.GreaterOrEqual(t, retry, p.Period)
 		require.LessOrEqual(t, retry, p.Period+w+p.Buckets-1)
 	})
@@ -410,23 +427,23 @@ func slidingRetryIsExact(t *testing.T, letter byte) {
 			if !a.Refused {
 				continue
 			}
-			require.Positive(t, a.Retry)
-			early := b.take(now+a.Retry-1, cost)
+			require.Positive(t, a.Wait)
+			early := b.take(now+a.Wait-1, cost)
 			require.True(t, early.Refused)
-			require.Equal(t, int64(1), early.Retry)
-			now += a.Retry
+			require.Equal(t, int64(1), early.Wait)
+			now += a.Wait
 			require.False(t, b.take(now, cost).Refused)
 		}
 	})
 }
 
-func TestSlidingWindowRetryIsExact(t *testing.T) { slidingRetryIsExact(t, 's') }
+func TestSlidingWindowRetryIsExact(t *testing.T) { slidingRetryIsExact(t, 'w') }
 
 // What others got wrong: they looked whether one unit fits rather than the cost, counted
-// what they had refused, so that whoever keeps trying is never let in again, and told
+// what they had refused, so that a caller that keeps trying is never let in again, and told
 // everybody to wait for a whole window.
 func TestSlidingOldMistakes(t *testing.T) {
-	for _, letter := range []byte("scx") {
+	for _, letter := range []byte("wdx") {
 		t.Run(kind(letter).Word, func(t *testing.T) {
 			p := algo.Params{Rate: 10, Period: 10 * second, Buckets: 10}
 			b := newKind(t, letter, p)
@@ -451,14 +468,14 @@ func TestSlidingOldMistakes(t *testing.T) {
 				require.False(t, b.take(epoch+i*second, 1).Refused)
 			}
 			b.take(epoch+12*second, 1)
-			assert.Less(t, b.take(epoch+9*second, 1).Retry, int64(4*second))
+			assert.Less(t, b.take(epoch+9*second, 1).Wait, int64(4*second))
 		})
 	}
 }
 
 // Remaining goes limit-1, ..., 0 from idle, and the next is refused.
 func TestSlidingRemainingIsExact(t *testing.T) {
-	for _, letter := range []byte("scx") {
+	for _, letter := range []byte("wdx") {
 		for _, limit := range []int64{1, 2, 3, 10, 999, 1000} {
 			b := newKind(t, letter, algo.Params{Rate: limit, Period: second, Buckets: 10})
 			for left := limit - 1; left >= 0; left-- {
@@ -473,7 +490,7 @@ func TestSlidingRemainingIsExact(t *testing.T) {
 
 // After any step of the clock, a caller waits for one window at most.
 func TestSlidingClockSteps(t *testing.T) {
-	for _, letter := range []byte("scx") {
+	for _, letter := range []byte("wdx") {
 		for _, by := range []int64{-400 * day, -3600 * second, -10 * second, -1, 1, 3600 * second, 400 * day} {
 			b := newKind(t, letter, algo.Params{Rate: 10, Period: 10 * second, Buckets: 10})
 			require.False(t, b.take(epoch+10*second, 10).Refused)
@@ -482,8 +499,8 @@ func TestSlidingClockSteps(t *testing.T) {
 			a := b.take(now, 0)
 			assert.LessOrEqual(t, a.Reset, int64(20*second), name)
 			if a = b.take(now, 10); a.Refused {
-				assert.LessOrEqual(t, a.Retry, int64(20*second), name)
-				now += a.Retry
+				assert.LessOrEqual(t, a.Wait, int64(20*second), name)
+				now += a.Wait
 				assert.False(t, b.take(now, 10).Refused, name)
 			}
 			assert.True(t, b.take(now, 1).Refused, name)
@@ -494,7 +511,7 @@ func TestSlidingClockSteps(t *testing.T) {
 // 10/10s: take 10; later another takes 10; refund the first. Giving back "at most what
 // is in use" would admit 20 within ten seconds.
 func TestSlidingRefundCounterexample(t *testing.T) {
-	for _, letter := range []byte("scx") {
+	for _, letter := range []byte("wdx") {
 		b := newKind(t, letter, algo.Params{Rate: 10, Period: 10 * second, Buckets: 10})
 		require.False(t, b.take(epoch, 10).Refused)
 		require.False(t, b.take(epoch+20*second, 10).Refused)
@@ -508,22 +525,52 @@ func TestSlidingRefundCounterexample(t *testing.T) {
 	}
 }
 
+// What a step back of the clock has moved comes back from where it is now.
+func TestSlidingRefundAfterAStepBack(t *testing.T) {
+	for _, letter := range []byte("wdx") {
+		for _, back := range []int64{1, second, 60 * second} {
+			b := newKind(t, letter, algo.Params{Rate: 10, Period: 10 * second, Buckets: 10})
+			b.take(epoch, 10)
+			r := algo.Receipt{At: epoch}
+			require.True(t, b.take(epoch-back, 1).Refused)
+			b.refund(epoch-back, 4, r)
+			require.Equal(t, int64(4), b.take(epoch-back, 0).Remaining, kind(letter).Word)
+			b.refund(epoch-back, 7, r)
+			require.Equal(t, int64(10), b.take(epoch-back, 0).Remaining, kind(letter).Word)
+		}
+	}
+}
+
+// A charge is found where a change of the period has moved it.
+func TestSlidingRefundUnderAnotherPeriod(t *testing.T) {
+	for _, letter := range []byte("wd") {
+		for _, period := range []int64{7 * second, 20 * second, 33 * second} {
+			b := newKind(t, letter, algo.Params{Rate: 10, Period: 10 * second, Buckets: 5})
+			require.False(t, b.take(epoch+5*second, 4).Refused)
+			r := algo.Receipt{At: epoch + 5*second, Made: b.Algorithm}
+			b.become(t, letter, algo.Params{Rate: 10, Period: period, Buckets: 5})
+			b.refund(epoch+6*second, 3, r)
+			require.Equal(t, int64(9), b.take(epoch+6*second, 0).Remaining, "%s of %d s", kind(letter).Word, period/second)
+		}
+	}
+}
+
 func TestSlidingWindowRefund(t *testing.T) {
-	b := newKind(t, 's', algo.Params{Rate: 10, Period: 10 * second, Buckets: 5})
+	b := newKind(t, 'w', algo.Params{Rate: 10, Period: 10 * second, Buckets: 5})
 	for _, c := range []struct {
 		at, units  int64
 		text, want string
 	}{
-		{0, 1, "s1800000004000000,2,0,3", "s1800000004000000,2,0,2"},
-		{1_999_999, 5, "s1800000004000000,2,0,3", "s1800000004000000,2"},
-		{4 * second, 2, "s1800000004000000,2,0,3", "s1800000000000000,3"},
-		{4 * second, 2, "s1800000004000000,2,1,3", "s1800000002000000,1,3"},
-		{2 * second, 9, "s1800000004000000,2,1,3", "s1800000004000000,2,0,3"},
-		{4 * second, 9, "s1800000004000000,2", ""},
-		{2 * second, 2, "s1800000004000000,2,0,3", "s1800000004000000,2,0,3"},
-		{6 * second, 2, "s1800000004000000,2,0,3", "s1800000004000000,2,0,3"},
-		{-100 * second, 2, "s1800000004000000,2,0,3", "s1800000004000000,2,0,3"},
-		{4 * second, 0, "s1800000004000000,2,0,3", "s1800000004000000,2,0,3"},
+		{0, 1, "w1800000004000000,2000000,2,0,3", "w1800000004000000,2000000,2,0,2"},
+		{1_999_999, 5, "w1800000004000000,2000000,2,0,3", "w1800000004000000,2000000,2"},
+		{4 * second, 2, "w1800000004000000,2000000,2,0,3", "w1800000000000000,2000000,3"},
+		{4 * second, 2, "w1800000004000000,2000000,2,1,3", "w1800000002000000,2000000,1,3"},
+		{2 * second, 9, "w1800000004000000,2000000,2,1,3", "w1800000004000000,2000000,2,0,3"},
+		{4 * second, 9, "w1800000004000000,2000000,2", ""},
+		{2 * second, 2, "w1800000004000000,2000000,2,0,3", "w1800000004000000,2000000,2,0,3"},
+		{6 * second, 2, "w1800000004000000,2000000,2,0,3", "w1800000000000000,2000000,3"}, // the clock has stepped back
+		{-100 * second, 2, "w1800000004000000,2000000,2,0,3", "w1800000004000000,2000000,2,0,3"},
+		{4 * second, 0, "w1800000004000000,2000000,2,0,3", "w1800000004000000,2000000,2,0,3"},
 	} {
 		require.True(t, b.ParseText(b.s, []byte(c.text)))
 		b.Load(b.s, epoch+5*second)
@@ -534,7 +581,7 @@ func TestSlidingWindowRefund(t *testing.T) {
 	}
 }
 
-// loads tells what each text becomes at an instant, and whether that is a correction.
+// loads says what each text becomes at an instant, and whether that is a correction.
 type loads struct {
 	text, want string
 	healed     bool
@@ -552,42 +599,69 @@ func checkLoads(t *testing.T, b *bucket, now int64, cases []loads) {
 }
 
 func TestSlidingWindowLoads(t *testing.T) {
-	b := newKind(t, 's', algo.Params{Rate: 10, Period: 10 * second, Buckets: 5})
+	b := newKind(t, 'w', algo.Params{Rate: 10, Period: 10 * second, Buckets: 5})
 	checkLoads(t, b, epoch+20*second, []loads{
 		{"", "", false},
-		{"s1800000020000000,3,0,2", "s1800000020000000,3,0,2", false},
-		{"s1800000021999999,3,0,2", "s1800000020000000,3,0,2", false}, // of another period
-		{"s1800000014000000,3,0,1,2", "s1800000014000000,3,0,1", false},
-		{"s1800000010000000,3,2", "s1800000010000000,3", false},
-		{"s1800000009999999,3,2", "", false},
-		{"s0,3,2", "", false},
-		{"s1800000022000000,3,2", "s1800000020000000,5", true},
-		{"s1800000026000000,3,0,1,1,0,2", "s1800000020000000,5,0,2", true},
-		{"s9007199254740991,3,9007199254740991,1,0,1,1", "s1800000020000000,10", true},
-		{"s1800000020000000,9007199254740991,5", "s1800000020000000,10", true},
-		{"s1800000020000000,3,4,4,4", "s1800000020000000,3,4,3", true},
-		{"s1800000020000000,10,0,1", "s1800000020000000,10", true},
-		{"s1800000014000000,10,0,0,1", "s1800000014000000,10", false},
-		{"s1800000009999999,11", "", false},
+		{"w1800000020000000,2000000,3,0,2", "w1800000020000000,2000000,3,0,2", false},
+		{"w1800000014000000,2000000,3,0,1,2", "w1800000014000000,2000000,3,0,1", false},
+		{"w1800000010000000,2000000,3,2", "w1800000010000000,2000000,3", false},
+		{"w1800000008000000,2000000,3,2", "", false},
+		{"w0,2000000,3", "", false},
+		{"w1800000022000000,2000000,3,2", "w1800000020000000,2000000,5", true},
+		{"w1800000026000000,2000000,3,0,1,1,0,2", "w1800000020000000,2000000,5,0,2", true},
+		{"w9007199254000000,2000000,3,9007199254740991,1,0,1,1", "w1800000020000000,2000000,10", true},
+		{"w1800000020000000,2000000,9007199254740991,5", "w1800000020000000,2000000,10", true},
+		{"w1800000020000000,2000000,3,4,4,4", "w1800000020000000,2000000,3,4,3", true},
+		{"w1800000020000000,2000000,10,0,1", "w1800000020000000,2000000,10", true},
+		{"w1800000014000000,2000000,10,0,0,1", "w1800000014000000,2000000,10", false},
+		{"w1800000008000000,2000000,11", "", false},
+		// Of another period: each where its end is, and of now at the latest.
+		{"w1800000018000000,1000000,1,2,3", "w1800000018000000,2000000,1,5", false},
+		{"w1800000019000000,1000000,1,2,3", "w1800000018000000,2000000,3,3", false},
+		{"w1800000020000000,4000000,1,2,3", "w1800000020000000,2000000,1,2,0,3", false},
+		{"w1800000020000000,4000000,1,2,3,4", "w1800000020000000,2000000,1,2,0,3,0,4", false},
+		{"w1800000020000000,4000000,1,2,3,4,5", "w1800000020000000,2000000,1,2,0,3,0,4", false},
+		{"w1800000020000000,4000000,1,2,0,0,5", "w1800000020000000,2000000,1,2", false},
+		{"w1800000000000000,30000000,5", "w1800000020000000,2000000,5", false},
+		{"w1800000000000000,10000000,5", "", false},
+		{"w1800000021000000,1000000,1,2,3", "w1800000020000000,2000000,3,3", true},
+		{"w1800000020000000,1000000,9,9", "w1800000020000000,2000000,9,1", true},
 	})
 }
 
+// Every count keeps its time when the period is raised.
+func TestSlidingWindowRaisedPeriod(t *testing.T) {
+	b := newKind(t, 'w', algo.Params{Rate: 4, Period: 10 * second, Buckets: 5})
+	require.False(t, b.take(epoch, 2).Refused)
+	require.False(t, b.take(epoch+9*second, 2).Refused)
+	b.become(t, 'w', algo.Params{Rate: 4, Period: 20 * second, Buckets: 5})
+	for now := int64(9 * second); now < 20*second; now += second {
+		require.True(t, b.take(epoch+now, 1).Refused, "4 in less than 20 s")
+	}
+	a := b.take(epoch+20*second, 1)
+	assert.Equal(t, int64(4*second), a.Wait, "at most one part late")
+	assert.False(t, b.take(epoch+24*second, 2).Refused)
+	assert.Equal(t, int64(8*second), b.take(epoch+24*second, 1).Wait)
+}
+
 func TestSlidingWindowText(t *testing.T) {
-	b := newKind(t, 's', algo.Params{Rate: 10, Period: 10 * second, Buckets: 5})
-	for _, text := range []string{"", "s1800000000000000,1", "s9007199254740991,9007199254740991,0,0,0,0,1", "s0,1"} {
+	b := newKind(t, 'w', algo.Params{Rate: 10, Period: 10 * second, Buckets: 5})
+	for _, text := range []string{"", "w1800000000000000,5,1", "w9007199254740991,1,9007199254740991,0,0,0,0,1", "w0,1,1", "w5,5,1,1"} {
 		assert.True(t, b.ParseText(b.s, []byte(text)), text)
 		assert.Equal(t, text, string(b.AppendText(nil, b.s)))
 	}
 	for _, text := range []string{
-		"s", "s5", "s5,", "s,1", "s5,0", "s5,0,1", "s5,1,0", "s5,1,", "s5,,1", "s5,01", "s5,1,00", "s5,1,01", "s5,1,1,1,1,1,1,1", "s9007199254740992,1",
-		"s5,9007199254740992", "s5,1,99999999999999999999", "s-5,1", "s5,-1", "s5,1 ", " s5,1", "s5,1;", "5,1", "c5,1,1", "x5,1", "S5,1", "s5,1e1", "s5,0x1",
+		"w", "w5", "w5,", "w,1", "w,1,1", "w5,1", "w5,1,", "w5,1,0", "w5,1,0,1", "w5,1,1,0", "w5,1,1,", "w5,1,,1", "w5,1,01", "w5,1,1,00", "w5,1,1,01", "w5,01,1",
+		"w50,1,1,1,1,1,1,1,0", "w50,1,1,1,1,1,1,1,1", "w9007199254740992,1,1", "w5,9007199254740992,1", "w0,9007199254740992,1",
+		"w5,1,9007199254740992", "w5,1,1,99999999999999999999", "w-5,1,1", "w5,-1,1", "w5,1,-1", "w5,1,1 ", " w5,1,1", "w5,1,1;", "5,1,1", "s5,1,1", "x5,1", "W5,1,1", "w5,1,1e1", "w5,1,0x1",
+		"w5,0,1", "w5,2,1", "w5,10,1", "w5,5,1,1,1", "w5,5,1,0,1", "w0,5,1,1",
 	} {
 		assert.False(t, b.ParseText(b.s, []byte(text)), text)
 		assert.Equal(t, make([]int64, b.Words()), b.s, text)
 	}
 }
 
-// replies tells which replies are accepted.
+// replies says which replies are accepted.
 type replies struct {
 	reply []int64
 	cost  int64
@@ -609,12 +683,12 @@ func checkReplies(t *testing.T, b *bucket, now int64, cases []replies) {
 }
 
 func TestSlidingWindowReply(t *testing.T) {
-	b := newKind(t, 's', algo.Params{Rate: 10, Period: 10 * second, Buckets: 5})
+	b := newKind(t, 'w', algo.Params{Rate: 10, Period: 10 * second, Buckets: 5})
 	checkReplies(t, b, epoch+21*second, []replies{
 		{[]int64{0, 0, 0}, 1, ""},
-		{[]int64{epoch + 20*second, 10, 0}, 3, "s1800000020000000,10"},
-		{[]int64{epoch + 20*second, 10, 5}, 3, "s1800000020000000,7,0,0,0,0,3"},
-		{[]int64{epoch + 10*second, 10, 0}, 3, "s1800000010000000,10"},
+		{[]int64{epoch + 20*second, 10, 0}, 3, "w1800000020000000,2000000,10"},
+		{[]int64{epoch + 20*second, 10, 5}, 3, "w1800000020000000,2000000,7,0,0,0,0,3"},
+		{[]int64{epoch + 10*second, 10, 0}, 3, "w1800000010000000,2000000,10"},
 		{[]int64{epoch + 10*second, 10, 1}, 3, "-"},
 		{[]int64{epoch + 8*second, 10, 0}, 3, "-"},
 		{[]int64{epoch + 22*second, 10, 0}, 3, "-"},
@@ -636,7 +710,7 @@ func TestSlidingWindowReply(t *testing.T) {
 
 // slidings are the kinds of this file and its neighbours.
 func slidings(t require.TestingT, rate int64) (out []*bucket) {
-	for _, letter := range []byte("scx") {
+	for _, letter := range []byte("wdx") {
 		out = append(out, newKind(t, letter, algo.Params{Rate: rate, Period: 60 * second, Buckets: 10}))
 	}
 	return out
@@ -645,8 +719,9 @@ func slidings(t require.TestingT, rate int64) (out []*bucket) {
 // As [FuzzStateText], for the kinds that slide.
 func FuzzSlidingText(f *testing.F) {
 	for _, text := range []string{
-		"", "s1800000000000000,1,0,2", "s9007199254740991,9007199254740991,1,1", "s5,0", "s1,1,", "c1800000000000000,1,2", "c1799999940000000,9007199254740991,3",
-		"c5,0,0", "c9007199254740991,9007199254740991,9007199254740991", "x1800000000000005,3,1800000000000000,2,5,1", "x9007199254740991,1000,1,999,9007199254740990,1", "x5,1,5,1", "x5,3,4,1", "x05,1",
+		"", "w1800000000000000,6000000,1,0,2", "w1800000000000000,1000000,1,0,2,5", "w9007199254740991,1,9007199254740991,1,1", "w5,5,0", "w5,1,1,",
+		"d1800000000000000,60000000,1,2", "d1799999940000000,20000000,9007199254740991,3", "d5,5,0,0", "d9007199254740991,1,9007199254740991,9007199254740991",
+		"x1800000000000005,3,1800000000000000,2,5,1", "x9007199254740991,1000,1,999,9007199254740990,1", "x5,1,5,1", "x5,3,4,1", "x05,1",
 	} {
 		f.Add([]byte(text), int64(3), int64(0))
 	}
@@ -663,7 +738,7 @@ func FuzzSlidingText(f *testing.F) {
 			a := b.take(epoch, cost&0x1ff)
 			require.True(t, 0 <= a.Remaining && a.Remaining <= b.params.Rate)
 			require.True(t, 0 <= a.Reset && a.Reset <= 2*b.params.Period)
-			require.True(t, 0 <= a.Retry && a.Retry <= 2*b.params.Period)
+			require.True(t, 0 <= a.Wait && a.Wait <= 2*b.params.Period)
 			require.True(t, b.ParseText(b.s, b.AppendText(nil, b.s)), "what was written can be read")
 		}
 	})
@@ -685,12 +760,12 @@ func FuzzSlidingReply(f *testing.F) {
 			a := b.Explain(s, epoch, cost, 0, !b.Admits(s, epoch, cost, 0))
 			require.True(t, 0 <= a.Remaining && a.Remaining <= b.params.Rate)
 			require.True(t, 0 <= a.Reset && a.Reset <= 2*b.params.Period)
-			require.True(t, 0 <= a.Retry && a.Retry <= 2*b.params.Period)
+			require.True(t, 0 <= a.Wait && a.Wait <= 2*b.params.Period)
 			require.False(t, b.Load(s, epoch), "a reply needs no healing")
 		}
 	})
 }
 
 func BenchmarkSlidingWindow(b *testing.B) {
-	benchmark(b, newKind(b, 's', algo.Params{Rate: 1000, Period: second, Buckets: 10}))
+	benchmark(b, newKind(b, 'w', algo.Params{Rate: 1000, Period: second, Buckets: 10}))
 }

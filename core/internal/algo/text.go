@@ -14,3 +14,12 @@ func digits(text []byte) (n int64, rest []byte, ok bool) {
 	}
 	return n, text[i:], i > 0
 }
+
+// listed reads the next number of a list, after its comma.
+func listed(text []byte) (n int64, rest []byte, ok bool) {
+	if len(text) < 2 || text[0] != ',' || text[1] == '0' && len(text) > 2 && text[2] != ',' {
+		return 0, nil, false
+	}
+	n, rest, ok = digits(text[1:])
+	return n, rest, ok && n < maxExact
+}

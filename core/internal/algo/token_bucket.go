@@ -19,25 +19,30 @@ import (
 type tokenBucket struct {
 	rate, period int64
 	burst, debt  int64
+	wait         int64
 	low          int64 // how far below zero the rules allow: debt and reservations
-	calm         int64 // the least tokens with which surely nobody waits
 }
 
+// The words of a state.
+const (
+	bucketLast   = iota // the instant of the last refill
+	bucketTokens        // what is in the bucket
+	bucketFull          // when it will be full
+	bucketWords
+)
+
 func newTokenBucket(p Params) (Algorithm, error) {
-	a := &tokenBucket{rate: p.Rate, period: p.Period, burst: p.Burst, debt: p.Debt}
-	// Within ahead there are at most so many refills.
-	hi, reserved := bits.Mul64(uint64(p.Rate), uint64(ceilDiv(p.Ahead, p.Period)))
+	a := &tokenBucket{rate: p.Rate, period: p.Period, burst: p.Burst, debt: p.Debt, wait: p.Wait}
+	// Within wait there are at most so many refills.
+	hi, reserved := bits.Mul64(uint64(p.Rate), uint64(ceilDiv(p.Wait, p.Period)))
 	if hi > 0 || reserved >= maxSpan || int64(reserved)+p.Burst+p.Debt >= maxSpan {
 		return nil, fmt.Errorf("a wait of %v at this rate reserves 2^51 units or more; give a shorter wait or a lower rate",
-			time.Duration(p.Ahead)*time.Microsecond)
+			time.Duration(p.Wait)*time.Microsecond)
 	}
 	a.low = p.Debt + int64(reserved)
 	if ceilDiv(p.Burst+a.low, p.Rate) > maxSpan/p.Period {
 		return nil, fmt.Errorf("a burst of %d%s at this rate takes more than 71 years to refill; give smaller numbers or a higher rate",
 			p.Burst, with(p))
-	}
-	if p.Ahead == 0 {
-		a.calm = -a.low
 	}
 	return a, nil
 }
@@ -45,23 +50,23 @@ func newTokenBucket(p Params) (Algorithm, error) {
 func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }
 
 func (a *tokenBucket) tokens(s []int64) int64 {
-	if s[0] == 0 {
+	if s[bucketLast] == 0 {
 		return a.burst
 	}
-	return s[1]
+	return s[bucketTokens]
 }
 
 // set writes a state. A full bucket is unused: the next use starts its periods.
 func (a *tokenBucket) set(s []int64, last, tokens int64) {
 	if tokens >= a.burst {
-		s[0], s[1], s[2] = 0, 0, 0
+		s[bucketLast], s[bucketTokens], s[bucketFull] = 0, 0, 0
 	} else {
-		s[0], s[1], s[2] = last, tokens, last+ceilDiv(a.burst-tokens, a.rate)*a.period
+		s[bucketLast], s[bucketTokens], s[bucketFull] = last, tokens, last+ceilDiv(a.burst-tokens, a.rate)*a.period
 	}
 }
 
-// wait is how long it takes until cost units fit, if nobody else comes.
-func (a *tokenBucket) wait(last, tokens, now, cost int64) int64 {
+// until is how long it takes until cost units fit, if nobody else comes.
+func (a *tokenBucket) until(last, tokens, now, cost int64) int64 {
 	need := max(0, cost-a.debt)
 	if tokens >= need {
 		return 0
@@ -69,12 +74,12 @@ func (a *tokenBucket) wait(last, tokens, now, cost int64) int64 {
 	return last + ceilDiv(need-tokens, a.rate)*a.period - now
 }
 
-func (a *tokenBucket) Words() int { return 3 }
+func (a *tokenBucket) Words() int { return bucketWords }
 
-func (a *tokenBucket) Len([]int64) int { return 3 }
+func (a *tokenBucket) Len([]int64) int { return bucketWords }
 
 func (a *tokenBucket) Load(s []int64, now int64) (healed bool) {
-	last, tokens := s[0], s[1]
+	last, tokens := s[bucketLast], s[bucketTokens]
 	if last == 0 {
 		return false
 	}
@@ -89,116 +94,133 @@ func (a *tokenBucket) Load(s []int64, now int64) (healed bool) {
 	return healed
 }
 
-func (a *tokenBucket) Admits(s []int64, now, cost, ahead int64) bool {
-	return cost == 0 || cost <= a.burst+a.debt && a.wait(s[0], a.tokens(s), now, cost) <= ahead
+func (a *tokenBucket) Admits(s []int64, now, cost, wait int64) bool {
+	return cost == 0 || cost <= a.burst+a.debt && a.until(s[bucketLast], a.tokens(s), now, cost) <= wait
 }
 
 func (a *tokenBucket) Most(s []int64, _ int64) int64 { return max(0, a.tokens(s)) }
 
 func (a *tokenBucket) Charge(s []int64, now, cost int64) {
 	tokens := a.tokens(s)
-	if s[0] == 0 {
-		s[0] = now
+	if s[bucketLast] == 0 {
+		s[bucketLast] = now
 	}
-	a.set(s, s[0], tokens-cost)
+	a.set(s, s[bucketLast], tokens-cost)
 }
 
-// Refund gives back until the next refill: after it, nobody can tell whether the bucket
+// Refund gives back until the next refill: after it, nobody can know whether the bucket
 // would not have been full without the charge; but it cannot have been while the charge
-// itself waits. While anybody may be waiting it gives back to the last in line only, all
+// itself waits. While callers may be waiting it gives back to the last in line only, all
 // or nothing, so that nobody moves onto another's turn.
+//
+// A clock that steps back takes the last refill along. If that is by less than a period,
+// no refill can have come since and be as early as that.
 func (a *tokenBucket) Refund(s []int64, now, units int64, r Receipt) bool {
-	back := min(units, a.burst+a.debt)
-	if back <= 0 || s[0] == 0 || !a.mayGiveBack(s, now, units, r) {
+	back := a.back(units, r)
+	if back <= 0 || s[bucketLast] == 0 || !a.mayGiveBack(s, now, units, r) {
 		return false
 	}
-	a.set(s, s[0], s[1]+back)
+	a.set(s, s[bucketLast], s[bucketTokens]+back)
 	return true
 }
 
 func (a *tokenBucket) mayGiveBack(s []int64, now, units int64, r Receipt) bool {
-	since, more := s[0]-r.Charged[0], s[1]-r.Charged[1] // refills and their tokens, if nobody came behind
-	last := units >= r.Units && r.Charged[1] < a.burst &&
+	// Refills, and their tokens if nobody came behind.
+	since, more := s[bucketLast]-r.Charged[bucketLast], s[bucketTokens]-r.Charged[bucketTokens]
+	if -a.period < since && since < 0 {
+		since = 0
+	}
+	last := units >= r.Units &&
 		since >= 0 && since%a.period == 0 && more%a.rate == 0 && since/a.period == more/a.rate
-	if waits := r.Delay > 0 && now < r.At+r.Delay; waits {
+	if waiting := r.Delay > 0 && now < r.At+r.Delay; waiting {
 		return last
 	}
-	return since == 0 && (last || s[1] >= a.calm)
+	return since == 0 && (last || s[bucketTokens] >= a.queue(r))
 }
 
-func (a *tokenBucket) Explain(s []int64, now, cost, ahead int64, refused bool) Answer {
+// made is the bucket that a receipt is from.
+func (a *tokenBucket) made(r Receipt) *tokenBucket {
+	if made, ok := r.Made.(*tokenBucket); ok {
+		return made
+	}
+	return a
+}
+
+// back is how many tokens a refund of units gives back.
+func (a *tokenBucket) back(units int64, r Receipt) int64 {
+	made := a.made(r)
+	return min(units, made.burst+made.debt)
+}
+
+// queue is how many tokens there are at least while nobody is waiting for a turn.
+func (a *tokenBucket) queue(r Receipt) int64 {
+	if a.wait > 0 || a.made(r).wait > 0 {
+		return 0
+	}
+	return -a.low
+}
+
+func (a *tokenBucket) Explain(s []int64, now, cost, wait int64, refused bool) Answer {
 	r := Answer{Remaining: a.Most(s, now), Refused: refused}
-	if s[0] > 0 {
-		r.Reset = s[2] - now
+	if s[bucketLast] > 0 {
+		r.Reset = s[bucketFull] - now
 	}
 	switch {
 	case refused:
 		if r.Never = cost > a.burst+a.debt; !r.Never {
-			r.Retry = a.wait(s[0], a.tokens(s), now, cost) - ahead
+			r.Wait = a.until(s[bucketLast], a.tokens(s), now, cost) - wait
 		}
 	case cost > 0:
-		r.Charged = [2]int64{s[0], s[1]}
-		r.Delay = a.wait(s[0], s[1]+cost, now, cost)
+		r.Charged = [2]int64{s[bucketLast], s[bucketTokens]}
+		r.Wait = a.until(s[bucketLast], s[bucketTokens]+cost, now, cost)
 	}
 	return r
 }
 
-func (a *tokenBucket) Expires(s []int64) int64 { return s[2] }
+func (a *tokenBucket) Expires(s []int64) int64 { return s[bucketFull] }
 
-// AppendParams appends how many tokens the cost needs: more than there can be for a cost
-// that never fits, and as few as there can be for a peek.
-func (a *tokenBucket) AppendParams(b []int64, cost, ahead, _ int64) []int64 {
+// AppendTake appends as need more than there can be for a cost that never fits, and as
+// few as there can be for a peek.
+func (a *tokenBucket) AppendTake(b []int64, cost, wait, _ int64) []int64 {
 	need := max(0, cost-a.debt)
 	switch {
 	case cost == 0:
 		need = -a.low
 	case cost > a.burst+a.debt:
-		cost, need, ahead = a.burst+a.debt, a.burst+1, 0
+		cost, need, wait = a.burst+a.debt, a.burst+1, 0
 	}
-	return append(b, a.period, a.rate, a.burst, cost, need, a.low, ahead)
+	return append(b, a.period, a.rate, a.burst, cost, need, a.low, wait)
 }
 
-// AppendMost appends the cost and the need of one unit.
-func (a *tokenBucket) AppendMost(b []int64, _ int64) []int64 {
-	return append(b, a.period, a.rate, a.burst, 1, 1, a.low)
+func (a *tokenBucket) AppendUpTo(b []int64, _ int64) []int64 {
+	return append(b, a.period, a.rate, a.burst, a.low)
 }
 
+// AppendRefund appends the state that the charge led to, how many tokens there are at
+// least while nobody is waiting, and when the turn of the charge came if it had to wait.
 func (a *tokenBucket) AppendRefund(b []int64, units int64, r Receipt, _ int64) []int64 {
-	turn := int64(0)
+	turn, back := int64(0), a.back(units, r)
 	if r.Delay > 0 {
 		turn = r.At + r.Delay
 	}
 	if units < r.Units {
-		r.Charged[1] = a.burst + 1 // tokens that no state has had
+		r.Charged[bucketTokens] = a.burst // tokens that no state has had
 	}
-	return append(b, a.period, a.rate, a.burst, min(units, a.burst+a.debt), r.Charged[0], a.low, r.Charged[1], a.calm, turn)
-}
-
-func (a *tokenBucket) Reply() int { return 2 }
-
-func (a *tokenBucket) ParseReply(s, reply []int64, now, _ int64) bool {
-	last, tokens := reply[0], reply[1]
-	if last == 0 && tokens == 0 {
-		tokens = a.burst
-	} else if last < 1 || last > now || now-last >= a.period || tokens < -a.low || tokens >= a.burst {
-		return false
-	}
-	a.set(s, last, tokens)
-	return true
+	return append(b, a.period, a.rate, a.burst, a.low, back, r.Charged[bucketLast], r.Charged[bucketTokens], a.queue(r), turn)
 }
 
 func (a *tokenBucket) AppendText(b []byte, s []int64) []byte {
-	if s[0] == 0 {
+	if s[bucketLast] == 0 {
 		return b
 	}
 	b = append(b, 't')
-	b = strconv.AppendInt(b, s[0], 10)
+	b = strconv.AppendInt(b, s[bucketLast], 10)
 	b = append(b, ',')
-	return strconv.AppendInt(b, s[1], 10)
+	return strconv.AppendInt(b, s[bucketTokens], 10)
 }
 
 func (a *tokenBucket) ParseText(s []int64, text []byte) bool {
-	s[0], s[1], s[2] = 0, 0, 0
+	clear(s[:bucketWords])
 	if len(text) == 0 {
 		return true
 	}
@@ -218,6 +240,19 @@ func (a *tokenBucket) ParseText(s []int64, text []byte) bool {
 	if !ok || tokens >= maxExact || len(rest) > 0 {
 		return false
 	}
-	s[0], s[1] = last, sign*tokens // Load, which comes next, adds the rest
+	s[bucketLast], s[bucketTokens] = last, sign*tokens // Load, which comes next, adds the rest
+	return true
+}
+
+func (a *tokenBucket) Reply() int { return 2 }
+
+func (a *tokenBucket) ParseReply(s, reply []int64, now, _ int64) bool {
+	last, tokens := reply[0], reply[1]
+	if last == 0 && tokens == 0 {
+		tokens = a.burst
+	} else if last < 1 || last > now || now-last >= a.period || tokens < -a.low || tokens >= a.burst {
+		return false
+	}
+	a.set(s, last, tokens)
 	return true
 }

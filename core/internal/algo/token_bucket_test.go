@@ -36,7 +36,7 @@ func TestTokenBucketTraces(t *testing.T) {
 			{2000000, 5, true, false, 1, 1000000, 1000000, 0},
 			{2000000, 4, false, false, 0, 0, 3000000, 0},
 		}},
-		{"5/1m wait 2m", algo.Params{Rate: 5, Burst: 5, Period: 60 * second, Ahead: 120 * second}, []step{
+		{"5/1m wait 2m", algo.Params{Rate: 5, Burst: 5, Period: 60 * second, Wait: 120 * second}, []step{
 			{0, 5, false, false, 0, 0, 60000000, 0},
 			{10000000, 2, false, false, 0, 0, 110000000, 50000000},
 			{10000000, 3, false, false, 0, 0, 110000000, 50000000},
@@ -60,12 +60,12 @@ type tokens struct {
 }
 
 func (m *tokens) low() *big.Int {
-	refills := ceil(big.NewRat(m.Ahead, m.Period))
+	refills := ceil(big.NewRat(m.Wait, m.Period))
 	low := times(m.Rate, refills)
 	return low.Neg(low.Add(low, big.NewInt(m.Debt)))
 }
 
-// at brings the bucket to now, and tells what there is and when the last refill came.
+// at brings the bucket to now, and returns what there is and when the last refill came.
 func (m *tokens) at(now int64) (has *big.Int, last int64) {
 	full := big.NewInt(m.Burst)
 	if m.used && (m.since > now || m.had.Cmp(m.low()) < 0) { // beyond the rules: corrected for good
@@ -105,9 +105,9 @@ func (m *tokens) take(now, cost, ahead int64) algo.Answer {
 	if a.Refused = a.Never; !a.Never && cost > 0 {
 		wait := m.until(max(0, cost-m.Debt), has, last, now)
 		if a.Refused = wait > ahead; a.Refused {
-			a.Retry = wait - ahead
+			a.Wait = wait - ahead
 		} else {
-			a.Delay = wait
+			a.Wait = wait
 			has = new(big.Int).Sub(has, big.NewInt(cost))
 			m.write(has, last)
 			a.Charged = [2]int64{last, has.Int64()}
@@ -118,25 +118,28 @@ func (m *tokens) take(now, cost, ahead int64) algo.Answer {
 	return a
 }
 
-func (m *tokens) refund(now, units int64, r algo.Receipt) {
+func (m *tokens) refund(now, units int64, c charge) {
 	has, last := m.at(now)
 	if has.Cmp(big.NewInt(m.Burst)) >= 0 {
 		return // it is full
 	}
+	charged := c.Charged[0]
+	if charged-m.Period < last && last < charged {
+		charged = last // the clock has stepped back by less than a period
+	}
 	// What the bucket would have if nobody had come behind.
-	alone := new(big.Rat).SetFrac64(last-r.Charged[0], m.Period)
-	alone.Mul(alone, rat(m.Rate)).Add(alone, rat(r.Charged[1]))
-	lastInLine := units >= r.Units && last >= r.Charged[0] && (last-r.Charged[0])%m.Period == 0 &&
-		r.Charged[1] < m.Burst && alone.Cmp(new(big.Rat).SetInt(has)) == 0
-	switch waits := r.Delay > 0 && now < r.At+r.Delay; {
+	alone := new(big.Rat).SetFrac64(last-charged, m.Period)
+	alone.Mul(alone, rat(m.Rate)).Add(alone, rat(c.Charged[1]))
+	lastInLine := units >= c.Units && last >= charged && (last-charged)%m.Period == 0 && alone.Cmp(new(big.Rat).SetInt(has)) == 0
+	switch waits := c.Delay > 0 && now < c.At+c.Delay; {
 	case waits && !lastInLine:
 		return
-	case !waits && last != r.Charged[0]:
+	case !waits && last != charged:
 		return // a refill has come
-	case !waits && m.Ahead > 0 && has.Sign() < 0 && !lastInLine:
+	case !waits && m.Wait+c.params.Wait > 0 && has.Sign() < 0 && !lastInLine:
 		return // somebody may wait
 	}
-	if units = min(units, m.Burst+m.Debt); units > 0 {
+	if units = min(units, c.params.Burst+c.params.Debt); units > 0 {
 		m.write(new(big.Int).Add(has, big.NewInt(units)), last)
 	}
 }
@@ -158,7 +161,7 @@ func TestTokenBucketIsTheModel(t *testing.T) {
 					c := charges[len(charges)-1-rapid.IntRange(0, len(charges)-1).Draw(t, "charge")]
 					units := rapid.Int64Range(0, c.units).Draw(t, "units")
 					b.refund(now, units, c.Receipt)
-					m.refund(now, units, c.Receipt)
+					m.refund(now, units, c)
 				}
 			case 3:
 				if rapid.Bool().Draw(t, "other numbers") {
@@ -178,7 +181,7 @@ func TestTokenBucketIsTheModel(t *testing.T) {
 			default:
 				now += anyStep(t, hint)
 			}
-			cost, ahead := anyCost(t, b.params.Burst+b.params.Debt), anyAhead(t, b.params.Ahead)
+			cost, ahead := anyCost(t, b.params.Burst+b.params.Debt), anyAhead(t, b.params.Wait)
 			before := slices.Clone(b.s)
 			want, got := m.take(now, cost, ahead), b.reserve(now, cost, ahead)
 			require.Equal(t, want, got, "%d units at %d", cost, now)
@@ -187,14 +190,16 @@ func TestTokenBucketIsTheModel(t *testing.T) {
 					require.Equal(t, before, b.s, "a refusal or a peek changes nothing")
 				}
 			} else {
-				charges = append(charges, charge{Receipt: receipt(now, got), units: cost})
+				c := charge{Receipt: receipt(now, got), units: cost, params: b.params}
+				c.Made = b.Algorithm
+				charges = append(charges, c)
 			}
 			s, _ := b.load(now)
 			require.Equal(t, got.Remaining, b.Most(s, now))
 			require.True(t, got.Remaining == 0 || b.Admits(s, now, got.Remaining, 0))
 			require.False(t, b.Admits(s, now, got.Remaining+1+b.params.Debt, 0))
 			require.Equal(t, got.Reset, max(0, b.Expires(s)-now))
-			hint = max(got.Retry, got.Delay, got.Reset/rapid.Int64Range(1, 3).Draw(t, "part"))
+			hint = max(got.Wait, got.Reset/rapid.Int64Range(1, 3).Draw(t, "part"))
 		}
 	})
 }
@@ -208,7 +213,7 @@ func TestTokenBucketBound(t *testing.T) {
 			windows(charges, func(d int64, units *big.Int) {
 				p := b.params
 				refills := ceil(big.NewRat(d, p.Period))
-				if p.Ahead > 0 {
+				if p.Wait > 0 {
 					refills = d/p.Period + 1
 				}
 				bound := times(refills, p.Rate)
@@ -269,6 +274,42 @@ func TestTokenBucketRefund(t *testing.T) {
 	assert.Equal(t, []int64{0, 0, 0}, b.s, "full is unused, and never more than full")
 }
 
+// A step back of the clock by less than a period takes the last refill along, and a
+// charge is still given back, also when the clock has gone on since; but not from what
+// was taken after another refill.
+func TestTokenBucketRefundAfterAStepBack(t *testing.T) {
+	for _, back := range []int64{1, second, 10*second - 1} {
+		b := newKind(t, 't', algo.Params{Rate: 10, Burst: 10, Period: 10 * second})
+		r := receipt(epoch, b.take(epoch, 10))
+		b.take(epoch-back, 0)
+		b.refund(epoch-back, 4, r)
+		assert.Equal(t, int64(4), b.take(epoch-back, 0).Remaining)
+		b.refund(epoch-back+second, 6, r)
+		assert.Equal(t, int64(10), b.take(epoch-back+second, 0).Remaining)
+
+		b = newKind(t, 't', algo.Params{Rate: 10, Burst: 10, Period: 10 * second})
+		r = receipt(epoch, b.take(epoch, 10))
+		b.take(epoch-back, 0)
+		require.False(t, b.take(epoch-back+10*second, 10).Refused, "refilled")
+		b.refund(epoch-back+10*second, 10, r)
+		assert.True(t, b.take(epoch-back+10*second, 1).Refused)
+	}
+}
+
+// A charge has the tokens that it took, whatever the burst is now.
+func TestTokenBucketRefundUnderOtherNumbers(t *testing.T) {
+	p := algo.Params{Rate: 10, Burst: 10, Debt: 4, Period: 10 * second}
+	b := newKind(t, 't', p)
+	r := receipt(epoch, b.take(epoch, 10))
+	r.Made = b.Algorithm
+	b.take(epoch, 4) // borrowed
+	b.become(t, 't', algo.Params{Rate: 10, Burst: 6, Debt: 4, Period: 20 * second})
+	b.refund(epoch, 10, r)
+	assert.Equal(t, int64(6), b.take(epoch, 0).Remaining, "-4 and 10")
+	b.refund(epoch, 10, r)
+	assert.Equal(t, int64(6), b.take(epoch, 0).Remaining, "never more than full")
+}
+
 // After a step back of the clock nobody waits longer than a whole bucket.
 func TestTokenBucketClockStepsBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -318,18 +359,18 @@ func TestTokenBucketExtremes(t *testing.T) {
 	}{
 		{algo.Params{Rate: 1, Burst: 1, Period: 1000}, ""},
 		{algo.Params{Rate: most, Burst: most, Period: 1000}, ""},
-		{algo.Params{Rate: most, Burst: most, Debt: most, Period: longest, Ahead: longest}, ""},
+		{algo.Params{Rate: most, Burst: most, Debt: most, Period: longest, Wait: longest}, ""},
 		{algo.Params{Rate: 1, Burst: most, Period: 1 << 20}, ""}, // 2^51 us to the microsecond
 		{algo.Params{Rate: 1, Burst: most, Period: 1<<20 + 1}, refill},
-		{algo.Params{Rate: 1, Burst: most, Period: 1 << 20, Ahead: 1}, refill},
+		{algo.Params{Rate: 1, Burst: most, Period: 1 << 20, Wait: 1}, refill},
 		{algo.Params{Rate: 1, Burst: most, Debt: 1, Period: 1 << 20}, refill},
 		{algo.Params{Rate: 1, Burst: 71, Period: longest}, ""},
 		{algo.Params{Rate: 1, Burst: 72, Period: longest}, refill},
-		{algo.Params{Rate: 1, Burst: 70, Period: longest, Ahead: longest}, ""},
-		{algo.Params{Rate: 1, Burst: 70, Debt: 1, Period: longest, Ahead: longest}, refill},
-		{algo.Params{Rate: most, Burst: 1, Period: 1000, Ahead: 1000 * (1<<20 - 1)}, ""},
-		{algo.Params{Rate: most, Burst: 1, Period: 1000, Ahead: 1000 * (1 << 20)}, reserve},
-		{algo.Params{Rate: most, Burst: most, Debt: most, Period: 1000, Ahead: longest}, reserve},
+		{algo.Params{Rate: 1, Burst: 70, Period: longest, Wait: longest}, ""},
+		{algo.Params{Rate: 1, Burst: 70, Debt: 1, Period: longest, Wait: longest}, refill},
+		{algo.Params{Rate: most, Burst: 1, Period: 1000, Wait: 1000 * (1<<20 - 1)}, ""},
+		{algo.Params{Rate: most, Burst: 1, Period: 1000, Wait: 1000 * (1 << 20)}, reserve},
+		{algo.Params{Rate: most, Burst: most, Debt: most, Period: 1000, Wait: longest}, reserve},
 	} {
 		a, err := kind('t').New(c.p)
 		if c.wrong != "" {
@@ -337,12 +378,12 @@ func TestTokenBucketExtremes(t *testing.T) {
 			continue
 		}
 		require.NoError(t, err, "%+v", c.p)
-		for _, v := range a.AppendParams(nil, c.p.Burst, c.p.Ahead, 0) {
+		for _, v := range a.AppendTake(nil, c.p.Burst, c.p.Wait, 0) {
 			assert.Less(t, v, int64(1<<51), "%+v", c.p)
 		}
 		b, m := newKind(t, 't', c.p), &tokens{Params: c.p}
 		for _, cost := range []int64{1, c.p.Burst - 1, 1, c.p.Burst, c.p.Burst + c.p.Debt, math.MaxInt64} {
-			assert.Equal(t, m.take(epoch, cost, c.p.Ahead), b.reserve(epoch, cost, c.p.Ahead), "%+v, cost %d", c.p, cost)
+			assert.Equal(t, m.take(epoch, cost, c.p.Wait), b.reserve(epoch, cost, c.p.Wait), "%+v, cost %d", c.p, cost)
 		}
 	}
 	rapid.Check(t, func(t *rapid.T) {
@@ -392,10 +433,10 @@ func TestTokenBucketParams(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := anyOf(t, 't', smallWaits(kind('t')))
 		for range 10 {
-			b.reserve(epoch, rapid.Int64Range(0, b.params.Burst).Draw(t, "used"), b.params.Ahead)
+			b.reserve(epoch, rapid.Int64Range(0, b.params.Burst).Draw(t, "used"), b.params.Wait)
 		}
-		cost, ahead := anyCost(t, b.params.Burst+b.params.Debt), anyAhead(t, b.params.Ahead)
-		p := b.AppendParams([]int64{42}, cost, ahead, 0)[1:]
+		cost, ahead := anyCost(t, b.params.Burst+b.params.Debt), anyAhead(t, b.params.Wait)
+		p := b.AppendTake([]int64{42}, cost, ahead, 0)[1:]
 		period, rate, burst, charge, need, low, wait := p[0], p[1], p[2], p[3], p[4], p[5], p[6]
 		s, _ := b.load(epoch)
 		has := burst

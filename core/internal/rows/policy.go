@@ -14,7 +14,7 @@ type Policy struct {
 
 // NewPolicy builds a Policy. Policies of one name and shape share their keys' state, and
 // only those. The state of one shape has the same form whatever the algorithms' numbers,
-// and any of them can tell of it when it expires.
+// and any of them can say when it expires.
 func NewPolicy(name, shape string, algorithms []algo.Algorithm) Policy {
 	p := Policy{id: identify(name, shape), shape: shape, algorithms: algorithms}
 	for _, a := range algorithms {

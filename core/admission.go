@@ -1,0 +1,120 @@
+package core
+
+import (
+	"context"
+	"time"
+)
+
+// Ask is what [Limiter.Begin] is asked for.
+type Ask struct {
+	// Key is who is counted: any text but the empty one.
+	Key string
+	// Cost is how many units to take of the policy's rates. 0 peeks.
+	Cost int64
+	// Permits is how many permits to acquire, where the policy has them. With 0 they are not looked at.
+	Permits int64
+	// Wait is how long the caller would wait for its turn, as in [Take]. 0 means now or not at all.
+	Wait time.Duration
+}
+
+// Admission is a decision and what it has taken, until that is given back: the answer of [Limiter.Begin]. It is for
+// programs that build something like a guard on a Limiter; most need only the Limiter's other methods. The zero
+// Admission refuses, and has nothing to give back.
+type Admission struct {
+	// Result is the decision.
+	Result Result
+	// Err is nil, or the [*StoreError] because of which the policy's fail word has decided.
+	Err error
+
+	limiter *Limiter
+	key     string
+	hold    *hold
+}
+
+// Begin decides on all that the policy demands, in one step: permits, and units of its rates. Being over the limit
+// is a Result, not an error: look at Result.Allowed. An error means that nothing was decided and nothing taken: the
+// context's, that of a mistake in the Ask, and a [*StoreError] under "fail closed".
+//
+// Where Result.Delay is not 0, call Wait before going on. What was taken stays taken until Release, and GiveBack.
+func (l *Limiter) Begin(ctx context.Context, ask Ask) (Admission, error) {
+	t := Take{Policy: l.policy, Key: ask.Key, Cost: ask.Cost, Wait: ask.Wait}
+	a := Admission{limiter: l, key: ask.Key}
+	a.hold, a.Err = l.keeper.begin(ctx, &t, ask.Permits, &a.Result)
+	if a.Err != nil && !a.Result.Local {
+		return Admission{}, a.Err
+	}
+	return a, nil
+}
+
+// Wait returns when it is the turn of what was taken: at once, unless Result.Delay says otherwise. It fails with an
+// [*OverLimitError], at once, if ctx would end before; with the context's error if it ends all the same; and with
+// [ErrClosed] if the Limiter is closed meanwhile. Then everything is given back: units as far as nobody has queued
+// behind.
+func (a *Admission) Wait(ctx context.Context) error {
+	if a.Result.Delay == 0 || !a.Result.Allowed() {
+		return nil
+	}
+	if err := a.wait(ctx); err != nil {
+		a.hold.release()
+		return err
+	}
+	return nil
+}
+
+func (a *Admission) wait(ctx context.Context) error {
+	if end, bounded := ctx.Deadline(); bounded && time.Until(end) <= a.Result.Delay {
+		a.GiveBack(a.Result.Taken)
+		return &OverLimitError{Result{Limit: a.Result.Limit, RetryAfter: a.Result.Delay, At: a.Result.At}}
+	}
+	return a.limiter.keeper.waiters.wait(ctx, a.refund(a.Result.Taken))
+}
+
+func (a *Admission) refund(units int64) Refund {
+	return Refund{Policy: a.limiter.policy, Key: a.key, Receipt: a.Result, Units: units}
+}
+
+// GiveBack gives back units of those that were taken, at most Result.Taken in all, as far as they still weigh; see
+// [Refund]. It does not wait for a store that is not in the process.
+func (a *Admission) GiveBack(units int64) {
+	if units = min(units, a.Result.Taken); units > 0 && a.limiter != nil {
+		a.limiter.keeper.giveBack(a.refund(units))
+	}
+}
+
+// Held reports whether there are permits to release.
+func (a *Admission) Held() bool { return a.hold != nil }
+
+// Context returns a child of ctx that ends on Release, and with the cause [ErrPermitLost] if the permits are lost.
+// Without permits it is ctx.
+func (a *Admission) Context(ctx context.Context) context.Context { return a.hold.attach(ctx) }
+
+// Release gives the permits back. Only the first call counts, and it does not wait for the store.
+func (a *Admission) Release() { a.hold.release() }
+
+// Detach lets the permits outlive the request that they were acquired for, such as for a connection that is taken
+// over. The code that takes care of it calls Claim. After Detach, Finish takes the place of Release. Without permits it is
+// nil, which may be used all the same.
+func (a *Admission) Detach() *Detached {
+	if a.hold == nil {
+		return nil
+	}
+	a.hold.detach()
+	return &Detached{a.hold}
+}
+
+// Finish releases the permits, unless they were detached: then they end at once if the request has panicked, and
+// after one lease, unless somebody claims them.
+func (a *Admission) Finish(panicked bool) { a.hold.finish(panicked) }
+
+// Detached are permits that outlive the request that they were acquired for. The nil Detached are none.
+type Detached struct{ hold *hold }
+
+// Claim takes care of the permits from now on. The context held is a child of ctx for the work; it ends on release,
+// and with the cause [ErrPermitLost] if the permits are lost, were not claimed in time, or have been held for a day.
+// Release must be called when the work is over, and may be called more than once.
+func (d *Detached) Claim(ctx context.Context) (held context.Context, release func()) {
+	if d == nil {
+		return context.WithCancel(ctx)
+	}
+	return d.hold.claim(ctx), d.hold.release
+}

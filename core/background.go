@@ -1,0 +1,285 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// What travels behind the decisions goes in batches of at most batchSize, each of which may take callTimeout: 10 ms
+// away, 50 000 a second come back, no matter whose they are. A batch is all that has come while the one before it was
+// out; a lone task leaves at once. What failed is sent again after retryFirst, and later up to retryLast: within 2 s
+// of a blip all is well again.
+const (
+	batchSize   = 512
+	callTimeout = time.Second
+	retryFirst  = 50 * time.Millisecond
+	retryLast   = 400 * time.Millisecond
+)
+
+// Units are given back within refundLife, or not at all: they expire by themselves. maxRefunds bounds how many wait
+// for that, which only a store that hangs can reach. Permits need no bound: there are no more than were held within
+// one lease, and none is dropped before its lease ends.
+const (
+	refundLife = 10 * time.Second
+	maxRefunds = 1 << 14
+)
+
+// background does what decisions leave behind, where the store is remote: it renews permits, releases them and gives
+// units back. Nobody waits for it, and it has goroutines only while there is something to do.
+type background struct {
+	keeper *keeper
+
+	mu    sync.Mutex
+	lanes [3]lane
+	idle  []chan struct{} // closed when there is nothing left to do
+	lost  int             // tasks that were given up, since the last flush
+}
+
+// lane is the queue of one kind of task: none can hold up another. Its batches go one after the other, so that units
+// come back in the order in which they were given, which those of a queue depend on.
+type lane struct {
+	tasks  []task
+	later  []task // those that failed
+	busy   bool   // a batch is out
+	paused bool   // what failed is sent again when the pause is over
+	pause  time.Duration
+}
+
+// kind is what a task does.
+type kind uint8
+
+const (
+	renewing kind = iota
+	releasing
+	refunding
+)
+
+// task is a permit to renew or to release, or units to give back.
+type task struct {
+	hold   *hold  // to renew
+	permit Permit // to release
+	refund *Refund
+	until  time.Time // from when on it is of no use
+}
+
+func newBackground(k *keeper) *background { return &background{keeper: k} }
+
+func (b *background) renew(holds []*hold) {
+	tasks := make([]task, len(holds))
+	for i, h := range holds {
+		tasks[i].hold = h
+	}
+	b.add(renewing, tasks...)
+}
+
+// release gives back a permit whose lease ends no later than one that begins now.
+func (b *background) release(p Permit, lease time.Duration) {
+	b.add(releasing, task{permit: p, until: time.Now().Add(lease)})
+}
+
+func (b *background) refund(r Refund) {
+	b.add(refunding, task{refund: &r, until: time.Now().Add(refundLife)})
+}
+
+var errFull = fmt.Errorf("core: %d others wait for a store that does not answer", maxRefunds)
+
+func (b *background) add(k kind, tasks ...task) {
+	b.mu.Lock()
+	l := &b.lanes[k]
+	full := k == refunding && len(l.tasks)+len(l.later) >= maxRefunds
+	if full {
+		b.lost += len(tasks)
+	} else {
+		l.tasks = append(l.tasks, tasks...)
+		b.start(k)
+	}
+	b.mu.Unlock()
+	if full {
+		b.giveUp(k, len(tasks), errFull)
+	}
+}
+
+// start sees to it that a lane's tasks are done. It is locked.
+func (b *background) start(k kind) {
+	if l := &b.lanes[k]; !l.busy && len(l.tasks) > 0 {
+		l.busy = true
+		go b.work(k)
+	}
+}
+
+// work sends a lane's batches until there are none left.
+func (b *background) work(k kind) {
+	l := &b.lanes[k]
+	for {
+		b.mu.Lock()
+		n := min(len(l.tasks), batchSize)
+		if n == 0 {
+			l.busy = false
+			b.rest()
+			b.mu.Unlock()
+			return
+		}
+		batch := l.tasks[:n:n]
+		l.tasks = l.tasks[n:] // what is left is copied when it grows, and the rest freed
+		b.mu.Unlock()
+
+		sent := time.Now()
+		lost, errs := b.call(k, batch)
+		if k == renewing {
+			b.keeper.holder.renewed(batch, lost, errs, sent)
+		} else {
+			b.done(k, batch, errs)
+		}
+	}
+}
+
+// rest lets those that wait for it know that there is nothing left to do. It is locked.
+func (b *background) rest() {
+	if b.left() > 0 || b.lanes[renewing].busy || b.lanes[releasing].busy || b.lanes[refunding].busy {
+		return
+	}
+	for _, c := range b.idle {
+		close(c)
+	}
+	b.idle = nil
+}
+
+// left is how many tasks wait. It is locked.
+func (b *background) left() (n int) {
+	for i := range b.lanes {
+		n += len(b.lanes[i].tasks) + len(b.lanes[i].later)
+	}
+	return n
+}
+
+// done sees to it that what failed is done again later, where that is of use.
+func (b *background) done(k kind, batch []task, errs []error) {
+	lost, why := 0, error(nil)
+	b.mu.Lock()
+	l, now, failed := &b.lanes[k], time.Now(), false
+	for i, err := range errs {
+		if err == nil {
+			continue
+		}
+		failed = true
+		if now.Before(batch[i].until) && mayRetry(k, err) {
+			l.later = append(l.later, batch[i])
+		} else {
+			lost, why = lost+1, err
+		}
+	}
+	b.lost += lost
+	switch {
+	case !failed:
+		l.pause = 0
+	case len(l.later) > 0 && !l.paused: // one pause for all batches, or many of them would leave none
+		l.paused, l.pause = true, min(max(retryFirst, l.pause*2), retryLast)
+		time.AfterFunc(l.pause, func() { b.retry(k) })
+	}
+	b.mu.Unlock()
+	if lost > 0 {
+		b.giveUp(k, lost, why)
+	}
+}
+
+// mayRetry reports whether what failed may be done again: releasing twice does no harm, but units that may have been
+// given back must not be given back again.
+func mayRetry(k kind, err error) bool {
+	failed := (*StoreError)(nil)
+	known := errors.As(err, &failed)
+	return (!known || failed.Class != ClassDenied) && (k == releasing || known && !failed.Executed)
+}
+
+func (b *background) retry(k kind) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	l := &b.lanes[k]
+	l.tasks, l.later, l.paused = append(l.tasks, l.later...), nil, false
+	b.start(k)
+	b.rest()
+}
+
+// giveUp says what is not done any more. It is not locked: a log that blocks must hold up nobody.
+func (b *background) giveUp(k kind, n int, why error) {
+	what := "units"
+	if k == releasing {
+		what = "permits"
+	}
+	b.keeper.lost(what, n, why)
+}
+
+// call asks the store, and returns an error for each task, nil where it was done. A panic in the store, such as of a
+// client's hook, is a failure: nobody is there to see it.
+func (b *background) call(k kind, batch []task) (lost []Permit, errs []error) {
+	timeout := callTimeout
+	if k == renewing {
+		for i := range batch {
+			timeout = min(timeout, batch[i].hold.lease/renewals)
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), timeout) //nolint:forbidigo // it is of many requests
+	defer cancel()
+	lost, err := b.ask(ctx, k, batch)
+	errs = make([]error, len(batch))
+	partly := (*BatchError)(nil)
+	switch {
+	case err == nil:
+	case errors.As(err, &partly) && len(partly.Errs) == len(batch):
+		copy(errs, partly.Errs)
+	default:
+		for i := range errs {
+			errs[i] = err
+		}
+	}
+	return lost, errs
+}
+
+func (b *background) ask(ctx context.Context, k kind, batch []task) (lost []Permit, err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = fmt.Errorf("core: the store panicked: %v", value)
+		}
+	}()
+	if k == refunding {
+		refunds := make([]Refund, len(batch))
+		for i := range batch {
+			refunds[i] = *batch[i].refund
+		}
+		return nil, b.keeper.store.Refund(ctx, refunds)
+	}
+	permits := make([]Permit, len(batch))
+	for i, x := range batch {
+		if permits[i] = x.permit; k == renewing {
+			permits[i] = x.hold.permit
+		}
+	}
+	if k == releasing {
+		return nil, b.keeper.permits.Release(ctx, permits)
+	}
+	return b.keeper.permits.Renew(ctx, permits)
+}
+
+// flush waits until nothing is left to do, or until ctx ends. The error says what was given up since the last flush,
+// and what is left.
+func (b *background) flush(ctx context.Context) error {
+	b.mu.Lock()
+	idle := make(chan struct{})
+	b.idle = append(b.idle, idle)
+	b.rest()
+	b.mu.Unlock()
+	select {
+	case <-idle:
+	case <-ctx.Done():
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := b.left() + b.lost
+	b.lost = 0
+	if n > 0 || ctx.Err() != nil {
+		return fmt.Errorf("core: Close: %d permits and charges, and those on their way, may not have been given back; they expire by themselves", n)
+	}
+	return nil
+}

@@ -1,0 +1,200 @@
+package core
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// FAULTS 115: permits come back as fast as they go, however far the store is, and whoever they belonged to.
+func TestReleasesKeepUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p := newRemote(t), permitPolicy(5, time.Minute)
+		h := holderOf(s)
+		s.set(func(f *fakeRemote) { f.delay = 10 * time.Millisecond })
+		victim, refused := 0, 0
+		for i := range 9000 { // 9000 a second, for a second
+			go func() {
+				x, _, err := h.acquire(t.Context(), Permit{Policy: p, Key: "another", Weight: 1}, false)
+				assert.NoError(t, err)
+				x.release()
+			}()
+			if i%300 == 0 { // one at a time, of five
+				victim++
+				x, _, err := h.acquire(t.Context(), Permit{Policy: p, Key: "k"}, false)
+				require.NoError(t, err)
+				if x == nil {
+					refused++
+				}
+				x.release()
+			}
+			<-time.After(time.Second / 9000)
+		}
+		assert.Zero(t, refused, "of %d", victim)
+		advance(50 * time.Millisecond)
+		assert.EqualValues(t, 5, s.free(t, p))
+		assert.Zero(t, h.keeper.background.left())
+		closeHolder(h)
+	})
+}
+
+// FAULTS 117: after an outage of a moment everything is back within 2 s.
+func TestReleasesSurviveABlip(t *testing.T) {
+	for name, change := range outages {
+		for _, blip := range []time.Duration{200 * time.Millisecond, 700 * time.Millisecond, 1500 * time.Millisecond} {
+			t.Run(name+" "+blip.String(), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s, p := newRemote(t), permitPolicy(20, time.Minute)
+					h := holderOf(s)
+					var all []*hold
+					for range 15 {
+						x, _ := hold1(t, h, p)
+						all = append(all, x)
+					}
+					s.set(change)
+					for _, x := range all {
+						x.release()
+					}
+					advance(blip)
+					s.set(restore)
+					advance(2 * time.Second)
+					assert.EqualValues(t, 20, s.free(t, p))
+					closeHolder(h)
+				})
+			})
+		}
+	}
+}
+
+// A permit is released for as long as its lease lives, and no longer; closing does not wait for a store that is over.
+func TestReleasesEndWithTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const many = 5_000
+		s, p := newRemote(t), permitPolicy(maxPermits, time.Minute)
+		h := holderOf(s)
+		var all []*hold
+		for range many {
+			x, _ := hold1(t, h, p)
+			all = append(all, x)
+		}
+		s.set(outages["down"])
+		for _, x := range all {
+			x.release()
+		}
+		advance(30 * time.Second)
+		assert.Equal(t, many, h.keeper.background.left(), "none is dropped while its lease lives")
+		start := time.Now()
+		require.Error(t, h.keeper.close())
+		assert.Equal(t, closeTimeout, time.Since(start))
+		advance(31 * time.Second)
+		assert.Zero(t, h.keeper.background.left())
+		assert.EqualValues(t, maxPermits, s.free(t, p), "the leases have ended")
+		s.set(restore)
+		x, _ := hold1(t, h, p)
+		x.release()
+		synctest.Wait()
+		assert.EqualValues(t, maxPermits, s.free(t, p), "it works after close")
+		closeHolder(h)
+	})
+}
+
+// However many wait for a store that fails, it is asked for each of them a few times a second and not more.
+func TestReleasesPauseTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const many = 2000
+		s, p := newRemote(t), permitPolicy(maxPermits, time.Hour)
+		h := holderOf(s)
+		s.set(outages["down"])
+		for range many { // one after the other, and so in many batches
+			h.giveBack(&hold{permit: Permit{Policy: p, Key: "k", ID: "a"}, lease: time.Hour})
+			<-time.After(time.Millisecond)
+		}
+		before := s.releases
+		advance(10 * time.Second)
+		assert.InDelta(t, (many/batchSize+1)*10*time.Second/retryLast, s.releases-before, 10)
+		assert.Equal(t, many, h.keeper.background.left())
+		s.set(restore)
+		advance(time.Second)
+		assert.Zero(t, h.keeper.background.left())
+	})
+}
+
+// A log that blocks holds up nobody else, nor does one that asks the same Limiter.
+func TestLogThatBlocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p := newRemote(t), permitPolicy(1, time.Minute)
+		log := blockingLog{slog.DiscardHandler, make(chan struct{})}
+		h := newKeeper(s, slog.New(log)).holder
+		x, _ := hold1(t, h, p)
+		s.set(func(f *fakeRemote) { f.fail = &StoreError{Class: ClassDenied, Err: errDown} })
+		x.release() // which is given up at once
+		synctest.Wait()
+		s.set(restore)
+		require.NoError(t, s.memory.Release(t.Context(), []Permit{x.permit}))
+		y, _ := hold1(t, h, p)
+		y.release()
+		assert.Equal(t, 1, h.keeper.background.left(), "it waits for the one that logs")
+		close(log.over)
+		synctest.Wait()
+		assert.EqualValues(t, 1, s.free(t, p))
+	})
+}
+
+// blockingLog is a log that blocks until over is closed.
+type blockingLog struct {
+	slog.Handler
+	over chan struct{}
+}
+
+func (blockingLog) Enabled(context.Context, slog.Level) bool { return true }
+
+func (b blockingLog) Handle(context.Context, slog.Record) error {
+	<-b.over
+	return nil
+}
+
+// FAULTS 116: units come back in batches, too, in the order in which they were given, and at most once.
+func TestRefunds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRemote(t)
+		k := newKeeper(s, nil)
+		p := MustParse("count: 50000/1h fixed-window")
+		take := func() Refund {
+			res, err := s.memory.Take(t.Context(), Take{Policy: p, Key: "k", Cost: 1})
+			require.NoError(t, err)
+			return Refund{Policy: p, Key: "k", Receipt: res, Units: 1}
+		}
+		used := func() int64 {
+			res, err := s.memory.Take(t.Context(), Take{Policy: p, Key: "k"})
+			require.NoError(t, err)
+			return 50000 - res.Remaining
+		}
+		s.set(func(f *fakeRemote) { f.delay = 10 * time.Millisecond })
+		k.giveBack(take())
+		synctest.Wait()
+		for range 1000 {
+			k.giveBack(take())
+		}
+		advance(50 * time.Millisecond)
+		assert.Zero(t, used())
+		assert.Equal(t, []int{1, 512, 488}, s.refunds, "the first at once, all others together")
+
+		s.set(func(f *fakeRemote) { f.delay, f.fail = 0, errDown })
+		k.giveBack(take())
+		advance(time.Second)
+		s.set(restore)
+		advance(time.Second)
+		assert.Zero(t, used(), "surely not executed, and so sent again")
+		calls := len(s.refunds)
+		s.set(func(f *fakeRemote) { f.after = &StoreError{Class: ClassLost, Executed: true, Err: errDown} })
+		k.giveBack(take())
+		advance(time.Minute)
+		assert.Equal(t, calls+1, len(s.refunds), "maybe executed, and so never sent again")
+		assert.Error(t, k.close(), "it says so")
+	})
+}

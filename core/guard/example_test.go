@@ -1,0 +1,34 @@
+package guard_test
+
+import (
+	"fmt"
+
+	"github.com/weir-go/weir/core/guard"
+	"github.com/weir-go/weir/keyfunc"
+)
+
+func ExampleNew() {
+	g, err := guard.New(guard.Config{
+		Rule: guard.Rule{
+			Policy: "2/1h",
+			Key:    keyfunc.Join(keyfunc.IP(), keyfunc.Route()),
+		},
+	})
+	if err != nil {
+		panic(err)
+	}
+	defer g.Close()
+
+	// An adapter, such as nethttp.Limit, does this with each request.
+	for range 3 {
+		verdict := g.Check(from("203.0.113.7"))
+		answer := header{}
+		verdict.SetHeaders(answer)
+		fmt.Println(verdict.Action == guard.Pass, verdict.Status, answer["X-Ratelimit-Remaining"])
+		verdict.Finish(guard.Final{Status: 200})
+	}
+	// Output:
+	// true 0 1
+	// true 0 0
+	// false 429 0
+}

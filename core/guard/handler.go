@@ -1,0 +1,67 @@
+package guard
+
+import (
+	"fmt"
+	"reflect"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/keyfunc"
+)
+
+// OverLimit answers a request that its policy refuses. It must be safe for
+// concurrent use. [Reject] is the default; [HandlerFunc] makes one from a function, and
+// each adapter's Handle from a handler of its framework.
+type OverLimit interface {
+	// Serve decides what becomes of the request.
+	Serve(*Refusal) Verdict
+	// String names the handler, for messages.
+	String() string
+}
+
+// Refusal is a request that does not pass: over its limit, or one that could not be decided.
+type Refusal struct {
+	// Request is what was asked. It must not be kept.
+	Request keyfunc.Request
+	// Rule is the rule that refuses. It must not be changed.
+	Rule *Rule
+	// Result is the limiter's answer; the zero Result if there is none.
+	Result core.Result
+	// Err is nil for a request over its limit. Otherwise it is why nothing could
+	// be decided: a *core.StoreError under "fail closed", an error of the key function
+	// (often keyfunc.ErrNoKey), or the context's error of a caller that left.
+	Err error
+}
+
+// HandlerFunc makes an over-limit handler from a function, for what no other handler does. name is for messages.
+func HandlerFunc(name string, f func(*Refusal) Verdict) OverLimit { return function{name, f} }
+
+type function struct {
+	name string
+	f    func(*Refusal) Verdict
+}
+
+func (f function) Serve(x *Refusal) Verdict { return f.f(x) }
+func (f function) String() string           { return f.name }
+
+func (f function) Err() error {
+	if f.f == nil {
+		return fmt.Errorf("guard: HandlerFunc(%q, nil): give a function", f.name)
+	}
+	return nil
+}
+
+// HandleNative makes an over-limit handler that an adapter carries out by calling
+// native, a value of the adapter's own type. Adapters build their Handle from it.
+// What the handler does not write, the adapter answers as [Reject] does. A nil
+// function is a mistake that New reports, like that of [HandlerFunc].
+func HandleNative(name string, native any) OverLimit {
+	if f := reflect.ValueOf(native); !f.IsValid() || f.Kind() == reflect.Func && f.IsNil() {
+		return HandlerFunc(name, nil)
+	}
+	plain := Reject(RejectOptions{})
+	return HandlerFunc(name, func(x *Refusal) Verdict {
+		v := plain.Serve(x)
+		v.Action, v.Native = Native, native
+		return v
+	})
+}

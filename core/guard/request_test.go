@@ -1,0 +1,198 @@
+package guard_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/guard"
+)
+
+// advance lets time pass in a bubble, and what it wakes finish.
+func advance(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+// request is a keyfunc.Request made of plain fields.
+type request struct {
+	ctx   context.Context //nolint:containedctx // a request has one
+	route string
+	peer  netip.AddrPort
+	lines map[string][]string
+}
+
+func (r *request) Context() context.Context    { return r.ctx }
+func (r *request) Method() string              { return "GET" }
+func (r *request) Host() string                { return "example.org" }
+func (r *request) Path() string                { return r.route }
+func (r *request) Route() string               { return r.route }
+func (r *request) Peer() netip.AddrPort        { return r.peer }
+func (r *request) Header(name string) []string { return r.lines[name] }
+func (r *request) ContentLength() int64        { return -1 }
+func (r *request) Value(key any) any           { return r.ctx.Value(key) }
+func (r *request) Native() any                 { return r }
+
+// from is a request of the peer, or of nobody.
+func from(peer string) *request {
+	r := &request{ctx: context.Background(), route: "/items/{id}"}
+	if peer != "" {
+		r.peer = netip.AddrPortFrom(netip.MustParseAddr(peer), 1234)
+	}
+	return r
+}
+
+const alice, bob = "203.0.113.7", "203.0.113.8"
+
+// epoch is an instant in microseconds since 1970.
+const epoch = 1_800_000_000_000_000
+
+// header is the answer's header. Names must come in the form in which frameworks
+// keep them.
+type header map[string]string
+
+func (h header) Get(name string) string { return h[name] }
+func (h header) Set(name, value string) { h[name] = value }
+
+// remote is a store that is not in the process, and fails when it is told to.
+type remote struct {
+	core.Store
+
+	mu      sync.Mutex
+	err     error
+	held    chan struct{} // if not nil, refunds wait for it
+	refunds []int64
+	resets  int
+}
+
+func newRemote(s core.Store) *remote { return &remote{Store: s} }
+
+func (r *remote) fail(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.err = err
+}
+
+func (r *remote) failure() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.err
+}
+
+func (r *remote) Take(ctx context.Context, t core.Take) (core.Result, error) {
+	if err := r.failure(); err != nil {
+		return core.Result{}, err
+	}
+	return r.Store.Take(ctx, t)
+}
+
+func (r *remote) Refund(ctx context.Context, refunds []core.Refund) error {
+	if r.held != nil {
+		<-r.held
+	}
+	if err := r.failure(); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	for _, x := range refunds {
+		r.refunds = append(r.refunds, x.Units)
+	}
+	r.mu.Unlock()
+	return r.Store.Refund(ctx, refunds)
+}
+
+func (r *remote) Reset(ctx context.Context, p core.Policy, key string) error {
+	if err := r.failure(); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	r.resets++
+	r.mu.Unlock()
+	return r.Store.Reset(ctx, p, key)
+}
+
+func (r *remote) refunded() []int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]int64(nil), r.refunds...)
+}
+
+// records is a slog.Handler that keeps what it is told.
+type records struct {
+	mu   sync.Mutex
+	said []string
+}
+
+func (r *records) Enabled(context.Context, slog.Level) bool { return true }
+func (r *records) WithAttrs([]slog.Attr) slog.Handler       { return r }
+func (r *records) WithGroup(string) slog.Handler            { return r }
+
+func (r *records) Handle(_ context.Context, rec slog.Record) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	text := rec.Level.String() + " " + rec.Message
+	rec.Attrs(func(a slog.Attr) bool {
+		text += " " + a.String()
+		return true
+	})
+	r.said = append(r.said, text)
+	return nil
+}
+
+// all returns what was said since the last call.
+func (r *records) all() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	said := r.said
+	r.said = nil
+	return said
+}
+
+func newMemory(t testing.TB) *core.Memory {
+	t.Helper()
+	m, err := core.NewMemory(core.MemoryOptions{})
+	require.NoError(t, err)
+	return m
+}
+
+// exchange is a request whose answer is kept as text. Its framework's handlers are one value.
+type exchange struct {
+	*request
+	header
+	native any
+	silent bool // the native handler writes nothing
+	said   string
+}
+
+func (x *exchange) Next(ctx context.Context) error {
+	x.said = "passed"
+	return nil
+}
+
+func (x *exchange) Reply(status int, body []byte) { x.said = fmt.Sprintf("%d %s", status, body) }
+
+func (x *exchange) Handle(native any, v *guard.Verdict) (answered, known bool, err error) {
+	if native != x.native {
+		return false, false, nil
+	}
+	if x.silent {
+		v.Status, v.Body = 420, []byte("slow")
+		return false, true, nil
+	}
+	x.said = "cached"
+	return true, true, nil
+}
+
+func (x *exchange) Watch() {}
+
+func (x *exchange) Final(err error, panicked bool) guard.Final {
+	return guard.Final{Status: 200, Panicked: panicked}
+}

@@ -1,0 +1,73 @@
+package guard
+
+import (
+	"context"
+
+	"github.com/weir-go/weir/keyfunc"
+)
+
+// Exchange is a request and its answer, as an adapter shows them to [Guard.Serve]. Its methods translate, and decide
+// nothing.
+type Exchange interface {
+	keyfunc.Request
+	Header // of the answer
+
+	// Next calls the handler, with ctx in place of the request's context unless ctx is nil. An error is the
+	// handler's, in a framework that has them.
+	Next(ctx context.Context) error
+	// Reply writes an answer.
+	Reply(status int, body []byte)
+	// Handle calls a handler that the adapter's own Handle was given, and reports whether it has answered. known is
+	// false, and nothing done, if native is not one.
+	Handle(native any, v *Verdict) (answered, known bool, err error)
+	// Watch is called before a handler whose answer Final will be asked about.
+	Watch()
+	// Final says how the request ended, after Watch: with the error of Next or Handle, or with a panic.
+	Final(err error, panicked bool) Final
+}
+
+// Serve decides on a request, sets the headers of the answer, lets it pass or answers it, and does what is to be done
+// when it is over. The error is the handler's.
+func (g *Guard) Serve(x Exchange) (err error) {
+	v := g.Check(x)
+	g.meet(x, &v)
+	v.SetHeaders(x)
+	final := Final{Bytes: -1, Panicked: true}
+	watched := v.needsFinal()
+	if watched {
+		x.Watch()
+	}
+	if v.owed != nil {
+		defer func() {
+			if watched {
+				final = x.Final(err, final.Panicked)
+			}
+			v.Finish(final)
+		}()
+	}
+	switch v.Action {
+	case Pass:
+		err = x.Next(v.context(x.Context()))
+	case Native:
+		err = g.native(x, v)
+	default:
+		x.Reply(v.Status, v.Body)
+	}
+	final.Panicked = false
+	return err
+}
+
+// native lets a handler of the program's own answer, or sends the plain reply if it does not. It has a copy of the
+// Verdict, which the handler may keep.
+func (g *Guard) native(x Exchange, v Verdict) error {
+	status := v.Status
+	x.Watch()
+	answered, known, err := x.Handle(v.Native, &v)
+	if !known {
+		g.misplaced(x, &v)
+	}
+	if !answered && err == nil {
+		x.Reply(validStatus(v.Status, status), v.Body)
+	}
+	return err
+}

@@ -1,0 +1,266 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// keeper is what a [Limiter] and all that its With made share: the store, and what surrounds a decision of it.
+// Failing over, waiting, giving back, the log and Close are written here and in the parts of it, once.
+type keeper struct {
+	store   Store
+	permits PermitStore // the same store, or nil if it keeps no permits
+	// fallback decides in place of the store while it fails, under "fail local". It is the store itself if that
+	// is in the process.
+	fallback func() *Memory
+	memory   *Memory // the store, if it is in the process
+	remote   bool    // asking it takes more than memory
+
+	background *background
+	holder     *holder
+	waiters    *waiters
+	health     health
+	log        *slog.Logger // nil means slog.Default(), asked each time
+
+	mu    sync.Mutex
+	names map[string]Policy
+}
+
+func newKeeper(s Store, log *slog.Logger) *keeper {
+	k := &keeper{store: s, log: log, names: map[string]Policy{}}
+	k.permits, _ = s.(PermitStore)
+	if own, ok := s.(interface{ Fallback() *Memory }); ok {
+		k.fallback = own.Fallback
+		if k.remote = Store(own.Fallback()) != s; !k.remote {
+			k.memory = own.Fallback()
+		}
+	} else {
+		k.fallback, k.remote = sync.OnceValue(defaultMemory), true
+	}
+	k.background = newBackground(k)
+	k.holder = newHolder(k)
+	k.waiters = newWaiters(k)
+	return k
+}
+
+// checkStore says what is wrong with a store that can only panic, or cannot do what p asks for. No store stands for
+// a Memory.
+func checkStore(s Store, p Policy) error {
+	if v := reflect.ValueOf(s); v.Kind() == reflect.Pointer && v.IsNil() {
+		return fmt.Errorf("core: Store is a nil %T; was the error of its constructor ignored?", s)
+	}
+	if _, ok := s.(PermitStore); s != nil && !ok && p.p != nil && p.p.permits != nil {
+		return fmt.Errorf("core: the policy %q has permits, and %T cannot keep them; give a store that implements PermitStore", p, s)
+	}
+	return nil
+}
+
+// admit notes that p is enforced. Two policies of one name would share one count.
+func (k *keeper) admit(p Policy) error {
+	if err := checkStore(k.store, p); err != nil {
+		return err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if other, ok := k.names[p.Name()]; ok && other.String() != p.String() {
+		return fmt.Errorf("core: the name %q stands for both %q and %q; they would share one count: rename one", p.Name(), other, p)
+	}
+	k.names[p.Name()] = p
+	return nil
+}
+
+// take asks the store, and where that fails it does what the policy's fail word says. The Result, which must be zero
+// before, is usable unless the policy fails closed, the caller left, or t is invalid. A failure of the store comes
+// along as a *StoreError.
+func (k *keeper) take(ctx context.Context, t *Take, res *Result) (err error) {
+	if k.memory != nil {
+		return k.memory.take(ctx, t, res)
+	}
+	if *res, err = k.store.Take(ctx, *t); err == nil {
+		if k.health.failing.Load() {
+			k.recovered()
+		}
+		return nil
+	}
+	*res = Result{}
+	if !k.failed(err) {
+		return err
+	}
+	switch t.Policy.Options().Fail {
+	case FailOpen:
+		res.Outcome, res.Local = Admitted, true
+		if t.AtMost { // all of what was asked for
+			res.Taken = t.Cost
+		}
+	case FailClosed:
+	default:
+		if local := k.fallback().take(context.WithoutCancel(ctx), t, res); local != nil {
+			*res = Result{}
+			return errors.Join(err, local)
+		}
+		res.Local = true
+	}
+	return err
+}
+
+// acquire is to permits what take is to units.
+func (k *keeper) acquire(ctx context.Context, p Permit) (*hold, Result, error) {
+	h, res, err := k.holder.acquire(ctx, p, false)
+	if err == nil {
+		if k.health.failing.Load() {
+			k.recovered()
+		}
+		return h, res, nil
+	}
+	if !k.failed(err) {
+		return nil, Result{}, err
+	}
+	switch p.Policy.Options().Fail {
+	case FailOpen:
+		return nil, Result{Outcome: Admitted, Local: true}, err
+	case FailClosed:
+		return nil, Result{}, err
+	default:
+		k.holder.adopt()
+		h, res, local := k.holder.acquire(context.WithoutCancel(ctx), p, true)
+		if local != nil {
+			return nil, Result{}, errors.Join(err, local)
+		}
+		res.Local = true
+		return h, res, err
+	}
+}
+
+// begin asks for all that a policy demands: permits first, because they can be given back whole, and then the rates.
+// If those refuse, the permits are given back. It answers as take does.
+func (k *keeper) begin(ctx context.Context, t *Take, weight int64, res *Result) (h *hold, err error) {
+	p := t.Policy.p
+	if p.permits == nil || weight == 0 {
+		return nil, k.take(ctx, t, res)
+	}
+	h, permits, err := k.acquire(ctx, Permit{Policy: t.Policy, Key: t.Key, Weight: weight})
+	if !permits.Allowed() || len(p.algorithms) == 0 { // then the rates are not asked
+		*res = permits
+		return h, err
+	}
+	given := h
+	defer func() { given.release() }() // if the rates refuse, and if a store panics
+	failed := k.take(ctx, t, res)
+	if failed != nil {
+		err = failed
+	}
+	if !res.Allowed() {
+		h = nil
+	} else {
+		given = nil
+	}
+	if failed == nil || res.Local {
+		p.combine(res, &permits, t.Cost)
+	}
+	return h, err
+}
+
+// giveBack gives units back without anybody waiting for a remote store.
+func (k *keeper) giveBack(r Refund) {
+	if r.Receipt.charged() == inStore && k.remote {
+		k.background.refund(r)
+		return
+	}
+	_ = k.refund(context.Background(), []Refund{r}) //nolint:forbidigo // in memory, for a request that may be over
+}
+
+// refund takes receipts of one store back to it.
+func (k *keeper) refund(ctx context.Context, refunds []Refund) error {
+	switch refunds[0].Receipt.charged() {
+	case nowhere:
+		return nil
+	case inFallback:
+		return k.fallback().Refund(ctx, refunds)
+	default:
+		return k.store.Refund(ctx, refunds)
+	}
+}
+
+// reset forgets a key in both stores.
+func (k *keeper) reset(ctx context.Context, p Policy, key string) error {
+	err := k.store.Reset(ctx, p, key)
+	if k.remote {
+		return errors.Join(err, k.fallback().Reset(ctx, p, key))
+	}
+	return err
+}
+
+// closeTimeout is how long Close waits for what is still to be given back.
+const closeTimeout = 500 * time.Millisecond
+
+// close sends waiters away, gives back what is held, and waits for what travels in the background.
+func (k *keeper) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout) //nolint:forbidigo // it is of many requests
+	defer cancel()
+	k.waiters.close()
+	k.holder.close()
+	return k.background.flush(ctx)
+}
+
+// logInterval is how long the log is silent between two lines of one kind.
+const logInterval = time.Second
+
+// interval lets something happen at most once in logInterval.
+type interval struct{ last atomic.Int64 } // Unix nanoseconds
+
+func (i *interval) due() bool {
+	now, last := time.Now().UnixNano(), i.last.Load()
+	return now-last >= int64(logInterval) && i.last.CompareAndSwap(last, now)
+}
+
+// health is whether the store fails, as far as the log has said. It may fail for every request, or for every
+// second one.
+type health struct {
+	failing atomic.Bool  // it has failed, and it was not said that it is back
+	last    atomic.Int64 // when it last did, in Unix nanoseconds
+	failed  interval     // the line that it fails
+	lost    interval     // the line that something could not be given back
+}
+
+func (k *keeper) logger() *slog.Logger {
+	if k.log != nil {
+		return k.log
+	}
+	return slog.Default()
+}
+
+// failed notes a failure of the store, and reports whether err is one.
+func (k *keeper) failed(err error) bool {
+	failed := (*StoreError)(nil)
+	if !errors.As(err, &failed) {
+		return false
+	}
+	k.health.last.Store(time.Now().UnixNano())
+	k.health.failing.Store(true)
+	if k.health.failed.due() {
+		k.logger().Warn("weir: the store failed; each policy's fail word decides", "class", failed.Class, "error", failed.Err)
+	}
+	return true
+}
+
+// recovered notes an answer of a store that has failed before.
+func (k *keeper) recovered() {
+	h := &k.health
+	if time.Now().UnixNano()-h.last.Load() >= int64(logInterval) && h.failing.CompareAndSwap(true, false) {
+		k.holder.recovered()
+		k.logger().Info("weir: the store is back")
+	}
+}
+
+// lost notes that something could not be given back.
+func (k *keeper) lost(what string, n int, err error) {
+	if k.health.lost.due() {
+		k.logger().Warn("weir: could not be given back, and counts until it expires", "what", what, "number", n, "error", err)
+	}
+}

@@ -1,0 +1,143 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-go/weir/core"
+)
+
+// prefixes are the errors of a server that ran nothing.
+var prefixes = []struct {
+	prefix, class string
+	// transient errors may be gone a moment later, or elsewhere: the command may
+	// be sent once more.
+	transient bool
+}{
+	{"NOSCRIPT", core.ClassOther, false},
+	{"READONLY", core.ClassDown, true},
+	{"MASTERDOWN", core.ClassDown, true},
+	{"CLUSTERDOWN", core.ClassDown, true},
+	{"TRYAGAIN", core.ClassDown, true},
+	{"LOADING", core.ClassDown, true},
+	{"max number of clients", core.ClassDown, true},
+	{"BUSY", core.ClassDown, false},
+	{"MISCONF", core.ClassDown, false},
+	{"OOM", core.ClassOOM, false},
+	{"NOAUTH", core.ClassDenied, false},
+	{"WRONGPASS", core.ClassDenied, false},
+	{"NOPERM", core.ClassDenied, false},
+	{deniedInScript, core.ClassDenied, false},
+	{"MOVED", core.ClassOther, false},
+	{"ASK", core.ClassOther, false},
+	{"CROSSSLOT", core.ClassOther, false},
+}
+
+// deniedInScript is what a server says where a script, once it ran, lacked a right.
+const deniedInScript = "The user executing the script can't"
+
+// serverSays is the text of a server's error, or "" if err is none. Servers before
+// Redis 7 wrap the error of a command in a script: "ERR Error running script (call to
+// f_...): @user_script:5: -READONLY ...".
+func serverSays(err error) string {
+	var server redis.Error
+	if !errors.As(err, &server) {
+		return ""
+	}
+	says := strings.TrimPrefix(server.Error(), "ERR ")
+	if _, after, ok := strings.Cut(says, "@user_script"); ok && strings.HasPrefix(says, "Error running script") {
+		if _, inner, ok := strings.Cut(after, ": -"); ok {
+			return inner
+		}
+	}
+	return says
+}
+
+// replayable reports whether a call surely did not run and may do so at a second try.
+func replayable(err error) bool {
+	if err == nil {
+		return false
+	}
+	says := serverSays(err)
+	for _, p := range prefixes {
+		if p.transient && strings.HasPrefix(says, p.prefix) {
+			return true
+		}
+	}
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "write" && !op.Timeout()
+}
+
+// torn is the error of a command in a pipeline that is too long to be written at once. If
+// writing it fails, its beginning may have arrived, and have been executed.
+func torn(err error) error {
+	op, ok := errors.AsType[*net.OpError](err)
+	switch {
+	case !ok || op.Op != "write":
+		return err
+	case op.Timeout():
+		return fmt.Errorf("redisstore: in the middle of a pipeline: %s: %w", op.Error(), os.ErrDeadlineExceeded)
+	default:
+		return fmt.Errorf("redisstore: in the middle of a pipeline: %s: %w", op.Error(), io.ErrUnexpectedEOF)
+	}
+}
+
+// classify says what an error of the client means.
+func classify(err error) *core.StoreError {
+	e := &core.StoreError{Class: core.ClassOther, Executed: true, Err: err}
+	says := serverSays(err)
+	for _, p := range prefixes {
+		if strings.HasPrefix(says, p.prefix) {
+			e.Class, e.Executed = p.class, false
+			if p.prefix == "MOVED" {
+				e.Err = errors.Join(err, errors.New("redisstore: this server is part of a cluster; give a redis.ClusterClient"))
+			}
+			return e
+		}
+	}
+	var op *net.OpError
+	switch {
+	case errors.As(err, &op) && (op.Op == "dial" || op.Op == "write"):
+		// The commands are far smaller than a socket's buffer, or torn has seen the
+		// error: a failed write sent no whole one.
+		e.Class, e.Executed = core.ClassDown, false
+		if op.Timeout() {
+			e.Class = core.ClassTimeout
+		}
+	case says == "" && strings.HasSuffix(err.Error(), "all ring shards are down"):
+		e.Class, e.Executed = core.ClassDown, false
+	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
+		e.Class, e.Executed = core.ClassBusy, false
+	case errors.Is(err, redis.ErrClosed):
+		e.Class, e.Executed = core.ClassDown, false
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
+		e.Class = core.ClassTimeout
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
+		errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, net.ErrClosed):
+		e.Class = core.ClassLost
+	case says == "":
+		e.Class = core.ClassReply
+	}
+	return e
+}
+
+// silent reports whether a server that fails like that keeps its callers waiting: one
+// that answers with an error is alive.
+func silent(class string) bool {
+	return class == core.ClassTimeout || class == core.ClassDown || class == core.ClassLost
+}
+
+func classOf(err error) string {
+	if failed, ok := errors.AsType[*core.StoreError](err); ok {
+		return failed.Class
+	}
+	return ""
+}

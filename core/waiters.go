@@ -1,0 +1,82 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+// ErrClosed is what a wait fails with when the [Limiter] is closed while it lasts.
+var ErrClosed = errors.New("core: the Limiter was closed while a caller waited for its turn")
+
+// waiters are the callers who wait for their turn.
+type waiters struct {
+	keeper *keeper
+	mu     sync.Mutex
+	closed bool
+	all    map[*waiter]struct{}
+	wg     sync.WaitGroup
+}
+
+// waiter is one of them.
+type waiter struct {
+	turn time.Time
+	took Refund
+	sent chan struct{} // closed when it is sent away
+}
+
+func newWaiters(k *keeper) *waiters { return &waiters{keeper: k, all: map[*waiter]struct{}{}} }
+
+// wait waits for the turn of what was taken. A caller that does not wait to the end gives it back.
+func (w *waiters) wait(ctx context.Context, took Refund) error {
+	x := &waiter{turn: time.Now().Add(took.Receipt.Delay), took: took, sent: make(chan struct{})}
+	w.mu.Lock()
+	if w.closed {
+		w.mu.Unlock()
+		w.keeper.giveBack(took)
+		return ErrClosed
+	}
+	w.all[x] = struct{}{}
+	w.wg.Add(1)
+	w.mu.Unlock()
+	defer w.wg.Done()
+
+	var err error
+	timer := time.NewTimer(took.Receipt.Delay)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-x.sent:
+	}
+	w.mu.Lock()
+	_, counted := w.all[x]
+	delete(w.all, x)
+	w.mu.Unlock()
+	switch {
+	case !counted: // sent away, though its turn may have come at the same moment
+		return ErrClosed
+	case err != nil:
+		w.keeper.giveBack(took)
+	}
+	return err
+}
+
+// close sends all of them away. What they took is given back from the end of the queue, because only the last in
+// line gets anything back.
+func (w *waiters) close() {
+	w.mu.Lock()
+	w.closed = true
+	all := slices.SortedFunc(maps.Keys(w.all), func(x, y *waiter) int { return y.turn.Compare(x.turn) })
+	clear(w.all)
+	w.mu.Unlock()
+	for _, x := range all {
+		w.keeper.giveBack(x.took)
+		close(x.sent)
+	}
+	w.wg.Wait()
+}
