@@ -74,7 +74,7 @@ func (a *Admission) refund(units int64) Refund {
 }
 
 // GiveBack gives back units of those that were taken, at most Result.Taken in all, as far as they still weigh; see
-// [Refund]. It does not wait for a store that is not in the process.
+// [Refund]. It does not wait for a remote store.
 func (a *Admission) GiveBack(units int64) {
 	if units = min(units, a.Result.Taken); units > 0 && a.limiter != nil {
 		a.limiter.keeper.giveBack(a.refund(units))
@@ -92,8 +92,8 @@ func (a *Admission) Context(ctx context.Context) context.Context { return a.hold
 func (a *Admission) Release() { a.hold.release() }
 
 // Detach lets the permits outlive the request that they were acquired for, such as for a connection that is taken
-// over. The code that takes care of it calls Claim. After Detach, Finish takes the place of Release. Without permits it is
-// nil, which may be used all the same.
+// over. The code that takes care of it calls Claim. After Detach, call Finish instead of Release. Without permits the
+// result is nil, whose methods may be called all the same.
 func (a *Admission) Detach() *Detached {
 	if a.hold == nil {
 		return nil
@@ -102,16 +102,17 @@ func (a *Admission) Detach() *Detached {
 	return &Detached{a.hold}
 }
 
-// Finish releases the permits, unless they were detached: then they end at once if the request has panicked, and
-// after one lease, unless somebody claims them.
+// Finish is told that the request is over. It releases the permits unless they were detached. Detached permits that
+// nobody has claimed are released at once if the request has panicked, and otherwise after one lease.
 func (a *Admission) Finish(panicked bool) { a.hold.finish(panicked) }
 
-// Detached are permits that outlive the request that they were acquired for. The nil Detached are none.
+// Detached is the permits of one request, which outlive it. A nil *Detached has none, and may be used like any other.
 type Detached struct{ hold *hold }
 
-// Claim takes care of the permits from now on. The context held is a child of ctx for the work; it ends on release,
-// and with the cause [ErrPermitLost] if the permits are lost, were not claimed in time, or have been held for a day.
-// Release must be called when the work is over, and may be called more than once.
+// Claim takes over the permits: they are held, and renewed, until release is called, which may be done more than
+// once. The context held is a child of ctx for the work. It ends on release, and with the cause [ErrPermitLost] if the
+// permits are lost or have been held for a day. It has ended already if they were given back before Claim, because
+// nobody had claimed them in time or the handler had panicked.
 func (d *Detached) Claim(ctx context.Context) (held context.Context, release func()) {
 	if d == nil {
 		return context.WithCancel(ctx)

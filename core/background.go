@@ -43,7 +43,8 @@ type background struct {
 type lane struct {
 	tasks  []task
 	later  []task // those that failed
-	busy   bool   // a batch is out
+	busy   bool   // a batch is out, or about to be
+	out    int    // how many tasks are out
 	paused bool   // what failed is sent again when the pause is over
 	pause  time.Duration
 }
@@ -116,6 +117,7 @@ func (b *background) work(k kind) {
 	for {
 		b.mu.Lock()
 		n := min(len(l.tasks), batchSize)
+		l.out = n
 		if n == 0 {
 			l.busy = false
 			b.rest()
@@ -160,6 +162,7 @@ func (b *background) done(k kind, batch []task, errs []error) {
 	lost, why := 0, error(nil)
 	b.mu.Lock()
 	l, now, failed := &b.lanes[k], time.Now(), false
+	l.out = 0
 	for i, err := range errs {
 		if err == nil {
 			continue
@@ -188,9 +191,8 @@ func (b *background) done(k kind, batch []task, errs []error) {
 // mayRetry reports whether what failed may be done again: releasing twice does no harm, but units that may have been
 // given back must not be given back again.
 func mayRetry(k kind, err error) bool {
-	failed := (*StoreError)(nil)
-	known := errors.As(err, &failed)
-	return (!known || failed.Class != ClassDenied) && (k == releasing || known && !failed.Executed)
+	failed, known := errors.AsType[*StoreError](err)
+	return k == releasing || known && !failed.Executed && failed.Class != ClassDenied
 }
 
 func (b *background) retry(k kind) {
@@ -224,10 +226,10 @@ func (b *background) call(k kind, batch []task) (lost []Permit, errs []error) {
 	defer cancel()
 	lost, err := b.ask(ctx, k, batch)
 	errs = make([]error, len(batch))
-	partly := (*BatchError)(nil)
+	partly, ok := errors.AsType[*BatchError](err)
 	switch {
 	case err == nil:
-	case errors.As(err, &partly) && len(partly.Errs) == len(batch):
+	case ok && len(partly.Errs) == len(batch):
 		copy(errs, partly.Errs)
 	default:
 		for i := range errs {
@@ -276,10 +278,14 @@ func (b *background) flush(ctx context.Context) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	n := b.left() + b.lost
+	n := b.lost
+	for _, k := range []kind{releasing, refunding} {
+		l := &b.lanes[k]
+		n += len(l.tasks) + len(l.later) + l.out
+	}
 	b.lost = 0
 	if n > 0 || ctx.Err() != nil {
-		return fmt.Errorf("core: Close: %d permits and charges, and those on their way, may not have been given back; they expire by themselves", n)
+		return fmt.Errorf("core: Close: %d permits and charges may not have been given back; they expire by themselves", n)
 	}
 	return nil
 }

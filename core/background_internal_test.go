@@ -111,7 +111,7 @@ func TestReleasesPauseTogether(t *testing.T) {
 		h := holderOf(s)
 		s.set(outages["down"])
 		for range many { // one after the other, and so in many batches
-			h.giveBack(&hold{permit: Permit{Policy: p, Key: "k", ID: "a"}, lease: time.Hour})
+			h.giveBack(&hold{holder: h, permit: Permit{Policy: p, Key: "k", ID: "a"}, lease: time.Hour})
 			<-time.After(time.Millisecond)
 		}
 		before := s.releases
@@ -130,15 +130,22 @@ func TestLogThatBlocks(t *testing.T) {
 		s, p := newRemote(t), permitPolicy(1, time.Minute)
 		log := blockingLog{slog.DiscardHandler, make(chan struct{})}
 		h := newKeeper(s, slog.New(log)).holder
-		x, _ := hold1(t, h, p)
+		units := func() Refund {
+			q := MustParse("count: 10/1h")
+			res, err := s.memory.Take(t.Context(), Take{Policy: q, Key: "k", Cost: 1})
+			require.NoError(t, err)
+			return Refund{Policy: q, Key: "k", Receipt: res, Units: 1}
+		}
 		s.set(func(f *fakeRemote) { f.fail = &StoreError{Class: ClassDenied, Err: errDown} })
-		x.release() // which is given up at once
+		h.keeper.giveBack(units()) // which is given up at once
 		synctest.Wait()
 		s.set(restore)
-		require.NoError(t, s.memory.Release(t.Context(), []Permit{x.permit}))
-		y, _ := hold1(t, h, p)
-		y.release()
+		h.keeper.giveBack(units())
+		x, _ := hold1(t, h, p)
+		x.release()
+		synctest.Wait()
 		assert.Equal(t, 1, h.keeper.background.left(), "it waits for the one that logs")
+		assert.EqualValues(t, 1, s.free(t, p), "permits do not")
 		close(log.over)
 		synctest.Wait()
 		assert.EqualValues(t, 1, s.free(t, p))

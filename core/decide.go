@@ -1,9 +1,13 @@
 package core
 
-import "time"
+import (
+	"time"
 
-// store is the text of a state and how long to keep it.
-func (p *policy) store(state []int64, now int64) ([]byte, time.Duration) {
+	"github.com/weir-go/weir/core/internal/algo"
+)
+
+// text is the form in which a state is stored, and how long it is to be kept.
+func (p *policy) text(state []int64, now int64) ([]byte, time.Duration) {
 	text, left := make([]byte, 0, 20*len(p.algorithms)), int64(0)
 	for i, a := range p.algorithms {
 		if i > 0 {
@@ -74,4 +78,112 @@ func (p *policy) refund(state []int64, now, units int64, r *Result) (changed boo
 		state = state[a.Words():]
 	}
 	return changed
+}
+
+// refundable is how many of the units of r may be in the state of p: none where r was made
+// under another shape, and so charged another state.
+func (p *policy) refundable(r *Result, units int64) int64 {
+	if r.policy != nil && r.policy.shape != p.shape {
+		return 0
+	}
+	return units
+}
+
+// receipt is what limit i needs to know of the charge in a refund.
+func (p *policy) receipt(r *Result, i int) algo.Receipt {
+	made, e := p, r.at(i)
+	if r.policy != nil && r.policy.shape == p.shape { // then the limits are in the same order
+		made = r.policy
+	}
+	return algo.Receipt{At: r.At, Units: r.Taken, Delay: e.Delay(), Charged: e.Charged, Made: made.algorithms[i]}
+}
+
+// explain fills in res from the state of each limit, after the charge of taken units if all admitted, and
+// before it if not.
+func (p *policy) explain(res *Result, state []int64, t *Take, now, taken int64, admitted bool) {
+	res.At, res.Taken, res.policy = now, taken, p
+	ahead := p.ahead(t)
+	for i, a := range p.algorithms {
+		cost := p.cost(t, i)
+		ok := admitted || a.Admits(state, now, cost, ahead)
+		*res.entry(i) = explain(a, state, now, cost, taken, ahead, ok)
+		state = state[a.Words():]
+	}
+	p.summarize(res, t.Cost, len(p.algorithms))
+}
+
+// cost is what must fit limit i for t to be admitted. What there is leaves debt aside:
+// one unit more than can be borrowed fits if there is one.
+func (p *policy) cost(t *Take, i int) int64 {
+	if t.upTo() {
+		return 1 + p.limits[i].Debt
+	}
+	return t.Cost
+}
+
+// ahead is how far ahead t may reserve, in microseconds.
+func (p *policy) ahead(t *Take) int64 { return min(t.Wait, p.options.Wait).Microseconds() }
+
+// explain is what one limit has to say. A limit that fits where another refused was charged nothing.
+func explain(a algo.Algorithm, state []int64, now, cost, taken, ahead int64, fits bool) entry {
+	if fits {
+		cost = taken
+	}
+	return a.Explain(state, now, cost, ahead, !fits)
+}
+
+// summarize fills in what follows from the first n entries.
+func (p *policy) summarize(res *Result, cost int64, n int) {
+	refused, never, retry, delay := false, false, int64(0), int64(0)
+	tightest, at := res.at(0), 0
+	for i := range n {
+		e := res.at(i)
+		if e.Refused {
+			refused, never, retry = true, never || e.Never, max(retry, e.Wait)
+		} else {
+			delay = max(delay, e.Wait)
+		}
+		if i > 0 && tighter(e, tightest) {
+			tightest, at = e, i
+		}
+	}
+	res.Limit, res.Remaining = p.limits[at].Burst, tightest.Remaining
+	res.ResetAfter = time.Duration(tightest.Reset) * time.Microsecond
+	res.Delay, res.RetryAfter = time.Duration(delay)*time.Microsecond, 0
+	switch {
+	case never:
+		res.Outcome = Never
+	case refused:
+		res.Outcome, res.RetryAfter = Refused, time.Duration(retry)*time.Microsecond
+	case cost > 0 && res.Remaining == 0:
+		res.Outcome = AtLimit
+	default:
+		res.Outcome = Admitted
+	}
+}
+
+// combine adds what the permits of a policy have to say to the Result of its rates, which stays a receipt for these.
+func (p *policy) combine(rates, permits *Result, cost int64) {
+	where, local := rates.charged(), rates.Local || permits.Local
+	switch n := len(p.algorithms); {
+	case rates.Limit == 0: // they failed open
+		*rates = *permits
+		rates.Taken = 0
+	case permits.Limit > 0:
+		rates.SetEach(n, permits.Each(n))
+		p.summarize(rates, cost, len(p.limits))
+	}
+	rates.charge, rates.Local = where, local
+}
+
+// tighter reports whether a limit tells the client more than another one.
+func tighter(e, than *entry) bool {
+	switch {
+	case e.Refused != than.Refused:
+		return e.Refused
+	case e.Remaining != than.Remaining:
+		return e.Remaining < than.Remaining
+	default:
+		return e.Reset > than.Reset
+	}
 }

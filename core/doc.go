@@ -1,15 +1,15 @@
 // Package core decides: it holds limits and policies, the in-process store, and the
-// Limiter, which asks a store and does what is to be done when that fails. It knows no
-// request, no framework and no Redis; those are in the packages around it.
+// Limiter, which asks a store, and decides without it when it fails. It knows no request,
+// no framework and no Redis; those are in the packages around it.
 //
 // From text to answer:
 //
 //   - A [Policy] is a named set of limits, read by [Parse] from text such as
 //     "login: 3/1m; fail closed", or built by [NewPolicy].
 //   - A [Store] counts: [Memory] in the process, or redisstore.Store in Redis. One
-//     call of Take is one atomic decision, and a [Result] its answer.
+//     call of Take is one atomic decision, and returns a [Result].
 //   - A [PermitStore] bounds what is under way at the same time, where a Store counts how
-//     often. Both stores are both.
+//     often. Memory and redisstore.Store implement both.
 //   - A [Limiter] enforces a policy on a store. It fails over, waits for turns, holds
 //     permits, and gives back what was not used.
 //   - For HTTP requests, package guard is built on the Limiter, and the adapters
@@ -23,5 +23,5 @@
 // limit is a Result and never an error.
 //
 // Instants (Take.Now, Result.At) are microseconds since the epoch by the store's clock;
-// clocks of different machines never meet.
+// clocks of different machines are never compared.
 package core

@@ -10,10 +10,6 @@ import (
 	"time"
 )
 
-// ErrPermitLost is the cause with which the context of a permit's holder ends if the store has given the place to
-// somebody else, or, under "fail closed", has not confirmed for a whole lease that it is still held.
-var ErrPermitLost = errors.New("core: the permit is lost; somebody else may have its place")
-
 // A permit is renewed every lease/renewals, together with others that are due within lease/together of it, and after
 // a failure every lease/retries.
 const (
@@ -25,9 +21,6 @@ const (
 // overtaken is when a permit of which nobody knows whether it was granted is released again: the question may still be
 // on its way, on a connection that has lost a packet, and arrive after the first release.
 var overtaken = [...]time.Duration{500 * time.Millisecond, 1500 * time.Millisecond, 5 * time.Second}
-
-// maxDetached is how long a detached permit is held at most: beyond it, its holder has forgotten it.
-const maxDetached = 24 * time.Hour
 
 // holder keeps the permits that a process holds alive, each in the store that granted it, and gives them back. It
 // has no goroutine of its own. Times are those of the monotonic clock.
@@ -44,28 +37,6 @@ type holder struct {
 
 func newHolder(k *keeper) *holder { return &holder{keeper: k, held: map[*hold]struct{}{}} }
 
-// hold is one permit that is held. Its methods may be called on nil, which is none.
-type hold struct {
-	holder *holder
-	permit Permit
-	lease  time.Duration
-	local  bool // the fallback granted it
-
-	// These belong to the holder's lock.
-	due      time.Time // when it is to be renewed
-	ends     time.Time // when its lease ends unless it is renewed
-	renewing bool
-	ended    bool // released or lost
-	released bool
-	adopted  bool // the fallback counts it too
-	failed   bool // the store has failed to renew it, and not renewed it since
-	lapsed   bool // its lease has ended unconfirmed, and its holder runs on
-	detached bool // it outlives its request
-	claimed  bool // and somebody has taken care of it
-	cause    error
-	cancels  []context.CancelCauseFunc
-}
-
 // acquire asks the store, or the fallback, for a permit, and keeps it until it is released. Only if the Result
 // admits there is a hold. p needs no ID.
 //
@@ -76,27 +47,23 @@ func (h *holder) acquire(ctx context.Context, p Permit, local bool) (*hold, Resu
 	}
 	p.ID = rand.Text()
 	_, lease, _ := p.Policy.Concurrent()
-	store, sent := h.keeper.permits, time.Now()
-	if local {
-		store = h.keeper.fallback()
-	}
+	x, sent := &hold{holder: h, permit: p, lease: lease, local: local}, time.Now()
 	unknown := true // whether it was granted, as after a panic
 	defer func() {
 		if unknown {
-			h.giveBackUnknown(&hold{holder: h, permit: p, lease: lease, local: local})
+			h.giveBackUnknown(x)
 		}
 	}()
-	res, err := store.Acquire(ctx, p)
+	res, err := x.store().Acquire(ctx, p)
 	if err != nil {
-		failed := (*StoreError)(nil)
-		unknown = errors.As(err, &failed) && failed.Executed || failed == nil && ctx.Err() != nil
+		failed, ok := errors.AsType[*StoreError](err)
+		unknown = ok && failed.Executed || !ok && ctx.Err() != nil
 		return nil, Result{}, err
 	}
 	unknown = false
 	if !res.Allowed() {
 		return nil, res, nil
 	}
-	x := &hold{holder: h, permit: p, lease: lease, local: local}
 	x.renewed(sent)
 	h.mu.Lock()
 	h.held[x] = struct{}{}
@@ -108,15 +75,6 @@ func (h *holder) acquire(ctx context.Context, p Permit, local bool) (*hold, Resu
 	}
 	return x, res, nil
 }
-
-// renewed begins the lease anew. It counts from when the store was asked: its own begins later and ends later.
-func (x *hold) renewed(sent time.Time) {
-	x.due, x.ends = sent.Add(x.lease/renewals), sent.Add(x.lease)
-	x.failed, x.lapsed = false, false
-}
-
-// remote reports whether a store that is not in the process has granted the permit.
-func (x *hold) remote() bool { return x.holder.keeper.remote && !x.local }
 
 // wake sees to it that tick is called at a time or before. The holder is locked.
 func (h *holder) wake(at time.Time) {
@@ -168,32 +126,10 @@ func (h *holder) tick() {
 	}
 }
 
-// next is when there is something to do for the permit.
-func (x *hold) next() time.Time {
-	if !x.renewing && x.due.Before(x.ends) {
-		return x.due
-	}
-	return x.ends
-}
-
-// lapse is what happens when a lease has ended that nobody has confirmed. Where the policy fails open or local a
-// store that is gone ends nothing that runs: the permit is held on, and asked for again.
-func (x *hold) lapse(now time.Time) {
-	if x.remote() && x.permit.Policy.Options().Fail != FailClosed {
-		x.lapsed, x.ends = true, now.Add(x.lease)
-		return
-	}
-	x.end(ErrPermitLost)
-}
-
 // renewHere renews a permit in the process.
 func (h *holder) renewHere(x *hold) {
 	sent := time.Now()
-	permits := h.keeper.permits
-	if x.local {
-		permits = h.keeper.fallback()
-	}
-	lost, err := permits.Renew(context.Background(), []Permit{x.permit}) //nolint:forbidigo // in memory
+	lost, err := x.store().Renew(inMemory, []Permit{x.permit})
 	h.renewed([]task{{hold: x}}, lost, []error{err}, sent)
 }
 
@@ -266,7 +202,7 @@ func (h *holder) adoptAll(all []*hold) {
 		if !x.remote() || x.permit.Policy.Options().Fail != FailLocal {
 			continue
 		}
-		res, err := h.keeper.fallback().Acquire(context.Background(), x.permit) //nolint:forbidigo // in memory
+		res, err := h.keeper.fallback().Acquire(inMemory, x.permit)
 		if err != nil || !res.Allowed() {
 			continue
 		}
@@ -282,72 +218,19 @@ func (h *holder) adoptAll(all []*hold) {
 
 // forget takes an adopted permit out of the fallback.
 func (h *holder) forget(x *hold) {
-	_ = h.keeper.fallback().Release(context.Background(), []Permit{x.permit}) //nolint:forbidigo // in memory
-}
-
-// end ends the contexts and what is done for the permit. The holder is locked.
-func (x *hold) end(cause error) {
-	if x.ended {
-		return
-	}
-	x.ended, x.cause = true, cause
-	delete(x.holder.held, x)
-	for _, cancel := range x.cancels {
-		cancel(cause)
-	}
-	x.cancels = nil
-}
-
-// attach returns a child of ctx that ends with the cause ErrPermitLost if the permit is lost, and when it is
-// released.
-func (x *hold) attach(ctx context.Context) context.Context {
-	if x == nil {
-		return ctx
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	x.holder.mu.Lock()
-	defer x.holder.mu.Unlock()
-	if x.ended {
-		cancel(x.cause)
-	} else {
-		x.cancels = append(x.cancels, cancel)
-	}
-	return ctx
-}
-
-// release gives the permit back, without waiting for a store that is not in the process. Only the first call
-// counts.
-func (x *hold) release() {
-	if x != nil {
-		x.releaseBecause(context.Canceled)
-	}
-}
-
-func (x *hold) releaseBecause(cause error) {
-	h := x.holder
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	first := !x.released
-	x.released = true
-	x.end(cause)
-	if first { // and again, if it is just being renewed, which may bring it back
-		h.giveBack(x)
-	}
+	_ = h.keeper.fallback().Release(inMemory, []Permit{x.permit})
 }
 
 // giveBack releases a permit: at once in the process, else in the background.
 func (h *holder) giveBack(x *hold) {
-	switch {
-	case x.local:
-		h.forget(x)
-	case !h.keeper.remote:
-		_ = h.keeper.permits.Release(context.Background(), []Permit{x.permit}) //nolint:forbidigo // in memory
-	default:
-		if x.adopted {
-			h.forget(x)
-		}
-		h.keeper.background.release(x.permit, x.lease)
+	if !x.remote() {
+		_ = x.store().Release(inMemory, []Permit{x.permit})
+		return
 	}
+	if x.adopted {
+		h.forget(x)
+	}
+	h.keeper.background.release(x.permit, x.lease)
 }
 
 // giveBackUnknown releases a permit that may have been granted, or may yet be.
@@ -360,52 +243,6 @@ func (h *holder) giveBackUnknown(x *hold) {
 		if d < x.lease {
 			time.AfterFunc(d, func() { h.giveBack(x) })
 		}
-	}
-}
-
-// detach lets the permit outlive the request, until it is claimed.
-func (x *hold) detach() {
-	x.holder.mu.Lock()
-	x.detached = true
-	x.holder.mu.Unlock()
-}
-
-// claim is a context of the permit for the code that takes care of it from now on. It ends after maxDetached.
-func (x *hold) claim(ctx context.Context) context.Context {
-	h := x.holder
-	h.mu.Lock()
-	if !x.claimed && !x.ended {
-		x.claimed = true
-		forgotten := time.AfterFunc(maxDetached, func() { x.releaseBecause(ErrPermitLost) })
-		x.cancels = append(x.cancels, func(error) { forgotten.Stop() })
-	}
-	h.mu.Unlock()
-	return x.attach(ctx)
-}
-
-// finish is told that the request is over. It releases the permit, unless that was detached: then it ends within a
-// lease if nobody claims it, and at once if nobody will.
-func (x *hold) finish(panicked bool) {
-	if x == nil {
-		return
-	}
-	x.holder.mu.Lock()
-	detached, claimed := x.detached, x.claimed
-	x.holder.mu.Unlock()
-	switch {
-	case !detached || panicked && !claimed:
-		x.release()
-	case !claimed:
-		time.AfterFunc(x.lease, x.unclaimed)
-	}
-}
-
-func (x *hold) unclaimed() {
-	x.holder.mu.Lock()
-	claimed := x.claimed
-	x.holder.mu.Unlock()
-	if !claimed {
-		x.releaseBecause(ErrPermitLost)
 	}
 }
 

@@ -193,7 +193,7 @@ func TestHoldNothingLeft(t *testing.T) {
 				require.NoError(t, err)
 				require.NotNil(t, x)
 				x.finish(false)
-				if h.keeper.remote { // in the process a permit is back at once
+				if h.keeper.remote() { // in the process a permit is back at once
 					synctest.Wait()
 				}
 			}

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"reflect"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -19,8 +18,7 @@ type keeper struct {
 	// fallback decides in place of the store while it fails, under "fail local". It is the store itself if that
 	// is in the process.
 	fallback func() *Memory
-	memory   *Memory // the store, if it is in the process
-	remote   bool    // asking it takes more than memory
+	memory   *Memory // the store, if it is in the process; nil if it is remote
 
 	background *background
 	holder     *holder
@@ -37,17 +35,20 @@ func newKeeper(s Store, log *slog.Logger) *keeper {
 	k.permits, _ = s.(PermitStore)
 	if own, ok := s.(interface{ Fallback() *Memory }); ok {
 		k.fallback = own.Fallback
-		if k.remote = Store(own.Fallback()) != s; !k.remote {
-			k.memory = own.Fallback()
+		if m := own.Fallback(); Store(m) == s {
+			k.memory = m
 		}
 	} else {
-		k.fallback, k.remote = sync.OnceValue(defaultMemory), true
+		k.fallback = sync.OnceValue(defaultMemory)
 	}
 	k.background = newBackground(k)
 	k.holder = newHolder(k)
 	k.waiters = newWaiters(k)
 	return k
 }
+
+// remote reports whether asking the store takes more than memory.
+func (k *keeper) remote() bool { return k.memory == nil }
 
 // checkStore says what is wrong with a store that can only panic, or cannot do what p asks for. No store stands for
 // a Memory.
@@ -166,13 +167,16 @@ func (k *keeper) begin(ctx context.Context, t *Take, weight int64, res *Result) 
 	return h, err
 }
 
+// inMemory is the context of calls that wait for nothing, for requests that may be over.
+var inMemory = context.Background() //nolint:forbidigo // nobody's call: it cannot be cut short
+
 // giveBack gives units back without anybody waiting for a remote store.
 func (k *keeper) giveBack(r Refund) {
-	if r.Receipt.charged() == inStore && k.remote {
+	if r.Receipt.charged() == inStore && k.remote() {
 		k.background.refund(r)
 		return
 	}
-	_ = k.refund(context.Background(), []Refund{r}) //nolint:forbidigo // in memory, for a request that may be over
+	_ = k.refund(inMemory, []Refund{r})
 }
 
 // refund takes receipts of one store back to it.
@@ -190,7 +194,7 @@ func (k *keeper) refund(ctx context.Context, refunds []Refund) error {
 // reset forgets a key in both stores.
 func (k *keeper) reset(ctx context.Context, p Policy, key string) error {
 	err := k.store.Reset(ctx, p, key)
-	if k.remote {
+	if k.remote() {
 		return errors.Join(err, k.fallback().Reset(ctx, p, key))
 	}
 	return err
@@ -206,61 +210,4 @@ func (k *keeper) close() error {
 	k.waiters.close()
 	k.holder.close()
 	return k.background.flush(ctx)
-}
-
-// logInterval is how long the log is silent between two lines of one kind.
-const logInterval = time.Second
-
-// interval lets something happen at most once in logInterval.
-type interval struct{ last atomic.Int64 } // Unix nanoseconds
-
-func (i *interval) due() bool {
-	now, last := time.Now().UnixNano(), i.last.Load()
-	return now-last >= int64(logInterval) && i.last.CompareAndSwap(last, now)
-}
-
-// health is whether the store fails, as far as the log has said. It may fail for every request, or for every
-// second one.
-type health struct {
-	failing atomic.Bool  // it has failed, and it was not said that it is back
-	last    atomic.Int64 // when it last did, in Unix nanoseconds
-	failed  interval     // the line that it fails
-	lost    interval     // the line that something could not be given back
-}
-
-func (k *keeper) logger() *slog.Logger {
-	if k.log != nil {
-		return k.log
-	}
-	return slog.Default()
-}
-
-// failed notes a failure of the store, and reports whether err is one.
-func (k *keeper) failed(err error) bool {
-	failed := (*StoreError)(nil)
-	if !errors.As(err, &failed) {
-		return false
-	}
-	k.health.last.Store(time.Now().UnixNano())
-	k.health.failing.Store(true)
-	if k.health.failed.due() {
-		k.logger().Warn("weir: the store failed; each policy's fail word decides", "class", failed.Class, "error", failed.Err)
-	}
-	return true
-}
-
-// recovered notes an answer of a store that has failed before.
-func (k *keeper) recovered() {
-	h := &k.health
-	if time.Now().UnixNano()-h.last.Load() >= int64(logInterval) && h.failing.CompareAndSwap(true, false) {
-		k.holder.recovered()
-		k.logger().Info("weir: the store is back")
-	}
-}
-
-// lost notes that something could not be given back.
-func (k *keeper) lost(what string, n int, err error) {
-	if k.health.lost.due() {
-		k.logger().Warn("weir: could not be given back, and counts until it expires", "what", what, "number", n, "error", err)
-	}
 }

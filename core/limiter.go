@@ -56,10 +56,11 @@ func (l *Limiter) With(p Policy) (*Limiter, error) {
 // Policy returns the policy that l enforces.
 func (l *Limiter) Policy() Policy { return l.policy }
 
-// Close sends away the callers who wait for their turn, releases the permits that are held, whose contexts end with
+// Close ends the waits of callers for their turn with [ErrClosed], releases the permits that are held, whose contexts end with
 // [ErrPermitLost], and waits half a second at most until a remote store has been given back what is due. The error
-// says what it may not have been given. It is for l and all that With made. The store is not closed, and l may be used
-// on: only nobody waits for a turn any more. Without permits, waiting and refunds there is nothing to close.
+// says what it may not have been given. Close is for l and all that With made. The store is not closed, and l may still
+// be used, except that a wait for a turn fails with [ErrClosed]. A Limiter that is used without permits, waiting and
+// refunds need not be closed.
 func (l *Limiter) Close() error { return l.keeper.close() }
 
 // Allow takes one unit for key. See [Limiter.AllowN].
@@ -72,7 +73,8 @@ func (l *Limiter) Allow(ctx context.Context, key string) (Result, error) {
 // [Limiter.Acquire]. Being over the limit is a Result, not an error; look at [Result.Allowed].
 //
 // If the store fails, the policy's fail word decides and Result.Local is set; only under "fail closed" is there an
-// error then, a [*StoreError]. Other errors are the context's, and those of an empty key or a negative n.
+// error then, a [*StoreError]. Other errors are the context's, and those of an empty key, a
+// negative n, and a policy that has permits alone.
 func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (res Result, err error) {
 	err = l.take(ctx, Take{Policy: l.policy, Key: key, Cost: n}, &res)
 	return res, err
@@ -86,7 +88,7 @@ func (l *Limiter) take(ctx context.Context, t Take, res *Result) error {
 	return nil
 }
 
-// Peek reports how things stand for key, and takes nothing.
+// Peek reports how things stand for key, and takes nothing. It does not look at permits.
 func (l *Limiter) Peek(ctx context.Context, key string) (Result, error) {
 	return l.AllowN(ctx, key, 0)
 }
@@ -146,7 +148,7 @@ func (l *Limiter) Acquire(ctx context.Context, key string) (held context.Context
 // successor.
 //
 // Over the limit it fails with an [*OverLimitError]. If the store fails, the policy's fail word decides, as in
-// AllowN. On an error there is nothing to release.
+// AllowN. On an error there is nothing to release, and release is nil.
 func (l *Limiter) AcquireN(ctx context.Context, key string, n int64) (held context.Context, release func(), err error) {
 	if l.policy.p.permits == nil {
 		return nil, nil, fmt.Errorf("core: the policy %q has no permits; give one such as \"20 concurrent\"", l.policy)
@@ -176,13 +178,14 @@ func (l *Limiter) AcquireN(ctx context.Context, key string, n int64) (held conte
 // as is a store that fails, whatever the fail word: then nothing may have been given back.
 func (l *Limiter) Refund(ctx context.Context, key string, r Result, n int64) error {
 	err := l.keeper.refund(ctx, []Refund{{Policy: l.policy, Key: key, Receipt: r, Units: n}})
-	if one := (*BatchError)(nil); errors.As(err, &one) && len(one.Errs) == 1 {
+	if one, ok := errors.AsType[*BatchError](err); ok && len(one.Errs) == 1 {
 		return one.Errs[0]
 	}
 	return err
 }
 
-// Reset forgets key: it is as if it had never come. A store that fails is an error, whatever the fail word.
+// Reset forgets the units that were taken for key: it is as if it had never come. Permits stay held. A store that fails
+// is an error, whatever the fail word.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
 	return l.keeper.reset(ctx, l.policy, key)
 }

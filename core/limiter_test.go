@@ -85,7 +85,7 @@ func TestCheckStore(t *testing.T) {
 	require.NoError(t, err)
 	l := newLimiter(t, nil, "5 concurrent")
 	_, err = l.Allow(t.Context(), "k")
-	require.ErrorContains(t, err, `the policy "default: 5 concurrent" counts nothing, it has permits alone`)
+	require.ErrorContains(t, err, `the policy "default: 5 concurrent" has permits alone`)
 	_, _, err = newLimiter(t, nil, "5/1s").Acquire(t.Context(), "k")
 	require.ErrorContains(t, err, `the policy "default: 5/1s" has no permits; give one such as "20 concurrent"`)
 

@@ -83,8 +83,8 @@ func (p *Permit) Places() int64 {
 }
 
 // Explain turns the reply of the script acquire of package lua into the Result of p: the
-// script decides, and Explain says what that means. The error is that the reply is not one
-// of that script.
+// script decides, and Explain says what that means. It fails if reply is not one
+// that this script can have written.
 func (p *Permit) Explain(reply []int64) (Result, error) {
 	if err := p.Validate(); err != nil {
 		return Result{}, err

@@ -43,7 +43,7 @@ type PolicyOptions struct {
 	// Wait is how far ahead a take may reserve, at most: the grammar's "wait". A
 	// [Take] asks for it by its own Wait. All limits must be able to reserve, which
 	// are GCRA and TokenBucket. Zero means that nothing is reserved; whole
-	// microseconds up to MaxPeriod. A Guard by itself asks for none.
+	// microseconds up to MaxPeriod. A guard does not reserve.
 	//
 	// With several limits the turn is that of the slowest; the others are charged when
 	// the take is made, so that more than they say may start together then.
@@ -52,8 +52,8 @@ type PolicyOptions struct {
 	Fail Failure
 }
 
-// NewPolicy builds a policy. The name may be empty, in which case the place where
-// the policy is used derives one; otherwise it has 1 to 64 letters, digits, "_",
+// NewPolicy builds a policy. The name may be empty: then a Limiter or Guard calls
+// it "default", or demands a name. Otherwise it has 1 to 64 letters, digits, "_",
 // "." or "-". There are one to MaxLimits limits.
 //
 // The error reports every mistake at once, one on each line.

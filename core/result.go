@@ -113,13 +113,7 @@ type LimitResult struct {
 // Each returns what limit i, in the order of [Policy.Limits], had to do with the decision. The entry of a limit that
 // was not asked is zero.
 func (r Result) Each(i int) LimitResult {
-	e := entry{}
-	switch {
-	case i < len(r.each):
-		e = r.each[i]
-	case r.more != nil:
-		e = r.more[i-len(r.each)]
-	}
+	e := r.at(i)
 	return LimitResult{
 		Remaining: e.Remaining, ResetAfter: time.Duration(e.Reset) * time.Microsecond,
 		RetryAfter: time.Duration(e.Retry()) * time.Microsecond, Delay: time.Duration(e.Delay()) * time.Microsecond,
@@ -163,6 +157,18 @@ func (r *Result) entry(i int) *entry {
 	return &own[i-len(r.each)]
 }
 
+// at is the entry of limit i, which must not be changed through it.
+func (r *Result) at(i int) *entry {
+	switch {
+	case i < len(r.each):
+		return &r.each[i]
+	case r.more != nil:
+		return &r.more[i-len(r.each)]
+	default:
+		return &entry{}
+	}
+}
+
 // Allowed reports whether the request was admitted.
 func (r Result) Allowed() bool { return r.Outcome == Admitted || r.Outcome == AtLimit }
 
@@ -181,115 +187,6 @@ func (e *OverLimitError) Error() string {
 	return fmt.Sprintf("over limit: try again in %v", e.Result.RetryAfter)
 }
 
-// refundable is how many of the units of r may be in the state of p: none where r was made
-// under another shape, and so charged another state.
-func (p *policy) refundable(r *Result, units int64) int64 {
-	if r.policy != nil && r.policy.shape != p.shape {
-		return 0
-	}
-	return units
-}
-
-// receipt is what limit i needs to know of the charge in a refund.
-func (p *policy) receipt(r *Result, i int) algo.Receipt {
-	made, e := p, entry{}
-	if r.policy != nil && r.policy.shape == p.shape { // then the limits are in the same order
-		made = r.policy
-	}
-	if i < len(r.each) {
-		e = r.each[i]
-	} else if r.more != nil {
-		e = r.more[i-len(r.each)]
-	}
-	return algo.Receipt{At: r.At, Units: r.Taken, Delay: e.Delay(), Charged: e.Charged, Made: made.algorithms[i]}
-}
-
-// explain is where a Result is made of the state of each limit, after the charge of taken units if all admitted, and
-// before it if not.
-func (p *policy) explain(res *Result, state []int64, t *Take, now, taken int64, admitted bool) {
-	res.At, res.Taken, res.policy = now, taken, p
-	ahead := p.ahead(t)
-	for i, a := range p.algorithms {
-		cost := p.cost(t, i)
-		ok := admitted || a.Admits(state, now, cost, ahead)
-		*res.entry(i) = explain(a, state, now, cost, taken, ahead, ok)
-		state = state[a.Words():]
-	}
-	p.summarize(res, t.Cost, len(p.algorithms))
-}
-
-// cost is what must fit limit i for t to be admitted. What there is leaves debt aside:
-// one unit more than can be borrowed fits if there is one.
-func (p *policy) cost(t *Take, i int) int64 {
-	if t.upTo() {
-		return 1 + p.limits[i].Debt
-	}
-	return t.Cost
-}
-
-// upTo reports whether t takes what there is. A peek is a peek.
-func (t *Take) upTo() bool { return t.AtMost && t.Cost > 0 }
-
-// ahead is how far ahead t may reserve, in microseconds.
-func (p *policy) ahead(t *Take) int64 { return min(t.Wait, p.options.Wait).Microseconds() }
-
-// explain is what one limit has to say. A limit that fits where another refused was charged nothing.
-func explain(a algo.Algorithm, state []int64, now, cost, taken, ahead int64, fits bool) entry {
-	if fits {
-		cost = taken
-	}
-	return a.Explain(state, now, cost, ahead, !fits)
-}
-
-// summarize fills in what follows from the first n entries.
-func (p *policy) summarize(res *Result, cost int64, n int) {
-	refused, never, retry, delay := false, false, int64(0), int64(0)
-	tightest, at := &res.each[0], 0
-	for i := range n {
-		var e *algo.Answer
-		if i < len(res.each) {
-			e = &res.each[i]
-		} else {
-			e = &res.more[i-len(res.each)]
-		}
-		if e.Refused {
-			refused, never, retry = true, never || e.Never, max(retry, e.Wait)
-		} else {
-			delay = max(delay, e.Wait)
-		}
-		if i > 0 && tighter(e, tightest) {
-			tightest, at = e, i
-		}
-	}
-	res.Limit, res.Remaining = p.limits[at].Burst, tightest.Remaining
-	res.ResetAfter = time.Duration(tightest.Reset) * time.Microsecond
-	res.Delay, res.RetryAfter = time.Duration(delay)*time.Microsecond, 0
-	switch {
-	case never:
-		res.Outcome = Never
-	case refused:
-		res.Outcome, res.RetryAfter = Refused, time.Duration(retry)*time.Microsecond
-	case cost > 0 && res.Remaining == 0:
-		res.Outcome = AtLimit
-	default:
-		res.Outcome = Admitted
-	}
-}
-
-// combine adds what the permits of a policy have to say to the Result of its rates, which stays a receipt for these.
-func (p *policy) combine(rates, permits *Result, cost int64) {
-	where, local := rates.charged(), rates.Local || permits.Local
-	switch n := len(p.algorithms); {
-	case rates.Limit == 0: // they failed open
-		*rates = *permits
-		rates.Taken = 0
-	case permits.Limit > 0:
-		rates.SetEach(n, permits.Each(n))
-		p.summarize(rates, cost, len(p.limits))
-	}
-	rates.charge, rates.Local = where, local
-}
-
 // charged returns who has the charge.
 func (r *Result) charged() charge {
 	switch {
@@ -301,17 +198,5 @@ func (r *Result) charged() charge {
 		return inFallback
 	default:
 		return nowhere
-	}
-}
-
-// tighter reports whether a limit tells the client more than another one.
-func tighter(e, than *entry) bool {
-	switch {
-	case e.Refused != than.Refused:
-		return e.Refused
-	case e.Remaining != than.Remaining:
-		return e.Remaining < than.Remaining
-	default:
-		return e.Reset > than.Reset
 	}
 }

@@ -65,7 +65,7 @@ func (s Spec) Step(text []byte, t Take) (res Result, next []byte, ttl time.Durat
 	taken, admitted := s.p.take(state, &t, t.Now)
 	s.p.explain(&res, state, &t, t.Now, taken, admitted)
 	if healed || taken > 0 {
-		next, ttl = s.p.store(state, t.Now)
+		next, ttl = s.p.text(state, t.Now)
 	}
 	return res, next, ttl
 }
@@ -79,7 +79,7 @@ func (s Spec) StepRefund(text []byte, r Refund) (next []byte, ttl time.Duration)
 	}
 	state, changed := s.load(text, r.Now)
 	if r.Units > 0 && (s.p.refund(state, r.Now, r.Units, &r.Receipt) || changed) {
-		next, ttl = s.p.store(state, r.Now)
+		next, ttl = s.p.text(state, r.Now)
 	}
 	return next, ttl
 }
@@ -151,7 +151,7 @@ func (s Spec) RefundArgs(r Refund, guess int64) []int64 {
 // t.AtMost how many units were taken, and each limit's reply. It is used as working
 // memory. With again, nothing was decided, because the server's clock is in another window
 // of a calendar than the guess of TakeArgs: ask again with that clock, which is in
-// Result.At. The error says that no script can have written that reply.
+// Result.At. It fails if no script can have written reply.
 func (s Spec) Explain(t Take, reply []int64) (res Result, again bool, err error) {
 	if err := t.Validate(); err != nil {
 		return Result{}, false, err

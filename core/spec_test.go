@@ -525,11 +525,11 @@ func TestRefundValidate(t *testing.T) {
 		"a refund of -1 units; give 0": func(r *core.Refund) { r.Units = -1 },
 		"core: a refund of 3 units, but the Result (at-limit) took 2; give at most those": func(r *core.Refund) { r.Units = 3 },
 		"core: the Result (refused) took nothing; there is nothing to give back":          func(r *core.Refund) { r.Receipt = core.Result{At: epoch} },
-		"has no At":      func(r *core.Refund) { r.Receipt.At = 0 },
-		"Policy":         func(r *core.Refund) { r.Policy = core.Policy{} },
-		"key is":         func(r *core.Refund) { r.Key = "" },
-		"Now is -1":      func(r *core.Refund) { r.Now = -1 },
-		"counts nothing": func(r *core.Refund) { r.Policy = core.MustParse("3 concurrent") },
+		"has no At":         func(r *core.Refund) { r.Receipt.At = 0 },
+		"Policy":            func(r *core.Refund) { r.Policy = core.Policy{} },
+		"key is":            func(r *core.Refund) { r.Key = "" },
+		"Now is -1":         func(r *core.Refund) { r.Now = -1 },
+		"has permits alone": func(r *core.Refund) { r.Policy = core.MustParse("3 concurrent") },
 	} {
 		r := good
 		if change(&r); want == "" {

@@ -36,7 +36,7 @@ type Take struct {
 const maxNow = 1 << 52
 
 // Validate returns what is wrong with t: a zero policy, an empty key, a negative
-// cost, a time out of range, and what excludes each other. Every store calls it first and
+// cost or wait, a time out of range, and AtMost together with a Wait. Every store calls it first and
 // then, if t is wrong, changes nothing.
 func (t *Take) Validate() error {
 	switch {
@@ -45,7 +45,7 @@ func (t *Take) Validate() error {
 	case t.Key == "":
 		return errors.New("core: the key is empty; give one, or every caller would share one count")
 	case len(t.Policy.p.algorithms) == 0:
-		return fmt.Errorf("core: the policy %q counts nothing, it has permits alone, which are taken by Limiter.Acquire and PermitStore.Acquire", t.Policy)
+		return fmt.Errorf("core: the policy %q has permits alone, and no units to take or to forget; use Limiter.Acquire or PermitStore.Acquire", t.Policy)
 	case t.Cost < 0:
 		return fmt.Errorf("core: a cost of %d units; give 0 to peek, or more", t.Cost)
 	case t.Wait < 0:
@@ -57,6 +57,9 @@ func (t *Take) Validate() error {
 	}
 	return nil
 }
+
+// upTo reports whether t takes what there is. A peek is a peek.
+func (t *Take) upTo() bool { return t.AtMost && t.Cost > 0 }
 
 // Store keeps what was counted and decides, in one atomic step for each call. Its
 // methods are safe for concurrent use. Two stores come with weir: [Memory] and

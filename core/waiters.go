@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// ErrClosed is what a wait fails with when the [Limiter] is closed while it lasts.
+// ErrClosed is the error of a wait that [Limiter.Close] has ended, or that began after it.
 var ErrClosed = errors.New("core: the Limiter was closed while a caller waited for its turn")
 
 // waiters are the callers who wait for their turn.

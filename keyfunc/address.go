@@ -27,7 +27,7 @@ const (
 //
 // One address has one key, however it is written: an IPv4-mapped one is the IPv4 address, and a zone is dropped.
 // IPv6 addresses are counted by /64, because one client has all of it; see [Address] for other sizes. Where there
-// is no address, as on a unix socket, the answer is [ErrNoKey].
+// is no address, as on a unix socket, the error is [ErrNoKey].
 //
 // No socket has the peer 0.0.0.0 or ::, but a framework that runs without a network has, as Fiber does in App.Test.
 // All such requests share the key of 0.0.0.0. In a header, both are no address.
@@ -36,10 +36,10 @@ const (
 // clients can write. It is taken as the address, and [Key.Warning] says so.
 func IP() Func { return Address{}.Func() }
 
-// ForwardedIP makes the key of the client's address behind proxies. Trusted are the networks of those proxies.
+// ForwardedIP makes the key of the client's address behind proxies. trusted are the networks of those proxies.
 // A peer that is not in them is the client itself, and headers are ignored. Otherwise X-Forwarded-For is read from
 // right to left, all its lines, and the first address that is not in trusted is the client: what stands to the left
-// of it is hearsay. Where an entry is no address, the walk ends at the last that was one.
+// of it may be the client's invention. Where an entry is no address, the walk ends at the last that was one.
 //
 // The same forms and sizes hold as for [IP]. With no trusted networks it is IP: a deployment that forgets to
 // configure its proxies counts too coarsely rather than not at all. A network of size /0 and one that is not valid

@@ -12,17 +12,17 @@
 // # What a key promises
 //
 // No two different lists of parts have the same text, whatever bytes a client sends: parts are typed and
-// escaped at the only door, [Key.Add]. A user called 10.0.0.1 is never the address 10.0.0.1. The text has
+// escaped in one place, [Key.Add]. A user called 10.0.0.1 is never the address 10.0.0.1. The text has
 // no bytes but A-Z a-z 0-9 and _ . : / = & % ~ -, so that it can be logged, and cannot place the {} of a
 // Redis Cluster tag. A part of more than 128 bytes stands as its SHA-256 sum, so that a key stays short.
 //
-// A key is never empty by accident: where a part is missing, the answer is [ErrNoKey], and the caller
+// A key is never empty by accident: where a part is missing, the error is [ErrNoKey], and the caller
 // decides what that means.
 //
 // # Whom to trust
 //
-// Everything but the address of the socket's peer is the client's own word, until somebody has checked it.
-// A key made of unchecked words is no limit: the client invents a new word for each request and is counted
+// Everything but the address of the socket's peer is what the client says, until somebody has checked it.
+// A key made of unchecked text is no limit: the client invents a new text for each request and is counted
 // anew. So IP reads no header at all, ForwardedIP only believes the proxies that it was given, and Route is
 // the pattern that the router found, not the path that the client wrote.
 package keyfunc

@@ -24,7 +24,7 @@ type Key struct {
 
 // Add appends a part of the given kind: "kind=part", after a '&' if there are parts before it. Bytes outside
 // [A-Za-z0-9_.:/-] are written as %XX. A part of more than 128 bytes is written as '~' and the base64url
-// text of its SHA-256 sum; '~' is escaped everywhere else. Part may be empty, which is a part like any other.
+// text of its SHA-256 sum; '~' is escaped everywhere else. part may be empty, which is a part like any other.
 // Kind is written in the same way as part.
 func (k *Key) Add(kind, part string) { add(k, kind, part) }
 

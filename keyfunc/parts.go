@@ -12,6 +12,21 @@ import (
 	"strings"
 )
 
+// The kinds of the parts that this package makes. Those of headers are headerKind and the header's name.
+const (
+	kindIP     = "ip"
+	kindRoute  = "route"
+	kindPath   = "path"
+	kindMethod = "method"
+	kindUser   = "user"
+	kindConst  = "const"
+	kindHash   = "hash"
+	headerKind = "header."
+)
+
+// maxKind is the greatest length of a custom kind in bytes.
+const maxKind = 64
+
 // maxLines is how many lines of a header make a key at most, so that a key stays short.
 const maxLines = 16
 
@@ -66,7 +81,7 @@ func Method() Func {
 }
 
 // Header makes a part of each line of the header of that name, upper and lower case in the name being the same. If
-// there is no line, if all are empty, or if there are more than 16, the answer is [ErrNoKey]. A name that is not a
+// there is no line, if all are empty, or if there are more than 16, the error is [ErrNoKey]. A name that is not a
 // token as RFC 9110 has it is a mistake that Err reports, and so is Host, which net/http does not keep in the header.
 //
 // WARNING: a header is what the client says. Use one only if something in front of the limit has verified or written
@@ -185,4 +200,76 @@ func keyName(key any) string {
 		return fmt.Sprintf("%T(%v)", key, key)
 	}
 	return fmt.Sprintf("%T", key)
+}
+
+// Const makes the same key for all requests, so that all share one limit: a ceiling for a whole service. text names
+// it; "" is a mistake that Err reports. It never fails.
+func Const(text string) Func {
+	f := Func{name: "const(" + text + ")"}
+	if text == "" {
+		f.err = errors.New(`keyfunc: Const(""): the text is empty: give the shared key a name, such as keyfunc.Const("all")`)
+	}
+	f.add = func(k *Key, _ Request) error {
+		k.Add(kindConst, text)
+		return nil
+	}
+	return f
+}
+
+// Custom makes a part from the text that f returns: a tenant, a plan, a form field. Use it for what the other
+// constructors do not cover. The text may be of any bytes and any length; "" means that there is none, and
+// becomes [ErrNoKey]. An error of f is returned as it is; it may wrap ErrNoKey. f is called by many goroutines
+// at the same time.
+//
+// Kind names what the text is, and keeps it apart from all other kinds: the user 7 is not the tenant 7. It is a
+// lower-case letter and up to 63 more bytes of [a-z0-9_.-], and not one of this package's own kinds: ip, route,
+// path, method, user, const, hash, header, and what begins with "header.". A bad kind and a nil f are mistakes
+// that Err reports.
+//
+// WARNING: text that the client may choose freely is no key. See the package's "Whom to trust".
+func Custom(kind string, f func(Request) (string, error)) Func {
+	name := "custom(" + kind + ")"
+	errs := []error{checkKind(kind)}
+	if f == nil {
+		errs = append(errs, fmt.Errorf("keyfunc: Custom(%q): the function is nil: give one that returns the text of the key", kind))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return Func{name: name, err: err}
+	}
+	return Func{name: name, add: func(k *Key, r Request) error {
+		part, err := f(r)
+		if err != nil {
+			return err
+		}
+		return addSome(k, kind, part)
+	}}
+}
+
+// addSome adds a part that must not be empty.
+func addSome[T string | []byte](k *Key, kind string, part T) error {
+	if len(part) == 0 {
+		return ErrNoKey
+	}
+	add(k, kind, part)
+	return nil
+}
+
+func checkKind(kind string) error {
+	bad := kind == "" || len(kind) > maxKind || kind[0] < 'a' || kind[0] > 'z'
+	for i := range len(kind) {
+		c := kind[i]
+		bad = bad || !plain[c] || c == ':' || c == '/' || 'A' <= c && c <= 'Z'
+	}
+	if bad {
+		return fmt.Errorf("keyfunc: Custom(%.80q): a kind is a lower-case letter and up to %d more of a-z, 0-9, '_', '.' and '-', such as \"tenant\"",
+			kind, maxKind-1)
+	}
+	switch kind {
+	case kindIP, kindRoute, kindPath, kindMethod, kindUser, kindConst, kindHash, "header":
+	default:
+		if !strings.HasPrefix(kind, headerKind) {
+			return nil
+		}
+	}
+	return fmt.Errorf("keyfunc: Custom(%q): this package uses that kind itself: choose another, such as %q", kind, "my-"+kind)
 }

@@ -13,7 +13,7 @@ import (
 //
 //	mux.Handle("POST /login", nethttp.Limit(g.With("login", "5/1m"))(login))
 //
-// The route of a request is what the first of find says that has an answer. If none has, it is the pattern of the
+// The route of a request is the first that find returns and that is not empty. If there is none, it is the pattern of the
 // *http.ServeMux that Limit wraps, if it does, and then the pattern that a mux around it has found. So Limit(g)(mux)
 // needs no find, and neither does a handler within a mux.
 //

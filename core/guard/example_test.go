@@ -19,7 +19,7 @@ func ExampleNew() {
 	}
 	defer g.Close()
 
-	// An adapter, such as nethttp.Limit, does this with each request.
+	// Without an adapter; nethttp.Limit and the others call Serve, which does this and more.
 	for range 3 {
 		verdict := g.Check(from("203.0.113.7"))
 		answer := header{}

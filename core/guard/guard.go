@@ -59,8 +59,9 @@ func New(c Config) (*Guard, error) {
 		f.base.NoKey = NoKeyRefuse
 	}
 	ru, p, err := prepare(f.base, Rule{}, "default")
-	if err != nil {
-		return nil, err
+	if err != nil { // and a store that cannot be used by any policy
+		_, unusable := core.NewLimiter(c.Store, core.MustParse("1/1s"), core.LimiterOptions{Log: c.Log})
+		return nil, errors.Join(err, unusable)
 	}
 	if f.limiter, err = core.NewLimiter(c.Store, p, core.LimiterOptions{Log: c.Log}); err != nil {
 		return nil, err
@@ -73,7 +74,7 @@ func New(c Config) (*Guard, error) {
 //
 //	r.Use(ginmw.Limit(guard.Must("100/1m", keyfunc.IP())))
 //
-// It panics on a mistake. Everything else is said in a [Config].
+// It panics on a mistake. For a store and everything else, use [New].
 func Must(policy string, key keyfunc.Func) *Guard {
 	g, err := New(Config{Rule: Rule{Policy: policy, Key: key}})
 	if err != nil {
@@ -119,15 +120,16 @@ func (g *Guard) with(r Rule, name string) (*Guard, error) {
 // Policy returns the policy that g enforces.
 func (g *Guard) Policy() core.Policy { return g.rule.limiter.Policy() }
 
-// Close does what [core.Limiter.Close] does, for g and all that its With and WithRule made: it sends away, with 503,
+// Close does what [core.Limiter.Close] does, for g and all that its With and WithRule made: it refuses, with 503,
 // the requests that wait for their turn, and waits half a second at most until a remote store has been given back
 // what is due. It is needed where a rule with Settle or with permits uses a remote store, after the server has shut
-// down. The store is not closed, and g goes on deciding.
+// down. The store is not closed, and g goes on deciding; but requests that would have to wait for a turn get 503.
 func (g *Guard) Close() error { return g.limiter.Close() }
 
-// Check decides on a request. Where the policy says that its turn is yet to come, it waits until then, until the
+// Check decides on a request. Where its turn is yet to come, as in a leaky-bucket, it waits for it, until the
 // client leaves, or until Close. The caller carries the Verdict out, and calls its Finish when the request is
-// over, whatever happened. Adapters call [Guard.Serve], which does all that.
+// over, whatever happened. Adapters call [Guard.Serve], which does all that, and which alone gives the handler a context
+// with which [Detach] works, and which ends when a permit is lost.
 func (g *Guard) Check(r keyfunc.Request) Verdict {
 	if g.skip != nil && g.skip(r) {
 		return Verdict{Action: Pass}

@@ -16,10 +16,11 @@ import (
 type Event struct {
 	// Policy is the policy's name.
 	Policy string
-	// Outcome is what was decided, by the fail word's doing if Err is a *core.StoreError.
+	// Outcome is what was decided: by the policy's fail word, if Err is a *core.StoreError.
 	Outcome core.Outcome
 	// Err is what went wrong on the way, or nil: a *core.StoreError, the error of the key function (also where
-	// NoKeyShared made the store decide all the same), or the context's error of a caller that left.
+	// NoKeyShared made the store decide all the same), the context's error of a client that left, or
+	// core.ErrClosed.
 	Err error
 }
 
@@ -34,18 +35,14 @@ func (g *Guard) admitted(v *Verdict, unnamed error) {
 	if g.observe == nil {
 		return
 	}
-	if v.owed != nil {
-		told := false
-		defer func() {
-			if !told {
-				v.owed.admission.Release()
-			}
-		}()
-		g.tell(v.Result.Outcome, cmp.Or(v.Err, unnamed))
-		told = true
-		return
-	}
+	told := false
+	defer func() {
+		if !told && v.owed != nil {
+			v.owed.admission.Release()
+		}
+	}()
 	g.tell(v.Result.Outcome, cmp.Or(v.Err, unnamed))
+	told = true
 }
 
 func (f *family) logger() *slog.Logger {
@@ -57,11 +54,12 @@ func (f *family) logger() *slog.Logger {
 
 // mistake says, once for each rule, that its key or cost function does not work.
 func (g *Guard) mistake(err error) {
-	failed := (*core.StoreError)(nil)
+	_, failed := errors.AsType[*core.StoreError](err)
+	_, broken := errors.AsType[keyError](err)
 	switch {
-	case errors.As(err, &failed), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+	case failed, errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return
-	case errors.Is(err, keyfunc.ErrNoKey) && !errors.As(err, &keyError{}):
+	case errors.Is(err, keyfunc.ErrNoKey) && !broken:
 		return
 	}
 	g.rule.mistaken.Do(func() {

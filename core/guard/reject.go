@@ -55,13 +55,13 @@ var (
 func (r reject) Serve(x *Refusal) Verdict { return r.answer(&x.Result, x.Err) }
 
 func (r reject) answer(res *core.Result, err error) Verdict {
-	failed := (*core.StoreError)(nil)
+	_, failed := errors.AsType[*core.StoreError](err)
 	switch {
 	case res.Outcome == core.Never:
 		return Verdict{Status: r.o.Status, Body: bodyNever, fields: plainText}
 	case err == nil, res.Local:
 		return Verdict{Status: r.o.Status, Body: bodyOver, fields: plainText}
-	case errors.As(err, &failed):
+	case failed:
 		return Verdict{Status: statusServiceUnavailable, Body: bodyNoStore, fields: retrySoon}
 	case errors.Is(err, keyfunc.ErrNoKey):
 		return Verdict{Status: statusForbidden, Body: bodyNoKey, fields: plainText}

@@ -25,7 +25,8 @@ type Rule struct {
 	// Settle is asked when the request is over how many of the taken units it really used; the rest is given back. So
 	// a rule can count failures alone. Until the request is over all of them are taken, and a remote store is told of
 	// the rest some milliseconds later: for so long a client has less than its limit. A part of what a meter took in
-	// debt or with a delay cannot be given back; see [core.Store]. nil means all.
+	// debt or with a delay cannot be given back; see [core.Store]. At most 16384 charges wait
+	// for a remote store that hangs; what is beyond expires by itself, and the log is told. nil means all.
 	Settle func(f Final, taken int64) int64
 	// OverLimit answers what the policy refuses. nil means Reject.
 	OverLimit OverLimit

@@ -7,10 +7,10 @@ import (
 )
 
 // Exchange is a request and its answer, as an adapter shows them to [Guard.Serve]. Its methods translate, and decide
-// nothing.
+// nothing. Applications have no use for it.
 type Exchange interface {
 	keyfunc.Request
-	Header // of the answer
+	Header // Get and Set are those of the answer, and Header that of the request
 
 	// Next calls the handler, with ctx in place of the request's context unless ctx is nil. An error is the
 	// handler's, in a framework that has them.

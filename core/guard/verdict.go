@@ -27,12 +27,12 @@ const (
 type Verdict struct {
 	// Action is what to do.
 	Action Action
-	// Status is the reply's status code, 429 if it is not one of an answer. After a Native handler that wrote nothing it
-	// is written all the same.
+	// Status is the reply's status code, from 200 to 999; any other is replaced by 429. If a Native handler writes
+	// nothing, the adapter writes Status and Body.
 	Status int
 	// Body is the reply's body.
 	Body []byte
-	// Native is the handler to call if Action is Native.
+	// Native is the handler to call if Action is Native; see [HandleNative].
 	Native any
 
 	// Policy is the policy's name, or "" if nothing was decided.
@@ -103,9 +103,9 @@ func (v *Verdict) Finish(f Final) {
 func (v *Verdict) needsFinal() bool { return v.owed != nil && v.owed.settles }
 
 // Detach lets the permit of the request with that context outlive its handler, for a connection that is hijacked or a
-// stream that is written after the handler has returned. The code that does that work calls Claim on the answer, at
+// stream that is written after the handler has returned. The code that does that work calls Claim on the result, at
 // its start: a permit that nobody has claimed within a lease after the handler has returned is given back, and so it is
-// if the handler panics. Where there is no permit, the answer is nil, which may be used all the same.
+// if the handler panics. Where there is no permit, the result is nil, whose Claim may be called all the same.
 func Detach(ctx context.Context) *core.Detached {
 	v, _ := ctx.Value(verdictKey{}).(*Verdict)
 	if v == nil || v.owed == nil {

@@ -31,6 +31,15 @@ type entry struct {
 	lost     bool // the reply to a harmless script was lost, so that it may have run
 }
 
+// newEntry asks for a script, and has room for the script's arguments.
+func newEntry(script *script, key string, arguments int) entry {
+	args := make([]any, 0, 4+arguments)
+	return entry{key: key, script: script, args: append(args, "evalsha", script.hash, "1", key)}
+}
+
+// sendText makes an entry bring the script's text, for a server that does not know its hash.
+func (e *entry) sendText() { e.args[0], e.args[1] = "eval", e.script.text }
+
 // flight is one or more entries that travel together: with one deadline, one question to
 // a breaker and one word to it about how that went. It is the context of its commands.
 type flight struct {
@@ -79,6 +88,10 @@ func (s *Store) askAll(ctx context.Context, entries []entry) {
 
 // fly gives each entry its reply or its error.
 func (s *Store) fly(ctx context.Context, f *flight) {
+	if at, ok := ctx.Deadline(); ok && f.background && !time.Now().Before(at) {
+		f.fail(errNoTime) // the flights before it took all of the time
+		return
+	}
 	if err := s.ready(ctx); err != nil {
 		f.fail(err)
 		return
@@ -102,12 +115,15 @@ func (s *Store) fly(ctx context.Context, f *flight) {
 	err := s.depart(ctx, f)
 	said = true
 	b.report(probe, err)
-	s.repair(ctx, err)
+	if err != nil {
+		s.repair(ctx, err)
+	}
 }
 
 var (
 	errZero     = errors.New("redisstore: a zero Store; build one with New")
 	errOpen     = &core.StoreError{Class: core.ClassBreaker, Err: errors.New("redisstore: the server failed just before; it is asked once a second until it answers")}
+	errNoTime   = &core.StoreError{Class: core.ClassTimeout, Err: context.DeadlineExceeded}
 	errPanicked = &core.StoreError{Class: core.ClassLost, Executed: true, Err: errors.New("redisstore: a hook panicked")}
 )
 
@@ -253,7 +269,7 @@ func (s *Store) exchange(ctx context.Context, entries []entry, pipelined bool) {
 			case strings.HasPrefix(serverSays(e.err), "NOSCRIPT") && e.args[0] != "eval" && !e.known:
 				e.repeated = true
 				if e.known = slices.Contains(texts, e.script); !e.known {
-					e.args[0], e.args[1] = "eval", e.script.text
+					e.sendText()
 					texts = append(texts, e.script)
 				}
 			case e.repeated:

@@ -133,8 +133,8 @@ func group(permits []core.Permit) (all [][]int) {
 // permits is what to ask for some permits, which agree in all but id and weight.
 func (s *Store) permits(script *script, permits []core.Permit, of []int) entry {
 	p := &permits[of[0]]
-	e := entry{key: s.names.permits(p.Policy, p.Key), script: script, harmless: true}
-	e.args = append(make([]any, 0, 7+2*len(of)), "evalsha", script.hash, "1", e.key)
+	e := newEntry(script, s.names.permits(p.Policy, p.Key), 3+2*len(of))
+	e.harmless = true
 	if script != releaseScript { // which goes by the ids alone
 		e.args = append(e.args, arguments(p.Params())...)
 	}

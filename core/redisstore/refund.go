@@ -17,51 +17,42 @@ const (
 // for up to 256 of them.
 func (s *Store) Refund(ctx context.Context, refunds []core.Refund) error {
 	programs := make([]*program, len(refunds))
+	guesses := make([]int64, len(refunds))
+	var due []int
 	for i := range refunds {
-		if err := refunds[i].Validate(); err != nil {
+		r := &refunds[i]
+		if err := r.Validate(); err != nil {
 			return err
 		}
-		p, err := s.programs.of(refunds[i].Policy)
+		p, err := s.programs.of(r.Policy)
 		if err != nil {
 			return err
 		}
-		programs[i] = p
+		programs[i], guesses[i] = p, s.guess(r.Now)
+		if r.Units > 0 {
+			due = append(due, i)
+		}
 	}
 	if err := s.ready(ctx); err != nil {
 		return err
 	}
 	errs := make([]error, len(refunds))
-	var entries []entry
-	var which []int // the refund of each entry
-	for i := range refunds {
-		if refunds[i].Units > 0 {
-			entries = append(entries, s.refund(programs[i], &refunds[i], s.guess(refunds[i].Now)))
-			which = append(which, i)
+	for range 2 { // again for those in which nothing ran, by the server's clock
+		entries := make([]entry, len(due))
+		for k, i := range due {
+			entries[k] = s.refund(programs[i], &refunds[i], guesses[i])
 		}
-	}
-	s.askAll(ctx, entries)
-
-	// In some nothing ran, because the server's clock is in another calendar window:
-	// ask again by the server's clock.
-	var again []entry
-	n := 0
-	for k, i := range which {
-		switch e := &entries[k]; {
-		case e.err != nil:
+		s.askAll(ctx, entries)
+		var again []int
+		for k, i := range due {
+			e := &entries[k]
 			errs[i] = e.err
-		case len(e.reply) == 1:
-			again = append(again, s.refund(programs[i], &refunds[i], e.reply[0]))
-			which[n] = i
-			n++
+			if e.err == nil && len(e.reply) == 1 { // the clock is in another calendar window
+				errs[i], guesses[i] = errLeaps, e.reply[0]
+				again = append(again, i)
+			}
 		}
-	}
-	s.askAll(ctx, again)
-	for k, i := range which[:n] {
-		if e := &again[k]; e.err == nil && len(e.reply) == 1 { // its clock leaps about
-			errs[i] = errLeaps
-		} else {
-			errs[i] = e.err
-		}
+		due = again
 	}
 	return batchError(errs)
 }

@@ -91,24 +91,6 @@ func New(rdb redis.UniversalClient, o Options) (*Store, error) {
 	wrong := func(format string, args ...any) {
 		mistakes = append(mistakes, fmt.Errorf("redisstore: "+format, args...))
 	}
-	bounded := false
-	switch c := rdb.(type) {
-	case *redis.Client:
-		if c != nil {
-			o := c.Options()
-			bounded = keepsDeadline(o.ContextTimeoutEnabled, o.ReadTimeout, o.WriteTimeout)
-		}
-	case *redis.ClusterClient:
-		if c != nil {
-			o := c.Options()
-			bounded = keepsDeadline(o.ContextTimeoutEnabled, o.ReadTimeout, o.WriteTimeout)
-		}
-	case *redis.Ring:
-		if c != nil {
-			o := c.Options()
-			bounded = keepsDeadline(o.ContextTimeoutEnabled, o.ReadTimeout, o.WriteTimeout)
-		}
-	}
 	switch v := reflect.ValueOf(rdb); {
 	case !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil():
 		wrong("the client is nil; give one of redis.NewUniversalClient(redisstore.ClientOptions(addr))")
@@ -137,7 +119,7 @@ func New(rdb redis.UniversalClient, o Options) (*Store, error) {
 		rdb:      rdb,
 		deadline: o.Deadline,
 		names:    newNames(o.Prefix, o.HashKeys),
-		bounded:  bounded,
+		bounded:  keepsDeadline(rdb),
 
 		decisions:  newBreaker(),
 		background: newBreaker(),
@@ -157,7 +139,19 @@ func New(rdb redis.UniversalClient, o Options) (*Store, error) {
 
 // keepsDeadline reports whether a client ends a command with its context. One whose
 // timeouts are negative leaves the socket's deadlines alone.
-func keepsDeadline(enabled bool, read, write time.Duration) bool {
+func keepsDeadline(rdb redis.UniversalClient) bool {
+	enabled, read, write := false, time.Duration(0), time.Duration(0)
+	switch c := rdb.(type) {
+	case *redis.Client:
+		o := c.Options()
+		enabled, read, write = o.ContextTimeoutEnabled, o.ReadTimeout, o.WriteTimeout
+	case *redis.ClusterClient:
+		o := c.Options()
+		enabled, read, write = o.ContextTimeoutEnabled, o.ReadTimeout, o.WriteTimeout
+	case *redis.Ring:
+		o := c.Options()
+		enabled, read, write = o.ContextTimeoutEnabled, o.ReadTimeout, o.WriteTimeout
+	}
 	return enabled && read >= 0 && write >= 0
 }
 
@@ -236,11 +230,10 @@ func scripted(script *script, key string, params []any, now int64) entry {
 			params = params[:len(params)-1]
 		}
 	}
-	args := make([]any, 0, 5+len(params))
-	args = append(args, "evalsha", script.hash, "1", key)
-	args = append(args, params...)
+	e := newEntry(script, key, len(params)+1)
+	e.args = append(e.args, params...)
 	if now != 0 {
-		args = append(args, strconv.FormatInt(now, 10))
+		e.args = append(e.args, strconv.FormatInt(now, 10))
 	}
-	return entry{key: key, script: script, args: args}
+	return e
 }

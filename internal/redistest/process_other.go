@@ -4,6 +4,7 @@ package redistest
 
 import (
 	"errors"
+	"net"
 	"os"
 	"os/exec"
 )
@@ -13,3 +14,6 @@ func dieWithParent(*exec.Cmd) {}
 
 func pause(*os.Process) error  { return errors.ErrUnsupported }
 func resume(*os.Process) error { return errors.ErrUnsupported }
+
+// stopListening does nothing: only on Linux does a listener end before it is closed.
+func stopListening(net.Listener) {}

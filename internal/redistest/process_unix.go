@@ -3,6 +3,7 @@
 package redistest
 
 import (
+	"net"
 	"os"
 	"os/exec"
 	"syscall"
@@ -13,3 +14,6 @@ func dieWithParent(*exec.Cmd) {}
 
 func pause(p *os.Process) error  { return p.Signal(syscall.SIGSTOP) }
 func resume(p *os.Process) error { return p.Signal(syscall.SIGCONT) }
+
+// stopListening does nothing: only on Linux does a listener end before it is closed.
+func stopListening(net.Listener) {}

@@ -267,6 +267,7 @@ func (p *Proxy) set(f fault) {
 	switch {
 	case p.closed:
 	case f == refusing && p.listener != nil:
+		stopListening(p.listener)
 		_ = p.listener.Close()
 		p.listener = nil
 	case f != refusing && p.listener == nil:

@@ -140,12 +140,18 @@ func (t *table) find(h hash) int {
 	return -1
 }
 
-// insert stores a new row; there must be room.
-func (t *table) insert(h hash, state []int64) int {
-	i := t.home(h.lo)
+// vacant is the empty row for a hash; there must be one.
+func (t *table) vacant(lo uint64) int {
+	i := t.home(lo)
 	for !t.empty(i) {
 		i = t.next(i)
 	}
+	return i
+}
+
+// insert stores a new row; there must be room.
+func (t *table) insert(h hash, state []int64) int {
+	i := t.vacant(h.lo)
 	r := t.row(i)
 	r[0], r[1] = int64(h.hi), int64(h.lo)
 	if t.varies {
@@ -223,10 +229,7 @@ func (t *table) rebuild(now int64, most int) (removed int) {
 			continue
 		}
 		r := old.row(i)
-		j := t.home(uint64(r[1]))
-		for !t.empty(j) {
-			j = t.next(j)
-		}
+		j := t.vacant(uint64(r[1]))
 		copy(t.row(j), r)
 		if t.varies {
 			t.slots = append(t.slots, old.slots[r[2]])

@@ -26,13 +26,17 @@ type Refusal struct {
 	Rule *Rule
 	// Result is the limiter's answer; the zero Result if there is none.
 	Result core.Result
-	// Err is nil for a request over its limit. Otherwise it is why nothing could
-	// be decided: a *core.StoreError under "fail closed", an error of the key function
-	// (often keyfunc.ErrNoKey), or the context's error of a caller that left.
+	// Err is nil for a request over its limit, unless the store failed and the
+	// process decided by itself ("fail local"): then it is a *core.StoreError, and
+	// Result.Local is true. Where nothing could be decided, so that Result.Limit is 0,
+	// Err says why: a *core.StoreError under "fail closed", an error of the key function
+	// (often keyfunc.ErrNoKey), of a negative cost, the context's error of a client
+	// that left, or core.ErrClosed.
 	Err error
 }
 
-// HandlerFunc makes an over-limit handler from a function, for what no other handler does. name is for messages.
+// HandlerFunc makes an over-limit handler from a function, for what no other handler does. A Verdict whose Action is
+// Pass lets the request through all the same, such as to try out a new limit. name is for messages.
 func HandlerFunc(name string, f func(*Refusal) Verdict) OverLimit { return function{name, f} }
 
 type function struct {

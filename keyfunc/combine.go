@@ -1,0 +1,94 @@
+package keyfunc
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Join makes the key of all its parts together, in that order: Join(IP(), Route()) counts each address on each
+// route apart. If one part is missing, all of it is: the error is that of the first part that fails.
+// Joining no parts, or invalid ones, is a mistake that Err reports.
+func Join(parts ...Func) Func {
+	f, parts := combine("join", "Join", parts)
+	f.add = func(k *Key, r Request) error {
+		for _, p := range parts {
+			if err := p.AppendTo(k, r); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return f
+}
+
+// FirstOf makes the key by the first of fs for which there is one: FirstOf(User("uid"), IP()) counts users, and
+// those who are not logged in by address. Only [ErrNoKey] goes on to the next; any other error is returned.
+// Where none has a key, the error is ErrNoKey. Choosing from nothing, or from invalid Funcs, is a mistake that
+// Err reports.
+//
+// All of fs lead into one limit. Where users and addresses are to have different limits, write two rules.
+func FirstOf(fs ...Func) Func {
+	f, fs := combine("first-of", "FirstOf", fs)
+	f.add = func(k *Key, r Request) error {
+		for _, p := range fs {
+			if err := p.AppendTo(k, r); err == nil || !errors.Is(err, ErrNoKey) {
+				return err
+			}
+		}
+		return ErrNoKey
+	}
+	return f
+}
+
+// Hash replaces the key that f makes by its SHA-256 sum, as one part of kind "hash": keys get a fixed length of
+// 48 bytes, and do not show at first sight whom they stand for. Its errors are those of f.
+//
+// WARNING: the sum has no secret in it. From the sum of an address, anybody finds the address by trying them all.
+// Where keys must not disclose people to those who can read the store, let the store hash the keys, which it
+// does with a secret.
+func Hash(f Func) Func {
+	g, parts := combine("hash", "Hash", []Func{f})
+	g.add = func(k *Key, r Request) error {
+		before := len(k.b)
+		if err := parts[0].AppendTo(k, r); err != nil {
+			return err
+		}
+		inner := k.b[before:]
+		if before > 0 {
+			inner = inner[1:] // the separator
+		}
+		sum := sha256.Sum256(inner)
+		k.b = k.b[:before]
+		k.begin(kindHash)
+		k.b = base64.RawURLEncoding.AppendEncode(k.b, sum[:])
+		return nil
+	}
+	return g
+}
+
+// combine returns a Func that has a name and the parts' mistakes, and a copy of the parts.
+func combine(name, constructor string, parts []Func) (Func, []Func) {
+	names := make([]string, len(parts))
+	var errs []error
+	if len(parts) == 0 {
+		errs = append(errs, fmt.Errorf("keyfunc: %s() of nothing: give at least one Func, such as keyfunc.IP()", constructor))
+	}
+	for i, p := range parts {
+		names[i] = p.name
+		err := p.Err()
+		if err == nil {
+			continue
+		}
+		if p.name == "" {
+			names[i] = "invalid"
+			err = fmt.Errorf("keyfunc: %s, part %d of %d: %w", constructor, i+1, len(parts), err)
+		}
+		errs = append(errs, err)
+	}
+	f := Func{name: name + "(" + strings.Join(names, ", ") + ")", err: errors.Join(errs...)}
+	return f, slices.Clone(parts)
+}
