@@ -114,10 +114,17 @@ func TestReleasesPauseTogether(t *testing.T) {
 			h.giveBack(&hold{holder: h, permit: Permit{Policy: p, Key: "k", ID: "a"}, lease: time.Hour})
 			<-time.After(time.Millisecond)
 		}
-		before := s.releases
+		asked := func() (n int) {
+			s.set(func(f *fakeRemote) { n = f.releases })
+			return n
+		}
+		before := asked()
 		advance(10 * time.Second)
-		assert.InDelta(t, (many/batchSize+1)*10*time.Second/retryLast, s.releases-before, 10)
-		assert.Equal(t, many, h.keeper.background.left())
+		assert.InDelta(t, (many/batchSize+1)*10*time.Second/retryLast, asked()-before, 10)
+		b := h.keeper.background
+		b.mu.Lock()
+		assert.Equal(t, many, b.left())
+		b.mu.Unlock()
 		s.set(restore)
 		advance(time.Second)
 		assert.Zero(t, h.keeper.background.left())

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/gofiber/fiber/v2"
-	"github.com/gofiber/fiber/v2/middleware/recover"
+	fiberrecover "github.com/gofiber/fiber/v2/middleware/recover"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -38,7 +38,7 @@ func TestDetachedPermitComesBack(t *testing.T) {
 			g, err := guard.New(guard.Config{Rule: guard.Rule{Policy: "1 concurrent lease 200ms", Key: keyfunc.Const("k")}})
 			require.NoError(t, err)
 			app := fiber.New(fiber.Config{DisableStartupMessage: true})
-			app.Use(recover.New(), fibermw.Limit(g))
+			app.Use(fiberrecover.New(), fibermw.Limit(g))
 			app.Get("/", func(c *fiber.Ctx) error { return c.SendString("free") })
 			app.Get("/hijack", func(c *fiber.Ctx) error {
 				permit := guard.Detach(c.UserContext())

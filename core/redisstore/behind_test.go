@@ -64,14 +64,20 @@ func newLimiter(t *testing.T, s core.Store, policy string) *core.Limiter {
 // hold takes n permits of a key, as soon as there are so many. It does not wait for long.
 func hold(t *testing.T, l *core.Limiter, key string, n int64) (context.Context, func()) {
 	t.Helper()
-	var held context.Context
-	var release func()
-	require.Eventually(t, func() (ok bool) {
-		var err error
-		held, release, err = l.AcquireN(t.Context(), key, n)
+	type grant struct {
+		held    context.Context //nolint:containedctx // it is what a grant is
+		release func()
+	}
+	granted := make(chan grant, 1)
+	require.Eventually(t, func() bool {
+		held, release, err := l.AcquireN(t.Context(), key, n)
+		if err == nil {
+			granted <- grant{held, release}
+		}
 		return err == nil
 	}, patient, 5*time.Millisecond)
-	return held, release
+	g := <-granted
+	return g.held, g.release
 }
 
 // held is how many permits the server knows of.
