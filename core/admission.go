@@ -11,8 +11,9 @@ type Ask struct {
 	Key string
 	// Cost is how many units to take of the policy's rates. 0 peeks.
 	Cost int64
-	// Permits is how many permits to acquire, where the policy has them. With 0 they are not looked at.
-	Permits int64
+	// AtMost takes as many units as there are, up to Cost, as in [Take]. With a Cost of 0 it takes none, and only looks
+	// whether there is one, for a program that knows the cost when the work is done: see [Admission.Charge].
+	AtMost bool
 	// Wait is how long the caller would wait for its turn, as in [Take]. 0 means now or not at all.
 	Wait time.Duration
 }
@@ -31,37 +32,66 @@ type Admission struct {
 	hold    *hold
 }
 
-// Begin decides on all that the policy demands, in one step: permits, and units of its rates. Being over the limit
-// is a Result, not an error: look at Result.Allowed. An error means that nothing was decided and nothing taken: the
-// context's, that of a mistake in the Ask, and a [*StoreError] under "fail closed".
+// Begin takes units of the policy's rates: the first step of an admission. A policy of permits alone has none, and
+// admits. Being over the limit is a Result, not an error: look at Result.Allowed. An error means that nothing was decided
+// and nothing taken: the context's, that of a mistake in the Ask, and a [*StoreError] under "fail closed".
 //
-// Where Result.Delay is not 0, call Wait before going on. What was taken stays taken until Release, and GiveBack.
+// The next steps are Wait, where Result.Delay is not 0, and Acquire, where the policy has permits: in this order, so that
+// nobody holds a permit while it waits, and a request over its rate costs one round trip. What was taken stays taken until
+// GiveBack and Release.
 func (l *Limiter) Begin(ctx context.Context, ask Ask) (Admission, error) {
-	t := Take{Policy: l.policy, Key: ask.Key, Cost: ask.Cost, Wait: ask.Wait}
 	a := Admission{limiter: l, key: ask.Key}
-	a.hold, a.Err = l.keeper.begin(ctx, &t, ask.Permits, &a.Result)
+	if l.policy.p.permits != nil && len(l.policy.p.algorithms) == 0 {
+		a.Result.Outcome = Admitted
+		return a, nil
+	}
+	t := Take{Policy: l.policy, Key: ask.Key, Cost: ask.Cost, AtMost: ask.AtMost, Wait: ask.Wait}
+	a.Err = l.keeper.take(ctx, &t, &a.Result)
 	if a.Err != nil && !a.Result.Local {
 		return Admission{}, a.Err
 	}
 	return a, nil
 }
 
+// Acquire takes n permits of the policy, at least 1, for what Begin has admitted: the last step. It does nothing where
+// the policy has no permits. Result then says what both have decided; if the permits are refused, the units are given
+// back. Errors are those of Begin, and give the units back as well.
+func (a *Admission) Acquire(ctx context.Context, n int64) error {
+	p := a.limiter.policy.p
+	if p.permits == nil || a.hold != nil || !a.Result.Allowed() {
+		return nil
+	}
+	done := false
+	defer func() {
+		if !done { // it was refused, or the store panicked
+			a.GiveBack(a.Result.Taken)
+			a.Result.Taken = 0
+		}
+	}()
+	h, permits, err := a.limiter.keeper.acquire(ctx, Permit{Policy: a.limiter.policy, Key: a.key, Weight: n})
+	if err != nil && !permits.Local {
+		return err
+	}
+	if err != nil {
+		a.Err = err
+	}
+	a.hold = h
+	if done = permits.Allowed(); !done {
+		a.GiveBack(a.Result.Taken)
+		a.Result.Taken = 0
+	}
+	p.combine(&a.Result, &permits)
+	done = true
+	return nil
+}
+
 // Wait returns when it is the turn of what was taken: at once, unless Result.Delay says otherwise. It fails with an
 // [*OverLimitError], at once, if ctx would end before; with the context's error if it ends all the same; and with
-// [ErrClosed] if the Limiter is closed meanwhile. Then everything is given back: units as far as nobody has queued
-// behind.
+// [ErrClosed] if the Limiter is closed meanwhile. Then the units are given back, as far as nobody has queued behind.
 func (a *Admission) Wait(ctx context.Context) error {
 	if a.Result.Delay == 0 || !a.Result.Allowed() {
 		return nil
 	}
-	if err := a.wait(ctx); err != nil {
-		a.hold.release()
-		return err
-	}
-	return nil
-}
-
-func (a *Admission) wait(ctx context.Context) error {
 	if end, bounded := ctx.Deadline(); bounded && time.Until(end) <= a.Result.Delay {
 		a.GiveBack(a.Result.Taken)
 		return &OverLimitError{Result{Limit: a.Result.Limit, RetryAfter: a.Result.Delay, At: a.Result.At}}
@@ -78,6 +108,15 @@ func (a *Admission) refund(units int64) Refund {
 func (a *Admission) GiveBack(units int64) {
 	if units = min(units, a.Result.Taken); units > 0 && a.limiter != nil {
 		a.limiter.keeper.giveBack(a.refund(units))
+	}
+}
+
+// Charge takes units besides those that were taken, for what was used already: as many as the policy can bear, its debt
+// included, and leaves the rest. It does not wait for a store that is not in the process. If that does not answer, it is
+// asked again for ten seconds, unless it may have charged them.
+func (a *Admission) Charge(units int64) {
+	if units > 0 && a.limiter != nil && len(a.limiter.policy.p.algorithms) > 0 {
+		a.limiter.keeper.charge(Take{Policy: a.limiter.policy, Key: a.key, Cost: units, AtMost: true, Debt: true}, &a.Result)
 	}
 }
 

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"math"
 	"time"
 
 	"github.com/weir-go/weir/core/internal/algo"
@@ -32,9 +33,9 @@ func (p *policy) load(state []int64, now int64) (healed bool) {
 // take decides and charges: all limits, or none.
 func (p *policy) take(state []int64, t *Take, now int64) (taken int64, admitted bool) {
 	taken = t.Cost
-	if t.upTo() {
-		taken = p.most(state, now, t.Cost)
-		admitted = taken > 0
+	if t.AtMost {
+		most := p.most(state, now, t.Debt)
+		taken, admitted = min(t.Cost, most), most > 0
 	} else {
 		admitted = p.admits(state, now, t.Cost, p.ahead(t))
 	}
@@ -61,13 +62,14 @@ func (p *policy) admits(state []int64, now, cost, ahead int64) bool {
 	return true
 }
 
-// most is how many units, up to cost, all limits admit now.
-func (p *policy) most(state []int64, now, cost int64) int64 {
+// most is how many units all limits admit now.
+func (p *policy) most(state []int64, now int64, owing bool) int64 {
+	units := int64(math.MaxInt64)
 	for _, a := range p.algorithms {
-		cost = min(cost, a.Most(state, now))
+		units = min(units, a.Most(state, now, owing))
 		state = state[a.Words():]
 	}
-	return cost
+	return units
 }
 
 // refund gives units back to all limits.
@@ -112,13 +114,17 @@ func (p *policy) explain(res *Result, state []int64, t *Take, now, taken int64, 
 	p.summarize(res, t.Cost, len(p.algorithms))
 }
 
-// cost is what must fit limit i for t to be admitted. What there is leaves debt aside:
-// one unit more than can be borrowed fits if there is one.
+// cost is what must fit limit i for t to be admitted. What there is leaves debt aside, unless
+// t counts it too: one unit more than can be borrowed fits if there is one.
 func (p *policy) cost(t *Take, i int) int64 {
-	if t.upTo() {
-		return 1 + p.limits[i].Debt
+	switch debt := p.limits[i].Debt; {
+	case !t.AtMost:
+		return t.Cost
+	case t.Debt && debt > 0:
+		return algo.OneOwed
+	default:
+		return 1 + debt
 	}
-	return t.Cost
 }
 
 // ahead is how far ahead t may reserve, in microseconds.
@@ -163,17 +169,16 @@ func (p *policy) summarize(res *Result, cost int64, n int) {
 }
 
 // combine adds what the permits of a policy have to say to the Result of its rates, which stays a receipt for these.
-func (p *policy) combine(rates, permits *Result, cost int64) {
-	where, local := rates.charged(), rates.Local || permits.Local
+func (p *policy) combine(rates, permits *Result) {
+	where, local, taken, delay := rates.charged(), rates.Local || permits.Local, rates.Taken, rates.Delay
 	switch n := len(p.algorithms); {
-	case rates.Limit == 0: // they failed open
+	case rates.Limit == 0: // there are none, or they failed open
 		*rates = *permits
-		rates.Taken = 0
 	case permits.Limit > 0:
 		rates.SetEach(n, permits.Each(n))
-		p.summarize(rates, cost, len(p.limits))
+		p.summarize(rates, taken, len(p.limits))
 	}
-	rates.charge, rates.Local = where, local
+	rates.charge, rates.Local, rates.Taken, rates.Delay = where, local, taken, delay
 }
 
 // tighter reports whether a limit tells the client more than another one.

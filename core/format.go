@@ -55,6 +55,9 @@ func (o PolicyOptions) appendText(b []byte) []byte {
 		b = append(b, "; fail "...)
 		b = append(b, o.Fail.String()...)
 	}
+	if o.Shadow {
+		b = append(b, "; shadow"...)
+	}
 	return b
 }
 

@@ -19,7 +19,7 @@ import (
 //	          | "aligned" | "calendar" zone
 //	algorithm = "gcra" | "token-bucket" | "leaky-bucket" | "fixed-window"
 //	          | "sliding-window" | "sliding-counter" | "sliding-log"
-//	option    = "wait" period | "fail" ( "local" | "open" | "closed" )
+//	option    = "wait" period | "fail" ( "local" | "open" | "closed" ) | "shadow"
 //	period    = a number and a unit, once or several times: d, h, m, s, ms, us
 //
 // For example "100/1m", "login: 100/1m burst 20", "20/1s, 1000/1h; fail closed" and

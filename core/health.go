@@ -24,7 +24,7 @@ type health struct {
 	failing atomic.Bool  // it has failed, and it was not said that it is back
 	last    atomic.Int64 // when it last did, in Unix nanoseconds
 	failed  interval     // the line that it fails
-	lost    interval     // the line that something could not be given back
+	lost    interval     // the line that something could not be given back or charged
 }
 
 func (k *keeper) logger() *slog.Logger {
@@ -57,9 +57,9 @@ func (k *keeper) recovered() {
 	}
 }
 
-// lost notes that something could not be given back.
-func (k *keeper) lost(what string, n int, err error) {
+// lost notes what could not be given back or charged.
+func (k *keeper) lost(what, of string, n int, err error) {
 	if k.health.lost.due() {
-		k.logger().Warn("weir: could not be given back, and counts until it expires", "what", what, "number", n, "error", err)
+		k.logger().Warn("weir: "+what, "what", of, "number", n, "error", err)
 	}
 }

@@ -138,35 +138,6 @@ func (k *keeper) acquire(ctx context.Context, p Permit) (*hold, Result, error) {
 	}
 }
 
-// begin asks for all that a policy demands: permits first, because they can be given back whole, and then the rates.
-// If those refuse, the permits are given back. It answers as take does.
-func (k *keeper) begin(ctx context.Context, t *Take, weight int64, res *Result) (h *hold, err error) {
-	p := t.Policy.p
-	if p.permits == nil || weight == 0 {
-		return nil, k.take(ctx, t, res)
-	}
-	h, permits, err := k.acquire(ctx, Permit{Policy: t.Policy, Key: t.Key, Weight: weight})
-	if !permits.Allowed() || len(p.algorithms) == 0 { // then the rates are not asked
-		*res = permits
-		return h, err
-	}
-	given := h
-	defer func() { given.release() }() // if the rates refuse, and if a store panics
-	failed := k.take(ctx, t, res)
-	if failed != nil {
-		err = failed
-	}
-	if !res.Allowed() {
-		h = nil
-	} else {
-		given = nil
-	}
-	if failed == nil || res.Local {
-		p.combine(res, &permits, t.Cost)
-	}
-	return h, err
-}
-
 // inMemory is the context of calls that wait for nothing, for requests that may be over.
 var inMemory = context.Background() //nolint:forbidigo // nobody's call: it cannot be cut short
 
@@ -177,6 +148,24 @@ func (k *keeper) giveBack(r Refund) {
 		return
 	}
 	_ = k.refund(inMemory, []Refund{r})
+}
+
+// charge takes what was used already where r was decided, without anybody waiting for a remote store. Who it was does
+// not hear how that ends.
+func (k *keeper) charge(t Take, r *Result) {
+	memory := k.memory
+	switch r.charged() {
+	case nowhere:
+		return
+	case inFallback:
+		memory = k.fallback()
+	default:
+		if k.remote() {
+			k.background.charge(t)
+			return
+		}
+	}
+	_ = memory.take(inMemory, &t, new(Result))
 }
 
 // refund takes receipts of one store back to it.

@@ -53,6 +53,25 @@ func (l *Limiter) With(p Policy) (*Limiter, error) {
 	return &Limiter{l.keeper, p}, nil
 }
 
+// Variant returns a Limiter for other numbers of l's policy, such as those of another tier: it has the same name, and
+// counts on with what l has counted. It fails if p differs from l's policy in more than numbers, because then the two
+// would not share their counts.
+func (l *Limiter) Variant(p Policy) (*Limiter, error) {
+	own := l.policy.p
+	switch {
+	case p.IsZero():
+		return nil, errors.New("core: a Limiter without a policy; give one, such as core.MustParse(\"100/1m\")")
+	case p.Name() == "":
+		p = p.Named(own.name)
+	case p.Name() != own.name:
+		return nil, fmt.Errorf("core: the variant %q of %q has another name; leave it out", p, l.policy)
+	}
+	if p.p.shape != own.shape || (p.p.permits == nil) != (own.permits == nil) {
+		return nil, fmt.Errorf("core: the variant %q of %q differs in more than numbers, and so would not share its counts; give it the same algorithms", p, l.policy)
+	}
+	return &Limiter{l.keeper, p}, nil
+}
+
 // Policy returns the policy that l enforces.
 func (l *Limiter) Policy() Policy { return l.policy }
 
@@ -93,7 +112,8 @@ func (l *Limiter) Peek(ctx context.Context, key string) (Result, error) {
 	return l.AllowN(ctx, key, 0)
 }
 
-// UpTo takes as many units for key as there are, at most n. Result.Taken is how many; none is a refusal.
+// UpTo takes as many units for key as there are, at most n. Result.Taken is how many; where there is none, it is a refusal,
+// also of n = 0, which only looks.
 func (l *Limiter) UpTo(ctx context.Context, key string, n int64) (res Result, err error) {
 	err = l.take(ctx, Take{Policy: l.policy, Key: key, Cost: n, AtMost: true}, &res)
 	return res, err
@@ -156,15 +176,18 @@ func (l *Limiter) AcquireN(ctx context.Context, key string, n int64) (held conte
 	if n < 1 {
 		return nil, nil, fmt.Errorf("core: AcquireN of %d permits; give 1 or more", n)
 	}
-	a, err := l.Begin(ctx, Ask{Key: key, Cost: 1, Permits: n})
+	a, err := l.Begin(ctx, Ask{Key: key, Cost: 1})
+	if err == nil {
+		err = a.Wait(ctx)
+	}
+	if err == nil {
+		err = a.Acquire(ctx, n)
+	}
 	switch {
 	case err != nil:
 		return nil, nil, err
 	case !a.Result.Allowed():
 		return nil, nil, &OverLimitError{a.Result}
-	}
-	if err := a.Wait(ctx); err != nil {
-		return nil, nil, err
 	}
 	if !a.Held() { // it failed open
 		held, cancel := context.WithCancel(ctx)

@@ -43,13 +43,16 @@ type PolicyOptions struct {
 	// Wait is how far ahead a take may reserve, at most: the grammar's "wait". A
 	// [Take] asks for it by its own Wait. All limits must be able to reserve, which
 	// are GCRA and TokenBucket. Zero means that nothing is reserved; whole
-	// microseconds up to MaxPeriod. A guard does not reserve.
+	// microseconds up to MaxPeriod.
 	//
 	// With several limits the turn is that of the slowest; the others are charged when
 	// the take is made, so that more than they say may start together then.
 	Wait time.Duration
 	// Fail says who decides while the store does not answer. Zero is FailLocal.
 	Fail Failure
+	// Shadow makes a policy a trial: a Guard counts by it and reports what it would refuse, and refuses nothing. A
+	// Limiter answers as ever.
+	Shadow bool
 }
 
 // NewPolicy builds a policy. The name may be empty: then a Limiter or Guard calls

@@ -206,7 +206,10 @@ func TestPolicyParams(t *testing.T) {
 	assert.Equal(t, int64(300000), params[0], "what three units weigh")
 	assert.Equal(t, int64(epoch+300000), params[1], "the state that the charge led to")
 	assert.Equal(t, res.At, params[len(params)-1])
-	assert.Equal(t, waits.Spec().TakeArgs(core.Take{}, 0), waits.Spec().TakeArgs(core.Take{AtMost: true}, 0), "a peek is a peek")
+	assert.Equal(t, []int64{100000, 1000000, 3000000, 0, 0, 0, 0, 0}, waits.Spec().TakeArgs(core.Take{AtMost: true}, 0), "none at most looks for one unit")
+	owes := core.MustParse("10/1s debt 5; wait 2s")
+	assert.Equal(t, []int64{100000, 1000000, 3500000, 0, 0, 0, 0, 7}, owes.Spec().TakeArgs(core.Take{Cost: 7, AtMost: true}, 0), "debt left aside")
+	assert.Equal(t, []int64{100000, 1500000, 3500000, 0, 0, 0, 0, 7}, owes.Spec().TakeArgs(core.Take{Cost: 7, AtMost: true, Debt: true}, 0), "debt included")
 }
 
 // Limits stand in the order of algorithm and period, permits last, whatever the order

@@ -108,8 +108,8 @@ func (s Spec) load(text []byte, now int64) (state []int64, healed bool) {
 }
 
 // TakeArgs returns the exact integers that a script of package lua takes for t: those
-// of each limit in turn, and with t.AtMost the cost. That is the script upto, unless the
-// cost is 0, and else the script take. It is for stores that decide in a script, after
+// of each limit in turn, and with t.AtMost the cost. That is the script upto, and else
+// the script take. It is for stores that decide in a script, after
 // [Take.Validate]. guess is the caller's idea of the store's clock, in
 // microseconds, which only limits that are aligned to the calendar look at; if it was
 // wrong, [Spec.Explain] says so.
@@ -120,13 +120,13 @@ func (s Spec) TakeArgs(t Take, guess int64) []int64 {
 	b := make([]int64, 0, 1+8*len(s.p.limits))
 	ahead := s.p.ahead(&t)
 	for _, a := range s.p.algorithms {
-		if t.upTo() {
-			b = a.AppendUpTo(b, guess)
+		if t.AtMost {
+			b = a.AppendUpTo(b, t.Debt, guess)
 		} else {
 			b = a.AppendTake(b, t.Cost, ahead, guess)
 		}
 	}
-	if t.upTo() {
+	if t.AtMost {
 		b = append(b, t.Cost)
 	}
 	return b
@@ -170,7 +170,7 @@ func (s Spec) Explain(t Take, reply []int64) (res Result, again bool, err error)
 		return malformed()
 	}
 	taken := t.Cost
-	if t.upTo() {
+	if t.AtMost {
 		taken, rest = rest[0], rest[1:]
 		if taken < 0 || taken > t.Cost {
 			return malformed()
@@ -187,7 +187,7 @@ func (s Spec) Explain(t Take, reply []int64) (res Result, again bool, err error)
 		}
 		signs = signs[a.Reply():]
 	}
-	if t.upTo() && admitted != (taken > 0) {
+	if t.AtMost && t.Cost > 0 && admitted != (taken > 0) {
 		return malformed()
 	}
 	if !admitted {

@@ -340,7 +340,7 @@ func requireWithinRules(t require.TestingT, p core.Policy, take core.Take, res c
 // the cost does not fit.
 func replyOf(p core.Policy, take core.Take, before, after []byte, res core.Result) []int64 {
 	reply := []int64{res.At}
-	if take.AtMost && take.Cost > 0 {
+	if take.AtMost {
 		reply = append(reply, res.Taken)
 	}
 	text := after
@@ -380,7 +380,7 @@ func TestExplainAgreesWithStep(t *testing.T) {
 			take.Cost = rapid.OneOf(rapid.Int64Range(0, 2), rapid.Int64Range(0, most), rapid.SampledFrom([]int64{limit.Burst, most, most + 1, math.MaxInt64})).Draw(t, "cost")
 			switch {
 			case rapid.Bool().Draw(t, "at most"):
-				take.AtMost = true
+				take.AtMost, take.Debt = true, rapid.Bool().Draw(t, "with debt")
 			case rapid.Bool().Draw(t, "ahead"):
 				take.Wait = time.Duration(rapid.Int64Range(0, int64(2*p.Options().Wait+1)).Draw(t, "ahead of its time"))
 			}
@@ -433,7 +433,8 @@ func TestExplainRefusesMalformedReplies(t *testing.T) {
 		{"at most: more than asked for", parse("3/1s"), core.Take{AtMost: true}, []int64{epoch, 2, 666666, 2}},
 		{"at most: none, but admitted", parse("3/1s"), core.Take{AtMost: true}, []int64{epoch, 0, 333333, 1}},
 		{"at most: some, but refused", parse("3/1s"), core.Take{AtMost: true}, []int64{epoch, 1, -1 - 1000000, 0}},
-		{"at most: a peek has no units", parse("3/1s"), core.Take{AtMost: true, Cost: -1}, []int64{epoch, 0, 0, 0}},
+		{"at most, with debt: refused what debt bears", parse("3/1s debt 3"), core.Take{AtMost: true, Debt: true}, []int64{epoch, 0, -1 - 1666666, 0}},
+		{"at most: a look that takes", parse("3/1s"), core.Take{AtMost: true, Cost: -1}, []int64{epoch, 1, 333333, 1}},
 		{"at most: many limits, the time alone", parse("3/1s, 9/1m token-bucket"), core.Take{AtMost: true}, []int64{epoch}},
 	} {
 		c.take.Policy, c.take.Key, c.take.Cost = c.p, "k", c.take.Cost+1
@@ -450,6 +451,12 @@ func TestExplainRefusesMalformedReplies(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, int64(2), res.Taken)
 	assert.Equal(t, int64(1), res.Remaining)
+	res, _, err = p.Spec().Explain(core.Take{Policy: p, Key: "k", AtMost: true}, []int64{epoch, 0, -1 - 666667, 0})
+	require.NoError(t, err)
+	assert.Equal(t, time.Microsecond, res.RetryAfter, "of a look")
+	res, _, err = p.Spec().Explain(core.Take{Policy: p, Key: "k", AtMost: true}, []int64{epoch, 0, 666666, 2})
+	require.NoError(t, err)
+	assert.Equal(t, core.Admitted, res.Outcome)
 	_, _, err = p.Spec().Explain(core.Take{Policy: p, Cost: 1}, []int64{epoch, 333333, 1})
 	require.ErrorContains(t, err, "the key is empty")
 }
@@ -477,7 +484,7 @@ func FuzzExplain(f *testing.F) {
 		for i := range reply {
 			reply[i] = int64(binary.BigEndian.Uint64(raw[8*i:]))
 		}
-		take := core.Take{Policy: p, Key: "k", Cost: cost & math.MaxInt64, AtMost: atMost}
+		take := core.Take{Policy: p, Key: "k", Cost: cost & math.MaxInt64, AtMost: atMost, Debt: atMost && which >= 128}
 		res, again, err := p.Spec().Explain(take, reply)
 		if err == nil && !again {
 			require.GreaterOrEqual(t, res.Remaining, int64(0))
@@ -500,7 +507,7 @@ func FuzzExplain(f *testing.F) {
 // A script that finds the caller's calendar to be behind does nothing, and says the time.
 func TestExplainOtherWindow(t *testing.T) {
 	p := core.MustParse("3/1d fixed-window calendar Europe/Berlin")
-	for _, take := range []core.Take{{Cost: 1}, {}, {Cost: 2, AtMost: true}} {
+	for _, take := range []core.Take{{Cost: 1}, {}, {Cost: 2, AtMost: true}, {AtMost: true}} {
 		take.Policy, take.Key = p, "k"
 		res, again, err := p.Spec().Explain(take, []int64{epoch})
 		require.NoError(t, err)

@@ -19,8 +19,14 @@ type Take struct {
 	// is answered with Never.
 	Cost int64
 	// AtMost takes as many units as there are, from none to Cost: Result.Taken says how many.
-	// It is refused if there is none.
+	// It is refused if there is none. With a Cost of 0 it takes none, and only looks whether
+	// there is one.
 	AtMost bool
+	// Debt lets AtMost count the debt that the policy allows, too: all that it can still bear,
+	// even if the key is in debt already. It is for what was used before it is charged. Where a
+	// limit has no debt, it is what there is. Result.Delay then says how long it will take until
+	// the key is out of debt so far that the units would have been admitted.
+	Debt bool
 	// Wait is how long the caller would wait for its turn: the charge may be reserved
 	// so far ahead, up to the policy's PolicyOptions.Wait, and Result.Delay is what there is
 	// to wait. 0 means now or not at all.
@@ -52,14 +58,13 @@ func (t *Take) Validate() error {
 		return fmt.Errorf("core: Take.Wait is %v; give the time to wait at most, or 0", t.Wait)
 	case t.AtMost && t.Wait > 0:
 		return errors.New("core: Take.AtMost and Wait at once; what there is now needs no wait: leave one out")
+	case t.Debt && !t.AtMost:
+		return errors.New("core: Take.Debt without AtMost; what is taken whole may go into debt as the policy says: leave it out")
 	case t.Now < 0 || t.Now > maxNow:
 		return fmt.Errorf("core: Take.Now is %d; give microseconds since the epoch, up to the year 2112, or 0 for the store's clock", t.Now)
 	}
 	return nil
 }
-
-// upTo reports whether t takes what there is. A peek is a peek.
-func (t *Take) upTo() bool { return t.AtMost && t.Cost > 0 }
 
 // Store keeps what was counted and decides, in one atomic step for each call. Its
 // methods are safe for concurrent use. Two stores come with weir: [Memory] and

@@ -85,8 +85,8 @@ var words = slices.Concat([]word{
 	{text: "wait", place: ofPolicy, follows: aPeriod, set: func(d *draft, v value) { d.options.Wait = time.Duration(v.n) }},
 	{text: "fail", place: ofPolicy, follows: aFailure, set: func(*draft, value) {}},
 	failureRow(FailLocal), failureRow(FailOpen), failureRow(FailClosed),
+	{text: "shadow", place: ofPolicy, set: func(d *draft, _ value) { d.options.Shadow = true }},
 
-	{text: "shadow", place: ofLater},
 	{text: "advance", place: ofLater},
 })
 

@@ -8,6 +8,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/weir-go/weir/core/guard"
+	"github.com/weir-go/weir/internal/answer"
 	"github.com/weir-go/weir/internal/reqctx"
 )
 
@@ -22,13 +23,16 @@ func Limit(g *guard.Guard) echo.MiddlewareFunc {
 		panic("echomw: Limit(nil): give it the Guard that guard.New returned")
 	}
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
-		return func(c echo.Context) error { return g.Serve(&exchange{request{c}, next}) }
+		return func(c echo.Context) error {
+			return g.Serve(&exchange{request{c}, answer.To(c.Response().Header()), next})
+		}
 	}
 }
 
 // Handle makes an over-limit handler from an Echo handler, for answers of the program's own. The headers are set
-// already. An error that f returns goes the way of all errors in Echo. If f writes nothing and returns nil, the plain
-// answer of guard.Reject is sent: v.Status and v.Body, which f may change.
+// already, and a body without a status is a 429, or what v.Status was. An error that f returns goes the way of all
+// errors in Echo. If f writes nothing and returns nil, the plain answer of guard.Reject is sent: v.Status and v.Body,
+// which f may change.
 //
 // Behind another framework's Limit, the plain answer is sent, and an error logged. A nil f is a mistake that
 // guard.New reports.
@@ -41,17 +45,9 @@ type native func(echo.Context, *guard.Verdict) error
 // exchange implements guard.Exchange.
 type exchange struct {
 	request
+	answer.Fields
 	next echo.HandlerFunc
 }
-
-func (x *exchange) Get(name string) string {
-	if lines := x.c.Response().Header()[name]; len(lines) > 0 {
-		return lines[0]
-	}
-	return ""
-}
-
-func (x *exchange) Set(name, value string) { x.c.Response().Header()[name] = []string{value} }
 
 func (x *exchange) Next(ctx context.Context) error {
 	if ctx != nil {
@@ -74,6 +70,7 @@ func (x *exchange) Reply(status int, body []byte) {
 func (x *exchange) Handle(handler any, v *guard.Verdict) (answered, known bool, err error) {
 	f, known := handler.(native)
 	if known {
+		x.c.Response().Status = v.Status // of a body without one
 		err = f(x.c, v)
 	}
 	return x.c.Response().Committed, known, err

@@ -129,6 +129,9 @@ func handle(n adaptertest.Native) guard.OverLimit {
 			panic(n.Panic)
 		case n.Fail:
 			return echo.NewHTTPError(n.Status, "failed")
+		case n.Body != "":
+			_, err := c.Response().Write([]byte(n.Body))
+			return err
 		case n.Status != 0:
 			return c.String(n.Status, "native")
 		}
@@ -136,16 +139,18 @@ func handle(n adaptertest.Native) guard.OverLimit {
 	})
 }
 
-func BenchmarkLimit(b *testing.B) {
-	adaptertest.BenchmarkHTTP(b, func(g *guard.Guard) http.Handler {
-		e := echo.New()
-		if g != nil {
-			e.Use(echomw.Limit(g))
-		}
-		e.GET("/items/:id", func(c echo.Context) error { return c.NoContent(http.StatusNoContent) })
-		return e
-	})
-}
+func BenchmarkLimit(b *testing.B) { adaptertest.Benchmark(b, loop) }
+
+func TestAllocations(t *testing.T) { adaptertest.TestAllocations(t, loop, 5, 6) }
+
+var loop = adaptertest.LoopHTTP(func(g *guard.Guard) http.Handler {
+	e := echo.New()
+	if g != nil {
+		e.Use(echomw.Limit(g))
+	}
+	e.GET("/items/:id", func(c echo.Context) error { return c.NoContent(http.StatusNoContent) })
+	return e
+})
 
 func newGuard(t *testing.T, policy string, key keyfunc.Func, c guard.Config) *guard.Guard {
 	t.Helper()

@@ -35,7 +35,11 @@ func TestDetachedPermitComesBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			g, err := guard.New(guard.Config{Rule: guard.Rule{Policy: "1 concurrent lease 200ms", Key: keyfunc.Const("k")}})
+			policy := "1 concurrent lease 200ms"
+			if test.held { // a busy machine may not come to renew so short a lease
+				policy = "1 concurrent lease 10s"
+			}
+			g, err := guard.New(guard.Config{Rule: guard.Rule{Policy: policy, Key: keyfunc.Const("k")}})
 			require.NoError(t, err)
 			app := fiber.New(fiber.Config{DisableStartupMessage: true})
 			app.Use(fiberrecover.New(), fibermw.Limit(g))
@@ -79,7 +83,7 @@ func TestDetachedPermitComesBack(t *testing.T) {
 			conn := dial(test.path, test.header)
 			if test.held {
 				require.Eventually(t, func() bool { return status() == http.StatusTooManyRequests }, long, time.Millisecond)
-				for start := time.Now(); time.Since(start) < time.Second; {
+				for range 100 {
 					require.Equal(t, http.StatusTooManyRequests, status())
 				}
 			} else { // the answer, or the end: the handler is over

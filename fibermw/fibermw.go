@@ -1,6 +1,7 @@
 package fibermw
 
 import (
+	"bytes"
 	"context"
 	"errors"
 
@@ -25,9 +26,10 @@ func Limit(g *guard.Guard) fiber.Handler {
 }
 
 // Handle makes an over-limit handler from a Fiber handler, for answers of the
-// program's own. The headers are set already. An error that f returns goes the way
-// of all errors in Fiber. If f sets no status, writes nothing and returns nil, the
-// plain answer of guard.Reject is sent: v.Status and v.Body, which f may change.
+// program's own. The headers are set already, and so is the status, 429 or whatever
+// v.Status is. An error that f returns goes the way of all errors in Fiber. If f sets
+// no other status, writes nothing and returns nil, the plain answer of guard.Reject is
+// sent: v.Status and v.Body, which f may change.
 //
 // Behind another framework's Limit, the plain answer is sent, and an error logged. A
 // nil f is a mistake that guard.New reports.
@@ -40,7 +42,18 @@ type native func(*fiber.Ctx, *guard.Verdict) error
 // exchange implements guard.Exchange.
 type exchange struct{ request }
 
-func (x *exchange) Get(name string) string { return string(x.c.Response().Header.Peek(name)) }
+// Get makes one line of several, because Set replaces the first alone.
+func (x *exchange) Get(name string) string {
+	header := &x.c.Response().Header
+	value := string(header.Peek(name))
+	if value != "" && len(header.PeekAll(name)) > 1 {
+		value = string(bytes.Join(header.PeekAll(name), []byte(", ")))
+		header.Del(name)
+		header.Set(name, value)
+	}
+	return value
+}
+
 func (x *exchange) Set(name, value string) { x.c.Set(name, value) }
 
 func (x *exchange) Next(ctx context.Context) error {
@@ -59,12 +72,13 @@ func (x *exchange) Reply(status int, body []byte) {
 }
 
 func (x *exchange) Handle(handler any, v *guard.Verdict) (answered, known bool, err error) {
-	before := glance(x.c)
 	f, known := handler.(native)
-	if known {
-		err = f(x.c, v)
+	if !known {
+		return false, false, nil
 	}
-	return glance(x.c) != before, known, err
+	before := glance(x.c.Status(v.Status))
+	err = f(x.c, v)
+	return glance(x.c) != before, true, err
 }
 
 func (*exchange) Watch() {} // Fiber keeps the answer until all is done

@@ -145,6 +145,8 @@ func handle(n adaptertest.Native) guard.OverLimit {
 			panic(n.Panic)
 		case n.Fail:
 			return fiber.NewError(n.Status, "failed")
+		case n.Body != "":
+			return c.SendString(n.Body)
 		case n.Status != 0:
 			return c.Status(n.Status).SendString("native")
 		}
@@ -152,30 +154,33 @@ func handle(n adaptertest.Native) guard.OverLimit {
 	})
 }
 
-func BenchmarkLimit(b *testing.B) {
-	adaptertest.Benchmark(b, func(b *testing.B, g *guard.Guard, loop func(func(adaptertest.Client) int)) {
-		app := fiber.New()
-		if g != nil {
-			app.Use(fibermw.Limit(g))
-		}
-		app.Get("/items/:id", func(c *fiber.Ctx) error { return c.SendStatus(http.StatusNoContent) })
-		handle := app.Handler()
-		// Only another app can make a request of fasthttp.
-		outer := fiber.New()
-		outer.Get("/items/1", func(c *fiber.Ctx) error {
-			ctx := c.Context()
-			loop(func(client adaptertest.Client) int {
-				ctx.SetRemoteAddr(client.Addr)
-				ctx.Response.Reset()
-				handle(ctx)
-				return ctx.Response.StatusCode()
-			})
-			return nil
+func BenchmarkLimit(b *testing.B) { adaptertest.Benchmark(b, loop) }
+
+func TestAllocations(t *testing.T) { adaptertest.TestAllocations(t, loop, 3, 4) }
+
+func loop(tb testing.TB, g *guard.Guard, loop func(func(adaptertest.Client) int)) {
+	tb.Helper()
+	app := fiber.New()
+	if g != nil {
+		app.Use(fibermw.Limit(g))
+	}
+	app.Get("/items/:id", func(c *fiber.Ctx) error { return c.SendStatus(http.StatusNoContent) })
+	handle := app.Handler()
+	// Only another app can make a request of fasthttp.
+	outer := fiber.New()
+	outer.Get("/items/1", func(c *fiber.Ctx) error {
+		ctx := c.Context()
+		loop(func(client adaptertest.Client) int {
+			ctx.SetRemoteAddr(client.Addr)
+			ctx.Response.Reset()
+			handle(ctx)
+			return ctx.Response.StatusCode()
 		})
-		res, err := outer.Test(httptest.NewRequest(http.MethodGet, "/items/1", nil), -1)
-		require.NoError(b, err)
-		require.NoError(b, res.Body.Close())
+		return nil
 	})
+	res, err := outer.Test(httptest.NewRequest(http.MethodGet, "/items/1", nil), -1)
+	require.NoError(tb, err)
+	require.NoError(tb, res.Body.Close())
 }
 
 // guard makes a Guard that admits one request an hour.
@@ -234,12 +239,12 @@ func TestNativeAnswers(t *testing.T) {
 		body   string
 	}{
 		"status": {func(c *fiber.Ctx, _ *guard.Verdict) error { c.Status(http.StatusTeapot); return nil }, http.StatusTeapot, ""},
-		"body":   {func(c *fiber.Ctx, _ *guard.Verdict) error { return c.SendString("less") }, http.StatusOK, "less"},
+		"body":   {func(c *fiber.Ctx, _ *guard.Verdict) error { return c.SendString("less") }, http.StatusTooManyRequests, "less"},
 		"stream": {func(c *fiber.Ctx, _ *guard.Verdict) error {
 			c.Context().SetBodyStreamWriter(func(w *bufio.Writer) { _, _ = w.WriteString("less") })
 			return nil
-		}, http.StatusOK, "less"},
-		"next":    {func(c *fiber.Ctx, _ *guard.Verdict) error { return c.Next() }, http.StatusOK, "hello"},
+		}, http.StatusTooManyRequests, "less"},
+		"next":    {func(c *fiber.Ctx, _ *guard.Verdict) error { return c.Next() }, http.StatusTooManyRequests, "hello"},
 		"changed": {func(_ *fiber.Ctx, v *guard.Verdict) error { v.Status, v.Body = 420, []byte("calm"); return nil }, 420, "calm"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -273,7 +278,7 @@ func TestNativeStreamIsNotRead(t *testing.T) {
 	assert.False(t, streams)
 	status, body := get(t, f, "/")
 	assert.True(t, streams)
-	assert.Equal(t, http.StatusOK, status)
+	assert.Equal(t, http.StatusTooManyRequests, status)
 	assert.Empty(t, body)
 }
 

@@ -1,9 +1,12 @@
 package fibermw_test
 
 import (
+	"bufio"
 	"context"
+	"io"
 	"net"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/fibermw"
 	"github.com/weir-go/weir/keyfunc"
@@ -72,4 +76,54 @@ func TestHijackKeepsPermit(t *testing.T) {
 	close(done)
 	require.Eventually(t, func() bool { return get(true) == http.StatusOK }, time.Minute, time.Millisecond)
 	assert.ErrorIs(t, held.Err(), context.Canceled)
+}
+
+// A stream is written after the handler has returned, and reports then what it uses.
+func TestStreamReports(t *testing.T) {
+	store, err := core.NewMemory(core.MemoryOptions{})
+	require.NoError(t, err)
+	g, err := guard.New(guard.Config{Store: store, Rule: guard.Rule{
+		Policy: "tokens: 100/1000h",
+		Key:    keyfunc.Const("all"),
+		Cost:   func(keyfunc.Request) int64 { return 20 },
+		Settle: guard.Reported,
+	}})
+	require.NoError(t, err)
+	l, err := core.NewLimiter(store, g.Policies()[0], core.LimiterOptions{})
+	require.NoError(t, err)
+	left := func() int64 {
+		res, err := l.Peek(t.Context(), "const=all")
+		require.NoError(t, err)
+		return res.Remaining
+	}
+	returned := make(chan struct{}, 1)
+	f := fiber.New(fiber.Config{DisableStartupMessage: true})
+	f.Use(func(c *fiber.Ctx) error {
+		defer func() { returned <- struct{}{} }()
+		return c.Next()
+	})
+	f.Get("/chat", fibermw.Limit(g), func(c *fiber.Ctx) error {
+		stream := guard.Detach(c.UserContext())
+		c.Context().SetBodyStreamWriter(func(w *bufio.Writer) {
+			<-returned
+			held, release := stream.Claim(context.Background())
+			defer release()
+			for range 20 + 10 {
+				_, _ = w.WriteString("token ")
+				guard.Report(held, 1)
+			}
+		})
+		return nil
+	})
+	url := "http://" + listen(t, f, "tcp", "127.0.0.1:0") + "/chat"
+	for _, want := range []int64{70, 40, 10} {
+		res, err := http.Get(url)
+		require.NoError(t, err)
+		body, err := io.ReadAll(res.Body)
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+		require.Equal(t, http.StatusOK, res.StatusCode)
+		assert.Equal(t, strings.Repeat("token ", 30), string(body))
+		require.Eventually(t, func() bool { return left() == want }, time.Minute, time.Millisecond)
+	}
 }

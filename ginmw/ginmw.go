@@ -7,6 +7,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/weir-go/weir/core/guard"
+	"github.com/weir-go/weir/internal/answer"
 	"github.com/weir-go/weir/internal/reqctx"
 )
 
@@ -21,15 +22,15 @@ func Limit(g *guard.Guard) gin.HandlerFunc {
 		panic("ginmw: Limit(nil): give it the Guard that guard.New returned")
 	}
 	return func(c *gin.Context) {
-		x := &exchange{request: request{c}}
+		x := &exchange{request: request{c}, Fields: answer.To(c.Writer.Header())}
 		defer x.abort()
 		_ = g.Serve(x) // handlers of Gin have no errors
 	}
 }
 
 // Handle makes an over-limit handler from a Gin handler, for answers of the program's own. The headers are set
-// already, and the request is aborted afterwards. If f sets no status and writes nothing, the plain answer of
-// guard.Reject is sent: v.Status and v.Body, which f may change.
+// already, and so is the status, 429 or whatever v.Status is; the request is aborted afterwards. If f sets no other
+// status and writes nothing, the plain answer of guard.Reject is sent: v.Status and v.Body, which f may change.
 //
 // Behind another framework's Limit, the plain answer is sent, and an error logged. A nil f is a mistake that
 // guard.New reports.
@@ -42,6 +43,7 @@ type native func(*gin.Context, *guard.Verdict)
 // exchange implements guard.Exchange.
 type exchange struct {
 	request
+	answer.Fields
 	passed bool
 }
 
@@ -51,15 +53,6 @@ func (x *exchange) abort() {
 		x.c.Abort()
 	}
 }
-
-func (x *exchange) Get(name string) string {
-	if lines := x.c.Writer.Header()[name]; len(lines) > 0 {
-		return lines[0]
-	}
-	return ""
-}
-
-func (x *exchange) Set(name, value string) { x.c.Writer.Header()[name] = []string{value} }
 
 func (x *exchange) Next(ctx context.Context) error {
 	x.passed = true
@@ -83,12 +76,14 @@ func (x *exchange) Reply(status int, body []byte) {
 }
 
 func (x *exchange) Handle(handler any, v *guard.Verdict) (answered, known bool, err error) {
-	before := x.c.Writer.Status()
 	f, known := handler.(native)
-	if known {
-		f(x.c, v)
+	if !known {
+		return false, false, nil
 	}
-	return x.c.Writer.Written() || x.c.Writer.Status() != before, known, nil
+	status := v.Status
+	x.c.Status(status)
+	f(x.c, v)
+	return x.c.Writer.Written() || x.c.Writer.Status() != status, true, nil
 }
 
 func (*exchange) Watch() {} // Gin's own writer does

@@ -127,22 +127,26 @@ func handle(n adaptertest.Native) guard.OverLimit {
 		case n.Fail:
 			_ = c.Error(errors.New("failed"))
 			c.Status(n.Status)
+		case n.Body != "":
+			_, _ = c.Writer.WriteString(n.Body)
 		case n.Status != 0:
 			c.String(n.Status, "native")
 		}
 	})
 }
 
-func BenchmarkLimit(b *testing.B) {
-	adaptertest.BenchmarkHTTP(b, func(g *guard.Guard) http.Handler {
-		engine := gin.New()
-		if g != nil {
-			engine.Use(ginmw.Limit(g))
-		}
-		engine.GET("/items/:id", func(c *gin.Context) { c.Status(http.StatusNoContent) })
-		return engine
-	})
-}
+func BenchmarkLimit(b *testing.B) { adaptertest.Benchmark(b, loop) }
+
+func TestAllocations(t *testing.T) { adaptertest.TestAllocations(t, loop, 4, 5) }
+
+var loop = adaptertest.LoopHTTP(func(g *guard.Guard) http.Handler {
+	engine := gin.New()
+	if g != nil {
+		engine.Use(ginmw.Limit(g))
+	}
+	engine.GET("/items/:id", func(c *gin.Context) { c.Status(http.StatusNoContent) })
+	return engine
+})
 
 func newGuard(t *testing.T, policy string, c guard.Config) *guard.Guard {
 	t.Helper()
@@ -200,4 +204,21 @@ func TestWithRecoveryAndNoRoute(t *testing.T) {
 
 func TestLimitNeedsGuard(t *testing.T) {
 	assert.Panics(t, func() { ginmw.Limit(nil) })
+}
+
+// The type of a native handler's answer is the handler's: Gin keeps one that is there already.
+func TestNativeType(t *testing.T) {
+	gin.SetMode(gin.TestMode)
+	g := guard.Must("1/1h", keyfunc.Const("all"))
+	json, err := g.WithRule(guard.Rule{Policy: "json: 1/1h", OverLimit: ginmw.Handle(func(c *gin.Context, v *guard.Verdict) {
+		c.JSON(v.Status, gin.H{"policy": v.Policy})
+	})})
+	require.NoError(t, err)
+	engine := gin.New()
+	engine.GET("/", ginmw.Limit(json), func(c *gin.Context) { c.Status(http.StatusNoContent) })
+	for _, want := range []string{"", "application/json; charset=utf-8"} {
+		w := httptest.NewRecorder()
+		engine.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+		assert.Equal(t, want, w.Header().Get("Content-Type"))
+	}
 }

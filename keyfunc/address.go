@@ -107,11 +107,18 @@ func (a Address) Func() Func {
 		return Func{name: a.name(nil), err: err}
 	}
 	hops, trusted := a.Hops, newNetworks(a.Trusted)
+	proxied := hops > 0 || len(trusted) > 0
 	v4Bits, v6Bits := cmp.Or(a.V4Bits, defaultV4Bits), cmp.Or(a.V6Bits, defaultV6Bits)
-	return Func{name: a.name(trusted), add: func(k *Key, r Request) error {
+	return Func{name: a.name(trusted), kinds: []string{kindIP}, add: func(k *Key, r Request) error {
 		socket := r.Peer()
-		peer := peerAddr(socket.Addr())
-		client := clientAddr(r, peer, trusted, hops)
+		peer := canonical(socket.Addr())
+		if !peer.IsValid() && socket.IsValid() { // there is no network
+			peer = netip.IPv4Unspecified()
+		}
+		client := peer
+		if proxied {
+			client = clientAddr(r, peer, trusted, hops)
+		}
 		if !client.IsValid() {
 			return ErrNoKey
 		}
@@ -122,7 +129,7 @@ func (a Address) Func() Func {
 		if client.Is4() {
 			bits = v4Bits
 		}
-		k.AddPrefix(netip.PrefixFrom(client, bits))
+		k.addNetwork(netip.PrefixFrom(client, bits).Masked())
 		return nil
 	}}
 }
@@ -176,15 +183,6 @@ func ParsePeer(text string) netip.AddrPort {
 		return netip.AddrPort{}
 	}
 	return netip.AddrPortFrom(addr, 0)
-}
-
-// peerAddr returns a peer's address in its canonical form, or the zero Addr if there is none. Where there is no network
-// it is 0.0.0.0.
-func peerAddr(addr netip.Addr) netip.Addr {
-	if peer := canonical(addr); peer.IsValid() || !addr.IsValid() {
-		return peer
-	}
-	return netip.IPv4Unspecified()
 }
 
 // clientAddr returns the client's address in its canonical form, or the zero Addr if there is none.

@@ -14,15 +14,14 @@ import (
 // Joining no parts, or invalid ones, is a mistake that Err reports.
 func Join(parts ...Func) Func {
 	f, parts := combine("join", "Join", parts)
-	f.add = func(k *Key, r Request) error {
+	return f.with(func(k *Key, r Request) error {
 		for _, p := range parts {
 			if err := p.AppendTo(k, r); err != nil {
 				return err
 			}
 		}
 		return nil
-	}
-	return f
+	})
 }
 
 // FirstOf makes the key by the first of fs for which there is one: FirstOf(User("uid"), IP()) counts users, and
@@ -33,15 +32,14 @@ func Join(parts ...Func) Func {
 // All of fs lead into one limit. Where users and addresses are to have different limits, write two rules.
 func FirstOf(fs ...Func) Func {
 	f, fs := combine("first-of", "FirstOf", fs)
-	f.add = func(k *Key, r Request) error {
+	return f.with(func(k *Key, r Request) error {
 		for _, p := range fs {
 			if err := p.AppendTo(k, r); err == nil || !errors.Is(err, ErrNoKey) {
 				return err
 			}
 		}
 		return ErrNoKey
-	}
-	return f
+	})
 }
 
 // Hash replaces the key that f makes by its SHA-256 sum, as one part of kind "hash": keys get a fixed length of
@@ -52,7 +50,7 @@ func FirstOf(fs ...Func) Func {
 // does with a secret.
 func Hash(f Func) Func {
 	g, parts := combine("hash", "Hash", []Func{f})
-	g.add = func(k *Key, r Request) error {
+	return g.with(func(k *Key, r Request) error {
 		before := len(k.b)
 		if err := parts[0].AppendTo(k, r); err != nil {
 			return err
@@ -63,22 +61,28 @@ func Hash(f Func) Func {
 		}
 		sum := sha256.Sum256(inner)
 		k.b = k.b[:before]
-		k.begin(kindHash)
+		k.begin()
+		k.b = append(k.b, kindHash+"="...)
 		k.b = base64.RawURLEncoding.AppendEncode(k.b, sum[:])
 		return nil
-	}
-	return g
+	})
 }
 
 // combine returns a Func that has a name and the parts' mistakes, and a copy of the parts.
 func combine(name, constructor string, parts []Func) (Func, []Func) {
 	names := make([]string, len(parts))
+	var kinds []string
 	var errs []error
 	if len(parts) == 0 {
 		errs = append(errs, fmt.Errorf("keyfunc: %s() of nothing: give at least one Func, such as keyfunc.IP()", constructor))
 	}
 	for i, p := range parts {
 		names[i] = p.name
+		for _, kind := range p.kinds {
+			if !slices.Contains(kinds, kind) {
+				kinds = append(kinds, kind)
+			}
+		}
 		err := p.Err()
 		if err == nil {
 			continue
@@ -89,6 +93,6 @@ func combine(name, constructor string, parts []Func) (Func, []Func) {
 		}
 		errs = append(errs, err)
 	}
-	f := Func{name: name + "(" + strings.Join(names, ", ") + ")", err: errors.Join(errs...)}
+	f := Func{name: name + "(" + strings.Join(names, ", ") + ")", kinds: kinds, err: errors.Join(errs...)}
 	return f, slices.Clone(parts)
 }

@@ -1,6 +1,9 @@
 package keyfunc
 
-import "errors"
+import (
+	"errors"
+	"slices"
+)
 
 // ErrNoKey says that a request lacks what the key is made of: an address, a user, a header. The caller
 // decides what follows; there is no key that stands for "unknown". Test for it with [errors.Is].
@@ -14,9 +17,18 @@ var errZeroFunc = errors.New("keyfunc: zero Func: use a constructor such as keyf
 // The zero Func is invalid: it builds no key, and Err says so. A Func is made by the constructors of this
 // package, never changes, and may be used by many goroutines at the same time.
 type Func struct {
-	name string
-	add  func(*Key, Request) error
-	err  error // a constructor's mistake
+	name  string
+	add   func(*Key, Request) error
+	err   error // a constructor's mistake; then there is no add
+	kinds []string
+}
+
+// with returns f with what it does, unless its constructor was given a mistake.
+func (f Func) with(add func(*Key, Request) error) Func {
+	if f.err == nil {
+		f.add = add
+	}
+	return f
 }
 
 // String returns the name, such as "join(ip, route)", for people to read. It is "" for the zero Func, and
@@ -32,6 +44,10 @@ func (f Func) Err() error {
 	return f.err
 }
 
+// Kinds returns the kinds of the parts that f may make a key of, each once: "ip" and "route" for Join(IP(), Route()).
+// Those that [Hash] hides are among them.
+func (f Func) Kinds() []string { return slices.Clone(f.kinds) }
+
 // AppendTo appends the request's parts to k. If it fails, k is left as it was, and the error is
 //
 //   - [ErrNoKey], or an error that wraps it, where the request lacks a part,
@@ -42,8 +58,8 @@ func (f Func) Err() error {
 // It does not recover: a panic of the program's own code (of Custom, or a String method) passes through, and
 // k is then to be Reset.
 func (f Func) AppendTo(k *Key, r Request) error {
-	if err := f.Err(); err != nil {
-		return err
+	if f.add == nil {
+		return f.Err()
 	}
 	before, warning := len(k.b), k.warning
 	if err := f.add(k, r); err != nil {

@@ -245,3 +245,14 @@ func BenchmarkAppendTo(b *testing.B) {
 		}
 	}
 }
+
+func TestFuncKinds(t *testing.T) {
+	tenant := keyfunc.Custom("tenant", func(keyfunc.Request) (string, error) { return "acme", nil })
+	f := keyfunc.Join(keyfunc.FirstOf(keyfunc.User("uid"), keyfunc.IP()), keyfunc.Hash(keyfunc.Join(keyfunc.Path(), keyfunc.Method())), keyfunc.IP())
+	assert.Equal(t, []string{"user", "ip", "path", "method"}, f.Kinds())
+	assert.Equal(t, []string{"route", "tenant", "header.x-api-key", "const"},
+		keyfunc.Join(keyfunc.Route(), tenant, keyfunc.Header("X-Api-Key"), keyfunc.Const("path")).Kinds())
+	f.Kinds()[0] = "path"
+	assert.Equal(t, "user", f.Kinds()[0])
+	assert.Empty(t, keyfunc.Func{}.Kinds())
+}

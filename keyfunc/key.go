@@ -32,9 +32,12 @@ func (k *Key) Add(kind, part string) { add(k, kind, part) }
 // "ip=203.0.113.7", if it is a network of one address. The network's own notation does not matter: bits
 // behind the prefix are cleared, and an IPv4-mapped network is written as the IPv4 network that it is.
 // The zero Prefix is written as an empty part.
-func (k *Key) AddPrefix(p netip.Prefix) {
-	k.begin(kindIP)
-	p = canonicalPrefix(p)
+func (k *Key) AddPrefix(p netip.Prefix) { k.addNetwork(canonicalPrefix(p)) }
+
+// addNetwork is AddPrefix for a network in its canonical form.
+func (k *Key) addNetwork(p netip.Prefix) {
+	k.begin()
+	k.b = append(k.b, kindIP+"="...)
 	switch {
 	case !p.IsValid():
 	case p.IsSingleIP():
@@ -61,16 +64,16 @@ func (k *Key) Warning() string { return k.warning }
 
 // add is Add for text in either form.
 func add[T string | []byte](k *Key, kind string, part T) {
-	k.begin(kind)
+	k.begin()
+	k.b = append(appendText(k.b, kind), '=')
 	k.b = appendText(k.b, part)
 }
 
-// begin writes what stands before a part.
-func (k *Key) begin(kind string) {
+// begin separates a part from the one before it.
+func (k *Key) begin() {
 	if len(k.b) > 0 {
 		k.b = append(k.b, '&')
 	}
-	k.b = append(appendText(k.b, kind), '=')
 }
 
 // plain holds true for the bytes that stand for themselves.

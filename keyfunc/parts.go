@@ -39,7 +39,7 @@ var errManyLines = fmt.Errorf("%w: the header has more than %d lines", ErrNoKey,
 //
 // Join it with who is counted: alone, it counts all clients together.
 func Route() Func {
-	return Func{name: "route", add: func(k *Key, r Request) error {
+	return Func{name: "route", kinds: []string{kindRoute}, add: func(k *Key, r Request) error {
 		k.Add(kindRoute, r.Route())
 		return nil
 	}}
@@ -51,7 +51,7 @@ func Route() Func {
 // WARNING: clients invent paths, and each is a new key with a fresh limit. Use [Route], except where the set of
 // paths is known to be small and others are answered before.
 func Path() Func {
-	return Func{name: "path", add: func(k *Key, r Request) error {
+	return Func{name: "path", kinds: []string{kindPath}, add: func(k *Key, r Request) error {
 		p := r.Path()
 		if !strings.HasPrefix(p, "/") {
 			p = "/" + p
@@ -66,7 +66,7 @@ func Path() Func {
 //
 // Where a middleware overrides the method by a header, it must run before the limit, or clients choose this part.
 func Method() Func {
-	return Func{name: "method", add: func(k *Key, r Request) error {
+	return Func{name: "method", kinds: []string{kindMethod}, add: func(k *Key, r Request) error {
 		m := r.Method()
 		switch m {
 		case "GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "CONNECT", "TRACE":
@@ -89,15 +89,15 @@ func Method() Func {
 // never limited. For addresses use [ForwardedIP], which knows whom to believe.
 func Header(name string) Func {
 	name = textproto.CanonicalMIMEHeaderKey(name)
-	f := Func{name: "header(" + name + ")"}
+	kind := headerKind + strings.ToLower(name)
+	f := Func{name: "header(" + name + ")", kinds: []string{kind}}
 	switch {
 	case !isToken(name):
 		f.err = fmt.Errorf("keyfunc: Header(%.80q): a header's name is letters, digits and !#$%%&'*+-.^_`|~, such as \"X-Api-Key\"", name)
 	case name == "Host":
 		f.err = errors.New(`keyfunc: Header("Host"): the host is not in the header: use keyfunc.Custom and Request.Host`)
 	}
-	kind := headerKind + strings.ToLower(name)
-	f.add = func(k *Key, r Request) error {
+	return f.with(func(k *Key, r Request) error {
 		lines := r.Header(name)
 		if len(lines) > maxLines {
 			return errManyLines
@@ -111,8 +111,7 @@ func Header(name string) Func {
 			return ErrNoKey
 		}
 		return nil
-	}
-	return f
+	})
 }
 
 func isToken(s string) bool {
@@ -137,14 +136,14 @@ func isToken(s string) bool {
 // The value must be one that has been verified, so authentication has to run before the limit. Those who fail it
 // have no user; count them too, with FirstOf(User(key), IP()), or guessing is free.
 func User(key any) Func {
-	f := Func{name: "user(" + keyName(key) + ")"}
+	f := Func{name: "user(" + keyName(key) + ")", kinds: []string{kindUser}}
 	switch {
 	case key == nil:
 		f.err = errors.New("keyfunc: User(nil): give the key under which authentication stores the user")
 	case !reflect.ValueOf(key).Comparable():
 		f.err = fmt.Errorf("keyfunc: User: a key of type %T cannot be compared: give a string, or a value of a type of your own", key)
 	}
-	f.add = func(k *Key, r Request) error {
+	return f.with(func(k *Key, r Request) error {
 		switch v := r.Value(key).(type) {
 		case nil:
 			return ErrNoKey
@@ -155,8 +154,7 @@ func User(key any) Func {
 		default:
 			return addUser(k, v, f.name)
 		}
-	}
-	return f
+	})
 }
 
 func addUser(k *Key, user any, name string) error {
@@ -205,15 +203,14 @@ func keyName(key any) string {
 // Const makes the same key for all requests, so that all share one limit: a ceiling for a whole service. text names
 // it; "" is a mistake that Err reports. It never fails.
 func Const(text string) Func {
-	f := Func{name: "const(" + text + ")"}
+	f := Func{name: "const(" + text + ")", kinds: []string{kindConst}}
 	if text == "" {
 		f.err = errors.New(`keyfunc: Const(""): the text is empty: give the shared key a name, such as keyfunc.Const("all")`)
 	}
-	f.add = func(k *Key, _ Request) error {
+	return f.with(func(k *Key, _ Request) error {
 		k.Add(kindConst, text)
 		return nil
-	}
-	return f
+	})
 }
 
 // Custom makes a part from the text that f returns: a tenant, a plan, a form field. Use it for what the other
@@ -236,7 +233,7 @@ func Custom(kind string, f func(Request) (string, error)) Func {
 	if err := errors.Join(errs...); err != nil {
 		return Func{name: name, err: err}
 	}
-	return Func{name: name, add: func(k *Key, r Request) error {
+	return Func{name: name, kinds: []string{kind}, add: func(k *Key, r Request) error {
 		part, err := f(r)
 		if err != nil {
 			return err

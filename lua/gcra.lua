@@ -16,7 +16,7 @@
 --   most      the highest level that the rules allow
 --   parts     the most parts beside whole microseconds: l - 1
 --   unit      what one unit adds
---   capacity  the level of a full bucket
+--   capacity  the level up to which there are units: of a full bucket, or with debt
 --   charged   the state that the charge led to
 --   turn      when the turn of a charge that had to wait came, or 0
 --   queue     the level above which callers may be waiting for their turn

@@ -282,7 +282,7 @@ func (c portabilityCase) script() (name, kinds string) {
 	switch {
 	case c.units > 0:
 		name = "refund"
-	case c.take.AtMost && c.take.Cost > 0:
+	case c.take.AtMost:
 		name = "upto"
 	}
 	return name, c.take.Policy.Spec().Kinds()
@@ -308,7 +308,7 @@ func (c portabilityCase) line() string {
 	}
 	if c.forced {
 		args = append(args, strconv.FormatInt(c.take.Now, 10))
-	} else {
+	} else if name == "take" {
 		for len(args) > 0 && args[len(args)-1] == "0" {
 			args = args[:len(args)-1]
 		}
@@ -322,8 +322,8 @@ func (c portabilityCase) check(t *testing.T, line string) (otherWindow bool) {
 	t.Helper()
 	defer func() { // written out only if it must be
 		if t.Failed() {
-			t.Logf("%v of %d: cost %d at most %v ahead %v, refund of %d; of %q at %d, guessed %+d\nprinted %q",
-				c.take.Policy, c.params(c.guess), c.take.Cost, c.take.AtMost, c.take.Wait, c.units, c.text, c.take.Now, c.guess-c.take.Now, line)
+			t.Logf("%v of %d: cost %d at most %v with debt %v ahead %v, refund of %d; of %q at %d, guessed %+d\nprinted %q",
+				c.take.Policy, c.params(c.guess), c.take.Cost, c.take.AtMost, c.take.Debt, c.take.Wait, c.units, c.text, c.take.Now, c.guess-c.take.Now, line)
 		}
 	}()
 	reply, written, _ := strings.Cut(line, "|")

@@ -7,11 +7,12 @@
 -- which are negative in debt and while charges wait. Empty: unused, which is full.
 --
 -- Arguments of take:   period rate burst cost need low wait
--- Arguments of upto:   period rate burst low
+-- Arguments of upto:   period rate burst low owed
 -- Arguments of refund: period rate burst low back charged_last charged_tokens queue turn
 --   cost     how many tokens are taken (0 peeks)
 --   need     how many must be there for that: more than burst if it never fits
 --   low      how far below zero the rules allow
+--   owed     how far below zero there are units
 --   wait     how long before the refill that makes it fit it may be charged
 --   back     how many tokens the charge had taken
 --   charged  the state that the charge led to
@@ -49,7 +50,7 @@ if not fits_i then
 end
 
 --@ most
-local most_i = math.max(0, tokens_i)
+local most_i = math.max(0, tokens_i + ARG.owed)
 local fits_i = most_i > 0
 
 --@ cost

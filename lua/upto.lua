@@ -1,5 +1,6 @@
 -- upto: takes as many units as there are, up to a number, over all limits of a
--- policy, on one key: the most that every limit admits.
+-- policy, on one key: the most that every limit admits. Up to none, it only looks
+-- whether there is a unit.
 --
 -- KEYS[1] the state.
 -- Arguments, after those of the limits: units now

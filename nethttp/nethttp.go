@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/weir-go/weir/core/guard"
+	"github.com/weir-go/weir/internal/answer"
 	"github.com/weir-go/weir/internal/reqctx"
 )
 
@@ -32,7 +33,8 @@ func Limit(g *guard.Guard, find ...Router) func(http.Handler) http.Handler {
 }
 
 // Handle makes an over-limit handler from an HTTP handler, for answers of the program's own. The headers are set
-// already. If f writes nothing, the plain answer of guard.Reject is sent: v.Status and v.Body, which f may change.
+// already, and a body without a status is a 429, or what v.Status was. If f writes nothing, the plain answer of
+// guard.Reject is sent: v.Status and v.Body, which f may change.
 //
 // Behind another framework's Limit, the plain answer is sent, and an error logged. A nil f is a mistake that
 // guard.New reports.
@@ -50,25 +52,18 @@ type limit struct {
 
 // ServeHTTP implements http.Handler.
 func (l *limit) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	_ = l.guard.Serve(&exchange{request: request{r, l.find}, next: l.next, w: w}) // handlers of net/http have no errors
+	// Handlers of net/http have no errors.
+	_ = l.guard.Serve(&exchange{request: request{r, l.find}, Fields: answer.To(w.Header()), next: l.next, w: w})
 }
 
 // exchange implements guard.Exchange.
 type exchange struct {
 	request
+	answer.Fields
 	next    http.Handler
 	w       http.ResponseWriter
 	watched *writer
 }
-
-func (x *exchange) Get(name string) string {
-	if lines := x.w.Header()[name]; len(lines) > 0 {
-		return lines[0]
-	}
-	return ""
-}
-
-func (x *exchange) Set(name, value string) { x.w.Header()[name] = []string{value} }
 
 func (x *exchange) Next(ctx context.Context) error {
 	if ctx == nil {
@@ -90,6 +85,7 @@ func (x *exchange) Reply(status int, body []byte) {
 func (x *exchange) Handle(handler any, v *guard.Verdict) (answered, known bool, err error) {
 	f, known := handler.(native)
 	if known {
+		x.watched.otherwise = v.Status
 		f(x.w, x.r, v)
 	}
 	return x.watched.status != 0, known, nil

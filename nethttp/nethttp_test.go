@@ -129,6 +129,8 @@ func handle(n adaptertest.Native) guard.OverLimit {
 			panic(n.Panic)
 		case n.Fail:
 			http.Error(w, "failed", n.Status)
+		case n.Body != "":
+			_, _ = w.Write([]byte(n.Body))
 		case n.Status != 0:
 			w.WriteHeader(n.Status)
 			_, _ = w.Write([]byte("native"))
@@ -136,16 +138,18 @@ func handle(n adaptertest.Native) guard.OverLimit {
 	})
 }
 
-func BenchmarkLimit(b *testing.B) {
-	adaptertest.BenchmarkHTTP(b, func(g *guard.Guard) http.Handler {
-		mux := http.NewServeMux()
-		mux.HandleFunc("GET /items/{id}", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
-		if g == nil {
-			return mux
-		}
-		return nethttp.Limit(g)(mux)
-	})
-}
+func BenchmarkLimit(b *testing.B) { adaptertest.Benchmark(b, loop) }
+
+func TestAllocations(t *testing.T) { adaptertest.TestAllocations(t, loop, 3, 4) }
+
+var loop = adaptertest.LoopHTTP(func(g *guard.Guard) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /items/{id}", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	if g == nil {
+		return mux
+	}
+	return nethttp.Limit(g)(mux)
+})
 
 // guard counts by what key makes, and reports the keys that it has counted.
 func newGuard(t *testing.T, key keyfunc.Func, c guard.Config) (g *guard.Guard, keys func() []string) {
@@ -300,6 +304,7 @@ func TestWriter(t *testing.T) {
 				require.NoError(t, res.Body.Close())
 			}
 			<-done
+			c.want.Reported = -1 // by no handler
 			assert.Equal(t, c.want, <-finals)
 		})
 	}
@@ -410,3 +415,70 @@ func TestRequestOutsideIsLeftAlone(t *testing.T) {
 	assert.Equal(t, want, <-read)
 	assert.Equal(t, want, r.Method+r.URL.Path+r.RemoteAddr)
 }
+
+// To a client of gRPC a refusal is an answer of trailers alone: a header that ends the stream.
+func TestGRPC(t *testing.T) {
+	g := guard.Must("1/1h", keyfunc.Const("all"))
+	server := httptest.NewUnstartedServer(nethttp.Limit(g)(ok))
+	server.Config.Protocols = new(http.Protocols)
+	server.Config.Protocols.SetUnencryptedHTTP2(true)
+	server.Start()
+	t.Cleanup(server.Close)
+	transport := &http.Transport{Protocols: server.Config.Protocols}
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport}
+	post := func() (res *http.Response) {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/mail.Service/Send", strings.NewReader("message"))
+		require.NoError(t, err)
+		r.Header.Set("Content-Type", "application/grpc")
+		r.Header.Set("Te", "trailers")
+		res, err = client.Do(r)
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+		return res
+	}
+	first := post() //nolint:bodyclose // post has
+	require.Equal(t, http.StatusNoContent, first.StatusCode)
+	res := post() //nolint:bodyclose // post has
+	assert.Equal(t, 2, res.ProtoMajor)
+	assert.Equal(t, http.StatusOK, res.StatusCode)
+	assert.Equal(t, "8", res.Header.Get("Grpc-Status"))
+	assert.Equal(t, "too many requests", res.Header.Get("Grpc-Message"))
+	assert.Equal(t, "application/grpc", res.Header.Get("Content-Type"))
+	assert.Contains(t, fmt.Sprintf("%T", res.Body), "noBody", "the header has ended the stream")
+}
+
+// However a native handler writes, its answer is a refusal unless it says otherwise.
+func TestNativeAnswers(t *testing.T) {
+	for name, c := range map[string]struct {
+		over   func(http.ResponseWriter)
+		status int
+	}{
+		"write":     {func(w http.ResponseWriter) { _, _ = w.Write([]byte("less")) }, http.StatusTooManyRequests},
+		"string":    {func(w http.ResponseWriter) { _, _ = io.WriteString(w, "less") }, http.StatusTooManyRequests},
+		"copy":      {func(w http.ResponseWriter) { _, _ = io.Copy(w, strings.NewReader("less")) }, http.StatusTooManyRequests},
+		"read from": {func(w http.ResponseWriter) { _, _ = io.CopyN(w, endless{}, 4) }, http.StatusTooManyRequests},
+		"flush":     {func(w http.ResponseWriter) { _ = http.NewResponseController(w).Flush() }, http.StatusTooManyRequests},
+		"status":    {func(w http.ResponseWriter) { w.WriteHeader(http.StatusOK); _, _ = w.Write([]byte("less")) }, http.StatusOK},
+		"hints": {func(w http.ResponseWriter) {
+			w.WriteHeader(http.StatusEarlyHints)
+			_, _ = w.Write([]byte("less"))
+		}, http.StatusTooManyRequests},
+	} {
+		t.Run(name, func(t *testing.T) {
+			over := func(w http.ResponseWriter, _ *http.Request, _ *guard.Verdict) { c.over(w) }
+			g, _ := newGuard(t, keyfunc.Const("all"), guard.Config{Rule: guard.Rule{Cost: func(keyfunc.Request) int64 { return 1001 }, OverLimit: nethttp.Handle(over)}})
+			server := httptest.NewServer(nethttp.Limit(g)(ok))
+			t.Cleanup(server.Close)
+			res, err := server.Client().Get(server.URL)
+			require.NoError(t, err)
+			require.NoError(t, res.Body.Close())
+			assert.Equal(t, c.status, res.StatusCode)
+		})
+	}
+}
+
+// endless is a source without an end, of a kind that a writer may read from.
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) { return len(p), nil }

@@ -55,8 +55,9 @@ func (w pusher) Push(target string, o *http.PushOptions) error {
 // http.ResponseController finds by Unwrap.
 type writer struct {
 	http.ResponseWriter
-	status int // 0 until it is known
-	bytes  int64
+	status    int // 0 until it is known
+	otherwise int // of a body that comes without one, or 0 for the server's choice
+	bytes     int64
 }
 
 // Unwrap is for http.ResponseController.
@@ -72,6 +73,7 @@ func (w *writer) WriteHeader(status int) {
 
 // Write implements http.ResponseWriter.
 func (w *writer) Write(p []byte) (int, error) {
+	w.begin()
 	w.implied(http.StatusOK)
 	n, err := w.ResponseWriter.Write(p)
 	w.bytes += int64(n)
@@ -80,6 +82,7 @@ func (w *writer) Write(p []byte) (int, error) {
 
 // WriteString implements io.StringWriter, which spares a copy.
 func (w *writer) WriteString(s string) (int, error) {
+	w.begin()
 	w.implied(http.StatusOK)
 	n, err := io.WriteString(w.ResponseWriter, s)
 	w.bytes += int64(n)
@@ -88,6 +91,7 @@ func (w *writer) WriteString(s string) (int, error) {
 
 // ReadFrom implements io.ReaderFrom, with which the server sends files.
 func (w *writer) ReadFrom(src io.Reader) (int64, error) {
+	w.begin()
 	n, err := io.Copy(w.ResponseWriter, src)
 	if w.bytes += n; n > 0 { // nothing from an empty source
 		w.implied(http.StatusOK)
@@ -98,6 +102,7 @@ func (w *writer) ReadFrom(src io.Reader) (int64, error) {
 // FlushError is what http.ResponseController calls. A flush that is not supported sends
 // nothing.
 func (w *writer) FlushError() error {
+	w.begin()
 	err := http.NewResponseController(w.ResponseWriter).Flush()
 	if !errors.Is(err, http.ErrNotSupported) {
 		w.implied(http.StatusOK)
@@ -109,6 +114,13 @@ func (w *writer) FlushError() error {
 func (w *writer) implied(status int) {
 	if w.status == 0 {
 		w.status = status
+	}
+}
+
+// begin is called before a body, whose status may not have been set.
+func (w *writer) begin() {
+	if w.status == 0 && w.otherwise != 0 {
+		w.WriteHeader(w.otherwise)
 	}
 }
 

@@ -32,3 +32,49 @@ func ExampleNew() {
 	// true 0 0
 	// false 429 0
 }
+
+// What holds for each route, for the log at start-up, and what may not be meant.
+func ExampleGuard_Lint() {
+	g, err := guard.New(guard.Config{
+		Rule: guard.Rule{Policy: "100/1m", Key: keyfunc.IP()},
+		Routes: map[string]guard.Rule{
+			"POST /login": {Policy: "login: 5/1m"},
+			"/items/:id":  {Instead: true},
+		},
+	})
+	if err != nil {
+		panic(err)
+	}
+	routes := []string{"POST /login", "GET /items/{id}"} // as the router has them
+	fmt.Print(g.Describe(routes))
+	for _, w := range g.Lint(routes) {
+		fmt.Println(w)
+	}
+	// Output:
+	// POST /login      Routes["POST /login"]  login: 5/1m      by ip  reject(429)
+	//                  Rule                   default: 100/1m  by ip  reject(429)
+	// GET /items/{id}  Rule                   default: 100/1m  by ip  reject(429)
+	// all others       Rule                   default: 100/1m  by ip  reject(429)
+	// unmatched-entry: Routes["/items/:id"]: no route of the router is held by it; it may be "GET /items/{id}" that is meant
+}
+
+// The fields of the IETF's draft, which scripts of other origins may read, in the place of X-RateLimit.
+func ExampleHeaders() {
+	g, err := guard.New(guard.Config{
+		Rule:    guard.Rule{Policy: "10/1s, 1000/1h", Key: keyfunc.IP()},
+		Headers: guard.Headers{XRateLimit: guard.NoXRateLimit, RateLimit: true, Expose: true},
+	})
+	if err != nil {
+		panic(err)
+	}
+	answer := header{}
+	verdict := g.Check(from("203.0.113.7"))
+	verdict.SetHeaders(answer)
+	for _, name := range []string{"Ratelimit", "Ratelimit-Policy", "Access-Control-Expose-Headers"} {
+		fmt.Printf("%s: %s\n", name, answer[name])
+	}
+	// Output:
+	// Ratelimit: "default/1";r=9;t=1, "default/2";r=999;t=4
+	// Ratelimit-Policy: "default/1";q=10;w=1, "default/2";q=1000;w=3600
+	// Access-Control-Expose-Headers: RateLimit, RateLimit-Policy, Retry-After
+}

@@ -4,9 +4,9 @@ import "context"
 
 // What only Serve needs, for tests.
 
-func (v *Verdict) NeedsFinal() bool        { return v.needsFinal() }
+func (v *Verdict) NeedsFinal() bool        { return v.owed.settles() }
 func (v *Verdict) NeedsContext() bool      { return v.context(context.Background()) != nil }
-func (g *Guard) Meet(h Header, v *Verdict) { g.meet(h, v) }
+func (g *Guard) Meet(h Header, v *Verdict) { v.meet(h) }
 
 // Context is what the handler gets.
 func (v *Verdict) Context(ctx context.Context) context.Context {
@@ -14,4 +14,25 @@ func (v *Verdict) Context(ctx context.Context) context.Context {
 		return derived
 	}
 	return ctx
+}
+
+// ForgetGuards lets a test be the first that makes too many of them.
+func ForgetGuards() { births = &nursery{} }
+
+// Codes are those of warnings and of what is logged in use.
+var Codes = []string{
+	codeUnmatched, codeNoRoutes, codeRawPath, codeTwice, codeSameKey, codeShortWait, codeWaiting, codePermitsWait,
+	codeNoRoute, codePerRequest, codeNever, codeMistake, codeAddress, codeTier, codeForeign, codeMounted,
+}
+
+// Quoted is a String of RFC 9651.
+var Quoted = quoted
+
+// ListNames reads the names in a list, with their quotes, and their r.
+func ListNames(s string) (names []string, remaining []int64, ok bool) {
+	list, ok := readList(s)
+	for _, l := range list {
+		names, remaining = append(names, l.name), append(remaining, l.remaining)
+	}
+	return names, remaining, ok
 }

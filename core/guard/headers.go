@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"math/rand/v2"
 	"strconv"
 	"time"
 
@@ -10,77 +11,157 @@ import (
 // Header is the answer's header, as far as a Guard needs it. http.Header is one.
 // Names are in canonical form, so that an adapter need not look at them again.
 type Header interface {
+	// Get returns what stands in a field: "" if nothing does, and several lines joined by commas.
 	Get(name string) string
+	// Set replaces what stands in a field.
 	Set(name, value string)
 }
 
-// The headers, in the form in which net/http and fasthttp keep them; names of
-// headers know no case.
+// The headers whose names are not for the program to choose, in the form in which net/http and fasthttp keep them; names
+// of headers know no case.
 const (
-	headerLimit      = "X-Ratelimit-Limit"
-	headerRemaining  = "X-Ratelimit-Remaining"
-	headerReset      = "X-Ratelimit-Reset"
 	headerRetryAfter = "Retry-After"
 	headerCache      = "Cache-Control"
 	headerType       = "Content-Type"
+	headerRateLimit  = "Ratelimit"
+	headerPolicy     = "Ratelimit-Policy"
+	headerExpose     = "Access-Control-Expose-Headers"
+	headerAccept     = "Accept"
+	headerVary       = "Vary"
 )
 
-// SetHeaders sets what the client should know:
+// SetHeaders sets what the client should know, in the style of [Config].Headers:
 //
 //	X-RateLimit-Limit      the tightest limit's burst
 //	X-RateLimit-Remaining  how many units are left of it
 //	X-RateLimit-Reset      when it is as if unused: Unix seconds by the store's
 //	                       clock, rounded up
+//	RateLimit, and         every limit that was asked, if the Config says so
+//	RateLimit-Policy
 //	Retry-After            on a refusal, the seconds to wait, rounded up and at
 //	                       least 1; absent where waiting cannot help
-//	Cache-Control          no-store on a refusal
+//	Cache-Control          no-store on a refusal, and where it is degraded
 //
 // A request that nobody counted, because the store failed or it had no key, has no
-// X-RateLimit headers: there are no true numbers to give. An adapter calls this
+// headers of limits: there are no true numbers to give. An adapter calls this
 // before the handler, so that the headers are there even if it streams or panics;
 // a handler that sets one of them itself has the last word.
 //
 // Where an outer guard has set them already, the tightest stays: a refusal before
-// anything else, then the least remaining, then the latest reset.
+// anything else, then the least remaining, then the latest reset. The lists of
+// RateLimit and RateLimit-Policy become one.
 func (v *Verdict) SetHeaders(h Header) {
-	res := &v.Result
-	if v.rule != nil && res.Limit > 0 {
-		v.setNumbers(h)
+	s := v.headers()
+	var room [64]byte // for the numbers, which become one string
+	var remaining, reset, retry int
+	text := room[:0]
+	if s.XRateLimit != NoXRateLimit && v.rule != nil && v.Result.Limit > 0 && !(v.Action == Pass && s.tighter(h, &v.Result)) {
+		text = strconv.AppendInt(text, v.Result.Remaining, 10)
+		remaining = len(text)
+		text = s.appendReset(text, &v.Result)
+		reset = len(text)
 	}
-	if v.Action != Pass {
-		h.Set(headerCache, "no-store")
-		if res.Outcome == core.Refused && res.RetryAfter > 0 {
-			h.Set(headerRetryAfter, strconv.FormatInt(max(1, ceilSeconds(int64(res.RetryAfter/time.Microsecond))), 10))
+	wait := v.retryAfter()
+	if retry = reset; wait > 0 {
+		if s.Jitter { // whole seconds, so that the shortest waits stay as they are
+			wait += rand.Int64N(wait/10 + 1)
 		}
+		text = strconv.AppendInt(text, wait, 10)
+		retry = len(text)
+	}
+	numbers := string(text)
+	if reset > 0 {
+		h.Set(s.limit, v.rule.limitText(v.Result.Limit))
+		h.Set(s.remaining, numbers[:remaining])
+		h.Set(s.reset, numbers[remaining:reset])
+	}
+	if v.Action != Pass || v.degraded {
+		h.Set(headerCache, "no-store")
+	}
+	if wait > 0 {
+		h.Set(headerRetryAfter, numbers[reset:retry])
 	}
 	for _, f := range v.fields {
+		if f.name == headerVary { // others vary the answer too
+			h.Set(f.name, varied(h.Get(f.name), f.value))
+			continue
+		}
 		h.Set(f.name, f.value)
-	}
-}
-
-func (v *Verdict) setNumbers(h Header) {
-	res := &v.Result
-	limit := v.rule.limitText(res.Limit)
-	reset := ceilSeconds(res.At + int64(res.ResetAfter/time.Microsecond))
-	if outer := h.Get(headerLimit); outer != "" {
-		if v.Action == Pass && looser(h, res.Remaining, reset) {
-			return
+		if f.name == headerRetryAfter && v.Action != Pass {
+			wait, _ = strconv.ParseInt(f.value, 10, 64)
 		}
 	}
-	h.Set(headerLimit, limit)
-	h.Set(headerRemaining, strconv.FormatInt(res.Remaining, 10))
-	h.Set(headerReset, strconv.FormatInt(reset, 10))
+	if len(v.members) > 0 {
+		v.setLists(h, wait)
+	}
+	if s.Expose {
+		s.expose(h)
+	}
 }
 
-// looser reports whether an admission with these numbers says less than the headers
-// that are there already. Headers that cannot be read are not weir's.
-func looser(h Header, remaining, reset int64) bool {
-	outerRemaining, err1 := strconv.ParseInt(h.Get(headerRemaining), 10, 64)
-	outerReset, err2 := strconv.ParseInt(h.Get(headerReset), 10, 64)
-	if err1 != nil || err2 != nil {
+// retryAfter is how many seconds a client that is refused must wait, or 0 where waiting cannot help.
+func (v *Verdict) retryAfter() int64 {
+	if v.Action == Pass || v.Result.Outcome != core.Refused || v.Result.RetryAfter <= 0 {
+		return 0
+	}
+	return max(1, ceilSeconds(v.Result.RetryAfter.Microseconds()))
+}
+
+// headers is the style of a Verdict.
+func (v *Verdict) headers() *headers {
+	if v.guard == nil { // a program has made it
+		return &plainHeaders
+	}
+	return &v.guard.headers
+}
+
+// resetTime is the reset that the client is told, in seconds since 1970 or from now.
+func (s *headers) resetTime(res *core.Result) int64 {
+	after := res.ResetAfter.Microseconds()
+	if s.XRateLimit == ResetSeconds {
+		return ceilSeconds(after)
+	}
+	return ceilSeconds(res.At + after)
+}
+
+func (s *headers) appendReset(text []byte, res *core.Result) []byte {
+	reset := s.resetTime(res)
+	if s.XRateLimit == ResetDate {
+		return time.Unix(reset, 0).UTC().AppendFormat(text, httpDate)
+	}
+	return strconv.AppendInt(text, reset, 10)
+}
+
+// tighter reports whether the headers that are there already say more than an admission. Headers that cannot be read
+// are not weir's.
+func (s *headers) tighter(h Header, res *core.Result) bool {
+	if h.Get(s.limit) == "" {
 		return false
 	}
-	return outerRemaining < remaining || outerRemaining == remaining && outerReset >= reset
+	remaining, err := strconv.ParseInt(h.Get(s.remaining), 10, 64)
+	if err != nil {
+		return false
+	}
+	var reset int64
+	if text := h.Get(s.reset); s.XRateLimit == ResetDate {
+		var date time.Time
+		date, err = time.Parse(httpDate, text)
+		reset = date.Unix()
+	} else {
+		reset, err = strconv.ParseInt(text, 10, 64)
+	}
+	if err != nil {
+		return false
+	}
+	return remaining < res.Remaining || remaining == res.Remaining && reset >= s.resetTime(res)
+}
+
+// varied adds to what others vary the answer by.
+func varied(outer, name string) string {
+	if outer == "" || outer == name {
+		return name
+	}
+	return outer + ", " + name
 }
 
 func ceilSeconds(micros int64) int64 { return (micros + 999_999) / 1_000_000 }

@@ -1,48 +1,127 @@
 package guard
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
+	"time"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/keyfunc"
 )
 
-// Event is one decision, as Config.Observe is told of it.
+// Event is what Config.Observe is told: that a rule has decided on a request, or, with Settled, what the request has used
+// at last. Rules that a request was exempted from have none; nor have those whose decision did not matter, because another
+// rule has refused.
+// Policy, Rule, Tier, Outcome and Shadow have few values, which are the program's own: they are fit to be labels of a
+// metric.
 type Event struct {
 	// Policy is the policy's name.
 	Policy string
+	// Rule is where the rule stands in the Config: "Rule", "Rules[1]" or `Routes["POST /login"]`; or "With".
+	Rule string
+	// Tier is the sender's tier, if the rule has numbers for it, or "".
+	Tier string
+	// Shadow reports that the policy is a trial, which refuses nothing, whatever the Outcome.
+	Shadow bool
 	// Outcome is what was decided: by the policy's fail word, if Err is a *core.StoreError.
 	Outcome core.Outcome
+	// Result is the limiter's answer, and the zero Result where nothing was decided. Its Local reports that the store did
+	// not answer, and its Delay how long the request has waited for its turn.
+	Result core.Result
+	// Took is how long the decision took, without the waiting for the turn.
+	Took time.Duration
 	// Err is what went wrong on the way, or nil: a *core.StoreError, the error of the key function (also where
-	// NoKeyShared made the store decide all the same), the context's error of a client that left, or
-	// core.ErrClosed.
+	// NoKeyShared made the store decide all the same), the context's error of a client that left, or core.ErrClosed.
 	Err error
+
+	// Settled reports that the request is over, and that Used units were used where the Result took Taken. An Event of this
+	// kind has no Took, Route and Key.
+	Settled bool
+	// Used is what Settle or After has said, and 0 for less than that. Of what is more than was taken, as much is charged
+	// as the policy can bear.
+	Used int64
+
+	about *about
 }
 
-func (g *Guard) tell(o core.Outcome, err error) {
+// Route is the pattern of the request's route, and Key is who was counted, or "" if nobody can be named: as the store
+// has it, but for the policy's name. Both are worked out when they are asked for, and only as long as Observe runs: a
+// kept Event answers "". A key may be of anybody, so it is for audit lines, and no label.
+func (e Event) Route() string {
+	if e.about == nil || e.about.request == nil {
+		return ""
+	}
+	return e.about.request.Route()
+}
+
+// Key is described with [Event.Route].
+func (e Event) Key() string {
+	if e.about == nil || e.about.request == nil {
+		return ""
+	}
+	text, _, err := e.about.rule.key(e.about.request)
+	if err != nil && e.about.rule.NoKey == NoKeyShared {
+		return sharedKey
+	}
+	return text
+}
+
+// about is what an Event is about, as long as Observe runs: frameworks use requests again.
+type about struct {
+	request keyfunc.Request
+	rule    *rule
+}
+
+// seen is what only Observe wants to know of what a rule has taken.
+type seen struct {
+	tier string
+	took time.Duration
+}
+
+// tell is told what a rule has decided. Where nobody observes, it costs nothing.
+func (g *Guard) tell(r keyfunc.Request, ru *rule, t *taken, err error) {
 	if g.observe != nil {
-		g.observe(Event{Policy: g.rule.name, Outcome: o, Err: err})
+		g.tellDecided(r, ru, t, err)
 	}
 }
 
-// admitted reports a request that passes. Until then nobody else knows what v owes.
-func (g *Guard) admitted(v *Verdict, unnamed error) {
-	if g.observe == nil {
-		return
+func (g *Guard) tellDecided(r keyfunc.Request, ru *rule, t *taken, err error) {
+	subject := &about{r, ru}
+	defer func() { subject.request = nil }()
+	e := ru.event(&t.admission.Result, t.seen.tier)
+	e.Took, e.Err, e.about = t.seen.took, err, subject
+	g.observe(e)
+}
+
+// tellSettled is told how many units a request has used.
+func (g *Guard) tellSettled(d *debt, used int64) {
+	if g.observe != nil {
+		e := d.rule.event(&d.admission.Result, d.tier)
+		e.Settled, e.Used = true, used
+		g.observe(e)
 	}
-	told := false
-	defer func() {
-		if !told && v.owed != nil {
-			v.owed.admission.Release()
-		}
-	}()
-	g.tell(v.Result.Outcome, cmp.Or(v.Err, unnamed))
-	told = true
+}
+
+func (ru *rule) event(res *core.Result, tier string) Event {
+	return Event{Policy: ru.name, Rule: ru.place, Tier: tier, Shadow: ru.shadow, Outcome: res.Outcome, Result: *res}
+}
+
+// now is the time at which a decision begins, if somebody wants to know how long it takes.
+func (g *Guard) now() (t time.Time) {
+	if g.observe != nil {
+		t = time.Now()
+	}
+	return t
+}
+
+func (g *Guard) since(began time.Time) time.Duration {
+	if began.IsZero() {
+		return 0
+	}
+	return time.Since(began)
 }
 
 func (f *family) logger() *slog.Logger {
@@ -53,30 +132,36 @@ func (f *family) logger() *slog.Logger {
 }
 
 // mistake says, once for each rule, that its key or cost function does not work.
-func (g *Guard) mistake(err error) {
-	_, failed := errors.AsType[*core.StoreError](err)
-	_, broken := errors.AsType[keyError](err)
+func (g *Guard) mistake(ru *rule, err error) {
+	failed := (*core.StoreError)(nil)
 	switch {
-	case failed, errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+	case errors.As(err, &failed), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return
-	case errors.Is(err, keyfunc.ErrNoKey) && !broken:
+	case errors.Is(err, keyfunc.ErrNoKey) && !errors.As(err, &keyError{}):
 		return
 	}
-	g.rule.mistaken.Do(func() {
-		g.logger().Error("weir: a rule's key or cost cannot be used", "policy", g.rule.name, "key", g.rule.Key.String(), "error", err)
+	ru.reported.mistaken.Do(func() {
+		g.logger().Error("weir: a rule's key or cost cannot be used", "policy", ru.name, "key", ru.Key.String(), "error", err, "code", codeMistake)
 	})
 }
 
 // doubt says, once for all rules, that keys are made of addresses that may not be the clients'.
-func (g *Guard) doubt(warning string) {
-	g.doubtful.Do(func() { g.logger().Warn("weir: "+warning, "policy", g.rule.name) })
+func (g *Guard) doubt(ru *rule, warning string) {
+	g.doubtful.Do(func() { g.logger().Warn("weir: "+warning, "policy", ru.name, "code", codeAddress) })
+}
+
+// stranger says, once for each rule, that it has no policy for a tier.
+func (g *Guard) stranger(ru *rule, tier string) {
+	ru.reported.stranger.Do(func() {
+		g.logger().Warn("weir: a tier has no policy of its own; the rule's holds", "policy", ru.name, "tier", tier, "code", codeTier)
+	})
 }
 
 // misplaced says, once for each rule, that its handler was made for another framework.
 func (g *Guard) misplaced(x Exchange, v *Verdict) {
-	g.rule.misplaced.Do(func() {
+	v.rule.reported.misplaced.Do(func() {
 		adapter, _, _ := strings.Cut(strings.TrimPrefix(fmt.Sprintf("%T", x), "*"), ".")
 		g.logger().Error("weir: an over-limit handler is of another framework; a plain answer is sent",
-			"framework", adapter, "policy", v.Policy, "handler", g.rule.OverLimit.String())
+			"framework", adapter, "policy", v.Policy, "handler", v.rule.OverLimit.String(), "code", codeForeign)
 	})
 }

@@ -33,6 +33,8 @@ type Refusal struct {
 	// (often keyfunc.ErrNoKey), of a negative cost, the context's error of a client
 	// that left, or core.ErrClosed.
 	Err error
+
+	bodies *bodies // of the rule's policy, or nil
 }
 
 // HandlerFunc makes an over-limit handler from a function, for what no other handler does. A Verdict whose Action is
@@ -55,17 +57,26 @@ func (f function) Err() error {
 }
 
 // HandleNative makes an over-limit handler that an adapter carries out by calling
-// native, a value of the adapter's own type. Adapters build their Handle from it.
-// What the handler does not write, the adapter answers as [Reject] does. A nil
-// function is a mistake that New reports, like that of [HandlerFunc].
-func HandleNative(name string, native any) OverLimit {
-	if f := reflect.ValueOf(native); !f.IsValid() || f.Kind() == reflect.Func && f.IsNil() {
+// handler, a value of the adapter's own type. Adapters build their Handle from it.
+// A body that it writes without a status has the Verdict's, which is 429 over the
+// limit. What it does not write, the adapter answers as [Reject] does, in plain
+// text. A nil function is a mistake that New reports, like that of [HandlerFunc].
+func HandleNative(name string, handler any) OverLimit {
+	if f := reflect.ValueOf(handler); !f.IsValid() || f.Kind() == reflect.Func && f.IsNil() {
 		return HandlerFunc(name, nil)
 	}
-	plain := Reject(RejectOptions{})
-	return HandlerFunc(name, func(x *Refusal) Verdict {
-		v := plain.Serve(x)
-		v.Action, v.Native = Native, native
-		return v
-	})
+	return native{name, handler}
+}
+
+type native struct {
+	name    string
+	handler any
+}
+
+func (n native) String() string { return n.name }
+
+// Serve implements OverLimit. The answer that is sent if the handler writes none is plain text.
+func (n native) Serve(x *Refusal) Verdict {
+	k := why(&x.Result, x.Err)
+	return Verdict{Action: Native, Native: n.handler, Status: k.status(statusTooManyRequests), Body: nameless[k][asNative], fields: plain.fields[k][asNative]}
 }

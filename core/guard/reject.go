@@ -1,8 +1,13 @@
 package guard
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"net/textproto"
+	"slices"
+	"strings"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/keyfunc"
@@ -10,6 +15,7 @@ import (
 
 // Statuses are plain integers here, so that guard needs no HTTP package.
 const (
+	statusOK                 = 200
 	statusForbidden          = 403
 	statusTooManyRequests    = 429
 	statusServiceUnavailable = 503
@@ -19,53 +25,239 @@ const (
 type RejectOptions struct {
 	// Status is that of a request over its limit, from 400 to 599; 0 means 429.
 	Status int
+	// Body, unless empty, is what every request over its limit gets, whatever it accepts.
+	Body string
+	// Header are further headers, of every answer. Content-Type is that of Body; without it, Body is plain text.
+	Header map[string]string
 }
 
-// Reject answers with a short text: 429 over the limit, 503 where the store failed
-// and the policy fails closed, 403 where there is no key.
-func Reject(o RejectOptions) OverLimit {
+// Reject refuses: with 429 over the limit, with 503 where the store failed and the policy fails closed, and with 403
+// where there is no key. It is the default, and costs less than any other handler, so that an attack is cheap to refuse.
+//
+// The body is what the client accepts: plain text unless it asks for application/json or application/problem+json (RFC
+// 9457, with the problem types of the IETF's RateLimit headers). It reveals the policy's name and nothing else. A call of
+// gRPC gets an answer that its library understands: RESOURCE_EXHAUSTED over the limit, UNAVAILABLE where the store
+// failed, PERMISSION_DENIED without a key.
+func Reject(o RejectOptions) OverLimit { return newReject(o) }
+
+func newReject(o RejectOptions) *reject {
 	if o.Status == 0 {
 		o.Status = statusTooManyRequests
 	}
-	return reject{o}
-}
-
-type reject struct{ o RejectOptions }
-
-func (r reject) String() string { return fmt.Sprintf("reject(%d)", r.o.Status) }
-
-// Err reports a mistake in the options to New.
-func (r reject) Err() error {
-	if r.o.Status < 400 || r.o.Status > 599 {
-		return fmt.Errorf("guard: RejectOptions.Status is %d; give 400 to 599, or 0 for 429", r.o.Status)
+	r := &reject{status: o.Status, body: []byte(o.Body)}
+	r.err = r.check(o)
+	var more []field
+	contentType := field{headerType, typeText}
+	for _, name := range slices.Sorted(maps.Keys(o.Header)) {
+		f := field{textproto.CanonicalMIMEHeaderKey(name), o.Header[name]}
+		if f.name == headerType {
+			contentType = f
+		} else {
+			more = append(more, f)
+		}
 	}
-	return nil
+	for k := range kinds {
+		for f := range formats {
+			r.fields[k][f] = slices.Clip(append(k.fields(f), more...))
+		}
+	}
+	r.own = slices.Clip(append([]field{contentType}, more...))
+	return r
 }
 
-var (
-	plainText   = []field{{headerType, "text/plain; charset=utf-8"}}
-	retrySoon   = []field{plainText[0], {headerRetryAfter, "1"}}
-	bodyOver    = []byte("too many requests\n")
-	bodyNever   = []byte("this request costs more than its rate limit ever admits at once\n")
-	bodyNoKey   = []byte("this request does not say who sent it, which its rate limit asks for\n")
-	bodyNoStore = []byte("the rate limiter cannot decide at the moment\n")
+// reject has prepared all its answers but for the policies' names.
+type reject struct {
+	status int
+	fields [kinds][formats][]field
+	body   []byte  // for all that is over the limit, unless it is empty
+	own    []field // of that body
+	err    error
+}
+
+func (r *reject) String() string { return fmt.Sprintf("reject(%d)", r.status) }
+
+// Err reports the mistakes in the options to New.
+func (r *reject) Err() error { return r.err }
+
+func (r *reject) check(o RejectOptions) error {
+	var mistakes []error
+	if o.Status < 400 || o.Status > 599 {
+		mistakes = append(mistakes, fmt.Errorf("guard: RejectOptions.Status is %d; give 400 to 599, or 0 for 429", o.Status))
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.Header)) {
+		switch value := o.Header[name]; {
+		case !isToken(name):
+			mistakes = append(mistakes, fmt.Errorf("guard: RejectOptions.Header: %q is not the name of a header", name))
+		case strings.ContainsFunc(value, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }):
+			mistakes = append(mistakes, fmt.Errorf("guard: RejectOptions.Header[%q] is %q; a header is one line of text", name, value))
+		case strings.EqualFold(name, headerType) && o.Body == "":
+			mistakes = append(mistakes, fmt.Errorf("guard: RejectOptions.Header[%q] is the type of Body, which is empty; give both or neither", name))
+		}
+	}
+	return errors.Join(mistakes...)
+}
+
+// isToken reports whether name can be that of a header, as RFC 9110 has it.
+func isToken(name string) bool {
+	return name != "" && !strings.ContainsFunc(name, func(c rune) bool {
+		return c <= ' ' || c >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, c)
+	})
+}
+
+// kind is why a request is refused.
+type kind uint8
+
+const (
+	isOver      kind = iota
+	isNever          // its cost never fits
+	isNoKey          // it has no key
+	isNoStore        // the store failed
+	isUndecided      // nothing was decided for another reason, such as a client that left
+	kinds
 )
 
-// Serve implements OverLimit.
-func (r reject) Serve(x *Refusal) Verdict { return r.answer(&x.Result, x.Err) }
-
-func (r reject) answer(res *core.Result, err error) Verdict {
-	_, failed := errors.AsType[*core.StoreError](err)
+// why is the reason of a refusal.
+func why(res *core.Result, err error) kind {
 	switch {
 	case res.Outcome == core.Never:
-		return Verdict{Status: r.o.Status, Body: bodyNever, fields: plainText}
+		return isNever
 	case err == nil, res.Local:
-		return Verdict{Status: r.o.Status, Body: bodyOver, fields: plainText}
-	case failed:
-		return Verdict{Status: statusServiceUnavailable, Body: bodyNoStore, fields: retrySoon}
-	case errors.Is(err, keyfunc.ErrNoKey):
-		return Verdict{Status: statusForbidden, Body: bodyNoKey, fields: plainText}
-	default:
-		return Verdict{Status: statusServiceUnavailable, Body: bodyNoStore, fields: plainText}
+		return isOver
 	}
+	if _, failed := errors.AsType[*core.StoreError](err); failed {
+		return isNoStore
+	}
+	if errors.Is(err, keyfunc.ErrNoKey) {
+		return isNoKey
+	}
+	return isUndecided
+}
+
+// overLimit reports whether a request was refused by its limit: not because nothing could be decided.
+func overLimit(res *core.Result, err error) bool { return why(res, err) <= isNever }
+
+func (k kind) status(over int) int {
+	switch k {
+	case isOver, isNever:
+		return over
+	case isNoKey:
+		return statusForbidden
+	default:
+		return statusServiceUnavailable
+	}
+}
+
+func (k kind) text() string {
+	switch k {
+	case isOver:
+		return "too many requests"
+	case isNever:
+		return "this request costs more than its rate limit ever admits at once"
+	case isNoKey:
+		return "this request does not say who sent it, which its rate limit asks for"
+	default:
+		return "the rate limiter cannot decide at the moment"
+	}
+}
+
+// grpc is the status code of gRPC.
+func (k kind) grpc() string {
+	switch k {
+	case isOver, isNever:
+		return "8" // RESOURCE_EXHAUSTED
+	case isNoKey:
+		return "7" // PERMISSION_DENIED
+	default:
+		return "14" // UNAVAILABLE
+	}
+}
+
+// fields are the headers of an answer.
+func (k kind) fields(f format) (fields []field) {
+	switch f {
+	case asText, asJSON, asProblem:
+		fields = []field{{headerType, []string{asText: typeText, asJSON: typeJSON, asProblem: typeProblem}[f]}, {headerVary, "Accept"}}
+	case asNative, formats: // another handler's
+	case asGRPC: // an answer without a body has its trailers in the header
+		fields = []field{{headerType, "application/grpc"}, {"Grpc-Status", k.grpc()}, {"Grpc-Message", k.text()}}
+	}
+	if k == isNoStore {
+		fields = append(fields, field{headerRetryAfter, "1"})
+	}
+	return fields
+}
+
+// bodies are the bodies of the answers for one policy, which they name.
+type bodies [kinds][formats][]byte
+
+// nameless are those for a Refusal that is not a Guard's.
+var nameless = newBodies("")
+
+// problem is a body of application/problem+json, as RFC 9457 has it; or, with Error, one of plain JSON.
+type problem struct {
+	Error    string   `json:"error,omitempty"`
+	Policy   string   `json:"policy,omitempty"`
+	Type     string   `json:"type,omitempty"`
+	Title    string   `json:"title,omitempty"`
+	Detail   string   `json:"detail,omitempty"`
+	Policies []string `json:"violated-policies,omitempty"`
+}
+
+// newBodies prepares the bodies of a policy. The types and titles are those of draft-ietf-httpapi-ratelimit-headers.
+func newBodies(policy string) *bodies {
+	b := new(bodies)
+	for k := range kinds {
+		p := problem{Detail: k.text()}
+		if policy != "" {
+			p.Policies = []string{policy}
+		}
+		switch k {
+		case isOver, isNever:
+			p.Type, p.Title = "https://iana.org/assignments/http-problem-types#quota-exceeded", "Request cannot be satisfied as assigned quota has been exceeded"
+		case isNoKey:
+			p.Type, p.Title, p.Policies = "about:blank", "Forbidden", nil
+		default:
+			p.Type, p.Title = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity", "Request cannot be satisfied due to temporary server capacity constraints"
+		}
+		b[k][asText] = []byte(k.text() + "\n")
+		b[k][asNative] = b[k][asText]
+		b[k][asJSON] = line(problem{Error: k.text(), Policy: policy})
+		b[k][asProblem] = line(p)
+	}
+	return b
+}
+
+func line(p problem) []byte {
+	text, err := json.Marshal(p)
+	if err != nil {
+		panic(err) // it is made of strings
+	}
+	return append(text, '\n')
+}
+
+// plain is what refuses where nothing else does.
+var plain = newReject(RejectOptions{})
+
+// Serve implements OverLimit.
+func (r *reject) Serve(x *Refusal) Verdict {
+	b := x.bodies
+	if b == nil {
+		b = nameless
+	}
+	return r.answer(x.Request, b, &x.Result, x.Err)
+}
+
+// answer takes no memory: refusals are the attack. q may be nil.
+func (r *reject) answer(q keyfunc.Request, b *bodies, res *core.Result, err error) Verdict {
+	k, f := why(res, err), asText
+	if q != nil && isGRPC(q.Header(headerType)) {
+		return Verdict{Status: statusOK, fields: r.fields[k][asGRPC]}
+	}
+	if k <= isNever && len(r.body) > 0 {
+		return Verdict{Status: r.status, Body: r.body, fields: r.own}
+	}
+	if q != nil {
+		f = accepted(q.Header(headerAccept))
+	}
+	return Verdict{Status: k.status(r.status), Body: b[k][f], fields: r.fields[k][f]}
 }

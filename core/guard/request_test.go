@@ -1,10 +1,12 @@
 package guard_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -24,14 +26,15 @@ func advance(d time.Duration) {
 
 // request is a keyfunc.Request made of plain fields.
 type request struct {
-	ctx   context.Context //nolint:containedctx // a request has one
-	route string
-	peer  netip.AddrPort
-	lines map[string][]string
+	ctx    context.Context //nolint:containedctx // a request has one
+	method string
+	route  string
+	peer   netip.AddrPort
+	lines  map[string][]string
 }
 
 func (r *request) Context() context.Context    { return r.ctx }
-func (r *request) Method() string              { return "GET" }
+func (r *request) Method() string              { return cmp.Or(r.method, "GET") }
 func (r *request) Host() string                { return "example.org" }
 func (r *request) Path() string                { return r.route }
 func (r *request) Route() string               { return r.route }
@@ -127,8 +130,9 @@ func (r *remote) refunded() []int64 {
 
 // records is a slog.Handler that keeps what it is told.
 type records struct {
-	mu   sync.Mutex
-	said []string
+	mu    sync.Mutex
+	said  []string
+	coded []string
 }
 
 func (r *records) Enabled(context.Context, slog.Level) bool { return true }
@@ -140,6 +144,10 @@ func (r *records) Handle(_ context.Context, rec slog.Record) error {
 	defer r.mu.Unlock()
 	text := rec.Level.String() + " " + rec.Message
 	rec.Attrs(func(a slog.Attr) bool {
+		if a.Key == "code" {
+			r.coded = append(r.coded, a.Value.String())
+			return true
+		}
 		text += " " + a.String()
 		return true
 	})
@@ -154,6 +162,13 @@ func (r *records) all() []string {
 	said := r.said
 	r.said = nil
 	return said
+}
+
+// codes returns the codes of all that was said ever.
+func (r *records) codes() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.coded)
 }
 
 func newMemory(t testing.TB) *core.Memory {

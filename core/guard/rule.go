@@ -4,35 +4,64 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/keyfunc"
 )
 
 // Rule is a policy and the code around it: who is counted, at what cost, and what happens over the limit. A [Guard]
-// enforces one.
+// enforces one or several.
 type Rule struct {
-	// Policy is what holds, as [core.Parse] reads it: "100/1m", or "login: 5/1m; fail closed".
+	// Policy is what holds, as [core.Parse] reads it: "100/1m", or "login: 5/1m; fail closed". A request waits for its
+	// turn if the policy says so: "10/1s; wait 2s", or a leaky-bucket.
 	Policy string
-	// Key says who is counted. In [Guard.WithRule], the zero Func means that of the Config, as zero does for the
-	// fields below.
+	// Key says who is counted. In every rule but that of the Config itself, the zero Func means that of the Config, as
+	// zero does for the fields below, but for Tier, Tiers, After and Instead.
 	Key keyfunc.Func
+	// Skip exempts requests from the rule, such as health checks.
+	Skip func(keyfunc.Request) bool
+	// Tier names the tier of a request's sender, such as "pro". In Tiers it has numbers of its own; a tier that is not
+	// there, and "", have those of Policy.
+	Tier func(keyfunc.Request) string
+	// Tiers are the policies of the tiers: the same algorithms with other numbers, without a name, or "unlimited".
+	Tiers map[string]string
+	// Waiting is how many requests may wait for their turn in this process, where the policy lets them wait; 0 means
+	// 1000. With no place left a request does not wait: it passes if its turn is now, and is refused if not.
+	Waiting int
 	// Cost is how many units a request takes: 0 only looks and is always admitted. A negative cost, such as the -1 of
 	// an unknown ContentLength, is a mistake: the request is answered with 503 and the log is told. nil means 1.
 	Cost func(keyfunc.Request) int64
-	// Settle is asked when the request is over how many of the taken units it really used; the rest is given back. So
-	// a rule can count failures alone. Until the request is over all of them are taken, and a remote store is told of
-	// the rest some milliseconds later: for so long a client has less than its limit. A part of what a meter took in
-	// debt or with a delay cannot be given back; see [core.Store]. At most 16384 charges wait
-	// for a remote store that hangs; what is beyond expires by itself, and the log is told. nil means all.
+	// Settle is asked when the request is over how many units it really used; see [Reported]. What is left of those
+	// taken is given back. What was used beyond them is charged too, as far as the policy's debt allows, and without
+	// debt up to what there is. Until the request is over all of them are taken, and a remote store is told some
+	// milliseconds later: for so long a client has less than its limit. A part of what a meter took in debt or with a
+	// delay cannot be given back; see [core.Store]. At most 16384 charges wait for a remote store that hangs; what is
+	// beyond expires by itself, and the log is told. nil means all that were taken. It is not asked where nothing was
+	// taken.
 	Settle func(f Final, taken int64) int64
+	// After counts when the request is over, instead of Cost and Settle, how many units it used, such as one for a
+	// login that failed. Before, the rule only looks: it refuses if there is not one unit left, and takes none. So there
+	// is nothing to give back, and who succeeds never waits for who fails, but as many requests too many may pass as are
+	// under way at a time. What they use is charged as far as the policy's debt allows, and without debt up to what there
+	// is. The policy cannot make requests wait.
+	After func(f Final) int64
 	// OverLimit answers what the policy refuses. nil means Reject.
 	OverLimit OverLimit
 	// NoKey says what happens to a request that has no key.
 	NoKey NoKey
+	// Instead, in Config.Routes, lets this rule stand in the place of those that hold for every request. Without a
+	// Policy, nothing holds for the route.
+	Instead bool
 }
+
+// defaultWaiting is how many requests wait in a process unless told otherwise.
+const defaultWaiting = 1000
 
 // NoKey says what happens to a request without a key, such as one without a user where users are counted, or one
 // whose key function failed.
@@ -58,13 +87,23 @@ const sharedKey = "none"
 // rule is a Rule with everything filled in, and what depends on it alone.
 type rule struct {
 	Rule
-	limiter *core.Limiter
-	name    string
-	settles bool // there is something to settle
-	bursts  []burst
-	watch   watch
-	// misplaced and mistaken are mistakes in use that are told once each.
-	misplaced, mistaken sync.Once
+	name     string
+	place    string // where in the Config it is
+	limiter  *core.Limiter
+	tiers    map[string]*core.Limiter // nil for the unlimited
+	wait     time.Duration            // how far ahead a request may reserve
+	waits    bool                     // requests may have to wait for their turn
+	permits  bool
+	routed   bool // the key asks for the route
+	shadow   bool
+	settles  bool // there is something to settle
+	bursts   []burst
+	lists    map[*core.Limiter]*asked // of each policy; nil unless asked for
+	bodies   *bodies
+	breaker  *breaker // the handler, if it is one
+	waiting  atomic.Int64
+	watch    watch
+	reported struct{ misplaced, mistaken, stranger, never sync.Once } // mistakes in use, which are told once each
 }
 
 // burst is a limit's burst and its text in a header.
@@ -73,25 +112,17 @@ type burst struct {
 	text  string
 }
 
-// prepare checks r, after it has filled in from base what r leaves out. A policy without a name is given one.
-func prepare(r, base Rule, name string) (*rule, core.Policy, error) {
-	if r.Key.String() == "" {
-		r.Key = base.Key
-	}
-	if r.Cost == nil {
-		r.Cost = base.Cost
-	}
-	if r.Settle == nil {
-		r.Settle = base.Settle
-	}
-	if r.OverLimit == nil {
-		r.OverLimit = base.OverLimit
-	}
-	r.NoKey = cmp.Or(r.NoKey, base.NoKey)
+// unlimited is the tier that nothing holds.
+const unlimited = "unlimited"
 
+// prepare checks r, after it has filled in from the base what r leaves out, and opens its limiter: the family's first
+// on store. A policy without a name is given one.
+func (f *family) prepare(store core.Store, r Rule, name string) (*rule, error) {
+	twice := r.After != nil && (r.Cost != nil || r.Settle != nil)
+	r = r.or(f.base)
 	p, err := policy(r.Policy, name)
 	mistakes := []error{err}
-	wrong := func(format string, args ...any) { mistakes = append(mistakes, fmt.Errorf("guard: "+format, args...)) }
+	wrong := func(format string, args ...any) { mistakes = append(mistakes, fmt.Errorf(format, args...)) }
 	if r.Key.String() == "" {
 		wrong("Key is missing; say who is counted, as with keyfunc.IP()")
 	} else if err := r.Key.Err(); err != nil {
@@ -100,31 +131,147 @@ func prepare(r, base Rule, name string) (*rule, core.Policy, error) {
 	if h, ok := r.OverLimit.(interface{ Err() error }); ok && h.Err() != nil {
 		wrong("OverLimit: %w", h.Err())
 	}
+	if twice {
+		wrong("After counts when the request is over, and Cost and Settle before that; leave out the one or the others")
+	}
 	if r.NoKey > NoKeyPass {
 		wrong("NoKey is %d; give NoKeyRefuse, NoKeyShared or NoKeyPass", r.NoKey)
 	}
-	if err := errors.Join(mistakes...); err != nil {
-		return nil, core.Policy{}, err
+	if r.Waiting < 0 {
+		wrong("Waiting is %d; give how many requests may wait, or 0 for %d", r.Waiting, defaultWaiting)
 	}
-	ru := &rule{Rule: r, name: p.Name()}
+	if (r.Tier == nil) != (len(r.Tiers) == 0) {
+		wrong("Tier and Tiers go together: one names the tier of a request, the other has the tiers' policies; give both or neither")
+	}
+	if err := errors.Join(mistakes...); err != nil {
+		return nil, err
+	}
+	r.Waiting = cmp.Or(r.Waiting, defaultWaiting)
+	o := p.Options()
+	ru := &rule{Rule: r, name: p.Name(), wait: o.Wait, waits: o.Wait > 0, shadow: o.Shadow, routed: slices.Contains(r.Key.Kinds(), "route")}
+	for _, l := range p.Limits() {
+		rate := l.Algorithm != core.Concurrent
+		ru.settles = ru.settles || rate && (r.Settle != nil || r.After != nil)
+		ru.permits = ru.permits || !rate
+		ru.waits = ru.waits || l.Algorithm == core.LeakyBucket
+	}
+	switch {
+	case r.After != nil && ru.waits:
+		return nil, fmt.Errorf("a rule with After counts when the request is over, and in %q requests wait before they count; give a policy without wait and leaky-bucket", p)
+	case r.After != nil && !ru.settles:
+		return nil, fmt.Errorf("a rule with After has nothing to count in %q, which has permits alone; add a rate or leave After out", p)
+	}
+	ru.show(p)
+	ru.bodies = newBodies(ru.name)
+	ru.breaker, _ = r.OverLimit.(*breaker)
+	if f.limiter != nil {
+		ru.limiter, err = f.limiter.With(p)
+	} else if ru.limiter, err = core.NewLimiter(store, p, core.LimiterOptions{Log: f.log}); err == nil {
+		f.limiter = ru.limiter
+	}
+	if err == nil {
+		err = ru.prepareTiers()
+	}
+	if err != nil {
+		return nil, err
+	}
+	if f.headers.RateLimit {
+		ru.prepareLists()
+	}
+	return ru, nil
+}
+
+// or fills in from base what r leaves out.
+func (r Rule) or(base Rule) Rule {
+	if r.Key.String() == "" {
+		r.Key = base.Key
+	}
+	if r.Skip == nil {
+		r.Skip = base.Skip
+	}
+	if r.Cost == nil && r.After == nil {
+		r.Cost = base.Cost
+	}
+	if r.Settle == nil && r.After == nil {
+		r.Settle = base.Settle
+	}
+	if r.OverLimit == nil {
+		r.OverLimit = base.OverLimit
+	}
+	r.Waiting, r.NoKey = cmp.Or(r.Waiting, base.Waiting), cmp.Or(r.NoKey, base.NoKey)
+	return r
+}
+
+// show prepares the texts of a policy's bursts.
+func (ru *rule) show(p core.Policy) {
 	for _, l := range p.Limits() {
 		ru.bursts = append(ru.bursts, burst{l.Burst, strconv.FormatInt(l.Burst, 10)})
-		ru.settles = ru.settles || r.Settle != nil && l.Algorithm != core.Concurrent
 	}
-	return ru, p, nil
 }
+
+// prepareTiers opens a limiter for each tier.
+func (ru *rule) prepareTiers() error {
+	var mistakes []error
+	for _, tier := range slices.Sorted(maps.Keys(ru.Tiers)) {
+		if ru.tiers == nil {
+			ru.tiers = map[string]*core.Limiter{}
+		}
+		if ru.Tiers[tier] == unlimited {
+			ru.tiers[tier] = nil
+			continue
+		}
+		p, err := core.Parse(ru.Tiers[tier])
+		if err == nil && p.Options() != ru.limiter.Policy().Options() {
+			err = fmt.Errorf("tiers have other numbers, and nothing else; write the options of %q, and those alone", ru.limiter.Policy())
+		}
+		if err == nil {
+			ru.tiers[tier], err = ru.limiter.Variant(p)
+		}
+		if err != nil {
+			mistakes = append(mistakes, fmt.Errorf("in Tiers[%q]: %w", tier, err))
+			continue
+		}
+		ru.show(p)
+	}
+	return errors.Join(mistakes...)
+}
+
+// order brings rules into the order in which they are asked: a rule in which requests wait comes after those that
+// decide at once, which nobody should queue for in vain. There may be one of them, because nobody stands in two queues.
+func order(rules []*rule) error {
+	if slices.Contains(rules, nil) {
+		return nil // it was a mistake
+	}
+	slices.SortStableFunc(rules, func(a, b *rule) int {
+		switch {
+		case a.holdsBack() == b.holdsBack():
+			return 0
+		case a.holdsBack():
+			return 1
+		default:
+			return -1
+		}
+	})
+	if n := len(rules); n > 1 && rules[n-2].holdsBack() {
+		return fmt.Errorf("in both %q and %q requests wait for their turn; nobody can stand in two queues: leave it out of one", rules[n-2].limiter.Policy(), rules[n-1].limiter.Policy())
+	}
+	return nil
+}
+
+// holdsBack reports whether requests wait, which they do for no trial.
+func (ru *rule) holdsBack() bool { return ru.waits && !ru.shadow }
 
 // policy reads a policy's text, and names it if it does not do so itself.
 func policy(text, name string) (core.Policy, error) {
 	if text == "" {
-		return core.Policy{}, errors.New("guard: Policy is missing; give one, such as \"100/1m\"")
+		return core.Policy{}, errors.New("the Policy is missing; give one, such as \"100/1m\"")
 	}
 	p, err := core.Parse(text)
 	switch {
 	case err != nil || p.Name() != "":
 		return p, err
 	case name == "":
-		return core.Policy{}, fmt.Errorf("guard: the policy %q has no name; give it one, as in \"login: %v\"", text, p)
+		return core.Policy{}, fmt.Errorf("the policy %q has no name; give it one, as in \"login: %v\"", text, p)
 	default:
 		return core.NewPolicy(name, p.Options(), p.Limits()...)
 	}

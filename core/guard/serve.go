@@ -17,8 +17,8 @@ type Exchange interface {
 	Next(ctx context.Context) error
 	// Reply writes an answer.
 	Reply(status int, body []byte)
-	// Handle calls a handler that the adapter's own Handle was given, and reports whether it has answered. known is
-	// false, and nothing done, if native is not one.
+	// Handle calls a handler that the adapter's own Handle was given, and reports whether it has answered. A body
+	// without a status has that of v. known is false, and nothing done, if native is not one.
 	Handle(native any, v *Verdict) (answered, known bool, err error)
 	// Watch is called before a handler whose answer Final will be asked about.
 	Watch()
@@ -30,10 +30,10 @@ type Exchange interface {
 // when it is over. The error is the handler's.
 func (g *Guard) Serve(x Exchange) (err error) {
 	v := g.Check(x)
-	g.meet(x, &v)
+	v.meet(x)
 	v.SetHeaders(x)
 	final := Final{Bytes: -1, Panicked: true}
-	watched := v.needsFinal()
+	watched := v.owed.settles()
 	if watched {
 		x.Watch()
 	}
@@ -65,8 +65,13 @@ func (g *Guard) native(x Exchange, v Verdict) error {
 	answered, known, err := x.Handle(v.Native, &v)
 	if !known {
 		g.misplaced(x, &v)
+		instead := plain.answer(nil, nameless, &v.Result, v.Err)
+		status, v.Status, v.Body = instead.Status, instead.Status, instead.Body
 	}
 	if !answered && err == nil {
+		if len(v.Body) > 0 && x.Get(headerType) == "" {
+			x.Set(headerType, typeText)
+		}
 		x.Reply(validStatus(v.Status, status), v.Body)
 	}
 	return err

@@ -1,10 +1,8 @@
 package guard
 
 import (
-	"context"
 	"net/textproto"
 	"slices"
-	"sync/atomic"
 
 	"github.com/weir-go/weir/core"
 )
@@ -27,8 +25,8 @@ const (
 type Verdict struct {
 	// Action is what to do.
 	Action Action
-	// Status is the reply's status code, from 200 to 999; any other is replaced by 429. If a Native handler writes
-	// nothing, the adapter writes Status and Body.
+	// Status is the reply's status code, from 200 to 999; any other is replaced by 429. It is also that of a body which
+	// a Native handler writes without a status. If one writes nothing, the adapter writes Status and Body.
 	Status int
 	// Body is the reply's body.
 	Body []byte
@@ -42,11 +40,14 @@ type Verdict struct {
 	// Err is why Result is not the store's; see [Event].
 	Err error
 
-	fields []field
-	guard  *Guard
-	rule   *rule
-	owed   *owed // nil if nothing is
-	marks  bool
+	fields   []field
+	members  []member // of RateLimit and RateLimit-Policy
+	guard    *Guard
+	rule     *rule    // whose Result it is
+	owed     *owed    // nil if nothing is
+	outer    *Verdict // of the guard around this one, if the request's context has it
+	marks    bool
+	degraded bool
 }
 
 type field struct{ name, value string }
@@ -73,74 +74,6 @@ type Final struct {
 	Bytes int64
 	// Panicked reports whether the handler panicked.
 	Panicked bool
-}
-
-// owed is what must be done when the request is over. Copies of a Verdict share it.
-type owed struct {
-	admission core.Admission
-	settles   bool
-	done      atomic.Bool
-}
-
-// owe puts an admission on the heap, which is not done for one that owes nothing.
-func owe(a core.Admission, settles bool) *owed { return &owed{admission: a, settles: settles} }
-
-// Finish releases the permit and settles what depends on how the request ended. It never waits for a remote store,
-// and only the first call counts. Defer it, so that it runs after a panic too.
-func (v *Verdict) Finish(f Final) {
-	if v.owed == nil || !v.owed.done.CompareAndSwap(false, true) {
-		return
-	}
-	a := &v.owed.admission
-	a.Finish(f.Panicked)
-	if v.owed.settles {
-		taken := a.Result.Taken
-		a.GiveBack(taken - min(max(v.rule.Settle(f, taken), 0), taken))
-	}
-}
-
-// needsFinal reports whether Finish wants to know how the request ended.
-func (v *Verdict) needsFinal() bool { return v.owed != nil && v.owed.settles }
-
-// Detach lets the permit of the request with that context outlive its handler, for a connection that is hijacked or a
-// stream that is written after the handler has returned. The code that does that work calls Claim on the result, at
-// its start: a permit that nobody has claimed within a lease after the handler has returned is given back, and so it is
-// if the handler panics. Where there is no permit, the result is nil, whose Claim may be called all the same.
-func Detach(ctx context.Context) *core.Detached {
-	v, _ := ctx.Value(verdictKey{}).(*Verdict)
-	if v == nil || v.owed == nil {
-		return nil
-	}
-	return v.owed.admission.Detach()
-}
-
-// context is what the handler's context must be, or nil if any will do: almost no request pays for one of its own.
-// With a permit it ends with that.
-func (v *Verdict) context(ctx context.Context) context.Context {
-	held := v.owed != nil && v.owed.admission.Held()
-	if !held && !v.marks {
-		return nil
-	}
-	if held {
-		ctx = v.owed.admission.Context(ctx)
-	}
-	kept := *v
-	return verdictContext{ctx, &kept}
-}
-
-// verdictKey is the context key of the innermost Verdict.
-type verdictKey struct{}
-
-// verdictContext carries a Verdict.
-type verdictContext struct {
-	context.Context
-	verdict *Verdict
-}
-
-// Value implements context.Context.
-func (c verdictContext) Value(key any) any {
-	if key == (verdictKey{}) || key == c.verdict.guard.mark() {
-		return c.verdict
-	}
-	return c.Context.Value(key)
+	// Reported is what the handler reported, by [Report], or -1 if it did not.
+	Reported int64
 }

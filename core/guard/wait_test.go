@@ -40,7 +40,7 @@ func newChecks(t *testing.T, config guard.Config) *checks {
 	config.Observe = func(e guard.Event) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.events = append(c.events, e)
+		c.events = append(c.events, brief(e))
 	}
 	c.g = newGuard(t, config)
 	return c
@@ -172,7 +172,7 @@ func TestGuardCloseSendsAway(t *testing.T) {
 					assert.Equal(t, []int64{1, 1}, store.refunded(), "before Close returned")
 				}
 				held := func() time.Duration {
-					peek, err := memory.Take(t.Context(), core.Take{Policy: c.g.Policy(), Key: "ip=" + alice})
+					peek, err := memory.Take(t.Context(), core.Take{Policy: c.g.Policies()[0], Key: "ip=" + alice})
 					require.NoError(t, err)
 					return peek.ResetAfter
 				}

@@ -228,7 +228,7 @@ func testSettlementsOfOthers(t *testing.T, policy string) {
 		attempt("guesser", 401, func() {})
 	}
 	assert.Equal(t, core.Refused, attempt("guesser", 200, func() {}), "failures count")
-	l, err := core.NewLimiter(f.patientStore(t), g.Policy(), core.LimiterOptions{})
+	l, err := core.NewLimiter(f.patientStore(t), g.Policies()[0], core.LimiterOptions{})
 	require.NoError(t, err)
 	key := func(user string) string {
 		k := new(keyfunc.Key)
@@ -240,7 +240,7 @@ func testSettlementsOfOthers(t *testing.T, policy string) {
 			res, err := l.Peek(t.Context(), key(fmt.Sprint(i)))
 			require.NoError(t, err)
 			// A meter drains while units are on their way back, and what has drained is not given back.
-			return res.Remaining == 5 || g.Policy().Limits()[0].Algorithm == core.GCRA
+			return res.Remaining == 5 || g.Policies()[0].Limits()[0].Algorithm == core.GCRA
 		}, patient, 5*time.Millisecond)
 	}
 	res, err := l.Peek(t.Context(), key("guesser"))
@@ -341,7 +341,7 @@ func (exchange) Final(error, bool) guard.Final { return guard.Final{} }
 // A server that is too slow for decisions ends nobody's work.
 func TestStreamsOnASlowServer(t *testing.T) {
 	t.Parallel()
-	const lease = 1500 * time.Millisecond
+	const lease = 4 * time.Second // long enough for a machine that is busy
 	f := newFar(t)
 	g, err := guard.New(guard.Config{
 		Rule: guard.Rule{
@@ -369,7 +369,7 @@ func TestStreamsOnASlowServer(t *testing.T) {
 		all = append(all, <-begun)
 	}
 	f.proxy.Latency(brief / 3) // each way
-	<-time.After(3 * lease)
+	<-time.After(lease + lease/2)
 	for _, ctx := range all {
 		assert.NoError(t, context.Cause(ctx))
 	}

@@ -79,19 +79,11 @@ func newBreaker() *breaker {
 	return b
 }
 
-// allow reports whether a flight may leave. If probe is not nil, report must be told of it.
-func (b *breaker) allow() (probe func(error), ok bool) {
-	if b.trouble.Load() == nil {
-		return nil, true
-	}
-	probe, err := b.circuit.Allow()
-	return probe, err == nil
-}
-
-// report notes how a flight that was allowed went.
+// report notes how a flight went. probe is nil if the circuit was not asked for it: then it
+// is only told of a failure that says something about the server.
 func (b *breaker) report(probe func(error), err error) {
 	if probe == nil {
-		if err == nil || classOf(err) == core.ClassBusy || errors.Is(err, errLeft) {
+		if classOf(err) == core.ClassBusy || errors.Is(err, errLeft) || errors.Is(err, errPanicked) {
 			return
 		}
 		b.trouble.CompareAndSwap(nil, newTrouble())
@@ -106,8 +98,12 @@ func (b *breaker) report(probe func(error), err error) {
 	}
 }
 
-// errLeft is the failure of a flight whose caller has left.
-var errLeft = errors.New("redisstore: the caller left")
+// errLeft is the failure of a flight whose caller has left, and errPanicked that of one in
+// which the program's own code has panicked.
+var (
+	errLeft     = errors.New("redisstore: the caller left")
+	errPanicked = &core.StoreError{Class: core.ClassLost, Executed: true, Err: errors.New("redisstore: a hook panicked")}
+)
 
 // hurried is the failure of a flight that had hardly any time.
 type hurried struct{ error }

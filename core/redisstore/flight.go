@@ -16,34 +16,27 @@ import (
 type entry struct {
 	key    string
 	script *script
-	args   []any
+	args   []any // of the script
 	// harmless is true of a script that does nothing when it runs a second time.
 	harmless bool
 	// weight is for how long everybody else on the server waits; see askAll.
 	weight int64
 
-	reply []int64
-	err   error
+	answer *redis.IntSliceCmd // of a script, once it was sent
+	err    error
 
+	text     bool // the script travels whole, for a server that does not know its hash
 	sent     bool // there is nothing to send any more
 	known    bool // the server was told the script by another entry
 	repeated bool // it was sent once more
 	lost     bool // the reply to a harmless script was lost, so that it may have run
 }
 
-// newEntry asks for a script, and has room for the script's arguments.
-func newEntry(script *script, key string, arguments int) entry {
-	args := make([]any, 0, 4+arguments)
-	return entry{key: key, script: script, args: append(args, "evalsha", script.hash, "1", key)}
-}
-
-// sendText makes an entry bring the script's text, for a server that does not know its hash.
-func (e *entry) sendText() { e.args[0], e.args[1] = "eval", e.script.text }
-
 // flight is one or more entries that travel together: with one deadline, one question to
 // a breaker and one word to it about how that went. It is the context of its commands.
 type flight struct {
 	deadline
+	probe   func(error) // not nil if the breaker wants to know how it goes
 	entries []entry
 	single  [1]entry // the entries of a flight of one, which is one allocation
 	// background is true of what no request waits for. It travels in a pipeline, because
@@ -52,12 +45,12 @@ type flight struct {
 }
 
 // ask flies with one entry that a request waits for, and returns what came of it.
-func (s *Store) ask(ctx context.Context, e entry) ([]int64, error) {
+func (s *Store) ask(ctx context.Context, e entry) (*redis.IntSliceCmd, error) {
 	f := &flight{}
 	f.single[0] = e
 	f.entries = f.single[:]
 	s.fly(ctx, f)
-	return f.single[0].reply, f.single[0].err
+	return f.single[0].answer, f.single[0].err
 }
 
 // A flight in the background has at most maxFlight entries, and of the weight maxWeight or
@@ -81,51 +74,42 @@ func (s *Store) askAll(ctx context.Context, entries []entry) {
 			weight += entries[n].weight
 			n++
 		}
-		s.fly(ctx, &flight{entries: entries[:n], background: true})
+		f := &flight{entries: entries[:n], background: true}
+		if at, ok := ctx.Deadline(); ok && !time.Now().Before(at) {
+			f.fail(errNoTime) // the flights before it took all of the time
+		} else {
+			s.fly(ctx, f)
+		}
 		entries = entries[n:]
 	}
 }
 
-// fly gives each entry its reply or its error.
+// fly gives each entry its answer or its error.
 func (s *Store) fly(ctx context.Context, f *flight) {
-	if at, ok := ctx.Deadline(); ok && f.background && !time.Now().Before(at) {
-		f.fail(errNoTime) // the flights before it took all of the time
-		return
+	g := s.decisions
+	if f.background {
+		g = s.background
 	}
-	if err := s.ready(ctx); err != nil {
+	if err := g.enter(ctx, f); err != nil {
 		f.fail(err)
 		return
 	}
-	b, limit := s.decisions, s.deadline
-	if f.background {
-		b, limit = s.background, max(limit, backgroundDeadline)
+	verdict := error(errPanicked) // unless it comes to an end
+	defer func() { g.leave(f, verdict) }()
+	var answered bool
+	if s.bounded && (s.oneServer || len(f.entries) == 1) {
+		answered = s.exchange(f, f.entries, f.background)
+	} else {
+		answered = s.divide(f)
 	}
-	probe, ok := b.allow()
-	if !ok {
-		f.fail(errOpen)
-		return
-	}
-	said := probe == nil
-	defer func() {
-		if !said { // a panic in a hook is a failure
-			probe(errPanicked)
-		}
-	}()
-	f.begin(ctx, limit, f.background)
-	err := s.depart(ctx, f)
-	said = true
-	b.report(probe, err)
-	if err != nil {
-		s.repair(ctx, err)
+	f.stop(answered)
+	if verdict = nil; !answered {
+		verdict = f.judge(ctx)
+		s.repair(ctx, verdict)
 	}
 }
 
-var (
-	errZero     = errors.New("redisstore: a zero Store; build one with New")
-	errOpen     = &core.StoreError{Class: core.ClassBreaker, Err: errors.New("redisstore: the server failed just before; it is asked once a second until it answers")}
-	errNoTime   = &core.StoreError{Class: core.ClassTimeout, Err: context.DeadlineExceeded}
-	errPanicked = &core.StoreError{Class: core.ClassLost, Executed: true, Err: errors.New("redisstore: a hook panicked")}
-)
+var errNoTime = &core.StoreError{Class: core.ClassTimeout, Err: context.DeadlineExceeded}
 
 // ready says why nothing can be asked at all.
 func (s *Store) ready(ctx context.Context) error {
@@ -141,37 +125,23 @@ func (f *flight) fail(err error) {
 	}
 }
 
-// depart sends a flight and returns what it says about the server: nil if any entry was
-// answered.
-func (s *Store) depart(ctx context.Context, f *flight) (verdict error) {
-	if !f.background {
-		if err := s.pool.enter(ctx, &f.deadline); err != nil {
-			f.stop(true)
-			if errors.Is(err, errLeft) {
-				f.fail(ctx.Err())
-			} else {
-				f.fail(err)
-			}
-			return err
-		}
-		defer s.pool.leave()
-	}
-	s.send(f)
-	answered := true
+// judge says what the failures of a flight mean, each and all together: nil if the server
+// has answered any entry.
+func (f *flight) judge(ctx context.Context) (verdict error) {
+	alive := false
 	for i := range f.entries {
 		e := &f.entries[i]
 		if e.err == nil {
+			alive = true
 			continue
 		}
-		answered = false
 		failed := classify(e.err)
 		failed.Executed = failed.Executed || e.lost
 		if e.err = failed; verdict == nil || !silent(failed.Class) {
 			verdict = failed
 		}
 	}
-	f.stop(answered)
-	switch alive := slices.ContainsFunc(f.entries, func(e entry) bool { return e.err == nil }); {
+	switch {
 	case alive:
 		return nil
 	case errors.Is(ctx.Err(), context.Canceled):
@@ -183,14 +153,10 @@ func (s *Store) depart(ctx context.Context, f *flight) (verdict error) {
 	return verdict
 }
 
-// send sends a flight, to each server its own part, so that one that hangs holds up nobody
-// else's. A goroutine does that if there are several, or if the client does not keep to a
-// deadline by itself; what it has not answered in time is left to it.
-func (s *Store) send(f *flight) {
-	if s.bounded && (s.oneServer || len(f.entries) == 1) {
-		s.exchange(f, f.entries, f.background)
-		return
-	}
+// divide is exchange for a flight to several servers, each of which gets its own part, so that
+// one that hangs holds up nobody else's; and for a client that does not keep to a deadline by
+// itself. What was not answered in time is left to the goroutine that asked.
+func (s *Store) divide(f *flight) (answered bool) {
 	parts := s.parts(f)
 	answers := make(chan part, len(parts))
 	for _, p := range parts {
@@ -200,10 +166,11 @@ func (s *Store) send(f *flight) {
 				p.panicked = recover()
 				answers <- p
 			}()
-			s.exchange(f, p.entries, f.background)
+			p.answered = s.exchange(f, p.entries, f.background)
 		}()
 	}
 	f.fail(context.DeadlineExceeded) // unless there is an answer
+	answered = true
 	for range parts {
 		select {
 		case p := <-answers:
@@ -213,16 +180,19 @@ func (s *Store) send(f *flight) {
 			for k, i := range p.of {
 				f.entries[i] = p.entries[k]
 			}
+			answered = answered && p.answered
 		case <-f.Done():
-			return
+			return false
 		}
 	}
+	return answered
 }
 
 // part is what one server has to do of a flight.
 type part struct {
 	of       []int // the indices of the entries
 	entries  []entry
+	answered bool
 	panicked any
 }
 
@@ -253,73 +223,77 @@ func (s *Store) parts(f *flight) (all []part) {
 	return all
 }
 
-// exchange sends entries, and what surely has not run, or may run twice, once more. What
-// the server then does not know by its hash, because it has just restarted, goes a third
-// time, as a text.
-func (s *Store) exchange(ctx context.Context, entries []entry, pipelined bool) {
+// exchange sends entries, again where that may help, and reports whether all were answered.
+func (s *Store) exchange(ctx context.Context, entries []entry, pipelined bool) (answered bool) {
 	for again := true; again; {
-		s.transmit(ctx, entries, pipelined)
-		again = false
+		if pipelined {
+			s.pipeline(ctx, entries)
+		} else {
+			entries[0].err = s.rdb.Process(ctx, entries[0].command(ctx))
+		}
+		answered, again = true, false
 		var texts []*script // that travel whole; then the server knows them for the rest
 		for i := range entries {
-			e := &entries[i]
-			switch {
-			case e.err == nil || e.script == nil:
-				continue
-			case strings.HasPrefix(serverSays(e.err), "NOSCRIPT") && e.args[0] != "eval" && !e.known:
-				e.repeated = true
-				if e.known = slices.Contains(texts, e.script); !e.known {
-					e.sendText()
-					texts = append(texts, e.script)
-				}
-			case e.repeated:
-				continue
-			case replayable(e.err):
-				e.repeated = true
-			case e.harmless && classify(e.err).Class == core.ClassLost:
-				e.repeated, e.lost = true, true
-			default:
-				continue
+			if e := &entries[i]; e.err != nil {
+				answered = false
+				e.sent = !e.retry(&texts)
+				again = again || !e.sent
 			}
-			e.sent, again = false, true
 		}
 	}
+	return answered
 }
 
-// transmit sends what was not sent, once.
-func (s *Store) transmit(ctx context.Context, entries []entry, pipelined bool) {
-	if !pipelined {
-		e := &entries[0]
-		cmd := e.command(ctx)
-		err := s.rdb.Process(ctx, cmd)
-		e.settle(cmd, err)
-		return
+// retry reports whether an entry that failed is to be sent once more, because it surely has
+// not run, or may run twice. One that the server then does not know by its hash, because it
+// has just restarted, goes a third time, as a text.
+func (e *entry) retry(texts *[]*script) bool {
+	switch {
+	case e.script == nil:
+		return false
+	case strings.HasPrefix(serverSays(e.err), "NOSCRIPT") && !e.text && !e.known:
+		if e.known = slices.Contains(*texts, e.script); !e.known {
+			e.text = true
+			*texts = append(*texts, e.script)
+		}
+	case e.repeated:
+		return false
+	case replayable(e.err):
+	case e.harmless && classify(e.err).Class == core.ClassLost:
+		e.lost = true
+	default:
+		return false
 	}
+	e.repeated = true
+	return true
+}
+
+// pipeline sends at once what was not sent.
+func (s *Store) pipeline(ctx context.Context, entries []entry) {
 	pipe := s.rdb.Pipeline()
-	commands, bytes := make([]redis.Cmder, len(entries)), 0
+	bytes := 0
 	for i := range entries {
 		if e := &entries[i]; !e.sent {
-			commands[i] = e.command(ctx)
-			_ = pipe.Process(ctx, commands[i]) // it only waits in the pipeline
-			for _, arg := range e.args {
+			cmd := e.command(ctx)
+			_ = pipe.Process(ctx, cmd) // it only waits in the pipeline
+			for _, arg := range cmd.Args() {
 				text, _ := arg.(string)
 				bytes += len(text) + maxFraming
 			}
 		}
 	}
 	_, failed := pipe.Exec(ctx)
-	for i, cmd := range commands {
-		if cmd == nil {
+	for i := range entries {
+		e := &entries[i]
+		if e.sent {
 			continue
 		}
-		err := cmd.Err()
-		if answer, ok := cmd.(command); ok && err == nil && answer.Val() == nil {
-			err = failed // a command that was not even sent
+		if e.sent, e.err = true, e.answer.Err(); e.err == nil && e.answer.Val() == nil {
+			e.err = failed // a command that was not even sent
 		}
 		if bytes > maxUntorn {
-			err = torn(err)
+			e.err = torn(e.err)
 		}
-		entries[i].settle(cmd, err)
 	}
 }
 
@@ -329,14 +303,6 @@ const (
 	maxUntorn  = 16 << 10
 	maxFraming = 16
 )
-
-// settle takes what became of an entry's command.
-func (e *entry) settle(cmd redis.Cmder, err error) {
-	e.sent, e.reply, e.err = true, nil, err
-	if answer, ok := cmd.(command); ok && err == nil {
-		e.reply = answer.Val()
-	}
-}
 
 // command is a call of a script that no client ever repeats by itself: whether a
 // script ran is unknown once its reply is lost, and running it again would
@@ -354,7 +320,14 @@ func (e *entry) command(ctx context.Context) redis.Cmder {
 		cmd.SetStepCount(1)
 		return cmd
 	}
-	cmd := command{redis.NewIntSliceCmd(ctx, e.args...)}
+	name, script := any("evalsha"), e.script.hash
+	if e.text {
+		name, script = "eval", e.script.text
+	}
+	args := make([]any, 0, 4+len(e.args))
+	args = append(append(args, name, script, "1", e.key), e.args...)
+	e.answer = redis.NewIntSliceCmd(ctx, args...)
+	cmd := command{e.answer}
 	cmd.SetFirstKeyPos(3)
 	cmd.SetStepCount(1) // or a cluster's client would ask the servers what EVALSHA is
 	return cmd

@@ -28,37 +28,36 @@ func newNames(prefix string, secret []byte) names {
 	return names{prefix + format, append([]byte(nil), secret...)}
 }
 
-func (n names) key(p core.Policy, key string) string { return n.of(p, p.Spec().Shape(), key) }
-
-// permits is the name of the permits of a key: they have a shape of their own.
-func (n names) permits(p core.Policy, key string) string { return n.of(p, "p", key) }
-
-func (n names) of(p core.Policy, shape, key string) string {
-	if len(n.secret) > 0 {
-		mac := hmac.New(sha256.New, n.secret)
-		mac.Write([]byte(key))
-		key = hashed(mac.Sum(nil))
-	} else if !readable(key) {
-		sum := sha256.Sum256([]byte(key))
-		key = hashed(sum[:])
-	}
-	return n.prefix + p.Name() + ":" + shape + ":" + key
+// before is what the names of all keys of a policy begin with, of which it keeps a state of
+// that shape.
+func (n names) before(p core.Policy, shape string) string {
+	return n.prefix + p.Name() + ":" + shape + ":"
 }
 
-func hashed(sum []byte) string { return "~" + base64.RawURLEncoding.EncodeToString(sum) }
+// permitShape is the shape of permits, which are kept apart.
+const permitShape = "p"
 
-// readable reports whether a key may stand in a name as it is: not a byte in it can
-// break a log line or place a cluster's hash tag.
-func readable(key string) bool {
-	if len(key) > maxReadable || key[0] == '~' {
-		return false
+// of is the name of a key. The key may stand in it as it is if not a byte of it can break a
+// log line or place a cluster's hash tag.
+func (n names) of(before, key string) string {
+	readable := len(n.secret) == 0 && len(key) <= maxReadable && key[0] != '~'
+	for i := 0; readable && i < len(key); i++ {
+		readable = safe[key[i]]
 	}
-	for i := range len(key) {
-		if !safe[key[i]] {
-			return false
-		}
+	if readable {
+		return before + key
 	}
-	return true
+	return before + n.hash(key)
+}
+
+// hash is what stands for a key that is not to be read.
+func (n names) hash(key string) string {
+	h := sha256.New()
+	if len(n.secret) > 0 {
+		h = hmac.New(sha256.New, n.secret)
+	}
+	h.Write([]byte(key))
+	return "~" + base64.RawURLEncoding.EncodeToString(h.Sum(nil))
 }
 
 var safe = func() (out [256]bool) {

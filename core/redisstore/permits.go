@@ -34,7 +34,7 @@ func (s *Store) Acquire(ctx context.Context, p core.Permit) (core.Result, error)
 		return core.Result{}, err
 	}
 	e := s.permits(acquireScript, []core.Permit{p}, []int{0})
-	reply, err := s.ask(ctx, e)
+	answer, err := s.ask(ctx, e)
 	if failed, ok := errors.AsType[*core.StoreError](err); ok && strings.HasPrefix(serverSays(failed.Err), deniedInScript) {
 		// The right that is missing may be that of a command after the first that wrote.
 		return core.Result{}, &core.StoreError{Class: failed.Class, Executed: true, Err: failed.Err}
@@ -42,7 +42,7 @@ func (s *Store) Acquire(ctx context.Context, p core.Permit) (core.Result, error)
 	if err != nil {
 		return core.Result{}, err
 	}
-	res, err := p.Explain(reply)
+	res, err := p.Explain(answer.Val())
 	if err != nil {
 		return core.Result{}, &core.StoreError{Class: core.ClassReply, Executed: true, Err: err}
 	}
@@ -53,12 +53,13 @@ func (s *Store) Acquire(ctx context.Context, p core.Permit) (core.Result, error)
 // and one pipeline for up to 256 scripts; each script fails for itself.
 func (s *Store) Renew(ctx context.Context, permits []core.Permit) (lost []core.Permit, err error) {
 	err = s.each(ctx, renewScript, permits, func(e *entry, of []int) {
-		if len(e.reply) != 1+len(of) {
+		reply := e.answer.Val()
+		if len(reply) != 1+len(of) {
 			e.err = &core.StoreError{Class: core.ClassReply, Executed: true, Err: errReply}
 			return
 		}
 		for k, i := range of {
-			if e.reply[1+k] == 0 {
+			if reply[1+k] == 0 {
 				lost = append(lost, permits[i])
 			}
 		}
@@ -133,10 +134,14 @@ func group(permits []core.Permit) (all [][]int) {
 // permits is what to ask for some permits, which agree in all but id and weight.
 func (s *Store) permits(script *script, permits []core.Permit, of []int) entry {
 	p := &permits[of[0]]
-	e := newEntry(script, s.names.permits(p.Policy, p.Key), 3+2*len(of))
-	e.harmless = true
+	e := entry{
+		key:      s.names.of(s.names.before(p.Policy, permitShape), p.Key),
+		script:   script,
+		args:     make([]any, 0, 3+2*len(of)),
+		harmless: true,
+	}
 	if script != releaseScript { // which goes by the ids alone
-		e.args = append(e.args, arguments(p.Params())...)
+		e.args = append(e.args, texts(p.Params())...)
 	}
 	for _, i := range of {
 		e.args = append(e.args, permits[i].ID)

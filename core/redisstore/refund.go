@@ -24,11 +24,13 @@ func (s *Store) Refund(ctx context.Context, refunds []core.Refund) error {
 		if err := r.Validate(); err != nil {
 			return err
 		}
-		p, err := s.programs.of(r.Policy)
+		p, err := s.programs.of(s.names, r.Policy)
 		if err != nil {
 			return err
 		}
-		programs[i], guesses[i] = p, s.guess(r.Now)
+		if programs[i] = p; p.unit == nil {
+			guesses[i] = s.guess(r.Now)
+		}
 		if r.Units > 0 {
 			due = append(due, i)
 		}
@@ -47,8 +49,8 @@ func (s *Store) Refund(ctx context.Context, refunds []core.Refund) error {
 		for k, i := range due {
 			e := &entries[k]
 			errs[i] = e.err
-			if e.err == nil && len(e.reply) == 1 { // the clock is in another calendar window
-				errs[i], guesses[i] = errLeaps, e.reply[0]
+			if e.err == nil && len(e.answer.Val()) == 1 { // the clock is in another calendar window
+				errs[i], guesses[i] = errLeaps, e.answer.Val()[0]
 				again = append(again, i)
 			}
 		}
@@ -58,12 +60,16 @@ func (s *Store) Refund(ctx context.Context, refunds []core.Refund) error {
 }
 
 func (s *Store) refund(p *program, r *core.Refund, guess int64) entry {
-	e := scripted(p.refund, s.names.key(r.Policy, r.Key), arguments(r.Policy.Spec().RefundArgs(*r, guess)), r.Now)
-	e.weight = refundWeight
+	weight := int64(refundWeight)
 	if p.log {
-		e.weight = logWeight
+		weight = logWeight
 	}
-	return e
+	return entry{
+		key:    s.names.of(p.before, r.Key),
+		script: p.refund,
+		args:   arguments(r.Policy.Spec().RefundArgs(*r, guess), r.Now),
+		weight: weight,
+	}
 }
 
 // batchError is nil if all errors are.

@@ -20,11 +20,12 @@ func newScript(text string) *script {
 	return &script{text, hex.EncodeToString(sum[:])}
 }
 
-// program is what a policy needs: the scripts of its kinds, and the arguments of one
-// unit, unless they depend on the time.
+// program is what a policy needs: what its keys' names begin with, the scripts of its kinds,
+// and the arguments of one unit.
 type program struct {
 	*scripts
-	unit []any
+	before string
+	unit   []any // nil if they depend on the time, for windows of the calendar
 }
 
 type scripts struct {
@@ -42,7 +43,8 @@ type programs struct {
 
 const maxPrograms = 4096
 
-func (ps *programs) of(p core.Policy) (*program, error) {
+// of returns the program of a policy whose keys n names.
+func (ps *programs) of(n names, p core.Policy) (*program, error) {
 	if v, ok := ps.byPolicy.Load(p); ok {
 		return v.(*program), nil //nolint:forcetypeassert // nothing else is stored
 	}
@@ -55,9 +57,9 @@ func (ps *programs) of(p core.Policy) (*program, error) {
 		}
 		shared, _ = ps.byKinds.LoadOrStore(kinds, shared)
 	}
-	v := &program{scripts: shared.(*scripts)} //nolint:forcetypeassert // as above
+	v := &program{scripts: shared.(*scripts), before: n.before(p, p.Spec().Shape())} //nolint:forcetypeassert // as above
 	if !p.Spec().Calendar() {
-		v.unit = arguments(p.Spec().TakeArgs(core.Take{Cost: 1}, 0))
+		v.unit = arguments(short(p.Spec().TakeArgs(core.Take{Cost: 1}, 0)), 0)
 	}
 	if ps.policies.Add(1) > maxPrograms {
 		ps.policies.Store(1)
@@ -82,7 +84,23 @@ func newScripts(kinds string) (*scripts, error) {
 	return s, nil
 }
 
-func arguments(params []int64) []any {
+// short is params without the zeros at their end, which the script take does without, unless the time is forced.
+func short(params []int64) []int64 {
+	for len(params) > 0 && params[len(params)-1] == 0 {
+		params = params[:len(params)-1]
+	}
+	return params
+}
+
+// arguments are those of a script that decides, with the forced time if there is one.
+func arguments(params []int64, now int64) []any {
+	if now != 0 {
+		params = append(params, now)
+	}
+	return texts(params)
+}
+
+func texts(params []int64) []any {
 	args := make([]any, len(params))
 	for i, n := range params {
 		args[i] = strconv.FormatInt(n, 10)

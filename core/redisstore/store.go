@@ -23,7 +23,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -59,14 +58,12 @@ type Options struct {
 // context's deadline, as that of [ClientOptions] does. The client stays the caller's to
 // close.
 type Store struct {
-	rdb      redis.UniversalClient
-	deadline time.Duration
-	names    names
+	rdb   redis.UniversalClient
+	names names
 	// Decisions and the background have different deadlines, so what is too slow for
 	// the ones may do for the other.
-	decisions, background *breaker
+	decisions, background *gate
 	warming               atomic.Bool
-	pool                  places
 	// bounded is true if the client itself keeps to a context's deadline, and oneServer
 	// if it has no more than one at a time.
 	bounded, oneServer bool
@@ -116,13 +113,12 @@ func New(rdb redis.UniversalClient, o Options) (*Store, error) {
 		return nil, errors.Join(mistakes...)
 	}
 	s := &Store{
-		rdb:      rdb,
-		deadline: o.Deadline,
-		names:    newNames(o.Prefix, o.HashKeys),
-		bounded:  keepsDeadline(rdb),
+		rdb:     rdb,
+		names:   newNames(o.Prefix, o.HashKeys),
+		bounded: keepsDeadline(rdb),
 
-		decisions:  newBreaker(),
-		background: newBreaker(),
+		decisions:  &gate{breaker: newBreaker(), limit: o.Deadline},
+		background: &gate{breaker: newBreaker(), limit: max(o.Deadline, backgroundDeadline)},
 		local: sync.OnceValue(func() *core.Memory {
 			m, err := core.NewMemory(core.MemoryOptions{})
 			if err != nil {
@@ -132,7 +128,7 @@ func New(rdb redis.UniversalClient, o Options) (*Store, error) {
 		}),
 	}
 	if c, ok := rdb.(*redis.Client); ok {
-		s.oneServer, s.pool = true, placesOf(c.Options())
+		s.oneServer, s.decisions.places = true, placesOf(c.Options())
 	}
 	return s, nil
 }
@@ -169,14 +165,41 @@ func (s *Store) Take(ctx context.Context, t core.Take) (core.Result, error) {
 	if err := t.Validate(); err != nil {
 		return core.Result{}, err
 	}
-	res, again, err := s.decide(ctx, t, s.guess(t.Now))
-	if again { // nothing ran: ask again by the server's clock
-		s.skew.Store(res.At - time.Now().UnixMicro())
-		if res, again, err = s.decide(ctx, t, res.At); again {
-			return core.Result{}, errLeaps
-		}
+	p, err := s.programs.of(s.names, t.Policy)
+	if err != nil {
+		return core.Result{}, err
 	}
-	return res, err
+	e := entry{key: s.names.of(p.before, t.Key), script: p.take, args: p.unit}
+	if t.AtMost {
+		e.script = p.upTo
+	}
+	guess := int64(0)
+	if p.unit == nil {
+		guess = s.guess(t.Now)
+	}
+	for range 2 { // again if nothing ran, by the server's clock
+		if p.unit == nil || t.Cost != 1 || t.AtMost || t.Wait > 0 || t.Now != 0 {
+			params := t.Policy.Spec().TakeArgs(t, guess)
+			if !t.AtMost && t.Now == 0 {
+				params = short(params)
+			}
+			e.args = arguments(params, t.Now)
+		}
+		answer, err := s.ask(ctx, e)
+		if err != nil {
+			return core.Result{}, err
+		}
+		res, again, err := t.Policy.Spec().Explain(t, answer.Val())
+		if err != nil {
+			return core.Result{}, &core.StoreError{Class: core.ClassReply, Executed: true, Err: err}
+		}
+		if !again {
+			return res, nil
+		}
+		guess = res.At
+		s.skew.Store(guess - time.Now().UnixMicro())
+	}
+	return core.Result{}, errLeaps
 }
 
 // errLeaps is the failure of a server that answers twice from another window of a calendar than it said.
@@ -190,50 +213,12 @@ func (s *Store) guess(forced int64) int64 {
 	return time.Now().UnixMicro() + s.skew.Load()
 }
 
-func (s *Store) decide(ctx context.Context, t core.Take, guess int64) (res core.Result, again bool, err error) {
-	p, err := s.programs.of(t.Policy)
-	if err != nil {
-		return core.Result{}, false, err
-	}
-	script, params := p.take, p.unit
-	switch {
-	case t.AtMost && t.Cost > 0:
-		script, params = p.upTo, arguments(t.Policy.Spec().TakeArgs(t, guess))
-	case t.Cost != 1 || t.Wait > 0 || params == nil:
-		params = arguments(t.Policy.Spec().TakeArgs(t, guess))
-	}
-	reply, err := s.ask(ctx, scripted(script, s.names.key(t.Policy, t.Key), params, t.Now))
-	if err != nil {
-		return core.Result{}, false, err
-	}
-	if res, again, err = t.Policy.Spec().Explain(t, reply); err != nil {
-		return core.Result{}, false, &core.StoreError{Class: core.ClassReply, Executed: true, Err: err}
-	}
-	return res, again, nil
-}
-
 // Reset implements [core.Store].
 func (s *Store) Reset(ctx context.Context, p core.Policy, key string) error {
 	t := core.Take{Policy: p, Key: key}
 	if err := t.Validate(); err != nil {
 		return err
 	}
-	_, err := s.ask(ctx, entry{key: s.names.key(p, key)})
+	_, err := s.ask(ctx, entry{key: s.names.of(s.names.before(p, p.Spec().Shape()), key)})
 	return err
-}
-
-// scripted is what to ask for by a script. Without a forced time, zeros at the end are
-// left out.
-func scripted(script *script, key string, params []any, now int64) entry {
-	if now == 0 {
-		for len(params) > 0 && params[len(params)-1] == "0" {
-			params = params[:len(params)-1]
-		}
-	}
-	e := newEntry(script, key, len(params)+1)
-	e.args = append(e.args, params...)
-	if now != 0 {
-		e.args = append(e.args, strconv.FormatInt(now, 10))
-	}
-	return e
 }

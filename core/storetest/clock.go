@@ -73,6 +73,10 @@ func ownClock(s *subject) {
 		rest, err := s.store.Take(s.Context(), most)
 		require.NoError(s, err)
 		assert.Equal(s, int64(7), rest.Taken, text)
+		most.Cost = 0
+		none, err := s.store.Take(s.Context(), most)
+		require.NoError(s, err)
+		assert.Equal(s, core.Refused, none.Outcome, text)
 		require.NoError(s, s.store.Reset(s.Context(), p, t.Key))
 		t.Cost = 0
 		res, err := s.store.Take(s.Context(), t)

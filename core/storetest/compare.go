@@ -125,7 +125,7 @@ func (c *comparison) step() {
 		t.Cost = c.cost(t.Policy)
 		switch n := c.rng.IntN(10); {
 		case n < 2:
-			t.AtMost = true
+			t.AtMost, t.Debt = true, c.rng.IntN(2) == 0
 		case n < 7 && t.Policy.Options().Wait > 0, n == 9:
 			most := t.Policy.Options().Wait
 			t.Wait = pick(c.rng, most, most, most+1, most/2, time.Duration(c.rng.Int64N(int64(most)+1)), c.ahead(), math.MaxInt64)
@@ -136,7 +136,7 @@ func (c *comparison) step() {
 
 func (c *comparison) take(t core.Take) {
 	if t.AtMost {
-		c.note(t, "take %v at %+d up to %d", t.Policy, t.Now-Epoch, t.Cost)
+		c.note(t, "take %v at %+d up to %d, with debt %v", t.Policy, t.Now-Epoch, t.Cost, t.Debt)
 	} else {
 		c.note(t, "take %v at %+d cost %d ahead %v", t.Policy, t.Now-Epoch, t.Cost, t.Wait)
 	}
@@ -222,7 +222,7 @@ func (c *comparison) reset(t core.Take) {
 // mistake asks for something impossible, which must change nothing.
 func (c *comparison) mistake(t core.Take) {
 	bad := t
-	switch c.rng.IntN(7) {
+	switch c.rng.IntN(8) {
 	case 0:
 		bad.Cost = -1 - c.rng.Int64N(1<<62)
 	case 1:
@@ -235,6 +235,8 @@ func (c *comparison) mistake(t core.Take) {
 		bad.Wait = -1 - time.Duration(c.rng.Int64N(1<<62))
 	case 5:
 		bad.Cost, bad.AtMost, bad.Wait = 1, true, c.ahead()
+	case 6:
+		bad.Debt = true
 	default:
 		if len(c.current.receipts) == 0 {
 			return
@@ -258,7 +260,7 @@ func (c *comparison) mistake(t core.Take) {
 
 // look peeks where something has just changed, or should not have.
 func (c *comparison) look(t core.Take) {
-	t.Cost, t.AtMost, t.Wait = 0, false, 0
+	t.Cost, t.AtMost, t.Debt, t.Wait = 0, false, false, 0
 	ra, rb := c.both(t)
 	if wrong := cmp.Or(impossible(t, ra), impossible(t, rb)); wrong != "" {
 		c.Errorf("afterwards the answer to a peek is impossible, %s:\n a: %+v\n b: %+v", wrong, ra, rb)

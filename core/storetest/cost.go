@@ -77,7 +77,6 @@ func whatThereIs(s *subject) {
 		assert.Positive(s, s.atMost(p, text, retry, 5).Taken, text)
 
 		key := text + " all"
-		assert.Equal(s, int64(10), s.atMost(p, key, 0, 0).Remaining, "%s: none at most is a peek", text)
 		res = s.atMost(p, key, 0, 4)
 		assert.Equal(s, [2]int64{4, 6}, [2]int64{res.Taken, res.Remaining}, text)
 		res = s.atMost(p, key, 0, 1<<63-1)
@@ -92,3 +91,75 @@ func whatThereIs(s *subject) {
 	assert.Equal(s, core.Refused, s.atMost(p, "mix", 0, 12).Outcome)
 	s.remains(0, p, "mix", 0)
 }
+
+// A look says whether there is a unit, and takes none.
+func whetherThereIs(s *subject) {
+	for _, text := range append([]string{"10/10s debt 5", "10/10s token-bucket debt 5", "10/10s; wait 1m", "10/10s token-bucket; wait 1m"}, tens()...) {
+		p := policy(text)
+		free := s.atMost(p, text, 0, 0)
+		assert.Equal(s, core.Admitted, free.Outcome, text)
+		assert.Equal(s, [2]int64{0, 10}, [2]int64{free.Taken, free.Remaining}, text)
+		s.admit(p, text, 0, 9)
+		for range 3 {
+			last := s.atMost(p, text, 0, 0)
+			assert.Equal(s, core.Admitted, last.Outcome, text)
+			assert.Equal(s, [2]int64{0, 1}, [2]int64{last.Taken, last.Remaining}, text)
+		}
+		s.admit(p, text, 0, 1)
+		none := s.atMost(p, text, 0, 0)
+		assert.Equal(s, core.Refused, none.Outcome, "%s: debt is left aside", text)
+		retry := none.RetryAfter.Microseconds()
+		assert.Equal(s, s.atMost(p, text, 0, 1).RetryAfter, none.RetryAfter, "%s: as if it were to be taken", text)
+		assert.Equal(s, core.Refused, s.atMost(p, text, retry-1, 0).Outcome, text)
+		assert.Equal(s, core.Admitted, s.atMost(p, text, retry, 0).Outcome, text)
+	}
+	p := policy(mix)
+	s.admit(p, "mix", 0, 5)
+	res := s.atMost(p, "mix", 0, 0)
+	assert.Equal(s, core.Refused, res.Outcome, "no unit of one limit")
+	assert.Equal(s, [3]int64{15, 995, 0}, remainings(res))
+}
+
+// What was used already is charged as far as debt goes, also to a key that is in debt.
+func afterwards(s *subject) {
+	for _, text := range []string{"10/10s debt 5", "10/10s token-bucket debt 5", "3/1s burst 10 debt 5", "10/10s debt 5; wait 1m", "10/10s token-bucket debt 5; wait 1m"} {
+		p := policy(text)
+		s.admit(p, text, 0, 8)
+		assert.Equal(s, [2]int64{4, 0}, taken(s.afterwards(p, text, 0, 4)), "%s: two that there are, and two borrowed", text)
+		s.refuse(p, text, 0, 1)
+		second := s.afterwards(p, text, 0, 2)
+		assert.Equal(s, [2]int64{2, 0}, taken(second), "%s: to who is in debt already", text)
+		last := s.afterwards(p, text, 0, 9)
+		assert.Equal(s, [2]int64{1, 0}, taken(last), "%s: what debt can still bear", text)
+		assert.Positive(s, last.Delay, text)
+		none := s.afterwards(p, text, 0, 9)
+		assert.Equal(s, core.Refused, none.Outcome, text)
+		assert.Zero(s, none.Taken, text)
+		assert.Equal(s, core.Refused, s.afterwards(p, text, 0, 0).Outcome, "%s: a look", text)
+		s.refund(p, text, 0, last, 1, 1)
+		assert.Equal(s, int64(1), s.afterwards(p, text, 0, 9).Taken, "%s: what was given back", text)
+		retry := none.RetryAfter.Microseconds()
+		require.Positive(s, retry, text)
+		assert.Equal(s, time.Microsecond, s.afterwards(p, text, retry-1, 9).RetryAfter, text)
+		assert.Positive(s, s.afterwards(p, text, retry, 1).Taken, text)
+
+		key := text + " all"
+		assert.Equal(s, int64(15), s.afterwards(p, key, 0, 1<<63-1).Taken, text)
+		assert.Equal(s, core.Refused, s.afterwards(p, key, 0, 1).Outcome, text)
+	}
+	for _, text := range append([]string{"10/10s; wait 1m", "10/10s token-bucket; wait 1m"}, tens()...) {
+		p := policy(text)
+		s.admit(p, text, 0, 7)
+		assert.Equal(s, int64(3), s.afterwards(p, text, 0, 5).Taken, "%s: what is left, without debt", text)
+		assert.Equal(s, core.Refused, s.afterwards(p, text, 0, 5).Outcome, text)
+	}
+	p := policy("10/10s debt 5, 12/1m fixed-window")
+	assert.Equal(s, int64(12), s.afterwards(p, "two", 0, 20).Taken, "the least of all limits")
+	p = policy("10/10s debt 5, 1000/1m debt 900")
+	s.admit(p, "both", 0, 15)
+	assert.Equal(s, core.Refused, s.afterwards(p, "both", 0, 1).Outcome)
+	res := s.afterwards(p, "both", 0, 1)
+	assert.Equal(s, [2]bool{true, false}, [2]bool{res.Each(0).Refused, res.Each(1).Refused}, "only one of them can bear no more")
+}
+
+func taken(r core.Result) [2]int64 { return [2]int64{r.Taken, r.Remaining} }

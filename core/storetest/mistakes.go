@@ -22,6 +22,7 @@ func invalid(s *subject) {
 		"impossible time":  func(t *core.Take) { t.Now = 1<<63 - 1 },
 		"several mistakes": func(t *core.Take) { t.Cost, t.Key = -1, "" },
 		"negative ahead":   func(t *core.Take) { t.Wait = -1 },
+		"debt alone":       func(t *core.Take) { t.Debt = true },
 		"at most, ahead":   func(t *core.Take) { t.AtMost, t.Wait = true, time.Second },
 	} {
 		bad := good

@@ -40,6 +40,8 @@ func Exercise(t *testing.T, newStore func(*testing.T) core.Store) {
 		{"peek", peek},
 		{"never", never},
 		{"what there is", whatThereIs},
+		{"whether there is any", whetherThereIs},
+		{"what was used already", afterwards},
 		{"reservations", reservations},
 		{"cancelled reservations", cancelledReservations},
 		{"queue", queue},

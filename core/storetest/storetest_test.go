@@ -82,6 +82,9 @@ func (c census) Take(ctx context.Context, t core.Take) (core.Result, error) {
 	c.count("healed by a peek", changed && t.Cost == 0)
 	c.count("partial", t.AtMost && res.Taken > 0 && res.Taken < t.Cost)
 	c.count("nothing left", t.AtMost && !res.Allowed())
+	c.count("looked in vain", t.AtMost && t.Cost == 0 && !res.Allowed())
+	c.count("charged to who is in debt", t.Debt && res.Taken > 0 && res.Delay > 0)
+	c.count("no more debt", t.Debt && !res.Allowed())
 	c.count("reserved", t.Wait > 0 && res.Delay > 0)
 	c.count("too far ahead", t.Wait > 0 && res.Outcome == core.Refused)
 	c.count("delayed", res.Delay > 0)
@@ -125,7 +128,7 @@ func TestCompareReachesEverything(t *testing.T) {
 			more = append(more, "delayed", "refunded before its turn")
 		}
 		if k.Debt {
-			more = append(more, "borrowed")
+			more = append(more, "borrowed", "charged to who is in debt", "no more debt")
 		}
 		if k.Align {
 			more = append(more, "aligned", "calendar")
@@ -227,6 +230,16 @@ func TestCompareFindsMistakes(t *testing.T) {
 		"one more than there is": {take: func(t *core.Take, r *core.Result) {
 			if t.AtMost && r.Taken > 0 && r.Taken < t.Cost {
 				r.Taken++
+			}
+		}},
+		"a look that charges": {take: func(t *core.Take, r *core.Result) {
+			if t.AtMost && t.Cost == 0 && r.Allowed() {
+				r.Taken++
+			}
+		}},
+		"a look that is a peek": {take: func(t *core.Take, r *core.Result) {
+			if t.AtMost && t.Cost == 0 {
+				r.Outcome, r.RetryAfter = core.Admitted, 0
 			}
 		}},
 		"less than nothing taken": {take: func(_ *core.Take, r *core.Result) {

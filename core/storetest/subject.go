@@ -56,6 +56,16 @@ func (s *subject) atMost(p core.Policy, key string, at, most int64) core.Result 
 	return res
 }
 
+// afterwards takes what debt bears as well.
+func (s *subject) afterwards(p core.Policy, key string, at, most int64) core.Result {
+	s.Helper()
+	t := s.of(p, key, at, most)
+	t.AtMost, t.Debt = true, true
+	res, err := s.store.Take(s.Context(), t)
+	require.NoError(s, err)
+	return res
+}
+
 // reserve takes ahead of time.
 func (s *subject) reserve(p core.Policy, key string, at, cost int64, ahead time.Duration) core.Result {
 	s.Helper()

@@ -123,6 +123,8 @@ type Native struct {
 	Status int
 	// Fail answers with the framework's own error of that status, as in Handler.
 	Fail bool
+	// Body, unless empty, is what it answers without saying a status.
+	Body string
 	// Panic panics with that value.
 	Panic any
 	// Change, unless nil, is called with the Verdict before anything else.
@@ -148,6 +150,8 @@ func Run(t *testing.T, a Adapter) {
 		{"headers before a stream", testStream},
 		{"headers that the handler sets itself", testOwnHeader},
 		{"stacked guards show the tightest", testStacked},
+		{"styles of headers", testHeaderStyles},
+		{"stacked guards have one list", testLists},
 		{"two guards with the same numbers", testSameNumbers},
 		{"one guard mounted twice", testTwice},
 
@@ -164,6 +168,12 @@ func Run(t *testing.T, a Adapter) {
 		{"a native handler", testNative},
 		{"a native handler that writes nothing", testNativeSilent},
 		{"a native handler of another framework", testNativeMisplaced},
+		{"a native handler's body without a status", testNativeBody},
+		{"a refusal in the form that the client accepts", testAccepted},
+		{"a refusal of a call of gRPC", testGRPC},
+		{"a degraded answer", testDegrade},
+		{"another handler that answers instead", testDegradeInstead},
+		{"a circuit that breaks", testBreak},
 		{"a zero Verdict", testZeroVerdict},
 		{"a Verdict that passes", testPassingVerdict},
 		{"requests without a key", testNoKey},
@@ -175,6 +185,9 @@ func Run(t *testing.T, a Adapter) {
 		{"a thousand panics leave nothing behind", testPanics},
 		{"what Settle is told", testFinal},
 		{"failures alone are counted", testFailuresCount},
+		{"tokens that the handler reports", testTokens},
+		{"tokens that are reported after the handler", testDetachedTokens},
+		{"failed logins", testFailedLogins},
 
 		{"permits are held while the handler runs", testPermits},
 		{"a thousand panics leave no permit behind", testPermitsPanic},
@@ -183,6 +196,12 @@ func Run(t *testing.T, a Adapter) {
 		{"a permit that is detached", testPermitDetached},
 		{"files of a form are removed", testUpload},
 		{"a turn that is yet to come", testDelay},
+
+		{"a table of routes", testTable},
+		{"several rules and tiers", testRules},
+		{"a queue with few places", testQueue},
+		{"what is seen of a request", testSeen},
+		{"nothing is left of a thousand requests", testNothingLeft},
 
 		{"a hundred clients at once", testConcurrent},
 		{"a large body is refused unread", testUnread},

@@ -6,9 +6,11 @@ import (
 	"net/http/httptest"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/core/guard"
+	"github.com/weir-go/weir/internal/race"
 	"github.com/weir-go/weir/keyfunc"
 )
 
@@ -27,12 +29,16 @@ var clients = func() (out [1024]Client) {
 	return out
 }()
 
-// Benchmark measures what an adapter adds to a request. Run serves GET /items/{id},
-// which answers 204, behind g or, if it is nil, bare. It calls loop with a function
-// that asks for /items/1 from a client and returns the answer's status.
-func Benchmark(b *testing.B, run func(b *testing.B, g *guard.Guard, loop func(ask func(Client) int))) {
+// Loop serves GET /items/{id}, which answers 204, behind g or, if it is nil, bare. It calls loop with a function that
+// asks for /items/1 from a client and returns the answer's status.
+type Loop func(tb testing.TB, g *guard.Guard, loop func(ask func(Client) int))
+
+// Policies by which everybody is admitted, and all but the first are refused.
+const plenty, one = "default: 1000000000/1s", "default: 1/24h"
+
+// Benchmark measures what an adapter adds to a request.
+func Benchmark(b *testing.B, run Loop) {
 	b.Helper()
-	const plenty, one = "default: 1000000000/1s", "default: 1/24h"
 	for _, c := range []struct {
 		name, policy string
 		status       int
@@ -67,10 +73,34 @@ func Benchmark(b *testing.B, run func(b *testing.B, g *guard.Guard, loop func(as
 	}
 }
 
-// BenchmarkHTTP is Benchmark for what serves an http.Handler.
-func BenchmarkHTTP(b *testing.B, serve func(g *guard.Guard) http.Handler) {
-	b.Helper()
-	Benchmark(b, func(_ *testing.B, g *guard.Guard, loop func(func(Client) int)) {
+// TestAllocations checks how many allocations an adapter adds to an allowed request that is counted by address, and how
+// many a refused one takes.
+func TestAllocations(t *testing.T, run Loop, allowed, refused float64) {
+	t.Helper()
+	if race.Enabled {
+		t.Skip("the race detector drops what is pooled")
+	}
+	measure := func(g *guard.Guard) (allocations float64) {
+		run(t, g, func(ask func(Client) int) {
+			for _, client := range clients {
+				ask(client)
+			}
+			i := 0
+			allocations = testing.AllocsPerRun(len(clients), func() {
+				ask(clients[i%len(clients)])
+				i++
+			})
+		})
+		return allocations
+	}
+	bare := measure(nil)
+	assert.LessOrEqual(t, measure(newGuard(t, plenty, guard.Config{}))-bare, allowed, "allowed")
+	assert.LessOrEqual(t, measure(newGuard(t, one, guard.Config{})), refused, "refused")
+}
+
+// LoopHTTP is a Loop for what serves an http.Handler.
+func LoopHTTP(serve func(g *guard.Guard) http.Handler) Loop {
+	return func(_ testing.TB, g *guard.Guard, loop func(func(Client) int)) {
 		h, w := serve(g), &discard{header: http.Header{}}
 		r := httptest.NewRequest(http.MethodGet, "/items/1", nil)
 		loop(func(client Client) int {
@@ -79,7 +109,7 @@ func BenchmarkHTTP(b *testing.B, serve func(g *guard.Guard) http.Handler) {
 			h.ServeHTTP(w, r)
 			return w.status
 		})
-	})
+	}
 }
 
 // discard is the cheapest http.ResponseWriter.

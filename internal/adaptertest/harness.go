@@ -107,6 +107,7 @@ const (
 	resetHeader     = "X-Ratelimit-Reset"
 	retryHeader     = "Retry-After"
 	cacheHeader     = "Cache-Control"
+	varyHeader      = "Vary"
 )
 
 var unrelated = []string{"Date", "Content-Length", "Content-Type", "Server", "Connection", "X-Content-Type-Options"}
@@ -141,7 +142,7 @@ func (a answer) admitted(t testing.TB, limit, remaining int) {
 func (a answer) refused(t testing.TB, limit int) {
 	t.Helper()
 	want := numbers(limit, 0)
-	want[retryHeader], want[cacheHeader] = anything, "no-store"
+	want[retryHeader], want[cacheHeader], want[varyHeader] = anything, "no-store", "Accept"
 	a.has(t, http.StatusTooManyRequests, want)
 	assert.GreaterOrEqual(t, a.integer(t, retryHeader), int64(1))
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -50,7 +51,7 @@ func assertReset(t *testing.T, res answer, begin time.Time, after time.Duration)
 func testNeverFits(t *testing.T, a Adapter) {
 	s := serve(t, a, hello(Handler{}, newGuard(t, "3/1h", guard.Config{Rule: guard.Rule{Cost: cost(100)}})))
 	want := numbers(3, 3)
-	want[cacheHeader] = "no-store"
+	want[cacheHeader], want[varyHeader] = "no-store", "Accept"
 	s.get("/hello").has(t, http.StatusTooManyRequests, want)
 }
 
@@ -117,18 +118,24 @@ func testSameNumbers(t *testing.T, a Adapter) {
 	assert.Empty(t, l.with("twice"))
 }
 
-// It counts as often as it is mounted, and that is said once.
+// It counts as often as it is mounted, and that is said once, whichever headers show it.
 func testTwice(t *testing.T, a Adapter) {
-	l := &logs{}
-	g := newGuard(t, "9/1h", guard.Config{Log: l.logger()})
-	s := serve(t, a, App{Guards: []*guard.Guard{g, g}, Routes: []Route{
-		{Method: http.MethodGet, Pattern: "/hello", Guards: []*guard.Guard{g}},
-	}})
-	for remaining := 6; remaining >= 0; remaining -= 3 {
-		s.get("/hello").admitted(t, 9, remaining)
+	for _, style := range []guard.Headers{{}, {XRateLimit: guard.NoXRateLimit, RateLimit: true}} {
+		l := &logs{}
+		g := newGuard(t, "9/1h", guard.Config{Headers: style, Log: l.logger()})
+		s := serve(t, a, App{Guards: []*guard.Guard{g, g}, Routes: []Route{
+			{Method: http.MethodGet, Pattern: "/hello", Guards: []*guard.Guard{g}},
+		}})
+		for remaining := 6; remaining >= 0; remaining -= 3 {
+			if res := s.get("/hello"); style.RateLimit {
+				assert.Contains(t, res.Header.Get(listHeader), `"default";r=`+strconv.Itoa(remaining)+";")
+			} else {
+				res.admitted(t, 9, remaining)
+			}
+		}
+		assert.Equal(t, http.StatusTooManyRequests, s.get("/hello").StatusCode)
+		assert.Len(t, l.with("mounted twice"), 1)
 	}
-	s.get("/hello").refused(t, 9)
-	assert.Len(t, l.with("mounted twice"), 1)
 }
 
 // One count, and to a refused HEAD no body, but its size.

@@ -87,7 +87,7 @@ func testNativeMisplaced(t *testing.T, a Adapter) {
 	s := over(t, a, guard.Config{Rule: guard.Rule{OverLimit: foreign}, Log: l.logger()}, Handler{Calls: calls})
 	for range 3 {
 		res := s.get("/hello")
-		res.refused(t, 1)
+		res.has(t, http.StatusTooManyRequests, refusal("", ""))
 		assert.Equal(t, "too many requests\n", res.body)
 	}
 	assert.EqualValues(t, 1, calls.Load())
@@ -109,14 +109,14 @@ func testZeroVerdict(t *testing.T, a Adapter) {
 			handler := guard.HandlerFunc("zero", func(*guard.Refusal) guard.Verdict { return verdict })
 			s := over(t, a, guard.Config{Rule: guard.Rule{OverLimit: handler}}, Handler{Calls: calls})
 			res := s.get("/hello")
-			res.refused(t, 1)
+			res.has(t, http.StatusTooManyRequests, refusal("", ""))
 			assert.Empty(t, res.body)
 			assert.EqualValues(t, 1, calls.Load())
 		})
 	}
 	t.Run("another status", func(t *testing.T) {
 		s := over(t, a, guard.Config{Rule: guard.Rule{OverLimit: guard.Reject(guard.RejectOptions{Status: 420})}}, Handler{})
-		s.get("/hello").has(t, 420, refusal("", ""))
+		s.get("/hello").has(t, 420, refusal(varyHeader, "Accept"))
 	})
 	t.Run("another header", func(t *testing.T) {
 		s := over(t, a, guard.Config{
@@ -153,7 +153,7 @@ func testPassingVerdict(t *testing.T, a Adapter) {
 
 // A request without a key is refused, counted with all others that have none, or let pass.
 func testNoKey(t *testing.T, a Adapter) {
-	noStore := map[string]string{cacheHeader: "no-store"}
+	noStore := map[string]string{cacheHeader: "no-store", varyHeader: "Accept"}
 	for noKey, check := range map[guard.NoKey]func(*testing.T, *server, *recorder){
 		guard.NoKeyRefuse: func(t *testing.T, s *server, store *recorder) {
 			s.get("/hello").has(t, http.StatusForbidden, noStore)
@@ -211,7 +211,7 @@ func testKeyError(t *testing.T, a Adapter) {
 	app.Recovered = func(v any) { recovered.Store(v) }
 	s := serve(t, a, app)
 	for range 2 {
-		s.get("/hello").has(t, http.StatusForbidden, map[string]string{cacheHeader: "no-store"})
+		s.get("/hello").has(t, http.StatusForbidden, map[string]string{cacheHeader: "no-store", varyHeader: "Accept"})
 		assert.Equal(t, http.StatusInternalServerError, s.get("/hello", "X-Panic", "1").StatusCode)
 		assert.Same(t, value, recovered.Load())
 	}
@@ -229,7 +229,7 @@ func testStoreFails(t *testing.T, a Adapter) {
 		},
 		"2/1h; fail closed": func(t *testing.T, s *server) {
 			for range 5 {
-				s.get("/hello").has(t, http.StatusServiceUnavailable, map[string]string{retryHeader: "1", cacheHeader: "no-store"})
+				s.get("/hello").has(t, http.StatusServiceUnavailable, map[string]string{retryHeader: "1", cacheHeader: "no-store", varyHeader: "Accept"})
 			}
 		},
 		"2/1h; fail local": func(t *testing.T, s *server) {
@@ -249,7 +249,7 @@ func testStoreFails(t *testing.T, a Adapter) {
 
 func testSkip(t *testing.T, a Adapter) {
 	skip := func(r keyfunc.Request) bool { return r.Path() == "/healthz" }
-	g := newGuard(t, "1/1h", guard.Config{Skip: skip})
+	g := newGuard(t, "1/1h", guard.Config{Rule: guard.Rule{Skip: skip}})
 	bare := []Route{
 		{Method: http.MethodGet, Pattern: "/healthz"},
 		{Method: http.MethodGet, Pattern: "/hello"},

@@ -1,5 +1,5 @@
 // Package doccheck holds the documents to what they say: every Go snippet of the README, and of any
-// other Markdown file at the root, compiles, and the paths in its commands exist.
+// other Markdown file at the root and in docs, compiles, and the paths in its commands exist.
 //
 // A snippet that begins with a package clause is compiled as it stands. Any other may be
 // declarations or statements, with or without imports. Packages it uses are imported by the table
@@ -84,6 +84,11 @@ func TestDocuments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	pages, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	documents = append(documents, pages...)
 	readme := filepath.Join(root, "README.md")
 	if !slices.Contains(documents, readme) {
 		documents = append(documents, readme)

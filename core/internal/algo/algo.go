@@ -75,6 +75,10 @@ type Receipt struct {
 	Made    Arithmetic // the limit as it was then; nil if it has not changed
 }
 
+// OneOwed stands for the cost of one unit of those that Most counts if owing, where a limit
+// has debt.
+const OneOwed = -1
+
 // Algorithm is one limit with its parameters built in.
 type Algorithm interface {
 	Arithmetic
@@ -98,10 +102,12 @@ type Arithmetic interface {
 	// peek.
 	Load(s []int64, now int64) (healed bool)
 	// Admits reports whether cost units fit, or will within wait microseconds
-	// where charges can be reserved. Cost 0 always does.
+	// where charges can be reserved. Cost 0 always does. With [OneOwed] it is whether
+	// debt bears one unit more.
 	Admits(s []int64, now, cost, wait int64) bool
-	// Most is how many units there are now, debt left aside.
-	Most(s []int64, now int64) int64
+	// Most is how many units there are now: debt left aside or, if owing, all that
+	// debt can still bear, even of a caller that is in debt.
+	Most(s []int64, now int64, owing bool) int64
 	// Charge adds cost units that Admits has admitted.
 	Charge(s []int64, now, cost int64)
 	// Refund gives back what units of an earlier charge still weigh: by the numbers
@@ -125,8 +131,8 @@ type Wire interface {
 	// AppendTake appends the arguments of the script take. guess is the caller's idea
 	// of the server's clock.
 	AppendTake(b []int64, cost, wait, guess int64) []int64
-	// AppendUpTo appends those of the script upto.
-	AppendUpTo(b []int64, guess int64) []int64
+	// AppendUpTo appends those of the script upto, for what Most says.
+	AppendUpTo(b []int64, owing bool, guess int64) []int64
 	// AppendRefund appends those of the script refund.
 	AppendRefund(b []int64, units int64, r Receipt, guess int64) []int64
 	// AppendText appends the stored form of s, which is empty for an unused one.

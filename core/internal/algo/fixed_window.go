@@ -72,7 +72,7 @@ func (a *fixedWindow) Load(s []int64, now int64) (healed bool) {
 
 func (a *fixedWindow) Admits(s []int64, _, cost, _ int64) bool { return cost <= a.rate-s[fixedCount] }
 
-func (a *fixedWindow) Most(s []int64, _ int64) int64 { return a.rate - s[fixedCount] }
+func (a *fixedWindow) Most(s []int64, _ int64, _ bool) int64 { return a.rate - s[fixedCount] }
 
 func (a *fixedWindow) Charge(s []int64, now, cost int64) {
 	if s[fixedCount] == 0 {
@@ -120,7 +120,9 @@ func (a *fixedWindow) AppendTake(b []int64, cost, _, guess int64) []int64 {
 	return a.appendWindow(append(b, min(cost, a.rate+1)), guess)
 }
 
-func (a *fixedWindow) AppendUpTo(b []int64, guess int64) []int64 { return a.appendWindow(b, guess) }
+func (a *fixedWindow) AppendUpTo(b []int64, _ bool, guess int64) []int64 {
+	return a.appendWindow(b, guess)
+}
 
 func (a *fixedWindow) AppendRefund(b []int64, units int64, r Receipt, guess int64) []int64 {
 	return append(a.appendWindow(append(b, min(units, a.rate)), guess), a.last(r))

@@ -284,7 +284,7 @@ func TestFixedWindowIsTheModel(t *testing.T) {
 				require.Equal(t, before, k.s, "a refusal or a peek changes nothing")
 			}
 			s, _ := k.load(now)
-			require.Equal(t, got.Remaining, k.Most(s, now))
+			require.Equal(t, got.Remaining, k.Most(s, now, false))
 			if expires := k.Expires(s); got.Reset == 0 {
 				require.Zero(t, expires)
 				require.Empty(t, k.AppendText(nil, s))
@@ -512,7 +512,7 @@ func TestFixedWindowParams(t *testing.T) {
 		assert.Equal(t, append([]int64{42, 3, 5}, c.want...), a.AppendTake([]int64{42}, 3, 0, now))
 		assert.Equal(t, append([]int64{6, 5}, c.want...), a.AppendTake(nil, math.MaxInt64, 0, now), "never fits")
 		assert.Equal(t, append([]int64{0, 5}, c.want...), a.AppendTake(nil, 0, 0, now))
-		assert.Equal(t, append([]int64{5}, c.want...), a.AppendUpTo(nil, now))
+		assert.Equal(t, append([]int64{5}, c.want...), a.AppendUpTo(nil, false, now))
 		refund := a.AppendRefund(nil, math.MaxInt64, algo.Receipt{At: epoch, Charged: [2]int64{epoch + 7}}, now)
 		assert.Equal(t, append(append([]int64{5, 5}, c.want...), epoch+7), refund)
 		refund = a.AppendRefund(nil, 3, algo.Receipt{At: epoch, Charged: [2]int64{epoch + day}}, now)

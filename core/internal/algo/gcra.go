@@ -25,6 +25,7 @@ type gcra struct {
 	debt     int64
 	wait     int64
 	capacity span // of the whole bucket
+	brim     span // of the bucket and debt
 	most     span // the highest level that the rules allow: with debt and reservations
 	unit     span // charge of one unit
 	room     span // the highest level at which one more unit fits
@@ -50,6 +51,7 @@ func meter(p Params) (*gcra, error) {
 	if hi < uint64(a.l) { // the quotient fits 64 bits
 		q, r := bits.Div64(hi, lo, uint64(a.l))
 		if q <= maxSpan && (q+uint64(p.Wait) < maxSpan || q+uint64(p.Wait) == maxSpan && r == 0) {
+			a.brim = span{int64(q), int64(r)}
 			a.most = span{int64(q) + p.Wait, int64(r)}
 			a.capacity = spanOf(p.Burst, a.p, a.l)
 			a.unit = spanOf(1, a.p, a.l)
@@ -95,6 +97,8 @@ func (a *gcra) bound(cost int64) span {
 	switch {
 	case cost == 1:
 		return a.room
+	case cost == OneOwed:
+		return a.brim.sub(a.unit, a.l)
 	case cost > a.burst+a.debt:
 		return span{w: -1}
 	case cost <= a.debt:
@@ -149,12 +153,20 @@ func (a *gcra) reach(cost, wait int64) span {
 	return bound
 }
 
-func (a *gcra) Most(s []int64, now int64) int64 {
-	held := level(s, now)
-	if a.capacity.less(held) {
+func (a *gcra) Most(s []int64, now int64, owing bool) int64 {
+	held, full := level(s, now), a.full(owing)
+	if full.less(held) {
 		return 0
 	}
-	return a.capacity.sub(held, a.l).units(a.p, a.l)
+	return full.sub(held, a.l).units(a.p, a.l)
+}
+
+// full is the level up to which there are units.
+func (a *gcra) full(owing bool) span {
+	if owing {
+		return a.brim
+	}
+	return a.capacity
 }
 
 func (a *gcra) Charge(s []int64, now, cost int64) {
@@ -236,7 +248,7 @@ func (a *gcra) refund(s []int64, now, units int64, c charge, queue span) bool {
 
 func (a *gcra) Explain(s []int64, now, cost, wait int64, refused bool) Answer {
 	held := level(s, now)
-	r := Answer{Remaining: a.Most(s, now), Reset: held.ceil(), Refused: refused}
+	r := Answer{Remaining: a.Most(s, now, false), Reset: held.ceil(), Refused: refused}
 	switch {
 	case refused:
 		if r.Never = cost > a.burst+a.debt; !r.Never {
@@ -265,8 +277,9 @@ func (a *gcra) AppendTake(b []int64, cost, wait, _ int64) []int64 {
 }
 
 // AppendUpTo appends one unit, and the whole bucket.
-func (a *gcra) AppendUpTo(b []int64, _ int64) []int64 {
-	return append(b, a.unit.w, a.capacity.w, a.most.w, a.unit.r, a.capacity.r, a.most.r, a.l-1)
+func (a *gcra) AppendUpTo(b []int64, owing bool, _ int64) []int64 {
+	full := a.full(owing)
+	return append(b, a.unit.w, full.w, a.most.w, a.unit.r, full.r, a.most.r, a.l-1)
 }
 
 // AppendRefund appends what was charged, the state that the charge led to, when its

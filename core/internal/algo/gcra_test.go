@@ -398,7 +398,7 @@ func meterIsTheModel(t *rapid.T, letter byte) {
 		}
 		require.Equal(t, want, got, "%d units at %d", cost, now)
 		s, _ := b.load(now)
-		require.Equal(t, got.Remaining, b.Most(s, now))
+		require.Equal(t, got.Remaining, b.Most(s, now, false))
 		require.True(t, got.Remaining == 0 || b.Admits(s, now, got.Remaining, 0))
 		require.False(t, b.Admits(s, now, got.Remaining+1+b.params.Debt, 0))
 		hint = max(got.Wait, got.Reset/rapid.Int64Range(1, 3).Draw(t, "part"))

@@ -85,7 +85,9 @@ func (a *slidingCounter) Admits(s []int64, now, cost, _ int64) bool {
 	return cost == 0 || cost <= a.limit-a.used(s, now)
 }
 
-func (a *slidingCounter) Most(s []int64, now int64) int64 { return max(0, a.limit-a.used(s, now)) }
+func (a *slidingCounter) Most(s []int64, now int64, _ bool) int64 {
+	return max(0, a.limit-a.used(s, now))
+}
 
 func (a *slidingCounter) Charge(s []int64, now, cost int64) {
 	a.set(s, now-now%a.period, s[counterCurrent]+cost, s[counterPrevious])
@@ -121,7 +123,7 @@ func (a *slidingCounter) last(r Receipt) int64 {
 }
 
 func (a *slidingCounter) Explain(s []int64, now, cost, _ int64, refused bool) Answer {
-	r := Answer{Remaining: a.Most(s, now), Reset: max(0, a.Expires(s)-now), Refused: refused}
+	r := Answer{Remaining: a.Most(s, now, false), Reset: max(0, a.Expires(s)-now), Refused: refused}
 	if refused {
 		if r.Never = cost > a.limit; !r.Never {
 			r.Wait = a.retry(s, now, cost)
@@ -159,7 +161,9 @@ func (a *slidingCounter) AppendTake(b []int64, cost, _, _ int64) []int64 {
 	return append(b, a.period, a.limit, min(cost, a.limit+1))
 }
 
-func (a *slidingCounter) AppendUpTo(b []int64, _ int64) []int64 { return append(b, a.period, a.limit) }
+func (a *slidingCounter) AppendUpTo(b []int64, _ bool, _ int64) []int64 {
+	return append(b, a.period, a.limit)
+}
 
 func (a *slidingCounter) AppendRefund(b []int64, units int64, r Receipt, _ int64) []int64 {
 	return append(b, a.period, a.limit, min(units, a.limit), a.last(r))

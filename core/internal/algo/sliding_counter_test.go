@@ -164,7 +164,7 @@ func TestSlidingCounterOverTheLimit(t *testing.T) {
 	require.False(t, b.take(epoch+15*second, 5).Refused)
 	a := b.take(epoch+11*second, 1)
 	assert.Equal(t, algo.Answer{Refused: true, Wait: 5 * second, Reset: 19 * second}, a)
-	assert.Equal(t, int64(0), b.Most(b.s, epoch+11*second))
+	assert.Equal(t, int64(0), b.Most(b.s, epoch+11*second, false))
 	assert.False(t, b.take(epoch+11*second, 0).Refused, "a peek fits always")
 }
 

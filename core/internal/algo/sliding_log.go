@@ -82,7 +82,7 @@ func (a *slidingLog) Admits(s []int64, _, cost, _ int64) bool {
 	return cost <= a.limit-a.used(s)
 }
 
-func (a *slidingLog) Most(s []int64, _ int64) int64 { return a.limit - a.used(s) }
+func (a *slidingLog) Most(s []int64, _ int64, _ bool) int64 { return a.limit - a.used(s) }
 
 // Charge finds room for another entry: each has a unit, and there are no more than
 // MaxLog.
@@ -114,7 +114,7 @@ func (a *slidingLog) Refund(s []int64, _, units int64, r Receipt) bool {
 }
 
 func (a *slidingLog) Explain(s []int64, now, cost, _ int64, refused bool) Answer {
-	r := Answer{Remaining: a.Most(s, now), Reset: max(0, s[logExpires]-now), Refused: refused}
+	r := Answer{Remaining: a.Most(s, now, false), Reset: max(0, s[logExpires]-now), Refused: refused}
 	if refused {
 		if r.Never = cost > a.limit; !r.Never {
 			r.Wait = a.full(s, cost) + a.period - now
@@ -141,7 +141,9 @@ func (a *slidingLog) AppendTake(b []int64, cost, _, _ int64) []int64 {
 	return append(b, a.period, a.limit, min(cost, a.limit+1))
 }
 
-func (a *slidingLog) AppendUpTo(b []int64, _ int64) []int64 { return append(b, a.period, a.limit) }
+func (a *slidingLog) AppendUpTo(b []int64, _ bool, _ int64) []int64 {
+	return append(b, a.period, a.limit)
+}
 
 func (a *slidingLog) AppendRefund(b []int64, units int64, _ Receipt, _ int64) []int64 {
 	return append(b, a.period, a.limit, min(units, a.limit))

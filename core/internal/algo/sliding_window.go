@@ -106,7 +106,7 @@ func (a *slidingWindow) Admits(s []int64, _, cost, _ int64) bool {
 	return cost <= a.limit-a.used(s)
 }
 
-func (a *slidingWindow) Most(s []int64, _ int64) int64 { return a.limit - a.used(s) }
+func (a *slidingWindow) Most(s []int64, _ int64, _ bool) int64 { return a.limit - a.used(s) }
 
 func (a *slidingWindow) Charge(s []int64, now, cost int64) {
 	counts, index := a.counts(s), now/a.width
@@ -189,7 +189,7 @@ func (a *slidingWindow) AppendTake(b []int64, cost, _, _ int64) []int64 {
 }
 
 // AppendUpTo appends one unit.
-func (a *slidingWindow) AppendUpTo(b []int64, _ int64) []int64 {
+func (a *slidingWindow) AppendUpTo(b []int64, _ bool, _ int64) []int64 {
 	return append(b, a.width, a.buckets, a.limit, 1)
 }
 

@@ -65,9 +65,17 @@ func (a *tokenBucket) set(s []int64, last, tokens int64) {
 	}
 }
 
+// need is how many tokens there must be for cost units.
+func (a *tokenBucket) need(cost int64) int64 {
+	if cost == OneOwed {
+		return 1 - a.debt
+	}
+	return max(0, cost-a.debt)
+}
+
 // until is how long it takes until cost units fit, if nobody else comes.
 func (a *tokenBucket) until(last, tokens, now, cost int64) int64 {
-	need := max(0, cost-a.debt)
+	need := a.need(cost)
 	if tokens >= need {
 		return 0
 	}
@@ -98,7 +106,17 @@ func (a *tokenBucket) Admits(s []int64, now, cost, wait int64) bool {
 	return cost == 0 || cost <= a.burst+a.debt && a.until(s[bucketLast], a.tokens(s), now, cost) <= wait
 }
 
-func (a *tokenBucket) Most(s []int64, _ int64) int64 { return max(0, a.tokens(s)) }
+func (a *tokenBucket) Most(s []int64, _ int64, owing bool) int64 {
+	return max(0, a.tokens(s)+a.owed(owing))
+}
+
+// owed is how far below zero there are units.
+func (a *tokenBucket) owed(owing bool) int64 {
+	if owing {
+		return a.debt
+	}
+	return 0
+}
 
 func (a *tokenBucket) Charge(s []int64, now, cost int64) {
 	tokens := a.tokens(s)
@@ -161,7 +179,7 @@ func (a *tokenBucket) queue(r Receipt) int64 {
 }
 
 func (a *tokenBucket) Explain(s []int64, now, cost, wait int64, refused bool) Answer {
-	r := Answer{Remaining: a.Most(s, now), Refused: refused}
+	r := Answer{Remaining: a.Most(s, now, false), Refused: refused}
 	if s[bucketLast] > 0 {
 		r.Reset = s[bucketFull] - now
 	}
@@ -182,7 +200,7 @@ func (a *tokenBucket) Expires(s []int64) int64 { return s[bucketFull] }
 // AppendTake appends as need more than there can be for a cost that never fits, and as
 // few as there can be for a peek.
 func (a *tokenBucket) AppendTake(b []int64, cost, wait, _ int64) []int64 {
-	need := max(0, cost-a.debt)
+	need := a.need(cost)
 	switch {
 	case cost == 0:
 		need = -a.low
@@ -192,8 +210,9 @@ func (a *tokenBucket) AppendTake(b []int64, cost, wait, _ int64) []int64 {
 	return append(b, a.period, a.rate, a.burst, cost, need, a.low, wait)
 }
 
-func (a *tokenBucket) AppendUpTo(b []int64, _ int64) []int64 {
-	return append(b, a.period, a.rate, a.burst, a.low)
+// AppendUpTo appends how far below zero there are units, after what a state is brought to the time by.
+func (a *tokenBucket) AppendUpTo(b []int64, owing bool, _ int64) []int64 {
+	return append(b, a.period, a.rate, a.burst, a.low, a.owed(owing))
 }
 
 // AppendRefund appends the state that the charge led to, how many tokens there are at

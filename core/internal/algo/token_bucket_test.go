@@ -195,7 +195,7 @@ func TestTokenBucketIsTheModel(t *testing.T) {
 				charges = append(charges, c)
 			}
 			s, _ := b.load(now)
-			require.Equal(t, got.Remaining, b.Most(s, now))
+			require.Equal(t, got.Remaining, b.Most(s, now, false))
 			require.True(t, got.Remaining == 0 || b.Admits(s, now, got.Remaining, 0))
 			require.False(t, b.Admits(s, now, got.Remaining+1+b.params.Debt, 0))
 			require.Equal(t, got.Reset, max(0, b.Expires(s)-now))

@@ -1,0 +1,167 @@
+package core
+
+import (
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func chargeLimiter(t *testing.T, s Store, policy string, said *strings.Builder) *Limiter {
+	t.Helper()
+	l, err := NewLimiter(s, MustParse(policy), LimiterOptions{Log: slog.New(slog.NewTextHandler(said, nil))})
+	require.NoError(t, err)
+	return l
+}
+
+func chargeRemaining(t *testing.T, l *Limiter) int64 {
+	t.Helper()
+	res, err := l.Peek(t.Context(), "k")
+	require.NoError(t, err)
+	return res.Remaining
+}
+
+// What was used beyond what was taken is charged into debt, in the process at once and elsewhere behind the request.
+func TestCharge(t *testing.T) {
+	for name, store := range map[string]func() Store{
+		"memory": func() Store { return permitMemory(t) },
+		"remote": func() Store { return newRemote(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := chargeLimiter(t, store(), "10/10s debt 5", new(strings.Builder))
+				a, err := l.Begin(t.Context(), Ask{Key: "k", Cost: 2})
+				require.NoError(t, err)
+				a.Charge(-1)
+				a.Charge(0)
+				a.Charge(3)
+				synctest.Wait()
+				assert.EqualValues(t, 5, chargeRemaining(t, l))
+				a.Charge(1000)
+				synctest.Wait()
+				res, err := l.Allow(t.Context(), "k")
+				require.NoError(t, err)
+				assert.Equal(t, 5*time.Second, res.RetryAfter, "as far as debt goes, and no further")
+				require.NoError(t, l.Close())
+			})
+		})
+	}
+}
+
+// A look takes nothing, and what follows is charged.
+func TestLook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := chargeLimiter(t, newRemote(t), "2/10s", new(strings.Builder))
+		look := func() Admission {
+			a, err := l.Begin(t.Context(), Ask{Key: "k", AtMost: true})
+			require.NoError(t, err)
+			return a
+		}
+		for range 2 {
+			a := look()
+			assert.Equal(t, Admitted, a.Result.Outcome)
+			assert.Zero(t, a.Result.Taken)
+			a.Charge(1)
+			synctest.Wait()
+		}
+		a := look()
+		assert.Equal(t, Refused, a.Result.Outcome)
+		assert.Equal(t, 5*time.Second, a.Result.RetryAfter)
+	})
+}
+
+// There is nothing to charge where nothing is counted.
+func TestChargeOfNothing(t *testing.T) {
+	(&Admission{}).Charge(1)
+	l := chargeLimiter(t, permitMemory(t), "2 concurrent", new(strings.Builder))
+	a, err := l.Begin(t.Context(), Ask{Key: "k"})
+	require.NoError(t, err)
+	a.Charge(1)
+}
+
+// What is charged is charged where the request was decided.
+func TestChargeOfLocalResults(t *testing.T) {
+	for word, want := range map[string]int64{"local": 5, "open": 10} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newRemote(t)
+			l := chargeLimiter(t, s, "10/10s; fail "+word, new(strings.Builder))
+			s.set(outages["down"])
+			a, err := l.Begin(t.Context(), Ask{Key: "k", Cost: 2})
+			require.NoError(t, err)
+			s.set(restore)
+			a.Charge(3)
+			synctest.Wait()
+			assert.EqualValues(t, 10, chargeRemaining(t, l), "not in the store")
+			res, err := l.keeper.fallback().Take(t.Context(), Take{Policy: l.policy, Key: "k"})
+			require.NoError(t, err)
+			assert.Equal(t, want, res.Remaining, word)
+		})
+	}
+}
+
+// A charge survives an outage of some seconds, and is never made twice.
+func TestChargesSurviveABlip(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, said := newRemote(t), new(strings.Builder)
+		l := chargeLimiter(t, s, "1000/1000h", said)
+		a, err := l.Begin(t.Context(), Ask{Key: "k"})
+		require.NoError(t, err)
+		s.set(outages["down"])
+		for range 100 {
+			a.Charge(1)
+		}
+		advance(5 * time.Second)
+		s.set(restore)
+		advance(2 * time.Second)
+		assert.EqualValues(t, 900, chargeRemaining(t, l))
+
+		s.set(func(f *fakeRemote) { f.after = &StoreError{Class: ClassLost, Executed: true, Err: errors.New("gone")} })
+		a.Charge(1)
+		advance(5 * time.Second)
+		s.set(func(f *fakeRemote) { f.after = nil })
+		assert.EqualValues(t, 899, chargeRemaining(t, l), "the reply was lost, and it was made once")
+		assert.Contains(t, said.String(), "could not be charged, and are not counted")
+		s.set(func(f *fakeRemote) { f.panics = true })
+		a.Charge(1)
+		advance(time.Second)
+		s.set(restore)
+		assert.EqualValues(t, 899, chargeRemaining(t, l), "a store that panics does not end the program")
+		require.Error(t, l.Close(), "two are lost")
+		require.NoError(t, l.Close())
+	})
+}
+
+// However far the store is, charges keep up with a thousand a second, wait for each other, and are bounded.
+func TestChargesKeepUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, said := newRemote(t), new(strings.Builder)
+		l := chargeLimiter(t, s, "100000/1000h", said)
+		a, err := l.Begin(t.Context(), Ask{Key: "k"})
+		require.NoError(t, err)
+		s.set(func(f *fakeRemote) { f.delay = 10 * time.Millisecond })
+		for range 1000 {
+			a.Charge(1)
+			<-time.After(time.Millisecond)
+		}
+		advance(50 * time.Millisecond)
+		assert.Zero(t, l.keeper.background.left())
+		s.set(func(f *fakeRemote) { f.delay = 0 })
+		assert.EqualValues(t, 99000, chargeRemaining(t, l))
+
+		s.set(outages["down"])
+		for range maxRefunds + chargesAtOnce + 10 {
+			a.Charge(1)
+		}
+		synctest.Wait()
+		assert.LessOrEqual(t, l.keeper.background.left(), maxRefunds+chargesAtOnce)
+		assert.Contains(t, said.String(), "others wait for a store that does not answer")
+		advance(refundLife + time.Second)
+		assert.Zero(t, l.keeper.background.left(), "what is not charged within %v is left", refundLife)
+		require.Error(t, l.Close())
+	})
+}

@@ -1,0 +1,76 @@
+package guard
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Degrade lets a request over its limit go on, to a handler that asks [Degraded] and does less: an answer from a cache,
+// a smaller model, a page without its recommendations. Use it where a poorer answer is better than none, and where that
+// answer is cheap: nothing bounds how many of them there are. It costs a request over its limit a context of its own.
+//
+// With a handler, at most one, that answers instead: Degrade(ginmw.Handle(cached)). Its status is 200 unless it says
+// otherwise.
+//
+// The answer says that it must not be cached. Other rules hold all the same. Only what its limit refuses is degraded: a
+// request without a key, or one for which the store failed under "fail closed", is answered as by [Reject].
+func Degrade(instead ...OverLimit) OverLimit { return degrade{instead} }
+
+// Degraded reports whether the request with that context goes on although it is over a limit, because of [Degrade]. In
+// Gin and Echo it is the context of the *http.Request, in Fiber the UserContext.
+func Degraded(ctx context.Context) bool { return ctx.Value(degradedKey{}) != nil }
+
+// degradedKey is the context key of what Degraded asks for.
+type degradedKey struct{}
+
+type degrade struct{ instead []OverLimit }
+
+func (d degrade) String() string {
+	if len(d.instead) == 0 {
+		return "degrade"
+	}
+	return fmt.Sprintf("degrade(%v)", d.instead[0])
+}
+
+// goesOn reports whether the request goes on.
+func (d degrade) goesOn() bool { return len(d.instead) == 0 }
+
+// Err reports a composition that makes no sense to New.
+func (d degrade) Err() error {
+	if len(d.instead) > 1 {
+		return fmt.Errorf("guard: Degrade is given %d handlers; give the one that answers, or none", len(d.instead))
+	}
+	for _, h := range d.instead {
+		switch h := h.(type) {
+		case nil:
+			return errors.New("guard: Degrade(nil): give the handler that answers, or nothing")
+		case *reject:
+			return errors.New("guard: Degrade of Reject is Reject; leave out Degrade")
+		case degrade:
+			return errors.New("guard: Degrade of Degrade; leave one out")
+		case *breaker:
+			return errors.New("guard: Degrade of Break; say it the other way round: Break(BreakOptions{Before: Degrade(...)})")
+		case interface{ Err() error }:
+			return h.Err()
+		}
+	}
+	return nil
+}
+
+// Serve implements OverLimit.
+func (d degrade) Serve(x *Refusal) Verdict {
+	if !overLimit(&x.Result, x.Err) {
+		return plain.Serve(x)
+	}
+	if d.goesOn() {
+		return Verdict{Action: Pass, degraded: true}
+	}
+	if n, ok := d.instead[0].(native); ok {
+		return Verdict{Action: Native, Native: n.handler, Status: statusOK}
+	}
+	v := d.instead[0].Serve(x)
+	v.Status = cmp.Or(v.Status, statusOK)
+	return v
+}

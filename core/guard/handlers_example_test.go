@@ -1,0 +1,102 @@
+package guard_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"time"
+
+	"github.com/weir-go/weir/core/guard"
+	"github.com/weir-go/weir/keyfunc"
+	"github.com/weir-go/weir/nethttp"
+)
+
+// A body of the program's own, for everybody.
+func ExampleReject() {
+	g, err := guard.New(guard.Config{Rule: guard.Rule{
+		Policy: "1/1m",
+		Key:    keyfunc.IP(),
+		OverLimit: guard.Reject(guard.RejectOptions{
+			Body:   `{"code":"slow-down"}`,
+			Header: map[string]string{"Content-Type": "application/json"},
+		}),
+	}})
+	if err != nil {
+		panic(err)
+	}
+	handler := nethttp.Limit(g)(http.NotFoundHandler())
+	for range 2 {
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+		fmt.Println(w.Code, w.Header().Get("Content-Type"), strings.TrimSpace(w.Body.String()))
+	}
+	// Output:
+	// 404 text/plain; charset=utf-8 404 page not found
+	// 429 application/json {"code":"slow-down"}
+}
+
+// Over its limit a search goes on, with less to do.
+func ExampleDegrade() {
+	g, err := guard.New(guard.Config{Rule: guard.Rule{
+		Policy:    "1/1m",
+		Key:       keyfunc.IP(),
+		OverLimit: guard.Degrade(),
+	}})
+	if err != nil {
+		panic(err)
+	}
+	search := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if guard.Degraded(r.Context()) {
+			fmt.Fprint(w, "from the cache")
+			return
+		}
+		fmt.Fprint(w, "from the index")
+	})
+	handler := nethttp.Limit(g)(search)
+	for range 2 {
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, httptest.NewRequest("GET", "/search", nil))
+		fmt.Println(w.Body)
+	}
+	// Output:
+	// from the index
+	// from the cache
+}
+
+// As fail2ban does: of an address that has failed to log in too often, nothing is heard for a while.
+func ExampleBreak() {
+	g, err := guard.New(guard.Config{Rule: guard.Rule{
+		Policy: "2/10m",
+		Key:    keyfunc.IP(),
+		Settle: func(f guard.Final, taken int64) int64 { // only failures count
+			if f.Status == 401 {
+				return taken
+			}
+			return 0
+		},
+		OverLimit: guard.Break(guard.BreakOptions{
+			Refusals: 2, Within: 10 * time.Minute, // after two failures, and two more attempts
+			Open: time.Hour, MaxOpen: 24 * time.Hour,
+			Then: guard.Reject(guard.RejectOptions{Status: 403, Body: "banned\n"}),
+		}),
+	}})
+	if err != nil {
+		panic(err)
+	}
+	for range 5 {
+		verdict := g.Check(from("203.0.113.7"))
+		if verdict.Action == guard.Pass {
+			fmt.Println("a wrong password")
+		} else {
+			fmt.Printf("%d %s", verdict.Status, verdict.Body)
+		}
+		verdict.Finish(guard.Final{Status: 401})
+	}
+	// Output:
+	// a wrong password
+	// a wrong password
+	// 429 too many requests
+	// 403 banned
+	// 403 banned
+}

@@ -1,0 +1,242 @@
+package guard
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"math/bits"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weir-go/weir/core"
+)
+
+// RateLimit and RateLimit-Policy are lists of Strings with parameters, as RFC 9651 has them.
+
+// maxInteger is the greatest Integer there.
+const maxInteger = 999_999_999_999_999
+
+// item is a limit as the lists have it, prepared when its rule is.
+type item struct {
+	name    string // a String, with its quotes
+	policy  string // for RateLimit-Policy: the name, q, qu and w
+	all     string // that of all the items of one policy
+	of      int    // how many there are of one policy
+	permits bool
+}
+
+// asked is what must be known of a rule that was asked, to list its limits.
+type asked struct {
+	items     []item
+	partition string // ";pk=:...:", or ""
+}
+
+// member is a limit in the lists of one answer.
+type member struct {
+	*item
+	partition string
+	known     bool // the limit was asked, so that there are
+	remaining int64
+	after     int64 // seconds, or 0 if there is nothing to wait for
+	refuses   bool
+}
+
+// prepareLists prepares the items of a rule's policies.
+func (ru *rule) prepareLists() {
+	ru.lists = map[*core.Limiter]*asked{ru.limiter: {items: items(ru.limiter.Policy())}}
+	for _, l := range ru.tiers {
+		if l != nil {
+			ru.lists[l] = &asked{items: items(l.Policy())}
+		}
+	}
+}
+
+// items are the limits of a policy.
+func items(p core.Policy) []item {
+	limits := p.Limits()
+	out := make([]item, len(limits))
+	policies := make([]string, len(limits))
+	for i, l := range limits {
+		name := p.Name()
+		if len(limits) > 1 {
+			name += "/" + strconv.Itoa(i+1)
+		}
+		name = quoted(name)
+		text := name + ";q=" + strconv.FormatInt(integer(l.Burst), 10)
+		if l.Algorithm == core.Concurrent {
+			text += `;qu="concurrent-requests"`
+		} else if w := window(l); w > 0 {
+			text += ";w=" + strconv.FormatInt(integer(w), 10)
+		}
+		out[i] = item{name: name, policy: text, of: len(limits), permits: l.Algorithm == core.Concurrent}
+		policies[i] = text
+	}
+	for i := range out {
+		out[i].all = strings.Join(policies, ", ")
+	}
+	return out
+}
+
+// window is the time in which a limit's burst comes back, or 0 if it is not in whole seconds.
+func window(l core.Limit) int64 {
+	micros := uint64(l.Period.Microseconds())        //nolint:gosec // a period is positive
+	high, low := bits.Mul64(micros, uint64(l.Burst)) //nolint:gosec // and so are bursts and rates
+	seconds, rest := bits.Div64(high, low, uint64(l.Rate)*uint64(time.Second/time.Microsecond))
+	if rest != 0 {
+		return 0
+	}
+	return int64(min(seconds, maxInteger)) //nolint:gosec // it is small enough
+}
+
+// integer is n in the range of an Integer.
+func integer(n int64) int64 { return min(max(n, 0), maxInteger) }
+
+// quoted is a String. What a String cannot have becomes a question mark.
+func quoted(s string) string {
+	b := append(make([]byte, 0, len(s)+2), '"')
+	for _, c := range []byte(s) {
+		switch {
+		case c < 0x20 || c > 0x7e:
+			c = '?'
+		case c == '"' || c == '\\':
+			b = append(b, '\\')
+		}
+		b = append(b, c)
+	}
+	return string(append(b, '"'))
+}
+
+// asks is what lists must know of a rule that is asked for a key, or nil if there are none.
+func (f *family) asks(ru *rule, l *core.Limiter, key string) *asked {
+	if ru.lists == nil {
+		return nil
+	}
+	a := ru.lists[l]
+	if f.headers.PartitionSecret != "" {
+		h := hmac.New(sha256.New, []byte(f.headers.PartitionSecret))
+		h.Write([]byte(key)) // a hash has no errors
+		a = &asked{a.items, ";pk=:" + base64.StdEncoding.EncodeToString(h.Sum(nil)[:12]) + ":"}
+	}
+	return a
+}
+
+// members are the limits that were asked, as they are when the decision is made.
+func members(all []taken) (list []member) {
+	for i := range all {
+		t := &all[i]
+		res := &t.admission.Result
+		if t.asked == nil || res.Limit == 0 {
+			continue
+		}
+		for i := range t.asked.items {
+			m := member{item: &t.asked.items[i], partition: t.asked.partition}
+			m.read(each(res, i, len(t.asked.items)), t.admission.Held())
+			same := slices.IndexFunc(list, func(other member) bool { return other.name == m.name })
+			switch {
+			case same < 0:
+				list = append(list, m)
+			case m.says(list[same].remaining, list[same].known): // one policy in two rules
+				list[same] = m
+			}
+		}
+	}
+	return list
+}
+
+// each is what limit i of n had to do with a decision. Of one limit alone, the Result itself knows more: that there was
+// no place to wait in, or that the turn would come too late.
+func each(res *core.Result, i, n int) core.LimitResult {
+	if n > 1 {
+		return res.Each(i)
+	}
+	return core.LimitResult{
+		Remaining: res.Remaining, RetryAfter: res.RetryAfter, ResetAfter: res.ResetAfter,
+		Refused: !res.Allowed(), Never: res.Outcome == core.Never,
+	}
+}
+
+// read fills in what a limit had to do with a decision. A limit that was not asked, because another had refused, has an
+// entry of zeros.
+func (m *member) read(each core.LimitResult, held bool) {
+	m.remaining, m.refuses = integer(each.Remaining), each.Refused
+	switch {
+	case m.permits: // nobody knows when they come back
+		m.known = each.Refused || held
+	case each.Never:
+		m.known = true
+	case each.Refused:
+		m.known, m.after = true, integer(ceilSeconds(each.RetryAfter.Microseconds()))
+	default:
+		m.known = each.Remaining > 0 || each.ResetAfter > 0
+		m.after = integer(ceilSeconds(each.ResetAfter.Microseconds()))
+	}
+}
+
+// says reports whether m says more than what is there under its name.
+func (m *member) says(remaining int64, known bool) bool {
+	return m.known && (!known || m.refuses || m.remaining <= remaining)
+}
+
+// setLists sets RateLimit and RateLimit-Policy. What an outer guard has set stays, before this guard's: of one name the
+// tighter. On a refusal no t is beyond the seconds that a client is told to wait, unless it is told nothing.
+func (v *Verdict) setLists(h Header, wait int64) {
+	outer, _ := readList(h.Get(headerRateLimit))
+	outerPolicies, _ := readList(h.Get(headerPolicy))
+	var room [256]byte
+	text := room[:0]
+	mine := v.members
+	for _, o := range outer {
+		same := slices.IndexFunc(mine, func(m member) bool { return m.name == o.name })
+		if same >= 0 && mine[same].says(o.remaining, true) {
+			continue
+		}
+		if same >= 0 {
+			mine = slices.Delete(slices.Clone(mine), same, same+1)
+		}
+		text = o.append(text, wait)
+	}
+	for i := range mine {
+		if mine[i].known {
+			text = mine[i].append(text, wait)
+		}
+	}
+	if len(text) > 0 {
+		h.Set(headerRateLimit, string(text))
+	}
+	if len(outerPolicies) == 0 && len(mine) > 0 && len(mine) == mine[0].of && mine[0].partition == "" {
+		h.Set(headerPolicy, mine[0].all) // which is nearly always so, and then takes no memory
+		return
+	}
+	text = text[:0]
+	for _, o := range outerPolicies {
+		if !slices.ContainsFunc(mine, func(m member) bool { return m.name == o.name }) {
+			text = o.append(text, 0)
+		}
+	}
+	for i := range mine {
+		text = append(append(next(text), mine[i].policy...), mine[i].partition...)
+	}
+	if len(text) > 0 {
+		h.Set(headerPolicy, string(text))
+	}
+}
+
+// next is text with what stands before another member.
+func next(text []byte) []byte {
+	if len(text) > 0 {
+		text = append(text, ", "...)
+	}
+	return text
+}
+
+// append adds m as RateLimit has it.
+func (m *member) append(text []byte, wait int64) []byte {
+	text = append(append(next(text), m.name...), ";r="...)
+	text = strconv.AppendInt(text, m.remaining, 10)
+	if m.after > 0 && (wait == 0 || m.after <= wait) {
+		text = strconv.AppendInt(append(text, ";t="...), m.after, 10)
+	}
+	return append(text, m.partition...)
+}

@@ -1,0 +1,130 @@
+package guard_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-go/weir/core/guard"
+	"github.com/weir-go/weir/keyfunc"
+)
+
+// A Guard that says what it means gives no cause for warnings.
+func TestLintNothing(t *testing.T) {
+	routes := []string{"POST /login", "GET /items/{id}", "HEAD /health", "/files/{name}", "example.com/"}
+	for name, c := range map[string]guard.Config{
+		"one rule":  {Rule: guard.Rule{Policy: "100/1m"}},
+		"by route":  {Rule: guard.Rule{Policy: "100/1m", Key: keyfunc.Join(keyfunc.IP(), keyfunc.Route())}},
+		"not paths": {Rule: guard.Rule{Policy: "100/1m", Key: keyfunc.Join(keyfunc.Const("path"), keyfunc.Custom("my-path", nothing))}},
+		"a table": {Rule: guard.Rule{Policy: "100/1m"}, Routes: map[string]guard.Rule{
+			"POST /login": {Policy: "5/1m"}, "/items/{id}": {Policy: "9/1m"}, "GET /health": {Instead: true}, "GET /files/*": {Policy: "9/1s", Instead: true}, "example.com/": {Instead: true},
+		}},
+		"several keys": {Rule: guard.Rule{Policy: "user: 9/1m", Key: keyfunc.User("user")}, Rules: []guard.Rule{{Policy: "all: 9/1m", Key: keyfunc.Const("all")}}},
+		"a trial":      {Rule: guard.Rule{Policy: "100/1m"}, Rules: []guard.Rule{{Policy: "trial: 50/1m; shadow"}}},
+		"other costs": {Rule: guard.Rule{Policy: "100/1m"}, Rules: []guard.Rule{
+			{Policy: "bytes: 100/1m", Cost: keyfunc.Request.ContentLength},
+			{Policy: "tiers: 100/1m", Tier: func(keyfunc.Request) string { return "" }, Tiers: map[string]string{"x": "1/1m"}},
+			{Policy: "some: 100/1m", Skip: func(keyfunc.Request) bool { return true }},
+		}},
+		"a queue":        {Rule: guard.Rule{Policy: "10/1s; wait 2s", Waiting: 50}, Rules: []guard.Rule{{Policy: "hour: 9/1h", Key: keyfunc.Const("all")}}},
+		"a bucket":       {Rule: guard.Rule{Policy: "2 concurrent, 10/1s leaky-bucket"}},
+		"two of permits": {Rule: guard.Rule{Policy: "2 concurrent"}, Rules: []guard.Rule{{Policy: "p: 3 concurrent"}}},
+	} {
+		assert.Empty(t, newGuard(t, c).Lint(routes), name)
+	}
+	assert.Empty(t, newGuard(t, guard.Config{Rule: guard.Rule{Policy: "100/1m"}}).Lint(nil), "nothing goes by routes")
+}
+
+func nothing(keyfunc.Request) (string, error) { return "", keyfunc.ErrNoKey }
+
+// Each doubt is told with its code, its place and what to do.
+func TestLint(t *testing.T) {
+	byPath := keyfunc.Join(keyfunc.IP(), keyfunc.Hash(keyfunc.Path()))
+	for name, c := range map[string]struct {
+		config guard.Config
+		routes []string
+		want   []string
+	}{
+		"entries that match no route": {
+			config: guard.Config{Rule: guard.Rule{Policy: "100/1m"}, Routes: map[string]guard.Rule{
+				"POST /login": {Policy: "5/1m"}, "/items/{id}": {Policy: "9/1m"}, "/files/*": {Instead: true}, "GET /health/": {Instead: true}, "/nowhere": {Instead: true},
+			}},
+			routes: []string{"GET /login", "/items/:id", "/files", "GET /health"},
+			want: []string{
+				`unmatched-entry: Routes["/files/*"]: no route of the router is held by it; it may be "/files" that is meant`,
+				`unmatched-entry: Routes["/items/{id}"]: no route of the router is held by it; it may be "/items/:id" that is meant`,
+				`unmatched-entry: Routes["/nowhere"]: no route of the router is held by it; write the pattern as the router has it, or leave the entry out`,
+				`unmatched-entry: Routes["GET /health/"]: no route of the router is held by it; it may be "GET /health" that is meant`,
+				`unmatched-entry: Routes["POST /login"]: no route of the router is held by it; it may be "GET /login" that is meant`,
+			},
+		},
+		"no routes to look at": {
+			config: guard.Config{Rule: guard.Rule{Policy: "100/1m", Key: keyfunc.Join(keyfunc.IP(), keyfunc.Route())}, Routes: map[string]guard.Rule{"/login": {Policy: "5/1m", Key: keyfunc.IP()}}},
+			want:   []string{`no-routes: no routes were given, by which these go: Routes, Rule.Key; give Lint the patterns that the router has registered, or see to it that the adapter finds them`},
+		},
+		"the raw path": {
+			config: guard.Config{Rule: guard.Rule{Policy: "100/1m"}, Rules: []guard.Rule{{Policy: "x: 5/1m", Key: byPath}}},
+			want:   []string{`raw-path: Rules[0]: the key join(ip, hash(path)) has the raw path in it, and clients invent paths: each is a new key with a fresh limit; use keyfunc.Route()`},
+		},
+		"one rule twice": {
+			config: guard.Config{Rule: guard.Rule{Policy: "100/1m"}, Rules: []guard.Rule{{Policy: "again: 100/1m"}}, Routes: map[string]guard.Rule{"/login": {Policy: "100/1m"}}},
+			routes: []string{"/login"},
+			want: []string{
+				`rule-twice: Rules[0]: it has the limits and the key of Rule, which is asked for the same requests; leave one out`,
+				`rule-twice: Routes["/login"]: it has the limits and the key of Rule, which is asked for the same requests; leave one out`,
+				`rule-twice: Routes["/login"]: it has the limits and the key of Rules[0], which is asked for the same requests; leave one out`,
+			},
+		},
+		"one key twice": {
+			config: guard.Config{Rule: guard.Rule{Policy: "100/1m"}, Rules: []guard.Rule{{Policy: "x: 1000/1h"}}},
+			want:   []string{`same-key: Rules[0]: it has the key of Rule; write their limits into one policy, as in "20/1s, 1000/1h", which is one round trip to the store`},
+		},
+		"waits that are none": {
+			config: guard.Config{Rule: guard.Rule{Policy: "1/10s, 2 concurrent; wait 2s"}, Rules: []guard.Rule{{Policy: "x: 5/1s", Key: keyfunc.Const("all"), Waiting: 7}}},
+			want: []string{
+				`waiting-unused: Rules[0]: Waiting is 7, but with "x: 5/1s" nobody waits; add a wait to the policy, as in "; wait 2s", or leave Waiting out`,
+				`permits-do-not-wait: Rule: in "default: 1/10s, 2 concurrent; wait 2s" the wait is for the rates alone: a request that finds no permit is refused, also when it has waited for its turn`,
+				`wait-too-short: Rule: with "default: 1/10s, 2 concurrent; wait 2s" turns are 10s apart, and a request waits 2s at most, so that hardly any can; wait longer, or leave it out`,
+			},
+		},
+	} {
+		var got []string
+		for _, w := range newGuard(t, c.config).Lint(c.routes) {
+			got = append(got, w.String())
+		}
+		assert.Equal(t, c.want, got, name)
+	}
+	assert.Equal(t, "code: text", guard.Warning{Code: "code", Text: "text"}.String())
+}
+
+// What holds for each route can be read in a log.
+func TestDescribe(t *testing.T) {
+	g := newGuard(t, guard.Config{
+		Rule: guard.Rule{
+			Policy: "100/1m", Tier: func(keyfunc.Request) string { return "" }, Tiers: map[string]string{"pro": "500/1m", "admin": "unlimited"},
+		},
+		Routes: map[string]guard.Rule{
+			"POST /login": {Policy: "5/1m; fail closed"},
+			"GET /health": {Instead: true},
+		},
+	})
+	assert.Equal(t, strings.TrimPrefix(`
+POST /login  Routes["POST /login"]  post-login: 5/1m; fail closed  by ip  reject(429)
+             Rule                   default: 100/1m                by ip  reject(429)  tiers admin, pro
+GET /health  nothing
+GET /items   Rule                   default: 100/1m                by ip  reject(429)  tiers admin, pro
+all others   Rule                   default: 100/1m                by ip  reject(429)  tiers admin, pro
+`, "\n"), g.Describe([]string{"POST /login", "GET /health", "GET /items"}))
+}
+
+// Each code has a line in the docs.
+func TestCodesAreExplained(t *testing.T) {
+	page, err := os.ReadFile("../../docs/warnings.md")
+	require.NoError(t, err)
+	for _, code := range guard.Codes {
+		assert.Contains(t, string(page), "`"+code+"`", "docs/warnings.md")
+	}
+}

@@ -1,0 +1,109 @@
+package guard
+
+import "strings"
+
+// format is how an answer is written.
+type format uint8
+
+const (
+	asText format = iota
+	asJSON
+	asProblem
+	asGRPC
+	asNative // by a handler of the program's own, which sets the type itself
+	formats
+)
+
+const (
+	typeText    = "text/plain; charset=utf-8"
+	typeJSON    = "application/json"
+	typeProblem = "application/problem+json"
+)
+
+// preference is how much a client wants a format.
+type preference struct {
+	q        int // its quality, in thousandths
+	specific int // how exactly the client names it: 3 itself, 2 its kind, 1 anything, 0 not at all
+}
+
+// accepted is the format that the lines of an Accept header ask for, as RFC 9110 has it: that of the best quality; of
+// equals, the one that is named more exactly, and of those the one that says more. Where a client accepts none, or
+// anything, it is plain text. It takes no memory.
+func accepted(lines []string) format {
+	var wants [asProblem + 1]preference
+	for _, line := range lines {
+		if len(lines) == 1 && line == "*/*" {
+			break // which nearly all programs send, and which says nothing
+		}
+		for entry := range strings.SplitSeq(line, ",") {
+			mediaRange, params, _ := strings.Cut(entry, ";")
+			mediaRange = strings.TrimSpace(mediaRange)
+			note := func(f format, specific int) {
+				if specific >= wants[f].specific {
+					wants[f] = preference{quality(params), specific}
+				}
+			}
+			switch {
+			case strings.EqualFold(mediaRange, typeProblem):
+				note(asProblem, 3)
+			case strings.EqualFold(mediaRange, typeJSON):
+				note(asJSON, 3)
+			case strings.EqualFold(mediaRange, "application/*"):
+				note(asProblem, 2)
+				note(asJSON, 2)
+			case strings.EqualFold(mediaRange, "text/plain"):
+				note(asText, 3)
+			case strings.EqualFold(mediaRange, "text/*"):
+				note(asText, 2)
+			case mediaRange == "*/*":
+				note(asText, 1)
+				note(asJSON, 1)
+				note(asProblem, 1)
+			}
+		}
+	}
+	best := asText
+	for f := asJSON; f <= asProblem; f++ {
+		a, b := wants[f], wants[best]
+		if a.q > b.q || a.q == b.q && a.q > 0 && (a.specific > b.specific || a.specific == b.specific && a.specific > 1) {
+			best = f
+		}
+	}
+	return best
+}
+
+// quality is that of a media range, in thousandths: 1000 unless a parameter q says less. What cannot be read counts as
+// the best, as if it were not there.
+func quality(params string) int {
+	for param := range strings.SplitSeq(params, ";") {
+		name, value, _ := strings.Cut(param, "=")
+		if !strings.EqualFold(strings.TrimSpace(name), "q") {
+			continue
+		}
+		whole, fraction, _ := strings.Cut(strings.TrimSpace(value), ".")
+		if whole != "0" || len(fraction) > 3 {
+			return 1000
+		}
+		q, digit := 0, 100
+		for i := range len(fraction) {
+			if fraction[i] < '0' || fraction[i] > '9' {
+				return 1000
+			}
+			q += int(fraction[i]-'0') * digit
+			digit /= 10
+		}
+		return q
+	}
+	return 1000
+}
+
+// isGRPC reports whether a request with these lines of Content-Type is a call of gRPC. That of gRPC-Web is not: its
+// clients understand the status.
+func isGRPC(lines []string) bool {
+	const grpc = "application/grpc"
+	if len(lines) != 1 || len(lines[0]) < len(grpc) || !strings.EqualFold(lines[0][:len(grpc)], grpc) {
+		return false
+	}
+	rest := lines[0][len(grpc):]
+	return rest == "" || rest[0] == '+' || rest[0] == ';'
+}

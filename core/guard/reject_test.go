@@ -1,0 +1,161 @@
+package guard_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/guard"
+	"github.com/weir-go/weir/internal/race"
+	"github.com/weir-go/weir/keyfunc"
+)
+
+// accepting is a request of alice's with an Accept header.
+func accepting(accept string) *request {
+	r := from(alice)
+	r.lines = map[string][]string{"Accept": {accept}}
+	return r
+}
+
+// Whatever is refused, each form says so, and reveals the policy's name alone.
+func TestRejectBodies(t *testing.T) {
+	const quota, reduced = "https://iana.org/assignments/http-problem-types#quota-exceeded", "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
+	store := &answering{}
+	g := newGuard(t, guard.Config{Rule: guard.Rule{Policy: "login: 10/1h; fail closed", NoKey: guard.NoKeyRefuse}, Store: store, Log: slog.New(new(records))})
+	for _, c := range []struct {
+		name   string
+		res    core.Result
+		err    error
+		peer   string
+		status int
+		kind   string // of problem
+		grpc   string
+	}{
+		{"over", core.Result{Limit: 10}, nil, alice, 429, quota, "8"},
+		{"never", core.Result{Outcome: core.Never, Limit: 10}, nil, alice, 429, quota, "8"},
+		{"store", core.Result{}, down(), alice, 503, reduced, "14"},
+		{"left", core.Result{}, context.Canceled, alice, 503, reduced, "14"},
+		{"no key", core.Result{}, nil, "", 403, "about:blank", "7"},
+	} {
+		store.res, store.err = c.res, c.err
+		ask := func(name, value string) (guard.Verdict, header) {
+			r := from(c.peer)
+			r.lines = map[string][]string{name: {value}}
+			v := g.Check(r)
+			h := header{}
+			v.SetHeaders(h)
+			assert.Equal(t, "no-store", h["Cache-Control"])
+			return v, h
+		}
+		text, h := ask("Accept", "text/plain")
+		assert.Equal(t, c.status, text.Status, c.name)
+		assert.Equal(t, "text/plain; charset=utf-8 Accept", h["Content-Type"]+" "+h["Vary"], c.name)
+
+		var got map[string]any
+		v, h := ask("Accept", "application/json")
+		assert.Equal(t, c.status, v.Status, c.name)
+		assert.Equal(t, "application/json Accept", h["Content-Type"]+" "+h["Vary"], c.name)
+		require.NoError(t, json.Unmarshal(v.Body, &got), c.name)
+		assert.Equal(t, map[string]any{"error": string(text.Body[:len(text.Body)-1]), "policy": "login"}, got, c.name)
+
+		got = nil
+		v, h = ask("Accept", "application/problem+json")
+		assert.Equal(t, c.status, v.Status, c.name)
+		assert.Equal(t, "application/problem+json Accept", h["Content-Type"]+" "+h["Vary"], c.name)
+		require.NoError(t, json.Unmarshal(v.Body, &got), c.name)
+		assert.Equal(t, c.kind, got["type"], c.name)
+		assert.NotEmpty(t, got["title"], c.name)
+		assert.Equal(t, string(text.Body[:len(text.Body)-1]), got["detail"], c.name)
+		if c.peer != "" {
+			assert.Equal(t, []any{"login"}, got["violated-policies"], c.name)
+		} else {
+			assert.NotContains(t, got, "violated-policies", c.name)
+		}
+
+		v, h = ask("Content-Type", "application/grpc")
+		assert.Equal(t, 200, v.Status, c.name)
+		assert.Empty(t, v.Body, c.name)
+		assert.Equal(t, "application/grpc", h["Content-Type"], c.name)
+		assert.Equal(t, c.grpc, h["Grpc-Status"], c.name)
+		assert.Equal(t, string(text.Body[:len(text.Body)-1]), h["Grpc-Message"], c.name)
+		assert.Empty(t, h["Vary"], c.name)
+	}
+	x := accepting("application/json")
+	v := guard.Reject(guard.RejectOptions{}).Serve(&guard.Refusal{Request: x})
+	assert.Equal(t, `{"error":"too many requests"}`+"\n", string(v.Body), "a Refusal of no Guard")
+}
+
+func TestRejectOptions(t *testing.T) {
+	store := &answering{}
+	g := newGuard(t, guard.Config{
+		Rule: guard.Rule{Policy: "10/1h; fail closed", OverLimit: guard.Reject(guard.RejectOptions{
+			Status: 420,
+			Body:   "<p>calm",
+			Header: map[string]string{"content-type": "text/html", "X-Support": "7", "vary": "Origin"},
+		})},
+		Store: store,
+		Log:   slog.New(new(records)),
+	})
+	for _, accept := range []string{"", "application/json"} {
+		store.err = nil
+		v := g.Check(accepting(accept))
+		h := header{}
+		v.SetHeaders(h)
+		assert.Equal(t, "420 <p>calm", fmt.Sprintf("%d %s", v.Status, v.Body))
+		assert.Equal(t, "text/html 7 Origin", h["Content-Type"]+" "+h["X-Support"]+" "+h["Vary"])
+	}
+	store.err = down()
+	v := g.Check(accepting("application/json"))
+	h := header{}
+	v.SetHeaders(h)
+	assert.Equal(t, 503, v.Status, "it is not over its limit")
+	assert.Equal(t, "application/json 7 Accept, Origin 1", h["Content-Type"]+" "+h["X-Support"]+" "+h["Vary"]+" "+h["Retry-After"])
+
+	v = guard.Reject(guard.RejectOptions{Body: "slow"}).Serve(&guard.Refusal{})
+	h = header{}
+	v.SetHeaders(h)
+	assert.Equal(t, "text/plain; charset=utf-8", h["Content-Type"])
+}
+
+func TestRejectMistakes(t *testing.T) {
+	for want, o := range map[string]guard.RejectOptions{
+		"RejectOptions.Status is 399":                       {Status: 399},
+		"RejectOptions.Status is 600":                       {Status: 600},
+		`"" is not the name of a header`:                    {Header: map[string]string{"": "a"}},
+		`"X Y" is not the name of a header`:                 {Header: map[string]string{"X Y": "a"}},
+		`"X:" is not the name of a header`:                  {Header: map[string]string{"X:": "a"}},
+		`Header["X"] is "a\r\nB: c"; a header is one line`:  {Header: map[string]string{"X": "a\r\nB: c"}},
+		`Header["content-type"] is the type of Body, which`: {Header: map[string]string{"content-type": "text/html"}},
+	} {
+		_, err := guard.New(guard.Config{Rule: guard.Rule{Policy: "1/1h", Key: keyfunc.IP(), OverLimit: guard.Reject(o)}})
+		assert.ErrorContains(t, err, want)
+	}
+	_, err := guard.New(guard.Config{Rule: guard.Rule{Policy: "1/1h", Key: keyfunc.IP(), OverLimit: guard.Reject(guard.RejectOptions{Status: 200, Header: map[string]string{"": ""}})}})
+	var all interface{ Unwrap() []error }
+	assert.True(t, errors.As(err, &all))
+	assert.ErrorContains(t, err, "Status is 200")
+	assert.ErrorContains(t, err, "is not the name")
+}
+
+// A refusal costs the key's text and no more, in whatever form.
+func TestRejectAllocations(t *testing.T) {
+	if race.Enabled {
+		t.Skip("the race detector drops pooled keys")
+	}
+	for _, handler := range []guard.OverLimit{nil, guard.Reject(guard.RejectOptions{Body: "slow"}), guard.Break(guard.BreakOptions{})} {
+		g := newGuard(t, guard.Config{Rule: guard.Rule{Policy: "1/1h", OverLimit: handler}})
+		r := accepting("application/problem+json, application/json;q=0.5")
+		g.Check(r)
+		assert.LessOrEqual(t, testing.AllocsPerRun(200, func() {
+			v := g.Check(r)
+			v.Finish(guard.Final{})
+		}), 1.0)
+	}
+}

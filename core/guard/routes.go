@@ -1,0 +1,137 @@
+package guard
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/weir-go/weir/keyfunc"
+)
+
+// routes is the table of Config.Routes: what holds for a route, worked out when the Guard is built.
+type routes struct {
+	exact    map[route][]*rule
+	prefixes []prefix // the longest first, and of these the one with a method
+}
+
+// route is a registered pattern, and a method or "" for all.
+type route struct{ method, pattern string }
+
+// prefix is what registered patterns may begin with.
+type prefix struct {
+	route
+	rules []*rule
+}
+
+// newRoutes reads the table. all are the rules that hold for every request; add prepares one.
+func newRoutes(table map[string]Rule, all []*rule, add func(r Rule, name, where string) *rule) (*routes, error) {
+	if len(table) == 0 {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	t := &routes{exact: map[route][]*rule{}}
+	var mistakes []error
+	names := map[string]string{}
+	for _, text := range slices.Sorted(maps.Keys(table)) {
+		r := table[text]
+		where := fmt.Sprintf("Routes[%q]: ", text)
+		to, err := parseRoute(text)
+		if err != nil {
+			mistakes = append(mistakes, prefixed(where, err))
+			continue
+		}
+		var rules []*rule
+		switch {
+		case r.Policy != "":
+			name := to.name()
+			if other, taken := names[name]; taken {
+				mistakes = append(mistakes, prefixed(where, fmt.Errorf("without a name it is called %q, and so is %q; name one, as in \"login: 5/1m\"", name, other)))
+				continue
+			}
+			names[name] = text
+			rules = append(rules, add(r, name, where))
+		case !r.Instead:
+			mistakes = append(mistakes, prefixed(where, errors.New("there is neither a Policy nor Instead, so it changes nothing; leave it out")))
+			continue
+		}
+		if !r.Instead {
+			rules = append(rules, all...)
+		}
+		if err := order(rules); err != nil {
+			mistakes = append(mistakes, prefixed(where, err))
+		}
+		if pattern, ok := strings.CutSuffix(to.pattern, "/*"); ok {
+			t.prefixes = append(t.prefixes, prefix{route{to.method, pattern + "/"}, rules})
+		} else {
+			t.exact[to] = rules
+		}
+	}
+	slices.SortFunc(t.prefixes, func(a, b prefix) int {
+		if n := len(b.pattern) - len(a.pattern); n != 0 {
+			return n
+		}
+		return strings.Compare(b.method, a.method)
+	})
+	return t, errors.Join(mistakes...)
+}
+
+// parseRoute reads a key of the table: "/items/{id}", "POST /login", "/files/*".
+func parseRoute(text string) (route, error) {
+	method, pattern, found := strings.Cut(text, " ")
+	if !found {
+		method, pattern = "", text
+	}
+	switch {
+	case pattern == "" || strings.ContainsAny(pattern, " \t") || found && method == "":
+		return route{}, errors.New(`give a pattern as the router has it, such as "/items/{id}", with a method before it if need be, as in "POST /login"`)
+	case strings.ToUpper(method) != method:
+		return route{}, fmt.Errorf("methods are in upper case: %q", strings.ToUpper(method)+" "+pattern)
+	case method == "HEAD":
+		return route{}, errors.New(`HEAD counts as GET; give "GET"`)
+	}
+	return route{method, pattern}, nil
+}
+
+// name is what a policy of that route is called unless it says so itself.
+func (r route) name() string {
+	text := strings.ToLower(r.method) + r.pattern
+	name := strings.Trim(strings.Map(func(c rune) rune {
+		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '.' {
+			return c
+		}
+		return '-'
+	}, text), "-")
+	for strings.Contains(name, "--") {
+		name = strings.ReplaceAll(name, "--", "-")
+	}
+	if name == "" {
+		name = "root"
+	}
+	return name[:min(len(name), 64)]
+}
+
+// find returns what holds for a request. ok is false if the table does not know its route.
+func (t *routes) find(r keyfunc.Request) (rules []*rule, ok bool) {
+	return t.lookup(r.Method(), r.Route())
+}
+
+// lookup returns what holds for the requests of a registered pattern.
+func (t *routes) lookup(method, pattern string) (rules []*rule, ok bool) {
+	if method == "HEAD" {
+		method = "GET"
+	}
+	if rules, ok = t.exact[route{method, pattern}]; ok {
+		return rules, true
+	}
+	if rules, ok = t.exact[route{"", pattern}]; ok || pattern == "" {
+		return rules, ok
+	}
+	for i := range t.prefixes {
+		p := &t.prefixes[i]
+		if (p.method == "" || p.method == method) && strings.HasPrefix(pattern, p.pattern) {
+			return p.rules, true
+		}
+	}
+	return nil, false
+}

@@ -1,0 +1,542 @@
+package guard_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/guard"
+	"github.com/weir-go/weir/keyfunc"
+)
+
+// byHeader makes a key of a header.
+func byHeader(kind, name string) keyfunc.Func {
+	return keyfunc.Custom(kind, func(r keyfunc.Request) (string, error) { return strings.Join(r.Header(name), ","), nil })
+}
+
+// sent is a request with headers, given as pairs.
+func sent(pairs ...string) *request {
+	r := from(alice)
+	r.lines = map[string][]string{}
+	for i := 0; i < len(pairs); i += 2 {
+		r.lines[pairs[i]] = []string{pairs[i+1]}
+	}
+	return r
+}
+
+// counting is a store that notes which policies were asked and what was given back.
+type counting struct {
+	*core.Memory
+	mu    sync.Mutex
+	asked []string
+	back  []string
+}
+
+func newCounting(t testing.TB) *counting { return &counting{Memory: newMemory(t)} }
+
+func (c *counting) Take(ctx context.Context, t core.Take) (core.Result, error) {
+	c.note(&c.asked, t.Policy.Name())
+	return c.Memory.Take(ctx, t)
+}
+
+func (c *counting) Refund(ctx context.Context, refunds []core.Refund) error {
+	for _, r := range refunds {
+		c.note(&c.back, r.Policy.Name())
+	}
+	return c.Memory.Refund(ctx, refunds)
+}
+
+func (c *counting) Acquire(ctx context.Context, p core.Permit) (core.Result, error) {
+	c.note(&c.asked, p.Policy.Name()+" permit")
+	return c.Memory.Acquire(ctx, p)
+}
+
+func (c *counting) note(what *[]string, text string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	*what = append(*what, text)
+}
+
+// told returns what was noted since the last call.
+func (c *counting) told() (asked, back string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	asked, back = strings.Join(c.asked, " "), strings.Join(c.back, " ")
+	c.asked, c.back = nil, nil
+	return asked, back
+}
+
+// Rules are asked in order, and the first refusal ends it: what came before is given back, what comes after is never
+// charged.
+func TestRulesInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newCounting(t)
+		g := newGuard(t, guard.Config{
+			Rule: guard.Rule{Policy: "user: 2/1h", Key: byHeader("uid", "User")},
+			Rules: []guard.Rule{
+				{Policy: "tenant: 3/1h", Key: byHeader("tenant", "Tenant")},
+				{Policy: "address: 100/1h", Key: keyfunc.IP()},
+			},
+			Store: store,
+		})
+		check := func(user string) guard.Verdict {
+			v := g.Check(sent("User", user, "Tenant", "acme"))
+			v.Finish(guard.Final{})
+			synctest.Wait()
+			return v
+		}
+		told := func(asked, back string) {
+			t.Helper()
+			a, b := store.told()
+			assert.Equal(t, asked, a)
+			assert.Equal(t, back, b)
+		}
+		v := check("ann")
+		assert.Equal(t, guard.Pass, v.Action)
+		assert.Equal(t, "user", v.Policy, "the tightest is what the client is told of")
+		told("user tenant address", "")
+		check("ann")
+		told("user tenant address", "")
+		v = check("ann")
+		assert.Equal(t, guard.Reply, v.Action)
+		assert.Equal(t, "user", v.Policy)
+		told("user", "")
+		v = check("bob")
+		assert.Equal(t, "tenant", v.Policy, "one unit is left of both; that of the tenant comes back later")
+		assert.Equal(t, guard.Pass, v.Action)
+		told("user tenant address", "")
+		v = check("bob")
+		assert.Equal(t, guard.Reply, v.Action)
+		assert.Equal(t, "tenant", v.Policy)
+		told("user tenant", "user")
+		assert.EqualValues(t, 1, remaining(t, store.Memory, g.Policies()[0], "uid=bob"), "what the first took came back")
+	})
+}
+
+func remaining(t *testing.T, m *core.Memory, p core.Policy, key string) int64 {
+	t.Helper()
+	res, err := m.Take(t.Context(), core.Take{Policy: p, Key: key})
+	require.NoError(t, err)
+	return res.Remaining
+}
+
+// One user of a tenant cannot lock the others out: beyond its own limit it costs the tenant nothing.
+func TestRulesAreFairToOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuard(t, guard.Config{
+			Rule:  guard.Rule{Policy: "user: 50/1s", Key: byHeader("uid", "User")},
+			Rules: []guard.Rule{{Policy: "tenant: 120/1s", Key: byHeader("tenant", "Tenant")}},
+		})
+		refused := 0
+		for i := range 10_000 {
+			v := g.Check(sent("User", "greedy", "Tenant", "acme"))
+			v.Finish(guard.Final{})
+			if i%150 == 0 { // 67 a second, of 120 beside the 50 of the other
+				v := g.Check(sent("User", fmt.Sprint("victim", i%4), "Tenant", "acme"))
+				v.Finish(guard.Final{})
+				if v.Action != guard.Pass {
+					refused++
+				}
+			}
+			<-time.After(100 * time.Microsecond)
+		}
+		assert.Zero(t, refused)
+	})
+}
+
+// Rates come before permits, and permits go back if a later rule refuses.
+func TestRulesWithPermits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newCounting(t)
+		g := newGuard(t, guard.Config{
+			Rule:  guard.Rule{Policy: "user: 10/1h, 2 concurrent", Key: byHeader("uid", "User")},
+			Rules: []guard.Rule{{Policy: "tenant: 1/1h", Key: byHeader("tenant", "Tenant")}},
+			Store: store,
+		})
+		first := g.Check(sent("User", "ann", "Tenant", "acme"))
+		require.Equal(t, guard.Pass, first.Action)
+		asked, _ := store.told()
+		assert.Equal(t, "user tenant user permit", asked)
+		v := g.Check(sent("User", "ann", "Tenant", "acme"))
+		assert.Equal(t, guard.Reply, v.Action)
+		assert.Equal(t, "tenant", v.Policy)
+		synctest.Wait()
+		asked, back := store.told()
+		assert.Equal(t, "user tenant", asked, "a request over its rate costs no permit")
+		assert.Equal(t, "user", back)
+
+		second := g.Check(sent("User", "ann", "Tenant", "other"))
+		require.Equal(t, guard.Pass, second.Action)
+		third := g.Check(sent("User", "ann", "Tenant", "third"))
+		assert.Equal(t, guard.Reply, third.Action, "two are under way")
+		assert.Equal(t, "user", third.Policy)
+		synctest.Wait()
+		_, back = store.told()
+		assert.Equal(t, "user tenant", back)
+		first.Finish(guard.Final{})
+		second.Finish(guard.Final{})
+		synctest.Wait()
+		third = g.Check(sent("User", "ann", "Tenant", "third"))
+		assert.Equal(t, guard.Pass, third.Action)
+		third.Finish(guard.Final{})
+		synctest.Wait()
+	})
+}
+
+// A handler that lets a request pass does not skip the other rules, and a trial refuses nothing.
+func TestRulesGoOn(t *testing.T) {
+	var events []guard.Event
+	mild := guard.HandlerFunc("mild", func(*guard.Refusal) guard.Verdict { return guard.Verdict{Action: guard.Pass} })
+	g := newGuard(t, guard.Config{
+		Rule: guard.Rule{Policy: "soft: 1/1h", OverLimit: mild},
+		Rules: []guard.Rule{
+			{Policy: "trial: 1/1h; shadow", OverLimit: guard.Reject(guard.RejectOptions{})},
+			{Policy: "hard: 2/1h", OverLimit: guard.Reject(guard.RejectOptions{})},
+		},
+		Observe: func(e guard.Event) { events = append(events, e) },
+	})
+	for i, want := range []struct {
+		action guard.Action
+		policy string
+		events string
+	}{
+		{guard.Pass, "soft", "soft at-limit, trial at-limit, hard admitted"},
+		{guard.Pass, "soft", "soft refused, trial refused, hard at-limit"},
+		{guard.Reply, "hard", "soft refused, trial refused, hard refused"},
+	} {
+		events = nil
+		v := g.Check(from(alice))
+		v.Finish(guard.Final{})
+		assert.Equal(t, want.action, v.Action, i)
+		assert.Equal(t, want.policy, v.Policy, i)
+		var told []string
+		for _, e := range events {
+			told = append(told, e.Policy+" "+e.Outcome.String())
+		}
+		assert.ElementsMatch(t, strings.Split(want.events, ", "), told, i)
+	}
+}
+
+// Rules that make no sense are told when the program starts, all at once.
+func TestRulesMistakes(t *testing.T) {
+	_, err := guard.New(guard.Config{
+		Rule: guard.Rule{Policy: "1/1s", Key: keyfunc.IP(), Waiting: -1},
+		Rules: []guard.Rule{
+			{Policy: "5/1s"},
+			{Policy: "x: 5/1s", Instead: true},
+			{Policy: "y: 5/1s", Tiers: map[string]string{"pro": "6/1s"}},
+			{Policy: "z: 5/1s", Tier: func(keyfunc.Request) string { return "" }, Tiers: map[string]string{"pro": "6/1s fixed-window", "big": "z: 9/1s", "odd": "9/1s; fail open", "none": "unlimited", "bad": "9"}},
+		},
+		Routes: map[string]guard.Rule{
+			"/a": {}, "get /b": {Instead: true}, "HEAD /c": {Instead: true}, "": {Instead: true}, "GET /d e": {Instead: true},
+			"/items/{id}": {Policy: "1/1s"}, "/items/:id": {Policy: "1/1s"},
+		},
+	})
+	require.Error(t, err)
+	for _, want := range []string{
+		"guard: Waiting is -1; give how many requests may wait, or 0 for 1000",
+		`guard: Rules[0]: the policy "5/1s" has no name`,
+		"guard: Rules[1]: Instead has a meaning in Routes only",
+		"guard: Rules[2]: Tier and Tiers go together",
+		`guard: Routes["/a"]: there is neither a Policy nor Instead`,
+		`guard: Routes["get /b"]: methods are in upper case: "GET /b"`,
+		`guard: Routes["HEAD /c"]: HEAD counts as GET`,
+		`guard: Routes[""]: give a pattern`,
+		`guard: Routes["GET /d e"]: give a pattern`,
+		`guard: Routes["/items/{id}"]: without a name it is called "items-id", and so is "/items/:id"`,
+	} {
+		assert.ErrorContains(t, err, want)
+	}
+	_, err = guard.New(guard.Config{Rule: guard.Rule{
+		Policy: "z: 5/1s", Key: keyfunc.IP(), Tier: func(keyfunc.Request) string { return "" },
+		Tiers: map[string]string{"pro": "6/1s fixed-window", "big": "z: 9/1s", "other": "y: 9/1s", "odd": "9/1s; fail open", "none": "unlimited", "bad": "9"},
+	}})
+	for _, want := range []string{`guard: in Tiers["pro"]: core: the variant`, `guard: in Tiers["other"]: core: the variant`, `guard: in Tiers["odd"]: tiers have other numbers`, `guard: in Tiers["bad"]: core: policy "9"`} {
+		assert.ErrorContains(t, err, want)
+	}
+	assert.NotContains(t, err.Error(), `Tiers["big"]`)
+	_, err = guard.New(guard.Config{
+		Rule:  guard.Rule{Policy: "1/1s; wait 1s", Key: keyfunc.IP()},
+		Rules: []guard.Rule{{Policy: "drip: 1/1s leaky-bucket"}},
+	})
+	require.ErrorContains(t, err, "nobody can stand in two queues")
+	g := newGuard(t, guard.Config{Rule: guard.Rule{Policy: "1/1s"}})
+	_, err = g.WithRule(guard.Rule{Policy: "a: 1/1s", Instead: true})
+	require.ErrorContains(t, err, "WithRule: Instead has a meaning in Routes only")
+}
+
+// A table of routes adds to what holds for every request, or stands in its place; the most specific entry counts.
+func TestRoutes(t *testing.T) {
+	store := newCounting(t)
+	g := newGuard(t, guard.Config{
+		Rule: guard.Rule{Policy: "1000/1h"},
+		Routes: map[string]guard.Rule{
+			"POST /login":    {Policy: "5/1m; fail closed"},
+			"/files/*":       {Policy: "files: 1000/1m", Instead: true},
+			"/files/big/*":   {Policy: "big: 10/1m"},
+			"GET /files/*":   {Policy: "reading: 50/1m", Instead: true},
+			"/files/big/one": {Policy: "one: 10/1m", Instead: true},
+			"GET /health":    {Instead: true},
+			"/teams/{team}":  {Policy: "team: 10/1m"},
+		},
+		Store: store,
+	})
+	for _, c := range []struct{ method, route, asked string }{
+		{"GET", "/", "default"},
+		{"POST", "/login", "post-login default"},
+		{"GET", "/login", "default"},
+		{"PUT", "/files/{name}", "files"},
+		{"GET", "/files/{name}", "reading"},
+		{"HEAD", "/files/{name}", "reading"},
+		{"GET", "/files/big/{name}", "big default"},
+		{"GET", "/files/big/one", "one"},
+		{"GET", "/files", "default"},
+		{"GET", "/health", ""},
+		{"HEAD", "/health", ""},
+		{"PUT", "/health", "default"},
+		{"GET", "/teams/{team}", "team default"},
+		{"GET", "/teams/7", "default"},
+		{"GET", "", "default"},
+	} {
+		r := from(alice)
+		r.method, r.route = c.method, c.route
+		v := g.Check(r)
+		assert.Equal(t, guard.Pass, v.Action)
+		asked, _ := store.told()
+		assert.Equal(t, c.asked, asked, "%s %s", c.method, c.route)
+	}
+	only := newGuard(t, guard.Config{Rule: guard.Rule{}, Routes: map[string]guard.Rule{"/login": {Policy: "1/1h"}}})
+	r := from(alice)
+	assert.Equal(t, guard.Pass, first(only.Check(r)).Action, "nothing holds elsewhere")
+	r.route = "/login"
+	assert.Equal(t, guard.Pass, first(only.Check(r)).Action)
+	assert.Equal(t, guard.Reply, first(only.Check(r)).Action)
+}
+
+func first(v guard.Verdict) guard.Verdict { return v }
+
+// Tiers change the numbers and nothing else: what was counted stays counted.
+func TestTiers(t *testing.T) {
+	said := new(records)
+	g := newGuard(t, guard.Config{
+		Rule: guard.Rule{
+			Policy: "2/1h fixed-window",
+			Tier:   func(r keyfunc.Request) string { return strings.Join(r.Header("Tier"), "") },
+			Tiers:  map[string]string{"pro": "5/1h fixed-window", "admin": "unlimited"},
+		},
+		Log: slog.New(said),
+	})
+	use := func(tier string) (passed bool, limit string) {
+		v, h := g.Check(sent("Tier", tier)), header{}
+		v.SetHeaders(h)
+		return v.Action == guard.Pass, h["X-Ratelimit-Limit"]
+	}
+	demand := func(tier string, passes bool, limit string) {
+		t.Helper()
+		passed, got := use(tier)
+		assert.Equal(t, passes, passed)
+		assert.Equal(t, limit, got)
+	}
+	demand("", true, "2")
+	demand("", true, "2")
+	demand("", false, "2")
+	assert.Empty(t, said.all())
+	demand("gold", false, "2")
+	demand("gold", false, "2")
+	assert.Equal(t, []string{"WARN weir: a tier has no policy of its own; the rule's holds policy=default tier=gold"}, said.all())
+	for range 3 {
+		demand("pro", true, "5")
+	}
+	demand("pro", false, "5")
+	for range 10 {
+		demand("admin", true, "")
+	}
+}
+
+// A request waits for its turn if the policy says so, in the order of arrival; beyond the wait, the places or the
+// request's own deadline it is refused at once.
+func TestQueueing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChecks(t, guard.Config{Rule: guard.Rule{Policy: "10/1s burst 1; wait 10s", Waiting: 3}})
+		for range 6 {
+			c.join()
+		}
+		assert.True(t, c.each[0].passed())
+		for _, x := range c.each[4:] {
+			assert.Zero(t, x.at, "at once")
+			assert.Equal(t, guard.Reply, x.verdict.Action)
+		}
+		assert.Equal(t, 429, c.each[4].verdict.Status)
+		assert.Equal(t, 400*time.Millisecond, c.each[4].verdict.Result.RetryAfter, "behind those who wait")
+		advance(time.Second)
+		for i, at := range []time.Duration{0, 100 * ms, 200 * ms, 300 * ms} {
+			assert.True(t, c.each[i].passed())
+			assert.Equal(t, at, c.each[i].at)
+		}
+		late := c.join()
+		assert.True(t, late.passed(), "the places are free again")
+	})
+}
+
+// A queue of fifty serves five hundred at the policy's rate, and refuses the rest at once.
+func TestQueueUnderLoad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, policy := range []string{"100/1s burst 1; wait 10s", "100/1s leaky-bucket burst 500"} {
+			c := newChecks(t, guard.Config{Rule: guard.Rule{Policy: policy, Waiting: 50}})
+			for range 500 {
+				c.join()
+			}
+			advance(time.Second)
+			served, refused := 0, 0
+			for _, x := range c.each {
+				switch {
+				case x.passed():
+					assert.Equal(t, time.Duration(served)*10*ms, x.at, "%s: in order, at the rate", policy)
+					served++
+				default:
+					assert.Zero(t, x.at, "%s: refused at once", policy)
+					refused++
+				}
+			}
+			assert.Equal(t, 51, served, policy)
+			assert.Equal(t, 449, refused, policy)
+		}
+	})
+}
+
+// A turn that would come after the request's own deadline is refused at once, and nothing is taken for it.
+func TestQueueDeadline(t *testing.T) {
+	for _, policy := range []string{"1/1s burst 1; wait 10s", "1/1s leaky-bucket burst 5"} {
+		synctest.Test(t, func(t *testing.T) {
+			g := newGuard(t, guard.Config{Rule: guard.Rule{Policy: policy}})
+			require.True(t, passes(g, alice))
+			r := from(alice)
+			ctx, cancel := context.WithTimeout(t.Context(), 500*ms)
+			defer cancel()
+			r.ctx = ctx
+			start := time.Now()
+			v := g.Check(r)
+			assert.Zero(t, time.Since(start))
+			assert.Equal(t, guard.Reply, v.Action)
+			assert.Equal(t, 429, v.Status, policy)
+			assert.LessOrEqual(t, v.Result.RetryAfter, time.Second)
+			advance(time.Second)
+			start = time.Now()
+			assert.True(t, passes(g, alice))
+			assert.Zero(t, time.Since(start), "nothing was taken for the other: %s", policy)
+		})
+	}
+}
+
+// Permits are not held while a request waits: `2 concurrent, 10/1s leaky-bucket` runs two handlers at once.
+func TestQueueHoldsNoPermits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChecks(t, guard.Config{Rule: guard.Rule{Policy: "2 concurrent, 10/1s leaky-bucket burst 10"}})
+		for range 4 {
+			c.join()
+		}
+		advance(100 * ms)
+		assert.True(t, c.each[0].passed())
+		assert.True(t, c.each[1].passed(), "the two that wait hold none")
+		c.each[0].verdict.Finish(guard.Final{})
+		c.each[1].verdict.Finish(guard.Final{})
+		advance(time.Second)
+		assert.True(t, c.each[2].passed())
+		assert.True(t, c.each[3].passed())
+	})
+}
+
+// That holds across rules, too: the permits of one are acquired when the wait of another is over.
+func TestQueueOfAnotherRuleHoldsNoPermits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newCounting(t)
+		c := newChecks(t, guard.Config{
+			Rule:  guard.Rule{Policy: "few: 1 concurrent"},
+			Rules: []guard.Rule{{Policy: "drip: 10/1s leaky-bucket burst 10"}},
+			Store: store,
+		})
+		c.join()
+		c.each[0].verdict.Finish(guard.Final{})
+		c.join()
+		synctest.Wait()
+		asked, _ := store.told()
+		assert.Equal(t, "drip few permit drip", asked)
+		advance(time.Second)
+		assert.True(t, c.each[1].passed())
+		asked, _ = store.told()
+		assert.Equal(t, "few permit", asked)
+		c.each[1].verdict.Finish(guard.Final{})
+	})
+}
+
+// A panic in a later rule's code leaves nothing of the earlier ones.
+func TestRulesSurvivePanics(t *testing.T) {
+	memory := newMemory(t)
+	g := newGuard(t, guard.Config{
+		Rule: guard.Rule{Policy: "user: 5/1h, 1 concurrent"},
+		Rules: []guard.Rule{{Policy: "bad: 1/1h", Key: keyfunc.Custom("bad", func(keyfunc.Request) (string, error) {
+			panic("boom")
+		})}},
+		Store: memory,
+	})
+	for range 3 {
+		assert.PanicsWithValue(t, "boom", func() { g.Check(from(alice)) })
+	}
+	assert.EqualValues(t, 5, remaining(t, memory, g.Policies()[0], "ip="+alice))
+}
+
+// What cannot be decided ends it as a refusal does.
+func TestRulesFailClosed(t *testing.T) {
+	store := newRemote(newMemory(t))
+	g := newGuard(t, guard.Config{
+		Rule:  guard.Rule{Policy: "open: 5/1h; fail open"},
+		Rules: []guard.Rule{{Policy: "closed: 5/1h; fail closed"}},
+		Store: store, Log: slog.New(new(records)),
+	})
+	store.fail(down())
+	v := g.Check(from(alice))
+	assert.Equal(t, 503, v.Status)
+	assert.Equal(t, "closed", v.Policy)
+	failed := (*core.StoreError)(nil)
+	assert.True(t, errors.As(v.Err, &failed))
+}
+
+// A store that panics takes no place of those who wait.
+func TestQueueSurvivesPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &panicky{Memory: newMemory(t), panics: true}
+		c := newChecks(t, guard.Config{Rule: guard.Rule{Policy: "10/1s burst 1; wait 10s", Waiting: 1}, Store: store})
+		for range 3 {
+			assert.Panics(t, func() { c.g.Check(from(alice)) })
+		}
+		store.panics = false
+		c.join()
+		c.join()
+		advance(time.Second)
+		assert.True(t, c.each[1].passed())
+		assert.Equal(t, 100*ms, c.each[1].at)
+	})
+}
+
+// panicky is a store that panics while it is told to.
+type panicky struct {
+	*core.Memory
+	panics bool
+}
+
+func (p *panicky) Take(ctx context.Context, t core.Take) (core.Result, error) {
+	if p.panics {
+		panic("a hook")
+	}
+	return p.Memory.Take(ctx, t)
+}

@@ -1,0 +1,181 @@
+package adaptertest
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-go/weir/core/guard"
+	"github.com/weir-go/weir/keyfunc"
+)
+
+// A refusal is not an answer of 200 because its handler says no status.
+func testNativeBody(t *testing.T, a Adapter) {
+	s := over(t, a, guard.Config{Rule: guard.Rule{OverLimit: a.Handle(Native{Body: "native"})}}, Handler{})
+	res := s.get("/hello")
+	res.has(t, http.StatusTooManyRequests, refusal("X-Native", "default"))
+	assert.Equal(t, "native", res.body)
+
+	s = serve(t, a, hello(Handler{}, newGuard(t, "1/1h; fail closed", guard.Config{
+		Rule:  guard.Rule{OverLimit: a.Handle(Native{Body: "native"})},
+		Store: broken{},
+		Log:   (&logs{}).logger(),
+	})))
+	res = s.get("/hello")
+	res.has(t, http.StatusServiceUnavailable, map[string]string{retryHeader: "1", cacheHeader: "no-store", "X-Native": "default"})
+	assert.Equal(t, "native", res.body)
+}
+
+func testAccepted(t *testing.T, a Adapter) {
+	s := over(t, a, guard.Config{}, Handler{})
+	for accept, want := range map[string]struct{ contentType, body string }{
+		"*/*":              {"text/plain; charset=utf-8", "too many requests\n"},
+		"application/json": {"application/json", `{"error":"too many requests","policy":"default"}` + "\n"},
+		"application/problem+json": {"application/problem+json", `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded",` +
+			`"title":"Request cannot be satisfied as assigned quota has been exceeded","detail":"too many requests","violated-policies":["default"]}` + "\n"},
+	} {
+		for range 2 {
+			res := s.get("/hello", "Accept", accept)
+			res.refused(t, 1)
+			assert.Equal(t, []string{want.contentType}, res.Header["Content-Type"])
+			assert.Equal(t, want.body, res.body)
+			assert.Equal(t, want.body[0] == '{', json.Valid([]byte(res.body)))
+			head := s.do(http.MethodHead, "/hello", "Accept", accept)
+			assert.EqualValues(t, len(want.body), head.ContentLength)
+		}
+	}
+	split := s.get("/hello", "Accept", "text/html", "Accept", "application/json")
+	assert.Equal(t, "application/json", split.Header.Get("Content-Type"), "of two lines")
+
+	// Others may vary the answer too.
+	outer := newGuard(t, "outer: 1/1h", guard.Config{Rule: guard.Rule{OverLimit: guard.HandlerFunc("pass", func(*guard.Refusal) guard.Verdict {
+		v := guard.Verdict{Action: guard.Pass}
+		v.SetField("Vary", "Origin")
+		return v
+	})}})
+	s = serve(t, a, hello(Handler{}, outer, newGuard(t, "1/1h", guard.Config{})))
+	s.get("/hello").admitted(t, 1, 0)
+	assert.Equal(t, []string{"Origin, Accept"}, s.get("/hello").Header["Vary"])
+}
+
+func testGRPC(t *testing.T, a Adapter) {
+	app := func(g *guard.Guard) App {
+		return App{Guards: []*guard.Guard{g}, Routes: []Route{{Method: http.MethodPost, Pattern: "/mail.Service/Send"}}}
+	}
+	s := serve(t, a, app(newGuard(t, "1/1h", guard.Config{})))
+	post := func(contentType string) answer {
+		return s.do(http.MethodPost, "/mail.Service/Send", "Content-Type", contentType, "Te", "trailers")
+	}
+	post("application/grpc").admitted(t, 1, 0)
+	res := post("application/grpc+proto")
+	want := refusal("Grpc-Status", "8")
+	want["Grpc-Message"] = "too many requests"
+	res.has(t, http.StatusOK, want)
+	assert.Equal(t, "application/grpc", res.Header.Get("Content-Type"))
+	assert.Empty(t, res.body)
+	assert.Zero(t, res.ContentLength)
+	post("application/grpc-web").refused(t, 1)
+
+	s = serve(t, a, app(newGuard(t, "1/1h; fail closed", guard.Config{Store: broken{}, Log: (&logs{}).logger()})))
+	post("application/grpc").has(t, http.StatusOK, map[string]string{
+		"Grpc-Status": "14", "Grpc-Message": "the rate limiter cannot decide at the moment", retryHeader: "1", cacheHeader: "no-store",
+	})
+}
+
+// The request goes on, knows it, and holds permits if there are some.
+func testDegrade(t *testing.T, a Adapter) {
+	for policy, rules := range map[string][]guard.Rule{
+		"1/1h":  nil,
+		"1/24h": {{Policy: "permits: 5 concurrent", Key: keyfunc.Const("all")}},
+	} {
+		var degraded, calls atomic.Int64
+		h := Handler{Calls: &calls, Do: func(ctx context.Context) {
+			if guard.Degraded(ctx) {
+				degraded.Add(1)
+			}
+		}}
+		inner := newGuard(t, "inner: 9/1h", guard.Config{})
+		g := newGuard(t, policy, guard.Config{Rule: guard.Rule{OverLimit: guard.Degrade()}, Rules: rules})
+		s := serve(t, a, hello(h, g, inner))
+		s.get("/hello").admitted(t, 1, 0)
+		assert.Zero(t, degraded.Load())
+		for range 2 {
+			res := s.get("/hello")
+			want := numbers(1, 0)
+			want[cacheHeader] = "no-store"
+			res.has(t, http.StatusOK, want)
+			assert.Equal(t, "ok", res.body)
+		}
+		assert.EqualValues(t, 2, degraded.Load())
+		assert.EqualValues(t, 3, calls.Load())
+	}
+}
+
+// A native handler in the place of the route's answers with 200, unless it says otherwise.
+func testDegradeInstead(t *testing.T, a Adapter) {
+	for _, c := range []struct {
+		Native
+		want int
+	}{
+		{Native{Body: "native"}, http.StatusOK},
+		{Native{Status: http.StatusTeapot}, http.StatusTeapot},
+		{Native{Status: http.StatusOK}, http.StatusOK},
+		{Native{Status: http.StatusBadGateway, Fail: true}, http.StatusBadGateway},
+	} {
+		calls := new(atomic.Int64)
+		s := over(t, a, guard.Config{Rule: guard.Rule{OverLimit: guard.Degrade(a.Handle(c.Native))}}, Handler{Calls: calls})
+		for range 2 {
+			res := s.get("/hello")
+			res.has(t, c.want, refusal("X-Native", "default"))
+			if !c.Fail {
+				assert.Equal(t, "native", res.body)
+			}
+		}
+		assert.EqualValues(t, 1, calls.Load())
+	}
+	silent := over(t, a, guard.Config{Rule: guard.Rule{OverLimit: guard.Degrade(a.Handle(Native{}))}}, Handler{}).get("/hello")
+	silent.has(t, http.StatusOK, refusal("X-Native", "default"))
+	assert.Empty(t, silent.body)
+
+	l := &logs{}
+	foreign := guard.Degrade(guard.HandleNative("elsewhere.Handle", func() { t.Error("it was called") }))
+	res := over(t, a, guard.Config{Rule: guard.Rule{OverLimit: foreign}, Log: l.logger()}, Handler{}).get("/hello")
+	res.has(t, http.StatusTooManyRequests, refusal("", ""))
+	assert.Equal(t, "too many requests\n", res.body)
+	assert.Len(t, l.with("another framework"), 1)
+}
+
+// An open circuit answers without the store, and says for how long.
+func testBreak(t *testing.T, a Adapter) {
+	store := newRecorder(t)
+	g := newGuard(t, "1/1h", guard.Config{
+		Rule: guard.Rule{Key: keyfunc.Header("X-Api-Key"), OverLimit: guard.Break(guard.BreakOptions{
+			Refusals: 3,
+			Open:     2 * time.Hour,
+			Then:     a.Handle(Native{Status: http.StatusForbidden}),
+		})},
+		Store: store,
+	})
+	s := serve(t, a, hello(Handler{}, g))
+	s.get("/hello", "X-Api-Key", "a").admitted(t, 1, 0)
+	s.get("/hello", "X-Api-Key", "a").refused(t, 1)
+	s.get("/hello", "X-Api-Key", "a").refused(t, 1)
+	opens := s.get("/hello", "X-Api-Key", "a")
+	opens.has(t, http.StatusForbidden, refusal("X-Native", "default"))
+	assert.EqualValues(t, 2*60*60, opens.integer(t, retryHeader))
+	require.Equal(t, map[string]int{"default": 4}, store.counts())
+	for range 5 {
+		res := s.get("/hello", "X-Api-Key", "a")
+		res.has(t, http.StatusForbidden, map[string]string{retryHeader: anything, cacheHeader: "no-store", "X-Native": "default"})
+		assert.InDelta(t, 2*60*60, res.integer(t, retryHeader), 60)
+		assert.Equal(t, "native", res.body)
+	}
+	assert.Equal(t, map[string]int{"default": 4}, store.counts(), "the store is not asked")
+	s.get("/hello", "X-Api-Key", "b").admitted(t, 1, 0)
+}
