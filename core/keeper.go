@@ -150,8 +150,8 @@ func (k *keeper) giveBack(r Refund) {
 	_ = k.refund(inMemory, []Refund{r})
 }
 
-// charge takes what was used already where r was decided, without anybody waiting for a remote store. Who it was does
-// not hear how that ends.
+// charge takes what was used already where r was decided, without anybody waiting for a remote store. The caller
+// does not hear how that ends.
 func (k *keeper) charge(t Take, r *Result) {
 	memory := k.memory
 	switch r.charged() {

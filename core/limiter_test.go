@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/guard"
+	"github.com/weir-go/weir/core/internal/remotetest"
 	"github.com/weir-go/weir/keyfunc"
 )
 
@@ -115,9 +116,9 @@ func TestLimiterFailWords(t *testing.T) {
 		"2/1h; fail open":   {core.Admitted, core.Admitted, core.Admitted},
 		"2/1h; fail closed": {core.Refused, core.Refused, core.Refused},
 	} {
-		store := newRemote(newMemory(t, 0))
+		store := remotetest.New(newMemory(t, 0))
 		l := newLimiter(t, store, policy)
-		store.fail(down())
+		store.Fail(down())
 		var got [3]core.Outcome
 		var first core.Result
 		for i := range got {
@@ -139,10 +140,10 @@ func TestLimiterFailWords(t *testing.T) {
 			continue
 		}
 		// A receipt goes to the store that wrote it, also when the other is back.
-		store.fail(nil)
+		store.Fail(nil)
 		require.NoError(t, l.Refund(ctx, "alice", first, 1))
-		assert.Empty(t, store.refunded())
-		store.fail(down())
+		assert.Empty(t, store.Refunded())
+		store.Fail(down())
 		res, err := l.Peek(ctx, "alice")
 		require.NoError(t, err)
 		assert.Equal(t, map[bool]int64{true: 1, false: 0}[policy == "2/1h"], res.Remaining)
@@ -150,16 +151,16 @@ func TestLimiterFailWords(t *testing.T) {
 		res, err = l.Peek(ctx, "alice")
 		require.NoError(t, err)
 		assert.Equal(t, map[bool]int64{true: 2, false: 0}[policy == "2/1h"], res.Remaining)
-		store.fail(nil)
+		store.Fail(nil)
 		require.NoError(t, l.Reset(ctx, "alice"))
-		assert.Equal(t, 1, store.resets)
+		assert.Equal(t, 1, store.Resets)
 	}
 }
 
 // Where neither store can decide, both say why.
 func TestLimiterFallbackFails(t *testing.T) {
-	store := newRemote(newMemory(t, 0))
-	store.fail(down())
+	store := remotetest.New(newMemory(t, 0))
+	store.Fail(down())
 	l := newLimiter(t, store, "2/1h")
 	_, err := l.AllowN(t.Context(), "", 1)
 	var failed *core.StoreError

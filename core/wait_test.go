@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/remotetest"
 	"github.com/weir-go/weir/core/storetest"
 )
 
@@ -264,8 +265,8 @@ func TestWaitFailWords(t *testing.T) {
 			"10/1s burst 1; wait 10s":            200 * ms, // the local store has a queue, too
 			"10/1s burst 1; wait 10s; fail open": 0,
 		} {
-			store := newRemote(newMemory(t, 0))
-			store.fail(down())
+			store := remotetest.New(newMemory(t, 0))
+			store.Fail(down())
 			q := newQueue(t, store, policy)
 			for range 3 {
 				q.join(1)
@@ -273,34 +274,34 @@ func TestWaitFailWords(t *testing.T) {
 			advance(time.Second)
 			q.served(0, last/2, last)
 		}
-		store := newRemote(newMemory(t, 0))
-		store.fail(down())
+		store := remotetest.New(newMemory(t, 0))
+		store.Fail(down())
 		failed := &core.StoreError{}
 		require.ErrorAs(t, newLimiter(t, store, "10/1s; wait 10s; fail closed").Wait(t.Context(), "k", 1), &failed)
 
 		// A reservation is not lost with the store that wrote it, and who gives up then
 		// is told of that alone.
 		for _, policy := range []string{"10/1s burst 1; wait 10s", "10/1s burst 1; wait 10s; fail open", "10/1s burst 1; wait 10s; fail closed"} {
-			store := newRemote(newMemory(t, 0))
+			store := remotetest.New(newMemory(t, 0))
 			q := newQueue(t, store, policy)
 			q.join(1)
 			q.join(1)
 			w := q.join(1)
-			store.fail(down())
+			store.Fail(down())
 			w.leave()
 			advance(time.Second)
 			require.ErrorIs(t, w.err, context.Canceled)
 			require.NotErrorAs(t, w.err, &failed)
 			q.done = q.done[:2]
 			q.served(0, 100*ms)
-			assert.Empty(t, store.refunded())
+			assert.Empty(t, store.Refunded())
 		}
-		store = newRemote(newMemory(t, 0))
+		store = remotetest.New(newMemory(t, 0))
 		q := newQueue(t, store, "10/1s burst 1; wait 10s")
 		q.join(1)
 		q.join(1).leave()
 		synctest.Wait()
-		assert.Equal(t, []int64{1}, store.refunded(), "by its own deadline, not by that of the caller who left")
+		assert.Equal(t, []int64{1}, store.Refunded(), "by its own deadline, not by that of the caller who left")
 	})
 }
 

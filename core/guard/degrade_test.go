@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/guard"
+	"github.com/weir-go/weir/core/internal/remotetest"
 	"github.com/weir-go/weir/keyfunc"
 )
 
@@ -64,12 +65,12 @@ func TestDegradeAmongRules(t *testing.T) {
 
 // Only what the limit refuses is degraded.
 func TestDegradeOnlyOverLimit(t *testing.T) {
-	store := newRemote(newMemory(t))
+	store := remotetest.New(newMemory(t))
 	g := newGuard(t, guard.Config{Rule: guard.Rule{Policy: "1/1h; fail closed", OverLimit: guard.Degrade()}, Store: store, Log: slog.New(new(records))})
 	assert.Equal(t, 403, g.Check(from("")).Status)
 	local, err := g.WithRule(guard.Rule{Policy: "local: 1/1h; fail local"})
 	require.NoError(t, err)
-	store.fail(down())
+	store.Fail(down())
 	v := g.Check(accepting("application/json"))
 	assert.Equal(t, 503, v.Status)
 	assert.Equal(t, guard.Reply, v.Action)
@@ -81,7 +82,7 @@ func TestDegradeOnlyOverLimit(t *testing.T) {
 	cancel()
 	r := from(bob)
 	r.ctx = ctx
-	store.fail(context.Canceled)
+	store.Fail(context.Canceled)
 	assert.NotEqual(t, guard.Pass, g.Check(r).Action)
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/guard"
+	"github.com/weir-go/weir/core/internal/remotetest"
 	"github.com/weir-go/weir/internal/race"
 	"github.com/weir-go/weir/keyfunc"
 )
@@ -430,13 +431,13 @@ func TestGuardFailWords(t *testing.T) {
 		{"2/1h; fail closed", []int{503, 503, 503}, false, core.Refused},
 	} {
 		t.Run(c.policy, func(t *testing.T) {
-			store := newRemote(newMemory(t))
+			store := remotetest.New(newMemory(t))
 			var last guard.Event
 			g := newGuard(t, guard.Config{Rule: guard.Rule{Policy: c.policy}, Store: store, Observe: func(e guard.Event) { last = e }, Log: slog.New(new(records))})
 			require.True(t, passes(g, alice))
 			require.True(t, passes(g, alice))
 			for range 2 { // an outage, and the next
-				store.fail(down())
+				store.Fail(down())
 				for i, status := range c.status {
 					v := g.Check(from(bob))
 					assert.Equal(t, status, v.Status, "request %d", i)
@@ -454,7 +455,7 @@ func TestGuardFailWords(t *testing.T) {
 					require.ErrorAs(t, last.Err, &failed)
 					return failed.Class
 				}())
-				store.fail(nil)
+				store.Fail(nil)
 				assert.False(t, passes(g, alice), "what was counted before is still counted")
 				assert.NoError(t, last.Err)
 				if c.status[2] == 429 { // the local counts last through the next outage
@@ -467,7 +468,7 @@ func TestGuardFailWords(t *testing.T) {
 
 // fallback is a store that brings the Memory which stands in for it.
 type fallback struct {
-	*remote
+	*remotetest.Remote
 	local *core.Memory
 }
 
@@ -475,8 +476,8 @@ func (f fallback) Fallback() *core.Memory { return f.local }
 
 // All guards and limiters on one store share its fallback: a limit stays one.
 func TestFallbackIsShared(t *testing.T) {
-	store := fallback{newRemote(newMemory(t)), newMemory(t)}
-	store.fail(down())
+	store := fallback{remotetest.New(newMemory(t)), newMemory(t)}
+	store.Fail(down())
 	quiet := slog.New(new(records))
 	a := newGuard(t, guard.Config{Rule: guard.Rule{Policy: "1/1h"}, Store: store, Log: quiet})
 	b := newGuard(t, guard.Config{Rule: guard.Rule{Policy: "1/1h"}, Store: store, Log: quiet})
@@ -494,12 +495,12 @@ func TestFallbackIsShared(t *testing.T) {
 // The log is told at most once a second, and once when it is over.
 func TestGuardLogsCalmly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store, said := newRemote(newMemory(t)), new(records)
+		store, said := remotetest.New(newMemory(t)), new(records)
 		g := newGuard(t, guard.Config{Rule: guard.Rule{Policy: "5/1h"}, Store: store, Log: slog.New(said)})
 		other := g.With("other", "5/1h; fail closed")
 		passes(g, alice)
 		assert.Empty(t, said.all())
-		store.fail(down())
+		store.Fail(down())
 		for range 50 {
 			passes(g, alice)
 			passes(other, alice)
@@ -515,12 +516,12 @@ func TestGuardLogsCalmly(t *testing.T) {
 		}
 		assert.Equal(t, []string{failed}, said.all())
 		for range 50 { // every second one
-			store.fail(nil)
+			store.Fail(nil)
 			passes(g, alice)
-			store.fail(down())
+			store.Fail(down())
 			passes(g, alice)
 		}
-		store.fail(nil)
+		store.Fail(nil)
 		passes(g, alice)
 		assert.Empty(t, said.all())
 		advance(time.Second)
@@ -528,9 +529,9 @@ func TestGuardLogsCalmly(t *testing.T) {
 			passes(g, alice)
 		}
 		assert.Equal(t, []string{"INFO weir: the store is back"}, said.all())
-		store.fail(context.Canceled) // no failure of the store
+		store.Fail(context.Canceled) // no failure of the store
 		passes(g, alice)
-		store.fail(nil)
+		store.Fail(nil)
 		passes(g, alice)
 		assert.Empty(t, said.all())
 	})
@@ -644,8 +645,8 @@ func TestSettle(t *testing.T) {
 // A remote store is settled behind the caller's back, and Close waits.
 func TestSettleRemote(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newRemote(newMemory(t))
-		store.held = make(chan struct{})
+		store := remotetest.New(newMemory(t))
+		store.Held = make(chan struct{})
 		g := newGuard(t, guard.Config{Rule: guard.Rule{Policy: "5000/1h", Settle: countFailures}, Store: store})
 		with := g.With("login", "5000/1h")
 		v := g.Check(from(alice))
@@ -655,7 +656,7 @@ func TestSettleRemote(t *testing.T) {
 			v.Finish(guard.Final{Status: 200}) // does not wait
 		}
 		synctest.Wait()
-		assert.Empty(t, store.refunded())
+		assert.Empty(t, store.Refunded())
 		closed := make(chan struct{}, 2)
 		for range 2 {
 			go func() {
@@ -665,23 +666,23 @@ func TestSettleRemote(t *testing.T) {
 		}
 		synctest.Wait()
 		assert.Empty(t, closed)
-		close(store.held)
+		close(store.Held)
 		<-closed
 		<-closed
-		assert.Equal(t, []int64{1, 1, 1}, store.refunded())
+		assert.Equal(t, []int64{1, 1, 1}, store.Refunded())
 		v = g.Check(from(alice))
 		assert.Equal(t, int64(4998), v.Result.Remaining, "a closed Guard decides")
 		v.Finish(guard.Final{Status: 200}) // and gives back
 		synctest.Wait()
-		assert.Len(t, store.refunded(), 4)
+		assert.Len(t, store.Refunded(), 4)
 	})
 }
 
 // A queue has an end: what does not fit is lost, and nobody waits.
 func TestSettleQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newRemote(newMemory(t))
-		store.held = make(chan struct{})
+		store := remotetest.New(newMemory(t))
+		store.Held = make(chan struct{})
 		said := new(records)
 		g := newGuard(t, guard.Config{Rule: guard.Rule{Policy: "50000/1h", Settle: countFailures}, Store: store, Log: slog.New(said)})
 		const most = 1 << 14
@@ -689,10 +690,10 @@ func TestSettleQueueIsBounded(t *testing.T) {
 			v := g.Check(from(alice))
 			v.Finish(guard.Final{Status: 200})
 		}
-		close(store.held)
+		close(store.Held)
 		require.Error(t, g.Close(), "it says what was lost")
-		assert.GreaterOrEqual(t, len(store.refunded()), most)
-		assert.LessOrEqual(t, len(store.refunded()), most+600, "those that wait, and a batch under way")
+		assert.GreaterOrEqual(t, len(store.Refunded()), most)
+		assert.LessOrEqual(t, len(store.Refunded()), most+600, "those that wait, and a batch under way")
 		lines := said.all()
 		require.Len(t, lines, 1)
 		assert.Contains(t, lines[0], "WARN weir: could not be given back, and counts until it expires what=units number=1")
@@ -702,9 +703,9 @@ func TestSettleQueueIsBounded(t *testing.T) {
 // A charge is given back to the store that has counted it.
 func TestSettleOfLocalResults(t *testing.T) {
 	for policy, remaining := range map[string]int64{"2/1h": 1, "2/1h; fail open": 0} {
-		store := newRemote(newMemory(t))
+		store := remotetest.New(newMemory(t))
 		g := newGuard(t, guard.Config{Rule: guard.Rule{Policy: policy, Settle: countFailures}, Store: store, Log: slog.New(new(records))})
-		store.fail(down())
+		store.Fail(down())
 		for range 5 {
 			v := g.Check(from(alice))
 			require.Equal(t, guard.Pass, v.Action, policy)
@@ -712,7 +713,7 @@ func TestSettleOfLocalResults(t *testing.T) {
 			v.Finish(guard.Final{Status: 200})
 		}
 		require.NoError(t, g.Close())
-		assert.Empty(t, store.refunded(), policy)
+		assert.Empty(t, store.Refunded(), policy)
 	}
 }
 
@@ -736,8 +737,8 @@ func TestGuardLogsToTheDefault(t *testing.T) {
 	said, before := new(records), slog.Default()
 	slog.SetDefault(slog.New(said))
 	defer slog.SetDefault(before)
-	store := newRemote(newMemory(t))
-	store.fail(down())
+	store := remotetest.New(newMemory(t))
+	store.Fail(down())
 	passes(newGuard(t, guard.Config{Rule: guard.Rule{Policy: "1/1h"}, Store: store}), alice)
 	assert.Len(t, said.all(), 1)
 }

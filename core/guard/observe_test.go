@@ -12,6 +12,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/guard"
+	"github.com/weir-go/weir/core/internal/remotetest"
 	"github.com/weir-go/weir/internal/race"
 	"github.com/weir-go/weir/keyfunc"
 )
@@ -82,7 +83,7 @@ func TestEventKept(t *testing.T) {
 	}
 }
 
-// Who has no key of its own has none in the Event, or the shared one.
+// A request that has no key of its own has none in the Event, or the shared one.
 func TestEventWithoutKey(t *testing.T) {
 	for noKey, want := range map[guard.NoKey]string{guard.NoKeyRefuse: "", guard.NoKeyPass: "", guard.NoKeyShared: "none"} {
 		events := 0
@@ -97,8 +98,8 @@ func TestEventWithoutKey(t *testing.T) {
 
 // A store that is gone is seen in the Result as well.
 func TestEventLocal(t *testing.T) {
-	store := newRemote(newMemory(t))
-	store.fail(down())
+	store := remotetest.New(newMemory(t))
+	store.Fail(down())
 	var last guard.Event
 	g := newGuard(t, guard.Config{Rule: guard.Rule{Policy: "1/1h"}, Store: store, Log: slog.New(new(records)), Observe: func(e guard.Event) { last = e }})
 	g.Check(from(alice))

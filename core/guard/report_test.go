@@ -15,6 +15,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/guard"
+	"github.com/weir-go/weir/core/internal/remotetest"
 	"github.com/weir-go/weir/keyfunc"
 )
 
@@ -66,7 +67,7 @@ func TestReported(t *testing.T) {
 // What was used beyond the estimate is borrowed, also by several at once, and paid back before anybody passes.
 func TestReportedDebt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for _, store := range []core.Store{newMemory(t), newRemote(newMemory(t))} {
+		for _, store := range []core.Store{newMemory(t), remotetest.New(newMemory(t))} {
 			g := newGuard(t, guard.Config{Rule: tokens("100/100s debt 60"), Store: store})
 			var all []guard.Verdict
 			for range 4 {
@@ -130,7 +131,7 @@ func failed(f guard.Final) int64 {
 // A rule with After looks first, takes nothing, and counts when the request is over.
 func TestAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for _, store := range []core.Store{newMemory(t), newRemote(newMemory(t))} {
+		for _, store := range []core.Store{newMemory(t), remotetest.New(newMemory(t))} {
 			g := newGuard(t, guard.Config{Rule: guard.Rule{Policy: "3/30s", After: failed}, Store: store})
 			attempt := func(status int) guard.Verdict {
 				v := g.Check(from(alice))
@@ -201,8 +202,8 @@ func TestAfterRefused(t *testing.T) {
 	}
 	assert.EqualValues(t, 2, left(t, store, g))
 
-	down := newRemote(store)
-	down.fail(&core.StoreError{Class: core.ClassDown})
+	down := remotetest.New(store)
+	down.Fail(&core.StoreError{Class: core.ClassDown})
 	open := newGuard(t, guard.Config{Rule: guard.Rule{Policy: "open: 3/1h; fail open", After: failed}, Store: down, Log: slog.New(new(records))})
 	for range 5 {
 		v := open.Check(from(alice))

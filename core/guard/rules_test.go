@@ -16,6 +16,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/guard"
+	"github.com/weir-go/weir/core/internal/remotetest"
 	"github.com/weir-go/weir/keyfunc"
 )
 
@@ -497,13 +498,13 @@ func TestRulesSurvivePanics(t *testing.T) {
 
 // What cannot be decided ends it as a refusal does.
 func TestRulesFailClosed(t *testing.T) {
-	store := newRemote(newMemory(t))
+	store := remotetest.New(newMemory(t))
 	g := newGuard(t, guard.Config{
 		Rule:  guard.Rule{Policy: "open: 5/1h; fail open"},
 		Rules: []guard.Rule{{Policy: "closed: 5/1h; fail closed"}},
 		Store: store, Log: slog.New(new(records)),
 	})
-	store.fail(down())
+	store.Fail(down())
 	v := g.Check(from(alice))
 	assert.Equal(t, 503, v.Status)
 	assert.Equal(t, "closed", v.Policy)

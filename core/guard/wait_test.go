@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/guard"
+	"github.com/weir-go/weir/core/internal/remotetest"
 )
 
 const ms = time.Millisecond
@@ -144,7 +145,7 @@ func TestGuardCloseSendsAway(t *testing.T) {
 		t.Run(where, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				memory := newMemory(t)
-				store := newRemote(memory)
+				store := remotetest.New(memory)
 				config := guard.Config{Rule: guard.Rule{Policy: "5/1s leaky-bucket burst 3", Settle: countFailures}, Store: memory}
 				if where == "remote" {
 					config.Store = store
@@ -169,7 +170,7 @@ func TestGuardCloseSendsAway(t *testing.T) {
 					assert.False(t, sent.verdict.NeedsFinal(), "there is nothing to settle")
 				}
 				if where == "remote" {
-					assert.Equal(t, []int64{1, 1}, store.refunded(), "before Close returned")
+					assert.Equal(t, []int64{1, 1}, store.Refunded(), "before Close returned")
 				}
 				held := func() time.Duration {
 					peek, err := memory.Take(t.Context(), core.Take{Policy: c.g.Policies()[0], Key: "ip=" + alice})
@@ -211,26 +212,26 @@ func TestGuardCloseIsForTheFamily(t *testing.T) {
 // A refund behind the caller's back does not hold the client up.
 func TestGuardLeavesRemoteStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newRemote(newMemory(t))
-		store.held = make(chan struct{})
+		store := remotetest.New(newMemory(t))
+		store.Held = make(chan struct{})
 		c := newChecks(t, guard.Config{Rule: guard.Rule{Policy: "5/1s leaky-bucket"}, Store: store})
 		c.join()
 		gone := c.join()
 		gone.leave()
 		synctest.Wait()
 		assert.Equal(t, time.Duration(0), gone.at)
-		close(store.held)
+		close(store.Held)
 		synctest.Wait()
-		assert.Equal(t, []int64{1}, store.refunded())
+		assert.Equal(t, []int64{1}, store.Refunded())
 	})
 }
 
 // What is over does not wait: neither the store's failure nor a peek.
 func TestGuardWaitsOnlyForTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newRemote(newMemory(t))
+		store := remotetest.New(newMemory(t))
 		c := newChecks(t, guard.Config{Rule: guard.Rule{Policy: "5/1s leaky-bucket; fail open"}, Store: store, Log: slog.New(new(records))})
-		store.fail(down())
+		store.Fail(down())
 		for range 3 {
 			assert.True(t, c.join().passed())
 		}
@@ -240,12 +241,12 @@ func TestGuardWaitsOnlyForTurns(t *testing.T) {
 		for range 3 { // the local store has a queue, too
 			c.join()
 		}
-		store.fail(nil)
+		store.Fail(nil)
 		c.each[2].leave()
 		advance(time.Second)
 		assert.Equal(t, 200*ms, c.each[1].at)
 		assert.True(t, c.each[1].verdict.Result.Local)
 		assert.Equal(t, 503, c.each[2].verdict.Status)
-		assert.Empty(t, store.refunded(), "a charge goes back to the store that has counted it")
+		assert.Empty(t, store.Refunded(), "a charge goes back to the store that has counted it")
 	})
 }
