@@ -10,8 +10,12 @@ import (
 // ClientOptions returns the options of go-redis that suit a limiter, for
 // redis.NewUniversalClient: a server that is gone is noticed at once and not after
 // seconds of retries. One address is a single server; several are a Cluster; with
-// MasterName set they are Sentinels. Set credentials, TLS and PoolSize as you need.
+// MasterName set they are Sentinels. Set credentials, TLSConfig and PoolSize as you need.
 //
+//	Dialer                 a reply that has arrived is used, even if the machine was too busy
+//	                       to read it within the deadline. It does TLS if the options that
+//	                       ClientOptions returned have a TLSConfig: set it there, and not on
+//	                       the copy that Simple, Cluster or Failover makes
 //	ContextTimeoutEnabled  the store's deadline holds on the socket
 //	MaxRetries -1, DialerRetries 1  what failed is not tried again behind its back
 //	DialTimeout 250ms      a server that takes longer is gone
@@ -30,7 +34,7 @@ import (
 //	                       because over TLS a connection that they closed is only
 //	                       noticed by the decision that is lost on it
 func ClientOptions(addrs ...string) *redis.UniversalOptions {
-	return &redis.UniversalOptions{
+	o := &redis.UniversalOptions{
 		Addrs:                 addrs,
 		ContextTimeoutEnabled: true,
 		MaxRetries:            -1,
@@ -46,4 +50,6 @@ func ClientOptions(addrs ...string) *redis.UniversalOptions {
 			Mode: maintnotifications.ModeDisabled,
 		},
 	}
+	o.Dialer = dialer{o}.dial
+	return o
 }

@@ -80,8 +80,9 @@ type Store struct {
 //
 // A client without ContextTimeoutEnabled works too, at the price of a goroutine for
 // each call, because it would otherwise wait for seconds. The error reports an
-// option that cannot work, and a client that is nil or an AutoPipeliner, which
-// ignores its caller's context. A client of read-only replicas cannot be told
+// option that cannot work, and a client that is nil, an AutoPipeliner, which
+// ignores its caller's context, or one whose TLSConfig is ignored because it has a
+// Dialer as well. A client of read-only replicas cannot be told
 // apart: its every decision fails with the class "down".
 func New(rdb redis.UniversalClient, o Options) (*Store, error) {
 	var mistakes []error
@@ -93,6 +94,10 @@ func New(rdb redis.UniversalClient, o Options) (*Store, error) {
 		wrong("the client is nil; give one of redis.NewUniversalClient(redisstore.ClientOptions(addr))")
 	case v.Type() == reflect.TypeFor[*redis.AutoPipeliner]():
 		wrong("an AutoPipeliner ignores its caller's context; give the client it was made from")
+	default:
+		if err := plainText(rdb); err != nil {
+			mistakes = append(mistakes, err)
+		}
 	}
 	if o.Deadline < 0 {
 		wrong("Deadline is %v; give a positive time, or 0 for %v", o.Deadline, DefaultDeadline)

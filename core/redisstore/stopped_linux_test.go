@@ -1,0 +1,212 @@
+package redisstore_test
+
+import (
+	"bufio"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/internal/redistest"
+)
+
+// stopped is what a process does that is stopped while replies arrive: in each round it asks on every connection, and
+// stops itself as soon as it waits for the replies.
+type stopped struct {
+	Addr                string
+	CertFile            string // for TLS; "" for none
+	Plain               bool   // with a dialer that does not know of this
+	Rounds, Connections int
+	Deadline            time.Duration
+}
+
+// reads is how those of a process ended.
+type reads struct {
+	Total, Timeouts int
+	Lost            int // in a timeout, while the reply lay in the socket
+}
+
+const stoppedVariable = "WEIR_TEST_STOPPED"
+
+// TestStoppedProcess is no test, but what the stopped process runs.
+func TestStoppedProcess(t *testing.T) {
+	text, ok := os.LookupEnv(stoppedVariable)
+	if !ok {
+		t.Skip("only as a process that is stopped")
+	}
+	var j stopped
+	require.NoError(t, json.Unmarshal([]byte(text), &j))
+	o := redisstore.ClientOptions(j.Addr)
+	o.DialTimeout = patient
+	if j.CertFile != "" {
+		var err error
+		o.TLSConfig, err = redistest.Trust(j.CertFile)
+		require.NoError(t, err)
+	}
+	var all []net.Conn
+	for range j.Connections {
+		c, err := o.Dialer(t.Context(), "tcp", j.Addr)
+		if j.Plain {
+			c, err = net.Dial("tcp", j.Addr)
+		}
+		require.NoError(t, err)
+		defer c.Close()
+		all = append(all, c)
+	}
+	ask := func(c net.Conn, deadline time.Duration) {
+		_, err := c.Write([]byte("?"))
+		assert.NoError(t, err)
+		assert.NoError(t, c.SetReadDeadline(time.Now().Add(deadline)))
+	}
+	var sum reads
+	var mu sync.Mutex
+	for range j.Rounds {
+		var round sync.WaitGroup
+		for _, c := range all {
+			ask(c, j.Deadline)
+			round.Go(func() {
+				_, err := io.ReadFull(c, make([]byte, 1))
+				late := errors.Is(err, os.ErrDeadlineExceeded)
+				lies := late && arrived(c)
+				mu.Lock()
+				defer mu.Unlock()
+				sum.Total++
+				switch {
+				case lies:
+					sum.Lost++
+					fallthrough
+				case late:
+					sum.Timeouts++
+					assert.NoError(t, c.SetReadDeadline(time.Now().Add(patient)))
+					_, err = io.ReadFull(c, make([]byte, 1))
+				}
+				assert.NoError(t, err)
+			})
+		}
+		fmt.Println("asked")
+		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+		round.Wait()
+	}
+	require.NoError(t, json.NewEncoder(os.Stdout).Encode(sum))
+}
+
+// arrived reports whether something lies in the socket of a connection.
+func arrived(c net.Conn) (lies bool) {
+	if secure, ok := c.(*tls.Conn); ok {
+		c = secure.NetConn()
+	}
+	raw, err := c.(syscall.Conn).SyscallConn()
+	if err != nil {
+		return false
+	}
+	_ = raw.Control(func(fd uintptr) {
+		n, _, _ := syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		lies = n > 0
+	})
+	return lies
+}
+
+// run does it, and lets the process go on when all has been answered and the deadlines have passed.
+func (j stopped) run(t *testing.T) (sum reads) {
+	t.Helper()
+	config := (*tls.Config)(nil)
+	if j.CertFile != "" {
+		cert := redistest.NewCertificate(t)
+		pair, err := tls.LoadX509KeyPair(cert.CertFile, cert.KeyFile)
+		require.NoError(t, err)
+		j.CertFile, config = cert.CertFile, &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	j.Addr = listener.Addr().String()
+	if config != nil {
+		listener = tls.NewListener(listener, config)
+	}
+	defer listener.Close()
+	questions := make(chan net.Conn, j.Connections)
+	go func() {
+		for {
+			c, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				for {
+					if _, err := io.ReadFull(c, make([]byte, 1)); err != nil {
+						return
+					}
+					questions <- c
+				}
+			}()
+		}
+	}()
+
+	text, err := json.Marshal(j)
+	require.NoError(t, err)
+	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestStoppedProcess$") //nolint:gosec // this program
+	child.Env = append(os.Environ(), stoppedVariable+"="+string(text))
+	out, err := child.StdoutPipe()
+	require.NoError(t, err)
+	child.Stderr = os.Stderr
+	require.NoError(t, child.Start())
+	defer func() { _ = child.Process.Kill(); _ = child.Wait() }()
+	lines := bufio.NewScanner(out)
+	for range j.Rounds {
+		require.True(t, lines.Scan(), "the process has ended")
+		require.Equal(t, "asked", lines.Text())
+		require.Eventually(t, func() bool { return isStopped(child.Process.Pid) }, patient, time.Millisecond)
+		for range j.Connections {
+			_, err := (<-questions).Write([]byte("!"))
+			require.NoError(t, err)
+		}
+		<-time.After(j.Deadline) // which began before all of that
+		require.NoError(t, child.Process.Signal(syscall.SIGCONT))
+	}
+	require.True(t, lines.Scan())
+	require.NoError(t, json.Unmarshal(lines.Bytes(), &sum), lines.Text())
+	return sum
+}
+
+// isStopped reports whether a process is stopped.
+func isStopped(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return false
+	}
+	_, after, _ := strings.Cut(string(stat), ") ")
+	return strings.HasPrefix(after, "T")
+}
+
+// A reply that has arrived is used, however late the process looks at it.
+func TestArrivedRepliesAreUsed(t *testing.T) {
+	t.Parallel()
+	for name, cert := range map[string]string{"plain": "", "TLS": "some"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			j := stopped{CertFile: cert, Rounds: 20, Connections: 100, Deadline: 200 * time.Millisecond}
+			sum := j.run(t)
+			assert.Equal(t, j.Rounds*j.Connections, sum.Total)
+			assert.Zero(t, sum.Lost, "of %+v", sum)
+		})
+	}
+	t.Run("without the dialer", func(t *testing.T) {
+		t.Parallel()
+		sum := stopped{Plain: true, Rounds: 3, Connections: 100, Deadline: 200 * time.Millisecond}.run(t)
+		t.Logf("%+v", sum)
+		assert.NotZero(t, sum.Lost, "or the test above tests nothing")
+	})
+}
