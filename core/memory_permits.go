@@ -10,13 +10,12 @@ import (
 // held locks what is held of a key, and returns what holds for it now.
 func (m *Memory) held(p *Permit) (rows.Held, algo.Terms) {
 	n, lease, _ := p.Policy.Concurrent()
-	t := algo.Terms{Most: n, Lease: lease.Microseconds(), Now: p.Now}
-	ended := int64(0) // a forced time ends nobody else's leases
-	if p.Now == 0 {
+	held, t := m.permits.Lock(p.Policy.Name(), p.Key), algo.Terms{Most: n, Lease: lease.Microseconds(), Now: p.Now}
+	if p.Now == 0 { // a forced time ends nobody else's leases
 		t.Now = m.rows.Now()
-		ended = t.Now
+		held.Ended = t.Now
 	}
-	return m.permits.Lock(p.Policy.Name(), p.Key, ended), t
+	return held, t
 }
 
 // Acquire implements [PermitStore].
@@ -65,7 +64,7 @@ func (m *Memory) Release(ctx context.Context, permits []Permit) error {
 	}
 	for i := range permits {
 		p := &permits[i]
-		held := m.permits.Lock(p.Policy.Name(), p.Key, 0)
+		held := m.permits.Lock(p.Policy.Name(), p.Key)
 		held.Release(p.ID)
 		held.Unlock()
 	}

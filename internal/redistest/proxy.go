@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"strconv"
 	"sync"
 	"syscall"
 	"testing"
@@ -51,6 +52,8 @@ type Proxy struct {
 	closed   bool
 	listener net.Listener // nil while refusing
 	links    map[*link]struct{}
+	cuts     int  // how often all connections were ended
+	cut      Loss // how, the last time
 	fault    fault
 	loss     Loss // of LoseReplies
 	latency  time.Duration
@@ -98,6 +101,15 @@ func (l *link) end(how Loss) {
 	})
 }
 
+// lost ends the link as how says; Proxy.mu is held.
+func (l *link) lost(how Loss) {
+	if how == Hang {
+		l.deaf = true
+		return
+	}
+	l.end(how)
+}
+
 // hangUp closes conn as how says.
 func hangUp(conn net.Conn, how Loss) {
 	if tcp, ok := conn.(*net.TCPConn); ok && how == RST {
@@ -110,7 +122,13 @@ func hangUp(conn net.Conn, how Loss) {
 // the test, and its connections and goroutines with it.
 func NewProxy(t testing.TB, backend string) *Proxy {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	port, free, err := reserve()
+	if err != nil {
+		t.Fatalf("redistest: proxy: %v", err)
+	}
+	t.Cleanup(free)
+	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	listener, err := net.Listen("tcp", addr)
 	if err != nil {
 		t.Fatalf("redistest: proxy: %v", err)
 	}
@@ -119,7 +137,7 @@ func NewProxy(t testing.TB, backend string) *Proxy {
 		t.Fatalf("redistest: proxy: %v", err)
 	}
 	p := &Proxy{
-		t: t, backend: backend, addr: listener.Addr().String(), meeting: meeting,
+		t: t, backend: backend, addr: addr, meeting: meeting,
 		links: make(map[*link]struct{}),
 	}
 	p.mu.Lock()
@@ -150,7 +168,7 @@ func (p *Proxy) Addr() string { return p.addr }
 // dialled first, a dead one is refused as it would be without the proxy, whereas a connection to
 // [Proxy.Addr] is accepted and then reset.
 func (p *Proxy) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	server, err := p.reach(ctx, network, addr)
+	server, since, err := p.reach(ctx, network, addr)
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +179,7 @@ func (p *Proxy) Dial(ctx context.Context, network, addr string) (net.Conn, error
 		}
 		return nil, err
 	}
-	p.join(far, server)
+	p.join(far, server, since)
 	return near, nil
 }
 
@@ -199,9 +217,7 @@ func (p *Proxy) Reset() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.set(resetting)
-	for l := range p.links {
-		l.end(RST)
-	}
+	p.disconnect(RST)
 }
 
 // LoseReplies lets requests reach the server, which executes them, and loses every reply. That
@@ -238,12 +254,15 @@ func (p *Proxy) Latency(d time.Duration) {
 func (p *Proxy) Disconnect(how Loss) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.disconnect(how)
+}
+
+// disconnect ends the connections that exist, and those that are just being made; p.mu is held.
+func (p *Proxy) disconnect(how Loss) {
+	p.cuts++
+	p.cut = how
 	for l := range p.links {
-		if how == Hang {
-			l.deaf = true
-			continue
-		}
-		l.end(how)
+		l.lost(how)
 	}
 }
 
@@ -301,34 +320,35 @@ func (p *Proxy) listen(listener net.Listener) {
 				// either succeeds or fails at once, unless the server's backlog is full.
 				ctx, cancel := context.WithTimeout(p.t.Context(), time.Second)
 				defer cancel()
-				server, err := p.reach(ctx, "tcp", p.backend)
+				server, since, err := p.reach(ctx, "tcp", p.backend)
 				if err != nil {
 					hangUp(client, RST)
 					return
 				}
-				p.join(client, server)
+				p.join(client, server, since)
 			})
 		}
 	})
 }
 
 // reach connects to a server. It returns nil instead of a connection if the fault of the moment
-// leaves the server out.
-func (p *Proxy) reach(ctx context.Context, network, addr string) (net.Conn, error) {
+// leaves the server out. since is for join.
+func (p *Proxy) reach(ctx context.Context, network, addr string) (server net.Conn, since int, err error) {
 	p.mu.Lock()
-	fault, closed := p.fault, p.closed
+	fault, closed, since := p.fault, p.closed, p.cuts
 	p.mu.Unlock()
 	switch {
 	case closed:
-		return nil, &net.OpError{Op: "dial", Net: network, Err: net.ErrClosed}
+		return nil, since, &net.OpError{Op: "dial", Net: network, Err: net.ErrClosed}
 	case fault == refusing:
-		return nil, &net.OpError{
+		return nil, since, &net.OpError{
 			Op: "dial", Net: network, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED),
 		}
 	case fault == blackhole || fault == resetting:
-		return nil, nil
+		return nil, since, nil
 	}
-	return new(net.Dialer).DialContext(ctx, network, addr)
+	server, err = new(net.Dialer).DialContext(ctx, network, addr)
+	return server, since, err
 }
 
 // pair makes two sockets that are connected to each other.
@@ -353,8 +373,8 @@ func (p *Proxy) pair(ctx context.Context) (near, far net.Conn, err error) {
 }
 
 // join moves bytes between the two connections until one ends. A nil server stands for a link that
-// began in a black hole.
-func (p *Proxy) join(client, server net.Conn) {
+// began in a black hole. If all connections were ended since the server was reached, this one is too.
+func (p *Proxy) join(client, server net.Conn, since int) {
 	l := &link{client: client, server: server, done: make(chan struct{}), deaf: server == nil}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -364,6 +384,9 @@ func (p *Proxy) join(client, server net.Conn) {
 		return
 	}
 	p.links[l] = struct{}{}
+	if p.cuts != since {
+		l.lost(p.cut)
+	}
 	p.running.Go(func() {
 		defer p.leave(l)
 		p.requests(l)

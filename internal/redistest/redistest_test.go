@@ -474,6 +474,22 @@ func TestProxyFaults(t *testing.T) {
 		}
 	})
 
+	t.Run("disconnect while a connection is made", func(t *testing.T) {
+		t.Parallel()
+		for how, want := range map[Loss]errorOf{EOF: isEOF, RST: isReset, Hang: isTimeout} {
+			p := NewProxy(t, s.Addr())
+			server, since, err := p.reach(t.Context(), "tcp", s.Addr())
+			require.NoError(t, err)
+			near, far, err := p.pair(t.Context())
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = near.Close() })
+			p.Disconnect(how)
+			p.join(far, server, since)
+			want(t, raw{near}.read())
+			require.NoError(t, dial(t, p).incr("disconnect"))
+		}
+	})
+
 	t.Run("a dead server", func(t *testing.T) {
 		t.Parallel()
 		dead := Single(t)

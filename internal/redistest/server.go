@@ -27,6 +27,7 @@ type Server struct {
 	dir     string
 	argv    func(p ports) ([]string, error)
 	ports   ports // chosen by the first start, kept by every Restart
+	free    func()
 
 	mu     sync.Mutex
 	cmd    *exec.Cmd
@@ -37,8 +38,8 @@ type Server struct {
 // explicitly because its default, 10000 above the other, often lies beyond 65535.
 type ports struct{ client, bus int }
 
-// errExited says that the process ended before it answered. The usual reason is a port that
-// somebody else took between its being found free and its being used.
+// errExited says that the process ended before it answered. A reason may be a port that somebody
+// else took between its being found free and its being used.
 var errExited = errors.New("redis-server exited")
 
 // Single starts a redis-server without persistence. The args are passed on, for example
@@ -64,8 +65,11 @@ func baseArgs(p ports) []string {
 // killed when the test ends.
 func startServer(t testing.TB, argv func(p ports) ([]string, error)) *Server {
 	t.Helper()
-	s := &Server{program: program(t), dir: t.TempDir(), argv: argv}
-	t.Cleanup(s.Kill)
+	s := &Server{program: program(t), dir: t.TempDir(), argv: argv, free: func() {}}
+	t.Cleanup(func() {
+		s.Kill()
+		s.free()
+	})
 	if err := s.start(t); err != nil {
 		t.Fatalf("redistest: %v", err)
 	}
@@ -81,7 +85,8 @@ func (s *Server) start(t testing.TB) error {
 	var err error
 	for range 5 {
 		if choose {
-			if s.ports, err = freePorts(); err != nil {
+			s.free()
+			if err = s.choosePorts(); err != nil {
 				return err
 			}
 		}
@@ -319,17 +324,22 @@ func (s *Server) logTail() []byte {
 	return log[max(0, len(log)-2000):]
 }
 
-// freePorts finds two free ports by binding port 0. They are held together so that they differ,
-// and may be lost again before redis-server binds them, which [Server.start] notices.
-func freePorts() (ports, error) {
-	var found [2]int
-	for i := range found {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return ports{}, err
-		}
-		defer l.Close()
-		found[i] = l.Addr().(*net.TCPAddr).Port
+// choosePorts reserves two ports for as long as the server exists, dead or alive: those who still have
+// the address of a killed server must find nobody there.
+func (s *Server) choosePorts() error {
+	client, freeClient, err := reserve()
+	if err != nil {
+		return err
 	}
-	return ports{client: found[0], bus: found[1]}, nil
+	bus, freeBus, err := reserve()
+	if err != nil {
+		freeClient()
+		return err
+	}
+	s.ports = ports{client: client, bus: bus}
+	s.free = sync.OnceFunc(func() {
+		freeClient()
+		freeBus()
+	})
+	return nil
 }

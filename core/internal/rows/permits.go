@@ -29,14 +29,14 @@ type Held struct {
 	shard *permitShard
 	key   permitKey
 	known bool
-	ended int64
+	// Ended is a time, in microseconds since the epoch, or 0. Where the key is new, Unlock
+	// forgets a few others whose leases have all ended by then.
+	Ended int64
 }
 
-// Lock finds the leases of a key, of which there may be none yet. Where the key is new,
-// Unlock forgets a few others whose leases have all ended at the time ended, in
-// microseconds since the epoch: none if that is 0.
-func (t *Permits) Lock(policy, key string, ended int64) Held {
-	h := Held{key: permitKey{policy, key}, ended: ended}
+// Lock finds the leases of a key, of which there may be none yet.
+func (t *Permits) Lock(policy, key string) Held {
+	h := Held{key: permitKey{policy, key}}
 	h.shard = t.shard(h.key)
 	h.shard.mu.Lock()
 	if h.Leases, h.known = h.shard.keys[h.key]; !h.known {
@@ -54,7 +54,7 @@ func (h *Held) Unlock() {
 	case h.Empty():
 		delete(s.keys, h.key)
 	case !h.known:
-		s.sweep(h.ended)
+		s.sweep(h.Ended)
 		if s.keys == nil {
 			s.keys = map[permitKey]*algo.Leases{}
 		}

@@ -79,12 +79,12 @@ type Row struct {
 // stored at a forced time are not swept by the clock unless others are stored at its own.
 func (r *Row) Lock(m *Map, p *Policy, key string, forced int64) {
 	r.m, r.now, r.forced = m, forced, forced != 0
-	if !r.forced {
-		r.now = m.clock.now()
-	}
 	r.hash = p.hash(key)
 	r.shard = m.shard(r.hash)
 	r.shard.mu.Lock()
+	if !r.forced { // not before: who comes second to a row must not come from the past
+		r.now = m.clock.now()
+	}
 	r.table = r.shard.table(p)
 	r.at = r.table.find(r.hash)
 }

@@ -216,3 +216,27 @@ func TestMapUnderPressure(t *testing.T) {
 		require.Equal(t, keys, s.keys)
 	}
 }
+
+// Who comes to a row after another comes at a later time, however many want it at once.
+func TestTimeOfARowDoesNotRunBack(t *testing.T) {
+	m, p := New(1000), plainPolicy("a", 1)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			var row Row
+			for range 20_000 {
+				row.Lock(m, p, "k", 0)
+				state, now := row.State(), row.Now()
+				last := state[1]
+				state[0], state[1] = now+1e9, now
+				row.Store()
+				row.Unlock()
+				if now < last {
+					t.Errorf("time ran back by %d us", last-now)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
