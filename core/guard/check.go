@@ -32,6 +32,9 @@ func (g *Guard) Check(r keyfunc.Request) Verdict {
 	if g.early.requests.Load() < earlyRequests {
 		g.look(r)
 	}
+	if g.source != nil {
+		g = g.current()
+	}
 	rules := g.rules
 	if g.routes != nil {
 		if own, ok := g.routes.find(r); ok {
