@@ -148,7 +148,8 @@ func (s *Set) of(name string) (out said) {
 	return out
 }
 
-// renew returns ru, a rule of the Config, with the numbers of set. before is what set follows on: ru or a version of it. unusable is told what cannot be used, of what before has not had.
+// renew returns ru, a rule of the Config, with the numbers of set. before is what set follows on: ru or a version of it.
+// unusable is told what cannot be used, of what before has not had.
 func (ru *rule) renew(set *Set, before *rule, lists bool, unusable func(entry, text string, err error)) *rule {
 	now := set.of(ru.name)
 	switch {
@@ -159,31 +160,15 @@ func (ru *rule) renew(set *Set, before *rule, lists bool, unusable func(entry, t
 	}
 	next := *ru
 	next.said = now
-	// read returns the limiter of a text, or, where it cannot be used, the one from before.
-	read := func(tier, text, textBefore string, old *core.Limiter, known bool) (l *core.Limiter, ok bool) {
-		if known && text == textBefore {
-			return old, true
-		}
-		var err error
-		if tier == "" {
-			l, err = ru.variant(text)
-		} else {
-			l, err = ru.tier(tier, text)
-		}
-		if err == nil {
-			return l, true
-		}
-		if text != textBefore {
-			entry := fmt.Sprintf("Policies[%q]", ru.name)
-			if tier != "" {
-				entry = fmt.Sprintf("Tiers[%q][%q]", ru.name, tier)
-			}
-			unusable(entry, text, err)
-		}
-		return old, known
-	}
 	if now.policy != "" {
-		next.limiter, _ = read("", now.policy, before.said.policy, before.limiter, true)
+		next.limiter = before.limiter
+		if now.policy != before.said.policy {
+			if l, err := ru.variant(now.policy); err == nil {
+				next.limiter = l
+			} else {
+				unusable(fmt.Sprintf("Policies[%q]", ru.name), now.policy, err)
+			}
+		}
 	}
 	switch {
 	case len(now.tiers) > maxTiers:
@@ -195,8 +180,15 @@ func (ru *rule) renew(set *Set, before *rule, lists bool, unusable func(entry, t
 			next.tiers = map[string]*core.Limiter{}
 		}
 		for _, tier := range slices.Sorted(maps.Keys(now.tiers)) {
-			old, known := before.tiers[tier]
-			if l, ok := read(tier, now.tiers[tier], before.said.tiers[tier], old, known); ok {
+			l, known := before.tiers[tier]
+			if text := now.tiers[tier]; !known || text != before.said.tiers[tier] {
+				if other, err := ru.tier(tier, text); err == nil {
+					l, known = other, true
+				} else if text != before.said.tiers[tier] {
+					unusable(fmt.Sprintf("Tiers[%q][%q]", ru.name, tier), text, err)
+				}
+			}
+			if known {
 				next.tiers[tier] = l
 			}
 		}

@@ -111,6 +111,11 @@ func TestSourceTiers(t *testing.T) {
 	source.Store(tiers("another"))
 	assert.Equal(t, []string{"false 2 0", "50 46", " ", "2 0"}, ask())
 	assert.Equal(t, []string{"unknown-tier"}, said.codes())
+
+	said.all()
+	source.Store(tiers("default", "", "70/1h fixed-window"))
+	assert.Equal(t, "false 2 0", shown(g, sent("Tier", "new")))
+	assert.Contains(t, strings.Join(said.all(), ""), `entry=Tiers["default"][""] text=70/1h fixed-window error=a tier has a name`)
 }
 
 // What cannot be used keeps the numbers that it had before, and that is told once.
