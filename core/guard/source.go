@@ -181,10 +181,12 @@ func (ru *rule) renew(set *Set, before *rule, lists bool, unusable func(entry, t
 		}
 		for _, tier := range slices.Sorted(maps.Keys(now.tiers)) {
 			l, known := before.tiers[tier]
-			if text := now.tiers[tier]; !known || text != before.said.tiers[tier] {
+			text := now.tiers[tier]
+			last, said := before.said.tiers[tier]
+			if said = said && text == last; !known || !said {
 				if other, err := ru.tier(tier, text); err == nil {
 					l, known = other, true
-				} else if text != before.said.tiers[tier] {
+				} else if !said {
 					unusable(fmt.Sprintf("Tiers[%q][%q]", ru.name, tier), text, err)
 				}
 			}
