@@ -173,7 +173,7 @@ func (f *family) prepare(store core.Store, r Rule, name string) (*rule, error) {
 	if err != nil {
 		return nil, err
 	}
-	if f.headers.RateLimit {
+	if f.headers.RateLimit && !ru.shadow {
 		ru.prepareLists()
 	}
 	return ru, nil

@@ -202,7 +202,7 @@ func (ru *rule) renew(set *Set, before *rule, lists bool, unusable func(entry, t
 			next.show(l.Policy())
 		}
 	}
-	if lists {
+	if lists && !ru.shadow {
 		next.prepareLists()
 	}
 	return &next

@@ -206,6 +206,7 @@ func Run(t *testing.T, a Adapter) {
 		{"files of a form are removed", testUpload},
 		{"a turn that is yet to come", testDelay},
 
+		{"the whole behaviour", testWholeTable},
 		{"a table of routes", testTable},
 		{"several rules and tiers", testRules},
 		{"a queue with few places", testQueue},
