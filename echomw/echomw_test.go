@@ -104,6 +104,14 @@ func handler(h adaptertest.Handler) echo.HandlerFunc {
 		switch {
 		case h.Panic != nil:
 			panic(h.Panic)
+		case h.Hijack != nil:
+			conn, _, err := c.Response().Hijack()
+			if err != nil {
+				return err
+			}
+			defer conn.Close()
+			h.Hijack(c.Request().Context(), conn)
+			return nil
 		case h.Stream != nil:
 			_, _ = c.Response().Write([]byte("first"))
 			c.Response().Flush()

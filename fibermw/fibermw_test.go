@@ -118,8 +118,22 @@ func handler(h adaptertest.Handler) fiber.Handler {
 		switch {
 		case h.Panic != nil:
 			panic(h.Panic)
+		case h.Hijack != nil:
+			permit := guard.Detach(c.UserContext())
+			c.Context().Hijack(func(conn net.Conn) {
+				held, release := permit.Claim(context.Background())
+				defer release()
+				h.Hijack(held, conn)
+			})
+			return nil
 		case h.Stream != nil:
+			var permit *guard.Detached
+			if h.Detached {
+				permit = guard.Detach(c.UserContext())
+			}
 			c.Context().SetBodyStreamWriter(func(w *bufio.Writer) {
+				_, release := permit.Claim(context.Background())
+				defer release()
 				_, _ = w.WriteString("first")
 				_ = w.Flush()
 				<-h.Stream

@@ -102,6 +102,11 @@ func handler(h adaptertest.Handler) gin.HandlerFunc {
 		switch {
 		case h.Panic != nil:
 			panic(h.Panic)
+		case h.Hijack != nil:
+			if conn, _, err := c.Writer.Hijack(); err == nil {
+				defer conn.Close()
+				h.Hijack(c.Request.Context(), conn)
+			}
 		case h.Stream != nil:
 			_, _ = c.Writer.WriteString("first")
 			c.Writer.Flush()

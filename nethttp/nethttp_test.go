@@ -104,6 +104,11 @@ func handler(h adaptertest.Handler) http.Handler {
 		switch {
 		case h.Panic != nil:
 			panic(h.Panic)
+		case h.Hijack != nil:
+			if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
+				defer conn.Close()
+				h.Hijack(r.Context(), conn)
+			}
 		case h.Stream != nil:
 			_, _ = w.Write([]byte("first"))
 			_ = http.NewResponseController(w).Flush()

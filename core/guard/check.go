@@ -32,6 +32,9 @@ func (g *Guard) Check(r keyfunc.Request) Verdict {
 	if g.early.requests.Load() < earlyRequests {
 		g.look(r)
 	}
+	if g.source != nil {
+		g = g.current()
+	}
 	rules := g.rules
 	if g.routes != nil {
 		if own, ok := g.routes.find(r); ok {
@@ -299,7 +302,8 @@ func (g *Guard) conclude(r keyfunc.Request, v *Verdict, all []taken) {
 		if t.rule == nil {
 			continue
 		}
-		if res := &t.admission.Result; v.rule == nil || v.Result.Allowed() && res.Limit > 0 && (v.Result.Limit == 0 || tighter(res, &v.Result)) {
+		// A client is not told of a trial, which does not hold it.
+		if res := &t.admission.Result; !t.rule.shadow && (v.rule == nil || v.Result.Allowed() && res.Limit > 0 && (v.Result.Limit == 0 || tighter(res, &v.Result))) {
 			v.rule, v.Policy, v.Result, v.Err = t.rule, t.rule.name, *res, t.admission.Err
 		}
 		if t.settles() || t.admission.Held() {

@@ -21,7 +21,7 @@ func ForgetGuards() { births = &nursery{} }
 
 // Codes are those of warnings and of what is logged in use.
 var Codes = []string{
-	codeUnmatched, codeNoRoutes, codeRawPath, codeTwice, codeSameKey, codeShortWait, codeWaiting, codePermitsWait,
+	codeUnmatched, codeNoRoutes, codeRawPath, codeTwice, codeSameKey, codeShortWait, codeWaiting, codePermitsWait, codeNumbers,
 	codeNoRoute, codePerRequest, codeNever, codeMistake, codeAddress, codeTier, codeForeign, codeMounted,
 }
 

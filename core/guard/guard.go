@@ -26,6 +26,9 @@ type Config struct {
 	// Headers are the style in which clients are told where they stand. The zero Headers are X-RateLimit-Limit and its
 	// like.
 	Headers Headers
+	// Source has the numbers of policies and tiers that change while the program runs. nil means that none do, and costs
+	// nothing.
+	Source Source
 	// Store keeps the counts. nil means a [core.Memory] of the Guard's own.
 	Store core.Store
 	// Observe is called once for each rule that has decided on a request, and once more where the rule has a Settle, when
@@ -44,9 +47,10 @@ type Config struct {
 // A Guard that is mounted twice in one request counts it twice, and says so in the log, once.
 type Guard struct {
 	*family
-	rules  []*rule // in the order in which they are asked
-	routes *routes // nil if there are none
-	early  early
+	rules    []*rule // in the order in which they are asked
+	routes   *routes // nil if there are none
+	early    early
+	versions versions
 }
 
 // family is what a Guard shares with all that its With and WithRule made.
@@ -56,6 +60,7 @@ type family struct {
 	headers headers
 	observe func(Event)
 	results bool
+	source  Source // nil if there is none
 	log     *slog.Logger
 
 	doubtful sync.Once // the line that addresses are not those of sockets
@@ -63,7 +68,7 @@ type family struct {
 
 // New builds a Guard. It does no input or output. The error lists every mistake in c at once.
 func New(c Config) (*Guard, error) {
-	f := &family{base: c.Rule, observe: c.Observe, results: c.Results, log: c.Log}
+	f := &family{base: c.Rule, observe: c.Observe, results: c.Results, source: c.Source, log: c.Log}
 	if f.base.OverLimit == nil {
 		f.base.OverLimit = Reject(RejectOptions{})
 	}
@@ -74,6 +79,9 @@ func New(c Config) (*Guard, error) {
 	var err error
 	var mistakes []error
 	if f.headers, err = c.Headers.prepare(); err != nil {
+		mistakes = append(mistakes, err)
+	}
+	if err = checkSource(c.Source); err != nil {
 		mistakes = append(mistakes, err)
 	}
 	add := func(r Rule, name, where string) *rule {
@@ -176,8 +184,10 @@ func (g *Guard) with(r Rule, name string) (*Guard, error) {
 	return &Guard{family: g.family, rules: []*rule{ru}}, nil
 }
 
-// Policies returns the policies that hold for every request, in the order in which they are asked.
+// Policies returns the policies that hold for every request, in the order in which they are asked, with the numbers that
+// they have now.
 func (g *Guard) Policies() []core.Policy {
+	g = g.current()
 	policies := make([]core.Policy, len(g.rules))
 	for i, ru := range g.rules {
 		policies[i] = ru.limiter.Policy()

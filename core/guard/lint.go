@@ -41,6 +41,7 @@ const (
 	codeShortWait   = "wait-too-short"
 	codeWaiting     = "waiting-unused"
 	codePermitsWait = "permits-do-not-wait"
+	codeNumbers     = "unusable-numbers" // also in use
 )
 
 // Lint looks over the rules at start-up, and returns what may not be meant. routes are the patterns that the router has
@@ -64,13 +65,15 @@ func (g *Guard) Lint(routes []string) []Warning {
 			l.pairs(e.rules, false)
 		}
 	}
+	l.source()
 	return l.warnings
 }
 
 // Describe returns, for a log at start-up, a text of what holds for each of the routes that the router has registered, and
 // for all others: a line for each rule, in the order in which they are asked, with its place in the Config, its policy,
-// its key, its over-limit handler and its tiers.
+// its key, its over-limit handler and its tiers. Numbers that come from a Source are those of now.
 func (g *Guard) Describe(routes []string) string {
+	g = g.current()
 	var out strings.Builder
 	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
 	describe := func(route string, rules []*rule) {
@@ -79,8 +82,8 @@ func (g *Guard) Describe(routes []string) string {
 		}
 		for _, ru := range rules {
 			tiers := ""
-			if len(ru.Tiers) > 0 {
-				tiers = "tiers " + strings.Join(slices.Sorted(maps.Keys(ru.Tiers)), ", ")
+			if len(ru.tiers) > 0 {
+				tiers = "tiers " + strings.Join(slices.Sorted(maps.Keys(ru.tiers)), ", ")
 			}
 			fmt.Fprintf(w, "%s\t%s\t%v\tby %v\t%v\t%s\n", route, ru.place, ru.limiter.Policy(), ru.Key, ru.OverLimit, tiers)
 			route = ""
@@ -186,6 +189,20 @@ func (l *lint) rule(ru *rule) {
 		if apart := limit.Period / time.Duration(max(1, limit.Rate)); limit.Algorithm == core.GCRA && ru.wait < apart {
 			l.warn(codeShortWait, ru.place, "with %q turns are %v apart, and a request waits %v at most, so that hardly any can; wait longer, or leave it out", p, apart, ru.wait)
 		}
+	}
+}
+
+// source looks for numbers that a Guard would not use.
+func (l *lint) source() {
+	g := l.guard
+	if g.source == nil {
+		return
+	}
+	set := g.source.Load()
+	for _, ru := range g.all() {
+		ru.renew(set, ru, false, func(entry, _ string, err error) {
+			l.warn(codeNumbers, "Source."+entry, "%v; until it is mended, the numbers of the Config hold", err)
+		})
 	}
 }
 

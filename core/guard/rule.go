@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/weir-go/weir/core"
@@ -87,23 +86,22 @@ const sharedKey = "none"
 // rule is a Rule with everything filled in, and what depends on it alone.
 type rule struct {
 	Rule
-	name     string
-	place    string // where in the Config it is
-	limiter  *core.Limiter
-	tiers    map[string]*core.Limiter // nil for the unlimited
-	wait     time.Duration            // how far ahead a request may reserve
-	waits    bool                     // requests may have to wait for their turn
-	permits  bool
-	routed   bool // the key asks for the route
-	shadow   bool
-	settles  bool // there is something to settle
-	bursts   []burst
-	lists    map[*core.Limiter]*asked // of each policy; nil unless asked for
-	bodies   *bodies
-	breaker  *breaker // the handler, if it is one
-	waiting  atomic.Int64
-	watch    watch
-	reported struct{ misplaced, mistaken, stranger, never sync.Once } // mistakes in use, which are told once each
+	name    string
+	place   string // where in the Config it is
+	limiter *core.Limiter
+	tiers   map[string]*core.Limiter // nil for the unlimited
+	wait    time.Duration            // how far ahead a request may reserve
+	waits   bool                     // requests may have to wait for their turn
+	permits bool
+	routed  bool // the key asks for the route
+	shadow  bool
+	settles bool // there is something to settle
+	bursts  []burst
+	lists   map[*core.Limiter]*asked // of each policy; nil unless asked for
+	bodies  *bodies
+	breaker *breaker // the handler, if it is one
+	said    said     // by the Source, if it is a version
+	*live
 }
 
 // burst is a limit's burst and its text in a header.
@@ -148,7 +146,7 @@ func (f *family) prepare(store core.Store, r Rule, name string) (*rule, error) {
 	}
 	r.Waiting = cmp.Or(r.Waiting, defaultWaiting)
 	o := p.Options()
-	ru := &rule{Rule: r, name: p.Name(), wait: o.Wait, waits: o.Wait > 0, shadow: o.Shadow, routed: slices.Contains(r.Key.Kinds(), "route")}
+	ru := &rule{Rule: r, live: new(live), name: p.Name(), wait: o.Wait, waits: o.Wait > 0, shadow: o.Shadow, routed: slices.Contains(r.Key.Kinds(), "route")}
 	for _, l := range p.Limits() {
 		rate := l.Algorithm != core.Concurrent
 		ru.settles = ru.settles || rate && (r.Settle != nil || r.After != nil)
@@ -175,7 +173,7 @@ func (f *family) prepare(store core.Store, r Rule, name string) (*rule, error) {
 	if err != nil {
 		return nil, err
 	}
-	if f.headers.RateLimit {
+	if f.headers.RateLimit && !ru.shadow {
 		ru.prepareLists()
 	}
 	return ru, nil
@@ -216,24 +214,40 @@ func (ru *rule) prepareTiers() error {
 		if ru.tiers == nil {
 			ru.tiers = map[string]*core.Limiter{}
 		}
-		if ru.Tiers[tier] == unlimited {
-			ru.tiers[tier] = nil
-			continue
-		}
-		p, err := core.Parse(ru.Tiers[tier])
-		if err == nil && p.Options() != ru.limiter.Policy().Options() {
-			err = fmt.Errorf("tiers have other numbers, and nothing else; write the options of %q, and those alone", ru.limiter.Policy())
-		}
-		if err == nil {
-			ru.tiers[tier], err = ru.limiter.Variant(p)
-		}
+		l, err := ru.tier(tier, ru.Tiers[tier])
 		if err != nil {
 			mistakes = append(mistakes, fmt.Errorf("in Tiers[%q]: %w", tier, err))
 			continue
 		}
-		ru.show(p)
+		if ru.tiers[tier] = l; l != nil {
+			ru.show(l.Policy())
+		}
 	}
 	return errors.Join(mistakes...)
+}
+
+// tier is the limiter of a tier with the numbers of a text, or nil if nothing holds it.
+func (ru *rule) tier(name, text string) (*core.Limiter, error) {
+	switch {
+	case name == "":
+		return nil, errors.New("a tier has a name; the Policy is for those who are in none")
+	case text == unlimited:
+		return nil, nil //nolint:nilnil // nothing holds it
+	default:
+		return ru.variant(text)
+	}
+}
+
+// variant is the rule's limiter with the numbers of a text, which may have no other difference.
+func (ru *rule) variant(text string) (*core.Limiter, error) {
+	p, err := core.Parse(text)
+	if err == nil && p.Options() != ru.limiter.Policy().Options() {
+		err = fmt.Errorf("only the numbers may differ; write the options of %q, and those alone", ru.limiter.Policy())
+	}
+	if err != nil {
+		return nil, err
+	}
+	return ru.limiter.Variant(p)
 }
 
 // order brings rules into the order in which they are asked: a rule in which requests wait comes after those that

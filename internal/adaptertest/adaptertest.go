@@ -9,6 +9,7 @@ package adaptertest
 import (
 	"context"
 	"mime/multipart"
+	"net"
 	"net/http"
 	"sync/atomic"
 	"testing"
@@ -89,6 +90,12 @@ type Handler struct {
 	// Stream, unless nil, sends "first", waits for Stream to be closed, and
 	// sends "last".
 	Stream <-chan struct{}
+	// Detached detaches what is owed for the request for the Stream, where the framework writes it after the handler
+	// has returned.
+	Detached bool
+	// Hijack, unless nil, is called with the connection, which is taken over, and closed afterwards. The context ends
+	// with the permits.
+	Hijack func(held context.Context, conn net.Conn)
 	// Calls counts the calls. It may be nil.
 	Calls *atomic.Int64
 	// Do, unless nil, is called first, with the request's context.
@@ -194,14 +201,17 @@ func Run(t *testing.T, a Adapter) {
 		{"what refuses gives the permit back", testPermitsGivenBack},
 		{"a permit that is lost ends the context", testPermitLost},
 		{"a permit that is detached", testPermitDetached},
+		{"a stream holds its permit until it ends", testPermitOfStream},
+		{"a hijacked connection holds its permit until it ends", testPermitOfHijacked},
 		{"files of a form are removed", testUpload},
 		{"a turn that is yet to come", testDelay},
 
+		{"the whole behaviour", testWholeTable},
 		{"a table of routes", testTable},
 		{"several rules and tiers", testRules},
 		{"a queue with few places", testQueue},
 		{"what is seen of a request", testSeen},
-		{"nothing is left of a thousand requests", testNothingLeft},
+		{"nothing is left of a thousand requests of each kind", testNothingLeft},
 
 		{"a hundred clients at once", testConcurrent},
 		{"a large body is refused unread", testUnread},

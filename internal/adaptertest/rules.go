@@ -1,17 +1,13 @@
 package adaptertest
 
 import (
-	"context"
 	"net/http"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
-	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/keyfunc"
 )
@@ -96,57 +92,4 @@ func testQueue(t *testing.T, a Adapter) {
 	all.Wait()
 	assert.Equal(t, 20, status[http.StatusOK]+status[http.StatusTooManyRequests], "%v", status)
 	assert.GreaterOrEqual(t, status[http.StatusOK], 4, "one at once, and three that wait")
-}
-
-// Whatever becomes of requests, nothing is left of them: no permit, no unit, no goroutine that waits.
-func testNothingLeft(t *testing.T, a Adapter) {
-	memory, err := core.NewMemory(core.MemoryOptions{})
-	require.NoError(t, err)
-	const policy = "all: 1000000/1h fixed-window, 100 concurrent lease 1h"
-	g := newGuard(t, policy, guard.Config{
-		Rule: guard.Rule{
-			Key:    keyfunc.Const("all"),
-			Settle: func(guard.Final, int64) int64 { return 0 },
-		},
-		Store: memory,
-	})
-	stream := make(chan struct{})
-	close(stream)
-	s := serve(t, a, App{Guards: []*guard.Guard{g}, Routes: []Route{
-		{Method: http.MethodGet, Pattern: "/panic", Handler: Handler{Panic: "again"}},
-		{Method: http.MethodGet, Pattern: "/error", Handler: Handler{Fail: true}},
-		{Method: http.MethodGet, Pattern: "/stream", Handler: Handler{Stream: stream}},
-		{Method: http.MethodGet, Pattern: "/slow", Handler: Handler{Do: func(ctx context.Context) {
-			select { // until the client has left, as far as the framework can tell
-			case <-ctx.Done():
-			case <-time.After(5 * time.Millisecond):
-			}
-		}}},
-		{Method: http.MethodGet, Pattern: "/detached", Handler: Handler{Do: func(ctx context.Context) {
-			_, release := guard.Detach(ctx).Claim(context.WithoutCancel(ctx))
-			go release()
-		}}},
-	}})
-	var all sync.WaitGroup
-	for range 20 {
-		all.Go(func() {
-			for range 10 {
-				for _, path := range []string{"/panic", "/error", "/stream", "/detached"} {
-					s.get(path)
-				}
-				ctx, leave := context.WithTimeout(t.Context(), time.Millisecond)
-				_, _ = s.try(ctx, http.MethodGet, "/slow", nil)
-				leave()
-			}
-		})
-	}
-	all.Wait()
-	require.Eventually(t, func() bool {
-		p := g.Policies()[0]
-		res, err := memory.Take(t.Context(), core.Take{Policy: p, Key: "const=all"})
-		require.NoError(t, err)
-		free, err := memory.Acquire(t.Context(), core.Permit{Policy: p, Key: "const=all", ID: "probe", Weight: 101})
-		require.NoError(t, err)
-		return res.Remaining == 1_000_000 && free.Remaining == 100
-	}, patience, time.Millisecond)
 }

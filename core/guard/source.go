@@ -1,0 +1,215 @@
+package guard
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/weir-go/weir/core"
+)
+
+// Source knows the numbers of policies that change while the program runs, such as those of a file. It is what
+// Config.Source takes. An *atomic.Pointer[Set] is one:
+//
+//	numbers := new(atomic.Pointer[guard.Set])
+//	g, err := guard.New(guard.Config{Rule: rule, Source: numbers})
+//	...
+//	numbers.Store(&guard.Set{Policies: map[string]string{"default": "200/1m"}})
+type Source interface {
+	// Load returns the Set that holds now, or nil where all is as the Config says. It is called once for each request, so
+	// it must return at once. A Set that it has returned must not be changed any more: other numbers are another Set.
+	Load() *Set
+}
+
+// Set is the numbers of policies, and of their tiers, in the place of those in the Config. Each request goes by one Set.
+// What was counted is kept. Where an entry cannot be used, because it has a mistake or differs in more than numbers, the
+// numbers from before stay, and the log is told, once. What no rule of the Guard has the name of is not looked at, so
+// that several Guards may share a Set.
+type Set struct {
+	// Policies are texts like that of Rule.Policy, by the names of the policies. Algorithms and options must be those of
+	// the Config. A policy that is not there has its numbers from the Config.
+	Policies map[string]string
+	// Tiers are texts like those of Rule.Tiers, by the names of the policies and then of the tiers: at most 1000 of one
+	// policy. A tier that is not there has its numbers from the Config, and a tier that only the Set has is one as well.
+	Tiers map[string]map[string]string
+}
+
+// maxTiers bounds what a request does when it is the first to see another Set.
+const maxTiers = 1000
+
+// live is the part of a rule that all its versions share.
+type live struct {
+	waiting  atomic.Int64
+	watch    watch
+	reported struct{ misplaced, mistaken, stranger, never sync.Once } // mistakes in use, which are told once each
+}
+
+// versions are those of a Guard whose numbers come from a Source.
+type versions struct {
+	last atomic.Pointer[version]
+	next sync.Mutex // of who makes another one
+}
+
+// version is a Guard with the numbers of a Set. Its rules share all but the numbers with those that they are versions of.
+type version struct {
+	set   *Set
+	guard *Guard
+	rules map[*rule]*rule // by those of the Config
+}
+
+// checkSource says what is wrong with a Source that can only panic.
+func checkSource(s Source) error {
+	if v := reflect.ValueOf(s); v.Kind() == reflect.Pointer && v.IsNil() {
+		return fmt.Errorf("guard: Source is a nil %T; leave it out, or give one such as new(atomic.Pointer[guard.Set])", s)
+	}
+	return nil
+}
+
+// current is g with the numbers that its Source has now. The first request that sees another Set prepares them, and those
+// that come while it does so go by the Set before: nobody waits.
+func (g *Guard) current() *Guard {
+	if g.source == nil {
+		return g
+	}
+	set := g.source.Load()
+	last := g.versions.last.Load()
+	switch {
+	case last == nil && set == nil:
+		return g
+	case last != nil && last.set == set:
+		return last.guard
+	case !g.versions.next.TryLock():
+		if last == nil {
+			return g
+		}
+		return last.guard
+	}
+	defer g.versions.next.Unlock()
+	if last = g.versions.last.Load(); last == nil {
+		last = &version{guard: g}
+	}
+	if last.set != set {
+		last = g.version(set, last)
+		g.versions.last.Store(last)
+	}
+	return last.guard
+}
+
+// version makes that of a Set, which follows on last.
+func (g *Guard) version(set *Set, last *version) *version {
+	next := &version{set: set, guard: g, rules: map[*rule]*rule{}}
+	same := true
+	for _, root := range g.all() {
+		before := root
+		if known, ok := last.rules[root]; ok {
+			before = known
+		}
+		next.rules[root] = root.renew(set, before, g.headers.RateLimit, g.unusable)
+		same = same && next.rules[root] == before
+	}
+	if same { // a Source that makes a Set for each request costs no more than this
+		next.guard = last.guard
+		return next
+	}
+	renewed := func(rules []*rule) []*rule {
+		out := make([]*rule, len(rules))
+		for i, root := range rules {
+			out[i] = next.rules[root]
+		}
+		return out
+	}
+	next.guard = &Guard{family: g.family, rules: renewed(g.rules)}
+	if g.routes != nil {
+		t := &routes{exact: make(map[route][]*rule, len(g.routes.exact)), prefixes: slices.Clone(g.routes.prefixes)}
+		for to, rules := range g.routes.exact {
+			t.exact[to] = renewed(rules)
+		}
+		for i := range t.prefixes {
+			t.prefixes[i].rules = renewed(t.prefixes[i].rules)
+		}
+		next.guard.routes = t
+	}
+	return next
+}
+
+// said is what a Set says of one rule.
+type said struct {
+	policy string // "" for nothing
+	tiers  map[string]string
+}
+
+func (s *Set) of(name string) (out said) {
+	if s != nil {
+		out = said{s.Policies[name], s.Tiers[name]}
+	}
+	return out
+}
+
+// renew returns ru, a rule of the Config, with the numbers of set. before is what set follows on: ru or a version of it.
+// unusable is told what cannot be used, of what before has not had.
+func (ru *rule) renew(set *Set, before *rule, lists bool, unusable func(entry, text string, err error)) *rule {
+	now := set.of(ru.name)
+	switch {
+	case now.policy == before.said.policy && maps.Equal(now.tiers, before.said.tiers):
+		return before
+	case now.policy == "" && len(now.tiers) == 0:
+		return ru
+	}
+	next := *ru
+	next.said = now
+	if now.policy != "" {
+		next.limiter = before.limiter
+		if now.policy != before.said.policy {
+			if l, err := ru.variant(now.policy); err == nil {
+				next.limiter = l
+			} else {
+				unusable(fmt.Sprintf("Policies[%q]", ru.name), now.policy, err)
+			}
+		}
+	}
+	switch {
+	case len(now.tiers) > maxTiers:
+		unusable(fmt.Sprintf("Tiers[%q]", ru.name), "", fmt.Errorf("the Set has %d tiers; give at most %d for one policy", len(now.tiers), maxTiers))
+		next.tiers = before.tiers
+	case len(now.tiers) > 0:
+		next.tiers = maps.Clone(ru.tiers)
+		if next.tiers == nil {
+			next.tiers = map[string]*core.Limiter{}
+		}
+		for _, tier := range slices.Sorted(maps.Keys(now.tiers)) {
+			l, known := before.tiers[tier]
+			text := now.tiers[tier]
+			last, said := before.said.tiers[tier]
+			if said = said && text == last; !known || !said {
+				if other, err := ru.tier(tier, text); err == nil {
+					l, known = other, true
+				} else if !said {
+					unusable(fmt.Sprintf("Tiers[%q][%q]", ru.name, tier), text, err)
+				}
+			}
+			if known {
+				next.tiers[tier] = l
+			}
+		}
+	}
+	next.bursts = nil
+	next.show(next.limiter.Policy())
+	for _, l := range next.tiers {
+		if l != nil {
+			next.show(l.Policy())
+		}
+	}
+	if lists && !ru.shadow {
+		next.prepareLists()
+	}
+	return &next
+}
+
+// unusable says that an entry of a Set cannot be used. It is told once for each.
+func (g *Guard) unusable(entry, text string, err error) {
+	g.logger().Error("weir: the Source has numbers that cannot be used; those from before stay",
+		"entry", entry, "text", text, "error", err, "code", codeNumbers)
+}
