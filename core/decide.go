@@ -30,6 +30,23 @@ func (p *policy) load(state []int64, now int64) (healed bool) {
 	return healed
 }
 
+// decide brings state to what the rules allow now, takes what fits, and fills in res, which must be zero. It reports
+// whether state is to be stored.
+func (p *policy) decide(res *Result, state []int64, t *Take, now int64) (changed bool) {
+	if p.alone != nil && !t.AtMost {
+		healed, admitted := p.alone.Decide(state, now, t.Cost, p.ahead(t), &res.each[0])
+		if res.At, res.policy = now, p; admitted {
+			res.Taken = t.Cost
+		}
+		p.summarize(res, t.Cost, 1)
+		return healed || res.Taken > 0
+	}
+	healed := p.load(state, now)
+	taken, admitted := p.take(state, t, now)
+	p.explain(res, state, t, now, taken, admitted)
+	return healed || taken > 0
+}
+
 // take decides and charges: all limits, or none.
 func (p *policy) take(state []int64, t *Take, now int64) (taken int64, admitted bool) {
 	taken = t.Cost

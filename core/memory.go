@@ -86,10 +86,7 @@ func (m *Memory) take(ctx context.Context, t *Take, res *Result) error {
 	var row rows.Row
 	row.Lock(m.rows, &p.rows, t.Key, t.Now)
 	state, now := row.State(), row.Now()
-	healed := p.load(state, now)
-	taken, admitted := p.take(state, t, now)
-	p.explain(res, state, t, now, taken, admitted)
-	if healed || taken > 0 {
+	if p.decide(res, state, t, now) {
 		row.Store()
 	}
 	if t.Cost > 0 && res.Outcome != Never {

@@ -35,6 +35,7 @@ type policy struct {
 	kinds      string
 	calendar   bool        // whether a limit is aligned to it
 	permits    *Limit      // nil if there are none
+	alone      *algo.GCRA  // the one limit, if it is of that kind; else nil
 	rows       rows.Policy // for the in-process store
 }
 
@@ -143,6 +144,9 @@ func newPolicy(name string, o PolicyOptions, limits []Limit) (Policy, []error) {
 	}
 	if mistakes != nil {
 		return Policy{}, mistakes
+	}
+	if len(p.algorithms) == 1 {
+		p.alone, _ = p.algorithms[0].(*algo.GCRA)
 	}
 	return p.named(name), nil
 }

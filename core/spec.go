@@ -62,10 +62,8 @@ func (s Spec) Step(text []byte, t Take) (res Result, next []byte, ttl time.Durat
 	if err := t.Validate(); err != nil {
 		panic(err)
 	}
-	state, healed := s.load(text, t.Now)
-	taken, admitted := s.p.take(state, &t, t.Now)
-	s.p.explain(&res, state, &t, t.Now, taken, admitted)
-	if healed || taken > 0 {
+	state, healed := s.parse(text, t.Now)
+	if changed := s.p.decide(&res, state, &t, t.Now); changed || healed {
 		next, ttl = s.p.text(state, t.Now)
 	}
 	return res, next, ttl
@@ -78,15 +76,16 @@ func (s Spec) StepRefund(text []byte, r Refund) (next []byte, ttl time.Duration)
 	if err := r.Validate(); err != nil {
 		panic(err)
 	}
-	state, changed := s.load(text, r.Now)
+	state, healed := s.parse(text, r.Now)
+	changed := s.p.load(state, r.Now) || healed
 	if r.Units > 0 && (s.p.refund(state, r.Now, r.Units, &r.Receipt) || changed) {
 		next, ttl = s.p.text(state, r.Now)
 	}
 	return next, ttl
 }
 
-// load reads stored text and brings it to what the rules allow now.
-func (s Spec) load(text []byte, now int64) (state []int64, healed bool) {
+// parse reads stored text. healed reports that it was not what a policy of this shape has written.
+func (s Spec) parse(text []byte, now int64) (state []int64, healed bool) {
 	if now == 0 {
 		panic("core: Step without a clock; set Now to the store's time in microseconds")
 	}
@@ -105,7 +104,7 @@ func (s Spec) load(text []byte, now int64) (state []int64, healed bool) {
 			healed = true
 		}
 	}
-	return state, s.p.load(state, now) || healed
+	return state, healed
 }
 
 // TakeArgs returns the exact integers that a script of package lua takes for t: those

@@ -38,6 +38,9 @@ const (
 	meterWords
 )
 
+// GCRA lets a caller that knows what it has do without the interface; see [GCRA.Decide].
+type GCRA = gcra
+
 // maxSpan bounds how far ahead of the clock any state may lie, in microseconds
 // (71 years). It keeps every sum inside the 53 bits that Lua computes exactly.
 const maxSpan = 1 << 51
@@ -246,9 +249,25 @@ func (a *gcra) refund(s []int64, now, units int64, c charge, queue span) bool {
 	return true
 }
 
-func (a *gcra) Explain(s []int64, now, cost, wait int64, refused bool) Answer {
+func (a *gcra) Explain(s []int64, now, cost, wait int64, refused bool) (r Answer) {
+	a.explain(s, now, cost, wait, refused, &r)
+	return r
+}
+
+// Decide is a whole decision, where there is no other limit: Load, Admits, Charge and Explain, without the price of four
+// calls through an interface, which is a fifth of what a decision in memory takes.
+func (a *gcra) Decide(s []int64, now, cost, wait int64, answer *Answer) (healed, admitted bool) {
+	healed = a.Load(s, now)
+	if admitted = a.Admits(s, now, cost, wait); admitted && cost > 0 {
+		a.Charge(s, now, cost)
+	}
+	a.explain(s, now, cost, wait, !admitted, answer)
+	return healed, admitted
+}
+
+func (a *gcra) explain(s []int64, now, cost, wait int64, refused bool, r *Answer) {
 	held := level(s, now)
-	r := Answer{Remaining: a.Most(s, now, false), Reset: held.ceil(), Refused: refused}
+	r.Remaining, r.Reset, r.Refused = a.Most(s, now, false), held.ceil(), refused
 	switch {
 	case refused:
 		if r.Never = cost > a.burst+a.debt; !r.Never {
@@ -261,7 +280,6 @@ func (a *gcra) Explain(s []int64, now, cost, wait int64, refused bool) Answer {
 			r.Wait = before.sub(bound, a.l).ceil()
 		}
 	}
-	return r
 }
 
 func (a *gcra) Expires(s []int64) int64 { return span{s[meterEmpty], s[meterParts]}.ceil() }

@@ -1033,3 +1033,32 @@ func benchmark(b *testing.B, g *bucket) {
 		g.Explain(g.s, now, 1, 0, !admitted)
 	}
 }
+
+// Decide answers and leaves behind what the four steps of a decision do.
+func TestGCRADecides(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		steps := anyOf(t, 'g', anyWaits(kind('g')))
+		whole, isGCRA := steps.Algorithm.(*algo.GCRA)
+		require.True(t, isGCRA)
+		now := int64(epoch)
+		for range rapid.IntRange(1, 30).Draw(t, "decisions") {
+			now += rapid.Int64Range(-steps.params.Period/8, steps.params.Period/2).Draw(t, "later")
+			cost := rapid.Int64Range(0, steps.params.Burst+steps.params.Debt+1).Draw(t, "cost")
+			wait := rapid.Int64Range(0, steps.params.Wait).Draw(t, "wait")
+			if rapid.IntRange(0, 9).Draw(t, "other numbers") == 0 { // what they have written
+				steps.s[0], steps.s[1] = now+rapid.Int64Range(0, 4*day).Draw(t, "empty"), rapid.Int64Range(0, 5).Draw(t, "parts")
+			}
+			state := slices.Clone(steps.s)
+			var answer algo.Answer
+			healed, admitted := whole.Decide(state, now, cost, wait, &answer)
+
+			require.Equal(t, steps.Load(steps.s, now), healed)
+			require.Equal(t, steps.Admits(steps.s, now, cost, wait), admitted)
+			if admitted {
+				steps.Charge(steps.s, now, cost)
+			}
+			require.Equal(t, steps.Explain(steps.s, now, cost, wait, !admitted), answer)
+			require.Equal(t, steps.s, state)
+		}
+	})
+}
