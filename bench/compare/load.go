@@ -1,0 +1,180 @@
+package main
+
+import (
+	"context"
+	"math"
+	"math/bits"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// work is what one goroutine of a load does, again and again, with i counting up.
+type work func(ctx context.Context, i int) (admitted bool, err error)
+
+// load is a closed loop: each goroutine begins its next decision when it has the answer to the last.
+type load struct {
+	goroutines int
+	// work returns the work of goroutine g.
+	work func(g int) work
+	// batch is how often work is done between two looks at the clock, for work that takes less than a look. With 1 each
+	// eighth decision is timed by itself.
+	batch int
+	// server returns the processor time of what else takes part.
+	server func() (time.Duration, error)
+}
+
+// The phases of a slice. The first, an eighth of it, lets goroutines and connections get going and is not counted.
+const (
+	warming int32 = iota
+	measuring
+	over
+)
+
+// tally is what one goroutine has counted, on cache lines of its own.
+type tally struct {
+	decisions, admitted, failed int64
+	latencies                   histogram
+	_                           [64]byte
+}
+
+func (l load) run(ctx context.Context, d time.Duration) (sample, error) {
+	var phase atomic.Int32
+	var wg sync.WaitGroup
+	tallies := make([]tally, l.goroutines)
+	for g := range l.goroutines {
+		f, t := l.work(g), &tallies[g]
+		wg.Go(func() {
+			for i := 0; ; {
+				now := phase.Load()
+				if now == over {
+					return
+				}
+				timed := l.batch > 1 || i%8 == 0
+				var start time.Time
+				if timed {
+					start = time.Now()
+				}
+				admitted, failed := int64(0), int64(0)
+				for range l.batch {
+					ok, err := f(ctx, i)
+					i++
+					switch {
+					case err != nil:
+						failed++
+					case ok:
+						admitted++
+					}
+				}
+				if now == measuring {
+					if timed {
+						t.latencies.add(time.Since(start) / time.Duration(l.batch))
+					}
+					t.decisions += int64(l.batch)
+					t.admitted += admitted
+					t.failed += failed
+				}
+			}
+		})
+	}
+	before, err := l.after(ctx, d/8)
+	var atEnd usage
+	if err == nil {
+		phase.Store(measuring)
+		atEnd, err = l.after(ctx, d)
+	}
+	phase.Store(over)
+	wg.Wait()
+	if err != nil {
+		return sample{}, err
+	}
+	s := sample{
+		Elapsed: atEnd.at.Sub(before.at), Allocs: atEnd.allocs - before.allocs,
+		Client: atEnd.client - before.client, Server: atEnd.server - before.server,
+	}
+	var all histogram
+	for i := range tallies {
+		t := &tallies[i]
+		s.Decisions += t.decisions
+		s.Admitted += t.admitted
+		s.Failed += t.failed
+		all.merge(&t.latencies)
+	}
+	s.P50, s.P99 = all.quantile(0.5), all.quantile(0.99)
+	return s, ctx.Err()
+}
+
+// usage is what was used until an instant.
+type usage struct {
+	at             time.Time
+	allocs         uint64
+	client, server time.Duration
+}
+
+// after waits for d and looks what has been used until then.
+func (l load) after(ctx context.Context, d time.Duration) (u usage, err error) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+		return u, ctx.Err()
+	}
+	if l.server != nil {
+		if u.server, err = l.server(); err != nil {
+			return u, err
+		}
+	}
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	u.allocs, u.client, u.at = m.Mallocs, processorTime(), time.Now()
+	return u, nil
+}
+
+// histogram counts durations, each exact to 1/16.
+type histogram struct {
+	counts [64 * 16]int64
+	n      int64
+}
+
+func (h *histogram) add(d time.Duration) {
+	h.counts[bucket(d)]++
+	h.n++
+}
+
+// bucket is four bits below the leading one, after the position of that.
+func bucket(d time.Duration) int {
+	v := uint64(max(d, 0))
+	if v < 16 {
+		return int(v)
+	}
+	exp := bits.Len64(v) - 5
+	return exp*16 + int(v>>exp)
+}
+
+// middle is the middle of a bucket.
+func middle(b int) time.Duration {
+	if b < 32 {
+		return time.Duration(b)
+	}
+	exp := b/16 - 1
+	return time.Duration((uint64(b%16)+16)<<exp) + time.Duration(1)<<exp/2
+}
+
+func (h *histogram) merge(other *histogram) {
+	for i, n := range other.counts {
+		h.counts[i] += n
+	}
+	h.n += other.n
+}
+
+// quantile is the duration that a share of q does not exceed, or 0 if there is none.
+func (h *histogram) quantile(q float64) time.Duration {
+	rank := int64(math.Ceil(q * float64(h.n)))
+	for b, n := range h.counts {
+		rank -= n
+		if rank <= 0 && h.n > 0 {
+			return middle(b)
+		}
+	}
+	return 0
+}

@@ -1,0 +1,115 @@
+// Compare runs weir and other limiters of Go side by side and writes a table, the samples, and charts:
+//
+//	go run -C bench ./compare -out compare
+//
+// Contenders take turns: each runs for a moment in every round, in each round another one first, so that a machine
+// whose speed wanders slows all. Figures are medians over the rounds, and ratios medians of the ratios within a round.
+// Each contender is checked first: that it admits exactly its limit.
+//
+//	-list              the sections and their rows
+//	-sections, -rows   regular expressions: only those
+//	-quick             a moment of each, to see that all work; CI does it
+//
+// It starts the servers of Redis that it needs (redis-server must be on the PATH). Files of an earlier run in the
+// directory are replaced, and sections that did not run keep their samples.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"regexp"
+	"runtime/pprof"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt) //nolint:forbidigo // a main is where a context begins
+	defer stop()
+	isChild, err := child(ctx, os.Stdin, os.Stdout)
+	if !isChild {
+		err = command(ctx, os.Args[1:])
+	}
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "compare:", err)
+		os.Exit(1)
+	}
+}
+
+func command(ctx context.Context, args []string) (err error) {
+	flags := flag.NewFlagSet("compare", flag.ContinueOnError)
+	out := flags.String("out", "", "the directory to write results to; \"\" prints the table alone")
+	which := flags.String("sections", "", "a regular expression for the sections to run")
+	rows := flags.String("rows", "", "a regular expression for the rows to run, besides those that others refer to")
+	rounds := flags.Int("rounds", 7, "how many rounds")
+	each := flags.Duration("slice", 250*time.Millisecond, "how long each contender runs in a round")
+	quick := flags.Bool("quick", false, "one short round with few keys, for its checks alone")
+	list := flags.Bool("list", false, "print the sections and their rows, and run none")
+	profile := flags.String("cpuprofile", "", "a file to write a profile of this process to")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	size := scale{quick: *quick, rounds: *rounds, slice: *each}
+	if *quick {
+		size.rounds, size.slice = 1, 20*time.Millisecond
+	}
+	if size.rounds < 1 || size.slice <= 0 {
+		return fmt.Errorf("-rounds %d -slice %v: both must be positive", *rounds, *each)
+	}
+	chosen, err := regexp.Compile(*which)
+	if err != nil {
+		return fmt.Errorf("-sections: %w", err)
+	}
+	only, err := regexp.Compile(*rows)
+	if err != nil {
+		return fmt.Errorf("-rows: %w", err)
+	}
+	if *profile != "" {
+		f, err := os.Create(*profile)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		if err := pprof.StartCPUProfile(f); err != nil {
+			return err
+		}
+		defer pprof.StopCPUProfile()
+	}
+	var measured []section
+	for _, s := range sections() {
+		if chosen.MatchString(s.name) {
+			measured = append(measured, s)
+		}
+	}
+	if *list {
+		for _, s := range measured {
+			fmt.Println(s.name)
+			for _, r := range s.rows {
+				fmt.Println("\t" + r.name)
+			}
+		}
+		return nil
+	}
+	if len(measured) == 0 {
+		return fmt.Errorf("-sections %s: there is none such; -list prints them", *which)
+	}
+	report := newReport(size)
+	for _, s := range measured {
+		got, err := s.measure(ctx, os.Stderr, size, only)
+		if err != nil {
+			return err
+		}
+		report.Sections = append(report.Sections, got)
+	}
+	if size.quick {
+		fmt.Printf("%d comparisons: each contender admits what it should\n", len(measured))
+		return nil
+	}
+	if *out != "" {
+		return report.write(*out)
+	}
+	return report.table(os.Stdout)
+}

@@ -1,0 +1,357 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"strconv"
+	"testing"
+	"time"
+
+	ginlimit "github.com/JGLTechnologies/gin-rate-limit"
+	"github.com/didip/tollbooth/v7"
+	"github.com/gin-gonic/gin"
+	"github.com/go-chi/httprate"
+	"github.com/gofiber/fiber/v2"
+	fiberlimiter "github.com/gofiber/fiber/v2/middleware/limiter"
+	"github.com/labstack/echo/v4"
+	echomiddleware "github.com/labstack/echo/v4/middleware"
+	"github.com/sethvargo/go-limiter/httplimit"
+	"github.com/stretchr/testify/require"
+	"github.com/throttled/throttled/v2"
+	"github.com/ulule/limiter/v3"
+	ululegin "github.com/ulule/limiter/v3/drivers/middleware/gin"
+	"github.com/ulule/limiter/v3/drivers/middleware/stdlib"
+	ululememory "github.com/ulule/limiter/v3/drivers/store/memory"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/guard"
+	"github.com/weir-go/weir/echomw"
+	"github.com/weir-go/weir/fibermw"
+	"github.com/weir-go/weir/ginmw"
+	"github.com/weir-go/weir/keyfunc"
+	"github.com/weir-go/weir/nethttp"
+)
+
+// middleware is a contender within a framework. It counts in the process, by the client's address, and tells it by
+// three headers.
+type middleware struct {
+	name string
+	kind kind
+	// without means that it sends no headers.
+	without bool
+	build   func(tb testing.TB, l limit) app
+}
+
+// app is an application of any framework: an http.Handler or a *fiber.App.
+type app any
+
+const bare = "bare"
+
+// middlewares are all contenders, by framework.
+var middlewares = []struct {
+	framework, fastest string
+	all                []middleware
+}{
+	{"net/http", "sethvargo/go-limiter", []middleware{
+		{bare, floor, true, func(testing.TB, limit) app { return mux() }},
+		{"weir", ours, false, func(tb testing.TB, l limit) app { return nethttp.Limit(byAddress(tb, l))(mux()) }},
+		{"sethvargo/go-limiter", peer, false, func(tb testing.TB, l limit) app {
+			m, err := httplimit.NewMiddleware(sethvargoStore(tb, l, idle), httplimit.IPKeyFunc())
+			require.NoError(tb, err)
+			return m.Handle(mux())
+		}},
+		{"httprate", peer, false, func(_ testing.TB, l limit) app {
+			return httprate.LimitBy(l.rate, l.period, func(r *http.Request) (string, error) {
+				return httprate.CanonicalizeIP(peerAddress(r)), nil
+			})(mux())
+		}},
+		{"throttled", peer, false, func(tb testing.TB, l limit) app {
+			lim, err := throttled.NewGCRARateLimiterCtx(throttledStore(tb), throttledQuota(l))
+			require.NoError(tb, err)
+			m := throttled.HTTPRateLimiterCtx{RateLimiter: lim, VaryBy: varyByAddress{}}
+			return m.RateLimit(mux())
+		}},
+		{"ulule/limiter", peer, false, func(_ testing.TB, l limit) app {
+			return stdlib.NewMiddleware(ulule(l)).Handler(mux())
+		}},
+		{"tollbooth", peer, false, func(_ testing.TB, l limit) app { return tollbooth.LimitHandler(tollboothLimiter(l, idle), mux()) }},
+		{"by hand, x/time/rate", floor, false, func(tb testing.TB, l limit) app {
+			return byHand(timeRate(tb, l, 0), l, peerAddress)(mux())
+		}},
+	}},
+	{"Gin", "ulule/limiter", []middleware{
+		{bare, floor, true, func(testing.TB, limit) app { return ginApp() }},
+		{"weir", ours, false, func(tb testing.TB, l limit) app { return ginApp(ginmw.Limit(byAddress(tb, l))) }},
+		{"ulule/limiter", peer, false, func(_ testing.TB, l limit) app { return ginApp(ululegin.NewMiddleware(ulule(l))) }},
+		{"gin-rate-limit", peer, false, func(_ testing.TB, l limit) app {
+			store := ginlimit.InMemoryStore(&ginlimit.InMemoryOptions{Rate: l.period, Limit: uint(l.rate)})
+			return ginApp(ginlimit.RateLimiter(store, &ginlimit.Options{KeyFunc: func(c *gin.Context) string { return c.ClientIP() }}))
+		}},
+		{"by hand, x/time/rate", floor, false, func(tb testing.TB, l limit) app {
+			return ginApp(ginByHand(timeRate(tb, l, 0), l, (*gin.Context).ClientIP))
+		}},
+	}},
+	{"Echo", "Echo's own and three headers", []middleware{
+		{bare, floor, true, func(testing.TB, limit) app { return echoApp() }},
+		{"weir", ours, false, func(tb testing.TB, l limit) app { return echoApp(echomw.Limit(byAddress(tb, l))) }},
+		{"Echo's own and three headers", peer, false, func(_ testing.TB, l limit) app {
+			return echoApp(echoHeaders(l), echomiddleware.RateLimiter(echoStore(l, idle)))
+		}},
+		{"Echo's own, no headers", peer, true, func(_ testing.TB, l limit) app {
+			return echoApp(echomiddleware.RateLimiter(echoStore(l, idle)))
+		}},
+		{"by hand, x/time/rate", floor, false, func(tb testing.TB, l limit) app {
+			return echoApp(echoByHand(timeRate(tb, l, 0), l, echo.Context.RealIP))
+		}},
+	}},
+	{"Fiber", "Fiber's own", []middleware{
+		{bare, floor, true, func(testing.TB, limit) app { return fiberApp() }},
+		{"weir", ours, false, func(tb testing.TB, l limit) app { return fiberApp(fibermw.Limit(byAddress(tb, l))) }},
+		{"Fiber's own", peer, false, func(_ testing.TB, l limit) app {
+			return fiberApp(fiberlimiter.New(fiberlimiter.Config{Max: l.rate, Expiration: l.period}))
+		}},
+		{"by hand, x/time/rate", floor, false, func(tb testing.TB, l limit) app {
+			return fiberApp(fiberByHand(timeRate(tb, l, 0), l, (*fiber.Ctx).IP))
+		}},
+	}},
+}
+
+func byAddress(tb testing.TB, l limit) *guard.Guard {
+	tb.Helper()
+	g, err := guard.New(guard.Config{Rule: guard.Rule{Policy: policy(l), Key: keyfunc.IP()}})
+	require.NoError(tb, err)
+	tb.Cleanup(func() { _ = g.Close() })
+	return g
+}
+
+// policy is the text of a limit.
+func policy(l limit) string { return core.Limit{Rate: int64(l.rate), Period: l.period}.String() }
+
+func ulule(l limit) *limiter.Limiter {
+	store := ululememory.NewStoreWithOptions(limiter.StoreOptions{Prefix: "u", CleanUpInterval: idle})
+	return limiter.New(store, limiter.Rate{Period: l.period, Limit: int64(l.rate)})
+}
+
+// peerAddress is the address of a request's peer, without its port.
+func peerAddress(r *http.Request) string {
+	address, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return ""
+	}
+	return address
+}
+
+// varyByAddress is for throttled, whose own would count each port by itself.
+type varyByAddress struct{}
+
+func (varyByAddress) Key(r *http.Request) string { return peerAddress(r) }
+
+const body = "hello\n"
+
+// mux and its like are the bare handlers.
+func mux() http.Handler {
+	m := http.NewServeMux()
+	m.HandleFunc("GET /many", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(body)) })
+	return m
+}
+
+func ginApp(use ...gin.HandlerFunc) *gin.Engine {
+	gin.SetMode(gin.ReleaseMode)
+	r := gin.New()
+	_ = r.SetTrustedProxies(nil)
+	r.Use(use...)
+	r.GET("/many", func(c *gin.Context) { c.String(http.StatusOK, body) })
+	return r
+}
+
+func echoApp(use ...echo.MiddlewareFunc) *echo.Echo {
+	e := echo.New()
+	e.IPExtractor = echo.ExtractIPDirect()
+	e.Use(use...)
+	e.GET("/many", func(c echo.Context) error { return c.String(http.StatusOK, body) })
+	return e
+}
+
+func fiberApp(use ...fiber.Handler) *fiber.App {
+	a := fiber.New(fiber.Config{DisableStartupMessage: true})
+	for _, h := range use {
+		a.Use(h)
+	}
+	a.Get("/many", func(c *fiber.Ctx) error { return c.SendString(body) })
+	return a
+}
+
+// numbers are the values of the three headers.
+func (v verdict) numbers(l limit) (limit, remaining, reset string) {
+	return strconv.Itoa(l.rate), strconv.FormatInt(v.remaining, 10), strconv.FormatInt(time.Now().Add(v.reset).Unix(), 10)
+}
+
+// byHand and its like are what a program writes around a limiter: the least that it can do.
+func byHand(d decide, l limit, key func(*http.Request) string) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			v, err := d(r.Context(), key(r))
+			if err != nil {
+				http.Error(w, "unavailable", http.StatusServiceUnavailable)
+				return
+			}
+			h := w.Header()
+			limit, remaining, reset := v.numbers(l)
+			h.Set("X-Ratelimit-Limit", limit)
+			h.Set("X-Ratelimit-Remaining", remaining)
+			h.Set("X-Ratelimit-Reset", reset)
+			if !v.admitted {
+				http.Error(w, "too many requests", http.StatusTooManyRequests)
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	}
+}
+
+func ginByHand(d decide, l limit, key func(*gin.Context) string) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		v, err := d(c.Request.Context(), key(c))
+		if err != nil {
+			c.AbortWithStatus(http.StatusServiceUnavailable)
+			return
+		}
+		limit, remaining, reset := v.numbers(l)
+		c.Header("X-Ratelimit-Limit", limit)
+		c.Header("X-Ratelimit-Remaining", remaining)
+		c.Header("X-Ratelimit-Reset", reset)
+		if !v.admitted {
+			c.Abort()
+			c.String(http.StatusTooManyRequests, "too many requests")
+		}
+	}
+}
+
+func echoByHand(d decide, l limit, key func(echo.Context) string) echo.MiddlewareFunc {
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			v, err := d(c.Request().Context(), key(c))
+			if err != nil {
+				return c.NoContent(http.StatusServiceUnavailable)
+			}
+			v.echoHeaders(c, l)
+			if !v.admitted {
+				return c.String(http.StatusTooManyRequests, "too many requests")
+			}
+			return next(c)
+		}
+	}
+}
+
+// echoHeaders add to Echo's limiter, which knows no numbers, what it takes to write some.
+func echoHeaders(l limit) echo.MiddlewareFunc {
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			verdict{remaining: int64(l.rate - 1), reset: l.period}.echoHeaders(c, l)
+			return next(c)
+		}
+	}
+}
+
+func (v verdict) echoHeaders(c echo.Context, l limit) {
+	h := c.Response().Header()
+	limit, remaining, reset := v.numbers(l)
+	h.Set("X-Ratelimit-Limit", limit)
+	h.Set("X-Ratelimit-Remaining", remaining)
+	h.Set("X-Ratelimit-Reset", reset)
+}
+
+func fiberByHand(d decide, l limit, key func(*fiber.Ctx) string) fiber.Handler {
+	return func(c *fiber.Ctx) error {
+		v, err := d(c.Context(), key(c))
+		if err != nil {
+			return c.SendStatus(http.StatusServiceUnavailable)
+		}
+		limit, remaining, reset := v.numbers(l)
+		c.Set("X-Ratelimit-Limit", limit)
+		c.Set("X-Ratelimit-Remaining", remaining)
+		c.Set("X-Ratelimit-Reset", reset)
+		if !v.admitted {
+			return c.Status(http.StatusTooManyRequests).SendString("too many requests")
+		}
+		return c.Next()
+	}
+}
+
+// checkApp fails unless an application admits exactly its limit for each address, and says so in its headers.
+func checkApp(tb testing.TB, a app, headers bool) {
+	tb.Helper()
+	ask := requests(a, 2)
+	for i := range 2 {
+		got := 0
+		for range 3 * few().rate {
+			switch answer := ask(i); answer.status {
+			case http.StatusOK:
+				got++
+				if headers && !answer.numbers() {
+					tb.Fatal("a header is missing")
+				}
+			case http.StatusTooManyRequests:
+			default:
+				tb.Fatalf("status %d", answer.status)
+			}
+		}
+		require.Equal(tb, few().rate, got, "admitted of a limit of %d", few().rate)
+	}
+}
+
+var errStatus = errors.New("another status than expected")
+
+func middlewareSections() []section {
+	var all []section
+	for _, refused := range []bool{false, true} {
+		chart, title, l, status := "middleware-allowed", "Middleware in the process: what an allowed request costs", plenty(), http.StatusOK
+		if refused {
+			chart, title, l, status = "middleware-refused", "Middleware in the process: what a refused request costs", few(), http.StatusTooManyRequests
+		}
+		for _, m := range middlewares {
+			s := section{
+				name: chart + "-" + m.framework, chart: chart, panel: m.framework, title: title, unit: nanoseconds,
+				note: "Counted by address, 256 of them, with three headers on the answer. Time that is added to the bare handler. " +
+					"By hand: x/time/rate in a sync.Map, which tells no numbers and forgets no key.",
+				subtract: bare, baseline: m.fastest,
+			}
+			if refused {
+				s.note = "Time of the whole answer, the bare handler's taken off. " + s.note
+			}
+			for _, c := range m.all {
+				s.rows = append(s.rows, c.row(l, status))
+			}
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// row measures requests of one goroutine, all of which have that status.
+func (m middleware) row(l limit, status int) row {
+	return row{name: m.name, kind: m.kind, open: func(tb testing.TB, _ scale) slice {
+		if m.name != bare {
+			checkApp(tb, m.build(tb, few()), !m.without)
+		} else {
+			status = http.StatusOK
+		}
+		const addresses = 256
+		ask := requests(m.build(tb, l), addresses)
+		for range 2 * few().rate {
+			for i := range addresses {
+				ask(i)
+			}
+		}
+		return load{goroutines: 1, batch: 64, work: func(int) work {
+			return func(_ context.Context, i int) (bool, error) {
+				if ask(i%addresses).status != status {
+					return false, errStatus
+				}
+				return status == http.StatusOK, nil
+			}
+		}}.run
+	}}
+}

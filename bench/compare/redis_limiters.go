@@ -1,0 +1,264 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strconv"
+	"testing"
+	"time"
+
+	ginlimit "github.com/JGLTechnologies/gin-rate-limit"
+	"github.com/go-redis/redis_rate/v10"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+	"github.com/throttled/throttled/v2"
+	throttledredis "github.com/throttled/throttled/v2/store/goredisstore.v9"
+	"github.com/ulule/limiter/v3"
+	ululeredis "github.com/ulule/limiter/v3/drivers/store/redis"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/redisstore"
+)
+
+// script is GCRA as a user of go-redis would write it by hand: doubles, four integers in the reply, and no healing.
+const script = `
+local t = redis.call('TIME')
+local now = t[1] * 1000000 + t[2]
+local emission, burst, cost = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local tat = tonumber(redis.call('GET', KEYS[1]) or now)
+if tat < now then tat = now end
+local new = tat + emission * cost
+local ahead = new - burst
+if ahead > now then return {0, 0, ahead - now, tat - now} end
+redis.call('SET', KEYS[1], new, 'PX', math.ceil((new - now) / 1000))
+return {1, math.floor((now - ahead) / emission), 0, new - now}
+`
+
+// backend is the Redis that a contender is to use.
+type backend struct {
+	addrs []string // several are a Cluster
+	dial  dialer   // nil is the ordinary one
+	conns int      // of a client of go-redis; 0 is its own choice
+}
+
+type dialer func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// redisLimiter is a contender that counts in Redis. It returns a decide for each of the limits, all on one client.
+type redisLimiter struct {
+	name string
+	kind kind
+	open func(tb testing.TB, b backend, limits ...limit) []decide
+	// single means that it knows no Cluster.
+	single bool
+}
+
+// redisLimiters are all of them. The scripts by hand are no limiters: they are what one could do at least.
+var redisLimiters = []redisLimiter{
+	{name: "weir", kind: ours, open: weirOnRedis},
+	{name: "redis_rate", kind: peer, open: redisRate},
+	{name: "ulule/limiter", kind: peer, open: ululeOnRedis},
+	{name: "throttled", kind: peer, open: throttledOnRedis},
+	{name: "gin-rate-limit", kind: peer, open: ginRateLimitOnRedis, single: true},
+	{name: "go-redis EVALSHA", kind: floor, open: scriptByGoRedis},
+	{name: "go-redis auto-pipeline", kind: floor, open: scriptByAutoPipeline, single: true},
+	{name: "rueidis EVALSHA", kind: floor, open: scriptByRueidis},
+}
+
+// client is a client of go-redis with the options that weir recommends, so that nobody pays for what it leaves out,
+// but with the usual patience: a peer that waits for a connection does not fail.
+func (b backend) client(tb testing.TB, change func(*redis.UniversalOptions)) redis.UniversalClient {
+	tb.Helper()
+	o := redisstore.ClientOptions(b.addrs...)
+	o.Dialer, o.PoolSize = b.dial, b.conns
+	change(o)
+	rdb := redis.NewUniversalClient(o)
+	tb.Cleanup(func() { _ = rdb.Close() })
+	return rdb
+}
+
+func patient(o *redis.UniversalOptions) {
+	o.PoolTimeout, o.ReadTimeout, o.WriteTimeout, o.MaxRetries = 4*time.Second, 3*time.Second, 3*time.Second, 3
+}
+
+// one makes a decide of each limit.
+func one(limits []limit, f func(i int, l limit) decide) []decide {
+	all := make([]decide, len(limits))
+	for i, l := range limits {
+		all[i] = f(i, l)
+	}
+	return all
+}
+
+// prefix keeps the keys of contenders and limits apart.
+func prefix(name string, i int) string { return name + strconv.Itoa(i) + ":" }
+
+var errLocal = errors.New("the store did not answer in time, and the process decided by itself")
+
+func weirOnRedis(tb testing.TB, b backend, limits ...limit) []decide {
+	tb.Helper()
+	store, err := redisstore.New(b.client(tb, func(*redis.UniversalOptions) {}), redisstore.Options{})
+	require.NoError(tb, err)
+	return one(limits, func(i int, l limit) decide { return weirOn(tb, store, i, l) })
+}
+
+// weirOn is what a program calls: Limiter.Allow.
+func weirOn(tb testing.TB, store core.Store, i int, l limit) decide {
+	tb.Helper()
+	policy, err := core.NewPolicy("p"+strconv.Itoa(i), core.PolicyOptions{}, core.Limit{Rate: int64(l.rate), Period: l.period})
+	require.NoError(tb, err)
+	lim, err := core.NewLimiter(store, policy, core.LimiterOptions{Log: slog.New(slog.DiscardHandler)})
+	require.NoError(tb, err)
+	tb.Cleanup(func() { _ = lim.Close() })
+	return func(ctx context.Context, key string) (verdict, error) {
+		res, err := lim.Allow(ctx, key)
+		if err == nil && res.Local {
+			err = errLocal
+		}
+		return verdict{res.Allowed(), res.Remaining, res.ResetAfter}, err
+	}
+}
+
+func redisRate(tb testing.TB, b backend, limits ...limit) []decide {
+	tb.Helper()
+	lim := redis_rate.NewLimiter(b.client(tb, patient))
+	return one(limits, func(i int, l limit) decide {
+		prefix, limit := prefix("rr", i), redis_rate.Limit{Rate: l.rate, Burst: l.rate, Period: l.period}
+		return func(ctx context.Context, key string) (verdict, error) {
+			res, err := lim.Allow(ctx, prefix+key, limit)
+			if err != nil {
+				return verdict{}, err
+			}
+			return verdict{res.Allowed > 0, int64(res.Remaining), res.ResetAfter}, nil
+		}
+	})
+}
+
+func ululeOnRedis(tb testing.TB, b backend, limits ...limit) []decide {
+	tb.Helper()
+	rdb := b.client(tb, patient)
+	return one(limits, func(i int, l limit) decide {
+		store, err := ululeredis.NewStoreWithOptions(rdb, limiter.StoreOptions{Prefix: prefix("ulule", i)})
+		require.NoError(tb, err)
+		return ululeOn(store, l)
+	})
+}
+
+func ululeOn(store limiter.Store, l limit) decide {
+	lim := limiter.New(store, limiter.Rate{Period: l.period, Limit: int64(l.rate)})
+	return func(ctx context.Context, key string) (verdict, error) {
+		c, err := lim.Get(ctx, key)
+		return verdict{!c.Reached, c.Remaining, time.Until(time.Unix(c.Reset, 0))}, err
+	}
+}
+
+func throttledOnRedis(tb testing.TB, b backend, limits ...limit) []decide {
+	tb.Helper()
+	rdb := b.client(tb, patient)
+	return one(limits, func(i int, l limit) decide {
+		store, err := throttledredis.NewCtx(rdb, prefix("throttled", i))
+		require.NoError(tb, err)
+		return throttledOn(tb, store, l)
+	})
+}
+
+func throttledOn(tb testing.TB, store throttled.GCRAStoreCtx, l limit) decide {
+	tb.Helper()
+	lim, err := throttled.NewGCRARateLimiterCtx(store, throttledQuota(l))
+	require.NoError(tb, err)
+	return func(ctx context.Context, key string) (verdict, error) {
+		limited, res, err := lim.RateLimitCtx(ctx, key, 1)
+		if err != nil {
+			return verdict{}, err
+		}
+		return verdict{!limited, int64(res.Remaining), res.ResetAfter}, nil
+	}
+}
+
+// throttledQuota is l for throttled, whose burst comes on top of one.
+func throttledQuota(l limit) throttled.RateQuota {
+	return throttled.RateQuota{MaxRate: throttled.PerDuration(l.rate, l.period), MaxBurst: l.rate - 1}
+}
+
+func ginRateLimitOnRedis(tb testing.TB, b backend, limits ...limit) []decide {
+	tb.Helper()
+	rdb := b.client(tb, patient).(*redis.Client) //nolint:forcetypeassert // one address is one server
+	return one(limits, func(i int, l limit) decide {
+		prefix := prefix("gin", i)
+		store := ginlimit.RedisStore(&ginlimit.RedisOptions{Rate: l.period, Limit: uint(l.rate), RedisClient: rdb})
+		return func(_ context.Context, key string) (verdict, error) {
+			info := store.Limit(prefix+key, nil)
+			return verdict{!info.RateLimited, int64(info.RemainingHits), time.Until(info.ResetTime)}, nil
+		}
+	})
+}
+
+// scripter is what runs a script by its hash.
+type scripter interface {
+	EvalSha(ctx context.Context, sha1 string, keys []string, args ...any) *redis.Cmd
+}
+
+func scriptByGoRedis(tb testing.TB, b backend, limits ...limit) []decide {
+	tb.Helper()
+	rdb := b.client(tb, patient)
+	return scripts(tb, rdb, rdb, "bare", limits)
+}
+
+func scriptByAutoPipeline(tb testing.TB, b backend, limits ...limit) []decide {
+	tb.Helper()
+	rdb := b.client(tb, patient).(*redis.Client) //nolint:forcetypeassert // one address is one server
+	auto, err := rdb.AutoPipeline()
+	require.NoError(tb, err)
+	tb.Cleanup(func() { _ = auto.Close() })
+	return scripts(tb, rdb, auto, "auto", limits)
+}
+
+func scripts(tb testing.TB, rdb redis.UniversalClient, by scripter, name string, limits []limit) []decide {
+	tb.Helper()
+	loaded := redis.NewScript(script)
+	load := func(ctx context.Context, c redis.Scripter) error { return loaded.Load(ctx, c).Err() }
+	if cluster, ok := rdb.(*redis.ClusterClient); ok {
+		require.NoError(tb, cluster.ForEachMaster(tb.Context(), func(ctx context.Context, c *redis.Client) error { return load(ctx, c) }))
+	} else {
+		require.NoError(tb, load(tb.Context(), rdb))
+	}
+	return one(limits, func(i int, l limit) decide {
+		prefix, emission, burst := prefix(name, i), float64(l.period.Microseconds())/float64(l.rate), l.period.Microseconds()
+		return func(ctx context.Context, key string) (verdict, error) {
+			reply, err := by.EvalSha(ctx, loaded.Hash(), []string{prefix + key}, emission, burst, 1).Int64Slice()
+			if err != nil {
+				return verdict{}, err
+			}
+			return verdict{reply[0] > 0, reply[1], time.Duration(reply[3]) * time.Microsecond}, nil
+		}
+	})
+}
+
+func scriptByRueidis(tb testing.TB, b backend, limits ...limit) []decide {
+	tb.Helper()
+	o := rueidis.ClientOption{InitAddress: b.addrs, DisableCache: true}
+	if b.dial != nil {
+		o.DialCtxFn = func(ctx context.Context, addr string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
+			return b.dial(ctx, "tcp", addr)
+		}
+	}
+	client, err := rueidis.NewClient(o)
+	require.NoError(tb, err)
+	tb.Cleanup(client.Close)
+	loaded := rueidis.NewLuaScript(script)
+	return one(limits, func(i int, l limit) decide {
+		prefix := prefix("rueidis", i)
+		args := []string{fmt.Sprint(float64(l.period.Microseconds()) / float64(l.rate)), strconv.FormatInt(l.period.Microseconds(), 10), "1"}
+		return func(ctx context.Context, key string) (verdict, error) {
+			reply, err := loaded.Exec(ctx, client, []string{prefix + key}, args).AsIntSlice()
+			if err != nil {
+				return verdict{}, err
+			}
+			return verdict{reply[0] > 0, reply[1], time.Duration(reply[3]) * time.Microsecond}, nil
+		}
+	})
+}

@@ -1,0 +1,396 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+)
+
+// report is what a run has measured, in the order of sections.
+type report struct {
+	Machine  machine
+	Rounds   int
+	Slice    time.Duration
+	Sections []outcome
+}
+
+// machine is where.
+type machine struct {
+	Cores   int
+	Go      string
+	Modules map[string]string // the versions of the contenders
+}
+
+func newReport(size scale) *report {
+	m := machine{Cores: runtime.NumCPU(), Go: runtime.Version(), Modules: map[string]string{}}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, d := range info.Deps {
+			if d.Replace == nil {
+				m.Modules[d.Path] = d.Version
+			}
+		}
+	}
+	return &report{Machine: m, Rounds: size.rounds, Slice: size.slice}
+}
+
+// contenders are the modules that the table names with their versions.
+var contenders = []string{
+	"github.com/redis/go-redis/v9", "github.com/go-redis/redis_rate/v10", "github.com/redis/rueidis",
+	"github.com/ulule/limiter/v3", "github.com/throttled/throttled/v2", "github.com/sethvargo/go-limiter",
+	"golang.org/x/time", "github.com/go-chi/httprate", "github.com/didip/tollbooth/v7",
+	"github.com/JGLTechnologies/gin-rate-limit", "github.com/gin-gonic/gin", "github.com/labstack/echo/v4",
+	"github.com/gofiber/fiber/v2", "github.com/gofiber/storage/redis/v3",
+}
+
+// The files of a report.
+const (
+	samplesFile = "results.json"
+	tableFile   = "results.md"
+)
+
+// write writes the files of a report into a directory. Sections that did not run keep what an earlier report has of them.
+func (r *report) write(dir string) error {
+	old, err := readReport(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return err
+	default:
+		r.keep(old)
+	}
+	files, err := r.files()
+	if err != nil {
+		return err
+	}
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, text, 0o644); err != nil {
+			return err
+		}
+		fmt.Println(path)
+	}
+	return nil
+}
+
+// keep adds the sections of another report that r does not have.
+func (r *report) keep(old *report) {
+	var all []outcome
+	for _, s := range sections() {
+		for _, from := range []*report{r, old} {
+			if i := slices.IndexFunc(from.Sections, func(o outcome) bool { return o.Name == s.name }); i >= 0 {
+				all = append(all, from.Sections[i])
+				break
+			}
+		}
+	}
+	r.Sections = all
+}
+
+func readReport(dir string) (*report, error) {
+	text, err := os.ReadFile(filepath.Join(dir, samplesFile))
+	if err != nil {
+		return nil, err
+	}
+	r := new(report)
+	if err := json.Unmarshal(text, r); err != nil {
+		return nil, fmt.Errorf("%s: %w", samplesFile, err)
+	}
+	known := sections()
+	r.Sections = slices.DeleteFunc(r.Sections, func(o outcome) bool {
+		return !slices.ContainsFunc(known, func(s section) bool { return s.name == o.Name })
+	})
+	for i := range r.Sections {
+		o := &r.Sections[i]
+		o.section = known[slices.IndexFunc(known, func(s section) bool { return s.name == o.Name })]
+	}
+	return r, nil
+}
+
+// files are the samples, the table and the charts.
+func (r *report) files() (map[string][]byte, error) {
+	samples, err := json.Marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	// A line for each contender: git can show what has changed.
+	samples = bytes.ReplaceAll(samples, []byte(`{"Name"`), []byte("\n"+`{"Name"`))
+	files := map[string][]byte{samplesFile: append(samples, '\n')}
+	var table bytes.Buffer
+	if err := r.table(&table); err != nil {
+		return nil, err
+	}
+	files[tableFile] = table.Bytes()
+	for i := 0; i < len(r.Sections); {
+		end := i + 1
+		chart := r.Sections[i].section.chart
+		for end < len(r.Sections) && r.Sections[end].section.chart == chart {
+			end++
+		}
+		files[chart+".svg"] = drawChart(r.Sections[i:end])
+		i = end
+	}
+	delete(files, ".svg")
+	return files, nil
+}
+
+// spread is the median and the range of a figure over the rounds.
+type spread struct{ median, low, high float64 }
+
+func spreadOf(values []float64) spread {
+	if len(values) == 0 {
+		return spread{math.NaN(), math.NaN(), math.NaN()}
+	}
+	values = slices.Sorted(slices.Values(values))
+	n := len(values)
+	return spread{(values[(n-1)/2] + values[n/2]) / 2, values[0], values[n-1]}
+}
+
+// line is a row of the table.
+type line struct {
+	name           string
+	kind           kind
+	value          spread  // in the unit of the section
+	ratio          float64 // to the baseline: how many times as much
+	allocs         float64 // for each decision
+	client, server time.Duration
+	p50, p99       time.Duration
+	failed         float64 // share
+	left           float64 // of bytes
+}
+
+// lines summarizes a section, with the rows in their order.
+func (o outcome) lines() []line {
+	value := func(r rowOutcome, round int) float64 {
+		s := r.Samples[round]
+		v := s.value(o.section.unit)
+		if base := o.row(o.section.subtract); base != nil {
+			v -= base.Samples[round].value(o.section.unit)
+		}
+		return v
+	}
+	all := make([]line, 0, len(o.Rows))
+	for _, r := range o.Rows {
+		if r.Name == o.section.subtract {
+			continue
+		}
+		l := line{name: r.Name, kind: r.Kind}
+		over := func(f func(round int) float64) spread {
+			var values []float64
+			for i := range r.Samples {
+				values = append(values, f(i))
+			}
+			return spreadOf(values)
+		}
+		per := func(f func(s sample) float64) float64 {
+			return over(func(i int) float64 { return f(r.Samples[i]) / float64(r.Samples[i].Decisions) }).median
+		}
+		l.value = over(func(i int) float64 { return value(r, i) })
+		l.ratio = math.NaN()
+		if base := o.row(o.section.baseline); base != nil {
+			l.ratio = over(func(i int) float64 { return value(r, i) / value(*base, i) }).median
+		}
+		l.allocs = per(func(s sample) float64 { return float64(s.Allocs) })
+		if base := o.row(o.section.subtract); base != nil {
+			l.allocs -= spreadOf(perDecision(base.Samples, func(s sample) float64 { return float64(s.Allocs) })).median
+		}
+		l.client = time.Duration(per(func(s sample) float64 { return float64(s.Client) }))
+		l.server = time.Duration(per(func(s sample) float64 { return float64(s.Server) }))
+		l.failed = per(func(s sample) float64 { return float64(s.Failed) })
+		l.p50 = time.Duration(over(func(i int) float64 { return float64(r.Samples[i].P50) }).median)
+		l.p99 = time.Duration(over(func(i int) float64 { return float64(r.Samples[i].P99) }).median)
+		l.left = over(func(i int) float64 { return r.Samples[i].Left }).median
+		all = append(all, l)
+	}
+	return all
+}
+
+func perDecision(samples []sample, f func(sample) float64) []float64 {
+	var all []float64
+	for _, s := range samples {
+		all = append(all, f(s)/float64(s.Decisions))
+	}
+	return all
+}
+
+func (o outcome) row(name string) *rowOutcome {
+	for i := range o.Rows {
+		if o.Rows[i].Name == name && name != "" {
+			return &o.Rows[i]
+		}
+	}
+	return nil
+}
+
+// value is what a sample says in a unit.
+func (s sample) value(u unit) float64 {
+	switch u {
+	case perSecond:
+		return float64(s.Decisions) / s.Elapsed.Seconds()
+	case nanoseconds:
+		return float64(s.Elapsed.Nanoseconds()) / float64(s.Decisions)
+	case bytesPerKey:
+		return s.Bytes
+	case admitted:
+		return float64(s.Admitted)
+	}
+	return math.NaN()
+}
+
+// table writes Markdown.
+func (r *report) table(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# Comparison\n\nWritten by `go run -C bench ./compare -out compare`: %d cores, %s, %d rounds of %v for each contender, which took turns. ",
+		r.Machine.Cores, r.Machine.Go, r.Rounds, r.Slice)
+	b.WriteString("Figures are medians, ranges are the least and the most of all rounds, and ratios are medians of the ratios within a round. " +
+		"They are from one machine on which clients, servers and Redis share the cores: the ratios are what travels.\n\n")
+	b.WriteString("Contenders:")
+	for i, path := range contenders {
+		if version := r.Machine.Modules[path]; version != "" {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			fmt.Fprintf(&b, " %s %s", path, version)
+		}
+	}
+	b.WriteString(".\n")
+	for _, o := range r.Sections {
+		o.table(&b)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (o outcome) table(b *strings.Builder) {
+	s := o.section
+	title := s.title
+	if s.panel != "" {
+		title += ": " + s.panel
+	}
+	fmt.Fprintf(b, "\n## %s\n\n%s\n\n", title, s.note)
+	lines := o.lines()
+	type column struct {
+		head string
+		cell func(l line) string
+	}
+	columns := []column{
+		{string(s.unit), func(l line) string { return figure(l.value.median) }},
+	}
+	if !s.once {
+		columns = append(columns, column{"range", func(l line) string { return figure(l.value.low) + " to " + figure(l.value.high) }})
+	}
+	if s.baseline != "" {
+		columns = append(columns, column{"times " + s.baseline, func(l line) string { return ratio(l.ratio) }})
+	}
+	if s.unit == bytesPerKey {
+		columns = append(columns, column{"left after expiry", func(l line) string { return figure(l.left) }})
+	}
+	if s.unit == admitted {
+		columns = append(columns, column{"failed", func(l line) string { return share(l.failed) }})
+	}
+	if !s.once {
+		columns = append(columns, column{"allocations", func(l line) string { return allocations(l.allocs) }})
+		if s.subtract == "" {
+			columns = append(columns, column{"client CPU", func(l line) string { return duration(l.client) }})
+		}
+		if slices.ContainsFunc(lines, func(l line) bool { return l.server > 0 }) {
+			columns = append(columns,
+				column{"Redis CPU", func(l line) string { return duration(l.server) }},
+				column{"p50", func(l line) string { return duration(l.p50) }},
+				column{"p99", func(l line) string { return duration(l.p99) }},
+				column{"failed", func(l line) string { return share(l.failed) }})
+		}
+	}
+	b.WriteString("| |")
+	for _, c := range columns {
+		fmt.Fprintf(b, " %s |", c.head)
+	}
+	b.WriteString("\n|---|" + strings.Repeat("---:|", len(columns)) + "\n")
+	for _, l := range lines {
+		name := l.name
+		if l.kind == ours {
+			name = "**" + name + "**"
+		}
+		fmt.Fprintf(b, "| %s |", name)
+		for _, c := range columns {
+			fmt.Fprintf(b, " %s |", c.cell(l))
+		}
+		b.WriteByte('\n')
+	}
+}
+
+// figure is a number as a reader wants it: three digits that count, thousands apart.
+func figure(v float64) string {
+	switch {
+	case math.IsNaN(v):
+		return "–"
+	case v < 0:
+		return "-" + figure(-v)
+	case v < 10:
+		return fmt.Sprintf("%.1f", v)
+	case v < 1000:
+		return fmt.Sprintf("%.0f", v)
+	}
+	step := math.Pow(10, math.Floor(math.Log10(v))-2)
+	digits := fmt.Sprintf("%.0f", math.Round(v/step)*step)
+	var b strings.Builder
+	for i, d := range digits {
+		if i > 0 && (len(digits)-i)%3 == 0 {
+			b.WriteString("\u00a0")
+		}
+		b.WriteRune(d)
+	}
+	return b.String()
+}
+
+func ratio(v float64) string {
+	switch {
+	case math.IsNaN(v):
+		return "–"
+	case math.Abs(v) < 10:
+		return fmt.Sprintf("%.2f", v)
+	}
+	return figure(v)
+}
+
+func allocations(v float64) string {
+	if math.Abs(v) < 0.05 {
+		return "0"
+	}
+	return strings.TrimSuffix(fmt.Sprintf("%.1f", v), ".0")
+}
+
+// share is of decisions, in percent.
+func share(v float64) string {
+	switch {
+	case v == 0:
+		return "0"
+	case v < 0.0005:
+		return "< 0.1\u00a0%"
+	}
+	return fmt.Sprintf("%.1f\u00a0%%", 100*v)
+}
+
+func duration(d time.Duration) string {
+	switch {
+	case d < time.Microsecond:
+		return fmt.Sprintf("%d\u00a0ns", d)
+	case d < 10*time.Microsecond:
+		return fmt.Sprintf("%.1f\u00a0us", float64(d)/1e3)
+	case d < time.Millisecond:
+		return fmt.Sprintf("%.0f\u00a0us", float64(d)/1e3)
+	case d < 10*time.Millisecond:
+		return fmt.Sprintf("%.1f\u00a0ms", float64(d)/1e6)
+	}
+	return fmt.Sprintf("%.0f\u00a0ms", float64(d)/1e6)
+}

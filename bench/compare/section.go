@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"runtime"
+	"testing"
+	"time"
+)
+
+// A section is one comparison: contenders that do the same work and take turns.
+type section struct {
+	name  string // of the flag -sections, unique
+	chart string // of the file that its chart is in, beside others of the same name
+	title string // of the chart
+	panel string // what tells it from the others of its chart
+	note  string // how it was measured, in a sentence or two
+	unit  unit
+	// baseline is the row that ratios refer to.
+	baseline string
+	// subtract is the row whose time and allocations are taken off those of all others.
+	subtract string
+	once     bool // one round is all: the figure is not a time
+	isolated bool // each row in a process of its own
+	rows     []row
+}
+
+// A row is one contender.
+type row struct {
+	name string
+	kind kind
+	// open prepares it, checks that it decides as it should, and returns what measures it. What it opens ends with the
+	// cleanups of tb, and what fails ends tb.
+	open func(tb testing.TB, s scale) slice
+}
+
+// slice runs a contender for about d, and tells what came of it.
+type slice func(ctx context.Context, d time.Duration) (sample, error)
+
+// kind says how a row is drawn.
+type kind string
+
+const (
+	ours  kind = "weir"
+	peer  kind = "peer"
+	floor kind = "floor" // no limiter: what a program without one would do
+)
+
+// unit is what a section is about.
+type unit string
+
+const (
+	perSecond   unit = "per second"
+	nanoseconds unit = "ns"
+	bytesPerKey unit = "bytes per key"
+	admitted    unit = "admitted"
+)
+
+// longer reports whether a longer bar is a better one.
+func (u unit) longer() bool { return u == perSecond }
+
+// sample is what one slice measured. Times are in nanoseconds.
+type sample struct {
+	Decisions int64
+	Elapsed   time.Duration
+	Admitted  int64 `json:",omitempty"`
+	// Failed are decisions that the limiter could not make as it should: by an error, or by falling back.
+	Failed int64         `json:",omitempty"`
+	Allocs uint64        `json:",omitempty"` // allocations of the whole process
+	Client time.Duration `json:",omitempty"` // its processor time
+	Server time.Duration `json:",omitempty"` // that of Redis
+	P50    time.Duration `json:",omitempty"`
+	P99    time.Duration `json:",omitempty"`
+	Bytes  float64       `json:",omitempty"` // per key
+	Left   float64       `json:",omitempty"` // of these, after expiry
+}
+
+// scale is how large a run is.
+type scale struct {
+	quick  bool
+	rounds int
+	slice  time.Duration
+}
+
+// many is how many keys there are, where there are many.
+func (s scale) many() int {
+	if s.quick {
+		return 100
+	}
+	return 10_000
+}
+
+// million is a million keys.
+func (s scale) million() int {
+	if s.quick {
+		return 2_000
+	}
+	return 1_000_000
+}
+
+// outcome is what a section has measured.
+type outcome struct {
+	Name    string
+	Rows    []rowOutcome
+	section section
+}
+
+type rowOutcome struct {
+	Name    string
+	Kind    kind
+	Samples []sample
+}
+
+// measure opens the rows of a section and runs them in turn, so that a machine whose speed wanders slows all. In each
+// round another row is first.
+func (s section) measure(ctx context.Context, progress io.Writer, size scale, only *regexp.Regexp) (outcome, error) {
+	out := outcome{Name: s.name, section: s}
+	rounds := size.rounds
+	if s.once {
+		rounds = 1
+	}
+	err := run(ctx, func(tb testing.TB) {
+		var slices []slice
+		for _, r := range s.rows {
+			if !only.MatchString(r.name) && r.name != s.baseline && r.name != s.subtract {
+				continue
+			}
+			open := r.open
+			if s.isolated {
+				open = s.apart(r)
+			}
+			slices = append(slices, open(named{tb, r.name}, size))
+			out.Rows = append(out.Rows, rowOutcome{Name: r.name, Kind: r.kind})
+		}
+		for round := range rounds {
+			fmt.Fprintf(progress, "%s: round %d of %d\n", s.name, round+1, rounds)
+			for i := range slices {
+				i = (i + round) % len(slices)
+				runtime.GC() // what the one before has left is not this one's to clean up
+				got, err := slices[i](ctx, size.slice)
+				if err == nil && got.Decisions == 0 {
+					err = errors.New("no decision within its time")
+				}
+				if err != nil {
+					tb.Fatalf("%s: %v", out.Rows[i].Name, err)
+				}
+				out.Rows[i].Samples = append(out.Rows[i].Samples, got)
+			}
+		}
+	})
+	if err != nil {
+		return out, fmt.Errorf("%s: %w", s.name, err)
+	}
+	return out, nil
+}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"runtime"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// idle is after which time a key may be forgotten, where nothing is to be forgotten.
+const idle = 24 * time.Hour
+
+func processSections() []section {
+	var all []section
+	for _, cores := range []int{1, 2} {
+		panel := "one core"
+		if cores == 2 {
+			panel = "two cores"
+		}
+		note := "In the process, one goroutine for each core. Time between two decisions of the whole process."
+		hot := section{
+			name: "process-hot-" + strconv.Itoa(cores), chart: "process-hot", panel: panel, unit: nanoseconds,
+			title: "In the process, one hot key", note: note, baseline: "sethvargo/go-limiter",
+		}
+		million := section{
+			name: "process-million-" + strconv.Itoa(cores), chart: "process-million", panel: panel, unit: nanoseconds,
+			title: "In the process, a million keys", note: note, baseline: "sethvargo/go-limiter", isolated: true,
+		}
+		for _, l := range memoryLimiters {
+			hot.rows = append(hot.rows, l.row(cores, func(scale) int { return 1 }))
+			million.rows = append(million.rows, l.row(cores, scale.million))
+		}
+		all = append(all, hot, million)
+	}
+	heap := section{
+		name: "process-heap", chart: "process-heap", unit: bytesPerKey, once: true, isolated: true, baseline: "sethvargo/go-limiter",
+		title: "In the process, memory per key",
+		note:  "A million keys, their text included. The other figure is what of it is left some seconds after all have expired.",
+	}
+	for _, l := range memoryLimiters {
+		heap.rows = append(heap.rows, l.heap())
+	}
+	return append(all, heap)
+}
+
+// row is the limiter on that many cores, with that many keys.
+func (m memoryLimiter) row(cores int, keys func(scale) int) row {
+	return row{name: m.name, kind: m.kind, open: func(tb testing.TB, s scale) slice {
+		checkExact(tb, m.name, m.open(tb, few(), idle))
+		d, all := m.open(tb, plenty(), idle), addresses(keys(s))
+		for _, key := range all {
+			_, err := d(tb.Context(), key)
+			require.NoError(tb, err)
+		}
+		l := load{goroutines: cores, batch: 64, work: func(g int) work {
+			at := g * 104_729 // no two walk together
+			return func(ctx context.Context, _ int) (bool, error) {
+				at = (at + 7919) % len(all)
+				v, err := d(ctx, all[at])
+				return v.admitted, err
+			}
+		}}
+		return func(ctx context.Context, d time.Duration) (sample, error) {
+			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(cores))
+			return l.run(ctx, d)
+		}
+	}}
+}
+
+// heap is what the keys of a limiter take, and what is left of that after they have expired.
+func (m memoryLimiter) heap() row {
+	return row{name: m.name, kind: m.kind, open: func(tb testing.TB, s scale) slice {
+		return func(ctx context.Context, _ time.Duration) (sample, error) {
+			const period = 2 * time.Second
+			n, start := s.million(), time.Now()
+			before := heap()
+			d := m.open(tb, limit{10, period}, period)
+			for i := range n {
+				if _, err := d(ctx, address(i)); err != nil { // a text of its own, as a request has
+					return sample{}, err
+				}
+			}
+			full := heap()
+			// What sweeps on use is used, by few keys; what sweeps by itself has time to.
+			end := time.After(4 * period)
+			if s.quick {
+				end = time.After(period / 10)
+			}
+			for tick := time.NewTicker(time.Millisecond); ; {
+				select {
+				case <-tick.C:
+					for i := range 100 {
+						if _, err := d(ctx, address(i)); err != nil {
+							return sample{}, err
+						}
+					}
+					continue
+				case <-end:
+				case <-ctx.Done():
+				}
+				tick.Stop()
+				break
+			}
+			left := heap()
+			_, err := d(ctx, address(0)) // it is still in use
+			per := func(bytes int64) float64 { return float64(bytes-before) / float64(n) }
+			return sample{Decisions: int64(n), Elapsed: time.Since(start), Bytes: per(full), Left: per(left)}, err
+		}
+	}}
+}
+
+// heap is what is in use.
+func heap() int64 {
+	runtime.GC()
+	runtime.GC() // what finalizers and pools have let go
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}

@@ -1,0 +1,223 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-go/weir/internal/redistest"
+)
+
+// redisLoad is what a section about Redis does to its contenders.
+type redisLoad struct {
+	goroutines int
+	keys       int     // 0 means that there are many
+	limits     []limit // several are spread over the goroutines
+	exhausted  bool    // use up the limits before
+	network    time.Duration
+	cluster    bool
+}
+
+func redisSections() []section {
+	plenty := []limit{plenty()}
+	eight := make([]limit, 8)
+	for i := range eight {
+		eight[i] = limit{1_000_000_000 + i, 24 * time.Hour}
+	}
+	hundred := "100 goroutines. Each contender has one client; those of go-redis have their default of 10 connections for each core."
+	all := []section{{
+		name: "redis-one", chart: "redis-one", unit: nanoseconds,
+		title: "A decision in Redis, one goroutine", note: "One goroutine, one key. Time of one decision, the round trip to a server on the same machine included.",
+	}, {
+		name: "redis-many", chart: "redis-many", unit: perSecond,
+		title: "100 goroutines, 10 000 keys, Redis", note: hundred,
+	}, {
+		name: "redis-hot", chart: "redis-hot", unit: perSecond,
+		title: "100 goroutines, one hot key, Redis", note: hundred,
+	}, {
+		name: "redis-denied", chart: "redis-denied", unit: perSecond,
+		title: "100 goroutines, one key that is over its limit, Redis", note: hundred,
+	}, {
+		name: "redis-eight", chart: "redis-eight", unit: perSecond,
+		title: "100 goroutines, 10 000 keys, eight policies at once, Redis", note: hundred,
+	}, {
+		name: "redis-network", chart: "redis-network", unit: perSecond,
+		title: "100 goroutines, 10 000 keys, Redis 1 ms away",
+		note:  "Each round trip takes 1 ms longer. Each contender has one client; those of go-redis have their default of 10 connections for each core, or 100.",
+	}, {
+		name: "redis-cluster", chart: "redis-cluster", unit: perSecond, baseline: "go-redis EVALSHA",
+		title: "100 goroutines, 10 000 keys, a Redis Cluster of three", note: hundred,
+	}}
+	loads := map[string]redisLoad{
+		"redis-one":     {goroutines: 1, keys: 1, limits: plenty},
+		"redis-many":    {goroutines: 100, limits: plenty},
+		"redis-hot":     {goroutines: 100, keys: 1, limits: plenty},
+		"redis-denied":  {goroutines: 100, keys: 1, limits: []limit{few()}, exhausted: true},
+		"redis-eight":   {goroutines: 100, limits: eight},
+		"redis-network": {goroutines: 100, limits: plenty, network: time.Millisecond},
+		"redis-cluster": {goroutines: 100, limits: plenty, cluster: true},
+	}
+	for _, t := range []struct {
+		threads   int
+		published string
+	}{{1, "250"}, {10, "2000"}, {100, "5000"}} {
+		name := "redis-threads-" + strconv.Itoa(t.threads)
+		all = append(all, section{
+			name: name, chart: "redis-threads", unit: perSecond,
+			title: "One bucket for all, by threads, Redis", panel: fmt.Sprintf("%d threads", t.threads),
+			note: "A published limiter of two round trips reached 250, 2000 and 5000 a second with 1, 10 and 100 threads, " +
+				"on a Redis of two cores and 4 GB across a network.",
+		})
+		loads[name] = redisLoad{goroutines: t.threads, keys: 1, limits: plenty}
+	}
+	for i := range all {
+		s := &all[i]
+		if s.baseline == "" {
+			s.baseline = "redis_rate"
+		}
+		at := new(servers)
+		for _, l := range redisLimiters {
+			if l.single && loads[s.name].cluster || strings.HasPrefix(s.name, "redis-threads") && l.kind == peer && l.name != "redis_rate" {
+				continue
+			}
+			s.rows = append(s.rows, l.row(loads[s.name], at, 0))
+			if loads[s.name].network > 0 && (l.name == "weir" || l.name == "redis_rate" || l.name == "go-redis EVALSHA") {
+				s.rows = append(s.rows, l.row(loads[s.name], at, 100))
+			}
+		}
+	}
+	return append(all, contention())
+}
+
+// row is the limiter under a load, with that many connections.
+func (r redisLimiter) row(l redisLoad, at *servers, conns int) row {
+	name := r.name
+	if conns > 0 {
+		name += fmt.Sprintf(", %d connections", conns)
+	}
+	return row{name: name, kind: r.kind, open: func(tb testing.TB, s scale) slice {
+		b := at.start(tb, l)
+		b.conns = conns
+		decides := r.open(tb, b, l.limits...)
+		checkExact(tb, name, r.open(tb, b, few())[0])
+		n := l.keys
+		if n == 0 {
+			n = s.many()
+		}
+		keys := addresses(n)
+		if l.exhausted {
+			for range 2 * few().rate {
+				_, err := decides[0](tb.Context(), keys[0])
+				require.NoError(tb, err)
+			}
+		}
+		return load{goroutines: l.goroutines, batch: 1, server: at.processorTime, work: func(g int) work {
+			d := decides[g%len(decides)]
+			return func(ctx context.Context, i int) (bool, error) {
+				v, err := d(ctx, keys[(g*977+i*7919)%len(keys)])
+				return v.admitted, err
+			}
+		}}.run
+	}}
+}
+
+// addresses are n keys such as a limiter by address has.
+func addresses(n int) []string {
+	keys := make([]string, n)
+	for i := range keys {
+		keys[i] = address(i)
+	}
+	return keys
+}
+
+func address(i int) string { return fmt.Sprintf("ip=10.%d.%d.%d", i>>16&255, i>>8&255, i&255) }
+
+// servers are the Redis of a section, for all of its contenders.
+type servers struct {
+	ctx     context.Context //nolint:containedctx // whose servers they are
+	backend backend
+	clients []*redis.Client // to ask them what they have used
+}
+
+// start returns how to reach the servers, and starts them if they are not running.
+func (s *servers) start(tb testing.TB, l redisLoad) backend {
+	tb.Helper()
+	if s.ctx == tb.Context() {
+		return s.backend
+	}
+	all := []*redistest.Server{}
+	if l.cluster {
+		all = redistest.StartCluster(tb).Nodes
+	} else {
+		all = append(all, redistest.Single(tb))
+	}
+	*s = servers{ctx: tb.Context()}
+	for _, server := range all {
+		s.backend.addrs = append(s.backend.addrs, server.Addr())
+		s.clients = append(s.clients, server.Client(tb, func(o *redis.Options) { o.PoolSize = 1 }))
+	}
+	if l.network > 0 {
+		s.backend.dial = newNetwork(tb.Context(), l.network).dial
+	}
+	return s.backend
+}
+
+// processorTime is what the servers have used.
+func (s *servers) processorTime() (sum time.Duration, err error) {
+	for _, c := range s.clients {
+		used, err := serverTime(s.ctx, c)
+		if err != nil {
+			return 0, err
+		}
+		sum += used
+	}
+	return sum, nil
+}
+
+// serverTime is the processor time that a server has used.
+func serverTime(ctx context.Context, c *redis.Client) (time.Duration, error) {
+	info, err := c.Info(ctx, "cpu").Result()
+	if err != nil {
+		return 0, err
+	}
+	seconds := 0.0
+	for line := range strings.Lines(info) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		if name == "used_cpu_sys" || name == "used_cpu_user" {
+			f, err := strconv.ParseFloat(value, 64)
+			if err != nil {
+				return 0, err
+			}
+			seconds += f
+		}
+	}
+	return time.Duration(seconds * float64(time.Second)), nil
+}
+
+// contention is no matter of time: how many of 5000 calls at once does a limit of 100 admit?
+func contention() section {
+	s := section{
+		name: "redis-exact", unit: admitted, once: true,
+		title: "5000 calls at once, a limit of 100, Redis", note: "One key. A limiter that is right admits 100.",
+	}
+	at := new(servers)
+	for _, l := range redisLimiters {
+		s.rows = append(s.rows, row{name: l.name, kind: l.kind, open: func(tb testing.TB, size scale) slice {
+			d := l.open(tb, at.start(tb, redisLoad{}), limit{100, 24 * time.Hour})[0]
+			return func(ctx context.Context, _ time.Duration) (sample, error) {
+				calls := 5000
+				if size.quick {
+					calls = 500
+				}
+				return together(ctx, d, calls), ctx.Err()
+			}
+		}})
+	}
+	return s
+}

@@ -1,0 +1,10 @@
+//go:build !linux
+
+package main
+
+import "time"
+
+// sleep sleeps as exactly as the runtime can, which is to a millisecond.
+func sleep(d time.Duration) {
+	<-time.After(d)
+}
