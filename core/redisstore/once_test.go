@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -137,9 +138,9 @@ func (top topology) testRefusal(t *testing.T) {
 func TestFailover(t *testing.T) {
 	t.Parallel()
 	sentinel := redistest.StartSentinel(t)
-	o := redisstore.ClientOptions(sentinel.Addr())
+	o := unhurried(redisstore.ClientOptions(sentinel.Addr()))
 	o.MasterName = redistest.MasterName
-	rdb := sentinel.Client(t)
+	rdb := closing(t, redis.NewUniversalClient(o))
 	warm, s := newStore(t, rdb, redisstore.Options{Deadline: patient}), newStore(t, rdb, redisstore.Options{Deadline: 2 * brief})
 	p := core.MustParse("failover: 100/1h")
 	for range 10 {

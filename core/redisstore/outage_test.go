@@ -342,7 +342,7 @@ func TestLostShard(t *testing.T) {
 func TestClientWithoutTimeouts(t *testing.T) {
 	t.Parallel()
 	proxy := redistest.NewProxy(t, sharedServer(t).Addr())
-	o := redisstore.ClientOptions(proxy.Addr()).Simple()
+	o := unhurried(redisstore.ClientOptions(proxy.Addr())).Simple()
 	o.ReadTimeout, o.WriteTimeout = -2, -2
 	rdb := redis.NewClient(o)
 	defer func() { assert.NoError(t, rdb.Close()) }()
