@@ -283,10 +283,13 @@ type server struct {
 
 func newRedis(b *testing.B) server {
 	b.Helper()
-	rdb := redis.NewUniversalClient(redisstore.ClientOptions(redistest.Single(b).Addr()))
+	const patient = 30 * time.Second // a pause of the machine is no failure
+	o := redisstore.ClientOptions(redistest.Single(b).Addr())
+	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = patient, patient, patient, patient
+	rdb := redis.NewUniversalClient(o)
 	b.Cleanup(func() { _ = rdb.Close() })
 	require.NoError(b, bare.Load(b.Context(), rdb).Err())
-	store, err := redisstore.New(rdb, redisstore.Options{Deadline: 100 * time.Millisecond})
+	store, err := redisstore.New(rdb, redisstore.Options{Deadline: patient})
 	require.NoError(b, err)
 	return server{rdb, store}
 }

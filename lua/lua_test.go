@@ -59,7 +59,9 @@ var indexed = regexp.MustCompile(`ARGV\[(\d+)\]`)
 
 func TestScripts(t *testing.T) {
 	seen := map[string]string{}
-	for _, p := range mixes() {
+	all := mixes()
+	for i := 0; i < len(all); i += hurried(1, 4) {
+		p := all[i]
 		for name, compose := range operations {
 			call := name + " " + p.Spec().Kinds()
 			script, err := compose(p.Spec().Kinds())

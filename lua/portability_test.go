@@ -20,6 +20,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/storetest"
+	"github.com/weir-go/weir/internal/race"
 )
 
 // stub is what a script sees of a server, and a loop over the cases: a line each, of the
@@ -56,7 +57,8 @@ end
 // which is Dragonfly's: those of the Go functions, also for garbage in the state and
 // for the extremes of every number.
 func TestScriptsUnderPlainLua(t *testing.T) {
-	const each, seed = 5000, 1
+	const seed = 1
+	each := hurried(5000, 1000)
 	var cases []portabilityCase
 	for _, a := range storetest.Algorithms() {
 		cases = append(cases, record(t, seed, each, a)...)
@@ -92,6 +94,14 @@ func TestScriptsUnderPlainLua(t *testing.T) {
 	}
 }
 
+// hurried is n, or less under the race detector: that is slow, and nothing here is concurrent.
+func hurried(n, less int) int {
+	if race.Enabled {
+		return less
+	}
+	return n
+}
+
 // Every mix of up to four kinds compiles: Lua knows at most 200 local variables.
 func TestEveryMixCompiles(t *testing.T) {
 	var letters []byte
@@ -100,7 +110,7 @@ func TestEveryMixCompiles(t *testing.T) {
 	}
 	var program strings.Builder
 	program.WriteString("local compile = loadstring or load\n")
-	n := 0
+	n, most := 0, hurried(core.MaxLimits, 2)
 	var mix func(kinds string, from []byte)
 	mix = func(kinds string, from []byte) {
 		for i, letter := range from {
@@ -111,7 +121,7 @@ func TestEveryMixCompiles(t *testing.T) {
 				fmt.Fprintf(&program, "assert(compile([==[%s]==], '%s %s'))\n", script, name, longer)
 				n++
 			}
-			if len(longer) < core.MaxLimits {
+			if len(longer) < most {
 				mix(longer, from[i:])
 			}
 		}
@@ -119,7 +129,7 @@ func TestEveryMixCompiles(t *testing.T) {
 	mix("", letters)
 	// Of k kinds there are (k+i)!/(k-1)!/(i+1)! unordered mixes of i+1.
 	want, mixes := 0, 1
-	for i := range core.MaxLimits {
+	for i := range most {
 		mixes = mixes * (len(letters) + i) / (i + 1)
 		want += mixes
 	}

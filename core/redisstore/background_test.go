@@ -27,10 +27,12 @@ func TestBackgroundHasItsOwnDeadline(t *testing.T) {
 		t.Run(fmt.Sprint(tuned), func(t *testing.T) {
 			t.Parallel()
 			proxy := redistest.NewProxy(t, redistest.Single(t).Addr())
-			rdb := redis.NewUniversalClient(tune(tuned, []string{proxy.Addr()}))
+			o := tune(tuned, []string{proxy.Addr()})
+			o.DialTimeout, o.PoolTimeout = patient, patient // on a busy machine
+			rdb := redis.NewUniversalClient(o)
 			defer func() { assert.NoError(t, rdb.Close()) }()
 			s := newStore(t, rdb, redisstore.Options{Deadline: 60 * time.Millisecond})
-			eager := newStore(t, rdb, redisstore.Options{Deadline: patient}) // to begin with, on a busy machine
+			eager := newStore(t, rdb, redisstore.Options{Deadline: patient}) // to begin with
 			x := core.Permit{Policy: permitPolicy(t, "slow", 1, time.Hour), Key: "k", ID: "a"}
 			_, err := eager.Acquire(t.Context(), x)
 			require.NoError(t, err)
@@ -81,9 +83,9 @@ func TestBackgroundComesBack(t *testing.T) {
 
 func testBackgroundComesBack(t *testing.T, outage time.Duration, requests bool) {
 	proxy := redistest.NewProxy(t, redistest.Single(t).Addr())
-	rdb := redis.NewUniversalClient(redisstore.ClientOptions(proxy.Addr()))
+	rdb := redis.NewUniversalClient(unhurried(redisstore.ClientOptions(proxy.Addr())))
 	defer func() { assert.NoError(t, rdb.Close()) }()
-	s := newStore(t, rdb, redisstore.Options{})
+	s := newStore(t, rdb, redisstore.Options{Deadline: brief})
 	x := core.Permit{Policy: permitPolicy(t, "hole", 1, time.Hour), Key: "k", ID: "a"}
 	require.Eventually(t, func() bool {
 		_, err := s.Acquire(t.Context(), x)

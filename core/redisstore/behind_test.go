@@ -25,8 +25,9 @@ import (
 
 // What runs behind the decisions, seen through core.Limiter and guard.Guard as programs use them.
 
-// brief is the deadline of decisions on a server that fails. It is for a busy machine.
-const brief = 200 * time.Millisecond
+// brief is the deadline of decisions on a server that fails, and is to answer at other times also on a busy
+// machine.
+const brief = time.Second
 
 // far is a server that is some way off, and may fail.
 type far struct {
@@ -40,7 +41,7 @@ type far struct {
 func newFar(t *testing.T) far {
 	server := redistest.Single(t)
 	proxy := redistest.NewProxy(t, server.Addr())
-	o := redisstore.ClientOptions(proxy.Addr())
+	o := unhurried(redisstore.ClientOptions(proxy.Addr()))
 	o.PoolSize = 2 * crowd
 	return far{server, proxy, closing(t, redis.NewUniversalClient(o)), server.Client(t)}
 }
@@ -269,14 +270,18 @@ func TestPermitsAfterABlackHole(t *testing.T) {
 				}
 				fault(f.proxy)
 				end := time.After(blip)
-				var wg sync.WaitGroup
+				var begun, wg sync.WaitGroup
 				for _, release := range releases {
+					begun.Add(1)
 					wg.Go(func() {
-						_, _, err := l.Acquire(t.Context(), "k")
-						assert.Error(t, err)
+						begun.Done()
+						if _, release, err := l.Acquire(t.Context(), "k"); err == nil { // when all was over
+							release()
+						}
 					})
 					release()
 				}
+				begun.Wait()
 				<-end
 				f.proxy.Pass()
 				start := time.Now()
@@ -294,7 +299,7 @@ func TestPermitsAfterABlackHole(t *testing.T) {
 // A permit that is granted late, after its caller has given up and released it, is not held for a lease.
 func TestPermitGrantedLate(t *testing.T) {
 	t.Parallel()
-	const late = 600 * time.Millisecond
+	const late = 3 * brief
 	f := newFar(t)
 	l := newLimiter(t, newStore(t, f.rdb, redisstore.Options{Deadline: brief}), "calls: 20 concurrent lease 10m; fail closed")
 	_, release := f.hold(t, l, 1)
@@ -338,37 +343,50 @@ func (exchange) Handle(any, *guard.Verdict) (answered, known bool, err error) {
 
 func (exchange) Final(error, bool) guard.Final { return guard.Final{} }
 
+// patientAtFirst grants permits however long it takes, until that is over.
+type patientAtFirst struct {
+	*redisstore.Store
+	first *redisstore.Store
+	over  atomic.Bool
+}
+
+func (s *patientAtFirst) Acquire(ctx context.Context, p core.Permit) (core.Result, error) {
+	if !s.over.Load() {
+		return s.first.Acquire(ctx, p)
+	}
+	return s.Store.Acquire(ctx, p)
+}
+
 // A server that is too slow for decisions ends nobody's work.
 func TestStreamsOnASlowServer(t *testing.T) {
 	t.Parallel()
-	const lease = 4 * time.Second // long enough for a machine that is busy
+	const lease = 6 * time.Second // long enough for a machine that is busy
 	f := newFar(t)
+	s := &patientAtFirst{Store: newStore(t, f.rdb, redisstore.Options{Deadline: 60 * time.Millisecond}), first: f.patientStore(t)}
 	g, err := guard.New(guard.Config{
 		Rule: guard.Rule{
 			Policy: fmt.Sprintf("streams: 10 concurrent lease %dms; fail closed", lease.Milliseconds()),
 			Key:    keyfunc.Const("everybody"),
 		},
-		Store: newStore(t, f.rdb, redisstore.Options{Deadline: brief / 2}),
+		Store: s,
 	})
 	require.NoError(t, err)
 	var streams sync.WaitGroup
 	begun, end := make(chan context.Context), make(chan struct{})
 	for range 10 {
 		streams.Go(func() {
-			for done := false; !done; { // a decision may fail on a busy machine
-				assert.NoError(t, g.Serve(exchange{login{ctx: t.Context()}, func(ctx context.Context) {
-					done = true
-					begun <- ctx
-					<-end
-				}}))
-			}
+			assert.NoError(t, g.Serve(exchange{login{ctx: t.Context()}, func(ctx context.Context) {
+				begun <- ctx
+				<-end
+			}}))
 		})
 	}
 	var all []context.Context
 	for range 10 {
 		all = append(all, <-begun)
 	}
-	f.proxy.Latency(brief / 3) // each way
+	s.over.Store(true)
+	f.proxy.Latency(40 * time.Millisecond) // each way: a renewal may take a second
 	<-time.After(lease + lease/2)
 	for _, ctx := range all {
 		assert.NoError(t, context.Cause(ctx))
@@ -385,7 +403,7 @@ func TestStreamsOnASlowServer(t *testing.T) {
 // after it all is as it was.
 func TestOutageLongerThanALease(t *testing.T) {
 	t.Parallel()
-	const lease = time.Second
+	const lease = 4 * time.Second // long enough for a machine that is busy
 	for _, word := range []core.Failure{core.FailOpen, core.FailLocal, core.FailClosed} {
 		for name, fault := range map[string]func(*redistest.Proxy){
 			"silent":  (*redistest.Proxy).Blackhole,
@@ -455,11 +473,11 @@ func TestCloseWithoutAServer(t *testing.T) { //nolint:paralleltest // it counts 
 		t.Run(name, func(t *testing.T) {
 			f := newFar(t)
 			s := newStore(t, f.rdb, redisstore.Options{Deadline: brief})
-			permits := newLimiter(t, s, "work: 100 concurrent lease 1s; fail closed")
+			permits := newLimiter(t, s, "work: 100 concurrent lease 3s; fail closed")
 			rates, err := permits.With(core.MustParse("rate: 1/1h; wait 1h; fail closed"))
 			require.NoError(t, err)
 			var all []context.Context
-			for range 50 {
+			for range 20 {
 				ctx, _ := hold(t, permits, "k", 1)
 				all = append(all, ctx)
 			}
@@ -480,7 +498,7 @@ func TestCloseWithoutAServer(t *testing.T) { //nolint:paralleltest // it counts 
 			t.Logf("closed after %v", time.Since(start))
 			n := 0
 			_, _ = fmt.Sscanf(fmt.Sprint(err), "core: Close: %d permits and charges may not have been given back", &n)
-			require.GreaterOrEqual(t, n, 51, err)
+			require.GreaterOrEqual(t, n, 21, err)
 			require.ErrorIs(t, <-waits, core.ErrClosed)
 			for _, ctx := range all {
 				require.ErrorIs(t, context.Cause(ctx), core.ErrPermitLost)

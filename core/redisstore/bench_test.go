@@ -36,10 +36,10 @@ return {1, math.floor((now - ahead) / emission), 0, new - now}
 func BenchmarkDecision(b *testing.B) {
 	server := redistest.Single(b)
 	ctx := context.Background()
-	rdb := redis.NewUniversalClient(redisstore.ClientOptions(server.Addr()))
+	rdb := redis.NewUniversalClient(unhurried(redisstore.ClientOptions(server.Addr())))
 	b.Cleanup(func() { _ = rdb.Close() })
 	require.NoError(b, bare.Load(ctx, rdb).Err())
-	store, err := redisstore.New(rdb, redisstore.Options{})
+	store, err := redisstore.New(rdb, redisstore.Options{Deadline: patient})
 	require.NoError(b, err)
 	for _, c := range []struct {
 		policy          string
@@ -84,7 +84,7 @@ func TestAllocations(t *testing.T) {
 	if race.Enabled {
 		t.Skip("the race detector allocates too")
 	}
-	rdb := redis.NewUniversalClient(redisstore.ClientOptions(redistest.Single(t).Addr()))
+	rdb := redis.NewUniversalClient(unhurried(redisstore.ClientOptions(redistest.Single(t).Addr())))
 	t.Cleanup(func() { _ = rdb.Close() })
 	store := newStore(t, rdb, redisstore.Options{Deadline: patient})
 	take := core.Take{Policy: core.MustParse("allocations: 1000000/1s"), Key: "ip=203.0.113.7", Cost: 1}

@@ -41,8 +41,7 @@ func ordered(variable string, otherwise int) int {
 }
 
 // The contract of a store, on a single server, a cluster and a sentinel.
-func TestContract(t *testing.T) {
-	t.Parallel()
+func TestContract(t *testing.T) { //nolint:paralleltest // it computes: what waits for a server beside it would wait for the processor
 	for name, client := range map[string]func(t *testing.T) redis.UniversalClient{
 		"single":   func(t *testing.T) redis.UniversalClient { return sharedServer(t).Client(t) },
 		"cluster":  func(t *testing.T) redis.UniversalClient { return sharedCluster(t).Client(t) },
@@ -60,8 +59,7 @@ func TestContract(t *testing.T) {
 
 // The scripts and the Go functions agree on every field of every result, and on every
 // stored text: for each algorithm alone, and for mixes.
-func TestScriptsAgreeWithGo(t *testing.T) {
-	t.Parallel()
+func TestScriptsAgreeWithGo(t *testing.T) { //nolint:paralleltest // it computes: what waits for a server beside it would wait for the processor
 	compare := func(name string, algorithms ...core.Algorithm) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -140,8 +140,7 @@ func TestLeastRights(t *testing.T) {
 // What somebody else has put under our key is discarded, and the discarded state is
 // replaced at once. State that lies too far ahead is clamped, and healed
 // by a refusal too.
-func TestHealing(t *testing.T) {
-	t.Parallel()
+func TestHealing(t *testing.T) { //nolint:paralleltest // it computes: what waits for a server beside it would wait for the processor
 	server := redistest.Single(t)
 	admin := server.Client(t)
 	s := newStore(t, admin, redisstore.Options{Deadline: patient})

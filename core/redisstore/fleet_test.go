@@ -131,8 +131,7 @@ func fleet(t *testing.T, processes int, j job, meanwhile func()) (answers []answ
 
 // Three processes admit exactly the bound together, by every algorithm, on a single
 // server and in a Cluster whose slots move meanwhile.
-func TestFleetAdmitsExactly(t *testing.T) {
-	t.Parallel()
+func TestFleetAdmitsExactly(t *testing.T) { //nolint:paralleltest // it computes: what waits for a server beside it would wait for the processor
 	policies := []string{
 		"gcra: 60/366d", "debt: 60/366d debt 1", "tokens: 60/366d token-bucket", "leaky: 60/366d leaky-bucket", "fixed: 60/366d fixed-window",
 		"aligned: 60/366d fixed-window aligned", "month: 60/1mo fixed-window calendar Europe/Berlin",

@@ -19,10 +19,11 @@ import (
 // More callers than connections are served as fast as the connections can, and that some of
 // them get none is not held against the server.
 func TestBackPressure(t *testing.T) {
+	t.Parallel()
 	const connections, callers = 20, 150
-	const deadline, distance = 200 * time.Millisecond, 20 * time.Millisecond // four times the usual, for a busy machine
+	const deadline, distance = time.Second, 100 * time.Millisecond // twenty times the usual, for a busy machine
 	proxy := redistest.NewProxy(t, redistest.Single(t).Addr())
-	o := redisstore.ClientOptions(proxy.Addr())
+	o := unhurried(redisstore.ClientOptions(proxy.Addr()))
 	o.PoolSize, o.MinIdleConns = connections, connections
 	rdb := redis.NewUniversalClient(o)
 	defer func() { assert.NoError(t, rdb.Close()) }()
@@ -39,7 +40,7 @@ func TestBackPressure(t *testing.T) {
 		var counts [3]atomic.Int64
 		var wg sync.WaitGroup
 		stop := make(chan struct{})
-		time.AfterFunc(time.Second, func() { close(stop) })
+		time.AfterFunc(2*time.Second, func() { close(stop) })
 		for range callers {
 			wg.Go(func() {
 				for {
@@ -92,14 +93,14 @@ func TestFullPoolOfOneOfSeveral(t *testing.T) {
 	rdb := redis.NewRing(&redis.RingOptions{
 		Addrs: map[string]string{"a": proxy.Addr()}, PoolSize: 1,
 		ContextTimeoutEnabled: u.ContextTimeoutEnabled, MaxRetries: u.MaxRetries, DialerRetries: u.DialerRetries,
-		DialTimeout: u.DialTimeout, ReadTimeout: u.ReadTimeout, WriteTimeout: u.WriteTimeout, PoolTimeout: u.PoolTimeout,
+		DialTimeout: patient, ReadTimeout: patient, WriteTimeout: patient, PoolTimeout: u.PoolTimeout,
 	})
 	defer func() { assert.NoError(t, rdb.Close()) }()
 	s := newStore(t, rdb, redisstore.Options{Deadline: patient})
 	take := core.Take{Policy: core.MustParse("pool: 1000000/1h"), Key: "k", Cost: 1}
 	works := func() bool { _, err := s.Take(t.Context(), take); return err == nil } // beside the Ring's own checks
 	require.Eventually(t, works, patient, time.Millisecond)
-	proxy.Latency(u.PoolTimeout)
+	proxy.Latency(10 * u.PoolTimeout)
 	var served, busy atomic.Int64
 	var wg sync.WaitGroup
 	for range 20 {

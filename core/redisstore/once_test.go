@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -15,8 +16,7 @@ import (
 
 // What a decision costs the server, and that a script never runs twice for one,
 // holds on every topology.
-func TestOnEveryTopology(t *testing.T) {
-	t.Parallel()
+func TestOnEveryTopology(t *testing.T) { //nolint:paralleltest // it computes: what waits for a server beside it would wait for the processor
 	for name, start := range topologies {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -65,7 +65,7 @@ func (top topology) testLostReply(t *testing.T) {
 				t.Parallel()
 				proxy, deadline := redistest.NewProxy(t, ""), patient
 				if how == redistest.Hang {
-					deadline = 500 * time.Millisecond
+					deadline = 2 * brief
 				}
 				rdb := top.client(t, proxy, tuned)
 				s := newStore(t, rdb, redisstore.Options{Deadline: deadline})
@@ -138,12 +138,13 @@ func (top topology) testRefusal(t *testing.T) {
 func TestFailover(t *testing.T) {
 	t.Parallel()
 	sentinel := redistest.StartSentinel(t)
-	o := redisstore.ClientOptions(sentinel.Addr())
+	o := unhurried(redisstore.ClientOptions(sentinel.Addr()))
 	o.MasterName = redistest.MasterName
-	s := newStore(t, sentinel.Client(t), redisstore.Options{Deadline: 2 * time.Second})
+	rdb := closing(t, redis.NewUniversalClient(o))
+	warm, s := newStore(t, rdb, redisstore.Options{Deadline: patient}), newStore(t, rdb, redisstore.Options{Deadline: 2 * brief})
 	p := core.MustParse("failover: 100/1h")
 	for range 10 {
-		_, err := s.Take(t.Context(), core.Take{Policy: p, Key: "k", Cost: 1})
+		_, err := warm.Take(t.Context(), core.Take{Policy: p, Key: "k", Cost: 1})
 		require.NoError(t, err)
 	}
 	sentinel.Failover(t)

@@ -13,7 +13,7 @@ import (
 )
 
 func concurrency(s *subject) {
-	const callers, each, burst = 64, 8, 300
+	const callers, each, burst = 64, 5, 300
 	takes := map[string]core.Take{
 		"own clock":          {Policy: policy("300/366d"), Key: s.prefix + "own", Cost: 1},
 		"two limits":         s.of(policy("300/1h, 1000/1d"), "two", 0, 1),

@@ -178,7 +178,7 @@ func TestFleet(t *testing.T) {
 	redisServer := redistest.Single(t)
 	var urls []string
 	for _, framework := range names() {
-		urls = append(urls, startProcess(t, "-framework", framework, "-redis", redisServer.Addr(), "-policy", "100/1h"))
+		urls = append(urls, startProcess(t, "-framework", framework, "-redis", redisServer.Addr(), "-policy", "100/1d"))
 	}
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16}}
 	defer client.CloseIdleConnections()

@@ -20,7 +20,7 @@ type Cluster struct {
 
 // StartCluster starts a Cluster and returns when all nodes agree that it is complete. The args are
 // passed to every node, for example "--cluster-require-full-coverage", "no", without which the
-// loss of one node makes all of them answer CLUSTERDOWN after the node timeout of two seconds.
+// loss of one node makes all of them answer CLUSTERDOWN after the node timeout of ten seconds.
 func StartCluster(t testing.TB, args ...string) *Cluster {
 	t.Helper()
 	const size = 3
@@ -31,7 +31,7 @@ func StartCluster(t testing.TB, args ...string) *Cluster {
 				"--cluster-enabled", "yes",
 				"--cluster-port", strconv.Itoa(p.bus),
 				"--cluster-announce-ip", "127.0.0.1",
-				"--cluster-node-timeout", "2000",
+				"--cluster-node-timeout", "10000",
 			), args...), nil
 		})
 	}

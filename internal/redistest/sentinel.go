@@ -55,8 +55,8 @@ func StartSentinel(t testing.TB, args ...string) *Sentinel {
 
 // startMonitor starts the Sentinel process. It insists on a configuration file that it may write.
 //
-// A master counts as down after two seconds. One second or less would not do: Sentinel reconnects
-// once a second, so after a failover it would take the new master for dead before it spoke to it.
+// A master counts as down after ten seconds: a busy machine must not bring about a failover that
+// nobody has asked for.
 func (s *Sentinel) startMonitor(t testing.TB) *Server {
 	t.Helper()
 	dir := t.TempDir()
@@ -67,7 +67,7 @@ bind 127.0.0.1
 protected-mode no
 dir %[4]q
 sentinel monitor %[2]s 127.0.0.1 %[3]d 1
-sentinel down-after-milliseconds %[2]s 2000
+sentinel down-after-milliseconds %[2]s 10000
 sentinel failover-timeout %[2]s 3000
 `, p.client, MasterName, s.master.ports.client, dir)
 		return []string{path, "--sentinel"}, os.WriteFile(path, []byte(config), 0o600)
