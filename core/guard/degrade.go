@@ -22,9 +22,6 @@ func Degrade(instead ...OverLimit) OverLimit { return degrade{instead} }
 // Gin and Echo it is the context of the *http.Request, in Fiber the UserContext.
 func Degraded(ctx context.Context) bool { return ctx.Value(degradedKey{}) != nil }
 
-// degradedKey is the context key of what Degraded asks for.
-type degradedKey struct{}
-
 type degrade struct{ instead []OverLimit }
 
 func (d degrade) String() string {

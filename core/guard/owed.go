@@ -1,17 +1,20 @@
 package guard
 
 import (
-	"context"
 	"sync"
 	"sync/atomic"
 
 	"github.com/weir-go/weir/core"
 )
 
-// owed is what must be done when a request is over: permits to release, units to settle. Copies of a Verdict share it.
+// owed is what must be done when a request is over: permits to release, units to settle. Copies of a Verdict share it, and
+// so does the context of the handler, which is made together with it: nearly always, all of it is one allocation.
 type owed struct {
-	guard *Guard
-	debts []debt
+	context handlerContext
+	guard   *Guard
+	debts   []debt
+	first   [1]debt // where the debts are if there is one
+	settles bool    // somebody wants to know how the request ended
 
 	reported atomic.Int64 // by the handler; -1 if nothing was
 
@@ -32,15 +35,15 @@ type debt struct {
 
 // newOwed puts what is owed on the heap, which is not done for a request that owes nothing.
 func newOwed(g *Guard, all []taken, n int) *owed {
-	o := &owed{guard: g, debts: make([]debt, 0, n)}
+	o := &owed{guard: g}
 	o.reported.Store(unreported)
+	if o.debts = o.first[:0]; n > len(o.first) {
+		o.debts = make([]debt, 0, n)
+	}
 	for i := range all {
-		t := &all[i]
-		if t.rule == nil {
-			continue
-		}
-		if settles := t.settles(); settles || t.admission.Held() {
-			o.debts = append(o.debts, debt{t.rule, t.admission, settles, t.seen.tier})
+		if t := &all[i]; t.rule != nil && t.owes() {
+			o.debts = append(o.debts, debt{t.rule, t.admission, t.settles(), t.seen.tier})
+			o.settles = o.settles || t.settles()
 		}
 	}
 	return o
@@ -51,17 +54,8 @@ func (t *taken) settles() bool {
 	return t.rule.settles && (t.admission.Result.Taken > 0 || t.rule.After != nil)
 }
 
-// settles reports whether somebody wants to know how the request ended.
-func (o *owed) settles() bool {
-	if o != nil {
-		for i := range o.debts {
-			if o.debts[i].settles {
-				return true
-			}
-		}
-	}
-	return false
-}
+// owes reports whether there is something to do when the request is over.
+func (t *taken) owes() bool { return t.settles() || t.admission.Held() }
 
 // settle gives back what was not used, and charges what was used beyond what was taken.
 func (o *owed) settle() {
@@ -72,17 +66,20 @@ func (o *owed) settle() {
 		if !d.settles {
 			continue
 		}
-		taken, settle := d.admission.Result.Taken, d.rule.Settle
+		taken, used := d.admission.Result.Taken, int64(0)
 		if d.rule.After != nil {
-			settle = func(f Final, _ int64) int64 { return d.rule.After(f) }
+			used = max(d.rule.After(f), 0)
+		} else {
+			used = max(d.rule.Settle(f, taken), 0)
 		}
-		used := max(settle(f, taken), 0)
 		if used > taken {
 			d.admission.Charge(used - taken)
 		} else {
 			d.admission.GiveBack(taken - used)
 		}
-		o.guard.tellSettled(d, used)
+		if o.guard.observe != nil {
+			o.guard.tellSettled(d, used)
+		}
 	}
 }
 
@@ -110,48 +107,4 @@ func (v *Verdict) Finish(f Final) {
 	if settles {
 		o.settle()
 	}
-}
-
-// context is what the handler's context must be, or nil if any will do: almost no request pays for one of its own.
-// With permits it ends with them.
-func (v *Verdict) context(ctx context.Context) context.Context {
-	if v.owed == nil && !v.marks && !v.degraded && !v.shows() {
-		return nil
-	}
-	if v.shows() {
-		ctx = v.withResult(ctx)
-	}
-	if v.owed != nil {
-		for i := range v.owed.debts {
-			ctx = v.owed.debts[i].admission.Context(ctx) //nolint:fatcontext // it ends with each of them
-		}
-	}
-	kept := *v
-	kept.outer = verdictOf(ctx)
-	return verdictContext{ctx, &kept}
-}
-
-// verdictKey is the context key of the innermost Verdict.
-type verdictKey struct{}
-
-func verdictOf(ctx context.Context) *Verdict {
-	v, _ := ctx.Value(verdictKey{}).(*Verdict)
-	return v
-}
-
-// verdictContext carries a Verdict.
-type verdictContext struct {
-	context.Context
-	verdict *Verdict
-}
-
-// Value implements context.Context.
-func (c verdictContext) Value(key any) any {
-	if key == (degradedKey{}) && c.verdict.degraded {
-		return c.verdict
-	}
-	if key == (verdictKey{}) || c.verdict.rule != nil && key == c.verdict.mark() {
-		return c.verdict
-	}
-	return c.Context.Value(key)
 }

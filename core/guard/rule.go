@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -97,19 +96,12 @@ type rule struct {
 	routed   bool // the key asks for the route
 	shadow   bool
 	settles  bool // there is something to settle
-	bursts   []burst
 	lists    map[*core.Limiter]*asked // of each policy; nil unless asked for
 	bodies   *bodies
 	breaker  *breaker // the handler, if it is one
 	waiting  atomic.Int64
 	watch    watch
 	reported struct{ misplaced, mistaken, stranger, never sync.Once } // mistakes in use, which are told once each
-}
-
-// burst is a limit's burst and its text in a header.
-type burst struct {
-	units int64
-	text  string
 }
 
 // unlimited is the tier that nothing holds.
@@ -161,7 +153,6 @@ func (f *family) prepare(store core.Store, r Rule, name string) (*rule, error) {
 	case r.After != nil && !ru.settles:
 		return nil, fmt.Errorf("a rule with After has nothing to count in %q, which has permits alone; add a rate or leave After out", p)
 	}
-	ru.show(p)
 	ru.bodies = newBodies(ru.name)
 	ru.breaker, _ = r.OverLimit.(*breaker)
 	if f.limiter != nil {
@@ -202,13 +193,6 @@ func (r Rule) or(base Rule) Rule {
 	return r
 }
 
-// show prepares the texts of a policy's bursts.
-func (ru *rule) show(p core.Policy) {
-	for _, l := range p.Limits() {
-		ru.bursts = append(ru.bursts, burst{l.Burst, strconv.FormatInt(l.Burst, 10)})
-	}
-}
-
 // prepareTiers opens a limiter for each tier.
 func (ru *rule) prepareTiers() error {
 	var mistakes []error
@@ -231,7 +215,6 @@ func (ru *rule) prepareTiers() error {
 			mistakes = append(mistakes, fmt.Errorf("in Tiers[%q]: %w", tier, err))
 			continue
 		}
-		ru.show(p)
 	}
 	return errors.Join(mistakes...)
 }
@@ -276,28 +259,3 @@ func policy(text, name string) (core.Policy, error) {
 		return core.NewPolicy(name, p.Options(), p.Limits()...)
 	}
 }
-
-var keys = sync.Pool{New: func() any { return new(keyfunc.Key) }}
-
-// key returns who sent r, and what is doubtful about that.
-func (ru *rule) key(r keyfunc.Request) (text, warning string, err error) {
-	k := keys.Get().(*keyfunc.Key)
-	k.Reset()
-	err = ru.Key.AppendTo(k, r)
-	text, warning = k.String(), k.Warning()
-	keys.Put(k)
-	switch {
-	case err == nil && text == "":
-		err = keyfunc.ErrNoKey
-	case err != nil && !errors.Is(err, keyfunc.ErrNoKey):
-		err = keyError{err}
-	}
-	return text, warning, err
-}
-
-// keyError is the error of a key function that does not work. What cannot be named has no key.
-type keyError struct{ error }
-
-func (f keyError) Unwrap() error { return f.error }
-
-func (keyError) Is(target error) bool { return target == keyfunc.ErrNoKey }

@@ -45,7 +45,6 @@ type Verdict struct {
 	guard    *Guard
 	rule     *rule    // whose Result it is
 	owed     *owed    // nil if nothing is
-	outer    *Verdict // of the guard around this one, if the request's context has it
 	marks    bool
 	degraded bool
 }
