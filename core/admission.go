@@ -39,8 +39,8 @@ type Admission struct {
 // The next steps are Wait, where Result.Delay is not 0, and Acquire, where the policy has permits: in this order, so that
 // nobody holds a permit while it waits, and a request over its rate costs one round trip. What was taken stays taken until
 // GiveBack and Release.
-func (l *Limiter) Begin(ctx context.Context, ask Ask) (Admission, error) {
-	a := Admission{limiter: l, key: ask.Key}
+func (l *Limiter) Begin(ctx context.Context, ask Ask) (a Admission, err error) {
+	a.limiter, a.key = l, ask.Key
 	if l.policy.p.permits != nil && len(l.policy.p.algorithms) == 0 {
 		a.Result.Outcome = Admitted
 		return a, nil

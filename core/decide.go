@@ -104,39 +104,35 @@ func (p *policy) receipt(r *Result, i int) algo.Receipt {
 // before it if not.
 func (p *policy) explain(res *Result, state []int64, t *Take, now, taken int64, admitted bool) {
 	res.At, res.Taken, res.policy = now, taken, p
+	res.prepare(len(p.algorithms))
 	ahead := p.ahead(t)
 	for i, a := range p.algorithms {
-		cost := p.cost(t, i)
-		ok := admitted || a.Admits(state, now, cost, ahead)
-		*res.entry(i) = explain(a, state, now, cost, taken, ahead, ok)
+		cost := t.Cost
+		if t.AtMost {
+			cost = p.least(t, i)
+		}
+		fits := admitted || a.Admits(state, now, cost, ahead)
+		if fits { // and if another refused, nothing was charged
+			cost = taken
+		}
+		*res.at(i) = a.Explain(state, now, cost, ahead, !fits)
 		state = state[a.Words():]
 	}
 	p.summarize(res, t.Cost, len(p.algorithms))
 }
 
-// cost is what must fit limit i for t to be admitted. What there is leaves debt aside, unless
-// t counts it too: one unit more than can be borrowed fits if there is one.
-func (p *policy) cost(t *Take, i int) int64 {
-	switch debt := p.limits[i].Debt; {
-	case !t.AtMost:
-		return t.Cost
-	case t.Debt && debt > 0:
+// least is what must fit limit i for t, which takes at most what there is, to be admitted. What there is leaves debt
+// aside, unless t counts it too: one unit more than can be borrowed fits if there is one.
+func (p *policy) least(t *Take, i int) int64 {
+	debt := p.limits[i].Debt
+	if t.Debt && debt > 0 {
 		return algo.OneOwed
-	default:
-		return 1 + debt
 	}
+	return 1 + debt
 }
 
 // ahead is how far ahead t may reserve, in microseconds.
 func (p *policy) ahead(t *Take) int64 { return min(t.Wait, p.options.Wait).Microseconds() }
-
-// explain is what one limit has to say. A limit that fits where another refused was charged nothing.
-func explain(a algo.Algorithm, state []int64, now, cost, taken, ahead int64, fits bool) entry {
-	if fits {
-		cost = taken
-	}
-	return a.Explain(state, now, cost, ahead, !fits)
-}
 
 // summarize fills in what follows from the first n entries.
 func (p *policy) summarize(res *Result, cost int64, n int) {

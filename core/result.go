@@ -123,7 +123,14 @@ func (r Result) Each(i int) LimitResult {
 
 // SetEach replaces the entry of limit i, for tests and for stores that make Results by themselves.
 func (r *Result) SetEach(i int, l LimitResult) {
-	e := r.entry(i)
+	if i >= len(r.each) { // those apart are not to change in copies of the Result
+		own := new([MaxLimits - 2]entry)
+		if r.more != nil {
+			*own = *r.more
+		}
+		r.more = own
+	}
+	e := r.at(i)
 	e.Remaining, e.Reset = l.Remaining, l.ResetAfter.Microseconds()
 	e.Refused, e.Never = l.Refused, l.Never
 	if e.Wait = l.Delay.Microseconds(); l.Refused {
@@ -144,20 +151,7 @@ func (r Result) Equal(s Result) bool {
 // entry is a LimitResult in little room, for Results are copied from call to call.
 type entry = algo.Answer
 
-// entry is the entry of limit i, to be filled in. Those apart are not shared with copies of the Result.
-func (r *Result) entry(i int) *entry {
-	if i < len(r.each) {
-		return &r.each[i]
-	}
-	own := new([MaxLimits - 2]entry)
-	if r.more != nil {
-		*own = *r.more
-	}
-	r.more = own
-	return &own[i-len(r.each)]
-}
-
-// at is the entry of limit i, which must not be changed through it.
+// at is the entry of limit i. It may be changed only in a Result of which there are no copies, after prepare.
 func (r *Result) at(i int) *entry {
 	switch {
 	case i < len(r.each):
@@ -166,6 +160,13 @@ func (r *Result) at(i int) *entry {
 		return &r.more[i-len(r.each)]
 	default:
 		return &entry{}
+	}
+}
+
+// prepare makes room for the entries of n limits.
+func (r *Result) prepare(n int) {
+	if n > len(r.each) {
+		r.more = new([MaxLimits - 2]entry)
 	}
 }
 

@@ -151,15 +151,13 @@ func (s Spec) RefundArgs(r Refund, guess int64) []int64 {
 // t.AtMost how many units were taken, and each limit's reply. It is used as working
 // memory. With again, nothing was decided, because the server's clock is in another window
 // of a calendar than the guess of TakeArgs: ask again with that clock, which is in
-// Result.At. It fails if no script can have written reply.
+// Result.At. It fails if no script can have written reply, whatever it is; t must have passed [Take.Validate], as for
+// TakeArgs.
 func (s Spec) Explain(t Take, reply []int64) (res Result, again bool, err error) {
-	if err := t.Validate(); err != nil {
-		return Result{}, false, err
-	}
 	malformed := func() (Result, bool, error) {
 		return Result{}, false, fmt.Errorf("core: the reply %v is not one of a script for %q", reply, Policy(s))
 	}
-	if len(reply) == 0 || reply[0] <= 0 || reply[0] > maxNow {
+	if s.p == nil || len(reply) == 0 || reply[0] <= 0 || reply[0] > maxNow {
 		return malformed()
 	}
 	now, rest := reply[0], reply[1:]
@@ -193,10 +191,14 @@ func (s Spec) Explain(t Take, reply []int64) (res Result, again bool, err error)
 	if !admitted {
 		taken = 0
 	}
-	res = Result{At: now, Taken: taken, policy: s.p}
+	res.At, res.Taken, res.policy = now, taken, s.p
+	res.prepare(len(s.p.algorithms))
 	ahead := s.p.ahead(&t)
 	for i, a := range s.p.algorithms {
-		cost := s.p.cost(&t, i)
+		cost := t.Cost
+		if t.AtMost {
+			cost = s.p.least(&t, i)
+		}
 		own := rest[:a.Reply()]
 		state := own
 		if a.Words() > len(own) {
@@ -206,8 +208,11 @@ func (s Spec) Explain(t Take, reply []int64) (res Result, again bool, err error)
 			!a.ParseReply(state, own, now, cost) || !fit[i] && a.Admits(state, now, cost, ahead) {
 			return malformed()
 		}
-		e := res.entry(i)
-		if *e = explain(a, state, now, cost, taken, ahead, fit[i]); e.Wait < 0 { // less in use than was taken
+		if fit[i] { // and if another refused, nothing was charged
+			cost = taken
+		}
+		e := res.at(i)
+		if *e = a.Explain(state, now, cost, ahead, !fit[i]); e.Wait < 0 { // less in use than was taken
 			return malformed()
 		}
 		rest = rest[len(own):]

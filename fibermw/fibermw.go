@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/gofiber/fiber/v2"
 
@@ -54,7 +55,15 @@ func (x *exchange) Get(name string) string {
 	return value
 }
 
-func (x *exchange) Set(name, value string) { x.c.Set(name, value) }
+// Set spares a look at names that are in Fiber's form. Values are the program's own: none of several lines may become
+// another header.
+func (x *exchange) Set(name, value string) {
+	if strings.ContainsAny(value, "\r\n") {
+		x.c.Set(name, value) // which joins them
+		return
+	}
+	x.c.Response().Header.SetCanonical([]byte(name), []byte(value))
+}
 
 func (x *exchange) Next(ctx context.Context) error {
 	if ctx != nil {

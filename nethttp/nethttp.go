@@ -52,27 +52,27 @@ type limit struct {
 
 // ServeHTTP implements http.Handler.
 func (l *limit) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	// Handlers of net/http have no errors.
-	_ = l.guard.Serve(&exchange{request: request{r, l.find}, Fields: answer.To(w.Header()), next: l.next, w: w})
+	x := &exchange{request: request{r, l}, w: w}
+	x.Of(w.Header())
+	_ = l.guard.Serve(x) // handlers of net/http have no errors
 }
 
 // exchange implements guard.Exchange.
 type exchange struct {
 	request
 	answer.Fields
-	next    http.Handler
 	w       http.ResponseWriter
 	watched *writer
 }
 
 func (x *exchange) Next(ctx context.Context) error {
 	if ctx == nil {
-		x.next.ServeHTTP(x.w, x.r)
+		x.limit.next.ServeHTTP(x.w, x.r)
 		return nil
 	}
 	inner := x.r.WithContext(ctx)
 	defer reqctx.Return(x.r, inner)
-	x.next.ServeHTTP(x.w, inner)
+	x.limit.next.ServeHTTP(x.w, inner)
 	return nil
 }
 

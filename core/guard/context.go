@@ -55,9 +55,11 @@ func (v *Verdict) shows() bool { return v.guard.results && v.Result.Limit > 0 }
 
 // context is what the handler's context must be. With permits it ends with them.
 func (v *Verdict) context(ctx context.Context) context.Context {
-	c := new(handlerContext)
+	var c *handlerContext
 	if v.owed != nil {
 		c = &v.owed.context
+	} else {
+		c = new(handlerContext)
 	}
 	c.rule, c.guard, c.owed, c.degraded = v.rule, v.guard, v.owed, v.degraded
 	if outer, ok := FromContext(ctx); v.shows() && !(ok && v.Result.Allowed() && (!outer.Allowed() || tighter(&outer, &v.Result))) {

@@ -63,6 +63,7 @@ type handover struct {
 	owed    *owed
 	permits []*core.Detached
 
+	final             Final // how the handler has ended
 	claimed, released bool
 	unclaimed         *time.Timer // nil while the handler runs
 }
@@ -94,6 +95,7 @@ func (h *handover) keeps(f Final) bool {
 	if h == nil || h.released || f.Panicked && !h.claimed {
 		return false
 	}
+	h.final = f
 	if !h.claimed && h.owed.settles {
 		h.unclaimed = time.AfterFunc(claimTime, h.giveUp)
 	}
@@ -104,11 +106,11 @@ func (h *handover) keeps(f Final) bool {
 func (h *handover) giveUp() {
 	defer func() {
 		if value := recover(); value != nil { // nobody else is there to see it
-			h.owed.guard.logger().Error("weir: a rule's Settle or After panicked", "panic", value)
+			h.owed.context.guard.logger().Error("weir: a rule's Settle or After panicked", "panic", value)
 		}
 	}()
 	if h.settles(func() bool { return !h.claimed }) {
-		h.owed.settle()
+		h.owed.settle(h.final)
 	}
 }
 
@@ -142,7 +144,7 @@ func (h *handover) claim(ctx context.Context) (held context.Context, release fun
 			release()
 		}
 		if settles {
-			h.owed.settle()
+			h.owed.settle(h.final)
 		}
 	}
 }

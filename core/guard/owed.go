@@ -11,7 +11,6 @@ import (
 // so does the context of the handler, which is made together with it: nearly always, all of it is one allocation.
 type owed struct {
 	context handlerContext
-	guard   *Guard
 	debts   []debt
 	first   [1]debt // where the debts are if there is one
 	settles bool    // somebody wants to know how the request ended
@@ -19,8 +18,7 @@ type owed struct {
 	reported atomic.Int64 // by the handler; -1 if nothing was
 
 	mu       sync.Mutex
-	finished bool  // the handler has returned,
-	final    Final // in this way
+	finished bool // the handler has returned
 	settled  bool
 	handover *handover // nil if nothing was detached
 }
@@ -35,7 +33,7 @@ type debt struct {
 
 // newOwed puts what is owed on the heap, which is not done for a request that owes nothing.
 func newOwed(g *Guard, all []taken, n int) *owed {
-	o := &owed{guard: g}
+	o := &owed{context: handlerContext{guard: g}}
 	o.reported.Store(unreported)
 	if o.debts = o.first[:0]; n > len(o.first) {
 		o.debts = make([]debt, 0, n)
@@ -57,9 +55,8 @@ func (t *taken) settles() bool {
 // owes reports whether there is something to do when the request is over.
 func (t *taken) owes() bool { return t.settles() || t.admission.Held() }
 
-// settle gives back what was not used, and charges what was used beyond what was taken.
-func (o *owed) settle() {
-	f := o.final
+// settle gives back what was not used, and charges what was used beyond what was taken. f is how the handler has ended.
+func (o *owed) settle(f Final) {
 	f.Reported = o.reported.Load()
 	for i := range o.debts {
 		d := &o.debts[i]
@@ -77,8 +74,8 @@ func (o *owed) settle() {
 		} else {
 			d.admission.GiveBack(taken - used)
 		}
-		if o.guard.observe != nil {
-			o.guard.tellSettled(d, used)
+		if g := o.context.guard; g.observe != nil {
+			g.tellSettled(d, used)
 		}
 	}
 }
@@ -93,7 +90,7 @@ func (v *Verdict) Finish(f Final) {
 	o.mu.Lock()
 	first := !o.finished
 	if first {
-		o.finished, o.final = true, f
+		o.finished = true
 		o.settled = !o.handover.keeps(f)
 	}
 	settles := first && o.settled
@@ -105,6 +102,6 @@ func (v *Verdict) Finish(f Final) {
 		o.debts[i].admission.Finish(f.Panicked)
 	}
 	if settles {
-		o.settle()
+		o.settle(f)
 	}
 }

@@ -95,7 +95,7 @@ type rule struct {
 	permits  bool
 	routed   bool // the key asks for the route
 	shadow   bool
-	settles  bool // there is something to settle
+	settles  bool                     // there is something to settle
 	lists    map[*core.Limiter]*asked // of each policy; nil unless asked for
 	bodies   *bodies
 	breaker  *breaker // the handler, if it is one

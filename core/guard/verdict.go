@@ -43,8 +43,8 @@ type Verdict struct {
 	fields   []field
 	members  []member // of RateLimit and RateLimit-Policy
 	guard    *Guard
-	rule     *rule    // whose Result it is
-	owed     *owed    // nil if nothing is
+	rule     *rule // whose Result it is
+	owed     *owed // nil if nothing is
 	marks    bool
 	degraded bool
 }

@@ -91,21 +91,23 @@ func (a *gcra) weight(cost int64) span {
 	return spanOf(cost, a.p, a.l)
 }
 
-// bound is the highest level at which cost units still fit. It is negative for
-// a cost that never fits, and the whole bucket for one that debt covers.
-func (a *gcra) bound(cost int64) span {
+// bound is the highest level at which cost units fit within wait. Without wait, it is the whole bucket for a
+// cost that debt covers. It is negative for one that never fits.
+func (a *gcra) bound(cost, wait int64) (bound span) {
 	switch {
 	case cost == 1:
-		return a.room
+		bound = a.room
 	case cost == OneOwed:
-		return a.brim.sub(a.unit, a.l)
+		bound = a.brim.sub(a.unit, a.l)
 	case cost > a.burst+a.debt:
 		return span{w: -1}
 	case cost <= a.debt:
-		return a.capacity
+		bound = a.capacity
 	default:
-		return a.capacity.sub(a.weight(cost-a.debt), a.l)
+		bound = a.capacity.sub(a.weight(cost-a.debt), a.l)
 	}
+	bound.w += wait
+	return bound
 }
 
 func level(s []int64, now int64) span {
@@ -141,16 +143,7 @@ func (a *gcra) Load(s []int64, now int64) bool {
 }
 
 func (a *gcra) Admits(s []int64, now, cost, wait int64) bool {
-	return cost == 0 || !a.reach(cost, wait).less(level(s, now))
-}
-
-// reach is the highest level at which cost units fit within wait.
-func (a *gcra) reach(cost, wait int64) span {
-	bound := a.bound(cost)
-	if bound.w >= 0 {
-		bound.w += wait
-	}
-	return bound
+	return cost == 0 || !a.bound(cost, wait).less(level(s, now))
 }
 
 func (a *gcra) Most(s []int64, now int64, owing bool) int64 {
@@ -252,12 +245,12 @@ func (a *gcra) Explain(s []int64, now, cost, wait int64, refused bool) Answer {
 	switch {
 	case refused:
 		if r.Never = cost > a.burst+a.debt; !r.Never {
-			r.Wait = held.sub(a.reach(cost, wait), a.l).ceil()
+			r.Wait = held.sub(a.bound(cost, wait), a.l).ceil()
 		}
 	case cost > 0:
 		r.Charged = [meterWords]int64(s)
 		// What was charged beyond the bound was reserved.
-		if before, bound := held.sub(a.weight(cost), a.l), a.bound(cost); bound.less(before) {
+		if before, bound := held.sub(a.weight(cost), a.l), a.bound(cost, 0); bound.less(before) {
 			r.Wait = before.sub(bound, a.l).ceil()
 		}
 	}
@@ -269,7 +262,7 @@ func (a *gcra) Expires(s []int64) int64 { return span{s[meterEmpty], s[meterPart
 // AppendTake appends the level that the cost adds, the highest at which it fits and the
 // highest that there is. Parts come last: where l is 1, they are zeros.
 func (a *gcra) AppendTake(b []int64, cost, wait, _ int64) []int64 {
-	charge, bound := a.weight(min(cost, a.burst+a.debt)), a.reach(cost, wait)
+	charge, bound := a.weight(min(cost, a.burst+a.debt)), a.bound(cost, wait)
 	if cost == 0 {
 		bound = a.most // a peek always fits
 	}
