@@ -192,7 +192,9 @@ func (s Spec) Explain(t Take, reply []int64) (res Result, again bool, err error)
 		taken = 0
 	}
 	res.At, res.Taken, res.policy = now, taken, s.p
-	res.prepare(len(s.p.algorithms))
+	if len(s.p.algorithms) > len(res.each) {
+		res.more = new([MaxLimits - 2]entry)
+	}
 	ahead := s.p.ahead(&t)
 	for i, a := range s.p.algorithms {
 		cost := t.Cost

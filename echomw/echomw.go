@@ -55,7 +55,7 @@ func (x *exchange) Next(ctx context.Context) error {
 	if ctx != nil {
 		outer := x.c.Request()
 		x.c.SetRequest(outer.WithContext(ctx))
-		defer func() { x.c.SetRequest(reqctx.Leave(outer, x.c.Request(), ctx)) }()
+		defer func() { x.c.SetRequest(reqctx.Leave(ctx, outer, x.c.Request())) }()
 	}
 	return x.next(x.c)
 }

@@ -60,7 +60,7 @@ func (x *exchange) Next(ctx context.Context) error {
 	if ctx != nil {
 		outer := x.c.Request
 		x.c.Request = outer.WithContext(ctx)
-		defer func() { x.c.Request = reqctx.Leave(outer, x.c.Request, ctx) }()
+		defer func() { x.c.Request = reqctx.Leave(ctx, outer, x.c.Request) }()
 	}
 	x.c.Next()
 	return nil

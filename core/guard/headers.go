@@ -64,7 +64,11 @@ func (v *Verdict) SetHeaders(h Header) {
 		if outer := h.Get(s.limit); outer == "" || !v.stacked(h, s, outer == string(text)) {
 			text = strconv.AppendInt(text, v.Result.Remaining, 10)
 			remaining = len(text)
-			text = s.appendReset(text, &v.Result)
+			if seconds := s.resetTime(&v.Result); s.XRateLimit == ResetDate {
+				text = time.Unix(seconds, 0).UTC().AppendFormat(text, httpDate)
+			} else {
+				text = strconv.AppendInt(text, seconds, 10)
+			}
 			reset = len(text)
 		}
 	}
@@ -122,14 +126,6 @@ func (s *headers) resetTime(res *core.Result) int64 {
 		return ceilSeconds(after)
 	}
 	return ceilSeconds(res.At + after)
-}
-
-func (s *headers) appendReset(text []byte, res *core.Result) []byte {
-	reset := s.resetTime(res)
-	if s.XRateLimit == ResetDate {
-		return time.Unix(reset, 0).UTC().AppendFormat(text, httpDate)
-	}
-	return strconv.AppendInt(text, reset, 10)
 }
 
 // tighter reports whether the headers that are there already say more than an admission. Headers that cannot be read

@@ -63,13 +63,14 @@ func (o *owed) settle(f Final) {
 		if !d.settles {
 			continue
 		}
-		taken, used := d.admission.Result.Taken, int64(0)
+		taken := d.admission.Result.Taken
+		var used int64
 		if d.rule.After != nil {
-			used = max(d.rule.After(f), 0)
+			used = d.rule.After(f)
 		} else {
-			used = max(d.rule.Settle(f, taken), 0)
+			used = d.rule.Settle(f, taken)
 		}
-		if used > taken {
+		if used = max(used, 0); used > taken {
 			d.admission.Charge(used - taken)
 		} else {
 			d.admission.GiveBack(taken - used)

@@ -147,19 +147,14 @@ func (a *gcra) Admits(s []int64, now, cost, wait int64) bool {
 }
 
 func (a *gcra) Most(s []int64, now int64, owing bool) int64 {
-	held, full := level(s, now), a.full(owing)
+	held, full := level(s, now), a.capacity
+	if owing {
+		full = a.brim
+	}
 	if full.less(held) {
 		return 0
 	}
 	return full.sub(held, a.l).units(a.p, a.l)
-}
-
-// full is the level up to which there are units.
-func (a *gcra) full(owing bool) span {
-	if owing {
-		return a.brim
-	}
-	return a.capacity
 }
 
 func (a *gcra) Charge(s []int64, now, cost int64) {
@@ -271,7 +266,10 @@ func (a *gcra) AppendTake(b []int64, cost, wait, _ int64) []int64 {
 
 // AppendUpTo appends one unit, and the whole bucket.
 func (a *gcra) AppendUpTo(b []int64, owing bool, _ int64) []int64 {
-	full := a.full(owing)
+	full := a.capacity
+	if owing {
+		full = a.brim
+	}
 	return append(b, a.unit.w, full.w, a.most.w, a.unit.r, full.r, a.most.r, a.l-1)
 }
 
@@ -335,6 +333,56 @@ func (a *gcra) ParseReply(s, reply []int64, now, _ int64) bool {
 	if held.r < 0 || held.r >= a.l || a.most.less(held) {
 		return false
 	}
-	setLevel(s, now, held)
+	s[meterEmpty], s[meterParts] = now+held.w, held.r // what is not stored need not be 0 if unused
 	return true
+}
+
+// span is a length of bucket time: w whole microseconds and r parts, of which l
+// make a microsecond. Keeping the pair instead of multiplying it out is what lets
+// every decision add, subtract and compare without ever overflowing.
+type span struct{ w, r int64 }
+
+// spanOf is units*weight parts as a span. The quotient must fit 63 bits, which
+// newGCRA makes sure of.
+func spanOf(units, weight, l int64) span {
+	hi, lo := bits.Mul64(uint64(units), uint64(weight))
+	q, r := bits.Div64(hi, lo, uint64(l))
+	return span{int64(q), int64(r)}
+}
+
+func (a span) add(b span, l int64) span {
+	a.w += b.w
+	a.r += b.r
+	if a.r >= l {
+		a.w++
+		a.r -= l
+	}
+	return a
+}
+
+func (a span) sub(b span, l int64) span {
+	a.w -= b.w
+	a.r -= b.r
+	if a.r < 0 {
+		a.w--
+		a.r += l
+	}
+	return a
+}
+
+func (a span) less(b span) bool { return a.w < b.w || a.w == b.w && a.r < b.r }
+
+// ceil is the span in whole microseconds, rounded up.
+func (a span) ceil() int64 { return a.w + min(a.r, 1) }
+
+// units is how many whole units of the given weight the span holds.
+func (a span) units(weight, l int64) int64 {
+	hi, lo := bits.Mul64(uint64(a.w), uint64(l))
+	lo, carry := bits.Add64(lo, uint64(a.r), 0)
+	hi += carry
+	if hi == 0 {
+		return int64(lo / uint64(weight))
+	}
+	q, _ := bits.Div64(hi, lo, uint64(weight))
+	return int64(q)
 }
