@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"strings"
 
 	"github.com/gofiber/fiber/v2"
 
@@ -55,13 +54,7 @@ func (x *exchange) Get(name string) string {
 	return value
 }
 
-// Set spares a look at names that are in Fiber's form. Values are the program's own: none of several lines may become
-// another header.
 func (x *exchange) Set(name, value string) {
-	if strings.ContainsAny(value, "\r\n") {
-		x.c.Set(name, value) // which joins them
-		return
-	}
 	x.c.Response().Header.SetCanonical([]byte(name), []byte(value))
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 // Header is the answer's header, as far as a Guard needs it. http.Header is one.
-// Names are in canonical form, so that an adapter need not look at them again.
+// Names are in canonical form, and values have no line breaks, so that an adapter need not look at them again.
 type Header interface {
 	// Get returns what stands in a field: "" if nothing does, and several lines joined by commas.
 	Get(name string) string
@@ -55,13 +55,15 @@ func (v *Verdict) SetHeaders(h Header) {
 	if v.guard != nil { // a program may have made the Verdict
 		s = &v.guard.headers
 	}
-	var room [80]byte // for the numbers, which become one string
-	var limit, remaining, reset int
+	var room [64]byte // for the numbers, which become one string
+	var limit string
+	var remaining, reset int
 	text := room[:0]
 	if v.rule != nil && v.Result.Limit > 0 && s.XRateLimit != NoXRateLimit {
-		text = strconv.AppendInt(text, v.Result.Limit, 10)
-		limit = len(text)
-		if outer := h.Get(s.limit); outer == "" || !v.stacked(h, s, outer == string(text)) {
+		if limit = v.rule.burst.text; v.Result.Limit != v.rule.burst.units {
+			limit = strconv.FormatInt(v.Result.Limit, 10)
+		}
+		if outer := h.Get(s.limit); outer == "" || !v.stacked(h, s, outer == limit) {
 			text = strconv.AppendInt(text, v.Result.Remaining, 10)
 			remaining = len(text)
 			if seconds := s.resetTime(&v.Result); s.XRateLimit == ResetDate {
@@ -81,15 +83,15 @@ func (v *Verdict) SetHeaders(h Header) {
 	}
 	numbers := string(text)
 	if reset > 0 {
-		h.Set(s.limit, numbers[:limit])
-		h.Set(s.remaining, numbers[limit:remaining])
+		h.Set(s.limit, limit)
+		h.Set(s.remaining, numbers[:remaining])
 		h.Set(s.reset, numbers[remaining:reset])
 	}
 	if v.Action != Pass || v.degraded {
 		h.Set(headerCache, "no-store")
 	}
 	if wait > 0 {
-		h.Set(headerRetryAfter, numbers[max(limit, reset):])
+		h.Set(headerRetryAfter, numbers[reset:])
 	}
 	for i := range v.fields {
 		f := &v.fields[i]

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -96,12 +97,19 @@ type rule struct {
 	routed   bool // the key asks for the route
 	shadow   bool
 	settles  bool                     // there is something to settle
+	burst    burst                    // of the first limit: nearly always, of the one that clients are told of
 	lists    map[*core.Limiter]*asked // of each policy; nil unless asked for
 	bodies   *bodies
 	breaker  *breaker // the handler, if it is one
 	waiting  atomic.Int64
 	watch    watch
 	reported struct{ misplaced, mistaken, stranger, never sync.Once } // mistakes in use, which are told once each
+}
+
+// burst is a limit's burst, and its text in a header.
+type burst struct {
+	units int64
+	text  string
 }
 
 // unlimited is the tier that nothing holds.
@@ -153,6 +161,8 @@ func (f *family) prepare(store core.Store, r Rule, name string) (*rule, error) {
 	case r.After != nil && !ru.settles:
 		return nil, fmt.Errorf("a rule with After has nothing to count in %q, which has permits alone; add a rate or leave After out", p)
 	}
+	units := p.Limits()[0].Burst
+	ru.burst = burst{units, strconv.FormatInt(units, 10)}
 	ru.bodies = newBodies(ru.name)
 	ru.breaker, _ = r.OverLimit.(*breaker)
 	if f.limiter != nil {
