@@ -359,7 +359,7 @@ func validStatus(status, instead int) int {
 
 // conclude fills in the Verdict of a request that passes: what the client is told, and what is owed.
 func (g *Guard) conclude(r keyfunc.Request, v *Verdict, all []taken) {
-	owing := 0
+	owing := false
 	for i := range all {
 		t := &all[i]
 		if t.rule == nil {
@@ -374,15 +374,13 @@ func (g *Guard) conclude(r keyfunc.Request, v *Verdict, all []taken) {
 		if res := &t.admission.Result; v.rule == nil || v.Result.Allowed() && res.Limit > 0 && (v.Result.Limit == 0 || tighter(res, &v.Result)) {
 			v.rule, v.Policy, v.Result, v.Err = t.rule, t.rule.name, *res, t.admission.Err
 		}
-		if t.owes() {
-			owing++
-		}
+		owing = owing || t.owes()
 	}
 	if v.marks = v.rule != nil && v.rule.watch.next(); v.marks {
 		g.marks(r, v.rule)
 	}
-	if owing > 0 {
-		v.owed = newOwed(g, all, owing)
+	if owing {
+		v.owed = newOwed(g, all)
 	}
 }
 

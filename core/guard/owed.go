@@ -8,11 +8,10 @@ import (
 )
 
 // owed is what must be done when a request is over: permits to release, units to settle. Copies of a Verdict share it, and
-// so does the context of the handler, which is made together with it: nearly always, all of it is one allocation.
+// so does the context of the handler, which is made together with it.
 type owed struct {
 	context handlerContext
-	debts   []debt
-	first   [1]debt // where the debts are if there is one
+	debts   *[]debt // nil when all is done
 	settles bool    // somebody wants to know how the request ended
 
 	reported atomic.Int64 // by the handler; -1 if nothing was
@@ -31,20 +30,29 @@ type debt struct {
 	tier      string
 }
 
+// debts are used again when a request is over: they are large, and nobody can hold them but what is owed, which handlers
+// may keep together with their context.
+var debts = sync.Pool{New: func() any { return new([]debt) }}
+
 // newOwed puts what is owed on the heap, which is not done for a request that owes nothing.
-func newOwed(g *Guard, all []taken, n int) *owed {
-	o := &owed{context: handlerContext{guard: g}}
+func newOwed(g *Guard, all []taken) *owed {
+	o := &owed{context: handlerContext{guard: g}, debts: debts.Get().(*[]debt)}
 	o.reported.Store(unreported)
-	if o.debts = o.first[:0]; n > len(o.first) {
-		o.debts = make([]debt, 0, n)
-	}
 	for i := range all {
 		if t := &all[i]; t.rule != nil && t.owes() {
-			o.debts = append(o.debts, debt{t.rule, t.admission, t.settles(), t.seen.tier})
+			*o.debts = append(*o.debts, debt{t.rule, t.admission, t.settles(), t.seen.tier})
 			o.settles = o.settles || t.settles()
 		}
 	}
 	return o
+}
+
+// done lets the debts be used again.
+func (o *owed) done() {
+	clear(*o.debts)
+	*o.debts = (*o.debts)[:0]
+	debts.Put(o.debts)
+	o.debts = nil
 }
 
 // settles reports whether it depends on the end of the request what it costs.
@@ -58,8 +66,8 @@ func (t *taken) owes() bool { return t.settles() || t.admission.Held() }
 // settle gives back what was not used, and charges what was used beyond what was taken. f is how the handler has ended.
 func (o *owed) settle(f Final) {
 	f.Reported = o.reported.Load()
-	for i := range o.debts {
-		d := &o.debts[i]
+	for i := range *o.debts {
+		d := &(*o.debts)[i]
 		if !d.settles {
 			continue
 		}
@@ -94,15 +102,18 @@ func (v *Verdict) Finish(f Final) {
 		o.finished = true
 		o.settled = !o.handover.keeps(f)
 	}
-	settles := first && o.settled
+	settles, detached := first && o.settled, o.handover != nil
 	o.mu.Unlock()
 	if !first {
 		return
 	}
-	for i := range o.debts {
-		o.debts[i].admission.Finish(f.Panicked)
+	for i := range *o.debts {
+		(*o.debts)[i].admission.Finish(f.Panicked)
 	}
 	if settles {
 		o.settle(f)
+	}
+	if !detached {
+		o.done()
 	}
 }
