@@ -348,9 +348,9 @@ func TestBreakMistakes(t *testing.T) {
 		"BreakOptions.Before: Break within Break":    {Before: guard.Break(guard.BreakOptions{})},
 		"BreakOptions.Then: Break within Break":      {Then: guard.Break(guard.BreakOptions{})},
 		"BreakOptions.Then: Degrade would let":       {Then: guard.Degrade()},
-		"BreakOptions.Then: guard: RejectOptions":    {Then: guard.Reject(guard.RejectOptions{Status: 1})},
-		"BreakOptions.Before: guard: Degrade(nil)":   {Before: guard.Degrade(nil)},
-		`BreakOptions.Then: guard: HandlerFunc("x",`: {Then: guard.HandleNative("x", nil)},
+		"BreakOptions.Then: RejectOptions":    {Then: guard.Reject(guard.RejectOptions{Status: 1})},
+		"BreakOptions.Before: Degrade(nil)":   {Before: guard.Degrade(nil)},
+		`BreakOptions.Then: HandlerFunc("x",`: {Then: guard.HandleNative("x", nil)},
 	} {
 		_, err := guard.New(guard.Config{Rule: guard.Rule{Policy: "1/1h", Key: keyfunc.IP(), OverLimit: guard.Break(o)}})
 		assert.ErrorContains(t, err, want)

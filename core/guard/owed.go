@@ -40,8 +40,10 @@ func newOwed(g *Guard, all []taken) *owed {
 	o.reported.Store(unreported)
 	for i := range all {
 		if t := &all[i]; t.rule != nil && t.owes() {
-			*o.debts = append(*o.debts, debt{t.rule, t.admission, t.settles(), t.seen.tier})
-			o.settles = o.settles || t.settles()
+			*o.debts = append(*o.debts, debt{rule: t.rule, settles: t.settles(), tier: t.seen.tier})
+			d := &(*o.debts)[len(*o.debts)-1]
+			d.admission = t.admission // in place: it is large
+			o.settles = o.settles || d.settles
 		}
 	}
 	return o

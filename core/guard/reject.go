@@ -83,16 +83,16 @@ func (r *reject) Err() error { return r.err }
 func (r *reject) check(o RejectOptions) error {
 	var mistakes []error
 	if o.Status < 400 || o.Status > 599 {
-		mistakes = append(mistakes, fmt.Errorf("guard: RejectOptions.Status is %d; give 400 to 599, or 0 for 429", o.Status))
+		mistakes = append(mistakes, fmt.Errorf("RejectOptions.Status is %d; give 400 to 599, or 0 for 429", o.Status))
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.Header)) {
 		switch value := o.Header[name]; {
 		case !isToken(name):
-			mistakes = append(mistakes, fmt.Errorf("guard: RejectOptions.Header: %q is not the name of a header", name))
+			mistakes = append(mistakes, fmt.Errorf("RejectOptions.Header: %q is not the name of a header", name))
 		case strings.ContainsFunc(value, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }):
-			mistakes = append(mistakes, fmt.Errorf("guard: RejectOptions.Header[%q] is %q; a header is one line of text", name, value))
+			mistakes = append(mistakes, fmt.Errorf("RejectOptions.Header[%q] is %q; a header is one line of text", name, value))
 		case strings.EqualFold(name, headerType) && o.Body == "":
-			mistakes = append(mistakes, fmt.Errorf("guard: RejectOptions.Header[%q] is the type of Body, which is empty; give both or neither", name))
+			mistakes = append(mistakes, fmt.Errorf("RejectOptions.Header[%q] is the type of Body, which is empty; give both or neither", name))
 		}
 	}
 	return errors.Join(mistakes...)

@@ -35,15 +35,16 @@ type Rule struct {
 	// 1000. With no place left a request does not wait: it passes if its turn is now, and is refused if not.
 	Waiting int
 	// Cost is how many units a request takes: 0 only looks and is always admitted. A negative cost, such as the -1 of
-	// an unknown ContentLength, is a mistake: the request is answered with 503 and the log is told. nil means 1.
+	// an unknown ContentLength, is a mistake: the request is answered with 503 and the log is told. nil means 1;
+	// where the Config has a Cost, a rule that counts requests says so: func(keyfunc.Request) int64 { return 1 }.
 	Cost func(keyfunc.Request) int64
 	// Settle is asked when the request is over how many units it really used; see [Reported]. What is left of those
 	// taken is given back. What was used beyond them is charged too, as far as the policy's debt allows, and without
 	// debt up to what there is. Until the request is over all of them are taken, and a remote store is told some
 	// milliseconds later: for so long a client has less than its limit. A part of what a meter took in debt or with a
 	// delay cannot be given back; see [core.Store]. At most 16384 charges wait for a remote store that hangs; what is
-	// beyond expires by itself, and the log is told. nil means all that were taken. It is not asked where nothing was
-	// taken.
+	// beyond expires by itself, and the log is told. nil means all that were taken; where the Config has a Settle, a rule
+	// without one says so: func(_ guard.Final, taken int64) int64 { return taken }. It is not asked where nothing was taken.
 	Settle func(f Final, taken int64) int64
 	// After counts when the request is over, instead of Cost and Settle, how many units it used, such as one for a
 	// login that failed. Before, the rule only looks: it refuses if there is not one unit left, and takes none. So there
@@ -126,10 +127,14 @@ func (f *family) prepare(store core.Store, r Rule, name string) (*rule, error) {
 	if r.Key.String() == "" {
 		wrong("Key is missing; say who is counted, as with keyfunc.IP()")
 	} else if err := r.Key.Err(); err != nil {
-		wrong("Key: %w", err)
+		for _, e := range mistakesIn(err) {
+			wrong("Key: %w", e)
+		}
 	}
 	if h, ok := r.OverLimit.(interface{ Err() error }); ok && h.Err() != nil {
-		wrong("OverLimit: %w", h.Err())
+		for _, e := range mistakesIn(h.Err()) {
+			wrong("OverLimit: %w", e)
+		}
 	}
 	if twice {
 		wrong("After counts when the request is over, and Cost and Settle before that; leave out the one or the others")
