@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -39,8 +40,8 @@ type Admission struct {
 // The next steps are Wait, where Result.Delay is not 0, and Acquire, where the policy has permits: in this order, so that
 // nobody holds a permit while it waits, and a request over its rate costs one round trip. What was taken stays taken until
 // GiveBack and Release.
-func (l *Limiter) Begin(ctx context.Context, ask Ask) (Admission, error) {
-	a := Admission{limiter: l, key: ask.Key}
+func (l *Limiter) Begin(ctx context.Context, ask Ask) (a Admission, err error) {
+	a.limiter, a.key = l, ask.Key
 	if l.policy.p.permits != nil && len(l.policy.p.algorithms) == 0 {
 		a.Result.Outcome = Admitted
 		return a, nil
@@ -157,4 +158,108 @@ func (d *Detached) Claim(ctx context.Context) (held context.Context, release fun
 		return context.WithCancel(ctx)
 	}
 	return d.hold.claim(ctx), d.hold.release
+}
+
+// take asks the store, and where that fails it does what the policy's fail word says. The Result, which must be zero
+// before, is usable unless the policy fails closed, the caller left, or t is invalid. A failure of the store comes
+// along as a *StoreError.
+func (k *keeper) take(ctx context.Context, t *Take, res *Result) (err error) {
+	if k.memory != nil {
+		return k.memory.take(ctx, t, res)
+	}
+	if *res, err = k.store.Take(ctx, *t); err == nil {
+		if k.health.failing.Load() {
+			k.recovered()
+		}
+		return nil
+	}
+	*res = Result{}
+	if !k.failed(err) {
+		return err
+	}
+	switch t.Policy.Options().Fail {
+	case FailOpen:
+		res.Outcome, res.Local = Admitted, true
+		if t.AtMost { // all of what was asked for
+			res.Taken = t.Cost
+		}
+	case FailClosed:
+	default:
+		if local := k.fallback().take(context.WithoutCancel(ctx), t, res); local != nil {
+			*res = Result{}
+			return errors.Join(err, local)
+		}
+		res.Local = true
+	}
+	return err
+}
+
+// acquire is to permits what take is to units.
+func (k *keeper) acquire(ctx context.Context, p Permit) (*hold, Result, error) {
+	h, res, err := k.holder.acquire(ctx, p, false)
+	if err == nil {
+		if k.health.failing.Load() {
+			k.recovered()
+		}
+		return h, res, nil
+	}
+	if !k.failed(err) {
+		return nil, Result{}, err
+	}
+	switch p.Policy.Options().Fail {
+	case FailOpen:
+		return nil, Result{Outcome: Admitted, Local: true}, err
+	case FailClosed:
+		return nil, Result{}, err
+	default:
+		k.holder.adopt()
+		h, res, local := k.holder.acquire(context.WithoutCancel(ctx), p, true)
+		if local != nil {
+			return nil, Result{}, errors.Join(err, local)
+		}
+		res.Local = true
+		return h, res, err
+	}
+}
+
+// inMemory is the context of calls that wait for nothing, for requests that may be over.
+var inMemory = context.Background() //nolint:forbidigo // nobody's call: it cannot be cut short
+
+// giveBack gives units back without anybody waiting for a remote store.
+func (k *keeper) giveBack(r Refund) {
+	if r.Receipt.charged() == inStore && k.remote() {
+		k.background.refund(r)
+		return
+	}
+	_ = k.refund(inMemory, []Refund{r})
+}
+
+// charge takes what was used already where r was decided, without anybody waiting for a remote store. The caller
+// does not hear how that ends.
+func (k *keeper) charge(t Take, r *Result) {
+	memory := k.memory
+	switch r.charged() {
+	case nowhere:
+		return
+	case inFallback:
+		memory = k.fallback()
+	default:
+		if k.remote() {
+			k.background.charge(t)
+			return
+		}
+	}
+	_ = memory.take(inMemory, &t, new(Result))
+}
+
+// refund takes receipts of one store back to it.
+func (k *keeper) refund(ctx context.Context, refunds []Refund) error {
+	switch refunds[0].Receipt.charged() {
+	case nowhere:
+		return nil
+	case inFallback:
+		return k.fallback().Refund(ctx, refunds)
+	default:
+		return k.store.Refund(ctx, refunds)
+	}
 }

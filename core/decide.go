@@ -121,69 +121,37 @@ func (p *policy) receipt(r *Result, i int) algo.Receipt {
 // before it if not.
 func (p *policy) explain(res *Result, state []int64, t *Take, now, taken int64, admitted bool) {
 	res.At, res.Taken, res.policy = now, taken, p
+	if len(p.algorithms) > len(res.each) {
+		res.more = new([MaxLimits - 2]entry)
+	}
 	ahead := p.ahead(t)
 	for i, a := range p.algorithms {
-		cost := p.cost(t, i)
-		ok := admitted || a.Admits(state, now, cost, ahead)
-		*res.entry(i) = explain(a, state, now, cost, taken, ahead, ok)
+		cost := t.Cost
+		if t.AtMost {
+			cost = p.least(t, i)
+		}
+		fits := admitted || a.Admits(state, now, cost, ahead)
+		if fits { // and if another refused, nothing was charged
+			cost = taken
+		}
+		*res.at(i) = a.Explain(state, now, cost, ahead, !fits)
 		state = state[a.Words():]
 	}
 	p.summarize(res, t.Cost, len(p.algorithms))
 }
 
-// cost is what must fit limit i for t to be admitted. What there is leaves debt aside, unless
-// t counts it too: one unit more than can be borrowed fits if there is one.
-func (p *policy) cost(t *Take, i int) int64 {
-	switch debt := p.limits[i].Debt; {
-	case !t.AtMost:
-		return t.Cost
-	case t.Debt && debt > 0:
+// least is what must fit limit i for t, which takes at most what there is, to be admitted. What there is leaves debt
+// aside, unless t counts it too: one unit more than can be borrowed fits if there is one.
+func (p *policy) least(t *Take, i int) int64 {
+	debt := p.limits[i].Debt
+	if t.Debt && debt > 0 {
 		return algo.OneOwed
-	default:
-		return 1 + debt
 	}
+	return 1 + debt
 }
 
 // ahead is how far ahead t may reserve, in microseconds.
 func (p *policy) ahead(t *Take) int64 { return min(t.Wait, p.options.Wait).Microseconds() }
-
-// explain is what one limit has to say. A limit that fits where another refused was charged nothing.
-func explain(a algo.Algorithm, state []int64, now, cost, taken, ahead int64, fits bool) entry {
-	if fits {
-		cost = taken
-	}
-	return a.Explain(state, now, cost, ahead, !fits)
-}
-
-// summarize fills in what follows from the first n entries.
-func (p *policy) summarize(res *Result, cost int64, n int) {
-	refused, never, retry, delay := false, false, int64(0), int64(0)
-	tightest, at := res.at(0), 0
-	for i := range n {
-		e := res.at(i)
-		if e.Refused {
-			refused, never, retry = true, never || e.Never, max(retry, e.Wait)
-		} else {
-			delay = max(delay, e.Wait)
-		}
-		if i > 0 && tighter(e, tightest) {
-			tightest, at = e, i
-		}
-	}
-	res.Limit, res.Remaining = p.limits[at].Burst, tightest.Remaining
-	res.ResetAfter = time.Duration(tightest.Reset) * time.Microsecond
-	res.Delay, res.RetryAfter = time.Duration(delay)*time.Microsecond, 0
-	switch {
-	case never:
-		res.Outcome = Never
-	case refused:
-		res.Outcome, res.RetryAfter = Refused, time.Duration(retry)*time.Microsecond
-	case cost > 0 && res.Remaining == 0:
-		res.Outcome = AtLimit
-	default:
-		res.Outcome = Admitted
-	}
-}
 
 // combine adds what the permits of a policy have to say to the Result of its rates, which stays a receipt for these.
 func (p *policy) combine(rates, permits *Result) {
@@ -196,16 +164,4 @@ func (p *policy) combine(rates, permits *Result) {
 		p.summarize(rates, taken, len(p.limits))
 	}
 	rates.charge, rates.Local, rates.Taken, rates.Delay = where, local, taken, delay
-}
-
-// tighter reports whether a limit tells the client more than another one.
-func tighter(e, than *entry) bool {
-	switch {
-	case e.Refused != than.Refused:
-		return e.Refused
-	case e.Remaining != than.Remaining:
-		return e.Remaining < than.Remaining
-	default:
-		return e.Reset > than.Reset
-	}
 }

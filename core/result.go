@@ -123,7 +123,14 @@ func (r Result) Each(i int) LimitResult {
 
 // SetEach replaces the entry of limit i, for tests and for stores that make Results by themselves.
 func (r *Result) SetEach(i int, l LimitResult) {
-	e := r.entry(i)
+	if i >= len(r.each) { // those apart are not to change in copies of the Result
+		own := new([MaxLimits - 2]entry)
+		if r.more != nil {
+			*own = *r.more
+		}
+		r.more = own
+	}
+	e := r.at(i)
 	e.Remaining, e.Reset = l.Remaining, l.ResetAfter.Microseconds()
 	e.Refused, e.Never = l.Refused, l.Never
 	if e.Wait = l.Delay.Microseconds(); l.Refused {
@@ -144,20 +151,8 @@ func (r Result) Equal(s Result) bool {
 // entry is a LimitResult in little room, for Results are copied from call to call.
 type entry = algo.Answer
 
-// entry is the entry of limit i, to be filled in. Those apart are not shared with copies of the Result.
-func (r *Result) entry(i int) *entry {
-	if i < len(r.each) {
-		return &r.each[i]
-	}
-	own := new([MaxLimits - 2]entry)
-	if r.more != nil {
-		*own = *r.more
-	}
-	r.more = own
-	return &own[i-len(r.each)]
-}
-
-// at is the entry of limit i, which must not be changed through it.
+// at is the entry of limit i. It may be changed only in a Result of which there are no copies,
+// and that has room for it.
 func (r *Result) at(i int) *entry {
 	switch {
 	case i < len(r.each):
@@ -166,6 +161,48 @@ func (r *Result) at(i int) *entry {
 		return &r.more[i-len(r.each)]
 	default:
 		return &entry{}
+	}
+}
+
+// summarize fills in what follows from the first n entries.
+func (p *policy) summarize(res *Result, cost int64, n int) {
+	refused, never, retry, delay := false, false, int64(0), int64(0)
+	tightest, at := res.at(0), 0
+	for i := range n {
+		e := res.at(i)
+		if e.Refused {
+			refused, never, retry = true, never || e.Never, max(retry, e.Wait)
+		} else {
+			delay = max(delay, e.Wait)
+		}
+		if i > 0 && tighter(e, tightest) {
+			tightest, at = e, i
+		}
+	}
+	res.Limit, res.Remaining = p.limits[at].Burst, tightest.Remaining
+	res.ResetAfter = time.Duration(tightest.Reset) * time.Microsecond
+	res.Delay, res.RetryAfter = time.Duration(delay)*time.Microsecond, 0
+	switch {
+	case never:
+		res.Outcome = Never
+	case refused:
+		res.Outcome, res.RetryAfter = Refused, time.Duration(retry)*time.Microsecond
+	case cost > 0 && res.Remaining == 0:
+		res.Outcome = AtLimit
+	default:
+		res.Outcome = Admitted
+	}
+}
+
+// tighter reports whether a limit tells the client more than another one.
+func tighter(e, than *entry) bool {
+	switch {
+	case e.Refused != than.Refused:
+		return e.Refused
+	case e.Remaining != than.Remaining:
+		return e.Remaining < than.Remaining
+	default:
+		return e.Reset > than.Reset
 	}
 }
 

@@ -151,11 +151,9 @@ func (s Spec) RefundArgs(r Refund, guess int64) []int64 {
 // t.AtMost how many units were taken, and each limit's reply. It is used as working
 // memory. With again, nothing was decided, because the server's clock is in another window
 // of a calendar than the guess of TakeArgs: ask again with that clock, which is in
-// Result.At. It fails if no script can have written reply.
+// Result.At. It fails if no script can have written reply, whatever it is; t must have passed [Take.Validate], as for
+// TakeArgs.
 func (s Spec) Explain(t Take, reply []int64) (res Result, again bool, err error) {
-	if err := t.Validate(); err != nil {
-		return Result{}, false, err
-	}
 	d := s.decisions(&t, reply)
 	switch rest := d.rest; {
 	case d.now == 0:
@@ -195,9 +193,6 @@ const maxCalls = 1 << 16
 // again with. If no script can have written reply, it fails, and where it found that
 // out late, visit was called for the keys before.
 func (s Spec) ExplainEach(t Take, reply []int64, counts []int, visit func(key, call int, res *Result)) (again int64, err error) {
-	if err := t.Validate(); err != nil {
-		return 0, err
-	}
 	if t.AtMost {
 		return 0, errors.New("core: ExplainEach of a Take with AtMost; the script takes has no such calls: use Explain")
 	}
@@ -239,7 +234,11 @@ type decisions struct {
 }
 
 func (s Spec) decisions(t *Take, reply []int64) decisions {
-	d := decisions{p: s.p, t: t, ahead: s.p.ahead(t)}
+	d := decisions{p: s.p, t: t}
+	if s.p == nil {
+		return d
+	}
+	d.ahead = s.p.ahead(t)
 	if len(reply) > 0 && reply[0] > 0 && reply[0] <= maxNow {
 		d.now, d.rest = reply[0], reply[1:]
 	}
@@ -331,7 +330,10 @@ func (d *decisions) read(reply []int64) (ok bool) {
 		if d.fit[i] = own[0] >= 0; !d.fit[i] {
 			own[0], d.admitted = -1-own[0], false
 		}
-		cost, state := d.p.cost(d.t, i), own
+		cost, state := d.t.Cost, own
+		if d.t.AtMost {
+			cost = d.p.least(d.t, i)
+		}
 		if words := min(a.Words(), algo.MaxReplyState); words > len(own) {
 			if len(room) < words {
 				room = make([]int64, d.p.words)
@@ -353,13 +355,22 @@ func (d *decisions) explain(res *Result, taken int64) (ok bool) {
 		taken = 0
 	}
 	*res = Result{At: d.now, Taken: taken, policy: d.p}
+	if len(d.p.algorithms) > len(res.each) {
+		res.more = new([MaxLimits - 2]entry)
+	}
 	for i, a := range d.p.algorithms {
-		cost := d.p.cost(d.t, i)
+		cost := d.t.Cost
+		if d.t.AtMost {
+			cost = d.p.least(d.t, i)
+		}
 		if d.fit[i] && max(cost, taken) > d.p.limits[i].Burst+d.p.limits[i].Debt {
 			return false
 		}
-		e := res.entry(i)
-		if *e = explain(a, d.states[i], d.now, cost, taken, d.ahead, d.fit[i]); e.Wait < 0 { // less in use than was taken
+		if d.fit[i] { // and if another refused, nothing was charged
+			cost = taken
+		}
+		e := res.at(i)
+		if *e = a.Explain(d.states[i], d.now, cost, d.ahead, !d.fit[i]); e.Wait < 0 { // less in use than was taken
 			return false
 		}
 	}

@@ -457,8 +457,8 @@ func TestExplainRefusesMalformedReplies(t *testing.T) {
 	res, _, err = p.Spec().Explain(core.Take{Policy: p, Key: "k", AtMost: true}, []int64{epoch, 0, 666666, 2})
 	require.NoError(t, err)
 	assert.Equal(t, core.Admitted, res.Outcome)
-	_, _, err = p.Spec().Explain(core.Take{Policy: p, Cost: 1}, []int64{epoch, 333333, 1})
-	require.ErrorContains(t, err, "the key is empty")
+	_, _, err = core.Spec{}.Explain(core.Take{Policy: p, Key: "k", Cost: 1}, []int64{epoch, 333333, 1})
+	require.ErrorContains(t, err, "is not one of a script for")
 }
 
 // No reply makes Explain panic, whatever the algorithm: the network is not to be trusted.

@@ -24,7 +24,9 @@ func Limit(g *guard.Guard) echo.MiddlewareFunc {
 	}
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
-			return g.Serve(&exchange{request{c}, answer.To(c.Response().Header()), next})
+			x := &exchange{request: request{c}, next: next}
+			x.Of(c.Response().Header())
+			return g.Serve(x)
 		}
 	}
 }
@@ -53,10 +55,7 @@ func (x *exchange) Next(ctx context.Context) error {
 	if ctx != nil {
 		outer := x.c.Request()
 		x.c.SetRequest(outer.WithContext(ctx))
-		defer func() {
-			reqctx.Return(outer, x.c.Request())
-			x.c.SetRequest(x.c.Request().WithContext(outer.Context())) // ctx ends with its permit
-		}()
+		defer func() { x.c.SetRequest(reqctx.Leave(ctx, outer, x.c.Request())) }()
 	}
 	return x.next(x.c)
 }

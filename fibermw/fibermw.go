@@ -54,7 +54,9 @@ func (x *exchange) Get(name string) string {
 	return value
 }
 
-func (x *exchange) Set(name, value string) { x.c.Set(name, value) }
+func (x *exchange) Set(name, value string) {
+	x.c.Response().Header.SetCanonical([]byte(name), []byte(value))
+}
 
 func (x *exchange) Next(ctx context.Context) error {
 	if ctx != nil {

@@ -22,7 +22,8 @@ func Limit(g *guard.Guard) gin.HandlerFunc {
 		panic("ginmw: Limit(nil): give it the Guard that guard.New returned")
 	}
 	return func(c *gin.Context) {
-		x := &exchange{request: request{c}, Fields: answer.To(c.Writer.Header())}
+		x := &exchange{request: request{c}}
+		x.Of(c.Writer.Header())
 		defer x.abort()
 		_ = g.Serve(x) // handlers of Gin have no errors
 	}
@@ -59,10 +60,7 @@ func (x *exchange) Next(ctx context.Context) error {
 	if ctx != nil {
 		outer := x.c.Request
 		x.c.Request = outer.WithContext(ctx)
-		defer func() {
-			reqctx.Return(outer, x.c.Request)
-			x.c.Request = x.c.Request.WithContext(outer.Context()) // ctx ends with its permit
-		}()
+		defer func() { x.c.Request = reqctx.Leave(ctx, outer, x.c.Request) }()
 	}
 	x.c.Next()
 	return nil

@@ -295,6 +295,25 @@ func canonicalPrefix(p netip.Prefix) netip.Prefix {
 	return p.Masked()
 }
 
+// AddPrefix appends a network as a part of kind "ip": as "ip=2001:db8::/64", or as the bare address,
+// "ip=203.0.113.7", if it is a network of one address. The network's own notation does not matter: bits
+// behind the prefix are cleared, and an IPv4-mapped network is written as the IPv4 network that it is.
+// The zero Prefix is written as an empty part.
+func (k *Key) AddPrefix(p netip.Prefix) { k.addNetwork(canonicalPrefix(p)) }
+
+// addNetwork is AddPrefix for a network in its canonical form.
+func (k *Key) addNetwork(p netip.Prefix) {
+	k.begin()
+	k.b = append(k.b, kindIP+"="...)
+	switch {
+	case !p.IsValid():
+	case p.IsSingleIP():
+		k.b = p.Addr().AppendTo(k.b)
+	default:
+		k.b = p.AppendTo(k.b)
+	}
+}
+
 // networks are canonical, sorted and disjoint, so that looking for an address takes a binary search.
 type networks []netip.Prefix
 

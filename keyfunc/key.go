@@ -3,7 +3,6 @@ package keyfunc
 import (
 	"crypto/sha256"
 	"encoding/base64"
-	"net/netip"
 )
 
 // longPart is the length in bytes above which a part is replaced by its sum.
@@ -28,25 +27,6 @@ type Key struct {
 // Kind is written in the same way as part.
 func (k *Key) Add(kind, part string) { add(k, kind, part) }
 
-// AddPrefix appends a network as a part of kind "ip": as "ip=2001:db8::/64", or as the bare address,
-// "ip=203.0.113.7", if it is a network of one address. The network's own notation does not matter: bits
-// behind the prefix are cleared, and an IPv4-mapped network is written as the IPv4 network that it is.
-// The zero Prefix is written as an empty part.
-func (k *Key) AddPrefix(p netip.Prefix) { k.addNetwork(canonicalPrefix(p)) }
-
-// addNetwork is AddPrefix for a network in its canonical form.
-func (k *Key) addNetwork(p netip.Prefix) {
-	k.begin()
-	k.b = append(k.b, kindIP+"="...)
-	switch {
-	case !p.IsValid():
-	case p.IsSingleIP():
-		k.b = p.Addr().AppendTo(k.b)
-	default:
-		k.b = p.AppendTo(k.b)
-	}
-}
-
 // Reset empties the key and keeps its buffer.
 func (k *Key) Reset() { k.b, k.warning = k.b[:0], "" }
 
@@ -69,12 +49,8 @@ func add[T string | []byte](k *Key, kind string, part T) {
 	k.b = appendText(k.b, part)
 }
 
-// begin separates a part from the one before it.
-func (k *Key) begin() {
-	if len(k.b) > 0 {
-		k.b = append(k.b, '&')
-	}
-}
+// begin separates a part from the one before it, if there is one.
+func (k *Key) begin() { k.b = append(k.b, "&"[:min(1, len(k.b))]...) }
 
 // plain holds true for the bytes that stand for themselves.
 var plain = func() (t [256]bool) {

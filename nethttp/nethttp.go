@@ -52,48 +52,56 @@ type limit struct {
 
 // ServeHTTP implements http.Handler.
 func (l *limit) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	// Handlers of net/http have no errors.
-	_ = l.guard.Serve(&exchange{request: request{r, l.find}, Fields: answer.To(w.Header()), next: l.next, w: w})
+	x := &exchange{request: request{r, l}, sent: writer{ResponseWriter: w}}
+	x.Of(w.Header())
+	_ = l.guard.Serve(x) // handlers of net/http have no errors
 }
 
 // exchange implements guard.Exchange.
 type exchange struct {
 	request
 	answer.Fields
-	next    http.Handler
-	w       http.ResponseWriter
-	watched *writer
+	sent    writer
+	watched bool // the handler gets sent, and not the server's writer
+}
+
+// writer is what the handler writes to.
+func (x *exchange) writer() http.ResponseWriter {
+	if x.watched {
+		return x.sent.like()
+	}
+	return x.sent.ResponseWriter
 }
 
 func (x *exchange) Next(ctx context.Context) error {
 	if ctx == nil {
-		x.next.ServeHTTP(x.w, x.r)
+		x.limit.next.ServeHTTP(x.writer(), x.r)
 		return nil
 	}
 	inner := x.r.WithContext(ctx)
 	defer reqctx.Return(x.r, inner)
-	x.next.ServeHTTP(x.w, inner)
+	x.limit.next.ServeHTTP(x.writer(), inner)
 	return nil
 }
 
 // Reply writes the plain answer. The server drops its body if the request is a HEAD.
 func (x *exchange) Reply(status int, body []byte) {
-	x.w.WriteHeader(status)
-	_, _ = x.w.Write(body) // nobody is left to tell
+	x.sent.ResponseWriter.WriteHeader(status)
+	_, _ = x.sent.ResponseWriter.Write(body) // nobody is left to tell
 }
 
 func (x *exchange) Handle(handler any, v *guard.Verdict) (answered, known bool, err error) {
 	f, known := handler.(native)
 	if known {
-		x.watched.otherwise = v.Status
-		f(x.w, x.r, v)
+		x.sent.otherwise = v.Status
+		f(x.writer(), x.r, v)
 	}
-	return x.watched.status != 0, known, nil
+	return x.sent.status != 0, known, nil
 }
 
-func (x *exchange) Watch() { x.w, x.watched = watch(x.w) }
+func (x *exchange) Watch() { x.watched = true }
 
 func (x *exchange) Final(_ error, panicked bool) guard.Final {
-	status, bytes := x.watched.sent(panicked)
+	status, bytes := x.sent.final(panicked)
 	return guard.Final{Status: status, Bytes: bytes, Panicked: panicked}
 }

@@ -10,15 +10,15 @@ import (
 
 // request implements keyfunc.Request.
 type request struct {
-	r    *http.Request
-	find []Router
+	r     *http.Request
+	limit *limit
 }
 
 func (q *request) Context() context.Context    { return q.r.Context() }
 func (q *request) Method() string              { return q.r.Method }
 func (q *request) Host() string                { return q.r.Host }
 func (q *request) Path() string                { return q.r.URL.Path }
-func (q *request) Route() string               { return route(q.r, q.find) }
+func (q *request) Route() string               { return route(q.r, q.limit.find) }
 func (q *request) Peer() netip.AddrPort        { return keyfunc.ParsePeer(q.r.RemoteAddr) }
 func (q *request) Header(name string) []string { return q.r.Header[name] }
 func (q *request) ContentLength() int64        { return q.r.ContentLength }

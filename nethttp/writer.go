@@ -8,23 +8,19 @@ import (
 	"net/http"
 )
 
-// watch wraps w. Handlers ask by type what a writer can do, so the wrapper can do what
-// w can, and no more.
-func watch(w http.ResponseWriter) (http.ResponseWriter, *writer) {
-	watched := &writer{ResponseWriter: w}
-	_, hijacks := w.(http.Hijacker)
-	_, pushes := w.(http.Pusher)
-	if _, flushes := w.(http.Flusher); !flushes {
-		return watched, watched
+// like is w with the methods that the writer inside has. Handlers ask by type what a writer
+// can do, so it can do what that one can, and no more.
+func (w *writer) like() http.ResponseWriter {
+	if _, flushes := w.ResponseWriter.(http.Flusher); !flushes {
+		return w
 	}
-	switch {
-	case hijacks: // HTTP/1
-		return hijacker{flusher{watched}}, watched
-	case pushes: // HTTP/2
-		return pusher{flusher{watched}}, watched
-	default:
-		return flusher{watched}, watched
+	if _, hijacks := w.ResponseWriter.(http.Hijacker); hijacks { // HTTP/1
+		return hijacker{flusher{w}}
 	}
+	if _, pushes := w.ResponseWriter.(http.Pusher); pushes { // HTTP/2
+		return pusher{flusher{w}}
+	}
+	return flusher{w}
 }
 
 // flusher implements http.Flusher.
@@ -48,7 +44,7 @@ func (w hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 type pusher struct{ flusher }
 
 func (w pusher) Push(target string, o *http.PushOptions) error {
-	return w.ResponseWriter.(http.Pusher).Push(target, o) //nolint:forcetypeassert // watch has asked
+	return w.ResponseWriter.(http.Pusher).Push(target, o) //nolint:forcetypeassert // like has asked
 }
 
 // writer watches what is sent. What else the writer inside can do,
@@ -124,8 +120,8 @@ func (w *writer) begin() {
 	}
 }
 
-// sent is the answer's status and size, now that the handler is done.
-func (w *writer) sent(panicked bool) (status int, bytes int64) {
+// final is the answer's status and size, now that the handler is done.
+func (w *writer) final(panicked bool) (status int, bytes int64) {
 	switch {
 	case w.status != 0:
 		return w.status, w.bytes

@@ -68,7 +68,7 @@ func Break(o BreakOptions) OverLimit {
 func (o BreakOptions) check() error {
 	var mistakes []error
 	wrong := func(format string, args ...any) {
-		mistakes = append(mistakes, fmt.Errorf("guard: BreakOptions."+format, args...))
+		mistakes = append(mistakes, fmt.Errorf("BreakOptions."+format, args...))
 	}
 	if o.Refusals < 0 {
 		wrong("Refusals is %d; give how many open a circuit, or 0 for 10", o.Refusals)

@@ -2,7 +2,9 @@ package guard
 
 import (
 	"cmp"
+	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/weir-go/weir/core"
@@ -23,12 +25,52 @@ type taken struct {
 	probe     bool   // it decides whether its circuit closes
 }
 
+// Serve decides on a request, sets the headers of the answer, lets it pass or answers it, and does what is to be done
+// when it is over. The error is the handler's.
+func (g *Guard) Serve(x Exchange) (err error) {
+	var v Verdict
+	g.check(x, &v)
+	v.SetHeaders(x)
+	final := Final{Bytes: -1, Panicked: true}
+	if o := v.owed; o != nil {
+		if o.settles {
+			x.Watch()
+		}
+		defer func() {
+			if o.settles {
+				final = x.Final(err, final.Panicked)
+			}
+			v.Finish(final)
+		}()
+	}
+	switch v.Action {
+	case Pass:
+		var ctx context.Context
+		if v.derives() {
+			ctx = v.context(x.Context())
+		}
+		err = x.Next(ctx)
+	case Native:
+		err = g.native(x, v)
+	default:
+		x.Reply(v.Status, v.Body)
+	}
+	final.Panicked = false
+	return err
+}
+
 // Check decides on a request. Rules are asked in order, and the first that refuses ends it: what those before it have
 // taken is given back, and those after it are never charged. Rates that decide at once come first, then a rule in which
 // the request waits for its turn, until the client leaves, or until Close; permits are acquired last, when the wait is
 // over. The caller carries the Verdict out, and calls its Finish when the request is over, whatever happened. Adapters
 // call [Guard.Serve], which does all that.
-func (g *Guard) Check(r keyfunc.Request) Verdict {
+func (g *Guard) Check(r keyfunc.Request) (v Verdict) {
+	g.check(r, &v)
+	return v
+}
+
+// check is Check in place: a Verdict is large, and to copy it costs as much as a part of a decision. v must be zero.
+func (g *Guard) check(r keyfunc.Request, v *Verdict) {
 	if g.early.requests.Load() < earlyRequests {
 		g.look(r)
 	}
@@ -41,24 +83,21 @@ func (g *Guard) Check(r keyfunc.Request) Verdict {
 			rules = own
 		}
 	}
-	if len(rules) == 1 { // which is nearly always so, and then takes no memory
-		var one [1]taken
-		return g.decide(r, rules, one[:])
+	var one [1]taken // there is nearly always one rule, which then takes no memory
+	all := one[:]
+	if len(rules) != 1 {
+		all = make([]taken, len(rules))
 	}
-	return g.decide(r, rules, make([]taken, len(rules)))
-}
-
-// decide asks the rules. all is for what each of them takes, and is changed in place: to copy it costs as much as a part of
-// a decision.
-func (g *Guard) decide(r keyfunc.Request, rules []*rule, all []taken) (v Verdict) {
-	v = Verdict{Action: Pass, guard: g}
-	done := false
+	v.Action, v.guard = Pass, g
+	admitted := false
 	defer func() {
 		if g.headers.RateLimit {
 			v.members = members(all)
 		}
-		if !done { // a rule refuses, or code of the program panics
-			giveBack(all)
+		for i := len(all) - 1; !admitted && i >= 0; i-- { // a rule refuses, or code of the program panics
+			if all[i].rule != nil {
+				all[i].giveBack()
+			}
 		}
 	}()
 	for i, ru := range rules {
@@ -70,42 +109,28 @@ func (g *Guard) decide(r keyfunc.Request, rules []*rule, all []taken) (v Verdict
 			if t.unnamed != nil && v.Policy == "" {
 				v.Policy, v.Err = ru.name, t.unnamed
 			}
-		case !g.passes(r, ru, &v, t, err):
-			return v
+		case !g.refuse(r, ru, v, t, err):
+			return
 		}
 	}
 	for _, waiting := range [...]bool{true, false} { // nobody holds a permit while it waits
 		for i := range all {
 			t := &all[i]
-			err := g.complete(r, t, waiting)
-			if t.rule == nil || err == nil && t.admission.Result.Allowed() {
+			if t.rule == nil || waiting && !t.queued || !waiting && !t.rule.permits {
 				continue
 			}
-			res := &t.admission.Result
-			if late := (*core.OverLimitError)(nil); errors.As(err, &late) {
-				*res, err = late.Result, nil
-			} else if err != nil {
-				*res = core.Result{}
-			} else {
-				err = t.admission.Err
+			ru, err := t.rule, g.complete(r, t, waiting)
+			if err == nil && t.admission.Result.Allowed() {
+				continue
 			}
-			if !g.passes(r, t.rule, &v, t, err) {
-				return v
+			if !g.refuse(r, ru, v, t, t.refused(err)) {
+				return
 			}
 			t.rule = nil // it holds nothing
 		}
 	}
-	for i := range all {
-		if t := &all[i]; t.rule != nil {
-			g.tell(r, t.rule, t, cmp.Or(t.admission.Err, t.unnamed))
-			if t.probe {
-				t.rule.breaker.admitted(t.rule.name, t.key)
-			}
-		}
-	}
-	done = true
-	g.conclude(r, &v, all)
-	return v
+	g.conclude(r, v, all)
+	admitted = true
 }
 
 // begin asks one rule for its rates. Only if it has admitted, t has the rule. Otherwise t passes, or has the Result of a
@@ -122,51 +147,46 @@ func (g *Guard) begin(r keyfunc.Request, ru *rule, t *taken) (err error) {
 			return nil
 		}
 	}
-	key, warning, unnamed := ru.key(r)
-	t.unnamed = unnamed
+	ask := core.Ask{Cost: 1}
+	var warning string
+	if ask.Key, warning, err = ru.key(r); err != nil {
+		if ask.Key, err = g.unnamed(r, ru, t, err); err != nil || t.passes {
+			return err
+		}
+	}
 	if warning != "" {
 		g.doubt(ru, warning)
 	}
-	if unnamed != nil {
-		g.mistake(ru, unnamed)
-		switch ru.NoKey {
-		case NoKeyShared:
-			key = sharedKey
-		case NoKeyPass:
-			t.admission.Result.Outcome = core.Admitted
-			g.tell(r, ru, t, unnamed)
-			t.passes = true
-			return nil
-		default:
-			t.unnamed = nil
-			return unnamed
-		}
-	}
 	if ru.breaker != nil {
-		t.key = key
-		t.admission.Result.RetryAfter, t.probe = ru.breaker.ask(ru.name, key)
+		t.key = ask.Key
+		t.admission.Result.RetryAfter, t.probe = ru.breaker.ask(ru.name, ask.Key)
 		if t.barred = t.admission.Result.RetryAfter > 0; t.barred {
 			return nil
 		}
 	}
-	ask := core.Ask{Key: key, Cost: 1}
 	switch {
 	case ru.After != nil: // it only looks
 		ask.Cost, ask.AtMost = 0, true
 	case ru.Cost != nil:
 		ask.Cost = ru.Cost(r)
 	}
+	ctx := r.Context()
 	t.rule, t.queued = ru, ru.waits && ru.enter() // known before the store is asked, which may panic
 	if t.queued && ru.wait > 0 {
 		ask.Wait = ru.wait
-		if end, bounded := r.Context().Deadline(); bounded {
+		if end, bounded := ctx.Deadline(); bounded {
 			ask.Wait = min(ask.Wait, max(0, time.Until(end)))
 		}
 	}
-	began := g.now()
+	var began time.Time
+	if g.observe != nil {
+		began = time.Now()
+	}
 	a := &t.admission
-	*a, err = limiter.Begin(r.Context(), ask)
-	t.seen.took = g.since(began)
+	*a, err = limiter.Begin(ctx, ask)
+	if g.observe != nil {
+		t.seen.took = time.Since(began)
+	}
 	if err != nil {
 		g.mistake(ru, err)
 	} else if err = a.Err; a.Result.Delay > 0 && a.Result.Allowed() && !t.queued { // there is no place to wait in
@@ -177,32 +197,89 @@ func (g *Guard) begin(r keyfunc.Request, ru *rule, t *taken) (err error) {
 		t.queued = false
 		ru.leave()
 	}
-	t.asked = g.asks(ru, limiter, key)
+	if ru.lists != nil {
+		t.asked = g.asks(ru, limiter, ask.Key)
+	}
 	if !a.Result.Allowed() {
 		t.rule = nil
 	}
 	return err
 }
 
-// complete does what follows when the rates have admitted: it waits for the turn, or acquires the permits.
-func (g *Guard) complete(r keyfunc.Request, t *taken, waiting bool) error {
+var keys = sync.Pool{New: func() any { return new(keyfunc.Key) }}
+
+// key returns who sent r, and what is doubtful about that.
+func (ru *rule) key(r keyfunc.Request) (text, warning string, err error) {
+	k := keys.Get().(*keyfunc.Key)
+	k.Reset()
+	err = ru.Key.AppendTo(k, r)
+	text, warning = k.String(), k.Warning()
+	keys.Put(k)
 	switch {
-	case waiting && t.queued:
-		var err error
-		if !t.rule.shadow { // a trial holds nobody back
-			err = t.admission.Wait(r.Context())
+	case err == nil && text == "":
+		err = keyfunc.ErrNoKey
+	case err != nil && !errors.Is(err, keyfunc.ErrNoKey):
+		err = keyError{err}
+	}
+	return text, warning, err
+}
+
+// keyError is the error of a key function that does not work. What cannot be named has no key.
+type keyError struct{ error }
+
+func (f keyError) Unwrap() error { return f.error }
+
+func (keyError) Is(target error) bool { return target == keyfunc.ErrNoKey }
+
+// unnamed does what the rule says about a request without a key: it has the key of all such requests, it passes, or the
+// error stays.
+func (g *Guard) unnamed(r keyfunc.Request, ru *rule, t *taken, err error) (key string, _ error) {
+	g.mistake(ru, err)
+	switch ru.NoKey {
+	case NoKeyShared:
+		t.unnamed = err
+		return sharedKey, nil
+	case NoKeyPass:
+		t.unnamed, t.passes = err, true
+		t.admission.Result.Outcome = core.Admitted
+		if g.observe != nil {
+			g.tell(r, ru, t, err)
 		}
-		t.rule.leave()
-		t.queued = false
-		return err
-	case !waiting && t.rule != nil && t.rule.permits:
-		began := g.now()
-		err := t.admission.Acquire(r.Context(), 1)
-		t.seen.took += g.since(began)
-		return err
+		return "", nil
 	default:
+		return "", err
+	}
+}
+
+// complete does what follows when the rates have admitted: it waits for the turn, or acquires the permits.
+func (g *Guard) complete(r keyfunc.Request, t *taken, waiting bool) (err error) {
+	if !waiting {
+		began := time.Now()
+		err = t.admission.Acquire(r.Context(), 1)
+		t.seen.took += time.Since(began)
+		return err
+	}
+	if !t.rule.shadow { // a trial holds nobody back
+		err = t.admission.Wait(r.Context())
+	}
+	t.rule.leave()
+	t.queued = false
+	return err
+}
+
+// refused brings the Result in line with what complete came to, and returns why nothing was decided, or why the Result is
+// not the store's.
+func (t *taken) refused(err error) error {
+	res := &t.admission.Result
+	if late := (*core.OverLimitError)(nil); errors.As(err, &late) {
+		*res = late.Result
 		return nil
 	}
+	if err == nil {
+		return t.admission.Err
+	}
+	*res = core.Result{}
+	return err
 }
 
 // of is the limiter of a tier, or nil for one that nothing holds, and the tier's name if the rule knows it.
@@ -227,63 +304,52 @@ func (ru *rule) enter() bool {
 
 func (ru *rule) leave() { ru.waiting.Add(-1) }
 
-// giveBack undoes what was taken, the last first.
-func giveBack(all []taken) {
-	for i := len(all) - 1; i >= 0; i-- {
-		t := &all[i]
-		if t.rule == nil {
-			continue
-		}
-		if t.queued {
-			t.rule.leave()
-		}
-		t.admission.GiveBack(t.admission.Result.Taken)
-		t.admission.Release()
+// giveBack undoes what was taken.
+func (t *taken) giveBack() {
+	if t.queued {
+		t.rule.leave()
 	}
+	t.admission.GiveBack(t.admission.Result.Taken)
+	t.admission.Release()
 }
 
-// passes lets a rule's handler answer for a refusal, and reports whether the request goes on all the same: in a trial, and
+// refuse lets a rule's handler answer for a refusal, and reports whether the request goes on all the same: in a trial, and
 // where the handler lets it pass. The Result of t is zero where nothing was decided.
-func (g *Guard) passes(r keyfunc.Request, ru *rule, v *Verdict, t *taken, err error) bool {
-	g.tell(r, ru, t, cmp.Or(err, t.unnamed))
-	if t.admission.Result.Outcome == core.Never {
-		g.never(ru, &t.admission.Result)
+func (g *Guard) refuse(r keyfunc.Request, ru *rule, v *Verdict, t *taken, err error) (goesOn bool) {
+	res := &t.admission.Result
+	if g.observe != nil {
+		g.tell(r, ru, t, cmp.Or(err, t.unnamed))
+	}
+	if res.Outcome == core.Never {
+		g.never(ru, res)
 	}
 	if ru.shadow {
 		return true
 	}
-	answer := g.answer(r, ru, t, err)
-	if answer.Action == Pass {
-		// The first refusal is what the client is told of, whatever comes after it.
-		if v.rule == nil {
-			answer.guard, answer.degraded = g, answer.degraded || v.degraded
-			*v = answer
-		}
-		v.degraded = v.degraded || answer.degraded
-		return true
-	}
-	answer.guard = g
-	*v = answer
-	return false
-}
-
-// answer is what a rule's handler answers for a refusal, as a Verdict that can be carried out.
-func (g *Guard) answer(r keyfunc.Request, ru *rule, t *taken, err error) (v Verdict) {
-	handler, res := ru.OverLimit, &t.admission.Result
+	handler := ru.OverLimit
 	if ru.breaker != nil {
 		handler = ru.breaker.choose(ru.name, t, res, err)
 	}
 	if reject, ok := handler.(*reject); ok { // refusals are the attack: they cost little
-		v = reject.answer(r, ru.bodies, res, err)
+		*v = Verdict{}
+		v.Status, v.Body, v.fields = reject.answer(r, ru.bodies, res, err)
 	} else {
-		v = handler.Serve(&Refusal{Request: r, Rule: &ru.Rule, Result: *res, Err: err, bodies: ru.bodies})
+		answer := handler.Serve(&Refusal{Request: r, Rule: &ru.Rule, Result: *res, Err: err, bodies: ru.bodies})
+		if answer.Action > Native || answer.Action == Native && answer.Native == nil {
+			answer.Action = Reply
+		}
+		answer.Status = validStatus(answer.Status, statusTooManyRequests)
+		if goesOn = answer.Action == Pass; goesOn {
+			answer.degraded = answer.degraded || v.degraded
+			if v.rule != nil { // the first refusal is what the client is told of, whatever comes after it
+				v.degraded = answer.degraded
+				return true
+			}
+		}
+		*v = answer
 	}
-	v.Policy, v.Result, v.Err, v.rule = ru.name, *res, err, ru
-	if v.Action > Native || v.Action == Native && v.Native == nil {
-		v.Action = Reply
-	}
-	v.Status = validStatus(v.Status, statusTooManyRequests)
-	return v
+	v.guard, v.rule, v.Policy, v.Result, v.Err = g, ru, ru.name, *res, err
+	return goesOn
 }
 
 // validStatus is a status that can be written: instead, where it is none of an answer.
@@ -296,25 +362,29 @@ func validStatus(status, instead int) int {
 
 // conclude fills in the Verdict of a request that passes: what the client is told, and what is owed.
 func (g *Guard) conclude(r keyfunc.Request, v *Verdict, all []taken) {
-	n := 0
+	owing := false
 	for i := range all {
 		t := &all[i]
 		if t.rule == nil {
 			continue
 		}
+		if g.observe != nil {
+			g.tell(r, t.rule, t, cmp.Or(t.admission.Err, t.unnamed))
+		}
+		if t.probe {
+			t.rule.breaker.admitted(t.rule.name, t.key)
+		}
 		// A client is not told of a trial, which does not hold it.
 		if res := &t.admission.Result; !t.rule.shadow && (v.rule == nil || v.Result.Allowed() && res.Limit > 0 && (v.Result.Limit == 0 || tighter(res, &v.Result))) {
 			v.rule, v.Policy, v.Result, v.Err = t.rule, t.rule.name, *res, t.admission.Err
 		}
-		if t.settles() || t.admission.Held() {
-			n++
-		}
+		owing = owing || t.owes()
 	}
-	if v.rule != nil {
-		v.marks = g.marks(r, v.rule)
+	if v.marks = v.rule != nil && v.rule.watch.next(); v.marks {
+		g.marks(r, v.rule)
 	}
-	if n > 0 {
-		v.owed = newOwed(g, all, n)
+	if owing {
+		v.owed = newOwed(g, all)
 	}
 }
 

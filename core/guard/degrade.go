@@ -22,9 +22,6 @@ func Degrade(instead ...OverLimit) OverLimit { return degrade{instead} }
 // Gin and Echo it is the context of the *http.Request, in Fiber the UserContext.
 func Degraded(ctx context.Context) bool { return ctx.Value(degradedKey{}) != nil }
 
-// degradedKey is the context key of what Degraded asks for.
-type degradedKey struct{}
-
 type degrade struct{ instead []OverLimit }
 
 func (d degrade) String() string {
@@ -40,18 +37,18 @@ func (d degrade) goesOn() bool { return len(d.instead) == 0 }
 // Err reports a composition that makes no sense to New.
 func (d degrade) Err() error {
 	if len(d.instead) > 1 {
-		return fmt.Errorf("guard: Degrade is given %d handlers; give the one that answers, or none", len(d.instead))
+		return fmt.Errorf("Degrade is given %d handlers; give the one that answers, or none", len(d.instead))
 	}
 	for _, h := range d.instead {
 		switch h := h.(type) {
 		case nil:
-			return errors.New("guard: Degrade(nil): give the handler that answers, or nothing")
+			return errors.New("Degrade(nil): give the handler that answers, or nothing")
 		case *reject:
-			return errors.New("guard: Degrade of Reject is Reject; leave out Degrade")
+			return errors.New("Degrade of Reject is Reject; leave out Degrade")
 		case degrade:
-			return errors.New("guard: Degrade of Degrade; leave one out")
+			return errors.New("Degrade of Degrade; leave one out")
 		case *breaker:
-			return errors.New("guard: Degrade of Break; say it the other way round: Break(BreakOptions{Before: Degrade(...)})")
+			return errors.New("Degrade of Break; say it the other way round: Break(BreakOptions{Before: Degrade(...)})")
 		case interface{ Err() error }:
 			return h.Err()
 		}

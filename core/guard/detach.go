@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -16,9 +17,9 @@ const claimTime = 30 * time.Second
 // the same: permits when a lease has passed since the handler returned, the rest after half a minute, and both at once if
 // the handler panics. Where nothing is owed, the answer is nil, which may be used all the same.
 func Detach(ctx context.Context) *Detached {
-	d := &Detached{verdict: verdictOf(ctx)}
-	for v := d.verdict; v != nil; v = v.outer {
-		if h := v.owed.detach(); h != nil {
+	d := &Detached{inner: innermost(ctx)}
+	for c := d.inner; c != nil; c = c.outer() {
+		if h := c.owed.detach(); h != nil {
 			d.parts = append(d.parts, h)
 		}
 	}
@@ -31,8 +32,8 @@ func Detach(ctx context.Context) *Detached {
 // Detached is what is owed for a request, by work that goes on after its handler has returned. The nil Detached owes
 // nothing.
 type Detached struct {
-	verdict *Verdict
-	parts   []*handover // of each guard around the handler
+	inner *handlerContext
+	parts []*handover // of each guard around the handler
 }
 
 // Claim takes care of what was detached. The context held is a child of ctx for the work, also for [Report]; it ends on
@@ -47,7 +48,9 @@ func (d *Detached) Claim(ctx context.Context) (held context.Context, release fun
 	for i, h := range d.parts {
 		held, releases[i] = h.claim(held) //nolint:fatcontext // it ends with each of them
 	}
-	return verdictContext{held, d.verdict}, func() {
+	inner := *d.inner
+	inner.Context, inner.of = held, cmp.Or(inner.of, d.inner)
+	return &inner, func() {
 		for _, release := range releases {
 			release()
 		}
@@ -60,6 +63,7 @@ type handover struct {
 	owed    *owed
 	permits []*core.Detached
 
+	final             Final // how the handler has ended
 	claimed, released bool
 	unclaimed         *time.Timer // nil while the handler runs
 }
@@ -76,8 +80,8 @@ func (o *owed) detach() *handover {
 	}
 	if o.handover == nil {
 		o.handover = &handover{owed: o}
-		for i := range o.debts {
-			if d := o.debts[i].admission.Detach(); d != nil {
+		for i := range *o.debts {
+			if d := (*o.debts)[i].admission.Detach(); d != nil {
 				o.handover.permits = append(o.handover.permits, d)
 			}
 		}
@@ -91,7 +95,8 @@ func (h *handover) keeps(f Final) bool {
 	if h == nil || h.released || f.Panicked && !h.claimed {
 		return false
 	}
-	if !h.claimed && h.owed.settles() {
+	h.final = f
+	if !h.claimed && h.owed.settles {
 		h.unclaimed = time.AfterFunc(claimTime, h.giveUp)
 	}
 	return true
@@ -101,11 +106,11 @@ func (h *handover) keeps(f Final) bool {
 func (h *handover) giveUp() {
 	defer func() {
 		if value := recover(); value != nil { // nobody else is there to see it
-			h.owed.guard.logger().Error("weir: a rule's Settle or After panicked", "panic", value)
+			h.owed.context.guard.logger().Error("weir: a rule's Settle or After panicked", "panic", value)
 		}
 	}()
 	if h.settles(func() bool { return !h.claimed }) {
-		h.owed.settle()
+		h.owed.settle(h.final)
 	}
 }
 
@@ -139,7 +144,7 @@ func (h *handover) claim(ctx context.Context) (held context.Context, release fun
 			release()
 		}
 		if settles {
-			h.owed.settle()
+			h.owed.settle(h.final)
 		}
 	}
 }

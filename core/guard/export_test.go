@@ -4,14 +4,13 @@ import "context"
 
 // What only Serve needs, for tests.
 
-func (v *Verdict) NeedsFinal() bool        { return v.owed.settles() }
-func (v *Verdict) NeedsContext() bool      { return v.context(context.Background()) != nil }
-func (g *Guard) Meet(h Header, v *Verdict) { v.meet(h) }
+func (v *Verdict) NeedsFinal() bool   { return v.owed != nil && v.owed.settles }
+func (v *Verdict) NeedsContext() bool { return v.derives() }
 
 // Context is what the handler gets.
 func (v *Verdict) Context(ctx context.Context) context.Context {
-	if derived := v.context(ctx); derived != nil {
-		return derived
+	if v.derives() {
+		return v.context(ctx)
 	}
 	return ctx
 }

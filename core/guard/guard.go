@@ -123,17 +123,28 @@ func prefixed(where string, err error) error {
 	if err == nil {
 		return nil
 	}
-	if several, ok := err.(interface{ Unwrap() []error }); ok {
-		var lines []error
-		for _, e := range several.Unwrap() {
-			lines = append(lines, prefixed(where, e))
+	if several := mistakesIn(err); len(several) > 1 {
+		for i, e := range several {
+			several[i] = prefixed(where, e)
 		}
-		return errors.Join(lines...)
+		return errors.Join(several...)
 	}
 	if where == "" && strings.HasPrefix(err.Error(), "core: ") {
 		return err
 	}
 	return fmt.Errorf("guard: %s%w", where, err)
+}
+
+// mistakesIn lists what is joined in err, or err alone.
+func mistakesIn(err error) (all []error) {
+	several, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return []error{err}
+	}
+	for _, e := range several.Unwrap() {
+		all = append(all, mistakesIn(e)...)
+	}
+	return all
 }
 
 // Must returns a Guard that counts in the process, for programs whose one policy is a constant:
@@ -154,6 +165,9 @@ func Must(policy string, key keyfunc.Func) *Guard {
 //
 // It enforces that policy alone. What is mounted outside it, such as g on the whole application, has counted already:
 // limits add up.
+//
+// What the Config has as Cost and Settle holds here too. A limit on requests beside one on bytes is a rule of its own
+// with a Cost that returns 1: see [Guard.WithRule].
 //
 // With is for constants at start-up: like http.ServeMux.Handle it panics on a mistake. For text from elsewhere use
 // [Guard.WithRule].

@@ -49,10 +49,10 @@ func TestNewGuardTellsEveryMistake(t *testing.T) {
 			guard.Config{Rule: guard.Rule{Key: keyfunc.Custom("ip", nil), OverLimit: guard.Reject(guard.RejectOptions{Status: 200}), NoKey: 9}},
 			[]string{
 				"guard: the Policy is missing", `guard: Key: keyfunc: Custom("ip"): this package uses that kind`, `keyfunc: Custom("ip"): the function is nil`,
-				"guard: OverLimit: guard: RejectOptions.Status is 200; give 400 to 599, or 0 for 429", "guard: NoKey is 9",
+				"guard: OverLimit: RejectOptions.Status is 200; give 400 to 599, or 0 for 429", "guard: NoKey is 9",
 			},
 		},
-		{guard.Config{Rule: guard.Rule{Policy: "1/1s", Key: keyfunc.IP(), OverLimit: guard.HandlerFunc("mine", nil)}}, []string{`guard: OverLimit: guard: HandlerFunc("mine", nil): give a function`}},
+		{guard.Config{Rule: guard.Rule{Policy: "1/1s", Key: keyfunc.IP(), OverLimit: guard.HandlerFunc("mine", nil)}}, []string{`guard: OverLimit: HandlerFunc("mine", nil): give a function`}},
 		{guard.Config{Rule: guard.Rule{Policy: "1/1s", Key: keyfunc.Join()}}, []string{"guard: Key: keyfunc: Join() of nothing"}},
 		{guard.Config{Rule: guard.Rule{Policy: "1/1s", Key: keyfunc.IP(), OverLimit: guard.Reject(guard.RejectOptions{Status: 600})}}, []string{"RejectOptions.Status is 600"}},
 	} {
@@ -415,6 +415,12 @@ func TestSetField(t *testing.T) {
 		v.SetHeaders(h)
 		assert.Equal(t, want, h["Content-Type"]+" "+h["Location"])
 	}
+
+	// What comes from a request must not become a header of its own.
+	h := header{}
+	v.SetField("Location", "/down\r\nSet-Cookie: a=b")
+	v.SetHeaders(h)
+	assert.Equal(t, "/down  Set-Cookie: a=b", h["Location"])
 }
 
 // The fail word decides, and never with a 429 of its own.
@@ -562,7 +568,6 @@ func TestGuardMountedTwice(t *testing.T) {
 		for _, g := range guards {
 			v := g.Check(r)
 			require.Equal(t, guard.Pass, v.Action)
-			g.Meet(h, &v)
 			v.SetHeaders(h)
 			if v.NeedsContext() {
 				r.ctx = v.Context(r.ctx) //nolint:fatcontext // as one middleware within the other does

@@ -108,11 +108,8 @@ func quoted(s string) string {
 	return string(append(b, '"'))
 }
 
-// asks is what lists must know of a rule that is asked for a key, or nil if there are none.
+// asks is what lists must know of a rule that is asked for a key.
 func (f *family) asks(ru *rule, l *core.Limiter, key string) *asked {
-	if ru.lists == nil {
-		return nil
-	}
 	a := ru.lists[l]
 	if f.headers.PartitionSecret != "" {
 		h := hmac.New(sha256.New, []byte(f.headers.PartitionSecret))
@@ -183,7 +180,11 @@ func (m *member) says(remaining int64, known bool) bool {
 // tighter. On a refusal no t is beyond the seconds that a client is told to wait, unless it is told nothing.
 func (v *Verdict) setLists(h Header, wait int64) {
 	outer, _ := readList(h.Get(headerRateLimit))
-	outerPolicies, _ := readList(h.Get(headerPolicy))
+	said := h.Get(headerPolicy)
+	outerPolicies, _ := readList(said)
+	if said != "" && v.rule != nil && v.Result.Limit > 0 && v.guard.headers.XRateLimit == NoXRateLimit {
+		v.rule.watch.outer(strings.Contains(said, v.members[0].policy))
+	}
 	var room [256]byte
 	text := room[:0]
 	mine := v.members

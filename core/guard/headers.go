@@ -9,7 +9,7 @@ import (
 )
 
 // Header is the answer's header, as far as a Guard needs it. http.Header is one.
-// Names are in canonical form, so that an adapter need not look at them again.
+// Names are in canonical form, and values have no line breaks, so that an adapter need not look at them again.
 type Header interface {
 	// Get returns what stands in a field: "" if nothing does, and several lines joined by commas.
 	Get(name string) string
@@ -51,27 +51,39 @@ const (
 // anything else, then the least remaining, then the latest reset. The lists of
 // RateLimit and RateLimit-Policy become one.
 func (v *Verdict) SetHeaders(h Header) {
-	s := v.headers()
-	var room [64]byte // for the numbers, which become one string
-	var remaining, reset, retry int
-	text := room[:0]
-	if s.XRateLimit != NoXRateLimit && v.rule != nil && v.Result.Limit > 0 && !(v.Action == Pass && s.tighter(h, &v.Result)) {
-		text = strconv.AppendInt(text, v.Result.Remaining, 10)
-		remaining = len(text)
-		text = s.appendReset(text, &v.Result)
-		reset = len(text)
+	s := &plainHeaders
+	if v.guard != nil { // a program may have made the Verdict
+		s = &v.guard.headers
 	}
-	wait := v.retryAfter()
-	if retry = reset; wait > 0 {
-		if s.Jitter { // whole seconds, so that the shortest waits stay as they are
-			wait += rand.Int64N(wait/10 + 1)
+	var room [64]byte // for the numbers, which become one string
+	var limit string
+	var remaining, reset int
+	text := room[:0]
+	if v.rule != nil && v.Result.Limit > 0 && s.XRateLimit != NoXRateLimit {
+		if limit = v.rule.burst.text; v.Result.Limit != v.rule.burst.units {
+			limit = strconv.FormatInt(v.Result.Limit, 10)
+		}
+		if outer := h.Get(s.limit); outer == "" || !v.stacked(h, s, outer == limit) {
+			text = strconv.AppendInt(text, v.Result.Remaining, 10)
+			remaining = len(text)
+			if seconds := s.resetTime(&v.Result); s.XRateLimit == ResetDate {
+				text = time.Unix(seconds, 0).UTC().AppendFormat(text, httpDate)
+			} else {
+				text = strconv.AppendInt(text, seconds, 10)
+			}
+			reset = len(text)
+		}
+	}
+	var wait int64 // in seconds, or 0 where waiting cannot help
+	if v.Action != Pass && v.Result.Outcome == core.Refused && v.Result.RetryAfter > 0 {
+		if wait = max(1, ceilSeconds(v.Result.RetryAfter.Microseconds())); s.Jitter {
+			wait += rand.Int64N(wait/10 + 1) // whole seconds, so that the shortest waits stay as they are
 		}
 		text = strconv.AppendInt(text, wait, 10)
-		retry = len(text)
 	}
 	numbers := string(text)
 	if reset > 0 {
-		h.Set(s.limit, v.rule.limitText(v.Result.Limit))
+		h.Set(s.limit, limit)
 		h.Set(s.remaining, numbers[:remaining])
 		h.Set(s.reset, numbers[remaining:reset])
 	}
@@ -79,14 +91,17 @@ func (v *Verdict) SetHeaders(h Header) {
 		h.Set(headerCache, "no-store")
 	}
 	if wait > 0 {
-		h.Set(headerRetryAfter, numbers[reset:retry])
+		h.Set(headerRetryAfter, numbers[reset:])
 	}
-	for _, f := range v.fields {
-		if f.name == headerVary { // others vary the answer too
-			h.Set(f.name, varied(h.Get(f.name), f.value))
-			continue
+	for i := range v.fields {
+		f := &v.fields[i]
+		value := f.value
+		if f.name == headerVary {
+			if outer := h.Get(f.name); outer != "" { // others vary the answer too
+				value = varied(outer, value)
+			}
 		}
-		h.Set(f.name, f.value)
+		h.Set(f.name, value)
 		if f.name == headerRetryAfter && v.Action != Pass {
 			wait, _ = strconv.ParseInt(f.value, 10, 64)
 		}
@@ -99,20 +114,11 @@ func (v *Verdict) SetHeaders(h Header) {
 	}
 }
 
-// retryAfter is how many seconds a client that is refused must wait, or 0 where waiting cannot help.
-func (v *Verdict) retryAfter() int64 {
-	if v.Action == Pass || v.Result.Outcome != core.Refused || v.Result.RetryAfter <= 0 {
-		return 0
-	}
-	return max(1, ceilSeconds(v.Result.RetryAfter.Microseconds()))
-}
-
-// headers is the style of a Verdict.
-func (v *Verdict) headers() *headers {
-	if v.guard == nil { // a program has made it
-		return &plainHeaders
-	}
-	return &v.guard.headers
+// stacked notes that there are headers of an outer guard, and reports whether they stay, because they say more than an
+// admission. alike is that its limit is the rule's own.
+func (v *Verdict) stacked(h Header, s *headers, alike bool) (stay bool) {
+	v.rule.watch.outer(alike)
+	return v.Action == Pass && s.tighter(h, &v.Result)
 }
 
 // resetTime is the reset that the client is told, in seconds since 1970 or from now.
@@ -124,20 +130,9 @@ func (s *headers) resetTime(res *core.Result) int64 {
 	return ceilSeconds(res.At + after)
 }
 
-func (s *headers) appendReset(text []byte, res *core.Result) []byte {
-	reset := s.resetTime(res)
-	if s.XRateLimit == ResetDate {
-		return time.Unix(reset, 0).UTC().AppendFormat(text, httpDate)
-	}
-	return strconv.AppendInt(text, reset, 10)
-}
-
 // tighter reports whether the headers that are there already say more than an admission. Headers that cannot be read
 // are not weir's.
 func (s *headers) tighter(h Header, res *core.Result) bool {
-	if h.Get(s.limit) == "" {
-		return false
-	}
 	remaining, err := strconv.ParseInt(h.Get(s.remaining), 10, 64)
 	if err != nil {
 		return false
@@ -158,20 +153,10 @@ func (s *headers) tighter(h Header, res *core.Result) bool {
 
 // varied adds to what others vary the answer by.
 func varied(outer, name string) string {
-	if outer == "" || outer == name {
+	if outer == name {
 		return name
 	}
 	return outer + ", " + name
 }
 
 func ceilSeconds(micros int64) int64 { return (micros + 999_999) / 1_000_000 }
-
-// limitText is the text of a burst of the rule's policy.
-func (ru *rule) limitText(units int64) string {
-	for _, b := range ru.bursts {
-		if b.units == units {
-			return b.text
-		}
-	}
-	return strconv.FormatInt(units, 10)
-}

@@ -1,7 +1,6 @@
 package guard
 
 import (
-	"strings"
 	"sync/atomic"
 
 	"github.com/weir-go/weir/keyfunc"
@@ -55,32 +54,9 @@ type mark struct {
 	policy string
 }
 
-func (v *Verdict) mark() mark { return mark{v.guard.family, v.rule.name} }
-
-// marks reports whether the request is to be marked as counted by a rule, and looks for a mark that it has already.
-func (g *Guard) marks(r keyfunc.Request, ru *rule) bool {
-	w := &ru.watch
-	if !w.next() {
-		return false
-	}
-	if r.Context().Value(mark{g.family, ru.name}) != nil && w.found() {
+// marks looks for a mark that the request has already, of those that the watch has chosen to be marked.
+func (g *Guard) marks(r keyfunc.Request, ru *rule) {
+	if r.Context().Value(mark{g.family, ru.name}) != nil && ru.watch.found() {
 		g.logger().Warn("weir: a guard is mounted twice in one request, which it counts twice", "policy", ru.name, "route", r.Route(), "code", codeMounted)
-	}
-	return true
-}
-
-// meet looks for the headers of an outer guard, before this one's are set.
-func (v *Verdict) meet(h Header) {
-	if v.rule == nil || v.Result.Limit == 0 {
-		return
-	}
-	if s := v.headers(); s.XRateLimit != NoXRateLimit {
-		if outer := h.Get(s.limit); outer != "" {
-			v.rule.watch.outer(outer == v.rule.limitText(v.Result.Limit))
-		}
-	} else if len(v.members) > 0 {
-		if outer := h.Get(headerPolicy); outer != "" {
-			v.rule.watch.outer(strings.Contains(outer, v.members[0].policy))
-		}
 	}
 }

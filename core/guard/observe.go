@@ -81,14 +81,8 @@ type seen struct {
 	took time.Duration
 }
 
-// tell is told what a rule has decided. Where nobody observes, it costs nothing.
+// tell tells Observe what a rule has decided. It is called only where somebody observes.
 func (g *Guard) tell(r keyfunc.Request, ru *rule, t *taken, err error) {
-	if g.observe != nil {
-		g.tellDecided(r, ru, t, err)
-	}
-}
-
-func (g *Guard) tellDecided(r keyfunc.Request, ru *rule, t *taken, err error) {
 	subject := &about{r, ru}
 	defer func() { subject.request = nil }()
 	e := ru.event(&t.admission.Result, t.seen.tier)
@@ -96,7 +90,7 @@ func (g *Guard) tellDecided(r keyfunc.Request, ru *rule, t *taken, err error) {
 	g.observe(e)
 }
 
-// tellSettled is told how many units a request has used.
+// tellSettled tells Observe how many units a request has used.
 func (g *Guard) tellSettled(d *debt, used int64) {
 	if g.observe != nil {
 		e := d.rule.event(&d.admission.Result, d.tier)
@@ -107,21 +101,6 @@ func (g *Guard) tellSettled(d *debt, used int64) {
 
 func (ru *rule) event(res *core.Result, tier string) Event {
 	return Event{Policy: ru.name, Rule: ru.place, Tier: tier, Shadow: ru.shadow, Outcome: res.Outcome, Result: *res}
-}
-
-// now is the time at which a decision begins, if somebody wants to know how long it takes.
-func (g *Guard) now() (t time.Time) {
-	if g.observe != nil {
-		t = time.Now()
-	}
-	return t
-}
-
-func (g *Guard) since(began time.Time) time.Duration {
-	if began.IsZero() {
-		return 0
-	}
-	return time.Since(began)
 }
 
 func (f *family) logger() *slog.Logger {

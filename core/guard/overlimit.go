@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 
@@ -51,7 +52,7 @@ func (f function) String() string           { return f.name }
 
 func (f function) Err() error {
 	if f.f == nil {
-		return fmt.Errorf("guard: HandlerFunc(%q, nil): give a function", f.name)
+		return fmt.Errorf("HandlerFunc(%q, nil): give a function", f.name)
 	}
 	return nil
 }
@@ -78,5 +79,5 @@ func (n native) String() string { return n.name }
 // Serve implements OverLimit. The answer that is sent if the handler writes none is plain text.
 func (n native) Serve(x *Refusal) Verdict {
 	k := why(&x.Result, x.Err)
-	return Verdict{Action: Native, Native: n.handler, Status: k.status(statusTooManyRequests), Body: nameless[k][asNative], fields: plain.fields[k][asNative]}
+	return Verdict{Action: Native, Native: n.handler, Status: cmp.Or(statuses[k], statusTooManyRequests), Body: nameless[k][asNative], fields: plain.fields[k][asNative]}
 }

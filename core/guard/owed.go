@@ -1,23 +1,23 @@
 package guard
 
 import (
-	"context"
 	"sync"
 	"sync/atomic"
 
 	"github.com/weir-go/weir/core"
 )
 
-// owed is what must be done when a request is over: permits to release, units to settle. Copies of a Verdict share it.
+// owed is what must be done when a request is over: permits to release, units to settle. Copies of a Verdict share it, and
+// so does the context of the handler, which is made together with it.
 type owed struct {
-	guard *Guard
-	debts []debt
+	context handlerContext
+	debts   *[]debt // nil when all is done
+	settles bool    // somebody wants to know how the request ended
 
 	reported atomic.Int64 // by the handler; -1 if nothing was
 
 	mu       sync.Mutex
-	finished bool  // the handler has returned,
-	final    Final // in this way
+	finished bool // the handler has returned
 	settled  bool
 	handover *handover // nil if nothing was detached
 }
@@ -30,20 +30,31 @@ type debt struct {
 	tier      string
 }
 
+// debts are used again when a request is over: they are large, and nobody can hold them but what is owed, which handlers
+// may keep together with their context.
+var debts = sync.Pool{New: func() any { return new([]debt) }}
+
 // newOwed puts what is owed on the heap, which is not done for a request that owes nothing.
-func newOwed(g *Guard, all []taken, n int) *owed {
-	o := &owed{guard: g, debts: make([]debt, 0, n)}
+func newOwed(g *Guard, all []taken) *owed {
+	o := &owed{context: handlerContext{guard: g}, debts: debts.Get().(*[]debt)}
 	o.reported.Store(unreported)
 	for i := range all {
-		t := &all[i]
-		if t.rule == nil {
-			continue
-		}
-		if settles := t.settles(); settles || t.admission.Held() {
-			o.debts = append(o.debts, debt{t.rule, t.admission, settles, t.seen.tier})
+		if t := &all[i]; t.rule != nil && t.owes() {
+			*o.debts = append(*o.debts, debt{rule: t.rule, settles: t.settles(), tier: t.seen.tier})
+			d := &(*o.debts)[len(*o.debts)-1]
+			d.admission = t.admission // in place: it is large
+			o.settles = o.settles || d.settles
 		}
 	}
 	return o
+}
+
+// done lets the debts be used again.
+func (o *owed) done() {
+	clear(*o.debts)
+	*o.debts = (*o.debts)[:0]
+	debts.Put(o.debts)
+	o.debts = nil
 }
 
 // settles reports whether it depends on the end of the request what it costs.
@@ -51,38 +62,32 @@ func (t *taken) settles() bool {
 	return t.rule.settles && (t.admission.Result.Taken > 0 || t.rule.After != nil)
 }
 
-// settles reports whether somebody wants to know how the request ended.
-func (o *owed) settles() bool {
-	if o != nil {
-		for i := range o.debts {
-			if o.debts[i].settles {
-				return true
-			}
-		}
-	}
-	return false
-}
+// owes reports whether there is something to do when the request is over.
+func (t *taken) owes() bool { return t.settles() || t.admission.Held() }
 
-// settle gives back what was not used, and charges what was used beyond what was taken.
-func (o *owed) settle() {
-	f := o.final
+// settle gives back what was not used, and charges what was used beyond what was taken. f is how the handler has ended.
+func (o *owed) settle(f Final) {
 	f.Reported = o.reported.Load()
-	for i := range o.debts {
-		d := &o.debts[i]
+	for i := range *o.debts {
+		d := &(*o.debts)[i]
 		if !d.settles {
 			continue
 		}
-		taken, settle := d.admission.Result.Taken, d.rule.Settle
+		taken := d.admission.Result.Taken
+		var used int64
 		if d.rule.After != nil {
-			settle = func(f Final, _ int64) int64 { return d.rule.After(f) }
+			used = d.rule.After(f)
+		} else {
+			used = d.rule.Settle(f, taken)
 		}
-		used := max(settle(f, taken), 0)
-		if used > taken {
+		if used = max(used, 0); used > taken {
 			d.admission.Charge(used - taken)
 		} else {
 			d.admission.GiveBack(taken - used)
 		}
-		o.guard.tellSettled(d, used)
+		if g := o.context.guard; g.observe != nil {
+			g.tellSettled(d, used)
+		}
 	}
 }
 
@@ -96,62 +101,21 @@ func (v *Verdict) Finish(f Final) {
 	o.mu.Lock()
 	first := !o.finished
 	if first {
-		o.finished, o.final = true, f
+		o.finished = true
 		o.settled = !o.handover.keeps(f)
 	}
-	settles := first && o.settled
+	settles, detached := first && o.settled, o.handover != nil
 	o.mu.Unlock()
 	if !first {
 		return
 	}
-	for i := range o.debts {
-		o.debts[i].admission.Finish(f.Panicked)
+	for i := range *o.debts {
+		(*o.debts)[i].admission.Finish(f.Panicked)
 	}
 	if settles {
-		o.settle()
+		o.settle(f)
 	}
-}
-
-// context is what the handler's context must be, or nil if any will do: almost no request pays for one of its own.
-// With permits it ends with them.
-func (v *Verdict) context(ctx context.Context) context.Context {
-	if v.owed == nil && !v.marks && !v.degraded && !v.shows() {
-		return nil
+	if !detached {
+		o.done()
 	}
-	if v.shows() {
-		ctx = v.withResult(ctx)
-	}
-	if v.owed != nil {
-		for i := range v.owed.debts {
-			ctx = v.owed.debts[i].admission.Context(ctx) //nolint:fatcontext // it ends with each of them
-		}
-	}
-	kept := *v
-	kept.outer = verdictOf(ctx)
-	return verdictContext{ctx, &kept}
-}
-
-// verdictKey is the context key of the innermost Verdict.
-type verdictKey struct{}
-
-func verdictOf(ctx context.Context) *Verdict {
-	v, _ := ctx.Value(verdictKey{}).(*Verdict)
-	return v
-}
-
-// verdictContext carries a Verdict.
-type verdictContext struct {
-	context.Context
-	verdict *Verdict
-}
-
-// Value implements context.Context.
-func (c verdictContext) Value(key any) any {
-	if key == (degradedKey{}) && c.verdict.degraded {
-		return c.verdict
-	}
-	if key == (verdictKey{}) || c.verdict.rule != nil && key == c.verdict.mark() {
-		return c.verdict
-	}
-	return c.Context.Value(key)
 }

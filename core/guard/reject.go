@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -82,16 +83,16 @@ func (r *reject) Err() error { return r.err }
 func (r *reject) check(o RejectOptions) error {
 	var mistakes []error
 	if o.Status < 400 || o.Status > 599 {
-		mistakes = append(mistakes, fmt.Errorf("guard: RejectOptions.Status is %d; give 400 to 599, or 0 for 429", o.Status))
+		mistakes = append(mistakes, fmt.Errorf("RejectOptions.Status is %d; give 400 to 599, or 0 for 429", o.Status))
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.Header)) {
 		switch value := o.Header[name]; {
 		case !isToken(name):
-			mistakes = append(mistakes, fmt.Errorf("guard: RejectOptions.Header: %q is not the name of a header", name))
+			mistakes = append(mistakes, fmt.Errorf("RejectOptions.Header: %q is not the name of a header", name))
 		case strings.ContainsFunc(value, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }):
-			mistakes = append(mistakes, fmt.Errorf("guard: RejectOptions.Header[%q] is %q; a header is one line of text", name, value))
+			mistakes = append(mistakes, fmt.Errorf("RejectOptions.Header[%q] is %q; a header is one line of text", name, value))
 		case strings.EqualFold(name, headerType) && o.Body == "":
-			mistakes = append(mistakes, fmt.Errorf("guard: RejectOptions.Header[%q] is the type of Body, which is empty; give both or neither", name))
+			mistakes = append(mistakes, fmt.Errorf("RejectOptions.Header[%q] is the type of Body, which is empty; give both or neither", name))
 		}
 	}
 	return errors.Join(mistakes...)
@@ -136,16 +137,8 @@ func why(res *core.Result, err error) kind {
 // overLimit reports whether a request was refused by its limit: not because nothing could be decided.
 func overLimit(res *core.Result, err error) bool { return why(res, err) <= isNever }
 
-func (k kind) status(over int) int {
-	switch k {
-	case isOver, isNever:
-		return over
-	case isNoKey:
-		return statusForbidden
-	default:
-		return statusServiceUnavailable
-	}
-}
+// statuses are those of the answers, or 0 where the handler has its own.
+var statuses = [kinds]int{isNoKey: statusForbidden, isNoStore: statusServiceUnavailable, isUndecided: statusServiceUnavailable}
 
 func (k kind) text() string {
 	switch k {
@@ -239,25 +232,28 @@ func line(p problem) []byte {
 var plain = newReject(RejectOptions{})
 
 // Serve implements OverLimit.
-func (r *reject) Serve(x *Refusal) Verdict {
+func (r *reject) Serve(x *Refusal) (v Verdict) {
 	b := x.bodies
 	if b == nil {
 		b = nameless
 	}
-	return r.answer(x.Request, b, &x.Result, x.Err)
+	v.Status, v.Body, v.fields = r.answer(x.Request, b, &x.Result, x.Err)
+	return v
 }
 
 // answer takes no memory: refusals are the attack. q may be nil.
-func (r *reject) answer(q keyfunc.Request, b *bodies, res *core.Result, err error) Verdict {
+func (r *reject) answer(q keyfunc.Request, b *bodies, res *core.Result, err error) (status int, body []byte, fields []field) {
 	k, f := why(res, err), asText
-	if q != nil && isGRPC(q.Header(headerType)) {
-		return Verdict{Status: statusOK, fields: r.fields[k][asGRPC]}
+	if q != nil {
+		if lines := q.Header(headerType); len(lines) > 0 && isGRPC(lines) {
+			return statusOK, nil, r.fields[k][asGRPC]
+		}
+		if lines := q.Header(headerAccept); len(lines) > 0 {
+			f = accepted(lines)
+		}
 	}
 	if k <= isNever && len(r.body) > 0 {
-		return Verdict{Status: r.status, Body: r.body, fields: r.own}
+		return r.status, r.body, r.own
 	}
-	if q != nil {
-		f = accepted(q.Header(headerAccept))
-	}
-	return Verdict{Status: k.status(r.status), Body: b[k][f], fields: r.fields[k][f]}
+	return cmp.Or(statuses[k], r.status), b[k][f], r.fields[k][f]
 }

@@ -13,9 +13,9 @@ const unreported = -1
 // may report as often as it likes, from any goroutine, until it returns, or until what it has detached is released. What
 // is less than 0 counts as 0, and where nobody asks for it nothing happens.
 func Report(ctx context.Context, n int64) {
-	for v := verdictOf(ctx); v != nil; v = v.outer {
-		if v.owed != nil {
-			v.owed.report(max(n, 0))
+	for c := innermost(ctx); c != nil; c = c.outer() {
+		if c.owed != nil {
+			c.owed.report(max(n, 0))
 		}
 	}
 }

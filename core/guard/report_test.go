@@ -27,9 +27,14 @@ func tokens(policy string) guard.Rule {
 // left is what a key of address alice has left of g's first policy.
 func left(t *testing.T, store core.Store, g *guard.Guard) int64 {
 	t.Helper()
+	return leftOf(t, store, g, alice)
+}
+
+func leftOf(t *testing.T, store core.Store, g *guard.Guard, who string) int64 {
+	t.Helper()
 	l, err := core.NewLimiter(store, g.Policies()[0], core.LimiterOptions{})
 	require.NoError(t, err)
-	res, err := l.Peek(t.Context(), "ip="+alice)
+	res, err := l.Peek(t.Context(), "ip="+who)
 	require.NoError(t, err)
 	return res.Remaining
 }
@@ -365,4 +370,41 @@ func TestDetachStacked(t *testing.T) {
 	second()
 	assert.EqualValues(t, 999, left(t, store, outer))
 	assert.True(t, passes(inner, alice))
+}
+
+// What was owed is used again, and what handlers keep of it is not: neither a late Report nor a late Detach reaches the
+// request of another.
+func TestKeptContext(t *testing.T) {
+	store := newMemory(t)
+	g := newGuard(t, guard.Config{Rule: tokens("1000/1h"), Store: store})
+	v := g.Check(from(alice))
+	kept := v.Context(t.Context())
+	v.Finish(guard.Final{})
+	for range 3 {
+		w := g.Check(from(bob))
+		ctx := w.Context(t.Context())
+		guard.Report(kept, 500)
+		assert.Nil(t, guard.Detach(kept))
+		guard.Report(ctx, 7)
+		w.Finish(guard.Final{})
+		v.Finish(guard.Final{})
+	}
+	assert.EqualValues(t, 1000-3*7, leftOf(t, store, g, bob))
+	assert.EqualValues(t, 980, left(t, store, g), "of alice, whose handler has reported nothing in time")
+}
+
+// A context of detached work whose own parent is the handler's counts what is reported once.
+func TestReportOfDetached(t *testing.T) {
+	store := newMemory(t)
+	g := newGuard(t, guard.Config{Rule: tokens("1000/1h"), Store: store})
+	v := g.Check(from(alice))
+	ctx := v.Context(t.Context())
+	held, release := guard.Detach(ctx).Claim(ctx)
+	again, releaseAgain := guard.Detach(held).Claim(held)
+	v.Finish(guard.Final{})
+	guard.Report(held, 30)
+	guard.Report(again, 4)
+	release()
+	releaseAgain()
+	assert.EqualValues(t, 1000-34, left(t, store, g))
 }

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/weir-go/weir/core"
@@ -34,15 +33,16 @@ type Rule struct {
 	// 1000. With no place left a request does not wait: it passes if its turn is now, and is refused if not.
 	Waiting int
 	// Cost is how many units a request takes: 0 only looks and is always admitted. A negative cost, such as the -1 of
-	// an unknown ContentLength, is a mistake: the request is answered with 503 and the log is told. nil means 1.
+	// an unknown ContentLength, is a mistake: the request is answered with 503 and the log is told. nil means 1;
+	// where the Config has a Cost, a rule that counts requests says so: func(keyfunc.Request) int64 { return 1 }.
 	Cost func(keyfunc.Request) int64
 	// Settle is asked when the request is over how many units it really used; see [Reported]. What is left of those
 	// taken is given back. What was used beyond them is charged too, as far as the policy's debt allows, and without
 	// debt up to what there is. Until the request is over all of them are taken, and a remote store is told some
 	// milliseconds later: for so long a client has less than its limit. A part of what a meter took in debt or with a
 	// delay cannot be given back; see [core.Store]. At most 16384 charges wait for a remote store that hangs; what is
-	// beyond expires by itself, and the log is told. nil means all that were taken. It is not asked where nothing was
-	// taken.
+	// beyond expires by itself, and the log is told. nil means all that were taken; where the Config has a Settle, a rule
+	// without one says so: func(_ guard.Final, taken int64) int64 { return taken }. It is not asked where nothing was taken.
 	Settle func(f Final, taken int64) int64
 	// After counts when the request is over, instead of Cost and Settle, how many units it used, such as one for a
 	// login that failed. Before, the rule only looks: it refuses if there is not one unit left, and takes none. So there
@@ -95,8 +95,8 @@ type rule struct {
 	permits bool
 	routed  bool // the key asks for the route
 	shadow  bool
-	settles bool // there is something to settle
-	bursts  []burst
+	settles bool                     // there is something to settle
+	burst   burst                    // of the first limit: nearly always, of the one that clients are told of
 	lists   map[*core.Limiter]*asked // of each policy; nil unless asked for
 	bodies  *bodies
 	breaker *breaker // the handler, if it is one
@@ -104,10 +104,16 @@ type rule struct {
 	*live
 }
 
-// burst is a limit's burst and its text in a header.
+// burst is a limit's burst, and its text in a header.
 type burst struct {
 	units int64
 	text  string
+}
+
+// burstOf is that of a policy's first limit.
+func burstOf(p core.Policy) burst {
+	units := p.Limits()[0].Burst
+	return burst{units, strconv.FormatInt(units, 10)}
 }
 
 // unlimited is the tier that nothing holds.
@@ -124,10 +130,14 @@ func (f *family) prepare(store core.Store, r Rule, name string) (*rule, error) {
 	if r.Key.String() == "" {
 		wrong("Key is missing; say who is counted, as with keyfunc.IP()")
 	} else if err := r.Key.Err(); err != nil {
-		wrong("Key: %w", err)
+		for _, e := range mistakesIn(err) {
+			wrong("Key: %w", e)
+		}
 	}
 	if h, ok := r.OverLimit.(interface{ Err() error }); ok && h.Err() != nil {
-		wrong("OverLimit: %w", h.Err())
+		for _, e := range mistakesIn(h.Err()) {
+			wrong("OverLimit: %w", e)
+		}
 	}
 	if twice {
 		wrong("After counts when the request is over, and Cost and Settle before that; leave out the one or the others")
@@ -159,7 +169,7 @@ func (f *family) prepare(store core.Store, r Rule, name string) (*rule, error) {
 	case r.After != nil && !ru.settles:
 		return nil, fmt.Errorf("a rule with After has nothing to count in %q, which has permits alone; add a rate or leave After out", p)
 	}
-	ru.show(p)
+	ru.burst = burstOf(p)
 	ru.bodies = newBodies(ru.name)
 	ru.breaker, _ = r.OverLimit.(*breaker)
 	if f.limiter != nil {
@@ -200,13 +210,6 @@ func (r Rule) or(base Rule) Rule {
 	return r
 }
 
-// show prepares the texts of a policy's bursts.
-func (ru *rule) show(p core.Policy) {
-	for _, l := range p.Limits() {
-		ru.bursts = append(ru.bursts, burst{l.Burst, strconv.FormatInt(l.Burst, 10)})
-	}
-}
-
 // prepareTiers opens a limiter for each tier.
 func (ru *rule) prepareTiers() error {
 	var mistakes []error
@@ -219,9 +222,7 @@ func (ru *rule) prepareTiers() error {
 			mistakes = append(mistakes, fmt.Errorf("in Tiers[%q]: %w", tier, err))
 			continue
 		}
-		if ru.tiers[tier] = l; l != nil {
-			ru.show(l.Policy())
-		}
+		ru.tiers[tier] = l
 	}
 	return errors.Join(mistakes...)
 }
@@ -290,28 +291,3 @@ func policy(text, name string) (core.Policy, error) {
 		return core.NewPolicy(name, p.Options(), p.Limits()...)
 	}
 }
-
-var keys = sync.Pool{New: func() any { return new(keyfunc.Key) }}
-
-// key returns who sent r, and what is doubtful about that.
-func (ru *rule) key(r keyfunc.Request) (text, warning string, err error) {
-	k := keys.Get().(*keyfunc.Key)
-	k.Reset()
-	err = ru.Key.AppendTo(k, r)
-	text, warning = k.String(), k.Warning()
-	keys.Put(k)
-	switch {
-	case err == nil && text == "":
-		err = keyfunc.ErrNoKey
-	case err != nil && !errors.Is(err, keyfunc.ErrNoKey):
-		err = keyError{err}
-	}
-	return text, warning, err
-}
-
-// keyError is the error of a key function that does not work. What cannot be named has no key.
-type keyError struct{ error }
-
-func (f keyError) Unwrap() error { return f.error }
-
-func (keyError) Is(target error) bool { return target == keyfunc.ErrNoKey }

@@ -195,13 +195,7 @@ func (ru *rule) renew(set *Set, before *rule, lists bool, unusable func(entry, t
 			}
 		}
 	}
-	next.bursts = nil
-	next.show(next.limiter.Policy())
-	for _, l := range next.tiers {
-		if l != nil {
-			next.show(l.Policy())
-		}
-	}
+	next.burst = burstOf(next.limiter.Policy())
 	if lists && !ru.shadow {
 		next.prepareLists()
 	}

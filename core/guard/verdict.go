@@ -3,6 +3,7 @@ package guard
 import (
 	"net/textproto"
 	"slices"
+	"strings"
 
 	"github.com/weir-go/weir/core"
 )
@@ -43,18 +44,21 @@ type Verdict struct {
 	fields   []field
 	members  []member // of RateLimit and RateLimit-Policy
 	guard    *Guard
-	rule     *rule    // whose Result it is
-	owed     *owed    // nil if nothing is
-	outer    *Verdict // of the guard around this one, if the request's context has it
+	rule     *rule // whose Result it is
+	owed     *owed // nil if nothing is
 	marks    bool
 	degraded bool
 }
 
 type field struct{ name, value string }
 
-// SetField adds a header to the answer, or replaces the one of that name.
+// oneLine takes line breaks out of the value of a header, which may come from the request.
+var oneLine = strings.NewReplacer("\r", " ", "\n", " ")
+
+// SetField adds a header to the answer, or replaces the one of that name. Line breaks in the value become spaces: none of
+// it becomes another header.
 func (v *Verdict) SetField(name, value string) {
-	name = textproto.CanonicalMIMEHeaderKey(name)
+	name, value = textproto.CanonicalMIMEHeaderKey(name), oneLine.Replace(value)
 	for i := range v.fields {
 		if v.fields[i].name == name {
 			v.fields = slices.Clone(v.fields) // it may be shared

@@ -10,33 +10,22 @@ import (
 // lines of header fields, which are slices of one string each, take no memory of their own.
 type Fields struct {
 	header http.Header
-	lines  [7]string // as many as guard sets unless told to set more
-	used   int
+	free   []string  // lines that are not used yet
+	first  [3]string // as many as an admission sets
 }
 
-// To is for an answer with that header.
-func To(h http.Header) Fields { return Fields{header: h} }
+// Of sets whose fields they are. It is called first, where f will stay.
+func (f *Fields) Of(h http.Header) { f.header, f.free = h, f.first[:] }
 
 // Get returns what stands in a field, its lines joined by commas.
-func (f *Fields) Get(name string) string {
-	switch lines := f.header[name]; len(lines) {
-	case 0:
-		return ""
-	case 1:
-		return lines[0]
-	default:
-		return strings.Join(lines, ", ")
-	}
-}
+func (f *Fields) Get(name string) string { return strings.Join(f.header[name], ", ") }
 
 // Set replaces what stands in a field.
 func (f *Fields) Set(name, value string) {
-	if f.used == len(f.lines) {
-		f.header[name] = []string{value}
-		return
+	if len(f.free) == 0 {
+		f.free = make([]string, 4) // a refusal sets so many more
 	}
-	i := f.used
-	f.used++
-	f.lines[i] = value
-	f.header[name] = f.lines[i:f.used:f.used] // whoever appends to it must not meet the next one
+	f.free[0] = value
+	f.header[name] = f.free[:1:1] // whoever appends to it must not meet the next one
+	f.free = f.free[1:]
 }

@@ -5,6 +5,7 @@
 package reqctx
 
 import (
+	"context"
 	"net/http"
 	"strings"
 )
@@ -29,6 +30,17 @@ func Return(outer, inner *http.Request) {
 	if outer.MultipartForm == nil && inner.MultipartForm != nil {
 		outer.MultipartForm = inner.MultipartForm
 	}
+}
+
+// Leave does what Return does, for a framework whose context has the request: it returns the one that middleware outside
+// is to find there. That is inner, with all that was done to it, but with the context of outer if ctx, which the
+// handlers had, may end before that: it does so with a permit.
+func Leave(ctx context.Context, outer, inner *http.Request) *http.Request {
+	Return(outer, inner)
+	if ctx.Done() != outer.Context().Done() {
+		return inner.WithContext(outer.Context())
+	}
+	return inner
 }
 
 // wildcards yields the names in a pattern such as "GET /files/{dir}/{path...}".

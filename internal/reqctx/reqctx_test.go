@@ -60,3 +60,16 @@ func TestReturnWritesNothing(t *testing.T) {
 	reqctx.Return(outer, inner)
 	assert.Equal(t, "/a", (<-read).Pattern)
 }
+
+// Middleware outside finds what the handlers made of the request, but no context that ends before its own.
+func TestLeave(t *testing.T) {
+	outer, inner := copied("/a")
+	inner.Method = http.MethodPost
+	assert.Same(t, inner, reqctx.Leave(inner.Context(), outer, inner))
+
+	ctx, cancel := context.WithCancel(inner.Context())
+	left := reqctx.Leave(ctx, outer, inner.WithContext(ctx))
+	cancel()
+	assert.NoError(t, left.Context().Err())
+	assert.Equal(t, http.MethodPost, left.Method)
+}

@@ -94,21 +94,23 @@ func (a *gcra) weight(cost int64) span {
 	return spanOf(cost, a.p, a.l)
 }
 
-// bound is the highest level at which cost units still fit. It is negative for
-// a cost that never fits, and the whole bucket for one that debt covers.
-func (a *gcra) bound(cost int64) span {
+// bound is the highest level at which cost units fit within wait. Without wait, it is the whole bucket for a
+// cost that debt covers. It is negative for one that never fits.
+func (a *gcra) bound(cost, wait int64) (bound span) {
 	switch {
 	case cost == 1:
-		return a.room
+		bound = a.room
 	case cost == OneOwed:
-		return a.brim.sub(a.unit, a.l)
+		bound = a.brim.sub(a.unit, a.l)
 	case cost > a.burst+a.debt:
 		return span{w: -1}
 	case cost <= a.debt:
-		return a.capacity
+		bound = a.capacity
 	default:
-		return a.capacity.sub(a.weight(cost-a.debt), a.l)
+		bound = a.capacity.sub(a.weight(cost-a.debt), a.l)
 	}
+	bound.w += wait
+	return bound
 }
 
 func level(s []int64, now int64) span {
@@ -144,32 +146,18 @@ func (a *gcra) Load(s []int64, now int64) bool {
 }
 
 func (a *gcra) Admits(s []int64, now, cost, wait int64) bool {
-	return cost == 0 || !a.reach(cost, wait).less(level(s, now))
-}
-
-// reach is the highest level at which cost units fit within wait.
-func (a *gcra) reach(cost, wait int64) span {
-	bound := a.bound(cost)
-	if bound.w >= 0 {
-		bound.w += wait
-	}
-	return bound
+	return cost == 0 || !a.bound(cost, wait).less(level(s, now))
 }
 
 func (a *gcra) Most(s []int64, now int64, owing bool) int64 {
-	held, full := level(s, now), a.full(owing)
+	held, full := level(s, now), a.capacity
+	if owing {
+		full = a.brim
+	}
 	if full.less(held) {
 		return 0
 	}
 	return full.sub(held, a.l).units(a.p, a.l)
-}
-
-// full is the level up to which there are units.
-func (a *gcra) full(owing bool) span {
-	if owing {
-		return a.brim
-	}
-	return a.capacity
 }
 
 func (a *gcra) Charge(s []int64, now, cost int64) {
@@ -271,12 +259,12 @@ func (a *gcra) explain(s []int64, now, cost, wait int64, refused bool, r *Answer
 	switch {
 	case refused:
 		if r.Never = cost > a.burst+a.debt; !r.Never {
-			r.Wait = held.sub(a.reach(cost, wait), a.l).ceil()
+			r.Wait = held.sub(a.bound(cost, wait), a.l).ceil()
 		}
 	case cost > 0:
 		r.Charged = [meterWords]int64(s)
 		// What was charged beyond the bound was reserved.
-		if before, bound := held.sub(a.weight(cost), a.l), a.bound(cost); bound.less(before) {
+		if before, bound := held.sub(a.weight(cost), a.l), a.bound(cost, 0); bound.less(before) {
 			r.Wait = before.sub(bound, a.l).ceil()
 		}
 	}
@@ -287,7 +275,7 @@ func (a *gcra) Expires(s []int64) int64 { return span{s[meterEmpty], s[meterPart
 // AppendTake appends the level that the cost adds, the highest at which it fits and the
 // highest that there is. Parts come last: where l is 1, they are zeros.
 func (a *gcra) AppendTake(b []int64, cost, wait, _ int64) []int64 {
-	charge, bound := a.weight(min(cost, a.burst+a.debt)), a.reach(cost, wait)
+	charge, bound := a.weight(min(cost, a.burst+a.debt)), a.bound(cost, wait)
 	if cost == 0 {
 		bound = a.most // a peek always fits
 	}
@@ -296,7 +284,10 @@ func (a *gcra) AppendTake(b []int64, cost, wait, _ int64) []int64 {
 
 // AppendUpTo appends one unit, and the whole bucket.
 func (a *gcra) AppendUpTo(b []int64, owing bool, _ int64) []int64 {
-	full := a.full(owing)
+	full := a.capacity
+	if owing {
+		full = a.brim
+	}
 	return append(b, a.unit.w, full.w, a.most.w, a.unit.r, full.r, a.most.r, a.l-1)
 }
 
@@ -360,7 +351,7 @@ func (a *gcra) ParseReply(s, reply []int64, now, _ int64) bool {
 	if held.r < 0 || held.r >= a.l || a.most.less(held) {
 		return false
 	}
-	setLevel(s, now, held)
+	s[meterEmpty], s[meterParts] = now+held.w, held.r // what is not stored need not be 0 if unused
 	return true
 }
 
@@ -376,4 +367,54 @@ func (a *gcra) Rewind(s []int64, now, units int64) bool {
 	}
 	setLevel(s, now, held.sub(charged, a.l))
 	return true
+}
+
+// span is a length of bucket time: w whole microseconds and r parts, of which l
+// make a microsecond. Keeping the pair instead of multiplying it out is what lets
+// every decision add, subtract and compare without ever overflowing.
+type span struct{ w, r int64 }
+
+// spanOf is units*weight parts as a span. The quotient must fit 63 bits, which
+// newGCRA makes sure of.
+func spanOf(units, weight, l int64) span {
+	hi, lo := bits.Mul64(uint64(units), uint64(weight))
+	q, r := bits.Div64(hi, lo, uint64(l))
+	return span{int64(q), int64(r)}
+}
+
+func (a span) add(b span, l int64) span {
+	a.w += b.w
+	a.r += b.r
+	if a.r >= l {
+		a.w++
+		a.r -= l
+	}
+	return a
+}
+
+func (a span) sub(b span, l int64) span {
+	a.w -= b.w
+	a.r -= b.r
+	if a.r < 0 {
+		a.w--
+		a.r += l
+	}
+	return a
+}
+
+func (a span) less(b span) bool { return a.w < b.w || a.w == b.w && a.r < b.r }
+
+// ceil is the span in whole microseconds, rounded up.
+func (a span) ceil() int64 { return a.w + min(a.r, 1) }
+
+// units is how many whole units of the given weight the span holds.
+func (a span) units(weight, l int64) int64 {
+	hi, lo := bits.Mul64(uint64(a.w), uint64(l))
+	lo, carry := bits.Add64(lo, uint64(a.r), 0)
+	hi += carry
+	if hi == 0 {
+		return int64(lo / uint64(weight))
+	}
+	q, _ := bits.Div64(hi, lo, uint64(weight))
+	return int64(q)
 }

@@ -898,7 +898,7 @@ func TestGCRAReply(t *testing.T) {
 		reply, state []int64
 		ok           bool
 	}{
-		{[]int64{0, 0}, []int64{0, 0}, true},
+		{[]int64{0, 0}, []int64{epoch, 0}, true}, // as good as unused
 		{[]int64{5, 2}, []int64{epoch + 5, 2}, true},
 		{[]int64{0, 1}, []int64{epoch, 1}, true},
 		{[]int64{second, 0}, []int64{epoch + second, 0}, true},

@@ -26,37 +26,6 @@ type Exchange interface {
 	Final(err error, panicked bool) Final
 }
 
-// Serve decides on a request, sets the headers of the answer, lets it pass or answers it, and does what is to be done
-// when it is over. The error is the handler's.
-func (g *Guard) Serve(x Exchange) (err error) {
-	v := g.Check(x)
-	v.meet(x)
-	v.SetHeaders(x)
-	final := Final{Bytes: -1, Panicked: true}
-	watched := v.owed.settles()
-	if watched {
-		x.Watch()
-	}
-	if v.owed != nil {
-		defer func() {
-			if watched {
-				final = x.Final(err, final.Panicked)
-			}
-			v.Finish(final)
-		}()
-	}
-	switch v.Action {
-	case Pass:
-		err = x.Next(v.context(x.Context()))
-	case Native:
-		err = g.native(x, v)
-	default:
-		x.Reply(v.Status, v.Body)
-	}
-	final.Panicked = false
-	return err
-}
-
 // native lets a handler of the program's own answer, or sends the plain reply if it does not. It has a copy of the
 // Verdict, which the handler may keep.
 func (g *Guard) native(x Exchange, v Verdict) error {
@@ -65,8 +34,8 @@ func (g *Guard) native(x Exchange, v Verdict) error {
 	answered, known, err := x.Handle(v.Native, &v)
 	if !known {
 		g.misplaced(x, &v)
-		instead := plain.answer(nil, nameless, &v.Result, v.Err)
-		status, v.Status, v.Body = instead.Status, instead.Status, instead.Body
+		status, v.Body, _ = plain.answer(nil, nameless, &v.Result, v.Err)
+		v.Status = status
 	}
 	if !answered && err == nil {
 		if len(v.Body) > 0 && x.Get(headerType) == "" {

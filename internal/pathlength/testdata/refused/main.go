@@ -1,0 +1,48 @@
+// Command refused serves requests that are refused, in net/http and with the counts in the Redis at os.Args[1], and writes
+// to the directory os.Args[2] which lines the last of them passed through. It is built with -cover -covermode=atomic.
+package main
+
+import (
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"runtime/coverage"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-go/weir/core/guard"
+	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/keyfunc"
+	"github.com/weir-go/weir/nethttp"
+)
+
+func main() {
+	store, err := redisstore.New(redis.NewUniversalClient(redisstore.ClientOptions(os.Args[1])), redisstore.Options{})
+	check(err)
+	g, err := guard.New(guard.Config{Rule: guard.Rule{Policy: "1/24h", Key: keyfunc.IP()}, Store: store})
+	check(err)
+	handler := nethttp.Limit(g)(http.NotFoundHandler())
+	ask := func() int {
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+		return w.Code
+	}
+	for range 200 { // what a guard and a client do at first is over
+		ask()
+	}
+	check(coverage.ClearCounters())
+	status := ask()
+	check(coverage.WriteMetaDir(os.Args[2]))
+	check(coverage.WriteCountersDir(os.Args[2]))
+	if status != http.StatusTooManyRequests {
+		log.Fatalf("the request was answered with %d", status)
+	}
+	os.Exit(0) // without the report of the whole run
+}
+
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}
