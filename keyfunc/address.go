@@ -82,6 +82,71 @@ type Address struct {
 // Func returns the Func that a describes. Fields out of range, Trusted together with Hops, and trusted networks that
 // are not valid or hold everybody are mistakes that Err reports. Later changes of a do not matter.
 func (a Address) Func() Func {
+	if err := a.check(); err != nil {
+		return Func{name: a.name(nil), err: err}
+	}
+	proxies := a.proxies()
+	v4Bits, v6Bits := cmp.Or(a.V4Bits, defaultV4Bits), cmp.Or(a.V6Bits, defaultV6Bits)
+	return Func{name: a.name(proxies.trusted), kinds: []string{kindIP}, add: func(k *Key, r Request) error {
+		socket := r.Peer()
+		client, peer := proxies.client(r, socket)
+		if !client.IsValid() {
+			return ErrNoKey
+		}
+		if socket.Port() == 0 && proxies.hops == 0 && !peer.IsUnspecified() {
+			k.warning = portless
+		}
+		bits := v6Bits
+		if client.Is4() {
+			bits = v4Bits
+		}
+		k.addNetwork(netip.PrefixFrom(client, bits).Masked())
+		return nil
+	}}
+}
+
+// Client returns a function that finds the client's address itself, behind the proxies of a, as the key is made of it: for
+// what depends on who asks, such as to exempt an office or a monitor.
+//
+//	client, err := keyfunc.Address{Trusted: proxies}.Client()
+//	...
+//	skip := func(r keyfunc.Request) bool { return office.Contains(client(r)) }
+//
+// It returns the whole address, whatever V4Bits and V6Bits, and the zero Addr where there is none. The error is that of
+// [Func.Err].
+func (a Address) Client() (func(Request) netip.Addr, error) {
+	if err := a.check(); err != nil {
+		return nil, err
+	}
+	proxies := a.proxies()
+	return func(r Request) netip.Addr {
+		client, _ := proxies.client(r, r.Peer())
+		return client
+	}, nil
+}
+
+// proxies are those in front.
+type proxies struct {
+	hops    int
+	trusted networks
+}
+
+func (a Address) proxies() proxies { return proxies{a.Hops, newNetworks(a.Trusted)} }
+
+// client is the client's address and the peer's.
+func (p proxies) client(r Request, socket netip.AddrPort) (client, peer netip.Addr) {
+	peer = canonical(socket.Addr())
+	if !peer.IsValid() && socket.IsValid() { // there is no network
+		peer = netip.IPv4Unspecified()
+	}
+	if p.hops == 0 && len(p.trusted) == 0 {
+		return peer, peer
+	}
+	return clientAddr(r, peer, p.trusted, p.hops), peer
+}
+
+// check says what is wrong with the fields.
+func (a Address) check() error {
 	var errs []error
 	check := func(bad bool, format string, args ...any) {
 		if bad {
@@ -103,35 +168,7 @@ func (a Address) Func() Func {
 			check(true, "Trusted[%d] is %v, which is shorter than the /96 of IPv4-mapped addresses: write the IPv4 network", i, given)
 		}
 	}
-	if err := errors.Join(errs...); err != nil {
-		return Func{name: a.name(nil), err: err}
-	}
-	hops, trusted := a.Hops, newNetworks(a.Trusted)
-	proxied := hops > 0 || len(trusted) > 0
-	v4Bits, v6Bits := cmp.Or(a.V4Bits, defaultV4Bits), cmp.Or(a.V6Bits, defaultV6Bits)
-	return Func{name: a.name(trusted), kinds: []string{kindIP}, add: func(k *Key, r Request) error {
-		socket := r.Peer()
-		peer := canonical(socket.Addr())
-		if !peer.IsValid() && socket.IsValid() { // there is no network
-			peer = netip.IPv4Unspecified()
-		}
-		client := peer
-		if proxied {
-			client = clientAddr(r, peer, trusted, hops)
-		}
-		if !client.IsValid() {
-			return ErrNoKey
-		}
-		if socket.Port() == 0 && hops == 0 && !peer.IsUnspecified() {
-			k.warning = portless
-		}
-		bits := v6Bits
-		if client.Is4() {
-			bits = v4Bits
-		}
-		k.addNetwork(netip.PrefixFrom(client, bits).Masked())
-		return nil
-	}}
+	return errors.Join(errs...)
 }
 
 // name is what a Func of a prints as. It shows no more than a few networks: lists of CDNs have hundreds.

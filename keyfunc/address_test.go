@@ -209,6 +209,17 @@ func TestAddress(t *testing.T) {
 		assert.Equal(t, c.name, f.String())
 		assert.Equal(t, c.want, keyOf(f, from(c.peer, "1.2.3.4")), c.name)
 	}
+	for _, a := range []keyfunc.Address{{Hops: 65}, {Hops: 1, Trusted: five}, {V4Bits: 33}, {Trusted: prefixes("0.0.0.0/0")}} {
+		_, err := a.Client()
+		assert.Equal(t, a.Func().Err(), err)
+		require.Error(t, err)
+	}
+	client, err := keyfunc.Address{Trusted: five, V4Bits: 8, V6Bits: 8}.Client()
+	require.NoError(t, err)
+	assert.Equal(t, "1.2.3.4", client(from("10.0.0.1", "6.6.6.6, ::ffff:1.2.3.4")).String(), "whole, and canonical")
+	assert.Equal(t, "203.0.113.7", client(from("203.0.113.7", "1.2.3.4")).String())
+	assert.False(t, client(from("")).IsValid())
+
 	f := keyfunc.Address{Trusted: five}.Func()
 	five[2] = netip.MustParsePrefix("11.0.0.0/8")
 	assert.Equal(t, "ip=1.2.3.4", keyOf(f, from("10.0.0.1", "1.2.3.4")), "a Func keeps its own networks")
@@ -240,6 +251,13 @@ func FuzzForwardedFor(f *testing.F) {
 			return keyOf(walk, &request{peer: socket(addr), header: map[string][]string{"X-Forwarded-For": lines}})
 		}
 		got := client(lines...)
+		find, err := a.Client()
+		require.NoError(t, err)
+		found := find(&request{peer: socket(addr), header: map[string][]string{"X-Forwarded-For": lines}})
+		require.Equal(t, got != noKey, found.IsValid())
+		if found.IsValid() {
+			require.Equal(t, got, "ip="+found.String(), "the key is made of the client's address")
+		}
 
 		require.Equal(t, got, client(strings.Join(lines, ",")), "lines and commas mean the same")
 		exact := keyfunc.Address{V6Bits: 128}.Func()

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"expvar"
 	"fmt"
+	"hash/maphash"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -189,6 +190,37 @@ func ExampleLimit_trial() {
 	// it would have refused 1
 }
 
+// A new limit is enforced for a tenth of all addresses, and is on trial for the others.
+func ExampleLimit_rollOut() {
+	percent := func(r keyfunc.Request) uint64 { return maphash.Comparable(seed, r.Peer().Addr()) % 100 }
+	g := must(guard.New(guard.Config{
+		Rule: guard.Rule{Policy: "100/1m", Key: keyfunc.IP()},
+		Rules: []guard.Rule{
+			{Policy: "stricter: 1/1m", Skip: func(r keyfunc.Request) bool { return percent(r) >= 10 }},
+			{Policy: "stricter.trial: 1/1m; shadow", Skip: func(r keyfunc.Request) bool { return percent(r) < 10 }},
+		},
+	}))
+	limit := nethttp.Limit(g)(hello)
+
+	refused := 0
+	for i := range 10_000 {
+		for range 2 {
+			w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil)
+			r.RemoteAddr = fmt.Sprintf("10.0.%d.%d:1234", i/100, i%100)
+			limit.ServeHTTP(w, r)
+			if w.Code == http.StatusTooManyRequests {
+				refused++
+			}
+		}
+	}
+	fmt.Println("about a tenth is refused:", 500 < refused && refused < 1500)
+	// Output:
+	// about a tenth is refused: true
+}
+
+// seed is that of the roll-out, which is another one in each process. A fleet takes a hash without a seed.
+var seed = maphash.MakeSeed()
+
 // A page shows what is left.
 func ExampleLimit_left() {
 	g := must(guard.New(guard.Config{Rule: guard.Rule{Policy: "5/1h", Key: keyfunc.IP()}, Results: true}))
@@ -221,8 +253,7 @@ func ExampleRouter_chi() {
 	// GET /elsewhere 404
 }
 
-// Any other router has a way to say which route matches: gorilla/mux has Router.Match and Route.GetPathTemplate, httprouter
-// has Router.Lookup. What the finder answers must be the pattern, and never the path.
+// Any other router that can say which route matches. What the finder answers must be the pattern, and never the path.
 func ExampleRouter_other() {
 	patterns := map[string]*regexp.Regexp{"/items/{id}": regexp.MustCompile(`^/items/\d+$`)}
 	match := func(r *http.Request) string {

@@ -18,11 +18,15 @@ func (v *Verdict) Context(ctx context.Context) context.Context {
 // ForgetGuards lets a test be the first that makes too many of them.
 func ForgetGuards() { births = &nursery{} }
 
-// Codes are those of warnings and of what is logged in use.
-var Codes = []string{
-	codeUnmatched, codeNoRoutes, codeRawPath, codeTwice, codeSameKey, codeShortWait, codeWaiting, codePermitsWait, codeNumbers,
-	codeNoRoute, codePerRequest, codeNever, codeMistake, codeAddress, codeTier, codeForeign, codeMounted,
-}
+// LintCodes are those of warnings, and LogCodes those of what is logged in use.
+var (
+	LintCodes = []string{
+		codeUnmatched, codeNoRoutes, codeRawPath, codeTwice, codeSameKey, codeShortWait, codeWaiting, codePermitsWait, codeNumbers,
+	}
+	LogCodes = []string{
+		codeNoRoute, codePerRequest, codeNever, codeMistake, codeAddress, codeTier, codeForeign, codeMounted, codeNumbers,
+	}
+)
 
 // Quoted is a String of RFC 9651.
 var Quoted = quoted

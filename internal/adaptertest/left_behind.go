@@ -25,17 +25,13 @@ import (
 const taken = "taken\n"
 
 // takeOver asks for a connection that is taken over, and returns when it was.
-func (s *server) takeOver(path string, headers ...string) (net.Conn, error) {
+func (s *server) takeOver(path string) (net.Conn, error) {
 	conn, err := new(net.Dialer).DialContext(s.t.Context(), "tcp", s.addr())
 	if err != nil {
 		return nil, err
 	}
 	if err = conn.SetDeadline(time.Now().Add(patience)); err == nil {
-		request := "GET " + path + " HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: test\r\n"
-		for i := 0; i < len(headers); i += 2 {
-			request += headers[i] + ": " + headers[i+1] + "\r\n"
-		}
-		_, err = io.WriteString(conn, request+"\r\n")
+		_, err = io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: test\r\n\r\n")
 	}
 	for r, line := bufio.NewReader(conn), ""; err == nil && line != taken; {
 		line, err = r.ReadString('\n') // a framework may answer before

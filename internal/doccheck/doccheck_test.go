@@ -43,6 +43,14 @@ var other int
 mux["/hello"] = hello
 '''
 
+<!-- from: internal/doccheck/doccheck_test.go -->
+
+'''go
+import (
+"fmt"
+	"os"
+'''
+
 1. In a list, with imports of its own:
 
    ~~~go
@@ -86,6 +94,8 @@ func TestBadSnippets(t *testing.T) {
 		{"no such package", "'''go\nimport _ \"github.com/weir-go/weir/nowhere\"\n'''\n", "github.com/weir-go/weir/nowhere"},
 		{"no such path", "'''sh\ngo test ./...\ngo run ./examples/nowhere -demo\n'''\n", "BAD.md:3: go run ./examples/nowhere -demo: there is no such path"},
 		{"no such path after a variable", "'''sh\nX=1 go test ./nowhere/...\n'''\n", "BAD.md:2: X=1 go test ./nowhere/...: there is no such path"},
+		{"a quotation that is none", "<!-- from: internal/doccheck/doccheck_test.go -->\n\n'''go\nreturn nowhere(at, all)\n'''\n", "BAD.md:4: these lines do not stand in internal/doccheck/doccheck_test.go"},
+		{"a quotation from nowhere", "<!-- from: nowhere.go -->\n'''go\nx := 1\n'''\n", "there is no such file"},
 		{"no program", "'''sh\ngo run ./internal\n'''\n", "BAD.md:2: go run ./internal: there are no Go files"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

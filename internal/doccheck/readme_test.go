@@ -8,6 +8,11 @@
 //
 //	<!-- given: g *guard.Guard, hello http.HandlerFunc -->
 //
+// A snippet that stands in a file of the tree, line for line but for the indentation, and is compiled and tested there, such
+// as in a module of its own, names it instead:
+//
+//	<!-- from: recipes/routers_test.go -->
+//
 // Variables that a snippet declares need not be used. Nothing is written to the tree: the
 // compiler sees the snippets through an overlay.
 package doccheck
@@ -35,7 +40,7 @@ const (
 
 // packages are the imports that a snippet need not write.
 var packages = map[string]string{
-	"bytes": "bytes", "cmp": "cmp", "context": "context", "errors": "errors", "expvar": "expvar",
+	"bufio": "bufio", "bytes": "bytes", "cmp": "cmp", "context": "context", "errors": "errors", "expvar": "expvar",
 	"fmt": "fmt", "http": "net/http", "httptest": "net/http/httptest", "io": "io",
 	"json": "encoding/json", "log": "log", "net": "net", "netip": "net/netip", "os": "os", "signal": "os/signal", "slog": "log/slog",
 	"strconv": "strconv", "strings": "strings", "sync": "sync", "atomic": "sync/atomic", "testing": "testing", "time": "time",
@@ -115,6 +120,10 @@ func check(t *testing.T, name, text string) []string {
 	for _, b := range blocks(text) {
 		switch b.language {
 		case "go":
+			if b.from != "" {
+				problems = append(problems, quoted(name, b)...)
+				continue
+			}
 			source, err := program(b, document(t, name))
 			if err != nil {
 				problems = append(problems, fmt.Sprintf("%s:%d: %v", name, b.line, err))
@@ -144,11 +153,13 @@ type block struct {
 	language string
 	text     string
 	given    map[string]string // from the comment before the fence
+	from     string            // the file that it is quoted from, from another comment
 	line     int               // of the first line of text, counted from 1
 }
 
 var (
 	fence   = regexp.MustCompile("^(\\s*)(`{3,}|~{3,})\\s*([A-Za-z]*)")
+	source  = regexp.MustCompile(`^\s*<!--\s*from:\s*(.*?)\s*-->\s*$`)
 	comment = regexp.MustCompile(`^\s*<!--\s*given:\s*(.*?)\s*-->\s*$`)
 )
 
@@ -158,6 +169,7 @@ func blocks(text string) []block {
 	var open *block
 	var indent, mark string
 	var names map[string]string
+	from := ""
 	for i, line := range strings.Split(text, "\n") {
 		m := fence.FindStringSubmatch(line)
 		switch {
@@ -168,8 +180,10 @@ func blocks(text string) []block {
 			open.text += strings.TrimPrefix(line, indent) + "\n"
 		case m != nil:
 			indent, mark = m[1], m[2]
-			open = &block{language: strings.ToLower(m[3]), line: i + 2, given: names}
-			names = nil
+			open = &block{language: strings.ToLower(m[3]), line: i + 2, given: names, from: from}
+			names, from = nil, ""
+		case source.MatchString(line):
+			from = source.FindStringSubmatch(line)[1]
 		case comment.MatchString(line):
 			names = map[string]string{}
 			for pair := range strings.SplitSeq(comment.FindStringSubmatch(line)[1], ", ") {
@@ -177,10 +191,31 @@ func blocks(text string) []block {
 				names[name] = kind
 			}
 		case strings.TrimSpace(line) != "":
-			names = nil
+			names, from = nil, ""
 		}
 	}
 	return found
+}
+
+// quoted says what is wrong with a snippet that is a part of a file.
+func quoted(name string, b block) []string {
+	text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(b.from)))
+	if err != nil {
+		return []string{fmt.Sprintf("%s:%d: it is said to be from %s, and there is no such file", name, b.line, b.from)}
+	}
+	lines := func(s string) (out []string) {
+		for line := range strings.Lines(s) {
+			out = append(out, strings.TrimSpace(line))
+		}
+		return out
+	}
+	whole, part := lines(string(text)), lines(strings.TrimSpace(b.text))
+	for i := range whole {
+		if i+len(part) <= len(whole) && slices.Equal(part, whole[i:i+len(part)]) {
+			return nil
+		}
+	}
+	return []string{fmt.Sprintf("%s:%d: these lines do not stand in %s", name, b.line, b.from)}
 }
 
 // program makes a Go file of a snippet. Line directives make the compiler name the document's lines.

@@ -1,0 +1,138 @@
+package guard_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/guard"
+	"github.com/weir-go/weir/keyfunc"
+)
+
+// waiting are the checks that have no answer yet.
+func (c *checks) waiting() (n int) {
+	for _, x := range c.each {
+		if x.at < 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// Five hundred arrive at a queue of fifty: it never holds more, answers the rest within 10 ms, and when it is closed it
+// sends away at once whoever still waits. The turns of those come back.
+func TestQueueOfFifty(t *testing.T) {
+	for _, policy := range []string{"100/1s burst 1; wait 10s", "100/1s leaky-bucket burst 500"} {
+		synctest.Test(t, func(t *testing.T) {
+			memory := newMemory(t)
+			c := newChecks(t, guard.Config{Rule: guard.Rule{Policy: policy, Waiting: 50}, Store: memory})
+			for range 500 {
+				x := c.join()
+				require.LessOrEqual(t, c.waiting(), 50)
+				if x.at >= 0 && !x.passed() {
+					require.Less(t, x.at, 10*ms)
+					require.Equal(t, 429, x.verdict.Status)
+				}
+			}
+			assert.Equal(t, 50, c.waiting())
+			advance(205 * ms)
+			assert.Equal(t, 30, c.waiting(), "one leaves every 10 ms")
+
+			require.NoError(t, c.g.Close())
+			synctest.Wait()
+			assert.Zero(t, c.waiting())
+			passed, sent := 0, 0
+			for _, x := range c.each {
+				switch {
+				case x.passed():
+					passed++
+				case x.verdict.Status == 503:
+					sent++
+					assert.Equal(t, 205*ms, x.at)
+					require.ErrorIs(t, x.verdict.Err, core.ErrClosed)
+				}
+				x.verdict.Finish(guard.Final{Status: 200})
+			}
+			assert.Equal(t, 21, passed, policy)
+			assert.Equal(t, 30, sent, policy)
+			peek, err := memory.Take(t.Context(), core.Take{Policy: c.g.Policies()[0], Key: "ip=" + alice})
+			require.NoError(t, err)
+			assert.LessOrEqual(t, peek.ResetAfter, 10*ms, "nobody holds a turn: %s", policy)
+		})
+	}
+}
+
+// One key that fills all the places of a process does not cost another one its turns.
+func TestQueueHonestBesideGreedy(t *testing.T) {
+	for _, policy := range []string{"10/1s burst 1; wait 2s", "10/1s leaky-bucket burst 20"} {
+		synctest.Test(t, func(t *testing.T) {
+			g := newGuard(t, guard.Config{Rule: guard.Rule{Policy: policy, Waiting: 10}})
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			for range 100 {
+				go func() {
+					r := from(bob)
+					r.ctx = ctx
+					for ctx.Err() == nil {
+						g.Check(r)
+						<-time.After(time.Millisecond)
+					}
+				}()
+			}
+			for i := range 50 {
+				start := time.Now()
+				v := g.Check(from(alice))
+				require.Equal(t, guard.Pass, v.Action, "%s: turn %d", policy, i)
+				require.Zero(t, time.Since(start), "%s: turn %d", policy, i)
+				advance(100 * ms)
+			}
+			stop()
+			advance(3 * time.Second)
+		})
+	}
+}
+
+// Where all share a queue, a rule before it holds each user to its own rate. What that refuses takes no turn, so that
+// honest users get every one that is theirs, and no turn stays empty while somebody waits.
+func TestQueueBehindUsers(t *testing.T) {
+	for _, queue := range []string{"search: 10/1s burst 1; wait 3s", "search: 10/1s leaky-bucket burst 30"} {
+		synctest.Test(t, func(t *testing.T) {
+			g := newGuard(t, guard.Config{
+				Rule:  guard.Rule{Policy: "user: 4/1s burst 1", Key: byHeader("uid", "User")},
+				Rules: []guard.Rule{{Policy: queue, Key: keyfunc.Const("search"), Waiting: 50}},
+			})
+			const seconds = 10
+			type tally struct{ asked, passed int }
+			done := map[string]chan tally{}
+			for user, every := range map[string]time.Duration{"greedy": ms, "ann": 333 * ms, "bob": 500 * ms} {
+				result := make(chan tally, 1)
+				done[user] = result
+				go func() {
+					var all tally
+					answers := make(chan bool, 20_000)
+					for end := time.Now().Add(seconds * time.Second); time.Now().Before(end); all.asked++ {
+						go func() { answers <- g.Check(sent("User", user)).Action == guard.Pass }()
+						<-time.After(every)
+					}
+					for range all.asked {
+						if <-answers {
+							all.passed++
+						}
+					}
+					result <- all
+				}()
+			}
+			for _, user := range []string{"ann", "bob"} {
+				got := <-done[user]
+				assert.Equal(t, got.asked, got.passed, "%s with %s", user, queue)
+			}
+			got := <-done["greedy"]
+			assert.InDelta(t, 4*seconds, got.passed, 2, "its own rate, of %d, with %s", got.asked, queue)
+		})
+	}
+}
