@@ -65,7 +65,7 @@ for line in io.lines(arg[1]) do
     local out = table.concat(reply, ' ') .. '|'
     for _, key in ipairs(order) do out = out .. key .. '=' .. stored[key] .. ' ' .. written[key] .. '|' end
     print(out)
-  end
+  end -- of a flight
 end
 `
 
