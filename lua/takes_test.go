@@ -256,7 +256,7 @@ func flights(cases []portabilityCase, rng *rand.Rand) (out []flight) {
 		for range f.keys {
 			n := 1
 			if merging {
-				n = []int{1, 2, 3, 4, 1 + rng.IntN(20), 1 + rng.IntN(300)}[rng.IntN(6)]
+				n = []int{1, 2, 3, 4, 1 + rng.IntN(20), 1 + rng.IntN(20), 1 + rng.IntN(200)}[rng.IntN(7)]
 			}
 			f.counts = append(f.counts, n)
 		}
@@ -268,7 +268,7 @@ func flights(cases []portabilityCase, rng *rand.Rand) (out []flight) {
 // One call for many keys and many calls decides as single calls do, one after the other:
 // all fields of their results, and what is stored.
 func TestTakesUnderPlainLua(t *testing.T) {
-	const each, seed = 5000, 2
+	const each, seed = 1200, 2
 	var cases []portabilityCase
 	for _, a := range storetest.Algorithms() {
 		cases = append(cases, record(t, seed, each, a)...)
