@@ -249,7 +249,7 @@ var spareStates = sync.Pool{New: func() any { return new(replyStates) }}
 
 func (s Spec) decisions(t *Take, reply []int64) decisions {
 	d := decisions{p: s.p, t: t, ahead: s.p.ahead(t)}
-	d.states = spareStates.Get().(*replyStates) //nolint:forcetypeassert // nothing else is in there
+	d.states = spareStates.Get().(*replyStates)
 	if len(reply) > 0 && reply[0] > 0 && reply[0] <= maxNow {
 		d.now, d.rest = reply[0], reply[1:]
 	}
