@@ -40,7 +40,7 @@ var (
 	has       = regexp.MustCompile(`(?m)^-- Arguments(): *(.*)$`)
 	opens     = regexp.MustCompile(`(?m)^--@ (\w+)\n`)
 	stands    = regexp.MustCompile(`(?m)^( *)--> (\w+)\n`)
-	arguments = regexp.MustCompile(`\bARG\.(\w+)(?:\[(\w+)\])?`)
+	arguments = regexp.MustCompile(`\b(ARG|TEXT)\.(\w+)(?:\[(\w+)\])?`)
 	perLimit  = regexp.MustCompile(`_i\b`)
 	asNumber  = regexp.MustCompile(`\(ARG\.(\w+) or 0\)(?: \+ 0\b)?|\bARG\.(\w+) \+ 0\b`)
 )
@@ -193,7 +193,7 @@ func (l *library) compose(operation, kinds string) (script string, err error) {
 	for i := range slots {
 		slots[i] = fmt.Sprintf("reply[at + %d]", 1+i)
 	}
-	text, unread, err := place(fill(t.text, frame), t.arguments, count, "ARGV[%d]")
+	text, unread, err := place(fill(t.text, frame), t.arguments, count, argument)
 	if err != nil || unread != "" {
 		return "", cannotResolve(operation+".lua", operation, unread, err)
 	}
@@ -238,8 +238,11 @@ func hoist(count int) string {
 	return "local " + strings.Join(names, ", ") + " = " + strings.Join(values, ", ") + "\n"
 }
 
-// hoisted is what an argument of a limit is called where it is read once for all keys.
-const hoisted = "arg%d"
+// What an argument is called, and one of a limit where it is read once for all keys.
+const (
+	argument = "ARGV[%d]"
+	hoisted  = "arg%d"
+)
 
 // resolve returns the sections that a template asks for, with each argument in its place
 // behind the first ones. It is an error if a section reads an argument that is not
@@ -254,7 +257,7 @@ func (a *algorithm) resolve(t template, first int) (out map[string]string, err e
 	for _, m := range stands.FindAllStringSubmatch(t.text, -1) {
 		wanted = append(wanted, m[2])
 	}
-	form := "ARGV[%d]"
+	form := argument
 	if slices.Contains(wanted, "arguments") {
 		form = hoisted
 	}
@@ -280,23 +283,27 @@ func (a *algorithm) resolve(t template, first int) (out map[string]string, err e
 }
 
 // place puts the argument first+k, counted from 1, in the place of the k-th name. A name
-// that ends in "..." is a list, and its i-th is read as ARG.name[i]. unread is a name that
+// that ends in "..." is a list, and its i-th is read as ARG.name[i]; TEXT.name is always what
+// was sent, never a number. unread is a name that
 // the text does not read, and the error says which one is not declared.
 func place(text string, names []string, first int, form string) (placed, unread string, err error) {
 	read := map[string]bool{}
 	text = arguments.ReplaceAllStringFunc(text, func(arg string) string {
 		m := arguments.FindStringSubmatch(arg)
-		name := m[1]
-		if m[2] != "" {
+		name, form := m[2], form
+		if m[3] != "" {
 			name += "..."
+		}
+		if m[1] == "TEXT" {
+			form = argument
 		}
 		k := slices.Index(names, name)
 		if k < 0 {
 			err = fmt.Errorf("reads %s, which is not among its arguments %q", arg, names)
 		}
 		read[name] = true
-		if m[2] != "" {
-			return fmt.Sprintf("ARGV[%d + %s]", first+k, m[2])
+		if m[3] != "" {
+			return fmt.Sprintf("ARGV[%d + %s]", first+k, m[3])
 		}
 		return fmt.Sprintf(form, first+k+1)
 	})

@@ -53,7 +53,7 @@ func mixes() (out []core.Policy) {
 }
 
 // placeholders are what composing must leave nothing of.
-var placeholders = regexp.MustCompile(`_i\b|_all\b|segments_all|ARG\.|-->|--@|-- Letter`)
+var placeholders = regexp.MustCompile(`_i\b|_all\b|segments_all|ARG\.|TEXT\.|-->|--@|-- Letter`)
 
 var indexed = regexp.MustCompile(`ARGV\[(\d+)\]`)
 
@@ -175,7 +175,7 @@ var (
 )
 
 // What the frame leaves to all sections, and what is Lua's.
-var known = strings.Fields("now write s_i ARG string math table redis tonumber ipairs " +
+var known = strings.Fields("now write s_i ARG TEXT string math table redis tonumber ipairs " +
 	"and break do else elseif end false for function if in local nil not or repeat return then true until while")
 
 // A section reads its own names, those of the frame, and what a template's header says

@@ -101,7 +101,7 @@ end
 --@ store
 local text_i, left_i = '', 1
 if current_i + previous_i > 0 then
-  text_i = string.format('d%.0f,%.0f,%.0f,%.0f', start_i, ARG.period, current_i, previous_i)
+  text_i = string.format('d%.0f,%s,%.0f,%.0f', start_i, TEXT.period, current_i, previous_i)
   left_i = start_i - now + (current_i > 0 and 2 or 1) * ARG.period
 end
 
