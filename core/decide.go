@@ -34,7 +34,7 @@ func (p *policy) load(state []int64, now int64) (healed bool) {
 // whether state is to be stored.
 func (p *policy) decide(res *Result, state []int64, t *Take, now int64) (changed bool) {
 	if p.alone != nil && !t.AtMost {
-		healed, admitted := p.alone.Decide(state, now, t.Cost, p.ahead(t), &res.each[0])
+		healed, admitted := p.alone.Decide(&res.each[0], state, now, t.Cost, p.ahead(t))
 		if res.At, res.policy = now, p; admitted {
 			res.Taken = t.Cost
 		}

@@ -1050,7 +1050,7 @@ func TestGCRADecides(t *testing.T) {
 			}
 			state := slices.Clone(steps.s)
 			var answer algo.Answer
-			healed, admitted := whole.Decide(state, now, cost, wait, &answer)
+			healed, admitted := whole.Decide(&answer, state, now, cost, wait)
 
 			require.Equal(t, steps.Load(steps.s, now), healed)
 			require.Equal(t, steps.Admits(steps.s, now, cost, wait), admitted)

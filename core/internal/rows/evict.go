@@ -4,8 +4,8 @@ package rows
 func (s *shard) evict(now int64) {
 	var best victim
 	dead := 0
-	for i := range s.tables {
-		removed, v := s.tables[i].evict(now)
+	for t := range s.tables() {
+		removed, v := t.evict(now)
 		if dead += removed; v.table != nil && v.better(best) {
 			best = v
 		}

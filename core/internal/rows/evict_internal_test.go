@@ -24,8 +24,8 @@ func TestTableEvicts(t *testing.T) {
 		{"one", []int64{30}, []bool{true}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := &shard{most: 10, keys: len(c.expires), tables: []table{newTable(plainPolicy("a", 1))}}
-			tab := &s.tables[0]
+			s := &shard{most: 10, keys: len(c.expires)}
+			tab := s.table(plainPolicy("a", 1))
 			tab.rebuild(0, 10)
 			for i, at := range c.expires {
 				row := tab.insert(hash{uint64(i)*2 + 1, uint64(i) << 62}, []int64{at, 0})

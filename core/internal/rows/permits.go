@@ -20,7 +20,7 @@ type permitShard struct {
 type permitKey struct{ policy, key string }
 
 func (t *Permits) shard(k permitKey) *permitShard {
-	return &t.shards[maphash.Comparable(keySeeds[0], k)%uint64(len(t.shards))]
+	return &t.shards[maphash.Comparable(policySeeds[0], k)%uint64(len(t.shards))]
 }
 
 // Held is the leases of one key, locked by [Permits.Lock] until Unlock.

@@ -1,12 +1,16 @@
 package rows
 
-import "github.com/weir-go/weir/core/internal/algo"
+import (
+	"unique"
+
+	"github.com/weir-go/weir/core/internal/algo"
+)
 
 // Policy is what a [Map] knows of a policy, built by [NewPolicy]: whose keys they are, and
 // what their state looks like.
 type Policy struct {
 	id         [2]uint64 // stands for name and shape
-	shape      string
+	shape      unique.Handle[string]
 	algorithms []algo.Algorithm
 	words      int
 	varies     bool
@@ -16,7 +20,7 @@ type Policy struct {
 // only those. The state of one shape has the same form whatever the algorithms' numbers,
 // and any of them can say when it expires.
 func NewPolicy(name, shape string, algorithms []algo.Algorithm) Policy {
-	p := Policy{id: identify(name, shape), shape: shape, algorithms: algorithms}
+	p := Policy{id: identify(name, shape), shape: unique.Make(shape), algorithms: algorithms}
 	for _, a := range algorithms {
 		p.words += a.Words()
 		p.varies = p.varies || a.Len(make([]int64, 1)) != a.Words()

@@ -72,7 +72,13 @@ type Row struct {
 	at     int // in the table, or -1
 	now    int64
 	forced bool
+	lent   bool           // State gave out the row itself
+	was    [inPlace]int64 // what the row was before
 }
+
+// inPlace is the most words of a state that a decision works on in the row itself, and that are put back if it is not
+// stored. A copy elsewhere would be another cache line that the cores take from each other.
+const inPlace = 4
 
 // Lock finds the row of a key and keeps all others away from it. forced is the time at
 // which that is done, in microseconds since the epoch, or 0 for the Map's own clock. Rows
@@ -90,7 +96,10 @@ func (r *Row) Lock(m *Map, p *Policy, key string, forced int64) {
 }
 
 // Unlock ends the use of the row and of its state.
-func (r *Row) Unlock() { r.shard.mu.Unlock() }
+func (r *Row) Unlock() {
+	r.putBack()
+	r.shard.mu.Unlock()
+}
 
 // Now returns the time at which the row was locked.
 func (r *Row) Now() int64 { return r.now }
@@ -98,9 +107,18 @@ func (r *Row) Now() int64 { return r.now }
 // Stored reports whether the key has a row.
 func (r *Row) Stored() bool { return r.at >= 0 }
 
-// State returns a copy of the key's state, that of an unused key if it has no row. The copy
-// may be changed, and is the row's after Store. A second call discards what was changed.
+// State returns the key's state, that of an unused key if it has no row. It may be changed, and is the row's after
+// Store; then State must be asked again. A second call, and Unlock, discard what was changed.
 func (r *Row) State() []int64 {
+	if r.at >= 0 && r.table.inPlace {
+		r.putBack()
+		stored := r.table.stateOf(r.at)
+		for i, word := range stored {
+			r.was[i&(inPlace-1)] = word
+		}
+		r.lent = true
+		return stored
+	}
 	state := r.state()
 	if r.at >= 0 {
 		r.table.read(r.at, state)
@@ -110,15 +128,26 @@ func (r *Row) State() []int64 {
 	return state
 }
 
+// putBack undoes what was changed in the row itself and not stored.
+func (r *Row) putBack() {
+	if r.lent {
+		copy(r.table.stateOf(r.at), r.was[:])
+		r.lent = false
+	}
+}
+
 // state is where the copy is.
 func (r *Row) state() []int64 { return r.shard.spare[:r.table.words] }
 
 // Store keeps what State returned. A key without a row gets one, if need be in place of
 // another key's.
 func (r *Row) Store() {
-	if r.at >= 0 {
+	switch {
+	case r.lent:
+		r.lent = false
+	case r.at >= 0:
 		r.table.write(r.at, r.state())
-	} else {
+	default:
 		r.insert()
 	}
 }
@@ -143,6 +172,6 @@ func (r *Row) Remove() {
 	if r.at >= 0 {
 		r.table.remove(r.at)
 		r.shard.keys--
-		r.at = -1
+		r.at, r.lent = -1, false
 	}
 }

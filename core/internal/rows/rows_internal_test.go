@@ -2,6 +2,7 @@ package rows
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -101,8 +102,9 @@ func TestRow(t *testing.T) {
 	copy(state, []int64{later, 2, 3, 4})
 	row.Store()
 	assert.True(t, row.Stored())
-	state[1] = 7
+	row.State()[1] = 7
 	assert.Equal(t, []int64{later, 2, 3, 4}, row.State(), "what was not stored is discarded")
+	row.State()[1] = 8
 	row.Unlock()
 
 	got, stored := get(m, p, "k")
@@ -144,9 +146,10 @@ func TestShapesShareTables(t *testing.T) {
 		require.Equal(t, []int64{2, later, i, i + 1}, got)
 	}
 	assert.Equal(t, 3, m.Len())
-	require.Len(t, m.shards[0].tables, 2, "one for each shape")
-	assert.Equal(t, "v", m.shards[0].tables[0].shape)
-	assert.Len(t, m.shards[0].tables[0].slots, 2)
+	tables := slices.Collect(m.shards[0].tables())
+	require.Len(t, tables, 2, "one for each shape")
+	assert.Equal(t, "v", tables[0].shape.Value())
+	assert.Len(t, tables[0].slots, 2)
 }
 
 // Finding, reading and storing a row allocate nothing.
@@ -201,8 +204,8 @@ func TestMapUnderPressure(t *testing.T) {
 	assert.LessOrEqual(t, m.Len(), maxKeys)
 	for i := range m.shards {
 		s, keys := &m.shards[i], 0
-		for j := range s.tables {
-			tab, live := &s.tables[j], 0
+		for tab := range s.tables() {
+			live := 0
 			for row := range tab.size {
 				if !tab.empty(row) {
 					r := tab.row(row)

@@ -62,7 +62,7 @@ func TestMapGivesMemoryBack(t *testing.T) {
 		advance(2 * sweepEvery)
 		assert.Zero(t, m.Len())
 		for i := range m.shards {
-			for _, tab := range m.shards[i].tables {
+			for tab := range m.shards[i].tables() {
 				assert.LessOrEqual(t, tab.size, minRows)
 				assert.Empty(t, slices.Concat(tab.slots...), "what is left of a few rows is empty")
 			}

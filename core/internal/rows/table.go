@@ -3,6 +3,7 @@ package rows
 import (
 	"math/bits"
 	"slices"
+	"unique"
 
 	"github.com/weir-go/weir/core/internal/algo"
 )
@@ -13,25 +14,28 @@ import (
 // States whose length varies are kept beside the rows, each in a slot of its own. In
 // place of the state the row has the slot and when the state expires.
 type table struct {
-	shape      string
-	algorithms []algo.Algorithm // of any policy of that shape
-	words      int              // of a state, at most
-	stride     int              // of a row
-	rows       []int64
-	size       int // how many rows there are
-	live       int // how many of them are in use
-	hand       int // where eviction looks next
+	// What finding a key takes: a cache line together with the lock of the shard.
+	shape   unique.Handle[string]
+	rows    []int64
+	size    int   // how many rows there are
+	stride  int   // words of a row
+	words   int32 // of a state, at most
+	varies  bool
+	inPlace bool // see the constant
 
-	varies bool
-	slots  [][]int64
-	free   []int64 // slots that are not in use
+	algorithms []algo.Algorithm // of any policy of that shape
+	live       int              // how many rows are in use
+	hand       int              // where eviction looks next
+	slots      [][]int64
+	free       []int64 // slots that are not in use
 }
 
 func newTable(p *Policy) table {
-	t := table{shape: p.shape, algorithms: p.algorithms, words: p.words, stride: 2 + p.words, varies: p.varies}
+	t := table{shape: p.shape, algorithms: p.algorithms, words: int32(p.words), stride: 2 + p.words, varies: p.varies}
 	if t.varies {
 		t.stride = 2 + 2
 	}
+	t.inPlace = !t.varies && p.words <= inPlace
 	return t
 }
 
@@ -121,23 +125,26 @@ func (t *table) next(i int) int {
 	return 0
 }
 
-// home is where a hash would like to be.
+// home is where a hash would like to be: at an even row, because two rows of a GCRA are one cache line, and both can
+// be looked at for the price of one.
 func (t *table) home(lo uint64) int {
-	hi, _ := bits.Mul64(lo&^limitedBit, uint64(t.size))
-	return int(hi)
+	hi, _ := bits.Mul64(lo&^limitedBit, uint64(t.size+1)/2)
+	return int(hi) * 2
 }
 
 // find returns the row of a hash, or -1.
 func (t *table) find(h hash) int {
-	if t.live == 0 {
+	if t.size == 0 {
 		return -1
 	}
-	for i := t.home(h.lo); !t.empty(i); i = t.next(i) {
-		if r := t.rows[i*t.stride:]; uint64(r[0]) == h.hi && uint64(r[1])&^limitedBit == h.lo {
+	for i := t.home(h.lo); ; i = t.next(i) {
+		switch r := t.rows[i*t.stride:][:2]; {
+		case uint64(r[0]) == h.hi && uint64(r[1])&^limitedBit == h.lo:
 			return i
+		case r[0] == 0:
+			return -1
 		}
 	}
-	return -1
 }
 
 // vacant is the empty row for a hash; there must be one.
