@@ -93,10 +93,8 @@ var sites = []struct {
 			return ginApp(ululegin.NewMiddleware(ululeRedis(tb, b, l), ululegin.WithKeyGetter(ginClient)))
 		}},
 		{"gin-rate-limit", peer, func(tb testing.TB, b backend, l limit) app {
-			store := ginlimit.RedisStore(&ginlimit.RedisOptions{
-				Rate: l.period, Limit: uint(l.rate),
-				RedisClient: b.client(tb, patient).(*redis.Client), //nolint:forcetypeassert // one address is one server
-			})
+			rdb := b.client(tb, patient).(*redis.Client) //nolint:forcetypeassert // one address is one server
+			store := ginlimit.RedisStore(&ginlimit.RedisOptions{Rate: l.period, Limit: uint(l.rate), RedisClient: rdb})
 			return ginApp(ginlimit.RateLimiter(store, &ginlimit.Options{KeyFunc: ginClient}))
 		}},
 	}},
@@ -177,7 +175,7 @@ func endToEndSections() []section {
 		for _, f := range sites {
 			s := section{
 				name: chart + "-" + f.framework, chart: chart, panel: f.framework, title: title, note: note,
-				unit: perSecond, baseline: bare,
+				unit: perSecond, baseline: bare, also: []string{"redis_rate by hand"}, serves: true,
 			}
 			at := new(servers)
 			for _, c := range f.all {

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -283,7 +284,7 @@ func fiberByHand(d decide, l limit, key func(*fiber.Ctx) string) fiber.Handler {
 // checkApp fails unless an application admits exactly its limit for each address, and says so in its headers.
 func checkApp(tb testing.TB, a app, headers bool) {
 	tb.Helper()
-	ask := requests(a, 2)
+	ask := requests(tb.Context(), a, 2)
 	for i := range 2 {
 		got := 0
 		for range 3 * few().rate {
@@ -319,7 +320,7 @@ func middlewareSections() []section {
 				subtract: bare, baseline: m.fastest,
 			}
 			if refused {
-				s.note = "Time of the whole answer, the bare handler's taken off. " + s.note
+				s.note = strings.Replace(s.note, "Time that is added to the bare handler", "Time of the answer, less that of the bare handler's", 1)
 			}
 			for _, c := range m.all {
 				s.rows = append(s.rows, c.row(l, status))
@@ -339,7 +340,7 @@ func (m middleware) row(l limit, status int) row {
 			status = http.StatusOK
 		}
 		const addresses = 256
-		ask := requests(m.build(tb, l), addresses)
+		ask := requests(tb.Context(), m.build(tb, l), addresses)
 		for range 2 * few().rate {
 			for i := range addresses {
 				ask(i)
