@@ -213,7 +213,7 @@ func serverTime(ctx context.Context, c *redis.Client) (time.Duration, error) {
 func contention() section {
 	s := section{
 		name: "redis-exact", unit: admitted, rounds: 1,
-		title: "5000 calls at once, a limit of 100, Redis", note: "One key. A limiter that is right admits 100.",
+		title: "5000 calls at once, a limit of 100, Redis", note: "One key. A limiter that is right admits 100. What weir failed to ask Redis is not counted, although it decided that as well, by itself.",
 	}
 	at := new(servers)
 	for _, l := range redisLimiters {
