@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"net/http"
 	"strconv"
@@ -121,7 +122,7 @@ var middlewares = []struct {
 
 func byAddress(tb testing.TB, l limit) *guard.Guard {
 	tb.Helper()
-	g, err := guard.New(guard.Config{Rule: guard.Rule{Policy: policy(l), Key: keyfunc.IP()}})
+	g, err := guard.New(guard.Config{Rule: guard.Rule{Policy: policy(l), Key: keyfunc.IP()}, Log: slog.New(slog.DiscardHandler)})
 	require.NoError(tb, err)
 	tb.Cleanup(func() { _ = g.Close() })
 	return g

@@ -192,8 +192,15 @@ func (o outcome) lines() []line {
 			}
 			return spreadOf(values)
 		}
+		// per is for each decision, less what the bare handler takes.
 		per := func(f func(s sample) float64) float64 {
-			return over(func(i int) float64 { return f(r.Samples[i]) / float64(r.Samples[i].Decisions) }).median
+			return over(func(i int) float64 {
+				v := f(r.Samples[i]) / r.Samples[i].made()
+				if base := o.row(o.section.subtract); base != nil {
+					v -= f(base.Samples[i]) / base.Samples[i].made()
+				}
+				return v
+			}).median
 		}
 		l.value = over(func(i int) float64 { return value(r, i) })
 		for _, name := range o.section.baselines() {
@@ -204,24 +211,13 @@ func (o outcome) lines() []line {
 			l.ratios = append(l.ratios, ratio)
 		}
 		l.allocs = per(func(s sample) float64 { return float64(s.Allocs) })
-		if base := o.row(o.section.subtract); base != nil {
-			l.allocs -= spreadOf(perDecision(base.Samples, func(s sample) float64 { return float64(s.Allocs) })).median
-		}
 		l.client = time.Duration(per(func(s sample) float64 { return float64(s.Client) }))
 		l.server = time.Duration(per(func(s sample) float64 { return float64(s.Server) }))
-		l.failed = per(func(s sample) float64 { return float64(s.Failed) })
+		l.failed = over(func(i int) float64 { return float64(r.Samples[i].Failed) / float64(r.Samples[i].Decisions) }).median
 		l.p50 = time.Duration(over(func(i int) float64 { return float64(r.Samples[i].P50) }).median)
 		l.p99 = time.Duration(over(func(i int) float64 { return float64(r.Samples[i].P99) }).median)
 		l.left = r.Samples[len(r.Samples)-1].Left
 		all = append(all, l)
-	}
-	return all
-}
-
-func perDecision(samples []sample, f func(sample) float64) []float64 {
-	var all []float64
-	for _, s := range samples {
-		all = append(all, f(s)/float64(s.Decisions))
 	}
 	return all
 }
@@ -243,13 +239,16 @@ func (o outcome) row(name string) *rowOutcome {
 	return nil
 }
 
+// made is how many decisions were made: what failed was none, however fast it was. It is at least 1.
+func (s sample) made() float64 { return float64(max(1, s.Decisions-s.Failed)) }
+
 // value is what a sample says in a unit.
 func (s sample) value(u unit) float64 {
 	switch u {
 	case perSecond:
-		return float64(s.Decisions) / s.Elapsed.Seconds()
+		return s.made() / s.Elapsed.Seconds()
 	case nanoseconds:
-		return float64(s.Elapsed.Nanoseconds()) / float64(s.Decisions)
+		return float64(s.Elapsed.Nanoseconds()) / s.made()
 	case halfOfThem:
 		return float64(s.P50)
 	case bytesPerKey:
@@ -276,8 +275,9 @@ func (r *report) table(w io.Writer) error {
 			fmt.Fprintf(&b, " %s %s", path, version)
 		}
 	}
-	b.WriteString(".\n\nAllocations and processor time are for each decision, those of the whole process. Failed is what ended in an error, " +
-		"and of weir also what the process decided by itself because Redis did not answer within the deadline.\n")
+	b.WriteString(".\n\nAllocations and processor time are for each decision, those of the whole process, its collector included. " +
+		"Failed is what ended in an error, and of weir also what the process decided by itself because Redis did not answer within " +
+		"the deadline; it counts nowhere else.\n")
 	for _, o := range r.Sections {
 		o.table(&b)
 	}
@@ -314,13 +314,14 @@ func (o outcome) table(b *strings.Builder) {
 	}
 	if s.rounds == 0 {
 		columns = append(columns, column{"allocations", func(l line) string { return allocations(l.allocs) }})
-		if s.subtract == "" {
-			whose := "client CPU"
-			if s.serves {
-				whose = "server CPU"
-			}
-			columns = append(columns, column{whose, func(l line) string { return duration(l.client) }})
+		whose := "client CPU"
+		switch {
+		case s.serves:
+			whose = "server CPU"
+		case s.subtract != "":
+			whose = "CPU"
 		}
+		columns = append(columns, column{whose, func(l line) string { return duration(l.client) }})
 		if slices.ContainsFunc(lines, func(l line) bool { return l.server > 0 }) {
 			columns = append(columns,
 				column{"Redis CPU", func(l line) string { return duration(l.server) }},

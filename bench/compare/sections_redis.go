@@ -114,7 +114,9 @@ func (r redisLimiter) row(l redisLoad, at *servers, conns int) row {
 		b := at.start(tb, l)
 		b.conns = conns
 		decides := r.open(tb, b, l.limits...)
-		checkExact(tb, name, r.open(tb, b, few())[0])
+		unhurried := b
+		unhurried.patient = true
+		checkExact(tb, name, r.open(tb, unhurried, few())[0])
 		n := l.keys
 		if n == 0 {
 			n = s.many()
