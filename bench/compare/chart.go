@@ -15,7 +15,7 @@ const (
 	chartWidth = 900
 	chartEdge  = 16
 	nameWidth  = 236
-	figures    = 190 // what stands behind the longest bar
+	figures    = 226 // what stands behind the longest bar
 	barHeight  = 16
 	barStep    = 24
 	panelTitle = 26
@@ -32,7 +32,11 @@ rect.weir{fill:#3aa0dd}rect.peer{fill:#6e7781}rect.floor{fill:#3d444d}.r{stroke:
 func drawChart(all []outcome) []byte {
 	var b bytes.Buffer
 	s := all[0].section
-	notes := wrap(s.note+" "+s.unit.caption(), 140)
+	note := s.note + " " + s.unit.caption()
+	if slices.ContainsFunc(all[0].Rows, func(r rowOutcome) bool { return r.Kind == floor && r.Name != s.subtract }) {
+		note += " What is pale is no limiter."
+	}
+	notes := wrap(note, 140)
 	y := 0
 	text := func(class string, x, y int, anchor, words string) {
 		if class != "" {
@@ -55,7 +59,7 @@ func drawChart(all []outcome) []byte {
 	most := 0.0
 	for _, o := range all {
 		for _, l := range o.lines() {
-			most = max(most, l.value.high, l.value.median)
+			most = max(most, 1.1*l.value.median) // a longer range ends at the edge
 		}
 	}
 	for _, o := range all {
@@ -71,9 +75,8 @@ func drawChart(all []outcome) []byte {
 			text("b", chartEdge, y-6, "", o.section.panel)
 		}
 		top := y
-		// A range that a machine's hiccup has made long may run over the edge.
 		scale := float64(chartWidth-2*chartEdge-nameWidth-figures) / most
-		at := func(v float64) float64 { return chartEdge + nameWidth + max(0, v)*scale }
+		at := func(v float64) float64 { return chartEdge + nameWidth + min(max(0, v), most)*scale }
 		for _, l := range lines {
 			class := string(l.kind)
 			text(class, chartEdge+nameWidth-8, y+17, "end", l.name)
@@ -105,7 +108,7 @@ func (u unit) caption() string {
 	switch {
 	case u.longer():
 		return "Longer is better."
-	case u == nanoseconds:
+	case u == nanoseconds || u == halfOfThem:
 		return "In nanoseconds; shorter is better."
 	default:
 		return "Shorter is better."
@@ -115,18 +118,21 @@ func (u unit) caption() string {
 // caption is what stands behind the bar.
 func (l line) caption(s section) string {
 	words := figure(l.value.median)
-	if !math.IsNaN(l.ratio) {
+	if len(l.ratios) > 0 && !math.IsNaN(l.ratios[0]) {
 		if s.baseline == bare {
-			words += fmt.Sprintf("  (%.0f %%)", 100*l.ratio)
+			words += fmt.Sprintf("  (%.0f %%)", 100*l.ratios[0])
 		} else {
-			words += fmt.Sprintf("  (%s times)", ratio(l.ratio))
+			words += fmt.Sprintf("  (%s times)", ratio(l.ratios[0]))
 		}
 	}
 	if s.unit == bytesPerKey {
 		words = fmt.Sprintf("%s, then %s", figure(l.value.median), figure(l.left))
 	}
 	if s.subtract != "" {
-		words += ", " + allocations(l.allocs) + " allocations"
+		words += ", " + allocations(l.allocs) + " allocation"
+		if allocations(l.allocs) != "1" {
+			words += "s"
+		}
 	}
 	if l.failed > 0 {
 		words += ", failed: " + share(l.failed)

@@ -87,7 +87,7 @@ func begin(tb testing.TB, t task) *process {
 	require.NoError(tb, err)
 	self, err := os.Executable()
 	require.NoError(tb, err)
-	cmd := exec.Command(self)
+	cmd := exec.CommandContext(context.WithoutCancel(tb.Context()), self) // it ends with its standard input
 	cmd.Env = append(os.Environ(), childEnv+"="+string(text))
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
@@ -96,7 +96,7 @@ func begin(tb testing.TB, t task) *process {
 	require.NoError(tb, err)
 	require.NoError(tb, cmd.Start())
 	tb.Cleanup(func() {
-		_ = in.Close() // it ends
+		_ = in.Close()
 		_ = cmd.Wait()
 	})
 	return &process{in, bufio.NewReader(out)}

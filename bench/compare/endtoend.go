@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"strings"
@@ -27,7 +28,6 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/guard"
-	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/echomw"
 	"github.com/weir-go/weir/fibermw"
 	"github.com/weir-go/weir/ginmw"
@@ -93,10 +93,8 @@ var sites = []struct {
 			return ginApp(ululegin.NewMiddleware(ululeRedis(tb, b, l), ululegin.WithKeyGetter(ginClient)))
 		}},
 		{"gin-rate-limit", peer, func(tb testing.TB, b backend, l limit) app {
-			store := ginlimit.RedisStore(&ginlimit.RedisOptions{
-				Rate: l.period, Limit: uint(l.rate),
-				RedisClient: b.client(tb, patient).(*redis.Client), //nolint:forcetypeassert // one address is one server
-			})
+			rdb := b.client(tb, patient).(*redis.Client) //nolint:forcetypeassert // one address is one server
+			store := ginlimit.RedisStore(&ginlimit.RedisOptions{Rate: l.period, Limit: uint(l.rate), RedisClient: rdb})
 			return ginApp(ginlimit.RateLimiter(store, &ginlimit.Options{KeyFunc: ginClient}))
 		}},
 	}},
@@ -136,17 +134,10 @@ var sites = []struct {
 
 func byClient(tb testing.TB, store core.Store, l limit) *guard.Guard {
 	tb.Helper()
-	g, err := guard.New(guard.Config{Rule: guard.Rule{Policy: policy(l), Key: keyfunc.Header(clientHeader)}, Store: store})
+	g, err := guard.New(guard.Config{Rule: guard.Rule{Policy: policy(l), Key: keyfunc.Header(clientHeader)}, Store: store, Log: slog.New(slog.DiscardHandler)})
 	require.NoError(tb, err)
 	tb.Cleanup(func() { _ = g.Close() })
 	return g
-}
-
-func weirStore(tb testing.TB, b backend) core.Store {
-	tb.Helper()
-	store, err := redisstore.New(b.client(tb, func(*redis.UniversalOptions) {}), redisstore.Options{})
-	require.NoError(tb, err)
-	return store
 }
 
 func ululeRedis(tb testing.TB, b backend, l limit) *limiter.Limiter {
@@ -177,7 +168,7 @@ func endToEndSections() []section {
 		for _, f := range sites {
 			s := section{
 				name: chart + "-" + f.framework, chart: chart, panel: f.framework, title: title, note: note,
-				unit: perSecond, baseline: bare,
+				unit: perSecond, baseline: bare, also: []string{"redis_rate by hand"}, serves: true,
 			}
 			at := new(servers)
 			for _, c := range f.all {
@@ -194,25 +185,28 @@ func endToEndSections() []section {
 // open starts the site in a process of its own, and returns what loads it.
 func (c site) open(tb testing.TB, framework string, at *servers, denied bool, size scale) slice {
 	tb.Helper()
-	redis := at.start(tb, redisLoad{}).addrs
-	start := func(l limit, prefix string) (client, *process) {
-		p := begin(tb, task{Server: &serverTask{Framework: framework, Site: c.name, Redis: redis, Rate: l.rate, Period: l.period}})
+	t := serverTask{Framework: framework, Site: c.name, Redis: at.start(tb, redisLoad{}).addrs}
+	start := func(l limit, prefix string, patient bool) (client, *process) {
+		t.Rate, t.Period, t.Patient = l.rate, l.period, patient
+		p := begin(tb, task{Server: &t})
 		var address string
 		require.NoError(tb, p.read(&address))
-		return client{address, prefix}, p
+		return client{address, c.name + "-" + prefix + "-"}, p
 	}
-	limited, process := start(few(), c.name+"-few-")
 	if c.name != bare {
-		limited.check(tb)
+		checked, _ := start(few(), "check", true)
+		checked.check(tb)
 	}
-	keys, status := []string{"0"}, http.StatusTooManyRequests
-	measured := limited
-	if !denied {
-		measured, process = start(plenty(), c.name+"-many-")
-		status, keys = http.StatusOK, make([]string, size.many())
-		for i := range keys {
-			keys[i] = strconv.Itoa(i)
-		}
+	l, keys, status := plenty(), make([]string, size.many()), http.StatusOK
+	if denied {
+		l, keys, status = few(), keys[:1], http.StatusTooManyRequests
+	}
+	for i := range keys {
+		keys[i] = strconv.Itoa(i)
+	}
+	measured, process := start(l, "load", false)
+	if denied {
+		measured.exhaust(tb, keys[0])
 	}
 	if c.name == bare {
 		status = http.StatusOK
@@ -279,19 +273,32 @@ func (c client) check(tb testing.TB) {
 	}
 }
 
+// exhaust uses up the few requests of a key.
+func (c client) exhaust(tb testing.TB, key string) {
+	tb.Helper()
+	conn, err := c.connect(tb.Context())
+	require.NoError(tb, err)
+	defer conn.Close()
+	for range 3 * few().rate {
+		_, err := conn.ask(c.request(key))
+		require.NoError(tb, err)
+	}
+}
+
 // serverTask is what a child has to serve.
 type serverTask struct {
 	Framework, Site string
 	Redis           []string
 	Rate            int
 	Period          time.Duration
+	Patient         bool
 }
 
 func (t serverTask) app(tb testing.TB) (app, error) {
 	for _, f := range sites {
 		for _, c := range f.all {
 			if f.framework == t.Framework && c.name == t.Site {
-				return c.build(tb, backend{addrs: t.Redis}, limit{t.Rate, t.Period}), nil
+				return c.build(tb, backend{addrs: t.Redis, patient: t.Patient}, limit{t.Rate, t.Period}), nil
 			}
 		}
 	}

@@ -26,7 +26,7 @@ func (t serverTask) serve(tb testing.TB, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := new(net.ListenConfig).Listen(tb.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"math/bits"
 	"runtime"
@@ -18,8 +19,8 @@ type load struct {
 	goroutines int
 	// work returns the work of goroutine g.
 	work func(g int) work
-	// batch is how often work is done between two looks at the clock, for work that takes less than a look. With 1 each
-	// eighth decision is timed by itself.
+	// batch is how often work is done between two looks at the clock, for work that takes less than a look. With 1 a
+	// decision is timed by itself: each of a lone goroutine, and each eighth of many.
 	batch int
 	// server returns the processor time of what else takes part.
 	server func() (time.Duration, error)
@@ -42,6 +43,7 @@ type tally struct {
 func (l load) run(ctx context.Context, d time.Duration) (sample, error) {
 	var phase atomic.Int32
 	var wg sync.WaitGroup
+	first, once := make(chan struct{}), sync.Once{} // the first decision that counts
 	tallies := make([]tally, l.goroutines)
 	for g := range l.goroutines {
 		f, t := l.work(g), &tallies[g]
@@ -51,7 +53,7 @@ func (l load) run(ctx context.Context, d time.Duration) (sample, error) {
 				if now == over {
 					return
 				}
-				timed := l.batch > 1 || i%8 == 0
+				timed := l.batch > 1 || l.goroutines == 1 || i%8 == 0
 				var start time.Time
 				if timed {
 					start = time.Now()
@@ -71,6 +73,9 @@ func (l load) run(ctx context.Context, d time.Duration) (sample, error) {
 					if timed {
 						t.latencies.add(time.Since(start) / time.Duration(l.batch))
 					}
+					if t.decisions == 0 {
+						once.Do(func() { close(first) })
+					}
 					t.decisions += int64(l.batch)
 					t.admitted += admitted
 					t.failed += failed
@@ -78,11 +83,13 @@ func (l load) run(ctx context.Context, d time.Duration) (sample, error) {
 			}
 		})
 	}
-	before, err := l.after(ctx, d/8)
+	begun := make(chan struct{})
+	close(begun)
+	before, err := l.after(ctx, d/8, begun)
 	var atEnd usage
 	if err == nil {
 		phase.Store(measuring)
-		atEnd, err = l.after(ctx, d)
+		atEnd, err = l.after(ctx, d, first)
 	}
 	phase.Store(over)
 	wg.Wait()
@@ -112,10 +119,17 @@ type usage struct {
 	client, server time.Duration
 }
 
-// after waits for d and looks what has been used until then.
-func (l load) after(ctx context.Context, d time.Duration) (u usage, err error) {
+// after waits for d, and for an event, and looks what has been used until then.
+func (l load) after(ctx context.Context, d time.Duration, event <-chan struct{}) (u usage, err error) {
 	select {
 	case <-time.After(d):
+	case <-ctx.Done():
+		return u, ctx.Err()
+	}
+	select {
+	case <-event:
+	case <-time.After(patience):
+		return u, fmt.Errorf("no decision within %v", patience)
 	case <-ctx.Done():
 		return u, ctx.Err()
 	}
@@ -130,34 +144,37 @@ func (l load) after(ctx context.Context, d time.Duration) (u usage, err error) {
 	return u, nil
 }
 
-// histogram counts durations, each exact to 1/16.
+// histogram counts durations, each exact to 1/64.
 type histogram struct {
-	counts [64 * 16]int64
+	counts [(64 - fine) << fine]int64
 	n      int64
 }
+
+// fine is how many bits below the leading one tell buckets apart.
+const fine = 5
 
 func (h *histogram) add(d time.Duration) {
 	h.counts[bucket(d)]++
 	h.n++
 }
 
-// bucket is four bits below the leading one, after the position of that.
+// bucket is the position of the leading one, and then the bits below it.
 func bucket(d time.Duration) int {
 	v := uint64(max(d, 0))
-	if v < 16 {
+	if v < 1<<fine {
 		return int(v)
 	}
-	exp := bits.Len64(v) - 5
-	return exp*16 + int(v>>exp)
+	exp := bits.Len64(v) - 1 - fine
+	return exp<<fine + int(v>>exp)
 }
 
 // middle is the middle of a bucket.
 func middle(b int) time.Duration {
-	if b < 32 {
+	if b < 2<<fine {
 		return time.Duration(b)
 	}
-	exp := b/16 - 1
-	return time.Duration((uint64(b%16)+16)<<exp) + time.Duration(1)<<exp/2
+	exp := b>>fine - 1
+	return time.Duration((b&(1<<fine-1)+1<<fine)<<exp) + time.Duration(1)<<exp/2
 }
 
 func (h *histogram) merge(other *histogram) {

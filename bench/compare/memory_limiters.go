@@ -115,9 +115,9 @@ func throttledStore(tb testing.TB) throttled.GCRAStoreCtx {
 }
 
 // httprateInProcess has no call for a decision alone: this is the one that middleware makes, with all headers off.
-func httprateInProcess(_ testing.TB, l limit, _ time.Duration) decide {
+func httprateInProcess(tb testing.TB, l limit, _ time.Duration) decide {
 	lim := httprate.NewRateLimiter(l.rate, l.period, httprate.WithResponseHeaders(httprate.ResponseHeaders{}))
-	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", http.NoBody)
+	w, r := httptest.NewRecorder(), httptest.NewRequestWithContext(tb.Context(), http.MethodGet, "/", http.NoBody)
 	return func(_ context.Context, key string) (verdict, error) {
 		return verdict{admitted: !lim.OnLimit(w, r, key)}, nil
 	}

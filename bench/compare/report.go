@@ -160,9 +160,9 @@ func spreadOf(values []float64) spread {
 type line struct {
 	name           string
 	kind           kind
-	value          spread  // in the unit of the section
-	ratio          float64 // to the baseline: how many times as much
-	allocs         float64 // for each decision
+	value          spread    // in the unit of the section
+	ratios         []float64 // to the baseline, and to those besides: how many times as much
+	allocs         float64   // for each decision
 	client, server time.Duration
 	p50, p99       time.Duration
 	failed         float64 // share
@@ -192,35 +192,42 @@ func (o outcome) lines() []line {
 			}
 			return spreadOf(values)
 		}
+		// per is for each decision, less what the bare handler takes.
 		per := func(f func(s sample) float64) float64 {
-			return over(func(i int) float64 { return f(r.Samples[i]) / float64(r.Samples[i].Decisions) }).median
+			return over(func(i int) float64 {
+				v := f(r.Samples[i]) / r.Samples[i].made()
+				if base := o.row(o.section.subtract); base != nil {
+					v -= f(base.Samples[i]) / base.Samples[i].made()
+				}
+				return v
+			}).median
 		}
 		l.value = over(func(i int) float64 { return value(r, i) })
-		l.ratio = math.NaN()
-		if base := o.row(o.section.baseline); base != nil {
-			l.ratio = over(func(i int) float64 { return value(r, i) / value(*base, i) }).median
+		for _, name := range o.section.baselines() {
+			ratio := math.NaN()
+			if base := o.row(name); base != nil {
+				ratio = over(func(i int) float64 { return value(r, i) / value(*base, i) }).median
+			}
+			l.ratios = append(l.ratios, ratio)
 		}
 		l.allocs = per(func(s sample) float64 { return float64(s.Allocs) })
-		if base := o.row(o.section.subtract); base != nil {
-			l.allocs -= spreadOf(perDecision(base.Samples, func(s sample) float64 { return float64(s.Allocs) })).median
-		}
 		l.client = time.Duration(per(func(s sample) float64 { return float64(s.Client) }))
 		l.server = time.Duration(per(func(s sample) float64 { return float64(s.Server) }))
-		l.failed = per(func(s sample) float64 { return float64(s.Failed) })
+		l.failed = over(func(i int) float64 { return float64(r.Samples[i].Failed) / float64(r.Samples[i].Decisions) }).median
 		l.p50 = time.Duration(over(func(i int) float64 { return float64(r.Samples[i].P50) }).median)
 		l.p99 = time.Duration(over(func(i int) float64 { return float64(r.Samples[i].P99) }).median)
-		l.left = over(func(i int) float64 { return r.Samples[i].Left }).median
+		l.left = r.Samples[len(r.Samples)-1].Left
 		all = append(all, l)
 	}
 	return all
 }
 
-func perDecision(samples []sample, f func(sample) float64) []float64 {
-	var all []float64
-	for _, s := range samples {
-		all = append(all, f(s)/float64(s.Decisions))
+// baselines are all rows that others are compared with.
+func (s section) baselines() []string {
+	if s.baseline == "" {
+		return nil
 	}
-	return all
+	return append([]string{s.baseline}, s.also...)
 }
 
 func (o outcome) row(name string) *rowOutcome {
@@ -232,13 +239,18 @@ func (o outcome) row(name string) *rowOutcome {
 	return nil
 }
 
+// made is how many decisions were made: what failed was none, however fast it was. It is at least 1.
+func (s sample) made() float64 { return float64(max(1, s.Decisions-s.Failed)) }
+
 // value is what a sample says in a unit.
 func (s sample) value(u unit) float64 {
 	switch u {
 	case perSecond:
-		return float64(s.Decisions) / s.Elapsed.Seconds()
+		return s.made() / s.Elapsed.Seconds()
 	case nanoseconds:
-		return float64(s.Elapsed.Nanoseconds()) / float64(s.Decisions)
+		return float64(s.Elapsed.Nanoseconds()) / s.made()
+	case halfOfThem:
+		return float64(s.P50)
 	case bytesPerKey:
 		return s.Bytes
 	case admitted:
@@ -263,7 +275,9 @@ func (r *report) table(w io.Writer) error {
 			fmt.Fprintf(&b, " %s %s", path, version)
 		}
 	}
-	b.WriteString(".\n")
+	b.WriteString(".\n\nAllocations and processor time are for each decision, those of the whole process, its collector included. " +
+		"Failed is what ended in an error, and of weir also what the process decided by itself because Redis did not answer within " +
+		"the deadline; it counts nowhere else.\n")
 	for _, o := range r.Sections {
 		o.table(&b)
 	}
@@ -286,11 +300,11 @@ func (o outcome) table(b *strings.Builder) {
 	columns := []column{
 		{string(s.unit), func(l line) string { return figure(l.value.median) }},
 	}
-	if !s.once {
+	if s.rounds == 0 {
 		columns = append(columns, column{"range", func(l line) string { return figure(l.value.low) + " to " + figure(l.value.high) }})
 	}
-	if s.baseline != "" {
-		columns = append(columns, column{"times " + s.baseline, func(l line) string { return ratio(l.ratio) }})
+	for i, name := range s.baselines() {
+		columns = append(columns, column{"times " + name, func(l line) string { return ratio(l.ratios[i]) }})
 	}
 	if s.unit == bytesPerKey {
 		columns = append(columns, column{"left after expiry", func(l line) string { return figure(l.left) }})
@@ -298,11 +312,16 @@ func (o outcome) table(b *strings.Builder) {
 	if s.unit == admitted {
 		columns = append(columns, column{"failed", func(l line) string { return share(l.failed) }})
 	}
-	if !s.once {
+	if s.rounds == 0 {
 		columns = append(columns, column{"allocations", func(l line) string { return allocations(l.allocs) }})
-		if s.subtract == "" {
-			columns = append(columns, column{"client CPU", func(l line) string { return duration(l.client) }})
+		whose := "client CPU"
+		switch {
+		case s.serves:
+			whose = "server CPU"
+		case s.subtract != "":
+			whose = "CPU"
 		}
+		columns = append(columns, column{whose, func(l line) string { return duration(l.client) }})
 		if slices.ContainsFunc(lines, func(l line) bool { return l.server > 0 }) {
 			columns = append(columns,
 				column{"Redis CPU", func(l line) string { return duration(l.server) }},
@@ -385,11 +404,11 @@ func duration(d time.Duration) string {
 	switch {
 	case d < time.Microsecond:
 		return fmt.Sprintf("%d\u00a0ns", d)
-	case d < 10*time.Microsecond:
+	case d < 9950*time.Nanosecond:
 		return fmt.Sprintf("%.1f\u00a0us", float64(d)/1e3)
 	case d < time.Millisecond:
 		return fmt.Sprintf("%.0f\u00a0us", float64(d)/1e3)
-	case d < 10*time.Millisecond:
+	case d < 9950*time.Microsecond:
 		return fmt.Sprintf("%.1f\u00a0ms", float64(d)/1e6)
 	}
 	return fmt.Sprintf("%.0f\u00a0ms", float64(d)/1e6)

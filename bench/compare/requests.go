@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/http"
@@ -32,14 +33,14 @@ func (a answer) numbers() bool {
 
 // requests returns what asks an application in the name of one of n addresses, by one goroutine and without a network.
 // It allocates nothing itself.
-func requests(a app, n int) func(i int) answer {
+func requests(ctx context.Context, a app, n int) func(i int) answer {
 	if f, ok := a.(*fiber.App); ok {
 		return fiberRequests(f, n)
 	}
 	handler := a.(http.Handler) //nolint:forcetypeassert // see app
 	all := make([]*http.Request, n)
 	for i := range all {
-		all[i] = httptest.NewRequest(http.MethodGet, "/many", http.NoBody)
+		all[i] = httptest.NewRequestWithContext(ctx, http.MethodGet, "/many", http.NoBody)
 		all[i].RemoteAddr = fmt.Sprintf("203.0.%d.%d:4711", i>>8, i&255)
 	}
 	w := &sink{header: http.Header{}}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"regexp"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 )
@@ -19,11 +20,13 @@ type section struct {
 	panel string // what tells it from the others of its chart
 	note  string // how it was measured, in a sentence or two
 	unit  unit
-	// baseline is the row that ratios refer to.
+	// baseline is the row that ratios refer to, and also has more of them, for the table.
 	baseline string
+	also     []string
 	// subtract is the row whose time and allocations are taken off those of all others.
 	subtract string
-	once     bool // one round is all: the figure is not a time
+	rounds   int  // if not 0, so many are enough: the figure is not a time
+	serves   bool // the processor time is that of a server of HTTP
 	isolated bool // each row in a process of its own
 	rows     []row
 }
@@ -55,6 +58,7 @@ type unit string
 const (
 	perSecond   unit = "per second"
 	nanoseconds unit = "ns"
+	halfOfThem  unit = "p50 in ns" // of single decisions
 	bytesPerKey unit = "bytes per key"
 	admitted    unit = "admitted"
 )
@@ -119,30 +123,30 @@ type rowOutcome struct {
 func (s section) measure(ctx context.Context, progress io.Writer, size scale, only *regexp.Regexp) (outcome, error) {
 	out := outcome{Name: s.name, section: s}
 	rounds := size.rounds
-	if s.once {
-		rounds = 1
+	if s.rounds > 0 {
+		rounds = s.rounds
 	}
 	err := run(ctx, func(tb testing.TB) {
-		var slices []slice
+		var turns []slice
 		for _, r := range s.rows {
-			if !only.MatchString(r.name) && r.name != s.baseline && r.name != s.subtract {
+			if !only.MatchString(r.name) && r.name != s.baseline && r.name != s.subtract && !slices.Contains(s.also, r.name) {
 				continue
 			}
 			open := r.open
 			if s.isolated {
 				open = s.apart(r)
 			}
-			slices = append(slices, open(named{tb, r.name}, size))
+			turns = append(turns, open(named{tb, r.name}, size))
 			out.Rows = append(out.Rows, rowOutcome{Name: r.name, Kind: r.kind})
 		}
 		for round := range rounds {
 			fmt.Fprintf(progress, "%s: round %d of %d\n", s.name, round+1, rounds)
-			for i := range slices {
-				i = (i + round) % len(slices)
+			for i := range turns {
+				i = (i + round) % len(turns)
 				runtime.GC() // what the one before has left is not this one's to clean up
-				got, err := slices[i](ctx, size.slice)
+				got, err := turns[i](ctx, size.slice)
 				if err == nil && got.Decisions == 0 {
-					err = errors.New("no decision within its time")
+					err = errors.New("no decision")
 				}
 				if err != nil {
 					tb.Fatalf("%s: %v", out.Rows[i].Name, err)

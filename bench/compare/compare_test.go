@@ -1,0 +1,298 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestMain(m *testing.M) {
+	isChild, err := child(context.Background(), os.Stdin, os.Stdout)
+	switch {
+	case !isChild:
+		os.Exit(m.Run())
+	case err != nil:
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// The committed table and charts are those that the program makes of the committed samples.
+func TestFiles(t *testing.T) {
+	r, err := readReport(".")
+	require.NoError(t, err)
+	files, err := r.files()
+	require.NoError(t, err)
+	readme, err := os.ReadFile("../../README.md")
+	require.NoError(t, err)
+	for name, want := range files {
+		got, err := os.ReadFile(name)
+		require.NoError(t, err)
+		assert.True(t, string(want) == string(got), "%s is out of date: go run -C bench ./compare -out compare", name)
+		if strings.HasSuffix(name, ".svg") {
+			assert.Less(t, len(want), 30_000, "a README has many readers")
+		}
+	}
+	for _, shown := range regexp.MustCompile(`\(bench/compare/([^)]*)\)`).FindAllStringSubmatch(string(readme), -1) {
+		_, err := os.Stat(shown[1])
+		assert.NoError(t, err, "the README shows it")
+	}
+}
+
+// Sections are told apart by their names, and what they refer to exists.
+func TestSections(t *testing.T) {
+	names := map[string]bool{}
+	for _, s := range sections() {
+		assert.False(t, names[s.name], s.name)
+		names[s.name] = true
+		rows := map[string]bool{}
+		for _, r := range s.rows {
+			assert.False(t, rows[r.name], "%s, %s", s.name, r.name)
+			rows[r.name] = true
+		}
+		for _, name := range s.baselines() {
+			assert.True(t, rows[name], "%s refers to %s", s.name, name)
+		}
+		assert.True(t, s.subtract == "" || rows[s.subtract], "%s takes %s off", s.name, s.subtract)
+		assert.True(t, rows["weir"], s.name)
+	}
+}
+
+// In each round another row is first, and all run equally often.
+func TestMeasureTakesTurns(t *testing.T) {
+	var order []string
+	s := section{name: "turns"}
+	for _, name := range []string{"a", "b", "c"} {
+		s.rows = append(s.rows, row{name: name, open: func(testing.TB, scale) slice {
+			return func(_ context.Context, d time.Duration) (sample, error) {
+				order = append(order, name)
+				return sample{Decisions: 10, Elapsed: d}, nil
+			}
+		}})
+	}
+	got, err := s.measure(t.Context(), io.Discard, scale{rounds: 3, slice: time.Second}, regexp.MustCompile("")) //nolint:gocritic // all
+	require.NoError(t, err)
+	assert.Equal(t, "abcbcacab", strings.Join(order, ""))
+	for _, r := range got.Rows {
+		assert.Len(t, r.Samples, 3)
+	}
+}
+
+// A contender that fails, decides nothing or does not admit its limit ends the run, by name, and all is cleaned up.
+func TestMeasureFails(t *testing.T) {
+	for name, open := range map[string]func(tb testing.TB, s scale) slice{
+		"an error": func(testing.TB, scale) slice {
+			return func(context.Context, time.Duration) (sample, error) { return sample{}, errors.New("broken") }
+		},
+		"no decision": func(testing.TB, scale) slice {
+			return func(context.Context, time.Duration) (sample, error) { return sample{}, nil }
+		},
+		"one too many": func(tb testing.TB, _ scale) slice {
+			n := 0
+			checkExact(tb, "x", func(context.Context, string) (verdict, error) {
+				n++
+				return verdict{admitted: n <= few().rate+1}, nil
+			})
+			return nil
+		},
+		"not asked": func(tb testing.TB, _ scale) slice {
+			checkExact(tb, "x", func(context.Context, string) (verdict, error) { return verdict{}, errors.New("no") })
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cleaned := false
+			s := section{name: "s", rows: []row{{name: "the row", open: func(tb testing.TB, size scale) slice {
+				tb.Cleanup(func() { cleaned = true })
+				return open(tb, size)
+			}}}}
+			_, err := s.measure(t.Context(), io.Discard, scale{rounds: 1, slice: time.Millisecond}, regexp.MustCompile(""))
+			require.ErrorContains(t, err, "the row")
+			assert.True(t, cleaned)
+		})
+	}
+}
+
+// The memory contenders and the middleware of all frameworks decide as they should; the rest, which needs servers, is
+// for the quick run.
+func TestQuick(t *testing.T) {
+	for _, s := range slices.Concat(processSections(), middlewareSections()) {
+		t.Run(s.name, func(t *testing.T) {
+			got, err := s.measure(t.Context(), io.Discard, scale{quick: true, rounds: 1, slice: time.Millisecond}, regexp.MustCompile(""))
+			require.NoError(t, err)
+			for _, r := range got.Rows {
+				if r.Kind == ours { // some of the others give up when they are asked by two at once
+					assert.Zero(t, r.Samples[0].Failed, r.Name)
+				}
+			}
+		})
+	}
+}
+
+// A load counts what is decided in its time, and nothing of the warm-up. It goes on until there is something to count.
+func TestLoad(t *testing.T) {
+	calls := 0
+	l := load{goroutines: 1, batch: 1, work: func(int) work {
+		return func(_ context.Context, i int) (bool, error) {
+			calls++
+			if i%4 == 0 {
+				return false, errors.New("broken")
+			}
+			return i%4 == 1, nil
+		}
+	}}
+	s, err := l.run(t.Context(), 20*time.Millisecond)
+	require.NoError(t, err)
+	assert.Positive(t, s.Decisions)
+	assert.LessOrEqual(t, s.Decisions, int64(calls))
+	assert.InDelta(t, s.Decisions, 4*s.Failed, 4)
+	assert.InDelta(t, s.Decisions, 4*s.Admitted, 4)
+	assert.GreaterOrEqual(t, s.Elapsed, 20*time.Millisecond)
+
+	slow := load{goroutines: 1, batch: 1, work: func(int) work {
+		return func(context.Context, int) (bool, error) { //nolint:unparam // as work has it
+			<-time.After(10 * time.Millisecond)
+			return true, nil
+		}
+	}}
+	s, err = slow.run(t.Context(), time.Microsecond)
+	require.NoError(t, err)
+	assert.Positive(t, s.Decisions)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = l.run(ctx, time.Hour)
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+func TestHistogram(t *testing.T) {
+	for d := time.Duration(0); d < time.Hour; d = d*5/4 + 1 {
+		got := middle(bucket(d))
+		assert.InEpsilon(t, float64(d)+1, float64(got)+1, 1.0/64, "%v", d)
+	}
+	var h, other histogram
+	assert.Zero(t, h.quantile(0.5))
+	for i := range 100 {
+		h.add(time.Duration(i) * time.Millisecond)
+	}
+	other.add(time.Second)
+	h.merge(&other)
+	assert.InEpsilon(t, 50*time.Millisecond, h.quantile(0.5), 1.0/64)
+	assert.InEpsilon(t, 99*time.Millisecond, h.quantile(0.99), 1.0/64)
+	assert.InEpsilon(t, time.Second, h.quantile(1), 1.0/64)
+}
+
+// A round trip through a network takes its delay, what is written stays in order, and a pipeline waits once.
+func TestNetwork(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer listener.Close()
+	go func() {
+		for {
+			c, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				_, _ = io.Copy(c, c)
+			}()
+		}
+	}()
+	const delay, pieces = 100 * time.Millisecond, 100
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	conn, err := newNetwork(ctx, delay).dial(ctx, "tcp", listener.Addr().String())
+	require.NoError(t, err)
+	defer conn.Close()
+	start, want := time.Now(), ""
+	for i := range pieces {
+		text := fmt.Sprintf("%03d", i)
+		want += text
+		buf := []byte(text)
+		_, err := conn.Write(buf)
+		require.NoError(t, err)
+		copy(buf, "xxx") // it is the caller's again
+	}
+	got := make([]byte, len(want))
+	_, err = io.ReadFull(conn, got)
+	require.NoError(t, err)
+	assert.Equal(t, want, string(got))
+	assert.GreaterOrEqual(t, time.Since(start), delay)
+	assert.Less(t, time.Since(start), pieces*delay, "each piece has waited for the one before")
+}
+
+// Ratios and differences are taken within each round, and a table says what failed.
+func TestLines(t *testing.T) {
+	round := func(ns ...int) (all []sample) {
+		for _, n := range ns {
+			all = append(all, sample{Decisions: 10, Elapsed: time.Duration(10 * n), Allocs: 20})
+		}
+		return all
+	}
+	o := outcome{section: section{unit: nanoseconds, subtract: "bare", baseline: "b", note: "n"}, Rows: []rowOutcome{
+		{"bare", floor, round(100, 1000, 100)},
+		{"a", ours, round(300, 1200, 350)},
+		{"b", peer, round(200, 1100, 300)},
+	}}
+	lines := o.lines()
+	require.Len(t, lines, 2)
+	assert.Equal(t, spread{200, 200, 250}, lines[0].value)
+	assert.InDeltaSlice(t, []float64{2}, lines[0].ratios, 1e-9)
+	assert.InDeltaSlice(t, []float64{1}, lines[1].ratios, 1e-9)
+	assert.Zero(t, lines[0].allocs)
+
+	o = outcome{section: section{unit: perSecond, title: "T"}, Rows: []rowOutcome{
+		{"a", ours, []sample{{Decisions: 1000, Failed: 50, Elapsed: time.Second, Server: time.Millisecond}}},
+	}}
+	var table strings.Builder
+	o.table(&table)
+	assert.Contains(t, table.String(), "| **a** | 950 |", "what failed is no decision")
+	assert.Contains(t, table.String(), "| 5.0\u00a0% |")
+}
+
+func TestFigure(t *testing.T) {
+	for v, want := range map[float64]string{
+		0.04: "0.0", 3.14159: "3.1", 42: "42", 999: "999", 1234: "1\u00a0230", 999_999: "1\u00a0000\u00a0000", 980_123: "980\u00a0000", -12.3: "-12",
+	} {
+		assert.Equal(t, want, figure(v))
+	}
+}
+
+// A run of some sections keeps what an earlier one has of others, and forgets sections that are no more.
+func TestWriteKeepsTheRest(t *testing.T) {
+	dir := t.TempDir()
+	_, err := readReport(dir)
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	all := sections()
+	result := func(s section, n int64) outcome {
+		return outcome{Name: s.name, section: s, Rows: []rowOutcome{{"weir", ours, []sample{{Decisions: n, Elapsed: time.Second}}}}}
+	}
+	first := report{Sections: []outcome{result(all[0], 1), {Name: "gone"}, result(all[1], 1)}}
+	require.NoError(t, first.write(dir))
+	second := report{Sections: []outcome{result(all[1], 2)}}
+	require.NoError(t, second.write(dir))
+	got, err := readReport(dir)
+	require.NoError(t, err)
+	require.Len(t, got.Sections, 2)
+	assert.Equal(t, all[0].name, got.Sections[0].Name)
+	assert.Equal(t, int64(2), got.Sections[1].Rows[0].Samples[0].Decisions)
+}
+
+func TestCommandRefuses(t *testing.T) {
+	for _, args := range [][]string{{"-sections", "("}, {"-rows", "("}, {"-rounds", "0"}, {"-slice", "0s"}, {"-sections", "none such"}, {"-nonsense"}} {
+		require.Error(t, command(t.Context(), args), "%v", args)
+	}
+}
