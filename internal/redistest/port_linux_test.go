@@ -66,6 +66,7 @@ func TestReserve(t *testing.T) {
 		taken()
 		conn, err := net.Dial("tcp", addr)
 		require.NoError(t, err)
+		stopListening(l) // closing alone may leave it to a process that is just being started
 		require.NoError(t, l.Close())
 		taken()
 		require.NoError(t, conn.Close())
