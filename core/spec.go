@@ -184,7 +184,7 @@ const undecided = -1 << 53
 const maxCalls = 1 << 16
 
 // ExplainEach is [Spec.Explain] for the script takes, of which t is every call, whatever
-// its Key: it has no AtMost. counts says how many calls there were for each of the keys,
+// its Key: it has no AtMost, and has passed [Take.Validate]. counts says how many calls there were for each of the keys,
 // in their order, which is 1 to 65536. reply is used as working memory.
 //
 // It calls visit for each call, with the number of its key and, of the calls for that key,
