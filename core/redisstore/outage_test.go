@@ -183,41 +183,6 @@ func TestFailWords(t *testing.T) {
 	}
 }
 
-// A pool that is used up costs no more than the deadline, whatever the client would wait
-// for a connection.
-func TestPoolExhausted(t *testing.T) {
-	t.Parallel()
-	proxy := redistest.NewProxy(t, sharedServer(t).Addr())
-	o := redisstore.ClientOptions(proxy.Addr())
-	o.PoolSize, o.MinIdleConns = 1, 1
-	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = 2*patient, 2*patient, 2*patient, 2*patient
-	rdb := redis.NewUniversalClient(o)
-	defer func() { assert.NoError(t, rdb.Close()) }()
-	take := core.Take{Policy: core.MustParse("pool: 1000000/1h"), Key: "k", Cost: 1}
-	_, err := newStore(t, rdb, redisstore.Options{Deadline: patient}).Take(t.Context(), take)
-	require.NoError(t, err)
-	s := newStore(t, rdb, redisstore.Options{Deadline: 2 * time.Second})
-
-	proxy.Latency(250 * time.Millisecond) // so the server answers to four of them at most
-	var answered, failed atomic.Int64
-	var wg sync.WaitGroup
-	for range 50 {
-		wg.Go(func() {
-			start := time.Now()
-			_, err := s.Take(t.Context(), take)
-			assert.Less(t, time.Since(start), patient)
-			if err == nil {
-				answered.Add(1)
-			} else {
-				failed.Add(1)
-			}
-		})
-	}
-	wg.Wait()
-	assert.Positive(t, answered.Load())
-	assert.Positive(t, failed.Load())
-}
-
 // little is the context of a caller who always has so much time left, however long the
 // machine has taken for what the caller has done meanwhile.
 type little struct {

@@ -26,6 +26,7 @@ type program struct {
 	*scripts
 	before string
 	unit   []any // nil if they depend on the time, for windows of the calendar
+	weight int64 // of a decision
 }
 
 type scripts struct {
@@ -58,6 +59,13 @@ func (ps *programs) of(n names, p core.Policy) (*program, error) {
 		shared, _ = ps.byKinds.LoadOrStore(kinds, shared)
 	}
 	v := &program{scripts: shared.(*scripts), before: n.before(p, p.Spec().Shape())} //nolint:forcetypeassert // as above
+	for _, l := range p.Limits() {
+		v.weight += moreWeight
+		if l.Algorithm == core.SlidingLog {
+			v.weight += min(l.Burst, fullLog) * fullLogWeight / fullLog
+		}
+	}
+	v.weight += takeWeight - moreWeight
 	if !p.Spec().Calendar() {
 		v.unit = arguments(short(p.Spec().TakeArgs(core.Take{Cost: 1}, 0)), 0)
 	}
