@@ -30,6 +30,7 @@ type policy struct {
 	limits     []Limit          // the permits' last
 	algorithms []algo.Algorithm // of the limits but the permits'
 	reply      int              // integers in a script's reply, without the time
+	words      int              // of the states that such a reply is turned into
 	shape      string           // of all but the permits
 	kinds      string
 	calendar   bool        // whether a limit is aligned to it
@@ -132,6 +133,7 @@ func newPolicy(name string, o PolicyOptions, limits []Limit) (Policy, []error) {
 		}
 		p.algorithms = append(p.algorithms, e.algorithm)
 		p.reply += e.algorithm.Reply()
+		p.words += min(e.algorithm.Words(), algo.MaxReplyState)
 		p.calendar = p.calendar || e.limit.onCalendar()
 		p.kinds += string(algo.Kinds[e.limit.Algorithm].Letter)
 	}

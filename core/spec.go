@@ -2,6 +2,7 @@ package core
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"time"
 
@@ -109,10 +110,10 @@ func (s Spec) load(text []byte, now int64) (state []int64, healed bool) {
 
 // TakeArgs returns the exact integers that a script of package lua takes for t: those
 // of each limit in turn, and with t.AtMost the cost. That is the script upto, and else
-// the script take. It is for stores that decide in a script, after
+// the script take, or takes for many keys at once. It is for stores that decide in a script, after
 // [Take.Validate]. guess is the caller's idea of the store's clock, in
 // microseconds, which only limits that are aligned to the calendar look at; if it was
-// wrong, [Spec.Explain] says so.
+// wrong, [Spec.Explain] and [Spec.ExplainEach] say so.
 func (s Spec) TakeArgs(t Take, guess int64) []int64 {
 	if s.p == nil {
 		return nil
@@ -156,62 +157,213 @@ func (s Spec) Explain(t Take, reply []int64) (res Result, again bool, err error)
 	if err := t.Validate(); err != nil {
 		return Result{}, false, err
 	}
-	malformed := func() (Result, bool, error) {
-		return Result{}, false, fmt.Errorf("core: the reply %v is not one of a script for %q", reply, Policy(s))
+	d := s.decisions(&t, reply)
+	switch rest := d.rest; {
+	case d.now == 0:
+	case len(rest) == 0 && s.p.calendar:
+		return Result{At: d.now}, true, nil
+	case t.AtMost:
+		if len(rest) == 1+s.p.reply && rest[0] >= 0 && rest[0] <= t.Cost && d.read(rest[1:]) {
+			ok := t.Cost == 0 || d.admitted == (rest[0] > 0)
+			if ok && d.explain(&res, rest[0]) {
+				return res, false, nil
+			}
+		}
+	default:
+		if len(rest) == s.p.reply && d.read(rest) && d.explain(&res, t.Cost) {
+			return res, false, nil
+		}
 	}
-	if len(reply) == 0 || reply[0] <= 0 || reply[0] > maxNow {
-		return malformed()
+	return Result{}, false, d.malformed(reply)
+}
+
+// undecided stands in a reply of the script takes for a key of which nothing was decided.
+const undecided = -1 << 53
+
+// maxCalls is how many calls the script takes decides for a key at once.
+const maxCalls = 1 << 16
+
+// ExplainEach is [Spec.Explain] for the script takes, of which t is every call, whatever
+// its Key: it has no AtMost. counts says how many calls there were for each of the keys,
+// in their order, which is 1 to 65536. reply is used as working memory.
+//
+// It calls visit for each call, with the number of its key and, of the calls for that key,
+// its own; both in order, from 0. res is nil where the server did not decide for this key,
+// and has changed nothing: ask for each of these calls by itself, which says why. res is
+// good for the time of visit and may be copied.
+//
+// If again is not 0, nothing was decided, as in Explain, and it is the server's clock to ask
+// again with. If no script can have written reply, it fails, and where it found that
+// out late, visit was called for the keys before.
+func (s Spec) ExplainEach(t Take, reply []int64, counts []int, visit func(key, call int, res *Result)) (again int64, err error) {
+	if err := t.Validate(); err != nil {
+		return 0, err
 	}
-	now, rest := reply[0], reply[1:]
-	if len(rest) == 0 && s.p.calendar {
-		return Result{At: now}, true, nil
-	}
-	if len(rest) == 0 {
-		return malformed()
-	}
-	taken := t.Cost
 	if t.AtMost {
-		taken, rest = rest[0], rest[1:]
-		if taken < 0 || taken > t.Cost {
-			return malformed()
+		return 0, errors.New("core: ExplainEach of a Take with AtMost; the script takes has no such calls: use Explain")
+	}
+	for _, n := range counts {
+		if n < 1 || n > maxCalls {
+			return 0, fmt.Errorf("core: a key with %d calls; give 1 to %d", n, maxCalls)
 		}
 	}
-	if len(rest) != s.p.reply {
-		return malformed()
+	d := s.decisions(&t, reply)
+	if d.now > 0 && len(d.rest) == 0 && s.p.calendar && len(counts) > 0 {
+		return d.now, nil
 	}
-	fit, admitted := [MaxLimits]bool{}, true
-	signs := rest
-	for i, a := range s.p.algorithms {
-		if fit[i] = signs[0] >= 0; !fit[i] {
-			signs[0], admitted = -1-signs[0], false
+	v := visits{decisions: &d, visit: visit}
+	for key, n := range counts {
+		before := d.rest
+		if !v.next(key, n) {
+			return 0, d.malformed(before[:min(len(before), s.p.reply+1)])
 		}
-		signs = signs[a.Reply():]
 	}
-	if t.AtMost && t.Cost > 0 && admitted != (taken > 0) {
-		return malformed()
+	if d.now == 0 || len(d.rest) > 0 {
+		return 0, d.malformed(d.rest[:min(len(d.rest), s.p.reply+1)])
 	}
-	if !admitted {
+	return 0, nil
+}
+
+// decisions reads what a script has replied to equal takes.
+type decisions struct {
+	p     *policy
+	t     *Take
+	now   int64 // 0 if there is none
+	ahead int64
+	rest  []int64 // of the reply
+
+	// Of the latest key.
+	fit      [MaxLimits]bool
+	admitted bool
+	states   [MaxLimits][]int64
+	room     []int64 // where the states are that are longer than what was replied of them
+}
+
+func (s Spec) decisions(t *Take, reply []int64) decisions {
+	d := decisions{p: s.p, t: t, ahead: s.p.ahead(t)}
+	if len(reply) > 0 && reply[0] > 0 && reply[0] <= maxNow {
+		d.now, d.rest = reply[0], reply[1:]
+	}
+	return d
+}
+
+func (d *decisions) malformed(reply []int64) error {
+	return fmt.Errorf("core: the reply %v is not one of a script for %q", reply, Policy{d.p})
+}
+
+// visits are the calls of a flight, one after the other.
+type visits struct {
+	*decisions
+	visit        func(key, call int, res *Result)
+	res, refused Result
+}
+
+// next visits the calls for one key, and reports whether a script can have written what was
+// replied of them.
+func (d *visits) next(key, n int) (ok bool) {
+	if len(d.rest) > 0 && d.rest[0] == undecided {
+		d.rest = d.rest[1:]
+		for call := range n {
+			d.visit(key, call, nil)
+		}
+		return true
+	}
+	if len(d.rest) < d.p.reply || !d.read(d.rest[:d.p.reply]) {
+		return false
+	}
+	d.rest = d.rest[d.p.reply:]
+	if n == 1 {
+		if ok = d.explain(&d.res, d.t.Cost); ok {
+			d.visit(key, 0, &d.res)
+		}
+		return ok
+	}
+	times := int64(n)
+	if !d.admitted {
+		if len(d.rest) == 0 || d.rest[0] < 0 || d.rest[0] >= int64(n) {
+			return false
+		}
+		times, d.rest = d.rest[0], d.rest[1:]
+	}
+	return d.replay(key, n, int(times))
+}
+
+// replay visits n calls for one key, of which so many were admitted: it goes back to before
+// the first, and from there to the last.
+func (d *visits) replay(key, n, times int) (ok bool) {
+	if times < n && !d.explain(&d.refused, 0) {
+		return false
+	}
+	if d.t.Cost > 0 && times > 0 {
+		if d.t.Cost > d.p.limits[0].Burst+d.p.limits[0].Debt {
+			return false
+		}
+		for i, a := range d.p.algorithms {
+			if !a.Rewind(d.states[i], d.now, int64(times)*d.t.Cost) {
+				return false
+			}
+		}
+	}
+	d.fit, d.admitted = [MaxLimits]bool{true, true, true, true}, true
+	for call := range times {
+		if d.t.Cost > 0 {
+			for i, a := range d.p.algorithms {
+				a.Charge(d.states[i], d.now, d.t.Cost)
+			}
+		}
+		if !d.explain(&d.res, d.t.Cost) {
+			return false
+		}
+		d.visit(key, call, &d.res)
+	}
+	for call := times; call < n; call++ {
+		d.visit(key, call, &d.refused)
+	}
+	return true
+}
+
+// read reads what was replied of the limits, for one key.
+func (d *decisions) read(reply []int64) (ok bool) {
+	d.admitted = true
+	room := d.room
+	for i, a := range d.p.algorithms {
+		own := reply[:a.Reply()]
+		reply = reply[len(own):]
+		if d.fit[i] = own[0] >= 0; !d.fit[i] {
+			own[0], d.admitted = -1-own[0], false
+		}
+		cost, state := d.p.cost(d.t, i), own
+		if words := min(a.Words(), algo.MaxReplyState); words > len(own) {
+			if len(room) < words {
+				room = make([]int64, d.p.words)
+				d.room = room
+			}
+			state, room = room[:words], room[words:]
+		}
+		d.states[i] = state
+		if !a.ParseReply(state, own, d.now, cost) || !d.fit[i] && a.Admits(state, d.now, cost, d.ahead) {
+			return false
+		}
+	}
+	return true
+}
+
+// explain fills in res from the states, after the charge of taken units if all limits admitted.
+func (d *decisions) explain(res *Result, taken int64) (ok bool) {
+	if !d.admitted {
 		taken = 0
 	}
-	res = Result{At: now, Taken: taken, policy: s.p}
-	ahead := s.p.ahead(&t)
-	for i, a := range s.p.algorithms {
-		cost := s.p.cost(&t, i)
-		own := rest[:a.Reply()]
-		state := own
-		if a.Words() > len(own) {
-			state = make([]int64, min(a.Words(), algo.MaxReplyState))
-		}
-		if fit[i] && max(cost, taken) > s.p.limits[i].Burst+s.p.limits[i].Debt ||
-			!a.ParseReply(state, own, now, cost) || !fit[i] && a.Admits(state, now, cost, ahead) {
-			return malformed()
+	*res = Result{At: d.now, Taken: taken, policy: d.p}
+	for i, a := range d.p.algorithms {
+		cost := d.p.cost(d.t, i)
+		if d.fit[i] && max(cost, taken) > d.p.limits[i].Burst+d.p.limits[i].Debt {
+			return false
 		}
 		e := res.entry(i)
-		if *e = explain(a, state, now, cost, taken, ahead, fit[i]); e.Wait < 0 { // less in use than was taken
-			return malformed()
+		if *e = explain(a, d.states[i], d.now, cost, taken, d.ahead, d.fit[i]); e.Wait < 0 { // less in use than was taken
+			return false
 		}
-		rest = rest[len(own):]
 	}
-	s.p.summarize(&res, t.Cost, len(s.p.algorithms))
-	return res, false, nil
+	d.p.summarize(res, d.t.Cost, len(d.p.algorithms))
+	return true
 }

@@ -504,6 +504,154 @@ func FuzzExplain(f *testing.F) {
 	})
 }
 
+// Nor does it make ExplainEach panic, which answers each call once, in order, or says that
+// something is wrong.
+func FuzzExplainEach(f *testing.F) {
+	policies := []core.Policy{
+		core.MustParse("3/1s"), core.MustParse("3/1s leaky-bucket"), core.MustParse("3/1s burst 9 debt 2, 5/1m token-bucket; wait 3s"),
+		core.MustParse("3/1s fixed-window, 9/1d fixed-window calendar Europe/Berlin"), core.MustParse("9/1h sliding-window"),
+		core.MustParse("9/1h sliding-counter, 7/1m sliding-window buckets 60"), core.MustParse("9/1h sliding-log, 1000/1d sliding-log"),
+		core.MustParse("1000/1h"), core.MustParse("2147483647/1ms burst 2147483647; wait 366d"),
+	}
+	for i := range policies {
+		for _, n := range []int{0, 1, 2, 3, 5, 9, 17} {
+			some := make([]byte, 8*n)
+			for j := range n {
+				binary.BigEndian.PutUint64(some[8*j:], uint64([]int{epoch, -1, 0, 1, 2, -3, -1 << 53, epoch - j}[(j+i)%8]))
+			}
+			for _, counts := range []string{"", "\x01", "\x03\x01", "\xff\x01\x02", "\x00"} {
+				f.Add(some, int64(n%3), int64(i), uint8(i), []byte(counts))
+			}
+		}
+	}
+	f.Fuzz(func(t *testing.T, raw []byte, cost, wait int64, which uint8, kept []byte) {
+		p := policies[int(which)%len(policies)]
+		reply := make([]int64, min(len(raw)/8, 100))
+		for i := range reply {
+			reply[i] = int64(binary.BigEndian.Uint64(raw[8*i:]))
+		}
+		counts := make([]int, min(len(kept), 20))
+		for i := range counts {
+			counts[i] = int(kept[i])
+		}
+		take := core.Take{Policy: p, Key: "k", Cost: cost & math.MaxInt64, Wait: time.Duration(wait & math.MaxInt64)}
+		key, call, clock := 0, 0, int64(0)
+		if len(reply) > 0 {
+			clock = reply[0]
+		}
+		again, err := p.Spec().ExplainEach(take, reply, counts, func(atKey, atCall int, res *core.Result) {
+			if call == counts[key] {
+				key, call = key+1, 0
+			}
+			require.Equal(t, [2]int{key, call}, [2]int{atKey, atCall})
+			call++
+			if res == nil {
+				return
+			}
+			require.Equal(t, clock, res.At)
+			require.GreaterOrEqual(t, res.Remaining, int64(0))
+			require.LessOrEqual(t, res.Remaining, res.Limit)
+			require.GreaterOrEqual(t, res.RetryAfter, time.Duration(0))
+			require.GreaterOrEqual(t, res.Delay, time.Duration(0))
+			require.Contains(t, []int64{0, take.Cost}, res.Taken)
+			require.Equal(t, res.Allowed(), res.Taken == take.Cost)
+		})
+		switch {
+		case err != nil:
+			require.Zero(t, again)
+		case again != 0:
+			require.True(t, p.Spec().Calendar())
+			require.Equal(t, clock, again)
+			require.Zero(t, call)
+		case len(counts) > 0:
+			require.Equal(t, len(counts)-1, key)
+			require.Equal(t, counts[key], call)
+		}
+	})
+}
+
+// What no script replies is an error for all calls from there on.
+func TestExplainEachRefusesMalformedReplies(t *testing.T) {
+	const none = -1 << 53
+	parse := core.MustParse
+	for _, c := range []struct {
+		name    string
+		p       core.Policy
+		cost    int64
+		reply   []int64
+		counts  []int
+		visited int // before it was found out
+	}{
+		{"nothing", parse("9/9s"), 1, nil, []int{1}, 0},
+		{"nothing, without keys", parse("9/9s"), 1, nil, nil, 0},
+		{"no time", parse("9/9s"), 1, []int64{0, 1_000_000, 0}, []int{1}, 0},
+		{"the time alone", parse("9/9s"), 1, []int64{epoch}, []int{1}, 0},
+		{"a key too few", parse("9/9s"), 1, []int64{epoch, 1_000_000, 0}, []int{1, 1}, 1},
+		{"a key too many", parse("9/9s"), 1, []int64{epoch, 1_000_000, 0, 1_000_000, 0}, []int{1}, 1},
+		{"half a key", parse("9/9s"), 1, []int64{epoch, 1_000_000, 0, 1_000_000}, []int{1, 1}, 1},
+		{"above the capacity", parse("9/9s"), 1, []int64{epoch, 9_000_001, 0}, []int{1}, 0},
+		{"less in use than was taken", parse("9/9s"), 2, []int64{epoch, 3_999_999, 0}, []int{2}, 0},
+		{"less of a window than was taken", parse("9/9s fixed-window"), 2, []int64{epoch, 3, epoch + second}, []int{2}, 0},
+		{"less of a bucket than was taken", parse("9/9s token-bucket"), 2, []int64{epoch, epoch, 6}, []int{2}, 0},
+		{"less of a counter than was taken", parse("9/9s sliding-counter"), 2, []int64{epoch, epoch, 3, 5}, []int{2}, 0},
+		{"less of a sub-window than was taken", parse("9/9s sliding-window"), 2, []int64{epoch, epoch, 3, 0}, []int{2}, 0},
+		{"another sub-window", parse("9/9s sliding-window"), 1, []int64{epoch, epoch - 900_000, 3, 0}, []int{2}, 0},
+		{"less of a log than was taken", parse("9/9s sliding-log"), 2, []int64{epoch, 3, epoch, 0}, []int{2}, 0},
+		{"another entry", parse("9/9s sliding-log"), 1, []int64{epoch, 3, epoch - 1, 0}, []int{2}, 0},
+		{"a log of nothing", parse("9/9s sliding-log"), 1, []int64{epoch, 0, 0, 0}, []int{2}, 0},
+		{"a cost that never fits", parse("9/9s"), 10, []int64{epoch, 9_000_000, 0}, []int{2}, 0},
+		{"refused, but not how many before", parse("9/9s"), 2, []int64{epoch, -1 - 8_000_000, 0}, []int{2}, 0},
+		{"refused after all", parse("9/9s"), 2, []int64{epoch, -1 - 8_000_000, 0, 2}, []int{2}, 0},
+		{"refused after less than none", parse("9/9s"), 2, []int64{epoch, -1 - 8_000_000, 0, -1}, []int{2}, 0},
+		{"refused what fits", parse("9/9s"), 2, []int64{epoch, -1 - 7_000_000, 0, 1}, []int{2}, 0},
+		{"nothing decided, and something behind it", parse("9/9s"), 1, []int64{epoch, none, 0}, []int{1}, 1},
+	} {
+		visited := 0
+		take := core.Take{Policy: c.p, Key: "k", Cost: c.cost}
+		again, err := c.p.Spec().ExplainEach(take, c.reply, c.counts, func(int, int, *core.Result) { visited++ })
+		require.ErrorContains(t, err, "not one of a script for", c.name)
+		assert.Zero(t, again, c.name)
+		assert.Equal(t, c.visited, visited, c.name)
+	}
+	p, never := parse("9/9s"), func(int, int, *core.Result) { t.Error("visited") }
+	_, err := p.Spec().ExplainEach(core.Take{Policy: p, Cost: 1}, []int64{epoch, 0, 0}, []int{1}, never)
+	require.ErrorContains(t, err, "the key is empty")
+	_, err = p.Spec().ExplainEach(core.Take{Policy: p, Key: "k", Cost: 1, AtMost: true}, []int64{epoch, 0, 0}, []int{1}, never)
+	require.ErrorContains(t, err, "AtMost")
+	for _, n := range []int{0, -1, 65537} {
+		_, err = p.Spec().ExplainEach(core.Take{Policy: p, Key: "k", Cost: 1}, []int64{epoch, 0, 0}, []int{n}, never)
+		require.ErrorContains(t, err, "give 1 to 65536")
+	}
+}
+
+// Equal calls that were decided together have the answers that each would have had alone.
+func TestExplainEach(t *testing.T) {
+	p := core.MustParse("3/3s")
+	var got []string
+	reply := []int64{epoch, 1_000_000, 0, -1 - 3_000_000, 0, 2, -1 << 53, 3_000_000, 0}
+	again, err := p.Spec().ExplainEach(core.Take{Policy: p, Key: "k", Cost: 1}, reply, []int{1, 4, 2, 3}, func(key, call int, res *core.Result) {
+		text := fmt.Sprint(key, " ", call, " undecided")
+		if res != nil {
+			text = fmt.Sprint(key, " ", call, " ", res.Outcome, " remaining ", res.Remaining, " retry ", res.RetryAfter, " reset ", res.ResetAfter)
+		}
+		got = append(got, text)
+	})
+	require.NoError(t, err)
+	assert.Zero(t, again)
+	assert.Equal(t, []string{
+		"0 0 admitted remaining 2 retry 0s reset 1s",
+		"1 0 admitted remaining 1 retry 0s reset 2s",
+		"1 1 at-limit remaining 0 retry 0s reset 3s",
+		"1 2 refused remaining 0 retry 1s reset 3s",
+		"1 3 refused remaining 0 retry 1s reset 3s",
+		"2 0 undecided",
+		"2 1 undecided",
+		"3 0 admitted remaining 2 retry 0s reset 1s",
+		"3 1 admitted remaining 1 retry 0s reset 2s",
+		"3 2 at-limit remaining 0 retry 0s reset 3s",
+	}, got)
+}
+
 // A script that finds the caller's calendar to be behind does nothing, and says the time.
 func TestExplainOtherWindow(t *testing.T) {
 	p := core.MustParse("3/1d fixed-window calendar Europe/Berlin")

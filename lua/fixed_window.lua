@@ -46,7 +46,7 @@ if s_i and s_i ~= '' then
 end
 
 --@ admit
-local fits_i = count_i + ARG.cost <= ARG.rate + 0
+fits_i = count_i + ARG.cost <= ARG.rate + 0
 
 --@ most
 local most_i = ARG.rate - count_i
@@ -54,6 +54,12 @@ local fits_i = most_i > 0
 
 --@ cost
 local cost_i = ARG.cost + 0
+
+--@ times
+local times_i = cost_i > 0 and math.floor((ARG.rate - count_i) / cost_i) or n
+
+--@ costs
+cost_i = cost_i * times
 
 --@ weigh
 local cost_i = taken

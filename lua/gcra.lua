@@ -45,7 +45,7 @@ end
 
 --@ admit
 local bound_i = ARG.bound_w + 0
-local fits_i = w_i < bound_i or w_i == bound_i and r_i <= (ARG.bound_r or 0) + 0
+fits_i = w_i < bound_i or w_i == bound_i and r_i <= (ARG.bound_r or 0) + 0
 
 --@ most
 local most_i = 0
@@ -73,6 +73,26 @@ local fits_i = most_i > 0
 
 --@ cost
 local cw_i, cr_i = ARG.charge_w + 0, (ARG.charge_r or 0) + 0
+
+--@ times
+local times_i = n
+if cw_i > 0 or cr_i > 0 then
+  local l, roomw, roomr = (ARG.parts or 0) + 1, bound_i - w_i, (ARG.bound_r or 0) - r_i
+  if roomr < 0 then roomw, roomr = roomw - 1, roomr + l end
+  local more = math.min(n - 1, math.floor((roomw + roomr / l) / (cw_i + cr_i / l))) -- or one off if there are parts
+  local w, r = more * cw_i + math.floor(more * cr_i / l), more * cr_i % l
+  if w > roomw or w == roomw and r > roomr then
+    more = more - 1
+  elseif l > 1 and more < n - 1 then
+    w, r = w + cw_i, r + cr_i
+    if r >= l then w, r = w + 1, r - l end
+    if w < roomw or w == roomw and r <= roomr then more = more + 1 end
+  end
+  times_i = more + 1
+end
+
+--@ costs
+cw_i, cr_i = times * cw_i + math.floor(times * cr_i / ((ARG.parts or 0) + 1)), times * cr_i % ((ARG.parts or 0) + 1)
 
 --@ weigh
 local cw_i, cr_i = 0, 0

@@ -12,6 +12,7 @@
 package lua
 
 import (
+	"cmp"
 	"embed"
 	"errors"
 	"fmt"
@@ -33,11 +34,11 @@ var (
 	letter    = regexp.MustCompile(`(?m)^-- Letter: (\w)$`)
 	borrows   = regexp.MustCompile(`(?m)^-- Sections: (\w+)$`)
 	declares  = regexp.MustCompile(`(?m)^-- Arguments of (\w+): *(.*)$`)
-	appends   = regexp.MustCompile(`(?m)^-- Arguments, after those of the limits: *(.*)$`)
-	has       = regexp.MustCompile(`(?m)^-- Arguments: *(.*)$`)
+	appends   = regexp.MustCompile(`(?m)^-- Arguments, after those of the limits(?: in (\w+))?: *(.*)$`)
+	has       = regexp.MustCompile(`(?m)^-- Arguments(): *(.*)$`)
 	opens     = regexp.MustCompile(`(?m)^--@ (\w+)\n`)
 	stands    = regexp.MustCompile(`(?m)^( *)--> (\w+)\n`)
-	arguments = regexp.MustCompile(`\bARG\.(\w+)`)
+	arguments = regexp.MustCompile(`\bARG\.(\w+)(?:\[(\w+)\])?`)
 	perLimit  = regexp.MustCompile(`_i\b`)
 )
 
@@ -57,6 +58,7 @@ type algorithm struct {
 // template is a file that is not an algorithm's.
 type template struct {
 	arguments []string // after those of the limits
+	limits    string   // the operation whose arguments of the limits they follow
 	text      string
 }
 
@@ -70,13 +72,15 @@ func load(from fs.FS) *library {
 		doc, text := read(from, name)
 		m := letter.FindStringSubmatch(doc)
 		if m == nil {
-			var names []string
+			var t template
 			for _, form := range []*regexp.Regexp{appends, has} {
 				if m := form.FindStringSubmatch(doc); m != nil {
-					names = strings.Fields(m[1])
+					t.limits, t.arguments = m[1], strings.Fields(m[2])
 				}
 			}
-			l.templates[strings.TrimSuffix(name, ".lua")] = template{names, text}
+			operation := strings.TrimSuffix(name, ".lua")
+			t.limits, t.text = cmp.Or(t.limits, operation), text
+			l.templates[operation] = t
 			continue
 		}
 		if m := borrows.FindStringSubmatch(doc); m != nil {
@@ -125,6 +129,10 @@ func Take(kinds string) (script string, err error) { return scripts.compose("tak
 // see upto.lua.
 func UpTo(kinds string) (script string, err error) { return scripts.compose("upto", kinds) }
 
+// Takes returns the script that decides for many keys at once what Take does for one;
+// see takes.lua. The limits' arguments are those of Take.
+func Takes(kinds string) (script string, err error) { return scripts.compose("takes", kinds) }
+
 // Refund returns the script that gives back a charge to limits of these kinds; see
 // refund.lua.
 func Refund(kinds string) (script string, err error) { return scripts.compose("refund", kinds) }
@@ -141,10 +149,10 @@ func (l *library) compose(operation, kinds string) (script string, err error) {
 		if a == nil {
 			return "", fmt.Errorf("lua: no algorithm has the letter %q", kinds[i])
 		}
-		if limits[i], err = a.resolve(t, operation, count); err != nil {
+		if limits[i], err = a.resolve(t, count); err != nil {
 			return "", err
 		}
-		count += len(a.arguments[operation])
+		count += len(a.arguments[t.limits])
 	}
 
 	// unroll repeats a section for each limit, with its own names.
@@ -165,11 +173,17 @@ func (l *library) compose(operation, kinds string) (script string, err error) {
 	}
 
 	frame := sections(l.templates["frame"].text)
+	frame["arguments"] = hoist(count)
 	left := "math.max(" + each("left_i", ", ") + ")"
 	if len(limits) == 1 { // the commonest script is the one that must be fastest
 		frame["split"], left = "local s_1 = stored\n", "left_1"
 	}
-	text, unread, err := place(fill(t.text, frame), t.arguments, count)
+	reply := strings.ReplaceAll(strings.TrimSpace(unroll("reply")), "\n", ", ")
+	slots := make([]string, 1+strings.Count(reply, ", ")) // behind those that are filled
+	for i := range slots {
+		slots[i] = fmt.Sprintf("reply[at + %d]", 1+i)
+	}
+	text, unread, err := place(fill(t.text, frame), t.arguments, count, "ARGV[%d]")
 	if err != nil || unread != "" {
 		return "", cannotResolve(operation+".lua", operation, unread, err)
 	}
@@ -180,7 +194,9 @@ func (l *library) compose(operation, kinds string) (script string, err error) {
 		"text_all", each("text_i", " .. ';' .. "),
 		"left_all", left,
 		"most_all", each("most_i", ", "),
-		"reply_all", strings.ReplaceAll(strings.TrimSpace(unroll("reply")), "\n", ", "),
+		"times_all", each("times_i", ", "),
+		"verdicts_all", each("fits_i", ", "),
+		"reply_all", reply, "slots_all", strings.Join(slots, ", "), "width_all", strconv.Itoa(len(slots)),
 	)
 	own := map[string]string{}
 	for _, m := range stands.FindAllStringSubmatch(text, -1) {
@@ -202,47 +218,71 @@ func fill(text string, sections map[string]string) string {
 	})
 }
 
+// hoist reads the limits' arguments once, for a script that needs them again and again.
+func hoist(count int) string {
+	names, values := make([]string, count), make([]string, count)
+	for k := range count {
+		names[k], values[k] = fmt.Sprintf(hoisted, 1+k), fmt.Sprintf("(ARGV[%d] or 0) + 0", 1+k)
+	}
+	return "local " + strings.Join(names, ", ") + " = " + strings.Join(values, ", ") + "\n"
+}
+
+// hoisted is what an argument of a limit is called where it is read once for all keys.
+const hoisted = "arg%d"
+
 // resolve returns the sections that a template asks for, with each argument in its place
 // behind the first ones. It is an error if a section reads an argument that is not
 // declared, or if none reads one that is.
-func (a *algorithm) resolve(t template, operation string, first int) (map[string]string, error) {
-	names, ok := a.arguments[operation]
+func (a *algorithm) resolve(t template, first int) (map[string]string, error) {
+	names, ok := a.arguments[t.limits]
 	if !ok {
 		return nil, fmt.Errorf("lua: %s does not declare its arguments of %s; add a line %q to the header",
-			a.file, operation, "-- Arguments of "+operation+": ...")
+			a.file, t.limits, "-- Arguments of "+t.limits+": ...")
 	}
 	wanted := []string{"reply"} // which stands within a line
 	for _, m := range stands.FindAllStringSubmatch(t.text, -1) {
 		wanted = append(wanted, m[2])
 	}
+	form := "ARGV[%d]"
+	if slices.Contains(wanted, "arguments") {
+		form = hoisted
+	}
 	var all strings.Builder
 	out := make(map[string]string, len(wanted))
 	for _, section := range wanted {
-		text, _, err := place(a.sections[section], names, first)
+		text, _, err := place(a.sections[section], names, first, form)
 		if err != nil {
-			return nil, cannotResolve(a.file, operation, "", err)
+			return nil, cannotResolve(a.file, t.limits, "", err)
 		}
 		out[section] = text
 		all.WriteString(a.sections[section])
 	}
-	if _, unread, _ := place(all.String(), names, first); unread != "" {
-		return nil, cannotResolve(a.file, operation, unread, nil)
+	if _, unread, _ := place(all.String(), names, first, form); unread != "" {
+		return nil, cannotResolve(a.file, t.limits, unread, nil)
 	}
 	return out, nil
 }
 
-// place puts ARGV[first+k] in the place of the k-th name, counted from 1. unread is a
-// name that the text does not read, and the error says which one is not declared.
-func place(text string, names []string, first int) (placed, unread string, err error) {
+// place puts the argument first+k, counted from 1, in the place of the k-th name. A name
+// that ends in "..." is a list, and its i-th is read as ARG.name[i]. unread is a name that
+// the text does not read, and the error says which one is not declared.
+func place(text string, names []string, first int, form string) (placed, unread string, err error) {
 	read := map[string]bool{}
 	text = arguments.ReplaceAllStringFunc(text, func(arg string) string {
-		name := strings.TrimPrefix(arg, "ARG.")
+		m := arguments.FindStringSubmatch(arg)
+		name := m[1]
+		if m[2] != "" {
+			name += "..."
+		}
 		k := slices.Index(names, name)
 		if k < 0 {
 			err = fmt.Errorf("reads %s, which is not among its arguments %q", arg, names)
 		}
 		read[name] = true
-		return fmt.Sprintf("ARGV[%d]", first+k+1)
+		if m[2] != "" {
+			return fmt.Sprintf("ARGV[%d + %s]", first+k, m[2])
+		}
+		return fmt.Sprintf(form, first+k+1)
 	})
 	for _, name := range names {
 		if !read[name] {

@@ -10,7 +10,8 @@
 --   passed  how long ago that is
 -- Reply   the server's time in microseconds, then 1.
 
---> open
+--> clock
+--> read
 --> split
 --> load
 local at = ARG.at + 0

@@ -63,7 +63,7 @@ if s_i and s_i ~= '' then
 end
 
 --@ admit
-local fits_i = (ARG.cost or 0) + 0 == 0 or used_i + ARG.cost <= ARG.limit + 0
+fits_i = (ARG.cost or 0) + 0 == 0 or used_i + ARG.cost <= ARG.limit + 0
 
 --@ most
 local most_i = math.max(0, ARG.limit - used_i)
@@ -71,6 +71,12 @@ local fits_i = most_i > 0
 
 --@ cost
 local cost_i = (ARG.cost or 0) + 0
+
+--@ times
+local times_i = cost_i > 0 and math.floor((ARG.limit - used_i) / cost_i) or n
+
+--@ costs
+cost_i = cost_i * times
 
 --@ weigh
 local cost_i = taken
@@ -94,7 +100,7 @@ end
 --@ store
 local text_i, left_i = '', 1
 if current_i + previous_i > 0 then
-  text_i = string.format('d%.0f,%s,%.0f,%.0f', start_i, ARG.period, current_i, previous_i)
+  text_i = string.format('d%.0f,%.0f,%.0f,%.0f', start_i, ARG.period, current_i, previous_i)
   left_i = start_i - now + (current_i > 0 and 2 or 1) * ARG.period
 end
 

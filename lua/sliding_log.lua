@@ -63,7 +63,7 @@ if s_i and s_i ~= '' then
 end
 
 --@ admit
-local fits_i = used_i + (ARG.cost or 0) <= ARG.limit + 0
+fits_i = used_i + (ARG.cost or 0) <= ARG.limit + 0
 if not fits_i and used_i > 0 then
   local must = used_i + ARG.cost - ARG.limit -- so many units must go before the cost fits
   if must >= used_i then
@@ -89,6 +89,12 @@ if not fits_i then full_i = oldest_i end
 
 --@ cost
 local cost_i = (ARG.cost or 0) + 0
+
+--@ times
+local times_i = cost_i > 0 and math.floor((ARG.limit - used_i) / cost_i) or n
+
+--@ costs
+cost_i = cost_i * times
 
 --@ weigh
 local cost_i = taken

@@ -88,7 +88,7 @@ if s_i and s_i ~= '' then
 end
 
 --@ admit
-local fits_i = used_i + (ARG.units or 0) <= ARG.limit + 0
+fits_i = used_i + (ARG.units or 0) <= ARG.limit + 0
 
 --@ most
 local most_i = ARG.limit - used_i
@@ -96,6 +96,12 @@ local fits_i = most_i > 0
 
 --@ cost
 local cost_i = (ARG.units or 0) + 0
+
+--@ times
+local times_i = cost_i > 0 and math.floor((ARG.limit - used_i) / cost_i) or n
+
+--@ costs
+cost_i = cost_i * times
 
 --@ weigh
 local cost_i = taken
@@ -139,7 +145,7 @@ end
 --@ store
 local text_i, left_i = '', 1
 if count_i > 0 then
-  text_i = string.format('w%.0f,%s,%.0f', start_i, ARG.width, count_i) .. older_i
+  text_i = string.format('w%.0f,%.0f,%.0f', start_i, ARG.width, count_i) .. older_i
   left_i = start_i + (ARG.buckets + 1) * ARG.width - now
 end
 

@@ -8,9 +8,11 @@
 -- Reply   the server's time in microseconds, then the reply of each limit: whether
 --         it admits, and its state after the charge if all admit, before it if not.
 
---> open
+--> clock
+--> read
 --> split
 --> load
+local verdicts_all
 --> admit
 if fits_all then
   --> cost

@@ -43,7 +43,7 @@ if s_i and s_i ~= '' then
 end
 
 --@ admit
-local fits_i = tokens_i >= (ARG.need or 0) + 0
+fits_i = tokens_i >= (ARG.need or 0) + 0
 if not fits_i then
   local wait = (ARG.wait or 0) + 0
   if wait > 0 then fits_i = last_i + math.ceil((ARG.need - tokens_i) / ARG.rate) * ARG.period - now <= wait end
@@ -55,6 +55,17 @@ local fits_i = most_i > 0
 
 --@ cost
 local cost_i = (ARG.cost or 0) + 0
+
+--@ times
+local times_i = n
+if cost_i > 0 then
+  local wait, least = (ARG.wait or 0) + 0, ARG.need + 0 -- tokens that there must be, less what will be refilled within wait
+  if wait > 0 then least = least - math.floor((wait + now - (last_i > 0 and last_i or now)) / ARG.period) * ARG.rate end
+  times_i = math.floor((tokens_i - least) / cost_i) + 1
+end
+
+--@ costs
+cost_i = cost_i * times
 
 --@ weigh
 local cost_i = taken

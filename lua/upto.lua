@@ -11,7 +11,8 @@
 -- Reply   the server's time in microseconds, how many units were taken, then the
 --         reply of each limit: whether it admits one unit, and its state.
 
---> open
+--> clock
+--> read
 --> split
 --> load
 --> most

@@ -16,8 +16,8 @@ import (
 // Compare runs the same random operations against two stores under one forced
 // clock and fails at the first difference in any field of a Result, or in whether
 // there was an error, and at an answer that no store may give. Among the operations are
-// takes of all kinds of cost, of what there is and ahead of time, peeks, refunds before
-// and after the turn of a reservation and with the receipt of another policy, resets,
+// takes of all kinds of cost, of what there is and ahead of time, peeks, many takes at
+// once (see [ManyStore]), refunds before and after the turn of a reservation and with the receipt of another policy, resets,
 // mistakes, clock steps of up to years in both directions, and changed limits under an
 // unchanged name; among the policies are those of up to four limits and the extremes of
 // every number.
@@ -121,26 +121,38 @@ func (c *comparison) step() {
 		c.refund()
 	case n < 31:
 		c.mistake(t)
+	case n < 41:
+		c.many(t)
 	default:
-		t.Cost = c.cost(t.Policy)
-		switch n := c.rng.IntN(10); {
-		case n < 2:
-			t.AtMost, t.Debt = true, c.rng.IntN(2) == 0
-		case n < 7 && t.Policy.Options().Wait > 0, n == 9:
-			most := t.Policy.Options().Wait
-			t.Wait = pick(c.rng, most, most, most+1, most/2, time.Duration(c.rng.Int64N(int64(most)+1)), c.ahead(), math.MaxInt64)
-		}
-		c.take(t)
+		c.ask(&t)
+		c.noteTake(t)
+		ra, rb := c.both(t)
+		c.answer(t, ra, rb)
 	}
 }
 
-func (c *comparison) take(t core.Take) {
+// ask says what t asks for.
+func (c *comparison) ask(t *core.Take) {
+	t.Cost, t.AtMost, t.Debt, t.Wait = c.cost(t.Policy), false, false, 0
+	switch n := c.rng.IntN(10); {
+	case n < 2:
+		t.AtMost, t.Debt = true, c.rng.IntN(2) == 0
+	case n < 7 && t.Policy.Options().Wait > 0, n == 9:
+		most := t.Policy.Options().Wait
+		t.Wait = pick(c.rng, most, most, most+1, most/2, time.Duration(c.rng.Int64N(int64(most)+1)), c.ahead(), math.MaxInt64)
+	}
+}
+
+func (c *comparison) noteTake(t core.Take) {
 	if t.AtMost {
 		c.note(t, "take %v at %+d up to %d, with debt %v", t.Policy, t.Now-Epoch, t.Cost, t.Debt)
 	} else {
 		c.note(t, "take %v at %+d cost %d ahead %v", t.Policy, t.Now-Epoch, t.Cost, t.Wait)
 	}
-	ra, rb := c.both(t)
+}
+
+// answer compares what t was answered.
+func (c *comparison) answer(t core.Take, ra, rb core.Result) {
 	if wrong := cmp.Or(impossible(t, ra), impossible(t, rb)); wrong != "" {
 		c.Errorf("an answer is impossible, %s:\n a: %+v\n b: %+v", wrong, ra, rb)
 		return // with a receipt that nothing can be done with

@@ -261,6 +261,38 @@ func TestCompareFindsMistakes(t *testing.T) {
 	}
 }
 
+// swapping answers the first of many takes with what is the second's.
+type swapping struct {
+	*storetest.ReferenceStore
+	many int
+}
+
+func (s *swapping) TakeMany(ctx context.Context, takes []core.Take) ([]core.Result, error) {
+	s.many += len(takes)
+	results := make([]core.Result, len(takes))
+	for i, t := range takes {
+		res, err := s.Take(ctx, t)
+		if err != nil {
+			return nil, err
+		}
+		results[i] = res
+	}
+	if len(takes) > 1 {
+		results[0], results[1] = results[1], results[0]
+	}
+	return results, nil
+}
+
+// Many takes at once are asked of a store that can have them so.
+func TestCompareManyTakes(t *testing.T) {
+	s := &swapping{ReferenceStore: storetest.Reference()}
+	inner := &tb{TB: t}
+	assert.PanicsWithValue(t, inner, func() { storetest.Compare(inner, memory(t), s, 7, 20_000) })
+	require.Len(t, inner.messages, 2)
+	assert.Contains(t, inner.messages[1], "at once")
+	assert.Greater(t, s.many, 1)
+}
+
 // What no store may answer is found where both answer it as well.
 func TestCompareFindsTheImpossible(t *testing.T) {
 	for name, take := range map[string]func(*core.Take, *core.Result){

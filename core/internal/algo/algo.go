@@ -147,4 +147,8 @@ type Wire interface {
 	// whether the cost fits as well; that is decoded already. s and reply may be the
 	// same memory. It reports whether the section can have written the reply.
 	ParseReply(s, reply []int64, now, cost int64) (ok bool)
+	// Rewind takes a state that ParseReply has made back to before units were charged
+	// at now. Charging them again, in parts, leads through the states of the server. It
+	// reports whether the state can have that charge in it.
+	Rewind(s []int64, now, units int64) (ok bool)
 }

@@ -185,3 +185,10 @@ func (a *fixedWindow) ParseReply(s, reply []int64, now, _ int64) bool {
 	s[fixedEnd], s[fixedCount] = end, count
 	return true
 }
+
+// Rewind does not look at the end of the window: that of the first charge in it is the
+// same.
+func (a *fixedWindow) Rewind(s []int64, _, units int64) bool {
+	s[fixedCount] -= units
+	return s[fixedCount] >= 0
+}

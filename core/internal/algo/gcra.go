@@ -345,3 +345,17 @@ func (a *gcra) ParseReply(s, reply []int64, now, _ int64) bool {
 	setLevel(s, now, held)
 	return true
 }
+
+func (a *gcra) Rewind(s []int64, now, units int64) bool {
+	hi, lo := bits.Mul64(uint64(units), uint64(a.p))
+	if hi >= uint64(a.l) { // the quotient does not fit 64 bits
+		return false
+	}
+	q, r := bits.Div64(hi, lo, uint64(a.l))
+	held, charged := level(s, now), span{int64(q), int64(r)}
+	if q > maxSpan || held.less(charged) {
+		return false
+	}
+	setLevel(s, now, held.sub(charged, a.l))
+	return true
+}

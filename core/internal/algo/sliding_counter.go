@@ -223,3 +223,11 @@ func (a *slidingCounter) ParseReply(s, reply []int64, now, _ int64) bool {
 	a.set(s, start, current, previous)
 	return true
 }
+
+func (a *slidingCounter) Rewind(s []int64, _, units int64) bool {
+	if units > s[counterCurrent] {
+		return false
+	}
+	a.set(s, s[counterStart], s[counterCurrent]-units, s[counterPrevious])
+	return true
+}

@@ -235,3 +235,16 @@ func (a *slidingLog) ParseReply(s, reply []int64, now, cost int64) bool {
 	a.setLen(s, n+1)
 	return true
 }
+
+// Rewind leaves a count of 0 in the newest entry, which the next charge is to.
+func (a *slidingLog) Rewind(s []int64, now, units int64) bool {
+	e := a.entries(s)
+	if units == 0 {
+		return true
+	}
+	if len(e) == 0 || e[len(e)-2] != now || units > e[len(e)-1] {
+		return false
+	}
+	e[len(e)-1] -= units
+	return true
+}

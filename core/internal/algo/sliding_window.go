@@ -283,3 +283,13 @@ func (a *slidingWindow) ParseReply(s, reply []int64, now, cost int64) bool {
 	a.setNewest(s, newest)
 	return true
 }
+
+// Rewind leaves a count of 0 in the newest sub-window, which the next charge is to.
+func (a *slidingWindow) Rewind(s []int64, now, units int64) bool {
+	counts := a.counts(s)
+	if units > 0 && s[windowStart]/a.width != now/a.width {
+		return false
+	}
+	counts[0] -= units
+	return counts[0] >= 0
+}

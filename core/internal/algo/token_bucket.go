@@ -275,3 +275,12 @@ func (a *tokenBucket) ParseReply(s, reply []int64, now, _ int64) bool {
 	a.set(s, last, tokens)
 	return true
 }
+
+func (a *tokenBucket) Rewind(s []int64, _, units int64) bool {
+	tokens := a.tokens(s)
+	if units > a.burst-tokens {
+		return false
+	}
+	a.set(s, s[bucketLast], tokens+units)
+	return true
+}

@@ -1,0 +1,77 @@
+-- takes: what take decides, for many keys and many calls in one: calls that are equal in
+-- everything but the key. The limits are the same for all, and so is the time. It is as if
+-- take ran for each call, in the order of the keys, but that a key is read and written once.
+--
+-- KEYS    the states. A key that stands there twice is decided twice, in order.
+-- Arguments, after those of the limits in take: now counts...
+--   now     the forced time, or 0
+--   counts  how many calls there are for each key, 1 to 65536; 1 where it is left out
+-- Zeros at the very end may be left out, and so may ones, if they are counts.
+-- The sections times and costs read
+--   n       how many calls there are
+--   times   how many of them are charged
+-- Reply   the server's time in microseconds, then an answer for each key: what take
+--         replies of its limits to the last of the calls; and where that was refused
+--         and was not the only one, how many before it were admitted.
+--         The answer -9007199254740992 alone says that nothing was decided or changed:
+--         the server refuses to read or to write this key, or what is stored turned out
+--         to be broken between the first and the last of the calls. Ask for each call by
+--         itself. If the server refuses all keys, its error is the reply.
+
+--> arguments
+--> clock
+local reply, at, undone, failure = { now }, 1, 0, nil
+for i = 1, #KEYS do
+  local n, write, stored = (ARG.counts[i] or 1) + 0, false, redis.pcall('GET', KEYS[i])
+  local failed = stored and stored.err -- a text has no err; a foreign type under our key is discarded
+  if failed then
+    if string.find(failed, 'WRONGTYPE', 1, true) then failed, write = false, true else failure = stored end
+    stored = false
+  end
+  local times, text, left, again = 0, nil, nil, not failed
+  while again do
+    --> split
+    --> load
+    local verdicts_all
+    --> admit
+    if times > 0 then -- so many were admitted; the next is refused, unless the state turns out to be broken
+      failed = write or fits_all
+    elseif fits_all then
+      times = n
+      --> cost
+      if n > 1 then
+        --> times
+        times = math.min(n, times_all)
+        --> costs
+      end
+      --> charge
+    end
+    if write and not failed then
+      --> store
+      text, left = text_all, left_all
+    end
+    again = times < n and not failed and fits_all
+    if again then
+      stored, write = text, false
+    elseif not failed then
+      if text then
+        local done = redis.pcall('SET', KEYS[i], text, 'PX', math.ceil(left / 1000) + forced)
+        if done.err then failed, failure = true, done end
+      end
+      if not failed then
+        slots_all = reply_all
+        at = at + width_all
+        if n > 1 and not (fits_all) then
+          at = at + 1
+          reply[at] = times
+        end
+      end
+    end
+  end
+  if failed then
+    at, undone = at + 1, undone + 1
+    reply[at] = -9007199254740992
+  end
+end
+if failure and undone == #KEYS then return failure end
+return reply
