@@ -61,7 +61,7 @@ func (s *Store) askAll(ctx context.Context, k kind, entries []entry) {
 	for i, at := range seats {
 		if at.passenger != nil {
 			left := patience - time.Since(now)
-			entries[i].reply, entries[i].err = at.ride(ctx, at.lane, left, left)
+			entries[i].reply, entries[i].err = at.ride(ctx, at.lane, left, left, nil)
 		}
 	}
 }

@@ -20,6 +20,12 @@ type entry struct {
 	// weight is for how long everybody else on the server waits, in half microseconds.
 	weight int64
 
+	// shares is true of a take that may be decided together with others. take is what it asks, and
+	// params how many arguments of the limits its script has.
+	shares bool
+	take   core.Take
+	params int
+
 	reply []int64
 	err   error
 
@@ -28,9 +34,10 @@ type entry struct {
 
 // call is a command of a flight, and how far it has come.
 type call struct {
-	entry *entry
-	cmd   redis.Cmder        // as it was sent
-	ints  *redis.IntSliceCmd // the same, of a script
+	entry *entry // the first one's, if it is shared
+	*shared
+	cmd  redis.Cmder        // as it was sent
+	ints *redis.IntSliceCmd // the same, of a script
 
 	text     bool // the script travels whole, for a server that does not know its hash
 	known    bool // the server was told the script by another call
@@ -57,18 +64,30 @@ func (c *call) command(ctx context.Context) redis.Cmder {
 		c.cmd = cmd
 		return cmd
 	}
-	name, script := any("evalsha"), e.script.hash
-	if c.text {
-		name, script = "eval", e.script.text
+	var args []any
+	if c.shared != nil {
+		args = c.arguments(e)
+	} else {
+		args = make([]any, 0, 4+len(e.args))
+		args = append(append(args, nil, nil, "1", e.key), e.args...)
 	}
-	args := make([]any, 0, 4+len(e.args))
-	args = append(append(args, name, script, "1", e.key), e.args...)
+	script := c.script()
+	if args[0], args[1] = "evalsha", script.hash; c.text {
+		args[0], args[1] = "eval", script.text
+	}
 	c.ints = redis.NewIntSliceCmd(ctx, args...)
 	cmd := command{c.ints}
 	cmd.SetFirstKeyPos(3)
 	cmd.SetStepCount(1) // or a cluster's client would ask the servers what EVALSHA is
 	c.cmd = cmd
 	return cmd
+}
+
+func (c *call) script() *script {
+	if c.shared != nil {
+		return c.entry.script.takes
+	}
+	return c.entry.script
 }
 
 // outcome is what came of a command that was sent. failed is what the client says of all that
@@ -88,7 +107,7 @@ func (c *call) outcome(failed error) (reply []int64, err error) {
 // has just restarted, goes a third time, as a text. texts are the scripts that travel whole,
 // after which the server knows them for the rest.
 func (c *call) retry(err error, texts *[]*script) bool {
-	script := c.entry.script
+	script := c.script()
 	switch {
 	case script == nil:
 		return false
@@ -107,6 +126,15 @@ func (c *call) retry(err error, texts *[]*script) bool {
 	}
 	c.repeated = true
 	return true
+}
+
+// settle gives all that is asked for the same.
+func (c *call) settle(reply []int64, err error) {
+	if c.shared == nil {
+		c.entry.settle(reply, err)
+		return
+	}
+	c.each(func(p *passenger) { p.settle(reply, err) })
 }
 
 // settle gives an entry what came of it.

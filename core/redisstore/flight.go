@@ -17,7 +17,8 @@ type flight struct {
 	deadline
 	lane  *lane
 	sent  time.Time
-	calls []call // those that are not settled
+	first *passenger // the chain of those who are not yet in a call
+	calls []call     // those that are not settled
 
 	alive bool        // the server has answered something
 	word  error       // the failure of the others
@@ -25,6 +26,7 @@ type flight struct {
 
 	entries   int
 	pipelined bool
+	crowded   bool    // it has keys that share a script, or might do so
 	only      [1]call // of a flight of one, which is one allocation
 	own       entry
 }
@@ -77,7 +79,7 @@ func (f *flight) send() (failed error) {
 // collect settles the calls that have come to an end, and leaves those that are to be sent again.
 func (f *flight) collect(failed error) {
 	var texts []*script
-	rest := f.calls[:0]
+	rest, again := f.calls[:0], []call(nil) // the latter take part in no other's fate
 	long := len(f.calls) > 1 && f.tearable()
 	for i := range f.calls {
 		c := &f.calls[i]
@@ -85,24 +87,29 @@ func (f *flight) collect(failed error) {
 		if failed != errAbandoned { //nolint:errorlint // it is never wrapped
 			reply, err = c.outcome(failed)
 		}
-		switch {
-		case err == nil:
-			f.alive = true
-			c.entry.settle(reply, nil)
-			continue
-		case long:
+		if err != nil && long {
 			err = torn(err)
 		}
 		switch {
+		case err == nil && c.shared == nil:
+			f.alive = true
+			c.entry.settle(reply, nil)
+		case err == nil:
+			f.alive = true
+			again = append(again, c.arrive(reply)...)
+		case c.shared != nil && crossed(err):
+			f.lane.node.apart()
+			c.each(func(p *passenger) { again = append(again, call{entry: &p.entry}) })
 		case c.retry(err, &texts):
 			rest = append(rest, *c)
-		case f.lane.node.redirects(err) && len(f.calls) > 1:
+		case f.lane.node.redirects(err) && f.pipelined:
 			f.alive = true
-			go f.lane.follow(c.entry)
+			go f.lane.follow(*c)
 		default:
-			c.entry.settle(nil, f.judge(c, err))
+			c.settle(nil, f.judge(c, err))
 		}
 	}
+	rest = append(rest, again...)
 	f.calls = rest
 }
 
@@ -119,7 +126,7 @@ func (f *flight) judge(c *call, err error) error {
 // fail settles everything that is left.
 func (f *flight) fail(err error) {
 	for i := range f.calls {
-		f.calls[i].entry.settle(nil, err)
+		f.calls[i].settle(nil, err)
 	}
 	f.calls = nil
 }

@@ -45,7 +45,8 @@ type lane struct {
 const maxWaiting = 8192
 
 // ask flies with an entry that a request waits for, and returns what came of it.
-func (l *lane) ask(ctx context.Context, e entry) ([]int64, error) {
+// If it was decided together with others, there is no reply, but res.
+func (l *lane) ask(ctx context.Context, e entry, res *core.Result) ([]int64, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -60,7 +61,7 @@ func (l *lane) ask(ctx context.Context, e entry) ([]int64, error) {
 			return nil, errFull
 		}
 		// Half of the time is enough to wait in: the other half is for the flight.
-		return p.ride(ctx, l, patience/2, patience)
+		return p.ride(ctx, l, patience/2, patience, res)
 	}
 	f := &flight{lane: l, own: e, sent: now, entries: 1}
 	f.only[0].entry = &f.own
@@ -120,13 +121,18 @@ func (l *lane) next(now time.Time) *flight {
 	}
 	l.out++
 	f := &flight{lane: l, sent: now}
-	weight := int64(0)
+	weight, tail := int64(0), (*passenger)(nil)
 	for p := l.first; p != nil && f.entries < l.full && (f.entries == 0 || weight+p.weight <= l.heavy); p = l.first {
 		weight += p.weight
 		l.remove(p)
 		p.aboard = true
 		f.entries++
-		f.calls = append(f.calls, call{entry: &p.entry})
+		if tail == nil {
+			f.first = p
+		} else {
+			tail.after = p
+		}
+		tail = p
 	}
 	return f
 }
@@ -183,6 +189,10 @@ func (l *lane) land(f *flight) *flight {
 // run flies, and then with those who wait until no flight is to leave.
 func (l *lane) run(f *flight) {
 	for f != nil {
+		f.group(l.node.keys())
+		if f.crowded {
+			l.node.tryJoint()
+		}
 		f.flyForOthers()
 		f = l.land(f)
 	}
@@ -198,11 +208,10 @@ func (f *flight) flyForOthers() {
 	f.fly(context.Background()) //nolint:forbidigo // it is of many requests
 }
 
-// follow asks for an entry whose server has said that another one has it, by itself: finding that one takes time.
-func (l *lane) follow(e *entry) {
-	f := &flight{lane: l, sent: time.Now(), entries: 1}
-	f.only[0].entry = e
-	f.calls = f.only[:]
+// follow sends a call by itself whose server has said that another one has its key: finding that
+// one takes time.
+func (l *lane) follow(c call) {
+	f := &flight{lane: l, sent: time.Now(), calls: []call{c}, entries: 1}
 	f.flyForOthers()
 }
 
@@ -214,6 +223,9 @@ func (l *lane) add(p *passenger) {
 		l.first = p
 	} else {
 		l.last.after = p
+		if l.last.alike(&p.entry) {
+			p.weight = 0
+		}
 	}
 	l.last = p
 	l.waiting++

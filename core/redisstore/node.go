@@ -17,6 +17,7 @@ type node struct {
 	direct  *redis.Client
 	lanes   [kinds]*lane
 	warming atomic.Bool
+	joint   joint
 }
 
 // kind says whom a lane is for: those whose requests wait, and what is done behind them. None of

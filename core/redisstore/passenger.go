@@ -19,6 +19,9 @@ type passenger struct {
 	seat    chan struct{} // what the entry's landed is
 	timer   *time.Timer
 
+	decided bool // together with others
+	res     core.Result
+
 	// Of the lane, and locked by it.
 	before, after *passenger
 	aboard        bool
@@ -36,19 +39,19 @@ var passengers = sync.Pool{New: func() any {
 func newPassenger(e entry, entered time.Time) *passenger {
 	p := passengers.Get().(*passenger) //nolint:forcetypeassert // nothing else is put there
 	e.landed = p.seat
-	p.entry, p.entered, p.aboard = e, entered, false
+	p.entry, p.entered, p.aboard, p.decided = e, entered, false, false
 	return p
 }
 
 // ride waits for the end of the flight, but not longer than patience, nor longer than queueing
 // until it has left.
-func (p *passenger) ride(ctx context.Context, l *lane, queueing, patience time.Duration) ([]int64, error) {
+func (p *passenger) ride(ctx context.Context, l *lane, queueing, patience time.Duration, res *core.Result) ([]int64, error) {
 	p.timer.Reset(queueing)
 	late := false
 	for {
 		select {
 		case <-p.seat:
-			return p.arrive()
+			return p.arrive(res)
 		case <-p.timer.C:
 		case <-ctx.Done():
 			late = true
@@ -68,7 +71,7 @@ func (p *passenger) ride(ctx context.Context, l *lane, queueing, patience time.D
 		}
 		select {
 		case <-p.seat:
-			return p.arrive()
+			return p.arrive(res)
 		default:
 			return nil, errLate
 		}
@@ -76,8 +79,11 @@ func (p *passenger) ride(ctx context.Context, l *lane, queueing, patience time.D
 }
 
 // arrive ends a ride.
-func (p *passenger) arrive() ([]int64, error) {
+func (p *passenger) arrive(res *core.Result) ([]int64, error) {
 	p.timer.Stop()
+	if p.decided {
+		*res = p.res
+	}
 	reply, err := p.reply, p.err
 	p.entry = entry{}
 	passengers.Put(p)

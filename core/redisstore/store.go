@@ -35,8 +35,12 @@ import (
 // DefaultDeadline is how long one decision may take unless told otherwise.
 const DefaultDeadline = 50 * time.Millisecond
 
-// DefaultFlights is how many shared flights may be out at a time unless told otherwise.
-const DefaultFlights = 4
+// DefaultFlights is how many shared flights may be out at a time unless told otherwise, and
+// DefaultMaxKeys how many keys a script decides for: everybody else on the server waits for it.
+const (
+	DefaultFlights = 4
+	DefaultMaxKeys = 64
+)
 
 const maxFlights = 64
 
@@ -60,6 +64,12 @@ type Options struct {
 	// DefaultFlights. Decisions that are asked for while others are under way travel together.
 	// More of them help only if the server is far away.
 	Flights int
+	// MaxKeys is for how many keys one script may decide on a single server, up to
+	// DefaultMaxKeys, which 0 means. It is used once a few keys of the store's own have shown
+	// that a script for many keys and one for a single key see the same state, and that is
+	// looked at again each minute. 1 turns it off: give that behind a proxy that sends commands to one of
+	// several servers by their first key. A Cluster and a Ring need no more than 1, and have none.
+	MaxKeys int
 }
 
 // Store, built by [New], is a [core.Store] and a [core.PermitStore] on Redis. It needs no Close: what it does
@@ -72,7 +82,7 @@ type Store struct {
 	// Decisions and what is done behind them have different deadlines, so what is too slow
 	// for the ones may do for the other.
 	limit, behind time.Duration
-	flights       int
+	flights, keys int  // of flights, and of a script
 	bounded       bool // the client itself keeps to a context's deadline
 	only          *node
 	nodes         nodes
@@ -125,6 +135,12 @@ func New(rdb redis.UniversalClient, o Options) (*Store, error) {
 	if o.Flights == 0 {
 		o.Flights = DefaultFlights
 	}
+	if o.MaxKeys < 0 || o.MaxKeys > DefaultMaxKeys {
+		wrong("MaxKeys is %d; give 1 to %d, or 0 for %d", o.MaxKeys, DefaultMaxKeys, DefaultMaxKeys)
+	}
+	if o.MaxKeys == 0 {
+		o.MaxKeys = DefaultMaxKeys
+	}
 	if mistakes != nil {
 		return nil, errors.Join(mistakes...)
 	}
@@ -134,6 +150,7 @@ func New(rdb redis.UniversalClient, o Options) (*Store, error) {
 		limit:   o.Deadline,
 		behind:  max(o.Deadline, backgroundDeadline),
 		flights: o.Flights,
+		keys:    o.MaxKeys,
 		bounded: keepsDeadline(rdb),
 		local: sync.OnceValue(func() *core.Memory {
 			m, err := core.NewMemory(core.MemoryOptions{})
@@ -175,7 +192,7 @@ func (s *Store) Fallback() *core.Memory {
 }
 
 // Take implements [core.Store].
-func (s *Store) Take(ctx context.Context, t core.Take) (core.Result, error) {
+func (s *Store) Take(ctx context.Context, t core.Take) (res core.Result, err error) {
 	if err := t.Validate(); err != nil {
 		return core.Result{}, err
 	}
@@ -184,8 +201,8 @@ func (s *Store) Take(ctx context.Context, t core.Take) (core.Result, error) {
 		return core.Result{}, err
 	}
 	e := entry{key: s.names.of(p.before, t.Key), script: p.take, args: p.unit, weight: p.weight}
-	if t.AtMost {
-		e.script = p.upTo
+	if e.shares, e.take, e.params = true, t, p.params; t.AtMost {
+		e.shares, e.script = false, p.upTo
 	}
 	n, err := s.node(ctx, e.key)
 	if err != nil {
@@ -203,11 +220,12 @@ func (s *Store) Take(ctx context.Context, t core.Take) (core.Result, error) {
 			}
 			e.args = arguments(params, t.Now)
 		}
-		reply, err := n.lanes[deciding].ask(ctx, e)
-		if err != nil {
-			return core.Result{}, err
+		reply, err := n.lanes[deciding].ask(ctx, e, &res)
+		if err != nil || reply == nil {
+			return res, err
 		}
-		res, again, err := t.Policy.Spec().Explain(t, reply)
+		var again bool
+		res, again, err = t.Policy.Spec().Explain(t, reply)
 		if err != nil {
 			return core.Result{}, &core.StoreError{Class: core.ClassReply, Executed: true, Err: err}
 		}
@@ -242,6 +260,6 @@ func (s *Store) Reset(ctx context.Context, p core.Policy, key string) error {
 	if err != nil {
 		return err
 	}
-	_, err = n.lanes[deciding].ask(ctx, e)
+	_, err = n.lanes[deciding].ask(ctx, e, nil)
 	return err
 }
