@@ -48,11 +48,7 @@ func (n *node) tryJoint() {
 	}
 	go func() {
 		defer n.joint.busy.Store(false)
-		again := tryAgain
-		if n.try() {
-			again = tryEvery
-		}
-		n.joint.next.Store(int64(time.Since(started) + again))
+		n.try()
 	}()
 }
 
@@ -60,8 +56,17 @@ func (n *node) tryJoint() {
 func (n *node) apart() { n.joint.state.Store(apart) }
 
 // try takes a unit of each of several keys with one script. Then each key by itself has to be used up,
-// as its policy has no more than one unit. It reports whether there is an answer.
-func (n *node) try() (answered bool) {
+// as its policy has no more than one unit.
+func (n *node) try() {
+	again := tryAgain
+	if n.answers() {
+		again = tryEvery
+	}
+	n.joint.next.Store(int64(time.Since(started) + again))
+}
+
+// answers reports whether try has come to an end.
+func (n *node) answers() bool {
 	policy := core.MustParse("weir-try: 1/1m")
 	program, err := n.store.programs.of(n.store.names, policy)
 	if err != nil {

@@ -25,15 +25,15 @@ func TestCrowdOnOneConnection(t *testing.T) {
 	u := redisstore.ClientOptions()
 	for name, client := range map[string]func(addr string) redis.UniversalClient{
 		"single": func(addr string) redis.UniversalClient {
-			o := redisstore.ClientOptions(addr)
-			o.PoolSize, o.MinIdleConns, o.PoolTimeout = 1, 1, time.Nanosecond
+			o := unhurried(redisstore.ClientOptions(addr))
+			o.PoolSize, o.MinIdleConns = 1, 1
 			return redis.NewUniversalClient(o)
 		},
 		"ring": func(addr string) redis.UniversalClient {
 			return redis.NewRing(&redis.RingOptions{
 				Addrs: map[string]string{"a": addr}, PoolSize: 1, HeartbeatFrequency: time.Hour,
 				ContextTimeoutEnabled: u.ContextTimeoutEnabled, MaxRetries: u.MaxRetries, DialerRetries: u.DialerRetries,
-				DialTimeout: u.DialTimeout, ReadTimeout: patient, WriteTimeout: u.WriteTimeout, PoolTimeout: time.Nanosecond,
+				DialTimeout: patient, ReadTimeout: patient, WriteTimeout: patient, PoolTimeout: patient,
 			})
 		},
 	} {

@@ -159,5 +159,13 @@ func (g *shared) each(f func(*passenger)) {
 	}
 }
 
-// crossed reports whether the server has run nothing because it does not have all of the keys.
-func crossed(err error) bool { return strings.HasPrefix(serverSays(err), "CROSSSLOT") }
+// parts reports whether the server has run nothing because of some of the keys: it has not all
+// of them, or does not let the user have them. Then each is to be asked for by itself.
+func (n *node) parts(err error) bool {
+	says := serverSays(err)
+	if strings.HasPrefix(says, "CROSSSLOT") {
+		n.apart()
+		return true
+	}
+	return strings.HasPrefix(says, "NOPERM")
+}
