@@ -111,8 +111,9 @@ func (c *call) retry(err error, texts *[]*script) bool {
 	switch {
 	case script == nil:
 		return false
-	case strings.HasPrefix(serverSays(err), "NOSCRIPT") && !c.text && !c.known:
-		if c.known = slices.Contains(*texts, script); !c.known {
+	case strings.HasPrefix(serverSays(err), "NOSCRIPT") && !c.text:
+		// If it was known, that was to another server behind the same proxy.
+		if c.known = !c.known && slices.Contains(*texts, script); !c.known {
 			c.text = true
 			*texts = append(*texts, script)
 		}

@@ -28,3 +28,6 @@ func (s *Store) Together() bool {
 	s.only.try()
 	return s.only.keys() > 1
 }
+
+// Join lets a script decide for many keys without a try.
+func (s *Store) Join() { s.only.joint.state.Store(together) }

@@ -324,3 +324,110 @@ func TestPoisonKey(t *testing.T) {
 		assert.False(t, failed.Executed)
 	}
 }
+
+// In a cluster each node has flights of its own: what has moved, or is about to, is asked for elsewhere, and
+// nobody waits for a node that is dead but those whose keys it has.
+func TestFlightsInCluster(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, "--cluster-require-full-coverage", "no")
+	o := unhurried(redisstore.ClientOptions(cluster.Addrs()...))
+	rdb := closing(t, redis.NewUniversalClient(o))
+	s := newStore(t, rdb, redisstore.Options{Deadline: patient})
+	crowd := func(policy string, n int) (all []*rider) {
+		all = riders(policy, n)
+		var wg sync.WaitGroup
+		for _, r := range all {
+			wg.Go(func() { r.res, r.err = s.Take(t.Context(), r.take) })
+		}
+		wg.Wait()
+		return all
+	}
+	const policy = "cluster: 1000/1h fixed-window"
+	rounds := int64(0)
+	check := func() {
+		t.Helper()
+		rounds++
+		for _, r := range crowd(policy, 60) {
+			require.NoError(t, r.err)
+			assert.Equal(t, 1000-rounds, r.res.Remaining)
+		}
+	}
+	check()
+	check()
+	finish := cluster.Migrating(t, "weir:1:cluster:f:7")
+	check() // those that are there are, and the others are asked for elsewhere
+	other := cluster.Migrating(t, "weir:1:elsewhere:f:8")
+	for _, r := range crowd("elsewhere: 1000/1h fixed-window", 60) {
+		require.NoError(t, r.err)
+		assert.EqualValues(t, 999, r.res.Remaining)
+	}
+	finish()
+	check()
+	check()
+	other()
+	for _, r := range crowd("elsewhere: 1000/1h fixed-window", 60) {
+		require.NoError(t, r.err)
+		assert.EqualValues(t, 998, r.res.Remaining)
+	}
+}
+
+// A node that hangs holds up nobody whose key another one has.
+func TestFlightsBesideDeadShard(t *testing.T) {
+	t.Parallel()
+	ring := []*redistest.Server{redistest.Single(t), redistest.Single(t)}
+	u := redisstore.ClientOptions()
+	rdb := redis.NewRing(&redis.RingOptions{
+		Addrs: map[string]string{"a": ring[0].Addr(), "b": ring[1].Addr()}, HeartbeatFrequency: time.Hour,
+		ContextTimeoutEnabled: true, MaxRetries: -1, DialerRetries: 1, ReadTimeout: patient, WriteTimeout: patient,
+		DialTimeout: u.DialTimeout, PoolTimeout: patient,
+	})
+	defer func() { assert.NoError(t, rdb.Close()) }()
+	s := newStore(t, rdb, redisstore.Options{Deadline: 5 * time.Second})
+	all := riders("dead: 1000/1h fixed-window", 60)
+	round := func() {
+		var wg sync.WaitGroup
+		for _, r := range all {
+			wg.Go(func() { r.res, r.err = s.Take(t.Context(), r.take) })
+		}
+		wg.Wait()
+	}
+	round()
+	dead := make(map[string]bool)
+	for _, key := range ring[0].Client(t).Keys(t.Context(), "*").Val() {
+		dead[key] = true
+	}
+	require.NotEmpty(t, dead)
+	require.Less(t, len(dead), 60)
+	ring[0].Pause(t)
+	var served sync.WaitGroup // those of the living shard, who are not to wait for the others
+	var wg sync.WaitGroup
+	for _, r := range all {
+		do := func() {
+			r.res, r.err = s.Take(t.Context(), r.take)
+		}
+		if wg.Go(do); dead["weir:1:dead:f:"+r.take.Key] {
+			continue
+		}
+		served.Go(func() {
+			for range 20 {
+				_, err := s.Take(t.Context(), r.take)
+				assert.NoError(t, err)
+			}
+		})
+	}
+	start := time.Now()
+	served.Wait()
+	assert.Less(t, time.Since(start), 4*time.Second)
+	wg.Wait()
+	for _, r := range all {
+		if !dead["weir:1:dead:f:"+r.take.Key] {
+			assert.NoError(t, r.err)
+			continue
+		}
+		var failed *core.StoreError
+		if assert.ErrorAs(t, r.err, &failed) {
+			assert.Contains(t, []string{core.ClassTimeout, core.ClassBreaker}, failed.Class)
+		}
+	}
+	ring[0].Resume(t)
+}
