@@ -30,7 +30,6 @@ type policy struct {
 	limits     []Limit          // the permits' last
 	algorithms []algo.Algorithm // of the limits but the permits'
 	reply      int              // integers in a script's reply, without the time
-	words      int              // of the states that such a reply is turned into
 	shape      string           // of all but the permits
 	kinds      string
 	calendar   bool        // whether a limit is aligned to it
@@ -133,9 +132,8 @@ func newPolicy(name string, o PolicyOptions, limits []Limit) (Policy, []error) {
 		}
 		p.algorithms = append(p.algorithms, e.algorithm)
 		p.reply += e.algorithm.Reply()
-		p.words += min(e.algorithm.Words(), algo.MaxReplyState)
 		p.calendar = p.calendar || e.limit.onCalendar()
-		p.kinds += string(algo.Kinds[e.limit.Algorithm].Letter)
+		p.kinds += string(e.algorithm.Sections())
 	}
 	p.shape = strings.Join(shapes(p.limits[:len(p.algorithms)]), "")
 	if o.Wait > 0 && len(p.algorithms) == 0 && mistakes == nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/weir-go/weir/core/internal/algo"
@@ -32,8 +33,9 @@ func (s Spec) Shape() string {
 	return s.p.shape
 }
 
-// Kinds returns a letter for the algorithm of each limit, as package lua takes them to
-// compose a script: "gf" where Shape is "gfE", for a GCRA and an aligned FixedWindow.
+// Kinds returns a letter for what decides over each limit, as package lua takes them to
+// compose a script: "gf" where Shape is "gfE", for a GCRA and an aligned FixedWindow. Rates
+// that do not come out even in microseconds take other letters than those that do.
 // Permits have scripts of their own and are not in it.
 func (s Spec) Kinds() string {
 	if s.p == nil {
@@ -158,6 +160,7 @@ func (s Spec) Explain(t Take, reply []int64) (res Result, again bool, err error)
 		return Result{}, false, err
 	}
 	d := s.decisions(&t, reply)
+	defer d.done()
 	switch rest := d.rest; {
 	case d.now == 0:
 	case len(rest) == 0 && s.p.calendar:
@@ -208,6 +211,7 @@ func (s Spec) ExplainEach(t Take, reply []int64, counts []int, visit func(key, c
 		}
 	}
 	d := s.decisions(&t, reply)
+	defer d.done()
 	if d.now > 0 && len(d.rest) == 0 && s.p.calendar && len(counts) > 0 {
 		return d.now, nil
 	}
@@ -235,17 +239,24 @@ type decisions struct {
 	// Of the latest key.
 	fit      [MaxLimits]bool
 	admitted bool
-	states   [MaxLimits][]int64
-	room     []int64 // where the states are that are longer than what was replied of them
+	states   *replyStates
 }
+
+// replyStates are the states of limits, as far as a reply says.
+type replyStates [MaxLimits][algo.MaxReplyState]int64
+
+var spareStates = sync.Pool{New: func() any { return new(replyStates) }}
 
 func (s Spec) decisions(t *Take, reply []int64) decisions {
 	d := decisions{p: s.p, t: t, ahead: s.p.ahead(t)}
+	d.states = spareStates.Get().(*replyStates)
 	if len(reply) > 0 && reply[0] > 0 && reply[0] <= maxNow {
 		d.now, d.rest = reply[0], reply[1:]
 	}
 	return d
 }
+
+func (d *decisions) done() { spareStates.Put(d.states) }
 
 func (d *decisions) malformed(reply []int64) error {
 	return fmt.Errorf("core: the reply %v is not one of a script for %q", reply, Policy{d.p})
@@ -299,7 +310,7 @@ func (d *visits) replay(key, n, times int) (ok bool) {
 			return false
 		}
 		for i, a := range d.p.algorithms {
-			if !a.Rewind(d.states[i], d.now, int64(times)*d.t.Cost) {
+			if !a.Rewind(d.states[i][:], d.now, int64(times)*d.t.Cost) {
 				return false
 			}
 		}
@@ -308,7 +319,7 @@ func (d *visits) replay(key, n, times int) (ok bool) {
 	for call := range times {
 		if d.t.Cost > 0 {
 			for i, a := range d.p.algorithms {
-				a.Charge(d.states[i], d.now, d.t.Cost)
+				a.Charge(d.states[i][:], d.now, d.t.Cost)
 			}
 		}
 		if !d.explain(&d.res, d.t.Cost) {
@@ -325,22 +336,13 @@ func (d *visits) replay(key, n, times int) (ok bool) {
 // read reads what was replied of the limits, for one key.
 func (d *decisions) read(reply []int64) (ok bool) {
 	d.admitted = true
-	room := d.room
 	for i, a := range d.p.algorithms {
 		own := reply[:a.Reply()]
 		reply = reply[len(own):]
 		if d.fit[i] = own[0] >= 0; !d.fit[i] {
 			own[0], d.admitted = -1-own[0], false
 		}
-		cost, state := d.p.cost(d.t, i), own
-		if words := min(a.Words(), algo.MaxReplyState); words > len(own) {
-			if len(room) < words {
-				room = make([]int64, d.p.words)
-				d.room = room
-			}
-			state, room = room[:words], room[words:]
-		}
-		d.states[i] = state
+		cost, state := d.p.cost(d.t, i), d.states[i][:]
 		if !a.ParseReply(state, own, d.now, cost) || !d.fit[i] && a.Admits(state, d.now, cost, d.ahead) {
 			return false
 		}
@@ -360,7 +362,7 @@ func (d *decisions) explain(res *Result, taken int64) (ok bool) {
 			return false
 		}
 		e := res.entry(i)
-		if *e = explain(a, d.states[i], d.now, cost, taken, d.ahead, d.fit[i]); e.Wait < 0 { // less in use than was taken
+		if *e = explain(a, d.states[i][:], d.now, cost, taken, d.ahead, d.fit[i]); e.Wait < 0 { // less in use than was taken
 			return false
 		}
 	}

@@ -361,7 +361,9 @@ func replyOf(p core.Policy, take core.Take, before, after []byte, res core.Resul
 		if res.Each(i).Refused {
 			w = -1 - w
 		}
-		reply = append(reply, w, r)
+		if reply = append(reply, w); p.Spec().Kinds()[i] == 'G' {
+			reply = append(reply, r)
+		}
 	}
 	return reply
 }
@@ -584,26 +586,26 @@ func TestExplainEachRefusesMalformedReplies(t *testing.T) {
 	}{
 		{"nothing", parse("9/9s"), 1, nil, []int{1}, 0},
 		{"nothing, without keys", parse("9/9s"), 1, nil, nil, 0},
-		{"no time", parse("9/9s"), 1, []int64{0, 1_000_000, 0}, []int{1}, 0},
+		{"no time", parse("9/9s"), 1, []int64{0, 1_000_000}, []int{1}, 0},
 		{"the time alone", parse("9/9s"), 1, []int64{epoch}, []int{1}, 0},
-		{"a key too few", parse("9/9s"), 1, []int64{epoch, 1_000_000, 0}, []int{1, 1}, 1},
-		{"a key too many", parse("9/9s"), 1, []int64{epoch, 1_000_000, 0, 1_000_000, 0}, []int{1}, 1},
-		{"half a key", parse("9/9s"), 1, []int64{epoch, 1_000_000, 0, 1_000_000}, []int{1, 1}, 1},
-		{"above the capacity", parse("9/9s"), 1, []int64{epoch, 9_000_001, 0}, []int{1}, 0},
-		{"less in use than was taken", parse("9/9s"), 2, []int64{epoch, 3_999_999, 0}, []int{2}, 0},
+		{"a key too few", parse("9/9s"), 1, []int64{epoch, 1_000_000}, []int{1, 1}, 1},
+		{"a key too many", parse("9/9s"), 1, []int64{epoch, 1_000_000, 1_000_000}, []int{1}, 1},
+		{"half a key", parse("3/1s"), 1, []int64{epoch, 333333, 1, 333333}, []int{1, 1}, 1},
+		{"above the capacity", parse("9/9s"), 1, []int64{epoch, 9_000_001}, []int{1}, 0},
+		{"less in use than was taken", parse("9/9s"), 2, []int64{epoch, 3_999_999}, []int{2}, 0},
 		{"less of a window than was taken", parse("9/9s fixed-window"), 2, []int64{epoch, 3, epoch + second}, []int{2}, 0},
 		{"less of a bucket than was taken", parse("9/9s token-bucket"), 2, []int64{epoch, epoch, 6}, []int{2}, 0},
-		{"less of a counter than was taken", parse("9/9s sliding-counter"), 2, []int64{epoch, epoch, 3, 5}, []int{2}, 0},
+		{"less of a counter than was taken", parse("9/9s sliding-counter"), 2, []int64{epoch, 3, 5}, []int{2}, 0},
 		{"less of a sub-window than was taken", parse("9/9s sliding-window"), 2, []int64{epoch, epoch, 3, 0}, []int{2}, 0},
 		{"another sub-window", parse("9/9s sliding-window"), 1, []int64{epoch, epoch - 900_000, 3, 0}, []int{2}, 0},
 		{"less of a log than was taken", parse("9/9s sliding-log"), 2, []int64{epoch, 3, epoch, 0}, []int{2}, 0},
 		{"another entry", parse("9/9s sliding-log"), 1, []int64{epoch, 3, epoch - 1, 0}, []int{2}, 0},
 		{"a log of nothing", parse("9/9s sliding-log"), 1, []int64{epoch, 0, 0, 0}, []int{2}, 0},
-		{"a cost that never fits", parse("9/9s"), 10, []int64{epoch, 9_000_000, 0}, []int{2}, 0},
-		{"refused, but not how many before", parse("9/9s"), 2, []int64{epoch, -1 - 8_000_000, 0}, []int{2}, 0},
-		{"refused after all", parse("9/9s"), 2, []int64{epoch, -1 - 8_000_000, 0, 2}, []int{2}, 0},
-		{"refused after less than none", parse("9/9s"), 2, []int64{epoch, -1 - 8_000_000, 0, -1}, []int{2}, 0},
-		{"refused what fits", parse("9/9s"), 2, []int64{epoch, -1 - 7_000_000, 0, 1}, []int{2}, 0},
+		{"a cost that never fits", parse("9/9s"), 10, []int64{epoch, 9_000_000}, []int{2}, 0},
+		{"refused, but not how many before", parse("9/9s"), 2, []int64{epoch, -1 - 8_000_000}, []int{2}, 0},
+		{"refused after all", parse("9/9s"), 2, []int64{epoch, -1 - 8_000_000, 2}, []int{2}, 0},
+		{"refused after less than none", parse("9/9s"), 2, []int64{epoch, -1 - 8_000_000, -1}, []int{2}, 0},
+		{"refused what fits", parse("9/9s"), 2, []int64{epoch, -1 - 7_000_000, 1}, []int{2}, 0},
 		{"nothing decided, and something behind it", parse("9/9s"), 1, []int64{epoch, none, 0}, []int{1}, 1},
 	} {
 		visited := 0
@@ -614,12 +616,12 @@ func TestExplainEachRefusesMalformedReplies(t *testing.T) {
 		assert.Equal(t, c.visited, visited, c.name)
 	}
 	p, never := parse("9/9s"), func(int, int, *core.Result) { t.Error("visited") }
-	_, err := p.Spec().ExplainEach(core.Take{Policy: p, Cost: 1}, []int64{epoch, 0, 0}, []int{1}, never)
+	_, err := p.Spec().ExplainEach(core.Take{Policy: p, Cost: 1}, []int64{epoch, 0}, []int{1}, never)
 	require.ErrorContains(t, err, "the key is empty")
-	_, err = p.Spec().ExplainEach(core.Take{Policy: p, Key: "k", Cost: 1, AtMost: true}, []int64{epoch, 0, 0}, []int{1}, never)
+	_, err = p.Spec().ExplainEach(core.Take{Policy: p, Key: "k", Cost: 1, AtMost: true}, []int64{epoch, 0}, []int{1}, never)
 	require.ErrorContains(t, err, "AtMost")
 	for _, n := range []int{0, -1, 65537} {
-		_, err = p.Spec().ExplainEach(core.Take{Policy: p, Key: "k", Cost: 1}, []int64{epoch, 0, 0}, []int{n}, never)
+		_, err = p.Spec().ExplainEach(core.Take{Policy: p, Key: "k", Cost: 1}, []int64{epoch, 0}, []int{n}, never)
 		require.ErrorContains(t, err, "give 1 to 65536")
 	}
 }
@@ -628,7 +630,7 @@ func TestExplainEachRefusesMalformedReplies(t *testing.T) {
 func TestExplainEach(t *testing.T) {
 	p := core.MustParse("3/3s")
 	var got []string
-	reply := []int64{epoch, 1_000_000, 0, -1 - 3_000_000, 0, 2, -1 << 53, 3_000_000, 0}
+	reply := []int64{epoch, 1_000_000, -1 - 3_000_000, 2, -1 << 53, 3_000_000}
 	again, err := p.Spec().ExplainEach(core.Take{Policy: p, Key: "k", Cost: 1}, reply, []int{1, 4, 2, 3}, func(key, call int, res *core.Result) {
 		text := fmt.Sprint(key, " ", call, " undecided")
 		if res != nil {

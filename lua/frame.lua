@@ -5,7 +5,8 @@
 --
 -- Between split and write the sections of the algorithms stand. In them "_i" at the end of
 -- a name is the number of the limit, and ARG.name an argument of that limit, as the
--- header of the file declares them for each script. Besides its own names a section reads
+-- header of the file declares them for each script; TEXT.name is the text of it that was
+-- sent. Besides its own names a section reads
 --   now     the server's time, in microseconds
 --   write   to be set if the state has changed or had to be corrected
 --   s_i     the limit's segment of the text, nil or empty if unused

@@ -2,14 +2,14 @@
 -- each microsecond. The level of the bucket is a pair, w whole microseconds and r
 -- parts, and is never multiplied out: a decision adds, subtracts and compares.
 --
--- Letter: g
+-- Letter: G
 --
 -- Segment: the instant when the bucket is empty again, in microseconds, and "+r"
 -- where parts are left over. Empty: unused.
 --
 -- Arguments of take:   charge_w bound_w most_w charge_r bound_r most_r parts
 -- Arguments of upto:   unit_w capacity_w most_w unit_r capacity_r most_r parts
--- Arguments of refund: charge_w charged_w most_w charge_r charged_r most_r parts turn queue_w queue_r
+-- Arguments of refund: charge_w charged_w most_w turn queue_w charge_r charged_r most_r parts queue_r
 --   charge    what the cost adds (0 peeks); in refund, what the charge had added
 --   bound     the highest level at which the cost fits, higher if it can be reserved
 --             ahead; negative: it never fits
@@ -20,7 +20,7 @@
 --   charged   the state that the charge led to
 --   turn      when the turn of a charge that had to wait came, or 0
 --   queue     the level above which callers may be waiting for their turn
--- Most limits have l = 1 and no parts at all: their last ones are zeros.
+-- Most limits have l = 1 and no parts at all: see gcra_whole.lua.
 -- Reply: w, or -1 - w if the cost does not fit; then r.
 
 --@ load
@@ -133,7 +133,10 @@ local text_i, left_i = '', 1
 if r_i > 0 then
   text_i, left_i = string.format('%.0f+%.0f', now + w_i, r_i), w_i + 1
 elseif w_i > 0 then
-  text_i, left_i = string.format('%.0f', now + w_i), w_i
+  local empty = now + w_i
+  local low = empty % 1000000000 -- '%.0f' takes twice as long for both parts of it at once
+  text_i = low < empty and string.format('%d%09d', (empty - low) / 1000000000, low) or string.format('%.0f', empty)
+  left_i = w_i
 end
 
 --@ reply

@@ -17,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -33,13 +34,15 @@ var scripts = load(files)
 var (
 	letter    = regexp.MustCompile(`(?m)^-- Letter: (\w)$`)
 	borrows   = regexp.MustCompile(`(?m)^-- Sections: (\w+)$`)
+	without   = regexp.MustCompile(`(?m)^-- Without: *(.*)$`)
 	declares  = regexp.MustCompile(`(?m)^-- Arguments of (\w+): *(.*)$`)
 	appends   = regexp.MustCompile(`(?m)^-- Arguments, after those of the limits(?: in (\w+))?: *(.*)$`)
 	has       = regexp.MustCompile(`(?m)^-- Arguments(): *(.*)$`)
 	opens     = regexp.MustCompile(`(?m)^--@ (\w+)\n`)
 	stands    = regexp.MustCompile(`(?m)^( *)--> (\w+)\n`)
-	arguments = regexp.MustCompile(`\bARG\.(\w+)(?:\[(\w+)\])?`)
+	arguments = regexp.MustCompile(`\b(ARG|TEXT)\.(\w+)(?:\[(\w+)\])?`)
 	perLimit  = regexp.MustCompile(`_i\b`)
+	asNumber  = regexp.MustCompile(`\(ARG\.(\w+) or 0\)(?: \+ 0\b)?|\bARG\.(\w+) \+ 0\b`)
 )
 
 // library is what the files say.
@@ -52,6 +55,7 @@ type library struct {
 type algorithm struct {
 	file      string
 	arguments map[string][]string // of each operation, in order
+	zeros     []string            // what else its sections read
 	sections  map[string]string
 }
 
@@ -83,13 +87,19 @@ func load(from fs.FS) *library {
 			l.templates[operation] = t
 			continue
 		}
+		a := &algorithm{file: name, arguments: map[string][]string{}, sections: sections(text)}
 		if m := borrows.FindStringSubmatch(doc); m != nil {
-			name = m[1] + ".lua"
-			doc, text = read(from, name)
+			if w := without.FindStringSubmatch(doc); w != nil {
+				a.zeros = strings.Fields(w[1])
+			}
+			own := a.sections
+			a.file = m[1] + ".lua"
+			doc, text = read(from, a.file)
+			a.sections = sections(text)
+			maps.Copy(a.sections, own)
 		}
-		a := &algorithm{name, map[string][]string{}, sections(text)}
 		for _, m := range declares.FindAllStringSubmatch(doc, -1) {
-			a.arguments[m[1]] = strings.Fields(m[2])
+			a.arguments[m[1]] = slices.DeleteFunc(strings.Fields(m[2]), func(name string) bool { return slices.Contains(a.zeros, name) })
 		}
 		l.algorithms[m[1][0]] = a
 	}
@@ -121,7 +131,7 @@ func sections(text string) map[string]string {
 }
 
 // Take returns the script that decides over limits of these kinds, one letter for
-// each limit: "g" is gcra. Its keys, arguments and reply are those that take.lua and
+// each limit: "f" is a fixed window. Its keys, arguments and reply are those that take.lua and
 // the file of each algorithm document.
 func Take(kinds string) (script string, err error) { return scripts.compose("take", kinds) }
 
@@ -183,7 +193,7 @@ func (l *library) compose(operation, kinds string) (script string, err error) {
 	for i := range slots {
 		slots[i] = fmt.Sprintf("reply[at + %d]", 1+i)
 	}
-	text, unread, err := place(fill(t.text, frame), t.arguments, count, "ARGV[%d]")
+	text, unread, err := place(fill(t.text, frame), t.arguments, count, argument)
 	if err != nil || unread != "" {
 		return "", cannotResolve(operation+".lua", operation, unread, err)
 	}
@@ -218,7 +228,8 @@ func fill(text string, sections map[string]string) string {
 	})
 }
 
-// hoist reads the limits' arguments once, for a script that needs them again and again.
+// hoist reads the limits' arguments as numbers, once, for a script that needs them again
+// and again.
 func hoist(count int) string {
 	names, values := make([]string, count), make([]string, count)
 	for k := range count {
@@ -227,13 +238,16 @@ func hoist(count int) string {
 	return "local " + strings.Join(names, ", ") + " = " + strings.Join(values, ", ") + "\n"
 }
 
-// hoisted is what an argument of a limit is called where it is read once for all keys.
-const hoisted = "arg%d"
+// What an argument is called, and one of a limit where it is read once for all keys.
+const (
+	argument = "ARGV[%d]"
+	hoisted  = "arg%d"
+)
 
 // resolve returns the sections that a template asks for, with each argument in its place
 // behind the first ones. It is an error if a section reads an argument that is not
 // declared, or if none reads one that is.
-func (a *algorithm) resolve(t template, first int) (map[string]string, error) {
+func (a *algorithm) resolve(t template, first int) (out map[string]string, err error) {
 	names, ok := a.arguments[t.limits]
 	if !ok {
 		return nil, fmt.Errorf("lua: %s does not declare its arguments of %s; add a line %q to the header",
@@ -243,19 +257,24 @@ func (a *algorithm) resolve(t template, first int) (map[string]string, error) {
 	for _, m := range stands.FindAllStringSubmatch(t.text, -1) {
 		wanted = append(wanted, m[2])
 	}
-	form := "ARGV[%d]"
+	form := argument
 	if slices.Contains(wanted, "arguments") {
 		form = hoisted
 	}
 	var all strings.Builder
-	out := make(map[string]string, len(wanted))
+	out = make(map[string]string, len(wanted))
 	for _, section := range wanted {
-		text, _, err := place(a.sections[section], names, first, form)
-		if err != nil {
+		text := a.sections[section]
+		if form == hoisted {
+			text = asNumber.ReplaceAllString(text, "ARG.$1$2")
+		}
+		for _, name := range a.zeros {
+			text = regexp.MustCompile(`\(ARG\.`+name+` or 0\)(?: \+ 0\b)?|\bARG\.`+name+`\b(?: \+ 0\b)?`).ReplaceAllString(text, "0")
+		}
+		all.WriteString(text)
+		if out[section], _, err = place(text, names, first, form); err != nil {
 			return nil, cannotResolve(a.file, t.limits, "", err)
 		}
-		out[section] = text
-		all.WriteString(a.sections[section])
 	}
 	if _, unread, _ := place(all.String(), names, first, form); unread != "" {
 		return nil, cannotResolve(a.file, t.limits, unread, nil)
@@ -264,23 +283,27 @@ func (a *algorithm) resolve(t template, first int) (map[string]string, error) {
 }
 
 // place puts the argument first+k, counted from 1, in the place of the k-th name. A name
-// that ends in "..." is a list, and its i-th is read as ARG.name[i]. unread is a name that
+// that ends in "..." is a list, and its i-th is read as ARG.name[i]; TEXT.name is always what
+// was sent, never a number. unread is a name that
 // the text does not read, and the error says which one is not declared.
 func place(text string, names []string, first int, form string) (placed, unread string, err error) {
 	read := map[string]bool{}
 	text = arguments.ReplaceAllStringFunc(text, func(arg string) string {
 		m := arguments.FindStringSubmatch(arg)
-		name := m[1]
-		if m[2] != "" {
+		name, form := m[2], form
+		if m[3] != "" {
 			name += "..."
+		}
+		if m[1] == "TEXT" {
+			form = argument
 		}
 		k := slices.Index(names, name)
 		if k < 0 {
 			err = fmt.Errorf("reads %s, which is not among its arguments %q", arg, names)
 		}
 		read[name] = true
-		if m[2] != "" {
-			return fmt.Sprintf("ARGV[%d + %s]", first+k, m[2])
+		if m[3] != "" {
+			return fmt.Sprintf("ARGV[%d + %s]", first+k, m[3])
 		}
 		return fmt.Sprintf(form, first+k+1)
 	})

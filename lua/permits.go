@@ -12,7 +12,7 @@ func Release() string { return scripts.permits("release") }
 // permits puts the sections that they share into a script.
 func (l *library) permits(operation string) string {
 	t := l.templates[operation]
-	text, unread, err := place(fill(t.text, sections(l.templates["permits"].text)), t.arguments, 0, "ARGV[%d]")
+	text, unread, err := place(fill(t.text, sections(l.templates["permits"].text)), t.arguments, 0, argument)
 	if err != nil || unread != "" {
 		panic(cannotResolve(operation+".lua", operation, unread, err)) // the files are embedded
 	}

@@ -12,7 +12,8 @@
 --   cost   how many units are taken (0 peeks)
 --   units  how many to give back
 --   last   the end of the window of the charge, inclusive
--- Reply: the start, or -1 - start if the cost does not fit; the two counts.
+-- Reply: the count of the current window, or -1 - count if the cost does not fit; that of
+-- the window before.
 
 --@ load
 local start_i, current_i, previous_i, used_i = 0, 0, 0, 0
@@ -100,9 +101,9 @@ end
 --@ store
 local text_i, left_i = '', 1
 if current_i + previous_i > 0 then
-  text_i = string.format('d%.0f,%.0f,%.0f,%.0f', start_i, ARG.period, current_i, previous_i)
+  text_i = string.format('d%.0f,%s,%.0f,%.0f', start_i, TEXT.period, current_i, previous_i)
   left_i = start_i - now + (current_i > 0 and 2 or 1) * ARG.period
 end
 
 --@ reply
-fits_i and start_i or -1 - start_i, current_i, previous_i
+fits_i and current_i or -1 - current_i, previous_i

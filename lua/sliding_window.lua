@@ -145,7 +145,7 @@ end
 --@ store
 local text_i, left_i = '', 1
 if count_i > 0 then
-  text_i = string.format('w%.0f,%.0f,%.0f', start_i, ARG.width, count_i) .. older_i
+  text_i = string.format('w%.0f,%s,%.0f', start_i, TEXT.width, count_i) .. older_i
   left_i = start_i + (ARG.buckets + 1) * ARG.width - now
 end
 

@@ -121,7 +121,7 @@ func (c *comparison) step() {
 		c.refund()
 	case n < 31:
 		c.mistake(t)
-	case n < 41:
+	case n < 35:
 		c.many(t)
 	default:
 		c.ask(&t)

@@ -19,10 +19,10 @@ type Params struct {
 }
 
 // Kind is one algorithm: what stands for it elsewhere, and what it can do. The letter
-// stands for the stored text as well: another form of text takes another letter.
+// stands for the stored text: another form of text takes another letter.
 type Kind struct {
 	Word   string // in the grammar
-	Letter byte   // in a policy's shape, and in package lua
+	Letter byte   // in a policy's shape
 	New    func(Params) (Algorithm, error)
 
 	// What a limit of this kind may have.
@@ -128,6 +128,8 @@ type Arithmetic interface {
 // arguments, the reply and the stored text. The names and the order of the arguments
 // are those that the header of the Lua file declares.
 type Wire interface {
+	// Sections is the letter of the file in package lua that has the sections.
+	Sections() byte
 	// AppendTake appends the arguments of the script take. guess is the caller's idea
 	// of the server's clock.
 	AppendTake(b []int64, cost, wait, guess int64) []int64

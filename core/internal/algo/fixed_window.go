@@ -115,6 +115,8 @@ func (a *fixedWindow) Explain(s []int64, now, cost, _ int64, refused bool) Answe
 
 func (a *fixedWindow) Expires(s []int64) int64 { return s[fixedEnd] }
 
+func (a *fixedWindow) Sections() byte { return 'f' }
+
 // AppendTake appends as the cost no more than one unit beyond what ever fits.
 func (a *fixedWindow) AppendTake(b []int64, cost, _, guess int64) []int64 {
 	return a.appendWindow(append(b, min(cost, a.rate+1)), guess)

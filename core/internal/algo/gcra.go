@@ -266,20 +266,35 @@ func (a *gcra) Explain(s []int64, now, cost, wait int64, refused bool) Answer {
 
 func (a *gcra) Expires(s []int64) int64 { return span{s[meterEmpty], s[meterParts]}.ceil() }
 
+// Sections are those without parts where there are none. A queue has those of a meter.
+func (a *gcra) Sections() byte {
+	if a.l == 1 {
+		return 'g'
+	}
+	return 'G'
+}
+
 // AppendTake appends the level that the cost adds, the highest at which it fits and the
-// highest that there is. Parts come last: where l is 1, they are zeros.
+// highest that there is. Parts come last, if there are any.
 func (a *gcra) AppendTake(b []int64, cost, wait, _ int64) []int64 {
 	charge, bound := a.weight(min(cost, a.burst+a.debt)), a.reach(cost, wait)
 	if cost == 0 {
 		bound = a.most // a peek always fits
 	}
-	return append(b, charge.w, bound.w, a.most.w, charge.r, bound.r, a.most.r, a.l-1)
+	return a.appendParts(append(b, charge.w, bound.w, a.most.w), charge.r, bound.r, a.most.r, a.l-1)
 }
 
 // AppendUpTo appends one unit, and the whole bucket.
 func (a *gcra) AppendUpTo(b []int64, owing bool, _ int64) []int64 {
 	full := a.full(owing)
-	return append(b, a.unit.w, full.w, a.most.w, a.unit.r, full.r, a.most.r, a.l-1)
+	return a.appendParts(append(b, a.unit.w, full.w, a.most.w), a.unit.r, full.r, a.most.r, a.l-1)
+}
+
+func (a *gcra) appendParts(b []int64, parts ...int64) []int64 {
+	if a.l == 1 {
+		return b
+	}
+	return append(b, parts...)
 }
 
 // AppendRefund appends what was charged, the state that the charge led to, when its
@@ -297,8 +312,8 @@ func (a *gcra) appendRefund(b []int64, units int64, c charge, queue span) []int6
 	if units < c.Units {
 		c.Charged = [meterWords]int64{} // an instant that no state has
 	}
-	return append(b, charge.w, c.Charged[meterEmpty], a.most.w, charge.r, c.Charged[meterParts], a.most.r, a.l-1,
-		turn, queue.w, queue.r)
+	return a.appendParts(append(b, charge.w, c.Charged[meterEmpty], a.most.w, turn, queue.w),
+		charge.r, c.Charged[meterParts], a.most.r, a.l-1, queue.r)
 }
 
 func (a *gcra) AppendText(b []byte, s []int64) []byte {
@@ -335,10 +350,18 @@ func (a *gcra) ParseText(s []int64, text []byte) bool {
 	return true
 }
 
-func (a *gcra) Reply() int { return 2 }
+func (a *gcra) Reply() int {
+	if a.l == 1 {
+		return 1
+	}
+	return 2
+}
 
 func (a *gcra) ParseReply(s, reply []int64, now, _ int64) bool {
-	held := span{reply[0], reply[1]}
+	held := span{w: reply[0]}
+	if a.l > 1 {
+		held.r = reply[1]
+	}
 	if held.r < 0 || held.r >= a.l || a.most.less(held) {
 		return false
 	}

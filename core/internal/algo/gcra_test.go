@@ -873,7 +873,7 @@ func TestGCRAParams(t *testing.T) {
 			b.reserve(epoch, rapid.Int64Range(0, b.params.Burst).Draw(t, "used"), b.params.Wait)
 		}
 		cost, ahead := anyCost(t, b.params.Burst+b.params.Debt), anyAhead(t, b.params.Wait)
-		p := b.AppendTake([]int64{42}, cost, ahead, 0)[1:]
+		p := append(b.AppendTake([]int64{42}, cost, ahead, 0)[1:], 0, 0, 0, 0) // parts, unless there are any
 		l, charge, bound, most := p[6]+1, []int64{p[0], p[3]}, []int64{p[1], p[4]}, []int64{p[2], p[5]}
 		s, _ := b.load(epoch)
 		level := []int64{0, 0}

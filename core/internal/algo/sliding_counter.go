@@ -156,6 +156,8 @@ func (a *slidingCounter) Expires(s []int64) int64 {
 	}
 }
 
+func (a *slidingCounter) Sections() byte { return 'd' }
+
 // AppendTake appends as the cost no more than one unit beyond what ever fits.
 func (a *slidingCounter) AppendTake(b []int64, cost, _, _ int64) []int64 {
 	return append(b, a.period, a.limit, min(cost, a.limit+1))
@@ -209,18 +211,14 @@ func (a *slidingCounter) parse(s []int64, text []byte) (ok bool) {
 		(s[counterPrevious] > 0 && s[counterStart] > 0 || s[counterPrevious] == 0 && s[counterCurrent] > 0)
 }
 
-func (a *slidingCounter) Reply() int { return 3 }
+func (a *slidingCounter) Reply() int { return 2 }
 
 func (a *slidingCounter) ParseReply(s, reply []int64, now, _ int64) bool {
-	start, current, previous := reply[0], reply[1], reply[2]
-	want := now - now%a.period
-	if current == 0 && previous == 0 {
-		want = 0
-	}
-	if start != want || current < 0 || current > a.limit || previous < 0 || previous > a.limit {
+	current, previous := reply[0], reply[1]
+	if current < 0 || current > a.limit || previous < 0 || previous > a.limit {
 		return false
 	}
-	a.set(s, start, current, previous)
+	a.set(s, now-now%a.period, current, previous)
 	return true
 }
 

@@ -136,6 +136,8 @@ func (a *slidingLog) full(s []int64, cost int64) int64 {
 
 func (a *slidingLog) Expires(s []int64) int64 { return s[logExpires] }
 
+func (a *slidingLog) Sections() byte { return 'x' }
+
 // AppendTake appends as the cost no more than one unit beyond what ever fits.
 func (a *slidingLog) AppendTake(b []int64, cost, _, _ int64) []int64 {
 	return append(b, a.period, a.limit, min(cost, a.limit+1))

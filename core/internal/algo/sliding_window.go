@@ -183,6 +183,8 @@ func (a *slidingWindow) Expires(s []int64) int64 {
 	return s[windowStart] + (a.buckets+1)*s[windowWidth]
 }
 
+func (a *slidingWindow) Sections() byte { return 'w' }
+
 // AppendTake appends as the units no more than one beyond what ever fits.
 func (a *slidingWindow) AppendTake(b []int64, cost, _, _ int64) []int64 {
 	return append(b, a.width, a.buckets, a.limit, min(cost, a.limit+1))

@@ -197,6 +197,8 @@ func (a *tokenBucket) Explain(s []int64, now, cost, wait int64, refused bool) An
 
 func (a *tokenBucket) Expires(s []int64) int64 { return s[bucketFull] }
 
+func (a *tokenBucket) Sections() byte { return 't' }
+
 // AppendTake appends as need more than there can be for a cost that never fits, and as
 // few as there can be for a peek.
 func (a *tokenBucket) AppendTake(b []int64, cost, wait, _ int64) []int64 {

@@ -1,5 +1,0 @@
--- leaky-bucket: a queue that drips. Its level is that of a meter, and a request that is
--- let in waits until what is before it has drained: that is not the script's to say.
---
--- Letter: l
--- Sections: gcra
