@@ -50,9 +50,9 @@ func (t *trouble) alone() time.Duration {
 	return time.Since(started) - time.Duration(t.lastSuccess.Load())
 }
 
-// newBreaker builds a breaker that counts what is silent. What does not count either way: a caller who
-// left or was in a hurry, a process that has too few connections, and for staleFor a
-// broken connection, since every pooled one breaks when a server restarts.
+// newBreaker builds a breaker that counts what is silent. What does not count either way: a
+// process that has too few connections, and for staleFor a broken connection, since every
+// pooled one breaks when a server restarts.
 func newBreaker() *breaker {
 	b := &breaker{}
 	b.circuit = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
@@ -70,20 +70,24 @@ func newBreaker() *breaker {
 			return ok
 		},
 		IsExcluded: func(err error) bool {
-			_, inHurry := errors.AsType[hurried](err)
 			class := classOf(err)
 			stale := class == core.ClassLost && b.trouble.Load().alone() < staleFor
-			return errors.Is(err, errLeft) || inHurry || stale || class == core.ClassBusy
+			return stale || class == core.ClassBusy
 		},
 	})
 	return b
+}
+
+// shut reports whether flights are kept away.
+func (b *breaker) shut() bool {
+	return b.trouble.Load() != nil && b.circuit.State() == gobreaker.StateOpen
 }
 
 // report notes how a flight went. probe is nil if the circuit was not asked for it: then it
 // is only told of a failure that says something about the server.
 func (b *breaker) report(probe func(error), err error) {
 	if probe == nil {
-		if classOf(err) == core.ClassBusy || errors.Is(err, errLeft) || errors.Is(err, errPanicked) {
+		if classOf(err) == core.ClassBusy || errors.Is(err, errPanicked) {
 			return
 		}
 		b.trouble.CompareAndSwap(nil, newTrouble())
@@ -97,15 +101,3 @@ func (b *breaker) report(probe func(error), err error) {
 		b.trouble.Store(nil)
 	}
 }
-
-// errLeft is the failure of a flight whose caller has left, and errPanicked that of one in
-// which the program's own code has panicked.
-var (
-	errLeft     = errors.New("redisstore: the caller left")
-	errPanicked = &core.StoreError{Class: core.ClassLost, Executed: true, Err: errors.New("redisstore: a hook panicked")}
-)
-
-// hurried is the failure of a flight that had hardly any time.
-type hurried struct{ error }
-
-func (h hurried) Unwrap() error { return h.error }

@@ -7,19 +7,14 @@ import (
 	"time"
 )
 
-// deadline is the context of a flight. It has the caller's values. It does not end when
-// the caller leaves: within so short a time nobody gains by it, and the reply would be
-// lost.
+// deadline is the context of a flight. It does not end when a caller leaves: the reply would
+// be lost, and the connection with it.
 //
 // Its clock is used again by another flight if this one was answered, because making
 // one costs as much as the rest of a call.
 type deadline struct {
-	parent context.Context //nolint:containedctx // it is a context itself
+	parent context.Context //nolint:containedctx // it is a context itself, with that one's values
 	at     time.Time
-	limit  time.Duration // from the beginning
-	// hurried is true if the caller has so little time that a healthy server may
-	// not answer within it.
-	hurried bool
 	*clock
 }
 
@@ -32,24 +27,9 @@ type clock struct {
 
 var clocks sync.Pool
 
-// enough is the time in which a healthy server answers.
-const enough = 10 * time.Millisecond
-
-// begin lets it end after limit, or when the time that the caller has left is gone,
-// whichever is earlier. If a request waits for it, only three quarters of that time are
-// used; the rest is for the fail word to decide in.
-func (d *deadline) begin(parent context.Context, limit time.Duration, background bool) {
-	now := time.Now()
-	if at, ok := parent.Deadline(); ok {
-		left := at.Sub(now)
-		if !background {
-			left = left / 4 * 3
-		}
-		if left < limit {
-			d.hurried, limit = left < enough, left
-		}
-	}
-	d.parent, d.at, d.limit = parent, now.Add(limit), limit
+// begin lets it end after limit.
+func (d *deadline) begin(parent context.Context, now time.Time, limit time.Duration) {
+	d.parent, d.at = parent, now.Add(limit)
 	if c, reused := clocks.Get().(*clock); reused {
 		d.clock = c
 		d.timer.Reset(limit)

@@ -190,7 +190,7 @@ func TestFleetQueues(t *testing.T) {
 			fleet(t, 1, job{Addrs: j.Addrs, Policies: []string{"warm-" + policy}, Goroutines: 1, Calls: 1, Wait: true}, func() {})
 			server.ResetStats(t)
 			answers := fleet(t, 3, j, func() {})
-			assert.EqualValues(t, len(answers), server.CommandStats(t)["evalsha"], "one call each")
+			assert.LessOrEqual(t, server.CommandStats(t)["evalsha"], int64(len(answers)), "one call each at most")
 			turn := func(a answer) int64 { return a.Result.At + a.Result.Delay.Microseconds() }
 			slices.SortFunc(answers, func(a, b answer) int {
 				return cmp.Or(cmp.Compare(a.Result.At, b.Result.At), cmp.Compare(turn(a), turn(b)))

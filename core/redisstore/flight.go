@@ -3,8 +3,7 @@ package redisstore
 import (
 	"context"
 	"errors"
-	"slices"
-	"strings"
+	"fmt"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -12,289 +11,123 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// entry is one thing to ask the server for: a script, or without one to forget the key.
-type entry struct {
-	key    string
-	script *script
-	args   []any // of the script
-	// harmless is true of a script that does nothing when it runs a second time.
-	harmless bool
-	// weight is for how long everybody else on the server waits; see askAll.
-	weight int64
-
-	answer *redis.IntSliceCmd // of a script, once it was sent
-	err    error
-
-	text     bool // the script travels whole, for a server that does not know its hash
-	sent     bool // there is nothing to send any more
-	known    bool // the server was told the script by another entry
-	repeated bool // it was sent once more
-	lost     bool // the reply to a harmless script was lost, so that it may have run
-}
-
-// flight is one or more entries that travel together: with one deadline, one question to
-// a breaker and one word to it about how that went. It is the context of its commands.
+// flight is one or more calls that travel together: with one deadline, one question to a
+// breaker and one word to it about how that went. It is the context of its commands.
 type flight struct {
 	deadline
-	probe   func(error) // not nil if the breaker wants to know how it goes
-	entries []entry
-	single  [1]entry // the entries of a flight of one, which is one allocation
-	// background is true of what no request waits for. It travels in a pipeline, because
-	// clients have other connections for those.
-	background bool
+	lane  *lane
+	sent  time.Time
+	first *passenger // the chain of those who are not yet in a call
+	calls []call     // those that are not settled
+
+	alive bool        // the server has answered something
+	word  error       // the failure of the others
+	probe func(error) // not nil if the breaker wants to know how it goes
+
+	entries   int
+	pipelined bool
+	crowded   bool    // it has keys that share a script, or might do so
+	only      [1]call // of a flight of one, which is one allocation
+	own       entry
 }
 
-// ask flies with one entry that a request waits for, and returns what came of it.
-func (s *Store) ask(ctx context.Context, e entry) (*redis.IntSliceCmd, error) {
-	f := &flight{}
-	f.single[0] = e
-	f.entries = f.single[:]
-	s.fly(ctx, f)
-	return f.single[0].answer, f.single[0].err
-}
-
-// A flight in the background has at most maxFlight entries, and of the weight maxWeight or
-// one entry: others on the server wait up to 2 ms for as many refunds. With a server 10 ms
-// away, 20 000 a second come back.
-const (
-	maxFlight = 256
-	maxWeight = 4 * maxPlaces
-)
-
-// backgroundDeadline is how long a flight in the background may take. Nobody waits for
-// it, so it has the patience that a server in trouble needs; a second is short enough to
-// try again several times within a lease.
-const backgroundDeadline = time.Second
-
-// askAll flies with entries that no request waits for, in as many flights as it takes.
-func (s *Store) askAll(ctx context.Context, entries []entry) {
-	for len(entries) > 0 {
-		n, weight := 1, entries[0].weight
-		for n < len(entries) && n < maxFlight && weight+entries[n].weight <= maxWeight {
-			weight += entries[n].weight
-			n++
+// fly settles each of its entries. parent has the values for the client's hooks. A panic in
+// one of these is the caller's to see.
+func (f *flight) fly(parent context.Context) {
+	l := f.lane
+	if l.trouble.Load() != nil {
+		var shut error
+		if f.probe, shut = l.circuit.Allow(); shut != nil {
+			f.fail(errOpen)
+			return
 		}
-		f := &flight{entries: entries[:n], background: true}
-		if at, ok := ctx.Deadline(); ok && !time.Now().Before(at) {
-			f.fail(errNoTime) // the flights before it took all of the time
-		} else {
-			s.fly(ctx, f)
-		}
-		entries = entries[n:]
 	}
-}
-
-// fly gives each entry its answer or its error.
-func (s *Store) fly(ctx context.Context, f *flight) {
-	g := s.decisions
-	if f.background {
-		g = s.background
-	}
-	if err := g.enter(ctx, f); err != nil {
-		f.fail(err)
-		return
-	}
+	f.begin(parent, f.sent, l.limit)
 	verdict := error(errPanicked) // unless it comes to an end
-	defer func() { g.leave(f, verdict) }()
-	var answered bool
-	if s.bounded && (s.oneServer || len(f.entries) == 1) {
-		answered = s.exchange(f, f.entries, f.background)
-	} else {
-		answered = s.divide(f)
-	}
-	f.stop(answered)
-	if verdict = nil; !answered {
-		verdict = f.judge(ctx)
-		s.repair(ctx, verdict)
-	}
-}
-
-var errNoTime = &core.StoreError{Class: core.ClassTimeout, Err: context.DeadlineExceeded}
-
-// ready says why nothing can be asked at all.
-func (s *Store) ready(ctx context.Context) error {
-	if s.decisions == nil {
-		return errZero
-	}
-	return ctx.Err()
-}
-
-func (f *flight) fail(err error) {
-	for i := range f.entries {
-		f.entries[i].err = err
-	}
-}
-
-// judge says what the failures of a flight mean, each and all together: nil if the server
-// has answered any entry.
-func (f *flight) judge(ctx context.Context) (verdict error) {
-	alive := false
-	for i := range f.entries {
-		e := &f.entries[i]
-		if e.err == nil {
-			alive = true
-			continue
+	defer func() {
+		f.stop(verdict == nil && f.word == nil)
+		if verdict != nil || f.probe != nil {
+			l.report(f.probe, verdict)
 		}
-		failed := classify(e.err)
-		failed.Executed = failed.Executed || e.lost
-		if e.err = failed; verdict == nil || !silent(failed.Class) {
-			verdict = failed
+	}()
+	for len(f.calls) > 0 {
+		f.collect(f.send())
+	}
+	if verdict = nil; !f.alive {
+		verdict = f.word
+		l.node.repair(f)
+	}
+}
+
+// send sends all calls, and returns what the client says of them together.
+func (f *flight) send() (failed error) {
+	n := f.lane.node
+	if len(f.calls) == 1 && n.bounded() {
+		return n.process(f, f.calls[0].command(f))
+	}
+	f.pipelined = len(f.calls) > 1
+	cmds := make([]redis.Cmder, len(f.calls))
+	for i := range f.calls {
+		cmds[i] = f.calls[i].command(f)
+	}
+	if n.bounded() {
+		return n.pipeline(f, cmds)
+	}
+	return n.abandon(f, cmds)
+}
+
+// collect settles the calls that have come to an end, and leaves those that are to be sent again.
+func (f *flight) collect(failed error) {
+	var texts []*script
+	rest, again := f.calls[:0], []call(nil) // the latter take part in no other's fate
+	long := len(f.calls) > 1 && f.tearable()
+	for i := range f.calls {
+		c := &f.calls[i]
+		reply, err := []int64(nil), errAbandoned
+		if failed != errAbandoned { //nolint:errorlint // it is never wrapped
+			reply, err = c.outcome(failed)
+		}
+		if err != nil && long {
+			err = torn(err)
+		}
+		switch {
+		case err == nil && c.shared == nil:
+			f.alive = true
+			c.entry.settle(reply, nil)
+		case err == nil:
+			f.alive = true
+			again = append(again, c.arrive(reply)...)
+		case c.shared != nil && len(c.keys) > 1 && f.lane.node.parts(err):
+			c.each(func(p *passenger) { again = append(again, call{entry: &p.entry}) })
+		case c.retry(err, &texts):
+			rest = append(rest, *c)
+		case f.lane.node.redirects(err) && f.pipelined:
+			f.alive = true
+			go f.lane.follow(*c)
+		default:
+			c.settle(nil, f.judge(c, err))
 		}
 	}
-	switch {
-	case alive:
-		return nil
-	case errors.Is(ctx.Err(), context.Canceled):
-		f.fail(ctx.Err())
-		return errLeft
-	case f.hurried:
-		return hurried{verdict}
+	rest = append(rest, again...)
+	f.calls = rest
+}
+
+// judge says what the failure of a call means, and keeps the worst of them for the breaker.
+func (f *flight) judge(c *call, err error) error {
+	verdict := classify(err)
+	verdict.Executed = verdict.Executed || c.lost
+	if f.word == nil || !silent(classOf(f.word)) {
+		f.word = verdict
 	}
 	return verdict
 }
 
-// divide is exchange for a flight to several servers, each of which gets its own part, so that
-// one that hangs holds up nobody else's; and for a client that does not keep to a deadline by
-// itself. What was not answered in time is left to the goroutine that asked.
-func (s *Store) divide(f *flight) (answered bool) {
-	parts := s.parts(f)
-	answers := make(chan part, len(parts))
-	for _, p := range parts {
-		go func() {
-			defer func() {
-				// A panic in a hook is the caller's to see; here it would end the program.
-				p.panicked = recover()
-				answers <- p
-			}()
-			p.answered = s.exchange(f, p.entries, f.background)
-		}()
+// fail settles everything that is left.
+func (f *flight) fail(err error) {
+	for i := range f.calls {
+		f.calls[i].settle(nil, err)
 	}
-	f.fail(context.DeadlineExceeded) // unless there is an answer
-	answered = true
-	for range parts {
-		select {
-		case p := <-answers:
-			if p.panicked != nil {
-				panic(p.panicked)
-			}
-			for k, i := range p.of {
-				f.entries[i] = p.entries[k]
-			}
-			answered = answered && p.answered
-		case <-f.Done():
-			return false
-		}
-	}
-	return answered
-}
-
-// part is what one server has to do of a flight.
-type part struct {
-	of       []int // the indices of the entries
-	entries  []entry
-	answered bool
-	panicked any
-}
-
-// parts divides a flight by servers, or into single entries if it takes too long to ask the
-// client which these are.
-func (s *Store) parts(f *flight) (all []part) {
-	server := func(i int) any { return i }
-	switch c := s.rdb.(type) {
-	case *redis.Client:
-		server = func(int) any { return c }
-	case *redis.ClusterClient:
-		if s.bounded {
-			server = func(i int) any { m, _ := c.MasterForKey(f, f.entries[i].key); return m }
-		}
-	case *redis.Ring:
-		server = func(i int) any { m, _ := c.GetShardClientForKey(f.entries[i].key); return m }
-	}
-	known := make(map[any]int)
-	for i, e := range f.entries {
-		at := server(i)
-		n, ok := known[at]
-		if !ok {
-			n = len(all)
-			known[at], all = n, append(all, part{})
-		}
-		all[n].of, all[n].entries = append(all[n].of, i), append(all[n].entries, e)
-	}
-	return all
-}
-
-// exchange sends entries, again where that may help, and reports whether all were answered.
-func (s *Store) exchange(ctx context.Context, entries []entry, pipelined bool) (answered bool) {
-	for again := true; again; {
-		if pipelined {
-			s.pipeline(ctx, entries)
-		} else {
-			entries[0].err = s.rdb.Process(ctx, entries[0].command(ctx))
-		}
-		answered, again = true, false
-		var texts []*script // that travel whole; then the server knows them for the rest
-		for i := range entries {
-			if e := &entries[i]; e.err != nil {
-				answered = false
-				e.sent = !e.retry(&texts)
-				again = again || !e.sent
-			}
-		}
-	}
-	return answered
-}
-
-// retry reports whether an entry that failed is to be sent once more, because it surely has
-// not run, or may run twice. One that the server then does not know by its hash, because it
-// has just restarted, goes a third time, as a text.
-func (e *entry) retry(texts *[]*script) bool {
-	switch {
-	case e.script == nil:
-		return false
-	case strings.HasPrefix(serverSays(e.err), "NOSCRIPT") && !e.text && !e.known:
-		if e.known = slices.Contains(*texts, e.script); !e.known {
-			e.text = true
-			*texts = append(*texts, e.script)
-		}
-	case e.repeated:
-		return false
-	case replayable(e.err):
-	case e.harmless && classify(e.err).Class == core.ClassLost:
-		e.lost = true
-	default:
-		return false
-	}
-	e.repeated = true
-	return true
-}
-
-// pipeline sends at once what was not sent.
-func (s *Store) pipeline(ctx context.Context, entries []entry) {
-	pipe := s.rdb.Pipeline()
-	bytes := 0
-	for i := range entries {
-		if e := &entries[i]; !e.sent {
-			cmd := e.command(ctx)
-			_ = pipe.Process(ctx, cmd) // it only waits in the pipeline
-			for _, arg := range cmd.Args() {
-				text, _ := arg.(string)
-				bytes += len(text) + maxFraming
-			}
-		}
-	}
-	_, failed := pipe.Exec(ctx)
-	for i := range entries {
-		e := &entries[i]
-		if e.sent {
-			continue
-		}
-		if e.sent, e.err = true, e.answer.Err(); e.err == nil && e.answer.Val() == nil {
-			e.err = failed // a command that was not even sent
-		}
-		if bytes > maxUntorn {
-			e.err = torn(e.err)
-		}
-	}
+	f.calls = nil
 }
 
 // maxUntorn is how much goes into a socket at once or not at all, and maxFraming is what
@@ -304,31 +137,29 @@ const (
 	maxFraming = 16
 )
 
-// command is a call of a script that no client ever repeats by itself: whether a
-// script ran is unknown once its reply is lost, and running it again would
-// charge twice. Clients still follow a cluster's redirections, after which
-// nothing has run.
-type command struct{ *redis.IntSliceCmd }
-
-// NoRetry overrides that of go-redis's commands.
-func (command) NoRetry() bool { return true }
-
-func (e *entry) command(ctx context.Context) redis.Cmder {
-	if e.script == nil {
-		cmd := redis.NewIntCmd(ctx, "del", e.key)
-		cmd.SetFirstKeyPos(1)
-		cmd.SetStepCount(1)
-		return cmd
+// tearable reports whether the calls were so long that a part of them may have arrived if
+// writing them failed.
+func (f *flight) tearable() bool {
+	bytes := 0
+	for i := range f.calls {
+		for _, arg := range f.calls[i].cmd.Args() {
+			text, _ := arg.(string)
+			bytes += len(text) + maxFraming
+		}
 	}
-	name, script := any("evalsha"), e.script.hash
-	if e.text {
-		name, script = "eval", e.script.text
-	}
-	args := make([]any, 0, 4+len(e.args))
-	args = append(append(args, name, script, "1", e.key), e.args...)
-	e.answer = redis.NewIntSliceCmd(ctx, args...)
-	cmd := command{e.answer}
-	cmd.SetFirstKeyPos(3)
-	cmd.SetStepCount(1) // or a cluster's client would ask the servers what EVALSHA is
-	return cmd
+	return bytes > maxUntorn
 }
+
+var (
+	errOpen = &core.StoreError{Class: core.ClassBreaker, Err: errors.New("redisstore: the server failed just before; it is asked once a second until it answers")}
+	// errPanicked is the failure of a flight in which the program's own code has panicked.
+	errPanicked = &core.StoreError{Class: core.ClassLost, Executed: true, Err: errors.New("redisstore: a hook panicked")}
+)
+
+// errAbandoned is the failure of calls that may still be under way: nobody may look at them.
+var errAbandoned = fmt.Errorf("redisstore: the client goes on: %w", context.DeadlineExceeded)
+
+// panicked is what the callers get to see of a panic in a goroutine that is not theirs.
+type panicked struct{ value any }
+
+func (p *panicked) Error() string { return fmt.Sprintf("redisstore: a hook panicked: %v", p.value) }

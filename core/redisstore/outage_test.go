@@ -183,41 +183,6 @@ func TestFailWords(t *testing.T) {
 	}
 }
 
-// A pool that is used up costs no more than the deadline, whatever the client would wait
-// for a connection.
-func TestPoolExhausted(t *testing.T) {
-	t.Parallel()
-	proxy := redistest.NewProxy(t, sharedServer(t).Addr())
-	o := redisstore.ClientOptions(proxy.Addr())
-	o.PoolSize, o.MinIdleConns = 1, 1
-	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = 2*patient, 2*patient, 2*patient, 2*patient
-	rdb := redis.NewUniversalClient(o)
-	defer func() { assert.NoError(t, rdb.Close()) }()
-	take := core.Take{Policy: core.MustParse("pool: 1000000/1h"), Key: "k", Cost: 1}
-	_, err := newStore(t, rdb, redisstore.Options{Deadline: patient}).Take(t.Context(), take)
-	require.NoError(t, err)
-	s := newStore(t, rdb, redisstore.Options{Deadline: 8 * time.Second})
-
-	proxy.Latency(time.Second) // so the server answers to four of them at most
-	var answered, failed atomic.Int64
-	var wg sync.WaitGroup
-	for range 50 {
-		wg.Go(func() {
-			start := time.Now()
-			_, err := s.Take(t.Context(), take)
-			assert.Less(t, time.Since(start), patient)
-			if err == nil {
-				answered.Add(1)
-			} else {
-				failed.Add(1)
-			}
-		})
-	}
-	wg.Wait()
-	assert.Positive(t, answered.Load())
-	assert.Positive(t, failed.Load())
-}
-
 // little is the context of a caller who always has so much time left, however long the
 // machine has taken for what the caller has done meanwhile.
 type little struct {
@@ -245,8 +210,9 @@ func TestCallerLeaves(t *testing.T) {
 	assert.Equal(t, context.Canceled, err)
 	assert.EqualValues(t, 1, used(t, s, take.Policy, "k"), "nothing was charged")
 
-	// One who has hardly any time left gets an answer all the same: the fail word's.
-	proxy.Latency(time.Minute)
+	// One who has hardly any time left gets an answer all the same: the fail word's. It is not
+	// held against the server.
+	proxy.Latency(50 * time.Millisecond)
 	for range 10 {
 		_, err = s.Take(little{t.Context(), 8 * time.Millisecond}, take)
 		var failed *core.StoreError

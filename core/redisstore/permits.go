@@ -34,7 +34,11 @@ func (s *Store) Acquire(ctx context.Context, p core.Permit) (core.Result, error)
 		return core.Result{}, err
 	}
 	e := s.permits(acquireScript, []core.Permit{p}, []int{0})
-	answer, err := s.ask(ctx, e)
+	n, err := s.node(ctx, e.key)
+	if err != nil {
+		return core.Result{}, err
+	}
+	reply, err := n.lanes[deciding].ask(ctx, e, nil)
 	if failed, ok := errors.AsType[*core.StoreError](err); ok && strings.HasPrefix(serverSays(failed.Err), deniedInScript) {
 		// The right that is missing may be that of a command after the first that wrote.
 		return core.Result{}, &core.StoreError{Class: failed.Class, Executed: true, Err: failed.Err}
@@ -42,7 +46,7 @@ func (s *Store) Acquire(ctx context.Context, p core.Permit) (core.Result, error)
 	if err != nil {
 		return core.Result{}, err
 	}
-	res, err := p.Explain(answer.Val())
+	res, err := p.Explain(reply)
 	if err != nil {
 		return core.Result{}, &core.StoreError{Class: core.ClassReply, Executed: true, Err: err}
 	}
@@ -52,8 +56,8 @@ func (s *Store) Acquire(ctx context.Context, p core.Permit) (core.Result, error)
 // Renew implements [core.PermitStore]. It needs one script for up to 64 permits of a key,
 // and one pipeline for up to 256 scripts; each script fails for itself.
 func (s *Store) Renew(ctx context.Context, permits []core.Permit) (lost []core.Permit, err error) {
-	err = s.each(ctx, renewScript, permits, func(e *entry, of []int) {
-		reply := e.answer.Val()
+	err = s.each(ctx, renewing, renewScript, permits, func(e *entry, of []int) {
+		reply := e.reply
 		if len(reply) != 1+len(of) {
 			e.err = &core.StoreError{Class: core.ClassReply, Executed: true, Err: errReply}
 			return
@@ -71,18 +75,18 @@ var errReply = errors.New("redisstore: no script for permits has written that re
 
 // Release implements [core.PermitStore]. It needs as many scripts and pipelines as Renew.
 func (s *Store) Release(ctx context.Context, permits []core.Permit) error {
-	return s.each(ctx, releaseScript, permits, func(*entry, []int) {})
+	return s.each(ctx, releasing, releaseScript, permits, func(*entry, []int) {})
 }
 
 // each runs a script for permits, and calls answered for each entry that was answered,
 // with the indices of its permits.
-func (s *Store) each(ctx context.Context, script *script, permits []core.Permit, answered func(*entry, []int)) error {
+func (s *Store) each(ctx context.Context, k kind, script *script, permits []core.Permit, answered func(*entry, []int)) error {
 	for i := range permits {
 		if err := permits[i].Validate(); err != nil {
 			return err
 		}
 	}
-	if err := s.ready(ctx); err != nil {
+	if err := ctx.Err(); err != nil {
 		return err
 	}
 	groups := group(permits)
@@ -90,7 +94,7 @@ func (s *Store) each(ctx context.Context, script *script, permits []core.Permit,
 	for g, of := range groups {
 		entries[g] = s.permits(script, permits, of)
 	}
-	s.askAll(ctx, entries)
+	s.askAll(ctx, k, entries)
 	errs := make([]error, len(permits))
 	for g, of := range groups {
 		e := &entries[g]

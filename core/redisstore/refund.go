@@ -35,7 +35,7 @@ func (s *Store) Refund(ctx context.Context, refunds []core.Refund) error {
 			due = append(due, i)
 		}
 	}
-	if err := s.ready(ctx); err != nil {
+	if err := ctx.Err(); err != nil {
 		return err
 	}
 	errs := make([]error, len(refunds))
@@ -44,13 +44,13 @@ func (s *Store) Refund(ctx context.Context, refunds []core.Refund) error {
 		for k, i := range due {
 			entries[k] = s.refund(programs[i], &refunds[i], guesses[i])
 		}
-		s.askAll(ctx, entries)
+		s.askAll(ctx, refunding, entries)
 		var again []int
 		for k, i := range due {
 			e := &entries[k]
 			errs[i] = e.err
-			if e.err == nil && len(e.answer.Val()) == 1 { // the clock is in another calendar window
-				errs[i], guesses[i] = errLeaps, e.answer.Val()[0]
+			if e.err == nil && len(e.reply) == 1 { // the clock is in another calendar window
+				errs[i], guesses[i] = errLeaps, e.reply[0]
 				again = append(again, i)
 			}
 		}

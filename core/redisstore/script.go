@@ -13,11 +13,14 @@ import (
 )
 
 // script is a script's text and its name, boxed once for the client's arguments.
-type script struct{ text, hash any }
+type script struct {
+	text, hash any
+	takes      *script // the one that decides the same for many keys and calls, or nil
+}
 
 func newScript(text string) *script {
 	sum := sha1.Sum([]byte(text))
-	return &script{text, hex.EncodeToString(sum[:])}
+	return &script{text: text, hash: hex.EncodeToString(sum[:])}
 }
 
 // program is what a policy needs: what its keys' names begin with, the scripts of its kinds,
@@ -26,11 +29,13 @@ type program struct {
 	*scripts
 	before string
 	unit   []any // nil if they depend on the time, for windows of the calendar
+	params int   // how many arguments of the limits there are
+	weight int64 // of a decision
 }
 
 type scripts struct {
-	take, upTo, refund *script
-	log                bool // one of the kinds keeps a log
+	take, takes, upTo, refund *script
+	log                       bool // one of the kinds keeps a log
 }
 
 // programs are those of the policies and kinds seen so far. There are few kinds;
@@ -58,8 +63,16 @@ func (ps *programs) of(n names, p core.Policy) (*program, error) {
 		shared, _ = ps.byKinds.LoadOrStore(kinds, shared)
 	}
 	v := &program{scripts: shared.(*scripts), before: n.before(p, p.Spec().Shape())} //nolint:forcetypeassert // as above
-	if !p.Spec().Calendar() {
-		v.unit = arguments(short(p.Spec().TakeArgs(core.Take{Cost: 1}, 0)), 0)
+	for _, l := range p.Limits() {
+		v.weight += moreWeight
+		if l.Algorithm == core.SlidingLog {
+			v.weight += min(l.Burst, fullLog) * fullLogWeight / fullLog
+		}
+	}
+	v.weight += takeWeight - moreWeight
+	params := p.Spec().TakeArgs(core.Take{Cost: 1}, 0)
+	if v.params = len(params); !p.Spec().Calendar() {
+		v.unit = arguments(short(params), 0)
 	}
 	if ps.policies.Add(1) > maxPrograms {
 		ps.policies.Store(1)
@@ -74,13 +87,14 @@ func newScripts(kinds string) (*scripts, error) {
 	for _, op := range []struct {
 		into    **script
 		compose func(string) (string, error)
-	}{{&s.take, lua.Take}, {&s.upTo, lua.UpTo}, {&s.refund, lua.Refund}} {
+	}{{&s.take, lua.Take}, {&s.takes, lua.Takes}, {&s.upTo, lua.UpTo}, {&s.refund, lua.Refund}} {
 		text, err := op.compose(kinds)
 		if err != nil {
 			return nil, err
 		}
 		*op.into = newScript(text)
 	}
+	s.take.takes = s.takes
 	return s, nil
 }
 

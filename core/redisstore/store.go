@@ -35,6 +35,15 @@ import (
 // DefaultDeadline is how long one decision may take unless told otherwise.
 const DefaultDeadline = 50 * time.Millisecond
 
+// DefaultFlights is how many shared flights may be out at a time unless told otherwise, and
+// DefaultMaxKeys how many keys a script decides for: everybody else on the server waits for it.
+const (
+	DefaultFlights = 4
+	DefaultMaxKeys = 64
+)
+
+const maxFlights = 64
+
 // Options say how a [Store] is built. The zero value is a good choice.
 type Options struct {
 	// Deadline bounds each decision, that is Take, Acquire and Reset, whatever the
@@ -51,6 +60,16 @@ type Options struct {
 	// it keys can be read with redis-cli, which helps on call. Changing it starts
 	// all counts over.
 	HashKeys []byte
+	// Flights is how many shared flights to a server may be out at a time, up to 64; 0 means
+	// DefaultFlights. Decisions that are asked for while others are under way travel together.
+	// More of them help only if the server is far away.
+	Flights int
+	// MaxKeys is for how many keys one script may decide on a single server, up to
+	// DefaultMaxKeys, which 0 means. It is used once a few keys of the store's own have shown
+	// that a script for many keys and one for a single key see the same state, and that is
+	// looked at again each minute. 1 turns it off: give that behind a proxy that sends commands to one of
+	// several servers by their first key. A Cluster and a Ring need no more than 1, and have none.
+	MaxKeys int
 }
 
 // Store, built by [New], is a [core.Store] and a [core.PermitStore] on Redis. It needs no Close: what it does
@@ -60,15 +79,16 @@ type Options struct {
 type Store struct {
 	rdb   redis.UniversalClient
 	names names
-	// Decisions and the background have different deadlines, so what is too slow for
-	// the ones may do for the other.
-	decisions, background *gate
-	warming               atomic.Bool
-	// bounded is true if the client itself keeps to a context's deadline, and oneServer
-	// if it has no more than one at a time.
-	bounded, oneServer bool
-	local              func() *core.Memory
-	programs           programs
+	// Decisions and what is done behind them have different deadlines, so what is too slow
+	// for the ones may do for the other.
+	limit, behind time.Duration
+	flights, keys int  // of flights, and of a script
+	bounded       bool // the client itself keeps to a context's deadline
+	only          *node
+	nodes         nodes
+	mapped        atomic.Bool // the client of a cluster knows its nodes
+	local         func() *core.Memory
+	programs      programs
 	// skew is how far the server's clock was ahead of this machine's, in microseconds,
 	// when that last mattered: for windows of the calendar.
 	skew atomic.Int64
@@ -114,16 +134,29 @@ func New(rdb redis.UniversalClient, o Options) (*Store, error) {
 	if o.HashKeys != nil && len(o.HashKeys) < 16 {
 		wrong("HashKeys has %d bytes; give a secret of at least 16, or nil for readable keys", len(o.HashKeys))
 	}
+	if o.Flights < 0 || o.Flights > maxFlights {
+		wrong("Flights is %d; give 1 to %d, or 0 for %d", o.Flights, maxFlights, DefaultFlights)
+	}
+	if o.Flights == 0 {
+		o.Flights = DefaultFlights
+	}
+	if o.MaxKeys < 0 || o.MaxKeys > DefaultMaxKeys {
+		wrong("MaxKeys is %d; give 1 to %d, or 0 for %d", o.MaxKeys, DefaultMaxKeys, DefaultMaxKeys)
+	}
+	if o.MaxKeys == 0 {
+		o.MaxKeys = DefaultMaxKeys
+	}
 	if mistakes != nil {
 		return nil, errors.Join(mistakes...)
 	}
 	s := &Store{
 		rdb:     rdb,
 		names:   newNames(o.Prefix, o.HashKeys),
+		limit:   o.Deadline,
+		behind:  max(o.Deadline, backgroundDeadline),
+		flights: o.Flights,
+		keys:    o.MaxKeys,
 		bounded: keepsDeadline(rdb),
-
-		decisions:  &gate{breaker: newBreaker(), limit: o.Deadline},
-		background: &gate{breaker: newBreaker(), limit: max(o.Deadline, backgroundDeadline)},
 		local: sync.OnceValue(func() *core.Memory {
 			m, err := core.NewMemory(core.MemoryOptions{})
 			if err != nil {
@@ -132,9 +165,7 @@ func New(rdb redis.UniversalClient, o Options) (*Store, error) {
 			return m
 		}),
 	}
-	if c, ok := rdb.(*redis.Client); ok {
-		s.oneServer, s.decisions.places = true, placesOf(c.Options())
-	}
+	s.only = s.onlyNode()
 	return s, nil
 }
 
@@ -166,7 +197,7 @@ func (s *Store) Fallback() *core.Memory {
 }
 
 // Take implements [core.Store].
-func (s *Store) Take(ctx context.Context, t core.Take) (core.Result, error) {
+func (s *Store) Take(ctx context.Context, t core.Take) (res core.Result, err error) {
 	if err := t.Validate(); err != nil {
 		return core.Result{}, err
 	}
@@ -174,9 +205,13 @@ func (s *Store) Take(ctx context.Context, t core.Take) (core.Result, error) {
 	if err != nil {
 		return core.Result{}, err
 	}
-	e := entry{key: s.names.of(p.before, t.Key), script: p.take, args: p.unit}
-	if t.AtMost {
-		e.script = p.upTo
+	e := entry{key: s.names.of(p.before, t.Key), script: p.take, args: p.unit, weight: p.weight}
+	if e.shares, e.take, e.params = true, t, p.params; t.AtMost {
+		e.shares, e.script = false, p.upTo
+	}
+	n, err := s.node(ctx, e.key)
+	if err != nil {
+		return core.Result{}, err
 	}
 	guess := int64(0)
 	if p.unit == nil {
@@ -190,11 +225,12 @@ func (s *Store) Take(ctx context.Context, t core.Take) (core.Result, error) {
 			}
 			e.args = arguments(params, t.Now)
 		}
-		answer, err := s.ask(ctx, e)
-		if err != nil {
-			return core.Result{}, err
+		reply, err := n.lanes[deciding].ask(ctx, e, &res)
+		if err != nil || reply == nil {
+			return res, err
 		}
-		res, again, err := t.Policy.Spec().Explain(t, answer.Val())
+		var again bool
+		res, again, err = t.Policy.Spec().Explain(t, reply)
 		if err != nil {
 			return core.Result{}, &core.StoreError{Class: core.ClassReply, Executed: true, Err: err}
 		}
@@ -224,6 +260,11 @@ func (s *Store) Reset(ctx context.Context, p core.Policy, key string) error {
 	if err := t.Validate(); err != nil {
 		return err
 	}
-	_, err := s.ask(ctx, entry{key: s.names.of(s.names.before(p, p.Spec().Shape()), key)})
+	e := entry{key: s.names.of(s.names.before(p, p.Spec().Shape()), key), weight: resetWeight}
+	n, err := s.node(ctx, e.key)
+	if err != nil {
+		return err
+	}
+	_, err = n.lanes[deciding].ask(ctx, e, nil)
 	return err
 }

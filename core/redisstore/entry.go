@@ -1,0 +1,147 @@
+package redisstore
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-go/weir/core"
+)
+
+// entry is one thing to ask a server for: a script, or without one to forget the key.
+type entry struct {
+	key    string
+	script *script
+	args   []any // of the script
+	// harmless is true of a script that does nothing when it runs a second time.
+	harmless bool
+	// weight is for how long everybody else on the server waits, in half microseconds.
+	weight int64
+
+	// shares is true of a take that may be decided together with others. take is what it asks, and
+	// params how many arguments of the limits its script has.
+	shares bool
+	take   core.Take
+	params int
+
+	reply []int64
+	err   error
+
+	landed chan struct{} // tells a passenger that there is a reply or an error; nil if it flies itself
+}
+
+// call is a command of a flight, and how far it has come.
+type call struct {
+	entry *entry // the first one's, if it is shared
+	*shared
+	cmd  redis.Cmder        // as it was sent
+	ints *redis.IntSliceCmd // the same, of a script
+
+	text     bool // the script travels whole, for a server that does not know its hash
+	known    bool // the server was told the script by another call
+	repeated bool // it was sent once more
+	lost     bool // the reply to a harmless script was lost, so that it may have run
+}
+
+// command is a call of a script that no client ever repeats by itself: whether a
+// script ran is unknown once its reply is lost, and running it again would
+// charge twice. Clients still follow a cluster's redirections, after which
+// nothing has run.
+type command struct{ *redis.IntSliceCmd }
+
+// NoRetry overrides that of go-redis's commands.
+func (command) NoRetry() bool { return true }
+
+// command makes the command anew, each time that it is sent.
+func (c *call) command(ctx context.Context) redis.Cmder {
+	e := c.entry
+	if e.script == nil {
+		cmd := redis.NewIntCmd(ctx, "del", e.key)
+		cmd.SetFirstKeyPos(1)
+		cmd.SetStepCount(1)
+		c.cmd = cmd
+		return cmd
+	}
+	var args []any
+	if c.shared != nil {
+		args = c.arguments(e)
+	} else {
+		args = make([]any, 0, 4+len(e.args))
+		args = append(append(args, nil, nil, "1", e.key), e.args...)
+	}
+	script := c.script()
+	if args[0], args[1] = "evalsha", script.hash; c.text {
+		args[0], args[1] = "eval", script.text
+	}
+	c.ints = redis.NewIntSliceCmd(ctx, args...)
+	cmd := command{c.ints}
+	cmd.SetFirstKeyPos(3)
+	cmd.SetStepCount(1) // or a cluster's client would ask the servers what EVALSHA is
+	c.cmd = cmd
+	return cmd
+}
+
+func (c *call) script() *script {
+	if c.shared != nil {
+		return c.entry.script.takes
+	}
+	return c.entry.script
+}
+
+// outcome is what came of a command that was sent. failed is what the client says of all that
+// were sent with it.
+func (c *call) outcome(failed error) (reply []int64, err error) {
+	if err = c.cmd.Err(); c.ints != nil {
+		reply = c.ints.Val()
+	}
+	if err == nil && failed != nil && reply == nil && (c.ints != nil || serverSays(failed) == "") {
+		err = failed // a command that was not even sent
+	}
+	return reply, err
+}
+
+// retry reports whether a call that failed is to be sent once more, because it surely has
+// not run, or may run twice. One that the server then does not know by its hash, because it
+// has just restarted, goes a third time, as a text. texts are the scripts that travel whole,
+// after which the server knows them for the rest.
+func (c *call) retry(err error, texts *[]*script) bool {
+	script := c.script()
+	switch {
+	case script == nil:
+		return false
+	case strings.HasPrefix(serverSays(err), "NOSCRIPT") && !c.text:
+		// If it was known, that was to another server behind the same proxy.
+		if c.known = !c.known && slices.Contains(*texts, script); !c.known {
+			c.text = true
+			*texts = append(*texts, script)
+		}
+	case c.repeated:
+		return false
+	case replayable(err):
+	case c.entry.harmless && classify(err).Class == core.ClassLost:
+		c.lost = true
+	default:
+		return false
+	}
+	c.repeated = true
+	return true
+}
+
+// settle gives all that is asked for the same.
+func (c *call) settle(reply []int64, err error) {
+	if c.shared == nil {
+		c.entry.settle(reply, err)
+		return
+	}
+	c.each(func(p *passenger) { p.settle(reply, err) })
+}
+
+// settle gives an entry what came of it.
+func (e *entry) settle(reply []int64, err error) {
+	e.reply, e.err = reply, err
+	if e.landed != nil {
+		e.landed <- struct{}{}
+	}
+}

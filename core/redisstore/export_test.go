@@ -1,0 +1,33 @@
+package redisstore
+
+import "time"
+
+// Ground keeps those who wait for decisions from leaving, until they are let go. It is for the
+// store of one server.
+func (s *Store) Ground() (waiting func() int, letGo func()) {
+	l := s.only.lanes[deciding]
+	l.mu.Lock()
+	l.out += l.most
+	l.mu.Unlock()
+	waiting = func() int {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.waiting
+	}
+	return waiting, func() {
+		l.mu.Lock()
+		l.out -= l.most
+		f := l.next(time.Now())
+		l.mu.Unlock()
+		l.run(f)
+	}
+}
+
+// Together tries whether a script may decide for many keys, and reports what has come of it.
+func (s *Store) Together() bool {
+	s.only.try()
+	return s.only.keys() > 1
+}
+
+// Join lets a script decide for many keys without a try.
+func (s *Store) Join() { s.only.joint.state.Store(together) }

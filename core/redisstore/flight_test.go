@@ -1,0 +1,433 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/storetest"
+	"github.com/weir-go/weir/internal/redistest"
+	"github.com/weir-go/weir/lua"
+)
+
+// rider is a caller on a flight, and what it got.
+type rider struct {
+	take core.Take
+	ctx  context.Context //nolint:containedctx // that of a request
+	res  core.Result
+	err  error
+}
+
+// fly lets callers wait for one flight, in their order, and calls meanwhile before it leaves.
+func fly(t *testing.T, s *redisstore.Store, riders []*rider, meanwhile func()) {
+	t.Helper()
+	waiting, letGo := s.Ground()
+	var wg sync.WaitGroup
+	for i, r := range riders {
+		if r.ctx == nil {
+			r.ctx = t.Context()
+		}
+		wg.Go(func() { r.res, r.err = s.Take(r.ctx, r.take) })
+		for start := time.Now(); waiting() < i+1; runtime.Gosched() {
+			require.Less(t, time.Since(start), patient)
+		}
+	}
+	meanwhile()
+	letGo()
+	wg.Wait()
+}
+
+func nothing() {}
+
+// Every answer is the one that the plain store gives if it is asked by one after the other, in the
+// order in which they came, and so is what is stored: with many keys to a script and with one.
+func TestFlightsAgreeWithGo(t *testing.T) {
+	t.Parallel()
+	compare := func(name string, maxKeys int, algorithms ...core.Algorithm) {
+		t.Run(fmt.Sprint(name, maxKeys), func(t *testing.T) {
+			t.Parallel()
+			rdb := redis.NewClient(unhurried(redisstore.ClientOptions(redistest.Single(t).Addr())).Simple())
+			defer func() { assert.NoError(t, rdb.Close()) }()
+			s := &inFlights{known: map[string]bool{}, texts: &texts{
+				Store: newStore(t, rdb, redisstore.Options{Deadline: patient, MaxKeys: maxKeys}),
+				t:     t, rdb: rdb, reference: storetest.Reference(),
+			}}
+			if maxKeys > 1 {
+				require.True(t, s.Together())
+			}
+			storetest.Compare(t, storetest.Reference(), s, *seed, *operations, algorithms...)
+			assert.Greater(t, s.riders, *operations/10)
+		})
+	}
+	for _, a := range storetest.Algorithms() {
+		compare(a.String(), 64, a)
+	}
+	compare("mixes", 64)
+	compare("mixes", 1)
+}
+
+// inFlights is texts of which those who ask for many at once are on one flight.
+type inFlights struct {
+	*texts
+	known  map[string]bool // kinds whose scripts the server knows: one that it does not know goes again, after the others
+	riders int
+}
+
+func (s *inFlights) TakeMany(ctx context.Context, takes []core.Take) (results []core.Result, err error) {
+	riders := make([]*rider, len(takes))
+	for i, t := range takes {
+		riders[i] = &rider{take: t}
+		kinds := t.Policy.Spec().Kinds()
+		if s.known[kinds] {
+			continue
+		}
+		s.known[kinds] = true
+		for _, compose := range []func(string) (string, error){lua.Take, lua.Takes, lua.UpTo} {
+			text, err := compose(kinds)
+			require.NoError(s.t, err)
+			require.NoError(s.t, s.rdb.ScriptLoad(ctx, text).Err())
+		}
+	}
+	fly(s.t, s.Store, riders, nothing)
+	for _, r := range riders {
+		err = errors.Join(err, r.err)
+		results = append(results, r.res)
+		if _, wrong := s.reference.Take(ctx, r.take); wrong == nil {
+			s.riders++
+			defer s.compare(ctx, r.take) // what is stored is the same in the end
+		}
+	}
+	return results, err
+}
+
+// newFlights is a store on one server, through a proxy, that knows its scripts and may let many keys share one.
+func newFlights(t *testing.T, o redisstore.Options) (*redistest.Server, *redistest.Proxy, *redisstore.Store) {
+	t.Helper()
+	server := redistest.Single(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	rdb := closing(t, redis.NewUniversalClient(unhurried(redisstore.ClientOptions(proxy.Addr()))))
+	s := newStore(t, rdb, o)
+	require.Eventually(t, s.Together, patient, time.Millisecond)
+	return server, proxy, s
+}
+
+// riders are callers of one policy, one for each key.
+func riders(policy string, n int) (all []*rider) {
+	p := core.MustParse(policy)
+	for i := range n {
+		all = append(all, &rider{take: core.Take{Policy: p, Key: fmt.Sprint(i), Cost: 1}})
+	}
+	return all
+}
+
+// A crowd needs one command, or few if it asks different things.
+func TestFlightsAreCheap(t *testing.T) {
+	t.Parallel()
+	server, _, s := newFlights(t, redisstore.Options{Deadline: patient})
+	many := riders("many: 1000000/1h fixed-window", 50)
+	hot := riders("hot: 100/1h fixed-window", 1)
+	for range 200 {
+		hot = append(hot, &rider{take: hot[0].take})
+	}
+	for i := range 40 {
+		hot = append(hot, &rider{take: core.Take{Policy: many[0].take.Policy, Key: fmt.Sprint(i), Cost: 1}})
+	}
+	fly(t, s, riders("warm: 10/1h fixed-window", 3), nothing)
+	server.ResetStats(t)
+	fly(t, s, many, nothing)
+	for _, r := range many {
+		require.NoError(t, r.err)
+		assert.EqualValues(t, 1, r.res.Taken)
+	}
+	assert.EqualValues(t, 1, server.CommandStats(t)["evalsha"])
+	server.ResetStats(t)
+	fly(t, s, hot, nothing)
+	admitted := 0
+	for i, r := range hot {
+		require.NoError(t, r.err)
+		if r.take.Policy.Name() == "hot" && r.res.Allowed() {
+			assert.EqualValues(t, 99-i, r.res.Remaining, "in the order in which they came")
+			admitted++
+		}
+	}
+	assert.Equal(t, 100, admitted)
+	assert.EqualValues(t, 2, server.CommandStats(t)["evalsha"])
+}
+
+// Who leaves before the flight does is not charged; who leaves afterwards is.
+func TestPassengersLeave(t *testing.T) {
+	t.Parallel()
+	_, proxy, s := newFlights(t, redisstore.Options{Deadline: patient})
+	all := riders("leave: 10/1h fixed-window", 3)
+	early, cancel := context.WithCancel(t.Context())
+	late, cancelLate := context.WithCancel(t.Context())
+	all[1].ctx, all[2].ctx = early, late
+	waiting := make(chan struct{})
+	go func() {
+		<-waiting
+		cancelLate()
+	}()
+	fly(t, s, all, func() {
+		cancel()
+		require.Eventually(t, func() bool { w, letGo := s.Ground(); n := w(); letGo(); return n == 2 }, patient, time.Millisecond)
+		proxy.Latency(time.Second)
+		time.AfterFunc(100*time.Millisecond, func() { close(waiting) })
+	})
+	proxy.Pass()
+	require.NoError(t, all[0].err)
+	require.ErrorIs(t, all[1].err, context.Canceled)
+	require.ErrorIs(t, all[2].err, context.Canceled)
+	p := all[0].take.Policy
+	assert.EqualValues(t, 1, used(t, s, p, "0"))
+	assert.Zero(t, used(t, s, p, "1"))
+	assert.EqualValues(t, 1, used(t, s, p, "2"))
+
+	// Those with little time get the fail word's answer in time; the others are not cut off with them.
+	proxy.Latency(200 * time.Millisecond)
+	all = riders("hurry: 10/1h fixed-window", 20)
+	for _, r := range all[:19] {
+		r.ctx = little{t.Context(), 20 * time.Millisecond}
+	}
+	var wg sync.WaitGroup
+	for _, r := range all {
+		wg.Go(func() { r.res, r.err = s.Take(r.ctx2(t), r.take) })
+	}
+	wg.Wait()
+	for _, r := range all[:19] {
+		var failed *core.StoreError
+		require.ErrorAs(t, r.err, &failed)
+		assert.Equal(t, core.ClassTimeout, failed.Class)
+	}
+	require.NoError(t, all[19].err)
+	proxy.Pass()
+	_, err := s.Take(t.Context(), all[0].take)
+	require.NoError(t, err, "the breaker is closed")
+}
+
+func (r *rider) ctx2(t *testing.T) context.Context {
+	if r.ctx != nil {
+		return r.ctx
+	}
+	return t.Context()
+}
+
+// A flight whose reply is lost fails its own passengers alone, and is not sent again; to the breaker
+// it is one failure.
+func TestFlightIsLost(t *testing.T) {
+	t.Parallel()
+	for how, class := range map[redistest.Loss]string{
+		redistest.EOF: core.ClassLost, redistest.RST: core.ClassLost, redistest.Hang: core.ClassTimeout,
+	} {
+		for _, maxKeys := range []int{1, 64} {
+			t.Run(fmt.Sprint(class, how, maxKeys), func(t *testing.T) {
+				t.Parallel()
+				server := redistest.Single(t)
+				proxy := redistest.NewProxy(t, server.Addr())
+				rdb := closing(t, redis.NewUniversalClient(unhurried(redisstore.ClientOptions(proxy.Addr()))))
+				o := redisstore.Options{Deadline: patient, MaxKeys: maxKeys}
+				warm := newStore(t, rdb, o)
+				if maxKeys > 1 {
+					require.Eventually(t, warm.Together, patient, time.Millisecond)
+				}
+				fly(t, warm, riders("warm: 10/1h fixed-window", 20), nothing)
+				if how == redistest.Hang {
+					o.Deadline = 500 * time.Millisecond
+				}
+				s := newStore(t, rdb, o)
+				if maxKeys > 1 {
+					require.Eventually(t, s.Together, patient, time.Millisecond)
+				}
+				all := riders("lost: 10/1h fixed-window", 20)
+				fly(t, s, all, func() { proxy.LoseNextReply("evalsha", how) })
+				assert.Equal(t, 1, proxy.Lost())
+				for _, r := range all {
+					var failed *core.StoreError
+					require.ErrorAs(t, r.err, &failed)
+					assert.Equal(t, class, failed.Class, "%v", r.err)
+					assert.True(t, failed.Executed)
+				}
+				for _, r := range all {
+					assert.EqualValues(t, 1, used(t, warm, r.take.Policy, r.take.Key), "executed exactly once")
+				}
+				require.Eventually(t, func() bool {
+					_, err := s.Take(t.Context(), all[0].take)
+					failed, ok := errors.AsType[*core.StoreError](err)
+					require.False(t, ok && failed.Class == core.ClassBreaker, "twenty callers are one failure")
+					return err == nil
+				}, patient, time.Millisecond)
+			})
+		}
+	}
+}
+
+// A script that the server has forgotten travels once, and nobody is charged twice for it.
+func TestFlightWithoutScript(t *testing.T) {
+	t.Parallel()
+	server, _, s := newFlights(t, redisstore.Options{Deadline: patient})
+	all := append(riders("one: 10/1h fixed-window", 20), riders("two: 10/1h", 20)...)
+	fly(t, s, append(riders("one: 10/1h fixed-window", 2), riders("two: 10/1h", 2)...), nothing)
+	fly(t, s, all, func() {
+		require.NoError(t, server.Client(t).ScriptFlush(t.Context()).Err())
+		server.ResetStats(t)
+	})
+	for i, r := range all {
+		require.NoError(t, r.err)
+		want := int64(9)
+		if i%20 < 2 {
+			want = 8
+		}
+		assert.Equal(t, want, r.res.Remaining)
+	}
+	assert.EqualValues(t, 2, server.CommandStats(t)["eval"])
+	assert.EqualValues(t, 2, server.CommandStats(t)["evalsha"])
+}
+
+// A key that the server does not let the script write troubles no other; neither does one of a
+// foreign type.
+func TestPoisonKey(t *testing.T) {
+	t.Parallel()
+	server, _, _ := newFlights(t, redisstore.Options{Deadline: patient})
+	admin := server.Client(t)
+	require.NoError(t, admin.Do(t.Context(), "ACL", "SETUSER", "narrow", "on", ">secret", "+@all",
+		"~weir:1:poison:F:1*", "~weir:1:poison:f:1*", "~weir:1:weir-try:*", "%R~weir:1:poison:f:2*").Err())
+	o := unhurried(redisstore.ClientOptions(server.Addr()))
+	o.Username, o.Password = "narrow", "secret"
+	rdb := closing(t, redis.NewUniversalClient(o))
+	s := newStore(t, rdb, redisstore.Options{Deadline: patient})
+	require.Eventually(t, s.Together, patient, time.Millisecond)
+	p := core.MustParse("poison: 10/1h fixed-window")
+	require.NoError(t, admin.LPush(t.Context(), "weir:1:poison:f:15", "a", "b").Err())
+	var all []*rider
+	for i := 10; i < 29; i++ {
+		all = append(all, &rider{take: core.Take{Policy: p, Key: fmt.Sprint(i), Cost: 1}})
+	}
+	fly(t, s, all, nothing)
+	for _, r := range all {
+		if r.take.Key < "2" {
+			require.NoError(t, r.err)
+			assert.EqualValues(t, 9, r.res.Remaining, "charged once, list or not")
+			continue
+		}
+		var failed *core.StoreError
+		require.ErrorAs(t, r.err, &failed, r.take.Key)
+		assert.Equal(t, core.ClassDenied, failed.Class)
+		assert.False(t, failed.Executed)
+	}
+}
+
+// In a cluster each node has flights of its own: what has moved, or is about to, is asked for elsewhere, and
+// nobody waits for a node that is dead but those whose keys it has.
+func TestFlightsInCluster(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, "--cluster-require-full-coverage", "no")
+	o := unhurried(redisstore.ClientOptions(cluster.Addrs()...))
+	rdb := closing(t, redis.NewUniversalClient(o))
+	s := newStore(t, rdb, redisstore.Options{Deadline: patient})
+	crowd := func(policy string, n int) (all []*rider) {
+		all = riders(policy, n)
+		var wg sync.WaitGroup
+		for _, r := range all {
+			wg.Go(func() { r.res, r.err = s.Take(t.Context(), r.take) })
+		}
+		wg.Wait()
+		return all
+	}
+	const policy = "cluster: 1000/1h fixed-window"
+	rounds := int64(0)
+	check := func() {
+		t.Helper()
+		rounds++
+		for _, r := range crowd(policy, 60) {
+			require.NoError(t, r.err)
+			assert.Equal(t, 1000-rounds, r.res.Remaining)
+		}
+	}
+	check()
+	check()
+	finish := cluster.Migrating(t, "weir:1:cluster:f:7")
+	check() // those that are there are, and the others are asked for elsewhere
+	other := cluster.Migrating(t, "weir:1:elsewhere:f:8")
+	for _, r := range crowd("elsewhere: 1000/1h fixed-window", 60) {
+		require.NoError(t, r.err)
+		assert.EqualValues(t, 999, r.res.Remaining)
+	}
+	finish()
+	check()
+	check()
+	other()
+	for _, r := range crowd("elsewhere: 1000/1h fixed-window", 60) {
+		require.NoError(t, r.err)
+		assert.EqualValues(t, 998, r.res.Remaining)
+	}
+}
+
+// A node that hangs holds up nobody whose key another one has.
+func TestFlightsBesideDeadShard(t *testing.T) {
+	t.Parallel()
+	ring := []*redistest.Server{redistest.Single(t), redistest.Single(t)}
+	u := redisstore.ClientOptions()
+	rdb := redis.NewRing(&redis.RingOptions{
+		Addrs: map[string]string{"a": ring[0].Addr(), "b": ring[1].Addr()}, HeartbeatFrequency: time.Hour,
+		ContextTimeoutEnabled: true, MaxRetries: -1, DialerRetries: 1, ReadTimeout: patient, WriteTimeout: patient,
+		DialTimeout: u.DialTimeout, PoolTimeout: patient,
+	})
+	defer func() { assert.NoError(t, rdb.Close()) }()
+	s := newStore(t, rdb, redisstore.Options{Deadline: 5 * time.Second})
+	all := riders("dead: 1000/1h fixed-window", 60)
+	round := func() {
+		var wg sync.WaitGroup
+		for _, r := range all {
+			wg.Go(func() { r.res, r.err = s.Take(t.Context(), r.take) })
+		}
+		wg.Wait()
+	}
+	round()
+	dead := make(map[string]bool)
+	for _, key := range ring[0].Client(t).Keys(t.Context(), "*").Val() {
+		dead[key] = true
+	}
+	require.NotEmpty(t, dead)
+	require.Less(t, len(dead), 60)
+	ring[0].Pause(t)
+	var served sync.WaitGroup // those of the living shard, who are not to wait for the others
+	var wg sync.WaitGroup
+	for _, r := range all {
+		do := func() {
+			r.res, r.err = s.Take(t.Context(), r.take)
+		}
+		if wg.Go(do); dead["weir:1:dead:f:"+r.take.Key] {
+			continue
+		}
+		served.Go(func() {
+			for range 20 {
+				_, err := s.Take(t.Context(), r.take)
+				assert.NoError(t, err)
+			}
+		})
+	}
+	start := time.Now()
+	served.Wait()
+	assert.Less(t, time.Since(start), 4*time.Second)
+	wg.Wait()
+	for _, r := range all {
+		if !dead["weir:1:dead:f:"+r.take.Key] {
+			assert.NoError(t, r.err)
+			continue
+		}
+		var failed *core.StoreError
+		if assert.ErrorAs(t, r.err, &failed) {
+			assert.Contains(t, []string{core.ClassTimeout, core.ClassBreaker}, failed.Class)
+		}
+	}
+	ring[0].Resume(t)
+}

@@ -1,0 +1,101 @@
+package redisstore_test
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/internal/redistest"
+)
+
+// However few connections there are, a crowd that asks at once is served at once: it travels
+// together.
+func TestCrowdOnOneConnection(t *testing.T) {
+	t.Parallel()
+	const callers, distance = 150, 200 * time.Millisecond
+	u := redisstore.ClientOptions()
+	for name, client := range map[string]func(addr string) redis.UniversalClient{
+		"single": func(addr string) redis.UniversalClient {
+			o := unhurried(redisstore.ClientOptions(addr))
+			o.PoolSize, o.MinIdleConns = 1, 1
+			return redis.NewUniversalClient(o)
+		},
+		"ring": func(addr string) redis.UniversalClient {
+			return redis.NewRing(&redis.RingOptions{
+				Addrs: map[string]string{"a": addr}, PoolSize: 1, HeartbeatFrequency: time.Hour,
+				ContextTimeoutEnabled: u.ContextTimeoutEnabled, MaxRetries: u.MaxRetries, DialerRetries: u.DialerRetries,
+				DialTimeout: patient, ReadTimeout: patient, WriteTimeout: patient, PoolTimeout: patient,
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			proxy := redistest.NewProxy(t, redistest.Single(t).Addr())
+			rdb := closing(t, client(proxy.Addr()))
+			s := newStore(t, rdb, redisstore.Options{Deadline: patient})
+			take := core.Take{Policy: core.MustParse("crowd: 1000000/1h fixed-window"), Key: "k", Cost: 1}
+			works := func() bool { _, err := s.Take(t.Context(), take); return err == nil } // beside the Ring's own checks
+			require.Eventually(t, works, patient, time.Millisecond)
+			before := used(t, s, take.Policy, take.Key)
+			proxy.Latency(distance / 2)
+			start := time.Now()
+			var wg sync.WaitGroup
+			for range callers {
+				wg.Go(func() {
+					_, err := s.Take(t.Context(), take)
+					assert.NoError(t, err)
+				})
+			}
+			wg.Wait()
+			assert.Less(t, time.Since(start), callers/4*distance, "not one after the other")
+			proxy.Pass()
+			assert.EqualValues(t, before+callers, used(t, s, take.Policy, take.Key))
+		})
+	}
+}
+
+// More callers than may wait are sent away at once, which is not held against the server; the others
+// are served.
+func TestTooManyWait(t *testing.T) {
+	t.Parallel()
+	proxy := redistest.NewProxy(t, redistest.Single(t).Addr())
+	rdb := closing(t, redis.NewUniversalClient(unhurried(redisstore.ClientOptions(proxy.Addr()))))
+	s := newStore(t, rdb, redisstore.Options{Deadline: patient, Flights: 1})
+	p := core.MustParse("many: 1000000/1h fixed-window")
+	require.Zero(t, used(t, s, p, "k"))
+	proxy.Latency(time.Second)
+	var served, busy atomic.Int64
+	var wg sync.WaitGroup
+	const callers = 10_000
+	for i := range callers {
+		wg.Go(func() {
+			_, err := s.Take(t.Context(), core.Take{Policy: p, Key: fmt.Sprint(i % 10), Cost: 1})
+			failed, _ := errors.AsType[*core.StoreError](err)
+			switch {
+			case err == nil:
+				served.Add(1)
+			case assert.NotNil(t, failed, "%v", err):
+				assert.Equal(t, core.ClassBusy, failed.Class, "%v", err)
+				assert.False(t, failed.Executed)
+				busy.Add(1)
+				proxy.Pass()
+			}
+		})
+	}
+	wg.Wait()
+	assert.Positive(t, busy.Load())
+	var charged int64
+	for i := range 10 {
+		charged += used(t, s, p, fmt.Sprint(i))
+	}
+	assert.Equal(t, served.Load(), charged)
+}

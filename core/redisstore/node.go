@@ -1,0 +1,186 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// node is a server, or several that their client makes look like one, and the lanes to it.
+type node struct {
+	store *Store
+	// direct is the client of one server. It is nil if commands are known to go to several, or
+	// may do so: then they travel one by one.
+	direct  *redis.Client
+	lanes   [kinds]*lane
+	warming atomic.Bool
+	joint   joint
+}
+
+// kind says whom a lane is for: those whose requests wait, and what is done behind them. None of
+// the latter can hold up a decision, or another.
+type kind int
+
+const (
+	deciding kind = iota
+	renewing
+	releasing
+	refunding
+	kinds
+)
+
+// nodes are those of a Cluster or Ring that were asked so far, up to maxNodes.
+type nodes struct {
+	byClient sync.Map // *redis.Client -> *node
+	count    atomic.Int64
+}
+
+const maxNodes = 1024
+
+func newNode(s *Store, direct *redis.Client) *node {
+	n := &node{store: s, direct: direct}
+	behind := newBreaker()
+	for k := range n.lanes {
+		l := &lane{breaker: behind, node: n, limit: s.behind, most: 1, full: maxFlight, heavy: maxWeight}
+		if kind(k) == deciding {
+			l.breaker, l.limit, l.most, l.heavy = newBreaker(), s.limit, s.flights, decisionWeight
+		}
+		if direct == nil {
+			l.full, l.most = 1, maxFlight
+		} else {
+			l.most = min(l.most, connections(direct.Options()))
+		}
+		n.lanes[k] = l
+	}
+	return n
+}
+
+// connections is how many a client may have.
+func connections(o *redis.Options) int {
+	if o.MaxActiveConns > 0 {
+		return min(o.PoolSize, o.MaxActiveConns)
+	}
+	return o.PoolSize
+}
+
+// onlyNode is the node of a client that does not say where its keys are, or nil.
+func (s *Store) onlyNode() *node {
+	switch c := s.rdb.(type) {
+	case *redis.Client:
+		return newNode(s, c)
+	case *redis.ClusterClient:
+		if !s.bounded { // it may take seconds to say
+			return newNode(s, nil)
+		}
+		return nil
+	case *redis.Ring:
+		return nil
+	default:
+		return newNode(s, nil)
+	}
+}
+
+// node is the one that has the key.
+func (s *Store) node(ctx context.Context, key string) (*node, error) {
+	if s.only != nil {
+		return s.only, nil
+	}
+	var direct *redis.Client
+	var err error
+	switch c := s.rdb.(type) {
+	case *redis.ClusterClient:
+		direct, err = s.master(ctx, c, key)
+	case *redis.Ring:
+		direct, err = c.GetShardClientForKey(key)
+	default:
+		return nil, errZero
+	}
+	if err != nil {
+		return nil, classify(err)
+	}
+	if n, ok := s.nodes.byClient.Load(direct); ok {
+		return n.(*node), nil //nolint:forcetypeassert // nothing else is stored
+	}
+	n, known := s.nodes.byClient.LoadOrStore(direct, newNode(s, direct))
+	if !known && s.nodes.count.Add(1) > maxNodes {
+		s.nodes.count.Store(0)
+		s.nodes.byClient.Clear() // those that are in use are made again
+	}
+	return n.(*node), nil //nolint:forcetypeassert // as above
+}
+
+// master asks the client, which asks the servers if it does not know any yet.
+func (s *Store) master(ctx context.Context, c *redis.ClusterClient, key string) (*redis.Client, error) {
+	if s.mapped.Load() {
+		return c.MasterForKey(ctx, key)
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.limit)
+	defer cancel()
+	direct, err := c.MasterForKey(ctx, key)
+	if err == nil {
+		s.mapped.Store(true)
+	}
+	return direct, err
+}
+
+// process sends one command. Clients follow redirections with it.
+func (n *node) process(ctx context.Context, cmd redis.Cmder) error {
+	return n.store.rdb.Process(ctx, cmd)
+}
+
+// pipeline sends several at once, to this server alone.
+func (n *node) pipeline(ctx context.Context, cmds []redis.Cmder) error {
+	pipe := n.direct.Pipeline()
+	_ = pipe.BatchProcess(ctx, cmds...) // they only wait in the pipeline
+	_, err := pipe.Exec(ctx)
+	return err
+}
+
+// abandon sends commands through a client that does not keep to a deadline by itself. What was not
+// answered in time is left to the goroutine that asked.
+func (n *node) abandon(ctx context.Context, cmds []redis.Cmder) (err error) {
+	type end struct {
+		err    error
+		thrown any
+	}
+	ended := make(chan end, 1)
+	go func() {
+		var e end
+		defer func() {
+			// A panic in a hook is the caller's to see; here it would end the program.
+			e.thrown = recover()
+			ended <- e
+		}()
+		if len(cmds) == 1 {
+			e.err = n.process(ctx, cmds[0])
+		} else {
+			e.err = n.pipeline(ctx, cmds)
+		}
+	}()
+	select {
+	case e := <-ended:
+		if e.thrown != nil {
+			panic(e.thrown)
+		}
+		return e.err
+	case <-ctx.Done():
+		return errAbandoned
+	}
+}
+
+// bounded is true if the client itself keeps to a context's deadline.
+func (n *node) bounded() bool { return n.store.bounded }
+
+// redirects reports whether an error says that another server has the key.
+func (n *node) redirects(err error) bool {
+	if _, ok := redis.IsMovedError(err); ok {
+		return n.store.only == nil
+	}
+	_, ok := redis.IsAskError(err)
+	return ok && n.store.only == nil
+}
+
+var errZero = errors.New("redisstore: a zero Store; build one with New")
