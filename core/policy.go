@@ -33,6 +33,7 @@ type policy struct {
 	shape      string           // of all but the permits
 	kinds      string
 	calendar   bool        // whether a limit is aligned to it
+	summary    bool        // whether a script replies with a summary of a limit's state
 	permits    *Limit      // nil if there are none
 	rows       rows.Policy // for the in-process store
 }
@@ -133,6 +134,7 @@ func newPolicy(name string, o PolicyOptions, limits []Limit) (Policy, []error) {
 		p.algorithms = append(p.algorithms, e.algorithm)
 		p.reply += e.algorithm.Reply()
 		p.calendar = p.calendar || e.limit.onCalendar()
+		p.summary = p.summary || algo.Kinds[e.limit.Algorithm].Summary
 		p.kinds += string(algo.Kinds[e.limit.Algorithm].Letter)
 	}
 	p.shape = strings.Join(shapes(p.limits[:len(p.algorithms)]), "")

@@ -39,7 +39,7 @@ func BenchmarkDecision(b *testing.B) {
 	rdb := redis.NewUniversalClient(redisstore.ClientOptions(server.Addr()))
 	b.Cleanup(func() { _ = rdb.Close() })
 	require.NoError(b, bare.Load(ctx, rdb).Err())
-	store, err := redisstore.New(rdb, redisstore.Options{})
+	store, err := redisstore.New(rdb, redisstore.Options{DenyCache: -1})
 	require.NoError(b, err)
 	for _, c := range []struct {
 		policy          string

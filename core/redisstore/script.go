@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/redisstore/internal/denials"
 	"github.com/weir-go/weir/lua"
 )
 
@@ -24,8 +25,9 @@ func newScript(text string) *script {
 // and the arguments of one unit.
 type program struct {
 	*scripts
-	before string
-	unit   []any // nil if they depend on the time, for windows of the calendar
+	before  string
+	unit    []any // nil if they depend on the time, for windows of the calendar
+	denials *denials.Policy
 }
 
 type scripts struct {
@@ -36,6 +38,7 @@ type scripts struct {
 // programs are those of the policies and kinds seen so far. There are few kinds;
 // policies are kept up to maxPrograms, for a service that makes them as it runs.
 type programs struct {
+	denials  *denials.Cache
 	byPolicy sync.Map // core.Policy -> *program
 	policies atomic.Int64
 	byKinds  sync.Map // string -> *scripts
@@ -58,6 +61,7 @@ func (ps *programs) of(n names, p core.Policy) (*program, error) {
 		shared, _ = ps.byKinds.LoadOrStore(kinds, shared)
 	}
 	v := &program{scripts: shared.(*scripts), before: n.before(p, p.Spec().Shape())} //nolint:forcetypeassert // as above
+	v.denials = ps.denials.Policy(v.before, p)
 	if !p.Spec().Calendar() {
 		v.unit = arguments(short(p.Spec().TakeArgs(core.Take{Cost: 1}, 0)), 0)
 	}

@@ -30,6 +30,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/redisstore/internal/denials"
 )
 
 // DefaultDeadline is how long one decision may take unless told otherwise.
@@ -51,7 +52,22 @@ type Options struct {
 	// it keys can be read with redis-cli, which helps on call. Changing it starts
 	// all counts over.
 	HashKeys []byte
+	// DenyCache is how many refusals are remembered, in up to 200 bytes each and the key; 0
+	// means DefaultDenyCache, -1 none. While a refusal is remembered, Redis is not asked what
+	// it would refuse again, so that a client that does not stop costs it nothing; each
+	// request has an answer of its own all the same, with what is left to wait.
+	//
+	// It costs this: what another process gives back, and a Reset, DEL or FLUSHALL that is not
+	// of this Store, may be overlooked for a second. For a policy with "wait" or a
+	// leaky-bucket, and from when this Store first has a Refund of it, that is 250 ms. A
+	// Refund, Reset or change of numbers through this Store counts at once, and a request is
+	// never admitted from memory.
+	DenyCache int
 }
+
+// DefaultDenyCache is how many refusals are remembered unless told otherwise, in about 16 MB if
+// that many keys are refused at once.
+const DefaultDenyCache = 65_536
 
 // Store, built by [New], is a [core.Store] and a [core.PermitStore] on Redis. It needs no Close: what it does
 // beside the decisions, after a timeout, ends within a second if the client keeps to a
@@ -69,6 +85,7 @@ type Store struct {
 	bounded, oneServer bool
 	local              func() *core.Memory
 	programs           programs
+	denials            *denials.Cache // nil for none
 	// skew is how far the server's clock was ahead of this machine's, in microseconds,
 	// when that last mattered: for windows of the calendar.
 	skew atomic.Int64
@@ -109,6 +126,9 @@ func New(rdb redis.UniversalClient, o Options) (*Store, error) {
 	if o.HashKeys != nil && len(o.HashKeys) < 16 {
 		wrong("HashKeys has %d bytes; give a secret of at least 16, or nil for readable keys", len(o.HashKeys))
 	}
+	if o.DenyCache < -1 || o.DenyCache > denials.MaxEntries {
+		wrong("DenyCache is %d; give 1 to %d, 0 for %d, or -1 for none", o.DenyCache, denials.MaxEntries, DefaultDenyCache)
+	}
 	if mistakes != nil {
 		return nil, errors.Join(mistakes...)
 	}
@@ -126,6 +146,13 @@ func New(rdb redis.UniversalClient, o Options) (*Store, error) {
 			}
 			return m
 		}),
+	}
+	if o.DenyCache == 0 {
+		o.DenyCache = DefaultDenyCache
+	}
+	if o.DenyCache > 0 {
+		s.denials = denials.New(o.DenyCache, func() time.Duration { return time.Since(started) })
+		s.programs.denials = s.denials
 	}
 	if c, ok := rdb.(*redis.Client); ok {
 		s.oneServer, s.decisions.places = true, placesOf(c.Options())
@@ -169,6 +196,13 @@ func (s *Store) Take(ctx context.Context, t core.Take) (core.Result, error) {
 	if err != nil {
 		return core.Result{}, err
 	}
+	now := s.denials.Now()
+	if res, ok := s.denials.Answer(p.denials, &t, now); ok {
+		if err := ctx.Err(); err != nil {
+			return core.Result{}, err
+		}
+		return res, nil
+	}
 	e := entry{key: s.names.of(p.before, t.Key), script: p.take, args: p.unit}
 	if t.AtMost {
 		e.script = p.upTo
@@ -189,11 +223,16 @@ func (s *Store) Take(ctx context.Context, t core.Take) (core.Result, error) {
 		if err != nil {
 			return core.Result{}, err
 		}
+		var reply [denials.MaxReply]int64
+		n := copy(reply[:], answer.Val()) // Explain works in it
 		res, again, err := t.Policy.Spec().Explain(t, answer.Val())
 		if err != nil {
 			return core.Result{}, &core.StoreError{Class: core.ClassReply, Executed: true, Err: err}
 		}
 		if !again {
+			if !res.Allowed() {
+				s.denials.Keep(p.denials, &t, reply[:n], &res, now)
+			}
 			return res, nil
 		}
 		guess = res.At
@@ -219,6 +258,12 @@ func (s *Store) Reset(ctx context.Context, p core.Policy, key string) error {
 	if err := t.Validate(); err != nil {
 		return err
 	}
-	_, err := s.ask(ctx, entry{key: s.names.of(s.names.before(p, p.Spec().Shape()), key)})
+	prog, err := s.programs.of(s.names, p)
+	if err != nil {
+		return err
+	}
+	s.denials.Forget(prog.denials, key)
+	defer s.denials.Forget(prog.denials, key)
+	_, err = s.ask(ctx, entry{key: s.names.of(prog.before, key)})
 	return err
 }
