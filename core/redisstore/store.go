@@ -52,16 +52,18 @@ type Options struct {
 	// it keys can be read with redis-cli, which helps on call. Changing it starts
 	// all counts over.
 	HashKeys []byte
-	// DenyCache is how many refusals are remembered, in up to 200 bytes each and the key; 0
-	// means DefaultDenyCache, -1 none. While a refusal is remembered, Redis is not asked what
-	// it would refuse again, so that a client that does not stop costs it nothing; each
-	// request has an answer of its own all the same, with what is left to wait.
+	// DenyCache is how many refusals are remembered, in about 200 bytes each and the key; 0
+	// means DefaultDenyCache, and -1 that none are. While a refusal is remembered, Redis is
+	// not asked for what it would refuse again, so that a client that does not stop costs it
+	// next to nothing. Each request has an answer of its own all the same, with the time that
+	// is left to wait, and none is admitted from memory. One more refusal takes the place of
+	// one that was not asked for again; the key that loses its place asks Redis once more.
 	//
-	// It costs this: what another process gives back, and a Reset, DEL or FLUSHALL that is not
-	// of this Store, may be overlooked for a second. For a policy with "wait" or a
-	// leaky-bucket, and from when this Store first has a Refund of it, that is 250 ms. A
-	// Refund, Reset or change of numbers through this Store counts at once, and a request is
-	// never admitted from memory.
+	// What it may cost: units that another process gives back, a Reset by another process and
+	// a key deleted in Redis may go unnoticed for a second, or for 250 ms if the policy has
+	// "wait" or a leaky-bucket, where whoever gives up waiting gives back, and from the first
+	// Refund of the policy through this Store. A Refund or Reset through this Store, and other
+	// numbers of the policy, count at once.
 	DenyCache int
 }
 
