@@ -33,6 +33,7 @@ type policy struct {
 	shape      string           // of all but the permits
 	kinds      string
 	calendar   bool        // whether a limit is aligned to it
+	summary    bool        // whether a script replies with a summary of a limit's state
 	permits    *Limit      // nil if there are none
 	alone      *algo.GCRA  // the one limit, if it is of that kind; else nil
 	rows       rows.Policy // for the in-process store
@@ -134,6 +135,7 @@ func newPolicy(name string, o PolicyOptions, limits []Limit) (Policy, []error) {
 		p.algorithms = append(p.algorithms, e.algorithm)
 		p.reply += e.algorithm.Reply()
 		p.calendar = p.calendar || e.limit.onCalendar()
+		p.summary = p.summary || algo.Kinds[e.limit.Algorithm].Summary
 		p.kinds += string(e.algorithm.Sections())
 	}
 	p.shape = strings.Join(shapes(p.limits[:len(p.algorithms)]), "")

@@ -150,8 +150,7 @@ func (s Spec) RefundArgs(r Refund, guess int64) []int64 {
 
 // Explain turns the reply of a script of package lua into the Result of t: the
 // script decides, and Explain says what that means. reply is the server's time, with
-// t.AtMost how many units were taken, and each limit's reply. It is used as working
-// memory. With again, nothing was decided, because the server's clock is in another window
+// t.AtMost how many units were taken, and each limit's reply. With again, nothing was decided, because the server's clock is in another window
 // of a calendar than the guess of TakeArgs: ask again with that clock, which is in
 // Result.At. It fails if no script can have written reply, whatever it is; t must have passed [Take.Validate], as for
 // TakeArgs.
@@ -185,17 +184,18 @@ const maxCalls = 1 << 16
 
 // ExplainEach is [Spec.Explain] for the script takes, of which t is every call, whatever
 // its Key: it has no AtMost, and has passed [Take.Validate]. counts says how many calls there were for each of the keys,
-// in their order, which is 1 to 65536. reply is used as working memory.
+// in their order, which is 1 to 65536.
 //
 // It calls visit for each call, with the number of its key and, of the calls for that key,
 // its own; both in order, from 0. res is nil where the server did not decide for this key,
-// and has changed nothing: ask for each of these calls by itself, which says why. res is
-// good for the time of visit and may be copied.
+// and has changed nothing: ask for each of these calls by itself, which says why. said is the
+// part of reply from which res was made for the latest of the calls for the key: together with the time it is what
+// the script take would have replied to it. Both are good for the time of visit and may be copied.
 //
 // If again is not 0, nothing was decided, as in Explain, and it is the server's clock to ask
 // again with. If no script can have written reply, it fails, and where it found that
 // out late, visit was called for the keys before.
-func (s Spec) ExplainEach(t Take, reply []int64, counts []int, visit func(key, call int, res *Result)) (again int64, err error) {
+func (s Spec) ExplainEach(t Take, reply []int64, counts []int, visit func(key, call int, res *Result, said []int64)) (again int64, err error) {
 	if t.AtMost {
 		return 0, errors.New("core: ExplainEach of a Take with AtMost; the script takes has no such calls: use Explain")
 	}
@@ -233,16 +233,19 @@ type decisions struct {
 	// Of the latest key.
 	fit      [MaxLimits]bool
 	admitted bool
-	states   *replyStates
+	*workspace
 }
 
-// replyStates are the states of limits, as far as a reply says.
-type replyStates [MaxLimits][algo.MaxReplyState]int64
+// workspace is what reading a reply needs: the states of the limits, as far as they are in it, and one limit's part.
+type workspace struct {
+	states [MaxLimits][algo.MaxReplyState]int64
+	own    [maxReply]int64
+}
 
-var spareStates = sync.Pool{New: func() any { return new(replyStates) }}
+var workspaces = sync.Pool{New: func() any { return new(workspace) }}
 
 func (s Spec) decisions(t *Take, reply []int64) decisions {
-	d := decisions{p: s.p, t: t, states: spareStates.Get().(*replyStates)} //nolint:forcetypeassert // nothing else is put there
+	d := decisions{p: s.p, t: t, workspace: workspaces.Get().(*workspace)} //nolint:forcetypeassert // nothing else is put there
 	if s.p == nil {
 		return d
 	}
@@ -253,7 +256,7 @@ func (s Spec) decisions(t *Take, reply []int64) decisions {
 	return d
 }
 
-func (d *decisions) done() { spareStates.Put(d.states) }
+func (d *decisions) done() { workspaces.Put(d.workspace) }
 
 func (d *decisions) malformed(reply []int64) error {
 	return fmt.Errorf("core: the reply %v is not one of a script for %q", reply, Policy{d.p})
@@ -262,8 +265,9 @@ func (d *decisions) malformed(reply []int64) error {
 // visits are the calls of a flight, one after the other.
 type visits struct {
 	*decisions
-	visit        func(key, call int, res *Result)
+	visit        func(key, call int, res *Result, said []int64)
 	res, refused Result
+	said         []int64 // of the key
 }
 
 // next visits the calls for one key, and reports whether a script can have written what was
@@ -272,17 +276,17 @@ func (d *visits) next(key, n int) (ok bool) {
 	if len(d.rest) > 0 && d.rest[0] == undecided {
 		d.rest = d.rest[1:]
 		for call := range n {
-			d.visit(key, call, nil)
+			d.visit(key, call, nil, nil)
 		}
 		return true
 	}
 	if len(d.rest) < d.p.reply || !d.read(d.rest[:d.p.reply]) {
 		return false
 	}
-	d.rest = d.rest[d.p.reply:]
+	d.said, d.rest = d.rest[:d.p.reply], d.rest[d.p.reply:]
 	if n == 1 {
 		if ok = d.explain(&d.res, d.t.Cost); ok {
-			d.visit(key, 0, &d.res)
+			d.visit(key, 0, &d.res, d.said)
 		}
 		return ok
 	}
@@ -322,10 +326,10 @@ func (d *visits) replay(key, n, times int) (ok bool) {
 		if !d.explain(&d.res, d.t.Cost) {
 			return false
 		}
-		d.visit(key, call, &d.res)
+		d.visit(key, call, &d.res, d.said)
 	}
 	for call := times; call < n; call++ {
-		d.visit(key, call, &d.refused)
+		d.visit(key, call, &d.refused, d.said)
 	}
 	return true
 }
@@ -334,7 +338,7 @@ func (d *visits) replay(key, n, times int) (ok bool) {
 func (d *decisions) read(reply []int64) (ok bool) {
 	d.admitted = true
 	for i, a := range d.p.algorithms {
-		own := reply[:a.Reply()]
+		own := d.own[:copy(d.own[:], reply[:a.Reply()])]
 		reply = reply[len(own):]
 		if d.fit[i] = own[0] >= 0; !d.fit[i] {
 			own[0], d.admitted = -1-own[0], false

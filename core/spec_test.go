@@ -541,7 +541,7 @@ func FuzzExplainEach(f *testing.F) {
 		if len(reply) > 0 {
 			clock = reply[0]
 		}
-		again, err := p.Spec().ExplainEach(take, reply, counts, func(atKey, atCall int, res *core.Result) {
+		again, err := p.Spec().ExplainEach(take, reply, counts, func(atKey, atCall int, res *core.Result, _ []int64) {
 			if call == counts[key] {
 				key, call = key+1, 0
 			}
@@ -610,12 +610,12 @@ func TestExplainEachRefusesMalformedReplies(t *testing.T) {
 	} {
 		visited := 0
 		take := core.Take{Policy: c.p, Key: "k", Cost: c.cost}
-		again, err := c.p.Spec().ExplainEach(take, c.reply, c.counts, func(int, int, *core.Result) { visited++ })
+		again, err := c.p.Spec().ExplainEach(take, c.reply, c.counts, func(int, int, *core.Result, []int64) { visited++ })
 		require.ErrorContains(t, err, "not one of a script for", c.name)
 		assert.Zero(t, again, c.name)
 		assert.Equal(t, c.visited, visited, c.name)
 	}
-	p, never := parse("9/9s"), func(int, int, *core.Result) { t.Error("visited") }
+	p, never := parse("9/9s"), func(int, int, *core.Result, []int64) { t.Error("visited") }
 	_, err := p.Spec().ExplainEach(core.Take{Policy: p, Key: "k", Cost: 1, AtMost: true}, []int64{epoch, 0}, []int{1}, never)
 	require.ErrorContains(t, err, "AtMost")
 	for _, n := range []int{0, -1, 65537} {
@@ -629,7 +629,7 @@ func TestExplainEach(t *testing.T) {
 	p := core.MustParse("3/3s")
 	var got []string
 	reply := []int64{epoch, 1_000_000, -1 - 3_000_000, 2, -1 << 53, 3_000_000}
-	again, err := p.Spec().ExplainEach(core.Take{Policy: p, Key: "k", Cost: 1}, reply, []int{1, 4, 2, 3}, func(key, call int, res *core.Result) {
+	again, err := p.Spec().ExplainEach(core.Take{Policy: p, Key: "k", Cost: 1}, reply, []int{1, 4, 2, 3}, func(key, call int, res *core.Result, _ []int64) {
 		text := fmt.Sprint(key, " ", call, " undecided")
 		if res != nil {
 			text = fmt.Sprint(key, " ", call, " ", res.Outcome, " remaining ", res.Remaining, " retry ", res.RetryAfter, " reset ", res.ResetAfter)

@@ -187,7 +187,7 @@ func (f flight) check(t *testing.T, line string) {
 		}
 	}
 	nth := 0
-	again, err := f.take.Policy.Spec().ExplainEach(f.take, reply, f.counts, func(key, call int, res *core.Result) {
+	again, err := f.take.Policy.Spec().ExplainEach(f.take, reply, f.counts, func(key, call int, res *core.Result, _ []int64) {
 		require.Less(t, nth, len(answers))
 		want := answers[nth]
 		if nth++; want == nil || res == nil {

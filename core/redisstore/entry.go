@@ -21,10 +21,10 @@ type entry struct {
 	weight int64
 
 	// shares is true of a take that may be decided together with others. take is what it asks, and
-	// params how many arguments of the limits its script has.
-	shares bool
-	take   core.Take
-	params int
+	// program what its policy needs.
+	shares  bool
+	take    core.Take
+	program *program
 
 	reply []int64
 	err   error

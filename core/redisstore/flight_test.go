@@ -59,7 +59,7 @@ func TestFlightsAgreeWithGo(t *testing.T) {
 			rdb := redis.NewClient(unhurried(redisstore.ClientOptions(redistest.Single(t).Addr())).Simple())
 			defer func() { assert.NoError(t, rdb.Close()) }()
 			s := &inFlights{known: map[string]bool{}, texts: &texts{
-				Store: newStore(t, rdb, redisstore.Options{Deadline: patient, MaxKeys: maxKeys}),
+				Store: newStore(t, rdb, redisstore.Options{DenyCache: -1, Deadline: patient, MaxKeys: maxKeys}),
 				t:     t, rdb: rdb, reference: storetest.Reference(),
 			}}
 			if maxKeys > 1 {
@@ -133,7 +133,7 @@ func riders(policy string, n int) (all []*rider) {
 // A crowd needs one command, or few if it asks different things.
 func TestFlightsAreCheap(t *testing.T) {
 	t.Parallel()
-	server, _, s := newFlights(t, redisstore.Options{Deadline: patient})
+	server, _, s := newFlights(t, redisstore.Options{DenyCache: -1, Deadline: patient})
 	many := riders("many: 1000000/1h fixed-window", 50)
 	hot := riders("hot: 100/1h fixed-window", 1)
 	for range 200 {
@@ -167,7 +167,7 @@ func TestFlightsAreCheap(t *testing.T) {
 // Who leaves before the flight does is not charged; who leaves afterwards is.
 func TestPassengersLeave(t *testing.T) {
 	t.Parallel()
-	_, proxy, s := newFlights(t, redisstore.Options{Deadline: patient})
+	_, proxy, s := newFlights(t, redisstore.Options{DenyCache: -1, Deadline: patient})
 	all := riders("leave: 10/1h fixed-window", 3)
 	early, cancel := context.WithCancel(t.Context())
 	late, cancelLate := context.WithCancel(t.Context())
@@ -234,7 +234,7 @@ func TestFlightIsLost(t *testing.T) {
 				server := redistest.Single(t)
 				proxy := redistest.NewProxy(t, server.Addr())
 				rdb := closing(t, redis.NewUniversalClient(unhurried(redisstore.ClientOptions(proxy.Addr()))))
-				o := redisstore.Options{Deadline: patient, MaxKeys: maxKeys}
+				o := redisstore.Options{DenyCache: -1, Deadline: patient, MaxKeys: maxKeys}
 				warm := newStore(t, rdb, o)
 				if maxKeys > 1 {
 					require.Eventually(t, warm.Together, patient, time.Millisecond)
@@ -273,7 +273,7 @@ func TestFlightIsLost(t *testing.T) {
 // A script that the server has forgotten travels once, and nobody is charged twice for it.
 func TestFlightWithoutScript(t *testing.T) {
 	t.Parallel()
-	server, _, s := newFlights(t, redisstore.Options{Deadline: patient})
+	server, _, s := newFlights(t, redisstore.Options{DenyCache: -1, Deadline: patient})
 	all := append(riders("one: 10/1h fixed-window", 20), riders("two: 10/1h", 20)...)
 	fly(t, s, append(riders("one: 10/1h fixed-window", 2), riders("two: 10/1h", 2)...), nothing)
 	fly(t, s, all, func() {
@@ -296,14 +296,14 @@ func TestFlightWithoutScript(t *testing.T) {
 // foreign type.
 func TestPoisonKey(t *testing.T) {
 	t.Parallel()
-	server, _, _ := newFlights(t, redisstore.Options{Deadline: patient})
+	server, _, _ := newFlights(t, redisstore.Options{DenyCache: -1, Deadline: patient})
 	admin := server.Client(t)
 	require.NoError(t, admin.Do(t.Context(), "ACL", "SETUSER", "narrow", "on", ">secret", "+@all",
 		"~weir:1:poison:F:1*", "~weir:1:poison:f:1*", "~weir:1:weir-try:*", "%R~weir:1:poison:f:2*").Err())
 	o := unhurried(redisstore.ClientOptions(server.Addr()))
 	o.Username, o.Password = "narrow", "secret"
 	rdb := closing(t, redis.NewUniversalClient(o))
-	s := newStore(t, rdb, redisstore.Options{Deadline: patient})
+	s := newStore(t, rdb, redisstore.Options{DenyCache: -1, Deadline: patient})
 	require.Eventually(t, s.Together, patient, time.Millisecond)
 	p := core.MustParse("poison: 10/1h fixed-window")
 	require.NoError(t, admin.LPush(t.Context(), "weir:1:poison:f:15", "a", "b").Err())
@@ -332,7 +332,7 @@ func TestFlightsInCluster(t *testing.T) {
 	cluster := redistest.StartCluster(t, "--cluster-require-full-coverage", "no")
 	o := unhurried(redisstore.ClientOptions(cluster.Addrs()...))
 	rdb := closing(t, redis.NewUniversalClient(o))
-	s := newStore(t, rdb, redisstore.Options{Deadline: patient})
+	s := newStore(t, rdb, redisstore.Options{DenyCache: -1, Deadline: patient})
 	crowd := func(policy string, n int) (all []*rider) {
 		all = riders(policy, n)
 		var wg sync.WaitGroup

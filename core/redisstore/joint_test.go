@@ -127,7 +127,7 @@ func TestProxyThatSplits(t *testing.T) {
 	o.Protocol = 2
 	rdb := redis.NewUniversalClient(o)
 	defer func() { assert.NoError(t, rdb.Close()) }()
-	s := newStore(t, rdb, redisstore.Options{Deadline: patient})
+	s := newStore(t, rdb, redisstore.Options{DenyCache: -1, Deadline: patient})
 	policy := core.MustParse("split: 5/1h fixed-window")
 	admitted := make([]int, 20)
 	for range 8 {
@@ -161,7 +161,7 @@ func TestCrossSlot(t *testing.T) {
 	require.NoError(t, admin.Do(t.Context(), "cluster", "addslotsrange", 0, 16383).Err())
 	rdb := redis.NewUniversalClient(unhurried(redisstore.ClientOptions(server.Addr())))
 	defer func() { assert.NoError(t, rdb.Close()) }()
-	s := newStore(t, rdb, redisstore.Options{Deadline: patient})
+	s := newStore(t, rdb, redisstore.Options{DenyCache: -1, Deadline: patient})
 	policy := core.MustParse("cross: 5/1h fixed-window")
 	require.Eventually(t, func() bool {
 		_, err := s.Take(t.Context(), core.Take{Policy: policy, Key: "first", Cost: 1})

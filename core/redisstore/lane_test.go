@@ -41,7 +41,7 @@ func TestCrowdOnOneConnection(t *testing.T) {
 			t.Parallel()
 			proxy := redistest.NewProxy(t, redistest.Single(t).Addr())
 			rdb := closing(t, client(proxy.Addr()))
-			s := newStore(t, rdb, redisstore.Options{Deadline: patient})
+			s := newStore(t, rdb, redisstore.Options{DenyCache: -1, Deadline: patient})
 			take := core.Take{Policy: core.MustParse("crowd: 1000000/1h fixed-window"), Key: "k", Cost: 1}
 			works := func() bool { _, err := s.Take(t.Context(), take); return err == nil } // beside the Ring's own checks
 			require.Eventually(t, works, patient, time.Millisecond)
@@ -69,7 +69,7 @@ func TestTooManyWait(t *testing.T) {
 	t.Parallel()
 	proxy := redistest.NewProxy(t, redistest.Single(t).Addr())
 	rdb := closing(t, redis.NewUniversalClient(unhurried(redisstore.ClientOptions(proxy.Addr()))))
-	s := newStore(t, rdb, redisstore.Options{Deadline: patient, Flights: 1})
+	s := newStore(t, rdb, redisstore.Options{DenyCache: -1, Deadline: patient, Flights: 1})
 	p := core.MustParse("many: 1000000/1h fixed-window")
 	require.Zero(t, used(t, s, p, "k"))
 	proxy.Latency(time.Second)

@@ -110,7 +110,7 @@ func (top topology) testNoScript(t *testing.T) {
 
 func (top topology) testRefusal(t *testing.T) {
 	rdb := top.client(t, redistest.NewProxy(t, ""), true)
-	s := newStore(t, rdb, redisstore.Options{Deadline: patient})
+	s := newStore(t, rdb, redisstore.Options{Deadline: patient, DenyCache: -1})
 	for _, text := range []string{"refusal: 2/1h", "refusal-two: 2/1h, 100/1d"} {
 		p := core.MustParse(text)
 		for range 2 {

@@ -38,6 +38,14 @@ func (s *Store) Refund(ctx context.Context, refunds []core.Refund) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	forget := func(all []int) {
+		for _, i := range all {
+			s.denials.GivesBack(programs[i].denials)
+			s.denials.Forget(programs[i].denials, refunds[i].Key)
+		}
+	}
+	forget(due)
+	defer forget(due)
 	errs := make([]error, len(refunds))
 	for range 2 { // again for those in which nothing ran, by the server's clock
 		entries := make([]entry, len(due))

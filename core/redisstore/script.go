@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/redisstore/internal/denials"
 	"github.com/weir-go/weir/lua"
 )
 
@@ -27,10 +28,11 @@ func newScript(text string) *script {
 // and the arguments of one unit.
 type program struct {
 	*scripts
-	before string
-	unit   []any // nil if they depend on the time, for windows of the calendar
-	params int   // how many arguments of the limits there are
-	weight int64 // of a decision
+	before  string
+	unit    []any // nil if they depend on the time, for windows of the calendar
+	params  int   // how many arguments of the limits there are
+	weight  int64 // of a decision
+	denials *denials.Policy
 }
 
 type scripts struct {
@@ -41,6 +43,7 @@ type scripts struct {
 // programs are those of the policies and kinds seen so far. There are few kinds;
 // policies are kept up to maxPrograms, for a service that makes them as it runs.
 type programs struct {
+	denials  *denials.Cache
 	byPolicy sync.Map // core.Policy -> *program
 	policies atomic.Int64
 	byKinds  sync.Map // string -> *scripts
@@ -63,6 +66,7 @@ func (ps *programs) of(n names, p core.Policy) (*program, error) {
 		shared, _ = ps.byKinds.LoadOrStore(kinds, shared)
 	}
 	v := &program{scripts: shared.(*scripts), before: n.before(p, p.Spec().Shape())} //nolint:forcetypeassert // as above
+	v.denials = ps.denials.Policy(v.before, p)
 	for _, l := range p.Limits() {
 		v.weight += moreWeight
 		if l.Algorithm == core.SlidingLog {

@@ -97,7 +97,7 @@ func (g *shared) add(p *passenger, merge bool) {
 
 // arguments are those of the script takes. Those of the limits have to be complete if others follow.
 func (g *shared) arguments(e *entry) []any {
-	args := make([]any, 0, 4+2*len(g.keys)+e.params)
+	args := make([]any, 0, 4+2*len(g.keys)+e.program.params)
 	args = append(args, nil, nil, strconv.Itoa(len(g.keys)))
 	for _, key := range g.keys {
 		args = append(args, key)
@@ -110,7 +110,7 @@ func (g *shared) arguments(e *entry) []any {
 	if len(counts) == 0 {
 		return args
 	}
-	for n := len(e.args); n < e.params+1; n++ {
+	for n := len(e.args); n < e.program.params+1; n++ {
 		args = append(args, "0")
 	}
 	for _, n := range counts {
@@ -121,12 +121,15 @@ func (g *shared) arguments(e *entry) []any {
 
 // arrive gives all passengers what was decided for them. Those for whom nothing was, because the
 // server refuses what is asked of their key, go on by themselves.
-func (c *call) arrive(reply []int64) (rest []call) {
+func (c *call) arrive(f *flight, reply []int64) (rest []call) {
 	p := (*passenger)(nil)
 	left := slices.Clone(c.heads) // the next one of each key
-	again, err := c.entry.take.Policy.Spec().ExplainEach(c.entry.take, reply, c.counts, func(key, _ int, res *core.Result) {
+	again, err := c.entry.take.Policy.Spec().ExplainEach(c.entry.take, reply, c.counts, func(key, nth int, res *core.Result, said []int64) {
 		p = left[key]
 		left[key] = p.after
+		if res != nil && !res.Allowed() && nth == c.counts[key]-1 { // and so those before it, if they were refused
+			f.lane.node.store.refused(&p.entry, reply[0], said, res, f.sent)
+		}
 		if res == nil {
 			rest = append(rest, call{entry: &p.entry})
 			return

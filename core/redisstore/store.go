@@ -30,6 +30,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/redisstore/internal/denials"
 )
 
 // DefaultDeadline is how long one decision may take unless told otherwise.
@@ -70,7 +71,24 @@ type Options struct {
 	// looked at again each minute. 1 turns it off: give that behind a proxy that sends commands to one of
 	// several servers by their first key. A Cluster and a Ring need no more than 1, and have none.
 	MaxKeys int
+	// DenyCache is how many refusals are remembered, in about 200 bytes each and the key; 0
+	// means DefaultDenyCache, and -1 that none are. While a refusal is remembered, Redis is
+	// not asked for what it would refuse again, so that a client that does not stop costs it
+	// next to nothing. Each request has an answer of its own all the same, with the time that
+	// is left to wait, and none is admitted from memory. One more refusal takes the place of
+	// one that was not asked for again; the key that loses its place asks Redis once more.
+	//
+	// What it may cost: units that another process gives back, a Reset by another process and
+	// a key deleted in Redis may go unnoticed for a second, or for 250 ms if the policy has
+	// "wait" or a leaky-bucket, where whoever gives up waiting gives back, and from the first
+	// Refund of the policy through this Store. A Refund or Reset through this Store, and other
+	// numbers of the policy, count at once.
+	DenyCache int
 }
+
+// DefaultDenyCache is how many refusals are remembered unless told otherwise, in about 16 MB if
+// that many keys are refused at once.
+const DefaultDenyCache = 65_536
 
 // Store, built by [New], is a [core.Store] and a [core.PermitStore] on Redis. It needs no Close: what it does
 // beside the decisions, after a timeout, ends within a second if the client keeps to a
@@ -89,6 +107,7 @@ type Store struct {
 	mapped        atomic.Bool // the client of a cluster knows its nodes
 	local         func() *core.Memory
 	programs      programs
+	denials       *denials.Cache // nil for none
 	// skew is how far the server's clock was ahead of this machine's, in microseconds,
 	// when that last mattered: for windows of the calendar.
 	skew atomic.Int64
@@ -146,6 +165,9 @@ func New(rdb redis.UniversalClient, o Options) (*Store, error) {
 	if o.MaxKeys == 0 {
 		o.MaxKeys = DefaultMaxKeys
 	}
+	if o.DenyCache < -1 || o.DenyCache > denials.MaxEntries {
+		wrong("DenyCache is %d; give 1 to %d, 0 for %d, or -1 for none", o.DenyCache, denials.MaxEntries, DefaultDenyCache)
+	}
 	if mistakes != nil {
 		return nil, errors.Join(mistakes...)
 	}
@@ -164,6 +186,13 @@ func New(rdb redis.UniversalClient, o Options) (*Store, error) {
 			}
 			return m
 		}),
+	}
+	if o.DenyCache == 0 {
+		o.DenyCache = DefaultDenyCache
+	}
+	if o.DenyCache > 0 {
+		s.denials = denials.New(o.DenyCache, func() time.Duration { return time.Since(started) })
+		s.programs.denials = s.denials
 	}
 	s.only = s.onlyNode()
 	return s, nil
@@ -205,8 +234,15 @@ func (s *Store) Take(ctx context.Context, t core.Take) (res core.Result, err err
 	if err != nil {
 		return core.Result{}, err
 	}
+	now := s.denials.Now()
+	if res, ok := s.denials.Answer(p.denials, &t, now); ok {
+		if err := ctx.Err(); err != nil {
+			return core.Result{}, err
+		}
+		return res, nil
+	}
 	e := entry{key: s.names.of(p.before, t.Key), script: p.take, args: p.unit, weight: p.weight}
-	if e.shares, e.take, e.params = true, t, p.params; t.AtMost {
+	if e.shares, e.take, e.program = true, t, p; t.AtMost {
 		e.shares, e.script = false, p.upTo
 	}
 	n, err := s.node(ctx, e.key)
@@ -235,12 +271,25 @@ func (s *Store) Take(ctx context.Context, t core.Take) (res core.Result, err err
 			return core.Result{}, &core.StoreError{Class: core.ClassReply, Executed: true, Err: err}
 		}
 		if !again {
+			if !res.Allowed() {
+				s.denials.Keep(p.denials, &t, reply, &res, now)
+			}
 			return res, nil
 		}
 		guess = res.At
 		s.skew.Store(guess - time.Now().UnixMicro())
 	}
 	return core.Result{}, errLeaps
+}
+
+// refused notes what the script takes said of a key that it refused in a flight sent then: the time, and the state.
+func (s *Store) refused(e *entry, now int64, said []int64, res *core.Result, sent time.Time) {
+	if s.denials == nil {
+		return
+	}
+	var room [denials.MaxReply]int64
+	reply := append(append(room[:0], now), said...)
+	s.denials.Keep(e.program.denials, &e.take, reply, res, sent.Sub(started))
 }
 
 // errLeaps is the failure of a server that answers twice from another window of a calendar than it said.
@@ -260,11 +309,17 @@ func (s *Store) Reset(ctx context.Context, p core.Policy, key string) error {
 	if err := t.Validate(); err != nil {
 		return err
 	}
-	e := entry{key: s.names.of(s.names.before(p, p.Spec().Shape()), key), weight: resetWeight}
+	prog, err := s.programs.of(s.names, p)
+	if err != nil {
+		return err
+	}
+	e := entry{key: s.names.of(prog.before, key), weight: resetWeight}
 	n, err := s.node(ctx, e.key)
 	if err != nil {
 		return err
 	}
+	s.denials.Forget(prog.denials, key)
+	defer s.denials.Forget(prog.denials, key)
 	_, err = n.lanes[deciding].ask(ctx, e, nil)
 	return err
 }

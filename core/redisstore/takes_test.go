@@ -27,7 +27,7 @@ func TestManyKeysAgreeWithGo(t *testing.T) {
 			rdb := redis.NewClient(unhurried(redisstore.ClientOptions(redistest.Single(t).Addr())).Simple())
 			defer func() { assert.NoError(t, rdb.Close()) }()
 			s := &manyKeys{scripts: map[string]*redis.Script{}, texts: &texts{
-				Store: newStore(t, rdb, redisstore.Options{Deadline: patient}), t: t, rdb: rdb, reference: storetest.Reference(),
+				Store: newStore(t, rdb, redisstore.Options{DenyCache: -1, Deadline: patient}), t: t, rdb: rdb, reference: storetest.Reference(),
 			}}
 			storetest.Compare(t, storetest.Reference(), s, *seed, *operations, algorithms...)
 			assert.Greater(t, s.calls, 20, "calls of the script")
@@ -108,7 +108,7 @@ func (s *manyKeys) together(ctx context.Context, takes []core.Take) (results []c
 	if err != nil {
 		return nil, err
 	}
-	again, err := spec.ExplainEach(t, reply, counts, func(key, call int, res *core.Result) {
+	again, err := spec.ExplainEach(t, reply, counts, func(key, call int, res *core.Result, _ []int64) {
 		require.NotNil(s.t, res)
 		require.Less(s.t, call, counts[key])
 		results = append(results, *res)
@@ -168,7 +168,7 @@ func TestManyKeysAndErrors(t *testing.T) {
 		if err != nil {
 			return nil, err
 		}
-		_, err = p.Spec().ExplainEach(take, reply, counts, func(_, _ int, res *core.Result) {
+		_, err = p.Spec().ExplainEach(take, reply, counts, func(_, _ int, res *core.Result, _ []int64) {
 			switch {
 			case res == nil:
 				remaining = append(remaining, -1)

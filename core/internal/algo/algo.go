@@ -27,6 +27,10 @@ type Kind struct {
 
 	// What a limit of this kind may have.
 	Burst, Debt, Wait, Buckets, Align bool
+
+	// Summary is true if the script take replies with a summary of the state, which holds
+	// for the cost that it was asked for and no other.
+	Summary bool
 }
 
 // Kinds is the table of algorithms, in the order of core's constants. Everything
@@ -36,9 +40,9 @@ var Kinds = [...]Kind{
 	{Word: "token-bucket", Letter: 't', New: newTokenBucket, Burst: true, Debt: true, Wait: true},
 	{Word: "leaky-bucket", Letter: 'l', New: newLeakyBucket, Burst: true},
 	{Word: "fixed-window", Letter: 'f', New: newFixedWindow, Align: true},
-	{Word: "sliding-window", Letter: 'w', New: newSlidingWindow, Buckets: true},
+	{Word: "sliding-window", Letter: 'w', New: newSlidingWindow, Buckets: true, Summary: true},
 	{Word: "sliding-counter", Letter: 'd', New: newSlidingCounter},
-	{Word: "sliding-log", Letter: 'x', New: newSlidingLog},
+	{Word: "sliding-log", Letter: 'x', New: newSlidingLog, Summary: true},
 }
 
 // MaxReplyState is the most words that [Wire.ParseReply] may use of a state: those of a

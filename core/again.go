@@ -1,0 +1,80 @@
+package core
+
+import "github.com/weir-go/weir/core/internal/algo"
+
+// Summarized reports whether the reply of the script take is good for another Take of the
+// same cost alone, because a limit keeps so much that its script replies with a summary;
+// see [Spec.Again].
+func (s Spec) Summarized() bool { return s.p != nil && s.p.summary }
+
+// Again answers t by itself from a refusal that was seen before, as long as it is sure that
+// the store would refuse t as well. It is for stores that decide in a script and spare the
+// server what can have only one answer.
+//
+// reply is what the script take replied when it refused cost units; its first integer is
+// the server's time of then. earliest and latest are the limits between which the server's
+// clock is now. If t is refused at latest, it is refused now: what others have taken in the
+// meantime can only make that later. The Result is what the store would have answered at
+// earliest to the state that the reply shows, so that its RetryAfter is never too short. For
+// a policy that is [Spec.Summarized], Remaining may leave out units that have come back
+// since.
+//
+// refused is false, and the store must be asked, if t would be admitted or may be, if it is
+// a peek or has AtMost or Now, if it has another cost under a policy that is Summarized, and
+// if no script can have written reply. Again cannot know what was given back since the reply.
+//
+// reply is used as working memory, and so is the rest of its capacity: with room for
+// [AgainRoom] integers, nothing is allocated for a policy of one or two limits. t.Policy is
+// that of s, whatever it says.
+func (s Spec) Again(t Take, cost int64, reply []int64, earliest, latest int64) (res Result, refused bool) {
+	p := s.p
+	switch {
+	case p == nil || len(p.algorithms) == 0 || len(reply) != 1+p.reply:
+		return Result{}, false
+	case t.Cost < 1 || t.Wait < 0 || t.AtMost || t.Now != 0 || cost < 1 || p.summary && t.Cost != cost:
+		return Result{}, false
+	}
+	then, rest := reply[0], reply[1:]
+	if then <= 0 || earliest < then || latest < earliest || latest > maxNow {
+		return Result{}, false
+	}
+	work, ahead := reply[len(reply):cap(reply)], p.ahead(&t)
+	res = Result{At: earliest, policy: p}
+	if len(p.algorithms) > len(res.each) {
+		res.more = new([MaxLimits - 2]entry)
+	}
+	for i, a := range p.algorithms {
+		own, words := rest[:a.Reply()], min(a.Words(), algo.MaxReplyState)
+		if own[0] < 0 {
+			own[0] = -1 - own[0]
+		}
+		if len(work) < words {
+			work = make([]int64, algo.MaxReplyState)
+		}
+		state := work[:words]
+		if !a.ParseReply(state, own, then, cost) {
+			return Result{}, false
+		}
+		a.Load(state, earliest)
+		took := t.Cost
+		fits := a.Admits(state, earliest, t.Cost, ahead)
+		if fits { // and so another limit refuses, and nothing is charged
+			took = 0
+		}
+		*res.at(i) = a.Explain(state, earliest, took, ahead, !fits)
+		a.Load(state, latest)
+		refused = refused || !a.Admits(state, latest, t.Cost, ahead)
+		rest = rest[len(own):]
+	}
+	if !refused {
+		return Result{}, false
+	}
+	p.summarize(&res, t.Cost, len(p.algorithms))
+	return res, true
+}
+
+// AgainRoom is how many integers a reply and the working memory of [Spec.Again] have at most.
+const AgainRoom = 1 + maxReply*MaxLimits + algo.MaxReplyState
+
+// maxReply is how many integers one limit replies with at most.
+const maxReply = 3

@@ -1,0 +1,321 @@
+package redisstore_test
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/internal/race"
+	"github.com/weir-go/weir/internal/redistest"
+)
+
+// denied is a store, and a take of a key of its own that Redis has just refused.
+type denied struct {
+	*testing.T
+	*redisstore.Store
+	take core.Take
+	last core.Result // that was admitted
+}
+
+func newDenied(t *testing.T, policy string, o redisstore.Options) *denied {
+	t.Helper()
+	o.Deadline = patient
+	d := &denied{T: t, Store: newStore(t, sharedServer(t).Client(t), o)}
+	d.take = core.Take{Policy: core.MustParse(policy), Key: rand.Text(), Cost: 1}
+	d.exhaust()
+	return d
+}
+
+// exhaust takes until it is refused.
+func (d *denied) exhaust() {
+	d.Helper()
+	for {
+		res := d.ask(d.take)
+		if !res.Allowed() {
+			return
+		}
+		d.last = res
+	}
+}
+
+func (d *denied) ask(t core.Take) core.Result {
+	d.Helper()
+	res, err := d.Take(d.Context(), t)
+	require.NoError(d, err)
+	return res
+}
+
+// cached asks until there was an answer from memory: on a machine that is a second late, what was
+// known is forgotten first.
+func (d *denied) cached() {
+	d.Helper()
+	for hits := d.Stats().DenyHits; d.Stats().DenyHits == hits; {
+		require.False(d, d.ask(d.take).Allowed())
+	}
+}
+
+// What was refused is refused again without Redis, for each cost and with what is left to wait.
+func TestDenyCache(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []string{
+		"denied: 2/1h", "denied: 2/1h; wait 1s", "denied: 2/1h token-bucket", "denied: 2/1h leaky-bucket", "denied: 2/1h fixed-window",
+		"denied: 2/1d fixed-window calendar UTC", "denied: 2/1h sliding-window", "denied: 2/1h sliding-counter", "denied: 2/1h sliding-log",
+		"denied: 2/1h, 9/1h fixed-window, 9/1h sliding-log",
+	} {
+		t.Run(policy, func(t *testing.T) {
+			t.Parallel()
+			d := newDenied(t, policy, redisstore.Options{})
+			plain := newStore(t, sharedServer(t).Client(t), redisstore.Options{Deadline: patient, DenyCache: -1})
+			d.cached()
+			for _, cost := range []int64{1, 1, 2, 3, 2} {
+				take := d.take
+				take.Cost = cost
+				before, err := plain.Take(t.Context(), take)
+				require.NoError(t, err)
+				res := d.ask(take)
+				after, err := plain.Take(t.Context(), take)
+				require.NoError(t, err)
+				assert.Equal(t, before.Outcome, res.Outcome)
+				assert.Equal(t, before.Limit, res.Limit)
+				// By two clocks of one machine: what the network takes is between them, and nothing else.
+				const rounded = time.Microsecond
+				assert.GreaterOrEqual(t, res.RetryAfter, after.RetryAfter-rounded)
+				assert.LessOrEqual(t, res.At, after.At+1)
+			}
+			assert.Zero(t, plain.Stats().DenyHits)
+		})
+	}
+}
+
+// Each request is either answered from memory or asks Redis, and with a peek, AtMost or a forced clock
+// it does ask.
+func TestDenyCacheSparesRedis(t *testing.T) {
+	t.Parallel()
+	server := redistest.Single(t)
+	count := func() int { return int(server.CommandStats(t)["evalsha"]) }
+	s := newStore(t, server.Client(t), redisstore.Options{Deadline: patient})
+	take := core.Take{Policy: core.MustParse("spared: 1/1h"), Key: "k", Cost: 1}
+	_, err := s.Take(t.Context(), take)
+	require.NoError(t, err)
+	server.ResetStats(t)
+	const n = 2000
+	for range n {
+		_, err := s.Take(t.Context(), take)
+		require.NoError(t, err)
+	}
+	hits := int(s.Stats().DenyHits)
+	assert.Equal(t, n, hits+count())
+	assert.Positive(t, hits)
+	server.ResetStats(t)
+	for _, other := range []core.Take{{}, {Cost: 1, AtMost: true}, {Cost: 1, Now: time.Now().UnixMicro()}} {
+		other.Policy, other.Key = take.Policy, take.Key
+		_, err := s.Take(t.Context(), other)
+		require.NoError(t, err)
+	}
+	assert.Equal(t, 3, count())
+	assert.EqualValues(t, hits, s.Stats().DenyHits)
+
+	off := newStore(t, server.Client(t), redisstore.Options{Deadline: patient, DenyCache: -1})
+	server.ResetStats(t)
+	for range 100 {
+		_, err := off.Take(t.Context(), take)
+		require.NoError(t, err)
+	}
+	assert.Equal(t, 100, count())
+	assert.Zero(t, off.Stats().DenyHits)
+}
+
+// What is given back, reset or changed through the store itself counts at once.
+func TestDenyCacheSeesOwnChanges(t *testing.T) {
+	t.Parallel()
+	for range 20 {
+		d := newDenied(t, "own: 3/1h", redisstore.Options{})
+		d.cached()
+		require.NoError(t, d.Refund(t.Context(), []core.Refund{{Policy: d.take.Policy, Key: d.take.Key, Receipt: d.last, Units: 1}}))
+		require.True(t, d.ask(d.take).Allowed(), "after a refund")
+		d.exhaust()
+		d.cached()
+		require.NoError(t, d.Reset(t.Context(), d.take.Policy, d.take.Key))
+		require.True(t, d.ask(d.take).Allowed(), "after a reset")
+		d.exhaust()
+		d.cached()
+		more := d.take
+		more.Policy = core.MustParse("own: 3/1h burst 30")
+		require.True(t, d.ask(more).Allowed(), "with other numbers")
+		require.False(t, d.ask(d.take).Allowed(), "with the old ones")
+	}
+}
+
+// What others give back and reset counts after a second: for a request that begins later than that,
+// whatever has been answered in between.
+func TestDenyCacheSeesOthersChanges(t *testing.T) {
+	t.Parallel()
+	other := newStore(t, sharedServer(t).Client(t), redisstore.Options{Deadline: patient})
+	for name, change := range map[string]func(t *testing.T, d *denied){
+		"reset": func(t *testing.T, d *denied) {
+			require.NoError(t, other.Reset(t.Context(), d.take.Policy, d.take.Key))
+		},
+		"refund": func(t *testing.T, d *denied) {
+			require.NoError(t, other.Refund(t.Context(), []core.Refund{{Policy: d.take.Policy, Key: d.take.Key, Receipt: d.last, Units: 1}}))
+		},
+		"del": func(t *testing.T, d *denied) {
+			n, err := sharedServer(t).Client(t).Del(t.Context(), "weir:1:others:g:"+d.take.Key).Result()
+			require.NoError(t, err)
+			require.EqualValues(t, 1, n)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newDenied(t, "others: 3/1h", redisstore.Options{})
+			d.cached()
+			change(t, d)
+			d.admittedWithin(time.Second)
+		})
+	}
+	t.Run("flushall", func(t *testing.T) {
+		t.Parallel()
+		server := redistest.Single(t)
+		d := &denied{T: t, Store: newStore(t, server.Client(t), redisstore.Options{Deadline: patient})}
+		d.take = core.Take{Policy: core.MustParse("others: 3/1h"), Key: "k", Cost: 1}
+		d.exhaust()
+		d.cached()
+		require.NoError(t, server.Client(t).FlushAll(t.Context()).Err())
+		d.admittedWithin(time.Second)
+	})
+	t.Run("refund, of a policy that gives back", func(t *testing.T) {
+		t.Parallel()
+		d := newDenied(t, "others: 3/1h; wait 1s", redisstore.Options{})
+		d.cached()
+		require.NoError(t, other.Reset(t.Context(), d.take.Policy, d.take.Key))
+		d.admittedWithin(250 * time.Millisecond)
+	})
+}
+
+// admittedWithin asks without a pause until it is admitted.
+func (d *denied) admittedWithin(limit time.Duration) {
+	d.Helper()
+	changed := time.Now()
+	for late := false; !d.ask(d.take).Allowed(); late = time.Since(changed) > limit {
+		require.False(d, late, "refused again, %v after there was room", limit)
+	}
+}
+
+// A store that fails, and a breaker that is open, do not keep what is known from being right; and it
+// is not known for longer than a second.
+func TestDenyCacheWhileRedisIsDown(t *testing.T) {
+	t.Parallel()
+	proxy := redistest.NewProxy(t, redistest.Single(t).Addr())
+	rdb := redis.NewUniversalClient(redisstore.ClientOptions(proxy.Addr()))
+	defer func() { assert.NoError(t, rdb.Close()) }()
+	s := newStore(t, rdb, redisstore.Options{})
+	take := core.Take{Policy: core.MustParse("down: 1/1h"), Key: "k", Cost: 1}
+	other := take
+	other.Key = "other"
+	answered := 0
+	for answered == 0 { // but on a machine that is a second late
+		proxy.Pass()
+		var asked time.Time
+		require.Eventually(t, func() bool {
+			asked = time.Now()
+			res, err := s.Take(t.Context(), take)
+			return err == nil && !res.Allowed()
+		}, patient, time.Millisecond)
+		proxy.Refuse()
+		proxy.Disconnect(redistest.EOF)
+		for range 10 { // enough for the breaker
+			_, _ = s.Take(t.Context(), other)
+		}
+		for {
+			hits := s.Stats().DenyHits
+			res, err := s.Take(t.Context(), take)
+			late := time.Since(asked) >= time.Second
+			if s.Stats().DenyHits > hits {
+				answered++
+				require.NoError(t, err)
+				require.Equal(t, core.Refused, res.Outcome)
+				require.False(t, res.Local)
+			} else {
+				require.True(t, late || err == nil, "%v", err)
+				require.Error(t, err)
+				break
+			}
+		}
+	}
+}
+
+// A caller who has left is told so, also by memory.
+func TestDenyCacheCallerLeft(t *testing.T) {
+	t.Parallel()
+	d := newDenied(t, "left: 1/1h", redisstore.Options{})
+	d.cached()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := d.Take(ctx, d.take)
+	assert.ErrorIs(t, err, context.Canceled)
+}
+
+// A hundred goroutines on some keys get what there is, and not a unit more, while units are given back.
+func TestDenyCacheCrowd(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, sharedServer(t).Client(t), redisstore.Options{Deadline: patient, DenyCache: 8})
+	p := core.MustParse("crowd: 50/1h")
+	prefix := rand.Text()
+	var taken [5]atomic.Int64
+	var all sync.WaitGroup
+	for i := range 100 {
+		all.Go(func() {
+			k := i % len(taken)
+			key := fmt.Sprint(prefix, k)
+			for n := range 100 {
+				res, err := s.Take(t.Context(), core.Take{Policy: p, Key: key, Cost: 1 + int64(n%2)})
+				if !assert.NoError(t, err) {
+					return
+				}
+				taken[k].Add(res.Taken)
+				if res.Allowed() && n%5 == 0 {
+					taken[k].Add(-res.Taken)
+					assert.NoError(t, s.Refund(t.Context(), []core.Refund{{Policy: p, Key: key, Receipt: res, Units: res.Taken}}))
+				}
+			}
+		})
+	}
+	all.Wait()
+	assert.Positive(t, s.Stats().DenyHits)
+	for k := range taken {
+		// Of a meter, a refund does not give back what has drained in the meantime.
+		assert.LessOrEqual(t, taken[k].Load(), int64(51))
+		assert.Greater(t, taken[k].Load(), int64(40))
+	}
+}
+
+func TestDenyCacheAllocations(t *testing.T) {
+	if race.Enabled {
+		t.Skip("the race detector allocates too")
+	}
+	d := newDenied(t, "denied: 1/1h, 100/1h fixed-window", redisstore.Options{})
+	ctx := t.Context()
+	least := 100.0
+	for range 100 { // what is known dies in between
+		least = min(least, testing.AllocsPerRun(100, func() { _, _ = d.Take(ctx, d.take) }))
+	}
+	assert.Zero(t, least)
+}
+
+func TestDenyCacheMistakes(t *testing.T) {
+	rdb := sharedServer(t).Client(t)
+	for _, n := range []int{-2, 1<<24 + 1} {
+		_, err := redisstore.New(rdb, redisstore.Options{DenyCache: n})
+		require.ErrorContains(t, err, fmt.Sprintf("DenyCache is %d; give 1 to 16777216, 0 for 65536, or -1 for none", n))
+	}
+	assert.Zero(t, new(redisstore.Store).Stats())
+}
