@@ -144,7 +144,7 @@ func TestHealing(t *testing.T) {
 	t.Parallel()
 	server := redistest.Single(t)
 	admin := server.Client(t)
-	s := newStore(t, admin, redisstore.Options{Deadline: patient})
+	s := newStore(t, admin, redisstore.Options{Deadline: patient, DenyCache: -1})
 	future := strconv.FormatInt(time.Now().Add(time.Hour).UnixMicro(), 10)
 	garbages := []string{
 		"x", "", "-5", "1e15", "nan", "inf", "0x10", " 12 ", "12 ", "1.5", "+", "1+", "+1", "12+x", ";", ";;;", "\x00", "99999999999999999999999999",
