@@ -27,10 +27,9 @@ type denied struct {
 	last core.Result // that was admitted
 }
 
-func newDenied(t *testing.T, policy string, o redisstore.Options) *denied {
+func newDenied(t *testing.T, policy string) *denied {
 	t.Helper()
-	o.Deadline = patient
-	d := &denied{T: t, Store: newStore(t, sharedServer(t).Client(t), o)}
+	d := &denied{T: t, Store: newStore(t, sharedServer(t).Client(t), redisstore.Options{Deadline: patient})}
 	d.take = core.Take{Policy: core.MustParse(policy), Key: rand.Text(), Cost: 1}
 	d.exhaust()
 	return d
@@ -74,7 +73,7 @@ func TestDenyCache(t *testing.T) {
 	} {
 		t.Run(policy, func(t *testing.T) {
 			t.Parallel()
-			d := newDenied(t, policy, redisstore.Options{})
+			d := newDenied(t, policy)
 			plain := newStore(t, sharedServer(t).Client(t), redisstore.Options{Deadline: patient, DenyCache: -1})
 			d.cached()
 			for _, cost := range []int64{1, 1, 2, 3, 2} {
@@ -139,7 +138,7 @@ func TestDenyCacheSparesRedis(t *testing.T) {
 func TestDenyCacheSeesOwnChanges(t *testing.T) {
 	t.Parallel()
 	for range 20 {
-		d := newDenied(t, "own: 3/1h", redisstore.Options{})
+		d := newDenied(t, "own: 3/1h")
 		d.cached()
 		require.NoError(t, d.Refund(t.Context(), []core.Refund{{Policy: d.take.Policy, Key: d.take.Key, Receipt: d.last, Units: 1}}))
 		require.True(t, d.ask(d.take).Allowed(), "after a refund")
@@ -176,7 +175,7 @@ func TestDenyCacheSeesOthersChanges(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := newDenied(t, "others: 3/1h", redisstore.Options{})
+			d := newDenied(t, "others: 3/1h")
 			d.cached()
 			change(t, d)
 			d.admittedWithin(time.Second)
@@ -194,7 +193,7 @@ func TestDenyCacheSeesOthersChanges(t *testing.T) {
 	})
 	t.Run("refund, of a policy that gives back", func(t *testing.T) {
 		t.Parallel()
-		d := newDenied(t, "others: 3/1h; wait 1s", redisstore.Options{})
+		d := newDenied(t, "others: 3/1h; wait 1s")
 		d.cached()
 		require.NoError(t, other.Reset(t.Context(), d.take.Policy, d.take.Key))
 		d.admittedWithin(250 * time.Millisecond)
@@ -256,7 +255,7 @@ func TestDenyCacheWhileRedisIsDown(t *testing.T) {
 // A caller who has left is told so, also by memory.
 func TestDenyCacheCallerLeft(t *testing.T) {
 	t.Parallel()
-	d := newDenied(t, "left: 1/1h", redisstore.Options{})
+	d := newDenied(t, "left: 1/1h")
 	d.cached()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -302,7 +301,7 @@ func TestDenyCacheAllocations(t *testing.T) {
 	if race.Enabled {
 		t.Skip("the race detector allocates too")
 	}
-	d := newDenied(t, "denied: 1/1h, 100/1h fixed-window", redisstore.Options{})
+	d := newDenied(t, "denied: 1/1h, 100/1h fixed-window")
 	ctx := t.Context()
 	least := 100.0
 	for range 100 { // what is known dies in between

@@ -186,7 +186,7 @@ func TestFleet(t *testing.T) {
 	assert.Equal(t, map[int]int{200: limit, 429: 4*64 - limit}, count(send(t, client, urls, "alice", 16, 4)))
 
 	redisServer.Kill()
-	assert.Equal(t, map[int]int{200: 4 * limit, 429: 4 * 50}, count(send(t, client, urls, "alice", 1, 150)), "each process limits for itself")
+	assert.Equal(t, map[int]int{200: 4 * limit, 429: 4 * 50}, count(send(t, client, urls, "carol", 1, 150)), "each process limits for itself")
 
 	redisServer.Restart(t)
 	require.Eventually(t, func() bool {

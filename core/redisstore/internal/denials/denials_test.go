@@ -30,7 +30,7 @@ type rig struct {
 func newRig(t *testing.T, entries int, policy string) *rig {
 	r := &rig{T: t, now: time.Hour, policy: core.MustParse(policy)}
 	r.Cache = denials.New(entries, func() time.Duration { return r.now })
-	r.own = r.Cache.Policy("before:", r.policy)
+	r.own = r.Policy("before:", r.policy)
 	return r
 }
 
@@ -87,9 +87,9 @@ func TestAnswer(t *testing.T) {
 		_, ok := r.Answer(r.own, take, r.Now())
 		assert.False(t, ok, what)
 	}
-	_, ok = r.Answer(r.Cache.Policy("other:", r.policy), r.take("k", 1), r.Now())
+	_, ok = r.Answer(r.Policy("other:", r.policy), r.take("k", 1), r.Now())
 	assert.False(t, ok, "another policy")
-	_, ok = r.Answer(r.Cache.Policy("before:", core.MustParse(r.policy.String())), r.take("k", 1), r.Now())
+	_, ok = r.Answer(r.Policy("before:", core.MustParse(r.policy.String())), r.take("k", 1), r.Now())
 	assert.True(t, ok, "the same policy, built again")
 	assert.EqualValues(t, 4, r.Hits())
 }
@@ -132,7 +132,7 @@ func TestRoundedClock(t *testing.T) {
 	assert.True(t, r.answers("k", 1))
 	r.now = sent + 999*time.Microsecond
 	assert.False(t, r.answers("k", 1))
-	r.now -= 1
+	r.now--
 	assert.False(t, r.answers("k", 1), "it is left to the store, which may have changed it")
 }
 
@@ -173,7 +173,7 @@ func TestGivesBack(t *testing.T) {
 func TestOtherNumbers(t *testing.T) {
 	r := newRig(t, 64, "p: 1/1h")
 	more := core.MustParse("p: 1/1h burst 2")
-	other := r.Cache.Policy("before:", more)
+	other := r.Policy("before:", more)
 	ask := func() bool {
 		r.now++
 		_, ok := r.Answer(other, &core.Take{Policy: more, Key: "k", Cost: 1}, r.Now())
