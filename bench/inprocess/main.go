@@ -1,7 +1,7 @@
 // Command inprocess measures a decision in the process beside what else there is in Go: one key that everybody asks
 // for and a million of them, on one core and on two, what a key takes, and what is left of it after expiry.
 //
-//	go -C bench run ./inprocess
+//	cd bench && go run ./inprocess
 //
 // All contenders take turns, round by round, so that a machine whose speed wanders slows all of them. Medians are
 // compared, and the least of all rounds stands beside them. The processor time is what to read where others use the
@@ -191,7 +191,7 @@ func measureHeap(chosen []contender, many int) {
 		if c.forgets == 0 {
 			fmt.Fprintf(w, "%s\t%.1f\tnever\n", c.name, held)
 		} else {
-			time.Sleep(c.forgets)
+			<-time.After(c.forgets)
 			left := perKey()
 			fmt.Fprintf(w, "%s\t%.1f\t%.1f (%.0f %%)\n", c.name, held, left, 100*left/held)
 		}
