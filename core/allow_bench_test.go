@@ -2,23 +2,48 @@ package core_test
 
 import (
 	"context"
+	"strconv"
 	"testing"
 
 	"github.com/weir-go/weir/core"
 )
 
+// BenchmarkLimiterAllow is a decision in the process, as a program asks for it. bench/inprocess measures it beside
+// what else there is.
 func BenchmarkLimiterAllow(b *testing.B) {
-	for name, policy := range map[string]string{"one": "2147483648/1s", "two": "2147483648/1s, 2147483648/1h", "refused": "1/366d"} {
-		b.Run(name, func(b *testing.B) {
-			l, err := core.NewLimiter(nil, core.MustParse(policy), core.LimiterOptions{})
+	const n = 1_000_000
+	keys := make([]string, n)
+	for i := range keys {
+		keys[i] = "ip=" + strconv.Itoa(i*7919%n)
+	}
+	for _, c := range []struct {
+		name, policy string
+		keys         []string
+		admits       bool
+	}{
+		{"one", "2147483648/1s", keys[:1], true},
+		{"two", "2147483648/1s, 2147483648/1h", keys[:1], true},
+		{"refused", "1/366d", keys[:1], false},
+		{"million", "1000/1h", keys, true},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			l, err := core.NewLimiter(newMemory(b, 2*n), core.MustParse("p: "+c.policy), core.LimiterOptions{})
 			if err != nil {
 				b.Fatal(err)
 			}
-			ctx := context.Background()
+			ctx, i := context.Background(), 0
+			for _, key := range c.keys {
+				if _, err := l.Allow(ctx, key); err != nil {
+					b.Fatal(err)
+				}
+			}
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := l.Allow(ctx, "ip=203.0.113.7"); err != nil {
-					b.Fatal(err)
+				if res, err := l.Allow(ctx, c.keys[i]); err != nil || res.Allowed() != c.admits {
+					b.Fatal(res.Outcome, err)
+				}
+				if i++; i == len(c.keys) {
+					i = 0
 				}
 			}
 		})

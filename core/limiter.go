@@ -83,8 +83,10 @@ func (l *Limiter) Policy() Policy { return l.policy }
 func (l *Limiter) Close() error { return l.keeper.close() }
 
 // Allow takes one unit for key. See [Limiter.AllowN].
-func (l *Limiter) Allow(ctx context.Context, key string) (Result, error) {
-	return l.AllowN(ctx, key, 1)
+func (l *Limiter) Allow(ctx context.Context, key string) (res Result, err error) {
+	// Not by AllowN, because a Result is copied wherever it is returned.
+	err = l.take(ctx, Take{Policy: l.policy, Key: key, Cost: 1}, &res)
+	return res, err
 }
 
 // AllowN takes n units for key, all or none, and reports at once whether there are so many. In a LeakyBucket, wait

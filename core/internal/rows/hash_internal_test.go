@@ -1,6 +1,7 @@
 package rows
 
 import (
+	"bytes"
 	"fmt"
 	"testing"
 
@@ -37,6 +38,38 @@ func TestHashesAreSeeded(t *testing.T) {
 	for _, n := range shards {
 		assert.Less(t, n, 200, "about 39 are to be expected")
 	}
+}
+
+// Keys of all lengths differ, also those whose first and last bytes are the same, and that differ in one bit.
+func TestHashesOfKeysDiffer(t *testing.T) {
+	p := plainPolicy("a", 1)
+	seen := map[hash]string{}
+	add := func(key string) {
+		h := p.hash(key)
+		if other, ok := seen[h]; ok && other != key {
+			t.Fatalf("%q and %q have one hash", key, other)
+		}
+		seen[h] = key
+	}
+	for n := range 70 {
+		for _, fill := range []byte{0, 1, 'a', 0xff} {
+			key := bytes.Repeat([]byte{fill}, n)
+			add(string(key))
+			for bit := range 8 * n {
+				key[bit/8] ^= 1 << (bit % 8)
+				add(string(key))
+				key[bit/8] ^= 1 << (bit % 8)
+			}
+		}
+	}
+	assert.Greater(t, len(seen), 4*70*69*8/2-1000)
+	low, high := map[uint64]bool{}, map[uint64]bool{}
+	for h := range seen { // no half of a word is a constant
+		low[h.lo&0xffff_fffe] = true
+		high[h.hi>>33] = true
+	}
+	assert.Greater(t, len(low), len(seen)*99/100)
+	assert.Greater(t, len(high), len(seen)*99/100)
 }
 
 // Whatever names, shapes and keys are made of, each pair has a hash of its own: also where a
