@@ -28,13 +28,14 @@ for i = 1, #KEYS do
     if string.find(failed, 'WRONGTYPE', 1, true) then failed, write = false, true else failure = stored end
     stored = false
   end
-  local times, text, left, again = 0, nil, nil, not failed
-  while again do
+  local times, text, left, last = 0, nil, nil, failed and 0 or 1
+  local pass = 1
+  while pass <= last do -- and once more for the first that is refused after others were admitted
     --> split
     --> load
     local verdicts_all
     --> admit
-    if times > 0 then -- so many were admitted; the next is refused, unless the state turns out to be broken
+    if pass == 2 then -- it is refused, unless the state turns out to be broken
       failed = write or fits_all
     elseif fits_all then
       times = n
@@ -50,9 +51,8 @@ for i = 1, #KEYS do
       --> store
       text, left = text_all, left_all
     end
-    again = times < n and not failed and fits_all
-    if again then
-      stored, write = text, false
+    if pass == 1 and times < n and fits_all then
+      last, stored, write = 2, text, false
     elseif not failed then
       if text then
         local done = redis.pcall('SET', KEYS[i], text, 'PX', math.ceil(left / 1000) + forced)
@@ -67,6 +67,7 @@ for i = 1, #KEYS do
         end
       end
     end
+    pass = pass + 1
   end
   if failed then
     at, undone = at + 1, undone + 1
