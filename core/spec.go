@@ -204,15 +204,14 @@ func (s Spec) ExplainEach(t Take, reply []int64, counts []int, visit func(key, c
 			return 0, fmt.Errorf("core: a key with %d calls; give 1 to %d", n, maxCalls)
 		}
 	}
-	d := s.decisions(&t, reply)
+	d := visits{decisions: s.decisions(&t, reply), visit: visit}
 	defer d.done()
 	if d.now > 0 && len(d.rest) == 0 && s.p.calendar && len(counts) > 0 {
 		return d.now, nil
 	}
-	v := visits{decisions: &d, visit: visit}
 	for key, n := range counts {
 		before := d.rest
-		if !v.next(key, n) {
+		if !d.next(key, n) {
 			return 0, d.malformed(before[:min(len(before), s.p.reply+1)])
 		}
 	}
@@ -225,7 +224,7 @@ func (s Spec) ExplainEach(t Take, reply []int64, counts []int, visit func(key, c
 // decisions reads what a script has replied to equal takes.
 type decisions struct {
 	p     *policy
-	t     *Take
+	t     Take
 	now   int64 // 0 if there is none
 	ahead int64
 	rest  []int64 // of the reply
@@ -245,7 +244,7 @@ type workspace struct {
 var workspaces = sync.Pool{New: func() any { return new(workspace) }}
 
 func (s Spec) decisions(t *Take, reply []int64) decisions {
-	d := decisions{p: s.p, t: t, workspace: workspaces.Get().(*workspace)} //nolint:forcetypeassert // nothing else is put there
+	d := decisions{p: s.p, t: *t, workspace: workspaces.Get().(*workspace)} //nolint:forcetypeassert // nothing else is put there
 	if s.p == nil {
 		return d
 	}
@@ -264,7 +263,7 @@ func (d *decisions) malformed(reply []int64) error {
 
 // visits are the calls of a flight, one after the other.
 type visits struct {
-	*decisions
+	decisions
 	visit        func(key, call int, res *Result, said []int64)
 	res, refused Result
 	said         []int64 // of the key
@@ -345,7 +344,7 @@ func (d *decisions) read(reply []int64) (ok bool) {
 		}
 		cost, state := d.t.Cost, d.states[i][:]
 		if d.t.AtMost {
-			cost = d.p.least(d.t, i)
+			cost = d.p.least(&d.t, i)
 		}
 		if !a.ParseReply(state, own, d.now, cost) || !d.fit[i] && a.Admits(state, d.now, cost, d.ahead) {
 			return false
@@ -366,7 +365,7 @@ func (d *decisions) explain(res *Result, taken int64) (ok bool) {
 	for i, a := range d.p.algorithms {
 		cost := d.t.Cost
 		if d.t.AtMost {
-			cost = d.p.least(d.t, i)
+			cost = d.p.least(&d.t, i)
 		}
 		if d.fit[i] && max(cost, taken) > d.p.limits[i].Burst+d.p.limits[i].Debt {
 			return false
