@@ -338,19 +338,19 @@ func TestBreakFlood(t *testing.T) {
 
 func TestBreakMistakes(t *testing.T) {
 	for want, o := range map[string]guard.BreakOptions{
-		"BreakOptions.Refusals is -1":                {Refusals: -1},
-		"BreakOptions.Within is -1s":                 {Within: -time.Second},
-		"BreakOptions.Open is -1s":                   {Open: -time.Second},
-		"BreakOptions.MaxOpen is 1s, and Open 2s":    {Open: 2 * time.Second, MaxOpen: time.Second},
-		"BreakOptions.MaxOpen is -1s":                {MaxOpen: -time.Second},
-		"BreakOptions.MaxKeys is -1":                 {MaxKeys: -1},
-		"BreakOptions.MaxKeys is 1000000000":         {MaxKeys: 1e9},
-		"BreakOptions.Before: Break within Break":    {Before: guard.Break(guard.BreakOptions{})},
-		"BreakOptions.Then: Break within Break":      {Then: guard.Break(guard.BreakOptions{})},
-		"BreakOptions.Then: Degrade would let":       {Then: guard.Degrade()},
-		"BreakOptions.Then: RejectOptions":    {Then: guard.Reject(guard.RejectOptions{Status: 1})},
-		"BreakOptions.Before: Degrade(nil)":   {Before: guard.Degrade(nil)},
-		`BreakOptions.Then: HandlerFunc("x",`: {Then: guard.HandleNative("x", nil)},
+		"BreakOptions.Refusals is -1":             {Refusals: -1},
+		"BreakOptions.Within is -1s":              {Within: -time.Second},
+		"BreakOptions.Open is -1s":                {Open: -time.Second},
+		"BreakOptions.MaxOpen is 1s, and Open 2s": {Open: 2 * time.Second, MaxOpen: time.Second},
+		"BreakOptions.MaxOpen is -1s":             {MaxOpen: -time.Second},
+		"BreakOptions.MaxKeys is -1":              {MaxKeys: -1},
+		"BreakOptions.MaxKeys is 1000000000":      {MaxKeys: 1e9},
+		"BreakOptions.Before: Break within Break": {Before: guard.Break(guard.BreakOptions{})},
+		"BreakOptions.Then: Break within Break":   {Then: guard.Break(guard.BreakOptions{})},
+		"BreakOptions.Then: Degrade would let":    {Then: guard.Degrade()},
+		"BreakOptions.Then: RejectOptions":        {Then: guard.Reject(guard.RejectOptions{Status: 1})},
+		"BreakOptions.Before: Degrade(nil)":       {Before: guard.Degrade(nil)},
+		`BreakOptions.Then: HandlerFunc("x",`:     {Then: guard.HandleNative("x", nil)},
 	} {
 		_, err := guard.New(guard.Config{Rule: guard.Rule{Policy: "1/1h", Key: keyfunc.IP(), OverLimit: guard.Break(o)}})
 		assert.ErrorContains(t, err, want)
