@@ -64,7 +64,7 @@ func ExampleDegrade() {
 	// from the cache
 }
 
-// Who does not stop is turned away for a minute, then for two, and so on, without asking the store.
+// A client that does not stop is turned away for a minute, then for two, and so on, without asking the store.
 func ExampleBreak() {
 	g, err := guard.New(guard.Config{Rule: guard.Rule{
 		Policy:    "1/1h",
