@@ -41,8 +41,7 @@ func ExampleLimit_tokens() {
 // Logins that failed are counted, and no others: the rule looks first, and counts when the answer is known.
 func ExampleLimit_failedLogins() {
 	g, err := guard.New(guard.Config{Rule: guard.Rule{
-		Policy: "login: 2/1m",
-		Key:    keyfunc.IP(),
+		Policy: "login: 2/1m", Key: keyfunc.IP(),
 		After: func(f guard.Final) int64 {
 			if f.Status == http.StatusUnauthorized {
 				return 1

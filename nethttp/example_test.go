@@ -72,17 +72,15 @@ func ExampleLimit_annotation() {
 
 // An answer of the program's own: JSON instead of text.
 func ExampleHandle() {
-	g, err := guard.New(guard.Config{
-		Rule: guard.Rule{
-			Policy: "1/1m",
-			Key:    keyfunc.IP(),
-			OverLimit: nethttp.Handle(func(w http.ResponseWriter, r *http.Request, v *guard.Verdict) {
-				w.Header().Set("Content-Type", "application/json")
-				w.WriteHeader(v.Status)
-				fmt.Fprintf(w, `{"policy": %q}`, v.Policy)
-			}),
-		},
-	})
+	g, err := guard.New(guard.Config{Rule: guard.Rule{
+		Policy: "1/1m",
+		Key:    keyfunc.IP(),
+		OverLimit: nethttp.Handle(func(w http.ResponseWriter, r *http.Request, v *guard.Verdict) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(v.Status)
+			fmt.Fprintf(w, `{"policy": %q}`, v.Policy)
+		}),
+	}})
 	if err != nil {
 		panic(err)
 	}

@@ -74,12 +74,13 @@ func (g *Guard) check(r keyfunc.Request, v *Verdict) {
 	if g.early.requests.Load() < earlyRequests {
 		g.look(r)
 	}
+	rules, table := g.rules, g.routes
 	if g.source != nil {
-		g = g.current()
+		now := g.current()
+		rules, table = now.rules, now.routes
 	}
-	rules := g.rules
-	if g.routes != nil {
-		if own, ok := g.routes.find(r); ok {
+	if table != nil {
+		if own, ok := table.find(r); ok {
 			rules = own
 		}
 	}

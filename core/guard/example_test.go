@@ -2,6 +2,7 @@ package guard_test
 
 import (
 	"fmt"
+	"sync/atomic"
 
 	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/keyfunc"
@@ -56,6 +57,31 @@ func ExampleGuard_Lint() {
 	// GET /items/{id}  Rule                   default: 100/1m  by ip  reject(429)
 	// all others       Rule                   default: 100/1m  by ip  reject(429)
 	// unmatched-entry: Routes["/items/:id"]: no route of the router is held by it; it may be "GET /items/{id}" that is meant
+}
+
+// Numbers change while the program runs, as when a file is read again. What was counted is kept.
+func ExampleSource() {
+	numbers := new(atomic.Pointer[guard.Set])
+	g, err := guard.New(guard.Config{
+		Rule:   guard.Rule{Policy: "api: 2/1h fixed-window", Key: keyfunc.IP()},
+		Source: numbers,
+	})
+	if err != nil {
+		panic(err)
+	}
+	for i := range 4 {
+		verdict := g.Check(from("203.0.113.7"))
+		fmt.Println(verdict.Action == guard.Pass, verdict.Result.Remaining, "of", verdict.Result.Limit)
+		verdict.Finish(guard.Final{Status: 200})
+		if i == 2 {
+			numbers.Store(&guard.Set{Policies: map[string]string{"api": "5/1h fixed-window"}})
+		}
+	}
+	// Output:
+	// true 1 of 2
+	// true 0 of 2
+	// false 0 of 2
+	// true 2 of 5
 }
 
 // The fields of the IETF's draft, which scripts of other origins may read, in the place of X-RateLimit.

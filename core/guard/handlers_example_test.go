@@ -64,8 +64,32 @@ func ExampleDegrade() {
 	// from the cache
 }
 
-// As fail2ban does: of an address that has failed to log in too often, nothing is heard for a while.
+// A client that does not stop is turned away for a minute, then for two, and so on, without asking the store.
 func ExampleBreak() {
+	g, err := guard.New(guard.Config{Rule: guard.Rule{
+		Policy:    "1/1h",
+		Key:       keyfunc.IP(),
+		OverLimit: guard.Break(guard.BreakOptions{Refusals: 3, Open: time.Minute, MaxOpen: time.Hour}),
+	}})
+	if err != nil {
+		panic(err)
+	}
+	handler := nethttp.Limit(g)(http.NotFoundHandler())
+	for range 5 {
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+		fmt.Printf("%d retry-after=%q\n", w.Code, w.Header().Get("Retry-After"))
+	}
+	// Output:
+	// 404 retry-after=""
+	// 429 retry-after="3600"
+	// 429 retry-after="3600"
+	// 429 retry-after="3600"
+	// 429 retry-after="60"
+}
+
+// As fail2ban does: of an address that has failed to log in too often, nothing is heard for a while.
+func ExampleBreak_fail2ban() {
 	g, err := guard.New(guard.Config{Rule: guard.Rule{
 		Policy: "2/10m",
 		Key:    keyfunc.IP(),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,6 +35,7 @@ type check struct {
 	leave   context.CancelFunc
 	verdict guard.Verdict
 	at      time.Duration // -1 while it waits
+	done    atomic.Bool   // for who asks while others wait
 }
 
 func newChecks(t *testing.T, config guard.Config) *checks {
@@ -64,6 +66,7 @@ func (c *checks) join() *check {
 	go func() {
 		out.verdict = c.g.Check(r)
 		out.at = time.Since(c.start)
+		out.done.Store(true)
 	}()
 	synctest.Wait()
 	c.each = append(c.each, out)
