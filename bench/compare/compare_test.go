@@ -82,7 +82,7 @@ func TestMeasureTakesTurns(t *testing.T) {
 			}
 		}})
 	}
-	got, err := s.measure(t.Context(), io.Discard, scale{rounds: 3, slice: time.Second}, regexp.MustCompile("")) //nolint:gocritic // all
+	got, err := s.measure(t.Context(), io.Discard, scale{rounds: 3, slice: time.Second}, regexp.MustCompile(""))
 	require.NoError(t, err)
 	assert.Equal(t, "abcbcacab", strings.Join(order, ""))
 	for _, r := range got.Rows {
@@ -162,7 +162,7 @@ func TestLoad(t *testing.T) {
 	assert.GreaterOrEqual(t, s.Elapsed, 20*time.Millisecond)
 
 	slow := load{goroutines: 1, batch: 1, work: func(int) work {
-		return func(context.Context, int) (bool, error) { //nolint:unparam // as work has it
+		return func(context.Context, int) (bool, error) {
 			<-time.After(10 * time.Millisecond)
 			return true, nil
 		}
