@@ -34,9 +34,9 @@ func drawChart(all []outcome) []byte {
 	s := all[0].section
 	note := s.note + " " + s.unit.caption()
 	if slices.ContainsFunc(all[0].Rows, func(r rowOutcome) bool { return r.Kind == floor && r.Name != s.subtract }) {
-		note += " What is pale is no limiter."
+		note += " Faint bars are no limiters."
 	}
-	notes := wrap(note, 140)
+	notes := wrap(note+brackets(all), 140)
 	y := 0
 	text := func(class string, x, y int, anchor, words string) {
 		if class != "" {
@@ -103,6 +103,23 @@ func drawChart(all []outcome) []byte {
 	return out.Bytes()
 }
 
+// brackets says what the figure in brackets is.
+func brackets(all []outcome) string {
+	first := all[0].section
+	switch {
+	case first.baseline == "" || first.unit == bytesPerKey:
+		return ""
+	case first.baseline == bare:
+		return " In brackets: the share of the bare server."
+	}
+	for _, o := range all {
+		if o.section.baseline != first.baseline {
+			return " In brackets: the ratio to the one at 1.00."
+		}
+	}
+	return " In brackets: the ratio to " + first.baseline + "."
+}
+
 // caption says what a bar is.
 func (u unit) caption() string {
 	switch {
@@ -120,9 +137,9 @@ func (l line) caption(s section) string {
 	words := figure(l.value.median)
 	if len(l.ratios) > 0 && !math.IsNaN(l.ratios[0]) {
 		if s.baseline == bare {
-			words += fmt.Sprintf("  (%.0f %%)", 100*l.ratios[0])
+			words += fmt.Sprintf(" (%.0f %%)", 100*l.ratios[0])
 		} else {
-			words += fmt.Sprintf("  (%s times)", ratio(l.ratios[0]))
+			words += fmt.Sprintf(" (%s)", ratio(l.ratios[0]))
 		}
 	}
 	if s.unit == bytesPerKey {

@@ -144,14 +144,14 @@ func (l load) after(ctx context.Context, d time.Duration, event <-chan struct{})
 	return u, nil
 }
 
-// histogram counts durations, each exact to 1/64.
+// histogram counts durations, each exact to 1/256.
 type histogram struct {
 	counts [(64 - fine) << fine]int64
 	n      int64
 }
 
 // fine is how many bits below the leading one tell buckets apart.
-const fine = 5
+const fine = 7
 
 func (h *histogram) add(d time.Duration) {
 	h.counts[bucket(d)]++

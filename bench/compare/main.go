@@ -8,6 +8,7 @@
 //
 //	-list              the sections and their rows
 //	-sections, -rows   regular expressions: only those
+//	-draw              the table and the charts again, of the samples that are there
 //	-quick             a moment of each, to see that all work; CI does it
 //
 // It starts the servers of Redis that it needs (redis-server must be on the PATH). Files of an earlier run in the
@@ -48,6 +49,7 @@ func command(ctx context.Context, args []string) (err error) {
 	each := flags.Duration("slice", 250*time.Millisecond, "how long each contender runs in a round")
 	quick := flags.Bool("quick", false, "one short round with few keys, for its checks alone")
 	list := flags.Bool("list", false, "print the sections and their rows, and run none")
+	draw := flags.Bool("draw", false, "write the table and the charts of the samples in -out again, and run nothing")
 	profile := flags.String("cpuprofile", "", "a file to write a profile of this process to")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -66,6 +68,13 @@ func command(ctx context.Context, args []string) (err error) {
 	only, err := regexp.Compile(*rows)
 	if err != nil {
 		return fmt.Errorf("-rows: %w", err)
+	}
+	if *draw {
+		old, err := readReport(*out)
+		if err != nil {
+			return err
+		}
+		return old.write(*out)
 	}
 	if *profile != "" {
 		f, err := os.Create(*profile)
