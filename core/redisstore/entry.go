@@ -20,10 +20,9 @@ type entry struct {
 	// weight is for how long everybody else on the server waits, in half microseconds.
 	weight int64
 
-	// shares is true of a take that may be decided together with others. take is what it asks, and
-	// params how many arguments of the limits its script has.
+	// shares is true of a take that may be decided together with others, and params how many
+	// arguments of the limits its script has.
 	shares bool
-	take   core.Take
 	params int
 
 	reply []int64
@@ -54,8 +53,8 @@ type command struct{ *redis.IntSliceCmd }
 // NoRetry overrides that of go-redis's commands.
 func (command) NoRetry() bool { return true }
 
-// command makes the command anew, each time that it is sent.
-func (c *call) command(ctx context.Context) redis.Cmder {
+// command makes the command anew, each time that it is sent. Its arguments are appended to room.
+func (c *call) command(ctx context.Context, room []any) redis.Cmder {
 	e := c.entry
 	if e.script == nil {
 		cmd := redis.NewIntCmd(ctx, "del", e.key)
@@ -64,16 +63,16 @@ func (c *call) command(ctx context.Context) redis.Cmder {
 		c.cmd = cmd
 		return cmd
 	}
-	var args []any
-	if c.shared != nil {
-		args = c.arguments(e)
-	} else {
-		args = make([]any, 0, 4+len(e.args))
-		args = append(append(args, nil, nil, "1", e.key), e.args...)
+	script, name := c.script(), any("evalsha")
+	hash := script.hash
+	if c.text {
+		name, hash = "eval", script.text
 	}
-	script := c.script()
-	if args[0], args[1] = "evalsha", script.hash; c.text {
-		args[0], args[1] = "eval", script.text
+	args := append(room, name, hash)
+	if c.shared != nil {
+		args = c.arguments(args, e)
+	} else {
+		args = append(append(args, "1", e.key), e.args...)
 	}
 	c.ints = redis.NewIntSliceCmd(ctx, args...)
 	cmd := command{c.ints}

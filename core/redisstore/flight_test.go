@@ -431,3 +431,40 @@ func TestFlightsBesideDeadShard(t *testing.T) {
 	}
 	ring[0].Resume(t)
 }
+
+// Observe hears of every flight: of its size, of those who were merged, and how long the first one waited.
+func TestObserve(t *testing.T) {
+	t.Parallel()
+	flown := make(chan redisstore.Flight, 100)
+	server, proxy, s := newFlights(t, redisstore.Options{Deadline: patient, Observe: func(f redisstore.Flight) { flown <- f }})
+	all := riders("observe: 100/1h fixed-window", 10)
+	for range 5 {
+		all = append(all, &rider{take: all[3].take})
+	}
+	all = append(all, &rider{take: core.Take{Policy: all[0].take.Policy, Key: "3", Cost: 2}})
+	const wait = 10 * time.Millisecond
+	for len(flown) > 0 { // of the try
+		<-flown
+	}
+	fly(t, s, all, func() { <-time.After(wait) })
+	f := <-flown
+	assert.Equal(t, []int{16, 5, 2}, []int{f.Calls, f.Merged, f.Commands})
+	assert.GreaterOrEqual(t, f.Waited, wait)
+	assert.Positive(t, f.Took)
+	assert.False(t, f.Behind)
+	require.NoError(t, f.Err)
+
+	require.NoError(t, s.Refund(t.Context(), []core.Refund{{Policy: all[0].take.Policy, Key: "0", Receipt: all[0].res, Units: 1}}))
+	f = <-flown
+	assert.Equal(t, 1, f.Calls)
+	assert.True(t, f.Behind)
+
+	server.Kill()
+	proxy.Disconnect(redistest.RST)
+	_, err := s.Take(t.Context(), all[0].take)
+	require.Error(t, err)
+	f = <-flown
+	assert.Equal(t, 1, f.Calls)
+	assert.Zero(t, f.Waited)
+	assert.Equal(t, err, f.Err)
+}

@@ -44,7 +44,7 @@ func newNode(s *Store, direct *redis.Client) *node {
 	n := &node{store: s, direct: direct}
 	behind := newBreaker()
 	for k := range n.lanes {
-		l := &lane{breaker: behind, node: n, limit: s.behind, most: 1, full: maxFlight, heavy: maxWeight}
+		l := &lane{breaker: behind, node: n, limit: s.behind, most: 1, full: maxFlight, heavy: maxWeight, behind: kind(k) != deciding}
 		if kind(k) == deciding {
 			l.breaker, l.limit, l.most, l.heavy = newBreaker(), s.limit, s.flights, decisionWeight
 		}

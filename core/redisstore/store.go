@@ -70,6 +70,9 @@ type Options struct {
 	// looked at again each minute. 1 turns it off: give that behind a proxy that sends commands to one of
 	// several servers by their first key. A Cluster and a Ring need no more than 1, and have none.
 	MaxKeys int
+	// Observe is told of each flight when it is over, where its callers are not kept waiting
+	// unless one flies alone. It must be quick, and safe for concurrent use. nil means nobody.
+	Observe func(Flight)
 }
 
 // Store, built by [New], is a [core.Store] and a [core.PermitStore] on Redis. It needs no Close: what it does
@@ -82,7 +85,8 @@ type Store struct {
 	// Decisions and what is done behind them have different deadlines, so what is too slow
 	// for the ones may do for the other.
 	limit, behind time.Duration
-	flights, keys int  // of flights, and of a script
+	flights, keys int // of flights, and of a script
+	observe       func(Flight)
 	bounded       bool // the client itself keeps to a context's deadline
 	only          *node
 	nodes         nodes
@@ -151,6 +155,7 @@ func New(rdb redis.UniversalClient, o Options) (*Store, error) {
 		behind:  max(o.Deadline, backgroundDeadline),
 		flights: o.Flights,
 		keys:    o.MaxKeys,
+		observe: o.Observe,
 		bounded: keepsDeadline(rdb),
 		local: sync.OnceValue(func() *core.Memory {
 			m, err := core.NewMemory(core.MemoryOptions{})
@@ -201,7 +206,7 @@ func (s *Store) Take(ctx context.Context, t core.Take) (res core.Result, err err
 		return core.Result{}, err
 	}
 	e := entry{key: s.names.of(p.before, t.Key), script: p.take, args: p.unit, weight: p.weight}
-	if e.shares, e.take, e.params = true, t, p.params; t.AtMost {
+	if e.shares, e.params = true, p.params; t.AtMost {
 		e.shares, e.script = false, p.upTo
 	}
 	n, err := s.node(ctx, e.key)
@@ -220,7 +225,7 @@ func (s *Store) Take(ctx context.Context, t core.Take) (res core.Result, err err
 			}
 			e.args = arguments(params, t.Now)
 		}
-		reply, err := n.lanes[deciding].ask(ctx, e, &res)
+		reply, err := n.lanes[deciding].ask(ctx, e, &t, &res)
 		if err != nil || reply == nil {
 			return res, err
 		}
@@ -260,6 +265,6 @@ func (s *Store) Reset(ctx context.Context, p core.Policy, key string) error {
 	if err != nil {
 		return err
 	}
-	_, err = n.lanes[deciding].ask(ctx, e, nil)
+	_, err = n.lanes[deciding].ask(ctx, e, nil, nil)
 	return err
 }
