@@ -15,7 +15,7 @@ type entry struct {
 	key    string
 	script *script
 	args   []any // of the script
-	// harmless is true of a script that does nothing when it runs a second time.
+	// harmless is true of what does nothing when it is done a second time.
 	harmless bool
 	// weight is for how long everybody else on the server waits, in half microseconds.
 	weight int64
@@ -41,7 +41,7 @@ type call struct {
 	text     bool // the script travels whole, for a server that does not know its hash
 	known    bool // the server was told the script by another call
 	repeated bool // it was sent once more
-	lost     bool // the reply to a harmless script was lost, so that it may have run
+	lost     bool // the reply to a harmless entry was lost, so that it may have been done
 }
 
 // command is a call of a script that no client ever repeats by itself: whether a
@@ -53,11 +53,17 @@ type command struct{ *redis.IntSliceCmd }
 // NoRetry overrides that of go-redis's commands.
 func (command) NoRetry() bool { return true }
 
+// forget is the same for a DEL, which may travel with others.
+type forget struct{ *redis.IntCmd }
+
+// NoRetry is like that of command.
+func (forget) NoRetry() bool { return true }
+
 // command makes the command anew, each time that it is sent. Its arguments are appended to room.
 func (c *call) command(ctx context.Context, room []any) redis.Cmder {
 	e := c.entry
 	if e.script == nil {
-		cmd := redis.NewIntCmd(ctx, "del", e.key)
+		cmd := forget{redis.NewIntCmd(ctx, "del", e.key)}
 		cmd.SetFirstKeyPos(1)
 		cmd.SetStepCount(1)
 		c.cmd = cmd
@@ -108,8 +114,6 @@ func (c *call) outcome(failed error) (reply []int64, err error) {
 func (c *call) retry(err error, texts *[]*script) bool {
 	script := c.script()
 	switch {
-	case script == nil:
-		return false
 	case strings.HasPrefix(serverSays(err), "NOSCRIPT") && !c.text:
 		// If it was known, that was to another server behind the same proxy.
 		if c.known = !c.known && slices.Contains(*texts, script); !c.known {

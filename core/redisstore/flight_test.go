@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -195,12 +196,11 @@ func TestPassengersLeave(t *testing.T) {
 	// Those with little time get the fail word's answer in time; the others are not cut off with them.
 	proxy.Latency(200 * time.Millisecond)
 	all = riders("hurry: 10/1h fixed-window", 20)
-	for _, r := range all[:19] {
-		r.ctx = little{t.Context(), 20 * time.Millisecond}
-	}
+	hurried := little{t.Context(), 20 * time.Millisecond}
+	all[19].ctx = t.Context()
 	var wg sync.WaitGroup
 	for _, r := range all {
-		wg.Go(func() { r.res, r.err = s.Take(r.ctx2(t), r.take) })
+		wg.Go(func() { r.res, r.err = s.Take(cmp.Or[context.Context](r.ctx, hurried), r.take) })
 	}
 	wg.Wait()
 	for _, r := range all[:19] {
@@ -212,13 +212,6 @@ func TestPassengersLeave(t *testing.T) {
 	proxy.Pass()
 	_, err := s.Take(t.Context(), all[0].take)
 	require.NoError(t, err, "the breaker is closed")
-}
-
-func (r *rider) ctx2(t *testing.T) context.Context {
-	if r.ctx != nil {
-		return r.ctx
-	}
-	return t.Context()
 }
 
 // A flight whose reply is lost fails its own passengers alone, and is not sent again; to the breaker

@@ -43,7 +43,7 @@ type lane struct {
 }
 
 // maxWaiting is how many may wait for one server, which takes them about 50 ms. They hold less
-// than 4 MiB.
+// than 10 MiB.
 const maxWaiting = 8192
 
 // ask flies with an entry that a request waits for, and returns what came of it.

@@ -38,7 +38,7 @@ var passengers = sync.Pool{New: func() any {
 }}
 
 func newPassenger(e entry, t *core.Take, entered time.Time) *passenger {
-	p := passengers.Get().(*passenger) //nolint:forcetypeassert // nothing else is put there
+	p := passengers.Get().(*passenger)
 	e.landed = p.seat
 	p.entry, p.entered, p.aboard, p.decided = e, entered, false, false
 	if e.shares {

@@ -2,6 +2,9 @@
 // fleet: one key, one script, one round trip for each decision, by the server's
 // clock. It works on a single server, Sentinel, Cluster and Ring.
 //
+// Decisions that are asked for while others are under way travel together, and one script
+// decides for many keys where all of them are on one server.
+//
 // A script runs at most once for a decision, even if its reply is lost: then the
 // store fails and the policy's fail word decides, but nothing is charged twice.
 // A store that does not answer costs a request no more than the deadline, and
@@ -75,9 +78,10 @@ type Options struct {
 	Observe func(Flight)
 }
 
-// Store, built by [New], is a [core.Store] and a [core.PermitStore] on Redis. It needs no Close: what it does
-// beside the decisions, after a timeout, ends within a second if the client keeps to a
-// context's deadline, as that of [ClientOptions] does. The client stays the caller's to
+// Store, built by [New], is a [core.Store] and a [core.PermitStore] on Redis. It needs no Close: it has
+// goroutines only while somebody waits for an answer, so that there is nothing to drain once all callers
+// have theirs. What it does beside the decisions, after a timeout, ends within a second if the client
+// keeps to a context's deadline, as that of [ClientOptions] does. The client stays the caller's to
 // close.
 type Store struct {
 	rdb   redis.UniversalClient
@@ -91,6 +95,7 @@ type Store struct {
 	only          *node
 	nodes         nodes
 	mapped        atomic.Bool // the client of a cluster knows its nodes
+	mapping       *breaker    // of asking for them
 	local         func() *core.Memory
 	programs      programs
 	// skew is how far the server's clock was ahead of this machine's, in microseconds,
@@ -155,6 +160,7 @@ func New(rdb redis.UniversalClient, o Options) (*Store, error) {
 		behind:  max(o.Deadline, backgroundDeadline),
 		flights: o.Flights,
 		keys:    o.MaxKeys,
+		mapping: newBreaker(),
 		observe: o.Observe,
 		bounded: keepsDeadline(rdb),
 		local: sync.OnceValue(func() *core.Memory {
@@ -260,7 +266,7 @@ func (s *Store) Reset(ctx context.Context, p core.Policy, key string) error {
 	if err := t.Validate(); err != nil {
 		return err
 	}
-	e := entry{key: s.names.of(s.names.before(p, p.Spec().Shape()), key), weight: resetWeight}
+	e := entry{key: s.names.of(s.names.before(p, p.Spec().Shape()), key), weight: resetWeight, harmless: true}
 	n, err := s.node(ctx, e.key)
 	if err != nil {
 		return err
