@@ -210,15 +210,14 @@ func (s Spec) ExplainEach(t Take, reply []int64, counts []int, visit func(key, c
 			return 0, fmt.Errorf("core: a key with %d calls; give 1 to %d", n, maxCalls)
 		}
 	}
-	d := s.decisions(&t, reply)
+	d := visits{decisions: s.decisions(&t, reply), visit: visit}
 	defer d.done()
 	if d.now > 0 && len(d.rest) == 0 && s.p.calendar && len(counts) > 0 {
 		return d.now, nil
 	}
-	v := visits{decisions: &d, visit: visit}
 	for key, n := range counts {
 		before := d.rest
-		if !v.next(key, n) {
+		if !d.next(key, n) {
 			return 0, d.malformed(before[:min(len(before), s.p.reply+1)])
 		}
 	}
@@ -231,7 +230,7 @@ func (s Spec) ExplainEach(t Take, reply []int64, counts []int, visit func(key, c
 // decisions reads what a script has replied to equal takes.
 type decisions struct {
 	p     *policy
-	t     *Take
+	t     Take
 	now   int64 // 0 if there is none
 	ahead int64
 	rest  []int64 // of the reply
@@ -248,7 +247,7 @@ type replyStates [MaxLimits][algo.MaxReplyState]int64
 var spareStates = sync.Pool{New: func() any { return new(replyStates) }}
 
 func (s Spec) decisions(t *Take, reply []int64) decisions {
-	d := decisions{p: s.p, t: t, ahead: s.p.ahead(t)}
+	d := decisions{p: s.p, t: *t, ahead: s.p.ahead(t)}
 	d.states = spareStates.Get().(*replyStates)
 	if len(reply) > 0 && reply[0] > 0 && reply[0] <= maxNow {
 		d.now, d.rest = reply[0], reply[1:]
@@ -264,7 +263,7 @@ func (d *decisions) malformed(reply []int64) error {
 
 // visits are the calls of a flight, one after the other.
 type visits struct {
-	*decisions
+	decisions
 	visit        func(key, call int, res *Result)
 	res, refused Result
 }
@@ -342,7 +341,7 @@ func (d *decisions) read(reply []int64) (ok bool) {
 		if d.fit[i] = own[0] >= 0; !d.fit[i] {
 			own[0], d.admitted = -1-own[0], false
 		}
-		cost, state := d.p.cost(d.t, i), d.states[i][:]
+		cost, state := d.p.cost(&d.t, i), d.states[i][:]
 		if !a.ParseReply(state, own, d.now, cost) || !d.fit[i] && a.Admits(state, d.now, cost, d.ahead) {
 			return false
 		}
@@ -357,7 +356,7 @@ func (d *decisions) explain(res *Result, taken int64) (ok bool) {
 	}
 	*res = Result{At: d.now, Taken: taken, policy: d.p}
 	for i, a := range d.p.algorithms {
-		cost := d.p.cost(d.t, i)
+		cost := d.p.cost(&d.t, i)
 		if d.fit[i] && max(cost, taken) > d.p.limits[i].Burst+d.p.limits[i].Debt {
 			return false
 		}

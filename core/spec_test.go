@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/internal/race"
 )
 
 // epoch is time 0 of the tests, in microseconds since the Unix epoch.
@@ -624,6 +625,65 @@ func TestExplainEachRefusesMalformedReplies(t *testing.T) {
 		_, err = p.Spec().ExplainEach(core.Take{Policy: p, Key: "k", Cost: 1}, []int64{epoch, 0}, []int{n}, never)
 		require.ErrorContains(t, err, "give 1 to 65536")
 	}
+}
+
+// A flight allocates nothing for each of its calls.
+func TestExplainEachAllocations(t *testing.T) {
+	if race.Enabled {
+		t.Skip("the race detector allocates too")
+	}
+	for _, text := range []string{"1000/1000s", "1000/1000s, 10/1s token-bucket"} {
+		p := core.MustParse(text)
+		take := core.Take{Policy: p, Key: "k", Cost: 1}
+		of := []int64{1_000_000, epoch, 9}[:2*len(p.Limits())-1] // one unit is in use
+		reply, counts := make([]int64, 0, 200), make([]int, 64)
+		for i := range counts {
+			counts[i] = 1
+		}
+		visited := 0
+		visit := func(_, _ int, res *core.Result) {
+			if res != nil && res.Allowed() {
+				visited++
+			}
+		}
+		const runs = 100
+		allocs := testing.AllocsPerRun(runs, func() {
+			reply = append(reply[:0], epoch)
+			for range counts {
+				reply = append(reply, of...)
+			}
+			if _, err := p.Spec().ExplainEach(take, reply, counts, visit); err != nil {
+				t.Error(err)
+			}
+		})
+		assert.LessOrEqual(t, allocs, 1.0, text)
+		assert.Equal(t, (runs+1)*len(counts), visited)
+	}
+}
+
+func BenchmarkExplainEach(b *testing.B) {
+	p := core.MustParse("1000/1000s")
+	take := core.Take{Policy: p, Key: "k", Cost: 1}
+	for _, n := range []int{1, 64} {
+		b.Run(fmt.Sprint(n, " calls of one key"), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				_, err := p.Spec().ExplainEach(take, []int64{epoch, int64(n) * 1_000_000}, []int{n}, func(int, int, *core.Result) {})
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/call")
+		})
+	}
+	b.Run("Explain", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, _, err := p.Spec().Explain(take, []int64{epoch, 1_000_000}); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
 }
 
 // Equal calls that were decided together have the answers that each would have had alone.

@@ -17,6 +17,15 @@
 --         the server refuses to read or to write this key, or what is stored turned out
 --         to be broken between the first and the last of the calls. Ask for each call by
 --         itself. If the server refuses all keys, its error is the reply.
+--
+-- Everybody else on the server waits for it. Where take takes 4.6 us for one gcra, it takes
+-- 5 us for one key, 23 us for 8 and 150 us for 64; for 64 keys each takes 2.4 us, or
+-- 1.3 us if refused; 3.0 us with two limits, 2.8 us with a fixed-window, 3.4 us with a
+-- token-bucket, 3.6 us with a sliding-window or sliding-counter. A sliding-log takes 5 us
+-- while it is short, 30 to 100 us with 1000 entries, and 160 to 250 us more where it
+-- refuses a cost of 500, which it must look for room for. Of calls for one key that are
+-- decided together all but the first cost nothing; a refusal after some that were admitted
+-- is as much again.
 
 --> arguments
 --> clock
@@ -28,13 +37,14 @@ for i = 1, #KEYS do
     if string.find(failed, 'WRONGTYPE', 1, true) then failed, write = false, true else failure = stored end
     stored = false
   end
-  local times, text, left, again = 0, nil, nil, not failed
-  while again do
+  local times, text, left, last = 0, nil, nil, failed and 0 or 1
+  local pass = 1
+  while pass <= last do -- and once more for the first that is refused after others were admitted
     --> split
     --> load
     local verdicts_all
     --> admit
-    if times > 0 then -- so many were admitted; the next is refused, unless the state turns out to be broken
+    if pass == 2 then -- it is refused, unless the state turns out to be broken
       failed = write or fits_all
     elseif fits_all then
       times = n
@@ -50,9 +60,8 @@ for i = 1, #KEYS do
       --> store
       text, left = text_all, left_all
     end
-    again = times < n and not failed and fits_all
-    if again then
-      stored, write = text, false
+    if pass == 1 and times < n and fits_all then
+      last, stored, write = 2, text, false
     elseif not failed then
       if text then
         local done = redis.pcall('SET', KEYS[i], text, 'PX', math.ceil(left / 1000) + forced)
@@ -67,6 +76,7 @@ for i = 1, #KEYS do
         end
       end
     end
+    pass = pass + 1
   end
   if failed then
     at, undone = at + 1, undone + 1

@@ -284,6 +284,32 @@ func TestTakesUnderPlainLua(t *testing.T) {
 	assert.Greater(t, len(all), 3*each)
 }
 
+// How many calls fit is worked out in parts, where a rate does not come out even in
+// microseconds, and beyond what one floating-point division can tell.
+func TestTakesAtTheEdge(t *testing.T) {
+	var all []flight
+	for _, text := range []string{"1000003/366d burst 2000", "999983/1h burst 2000", "104729/1ms burst 2000", "3/1s burst 2000"} {
+		take := core.Take{Policy: core.MustParse(text), Key: "k", Cost: 1, Now: storetest.Epoch}
+		args := take.Policy.Spec().TakeArgs(take, 0)
+		l := args[6] + 1
+		charge, bound := args[0]*l+args[3], args[1]*l+args[4]
+		for q := range int64(200) {
+			for off := range int64(3) {
+				calls := 1 + q*7
+				level := bound - calls*charge + off - 1
+				held := fmt.Sprintf("%d+%d", storetest.Epoch+level/l, level%l)
+				all = append(all, flight{take: take, keys: []string{"k"}, counts: []int{int(calls) + 2}, texts: map[string]string{"k": textWord([]byte(held))}})
+			}
+		}
+	}
+	for _, interpreter := range []string{"lua5.1", "lua5.4"} {
+		t.Run(interpreter, func(t *testing.T) {
+			t.Parallel()
+			runFlights(t, interpreter, all)
+		})
+	}
+}
+
 // A log whose broken part is found between the calls of a key is left as it is, for single
 // calls to heal: an answer for all of the calls could not say what happened.
 func TestTakesOfBrokenLogs(t *testing.T) {
