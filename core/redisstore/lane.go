@@ -184,7 +184,9 @@ func (l *lane) land(f *flight) *flight {
 		}
 		l.trip += (took - l.trip) / 8
 	}
-	l.out--
+	if l.out--; l.first == nil {
+		return nil
+	}
 	return l.next(now)
 }
 
