@@ -35,7 +35,8 @@ return {1, math.floor((now - ahead) / emission), 0, new - now}
 
 // BenchmarkDecision compares one decision by one goroutine with the baseline. The
 // two take turns within one run, so that a machine whose speed wanders slows both:
-// the ratio is what counts. ns/op is that of both together.
+// the ratio is what counts: of the medians, and of the tenth of the calls that was fastest. ns/op is
+// that of both together.
 func BenchmarkDecision(b *testing.B) {
 	server := redistest.Single(b)
 	ctx := context.Background()
@@ -55,7 +56,7 @@ func BenchmarkDecision(b *testing.B) {
 		take := core.Take{Policy: core.MustParse(c.policy), Key: "ip=203.0.113.7", Cost: 1}
 		name := "bare:1:" + take.Policy.Name() + ":" + take.Policy.Spec().Shape() + ":ip=203.0.113.7" // as long as ours
 		b.Run(take.Policy.Name(), func(b *testing.B) {
-			var took [2]time.Duration // of the baseline, of a decision
+			var took [2][]time.Duration // of the baseline, of a decision
 			call := [2]func() error{
 				func() error {
 					return bare.EvalSha(ctx, rdb, []string{name}, c.emission, c.burst, 1).Err()
@@ -71,18 +72,20 @@ func BenchmarkDecision(b *testing.B) {
 					if err := call[which](); err != nil {
 						b.Fatal(err)
 					}
-					took[which] += time.Since(start)
+					took[which] = append(took[which], time.Since(start))
 				}
 			}
-			baseline, ours := took[0], took[1]
-			b.ReportMetric(float64(ours)/float64(baseline), "x-bare")
-			b.ReportMetric(float64(ours.Nanoseconds())/float64(b.N), "decision-ns")
-			b.ReportMetric(float64(baseline.Nanoseconds())/float64(b.N), "bare-ns")
+			slices.Sort(took[0])
+			slices.Sort(took[1])
+			for name, at := range map[string]int{"p50": b.N / 2, "p10": b.N / 10} {
+				b.ReportMetric(float64(took[1][at])/float64(took[0][at]), "x-bare-"+name)
+				b.ReportMetric(float64(took[1][at].Nanoseconds()), "decision-ns-"+name)
+			}
 		})
 	}
 }
 
-// A decision costs at most ten allocations, go-redis's own included.
+// A decision costs at most nine allocations, go-redis's own included.
 func TestAllocations(t *testing.T) {
 	if race.Enabled {
 		t.Skip("the race detector allocates too")
@@ -95,7 +98,7 @@ func TestAllocations(t *testing.T) {
 	assert.LessOrEqual(t, testing.AllocsPerRun(1000, func() {
 		_, err := store.Take(ctx, take)
 		require.NoError(t, err)
-	}), 10.0)
+	}), 9.0)
 }
 
 // BenchmarkDenied compares a denied key with the deny cache, and without it. The hundred

@@ -23,10 +23,9 @@ import (
 //	                       waits for, may take as long; decisions keep to the store's
 //	                       deadline, whatever these say. Only for one beyond a second
 //	                       they have to be raised as well
-//	PoolTimeout 25ms       half of a deadline: a caller that gets a connection later could
-//	                       not finish its call. The store sees to that itself on one server;
-//	                       on a Cluster or Ring this does, so that for a Deadline of less
-//	                       than 50ms it has to be lowered
+//	PoolTimeout 25ms       half of a deadline: a flight that gets a connection later could
+//	                       not come back in time. The store needs no more than a few, but
+//	                       shares them with whatever else the client is used for
 //	MinIdleConns 2         opened when the client is made: a client does what New does not
 //	DisableIdentity, maintenance notifications off  a short handshake, because it is
 //	                       part of the decision for which a connection is made

@@ -15,15 +15,14 @@ type entry struct {
 	key    string
 	script *script
 	args   []any // of the script
-	// harmless is true of a script that does nothing when it runs a second time.
+	// harmless is true of what does nothing when it is done a second time.
 	harmless bool
 	// weight is for how long everybody else on the server waits, in half microseconds.
 	weight int64
 
-	// shares is true of a take that may be decided together with others. take is what it asks, and
-	// program what its policy needs.
+	// shares is true of a take that may be decided together with others, and program what the
+	// policy of a take needs.
 	shares  bool
-	take    core.Take
 	program *program
 
 	reply []int64
@@ -42,7 +41,7 @@ type call struct {
 	text     bool // the script travels whole, for a server that does not know its hash
 	known    bool // the server was told the script by another call
 	repeated bool // it was sent once more
-	lost     bool // the reply to a harmless script was lost, so that it may have run
+	lost     bool // the reply to a harmless entry was lost, so that it may have been done
 }
 
 // command is a call of a script that no client ever repeats by itself: whether a
@@ -54,26 +53,32 @@ type command struct{ *redis.IntSliceCmd }
 // NoRetry overrides that of go-redis's commands.
 func (command) NoRetry() bool { return true }
 
-// command makes the command anew, each time that it is sent.
-func (c *call) command(ctx context.Context) redis.Cmder {
+// forget is the same for a DEL, which may travel with others.
+type forget struct{ *redis.IntCmd }
+
+// NoRetry is like that of command.
+func (forget) NoRetry() bool { return true }
+
+// command makes the command anew, each time that it is sent. Its arguments are appended to room.
+func (c *call) command(ctx context.Context, room []any) redis.Cmder {
 	e := c.entry
 	if e.script == nil {
-		cmd := redis.NewIntCmd(ctx, "del", e.key)
+		cmd := forget{redis.NewIntCmd(ctx, "del", e.key)}
 		cmd.SetFirstKeyPos(1)
 		cmd.SetStepCount(1)
 		c.cmd = cmd
 		return cmd
 	}
-	var args []any
-	if c.shared != nil {
-		args = c.arguments(e)
-	} else {
-		args = make([]any, 0, 4+len(e.args))
-		args = append(append(args, nil, nil, "1", e.key), e.args...)
+	script, name := c.script(), any("evalsha")
+	hash := script.hash
+	if c.text {
+		name, hash = "eval", script.text
 	}
-	script := c.script()
-	if args[0], args[1] = "evalsha", script.hash; c.text {
-		args[0], args[1] = "eval", script.text
+	args := append(room, name, hash)
+	if c.shared != nil {
+		args = c.arguments(args, e)
+	} else {
+		args = append(append(args, "1", e.key), e.args...)
 	}
 	c.ints = redis.NewIntSliceCmd(ctx, args...)
 	cmd := command{c.ints}
@@ -109,8 +114,6 @@ func (c *call) outcome(failed error) (reply []int64, err error) {
 func (c *call) retry(err error, texts *[]*script) bool {
 	script := c.script()
 	switch {
-	case script == nil:
-		return false
 	case strings.HasPrefix(serverSays(err), "NOSCRIPT") && !c.text:
 		// If it was known, that was to another server behind the same proxy.
 		if c.known = !c.known && slices.Contains(*texts, script); !c.known {

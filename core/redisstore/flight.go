@@ -25,10 +25,15 @@ type flight struct {
 	probe func(error) // not nil if the breaker wants to know how it goes
 
 	entries   int
+	waited    time.Duration // the first of them
+	rounds    int           // how often something was sent
 	pipelined bool
-	crowded   bool    // it has keys that share a script, or might do so
-	only      [1]call // of a flight of one, which is one allocation
-	own       entry
+	crowded   bool // it has keys that share a script, or might do so
+
+	// Of a flight of one, which is one allocation.
+	own  entry
+	only [1]call
+	room [12]any
 }
 
 // fly settles each of its entries. parent has the values for the client's hooks. A panic in
@@ -50,12 +55,19 @@ func (f *flight) fly(parent context.Context) {
 			l.report(f.probe, verdict)
 		}
 	}()
-	for len(f.calls) > 0 {
+	var told Flight
+	if l.node.store.observe != nil {
+		told = f.boarded()
+	}
+	for ; len(f.calls) > 0; f.rounds++ {
 		f.collect(f.send())
 	}
 	if verdict = nil; !f.alive {
 		verdict = f.word
 		l.node.repair(f)
+	}
+	if told.Calls > 0 {
+		f.tell(told)
 	}
 }
 
@@ -63,12 +75,16 @@ func (f *flight) fly(parent context.Context) {
 func (f *flight) send() (failed error) {
 	n := f.lane.node
 	if len(f.calls) == 1 && n.bounded() {
-		return n.process(f, f.calls[0].command(f))
+		room := f.room[:0:len(f.room)]
+		if f.rounds > 0 { // the client's hooks may have kept those of before
+			room = nil
+		}
+		return n.process(f, f.calls[0].command(f, room))
 	}
 	f.pipelined = len(f.calls) > 1
 	cmds := make([]redis.Cmder, len(f.calls))
 	for i := range f.calls {
-		cmds[i] = f.calls[i].command(f)
+		cmds[i] = f.calls[i].command(f, nil)
 	}
 	if n.bounded() {
 		return n.pipeline(f, cmds)

@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -195,12 +196,11 @@ func TestPassengersLeave(t *testing.T) {
 	// Those with little time get the fail word's answer in time; the others are not cut off with them.
 	proxy.Latency(200 * time.Millisecond)
 	all = riders("hurry: 10/1h fixed-window", 20)
-	for _, r := range all[:19] {
-		r.ctx = little{t.Context(), 20 * time.Millisecond}
-	}
+	hurried := little{t.Context(), 20 * time.Millisecond}
+	all[19].ctx = t.Context()
 	var wg sync.WaitGroup
 	for _, r := range all {
-		wg.Go(func() { r.res, r.err = s.Take(r.ctx2(t), r.take) })
+		wg.Go(func() { r.res, r.err = s.Take(cmp.Or[context.Context](r.ctx, hurried), r.take) })
 	}
 	wg.Wait()
 	for _, r := range all[:19] {
@@ -212,13 +212,6 @@ func TestPassengersLeave(t *testing.T) {
 	proxy.Pass()
 	_, err := s.Take(t.Context(), all[0].take)
 	require.NoError(t, err, "the breaker is closed")
-}
-
-func (r *rider) ctx2(t *testing.T) context.Context {
-	if r.ctx != nil {
-		return r.ctx
-	}
-	return t.Context()
 }
 
 // A flight whose reply is lost fails its own passengers alone, and is not sent again; to the breaker
@@ -375,37 +368,35 @@ func TestFlightsInCluster(t *testing.T) {
 func TestFlightsBesideDeadShard(t *testing.T) {
 	t.Parallel()
 	ring := []*redistest.Server{redistest.Single(t), redistest.Single(t)}
-	u := redisstore.ClientOptions()
 	rdb := redis.NewRing(&redis.RingOptions{
 		Addrs: map[string]string{"a": ring[0].Addr(), "b": ring[1].Addr()}, HeartbeatFrequency: time.Hour,
 		ContextTimeoutEnabled: true, MaxRetries: -1, DialerRetries: 1, ReadTimeout: patient, WriteTimeout: patient,
-		DialTimeout: u.DialTimeout, PoolTimeout: patient,
+		DialTimeout: patient, PoolTimeout: patient,
 	})
 	defer func() { assert.NoError(t, rdb.Close()) }()
-	s := newStore(t, rdb, redisstore.Options{Deadline: 5 * time.Second})
+	s := newStore(t, rdb, redisstore.Options{Deadline: patient})
 	all := riders("dead: 1000/1h fixed-window", 60)
-	round := func() {
-		var wg sync.WaitGroup
-		for _, r := range all {
-			wg.Go(func() { r.res, r.err = s.Take(t.Context(), r.take) })
-		}
-		wg.Wait()
-	}
-	round()
+	works := func() bool { _, err := s.Take(t.Context(), all[0].take); return err == nil } // beside the Ring's own checks
+	require.Eventually(t, works, patient, time.Millisecond)
+	var wg sync.WaitGroup
 	dead := make(map[string]bool)
-	for _, key := range ring[0].Client(t).Keys(t.Context(), "*").Val() {
-		dead[key] = true
+	for _, r := range all {
+		wg.Go(func() {
+			_, err := s.Take(t.Context(), r.take)
+			assert.NoError(t, err)
+		})
+		client, err := rdb.GetShardClientForKey("weir:1:dead:f:" + r.take.Key)
+		require.NoError(t, err)
+		dead[r.take.Key] = client.Options().Addr == ring[0].Addr()
 	}
-	require.NotEmpty(t, dead)
-	require.Less(t, len(dead), 60)
+	wg.Wait()
 	ring[0].Pause(t)
 	var served sync.WaitGroup // those of the living shard, who are not to wait for the others
-	var wg sync.WaitGroup
 	for _, r := range all {
 		do := func() {
 			r.res, r.err = s.Take(t.Context(), r.take)
 		}
-		if wg.Go(do); dead["weir:1:dead:f:"+r.take.Key] {
+		if wg.Go(do); dead[r.take.Key] {
 			continue
 		}
 		served.Go(func() {
@@ -415,19 +406,10 @@ func TestFlightsBesideDeadShard(t *testing.T) {
 			}
 		})
 	}
-	start := time.Now()
 	served.Wait()
-	assert.Less(t, time.Since(start), 4*time.Second)
+	ring[0].Resume(t)
 	wg.Wait()
 	for _, r := range all {
-		if !dead["weir:1:dead:f:"+r.take.Key] {
-			assert.NoError(t, r.err)
-			continue
-		}
-		var failed *core.StoreError
-		if assert.ErrorAs(t, r.err, &failed) {
-			assert.Contains(t, []string{core.ClassTimeout, core.ClassBreaker}, failed.Class)
-		}
+		assert.NoError(t, r.err, "it was late, but there was time")
 	}
-	ring[0].Resume(t)
 }

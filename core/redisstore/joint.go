@@ -99,8 +99,9 @@ func (n *node) takeAll(program *program, takes []core.Take, keys int) (admitted,
 		p := &all[i]
 		p.entry = entry{
 			key: n.store.names.of(program.before, take.Key), script: program.take, args: program.unit,
-			shares: true, take: take, program: program,
+			shares: true, program: program,
 		}
+		p.take = take
 		if i > 0 {
 			all[i-1].after = p
 		}

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-go/weir/core"
 )
 
 // node is a server, or several that their client makes look like one, and the lanes to it.
@@ -44,7 +46,7 @@ func newNode(s *Store, direct *redis.Client) *node {
 	n := &node{store: s, direct: direct}
 	behind := newBreaker()
 	for k := range n.lanes {
-		l := &lane{breaker: behind, node: n, limit: s.behind, most: 1, full: maxFlight, heavy: maxWeight}
+		l := &lane{breaker: behind, node: n, limit: s.behind, most: 1, full: maxFlight, heavy: maxWeight, behind: kind(k) != deciding}
 		if kind(k) == deciding {
 			l.breaker, l.limit, l.most, l.heavy = newBreaker(), s.limit, s.flights, decisionWeight
 		}
@@ -99,7 +101,7 @@ func (s *Store) node(ctx context.Context, key string) (*node, error) {
 		return nil, errZero
 	}
 	if err != nil {
-		return nil, classify(err)
+		return nil, nowhere(ctx, err)
 	}
 	if n, ok := s.nodes.byClient.Load(direct); ok {
 		return n.(*node), nil //nolint:forcetypeassert // nothing else is stored
@@ -112,16 +114,50 @@ func (s *Store) node(ctx context.Context, key string) (*node, error) {
 	return n.(*node), nil //nolint:forcetypeassert // as above
 }
 
+// nowhere is the failure of what cannot be asked of any server.
+func nowhere(ctx context.Context, err error) error {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return ctx.Err()
+	}
+	if failed, ok := errors.AsType[*core.StoreError](err); ok {
+		return failed
+	}
+	failed := classify(err)
+	if failed.Executed = false; failed.Class == core.ClassReply {
+		failed.Class = core.ClassDown
+	}
+	return failed
+}
+
 // master asks the client, which asks the servers if it does not know any yet.
 func (s *Store) master(ctx context.Context, c *redis.ClusterClient, key string) (*redis.Client, error) {
 	if s.mapped.Load() {
 		return c.MasterForKey(ctx, key)
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.limit)
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	var probe func(error)
+	if s.mapping.trouble.Load() != nil {
+		var shut error
+		if probe, shut = s.mapping.circuit.Allow(); shut != nil {
+			return nil, errOpen
+		}
+	}
+	limited, cancel := context.WithTimeout(ctx, s.limit)
 	defer cancel()
-	direct, err := c.MasterForKey(ctx, key)
+	direct, err := c.MasterForKey(limited, key)
 	if err == nil {
 		s.mapped.Store(true)
+		if probe != nil {
+			s.mapping.report(probe, nil)
+		}
+		return direct, nil
+	}
+	if ctx.Err() == nil {
+		s.mapping.report(probe, classify(err))
+	} else if probe != nil {
+		probe(errBusy) // which says nothing about the servers
 	}
 	return direct, err
 }

@@ -142,6 +142,27 @@ func TestDownAtStart(t *testing.T) {
 	assert.False(t, failed.Executed)
 }
 
+// The same of a cluster, of which not even a node is known: soon it is asked no more often than a server.
+func TestClusterDownAtStart(t *testing.T) {
+	t.Parallel()
+	var nobody []string
+	for range 2 {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		nobody = append(nobody, listener.Addr().String())
+		require.NoError(t, listener.Close())
+	}
+	rdb := closing(t, redis.NewUniversalClient(redisstore.ClientOptions(nobody...)))
+	s := newStore(t, rdb, redisstore.Options{Deadline: patient})
+	require.Eventually(t, func() bool {
+		_, err := s.Take(t.Context(), core.Take{Policy: core.MustParse("1/1s"), Key: "k", Cost: 1})
+		var failed *core.StoreError
+		require.ErrorAs(t, err, &failed)
+		assert.False(t, failed.Executed)
+		return failed.Class == core.ClassBreaker
+	}, patient, time.Millisecond)
+}
+
 // Each policy's fail word decides during an outage, and a limit holds within the
 // process: exactly, and for all limiters on one store together.
 func TestFailWords(t *testing.T) {

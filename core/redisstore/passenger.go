@@ -19,7 +19,8 @@ type passenger struct {
 	seat    chan struct{} // what the entry's landed is
 	timer   *time.Timer
 
-	decided bool // together with others
+	take    core.Take // of an entry that shares
+	decided bool      // together with others
 	res     core.Result
 
 	// Of the lane, and locked by it.
@@ -36,10 +37,13 @@ var passengers = sync.Pool{New: func() any {
 	return p
 }}
 
-func newPassenger(e entry, entered time.Time) *passenger {
-	p := passengers.Get().(*passenger) //nolint:forcetypeassert // nothing else is put there
+func newPassenger(e entry, t *core.Take, entered time.Time) *passenger {
+	p := passengers.Get().(*passenger)
 	e.landed = p.seat
 	p.entry, p.entered, p.aboard, p.decided = e, entered, false, false
+	if e.shares {
+		p.take = *t
+	}
 	return p
 }
 

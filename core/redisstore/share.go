@@ -18,14 +18,16 @@ type shared struct {
 }
 
 // equal reports whether one script can decide for both.
-func (e *entry) equal(o *entry) bool {
-	return e.script == o.script && e.take.Policy == o.take.Policy && e.take.Cost == o.take.Cost &&
-		e.take.Wait == o.take.Wait && e.take.Now == o.take.Now && len(e.args) == len(o.args) &&
-		(len(e.args) == 0 || &e.args[0] == &o.args[0] || slices.Equal(e.args, o.args))
+func (p *passenger) equal(o *passenger) bool {
+	return p.script == o.script && p.take.Policy == o.take.Policy && p.take.Cost == o.take.Cost &&
+		p.take.Wait == o.take.Wait && p.take.Now == o.take.Now && len(p.args) == len(o.args) &&
+		(len(p.args) == 0 || &p.args[0] == &o.args[0] || slices.Equal(p.args, o.args))
 }
 
 // alike reports whether a server decides for both at once as if they were one.
-func (e *entry) alike(o *entry) bool { return e.shares && o.shares && e.key == o.key && e.equal(o) }
+func (p *passenger) alike(o *passenger) bool {
+	return p.shares && o.shares && p.key == o.key && p.equal(o)
+}
 
 // group makes calls of passengers, as few as it takes: of up to so many keys each. What is asked of
 // one key is asked in the order in which it came.
@@ -67,7 +69,7 @@ func (f *flight) group(keys int) {
 func (f *flight) company(p *passenger, last int, known bool, keys int) int {
 	for i := len(f.calls) - 1; i >= last; i-- {
 		c := &f.calls[i]
-		if c.shared == nil || !c.entry.equal(&p.entry) {
+		if c.shared == nil || !c.heads[0].equal(p) {
 			continue
 		}
 		if known && i == last {
@@ -95,10 +97,9 @@ func (g *shared) add(p *passenger, merge bool) {
 	g.heads, g.tails = append(g.heads, p), append(g.tails, p)
 }
 
-// arguments are those of the script takes. Those of the limits have to be complete if others follow.
-func (g *shared) arguments(e *entry) []any {
-	args := make([]any, 0, 4+2*len(g.keys)+e.program.params)
-	args = append(args, nil, nil, strconv.Itoa(len(g.keys)))
+// arguments appends those of the script takes. Those of the limits have to be complete if others follow.
+func (g *shared) arguments(args []any, e *entry) []any {
+	args = append(slices.Grow(args, 2+2*len(g.keys)+e.program.params), strconv.Itoa(len(g.keys)))
 	for _, key := range g.keys {
 		args = append(args, key)
 	}
@@ -124,11 +125,11 @@ func (g *shared) arguments(e *entry) []any {
 func (c *call) arrive(f *flight, reply []int64) (rest []call) {
 	p := (*passenger)(nil)
 	left := slices.Clone(c.heads) // the next one of each key
-	again, err := c.entry.take.Policy.Spec().ExplainEach(c.entry.take, reply, c.counts, func(key, nth int, res *core.Result, said []int64) {
+	again, err := c.heads[0].take.Policy.Spec().ExplainEach(c.heads[0].take, reply, c.counts, func(key, nth int, res *core.Result, said []int64) {
 		p = left[key]
 		left[key] = p.after
 		if res != nil && !res.Allowed() && nth == c.counts[key]-1 { // and so those before it, if they were refused
-			f.lane.node.store.refused(&p.entry, reply[0], said, res, f.sent)
+			f.lane.node.store.refused(p, reply[0], said, res, f.sent)
 		}
 		if res == nil {
 			rest = append(rest, call{entry: &p.entry})

@@ -2,6 +2,9 @@
 // fleet: one key, one script, one round trip for each decision, by the server's
 // clock. It works on a single server, Sentinel, Cluster and Ring.
 //
+// Decisions that are asked for while others are under way travel together, and one script
+// decides for many keys where all of them are on one server.
+//
 // A script runs at most once for a decision, even if its reply is lost: then the
 // store fails and the policy's fail word decides, but nothing is charged twice.
 // A store that does not answer costs a request no more than the deadline, and
@@ -84,15 +87,19 @@ type Options struct {
 	// Refund of the policy through this Store. A Refund or Reset through this Store, and other
 	// numbers of the policy, count at once.
 	DenyCache int
+	// Observe is told of each flight when it is over, where its callers are not kept waiting
+	// unless one flies alone. It must be quick, and safe for concurrent use. nil means nobody.
+	Observe func(Flight)
 }
 
 // DefaultDenyCache is how many refusals are remembered unless told otherwise, in about 16 MB if
 // that many keys are refused at once.
 const DefaultDenyCache = 65_536
 
-// Store, built by [New], is a [core.Store] and a [core.PermitStore] on Redis. It needs no Close: what it does
-// beside the decisions, after a timeout, ends within a second if the client keeps to a
-// context's deadline, as that of [ClientOptions] does. The client stays the caller's to
+// Store, built by [New], is a [core.Store] and a [core.PermitStore] on Redis. It needs no Close: it has
+// goroutines only while somebody waits for an answer, so that there is nothing to drain once all callers
+// have theirs. What it does beside the decisions, after a timeout, ends within a second if the client
+// keeps to a context's deadline, as that of [ClientOptions] does. The client stays the caller's to
 // close.
 type Store struct {
 	rdb   redis.UniversalClient
@@ -100,11 +107,13 @@ type Store struct {
 	// Decisions and what is done behind them have different deadlines, so what is too slow
 	// for the ones may do for the other.
 	limit, behind time.Duration
-	flights, keys int  // of flights, and of a script
+	flights, keys int // of flights, and of a script
+	observe       func(Flight)
 	bounded       bool // the client itself keeps to a context's deadline
 	only          *node
 	nodes         nodes
 	mapped        atomic.Bool // the client of a cluster knows its nodes
+	mapping       *breaker    // of asking for them
 	local         func() *core.Memory
 	programs      programs
 	denials       *denials.Cache // nil for none
@@ -178,6 +187,8 @@ func New(rdb redis.UniversalClient, o Options) (*Store, error) {
 		behind:  max(o.Deadline, backgroundDeadline),
 		flights: o.Flights,
 		keys:    o.MaxKeys,
+		mapping: newBreaker(),
+		observe: o.Observe,
 		bounded: keepsDeadline(rdb),
 		local: sync.OnceValue(func() *core.Memory {
 			m, err := core.NewMemory(core.MemoryOptions{})
@@ -242,7 +253,7 @@ func (s *Store) Take(ctx context.Context, t core.Take) (res core.Result, err err
 		return res, nil
 	}
 	e := entry{key: s.names.of(p.before, t.Key), script: p.take, args: p.unit, weight: p.weight}
-	if e.shares, e.take, e.program = true, t, p; t.AtMost {
+	if e.shares, e.program = true, p; t.AtMost {
 		e.shares, e.script = false, p.upTo
 	}
 	n, err := s.node(ctx, e.key)
@@ -261,7 +272,7 @@ func (s *Store) Take(ctx context.Context, t core.Take) (res core.Result, err err
 			}
 			e.args = arguments(params, t.Now)
 		}
-		reply, err := n.lanes[deciding].ask(ctx, e, &res)
+		reply, err := n.lanes[deciding].ask(ctx, e, &t, &res)
 		if err != nil || reply == nil {
 			return res, err
 		}
@@ -283,13 +294,13 @@ func (s *Store) Take(ctx context.Context, t core.Take) (res core.Result, err err
 }
 
 // refused notes what the script takes said of a key that it refused in a flight sent then: the time, and the state.
-func (s *Store) refused(e *entry, now int64, said []int64, res *core.Result, sent time.Time) {
+func (s *Store) refused(p *passenger, now int64, said []int64, res *core.Result, sent time.Time) {
 	if s.denials == nil {
 		return
 	}
 	var room [denials.MaxReply]int64
 	reply := append(append(room[:0], now), said...)
-	s.denials.Keep(e.program.denials, &e.take, reply, res, sent.Sub(started))
+	s.denials.Keep(p.program.denials, &p.take, reply, res, sent.Sub(started))
 }
 
 // errLeaps is the failure of a server that answers twice from another window of a calendar than it said.
@@ -313,13 +324,13 @@ func (s *Store) Reset(ctx context.Context, p core.Policy, key string) error {
 	if err != nil {
 		return err
 	}
-	e := entry{key: s.names.of(prog.before, key), weight: resetWeight}
+	e := entry{key: s.names.of(prog.before, key), weight: resetWeight, harmless: true}
 	n, err := s.node(ctx, e.key)
 	if err != nil {
 		return err
 	}
 	s.denials.Forget(prog.denials, key)
 	defer s.denials.Forget(prog.denials, key)
-	_, err = n.lanes[deciding].ask(ctx, e, nil)
+	_, err = n.lanes[deciding].ask(ctx, e, nil, nil)
 	return err
 }

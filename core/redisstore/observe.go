@@ -1,0 +1,45 @@
+package redisstore
+
+import "time"
+
+// Flight is what Options.Observe is told: that something was asked of a server and how it went.
+// Sizes and times are fit for histograms.
+type Flight struct {
+	// Calls is how many decisions it carried, or, with Behind, how many other things. One that
+	// flew alone is 1.
+	Calls int
+	// Merged is how many of them were decided with an equal one of the same key, which came before.
+	Merged int
+	// Commands is how many commands they took.
+	Commands int
+	// Waited is how long the first of them had waited for the flight.
+	Waited time.Duration
+	// Took is how long it was under way.
+	Took time.Duration
+	// Behind reports that no request waited for it: permits were renewed or released, or units given
+	// back.
+	Behind bool
+	// Err is a *core.StoreError if the server has answered nothing, or nil.
+	Err error
+}
+
+// boarded is what is known of a flight before it leaves.
+func (f *flight) boarded() Flight {
+	told := Flight{Calls: f.entries, Commands: len(f.calls), Waited: f.waited, Behind: f.lane.behind}
+	for i := range f.calls {
+		if c := &f.calls[i]; c.shared != nil {
+			for _, n := range c.counts {
+				told.Merged += n - 1
+			}
+		}
+	}
+	return told
+}
+
+// tell is called when all have their answers.
+func (f *flight) tell(told Flight) {
+	if told.Took = time.Since(f.sent); !f.alive {
+		told.Err = f.word
+	}
+	f.lane.node.store.observe(told)
+}

@@ -1,0 +1,156 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/internal/redistest"
+)
+
+var soak = flag.Duration("soak", 2*time.Second, "how long a crowd asks a server that fails now and then")
+
+// sum is how many units of a key were taken: surely, and perhaps besides.
+type sum struct{ surely, perhaps atomic.Int64 }
+
+// Whatever comes together, and however the server fails meanwhile: nobody waits longer than its own time, but for
+// what the scheduler takes, nothing is lost or executed twice, and no goroutine stays.
+func TestSoak(t *testing.T) { //nolint:paralleltest // it counts goroutines
+	server := redistest.Single(t)
+	admin := server.Client(t)
+	require.NoError(t, admin.Do(t.Context(), "ACL", "SETUSER", "narrow", "on", ">secret", "+@all",
+		"resetkeys", "~weir:1:weir-try:*", "~weir:1:even*", "%R~weir:1:*").Err())
+	proxy := redistest.NewProxy(t, server.Addr())
+	o := redisstore.ClientOptions(proxy.Addr())
+	o.Username, o.Password = "narrow", "secret"
+	rdb := redis.NewUniversalClient(o)
+	const deadline = 100 * time.Millisecond
+	var merged atomic.Int64
+	s := newStore(t, rdb, redisstore.Options{Deadline: deadline, Observe: func(f redisstore.Flight) { merged.Add(int64(f.Merged)) }})
+	policies := []core.Policy{
+		core.MustParse("even-a: 1000000/1d fixed-window"), core.MustParse("even-b: 1000000/1d fixed-window, 1000000/7d fixed-window"),
+		core.MustParse("even-c: 1000/1d sliding-log"), core.MustParse("even-d: 1000000/365d"),
+		core.MustParse("poison: 1000000/1d fixed-window"), // of which no key may be written
+	}
+	sums := make([][20]sum, len(policies))
+	before := behind()
+
+	over := make(chan struct{})
+	var late atomic.Int64 // the most that the scheduler took
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			start := time.Now()
+			select {
+			case <-over:
+				return
+			case <-time.After(time.Millisecond):
+			}
+			late.Store(max(late.Load(), int64(time.Since(start))))
+		}
+	})
+	var calls, failures atomic.Int64
+	for g := range 64 {
+		wg.Go(func() {
+			rng := rand.New(rand.NewPCG(*seed, uint64(g))) //nolint:gosec // the same numbers for the same seed
+			for {
+				select {
+				case <-over:
+					return
+				default:
+				}
+				i, k := rng.IntN(len(policies)), rng.IntN(20)*rng.IntN(2)
+				take := core.Take{Policy: policies[i], Key: fmt.Sprint(k), Cost: 1 + rng.Int64N(2)}
+				ctx, own := t.Context(), deadline
+				cancel := func() {}
+				switch rng.IntN(8) {
+				case 0:
+					own = time.Duration(rng.Int64N(int64(10 * time.Millisecond)))
+					ctx, cancel = context.WithTimeout(ctx, own)
+				case 1:
+					ctx, cancel = context.WithCancel(ctx)
+					time.AfterFunc(time.Duration(rng.Int64N(int64(2*time.Millisecond))), cancel)
+				}
+				start := time.Now()
+				res, err := s.Take(ctx, take)
+				if took := time.Since(start); took > own {
+					late := time.Duration(late.Load())
+					assert.Less(t, took, own+10*late+time.Second, "the scheduler is at most %v late", late)
+				}
+				cancel()
+				calls.Add(1)
+				failed, _ := errors.AsType[*core.StoreError](err)
+				switch of := &sums[i][k]; {
+				case err == nil && take.Policy.Name() != "poison":
+					of.surely.Add(res.Taken)
+				case !assert.Error(t, err, "nobody may write this key"):
+					return
+				case failed == nil:
+					assert.ErrorIs(t, err, ctx.Err())
+					of.perhaps.Add(take.Cost)
+				case failed.Executed:
+					of.perhaps.Add(take.Cost)
+					failures.Add(1)
+				default:
+					failures.Add(1)
+				}
+			}
+		})
+	}
+	faults := []func(){
+		func() { proxy.LoseNextReply("eval", redistest.EOF) },
+		func() { proxy.LoseNextReply("eval", redistest.RST) },
+		func() { proxy.LoseNextReply("eval", redistest.Hang) },
+		func() { proxy.Disconnect(redistest.EOF) },
+		func() { proxy.Disconnect(redistest.Hang) },
+		func() { proxy.Latency(5 * time.Millisecond) },
+		func() { proxy.Latency(0) },
+		func() { assert.NoError(t, admin.ScriptFlush(t.Context()).Err()) },
+		func() { proxy.Blackhole(); time.AfterFunc(20*time.Millisecond, proxy.Pass) },
+	}
+	rng := rand.New(rand.NewPCG(*seed, 64)) //nolint:gosec // as above
+	for end := time.After(*soak); ; {
+		select {
+		case <-end:
+		case <-time.After(time.Duration(rng.Int64N(int64(100 * time.Millisecond)))):
+			faults[rng.IntN(len(faults))]()
+			continue
+		}
+		break
+	}
+	close(over)
+	wg.Wait()
+	proxy.Pass()
+	t.Logf("%d calls, %d failures, %d merged, seed %d", calls.Load(), failures.Load(), merged.Load(), *seed)
+	assert.Greater(t, calls.Load(), failures.Load())
+	require.Eventually(t, func() bool { return behind() <= before }, patient, 10*time.Millisecond, "no goroutine stays")
+	require.NoError(t, rdb.Close())
+
+	direct := newStore(t, admin, redisstore.Options{Deadline: patient})
+	for i, p := range policies {
+		for k := range sums[i] {
+			if p.Name() == "even-d" {
+				continue // it drains
+			}
+			n, of := used(t, direct, p, fmt.Sprint(k)), &sums[i][k]
+			if p.Name() == "poison" {
+				assert.Zero(t, n)
+				continue
+			}
+			assert.GreaterOrEqual(t, n, of.surely.Load(), "%v, key %d: nothing is lost", p, k)
+			assert.LessOrEqual(t, n, of.surely.Load()+of.perhaps.Load(), "%v, key %d: nothing is executed twice", p, k)
+		}
+	}
+}
