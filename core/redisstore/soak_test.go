@@ -105,6 +105,9 @@ func TestSoak(t *testing.T) { //nolint:paralleltest // it counts goroutines
 					failures.Add(1)
 				default:
 					failures.Add(1)
+					if failed.Class == core.ClassBreaker { // which answers at once
+						<-time.After(time.Millisecond)
+					}
 				}
 			}
 		})
@@ -124,7 +127,7 @@ func TestSoak(t *testing.T) { //nolint:paralleltest // it counts goroutines
 	for end := time.After(*soak); ; {
 		select {
 		case <-end:
-		case <-time.After(time.Duration(rng.Int64N(int64(100 * time.Millisecond)))):
+		case <-time.After(time.Duration(rng.Int64N(int64(400 * time.Millisecond)))):
 			faults[rng.IntN(len(faults))]()
 			continue
 		}
