@@ -31,3 +31,6 @@ func (s *Store) Together() bool {
 
 // Join lets a script decide for many keys without a try.
 func (s *Store) Join() { s.only.joint.state.Store(together) }
+
+// Trying reports whether the try that a crowd has set off is under way.
+func (s *Store) Trying() bool { return s.only.joint.busy.Load() }

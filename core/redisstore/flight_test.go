@@ -374,7 +374,7 @@ func TestFlightsBesideDeadShard(t *testing.T) {
 		DialTimeout: patient, PoolTimeout: patient,
 	})
 	defer func() { assert.NoError(t, rdb.Close()) }()
-	s := newStore(t, rdb, redisstore.Options{Deadline: patient})
+	s := newStore(t, rdb, redisstore.Options{DenyCache: -1, Deadline: patient})
 	all := riders("dead: 1000/1h fixed-window", 60)
 	works := func() bool { _, err := s.Take(t.Context(), all[0].take); return err == nil } // beside the Ring's own checks
 	require.Eventually(t, works, patient, time.Millisecond)

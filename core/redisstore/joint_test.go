@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
@@ -178,6 +179,7 @@ func TestCrossSlot(t *testing.T) {
 		assert.EqualValues(t, 4-i/20, r.res.Remaining)
 	}
 	fly(t, s, all, nothing)
+	require.Eventually(t, func() bool { return !s.Trying() }, patient, time.Millisecond)
 	server.ResetStats(t)
 	fly(t, s, all, nothing)
 	assert.EqualValues(t, 20, server.CommandStats(t)["evalsha"], "a command for each key")
