@@ -60,7 +60,7 @@ func TestFlightsAgreeWithGo(t *testing.T) {
 			rdb := redis.NewClient(unhurried(redisstore.ClientOptions(redistest.Single(t).Addr())).Simple())
 			defer func() { assert.NoError(t, rdb.Close()) }()
 			s := &inFlights{known: map[string]bool{}, texts: &texts{
-				Store: newStore(t, rdb, redisstore.Options{Deadline: patient, MaxKeys: maxKeys}),
+				Store: newStore(t, rdb, redisstore.Options{Deadline: patient, MaxKeys: maxKeys, Flights: 1}), // two have no order
 				t:     t, rdb: rdb, reference: storetest.Reference(),
 			}}
 			if maxKeys > 1 {

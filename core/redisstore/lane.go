@@ -103,10 +103,15 @@ func (l *lane) board(now time.Time, ps ...*passenger) bool {
 	for _, p := range ps {
 		l.add(p)
 	}
+	l.depart(now)
+	return true
+}
+
+// depart lets flights leave as long as there is one that is to. It is locked.
+func (l *lane) depart(now time.Time) {
 	for f := l.next(now); f != nil; f = l.next(now) {
 		go l.run(f)
 	}
-	return true
 }
 
 // next is the flight that is to leave now, or nil. It is locked.
@@ -160,10 +165,9 @@ func (l *lane) watch(now time.Time) {
 
 func (l *lane) tick() {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.timed = false
-	f := l.next(time.Now())
-	l.mu.Unlock()
-	l.run(f)
+	l.depart(time.Now())
 }
 
 // land makes room for the next flight, which leaves before the answers are given out: that takes
@@ -184,19 +188,13 @@ func (f *flight) land(answered bool) {
 		}
 		l.trip += (took - l.trip) / 8
 	}
-	if l.out--; l.first == nil {
-		return
-	}
-	if next := l.next(now); next != nil {
-		go l.run(next)
+	if l.out--; l.first != nil {
+		l.depart(now)
 	}
 }
 
 // run flies for those who wait in their own goroutines.
 func (l *lane) run(f *flight) {
-	if f == nil {
-		return
-	}
 	f.group(l.node.keys())
 	if f.crowded {
 		l.node.tryJoint()
