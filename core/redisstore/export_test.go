@@ -16,10 +16,9 @@ func (s *Store) Ground() (waiting func() int, letGo func()) {
 	}
 	return waiting, func() {
 		l.mu.Lock()
+		defer l.mu.Unlock()
 		l.out -= l.most
-		f := l.next(time.Now())
-		l.mu.Unlock()
-		l.run(f)
+		l.depart(time.Now())
 	}
 }
 

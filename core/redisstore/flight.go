@@ -27,6 +27,7 @@ type flight struct {
 	entries   int
 	waited    time.Duration // the first of them
 	rounds    int           // how often something was sent
+	landed    bool          // its lane has room for another one
 	pipelined bool
 	crowded   bool // it has keys that share a script, or might do so
 
@@ -40,6 +41,7 @@ type flight struct {
 // one of these is the caller's to see.
 func (f *flight) fly(parent context.Context) {
 	l := f.lane
+	defer f.land(false) // if nothing was sent
 	if l.trouble.Load() != nil {
 		var shut error
 		if f.probe, shut = l.circuit.Allow(); shut != nil {
@@ -60,7 +62,9 @@ func (f *flight) fly(parent context.Context) {
 		told = f.boarded()
 	}
 	for ; len(f.calls) > 0; f.rounds++ {
-		f.collect(f.send())
+		failed := f.send()
+		f.land(failed == nil || serverSays(failed) != "")
+		f.collect(failed)
 	}
 	if verdict = nil; !f.alive {
 		verdict = f.word

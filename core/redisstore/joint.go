@@ -93,7 +93,7 @@ func (n *node) answers() bool {
 
 // takeAll asks for several at once, with scripts for so many keys, and counts the answers.
 func (n *node) takeAll(program *program, takes []core.Take, keys int) (admitted, refused int) {
-	f := &flight{lane: n.lanes[deciding], sent: time.Now(), entries: len(takes)}
+	f := &flight{lane: n.lanes[deciding], sent: time.Now(), entries: len(takes), landed: true}
 	all := make([]passenger, len(takes))
 	for i, take := range takes {
 		p := &all[i]

@@ -168,6 +168,7 @@ func TestCrossSlot(t *testing.T) {
 		_, err := s.Take(t.Context(), core.Take{Policy: policy, Key: "first", Cost: 1})
 		return err == nil
 	}, patient, 10e6, "the cluster is up")
+	require.False(t, s.Together())
 	s.Join() // as if it had become part of a cluster after the try
 	all := riders("cross: 5/1h fixed-window", 20)
 	for _, r := range all[:20] {

@@ -17,8 +17,7 @@ import (
 // flight opens beside it if those who wait fill one, or if the first of them has waited for half
 // of a round trip, as when the server is far away, or does not answer.
 //
-// The flights of those who wait have goroutines of their own, which end when nobody waits any
-// more. So a flight may take as long as the store's deadline allows, counted from its sending,
+// The flights of those who wait have goroutines of their own. So a flight may take as long as the store's deadline allows, counted from its sending,
 // while each of its passengers leaves when its own time is over; and no caller has to wait for a
 // flight of others, or to answer for it.
 type lane struct {
@@ -68,11 +67,6 @@ func (l *lane) ask(ctx context.Context, e entry, t *core.Take, res *core.Result)
 	f := &flight{lane: l, own: e, sent: now, entries: 1}
 	f.only[0].entry = &f.own
 	f.calls = f.only[:]
-	defer func() { // also if a hook panics
-		if next := l.land(f); next != nil {
-			go l.run(next)
-		}
-	}()
 	f.fly(ctx)
 	return f.own.reply, f.own.err
 }
@@ -109,10 +103,15 @@ func (l *lane) board(now time.Time, ps ...*passenger) bool {
 	for _, p := range ps {
 		l.add(p)
 	}
+	l.depart(now)
+	return true
+}
+
+// depart lets flights leave as long as there is one that is to. It is locked.
+func (l *lane) depart(now time.Time) {
 	for f := l.next(now); f != nil; f = l.next(now) {
 		go l.run(f)
 	}
-	return true
 }
 
 // next is the flight that is to leave now, or nil. It is locked.
@@ -166,43 +165,44 @@ func (l *lane) watch(now time.Time) {
 
 func (l *lane) tick() {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.timed = false
-	f := l.next(time.Now())
-	l.mu.Unlock()
-	l.run(f)
+	l.depart(time.Now())
 }
 
-// land is the end of a flight. It returns the one that leaves in its place.
-func (l *lane) land(f *flight) *flight {
+// land makes room for the next flight, which leaves before the answers are given out: that takes
+// its time too.
+func (f *flight) land(answered bool) {
+	if f.landed {
+		return
+	}
+	f.landed = true
 	now := time.Now()
+	l := f.lane
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if took := now.Sub(f.sent); f.alive {
+	if took := now.Sub(f.sent); answered {
 		l.answers++
 		if l.trip == 0 {
 			l.trip = took
 		}
 		l.trip += (took - l.trip) / 8
 	}
-	if l.out--; l.first == nil {
-		return nil
+	if l.out--; l.first != nil {
+		l.depart(now)
 	}
-	return l.next(now)
 }
 
-// run flies, and then with those who wait until no flight is to leave.
+// run flies for those who wait in their own goroutines.
 func (l *lane) run(f *flight) {
-	for f != nil {
-		f.group(l.node.keys())
-		if f.crowded {
-			l.node.tryJoint()
-		}
-		f.flyForOthers()
-		f = l.land(f)
+	f.group(l.node.keys())
+	if f.crowded {
+		l.node.tryJoint()
 	}
+	f.flyForOthers()
 }
 
-// flyForOthers is fly for those who wait in their own goroutines, which get to see a panic.
+// flyForOthers is fly, but that those who wait get to see a panic.
 func (f *flight) flyForOthers() {
 	defer func() {
 		if value := recover(); value != nil {
@@ -215,7 +215,7 @@ func (f *flight) flyForOthers() {
 // follow sends a call by itself whose server has said that another one has its key: finding that
 // one takes time.
 func (l *lane) follow(c call) {
-	f := &flight{lane: l, sent: time.Now(), calls: []call{c}, entries: 1}
+	f := &flight{lane: l, sent: time.Now(), calls: []call{c}, entries: 1, landed: true}
 	f.flyForOthers()
 }
 

@@ -45,10 +45,13 @@ func TestSoak(t *testing.T) { //nolint:paralleltest // it counts goroutines
 		core.MustParse("poison: 1000000/1d fixed-window"), // of which no key may be written
 	}
 	sums := make([][20]sum, len(policies))
+	for _, p := range policies { // the first decision of a policy composes its scripts, which is no waiting
+		_, _ = s.Take(t.Context(), core.Take{Policy: p, Key: "warm"})
+	}
 	before := behind()
 
 	over := make(chan struct{})
-	var late atomic.Int64 // the most that the scheduler took
+	var late, longest atomic.Int64 // the most that the scheduler took, and that a caller was late
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for {
@@ -85,9 +88,9 @@ func TestSoak(t *testing.T) { //nolint:paralleltest // it counts goroutines
 				}
 				start := time.Now()
 				res, err := s.Take(ctx, take)
-				if took := time.Since(start); took > own {
-					late := time.Duration(late.Load())
-					assert.Less(t, took, own+10*late+time.Second, "the scheduler is at most %v late", late)
+				if took := time.Since(start) - own; took > 0 {
+					longest.Store(max(longest.Load(), int64(took))) // or nearly so, if two are late at once
+					assert.Less(t, took, 10*time.Duration(late.Load())+patient/3)
 				}
 				cancel()
 				calls.Add(1)
@@ -136,7 +139,8 @@ func TestSoak(t *testing.T) { //nolint:paralleltest // it counts goroutines
 	close(over)
 	wg.Wait()
 	proxy.Pass()
-	t.Logf("%d calls, %d failures, %d merged, seed %d", calls.Load(), failures.Load(), merged.Load(), *seed)
+	t.Logf("%d calls, %d failures, %d merged; a caller was at most %v late, the scheduler %v; seed %d", calls.Load(), failures.Load(),
+		merged.Load(), time.Duration(longest.Load()), time.Duration(late.Load()), *seed)
 	assert.Greater(t, calls.Load(), failures.Load())
 	require.Eventually(t, func() bool { return behind() <= before }, patient, 10*time.Millisecond, "no goroutine stays")
 	require.NoError(t, rdb.Close())
