@@ -244,7 +244,7 @@ type workspace struct {
 var workspaces = sync.Pool{New: func() any { return new(workspace) }}
 
 func (s Spec) decisions(t *Take, reply []int64) decisions {
-	d := decisions{p: s.p, t: *t, workspace: workspaces.Get().(*workspace)} //nolint:forcetypeassert // nothing else is put there
+	d := decisions{p: s.p, t: *t, workspace: workspaces.Get().(*workspace)}
 	if s.p == nil {
 		return d
 	}

@@ -10,7 +10,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-const slotCount = 16384
+const (
+	slotCount = 16384
+
+	// nodeTimeout is how long a node hears nothing of another one before it takes it for dead. A node that
+	// thinks so of two answers CLUSTERDOWN until it hears of them again, and on a machine that is busy or
+	// stands still for a moment some are late: so it is longer than any test waits.
+	nodeTimeout = 2 * patience
+)
 
 // Cluster is a Redis Cluster of three masters without replicas, each with a third of the slots.
 type Cluster struct {
@@ -20,7 +27,7 @@ type Cluster struct {
 
 // StartCluster starts a Cluster and returns when all nodes agree that it is complete. The args are
 // passed to every node, for example "--cluster-require-full-coverage", "no", without which the
-// loss of one node makes all of them answer CLUSTERDOWN after the node timeout of ten seconds.
+// loss of one node makes all of them answer CLUSTERDOWN after nodeTimeout.
 func StartCluster(t testing.TB, args ...string) *Cluster {
 	t.Helper()
 	const size = 3
@@ -31,7 +38,7 @@ func StartCluster(t testing.TB, args ...string) *Cluster {
 				"--cluster-enabled", "yes",
 				"--cluster-port", strconv.Itoa(p.bus),
 				"--cluster-announce-ip", "127.0.0.1",
-				"--cluster-node-timeout", "10000",
+				"--cluster-node-timeout", strconv.FormatInt(nodeTimeout.Milliseconds(), 10),
 			), args...), nil
 		})
 	}
