@@ -51,15 +51,18 @@ func (s *Store) askAll(ctx context.Context, k kind, entries []entry) {
 		l, p := n.lanes[k], newPassenger(entries[i], nil, now)
 		seats[i], lanes[l] = seat{l, p}, append(lanes[l], p)
 	}
+	full := map[*lane]bool{}
 	for l, ps := range lanes {
 		if !l.board(now, ps...) {
-			for _, p := range ps {
-				p.settle(nil, errFull)
-			}
+			full[l] = true
 		}
 	}
 	for i, at := range seats {
-		if at.passenger != nil {
+		switch {
+		case at.passenger == nil:
+		case full[at.lane]: // nor may they be taken out of a queue in which they are not
+			entries[i].err = errFull
+		default:
 			left := patience - time.Since(now)
 			entries[i].reply, entries[i].err = at.ride(ctx, at.lane, left, left, nil)
 		}

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
@@ -101,11 +102,18 @@ func (c *call) outcome(failed error) (reply []int64, err error) {
 	if err = c.cmd.Err(); c.ints != nil {
 		reply = c.ints.Val()
 	}
-	if err == nil && failed != nil && reply == nil && (c.ints != nil || serverSays(failed) == "") {
+	switch {
+	case err != nil:
+	case failed != nil && reply == nil && (c.ints != nil || serverSays(failed) == ""):
 		err = failed // a command that was not even sent
+	case c.ints != nil && reply == nil:
+		err = errNoReply
 	}
 	return reply, err
 }
+
+// errNoReply is the failure of a command that one of the client's hooks has kept to itself.
+var errNoReply = errors.New("redisstore: the client reports neither a reply nor an error; do its hooks call the next one?")
 
 // retry reports whether a call that failed is to be sent once more, because it surely has
 // not run, or may run twice. One that the server then does not know by its hash, because it

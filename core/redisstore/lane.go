@@ -93,11 +93,12 @@ func (l *lane) alone() bool {
 	return true
 }
 
-// board lets passengers wait for a flight, or opens one. It fails if too many wait.
+// board lets passengers wait for a flight, or opens one. It fails if too many wait: others, for those who
+// come together come all the same if nobody does.
 func (l *lane) board(now time.Time, ps ...*passenger) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.waiting+len(ps) > maxWaiting {
+	if l.waiting > 0 && l.waiting+len(ps) > maxWaiting {
 		return false
 	}
 	for _, p := range ps {

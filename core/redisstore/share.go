@@ -78,6 +78,9 @@ func (f *flight) company(p *passenger, last int, known bool, keys int) int {
 		if f.crowded = true; len(c.keys) < keys {
 			return i
 		}
+		if keys == 1 && !known {
+			break // there is no room in any other
+		}
 	}
 	return -1
 }

@@ -1,0 +1,96 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-go/weir/core"
+)
+
+// crowded is a store of a server that does not exist, with a lane that no flight leaves, in which as many wait as may.
+func crowded(t *testing.T, k kind) (*Store, *lane) {
+	rdb := redis.NewUniversalClient(ClientOptions("127.0.0.1:1"))
+	t.Cleanup(func() { _ = rdb.Close() })
+	s, err := New(rdb, Options{})
+	require.NoError(t, err)
+	l := s.only.lanes[k]
+	l.out = l.most
+	for range maxWaiting {
+		require.True(t, l.board(time.Now(), newPassenger(entry{key: "others"}, nil, time.Now())))
+	}
+	return s, l
+}
+
+// Who found no place and gives up is not taken out of a queue in which it never was.
+func TestNoPlaceAndNoTime(t *testing.T) {
+	t.Parallel()
+	s, l := crowded(t, refunding)
+	first, last := l.first, l.last
+	for range 100 {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		entries := []entry{{key: "late"}}
+		s.askAll(ctx, refunding, entries)
+		require.ErrorIs(t, entries[0].err, errFull)
+	}
+	assert.Equal(t, maxWaiting, l.waiting)
+	assert.Same(t, first, l.first)
+	assert.Same(t, last, l.last)
+}
+
+// However much is given back at once, it is not too much if nobody else waits.
+func TestLargeBatch(t *testing.T) {
+	t.Parallel()
+	rdb := redis.NewUniversalClient(ClientOptions("127.0.0.1:1"))
+	t.Cleanup(func() { _ = rdb.Close() })
+	s, err := New(rdb, Options{})
+	require.NoError(t, err)
+	entries := make([]entry, maxWaiting+1)
+	for i := range entries {
+		entries[i].key = "k"
+	}
+	s.askAll(t.Context(), refunding, entries)
+	for i := range entries {
+		require.NotErrorIs(t, entries[i].err, errFull)
+	}
+}
+
+// swallow is a hook that neither asks the server nor says so.
+type swallow struct{}
+
+func (swallow) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (swallow) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(context.Context, redis.Cmder) error { return nil }
+}
+
+func (swallow) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(context.Context, []redis.Cmder) error { return nil }
+}
+
+// What nobody has answered is a failure of the store, and no refusal.
+func TestNoReplyAndNoError(t *testing.T) {
+	t.Parallel()
+	rdb := redis.NewUniversalClient(ClientOptions("127.0.0.1:1"))
+	t.Cleanup(func() { _ = rdb.Close() })
+	rdb.AddHook(swallow{})
+	s, err := New(rdb, Options{})
+	require.NoError(t, err)
+	take := core.Take{Policy: core.MustParse("p: 10/1m"), Key: "k", Cost: 1}
+	_, err = s.Take(t.Context(), take)
+	failed, ok := errors.AsType[*core.StoreError](err)
+	require.True(t, ok, "%v", err)
+	assert.Equal(t, core.ClassReply, failed.Class)
+	ctx, cancel := context.WithTimeout(t.Context(), DefaultDeadline) // and so it is a passenger
+	defer cancel()
+	_, err = s.Take(ctx, take)
+	failed, ok = errors.AsType[*core.StoreError](err)
+	require.True(t, ok, "%v", err)
+	assert.Equal(t, core.ClassReply, failed.Class)
+}
