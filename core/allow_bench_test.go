@@ -8,8 +8,8 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// BenchmarkLimiterAllow is a decision in the process, as a program asks for it. bench/inprocess measures it beside
-// what else there is.
+// BenchmarkLimiterAllow is a decision in the process, as a program asks for it. bench/compare measures it beside
+// other libraries.
 func BenchmarkLimiterAllow(b *testing.B) {
 	const n = 1_000_000
 	keys := make([]string, n)

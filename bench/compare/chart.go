@@ -34,7 +34,7 @@ func drawChart(all []outcome) []byte {
 	s := all[0].section
 	note := s.note + " " + s.unit.caption()
 	if slices.ContainsFunc(all[0].Rows, func(r rowOutcome) bool { return r.Kind == floor && r.Name != s.subtract }) {
-		note += " Faint bars are no limiters."
+		note += " Faint bars are no libraries, but what a program could do by hand."
 	}
 	notes := wrap(note+brackets(all), 140)
 	y := 0

@@ -32,7 +32,7 @@ type memoryLimiter struct {
 	open func(tb testing.TB, l limit, idle time.Duration) decide
 }
 
-// memoryLimiters are all of them. To compare another, such as a prototype, add it here.
+// memoryLimiters are all of them. To compare another, add it here.
 var memoryLimiters = []memoryLimiter{
 	{"weir", ours, weirInProcess},
 	{"sethvargo/go-limiter", peer, sethvargoInProcess},
@@ -43,6 +43,8 @@ var memoryLimiters = []memoryLimiter{
 	{"httprate", peer, httprateInProcess},
 	{"tollbooth", peer, tollboothInProcess},
 	{"gin-rate-limit", peer, ginRateLimitInProcess},
+	{"prototype: compare-and-swap", floor, casInProcess},
+	{"prototype: sharded map", floor, shardedMapInProcess},
 }
 
 func weirInProcess(tb testing.TB, l limit, _ time.Duration) decide {

@@ -49,7 +49,7 @@ type kind string
 const (
 	ours  kind = "weir"
 	peer  kind = "peer"
-	floor kind = "floor" // no limiter: what a program without one would do
+	floor kind = "floor" // no library: what a program could do by hand, or without a limit
 )
 
 // unit is what a section is about.

@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"math/rand/v2"
 	"runtime"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -50,16 +52,20 @@ func processSections() []section {
 func (m memoryLimiter) row(cores int, keys func(scale) int) row {
 	return row{name: m.name, kind: m.kind, open: func(tb testing.TB, s scale) slice {
 		checkExact(tb, m.name, m.open(tb, few(), idle))
-		d, all := m.open(tb, plenty(), idle), addresses(keys(s))
-		for _, key := range all {
-			_, err := d(tb.Context(), key)
+		n := keys(s)
+		d := m.open(tb, plenty(), idle)
+		for i := range n {
+			_, err := d(tb.Context(), address(i))
 			require.NoError(tb, err)
 		}
+		asked := draw(n)
 		l := load{goroutines: cores, batch: 64, work: func(g int) work {
-			at := g * 104_729 // no two walk together
+			at := g * len(asked) / cores // no two walk together
 			return func(ctx context.Context, _ int) (bool, error) {
-				at = (at + 7919) % len(all)
-				v, err := d(ctx, all[at])
+				if at++; at >= len(asked) {
+					at = 0
+				}
+				v, err := d(ctx, asked[at])
 				return v.admitted, err
 			}
 		}}
@@ -68,6 +74,23 @@ func (m memoryLimiter) row(cores int, keys func(scale) int) row {
 			return l.run(ctx, d)
 		}
 	}}
+}
+
+// draw draws of n keys, four times as many, uniformly. They lie in memory in the order of their use: the key of a request
+// was made a moment ago, so that it is in the cache, and only what it leads to is not.
+func draw(n int) []string {
+	random := rand.New(rand.NewPCG(1, 2))
+	var text strings.Builder
+	ends := make([]int, 4*n)
+	for i := range ends {
+		text.WriteString(address(random.IntN(n)))
+		ends[i] = text.Len()
+	}
+	keys, start := make([]string, len(ends)), 0
+	for i, end := range ends {
+		keys[i], start = text.String()[start:end], end
+	}
+	return keys
 }
 
 // heap is what the keys of a limiter take, in the first round, and what is left of that after they have expired, in the

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"context"
 	"hash/maphash"
 	"sync"
 	"sync/atomic"
+	"testing"
 	"time"
 )
 
@@ -17,24 +19,18 @@ type gcra struct {
 }
 
 func newGCRA(l limit) gcra {
-	unit := int64(l.period) / l.units
-	return gcra{time.Now(), unit, unit * l.units}
-}
-
-// answer is what a caller wants to know.
-type answer struct {
-	allowed                 bool
-	remaining, reset, retry int64
+	unit := int64(l.period) / int64(l.rate)
+	return gcra{time.Now(), unit, unit * int64(l.rate)}
 }
 
 // take decides on the instant at which the key is as if unused, and returns the next.
-func (g *gcra) take(empty int64) (next int64, a answer) {
+func (g *gcra) take(empty int64) (next int64, v verdict) {
 	now := int64(time.Since(g.start))
 	next = max(empty, now) + g.unit
-	if over := next - now - g.burst; over > 0 {
-		return empty, answer{reset: empty - now, retry: over}
+	if next-now > g.burst {
+		return empty, verdict{reset: time.Duration(empty - now)}
 	}
-	return next, answer{true, (g.burst - (next - now)) / g.unit, next - now, 0}
+	return next, verdict{true, (g.burst - (next - now)) / g.unit, time.Duration(next - now)}
 }
 
 // casTable is a hash table with open addressing that has a hash in place of each key. It never grows, and nothing
@@ -50,22 +46,18 @@ type casRow struct {
 	empty atomic.Int64
 }
 
-func newCAS(l limit, most int) taker {
-	size := 2
-	for size < 2*most {
-		size *= 2
-	}
-	t := &casTable{newGCRA(l), maphash.MakeSeed(), make([]casRow, size)}
-	return func(key string) bool { return t.take(key).allowed }
+func casInProcess(_ testing.TB, l limit, _ time.Duration) decide {
+	t := &casTable{newGCRA(l), maphash.MakeSeed(), make([]casRow, 1<<21)} // half of it for a million keys
+	return func(_ context.Context, key string) (verdict, error) { return t.take(key), nil }
 }
 
-func (t *casTable) take(key string) answer {
+func (t *casTable) take(key string) verdict {
 	row := t.row(maphash.String(t.seed, key) | 1)
 	for {
 		old := row.empty.Load()
-		next, a := t.gcra.take(old)
-		if !a.allowed || row.empty.CompareAndSwap(old, next) {
-			return a
+		next, v := t.gcra.take(old)
+		if !v.admitted || row.empty.CompareAndSwap(old, next) {
+			return v
 		}
 	}
 }
@@ -95,21 +87,21 @@ type shardedMap struct {
 	}
 }
 
-func newShardedMap(l limit, _ int) taker {
+func shardedMapInProcess(_ testing.TB, l limit, _ time.Duration) decide {
 	m := &shardedMap{gcra: newGCRA(l), seed: maphash.MakeSeed()}
 	for i := range m.shards {
 		m.shards[i].empty = map[string]int64{}
 	}
-	return func(key string) bool { return m.take(key).allowed }
+	return func(_ context.Context, key string) (verdict, error) { return m.take(key), nil }
 }
 
-func (m *shardedMap) take(key string) answer {
+func (m *shardedMap) take(key string) verdict {
 	s := &m.shards[maphash.String(m.seed, key)%uint64(len(m.shards))]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	next, a := m.gcra.take(s.empty[key])
-	if a.allowed {
+	next, v := m.gcra.take(s.empty[key])
+	if v.admitted {
 		s.empty[key] = next
 	}
-	return a
+	return v
 }
