@@ -41,7 +41,7 @@ const (
 // Algorithm is the way in which a limit counts.
 type Algorithm uint8
 
-// The algorithms. docs/algorithms.md says how to choose.
+// The algorithms. The README says how to choose.
 const (
 	// GCRA, the zero Algorithm, is the generic cell rate algorithm: smooth, with one
 	// instant of state. In any time d it admits at most burst + debt + d*rate/period

@@ -65,9 +65,9 @@ type Options struct {
 	// counts, also those of different services: give each service its own.
 	Prefix string
 	// HashKeys is a secret of at least 16 bytes with which every key is hashed
-	// (HMAC-SHA-256), so that the server learns no address and no name. Without
-	// it keys can be read with redis-cli, which helps on call. Changing it starts
-	// all counts over.
+	// (HMAC-SHA-256), so that the server learns nobody's address or name; the policy's
+	// name stays readable. nil means that keys can be read with redis-cli, which helps
+	// on call. Changing it starts all counts over.
 	HashKeys []byte
 	// Flights is how many flights may be under way to one server at a time, up to 64; 0 means
 	// DefaultFlights. Decisions that are asked for while others are under way travel together in
