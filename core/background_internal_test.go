@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FAULTS 115: permits come back as fast as they go, however far the store is, and whoever they belonged to.
+// Permits come back as fast as they go, however far the store is, and whoever they belonged to.
 func TestReleasesKeepUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := newRemote(t), permitPolicy(5, time.Minute)
@@ -43,7 +43,7 @@ func TestReleasesKeepUp(t *testing.T) {
 	})
 }
 
-// FAULTS 117: after an outage of a moment everything is back within 2 s.
+// After an outage of a moment everything is back within 2 s.
 func TestReleasesSurviveABlip(t *testing.T) {
 	for name, change := range outages {
 		for _, blip := range []time.Duration{200 * time.Millisecond, 700 * time.Millisecond, 1500 * time.Millisecond} {
@@ -172,7 +172,7 @@ func (b blockingLog) Handle(context.Context, slog.Record) error {
 	return nil
 }
 
-// FAULTS 116: units come back in batches, too, in the order in which they were given, and at most once.
+// Units come back in batches, too, in the order in which they were given, and at most once.
 func TestRefunds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newRemote(t)

@@ -332,7 +332,7 @@ func TestHoldWhileTheStoreFails(t *testing.T) {
 	}
 }
 
-// FAULTS 126: an outage that is longer than a lease ends nothing that runs, unless the policy fails closed; and under
+// An outage that is longer than a lease ends nothing that runs, unless the policy fails closed; and under
 // "fail local" what runs counts in the process meanwhile.
 func TestHoldOutlivesAnOutage(t *testing.T) {
 	for name, change := range outages {
@@ -615,7 +615,7 @@ func TestHoldLostWhileLate(t *testing.T) {
 	}
 }
 
-// FAULTS 118: renewing has a time of its own, whatever a decision may take.
+// Renewing has a time of its own, whatever a decision may take.
 func TestHoldWhileTheStoreIsSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := newRemote(t), failing(permitPolicy(10, 3*time.Second), FailClosed)

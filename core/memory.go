@@ -16,7 +16,7 @@ type MemoryOptions struct {
 	// MaxKeys is the most keys to hold at once; 0 means a million. A key of
 	// a policy with one GCRA limit takes 32 bytes, of one with two 48, plus the
 	// air that a hash table needs; one with a SlidingLog of 1000 takes 20 KB when it is
-	// full. The README says what the others take. Permits are not counted here: there
+	// full. docs/algorithms.md says what the others take. Permits are not counted here: there
 	// are no more of them than are held.
 	MaxKeys int
 }

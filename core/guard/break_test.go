@@ -350,7 +350,7 @@ func TestBreakMistakes(t *testing.T) {
 		"BreakOptions.Then: Degrade would let":    {Then: guard.Degrade()},
 		"BreakOptions.Then: RejectOptions":        {Then: guard.Reject(guard.RejectOptions{Status: 1})},
 		"BreakOptions.Before: Degrade(nil)":       {Before: guard.Degrade(nil)},
-		`BreakOptions.Then: HandlerFunc("x",`:     {Then: guard.HandleNative("x", nil)},
+		`BreakOptions.Then: the function of "x"`:  {Then: guard.HandleNative("x", nil)},
 	} {
 		_, err := guard.New(guard.Config{Rule: guard.Rule{Policy: "1/1h", Key: keyfunc.IP(), OverLimit: guard.Break(o)}})
 		assert.ErrorContains(t, err, want)

@@ -117,7 +117,7 @@ func TestDegradeMistakes(t *testing.T) {
 		"Degrade of Reject is Reject":        guard.Degrade(guard.Reject(guard.RejectOptions{})),
 		"Degrade of Degrade":                 guard.Degrade(guard.Degrade()),
 		"Degrade of Break; say it the other": guard.Degrade(guard.Break(guard.BreakOptions{})),
-		`HandlerFunc("cached", nil)`:         guard.Degrade(guard.HandleNative("cached", nil)),
+		`the function of "cached" is nil`:    guard.Degrade(guard.HandleNative("cached", nil)),
 	} {
 		_, err := guard.New(guard.Config{Rule: guard.Rule{Policy: "1/1h", Key: keyfunc.IP(), OverLimit: handler}})
 		assert.ErrorContains(t, err, want)

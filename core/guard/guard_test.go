@@ -52,7 +52,7 @@ func TestNewGuardTellsEveryMistake(t *testing.T) {
 				"guard: OverLimit: RejectOptions.Status is 200; give 400 to 599, or 0 for 429", "guard: NoKey is 9",
 			},
 		},
-		{guard.Config{Rule: guard.Rule{Policy: "1/1s", Key: keyfunc.IP(), OverLimit: guard.HandlerFunc("mine", nil)}}, []string{`guard: OverLimit: HandlerFunc("mine", nil): give a function`}},
+		{guard.Config{Rule: guard.Rule{Policy: "1/1s", Key: keyfunc.IP(), OverLimit: guard.HandlerFunc("mine", nil)}}, []string{`guard: OverLimit: the function of "mine" is nil; give one`}},
 		{guard.Config{Rule: guard.Rule{Policy: "1/1s", Key: keyfunc.Join()}}, []string{"guard: Key: keyfunc: Join() of nothing"}},
 		{guard.Config{Rule: guard.Rule{Policy: "1/1s", Key: keyfunc.IP(), OverLimit: guard.Reject(guard.RejectOptions{Status: 600})}}, []string{"RejectOptions.Status is 600"}},
 	} {
@@ -399,7 +399,7 @@ func TestHandleNative(t *testing.T) {
 
 	for _, none := range []any{nil, (func())(nil)} {
 		_, err := guard.New(guard.Config{Rule: guard.Rule{Policy: "1/1h", Key: keyfunc.IP(), OverLimit: guard.HandleNative("nothing", none)}})
-		assert.ErrorContains(t, err, `HandlerFunc("nothing", nil)`)
+		assert.ErrorContains(t, err, `the function of "nothing" is nil`)
 	}
 }
 

@@ -52,7 +52,7 @@ func (f function) String() string           { return f.name }
 
 func (f function) Err() error {
 	if f.f == nil {
-		return fmt.Errorf("HandlerFunc(%q, nil): give a function", f.name)
+		return fmt.Errorf("the function of %q is nil; give one", f.name)
 	}
 	return nil
 }

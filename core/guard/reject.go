@@ -88,7 +88,7 @@ func (r *reject) check(o RejectOptions) error {
 	for _, name := range slices.Sorted(maps.Keys(o.Header)) {
 		switch value := o.Header[name]; {
 		case !isToken(name):
-			mistakes = append(mistakes, fmt.Errorf("RejectOptions.Header: %q is not the name of a header", name))
+			mistakes = append(mistakes, fmt.Errorf("RejectOptions.Header: %q is not the name of a header; give letters, digits and \"-\", such as \"X-Reason\"", name))
 		case strings.ContainsFunc(value, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }):
 			mistakes = append(mistakes, fmt.Errorf("RejectOptions.Header[%q] is %q; a header is one line of text", name, value))
 		case strings.EqualFold(name, headerType) && o.Body == "":

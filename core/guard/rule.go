@@ -46,9 +46,9 @@ type Rule struct {
 	Settle func(f Final, taken int64) int64
 	// After counts when the request is over, instead of Cost and Settle, how many units it used, such as one for a
 	// login that failed. Before, the rule only looks: it refuses if there is not one unit left, and takes none. So there
-	// is nothing to give back, and who succeeds never waits for who fails, but as many requests too many may pass as are
-	// under way at a time. What they use is charged as far as the policy's debt allows, and without debt up to what there
-	// is. The policy cannot make requests wait.
+	// is nothing to give back, and requests that succeed never wait for those that fail; but as many too many may pass as
+	// are under way at a time. What they use is charged as far as the policy's debt allows, and without debt up to what
+	// there is. The policy cannot make requests wait.
 	After func(f Final) int64
 	// OverLimit answers what the policy refuses. nil means Reject.
 	OverLimit OverLimit

@@ -3,7 +3,8 @@
 // clock. It works on a single server, Sentinel, Cluster and Ring.
 //
 // Decisions that are asked for while others are under way travel together, and one script
-// decides for many keys where all of them are on one server.
+// decides for many keys where all of them are on one server. What Redis has just refused is
+// refused again without it, for a second at most; see Options.DenyCache.
 //
 // A script runs at most once for a decision, even if its reply is lost: then the
 // store fails and the policy's fail word decides, but nothing is charged twice.
@@ -19,6 +20,9 @@
 // ASKING; on a Ring PING, which helps everywhere; in another database than 0 SELECT. It
 // never writes a key without a TTL. Keep it on a server that does not evict: an evicted
 // key is a limit that starts over.
+//
+// In the repository, docs/redis.md says how to choose a client and what each option bounds and
+// costs, and docs/when-redis-fails.md what each fault looks like.
 package redisstore
 
 import (
@@ -36,11 +40,12 @@ import (
 	"github.com/weir-go/weir/core/redisstore/internal/denials"
 )
 
-// DefaultDeadline is how long one decision may take unless told otherwise.
+// DefaultDeadline is how long one decision may take unless Options.Deadline says otherwise.
 const DefaultDeadline = 50 * time.Millisecond
 
-// DefaultFlights is how many shared flights may be out at a time unless told otherwise, and
-// DefaultMaxKeys how many keys a script decides for: everybody else on the server waits for it.
+// DefaultFlights is how many flights of several decisions may be under way to one server at a time
+// unless Options.Flights says otherwise, and DefaultMaxKeys for how many keys one script decides unless
+// Options.MaxKeys does: everybody else on the server waits for it.
 const (
 	DefaultFlights = 4
 	DefaultMaxKeys = 64
@@ -60,19 +65,21 @@ type Options struct {
 	// counts, also those of different services: give each service its own.
 	Prefix string
 	// HashKeys is a secret of at least 16 bytes with which every key is hashed
-	// (HMAC-SHA-256), so that the server learns no address and no name. Without
-	// it keys can be read with redis-cli, which helps on call. Changing it starts
-	// all counts over.
+	// (HMAC-SHA-256), so that the server learns nobody's address or name; the policy's
+	// name stays readable. nil means that keys can be read with redis-cli, which helps
+	// on call. Changing it starts all counts over.
 	HashKeys []byte
-	// Flights is how many shared flights to a server may be out at a time, up to 64; 0 means
-	// DefaultFlights. Decisions that are asked for while others are under way travel together.
-	// More of them help only if the server is far away.
+	// Flights is how many flights may be under way to one server at a time, up to 64; 0 means
+	// DefaultFlights. Decisions that are asked for while others are under way travel together in
+	// one. What finds no flight within half of the deadline fails with the class "busy". More of
+	// them help only if the server is far away.
 	Flights int
 	// MaxKeys is for how many keys one script may decide on a single server, up to
 	// DefaultMaxKeys, which 0 means. It is used once a few keys of the store's own have shown
-	// that a script for many keys and one for a single key see the same state, and that is
-	// looked at again each minute. 1 turns it off: give that behind a proxy that sends commands to one of
-	// several servers by their first key. A Cluster and a Ring need no more than 1, and have none.
+	// that a script for many keys and one for a single key see the same state, as they do not
+	// behind a proxy that sends commands to one of several servers by their first key. That is
+	// tried again each minute. 1 means a command for each key, and no tries. On a Cluster and a
+	// Ring it is always 1.
 	MaxKeys int
 	// DenyCache is how many refusals are remembered, in about 200 bytes each and the key; 0
 	// means DefaultDenyCache, and -1 that none are. While a refusal is remembered, Redis is
@@ -92,8 +99,8 @@ type Options struct {
 	Observe func(Flight)
 }
 
-// DefaultDenyCache is how many refusals are remembered unless told otherwise, in about 16 MB if
-// that many keys are refused at once.
+// DefaultDenyCache is how many refusals are remembered unless Options.DenyCache says otherwise, in
+// about 16 MB if that many keys are refused at once.
 const DefaultDenyCache = 65_536
 
 // Store, built by [New], is a [core.Store] and a [core.PermitStore] on Redis. It needs no Close: it has

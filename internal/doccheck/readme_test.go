@@ -43,7 +43,7 @@ var packages = map[string]string{
 	"bufio": "bufio", "bytes": "bytes", "cmp": "cmp", "context": "context", "errors": "errors", "expvar": "expvar",
 	"fmt": "fmt", "http": "net/http", "httptest": "net/http/httptest", "io": "io",
 	"json": "encoding/json", "log": "log", "net": "net", "netip": "net/netip", "os": "os", "signal": "os/signal", "slog": "log/slog",
-	"strconv": "strconv", "strings": "strings", "sync": "sync", "atomic": "sync/atomic", "testing": "testing", "time": "time",
+	"strconv": "strconv", "strings": "strings", "sync": "sync", "atomic": "sync/atomic", "testing": "testing", "time": "time", "tls": "crypto/tls",
 
 	"core": module + "/core", "guard": module + "/core/guard", "keyfunc": module + "/keyfunc",
 	"rediscell":  module + "/core/rediscell",
