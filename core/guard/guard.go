@@ -21,7 +21,11 @@ type Config struct {
 	// are asked after the first, in order: write the narrowest key first. Each policy needs a name. Limits of one key
 	// belong into one policy, which is one round trip to the store.
 	Rules []Rule
-	// Routes are what holds for some routes; see [Route].
+	// Routes are what holds for some routes, besides the Rule and Rules, or Instead of them. A key is the text of a pattern
+	// that the router has registered, never a path, and if need be a method before it: "/items/{id}", "POST /login".
+	// "/files/*" stands for all patterns that begin with "/files/". Of several that match a request, the most specific one
+	// holds alone: a method and a pattern, then a pattern, then the longest prefix. HEAD counts as GET. A policy without a
+	// name is called after its key, such as "post-login". A key that no route has does nothing; [Guard.Lint] says so.
 	Routes map[string]Rule
 	// Headers are the style in which clients are told where they stand. The zero Headers are X-RateLimit-Limit and its
 	// like.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/keyfunc"
 )
 
@@ -45,11 +46,13 @@ func newRoutes(table map[string]Rule, all []*rule, add func(r Rule, name, where 
 		switch {
 		case r.Policy != "":
 			name := to.name()
-			if other, taken := names[name]; taken {
+			if other, taken := names[name]; taken && unnamed(r.Policy) {
 				mistakes = append(mistakes, prefixed(where, fmt.Errorf("without a name it is called %q, and so is %q; name one, as in \"login: 5/1m\"", name, other)))
 				continue
 			}
-			names[name] = text
+			if unnamed(r.Policy) {
+				names[name] = text
+			}
 			rules = append(rules, add(r, name, where))
 		case !r.Instead:
 			mistakes = append(mistakes, prefixed(where, errors.New("there is neither a Policy nor Instead, so it changes nothing; leave it out")))
@@ -74,6 +77,12 @@ func newRoutes(table map[string]Rule, all []*rule, add func(r Rule, name, where 
 		return strings.Compare(b.method, a.method)
 	})
 	return t, errors.Join(mistakes...)
+}
+
+// unnamed reports whether a policy is called by its route. A text that cannot be read is not: that is another mistake.
+func unnamed(policy string) bool {
+	p, err := core.Parse(policy)
+	return err == nil && p.Name() == ""
 }
 
 // parseRoute reads a key of the table: "/items/{id}", "POST /login", "/files/*".

@@ -234,9 +234,12 @@ func (ru *rule) tier(name, text string) (*core.Limiter, error) {
 		return nil, errors.New("a tier has a name; the Policy is for those who are in none")
 	case text == unlimited:
 		return nil, nil //nolint:nilnil // nothing holds it
-	default:
-		return ru.variant(text)
 	}
+	l, err := ru.variant(text)
+	if unread, ok := errors.AsType[*core.SyntaxError](err); ok {
+		return nil, fmt.Errorf("%w; or give %q", unread, unlimited)
+	}
+	return l, err
 }
 
 // variant is the rule's limiter with the numbers of a text, which may have no other difference.

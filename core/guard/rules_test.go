@@ -262,7 +262,7 @@ func TestRulesMistakes(t *testing.T) {
 		Policy: "z: 5/1s", Key: keyfunc.IP(), Tier: func(keyfunc.Request) string { return "" },
 		Tiers: map[string]string{"pro": "6/1s fixed-window", "big": "z: 9/1s", "other": "y: 9/1s", "odd": "9/1s; fail open", "none": "unlimited", "bad": "9"},
 	}})
-	for _, want := range []string{`guard: in Tiers["pro"]: core: the variant`, `guard: in Tiers["other"]: core: the variant`, `guard: in Tiers["odd"]: only the numbers may differ`, `guard: in Tiers["bad"]: core: policy "9"`} {
+	for _, want := range []string{`guard: in Tiers["pro"]: core: the variant`, `guard: in Tiers["other"]: core: the variant`, `guard: in Tiers["odd"]: only the numbers may differ`, `guard: in Tiers["bad"]: core: policy "9"`, `; or give "unlimited"`} {
 		assert.ErrorContains(t, err, want)
 	}
 	assert.NotContains(t, err.Error(), `Tiers["big"]`)
@@ -274,6 +274,17 @@ func TestRulesMistakes(t *testing.T) {
 	g := newGuard(t, guard.Config{Rule: guard.Rule{Policy: "1/1s"}})
 	_, err = g.WithRule(guard.Rule{Policy: "a: 1/1s", Instead: true})
 	require.ErrorContains(t, err, "WithRule: Instead has a meaning in Routes only")
+}
+
+// Entries whose names would be alike may have names of their own.
+func TestRoutesNamed(t *testing.T) {
+	g := newGuard(t, guard.Config{Rule: guard.Rule{Key: keyfunc.IP()}, Routes: map[string]guard.Rule{
+		"/items/{id}": {Policy: "1/1s"}, "/items/:id": {Policy: "items: 2/1s"}, "/items-id": {Policy: "other: 3/1s"},
+	}})
+	said := g.Describe([]string{"/items/{id}", "/items/:id", "/items-id"})
+	for _, want := range []string{"items-id: 1/1s", "items: 2/1s", "other: 3/1s"} {
+		assert.Contains(t, said, want)
+	}
 }
 
 // A table of routes adds to what holds for every request, or stands in its place; the most specific entry counts.

@@ -1,7 +1,10 @@
 package redisstore_test
 
 import (
+	"bufio"
+	"io"
 	"math/rand/v2"
+	"net"
 	"regexp"
 	"strconv"
 	"strings"
@@ -77,6 +80,14 @@ func TestServerErrors(t *testing.T) {
 			assert.False(t, failed.Executed, "%v", err)
 			stats := server.CommandStats(t)
 			assert.LessOrEqual(t, stats["evalsha"]+stats["eval"], int64(2), "not tried again")
+			if test.class == core.ClassDown {
+				return
+			}
+			for start := time.Now(); time.Since(start) < 250*time.Millisecond; { // longer than a breaker waits
+				_, err := s.Take(t.Context(), take)
+				require.ErrorAs(t, err, &failed)
+				require.Equal(t, test.class, failed.Class, "a server that answers is asked again")
+			}
 		})
 	}
 	t.Run("a cluster behind a plain client", func(t *testing.T) {
@@ -92,6 +103,47 @@ func TestServerErrors(t *testing.T) {
 			require.ErrorContains(t, err, "give a redis.ClusterClient")
 		}
 	})
+}
+
+// What answers, and is no Redis, is told apart from a server that fails.
+func TestSenselessReply(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, listener.Close()) }()
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				in := bufio.NewReader(conn)
+				for {
+					_, words, err := message(in)
+					if err != nil {
+						return
+					}
+					reply := "+OK\r\n"
+					if strings.EqualFold(words[0], "hello") {
+						reply = "-ERR unknown command 'HELLO'\r\n"
+					}
+					if _, err := io.WriteString(conn, reply); err != nil {
+						return
+					}
+				}
+			}()
+		}
+	}()
+	rdb := redis.NewUniversalClient(unhurried(redisstore.ClientOptions(listener.Addr().String())))
+	defer func() { assert.NoError(t, rdb.Close()) }()
+	s := newStore(t, rdb, redisstore.Options{Deadline: patient})
+	_, err = s.Take(t.Context(), core.Take{Policy: core.MustParse("senseless: 10/1h"), Key: "k", Cost: 1})
+	var failed *core.StoreError
+	require.ErrorAs(t, err, &failed)
+	assert.Equal(t, core.ClassReply, failed.Class, "%v", err)
+	assert.True(t, failed.Executed, "nobody knows")
 }
 
 // The rights that the package documents suffice.
