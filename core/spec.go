@@ -155,10 +155,12 @@ func (s Spec) RefundArgs(r Refund, guess int64) []int64 {
 // Result.At. It fails if no script can have written reply, whatever it is; t must have passed [Take.Validate], as for
 // TakeArgs.
 func (s Spec) Explain(t Take, reply []int64) (res Result, again bool, err error) {
-	d := s.decisions(&t, reply)
-	defer d.done()
-	switch rest := d.rest; {
-	case d.now == 0:
+	if s.p == nil || len(reply) == 0 || reply[0] <= 0 || reply[0] > maxNow {
+		return Result{}, false, s.malformed(reply)
+	}
+	d := decisions{p: s.p, t: t, now: reply[0], workspace: workspaces.Get().(*workspace)} //nolint:forcetypeassert // nothing else is put there
+	defer workspaces.Put(d.workspace)
+	switch rest := reply[1:]; {
 	case len(rest) == 0 && s.p.calendar:
 		return Result{At: d.now}, true, nil
 	case t.AtMost:
@@ -173,7 +175,7 @@ func (s Spec) Explain(t Take, reply []int64) (res Result, again bool, err error)
 			return res, false, nil
 		}
 	}
-	return Result{}, false, d.malformed(reply)
+	return Result{}, false, s.malformed(reply)
 }
 
 // undecided stands in a reply of the script takes for a key of which nothing was decided.
@@ -204,30 +206,32 @@ func (s Spec) ExplainEach(t Take, reply []int64, counts []int, visit func(key, c
 			return 0, fmt.Errorf("core: a key with %d calls; give 1 to %d", n, maxCalls)
 		}
 	}
-	d := visits{decisions: s.decisions(&t, reply), visit: visit}
-	defer d.done()
-	if d.now > 0 && len(d.rest) == 0 && s.p.calendar && len(counts) > 0 {
+	if s.p == nil || len(reply) == 0 || reply[0] <= 0 || reply[0] > maxNow {
+		return 0, s.malformed(reply)
+	}
+	d := visits{rest: reply[1:], visit: visit}
+	d.decisions = decisions{p: s.p, t: t, now: reply[0], workspace: workspaces.Get().(*workspace)} //nolint:forcetypeassert // nothing else is put there
+	defer workspaces.Put(d.workspace)
+	if len(d.rest) == 0 && s.p.calendar && len(counts) > 0 {
 		return d.now, nil
 	}
 	for key, n := range counts {
 		before := d.rest
 		if !d.next(key, n) {
-			return 0, d.malformed(before[:min(len(before), s.p.reply+1)])
+			return 0, s.malformed(before[:min(len(before), s.p.reply+1)])
 		}
 	}
-	if d.now == 0 || len(d.rest) > 0 {
-		return 0, d.malformed(d.rest[:min(len(d.rest), s.p.reply+1)])
+	if len(d.rest) > 0 {
+		return 0, s.malformed(d.rest[:min(len(d.rest), s.p.reply+1)])
 	}
 	return 0, nil
 }
 
 // decisions reads what a script has replied to equal takes.
 type decisions struct {
-	p     *policy
-	t     Take
-	now   int64 // 0 if there is none
-	ahead int64
-	rest  []int64 // of the reply
+	p   *policy
+	t   Take
+	now int64
 
 	// Of the latest key.
 	fit      [MaxLimits]bool
@@ -243,28 +247,15 @@ type workspace struct {
 
 var workspaces = sync.Pool{New: func() any { return new(workspace) }}
 
-func (s Spec) decisions(t *Take, reply []int64) decisions {
-	d := decisions{p: s.p, t: *t, workspace: workspaces.Get().(*workspace)}
-	if s.p == nil {
-		return d
-	}
-	d.ahead = s.p.ahead(t)
-	if len(reply) > 0 && reply[0] > 0 && reply[0] <= maxNow {
-		d.now, d.rest = reply[0], reply[1:]
-	}
-	return d
-}
-
-func (d *decisions) done() { workspaces.Put(d.workspace) }
-
-func (d *decisions) malformed(reply []int64) error {
-	return fmt.Errorf("core: the reply %v is not one of a script for %q", reply, Policy{d.p})
+func (s Spec) malformed(reply []int64) error {
+	return fmt.Errorf("core: the reply %v is not one of a script for %q", reply, Policy(s))
 }
 
 // visits are the calls of a flight, one after the other.
 type visits struct {
 	decisions
 	visit        func(key, call int, res *Result, said []int64)
+	rest         []int64 // of the reply
 	res, refused Result
 	said         []int64 // of the key
 }
@@ -346,7 +337,7 @@ func (d *decisions) read(reply []int64) (ok bool) {
 		if d.t.AtMost {
 			cost = d.p.least(&d.t, i)
 		}
-		if !a.ParseReply(state, own, d.now, cost) || !d.fit[i] && a.Admits(state, d.now, cost, d.ahead) {
+		if !a.ParseReply(state, own, d.now, cost) || !d.fit[i] && a.Admits(state, d.now, cost, d.p.ahead(&d.t)) {
 			return false
 		}
 	}
@@ -374,7 +365,7 @@ func (d *decisions) explain(res *Result, taken int64) (ok bool) {
 			cost = taken
 		}
 		e := res.at(i)
-		if *e = a.Explain(d.states[i][:], d.now, cost, d.ahead, !d.fit[i]); e.Wait < 0 { // less in use than was taken
+		if *e = a.Explain(d.states[i][:], d.now, cost, d.p.ahead(&d.t), !d.fit[i]); e.Wait < 0 { // less in use than was taken
 			return false
 		}
 	}

@@ -85,11 +85,15 @@ func (a Address) Func() Func {
 	if err := a.check(); err != nil {
 		return Func{name: a.name(nil), err: err}
 	}
-	proxies := a.proxies()
+	proxies, direct := a.proxies(), a.Hops == 0 && len(a.Trusted) == 0
 	v4Bits, v6Bits := cmp.Or(a.V4Bits, defaultV4Bits), cmp.Or(a.V6Bits, defaultV6Bits)
 	return Func{name: a.name(proxies.trusted), kinds: []string{kindIP}, add: func(k *Key, r Request) error {
 		socket := r.Peer()
-		client, peer := proxies.client(r, socket)
+		peer := canonical(socket.Addr())
+		client := peer
+		if !direct {
+			client = proxies.client(r, peer)
+		}
 		if !client.IsValid() {
 			return ErrNoKey
 		}
@@ -120,8 +124,7 @@ func (a Address) Client() (func(Request) netip.Addr, error) {
 	}
 	proxies := a.proxies()
 	return func(r Request) netip.Addr {
-		client, _ := proxies.client(r, r.Peer())
-		return client
+		return proxies.client(r, canonical(r.Peer().Addr()))
 	}, nil
 }
 
@@ -132,18 +135,6 @@ type proxies struct {
 }
 
 func (a Address) proxies() proxies { return proxies{a.Hops, newNetworks(a.Trusted)} }
-
-// client is the client's address and the peer's.
-func (p proxies) client(r Request, socket netip.AddrPort) (client, peer netip.Addr) {
-	peer = canonical(socket.Addr())
-	if !peer.IsValid() && socket.IsValid() { // there is no network
-		peer = netip.IPv4Unspecified()
-	}
-	if p.hops == 0 && len(p.trusted) == 0 {
-		return peer, peer
-	}
-	return clientAddr(r, peer, p.trusted, p.hops), peer
-}
 
 // check says what is wrong with the fields.
 func (a Address) check() error {
@@ -222,9 +213,9 @@ func ParsePeer(text string) netip.AddrPort {
 	return netip.AddrPortFrom(addr, 0)
 }
 
-// clientAddr returns the client's address in its canonical form, or the zero Addr if there is none.
-func clientAddr(r Request, peer netip.Addr, trusted networks, hops int) netip.Addr {
-	if hops == 0 && !trusted.contains(peer) {
+// client returns the client's address in its canonical form, as is the peer's, or the zero Addr if there is none.
+func (p proxies) client(r Request, peer netip.Addr) netip.Addr {
+	if p.hops == 0 && !p.trusted.contains(peer) {
 		return peer
 	}
 	last, read := peer, 0
@@ -240,7 +231,7 @@ func clientAddr(r Request, peer netip.Addr, trusted networks, hops int) netip.Ad
 			if !addr.IsValid() {
 				return last
 			}
-			if read == hops || hops == 0 && !trusted.contains(addr) {
+			if read == p.hops || p.hops == 0 && !p.trusted.contains(addr) {
 				return addr
 			}
 			last = addr
@@ -304,13 +295,16 @@ func parseAddr(s string) netip.Addr {
 	if err != nil {
 		return netip.Addr{}
 	}
-	return canonical(addr)
+	if addr = canonical(addr); addr.IsUnspecified() { // it is nobody's
+		return netip.Addr{}
+	}
+	return addr
 }
 
 // nat64 is where translators put the IPv4 clients of IPv6-only servers (RFC 6052). All of them are in one /64.
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
-// canonical returns the one form of an address, and the zero Addr for one that is nobody's.
+// canonical returns the one form of an address: that of none is 0.0.0.0.
 func canonical(addr netip.Addr) netip.Addr {
 	addr = addr.Unmap().WithZone("")
 	if nat64.Contains(addr) {
@@ -318,7 +312,7 @@ func canonical(addr netip.Addr) netip.Addr {
 		addr = netip.AddrFrom4([4]byte(b[12:]))
 	}
 	if addr.IsUnspecified() {
-		return netip.Addr{}
+		return netip.IPv4Unspecified()
 	}
 	return addr
 }

@@ -333,7 +333,7 @@ func (g *Guard) refuse(r keyfunc.Request, ru *rule, v *Verdict, t *taken, err er
 	}
 	if reject, ok := handler.(*reject); ok { // refusals are the attack: they cost little
 		*v = Verdict{}
-		v.Status, v.Body, v.fields = reject.answer(r, ru.bodies, res, err)
+		v.Status, v.Body, v.fields = reject.answer(r, asText, ru.bodies, res, err)
 	} else {
 		answer := handler.Serve(&Refusal{Request: r, Rule: &ru.Rule, Result: *res, Err: err, bodies: ru.bodies})
 		if answer.Action > Native || answer.Action == Native && answer.Native == nil {

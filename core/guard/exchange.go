@@ -34,7 +34,7 @@ func (g *Guard) native(x Exchange, v Verdict) error {
 	answered, known, err := x.Handle(v.Native, &v)
 	if !known {
 		g.misplaced(x, &v)
-		status, v.Body, _ = plain.answer(nil, nameless, &v.Result, v.Err)
+		status, v.Body, _ = plain.answer(nil, asText, nameless, &v.Result, v.Err)
 		v.Status = status
 	}
 	if !answered && err == nil {

@@ -63,10 +63,15 @@ func (v *Verdict) SetHeaders(h Header) {
 		if limit = v.rule.burst.text; v.Result.Limit != v.rule.burst.units {
 			limit = strconv.FormatInt(v.Result.Limit, 10)
 		}
-		if outer := h.Get(s.limit); outer == "" || !v.stacked(h, s, outer == limit) {
+		seconds := v.Result.ResetAfter.Microseconds()
+		if s.XRateLimit != ResetSeconds {
+			seconds += v.Result.At
+		}
+		seconds = ceilSeconds(seconds)
+		if outer := h.Get(s.limit); outer == "" || !v.stacked(h, s, outer == limit, seconds) {
 			text = strconv.AppendInt(text, v.Result.Remaining, 10)
 			remaining = len(text)
-			if seconds := s.resetTime(&v.Result); s.XRateLimit == ResetDate {
+			if s.XRateLimit == ResetDate {
 				text = time.Unix(seconds, 0).UTC().AppendFormat(text, httpDate)
 			} else {
 				text = strconv.AppendInt(text, seconds, 10)
@@ -115,40 +120,31 @@ func (v *Verdict) SetHeaders(h Header) {
 }
 
 // stacked notes that there are headers of an outer guard, and reports whether they stay, because they say more than an
-// admission. alike is that its limit is the rule's own.
-func (v *Verdict) stacked(h Header, s *headers, alike bool) (stay bool) {
+// admission. alike is that its limit is the rule's own, and reset is what would be told.
+func (v *Verdict) stacked(h Header, s *headers, alike bool, reset int64) (stay bool) {
 	v.rule.watch.outer(alike)
-	return v.Action == Pass && s.tighter(h, &v.Result)
-}
-
-// resetTime is the reset that the client is told, in seconds since 1970 or from now.
-func (s *headers) resetTime(res *core.Result) int64 {
-	after := res.ResetAfter.Microseconds()
-	if s.XRateLimit == ResetSeconds {
-		return ceilSeconds(after)
-	}
-	return ceilSeconds(res.At + after)
+	return v.Action == Pass && s.tighter(h, v.Result.Remaining, reset)
 }
 
 // tighter reports whether the headers that are there already say more than an admission. Headers that cannot be read
 // are not weir's.
-func (s *headers) tighter(h Header, res *core.Result) bool {
-	remaining, err := strconv.ParseInt(h.Get(s.remaining), 10, 64)
+func (s *headers) tighter(h Header, remaining, reset int64) bool {
+	outer, err := strconv.ParseInt(h.Get(s.remaining), 10, 64)
 	if err != nil {
 		return false
 	}
-	var reset int64
+	var until int64
 	if text := h.Get(s.reset); s.XRateLimit == ResetDate {
 		var date time.Time
 		date, err = time.Parse(httpDate, text)
-		reset = date.Unix()
+		until = date.Unix()
 	} else {
-		reset, err = strconv.ParseInt(text, 10, 64)
+		until, err = strconv.ParseInt(text, 10, 64)
 	}
 	if err != nil {
 		return false
 	}
-	return remaining < res.Remaining || remaining == res.Remaining && reset >= s.resetTime(res)
+	return outer < remaining || outer == remaining && until >= reset
 }
 
 // varied adds to what others vary the answer by.

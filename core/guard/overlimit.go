@@ -1,7 +1,6 @@
 package guard
 
 import (
-	"cmp"
 	"fmt"
 	"reflect"
 
@@ -78,6 +77,7 @@ func (n native) String() string { return n.name }
 
 // Serve implements OverLimit. The answer that is sent if the handler writes none is plain text.
 func (n native) Serve(x *Refusal) Verdict {
-	k := why(&x.Result, x.Err)
-	return Verdict{Action: Native, Native: n.handler, Status: cmp.Or(statuses[k], statusTooManyRequests), Body: nameless[k][asNative], fields: plain.fields[k][asNative]}
+	v := Verdict{Action: Native, Native: n.handler}
+	v.Status, v.Body, v.fields = plain.answer(nil, asNative, nameless, &x.Result, x.Err)
+	return v
 }

@@ -117,14 +117,13 @@ const (
 	kinds
 )
 
-// why is the reason of a refusal.
-func why(res *core.Result, err error) kind {
-	switch {
-	case res.Outcome == core.Never:
-		return isNever
-	case err == nil, res.Local:
-		return isOver
-	}
+// overLimit reports whether a request was refused by its limit: not because nothing could be decided.
+func overLimit(res *core.Result, err error) bool {
+	return err == nil || res.Local || res.Outcome == core.Never
+}
+
+// undecided is why nothing was decided.
+func undecided(err error) kind {
 	if _, failed := errors.AsType[*core.StoreError](err); failed {
 		return isNoStore
 	}
@@ -133,9 +132,6 @@ func why(res *core.Result, err error) kind {
 	}
 	return isUndecided
 }
-
-// overLimit reports whether a request was refused by its limit: not because nothing could be decided.
-func overLimit(res *core.Result, err error) bool { return why(res, err) <= isNever }
 
 // statuses are those of the answers, or 0 where the handler has its own.
 var statuses = [kinds]int{isNoKey: statusForbidden, isNoStore: statusServiceUnavailable, isUndecided: statusServiceUnavailable}
@@ -237,13 +233,19 @@ func (r *reject) Serve(x *Refusal) (v Verdict) {
 	if b == nil {
 		b = nameless
 	}
-	v.Status, v.Body, v.fields = r.answer(x.Request, b, &x.Result, x.Err)
+	v.Status, v.Body, v.fields = r.answer(x.Request, asText, b, &x.Result, x.Err)
 	return v
 }
 
-// answer takes no memory: refusals are the attack. q may be nil.
-func (r *reject) answer(q keyfunc.Request, b *bodies, res *core.Result, err error) (status int, body []byte, fields []field) {
-	k, f := why(res, err), asText
+// answer takes no memory: refusals are the attack. q may be nil, and f is the format unless q asks for another.
+func (r *reject) answer(q keyfunc.Request, f format, b *bodies, res *core.Result, err error) (status int, body []byte, fields []field) {
+	k := isOver
+	switch {
+	case res.Outcome == core.Never:
+		k = isNever
+	case err != nil && !res.Local:
+		k = undecided(err)
+	}
 	if q != nil {
 		if lines := q.Header(headerType); len(lines) > 0 && isGRPC(lines) {
 			return statusOK, nil, r.fields[k][asGRPC]

@@ -78,10 +78,8 @@ func newBreaker() *breaker {
 	return b
 }
 
-// shut reports whether flights are kept away.
-func (b *breaker) shut() bool {
-	return b.trouble.Load() != nil && b.circuit.State() == gobreaker.StateOpen
-}
+// shut reports whether flights are kept away, as they may be if there is trouble.
+func (b *breaker) shut() bool { return b.circuit.State() == gobreaker.StateOpen }
 
 // report notes how a flight went. probe is nil if the circuit was not asked for it: then it
 // is only told of a failure that says something about the server.

@@ -25,31 +25,17 @@ type clock struct {
 	ended atomic.Bool
 }
 
-var clocks sync.Pool
-
-// begin lets it end after limit.
-func (d *deadline) begin(parent context.Context, now time.Time, limit time.Duration) {
-	d.parent, d.at = parent, now.Add(limit)
-	if c, reused := clocks.Get().(*clock); reused {
-		d.clock = c
-		d.timer.Reset(limit)
-	} else {
-		c := &clock{done: make(chan struct{})}
-		c.timer = time.AfterFunc(limit, c.end)
-		d.clock = c
-	}
-}
+// clocks do not run.
+var clocks = sync.Pool{New: func() any {
+	c := &clock{done: make(chan struct{})}
+	c.timer = time.AfterFunc(time.Hour, c.end)
+	c.timer.Stop()
+	return c
+}}
 
 func (c *clock) end() {
 	c.ended.Store(true)
 	close(c.done)
-}
-
-// stop frees the clock. answered is true if nobody waits for it any more.
-func (d *deadline) stop(answered bool) {
-	if d.timer.Stop() && answered {
-		clocks.Put(d.clock)
-	}
 }
 
 func (d *deadline) Deadline() (time.Time, bool) { return d.at, true }

@@ -36,8 +36,9 @@ type entry struct {
 type call struct {
 	entry *entry // the first one's, if it is shared
 	*shared
-	cmd  redis.Cmder        // as it was sent
-	ints *redis.IntSliceCmd // the same, of a script
+	cmd    redis.Cmder        // as it was sent
+	script *script            // in it, if it has one
+	ints   *redis.IntSliceCmd // the same, of a script
 
 	text     bool // the script travels whole, for a server that does not know its hash
 	known    bool // the server was told the script by another call
@@ -70,10 +71,12 @@ func (c *call) command(ctx context.Context, room []any) redis.Cmder {
 		c.cmd = cmd
 		return cmd
 	}
-	script, name := c.script(), any("evalsha")
-	hash := script.hash
+	if c.script = e.script; c.shared != nil {
+		c.script = e.script.takes
+	}
+	name, hash := any("evalsha"), c.script.hash
 	if c.text {
-		name, hash = "eval", script.text
+		name, hash = "eval", c.script.text
 	}
 	args := append(room, name, hash)
 	if c.shared != nil {
@@ -87,13 +90,6 @@ func (c *call) command(ctx context.Context, room []any) redis.Cmder {
 	cmd.SetStepCount(1) // or a cluster's client would ask the servers what EVALSHA is
 	c.cmd = cmd
 	return cmd
-}
-
-func (c *call) script() *script {
-	if c.shared != nil {
-		return c.entry.script.takes
-	}
-	return c.entry.script
 }
 
 // outcome is what came of a command that was sent. failed is what the client says of all that
@@ -120,13 +116,12 @@ var errNoReply = errors.New("redisstore: the client reports neither a reply nor 
 // has just restarted, goes a third time, as a text. texts are the scripts that travel whole,
 // after which the server knows them for the rest.
 func (c *call) retry(err error, texts *[]*script) bool {
-	script := c.script()
 	switch {
 	case strings.HasPrefix(serverSays(err), "NOSCRIPT") && !c.text:
 		// If it was known, that was to another server behind the same proxy.
-		if c.known = !c.known && slices.Contains(*texts, script); !c.known {
+		if c.known = !c.known && slices.Contains(*texts, c.script); !c.known {
 			c.text = true
-			*texts = append(*texts, script)
+			*texts = append(*texts, c.script)
 		}
 	case c.repeated:
 		return false

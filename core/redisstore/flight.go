@@ -49,10 +49,13 @@ func (f *flight) fly(parent context.Context) {
 			return
 		}
 	}
-	f.begin(parent, f.sent, l.limit)
+	f.deadline = deadline{parent, f.sent.Add(l.limit), clocks.Get().(*clock)} //nolint:forcetypeassert // nothing else is put there
+	f.timer.Reset(l.limit)
 	verdict := error(errPanicked) // unless it comes to an end
 	defer func() {
-		f.stop(verdict == nil && f.word == nil)
+		if stopped := f.timer.Stop(); stopped && verdict == nil && f.word == nil { // nobody waits for it any more
+			clocks.Put(f.clock)
+		}
 		if verdict != nil || f.probe != nil {
 			l.report(f.probe, verdict)
 		}
@@ -83,7 +86,7 @@ func (f *flight) send() (failed error) {
 		if f.rounds > 0 { // the client's hooks may have kept those of before
 			room = nil
 		}
-		return n.process(f, f.calls[0].command(f, room))
+		return n.store.rdb.Process(f, f.calls[0].command(f, room)) // clients follow redirections of single commands
 	}
 	f.pipelined = len(f.calls) > 1
 	cmds := make([]redis.Cmder, len(f.calls))

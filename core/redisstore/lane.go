@@ -51,12 +51,20 @@ func (l *lane) ask(ctx context.Context, e entry, t *core.Take, res *core.Result)
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if l.shut() {
+	if l.trouble.Load() != nil && l.shut() {
 		return nil, errOpen
 	}
-	now := time.Now()
-	patience := l.patience(ctx, now)
-	if patience < l.limit || !l.alone() {
+	now, patience := time.Now(), l.limit
+	if at, ok := ctx.Deadline(); ok { // a quarter of the caller's own time is for the fail word to decide in
+		patience = min(patience, at.Sub(now)/4*3)
+	}
+	l.mu.Lock()
+	alone := patience == l.limit && l.out < l.most && (l.out == 0 || l.full == 1)
+	if alone {
+		l.out++
+	}
+	l.mu.Unlock()
+	if !alone {
 		p := newPassenger(e, t, now)
 		if !l.board(now, p) {
 			return nil, errFull
@@ -69,28 +77,6 @@ func (l *lane) ask(ctx context.Context, e entry, t *core.Take, res *core.Result)
 	f.calls = f.only[:]
 	f.fly(ctx)
 	return f.own.reply, f.own.err
-}
-
-// patience is how long a caller waits for everything. If its own time is shorter than the
-// store's, three quarters of that are used; the rest is for the fail word to decide in.
-func (l *lane) patience(ctx context.Context, now time.Time) time.Duration {
-	if at, ok := ctx.Deadline(); ok {
-		if left := at.Sub(now) / 4 * 3; left < l.limit {
-			return left
-		}
-	}
-	return l.limit
-}
-
-// alone opens a flight for one who has nobody to wait for.
-func (l *lane) alone() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.out > 0 && l.full > 1 || l.out >= l.most {
-		return false
-	}
-	l.out++
-	return true
 }
 
 // board lets passengers wait for a flight, or opens one. It fails if too many wait: others, for those who

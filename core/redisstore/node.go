@@ -162,11 +162,6 @@ func (s *Store) master(ctx context.Context, c *redis.ClusterClient, key string) 
 	return direct, err
 }
 
-// process sends one command. Clients follow redirections with it.
-func (n *node) process(ctx context.Context, cmd redis.Cmder) error {
-	return n.store.rdb.Process(ctx, cmd)
-}
-
 // pipeline sends several at once, to this server alone.
 func (n *node) pipeline(ctx context.Context, cmds []redis.Cmder) error {
 	pipe := n.direct.Pipeline()
@@ -191,7 +186,7 @@ func (n *node) abandon(ctx context.Context, cmds []redis.Cmder) (err error) {
 			ended <- e
 		}()
 		if len(cmds) == 1 {
-			e.err = n.process(ctx, cmds[0])
+			e.err = n.store.rdb.Process(ctx, cmds[0])
 		} else {
 			e.err = n.pipeline(ctx, cmds)
 		}

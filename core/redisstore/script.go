@@ -5,11 +5,7 @@ import (
 	"encoding/hex"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 
-	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/redisstore/internal/denials"
 	"github.com/weir-go/weir/lua"
 )
 
@@ -24,66 +20,10 @@ func newScript(text string) *script {
 	return &script{text: text, hash: hex.EncodeToString(sum[:])}
 }
 
-// program is what a policy needs: what its keys' names begin with, the scripts of its kinds,
-// and the arguments of one unit.
-type program struct {
-	*scripts
-	before  string
-	unit    []any // nil if they depend on the time, for windows of the calendar
-	params  int   // how many arguments of the limits there are
-	weight  int64 // of a decision
-	denials *denials.Policy
-}
-
+// scripts are those of the policies of some kinds.
 type scripts struct {
 	take, takes, upTo, refund *script
 	log                       bool // one of the kinds keeps a log
-}
-
-// programs are those of the policies and kinds seen so far. There are few kinds;
-// policies are kept up to maxPrograms, for a service that makes them as it runs.
-type programs struct {
-	denials  *denials.Cache
-	byPolicy sync.Map // core.Policy -> *program
-	policies atomic.Int64
-	byKinds  sync.Map // string -> *scripts
-}
-
-const maxPrograms = 4096
-
-// of returns the program of a policy whose keys n names.
-func (ps *programs) of(n names, p core.Policy) (*program, error) {
-	if v, ok := ps.byPolicy.Load(p); ok {
-		return v.(*program), nil //nolint:forcetypeassert // nothing else is stored
-	}
-	kinds := p.Spec().Kinds()
-	shared, ok := ps.byKinds.Load(kinds)
-	if !ok {
-		var err error
-		if shared, err = newScripts(kinds); err != nil {
-			return nil, err
-		}
-		shared, _ = ps.byKinds.LoadOrStore(kinds, shared)
-	}
-	v := &program{scripts: shared.(*scripts), before: n.before(p, p.Spec().Shape())} //nolint:forcetypeassert // as above
-	v.denials = ps.denials.Policy(v.before, p)
-	for _, l := range p.Limits() {
-		v.weight += moreWeight
-		if l.Algorithm == core.SlidingLog {
-			v.weight += min(l.Burst, fullLog) * fullLogWeight / fullLog
-		}
-	}
-	v.weight += takeWeight - moreWeight
-	params := p.Spec().TakeArgs(core.Take{Cost: 1}, 0)
-	if v.params = len(params); !p.Spec().Calendar() {
-		v.unit = arguments(short(params), 0)
-	}
-	if ps.policies.Add(1) > maxPrograms {
-		ps.policies.Store(1)
-		ps.byPolicy.Clear()
-	}
-	ps.byPolicy.Store(p, v)
-	return v, nil
 }
 
 func newScripts(kinds string) (*scripts, error) {

@@ -252,20 +252,25 @@ func (s *Store) Take(ctx context.Context, t core.Take) (res core.Result, err err
 	if err != nil {
 		return core.Result{}, err
 	}
-	now := s.denials.Now()
-	if res, ok := s.denials.Answer(p.denials, &t, now); ok {
-		if err := ctx.Err(); err != nil {
-			return core.Result{}, err
+	var now time.Duration
+	if s.denials != nil {
+		now = s.denials.Now()
+		if res, ok := s.denials.Answer(p.denials, &t, now); ok {
+			if err := ctx.Err(); err != nil {
+				return core.Result{}, err
+			}
+			return res, nil
 		}
-		return res, nil
 	}
 	e := entry{key: s.names.of(p.before, t.Key), script: p.take, args: p.unit, weight: p.weight}
 	if e.shares, e.program = true, p; t.AtMost {
 		e.shares, e.script = false, p.upTo
 	}
-	n, err := s.node(ctx, e.key)
-	if err != nil {
-		return core.Result{}, err
+	n := s.only
+	if n == nil {
+		if n, err = s.node(ctx, e.key); err != nil {
+			return core.Result{}, err
+		}
 	}
 	guess := int64(0)
 	if p.unit == nil {
@@ -289,7 +294,7 @@ func (s *Store) Take(ctx context.Context, t core.Take) (res core.Result, err err
 			return core.Result{}, &core.StoreError{Class: core.ClassReply, Executed: true, Err: err}
 		}
 		if !again {
-			if !res.Allowed() {
+			if s.denials != nil && !res.Allowed() {
 				s.denials.Keep(p.denials, &t, reply, &res, now)
 			}
 			return res, nil

@@ -150,11 +150,7 @@ func (a *gcra) load(s []int64, now int64) (held span, healed bool) {
 }
 
 func (a *gcra) Admits(s []int64, now, cost, wait int64) bool {
-	return a.admits(level(s, now), cost, wait)
-}
-
-func (a *gcra) admits(held span, cost, wait int64) bool {
-	return cost == 0 || !a.bound(cost, wait).less(held)
+	return cost == 0 || !a.bound(cost, wait).less(level(s, now))
 }
 
 func (a *gcra) Most(s []int64, now int64, owing bool) int64 {
@@ -165,12 +161,19 @@ func (a *gcra) Most(s []int64, now int64, owing bool) int64 {
 	return a.left(level(s, now), full)
 }
 
-// left is how many units there are between two levels.
+// left is how many whole units there are between two levels.
 func (a *gcra) left(held, full span) int64 {
 	if full.less(held) {
 		return 0
 	}
-	return full.sub(held, a.l).units(a.p, a.l)
+	free := full.sub(held, a.l)
+	hi, lo := bits.Mul64(uint64(free.w), uint64(a.l))
+	lo, carry := bits.Add64(lo, uint64(free.r), 0)
+	if hi += carry; hi == 0 {
+		return int64(lo / uint64(a.p))
+	}
+	q, _ := bits.Div64(hi, lo, uint64(a.p))
+	return int64(q)
 }
 
 func (a *gcra) Charge(s []int64, now, cost int64) {
@@ -251,15 +254,7 @@ func (a *gcra) refund(s []int64, now, units int64, c charge, queue span) bool {
 }
 
 func (a *gcra) Explain(s []int64, now, cost, wait int64, refused bool) (r Answer) {
-	a.explain(&r, level(s, now), cost, wait, refused)
-	if cost > 0 && !refused {
-		r.Charged = [meterWords]int64(s)
-	}
-	return r
-}
-
-// explain is all of Explain but what has to be read from the state.
-func (a *gcra) explain(r *Answer, held span, cost, wait int64, refused bool) {
+	held := level(s, now)
 	r.Remaining, r.Reset, r.Refused = a.left(held, a.capacity), held.ceil(), refused
 	switch {
 	case refused:
@@ -267,26 +262,25 @@ func (a *gcra) explain(r *Answer, held span, cost, wait int64, refused bool) {
 			r.Wait = held.sub(a.bound(cost, wait), a.l).ceil()
 		}
 	case cost > 0:
+		r.Charged = [meterWords]int64(s)
 		// What was charged beyond the bound was reserved.
 		if before, bound := held.sub(a.weight(cost), a.l), a.bound(cost, 0); bound.less(before) {
 			r.Wait = before.sub(bound, a.l).ceil()
 		}
 	}
+	return r
 }
 
 // Decide is a whole decision where there is no other limit: Load, Admits, Charge and Explain at once, without the price
 // of calls through an interface and of a level that is read again by each, which is a third of a decision in memory.
 func (a *gcra) Decide(r *Answer, s []int64, now, cost, wait int64) (healed, admitted bool) {
 	held, healed := a.load(s, now)
-	admitted = a.admits(held, cost, wait)
+	admitted = cost == 0 || !a.bound(cost, wait).less(held)
 	if admitted && cost > 0 {
 		held = held.add(a.weight(cost), a.l)
 	}
 	setLevel(s, now, held)
-	a.explain(r, held, cost, wait, !admitted)
-	if admitted && cost > 0 {
-		r.Charged = [meterWords]int64(s)
-	}
+	*r = a.Explain(s, now, cost, wait, !admitted)
 	return healed, admitted
 }
 
@@ -379,12 +373,7 @@ func (a *gcra) ParseText(s []int64, text []byte) bool {
 	return true
 }
 
-func (a *gcra) Reply() int {
-	if a.l == 1 {
-		return 1
-	}
-	return 2
-}
+func (a *gcra) Reply() int { return int(min(a.l, meterWords)) } // without parts where there are none
 
 func (a *gcra) ParseReply(s, reply []int64, now, _ int64) bool {
 	held := span{w: reply[0]}
@@ -449,15 +438,3 @@ func (a span) less(b span) bool { return a.w < b.w || a.w == b.w && a.r < b.r }
 
 // ceil is the span in whole microseconds, rounded up.
 func (a span) ceil() int64 { return a.w + min(a.r, 1) }
-
-// units is how many whole units of the given weight the span holds.
-func (a span) units(weight, l int64) int64 {
-	hi, lo := bits.Mul64(uint64(a.w), uint64(l))
-	lo, carry := bits.Add64(lo, uint64(a.r), 0)
-	hi += carry
-	if hi == 0 {
-		return int64(lo / uint64(weight))
-	}
-	q, _ := bits.Div64(hi, lo, uint64(weight))
-	return int64(q)
-}

@@ -1,5 +1,5 @@
-// Command refused serves requests that are refused, in net/http and with the counts in the Redis at os.Args[1], and writes
-// to the directory os.Args[2] which lines the last of them passed through. It is built with -cover -covermode=atomic.
+// Command refused serves requests that are refused, in net/http and with the counts in the Redis at os.Args[1], remembers
+// os.Args[3] refusals, and writes to the directory os.Args[2] which lines the last request passed through. It is built with -cover -covermode=atomic.
 package main
 
 import (
@@ -8,6 +8,8 @@ import (
 	"net/http/httptest"
 	"os"
 	"runtime/coverage"
+	"strconv"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -18,7 +20,11 @@ import (
 )
 
 func main() {
-	store, err := redisstore.New(redis.NewUniversalClient(redisstore.ClientOptions(os.Args[1])), redisstore.Options{})
+	remembered, err := strconv.Atoi(os.Args[3])
+	check(err)
+	client := redis.NewUniversalClient(redisstore.ClientOptions(os.Args[1]))
+	// However busy the machine is, the store does not fail.
+	store, err := redisstore.New(client, redisstore.Options{DenyCache: remembered, Deadline: 30 * time.Second})
 	check(err)
 	g, err := guard.New(guard.Config{Rule: guard.Rule{Policy: "1/24h", Key: keyfunc.IP()}, Store: store})
 	check(err)
