@@ -40,12 +40,30 @@ func ordered(variable string, otherwise int) int {
 	return n
 }
 
+// patientClient is one of a server whose connections may all be in use for long.
+func patientClient(t *testing.T) redis.UniversalClient {
+	return sharedServer(t).Client(t, func(o *redis.Options) {
+		o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = patient, patient, patient
+	})
+}
+
+// patientClusterClient is the same of a cluster.
+func patientClusterClient(t *testing.T) redis.UniversalClient {
+	return sharedCluster(t).Client(t, func(o *redis.ClusterOptions) {
+		o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = patient, patient, patient
+	})
+}
+
 // The contract of a store, on a single server, a cluster and a sentinel.
 func TestContract(t *testing.T) { //nolint:paralleltest // it computes: what waits for a server beside it would wait for the processor
 	for name, client := range map[string]func(t *testing.T) redis.UniversalClient{
-		"single":   func(t *testing.T) redis.UniversalClient { return sharedServer(t).Client(t) },
-		"cluster":  func(t *testing.T) redis.UniversalClient { return sharedCluster(t).Client(t) },
-		"sentinel": func(t *testing.T) redis.UniversalClient { return sharedSentinel(t).Client(t) },
+		"single":  patientClient,
+		"cluster": patientClusterClient,
+		"sentinel": func(t *testing.T) redis.UniversalClient {
+			return sharedSentinel(t).Client(t, func(o *redis.FailoverOptions) {
+				o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = patient, patient, patient
+			})
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

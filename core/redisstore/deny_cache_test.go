@@ -225,9 +225,10 @@ func TestDenyCacheWhileRedisIsDown(t *testing.T) {
 		proxy.Pass()
 		var asked time.Time
 		require.Eventually(t, func() bool {
+			hits := s.Stats().DenyHits
 			asked = time.Now()
 			res, err := s.Take(t.Context(), take)
-			return err == nil && !res.Allowed()
+			return err == nil && !res.Allowed() && s.Stats().DenyHits == hits // it is Redis that has said so
 		}, patient, time.Millisecond)
 		proxy.Refuse()
 		proxy.Disconnect(redistest.EOF)
@@ -267,7 +268,7 @@ func TestDenyCacheCallerLeft(t *testing.T) {
 func TestDenyCacheCrowd(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, sharedServer(t).Client(t), redisstore.Options{Deadline: patient, DenyCache: 8})
-	p := core.MustParse("crowd: 50/1h")
+	p := core.MustParse("crowd: 50/1d")
 	prefix := rand.Text()
 	var taken [5]atomic.Int64
 	var all sync.WaitGroup

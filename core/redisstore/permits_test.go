@@ -47,8 +47,8 @@ func TestPermitContract(t *testing.T) { //nolint:paralleltest // it computes: wh
 
 func testPermitContract(t *testing.T) {
 	for name, client := range map[string]func(t *testing.T) redis.UniversalClient{
-		"single":  func(t *testing.T) redis.UniversalClient { return sharedServer(t).Client(t) },
-		"cluster": func(t *testing.T) redis.UniversalClient { return sharedCluster(t).Client(t) },
+		"single":  patientClient,
+		"cluster": patientClusterClient,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

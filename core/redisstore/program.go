@@ -23,13 +23,12 @@ type program struct {
 	denials *denials.Policy
 }
 
-// programs are those of the policies and kinds seen so far. There are few kinds;
-// policies are kept up to maxPrograms, for a service that makes them as it runs.
+// programs are those of the policies seen so far. They are kept up to maxPrograms, for a service that makes them as it
+// runs.
 type programs struct {
 	denials  *denials.Cache
 	byPolicy sync.Map // core.Policy -> *program
 	policies atomic.Int64
-	byKinds  sync.Map // string -> *scripts
 }
 
 const maxPrograms = 4096
@@ -39,16 +38,11 @@ func (ps *programs) of(n names, p core.Policy) (*program, error) {
 	if v, ok := ps.byPolicy.Load(p); ok {
 		return v.(*program), nil //nolint:forcetypeassert // nothing else is stored
 	}
-	kinds := p.Spec().Kinds()
-	shared, ok := ps.byKinds.Load(kinds)
-	if !ok {
-		var err error
-		if shared, err = newScripts(kinds); err != nil {
-			return nil, err
-		}
-		shared, _ = ps.byKinds.LoadOrStore(kinds, shared)
+	shared, err := scriptsOf(p.Spec().Kinds())
+	if err != nil {
+		return nil, err
 	}
-	v := &program{scripts: shared.(*scripts), before: n.before(p, p.Spec().Shape())} //nolint:forcetypeassert // as above
+	v := &program{scripts: shared, before: n.before(p, p.Spec().Shape())}
 	v.denials = ps.denials.Policy(v.before, p)
 	for _, l := range p.Limits() {
 		v.weight += moreWeight

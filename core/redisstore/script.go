@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/weir-go/weir/lua"
 )
@@ -24,6 +25,18 @@ func newScript(text string) *script {
 type scripts struct {
 	take, takes, upTo, refund *script
 	log                       bool // one of the kinds keeps a log
+}
+
+// byKinds has the scripts of the kinds that the process has seen. Composing them takes milliseconds, so of a
+// crowd that comes first one does it, for all stores.
+var byKinds sync.Map // string -> func() (*scripts, error)
+
+func scriptsOf(kinds string) (*scripts, error) {
+	v, ok := byKinds.Load(kinds)
+	if !ok {
+		v, _ = byKinds.LoadOrStore(kinds, sync.OnceValues(func() (*scripts, error) { return newScripts(kinds) }))
+	}
+	return v.(func() (*scripts, error))() //nolint:forcetypeassert // nothing else is stored
 }
 
 func newScripts(kinds string) (*scripts, error) {

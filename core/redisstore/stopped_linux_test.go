@@ -33,11 +33,14 @@ type stopped struct {
 	Deadline            time.Duration
 }
 
-// reads is how those of a process ended.
+// reads is how those of a round ended.
 type reads struct {
 	Total, Timeouts int
 	Lost            int // in a timeout, while the reply lay in the socket
 }
+
+// asked says until when those of a round wait that begins.
+type asked struct{ First, Last time.Time }
 
 const stoppedVariable = "WEIR_TEST_STOPPED"
 
@@ -66,17 +69,19 @@ func TestStoppedProcess(t *testing.T) {
 		defer c.Close()
 		all = append(all, c)
 	}
-	ask := func(c net.Conn, deadline time.Duration) {
-		_, err := c.Write([]byte("?"))
-		assert.NoError(t, err)
-		assert.NoError(t, c.SetReadDeadline(time.Now().Add(deadline)))
-	}
-	var sum reads
 	var mu sync.Mutex
 	for range j.Rounds {
+		var sum reads
+		var until asked
 		var round sync.WaitGroup
 		for _, c := range all {
-			ask(c, j.Deadline)
+			_, err := c.Write([]byte("?"))
+			assert.NoError(t, err)
+			until.Last = time.Now().Add(j.Deadline)
+			if until.First.IsZero() {
+				until.First = until.Last
+			}
+			assert.NoError(t, c.SetReadDeadline(until.Last))
 			round.Go(func() {
 				_, err := io.ReadFull(c, make([]byte, 1))
 				late := errors.Is(err, os.ErrDeadlineExceeded)
@@ -96,11 +101,11 @@ func TestStoppedProcess(t *testing.T) {
 				assert.NoError(t, err)
 			})
 		}
-		fmt.Println("asked")
+		require.NoError(t, json.NewEncoder(os.Stdout).Encode(until))
 		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
 		round.Wait()
+		require.NoError(t, json.NewEncoder(os.Stdout).Encode(sum))
 	}
-	require.NoError(t, json.NewEncoder(os.Stdout).Encode(sum))
 }
 
 // arrived reports whether something lies in the socket of a connection.
@@ -119,7 +124,8 @@ func arrived(c net.Conn) (lies bool) {
 	return lies
 }
 
-// run does it, and lets the process go on when all has been answered and the deadlines have passed.
+// run does it, and lets the process go on when all has been answered and the deadlines have passed. A round in
+// which one has passed before the process stood still does not count: on a busy machine there may be such.
 func (j stopped) run(t *testing.T) (sum reads) {
 	t.Helper()
 	config := (*tls.Config)(nil)
@@ -165,19 +171,31 @@ func (j stopped) run(t *testing.T) (sum reads) {
 	require.NoError(t, child.Start())
 	defer func() { _ = child.Process.Kill(); _ = child.Wait() }()
 	lines := bufio.NewScanner(out)
-	for range j.Rounds {
+	next := func(v any) {
+		t.Helper()
 		require.True(t, lines.Scan(), "the process has ended")
-		require.Equal(t, "asked", lines.Text())
+		require.NoError(t, json.Unmarshal(lines.Bytes(), v), lines.Text())
+	}
+	for range j.Rounds {
+		var until asked
+		var round reads
+		next(&until)
 		require.Eventually(t, func() bool { return isStopped(child.Process.Pid) }, patient, time.Millisecond)
+		inTime := time.Now().Before(until.First)
 		for range j.Connections {
 			_, err := (<-questions).Write([]byte("!"))
 			require.NoError(t, err)
 		}
-		<-time.After(j.Deadline) // which began before all of that
+		<-time.After(time.Until(until.Last))
 		require.NoError(t, child.Process.Signal(syscall.SIGCONT))
+		next(&round)
+		assert.Equal(t, j.Connections, round.Total)
+		if inTime {
+			sum.Total += round.Total
+			sum.Timeouts += round.Timeouts
+			sum.Lost += round.Lost
+		}
 	}
-	require.True(t, lines.Scan())
-	require.NoError(t, json.Unmarshal(lines.Bytes(), &sum), lines.Text())
 	return sum
 }
 
@@ -199,13 +217,19 @@ func TestArrivedRepliesAreUsed(t *testing.T) {
 			t.Parallel()
 			j := stopped{CertFile: cert, Rounds: 20, Connections: 100, Deadline: 200 * time.Millisecond}
 			sum := j.run(t)
-			assert.Equal(t, j.Rounds*j.Connections, sum.Total)
+			for ; sum.Total == 0; sum = j.run(t) { // the machine is slower than that
+				j.Deadline *= 2
+			}
 			assert.Zero(t, sum.Lost, "of %+v", sum)
 		})
 	}
 	t.Run("without the dialer", func(t *testing.T) {
 		t.Parallel()
-		sum := stopped{Plain: true, Rounds: 3, Connections: 100, Deadline: 200 * time.Millisecond}.run(t)
+		j := stopped{Plain: true, Rounds: 3, Connections: 100, Deadline: 200 * time.Millisecond}
+		sum := j.run(t)
+		for ; sum.Total == 0; sum = j.run(t) {
+			j.Deadline *= 2
+		}
 		t.Logf("%+v", sum)
 		assert.NotZero(t, sum.Lost, "or the test above tests nothing")
 	})
