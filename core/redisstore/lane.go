@@ -12,10 +12,16 @@ import (
 // lane is how things of one kind travel to one server: those that wait, the flights that are
 // out, and a breaker.
 //
-// Who comes while no flight is out leaves at once, alone, in its own goroutine. Who comes while
-// one is out waits, and leaves with all others that have come meanwhile, when it is back. Another
-// flight opens beside it if those who wait fill one, or if the first of them has waited for half
-// of a round trip, as when the server is far away, or does not answer.
+// A flight is one round trip: a command, or a pipeline of several. A call that is asked for while
+// no flight is out leaves at once, alone, in its caller's goroutine. One that is asked for while a
+// flight is out becomes a passenger: it waits, and leaves with all others that have come meanwhile,
+// when that flight is back. Another flight opens beside it if those who wait fill one, or if the
+// first of them has waited for half of a round trip, as when the server is far away, or does not
+// answer.
+//
+// So a decision goes from Store.Take, which makes an entry of it, to ask; from there in a flight of
+// its own to fly, or through board, next and run, where group makes as few calls of all passengers
+// as it takes. fly sends each call as a command, and settles its entries with what came back.
 //
 // The flights of those who wait have goroutines of their own. So a flight may take as long as the store's deadline allows, counted from its sending,
 // while each of its passengers leaves when its own time is over; and no caller has to wait for a

@@ -96,6 +96,7 @@ type Options struct {
 	DenyCache int
 	// Observe is told of each flight when it is over, where its callers are not kept waiting
 	// unless one flies alone. It must be quick, and safe for concurrent use. nil means nobody.
+	// Requests that were refused from memory took no flight: [Store.Stats] counts them.
 	Observe func(Flight)
 }
 
