@@ -39,17 +39,24 @@ func (o Outcome) String() string {
 	}
 }
 
+// Allowed reports whether the request was admitted.
+func (o Outcome) Allowed() bool { return o == Admitted || o == AtLimit }
+
 // Result is the answer to one [Take]. The zero Result refuses.
 //
 // Limit, Remaining and ResetAfter come from the tightest limit: one that refused
 // before one that admitted, then the one with least remaining, then the one with
 // the longest reset. Always 0 <= Remaining <= Limit.
 type Result struct {
-	// Outcome is the decision.
-	Outcome Outcome
+	// Outcome is the decision. It is embedded for its method Allowed, which then looks at one byte; as a method of Result
+	// it would be called with a copy of all of it.
+	Outcome
 	// Local reports that the store did not answer, so that the policy's fail word
 	// decided: the in-process store, or nobody under "fail open".
 	Local bool
+	// charge is who has the charge that a refund is for, where Local does not say so,
+	// because a permit beside it came from another store.
+	charge charge
 	// Taken is how many units were charged: the cost if admitted, else 0. With
 	// Take.AtMost it is what there was.
 	Taken int64
@@ -78,9 +85,22 @@ type Result struct {
 	more *[MaxLimits - 2]entry
 	// policy is what decided: a charge weighs by the numbers under which it was made.
 	policy *policy
-	// charge is who has the charge that a refund is for, where Local does not say so,
-	// because a permit beside it came from another store.
-	charge charge
+}
+
+// String describes r for people, as in "admitted, 9 of 10 left, reset in 1s" or
+// "refused, 0 of 10 left, reset in 10s, retry in 1s".
+func (r Result) String() string {
+	text := fmt.Sprintf("%v, %d of %d left, reset in %v", r.Outcome, r.Remaining, r.Limit, r.ResetAfter)
+	if r.RetryAfter > 0 {
+		text += fmt.Sprintf(", retry in %v", r.RetryAfter)
+	}
+	if r.Delay > 0 {
+		text += fmt.Sprintf(", delay %v", r.Delay)
+	}
+	if r.Local {
+		text += ", without the store"
+	}
+	return text
 }
 
 // charge is who has a charge.
@@ -205,9 +225,6 @@ func tighter(e, than *entry) bool {
 		return e.Reset > than.Reset
 	}
 }
-
-// Allowed reports whether the request was admitted.
-func (r Result) Allowed() bool { return r.Outcome == Admitted || r.Outcome == AtLimit }
 
 // OverLimitError is what [Limiter.Wait] and [Limiter.Acquire] fail with over the limit:
 // the turn would come too late, or never.
