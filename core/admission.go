@@ -33,25 +33,28 @@ type Admission struct {
 	hold    *hold
 }
 
-// Begin takes units of the policy's rates: the first step of an admission. A policy of permits alone has none, and
-// admits. Being over the limit is a Result, not an error: look at Result.Allowed. An error means that nothing was decided
-// and nothing taken: the context's, that of a mistake in the Ask, and a [*StoreError] under "fail closed".
+// Begin takes units of the policy's rates: the first step of an admission. It fills in a, which must be zero, because a
+// copy of one costs a part of what the decision does. A policy of permits alone has no rates, and admits. Being over the
+// limit is a Result, not an error: look at a.Result.Allowed. An error means that nothing was decided and nothing taken, and
+// leaves a zero: the context's, that of a mistake in the Ask, and a [*StoreError] under "fail closed".
 //
 // The next steps are Wait, where Result.Delay is not 0, and Acquire, where the policy has permits: in this order, so that
 // nobody holds a permit while it waits, and a request over its rate costs one round trip. What was taken stays taken until
 // GiveBack and Release.
-func (l *Limiter) Begin(ctx context.Context, ask Ask) (a Admission, err error) {
+func (l *Limiter) Begin(ctx context.Context, ask Ask, a *Admission) error {
 	a.limiter, a.key = l, ask.Key
 	if l.policy.p.permits != nil && len(l.policy.p.algorithms) == 0 {
 		a.Result.Outcome = Admitted
-		return a, nil
+		return nil
 	}
 	t := Take{Policy: l.policy, Key: ask.Key, Cost: ask.Cost, AtMost: ask.AtMost, Wait: ask.Wait}
 	a.Err = l.keeper.take(ctx, &t, &a.Result)
 	if a.Err != nil && !a.Result.Local {
-		return Admission{}, a.Err
+		err := a.Err
+		*a = Admission{}
+		return err
 	}
-	return a, nil
+	return nil
 }
 
 // Acquire takes n permits of the policy, at least 1, for what Begin has admitted: the last step. It does nothing where

@@ -35,7 +35,8 @@ func TestCharge(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := chargeLimiter(t, store(), "10/10s debt 5", new(strings.Builder))
-				a, err := l.Begin(t.Context(), Ask{Key: "k", Cost: 2})
+				var a Admission
+				err := l.Begin(t.Context(), Ask{Key: "k", Cost: 2}, &a)
 				require.NoError(t, err)
 				a.Charge(-1)
 				a.Charge(0)
@@ -58,7 +59,8 @@ func TestLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := chargeLimiter(t, newRemote(t), "2/10s", new(strings.Builder))
 		look := func() Admission {
-			a, err := l.Begin(t.Context(), Ask{Key: "k", AtMost: true})
+			var a Admission
+			err := l.Begin(t.Context(), Ask{Key: "k", AtMost: true}, &a)
 			require.NoError(t, err)
 			return a
 		}
@@ -79,7 +81,8 @@ func TestLook(t *testing.T) {
 func TestChargeOfNothing(t *testing.T) {
 	(&Admission{}).Charge(1)
 	l := chargeLimiter(t, permitMemory(t), "2 concurrent", new(strings.Builder))
-	a, err := l.Begin(t.Context(), Ask{Key: "k"})
+	var a Admission
+	err := l.Begin(t.Context(), Ask{Key: "k"}, &a)
 	require.NoError(t, err)
 	a.Charge(1)
 }
@@ -91,7 +94,8 @@ func TestChargeOfLocalResults(t *testing.T) {
 			s := newRemote(t)
 			l := chargeLimiter(t, s, "10/10s; fail "+word, new(strings.Builder))
 			s.set(outages["down"])
-			a, err := l.Begin(t.Context(), Ask{Key: "k", Cost: 2})
+			var a Admission
+			err := l.Begin(t.Context(), Ask{Key: "k", Cost: 2}, &a)
 			require.NoError(t, err)
 			s.set(restore)
 			a.Charge(3)
@@ -109,7 +113,8 @@ func TestChargesSurviveABlip(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, said := newRemote(t), new(strings.Builder)
 		l := chargeLimiter(t, s, "1000/1000h", said)
-		a, err := l.Begin(t.Context(), Ask{Key: "k"})
+		var a Admission
+		err := l.Begin(t.Context(), Ask{Key: "k"}, &a)
 		require.NoError(t, err)
 		s.set(outages["down"])
 		for range 100 {
@@ -141,7 +146,8 @@ func TestChargesKeepUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, said := newRemote(t), new(strings.Builder)
 		l := chargeLimiter(t, s, "100000/1000h", said)
-		a, err := l.Begin(t.Context(), Ask{Key: "k"})
+		var a Admission
+		err := l.Begin(t.Context(), Ask{Key: "k"}, &a)
 		require.NoError(t, err)
 		s.set(func(f *fakeRemote) { f.delay = 10 * time.Millisecond })
 		for range 1000 {

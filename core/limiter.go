@@ -144,7 +144,8 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) error {
 	if end, bounded := ctx.Deadline(); bounded {
 		wait = min(wait, max(0, time.Until(end)))
 	}
-	a, err := l.Begin(ctx, Ask{Key: key, Cost: n, Wait: wait})
+	var a Admission
+	err := l.Begin(ctx, Ask{Key: key, Cost: n, Wait: wait}, &a)
 	switch {
 	case err != nil:
 		return err
@@ -178,7 +179,8 @@ func (l *Limiter) AcquireN(ctx context.Context, key string, n int64) (held conte
 	if n < 1 {
 		return nil, nil, fmt.Errorf("core: AcquireN of %d permits; give 1 or more", n)
 	}
-	a, err := l.Begin(ctx, Ask{Key: key, Cost: 1})
+	var a Admission
+	err = l.Begin(ctx, Ask{Key: key, Cost: 1}, &a)
 	if err == nil {
 		err = a.Wait(ctx)
 	}

@@ -104,7 +104,7 @@ func (a Address) Func() Func {
 		if client.Is4() {
 			bits = v4Bits
 		}
-		k.addNetwork(netip.PrefixFrom(client, bits).Masked())
+		k.addNetwork(client, bits)
 		return nil
 	}}
 }
@@ -330,18 +330,21 @@ func canonicalPrefix(p netip.Prefix) netip.Prefix {
 // "ip=203.0.113.7", if it is a network of one address. The network's own notation does not matter: bits
 // behind the prefix are cleared, and an IPv4-mapped network is written as the IPv4 network that it is.
 // The zero Prefix is written as an empty part.
-func (k *Key) AddPrefix(p netip.Prefix) { k.addNetwork(canonicalPrefix(p)) }
+func (k *Key) AddPrefix(p netip.Prefix) {
+	p = canonicalPrefix(p)
+	k.addNetwork(p.Addr(), p.Bits())
+}
 
-// addNetwork is AddPrefix for a network in its canonical form.
-func (k *Key) addNetwork(p netip.Prefix) {
+// addNetwork is AddPrefix for the network in which an address in its canonical form is.
+func (k *Key) addNetwork(addr netip.Addr, bits int) {
 	k.begin()
 	k.b = append(k.b, kindIP+"="...)
-	switch {
-	case !p.IsValid():
-	case p.IsSingleIP():
-		k.b = p.Addr().AppendTo(k.b)
+	switch bits {
+	case -1: // the zero Prefix
+	case addr.BitLen(): // nearly always, and then there is nothing to mask
+		k.b = addr.AppendTo(k.b)
 	default:
-		k.b = p.AppendTo(k.b)
+		k.b = netip.PrefixFrom(addr, bits).Masked().AppendTo(k.b)
 	}
 }
 

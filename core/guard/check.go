@@ -184,7 +184,7 @@ func (g *Guard) begin(r keyfunc.Request, ru *rule, t *taken) (err error) {
 		began = time.Now()
 	}
 	a := &t.admission
-	*a, err = limiter.Begin(ctx, ask)
+	err = limiter.Begin(ctx, ask, a)
 	if g.observe != nil {
 		t.seen.took = time.Since(began)
 	}
