@@ -47,6 +47,9 @@ type programs struct {
 	byPolicy sync.Map // core.Policy -> *program
 	policies atomic.Int64
 	byKinds  sync.Map // string -> *scripts
+	// composing is held by the one who composes scripts, which takes milliseconds: all requests of a program
+	// that has just begun would do so at once.
+	composing sync.Mutex
 }
 
 const maxPrograms = 4096
@@ -56,16 +59,11 @@ func (ps *programs) of(n names, p core.Policy) (*program, error) {
 	if v, ok := ps.byPolicy.Load(p); ok {
 		return v.(*program), nil //nolint:forcetypeassert // nothing else is stored
 	}
-	kinds := p.Spec().Kinds()
-	shared, ok := ps.byKinds.Load(kinds)
-	if !ok {
-		var err error
-		if shared, err = newScripts(kinds); err != nil {
-			return nil, err
-		}
-		shared, _ = ps.byKinds.LoadOrStore(kinds, shared)
+	shared, err := ps.scripts(p.Spec().Kinds())
+	if err != nil {
+		return nil, err
 	}
-	v := &program{scripts: shared.(*scripts), before: n.before(p, p.Spec().Shape())} //nolint:forcetypeassert // as above
+	v := &program{scripts: shared, before: n.before(p, p.Spec().Shape())}
 	v.denials = ps.denials.Policy(v.before, p)
 	for _, l := range p.Limits() {
 		v.weight += moreWeight
@@ -84,6 +82,23 @@ func (ps *programs) of(n names, p core.Policy) (*program, error) {
 	}
 	ps.byPolicy.Store(p, v)
 	return v, nil
+}
+
+// scripts returns those of some kinds, which one caller composes while the others wait.
+func (ps *programs) scripts(kinds string) (*scripts, error) {
+	if v, ok := ps.byKinds.Load(kinds); ok {
+		return v.(*scripts), nil //nolint:forcetypeassert // nothing else is stored
+	}
+	ps.composing.Lock()
+	defer ps.composing.Unlock()
+	if v, ok := ps.byKinds.Load(kinds); ok {
+		return v.(*scripts), nil //nolint:forcetypeassert // as above
+	}
+	s, err := newScripts(kinds)
+	if err == nil {
+		ps.byKinds.Store(kinds, s)
+	}
+	return s, err
 }
 
 func newScripts(kinds string) (*scripts, error) {
