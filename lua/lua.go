@@ -55,7 +55,7 @@ type library struct {
 type algorithm struct {
 	file      string
 	arguments map[string][]string // of each operation, in order
-	zeros     []string            // what else its sections read
+	zeros     *regexp.Regexp      // what else its sections read, or nil
 	sections  map[string]string
 }
 
@@ -88,9 +88,12 @@ func load(from fs.FS) *library {
 			continue
 		}
 		a := &algorithm{file: name, arguments: map[string][]string{}, sections: sections(text)}
+		var zeros []string
 		if m := borrows.FindStringSubmatch(doc); m != nil {
 			if w := without.FindStringSubmatch(doc); w != nil {
-				a.zeros = strings.Fields(w[1])
+				zeros = strings.Fields(w[1])
+				name := "(?:" + strings.Join(zeros, "|") + ")"
+				a.zeros = regexp.MustCompile(`\(ARG\.` + name + ` or 0\)(?: \+ 0\b)?|\bARG\.` + name + `\b(?: \+ 0\b)?`)
 			}
 			own := a.sections
 			a.file = m[1] + ".lua"
@@ -99,7 +102,7 @@ func load(from fs.FS) *library {
 			maps.Copy(a.sections, own)
 		}
 		for _, m := range declares.FindAllStringSubmatch(doc, -1) {
-			a.arguments[m[1]] = slices.DeleteFunc(strings.Fields(m[2]), func(name string) bool { return slices.Contains(a.zeros, name) })
+			a.arguments[m[1]] = slices.DeleteFunc(strings.Fields(m[2]), func(name string) bool { return slices.Contains(zeros, name) })
 		}
 		l.algorithms[m[1][0]] = a
 	}
@@ -268,8 +271,8 @@ func (a *algorithm) resolve(t template, first int) (out map[string]string, err e
 		if form == hoisted {
 			text = asNumber.ReplaceAllString(text, "ARG.$1$2")
 		}
-		for _, name := range a.zeros {
-			text = regexp.MustCompile(`\(ARG\.`+name+` or 0\)(?: \+ 0\b)?|\bARG\.`+name+`\b(?: \+ 0\b)?`).ReplaceAllString(text, "0")
+		if a.zeros != nil {
+			text = a.zeros.ReplaceAllString(text, "0")
 		}
 		all.WriteString(text)
 		if out[section], _, err = place(text, names, first, form); err != nil {

@@ -3,6 +3,8 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"runtime"
+	"sync"
 	"testing"
 	"time"
 
@@ -93,4 +95,31 @@ func TestNoReplyAndNoError(t *testing.T) {
 	failed, ok = errors.AsType[*core.StoreError](err)
 	require.True(t, ok, "%v", err)
 	assert.Equal(t, core.ClassReply, failed.Class)
+}
+
+// The first requests of a program come at once, and have their scripts composed but once.
+func TestScriptsAreComposedOnce(t *testing.T) { //nolint:paralleltest // it counts allocations
+	allocated := func(f func()) uint64 {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		f()
+		runtime.ReadMemStats(&after)
+		return after.Mallocs - before.Mallocs
+	}
+	one := allocated(func() { _, _ = newScripts("gf") })
+	var ps programs
+	all := allocated(func() {
+		var ready, wg sync.WaitGroup
+		ready.Add(1)
+		for range 64 {
+			wg.Go(func() {
+				ready.Wait()
+				_, err := ps.scripts("gf")
+				assert.NoError(t, err)
+			})
+		}
+		ready.Done()
+		wg.Wait()
+	})
+	assert.Less(t, all, one*3/2)
 }

@@ -89,7 +89,7 @@ func (p *passenger) arrive(res *core.Result) ([]int64, error) {
 		*res = p.res
 	}
 	reply, err := p.reply, p.err
-	p.entry = entry{}
+	p.entry, p.take, p.after = entry{}, core.Take{}, nil // what others keep, it must not
 	passengers.Put(p)
 	if hook, ok := err.(*panicked); ok { //nolint:errorlint // it is never wrapped
 		panic(hook.value)
