@@ -48,23 +48,28 @@ func newPassenger(e entry, t *core.Take, entered time.Time) *passenger {
 }
 
 // ride waits for the end of the flight, but not longer than patience, nor longer than queueing
-// until it has left.
+// until it has left. If patience is all that the store allows, an answer that has arrived within it
+// gets some grace to be read.
 func (p *passenger) ride(ctx context.Context, l *lane, queueing, patience time.Duration, res *core.Result) ([]int64, error) {
 	p.timer.Reset(queueing)
-	late := false
+	left := []time.Duration{patience - queueing, grace, grace, grace, grace, grace}
+	if patience < l.limit {
+		left = left[:1]
+	}
 	for {
+		gone := false
 		select {
 		case <-p.seat:
 			return p.arrive(res)
 		case <-p.timer.C:
 		case <-ctx.Done():
-			late = true
+			gone = true
 		}
 		unsent, busy := l.leave(p)
 		switch {
-		case !unsent && !late:
-			p.timer.Reset(patience - queueing)
-			late = true
+		case !unsent && !gone && len(left) > 0:
+			p.timer.Reset(left[0])
+			left = left[1:]
 			continue
 		case errors.Is(ctx.Err(), context.Canceled):
 			return nil, ctx.Err()
@@ -81,6 +86,10 @@ func (p *passenger) ride(ctx context.Context, l *lane, queueing, patience time.D
 		}
 	}
 }
+
+// grace is after what time a passenger whose time is over looks again whether its flight is back, a few times: when
+// a process was stopped, or had no processor, its timers fire before it reads what lies in its sockets.
+const grace = time.Millisecond
 
 // arrive ends a ride.
 func (p *passenger) arrive(res *core.Result) ([]int64, error) {
