@@ -106,15 +106,14 @@ func TestScriptsAreComposedOnce(t *testing.T) { //nolint:paralleltest // it coun
 		runtime.ReadMemStats(&after)
 		return after.Mallocs - before.Mallocs
 	}
-	one := allocated(func() { _, _ = newScripts("gf") })
-	var ps programs
+	one := allocated(func() { _, _ = newScripts("gd") })
 	all := allocated(func() {
 		var ready, wg sync.WaitGroup
 		ready.Add(1)
 		for range 64 {
 			wg.Go(func() {
 				ready.Wait()
-				_, err := ps.scripts("gf")
+				_, err := scriptsOf("gd")
 				assert.NoError(t, err)
 			})
 		}
