@@ -158,7 +158,7 @@ func (s Spec) Explain(t Take, reply []int64) (res Result, again bool, err error)
 	if s.p == nil || len(reply) == 0 || reply[0] <= 0 || reply[0] > maxNow {
 		return Result{}, false, s.malformed(reply)
 	}
-	d := decisions{p: s.p, t: t, now: reply[0], workspace: workspaces.Get().(*workspace)} //nolint:forcetypeassert // nothing else is put there
+	d := decisions{p: s.p, t: t, now: reply[0], workspace: workspaces.Get().(*workspace)}
 	defer workspaces.Put(d.workspace)
 	switch rest := reply[1:]; {
 	case len(rest) == 0 && s.p.calendar:
@@ -210,7 +210,7 @@ func (s Spec) ExplainEach(t Take, reply []int64, counts []int, visit func(key, c
 		return 0, s.malformed(reply)
 	}
 	d := visits{rest: reply[1:], visit: visit}
-	d.decisions = decisions{p: s.p, t: t, now: reply[0], workspace: workspaces.Get().(*workspace)} //nolint:forcetypeassert // nothing else is put there
+	d.decisions = decisions{p: s.p, t: t, now: reply[0], workspace: workspaces.Get().(*workspace)}
 	defer workspaces.Put(d.workspace)
 	if len(d.rest) == 0 && s.p.calendar && len(counts) > 0 {
 		return d.now, nil

@@ -49,7 +49,7 @@ func (f *flight) fly(parent context.Context) {
 			return
 		}
 	}
-	f.deadline = deadline{parent, f.sent.Add(l.limit), clocks.Get().(*clock)} //nolint:forcetypeassert // nothing else is put there
+	f.deadline = deadline{parent, f.sent.Add(l.limit), clocks.Get().(*clock)}
 	f.timer.Reset(l.limit)
 	verdict := error(errPanicked) // unless it comes to an end
 	defer func() {
