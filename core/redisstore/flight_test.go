@@ -46,7 +46,7 @@ func ground(t *testing.T, s *redisstore.Store, riders []*rider) (waiting func() 
 		for n, start := 0, time.Now(); waiting() < i+1; n++ {
 			require.Less(t, time.Since(start), patient)
 			if runtime.Gosched(); n > 10 { // nobody looks at sockets while somebody is always about
-				time.Sleep(50 * time.Microsecond)
+				<-time.After(50 * time.Microsecond)
 			}
 		}
 	}

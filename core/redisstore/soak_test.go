@@ -95,7 +95,9 @@ func TestSoak(t *testing.T) { //nolint:paralleltest // it counts goroutines
 				start := time.Now()
 				res, err := s.Take(ctx, take)
 				took := int64(time.Since(start) - own)
-				for most := overdue.Load(); took > most && !overdue.CompareAndSwap(most, took); most = overdue.Load() {
+				most := overdue.Load()
+				for took > most && !overdue.CompareAndSwap(most, took) {
+					most = overdue.Load()
 				}
 				cancel()
 				calls.Add(1)
