@@ -99,7 +99,10 @@ func New(c Config) (*Guard, error) {
 	}
 	if f.base.Policy != "" || len(c.Rules) == 0 && len(c.Routes) == 0 {
 		base := f.base
-		base.Instead = false
+		if base.Instead {
+			mistakes = append(mistakes, errors.New("guard: Instead has a meaning in Routes only; leave it out of the Config itself"))
+			base.Instead = false
+		}
 		g.rules = append(g.rules, add(base, "default", ""))
 	}
 	for i, r := range c.Rules {

@@ -231,7 +231,7 @@ func TestRulesGoOn(t *testing.T) {
 // Rules that make no sense are told when the program starts, all at once.
 func TestRulesMistakes(t *testing.T) {
 	_, err := guard.New(guard.Config{
-		Rule: guard.Rule{Policy: "1/1s", Key: keyfunc.IP(), Waiting: -1},
+		Rule: guard.Rule{Policy: "1/1s", Key: keyfunc.IP(), Waiting: -1, Instead: true},
 		Rules: []guard.Rule{
 			{Policy: "5/1s"},
 			{Policy: "x: 5/1s", Instead: true},
@@ -247,6 +247,7 @@ func TestRulesMistakes(t *testing.T) {
 	for _, want := range []string{
 		"guard: Waiting is -1; give how many requests may wait, or 0 for 1000",
 		`guard: Rules[0]: the policy "5/1s" has no name`,
+		"guard: Instead has a meaning in Routes only; leave it out of the Config itself",
 		"guard: Rules[1]: Instead has a meaning in Routes only",
 		"guard: Rules[2]: Tier and Tiers go together",
 		`guard: Routes["/a"]: there is neither a Policy nor Instead`,

@@ -373,7 +373,7 @@ func TestNew(t *testing.T) {
 		"everything": {
 			nil,
 			redisstore.Options{Deadline: -1, Prefix: "a{b}", HashKeys: []byte("short")},
-			[]string{"client is nil", "Deadline is -1ns", `Prefix is "a{b}"`, "HashKeys has 5 bytes"},
+			[]string{"client is nil", "Deadline is -1ns; give at least 1ms", `Prefix is "a{b}"`, "HashKeys has 5 bytes"},
 		},
 	} {
 		_, err := redisstore.New(test.rdb, test.o)

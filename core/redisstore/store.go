@@ -95,7 +95,8 @@ type Options struct {
 	// numbers of the policy, count at once.
 	DenyCache int
 	// Observe is told of each flight when it is over, where its callers are not kept waiting
-	// unless one flies alone. It must be quick, and safe for concurrent use. nil means nobody.
+	// unless one flies alone. It must be quick, safe for concurrent use, and not panic, which a
+	// caller that flies alone would see. nil means nobody.
 	// Requests that were refused from memory took no flight: [Store.Stats] counts them.
 	Observe func(Flight)
 }
@@ -155,8 +156,8 @@ func New(rdb redis.UniversalClient, o Options) (*Store, error) {
 			mistakes = append(mistakes, err)
 		}
 	}
-	if o.Deadline < 0 {
-		wrong("Deadline is %v; give a positive time, or 0 for %v", o.Deadline, DefaultDeadline)
+	if o.Deadline != 0 && o.Deadline < time.Millisecond { // a number without a unit is in nanoseconds
+		wrong("Deadline is %v; give at least 1ms, or 0 for %v", o.Deadline, DefaultDeadline)
 	}
 	if o.Deadline == 0 {
 		o.Deadline = DefaultDeadline
