@@ -238,7 +238,8 @@ func TestCallerLeaves(t *testing.T) {
 		_, err = s.Take(little{t.Context(), 8 * time.Millisecond}, take)
 		var failed *core.StoreError
 		require.ErrorAs(t, err, &failed)
-		assert.Equal(t, core.ClassTimeout, failed.Class)
+		// Busy, if the answer to the one before it has come so late that it was not sent itself.
+		assert.Contains(t, []string{core.ClassTimeout, core.ClassBusy}, failed.Class)
 	}
 	proxy.Pass()
 	_, err = s.Take(t.Context(), take)
