@@ -254,7 +254,7 @@ func TestNetwork(t *testing.T) {
 		buf := []byte(text)
 		_, err := conn.Write(buf)
 		require.NoError(t, err)
-		copy(buf, "xxx") // it is the caller's again
+		copy(buf, "...") // it is the caller's again
 	}
 	got := make([]byte, len(want))
 	_, err = io.ReadFull(conn, got)

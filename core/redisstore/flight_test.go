@@ -182,7 +182,7 @@ func TestFlightsAreCheap(t *testing.T) {
 	assert.EqualValues(t, 2, server.CommandStats(t)["evalsha"])
 }
 
-// Who leaves before the flight does is not charged; who leaves afterwards is.
+// A caller that leaves before the flight does is not charged; one that leaves afterwards is.
 func TestPassengersLeave(t *testing.T) {
 	t.Parallel()
 	server, proxy, s := newFlights(t, redisstore.Options{DenyCache: -1, Deadline: patient})

@@ -29,7 +29,7 @@ func crowded(t *testing.T, k kind) (*Store, *lane) {
 	return s, l
 }
 
-// Who found no place and gives up is not taken out of a queue in which it never was.
+// A caller that found no place and gives up is not taken out of a queue in which it never was.
 func TestNoPlaceAndNoTime(t *testing.T) {
 	t.Parallel()
 	s, l := crowded(t, refunding)

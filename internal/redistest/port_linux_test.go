@@ -22,8 +22,8 @@ func only(port int) func(string, string, syscall.RawConn) error {
 	}
 }
 
-// A reserved port is given to nobody who asks for any: neither who listens nor who connects. Who asks
-// for it by its number gets it, and has it again after he was gone.
+// A reserved port is given to nobody who asks for any: no listener and no connection. A server that asks
+// for it by its number gets it, and has it again after it was gone.
 func TestReserve(t *testing.T) {
 	t.Parallel()
 	port, free, err := reserve()

@@ -220,7 +220,7 @@ func TestMapUnderPressure(t *testing.T) {
 	}
 }
 
-// Who comes to a row after another comes at a later time, however many want it at once.
+// A decision on a row has a later time than the one before it, however many want the row at once.
 func TestTimeOfARowDoesNotRunBack(t *testing.T) {
 	m, p := New(1000), plainPolicy("a", 1)
 	var wg sync.WaitGroup
