@@ -30,7 +30,8 @@ const (
 // is no address, as on a unix socket, the error is [ErrNoKey].
 //
 // No socket has the peer 0.0.0.0 or ::, but a framework that runs without a network has, as Fiber does in App.Test.
-// All such requests share the key of 0.0.0.0. In a header, both are no address.
+// All such requests share the key of 0.0.0.0, and a test that lists 0.0.0.0/32 among the trusted networks has its
+// headers read. In a header, both are no address.
 //
 // An address without a port is not the socket's: another middleware has put it there, mostly from a header that
 // clients can write. It is taken as the address, and [Key.Warning] says so.

@@ -232,6 +232,8 @@ func FuzzForwardedFor(f *testing.F) {
 	f.Add("", "fe80::1%%,a\n\n,1.2.3.4:123456", "10.0.0.0/8", 2)
 	f.Add("2001:db8::1", strings.Repeat("2001:DB8::2,", 70), "2001:db8::/32", 0)
 	f.Add("10.0.0.1", "1.2.3.4,"+strings.Repeat(" ", 130), "10.0.0.0/8", 3)
+	f.Add("0.0.0.0", "1.0.0.0", "0.0.0.0/1", 0)
+	f.Add("64:ff9b::10.0.0.1", "64:ff9b::1.2.3.4", "10.0.0.0/8", 0)
 	f.Fuzz(func(t *testing.T, peer, header, trusted string, hops int) {
 		network, err := netip.ParsePrefix(trusted)
 		if err != nil {
@@ -267,7 +269,7 @@ func FuzzForwardedFor(f *testing.F) {
 			require.NoError(t, err)
 			require.Equal(t, got, keyOf(exact, &request{peer: socket(ip)}), "the form is canonical")
 			require.False(t, ip.Is4In6() || ip.Zone() != "")
-			require.Equal(t, ip.IsUnspecified(), got == direct && addr.WithZone("").Unmap().IsUnspecified(), "only the peer may be unspecified")
+			require.Equal(t, ip.IsUnspecified(), got == direct && oneForm(addr).IsUnspecified(), "only the peer may be unspecified")
 			if hops <= 0 && !trusts(network, ip) {
 				require.Equal(t, got, client(append([]string{"6.6.6.6"}, lines...)...), "what is left of the client is not believed")
 			}
@@ -285,13 +287,26 @@ func FuzzForwardedFor(f *testing.F) {
 	})
 }
 
-// trusts is Contains for an address and a network in any form.
+// trusts is Contains for an address and a network in any form. Nobody's address is in the network that holds it, too.
 func trusts(network netip.Prefix, ip netip.Addr) bool {
-	ip = ip.Unmap().WithZone("")
 	if bits := network.Bits() - 96; network.Addr().Is4In6() && bits >= 0 {
 		network = netip.PrefixFrom(network.Addr().Unmap(), bits)
 	}
-	return !ip.IsUnspecified() && network.Contains(ip)
+	return network.Contains(oneForm(ip))
+}
+
+// oneForm returns the form of an address that stands for all of its forms.
+func oneForm(ip netip.Addr) netip.Addr {
+	ip = ip.Unmap().WithZone("")
+	if text, ok := strings.CutPrefix(ip.StringExpanded(), "0064:ff9b:0000:0000:0000:0000:"); ok { // RFC 6052
+		var a, b, c, d byte
+		_, _ = fmt.Sscanf(text, "%02x%02x:%02x%02x", &a, &b, &c, &d)
+		ip = netip.AddrFrom4([4]byte{a, b, c, d})
+	}
+	if ip.IsUnspecified() {
+		return netip.IPv4Unspecified()
+	}
+	return ip
 }
 
 var (
@@ -324,9 +339,10 @@ func reference(peer netip.Addr, entries []string, network netip.Prefix, hops int
 			}
 		}
 		ip, err := netip.ParseAddr(entry)
-		if ip = ip.Unmap(); err != nil || ip.Zone() != "" || ip.IsUnspecified() {
+		if err != nil || ip.Zone() != "" || oneForm(ip).IsUnspecified() {
 			return last
 		}
+		ip = oneForm(ip)
 		last = ip
 		if hops > 0 && i+1 == hops || hops <= 0 && !trusts(network, ip) {
 			return last
