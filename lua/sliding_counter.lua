@@ -26,8 +26,8 @@ if s_i and s_i ~= '' then
     and (previous == 0 or start > 0) and not string.find(s_i, ',0%d') then
     local elapsed = now % period
     if length ~= period or start > now then -- each belongs to the window in which its own ends, as of now
-      if start > now then write = true end
       local index, age, before = math.floor(now / period), 0, 0
+      if start > now or current > 0 and math.floor((start + length - 1) / period) > index then write = true end
       if start + length - 1 < now then age = index - math.floor((start + length - 1) / period) end
       if previous > 0 and start - 1 < now then before = index - math.floor((start - 1) / period) end
       local counts = { 0, 0, 0 }

@@ -32,7 +32,7 @@ if s_i and s_i ~= '' then
   local oldest = newest - buckets
   if ok and stored ~= width then -- each count belongs to the sub-window in which its own ends, as of now
     local begins, least, moved, at, n = start, start - buckets * stored, '', nil, 0
-    if begins > now then write = true end
+    if begins > now or math.floor((begins + stored - 1) / width) > newest then write = true end
     start = math.floor(math.min(begins + stored - 1, now) / width) * width
     for text in string.gmatch(string.sub(s_i, p), ',([^,]*)') do
       local count = string.find(text, '^%d+$') and text + 0
