@@ -101,7 +101,12 @@ end
 --@ store
 local text_i, left_i = '', 1
 if current_i + previous_i > 0 then
-  text_i = string.format('d%.0f,%s,%.0f,%.0f', start_i, TEXT.period, current_i, previous_i)
+  local low = start_i % 1000000000
+  if low < start_i and current_i < 2147483648 and previous_i < 2147483648 then -- the same in half the time
+    text_i = string.format('d%d%09d,%s,%d,%d', (start_i - low) / 1000000000, low, TEXT.period, current_i, previous_i)
+  else
+    text_i = string.format('d%.0f,%s,%.0f,%.0f', start_i, TEXT.period, current_i, previous_i)
+  end
   left_i = start_i - now + (current_i > 0 and 2 or 1) * ARG.period
 end
 

@@ -145,7 +145,12 @@ end
 --@ store
 local text_i, left_i = '', 1
 if count_i > 0 then
-  text_i = string.format('w%.0f,%s,%.0f', start_i, TEXT.width, count_i) .. older_i
+  local low = start_i % 1000000000
+  if low < start_i and count_i < 2147483648 then -- the same in half the time
+    text_i = string.format('w%d%09d,%s,%d%s', (start_i - low) / 1000000000, low, TEXT.width, count_i, older_i)
+  else
+    text_i = string.format('w%.0f,%s,%.0f', start_i, TEXT.width, count_i) .. older_i
+  end
   left_i = start_i + (ARG.buckets + 1) * ARG.width - now
 end
 
