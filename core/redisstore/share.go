@@ -56,7 +56,7 @@ func (f *flight) group(keys int) {
 		}
 		c := &f.calls[p.call]
 		if c.shared == nil {
-			room := min(1+len(f.riders)-i, keys)
+			room := min(2+(len(f.riders)-i)/len(f.calls), keys)
 			c.shared = &shared{make([]row, 0, room), make([]int, 0, room)}
 			c.add(c.first, nil)
 		}
