@@ -24,8 +24,8 @@ type Flight struct {
 }
 
 // boarded is what is known of a flight before it leaves.
-func (f *flight) boarded() Flight {
-	told := Flight{Calls: f.entries, Commands: len(f.calls), Waited: f.waited, Behind: f.lane.behind}
+func (f *flight) boarded() *Flight {
+	told := &Flight{Calls: f.entries, Commands: len(f.calls), Waited: f.waited, Behind: f.lane.behind}
 	for i := range f.calls {
 		if c := &f.calls[i]; c.shared != nil {
 			for _, n := range c.counts {
@@ -37,9 +37,9 @@ func (f *flight) boarded() Flight {
 }
 
 // tell is called when all have their answers.
-func (f *flight) tell(told Flight) {
-	if told.Took = time.Since(f.sent); !f.alive {
-		told.Err = f.word
+func (f *flight) tell() {
+	if f.told.Took = time.Since(f.sent); !f.alive {
+		f.told.Err = f.word
 	}
-	f.lane.node.store.observe(told)
+	f.lane.node.store.observe(*f.told)
 }

@@ -254,10 +254,9 @@ func (s *Store) Take(ctx context.Context, t core.Take) (res core.Result, err err
 	if err != nil {
 		return core.Result{}, err
 	}
-	var now time.Duration
+	now := time.Now()
 	if s.denials != nil {
-		now = s.denials.Now()
-		if res, ok := s.denials.Answer(p.denials, &t, now); ok {
+		if res, ok := s.denials.Answer(p.denials, &t, now.Sub(started)); ok {
 			if err := ctx.Err(); err != nil {
 				return core.Result{}, err
 			}
@@ -286,7 +285,7 @@ func (s *Store) Take(ctx context.Context, t core.Take) (res core.Result, err err
 			}
 			e.args = arguments(params, t.Now)
 		}
-		reply, err := n.lanes[deciding].ask(ctx, e, &t, &res)
+		reply, err := n.lanes[deciding].ask(ctx, now, e, &t, &res)
 		if err != nil || reply == nil {
 			return res, err
 		}
@@ -297,7 +296,7 @@ func (s *Store) Take(ctx context.Context, t core.Take) (res core.Result, err err
 		}
 		if !again {
 			if s.denials != nil && !res.Allowed() {
-				s.denials.Keep(p.denials, &t, reply, &res, now)
+				s.denials.Keep(p.denials, &t, reply, &res, now.Sub(started))
 			}
 			return res, nil
 		}
@@ -345,6 +344,6 @@ func (s *Store) Reset(ctx context.Context, p core.Policy, key string) error {
 	}
 	s.denials.Forget(prog.denials, key)
 	defer s.denials.Forget(prog.denials, key)
-	_, err = n.lanes[deciding].ask(ctx, e, nil, nil)
+	_, err = n.lanes[deciding].ask(ctx, time.Now(), e, nil, nil)
 	return err
 }
