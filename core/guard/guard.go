@@ -66,6 +66,8 @@ type family struct {
 	results bool
 	source  Source // nil if there is none
 	log     *slog.Logger
+	// inProcess is that the store keeps no key that it was asked for.
+	inProcess bool
 
 	doubtful sync.Once // the line that addresses are not those of sockets
 }
@@ -79,6 +81,8 @@ func New(c Config) (*Guard, error) {
 	if f.base.NoKey == NoKeyDefault {
 		f.base.NoKey = NoKeyRefuse
 	}
+	_, memory := c.Store.(*core.Memory)
+	f.inProcess = memory || c.Store == nil
 	g := &Guard{family: f}
 	var err error
 	var mistakes []error

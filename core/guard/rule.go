@@ -96,6 +96,7 @@ type rule struct {
 	routed  bool // the key asks for the route
 	shadow  bool
 	settles bool                     // there is something to settle
+	forgets bool                     // when it has decided, nobody asks for the key any more
 	burst   burst                    // of the first limit: nearly always, of the one that clients are told of
 	lists   map[*core.Limiter]*asked // of each policy; nil unless asked for
 	bodies  *bodies
@@ -186,6 +187,7 @@ func (f *family) prepare(store core.Store, r Rule, name string) (*rule, error) {
 	if f.headers.RateLimit && !ru.shadow {
 		ru.prepareLists()
 	}
+	ru.forgets = f.inProcess && !ru.settles && !ru.permits && !ru.waits
 	return ru, nil
 }
 
