@@ -40,7 +40,7 @@ type Config struct {
 	Observe func(Event)
 	// Results puts the Result of each request into its context, for handlers that show what is left; see [FromContext].
 	Results bool
-	// Log is told when the store fails and when it is back, at most once a second, and of mistakes in use, once each.
+	// Log is told that the store fails, once for each class of failure, and that it is back; and of mistakes in use, once each.
 	// nil means slog.Default().
 	Log *slog.Logger
 }

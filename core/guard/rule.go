@@ -247,7 +247,11 @@ func (ru *rule) tier(name, text string) (*core.Limiter, error) {
 // variant is the rule's limiter with the numbers of a text, which may have no other difference.
 func (ru *rule) variant(text string) (*core.Limiter, error) {
 	p, err := core.Parse(text)
-	if err == nil && p.Options() != ru.limiter.Policy().Options() {
+	own, other := ru.limiter.Policy().Options(), p.Options()
+	if own.Processes > 0 && other.Processes > 0 { // how many is a number, too
+		other.Processes = own.Processes
+	}
+	if err == nil && other != own {
 		err = fmt.Errorf("only the numbers may differ; write the options of %q, and those alone", ru.limiter.Policy())
 	}
 	if err != nil {

@@ -99,6 +99,15 @@ type Options struct {
 	// caller that flies alone would see. nil means nobody.
 	// Requests that were refused from memory took no flight: [Store.Stats] counts them.
 	Observe func(Flight)
+	// ObserveBreaker is told once each time that the breaker of a server opens, because the server does not answer, and
+	// closes again, by the caller whose flight was the reason. It must be quick, safe for concurrent use, and not panic.
+	// nil means nobody.
+	ObserveBreaker func(Turn)
+	// Mirror counts what Redis admits also in this process, as far as it fits there, so that under "fail local" an outage
+	// does not begin with a whole local limit for those who have just used up the one in Redis. It costs the memory that
+	// the in-process store takes for each key, and well under a microsecond for each decision. What is
+	// given back to Redis stays counted here until it weighs nothing any more.
+	Mirror bool
 }
 
 // DefaultDenyCache is how many refusals are remembered unless Options.DenyCache says otherwise, in
@@ -118,6 +127,8 @@ type Store struct {
 	limit, behind time.Duration
 	flights, keys int // of flights, and of a script
 	observe       func(Flight)
+	turns         func(Turn)
+	mirror        bool
 	bounded       bool // the client itself keeps to a context's deadline
 	only          *node
 	nodes         nodes
@@ -196,8 +207,10 @@ func New(rdb redis.UniversalClient, o Options) (*Store, error) {
 		behind:  max(o.Deadline, backgroundDeadline),
 		flights: o.Flights,
 		keys:    o.MaxKeys,
-		mapping: newBreaker(),
+		mapping: newBreaker(nil),
 		observe: o.Observe,
+		turns:   o.ObserveBreaker,
+		mirror:  o.Mirror,
 		bounded: keepsDeadline(rdb),
 		local: sync.OnceValue(func() *core.Memory {
 			m, err := core.NewMemory(core.MemoryOptions{})
@@ -244,6 +257,9 @@ func (s *Store) Fallback() *core.Memory {
 	}
 	return s.local()
 }
+
+// Mirrors reports whether Options.Mirror was given. A Limiter finds it by the method's name.
+func (s *Store) Mirrors() bool { return s.mirror }
 
 // Take implements [core.Store].
 func (s *Store) Take(ctx context.Context, t core.Take) (res core.Result, err error) {
