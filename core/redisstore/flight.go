@@ -64,10 +64,16 @@ func (f *flight) fly(parent context.Context) {
 	if l.node.store.observe != nil {
 		told = f.boarded()
 	}
+	ctx := context.Context(f)
 	for ; len(f.calls) > 0; f.rounds++ {
-		failed := f.send()
+		failed := f.send(ctx)
 		f.land(failed == nil || serverSays(failed) != "")
 		f.collect(failed)
+		if len(f.calls) > 0 && ctx == f && !time.Now().Before(f.at) {
+			more := f.prolong()
+			defer more.timer.Stop()
+			ctx = more //nolint:fatcontext // once
+		}
 	}
 	if verdict = nil; !f.alive {
 		verdict = f.word
@@ -78,40 +84,53 @@ func (f *flight) fly(parent context.Context) {
 	}
 }
 
+// lateness is by how much a flight may be late if it is sent again after its time, because the process came too late to
+// send it before. It is as long as those who ride with it look for its answer then.
+const lateness = looks * grace
+
+// prolong is a deadline for what is sent again after that of the flight.
+func (f *flight) prolong() *deadline {
+	d := f.lane.node.store.lateness
+	more := &deadline{f.parent, time.Now().Add(d), clocks.Get().(*clock)}
+	more.timer.Reset(d)
+	return more
+}
+
 // send sends all calls, and returns what the client says of them together.
-func (f *flight) send() (failed error) {
+func (f *flight) send(ctx context.Context) (failed error) {
 	n := f.lane.node
 	if len(f.calls) == 1 && n.bounded() {
 		room := f.room[:0:len(f.room)]
 		if f.rounds > 0 { // the client's hooks may have kept those of before
 			room = nil
 		}
-		return n.store.rdb.Process(f, f.calls[0].command(f, room)) // clients follow redirections of single commands
+		return n.store.rdb.Process(ctx, f.calls[0].command(ctx, room)) // clients follow redirections of single commands
 	}
 	f.pipelined = len(f.calls) > 1
 	cmds := make([]redis.Cmder, len(f.calls))
 	for i := range f.calls {
-		cmds[i] = f.calls[i].command(f, nil)
+		cmds[i] = f.calls[i].command(ctx, nil)
 	}
 	if n.bounded() {
-		return n.pipeline(f, cmds)
+		return n.pipeline(ctx, cmds)
 	}
-	return n.abandon(f, cmds)
+	return n.abandon(ctx, cmds)
 }
 
 // collect settles the calls that have come to an end, and leaves those that are to be sent again.
 func (f *flight) collect(failed error) {
 	var texts []*script
 	rest, again := f.calls[:0], []call(nil) // the latter take part in no other's fate
-	long := len(f.calls) > 1 && f.tearable()
+	many := len(f.calls) > 1
+	long := many && f.tearable()
 	for i := range f.calls {
 		c := &f.calls[i]
 		reply, err := []int64(nil), errAbandoned
 		if failed != errAbandoned { //nolint:errorlint // it is never wrapped
 			reply, err = c.outcome(failed)
 		}
-		if err != nil && long {
-			err = torn(err)
+		if err != nil && many {
+			err = torn(err, long)
 		}
 		switch {
 		case err == nil && c.shared == nil:
@@ -122,7 +141,7 @@ func (f *flight) collect(failed error) {
 			again = append(again, c.arrive(f, reply)...)
 		case c.shared != nil && len(c.keys) > 1 && f.lane.node.parts(err):
 			c.each(func(p *passenger) { again = append(again, call{entry: &p.entry}) })
-		case c.retry(err, &texts):
+		case (!late(err) || f.parent.Err() == nil) && c.retry(err, &texts): // none that is late for a caller who has left
 			rest = append(rest, *c)
 		case f.lane.node.redirects(err) && f.pipelined:
 			f.alive = true

@@ -52,7 +52,8 @@ func newPassenger(e entry, t *core.Take, entered time.Time) *passenger {
 // gets some grace to be read.
 func (p *passenger) ride(ctx context.Context, l *lane, queueing, patience time.Duration, res *core.Result) ([]int64, error) {
 	p.timer.Reset(queueing)
-	left := []time.Duration{patience - queueing, grace, grace, grace, grace, grace}
+	times := [1 + looks]time.Duration{patience - queueing, grace, grace, grace, grace, grace}
+	left := times[:]
 	if patience < l.limit {
 		left = left[:1]
 	}
@@ -90,6 +91,9 @@ func (p *passenger) ride(ctx context.Context, l *lane, queueing, patience time.D
 // grace is after what time a passenger whose time is over looks again whether its flight is back, a few times: when
 // a process was stopped, or had no processor, its timers fire before it reads what lies in its sockets.
 const grace = time.Millisecond
+
+// looks is how often it looks.
+const looks = 5
 
 // arrive ends a ride.
 func (p *passenger) arrive(res *core.Result) ([]int64, error) {
