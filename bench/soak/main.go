@@ -22,7 +22,7 @@
 //     leases end if nobody can know of them.
 //   - time: of a hundred answers 99 come within the deadline of the decision and 20 ms, less what the scheduler has
 //     kept the process from running.
-//   - back: two seconds after a fault nobody fails any more.
+//   - back: two and a half seconds after a fault nobody fails any more.
 //   - others: callers who stay under their own limit are never refused, and do not fail while nothing else does,
 //     whatever those do who never stop asking, leave, or hold permits.
 //   - growth: goroutines, memory and open files are as many as before, and the log has three lines a second at most.

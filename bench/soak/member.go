@@ -64,6 +64,9 @@ type report struct {
 	Heap              uint64
 }
 
+// settling is how long a member waits at most for what it does in the background.
+const settling = 3 * time.Second
+
 // wrongs bounds what a report says is wrong.
 const wrongs = 20
 
@@ -77,6 +80,7 @@ type process struct {
 	}
 	gate   sync.RWMutex // held by those who decide
 	logged atomic.Int64
+	usual  int // goroutines, when the callers stood still for the first time
 
 	mu     sync.Mutex
 	sums   status
@@ -198,11 +202,13 @@ func (p *process) status() status {
 // stand reports while all callers stand still.
 func (p *process) stand() report {
 	fewest := runtime.NumGoroutine()
-	for start := time.Now(); time.Since(start) < time.Second; { // what is still done in the background ends
+	for start := time.Now(); time.Since(start) < settling; { // what is still done in the background ends
 		<-time.After(20 * time.Millisecond)
-		if n := runtime.NumGoroutine(); n < fewest {
-			fewest = n
-		} else if time.Since(start) > 100*time.Millisecond {
+		fewest = min(fewest, runtime.NumGoroutine())
+		if p.usual == 0 && time.Since(start) > calmTime {
+			p.usual = fewest
+		}
+		if p.usual > 0 && fewest <= p.usual {
 			break
 		}
 	}

@@ -24,8 +24,11 @@ import (
 // What has to hold.
 const (
 	members = 2
-	// soon is when all is well again after a fault, and permits are back.
+	// soon is when permits are back.
 	soon = 2 * time.Second
+	// again is when nobody fails any more after a fault: a client that could not connect tries again after a second
+	// and its DialTimeout, a breaker a second and a quarter later, and it takes a moment to see it.
+	again = 2600 * time.Millisecond
 	// patience bounds what is only waited for.
 	patience = 30 * time.Second
 	// calmTime is how long nobody may fail after that.
@@ -224,7 +227,7 @@ func (w *world) recover() time.Duration {
 	switch {
 	case time.Since(start) >= patience:
 		w.violated("back: somebody still fails after %v", patience)
-	case took > soon && !w.noisy(nil, nil):
+	case took > again && !w.noisy(nil, nil):
 		w.violated("back: somebody still failed after %v", took)
 	}
 	return took
