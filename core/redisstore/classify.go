@@ -73,15 +73,34 @@ func replayable(err error) bool {
 		}
 	}
 	var op *net.OpError
-	return errors.As(err, &op) && op.Op == "write" && !op.Timeout()
+	return errors.As(err, &op) && op.Op == "write" && (!op.Timeout() || unsent(op))
 }
 
-// torn is the error of a command in a pipeline that is too long to be written at once. If
-// writing it fails, its beginning may have arrived, and have been executed.
-func torn(err error) error {
+// unsent reports whether a write failed before anything of what was asked had gone. With a timeout that is a write
+// which came too late, because the process was stopped or had no processor: the server is not to blame.
+func unsent(op *net.OpError) bool {
+	w, ok := op.Err.(*written) //nolint:errorlint // it is never wrapped
+	return ok && !w.begun
+}
+
+// late reports whether nothing was executed because the process came too late to write it.
+func late(err error) bool {
 	op, ok := errors.AsType[*net.OpError](err)
+	return ok && op.Op == "write" && op.Timeout() && unsent(op)
+}
+
+// torn is the error of a command in a pipeline. If writing that failed in the middle, its beginning may have arrived,
+// and have been executed. long says that it could not be written at once, which matters if the connection does not know
+// how far it came.
+func torn(err error, long bool) error {
+	op, ok := errors.AsType[*net.OpError](err)
+	if ok {
+		if w, knows := op.Err.(*written); knows { //nolint:errorlint // it is never wrapped
+			long = w.begun
+		}
+	}
 	switch {
-	case !ok || op.Op != "write":
+	case !ok || op.Op != "write" || !long:
 		return err
 	case op.Timeout():
 		return fmt.Errorf("redisstore: in the middle of a pipeline: %s: %w", op.Error(), os.ErrDeadlineExceeded)

@@ -13,7 +13,8 @@ import (
 // MasterName set they are Sentinels. Set credentials, TLSConfig and PoolSize as you need.
 //
 //	Dialer                 a reply that has arrived is used, even if the machine was too busy
-//	                       to read it within the deadline. It does TLS if the options that
+//	                       to read it within the deadline, and a question that it came too
+//	                       late to write is sent once more. It does TLS if the options that
 //	                       ClientOptions returned have a TLSConfig: set it there, and not on
 //	                       the copy that Simple, Cluster or Failover makes
 //	ContextTimeoutEnabled  the store's deadline holds on the socket

@@ -4,13 +4,18 @@ import (
 	"errors"
 	"net"
 	"os"
+	"sync/atomic"
 	"syscall"
+	"time"
 )
 
 // patient returns c, changed so that a reply which has arrived is used even if its deadline has passed meanwhile. On a
 // machine that is short of processors, or after a process was stopped, Go's timers fire before it looks at the
 // network: then a read fails with a timeout while the reply lies in the socket, a healthy server looks like one that is
 // gone, and a decision that was made is lost.
+//
+// The error of a write that failed says whether anything of the question has gone, as what was not even begun may be
+// asked once more: see written.
 func patient(c net.Conn) net.Conn {
 	source, ok := c.(syscall.Conn)
 	if !ok {
@@ -20,12 +25,48 @@ func patient(c net.Conn) net.Conn {
 	if err != nil {
 		return c
 	}
-	return &conn{c, raw}
+	return &conn{Conn: c, raw: raw}
 }
 
 type conn struct {
 	net.Conn
-	raw syscall.RawConn
+	raw   syscall.RawConn
+	begun atomic.Bool // something was written since the deadline for writing was set
+}
+
+// SetWriteDeadline implements net.Conn. A client sets it before each question.
+func (c *conn) SetWriteDeadline(t time.Time) error {
+	c.begun.Store(false)
+	return c.Conn.SetWriteDeadline(t)
+}
+
+// Write implements net.Conn. TLS writes a question in several records.
+func (c *conn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	if n > 0 {
+		c.begun.Store(true)
+	}
+	if op, ok := err.(*net.OpError); ok { //nolint:errorlint // that is what a socket returns, and what is returned here
+		marked := *op
+		marked.Err = &written{op.Err, c.begun.Load()}
+		return n, &marked
+	}
+	return n, err
+}
+
+// written is the cause of a failed write that knows whether anything of the question has gone.
+type written struct {
+	error
+	begun bool
+}
+
+// Unwrap returns what it was for the socket.
+func (w *written) Unwrap() error { return w.error }
+
+// Timeout is asked by net.OpError.
+func (w *written) Timeout() bool {
+	failed, ok := w.error.(net.Error) //nolint:errorlint // as net.OpError itself does
+	return ok && failed.Timeout()
 }
 
 // Read implements net.Conn.

@@ -33,3 +33,9 @@ func (s *Store) Join() { s.only.joint.state.Store(together) }
 
 // Trying reports whether the try that a crowd has set off is under way.
 func (s *Store) Trying() bool { return s.only.joint.busy.Load() }
+
+// Patient is what the dialer of ClientOptions makes of a connection.
+var Patient = patient
+
+// Unhurried lets flights be as late as that if they are sent again.
+func (s *Store) Unhurried(d time.Duration) { s.lateness = d }

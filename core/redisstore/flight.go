@@ -47,7 +47,7 @@ type flight struct {
 func (f *flight) fly(parent context.Context) {
 	defer f.end()
 	if f.clear(parent) {
-		failed := f.send()
+		failed := f.send(f)
 		f.lane.start(f.land(failed, false))
 		f.finish(failed)
 	}
@@ -65,7 +65,7 @@ func (f *flight) relay() (next *flight) {
 	if !f.clear(context.Background()) { //nolint:forbidigo // it is of many requests
 		return nil
 	}
-	failed := f.send()
+	failed := f.send(f)
 	if next = f.land(failed, true); next != nil { // and another goroutine gives out the answers
 		handed = true
 		go func() {
@@ -119,11 +119,16 @@ func (f *flight) finish(failed error) {
 
 // resend sends again what is to be, and ends.
 func (f *flight) resend() {
-	l := f.lane
+	l, ctx := f.lane, context.Context(f)
 	for len(f.calls) > 0 {
+		if ctx == f && !time.Now().Before(f.at) {
+			more := f.prolong()
+			defer more.timer.Stop()
+			ctx = more //nolint:fatcontext // once
+		}
 		l.track(f)
 		f.rounds++
-		failed := f.send()
+		failed := f.send(ctx)
 		l.untrack(f)
 		f.collect(failed)
 	}
@@ -151,15 +156,27 @@ func (f *flight) end() {
 	}
 }
 
+// lateness is by how much a flight may be late if it is sent again after its time, because the process came too late to
+// send it before. It is as long as those who ride with it look for its answer then.
+const lateness = maxLooks * grace
+
+// prolong is a deadline for what is sent again after that of the flight.
+func (f *flight) prolong() *deadline {
+	d := f.lane.node.store.lateness
+	more := &deadline{f.parent, time.Now().Add(d), clocks.Get().(*clock)}
+	more.timer.Reset(d)
+	return more
+}
+
 // send sends all calls, and returns what the client says of them together.
-func (f *flight) send() (failed error) {
+func (f *flight) send(ctx context.Context) (failed error) {
 	n := f.lane.node
 	if len(f.calls) == 1 && n.bounded() {
 		room, c := f.room[:0:len(f.room)], &f.calls[0]
 		if f.rounds > 0 { // the client's hooks may have kept those of before
 			room = nil
 		}
-		return n.store.rdb.Process(f, c.command(f, room, c.entry.key)) // clients follow redirections of single commands
+		return n.store.rdb.Process(ctx, c.command(ctx, room, c.entry.key)) // clients follow redirections of single commands
 	}
 	f.pipelined = len(f.calls) > 1
 	cmds := make([]redis.Cmder, len(f.calls))
@@ -173,28 +190,29 @@ func (f *flight) send() (failed error) {
 		c := &f.calls[i]
 		n := 4 + len(c.entry.args)
 		keys[i] = c.entry.key
-		cmds[i] = c.command(f, room[:0:n], &keys[i])
+		cmds[i] = c.command(ctx, room[:0:n], &keys[i])
 		room = room[n:]
 	}
 	if n.bounded() {
-		return n.pipeline(f, cmds)
+		return n.pipeline(ctx, cmds)
 	}
-	return n.abandon(f, cmds)
+	return n.abandon(ctx, cmds)
 }
 
 // collect settles the calls that have come to an end, and leaves those that are to be sent again.
 func (f *flight) collect(failed error) {
 	var texts []*script
 	rest, again := f.calls[:0], []call(nil) // the latter take part in no other's fate
-	long := len(f.calls) > 1 && f.tearable()
+	many := len(f.calls) > 1
+	long := many && f.tearable()
 	for i := range f.calls {
 		c := &f.calls[i]
 		reply, err := []int64(nil), errAbandoned
 		if failed != errAbandoned { //nolint:errorlint // it is never wrapped
 			reply, err = c.outcome(failed)
 		}
-		if err != nil && long {
-			err = torn(err)
+		if err != nil && many {
+			err = torn(err, long)
 		}
 		switch {
 		case err == nil && c.shared == nil:
@@ -205,7 +223,7 @@ func (f *flight) collect(failed error) {
 			again = append(again, c.arrive(f, reply)...)
 		case c.shared != nil && len(c.rows) > 1 && f.lane.node.parts(err):
 			c.each(func(p *passenger) { again = append(again, call{entry: &p.entry}) })
-		case c.retry(err, &texts):
+		case (!late(err) || f.parent.Err() == nil) && c.retry(err, &texts): // none that is late for a caller who has left
 			rest = append(rest, *c)
 		case f.lane.node.redirects(err) && f.pipelined:
 			f.alive = true

@@ -125,7 +125,8 @@ type Store struct {
 	// Decisions and what is done behind them have different deadlines, so what is too slow
 	// for the ones may do for the other.
 	limit, behind time.Duration
-	flights, keys int // of flights, and of a script
+	lateness      time.Duration // of a flight that is sent again
+	flights, keys int           // of flights, and of a script
 	observe       func(Flight)
 	turns         func(Turn)
 	mirror        bool
@@ -201,17 +202,18 @@ func New(rdb redis.UniversalClient, o Options) (*Store, error) {
 		return nil, errors.Join(mistakes...)
 	}
 	s := &Store{
-		rdb:     rdb,
-		names:   newNames(o.Prefix, o.HashKeys),
-		limit:   o.Deadline,
-		behind:  max(o.Deadline, backgroundDeadline),
-		flights: o.Flights,
-		keys:    o.MaxKeys,
-		mapping: newBreaker(nil),
-		observe: o.Observe,
-		turns:   o.ObserveBreaker,
-		mirror:  o.Mirror,
-		bounded: keepsDeadline(rdb),
+		rdb:      rdb,
+		names:    newNames(o.Prefix, o.HashKeys),
+		limit:    o.Deadline,
+		behind:   max(o.Deadline, backgroundDeadline),
+		lateness: lateness,
+		flights:  o.Flights,
+		keys:     o.MaxKeys,
+		mapping:  newBreaker(nil),
+		observe:  o.Observe,
+		turns:    o.ObserveBreaker,
+		mirror:   o.Mirror,
+		bounded:  keepsDeadline(rdb),
 		local: sync.OnceValue(func() *core.Memory {
 			m, err := core.NewMemory(core.MemoryOptions{})
 			if err != nil {

@@ -38,8 +38,8 @@ const (
 // connect to Addr.
 //
 // A proxy begins by passing everything. Faults may be changed at any time, by any goroutine. One
-// of Blackhole, Refuse, Reset and LoseReplies holds at a time, the latest; Latency and the armed
-// replies of LoseNextReply are independent of them. Pass ends them all.
+// of Blackhole, Refuse, Reset and LoseReplies holds at a time, the latest; Latency, Bandwidth and the
+// armed replies of LoseNextReply are independent of them. Pass ends them all.
 type Proxy struct {
 	t       testing.TB
 	backend string
@@ -57,6 +57,7 @@ type Proxy struct {
 	fault    fault
 	loss     Loss // of LoseReplies
 	latency  time.Duration
+	perByte  time.Duration // of Bandwidth
 	armed    []armedLoss
 	accepted int
 	lost     int
@@ -188,7 +189,7 @@ func (p *Proxy) Dial(ctx context.Context, network, addr string) (net.Conn, error
 func (p *Proxy) Pass() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.latency, p.armed = 0, nil
+	p.latency, p.perByte, p.armed = 0, 0, nil
 	for l := range p.links {
 		l.lose = 0
 	}
@@ -247,6 +248,16 @@ func (p *Proxy) Latency(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.latency = d
+}
+
+// Bandwidth lets no more than so many bytes a second through each connection, in each direction. What is
+// sent at once arrives at once, when the last byte of it has passed. 0 means as many as there are.
+func (p *Proxy) Bandwidth(bytesPerSecond int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.perByte = 0; bytesPerSecond > 0 {
+		p.perByte = time.Second / time.Duration(bytesPerSecond)
+	}
 }
 
 // Disconnect ends the connections that exist now, as a load balancer does with idle ones; with
@@ -410,7 +421,7 @@ func (p *Proxy) requests(l *link) {
 	for {
 		n, err := l.client.Read(buf)
 		if n > 0 {
-			if !p.delay(l) {
+			if !p.delay(l, n) {
 				return
 			}
 			var forward bool
@@ -458,7 +469,7 @@ func (p *Proxy) replies(l *link) {
 	for {
 		n, err := l.server.Read(buf)
 		if n > 0 {
-			if !p.delay(l) {
+			if !p.delay(l, n) {
 				return
 			}
 			switch how := p.reply(l); how {
@@ -505,10 +516,10 @@ func (p *Proxy) reply(l *link) Loss {
 	return how
 }
 
-// delay waits for the latency of the moment and reports whether the link still exists.
-func (p *Proxy) delay(l *link) bool {
+// delay waits for as long as n bytes take at the moment, and reports whether the link still exists.
+func (p *Proxy) delay(l *link, n int) bool {
 	p.mu.Lock()
-	d := p.latency
+	d := p.latency + time.Duration(n)*p.perByte
 	p.mu.Unlock()
 	if d <= 0 {
 		return true

@@ -462,6 +462,18 @@ func TestProxyFaults(t *testing.T) {
 		require.NoError(t, c.incr("latency"))
 	})
 
+	t.Run("bandwidth", func(t *testing.T) {
+		t.Parallel()
+		p := NewProxy(t, s.Addr())
+		c := dial(t, p)
+		p.Bandwidth(100)
+		started := time.Now()
+		require.NoError(t, c.incr("bandwidth"))
+		assert.GreaterOrEqual(t, time.Since(started), time.Duration(len("incr bandwidth\r\n:1\r\n"))*10*time.Millisecond)
+		p.Bandwidth(0)
+		require.NoError(t, c.incr("bandwidth"))
+	})
+
 	t.Run("disconnect", func(t *testing.T) {
 		t.Parallel()
 		for how, want := range map[Loss]errorOf{EOF: isEOF, RST: isReset, Hang: isTimeout} {
@@ -569,7 +581,7 @@ func TestProxyUnderChange(t *testing.T) {
 		for _, change := range []func(){
 			p.Blackhole, p.Pass, p.Refuse, p.Reset, func() { p.LoseReplies(EOF) },
 			func() { p.Latency(time.Millisecond) }, func() { p.LoseNextReply("incr", RST) },
-			func() { p.Disconnect(Hang) }, p.Pass,
+			func() { p.Disconnect(Hang) }, func() { p.Bandwidth(1 << 20) }, p.Pass,
 		} {
 			change()
 			_ = s.Client(t).Ping(ctx).Err() // takes a moment

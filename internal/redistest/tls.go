@@ -74,8 +74,9 @@ type Secure struct {
 	*Server // its own address takes no TLS
 	// TLSAddr is where it takes TLS, and nothing else.
 	TLSAddr string
-	// Config is what a client needs.
-	Config *tls.Config
+	// Config is what a client needs, and CertFile the certificate that it trusts, for one in another process.
+	Config   *tls.Config
+	CertFile string
 }
 
 // TLS starts a server like [Single] with an address for TLS besides.
@@ -91,5 +92,5 @@ func TLS(t testing.TB, args ...string) Secure {
 		return append(append(baseArgs(p), "--tls-port", strconv.Itoa(p.bus), "--tls-auth-clients", "no",
 			"--tls-cert-file", cert.CertFile, "--tls-key-file", cert.KeyFile, "--tls-ca-cert-file", cert.CertFile), args...), nil
 	})
-	return Secure{s, net.JoinHostPort("127.0.0.1", strconv.Itoa(s.ports.bus)), config}
+	return Secure{s, net.JoinHostPort("127.0.0.1", strconv.Itoa(s.ports.bus)), config, cert.CertFile}
 }

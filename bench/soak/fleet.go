@@ -1,0 +1,117 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// answerTime is how long a member may take for an answer: it waits for its callers at most, and for a processor.
+const answerTime = time.Minute
+
+// remote is a member of the fleet as seen from here.
+type remote struct {
+	tb      testing.TB
+	process *os.Process
+	in      io.Writer
+	lines   chan []byte
+}
+
+// enlist starts a member, which ends with tb.
+func enlist(tb testing.TB, m membership) *remote {
+	tb.Helper()
+	text, err := json.Marshal(m)
+	require.NoError(tb, err)
+	self, err := os.Executable()
+	require.NoError(tb, err)
+	cmd := exec.CommandContext(context.WithoutCancel(tb.Context()), self) //nolint:gosec // this program
+	cmd.Env = append(os.Environ(), memberEnv+"="+string(text))
+	cmd.Stderr = os.Stderr
+	tie(cmd)
+	in, err := cmd.StdinPipe()
+	require.NoError(tb, err)
+	out, err := cmd.StdoutPipe()
+	require.NoError(tb, err)
+	require.NoError(tb, cmd.Start())
+	lines := make(chan []byte)
+	ended := make(chan struct{})
+	go func() {
+		defer close(lines)
+		for in := bufio.NewReader(out); ; {
+			line, err := in.ReadBytes('\n')
+			if err != nil {
+				return
+			}
+			select {
+			case lines <- line:
+			case <-ended:
+				return
+			}
+		}
+	}()
+	tb.Cleanup(func() {
+		close(ended)
+		_ = in.Close()
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	return &remote{tb, cmd.Process, in, lines}
+}
+
+// tell sends a line, whose answer is heard later.
+func (r *remote) tell(line string) {
+	r.tb.Helper()
+	_, err := fmt.Fprintln(r.in, line)
+	require.NoError(r.tb, err, "a member of the fleet has ended")
+}
+
+// hear reads the answer to a line.
+func (r *remote) hear(answer any) {
+	r.tb.Helper()
+	select {
+	case line, ok := <-r.lines:
+		if !ok {
+			r.tb.Fatalf("a member of the fleet has ended")
+		}
+		require.NoError(r.tb, json.Unmarshal(line, answer))
+	case <-time.After(answerTime):
+		r.tb.Fatalf("a member of the fleet has not answered for %v", answerTime)
+	case <-r.tb.Context().Done():
+		r.tb.Fatalf("stopped: %v", r.tb.Context().Err())
+	}
+}
+
+// fleet is all members.
+type fleet []*remote
+
+// statuses are those of all, when they have been told something.
+func (f fleet) statuses(line string) []status {
+	all := make([]status, len(f))
+	for _, r := range f {
+		r.tell(line)
+	}
+	for i, r := range f {
+		r.hear(&all[i])
+	}
+	return all
+}
+
+// stand lets all callers of all members stand still.
+func (f fleet) stand() []report {
+	all := make([]report, len(f))
+	for _, r := range f {
+		r.tell(sayPause)
+	}
+	for i, r := range f {
+		r.hear(&all[i])
+	}
+	return all
+}

@@ -1,0 +1,226 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/internal/redistest"
+)
+
+// memberEnv tells a process that it is a member of the fleet, and which one, in JSON.
+const memberEnv = "WEIR_SOAK_MEMBER"
+
+// membership is what a member of the fleet is told.
+type membership struct {
+	Process, Callers int
+	Seed             uint64
+	Addr, CertFile   string // with a certificate to trust it is by TLS
+}
+
+// The lines that a member is sent. It answers each with one line of JSON.
+const (
+	sayStatus = "status" // a status
+	sayPause  = "pause"  // a report, when all callers stand still
+	sayGo     = "go"     // a status
+)
+
+// status is what has happened since the beginning.
+type status struct {
+	Served, Failed int64 // of callers who had the time
+	LightFailed    int64
+	Stolen         time.Duration
+}
+
+// report is what has happened since the last one.
+type report struct {
+	Own, Back []tally // of each caller
+	Remote    [len(shared)][]admission
+	Alone     [len(shared)][]admission // by the process itself
+	Uncounted int64                    // let pass by nobody
+	Held      []held                   // granted by the server
+	HeldAlone []held
+	Decisions int64
+	Late      int64         // of them
+	Latest    time.Duration // by how much, beyond what the scheduler took
+	Failures  map[string]int64
+	Wrong     []string // what must never be
+	Logged    int64
+
+	Goroutines, Files int
+	Heap              uint64
+}
+
+// settling is how long a member waits at most for what it does in the background.
+const settling = 3 * time.Second
+
+// wrongs bounds what a report says is wrong.
+const wrongs = 20
+
+// process is a member of the fleet.
+type process struct {
+	membership
+	probe    probe
+	limiters struct {
+		own, back, light, work *core.Limiter
+		shared                 [len(shared)]*core.Limiter
+	}
+	gate   sync.RWMutex // held by those who decide
+	logged atomic.Int64
+	usual  int // goroutines, when the callers stood still for the first time
+
+	mu     sync.Mutex
+	sums   status
+	report report
+}
+
+// member is the whole life of a member of the fleet, if this process is one. It ends with its standard input.
+func member(ctx context.Context, in io.Reader, out io.Writer) (isMember bool, _ error) {
+	text, isMember := os.LookupEnv(memberEnv)
+	if !isMember {
+		return false, nil
+	}
+	p := &process{probe: probe{began: time.Now()}}
+	if err := json.Unmarshal([]byte(text), &p.membership); err != nil {
+		return true, err
+	}
+	if err := p.open(); err != nil {
+		return true, err
+	}
+	p.renew()
+	p.gate.Lock()
+	go p.probe.run()
+	p.begin(ctx)
+	return true, p.obey(in, out)
+}
+
+func (p *process) open() error {
+	o := redisstore.ClientOptions(p.Addr)
+	if p.CertFile != "" {
+		var err error
+		if o.TLSConfig, err = redistest.Trust(p.CertFile); err != nil {
+			return err
+		}
+	}
+	s, err := redisstore.New(redis.NewUniversalClient(o), redisstore.Options{})
+	if err != nil {
+		return err
+	}
+	first, err := core.NewLimiter(s, own, core.LimiterOptions{Log: slog.New(slog.NewTextHandler(&counter{&p.logged}, nil))})
+	if err != nil {
+		return err
+	}
+	l := &p.limiters
+	l.own = first
+	with := func(into **core.Limiter, policy core.Policy) {
+		if err == nil {
+			*into, err = first.With(policy)
+		}
+	}
+	with(&l.back, back)
+	with(&l.light, light)
+	with(&l.work, work)
+	for i := range shared {
+		with(&l.shared[i], shared[i].policy)
+	}
+	return err
+}
+
+// counter counts lines.
+type counter struct{ lines *atomic.Int64 }
+
+func (c *counter) Write(b []byte) (int, error) {
+	c.lines.Add(1)
+	return len(b), nil
+}
+
+// renew begins a report. It is locked.
+func (p *process) renew() {
+	old := p.report
+	p.report = report{Own: old.Own, Back: old.Back, Failures: map[string]int64{}}
+	if p.report.Own == nil {
+		p.report.Own, p.report.Back = make([]tally, p.Callers), make([]tally, p.Callers)
+	}
+	clear(p.report.Own)
+	clear(p.report.Back)
+	for i := range shared { // their room is used again
+		p.report.Remote[i], p.report.Alone[i] = old.Remote[i][:0], old.Alone[i][:0]
+	}
+	p.report.Held, p.report.HeldAlone = old.Held[:0], old.HeldAlone[:0]
+}
+
+// obey answers, line by line.
+func (p *process) obey(in io.Reader, out io.Writer) error {
+	open := false
+	for lines := bufio.NewScanner(in); lines.Scan(); {
+		var answer any
+		switch lines.Text() {
+		case sayGo:
+			if !open {
+				open = true
+				p.gate.Unlock()
+			}
+			answer = p.status()
+		case sayStatus:
+			answer = p.status()
+		case sayPause:
+			if open {
+				open = false
+				p.gate.Lock()
+			}
+			answer = p.stand()
+		default:
+			return fmt.Errorf("soak: a member is told %q", lines.Text())
+		}
+		if err := json.NewEncoder(out).Encode(answer); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *process) status() status {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sums.Stolen = p.probe.stolen()
+	return p.sums
+}
+
+// stand reports while all callers stand still.
+func (p *process) stand() report {
+	fewest := runtime.NumGoroutine()
+	for start := time.Now(); time.Since(start) < settling; { // what is still done in the background ends
+		<-time.After(20 * time.Millisecond)
+		fewest = min(fewest, runtime.NumGoroutine())
+		if p.usual == 0 && time.Since(start) > calmTime {
+			p.usual = fewest
+		}
+		if p.usual > 0 && fewest <= p.usual {
+			break
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r := p.report
+	r.Own, r.Back = slices.Clone(r.Own), slices.Clone(r.Back)
+	r.Logged = p.logged.Swap(0)
+	p.renew()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	r.Goroutines, r.Heap, r.Files = fewest, m.HeapAlloc, files()
+	return r
+}

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/weir-go/weir/core"
+)
+
+var (
+	// own and back have a key for each caller, and nobody is ever over them: what was charged can be read from what is
+	// left. Units of back are given back.
+	own  = core.MustParse("own: 1000000/1d fixed-window; fail closed")
+	back = core.MustParse("back: 1000000/1d fixed-window; fail closed")
+	// light is the limit of callers who stay far below it, each with a key.
+	light = core.MustParse("light: 100/1s burst 20; fail closed")
+	// work has permits, for all.
+	work = core.MustParse("work: 10 concurrent lease 10s; fail local")
+)
+
+const (
+	workers   = 10 // of work
+	workLease = 10 * time.Second
+	// oneKey is the key of all that is shared.
+	oneKey = "all"
+)
+
+// shared are limits that the fleet shares, each with one key, and is always over.
+var shared = [...]sharing{
+	{core.MustParse("calm: 500/1s burst 100; fail local"), limit{every: 2000, burst: 100}},
+	{core.MustParse("strict: 200/1s sliding-log; fail closed"), limit{window: 1_000_000, burst: 200}},
+	{core.MustParse("open: 300/1s burst 300; fail open"), limit{every: 3333, burst: 300}},
+	{core.MustParse("hog: 50/1s burst 50; fail local"), limit{every: 20_000, burst: 50}},
+}
+
+// hog is the one of those who never stop asking.
+const hog = 3
+
+type sharing struct {
+	policy core.Policy
+	limit  limit
+}
+
+// ownKey is the key of a caller of a process.
+func ownKey(process, caller int) string { return fmt.Sprintf("%d-%d", process, caller) }

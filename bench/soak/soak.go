@@ -1,0 +1,419 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/internal/redistest"
+)
+
+// What has to hold.
+const (
+	members = 2
+	// soon is when permits are back.
+	soon = 2 * time.Second
+	// again is when nobody fails any more after a fault: a client that could not connect tries again after a second
+	// and its DialTimeout, a breaker a second and a quarter later, and it takes a moment to see it.
+	again = 2600 * time.Millisecond
+	// patience bounds what is only waited for.
+	patience = 30 * time.Second
+	// calmTime is how long nobody may fail after that.
+	calmTime = 300 * time.Millisecond
+	// noise is by how much the server's answers, or the processes, may be late on a machine on which a decision within
+	// its deadline can be expected.
+	noise = deadline / 2
+
+	// lines is how many kinds of line a log has, each of which comes at most once a second.
+	lines = 3
+
+	moreGoroutines = 16
+	moreFiles      = 24
+	moreHeap       = 8 << 20
+)
+
+// world is the server, the fleet and what is between them, and what should be known of it.
+type world struct {
+	tb      testing.TB
+	server  redistest.Secure
+	proxies []*redistest.Proxy
+	fleet   fleet
+	admin   *redis.Client
+	hasty   *redis.Client // for what the server may not answer
+	direct  *redisstore.Store
+	canary  canary
+	short   bool
+	callers int
+
+	lost   int64 // when the server last forgot everything, in microseconds, or 0
+	remote [len(shared)]ledger
+	alone  [members][len(shared)]ledger
+	own    [members][]account
+	back   [members][]account
+	first  []report // after the time without faults
+	began  time.Time
+	broken []string
+	sums   totals
+}
+
+// totals are for the last line.
+type totals struct {
+	faults, decisions, late int64
+	latest                  time.Duration
+	admitted, alone, held   int64
+	slowest                 time.Duration // to be back
+	excused                 int
+}
+
+// soak lets faults come and go for some time, and returns what was broken.
+func soak(tb testing.TB, s settings, out io.Writer) []string {
+	w := newWorld(tb, s)
+	w.watch()
+	w.start()
+	<-time.After(time.Second)
+	fmt.Fprintf(out, "%4d  no fault: %s\n", 0, w.check(nil))
+	faults := newDeck(s.seed, s.short)
+	for n, end := 1, time.Now().Add(s.duration); time.Now().Before(end) && len(w.broken) < wrongs; n++ {
+		w.sums.faults++
+		fs := faults.deal()
+		w.start()
+		w.suffer(fs)
+		said := w.check(fs)
+		fmt.Fprintf(out, "%4d  %s: %s\n", n, names(fs), said)
+	}
+	w.expire()
+	t := w.sums
+	fmt.Fprintf(out, "%d faults, %d decisions, %d later than %v and %v (at most by %v), %d units admitted by the server and %d without, %d permits, back after %v at most, %d times the machine was too slow to tell\n",
+		t.faults, t.decisions, t.late, deadline, tolerance, t.latest.Round(time.Millisecond), t.admitted, t.alone, t.held, t.slowest.Round(time.Millisecond), t.excused)
+	return w.broken
+}
+
+func newWorld(tb testing.TB, s settings) *world {
+	tb.Helper()
+	w := &world{tb: tb, server: redistest.TLS(tb), short: s.short, callers: s.callers}
+	for i, addr := range []string{w.server.Addr(), w.server.TLSAddr} {
+		w.proxies = append(w.proxies, redistest.NewProxy(tb, addr))
+		m := membership{Process: i, Callers: s.callers, Seed: s.seed, Addr: w.proxies[i].Addr()}
+		if addr == w.server.TLSAddr {
+			m.CertFile = w.server.CertFile
+		}
+		w.fleet = append(w.fleet, enlist(tb, m))
+		w.own[i], w.back[i] = make([]account, s.callers), make([]account, s.callers)
+		for c := range w.back[i] {
+			w.back[i][c].refunds = true
+		}
+	}
+	w.admin = w.server.Client(tb, func(o *redis.Options) { o.ReadTimeout, o.WriteTimeout = patience, patience })
+	w.hasty = w.server.Client(tb, func(o *redis.Options) { o.ContextTimeoutEnabled, o.MaxRetries = true, -1 })
+	var err error
+	w.direct, err = redisstore.New(w.admin, redisstore.Options{Deadline: patience, DenyCache: -1})
+	require.NoError(tb, err)
+	for i := range shared {
+		w.remote[i].limit = shared[i].limit
+		for m := range w.alone {
+			w.alone[m][i].limit = share(shared[i])
+		}
+	}
+	return w
+}
+
+// share is what a process alone may admit of a limit: all of it.
+func share(s sharing) limit { return s.limit }
+
+// stop and resume are of a process of the fleet.
+func (w *world) stop(i int)   { require.NoError(w.tb, stop(w.fleet[i].process)) }
+func (w *world) resume(i int) { require.NoError(w.tb, resume(w.fleet[i].process)) }
+
+// flush lets the server forget its scripts, unless it does not answer.
+func (w *world) flush() {
+	ctx, cancel := context.WithTimeout(w.tb.Context(), time.Second)
+	defer cancel()
+	_ = w.hasty.ScriptFlush(ctx).Err()
+}
+
+// start lets the callers ask.
+func (w *world) start() {
+	w.began, w.lost = time.Now(), 0
+	w.fleet.statuses(sayGo)
+}
+
+// suffer lets faults begin, and end.
+func (w *world) suffer(fs []fault) {
+	for i, f := range fs {
+		f.begin(w)
+		if d := f.lasts; i < len(fs)-1 {
+			<-time.After(d / 2)
+		} else {
+			<-time.After(d)
+		}
+	}
+	for _, f := range fs {
+		if f.end != nil {
+			f.end(w)
+		}
+	}
+}
+
+// violated notes what does not hold.
+func (w *world) violated(format string, args ...any) {
+	w.broken = append(w.broken, fmt.Sprintf("after fault %d: ", w.sums.faults)+fmt.Sprintf(format, args...))
+}
+
+// check waits until all is well again, lets the callers stand still, and holds what they did against the model.
+func (w *world) check(fs []fault) string {
+	before := len(w.broken)
+	var said []string
+	say := func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }
+	if len(fs) > 0 {
+		say("back after %v", w.recover().Round(time.Millisecond))
+	}
+	w.calm()
+	reports := w.fleet.stand()
+	standing := time.Now()
+	if w.first == nil {
+		w.first = reports
+	}
+	lost := int64(0)
+	if slices.ContainsFunc(fs, func(f fault) bool { return f.loses }) {
+		lost = w.lost
+	}
+	say("%s", w.checkDecisions(reports))
+	say("%s", w.checkBounds(reports, lost))
+	w.checkOnce(reports, lost > 0)
+	say("permits back after %v", w.permitsBack(standing).Round(time.Millisecond))
+	w.checkGrowth(reports, standing.Sub(w.began))
+	if len(w.broken) == before {
+		say("ok")
+	} else {
+		say("BROKEN: %s", strings.Join(w.broken[before:], "; "))
+	}
+	return strings.Join(said, "; ")
+}
+
+// recover waits until nobody fails, and returns how long that took.
+func (w *world) recover() time.Duration {
+	w.canary.reset()
+	start, then := time.Now(), w.fleet.statuses(sayStatus)
+	clean := start // since when nobody has failed
+	for time.Since(start) < patience {
+		<-time.After(50 * time.Millisecond)
+		asked, now := time.Now(), w.fleet.statuses(sayStatus)
+		served := true
+		for i := range now {
+			if now[i].Failed > then[i].Failed {
+				clean, then = asked, now
+			}
+			served = served && now[i].Served > then[i].Served
+		}
+		if served && time.Since(clean) > 200*time.Millisecond {
+			break
+		}
+	}
+	took := clean.Sub(start)
+	w.sums.slowest = max(w.sums.slowest, took)
+	switch {
+	case time.Since(start) >= patience:
+		w.violated("back: somebody still fails after %v", patience)
+	case took > again && !w.noisy(nil, nil):
+		w.violated("back: somebody still failed after %v", took)
+	}
+	return took
+}
+
+// calm lets some time pass in which nobody who stays under its limit may fail.
+func (w *world) calm() {
+	w.canary.reset()
+	then := w.fleet.statuses(sayStatus)
+	<-time.After(calmTime)
+	now := w.fleet.statuses(sayStatus)
+	for i := range now {
+		if n := now[i].LightFailed - then[i].LightFailed; n > 0 && !w.noisy(then, now) {
+			w.violated("others: %d decisions of callers under their limit failed in process %d, while nothing was wrong", n, i)
+		}
+	}
+}
+
+// noisy reports whether the machine is too slow to tell.
+func (w *world) noisy(then, now []status) bool {
+	late := w.canary.latest() > noise
+	for i := range now {
+		late = late || now[i].Stolen-then[i].Stolen > noise
+	}
+	if late || w.short {
+		w.sums.excused++
+		return true
+	}
+	return false
+}
+
+// checkDecisions looks at how the members answered.
+func (w *world) checkDecisions(reports []report) string {
+	decisions, late, latest, failures := int64(0), int64(0), time.Duration(0), map[string]int64{}
+	for i, r := range reports {
+		decisions, late, latest = decisions+r.Decisions, late+r.Late, max(latest, r.Latest)
+		for class, n := range r.Failures {
+			failures[class] += n
+		}
+		for _, wrong := range r.Wrong {
+			w.violated("process %d: %s", i, wrong)
+		}
+		if r.Late*100 > r.Decisions && !w.short {
+			w.violated("time: %d of %d answers of process %d came later than %v and %v, one by %v", r.Late, r.Decisions, i, deadline, tolerance, r.Latest)
+		}
+	}
+	w.sums.decisions, w.sums.late, w.sums.latest = w.sums.decisions+decisions, w.sums.late+late, max(w.sums.latest, latest)
+	var classes []string
+	for _, class := range slices.Sorted(maps.Keys(failures)) {
+		classes = append(classes, fmt.Sprintf("%s %d", class, failures[class]))
+	}
+	return fmt.Sprintf("%d decisions, %d late (%v), failed: %s", decisions, late, latest.Round(time.Millisecond), strings.Join(classes, ", "))
+}
+
+// checkBounds holds what was admitted, and the permits that were held, against their limits.
+func (w *world) checkBounds(reports []report, lost int64) string {
+	var server, alone []string
+	for i := range shared {
+		var all []admission
+		own := 0
+		for m, r := range reports {
+			all = append(all, r.Remote[i]...)
+			own += len(r.Alone[i])
+			if err := w.alone[m][i].replay(r.Alone[i], 0); err != nil {
+				w.violated("bound: process %d alone admitted of %v: %v", m, shared[i].policy, err)
+			}
+		}
+		if err := w.remote[i].replay(all, lost); err != nil {
+			w.violated("bound: the server admitted of %v: %v", shared[i].policy, err)
+		}
+		server, alone = append(server, fmt.Sprint(len(all))), append(alone, fmt.Sprint(own))
+		w.sums.admitted, w.sums.alone = w.sums.admitted+int64(len(all)), w.sums.alone+int64(own)
+	}
+	var holds []held
+	for m, r := range reports {
+		holds = append(holds, r.Held...)
+		if n := most(r.HeldAlone, 0); n > workers {
+			w.violated("bound: process %d alone let %d be held at the same time, of %d", m, n, workers)
+		}
+	}
+	if n := most(holds, lost); n > workers {
+		w.violated("bound: %d permits were held at the same time, of %d", n, workers)
+	}
+	w.sums.held += int64(len(holds))
+	return fmt.Sprintf("admitted %s, alone %s", strings.Join(server, "/"), strings.Join(alone, "/"))
+}
+
+// checkOnce holds what was charged against what was answered.
+func (w *world) checkOnce(reports []report, lost bool) {
+	for m, r := range reports {
+		for c := range r.Own {
+			key := ownKey(m, c)
+			if err := w.own[m][c].check(r.Own[c], w.charged(own, key), lost); err != nil {
+				w.violated("once: key %s of %v: %v", key, own, err)
+			}
+			if err := w.back[m][c].check(r.Back[c], w.charged(back, key), lost); err != nil {
+				w.violated("once: key %s of %v: %v", key, back, err)
+			}
+		}
+	}
+}
+
+// charged is what the server says.
+func (w *world) charged(p core.Policy, key string) int64 {
+	res, err := w.direct.Take(w.tb.Context(), core.Take{Policy: p, Key: key})
+	require.NoError(w.tb, err)
+	return res.Limit - res.Remaining
+}
+
+// permitsBack waits until all permits can be had, and returns how long that took.
+func (w *world) permitsBack(since time.Time) time.Duration {
+	p := core.Permit{Policy: work, Key: oneKey, ID: rand.Text(), Weight: workers}
+	for time.Since(since) < workLease+patience {
+		res, err := w.direct.Acquire(w.tb.Context(), p)
+		require.NoError(w.tb, err)
+		if res.Allowed() {
+			require.NoError(w.tb, w.direct.Release(w.tb.Context(), []core.Permit{p}))
+			break
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+	took := time.Since(since)
+	switch {
+	case took >= workLease+patience:
+		w.violated("permits: not all are back after %v, when all leases have ended", took)
+	case took > soon && !w.noisy(nil, nil):
+		w.violated("permits: all are back only after %v", took)
+	}
+	return took
+}
+
+// checkGrowth compares what the members need with what they needed at first.
+func (w *world) checkGrowth(reports []report, asked time.Duration) {
+	for i, r := range reports {
+		if most := lines * (1 + int64(asked/time.Second)); r.Logged > most {
+			w.violated("growth: process %d has logged %d lines in %v", i, r.Logged, asked)
+		}
+		if most := w.first[i].Goroutines + moreGoroutines; r.Goroutines > most {
+			w.violated("growth: process %d has %d goroutines, of at most %d", i, r.Goroutines, most)
+		}
+		if most := w.first[i].Heap*3/2 + moreHeap; r.Heap > most {
+			w.violated("growth: process %d needs %d bytes, of at most %d", i, r.Heap, most)
+		}
+		if most := w.first[i].Files + moreFiles; r.Files > most {
+			w.violated("growth: process %d has %d files open, of at most %d", i, r.Files, most)
+		}
+	}
+}
+
+// expire sees to it that nothing that was stored stays for ever.
+func (w *world) expire() {
+	for keys := w.admin.Scan(w.tb.Context(), 0, "weir:*", 1000).Iterator(); keys.Next(w.tb.Context()); {
+		left, err := w.admin.PTTL(w.tb.Context(), keys.Val()).Result()
+		require.NoError(w.tb, err)
+		if left == -1 { // it has none
+			w.violated("growth: the key %s never expires", keys.Val())
+		}
+	}
+}
+
+// canary asks the server for nothing, and knows how long it took.
+type canary struct{ most atomic.Int64 }
+
+func (c *canary) reset()                { c.most.Store(0) }
+func (c *canary) latest() time.Duration { return time.Duration(c.most.Load()) }
+
+// watch lets the canary ask until the end.
+func (w *world) watch() {
+	client := w.server.Client(w.tb)
+	ctx := w.tb.Context()
+	go func() {
+		for ctx.Err() == nil {
+			start := time.Now()
+			err := client.Ping(ctx).Err()
+			if took := int64(time.Since(start)); (err == nil || errors.Is(err, context.DeadlineExceeded)) && took > w.canary.most.Load() {
+				w.canary.most.Store(took)
+			}
+			<-time.After(10 * time.Millisecond)
+		}
+	}()
+}
+
+func names(fs []fault) string {
+	all := make([]string, len(fs))
+	for i, f := range fs {
+		all[i] = fmt.Sprintf("%s for %v", f.name, f.lasts)
+	}
+	return strings.Join(all, " and ")
+}
