@@ -23,18 +23,24 @@ const (
 type Cluster struct {
 	// Nodes are the masters, in the order of the slots they start with.
 	Nodes []*Server
+
+	secure bool
 }
 
 // StartCluster starts a Cluster and returns when all nodes agree that it is complete. The args are
 // passed to every node, for example "--cluster-require-full-coverage", "no", without which the
-// loss of one node makes all of them answer CLUSTERDOWN after nodeTimeout.
+// loss of one node makes all of them answer CLUSTERDOWN after nodeTimeout. With [Certificate.Args]
+// among them the nodes talk to each other by TLS, and name to clients that do their addresses for it.
 func StartCluster(t testing.TB, args ...string) *Cluster {
 	t.Helper()
 	const size = 3
-	c := &Cluster{Nodes: make([]*Server, size)}
+	c := &Cluster{Nodes: make([]*Server, size), secure: secure(args)}
+	if c.secure {
+		args = append([]string{"--tls-cluster", "yes"}, args...)
+	}
 	for i := range c.Nodes {
 		c.Nodes[i] = startServer(t, func(p ports) ([]string, error) {
-			return append(append(baseArgs(p),
+			return append(append(baseArgs(p, args),
 				"--cluster-enabled", "yes",
 				"--cluster-port", strconv.Itoa(p.bus),
 				"--cluster-announce-ip", "127.0.0.1",
@@ -48,7 +54,7 @@ func StartCluster(t testing.TB, args ...string) *Cluster {
 		node.text(t, "cluster", "addslotsrange", i*slotCount/size, (i+1)*slotCount/size-1)
 	}
 	for _, other := range c.Nodes[1:] {
-		c.Nodes[0].text(t, "cluster", "meet", "127.0.0.1", other.ports.client, other.ports.bus)
+		c.Nodes[0].text(t, "cluster", "meet", "127.0.0.1", c.port(other), other.ports.bus)
 	}
 	ctx, cancel := patient(t)
 	defer cancel()
@@ -75,11 +81,21 @@ func (s *Server) joined(ctx context.Context, size int) error {
 	return nil
 }
 
-// Addrs returns the addresses of the nodes.
+// port is the one at which the nodes call each other.
+func (c *Cluster) port(node *Server) int {
+	if c.secure {
+		return node.ports.tls
+	}
+	return node.ports.client
+}
+
+// Addrs returns the addresses of the nodes, those for TLS if they have a certificate.
 func (c *Cluster) Addrs() []string {
 	addrs := make([]string, len(c.Nodes))
 	for i, node := range c.Nodes {
-		addrs[i] = node.Addr()
+		if addrs[i] = node.Addr(); c.secure {
+			addrs[i] = node.TLSAddr()
+		}
 	}
 	return addrs
 }
@@ -178,7 +194,7 @@ func (c *Cluster) finishMigration(t testing.TB, slot string, from, to *Server, t
 		if len(keys) == 0 {
 			break
 		}
-		migrate := []any{"migrate", "127.0.0.1", to.ports.client, "", 0, patience.Milliseconds(), "keys"}
+		migrate := []any{"migrate", "127.0.0.1", c.port(to), "", 0, patience.Milliseconds(), "keys"}
 		from.text(t, append(migrate, keys...)...)
 	}
 	// The new owner first, so that there is always one.

@@ -25,24 +25,28 @@ var errNotReported = errors.New("no failover yet")
 // Sentinel is a master and a replica, watched by one Sentinel process that decides alone.
 type Sentinel struct {
 	monitor *Server
+	args    []string // of master and replica
 
 	mu              sync.Mutex
 	master, replica *Server
 }
 
 // StartSentinel starts the three processes and returns when the replica is in sync and Sentinel
-// knows it, so that a failover can begin at once. The args are passed to master and replica.
+// knows it, so that a failover can begin at once. The args are passed to master and replica; with
+// [Certificate.Args] among them all three talk by TLS, to each other too, and Sentinel names the
+// addresses for it.
 func StartSentinel(t testing.TB, args ...string) *Sentinel {
 	t.Helper()
 	ctx, cancel := patient(t)
 	defer cancel()
 	// A replica is served at once instead of waiting five seconds for more of them to come.
 	args = append([]string{"--repl-diskless-sync-delay", "0"}, args...)
-	s := &Sentinel{}
+	if secure(args) {
+		args = append([]string{"--tls-replication", "yes"}, args...)
+	}
+	s := &Sentinel{args: args}
 	s.master = Single(t, args...)
-	s.replica = Single(t, append([]string{
-		"--replicaof", "127.0.0.1", strconv.Itoa(s.master.ports.client),
-	}, args...)...)
+	s.replica = Single(t, append([]string{"--replicaof", "127.0.0.1", strconv.Itoa(s.port(s.master))}, args...)...)
 	if err := poll(ctx, 10*time.Millisecond, func() error { return s.inSync(ctx) }); err != nil {
 		t.Fatalf("redistest: the replica: %v", err)
 	}
@@ -69,7 +73,16 @@ dir %[4]q
 sentinel monitor %[2]s 127.0.0.1 %[3]d 1
 sentinel down-after-milliseconds %[2]s 10000
 sentinel failover-timeout %[2]s 3000
-`, p.client, MasterName, s.master.ports.client, dir)
+`, p.client, MasterName, s.port(s.master), dir)
+		if secure(s.args) {
+			lines := []string{fmt.Sprintf("tls-port %d", p.tls)}
+			for i, arg := range s.args {
+				if name, ok := strings.CutPrefix(arg, "--tls-"); ok {
+					lines = append(lines, fmt.Sprintf("tls-%s %q", name, s.args[i+1]))
+				}
+			}
+			config += strings.Join(lines, "\n") + "\n"
+		}
 		return []string{path, "--sentinel"}, os.WriteFile(path, []byte(config), 0o600)
 	})
 }
@@ -124,8 +137,24 @@ func (s *Sentinel) replicaKnown(ctx context.Context) error {
 	return err
 }
 
-// Addr returns the address of the Sentinel process.
-func (s *Sentinel) Addr() string { return s.monitor.Addr() }
+// Addr returns the address of the Sentinel process, that for TLS if there is a certificate.
+func (s *Sentinel) Addr() string { return s.addr(s.monitor) }
+
+// addr is where clients find a server.
+func (s *Sentinel) addr(of *Server) string {
+	if secure(s.args) {
+		return of.TLSAddr()
+	}
+	return of.Addr()
+}
+
+// port is the one at which the three call each other.
+func (s *Sentinel) port(of *Server) int {
+	if secure(s.args) {
+		return of.ports.tls
+	}
+	return of.ports.client
+}
 
 // Master returns the server that is the master now.
 func (s *Sentinel) Master() *Server {
@@ -164,12 +193,31 @@ func (s *Sentinel) Failover(t testing.TB) {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.replica.Running() {
-		t.Fatal("redistest: no replica to fail over to")
-	}
 	s.master.Kill()
 	ctx, cancel := patient(t)
 	defer cancel()
+	s.promote(ctx, t)
+}
+
+// Switch has Sentinel make the replica the master while the master lives, as for maintenance, and
+// returns when the former master follows the new one. What it was told after the other one's
+// promotion is lost.
+func (s *Sentinel) Switch(t testing.TB) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ctx, cancel := patient(t)
+	defer cancel()
+	s.promote(ctx, t)
+	s.awaitReplica(ctx, t)
+}
+
+// promote makes the replica the master.
+func (s *Sentinel) promote(ctx context.Context, t testing.TB) {
+	t.Helper()
+	if !s.replica.Running() {
+		t.Fatal("redistest: no replica to fail over to")
+	}
 	if err := poll(ctx, 10*time.Millisecond, func() error {
 		err := s.promoted(ctx)
 		if errors.Is(err, errNotReported) {
@@ -213,8 +261,8 @@ func (s *Sentinel) promoted(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if len(addr) != 2 || net.JoinHostPort(addr[0], addr[1]) != s.replica.Addr() {
-		return fmt.Errorf("%w: sentinel reports %v, not %s", errNotReported, addr, s.replica.Addr())
+	if len(addr) != 2 || net.JoinHostPort(addr[0], addr[1]) != s.addr(s.replica) {
+		return fmt.Errorf("%w: sentinel reports %v, not %s", errNotReported, addr, s.addr(s.replica))
 	}
 	info, err := s.replica.info(ctx, "replication")
 	if err == nil && info["role"] != "master" {

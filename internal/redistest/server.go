@@ -35,30 +35,37 @@ type Server struct {
 }
 
 // ports are the ports of one server. The bus is used by members of a Cluster only; it is chosen
-// explicitly because its default, 10000 above the other, often lies beyond 65535.
-type ports struct{ client, bus int }
+// explicitly because its default, 10000 above the other, often lies beyond 65535. That of TLS is
+// used by servers with a [Certificate].
+type ports struct{ client, bus, tls int }
 
 // errExited says that the process ended before it answered. A reason may be a port that somebody
 // else took between its being found free and its being used.
 var errExited = errors.New("redis-server exited")
 
 // Single starts a redis-server without persistence. The args are passed on, for example
-// "--maxmemory", "1mb"; they win over those of this package. A password or TLS must not be among
-// them, because the server's own helpers connect without; set a password at run time instead.
+// "--maxmemory", "1mb"; they win over those of this package. [Certificate.Args] among them open an
+// address for TLS, and "--user" adds a user. A password of the default user must not be among them,
+// because the server's own helpers connect without.
 func Single(t testing.TB, args ...string) *Server {
 	t.Helper()
 	return startServer(t, func(p ports) ([]string, error) {
-		return append(baseArgs(p), args...), nil
+		return append(baseArgs(p, args), args...), nil
 	})
 }
 
-// baseArgs are the arguments that every server shares.
-func baseArgs(p ports) []string {
-	return []string{
+// baseArgs are the arguments that every server shares, but for the address for TLS, which those
+// have that are given a certificate.
+func baseArgs(p ports, args []string) []string {
+	base := []string{
 		"--port", strconv.Itoa(p.client),
 		"--bind", "127.0.0.1", "--protected-mode", "no",
 		"--save", "", "--appendonly", "no",
 	}
+	if secure(args) {
+		base = append(base, "--tls-port", strconv.Itoa(p.tls))
+	}
+	return base
 }
 
 // startServer starts redis-server with the arguments that argv makes for its ports, and has it
@@ -170,6 +177,12 @@ func (s *Server) answers() error {
 // Addr returns the server's address, 127.0.0.1 and its port. It never changes.
 func (s *Server) Addr() string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.ports.client))
+}
+
+// TLSAddr returns the address at which the server takes TLS, and nothing else, if it was started
+// with [Certificate.Args]. It never changes.
+func (s *Server) TLSAddr() string {
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.ports.tls))
 }
 
 // Client returns a client of the server with the default options of go-redis, changed by mods. It
@@ -324,22 +337,23 @@ func (s *Server) logTail() []byte {
 	return log[max(0, len(log)-2000):]
 }
 
-// choosePorts reserves two ports for as long as the server exists, dead or alive: those who still have
+// choosePorts reserves the ports for as long as the server exists, dead or alive: those who still have
 // the address of a killed server must find nobody there.
 func (s *Server) choosePorts() error {
-	client, freeClient, err := reserve()
-	if err != nil {
-		return err
-	}
-	bus, freeBus, err := reserve()
-	if err != nil {
-		freeClient()
-		return err
-	}
-	s.ports = ports{client: client, bus: bus}
+	var frees []func()
 	s.free = sync.OnceFunc(func() {
-		freeClient()
-		freeBus()
+		for _, free := range frees {
+			free()
+		}
 	})
+	for _, port := range []*int{&s.ports.client, &s.ports.bus, &s.ports.tls} {
+		number, free, err := reserve()
+		if err != nil {
+			s.free()
+			s.ports = ports{}
+			return err
+		}
+		*port, frees = number, append(frees, free)
+	}
 	return nil
 }

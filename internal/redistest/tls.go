@@ -12,7 +12,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"testing"
 	"time"
 )
@@ -69,10 +69,24 @@ func Trust(certFile string) (*tls.Config, error) {
 	return &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, nil
 }
 
+// Args are what a server is started with that is to show the certificate, at an address of its own
+// besides the one without TLS: see [Server.TLSAddr].
+func (c Certificate) Args() []string {
+	return []string{
+		"--tls-auth-clients", "no",
+		certArg, c.CertFile, "--tls-key-file", c.KeyFile, "--tls-ca-cert-file", c.CertFile,
+	}
+}
+
+const certArg = "--tls-cert-file"
+
+// secure reports whether [Certificate.Args] are among the arguments.
+func secure(args []string) bool { return slices.Contains(args, certArg) }
+
 // Secure is a redis-server that its clients reach by TLS.
 type Secure struct {
 	*Server // its own address takes no TLS
-	// TLSAddr is where it takes TLS, and nothing else.
+	// TLSAddr is that of the server.
 	TLSAddr string
 	// Config is what a client needs, and CertFile the certificate that it trusts, for one in another process.
 	Config   *tls.Config
@@ -87,10 +101,6 @@ func TLS(t testing.TB, args ...string) Secure {
 	if err != nil {
 		t.Fatalf("redistest: certificate: %v", err)
 	}
-	// A server that is no member of a Cluster has no use for the port of the bus.
-	s := startServer(t, func(p ports) ([]string, error) {
-		return append(append(baseArgs(p), "--tls-port", strconv.Itoa(p.bus), "--tls-auth-clients", "no",
-			"--tls-cert-file", cert.CertFile, "--tls-key-file", cert.KeyFile, "--tls-ca-cert-file", cert.CertFile), args...), nil
-	})
-	return Secure{s, net.JoinHostPort("127.0.0.1", strconv.Itoa(s.ports.bus)), config, cert.CertFile}
+	s := Single(t, append(cert.Args(), args...)...)
+	return Secure{s, s.TLSAddr(), config, cert.CertFile}
 }

@@ -1,0 +1,552 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/internal/redistest"
+)
+
+// How hard the kill list is. On a machine that does nothing else one topology holds with
+// -deadline 50ms -rest 2ms -back 2s.
+var (
+	inTime = flag.Duration("deadline", 300*time.Millisecond, "how long a decision of the kill list may take")
+	rest   = flag.Duration("rest", 100*time.Millisecond, "how long its callers rest at most between two calls")
+	back   = flag.Duration("back", 2*patient, "within what time Redis decides again after each of its faults")
+)
+
+// Of the kill list: how many callers there are, how many answers of Redis in a row are back to normal, how long a
+// fault lasts at least, and the limit that holds for a key whatever the fault.
+const (
+	callers    = 100
+	normal     = 100
+	lasting    = 150 * time.Millisecond
+	tightLimit = 1000
+)
+
+// On each topology, whatever fails while a hundred callers ask without end: everyone has an answer within the
+// deadline, but for what the scheduler takes, of a class that the fault explains; nothing is lost that Redis has not
+// lost, nothing is charged twice; no key's limit is exceeded by more than what was lost; and when the fault is over,
+// Redis decides again by itself. Only one of several servers is hurt, and it shows in no key of the others.
+func TestKillList(t *testing.T) { //nolint:paralleltest // it computes: what waits for a server beside it would wait for the processor
+	for name, start := range sites {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := start(t)
+			c := newLoad(t, s)
+			for _, f := range faults {
+				if f.on == nil || slices.Contains(f.on, name) {
+					t.Run(f.name, func(t *testing.T) { c.suffer(t, f) })
+				}
+			}
+		})
+	}
+}
+
+// fault is something that fails, and what that explains.
+type fault struct {
+	name string
+	on   []string // of the sites; nil is all
+	// begin starts it, and end ends it, when the server can serve again. Then after tidies up.
+	begin, end, after func(t *testing.T, s *site)
+	// shows is the class by which callers notice, and classes are the others that there may be besides those of a
+	// process that is short of time; "" is none.
+	shows   string
+	classes []string
+	// forgets says that the server may lose some of what it was told, and losses how often all of it.
+	forgets bool
+	losses  int64
+}
+
+// everywhere are the classes that a machine brings about which is short of processors.
+var everywhere = []string{core.ClassTimeout, core.ClassBusy, core.ClassBreaker}
+
+var faults = []fault{
+	{
+		name: "the server is killed and starts anew", shows: core.ClassBreaker, classes: []string{core.ClassDown, core.ClassLost}, losses: 1,
+		begin: func(_ *testing.T, s *site) { s.victim().Kill(); s.front().Refuse() },
+		end: func(t *testing.T, s *site) {
+			s.victim().Restart(t)
+			s.front().Pass()
+			s.serves(t)
+		},
+	},
+	{
+		name: "the server is stopped", shows: core.ClassBreaker, classes: []string{core.ClassLost},
+		begin: func(t *testing.T, s *site) { s.victim().Pause(t) },
+		end:   func(t *testing.T, s *site) { s.victim().Resume(t) },
+	},
+	{
+		name: "a black hole", shows: core.ClassBreaker, classes: []string{core.ClassLost},
+		begin: func(_ *testing.T, s *site) { s.front().Blackhole() },
+		end:   func(_ *testing.T, s *site) { s.front().Pass() },
+	},
+	{
+		name: "connections are half-open", shows: core.ClassTimeout, classes: []string{core.ClassLost},
+		begin: func(_ *testing.T, s *site) { s.front().Disconnect(redistest.Hang) },
+	},
+	{
+		name: "connections are reset", shows: core.ClassBreaker, classes: []string{core.ClassDown, core.ClassLost},
+		begin: func(_ *testing.T, s *site) { s.front().Reset() },
+		end:   func(_ *testing.T, s *site) { s.front().Pass() },
+	},
+	{
+		name: "the network is slower than the deadline", shows: core.ClassBreaker, classes: []string{core.ClassLost},
+		begin: func(_ *testing.T, s *site) { s.front().Latency(2 * *inTime) },
+		end:   func(_ *testing.T, s *site) { s.front().Pass() },
+	},
+	{
+		name: "replies are lost with their connections", shows: core.ClassLost, classes: []string{core.ClassDown},
+		begin: func(_ *testing.T, s *site) { s.front().LoseReplies(redistest.EOF) },
+		end:   func(_ *testing.T, s *site) { s.front().Pass() },
+	},
+	{
+		name: "replies are lost in silence", shows: core.ClassBreaker, classes: []string{core.ClassLost},
+		begin: func(_ *testing.T, s *site) { s.front().LoseReplies(redistest.Hang) },
+		end:   func(_ *testing.T, s *site) { s.front().Pass() },
+	},
+	{
+		name: "the server closes connections", shows: core.ClassLost, classes: []string{core.ClassDown},
+		begin: func(t *testing.T, s *site) {
+			s.until(t, core.ClassLost, func() {
+				require.NoError(t, s.admin().Do(t.Context(), "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes").Err())
+			})
+		},
+	},
+	{
+		name: "the server takes no more clients", shows: core.ClassBreaker, classes: []string{core.ClassDown, core.ClassLost},
+		begin: func(t *testing.T, s *site) { s.set(t, "maxclients", "1"); s.front().Disconnect(redistest.EOF) },
+		end:   func(t *testing.T, s *site) { s.set(t, "maxclients", "10000") },
+	},
+	{
+		name: "scripts are flushed",
+		begin: func(t *testing.T, s *site) {
+			for range 10 {
+				require.NoError(t, s.admin().ScriptFlush(t.Context()).Err())
+				pause(lasting / 10)
+			}
+		},
+	},
+	{
+		name: "all keys are deleted", losses: 3,
+		begin: func(t *testing.T, s *site) {
+			for range 3 {
+				require.NoError(t, s.admin().FlushAll(t.Context()).Err())
+				pause(lasting / 10)
+			}
+		},
+	},
+	{
+		name: "somebody else writes to the keys", losses: 2 * 5,
+		begin: func(t *testing.T, s *site) {
+			for range 5 {
+				for _, name := range s.names {
+					require.NoError(t, s.admin().Set(t.Context(), name, "f1,x", 0).Err())
+				}
+				pause(lasting / 10)
+				for _, name := range s.names {
+					pipe := s.admin().TxPipeline()
+					pipe.Del(t.Context(), name)
+					pipe.LPush(t.Context(), name, "a")
+					_, err := pipe.Exec(t.Context())
+					require.NoError(t, err)
+				}
+				pause(lasting / 10)
+			}
+		},
+	},
+	{
+		name: "the server is out of memory", shows: core.ClassOOM,
+		begin: func(t *testing.T, s *site) {
+			s.fill(t, 2<<20)
+			s.set(t, "maxmemory", strconv.FormatInt(s.stat(t, "used_memory")-1<<20, 10))
+			require.ErrorContains(t, s.admin().Set(t.Context(), s.filler(), "", 0).Err(), "OOM")
+		},
+		end:   func(t *testing.T, s *site) { s.set(t, "maxmemory", "0") },
+		after: func(t *testing.T, s *site) { s.empty(t) },
+	},
+	{
+		name: "the server evicts keys", classes: []string{core.ClassOOM},
+		begin: func(t *testing.T, s *site) {
+			s.losses = -s.stat(t, "evicted_keys")
+			s.fill(t, 2<<20)
+			s.set(t, "maxmemory-policy", "volatile-lru")
+			s.set(t, "maxmemory", strconv.FormatInt(s.stat(t, "used_memory")-1<<20, 10))
+			await(t, "keys are evicted", func() bool { return s.stat(t, "evicted_keys")+s.losses > 3 })
+		},
+		end: func(t *testing.T, s *site) { s.set(t, "maxmemory", "0") },
+		after: func(t *testing.T, s *site) {
+			s.losses += s.stat(t, "evicted_keys")
+			s.set(t, "maxmemory-policy", "noeviction")
+			s.empty(t)
+		},
+	},
+	{
+		name: "a foreign script is slow", shows: core.ClassBreaker, classes: []string{core.ClassDown},
+		begin: func(t *testing.T, s *site) {
+			s.set(t, "lua-time-limit", "20")
+			s.foreign.Go(func() { // which the one who ends it ends with an error
+				_ = s.admin().Eval(context.WithoutCancel(t.Context()), "while true do end", nil).Err()
+			})
+		},
+		end: func(t *testing.T, s *site) {
+			await(t, "the script ends", func() bool { return s.admin().ScriptKill(t.Context()).Err() == nil })
+			s.foreign.Wait()
+		},
+	},
+	{
+		name: "others have all connections", shows: core.ClassBusy,
+		begin: func(t *testing.T, s *site) {
+			direct := s.direct(t)
+			for len(s.conns) < direct.Options().PoolSize {
+				conn := direct.Conn()
+				if conn.Ping(t.Context()).Err() != nil {
+					_ = conn.Close()
+					continue
+				}
+				s.conns = append(s.conns, conn)
+			}
+		},
+		end: func(_ *testing.T, s *site) {
+			for _, conn := range s.conns {
+				_ = conn.Close()
+			}
+			s.conns = nil
+		},
+	},
+	{
+		name: "the user loses its rights", on: []string{"tls", "ring", "sentinel", "cluster"}, shows: core.ClassDenied,
+		begin: func(t *testing.T, s *site) {
+			require.NoError(t, s.admin().Do(t.Context(), "ACL", "SETUSER", "weir", "-evalsha", "-eval").Err())
+		},
+		end: func(t *testing.T, s *site) {
+			require.NoError(t, s.admin().Do(t.Context(), "ACL", "SETUSER", "weir", "+evalsha", "+eval").Err())
+		},
+	},
+	{
+		name: "the master becomes a replica", on: []string{"single", "tls", "ring"}, shows: core.ClassBreaker, classes: []string{core.ClassDown},
+		begin: func(t *testing.T, s *site) {
+			require.NoError(t, s.admin().ReplicaOf(t.Context(), "127.0.0.1", "1").Err())
+		},
+		end: func(t *testing.T, s *site) { require.NoError(t, s.admin().ReplicaOf(t.Context(), "NO", "ONE").Err()) },
+	},
+	{
+		name: "the master is killed and the replica promoted", on: []string{"sentinel"}, classes: []string{core.ClassDown, core.ClassLost}, forgets: true,
+		begin: func(t *testing.T, s *site) { s.sentinel.Failover(t) },
+		after: func(t *testing.T, s *site) { s.sentinel.Rejoin(t) },
+	},
+	{
+		name: "the replica is promoted beside the living master", on: []string{"sentinel"}, classes: []string{core.ClassDown, core.ClassLost}, forgets: true,
+		begin: func(t *testing.T, s *site) { s.sentinel.Switch(t) },
+	},
+	{
+		name: "a slot moves", on: []string{"cluster"},
+		begin: func(t *testing.T, s *site) {
+			finish := s.cluster.Migrating(t, s.names[0])
+			pause(lasting)
+			finish()
+		},
+	},
+}
+
+// cell is a key that many ask for at the same time.
+type cell struct {
+	policy core.Policy
+	key    string
+	spared bool // its server is not hurt
+	tight  bool // it is asked for through a Limiter, whose process decides while Redis fails
+	sum
+	byRedis, byProcess atomic.Int64 // of a tight one, the admitted
+}
+
+func (c *cell) name() string { return "weir:1:" + c.policy.Name() + ":f:" + c.key }
+
+// episode is the time of one fault, from the calm before to the calm after it. It has keys of its own.
+type episode struct {
+	fault fault
+	cells []*cell
+	in    atomic.Int64 // calls that are under way
+
+	late  atomic.Int64 // the most that the scheduler took, in nanoseconds
+	mu    sync.Mutex
+	took  []time.Duration
+	hurt  map[string]int // how often there was a class on keys whose server is hurt; "" is an answer of Redis
+	other map[string]int // of the other keys
+	since time.Time      // of the calls that count for the next two
+	row   int            // the latest answers of Redis in a row, of those that began since then
+	began time.Time      // when the first of them came
+}
+
+func (e *episode) allows(class string) bool {
+	return class == "" || class == e.fault.shows || slices.Contains(everywhere, class) || slices.Contains(e.fault.classes, class)
+}
+
+// note keeps what came of a call.
+func (e *episode) note(c *cell, start, end time.Time, class string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.took = append(e.took, end.Sub(start))
+	if c.tight {
+		return
+	}
+	if c.spared {
+		e.other[class]++
+		return
+	}
+	e.hurt[class]++
+	switch {
+	case start.Before(e.since):
+	case class != "":
+		e.row = 0
+	default:
+		if e.row++; e.row == 1 {
+			e.began = end
+		}
+	}
+}
+
+// seen is how often there was a class on the keys that are hurt.
+func (e *episode) seen(class string) int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.hurt[class]
+}
+
+// settled waits until Redis has decided for many in a row who have asked from now on, and returns how long that took to begin.
+func (e *episode) settled(t *testing.T) time.Duration {
+	t.Helper()
+	e.mu.Lock()
+	e.since, e.row = time.Now(), 0
+	e.mu.Unlock()
+	took := time.Duration(-1)
+	await(t, "Redis decides again", func() bool {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if e.row >= normal {
+			took = e.began.Sub(e.since)
+		}
+		return took >= 0
+	})
+	return took
+}
+
+// load asks.
+type load struct {
+	site    *site
+	current atomic.Pointer[episode]
+	stopped atomic.Bool
+}
+
+func newLoad(t *testing.T, s *site) *load {
+	c := &load{site: s}
+	limiter, err := core.NewLimiter(s.store, tight, core.LimiterOptions{Log: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	for _, p := range exact { // the first decision of a policy composes its scripts, which is no waiting
+		_, _ = s.store.Take(t.Context(), core.Take{Policy: p, Key: "warm"})
+	}
+	_, _ = limiter.Allow(t.Context(), "warm")
+	c.begin(t, fault{name: "calm"})
+
+	ctx := context.WithoutCancel(t.Context()) // the load is there until the end, so that what is told of it is
+	var all sync.WaitGroup
+	all.Go(c.look)
+	for g := range callers {
+		all.Go(func() { c.call(ctx, limiter, rand.New(rand.NewPCG(*seed, uint64(g)))) }) //nolint:gosec // the same numbers for the same seed
+	}
+	t.Cleanup(func() {
+		c.stopped.Store(true)
+		all.Wait()
+	})
+	c.current.Load().settled(t)
+	return c
+}
+
+// tight is the policy of which a process admits no more than its limit, whatever fails.
+var tight = core.MustParse(fmt.Sprintf("tight: %d/1d fixed-window", tightLimit))
+
+// exact are policies whose units can be counted afterwards, with scripts and arguments of their own each.
+var exact = []core.Policy{
+	core.MustParse("exact: 1000000000/1d fixed-window"),
+	core.MustParse("exact-wide: 2000000000/1d fixed-window"),
+}
+
+// begin turns to a new episode, and returns it and the one before.
+func (c *load) begin(t *testing.T, f fault) (now, before *episode) {
+	t.Helper()
+	now = &episode{fault: f, hurt: map[string]int{}, other: map[string]int{}}
+	now.cells = c.site.cells(t)
+	return now, c.current.Swap(now)
+}
+
+// look sees how late the scheduler is.
+func (c *load) look() {
+	for !c.stopped.Load() {
+		e, start := c.current.Load(), time.Now()
+		<-time.After(time.Millisecond)
+		e.late.Store(max(e.late.Load(), int64(time.Since(start)))) // nobody else stores it
+	}
+}
+
+// call asks again and again.
+func (c *load) call(ctx context.Context, limiter *core.Limiter, rng *rand.Rand) {
+	for !c.stopped.Load() {
+		e := c.current.Load()
+		if e.in.Add(1); c.current.Load() != e {
+			e.in.Add(-1)
+			continue
+		}
+		of := e.cells[rng.IntN(len(e.cells))]
+		start := time.Now()
+		class := of.ask(ctx, c.site.store, limiter, 1+rng.Int64N(2))
+		end := time.Now()
+		e.note(of, start, end, class)
+		e.in.Add(-1)
+		pause(time.Duration(rng.Int64N(int64(*rest))))
+	}
+}
+
+// ask asks for a cell, and returns the class of what failed.
+func (c *cell) ask(ctx context.Context, s *redisstore.Store, l *core.Limiter, cost int64) string {
+	if c.tight {
+		switch res, err := l.Allow(ctx, c.key); {
+		case err != nil:
+			return "not decided: " + err.Error()
+		case res.Allowed() && res.Local:
+			c.byProcess.Add(1)
+		case res.Allowed():
+			c.byRedis.Add(1)
+		}
+		return ""
+	}
+	res, err := s.Take(ctx, core.Take{Policy: c.policy, Key: c.key, Cost: cost})
+	failed, ok := errors.AsType[*core.StoreError](err)
+	switch {
+	case err == nil && !res.Allowed():
+		return "refused"
+	case err == nil:
+		c.surely.Add(cost)
+		return ""
+	case !ok:
+		return "not classified: " + err.Error()
+	case failed.Executed:
+		c.perhaps.Add(cost)
+	}
+	if failed.Class == core.ClassOther || failed.Class == core.ClassReply {
+		return failed.Class + ": " + err.Error()
+	}
+	return failed.Class
+}
+
+// suffer goes through one fault.
+func (c *load) suffer(t *testing.T, f fault) {
+	s := c.site
+	s.whole(t)
+	e, before := c.begin(t, f)
+	await(t, "everybody is through with what was before", func() bool { return before.in.Load() == 0 })
+	s.names, s.losses = nil, 0
+	for _, of := range e.cells {
+		if !of.spared {
+			s.names = append(s.names, of.name())
+		}
+	}
+	s.episode = e
+	e.settled(t) // it begins in the middle of calm
+
+	end := sync.OnceFunc(func() {
+		if f.end != nil {
+			f.end(t, s)
+		}
+	})
+	defer end() // for those that come after it, if it fails
+	f.begin(t, s)
+	pause(lasting)
+	if f.shows != "" {
+		await(t, "it shows", func() bool { return e.seen(f.shows) > 0 || s.gone() })
+	}
+	end()
+	recovered := e.settled(t)
+	assert.Less(t, recovered, *back)
+	if f.after != nil {
+		f.after(t, s)
+	}
+
+	c.begin(t, fault{name: "calm"})
+	await(t, "everybody is through with it", func() bool { return e.in.Load() == 0 })
+	s.whole(t)
+	c.current.Load().settled(t)
+	lost := c.count(t, e)
+
+	slices.Sort(e.took)
+	late := time.Duration(e.late.Load())
+	worst := e.took[len(e.took)-1] - *inTime
+	t.Logf("back after %v; %d calls, p99 %v, the last %v after its deadline, the scheduler at most %v late; %v on the keys of the server, %v on others; %d units lost",
+		recovered.Round(time.Millisecond), len(e.took), e.took[len(e.took)*99/100].Round(10*time.Microsecond),
+		max(worst, 0).Round(10*time.Microsecond), late.Round(10*time.Microsecond), e.hurt, e.other, lost)
+	assert.Less(t, worst, 10*late+time.Second)
+	for class := range e.hurt {
+		assert.True(t, e.allows(class), "%s: %v", class, e.hurt)
+	}
+	for class := range e.other {
+		assert.True(t, class == "" || slices.Contains(everywhere, class), "%s, of a server that is not hurt: %v", class, e.other)
+	}
+}
+
+// count looks what has become of what was taken, and returns how many units are lost.
+func (c *load) count(t *testing.T, e *episode) (lost int64) {
+	t.Helper()
+	direct := newStore(t, c.site.rdb, redisstore.Options{Deadline: patient, DenyCache: -1})
+	moved := c.site.kind == "ring" && silent(e.fault) // a ring moves the keys of a server that does not answer for longer
+	for _, of := range e.cells {
+		n := int64(0)
+		await(t, "what is used is read", func() bool { // a connection may be left that is half-open
+			res, err := direct.Take(t.Context(), core.Take{Policy: of.policy, Key: of.key})
+			n = res.Limit - res.Remaining
+			return err == nil
+		})
+		switch {
+		case of.tight:
+			assert.LessOrEqual(t, n, int64(tightLimit))
+			assert.LessOrEqual(t, of.byProcess.Load(), int64(tightLimit), "the process keeps to the limit")
+			times := 1 + e.fault.losses + c.site.losses
+			if !of.spared && (e.fault.forgets || moved) {
+				times++
+			}
+			assert.LessOrEqual(t, of.byRedis.Load(), times*tightLimit, "Redis keeps to the limit, but for what it has lost")
+		case of.spared || !e.fault.forgets && e.fault.losses+c.site.losses == 0 && !moved:
+			assert.GreaterOrEqual(t, n, of.surely.Load(), "%s: nothing is lost", of.name())
+			fallthrough
+		default:
+			lost += max(0, of.surely.Load()-n)
+			assert.LessOrEqual(t, n, of.surely.Load()+of.perhaps.Load(), "%s: nothing is executed twice", of.name())
+		}
+	}
+	return lost
+}
+
+// silent reports whether a server that fails like that does not answer a ping.
+func silent(f fault) bool { return f.shows == core.ClassBreaker || len(f.classes) > 0 }
+
+func pause(d time.Duration) { <-time.After(d) }
+
+// await waits for what must come, and asks for it in the test's own goroutine.
+func await(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(2 * patient); !ok(); pause(time.Millisecond) {
+		require.True(t, time.Now().Before(end), what)
+	}
+}
