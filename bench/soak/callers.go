@@ -90,9 +90,13 @@ func (c *caller) ask(ctx context.Context) {
 // decide measures how long a decision takes that has so much time, and returns how it failed if it did. Failures of
 // those who have less time than others are their own.
 func (c *caller) decide(ctx context.Context, own time.Duration, decide func() error) (failed *core.StoreError, err error) {
-	start, stolen := time.Now(), c.probe.stolen()
+	start, before := time.Now(), c.probe.lost()
 	err = decide()
-	over := time.Since(start) - own - (c.probe.stolen() - stolen)
+	over := time.Since(start) - own
+	if over > tolerance {
+		c.probe.sample(time.Millisecond)
+		over -= c.probe.lost().since(before)
+	}
 	failed, _ = errors.AsType[*core.StoreError](err)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -207,6 +211,7 @@ func (c *caller) askLight(ctx context.Context) {
 	if failed != nil {
 		c.mu.Lock()
 		c.sums.LightFailed++
+		c.sums.LightLast = failed.Error()
 		c.mu.Unlock()
 	}
 }

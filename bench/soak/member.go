@@ -40,9 +40,10 @@ const (
 
 // status is what has happened since the beginning.
 type status struct {
-	Served, Failed int64 // of callers who had the time
-	LightFailed    int64
-	Stolen         time.Duration
+	Served, Failed int64  // of callers who had the time
+	LightFailed    int64  // of those who stay under their limit
+	LightLast      string // why
+	Late, Waits    int64  // of the probe
 }
 
 // report is what has happened since the last one.
@@ -195,7 +196,9 @@ func (p *process) obey(in io.Reader, out io.Writer) error {
 func (p *process) status() status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.sums.Stolen = p.probe.stolen()
+	p.probe.sample(time.Millisecond)
+	l := p.probe.lost()
+	p.sums.Late, p.sums.Waits = l.late, l.waits
 	return p.sums
 }
 
