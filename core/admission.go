@@ -174,12 +174,20 @@ func (k *keeper) take(ctx context.Context, t *Take, res *Result) (err error) {
 		if k.health.failing.Load() {
 			k.recovered()
 		}
+		if k.ledger.keys.Load() > 0 {
+			k.handBack(t)
+		}
+		if k.mirrors && res.Taken > 0 {
+			k.mirror(t, res.Taken)
+		}
 		return nil
 	}
 	*res = Result{}
-	if !k.failed(err) {
+	failed, ok := errors.AsType[*StoreError](err)
+	if !ok {
 		return err
 	}
+	k.failed(failed)
 	switch t.Policy.Options().Fail {
 	case FailOpen:
 		res.Outcome, res.Local = Admitted, true
@@ -188,11 +196,14 @@ func (k *keeper) take(ctx context.Context, t *Take, res *Result) (err error) {
 		}
 	case FailClosed:
 	default:
-		if local := k.fallback().take(context.WithoutCancel(ctx), t, res); local != nil {
+		if local := k.takeLocally(ctx, t, res); local != nil {
 			*res = Result{}
 			return errors.Join(err, local)
 		}
 		res.Local = true
+		if !failed.Executed { // or it may have been charged there as well
+			k.owe(t, res)
+		}
 	}
 	return err
 }
@@ -206,9 +217,11 @@ func (k *keeper) acquire(ctx context.Context, p Permit) (*hold, Result, error) {
 		}
 		return h, res, nil
 	}
-	if !k.failed(err) {
+	failed, ok := errors.AsType[*StoreError](err)
+	if !ok {
 		return nil, Result{}, err
 	}
+	k.failed(failed)
 	switch p.Policy.Options().Fail {
 	case FailOpen:
 		return nil, Result{Outcome: Admitted, Local: true}, err
@@ -216,9 +229,14 @@ func (k *keeper) acquire(ctx context.Context, p Permit) (*hold, Result, error) {
 		return nil, Result{}, err
 	default:
 		k.holder.adopt()
-		h, res, local := k.holder.acquire(context.WithoutCancel(ctx), p, true)
+		own := p
+		own.Policy = p.Policy.local()
+		h, res, local := k.holder.acquire(context.WithoutCancel(ctx), own, true)
 		if local != nil {
 			return nil, Result{}, errors.Join(err, local)
+		}
+		if own.Policy != p.Policy {
+			p.Policy.p.permitsOfShare(&res, p.Places())
 		}
 		res.Local = true
 		return h, res, err
@@ -240,19 +258,18 @@ func (k *keeper) giveBack(r Refund) {
 // charge takes what was used already where r was decided, without anybody waiting for a remote store. The caller
 // does not hear how that ends.
 func (k *keeper) charge(t Take, r *Result) {
-	memory := k.memory
-	switch r.charged() {
-	case nowhere:
-		return
-	case inFallback:
-		memory = k.fallback()
-	default:
-		if k.remote() {
-			k.background.charge(t)
-			return
+	var res Result
+	switch at := r.charged(); {
+	case at == nowhere:
+	case at == inFallback && k.remote():
+		if k.takeLocally(inMemory, &t, &res) == nil {
+			k.owe(&t, &res)
 		}
+	case k.remote():
+		k.background.charge(t)
+	default:
+		_ = k.memory.take(inMemory, &t, &res)
 	}
-	_ = memory.take(inMemory, &t, new(Result))
 }
 
 // refund takes receipts of one store back to it.
@@ -261,7 +278,7 @@ func (k *keeper) refund(ctx context.Context, refunds []Refund) error {
 	case nowhere:
 		return nil
 	case inFallback:
-		return k.fallback().Refund(ctx, refunds)
+		return k.refundLocally(ctx, refunds)
 	default:
 		return k.store.Refund(ctx, refunds)
 	}

@@ -1,7 +1,5 @@
 package core
 
-import "github.com/weir-go/weir/core/internal/algo"
-
 // Summarized reports whether the reply of the script take is good for another Take of the
 // same cost alone, because a limit keeps so much that its script replies with a summary;
 // see [Spec.Again].
@@ -23,9 +21,7 @@ func (s Spec) Summarized() bool { return s.p != nil && s.p.summary }
 // a peek or has AtMost or Now, if it has another cost under a policy that is Summarized, and
 // if no script can have written reply. Again cannot know what was given back since the reply.
 //
-// reply is used as working memory, and so is the rest of its capacity: with room for
-// [AgainRoom] integers, nothing is allocated for a policy of one or two limits. t.Policy is
-// that of s, whatever it says.
+// Nothing is allocated for a policy of one or two limits. t.Policy is that of s, whatever it says.
 func (s Spec) Again(t Take, cost int64, reply []int64, earliest, latest int64) (res Result, refused bool) {
 	p := s.p
 	switch {
@@ -38,20 +34,18 @@ func (s Spec) Again(t Take, cost int64, reply []int64, earliest, latest int64) (
 	if then <= 0 || earliest < then || latest < earliest || latest > maxNow {
 		return Result{}, false
 	}
-	work, ahead := reply[len(reply):cap(reply)], p.ahead(&t)
+	work, ahead := workspaces.Get().(*workspace), p.ahead(&t)
+	defer workspaces.Put(work)
 	res = Result{At: earliest, policy: p}
 	if len(p.algorithms) > len(res.each) {
 		res.more = new([MaxLimits - 2]entry)
 	}
 	for i, a := range p.algorithms {
-		own, words := rest[:a.Reply()], min(a.Words(), algo.MaxReplyState)
+		own, state := work.own[:copy(work.own[:], rest[:a.Reply()])], work.states[i][:]
+		rest = rest[len(own):]
 		if own[0] < 0 {
 			own[0] = -1 - own[0]
 		}
-		if len(work) < words {
-			work = make([]int64, algo.MaxReplyState)
-		}
-		state := work[:words]
 		if !a.ParseReply(state, own, then, cost) {
 			return Result{}, false
 		}
@@ -64,7 +58,6 @@ func (s Spec) Again(t Take, cost int64, reply []int64, earliest, latest int64) (
 		*res.at(i) = a.Explain(state, earliest, took, ahead, !fits)
 		a.Load(state, latest)
 		refused = refused || !a.Admits(state, latest, t.Cost, ahead)
-		rest = rest[len(own):]
 	}
 	if !refused {
 		return Result{}, false
@@ -72,9 +65,6 @@ func (s Spec) Again(t Take, cost int64, reply []int64, earliest, latest int64) (
 	p.summarize(&res, t.Cost, len(p.algorithms))
 	return res, true
 }
-
-// AgainRoom is how many integers a reply and the working memory of [Spec.Again] have at most.
-const AgainRoom = 1 + maxReply*MaxLimits + algo.MaxReplyState
 
 // maxReply is how many integers one limit replies with at most.
 const maxReply = 3

@@ -48,7 +48,7 @@ func TestAgainAgreesWithStep(t *testing.T) {
 			earliest := now + max(0, rapid.SampledFrom(until).Draw(t, "until")+rapid.Int64Range(-2, 2).Draw(t, "and"))
 			latest := earliest + rapid.OneOf(rapid.Just(int64(0)), rapid.Int64Range(0, 3), rapid.Int64Range(0, second)).Draw(t, "unknown")
 			other := draw("other ")
-			got, refused := p.Spec().Again(other, cost, append([]int64(nil), reply...), earliest, latest)
+			got, refused := p.Spec().Again(other, cost, reply, earliest, latest)
 			then, _, _ := p.Spec().Step(s.text, at(other, latest))
 			require.Equal(t, !then.Allowed(), refused)
 			if refused {
@@ -97,7 +97,7 @@ func TestAgainLeavesToTheStore(t *testing.T) {
 		{"no policy", core.Policy{}, core.Take{Cost: 1}, full, epoch, epoch, false},
 		{"permits alone", core.MustParse("3 concurrent"), core.Take{Cost: 1}, []int64{epoch}, epoch, epoch, false},
 	} {
-		res, refused := c.p.Spec().Again(c.take, 3, append([]int64(nil), c.reply...), c.earliest, c.latest)
+		res, refused := c.p.Spec().Again(c.take, 3, c.reply, c.earliest, c.latest)
 		assert.Equal(t, c.want, refused, c.name)
 		assert.False(t, res.Allowed(), c.name)
 		if refused {
@@ -112,7 +112,6 @@ func TestAgainAllocates(t *testing.T) {
 	if race.Enabled {
 		t.Skip("the race detector allocates too")
 	}
-	reply := make([]int64, 0, core.AgainRoom)
 	for _, c := range []struct {
 		p     core.Policy
 		reply []int64
@@ -125,7 +124,7 @@ func TestAgainAllocates(t *testing.T) {
 		refused := 0
 		const runs = 100
 		assert.Zero(t, testing.AllocsPerRun(runs, func() {
-			if _, ok := c.p.Spec().Again(take, 1, append(reply, c.reply...), epoch, epoch+1); ok {
+			if _, ok := c.p.Spec().Again(take, 1, c.reply, epoch, epoch+1); ok {
 				refused++
 			}
 		}), c.p)

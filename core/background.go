@@ -32,13 +32,17 @@ const (
 // the decisions. 10 ms away, 1600 a second are charged.
 const chargesAtOnce = 16
 
+// Hand-backs are takes as well. There are no more of them than the ledger has had keys, which all come in the first
+// moments after an outage.
+const handsAtOnce = 64
+
 // background does what decisions leave behind, where the store is remote: it renews permits, releases them, gives units
 // back and charges more of them. Nobody waits for it, and it has goroutines only while there is something to do.
 type background struct {
 	keeper *keeper
 
 	mu    sync.Mutex
-	lanes [4]lane
+	lanes [kinds]lane
 	idle  []chan struct{} // closed when there is nothing left to do
 	lost  int             // tasks that were given up, since the last flush
 }
@@ -62,14 +66,16 @@ const (
 	releasing
 	refunding
 	charging
+	handing
+	kinds
 )
 
-// task is a permit to renew or to release, or units to give back or to charge.
+// task is a permit to renew or to release, or units to give back, to charge or to hand back.
 type task struct {
 	hold   *hold  // to renew
 	permit Permit // to release
 	refund *Refund
-	charge *Take
+	charge *Take     // also to hand back
 	until  time.Time // from when on it is of no use
 }
 
@@ -94,6 +100,11 @@ func (b *background) refund(r Refund) {
 
 func (b *background) charge(t Take) {
 	b.add(charging, task{charge: &t, until: time.Now().Add(refundLife)})
+}
+
+// handBack charges what the fallback has admitted, and what weighs for so long.
+func (b *background) handBack(t Take, weighs time.Duration) {
+	b.add(handing, task{charge: &t, until: time.Now().Add(weighs)})
 }
 
 var errFull = fmt.Errorf("core: %d others wait for a store that does not answer", maxRefunds)
@@ -141,9 +152,12 @@ func (b *background) work(k kind) {
 
 		sent := time.Now()
 		lost, errs := b.call(k, batch)
-		if k == renewing {
+		switch k {
+		case renewing:
 			b.keeper.holder.renewed(batch, lost, errs, sent)
-		} else {
+		case handing:
+			b.keeper.handedBack(batch, errs)
+		default:
 			b.done(k, batch, errs)
 		}
 	}
@@ -151,10 +165,14 @@ func (b *background) work(k kind) {
 
 // batch is how many tasks go together.
 func (k kind) batch() int {
-	if k == charging {
+	switch k {
+	case charging:
 		return chargesAtOnce
+	case handing:
+		return handsAtOnce
+	default:
+		return batchSize
 	}
-	return batchSize
 }
 
 // rest lets those that wait for it know that there is nothing left to do. It is locked.
@@ -267,7 +285,7 @@ func (b *background) ask(ctx context.Context, k kind, batch []task) (lost []Perm
 			err = panicked(value)
 		}
 	}()
-	if k == charging {
+	if k == charging || k == handing {
 		return nil, b.takeAll(ctx, batch)
 	}
 	if k == refunding {

@@ -8,8 +8,9 @@ type Failure uint8
 
 // The fail words.
 const (
-	// FailLocal, "fail local": an in-process store decides with the same policy.
-	// Each process then counts for itself. This is the default.
+	// FailLocal, "fail local": an in-process store decides with the same policy, or with
+	// a share of its limits; see PolicyOptions.Processes. Each process then counts for itself.
+	// This is the default.
 	FailLocal Failure = iota
 	// FailOpen, "fail open": everything passes, uncounted. For limits that
 	// protect nothing but comfort.

@@ -51,9 +51,13 @@ func (o PolicyOptions) appendText(b []byte) []byte {
 		b = append(b, "; wait "...)
 		b = append(b, periodText(o.Wait)...)
 	}
-	if o.Fail != FailLocal {
+	if o.Fail != FailLocal || o.Processes > 1 {
 		b = append(b, "; fail "...)
 		b = append(b, o.Fail.String()...)
+	}
+	if o.Processes > 1 {
+		b = append(b, " 1/"...)
+		b = strconv.AppendInt(b, int64(o.Processes), 10)
 	}
 	if o.Shadow {
 		b = append(b, "; shadow"...)

@@ -19,7 +19,7 @@ import (
 //	          | "aligned" | "calendar" zone
 //	algorithm = "gcra" | "token-bucket" | "leaky-bucket" | "fixed-window"
 //	          | "sliding-window" | "sliding-counter" | "sliding-log"
-//	option    = "wait" period | "fail" ( "local" | "open" | "closed" ) | "shadow"
+//	option    = "wait" period | "fail" ( "local" [ "1/" number ] | "open" | "closed" ) | "shadow"
 //	period    = a number and a unit, once or several times: d, h, m, s, ms, us
 //
 // For example "100/1m", "login: 100/1m burst 20", "20/1s, 1000/1h; fail closed" and
@@ -291,10 +291,14 @@ func (p *parser) operand(w *word) (v value, err error) {
 	if err := p.equals(w); err != nil {
 		return v, err
 	}
-	if err := p.gap(); err != nil || w.follows == nothing {
+	if err := p.gap(); err != nil {
 		return v, err
 	}
 	switch w.follows {
+	case nothing:
+		return v, p.noShare(w)
+	case aShare:
+		v.n, err = p.share()
 	case aNumber:
 		v.n, err = p.number(w.such)
 	case aPeriod:
@@ -314,6 +318,44 @@ func (p *parser) operand(w *word) (v value, err error) {
 		return v, err
 	}
 	return v, p.gap()
+}
+
+// share reads the "1/4" behind "local", if it stands here, and returns how many share.
+func (p *parser) share() (processes int64, err error) {
+	if !p.digitFollows() {
+		return 0, nil
+	}
+	p.space()
+	start := p.pos
+	one, err := p.number("")
+	if err != nil {
+		return 0, err
+	}
+	if !p.accept('/') {
+		return 0, p.fail(start, `a share is 1 of a number of processes; write "local 1/%d"`, max(one, 2))
+	}
+	if processes, err = p.number(`how many processes share the limits, as in "local 1/4"`); err != nil {
+		return 0, err
+	}
+	if one != 1 || processes < 1 || processes > maxProcesses {
+		return 0, p.fail(start, `a share is 1 of at most %d processes, as in "local 1/4"`, maxProcesses)
+	}
+	return processes, nil
+}
+
+// noShare refuses a share behind another word for a failure.
+func (p *parser) noShare(w *word) error {
+	if w.place != ofFail || !p.digitFollows() {
+		return nil
+	}
+	p.space()
+	return p.fail(p.pos, `only "local" takes a share of the limits; remove it`)
+}
+
+// digitFollows reports whether a digit comes next, after space or none.
+func (p *parser) digitFollows() bool {
+	rest := strings.TrimLeft(p.rest(), spaces)
+	return rest != "" && isDigit(rest[0])
 }
 
 // equals refuses a "=" between a word and what follows it.

@@ -252,6 +252,21 @@ func TestParseRefuses(t *testing.T) {
 		{"100/1m; fail, open", 12, wantFail, `","`},
 		{"100/1m; fail open; fail closed", 19, `"fail" was given already`, `"fail"`},
 		{"100/1m; fail open x", 18, wantMore, `"x"`},
+		{"100/1m; fail local x", 19, wantMore, `"x"`},
+		{"100/1m; fail local 4", 19, `a share is 1 of a number of processes; write "local 1/4"`, `"4"`},
+		{"100/1m; fail local 1", 19, `a share is 1 of a number of processes; write "local 1/2"`, `"1"`},
+		{"100/1m; fail local 1/", 21, `how many processes share the limits, as in "local 1/4"`, "the end"},
+		{"100/1m; fail local 2/4", 19, `a share is 1 of at most 1000000 processes, as in "local 1/4"`, `"2"`},
+		{"100/1m; fail local 1/0", 19, `a share is 1 of at most 1000000 processes, as in "local 1/4"`, `"1"`},
+		{"100/1m; fail local 1/1000001", 19, `a share is 1 of at most 1000000 processes, as in "local 1/4"`, `"1"`},
+		{"100/1m; fail local 1/04", 21, `a number does not begin with 0; write 4`, `"04"`},
+		{"100/1m; fail local 0.5", 20, "a number has no fraction; ", `"."`},
+		{"100/1m; fail local 1/4 1/4", 23, wantMore, `"1"`},
+		{"100/1m; fail local 1/4x", 22, wantSpace, `"x"`},
+		{"100/1m; fail local1/4", 18, wantSpace, `"1"`},
+		{"100/1m; fail local /4", 19, wantMore, `"/"`},
+		{"100/1m; fail open 1/4", 18, `only "local" takes a share of the limits; remove it`, `"1"`},
+		{"100/1m; fail closed 4", 20, `only "local" takes a share of the limits; remove it`, `"4"`},
 		{"100/1m; fail open, 5/1s", 17, wantMore, `","`},
 		{long, 1024, "a policy has at most 1024 bytes", `"1"`},
 		{"100/1m gcra token-bucket", 12, `"gcra" was given already`, `"token-bucket"`},
@@ -469,6 +484,10 @@ func TestParseOptions(t *testing.T) {
 		{"10/1s; fail open; wait 2s", core.PolicyOptions{Wait: 2 * time.Second, Fail: core.FailOpen}, "10/1s; wait 2s; fail open"},
 		{"10/1s token-bucket; wait 2s", core.PolicyOptions{Wait: 2 * time.Second}, ""},
 		{"10/1s, 20 concurrent; fail closed", core.PolicyOptions{Fail: core.FailClosed}, ""},
+		{"10/1s; fail local 1/4", core.PolicyOptions{Processes: 4}, ""},
+		{"10/1s;fail  local\t1 / 4 ;shadow", core.PolicyOptions{Processes: 4, Shadow: true}, "10/1s; fail local 1/4; shadow"},
+		{"10/1s, 20 concurrent; fail local 1/1000000", core.PolicyOptions{Processes: 1_000_000}, ""},
+		{"10/1s; fail local 1/1", core.PolicyOptions{}, "10/1s"},
 	} {
 		p, err := core.Parse(c.text)
 		require.NoError(t, err, c.text)
@@ -572,6 +591,10 @@ func anyPolicy(t *rapid.T, algorithms ...core.Algorithm) core.Policy {
 	aligns := []string{"", "epoch", "minute UTC", "hour Asia/Kathmandu", "day Europe/Berlin", "week America/Argentina/Buenos_Aires", "month Etc/GMT+12"}
 	name := rapid.StringMatching(`([A-Za-z0-9_.-]{1,64})?`).Draw(t, "name")
 	fail := rapid.SampledFrom([]core.Failure{core.FailLocal, core.FailOpen, core.FailClosed}).Draw(t, "fail")
+	processes := 0
+	if fail == core.FailLocal {
+		processes = rapid.SampledFrom([]int{0, 0, 1, 2, 7, 1000}).Draw(t, "processes")
+	}
 	anyLimit := rapid.Custom(func(t *rapid.T) core.Limit {
 		l := core.Limit{Algorithm: rapid.SampledFrom(algorithms).Draw(t, "algorithm"), Rate: units.Draw(t, "rate"), Period: period.Draw(t, "period")}
 		given := rapid.Bool().Draw(t, "given")
@@ -601,13 +624,16 @@ func anyPolicy(t *rapid.T, algorithms ...core.Algorithm) core.Policy {
 		return l
 	})
 	return rapid.Custom(func(t *rapid.T) core.Policy {
-		o := core.PolicyOptions{Fail: fail}
+		o := core.PolicyOptions{Fail: fail, Processes: processes}
 		if rapid.Bool().Draw(t, "wait given") {
 			o.Wait = period.Draw(t, "wait")
 		}
 		limits := rapid.SliceOfN(anyLimit, 1, core.MaxLimits).Draw(t, "limits")
 		p, err := core.NewPolicy(name, o, limits...)
 		if err != nil && o.Wait > 0 { // most often, one of the limits cannot reserve
+			p, err = core.NewPolicy(name, core.PolicyOptions{Fail: fail, Processes: processes}, limits...)
+		}
+		if err != nil && processes > 1 { // the share drains too slowly
 			p, err = core.NewPolicy(name, core.PolicyOptions{Fail: fail}, limits...)
 		}
 		if err != nil { // drains too slowly, or one limit stands twice
@@ -709,7 +735,7 @@ func TestPolicyInJSON(t *testing.T) {
 
 func FuzzParse(f *testing.F) {
 	for _, text := range []string{
-		"100/1m", "login: 100/1m burst 20", "20/1s, 1000/1h; fail closed", "a.b_C-9 : 1 / 1d2h3m4s5ms6us gcra ; fail open",
+		"100/1m", "login: 100/1m burst 20", "20/1s, 1000/1h; fail closed", "10/1s; fail local 1/4", "a.b_C-9 : 1 / 1d2h3m4s5ms6us gcra ; fail open",
 		"", ":", "1/", "010/1s", "1/1s;", "20 concurrent lease 30s", "9223372036854775807/9223372036854775807d", "\xff\x00", "1/1s burst 1 burst 2",
 		"5/1s token-bucket burst 9 debt 3; wait 2s", "5/1m sliding-window buckets 6, 20 concurrent lease 1m", "9/1mo fixed-window calendar Europe/Berlin",
 		"9/7d calendar UTC fixed-window, 3/1s fixed-window aligned", "1/1mo", "5/1s leaky-bucket, 5/1s sliding-counter, 5/1s sliding-log", "5/1d fixed-window calendar ../../etc",

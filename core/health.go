@@ -1,8 +1,8 @@
 package core
 
 import (
-	"errors"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -21,10 +21,28 @@ func (i *interval) due() bool {
 // health is whether the store fails, as far as the log has said. It may fail for every request, or for every
 // second one.
 type health struct {
-	failing atomic.Bool  // it has failed, and it was not said that it is back
-	last    atomic.Int64 // when it last did, in Unix nanoseconds
-	failed  interval     // the line that it fails
-	lost    interval     // the line that something could not be given back or charged
+	failing atomic.Bool   // it has failed, and it was not said that it is back
+	last    atomic.Int64  // when it last did, in Unix nanoseconds
+	said    atomic.Uint32 // the classes that the log has been told of since then, a bit for each
+	lost    interval      // the line that something could not be given back or charged
+}
+
+// classes are in the order of their bits. A class that is not among them shares the bit of the last.
+var classes = [...]string{
+	ClassTimeout, ClassDown, ClassLost, ClassOOM, ClassDenied, ClassReply, ClassBreaker, ClassBusy, ClassOther,
+}
+
+// classBit is the bit of a class, and those of the classes after which it says nothing new: a breaker opens because of
+// another failure, and what is busy waits for one.
+func classBit(class string) (bit, covers uint32) {
+	bit = 1 << (len(classes) - 1)
+	if i := slices.Index(classes[:], class); i >= 0 {
+		bit = 1 << i
+	}
+	if class == ClassBreaker || class == ClassBusy {
+		return bit, ^uint32(0)
+	}
+	return bit, bit
 }
 
 func (k *keeper) logger() *slog.Logger {
@@ -34,24 +52,23 @@ func (k *keeper) logger() *slog.Logger {
 	return slog.Default()
 }
 
-// failed notes a failure of the store, and reports whether err is one.
-func (k *keeper) failed(err error) bool {
-	failed, ok := errors.AsType[*StoreError](err)
-	if !ok {
-		return false
+// failed notes a failure of the store. The log is told of the first, and of the first of each class, until the store
+// is back.
+func (k *keeper) failed(err *StoreError) {
+	h := &k.health
+	h.last.Store(time.Now().UnixNano())
+	h.failing.Store(true)
+	bit, covers := classBit(err.Class)
+	if h.said.Load()&covers == 0 && h.said.Or(bit)&covers == 0 {
+		k.logger().Warn("weir: the store failed; each policy's fail word decides", "class", err.Class, "error", err.Err)
 	}
-	k.health.last.Store(time.Now().UnixNano())
-	k.health.failing.Store(true)
-	if k.health.failed.due() {
-		k.logger().Warn("weir: the store failed; each policy's fail word decides", "class", failed.Class, "error", failed.Err)
-	}
-	return true
 }
 
 // recovered notes an answer of a store that has failed before.
 func (k *keeper) recovered() {
 	h := &k.health
 	if time.Now().UnixNano()-h.last.Load() >= int64(logInterval) && h.failing.CompareAndSwap(true, false) {
+		h.said.Store(0)
 		k.holder.recovered()
 		k.logger().Info("weir: the store is back")
 	}

@@ -19,7 +19,9 @@ type keeper struct {
 	// is in the process.
 	fallback func() *Memory
 	memory   *Memory // the store, if it is in the process; nil if it is remote
+	mirrors  bool    // the fallback counts what the store admits, too
 
+	ledger     ledger // what the fallback has admitted, and the store does not know of
 	background *background
 	holder     *holder
 	waiters    *waiters
@@ -40,6 +42,9 @@ func newKeeper(s Store, log *slog.Logger) *keeper {
 		}
 	} else {
 		k.fallback = sync.OnceValue(defaultMemory)
+	}
+	if own, ok := s.(interface{ Mirrors() bool }); ok {
+		k.mirrors = own.Mirrors() && k.remote()
 	}
 	k.background = newBackground(k)
 	k.holder = newHolder(k)
@@ -79,9 +84,13 @@ func (k *keeper) admit(p Policy) error {
 // reset forgets a key in both stores.
 func (k *keeper) reset(ctx context.Context, p Policy, key string) error {
 	err := k.store.Reset(ctx, p, key)
-	if k.remote() {
-		return errors.Join(err, k.fallback().Reset(ctx, p, key))
+	if !k.remote() {
+		return err
 	}
+	if local := k.fallback().Reset(ctx, p.local(), key); local != nil {
+		return errors.Join(err, local)
+	}
+	k.ledger.take(p.ledgerKey(key))
 	return err
 }
 

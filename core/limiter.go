@@ -10,7 +10,7 @@ import (
 
 // LimiterOptions say how a [Limiter] is built. The zero value is a good choice.
 type LimiterOptions struct {
-	// Log is told when the store fails and when it is back, at most once a second. nil means slog.Default().
+	// Log is told that the store fails, once for each class of failure, and that it is back. nil means slog.Default().
 	Log *slog.Logger
 }
 

@@ -37,6 +37,7 @@ type policy struct {
 	permits    *Limit      // nil if there are none
 	alone      *algo.GCRA  // the one limit, if it is of that kind; else nil
 	rows       rows.Policy // for the in-process store
+	local      *policy     // what the fallback decides by: a share of the limits; nil if that is p itself
 }
 
 // PolicyOptions are a policy's: what its text has after ";", which holds for all of its
@@ -52,6 +53,12 @@ type PolicyOptions struct {
 	Wait time.Duration
 	// Fail says who decides while the store does not answer. Zero is FailLocal.
 	Fail Failure
+	// Processes is how many processes share the limits under FailLocal, each of which then admits one part of so many:
+	// the share of the grammar's "fail local 1/4". Zero or 1 means that each admits the whole limit; at most a million.
+	// A share has the whole rate in so many periods, and of bursts, debts, windows and permits the part, rounded up. So all
+	// processes together admit about what the policy says, and less than one unit for each of them more. It
+	// changes nothing where the store decides, nor where state is kept, so that it may follow the size of a fleet.
+	Processes int
 	// Shadow makes a policy a trial: a Guard counts by it and reports what it would refuse, and refuses nothing. A
 	// Limiter answers as ever.
 	Shadow bool
@@ -86,6 +93,14 @@ func newPolicy(name string, o PolicyOptions, limits []Limit) (Policy, []error) {
 	}
 	if o.Fail > FailClosed {
 		wrong("Fail is %d; give FailLocal, FailOpen or FailClosed", o.Fail)
+	}
+	switch {
+	case o.Processes < 0 || o.Processes > maxProcesses:
+		wrong("Processes is %d; give 1 to %d, or 0 for no share", o.Processes, maxProcesses)
+	case o.Processes > 1 && o.Fail != FailLocal:
+		wrong("Processes is %d, but \"fail %v\" counts nothing that could be shared; leave it out, or give FailLocal", o.Processes, o.Fail)
+	case o.Processes == 1:
+		o.Processes = 0
 	}
 	if o.Wait < 0 || o.Wait > MaxPeriod || o.Wait%time.Microsecond != 0 {
 		wrong("Wait is %s; give whole microseconds up to %s, or 0 for none", periodText(o.Wait), periodText(MaxPeriod))
@@ -132,29 +147,48 @@ func newPolicy(name string, o PolicyOptions, limits []Limit) (Policy, []error) {
 			p.permits = &p.limits[len(p.limits)-1]
 			continue
 		}
-		p.algorithms = append(p.algorithms, e.algorithm)
-		p.reply += e.algorithm.Reply()
-		p.calendar = p.calendar || e.limit.onCalendar()
-		p.summary = p.summary || algo.Kinds[e.limit.Algorithm].Summary
-		p.kinds += string(e.algorithm.Sections())
+		p.add(e.limit, e.algorithm)
 	}
-	p.shape = strings.Join(shapes(p.limits[:len(p.algorithms)]), "")
+	p.finish()
 	if o.Wait > 0 && len(p.algorithms) == 0 && mistakes == nil {
 		wrong("Wait is %s, but permits cannot be reserved; leave it out", periodText(o.Wait))
+	}
+	if mistakes == nil && o.Processes > 1 {
+		var err error
+		if p.local, err = p.share(); err != nil {
+			wrong("Processes is %d, but %w", o.Processes, err)
+		}
 	}
 	if mistakes != nil {
 		return Policy{}, mistakes
 	}
+	return p.named(name), nil
+}
+
+// add adds a limit of a rate.
+func (p *policy) add(l Limit, a algo.Algorithm) {
+	p.algorithms = append(p.algorithms, a)
+	p.reply += a.Reply()
+	p.calendar = p.calendar || l.onCalendar()
+	p.summary = p.summary || algo.Kinds[l.Algorithm].Summary
+	p.kinds += string(a.Sections())
+}
+
+// finish works out what follows from all limits.
+func (p *policy) finish() {
+	p.shape = strings.Join(shapes(p.limits[:len(p.algorithms)]), "")
 	if len(p.algorithms) == 1 {
 		p.alone, _ = p.algorithms[0].(*algo.GCRA)
 	}
-	return p.named(name), nil
 }
 
 func (p *policy) named(name string) Policy {
 	q := *p
 	q.name = name
 	q.rows = rows.NewPolicy(name, q.shape, q.algorithms)
+	if p.local != nil {
+		q.local = p.local.named(name).p
+	}
 	return Policy{&q}
 }
 

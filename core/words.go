@@ -44,6 +44,7 @@ const (
 	aPeriod
 	aZone
 	aFailure // one of the words of ofFail
+	aShare   // 1 of a number, which may be left out
 )
 
 // value is what followed a word.
@@ -84,7 +85,8 @@ var words = slices.Concat([]word{
 }, algorithmRows(), []word{
 	{text: "wait", place: ofPolicy, follows: aPeriod, set: func(d *draft, v value) { d.options.Wait = time.Duration(v.n) }},
 	{text: "fail", place: ofPolicy, follows: aFailure, set: func(*draft, value) {}},
-	failureRow(FailLocal), failureRow(FailOpen), failureRow(FailClosed),
+	{text: FailLocal.String(), place: ofFail, follows: aShare, set: func(d *draft, v value) { d.options.Fail, d.options.Processes = FailLocal, int(v.n) }},
+	failureRow(FailOpen), failureRow(FailClosed),
 	{text: "shadow", place: ofPolicy, set: func(d *draft, _ value) { d.options.Shadow = true }},
 
 	{text: "advance", place: ofLater},

@@ -1,12 +1,11 @@
 package fibermw
 
 import (
-	"bytes"
 	"context"
 	"errors"
+	"sync"
 
 	"github.com/gofiber/fiber/v2"
-	"github.com/gofiber/fiber/v2/utils"
 
 	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/fibermw/internal/routes"
@@ -23,7 +22,13 @@ func Limit(g *guard.Guard) fiber.Handler {
 		panic("fibermw: Limit(nil): give it the Guard that guard.New returned")
 	}
 	finder := &routes.Finder{}
-	return func(c *fiber.Ctx) error { return g.Serve(&exchange{request{c, finder}}) }
+	return func(c *fiber.Ctx) error {
+		x := exchanges.Get().(*exchange)
+		x.c, x.routes = c, finder
+		err := g.Serve(x)
+		exchanges.Put(x)
+		return err
+	}
 }
 
 // Handle makes an over-limit handler from a Fiber handler, for answers of the
@@ -43,22 +48,8 @@ type native func(*fiber.Ctx, *guard.Verdict) error
 // exchange implements guard.Exchange.
 type exchange struct{ request }
 
-// Get makes one line of several, because Set replaces the first alone.
-func (x *exchange) Get(name string) string {
-	header := &x.c.Response().Header
-	value := string(header.Peek(name))
-	if value != "" && len(header.PeekAll(name)) > 1 {
-		value = string(bytes.Join(header.PeekAll(name), []byte(", ")))
-		header.Del(name)
-		header.Set(name, value)
-	}
-	return value
-}
-
-// Set spares the bytes of both a copy, because fasthttp makes its own.
-func (x *exchange) Set(name, value string) {
-	x.c.Response().Header.SetCanonical(utils.UnsafeBytes(name), utils.UnsafeBytes(value))
-}
+// exchanges are used again, as Fiber does with its own contexts.
+var exchanges = sync.Pool{New: func() any { return new(exchange) }}
 
 func (x *exchange) Next(ctx context.Context) error {
 	if ctx != nil {

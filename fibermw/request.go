@@ -48,6 +48,9 @@ func (q *request) Peer() netip.AddrPort {
 
 func (q *request) Header(name string) []string {
 	values := q.c.Request().Header.PeekAll(name)
+	if len(values) == 0 {
+		return nil
+	}
 	lines := make([]string, len(values))
 	for i, value := range values {
 		lines[i] = string(value)

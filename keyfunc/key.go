@@ -3,6 +3,7 @@ package keyfunc
 import (
 	"crypto/sha256"
 	"encoding/base64"
+	"unsafe"
 )
 
 // longPart is the length in bytes above which a part is replaced by its sum.
@@ -36,6 +37,9 @@ func (k *Key) Len() int { return len(k.b) }
 // String returns the key's text, "" if the key has no parts. The text is a copy, which later changes of
 // the key do not touch.
 func (k *Key) String() string { return string(k.b) }
+
+// Text is String without a copy, for a key that is looked up and not kept: the text is overwritten when the key changes.
+func (k *Key) Text() string { return unsafe.String(unsafe.SliceData(k.b), len(k.b)) }
 
 // Warning returns what is doubtful about the request of which the key was made, for a log: that the peer's address
 // came without a port. The key is good all the same. Warning is "" where nothing is doubtful. It is a constant, so that

@@ -69,6 +69,9 @@ func TestKeyBuffer(t *testing.T) {
 	k.Add("user", "b")
 	assert.Equal(t, "user=a", text, "a text is a copy")
 	assert.Equal(t, "user=b", k.String())
+	assert.Equal(t, "user=b", k.Text())
+	k.Reset()
+	assert.Empty(t, k.Text())
 }
 
 func TestKeyAddPrefix(t *testing.T) {
@@ -107,6 +110,7 @@ func TestKeyDoesNotAllocate(t *testing.T) {
 	}
 	run()
 	assert.Zero(t, testing.AllocsPerRun(100, run))
+	assert.Zero(t, testing.AllocsPerRun(100, func() { _ = k.Text() }))
 	assert.Zero(t, testing.AllocsPerRun(1, func() { k.Reset(); k.Add("user", long) }))
 	assert.Equal(t, len("user=~")+43, k.Len())
 }

@@ -78,7 +78,15 @@ end
 
 --@ store
 local text_i, left_i = '', 1
-if count_i > 0 then text_i, left_i = string.format('f%.0f,%.0f', count_i, end_i), end_i - now end
+if count_i > 0 then
+  local low = end_i % 1000000000
+  if low < end_i and count_i < 2147483648 then -- the same in half the time
+    text_i = string.format('f%d,%d%09d', count_i, (end_i - low) / 1000000000, low)
+  else
+    text_i = string.format('f%.0f,%.0f', count_i, end_i)
+  end
+  left_i = end_i - now
+end
 
 --@ reply
 fits_i and count_i or -1 - count_i, end_i

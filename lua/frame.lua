@@ -22,6 +22,10 @@
 --   refund  the state without what is given back
 --   store   text_i, the segment, and left_i, how long until it is unused; 1 if it is
 --   reply   is what a limit has to say in the reply
+--
+-- string.format takes three times as long for '%.0f', which prints every whole number up
+-- to 2^53, as for '%d', which on some servers knows 32 bits. So an instant is printed as
+-- its seconds in thousands and the rest, by '%d%09d'.
 
 --@ clock
 local now, forced = (ARG.now or 0) + 0, 86400000 -- Redis expires by its own clock: stay out of its way

@@ -130,11 +130,12 @@ end
 
 --@ store
 local text_i, left_i = '', 1
+local empty = now + w_i
+local low = empty % 1000000000
 if r_i > 0 then
-  text_i, left_i = string.format('%.0f+%.0f', now + w_i, r_i), w_i + 1
+  text_i = low < empty and string.format('%d%09d+%d', (empty - low) / 1000000000, low, r_i) or string.format('%.0f+%.0f', empty, r_i)
+  left_i = w_i + 1
 elseif w_i > 0 then
-  local empty = now + w_i
-  local low = empty % 1000000000 -- '%.0f' takes twice as long for both parts of it at once
   text_i = low < empty and string.format('%d%09d', (empty - low) / 1000000000, low) or string.format('%.0f', empty)
   left_i = w_i
 end

@@ -26,8 +26,8 @@ if s_i and s_i ~= '' then
     and (previous == 0 or start > 0) and not string.find(s_i, ',0%d') then
     local elapsed = now % period
     if length ~= period or start > now then -- each belongs to the window in which its own ends, as of now
-      if start > now then write = true end
       local index, age, before = math.floor(now / period), 0, 0
+      if start > now or current > 0 and math.floor((start + length - 1) / period) > index then write = true end
       if start + length - 1 < now then age = index - math.floor((start + length - 1) / period) end
       if previous > 0 and start - 1 < now then before = index - math.floor((start - 1) / period) end
       local counts = { 0, 0, 0 }
@@ -101,7 +101,12 @@ end
 --@ store
 local text_i, left_i = '', 1
 if current_i + previous_i > 0 then
-  text_i = string.format('d%.0f,%s,%.0f,%.0f', start_i, TEXT.period, current_i, previous_i)
+  local low = start_i % 1000000000
+  if low < start_i and current_i < 2147483648 and previous_i < 2147483648 then -- the same in half the time
+    text_i = string.format('d%d%09d,%s,%d,%d', (start_i - low) / 1000000000, low, TEXT.period, current_i, previous_i)
+  else
+    text_i = string.format('d%.0f,%s,%.0f,%.0f', start_i, TEXT.period, current_i, previous_i)
+  end
   left_i = start_i - now + (current_i > 0 and 2 or 1) * ARG.period
 end
 

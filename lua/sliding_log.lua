@@ -102,7 +102,7 @@ local cost_i = taken
 --@ charge
 if cost_i > 0 then
   if newest_i < now and used_i > 0 then
-    tail_i = string.format(',%.0f,%.0f', now - newest_i, cost_i)
+    tail_i = string.format(now - newest_i < 2147483648 and ',%d,%d' or ',%.0f,%.0f', now - newest_i, cost_i)
   elseif used_i == count_i then
     oldest_i, count_i = now, count_i + cost_i
   else -- to the newest entry, whose count is the last number
@@ -164,7 +164,12 @@ end
 --@ store
 local text_i, left_i = '', 1
 if used_i > 0 then
-  text_i = string.format('x%.0f,%.0f,%.0f,%.0f', newest_i, used_i, oldest_i, count_i)
+  local newest, oldest = newest_i % 1000000000, oldest_i % 1000000000
+  if newest < newest_i and oldest < oldest_i then -- the same in half the time
+    text_i = string.format('x%d%09d,%d,%d%09d,%d', (newest_i - newest) / 1000000000, newest, used_i, (oldest_i - oldest) / 1000000000, oldest, count_i)
+  else
+    text_i = string.format('x%.0f,%.0f,%.0f,%.0f', newest_i, used_i, oldest_i, count_i)
+  end
   if used_i > count_i then text_i = text_i .. string.sub(s_i, from_i) .. tail_i end
   left_i = newest_i + ARG.period - now
 end

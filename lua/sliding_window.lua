@@ -32,7 +32,7 @@ if s_i and s_i ~= '' then
   local oldest = newest - buckets
   if ok and stored ~= width then -- each count belongs to the sub-window in which its own ends, as of now
     local begins, least, moved, at, n = start, start - buckets * stored, '', nil, 0
-    if begins > now then write = true end
+    if begins > now or math.floor((begins + stored - 1) / width) > newest then write = true end
     start = math.floor(math.min(begins + stored - 1, now) / width) * width
     for text in string.gmatch(string.sub(s_i, p), ',([^,]*)') do
       local count = string.find(text, '^%d+$') and text + 0
@@ -145,7 +145,12 @@ end
 --@ store
 local text_i, left_i = '', 1
 if count_i > 0 then
-  text_i = string.format('w%.0f,%s,%.0f', start_i, TEXT.width, count_i) .. older_i
+  local low = start_i % 1000000000
+  if low < start_i and count_i < 2147483648 then -- the same in half the time
+    text_i = string.format('w%d%09d,%s,%d%s', (start_i - low) / 1000000000, low, TEXT.width, count_i, older_i)
+  else
+    text_i = string.format('w%.0f,%s,%.0f', start_i, TEXT.width, count_i) .. older_i
+  end
   left_i = start_i + (ARG.buckets + 1) * ARG.width - now
 end
 

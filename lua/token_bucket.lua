@@ -92,7 +92,12 @@ end
 --@ store
 local text_i, left_i = '', 1
 if last_i > 0 then
-  text_i = string.format('t%.0f,%.0f', last_i, tokens_i)
+  local low = last_i % 1000000000
+  if low < last_i and tokens_i < 2147483648 and tokens_i > -2147483648 then -- the same in half the time
+    text_i = string.format('t%d%09d,%d', (last_i - low) / 1000000000, low, tokens_i)
+  else
+    text_i = string.format('t%.0f,%.0f', last_i, tokens_i)
+  end
   left_i = last_i + math.ceil((ARG.burst - tokens_i) / ARG.rate) * ARG.period - now
 end
 

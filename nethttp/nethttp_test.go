@@ -145,7 +145,7 @@ func handle(n adaptertest.Native) guard.OverLimit {
 
 func BenchmarkLimit(b *testing.B) { adaptertest.Benchmark(b, loop) }
 
-func TestAllocations(t *testing.T) { adaptertest.TestAllocations(t, loop, 3, 4) }
+func TestAllocations(t *testing.T) { adaptertest.TestAllocations(t, loop, 2, 3) }
 
 var loop = adaptertest.LoopHTTP(func(g *guard.Guard) http.Handler {
 	mux := http.NewServeMux()

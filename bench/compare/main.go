@@ -105,7 +105,7 @@ func command(ctx context.Context, args []string) (err error) {
 	if len(measured) == 0 {
 		return fmt.Errorf("-sections %s: there is none such; -list prints them", *which)
 	}
-	report := newReport(size)
+	report := newReport()
 	for _, s := range measured {
 		got, err := s.measure(ctx, os.Stderr, size, only)
 		if err != nil {

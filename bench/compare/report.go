@@ -20,8 +20,6 @@ import (
 // report is what a run has measured, in the order of sections.
 type report struct {
 	Machine  machine
-	Rounds   int
-	Slice    time.Duration
 	Sections []outcome
 }
 
@@ -32,7 +30,7 @@ type machine struct {
 	Modules map[string]string // the versions of the contenders
 }
 
-func newReport(size scale) *report {
+func newReport() *report {
 	m := machine{Cores: runtime.NumCPU(), Go: runtime.Version(), Modules: map[string]string{}}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, d := range info.Deps {
@@ -41,7 +39,7 @@ func newReport(size scale) *report {
 			}
 		}
 	}
-	return &report{Machine: m, Rounds: size.rounds, Slice: size.slice}
+	return &report{Machine: m}
 }
 
 // contenders are the modules that the table names with their versions.
@@ -262,8 +260,8 @@ func (s sample) value(u unit) float64 {
 // table writes Markdown.
 func (r *report) table(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# Comparison\n\nWritten by `go run -C bench ./compare -out compare`: %d cores, %s, %d rounds of %v for each contender, which took turns. ",
-		r.Machine.Cores, r.Machine.Go, r.Rounds, r.Slice)
+	fmt.Fprintf(&b, "# Comparison\n\nWritten by `go run -C bench ./compare -out compare`: %d cores, %s, contenders took turns. ",
+		r.Machine.Cores, r.Machine.Go)
 	b.WriteString("Figures are medians, ranges are the least and the most of all rounds, and ratios are medians of the ratios within a round. " +
 		"They are from one machine on which clients, servers and Redis share the cores: the ratios are what travels.\n\n")
 	b.WriteString("Contenders:")
@@ -291,7 +289,11 @@ func (o outcome) table(b *strings.Builder) {
 	if s.panel != "" {
 		title += ": " + s.panel
 	}
-	fmt.Fprintf(b, "\n## %s\n\n%s\n\n", title, s.note)
+	fmt.Fprintf(b, "\n## %s\n\n%s", title, s.note)
+	if s.rounds == 0 && len(o.Rows) > 0 {
+		fmt.Fprintf(b, " %d rounds of %v.", len(o.Rows[0].Samples), o.Slice)
+	}
+	b.WriteString("\n\n")
 	lines := o.lines()
 	type column struct {
 		head string

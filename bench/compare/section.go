@@ -108,6 +108,7 @@ func (s scale) million() int {
 // outcome is what a section has measured.
 type outcome struct {
 	Name    string
+	Slice   time.Duration // of a contender in a round
 	Rows    []rowOutcome
 	section section
 }
@@ -121,7 +122,7 @@ type rowOutcome struct {
 // measure opens the rows of a section and runs them in turn, so that a machine whose speed wanders slows all. In each
 // round another row is first.
 func (s section) measure(ctx context.Context, progress io.Writer, size scale, only *regexp.Regexp) (outcome, error) {
-	out := outcome{Name: s.name, section: s}
+	out := outcome{Name: s.name, Slice: size.slice, section: s}
 	rounds := size.rounds
 	if s.rounds > 0 {
 		rounds = s.rounds

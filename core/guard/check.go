@@ -29,8 +29,10 @@ type taken struct {
 // when it is over. The error is the handler's.
 func (g *Guard) Serve(x Exchange) (err error) {
 	var v Verdict
-	g.check(x, &v)
-	v.SetHeaders(x)
+	d := drafts.Get().(*draft)
+	g.check(x, &v, d)
+	v.setHeaders(x, x, d)
+	drafts.Put(d)
 	final := Final{Bytes: -1, Panicked: true}
 	if o := v.owed; o != nil {
 		if o.settles {
@@ -65,12 +67,24 @@ func (g *Guard) Serve(x Exchange) (err error) {
 // over. The caller carries the Verdict out, and calls its Finish when the request is over, whatever happened. Adapters
 // call [Guard.Serve], which does all that.
 func (g *Guard) Check(r keyfunc.Request) (v Verdict) {
-	g.check(r, &v)
+	d := drafts.Get().(*draft)
+	g.check(r, &v, d)
+	drafts.Put(d)
 	return v
 }
 
+// draft is where the short texts of one request are written: its key, and the numbers in the header. It is used again by
+// other requests, so a text that outlives the writing of the headers is copied.
+type draft struct {
+	key     keyfunc.Key
+	numbers [64]byte
+	shared  bool // by the keys of several rules, each of which overwrites the one before
+}
+
+var drafts = sync.Pool{New: func() any { return new(draft) }}
+
 // check is Check in place: a Verdict is large, and to copy it costs as much as a part of a decision. v must be zero.
-func (g *Guard) check(r keyfunc.Request, v *Verdict) {
+func (g *Guard) check(r keyfunc.Request, v *Verdict, d *draft) {
 	if g.early.requests.Load() < earlyRequests {
 		g.look(r)
 	}
@@ -89,7 +103,7 @@ func (g *Guard) check(r keyfunc.Request, v *Verdict) {
 	if len(rules) != 1 {
 		all = make([]taken, len(rules))
 	}
-	v.Action, v.guard = Pass, g
+	v.Action, v.guard, d.shared = Pass, g, len(rules) > 1
 	admitted := false
 	defer func() {
 		if g.headers.RateLimit {
@@ -103,7 +117,7 @@ func (g *Guard) check(r keyfunc.Request, v *Verdict) {
 	}()
 	for i, ru := range rules {
 		t := &all[i]
-		err := g.begin(r, ru, t)
+		err := g.begin(r, ru, t, d)
 		switch {
 		case t.rule != nil:
 		case t.passes:
@@ -136,7 +150,7 @@ func (g *Guard) check(r keyfunc.Request, v *Verdict) {
 
 // begin asks one rule for its rates. Only if it has admitted, t has the rule. Otherwise t passes, or has the Result of a
 // refusal; or the error says why nothing could be decided.
-func (g *Guard) begin(r keyfunc.Request, ru *rule, t *taken) (err error) {
+func (g *Guard) begin(r keyfunc.Request, ru *rule, t *taken, d *draft) (err error) {
 	if ru.Skip != nil && ru.Skip(r) {
 		t.passes = true
 		return nil
@@ -149,13 +163,14 @@ func (g *Guard) begin(r keyfunc.Request, ru *rule, t *taken) (err error) {
 		}
 	}
 	ask := core.Ask{Cost: 1}
-	var warning string
-	if ask.Key, warning, err = ru.key(r); err != nil {
+	if err = ru.key(r, &d.key); err != nil {
 		if ask.Key, err = g.unnamed(r, ru, t, err); err != nil || t.passes {
 			return err
 		}
+	} else if ask.Key = d.key.Text(); !ru.forgets || d.shared {
+		ask.Key = d.key.String()
 	}
-	if warning != "" {
+	if warning := d.key.Warning(); warning != "" {
 		g.doubt(ru, warning)
 	}
 	if ru.breaker != nil {
@@ -207,22 +222,17 @@ func (g *Guard) begin(r keyfunc.Request, ru *rule, t *taken) (err error) {
 	return err
 }
 
-var keys = sync.Pool{New: func() any { return new(keyfunc.Key) }}
-
-// key returns who sent r, and what is doubtful about that.
-func (ru *rule) key(r keyfunc.Request) (text, warning string, err error) {
-	k := keys.Get().(*keyfunc.Key)
+// key writes to k who sent r. Without an error it is not empty.
+func (ru *rule) key(r keyfunc.Request, k *keyfunc.Key) error {
 	k.Reset()
-	err = ru.Key.AppendTo(k, r)
-	text, warning = k.String(), k.Warning()
-	keys.Put(k)
+	err := ru.Key.AppendTo(k, r)
 	switch {
-	case err == nil && text == "":
+	case err == nil && k.Len() == 0:
 		err = keyfunc.ErrNoKey
 	case err != nil && !errors.Is(err, keyfunc.ErrNoKey):
 		err = keyError{err}
 	}
-	return text, warning, err
+	return err
 }
 
 // keyError is the error of a key function that does not work. What cannot be named has no key.
@@ -332,7 +342,10 @@ func (g *Guard) refuse(r keyfunc.Request, ru *rule, v *Verdict, t *taken, err er
 		handler = ru.breaker.choose(ru.name, t, res, err)
 	}
 	if reject, ok := handler.(*reject); ok { // refusals are the attack: they cost little
-		*v = Verdict{}
+		if v.rule != nil { // what a handler has said that let the request pass
+			*v = Verdict{}
+		}
+		v.Action = Reply
 		v.Status, v.Body, v.fields = reject.answer(r, asText, ru.bodies, res, err)
 	} else {
 		answer := handler.Serve(&Refusal{Request: r, Rule: &ru.Rule, Result: *res, Err: err, bodies: ru.bodies})

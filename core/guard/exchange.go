@@ -12,6 +12,9 @@ type Exchange interface {
 	keyfunc.Request
 	Header // Get and Set are those of the answer, and Header that of the request
 
+	// Line makes a value for Set of text that will be overwritten: a copy, unless Set makes one itself.
+	Line(text []byte) string
+
 	// Next calls the handler, with ctx in place of the request's context unless ctx is nil. An error is the
 	// handler's, in a framework that has them.
 	Next(ctx context.Context) error

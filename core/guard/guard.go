@@ -40,7 +40,7 @@ type Config struct {
 	Observe func(Event)
 	// Results puts the Result of each request into its context, for handlers that show what is left; see [FromContext].
 	Results bool
-	// Log is told when the store fails and when it is back, at most once a second, and of mistakes in use, once each.
+	// Log is told that the store fails, once for each class of failure, and that it is back; and of mistakes in use, once each.
 	// nil means slog.Default().
 	Log *slog.Logger
 }
@@ -66,6 +66,8 @@ type family struct {
 	results bool
 	source  Source // nil if there is none
 	log     *slog.Logger
+	// inProcess is that the store keeps no key that it was asked for.
+	inProcess bool
 
 	doubtful sync.Once // the line that addresses are not those of sockets
 }
@@ -79,6 +81,8 @@ func New(c Config) (*Guard, error) {
 	if f.base.NoKey == NoKeyDefault {
 		f.base.NoKey = NoKeyRefuse
 	}
+	_, memory := c.Store.(*core.Memory)
+	f.inProcess = memory || c.Store == nil
 	g := &Guard{family: f}
 	var err error
 	var mistakes []error

@@ -498,7 +498,7 @@ func TestFallbackIsShared(t *testing.T) {
 	assert.True(t, res.Local)
 }
 
-// The log is told at most once a second, and once when it is over.
+// The log is told once that the store fails, once of each class, and once when it is over.
 func TestGuardLogsCalmly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, said := remotetest.New(newMemory(t)), new(records)
@@ -513,14 +513,16 @@ func TestGuardLogsCalmly(t *testing.T) {
 		}
 		const failed = "WARN weir: the store failed; each policy's fail word decides class=down error=gone"
 		assert.Equal(t, []string{failed}, said.all())
-		advance(time.Second - 1)
-		passes(g, alice)
-		assert.Empty(t, said.all())
-		advance(1)
+		advance(time.Minute)
 		for range 50 {
 			passes(other, alice)
 		}
-		assert.Equal(t, []string{failed}, said.all())
+		assert.Empty(t, said.all())
+		for _, class := range []string{core.ClassTimeout, core.ClassBreaker, core.ClassBusy, core.ClassTimeout, core.ClassDown} {
+			store.Fail(&core.StoreError{Class: class, Err: errors.New("silent")})
+			passes(g, alice)
+		}
+		assert.Equal(t, []string{"WARN weir: the store failed; each policy's fail word decides class=timeout error=silent"}, said.all())
 		for range 50 { // every second one
 			store.Fail(nil)
 			passes(g, alice)
@@ -540,6 +542,9 @@ func TestGuardLogsCalmly(t *testing.T) {
 		store.Fail(nil)
 		passes(g, alice)
 		assert.Empty(t, said.all())
+		store.Fail(down()) // the next outage
+		passes(g, alice)
+		assert.Equal(t, []string{failed}, said.all())
 	})
 }
 

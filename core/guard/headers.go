@@ -51,14 +51,29 @@ const (
 // anything else, then the least remaining, then the latest reset. The lists of
 // RateLimit and RateLimit-Policy become one.
 func (v *Verdict) SetHeaders(h Header) {
+	d := drafts.Get().(*draft)
+	v.setHeaders(h, keeper{}, d)
+	drafts.Put(d)
+}
+
+// liner makes the value of a header of text that will be overwritten.
+type liner interface{ Line(text []byte) string }
+
+// keeper is for headers that keep what they are given.
+type keeper struct{}
+
+// Line implements liner.
+func (keeper) Line(text []byte) string { return string(text) }
+
+// setHeaders is SetHeaders with what is at hand.
+func (v *Verdict) setHeaders(h Header, lines liner, d *draft) {
 	s := &plainHeaders
 	if v.guard != nil { // a program may have made the Verdict
 		s = &v.guard.headers
 	}
-	var room [64]byte // for the numbers, which become one string
 	var limit string
 	var remaining, reset int
-	text := room[:0]
+	text := d.numbers[:0] // which become one string
 	if v.rule != nil && v.Result.Limit > 0 && s.XRateLimit != NoXRateLimit {
 		if limit = v.rule.burst.text; v.Result.Limit != v.rule.burst.units {
 			limit = strconv.FormatInt(v.Result.Limit, 10)
@@ -86,7 +101,7 @@ func (v *Verdict) SetHeaders(h Header) {
 		}
 		text = strconv.AppendInt(text, wait, 10)
 	}
-	numbers := string(text)
+	numbers := lines.Line(text)
 	if reset > 0 {
 		h.Set(s.limit, limit)
 		h.Set(s.remaining, numbers[:remaining])

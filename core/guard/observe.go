@@ -62,11 +62,11 @@ func (e Event) Key() string {
 	if e.about == nil || e.about.request == nil {
 		return ""
 	}
-	text, _, err := e.about.rule.key(e.about.request)
-	if err != nil && e.about.rule.NoKey == NoKeyShared {
+	var k keyfunc.Key
+	if err := e.about.rule.key(e.about.request, &k); err != nil && e.about.rule.NoKey == NoKeyShared {
 		return sharedKey
 	}
-	return text
+	return k.String()
 }
 
 // about is what an Event is about, as long as Observe runs: frameworks use requests again.

@@ -124,6 +124,8 @@ type exchange struct {
 	said   string
 }
 
+func (x *exchange) Line(text []byte) string { return string(text) }
+
 func (x *exchange) Next(ctx context.Context) error {
 	x.said = "passed"
 	return nil

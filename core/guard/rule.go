@@ -96,6 +96,7 @@ type rule struct {
 	routed  bool // the key asks for the route
 	shadow  bool
 	settles bool                     // there is something to settle
+	forgets bool                     // when it has decided, nobody asks for the key any more
 	burst   burst                    // of the first limit: nearly always, of the one that clients are told of
 	lists   map[*core.Limiter]*asked // of each policy; nil unless asked for
 	bodies  *bodies
@@ -186,6 +187,7 @@ func (f *family) prepare(store core.Store, r Rule, name string) (*rule, error) {
 	if f.headers.RateLimit && !ru.shadow {
 		ru.prepareLists()
 	}
+	ru.forgets = f.inProcess && !ru.settles && !ru.permits && !ru.waits
 	return ru, nil
 }
 
@@ -245,7 +247,11 @@ func (ru *rule) tier(name, text string) (*core.Limiter, error) {
 // variant is the rule's limiter with the numbers of a text, which may have no other difference.
 func (ru *rule) variant(text string) (*core.Limiter, error) {
 	p, err := core.Parse(text)
-	if err == nil && p.Options() != ru.limiter.Policy().Options() {
+	own, other := ru.limiter.Policy().Options(), p.Options()
+	if own.Processes > 0 && other.Processes > 0 { // how many is a number, too
+		other.Processes = own.Processes
+	}
+	if err == nil && other != own {
 		err = fmt.Errorf("only the numbers may differ; write the options of %q, and those alone", ru.limiter.Policy())
 	}
 	if err != nil {

@@ -131,6 +131,43 @@ func remaining(t *testing.T, m *core.Memory, p core.Policy, key string) int64 {
 	return res.Remaining
 }
 
+// The text of a key is written where that of the next request will be; what is kept of a request is not.
+func TestKeysOutliveTheirRequests(t *testing.T) {
+	ann, ben := sent("User", "ann", "Tenant", "acme"), sent("User", "ben", "Tenant", "acme")
+	user := byHeader("uid", "User")
+	t.Run("settled", func(t *testing.T) {
+		store := newMemory(t)
+		g := newGuard(t, guard.Config{Rule: guard.Rule{Policy: "5/1h", Key: user, Settle: func(guard.Final, int64) int64 { return 0 }}, Store: store})
+		v, w := g.Check(ann), g.Check(ben)
+		v.Finish(guard.Final{})
+		assert.EqualValues(t, 5, remaining(t, store, g.Policies()[0], "uid=ann"))
+		assert.EqualValues(t, 4, remaining(t, store, g.Policies()[0], "uid=ben"))
+		w.Finish(guard.Final{})
+	})
+	t.Run("permits", func(t *testing.T) {
+		g := newGuard(t, guard.Config{Rule: guard.Rule{Policy: "1 concurrent", Key: user}})
+		v, w := g.Check(ann), g.Check(ben)
+		v.Finish(guard.Final{})
+		again := g.Check(ann)
+		assert.Equal(t, guard.Pass, again.Action)
+		again.Finish(guard.Final{})
+		assert.Equal(t, guard.Reply, g.Check(ben).Action)
+		w.Finish(guard.Final{})
+	})
+	t.Run("several rules", func(t *testing.T) {
+		store := newMemory(t)
+		g := newGuard(t, guard.Config{
+			Rule:  guard.Rule{Policy: "user: 5/1h", Key: user},
+			Rules: []guard.Rule{{Policy: "tenant: 1/1h", Key: byHeader("tenant", "Tenant")}},
+			Store: store,
+		})
+		g.Check(ann)
+		assert.Equal(t, "tenant", g.Check(ben).Policy)
+		assert.EqualValues(t, 4, remaining(t, store, g.Policies()[0], "uid=ann"))
+		assert.EqualValues(t, 5, remaining(t, store, g.Policies()[0], "uid=ben"), "what the first rule took came back")
+	})
+}
+
 // One user of a tenant cannot lock the others out: beyond its own limit it costs the tenant nothing.
 func TestRulesAreFairToOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -43,9 +43,10 @@ func TestBackgroundHasItsOwnDeadline(t *testing.T) {
 			// 80 ms are too long for a decision, and short for the rest, which takes more than one
 			// try on a machine that is most of a second late.
 			proxy.Latency(40 * time.Millisecond)
-			for range 10 {
-				_, err := s.Take(t.Context(), take)
-				require.Error(t, err)
+			for failed := 0; failed < 10; { // one whose answer has come all the same is used
+				if _, err := s.Take(t.Context(), take); err != nil {
+					failed++
+				}
 			}
 			works := func(do func() error) {
 				t.Helper()

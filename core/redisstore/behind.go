@@ -15,7 +15,7 @@ const (
 	fullLogWeight  = 400 // of a log of fullLog entries
 	fullLog        = 1000
 	resetWeight    = 2
-	decisionWeight = 1000
+	decisionWeight = DefaultMaxKeys * takeWeight
 	maxWeight      = 4 * maxPlaces
 	maxFlight      = 256
 )
@@ -63,8 +63,7 @@ func (s *Store) askAll(ctx context.Context, k kind, entries []entry) {
 		case full[at.lane]: // nor may they be taken out of a queue in which they are not
 			entries[i].err = errFull
 		default:
-			left := patience - time.Since(now)
-			entries[i].reply, entries[i].err = at.ride(ctx, at.lane, left, left, nil)
+			entries[i].reply, entries[i].err = at.ride(ctx, at.lane, patience, patience, nil)
 		}
 	}
 }

@@ -331,6 +331,7 @@ func (exchange) Get(string) string  { return "" }
 func (exchange) Set(string, string) {}
 func (exchange) Reply(int, []byte)  {}
 func (exchange) Watch()             {}
+func (exchange) Line([]byte) string { return "" }
 
 func (x exchange) Next(ctx context.Context) error {
 	x.next(ctx)

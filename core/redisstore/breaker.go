@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"errors"
+	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
@@ -11,13 +12,15 @@ import (
 )
 
 // A breaker opens after tripAfter failures in a row if nothing has succeeded for
-// tripAlone, and lets one flight through every probeEvery. So it never opens for a
+// tripAlone, and lets one flight through every probeEvery, or a part of probeJitter later, which each
+// breaker chooses for itself: those of a fleet, which open together, do not ask together. So it never opens for a
 // cluster that has lost one shard of several, as long as the others are asked.
 const (
-	tripAfter  = 5
-	tripAlone  = 100 * time.Millisecond
-	probeEvery = time.Second
-	staleFor   = time.Second
+	tripAfter   = 5
+	tripAlone   = 100 * time.Millisecond
+	probeEvery  = time.Second
+	probeJitter = time.Second / 4
+	staleFor    = time.Second
 )
 
 // breaker keeps flights away from a server that does not answer within their deadline.
@@ -25,7 +28,16 @@ const (
 type breaker struct {
 	circuit *gobreaker.TwoStepCircuitBreaker[struct{}]
 	trouble atomic.Pointer[trouble] // nil while no flight has failed
+	turned  atomic.Int32            // what tell has not been told of yet
+	tell    func(open bool, err error)
 }
+
+// What a breaker has turned to.
+const (
+	unchanged int32 = iota
+	opened
+	closed
+)
 
 // trouble is the time since flights have begun to fail.
 type trouble struct{ lastSuccess atomic.Int64 }
@@ -52,13 +64,14 @@ func (t *trouble) alone() time.Duration {
 
 // newBreaker builds a breaker that counts what is silent. What does not count either way: a
 // process that has too few connections, and for staleFor a broken connection, since every
-// pooled one breaks when a server restarts.
-func newBreaker() *breaker {
-	b := &breaker{}
+// pooled one breaks when a server restarts. tell, if there is one, is told once each time that it opens and closes, by
+// whoever's flight was the reason.
+func newBreaker(tell func(open bool, err error)) *breaker {
+	b := &breaker{tell: tell}
 	b.circuit = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 		Name:        "weir",
 		MaxRequests: 1,
-		Timeout:     probeEvery,
+		Timeout:     probeEvery + rand.N(probeJitter),
 		ReadyToTrip: func(c gobreaker.Counts) bool {
 			return c.ConsecutiveFailures >= tripAfter && b.trouble.Load().alone() > tripAlone
 		},
@@ -73,6 +86,14 @@ func newBreaker() *breaker {
 			class := classOf(err)
 			stale := class == core.ClassLost && b.trouble.Load().alone() < staleFor
 			return stale || class == core.ClassBusy
+		},
+		OnStateChange: func(_ string, from, to gobreaker.State) { // which is locked
+			switch {
+			case to == gobreaker.StateClosed:
+				b.turned.Store(closed)
+			case from == gobreaker.StateClosed:
+				b.turned.Store(opened)
+			}
 		},
 	})
 	return b
@@ -95,6 +116,9 @@ func (b *breaker) report(probe func(error), err error) {
 		}
 	}
 	probe(err)
+	if turned := b.turned.Swap(unchanged); turned != unchanged && b.tell != nil {
+		b.tell(turned == opened, err)
+	}
 	if err == nil && b.circuit.State() == gobreaker.StateClosed {
 		b.trouble.Store(nil)
 	}

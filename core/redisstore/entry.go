@@ -29,12 +29,13 @@ type entry struct {
 	reply []int64
 	err   error
 
-	landed chan struct{} // tells a passenger that there is a reply or an error; nil if it flies itself
+	rider *passenger // whose it is; nil if its caller flies itself
 }
 
 // call is a command of a flight, and how far it has come.
 type call struct {
-	entry *entry // the first one's, if it is shared
+	entry *entry     // the first one's, if it is shared
+	first *passenger // whose it is, while calls are made
 	*shared
 	cmd    redis.Cmder        // as it was sent
 	script *script            // in it, if it has one
@@ -61,11 +62,12 @@ type forget struct{ *redis.IntCmd }
 // NoRetry is like that of command.
 func (forget) NoRetry() bool { return true }
 
-// command makes the command anew, each time that it is sent. Its arguments are appended to room.
-func (c *call) command(ctx context.Context, room []any) redis.Cmder {
+// command makes the command anew, each time that it is sent. Its arguments are appended to room; key is that of the
+// entry, as the client takes it.
+func (c *call) command(ctx context.Context, room []any, key any) redis.Cmder {
 	e := c.entry
 	if e.script == nil {
-		cmd := forget{redis.NewIntCmd(ctx, "del", e.key)}
+		cmd := forget{redis.NewIntCmd(ctx, "del", key)}
 		cmd.SetFirstKeyPos(1)
 		cmd.SetStepCount(1)
 		c.cmd = cmd
@@ -82,7 +84,7 @@ func (c *call) command(ctx context.Context, room []any) redis.Cmder {
 	if c.shared != nil {
 		args = c.arguments(args, e)
 	} else {
-		args = append(append(args, "1", e.key), e.args...)
+		args = append(append(args, "1", key), e.args...)
 	}
 	c.ints = redis.NewIntSliceCmd(ctx, args...)
 	cmd := command{c.ints}
@@ -147,7 +149,8 @@ func (c *call) settle(reply []int64, err error) {
 // settle gives an entry what came of it.
 func (e *entry) settle(reply []int64, err error) {
 	e.reply, e.err = reply, err
-	if e.landed != nil {
-		e.landed <- struct{}{}
+	if p := e.rider; p != nil {
+		p.landed.Store(true)
+		p.nudge()
 	}
 }

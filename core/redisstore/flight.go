@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -15,19 +16,23 @@ import (
 // breaker and one word to it about how that went. It is the context of its commands.
 type flight struct {
 	deadline
-	lane  *lane
-	sent  time.Time
-	first *passenger // the chain of those who are not yet in a call
-	calls []call     // those that are not settled
+	lane   *lane
+	sent   time.Time
+	riders []*passenger // those who were aboard when it left, in the order in which they came
+	calls  []call       // those that are not settled
 
 	alive bool        // the server has answered something
 	word  error       // the failure of the others
 	probe func(error) // not nil if the breaker wants to know how it goes
+	// verdict is what there is to tell the breaker.
+	verdict error
+	told    *Flight // what is told of it; nil if nobody listens
 
 	entries   int
 	waited    time.Duration // the first of them
 	rounds    int           // how often something was sent
 	landed    bool          // its lane has room for another one
+	tracked   bool          // its lane has an eye on the time of those aboard
 	pipelined bool
 	crowded   bool // it has keys that share a script, or might do so
 
@@ -40,53 +45,120 @@ type flight struct {
 // fly settles each of its entries. parent has the values for the client's hooks. A panic in
 // one of these is the caller's to see.
 func (f *flight) fly(parent context.Context) {
+	defer f.end()
+	if f.clear(parent) {
+		failed := f.send(f)
+		f.lane.start(f.land(failed, false))
+		f.finish(failed)
+	}
+}
+
+// relay is fly for those who wait, who get to see a panic. It returns the flight that is to leave now that this one has
+// landed, for the same goroutine to fly.
+func (f *flight) relay() (next *flight) {
+	handed := false
+	defer func() {
+		if !handed {
+			f.rescue(recover())
+		}
+	}()
+	if !f.clear(context.Background()) { //nolint:forbidigo // it is of many requests
+		return nil
+	}
+	failed := f.send(f)
+	if next = f.land(failed, true); next != nil { // and another goroutine gives out the answers
+		handed = true
+		go func() {
+			defer func() { f.rescue(recover()) }()
+			f.finish(failed)
+		}()
+		return next
+	}
+	f.collect(failed)
+	runtime.Gosched() // those who ask again at once are in time for the next one, which costs the same for more of them
+	if next = f.cede(); next != nil && len(f.calls) > 0 {
+		f.lane.start(next) // which has not to wait for those that are sent again
+		next = nil
+	}
+	f.resend()
+	return next
+}
+
+// rescue ends a flight, which may have ended in a panic.
+func (f *flight) rescue(panicking any) {
+	if panicking != nil {
+		f.fail(&panicked{panicking})
+	}
+	f.end()
+}
+
+// clear asks whether it may leave, and starts its clock.
+func (f *flight) clear(parent context.Context) bool {
 	l := f.lane
-	defer f.land(false) // if nothing was sent
 	if l.trouble.Load() != nil {
 		var shut error
 		if f.probe, shut = l.circuit.Allow(); shut != nil {
 			f.fail(errOpen)
-			return
+			return false
 		}
 	}
 	f.deadline = deadline{parent, f.sent.Add(l.limit), clocks.Get().(*clock)}
 	f.timer.Reset(l.limit)
-	verdict := error(errPanicked) // unless it comes to an end
-	defer func() {
-		if stopped := f.timer.Stop(); stopped && verdict == nil && f.word == nil { // nobody waits for it any more
-			clocks.Put(f.clock)
-		}
-		if verdict != nil || f.probe != nil {
-			l.report(f.probe, verdict)
-		}
-	}()
-	var told Flight
+	f.verdict = errPanicked // unless it comes to an end
 	if l.node.store.observe != nil {
-		told = f.boarded()
+		f.told = f.boarded()
 	}
-	ctx := context.Context(f)
-	for ; len(f.calls) > 0; f.rounds++ {
-		failed := f.send(ctx)
-		f.land(failed == nil || serverSays(failed) != "")
-		f.collect(failed)
-		if len(f.calls) > 0 && ctx == f && !time.Now().Before(f.at) {
+	return true
+}
+
+// finish settles what was sent, and sends again what is to be.
+func (f *flight) finish(failed error) {
+	f.collect(failed)
+	f.resend()
+}
+
+// resend sends again what is to be, and ends.
+func (f *flight) resend() {
+	l, ctx := f.lane, context.Context(f)
+	for len(f.calls) > 0 {
+		if ctx == f && !time.Now().Before(f.at) {
 			more := f.prolong()
 			defer more.timer.Stop()
 			ctx = more //nolint:fatcontext // once
 		}
+		l.track(f)
+		f.rounds++
+		failed := f.send(ctx)
+		l.untrack(f)
+		f.collect(failed)
 	}
-	if verdict = nil; !f.alive {
-		verdict = f.word
+	if f.verdict = nil; !f.alive {
+		f.verdict = f.word
 		l.node.repair(f)
 	}
-	if told.Calls > 0 {
-		f.tell(told)
+	if f.told != nil {
+		f.tell()
+	}
+}
+
+// end is said last of each flight, whatever has come of it.
+func (f *flight) end() {
+	l := f.lane
+	l.start(f.cede()) // if nothing was sent
+	if f.clock == nil {
+		return
+	}
+	if stopped := f.timer.Stop(); stopped && f.verdict == nil && f.word == nil { // nobody waits for it any more
+		clocks.Put(f.clock)
+	}
+	if f.verdict != nil || f.probe != nil {
+		l.report(f.probe, f.verdict)
 	}
 }
 
 // lateness is by how much a flight may be late if it is sent again after its time, because the process came too late to
 // send it before. It is as long as those who ride with it look for its answer then.
-const lateness = looks * grace
+const lateness = maxLooks * grace
 
 // prolong is a deadline for what is sent again after that of the flight.
 func (f *flight) prolong() *deadline {
@@ -100,16 +172,26 @@ func (f *flight) prolong() *deadline {
 func (f *flight) send(ctx context.Context) (failed error) {
 	n := f.lane.node
 	if len(f.calls) == 1 && n.bounded() {
-		room := f.room[:0:len(f.room)]
+		room, c := f.room[:0:len(f.room)], &f.calls[0]
 		if f.rounds > 0 { // the client's hooks may have kept those of before
 			room = nil
 		}
-		return n.store.rdb.Process(ctx, f.calls[0].command(ctx, room)) // clients follow redirections of single commands
+		return n.store.rdb.Process(ctx, c.command(ctx, room, c.entry.key)) // clients follow redirections of single commands
 	}
 	f.pipelined = len(f.calls) > 1
 	cmds := make([]redis.Cmder, len(f.calls))
+	keys := make([]string, len(f.calls)) // a pointer to one of them takes no memory
+	words := 0
 	for i := range f.calls {
-		cmds[i] = f.calls[i].command(ctx, nil)
+		words += 4 + len(f.calls[i].entry.args)
+	}
+	room := make([]any, words)
+	for i := range f.calls {
+		c := &f.calls[i]
+		n := 4 + len(c.entry.args)
+		keys[i] = c.entry.key
+		cmds[i] = c.command(ctx, room[:0:n], &keys[i])
+		room = room[n:]
 	}
 	if n.bounded() {
 		return n.pipeline(ctx, cmds)
@@ -139,7 +221,7 @@ func (f *flight) collect(failed error) {
 		case err == nil:
 			f.alive = true
 			again = append(again, c.arrive(f, reply)...)
-		case c.shared != nil && len(c.keys) > 1 && f.lane.node.parts(err):
+		case c.shared != nil && len(c.rows) > 1 && f.lane.node.parts(err):
 			c.each(func(p *passenger) { again = append(again, call{entry: &p.entry}) })
 		case (!late(err) || f.parent.Err() == nil) && c.retry(err, &texts): // none that is late for a caller who has left
 			rest = append(rest, *c)
@@ -166,6 +248,7 @@ func (f *flight) judge(c *call, err error) error {
 
 // fail settles everything that is left.
 func (f *flight) fail(err error) {
+	f.lane.untrack(f)
 	for i := range f.calls {
 		f.calls[i].settle(nil, err)
 	}
@@ -185,8 +268,13 @@ func (f *flight) tearable() bool {
 	bytes := 0
 	for i := range f.calls {
 		for _, arg := range f.calls[i].cmd.Args() {
-			text, _ := arg.(string)
-			bytes += len(text) + maxFraming
+			switch text := arg.(type) {
+			case string:
+				bytes += len(text)
+			case *string:
+				bytes += len(*text)
+			}
+			bytes += maxFraming
 		}
 	}
 	return bytes > maxUntorn

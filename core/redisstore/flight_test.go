@@ -1,7 +1,6 @@
 package redisstore_test
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -185,7 +184,7 @@ func TestFlightsAreCheap(t *testing.T) {
 // A caller that leaves before the flight does is not charged; one that leaves afterwards is.
 func TestPassengersLeave(t *testing.T) {
 	t.Parallel()
-	server, proxy, s := newFlights(t, redisstore.Options{DenyCache: -1, Deadline: patient})
+	server, _, s := newFlights(t, redisstore.Options{DenyCache: -1, Deadline: patient})
 	all := riders("leave: 10/1h fixed-window", 3)
 	early, cancel := context.WithCancel(t.Context())
 	late, cancelLate := context.WithCancel(t.Context())
@@ -216,22 +215,24 @@ func TestPassengersLeave(t *testing.T) {
 	assert.EqualValues(t, 1, used(t, s, p, "2"))
 
 	// Those with little time get the fail word's answer in time; the others are not cut off with them.
-	proxy.Latency(200 * time.Millisecond)
+	server.Pause(t)
 	all = riders("hurry: 10/1h fixed-window", 20)
 	hurried := little{t.Context(), 20 * time.Millisecond}
-	all[19].ctx = t.Context()
-	var wg sync.WaitGroup
-	for _, r := range all {
-		wg.Go(func() { r.res, r.err = s.Take(cmp.Or[context.Context](r.ctx, hurried), r.take) })
+	var short, long sync.WaitGroup
+	for _, r := range all[:19] {
+		short.Go(func() { r.res, r.err = s.Take(hurried, r.take) })
 	}
-	wg.Wait()
+	last := all[19]
+	long.Go(func() { last.res, last.err = s.Take(t.Context(), last.take) })
+	short.Wait()
 	for _, r := range all[:19] {
 		var failed *core.StoreError
 		require.ErrorAs(t, r.err, &failed)
 		assert.Equal(t, core.ClassTimeout, failed.Class)
 	}
-	require.NoError(t, all[19].err)
-	proxy.Pass()
+	server.Resume(t)
+	long.Wait()
+	require.NoError(t, last.err)
 	_, err := s.Take(t.Context(), all[0].take)
 	require.NoError(t, err, "the breaker is closed")
 }

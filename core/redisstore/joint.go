@@ -94,7 +94,7 @@ func (n *node) answers() bool {
 // takeAll asks for several at once, with scripts for so many keys, and counts the answers.
 func (n *node) takeAll(program *program, takes []core.Take, keys int) (admitted, refused int) {
 	f := &flight{lane: n.lanes[deciding], sent: time.Now(), entries: len(takes), landed: true}
-	all := make([]passenger, len(takes))
+	all := make([]passenger, len(takes)) // who look about when they are back
 	for i, take := range takes {
 		p := &all[i]
 		p.entry = entry{
@@ -102,13 +102,10 @@ func (n *node) takeAll(program *program, takes []core.Take, keys int) (admitted,
 			shares: true, program: program,
 		}
 		p.take = take
-		if i > 0 {
-			all[i-1].after = p
-		}
+		f.riders = append(f.riders, p)
 	}
-	f.first = &all[0]
 	f.group(keys)
-	f.flyForOthers()
+	f.relay()
 	for i := range all {
 		p := &all[i]
 		res, err := p.res, p.err

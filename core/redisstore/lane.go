@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,17 +16,18 @@ import (
 // A flight is one round trip: a command, or a pipeline of several. A call that is asked for while
 // no flight is out leaves at once, alone, in its caller's goroutine. One that is asked for while a
 // flight is out becomes a passenger: it waits, and leaves with all others that have come meanwhile,
-// when that flight is back. Another flight opens beside it if those who wait fill one, or if the
-// first of them has waited for half of a round trip, as when the server is far away, or does not
-// answer.
+// when that flight is back. Another flight opens beside it if those who wait fill one; if the server
+// is so far away that several flights can share the way, for an equal part of those who are about;
+// and if the first of those who wait has waited for half of a round trip, as when the server does not answer.
 //
 // So a decision goes from Store.Take, which makes an entry of it, to ask; from there in a flight of
-// its own to fly, or through board, next and run, where group makes as few calls of all passengers
-// as it takes. fly sends each call as a command, and settles its entries with what came back.
+// its own to fly, or through add, next and run, where group makes as few calls of all passengers
+// as it takes. fly and relay send each call as a command, and settle its entries with what came back.
 //
-// The flights of those who wait have goroutines of their own. So a flight may take as long as the store's deadline allows, counted from its sending,
-// while each of its passengers leaves when its own time is over; and no caller has to wait for a
-// flight of others, or to answer for it.
+// The flights of those who wait have goroutines of their own. So a flight may take as long as the store's
+// deadline allows, counted from its sending, while each of its passengers leaves when its own time is over; and no
+// caller has to wait for a flight of others, or to answer for it. The time of those who have as much of it as the store
+// allows passes in the order in which they came, so that one timer is enough for all of them.
 type lane struct {
 	*breaker
 	node  *node
@@ -39,50 +41,56 @@ type lane struct {
 	mu          sync.Mutex
 	first, last *passenger // those who wait, in the order in which they came
 	waiting     int
-	weight      int64         // of those who wait
-	out         int           // flights
-	trip        time.Duration // a round trip, smoothed
-	answers     uint64        // flights that were answered
-	timer       *time.Timer   // opens a flight for those who have waited
-	timed       bool          // it is running
+	weight      int64            // of those who wait
+	out         int              // flights
+	flights     []*flight        // those of them that have passengers
+	aboard      int              // entries of the flights
+	trip        time.Duration    // a round trip, smoothed
+	nearest     [2]time.Duration // the shortest of late, and of those before
+	answers     uint64           // flights that were answered
+	timer       *time.Timer      // for those whose time passes
+	alarm       time.Time        // when it goes off, or zero
 }
 
 // maxWaiting is how many may wait for one server, which takes them about 50 ms. They hold less
 // than 10 MiB.
 const maxWaiting = 8192
 
-// ask flies with an entry that a request waits for, and returns what came of it.
+// ask flies with an entry that a request waits for since now, and returns what came of it.
 // If it is a take, t, and was decided together with others, there is no reply, but res.
-func (l *lane) ask(ctx context.Context, e entry, t *core.Take, res *core.Result) ([]int64, error) {
+func (l *lane) ask(ctx context.Context, now time.Time, e entry, t *core.Take, res *core.Result) ([]int64, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	if l.trouble.Load() != nil && l.shut() {
 		return nil, errOpen
 	}
-	now, patience := time.Now(), l.limit
+	patience := l.limit
 	if at, ok := ctx.Deadline(); ok { // a quarter of the caller's own time is for the fail word to decide in
 		patience = min(patience, at.Sub(now)/4*3)
 	}
 	l.mu.Lock()
-	alone := patience == l.limit && l.out < l.most && (l.out == 0 || l.full == 1)
-	if alone {
+	if patience == l.limit && l.out < l.most && (l.out == 0 || l.full == 1) {
 		l.out++
+		l.aboard++
+		l.mu.Unlock()
+		f := &flight{lane: l, own: e, sent: now, entries: 1}
+		f.only[0].entry = &f.own
+		f.calls = f.only[:]
+		f.fly(ctx)
+		return f.own.reply, f.own.err
 	}
+	if l.waiting >= maxWaiting {
+		l.mu.Unlock()
+		return nil, errFull
+	}
+	p := newPassenger(e, t, now)
+	l.add(p)
+	f := l.next(now)
 	l.mu.Unlock()
-	if !alone {
-		p := newPassenger(e, t, now)
-		if !l.board(now, p) {
-			return nil, errFull
-		}
-		// Half of the time is enough to wait in: the other half is for the flight.
-		return p.ride(ctx, l, patience/2, patience, res)
-	}
-	f := &flight{lane: l, own: e, sent: now, entries: 1}
-	f.only[0].entry = &f.own
-	f.calls = f.only[:]
-	f.fly(ctx)
-	return f.own.reply, f.own.err
+	l.start(f)
+	// Half of the time is enough to wait in: the other half is for the flight.
+	return p.ride(ctx, l, patience/2, patience, res)
 }
 
 // board lets passengers wait for a flight, or opens one. It fails if too many wait: others, for those who
@@ -113,21 +121,25 @@ func (l *lane) next(now time.Time) *flight {
 		l.watch(now)
 		return nil
 	}
-	l.out++
 	f := &flight{lane: l, sent: now, waited: now.Sub(l.first.entered)}
-	weight, tail := int64(0), (*passenger)(nil)
-	for p := l.first; p != nil && f.entries < l.full && (f.entries == 0 || weight+p.weight <= l.heavy); p = l.first {
+	f.riders = make([]*passenger, 0, min(l.waiting, l.full))
+	weight, p := int64(0), l.first
+	for ; p != nil && len(f.riders) < l.full && (len(f.riders) == 0 || weight+p.weight <= l.heavy); p = p.after {
 		weight += p.weight
-		l.remove(p)
 		p.aboard = true
-		f.entries++
-		if tail == nil {
-			f.first = p
-		} else {
-			tail.after = p
-		}
-		tail = p
+		f.riders = append(f.riders, p)
 	}
+	if l.first = p; p == nil {
+		l.last = nil
+	} else {
+		p.before = nil
+	}
+	f.entries = len(f.riders)
+	l.waiting -= f.entries
+	l.weight -= weight
+	l.out++
+	l.aboard += f.entries
+	l.flights, f.tracked = append(l.flights, f), true
 	return f
 }
 
@@ -139,77 +151,201 @@ func (l *lane) ripe(now time.Time) bool {
 	case l.out == 0 || l.waiting >= l.full || l.weight >= l.heavy:
 		return true
 	}
-	return now.Sub(l.first.entered) >= l.trip/2
+	if n := l.useful(); l.out < n && l.waiting*n >= l.waiting+l.aboard {
+		return true
+	}
+	return now.Sub(l.first.entered) >= l.haste()
 }
 
-// watch sees to it that the first of those who wait is not forgotten. It is locked.
+// useful is how many flights it pays to have out at a time: the further away the server is, the more of them share the
+// way. Near it, fewer and larger flights cost both sides less.
+func (l *lane) useful() int {
+	return min(l.most, 1+int(min(l.nearest[0], l.nearest[1])/far))
+}
+
+// haste is how long one waits for others before a flight leaves for it, although others are out.
+func (l *lane) haste() time.Duration { return max(l.trip/2, grace) }
+
+// far is how far away a server is to which another flight pays. A flight costs the two of them about 50 us.
+const far = 250 * time.Microsecond
+
+// watch sees to it that nobody whose time passes is forgotten. It is locked.
 func (l *lane) watch(now time.Time) {
-	if l.timed || l.first == nil || l.out >= l.most {
+	soon := now.Add(grace)
+	if !l.alarm.IsZero() && l.alarm.Before(soon) {
 		return
 	}
-	l.timed = true
-	wait := max(l.trip/2-now.Sub(l.first.entered), 0)
+	at := time.Time{}
+	before := func(t time.Time) {
+		if at.IsZero() || t.Before(at) {
+			at = t
+		}
+	}
+	if l.first != nil {
+		if l.out < l.most {
+			before(l.first.entered.Add(l.haste()))
+		}
+		if !l.behind {
+			before(l.first.entered.Add(l.limit / 2))
+		}
+	}
+	if !l.behind {
+		for _, f := range l.flights {
+			before(f.riders[0].entered.Add(l.limit))
+		}
+	}
+	if at.IsZero() || !l.alarm.IsZero() && !at.Before(l.alarm) {
+		return
+	}
+	if at.Before(soon) {
+		at = soon
+	}
+	l.alarm = at
 	if l.timer == nil {
-		l.timer = time.AfterFunc(wait, l.tick)
+		l.timer = time.AfterFunc(at.Sub(now), l.tick)
 	} else {
-		l.timer.Reset(wait)
+		l.timer.Reset(at.Sub(now))
 	}
 }
 
+// tick opens a flight for those who have waited, and lets those look about whose time may be over.
 func (l *lane) tick() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.timed = false
-	l.depart(time.Now())
-}
-
-// land makes room for the next flight, which leaves before the answers are given out: that takes
-// its time too.
-func (f *flight) land(answered bool) {
-	if f.landed {
+	l.alarm = time.Time{}
+	now := time.Now()
+	l.depart(now)
+	if l.behind {
 		return
 	}
-	f.landed = true
+	for p := l.first; p != nil && now.Sub(p.entered) >= l.limit/2; p = p.after {
+		p.nudge()
+	}
+	for _, f := range l.flights {
+		for _, p := range f.riders {
+			if now.Sub(p.entered) < l.limit {
+				break
+			}
+			p.nudge()
+		}
+	}
+}
+
+// start lets a flight leave, if there is one.
+func (l *lane) start(f *flight) {
+	if f != nil {
+		go l.run(f)
+	}
+}
+
+// run flies for those who wait in their own goroutines, as long as there are any.
+func (l *lane) run(f *flight) {
+	for f != nil {
+		f.group(l.node.keys())
+		if f.crowded {
+			l.node.tryJoint()
+		}
+		f = f.relay()
+	}
+}
+
+// land notes that a flight is back. failed is what the client said. It keeps its place until its answers are given out,
+// if it may stay and those who wait give the server little to do: more may come. Else it returns the flight that is to
+// leave now, if there is one.
+func (f *flight) land(failed error, stay bool) (next *flight) {
 	now := time.Now()
 	l := f.lane
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if took := now.Sub(f.sent); answered {
-		l.answers++
-		if l.trip == 0 {
-			l.trip = took
-		}
-		l.trip += (took - l.trip) / 8
+	if l.forget(f); f.landed {
+		return nil
 	}
-	if l.out--; l.first != nil {
-		l.depart(now)
+	if failed == nil || serverSays(failed) != "" {
+		l.answered(now.Sub(f.sent))
+	}
+	if stay && l.weight < l.heavy/4 {
+		return nil
+	}
+	return f.giveWay(now)
+}
+
+// cede makes room for another flight, and returns the one that is to leave now, if there is one.
+func (f *flight) cede() (next *flight) {
+	if f.landed {
+		return nil
+	}
+	f.lane.mu.Lock()
+	defer f.lane.mu.Unlock()
+	return f.giveWay(time.Now())
+}
+
+// giveWay is cede. It is locked.
+func (f *flight) giveWay(now time.Time) (next *flight) {
+	f.landed = true
+	l := f.lane
+	l.out--
+	l.aboard -= f.entries
+	if next = l.next(now); next != nil {
+		l.depart(now) // if there are so many
+	}
+	return next
+}
+
+// answered notes how long a round trip took. It is locked.
+func (l *lane) answered(took time.Duration) {
+	if l.answers%window == 0 {
+		l.nearest = [2]time.Duration{took, l.nearest[0]}
+	}
+	l.nearest[0] = min(l.nearest[0], took)
+	if l.answers++; l.answers == 1 {
+		l.trip, l.nearest[1] = took, took
+	}
+	l.trip += (took - l.trip) / 8
+}
+
+// window is of how many flights the nearest are.
+const window = 64
+
+// track has an eye on the time of those whose calls are sent again.
+func (l *lane) track(f *flight) {
+	riders := make([]*passenger, 0, f.entries) // those of the others may be on another flight
+	for i := range f.calls {
+		f.calls[i].each(func(p *passenger) { riders = append(riders, p) })
+	}
+	if len(riders) == 0 {
+		return
+	}
+	slices.SortFunc(riders, func(a, b *passenger) int { return a.entered.Compare(b.entered) })
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f.riders = riders
+	l.flights, f.tracked = append(l.flights, f), true
+	l.watch(time.Now())
+}
+
+// untrack is for a flight whose passengers need no eye on their time any more.
+func (l *lane) untrack(f *flight) {
+	if f.tracked {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.forget(f)
 	}
 }
 
-// run flies for those who wait in their own goroutines.
-func (l *lane) run(f *flight) {
-	f.group(l.node.keys())
-	if f.crowded {
-		l.node.tryJoint()
+// forget is untrack. It is locked.
+func (l *lane) forget(f *flight) {
+	if f.tracked {
+		i := slices.Index(l.flights, f)
+		l.flights, f.tracked = slices.Delete(l.flights, i, i+1), false
 	}
-	f.flyForOthers()
-}
-
-// flyForOthers is fly, but that those who wait get to see a panic.
-func (f *flight) flyForOthers() {
-	defer func() {
-		if value := recover(); value != nil {
-			f.fail(&panicked{value})
-		}
-	}()
-	f.fly(context.Background()) //nolint:forbidigo // it is of many requests
 }
 
 // follow sends a call by itself whose server has said that another one has its key: finding that
 // one takes time.
 func (l *lane) follow(c call) {
 	f := &flight{lane: l, sent: time.Now(), calls: []call{c}, entries: 1, landed: true}
-	f.flyForOthers()
+	l.track(f)
+	f.relay()
 }
 
 // add is locked, and so is remove.

@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -99,4 +100,50 @@ func TestTooManyWait(t *testing.T) { //nolint:paralleltest // it computes: what 
 		charged += used(t, s, p, fmt.Sprint(i))
 	}
 	assert.Equal(t, served.Load(), charged)
+}
+
+// A client whose connections the program itself uses up keeps decisions waiting, and that is said of it: it is nothing
+// that the server has done, and decisions are made again as soon as one is free.
+func TestConnectionsOfOthers(t *testing.T) {
+	t.Parallel()
+	server := redistest.Single(t)
+	o := unhurried(redisstore.ClientOptions(server.Addr()))
+	o.PoolSize, o.MinIdleConns, o.PoolTimeout = 1, 0, 20*time.Millisecond
+	rdb := closing(t, redis.NewUniversalClient(o))
+	var flights atomic.Int64
+	s := newStore(t, rdb, redisstore.Options{DenyCache: -1, Deadline: patient, Observe: func(f redisstore.Flight) {
+		if f.Err != nil {
+			flights.Add(1)
+		}
+	}})
+	p := core.MustParse("others: 1000000/1h fixed-window")
+	require.Zero(t, used(t, s, p, "k"), "there is a connection")
+	admin := server.Client(t)
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		assert.NoError(t, rdb.BLPop(t.Context(), 0, "jobs").Err())
+	}()
+	require.Eventually(t, func() bool { return strings.Contains(admin.Info(t.Context(), "clients").Val(), "blocked_clients:1\r") }, patient, time.Millisecond)
+
+	var wg sync.WaitGroup
+	enough := time.Now().Add(500 * time.Millisecond) // a breaker wants some failures in a row for a while
+	for range 20 {
+		wg.Go(func() {
+			for time.Now().Before(enough) || flights.Load() < 20 {
+				// It is one key, because the client has other connections for pipelines.
+				_, err := s.Take(t.Context(), core.Take{Policy: p, Key: "k", Cost: 1})
+				failed, ok := errors.AsType[*core.StoreError](err)
+				if !assert.True(t, ok, "%v", err) || !assert.Equal(t, core.ClassBusy, failed.Class, "%v", err) || !assert.False(t, failed.Executed) {
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	require.NoError(t, admin.LPush(t.Context(), "jobs", "one").Err())
+	<-over
+	_, err := s.Take(t.Context(), core.Take{Policy: p, Key: "k", Cost: 1})
+	require.NoError(t, err)
+	assert.EqualValues(t, 1, used(t, s, p, "k"), "nothing was asked meanwhile")
 }

@@ -44,11 +44,11 @@ const maxNodes = 1024
 
 func newNode(s *Store, direct *redis.Client) *node {
 	n := &node{store: s, direct: direct}
-	behind := newBreaker()
+	behind := newBreaker(n.turned(true))
 	for k := range n.lanes {
 		l := &lane{breaker: behind, node: n, limit: s.behind, most: 1, full: maxFlight, heavy: maxWeight, behind: kind(k) != deciding}
 		if kind(k) == deciding {
-			l.breaker, l.limit, l.most, l.heavy = newBreaker(), s.limit, s.flights, decisionWeight
+			l.breaker, l.limit, l.most, l.heavy = newBreaker(n.turned(false)), s.limit, s.flights, decisionWeight
 		}
 		if direct == nil {
 			l.full, l.most = 1, maxFlight

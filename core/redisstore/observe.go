@@ -24,8 +24,8 @@ type Flight struct {
 }
 
 // boarded is what is known of a flight before it leaves.
-func (f *flight) boarded() Flight {
-	told := Flight{Calls: f.entries, Commands: len(f.calls), Waited: f.waited, Behind: f.lane.behind}
+func (f *flight) boarded() *Flight {
+	told := &Flight{Calls: f.entries, Commands: len(f.calls), Waited: f.waited, Behind: f.lane.behind}
 	for i := range f.calls {
 		if c := &f.calls[i]; c.shared != nil {
 			for _, n := range c.counts {
@@ -37,9 +37,41 @@ func (f *flight) boarded() Flight {
 }
 
 // tell is called when all have their answers.
-func (f *flight) tell(told Flight) {
-	if told.Took = time.Since(f.sent); !f.alive {
-		told.Err = f.word
+func (f *flight) tell() {
+	if f.told.Took = time.Since(f.sent); !f.alive {
+		f.told.Err = f.word
 	}
-	f.lane.node.store.observe(told)
+	f.lane.node.store.observe(*f.told)
+}
+
+// Turn is what Options.ObserveBreaker is told: that the breaker of a server has opened or closed. While it is open, the
+// server is asked by one flight a second, which decides whether it closes.
+type Turn struct {
+	// Addr is the server's address as the client has it, or "" where that does not say which server it asks.
+	Addr string
+	// Behind reports that it is the breaker for what no request waits for.
+	Behind bool
+	// Open is what it has turned to.
+	Open bool
+	// Class is the class of the failure that has opened it, and "" where it has closed.
+	Class string
+}
+
+// turned is what a breaker of the node tells of its turns, or nil if nobody wants to know.
+func (n *node) turned(behind bool) func(open bool, err error) {
+	observe := n.store.turns
+	if observe == nil {
+		return nil
+	}
+	t := Turn{Behind: behind}
+	if n.direct != nil {
+		t.Addr = n.direct.Options().Addr
+	}
+	return func(open bool, err error) {
+		t := t
+		if t.Open = open; open {
+			t.Class = classOf(err)
+		}
+		observe(t)
+	}
 }

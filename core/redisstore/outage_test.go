@@ -217,8 +217,8 @@ func (l little) Deadline() (time.Time, bool) { return time.Now().Add(l.left), tr
 // store and does not open the breaker.
 func TestCallerLeaves(t *testing.T) {
 	t.Parallel()
-	proxy := redistest.NewProxy(t, sharedServer(t).Addr())
-	rdb := redis.NewUniversalClient(unhurried(redisstore.ClientOptions(proxy.Addr())))
+	server := redistest.Single(t)
+	rdb := redis.NewUniversalClient(unhurried(redisstore.ClientOptions(server.Addr())))
 	defer func() { assert.NoError(t, rdb.Close()) }()
 	s := newStore(t, rdb, own())
 	take := core.Take{Policy: core.MustParse("leaves: 1000/1h"), Key: "k", Cost: 1}
@@ -233,7 +233,7 @@ func TestCallerLeaves(t *testing.T) {
 
 	// One who has hardly any time left gets an answer all the same: the fail word's. It is not
 	// held against the server.
-	proxy.Latency(50 * time.Millisecond)
+	server.Pause(t)
 	for range 10 {
 		_, err = s.Take(little{t.Context(), 8 * time.Millisecond}, take)
 		var failed *core.StoreError
@@ -241,7 +241,7 @@ func TestCallerLeaves(t *testing.T) {
 		// Busy, if the answer to the one before it has come so late that it was not sent itself.
 		assert.Contains(t, []string{core.ClassTimeout, core.ClassBusy}, failed.Class)
 	}
-	proxy.Pass()
+	server.Resume(t)
 	_, err = s.Take(t.Context(), take)
 	assert.NoError(t, err, "the breaker is closed")
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-go/weir/core"
@@ -16,8 +17,9 @@ import (
 type passenger struct {
 	entry
 	entered time.Time
-	seat    chan struct{} // what the entry's landed is
-	timer   *time.Timer
+	seat    chan struct{} // a word to look about: it has landed, or its time may be over
+	landed  atomic.Bool
+	timer   *time.Timer // of a caller who has less time than the lane gives
 
 	take    core.Take // of an entry that shares
 	decided bool      // together with others
@@ -27,10 +29,12 @@ type passenger struct {
 	before, after *passenger
 	aboard        bool
 	answers       uint64 // those that the lane had got before
+
+	call, row int // of its flight
 }
 
 // passengers are used again if they have come to the end of their flights: nobody else has hold
-// of them then.
+// of them then. A word that was meant for the one before does no harm.
 var passengers = sync.Pool{New: func() any {
 	p := &passenger{seat: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
 	p.timer.Stop()
@@ -39,38 +43,57 @@ var passengers = sync.Pool{New: func() any {
 
 func newPassenger(e entry, t *core.Take, entered time.Time) *passenger {
 	p := passengers.Get().(*passenger)
-	e.landed = p.seat
+	e.rider = p
 	p.entry, p.entered, p.aboard, p.decided = e, entered, false, false
+	p.landed.Store(false)
 	if e.shares {
 		p.take = *t
 	}
 	return p
 }
 
-// ride waits for the end of the flight, but not longer than patience, nor longer than queueing
-// until it has left. If patience is all that the store allows, an answer that has arrived within it
-// gets some grace to be read.
+// nudge lets a passenger look about. One that is about to do so anyway need not be told again.
+func (p *passenger) nudge() {
+	select {
+	case p.seat <- struct{}{}:
+	default:
+	}
+}
+
+// ride waits for the end of the flight, but not longer than patience, nor longer than queueing until it has left, both
+// from when it has entered. If patience is all that the store allows, it is the lane that has an eye on the time, and
+// an answer that has arrived within it gets some grace to be read.
 func (p *passenger) ride(ctx context.Context, l *lane, queueing, patience time.Duration, res *core.Result) ([]int64, error) {
-	p.timer.Reset(queueing)
-	times := [1 + looks]time.Duration{patience - queueing, grace, grace, grace, grace, grace}
-	left := times[:]
-	if patience < l.limit {
-		left = left[:1]
+	looks := 0
+	var alarm <-chan time.Time
+	if patience < l.limit || l.behind {
+		p.timer.Reset(queueing - time.Since(p.entered))
+		alarm, looks = p.timer.C, maxLooks
 	}
 	for {
 		gone := false
 		select {
 		case <-p.seat:
-			return p.arrive(res)
-		case <-p.timer.C:
+		case <-alarm:
 		case <-ctx.Done():
 			gone = true
 		}
+		if p.landed.Load() {
+			return p.arrive(alarm != nil, res)
+		}
+		waited := time.Since(p.entered)
+		if waited < queueing && !gone { // it was not meant
+			continue
+		}
 		unsent, busy := l.leave(p)
 		switch {
-		case !unsent && !gone && len(left) > 0:
-			p.timer.Reset(left[0])
-			left = left[1:]
+		case !unsent && !gone && waited < patience:
+			if alarm != nil {
+				p.timer.Reset(patience - waited)
+			}
+			continue
+		case !unsent && !gone && looks < maxLooks:
+			looks++
 			continue
 		case errors.Is(ctx.Err(), context.Canceled):
 			return nil, ctx.Err()
@@ -79,25 +102,25 @@ func (p *passenger) ride(ctx context.Context, l *lane, queueing, patience time.D
 		case unsent:
 			return nil, errNotSent
 		}
-		select {
-		case <-p.seat:
-			return p.arrive(res)
-		default:
-			return nil, errLate
+		if p.landed.Load() {
+			return p.arrive(alarm != nil, res)
 		}
+		return nil, errLate
 	}
 }
 
-// grace is after what time a passenger whose time is over looks again whether its flight is back, a few times: when
+// grace is after what time a passenger whose time is over looks again whether its flight is back, maxLooks times: when
 // a process was stopped, or had no processor, its timers fire before it reads what lies in its sockets.
-const grace = time.Millisecond
+const (
+	grace    = time.Millisecond
+	maxLooks = 5
+)
 
-// looks is how often it looks.
-const looks = 5
-
-// arrive ends a ride.
-func (p *passenger) arrive(res *core.Result) ([]int64, error) {
-	p.timer.Stop()
+// arrive ends a ride, on which it had its own eye on the time or not.
+func (p *passenger) arrive(timed bool, res *core.Result) ([]int64, error) {
+	if timed {
+		p.timer.Stop()
+	}
 	if p.decided {
 		*res = p.res
 	}

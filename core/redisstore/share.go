@@ -1,20 +1,23 @@
 package redisstore
 
 import (
+	"hash/maphash"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/weir-go/weir/core"
 )
 
-// shared is what one script decides for several: takes that agree in all but the key. Those of one
-// key follow each other in the chain of their passengers, as they do in the order in which they came.
+// shared is what one script decides for several: takes that agree in all but the key.
 type shared struct {
-	keys   []string
-	counts []int
-	heads  []*passenger // the first of each key
-	tails  []*passenger
+	rows   []row // of the keys, in the order in which the script is given them
+	counts []int // how many there are of each
+}
+
+// row are those of one key, who follow each other as they do in the order in which they came.
+type row struct {
+	key         string
+	first, last *passenger
 }
 
 // equal reports whether one script can decide for both.
@@ -32,79 +35,96 @@ func (p *passenger) alike(o *passenger) bool {
 // group makes calls of passengers, as few as it takes: of up to so many keys each. What is asked of
 // one key is asked in the order in which it came.
 func (f *flight) group(keys int) {
-	if f.first == nil {
-		return
+	if f.calls = f.only[:0]; keys == 1 {
+		f.calls = make([]call, 0, len(f.riders))
 	}
-	where := make(map[string]int, f.entries) // the call that has the key last
-	for p := f.first; p != nil; {
-		next := p.after
+	var known keyTable
+	for i, p := range f.riders {
 		p.after = nil
-		last, known := where[p.key]
-		at := -1
+		before, last := known.swap(f.riders, i), -1
+		if before != nil {
+			last = before.call // that has the key last
+		}
+		p.call = -1
 		if p.shares {
-			at = f.company(p, last, known, keys)
+			p.call = f.company(p, last, keys)
 		}
-		if at < 0 {
-			at = len(f.calls)
-			f.calls = append(f.calls, call{entry: &p.entry})
-			if p.shares {
-				f.calls[at].shared = &shared{}
-			}
+		if p.call < 0 {
+			p.call, p.row = len(f.calls), 0
+			f.calls = append(f.calls, call{entry: &p.entry, first: p})
+			continue
 		}
-		if c := &f.calls[at]; p.shares {
-			c.add(p, known && at == last)
+		c := &f.calls[p.call]
+		if c.shared == nil {
+			room := min(2+(len(f.riders)-i)/len(f.calls), keys)
+			c.shared = &shared{make([]row, 0, room), make([]int, 0, room)}
+			c.add(c.first, nil)
 		}
-		where[p.key] = at
-		p = next
+		if p.call != last {
+			before = nil
+		}
+		c.add(p, before)
 	}
-	f.first = nil
-	for i := range f.calls {
-		if c := &f.calls[i]; c.shared != nil && len(c.keys) == 1 && c.counts[0] == 1 {
-			c.shared = nil // alone after all
+}
+
+// keyTable finds the passengers of a flight by their keys: of each key the last, by its number and one.
+type keyTable [2 * maxFlight]uint16
+
+var keySeed = maphash.MakeSeed()
+
+// swap returns the passenger who has the same key as number i and came last before it, or nil.
+func (t *keyTable) swap(riders []*passenger, i int) (before *passenger) {
+	key := riders[i].key
+	for at := maphash.String(keySeed, key) % uint64(len(t)); ; at = (at + 1) % uint64(len(t)) {
+		if n := t[at]; n == 0 {
+			t[at] = uint16(i + 1) //nolint:gosec // a flight has fewer
+			return nil
+		} else if before = riders[n-1]; before.key == key {
+			t[at] = uint16(i + 1) //nolint:gosec // as above
+			return before
 		}
 	}
 }
 
 // company is the call that a passenger can be part of, not before the last one that has its key, or -1.
-func (f *flight) company(p *passenger, last int, known bool, keys int) int {
-	for i := len(f.calls) - 1; i >= last; i-- {
+func (f *flight) company(p *passenger, last, keys int) int {
+	for i := len(f.calls) - 1; i >= max(last, 0); i-- {
 		c := &f.calls[i]
-		if c.shared == nil || !c.heads[0].equal(p) {
+		if !c.entry.shares || !c.first.equal(p) {
 			continue
 		}
-		if known && i == last {
+		if i == last {
 			return i
 		}
-		if f.crowded = true; len(c.keys) < keys {
+		if f.crowded = true; c.shared == nil && keys > 1 || c.shared != nil && len(c.rows) < keys {
 			return i
 		}
-		if keys == 1 && !known {
+		if keys == 1 && last < 0 {
 			break // there is no room in any other
 		}
 	}
 	return -1
 }
 
-func (g *shared) add(p *passenger, merge bool) {
-	if merge {
-		k := len(g.keys) - 1
-		for g.keys[k] != p.key {
-			k--
-		}
-		g.counts[k]++
-		g.tails[k].after = p
-		g.tails[k] = p
+// add adds a passenger: to the row of another one with the same key, or with one of its own.
+func (g *shared) add(p, same *passenger) {
+	if same == nil {
+		p.row = len(g.rows)
+		g.rows, g.counts = append(g.rows, row{p.key, p, p}), append(g.counts, 1)
 		return
 	}
-	g.keys, g.counts = append(g.keys, p.key), append(g.counts, 1)
-	g.heads, g.tails = append(g.heads, p), append(g.tails, p)
+	p.row = same.row
+	r := &g.rows[p.row]
+	g.counts[p.row]++
+	r.last.after = p
+	r.last = p
 }
 
 // arguments appends those of the script takes. Those of the limits have to be complete if others follow.
 func (g *shared) arguments(args []any, e *entry) []any {
-	args = append(slices.Grow(args, 2+2*len(g.keys)+e.program.params), strconv.Itoa(len(g.keys)))
-	for _, key := range g.keys {
-		args = append(args, key)
+	args = append(slices.Grow(args, 2+2*len(g.rows)+e.program.params), len(g.rows))
+	for i := range g.rows {
+		args = append(args, &g.rows[i].key) // which takes no memory
 	}
 	args = append(args, e.args...)
 	counts := g.counts
@@ -118,7 +138,7 @@ func (g *shared) arguments(args []any, e *entry) []any {
 		args = append(args, "0")
 	}
 	for _, n := range counts {
-		args = append(args, strconv.Itoa(n))
+		args = append(args, n)
 	}
 	return args
 }
@@ -126,11 +146,11 @@ func (g *shared) arguments(args []any, e *entry) []any {
 // arrive gives all passengers what was decided for them. Those for whom nothing was, because the
 // server refuses what is asked of their key, go on by themselves.
 func (c *call) arrive(f *flight, reply []int64) (rest []call) {
-	p := (*passenger)(nil)
-	left := slices.Clone(c.heads) // the next one of each key
-	again, err := c.heads[0].take.Policy.Spec().ExplainEach(c.heads[0].take, reply, c.counts, func(key, nth int, res *core.Result, said []int64) {
-		p = left[key]
-		left[key] = p.after
+	take := c.rows[0].first.take
+	again, err := take.Policy.Spec().ExplainEach(take, reply, c.counts, func(key, nth int, res *core.Result, said []int64) {
+		r := &c.rows[key]
+		p := r.first
+		r.first = p.after
 		if res != nil && !res.Allowed() && nth == c.counts[key]-1 { // and so those before it, if they were refused
 			f.lane.node.store.refused(p, reply[0], said, res, f.sent)
 		}
@@ -141,24 +161,26 @@ func (c *call) arrive(f *flight, reply []int64) (rest []call) {
 		p.res, p.decided = *res, true
 		p.settle(nil, nil)
 	})
-	for _, p := range left { // none, unless it was in vain
-		for p != nil {
-			next := p.after
-			if again > 0 {
-				p.settle([]int64{again}, nil)
-			} else {
-				p.settle(nil, &core.StoreError{Class: core.ClassReply, Executed: true, Err: err})
-			}
-			p = next
+	c.each(func(p *passenger) { // none, unless it was in vain
+		if again > 0 {
+			p.settle([]int64{again}, nil)
+		} else {
+			p.settle(nil, &core.StoreError{Class: core.ClassReply, Executed: true, Err: err})
 		}
-	}
+	})
 	return rest
 }
 
-// each calls f for every passenger.
-func (g *shared) each(f func(*passenger)) {
-	for _, p := range g.heads {
-		for p != nil {
+// each calls f for every passenger who has not arrived.
+func (c *call) each(f func(*passenger)) {
+	if c.shared == nil {
+		if c.entry.rider != nil {
+			f(c.entry.rider)
+		}
+		return
+	}
+	for i := range c.rows {
+		for p := c.rows[i].first; p != nil; {
 			next := p.after // which is not to be read once p has arrived
 			f(p)
 			p = next

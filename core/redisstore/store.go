@@ -17,9 +17,9 @@
 // Its user needs the rights to EVALSHA, EVAL, TIME, GET, SET and DEL on the keys of its
 // prefix; for permits also ZADD, ZCARD, ZCOUNT, ZRANGE, ZRANGEBYSCORE, ZREM,
 // ZREMRANGEBYSCORE, ZSCORE and PEXPIRE; in a Cluster CLUSTER SLOTS and, while slots move,
-// ASKING; on a Ring PING, which helps everywhere; in another database than 0 SELECT. It
-// never writes a key without a TTL. Keep it on a server that does not evict: an evicted
-// key is a limit that starts over.
+// ASKING; on a Ring PING, which helps everywhere; in another database than 0 SELECT. With the right to
+// MGET, decisions for many keys take Redis less time. It never writes a key without a TTL. Keep it on a
+// server that does not evict: an evicted key is a limit that starts over.
 //
 // In the repository, docs/redis.md says how to choose a client and what each option bounds and
 // costs, and docs/when-redis-fails.md what each fault looks like.
@@ -99,6 +99,15 @@ type Options struct {
 	// caller that flies alone would see. nil means nobody.
 	// Requests that were refused from memory took no flight: [Store.Stats] counts them.
 	Observe func(Flight)
+	// ObserveBreaker is told once each time that the breaker of a server opens, because the server does not answer, and
+	// closes again, by the caller whose flight was the reason. It must be quick, safe for concurrent use, and not panic.
+	// nil means nobody.
+	ObserveBreaker func(Turn)
+	// Mirror counts what Redis admits also in this process, as far as it fits there, so that under "fail local" an outage
+	// does not begin with a whole local limit for those who have just used up the one in Redis. It costs the memory that
+	// the in-process store takes for each key, and well under a microsecond for each decision. What is
+	// given back to Redis stays counted here until it weighs nothing any more.
+	Mirror bool
 }
 
 // DefaultDenyCache is how many refusals are remembered unless Options.DenyCache says otherwise, in
@@ -119,6 +128,8 @@ type Store struct {
 	lateness      time.Duration // of a flight that is sent again
 	flights, keys int           // of flights, and of a script
 	observe       func(Flight)
+	turns         func(Turn)
+	mirror        bool
 	bounded       bool // the client itself keeps to a context's deadline
 	only          *node
 	nodes         nodes
@@ -198,8 +209,10 @@ func New(rdb redis.UniversalClient, o Options) (*Store, error) {
 		lateness: lateness,
 		flights:  o.Flights,
 		keys:     o.MaxKeys,
-		mapping:  newBreaker(),
+		mapping:  newBreaker(nil),
 		observe:  o.Observe,
+		turns:    o.ObserveBreaker,
+		mirror:   o.Mirror,
 		bounded:  keepsDeadline(rdb),
 		local: sync.OnceValue(func() *core.Memory {
 			m, err := core.NewMemory(core.MemoryOptions{})
@@ -247,6 +260,9 @@ func (s *Store) Fallback() *core.Memory {
 	return s.local()
 }
 
+// Mirrors reports whether Options.Mirror was given. A Limiter finds it by the method's name.
+func (s *Store) Mirrors() bool { return s.mirror }
+
 // Take implements [core.Store].
 func (s *Store) Take(ctx context.Context, t core.Take) (res core.Result, err error) {
 	if err := t.Validate(); err != nil {
@@ -256,10 +272,9 @@ func (s *Store) Take(ctx context.Context, t core.Take) (res core.Result, err err
 	if err != nil {
 		return core.Result{}, err
 	}
-	var now time.Duration
+	now := time.Now()
 	if s.denials != nil {
-		now = s.denials.Now()
-		if res, ok := s.denials.Answer(p.denials, &t, now); ok {
+		if res, ok := s.denials.Answer(p.denials, &t, now.Sub(started)); ok {
 			if err := ctx.Err(); err != nil {
 				return core.Result{}, err
 			}
@@ -288,7 +303,7 @@ func (s *Store) Take(ctx context.Context, t core.Take) (res core.Result, err err
 			}
 			e.args = arguments(params, t.Now)
 		}
-		reply, err := n.lanes[deciding].ask(ctx, e, &t, &res)
+		reply, err := n.lanes[deciding].ask(ctx, now, e, &t, &res)
 		if err != nil || reply == nil {
 			return res, err
 		}
@@ -299,7 +314,7 @@ func (s *Store) Take(ctx context.Context, t core.Take) (res core.Result, err err
 		}
 		if !again {
 			if s.denials != nil && !res.Allowed() {
-				s.denials.Keep(p.denials, &t, reply, &res, now)
+				s.denials.Keep(p.denials, &t, reply, &res, now.Sub(started))
 			}
 			return res, nil
 		}
@@ -347,6 +362,6 @@ func (s *Store) Reset(ctx context.Context, p core.Policy, key string) error {
 	}
 	s.denials.Forget(prog.denials, key)
 	defer s.denials.Forget(prog.denials, key)
-	_, err = n.lanes[deciding].ask(ctx, e, nil, nil)
+	_, err = n.lanes[deciding].ask(ctx, time.Now(), e, nil, nil)
 	return err
 }

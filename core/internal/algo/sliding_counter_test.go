@@ -51,7 +51,7 @@ func (m *counterModel) at(now int64) (v counterModel, healed bool) {
 	if m.previous > 0 {
 		count(m.previous, m.start-1)
 	}
-	healed = m.current+m.previous > 0 && m.start > now || max(v.current, v.previous) > m.Rate
+	healed = m.current+m.previous > 0 && m.start > now || m.current > 0 && m.start+m.length-1 >= v.start+m.Period || max(v.current, v.previous) > m.Rate
 	v.current, v.previous = min(v.current, m.Rate), min(v.previous, m.Rate)
 	return v, healed
 }
@@ -215,6 +215,16 @@ func TestSlidingCounterChangedPeriod(t *testing.T) {
 	assert.Equal(t, int64(2), b.take(epoch+19*second, 0).Remaining, "the first ended 10 s ago")
 }
 
+// What lies ahead after the period was changed is of now from the first look on.
+func TestSlidingCounterShorterPeriod(t *testing.T) {
+	b := newKind(t, 'd', algo.Params{Rate: 4, Period: 100 * second})
+	require.False(t, b.take(epoch+second, 4).Refused)
+	b.become(t, 'd', algo.Params{Rate: 4, Period: 10 * second})
+	assert.Equal(t, int64(11_500_000), b.take(epoch+second, 1).Wait)
+	assert.Equal(t, "d1800000000000000,10000000,4,0", string(b.AppendText(nil, b.s)), "healed")
+	assert.False(t, b.take(epoch+12_500_000, 1).Refused)
+}
+
 func TestSlidingCounterLoads(t *testing.T) {
 	b := newKind(t, 'd', algo.Params{Rate: 10, Period: 10 * second})
 	checkLoads(t, b, epoch+25*second, []loads{
@@ -222,7 +232,8 @@ func TestSlidingCounterLoads(t *testing.T) {
 		{"d1800000020000000,10000000,3,4", "d1800000020000000,10000000,3,4", false},
 		{"d1800000024000000,4000000,3,4", "d1800000020000000,10000000,7,0", false}, // of other periods
 		{"d1800000020000000,4000000,3,4", "d1800000020000000,10000000,3,4", false},
-		{"d1800000020000000,20000000,3,4", "d1800000020000000,10000000,3,4", false},
+		{"d1800000020000000,20000000,3,4", "d1800000020000000,10000000,3,4", true},
+		{"d1800000020000000,20000000,0,4", "d1800000020000000,10000000,0,4", false},
 		{"d1800000016000000,4000000,3,4", "d1800000020000000,10000000,0,7", false},
 		{"d1800000000000000,20000000,3,4", "d1800000020000000,10000000,0,3", false},
 		{"d1800000010000000,10000000,3,4", "d1800000020000000,10000000,0,3", false},

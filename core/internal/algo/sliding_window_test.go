@@ -141,7 +141,8 @@ func (m *listModel) view(now int64) (list []counted) {
 		if m.wrote != m.width() {
 			c.at = start + m.wrote - 1
 		}
-		c.at, changed = min(c.at, now), changed || start > now
+		changed = changed || start > now || m.index(c.at) > m.index(now)
+		c.at = min(c.at, now)
 		if m.dies(c.at) > now {
 			list = append(list, c)
 		}
@@ -422,6 +423,10 @@ func slidingRetryIsExact(t *testing.T, letter byte) {
 		now := int64(epoch)
 		for range rapid.IntRange(1, 30).Draw(t, "operations") {
 			now += rapid.Int64Range(0, p.Period/4).Draw(t, "step")
+			if rapid.IntRange(0, 9).Draw(t, "new numbers") == 0 {
+				p = changed(t, letter, p, true)
+				b.become(t, letter, p)
+			}
 			cost := rapid.OneOf(rapid.Int64Range(1, p.Rate), rapid.Int64Range(1, 1+p.Rate/5)).Draw(t, "cost")
 			a := b.take(now, cost)
 			if !a.Refused {
@@ -618,11 +623,12 @@ func TestSlidingWindowLoads(t *testing.T) {
 		// Of another period: each where its end is, and of now at the latest.
 		{"w1800000018000000,1000000,1,2,3", "w1800000018000000,2000000,1,5", false},
 		{"w1800000019000000,1000000,1,2,3", "w1800000018000000,2000000,3,3", false},
-		{"w1800000020000000,4000000,1,2,3", "w1800000020000000,2000000,1,2,0,3", false},
-		{"w1800000020000000,4000000,1,2,3,4", "w1800000020000000,2000000,1,2,0,3,0,4", false},
-		{"w1800000020000000,4000000,1,2,3,4,5", "w1800000020000000,2000000,1,2,0,3,0,4", false},
-		{"w1800000020000000,4000000,1,2,0,0,5", "w1800000020000000,2000000,1,2", false},
-		{"w1800000000000000,30000000,5", "w1800000020000000,2000000,5", false},
+		{"w1800000018000000,3000000,1,2,3", "w1800000020000000,2000000,1,0,2,3", false},
+		{"w1800000020000000,4000000,1,2,3", "w1800000020000000,2000000,1,2,0,3", true},
+		{"w1800000020000000,4000000,1,2,3,4", "w1800000020000000,2000000,1,2,0,3,0,4", true},
+		{"w1800000020000000,4000000,1,2,3,4,5", "w1800000020000000,2000000,1,2,0,3,0,4", true},
+		{"w1800000020000000,4000000,1,2,0,0,5", "w1800000020000000,2000000,1,2", true},
+		{"w1800000000000000,30000000,5", "w1800000020000000,2000000,5", true},
 		{"w1800000000000000,10000000,5", "", false},
 		{"w1800000021000000,1000000,1,2,3", "w1800000020000000,2000000,3,3", true},
 		{"w1800000020000000,1000000,9,9", "w1800000020000000,2000000,9,1", true},
@@ -642,6 +648,18 @@ func TestSlidingWindowRaisedPeriod(t *testing.T) {
 	assert.Equal(t, int64(4*second), a.Wait, "at most one part late")
 	assert.False(t, b.take(epoch+24*second, 2).Refused)
 	assert.Equal(t, int64(8*second), b.take(epoch+24*second, 1).Wait)
+}
+
+// A count that lies ahead after the period was changed is of now from the first look on, so that whoever is refused comes
+// back when there is room, even if nobody was admitted in between.
+func TestSlidingWindowShorterParts(t *testing.T) {
+	b := newKind(t, 'w', algo.Params{Rate: 2, Period: 100 * second, Buckets: 10})
+	require.False(t, b.take(epoch+second, 2).Refused)
+	b.become(t, 'w', algo.Params{Rate: 2, Period: 10 * second, Buckets: 10})
+	assert.Equal(t, int64(11*second), b.take(epoch+second, 1).Wait)
+	assert.Equal(t, "w1800000001000000,1000000,2", string(b.AppendText(nil, b.s)), "healed")
+	assert.Equal(t, int64(1), b.take(epoch+12*second-1, 1).Wait)
+	assert.False(t, b.take(epoch+12*second, 2).Refused)
 }
 
 func TestSlidingWindowText(t *testing.T) {

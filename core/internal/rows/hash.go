@@ -108,3 +108,9 @@ func (s *seeds) finish(sum, n uint64) uint64 {
 func (m *Map) shard(h hash) *shard {
 	return &m.shards[h.hi>>1&uint64(len(m.shards)-1)]
 }
+
+// ID returns what stands for a key of p wherever its rows are not: the same for as long as the process runs.
+func (p *Policy) ID(key string) [2]uint64 {
+	h := p.hash(key)
+	return [2]uint64{h.hi, h.lo}
+}

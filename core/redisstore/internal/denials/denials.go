@@ -45,7 +45,7 @@ type Cache struct {
 	// alive is when the last entry will have died: nothing is looked up while there is none.
 	alive  atomic.Int64
 	scopes [scopes]scope
-	works  sync.Pool // *work
+	own    sync.Pool // *atomic.Uint64: the counter of hits that a processor uses, most of the time
 	next   atomic.Uint32
 	hits   [cells]cell
 }
@@ -99,12 +99,6 @@ const (
 	cells  = 64
 )
 
-// work is what one answer needs. Each processor has its own, most of the time.
-type work struct {
-	reply [core.AgainRoom]int64
-	hits  *atomic.Uint64
-}
-
 // cell is a counter in a cache line of its own.
 type cell struct {
 	atomic.Uint64
@@ -121,7 +115,7 @@ const MaxEntries = 1 << 24
 func New(entries int, clock func() time.Duration) *Cache {
 	n := 1 << bits.Len(uint(max(entries, ways)-1)) / ways
 	c := &Cache{clock: clock, seed: maphash.MakeSeed(), sets: make([]set, n)}
-	c.works.New = func() any { return &work{hits: &c.hits[c.next.Add(1)%cells].Uint64} }
+	c.own.New = func() any { return &c.hits[c.next.Add(1)%cells].Uint64 }
 	return c
 }
 
@@ -215,14 +209,13 @@ func (c *Cache) Answer(p *Policy, t *core.Take, now time.Duration) (res core.Res
 func answerable(t *core.Take) bool { return t.Cost > 0 && !t.AtMost && t.Now == 0 }
 
 func (c *Cache) again(e *entry, p *Policy, t *core.Take, now time.Duration) (core.Result, bool) {
-	w := c.works.Get().(*work)
-	defer c.works.Put(w)
-	copy(w.reply[:], e.reply[:e.n])
 	// The server rounds its clock down, and so there may be a microsecond more.
 	earliest, latest := e.reply[0]+(now-e.received).Microseconds(), e.reply[0]+(now-e.sent).Microseconds()+1
-	res, ok := p.spec.Again(*t, e.cost, w.reply[:e.n], earliest, latest)
+	res, ok := p.spec.Again(*t, e.cost, e.reply[:e.n], earliest, latest)
 	if ok {
-		w.hits.Add(1)
+		hits := c.own.Get().(*atomic.Uint64)
+		hits.Add(1)
+		c.own.Put(hits)
 		if !e.hit.Load() {
 			e.hit.Store(true)
 		}

@@ -1,0 +1,217 @@
+package redisstore_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/internal/redistest"
+)
+
+// lines is a log.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lines) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(line)
+}
+
+// with returns the lines with that text.
+func (l *lines) with(text string) (out []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for line := range strings.Lines(l.text.String()) {
+		if strings.Contains(line, text) {
+			out = append(out, line)
+		}
+	}
+	return out
+}
+
+// A thousand callers of a server that does not answer open its breaker once, are said once to have failed, and ask once a
+// second whether it is back; which is said once as well.
+func TestOutageIsToldOnce(t *testing.T) {
+	t.Parallel()
+	proxy := redistest.NewProxy(t, sharedServer(t).Addr())
+	rdb := closing(t, redis.NewUniversalClient(redisstore.ClientOptions(proxy.Addr())))
+	var mu sync.Mutex
+	var turns []redisstore.Turn
+	var since time.Time // the first of them
+	probes := 0
+	told := func() []redisstore.Turn {
+		mu.Lock()
+		defer mu.Unlock()
+		return append([]redisstore.Turn(nil), turns...)
+	}
+	s := newStore(t, rdb, redisstore.Options{
+		ObserveBreaker: func(turn redisstore.Turn) {
+			mu.Lock()
+			defer mu.Unlock()
+			if turns = append(turns, turn); len(turns) == 1 {
+				since = time.Now()
+			}
+		},
+		Observe: func(f redisstore.Flight) {
+			mu.Lock()
+			defer mu.Unlock()
+			if len(turns) > 0 && f.Err != nil {
+				probes++
+			}
+		},
+	})
+	log := new(lines)
+	l, err := core.NewLimiter(s, core.MustParse("told: 1000000/1h"), core.LimiterOptions{Log: slog.New(slog.NewTextHandler(log, nil))})
+	require.NoError(t, err)
+
+	proxy.Blackhole()
+	var crowd sync.WaitGroup
+	stop, quit := context.WithCancel(t.Context())
+	defer quit()
+	for range 1000 {
+		crowd.Go(func() {
+			for stop.Err() == nil {
+				res, err := l.Allow(t.Context(), "k")
+				assert.NoError(t, err)
+				assert.True(t, res.Allowed())
+				select {
+				case <-stop.Done():
+				case <-time.After(20 * time.Millisecond):
+				}
+			}
+		})
+	}
+	require.Eventually(t, func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(turns) > 0 && time.Since(since) > 2*time.Second
+	}, patient, time.Millisecond)
+	quit()
+	crowd.Wait()
+	mu.Lock()
+	// The flights that were out when the breaker opened have failed after it, and so has the try of many keys in one script.
+	assert.LessOrEqual(t, probes, int(time.Since(since)/time.Second)+1+redisstore.DefaultFlights+1)
+	mu.Unlock()
+	open := redisstore.Turn{Addr: proxy.Addr(), Open: true, Class: core.ClassTimeout}
+	assert.Equal(t, []redisstore.Turn{open}, told())
+	assert.Len(t, log.with("class=timeout"), 1)
+	assert.Empty(t, log.with("is back"))
+
+	proxy.Pass()
+	require.Eventually(t, func() bool {
+		_, err := l.Allow(t.Context(), "k")
+		return assert.NoError(t, err) && len(log.with("is back")) > 0
+	}, patient, time.Millisecond)
+	assert.Equal(t, redisstore.Turn{Addr: proxy.Addr()}, told()[1])
+}
+
+// Each process of two decides by its half while the server is gone. When it is back, what they have admitted is charged to
+// it once, with the next take of the key.
+func TestHandBack(t *testing.T) {
+	t.Parallel()
+	proxy := redistest.NewProxy(t, sharedServer(t).Addr())
+	o := own()
+	o.Mirror = false
+	var fleet [2]*core.Limiter
+	var store *redisstore.Store
+	for i := range fleet {
+		rdb := closing(t, redis.NewUniversalClient(unhurried(redisstore.ClientOptions(proxy.Addr()))))
+		store = newStore(t, rdb, o)
+		l, err := core.NewLimiter(store, core.MustParse("handed: 10000/24h; fail local 1/2"), core.LimiterOptions{Log: slog.New(slog.DiscardHandler)})
+		require.NoError(t, err)
+		fleet[i] = l
+	}
+	take := func(l *core.Limiter, key string, n int64) (executed int64, why *core.StoreError) {
+		var a core.Admission
+		require.NoError(t, l.Begin(t.Context(), core.Ask{Key: key, Cost: n}, &a))
+		require.True(t, a.Result.Allowed())
+		if a.Err == nil {
+			return n, nil
+		}
+		assert.True(t, a.Result.Local)
+		require.ErrorAs(t, a.Err, &why)
+		return 0, why
+	}
+	charged, exact := int64(0), false
+	for range 5 { // a reply that is lost on a busy machine is not asked for again
+		proxy.Refuse()
+		proxy.Disconnect(redistest.RST)
+		owed := int64(0)
+		for _, l := range fleet {
+			require.Eventually(t, func() bool { // first, the connections of before break
+				_, why := take(l, "another", 0)
+				return why != nil && !why.Executed
+			}, patient, time.Millisecond)
+			for range 30 {
+				_, why := take(l, "k", 2)
+				require.NotNil(t, why)
+				require.False(t, why.Executed)
+				owed += 2
+			}
+		}
+		proxy.Pass()
+		for _, l := range fleet {
+			require.Eventually(t, func() bool {
+				_, why := take(l, "another", 0)
+				return why == nil
+			}, patient, time.Millisecond)
+		}
+		assert.Equal(t, charged, used(t, store, fleet[0].Policy(), "k"), "nothing happens by itself")
+		for _, l := range fleet {
+			for range 2 {
+				n, why := take(l, "k", 1)
+				require.Nil(t, why)
+				charged += n
+			}
+		}
+		now := int64(0)
+		for until := time.Now().Add(2 * time.Second); time.Now().Before(until) && now < charged+owed; {
+			now = used(t, store, fleet[0].Policy(), "k")
+		}
+		for _, l := range fleet {
+			require.NoError(t, l.Close(), "nothing is under way")
+		}
+		now = used(t, store, fleet[0].Policy(), "k")
+		require.LessOrEqual(t, now, charged+owed, "never twice")
+		if exact = now == charged+owed; exact {
+			break
+		}
+		charged = now
+	}
+	assert.True(t, exact)
+}
+
+// With Mirror, an outage does not begin with a whole local limit.
+func TestMirror(t *testing.T) {
+	t.Parallel()
+	for mirror, want := range map[bool]int64{false: 10, true: 4} {
+		proxy := redistest.NewProxy(t, sharedServer(t).Addr())
+		o := own()
+		o.Mirror = mirror
+		s := newStore(t, closing(t, redis.NewUniversalClient(unhurried(redisstore.ClientOptions(proxy.Addr())))), o)
+		l, err := core.NewLimiter(s, core.MustParse("mirrored: 10/24h"), core.LimiterOptions{Log: slog.New(slog.DiscardHandler)})
+		require.NoError(t, err)
+		res, err := l.AllowN(t.Context(), "k", 6)
+		require.NoError(t, err)
+		require.False(t, res.Local)
+		proxy.Refuse()
+		proxy.Disconnect(redistest.RST)
+		res, err = l.UpTo(t.Context(), "k", 10)
+		require.NoError(t, err)
+		assert.True(t, res.Local)
+		assert.Equal(t, want, res.Taken)
+	}
+}

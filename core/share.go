@@ -1,0 +1,105 @@
+package core
+
+import (
+	"fmt"
+	"math/bits"
+	"time"
+)
+
+// maxProcesses is the most processes that share a policy's limits under "fail local".
+const maxProcesses = 1_000_000
+
+// askAgain is what a caller is told to wait whose cost fits the policy, but not one process's share of it: only the store
+// can admit that, and a store that fails is asked about once a second.
+const askAgain = time.Second
+
+// share builds what one of p.options.Processes decides by, under "fail local". Its limits stand in the order of p's, so
+// that the entries of a Result are of the same limits.
+func (p *policy) share() (*policy, error) {
+	q := &policy{options: p.options, limits: make([]Limit, len(p.limits))}
+	q.options.Processes = 0
+	for i, whole := range p.limits {
+		l, a, mistakes := whole.share(int64(p.options.Processes)).prepare(q.options)
+		if mistakes != nil {
+			return nil, fmt.Errorf("the share of %v cannot be counted (%w); give fewer processes, or leave the share out", whole, mistakes[0])
+		}
+		if q.limits[i] = l; l.Algorithm == Concurrent {
+			q.permits = &q.limits[i]
+		} else {
+			q.add(l, a)
+		}
+	}
+	q.finish()
+	return q, nil
+}
+
+// share is what one of n processes admits of l, which is prepared: the rate exactly, where the algorithm can, and the next
+// whole number of what is counted. So n processes together admit less than n units too many.
+func (l Limit) share(n int64) Limit {
+	part := func(units int64) int64 { return (units + n - 1) / n }
+	rate, period := l.Rate, l.Period
+	switch l.Algorithm {
+	case Concurrent:
+	case GCRA, LeakyBucket:
+		g := gcd(rate, n)
+		l.Rate, l.Period = rate/g, longer(period, n/g, 1)
+	case TokenBucket: // tokens that come together must fit the bucket
+		l.Rate = part(rate)
+		l.Period = longer(period, l.Rate*n, rate)
+	default:
+		l.Rate = part(rate)
+	}
+	l.Burst, l.Debt = part(l.Burst), part(l.Debt)
+	return l
+}
+
+// longer is d times by/of, which is not less than 1, in whole microseconds, rounded up; or more than MaxPeriod, where it is.
+func longer(d time.Duration, by, of int64) time.Duration {
+	hi, lo := bits.Mul64(uint64(d.Microseconds()), uint64(by))
+	if hi < uint64(of) {
+		q, r := bits.Div64(hi, lo, uint64(of))
+		if r > 0 {
+			q++
+		}
+		if q <= uint64(MaxPeriod.Microseconds()) {
+			return time.Duration(q) * time.Microsecond
+		}
+	}
+	return MaxPeriod + time.Microsecond
+}
+
+func gcd(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// local is what the fallback decides by in place of p.
+func (p Policy) local() Policy {
+	if p.p != nil && p.p.local != nil {
+		return Policy{p.p.local}
+	}
+	return p
+}
+
+// ofShare makes the Result of a process's share one of the policy, for cost units: Limit is the policy's, which does not
+// come and go with the store, and what is too much for the share alone is not refused for ever.
+func (p *policy) ofShare(res *Result, cost int64) {
+	for i := range p.algorithms {
+		if e := res.at(i); e.Never && cost <= p.limits[i].Burst+p.limits[i].Debt {
+			e.Never, e.Wait = false, askAgain.Microseconds()
+		}
+	}
+	p.summarize(res, cost, len(p.algorithms))
+}
+
+// permitsOfShare is ofShare for permits.
+func (p *policy) permitsOfShare(res *Result, places int64) {
+	res.Limit = p.permits.Burst
+	if res.Outcome == Never && places <= p.permits.Burst {
+		e := res.at(len(p.algorithms))
+		e.Never, e.Wait = false, askAgain.Microseconds()
+		res.Outcome, res.RetryAfter = Refused, askAgain
+	}
+}
