@@ -61,8 +61,10 @@ func (c *caller) run(ctx context.Context, ask func(context.Context), pause time.
 
 func (c *caller) ask(ctx context.Context) {
 	switch n := c.rng.IntN(100); {
-	case n < 30:
+	case n < 20:
 		c.askOwn(ctx, deadline)
+	case n < 30:
+		c.askKept(ctx)
 	case n < 36: // has little time
 		d := time.Duration(c.rng.Int64N(int64(10 * time.Millisecond)))
 		hasty, cancel := context.WithTimeout(ctx, d)
@@ -173,6 +175,21 @@ func (c *caller) askBack(ctx context.Context) {
 	c.mu.Lock()
 	c.report.Back[c.index].Back++
 	c.mu.Unlock()
+}
+
+func (c *caller) askKept(ctx context.Context) {
+	var a core.Admission
+	failed, err := c.decide(ctx, deadline, func() error {
+		err := c.limiters.kept.Begin(ctx, core.Ask{Key: c.key, Cost: 1}, &a)
+		if err == nil {
+			err = a.Err
+		}
+		return err
+	})
+	c.add(&c.report.Kept[c.index], 1, failed, err)
+	if a.Result.Local { // to be handed back, which may not come to pass
+		c.add(&c.report.Kept[c.index], 1, nil, failed)
+	}
 }
 
 func (c *caller) askShared(ctx context.Context, i int) {
