@@ -111,6 +111,7 @@ func (s slowStore) late(t *testing.T, write slowly, decide func(key string)) (ke
 		if _, err := s.Take(t.Context(), warm[0].take); err != nil || warm[0].err != nil || warm[1].err != nil {
 			continue
 		}
+		require.Eventually(t, s.Idle, patient, time.Millisecond) // so that the next one flies alone
 		var wrote atomic.Bool
 		do := slowly(func(c *slow, p []byte) (int, error) {
 			wrote.Store(true)
