@@ -61,8 +61,10 @@ func (c *caller) run(ctx context.Context, ask func(context.Context), pause time.
 
 func (c *caller) ask(ctx context.Context) {
 	switch n := c.rng.IntN(100); {
-	case n < 30:
+	case n < 20:
 		c.askOwn(ctx, deadline)
+	case n < 30:
+		c.askKept(ctx)
 	case n < 36: // has little time
 		d := time.Duration(c.rng.Int64N(int64(10 * time.Millisecond)))
 		hasty, cancel := context.WithTimeout(ctx, d)
@@ -90,9 +92,13 @@ func (c *caller) ask(ctx context.Context) {
 // decide measures how long a decision takes that has so much time, and returns how it failed if it did. Failures of
 // those who have less time than others are their own.
 func (c *caller) decide(ctx context.Context, own time.Duration, decide func() error) (failed *core.StoreError, err error) {
-	start, stolen := time.Now(), c.probe.stolen()
+	start, before := time.Now(), c.probe.lost()
 	err = decide()
-	over := time.Since(start) - own - (c.probe.stolen() - stolen)
+	over := time.Since(start) - own
+	if over > tolerance {
+		c.probe.sample(time.Millisecond)
+		over -= c.probe.lost().since(before)
+	}
 	failed, _ = errors.AsType[*core.StoreError](err)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -171,6 +177,21 @@ func (c *caller) askBack(ctx context.Context) {
 	c.mu.Unlock()
 }
 
+func (c *caller) askKept(ctx context.Context) {
+	var a core.Admission
+	failed, err := c.decide(ctx, deadline, func() error {
+		err := c.limiters.kept.Begin(ctx, core.Ask{Key: c.key, Cost: 1}, &a)
+		if err == nil {
+			err = a.Err
+		}
+		return err
+	})
+	c.add(&c.report.Kept[c.index], 1, failed, err)
+	if a.Result.Local { // to be handed back, which may not come to pass
+		c.add(&c.report.Kept[c.index], 1, nil, failed)
+	}
+}
+
 func (c *caller) askShared(ctx context.Context, i int) {
 	var a core.Admission
 	_, _ = c.decide(ctx, deadline, func() error {
@@ -207,6 +228,7 @@ func (c *caller) askLight(ctx context.Context) {
 	if failed != nil {
 		c.mu.Lock()
 		c.sums.LightFailed++
+		c.sums.LightLast = failed.Error()
 		c.mu.Unlock()
 	}
 }

@@ -61,8 +61,8 @@ var kinds = []kind{
 	func(_ *rand.Rand, scale func(a, b time.Duration) time.Duration, _ []int) fault {
 		return fault{
 			name: "SIGSTOP of the server", lasts: scale(20*time.Millisecond, 2*time.Second),
-			begin: func(w *world) { w.server.Pause(w.tb) },
-			end:   func(w *world) { w.server.Resume(w.tb) },
+			begin: func(w *world) { w.pause() },
+			end:   func(w *world) { w.unpause() },
 		}
 	},
 	func(_ *rand.Rand, scale func(a, b time.Duration) time.Duration, _ []int) fault {

@@ -13,11 +13,11 @@
 // After each fault, when the callers stand still, this has to hold:
 //
 //   - bound: what the server admitted fits its limit in every window, by the server's own clock. A server that came back
-//     empty begins anew. What a process admitted alone, while the server did not answer, fits the same limit, as often as
-//     that happened: so a limit of B units at once admits no more than B and its rate in each process, and no more of
-//     them however often the server comes and goes.
+//     empty begins anew. What a process admitted alone, while the server did not answer, fits the same limit, or its
+//     share of it, over all outages together: so beside what the server admits no more than one burst and the rate of
+//     it comes through each process, however often the server comes and goes.
 //   - once: of each key as much was charged as was answered, and besides no more than what was asked for where the
-//     answer is not known. Units are given back once at most.
+//     answer is not known. Units are given back, and handed back after an outage, once at most.
 //   - permits: no more are held at the same time than there are, and all are back within two seconds, or when their
 //     leases end if nobody can know of them.
 //   - time: of a hundred answers 99 come within the deadline of the decision and 20 ms, less what the scheduler has

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"os"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,25 +39,26 @@ const (
 
 // status is what has happened since the beginning.
 type status struct {
-	Served, Failed int64 // of callers who had the time
-	LightFailed    int64
-	Stolen         time.Duration
+	Served, Failed int64  // of callers who had the time
+	LightFailed    int64  // of those who stay under their limit
+	LightLast      string // why
+	Late, Waits    int64  // of the probe
 }
 
 // report is what has happened since the last one.
 type report struct {
-	Own, Back []tally // of each caller
-	Remote    [len(shared)][]admission
-	Alone     [len(shared)][]admission // by the process itself
-	Uncounted int64                    // let pass by nobody
-	Held      []held                   // granted by the server
-	HeldAlone []held
-	Decisions int64
-	Late      int64         // of them
-	Latest    time.Duration // by how much, beyond what the scheduler took
-	Failures  map[string]int64
-	Wrong     []string // what must never be
-	Logged    int64
+	Own, Back, Kept []tally // of each caller
+	Remote          [len(shared)][]admission
+	Alone           [len(shared)][]admission // by the process itself
+	Uncounted       int64                    // let pass by nobody
+	Held            []held                   // granted by the server
+	HeldAlone       []held
+	Decisions       int64
+	Late            int64         // of them
+	Latest          time.Duration // by how much, beyond what the scheduler took
+	Failures        map[string]int64
+	Wrong           []string // what must never be
+	Logged          int64
 
 	Goroutines, Files int
 	Heap              uint64
@@ -75,8 +75,8 @@ type process struct {
 	membership
 	probe    probe
 	limiters struct {
-		own, back, light, work *core.Limiter
-		shared                 [len(shared)]*core.Limiter
+		own, back, kept, light, work *core.Limiter
+		shared                       [len(shared)]*core.Limiter
 	}
 	gate   sync.RWMutex // held by those who decide
 	logged atomic.Int64
@@ -131,6 +131,7 @@ func (p *process) open() error {
 		}
 	}
 	with(&l.back, back)
+	with(&l.kept, kept)
 	with(&l.light, light)
 	with(&l.work, work)
 	for i := range shared {
@@ -150,12 +151,10 @@ func (c *counter) Write(b []byte) (int, error) {
 // renew begins a report. It is locked.
 func (p *process) renew() {
 	old := p.report
-	p.report = report{Own: old.Own, Back: old.Back, Failures: map[string]int64{}}
-	if p.report.Own == nil {
-		p.report.Own, p.report.Back = make([]tally, p.Callers), make([]tally, p.Callers)
+	p.report = report{
+		Own: make([]tally, p.Callers), Back: make([]tally, p.Callers), Kept: make([]tally, p.Callers),
+		Failures: map[string]int64{},
 	}
-	clear(p.report.Own)
-	clear(p.report.Back)
 	for i := range shared { // their room is used again
 		p.report.Remote[i], p.report.Alone[i] = old.Remote[i][:0], old.Alone[i][:0]
 	}
@@ -195,7 +194,9 @@ func (p *process) obey(in io.Reader, out io.Writer) error {
 func (p *process) status() status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.sums.Stolen = p.probe.stolen()
+	p.probe.sample(time.Millisecond)
+	l := p.probe.lost()
+	p.sums.Late, p.sums.Waits = l.late, l.waits
 	return p.sums
 }
 
@@ -215,7 +216,6 @@ func (p *process) stand() report {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	r := p.report
-	r.Own, r.Back = slices.Clone(r.Own), slices.Clone(r.Back)
 	r.Logged = p.logged.Swap(0)
 	p.renew()
 	runtime.GC()

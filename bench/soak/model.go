@@ -76,21 +76,21 @@ type tally struct {
 type account struct {
 	base   int64 // charged before
 	before int64 // of what is unknown of the time before, which may be executed late
-	// Of a key to which units are given back, which may take its time, so that all of it counts.
-	refunds bool
-	all     tally
+	// later is true of a key where units are given or handed back, which may take its time, so that all of it counts.
+	later bool
+	all   tally
 }
 
 // check takes in what has come since the last time, and holds the account against what was charged in all. lost says
 // that what was charged has been forgotten meanwhile.
 func (a *account) check(t tally, used int64, lost bool) error {
-	if a.refunds {
-		high := t.Surely + t.Perhaps + a.before
-		if a.before = t.Perhaps; lost {
-			a.all = tally{Surely: used, Perhaps: t.Perhaps, Back: t.Back}
-			return between(used, 0, high)
+	if a.later {
+		a.all.Perhaps += t.Perhaps
+		if lost {
+			a.all.Surely, a.all.Back = used, t.Back
+			return between(used, 0, t.Surely+a.all.Perhaps)
 		}
-		a.all.Surely, a.all.Perhaps, a.all.Back = a.all.Surely+t.Surely, a.all.Perhaps+t.Perhaps, a.all.Back+t.Back
+		a.all.Surely, a.all.Back = a.all.Surely+t.Surely, a.all.Back+t.Back
 		return between(used, a.all.Surely-a.all.Back, a.all.Surely+a.all.Perhaps)
 	}
 	low, high := a.base+t.Surely, a.base+t.Surely+t.Perhaps+a.before

@@ -58,13 +58,13 @@ func TestAccount(t *testing.T) {
 	require.NoError(t, a.check(tally{Surely: 2, Perhaps: 1}, 1, true), "unless the server has lost it")
 	require.Error(t, a.check(tally{Surely: 2}, 5, true), "before which nothing counts")
 
-	a = account{refunds: true}
+	a = account{later: true}
 	require.NoError(t, a.check(tally{Surely: 4, Back: 2}, 3, false))
 	require.NoError(t, a.check(tally{}, 2, false), "the other comes back later")
 	require.Error(t, a.check(tally{}, 1, false), "and only once")
-	a = account{refunds: true}
+	a = account{later: true}
 	require.Error(t, a.check(tally{Surely: 4, Perhaps: 2}, 7, false))
-	a = account{refunds: true}
+	a = account{later: true}
 	require.NoError(t, a.check(tally{Surely: 8, Back: 4}, 4, false))
 	require.NoError(t, a.check(tally{Surely: 2, Perhaps: 2}, 2, true))
 	require.NoError(t, a.check(tally{Surely: 2}, 4, false))

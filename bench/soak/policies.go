@@ -8,29 +8,32 @@ import (
 )
 
 var (
-	// own and back have a key for each caller, and nobody is ever over them: what was charged can be read from what is
+	// own, back and kept have a key for each caller, and nobody is ever over them: what was charged can be read from what is
 	// left. Units of back are given back.
 	own  = core.MustParse("own: 1000000/1d fixed-window; fail closed")
 	back = core.MustParse("back: 1000000/1d fixed-window; fail closed")
+	// kept is the same of what a process admits alone, and hands back to the server when that answers again.
+	kept = core.MustParse("kept: 1000000/1d fixed-window; fail local")
 	// light is the limit of callers who stay far below it, each with a key.
 	light = core.MustParse("light: 100/1s burst 20; fail closed")
 	// work has permits, for all.
-	work = core.MustParse("work: 10 concurrent lease 10s; fail local")
+	work = core.MustParse("work: 10 concurrent lease 10s; fail local 1/2")
 )
 
 const (
-	workers   = 10 // of work
-	workLease = 10 * time.Second
+	workers      = 10 // of work
+	workersAlone = 5  // in a process without the server
+	workLease    = 10 * time.Second
 	// oneKey is the key of all that is shared.
 	oneKey = "all"
 )
 
 // shared are limits that the fleet shares, each with one key, and is always over.
 var shared = [...]sharing{
-	{core.MustParse("calm: 500/1s burst 100; fail local"), limit{every: 2000, burst: 100}},
-	{core.MustParse("strict: 200/1s sliding-log; fail closed"), limit{window: 1_000_000, burst: 200}},
-	{core.MustParse("open: 300/1s burst 300; fail open"), limit{every: 3333, burst: 300}},
-	{core.MustParse("hog: 50/1s burst 50; fail local"), limit{every: 20_000, burst: 50}},
+	{core.MustParse("calm: 500/1s burst 100; fail local 1/2"), limit{every: 2000, burst: 100}, limit{every: 4000, burst: 50}},
+	{core.MustParse("strict: 200/1s sliding-log; fail closed"), limit{window: 1_000_000, burst: 200}, limit{}},
+	{core.MustParse("open: 300/1s burst 300; fail open"), limit{every: 3333, burst: 300}, limit{}},
+	{core.MustParse("hog: 50/1s burst 50; fail local"), limit{every: 20_000, burst: 50}, limit{every: 20_000, burst: 50}},
 }
 
 // hog is the one of those who never stop asking.
@@ -39,6 +42,7 @@ const hog = 3
 type sharing struct {
 	policy core.Policy
 	limit  limit
+	alone  limit // of a process without the server
 }
 
 // ownKey is the key of a caller of a process.

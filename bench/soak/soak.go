@@ -63,6 +63,7 @@ type world struct {
 	alone  [members][len(shared)]ledger
 	own    [members][]account
 	back   [members][]account
+	kept   [members][]account
 	first  []report // after the time without faults
 	began  time.Time
 	broken []string
@@ -111,9 +112,9 @@ func newWorld(tb testing.TB, s settings) *world {
 			m.CertFile = w.server.CertFile
 		}
 		w.fleet = append(w.fleet, enlist(tb, m))
-		w.own[i], w.back[i] = make([]account, s.callers), make([]account, s.callers)
-		for c := range w.back[i] {
-			w.back[i][c].refunds = true
+		w.own[i], w.back[i], w.kept[i] = make([]account, s.callers), make([]account, s.callers), make([]account, s.callers)
+		for c := range s.callers {
+			w.back[i][c].later, w.kept[i][c].later = true, true
 		}
 	}
 	w.admin = w.server.Client(tb, func(o *redis.Options) { o.ReadTimeout, o.WriteTimeout = patience, patience })
@@ -124,18 +125,28 @@ func newWorld(tb testing.TB, s settings) *world {
 	for i := range shared {
 		w.remote[i].limit = shared[i].limit
 		for m := range w.alone {
-			w.alone[m][i].limit = share(shared[i])
+			w.alone[m][i].limit = shared[i].alone
 		}
 	}
 	return w
 }
 
-// share is what a process alone may admit of a limit: all of it.
-func share(s sharing) limit { return s.limit }
-
 // stop and resume are of a process of the fleet.
 func (w *world) stop(i int)   { require.NoError(w.tb, stop(w.fleet[i].process)) }
 func (w *world) resume(i int) { require.NoError(w.tb, resume(w.fleet[i].process)) }
+
+// pause and unpause are of the server, unless it was killed.
+func (w *world) pause() {
+	if w.server.Running() {
+		w.server.Pause(w.tb)
+	}
+}
+
+func (w *world) unpause() {
+	if w.server.Running() {
+		w.server.Resume(w.tb)
+	}
+}
 
 // flush lets the server forget its scripts, unless it does not answer.
 func (w *world) flush() {
@@ -241,7 +252,8 @@ func (w *world) calm() {
 	now := w.fleet.statuses(sayStatus)
 	for i := range now {
 		if n := now[i].LightFailed - then[i].LightFailed; n > 0 && !w.noisy(then, now) {
-			w.violated("others: %d decisions of callers under their limit failed in process %d, while nothing was wrong", n, i)
+			w.violated("others: %d decisions of callers under their limit failed in process %d, while nothing was wrong and the server answered within %v: %s",
+				n, i, w.canary.latest(), now[i].LightLast)
 		}
 	}
 }
@@ -250,7 +262,7 @@ func (w *world) calm() {
 func (w *world) noisy(then, now []status) bool {
 	late := w.canary.latest() > noise
 	for i := range now {
-		late = late || now[i].Stolen-then[i].Stolen > noise
+		late = late || lost{now[i].Late, now[i].Waits}.since(lost{then[i].Late, then[i].Waits}) > noise
 	}
 	if late || w.short {
 		w.sums.excused++
@@ -304,8 +316,8 @@ func (w *world) checkBounds(reports []report, lost int64) string {
 	var holds []held
 	for m, r := range reports {
 		holds = append(holds, r.Held...)
-		if n := most(r.HeldAlone, 0); n > workers {
-			w.violated("bound: process %d alone let %d be held at the same time, of %d", m, n, workers)
+		if n := most(r.HeldAlone, 0); n > workersAlone {
+			w.violated("bound: process %d alone let %d be held at the same time, of %d", m, n, workersAlone)
 		}
 	}
 	if n := most(holds, lost); n > workers {
@@ -325,6 +337,9 @@ func (w *world) checkOnce(reports []report, lost bool) {
 			}
 			if err := w.back[m][c].check(r.Back[c], w.charged(back, key), lost); err != nil {
 				w.violated("once: key %s of %v: %v", key, back, err)
+			}
+			if err := w.kept[m][c].check(r.Kept[c], w.charged(kept, key), lost); err != nil {
+				w.violated("once: key %s of %v: %v", key, kept, err)
 			}
 		}
 	}
@@ -388,7 +403,8 @@ func (w *world) expire() {
 	}
 }
 
-// canary asks the server for nothing, and knows how long it took.
+// canary asks the server for nothing, through a proxy without faults, and knows how long it took: on a machine that has
+// no processor for the one or the other, decisions fail without any fault.
 type canary struct{ most atomic.Int64 }
 
 func (c *canary) reset()                { c.most.Store(0) }
@@ -396,7 +412,8 @@ func (c *canary) latest() time.Duration { return time.Duration(c.most.Load()) }
 
 // watch lets the canary ask until the end.
 func (w *world) watch() {
-	client := w.server.Client(w.tb)
+	sound := redistest.NewProxy(w.tb, w.server.Addr())
+	client := w.server.Client(w.tb, func(o *redis.Options) { o.Addr = sound.Addr() })
 	ctx := w.tb.Context()
 	go func() {
 		for ctx.Err() == nil {

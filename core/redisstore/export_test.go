@@ -39,3 +39,11 @@ var Patient = patient
 
 // Unhurried lets flights be as late as that if they are sent again.
 func (s *Store) Unhurried(d time.Duration) { s.lateness = d }
+
+// Idle reports whether no decision is under way.
+func (s *Store) Idle() bool {
+	l := s.only.lanes[deciding]
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.out == 0
+}
