@@ -269,13 +269,14 @@ func TestFlapping(t *testing.T) {
 		policy  string
 		why     error
 		mirrors bool
-		most    int
+		bound   int
+		want    int
 	}{
-		// The bound is what the store admits in a minute, 100 + 60*10, and as much again of four shares.
-		{"nothing is handed back", "100/10s; fail local 1/4", unknown(), false, 1400},
-		{"handed back", "100/10s; fail local 1/4", down(), false, 1150},
-		{"handed back and mirrored", "100/10s; fail local 1/4", down(), true, 950},
-		{"without a share", "100/10s", down(), false, 3500},
+		// The bound is what the store admits in a minute, 100 + 60*10, and as much of four shares, or wholes.
+		{"nothing is handed back", "100/10s; fail local 1/4", unknown(), false, 700 + 4*175, 1377},
+		{"handed back", "100/10s; fail local 1/4", down(), false, 700 + 4*175, 1115},
+		{"handed back and mirrored", "100/10s; fail local 1/4", down(), true, 700 + 4*175, 906},
+		{"without a share", "100/10s", down(), false, 700 + 4*700, 3155},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -296,8 +297,8 @@ func TestFlapping(t *testing.T) {
 					}
 					advance(10 * time.Millisecond)
 				}
-				t.Logf("%d admitted", admitted)
-				assert.LessOrEqual(t, admitted, c.most)
+				assert.LessOrEqual(t, admitted, c.bound)
+				assert.Equal(t, c.want, admitted, "as documented")
 			})
 		})
 	}

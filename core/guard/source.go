@@ -30,7 +30,7 @@ type Source interface {
 // that several Guards may share a Set.
 type Set struct {
 	// Policies are texts like that of Rule.Policy, by the names of the policies. Algorithms and options must be those of
-	// the Config. A policy that is not there has its numbers from the Config.
+	// the Config, but for the number of processes that share the limits ("fail local 1/4"). A policy that is not there has its numbers from the Config.
 	Policies map[string]string
 	// Tiers are texts like those of Rule.Tiers, by the names of the policies and then of the tiers: at most 1000 of one
 	// policy. A tier that is not there has its numbers from the Config, and a tier that only the Set has is one as well.

@@ -354,3 +354,25 @@ func TestSourceAllocations(t *testing.T) {
 	}
 	assert.InDelta(t, measure(nil), measure(source), 0.01)
 }
+
+// How many processes share a limit while the store fails is a number like the others, where the Config has one.
+func TestSourceShares(t *testing.T) {
+	store, numbers := remotetest.New(newMemory(t)), new(atomic.Pointer[guard.Set])
+	said := new(records)
+	g := newGuard(t, guard.Config{Rule: guard.Rule{Policy: "8/1h fixed-window; fail local 1/2"}, Source: numbers, Store: store, Log: slog.New(said)})
+	store.Fail(down())
+	passing := func() (n int) {
+		for passes(g, alice) {
+			n++
+		}
+		return n
+	}
+	assert.Equal(t, 4, passing())
+	said.all()
+	numbers.Store(&guard.Set{Policies: map[string]string{"default": "24/1h fixed-window; fail local 1/3"}})
+	assert.Equal(t, 4, passing(), "of 8, of which 4 were taken")
+	assert.Empty(t, said.all())
+	numbers.Store(&guard.Set{Policies: map[string]string{"default": "24/1h fixed-window"}})
+	assert.Zero(t, passing())
+	assert.Len(t, said.all(), 1, "an option of the Config")
+}

@@ -99,8 +99,19 @@ func newBreaker(tell func(open bool, err error)) *breaker {
 	return b
 }
 
-// shut reports whether flights are kept away, as they may be if there is trouble.
-func (b *breaker) shut() bool { return b.circuit.State() == gobreaker.StateOpen }
+// shut reports whether flights are kept away, as they may be if there is trouble: also while the one that is let through is
+// out, or all who come meanwhile would wait for a flight that cannot leave.
+func (b *breaker) shut() bool {
+	switch b.circuit.State() {
+	case gobreaker.StateOpen:
+		return true
+	case gobreaker.StateHalfOpen:
+		c := b.circuit.Counts()
+		return c.Requests > c.TotalExclusions
+	default:
+		return false
+	}
+}
 
 // report notes how a flight went. probe is nil if the circuit was not asked for it: then it
 // is only told of a failure that says something about the server.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -124,7 +125,6 @@ func TestHandBack(t *testing.T) {
 	t.Parallel()
 	proxy := redistest.NewProxy(t, sharedServer(t).Addr())
 	o := own()
-	o.Mirror = false
 	var fleet [2]*core.Limiter
 	var store *redisstore.Store
 	for i := range fleet {
@@ -147,21 +147,20 @@ func TestHandBack(t *testing.T) {
 	}
 	charged, exact := int64(0), false
 	for range 5 { // a reply that is lost on a busy machine is not asked for again
-		proxy.Refuse()
-		proxy.Disconnect(redistest.RST)
+		proxy.Reset()
 		owed := int64(0)
 		for _, l := range fleet {
-			require.Eventually(t, func() bool { // first, the connections of before break
+			require.Eventually(t, func() bool {
 				_, why := take(l, "another", 0)
-				return why != nil && !why.Executed
+				return why != nil && why.Class == core.ClassBreaker
 			}, patient, time.Millisecond)
 			for range 30 {
-				_, why := take(l, "k", 2)
-				require.NotNil(t, why)
-				require.False(t, why.Executed)
-				owed += 2
+				if _, why := take(l, "k", 2); assert.NotNil(t, why) && !why.Executed {
+					owed += 2
+				}
 			}
 		}
+		assert.Positive(t, owed)
 		proxy.Pass()
 		for _, l := range fleet {
 			require.Eventually(t, func() bool {
@@ -170,11 +169,18 @@ func TestHandBack(t *testing.T) {
 			}, patient, time.Millisecond)
 		}
 		assert.Equal(t, charged, used(t, store, fleet[0].Policy(), "k"), "nothing happens by itself")
+		unknown := int64(0)
 		for _, l := range fleet {
 			for range 2 {
 				n, why := take(l, "k", 1)
-				require.Nil(t, why)
 				charged += n
+				switch {
+				case why == nil:
+				case why.Executed:
+					unknown++
+				default:
+					owed++
+				}
 			}
 		}
 		now := int64(0)
@@ -185,8 +191,8 @@ func TestHandBack(t *testing.T) {
 			require.NoError(t, l.Close(), "nothing is under way")
 		}
 		now = used(t, store, fleet[0].Policy(), "k")
-		require.LessOrEqual(t, now, charged+owed, "never twice")
-		if exact = now == charged+owed; exact {
+		require.LessOrEqual(t, now, charged+owed+unknown, "never twice")
+		if exact = now == charged+owed && unknown == 0; exact {
 			break
 		}
 		charged = now
@@ -204,12 +210,14 @@ func TestMirror(t *testing.T) {
 		s := newStore(t, closing(t, redis.NewUniversalClient(unhurried(redisstore.ClientOptions(proxy.Addr())))), o)
 		l, err := core.NewLimiter(s, core.MustParse("mirrored: 10/24h"), core.LimiterOptions{Log: slog.New(slog.DiscardHandler)})
 		require.NoError(t, err)
-		res, err := l.AllowN(t.Context(), "k", 6)
-		require.NoError(t, err)
-		require.False(t, res.Local)
-		proxy.Refuse()
-		proxy.Disconnect(redistest.RST)
-		res, err = l.UpTo(t.Context(), "k", 10)
+		key := 0 // one of which Redis has counted the first take, which on a busy machine may fail
+		require.Eventually(t, func() bool {
+			key++
+			res, err := l.AllowN(t.Context(), strconv.Itoa(key), 6)
+			return assert.NoError(t, err) && !res.Local
+		}, patient, time.Millisecond)
+		proxy.Reset()
+		res, err := l.UpTo(t.Context(), strconv.Itoa(key), 10)
 		require.NoError(t, err)
 		assert.True(t, res.Local)
 		assert.Equal(t, want, res.Taken)

@@ -380,9 +380,10 @@ func TestOneProbe(t *testing.T) {
 					return
 				case <-tick.C:
 				}
-				if class() == core.ClassBreaker {
+				switch class() {
+				case core.ClassBreaker, core.ClassBusy: // not asked
 					others.Add(1)
-				} else {
+				default:
 					probes.Add(1)
 				}
 			}
