@@ -75,8 +75,8 @@ func (f *flight) relay() (next *flight) {
 	}
 	f.collect(failed)
 	runtime.Gosched() // those who ask again at once are in time for the next one, which costs the same for more of them
-	if next = f.cede(); next != nil && len(f.calls) > 0 {
-		f.lane.start(next) // which has not to wait for those that are sent again
+	if next = f.cede(); next != nil && (len(f.calls) > 0 || f.told != nil) {
+		f.lane.start(next) // which does not wait for what is sent again, nor for whom this one is told
 		next = nil
 	}
 	f.resend()
