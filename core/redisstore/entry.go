@@ -34,8 +34,7 @@ type entry struct {
 
 // call is a command of a flight, and how far it has come.
 type call struct {
-	entry *entry     // the first one's, if it is shared
-	first *passenger // whose it is, while calls are made
+	entry *entry // the first one's, if it is shared
 	*shared
 	cmd    redis.Cmder        // as it was sent
 	script *script            // in it, if it has one

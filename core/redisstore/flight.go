@@ -24,9 +24,7 @@ type flight struct {
 	alive bool        // the server has answered something
 	word  error       // the failure of the others
 	probe func(error) // not nil if the breaker wants to know how it goes
-	// verdict is what there is to tell the breaker.
-	verdict error
-	told    *Flight // what is told of it; nil if nobody listens
+	told  *Flight     // what is told of it; nil if nobody listens
 
 	entries   int
 	waited    time.Duration // the first of them
@@ -35,6 +33,7 @@ type flight struct {
 	tracked   bool          // its lane has an eye on the time of those aboard
 	pipelined bool
 	crowded   bool // it has keys that share a script, or might do so
+	ended     bool // without a panic
 
 	// Of a flight of one, which is one allocation.
 	own  entry
@@ -76,8 +75,8 @@ func (f *flight) relay() (next *flight) {
 	}
 	f.collect(failed)
 	runtime.Gosched() // those who ask again at once are in time for the next one, which costs the same for more of them
-	if next = f.cede(); next != nil && len(f.calls) > 0 {
-		f.lane.start(next) // which has not to wait for those that are sent again
+	if next = f.cede(); next != nil && (len(f.calls) > 0 || f.told != nil) {
+		f.lane.start(next) // which does not wait for what is sent again, nor for whom this one is told
 		next = nil
 	}
 	f.resend()
@@ -104,7 +103,6 @@ func (f *flight) clear(parent context.Context) bool {
 	}
 	f.deadline = deadline{parent, f.sent.Add(l.limit), clocks.Get().(*clock)}
 	f.timer.Reset(l.limit)
-	f.verdict = errPanicked // unless it comes to an end
 	if l.node.store.observe != nil {
 		f.told = f.boarded()
 	}
@@ -132,8 +130,7 @@ func (f *flight) resend() {
 		l.untrack(f)
 		f.collect(failed)
 	}
-	if f.verdict = nil; !f.alive {
-		f.verdict = f.word
+	if f.ended = true; !f.alive {
 		l.node.repair(f)
 	}
 	if f.told != nil {
@@ -148,11 +145,18 @@ func (f *flight) end() {
 	if f.clock == nil {
 		return
 	}
-	if stopped := f.timer.Stop(); stopped && f.verdict == nil && f.word == nil { // nobody waits for it any more
+	if stopped := f.timer.Stop(); stopped && f.ended && f.word == nil { // nobody waits for it any more
 		clocks.Put(f.clock)
 	}
-	if f.verdict != nil || f.probe != nil {
-		l.report(f.probe, f.verdict)
+	verdict := error(nil)
+	switch {
+	case !f.ended:
+		verdict = errPanicked
+	case !f.alive:
+		verdict = f.word
+	}
+	if verdict != nil || f.probe != nil {
+		l.report(f.probe, verdict)
 	}
 }
 

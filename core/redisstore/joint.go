@@ -94,12 +94,12 @@ func (n *node) answers() bool {
 // takeAll asks for several at once, with scripts for so many keys, and counts the answers.
 func (n *node) takeAll(program *program, takes []core.Take, keys int) (admitted, refused int) {
 	f := &flight{lane: n.lanes[deciding], sent: time.Now(), entries: len(takes), landed: true}
-	all := make([]passenger, len(takes)) // who look about when they are back
+	all := make([]passenger, len(takes)) // whom nobody has to tell
 	for i, take := range takes {
 		p := &all[i]
 		p.entry = entry{
 			key: n.store.names.of(program.before, take.Key), script: program.take, args: program.unit,
-			shares: true, program: program,
+			shares: true, program: program, rider: p,
 		}
 		p.take = take
 		f.riders = append(f.riders, p)

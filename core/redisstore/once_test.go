@@ -165,7 +165,7 @@ func TestSlotMigration(t *testing.T) {
 	rdb := cluster.Client(t)
 	options := own()
 	s := newStore(t, rdb, options)
-	p := core.MustParse("slot: 1000/1h")
+	p := core.MustParse("slot: 1000/1h fixed-window") // of which nothing comes back meanwhile
 	take := func(n int) {
 		for range n {
 			res, err := s.Take(t.Context(), core.Take{Policy: p, Key: "k", Cost: 1})
@@ -174,13 +174,13 @@ func TestSlotMigration(t *testing.T) {
 		}
 	}
 	take(10)
-	finish := cluster.Migrating(t, options.Prefix+":1:slot:g:k")
+	finish := cluster.Migrating(t, options.Prefix+":1:slot:f:k")
 	take(10)
 	finish()
 	take(10)
 	assert.EqualValues(t, 30, used(t, s, p, "k"))
 
-	finish = cluster.Migrating(t, options.Prefix+":1:slot:g:new")
+	finish = cluster.Migrating(t, options.Prefix+":1:slot:f:new")
 	res, err := s.Take(t.Context(), core.Take{Policy: p, Key: "new", Cost: 1})
 	require.NoError(t, err, "a new key of a slot that moves")
 	assert.EqualValues(t, 999, res.Remaining)

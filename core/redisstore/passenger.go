@@ -61,14 +61,16 @@ func (p *passenger) nudge() {
 }
 
 // ride waits for the end of the flight, but not longer than patience, nor longer than queueing until it has left, both
-// from when it has entered. If patience is all that the store allows, it is the lane that has an eye on the time, and
-// an answer that has arrived within it gets some grace to be read.
+// from when it has entered. If patience is all that the store allows, an answer that has arrived within it gets some
+// grace to be read, and it is the lane that has an eye on the time, unless no request waits.
 func (p *passenger) ride(ctx context.Context, l *lane, queueing, patience time.Duration, res *core.Result) ([]int64, error) {
 	looks := 0
 	var alarm <-chan time.Time
 	if patience < l.limit || l.behind {
 		p.timer.Reset(queueing - time.Since(p.entered))
-		alarm, looks = p.timer.C, maxLooks
+		if alarm = p.timer.C; !l.behind {
+			looks = maxLooks
+		}
 	}
 	for {
 		gone := false
@@ -93,7 +95,9 @@ func (p *passenger) ride(ctx context.Context, l *lane, queueing, patience time.D
 			}
 			continue
 		case !unsent && !gone && looks < maxLooks:
-			looks++
+			if looks++; alarm != nil {
+				p.timer.Reset(grace)
+			}
 			continue
 		case errors.Is(ctx.Err(), context.Canceled):
 			return nil, ctx.Err()

@@ -51,14 +51,14 @@ func (f *flight) group(keys int) {
 		}
 		if p.call < 0 {
 			p.call, p.row = len(f.calls), 0
-			f.calls = append(f.calls, call{entry: &p.entry, first: p})
+			f.calls = append(f.calls, call{entry: &p.entry})
 			continue
 		}
 		c := &f.calls[p.call]
 		if c.shared == nil {
 			room := min(2+(len(f.riders)-i)/len(f.calls), keys)
 			c.shared = &shared{make([]row, 0, room), make([]int, 0, room)}
-			c.add(c.first, nil)
+			c.add(c.entry.rider, nil)
 		}
 		if p.call != last {
 			before = nil
@@ -90,7 +90,7 @@ func (t *keyTable) swap(riders []*passenger, i int) (before *passenger) {
 func (f *flight) company(p *passenger, last, keys int) int {
 	for i := len(f.calls) - 1; i >= max(last, 0); i-- {
 		c := &f.calls[i]
-		if !c.entry.shares || !c.first.equal(p) {
+		if !c.entry.shares || !c.entry.rider.equal(p) {
 			continue
 		}
 		if i == last {
