@@ -120,7 +120,7 @@ func (f *flight) collect(failed error) {
 		case err == nil:
 			f.alive = true
 			again = append(again, c.arrive(f, reply)...)
-		case c.shared != nil && len(c.keys) > 1 && f.lane.node.parts(err):
+		case c.shared != nil && len(c.heads) > 1 && f.lane.node.parts(err):
 			c.each(func(p *passenger) { again = append(again, call{entry: &p.entry}) })
 		case c.retry(err, &texts):
 			rest = append(rest, *c)

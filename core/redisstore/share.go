@@ -11,10 +11,8 @@ import (
 // shared is what one script decides for several: takes that agree in all but the key. Those of one
 // key follow each other in the chain of their passengers, as they do in the order in which they came.
 type shared struct {
-	keys   []string
-	counts []int
 	heads  []*passenger // the first of each key
-	tails  []*passenger
+	counts []int        // of how many
 }
 
 // equal reports whether one script can decide for both.
@@ -35,47 +33,59 @@ func (f *flight) group(keys int) {
 	if f.first == nil {
 		return
 	}
-	where := make(map[string]int, f.entries) // the call that has the key last
-	for p := f.first; p != nil; {
-		next := p.after
-		p.after = nil
-		last, known := where[p.key]
-		at := -1
-		if p.shares {
-			at = f.company(p, last, known, keys)
+	all, done := newPlaces(f.entries)
+	defer done()
+	var before *passenger
+	var same *place // of the key that the one before has
+	for left := f.entries; f.first != nil; left-- {
+		p := f.first
+		f.first, p.after = p.after, nil
+		if before == nil || p.key != before.key {
+			same = all.of(p)
+		}
+		before = p
+		if !p.shares {
+			same.call, same.tail = len(f.calls), nil
+			f.calls = append(f.calls, call{entry: &p.entry})
+			continue
+		}
+		at := f.company(p, same, keys)
+		if at >= 0 && at == same.call { // it has the same key
+			f.calls[at].counts[same.nth]++
+			same.tail.after, same.tail = p, p
+			continue
 		}
 		if at < 0 {
 			at = len(f.calls)
-			f.calls = append(f.calls, call{entry: &p.entry})
-			if p.shares {
-				f.calls[at].shared = &shared{}
+			room := min(left, keys)
+			if at > 0 { // there are several policies, or costs
+				room = min(room, 8)
 			}
+			f.calls = append(f.calls, call{entry: &p.entry, shared: &shared{make([]*passenger, 0, room), make([]int, 0, room)}})
 		}
-		if c := &f.calls[at]; p.shares {
-			c.add(p, known && at == last)
-		}
-		where[p.key] = at
-		p = next
+		c := &f.calls[at]
+		same.call, same.nth, same.tail = at, len(c.heads), p
+		c.heads, c.counts = append(c.heads, p), append(c.counts, 1)
 	}
-	f.first = nil
 	for i := range f.calls {
-		if c := &f.calls[i]; c.shared != nil && len(c.keys) == 1 && c.counts[0] == 1 {
+		if c := &f.calls[i]; c.shared != nil && len(c.heads) == 1 && c.counts[0] == 1 {
 			c.shared = nil // alone after all
 		}
 	}
 }
 
-// company is the call that a passenger can be part of, not before the last one that has its key, or -1.
-func (f *flight) company(p *passenger, last int, known bool, keys int) int {
-	for i := len(f.calls) - 1; i >= last; i-- {
-		c := &f.calls[i]
-		if c.shared == nil || !c.heads[0].equal(p) {
+// company is the call that a passenger can be part of, not before the latest that has its key, or -1.
+func (f *flight) company(p *passenger, same *place, keys int) int {
+	fits := func(i int) bool { return f.calls[i].shared != nil && f.calls[i].heads[0].equal(p) }
+	known := same.call >= 0
+	if known && fits(same.call) {
+		return same.call
+	}
+	for i := len(f.calls) - 1; i > same.call; i-- {
+		if !fits(i) {
 			continue
 		}
-		if known && i == last {
-			return i
-		}
-		if f.crowded = true; len(c.keys) < keys {
+		if f.crowded = true; len(f.calls[i].heads) < keys {
 			return i
 		}
 		if keys == 1 && !known {
@@ -85,26 +95,11 @@ func (f *flight) company(p *passenger, last int, known bool, keys int) int {
 	return -1
 }
 
-func (g *shared) add(p *passenger, merge bool) {
-	if merge {
-		k := len(g.keys) - 1
-		for g.keys[k] != p.key {
-			k--
-		}
-		g.counts[k]++
-		g.tails[k].after = p
-		g.tails[k] = p
-		return
-	}
-	g.keys, g.counts = append(g.keys, p.key), append(g.counts, 1)
-	g.heads, g.tails = append(g.heads, p), append(g.tails, p)
-}
-
 // arguments appends those of the script takes. Those of the limits have to be complete if others follow.
 func (g *shared) arguments(args []any, e *entry) []any {
-	args = append(slices.Grow(args, 2+2*len(g.keys)+e.program.params), strconv.Itoa(len(g.keys)))
-	for _, key := range g.keys {
-		args = append(args, key)
+	args = append(slices.Grow(args, 2+2*len(g.heads)+e.program.params), strconv.Itoa(len(g.heads)))
+	for _, p := range g.heads {
+		args = append(args, p.key)
 	}
 	args = append(args, e.args...)
 	counts := g.counts
