@@ -306,6 +306,19 @@ func (d *visits) replay(key, n, times int) (ok bool) {
 			}
 		}
 	}
+	if d.p.alone != nil && d.t.Cost > 0 && times > 0 { // and so the cost is one that fits
+		d.charges(key, times)
+	} else if !d.eachAdmitted(key, times) {
+		return false
+	}
+	for call := times; call < n; call++ {
+		d.visit(key, call, &d.refused, d.said)
+	}
+	return true
+}
+
+// eachAdmitted visits the calls for one key that were admitted.
+func (d *visits) eachAdmitted(key, times int) (ok bool) {
 	d.fit, d.admitted = [MaxLimits]bool{true, true, true, true}, true
 	for call := range times {
 		if d.t.Cost > 0 {
@@ -318,10 +331,18 @@ func (d *visits) replay(key, n, times int) (ok bool) {
 		}
 		d.visit(key, call, &d.res, d.said)
 	}
-	for call := times; call < n; call++ {
-		d.visit(key, call, &d.refused, d.said)
-	}
 	return true
+}
+
+// charges is eachAdmitted for the only limit that most policies have, in a fifth of the time.
+func (d *visits) charges(key, times int) {
+	d.res = Result{At: d.now, Taken: d.t.Cost, policy: d.p}
+	charges := d.p.alone.Charges(d.states[0][:], d.now, d.t.Cost)
+	for call := range times {
+		charges.Next(&d.res.each[0])
+		d.p.summarize(&d.res, d.t.Cost, 1)
+		d.visit(key, call, &d.res, d.said)
+	}
 }
 
 // read reads what was replied of the limits, for one key.

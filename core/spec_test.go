@@ -712,6 +712,19 @@ func TestExplainEach(t *testing.T) {
 	}, got)
 }
 
+// Of calls whose cost is more than ever fits none was charged, whatever it is.
+func TestExplainEachNever(t *testing.T) {
+	p := core.MustParse("3/3s")
+	visited := 0
+	_, err := p.Spec().ExplainEach(core.Take{Policy: p, Key: "k", Cost: math.MaxInt64}, []int64{epoch, -1, 0}, []int{3}, func(_, _ int, res *core.Result, _ []int64) {
+		visited++
+		assert.Equal(t, core.Never, res.Outcome)
+		assert.Equal(t, int64(3), res.Remaining)
+	})
+	require.NoError(t, err)
+	assert.Equal(t, 3, visited)
+}
+
 // A script that finds the caller's calendar to be behind does nothing, and says the time.
 func TestExplainOtherWindow(t *testing.T) {
 	p := core.MustParse("3/1d fixed-window calendar Europe/Berlin")

@@ -44,7 +44,7 @@ local function command(name, key, value, px, ttl, ...)
       end
     end
     return texts
-  end -- of a read of all
+  end -- MGET
   local held = stored[key]
   assert(held)
   if name == 'GET' then return get(key) end

@@ -10,7 +10,7 @@ import (
 // among many; one of a log of a thousand entries takes a hundred microseconds and more. What no
 // request waits for goes in larger flights: with a server 10 ms away, 20 000 a second come back.
 const (
-	takeWeight     = 14
+	takeWeight     = 16  // of which as many fill a flight as a script may have keys
 	moreWeight     = 6   // of each further limit
 	fullLogWeight  = 400 // of a log of fullLog entries
 	fullLog        = 1000

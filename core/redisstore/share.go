@@ -88,14 +88,15 @@ func (t *keyTable) swap(riders []*passenger, i int) (before *passenger) {
 
 // company is the call that a passenger can be part of, not before the last one that has its key, or -1.
 func (f *flight) company(p *passenger, last, keys int) int {
-	for i := len(f.calls) - 1; i >= max(last, 0); i-- {
-		c := &f.calls[i]
-		if !c.entry.shares || !c.entry.rider.equal(p) {
+	fits := func(i int) bool { return f.calls[i].entry.shares && f.calls[i].entry.rider.equal(p) }
+	if last >= 0 && fits(last) {
+		return last
+	}
+	for i := len(f.calls) - 1; i > last; i-- {
+		if !fits(i) {
 			continue
 		}
-		if i == last {
-			return i
-		}
+		c := &f.calls[i]
 		if f.crowded = true; c.shared == nil && keys > 1 || c.shared != nil && len(c.rows) < keys {
 			return i
 		}

@@ -284,6 +284,30 @@ func (a *gcra) Decide(r *Answer, s []int64, now, cost, wait int64) (healed, admi
 	return healed, admitted
 }
 
+// Charges are equal charges at one instant, one after the other, that fit.
+type Charges struct {
+	of                  *gcra
+	now, cost           int64
+	held, weight, bound span
+	remaining           int64
+}
+
+// Charges begins with a loaded state, which stays as it is. A charge is of at least one unit, and at most burst and debt.
+func (a *gcra) Charges(s []int64, now, cost int64) Charges {
+	held := level(s, now)
+	return Charges{of: a, now: now, cost: cost, held: held, weight: a.weight(cost), bound: a.bound(cost, 0), remaining: a.left(held, a.capacity)}
+}
+
+// Next is Charge and Explain of the next one, without a division.
+func (c *Charges) Next(r *Answer) {
+	before := c.held
+	c.held, c.remaining = before.add(c.weight, c.of.l), max(0, c.remaining-c.cost)
+	*r = Answer{Remaining: c.remaining, Reset: c.held.ceil(), Charged: [meterWords]int64{c.now + c.held.w, c.held.r}}
+	if c.bound.less(before) {
+		r.Wait = before.sub(c.bound, c.of.l).ceil()
+	}
+}
+
 func (a *gcra) Expires(s []int64) int64 { return span{s[meterEmpty], s[meterParts]}.ceil() }
 
 // Sections are those without parts where there are none. A queue has those of a meter.

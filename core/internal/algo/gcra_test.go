@@ -1062,3 +1062,28 @@ func TestGCRADecides(t *testing.T) {
 		}
 	})
 }
+
+// Equal charges that follow each other have the answers that each would have had alone.
+func TestGCRACharges(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b := anyOf(t, 'g', anyWaits(kind('g')))
+		a, isGCRA := b.Algorithm.(*algo.GCRA)
+		require.True(t, isGCRA)
+		cost := rapid.OneOf(rapid.Int64Range(1, 3), rapid.Int64Range(1, b.params.Burst+b.params.Debt)).Draw(t, "cost")
+		cost = min(cost, b.params.Burst+b.params.Debt)
+		b.s[0], b.s[1] = epoch+rapid.Int64Range(-1, 4*day).Draw(t, "empty"), rapid.Int64Range(0, 5).Draw(t, "parts")
+		b.Load(b.s, epoch)
+		before := slices.Clone(b.s)
+		charges := a.Charges(b.s, epoch, cost)
+		require.Equal(t, before, b.s)
+		for b.Admits(b.s, epoch, cost, b.params.Wait) {
+			b.Charge(b.s, epoch, cost)
+			var got algo.Answer
+			charges.Next(&got)
+			require.Equal(t, b.Explain(b.s, epoch, cost, b.params.Wait, false), got)
+			if rapid.IntRange(0, 20).Draw(t, "enough") == 0 {
+				break
+			}
+		}
+	})
+}
