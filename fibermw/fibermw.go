@@ -46,7 +46,10 @@ func Handle(f func(c *fiber.Ctx, v *guard.Verdict) error) guard.OverLimit {
 type native func(*fiber.Ctx, *guard.Verdict) error
 
 // exchange implements guard.Exchange.
-type exchange struct{ request }
+type exchange struct {
+	request
+	draft guard.Draft
+}
 
 // exchanges are used again, as Fiber does with its own contexts.
 var exchanges = sync.Pool{New: func() any { return new(exchange) }}

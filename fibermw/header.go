@@ -5,6 +5,8 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 	"github.com/gofiber/fiber/v2/utils"
+
+	"github.com/weir-go/weir/core/guard"
 )
 
 // Get makes one line of several, because Set replaces the first alone.
@@ -36,5 +38,5 @@ func (x *exchange) Set(name, value string) {
 	x.c.Response().Header.SetCanonical(utils.UnsafeBytes(name), utils.UnsafeBytes(value))
 }
 
-// Line makes no copy, because Set does.
-func (*exchange) Line(text []byte) string { return utils.UnsafeString(text) }
+// Draft may be used, because Set makes copies.
+func (x *exchange) Draft() *guard.Draft { return &x.draft }

@@ -55,6 +55,8 @@ func (x *exchange) abort() {
 	}
 }
 
+func (*exchange) Draft() *guard.Draft { return nil } // net/http keeps the values of headers
+
 func (x *exchange) Next(ctx context.Context) error {
 	x.passed = true
 	if ctx != nil {

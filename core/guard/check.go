@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/weir-go/weir/core"
@@ -29,10 +28,16 @@ type taken struct {
 // when it is over. The error is the handler's.
 func (g *Guard) Serve(x Exchange) (err error) {
 	var v Verdict
-	d := drafts.Get().(*draft)
+	d := x.Draft()
+	own := d != nil
+	if !own {
+		d = drafts.Get().(*Draft)
+	}
 	g.check(x, &v, d)
-	v.setHeaders(x, x, d)
-	drafts.Put(d)
+	v.setHeaders(x, d, own)
+	if !own {
+		drafts.Put(d)
+	}
 	final := Final{Bytes: -1, Panicked: true}
 	if o := v.owed; o != nil {
 		if o.settles {
@@ -67,24 +72,14 @@ func (g *Guard) Serve(x Exchange) (err error) {
 // over. The caller carries the Verdict out, and calls its Finish when the request is over, whatever happened. Adapters
 // call [Guard.Serve], which does all that.
 func (g *Guard) Check(r keyfunc.Request) (v Verdict) {
-	d := drafts.Get().(*draft)
+	d := drafts.Get().(*Draft)
 	g.check(r, &v, d)
 	drafts.Put(d)
 	return v
 }
 
-// draft is where the short texts of one request are written: its key, and the numbers in the header. It is used again by
-// other requests, so a text that outlives the writing of the headers is copied.
-type draft struct {
-	key     keyfunc.Key
-	numbers [64]byte
-	shared  bool // by the keys of several rules, each of which overwrites the one before
-}
-
-var drafts = sync.Pool{New: func() any { return new(draft) }}
-
 // check is Check in place: a Verdict is large, and to copy it costs as much as a part of a decision. v must be zero.
-func (g *Guard) check(r keyfunc.Request, v *Verdict, d *draft) {
+func (g *Guard) check(r keyfunc.Request, v *Verdict, d *Draft) {
 	if g.early.requests.Load() < earlyRequests {
 		g.look(r)
 	}
@@ -150,7 +145,7 @@ func (g *Guard) check(r keyfunc.Request, v *Verdict, d *draft) {
 
 // begin asks one rule for its rates. Only if it has admitted, t has the rule. Otherwise t passes, or has the Result of a
 // refusal; or the error says why nothing could be decided.
-func (g *Guard) begin(r keyfunc.Request, ru *rule, t *taken, d *draft) (err error) {
+func (g *Guard) begin(r keyfunc.Request, ru *rule, t *taken, d *Draft) (err error) {
 	if ru.Skip != nil && ru.Skip(r) {
 		t.passes = true
 		return nil

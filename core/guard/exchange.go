@@ -2,6 +2,7 @@ package guard
 
 import (
 	"context"
+	"sync"
 
 	"github.com/weir-go/weir/keyfunc"
 )
@@ -12,8 +13,9 @@ type Exchange interface {
 	keyfunc.Request
 	Header // Get and Set are those of the answer, and Header that of the request
 
-	// Line makes a value for Set of text that will be overwritten: a copy, unless Set makes one itself.
-	Line(text []byte) string
+	// Draft is room for texts, where Set makes copies of them and exchanges are used again, and nil elsewhere. It belongs
+	// to the exchange.
+	Draft() *Draft
 
 	// Next calls the handler, with ctx in place of the request's context unless ctx is nil. An error is the
 	// handler's, in a framework that has them.
@@ -28,6 +30,17 @@ type Exchange interface {
 	// Final says how the request ended, after Watch: with the error of Next or Handle, or with a panic.
 	Final(err error, panicked bool) Final
 }
+
+// Draft is where the short texts of an exchange are written: its key, and the numbers in the header. Those of the next
+// one overwrite them, so a text that is kept is copied. The zero Draft is ready for use.
+type Draft struct {
+	key     keyfunc.Key
+	numbers [64]byte
+	shared  bool // by the keys of several rules, each of which overwrites the one before
+}
+
+// drafts are for exchanges without one.
+var drafts = sync.Pool{New: func() any { return new(Draft) }}
 
 // native lets a handler of the program's own answer, or sends the plain reply if it does not. It has a copy of the
 // Verdict, which the handler may keep.

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"time"
+	"unsafe"
 
 	"github.com/weir-go/weir/core"
 )
@@ -51,22 +52,13 @@ const (
 // anything else, then the least remaining, then the latest reset. The lists of
 // RateLimit and RateLimit-Policy become one.
 func (v *Verdict) SetHeaders(h Header) {
-	d := drafts.Get().(*draft)
-	v.setHeaders(h, keeper{}, d)
+	d := drafts.Get().(*Draft)
+	v.setHeaders(h, d, false)
 	drafts.Put(d)
 }
 
-// liner makes the value of a header of text that will be overwritten.
-type liner interface{ Line(text []byte) string }
-
-// keeper is for headers that keep what they are given.
-type keeper struct{}
-
-// Line implements liner.
-func (keeper) Line(text []byte) string { return string(text) }
-
-// setHeaders is SetHeaders with what is at hand.
-func (v *Verdict) setHeaders(h Header, lines liner, d *draft) {
+// setHeaders is SetHeaders with a Draft. copied is that h keeps nothing of it.
+func (v *Verdict) setHeaders(h Header, d *Draft, copied bool) {
 	s := &plainHeaders
 	if v.guard != nil { // a program may have made the Verdict
 		s = &v.guard.headers
@@ -101,7 +93,10 @@ func (v *Verdict) setHeaders(h Header, lines liner, d *draft) {
 		}
 		text = strconv.AppendInt(text, wait, 10)
 	}
-	numbers := lines.Line(text)
+	numbers := unsafe.String(unsafe.SliceData(text), len(text))
+	if !copied {
+		numbers = string(text)
+	}
 	if reset > 0 {
 		h.Set(s.limit, limit)
 		h.Set(s.remaining, numbers[:remaining])

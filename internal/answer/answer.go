@@ -29,6 +29,3 @@ func (f *Fields) Set(name, value string) {
 	f.header[name] = f.free[:1:1] // whoever appends to it must not meet the next one
 	f.free = f.free[1:]
 }
-
-// Line makes a value for Set, which keeps it.
-func (f *Fields) Line(text []byte) string { return string(text) }
