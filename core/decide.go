@@ -30,16 +30,24 @@ func (p *policy) load(state []int64, now int64) (healed bool) {
 	return healed
 }
 
+// simple reports whether one limit decides by itself.
+func (p *policy) simple(t *Take) bool { return p.alone != nil && !t.AtMost }
+
+// decideAlone is decide for what is simple. It changes state only if it is to be stored.
+func (p *policy) decideAlone(res *Result, state []int64, t *Take, now int64) (changed bool) {
+	changed, admitted := p.alone.Decide(&res.each[0], state, now, t.Cost, p.ahead(t))
+	if res.At, res.policy = now, p; admitted {
+		res.Taken = t.Cost
+	}
+	p.summarize(res, t.Cost, 1)
+	return changed
+}
+
 // decide brings state to what the rules allow now, takes what fits, and fills in res, which must be zero. It reports
 // whether state is to be stored.
 func (p *policy) decide(res *Result, state []int64, t *Take, now int64) (changed bool) {
-	if p.alone != nil && !t.AtMost {
-		healed, admitted := p.alone.Decide(&res.each[0], state, now, t.Cost, p.ahead(t))
-		if res.At, res.policy = now, p; admitted {
-			res.Taken = t.Cost
-		}
-		p.summarize(res, t.Cost, 1)
-		return healed || res.Taken > 0
+	if p.simple(t) {
+		return p.decideAlone(res, state, t, now)
 	}
 	healed := p.load(state, now)
 	taken, admitted := p.take(state, t, now)

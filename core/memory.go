@@ -85,8 +85,13 @@ func (m *Memory) take(ctx context.Context, t *Take, res *Result) error {
 	p := t.Policy.p
 	var row rows.Row
 	row.Lock(m.rows, &p.rows, t.Key, t.Now)
-	state, now := row.State(), row.Now()
-	if p.decide(res, state, t, now) {
+	changed := false
+	if p.simple(t) {
+		changed = p.decideAlone(res, row.Own(), t, row.Now())
+	} else {
+		changed = p.decide(res, row.State(), t, row.Now())
+	}
+	if changed {
 		row.Store()
 	}
 	if t.Cost > 0 && res.Outcome != Never {
@@ -142,10 +147,7 @@ func (m *Memory) Reset(ctx context.Context, p Policy, key string) error {
 	if err := m.begin(ctx); err != nil {
 		return err
 	}
-	var row rows.Row
-	row.Lock(m.rows, &p.p.rows, key, 0)
-	defer row.Unlock()
-	row.Remove()
+	m.rows.Remove(&p.p.rows, key)
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -275,4 +276,56 @@ func TestMemoryUnderPressure(t *testing.T) {
 	}
 	wg.Wait()
 	assert.LessOrEqual(t, m.Len(), maxKeys)
+}
+
+// However many decide at once, and give back what they took, no more is out than the limit admits, and in the end what
+// is charged is what was not given back. Others come and go beside them.
+func TestMemoryIsExactUnderContention(t *testing.T) {
+	for _, limits := range []string{
+		"50/1h", "7/11h burst 50", "50/1h, 60/1d", "50/1h token-bucket", "50/1h fixed-window", "50/1h sliding-window", "50/1h sliding-log",
+	} {
+		t.Run(limits, func(t *testing.T) {
+			const workers, keys, most = 8, 2, 50
+			m := newMemory(t, 127) // one part, which is never full
+			p, other := core.MustParse("p: "+limits), core.MustParse("other: "+limits)
+			var out [keys]atomic.Int64
+			var wg sync.WaitGroup
+			for g := range workers {
+				wg.Go(func() {
+					random := rand.New(rand.NewPCG(1, uint64(g)))
+					for i := range 1000 {
+						if i%5 == 0 { // rows come, move and go
+							name := fmt.Sprint("other", i/5%(1+i/10))
+							_, err := m.Take(t.Context(), core.Take{Policy: other, Key: name, Cost: 1, Now: epoch})
+							assert.NoError(t, err)
+							if i%3 == 0 {
+								assert.NoError(t, m.Reset(t.Context(), other, name))
+							}
+						}
+						key := random.IntN(keys)
+						asked := core.Take{Policy: p, Key: fmt.Sprint(key), Cost: 1 + random.Int64N(3), AtMost: i%4 == 0, Now: epoch}
+						res, err := m.Take(t.Context(), asked)
+						assert.NoError(t, err)
+						if !res.Allowed() {
+							continue
+						}
+						if now := out[key].Add(res.Taken); now > most {
+							t.Errorf("%d are out of %d", now, most)
+						}
+						if random.IntN(10) > 0 {
+							out[key].Add(-res.Taken)
+							assert.NoError(t, m.Refund(t.Context(), []core.Refund{{Policy: p, Key: asked.Key, Receipt: res, Units: res.Taken, Now: epoch}}))
+						}
+					}
+				})
+			}
+			wg.Wait()
+			for key := range keys {
+				res, err := m.Take(t.Context(), core.Take{Policy: p, Key: fmt.Sprint(key), Now: epoch})
+				require.NoError(t, err)
+				assert.Equal(t, out[key].Load(), most-res.Remaining)
+				assert.Positive(t, out[key].Load())
+			}
+		})
+	}
 }

@@ -32,8 +32,8 @@ func processSections() []section {
 			title: "In the process, a million keys", note: note, baseline: "sethvargo/go-limiter", isolated: true,
 		}
 		for _, l := range memoryLimiters {
-			hot.rows = append(hot.rows, l.row(cores, func(scale) int { return 1 }))
-			million.rows = append(million.rows, l.row(cores, scale.million))
+			hot.rows = append(hot.rows, l.row(cores, plenty(), func(scale) int { return 1 }))
+			million.rows = append(million.rows, l.row(cores, lasting(), scale.million))
 		}
 		all = append(all, hot, million)
 	}
@@ -49,11 +49,11 @@ func processSections() []section {
 }
 
 // row is the limiter on that many cores, with that many keys.
-func (m memoryLimiter) row(cores int, keys func(scale) int) row {
+func (m memoryLimiter) row(cores int, limit limit, keys func(scale) int) row {
 	return row{name: m.name, kind: m.kind, open: func(tb testing.TB, s scale) slice {
 		checkExact(tb, m.name, m.open(tb, few(), idle))
 		n := keys(s)
-		d := m.open(tb, plenty(), idle)
+		d := m.open(tb, limit, idle)
 		for i := range n {
 			_, err := d(tb.Context(), address(i))
 			require.NoError(tb, err)

@@ -140,10 +140,14 @@ func (a *gcra) Load(s []int64, now int64) bool {
 
 // load returns the level to which the rules bring a stored state.
 func (a *gcra) load(s []int64, now int64) (held span, healed bool) {
-	if s[meterParts] >= a.l { // written under another rate: less than 1 us, rounded up
-		s[meterEmpty], s[meterParts] = s[meterEmpty]+1, 0
+	held = span{s[meterEmpty] - now, s[meterParts]}
+	if held.r >= a.l { // written under another rate: less than 1 us, rounded up
+		held = span{held.w + 1, 0}
 	}
-	if held = level(s, now); a.most.less(held) {
+	if held.w < 0 {
+		return span{}, false
+	}
+	if a.most.less(held) {
 		return a.most, true
 	}
 	return held, false
@@ -258,30 +262,56 @@ func (a *gcra) Explain(s []int64, now, cost, wait int64, refused bool) (r Answer
 	r.Remaining, r.Reset, r.Refused = a.left(held, a.capacity), held.ceil(), refused
 	switch {
 	case refused:
-		if r.Never = cost > a.burst+a.debt; !r.Never {
-			r.Wait = held.sub(a.bound(cost, wait), a.l).ceil()
-		}
+		a.explainRefused(&r, held, a.bound(cost, wait), cost)
 	case cost > 0:
 		r.Charged = [meterWords]int64(s)
-		// What was charged beyond the bound was reserved.
-		if before, bound := held.sub(a.weight(cost), a.l), a.bound(cost, 0); bound.less(before) {
-			r.Wait = before.sub(bound, a.l).ceil()
-		}
+		a.explainReserved(&r, held.sub(a.weight(cost), a.l), cost)
 	}
 	return r
 }
 
-// Decide is a whole decision where there is no other limit: Load, Admits, Charge and Explain at once, without the price
-// of calls through an interface and of a level that is read again by each, which is a third of a decision in memory.
-func (a *gcra) Decide(r *Answer, s []int64, now, cost, wait int64) (healed, admitted bool) {
-	held, healed := a.load(s, now)
-	admitted = cost == 0 || !a.bound(cost, wait).less(held)
-	if admitted && cost > 0 {
-		held = held.add(a.weight(cost), a.l)
+func (a *gcra) explainRefused(r *Answer, held, bound span, cost int64) {
+	if r.Never = cost > a.burst+a.debt; !r.Never {
+		r.Wait = held.sub(bound, a.l).ceil()
 	}
-	setLevel(s, now, held)
-	*r = a.Explain(s, now, cost, wait, !admitted)
-	return healed, admitted
+}
+
+// explainReserved says when the turn is of a charge that was made at a level beyond the bound.
+func (a *gcra) explainReserved(r *Answer, before span, cost int64) {
+	if bound := a.bound(cost, 0); bound.less(before) {
+		r.Wait = before.sub(bound, a.l).ceil()
+	}
+}
+
+// Decide is a whole decision where there is no other limit: Load, Admits, Charge and Explain at once, without the price
+// of calls through an interface and of a level that is read again by each, which is a third of a decision in memory. It
+// changes s only if s is to be stored. The Answer must be zero before.
+func (a *gcra) Decide(r *Answer, s []int64, now, cost, wait int64) (changed, admitted bool) {
+	held, changed := a.load(s, now)
+	bound := a.room
+	if cost == 1 {
+		bound.w += wait
+	} else {
+		bound = a.bound(cost, wait)
+	}
+	switch {
+	case cost == 0:
+	case bound.less(held):
+		r.Refused = true
+		a.explainRefused(r, held, bound, cost)
+	default:
+		if wait > 0 {
+			a.explainReserved(r, held, cost)
+		}
+		held = held.add(a.weight(cost), a.l)
+		r.Charged[meterEmpty], r.Charged[meterParts] = now+held.w, held.r
+		changed = true
+	}
+	if changed {
+		setLevel(s, now, held)
+	}
+	r.Remaining, r.Reset = a.left(held, a.capacity), held.ceil()
+	return changed, !r.Refused
 }
 
 // Charges are equal charges at one instant, one after the other, that fit.

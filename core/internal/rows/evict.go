@@ -11,6 +11,7 @@ func (s *shard) evict(now int64) {
 		}
 	}
 	if dead == 0 && best.table != nil {
+		best.table.lock(best.row)
 		best.table.remove(best.row)
 		dead = 1
 	}
@@ -44,18 +45,21 @@ func (v victim) better(w victim) bool {
 // evict removes what is dead within the next window of rows, and returns how many that
 // were, or else which row of the window is the best to remove.
 func (t *table) evict(now int64) (removed int, best victim) {
+	a := t.array.Load()
 	for seen := 0; seen < evictionWindow && seen < t.live; {
-		t.hand %= t.size
-		if t.empty(t.hand) {
+		t.hand %= a.size
+		if a.empty(t.hand) {
 			t.hand++
 			continue
 		}
-		v := victim{t, t.hand, t.expires(t.hand), t.limited(t.hand)}
+		t.lock(t.hand)
+		v := victim{t, t.hand, t.expires(t.hand), a.limited(t.hand)}
 		if v.expires <= now {
 			t.remove(t.hand) // which may bring another row here, and move the best
 			removed++
 			continue
 		}
+		t.unlock(t.hand)
 		if v.better(best) {
 			best = v
 		}

@@ -26,19 +26,19 @@ func TestTableEvicts(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := &shard{most: 10, keys: len(c.expires)}
 			tab := s.table(plainPolicy("a", 1))
-			tab.rebuild(0, 10)
 			for i, at := range c.expires {
-				row := tab.insert(hash{uint64(i)*2 + 1, uint64(i) << 62}, []int64{at, 0})
-				tab.setLimited(row, c.limited[i])
+				row := tab.put(hash{uint64(i)<<3 | usedBit, uint64(i) << 62}, []int64{at, 0})
+				setLimited(tab.array.Load().row(row), c.limited[i])
 			}
 			s.evict(10)
 			assert.Equal(t, len(c.left), s.keys)
 			var left []int64
-			for i := range tab.size {
-				if !tab.empty(i) {
+			for i := range tab.size() {
+				if !tab.array.Load().empty(i) {
 					left = append(left, tab.stateOf(i)[0])
 				}
 			}
+			checkRows(t, tab)
 			slices.Sort(left)
 			assert.Equal(t, c.left, left)
 		})

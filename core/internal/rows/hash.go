@@ -7,12 +7,10 @@ import (
 	"math/bits"
 )
 
-// hash stands for a policy and a key. It has 126 bits, so that even among a
-// billion keys two meet with a chance of one in 10^20. hi is odd, because a row
-// that begins with 0 is empty; the last bit of lo is left to the row.
+// hash stands for a policy and a key. It has 124 bits, so that even among a
+// billion keys two meet with a chance of one in 10^19. The last three bits of hi, and the
+// last one of lo, are those of a row that is in use, and nothing else.
 type hash struct{ hi, lo uint64 }
-
-const limitedBit = 1
 
 // Seeds make the hash of keys unpredictable, so that nobody can choose keys that crowd
 // one place. Policies have seeds of their own, so that no key has the hash that stands for
@@ -36,7 +34,7 @@ func identify(name, shape string) (id [2]uint64) {
 func (p *Policy) hash(key string) hash {
 	first, second := hashKey(key)
 	return hash{
-		(first*(p.id[0]|1) + p.id[1]) | 1,
+		(first*(p.id[0]|1)+p.id[1])&^(lockedBit|awaitedBit) | usedBit,
 		(second*(p.id[1]|1) + p.id[0]) &^ limitedBit,
 	}
 }
@@ -106,7 +104,7 @@ func (s *seeds) finish(sum, n uint64) uint64 {
 }
 
 func (m *Map) shard(h hash) *shard {
-	return &m.shards[h.hi>>1&uint64(len(m.shards)-1)]
+	return &m.shards[h.hi>>3&uint64(len(m.shards)-1)]
 }
 
 // ID returns what stands for a key of p wherever its rows are not: the same for as long as the process runs.

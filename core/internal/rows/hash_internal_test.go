@@ -16,15 +16,15 @@ func TestHashesAreSeeded(t *testing.T) {
 		for _, p := range policies {
 			h := p.hash(fmt.Sprint(i))
 			seen[h] = true
-			if h.hi&1 == 0 || h.lo&limitedBit != 0 {
-				t.Fatal("a row that begins with 0 is empty, and the last bit of the second word is taken")
+			if h.hi&(usedBit|lockedBit|awaitedBit) != usedBit || h.lo&limitedBit != 0 {
+				t.Fatal("a row that begins with 0 is empty, and the other bits are taken")
 			}
 		}
 	}
 	assert.Len(t, seen, 30_000)
 	p := plainPolicy("a", 1)
 	h := p.hash("k")
-	assert.NotEqual(t, h.hi>>1, h.lo>>1)
+	assert.NotEqual(t, h.hi>>3, h.lo>>3)
 	assert.Equal(t, h, policies[0].hash("k"), "changed numbers keep the state")
 
 	// Keys that another process would find crowded are spread here: an attacker

@@ -14,6 +14,7 @@ type Policy struct {
 	algorithms []algo.Algorithm
 	words      int
 	varies     bool
+	inPlace    bool // see the constant
 }
 
 // NewPolicy builds a Policy. Policies of one name and shape share their keys' state, and
@@ -25,6 +26,7 @@ func NewPolicy(name, shape string, algorithms []algo.Algorithm) Policy {
 		p.words += a.Words()
 		p.varies = p.varies || a.Len(make([]int64, 1)) != a.Words()
 	}
+	p.inPlace = !p.varies && p.words <= inPlace
 	return p
 }
 

@@ -37,6 +37,7 @@ func New(maxKeys int) *Map {
 	m := &Map{shards: make([]shard, n)}
 	m.clock.begin()
 	for i := range m.shards {
+		m.shards[i].gate.Lock()
 		m.shards[i].most = maxKeys / n
 		if i < maxKeys%n {
 			m.shards[i].most++
@@ -68,60 +69,97 @@ type Row struct {
 	m      *Map
 	shard  *shard
 	table  *table
+	row    []int64 // nil if there is none
 	hash   hash
-	at     int // in the table, or -1
 	now    int64
 	forced bool
+	shut   bool           // the lock of the shard is held
+	locked bool           // the row is locked
 	lent   bool           // State gave out the row itself
 	was    [inPlace]int64 // what the row was before
 }
 
 // inPlace is the most words of a state that a decision works on in the row itself, and that are put back if it is not
-// stored. A copy elsewhere would be another cache line that the cores take from each other.
+// stored. Longer ones are decided on under the lock of the shard.
 const inPlace = 4
 
 // Lock finds the row of a key and keeps all others away from it. forced is the time at
 // which that is done, in microseconds since the epoch, or 0 for the Map's own clock. Rows
 // stored at a forced time are not swept by the clock unless others are stored at its own.
 func (r *Row) Lock(m *Map, p *Policy, key string, forced int64) {
-	r.m, r.now, r.forced = m, forced, forced != 0
-	r.hash = p.hash(key)
+	r.m, r.hash = m, p.hash(key)
 	r.shard = m.shard(r.hash)
-	r.shard.mu.Lock()
-	if !r.forced { // not before: who comes second to a row must not come from the past
+	if p.inPlace {
+		if r.table = r.shard.known(p); r.table != nil {
+			r.row = r.table.array.Load().grab(r.hash)
+		}
+	}
+	if r.locked = r.row != nil; !r.locked {
+		r.search(p)
+	}
+	if r.now, r.forced = forced, forced != 0; !r.forced { // not before: who comes second to a row must not come from the past
 		r.now = m.clock.now()
 	}
-	r.table = r.shard.table(p)
-	r.at = r.table.find(r.hash)
+}
+
+// search looks for the row under the lock of the shard, which it keeps unless the row can be locked by itself.
+func (r *Row) search(p *Policy) {
+	s := r.shard
+	s.mu.Lock()
+	r.table, r.shut = s.table(p), true
+	a := r.table.array.Load()
+	i := a.find(r.hash)
+	if i < 0 {
+		return
+	}
+	r.row = a.row(i)
+	if p.inPlace {
+		lock(r.row, &s.gate)
+		s.mu.Unlock()
+		r.locked, r.shut = true, false
+	}
 }
 
 // Unlock ends the use of the row and of its state.
 func (r *Row) Unlock() {
 	r.putBack()
-	r.shard.mu.Unlock()
+	if r.locked {
+		unlock(r.row, r.hash.hi, &r.shard.gate)
+	}
+	if r.shut {
+		r.shard.mu.Unlock()
+	}
+	r.row, r.locked, r.shut = nil, false, false
 }
 
 // Now returns the time at which the row was locked.
 func (r *Row) Now() int64 { return r.now }
 
 // Stored reports whether the key has a row.
-func (r *Row) Stored() bool { return r.at >= 0 }
+func (r *Row) Stored() bool { return r.row != nil }
 
 // State returns the key's state, that of an unused key if it has no row. It may be changed, and is the row's after
 // Store; then State must be asked again. A second call, and Unlock, discard what was changed.
 func (r *Row) State() []int64 {
-	if r.at >= 0 && r.table.inPlace {
-		r.putBack()
-		stored := r.table.stateOf(r.at)
-		for i, word := range stored {
+	r.putBack()
+	state := r.Own()
+	if r.locked && r.table.inPlace {
+		for i, word := range state {
 			r.was[i&(inPlace-1)] = word
 		}
 		r.lent = true
-		return stored
+	}
+	return state
+}
+
+// Own is State for who changes it only if Store follows: it cannot be put back.
+func (r *Row) Own() []int64 {
+	if r.locked && r.table.inPlace {
+		return r.row[2:]
 	}
 	state := r.state()
-	if r.at >= 0 {
-		r.table.read(r.at, state)
+	if r.row != nil {
+		r.table.read(r.row[2:], state)
 	} else {
 		r.table.unused(state)
 	}
@@ -131,7 +169,7 @@ func (r *Row) State() []int64 {
 // putBack undoes what was changed in the row itself and not stored.
 func (r *Row) putBack() {
 	if r.lent {
-		copy(r.table.stateOf(r.at), r.was[:])
+		copy(r.row[2:], r.was[:])
 		r.lent = false
 	}
 }
@@ -139,21 +177,21 @@ func (r *Row) putBack() {
 // state is where the copy is.
 func (r *Row) state() []int64 { return r.shard.spare[:r.table.words] }
 
-// Store keeps what State returned. A key without a row gets one, if need be in place of
+// Store keeps what State or Own returned. A key without a row gets one, if need be in place of
 // another key's.
 func (r *Row) Store() {
 	switch {
-	case r.lent:
-		r.lent = false
-	case r.at >= 0:
-		r.table.write(r.at, r.state())
-	default:
+	case r.row == nil:
 		r.insert()
+	case !r.table.inPlace:
+		r.table.write(r.row[2:], r.state())
 	}
+	r.lent = false
 }
 
 func (r *Row) insert() {
-	r.at = r.shard.insert(r.table, r.hash, r.state(), r.now)
+	i := r.shard.insert(r.table, r.hash, r.state(), r.now)
+	r.row, r.locked = r.table.array.Load().row(i), true
 	if !r.forced {
 		r.m.sweepLater()
 	}
@@ -162,16 +200,24 @@ func (r *Row) insert() {
 // SetLimited notes whether the key is at its limit, which makes its row the last to be
 // displaced. It does nothing for a key without a row.
 func (r *Row) SetLimited(limited bool) {
-	if r.at >= 0 {
-		r.table.setLimited(r.at, limited)
+	if r.row != nil {
+		setLimited(r.row, limited)
 	}
 }
 
-// Remove forgets the key.
-func (r *Row) Remove() {
-	if r.at >= 0 {
-		r.table.remove(r.at)
-		r.shard.keys--
-		r.at, r.lent = -1, false
+// Remove forgets a key.
+func (m *Map) Remove(p *Policy, key string) {
+	h := p.hash(key)
+	s := m.shard(h)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.known(p)
+	if t == nil {
+		return
+	}
+	if i := t.array.Load().find(h); i >= 0 {
+		t.lock(i)
+		t.remove(i)
+		s.keys--
 	}
 }

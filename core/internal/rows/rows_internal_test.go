@@ -2,6 +2,7 @@ package rows
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -95,9 +96,8 @@ func TestRow(t *testing.T) {
 	assert.GreaterOrEqual(t, row.Now(), before)
 	assert.GreaterOrEqual(t, m.Now(), row.Now())
 	assert.Equal(t, make([]int64, 4), row.State())
-	row.Remove()
 	row.SetLimited(true)
-	assert.False(t, row.Stored(), "nothing to remove or to mark")
+	assert.False(t, row.Stored(), "nothing to mark")
 	state := row.State()
 	copy(state, []int64{later, 2, 3, 4})
 	row.Store()
@@ -123,11 +123,16 @@ func TestRow(t *testing.T) {
 	row.State()[2] = 9
 	row.Store()
 	assert.Equal(t, []int64{later, 2, 9, 4}, row.State())
-	row.Remove()
-	assert.False(t, row.Stored())
-	assert.Equal(t, make([]int64, 4), row.State())
 	row.Unlock()
+	m.Remove(plainPolicy("b", 2), "k")
+	m.Remove(plainPolicy("a", 1), "k")
+	m.Remove(p, "l")
+	assert.Equal(t, 1, m.Len(), "nothing to remove")
+	m.Remove(p, "k")
 	assert.Zero(t, m.Len())
+	got, stored = get(m, p, "k")
+	assert.False(t, stored)
+	assert.Equal(t, make([]int64, 4), got)
 }
 
 // Policies of one shape share a table, whichever of them came first and however long
@@ -179,12 +184,10 @@ func TestMapUnderPressure(t *testing.T) {
 		wg.Go(func() {
 			var row Row
 			for i := range 3000 {
-				p := policies[(i+g)%len(policies)]
-				row.Lock(m, p, fmt.Sprint(i*(g%3+1)%1000), 0)
+				p, key := policies[(i+g)%len(policies)], fmt.Sprint(i*(g%3+1)%1000)
+				row.Lock(m, p, key, 0)
 				state, at := row.State(), row.Now()+int64(i%5)*1000
 				switch {
-				case i%31 == 0:
-					row.Remove()
 				case p.varies:
 					state[0], state[1] = int64(i%40), at
 					row.Store()
@@ -194,6 +197,9 @@ func TestMapUnderPressure(t *testing.T) {
 				}
 				row.SetLimited(i%3 == 0)
 				row.Unlock()
+				if i%31 == 0 {
+					m.Remove(p, key)
+				}
 				if i%500 == 0 {
 					m.sweep()
 				}
@@ -205,16 +211,8 @@ func TestMapUnderPressure(t *testing.T) {
 	for i := range m.shards {
 		s, keys := &m.shards[i], 0
 		for tab := range s.tables() {
-			live := 0
-			for row := range tab.size {
-				if !tab.empty(row) {
-					r := tab.row(row)
-					require.Equal(t, row, tab.find(hash{uint64(r[0]), uint64(r[1]) &^ limitedBit}))
-					live++
-				}
-			}
-			require.Equal(t, live, tab.live)
-			keys += live
+			checkRows(t, tab)
+			keys += tab.live
 		}
 		require.Equal(t, keys, s.keys)
 	}
@@ -242,4 +240,110 @@ func TestTimeOfARowDoesNotRunBack(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// Nothing that was stored is lost, and nothing is stored with another key, while rows beside it come, die, move and
+// go, and the table grows and shrinks.
+func TestNothingIsLostWhileRowsMove(t *testing.T) {
+	const kept, each = 3, 4000
+	m, p, two := New(127), plainPolicy("a", 1), plainPolicy("b", 2) // one shard, which is never full
+	require.Len(t, m.shards, 1)
+	far := m.Now() + 1e12
+	add := func(p *Policy, key string) {
+		var row Row
+		row.Lock(m, p, key, 0)
+		defer row.Unlock()
+		state := row.State()
+		state[0], state[1] = far, state[1]+1
+		row.Store()
+		row.SetLimited(state[1]%2 == 0)
+		row.State()[1] = -1 // which is not stored
+	}
+	var wg sync.WaitGroup
+	for g := range 4 {
+		wg.Go(func() {
+			for i := range each {
+				add(p, fmt.Sprint("kept ", (g+i)%kept))
+				add(two, "kept")
+			}
+		})
+		wg.Go(func() {
+			for i := range each {
+				key := fmt.Sprint("other ", i%(4<<(i/1000)), g) // more and more of them
+				switch {
+				case i%3 == 0:
+					m.Remove(p, key)
+				case i%7 == 0:
+					put(m, p, key, 0, far)
+				default:
+					put(m, p, key, 0, m.Now()+int64(i%50))
+				}
+				if i%200 == 0 {
+					m.sweep()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	sum := int64(0)
+	for i := range kept {
+		state, stored := get(m, p, fmt.Sprint("kept ", i))
+		require.True(t, stored)
+		assert.Equal(t, far, state[0])
+		sum += state[1]
+	}
+	assert.Equal(t, int64(4*each), sum)
+	state, _ := get(m, two, "kept")
+	assert.Equal(t, []int64{far, 4 * each, 0, 0}, state)
+	for tab := range m.shards[0].tables() {
+		checkRows(t, tab)
+	}
+}
+
+// Who wants a row that another has, waits for it, also if that takes long; others do not.
+func TestRowsWaitForEachOther(t *testing.T) {
+	m, p := New(127), plainPolicy("a", 1)
+	far := m.Now() + 1e12
+	put(m, p, "k", 0, far)
+	put(m, p, "other", 0, far)
+	var row Row
+	row.Lock(m, p, "k", 0)
+	got, stored := get(m, p, "other")
+	assert.True(t, stored)
+	assert.Equal(t, []int64{far, 0}, got)
+	begun, done := make(chan struct{}), make(chan int64)
+	go func() {
+		close(begun)
+		state, _ := get(m, p, "k")
+		done <- state[1]
+	}()
+	<-begun
+	for range 1000 {
+		runtime.Gosched()
+	}
+	row.State()[1] = 7
+	row.Store()
+	row.Unlock()
+	assert.Equal(t, int64(7), <-done)
+}
+
+// Keys that come and die, as under limits that recover fast, take no memory anew.
+func TestRowsThatComeAndDieDoNotAllocate(t *testing.T) {
+	m, p := New(1000), plainPolicy("a", 1)
+	now, next := int64(1_000_000), 0
+	keys := make([]string, 10_000)
+	for i := range keys {
+		keys[i] = fmt.Sprint(i)
+	}
+	come := func() {
+		for range 3000 { // of which a hundred are alive
+			var row Row
+			row.Lock(m, p, keys[next%len(keys)], now)
+			row.State()[0] = now + 100
+			row.Store()
+			row.Unlock()
+			next, now = next+1, now+1
+		}
+	}
+	assert.Less(t, testing.AllocsPerRun(1, come), 50.0, "but where more crowd in a shard than ever before")
 }

@@ -5,71 +5,71 @@ import (
 	"sync"
 )
 
-// shard is an independent part of a Map. Its first cache line has all that finding a key takes: the lock, and where
-// the rows of the first shape are. Whole lines belong to it, so that neighbours do not slow each other.
+// shard is an independent part of a Map. Its first cache line has all that finding a key takes, and is written only
+// where rows come and go. Whole lines belong to it, so that neighbours do not slow each other.
 type shard struct {
-	mu    sync.Mutex
-	first table    // of the shape that came first, which most often is the only one
-	more  []*table // of other shapes
+	first table // of the shape that came first, which most often is the only one
 
-	keys int // in all tables
+	mu   sync.Mutex
+	gate sync.Mutex // locked; see [lock]
+	keys int        // in all tables
 	most int
-	// spare is the state that a decision works on: few, unless a shape has longer ones.
+	// spare is the state that a decision works on which is not made in the row.
 	spare []int64
-	few   [4]int64
-	_     [8]byte
+}
+
+// known returns the table of the policy's shape, if there is one. It needs no lock.
+func (s *shard) known(p *Policy) *table {
+	t := &s.first
+	if t.array.Load() == nil {
+		return nil
+	}
+	for t != nil && t.shape != p.shape {
+		t = t.next.Load()
+	}
+	return t
 }
 
 // table returns the table of the policy's shape, which it makes if need be.
 func (s *shard) table(p *Policy) *table {
-	if s.first.shape == p.shape {
-		return &s.first
-	}
-	return s.other(p)
-}
-
-func (s *shard) other(p *Policy) *table {
-	for _, t := range s.more {
-		if t.shape == p.shape {
-			return t
-		}
-	}
-	if s.spare == nil {
-		s.spare = s.few[:]
+	if t := s.known(p); t != nil {
+		return t
 	}
 	if p.words > len(s.spare) {
 		s.spare = make([]int64, p.words)
 	}
-	if s.first.stride == 0 {
-		s.first = newTable(p)
-		return &s.first
+	last := &s.first
+	if last.array.Load() == nil {
+		last.begin(p, &s.gate)
+		return last
 	}
-	t := newTable(p)
-	s.more = append(s.more, &t)
-	return &t
+	for last.next.Load() != nil {
+		last = last.next.Load()
+	}
+	t := new(table)
+	t.begin(p, &s.gate)
+	last.next.Store(t)
+	return t
 }
 
 // tables yields all tables.
 func (s *shard) tables() iter.Seq[*table] {
 	return func(yield func(*table) bool) {
-		if s.first.stride == 0 || !yield(&s.first) {
+		if s.first.array.Load() == nil {
 			return
 		}
-		for _, t := range s.more {
-			if !yield(t) {
-				return
-			}
+		for t := &s.first; t != nil && yield(t); t = t.next.Load() {
 		}
 	}
 }
 
-// insert makes room for a key if there is none, and stores it.
+// insert makes room for a key if there is none, and stores it. Its row is locked.
 func (s *shard) insert(t *table, h hash, state []int64, now int64) (row int) {
 	if s.keys >= s.most {
 		s.evict(now)
 	}
 	if t.full() {
-		s.keys -= t.rebuild(now, s.most)
+		s.keys -= t.makeRoom(now, s.most)
 	}
 	s.keys++
 	return t.insert(h, state)

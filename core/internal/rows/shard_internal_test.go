@@ -15,7 +15,8 @@ func TestShardInCacheLines(t *testing.T) {
 	const line = 64
 	var s shard
 	assert.Zero(t, unsafe.Sizeof(s)%line)
-	assert.LessOrEqual(t, unsafe.Offsetof(s.first)+unsafe.Offsetof(s.first.inPlace)+unsafe.Sizeof(s.first.inPlace), uintptr(line))
+	assert.Zero(t, unsafe.Offsetof(s.first))
+	assert.Equal(t, uintptr(line), unsafe.Offsetof(s.first.live), "what is written is not with what all read")
 	m := New(1_000_000)
 	assert.Zero(t, uintptr(unsafe.Pointer(&m.shards[0]))%line)
 }

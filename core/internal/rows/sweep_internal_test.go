@@ -63,7 +63,7 @@ func TestMapGivesMemoryBack(t *testing.T) {
 		assert.Zero(t, m.Len())
 		for i := range m.shards {
 			for tab := range m.shards[i].tables() {
-				assert.LessOrEqual(t, tab.size, minRows)
+				assert.LessOrEqual(t, tab.size(), minRows)
 				assert.Empty(t, slices.Concat(tab.slots...), "what is left of a few rows is empty")
 			}
 		}

@@ -1,42 +1,45 @@
 package rows
 
 import (
-	"math/bits"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"unique"
 
 	"github.com/weir-go/weir/core/internal/algo"
 )
 
-// table is a hash table with open addressing of the keys of one shape. A row is
-// the two words of the hash and the state; a row whose first word is 0 is empty.
+// table is a hash table of the keys of one shape. All but finding a key takes the lock of the shard.
 //
 // States whose length varies are kept beside the rows, each in a slot of its own. In
 // place of the state the row has the slot and when the state expires.
 type table struct {
-	// What finding a key takes: a cache line together with the lock of the shard.
-	shape   unique.Handle[string]
-	rows    []int64
-	size    int   // how many rows there are
-	stride  int   // words of a row
-	words   int32 // of a state, at most
-	varies  bool
-	inPlace bool // see the constant
-
+	// What finding a key takes: a cache line that is written only where rows come and go.
+	array      atomic.Pointer[array]
+	next       atomic.Pointer[table] // of another shape
+	shape      unique.Handle[string]
 	algorithms []algo.Algorithm // of any policy of that shape
-	live       int              // how many rows are in use
-	hand       int              // where eviction looks next
-	slots      [][]int64
-	free       []int64 // slots that are not in use
+	words      int32            // of a state, at most
+	varies     bool
+	inPlace    bool        // see the constant
+	gate       *sync.Mutex // of the shard; see [lock]
+
+	live   int // how many rows are in use
+	hand   int // where eviction looks next
+	slots  [][]int64
+	free   []int64 // slots that are not in use
+	frozen bool    // all rows are locked
 }
 
-func newTable(p *Policy) table {
-	t := table{shape: p.shape, algorithms: p.algorithms, words: int32(p.words), stride: 2 + p.words, varies: p.varies}
+// begin makes a table of one that is zero.
+func (t *table) begin(p *Policy, gate *sync.Mutex) {
+	t.gate = gate
+	t.shape, t.algorithms, t.words, t.varies, t.inPlace = p.shape, p.algorithms, int32(p.words), p.varies, p.inPlace
+	stride := 2 + p.words
 	if t.varies {
-		t.stride = 2 + 2
+		stride = 2 + 2
 	}
-	t.inPlace = !t.varies && p.words <= inPlace
-	return t
+	t.array.Store(newArray(minRows, stride)) // from now on others see it
 }
 
 // unused makes state that of a key that was never seen.
@@ -48,9 +51,8 @@ func (t *table) unused(state []int64) {
 	}
 }
 
-// read copies a row's state.
-func (t *table) read(i int, state []int64) {
-	stored := t.stateOf(i)
+// read copies a state as it is stored.
+func (t *table) read(stored, state []int64) {
 	if !t.varies {
 		copy(state, stored)
 		return
@@ -63,9 +65,8 @@ func (t *table) read(i int, state []int64) {
 	}
 }
 
-// write stores a row's state.
-func (t *table) write(i int, state []int64) {
-	stored := t.stateOf(i)
+// write stores a state.
+func (t *table) write(stored, state []int64) {
 	if !t.varies {
 		copy(stored, state)
 		return
@@ -93,104 +94,97 @@ func (t *table) slot() int64 {
 	return int64(len(t.slots) - 1)
 }
 
-// A table is rebuilt when more than maxLoadNum/maxLoadDen of its rows are in use.
+// At most maxLoadNum/maxLoadDen of the rows are in use.
 const (
 	maxLoadNum = 6
 	maxLoadDen = 7
 	minRows    = 8
 )
 
-func (t *table) row(i int) []int64     { return t.rows[i*t.stride : (i+1)*t.stride] }
-func (t *table) stateOf(i int) []int64 { return t.row(i)[2:] }
-func (t *table) empty(i int) bool      { return t.rows[i*t.stride] == 0 }
+// full reports whether there is no room for one row more.
+func (t *table) full() bool { return (t.live+1)*maxLoadDen > t.array.Load().size*maxLoadNum }
 
-// full reports whether one row more takes a rebuild.
-func (t *table) full() bool { return (t.live+1)*maxLoadDen > t.size*maxLoadNum }
-
-// limited reports whether the row's key was at its limit when last asked.
-func (t *table) limited(i int) bool { return t.rows[i*t.stride+1]&limitedBit != 0 }
-
-func (t *table) setLimited(i int, limited bool) {
-	word := &t.rows[i*t.stride+1]
-	*word &^= limitedBit
-	if limited {
-		*word |= limitedBit
-	}
+// roomy is how many rows leave room to grow by a half, but never for more than most keys.
+func (t *table) roomy(most int) int {
+	return max(minRows, min((t.live+1)*3/2, most+1)*maxLoadDen/maxLoadNum+1)
 }
 
-func (t *table) next(i int) int {
-	if i++; i < t.size {
-		return i
-	}
-	return 0
-}
-
-// home is where a hash would like to be: at an even row, because two rows of a GCRA are one cache line, and both can
-// be looked at for the price of one.
-func (t *table) home(lo uint64) int {
-	hi, _ := bits.Mul64(lo&^limitedBit, uint64(t.size+1)/2)
-	return int(hi) * 2
-}
-
-// find returns the row of a hash, or -1.
-func (t *table) find(h hash) int {
-	if t.size == 0 {
-		return -1
-	}
-	for i := t.home(h.lo); ; i = t.next(i) {
-		switch r := t.rows[i*t.stride:][:2]; {
-		case uint64(r[0]) == h.hi && uint64(r[1])&^limitedBit == h.lo:
-			return i
-		case r[0] == 0:
-			return -1
-		}
-	}
-}
-
-// vacant is the empty row for a hash; there must be one.
-func (t *table) vacant(lo uint64) int {
-	i := t.home(lo)
-	for !t.empty(i) {
-		i = t.next(i)
-	}
-	return i
-}
-
-// insert stores a new row; there must be room.
+// insert stores a new row, which there must be room for, and leaves it locked.
 func (t *table) insert(h hash, state []int64) int {
-	i := t.vacant(h.lo)
-	r := t.row(i)
-	r[0], r[1] = int64(h.hi), int64(h.lo)
+	a := t.array.Load()
+	i := a.vacant(h.lo)
+	stored := a.stateOf(i)
 	if t.varies {
-		r[2] = t.slot()
+		stored[0] = t.slot()
 	}
-	t.write(i, state)
+	t.write(stored, state)
+	a.use(i, int64(h.lo), int64(h.hi)|lockedBit)
 	t.live++
 	return i
 }
 
-// remove empties a row and closes the gap, so that no search stops early.
+// lock locks a row in use, if not all are.
+func (t *table) lock(i int) {
+	if !t.frozen {
+		lock(t.array.Load().row(i), t.gate)
+	}
+}
+
+func (t *table) unlock(i int) {
+	a := t.array.Load()
+	unlock(a.row(i), a.hash(i).hi, t.gate)
+}
+
+// freeze locks all rows.
+func (t *table) freeze() {
+	a := t.array.Load()
+	for i := range a.size {
+		if !a.empty(i) {
+			t.lock(i)
+		}
+	}
+	t.frozen = true
+}
+
+func (t *table) thaw() {
+	a := t.array.Load()
+	for i := range a.size {
+		if !a.empty(i) {
+			t.unlock(i)
+		}
+	}
+	t.frozen = false
+}
+
+// remove empties a row, which is locked, and closes the gap, so that no search stops early.
 func (t *table) remove(i int) {
+	a := t.array.Load()
 	t.live--
 	if t.varies {
-		slot := t.stateOf(i)[0]
+		slot := a.stateOf(i)[0]
 		t.slots[slot], t.free = nil, append(t.free, slot)
 	}
-	for j := t.next(i); !t.empty(j); j = t.next(j) {
+	for j := a.next(i); !a.empty(j); j = a.next(j) {
 		// The row at j may move to i unless its home lies behind i, cyclically.
-		home := t.home(uint64(t.rows[j*t.stride+1]))
+		home := a.home(a.hash(j).lo)
 		if i <= j && (i < home && home <= j) || i > j && (i < home || home <= j) {
 			continue
 		}
-		copy(t.row(i), t.row(j))
+		t.lock(j)
+		copy(a.stateOf(i), a.stateOf(j))
+		first := atomic.LoadInt64(a.first(j))
+		if !t.frozen {
+			first &^= lockedBit
+		}
+		a.use(i, atomic.LoadInt64(a.second(j)), first)
 		i = j
 	}
-	clear(t.row(i))
+	a.clear(i)
 }
 
-// expires is the instant from which a row is as if unused.
+// expires is the instant from which a row, which is locked, is as if unused.
 func (t *table) expires(i int) (at int64) {
-	s := t.stateOf(i)
+	s := t.array.Load().stateOf(i)
 	if t.varies {
 		return s[1]
 	}
@@ -201,48 +195,61 @@ func (t *table) expires(i int) (at int64) {
 	return at
 }
 
+// makeRoom sees to it that the table is not full: it removes what is dead, and grows if that is not much. It allocates
+// only to grow, so that keys which come and die allocate nothing.
+func (t *table) makeRoom(now int64, most int) (removed int) {
+	t.freeze()
+	removed = t.bury(now)
+	if size := t.roomy(most); size > t.array.Load().size {
+		t.move(size)
+	}
+	t.thaw()
+	return removed
+}
+
 // sweep removes dead rows and gives memory back where most of it is unused.
 func (t *table) sweep(now int64, most int) (removed int) {
-	for i := 0; i < t.size; {
-		if !t.empty(i) && t.expires(i) <= now {
+	t.freeze()
+	removed = t.bury(now)
+	if size := t.array.Load().size; size > minRows && t.live*4 < size {
+		t.move(t.roomy(most))
+	}
+	t.thaw()
+	return removed
+}
+
+// bury removes dead rows. All must be locked.
+func (t *table) bury(now int64) (removed int) {
+	a := t.array.Load()
+	for i := 0; i < a.size; {
+		if !a.empty(i) && t.expires(i) <= now {
 			t.remove(i)
 			removed++
 		} else {
 			i++
 		}
 	}
-	if t.size > minRows && t.live*4 < t.size {
-		removed += t.rebuild(now, most)
-	}
 	return removed
 }
 
-// rebuild moves what is alive to a table of the right size, with room to grow by
-// a half, but never for more than most keys.
-func (t *table) rebuild(now int64, most int) (removed int) {
-	old := *t
-	alive := 0
-	for i := range old.size {
-		if !old.empty(i) && old.expires(i) > now {
-			alive++
-		}
-	}
-	t.live, t.hand = 0, 0
-	t.size = max(minRows, min((alive+1)*3/2, most+1)*maxLoadDen/maxLoadNum+1)
-	t.rows = make([]int64, t.size*t.stride)
-	t.slots, t.free = nil, nil
-	for i := range old.size {
-		if old.empty(i) || old.expires(i) <= now {
+// move moves all rows, which must be locked, and stay so, to a new array. Those in the old one stay locked for ever, so
+// that who has found one there looks again.
+func (t *table) move(size int) {
+	from := t.array.Load()
+	to, slots := newArray(size, from.stride), make([][]int64, 0, len(t.slots)-len(t.free))
+	for i := range from.size {
+		if from.empty(i) {
 			continue
 		}
-		r := old.row(i)
-		j := t.vacant(uint64(r[1]))
-		copy(t.row(j), r)
+		j := to.vacant(from.hash(i).lo)
+		state := to.stateOf(j)
+		copy(state, from.stateOf(i))
 		if t.varies {
-			t.slots = append(t.slots, old.slots[r[2]])
-			t.stateOf(j)[0] = int64(len(t.slots) - 1)
+			slots = append(slots, t.slots[state[0]])
+			state[0] = int64(len(slots) - 1)
 		}
-		t.live++
+		to.use(j, atomic.LoadInt64(from.second(i)), atomic.LoadInt64(from.first(i)))
 	}
-	return old.live - t.live
+	t.slots, t.free, t.hand = slots, nil, 0
+	t.array.Store(to)
 }

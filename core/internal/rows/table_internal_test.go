@@ -1,6 +1,7 @@
 package rows
 
 import (
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -8,19 +9,53 @@ import (
 	"pgregory.net/rapid"
 )
 
+// newTable is a table without a shard, for one goroutine.
+func newTable(p *Policy) *table {
+	t := new(table)
+	t.begin(p, new(sync.Mutex))
+	return t
+}
+
+func (t *table) size() int { return t.array.Load().size }
+
+func (t *table) find(h hash) int { return t.array.Load().find(h) }
+
+func (t *table) stateOf(i int) []int64 { return t.array.Load().stateOf(i) }
+
+// put inserts a row that nobody has locked.
+func (t *table) put(h hash, state []int64) int {
+	i := t.insert(h, state)
+	t.unlock(i)
+	return i
+}
+
+// take removes a row that nobody has locked.
+func (t *table) take(i int) {
+	t.lock(i)
+	t.remove(i)
+}
+
+// checkRows demands that each row in use is found, and nothing is left in the others, nor locked.
+func checkRows(t require.TestingT, tab *table) {
+	require.False(t, tab.frozen)
+	a, live := tab.array.Load(), 0
+	for i := range a.size {
+		if a.empty(i) {
+			require.Equal(t, make([]int64, a.stride), a.words[i*a.stride:][:a.stride], "an empty row is all zero")
+			continue
+		}
+		require.Zero(t, *a.first(i)&lockedBit)
+		require.Equal(t, i, a.find(a.hash(i)))
+		live++
+	}
+	require.Equal(t, live, tab.live)
+}
+
 // checkTable demands what every search relies on: each row can be found from its
 // home without meeting an empty row.
 func checkTable(t require.TestingT, tab *table, want map[hash]int64) {
-	live := 0
-	for i := range tab.size {
-		if tab.empty(i) {
-			require.Equal(t, make([]int64, tab.stride), tab.row(i), "an empty row is all zero")
-			continue
-		}
-		live++
-	}
-	require.Equal(t, len(want), live)
-	require.Equal(t, live, tab.live)
+	checkRows(t, tab)
+	require.Equal(t, len(want), tab.live)
 	for h, state := range want {
 		i := tab.find(h)
 		require.GreaterOrEqual(t, i, 0, "%v", h)
@@ -37,7 +72,7 @@ func TestTableIsAMap(t *testing.T) {
 		model := map[hash]int64{}
 		anyHash := rapid.Custom(func(t *rapid.T) hash {
 			home := rapid.SampledFrom([]uint64{0, 1, 1 << 62, 1 << 63, 1<<64 - 1<<59, 1<<64 - 1<<40}).Draw(t, "home")
-			return hash{rapid.Uint64Range(0, 30).Draw(t, "hi") | 1, (home + rapid.Uint64Range(0, 3).Draw(t, "lo")) &^ limitedBit}
+			return hash{rapid.Uint64Range(0, 10).Draw(t, "hi")<<3 | usedBit, (home + rapid.Uint64Range(0, 3).Draw(t, "lo")) &^ limitedBit}
 		})
 		for range rapid.IntRange(1, 150).Draw(t, "operations") {
 			h := anyHash.Draw(t, "hash")
@@ -46,11 +81,11 @@ func TestTableIsAMap(t *testing.T) {
 			require.Equal(t, held, row >= 0)
 			switch n := rapid.IntRange(0, 9).Draw(t, "operation"); {
 			case held && n < 5:
-				tab.remove(row)
+				tab.take(row)
 				delete(model, h)
 			case held && n < 7:
-				tab.setLimited(row, n == 5)
-				require.Equal(t, n == 5, tab.limited(row))
+				setLimited(tab.array.Load().row(row), n == 5)
+				require.Equal(t, n == 5, tab.array.Load().limited(row))
 			case n == 8:
 				dead := 0
 				for h, at := range model {
@@ -68,13 +103,13 @@ func TestTableIsAMap(t *testing.T) {
 						}
 					}
 					before := tab.live
-					require.Equal(t, before-len(model), tab.rebuild(now, 100))
+					require.Equal(t, before-len(model), tab.makeRoom(now, 100))
 				}
 				at := rapid.Int64Range(now-1, now+3).Draw(t, "at")
-				tab.insert(h, []int64{at, 0})
+				tab.put(h, []int64{at, 0})
 				model[h] = at
 			}
-			checkTable(t, &tab, model)
+			checkTable(t, tab, model)
 		}
 	})
 }
@@ -84,22 +119,21 @@ func TestTableSizes(t *testing.T) {
 		tab := newTable(plainPolicy("a", 1))
 		for i := range most {
 			if tab.full() {
-				require.Zero(t, tab.rebuild(0, most))
+				require.Zero(t, tab.makeRoom(0, most))
 			}
 			require.False(t, tab.full(), "room for one more")
-			tab.insert(hash{uint64(i)<<40 | 1, uint64(i) * 0x9E3779B97F4A7C15 &^ limitedBit}, []int64{1, 0})
+			tab.put(hash{uint64(i)<<40 | usedBit, uint64(i) * 0x9E3779B97F4A7C15 &^ limitedBit}, []int64{1, 0})
 		}
-		assert.LessOrEqual(t, tab.size, max(minRows, most*13/10+3), "most %d", most)
+		assert.LessOrEqual(t, tab.size(), max(minRows, most*13/10+3), "most %d", most)
 		assert.Zero(t, tab.sweep(0, most), "all are alive")
 		assert.Equal(t, most, tab.sweep(1, most), "all are dead")
-		assert.Equal(t, minRows, tab.size, "memory is given back")
+		assert.Equal(t, minRows, tab.size(), "memory is given back")
 	}
 }
 
 // A row lives as long as the last of its limits.
 func TestTableExpires(t *testing.T) {
 	tab := newTable(plainPolicy("a", 2))
-	tab.rebuild(0, 10)
-	assert.Equal(t, int64(8), tab.expires(tab.insert(hash{1, 0}, []int64{5, 0, 8, 0})))
-	assert.Equal(t, int64(5), tab.expires(tab.insert(hash{3, 0}, []int64{5, 0, 0, 0})))
+	assert.Equal(t, int64(8), tab.expires(tab.put(hash{1, 0}, []int64{5, 0, 8, 0})))
+	assert.Equal(t, int64(5), tab.expires(tab.put(hash{9, 0}, []int64{5, 0, 0, 0})))
 }
