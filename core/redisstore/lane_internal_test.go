@@ -82,14 +82,14 @@ func TestNoReplyAndNoError(t *testing.T) {
 	rdb := redis.NewUniversalClient(ClientOptions("127.0.0.1:1"))
 	t.Cleanup(func() { _ = rdb.Close() })
 	rdb.AddHook(swallow{})
-	s, err := New(rdb, Options{})
+	s, err := New(rdb, Options{Deadline: time.Minute})
 	require.NoError(t, err)
 	take := core.Take{Policy: core.MustParse("p: 10/1m"), Key: "k", Cost: 1}
 	_, err = s.Take(t.Context(), take)
 	failed, ok := errors.AsType[*core.StoreError](err)
 	require.True(t, ok, "%v", err)
 	assert.Equal(t, core.ClassReply, failed.Class)
-	ctx, cancel := context.WithTimeout(t.Context(), DefaultDeadline) // and so it is a passenger
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // which is less than all of it, and so it is a passenger
 	defer cancel()
 	_, err = s.Take(ctx, take)
 	failed, ok = errors.AsType[*core.StoreError](err)
