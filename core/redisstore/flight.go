@@ -26,12 +26,12 @@ type flight struct {
 	probe func(error) // not nil if the breaker wants to know how it goes
 	told  *Flight     // what is told of it; nil if nobody listens
 
-	entries   int
 	waited    time.Duration // the first of them
-	rounds    int           // how often something was sent
-	landed    bool          // its lane has room for another one
-	tracked   bool          // its lane has an eye on the time of those aboard
+	entries   int
+	landed    bool // its lane has room for another one
+	tracked   bool // its lane has an eye on the time of those aboard
 	pipelined bool
+	resent    bool // something of it was sent before
 	crowded   bool // it has keys that share a script, or might do so
 	ended     bool // without a panic
 
@@ -125,7 +125,7 @@ func (f *flight) resend() {
 			ctx = more //nolint:fatcontext // once
 		}
 		l.track(f)
-		f.rounds++
+		f.resent = true
 		failed := f.send(ctx)
 		l.untrack(f)
 		f.collect(failed)
@@ -177,7 +177,7 @@ func (f *flight) send(ctx context.Context) (failed error) {
 	n := f.lane.node
 	if len(f.calls) == 1 && n.bounded() {
 		room, c := f.room[:0:len(f.room)], &f.calls[0]
-		if f.rounds > 0 { // the client's hooks may have kept those of before
+		if f.resent { // the client's hooks may have kept those of before
 			room = nil
 		}
 		return n.store.rdb.Process(ctx, c.command(ctx, room, c.entry.key)) // clients follow redirections of single commands

@@ -117,8 +117,11 @@ func (l *lane) depart(now time.Time) {
 
 // next is the flight that is to leave now, or nil. It is locked.
 func (l *lane) next(now time.Time) *flight {
+	if l.first == nil {
+		return nil
+	}
+	defer l.watch(now)
 	if !l.ripe(now) {
-		l.watch(now)
 		return nil
 	}
 	f := &flight{lane: l, sent: now, waited: now.Sub(l.first.entered)}
@@ -143,10 +146,10 @@ func (l *lane) next(now time.Time) *flight {
 	return f
 }
 
-// ripe reports whether a flight is to open for those who wait. It is locked.
+// ripe reports whether a flight is to open for those who wait, who are some. It is locked.
 func (l *lane) ripe(now time.Time) bool {
 	switch {
-	case l.first == nil || l.out >= l.most:
+	case l.out >= l.most:
 		return false
 	case l.out == 0 || l.waiting >= l.full || l.weight >= l.heavy:
 		return true
@@ -215,6 +218,7 @@ func (l *lane) tick() {
 	l.alarm = time.Time{}
 	now := time.Now()
 	l.depart(now)
+	l.watch(now)
 	if l.behind {
 		return
 	}

@@ -82,14 +82,14 @@ func TestNoReplyAndNoError(t *testing.T) {
 	rdb := redis.NewUniversalClient(ClientOptions("127.0.0.1:1"))
 	t.Cleanup(func() { _ = rdb.Close() })
 	rdb.AddHook(swallow{})
-	s, err := New(rdb, Options{})
+	s, err := New(rdb, Options{Deadline: time.Minute})
 	require.NoError(t, err)
 	take := core.Take{Policy: core.MustParse("p: 10/1m"), Key: "k", Cost: 1}
 	_, err = s.Take(t.Context(), take)
 	failed, ok := errors.AsType[*core.StoreError](err)
 	require.True(t, ok, "%v", err)
 	assert.Equal(t, core.ClassReply, failed.Class)
-	ctx, cancel := context.WithTimeout(t.Context(), DefaultDeadline) // and so it is a passenger
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // which is less than all of it, and so it is a passenger
 	defer cancel()
 	_, err = s.Take(ctx, take)
 	failed, ok = errors.AsType[*core.StoreError](err)
@@ -121,4 +121,25 @@ func TestScriptsAreComposedOnce(t *testing.T) { //nolint:paralleltest // it coun
 		wg.Wait()
 	})
 	assert.Less(t, all, one*3/2)
+}
+
+// Passengers leave when their time is over, whatever becomes of their flight, and of those before.
+func TestTimePasses(t *testing.T) {
+	t.Parallel()
+	rdb := redis.NewUniversalClient(ClientOptions("127.0.0.1:1"))
+	t.Cleanup(func() { _ = rdb.Close() })
+	s, err := New(rdb, Options{Flights: 1, Deadline: 20 * time.Millisecond})
+	require.NoError(t, err)
+	l := s.only.lanes[deciding]
+	aboard := newPassenger(entry{key: "aboard"}, nil, time.Now())
+	l.mu.Lock()
+	l.add(aboard)
+	f := l.next(time.Now())
+	l.mu.Unlock()
+	require.NotNil(t, f, "which never lands")
+	_, err = aboard.ride(t.Context(), l, l.limit/2, l.limit, nil)
+	require.ErrorIs(t, err, errLate)
+	_, err = l.ask(t.Context(), time.Now(), entry{key: "waits"}, nil, nil)
+	require.ErrorIs(t, err, errNotSent)
+	assert.Zero(t, l.waiting)
 }
