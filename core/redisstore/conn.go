@@ -6,7 +6,6 @@ import (
 	"os"
 	"sync/atomic"
 	"syscall"
-	"time"
 )
 
 // patient returns c, changed so that a reply which has arrived is used even if its deadline has passed meanwhile. On a
@@ -31,13 +30,7 @@ func patient(c net.Conn) net.Conn {
 type conn struct {
 	net.Conn
 	raw   syscall.RawConn
-	begun atomic.Bool // something was written since the deadline for writing was set
-}
-
-// SetWriteDeadline implements net.Conn. A client sets it before each question.
-func (c *conn) SetWriteDeadline(t time.Time) error {
-	c.begun.Store(false)
-	return c.Conn.SetWriteDeadline(t)
+	begun atomic.Bool // something was written since the latest answer, or a part of one, was read
 }
 
 // Write implements net.Conn. TLS writes a question in several records.
@@ -74,8 +67,11 @@ func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n == 0 && len(p) > 0 && errors.Is(err, os.ErrDeadlineExceeded) {
 		if n = c.arrived(p); n > 0 {
-			return n, nil
+			err = nil
 		}
+	}
+	if n > 0 {
+		c.begun.Store(false)
 	}
 	return n, err
 }

@@ -33,7 +33,7 @@ type flight struct {
 	pipelined bool
 	resent    bool // something of it was sent before
 	crowded   bool // it has keys that share a script, or might do so
-	ended     bool // without a panic
+	ended     bool // all is settled, without a panic
 
 	// Of a flight of one, which is one allocation.
 	own  entry
@@ -45,10 +45,15 @@ type flight struct {
 // one of these is the caller's to see.
 func (f *flight) fly(parent context.Context) {
 	defer f.end()
-	if f.clear(parent) {
-		failed := f.send(f)
-		f.lane.start(f.land(failed, false))
-		f.finish(failed)
+	if f.parent = parent; f.lane.trouble.Load() != nil && !f.allowed() {
+		return
+	}
+	failed := f.send(f)
+	if next := f.land(failed, false); next != nil {
+		go f.lane.run(next)
+	}
+	if f.collect(failed); !f.ended {
+		f.resend()
 	}
 }
 
@@ -61,26 +66,33 @@ func (f *flight) relay() (next *flight) {
 			f.rescue(recover())
 		}
 	}()
-	if !f.clear(context.Background()) { //nolint:forbidigo // it is of many requests
+	f.parent = context.Background() //nolint:forbidigo // it is of many requests
+	if f.lane.trouble.Load() != nil && !f.allowed() {
 		return nil
 	}
 	failed := f.send(f)
-	if next = f.land(failed, true); next != nil { // and another goroutine gives out the answers
+	// The next one does not wait for whom this one is told.
+	if next = f.land(failed, f.told == nil); next != nil { // and another goroutine gives out the answers
 		handed = true
 		go func() {
 			defer func() { f.rescue(recover()) }()
-			f.finish(failed)
+			if f.collect(failed); !f.ended {
+				f.resend()
+			}
 		}()
 		return next
 	}
 	f.collect(failed)
 	runtime.Gosched() // those who ask again at once are in time for the next one, which costs the same for more of them
-	if next = f.cede(); next != nil && (len(f.calls) > 0 || f.told != nil) {
-		f.lane.start(next) // which does not wait for what is sent again, nor for whom this one is told
-		next = nil
+	next = f.land(errNotSent, false)
+	if f.ended {
+		return next
+	}
+	if next != nil { // it does not wait for what is sent again
+		go f.lane.run(next)
 	}
 	f.resend()
-	return next
+	return nil
 }
 
 // rescue ends a flight, which may have ended in a panic.
@@ -91,34 +103,19 @@ func (f *flight) rescue(panicking any) {
 	f.end()
 }
 
-// clear asks whether it may leave, and starts its clock.
-func (f *flight) clear(parent context.Context) bool {
-	l := f.lane
-	if l.trouble.Load() != nil {
-		var shut error
-		if f.probe, shut = l.circuit.Allow(); shut != nil {
-			f.fail(errOpen)
-			return false
-		}
+// allowed asks the breaker whether it may leave.
+func (f *flight) allowed() bool {
+	var shut error
+	if f.probe, shut = f.lane.circuit.Allow(); shut != nil {
+		f.fail(errOpen)
 	}
-	f.deadline = deadline{parent, f.sent.Add(l.limit), clocks.Get().(*clock)}
-	f.timer.Reset(l.limit)
-	if l.node.store.observe != nil {
-		f.told = f.boarded()
-	}
-	return true
+	return shut == nil
 }
 
-// finish settles what was sent, and sends again what is to be.
-func (f *flight) finish(failed error) {
-	f.collect(failed)
-	f.resend()
-}
-
-// resend sends again what is to be, and ends.
+// resend sends again what is to be, until there is no more.
 func (f *flight) resend() {
 	l, ctx := f.lane, context.Context(f)
-	for len(f.calls) > 0 {
+	for !f.ended {
 		if ctx == f && !time.Now().Before(f.at) {
 			more := f.prolong()
 			defer more.timer.Stop()
@@ -130,18 +127,16 @@ func (f *flight) resend() {
 		l.untrack(f)
 		f.collect(failed)
 	}
-	if f.ended = true; !f.alive {
-		l.node.repair(f)
-	}
-	if f.told != nil {
-		f.tell()
-	}
 }
 
 // end is said last of each flight, whatever has come of it.
 func (f *flight) end() {
 	l := f.lane
-	l.start(f.cede()) // if nothing was sent
+	if !f.landed { // nothing was sent
+		if next := f.land(errNotSent, false); next != nil {
+			go l.run(next)
+		}
+	}
 	if f.clock == nil {
 		return
 	}
@@ -172,9 +167,16 @@ func (f *flight) prolong() *deadline {
 	return more
 }
 
-// send sends all calls, and returns what the client says of them together.
+// send sends all calls, and returns what the client says of them together. The first time it starts the clock.
 func (f *flight) send(ctx context.Context) (failed error) {
 	n := f.lane.node
+	if f.clock == nil {
+		f.at, f.clock = f.sent.Add(f.lane.limit), clocks.Get().(*clock)
+		f.timer.Reset(f.lane.limit)
+		if n.store.observe != nil {
+			f.told = f.boarded()
+		}
+	}
 	if len(f.calls) == 1 && n.bounded() {
 		room, c := f.room[:0:len(f.room)], &f.calls[0]
 		if f.resent { // the client's hooks may have kept those of before
@@ -203,7 +205,8 @@ func (f *flight) send(ctx context.Context) (failed error) {
 	return n.abandon(ctx, cmds)
 }
 
-// collect settles the calls that have come to an end, and leaves those that are to be sent again.
+// collect settles the calls that have come to an end, and leaves those that are to be sent again. If there are none, the
+// flight has ended.
 func (f *flight) collect(failed error) {
 	var texts []*script
 	rest, again := f.calls[:0], []call(nil) // the latter take part in no other's fate
@@ -211,14 +214,19 @@ func (f *flight) collect(failed error) {
 	long := many && f.tearable()
 	for i := range f.calls {
 		c := &f.calls[i]
-		reply, err := []int64(nil), errAbandoned
-		if failed != errAbandoned { //nolint:errorlint // it is never wrapped
+		reply, err := []int64(nil), failed
+		if err == nil && c.ints != nil { // as nearly always
+			reply, err = c.ints.Result()
+		}
+		if reply == nil && failed != errAbandoned { //nolint:errorlint // it is never wrapped
 			reply, err = c.outcome(failed)
 		}
 		if err != nil && many {
 			err = torn(err, long)
 		}
 		switch {
+		case err == nil && c.entry.rider == nil: // nobody is to be told
+			f.alive, c.entry.reply = true, reply
 		case err == nil && c.shared == nil:
 			f.alive = true
 			c.entry.settle(reply, nil)
@@ -236,8 +244,15 @@ func (f *flight) collect(failed error) {
 			c.settle(nil, f.judge(c, err))
 		}
 	}
-	rest = append(rest, again...)
-	f.calls = rest
+	if f.calls = append(rest, again...); len(f.calls) > 0 {
+		return
+	}
+	if f.ended = true; !f.alive {
+		f.lane.node.repair(f)
+	}
+	if f.told != nil {
+		f.tell()
+	}
 }
 
 // judge says what the failure of a call means, and keeps the worst of them for the breaker.

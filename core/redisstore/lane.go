@@ -261,50 +261,36 @@ func (f *flight) land(failed error, stay bool) (next *flight) {
 	l := f.lane
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.forget(f); f.landed {
+	if f.tracked {
+		l.forget(f)
+	}
+	if f.landed {
 		return nil
 	}
 	if failed == nil || serverSays(failed) != "" {
-		l.answered(now.Sub(f.sent))
+		took := now.Sub(f.sent)
+		if l.answers%window == 0 {
+			l.nearest = [2]time.Duration{took, l.nearest[0]}
+		}
+		l.nearest[0] = min(l.nearest[0], took)
+		if l.answers++; l.answers == 1 {
+			l.trip, l.nearest[1] = took, took
+		}
+		l.trip += (took - l.trip) / 8
 	}
 	if stay && l.weight < l.heavy/4 {
 		return nil
 	}
-	return f.giveWay(now)
-}
-
-// cede makes room for another flight, and returns the one that is to leave now, if there is one.
-func (f *flight) cede() (next *flight) {
-	if f.landed {
-		return nil
-	}
-	f.lane.mu.Lock()
-	defer f.lane.mu.Unlock()
-	return f.giveWay(time.Now())
-}
-
-// giveWay is cede. It is locked.
-func (f *flight) giveWay(now time.Time) (next *flight) {
 	f.landed = true
-	l := f.lane
 	l.out--
 	l.aboard -= f.entries
+	if l.first == nil {
+		return nil
+	}
 	if next = l.next(now); next != nil {
 		l.depart(now) // if there are so many
 	}
 	return next
-}
-
-// answered notes how long a round trip took. It is locked.
-func (l *lane) answered(took time.Duration) {
-	if l.answers%window == 0 {
-		l.nearest = [2]time.Duration{took, l.nearest[0]}
-	}
-	l.nearest[0] = min(l.nearest[0], took)
-	if l.answers++; l.answers == 1 {
-		l.trip, l.nearest[1] = took, took
-	}
-	l.trip += (took - l.trip) / 8
 }
 
 // window is of how many flights the nearest are.

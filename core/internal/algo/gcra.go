@@ -262,18 +262,14 @@ func (a *gcra) Explain(s []int64, now, cost, wait int64, refused bool) (r Answer
 	r.Remaining, r.Reset, r.Refused = a.left(held, a.capacity), held.ceil(), refused
 	switch {
 	case refused:
-		a.explainRefused(&r, held, a.bound(cost, wait), cost)
+		if r.Never = cost > a.burst+a.debt; !r.Never {
+			r.Wait = held.sub(a.bound(cost, wait), a.l).ceil()
+		}
 	case cost > 0:
 		r.Charged = [meterWords]int64(s)
 		a.explainReserved(&r, held.sub(a.weight(cost), a.l), cost)
 	}
 	return r
-}
-
-func (a *gcra) explainRefused(r *Answer, held, bound span, cost int64) {
-	if r.Never = cost > a.burst+a.debt; !r.Never {
-		r.Wait = held.sub(bound, a.l).ceil()
-	}
 }
 
 // explainReserved says when the turn is of a charge that was made at a level beyond the bound.
@@ -298,7 +294,9 @@ func (a *gcra) Decide(r *Answer, s []int64, now, cost, wait int64) (changed, adm
 	case cost == 0:
 	case bound.less(held):
 		r.Refused = true
-		a.explainRefused(r, held, bound, cost)
+		if r.Never = cost > a.burst+a.debt; !r.Never {
+			r.Wait = held.sub(bound, a.l).ceil()
+		}
 	default:
 		if wait > 0 {
 			a.explainReserved(r, held, cost)
