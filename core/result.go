@@ -52,7 +52,9 @@ type Result struct {
 	// it would be called with a copy of all of it.
 	Outcome
 	// Local reports that the store did not answer, so that the policy's fail word
-	// decided: the in-process store, or nobody under "fail open".
+	// decided: the in-process store, or nobody under "fail open". Where that decides by
+	// a share of the limits (PolicyOptions.Processes), Limit is the policy's all the same,
+	// and all else is the share's.
 	Local bool
 	// charge is who has the charge that a refund is for, where Local does not say so,
 	// because a permit beside it came from another store.

@@ -2,7 +2,9 @@ package core
 
 import (
 	"fmt"
+	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -81,5 +83,44 @@ func TestShareRefuses(t *testing.T) {
 	} {
 		_, err := NewPolicy("", o, PerSecond(10))
 		require.EqualError(t, err, "core: "+want)
+	}
+}
+
+// Permits are shared like rates, also beside them.
+func TestSharePermits(t *testing.T) {
+	for _, text := range []string{"4 concurrent; fail local 1/2", "100/1m, 4 concurrent; fail local 1/2"} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newRemote(t)
+			l := chargeLimiter(t, s, text, new(strings.Builder))
+			s.set(outages["down"])
+			refused := func(n int64) Result {
+				_, _, err := l.AcquireN(t.Context(), "k", n)
+				var over *OverLimitError
+				require.ErrorAs(t, err, &over)
+				assert.True(t, over.Result.Local)
+				assert.EqualValues(t, 4, over.Result.Limit)
+				return over.Result
+			}
+			_, first, err := l.Acquire(t.Context(), "k")
+			require.NoError(t, err)
+			_, second, err := l.Acquire(t.Context(), "k")
+			require.NoError(t, err)
+			assert.Equal(t, Refused, refused(1).Outcome)
+			res := refused(3)
+			assert.Equal(t, Refused, res.Outcome, "the store would grant three one day")
+			assert.Equal(t, askAgain, res.RetryAfter)
+			assert.Equal(t, Never, refused(5).Outcome)
+			first()
+			second()
+			held, release, err := l.AcquireN(t.Context(), "k", 2)
+			require.NoError(t, err)
+			assert.NoError(t, held.Err())
+			s.set(restore)
+			_, others, err := l.AcquireN(t.Context(), "k", 4)
+			require.NoError(t, err)
+			release()
+			others()
+			require.NoError(t, l.Close())
+		})
 	}
 }

@@ -288,7 +288,7 @@ func TestSlowNetwork(t *testing.T) {
 }
 
 // A cluster that has lost one of its shards goes on deciding for the keys of the
-// others: the breaker does not open.
+// others: no breaker opens but that of the dead one.
 func TestLostShard(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, "--cluster-require-full-coverage", "no")
@@ -296,7 +296,13 @@ func TestLostShard(t *testing.T) {
 		u := redisstore.ClientOptions().Cluster()
 		o.ContextTimeoutEnabled, o.MaxRetries, o.DialerRetries = u.ContextTimeoutEnabled, u.MaxRetries, u.DialerRetries
 	})
-	s := newStore(t, rdb, redisstore.Options{Deadline: patient})
+	var mu sync.Mutex
+	var turns []redisstore.Turn
+	s := newStore(t, rdb, redisstore.Options{Deadline: patient, ObserveBreaker: func(turn redisstore.Turn) {
+		mu.Lock()
+		defer mu.Unlock()
+		turns = append(turns, turn)
+	}})
 	p := core.MustParse("shard: 1000000/1h")
 	alive, lost := []string{}, []string{}
 	dead := cluster.NodeFor(t, "weir:1:shard:g:0")
@@ -324,6 +330,16 @@ func TestLostShard(t *testing.T) {
 		}
 	}
 	assert.Zero(t, failures, "of %d decisions on living shards", 20*len(alive))
+	require.Eventually(t, func() bool {
+		_, err := s.Take(t.Context(), core.Take{Policy: p, Key: lost[0], Cost: 1})
+		var failed *core.StoreError
+		return errors.As(err, &failed) && failed.Class == core.ClassBreaker
+	}, patient, time.Millisecond)
+	mu.Lock()
+	defer mu.Unlock()
+	require.Len(t, turns, 1)
+	assert.Equal(t, dead.Addr(), turns[0].Addr)
+	assert.True(t, turns[0].Open)
 }
 
 // A client without timeouts of its own cannot make a decision hang.
