@@ -34,7 +34,8 @@ type entry struct {
 
 // call is a command of a flight, and how far it has come.
 type call struct {
-	entry *entry // the first one's, if it is shared
+	entry *entry     // the first one's, if it is shared
+	first *passenger // with whom others may share it, or nil
 	*shared
 	cmd    redis.Cmder        // as it was sent
 	script *script            // in it, if it has one
@@ -78,11 +79,11 @@ func (c *call) command(ctx context.Context, room []any) redis.Cmder {
 	if c.text {
 		name, hash = "eval", c.script.text
 	}
-	args := append(room, name, hash)
+	var args []any
 	if c.shared != nil {
-		args = c.arguments(args, e)
+		args = c.arguments(room, e, name, hash)
 	} else {
-		args = append(append(args, "1", e.key), e.args...)
+		args = append(append(slices.Grow(room, 4+len(e.args)), name, hash, "1", e.key), e.args...)
 	}
 	c.ints = redis.NewIntSliceCmd(ctx, args...)
 	cmd := command{c.ints}

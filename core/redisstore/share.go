@@ -35,6 +35,9 @@ func (f *flight) group(keys int) {
 	}
 	all, done := newPlaces(f.entries)
 	defer done()
+	if keys == 1 { // each key has a call of its own
+		f.calls = make([]call, 0, min(f.entries, 16))
+	}
 	var before *passenger
 	var same *place // of the key that the one before has
 	for left := f.entries; f.first != nil; left-- {
@@ -49,34 +52,46 @@ func (f *flight) group(keys int) {
 			f.calls = append(f.calls, call{entry: &p.entry})
 			continue
 		}
-		at := f.company(p, same, keys)
-		if at >= 0 && at == same.call { // it has the same key
+		at, room := f.company(p, same, keys), min(keys, 1+left)
+		if at > 0 { // there are several policies, or costs
+			room = min(room, 8)
+		}
+		switch {
+		case at < 0:
+			at = len(f.calls)
+			f.calls = append(f.calls, call{entry: &p.entry, first: p})
+			same.nth = 0
+		case at == same.call: // it has the key
+			f.calls[at].share(room)
 			f.calls[at].counts[same.nth]++
 			same.tail.after, same.tail = p, p
 			continue
+		default:
+			f.calls[at].share(room)
+			same.nth = f.calls[at].add(p)
 		}
-		if at < 0 {
-			at = len(f.calls)
-			room := min(left, keys)
-			if at > 0 { // there are several policies, or costs
-				room = min(room, 8)
-			}
-			f.calls = append(f.calls, call{entry: &p.entry, shared: &shared{make([]*passenger, 0, room), make([]int, 0, room)}})
-		}
-		c := &f.calls[at]
-		same.call, same.nth, same.tail = at, len(c.heads), p
-		c.heads, c.counts = append(c.heads, p), append(c.counts, 1)
+		same.call, same.tail = at, p
 	}
-	for i := range f.calls {
-		if c := &f.calls[i]; c.shared != nil && len(c.heads) == 1 && c.counts[0] == 1 {
-			c.shared = nil // alone after all
-		}
+}
+
+// share makes a call of one passenger one that others may join, with room for so many keys.
+func (c *call) share(room int) {
+	if c.shared != nil {
+		return
 	}
+	c.shared = &shared{make([]*passenger, 0, room), make([]int, 0, room)}
+	c.add(c.first)
+}
+
+// add adds another key, and returns which one it is.
+func (g *shared) add(p *passenger) (nth int) {
+	g.heads, g.counts = append(g.heads, p), append(g.counts, 1)
+	return len(g.heads) - 1
 }
 
 // company is the call that a passenger can be part of, not before the latest that has its key, or -1.
 func (f *flight) company(p *passenger, same *place, keys int) int {
-	fits := func(i int) bool { return f.calls[i].shared != nil && f.calls[i].heads[0].equal(p) }
+	fits := func(i int) bool { return f.calls[i].first != nil && f.calls[i].first.equal(p) }
 	known := same.call >= 0
 	if known && fits(same.call) {
 		return same.call
@@ -85,7 +100,7 @@ func (f *flight) company(p *passenger, same *place, keys int) int {
 		if !fits(i) {
 			continue
 		}
-		if f.crowded = true; len(f.calls[i].heads) < keys {
+		if f.crowded = true; keys > 1 && (f.calls[i].shared == nil || len(f.calls[i].heads) < keys) {
 			return i
 		}
 		if keys == 1 && !known {
@@ -95,17 +110,19 @@ func (f *flight) company(p *passenger, same *place, keys int) int {
 	return -1
 }
 
-// arguments appends those of the script takes. Those of the limits have to be complete if others follow.
-func (g *shared) arguments(args []any, e *entry) []any {
-	args = append(slices.Grow(args, 2+2*len(g.heads)+e.program.params), strconv.Itoa(len(g.heads)))
-	for _, p := range g.heads {
-		args = append(args, p.key)
-	}
-	args = append(args, e.args...)
+// arguments appends those of the script takes to what the command begins with. Those of the limits have to be complete if
+// others follow.
+func (g *shared) arguments(room []any, e *entry, begin ...any) []any {
 	counts := g.counts
 	for len(counts) > 0 && counts[len(counts)-1] == 1 {
 		counts = counts[:len(counts)-1]
 	}
+	args := append(slices.Grow(room, len(begin)+1+len(g.heads)+e.program.params+1+len(counts)), begin...)
+	args = append(args, strconv.Itoa(len(g.heads)))
+	for _, p := range g.heads {
+		args = append(args, p.key)
+	}
+	args = append(args, e.args...)
 	if len(counts) == 0 {
 		return args
 	}
