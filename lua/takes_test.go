@@ -41,7 +41,7 @@ local function command(name, key, value, px, ttl, ...)
       if texts[i] and texts[i].err then
         if stored[key] == 'noget' then return texts[i] end
         texts[i] = false -- as a server does
-      end
+      end -- of an error
     end
     return texts
   end -- MGET
