@@ -47,7 +47,8 @@ func (l *Limiter) Begin(ctx context.Context, ask Ask, a *Admission) error {
 		a.Result.Outcome = Admitted
 		return nil
 	}
-	t := Take{Policy: l.policy, Key: ask.Key, Cost: ask.Cost, AtMost: ask.AtMost, Wait: ask.Wait}
+	var t Take // filled in place: a literal would be made elsewhere and copied
+	t.Policy, t.Key, t.Cost, t.AtMost, t.Wait = l.policy, ask.Key, ask.Cost, ask.AtMost, ask.Wait
 	a.Err = l.keeper.take(ctx, &t, &a.Result)
 	if a.Err != nil && !a.Result.Local {
 		err := a.Err

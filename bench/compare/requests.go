@@ -84,6 +84,7 @@ func fiberRequests(a *fiber.App, n int) func(i int) answer {
 	return func(i int) answer {
 		ctx.SetRemoteAddr(addresses[i])
 		ctx.Response.Reset()
+		ctx.ResetUserValues() // as the server does between two requests
 		handler(&ctx)
 		return answer{ctx.Response.StatusCode(), headers}
 	}
