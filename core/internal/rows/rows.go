@@ -91,7 +91,7 @@ func (r *Row) Lock(m *Map, p *Policy, key string, forced int64) {
 	r.shard = m.shard(r.hash)
 	if p.inPlace {
 		if r.table = r.shard.known(p); r.table != nil {
-			r.row = r.table.array.Load().grab(r.hash)
+			r.row = r.table.array.Load().grab(r.hash, &r.shard.gate)
 		}
 	}
 	if r.locked = r.row != nil; !r.locked {

@@ -58,7 +58,10 @@ func (s *shard) tables() iter.Seq[*table] {
 		if s.first.array.Load() == nil {
 			return
 		}
-		for t := &s.first; t != nil && yield(t); t = t.next.Load() {
+		for t := &s.first; t != nil; t = t.next.Load() {
+			if !yield(t) {
+				return
+			}
 		}
 	}
 }

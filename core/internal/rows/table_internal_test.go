@@ -137,3 +137,23 @@ func TestTableExpires(t *testing.T) {
 	assert.Equal(t, int64(8), tab.expires(tab.put(hash{1, 0}, []int64{5, 0, 8, 0})))
 	assert.Equal(t, int64(5), tab.expires(tab.put(hash{9, 0}, []int64{5, 0, 0, 0})))
 }
+
+// Keys whose hashes begin alike are told apart by the second word, with and without the lock of the shard.
+func TestTableTellsHalvesApart(t *testing.T) {
+	tab := newTable(plainPolicy("a", 1))
+	first, second, none := hash{9, 0}, hash{9, 2}, hash{9, 4}
+	tab.put(first, []int64{1, 0})
+	tab.put(second, []int64{2, 0})
+	a := tab.array.Load()
+	for at, h := range map[int64]hash{1: first, 2: second} {
+		assert.Equal(t, at, a.stateOf(a.find(h))[0])
+		row := a.grab(h, tab.gate)
+		require.NotNil(t, row)
+		assert.Equal(t, at, row[2])
+		assert.Nil(t, a.grab(h, tab.gate), "it is locked")
+		unlock(row, h.hi, tab.gate)
+	}
+	assert.Equal(t, -1, a.find(none))
+	assert.Nil(t, a.grab(none, tab.gate))
+	checkRows(t, tab)
+}
