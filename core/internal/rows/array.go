@@ -4,6 +4,7 @@ import (
 	"math/bits"
 	"sync"
 	"sync/atomic"
+	"unique"
 )
 
 // array is the rows of a table: open addressing, and as many rows as it was made with. A row is the two words of its
@@ -19,6 +20,7 @@ type array struct {
 	size   int    // how many rows there are
 	stride int    // words of a row
 	homes  uint64 // how many of them are homes
+	shape  unique.Handle[string]
 }
 
 // The bits of a row that are not its hash's.
@@ -29,8 +31,8 @@ const (
 	limitedBit = 1 // of the second word
 )
 
-func newArray(size, stride int) *array {
-	return &array{make([]int64, size*stride), size, stride, uint64(size+1) / 2}
+func newArray(size, stride int, shape unique.Handle[string]) *array {
+	return &array{make([]int64, size*stride), size, stride, uint64(size+1) / 2, shape}
 }
 
 // first and second are the words of the hash, which others may look at, and change in the bits above: first without

@@ -103,6 +103,5 @@ func (s *seeds) finish(sum, n uint64) uint64 {
 	return hi ^ lo
 }
 
-func (m *Map) shard(h hash) *shard {
-	return &m.shards[h.hi>>3&uint64(len(m.shards)-1)]
-}
+// shard is which shard a key belongs to.
+func (m *Map) shard(h hash) int { return int(h.hi >> 3 & uint64(len(m.shards)-1)) }

@@ -2,6 +2,7 @@ package rows
 
 import (
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -11,7 +12,7 @@ import (
 
 // newTable is a table without a shard, for one goroutine.
 func newTable(p *Policy) *table {
-	t := new(table)
+	t := &table{array: new(atomic.Pointer[array])}
 	t.begin(p, new(sync.Mutex))
 	return t
 }
