@@ -35,7 +35,11 @@ func (p *policy) simple(t *Take) bool { return p.alone != nil && !t.AtMost }
 
 // decideAlone is decide for what is simple. It changes state only if it is to be stored.
 func (p *policy) decideAlone(res *Result, state []int64, t *Take, now int64) (changed bool) {
-	changed, admitted := p.alone.Decide(&res.each[0], state, now, t.Cost, p.ahead(t))
+	ahead := int64(0)
+	if t.Wait > 0 {
+		ahead = p.ahead(t)
+	}
+	changed, admitted := p.alone.Decide(&res.each[0], state, now, t.Cost, ahead)
 	if res.At, res.policy = now, p; admitted {
 		res.Taken = t.Cost
 	}

@@ -85,7 +85,7 @@ func (m *Memory) take(ctx context.Context, t *Take, res *Result) error {
 	p := t.Policy.p
 	var row rows.Row
 	row.Lock(m.rows, &p.rows, t.Key, t.Now)
-	changed := false
+	var changed bool
 	if p.simple(t) {
 		changed = p.decideAlone(res, row.Own(), t, row.Now())
 	} else {

@@ -4,6 +4,7 @@ import (
 	"math/bits"
 	"sync"
 	"sync/atomic"
+	"unique"
 )
 
 // array is the rows of a table: open addressing, and as many rows as it was made with. A row is the two words of its
@@ -16,8 +17,10 @@ import (
 // the lock of the shard, but never takes one key's for another's.
 type array struct {
 	words  []int64
-	size   int // how many rows there are
-	stride int // words of a row
+	size   int    // how many rows there are
+	stride int    // words of a row
+	homes  uint64 // how many of them are homes
+	shape  unique.Handle[string]
 }
 
 // The bits of a row that are not its hash's.
@@ -28,7 +31,9 @@ const (
 	limitedBit = 1 // of the second word
 )
 
-func newArray(size, stride int) *array { return &array{make([]int64, size*stride), size, stride} }
+func newArray(size, stride int, shape unique.Handle[string]) *array {
+	return &array{make([]int64, size*stride), size, stride, uint64(size+1) / 2, shape}
+}
 
 // first and second are the words of the hash, which others may look at, and change in the bits above: first without
 // any lock, second while the row is locked.
@@ -71,13 +76,13 @@ func (a *array) next(i int) int {
 // home is where a hash would like to be: at an even row, because two rows of a GCRA are one cache line, and both can
 // be looked at for the price of one.
 func (a *array) home(lo uint64) int {
-	hi, _ := bits.Mul64(lo, uint64(a.size+1)/2)
+	hi, _ := bits.Mul64(lo, a.homes)
 	return int(hi) * 2
 }
 
 // grab finds the row of a hash and locks it, or returns nil: there is none, or somebody else has it for long. It is the
 // only one that needs no lock of the shard.
-func (a *array) grab(h hash) []int64 {
+func (a *array) grab(h hash, gate *sync.Mutex) []int64 {
 	for i := a.home(h.lo); ; i = a.next(i) {
 		row := a.words[i*a.stride:][:a.stride]
 		switch uint64(atomic.LoadInt64(&row[0])) &^ (lockedBit | awaitedBit) {
@@ -88,7 +93,7 @@ func (a *array) grab(h hash) []int64 {
 			if uint64(atomic.LoadInt64(&row[1])&^limitedBit) == h.lo {
 				return row
 			}
-			atomic.StoreInt64(&row[0], int64(h.hi))
+			unlock(row, h.hi, gate)
 		case 0:
 			return nil
 		}

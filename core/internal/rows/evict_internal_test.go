@@ -2,6 +2,7 @@ package rows
 
 import (
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -25,6 +26,7 @@ func TestTableEvicts(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := &shard{most: 10, keys: len(c.expires)}
+			s.first.array = new(atomic.Pointer[array])
 			tab := s.table(plainPolicy("a", 1))
 			for i, at := range c.expires {
 				row := tab.put(hash{uint64(i)<<3 | usedBit, uint64(i) << 62}, []int64{at, 0})

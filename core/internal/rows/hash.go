@@ -103,9 +103,8 @@ func (s *seeds) finish(sum, n uint64) uint64 {
 	return hi ^ lo
 }
 
-func (m *Map) shard(h hash) *shard {
-	return &m.shards[h.hi>>3&uint64(len(m.shards)-1)]
-}
+// shard is which shard a key belongs to.
+func (m *Map) shard(h hash) int { return int(h.hi >> 3 & uint64(len(m.shards)-1)) }
 
 // ID returns what stands for a key of p wherever its rows are not: the same for as long as the process runs.
 func (p *Policy) ID(key string) [2]uint64 {

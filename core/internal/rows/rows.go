@@ -15,6 +15,9 @@ import "sync/atomic"
 // over independent shards by a seeded hash, and a shard may be full a little before the
 // whole is. Dead rows are swept away shard by shard, and their memory is given back.
 type Map struct {
+	// arrays has the array of the first table of each shard, which most often is the only one: what finding a key takes,
+	// in little room and apart from all that is written for each new key.
+	arrays []atomic.Pointer[array]
 	shards []shard
 	clock  clock
 	// sweeping is true while a sweep is due: only then is there a timer.
@@ -34,9 +37,10 @@ func New(maxKeys int) *Map {
 	for n < 1<<16 && (n < 256 && maxKeys/(n*2) >= minShardKeys || maxKeys/n > maxShardKeys) {
 		n *= 2
 	}
-	m := &Map{shards: make([]shard, n)}
+	m := &Map{arrays: make([]atomic.Pointer[array], n), shards: make([]shard, n)}
 	m.clock.begin()
 	for i := range m.shards {
+		m.shards[i].first.array = &m.arrays[i]
 		m.shards[i].gate.Lock()
 		m.shards[i].most = maxKeys / n
 		if i < maxKeys%n {
@@ -68,11 +72,12 @@ func (m *Map) Len() int {
 type Row struct {
 	m      *Map
 	shard  *shard
-	table  *table
+	table  *table  // if the lock of the shard is held, or was
 	row    []int64 // nil if there is none
 	hash   hash
 	now    int64
 	forced bool
+	place  bool           // the state is worked on in the row itself
 	shut   bool           // the lock of the shard is held
 	locked bool           // the row is locked
 	lent   bool           // State gave out the row itself
@@ -87,11 +92,15 @@ const inPlace = 4
 // which that is done, in microseconds since the epoch, or 0 for the Map's own clock. Rows
 // stored at a forced time are not swept by the clock unless others are stored at its own.
 func (r *Row) Lock(m *Map, p *Policy, key string, forced int64) {
-	r.m, r.hash = m, p.hash(key)
-	r.shard = m.shard(r.hash)
-	if p.inPlace {
-		if r.table = r.shard.known(p); r.table != nil {
-			r.row = r.table.array.Load().grab(r.hash)
+	r.m, r.hash, r.place = m, p.hash(key), p.inPlace
+	i := m.shard(r.hash)
+	r.shard = &m.shards[i]
+	if a := m.arrays[i].Load(); a != nil && p.inPlace {
+		if a.shape != p.shape {
+			a = r.shard.array(p)
+		}
+		if a != nil {
+			r.row = a.grab(r.hash, &r.shard.gate)
 		}
 	}
 	if r.locked = r.row != nil; !r.locked {
@@ -143,7 +152,7 @@ func (r *Row) Stored() bool { return r.row != nil }
 func (r *Row) State() []int64 {
 	r.putBack()
 	state := r.Own()
-	if r.locked && r.table.inPlace {
+	if r.locked && r.place {
 		for i, word := range state {
 			r.was[i&(inPlace-1)] = word
 		}
@@ -154,7 +163,7 @@ func (r *Row) State() []int64 {
 
 // Own is State for who changes it only if Store follows: it cannot be put back.
 func (r *Row) Own() []int64 {
-	if r.locked && r.table.inPlace {
+	if r.locked && r.place {
 		return r.row[2:]
 	}
 	state := r.state()
@@ -183,7 +192,7 @@ func (r *Row) Store() {
 	switch {
 	case r.row == nil:
 		r.insert()
-	case !r.table.inPlace:
+	case !r.place:
 		r.table.write(r.row[2:], r.state())
 	}
 	r.lent = false
@@ -208,7 +217,7 @@ func (r *Row) SetLimited(limited bool) {
 // Remove forgets a key.
 func (m *Map) Remove(p *Policy, key string) {
 	h := p.hash(key)
-	s := m.shard(h)
+	s := &m.shards[m.shard(h)]
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.known(p)

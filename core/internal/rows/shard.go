@@ -3,10 +3,11 @@ package rows
 import (
 	"iter"
 	"sync"
+	"sync/atomic"
 )
 
-// shard is an independent part of a Map. Its first cache line has all that finding a key takes, and is written only
-// where rows come and go. Whole lines belong to it, so that neighbours do not slow each other.
+// shard is an independent part of a Map, but for the array of its first table, which the Map has. Whole cache lines
+// belong to it, so that neighbours do not slow each other, and the first of them is written only where tables come.
 type shard struct {
 	first table // of the shape that came first, which most often is the only one
 
@@ -30,6 +31,14 @@ func (s *shard) known(p *Policy) *table {
 	return t
 }
 
+// array returns the array of the policy's shape, if there is one. It needs no lock.
+func (s *shard) array(p *Policy) *array {
+	if t := s.known(p); t != nil {
+		return t.array.Load()
+	}
+	return nil
+}
+
 // table returns the table of the policy's shape, which it makes if need be.
 func (s *shard) table(p *Policy) *table {
 	if t := s.known(p); t != nil {
@@ -46,7 +55,7 @@ func (s *shard) table(p *Policy) *table {
 	for last.next.Load() != nil {
 		last = last.next.Load()
 	}
-	t := new(table)
+	t := &table{array: new(atomic.Pointer[array])}
 	t.begin(p, &s.gate)
 	last.next.Store(t)
 	return t
@@ -58,7 +67,10 @@ func (s *shard) tables() iter.Seq[*table] {
 		if s.first.array.Load() == nil {
 			return
 		}
-		for t := &s.first; t != nil && yield(t); t = t.next.Load() {
+		for t := &s.first; t != nil; t = t.next.Load() {
+			if !yield(t) {
+				return
+			}
 		}
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// What finding a key takes is in one cache line, and no two shards share one.
+// No two shards share a cache line, and what others read is not in one with what is written for each key.
 func TestShardInCacheLines(t *testing.T) {
 	if unsafe.Sizeof(0) != 8 {
 		t.Skip("where an int is shorter, so is all else")
@@ -17,6 +17,7 @@ func TestShardInCacheLines(t *testing.T) {
 	assert.Zero(t, unsafe.Sizeof(s)%line)
 	assert.Zero(t, unsafe.Offsetof(s.first))
 	assert.Equal(t, uintptr(line), unsafe.Offsetof(s.first.live), "what is written is not with what all read")
+	assert.LessOrEqual(t, unsafe.Sizeof(array{}), uintptr(line))
 	m := New(1_000_000)
 	assert.Zero(t, uintptr(unsafe.Pointer(&m.shards[0]))%line)
 }

@@ -14,9 +14,8 @@ import (
 // States whose length varies are kept beside the rows, each in a slot of its own. In
 // place of the state the row has the slot and when the state expires.
 type table struct {
-	// What finding a key takes: a cache line that is written only where rows come and go.
-	array      atomic.Pointer[array]
-	next       atomic.Pointer[table] // of another shape
+	array      *atomic.Pointer[array] // nil before begin
+	next       atomic.Pointer[table]  // of another shape
 	shape      unique.Handle[string]
 	algorithms []algo.Algorithm // of any policy of that shape
 	words      int32            // of a state, at most
@@ -31,7 +30,7 @@ type table struct {
 	frozen bool    // all rows are locked
 }
 
-// begin makes a table of one that is zero.
+// begin makes a table of one that has nothing but the place for its array.
 func (t *table) begin(p *Policy, gate *sync.Mutex) {
 	t.gate = gate
 	t.shape, t.algorithms, t.words, t.varies, t.inPlace = p.shape, p.algorithms, int32(p.words), p.varies, p.inPlace
@@ -39,7 +38,7 @@ func (t *table) begin(p *Policy, gate *sync.Mutex) {
 	if t.varies {
 		stride = 2 + 2
 	}
-	t.array.Store(newArray(minRows, stride)) // from now on others see it
+	t.array.Store(newArray(minRows, stride, t.shape)) // from now on others see it
 }
 
 // unused makes state that of a key that was never seen.
@@ -236,7 +235,7 @@ func (t *table) bury(now int64) (removed int) {
 // that who has found one there looks again.
 func (t *table) move(size int) {
 	from := t.array.Load()
-	to, slots := newArray(size, from.stride), make([][]int64, 0, len(t.slots)-len(t.free))
+	to, slots := newArray(size, from.stride, from.shape), make([][]int64, 0, len(t.slots)-len(t.free))
 	for i := range from.size {
 		if from.empty(i) {
 			continue

@@ -2,6 +2,7 @@ package rows
 
 import (
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -11,7 +12,7 @@ import (
 
 // newTable is a table without a shard, for one goroutine.
 func newTable(p *Policy) *table {
-	t := new(table)
+	t := &table{array: new(atomic.Pointer[array])}
 	t.begin(p, new(sync.Mutex))
 	return t
 }
@@ -136,4 +137,24 @@ func TestTableExpires(t *testing.T) {
 	tab := newTable(plainPolicy("a", 2))
 	assert.Equal(t, int64(8), tab.expires(tab.put(hash{1, 0}, []int64{5, 0, 8, 0})))
 	assert.Equal(t, int64(5), tab.expires(tab.put(hash{9, 0}, []int64{5, 0, 0, 0})))
+}
+
+// Keys whose hashes begin alike are told apart by the second word, with and without the lock of the shard.
+func TestTableTellsHalvesApart(t *testing.T) {
+	tab := newTable(plainPolicy("a", 1))
+	first, second, none := hash{9, 0}, hash{9, 2}, hash{9, 4}
+	tab.put(first, []int64{1, 0})
+	tab.put(second, []int64{2, 0})
+	a := tab.array.Load()
+	for at, h := range map[int64]hash{1: first, 2: second} {
+		assert.Equal(t, at, a.stateOf(a.find(h))[0])
+		row := a.grab(h, tab.gate)
+		require.NotNil(t, row)
+		assert.Equal(t, at, row[2])
+		assert.Nil(t, a.grab(h, tab.gate), "it is locked")
+		unlock(row, h.hi, tab.gate)
+	}
+	assert.Equal(t, -1, a.find(none))
+	assert.Nil(t, a.grab(none, tab.gate))
+	checkRows(t, tab)
 }
