@@ -10,7 +10,7 @@ import (
 const maxProcesses = 1_000_000
 
 // askAgain is what a caller is told to wait whose cost fits the policy, but not one process's share of it: only the store
-// can admit that, and a store that fails is asked about once a second.
+// can admit that, and a store that fails is asked about twice a second.
 const askAgain = time.Second
 
 // share builds what one of p.options.Processes decides by, under "fail local". Its limits stand in the order of p's, so

@@ -12,14 +12,14 @@ import (
 )
 
 // A breaker opens after tripAfter failures in a row if nothing has succeeded for
-// tripAlone, and lets one flight through every probeEvery, or a part of probeJitter later, which each
+// tripAlone, and lets one flight through every probeEvery, or a part of probeJitter earlier, which each
 // breaker chooses for itself: those of a fleet, which open together, do not ask together. So it never opens for a
 // cluster that has lost one shard of several, as long as the others are asked.
 const (
 	tripAfter   = 5
 	tripAlone   = 100 * time.Millisecond
-	probeEvery  = time.Second
-	probeJitter = time.Second / 4
+	probeEvery  = time.Second / 2
+	probeJitter = time.Second / 8
 	staleFor    = time.Second
 )
 
@@ -71,7 +71,7 @@ func newBreaker(tell func(open bool, err error)) *breaker {
 	b.circuit = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 		Name:        "weir",
 		MaxRequests: 1,
-		Timeout:     probeEvery + rand.N(probeJitter),
+		Timeout:     probeEvery - rand.N(probeJitter),
 		ReadyToTrip: func(c gobreaker.Counts) bool {
 			return c.ConsecutiveFailures >= tripAfter && b.trouble.Load().alone() > tripAlone
 		},

@@ -300,7 +300,7 @@ func (f *flight) tearable() bool {
 }
 
 var (
-	errOpen = &core.StoreError{Class: core.ClassBreaker, Err: errors.New("redisstore: the server failed just before; it is asked once a second until it answers")}
+	errOpen = &core.StoreError{Class: core.ClassBreaker, Err: errors.New("redisstore: the server failed just before; it is asked twice a second until it answers")}
 	// errPanicked is the failure of a flight in which the program's own code has panicked.
 	errPanicked = &core.StoreError{Class: core.ClassLost, Executed: true, Err: errors.New("redisstore: a hook panicked")}
 )

@@ -29,44 +29,40 @@ func (n *node) repair(f *flight) {
 	}
 }
 
-// warmUp is how long a connection may take to be made beside the decisions, or to answer.
+// warmUp is how long a connection may take to be made beside the decisions.
 const warmUp = time.Second
 
-// warm makes a connection, as a new one's handshake may take longer than a decision may: then every decision would
-// begin one and none would finish it. And it asks something on each connection that nobody uses: what has happened to
-// one may have happened to all, as where a firewall has forgotten them, and the client has no other way to find out
-// than decisions that fail, one a second once the breaker is open. Pipelines have connections of their own.
+// warm asks something on each connection that nobody uses: what has happened to one may have happened to all, as where a
+// firewall has forgotten them, and the client has no other way to find out than decisions that fail, two a second once the
+// breaker is open. One that does not answer within the time of a decision is of no use to any, and must not be kept from
+// the next one for longer. Then warm makes a connection, as a new one's handshake may take longer than a decision may:
+// then every decision would begin one and none would finish it. Pipelines have connections of their own.
 func (n *node) warm(pipelined bool) {
-	ctx, cancel := context.WithTimeout(context.Background(), warmUp) //nolint:forbidigo // it is for many requests
-	defer cancel()
 	one, many := n.idle()
-	if pipelined {
-		many = max(many, 1)
-	} else {
-		one = max(one, 1)
+	var pings sync.WaitGroup
+	for i := range one + many {
+		pings.Go(func() { n.ping(i >= one, n.store.limit) })
 	}
+	pings.Wait()
+	n.ping(pipelined, warmUp)
+}
+
+// ping asks a connection whether it is alive.
+func (n *node) ping(pipelined bool, limit time.Duration) {
+	defer func() { _ = recover() }()                                // of a hook: the next decision's caller will see it
+	ctx, cancel := context.WithTimeout(context.Background(), limit) //nolint:forbidigo // it is for many requests
+	defer cancel()
 	client := n.store.rdb
 	if n.direct != nil {
 		client = n.direct
 	}
-	var pings sync.WaitGroup
-	ping := func(do func()) {
-		pings.Go(func() {
-			defer func() { _ = recover() }() // of a hook: the next decision's caller will see it
-			do()
-		})
+	if !pipelined {
+		_ = client.Ping(ctx).Err() // it is the connection that counts
+		return
 	}
-	for range one {
-		ping(func() { _ = client.Ping(ctx).Err() }) // it is the connection that counts
-	}
-	for range many {
-		ping(func() {
-			pipe := client.Pipeline()
-			pipe.Ping(ctx)
-			_, _ = pipe.Exec(ctx)
-		})
-	}
-	pings.Wait()
+	pipe := client.Pipeline()
+	pipe.Ping(ctx)
+	_, _ = pipe.Exec(ctx)
 }
 
 // idle is how many connections nobody uses: for single commands, and for pipelines.

@@ -9,7 +9,7 @@
 // A script runs at most once for a decision, even if its reply is lost: then the
 // store fails and the policy's fail word decides, but nothing is charged twice.
 // A store that does not answer costs a request no more than the deadline, and
-// after five failures in a row it is asked only once a second until it is back.
+// after five failures in a row it is asked only twice a second until it is back.
 //
 // It keeps permits as well: a Store is a [core.PermitStore], with a key and scripts of
 // their own.
