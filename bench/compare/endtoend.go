@@ -197,7 +197,7 @@ func (c site) open(tb testing.TB, framework string, at *servers, denied bool, si
 		checked, _ := start(few(), "check", true)
 		checked.check(tb)
 	}
-	l, keys, status := plenty(), make([]string, size.many()), http.StatusOK
+	l, keys, status := lasting(), make([]string, size.many()), http.StatusOK
 	if denied {
 		l, keys, status = few(), keys[:1], http.StatusTooManyRequests
 	}

@@ -14,11 +14,11 @@ type limit struct {
 	period time.Duration
 }
 
-// plenty is a limit that nobody reaches within a run, and whose state lives on between two calls for one key: 11 574
-// come back in each second.
+// plenty is a limit that nobody reaches within a run of one key, whose state lives on between two calls: 11 574 come
+// back in each second.
 func plenty() limit { return limit{1_000_000_000, 24 * time.Hour} }
 
-// lasting is a limit that nobody reaches who shares a run with a million others, and whose state lives on until his turn
+// lasting is a limit that nobody reaches who shares a run with thousands of others, and whose state lives on until his turn
 // comes again: one comes back in 86 seconds. Under plenty a key would be as if unused long before, and a store that
 // forgets such keys would be measured with a few hundred.
 func lasting() limit { return limit{1_000, 24 * time.Hour} }

@@ -25,10 +25,10 @@ type redisLoad struct {
 }
 
 func redisSections() []section {
-	plenty := []limit{plenty()}
+	plenty, lasting := []limit{plenty()}, []limit{lasting()}
 	eight := make([]limit, 8)
 	for i := range eight {
-		eight[i] = limit{1_000_000_000 + i, 24 * time.Hour}
+		eight[i] = limit{lasting[0].rate + i, lasting[0].period}
 	}
 	hundred := "100 goroutines. Each contender has one client; those of go-redis have their default of 10 connections for each core."
 	all := []section{{
@@ -62,12 +62,12 @@ func redisSections() []section {
 	loads := map[string]redisLoad{
 		"redis-one":         {goroutines: 1, keys: 1, limits: plenty},
 		"redis-one-network": {goroutines: 1, keys: 1, limits: plenty, network: time.Millisecond},
-		"redis-many":        {goroutines: 100, limits: plenty},
+		"redis-many":        {goroutines: 100, limits: lasting},
 		"redis-hot":         {goroutines: 100, keys: 1, limits: plenty},
 		"redis-denied":      {goroutines: 100, keys: 1, limits: []limit{few()}, exhausted: true},
 		"redis-eight":       {goroutines: 100, limits: eight},
-		"redis-network":     {goroutines: 100, limits: plenty, network: time.Millisecond},
-		"redis-cluster":     {goroutines: 100, limits: plenty, cluster: true},
+		"redis-network":     {goroutines: 100, limits: lasting, network: time.Millisecond},
+		"redis-cluster":     {goroutines: 100, limits: lasting, cluster: true},
 	}
 	for _, t := range []struct {
 		threads int

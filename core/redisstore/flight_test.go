@@ -127,15 +127,14 @@ func (s *inFlights) TakeMany(ctx context.Context, takes []core.Take) (results []
 	return results, err
 }
 
-// newFlights is a store on one server, through a proxy, that knows its scripts and may let many keys share one.
-func newFlights(t *testing.T, o redisstore.Options) (*redistest.Server, *redistest.Proxy, *redisstore.Store) {
+// newFlights is a store on one server that knows its scripts and may let many keys share one.
+func newFlights(t *testing.T, o redisstore.Options) (*redistest.Server, *redisstore.Store) {
 	t.Helper()
 	server := redistest.Single(t)
-	proxy := redistest.NewProxy(t, server.Addr())
-	rdb := closing(t, redis.NewUniversalClient(unhurried(redisstore.ClientOptions(proxy.Addr()))))
+	rdb := closing(t, redis.NewUniversalClient(unhurried(redisstore.ClientOptions(server.Addr()))))
 	s := newStore(t, rdb, o)
 	require.Eventually(t, s.Together, patient, time.Millisecond)
-	return server, proxy, s
+	return server, s
 }
 
 // riders are callers of one policy, one for each key.
@@ -150,7 +149,7 @@ func riders(policy string, n int) (all []*rider) {
 // A crowd needs one command, or few if it asks different things.
 func TestFlightsAreCheap(t *testing.T) {
 	t.Parallel()
-	server, _, s := newFlights(t, redisstore.Options{DenyCache: -1, Deadline: patient})
+	server, s := newFlights(t, redisstore.Options{DenyCache: -1, Deadline: patient})
 	many := riders("many: 1000000/1h fixed-window", 50)
 	hot := riders("hot: 100/1h fixed-window", 1)
 	for range 200 {
@@ -184,7 +183,7 @@ func TestFlightsAreCheap(t *testing.T) {
 // A caller that leaves before the flight does is not charged; one that leaves afterwards is.
 func TestPassengersLeave(t *testing.T) {
 	t.Parallel()
-	server, _, s := newFlights(t, redisstore.Options{DenyCache: -1, Deadline: patient})
+	server, s := newFlights(t, redisstore.Options{DenyCache: -1, Deadline: patient})
 	all := riders("leave: 10/1h fixed-window", 3)
 	early, cancel := context.WithCancel(t.Context())
 	late, cancelLate := context.WithCancel(t.Context())
@@ -289,7 +288,7 @@ func TestFlightIsLost(t *testing.T) {
 // A script that the server has forgotten travels once, and nobody is charged twice for it.
 func TestFlightWithoutScript(t *testing.T) {
 	t.Parallel()
-	server, _, s := newFlights(t, redisstore.Options{DenyCache: -1, Deadline: patient})
+	server, s := newFlights(t, redisstore.Options{DenyCache: -1, Deadline: patient})
 	all := append(riders("one: 10/1h fixed-window", 20), riders("two: 10/1h", 20)...)
 	fly(t, s, append(riders("one: 10/1h fixed-window", 2), riders("two: 10/1h", 2)...), nothing)
 	fly(t, s, all, func() {
@@ -312,7 +311,7 @@ func TestFlightWithoutScript(t *testing.T) {
 // foreign type.
 func TestPoisonKey(t *testing.T) {
 	t.Parallel()
-	server, _, _ := newFlights(t, redisstore.Options{DenyCache: -1, Deadline: patient})
+	server, _ := newFlights(t, redisstore.Options{DenyCache: -1, Deadline: patient})
 	admin := server.Client(t)
 	require.NoError(t, admin.Do(t.Context(), "ACL", "SETUSER", "narrow", "on", ">secret", "+@all",
 		"~weir:1:poison:F:1*", "~weir:1:poison:f:1*", "~weir:1:weir-try:*", "%R~weir:1:poison:f:2*").Err())
