@@ -161,10 +161,18 @@ func (l *lane) ripe(now time.Time) bool {
 }
 
 // useful is how many flights it pays to have out at a time: the further away the server is, the more of them share the
-// way. Near it, fewer and larger flights cost both sides less.
+// way. Near it, fewer and larger flights cost both sides less; but of a crowd, one half is for the server to decide while
+// the process gives the answers to the other.
 func (l *lane) useful() int {
-	return min(l.most, 1+int(min(l.nearest[0], l.nearest[1])/far))
+	n := 1 + int(min(l.nearest[0], l.nearest[1])/far)
+	if n == 1 && l.waiting >= crowd {
+		n = 2
+	}
+	return min(l.most, n)
 }
+
+// crowd is how many wait who keep both sides busy: with fewer, what a flight costs by itself is more than that gains.
+const crowd = 16
 
 // haste is how long one waits for others before a flight leaves for it, although others are out.
 func (l *lane) haste() time.Duration { return max(l.trip/2, grace) }
