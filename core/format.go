@@ -51,11 +51,11 @@ func (o PolicyOptions) appendText(b []byte) []byte {
 		b = append(b, "; wait "...)
 		b = append(b, periodText(o.Wait)...)
 	}
-	if o.Fail != FailLocal || o.Processes > 1 {
+	if o.Fail != FailLocal || o.Processes > 0 {
 		b = append(b, "; fail "...)
 		b = append(b, o.Fail.String()...)
 	}
-	if o.Processes > 1 {
+	if o.Processes > 0 {
 		b = append(b, " 1/"...)
 		b = strconv.AppendInt(b, int64(o.Processes), 10)
 	}

@@ -487,7 +487,7 @@ func TestParseOptions(t *testing.T) {
 		{"10/1s; fail local 1/4", core.PolicyOptions{Processes: 4}, ""},
 		{"10/1s;fail  local\t1 / 4 ;shadow", core.PolicyOptions{Processes: 4, Shadow: true}, "10/1s; fail local 1/4; shadow"},
 		{"10/1s, 20 concurrent; fail local 1/1000000", core.PolicyOptions{Processes: 1_000_000}, ""},
-		{"10/1s; fail local 1/1", core.PolicyOptions{}, "10/1s"},
+		{"10/1s; fail local 1/1", core.PolicyOptions{Processes: 1}, ""},
 	} {
 		p, err := core.Parse(c.text)
 		require.NoError(t, err, c.text)

@@ -53,11 +53,13 @@ type PolicyOptions struct {
 	Wait time.Duration
 	// Fail says who decides while the store does not answer. Zero is FailLocal.
 	Fail Failure
-	// Processes is how many processes share the limits under FailLocal, each of which then admits one part of so many:
-	// the share of the grammar's "fail local 1/4". Zero or 1 means that each admits the whole limit; at most a million.
-	// A share has the whole rate in so many periods, and of bursts, debts, windows and permits the part, rounded up. So all
-	// processes together admit about what the policy says, and less than one unit for each of them more. It
-	// changes nothing where the store decides, nor where state is kept, so that it may follow the size of a fleet.
+	// Processes is how many processes share the limits under FailLocal: 4 is "fail local 1/4" of the grammar. While the
+	// store fails, each decides by its share: the exact rate divided by Processes for GCRA and LeakyBucket, nearly that for
+	// TokenBucket, and for the others the count of each window; bursts, debts and permits are divided too, and all counts
+	// are rounded up, so that together they admit less than one unit too many for each process. 0 and 1 mean that each
+	// admits the whole limit; at most a million. It is an error with another Fail, and if a share would be less than one
+	// unit in MaxPeriod. It changes nothing while the store decides, nor where state is kept, so that it may follow the
+	// size of a fleet.
 	Processes int
 	// Shadow makes a policy a trial: a Guard counts by it and reports what it would refuse, and refuses nothing. A
 	// Limiter answers as ever.
@@ -97,10 +99,8 @@ func newPolicy(name string, o PolicyOptions, limits []Limit) (Policy, []error) {
 	switch {
 	case o.Processes < 0 || o.Processes > maxProcesses:
 		wrong("Processes is %d; give 1 to %d, or 0 for no share", o.Processes, maxProcesses)
-	case o.Processes > 1 && o.Fail != FailLocal:
+	case o.Processes > 0 && o.Fail != FailLocal:
 		wrong("Processes is %d, but \"fail %v\" counts nothing that could be shared; leave it out, or give FailLocal", o.Processes, o.Fail)
-	case o.Processes == 1:
-		o.Processes = 0
 	}
 	if o.Wait < 0 || o.Wait > MaxPeriod || o.Wait%time.Microsecond != 0 {
 		wrong("Wait is %s; give whole microseconds up to %s, or 0 for none", periodText(o.Wait), periodText(MaxPeriod))

@@ -54,7 +54,8 @@ type Result struct {
 	// Local reports that the store did not answer, so that the policy's fail word
 	// decided: the in-process store, or nobody under "fail open". Where that decides by
 	// a share of the limits (PolicyOptions.Processes), Limit is the policy's all the same,
-	// and all else is the share's.
+	// and all else is the share's; a cost that fits the policy but not the share is
+	// refused with a RetryAfter of one second, when the store may be back.
 	Local bool
 	// charge is who has the charge that a refund is for, where Local does not say so,
 	// because a permit beside it came from another store.

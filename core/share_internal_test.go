@@ -44,7 +44,7 @@ func TestShare(t *testing.T) {
 		assert.Equal(t, "other: "+c.share, named.local().String())
 	}
 	alone := MustParse("10/1s; fail local 1/1")
-	assert.Equal(t, "10/1s", alone.String())
+	assert.Equal(t, "10/1s; fail local 1/1", alone.String())
 	assert.Equal(t, alone, alone.local())
 	assert.Equal(t, Policy{}, Policy{}.local())
 }

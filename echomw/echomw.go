@@ -51,7 +51,7 @@ type exchange struct {
 	next echo.HandlerFunc
 }
 
-func (*exchange) Draft() *guard.Draft { return nil } // net/http keeps the values of headers
+func (*exchange) Scratch() *guard.Scratch { return nil } // net/http keeps the values of headers
 
 func (x *exchange) Next(ctx context.Context) error {
 	if ctx != nil {

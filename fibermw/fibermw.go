@@ -24,8 +24,9 @@ func Limit(g *guard.Guard) fiber.Handler {
 	finder := &routes.Finder{}
 	return func(c *fiber.Ctx) error {
 		x := exchanges.Get().(*exchange)
-		x.c, x.routes = c, finder
+		x.request = request{c, finder}
 		err := g.Serve(x)
+		x.request = request{} // whoever has kept it sees no other client's
 		exchanges.Put(x)
 		return err
 	}
@@ -48,7 +49,7 @@ type native func(*fiber.Ctx, *guard.Verdict) error
 // exchange implements guard.Exchange.
 type exchange struct {
 	request
-	draft guard.Draft
+	scratch guard.Scratch
 }
 
 // exchanges are used again, as Fiber does with its own contexts.

@@ -38,5 +38,5 @@ func (x *exchange) Set(name, value string) {
 	x.c.Response().Header.SetCanonical(utils.UnsafeBytes(name), utils.UnsafeBytes(value))
 }
 
-// Draft may be used, because Set makes copies.
-func (x *exchange) Draft() *guard.Draft { return &x.draft }
+// Scratch may be used, because Set makes copies.
+func (x *exchange) Scratch() *guard.Scratch { return &x.scratch }

@@ -55,7 +55,7 @@ func (x *exchange) abort() {
 	}
 }
 
-func (*exchange) Draft() *guard.Draft { return nil } // net/http keeps the values of headers
+func (*exchange) Scratch() *guard.Scratch { return nil } // net/http keeps the values of headers
 
 func (x *exchange) Next(ctx context.Context) error {
 	x.passed = true

@@ -38,7 +38,8 @@ func (k *Key) Len() int { return len(k.b) }
 // the key do not touch.
 func (k *Key) String() string { return string(k.b) }
 
-// Text is String without a copy, for a key that is looked up and not kept: the text is overwritten when the key changes.
+// Text is like String, but shares the memory of k instead of copying it: it is valid only until k is appended to or Reset.
+// Use String for a text that is kept, logged or put into a map.
 func (k *Key) Text() string { return unsafe.String(unsafe.SliceData(k.b), len(k.b)) }
 
 // Warning returns what is doubtful about the request of which the key was made, for a log: that the peer's address

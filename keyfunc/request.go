@@ -9,7 +9,7 @@ import (
 // implements it; a test or a program without HTTP may do so too. It is read by one goroutine at a time.
 //
 // The strings that its methods return stay valid after the handler has returned, also where the framework
-// reuses its buffers.
+// reuses its buffers. The Request itself must not be kept when the function that was given it has returned.
 type Request interface {
 	// Context is the request's context. It ends when the client leaves, where the framework notices that.
 	Context() context.Context

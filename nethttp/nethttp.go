@@ -73,7 +73,7 @@ func (x *exchange) writer() http.ResponseWriter {
 	return x.sent.ResponseWriter
 }
 
-func (*exchange) Draft() *guard.Draft { return nil } // net/http keeps the values of headers
+func (*exchange) Scratch() *guard.Scratch { return nil } // net/http keeps the values of headers
 
 func (x *exchange) Next(ctx context.Context) error {
 	if ctx == nil {

@@ -27,7 +27,7 @@ const (
 	// soon is when permits are back.
 	soon = 2 * time.Second
 	// again is when nobody fails any more after a fault: a client that could not connect tries again after a second
-	// and its DialTimeout, a breaker a second and a quarter later, and it takes a moment to see it.
+	// and its DialTimeout, a breaker half a second later, and it takes a moment to see it.
 	again = 2600 * time.Millisecond
 	// patience bounds what is only waited for.
 	patience = 30 * time.Second
@@ -37,7 +37,7 @@ const (
 	// its deadline can be expected.
 	noise = deadline / 2
 
-	// lines is how many kinds of line a log has, each of which comes at most once a second.
+	// lines is how many lines a second a log may have at most.
 	lines = 3
 
 	moreGoroutines = 16

@@ -28,15 +28,15 @@ type taken struct {
 // when it is over. The error is the handler's.
 func (g *Guard) Serve(x Exchange) (err error) {
 	var v Verdict
-	d := x.Draft()
+	d := x.Scratch()
 	own := d != nil
 	if !own {
-		d = drafts.Get().(*Draft)
+		d = scratches.Get().(*Scratch)
 	}
 	g.check(x, &v, d)
 	v.setHeaders(x, d, own)
 	if !own {
-		drafts.Put(d)
+		scratches.Put(d)
 	}
 	final := Final{Bytes: -1, Panicked: true}
 	if o := v.owed; o != nil {
@@ -72,14 +72,14 @@ func (g *Guard) Serve(x Exchange) (err error) {
 // over. The caller carries the Verdict out, and calls its Finish when the request is over, whatever happened. Adapters
 // call [Guard.Serve], which does all that.
 func (g *Guard) Check(r keyfunc.Request) (v Verdict) {
-	d := drafts.Get().(*Draft)
+	d := scratches.Get().(*Scratch)
 	g.check(r, &v, d)
-	drafts.Put(d)
+	scratches.Put(d)
 	return v
 }
 
 // check is Check in place: a Verdict is large, and to copy it costs as much as a part of a decision. v must be zero.
-func (g *Guard) check(r keyfunc.Request, v *Verdict, d *Draft) {
+func (g *Guard) check(r keyfunc.Request, v *Verdict, d *Scratch) {
 	if g.early.requests.Load() < earlyRequests {
 		g.look(r)
 	}
@@ -145,7 +145,7 @@ func (g *Guard) check(r keyfunc.Request, v *Verdict, d *Draft) {
 
 // begin asks one rule for its rates. Only if it has admitted, t has the rule. Otherwise t passes, or has the Result of a
 // refusal; or the error says why nothing could be decided.
-func (g *Guard) begin(r keyfunc.Request, ru *rule, t *taken, d *Draft) (err error) {
+func (g *Guard) begin(r keyfunc.Request, ru *rule, t *taken, d *Scratch) (err error) {
 	if ru.Skip != nil && ru.Skip(r) {
 		t.passes = true
 		return nil

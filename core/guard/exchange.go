@@ -13,9 +13,11 @@ type Exchange interface {
 	keyfunc.Request
 	Header // Get and Set are those of the answer, and Header that of the request
 
-	// Draft is room for texts, where Set makes copies of them and exchanges are used again, and nil elsewhere. It belongs
-	// to the exchange.
-	Draft() *Draft
+	// Scratch returns memory into which Serve writes the request's key and the numbers of the header, or nil. Return nil if
+	// in doubt, and always if Set keeps the string that it is given. A framework whose Set copies it, and that uses its
+	// exchanges again, returns one that it keeps in the exchange, which saves allocations. No two requests may use it at
+	// once.
+	Scratch() *Scratch
 
 	// Next calls the handler, with ctx in place of the request's context unless ctx is nil. An error is the
 	// handler's, in a framework that has them.
@@ -31,16 +33,16 @@ type Exchange interface {
 	Final(err error, panicked bool) Final
 }
 
-// Draft is where the short texts of an exchange are written: its key, and the numbers in the header. Those of the next
-// one overwrite them, so a text that is kept is copied. The zero Draft is ready for use.
-type Draft struct {
+// Scratch is memory for the short texts of one request at a time. Those of the next one overwrite them. The zero Scratch
+// is ready for use; see [Exchange].
+type Scratch struct {
 	key     keyfunc.Key
 	numbers [64]byte
 	shared  bool // by the keys of several rules, each of which overwrites the one before
 }
 
-// drafts are for exchanges without one.
-var drafts = sync.Pool{New: func() any { return new(Draft) }}
+// scratches are for exchanges without one.
+var scratches = sync.Pool{New: func() any { return new(Scratch) }}
 
 // native lets a handler of the program's own answer, or sends the plain reply if it does not. It has a copy of the
 // Verdict, which the handler may keep.

@@ -52,13 +52,13 @@ const (
 // anything else, then the least remaining, then the latest reset. The lists of
 // RateLimit and RateLimit-Policy become one.
 func (v *Verdict) SetHeaders(h Header) {
-	d := drafts.Get().(*Draft)
+	d := scratches.Get().(*Scratch)
 	v.setHeaders(h, d, false)
-	drafts.Put(d)
+	scratches.Put(d)
 }
 
-// setHeaders is SetHeaders with a Draft. copied is that h keeps nothing of it.
-func (v *Verdict) setHeaders(h Header, d *Draft, copied bool) {
+// setHeaders is SetHeaders with a Scratch. copied is that h keeps nothing of it.
+func (v *Verdict) setHeaders(h Header, d *Scratch, copied bool) {
 	s := &plainHeaders
 	if v.guard != nil { // a program may have made the Verdict
 		s = &v.guard.headers

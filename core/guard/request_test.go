@@ -124,7 +124,7 @@ type exchange struct {
 	said   string
 }
 
-func (x *exchange) Draft() *guard.Draft { return nil }
+func (x *exchange) Scratch() *guard.Scratch { return nil }
 
 func (x *exchange) Next(ctx context.Context) error {
 	x.said = "passed"

@@ -327,11 +327,11 @@ type exchange struct {
 	next func(context.Context)
 }
 
-func (exchange) Get(string) string   { return "" }
-func (exchange) Set(string, string)  {}
-func (exchange) Reply(int, []byte)   {}
-func (exchange) Watch()              {}
-func (exchange) Draft() *guard.Draft { return nil }
+func (exchange) Get(string) string       { return "" }
+func (exchange) Set(string, string)      {}
+func (exchange) Reply(int, []byte)       {}
+func (exchange) Watch()                  {}
+func (exchange) Scratch() *guard.Scratch { return nil }
 
 func (x exchange) Next(ctx context.Context) error {
 	x.next(ctx)

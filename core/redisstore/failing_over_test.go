@@ -50,16 +50,16 @@ func TestOutageIsToldOnce(t *testing.T) {
 	proxy := redistest.NewProxy(t, sharedServer(t).Addr())
 	rdb := closing(t, redis.NewUniversalClient(redisstore.ClientOptions(proxy.Addr())))
 	var mu sync.Mutex
-	var turns []redisstore.Turn
+	var turns []redisstore.BreakerChange
 	var since time.Time // the first of them
 	probes := 0
-	told := func() []redisstore.Turn {
+	told := func() []redisstore.BreakerChange {
 		mu.Lock()
 		defer mu.Unlock()
-		return append([]redisstore.Turn(nil), turns...)
+		return append([]redisstore.BreakerChange(nil), turns...)
 	}
 	s := newStore(t, rdb, redisstore.Options{
-		ObserveBreaker: func(turn redisstore.Turn) {
+		ObserveBreaker: func(turn redisstore.BreakerChange) {
 			mu.Lock()
 			defer mu.Unlock()
 			if turns = append(turns, turn); len(turns) == 1 {
@@ -106,8 +106,8 @@ func TestOutageIsToldOnce(t *testing.T) {
 	// The flights that were out when the breaker opened have failed after it, and so has the try of many keys in one script.
 	assert.LessOrEqual(t, probes, int(time.Since(since)/time.Second)+1+redisstore.DefaultFlights+1)
 	mu.Unlock()
-	open := redisstore.Turn{Addr: proxy.Addr(), Open: true, Class: core.ClassTimeout}
-	assert.Equal(t, []redisstore.Turn{open}, told())
+	open := redisstore.BreakerChange{Addr: proxy.Addr(), Open: true, Class: core.ClassTimeout}
+	assert.Equal(t, []redisstore.BreakerChange{open}, told())
 	assert.Len(t, log.with("class=timeout"), 1)
 	assert.Empty(t, log.with("is back"))
 
@@ -116,7 +116,7 @@ func TestOutageIsToldOnce(t *testing.T) {
 		_, err := l.Allow(t.Context(), "k")
 		return assert.NoError(t, err) && len(log.with("is back")) > 0
 	}, patient, time.Millisecond)
-	assert.Equal(t, redisstore.Turn{Addr: proxy.Addr()}, told()[1])
+	assert.Equal(t, redisstore.BreakerChange{Addr: proxy.Addr()}, told()[1])
 }
 
 // Each process of two decides by its half while the server is gone. When it is back, what they have admitted is charged to

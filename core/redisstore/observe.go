@@ -44,14 +44,14 @@ func (f *flight) tell() {
 	f.lane.node.store.observe(*f.told)
 }
 
-// Turn is what Options.ObserveBreaker is told: that the breaker of a server has opened or closed. While it is open, the
-// server is asked by one flight a second, which decides whether it closes.
-type Turn struct {
+// BreakerChange is what Options.ObserveBreaker is told: that the breaker of a server has opened or closed. While it is open, the
+// server is asked by one flight at a time, about twice a second; the first that is answered closes it.
+type BreakerChange struct {
 	// Addr is the server's address as the client has it, or "" where that does not say which server it asks.
 	Addr string
 	// Behind reports that it is the breaker for what no request waits for.
 	Behind bool
-	// Open is what it has turned to.
+	// Open reports whether it is open now.
 	Open bool
 	// Class is the class of the failure that has opened it, and "" where it has closed.
 	Class string
@@ -63,7 +63,7 @@ func (n *node) turned(behind bool) func(open bool, err error) {
 	if observe == nil {
 		return nil
 	}
-	t := Turn{Behind: behind}
+	t := BreakerChange{Behind: behind}
 	if n.direct != nil {
 		t.Addr = n.direct.Options().Addr
 	}

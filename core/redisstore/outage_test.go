@@ -297,8 +297,8 @@ func TestLostShard(t *testing.T) {
 		o.ContextTimeoutEnabled, o.MaxRetries, o.DialerRetries = u.ContextTimeoutEnabled, u.MaxRetries, u.DialerRetries
 	})
 	var mu sync.Mutex
-	var turns []redisstore.Turn
-	s := newStore(t, rdb, redisstore.Options{Deadline: patient, ObserveBreaker: func(turn redisstore.Turn) {
+	var turns []redisstore.BreakerChange
+	s := newStore(t, rdb, redisstore.Options{Deadline: patient, ObserveBreaker: func(turn redisstore.BreakerChange) {
 		mu.Lock()
 		defer mu.Unlock()
 		turns = append(turns, turn)

@@ -99,14 +99,17 @@ type Options struct {
 	// caller that flies alone would see. nil means nobody.
 	// Requests that were refused from memory took no flight: [Store.Stats] counts them.
 	Observe func(Flight)
-	// ObserveBreaker is told once each time that the breaker of a server opens, because the server does not answer, and
-	// closes again, by the caller whose flight was the reason. It must be quick, safe for concurrent use, and not panic.
-	// nil means nobody.
-	ObserveBreaker func(Turn)
-	// Mirror counts what Redis admits also in this process, as far as it fits there, so that under "fail local" an outage
-	// does not begin with a whole local limit for those who have just used up the one in Redis. It costs the memory that
-	// the in-process store takes for each key, and well under a microsecond for each decision. What is
-	// given back to Redis stays counted here until it weighs nothing any more.
+	// ObserveBreaker is told once each time that a breaker of a server opens, because the server does not answer, and
+	// once when it closes again. A server has one for decisions and one for what no request waits for. It is called by
+	// the goroutine of the flight that was the reason, which may be a caller's: it must be quick, safe for concurrent
+	// use, and not panic. nil means nobody.
+	ObserveBreaker func(BreakerChange)
+	// Mirror also counts in this process what Redis admits for it under policies that say "fail local", as far as it fits
+	// there, so that a client that has just used up its limit here finds less of the local limit, or of its share, when an
+	// outage begins. What other processes were admitted is not seen, and permits are not mirrored. It costs the memory of
+	// one more key of the in-process store for each key, and well under a microsecond for each decision. What is given
+	// back to Redis stays counted here until it weighs nothing any more, so leave it off with a Settle. False means that
+	// an outage begins with what earlier outages have left.
 	Mirror bool
 }
 
@@ -128,7 +131,7 @@ type Store struct {
 	lateness      time.Duration // of a flight that is sent again
 	flights, keys int           // of flights, and of a script
 	observe       func(Flight)
-	turns         func(Turn)
+	turns         func(BreakerChange)
 	mirror        bool
 	bounded       bool // the client itself keeps to a context's deadline
 	only          *node
@@ -260,7 +263,7 @@ func (s *Store) Fallback() *core.Memory {
 	return s.local()
 }
 
-// Mirrors reports whether Options.Mirror was given. A Limiter finds it by the method's name.
+// Mirrors reports Options.Mirror. Guards and Limiters call it if a store has it.
 func (s *Store) Mirrors() bool { return s.mirror }
 
 // Take implements [core.Store].
