@@ -56,10 +56,9 @@ type written struct {
 // Unwrap returns what it was for the socket.
 func (w *written) Unwrap() error { return w.error }
 
-// Timeout is asked by net.OpError.
+// Timeout is asked by net.OpError. A connection that the kernel has given up is broken, and another one may do.
 func (w *written) Timeout() bool {
-	failed, ok := w.error.(net.Error) //nolint:errorlint // as net.OpError itself does
-	return ok && failed.Timeout()
+	return errors.Is(w.error, os.ErrDeadlineExceeded)
 }
 
 // Read implements net.Conn.

@@ -90,15 +90,19 @@ func (f *flight) relay() (next *flight) {
 	}
 	if next != nil { // it does not wait for what is sent again
 		go f.lane.run(next)
+		next = nil // also if this one ends in a panic
 	}
 	f.resend()
-	return nil
+	return next
 }
 
 // rescue ends a flight, which may have ended in a panic.
 func (f *flight) rescue(panicking any) {
-	if panicking != nil {
+	switch {
+	case panicking != nil:
 		f.fail(&panicked{panicking})
+	case !f.ended: // a hook has ended the goroutine
+		f.fail(errPanicked)
 	}
 	f.end()
 }

@@ -40,6 +40,7 @@ type lane struct {
 
 	mu          sync.Mutex
 	first, last *passenger // those who wait, in the order in which they came
+	newest      time.Time  // when the latest of them has entered
 	waiting     int
 	weight      int64            // of those who wait
 	out         int              // flights
@@ -86,7 +87,7 @@ func (l *lane) ask(ctx context.Context, now time.Time, e entry, t *core.Take, re
 	}
 	p := newPassenger(e, t, now)
 	l.add(p)
-	f := l.next(now)
+	f := l.next(time.Now()) // whose time begins now, whatever its passengers have done before
 	l.mu.Unlock()
 	l.start(f)
 	// Half of the time is enough to wait in: the other half is for the flight.
@@ -349,6 +350,9 @@ func (l *lane) follow(c call) {
 // add is locked, and so is remove.
 func (l *lane) add(p *passenger) {
 	p.answers = l.answers
+	if p.older = l.newest.Sub(p.entered) > grace; !p.older {
+		l.newest = p.entered
+	}
 	p.before, p.after = l.last, nil
 	if l.last == nil {
 		l.first = p

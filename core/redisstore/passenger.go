@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,6 +30,7 @@ type passenger struct {
 	before, after *passenger
 	aboard        bool
 	answers       uint64 // those that the lane had got before
+	older         bool   // than one who came before it, so that it has its own eye on the time
 
 	call, row int // of its flight
 }
@@ -48,8 +50,18 @@ func newPassenger(e entry, t *core.Take, entered time.Time) *passenger {
 	p.landed.Store(false)
 	if e.shares {
 		p.take = *t
+		p.take.Key = keptKey(e.key, t.Key)
 	}
 	return p
+}
+
+// keptKey is a key whose text stays as it is when its caller has left, whose request it may have been a part of. name is that
+// of the key, and nearly always ends with it.
+func keptKey(name, key string) string {
+	if strings.HasSuffix(name, key) {
+		return name[len(name)-len(key):]
+	}
+	return strings.Clone(key)
 }
 
 // nudge lets a passenger look about. One that is about to do so anyway need not be told again.
@@ -66,9 +78,9 @@ func (p *passenger) nudge() {
 func (p *passenger) ride(ctx context.Context, l *lane, queueing, patience time.Duration, res *core.Result) ([]int64, error) {
 	looks := 0
 	var alarm <-chan time.Time
-	if patience < l.limit || l.behind {
+	if patience < l.limit || l.behind || p.older {
 		p.timer.Reset(queueing - time.Since(p.entered))
-		if alarm = p.timer.C; !l.behind {
+		if alarm = p.timer.C; patience < l.limit && !l.behind {
 			looks = maxLooks
 		}
 	}

@@ -119,8 +119,8 @@ const DefaultDenyCache = 65_536
 
 // Store, built by [New], is a [core.Store] and a [core.PermitStore] on Redis. It needs no Close: it has
 // goroutines only while somebody waits for an answer, so that there is nothing to drain once all callers
-// have theirs. What it does beside the decisions, after a timeout, ends within a second if the client
-// keeps to a context's deadline, as that of [ClientOptions] does. The client stays the caller's to
+// have theirs. What it does beside the decisions, after a timeout, ends within a second and a deadline
+// if the client keeps to a context's deadline, as that of [ClientOptions] does. The client stays the caller's to
 // close.
 type Store struct {
 	rdb   redis.UniversalClient
