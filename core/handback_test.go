@@ -189,10 +189,9 @@ func TestHandBackFails(t *testing.T) {
 			p := newProcess(t, redis, "10/1h", false)
 			p.Fail(down())
 			p.take(t, "k", 3)
-			p.Fail(nil)
+			p.remote.FailAfter(1, c.why)
 			_, err := p.Peek(t.Context(), "k") // after which it is on its way
 			require.NoError(t, err)
-			p.Fail(c.why)
 			synctest.Wait()
 			p.Fail(nil)
 			p.take(t, "k", 0)

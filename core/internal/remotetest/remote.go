@@ -17,6 +17,7 @@ type Remote struct {
 
 	mu      sync.Mutex
 	err     error
+	passing int // calls before the failure
 	refunds []int64
 }
 
@@ -24,15 +25,22 @@ type Remote struct {
 func New(s core.Store) *Remote { return &Remote{Store: s} }
 
 // Fail makes each call from now on fail with err; nil ends that.
-func (r *Remote) Fail(err error) {
+func (r *Remote) Fail(err error) { r.FailAfter(0, err) }
+
+// FailAfter lets so many calls pass before it is as Fail.
+func (r *Remote) FailAfter(calls int, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.err = err
+	r.passing, r.err = calls, err
 }
 
 func (r *Remote) failure() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.passing > 0 {
+		r.passing--
+		return nil
+	}
 	return r.err
 }
 
