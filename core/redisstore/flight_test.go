@@ -83,7 +83,7 @@ func TestFlightsAgreeWithGo(t *testing.T) { //nolint:paralleltest // it computes
 				require.True(t, s.Together())
 			}
 			storetest.Compare(t, storetest.Reference(), s, *seed, operations, algorithms...)
-			assert.Greater(t, s.riders, operations/10)
+			assert.Greater(t, s.riders, operations/50, "of each algorithm some; how many is up to the seed")
 		})
 	}
 	for _, a := range storetest.Algorithms() {

@@ -22,9 +22,11 @@ import (
 func main() {
 	remembered, err := strconv.Atoi(os.Args[3])
 	check(err)
-	client := redis.NewUniversalClient(redisstore.ClientOptions(os.Args[1]))
-	// However busy the machine is, the store does not fail.
-	store, err := redisstore.New(client, redisstore.Options{DenyCache: remembered, Deadline: 30 * time.Second})
+	const patient = 30 * time.Second // however busy the machine is, the store does not fail
+	o := redisstore.ClientOptions(os.Args[1])
+	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = patient, patient, patient, patient
+	client := redis.NewUniversalClient(o)
+	store, err := redisstore.New(client, redisstore.Options{DenyCache: remembered, Deadline: patient})
 	check(err)
 	g, err := guard.New(guard.Config{Rule: guard.Rule{Policy: "1/24h", Key: keyfunc.IP()}, Store: store})
 	check(err)
