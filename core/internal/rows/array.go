@@ -10,10 +10,10 @@ import (
 // array is the rows of a table: open addressing, and as many rows as it was made with. A row is the two words of its
 // key's hash and the state; one whose first word is 0 is empty.
 //
-// A key that has a row is found without the lock of the shard. Who decides locks the row itself, by a bit of its
-// first word, and so has the state for himself: of those who decide at the same time only the ones that want
+// A key that has a row is found without the lock of the shard. A caller that decides locks the row itself, by a bit
+// of its first word, and so has the state for itself: of those who decide at the same time only the ones that want
 // the same key write to the same cache lines. Rows come, move and go under the lock of the shard, and only when
-// they are locked themselves. Who searches meanwhile may miss a row, and then looks again under
+// they are locked themselves. A caller that searches meanwhile may miss a row, and then looks again under
 // the lock of the shard, but never takes one key's for another's.
 type array struct {
 	words  []int64
@@ -133,7 +133,7 @@ func pause() {
 }
 
 // lock waits for a row in use, for who has the lock of the shard, so that nobody moves the row meanwhile, nor waits for
-// another one of the shard. The gate is locked. Who has the row opens it.
+// another one of the shard. The gate is locked. Whoever has the row opens it.
 func lock(row []int64, gate *sync.Mutex) {
 	for {
 		switch first := atomic.LoadInt64(&row[0]); {

@@ -300,7 +300,7 @@ func TestNothingIsLostWhileRowsMove(t *testing.T) {
 	}
 }
 
-// Who wants a row that another has, waits for it, also if that takes long; others do not.
+// A caller that wants a row which another one has waits for it, also if that takes long; others do not.
 func TestRowsWaitForEachOther(t *testing.T) {
 	m, p := New(127), plainPolicy("a", 1)
 	far := m.Now() + 1e12
