@@ -39,7 +39,7 @@ func TestPanicAtTheSecondTry(t *testing.T) {
 	t.Parallel()
 	server := redistest.Single(t)
 	rdb := closing(t, redis.NewUniversalClient(unhurried(redisstore.ClientOptions(server.Addr()))))
-	s := newStore(t, rdb, redisstore.Options{DenyCache: -1, Deadline: patient})
+	s := newStore(t, rdb, redisstore.Options{DenyCache: -1, Deadline: patient, Flights: 1})
 	p := core.MustParse("stumble: 1000000/1h fixed-window")
 	take := core.Take{Policy: p, Key: "k", Cost: 1}
 	require.Eventually(t, func() bool { _, err := s.Take(t.Context(), take); return err == nil }, patient, time.Millisecond)
