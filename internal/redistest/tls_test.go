@@ -3,6 +3,7 @@ package redistest
 import (
 	"context"
 	"net"
+	"sync"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -25,11 +26,11 @@ func TestSecureCluster(t *testing.T) {
 	config, err := Trust(cert.CertFile)
 	require.NoError(t, err)
 	cluster := StartCluster(t, cert.Args()...)
-	seen := make(map[string]bool)
+	var seen sync.Map // dialed from several goroutines at once
 	c := cluster.Client(t, func(o *redis.ClusterOptions) {
 		o.TLSConfig = config
 		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-			seen[addr] = true
+			seen.Store(addr, true)
 			return redis.NewDialer(&redis.Options{TLSConfig: config})(ctx, network, addr)
 		}
 		o.PoolSize, o.MinIdleConns = 1, 0
@@ -38,9 +39,9 @@ func TestSecureCluster(t *testing.T) {
 	require.NoError(t, c.Set(t.Context(), "key", 1, 0).Err())
 	finish()
 	require.NoError(t, c.Incr(t.Context(), "key").Err())
-	for addr := range seen {
+	for addr := range seen.Range {
 		assert.Contains(t, cluster.Addrs(), addr)
-		assert.Error(t, unencrypted(t, addr))
+		assert.Error(t, unencrypted(t, addr.(string)))
 	}
 }
 
