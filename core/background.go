@@ -9,10 +9,9 @@ import (
 	"time"
 )
 
-// What travels behind the decisions goes in batches of at most batchSize, each of which may take callTimeout: 10 ms
-// away, 50 000 a second come back, no matter whose they are. A batch is all that has come while the one before it was
-// out; a lone task leaves at once. What failed is sent again after retryFirst, and later up to retryLast: within 2 s
-// of a blip all is well again.
+// Tasks are sent in batches of at most batchSize, each of which may take callTimeout: to a server 10 ms away, 50 000 a
+// second. A batch is all that has come while the one before it was out; a lone task leaves at once. What failed is sent
+// again after retryFirst, then after longer pauses, up to retryLast: 2 s after a short fault all has been sent.
 const (
 	batchSize   = 512
 	callTimeout = time.Second
@@ -20,24 +19,24 @@ const (
 	retryLast   = 400 * time.Millisecond
 )
 
-// Units are given back or charged within refundLife, or not at all: they expire by themselves. maxRefunds bounds how many
-// wait for the one or the other, which only a store that hangs can reach. Permits need no bound: there are no more than were held within
-// one lease, and none is dropped before its lease ends.
+// Units are given back or charged within refundLife, or not at all: they expire by themselves. maxRefunds bounds how
+// many refunds wait, and how many charges; only a store that hangs lets so many wait. Permits need no bound: there are no
+// more than were held within one lease, and none is dropped before its lease ends.
 const (
 	refundLife = 10 * time.Second
 	maxRefunds = 1 << 14
 )
 
-// Charges are takes, of which a store does one at a time: so many of them are out together, and leave it connections for
-// the decisions. 10 ms away, 1600 a second are charged.
+// chargesAtOnce is how many charges are out together: they are takes, which a store has no batches for, and which must
+// leave connections for the decisions. To a server 10 ms away, 1600 a second are charged.
 const chargesAtOnce = 16
 
-// Hand-backs are takes as well. There are no more of them than the ledger has had keys, which all come in the first
-// moments after an outage.
+// handsAtOnce is the same for hand-backs. There are no more of them than the ledger has had keys, and all come in the
+// first moments after an outage.
 const handsAtOnce = 64
 
-// background does what decisions leave behind, where the store is remote: it renews permits, releases them, gives units
-// back and charges more of them. Nobody waits for it, and it has goroutines only while there is something to do.
+// background does what no caller waits for, if the store is remote: it renews and releases permits, gives units back,
+// charges and hands back. It has goroutines only while there is something to do.
 type background struct {
 	keeper *keeper
 
@@ -76,7 +75,7 @@ type task struct {
 	permit Permit // to release
 	refund *Refund
 	charge *Take     // also to hand back
-	until  time.Time // from when on it is of no use
+	until  time.Time // after which it is of no use
 }
 
 func newBackground(k *keeper) *background { return &background{keeper: k} }
@@ -102,7 +101,7 @@ func (b *background) charge(t Take) {
 	b.add(charging, task{charge: &t, until: time.Now().Add(refundLife)})
 }
 
-// handBack charges what the fallback has admitted, and what weighs for so long.
+// handBack charges what the fallback has admitted. It is of use for as long as that weighs.
 func (b *background) handBack(t Take, weighs time.Duration) {
 	b.add(handing, task{charge: &t, until: time.Now().Add(weighs)})
 }
@@ -125,7 +124,7 @@ func (b *background) add(k kind, tasks ...task) {
 	}
 }
 
-// start sees to it that a lane's tasks are done. It is locked.
+// start begins work on a lane's tasks. b is locked.
 func (b *background) start(k kind) {
 	if l := &b.lanes[k]; !l.busy && len(l.tasks) > 0 {
 		l.busy = true
@@ -175,7 +174,7 @@ func (k kind) batch() int {
 	}
 }
 
-// rest lets those that wait for it know that there is nothing left to do. It is locked.
+// rest tells those that wait for it that there is nothing left to do. b is locked.
 func (b *background) rest() {
 	if b.left() > 0 || slices.ContainsFunc(b.lanes[:], func(l lane) bool { return l.busy }) {
 		return
@@ -186,7 +185,7 @@ func (b *background) rest() {
 	b.idle = nil
 }
 
-// left is how many tasks wait. It is locked.
+// left returns how many tasks wait. b is locked.
 func (b *background) left() (n int) {
 	for i := range b.lanes {
 		n += len(b.lanes[i].tasks) + len(b.lanes[i].later)
@@ -194,7 +193,7 @@ func (b *background) left() (n int) {
 	return n
 }
 
-// done sees to it that what failed is done again later, where that is of use.
+// done keeps what failed, to be sent again later if that is of use.
 func (b *background) done(k kind, batch []task, errs []error) {
 	lost, why := 0, error(nil)
 	b.mu.Lock()
@@ -215,7 +214,7 @@ func (b *background) done(k kind, batch []task, errs []error) {
 	switch {
 	case !failed:
 		l.pause = 0
-	case len(l.later) > 0 && !l.paused: // one pause for all batches, or many of them would leave none
+	case len(l.later) > 0 && !l.paused: // one pause for all batches that fail meanwhile
 		l.paused, l.pause = true, min(max(retryFirst, l.pause*2), retryLast)
 		time.AfterFunc(l.pause, func() { b.retry(k) })
 	}
@@ -225,8 +224,8 @@ func (b *background) done(k kind, batch []task, errs []error) {
 	}
 }
 
-// mayRetry reports whether what failed may be done again: releasing twice does no harm, but units that may have been
-// given back or charged must not be so again.
+// mayRetry reports whether what failed may be sent again: releasing twice does no harm, but units that may have been
+// given back or charged must not be given back or charged twice.
 func mayRetry(k kind, err error) bool {
 	failed, known := errors.AsType[*StoreError](err)
 	return k == releasing || known && !failed.Executed && failed.Class != ClassDenied
@@ -241,7 +240,7 @@ func (b *background) retry(k kind) {
 	b.rest()
 }
 
-// giveUp says what is not done any more. It is not locked: a log that blocks must hold up nobody.
+// giveUp logs what is not sent again. b is not locked: a log that blocks must hold up nobody.
 func (b *background) giveUp(k kind, n int, why error) {
 	switch k {
 	case charging:
@@ -253,8 +252,8 @@ func (b *background) giveUp(k kind, n int, why error) {
 	}
 }
 
-// call asks the store, and returns an error for each task, nil where it was done. A panic in the store, such as of a
-// client's hook, is a failure: nobody is there to see it.
+// call asks the store, and returns an error for each task, nil if it was done. A panic in the store, such as that of a
+// client's hook, is an error: no caller is there to recover it.
 func (b *background) call(k kind, batch []task) (lost []Permit, errs []error) {
 	timeout := callTimeout
 	if k == renewing {
@@ -307,7 +306,7 @@ func (b *background) ask(ctx context.Context, k kind, batch []task) (lost []Perm
 	return b.keeper.permits.Renew(ctx, permits)
 }
 
-// takeAll charges all of a batch at once.
+// takeAll charges all of a batch at the same time.
 func (b *background) takeAll(ctx context.Context, batch []task) error {
 	errs := make([]error, len(batch))
 	var done sync.WaitGroup

@@ -2,24 +2,9 @@ package core
 
 import (
 	"math"
-	"time"
 
 	"github.com/weir-go/weir/core/internal/algo"
 )
-
-// text is the form in which a state is stored, and how long it is to be kept.
-func (p *policy) text(state []int64, now int64) ([]byte, time.Duration) {
-	text, left := make([]byte, 0, 20*len(p.algorithms)), int64(0)
-	for i, a := range p.algorithms {
-		if i > 0 {
-			text = append(text, ';')
-		}
-		text = a.AppendText(text, state)
-		left = max(left, a.Expires(state)-now)
-		state = state[a.Words():]
-	}
-	return text, time.Duration(max(1, (left+999)/1000)) * time.Millisecond
-}
 
 // load brings the state of all limits to what the rules allow now.
 func (p *policy) load(state []int64, now int64) (healed bool) {

@@ -1,6 +1,6 @@
-// Package core decides: it holds limits and policies, the in-process store, and the
-// Limiter, which asks a store, and decides without it when it fails. It knows no request,
-// no framework and no Redis; those are in the packages around it.
+// Package core decides: it has limits and policies, the in-process store, and the
+// Limiter, which asks a store and does what the policy says when the store fails. It knows
+// no request, no framework and no Redis; those are in the packages around it.
 //
 // From text to answer:
 //
@@ -15,9 +15,8 @@
 //   - For HTTP requests, package guard is built on the Limiter, and the adapters
 //     (nethttp, ginmw, echomw, fibermw) on guard.
 //
-// Applications need [Parse], [NewLimiter] and [Result]. Something like a guard is built on
-// [Limiter.Begin]. Stores need [Take], [Refund] and [Policy.Spec], which decides as a pure
-// function on text or in the integers of a script; for permits [Permit].
+// Applications need [Parse], [NewLimiter] and [Result]. A program that builds something
+// like a guard needs [Limiter.Begin], and one that implements a Store needs [Policy.Spec].
 //
 // If the store fails, the policy's fail word decides; see [Failure]. Being over a
 // limit is a Result and never an error.

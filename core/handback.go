@@ -1,26 +1,11 @@
 package core
 
 import (
-	"context"
 	"errors"
-	"slices"
 	"time"
 )
 
-// takeLocally lets the fallback decide, of the policy or of a share of it.
-func (k *keeper) takeLocally(ctx context.Context, t *Take, res *Result) error {
-	own := *t
-	own.Policy = t.Policy.local()
-	if err := k.fallback().take(context.WithoutCancel(ctx), &own, res); err != nil {
-		return err
-	}
-	if own.Policy != t.Policy {
-		t.Policy.p.ofShare(res, t.Cost)
-	}
-	return nil
-}
-
-// owe notes what the fallback has admitted, for the store to be told of.
+// owe notes what the fallback has admitted, to be handed back to the store.
 func (k *keeper) owe(t *Take, res *Result) {
 	if res.Taken > 0 {
 		k.ledger.add(t.Policy.ledgerKey(t.Key), res.Taken, t.Policy.p.weighs(res))
@@ -36,22 +21,7 @@ func (p *policy) weighs(res *Result) time.Duration {
 	return time.Duration(longest) * time.Microsecond
 }
 
-// refundLocally gives back what the fallback has admitted: to it, and of what the store is to be told of.
-func (k *keeper) refundLocally(ctx context.Context, refunds []Refund) error {
-	own := slices.Clone(refunds)
-	for i := range own {
-		own[i].Policy = own[i].Policy.local()
-	}
-	if err := k.fallback().Refund(ctx, own); err != nil {
-		return err
-	}
-	for i := range refunds {
-		k.ledger.sub(refunds[i].Policy.ledgerKey(refunds[i].Key), refunds[i].Units)
-	}
-	return nil
-}
-
-// mirror counts in the fallback what the store has admitted, as far as it fits there.
+// mirror counts in the fallback what the store has admitted, as far as there is room.
 func (k *keeper) mirror(t *Take, units int64) {
 	if t.Policy.p.options.Fail == FailLocal {
 		var res Result
@@ -59,9 +29,9 @@ func (k *keeper) mirror(t *Take, units int64) {
 	}
 }
 
-// handBack sees to it that the store is told of what this process has admitted without it for the key of t, which it has
-// just answered for: before that it might swallow what cannot be sent twice. Units that do not weigh any more in the
-// fallback, which never forgets any, are left out. Nobody waits for it.
+// handBack charges to the store, in the background, what this process has admitted without it for the key of t. The
+// store has just answered for that key: a store that still hangs might lose the charge, which cannot be sent twice.
+// Units that do not weigh any more in the fallback are left out.
 func (k *keeper) handBack(t *Take) {
 	units := k.ledger.take(t.Policy.ledgerKey(t.Key))
 	if units == 0 {
@@ -80,8 +50,8 @@ func (k *keeper) handBack(t *Take) {
 	}
 }
 
-// handedBack is told what became of hand-backs. What surely was not done is still owed. What may have been done is not
-// done again.
+// handedBack is told what became of a batch of hand-backs. Those that were surely not charged are owed again; those that
+// may have been charged are not.
 func (k *keeper) handedBack(batch []task, errs []error) {
 	for i, err := range errs {
 		if failed, ok := errors.AsType[*StoreError](err); ok && !failed.Executed {

@@ -18,13 +18,13 @@ func (i *interval) due() bool {
 	return now-last >= int64(logInterval) && i.last.CompareAndSwap(last, now)
 }
 
-// health is whether the store fails, as far as the log has said. It may fail for every request, or for every
-// second one.
+// health knows whether the store fails, and what the log has been told of that: a store may fail for every request, or
+// for every second one, and the log has a line for each class of failure.
 type health struct {
-	failing atomic.Bool   // it has failed, and it was not said that it is back
+	failing atomic.Bool   // it has failed, and the log was not told that it is back
 	last    atomic.Int64  // when it last did, in Unix nanoseconds
-	said    atomic.Uint32 // the classes that the log has been told of since then, a bit for each
-	lost    interval      // the line that something could not be given back or charged
+	logged  atomic.Uint32 // the classes that the log has been told of meanwhile, a bit for each
+	lost    interval      // between lines about what could not be given back or charged
 }
 
 // classes are in the order of their bits. A class that is not among them shares the bit of the last.
@@ -32,9 +32,9 @@ var classes = [...]string{
 	ClassTimeout, ClassDown, ClassLost, ClassOOM, ClassDenied, ClassReply, ClassBreaker, ClassBusy, ClassOther,
 }
 
-// classBit is the bit of a class, and those of the classes after which it says nothing new: a breaker opens because of
-// another failure, and what is busy waits for one.
-func classBit(class string) (bit, covers uint32) {
+// classBit returns the bit of a class, and the bits of the classes after which it is no news: a breaker opens because of
+// another failure, and a store is busy because calls wait for one.
+func classBit(class string) (bit, after uint32) {
 	bit = 1 << (len(classes) - 1)
 	if i := slices.Index(classes[:], class); i >= 0 {
 		bit = 1 << i
@@ -58,8 +58,8 @@ func (k *keeper) failed(err *StoreError) {
 	h := &k.health
 	h.last.Store(time.Now().UnixNano())
 	h.failing.Store(true)
-	bit, covers := classBit(err.Class)
-	if h.said.Load()&covers == 0 && h.said.Or(bit)&covers == 0 {
+	bit, after := classBit(err.Class)
+	if h.logged.Load()&after == 0 && h.logged.Or(bit)&after == 0 {
 		k.logger().Warn("weir: the store failed; each policy's fail word decides", "class", err.Class, "error", err.Err)
 	}
 }
@@ -68,7 +68,7 @@ func (k *keeper) failed(err *StoreError) {
 func (k *keeper) recovered() {
 	h := &k.health
 	if time.Now().UnixNano()-h.last.Load() >= int64(logInterval) && h.failing.CompareAndSwap(true, false) {
-		h.said.Store(0)
+		h.logged.Store(0)
 		k.holder.recovered()
 		k.logger().Info("weir: the store is back")
 	}

@@ -29,9 +29,9 @@ type hold struct {
 	released bool
 	adopted  bool // the fallback counts it too
 	failed   bool // the store has failed to renew it, and not renewed it since
-	lapsed   bool // its lease has ended unconfirmed, and its holder runs on
+	lapsed   bool // its lease has ended unconfirmed, and the work goes on
 	detached bool // it outlives its request
-	claimed  bool // and somebody has taken care of it
+	claimed  bool // and the work that it is for has begun
 	cause    error
 	cancels  []context.CancelCauseFunc
 }
@@ -47,7 +47,7 @@ func (x *hold) store() PermitStore {
 	return x.holder.keeper.permits
 }
 
-// renewed begins the lease anew. It counts from when the store was asked: its own begins later and ends later.
+// renewed begins the lease anew, from when the store was asked: the store's own lease begins later, and ends later.
 func (x *hold) renewed(sent time.Time) {
 	x.due, x.ends = sent.Add(x.lease/renewals), sent.Add(x.lease)
 	x.failed, x.lapsed = false, false
@@ -61,8 +61,8 @@ func (x *hold) next() time.Time {
 	return x.ends
 }
 
-// lapse is what happens when a lease has ended that nobody has confirmed. Where the policy fails open or local a
-// store that is gone ends nothing that runs: the permit is held on, and asked for again.
+// lapse is called when the lease has ended and the store has not confirmed another one. If the policy fails open or
+// local, a store that is gone ends no work: the permit is kept, and asked for again.
 func (x *hold) lapse(now time.Time) {
 	if x.remote() && x.permit.Policy.Options().Fail != FailClosed {
 		x.lapsed, x.ends = true, now.Add(x.lease)
@@ -71,7 +71,7 @@ func (x *hold) lapse(now time.Time) {
 	x.end(ErrPermitLost)
 }
 
-// end ends the contexts and what is done for the permit. The holder is locked.
+// end ends the contexts of the permit, and its renewals. The holder is locked.
 func (x *hold) end(cause error) {
 	if x.ended {
 		return
@@ -101,8 +101,7 @@ func (x *hold) attach(ctx context.Context) context.Context {
 	return ctx
 }
 
-// release gives the permit back, without waiting for a store that is not in the process. Only the first call
-// counts.
+// release gives the permit back, without waiting for a remote store. Only the first call counts.
 func (x *hold) release() {
 	if x != nil {
 		x.releaseBecause(context.Canceled)
@@ -116,7 +115,7 @@ func (x *hold) releaseBecause(cause error) {
 	first := !x.released
 	x.released = true
 	x.end(cause)
-	if first { // and again, if it is just being renewed, which may bring it back
+	if first { // renewed gives it back again if a renewal that is under way brings it back
 		h.giveBack(x)
 	}
 }
@@ -128,7 +127,7 @@ func (x *hold) detach() {
 	x.holder.mu.Unlock()
 }
 
-// claim is a context of the permit for the code that takes care of it from now on. It ends after maxDetached.
+// claim returns a context for the work that holds the permit from now on. It ends after maxDetached.
 func (x *hold) claim(ctx context.Context) context.Context {
 	h := x.holder
 	h.mu.Lock()
@@ -141,8 +140,8 @@ func (x *hold) claim(ctx context.Context) context.Context {
 	return x.attach(ctx)
 }
 
-// finish is told that the request is over. It releases the permit, unless that was detached: then it ends within a
-// lease if nobody claims it, and at once if nobody will.
+// finish is called when the request is over. It releases the permit unless that was detached: then the permit is released
+// when a lease has passed without a claim, or at once if the handler panicked before the claim.
 func (x *hold) finish(panicked bool) {
 	if x == nil {
 		return
@@ -153,7 +152,7 @@ func (x *hold) finish(panicked bool) {
 	switch {
 	case !detached:
 		x.release()
-	case panicked && !claimed: // nobody will, or too late
+	case panicked && !claimed:
 		x.releaseBecause(ErrPermitLost)
 	case !claimed:
 		time.AfterFunc(x.lease, x.unclaimed)

@@ -18,8 +18,8 @@ const (
 	together = 30
 )
 
-// overtaken is when a permit of which nobody knows whether it was granted is released again: the question may still be
-// on its way, on a connection that has lost a packet, and arrive after the first release.
+// overtaken is when a permit is released again if it is unknown whether it was granted: the question may still be on its
+// way, on a connection that has lost a packet, and arrive after the first release.
 var overtaken = [...]time.Duration{500 * time.Millisecond, 1500 * time.Millisecond, 5 * time.Second}
 
 // holder keeps the permits that a process holds alive, each in the store that granted it, and gives them back. It
@@ -31,16 +31,16 @@ type holder struct {
 	held  map[*hold]struct{}
 	timer *time.Timer
 	next  time.Time // when the timer fires; zero if it does not
-	// adopted is whether the fallback has been told of what is held, since the store fails.
+	// adopted reports that the store fails and the fallback has been told of all that is held.
 	adopted bool
 }
 
 func newHolder(k *keeper) *holder { return &holder{keeper: k, held: map[*hold]struct{}{}} }
 
-// acquire asks the store, or the fallback, for a permit, and keeps it until it is released. Only if the Result
-// admits there is a hold. p needs no ID.
+// acquire asks the store, or the fallback, for a permit, and keeps it until it is released. There is a hold only if the
+// Result admits. p needs no ID.
 //
-// If it remains unknown whether the store granted the permit, it is given back.
+// If it is unknown whether the store granted the permit, it is given back.
 func (h *holder) acquire(ctx context.Context, p Permit, local bool) (*hold, Result, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, Result{}, err
@@ -48,7 +48,7 @@ func (h *holder) acquire(ctx context.Context, p Permit, local bool) (*hold, Resu
 	p.ID = rand.Text()
 	_, lease, _ := p.Policy.Concurrent()
 	x, sent := &hold{holder: h, permit: p, lease: lease, local: local}, time.Now()
-	unknown := true // whether it was granted, as after a panic
+	unknown := true // whether it was granted; so it stays after a panic
 	defer func() {
 		if unknown {
 			h.giveBackUnknown(x)
@@ -76,7 +76,7 @@ func (h *holder) acquire(ctx context.Context, p Permit, local bool) (*hold, Resu
 	return x, res, nil
 }
 
-// wake sees to it that tick is called at a time or before. The holder is locked.
+// wake lets tick be called no later than at. The holder is locked.
 func (h *holder) wake(at time.Time) {
 	if !h.next.IsZero() && !at.Before(h.next) {
 		return
@@ -126,7 +126,7 @@ func (h *holder) tick() {
 	}
 }
 
-// renewHere renews a permit in the process.
+// renewHere renews a permit that is in the process.
 func (h *holder) renewHere(x *hold) {
 	sent := time.Now()
 	lost, err := x.store().Renew(inMemory, []Permit{x.permit})

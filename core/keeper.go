@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// keeper is what a [Limiter] and all that its With made share: the store, and what surrounds a decision of it.
-// Failing over, waiting, giving back, the log and Close are written here and in the parts of it, once.
+// keeper is what a [Limiter] shares with all that its With made: the store, and all that is done around a decision of
+// the store. Failing over is in failover.go, and each of the other jobs is a field here, in a file of its own.
 type keeper struct {
 	store   Store
 	permits PermitStore // the same store, or nil if it keeps no permits
@@ -21,7 +21,7 @@ type keeper struct {
 	memory   *Memory // the store, if it is in the process; nil if it is remote
 	mirrors  bool    // the fallback counts what the store admits, too
 
-	ledger     ledger // what the fallback has admitted, and the store does not know of
+	ledger     ledger // what the fallback has admitted and the store has not been charged for
 	background *background
 	holder     *holder
 	waiters    *waiters
@@ -55,8 +55,7 @@ func newKeeper(s Store, log *slog.Logger) *keeper {
 // remote reports whether asking the store takes more than memory.
 func (k *keeper) remote() bool { return k.memory == nil }
 
-// checkStore says what is wrong with a store that can only panic, or cannot do what p asks for. No store stands for
-// a Memory.
+// checkStore reports a store that would panic, or cannot do what p asks for. A nil s stands for a Memory.
 func checkStore(s Store, p Policy) error {
 	if v := reflect.ValueOf(s); v.Kind() == reflect.Pointer && v.IsNil() {
 		return fmt.Errorf("core: Store is a nil %T; was the error of its constructor ignored?", s)
@@ -67,8 +66,8 @@ func checkStore(s Store, p Policy) error {
 	return nil
 }
 
-// admit notes that p is enforced. Two policies of one name would share one count.
-func (k *keeper) admit(p Policy) error {
+// register notes that p is enforced, and refuses another policy of its name, with which it would share its counts.
+func (k *keeper) register(p Policy) error {
 	if err := checkStore(k.store, p); err != nil {
 		return err
 	}
@@ -81,7 +80,7 @@ func (k *keeper) admit(p Policy) error {
 	return nil
 }
 
-// reset forgets a key in both stores.
+// reset forgets a key, in the store and in the fallback.
 func (k *keeper) reset(ctx context.Context, p Policy, key string) error {
 	err := k.store.Reset(ctx, p, key)
 	if !k.remote() {
@@ -97,7 +96,7 @@ func (k *keeper) reset(ctx context.Context, p Policy, key string) error {
 // closeTimeout is how long Close waits for what is still to be given back.
 const closeTimeout = 500 * time.Millisecond
 
-// close sends waiters away, gives back what is held, and waits for what travels in the background.
+// close ends the waits of all callers, gives back what is held, and waits until the background has sent it.
 func (k *keeper) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout) //nolint:forbidigo // it is of many requests
 	defer cancel()

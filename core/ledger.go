@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// ledger has the units that the fallback has admitted while the store failed, and of which the store does not know yet.
-// They are handed back once the store has answered for their key again: charged there, as far as they still weigh and
-// there is room. It holds keysOwing keys at most. When it is full, what is admitted of further keys is not handed back,
-// which is as if the two stores knew nothing of each other; no other key is affected.
+// ledger has the units that the fallback has admitted while the store failed, and that the store has not been charged
+// for. They are handed back once the store has answered for their key again: charged there, as far as they still weigh
+// and there is room. It holds keysOwing keys at most. If it is full, what is admitted for further keys is not handed
+// back; no other key is affected.
 type ledger struct {
 	keys   atomic.Int64 // how many there are: while there are none, nobody looks any further
 	shards [ledgerShards]ledgerShard
@@ -36,7 +36,7 @@ type due struct {
 
 func (l *ledger) shard(k ledgerKey) *ledgerShard { return &l.shards[k[0]>>8%ledgerShards] }
 
-// add notes units that weigh for so long.
+// add notes units that weigh for the time given.
 func (l *ledger) add(k ledgerKey, units int64, weighs time.Duration) {
 	s, now := l.shard(k), time.Now()
 	s.mu.Lock()
@@ -88,11 +88,11 @@ func (l *ledger) take(k ledgerKey) (units int64) {
 	return 0
 }
 
-// sweep looks at a few keys, others each time, and forgets those whose units weigh nothing any more: so the ledger empties
-// itself, also of keys that nobody asks for again.
+// sweep looks at a few keys, others each time, and forgets those whose units weigh nothing any more: so keys that nobody
+// asks for again leave the ledger, too. The shard is locked.
 func (l *ledger) sweep(s *ledgerShard, now time.Time) {
 	looks := 0
-	for k, d := range s.entries { // from anywhere
+	for k, d := range s.entries { // in random order
 		if d.until <= now.UnixNano() {
 			l.remove(s, k)
 		}

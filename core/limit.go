@@ -21,7 +21,7 @@ const (
 	MaxPeriod = 366 * 24 * time.Hour
 )
 
-// The parts of a SlidingWindow: unless told otherwise, and at most.
+// The parts of a SlidingWindow: by default, and at most.
 const (
 	defaultBuckets = 10
 	maxBuckets     = 60
@@ -31,7 +31,7 @@ const (
 // decision could hold up a server.
 const maxPermits = 10_000
 
-// The lease of a permit: unless told otherwise, the shortest and the longest.
+// The lease of a permit: by default, at least, and at most.
 const (
 	defaultLease = 30 * time.Second
 	minLease     = 100 * time.Millisecond
@@ -231,7 +231,7 @@ func (l Limit) calendar(wrong func(string, ...any)) time.Duration {
 	switch {
 	case err != nil:
 		wrong("%w", err)
-		return max(l.Period, MinPeriod) // which is no mistake besides
+		return max(l.Period, MinPeriod) // so that the period is not a second mistake
 	case l.Period != 0 && l.Period.Microseconds() != period:
 		wrong("Period is %s, but Align is %q; give %s, or 0", periodText(l.Period), l.Align,
 			periodText(time.Duration(period)*time.Microsecond))
@@ -271,9 +271,9 @@ func wordsWith(can func(algo.Kind) bool) string {
 	return oneOf(words)
 }
 
-// shape is what of a limit decides which state it has, where no other limit of the
-// policy is like it: never a number that may be changed while the state is kept. What
-// follows a letter is no letter of an algorithm.
+// shape says which state a limit has, if no other limit of the policy has the same shape:
+// its algorithm, and how its window is divided and aligned, but no number that may change
+// while the state is kept. What follows a letter is not the letter of an algorithm.
 func (l Limit) shape() string {
 	kind := algo.Kinds[l.Algorithm]
 	shape := string(kind.Letter)

@@ -37,9 +37,8 @@ func NewLimiter(s Store, p Policy, o LimiterOptions) (*Limiter, error) {
 	return (&Limiter{keeper: newKeeper(s, o.Log)}).With(p)
 }
 
-// With returns a Limiter for a further policy, which must have a name. It shares with l the store, what decides in its
-// place while it fails, and all that travels in the background. One name stands for one policy: that it is given to
-// another one is an error.
+// With returns a Limiter for a further policy, which must have a name. It shares with l the store, the fallback that
+// decides while the store fails, and all that is done in the background. It fails if another policy has the name already.
 func (l *Limiter) With(p Policy) (*Limiter, error) {
 	switch {
 	case p.IsZero():
@@ -47,7 +46,7 @@ func (l *Limiter) With(p Policy) (*Limiter, error) {
 	case p.Name() == "":
 		return nil, fmt.Errorf("core: the policy %q has no name; give it one, as in \"login: %v\"", p, p)
 	}
-	if err := l.keeper.admit(p); err != nil {
+	if err := l.keeper.register(p); err != nil {
 		return nil, err
 	}
 	return &Limiter{l.keeper, p}, nil
@@ -75,16 +74,16 @@ func (l *Limiter) Variant(p Policy) (*Limiter, error) {
 // Policy returns the policy that l enforces.
 func (l *Limiter) Policy() Policy { return l.policy }
 
-// Close ends the waits of callers for their turn with [ErrClosed], releases the permits that are held, whose contexts end with
-// [ErrPermitLost], and waits half a second at most until a remote store has been given back what is due. The error
-// says what it may not have been given. Close is for l and all that With made. The store is not closed, and l may still
-// be used, except that a wait for a turn fails with [ErrClosed]. A Limiter that is used without permits, waiting and
-// refunds need not be closed.
+// Close ends the waits of callers for their turn with [ErrClosed], releases the permits that are held, whose contexts
+// end with [ErrPermitLost], and waits until all that is due has been given back to a remote store, for half a second at
+// most. The error says how much may not have been given back. Close is for l and all that With made. The store is not
+// closed, and l may still be used, except that a wait for a turn fails with [ErrClosed]. A Limiter that is used without
+// permits, waiting and refunds need not be closed.
 func (l *Limiter) Close() error { return l.keeper.close() }
 
 // Allow takes one unit for key. See [Limiter.AllowN].
 func (l *Limiter) Allow(ctx context.Context, key string) (res Result, err error) {
-	// Not by AllowN, because a Result is copied wherever it is returned.
+	// Not by AllowN, which would copy the Result once more.
 	err = l.take(ctx, Take{Policy: l.policy, Key: key, Cost: 1}, &res)
 	return res, err
 }
@@ -101,7 +100,7 @@ func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (res Result, 
 	return res, err
 }
 
-// take leaves failing over to the keeper, whose errors are none as long as somebody has decided.
+// take drops the error of a store that failed if the fail word has decided.
 func (l *Limiter) take(ctx context.Context, t Take, res *Result) error {
 	if err := l.keeper.take(ctx, &t, res); err != nil && !res.Local {
 		return err
@@ -114,8 +113,8 @@ func (l *Limiter) Peek(ctx context.Context, key string) (Result, error) {
 	return l.AllowN(ctx, key, 0)
 }
 
-// UpTo takes as many units for key as there are, at most n. Result.Taken is how many; where there is none, it is a refusal,
-// also of n = 0, which only looks.
+// UpTo takes as many units for key as there are, at most n: Result.Taken says how many. If there is none, it is refused.
+// With n = 0 it takes none, and is refused if there is none.
 func (l *Limiter) UpTo(ctx context.Context, key string, n int64) (res Result, err error) {
 	err = l.take(ctx, Take{Policy: l.policy, Key: key, Cost: n, AtMost: true}, &res)
 	return res, err
@@ -215,4 +214,19 @@ func (l *Limiter) Refund(ctx context.Context, key string, r Result, n int64) err
 // is an error, whatever the fail word.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
 	return l.keeper.reset(ctx, l.policy, key)
+}
+
+// OverLimitError is what [Limiter.Wait] and [Limiter.Acquire] fail with over the limit:
+// the turn would come too late, or never.
+type OverLimitError struct {
+	// Result is the refusal. RetryAfter counts from when it was made.
+	Result Result
+}
+
+// Error implements error.
+func (e *OverLimitError) Error() string {
+	if e.Result.Outcome == Never {
+		return fmt.Sprintf("over limit: more than the %d units that it ever admits at once", e.Result.Limit)
+	}
+	return fmt.Sprintf("over limit: try again in %v", e.Result.RetryAfter)
 }

@@ -40,8 +40,8 @@ type policy struct {
 	local      *policy     // what the fallback decides by: a share of the limits; nil if that is p itself
 }
 
-// PolicyOptions are a policy's: what its text has after ";", which holds for all of its
-// limits. A store or a handler has options of its own, such as [MemoryOptions].
+// PolicyOptions are what holds for all limits of a policy: in its text, what stands after
+// ";".
 type PolicyOptions struct {
 	// Wait is how far ahead a take may reserve, at most: the grammar's "wait". A
 	// [Take] asks for it by its own Wait. All limits must be able to reserve, which
@@ -76,8 +76,8 @@ func NewPolicy(name string, o PolicyOptions, limits ...Limit) (Policy, error) {
 	return p, joinMistakes("core: ", mistakes)
 }
 
-// joinMistakes is nil without mistakes. Each becomes a line that is understood
-// without the others.
+// joinMistakes makes one error of them, nil if there are none. Each has a line of its own
+// with the prefix.
 func joinMistakes(prefix string, mistakes []error) error {
 	lines := make([]error, len(mistakes))
 	for i, m := range mistakes {
@@ -86,7 +86,7 @@ func joinMistakes(prefix string, mistakes []error) error {
 	return errors.Join(lines...)
 }
 
-// newPolicy leaves it to the caller to say whose the mistakes are.
+// newPolicy is NewPolicy with errors that do not say which policy they are about.
 func newPolicy(name string, o PolicyOptions, limits []Limit) (Policy, []error) {
 	var mistakes []error
 	wrong := func(format string, args ...any) { mistakes = append(mistakes, fmt.Errorf(format, args...)) }
@@ -199,7 +199,7 @@ func checkName(name string) error {
 	return nil
 }
 
-// nameMistake is for errors that say themselves whose the name is.
+// nameMistake is checkName with an error that does not begin with the package.
 func nameMistake(name string) error {
 	ok := len(name) >= 1 && len(name) <= 64
 	for i := range len(name) {

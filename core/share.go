@@ -9,12 +9,12 @@ import (
 // maxProcesses is the most processes that share a policy's limits under "fail local".
 const maxProcesses = 1_000_000
 
-// askAgain is what a caller is told to wait whose cost fits the policy, but not one process's share of it: only the store
-// can admit that, and a store that fails is asked about twice a second.
+// askAgain is the RetryAfter of a cost that fits the policy, but not one process's share of it: only the store can admit
+// that, and a store that fails is asked about twice a second.
 const askAgain = time.Second
 
-// share builds what one of p.options.Processes decides by, under "fail local". Its limits stand in the order of p's, so
-// that the entries of a Result are of the same limits.
+// share returns the policy by which one of p.options.Processes decides under "fail local". Its limits are in the order of
+// p's, so that an entry of a Result is of the same limit.
 func (p *policy) share() (*policy, error) {
 	q := &policy{options: p.options, limits: make([]Limit, len(p.limits))}
 	q.options.Processes = 0
@@ -53,7 +53,8 @@ func (l Limit) share(n int64) Limit {
 	return l
 }
 
-// longer is d times by/of, which is not less than 1, in whole microseconds, rounded up; or more than MaxPeriod, where it is.
+// longer returns d*by/of in whole microseconds, rounded up, or more than MaxPeriod if that is too long. by/of must be at
+// least 1.
 func longer(d time.Duration, by, of int64) time.Duration {
 	hi, lo := bits.Mul64(uint64(d.Microseconds()), uint64(by))
 	if hi < uint64(of) {
@@ -75,7 +76,7 @@ func gcd(a, b int64) int64 {
 	return a
 }
 
-// local is what the fallback decides by in place of p.
+// local returns the policy by which the fallback decides in place of p.
 func (p Policy) local() Policy {
 	if p.p != nil && p.p.local != nil {
 		return Policy{p.p.local}
@@ -83,8 +84,9 @@ func (p Policy) local() Policy {
 	return p
 }
 
-// ofShare makes the Result of a process's share one of the policy, for cost units: Limit is the policy's, which does not
-// come and go with the store, and what is too much for the share alone is not refused for ever.
+// ofShare turns the Result of a process's share, for cost units, into one of the policy: Limit is the policy's, so that
+// clients do not see another one while the store fails, and a cost that is too large for the share alone is not refused
+// for ever.
 func (p *policy) ofShare(res *Result, cost int64) {
 	for i := range p.algorithms {
 		if e := res.at(i); e.Never && cost <= p.limits[i].Burst+p.limits[i].Debt {

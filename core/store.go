@@ -4,87 +4,40 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 )
-
-// Take asks a [Store] for one decision.
-type Take struct {
-	// Policy is what holds.
-	Policy Policy
-	// Key is who is counted: any text but the empty one. Policies of different
-	// names never share a key's state.
-	Key string
-	// Cost is how many units the request takes. 0 peeks: nothing is charged and
-	// nothing is stored. A cost that can never fit, above burst and debt together,
-	// is answered with Never.
-	Cost int64
-	// AtMost takes as many units as there are, from none to Cost: Result.Taken says how many.
-	// It is refused if there is none. With a Cost of 0 it takes none, and only looks whether
-	// there is one.
-	AtMost bool
-	// Debt lets AtMost count the debt that the policy allows, too: all that it can still bear,
-	// even if the key is in debt already. It is for what was used before it is charged. Where a
-	// limit has no debt, it is what there is. Result.Delay then says how long it will take until
-	// the key is out of debt so far that the units would have been admitted.
-	Debt bool
-	// Wait is how long the caller would wait for its turn: the charge may be reserved
-	// so far ahead, up to the policy's PolicyOptions.Wait, and Result.Delay is what there is
-	// to wait. 0 means now or not at all.
-	Wait time.Duration
-	// Now forces the clock, in microseconds since the epoch, for tests and
-	// simulation. 0 means the store's clock. State written under a forced clock
-	// must be read under one.
-	Now int64
-}
-
-// maxNow keeps every instant that a decision computes inside the 53 bits that Lua
-// computes exactly.
-const maxNow = 1 << 52
-
-// Validate returns what is wrong with t: a zero policy, an empty key, a negative
-// cost or wait, a time out of range, and AtMost together with a Wait. Every store calls it first and
-// then, if t is wrong, changes nothing.
-func (t *Take) Validate() error {
-	switch {
-	case t.Policy.p == nil:
-		return errors.New("core: Take.Policy is zero; build one with Parse or NewPolicy")
-	case t.Key == "":
-		return errors.New("core: the key is empty; give one, or every caller would share one count")
-	case len(t.Policy.p.algorithms) == 0:
-		return fmt.Errorf("core: the policy %q has permits alone, and no units to take or to forget; use Limiter.Acquire or PermitStore.Acquire", t.Policy)
-	case t.Cost < 0:
-		return fmt.Errorf("core: a cost of %d units; give 0 to peek, or more", t.Cost)
-	case t.Wait < 0:
-		return fmt.Errorf("core: Take.Wait is %v; give the time to wait at most, or 0", t.Wait)
-	case t.AtMost && t.Wait > 0:
-		return errors.New("core: Take.AtMost and Wait at once; what there is now needs no wait: leave one out")
-	case t.Debt && !t.AtMost:
-		return errors.New("core: Take.Debt without AtMost; what is taken whole may go into debt as the policy says: leave it out")
-	case t.Now < 0 || t.Now > maxNow:
-		return fmt.Errorf("core: Take.Now is %d; give microseconds since the epoch, up to the year 2112, or 0 for the store's clock", t.Now)
-	}
-	return nil
-}
 
 // Store keeps what was counted and decides, in one atomic step for each call. Its
 // methods are safe for concurrent use. Two stores come with weir: [Memory] and
-// redisstore.Store; package storetest holds what any further one must fulfil,
-// and [Spec.Step] makes one out of anything that can compare and swap.
+// redisstore.Store. To write another one, use [Spec.Step], which needs nothing but
+// compare-and-swap, and test it with package storetest; docs/stores.md in the repository
+// has an example.
 //
 // A method fails with the context's error if the caller has left, with a
 // [*StoreError] if the store could not decide, and with another error if it was
 // asked for something impossible; see [Take.Validate].
+//
+// A [Limiter] also uses what else a store implements:
+//
+//   - [PermitStore], without which policies cannot have permits;
+//   - Fallback() *Memory, which returns the in-process store that decides under "fail local"
+//     while this one fails. All Limiters on the store then share it; without the method each
+//     has its own;
+//   - Mirrors() bool, which reports whether the fallback also counts what this store admits,
+//     so that an outage does not begin with a whole local limit. Without it, it does not.
 type Store interface {
 	// Take decides and charges: all limits of the policy, or none.
 	Take(context.Context, Take) (Result, error)
-	// Refund gives units back, as far as they still weigh: of a meter, less for every
-	// microsecond since the receipt; of a window, while it lasts. A reservation comes
-	// back before its turn, whole, if nobody has queued behind, and else not at all: so a part
-	// of what a meter took in debt, or with a delay, does not come back. It
-	// never gives back more than Units, nor more than the key has in use. A charge weighs
-	// by the numbers of the policy that made the receipt, whatever those of the Refund are;
-	// a policy of another [Spec.Shape] has another state, and nothing to give back from
-	// it. A receipt is good for its units once; that is the caller's to mind.
+	// Refund gives units back, as far as they still weigh: those of a meter (GCRA,
+	// TokenBucket, LeakyBucket) weigh less with every microsecond since the receipt, those of
+	// a window weigh while it lasts. A reservation is given back before its turn, as a whole,
+	// if nobody has queued behind it, and otherwise not at all: so a part of what a meter
+	// took in debt, or with a delay, is not given back. Refund never gives back more than
+	// Units, nor more than the key has in use.
+	//
+	// A charge weighs by the numbers of the policy that made the receipt, whatever the numbers
+	// of the Refund's policy are. A policy of another [Spec.Shape] has another state, so that
+	// there is nothing to give back. The units of a receipt can be given back once; the store
+	// does not check that.
 	//
 	// The refunds of a batch are independent of each other. If some of them failed, the
 	// error is a [*BatchError]; any other error means that nothing was given back.
@@ -108,7 +61,7 @@ type Refund struct {
 
 // Validate returns what is wrong with r: what is wrong with a [Take] of the same policy,
 // key and time, more units than the receipt took, and a Receipt of nothing. Every store
-// calls it for each refund first and then, if one is wrong, changes nothing.
+// calls it for each refund first and changes nothing if one fails.
 func (r *Refund) Validate() error {
 	t := Take{Policy: r.Policy, Key: r.Key, Now: r.Now}
 	if err := t.Validate(); err != nil {

@@ -12,7 +12,7 @@ import (
 // ErrClosed is the error of a wait that [Limiter.Close] has ended, or that began after it.
 var ErrClosed = errors.New("core: the Limiter was closed while a caller waited for its turn")
 
-// waiters are the callers who wait for their turn.
+// waiters are the callers that wait for their turn.
 type waiters struct {
 	keeper *keeper
 	mu     sync.Mutex
@@ -25,12 +25,12 @@ type waiters struct {
 type waiter struct {
 	turn time.Time
 	took Refund
-	sent chan struct{} // closed when it is sent away
+	sent chan struct{} // closed when close sends it away
 }
 
 func newWaiters(k *keeper) *waiters { return &waiters{keeper: k, all: map[*waiter]struct{}{}} }
 
-// wait waits for the turn of what was taken. A caller that does not wait to the end gives it back.
+// wait returns when it is the turn of what was taken. If the wait ends before, it gives that back.
 func (w *waiters) wait(ctx context.Context, took Refund) error {
 	x := &waiter{turn: time.Now().Add(took.Receipt.Delay), took: took, sent: make(chan struct{})}
 	w.mu.Lock()
@@ -66,8 +66,8 @@ func (w *waiters) wait(ctx context.Context, took Refund) error {
 	return err
 }
 
-// close sends all of them away. What they took is given back from the end of the queue, because only the last in
-// line gets anything back.
+// close ends all waits. What the callers took is given back from the end of the queue, because a reservation is given
+// back only if nobody has queued behind it.
 func (w *waiters) close() {
 	w.mu.Lock()
 	w.closed = true

@@ -65,6 +65,3 @@ func (s Spec) Again(t Take, cost int64, reply []int64, earliest, latest int64) (
 	p.summarize(&res, t.Cost, len(p.algorithms))
 	return res, true
 }
-
-// maxReply is how many integers one limit replies with at most.
-const maxReply = 3

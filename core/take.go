@@ -1,11 +1,71 @@
 package core
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/weir-go/weir/core/internal/algo"
 )
+
+// Take asks a [Store] for one decision.
+type Take struct {
+	// Policy is what holds.
+	Policy Policy
+	// Key is who is counted: any text but the empty one. Policies of different
+	// names never share a key's state.
+	Key string
+	// Cost is how many units the request takes. 0 peeks: nothing is charged and
+	// nothing is stored. A cost that can never fit, above burst and debt together,
+	// is answered with Never.
+	Cost int64
+	// AtMost takes as many units as there are, from none to Cost: Result.Taken says how many.
+	// It is refused if there is none. With a Cost of 0 it takes none, and only looks whether
+	// there is one.
+	AtMost bool
+	// Debt lets AtMost also take what the policy allows as debt, even if the key is in debt
+	// already. It is for units that were used before they are charged. Result.Delay then says
+	// how long it takes until the key is out of debt so far that the units would have been
+	// admitted. A limit without debt gives what there is.
+	Debt bool
+	// Wait is how long the caller would wait for its turn. The units may be reserved that far
+	// ahead, up to the policy's PolicyOptions.Wait, and Result.Delay is how long to wait.
+	// 0 means now or not at all.
+	Wait time.Duration
+	// Now forces the clock, in microseconds since the epoch, for tests and
+	// simulation. 0 means the store's clock. State written under a forced clock
+	// must be read under one.
+	Now int64
+}
+
+// maxNow keeps every instant that a decision computes inside the 53 bits that Lua
+// computes exactly.
+const maxNow = 1 << 52
+
+// Validate returns what is wrong with t: a zero policy, an empty key, a negative
+// cost or wait, a time out of range, and AtMost together with a Wait. Every store calls it
+// first and changes nothing if it fails.
+func (t *Take) Validate() error {
+	switch {
+	case t.Policy.p == nil:
+		return errors.New("core: Take.Policy is zero; build one with Parse or NewPolicy")
+	case t.Key == "":
+		return errors.New("core: the key is empty; give one, or every caller would share one count")
+	case len(t.Policy.p.algorithms) == 0:
+		return fmt.Errorf("core: the policy %q has permits alone, and no units to take or to forget; use Limiter.Acquire or PermitStore.Acquire", t.Policy)
+	case t.Cost < 0:
+		return fmt.Errorf("core: a cost of %d units; give 0 to peek, or more", t.Cost)
+	case t.Wait < 0:
+		return fmt.Errorf("core: Take.Wait is %v; give the time to wait at most, or 0", t.Wait)
+	case t.AtMost && t.Wait > 0:
+		return errors.New("core: Take.AtMost and Wait at once; what there is now needs no wait: leave one out")
+	case t.Debt && !t.AtMost:
+		return errors.New("core: Take.Debt without AtMost; what is taken whole may go into debt as the policy says: leave it out")
+	case t.Now < 0 || t.Now > maxNow:
+		return fmt.Errorf("core: Take.Now is %d; give microseconds since the epoch, up to the year 2112, or 0 for the store's clock", t.Now)
+	}
+	return nil
+}
 
 // Outcome is what was decided.
 type Outcome uint8
@@ -48,17 +108,18 @@ func (o Outcome) Allowed() bool { return o == Admitted || o == AtLimit }
 // before one that admitted, then the one with least remaining, then the one with
 // the longest reset. Always 0 <= Remaining <= Limit.
 type Result struct {
-	// Outcome is the decision. It is embedded for its method Allowed, which then looks at one byte; as a method of Result
-	// it would be called with a copy of all of it.
+	// Outcome is the decision. It is embedded for its method Allowed: a method of Result would copy the whole Result to
+	// look at one byte of it.
 	Outcome
-	// Local reports that the store did not answer, so that the policy's fail word
-	// decided: the in-process store, or nobody under "fail open". Where that decides by
-	// a share of the limits (PolicyOptions.Processes), Limit is the policy's all the same,
-	// and all else is the share's; a cost that fits the policy but not the share is
-	// refused with a RetryAfter of one second, when the store may be back.
+	// Local reports that the store did not answer and the policy's fail word decided:
+	// "local" asked the in-process store, "open" let the request pass uncounted. If the
+	// in-process store decided by a share of the limits (PolicyOptions.Processes), Limit
+	// is still the policy's, and the other fields are those of the share; a cost that fits
+	// the policy but not the share is refused with a RetryAfter of one second, when the
+	// store may be back.
 	Local bool
-	// charge is who has the charge that a refund is for, where Local does not say so,
-	// because a permit beside it came from another store.
+	// charge says where the units were charged if Local does not, because a permit
+	// beside them came from another store.
 	charge charge
 	// Taken is how many units were charged: the cost if admitted, else 0. With
 	// Take.AtMost it is what there was.
@@ -82,11 +143,11 @@ type Result struct {
 	// The whole Result is the receipt that Refund asks for.
 	At int64
 	_  [0]func() // Equal compares, not ==
-	// each has the entries of the limits: two in place, and the others, which are rare,
-	// apart.
+	// each and more are the entries of the limits. A third and a fourth limit are rare, so
+	// that their entries take no room in most Results.
 	each [2]entry
 	more *[MaxLimits - 2]entry
-	// policy is what decided: a charge weighs by the numbers under which it was made.
+	// policy is the one that decided: a charge weighs by the numbers under which it was made.
 	policy *policy
 }
 
@@ -106,14 +167,14 @@ func (r Result) String() string {
 	return text
 }
 
-// charge is who has a charge.
+// charge says where units were charged, and so where a refund of them goes.
 type charge uint8
 
 const (
-	asLocal    charge = iota // as Result.Local says
-	inStore                  // the store
-	inFallback               // the in-process store that stands in for it
-	nowhere                  // nobody: a policy that failed open let it pass
+	asLocal    charge = iota // where Result.Local says
+	inStore                  // in the store
+	inFallback               // in the in-process store that decides while the store fails
+	nowhere                  // not at all: a policy that failed open let the request pass
 )
 
 // LimitResult is one limit's part in a [Result]. If the policy as a whole refused,
@@ -133,8 +194,8 @@ type LimitResult struct {
 	Never bool
 }
 
-// Each returns what limit i, in the order of [Policy.Limits], had to do with the decision. The entry of a limit that
-// was not asked is zero.
+// Each returns the part of limit i in the decision, in the order of [Policy.Limits]. That of a limit that was not asked
+// is zero.
 func (r Result) Each(i int) LimitResult {
 	e := r.at(i)
 	return LimitResult{
@@ -144,9 +205,9 @@ func (r Result) Each(i int) LimitResult {
 	}
 }
 
-// SetEach replaces the entry of limit i, for tests and for stores that make Results by themselves.
+// SetEach replaces the part of limit i, for tests and for stores that make Results by themselves.
 func (r *Result) SetEach(i int, l LimitResult) {
-	if i >= len(r.each) { // those apart are not to change in copies of the Result
+	if i >= len(r.each) { // copies of the Result share these entries
 		own := new([MaxLimits - 2]entry)
 		if r.more != nil {
 			*own = *r.more
@@ -171,7 +232,7 @@ func (r Result) Equal(s Result) bool {
 		r.At == s.At && r.each == s.each
 }
 
-// entry is a LimitResult in little room, for Results are copied from call to call.
+// entry is a small LimitResult, because Results are copied from call to call.
 type entry = algo.Answer
 
 // at is the entry of limit i. It may be changed only in a Result of which there are no copies,
@@ -229,22 +290,7 @@ func tighter(e, than *entry) bool {
 	}
 }
 
-// OverLimitError is what [Limiter.Wait] and [Limiter.Acquire] fail with over the limit:
-// the turn would come too late, or never.
-type OverLimitError struct {
-	// Result is the refusal. RetryAfter counts from when it was made.
-	Result Result
-}
-
-// Error implements error.
-func (e *OverLimitError) Error() string {
-	if e.Result.Outcome == Never {
-		return fmt.Sprintf("over limit: more than the %d units that it ever admits at once", e.Result.Limit)
-	}
-	return fmt.Sprintf("over limit: try again in %v", e.Result.RetryAfter)
-}
-
-// charged returns who has the charge.
+// charged returns where the units were charged.
 func (r *Result) charged() charge {
 	switch {
 	case r.charge != asLocal:

@@ -1,0 +1,189 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// Failure says who decides while the store does not answer: the grammar's fail
+// word. It never turns into a 429, which would blame the caller.
+type Failure uint8
+
+// The fail words.
+const (
+	// FailLocal, "fail local": an in-process store decides with the same policy, or with
+	// a share of its limits; see PolicyOptions.Processes. Each process then counts for itself.
+	// This is the default.
+	FailLocal Failure = iota
+	// FailOpen, "fail open": everything passes, uncounted. For limits that
+	// protect nothing but comfort.
+	FailOpen
+	// FailClosed, "fail closed": everything is refused, with status 503. For
+	// limits that must hold, such as on guessing passwords.
+	FailClosed
+)
+
+// String returns the word as the grammar has it: "local", "open" or "closed".
+func (f Failure) String() string {
+	switch f {
+	case FailLocal:
+		return "local"
+	case FailOpen:
+		return "open"
+	case FailClosed:
+		return "closed"
+	default:
+		return fmt.Sprintf("Failure(%d)", uint8(f))
+	}
+}
+
+// take asks the store, and if that fails it does what the policy's fail word says. res must be zero. Afterwards it is the
+// answer, unless the policy fails closed, the caller left, or t is invalid. If the store failed, the error is a *StoreError
+// even if there is an answer.
+func (k *keeper) take(ctx context.Context, t *Take, res *Result) (err error) {
+	if k.memory != nil {
+		return k.memory.take(ctx, t, res)
+	}
+	if *res, err = k.store.Take(ctx, *t); err == nil {
+		if k.health.failing.Load() {
+			k.recovered()
+		}
+		if k.ledger.keys.Load() > 0 {
+			k.handBack(t)
+		}
+		if k.mirrors && res.Taken > 0 {
+			k.mirror(t, res.Taken)
+		}
+		return nil
+	}
+	*res = Result{}
+	failed, ok := errors.AsType[*StoreError](err)
+	if !ok {
+		return err
+	}
+	k.failed(failed)
+	switch t.Policy.Options().Fail {
+	case FailOpen:
+		res.Outcome, res.Local = Admitted, true
+		if t.AtMost { // all of what was asked for
+			res.Taken = t.Cost
+		}
+	case FailClosed:
+	default:
+		if local := k.takeLocally(ctx, t, res); local != nil {
+			*res = Result{}
+			return errors.Join(err, local)
+		}
+		res.Local = true
+		if !failed.Executed { // else the store may have charged it already
+			k.owe(t, res)
+		}
+	}
+	return err
+}
+
+// acquire is to permits what take is to units.
+func (k *keeper) acquire(ctx context.Context, p Permit) (*hold, Result, error) {
+	h, res, err := k.holder.acquire(ctx, p, false)
+	if err == nil {
+		if k.health.failing.Load() {
+			k.recovered()
+		}
+		return h, res, nil
+	}
+	failed, ok := errors.AsType[*StoreError](err)
+	if !ok {
+		return nil, Result{}, err
+	}
+	k.failed(failed)
+	switch p.Policy.Options().Fail {
+	case FailOpen:
+		return nil, Result{Outcome: Admitted, Local: true}, err
+	case FailClosed:
+		return nil, Result{}, err
+	default:
+		k.holder.adopt()
+		own := p
+		own.Policy = p.Policy.local()
+		h, res, local := k.holder.acquire(context.WithoutCancel(ctx), own, true)
+		if local != nil {
+			return nil, Result{}, errors.Join(err, local)
+		}
+		if own.Policy != p.Policy {
+			p.Policy.p.permitsOfShare(&res, p.Places())
+		}
+		res.Local = true
+		return h, res, err
+	}
+}
+
+// inMemory is the context of calls in memory, which wait for nothing, and which are also made for requests that are over.
+var inMemory = context.Background() //nolint:forbidigo // there is nothing to cut short
+
+// giveBack gives units back: in the background if they are in a remote store.
+func (k *keeper) giveBack(r Refund) {
+	if r.Receipt.charged() == inStore && k.remote() {
+		k.background.refund(r)
+		return
+	}
+	_ = k.refund(inMemory, []Refund{r})
+}
+
+// charge takes units that were used already, from where r was charged: in the background if that is a remote store. The
+// caller is not told how that ends.
+func (k *keeper) charge(t Take, r *Result) {
+	var res Result
+	switch at := r.charged(); {
+	case at == nowhere:
+	case at == inFallback && k.remote():
+		if k.takeLocally(inMemory, &t, &res) == nil {
+			k.owe(&t, &res)
+		}
+	case k.remote():
+		k.background.charge(t)
+	default:
+		_ = k.memory.take(inMemory, &t, &res)
+	}
+}
+
+// refund gives back what was charged in one store.
+func (k *keeper) refund(ctx context.Context, refunds []Refund) error {
+	switch refunds[0].Receipt.charged() {
+	case nowhere:
+		return nil
+	case inFallback:
+		return k.refundLocally(ctx, refunds)
+	default:
+		return k.store.Refund(ctx, refunds)
+	}
+}
+
+// takeLocally lets the fallback decide, by the policy or by a process's share of it.
+func (k *keeper) takeLocally(ctx context.Context, t *Take, res *Result) error {
+	own := *t
+	own.Policy = t.Policy.local()
+	if err := k.fallback().take(context.WithoutCancel(ctx), &own, res); err != nil {
+		return err
+	}
+	if own.Policy != t.Policy {
+		t.Policy.p.ofShare(res, t.Cost)
+	}
+	return nil
+}
+
+// refundLocally gives back what the fallback has admitted, and takes it off what is to be handed back to the store.
+func (k *keeper) refundLocally(ctx context.Context, refunds []Refund) error {
+	own := slices.Clone(refunds)
+	for i := range own {
+		own[i].Policy = own[i].Policy.local()
+	}
+	if err := k.fallback().Refund(ctx, own); err != nil {
+		return err
+	}
+	for i := range refunds {
+		k.ledger.sub(refunds[i].Policy.ledgerKey(refunds[i].Key), refunds[i].Units)
+	}
+	return nil
+}
