@@ -14,7 +14,7 @@ import (
 type taken struct {
 	rule      *rule
 	admission core.Admission
-	unnamed   error  // why it was counted without a key of its own
+	keyless   error  // why it was counted without a key of its own
 	asked     *asked // what its limits look like in lists; nil unless asked for
 	seen      seen   // what only Observe wants to know
 	queued    bool   // it has a place among those who wait
@@ -80,8 +80,8 @@ func (g *Guard) Check(r keyfunc.Request) (v Verdict) {
 
 // check is Check in place: a Verdict is large, and to copy it costs as much as a part of a decision. v must be zero.
 func (g *Guard) check(r keyfunc.Request, v *Verdict, d *Scratch) {
-	if g.early.requests.Load() < earlyRequests {
-		g.look(r)
+	if g.first.requests.Load() < watchedRequests {
+		g.watchFirst(r)
 	}
 	rules, table := g.rules, g.routes
 	if g.source != nil {
@@ -116,8 +116,8 @@ func (g *Guard) check(r keyfunc.Request, v *Verdict, d *Scratch) {
 		switch {
 		case t.rule != nil:
 		case t.passes:
-			if t.unnamed != nil && v.Policy == "" {
-				v.Policy, v.Err = ru.name, t.unnamed
+			if t.keyless != nil && v.Policy == "" {
+				v.Policy, v.Err = ru.name, t.keyless
 			}
 		case !g.refuse(r, ru, v, t, err):
 			return
@@ -159,14 +159,14 @@ func (g *Guard) begin(r keyfunc.Request, ru *rule, t *taken, d *Scratch) (err er
 	}
 	ask := core.Ask{Cost: 1}
 	if err = ru.key(r, &d.key); err != nil {
-		if ask.Key, err = g.unnamed(r, ru, t, err); err != nil || t.passes {
+		if ask.Key, err = g.keyless(r, ru, t, err); err != nil || t.passes {
 			return err
 		}
 	} else if ask.Key = d.key.Text(); !ru.forgets || d.shared {
 		ask.Key = d.key.String()
 	}
 	if warning := d.key.Warning(); warning != "" {
-		g.doubt(ru, warning)
+		g.warnAddress(ru, warning)
 	}
 	if ru.breaker != nil {
 		t.key = ask.Key
@@ -199,7 +199,7 @@ func (g *Guard) begin(r keyfunc.Request, ru *rule, t *taken, d *Scratch) (err er
 		t.seen.took = time.Since(began)
 	}
 	if err != nil {
-		g.mistake(ru, err)
+		g.warnKey(ru, err)
 	} else if err = a.Err; a.Result.Delay > 0 && a.Result.Allowed() && !t.queued { // there is no place to wait in
 		a.GiveBack(a.Result.Taken)
 		a.Result.Outcome, a.Result.RetryAfter = core.Refused, a.Result.Delay
@@ -237,16 +237,16 @@ func (f keyError) Unwrap() error { return f.error }
 
 func (keyError) Is(target error) bool { return target == keyfunc.ErrNoKey }
 
-// unnamed does what the rule says about a request without a key: it has the key of all such requests, it passes, or the
+// keyless does what the rule says about a request without a key: it has the key of all such requests, it passes, or the
 // error stays.
-func (g *Guard) unnamed(r keyfunc.Request, ru *rule, t *taken, err error) (key string, _ error) {
-	g.mistake(ru, err)
+func (g *Guard) keyless(r keyfunc.Request, ru *rule, t *taken, err error) (key string, _ error) {
+	g.warnKey(ru, err)
 	switch ru.NoKey {
 	case NoKeyShared:
-		t.unnamed = err
+		t.keyless = err
 		return sharedKey, nil
 	case NoKeyPass:
-		t.unnamed, t.passes = err, true
+		t.keyless, t.passes = err, true
 		t.admission.Result.Outcome = core.Admitted
 		if g.observe != nil {
 			g.tell(r, ru, t, err)
@@ -288,17 +288,6 @@ func (t *taken) refused(err error) error {
 	return err
 }
 
-// of is the limiter of a tier, or nil for one that nothing holds, and the tier's name if the rule knows it.
-func (g *Guard) of(ru *rule, tier string) (*core.Limiter, string) {
-	if l, ok := ru.tiers[tier]; ok {
-		return l, tier
-	}
-	if tier != "" {
-		g.stranger(ru, tier)
-	}
-	return ru.limiter, ""
-}
-
 // enter reports whether there is a place to wait in, and takes it.
 func (ru *rule) enter() bool {
 	if ru.waiting.Add(1) <= int64(ru.Waiting) {
@@ -324,10 +313,10 @@ func (t *taken) giveBack() {
 func (g *Guard) refuse(r keyfunc.Request, ru *rule, v *Verdict, t *taken, err error) (goesOn bool) {
 	res := &t.admission.Result
 	if g.observe != nil {
-		g.tell(r, ru, t, cmp.Or(err, t.unnamed))
+		g.tell(r, ru, t, cmp.Or(err, t.keyless))
 	}
 	if res.Outcome == core.Never {
-		g.never(ru, res)
+		g.warnCost(ru, res)
 	}
 	if ru.shadow {
 		return true
@@ -378,7 +367,7 @@ func (g *Guard) conclude(r keyfunc.Request, v *Verdict, all []taken) {
 			continue
 		}
 		if g.observe != nil {
-			g.tell(r, t.rule, t, cmp.Or(t.admission.Err, t.unnamed))
+			g.tell(r, t.rule, t, cmp.Or(t.admission.Err, t.keyless))
 		}
 		if t.probe {
 			t.rule.breaker.admitted(t.rule.name, t.key)

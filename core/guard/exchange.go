@@ -51,7 +51,7 @@ func (g *Guard) native(x Exchange, v Verdict) error {
 	x.Watch()
 	answered, known, err := x.Handle(v.Native, &v)
 	if !known {
-		g.misplaced(x, &v)
+		g.warnForeign(x, &v)
 		status, v.Body, _ = plain.answer(nil, asText, nameless, &v.Result, v.Err)
 		v.Status = status
 	}

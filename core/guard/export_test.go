@@ -15,8 +15,8 @@ func (v *Verdict) Context(ctx context.Context) context.Context {
 	return ctx
 }
 
-// ForgetGuards lets a test be the first that makes too many of them.
-func ForgetGuards() { births = &nursery{} }
+// ForgetGuards forgets which Guards were made, so that the next test that makes too many of them is told so.
+func ForgetGuards() { singles = new(singleRequests) }
 
 // LintCodes are those of warnings, and LogCodes those of what is logged in use.
 var (
@@ -24,7 +24,7 @@ var (
 		codeUnmatched, codeNoRoutes, codeRawPath, codeTwice, codeSameKey, codeShortWait, codeWaiting, codePermitsWait, codeNumbers,
 	}
 	LogCodes = []string{
-		codeNoRoute, codePerRequest, codeNever, codeMistake, codeAddress, codeTier, codeForeign, codeMounted, codeNumbers,
+		codeNoRoute, codePerRequest, codeCost, codeKey, codeAddress, codeTier, codeForeign, codeMounted, codeNumbers,
 	}
 )
 

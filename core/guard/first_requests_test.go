@@ -12,7 +12,7 @@ import (
 )
 
 // A router that shows no routes is noticed where somebody goes by them, and once.
-func TestEarlyNoRoute(t *testing.T) {
+func TestNoRoute(t *testing.T) {
 	byRoute := guard.Config{Rule: guard.Rule{Policy: "9/1h", Key: keyfunc.Join(keyfunc.IP(), keyfunc.Route())}}
 	table := guard.Config{Rule: guard.Rule{Policy: "9/1h"}, Routes: map[string]guard.Rule{"/login": {Policy: "1/1h"}}}
 	for name, c := range map[string]struct {
@@ -42,7 +42,7 @@ func TestEarlyNoRoute(t *testing.T) {
 }
 
 // Guards that are made for one request each are noticed, whoever makes them; many that are used are not.
-func TestEarlyGuardPerRequest(t *testing.T) {
+func TestGuardPerRequest(t *testing.T) {
 	perRequest := guard.Config{Rule: guard.Rule{Policy: "per-request: 1/1h"}}
 	shared := newGuard(t, guard.Config{Rule: guard.Rule{Policy: "9/1h"}})
 	for name, c := range map[string]struct {
@@ -71,18 +71,4 @@ func TestEarlyGuardPerRequest(t *testing.T) {
 			assert.Len(t, said.codes(), c.want)
 		})
 	}
-}
-
-// A cost that no waiting can satisfy is the program's mistake, or a client's who asks for too much: it is told once.
-func TestEarlyNever(t *testing.T) {
-	said := new(records)
-	g := newGuard(t, guard.Config{
-		Rule: guard.Rule{Policy: "5/1h", Cost: func(keyfunc.Request) int64 { return 6 }},
-		Log:  slog.New(said),
-	})
-	for range 3 {
-		g.Check(from(alice))
-	}
-	assert.Equal(t, []string{"WARN weir: a request costs more than its policy ever admits; give the limit a larger burst, or a debt policy=default limit=5"}, said.all())
-	assert.Equal(t, []string{"cost-too-large"}, said.codes())
 }

@@ -53,7 +53,7 @@ type Guard struct {
 	*family
 	rules    []*rule // in the order in which they are asked
 	routes   *routes // nil if there are none
-	early    early
+	first    firstRequests
 	versions versions
 }
 
@@ -69,7 +69,7 @@ type family struct {
 	// inProcess is that the store keeps no key that it was asked for.
 	inProcess bool
 
-	doubtful sync.Once // the line that addresses are not those of sockets
+	rewritten sync.Once // the warning that addresses are not those of sockets
 }
 
 // New builds a Guard. It does no input or output. The error lists every mistake in c at once.
@@ -225,3 +225,10 @@ func (g *Guard) Policies() []core.Policy {
 // what is due. It is needed where a rule with Settle or with permits uses a remote store, after the server has shut
 // down. The store is not closed, and g goes on deciding; but requests that would have to wait for a turn get 503.
 func (g *Guard) Close() error { return g.limiter.Close() }
+
+func (f *family) logger() *slog.Logger {
+	if f.log != nil {
+		return f.log
+	}
+	return slog.Default()
+}

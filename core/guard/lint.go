@@ -2,46 +2,12 @@ package guard
 
 import (
 	"fmt"
-	"maps"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/weir-go/weir/core"
-)
-
-// Warning is what [Guard.Lint] doubts: it works, but may not be what was meant.
-type Warning struct {
-	// Code names the kind of doubt, such as "unmatched-entry". docs/warnings.md explains each.
-	Code string
-	// Where is the place in the Config, such as `Routes["POST /login"]`, or "" for the whole of it.
-	Where string
-	// Text is a sentence: what is doubtful, and what to do.
-	Text string
-}
-
-// String returns the Warning as a line for a log.
-func (w Warning) String() string {
-	if w.Where == "" {
-		return w.Code + ": " + w.Text
-	}
-	return w.Code + ": " + w.Where + ": " + w.Text
-}
-
-// The codes of warnings.
-const (
-	codeUnmatched   = "unmatched-entry"
-	codeNoRoutes    = "no-routes"
-	codeRawPath     = "raw-path"
-	codeTwice       = "rule-twice"
-	codeSameKey     = "same-key"
-	codeShortWait   = "wait-too-short"
-	codeWaiting     = "waiting-unused"
-	codePermitsWait = "permits-do-not-wait"
-	codeNumbers     = "unusable-numbers" // also in use
 )
 
 // Lint looks over the rules at start-up, and returns what may not be meant. routes are the patterns that the router has
@@ -68,44 +34,6 @@ func (g *Guard) Lint(routes []string) []Warning {
 	l.source()
 	return l.warnings
 }
-
-// Describe returns, for a log at start-up, a text of what holds for each of the routes that the router has registered, and
-// for all others: a line for each rule, in the order in which they are asked, with its place in the Config, its policy,
-// its key, its over-limit handler and its tiers. Numbers that come from a Source are those of now.
-func (g *Guard) Describe(routes []string) string {
-	g = g.current()
-	var out strings.Builder
-	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
-	describe := func(route string, rules []*rule) {
-		if len(rules) == 0 {
-			fmt.Fprintf(w, "%s\tnothing\t\t\t\t\n", route)
-		}
-		for _, ru := range rules {
-			tiers := ""
-			if len(ru.tiers) > 0 {
-				tiers = "tiers " + strings.Join(slices.Sorted(maps.Keys(ru.tiers)), ", ")
-			}
-			fmt.Fprintf(w, "%s\t%s\t%v\tby %v\t%v\t%s\n", route, ru.place, ru.limiter.Policy(), ru.Key, ru.OverLimit, tiers)
-			route = ""
-		}
-	}
-	for _, text := range routes {
-		rules := g.rules
-		if g.routes != nil {
-			to := registered(text)
-			if own, ok := g.routes.lookup(to.method, to.pattern); ok {
-				rules = own
-			}
-		}
-		describe(text, rules)
-	}
-	describe("all others", g.rules)
-	_ = w.Flush() // a strings.Builder does not fail
-	return blanks.ReplaceAllString(out.String(), "\n")
-}
-
-// blanks are at the ends of lines with empty cells.
-var blanks = regexp.MustCompile(" +\n")
 
 // lint collects warnings.
 type lint struct {
@@ -238,57 +166,6 @@ func (ru *rule) alike(other *rule) bool {
 	return plain(ru) && plain(other) && ru.NoKey == other.NoKey && ru.Key.String() == other.Key.String() &&
 		ru.OverLimit.String() == other.OverLimit.String() &&
 		reflect.ValueOf(ru.Skip).Pointer() == reflect.ValueOf(other.Skip).Pointer()
-}
-
-// registered reads a route as a router or a person writes it.
-func registered(text string) route {
-	method, pattern, found := strings.Cut(strings.TrimSpace(text), " ")
-	if !found {
-		return route{"", method}
-	}
-	if method == "HEAD" {
-		method = "GET"
-	}
-	return route{method, strings.TrimSpace(pattern)}
-}
-
-// String is the route as it is written.
-func (r route) String() string { return strings.TrimPrefix(r.method+" "+r.pattern, " ") }
-
-// entry is one of the table.
-type entry struct {
-	route
-	prefix bool
-	rules  []*rule
-}
-
-// entries are all of the table, in the order of their text.
-func (t *routes) entries() []entry {
-	var entries []entry
-	for to, rules := range t.exact {
-		entries = append(entries, entry{to, false, rules})
-	}
-	for _, p := range t.prefixes {
-		entries = append(entries, entry{p.route, true, p.rules})
-	}
-	slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.place(), b.place()) })
-	return entries
-}
-
-func (e entry) place() string {
-	text := e.String()
-	if e.prefix {
-		text += "*"
-	}
-	return fmt.Sprintf("Routes[%q]", text)
-}
-
-// matches reports whether the entry is for a route that is registered.
-func (e entry) matches(r route) bool {
-	if e.method != "" && r.method != "" && e.method != r.method {
-		return false
-	}
-	return e.pattern == r.pattern || e.prefix && strings.HasPrefix(r.pattern, e.pattern)
 }
 
 // resembles reports whether the entry differs from a registered route only as patterns of two frameworks do, by a slash at

@@ -1,17 +1,11 @@
 package guard_test
 
 import (
-	"fmt"
-	"log/slog"
 	"maps"
-	"net/netip"
-	"os"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/keyfunc"
@@ -112,88 +106,4 @@ func TestLint(t *testing.T) {
 	}
 	assert.ElementsMatch(t, guard.LintCodes, slices.Collect(maps.Keys(codes)), "each code is tested")
 	assert.Equal(t, "code: text", guard.Warning{Code: "code", Text: "text"}.String())
-}
-
-// What holds for each route can be read in a log.
-func TestDescribe(t *testing.T) {
-	g := newGuard(t, guard.Config{
-		Rule: guard.Rule{
-			Policy: "100/1m", Tier: func(keyfunc.Request) string { return "" }, Tiers: map[string]string{"pro": "500/1m", "admin": "unlimited"},
-		},
-		Routes: map[string]guard.Rule{
-			"POST /login": {Policy: "5/1m; fail closed"},
-			"GET /health": {Instead: true},
-		},
-	})
-	assert.Equal(t, strings.TrimPrefix(`
-POST /login  Routes["POST /login"]  post-login: 5/1m; fail closed  by ip  reject(429)
-             Rule                   default: 100/1m                by ip  reject(429)  tiers admin, pro
-GET /health  nothing
-GET /items   Rule                   default: 100/1m                by ip  reject(429)  tiers admin, pro
-all others   Rule                   default: 100/1m                by ip  reject(429)  tiers admin, pro
-`, "\n"), g.Describe([]string{"POST /login", "GET /health", "GET /items"}))
-}
-
-// What shows only in use is told with its code, once, however many requests come.
-func TestLogCodes(t *testing.T) {
-	check := func(r *request) func(*guard.Guard) { return func(g *guard.Guard) { g.Check(r) } }
-	noRoute, rewritten := from(alice), from(alice)
-	noRoute.route = ""
-	rewritten.peer = netip.AddrPortFrom(rewritten.peer.Addr(), 0)
-	wrong := new(numbers)
-	wrong.Store(policies("default", "9"))
-	tested := map[string]bool{}
-	for code, c := range map[string]struct {
-		config guard.Config
-		use    func(*guard.Guard)
-	}{
-		"no-route":          {guard.Config{Rule: guard.Rule{Policy: "9/1h", Key: keyfunc.Route(), NoKey: guard.NoKeyPass}}, check(noRoute)},
-		"cost-too-large":    {guard.Config{Rule: guard.Rule{Policy: "9/1h", Cost: func(keyfunc.Request) int64 { return 10 }}}, check(from(alice))},
-		"unusable-key":      {guard.Config{Rule: guard.Rule{Policy: "9/1h", Key: keyfunc.Custom("bad", func(keyfunc.Request) (string, error) { return "", os.ErrNotExist })}}, check(from(alice))},
-		"rewritten-address": {guard.Config{Rule: guard.Rule{Policy: "9/1h"}}, check(rewritten)},
-		"unknown-tier":      {guard.Config{Rule: guard.Rule{Policy: "9/1h", Tier: func(keyfunc.Request) string { return "gold" }, Tiers: map[string]string{"pro": "8/1h"}}}, check(from(alice))},
-		"unusable-numbers":  {guard.Config{Rule: guard.Rule{Policy: "9/1h"}, Source: wrong}, check(from(alice))},
-		"foreign-handler": {guard.Config{Rule: guard.Rule{Policy: "1/1h", OverLimit: guard.HandleNative("elsewhere.Handle", 7)}}, func(g *guard.Guard) {
-			_ = g.Serve(&exchange{request: from(alice), header: header{}})
-		}},
-		"mounted-twice": {guard.Config{Rule: guard.Rule{Policy: "1000000/1h"}}, func(g *guard.Guard) {
-			r, h := from(alice), header{}
-			for range 2 {
-				v := g.Check(r)
-				v.SetHeaders(h)
-				r.ctx = v.Context(r.ctx) //nolint:fatcontext // as one middleware within the other does
-			}
-		}},
-		"guard-per-request": {guard.Config{}, func(*guard.Guard) {
-			for i := range 10 {
-				newGuard(t, guard.Config{Rule: guard.Rule{Policy: fmt.Sprintf("again: %d/1h", i+1)}}).Check(from(alice))
-			}
-		}},
-	} {
-		t.Run(code, func(t *testing.T) {
-			said, before := new(records), slog.Default()
-			slog.SetDefault(slog.New(said))
-			defer slog.SetDefault(before)
-			guard.ForgetGuards()
-			if c.config.Policy == "" {
-				c.config.Policy = "1/1h"
-			}
-			g := newGuard(t, c.config)
-			for range 150 {
-				c.use(g)
-			}
-			assert.Equal(t, []string{code}, said.codes())
-			tested[code] = true
-		})
-	}
-	assert.ElementsMatch(t, guard.LogCodes, slices.Collect(maps.Keys(tested)), "each code is tested")
-}
-
-// Each code has a line in the docs.
-func TestCodesAreExplained(t *testing.T) {
-	page, err := os.ReadFile("../../docs/warnings.md")
-	require.NoError(t, err)
-	for _, code := range append(guard.LintCodes, guard.LogCodes...) {
-		assert.Contains(t, string(page), "`"+code+"`", "docs/warnings.md")
-	}
 }

@@ -1,11 +1,6 @@
 package guard
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"log/slog"
-	"strings"
 	"time"
 
 	"github.com/weir-go/weir/core"
@@ -101,46 +96,4 @@ func (g *Guard) tellSettled(d *debt, used int64) {
 
 func (ru *rule) event(res *core.Result, tier string) Event {
 	return Event{Policy: ru.name, Rule: ru.place, Tier: tier, Shadow: ru.shadow, Outcome: res.Outcome, Result: *res}
-}
-
-func (f *family) logger() *slog.Logger {
-	if f.log != nil {
-		return f.log
-	}
-	return slog.Default()
-}
-
-// mistake says, once for each rule, that its key or cost function does not work.
-func (g *Guard) mistake(ru *rule, err error) {
-	failed := (*core.StoreError)(nil)
-	switch {
-	case errors.As(err, &failed), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return
-	case errors.Is(err, keyfunc.ErrNoKey) && !errors.As(err, &keyError{}):
-		return
-	}
-	ru.reported.mistaken.Do(func() {
-		g.logger().Error("weir: a rule's key or cost cannot be used", "policy", ru.name, "key", ru.Key.String(), "error", err, "code", codeMistake)
-	})
-}
-
-// doubt says, once for all rules, that keys are made of addresses that may not be the clients'.
-func (g *Guard) doubt(ru *rule, warning string) {
-	g.doubtful.Do(func() { g.logger().Warn("weir: "+warning, "policy", ru.name, "code", codeAddress) })
-}
-
-// stranger says, once for each rule, that it has no policy for a tier.
-func (g *Guard) stranger(ru *rule, tier string) {
-	ru.reported.stranger.Do(func() {
-		g.logger().Warn("weir: a tier has no policy of its own; the rule's holds", "policy", ru.name, "tier", tier, "code", codeTier)
-	})
-}
-
-// misplaced says, once for each rule, that its handler was made for another framework.
-func (g *Guard) misplaced(x Exchange, v *Verdict) {
-	v.rule.reported.misplaced.Do(func() {
-		adapter, _, _ := strings.Cut(strings.TrimPrefix(fmt.Sprintf("%T", x), "*"), ".")
-		g.logger().Error("weir: an over-limit handler is of another framework; a plain answer is sent",
-			"framework", adapter, "policy", v.Policy, "handler", v.rule.OverLimit.String(), "code", codeForeign)
-	})
 }

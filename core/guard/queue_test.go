@@ -136,3 +136,149 @@ func TestQueueBehindUsers(t *testing.T) {
 		})
 	}
 }
+
+// A request waits for its turn if the policy says so, in the order of arrival; beyond the wait, the places or the
+// request's own deadline it is refused at once.
+func TestQueueing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChecks(t, guard.Config{Rule: guard.Rule{Policy: "10/1s burst 1; wait 10s", Waiting: 3}})
+		for range 6 {
+			c.join()
+		}
+		assert.True(t, c.each[0].passed())
+		for _, x := range c.each[4:] {
+			assert.Zero(t, x.at, "at once")
+			assert.Equal(t, guard.Reply, x.verdict.Action)
+		}
+		assert.Equal(t, 429, c.each[4].verdict.Status)
+		assert.Equal(t, 400*time.Millisecond, c.each[4].verdict.Result.RetryAfter, "behind those who wait")
+		advance(time.Second)
+		for i, at := range []time.Duration{0, 100 * ms, 200 * ms, 300 * ms} {
+			assert.True(t, c.each[i].passed())
+			assert.Equal(t, at, c.each[i].at)
+		}
+		late := c.join()
+		assert.True(t, late.passed(), "the places are free again")
+	})
+}
+
+// A queue of fifty serves five hundred at the policy's rate, and refuses the rest at once.
+func TestQueueUnderLoad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, policy := range []string{"100/1s burst 1; wait 10s", "100/1s leaky-bucket burst 500"} {
+			c := newChecks(t, guard.Config{Rule: guard.Rule{Policy: policy, Waiting: 50}})
+			for range 500 {
+				c.join()
+			}
+			advance(time.Second)
+			served, refused := 0, 0
+			for _, x := range c.each {
+				switch {
+				case x.passed():
+					assert.Equal(t, time.Duration(served)*10*ms, x.at, "%s: in order, at the rate", policy)
+					served++
+				default:
+					assert.Zero(t, x.at, "%s: refused at once", policy)
+					refused++
+				}
+			}
+			assert.Equal(t, 51, served, policy)
+			assert.Equal(t, 449, refused, policy)
+		}
+	})
+}
+
+// A turn that would come after the request's own deadline is refused at once, and nothing is taken for it.
+func TestQueueDeadline(t *testing.T) {
+	for _, policy := range []string{"1/1s burst 1; wait 10s", "1/1s leaky-bucket burst 5"} {
+		synctest.Test(t, func(t *testing.T) {
+			g := newGuard(t, guard.Config{Rule: guard.Rule{Policy: policy}})
+			require.True(t, passes(g, alice))
+			r := from(alice)
+			ctx, cancel := context.WithTimeout(t.Context(), 500*ms)
+			defer cancel()
+			r.ctx = ctx
+			start := time.Now()
+			v := g.Check(r)
+			assert.Zero(t, time.Since(start))
+			assert.Equal(t, guard.Reply, v.Action)
+			assert.Equal(t, 429, v.Status, policy)
+			assert.LessOrEqual(t, v.Result.RetryAfter, time.Second)
+			advance(time.Second)
+			start = time.Now()
+			assert.True(t, passes(g, alice))
+			assert.Zero(t, time.Since(start), "nothing was taken for the other: %s", policy)
+		})
+	}
+}
+
+// Permits are not held while a request waits: `2 concurrent, 10/1s leaky-bucket` runs two handlers at once.
+func TestQueueHoldsNoPermits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChecks(t, guard.Config{Rule: guard.Rule{Policy: "2 concurrent, 10/1s leaky-bucket burst 10"}})
+		for range 4 {
+			c.join()
+		}
+		advance(100 * ms)
+		assert.True(t, c.each[0].passed())
+		assert.True(t, c.each[1].passed(), "the two that wait hold none")
+		c.each[0].verdict.Finish(guard.Final{})
+		c.each[1].verdict.Finish(guard.Final{})
+		advance(time.Second)
+		assert.True(t, c.each[2].passed())
+		assert.True(t, c.each[3].passed())
+	})
+}
+
+// That holds across rules, too: the permits of one are acquired when the wait of another is over.
+func TestQueueOfAnotherRuleHoldsNoPermits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newCounting(t)
+		c := newChecks(t, guard.Config{
+			Rule:  guard.Rule{Policy: "few: 1 concurrent"},
+			Rules: []guard.Rule{{Policy: "drip: 10/1s leaky-bucket burst 10"}},
+			Store: store,
+		})
+		c.join()
+		c.each[0].verdict.Finish(guard.Final{})
+		c.join()
+		synctest.Wait()
+		asked, _ := store.told()
+		assert.Equal(t, "drip few permit drip", asked)
+		advance(time.Second)
+		assert.True(t, c.each[1].passed())
+		asked, _ = store.told()
+		assert.Equal(t, "few permit", asked)
+		c.each[1].verdict.Finish(guard.Final{})
+	})
+}
+
+// A store that panics takes no place of those who wait.
+func TestQueueSurvivesPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &panicky{Memory: newMemory(t), panics: true}
+		c := newChecks(t, guard.Config{Rule: guard.Rule{Policy: "10/1s burst 1; wait 10s", Waiting: 1}, Store: store})
+		for range 3 {
+			assert.Panics(t, func() { c.g.Check(from(alice)) })
+		}
+		store.panics = false
+		c.join()
+		c.join()
+		advance(time.Second)
+		assert.True(t, c.each[1].passed())
+		assert.Equal(t, 100*ms, c.each[1].at)
+	})
+}
+
+// panicky is a store that panics while it is told to.
+type panicky struct {
+	*core.Memory
+	panics bool
+}
+
+func (p *panicky) Take(ctx context.Context, t core.Take) (core.Result, error) {
+	if p.panics {
+		panic("a hook")
+	}
+	return p.Memory.Take(ctx, t)
+}

@@ -159,3 +159,36 @@ func TestRejectAllocations(t *testing.T) {
 		}), 0.0)
 	}
 }
+
+func TestReject(t *testing.T) {
+	const over, noStore = "too many requests\n", "the rate limiter cannot decide at the moment\n"
+	reject := guard.Reject(guard.RejectOptions{})
+	assert.Equal(t, "reject(429)", reject.String())
+	assert.Equal(t, "reject(420)", guard.Reject(guard.RejectOptions{Status: 420}).String())
+	assert.Equal(t, "mine", guard.HandlerFunc("mine", nil).String())
+	for _, c := range []struct {
+		name    string
+		refusal guard.Refusal
+		status  int
+		body    string
+		retry   string
+	}{
+		{"over", guard.Refusal{}, 420, over, ""},
+		{"never", guard.Refusal{Result: core.Result{Outcome: core.Never}}, 420, "this request costs more than its rate limit ever admits at once\n", ""},
+		{"over, locally", guard.Refusal{Err: down(), Result: core.Result{Local: true}}, 420, over, ""},
+		{"never, locally", guard.Refusal{Err: down(), Result: core.Result{Outcome: core.Never, Local: true}}, 420, "this request costs more than its rate limit ever admits at once\n", ""},
+		{"store", guard.Refusal{Err: fmt.Errorf("wrapped: %w", down())}, 503, noStore, "1"},
+		{"no key", guard.Refusal{Err: fmt.Errorf("wrapped: %w", keyfunc.ErrNoKey)}, 403, "this request does not say who sent it, which its rate limit asks for\n", ""},
+		{"other", guard.Refusal{Err: context.Canceled}, 503, noStore, ""},
+	} {
+		v := guard.Reject(guard.RejectOptions{Status: 420}).Serve(&c.refusal)
+		assert.Equal(t, guard.Reply, v.Action, c.name)
+		assert.Equal(t, c.status, v.Status, c.name)
+		assert.Equal(t, c.body, string(v.Body), c.name)
+		h := header{}
+		v.SetHeaders(h)
+		assert.Equal(t, "text/plain; charset=utf-8", h["Content-Type"], c.name)
+		assert.Equal(t, c.retry, h["Retry-After"], c.name)
+		assert.Equal(t, "no-store", h["Cache-Control"], c.name)
+	}
+}

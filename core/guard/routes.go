@@ -46,11 +46,11 @@ func newRoutes(table map[string]Rule, all []*rule, add func(r Rule, name, where 
 		switch {
 		case r.Policy != "":
 			name := to.name()
-			if other, taken := names[name]; taken && unnamed(r.Policy) {
+			if other, taken := names[name]; taken && hasNoName(r.Policy) {
 				mistakes = append(mistakes, prefixed(where, fmt.Errorf("without a name it is called %q, and so is %q; name one, as in \"login: 5/1m\"", name, other)))
 				continue
 			}
-			if unnamed(r.Policy) {
+			if hasNoName(r.Policy) {
 				names[name] = text
 			}
 			rules = append(rules, add(r, name, where))
@@ -79,8 +79,9 @@ func newRoutes(table map[string]Rule, all []*rule, add func(r Rule, name, where 
 	return t, errors.Join(mistakes...)
 }
 
-// unnamed reports whether a policy is called by its route. A text that cannot be read is not: that is another mistake.
-func unnamed(policy string) bool {
+// hasNoName reports whether a policy is to be named after its route. A text that cannot be read is not: that is another
+// mistake.
+func hasNoName(policy string) bool {
 	p, err := core.Parse(policy)
 	return err == nil && p.Name() == ""
 }
@@ -143,4 +144,55 @@ func (t *routes) lookup(method, pattern string) (rules []*rule, ok bool) {
 		}
 	}
 	return nil, false
+}
+
+// registered reads a route as a router or a person writes it.
+func registered(text string) route {
+	method, pattern, found := strings.Cut(strings.TrimSpace(text), " ")
+	if !found {
+		return route{"", method}
+	}
+	if method == "HEAD" {
+		method = "GET"
+	}
+	return route{method, strings.TrimSpace(pattern)}
+}
+
+// String is the route as it is written.
+func (r route) String() string { return strings.TrimPrefix(r.method+" "+r.pattern, " ") }
+
+// entry is one of the table.
+type entry struct {
+	route
+	prefix bool
+	rules  []*rule
+}
+
+// entries are all of the table, in the order of their text.
+func (t *routes) entries() []entry {
+	var entries []entry
+	for to, rules := range t.exact {
+		entries = append(entries, entry{to, false, rules})
+	}
+	for _, p := range t.prefixes {
+		entries = append(entries, entry{p.route, true, p.rules})
+	}
+	slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.place(), b.place()) })
+	return entries
+}
+
+func (e entry) place() string {
+	text := e.String()
+	if e.prefix {
+		text += "*"
+	}
+	return fmt.Sprintf("Routes[%q]", text)
+}
+
+// matches reports whether the entry is for a route that is registered.
+func (e entry) matches(r route) bool {
+	if e.method != "" && r.method != "" && e.method != r.method {
+		return false
+	}
+	return e.pattern == r.pattern || e.prefix && strings.HasPrefix(r.pattern, e.pattern)
 }

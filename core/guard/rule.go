@@ -4,9 +4,10 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-go/weir/core"
@@ -117,9 +118,6 @@ func burstOf(p core.Policy) burst {
 	return burst{units, strconv.FormatInt(units, 10)}
 }
 
-// unlimited is the tier that nothing holds.
-const unlimited = "unlimited"
-
 // prepare checks r, after it has filled in from the base what r leaves out, and opens its limiter: the family's first
 // on store. A policy without a name is given one.
 func (f *family) prepare(store core.Store, r Rule, name string) (*rule, error) {
@@ -212,54 +210,6 @@ func (r Rule) or(base Rule) Rule {
 	return r
 }
 
-// prepareTiers opens a limiter for each tier.
-func (ru *rule) prepareTiers() error {
-	var mistakes []error
-	for _, tier := range slices.Sorted(maps.Keys(ru.Tiers)) {
-		if ru.tiers == nil {
-			ru.tiers = map[string]*core.Limiter{}
-		}
-		l, err := ru.tier(tier, ru.Tiers[tier])
-		if err != nil {
-			mistakes = append(mistakes, fmt.Errorf("in Tiers[%q]: %w", tier, err))
-			continue
-		}
-		ru.tiers[tier] = l
-	}
-	return errors.Join(mistakes...)
-}
-
-// tier is the limiter of a tier with the numbers of a text, or nil if nothing holds it.
-func (ru *rule) tier(name, text string) (*core.Limiter, error) {
-	switch {
-	case name == "":
-		return nil, errors.New("a tier has a name; the Policy is for those who are in none")
-	case text == unlimited:
-		return nil, nil //nolint:nilnil // nothing holds it
-	}
-	l, err := ru.variant(text)
-	if unread, ok := errors.AsType[*core.SyntaxError](err); ok {
-		return nil, fmt.Errorf("%w; or give %q", unread, unlimited)
-	}
-	return l, err
-}
-
-// variant is the rule's limiter with the numbers of a text, which may have no other difference.
-func (ru *rule) variant(text string) (*core.Limiter, error) {
-	p, err := core.Parse(text)
-	own, other := ru.limiter.Policy().Options(), p.Options()
-	if own.Processes > 0 && other.Processes > 0 { // how many is a number, too
-		other.Processes = own.Processes
-	}
-	if err == nil && other != own {
-		err = fmt.Errorf("only the numbers may differ; write the options of %q, and those alone", ru.limiter.Policy())
-	}
-	if err != nil {
-		return nil, err
-	}
-	return ru.limiter.Variant(p)
-}
-
 // order brings rules into the order in which they are asked: a rule in which requests wait comes after those that
 // decide at once, which nobody should queue for in vain. There may be one of them, because nobody stands in two queues.
 func order(rules []*rule) error {
@@ -299,4 +249,11 @@ func policy(text, name string) (core.Policy, error) {
 	default:
 		return core.NewPolicy(name, p.Options(), p.Limits()...)
 	}
+}
+
+// live is the part of a rule that all its versions share.
+type live struct {
+	waiting  atomic.Int64
+	watch    watch
+	reported struct{ cost, key, tier, foreign sync.Once } // the warnings that the log has had
 }

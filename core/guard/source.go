@@ -40,13 +40,6 @@ type Set struct {
 // maxTiers bounds what a request does when it is the first to see another Set.
 const maxTiers = 1000
 
-// live is the part of a rule that all its versions share.
-type live struct {
-	waiting  atomic.Int64
-	watch    watch
-	reported struct{ misplaced, mistaken, stranger, never sync.Once } // mistakes in use, which are told once each
-}
-
 // versions are those of a Guard whose numbers come from a Source.
 type versions struct {
 	last atomic.Pointer[version]
@@ -107,7 +100,7 @@ func (g *Guard) version(set *Set, last *version) *version {
 		if known, ok := last.rules[root]; ok {
 			before = known
 		}
-		next.rules[root] = root.renew(set, before, g.headers.RateLimit, g.unusable)
+		next.rules[root] = root.renew(set, before, g.headers.RateLimit, g.warnNumbers)
 		same = same && next.rules[root] == before
 	}
 	if same { // a Source that makes a Set for each request costs no more than this
@@ -200,10 +193,4 @@ func (ru *rule) renew(set *Set, before *rule, lists bool, unusable func(entry, t
 		next.prepareLists()
 	}
 	return &next
-}
-
-// unusable says that an entry of a Set cannot be used. It is told once for each.
-func (g *Guard) unusable(entry, text string, err error) {
-	g.logger().Error("weir: the Source has numbers that cannot be used; those from before stay",
-		"entry", entry, "text", text, "error", err, "code", codeNumbers)
 }

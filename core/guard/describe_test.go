@@ -1,0 +1,31 @@
+package guard_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/weir-go/weir/core/guard"
+	"github.com/weir-go/weir/keyfunc"
+)
+
+// What holds for each route can be read in a log.
+func TestDescribe(t *testing.T) {
+	g := newGuard(t, guard.Config{
+		Rule: guard.Rule{
+			Policy: "100/1m", Tier: func(keyfunc.Request) string { return "" }, Tiers: map[string]string{"pro": "500/1m", "admin": "unlimited"},
+		},
+		Routes: map[string]guard.Rule{
+			"POST /login": {Policy: "5/1m; fail closed"},
+			"GET /health": {Instead: true},
+		},
+	})
+	assert.Equal(t, strings.TrimPrefix(`
+POST /login  Routes["POST /login"]  post-login: 5/1m; fail closed  by ip  reject(429)
+             Rule                   default: 100/1m                by ip  reject(429)  tiers admin, pro
+GET /health  nothing
+GET /items   Rule                   default: 100/1m                by ip  reject(429)  tiers admin, pro
+all others   Rule                   default: 100/1m                by ip  reject(429)  tiers admin, pro
+`, "\n"), g.Describe([]string{"POST /login", "GET /health", "GET /items"}))
+}

@@ -1,0 +1,104 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/keyfunc"
+)
+
+// Warning is something that works, but may not be what was meant. [Guard.Lint] returns those that show at start-up; those
+// that show only in use are written to the log, once each, with their code.
+type Warning struct {
+	// Code names the kind of the warning, such as "unmatched-entry". docs/warnings.md explains each.
+	Code string
+	// Where is the place in the Config, such as `Routes["POST /login"]`, or "" for the whole of it.
+	Where string
+	// Text is a sentence: what is doubtful, and what to do.
+	Text string
+}
+
+// String returns the Warning as a line for a log.
+func (w Warning) String() string {
+	if w.Where == "" {
+		return w.Code + ": " + w.Text
+	}
+	return w.Code + ": " + w.Where + ": " + w.Text
+}
+
+// The codes of the warnings of Lint.
+const (
+	codeUnmatched   = "unmatched-entry"
+	codeNoRoutes    = "no-routes"
+	codeRawPath     = "raw-path"
+	codeTwice       = "rule-twice"
+	codeSameKey     = "same-key"
+	codeShortWait   = "wait-too-short"
+	codeWaiting     = "waiting-unused"
+	codePermitsWait = "permits-do-not-wait"
+	codeNumbers     = "unusable-numbers" // also in use
+)
+
+// The codes of the warnings in the log.
+const (
+	codeNoRoute    = "no-route"
+	codePerRequest = "guard-per-request"
+	codeCost       = "cost-too-large"
+	codeKey        = "unusable-key"
+	codeAddress    = "rewritten-address"
+	codeTier       = "unknown-tier"
+	codeForeign    = "foreign-handler"
+	codeMounted    = "mounted-twice"
+)
+
+// warnCost logs, once for each rule, that a cost is larger than its policy ever admits.
+func (g *Guard) warnCost(ru *rule, res *core.Result) {
+	ru.reported.cost.Do(func() {
+		g.logger().Warn("weir: a request costs more than its policy ever admits; give the limit a larger burst, or a debt",
+			"policy", ru.name, "limit", res.Limit, "code", codeCost)
+	})
+}
+
+// warnKey logs, once for each rule, that its key or cost function does not work.
+func (g *Guard) warnKey(ru *rule, err error) {
+	failed := (*core.StoreError)(nil)
+	switch {
+	case errors.As(err, &failed), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return
+	case errors.Is(err, keyfunc.ErrNoKey) && !errors.As(err, &keyError{}):
+		return
+	}
+	ru.reported.key.Do(func() {
+		g.logger().Error("weir: a rule's key or cost cannot be used", "policy", ru.name, "key", ru.Key.String(), "error", err, "code", codeKey)
+	})
+}
+
+// warnAddress logs, once for all rules, that keys are made of addresses that may not be the clients'.
+func (g *Guard) warnAddress(ru *rule, warning string) {
+	g.rewritten.Do(func() { g.logger().Warn("weir: "+warning, "policy", ru.name, "code", codeAddress) })
+}
+
+// warnTier logs, once for each rule, that it has no policy for a tier.
+func (g *Guard) warnTier(ru *rule, tier string) {
+	ru.reported.tier.Do(func() {
+		g.logger().Warn("weir: a tier has no policy of its own; the rule's holds", "policy", ru.name, "tier", tier, "code", codeTier)
+	})
+}
+
+// warnForeign logs, once for each rule, that its handler was made for another framework.
+func (g *Guard) warnForeign(x Exchange, v *Verdict) {
+	v.rule.reported.foreign.Do(func() {
+		adapter, _, _ := strings.Cut(strings.TrimPrefix(fmt.Sprintf("%T", x), "*"), ".")
+		g.logger().Error("weir: an over-limit handler is of another framework; a plain answer is sent",
+			"framework", adapter, "policy", v.Policy, "handler", v.rule.OverLimit.String(), "code", codeForeign)
+	})
+}
+
+// warnNumbers logs that an entry of a Set cannot be used. It is called once for each.
+func (g *Guard) warnNumbers(entry, text string, err error) {
+	g.logger().Error("weir: the Source has numbers that cannot be used; those from before stay",
+		"entry", entry, "text", text, "error", err, "code", codeNumbers)
+}
