@@ -121,8 +121,8 @@ func (b *breaker) String() string { return fmt.Sprintf("break(%v, %v)", b.o.Befo
 // Err reports the mistakes in the options to New.
 func (b *breaker) Err() error { return b.err }
 
-// Serve implements OverLimit for a handler of the program's own that hands on what it does not answer. Circuits open
-// only where Break is a rule's own handler.
+// Serve implements OverLimit, for a handler of the program's own that passes on what it does not answer. Circuits open
+// only if Break is a rule's own handler.
 func (b *breaker) Serve(x *Refusal) Verdict { return b.o.Before.Serve(x) }
 
 // ask reports for how long requests of a key are to be refused unasked, and otherwise whether the request is the probe
@@ -183,7 +183,7 @@ func (b *breaker) refused(policy, key string) (open time.Duration) {
 	c := bucket.find(hash)
 	if c == nil {
 		if c = bucket.make(b, now); c == nil {
-			return 0 // there is no place
+			return 0 // all places are of open circuits
 		}
 		*c = circuit{hash: hash, last: now}
 	}
@@ -237,7 +237,7 @@ func (b *breaker) probed(policy, key string, then func(c *circuit, now time.Dura
 	}
 }
 
-// forgotten reports whether a circuit that is not open has been quiet for so long that it begins anew.
+// forgotten reports whether a circuit that is not open has had no refusal for so long that it begins anew.
 func (b *breaker) forgotten(c *circuit, now time.Duration) bool {
 	return now-max(c.last, c.until) > b.o.MaxOpen
 }
@@ -259,9 +259,9 @@ type circuit struct {
 	hash        uint64        // 0 if there is none
 	until       time.Duration // when it is half open, or 0 if it is closed
 	first, last time.Duration // the refusals: the first that counts, and the last
-	refusals    int           // that count, while it is closed
-	times       uint8         // it has opened, without being quiet in between
-	probing     bool          // it is half open, and a probe is on its way
+	refusals    int           // how many count, while it is closed
+	times       uint8         // how often it has opened, since it last began anew
+	probing     bool          // whether it is half open, and a probe is under way
 }
 
 // bucket is where the keys of some hashes are.
@@ -283,7 +283,7 @@ func (b *breaker) circuits() *circuits {
 // now is never 0, which is no time.
 func (t *circuits) now() time.Duration { return time.Since(t.start) + 1 }
 
-// at is where a key is, if it is anywhere.
+// at returns the bucket of a key, and its hash.
 func (t *circuits) at(policy, key string) (*bucket, uint64) {
 	var h maphash.Hash
 	h.SetSeed(t.seed)
@@ -294,7 +294,7 @@ func (t *circuits) at(policy, key string) (*bucket, uint64) {
 	return &t.buckets[hash&uint64(len(t.buckets)-1)], hash
 }
 
-// find is the circuit of a hash, or nil. It is locked.
+// find returns the circuit of a hash, or nil. b is locked.
 func (b *bucket) find(hash uint64) *circuit {
 	for i := range b.ways {
 		if b.ways[i].hash == hash {
@@ -304,8 +304,8 @@ func (b *bucket) find(hash uint64) *circuit {
 	return nil
 }
 
-// make finds a place for another circuit: that of none, or of one that is over, or of the closed one that has the least
-// to lose. It is nil if all are open. It is locked.
+// make returns a place for another circuit: a free one, or that of a circuit that is over, or of the closed circuit that
+// has the least to lose; nil if all are open. b is locked.
 func (b *bucket) make(by *breaker, now time.Duration) *circuit {
 	var least *circuit
 	for i := range b.ways {

@@ -15,17 +15,17 @@ type taken struct {
 	rule      *rule
 	admission core.Admission
 	keyless   error  // why it was counted without a key of its own
-	asked     *asked // what its limits look like in lists; nil unless asked for
+	asked     *asked // for RateLimit and RateLimit-Policy; nil if they are not sent
 	seen      seen   // what only Observe wants to know
 	queued    bool   // it has a place among those who wait
 	passes    bool   // the request does not concern the rule
 	key       string // with Break
-	barred    bool   // its circuit is open, so that nobody was asked
+	barred    bool   // its circuit is open, so that the store was not asked
 	probe     bool   // it decides whether its circuit closes
 }
 
-// Serve decides on a request, sets the headers of the answer, lets it pass or answers it, and does what is to be done
-// when it is over. The error is the handler's.
+// Serve decides on a request, sets the headers of the answer, and calls the handler or answers in its place. When the
+// request is over, it releases and settles. The error is the handler's.
 func (g *Guard) Serve(x Exchange) (err error) {
 	var v Verdict
 	d := x.Scratch()
@@ -66,11 +66,11 @@ func (g *Guard) Serve(x Exchange) (err error) {
 	return err
 }
 
-// Check decides on a request. Rules are asked in order, and the first that refuses ends it: what those before it have
-// taken is given back, and those after it are never charged. Rates that decide at once come first, then a rule in which
-// the request waits for its turn, until the client leaves, or until Close; permits are acquired last, when the wait is
-// over. The caller carries the Verdict out, and calls its Finish when the request is over, whatever happened. Adapters
-// call [Guard.Serve], which does all that.
+// Check decides on a request. Rules are asked in order, up to the first that refuses: what those before it have taken is
+// given back, and those after it are not charged. Rates that decide at once come first, then a rule in which the request
+// waits for its turn, until the client leaves, or until Close; permits are acquired last, when the wait is over. The
+// caller carries out the Verdict, and calls its Finish when the request is over, also after a panic. Adapters call
+// [Guard.Serve], which does all that.
 func (g *Guard) Check(r keyfunc.Request) (v Verdict) {
 	d := scratches.Get().(*Scratch)
 	g.check(r, &v, d)
@@ -78,7 +78,7 @@ func (g *Guard) Check(r keyfunc.Request) (v Verdict) {
 	return v
 }
 
-// check is Check in place: a Verdict is large, and to copy it costs as much as a part of a decision. v must be zero.
+// check is Check in place, because a Verdict is large: copying one takes as long as a part of a decision. v must be zero.
 func (g *Guard) check(r keyfunc.Request, v *Verdict, d *Scratch) {
 	if g.first.requests.Load() < watchedRequests {
 		g.watchFirst(r)
@@ -143,8 +143,8 @@ func (g *Guard) check(r keyfunc.Request, v *Verdict, d *Scratch) {
 	admitted = true
 }
 
-// begin asks one rule for its rates. Only if it has admitted, t has the rule. Otherwise t passes, or has the Result of a
-// refusal; or the error says why nothing could be decided.
+// begin takes units of one rule's rates. Afterwards t has the rule if it has admitted. Otherwise the request passes
+// without it, or t has the Result of a refusal, or the error says why nothing could be decided.
 func (g *Guard) begin(r keyfunc.Request, ru *rule, t *taken, d *Scratch) (err error) {
 	if ru.Skip != nil && ru.Skip(r) {
 		t.passes = true
@@ -152,7 +152,7 @@ func (g *Guard) begin(r keyfunc.Request, ru *rule, t *taken, d *Scratch) (err er
 	}
 	limiter := ru.limiter
 	if ru.Tier != nil {
-		if limiter, t.seen.tier = g.of(ru, ru.Tier(r)); limiter == nil {
+		if limiter, t.seen.tier = g.ofTier(ru, ru.Tier(r)); limiter == nil {
 			t.passes = true
 			return nil
 		}
@@ -182,7 +182,7 @@ func (g *Guard) begin(r keyfunc.Request, ru *rule, t *taken, d *Scratch) (err er
 		ask.Cost = ru.Cost(r)
 	}
 	ctx := r.Context()
-	t.rule, t.queued = ru, ru.waits && ru.enter() // known before the store is asked, which may panic
+	t.rule, t.queued = ru, ru.waits && ru.enter() // before the store is asked, which may panic
 	if t.queued && ru.wait > 0 {
 		ask.Wait = ru.wait
 		if end, bounded := ctx.Deadline(); bounded {
@@ -237,8 +237,8 @@ func (f keyError) Unwrap() error { return f.error }
 
 func (keyError) Is(target error) bool { return target == keyfunc.ErrNoKey }
 
-// keyless does what the rule says about a request without a key: it has the key of all such requests, it passes, or the
-// error stays.
+// keyless does what the rule says about a request without a key: it returns the key of all such requests, lets the
+// request pass, or returns the error.
 func (g *Guard) keyless(r keyfunc.Request, ru *rule, t *taken, err error) (key string, _ error) {
 	g.warnKey(ru, err)
 	switch ru.NoKey {
@@ -273,8 +273,8 @@ func (g *Guard) complete(r keyfunc.Request, t *taken, waiting bool) (err error) 
 	return err
 }
 
-// refused brings the Result in line with what complete came to, and returns why nothing was decided, or why the Result is
-// not the store's.
+// refused turns the error of complete into a Result if it is a refusal, and returns why nothing was decided, or why the
+// Result is not the store's.
 func (t *taken) refused(err error) error {
 	res := &t.admission.Result
 	if late := (*core.OverLimitError)(nil); errors.As(err, &late) {
@@ -308,8 +308,8 @@ func (t *taken) giveBack() {
 	t.admission.Release()
 }
 
-// refuse lets a rule's handler answer for a refusal, and reports whether the request goes on all the same: in a trial, and
-// where the handler lets it pass. The Result of t is zero where nothing was decided.
+// refuse lets a rule's handler answer a request that the rule refuses, and reports whether the request goes on all the
+// same: on trial, and if the handler lets it pass. The Result of t is zero if nothing was decided.
 func (g *Guard) refuse(r keyfunc.Request, ru *rule, v *Verdict, t *taken, err error) (goesOn bool) {
 	res := &t.admission.Result
 	if g.observe != nil {
@@ -350,7 +350,7 @@ func (g *Guard) refuse(r keyfunc.Request, ru *rule, v *Verdict, t *taken, err er
 	return goesOn
 }
 
-// validStatus is a status that can be written: instead, where it is none of an answer.
+// validStatus returns status if it can be that of an answer, and otherwise instead.
 func validStatus(status, instead int) int {
 	if status < 200 || status > 999 {
 		return instead
@@ -358,7 +358,7 @@ func validStatus(status, instead int) int {
 	return status
 }
 
-// conclude fills in the Verdict of a request that passes: what the client is told, and what is owed.
+// conclude fills in the Verdict of a request that passes: what the client is told, and what is to be done at its end.
 func (g *Guard) conclude(r keyfunc.Request, v *Verdict, all []taken) {
 	owing := false
 	for i := range all {

@@ -7,8 +7,8 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// handlerContext is the context of a handler that may ask the Guard something, or report to it. Handlers may keep it, so it
-// is never used again.
+// handlerContext is the context of a handler that may ask the Guard something, or report to it. Handlers may keep it, so
+// it is not reused.
 type handlerContext struct {
 	context.Context
 	rule     *rule // whose Result the Verdict has, or nil
@@ -38,7 +38,7 @@ func (c *handlerContext) Value(key any) any {
 	}
 }
 
-// outer is that of the guard around this one, or nil.
+// outer returns that of the guard around this one, or nil.
 func (c *handlerContext) outer() *handlerContext { return innermost(cmp.Or(c.of, c).Context) }
 
 // innermost returns what the innermost guard around a handler has made of its context, or nil.
@@ -53,7 +53,7 @@ func (v *Verdict) derives() bool { return v.owed != nil || v.marks || v.degraded
 // shows reports whether the handler may ask for the Result, and there is one.
 func (v *Verdict) shows() bool { return v.guard.results && v.Result.Limit > 0 }
 
-// context is what the handler's context must be. With permits it ends with them.
+// context returns the handler's context. With permits it ends with them.
 func (v *Verdict) context(ctx context.Context) context.Context {
 	var c *handlerContext
 	if v.owed != nil {

@@ -8,14 +8,15 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// claimTime is how long after the handler has returned somebody may claim what is to be settled. Permits have their lease.
+// claimTime is how long after the handler has returned what is to be settled may be claimed. For permits it is their lease.
 const claimTime = 30 * time.Second
 
-// Detach lets what is owed for the request with that context outlive its handler, for a connection that is hijacked or a
-// stream that is written after the handler has returned: permits are held on, and it is settled when that work is over.
-// The code that does the work calls Claim on the answer, at its start. What nobody claims is given back and settled all
-// the same: permits when a lease has passed since the handler returned, the rest after half a minute, and both at once if
-// the handler panics. Where nothing is owed, the answer is nil, which may be used all the same.
+// Detach puts off the end of a request beyond its handler, for a connection that is hijacked or a stream that is written
+// after the handler has returned: its permits are held, and it is settled, when that work is over. ctx is the context of
+// the request. The code that does the work calls Claim on what Detach returns, at its start. What nobody claims is given
+// back and settled all the same: permits when a lease has passed since the handler returned, the rest after half a
+// minute, and both at once if the handler panics. If there is nothing to hold or to settle, Detach returns nil, which may
+// be used in the same way.
 func Detach(ctx context.Context) *Detached {
 	d := &Detached{inner: innermost(ctx)}
 	for c := d.inner; c != nil; c = c.outer() {
@@ -29,14 +30,14 @@ func Detach(ctx context.Context) *Detached {
 	return d
 }
 
-// Detached is what is owed for a request, by work that goes on after its handler has returned. The nil Detached owes
-// nothing.
+// Detached is the permits and the settling of a request whose work goes on after its handler has returned. A nil
+// Detached has none.
 type Detached struct {
 	inner *handlerContext
 	parts []*handover // of each guard around the handler
 }
 
-// Claim takes care of what was detached. The context held is a child of ctx for the work, also for [Report]; it ends on
+// Claim takes over what was detached. The context held is a child of ctx for the work, also for [Report]; it ends on
 // release, and with the cause [core.ErrPermitLost] if the permits are lost, were not claimed in time, or have been held
 // for a day. Release must be called when the work is over, and may be called more than once.
 func (d *Detached) Claim(ctx context.Context) (held context.Context, release func()) {
@@ -58,7 +59,7 @@ func (d *Detached) Claim(ctx context.Context) (held context.Context, release fun
 	}
 }
 
-// handover is what one guard is owed by work that goes on. It belongs to the lock of owed.
+// handover is what one guard has to release and to settle when detached work is over. It is guarded by the lock of owed.
 type handover struct {
 	owed    *owed
 	permits []*core.Detached
@@ -68,7 +69,7 @@ type handover struct {
 	unclaimed         *time.Timer // nil while the handler runs
 }
 
-// detach hands over what is owed, or nil if nothing is.
+// detach returns what the work takes over, or nil if there is nothing.
 func (o *owed) detach() *handover {
 	if o == nil {
 		return nil
@@ -89,7 +90,7 @@ func (o *owed) detach() *handover {
 	return o.handover
 }
 
-// keeps is told how the handler has ended, and reports whether settling waits for the work that was detached. It is
+// keeps is told how the handler has ended, and reports whether settling waits for the work that was detached. owed is
 // locked.
 func (h *handover) keeps(f Final) bool {
 	if h == nil || h.released || f.Panicked && !h.claimed {
@@ -105,7 +106,7 @@ func (h *handover) keeps(f Final) bool {
 // giveUp settles what nobody has claimed.
 func (h *handover) giveUp() {
 	defer func() {
-		if value := recover(); value != nil { // nobody else is there to see it
+		if value := recover(); value != nil { // no caller is there to recover it
 			h.owed.context.guard.logger().Error("weir: a rule's Settle or After panicked", "panic", value)
 		}
 	}()
@@ -114,7 +115,7 @@ func (h *handover) giveUp() {
 	}
 }
 
-// settles reports whether it is time to settle, if a condition holds under the lock. It does so once.
+// settles reports whether to settle now: once, and only if a condition holds, which is called under the lock.
 func (h *handover) settles(condition func() bool) bool {
 	o := h.owed
 	o.mu.Lock()

@@ -11,12 +11,11 @@ import (
 // nothing. Applications have no use for it.
 type Exchange interface {
 	keyfunc.Request
-	Header // Get and Set are those of the answer, and Header that of the request
+	Header // of the answer; the method Header is that of the request
 
-	// Scratch returns memory into which Serve writes the request's key and the numbers of the header, or nil. Return nil if
-	// in doubt, and always if Set keeps the string that it is given. A framework whose Set copies it, and that uses its
-	// exchanges again, returns one that it keeps in the exchange, which saves allocations. No two requests may use it at
-	// once.
+	// Scratch returns memory into which Serve writes the request's key and the numbers of the header, or nil. Return nil
+	// if Set keeps the string that it is given, and if in doubt. If Set copies it, and exchanges are used again, return a
+	// Scratch that is kept in the exchange, which saves allocations. No two requests may use one at the same time.
 	Scratch() *Scratch
 
 	// Next calls the handler, with ctx in place of the request's context unless ctx is nil. An error is the
@@ -27,7 +26,7 @@ type Exchange interface {
 	// Handle calls a handler that the adapter's own Handle was given, and reports whether it has answered. A body
 	// without a status has that of v. known is false, and nothing done, if native is not one.
 	Handle(native any, v *Verdict) (answered, known bool, err error)
-	// Watch is called before a handler whose answer Final will be asked about.
+	// Watch is called before a handler if Final will be called after it.
 	Watch()
 	// Final says how the request ended, after Watch: with the error of Next or Handle, or with a panic.
 	Final(err error, panicked bool) Final
@@ -38,14 +37,14 @@ type Exchange interface {
 type Scratch struct {
 	key     keyfunc.Key
 	numbers [64]byte
-	shared  bool // by the keys of several rules, each of which overwrites the one before
+	shared  bool // key is that of several rules, each of which overwrites the one before
 }
 
 // scratches are for exchanges without one.
 var scratches = sync.Pool{New: func() any { return new(Scratch) }}
 
-// native lets a handler of the program's own answer, or sends the plain reply if it does not. It has a copy of the
-// Verdict, which the handler may keep.
+// native lets a handler of the framework answer, and sends the plain reply if it does not. v is a copy, which the handler
+// may keep.
 func (g *Guard) native(x Exchange, v Verdict) error {
 	status := v.Status
 	x.Watch()

@@ -7,8 +7,8 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// owed is what must be done when a request is over: permits to release, units to settle. Copies of a Verdict share it, and
-// so does the context of the handler, which is made together with it.
+// owed is what is to be done when a request is over: permits to release, units to settle. Copies of a Verdict share it,
+// and the context of the handler is a part of it.
 type owed struct {
 	context handlerContext
 	debts   *[]debt // nil when all is done
@@ -22,7 +22,7 @@ type owed struct {
 	handover *handover // nil if nothing was detached
 }
 
-// debt is one rule's part of it.
+// debt is one rule's part of owed.
 type debt struct {
 	rule      *rule
 	admission core.Admission
@@ -30,11 +30,10 @@ type debt struct {
 	tier      string
 }
 
-// debts are used again when a request is over: they are large, and nobody can hold them but what is owed, which handlers
-// may keep together with their context.
+// debts are reused, because they are large. What refers to them is owed alone, which handlers may keep with their context.
 var debts = sync.Pool{New: func() any { return new([]debt) }}
 
-// newOwed puts what is owed on the heap, which is not done for a request that owes nothing.
+// newOwed is called only for requests that owe something: others allocate nothing.
 func newOwed(g *Guard, all []taken) *owed {
 	o := &owed{context: handlerContext{guard: g}, debts: debts.Get().(*[]debt)}
 	o.reported.Store(unreported)
@@ -49,7 +48,7 @@ func newOwed(g *Guard, all []taken) *owed {
 	return o
 }
 
-// done lets the debts be used again.
+// done lets the debts be reused.
 func (o *owed) done() {
 	clear(*o.debts)
 	*o.debts = (*o.debts)[:0]
@@ -57,7 +56,7 @@ func (o *owed) done() {
 	o.debts = nil
 }
 
-// settles reports whether it depends on the end of the request what it costs.
+// settles reports whether the end of the request says what it costs.
 func (t *taken) settles() bool {
 	return t.rule.settles && (t.admission.Result.Taken > 0 || t.rule.After != nil)
 }

@@ -14,34 +14,33 @@ import (
 
 // Config says what a [Guard] enforces. A Policy and a Key must be given; every other zero field is a good choice.
 type Config struct {
-	// Rule is what holds for every request, and what the other rules take from where they leave a field out. A policy
-	// without a name is "default". The Policy may be left out where Rules or Routes have some.
+	// Rule holds for every request, and other rules take from it what they leave out. A policy without a name is called
+	// "default". The Policy may be left out if Rules or Routes have some.
 	Rule
-	// Rules are what holds for every request besides, each for a key of its own: for the tenant, for the address. They
-	// are asked after the first, in order: write the narrowest key first. Each policy needs a name. Limits of one key
-	// belong into one policy, which is one round trip to the store.
+	// Rules are further rules for every request, each for a key of its own, such as the tenant or the address. They are
+	// asked after the Rule, in order: write the narrowest key first. Each policy needs a name. Limits for the same key
+	// belong in one policy, which is one round trip to the store.
 	Rules []Rule
-	// Routes are what holds for some routes, besides the Rule and Rules, or Instead of them. A key is the text of a pattern
-	// that the router has registered, never a path, and if need be a method before it: "/items/{id}", "POST /login".
+	// Routes are rules for some routes, besides the Rule and Rules, or Instead of them. A key is the text of a pattern
+	// that the router has registered, never a path, with or without a method before it: "/items/{id}", "POST /login".
 	// "/files/*" stands for all patterns that begin with "/files/". Of several that match a request, the most specific one
 	// holds alone: a method and a pattern, then a pattern, then the longest prefix. HEAD counts as GET. A policy without a
 	// name is called after its key, such as "post-login". A key that no route has does nothing; [Guard.Lint] says so.
 	Routes map[string]Rule
-	// Headers are the style in which clients are told where they stand. The zero Headers are X-RateLimit-Limit and its
-	// like.
+	// Headers say which headers tell clients where they stand. The zero Headers are X-RateLimit-Limit and its like.
 	Headers Headers
 	// Source has the numbers of policies and tiers that change while the program runs. nil means that none do, and costs
 	// nothing.
 	Source Source
 	// Store keeps the counts. nil means a [core.Memory] of the Guard's own.
 	Store core.Store
-	// Observe is called once for each rule that has decided on a request, and once more where the rule has a Settle, when
-	// that was done. It must not block.
+	// Observe is called for each rule that has decided on a request, and once more, after the request, if the rule has a
+	// Settle or an After. It must not block.
 	Observe func(Event)
 	// Results puts the Result of each request into its context, for handlers that show what is left; see [FromContext].
 	Results bool
-	// Log is told that the store fails, once for each class of failure, and that it is back; and of mistakes in use, once each.
-	// nil means slog.Default().
+	// Log is told that the store fails, once for each class of failure, and that it is back; and of mistakes that show in
+	// use, once each. nil means slog.Default().
 	Log *slog.Logger
 }
 
@@ -66,7 +65,7 @@ type family struct {
 	results bool
 	source  Source // nil if there is none
 	log     *slog.Logger
-	// inProcess is that the store keeps no key that it was asked for.
+	// inProcess reports that the store keeps no key beyond the call.
 	inProcess bool
 
 	rewritten sync.Once // the warning that addresses are not those of sockets
@@ -129,7 +128,8 @@ func New(c Config) (*Guard, error) {
 	return g, nil
 }
 
-// prefixed says where mistakes are, on a line for each. Those that core reports say so themselves.
+// prefixed says in each mistake where it is. Those of core, which begin with the package, need that only in Rules and
+// Routes.
 func prefixed(where string, err error) error {
 	if err == nil {
 		return nil
@@ -221,9 +221,9 @@ func (g *Guard) Policies() []core.Policy {
 }
 
 // Close does what [core.Limiter.Close] does, for g and all that its With and WithRule made: it refuses, with 503,
-// the requests that wait for their turn, and waits half a second at most until a remote store has been given back
-// what is due. It is needed where a rule with Settle or with permits uses a remote store, after the server has shut
-// down. The store is not closed, and g goes on deciding; but requests that would have to wait for a turn get 503.
+// the requests that wait for their turn, and waits until all that is due has been given back to a remote store, for half
+// a second at most. Call it after the server has shut down, if a rule with Settle, After or permits uses a remote store.
+// The store is not closed, and g still decides; but requests that would have to wait for their turn get 503.
 func (g *Guard) Close() error { return g.limiter.Close() }
 
 func (f *family) logger() *slog.Logger {

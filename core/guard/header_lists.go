@@ -22,12 +22,12 @@ const maxInteger = 999_999_999_999_999
 type item struct {
 	name    string // a String, with its quotes
 	policy  string // for RateLimit-Policy: the name, q, qu and w
-	all     string // that of all the items of one policy
+	all     string // policy of all the items of one policy, joined
 	of      int    // how many there are of one policy
 	permits bool
 }
 
-// asked is what must be known of a rule that was asked, to list its limits.
+// asked is what the lists say of a rule that was asked.
 type asked struct {
 	items     []item
 	partition string // ";pk=:...:", or ""
@@ -37,7 +37,7 @@ type asked struct {
 type member struct {
 	*item
 	partition string
-	known     bool // the limit was asked, so that there are
+	known     bool // whether the limit was asked, so that there is a number of units that remain
 	remaining int64
 	after     int64 // seconds, or 0 if there is nothing to wait for
 	refuses   bool
@@ -108,7 +108,7 @@ func quoted(s string) string {
 	return string(append(b, '"'))
 }
 
-// asks is what lists must know of a rule that is asked for a key.
+// asks returns what the lists say of a rule that is asked for a key.
 func (f *family) asks(ru *rule, l *core.Limiter, key string) *asked {
 	a := ru.lists[l]
 	if f.headers.PartitionSecret != "" {
@@ -134,7 +134,7 @@ func members(all []taken) (list []member) {
 			switch {
 			case same < 0:
 				list = append(list, m)
-			case m.says(list[same].remaining, list[same].known): // one policy in two rules
+			case m.tighter(list[same].remaining, list[same].known): // one policy in two rules
 				list[same] = m
 			}
 		}
@@ -142,8 +142,8 @@ func members(all []taken) (list []member) {
 	return list
 }
 
-// each is what limit i of n had to do with a decision. Of one limit alone, the Result itself knows more: that there was
-// no place to wait in, or that the turn would come too late.
+// each returns the part of limit i of n in a decision. If there is one limit, that is the Result itself, which also says
+// that there was no place to wait in, or that the turn would come too late.
 func each(res *core.Result, i, n int) core.LimitResult {
 	if n > 1 {
 		return res.Each(i)
@@ -154,8 +154,7 @@ func each(res *core.Result, i, n int) core.LimitResult {
 	}
 }
 
-// read fills in what a limit had to do with a decision. A limit that was not asked, because another had refused, has an
-// entry of zeros.
+// read fills in a limit's part in a decision, which is zero if the limit was not asked, because another one had refused.
 func (m *member) read(each core.LimitResult, held bool) {
 	m.remaining, m.refuses = integer(each.Remaining), each.Refused
 	switch {
@@ -171,8 +170,8 @@ func (m *member) read(each core.LimitResult, held bool) {
 	}
 }
 
-// says reports whether m says more than what is there under its name.
-func (m *member) says(remaining int64, known bool) bool {
+// tighter reports whether m says more than what is there under its name.
+func (m *member) tighter(remaining int64, known bool) bool {
 	return m.known && (!known || m.refuses || m.remaining <= remaining)
 }
 
@@ -190,7 +189,7 @@ func (v *Verdict) setLists(h Header, wait int64) {
 	mine := v.members
 	for _, o := range outer {
 		same := slices.IndexFunc(mine, func(m member) bool { return m.name == o.name })
-		if same >= 0 && mine[same].says(o.remaining, true) {
+		if same >= 0 && mine[same].tighter(o.remaining, true) {
 			continue
 		}
 		if same >= 0 {
@@ -207,7 +206,7 @@ func (v *Verdict) setLists(h Header, wait int64) {
 		h.Set(headerRateLimit, string(text))
 	}
 	if len(outerPolicies) == 0 && len(mine) > 0 && len(mine) == mine[0].of && mine[0].partition == "" {
-		h.Set(headerPolicy, mine[0].all) // which is nearly always so, and then takes no memory
+		h.Set(headerPolicy, mine[0].all) // nearly always, and without an allocation
 		return
 	}
 	text = text[:0]
@@ -224,7 +223,7 @@ func (v *Verdict) setLists(h Header, wait int64) {
 	}
 }
 
-// next is text with what stands before another member.
+// next returns text with what stands between two members.
 func next(text []byte) []byte {
 	if len(text) > 0 {
 		text = append(text, ", "...)

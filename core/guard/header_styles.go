@@ -62,7 +62,7 @@ const (
 // httpDate is how HTTP writes a date in UTC.
 const httpDate = "Mon, 02 Jan 2006 15:04:05 GMT"
 
-// headers are Headers with everything prepared.
+// headers are Headers with all that depends on them alone.
 type headers struct {
 	Headers
 	limit, remaining, reset string
@@ -98,7 +98,7 @@ func (h Headers) prepare() (headers, error) {
 		for i, name := range names {
 			canonical := textproto.CanonicalMIMEHeaderKey(name)
 			switch {
-			case !token(name):
+			case !isToken(name):
 				wrong("Names[%d] is %q; give all three, each of letters, digits and \"-\"", i, name)
 			case slices.Contains(taken, canonical):
 				wrong("Names[%d] is %q, which is the name of another header; give one of its own", i, name)
@@ -120,11 +120,6 @@ func (h Headers) prepare() (headers, error) {
 	s.exposed = append(s.exposed, headerRetryAfter)
 	s.exposedText = strings.Join(s.exposed, ", ")
 	return s, nil
-}
-
-// token reports whether name can be that of a header. Of the characters that HTTP allows, these are in use.
-func token(name string) bool {
-	return name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") == ""
 }
 
 // expose adds the names of the headers to Access-Control-Expose-Headers.

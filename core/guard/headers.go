@@ -9,12 +9,12 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// Header is the answer's header, as far as a Guard needs it. http.Header is one.
-// Names are in canonical form, and values have no line breaks, so that an adapter need not look at them again.
+// Header is the header of an answer, as far as a Guard needs it. http.Header is one. The names that a Guard gives are in
+// canonical form, and the values have no line breaks.
 type Header interface {
-	// Get returns what stands in a field: "" if nothing does, and several lines joined by commas.
+	// Get returns the value of a field, several lines joined by commas, or "" if it is not set.
 	Get(name string) string
-	// Set replaces what stands in a field.
+	// Set replaces the value of a field.
 	Set(name, value string)
 }
 
@@ -57,7 +57,7 @@ func (v *Verdict) SetHeaders(h Header) {
 	scratches.Put(d)
 }
 
-// setHeaders is SetHeaders with a Scratch. copied is that h keeps nothing of it.
+// setHeaders is SetHeaders with a Scratch. copied reports that h copies what it is given.
 func (v *Verdict) setHeaders(h Header, d *Scratch, copied bool) {
 	s := &plainHeaders
 	if v.guard != nil { // a program may have made the Verdict
@@ -129,14 +129,14 @@ func (v *Verdict) setHeaders(h Header, d *Scratch, copied bool) {
 	}
 }
 
-// stacked notes that there are headers of an outer guard, and reports whether they stay, because they say more than an
-// admission. alike is that its limit is the rule's own, and reset is what would be told.
+// stacked notes that there are headers of an outer guard, and reports whether they stay, because they are tighter than
+// this admission. alike reports that they have the rule's own limit, and reset is the reset that this guard would set.
 func (v *Verdict) stacked(h Header, s *headers, alike bool, reset int64) (stay bool) {
 	v.rule.watch.outer(alike)
 	return v.Action == Pass && s.tighter(h, v.Result.Remaining, reset)
 }
 
-// tighter reports whether the headers that are there already say more than an admission. Headers that cannot be read
+// tighter reports whether the headers that are set already are tighter than an admission. Headers that cannot be read
 // are not weir's.
 func (s *headers) tighter(h Header, remaining, reset int64) bool {
 	outer, err := strconv.ParseInt(h.Get(s.remaining), 10, 64)
@@ -157,7 +157,7 @@ func (s *headers) tighter(h Header, remaining, reset int64) bool {
 	return outer < remaining || outer == remaining && until >= reset
 }
 
-// varied adds to what others vary the answer by.
+// varied adds a name to a Vary header.
 func varied(outer, name string) string {
 	if outer == name {
 		return name

@@ -12,10 +12,8 @@ import (
 
 // Lint looks over the rules at start-up, and returns what may not be meant. routes are the patterns that the router has
 // registered, with or without a method: "POST /login", "/items/{id}". Without them, what the table and the keys say of
-// routes cannot be checked, and Lint warns of that where it matters. A Guard that With or WithRule has made has rules of its
-// own to look over.
-//
-// What shows only in use, such as a guard that is made for each request, is written to the log, once.
+// routes cannot be checked, and Lint warns of that if it matters. A Guard that With or WithRule has made has rules of
+// its own: call its Lint, too.
 func (g *Guard) Lint(routes []string) []Warning {
 	l := lint{guard: g}
 	for _, text := range routes {
@@ -64,7 +62,7 @@ func (g *Guard) all() []*rule {
 	return rules
 }
 
-// table looks for entries that no route is held by.
+// table looks for entries that match no route.
 func (l *lint) table() {
 	g := l.guard
 	if len(l.known) == 0 {
@@ -120,7 +118,7 @@ func (l *lint) rule(ru *rule) {
 	}
 }
 
-// source looks for numbers that a Guard would not use.
+// source looks for numbers of the Source that cannot be used.
 func (l *lint) source() {
 	g := l.guard
 	if g.source == nil {

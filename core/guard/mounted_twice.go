@@ -8,8 +8,8 @@ import (
 
 // watch looks for a rule that is mounted twice in one request. To find itself, a
 // rule must leave a mark in the request's context, which costs more than the rest of
-// a check; so it does that only for some requests, after it has come to an answer
-// that had its headers already.
+// a check; so it does that only for some requests, after it has seen an answer that
+// had headers of a limit already.
 type watch struct {
 	marks atomic.Int32 // how many more requests are marked
 	times atomic.Int32 // how often that was begun
@@ -19,7 +19,7 @@ type watch struct {
 const (
 	watchNever int32 = iota // no outer guard was seen yet
 	watchSeen               // one was
-	watchFound              // the rule was mounted twice, and that was said
+	watchFound              // the rule is mounted twice, and that was logged
 )
 
 // watched is how many requests are marked at a time, and watches how many times at
@@ -29,8 +29,8 @@ const (
 	watches = 10
 )
 
-// outer is told that another guard, or the same, has set headers before; alike is
-// that its limit is the rule's own.
+// outer is told that another guard, or the same, has set headers before; alike
+// reports that they have the rule's own limit.
 func (w *watch) outer(alike bool) {
 	first := w.state.CompareAndSwap(watchNever, watchSeen)
 	again := alike && w.state.Load() == watchSeen && w.marks.Load() <= 0
@@ -54,7 +54,7 @@ type mark struct {
 	policy string
 }
 
-// marks looks for a mark that the request has already, of those that the watch has chosen to be marked.
+// marks logs that the request has the mark of the rule already. It is called for the requests that the rule marks.
 func (g *Guard) marks(r keyfunc.Request, ru *rule) {
 	if r.Context().Value(mark{g.family, ru.name}) != nil && ru.watch.found() {
 		g.logger().Warn("weir: a guard is mounted twice in one request, which it counts twice", "policy", ru.name, "route", r.Route(), "code", codeMounted)

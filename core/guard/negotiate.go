@@ -26,9 +26,9 @@ type preference struct {
 	specific int // how exactly the client names it: 3 itself, 2 its kind, 1 anything, 0 not at all
 }
 
-// accepted is the format that the lines of an Accept header ask for, as RFC 9110 has it: that of the best quality; of
-// equals, the one that is named more exactly, and of those the one that says more. Where a client accepts none, or
-// anything, it is plain text. It takes no memory.
+// accepted returns the format that the lines of an Accept header ask for, as RFC 9110 has it: that of the best quality;
+// of equals, the one that is named more exactly, and of those the one that says more. If a client accepts none, or
+// anything, it is plain text. It does not allocate.
 func accepted(lines []string) format {
 	var wants [asProblem + 1]preference
 	for _, line := range lines {

@@ -7,10 +7,11 @@ import (
 	"github.com/weir-go/weir/keyfunc"
 )
 
-// Event is what Config.Observe is told: that a rule has decided on a request, or, with Settled, what the request has used
-// at last. Rules that a request was exempted from have none; nor have those whose decision did not matter, because another
-// rule has refused.
-// Policy, Rule, Tier, Outcome and Shadow have few values, which are the program's own: they are fit to be labels of a
+// Event is what Config.Observe is told: that a rule has decided on a request, or, with Settled, how much the request has
+// used in the end. There is none for a rule that the request was exempted from, and for one whose decision did not matter,
+// because another rule has refused.
+//
+// Policy, Rule, Tier, Outcome and Shadow have few values, which are the program's own, so that they can be labels of a
 // metric.
 type Event struct {
 	// Policy is the policy's name.
@@ -35,16 +36,15 @@ type Event struct {
 	// Settled reports that the request is over, and that Used units were used where the Result took Taken. An Event of this
 	// kind has no Took, Route and Key.
 	Settled bool
-	// Used is what Settle or After has said, and 0 for less than that. Of what is more than was taken, as much is charged
-	// as the policy can bear.
+	// Used is what Settle or After has returned, at least 0. Of what is beyond the units that were taken, as much is
+	// charged as the policy's debt allows.
 	Used int64
 
 	about *about
 }
 
-// Route is the pattern of the request's route, and Key is who was counted, or "" if nobody can be named: as the store
-// has it, but for the policy's name. Both are worked out when they are asked for, and only as long as Observe runs: a
-// kept Event answers "". A key may be of anybody, so it is for audit lines, and no label.
+// Route returns the pattern of the request's route. It is worked out when asked for, and only while Observe runs: of an
+// Event that is kept it is "".
 func (e Event) Route() string {
 	if e.about == nil || e.about.request == nil {
 		return ""
@@ -52,7 +52,8 @@ func (e Event) Route() string {
 	return e.about.request.Route()
 }
 
-// Key is described with [Event.Route].
+// Key returns the key that was counted, or "" if the request has none. Like Route it is for the time of Observe only.
+// Clients bring about any number of keys, so that a key can be in a line of an audit log, but not a label.
 func (e Event) Key() string {
 	if e.about == nil || e.about.request == nil {
 		return ""
@@ -64,19 +65,19 @@ func (e Event) Key() string {
 	return k.String()
 }
 
-// about is what an Event is about, as long as Observe runs: frameworks use requests again.
+// about is the subject of an Event while Observe runs: frameworks reuse requests.
 type about struct {
 	request keyfunc.Request
 	rule    *rule
 }
 
-// seen is what only Observe wants to know of what a rule has taken.
+// seen is what only Observe needs to know of a decision.
 type seen struct {
 	tier string
 	took time.Duration
 }
 
-// tell tells Observe what a rule has decided. It is called only where somebody observes.
+// tell tells Observe what a rule has decided. It is called only if there is an Observe.
 func (g *Guard) tell(r keyfunc.Request, ru *rule, t *taken, err error) {
 	subject := &about{r, ru}
 	defer func() { subject.request = nil }()

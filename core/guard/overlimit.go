@@ -38,7 +38,7 @@ type Refusal struct {
 }
 
 // HandlerFunc makes an over-limit handler from a function, for what no other handler does. A Verdict whose Action is
-// Pass lets the request through all the same, such as to try out a new limit. name is for messages.
+// Pass lets the request through all the same. name is for messages.
 func HandlerFunc(name string, f func(*Refusal) Verdict) OverLimit { return function{name, f} }
 
 type function struct {

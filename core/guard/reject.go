@@ -66,7 +66,7 @@ func newReject(o RejectOptions) *reject {
 	return r
 }
 
-// reject has prepared all its answers but for the policies' names.
+// reject has all its answers prepared, except the names of the policies in the bodies.
 type reject struct {
 	status int
 	fields [kinds][formats][]field
@@ -122,7 +122,7 @@ func overLimit(res *core.Result, err error) bool {
 	return err == nil || res.Local || res.Outcome == core.Never
 }
 
-// undecided is why nothing was decided.
+// undecided returns why nothing was decided.
 func undecided(err error) kind {
 	if _, failed := errors.AsType[*core.StoreError](err); failed {
 		return isNoStore
@@ -179,7 +179,7 @@ func (k kind) fields(f format) (fields []field) {
 // bodies are the bodies of the answers for one policy, which they name.
 type bodies [kinds][formats][]byte
 
-// nameless are those for a Refusal that is not a Guard's.
+// nameless are the bodies for a Refusal that is not a Guard's.
 var nameless = newBodies("")
 
 // problem is a body of application/problem+json, as RFC 9457 has it; or, with Error, one of plain JSON.
@@ -237,7 +237,7 @@ func (r *reject) Serve(x *Refusal) (v Verdict) {
 	return v
 }
 
-// answer takes no memory: refusals are the attack. q may be nil, and f is the format unless q asks for another.
+// answer does not allocate: refusals are the attack. q may be nil, and f is the format unless q asks for another.
 func (r *reject) answer(q keyfunc.Request, f format, b *bodies, res *core.Result, err error) (status int, body []byte, fields []field) {
 	k := isOver
 	switch {

@@ -5,13 +5,13 @@ import (
 	"math"
 )
 
-// unreported is what a handler has reported that reports nothing.
+// unreported stands for a handler that has reported nothing.
 const unreported = -1
 
-// Report says what the request with that context really used, such as the tokens of a language model: n units more than
-// was reported before. [Reported], or a function of the program's own, charges them when the request is over. A handler
-// may report as often as it likes, from any goroutine, until it returns, or until what it has detached is released. What
-// is less than 0 counts as 0, and where nobody asks for it nothing happens.
+// Report adds n units to what the request with the context ctx has really used, such as the tokens of a language model.
+// [Reported], or a Settle or After of the program's own, charges them when the request is over. A handler may report as
+// often as it likes, from any goroutine, until it returns, or until what it has detached is released. A negative n counts
+// as 0, and Report does nothing if no rule settles.
 func Report(ctx context.Context, n int64) {
 	for c := innermost(ctx); c != nil; c = c.outer() {
 		if c.owed != nil {

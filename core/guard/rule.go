@@ -20,43 +20,44 @@ type Rule struct {
 	// Policy is what holds, as [core.Parse] reads it: "100/1m", or "login: 5/1m; fail closed". A request waits for its
 	// turn if the policy says so: "10/1s; wait 2s", or a leaky-bucket.
 	Policy string
-	// Key says who is counted. In every rule but that of the Config itself, the zero Func means that of the Config, as
-	// zero does for the fields below, but for Tier, Tiers, After and Instead.
+	// Key says who is counted. A rule beside that of the Config takes the Config's Key if its own is the zero Func, and in
+	// the same way the fields below, except Tier, Tiers, After and Instead.
 	Key keyfunc.Func
 	// Skip exempts requests from the rule, such as health checks.
 	Skip func(keyfunc.Request) bool
 	// Tier names the tier of a request's sender, such as "pro". In Tiers it has numbers of its own; a tier that is not
 	// there, and "", have those of Policy.
 	Tier func(keyfunc.Request) string
-	// Tiers are the policies of the tiers: the same algorithms with other numbers, without a name, or "unlimited".
+	// Tiers are the policies of the tiers: Policy with other numbers, without a name, or "unlimited".
 	Tiers map[string]string
-	// Waiting is how many requests may wait for their turn in this process, where the policy lets them wait; 0 means
-	// 1000. With no place left a request does not wait: it passes if its turn is now, and is refused if not.
+	// Waiting is how many requests may wait for their turn in this process, if the policy lets them wait; 0 means 1000.
+	// If there is no place left, a request passes if its turn is now, and is refused otherwise.
 	Waiting int
 	// Cost is how many units a request takes: 0 only looks and is always admitted. A negative cost, such as the -1 of
 	// an unknown ContentLength, is a mistake: the request is answered with 503 and the log is told. nil means 1;
 	// where the Config has a Cost, a rule that counts requests says so: func(keyfunc.Request) int64 { return 1 }.
 	Cost func(keyfunc.Request) int64
-	// Settle is asked when the request is over how many units it really used; see [Reported]. What is left of those
-	// taken is given back. What was used beyond them is charged too, as far as the policy's debt allows, and without
-	// debt up to what there is. Until the request is over all of them are taken, and a remote store is told some
-	// milliseconds later: for so long a client has less than its limit. A part of what a meter took in debt or with a
-	// delay cannot be given back; see [core.Store]. At most 16384 charges wait for a remote store that hangs; what is
-	// beyond expires by itself, and the log is told. nil means all that were taken; where the Config has a Settle, a rule
-	// without one says so: func(_ guard.Final, taken int64) int64 { return taken }. It is not asked where nothing was taken.
+	// Settle says when the request is over how many units it really used; see [Reported]. taken is how many were taken
+	// before. What is left of them is given back, and what was used beyond them is charged as well, as far as the
+	// policy's debt allows, and without debt up to what there is. Until the request is over, and with a remote store
+	// some milliseconds longer, all of them are taken, so that a client has less than its limit. A part of what a meter
+	// took in debt or with a delay cannot be given back; see [core.Store]. At most 16384 refunds and as many charges wait
+	// for a remote store that hangs: those beyond are not made, and the log is told. nil means that all were used; if the
+	// Config has a Settle, a rule can undo it by func(_ guard.Final, taken int64) int64 { return taken }. Settle is not
+	// called if nothing was taken.
 	Settle func(f Final, taken int64) int64
-	// After counts when the request is over, instead of Cost and Settle, how many units it used, such as one for a
-	// login that failed. Before, the rule only looks: it refuses if there is not one unit left, and takes none. So there
-	// is nothing to give back, and requests that succeed never wait for those that fail; but as many too many may pass as
-	// are under way at a time. What they use is charged as far as the policy's debt allows, and without debt up to what
-	// there is. The policy cannot make requests wait.
+	// After, instead of Cost and Settle, says when the request is over how many units it used, such as one for a login
+	// that failed. Before, the rule takes none: it only refuses if there is not one unit left. So there is nothing to
+	// give back, and requests that succeed never wait for those that fail; but requests that are under way at the same
+	// time all pass. What they use is charged as far as the policy's debt allows, and without debt up to what there is.
+	// The policy cannot make requests wait.
 	After func(f Final) int64
 	// OverLimit answers what the policy refuses. nil means Reject.
 	OverLimit OverLimit
 	// NoKey says what happens to a request that has no key.
 	NoKey NoKey
-	// Instead, in Config.Routes, lets this rule stand in the place of those that hold for every request. Without a
-	// Policy, nothing holds for the route.
+	// Instead, in Config.Routes, replaces the rules that hold for every request by this one. Without a Policy, the route
+	// has no limit.
 	Instead bool
 }
 
@@ -80,8 +81,7 @@ const (
 	NoKeyPass
 )
 
-// sharedKey is that of all requests without one. Every key that a keyfunc.Func builds has a "=", so that none can
-// meet it.
+// sharedKey is the key of all requests without one. Every key that a keyfunc.Func builds has a "=", and so differs.
 const sharedKey = "none"
 
 // rule is a Rule with everything filled in, and what depends on it alone.
@@ -96,13 +96,13 @@ type rule struct {
 	permits bool
 	routed  bool // the key asks for the route
 	shadow  bool
-	settles bool                     // there is something to settle
-	forgets bool                     // when it has decided, nobody asks for the key any more
+	settles bool                     // it has a Settle or an After, and a rate
+	forgets bool                     // nothing needs the key once it has decided
 	burst   burst                    // of the first limit: nearly always, of the one that clients are told of
-	lists   map[*core.Limiter]*asked // of each policy; nil unless asked for
+	lists   map[*core.Limiter]*asked // for RateLimit and RateLimit-Policy, of each policy; nil if they are not sent
 	bodies  *bodies
 	breaker *breaker // the handler, if it is one
-	said    said     // by the Source, if it is a version
+	said    said     // what the Source says of it, if it is a version
 	*live
 }
 
@@ -210,8 +210,8 @@ func (r Rule) or(base Rule) Rule {
 	return r
 }
 
-// order brings rules into the order in which they are asked: a rule in which requests wait comes after those that
-// decide at once, which nobody should queue for in vain. There may be one of them, because nobody stands in two queues.
+// order sorts rules as they are asked: a rule in which requests wait comes after those that decide at once, so that no
+// request waits for what another rule refuses. There may be only one, because a request cannot be in two queues.
 func order(rules []*rule) error {
 	if slices.Contains(rules, nil) {
 		return nil // it was a mistake
@@ -232,7 +232,7 @@ func order(rules []*rule) error {
 	return nil
 }
 
-// holdsBack reports whether requests wait, which they do for no trial.
+// holdsBack reports whether requests wait, as they do not for a policy on trial.
 func (ru *rule) holdsBack() bool { return ru.waits && !ru.shadow }
 
 // policy reads a policy's text, and names it if it does not do so itself.

@@ -25,15 +25,16 @@ type Source interface {
 }
 
 // Set is the numbers of policies, and of their tiers, in the place of those in the Config. Each request goes by one Set.
-// What was counted is kept. Where an entry cannot be used, because it has a mistake or differs in more than numbers, the
-// numbers from before stay, and the log is told, once. What no rule of the Guard has the name of is not looked at, so
-// that several Guards may share a Set.
+// What was counted is kept. If an entry cannot be used, because it has a mistake or differs in more than numbers, the
+// numbers from before stay, and the log is told, once. Names that no rule of the Guard has are ignored, so that several
+// Guards may share a Set.
 type Set struct {
 	// Policies are texts like that of Rule.Policy, by the names of the policies. Algorithms and options must be those of
-	// the Config, but for the number of processes that share the limits ("fail local 1/4"). A policy that is not there has its numbers from the Config.
+	// the Config, but for the number of processes that share the limits ("fail local 1/4"). A policy that is not there
+	// has the numbers of the Config.
 	Policies map[string]string
 	// Tiers are texts like those of Rule.Tiers, by the names of the policies and then of the tiers: at most 1000 of one
-	// policy. A tier that is not there has its numbers from the Config, and a tier that only the Set has is one as well.
+	// policy. A tier that is not there has the numbers of the Config. The Set may have tiers that the Config has not.
 	Tiers map[string]map[string]string
 }
 
@@ -43,7 +44,7 @@ const maxTiers = 1000
 // versions are those of a Guard whose numbers come from a Source.
 type versions struct {
 	last atomic.Pointer[version]
-	next sync.Mutex // of who makes another one
+	next sync.Mutex // held while another one is made
 }
 
 // version is a Guard with the numbers of a Set. Its rules share all but the numbers with those that they are versions of.
@@ -53,7 +54,7 @@ type version struct {
 	rules map[*rule]*rule // by those of the Config
 }
 
-// checkSource says what is wrong with a Source that can only panic.
+// checkSource reports a Source that would panic.
 func checkSource(s Source) error {
 	if v := reflect.ValueOf(s); v.Kind() == reflect.Pointer && v.IsNil() {
 		return fmt.Errorf("guard: Source is a nil %T; leave it out, or give one such as new(atomic.Pointer[guard.Set])", s)
@@ -61,8 +62,8 @@ func checkSource(s Source) error {
 	return nil
 }
 
-// current is g with the numbers that its Source has now. The first request that sees another Set prepares them, and those
-// that come while it does so go by the Set before: nobody waits.
+// current returns g with the numbers that its Source has now. The first request that sees another Set prepares it, and
+// requests that come meanwhile go by the Set before: none waits.
 func (g *Guard) current() *Guard {
 	if g.source == nil {
 		return g
@@ -91,7 +92,7 @@ func (g *Guard) current() *Guard {
 	return last.guard
 }
 
-// version makes that of a Set, which follows on last.
+// version makes the version of a Set, which follows last.
 func (g *Guard) version(set *Set, last *version) *version {
 	next := &version{set: set, guard: g, rules: map[*rule]*rule{}}
 	same := true
@@ -103,7 +104,7 @@ func (g *Guard) version(set *Set, last *version) *version {
 		next.rules[root] = root.renew(set, before, g.headers.RateLimit, g.warnNumbers)
 		same = same && next.rules[root] == before
 	}
-	if same { // a Source that makes a Set for each request costs no more than this
+	if same { // as with a Source that makes a Set for each request
 		next.guard = last.guard
 		return next
 	}
@@ -128,7 +129,7 @@ func (g *Guard) version(set *Set, last *version) *version {
 	return next
 }
 
-// said is what a Set says of one rule.
+// said is what a Set says about one rule.
 type said struct {
 	policy string // "" for nothing
 	tiers  map[string]string
@@ -141,8 +142,8 @@ func (s *Set) of(name string) (out said) {
 	return out
 }
 
-// renew returns ru, a rule of the Config, with the numbers of set. before is what set follows on: ru or a version of it.
-// unusable is told what cannot be used, of what before has not had.
+// renew returns ru, a rule of the Config, with the numbers of set. before is the rule that set follows: ru or a version of
+// it. unusable is called for each entry that cannot be used, unless before had the same.
 func (ru *rule) renew(set *Set, before *rule, lists bool, unusable func(entry, text string, err error)) *rule {
 	now := set.of(ru.name)
 	switch {

@@ -9,7 +9,7 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// prepareTiers opens a limiter for each tier.
+// prepareTiers makes a limiter for each tier.
 func (ru *rule) prepareTiers() error {
 	var mistakes []error
 	for _, tier := range slices.Sorted(maps.Keys(ru.Tiers)) {
@@ -26,13 +26,13 @@ func (ru *rule) prepareTiers() error {
 	return errors.Join(mistakes...)
 }
 
-// tier is the limiter of a tier with the numbers of a text, or nil if nothing holds it.
+// tier returns the limiter of a tier with the numbers of a text, or nil if the tier is unlimited.
 func (ru *rule) tier(name, text string) (*core.Limiter, error) {
 	switch {
 	case name == "":
 		return nil, errors.New("a tier has a name; the Policy is for those who are in none")
 	case text == unlimited:
-		return nil, nil //nolint:nilnil // nothing holds it
+		return nil, nil //nolint:nilnil // it is unlimited
 	}
 	l, err := ru.variant(text)
 	if unread, ok := errors.AsType[*core.SyntaxError](err); ok {
@@ -41,7 +41,7 @@ func (ru *rule) tier(name, text string) (*core.Limiter, error) {
 	return l, err
 }
 
-// variant is the rule's limiter with the numbers of a text, which may have no other difference.
+// variant returns the rule's limiter with the numbers of a text, which must differ in nothing else.
 func (ru *rule) variant(text string) (*core.Limiter, error) {
 	p, err := core.Parse(text)
 	own, other := ru.limiter.Policy().Options(), p.Options()
@@ -57,11 +57,11 @@ func (ru *rule) variant(text string) (*core.Limiter, error) {
 	return ru.limiter.Variant(p)
 }
 
-// unlimited is the tier that nothing holds.
+// unlimited is the policy of a tier that has no limit.
 const unlimited = "unlimited"
 
-// of is the limiter of a tier, or nil for one that nothing holds, and the tier's name if the rule knows it.
-func (g *Guard) of(ru *rule, tier string) (*core.Limiter, string) {
+// ofTier returns the limiter of a tier, or nil for one that is unlimited, and the tier's name if the rule knows it.
+func (g *Guard) ofTier(ru *rule, tier string) (*core.Limiter, string) {
 	if l, ok := ru.tiers[tier]; ok {
 		return l, tier
 	}

@@ -38,7 +38,7 @@ type Verdict struct {
 	Policy string
 	// Result is the limiter's answer.
 	Result core.Result
-	// Err is why Result is not the store's; see [Event].
+	// Err says why the Result is not the store's; see [Event].
 	Err error
 
 	fields   []field
