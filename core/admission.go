@@ -32,13 +32,13 @@ type Admission struct {
 	hold    *hold
 }
 
-// Begin takes units of the policy's rates: the first step of an admission. It fills in a, which must be zero, because a
-// copy of one costs a part of what the decision does. A policy of permits alone has no rates, and admits. Being over the
-// limit is a Result, not an error: look at a.Result.Allowed. An error means that nothing was decided and nothing taken, and
-// leaves a zero: the context's, that of a mistake in the Ask, and a [*StoreError] under "fail closed".
+// Begin takes units of the policy's rates: the first step of an admission. It fills in a, which must be zero; to return an
+// Admission would take as long as a part of the decision. A policy of permits alone has no rates, and Begin admits. Being
+// over the limit is a Result, not an error: look at a.Result.Allowed. An error means that nothing was decided and nothing
+// taken, and leaves a zero: the context's, that of a mistake in the Ask, and a [*StoreError] under "fail closed".
 //
-// The next steps are Wait, where Result.Delay is not 0, and Acquire, where the policy has permits: in this order, so that
-// nobody holds a permit while it waits, and a request over its rate costs one round trip. What was taken stays taken until
+// The next steps are Wait, if Result.Delay is not 0, and Acquire, if the policy has permits: in this order, so that no
+// permit is held during the wait, and a request over its rate costs one round trip. What was taken remains taken until
 // GiveBack and Release.
 func (l *Limiter) Begin(ctx context.Context, ask Ask, a *Admission) error {
 	a.limiter, a.key = l, ask.Key
@@ -57,19 +57,22 @@ func (l *Limiter) Begin(ctx context.Context, ask Ask, a *Admission) error {
 	return nil
 }
 
-// Acquire takes n permits of the policy, at least 1, for what Begin has admitted: the last step. It does nothing where
-// the policy has no permits. Result then says what both have decided; if the permits are refused, the units are given
-// back. Errors are those of Begin, and give the units back as well.
+// Acquire takes n permits of the policy, at least 1, for what Begin has admitted: the last step. It does nothing if the
+// policy has no permits. Afterwards Result is the decision of rates and permits together; if the permits are refused, or
+// if Acquire fails, the units are given back. Errors are those of Begin.
 func (a *Admission) Acquire(ctx context.Context, n int64) error {
 	p := a.limiter.policy.p
 	if p.permits == nil || a.hold != nil || !a.Result.Allowed() {
 		return nil
 	}
 	done := false
+	undo := func() {
+		a.GiveBack(a.Result.Taken)
+		a.Result.Taken = 0
+	}
 	defer func() {
-		if !done { // it was refused, or the store panicked
-			a.GiveBack(a.Result.Taken)
-			a.Result.Taken = 0
+		if !done { // it failed, or the store panicked
+			undo()
 		}
 	}()
 	h, permits, err := a.limiter.keeper.acquire(ctx, Permit{Policy: a.limiter.policy, Key: a.key, Weight: n})
@@ -80,9 +83,8 @@ func (a *Admission) Acquire(ctx context.Context, n int64) error {
 		a.Err = err
 	}
 	a.hold = h
-	if done = permits.Allowed(); !done {
-		a.GiveBack(a.Result.Taken)
-		a.Result.Taken = 0
+	if !permits.Allowed() {
+		undo()
 	}
 	p.combine(&a.Result, &permits)
 	done = true
@@ -115,9 +117,8 @@ func (a *Admission) GiveBack(units int64) {
 	}
 }
 
-// Charge takes units besides those that were taken, for what was used already: as many as the policy can bear, its debt
-// included, and leaves the rest. It does not wait for a store that is not in the process. If that does not answer, it is
-// asked again for ten seconds, unless it may have charged them.
+// Charge takes further units, for what was used already: as many as there are, the policy's debt included. It does not
+// wait for a remote store. If that does not answer, it is asked again for ten seconds, unless it may have charged them.
 func (a *Admission) Charge(units int64) {
 	if units > 0 && a.limiter != nil && len(a.limiter.policy.p.algorithms) > 0 {
 		a.limiter.keeper.charge(Take{Policy: a.limiter.policy, Key: a.key, Cost: units, AtMost: true, Debt: true}, &a.Result)

@@ -15,10 +15,11 @@ func (p *policy) load(state []int64, now int64) (healed bool) {
 	return healed
 }
 
-// simple reports whether one limit decides by itself.
+// simple reports whether decideAlone can decide t.
 func (p *policy) simple(t *Take) bool { return p.alone != nil && !t.AtMost }
 
-// decideAlone is decide for what is simple. It changes state only if it is to be stored.
+// decideAlone is decide for a single GCRA limit, without a call through an interface. It changes state only if it is
+// to be stored.
 func (p *policy) decideAlone(res *Result, state []int64, t *Take, now int64) (changed bool) {
 	ahead := int64(0)
 	if t.Wait > 0 {
@@ -96,7 +97,7 @@ func (p *policy) refund(state []int64, now, units int64, r *Result) (changed boo
 	return changed
 }
 
-// refundable is how many of the units of r may be in the state of p: none where r was made
+// refundable returns how many of the units of r may be in the state of p: none if r was made
 // under another shape, and so charged another state.
 func (p *policy) refundable(r *Result, units int64) int64 {
 	if r.policy != nil && r.policy.shape != p.shape {
@@ -105,7 +106,7 @@ func (p *policy) refundable(r *Result, units int64) int64 {
 	return units
 }
 
-// receipt is what limit i needs to know of the charge in a refund.
+// receipt returns what limit i needs to know of the charge that is refunded.
 func (p *policy) receipt(r *Result, i int) algo.Receipt {
 	made, e := p, r.at(i)
 	if r.policy != nil && r.policy.shape == p.shape { // then the limits are in the same order
@@ -137,8 +138,8 @@ func (p *policy) explain(res *Result, state []int64, t *Take, now, taken int64, 
 	p.summarize(res, t.Cost, len(p.algorithms))
 }
 
-// least is what must fit limit i for t, which takes at most what there is, to be admitted. What there is leaves debt
-// aside, unless t counts it too: one unit more than can be borrowed fits if there is one.
+// least returns the cost that must fit limit i if t, which has AtMost, is to be admitted. A unit must be there without
+// debt, unless t counts debt too: that is so if one unit more than can be borrowed fits.
 func (p *policy) least(t *Take, i int) int64 {
 	debt := p.limits[i].Debt
 	if t.Debt && debt > 0 {
@@ -150,7 +151,7 @@ func (p *policy) least(t *Take, i int) int64 {
 // ahead is how far ahead t may reserve, in microseconds.
 func (p *policy) ahead(t *Take) int64 { return min(t.Wait, p.options.Wait).Microseconds() }
 
-// combine adds what the permits of a policy have to say to the Result of its rates, which stays a receipt for these.
+// combine adds the Result of a policy's permits to that of its rates, which remains the receipt for the rates.
 func (p *policy) combine(rates, permits *Result) {
 	where, local, taken, delay := rates.charged(), rates.Local || permits.Local, rates.Taken, rates.Delay
 	switch n := len(p.algorithms); {

@@ -26,10 +26,10 @@ type MemoryOptions struct {
 // microsecond and allocates nothing.
 //
 // It holds at most MaxKeys keys. When it is full, a new key displaces one that is
-// as if unused; if it finds none nearby, the one closest to that; and a key that
-// is at its limit last. Keys are spread over independent parts by a seeded hash,
-// and a part may be full a little before the whole is. Dead keys are swept away
-// part by part, and their memory is given back.
+// as if unused; if it finds none nearby, the one that is closest to that, and one
+// that is at its limit last. Keys are spread over independent parts by a seeded hash,
+// and a part may be full a little before the whole is. Keys that are as if unused are
+// swept away part by part, and their memory is given back.
 //
 // The clock is the system's, but steps of less than a second are ignored.
 type Memory struct {
@@ -56,11 +56,10 @@ func defaultMemory() *Memory {
 	return m
 }
 
-// Fallback returns m: what is in the process needs nothing else to stand in for it. Stores that are not bring a
-// Memory of their own by a method of this name, so that all Limiters on them share one while they fail.
+// Fallback returns m: a store in the process needs no other one to decide for it. For stores elsewhere, see [Store].
 func (m *Memory) Fallback() *Memory { return m }
 
-// begin returns why a call cannot be made.
+// begin returns the error with which a call fails before it begins.
 func (m *Memory) begin(ctx context.Context) error {
 	if m.rows == nil {
 		return errors.New("core: a zero Memory; build one with NewMemory")
@@ -74,7 +73,7 @@ func (m *Memory) Take(ctx context.Context, t Take) (res Result, err error) {
 	return res, err
 }
 
-// take is Take in place, because copying a Result is a part of what a decision costs. res must be zero.
+// take is Take in place, because copying a Result takes as long as a part of a decision. res must be zero.
 func (m *Memory) take(ctx context.Context, t *Take, res *Result) error {
 	if err := t.Validate(); err != nil {
 		return err
@@ -151,7 +150,7 @@ func (m *Memory) Reset(ctx context.Context, p Policy, key string) error {
 	return nil
 }
 
-// Len returns how many keys are held, dead ones that wait to be swept included.
+// Len returns how many keys are held, including those that are as if unused and not swept yet.
 func (m *Memory) Len() int {
 	if m.rows == nil {
 		return 0

@@ -7,7 +7,7 @@ import (
 	"github.com/weir-go/weir/core/internal/rows"
 )
 
-// held locks what is held of a key, and returns what holds for it now.
+// held locks the permits of a key, and returns the terms by which p is decided.
 func (m *Memory) held(p *Permit) (rows.Held, algo.Terms) {
 	n, lease, _ := p.Policy.Concurrent()
 	held, t := m.permits.Lock(p.Policy.Name(), p.Key), algo.Terms{Most: n, Lease: lease.Microseconds(), Now: p.Now}

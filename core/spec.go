@@ -10,7 +10,7 @@ import (
 // [Spec.Explain]). Applications have no use for it.
 type Spec struct{ p *policy }
 
-// Spec returns p for stores. That of the zero Policy is of no use.
+// Spec returns p as stores see it. The Spec of the zero Policy is of no use.
 func (p Policy) Spec() Spec { return Spec(p) }
 
 // Shape says which state the policy keeps: a letter for the algorithm of each limit,
@@ -81,7 +81,7 @@ func (s Spec) StepRefund(text []byte, r Refund) (next []byte, ttl time.Duration)
 	return next, ttl
 }
 
-// parse reads stored text. healed reports that it was not what a policy of this shape has written.
+// parse reads stored text. healed reports that no policy of this shape has written it.
 func (s Spec) parse(text []byte, now int64) (state []int64, healed bool) {
 	if now == 0 {
 		panic("core: Step without a clock; set Now to the store's time in microseconds")
@@ -104,7 +104,7 @@ func (s Spec) parse(text []byte, now int64) (state []int64, healed bool) {
 	return state, healed
 }
 
-// text is the form in which a state is stored, and how long it is to be kept.
+// text returns a state in the form in which it is stored, and how long to keep it.
 func (p *policy) text(state []int64, now int64) ([]byte, time.Duration) {
 	text, left := make([]byte, 0, 20*len(p.algorithms)), int64(0)
 	for i, a := range p.algorithms {

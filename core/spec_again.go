@@ -1,27 +1,27 @@
 package core
 
-// Summarized reports whether the reply of the script take is good for another Take of the
-// same cost alone, because a limit keeps so much that its script replies with a summary;
-// see [Spec.Again].
+// Summarized reports whether the reply of the script take tells about Takes of the same cost
+// only, because a limit has so much state that its script replies with a summary; see
+// [Spec.Again].
 func (s Spec) Summarized() bool { return s.p != nil && s.p.summary }
 
-// Again answers t by itself from a refusal that was seen before, as long as it is sure that
-// the store would refuse t as well. It is for stores that decide in a script and spare the
-// server what can have only one answer.
+// Again answers t from a refusal that was seen before, if it is certain that the store would
+// refuse t as well. It is for stores that decide in a script, and spares the server questions
+// that have only one answer.
 //
-// reply is what the script take replied when it refused cost units; its first integer is
-// the server's time of then. earliest and latest are the limits between which the server's
-// clock is now. If t is refused at latest, it is refused now: what others have taken in the
-// meantime can only make that later. The Result is what the store would have answered at
-// earliest to the state that the reply shows, so that its RetryAfter is never too short. For
-// a policy that is [Spec.Summarized], Remaining may leave out units that have come back
-// since.
+// reply is what the script take replied when it refused cost units; its first integer is the
+// server's time at that moment. The server's clock is now between earliest and latest. If t
+// would be refused at latest, it is refused now: what others have taken meanwhile only makes
+// it wait longer. The Result is that of the state in the reply at earliest, so that its
+// RetryAfter is never too short. For a policy that is [Spec.Summarized], Remaining may leave
+// out units that have come back since.
 //
-// refused is false, and the store must be asked, if t would be admitted or may be, if it is
-// a peek or has AtMost or Now, if it has another cost under a policy that is Summarized, and
-// if no script can have written reply. Again cannot know what was given back since the reply.
+// refused is false, and the store must be asked, if t may be admitted, if it is a peek or has
+// AtMost or Now, if it has another cost under a policy that is Summarized, and if no script
+// can have written reply. Again does not know what was given back since the reply.
 //
-// Nothing is allocated for a policy of one or two limits. t.Policy is that of s, whatever it says.
+// Again does not allocate for a policy of one or two limits. t.Policy is that of s, whatever
+// it says.
 func (s Spec) Again(t Take, cost int64, reply []int64, earliest, latest int64) (res Result, refused bool) {
 	p := s.p
 	switch {

@@ -7,12 +7,12 @@ import (
 	"github.com/weir-go/weir/core/internal/algo"
 )
 
-// TakeArgs returns the exact integers that a script of package lua takes for t: those
-// of each limit in turn, and with t.AtMost the cost. That is the script upto, and else
-// the script take, or takes for many keys at once. It is for stores that decide in a script, after
-// [Take.Validate]. guess is the caller's idea of the store's clock, in
-// microseconds, which only limits that are aligned to the calendar look at; if it was
-// wrong, [Spec.Explain] and [Spec.ExplainEach] say so.
+// TakeArgs returns the exact integers that a script of package lua takes for t, for
+// stores that decide in a script: those of each limit in turn, and with t.AtMost the
+// cost. With t.AtMost they are for the script upto, otherwise for the script take, or
+// takes for many keys at once. t must have passed [Take.Validate]. guess is the caller's
+// idea of the store's clock, in microseconds, which matters only for limits that are
+// aligned to the calendar; if it was wrong, [Spec.Explain] and [Spec.ExplainEach] say so.
 func (s Spec) TakeArgs(t Take, guess int64) []int64 {
 	if s.p == nil {
 		return nil
@@ -32,8 +32,8 @@ func (s Spec) TakeArgs(t Take, guess int64) []int64 {
 	return b
 }
 
-// RefundArgs is like TakeArgs for the script refund: the arguments of each limit in turn, and the instant of the
-// charge.
+// RefundArgs is TakeArgs for the script refund: the arguments of each limit in turn, and
+// the instant of the charge.
 func (s Spec) RefundArgs(r Refund, guess int64) []int64 {
 	if s.p == nil {
 		return nil
@@ -48,10 +48,12 @@ func (s Spec) RefundArgs(r Refund, guess int64) []int64 {
 
 // Explain turns the reply of a script of package lua into the Result of t: the
 // script decides, and Explain says what that means. reply is the server's time, with
-// t.AtMost how many units were taken, and each limit's reply. With again, nothing was decided, because the server's clock is in another window
+// t.AtMost how many units were taken, and each limit's reply. t must have passed
+// [Take.Validate].
+//
+// If again is true, nothing was decided, because the server's clock is in another window
 // of a calendar than the guess of TakeArgs: ask again with that clock, which is in
-// Result.At. It fails if no script can have written reply, whatever it is; t must have passed [Take.Validate], as for
-// TakeArgs.
+// Result.At. Explain fails if no script can have written reply.
 func (s Spec) Explain(t Take, reply []int64) (res Result, again bool, err error) {
 	if s.p == nil || len(reply) == 0 || reply[0] <= 0 || reply[0] > maxNow {
 		return Result{}, false, s.malformed(reply)
@@ -141,7 +143,7 @@ func (d *decisions) explain(res *Result, taken int64) (ok bool) {
 	return true
 }
 
-// workspace is what reading a reply needs: the states of the limits, as far as they are in it, and one limit's part.
+// workspace is memory to read a reply into: the states of the limits, as far as it has them, and one limit's part.
 type workspace struct {
 	states [MaxLimits][algo.MaxReplyState]int64
 	own    [maxReply]int64

@@ -5,19 +5,21 @@ import (
 	"fmt"
 )
 
-// ExplainEach is [Spec.Explain] for the script takes, of which t is every call, whatever
-// its Key: it has no AtMost, and has passed [Take.Validate]. counts says how many calls there were for each of the keys,
-// in their order, which is 1 to 65536.
+// ExplainEach is [Spec.Explain] for the script takes, which decides for many keys at once.
+// t is each of the calls, whatever its Key: it has no AtMost, and has passed
+// [Take.Validate]. counts says how many calls there were for each of the keys, 1 to 65536,
+// in the order of the keys.
 //
-// It calls visit for each call, with the number of its key and, of the calls for that key,
-// its own; both in order, from 0. res is nil where the server did not decide for this key,
-// and has changed nothing: ask for each of these calls by itself, which says why. said is the
-// part of reply from which res was made for the latest of the calls for the key: together with the time it is what
-// the script take would have replied to it. Both are good for the time of visit and may be copied.
+// It calls visit for each call, with the number of the key and the number of the call
+// among those for that key; both in order, from 0. res is nil if the server did not decide
+// for this key, and has changed nothing: ask for each of these calls by itself, and the
+// reply says why. said is the part of reply about the key: after the time, it is what the
+// script take would have replied to the last of its calls. res and said are valid until
+// visit returns, and may be copied.
 //
 // If again is not 0, nothing was decided, as in Explain, and it is the server's clock to ask
-// again with. If no script can have written reply, it fails, and where it found that
-// out late, visit was called for the keys before.
+// again with. ExplainEach fails if no script can have written reply; visit may have been
+// called for keys before the one where it noticed.
 func (s Spec) ExplainEach(t Take, reply []int64, counts []int, visit func(key, call int, res *Result, said []int64)) (again int64, err error) {
 	if t.AtMost {
 		return 0, errors.New("core: ExplainEach of a Take with AtMost; the script takes has no such calls: use Explain")
@@ -48,13 +50,13 @@ func (s Spec) ExplainEach(t Take, reply []int64, counts []int, visit func(key, c
 	return 0, nil
 }
 
-// undecided stands in a reply of the script takes for a key of which nothing was decided.
+// undecided is the reply of the script takes for a key for which nothing was decided.
 const undecided = -1 << 53
 
 // maxCalls is how many calls the script takes decides for a key at once.
 const maxCalls = 1 << 16
 
-// visits are the calls of a flight, one after the other.
+// visits go through the calls, one after the other.
 type visits struct {
 	decisions
 	visit        func(key, call int, res *Result, said []int64)
@@ -93,8 +95,8 @@ func (d *visits) next(key, n int) (ok bool) {
 	return d.replay(key, n, int(times))
 }
 
-// replay visits n calls for one key, of which so many were admitted: it goes back to before
-// the first, and from there to the last.
+// replay visits n calls for one key, of which times were admitted: it goes back to the state
+// before the first, and from there to the last.
 func (d *visits) replay(key, n, times int) (ok bool) {
 	if times < n && !d.explain(&d.refused, 0) {
 		return false
@@ -137,7 +139,8 @@ func (d *visits) eachAdmitted(key, times int) (ok bool) {
 	return true
 }
 
-// charges is eachAdmitted for the only limit that most policies have, in a fifth of the time.
+// charges is eachAdmitted for a single GCRA limit, which most policies are, in a fifth of the
+// time.
 func (d *visits) charges(key, times int) {
 	d.res = Result{At: d.now, Taken: d.t.Cost, policy: d.p}
 	charges := d.p.alone.Charges(d.states[0][:], d.now, d.t.Cost)

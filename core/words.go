@@ -20,7 +20,7 @@ const (
 	ofPermits                 // behind "concurrent"
 	ofPolicy                  // behind ";"
 	ofFail                    // behind "fail"
-	ofLater                   // nowhere in this version, somewhere in a later one
+	ofLater                   // nowhere yet: a later version may have it
 )
 
 // word is a word of the grammar.
@@ -29,9 +29,9 @@ type word struct {
 	place   place               // where it belongs
 	sets    string              // what it sets, if others set it too: one of them may be given
 	follows operand             // what follows it
-	such    string              // that, in the words of an error
-	refuse  func(n int64) bool  // whether a number cannot follow, if NewPolicy would not see it
-	refused string              // what is wrong with it then
+	such    string              // what follows it, in the words of an error
+	refuse  func(n int64) bool  // reports a number that cannot follow, if NewPolicy would not notice
+	refused string              // what is wrong with that number
 	set     func(*draft, value) // notes the word in the policy
 }
 

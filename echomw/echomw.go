@@ -25,7 +25,7 @@ func Limit(g *guard.Guard) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
 			x := &exchange{request: request{c}, next: next}
-			x.Of(c.Response().Header())
+			x.Wrap(c.Response().Header())
 			return g.Serve(x)
 		}
 	}

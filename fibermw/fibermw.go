@@ -26,7 +26,7 @@ func Limit(g *guard.Guard) fiber.Handler {
 		x := exchanges.Get().(*exchange)
 		x.request = request{c, finder}
 		err := g.Serve(x)
-		x.request = request{} // whoever has kept it sees no other client's
+		x.request = request{} // a handler that has kept it does not see another client's
 		exchanges.Put(x)
 		return err
 	}
@@ -82,7 +82,7 @@ func (x *exchange) Handle(handler any, v *guard.Verdict) (answered, known bool, 
 
 func (*exchange) Watch() {} // Fiber keeps the answer until all is done
 
-// look is what of an answer shows whether a handler has written one.
+// look is what shows whether a handler has written an answer.
 type look struct {
 	status, bytes int
 	stream        bool

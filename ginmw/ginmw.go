@@ -23,7 +23,7 @@ func Limit(g *guard.Guard) gin.HandlerFunc {
 	}
 	return func(c *gin.Context) {
 		x := &exchange{request: request{c}}
-		x.Of(c.Writer.Header())
+		x.Wrap(c.Writer.Header())
 		defer x.abort()
 		_ = g.Serve(x) // handlers of Gin have no errors
 	}

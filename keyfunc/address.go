@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// What is read of X-Forwarded-For at most. Without it, a header of a megabyte costs milliseconds a request.
+// How much of X-Forwarded-For is read at most: a header of a megabyte would take milliseconds for each request.
 const (
 	maxHops = 64
 	maxHop  = 128 // bytes
@@ -110,8 +110,8 @@ func (a Address) Func() Func {
 	}}
 }
 
-// Client returns a function that finds the client's address itself, behind the proxies of a, as the key is made of it: for
-// what depends on who asks, such as to exempt an office or a monitor.
+// Client returns a function that finds the client's address behind the proxies of a, the address of which the key is made.
+// Use it for what depends on who asks, such as to exempt an office or a monitor.
 //
 //	client, err := keyfunc.Address{Trusted: proxies}.Client()
 //	...
@@ -163,7 +163,7 @@ func (a Address) check() error {
 	return errors.Join(errs...)
 }
 
-// name is what a Func of a prints as. It shows no more than a few networks: lists of CDNs have hundreds.
+// name returns the name of a's Func. It shows no more than a few networks: those of a CDN are hundreds.
 func (a Address) name(trusted networks) string {
 	const shown = 4
 	name, words := "ip", []string(nil)
@@ -296,7 +296,7 @@ func parseAddr(s string) netip.Addr {
 	if err != nil {
 		return netip.Addr{}
 	}
-	if addr = canonical(addr); addr.IsUnspecified() { // it is nobody's
+	if addr = canonical(addr); addr.IsUnspecified() { // no client has it
 		return netip.Addr{}
 	}
 	return addr
@@ -305,7 +305,7 @@ func parseAddr(s string) netip.Addr {
 // nat64 is where translators put the IPv4 clients of IPv6-only servers (RFC 6052). All of them are in one /64.
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
-// canonical returns the one form of an address: that of none is 0.0.0.0.
+// canonical returns an address in the one form that all its notations share. Unspecified addresses become 0.0.0.0.
 func canonical(addr netip.Addr) netip.Addr {
 	addr = addr.Unmap().WithZone("")
 	if nat64.Contains(addr) {
@@ -318,8 +318,8 @@ func canonical(addr netip.Addr) netip.Addr {
 	return addr
 }
 
-// canonicalPrefix returns the one form of a network: masked, and not IPv4-mapped. Unmapping comes first: masked to
-// /64, all IPv4-mapped addresses would be one.
+// canonicalPrefix does the same for a network, which is masked. Unmapping comes first: masked to /64, all IPv4-mapped
+// addresses would be one.
 func canonicalPrefix(p netip.Prefix) netip.Prefix {
 	if addr := p.Addr(); addr.Is4In6() && p.Bits() >= 96 {
 		p = netip.PrefixFrom(addr.Unmap(), p.Bits()-96)
@@ -336,7 +336,7 @@ func (k *Key) AddPrefix(p netip.Prefix) {
 	k.addNetwork(p.Addr(), p.Bits())
 }
 
-// addNetwork is AddPrefix for the network in which an address in its canonical form is.
+// addNetwork is AddPrefix for the network of an address that is in its canonical form.
 func (k *Key) addNetwork(addr netip.Addr, bits int) {
 	k.begin()
 	k.b = append(k.b, kindIP+"="...)

@@ -11,7 +11,7 @@ import (
 
 // Join makes the key of all its parts together, in that order: Join(IP(), Route()) counts each address on each
 // route apart. If one part is missing, all of it is: the error is that of the first part that fails.
-// Joining no parts, or invalid ones, is a mistake that Err reports.
+// No parts at all, and invalid ones, are mistakes that Err reports.
 func Join(parts ...Func) Func {
 	f, parts := combine("join", "Join", parts)
 	return f.with(func(k *Key, r Request) error {
@@ -24,12 +24,11 @@ func Join(parts ...Func) Func {
 	})
 }
 
-// FirstOf makes the key by the first of fs for which there is one: FirstOf(User("uid"), IP()) counts users, and
-// those who are not logged in by address. Only [ErrNoKey] goes on to the next; any other error is returned.
-// Where none has a key, the error is ErrNoKey. Choosing from nothing, or from invalid Funcs, is a mistake that
-// Err reports.
+// FirstOf makes the key by the first of fs that has one: FirstOf(User("uid"), IP()) counts users by name, and
+// clients that are not logged in by address. Only [ErrNoKey] goes on to the next; any other error is returned. If
+// none has a key, the error is ErrNoKey. No fs at all, and invalid ones, are mistakes that Err reports.
 //
-// All of fs lead into one limit. Where users and addresses are to have different limits, write two rules.
+// All of fs are counted by one limit. To give users and addresses different limits, write two rules.
 func FirstOf(fs ...Func) Func {
 	f, fs := combine("first-of", "FirstOf", fs)
 	return f.with(func(k *Key, r Request) error {

@@ -23,7 +23,7 @@ type Func struct {
 	kinds []string
 }
 
-// with returns f with what it does, unless its constructor was given a mistake.
+// with returns f with the function add, unless its constructor has found a mistake.
 func (f Func) with(add func(*Key, Request) error) Func {
 	if f.err == nil {
 		f.add = add
@@ -55,8 +55,8 @@ func (f Func) Kinds() []string { return slices.Clone(f.kinds) }
 //   - that of [User] for a value that cannot be a key,
 //   - that of Err, for an invalid Func.
 //
-// It does not recover: a panic of the program's own code (of Custom, or a String method) passes through, and
-// k is then to be Reset.
+// A panic of the program's own code (the function of a Custom, or a String method) passes through; k must then be
+// Reset.
 func (f Func) AppendTo(k *Key, r Request) error {
 	if f.add == nil {
 		return f.Err()

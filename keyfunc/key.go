@@ -38,13 +38,12 @@ func (k *Key) Len() int { return len(k.b) }
 // the key do not touch.
 func (k *Key) String() string { return string(k.b) }
 
-// Text is like String, but shares the memory of k instead of copying it: it is valid only until k is appended to or Reset.
-// Use String for a text that is kept, logged or put into a map.
+// Text is like String, but shares the memory of k instead of copying it: it is valid only until k is appended to or
+// Reset. Use String for a text that is kept, logged or put into a map.
 func (k *Key) Text() string { return unsafe.String(unsafe.SliceData(k.b), len(k.b)) }
 
-// Warning returns what is doubtful about the request of which the key was made, for a log: that the peer's address
-// came without a port. The key is good all the same. Warning is "" where nothing is doubtful. It is a constant, so that
-// a program can log it once.
+// Warning returns what is doubtful about the request, for a log: that the peer's address came without a port. It is ""
+// if nothing is doubtful. The key can be used all the same. The text is a constant, so that a program can log it once.
 func (k *Key) Warning() string { return k.warning }
 
 // add is Add for text in either form.

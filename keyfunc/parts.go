@@ -27,15 +27,15 @@ const (
 // maxKind is the greatest length of a custom kind in bytes.
 const maxKind = 64
 
-// maxLines is how many lines of a header make a key at most, so that a key stays short.
+// maxLines is how many lines of a header a key may have, so that keys stay short.
 const maxLines = 16
 
 var errManyLines = fmt.Errorf("%w: the header has more than %d lines", ErrNoKey, maxLines)
 
 // Route makes a part of the pattern that the router has chosen, such as "/items/{id}": all paths that lead to one
-// handler count as one. The method is no part of it; add [Method] where it shall be. All requests that match no
-// route share one part, the empty one, so that nobody gets new keys by asking for what does not exist. It never
-// fails.
+// handler count as one. It does not have the method in it; add [Method] to count methods apart. All requests that
+// match no route share one part, the empty one, so that nobody gets new keys by asking for what does not exist. It
+// never fails.
 //
 // Join it with who is counted: alone, it counts all clients together.
 func Route() Func {
@@ -126,14 +126,16 @@ func isToken(s string) bool {
 }
 
 // User makes a part of the identity that authentication has stored in the request under key: see [Request.Value]. It
-// may be a string, a []byte, any integer, or have a MarshalText or a String method, in that order of preference; types
+// may be a string, a []byte, any integer, or have a MarshalText or a String method, in that order of preference. Types
 // derived from the first three count as them, unless they have one of the methods, and so does a whole number in a
-// float64, which is what JSON makes of an integer. The same text is the same user: 7 and "7" do not differ, and neither
-// do users stored under different keys. Where those are different people, name them apart with [Custom]. A missing value, a nil one and an empty text are [ErrNoKey]; zero is a user. A value of
-// another type is an error that names the type. A nil key, and one that cannot be compared, are mistakes that Err
-// reports.
+// float64, which is what JSON makes of an integer. A missing value, a nil one and an empty text are [ErrNoKey]; zero is
+// a user. A value of another type is an error that names the type. A nil key, and one that cannot be compared, are
+// mistakes that Err reports.
 //
-// The value must be one that has been verified, so authentication has to run before the limit. Those who fail it
+// The same text is the same user: 7 and "7" do not differ, and neither do users stored under different keys. If those
+// are different people, name them apart with [Custom].
+//
+// The value must be one that has been verified, so authentication has to run before the limit. Requests that fail it
 // have no user; count them too, with FirstOf(User(key), IP()), or guessing is free.
 func User(key any) Func {
 	f := Func{name: "user(" + keyName(key) + ")", kinds: []string{kindUser}}
@@ -160,7 +162,7 @@ func User(key any) Func {
 func addUser(k *Key, user any, name string) error {
 	v := reflect.ValueOf(user)
 	if kind := v.Kind(); (kind == reflect.Pointer || kind == reflect.Slice || kind == reflect.Map) && v.IsNil() {
-		return ErrNoKey // rather than call a method of nothing
+		return ErrNoKey // rather than call a method of nil
 	}
 	switch u := user.(type) {
 	case encoding.TextMarshaler:
@@ -188,7 +190,7 @@ func addUser(k *Key, user any, name string) error {
 	return fmt.Errorf("keyfunc: %s: a %T is no key: store a string, a []byte, an integer, or a type with MarshalText or String", name, user)
 }
 
-// keyName is what a key of Value prints as: itself if it is a string, else its type, and its text if it has one.
+// keyName returns a key of Value in print: itself if it is a string, else its type, and its text if it has one.
 func keyName(key any) string {
 	if s, ok := key.(string); ok {
 		return s

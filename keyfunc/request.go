@@ -15,7 +15,7 @@ type Request interface {
 	Context() context.Context
 	// Method is the request's method as it came: HEAD stays HEAD. The key part [Method] folds it.
 	Method() string
-	// Host is the host that was asked for. It is no header: net/http takes it out of the header.
+	// Host is the host that was asked for. It is not among the headers, because net/http takes it out of them.
 	Host() string
 	// Path is the path of the request's URL, decoded.
 	Path() string

@@ -53,7 +53,7 @@ type limit struct {
 // ServeHTTP implements http.Handler.
 func (l *limit) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := &exchange{request: request{r, l}, sent: writer{ResponseWriter: w}}
-	x.Of(w.Header())
+	x.Wrap(w.Header())
 	_ = l.guard.Serve(x) // handlers of net/http have no errors
 }
 
@@ -62,7 +62,7 @@ type exchange struct {
 	request
 	answer.Fields
 	sent    writer
-	watched bool // the handler gets sent, and not the server's writer
+	watched bool // the handler gets sent in place of the server's writer
 }
 
 // writer is what the handler writes to.

@@ -24,12 +24,12 @@ import (
 type Router func(*http.Request) string
 
 // Mux finds the routes of m. Limit needs it where something stands between it and
-// the mux, such as another middleware; a mux that it wraps itself, it sees, through
-// other Limits as well.
+// the mux, such as another middleware; it finds a mux that it wraps itself, also through
+// other Limits.
 //
-// A pattern with a host keeps it: "example.com/items/{id}". Where the mux redirects
-// to a path's canonical form, the route is the one that is redirected to, but for
-// CONNECT, where a redirect has none.
+// A pattern with a host keeps it: "example.com/items/{id}". If the mux redirects to a
+// path's canonical form, the route is the one that is redirected to; a redirected
+// CONNECT has none.
 func Mux(m *http.ServeMux) Router {
 	return func(r *http.Request) string {
 		h, pattern := m.Handler(r)

@@ -8,8 +8,8 @@ import (
 	"net/http"
 )
 
-// like is w with the methods that the writer inside has. Handlers ask by type what a writer
-// can do, so it can do what that one can, and no more.
+// like returns w with the optional methods that the writer inside has, and no others:
+// handlers find out what a writer can do by its type.
 func (w *writer) like() http.ResponseWriter {
 	if _, flushes := w.ResponseWriter.(http.Flusher); !flushes {
 		return w
@@ -52,7 +52,7 @@ func (w pusher) Push(target string, o *http.PushOptions) error {
 type writer struct {
 	http.ResponseWriter
 	status    int // 0 until it is known
-	otherwise int // of a body that comes without one, or 0 for the server's choice
+	otherwise int // the status of a body that comes without one, or 0 for the server's choice
 	bytes     int64
 }
 

@@ -13,7 +13,7 @@ import (
 func TestFields(t *testing.T) {
 	h := http.Header{"Vary": {"Origin", "Accept"}}
 	var f answer.Fields
-	f.Of(h)
+	f.Wrap(h)
 	assert.Equal(t, "Origin, Accept", f.Get("Vary"))
 	assert.Empty(t, f.Get("Retry-After"))
 
@@ -46,7 +46,7 @@ func TestFieldsTakeLittleMemory(t *testing.T) {
 		assert.Equal(t, want, testing.AllocsPerRun(100, func() {
 			clear(h)
 			*f = answer.Fields{}
-			f.Of(h)
+			f.Wrap(h)
 			for _, name := range names[:n] {
 				f.Set(name, "value")
 			}
