@@ -31,7 +31,7 @@ func Example_prometheus() {
 	registry.MustRegister(decisions, failures, took)
 
 	observe := func(e guard.Event) {
-		if e.Settled { // that is told of a request besides, when it is over
+		if e.Settled { // a second event of the request, when it is over
 			return
 		}
 		decisions.WithLabelValues(e.Policy, e.Tier, e.Outcome.String(), strconv.FormatBool(e.Shadow)).Inc()
