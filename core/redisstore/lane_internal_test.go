@@ -187,3 +187,20 @@ func TestPassengersLeaveInTime(t *testing.T) {
 		}
 	}
 }
+
+// What is sent again has the rest of its callers' time, and more only if the process came too late for that.
+func TestSentAgainInTime(t *testing.T) {
+	t.Parallel()
+	rdb := redis.NewUniversalClient(ClientOptions("127.0.0.1:1"))
+	t.Cleanup(func() { _ = rdb.Close() })
+	s, err := New(rdb, Options{Deadline: time.Minute})
+	require.NoError(t, err)
+	l := s.only.lanes[deciding]
+	now := time.Now()
+	again := (&flight{lane: l, sent: now}).prolong()
+	again.timer.Stop()
+	assert.Equal(t, now.Add(l.limit), again.at)
+	again = (&flight{lane: l, sent: now.Add(-l.limit)}).prolong()
+	again.timer.Stop()
+	assert.WithinRange(t, again.at, now.Add(lateness(l.limit)), time.Now().Add(lateness(l.limit)))
+}
