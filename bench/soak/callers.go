@@ -13,8 +13,9 @@ import (
 
 const (
 	deadline = redisstore.DefaultDeadline
-	// tolerance is by how much an answer may be later than its deadline.
-	tolerance = 20 * time.Millisecond
+	// tolerance is by how much an answer may be later than its deadline and what the scheduler took: one that comes so
+	// late looks about for that long, for a reply that has arrived meanwhile, or sends once more what it could not write.
+	tolerance = 5 * time.Millisecond
 )
 
 // caller is one of those who ask. Each asks for one thing at a time.
@@ -92,20 +93,19 @@ func (c *caller) ask(ctx context.Context) {
 // decide measures how long a decision takes that has so much time, and returns how it failed if it did. Failures of
 // those who have less time than others are their own.
 func (c *caller) decide(ctx context.Context, own time.Duration, decide func() error) (failed *core.StoreError, err error) {
-	start, before := time.Now(), c.probe.lost()
+	start, before := time.Now(), c.probe.Lost()
 	err = decide()
 	over := time.Since(start) - own
-	if over > tolerance {
-		c.probe.sample(time.Millisecond)
-		over -= c.probe.lost().since(before)
+	if over > 0 {
+		c.probe.Sample()
+		over -= c.probe.Lost().Since(before)
 	}
 	failed, _ = errors.AsType[*core.StoreError](err)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.report.Decisions++
-	if over > tolerance {
+	if c.report.Latest = max(c.report.Latest, over); over > tolerance {
 		c.report.Late++
-		c.report.Latest = max(c.report.Latest, over)
 	}
 	switch {
 	case failed != nil:

@@ -14,15 +14,16 @@
 //
 //   - bound: what the server admitted fits its limit in every window, by the server's own clock. A server that came back
 //     empty begins anew. What a process admitted alone, while the server did not answer, fits the same limit, or its
-//     share of it, over all outages together: so beside what the server admits no more than one burst and the rate of
-//     it comes through each process, however often the server comes and goes.
+//     share of it, over all outages together: so beside what the server admits, a limit of 100 a minute lets no more
+//     than 100 a minute through each process, and "local 1/2" 50, however often the server comes and goes.
 //   - once: of each key as much was charged as was answered, and besides no more than what was asked for where the
 //     answer is not known. Units are given back, and handed back after an outage, once at most.
 //   - permits: no more are held at the same time than there are, and all are back within two seconds, or when their
 //     leases end if nobody can know of them.
-//   - time: of a hundred answers 99 come within the deadline of the decision and 20 ms, less what the scheduler has
-//     kept the process from running.
-//   - back: two and a half seconds after a fault nobody fails any more.
+//   - time: every answer comes within the deadline of the decision, but for what the scheduler has kept the process from
+//     running meanwhile, and 5 ms more for those that it has kept: they look for a reply that has arrived by then.
+//   - back: two and a half seconds after a fault nobody fails any more: a client of go-redis that could not connect tries
+//     again each second, and an open breaker twice a second.
 //   - others: callers who stay under their own limit are never refused, and do not fail while nothing else does,
 //     whatever those do who never stop asking, leave, or hold permits.
 //   - growth: goroutines, memory and open files are as many as before, and the log has three lines a second at most.

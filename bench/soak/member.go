@@ -18,6 +18,7 @@ import (
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/internal/redistest"
+	"github.com/weir-go/weir/internal/schedtest"
 )
 
 // memberEnv tells a process that it is a member of the fleet, and which one, in JSON.
@@ -73,7 +74,7 @@ const wrongs = 20
 // process is a member of the fleet.
 type process struct {
 	membership
-	probe    probe
+	probe    *schedtest.Probe
 	limiters struct {
 		own, back, kept, light, work *core.Limiter
 		shared                       [len(shared)]*core.Limiter
@@ -93,7 +94,7 @@ func member(ctx context.Context, in io.Reader, out io.Writer) (isMember bool, _ 
 	if !isMember {
 		return false, nil
 	}
-	p := &process{probe: probe{began: time.Now()}}
+	p := &process{probe: schedtest.New()}
 	if err := json.Unmarshal([]byte(text), &p.membership); err != nil {
 		return true, err
 	}
@@ -102,7 +103,7 @@ func member(ctx context.Context, in io.Reader, out io.Writer) (isMember bool, _ 
 	}
 	p.renew()
 	p.gate.Lock()
-	go p.probe.run()
+	go p.probe.Run(ctx.Done())
 	p.begin(ctx)
 	return true, p.obey(in, out)
 }
@@ -194,9 +195,9 @@ func (p *process) obey(in io.Reader, out io.Writer) error {
 func (p *process) status() status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.probe.sample(time.Millisecond)
-	l := p.probe.lost()
-	p.sums.Late, p.sums.Waits = l.late, l.waits
+	p.probe.Sample()
+	l := p.probe.Lost()
+	p.sums.Late, p.sums.Waits = l.Late, l.Waits
 	return p.sums
 }
 

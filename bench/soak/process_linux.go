@@ -3,8 +3,6 @@ package main
 import (
 	"os"
 	"os/exec"
-	"strconv"
-	"strings"
 	"syscall"
 )
 
@@ -18,20 +16,4 @@ func resume(p *os.Process) error { return p.Signal(syscall.SIGCONT) }
 func files() int {
 	all, _ := os.ReadDir("/proc/self/fd")
 	return len(all)
-}
-
-// waited is for how long each thread of the process has waited for a processor, in nanoseconds; nothing where the kernel
-// does not say so.
-func waited() map[string]int64 {
-	all := make(map[string]int64)
-	threads, _ := os.ReadDir("/proc/self/task")
-	for _, thread := range threads {
-		stat, _ := os.ReadFile("/proc/self/task/" + thread.Name() + "/schedstat")
-		if fields := strings.Fields(string(stat)); len(fields) > 1 {
-			if ns, err := strconv.ParseInt(fields[1], 10, 64); err == nil {
-				all[thread.Name()] = ns
-			}
-		}
-	}
-	return all
 }

@@ -12,4 +12,3 @@ func tie(*exec.Cmd)            {}
 func stop(*os.Process) error   { return errors.ErrUnsupported }
 func resume(*os.Process) error { return errors.ErrUnsupported }
 func files() int               { return 0 }
-func waited() map[string]int64 { return nil }

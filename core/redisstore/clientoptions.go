@@ -26,7 +26,8 @@ import (
 //	                       they have to be raised as well
 //	PoolTimeout 25ms       half of a deadline: a flight that gets a connection later could
 //	                       not come back in time. The store needs no more than a few, but
-//	                       shares them with whatever else the client is used for
+//	                       shares them with whatever else the client is used for. A decision
+//	                       that still waits for one when the process is stopped fails
 //	MinIdleConns 2         opened when the client is made: a client does what New does not
 //	DisableIdentity, maintenance notifications off  a short handshake, because it is
 //	                       part of the decision for which a connection is made

@@ -7,6 +7,32 @@ import (
 	"time"
 )
 
+// A caller has its answer within the time that it was promised: a decision within the store's deadline, whatever the
+// server does. What waits for an answer therefore gives up a little earlier, as timers are late by up to a millisecond
+// on a machine that does nothing else. Only if the process comes later than that, because it was stopped or had no
+// processor, there is some time beyond: then its timers fire before it reads what lies in its sockets, and a reply that
+// has arrived is to be used.
+const (
+	// maxLook is how long a passenger waits at most from one look about to the next.
+	maxLook = time.Millisecond
+	// looks is how often it looks about again if it comes too late, and inTime how often if it does not.
+	looks  = 5
+	inTime = 1
+)
+
+// lookEvery is how far apart the looks of those are who have so much time.
+func lookEvery(limit time.Duration) time.Duration { return min(maxLook, limit/50) }
+
+// enough is how long those may wait who are to have their answer within limit.
+func enough(limit time.Duration) time.Duration { return limit - 2*lookEvery(limit) }
+
+// looking is when they begin to look about: often enough before that.
+func looking(limit time.Duration) time.Duration { return enough(limit) - looks*lookEvery(limit) }
+
+// lateness is by how much a flight may be late if it is sent again after its time, because the process came too late to
+// send it before. It is as long as those who ride with it look for its answer then.
+func lateness(limit time.Duration) time.Duration { return looks * lookEvery(limit) }
+
 // deadline is the context of a flight. It does not end when a caller leaves: the reply would
 // be lost, and the connection with it.
 //

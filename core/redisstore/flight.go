@@ -159,15 +159,16 @@ func (f *flight) end() {
 	}
 }
 
-// lateness is by how much a flight may be late if it is sent again after its time, because the process came too late to
-// send it before. It is as long as those who ride with it look for its answer then.
-const lateness = maxLooks * grace
-
-// prolong is a deadline for what is sent again after that of the flight.
+// prolong is a deadline for what is sent again after that of the flight: the rest of its callers' time, and if there is
+// none because the process came too late, some time more.
 func (f *flight) prolong() *deadline {
-	d := f.lane.node.store.lateness
-	more := &deadline{f.parent, time.Now().Add(d), clocks.Get().(*clock)}
-	more.timer.Reset(d)
+	now := time.Now()
+	at := f.sent.Add(f.lane.limit)
+	if !now.Before(at) {
+		at = now.Add(f.lane.node.store.lateness)
+	}
+	more := &deadline{f.parent, at, clocks.Get().(*clock)}
+	more.timer.Reset(at.Sub(now))
 	return more
 }
 
@@ -175,8 +176,8 @@ func (f *flight) prolong() *deadline {
 func (f *flight) send(ctx context.Context) (failed error) {
 	n := f.lane.node
 	if f.clock == nil {
-		f.at, f.clock = f.sent.Add(f.lane.limit), clocks.Get().(*clock)
-		f.timer.Reset(f.lane.limit)
+		f.at, f.clock = f.sent.Add(enough(f.lane.limit)), clocks.Get().(*clock)
+		f.timer.Reset(time.Until(f.at))
 		if n.store.observe != nil {
 			f.told = f.boarded()
 		}

@@ -176,14 +176,14 @@ func (l *lane) useful() int {
 const crowd = 16
 
 // haste is how long one waits for others before a flight leaves for it, although others are out.
-func (l *lane) haste() time.Duration { return max(l.trip/2, grace) }
+func (l *lane) haste() time.Duration { return max(l.trip/2, time.Millisecond) }
 
 // far is how far away a server is to which another flight pays. A flight costs the two of them about 50 us.
 const far = 250 * time.Microsecond
 
 // watch sees to it that nobody whose time passes is forgotten. It is locked.
 func (l *lane) watch(now time.Time) {
-	soon := now.Add(grace)
+	soon := now.Add(lookEvery(l.limit))
 	if !l.alarm.IsZero() && l.alarm.Before(soon) {
 		return
 	}
@@ -203,7 +203,7 @@ func (l *lane) watch(now time.Time) {
 	}
 	if !l.behind {
 		for _, f := range l.flights {
-			before(f.riders[0].entered.Add(l.limit))
+			before(f.riders[0].entered.Add(looking(l.limit)))
 		}
 	}
 	if at.IsZero() || !l.alarm.IsZero() && !at.Before(l.alarm) {
@@ -236,7 +236,7 @@ func (l *lane) tick() {
 	}
 	for _, f := range l.flights {
 		for _, p := range f.riders {
-			if now.Sub(p.entered) < l.limit {
+			if now.Sub(p.entered) < looking(l.limit) {
 				break
 			}
 			p.nudge()
@@ -350,7 +350,7 @@ func (l *lane) follow(c call) {
 // add is locked, and so is remove.
 func (l *lane) add(p *passenger) {
 	p.answers = l.answers
-	if p.older = l.newest.Sub(p.entered) > grace; !p.older {
+	if p.older = l.newest.Sub(p.entered) > lookEvery(l.limit); !p.older {
 		l.newest = p.entered
 	}
 	p.before, p.after = l.last, nil

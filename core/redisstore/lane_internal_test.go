@@ -3,9 +3,11 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -142,4 +144,63 @@ func TestTimePasses(t *testing.T) {
 	_, err = l.ask(t.Context(), time.Now(), entry{key: "waits"}, nil, nil)
 	require.ErrorIs(t, err, errNotSent)
 	assert.Zero(t, l.waiting)
+}
+
+// A passenger leaves a little before its time is over, so that its caller has its answer by then. One that comes too late
+// to do so, because the process was stopped, looks about for some time, in which a reply that has arrived is read.
+func TestPassengersLeaveInTime(t *testing.T) {
+	t.Parallel()
+	for _, limit := range []time.Duration{time.Millisecond, 10 * time.Millisecond, DefaultDeadline, time.Second} {
+		for name, own := range map[string]time.Duration{"of the lane": limit, "of its own": limit / 3} {
+			t.Run(fmt.Sprint(limit, " ", name), func(t *testing.T) {
+				t.Parallel()
+				o := ClientOptions("127.0.0.1:1")
+				o.MinIdleConns = 0
+				rdb := redis.NewUniversalClient(o)
+				t.Cleanup(func() { _ = rdb.Close() })
+				s, err := New(rdb, Options{Deadline: limit})
+				require.NoError(t, err)
+				l, look := s.only.lanes[deciding], lookEvery(own)
+				synctest.Test(t, func(t *testing.T) {
+					for _, before := range []time.Duration{0, own / 3, own + 3*look, 10 * own} {
+						start := time.Now()
+						p := &passenger{seat: make(chan struct{}, 1), timer: time.NewTimer(time.Hour), entered: start.Add(-before)}
+						l.mu.Lock()
+						l.out, l.newest = 0, time.Time{}
+						l.add(p)
+						f := l.next(start)
+						l.mu.Unlock()
+						require.NotNil(t, f, "which never lands")
+						_, err := p.ride(t.Context(), l, own/2, own, nil)
+						require.ErrorIs(t, err, errLate)
+						l.untrack(f)
+						if before < own {
+							assert.GreaterOrEqual(t, time.Since(p.entered), enough(own))
+							assert.Less(t, time.Since(p.entered), own)
+							continue
+						}
+						assert.GreaterOrEqual(t, time.Since(start), looks*look)
+						assert.LessOrEqual(t, time.Since(start), (looks+1)*look)
+					}
+				})
+			})
+		}
+	}
+}
+
+// What is sent again has the rest of its callers' time, and more only if the process came too late for that.
+func TestSentAgainInTime(t *testing.T) {
+	t.Parallel()
+	rdb := redis.NewUniversalClient(ClientOptions("127.0.0.1:1"))
+	t.Cleanup(func() { _ = rdb.Close() })
+	s, err := New(rdb, Options{Deadline: time.Minute})
+	require.NoError(t, err)
+	l := s.only.lanes[deciding]
+	now := time.Now()
+	again := (&flight{lane: l, sent: now}).prolong()
+	again.timer.Stop()
+	assert.Equal(t, now.Add(l.limit), again.at)
+	again = (&flight{lane: l, sent: now.Add(-l.limit)}).prolong()
+	again.timer.Stop()
+	assert.WithinRange(t, again.at, now.Add(lateness(l.limit)), time.Now().Add(lateness(l.limit)))
 }

@@ -41,10 +41,10 @@ func (c *slow) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// late writes when the deadline has passed.
+// late writes when the deadline has passed, and the time of the callers with it, which ends a moment later.
 func late(c *slow, p []byte) (int, error) {
 	due := time.Unix(0, c.due.Load())
-	<-time.After(time.Until(due))
+	<-time.After(time.Until(due) + brief/50)
 	if err := c.plain.SetWriteDeadline(due); err != nil { // timers may be late
 		return 0, err
 	}

@@ -144,7 +144,7 @@ func (s *Store) master(ctx context.Context, c *redis.ClusterClient, key string) 
 			return nil, errOpen
 		}
 	}
-	limited, cancel := context.WithTimeout(ctx, s.limit)
+	limited, cancel := context.WithTimeout(ctx, enough(s.limit))
 	defer cancel()
 	direct, err := c.MasterForKey(limited, key)
 	if err == nil {

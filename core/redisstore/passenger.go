@@ -73,21 +73,21 @@ func (p *passenger) nudge() {
 }
 
 // ride waits for the end of the flight, but not longer than patience, nor longer than queueing until it has left, both
-// from when it has entered. If patience is all that the store allows, an answer that has arrived within it gets some
-// grace to be read, and it is the lane that has an eye on the time, unless no request waits.
+// from when it has entered. If patience is all that the store allows, it is the lane that has an eye on the time, unless
+// no request waits. One that finds that the process came too late looks about some times more, for an answer that has
+// arrived meanwhile.
 func (p *passenger) ride(ctx context.Context, l *lane, queueing, patience time.Duration, res *core.Result) ([]int64, error) {
-	looks := 0
 	var alarm <-chan time.Time
 	if patience < l.limit || l.behind || p.older {
 		p.timer.Reset(queueing - time.Since(p.entered))
-		if alarm = p.timer.C; patience < l.limit && !l.behind {
-			looks = maxLooks
-		}
+		alarm = p.timer.C
 	}
+	left, late := inTime, false
 	for {
-		gone := false
+		meant, gone := true, false
 		select {
 		case <-p.seat:
+			meant = alarm == nil // or it is told of nothing but the end
 		case <-alarm:
 		case <-ctx.Done():
 			gone = true
@@ -96,41 +96,40 @@ func (p *passenger) ride(ctx context.Context, l *lane, queueing, patience time.D
 			return p.arrive(alarm != nil, res)
 		}
 		waited := time.Since(p.entered)
-		if waited < queueing && !gone { // it was not meant
+		if !gone && (!meant || waited < queueing) {
 			continue
 		}
 		unsent, busy := l.leave(p)
+		if !unsent && !gone {
+			again := looking(patience) - waited
+			if again <= 0 {
+				again = lookEvery(patience)
+				if !late && waited > patience+again {
+					left, late = looks, true
+				}
+				left--
+			}
+			if waited < enough(patience) || left >= 0 {
+				if alarm != nil {
+					p.timer.Reset(again)
+				}
+				continue
+			}
+		}
 		switch {
-		case !unsent && !gone && waited < patience:
-			if alarm != nil {
-				p.timer.Reset(patience - waited)
-			}
-			continue
-		case !unsent && !gone && looks < maxLooks:
-			if looks++; alarm != nil {
-				p.timer.Reset(grace)
-			}
-			continue
 		case errors.Is(ctx.Err(), context.Canceled):
 			return nil, ctx.Err()
 		case unsent && busy:
 			return nil, errBusy
 		case unsent:
 			return nil, errNotSent
-		}
-		if p.landed.Load() {
+		case p.landed.Load():
 			return p.arrive(alarm != nil, res)
+		default:
+			return nil, errLate
 		}
-		return nil, errLate
 	}
 }
-
-// grace is after what time a passenger whose time is over looks again whether its flight is back, maxLooks times: when
-// a process was stopped, or had no processor, its timers fire before it reads what lies in its sockets.
-const (
-	grace    = time.Millisecond
-	maxLooks = 5
-)
 
 // arrive ends a ride, on which it had its own eye on the time or not.
 func (p *passenger) arrive(timed bool, res *core.Result) ([]int64, error) {

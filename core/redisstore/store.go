@@ -55,10 +55,16 @@ const maxFlights = 64
 
 // Options say how a [Store] is built. The zero value is a good choice.
 type Options struct {
-	// Deadline bounds each decision, that is Take, Acquire and Reset, whatever the
-	// caller's context says; 0 means DefaultDeadline. One that takes longer is a failure
-	// of the store. Refund, Renew and Release, for which no request waits, may take as
-	// long as their caller's context lets them, up to a second.
+	// Deadline is by when a caller has its answer, of Take, Acquire and Reset, whatever its context says; 0 means
+	// DefaultDeadline. A decision for which Redis takes longer is a failure of the store, which stops waiting two
+	// milliseconds earlier, or a 25th of the deadline if that is less: timers are late. Only if the process is stopped
+	// or has no processor at that moment, the answer comes later, by five milliseconds of running at most, or a tenth
+	// of the deadline: then a reply that has arrived meanwhile is used, and a question that could not be written is
+	// sent once more. The time counts from the call, but for composing the scripts of a kind of policy, which takes
+	// some milliseconds once.
+	//
+	// Refund, Renew and Release, for which no request waits, may take as long as their caller's context lets them, up
+	// to a second.
 	Deadline time.Duration
 	// Prefix begins every key; "" means "weir". It has 1 to 64 letters, digits,
 	// "_", "." or "-". Policies that are named alike under one prefix share their
@@ -209,7 +215,7 @@ func New(rdb redis.UniversalClient, o Options) (*Store, error) {
 		names:    newNames(o.Prefix, o.HashKeys),
 		limit:    o.Deadline,
 		behind:   max(o.Deadline, backgroundDeadline),
-		lateness: lateness,
+		lateness: lateness(o.Deadline),
 		flights:  o.Flights,
 		keys:     o.MaxKeys,
 		mapping:  newBreaker(nil),
@@ -358,6 +364,7 @@ func (s *Store) Reset(ctx context.Context, p core.Policy, key string) error {
 	if err != nil {
 		return err
 	}
+	now := time.Now()
 	e := entry{key: s.names.of(prog.before, key), weight: resetWeight, harmless: true}
 	n, err := s.node(ctx, e.key)
 	if err != nil {
@@ -365,6 +372,6 @@ func (s *Store) Reset(ctx context.Context, p core.Policy, key string) error {
 	}
 	s.denials.Forget(prog.denials, key)
 	defer s.denials.Forget(prog.denials, key)
-	_, err = n.lanes[deciding].ask(ctx, time.Now(), e, nil, nil)
+	_, err = n.lanes[deciding].ask(ctx, now, e, nil, nil)
 	return err
 }

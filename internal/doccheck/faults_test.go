@@ -106,8 +106,8 @@ func TestMissingTestsAreFound(t *testing.T) {
 		"| a | b | `core.TestParse` |": "",
 		"| a | b | `core.TestParse`, `core.TestNowhere` |":                                        "there is no TestNowhere in core",
 		"| a | b | `nowhere.TestParse` |":                                                         "there is no TestParse in nowhere",
-		"| a | b | `core/redisstore.TestKillList/a slot moves` |":                                 "",
-		"| a | b | `core/redisstore.TestKillList/pigs fly` |":                                     `no part of a test in core/redisstore is called "pigs fly"`,
+		"| a | b | `core/redisstore.TestEveryFault/a slot moves` |":                               "",
+		"| a | b | `core/redisstore.TestEveryFault/pigs fly` |":                                   `no part of a test in core/redisstore is called "pigs fly"`,
 		"| a | b | `core/redisstore.TestSoak`, `core.FuzzExplain`, `core/internal/algo.TestOf` |": "there is no TestOf in core/internal/algo",
 	} {
 		if got := strings.Join(missing(t, row), "; "); got != want {
