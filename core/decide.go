@@ -2,6 +2,7 @@ package core
 
 import (
 	"math"
+	"time"
 
 	"github.com/weir-go/weir/core/internal/algo"
 )
@@ -21,16 +22,30 @@ func (p *policy) simple(t *Take) bool { return p.alone != nil && !t.AtMost }
 // decideAlone is decide for a single GCRA limit, without a call through an interface. It changes state only if it is
 // to be stored.
 func (p *policy) decideAlone(res *Result, state []int64, t *Take, now int64) (changed bool) {
-	ahead := int64(0)
-	if t.Wait > 0 {
-		ahead = p.ahead(t)
+	next, changed := p.alone.Decide(&res.each[0], algo.Meter{Empty: state[0], Parts: state[1]}, now, t.Cost, p.ahead(t))
+	if changed {
+		state[0], state[1] = next.Empty, next.Parts
 	}
-	changed, admitted := p.alone.Decide(&res.each[0], state, now, t.Cost, ahead)
-	if res.At, res.policy = now, p; admitted {
-		res.Taken = t.Cost
-	}
-	p.summarize(res, t.Cost, 1)
+	p.explainAlone(res, t.Cost, now)
 	return changed
+}
+
+// explainAlone fills in res from the answer of the one limit that decided, which took all of the cost or nothing.
+func (p *policy) explainAlone(res *Result, cost, now int64) {
+	e := &res.each[0]
+	res.At, res.policy = now, p
+	res.Limit, res.Remaining, res.ResetAfter = p.limits[0].Burst, e.Remaining, time.Duration(e.Reset)*time.Microsecond
+	wait := time.Duration(e.Wait) * time.Microsecond
+	switch {
+	case !e.Refused:
+		if res.Taken, res.Delay, res.Outcome = cost, wait, Admitted; cost > 0 && e.Remaining == 0 {
+			res.Outcome = AtLimit
+		}
+	case e.Never:
+		res.Outcome = Never
+	default:
+		res.Outcome, res.RetryAfter = Refused, wait
+	}
 }
 
 // decide brings state to what the rules allow now, takes what fits, and fills in res, which must be zero. It reports
@@ -149,7 +164,12 @@ func (p *policy) least(t *Take, i int) int64 {
 }
 
 // ahead is how far ahead t may reserve, in microseconds.
-func (p *policy) ahead(t *Take) int64 { return min(t.Wait, p.options.Wait).Microseconds() }
+func (p *policy) ahead(t *Take) int64 {
+	if t.Wait == 0 {
+		return 0
+	}
+	return min(t.Wait, p.options.Wait).Microseconds()
+}
 
 // combine adds the Result of a policy's permits to that of its rates, which remains the receipt for the rates.
 func (p *policy) combine(rates, permits *Result) {

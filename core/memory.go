@@ -14,8 +14,8 @@ const defaultMaxKeys = 1_000_000
 // MemoryOptions say how a [Memory] is built. The zero value is a good choice.
 type MemoryOptions struct {
 	// MaxKeys is the most keys to hold at once; 0 means a million. A key of
-	// a policy with one GCRA limit takes 32 bytes, of one with two 48, plus the
-	// air that a hash table needs; one with a SlidingLog of 1000 takes 20 KB when it is
+	// a policy with one GCRA limit takes 16 bytes at nearly every rate, of one with two 40, plus the
+	// air that a hash table needs, half as much to as much again; one with a SlidingLog of 1000 takes 20 KB when it is
 	// full. docs/algorithms.md says what the others take. Permits are not counted here: there
 	// are no more of them than are held.
 	MaxKeys int
@@ -82,15 +82,23 @@ func (m *Memory) take(ctx context.Context, t *Take, res *Result) error {
 		return err
 	}
 	p := t.Policy.p
+	if p.simple(t) {
+		if row, locked := m.rows.Meter(&p.rows, t.Key, t.Now); locked {
+			next, changed := p.alone.Decide(&res.each[0], row.State(), row.Now(), t.Cost, p.ahead(t))
+			if changed {
+				row.Store(next)
+			}
+			p.explainAlone(res, t.Cost, row.Now())
+			if t.Cost > 0 && res.Outcome != Never {
+				row = row.Limited(res.Remaining == 0 || res.Outcome == Refused)
+			}
+			row.Unlock()
+			return nil
+		}
+	}
 	var row rows.Row
 	row.Lock(m.rows, &p.rows, t.Key, t.Now)
-	var changed bool
-	if p.simple(t) {
-		changed = p.decideAlone(res, row.Own(), t, row.Now())
-	} else {
-		changed = p.decide(res, row.State(), t, row.Now())
-	}
-	if changed {
+	if p.decide(res, row.State(), t, row.Now()) {
 		row.Store()
 	}
 	if t.Cost > 0 && res.Outcome != Never {

@@ -225,8 +225,8 @@ func TestMemoryGivesMemoryBack(t *testing.T) {
 		}
 		require.Equal(t, keys, m.Len())
 		full := heap()
-		assert.Greater(t, full, before+keys*32)
-		assert.Less(t, full, before+keys*32*2, "bytes of a key, with the air")
+		assert.Greater(t, full, before+keys*16)
+		assert.Less(t, full, before+keys*16*3, "bytes of a key, with the air")
 		advance(20 * time.Second)
 		require.Zero(t, m.Len())
 		assert.Less(t, heap(), before+1<<20)

@@ -38,7 +38,7 @@ const (
 	meterWords
 )
 
-// GCRA lets a caller that knows what it has do without the interface; see [GCRA.Decide].
+// GCRA lets a caller that knows what it has do without the interface; see [GCRA.Decide] and [GCRA.Parts].
 type GCRA = gcra
 
 // maxSpan bounds how far ahead of the clock any state may lie, in microseconds
@@ -121,11 +121,16 @@ func level(s []int64, now int64) span {
 }
 
 func setLevel(s []int64, now int64, held span) {
+	m := meterOf(held, now)
+	s[meterEmpty], s[meterParts] = m.Empty, m.Parts
+}
+
+// meterOf is the state with a level at now.
+func meterOf(held span, now int64) Meter {
 	if held == (span{}) {
-		s[meterEmpty], s[meterParts] = 0, 0
-	} else {
-		s[meterEmpty], s[meterParts] = now+held.w, held.r
+		return Meter{}
 	}
+	return Meter{now + held.w, held.r}
 }
 
 func (a *gcra) Words() int { return meterWords }
@@ -133,14 +138,14 @@ func (a *gcra) Words() int { return meterWords }
 func (a *gcra) Len([]int64) int { return meterWords }
 
 func (a *gcra) Load(s []int64, now int64) bool {
-	held, healed := a.load(s, now)
+	held, healed := a.load(Meter{s[meterEmpty], s[meterParts]}, now)
 	setLevel(s, now, held)
 	return healed
 }
 
 // load returns the level to which the rules bring a stored state.
-func (a *gcra) load(s []int64, now int64) (held span, healed bool) {
-	held = span{s[meterEmpty] - now, s[meterParts]}
+func (a *gcra) load(m Meter, now int64) (held span, healed bool) {
+	held = span{m.Empty - now, m.Parts}
 	if held.r >= a.l { // written under another rate: less than 1 us, rounded up
 		held = span{held.w + 1, 0}
 	}
@@ -279,11 +284,17 @@ func (a *gcra) explainReserved(r *Answer, before span, cost int64) {
 	}
 }
 
+// Meter is a state of a GCRA by itself: when the bucket is empty again, in whole microseconds, and the parts beyond.
+type Meter struct{ Empty, Parts int64 }
+
+// Expires is [Arithmetic.Expires].
+func (m Meter) Expires() int64 { return span{m.Empty, m.Parts}.ceil() }
+
 // Decide is a whole decision where there is no other limit: Load, Admits, Charge and Explain at once, without the price
 // of calls through an interface and of a level that is read again by each, which is a third of a decision in memory. It
-// changes s only if s is to be stored. The Answer must be zero before.
-func (a *gcra) Decide(r *Answer, s []int64, now, cost, wait int64) (changed, admitted bool) {
-	held, changed := a.load(s, now)
+// reports whether the state has changed and is to be stored. The Answer must be zero before.
+func (a *gcra) Decide(r *Answer, m Meter, now, cost, wait int64) (next Meter, changed bool) {
+	held, changed := a.load(m, now)
 	bound := a.room
 	if cost == 1 {
 		bound.w += wait
@@ -305,12 +316,12 @@ func (a *gcra) Decide(r *Answer, s []int64, now, cost, wait int64) (changed, adm
 		r.Charged[meterEmpty], r.Charged[meterParts] = now+held.w, held.r
 		changed = true
 	}
-	if changed {
-		setLevel(s, now, held)
-	}
 	r.Remaining, r.Reset = a.left(held, a.capacity), held.ceil()
-	return changed, !r.Refused
+	return meterOf(held, now), changed
 }
+
+// Parts is how many parts a microsecond has: those beyond the whole microseconds of a loaded state are fewer.
+func (a *gcra) Parts() int64 { return a.l }
 
 // Charges are equal charges at one instant, one after the other, that fit.
 type Charges struct {

@@ -1048,9 +1048,10 @@ func TestGCRADecides(t *testing.T) {
 			if rapid.IntRange(0, 9).Draw(t, "other numbers") == 0 { // what they have written
 				steps.s[0], steps.s[1] = now+rapid.Int64Range(0, 4*day).Draw(t, "empty"), rapid.Int64Range(0, 5).Draw(t, "parts")
 			}
-			state, stored := slices.Clone(steps.s), slices.Clone(steps.s)
+			stored := slices.Clone(steps.s)
 			var answer algo.Answer
-			changed, admitted := whole.Decide(&answer, state, now, cost, wait)
+			next, changed := whole.Decide(&answer, algo.Meter{Empty: stored[0], Parts: stored[1]}, now, cost, wait)
+			admitted := !answer.Refused
 
 			healed := steps.Load(steps.s, now)
 			require.Equal(t, steps.Admits(steps.s, now, cost, wait), admitted)
@@ -1059,9 +1060,12 @@ func TestGCRADecides(t *testing.T) {
 			}
 			require.Equal(t, steps.Explain(steps.s, now, cost, wait, !admitted), answer)
 			if require.Equal(t, healed || admitted && cost > 0, changed); changed {
-				stored = steps.s
+				stored = []int64{next.Empty, next.Parts}
+				require.Equal(t, stored, steps.s)
+				require.Less(t, next.Parts, whole.Parts())
+				require.Equal(t, steps.Expires(stored), next.Expires())
 			}
-			require.Equal(t, stored, state)
+			copy(steps.s, stored)
 		}
 	})
 }

@@ -7,64 +7,64 @@ import (
 	"unique"
 )
 
-// array is the rows of a table: open addressing, and as many rows as it was made with. A row is the two words of its
-// key's hash and the state; one whose first word is 0 is empty.
+// array is the rows of a table: open addressing, and as many rows as it was made with. A row is a word that has the
+// hash of its key, its head, and the state; one whose head is 0 is empty.
 //
 // A key that has a row is found without the lock of the shard. A caller that decides locks the row itself, by a bit
-// of its first word, and so has the state for itself: of those who decide at the same time only the ones that want
+// of its head, and so has the state for itself: of those who decide at the same time only the ones that want
 // the same key write to the same cache lines. Rows come, move and go under the lock of the shard, and only when
 // they are locked themselves. A caller that searches meanwhile may miss a row, and then looks again under
 // the lock of the shard, but never takes one key's for another's.
 type array struct {
 	words  []int64
 	size   int    // how many rows there are
-	stride int    // words of a row
-	homes  uint64 // how many of them are homes
+	homes  uint64 // how many places there are to begin a search at,
+	apart  int32  // and how many rows they are apart
+	stride int32  // words of a row
 	shape  unique.Handle[string]
+	gate   *sync.Mutex // of the shard; see [array.lock]
 }
 
-// The bits of a row that are not its hash's.
+// The bits of a head that are not its hash's.
 const (
-	usedBit    = 1 // of the first word, and always set
-	lockedBit  = 2 // of the first word
-	awaitedBit = 4 // of the first word, while it is locked
-	limitedBit = 1 // of the second word
+	usedBit    = 1 // always set
+	lockedBit  = 2
+	awaitedBit = 4 // while the row is locked
+	limitedBit = 8 // the key was at its limit when last asked
+	flagBits   = lockedBit | awaitedBit | limitedBit
 )
 
-func newArray(size, stride int, shape unique.Handle[string]) *array {
-	return &array{make([]int64, size*stride), size, stride, uint64(size+1) / 2, shape}
+// lineWords is how many words a cache line has.
+const lineWords = 8
+
+func newArray(size, stride int, shape unique.Handle[string], gate *sync.Mutex) *array {
+	apart := 1
+	if lineWords%stride == 0 {
+		apart = lineWords / stride
+	}
+	homes := (size + apart - 1) / apart
+	return &array{
+		words: make([]int64, homes*apart*stride), size: homes * apart, homes: uint64(homes),
+		apart: int32(apart), stride: int32(stride), shape: shape, gate: gate,
+	}
 }
 
-// first and second are the words of the hash, which others may look at, and change in the bits above: first without
-// any lock, second while the row is locked.
-func (a *array) first(i int) *int64  { return &a.words[i*a.stride] }
-func (a *array) second(i int) *int64 { return &a.words[i*a.stride+1] }
+// head is the first word of a row, which others may look at without any lock, and change in its flags.
+func (a *array) head(i int) *int64 { return &a.words[a.at(i)] }
 
-// row is all of a row, and stateOf its state, for who has locked it.
-func (a *array) row(i int) []int64     { return a.words[i*a.stride : (i+1)*a.stride] }
-func (a *array) stateOf(i int) []int64 { return a.row(i)[2:] }
+// at is where a row begins.
+func (a *array) at(i int) int { return i * int(a.stride) }
 
-func (a *array) empty(i int) bool { return atomic.LoadInt64(a.first(i)) == 0 }
+// stateOf is the state of a row, for who has locked it.
+func (a *array) stateOf(i int) []int64 { return a.words[a.at(i)+1 : a.at(i+1)] }
+
+func (a *array) empty(i int) bool { return atomic.LoadInt64(a.head(i)) == 0 }
 
 // hash is that of a row in use.
-func (a *array) hash(i int) hash {
-	return hash{uint64(atomic.LoadInt64(a.first(i)) &^ (lockedBit | awaitedBit)), uint64(atomic.LoadInt64(a.second(i)) &^ limitedBit)}
-}
+func (a *array) hash(i int) uint64 { return uint64(atomic.LoadInt64(a.head(i))) &^ flagBits }
 
 // limited reports whether the row's key was at its limit when last asked.
-func (a *array) limited(i int) bool { return atomic.LoadInt64(a.second(i))&limitedBit != 0 }
-
-// setLimited is for who has locked the row.
-func setLimited(row []int64, limited bool) {
-	was := atomic.LoadInt64(&row[1])
-	is := was &^ limitedBit
-	if limited {
-		is |= limitedBit
-	}
-	if is != was { // seldom, and a store that others may see is dear
-		atomic.StoreInt64(&row[1], is)
-	}
-}
+func (a *array) limited(i int) bool { return atomic.LoadInt64(a.head(i))&limitedBit != 0 }
 
 func (a *array) next(i int) int {
 	if i++; i < a.size {
@@ -73,36 +73,32 @@ func (a *array) next(i int) int {
 	return 0
 }
 
-// home is where a hash would like to be: at an even row, because two rows of a GCRA are one cache line, and both can
-// be looked at for the price of one.
-func (a *array) home(lo uint64) int {
-	hi, _ := bits.Mul64(lo, a.homes)
-	return int(hi) * 2
+// home is where a hash would like to be: at the beginning of a cache line, if whole rows fill one, because all of that
+// can be looked at for the price of one.
+func (a *array) home(h uint64) int {
+	hi, _ := bits.Mul64(h, a.homes)
+	return int(hi) * int(a.apart)
 }
 
-// grab finds the row of a hash and locks it, or returns nil: there is none, or somebody else has it for long. It is the
-// only one that needs no lock of the shard.
-func (a *array) grab(h hash, gate *sync.Mutex) []int64 {
-	for i := a.home(h.lo); ; i = a.next(i) {
-		row := a.words[i*a.stride:][:a.stride]
-		switch uint64(atomic.LoadInt64(&row[0])) &^ (lockedBit | awaitedBit) {
-		case h.hi:
-			if !tryLock(row, h.hi) {
-				return nil
+// grab finds the row of a hash and locks it, or returns -1: there is none, or somebody else has it for long. head is
+// what the row is to begin with when it is unlocked. It is the only one that needs no lock of the shard.
+func (a *array) grab(h uint64) (i int, head int64) {
+	for i = a.home(h); ; i = a.next(i) {
+		switch head = atomic.LoadInt64(a.head(i)); uint64(head) &^ flagBits {
+		case h:
+			if head, locked := a.tryLock(i, head); locked {
+				return i, head
 			}
-			if uint64(atomic.LoadInt64(&row[1])&^limitedBit) == h.lo {
-				return row
-			}
-			unlock(row, h.hi, gate)
+			return -1, 0
 		case 0:
-			return nil
+			return -1, 0
 		}
 	}
 }
 
 // find returns the row of a hash, or -1.
-func (a *array) find(h hash) int {
-	for i := a.home(h.lo); !a.empty(i); i = a.next(i) {
+func (a *array) find(h uint64) int {
+	for i := a.home(h); !a.empty(i); i = a.next(i) {
 		if a.hash(i) == h {
 			return i
 		}
@@ -110,16 +106,22 @@ func (a *array) find(h hash) int {
 	return -1
 }
 
-// tryLock locks a row that begins with a hash, unless somebody else has it, and keeps it for as long as it would take to
-// decide a dozen times.
-func tryLock(row []int64, hi uint64) bool {
+// tryLock locks a row that was seen to begin with a head, unless somebody else has it, and keeps it for as long as it
+// would take to decide a dozen times; or another key has it by now.
+func (a *array) tryLock(i int, seen int64) (head int64, locked bool) {
 	for range patience {
-		if atomic.CompareAndSwapInt64(&row[0], int64(hi), int64(hi|lockedBit)) {
-			return true
+		head = seen &^ (lockedBit | awaitedBit)
+		if atomic.CompareAndSwapInt64(a.head(i), head, head|lockedBit) {
+			return head, true
 		}
 		pause()
+		now := atomic.LoadInt64(a.head(i))
+		if (now^seen)&^flagBits != 0 {
+			break
+		}
+		seen = now
 	}
-	return false
+	return 0, false
 }
 
 // patience is how often somebody who wants a row tries to lock it, and then steps aside.
@@ -133,44 +135,42 @@ func pause() {
 }
 
 // lock waits for a row in use, for who has the lock of the shard, so that nobody moves the row meanwhile, nor waits for
-// another one of the shard. The gate is locked. Whoever has the row opens it.
-func lock(row []int64, gate *sync.Mutex) {
+// another one of the shard. The gate is locked. Whoever has the row opens it. It returns what the row is to begin
+// with when it is unlocked.
+func (a *array) lock(i int) (head int64) {
 	for {
-		switch first := atomic.LoadInt64(&row[0]); {
-		case first&lockedBit == 0:
-			if atomic.CompareAndSwapInt64(&row[0], first, first|lockedBit) {
-				return
+		switch head = atomic.LoadInt64(a.head(i)); {
+		case head&lockedBit == 0:
+			if atomic.CompareAndSwapInt64(a.head(i), head, head|lockedBit) {
+				return head
 			}
-		case atomic.CompareAndSwapInt64(&row[0], first, first|awaitedBit):
-			gate.Lock()
+		case atomic.CompareAndSwapInt64(a.head(i), head, head|awaitedBit):
+			a.gate.Lock()
 		}
 	}
 }
 
-// unlock unlocks a row that begins with a hash.
-func unlock(row []int64, hi uint64, gate *sync.Mutex) {
-	if atomic.SwapInt64(&row[0], int64(hi))&awaitedBit != 0 {
-		gate.Unlock()
+// unlock unlocks a row, which begins with a head from now on.
+func (a *array) unlock(i int, head int64) {
+	if atomic.SwapInt64(a.head(i), head)&awaitedBit != 0 {
+		a.gate.Unlock()
 	}
 }
 
 // vacant is the empty row for a hash; there must be one.
-func (a *array) vacant(lo uint64) int {
-	i := a.home(lo)
+func (a *array) vacant(h uint64) int {
+	i := a.home(h)
 	for !a.empty(i) {
 		i = a.next(i)
 	}
 	return i
 }
 
-// use makes an empty row that of a hash. The state must be written before, because others see the row at once.
-func (a *array) use(i int, second int64, first int64) {
-	atomic.StoreInt64(a.second(i), second)
-	atomic.StoreInt64(a.first(i), first)
-}
+// use gives a row its head. The state must be written before, because others see the row at once.
+func (a *array) use(i int, head int64) { atomic.StoreInt64(a.head(i), head) }
 
 // clear makes a row empty, which is locked.
 func (a *array) clear(i int) {
 	clear(a.stateOf(i))
-	a.use(i, 0, 0)
+	a.use(i, 0)
 }

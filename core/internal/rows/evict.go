@@ -52,14 +52,14 @@ func (t *table) evict(now int64) (removed int, best victim) {
 			t.hand++
 			continue
 		}
-		t.lock(t.hand)
+		head := t.lock(t.hand)
 		v := victim{t, t.hand, t.expires(t.hand), a.limited(t.hand)}
 		if v.expires <= now {
 			t.remove(t.hand) // which may bring another row here, and move the best
 			removed++
 			continue
 		}
-		t.unlock(t.hand)
+		t.unlock(t.hand, head)
 		if v.better(best) {
 			best = v
 		}

@@ -29,8 +29,7 @@ func TestTableEvicts(t *testing.T) {
 			s.first.array = new(atomic.Pointer[array])
 			tab := s.table(plainPolicy("a", 1))
 			for i, at := range c.expires {
-				row := tab.put(hash{uint64(i)<<3 | usedBit, uint64(i) << 62}, []int64{at, 0})
-				setLimited(tab.array.Load().row(row), c.limited[i])
+				tab.mark(tab.put(uint64(i)<<62|usedBit, []int64{at, 0}), c.limited[i])
 			}
 			s.evict(10)
 			assert.Equal(t, len(c.left), s.keys)

@@ -14,7 +14,9 @@ type Policy struct {
 	algorithms []algo.Algorithm
 	words      int
 	varies     bool
-	inPlace    bool // see the constant
+	inPlace    bool       // see the constant
+	gcra       *algo.GCRA // the one algorithm, if it is of that kind; else nil
+	wide       bool       // its states may not fit into a narrow row
 }
 
 // NewPolicy builds a Policy. Policies of one name and shape share their keys' state, and
@@ -26,7 +28,12 @@ func NewPolicy(name, shape string, algorithms []algo.Algorithm) Policy {
 		p.words += a.Words()
 		p.varies = p.varies || a.Len(make([]int64, 1)) != a.Words()
 	}
-	p.inPlace = !p.varies && p.words <= inPlace
+	if len(algorithms) == 1 {
+		if g, ok := algorithms[0].(*algo.GCRA); ok {
+			p.gcra, p.wide = g, g.Parts() > 1<<partBits
+		}
+	}
+	p.inPlace = !p.varies && p.gcra == nil && p.words <= inPlace
 	return p
 }
 

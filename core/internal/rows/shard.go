@@ -32,16 +32,22 @@ func (s *shard) known(p *Policy) *table {
 }
 
 // array returns the array of the policy's shape, if there is one. It needs no lock.
-func (s *shard) array(p *Policy) *array {
-	if t := s.known(p); t != nil {
+func (m *Map) array(shard int, p *Policy) *array {
+	if a := m.arrays[shard].Load(); a == nil || a.shape == p.shape {
+		return a
+	}
+	if t := m.shards[shard].known(p); t != nil {
 		return t.array.Load()
 	}
 	return nil
 }
 
-// table returns the table of the policy's shape, which it makes if need be.
+// table returns the table of the policy's shape, which it makes if need be, with rows that its states fit into.
 func (s *shard) table(p *Policy) *table {
 	if t := s.known(p); t != nil {
+		if p.wide && t.array.Load().narrow() {
+			t.widen()
+		}
 		return t
 	}
 	if p.words > len(s.spare) {
@@ -76,7 +82,7 @@ func (s *shard) tables() iter.Seq[*table] {
 }
 
 // insert makes room for a key if there is none, and stores it. Its row is locked.
-func (s *shard) insert(t *table, h hash, state []int64, now int64) (row int) {
+func (s *shard) insert(t *table, h uint64, state []int64, now int64) (row int) {
 	if s.keys >= s.most {
 		s.evict(now)
 	}

@@ -12,7 +12,7 @@ import (
 
 // checkSlots demands that each row has a slot of its own with the state it was given, that
 // nothing else is held, and that what a burst took is given back.
-func checkSlots(t require.TestingT, tab *table, want map[hash][]int64) {
+func checkSlots(t require.TestingT, tab *table, want map[uint64][]int64) {
 	checkRows(t, tab)
 	owners, rows := map[int64]bool{}, tab.array.Load()
 	for i := range rows.size {
@@ -42,7 +42,7 @@ func checkSlots(t require.TestingT, tab *table, want map[hash][]int64) {
 		for i := range got {
 			got[i] = -1 // what a decision before left there
 		}
-		tab.read(tab.stateOf(i), got)
+		tab.read(i, got)
 		expires, rest, packed := int64(0), state, 0
 		for _, a := range tab.algorithms {
 			n := a.Len(rest)
@@ -62,10 +62,10 @@ func TestTableSlots(t *testing.T) {
 		p := NewPolicy("a", "vvv", algorithms)
 		tab := newTable(&p)
 		const now = 100
-		model := map[hash][]int64{}
-		anyHash := rapid.Custom(func(t *rapid.T) hash {
+		model := map[uint64][]int64{}
+		anyHash := rapid.Custom(func(t *rapid.T) uint64 {
 			home := rapid.SampledFrom([]uint64{0, 1 << 62, 1 << 63, 1<<64 - 1<<40}).Draw(t, "home")
-			return hash{rapid.Uint64Range(0, 7).Draw(t, "hi")<<3 | usedBit, (home + rapid.Uint64Range(0, 3).Draw(t, "lo")) &^ limitedBit}
+			return (home+rapid.Uint64Range(0, 31).Draw(t, "hash")*(flagBits+usedBit+1))&^flagBits | usedBit
 		})
 		anyState := rapid.Custom(func(t *rapid.T) (state []int64) {
 			for _, a := range algorithms {
@@ -103,7 +103,7 @@ func TestTableSlots(t *testing.T) {
 				delete(model, h)
 			case row >= 0 && n < 7:
 				model[h] = anyState.Draw(t, "state")
-				tab.write(tab.stateOf(row), model[h])
+				tab.write(row, model[h])
 			case n == 8:
 				require.Equal(t, bury(), tab.sweep(now, 100))
 			case n == 9 && tab.live > 0:
@@ -152,13 +152,12 @@ func TestTableGivesSlotsBack(t *testing.T) {
 	p := NewPolicy("a", "v", []algo.Algorithm{a})
 	tab := newTable(&p)
 	state := make([]int64, a.Words())
-	h := func(i int) hash { return hash{uint64(i)<<40 | usedBit, uint64(i) * 0x9E3779B97F4A7C15 &^ limitedBit} }
 	for i := range 1000 {
 		if tab.full() {
 			require.Zero(t, tab.makeRoom(0, 1000))
 		}
 		state[0], state[1] = 100, int64(i+1)
-		tab.put(h(i), state)
+		tab.put(spread(i), state)
 	}
 	held := func() (words int) {
 		for _, s := range tab.slots {
@@ -169,7 +168,7 @@ func TestTableGivesSlotsBack(t *testing.T) {
 	assert.Greater(t, held(), 1000*100)
 	for i := range 1000 {
 		state[0], state[1] = 1, int64(i+1)
-		tab.write(tab.stateOf(tab.find(h(i))), state)
+		tab.write(tab.find(spread(i)), state)
 	}
 	assert.Less(t, held(), 1000*13, "the burst is over")
 	assert.Equal(t, 500, tab.sweep(500, 1000))
@@ -179,7 +178,7 @@ func TestTableGivesSlotsBack(t *testing.T) {
 			require.Zero(t, tab.makeRoom(0, 1000))
 		}
 		state[1] = 2000
-		tab.put(h(i), state)
+		tab.put(spread(i), state)
 	}
 	assert.Len(t, tab.slots, 1000)
 	assert.Empty(t, tab.free)

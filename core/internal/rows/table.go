@@ -20,8 +20,8 @@ type table struct {
 	algorithms []algo.Algorithm // of any policy of that shape
 	words      int32            // of a state, at most
 	varies     bool
-	inPlace    bool        // see the constant
-	gate       *sync.Mutex // of the shard; see [lock]
+	meters     bool        // the states are those of one GCRA
+	gate       *sync.Mutex // of the shard; see [array.lock]
 
 	live   int // how many rows are in use
 	hand   int // where eviction looks next
@@ -33,12 +33,15 @@ type table struct {
 // begin makes a table of one that has nothing but the place for its array.
 func (t *table) begin(p *Policy, gate *sync.Mutex) {
 	t.gate = gate
-	t.shape, t.algorithms, t.words, t.varies, t.inPlace = p.shape, p.algorithms, int32(p.words), p.varies, p.inPlace
-	stride := 2 + p.words
-	if t.varies {
-		stride = 2 + 2
+	t.shape, t.algorithms, t.words, t.varies, t.meters = p.shape, p.algorithms, int32(p.words), p.varies, p.gcra != nil
+	stride := 1 + p.words
+	switch {
+	case p.varies:
+		stride = 1 + 2
+	case p.gcra != nil && !p.wide:
+		stride = narrowStride
 	}
-	t.array.Store(newArray(minRows, stride, t.shape)) // from now on others see it
+	t.array.Store(newArray(minRows, stride, t.shape, gate)) // from now on others see it
 }
 
 // unused makes state that of a key that was never seen.
@@ -50,9 +53,16 @@ func (t *table) unused(state []int64) {
 	}
 }
 
-// read copies a state as it is stored.
-func (t *table) read(stored, state []int64) {
-	if !t.varies {
+// read copies the state of a row.
+func (t *table) read(i int, state []int64) {
+	a := t.array.Load()
+	stored := a.stateOf(i)
+	switch {
+	case t.meters:
+		m := a.meter(a.at(i))
+		state[0], state[1] = m.Empty, m.Parts
+		return
+	case !t.varies:
 		copy(state, stored)
 		return
 	}
@@ -64,9 +74,15 @@ func (t *table) read(stored, state []int64) {
 	}
 }
 
-// write stores a state.
-func (t *table) write(stored, state []int64) {
-	if !t.varies {
+// write stores the state of a row.
+func (t *table) write(i int, state []int64) {
+	a := t.array.Load()
+	stored := a.stateOf(i)
+	switch {
+	case t.meters:
+		a.setMeter(a.at(i), algo.Meter{Empty: state[0], Parts: state[1]})
+		return
+	case !t.varies:
 		copy(stored, state)
 		return
 	}
@@ -93,10 +109,11 @@ func (t *table) slot() int64 {
 	return int64(len(t.slots) - 1)
 }
 
-// At most maxLoadNum/maxLoadDen of the rows are in use.
+// At most maxLoadNum/maxLoadDen of the rows are in use: with more, too many keys are not in the cache line where the
+// search for them begins.
 const (
-	maxLoadNum = 6
-	maxLoadDen = 7
+	maxLoadNum = 2
+	maxLoadDen = 3
 	minRows    = 8
 )
 
@@ -109,30 +126,28 @@ func (t *table) roomy(most int) int {
 }
 
 // insert stores a new row, which there must be room for, and leaves it locked.
-func (t *table) insert(h hash, state []int64) int {
+func (t *table) insert(h uint64, state []int64) int {
 	a := t.array.Load()
-	i := a.vacant(h.lo)
-	stored := a.stateOf(i)
+	i := a.vacant(h)
 	if t.varies {
-		stored[0] = t.slot()
+		a.stateOf(i)[0] = t.slot()
 	}
-	t.write(stored, state)
-	a.use(i, int64(h.lo), int64(h.hi)|lockedBit)
+	t.write(i, state)
+	a.use(i, int64(h)|lockedBit)
 	t.live++
 	return i
 }
 
-// lock locks a row in use, if not all are.
-func (t *table) lock(i int) {
-	if !t.frozen {
-		lock(t.array.Load().row(i), t.gate)
+// lock locks a row in use, if not all are. It returns what the row is to begin with when it is unlocked.
+func (t *table) lock(i int) (head int64) {
+	a := t.array.Load()
+	if t.frozen {
+		return atomic.LoadInt64(a.head(i)) &^ (lockedBit | awaitedBit)
 	}
+	return a.lock(i)
 }
 
-func (t *table) unlock(i int) {
-	a := t.array.Load()
-	unlock(a.row(i), a.hash(i).hi, t.gate)
-}
+func (t *table) unlock(i int, head int64) { t.array.Load().unlock(i, head) }
 
 // freeze locks all rows.
 func (t *table) freeze() {
@@ -149,7 +164,7 @@ func (t *table) thaw() {
 	a := t.array.Load()
 	for i := range a.size {
 		if !a.empty(i) {
-			t.unlock(i)
+			t.unlock(i, atomic.LoadInt64(a.head(i))&^(lockedBit|awaitedBit))
 		}
 	}
 	t.frozen = false
@@ -165,17 +180,16 @@ func (t *table) remove(i int) {
 	}
 	for j := a.next(i); !a.empty(j); j = a.next(j) {
 		// The row at j may move to i unless its home lies behind i, cyclically.
-		home := a.home(a.hash(j).lo)
+		home := a.home(a.hash(j))
 		if i <= j && (i < home && home <= j) || i > j && (i < home || home <= j) {
 			continue
 		}
-		t.lock(j)
+		head := t.lock(j)
 		copy(a.stateOf(i), a.stateOf(j))
-		first := atomic.LoadInt64(a.first(j))
-		if !t.frozen {
-			first &^= lockedBit
+		if t.frozen {
+			head |= lockedBit
 		}
-		a.use(i, atomic.LoadInt64(a.second(j)), first)
+		a.use(i, head)
 		i = j
 	}
 	a.clear(i)
@@ -183,8 +197,12 @@ func (t *table) remove(i int) {
 
 // expires is the instant from which a row, which is locked, is as if unused.
 func (t *table) expires(i int) (at int64) {
-	s := t.array.Load().stateOf(i)
-	if t.varies {
+	rows := t.array.Load()
+	s := rows.stateOf(i)
+	switch {
+	case t.meters:
+		return rows.meter(rows.at(i)).Expires()
+	case t.varies:
 		return s[1]
 	}
 	for _, a := range t.algorithms {
@@ -200,10 +218,17 @@ func (t *table) makeRoom(now int64, most int) (removed int) {
 	t.freeze()
 	removed = t.bury(now)
 	if size := t.roomy(most); size > t.array.Load().size {
-		t.move(size)
+		t.move(size, int(t.array.Load().stride))
 	}
 	t.thaw()
 	return removed
+}
+
+// widen makes room in each row for a meter whose parts do not fit beside the instant.
+func (t *table) widen() {
+	t.freeze()
+	t.move(t.array.Load().size, 1+int(t.words))
+	t.thaw()
 }
 
 // sweep removes dead rows and gives memory back where most of it is unused.
@@ -211,7 +236,7 @@ func (t *table) sweep(now int64, most int) (removed int) {
 	t.freeze()
 	removed = t.bury(now)
 	if size := t.array.Load().size; size > minRows && t.live*4 < size {
-		t.move(t.roomy(most))
+		t.move(t.roomy(most), int(t.array.Load().stride))
 	}
 	t.thaw()
 	return removed
@@ -233,21 +258,25 @@ func (t *table) bury(now int64) (removed int) {
 
 // move moves all rows, which must be locked, and stay so, to a new array. Those in the old one stay locked for ever, so
 // that who has found one there looks again.
-func (t *table) move(size int) {
-	from := t.array.Load()
-	to, slots := newArray(size, from.stride, from.shape), make([][]int64, 0, len(t.slots)-len(t.free))
+func (t *table) move(size, stride int) {
+	from, slots := t.array.Load(), make([][]int64, 0, len(t.slots)-len(t.free))
+	to := newArray(size, stride, t.shape, t.gate)
 	for i := range from.size {
 		if from.empty(i) {
 			continue
 		}
-		j := to.vacant(from.hash(i).lo)
+		j := to.vacant(from.hash(i))
 		state := to.stateOf(j)
-		copy(state, from.stateOf(i))
+		if from.stride == to.stride {
+			copy(state, from.stateOf(i))
+		} else {
+			to.setMeter(to.at(j), from.meter(from.at(i)))
+		}
 		if t.varies {
 			slots = append(slots, t.slots[state[0]])
 			state[0] = int64(len(slots) - 1)
 		}
-		to.use(j, atomic.LoadInt64(from.second(i)), atomic.LoadInt64(from.first(i)))
+		to.use(j, atomic.LoadInt64(from.head(i)))
 	}
 	t.slots, t.free, t.hand = slots, nil, 0
 	t.array.Store(to)

@@ -1,0 +1,92 @@
+package rows
+
+import (
+	"sync/atomic"
+
+	"github.com/weir-go/weir/core/internal/algo"
+)
+
+// The state of a GCRA is a meter: an instant of at most 53 bits, and parts of a microsecond. Where the parts have 11 bits
+// at most, as under nearly every rate, both fit into one word, and so four rows into a cache line, and at a million keys
+// it is the cache lines that take the time. A table begins with such narrow rows, and makes them wide for good when a
+// policy comes that needs it.
+
+// partBits is how many bits the parts have in a narrow row.
+const partBits = 11
+
+// narrow reports whether the rows are narrow, where states are meters.
+func (a *array) narrow() bool { return a.stride == narrowStride }
+
+// narrowStride is how many words a narrow row has.
+const narrowStride = 2
+
+// meter returns the state of a row that begins at a word, where states are meters.
+func (a *array) meter(at int) algo.Meter {
+	if a.narrow() {
+		word := a.words[at+1]
+		return algo.Meter{Empty: int64(uint64(word) >> partBits), Parts: word & (1<<partBits - 1)}
+	}
+	return algo.Meter{Empty: a.words[at+1], Parts: a.words[at+2]}
+}
+
+// setMeter is for who has locked the row.
+func (a *array) setMeter(at int, m algo.Meter) {
+	if a.narrow() {
+		a.words[at+1] = m.Empty<<partBits | m.Parts
+	} else {
+		a.words[at+1], a.words[at+2] = m.Empty, m.Parts
+	}
+}
+
+// Meter is the row of a key under a policy of one GCRA and nothing else, locked by [Map.Meter] until Unlock. Others than
+// it decide on a copy that the shard has, under the lock of that, or in the row itself, and mind what is not to be stored;
+// a Meter and its state fit into registers.
+type Meter struct {
+	array *array
+	at    int
+	head  int64 // what the row is to begin with when it is unlocked
+	now   int64
+}
+
+// Meter locks the row of a key, if it has one and nobody else has it for long. Where it is not locked, [Row.Lock] is the
+// way, which also stores new keys. forced is as there.
+func (m *Map) Meter(p *Policy, key string, forced int64) (row Meter, locked bool) {
+	h := p.hash(key)
+	a := m.array(m.shard(h), p)
+	if a == nil || a.narrow() && p.wide {
+		return Meter{}, false
+	}
+	i, head := a.grab(h.hi)
+	if i < 0 {
+		return Meter{}, false
+	}
+	now := forced
+	if now == 0 { // not before: who comes second to a row must not come from the past
+		now = m.clock.now()
+	}
+	return Meter{a, a.at(i), head, now}, true
+}
+
+// Now returns the time at which the row was locked.
+func (r Meter) Now() int64 { return r.now }
+
+// State returns the key's state.
+func (r Meter) State() algo.Meter { return r.array.meter(r.at) }
+
+// Store makes m the key's state.
+func (r Meter) Store(m algo.Meter) { r.array.setMeter(r.at, m) }
+
+// Limited returns a row that notes whether the key is at its limit, as [Row.SetLimited] does.
+func (r Meter) Limited(limited bool) Meter {
+	if r.head &^= limitedBit; limited {
+		r.head |= limitedBit
+	}
+	return r
+}
+
+// Unlock ends the use of the row.
+func (r Meter) Unlock() {
+	if atomic.SwapInt64(&r.array.words[r.at], r.head)&awaitedBit != 0 {
+		r.array.gate.Unlock()
+	}
+}

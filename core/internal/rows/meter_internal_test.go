@@ -1,0 +1,223 @@
+package rows
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/weir-go/weir/core/internal/algo"
+)
+
+// add charges units to a key under a policy of one GCRA, as a decision does, and returns the state before.
+func add(m *Map, p *Policy, key string, units, forced int64) (before algo.Meter) {
+	if row, locked := m.Meter(p, key, forced); locked {
+		before = row.State()
+		row.Store(algo.Meter{Empty: before.Empty + units, Parts: before.Parts})
+		row.Limited(units%2 == 0).Unlock()
+		return before
+	}
+	var row Row
+	row.Lock(m, p, key, forced)
+	defer row.Unlock()
+	state := row.State()
+	before = algo.Meter{Empty: state[0], Parts: state[1]}
+	state[0] += units
+	row.Store()
+	row.SetLimited(units%2 == 0)
+	return before
+}
+
+// A narrow row has every state that a policy leaves whose parts fit, and a wide one all.
+func TestMetersFit(t *testing.T) {
+	narrow := newTable(gcraPolicy(t, "a", 1<<partBits-1)).array.Load()
+	wide := newTable(gcraPolicy(t, "a", 1<<partBits+1)).array.Load()
+	assert.True(t, narrow.narrow())
+	assert.False(t, wide.narrow())
+	rapid.Check(t, func(t *rapid.T) {
+		m := algo.Meter{Empty: rapid.Int64Range(0, 1<<53-1).Draw(t, "empty"), Parts: rapid.Int64Range(0, 1<<partBits-1).Draw(t, "parts")}
+		narrow.setMeter(narrow.at(3), m)
+		require.Equal(t, m, narrow.meter(narrow.at(3)))
+		m.Parts = rapid.Int64Range(0, 1<<62).Draw(t, "more parts")
+		wide.setMeter(wide.at(3), m)
+		require.Equal(t, m, wide.meter(wide.at(3)))
+	})
+}
+
+// A key without a row has no Meter; one with a row has the state that others see.
+func TestMeter(t *testing.T) {
+	m, p, other := New(1000), gcraPolicy(t, "a", 7), gcraPolicy(t, "a", 9)
+	later := m.Now() + 1e9
+	_, locked := m.Meter(p, "k", 0)
+	assert.False(t, locked, "there are no rows at all")
+	put(m, p, "k", 0, later, 3)
+	_, locked = m.Meter(p, "l", 0)
+	assert.False(t, locked)
+	_, locked = m.Meter(gcraPolicy(t, "b", 7), "k", 0)
+	assert.False(t, locked, "another name has other keys")
+
+	before := m.Now()
+	row, locked := m.Meter(other, "k", 0)
+	require.True(t, locked, "other numbers have the same keys")
+	assert.GreaterOrEqual(t, row.Now(), before)
+	assert.GreaterOrEqual(t, m.Now(), row.Now())
+	assert.Equal(t, algo.Meter{Empty: later, Parts: 3}, row.State())
+	_, again := m.Meter(p, "k", 0)
+	assert.False(t, again, "it is locked")
+	row.Store(algo.Meter{Empty: later + 1, Parts: 6})
+	row.Limited(true).Unlock()
+	state, stored := get(m, p, "k")
+	assert.True(t, stored)
+	assert.Equal(t, []int64{later + 1, 6}, state)
+	tab := m.shards[m.shard(p.hash("k"))].known(p)
+	assert.True(t, tab.array.Load().limited(tab.find(p.hash("k").hi)))
+
+	row, locked = m.Meter(p, "k", 5)
+	require.True(t, locked)
+	assert.Equal(t, int64(5), row.Now())
+	row.Limited(false).Unlock()
+	assert.False(t, tab.array.Load().limited(tab.find(p.hash("k").hi)))
+
+	put(m, plainPolicy("first", 1), "k", 0, later)
+	row, locked = m.Meter(p, "k", 0)
+	require.True(t, locked, "beside other shapes, too")
+	row.Unlock()
+	m.Remove(p, "k")
+	_, locked = m.Meter(p, "k", 0)
+	assert.False(t, locked)
+	for i := range m.shards {
+		for tab := range m.shards[i].tables() {
+			checkRows(t, tab)
+		}
+	}
+}
+
+// Numbers that need wide rows get them, and what was counted before stays.
+func TestRowsWiden(t *testing.T) {
+	m, small, large := New(64), gcraPolicy(t, "a", 3), gcraPolicy(t, "a", 4097)
+	later := m.Now() + 1e9
+	for i := range 50 {
+		put(m, small, fmt.Sprint(i), 0, later+int64(i), int64(i%3))
+	}
+	_, locked := m.Meter(large, "7", 0)
+	assert.False(t, locked, "its states may not fit")
+	state, stored := get(m, large, "7")
+	assert.True(t, stored)
+	assert.Equal(t, []int64{later + 7, 1}, state)
+	put(m, large, "new", 0, later, 4096)
+	for i := range 50 {
+		for _, p := range []*Policy{small, large} {
+			row, locked := m.Meter(p, fmt.Sprint(i), 0)
+			require.True(t, locked)
+			require.Equal(t, algo.Meter{Empty: later + int64(i), Parts: int64(i % 3)}, row.State())
+			row.Unlock()
+		}
+	}
+	state, _ = get(m, small, "new")
+	assert.Equal(t, []int64{later, 4096}, state)
+	checkRows(t, m.shards[0].known(small))
+	assert.Equal(t, 51, m.Len())
+}
+
+// Of what is charged to a few keys nothing is lost, while others come and go around them, and the rows become wide.
+func TestNoChargeIsLost(t *testing.T) {
+	const kept, each, callers = 3, 4000, 6
+	m, small, large := New(127), gcraPolicy(t, "a", 3), gcraPolicy(t, "a", 4097)
+	require.Len(t, m.shards, 1)
+	far := m.Now() + 1e12
+	for i := range kept {
+		put(m, small, fmt.Sprint("kept ", i), 0, far, 2)
+	}
+	var wg sync.WaitGroup
+	for g := range callers {
+		wg.Go(func() {
+			for i := range each {
+				p := small
+				if i > each/2 && g == 0 {
+					p = large
+				}
+				add(m, p, fmt.Sprint("kept ", (g+i)%kept), 1, 0)
+			}
+		})
+	}
+	for g := range 2 {
+		wg.Go(func() {
+			for i := range each {
+				key := fmt.Sprint("other ", i%(4<<(i/1000)), g) // more and more of them
+				switch {
+				case i%3 == 0:
+					m.Remove(small, key)
+				case i%7 == 0:
+					put(m, small, key, 0, far)
+				default:
+					put(m, small, key, 0, m.Now()+int64(i%50))
+				}
+				if i%200 == 0 {
+					m.sweep()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	sum := int64(0)
+	for i := range kept {
+		state, stored := get(m, large, fmt.Sprint("kept ", i))
+		require.True(t, stored)
+		assert.Equal(t, int64(2), state[1])
+		sum += state[0] - far
+	}
+	assert.Equal(t, int64(callers*each), sum)
+	checkRows(t, m.shards[0].known(small))
+	assert.False(t, m.shards[0].known(small).array.Load().narrow())
+}
+
+// Few keys that are full of charges, in a Map that has room for fewer: for the race detector, and that no row is left
+// locked.
+func TestMetersUnderPressure(t *testing.T) {
+	const maxKeys = 20
+	m, p := New(maxKeys), gcraPolicy(t, "a", 3)
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			for i := range 3000 {
+				key := fmt.Sprint(i * (g + 1) % 30)
+				before := add(m, p, key, int64(i%3), 0)
+				if i%50 == 0 || before.Empty > 1<<20 {
+					m.Remove(p, key)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	assert.LessOrEqual(t, m.Len(), maxKeys)
+	checkRows(t, m.shards[0].known(p))
+	assert.Equal(t, m.Len(), m.shards[0].known(p).live)
+}
+
+// A decision on a meter has a later time than the one before it, however many want the row at once.
+func TestTimeOfAMeterDoesNotRunBack(t *testing.T) {
+	m, p := New(1000), gcraPolicy(t, "a", 1)
+	put(m, p, "k", 0, m.Now())
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 20_000 {
+				row, locked := m.Meter(p, "k", 0)
+				if !locked {
+					continue
+				}
+				last, now := row.State().Empty, row.Now()
+				row.Store(algo.Meter{Empty: now})
+				row.Unlock()
+				if now < last {
+					t.Errorf("time ran back by %d us", last-now)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
