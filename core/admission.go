@@ -7,7 +7,7 @@ import (
 
 // Ask is what [Limiter.Begin] is asked for.
 type Ask struct {
-	// Key is who is counted: any text but the empty one.
+	// Key says who is counted: any text but the empty one.
 	Key string
 	// Cost is how many units to take of the policy's rates. 0 peeks.
 	Cost int64
