@@ -7,7 +7,7 @@ import (
 
 // Ask is what [Limiter.Begin] is asked for.
 type Ask struct {
-	// Key is who is counted: any text but the empty one.
+	// Key says who is counted: any text but the empty one.
 	Key string
 	// Cost is how many units to take of the policy's rates. 0 peeks.
 	Cost int64
@@ -48,7 +48,7 @@ func (l *Limiter) Begin(ctx context.Context, ask Ask, a *Admission) error {
 	}
 	var t Take // filled in place: a literal would be made elsewhere and copied
 	t.Policy, t.Key, t.Cost, t.AtMost, t.Wait = l.policy, ask.Key, ask.Cost, ask.AtMost, ask.Wait
-	a.Err = l.keeper.take(ctx, &t, &a.Result)
+	a.Err = l.engine.take(ctx, &t, &a.Result)
 	if a.Err != nil && !a.Result.Local {
 		err := a.Err
 		*a = Admission{}
@@ -75,7 +75,7 @@ func (a *Admission) Acquire(ctx context.Context, n int64) error {
 			undo()
 		}
 	}()
-	h, permits, err := a.limiter.keeper.acquire(ctx, Permit{Policy: a.limiter.policy, Key: a.key, Weight: n})
+	h, permits, err := a.limiter.engine.acquire(ctx, Permit{Policy: a.limiter.policy, Key: a.key, Weight: n})
 	if err != nil && !permits.Local {
 		return err
 	}
@@ -102,7 +102,7 @@ func (a *Admission) Wait(ctx context.Context) error {
 		a.GiveBack(a.Result.Taken)
 		return &OverLimitError{Result{Limit: a.Result.Limit, RetryAfter: a.Result.Delay, At: a.Result.At}}
 	}
-	return a.limiter.keeper.waiters.wait(ctx, a.refund(a.Result.Taken))
+	return a.limiter.engine.waiters.wait(ctx, a.refund(a.Result.Taken))
 }
 
 func (a *Admission) refund(units int64) Refund {
@@ -113,7 +113,7 @@ func (a *Admission) refund(units int64) Refund {
 // [Refund]. It does not wait for a remote store.
 func (a *Admission) GiveBack(units int64) {
 	if units = min(units, a.Result.Taken); units > 0 && a.limiter != nil {
-		a.limiter.keeper.giveBack(a.refund(units))
+		a.limiter.engine.giveBack(a.refund(units))
 	}
 }
 
@@ -121,7 +121,7 @@ func (a *Admission) GiveBack(units int64) {
 // wait for a remote store. If that does not answer, it is asked again for ten seconds, unless it may have charged them.
 func (a *Admission) Charge(units int64) {
 	if units > 0 && a.limiter != nil && len(a.limiter.policy.p.algorithms) > 0 {
-		a.limiter.keeper.charge(Take{Policy: a.limiter.policy, Key: a.key, Cost: units, AtMost: true, Debt: true}, &a.Result)
+		a.limiter.engine.charge(Take{Policy: a.limiter.policy, Key: a.key, Cost: units, AtMost: true, Debt: true}, &a.Result)
 	}
 }
 

@@ -38,7 +38,7 @@ const handsAtOnce = 64
 // background does what no caller waits for, if the store is remote: it renews and releases permits, gives units back,
 // charges and hands back. It has goroutines only while there is something to do.
 type background struct {
-	keeper *keeper
+	engine *engine
 
 	mu    sync.Mutex
 	lanes [kinds]lane
@@ -78,7 +78,7 @@ type task struct {
 	until  time.Time // after which it is of no use
 }
 
-func newBackground(k *keeper) *background { return &background{keeper: k} }
+func newBackground(e *engine) *background { return &background{engine: e} }
 
 func (b *background) renew(holds []*hold) {
 	tasks := make([]task, len(holds))
@@ -153,9 +153,9 @@ func (b *background) work(k kind) {
 		lost, errs := b.call(k, batch)
 		switch k {
 		case renewing:
-			b.keeper.holder.renewed(batch, lost, errs, sent)
+			b.engine.holder.renewed(batch, lost, errs, sent)
 		case handing:
-			b.keeper.handedBack(batch, errs)
+			b.engine.handedBack(batch, errs)
 		default:
 			b.done(k, batch, errs)
 		}
@@ -244,11 +244,11 @@ func (b *background) retry(k kind) {
 func (b *background) giveUp(k kind, n int, why error) {
 	switch k {
 	case charging:
-		b.keeper.lost("could not be charged, and are not counted", "units", n, why)
+		b.engine.lost("could not be charged, and are not counted", "units", n, why)
 	case releasing:
-		b.keeper.lost("could not be given back, and counts until it expires", "permits", n, why)
+		b.engine.lost("could not be given back, and counts until it expires", "permits", n, why)
 	default:
-		b.keeper.lost("could not be given back, and counts until it expires", "units", n, why)
+		b.engine.lost("could not be given back, and counts until it expires", "units", n, why)
 	}
 }
 
@@ -292,7 +292,7 @@ func (b *background) ask(ctx context.Context, k kind, batch []task) (lost []Perm
 		for i := range batch {
 			refunds[i] = *batch[i].refund
 		}
-		return nil, b.keeper.store.Refund(ctx, refunds)
+		return nil, b.engine.store.Refund(ctx, refunds)
 	}
 	permits := make([]Permit, len(batch))
 	for i, x := range batch {
@@ -301,9 +301,9 @@ func (b *background) ask(ctx context.Context, k kind, batch []task) (lost []Perm
 		}
 	}
 	if k == releasing {
-		return nil, b.keeper.permits.Release(ctx, permits)
+		return nil, b.engine.permits.Release(ctx, permits)
 	}
-	return b.keeper.permits.Renew(ctx, permits)
+	return b.engine.permits.Renew(ctx, permits)
 }
 
 // takeAll charges all of a batch at the same time.
@@ -317,7 +317,7 @@ func (b *background) takeAll(ctx context.Context, batch []task) error {
 					errs[i] = panicked(value)
 				}
 			}()
-			_, errs[i] = b.keeper.store.Take(ctx, *batch[i].charge)
+			_, errs[i] = b.engine.store.Take(ctx, *batch[i].charge)
 		})
 	}
 	done.Wait()

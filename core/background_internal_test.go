@@ -38,7 +38,7 @@ func TestReleasesKeepUp(t *testing.T) {
 		assert.Zero(t, refused, "of %d", victim)
 		advance(50 * time.Millisecond)
 		assert.EqualValues(t, 5, s.free(t, p))
-		assert.Zero(t, h.keeper.background.left())
+		assert.Zero(t, h.engine.background.left())
 		closeHolder(h)
 	})
 }
@@ -87,12 +87,12 @@ func TestReleasesEndWithTheLease(t *testing.T) {
 			x.release()
 		}
 		advance(30 * time.Second)
-		assert.Equal(t, many, h.keeper.background.left(), "none is dropped while its lease lives")
+		assert.Equal(t, many, h.engine.background.left(), "none is dropped while its lease lives")
 		start := time.Now()
-		require.Error(t, h.keeper.close())
+		require.Error(t, h.engine.close())
 		assert.Equal(t, closeTimeout, time.Since(start))
 		advance(31 * time.Second)
-		assert.Zero(t, h.keeper.background.left())
+		assert.Zero(t, h.engine.background.left())
 		assert.EqualValues(t, maxPermits, s.free(t, p), "the leases have ended")
 		s.set(restore)
 		x, _ := hold1(t, h, p)
@@ -121,13 +121,13 @@ func TestReleasesPauseTogether(t *testing.T) {
 		before := asked()
 		advance(10 * time.Second)
 		assert.InDelta(t, (many/batchSize+1)*10*time.Second/retryLast, asked()-before, 10)
-		b := h.keeper.background
+		b := h.engine.background
 		b.mu.Lock()
 		assert.Equal(t, many, b.left())
 		b.mu.Unlock()
 		s.set(restore)
 		advance(time.Second)
-		assert.Zero(t, h.keeper.background.left())
+		assert.Zero(t, h.engine.background.left())
 	})
 }
 
@@ -136,7 +136,7 @@ func TestLogThatBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := newRemote(t), permitPolicy(1, time.Minute)
 		log := blockingLog{slog.DiscardHandler, make(chan struct{})}
-		h := newKeeper(s, slog.New(log)).holder
+		h := newEngine(s, slog.New(log)).holder
 		units := func() Refund {
 			q := MustParse("count: 10/1h")
 			res, err := s.memory.Take(t.Context(), Take{Policy: q, Key: "k", Cost: 1})
@@ -144,14 +144,14 @@ func TestLogThatBlocks(t *testing.T) {
 			return Refund{Policy: q, Key: "k", Receipt: res, Units: 1}
 		}
 		s.set(func(f *fakeRemote) { f.fail = &StoreError{Class: ClassDenied, Err: errDown} })
-		h.keeper.giveBack(units()) // which is given up at once
+		h.engine.giveBack(units()) // which is given up at once
 		synctest.Wait()
 		s.set(restore)
-		h.keeper.giveBack(units())
+		h.engine.giveBack(units())
 		x, _ := hold1(t, h, p)
 		x.release()
 		synctest.Wait()
-		assert.Equal(t, 1, h.keeper.background.left(), "it waits for the one that logs")
+		assert.Equal(t, 1, h.engine.background.left(), "it waits for the one that logs")
 		assert.EqualValues(t, 1, s.free(t, p), "permits do not")
 		close(log.over)
 		synctest.Wait()
@@ -176,7 +176,7 @@ func (b blockingLog) Handle(context.Context, slog.Record) error {
 func TestRefunds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newRemote(t)
-		k := newKeeper(s, nil)
+		k := newEngine(s, nil)
 		p := MustParse("count: 50000/1h fixed-window")
 		take := func() Refund {
 			res, err := s.memory.Take(t.Context(), Take{Policy: p, Key: "k", Cost: 1})

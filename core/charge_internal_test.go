@@ -101,7 +101,7 @@ func TestChargeOfLocalResults(t *testing.T) {
 			a.Charge(3)
 			synctest.Wait()
 			assert.EqualValues(t, 10, chargeRemaining(t, l), "not in the store")
-			res, err := l.keeper.fallback().Take(t.Context(), Take{Policy: l.policy, Key: "k"})
+			res, err := l.engine.fallback().Take(t.Context(), Take{Policy: l.policy, Key: "k"})
 			require.NoError(t, err)
 			assert.Equal(t, want, res.Remaining, word)
 		})
@@ -155,7 +155,7 @@ func TestChargesKeepUp(t *testing.T) {
 			<-time.After(time.Millisecond)
 		}
 		advance(50 * time.Millisecond)
-		assert.Zero(t, l.keeper.background.left())
+		assert.Zero(t, l.engine.background.left())
 		s.set(func(f *fakeRemote) { f.delay = 0 })
 		assert.EqualValues(t, 99000, chargeRemaining(t, l))
 
@@ -164,10 +164,10 @@ func TestChargesKeepUp(t *testing.T) {
 			a.Charge(1)
 		}
 		synctest.Wait()
-		assert.LessOrEqual(t, l.keeper.background.left(), maxRefunds+chargesAtOnce)
+		assert.LessOrEqual(t, l.engine.background.left(), maxRefunds+chargesAtOnce)
 		assert.Contains(t, said.String(), "others wait for a store that does not answer")
 		advance(refundLife + time.Second)
-		assert.Zero(t, l.keeper.background.left(), "what is not charged within %v is left", refundLife)
+		assert.Zero(t, l.engine.background.left(), "what is not charged within %v is left", refundLife)
 		require.Error(t, l.Close())
 	})
 }

@@ -42,19 +42,19 @@ func (f Failure) String() string {
 // take asks the store, and if that fails it does what the policy's fail word says. res must be zero. Afterwards it is the
 // answer, unless the policy fails closed, the caller left, or t is invalid. If the store failed, the error is a *StoreError
 // even if there is an answer.
-func (k *keeper) take(ctx context.Context, t *Take, res *Result) (err error) {
-	if k.memory != nil {
-		return k.memory.take(ctx, t, res)
+func (e *engine) take(ctx context.Context, t *Take, res *Result) (err error) {
+	if e.memory != nil {
+		return e.memory.take(ctx, t, res)
 	}
-	if *res, err = k.store.Take(ctx, *t); err == nil {
-		if k.health.failing.Load() {
-			k.recovered()
+	if *res, err = e.store.Take(ctx, *t); err == nil {
+		if e.health.failing.Load() {
+			e.recovered()
 		}
-		if k.ledger.keys.Load() > 0 {
-			k.handBack(t)
+		if e.ledger.keys.Load() > 0 {
+			e.handBack(t)
 		}
-		if k.mirrors && res.Taken > 0 {
-			k.mirror(t, res.Taken)
+		if e.mirrors && res.Taken > 0 {
+			e.mirror(t, res.Taken)
 		}
 		return nil
 	}
@@ -63,7 +63,7 @@ func (k *keeper) take(ctx context.Context, t *Take, res *Result) (err error) {
 	if !ok {
 		return err
 	}
-	k.failed(failed)
+	e.failed(failed)
 	switch t.Policy.Options().Fail {
 	case FailOpen:
 		res.Outcome, res.Local = Admitted, true
@@ -72,24 +72,24 @@ func (k *keeper) take(ctx context.Context, t *Take, res *Result) (err error) {
 		}
 	case FailClosed:
 	default:
-		if local := k.takeLocally(ctx, t, res); local != nil {
+		if local := e.takeLocally(ctx, t, res); local != nil {
 			*res = Result{}
 			return errors.Join(err, local)
 		}
 		res.Local = true
 		if !failed.Executed { // else the store may have charged it already
-			k.owe(t, res)
+			e.owe(t, res)
 		}
 	}
 	return err
 }
 
 // acquire is to permits what take is to units.
-func (k *keeper) acquire(ctx context.Context, p Permit) (*hold, Result, error) {
-	h, res, err := k.holder.acquire(ctx, p, false)
+func (e *engine) acquire(ctx context.Context, p Permit) (*hold, Result, error) {
+	h, res, err := e.holder.acquire(ctx, p, false)
 	if err == nil {
-		if k.health.failing.Load() {
-			k.recovered()
+		if e.health.failing.Load() {
+			e.recovered()
 		}
 		return h, res, nil
 	}
@@ -97,17 +97,17 @@ func (k *keeper) acquire(ctx context.Context, p Permit) (*hold, Result, error) {
 	if !ok {
 		return nil, Result{}, err
 	}
-	k.failed(failed)
+	e.failed(failed)
 	switch p.Policy.Options().Fail {
 	case FailOpen:
 		return nil, Result{Outcome: Admitted, Local: true}, err
 	case FailClosed:
 		return nil, Result{}, err
 	default:
-		k.holder.adopt()
+		e.holder.adopt()
 		own := p
 		own.Policy = p.Policy.local()
-		h, res, local := k.holder.acquire(context.WithoutCancel(ctx), own, true)
+		h, res, local := e.holder.acquire(context.WithoutCancel(ctx), own, true)
 		if local != nil {
 			return nil, Result{}, errors.Join(err, local)
 		}
@@ -123,48 +123,48 @@ func (k *keeper) acquire(ctx context.Context, p Permit) (*hold, Result, error) {
 var inMemory = context.Background() //nolint:forbidigo // there is nothing to cut short
 
 // giveBack gives units back: in the background if they are in a remote store.
-func (k *keeper) giveBack(r Refund) {
-	if r.Receipt.charged() == inStore && k.remote() {
-		k.background.refund(r)
+func (e *engine) giveBack(r Refund) {
+	if r.Receipt.charged() == inStore && e.remote() {
+		e.background.refund(r)
 		return
 	}
-	_ = k.refund(inMemory, []Refund{r})
+	_ = e.refund(inMemory, []Refund{r})
 }
 
 // charge takes units that were used already, from where r was charged: in the background if that is a remote store. The
 // caller is not told how that ends.
-func (k *keeper) charge(t Take, r *Result) {
+func (e *engine) charge(t Take, r *Result) {
 	var res Result
 	switch at := r.charged(); {
 	case at == nowhere:
-	case at == inFallback && k.remote():
-		if k.takeLocally(inMemory, &t, &res) == nil {
-			k.owe(&t, &res)
+	case at == inFallback && e.remote():
+		if e.takeLocally(inMemory, &t, &res) == nil {
+			e.owe(&t, &res)
 		}
-	case k.remote():
-		k.background.charge(t)
+	case e.remote():
+		e.background.charge(t)
 	default:
-		_ = k.memory.take(inMemory, &t, &res)
+		_ = e.memory.take(inMemory, &t, &res)
 	}
 }
 
 // refund gives back what was charged in one store.
-func (k *keeper) refund(ctx context.Context, refunds []Refund) error {
+func (e *engine) refund(ctx context.Context, refunds []Refund) error {
 	switch refunds[0].Receipt.charged() {
 	case nowhere:
 		return nil
 	case inFallback:
-		return k.refundLocally(ctx, refunds)
+		return e.refundLocally(ctx, refunds)
 	default:
-		return k.store.Refund(ctx, refunds)
+		return e.store.Refund(ctx, refunds)
 	}
 }
 
 // takeLocally lets the fallback decide, by the policy or by a process's share of it.
-func (k *keeper) takeLocally(ctx context.Context, t *Take, res *Result) error {
+func (e *engine) takeLocally(ctx context.Context, t *Take, res *Result) error {
 	own := *t
 	own.Policy = t.Policy.local()
-	if err := k.fallback().take(context.WithoutCancel(ctx), &own, res); err != nil {
+	if err := e.fallback().take(context.WithoutCancel(ctx), &own, res); err != nil {
 		return err
 	}
 	if own.Policy != t.Policy {
@@ -174,16 +174,16 @@ func (k *keeper) takeLocally(ctx context.Context, t *Take, res *Result) error {
 }
 
 // refundLocally gives back what the fallback has admitted, and takes it off what is to be handed back to the store.
-func (k *keeper) refundLocally(ctx context.Context, refunds []Refund) error {
+func (e *engine) refundLocally(ctx context.Context, refunds []Refund) error {
 	own := slices.Clone(refunds)
 	for i := range own {
 		own[i].Policy = own[i].Policy.local()
 	}
-	if err := k.fallback().Refund(ctx, own); err != nil {
+	if err := e.fallback().Refund(ctx, own); err != nil {
 		return err
 	}
 	for i := range refunds {
-		k.ledger.sub(refunds[i].Policy.ledgerKey(refunds[i].Key), refunds[i].Units)
+		e.ledger.sub(refunds[i].Policy.ledgerKey(refunds[i].Key), refunds[i].Units)
 	}
 	return nil
 }

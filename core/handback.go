@@ -6,9 +6,9 @@ import (
 )
 
 // owe notes what the fallback has admitted, to be handed back to the store.
-func (k *keeper) owe(t *Take, res *Result) {
+func (e *engine) owe(t *Take, res *Result) {
 	if res.Taken > 0 {
-		k.ledger.add(t.Policy.ledgerKey(t.Key), res.Taken, t.Policy.p.weighs(res))
+		e.ledger.add(t.Policy.ledgerKey(t.Key), res.Taken, t.Policy.p.weighs(res))
 	}
 }
 
@@ -22,23 +22,23 @@ func (p *policy) weighs(res *Result) time.Duration {
 }
 
 // mirror counts in the fallback what the store has admitted, as far as there is room.
-func (k *keeper) mirror(t *Take, units int64) {
+func (e *engine) mirror(t *Take, units int64) {
 	if t.Policy.p.options.Fail == FailLocal {
 		var res Result
-		_ = k.fallback().take(inMemory, &Take{Policy: t.Policy.local(), Key: t.Key, Cost: units, AtMost: true}, &res)
+		_ = e.fallback().take(inMemory, &Take{Policy: t.Policy.local(), Key: t.Key, Cost: units, AtMost: true}, &res)
 	}
 }
 
 // handBack charges to the store, in the background, what this process has admitted without it for the key of t. The
 // store has just answered for that key: a store that still hangs might lose the charge, which cannot be sent twice.
 // Units that do not weigh any more in the fallback are left out.
-func (k *keeper) handBack(t *Take) {
-	units := k.ledger.take(t.Policy.ledgerKey(t.Key))
+func (e *engine) handBack(t *Take) {
+	units := e.ledger.take(t.Policy.ledgerKey(t.Key))
 	if units == 0 {
 		return
 	}
 	now := Result{}
-	if k.takeLocally(inMemory, &Take{Policy: t.Policy, Key: t.Key}, &now) != nil {
+	if e.takeLocally(inMemory, &Take{Policy: t.Policy, Key: t.Key}, &now) != nil {
 		return
 	}
 	used, local := int64(0), t.Policy.local().p
@@ -46,17 +46,17 @@ func (k *keeper) handBack(t *Take) {
 		used = max(used, local.limits[i].Burst-now.at(i).Remaining)
 	}
 	if units = min(units, used); units > 0 {
-		k.background.handBack(Take{Policy: t.Policy, Key: t.Key, Cost: units, AtMost: true}, local.weighs(&now))
+		e.background.handBack(Take{Policy: t.Policy, Key: t.Key, Cost: units, AtMost: true}, local.weighs(&now))
 	}
 }
 
 // handedBack is told what became of a batch of hand-backs. Those that were surely not charged are owed again; those that
 // may have been charged are not.
-func (k *keeper) handedBack(batch []task, errs []error) {
+func (e *engine) handedBack(batch []task, errs []error) {
 	for i, err := range errs {
 		if failed, ok := errors.AsType[*StoreError](err); ok && !failed.Executed {
 			t := batch[i].charge
-			k.ledger.add(t.Policy.ledgerKey(t.Key), t.Cost, time.Until(batch[i].until))
+			e.ledger.add(t.Policy.ledgerKey(t.Key), t.Cost, time.Until(batch[i].until))
 		}
 	}
 }

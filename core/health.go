@@ -45,38 +45,38 @@ func classBit(class string) (bit, after uint32) {
 	return bit, bit
 }
 
-func (k *keeper) logger() *slog.Logger {
-	if k.log != nil {
-		return k.log
+func (e *engine) logger() *slog.Logger {
+	if e.log != nil {
+		return e.log
 	}
 	return slog.Default()
 }
 
 // failed notes a failure of the store. The log is told of the first, and of the first of each class, until the store
 // is back.
-func (k *keeper) failed(err *StoreError) {
-	h := &k.health
+func (e *engine) failed(err *StoreError) {
+	h := &e.health
 	h.last.Store(time.Now().UnixNano())
 	h.failing.Store(true)
 	bit, after := classBit(err.Class)
 	if h.logged.Load()&after == 0 && h.logged.Or(bit)&after == 0 {
-		k.logger().Warn("weir: the store failed; each policy's fail word decides", "class", err.Class, "error", err.Err)
+		e.logger().Warn("weir: the store failed; each policy's fail word decides", "class", err.Class, "error", err.Err)
 	}
 }
 
 // recovered notes an answer of a store that has failed before.
-func (k *keeper) recovered() {
-	h := &k.health
+func (e *engine) recovered() {
+	h := &e.health
 	if time.Now().UnixNano()-h.last.Load() >= int64(logInterval) && h.failing.CompareAndSwap(true, false) {
 		h.logged.Store(0)
-		k.holder.recovered()
-		k.logger().Info("weir: the store is back")
+		e.holder.recovered()
+		e.logger().Info("weir: the store is back")
 	}
 }
 
 // lost notes what could not be given back or charged.
-func (k *keeper) lost(what, of string, n int, err error) {
-	if k.health.lost.due() {
-		k.logger().Warn("weir: "+what, "what", of, "number", n, "error", err)
+func (e *engine) lost(what, of string, n int, err error) {
+	if e.health.lost.due() {
+		e.logger().Warn("weir: "+what, "what", of, "number", n, "error", err)
 	}
 }

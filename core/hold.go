@@ -37,14 +37,14 @@ type hold struct {
 }
 
 // remote reports whether a store that is not in the process has granted the permit.
-func (x *hold) remote() bool { return x.holder.keeper.remote() && !x.local }
+func (x *hold) remote() bool { return x.holder.engine.remote() && !x.local }
 
 // store is what has granted the permit, and renews and releases it.
 func (x *hold) store() PermitStore {
 	if x.local {
-		return x.holder.keeper.fallback()
+		return x.holder.engine.fallback()
 	}
-	return x.holder.keeper.permits
+	return x.holder.engine.permits
 }
 
 // renewed begins the lease anew, from when the store was asked: the store's own lease begins later, and ends later.

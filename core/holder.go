@@ -25,7 +25,7 @@ var overtaken = [...]time.Duration{500 * time.Millisecond, 1500 * time.Milliseco
 // holder keeps the permits that a process holds alive, each in the store that granted it, and gives them back. It
 // has no goroutine of its own. Times are those of the monotonic clock.
 type holder struct {
-	keeper *keeper
+	engine *engine
 
 	mu    sync.Mutex
 	held  map[*hold]struct{}
@@ -35,7 +35,7 @@ type holder struct {
 	adopted bool
 }
 
-func newHolder(k *keeper) *holder { return &holder{keeper: k, held: map[*hold]struct{}{}} }
+func newHolder(e *engine) *holder { return &holder{engine: e, held: map[*hold]struct{}{}} }
 
 // acquire asks the store, or the fallback, for a permit, and keeps it until it is released. There is a hold only if the
 // Result admits. p needs no ID.
@@ -119,7 +119,7 @@ func (h *holder) tick() {
 	}
 	h.mu.Unlock()
 	if len(due) > 0 {
-		h.keeper.background.renew(due)
+		h.engine.background.renew(due)
 	}
 	for _, x := range here {
 		h.renewHere(x)
@@ -202,7 +202,7 @@ func (h *holder) adoptAll(all []*hold) {
 		if !x.remote() || x.permit.Policy.Options().Fail != FailLocal {
 			continue
 		}
-		res, err := h.keeper.fallback().Acquire(inMemory, x.permit)
+		res, err := h.engine.fallback().Acquire(inMemory, x.permit)
 		if err != nil || !res.Allowed() {
 			continue
 		}
@@ -218,7 +218,7 @@ func (h *holder) adoptAll(all []*hold) {
 
 // forget takes an adopted permit out of the fallback.
 func (h *holder) forget(x *hold) {
-	_ = h.keeper.fallback().Release(inMemory, []Permit{x.permit})
+	_ = h.engine.fallback().Release(inMemory, []Permit{x.permit})
 }
 
 // giveBack releases a permit: at once in the process, else in the background.
@@ -230,7 +230,7 @@ func (h *holder) giveBack(x *hold) {
 	if x.adopted {
 		h.forget(x)
 	}
-	h.keeper.background.release(x.permit, x.lease)
+	h.engine.background.release(x.permit, x.lease)
 }
 
 // giveBackUnknown releases a permit that may have been granted, or may yet be.

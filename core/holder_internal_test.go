@@ -126,10 +126,10 @@ func (f *fakeRemote) free(t *testing.T, p Policy) int64 {
 
 var errDown = &StoreError{Class: ClassDown, Err: errors.New("down")}
 
-// holderOf is the holder of a keeper of its own. Under "fail local", s does not stand in for itself.
-func holderOf(s Store) *holder { return newKeeper(s, slog.New(slog.DiscardHandler)).holder }
+// holderOf is the holder of an engine of its own. Under "fail local", s does not stand in for itself.
+func holderOf(s Store) *holder { return newEngine(s, slog.New(slog.DiscardHandler)).holder }
 
-func closeHolder(h *holder) { _ = h.keeper.close() }
+func closeHolder(h *holder) { _ = h.engine.close() }
 
 func hold1(t *testing.T, h *holder, p Policy) (*hold, context.Context) {
 	t.Helper()
@@ -193,7 +193,7 @@ func TestHoldNothingLeft(t *testing.T) {
 				require.NoError(t, err)
 				require.NotNil(t, x)
 				x.finish(false)
-				if h.keeper.remote() { // in the process a permit is back at once
+				if h.engine.remote() { // in the process a permit is back at once
 					synctest.Wait()
 				}
 			}
@@ -349,7 +349,7 @@ func TestHoldOutlivesAnOutage(t *testing.T) {
 					require.NoError(t, first.Err())
 					if word == FailLocal {
 						probe := Permit{Policy: p, Key: "k", ID: "probe", Weight: 2}
-						res, err := h.keeper.fallback().Acquire(t.Context(), probe)
+						res, err := h.engine.fallback().Acquire(t.Context(), probe)
 						require.NoError(t, err)
 						assert.Equal(t, Refused, res.Outcome)
 						assert.EqualValues(t, 1, res.Remaining, "the two that are held have been adopted")
@@ -367,7 +367,7 @@ func TestHoldOutlivesAnOutage(t *testing.T) {
 					assert.EqualValues(t, 1, s.free(t, p), "both are held in the store again")
 					closeHolder(h)
 					assert.EqualValues(t, 3, s.free(t, p))
-					res, err = h.keeper.fallback().Acquire(t.Context(), Permit{Policy: p, Key: "k", ID: "all", Weight: 3})
+					res, err = h.engine.fallback().Acquire(t.Context(), Permit{Policy: p, Key: "k", ID: "all", Weight: 3})
 					require.NoError(t, err)
 					assert.True(t, res.Allowed(), "and nothing is left in the fallback")
 				})
@@ -508,13 +508,13 @@ func TestHoldAdoptsLatecomers(t *testing.T) {
 		h := holderOf(s)
 		held := func(remote int) {
 			t.Helper()
-			res, err := h.keeper.fallback().Acquire(t.Context(), Permit{Policy: p, Key: "k", ID: "probe", Weight: 4})
+			res, err := h.engine.fallback().Acquire(t.Context(), Permit{Policy: p, Key: "k", ID: "probe", Weight: 4})
 			require.NoError(t, err)
 			assert.EqualValues(t, 3-remote, res.Remaining)
 		}
 		take := func(fail error) *hold {
 			s.set(func(f *fakeRemote) { f.fail = fail })
-			x, res, _ := h.keeper.acquire(t.Context(), Permit{Policy: p, Key: "k"})
+			x, res, _ := h.engine.acquire(t.Context(), Permit{Policy: p, Key: "k"})
 			require.True(t, res.Allowed())
 			return x
 		}

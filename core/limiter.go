@@ -18,7 +18,7 @@ type LimiterOptions struct {
 // else's API. It fails over as the policy says, waits for turns, and keeps permits alive. For HTTP requests use
 // guard.Guard, which is built on it. It is immutable and safe for concurrent use.
 type Limiter struct {
-	keeper *keeper
+	engine *engine
 	policy Policy
 }
 
@@ -34,7 +34,7 @@ func NewLimiter(s Store, p Policy, o LimiterOptions) (*Limiter, error) {
 	if !p.IsZero() && p.Name() == "" {
 		p = p.Named("default")
 	}
-	return (&Limiter{keeper: newKeeper(s, o.Log)}).With(p)
+	return (&Limiter{engine: newEngine(s, o.Log)}).With(p)
 }
 
 // With returns a Limiter for a further policy, which must have a name. It shares with l the store, the fallback that
@@ -46,10 +46,10 @@ func (l *Limiter) With(p Policy) (*Limiter, error) {
 	case p.Name() == "":
 		return nil, fmt.Errorf("core: the policy %q has no name; give it one, as in \"login: %v\"", p, p)
 	}
-	if err := l.keeper.register(p); err != nil {
+	if err := l.engine.register(p); err != nil {
 		return nil, err
 	}
-	return &Limiter{l.keeper, p}, nil
+	return &Limiter{l.engine, p}, nil
 }
 
 // Variant returns a Limiter for other numbers of l's policy, such as those of another tier: it has the same name, and
@@ -68,7 +68,7 @@ func (l *Limiter) Variant(p Policy) (*Limiter, error) {
 	if p.p.shape != own.shape || (p.p.permits == nil) != (own.permits == nil) {
 		return nil, fmt.Errorf("core: the variant %q of %q differs in more than numbers, and so would not share its counts; give it the same algorithms", p, l.policy)
 	}
-	return &Limiter{l.keeper, p}, nil
+	return &Limiter{l.engine, p}, nil
 }
 
 // Policy returns the policy that l enforces.
@@ -79,7 +79,7 @@ func (l *Limiter) Policy() Policy { return l.policy }
 // most. The error says how much may not have been given back. Close is for l and all that With made. The store is not
 // closed, and l may still be used, except that a wait for a turn fails with [ErrClosed]. A Limiter that is used without
 // permits, waiting and refunds need not be closed.
-func (l *Limiter) Close() error { return l.keeper.close() }
+func (l *Limiter) Close() error { return l.engine.close() }
 
 // Allow takes one unit for key. See [Limiter.AllowN].
 func (l *Limiter) Allow(ctx context.Context, key string) (res Result, err error) {
@@ -102,7 +102,7 @@ func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (res Result, 
 
 // take drops the error of a store that failed if the fail word has decided.
 func (l *Limiter) take(ctx context.Context, t Take, res *Result) error {
-	if err := l.keeper.take(ctx, &t, res); err != nil && !res.Local {
+	if err := l.engine.take(ctx, &t, res); err != nil && !res.Local {
 		return err
 	}
 	return nil
@@ -203,7 +203,7 @@ func (l *Limiter) AcquireN(ctx context.Context, key string, n int64) (held conte
 // that has drained meanwhile is not given back. A receipt is good for its units once. More than r.Taken is an error,
 // as is a store that fails, whatever the fail word: then nothing may have been given back.
 func (l *Limiter) Refund(ctx context.Context, key string, r Result, n int64) error {
-	err := l.keeper.refund(ctx, []Refund{{Policy: l.policy, Key: key, Receipt: r, Units: n}})
+	err := l.engine.refund(ctx, []Refund{{Policy: l.policy, Key: key, Receipt: r, Units: n}})
 	if one, ok := errors.AsType[*BatchError](err); ok && len(one.Errs) == 1 {
 		return one.Errs[0]
 	}
@@ -213,7 +213,7 @@ func (l *Limiter) Refund(ctx context.Context, key string, r Result, n int64) err
 // Reset forgets the units that were taken for key: it is as if it had never come. Permits stay held. A store that fails
 // is an error, whatever the fail word.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
-	return l.keeper.reset(ctx, l.policy, key)
+	return l.engine.reset(ctx, l.policy, key)
 }
 
 // OverLimitError is what [Limiter.Wait] and [Limiter.Acquire] fail with over the limit:

@@ -168,40 +168,10 @@ func TestLimiterFallbackFails(t *testing.T) {
 	require.ErrorContains(t, err, "the key is empty")
 }
 
-// half is a store of which one half is down: that for permits, or that for counts.
-type half struct {
-	*core.Memory
-	fallback          *core.Memory
-	noTakes, noPermit bool
-	panics            bool
-}
-
-func newHalf(t *testing.T) *half { return &half{Memory: newMemory(t, 0), fallback: newMemory(t, 0)} }
-
-func (h *half) Fallback() *core.Memory { return h.fallback }
-
-func (h *half) Take(ctx context.Context, t core.Take) (core.Result, error) {
-	switch {
-	case h.panics:
-		panic("a hook")
-	case h.noTakes:
-		return core.Result{}, &core.StoreError{Class: core.ClassDown}
-	default:
-		return h.Memory.Take(ctx, t)
-	}
-}
-
-func (h *half) Acquire(ctx context.Context, p core.Permit) (core.Result, error) {
-	if h.noPermit {
-		return core.Result{}, &core.StoreError{Class: core.ClassDown}
-	}
-	return h.Memory.Acquire(ctx, p)
-}
-
 // Where nobody counts, a caller that asks for as many as there are gets all.
 func TestUpToFailsOpen(t *testing.T) {
-	store := newHalf(t)
-	store.noTakes = true
+	store := remotetest.New(newMemory(t, 0))
+	store.Fail(down())
 	l, err := core.NewLimiter(store, core.MustParse("10/1h; fail open"), core.LimiterOptions{})
 	require.NoError(t, err)
 	res, err := l.UpTo(t.Context(), "k", 5)

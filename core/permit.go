@@ -14,7 +14,7 @@ type Permit struct {
 	// Policy is what holds. It has a limit that is Concurrent; its other limits are
 	// not looked at.
 	Policy Policy
-	// Key is who is bounded: any text but the empty one. Policies of different names
+	// Key says whose permits they are: any text but the empty one. Policies of different names
 	// never share a key's permits.
 	Key string
 	// ID distinguishes this permit from all others of the key. The caller chooses it, so
@@ -37,7 +37,7 @@ const maxPermitID = 128
 
 // Validate returns what is wrong with p: a zero policy or one without permits, an empty
 // key, an id that cannot be one, a negative weight, and a time out of range. Every
-// PermitStore calls it first and then changes nothing.
+// PermitStore calls it first and changes nothing if it fails.
 func (p *Permit) Validate() error {
 	switch {
 	case p.Policy.p == nil:
@@ -121,25 +121,24 @@ func (p *Permit) Explain(reply []int64) (Result, error) {
 	return res, nil
 }
 
-// PermitStore keeps permits: who is under way, and until when that holds unless it is
-// renewed. Its methods are safe for concurrent use and fail as those of [Store]
-// do. Both stores of weir implement it, and package storetest holds what any further
-// one must fulfil.
+// PermitStore keeps permits: which are held, and until when, unless they are renewed. Its
+// methods are safe for concurrent use and fail as those of [Store] do. Both stores of weir
+// implement it, and package storetest tests any further one.
 //
 // A permit lives for the policy's lease, by the store's clock, and is renewed well before.
-// So the place of a holder that has crashed comes back when its lease ends. But n leases
-// are not n holders: a holder that stalls past its lease runs on, until it notices, beside
-// the one that got its place.
+// So the place of a holder that has crashed comes back when its lease ends. But a holder
+// that stalls for longer than its lease works on, until it notices, beside the one that got
+// its place.
 //
 // The number and the lease of a policy may change under its name. More permits than
 // there now are stay held, and none is granted meanwhile; a lease that ends later than a
 // new one would is cut to that. The same happens when the store's clock has stepped
 // back.
 type PermitStore interface {
-	// Acquire takes the places for a permit, all or none. A holder that has the id already is
-	// admitted and its lease begins anew, so that asking again is harmless; with another
-	// weight it is as if it held none, and if that is refused it keeps what it holds. To
-	// hold fewer is never refused.
+	// Acquire takes the places for a permit, all or none. If the id is held already, it is
+	// admitted and its lease begins anew, so that asking again is harmless. With another
+	// weight it is decided as if it held none, and if it is refused it keeps what it holds. A
+	// smaller weight is never refused.
 	//
 	// Result.Remaining is how many places are left, and ResetAfter the time until all
 	// are free if nobody renews. If refused, RetryAfter is the time after which there is

@@ -3,6 +3,8 @@ package core
 import (
 	"bytes"
 	"time"
+
+	"github.com/weir-go/weir/core/internal/algo"
 )
 
 // Spec is a policy as a [Store] sees it: what it must decide, as a pure function on text
@@ -97,7 +99,7 @@ func (s Spec) parse(text []byte, now int64) (state []int64, healed bool) {
 	for i, a := range s.p.algorithms {
 		own := rest[:a.Words()]
 		rest = rest[len(own):]
-		if whole && !a.ParseText(own, segments[i]) {
+		if whole && !algo.ParseText(a, own, segments[i]) {
 			healed = true
 		}
 	}

@@ -10,9 +10,9 @@ import (
 
 // Take asks a [Store] for one decision.
 type Take struct {
-	// Policy is what holds.
+	// Policy is the policy to decide by.
 	Policy Policy
-	// Key is who is counted: any text but the empty one. Policies of different
+	// Key says who is counted: any text but the empty one. Policies of different
 	// names never share a key's state.
 	Key string
 	// Cost is how many units the request takes. 0 peeks: nothing is charged and

@@ -14,7 +14,7 @@ var ErrClosed = errors.New("core: the Limiter was closed while a caller waited f
 
 // waiters are the callers that wait for their turn.
 type waiters struct {
-	keeper *keeper
+	engine *engine
 	mu     sync.Mutex
 	closed bool
 	all    map[*waiter]struct{}
@@ -28,7 +28,7 @@ type waiter struct {
 	sent chan struct{} // closed when close sends it away
 }
 
-func newWaiters(k *keeper) *waiters { return &waiters{keeper: k, all: map[*waiter]struct{}{}} }
+func newWaiters(e *engine) *waiters { return &waiters{engine: e, all: map[*waiter]struct{}{}} }
 
 // wait returns when it is the turn of what was taken. If the wait ends before, it gives that back.
 func (w *waiters) wait(ctx context.Context, took Refund) error {
@@ -36,7 +36,7 @@ func (w *waiters) wait(ctx context.Context, took Refund) error {
 	w.mu.Lock()
 	if w.closed {
 		w.mu.Unlock()
-		w.keeper.giveBack(took)
+		w.engine.giveBack(took)
 		return ErrClosed
 	}
 	w.all[x] = struct{}{}
@@ -61,7 +61,7 @@ func (w *waiters) wait(ctx context.Context, took Refund) error {
 	case !counted: // sent away, though its turn may have come at the same moment
 		return ErrClosed
 	case err != nil:
-		w.keeper.giveBack(took)
+		w.engine.giveBack(took)
 	}
 	return err
 }
@@ -75,7 +75,7 @@ func (w *waiters) close() {
 	clear(w.all)
 	w.mu.Unlock()
 	for _, x := range all {
-		w.keeper.giveBack(x.took)
+		w.engine.giveBack(x.took)
 		close(x.sent)
 	}
 	w.wg.Wait()

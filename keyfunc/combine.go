@@ -42,7 +42,7 @@ func FirstOf(fs ...Func) Func {
 }
 
 // Hash replaces the key that f makes by its SHA-256 sum, as one part of kind "hash": keys get a fixed length of
-// 48 bytes, and do not show at first sight whom they stand for. Its errors are those of f.
+// 48 bytes, and do not show at first sight who is counted. Its errors are those of f.
 //
 // WARNING: the sum has no secret in it. From the sum of an address, anybody finds the address by trying them all.
 // Where keys must not disclose people to those who can read the store, let the store hash the keys, which it

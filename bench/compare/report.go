@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"math"
 	"os"
@@ -13,7 +12,6 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -255,163 +253,4 @@ func (s sample) value(u unit) float64 {
 		return float64(s.Admitted)
 	}
 	return math.NaN()
-}
-
-// table writes Markdown.
-func (r *report) table(w io.Writer) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "# Comparison\n\nWritten by `go run -C bench ./compare -out compare`: %d cores, %s, contenders took turns. ",
-		r.Machine.Cores, r.Machine.Go)
-	b.WriteString("Figures are medians, ranges are the least and the most of all rounds, and ratios are medians of the ratios within a round. " +
-		"They are from one machine on which clients, servers and Redis share the cores: the ratios are what travels.\n\n")
-	b.WriteString("Contenders:")
-	for i, path := range contenders {
-		if version := r.Machine.Modules[path]; version != "" {
-			if i > 0 {
-				b.WriteByte(',')
-			}
-			fmt.Fprintf(&b, " %s %s", path, version)
-		}
-	}
-	b.WriteString(".\n\nAllocations and processor time are for each decision, those of the whole process, its collector included. " +
-		"Failed is what ended in an error, and of weir also what the process decided by itself because Redis did not answer within " +
-		"the deadline; it counts nowhere else.\n")
-	for _, o := range r.Sections {
-		o.table(&b)
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
-}
-
-func (o outcome) table(b *strings.Builder) {
-	s := o.section
-	title := s.title
-	if s.panel != "" {
-		title += ": " + s.panel
-	}
-	fmt.Fprintf(b, "\n## %s\n\n%s", title, s.note)
-	if s.rounds == 0 && len(o.Rows) > 0 {
-		fmt.Fprintf(b, " %d rounds of %v.", len(o.Rows[0].Samples), o.Slice)
-	}
-	b.WriteString("\n\n")
-	lines := o.lines()
-	type column struct {
-		head string
-		cell func(l line) string
-	}
-	columns := []column{
-		{string(s.unit), func(l line) string { return figure(l.value.median) }},
-	}
-	if s.rounds == 0 {
-		columns = append(columns, column{"range", func(l line) string { return figure(l.value.low) + " to " + figure(l.value.high) }})
-	}
-	for i, name := range s.baselines() {
-		columns = append(columns, column{"times " + name, func(l line) string { return ratio(l.ratios[i]) }})
-	}
-	if s.unit == bytesPerKey {
-		columns = append(columns, column{"left after expiry", func(l line) string { return figure(l.left) }})
-	}
-	if s.unit == admitted {
-		columns = append(columns, column{"failed", func(l line) string { return share(l.failed) }})
-	}
-	if s.rounds == 0 {
-		columns = append(columns, column{"allocations", func(l line) string { return allocations(l.allocs) }})
-		whose := "client CPU"
-		switch {
-		case s.serves:
-			whose = "server CPU"
-		case s.subtract != "":
-			whose = "CPU"
-		}
-		columns = append(columns, column{whose, func(l line) string { return duration(l.client) }})
-		if slices.ContainsFunc(lines, func(l line) bool { return l.server > 0 }) {
-			columns = append(columns,
-				column{"Redis CPU", func(l line) string { return duration(l.server) }},
-				column{"p50", func(l line) string { return duration(l.p50) }},
-				column{"p99", func(l line) string { return duration(l.p99) }},
-				column{"failed", func(l line) string { return share(l.failed) }})
-		}
-	}
-	b.WriteString("| |")
-	for _, c := range columns {
-		fmt.Fprintf(b, " %s |", c.head)
-	}
-	b.WriteString("\n|---|" + strings.Repeat("---:|", len(columns)) + "\n")
-	for _, l := range lines {
-		name := l.name
-		if l.kind == ours {
-			name = "**" + name + "**"
-		}
-		fmt.Fprintf(b, "| %s |", name)
-		for _, c := range columns {
-			fmt.Fprintf(b, " %s |", c.cell(l))
-		}
-		b.WriteByte('\n')
-	}
-}
-
-// figure is a number as a reader wants it: three digits that count, thousands apart.
-func figure(v float64) string {
-	switch {
-	case math.IsNaN(v):
-		return "–"
-	case v < 0:
-		return "-" + figure(-v)
-	case v < 10:
-		return fmt.Sprintf("%.1f", v)
-	case v < 1000:
-		return fmt.Sprintf("%.0f", v)
-	}
-	step := math.Pow(10, math.Floor(math.Log10(v))-2)
-	digits := fmt.Sprintf("%.0f", math.Round(v/step)*step)
-	var b strings.Builder
-	for i, d := range digits {
-		if i > 0 && (len(digits)-i)%3 == 0 {
-			b.WriteString("\u00a0")
-		}
-		b.WriteRune(d)
-	}
-	return b.String()
-}
-
-func ratio(v float64) string {
-	switch {
-	case math.IsNaN(v):
-		return "–"
-	case math.Abs(v) < 10:
-		return fmt.Sprintf("%.2f", v)
-	}
-	return figure(v)
-}
-
-func allocations(v float64) string {
-	if math.Abs(v) < 0.05 {
-		return "0"
-	}
-	return strings.TrimSuffix(fmt.Sprintf("%.1f", v), ".0")
-}
-
-// share is of decisions, in percent.
-func share(v float64) string {
-	switch {
-	case v == 0:
-		return "0"
-	case v < 0.0005:
-		return "< 0.1\u00a0%"
-	}
-	return fmt.Sprintf("%.1f\u00a0%%", 100*v)
-}
-
-func duration(d time.Duration) string {
-	switch {
-	case d < time.Microsecond:
-		return fmt.Sprintf("%d\u00a0ns", d)
-	case d < 9950*time.Nanosecond:
-		return fmt.Sprintf("%.1f\u00a0us", float64(d)/1e3)
-	case d < time.Millisecond:
-		return fmt.Sprintf("%.0f\u00a0us", float64(d)/1e3)
-	case d < 9950*time.Microsecond:
-		return fmt.Sprintf("%.1f\u00a0ms", float64(d)/1e6)
-	}
-	return fmt.Sprintf("%.0f\u00a0ms", float64(d)/1e6)
 }

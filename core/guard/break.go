@@ -32,10 +32,10 @@ type BreakOptions struct {
 	MaxKeys int
 }
 
-// Break turns away those who do not stop: after so many refusals the circuit of a key opens, and for some time its
-// requests are refused, with a Retry-After that says for how long, without asking the store. Use it where refusing has a
-// price, such as a round trip to Redis, or as a ban: of an address after failed logins. Each key of each policy has a
-// circuit of its own, in this process.
+// Break refuses a key that does not stop: after some refusals the circuit of the key opens, and for some time its requests
+// are refused without asking the store, with a Retry-After that says for how long. Use it if refusing has a price, such as
+// a round trip to Redis, or as a ban: of an address after failed logins. Each key of each policy has a circuit of its own,
+// in this process.
 //
 // When the time is over, one request a second is let through to the store. If it is admitted, the circuit closes; if it
 // is refused, it opens for twice the time.
@@ -45,7 +45,7 @@ type BreakOptions struct {
 //
 // Nobody can open the circuit of another key, or close it: what a key is refused counts for that key. A flood of keys
 // takes no more memory than MaxKeys says, and displaces keys whose circuits are closed, never an open one. If all are
-// open, further ones do not open; the limit holds for those as ever.
+// open, further ones do not open, and those keys are refused by the limit alone.
 //
 // A request that passes pays for a look at its key's circuit; before the first refusal, nothing.
 func Break(o BreakOptions) OverLimit {

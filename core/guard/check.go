@@ -17,7 +17,7 @@ type taken struct {
 	keyless   error  // why it was counted without a key of its own
 	asked     *asked // for RateLimit and RateLimit-Policy; nil if they are not sent
 	seen      seen   // what only Observe wants to know
-	queued    bool   // it has a place among those who wait
+	queued    bool   // it has one of the places in which requests wait
 	passes    bool   // the request does not concern the rule
 	key       string // with Break
 	barred    bool   // its circuit is open, so that the store was not asked

@@ -5,7 +5,8 @@
 //   - A [Guard] enforces a Rule. It is built on the exported methods of core.Limiter, so that anybody could write
 //     another one.
 //   - An adapter (nethttp, ginmw, echomw, fibermw) shows each request to [Guard.Serve] as an [Exchange].
-//   - An [OverLimit] handler answers what is refused: [Reject], which is the default, [Degrade], [Break], or one of the program.
+//   - An [OverLimit] handler answers what is refused: [Reject], which is the default, [Degrade], [Break], or one of the
+//     program's own.
 //
 // The smallest program has one limit for all routes:
 //

@@ -13,7 +13,7 @@ import (
 // [Guard.WithRule] make, have one style; give it to other guards of the program as well, so that what they say where
 // they are stacked becomes one.
 type Headers struct {
-	// XRateLimit is what the reset looks like in X-RateLimit-Reset, or that there is none of the three.
+	// XRateLimit is the style of X-RateLimit-Reset, or sends none of the three.
 	XRateLimit XRateLimit
 	// Names are other names for X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset, in this order.
 	Names [3]string
@@ -39,8 +39,8 @@ type Headers struct {
 	// Expose lets scripts in browsers read the headers across origins: it adds their names to
 	// Access-Control-Expose-Headers. A CORS middleware must be outside of the guard, to set its own first.
 	Expose bool
-	// Jitter adds up to a tenth to Retry-After, by chance, so that not all who were refused together come back
-	// together. Seconds are whole, so that waits below ten of them stay as they are.
+	// Jitter adds up to a tenth to Retry-After, at random, so that clients that were refused together do not all come
+	// back together. Seconds are whole, so that waits below ten seconds stay as they are.
 	Jitter bool
 }
 

@@ -256,7 +256,8 @@ func TestQueueOfAnotherRuleHoldsNoPermits(t *testing.T) {
 // A store that panics takes no place of those who wait.
 func TestQueueSurvivesPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &panicky{Memory: newMemory(t), panics: true}
+		store := newHalf(t)
+		store.panics = true
 		c := newChecks(t, guard.Config{Rule: guard.Rule{Policy: "10/1s burst 1; wait 10s", Waiting: 1}, Store: store})
 		for range 3 {
 			assert.Panics(t, func() { c.g.Check(from(alice)) })
@@ -268,17 +269,4 @@ func TestQueueSurvivesPanics(t *testing.T) {
 		assert.True(t, c.each[1].passed())
 		assert.Equal(t, 100*ms, c.each[1].at)
 	})
-}
-
-// panicky is a store that panics while it is told to.
-type panicky struct {
-	*core.Memory
-	panics bool
-}
-
-func (p *panicky) Take(ctx context.Context, t core.Take) (core.Result, error) {
-	if p.panics {
-		panic("a hook")
-	}
-	return p.Memory.Take(ctx, t)
 }

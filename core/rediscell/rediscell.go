@@ -60,7 +60,7 @@ var errNoStore = errors.New("rediscell: Throttle without a Store; give one that 
 var throttles policyCache
 
 // policyCache builds a policy of one limit once. It forgets all of them when they are too
-// many, for callers who make up numbers as they go.
+// many, for callers that make up numbers as they go.
 type policyCache struct {
 	mu       sync.RWMutex
 	policies map[core.Limit]core.Policy

@@ -1,6 +1,7 @@
-// Package storetest is the contract of [core.Store] as a test suite: whatever
-// passes [Exercise] may stand behind a Guard. [Compare] runs the same random
-// operations against two stores and demands the same answers.
+// Package storetest is the contract of [core.Store] as a test suite: a store that
+// passes [Exercise] can be given to a Guard. [Compare] runs the same random
+// operations against two stores and demands the same answers. [ExercisePermits] and
+// [ComparePermits] do the same for [core.PermitStore].
 //
 // The suite forces the clock with Take.Now nearly everywhere, so that it neither
 // waits nor depends on how fast a machine is.

@@ -76,7 +76,7 @@ func (s *subject) reserve(p core.Policy, key string, at, cost int64, ahead time.
 	return res
 }
 
-// exhaust takes single units at Epoch, up to so far ahead, until one is refused.
+// exhaust takes single units at Epoch, as far ahead as ahead says, until one is refused.
 func (s *subject) exhaust(p core.Policy, key string, ahead time.Duration) {
 	s.Helper()
 	for range 100 {
@@ -87,7 +87,7 @@ func (s *subject) exhaust(p core.Policy, key string, ahead time.Duration) {
 	require.FailNow(s, "there is no end", "%v", p)
 }
 
-// remains demands that a peek answers so many.
+// remains demands that a peek finds want units.
 func (s *subject) remains(want int64, p core.Policy, key string, at int64) {
 	s.Helper()
 	res := s.take(p, key, at, 0)

@@ -1,5 +1,5 @@
-// Echo limits a program of Echo v4: all routes together, two routes besides, and an answer of the program's own over the limit.
-// It sends itself a few requests:
+// Echo limits a program of Echo v4: all routes together and two routes more strictly, with an answer of its own over
+// the limit. It sends itself a few requests:
 //
 //	go run ./examples/echo
 package main

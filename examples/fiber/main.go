@@ -1,5 +1,5 @@
-// Fiber limits a program of Fiber v2: all routes together, two routes besides, and an answer of the program's own over the limit.
-// It sends itself a few requests:
+// Fiber limits a program of Fiber v2: all routes together and two routes more strictly, with an answer of its own over
+// the limit. It sends itself a few requests:
 //
 //	go run ./examples/fiber
 package main

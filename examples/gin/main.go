@@ -1,5 +1,5 @@
-// Gin limits a program of Gin: all routes together, two routes besides, and an answer of the program's own over the limit.
-// It sends itself a few requests:
+// Gin limits a program of Gin: all routes together and two routes more strictly, with an answer of its own over
+// the limit. It sends itself a few requests:
 //
 //	go run ./examples/gin
 package main

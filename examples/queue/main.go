@@ -53,7 +53,7 @@ func run(out io.Writer, n int) error {
 	if err != nil {
 		return err
 	}
-	defer g.Close() // sends away who still waits
+	defer g.Close() // refuses those that still wait
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /search", search)
 	server := httptest.NewServer(nethttp.Limit(g)(mux))

@@ -1,5 +1,5 @@
-// Stdlib limits a program of net/http: all routes together, two routes besides, and an answer of the program's own over the limit.
-// It sends itself a few requests:
+// Stdlib limits a program of net/http: all routes together and two routes more strictly, with an answer of its own over
+// the limit. It sends itself a few requests:
 //
 //	go run ./examples/stdlib
 package main

@@ -23,7 +23,7 @@ func main() {
 	}
 }
 
-// account is who has an API key.
+// account is the owner of an API key.
 type account struct{ name, plan string }
 
 // accounts stand for a database. A key that is not in it is no key.
@@ -33,7 +33,7 @@ var accounts = map[string]account{
 	"key-3": {"eve", "admin"},
 }
 
-// accountOf is who sends r.
+// accountOf returns the account whose key r has.
 func accountOf(r keyfunc.Request) account {
 	if lines := r.Header("X-Api-Key"); len(lines) == 1 {
 		return accounts[lines[0]]

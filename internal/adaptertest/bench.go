@@ -62,7 +62,7 @@ func Benchmark(b *testing.B, run Loop) {
 			status := 0
 			run(b, g, func(ask func(Client) int) {
 				for _, client := range clients {
-					ask(client) // who may ask once has done so
+					ask(client) // so that a client that may ask once has done so
 				}
 				for i := 0; b.Loop(); i++ {
 					status = ask(clients[i%len(clients)])

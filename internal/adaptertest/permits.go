@@ -40,6 +40,7 @@ func testPermits(t *testing.T, a Adapter) {
 	s := serve(t, a, hello(h, newGuard(t, "2 concurrent lease 1h", guard.Config{})))
 	var under sync.WaitGroup
 	defer under.Wait()
+	defer letGo() // before the wait, also if the test fails
 	for range 2 {
 		under.Go(func() { assert.Equal(t, http.StatusOK, s.get("/hello").StatusCode) })
 		receive(t, begun, "a permit is free, and the request is not admitted")
@@ -61,7 +62,7 @@ func testPermitsPanic(t *testing.T, a Adapter) {
 	}
 }
 
-// Beside rates the permit comes first, and goes back if they refuse.
+// Beside rates the permit comes last: a request that they refuse takes none.
 func testPermitsGivenBack(t *testing.T, a Adapter) {
 	g := newGuard(t, "1 concurrent lease 1h, 3/1h", guard.Config{})
 	s := serve(t, a, hello(Handler{}, g))

@@ -137,7 +137,7 @@ func (c *Cluster) NodeFor(t testing.TB, key string) *Server {
 	return nil
 }
 
-// owner returns who owns the slot in the eyes of witness.
+// owner returns the node that owns the slot in the eyes of witness.
 func (c *Cluster) owner(ctx context.Context, witness *Server, slot int) (*Server, error) {
 	ranges, err := witness.do(ctx, "cluster", "slots").Slice()
 	if err != nil {

@@ -143,9 +143,9 @@ type Wire interface {
 	AppendRefund(b []int64, units int64, r Receipt, guess int64) []int64
 	// AppendText appends the stored form of s, which is empty for an unused one.
 	AppendText(b []byte, s []int64) []byte
-	// ParseText reads what AppendText wrote. For anything else it returns false, and
-	// leaves s unused.
-	ParseText(s []int64, text []byte) bool
+	// parse is [ParseText] for text that is not empty, into an s of zeros. It may leave
+	// anything in s if it returns false.
+	parse(s []int64, text []byte) bool
 	// Reply is how many integers the section replies with.
 	Reply() int
 	// ParseReply turns the section's reply into a state that Explain answers like the

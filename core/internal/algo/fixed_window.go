@@ -153,11 +153,7 @@ func (a *fixedWindow) AppendText(b []byte, s []int64) []byte {
 	return strconv.AppendInt(append(b, ','), s[fixedEnd], 10)
 }
 
-func (a *fixedWindow) ParseText(s []int64, text []byte) bool {
-	s[fixedEnd], s[fixedCount] = 0, 0
-	if len(text) == 0 {
-		return true
-	}
+func (a *fixedWindow) parse(s []int64, text []byte) bool {
 	if text[0] != 'f' {
 		return false
 	}

@@ -553,7 +553,7 @@ func TestFixedWindowText(t *testing.T) {
 		"f9007199254740991,9007199254740991": {1<<53 - 1, 1<<53 - 1},
 	} {
 		s := []int64{7, 7}
-		assert.True(t, a.ParseText(s, []byte(text)), text)
+		assert.True(t, algo.ParseText(a, s, []byte(text)), text)
 		assert.Equal(t, want, s, text)
 		assert.Equal(t, "k="+text, string(a.AppendText([]byte("k="), s)))
 		assert.Equal(t, want[0], a.Expires(s))
@@ -564,7 +564,7 @@ func TestFixedWindowText(t *testing.T) {
 		"f9007199254740992,1", "f1,9007199254740992", "f99999999999999999999999,1", "f1,99999999999999999999999", "1800000000000010",
 	} {
 		s := []int64{7, 7}
-		assert.False(t, a.ParseText(s, []byte(text)), "%q", text)
+		assert.False(t, algo.ParseText(a, s, []byte(text)), "%q", text)
 		assert.Equal(t, []int64{0, 0}, s, "%q: unused", text)
 	}
 }
@@ -583,12 +583,12 @@ func FuzzFixedWindowText(f *testing.F) {
 			t.Skip()
 		}
 		k := &fixedKey{a, []int64{7, 7}}
-		if !k.ParseText(k.s, text) {
+		if !algo.ParseText(k, k.s, text) {
 			require.Equal(t, []int64{0, 0}, k.s)
 			return
 		}
 		once, again := k.AppendText(nil, k.s), []int64{7, 7}
-		require.True(t, k.ParseText(again, once))
+		require.True(t, algo.ParseText(k, again, once))
 		require.Equal(t, k.s, again)
 		r := k.take(epoch, 1)
 		require.LessOrEqual(t, r.Remaining, 1+rate&0xffff)

@@ -414,11 +414,7 @@ func (a *gcra) AppendText(b []byte, s []int64) []byte {
 	return b
 }
 
-func (a *gcra) ParseText(s []int64, text []byte) bool {
-	s[meterEmpty], s[meterParts] = 0, 0
-	if len(text) == 0 {
-		return true
-	}
+func (a *gcra) parse(s []int64, text []byte) bool {
 	t, rest, ok := digits(text)
 	if !ok || t >= maxExact || len(text) > 40 {
 		return false

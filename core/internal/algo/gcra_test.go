@@ -89,7 +89,7 @@ func (b *bucket) refund(now, units int64, r algo.Receipt) {
 // forget does what a store may do at any time: it reads back what it wrote, and drops a
 // state that is dead.
 func (b *bucket) forget(t require.TestingT, now int64) {
-	require.True(t, b.ParseText(b.s, b.AppendText(nil, b.s)))
+	require.True(t, algo.ParseText(b, b.s, b.AppendText(nil, b.s)))
 	if b.Load(b.s, now); b.Expires(b.s) <= now {
 		clear(b.s)
 	}
@@ -926,7 +926,7 @@ func TestGCRAText(t *testing.T) {
 		"0":                   {0, 0},
 	} {
 		s := []int64{7, 7}
-		assert.True(t, b.ParseText(s, []byte(text)), text)
+		assert.True(t, algo.ParseText(b, s, []byte(text)), text)
 		assert.Equal(t, want, s, text)
 		if text != "0" {
 			assert.Equal(t, "k="+text, string(b.AppendText([]byte("k="), s)))
@@ -937,7 +937,7 @@ func TestGCRAText(t *testing.T) {
 		"9007199254740992", "99999999999999999999999", "١٢", "f1,2",
 	} {
 		s := []int64{7, 7}
-		assert.False(t, b.ParseText(s, []byte(text)), "%q", text)
+		assert.False(t, algo.ParseText(b, s, []byte(text)), "%q", text)
 		assert.Equal(t, []int64{0, 0}, s, "%q: unused", text)
 	}
 }
@@ -969,19 +969,19 @@ func FuzzStateText(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte, rate int64) {
 		for _, b := range meters(t, rate) {
 			s := b.s
-			if !b.ParseText(s, text) {
+			if !algo.ParseText(b, s, text) {
 				require.Equal(t, make([]int64, b.Words()), s)
 				continue
 			}
 			canonical := b.AppendText(nil, s)
 			again := make([]int64, b.Words())
-			require.True(t, b.ParseText(again, canonical))
+			require.True(t, algo.ParseText(b, again, canonical))
 			require.Equal(t, canonical, b.AppendText(nil, again), "%q", text)
 			require.False(t, bytes.ContainsAny(canonical, ";. "))
 			a := b.take(epoch, 1)
 			p := b.params
 			require.LessOrEqual(t, a.Reset, (p.Burst+p.Debt+p.Rate-1)/p.Rate*p.Period+p.Wait+p.Period)
-			require.True(t, b.ParseText(s, b.AppendText(nil, b.s)), "what was written can be read")
+			require.True(t, algo.ParseText(b, s, b.AppendText(nil, b.s)), "what was written can be read")
 		}
 	})
 }

@@ -183,19 +183,6 @@ func (a *slidingCounter) AppendText(b []byte, s []int64) []byte {
 	return b
 }
 
-func (a *slidingCounter) ParseText(s []int64, text []byte) bool {
-	s = s[:counterWords]
-	clear(s)
-	if len(text) == 0 {
-		return true
-	}
-	if !a.parse(s, text) {
-		clear(s)
-		return false
-	}
-	return true
-}
-
 func (a *slidingCounter) parse(s []int64, text []byte) (ok bool) {
 	if text[0] != 'd' {
 		return false

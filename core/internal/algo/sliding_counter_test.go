@@ -186,7 +186,7 @@ func TestSlidingCounterRefund(t *testing.T) {
 		{20 * second, 0, "d1800000020000000,10000000,3,4", "d1800000020000000,10000000,3,4"},
 		{20 * second, 1, "d1800000020000000,10000000,0,4", "d1800000020000000,10000000,0,4"},
 	} {
-		require.True(t, b.ParseText(b.s, []byte(c.text)))
+		require.True(t, algo.ParseText(b, b.s, []byte(c.text)))
 		b.Load(b.s, epoch+21*second)
 		changed := b.Refund(b.s, epoch+21*second, c.units, algo.Receipt{At: epoch + c.at})
 		assert.Equal(t, c.want, string(b.AppendText(nil, b.s)), "%d units at %d of %s", c.units, c.at, c.text)
@@ -257,7 +257,7 @@ func TestSlidingCounterText(t *testing.T) {
 		"d9007199254740992,1,1,1", "d5,9007199254740992,1,1", "d5,5,9007199254740992,1", "d5,5,1,9007199254740992", "d5,5,-1,1", "d5,5,1,1 ", "5,5,1,1", "c5,5,1,1",
 		"D5,5,1,1", "d5,5,1,1;", "d5,0,1,1", "d5,2,1,1", "d5,6,1,1", "d0,5,1,1",
 	} {
-		assert.False(t, b.ParseText(b.s, []byte(text)), text)
+		assert.False(t, algo.ParseText(b, b.s, []byte(text)), text)
 		assert.Equal(t, make([]int64, b.Words()), b.s, text)
 	}
 }

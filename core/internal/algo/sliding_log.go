@@ -170,13 +170,9 @@ func (a *slidingLog) AppendText(b []byte, s []int64) []byte {
 	return b
 }
 
-// ParseText reads all of the text. The script checks only what it reads, and so goes on
+// parse reads all of the text. The script checks only what it reads, and so goes on
 // with some texts that this refuses, until it comes to the part that is wrong.
-func (a *slidingLog) ParseText(s []int64, text []byte) bool {
-	s[logLen], s[logExpires] = 0, 0
-	if len(text) == 0 {
-		return true
-	}
+func (a *slidingLog) parse(s []int64, text []byte) bool {
 	if text[0] != 'x' || len(text) > 1 && text[1] == '0' {
 		return false
 	}

@@ -69,7 +69,7 @@ func TestSlidingLogRefund(t *testing.T) {
 		{-1, 1, three, three},
 		{9, 0, three, three},
 	} {
-		require.True(t, b.ParseText(b.s, []byte(c.text)))
+		require.True(t, algo.ParseText(b, b.s, []byte(c.text)))
 		b.Load(b.s, epoch+10)
 		changed := b.Refund(b.s, epoch+10, c.units, algo.Receipt{At: epoch + c.at})
 		assert.Equal(t, c.want, string(b.AppendText(nil, b.s)), "%d units at %d of %s", c.units, c.at, c.text)
@@ -101,7 +101,7 @@ func TestSlidingLogText(t *testing.T) {
 	b := newKind(t, 'x', algo.Params{Rate: 10, Period: 10 * second})
 	long := "x1800000000000999,1000,1800000000000000,1" + strings.Repeat(",1,1", algo.MaxLog-1)
 	for _, text := range []string{"", "x1800000000000000,1,1800000000000000,1", "x9007199254740991,1000,1,999,9007199254740990,1", "x1,1,1,1", long} {
-		assert.True(t, b.ParseText(b.s, []byte(text)), text)
+		assert.True(t, algo.ParseText(b, b.s, []byte(text)), text)
 		assert.Equal(t, text, string(b.AppendText(nil, b.s)))
 	}
 	for _, text := range []string{
@@ -114,7 +114,7 @@ func TestSlidingLogText(t *testing.T) {
 		"x5,3,4,1,99999999999999999999,2", "x5,3,4,1,1,99999999999999999999",
 		long + ",1,1", strings.Replace(long, "1000", "1001", 1) + ",1,1",
 	} {
-		assert.False(t, b.ParseText(b.s, []byte(text)), text)
+		assert.False(t, algo.ParseText(b, b.s, []byte(text)), text)
 		assert.Empty(t, b.AppendText(nil, b.s), text)
 	}
 }

@@ -219,19 +219,6 @@ func (a *slidingWindow) AppendText(b []byte, s []int64) []byte {
 	return b
 }
 
-func (a *slidingWindow) ParseText(s []int64, text []byte) bool {
-	s = s[:a.Words()]
-	clear(s)
-	if len(text) == 0 {
-		return true
-	}
-	if !a.parse(s, text) {
-		clear(s)
-		return false
-	}
-	return true
-}
-
 // parse refuses numbers with leading zeros, which the script would copy.
 func (a *slidingWindow) parse(s []int64, text []byte) (ok bool) {
 	if text[0] != 'w' {

@@ -251,7 +251,7 @@ func changed(t *rapid.T, letter byte, p algo.Params, period bool) algo.Params {
 
 func (b *bucket) become(t require.TestingT, letter byte, p algo.Params) {
 	next := newKind(t, letter, p)
-	require.True(t, next.ParseText(next.s, b.AppendText(nil, b.s)), "other numbers read the same text")
+	require.True(t, algo.ParseText(next, next.s, b.AppendText(nil, b.s)), "other numbers read the same text")
 	*b = *next
 }
 
@@ -282,7 +282,7 @@ func slidingIsTheModel(t *testing.T, letter byte, newModel func() slidingModel) 
 				b.become(t, letter, p)
 				m.become(p)
 			case 5:
-				require.True(t, b.ParseText(b.s, b.AppendText(nil, b.s)))
+				require.True(t, algo.ParseText(b, b.s, b.AppendText(nil, b.s)))
 				if s, _ := b.load(now); b.Expires(s) <= now {
 					require.Zero(t, b.Expires(s))
 					clear(b.s)
@@ -294,7 +294,7 @@ func slidingIsTheModel(t *testing.T, letter byte, newModel func() slidingModel) 
 			cost := anyCost(t, p.Rate)
 			before := b.AppendText(nil, b.s)
 			again := newKind(t, letter, p)
-			require.True(t, again.ParseText(again.s, before))
+			require.True(t, algo.ParseText(again, again.s, before))
 			_, healed := again.load(now)
 			want, got := m.take(now, cost), b.take(now, cost)
 			require.Equal(t, want, got, "%d units at %d of %s under %+v", cost, now, before, p)
@@ -577,7 +577,7 @@ func TestSlidingWindowRefund(t *testing.T) {
 		{-100 * second, 2, "w1800000004000000,2000000,2,0,3", "w1800000004000000,2000000,2,0,3"},
 		{4 * second, 0, "w1800000004000000,2000000,2,0,3", "w1800000004000000,2000000,2,0,3"},
 	} {
-		require.True(t, b.ParseText(b.s, []byte(c.text)))
+		require.True(t, algo.ParseText(b, b.s, []byte(c.text)))
 		b.Load(b.s, epoch+5*second)
 		changed := b.Refund(b.s, epoch+5*second, c.units, algo.Receipt{At: epoch + c.at})
 		got := string(b.AppendText(nil, b.s))
@@ -595,7 +595,7 @@ type loads struct {
 func checkLoads(t *testing.T, b *bucket, now int64, cases []loads) {
 	t.Helper()
 	for _, c := range cases {
-		require.True(t, b.ParseText(b.s, []byte(c.text)), c.text)
+		require.True(t, algo.ParseText(b, b.s, []byte(c.text)), c.text)
 		assert.Equal(t, c.healed, b.Load(b.s, now), c.text)
 		assert.Equal(t, c.want, string(b.AppendText(nil, b.s)), c.text)
 		assert.Equal(t, c.want != "", b.Expires(b.s) > now, c.text)
@@ -665,7 +665,7 @@ func TestSlidingWindowShorterParts(t *testing.T) {
 func TestSlidingWindowText(t *testing.T) {
 	b := newKind(t, 'w', algo.Params{Rate: 10, Period: 10 * second, Buckets: 5})
 	for _, text := range []string{"", "w1800000000000000,5,1", "w9007199254740991,1,9007199254740991,0,0,0,0,1", "w0,1,1", "w5,5,1,1"} {
-		assert.True(t, b.ParseText(b.s, []byte(text)), text)
+		assert.True(t, algo.ParseText(b, b.s, []byte(text)), text)
 		assert.Equal(t, text, string(b.AppendText(nil, b.s)))
 	}
 	for _, text := range []string{
@@ -674,7 +674,7 @@ func TestSlidingWindowText(t *testing.T) {
 		"w5,1,9007199254740992", "w5,1,1,99999999999999999999", "w-5,1,1", "w5,-1,1", "w5,1,-1", "w5,1,1 ", " w5,1,1", "w5,1,1;", "5,1,1", "s5,1,1", "x5,1", "W5,1,1", "w5,1,1e1", "w5,1,0x1",
 		"w5,0,1", "w5,2,1", "w5,10,1", "w5,5,1,1,1", "w5,5,1,0,1", "w0,5,1,1",
 	} {
-		assert.False(t, b.ParseText(b.s, []byte(text)), text)
+		assert.False(t, algo.ParseText(b, b.s, []byte(text)), text)
 		assert.Equal(t, make([]int64, b.Words()), b.s, text)
 	}
 }
@@ -745,19 +745,19 @@ func FuzzSlidingText(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text []byte, rate, cost int64) {
 		for _, b := range slidings(t, 1+rate&0x1ff) {
-			if !b.ParseText(b.s, text) {
+			if !algo.ParseText(b, b.s, text) {
 				require.Empty(t, b.AppendText(nil, b.s))
 				continue
 			}
 			canonical := b.AppendText(nil, b.s)
 			again := make([]int64, b.Words())
-			require.True(t, b.ParseText(again, canonical))
+			require.True(t, algo.ParseText(b, again, canonical))
 			require.Equal(t, canonical, b.AppendText(nil, again), "%q", text)
 			a := b.take(epoch, cost&0x1ff)
 			require.True(t, 0 <= a.Remaining && a.Remaining <= b.params.Rate)
 			require.True(t, 0 <= a.Reset && a.Reset <= 2*b.params.Period)
 			require.True(t, 0 <= a.Wait && a.Wait <= 2*b.params.Period)
-			require.True(t, b.ParseText(b.s, b.AppendText(nil, b.s)), "what was written can be read")
+			require.True(t, algo.ParseText(b, b.s, b.AppendText(nil, b.s)), "what was written can be read")
 		}
 	})
 }

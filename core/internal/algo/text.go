@@ -3,6 +3,18 @@ package algo
 // maxExact is the first integer that Lua's numbers cannot tell from its neighbour.
 const maxExact = 1 << 53
 
+// ParseText reads into s what AppendText of a has written. For anything else it returns
+// false, and leaves s unused.
+func ParseText(a Algorithm, s []int64, text []byte) bool {
+	s = s[:a.Words()]
+	clear(s)
+	if len(text) == 0 || a.parse(s, text) {
+		return true
+	}
+	clear(s)
+	return false
+}
+
 // digits reads a run of decimal digits, at most maxExact: a larger number is only
 // ever garbage.
 func digits(text []byte) (n int64, rest []byte, ok bool) {

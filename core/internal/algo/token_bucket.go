@@ -240,11 +240,7 @@ func (a *tokenBucket) AppendText(b []byte, s []int64) []byte {
 	return strconv.AppendInt(b, s[bucketTokens], 10)
 }
 
-func (a *tokenBucket) ParseText(s []int64, text []byte) bool {
-	clear(s[:bucketWords])
-	if len(text) == 0 {
-		return true
-	}
+func (a *tokenBucket) parse(s []int64, text []byte) bool {
 	if text[0] != 't' {
 		return false
 	}

@@ -491,13 +491,13 @@ func TestTokenBucketText(t *testing.T) {
 		"t1,-9007199254740991":               {1, 1 - 1<<53, 0},
 	} {
 		s := []int64{7, 7, 7}
-		assert.True(t, b.ParseText(s, []byte(text)), text)
+		assert.True(t, algo.ParseText(b, s, []byte(text)), text)
 		assert.Equal(t, want, s, text)
 		assert.Equal(t, "k="+text, string(b.AppendText([]byte("k="), s)))
 	}
 	for text, canonical := range map[string]string{"t007,-0": "t7,0", "t7,-03": "t7,-3"} {
 		s := make([]int64, 3)
-		assert.True(t, b.ParseText(s, []byte(text)))
+		assert.True(t, algo.ParseText(b, s, []byte(text)))
 		assert.Equal(t, canonical, string(b.AppendText(nil, s)))
 	}
 	for _, text := range []string{
@@ -505,7 +505,7 @@ func TestTokenBucketText(t *testing.T) {
 		"t9007199254740992,1", "t1,9007199254740992", "t1,-9007199254740992", "t1,99999999999999999999999", "t5,5\x00", "\x00", "t5.0,5", "t1e9,5",
 	} {
 		s := []int64{7, 7, 7}
-		assert.False(t, b.ParseText(s, []byte(text)), "%q", text)
+		assert.False(t, algo.ParseText(b, s, []byte(text)), "%q", text)
 		assert.Equal(t, []int64{0, 0, 0}, s, "%q: unused", text)
 	}
 }

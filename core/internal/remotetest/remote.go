@@ -27,7 +27,7 @@ func New(s core.Store) *Remote { return &Remote{Store: s} }
 // Fail makes each call from now on fail with err; nil ends that.
 func (r *Remote) Fail(err error) { r.FailAfter(0, err) }
 
-// FailAfter lets so many calls pass before it is as Fail.
+// FailAfter is Fail once that many calls have passed.
 func (r *Remote) FailAfter(calls int, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

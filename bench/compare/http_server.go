@@ -3,11 +3,13 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -45,4 +47,24 @@ func (t serverTask) serve(tb testing.TB, in io.Reader, out io.Writer) error {
 		}
 	}
 	return nil
+}
+
+// serverTask is what a child has to serve.
+type serverTask struct {
+	Framework, Site string
+	Redis           []string
+	Rate            int
+	Period          time.Duration
+	Patient         bool
+}
+
+func (t serverTask) app(tb testing.TB) (app, error) {
+	for _, f := range sites {
+		for _, c := range f.all {
+			if f.framework == t.Framework && c.name == t.Site {
+				return c.build(tb, backend{addrs: t.Redis, patient: t.Patient}, limit{t.Rate, t.Period}), nil
+			}
+		}
+	}
+	return nil, errors.New("no such site: " + strings.Join([]string{t.Framework, t.Site}, " "))
 }

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// keeper is what a [Limiter] shares with all that its With made: the store, and all that is done around a decision of
+// engine is what a [Limiter] shares with all that its With made: the store, and all that is done around a decision of
 // the store. Failing over is in failover.go, and each of the other jobs is a field here, in a file of its own.
-type keeper struct {
+type engine struct {
 	store   Store
 	permits PermitStore // the same store, or nil if it keeps no permits
 	// fallback decides in place of the store while it fails, under "fail local". It is the store itself if that
@@ -32,28 +32,28 @@ type keeper struct {
 	names map[string]Policy
 }
 
-func newKeeper(s Store, log *slog.Logger) *keeper {
-	k := &keeper{store: s, log: log, names: map[string]Policy{}}
-	k.permits, _ = s.(PermitStore)
+func newEngine(s Store, log *slog.Logger) *engine {
+	e := &engine{store: s, log: log, names: map[string]Policy{}}
+	e.permits, _ = s.(PermitStore)
 	if own, ok := s.(interface{ Fallback() *Memory }); ok {
-		k.fallback = own.Fallback
+		e.fallback = own.Fallback
 		if m := own.Fallback(); Store(m) == s {
-			k.memory = m
+			e.memory = m
 		}
 	} else {
-		k.fallback = sync.OnceValue(defaultMemory)
+		e.fallback = sync.OnceValue(defaultMemory)
 	}
 	if own, ok := s.(interface{ Mirrors() bool }); ok {
-		k.mirrors = own.Mirrors() && k.remote()
+		e.mirrors = own.Mirrors() && e.remote()
 	}
-	k.background = newBackground(k)
-	k.holder = newHolder(k)
-	k.waiters = newWaiters(k)
-	return k
+	e.background = newBackground(e)
+	e.holder = newHolder(e)
+	e.waiters = newWaiters(e)
+	return e
 }
 
 // remote reports whether asking the store takes more than memory.
-func (k *keeper) remote() bool { return k.memory == nil }
+func (e *engine) remote() bool { return e.memory == nil }
 
 // checkStore reports a store that would panic, or cannot do what p asks for. A nil s stands for a Memory.
 func checkStore(s Store, p Policy) error {
@@ -67,29 +67,29 @@ func checkStore(s Store, p Policy) error {
 }
 
 // register notes that p is enforced, and refuses another policy of its name, with which it would share its counts.
-func (k *keeper) register(p Policy) error {
-	if err := checkStore(k.store, p); err != nil {
+func (e *engine) register(p Policy) error {
+	if err := checkStore(e.store, p); err != nil {
 		return err
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if other, ok := k.names[p.Name()]; ok && other.String() != p.String() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if other, ok := e.names[p.Name()]; ok && other.String() != p.String() {
 		return fmt.Errorf("core: the name %q stands for both %q and %q; they would share one count: rename one", p.Name(), other, p)
 	}
-	k.names[p.Name()] = p
+	e.names[p.Name()] = p
 	return nil
 }
 
 // reset forgets a key, in the store and in the fallback.
-func (k *keeper) reset(ctx context.Context, p Policy, key string) error {
-	err := k.store.Reset(ctx, p, key)
-	if !k.remote() {
+func (e *engine) reset(ctx context.Context, p Policy, key string) error {
+	err := e.store.Reset(ctx, p, key)
+	if !e.remote() {
 		return err
 	}
-	if local := k.fallback().Reset(ctx, p.local(), key); local != nil {
+	if local := e.fallback().Reset(ctx, p.local(), key); local != nil {
 		return errors.Join(err, local)
 	}
-	k.ledger.take(p.ledgerKey(key))
+	e.ledger.take(p.ledgerKey(key))
 	return err
 }
 
@@ -97,10 +97,10 @@ func (k *keeper) reset(ctx context.Context, p Policy, key string) error {
 const closeTimeout = 500 * time.Millisecond
 
 // close ends the waits of all callers, gives back what is held, and waits until the background has sent it.
-func (k *keeper) close() error {
+func (e *engine) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout) //nolint:forbidigo // it is of many requests
 	defer cancel()
-	k.waiters.close()
-	k.holder.close()
-	return k.background.flush(ctx)
+	e.waiters.close()
+	e.holder.close()
+	return e.background.flush(ctx)
 }

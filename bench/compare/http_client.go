@@ -6,8 +6,13 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/http"
 	"strconv"
+	"strings"
+	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
 // connection is a client of HTTP/1.1 that does as little as one can: it shares the machine with the server.
@@ -62,5 +67,45 @@ func (c *connection) ask(request []byte) (status int, err error) {
 				return 0, err
 			}
 		}
+	}
+}
+
+// client is how to reach a site.
+type client struct{ address, prefix string }
+
+func (c client) request(key string) []byte {
+	return fmt.Appendf(nil, "GET /many HTTP/1.1\r\nHost: %s\r\n%s: %s%s\r\n\r\n", c.address, clientHeader, strings.ReplaceAll(c.prefix, " ", "-"), key)
+}
+
+// check fails unless the site admits exactly its limit, and for each client by itself.
+func (c client) check(tb testing.TB) {
+	tb.Helper()
+	conn, err := c.connect(tb.Context())
+	require.NoError(tb, err)
+	defer conn.Close()
+	for _, key := range []string{"0", "1"} {
+		got := 0
+		for range 3 * few().rate {
+			status, err := conn.ask(c.request(key))
+			require.NoError(tb, err)
+			if status == http.StatusOK {
+				got++
+			} else {
+				require.Equal(tb, http.StatusTooManyRequests, status)
+			}
+		}
+		require.Equal(tb, few().rate, got, "admitted of a limit of %d", few().rate)
+	}
+}
+
+// exhaust uses up the few requests of a key.
+func (c client) exhaust(tb testing.TB, key string) {
+	tb.Helper()
+	conn, err := c.connect(tb.Context())
+	require.NoError(tb, err)
+	defer conn.Close()
+	for range 3 * few().rate {
+		_, err := conn.ask(c.request(key))
+		require.NoError(tb, err)
 	}
 }
