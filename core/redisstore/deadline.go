@@ -9,7 +9,7 @@ import (
 
 // A caller has its answer within the time that it was promised: a decision within the store's deadline, whatever the
 // server does. What waits for an answer therefore gives up a little earlier, as timers are late by up to a millisecond
-// on a machine that does nothing else. Only if the process comes later than that, because it was stopped or had no
+// on a machine that does nothing else, and a crowd takes some time to be told. Only if the process comes later than that, because it was stopped or had no
 // processor, there is some time beyond: then its timers fire before it reads what lies in its sockets, and a reply that
 // has arrived is to be used.
 const (
@@ -24,7 +24,7 @@ const (
 func lookEvery(limit time.Duration) time.Duration { return min(maxLook, limit/50) }
 
 // enough is how long those may wait who are to have their answer within limit.
-func enough(limit time.Duration) time.Duration { return limit - 2*lookEvery(limit) }
+func enough(limit time.Duration) time.Duration { return limit - 3*lookEvery(limit) }
 
 // looking is when they begin to look about: often enough before that.
 func looking(limit time.Duration) time.Duration { return enough(limit) - looks*lookEvery(limit) }

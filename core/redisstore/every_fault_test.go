@@ -493,9 +493,10 @@ func (c *load) suffer(t *testing.T, f fault) {
 	lost := c.count(t, e)
 
 	slices.Sort(e.took)
-	t.Logf("back after %v; %d calls, p99 %v, the slowest %v, none more than %v after its deadline and what the scheduler took; %v on the keys of the server, %v on others; %d units lost",
+	inside, _ := slices.BinarySearch(e.took, *inTime+1)
+	t.Logf("back after %v; %d calls, p99 %v, the slowest %v, %d after the deadline, none more than %v after that and what the scheduler took; %v on the keys of the server, %v on others; %d units lost",
 		recovered.Round(time.Millisecond), len(e.took), e.took[len(e.took)*99/100].Round(10*time.Microsecond),
-		e.took[len(e.took)-1].Round(10*time.Microsecond), e.late.Round(10*time.Microsecond), e.hurt, e.other, lost)
+		e.took[len(e.took)-1].Round(10*time.Microsecond), len(e.took)-inside, e.late.Round(10*time.Microsecond), e.hurt, e.other, lost)
 	assert.LessOrEqual(t, e.late, *after)
 	for class := range e.hurt {
 		assert.True(t, e.allows(class), "%s: %v", class, e.hurt)

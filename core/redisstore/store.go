@@ -56,8 +56,8 @@ const maxFlights = 64
 // Options say how a [Store] is built. The zero value is a good choice.
 type Options struct {
 	// Deadline is by when a caller has its answer, of Take, Acquire and Reset, whatever its context says; 0 means
-	// DefaultDeadline. A decision for which Redis takes longer is a failure of the store, which stops waiting two
-	// milliseconds earlier, or a 25th of the deadline if that is less: timers are late. Only if the process is stopped
+	// DefaultDeadline. A decision for which Redis takes longer is a failure of the store, which stops waiting three
+	// milliseconds earlier, or 6 % of the deadline if that is less: timers are late. Only if the process is stopped
 	// or has no processor at that moment, the answer comes later, by five milliseconds of running at most, or a tenth
 	// of the deadline: then a reply that has arrived meanwhile is used, and a question that could not be written is
 	// sent once more. The time counts from the call, but for composing the scripts of a kind of policy, which takes
