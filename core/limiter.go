@@ -101,8 +101,12 @@ func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (res Result, 
 	return res, err
 }
 
-// take leaves failing over to the keeper, whose errors are none as long as somebody has decided.
+// take leaves failing over to the keeper, whose errors are none as long as somebody has decided. What is in the process
+// does not fail over, and is asked without a further call.
 func (l *Limiter) take(ctx context.Context, t Take, res *Result) error {
+	if m := l.keeper.memory; m != nil {
+		return m.take(ctx, &t, res)
+	}
 	if err := l.keeper.take(ctx, &t, res); err != nil && !res.Local {
 		return err
 	}
