@@ -100,8 +100,12 @@ func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (res Result, 
 	return res, err
 }
 
-// take drops the error of a store that failed if the fail word has decided.
+// take drops the error of a store that failed if the fail word has decided. What is in the process does not fail, and
+// is asked without a further call.
 func (l *Limiter) take(ctx context.Context, t Take, res *Result) error {
+	if m := l.engine.memory; m != nil {
+		return m.take(ctx, &t, res)
+	}
 	if err := l.engine.take(ctx, &t, res); err != nil && !res.Local {
 		return err
 	}

@@ -31,12 +31,18 @@ func (s *shard) known(p *Policy) *table {
 	return t
 }
 
-// array returns the array of the policy's shape, if there is one. It needs no lock.
+// array returns the array of the policy's shape in a shard, if there is one. It needs no lock.
 func (m *Map) array(shard int, p *Policy) *array {
-	if a := m.arrays[shard].Load(); a == nil || a.shape == p.shape {
-		return a
+	a := m.arrays[shard].Load()
+	if a != nil && a.shape != p.shape {
+		a = m.shards[shard].array(p)
 	}
-	if t := m.shards[shard].known(p); t != nil {
+	return a
+}
+
+// array is [Map.array] where the first table is of another shape.
+func (s *shard) array(p *Policy) *array {
+	if t := s.known(p); t != nil {
 		return t.array.Load()
 	}
 	return nil
