@@ -164,12 +164,7 @@ func (p *policy) least(t *Take, i int) int64 {
 }
 
 // ahead is how far ahead t may reserve, in microseconds.
-func (p *policy) ahead(t *Take) int64 {
-	if t.Wait == 0 {
-		return 0
-	}
-	return min(t.Wait, p.options.Wait).Microseconds()
-}
+func (p *policy) ahead(t *Take) int64 { return min(t.Wait, p.options.Wait).Microseconds() }
 
 // combine adds the Result of a policy's permits to that of its rates, which remains the receipt for the rates.
 func (p *policy) combine(rates, permits *Result) {
