@@ -32,6 +32,7 @@ type flight struct {
 	tracked   bool // its lane has an eye on the time of those aboard
 	pipelined bool
 	resent    bool // something of it was sent before
+	attentive bool // those aboard watch their callers' contexts; its lane's
 	crowded   bool // it has keys that share a script, or might do so
 	ended     bool // all is settled, without a panic
 
