@@ -172,12 +172,13 @@ func (l *lane) ripe(now time.Time) bool {
 }
 
 // useful is how many flights it pays to have out at a time: the further away the server is, the more of them share the
-// way. Near it, fewer and larger flights cost both sides less; but of a crowd, one half is for the server to decide while
-// the process gives the answers to the other.
+// way. Near it, fewer and larger flights cost both sides less; but of a crowd, one part is for the server to decide while
+// the process gives the answers to another, and a third is on its way, so that neither of them falls asleep: to be woken costs
+// more than a flight.
 func (l *lane) useful() int {
 	n := 1 + int(min(l.nearest[0], l.nearest[1])/far)
-	if n == 1 && l.waiting >= crowd {
-		n = 2
+	if l.waiting >= crowd {
+		n = max(n, 3)
 	}
 	return min(l.most, n)
 }
