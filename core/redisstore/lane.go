@@ -17,8 +17,8 @@ import (
 // no flight is out leaves at once, alone, in its caller's goroutine. One that is asked for while a
 // flight is out becomes a passenger: it waits, and leaves with all others that have come meanwhile,
 // when that flight is back. Another flight opens beside it if those who wait fill one; if the server
-// is so far away that several flights can share the way, for an equal part of those who are about;
-// and if the first of those who wait has waited for half of a round trip, as when the server does not answer.
+// is so far away that several flights can share the way, or so many wait that each side can be kept busy,
+// for an equal part of those who are about; and if the first of those who wait has waited for half of a round trip, as when the server does not answer.
 //
 // So a decision goes from Store.Take, which makes an entry of it, to ask; from there in a flight of
 // its own to fly, or through add, next and run, where group makes as few calls of all passengers
@@ -27,7 +27,8 @@ import (
 // The flights of those who wait have goroutines of their own. So a flight may take as long as the store's
 // deadline allows, counted from its sending, while each of its passengers leaves when its own time is over; and no
 // caller has to wait for a flight of others, or to answer for it. The time of those who have as much of it as the store
-// allows passes in the order in which they came, so that one timer is enough for all of them.
+// allows passes in the order in which they came, so that one timer is enough for all of them. It also tells them when to look
+// whether their callers leave.
 type lane struct {
 	*breaker
 	node  *node
@@ -91,6 +92,7 @@ func (l *lane) ask(ctx context.Context, now time.Time, e *entry, t *core.Take, r
 	}
 	l.add(p)
 	attentive := p.attentive || p.older || patience < l.limit || l.behind
+	p.attentive = attentive
 	f := l.next(now)
 	l.mu.Unlock()
 	l.start(f)
@@ -192,10 +194,10 @@ func (l *lane) haste() time.Duration { return max(l.trip/2, grace) }
 // far is how far away a server is to which another flight pays. A flight costs the two of them about 50 us.
 const far = 250 * time.Microsecond
 
-// glance is after what time a passenger begins to look whether its caller leaves, as the lane tells it. To wait for one thing
-// alone costs less than half of what it costs to wait for several, and nearly all have their answer by then; but not where the
-// round trip itself takes that long.
-const glance = grace
+// glance is after what time the lane tells a passenger to look whether its caller leaves. To wait for one thing alone costs less
+// than half of what it costs to wait for several, and nearly all have their answer by then; but not where the round trip itself
+// takes that long, and so they look from the beginning there.
+const glance = time.Millisecond
 
 // watch sees to it that nobody whose time passes is forgotten. It is locked.
 func (l *lane) watch(now time.Time) {
