@@ -32,6 +32,7 @@ type flight struct {
 	tracked   bool // its lane has an eye on the time of those aboard
 	pipelined bool
 	resent    bool // something of it was sent before
+	attentive bool // those aboard watch their callers' contexts; its lane's
 	crowded   bool // it has keys that share a script, or might do so
 	ended     bool // all is settled, without a panic
 
@@ -83,7 +84,10 @@ func (f *flight) relay() (next *flight) {
 		return next
 	}
 	f.collect(failed)
-	runtime.Gosched() // those who ask again at once are in time for the next one, which costs the same for more of them
+	// Those who ask again at once are in time for the next one, which costs the same for more of them. The first time, it may be
+	// another processor that goes on with this, while those who were told are still in the queue of the one before.
+	runtime.Gosched()
+	runtime.Gosched()
 	next = f.land(errNotSent, false)
 	if f.ended {
 		return next

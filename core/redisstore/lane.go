@@ -17,8 +17,8 @@ import (
 // no flight is out leaves at once, alone, in its caller's goroutine. One that is asked for while a
 // flight is out becomes a passenger: it waits, and leaves with all others that have come meanwhile,
 // when that flight is back. Another flight opens beside it if those who wait fill one; if the server
-// is so far away that several flights can share the way, for an equal part of those who are about;
-// and if the first of those who wait has waited for half of a round trip, as when the server does not answer.
+// is so far away that several flights can share the way, or so many wait that each side can be kept busy,
+// for an equal part of those who are about; and if the first of those who wait has waited for half of a round trip, as when the server does not answer.
 //
 // So a decision goes from Store.Take, which makes an entry of it, to ask; from there in a flight of
 // its own to fly, or through add, next and run, where group makes as few calls of all passengers
@@ -27,7 +27,8 @@ import (
 // The flights of those who wait have goroutines of their own. So a flight may take as long as the store's
 // deadline allows, counted from its sending, while each of its passengers leaves when its own time is over; and no
 // caller has to wait for a flight of others, or to answer for it. The time of those who have as much of it as the store
-// allows passes in the order in which they came, so that one timer is enough for all of them.
+// allows passes in the order in which they came, so that one timer is enough for all of them. It also tells them when to look
+// whether their callers leave.
 type lane struct {
 	*breaker
 	node  *node
@@ -59,7 +60,7 @@ const maxWaiting = 8192
 
 // ask flies with an entry that a request waits for since now, and returns what came of it.
 // If it is a take, t, and was decided together with others, there is no reply, but res.
-func (l *lane) ask(ctx context.Context, now time.Time, e entry, t *core.Take, res *core.Result) ([]int64, error) {
+func (l *lane) ask(ctx context.Context, now time.Time, e *entry, t *core.Take, res *core.Result) ([]int64, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -70,12 +71,15 @@ func (l *lane) ask(ctx context.Context, now time.Time, e entry, t *core.Take, re
 	if at, ok := ctx.Deadline(); ok { // a quarter of the caller's own time is for the fail word to decide in
 		patience = min(patience, at.Sub(now)/4*3)
 	}
+	p := newPassenger(e, t, now) // if it flies alone, too, for the name of its key
 	l.mu.Lock()
 	if patience == l.limit && l.out < l.most && (l.out == 0 || l.full == 1) {
 		l.out++
 		l.aboard++
 		l.mu.Unlock()
-		f := &flight{lane: l, own: e, sent: now, entries: 1}
+		f := &flight{lane: l, own: p.entry, sent: now, entries: 1}
+		f.own.rider = nil
+		p.leaves()
 		f.only[0].entry = &f.own
 		f.calls = f.only[:]
 		f.fly(ctx)
@@ -83,13 +87,20 @@ func (l *lane) ask(ctx context.Context, now time.Time, e entry, t *core.Take, re
 	}
 	if l.waiting >= maxWaiting {
 		l.mu.Unlock()
+		p.leaves()
 		return nil, errFull
 	}
-	p := newPassenger(e, t, now)
 	l.add(p)
-	f := l.next(time.Now()) // whose time begins now, whatever its passengers have done before
+	attentive := p.attentive || p.older || patience < l.limit || l.behind
+	p.attentive = attentive
+	f := l.next(now)
 	l.mu.Unlock()
 	l.start(f)
+	if !attentive {
+		if <-p.seat; p.landed.Load() {
+			return p.arrive(false, res)
+		}
+	}
 	// Half of the time is enough to wait in: the other half is for the flight.
 	return p.ride(ctx, l, patience/2, patience, res)
 }
@@ -125,6 +136,7 @@ func (l *lane) next(now time.Time) *flight {
 	if !l.ripe(now) {
 		return nil
 	}
+	now = time.Now() // when its time begins, whatever its passengers have done before
 	f := &flight{lane: l, sent: now, waited: now.Sub(l.first.entered)}
 	f.riders = make([]*passenger, 0, min(l.waiting, l.full))
 	weight, p := int64(0), l.first
@@ -162,12 +174,13 @@ func (l *lane) ripe(now time.Time) bool {
 }
 
 // useful is how many flights it pays to have out at a time: the further away the server is, the more of them share the
-// way. Near it, fewer and larger flights cost both sides less; but of a crowd, one half is for the server to decide while
-// the process gives the answers to the other.
+// way. Near it, fewer and larger flights cost both sides less; but of a crowd, one part is for the server to decide while
+// the process gives the answers to another, and a third is on its way, so that neither of them falls asleep: to be woken costs
+// more than a flight.
 func (l *lane) useful() int {
 	n := 1 + int(min(l.nearest[0], l.nearest[1])/far)
-	if n == 1 && l.waiting >= crowd {
-		n = 2
+	if l.waiting >= crowd {
+		n = max(n, 3)
 	}
 	return min(l.most, n)
 }
@@ -180,6 +193,11 @@ func (l *lane) haste() time.Duration { return max(l.trip/2, time.Millisecond) }
 
 // far is how far away a server is to which another flight pays. A flight costs the two of them about 50 us.
 const far = 250 * time.Microsecond
+
+// glance is after what time the lane tells a passenger to look whether its caller leaves. To wait for one thing alone costs less
+// than half of what it costs to wait for several, and nearly all have their answer by then; but not where the round trip itself
+// takes that long, and so they look from the beginning there.
+const glance = time.Millisecond
 
 // watch sees to it that nobody whose time passes is forgotten. It is locked.
 func (l *lane) watch(now time.Time) {
@@ -199,11 +217,19 @@ func (l *lane) watch(now time.Time) {
 		}
 		if !l.behind {
 			before(l.first.entered.Add(l.limit / 2))
+			if !l.first.attentive {
+				before(l.first.entered.Add(glance))
+			} else if !l.last.attentive { // and others perhaps, of whom it is the last
+				before(now.Add(glance))
+			}
 		}
 	}
 	if !l.behind {
 		for _, f := range l.flights {
 			before(f.riders[0].entered.Add(looking(l.limit)))
+			if !f.attentive {
+				before(f.sent.Add(glance))
+			}
 		}
 	}
 	if at.IsZero() || !l.alarm.IsZero() && !at.Before(l.alarm) {
@@ -214,9 +240,9 @@ func (l *lane) watch(now time.Time) {
 	}
 	l.alarm = at
 	if l.timer == nil {
-		l.timer = time.AfterFunc(at.Sub(now), l.tick)
+		l.timer = time.AfterFunc(time.Until(at), l.tick)
 	} else {
-		l.timer.Reset(at.Sub(now))
+		l.timer.Reset(time.Until(at))
 	}
 }
 
@@ -231,10 +257,22 @@ func (l *lane) tick() {
 	if l.behind {
 		return
 	}
-	for p := l.first; p != nil && now.Sub(p.entered) >= l.limit/2; p = p.after {
-		p.nudge()
+	for p := l.first; p != nil && now.Sub(p.entered) >= min(glance, l.limit/2); p = p.after {
+		if !p.attentive || now.Sub(p.entered) >= l.limit/2 {
+			p.attentive = true
+			p.nudge()
+		}
 	}
 	for _, f := range l.flights {
+		if !f.attentive && now.Sub(f.sent) >= glance {
+			f.attentive = true
+			for _, p := range f.riders {
+				if !p.attentive {
+					p.attentive = true
+					p.nudge()
+				}
+			}
+		}
 		for _, p := range f.riders {
 			if now.Sub(p.entered) < looking(l.limit) {
 				break
@@ -353,13 +391,13 @@ func (l *lane) add(p *passenger) {
 	if p.older = l.newest.Sub(p.entered) > lookEvery(l.limit); !p.older {
 		l.newest = p.entered
 	}
-	p.before, p.after = l.last, nil
+	p.before, p.after, p.merges, p.attentive = l.last, nil, false, l.trip >= glance/2
 	if l.last == nil {
 		l.first = p
 	} else {
 		l.last.after = p
 		if l.last.alike(p) {
-			p.weight = 0
+			p.merges, p.weight = true, 0
 		}
 	}
 	l.last = p
@@ -377,6 +415,9 @@ func (l *lane) remove(p *passenger) {
 		l.last = p.before
 	} else {
 		p.after.before = p.before
+		if p.after.merges && !p.merges { // with p, and now the others with it
+			p.after.merges, p.after.weight, p.weight = false, p.weight, 0
+		}
 	}
 	p.before, p.after = nil, nil
 	l.waiting--

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -26,7 +28,7 @@ func crowded(t *testing.T, k kind) (*Store, *lane) {
 	l := s.only.lanes[k]
 	l.out = l.most
 	for range maxWaiting {
-		require.True(t, l.board(time.Now(), newPassenger(entry{key: "others"}, nil, time.Now())))
+		require.True(t, l.board(time.Now(), newPassenger(&entry{key: "others"}, nil, time.Now())))
 	}
 	return s, l
 }
@@ -133,7 +135,7 @@ func TestTimePasses(t *testing.T) {
 	s, err := New(rdb, Options{Flights: 1, Deadline: 20 * time.Millisecond})
 	require.NoError(t, err)
 	l := s.only.lanes[deciding]
-	aboard := newPassenger(entry{key: "aboard"}, nil, time.Now())
+	aboard := newPassenger(&entry{key: "aboard"}, nil, time.Now())
 	l.mu.Lock()
 	l.add(aboard)
 	f := l.next(time.Now())
@@ -141,7 +143,7 @@ func TestTimePasses(t *testing.T) {
 	require.NotNil(t, f, "which never lands")
 	_, err = aboard.ride(t.Context(), l, l.limit/2, l.limit, nil)
 	require.ErrorIs(t, err, errLate)
-	_, err = l.ask(t.Context(), time.Now(), entry{key: "waits"}, nil, nil)
+	_, err = l.ask(t.Context(), time.Now(), &entry{key: "waits"}, nil, nil)
 	require.ErrorIs(t, err, errNotSent)
 	assert.Zero(t, l.waiting)
 }
@@ -203,4 +205,117 @@ func TestSentAgainInTime(t *testing.T) {
 	again = (&flight{lane: l, sent: now.Add(-l.limit)}).prolong()
 	again.timer.Stop()
 	assert.WithinRange(t, again.at, now.Add(lateness(l.limit)), time.Now().Add(lateness(l.limit)))
+}
+
+// Callers who leave while they wait are noticed, also those who have come after others who are looked after already.
+func TestLeavingWhileWaiting(t *testing.T) {
+	t.Parallel()
+	rdb := redis.NewUniversalClient(ClientOptions("127.0.0.1:1"))
+	t.Cleanup(func() { _ = rdb.Close() })
+	s, err := New(rdb, Options{Flights: 1, Deadline: time.Hour})
+	require.NoError(t, err)
+	l := s.only.lanes[deciding]
+	l.out = l.most // by a flight that never lands
+	ended := make([]chan error, 3)
+	leave := make([]context.CancelFunc, len(ended))
+	for i := range ended {
+		var ctx context.Context
+		ctx, leave[i] = context.WithCancel(t.Context())
+		ended[i] = make(chan error, 1)
+		go func() {
+			_, err := l.ask(ctx, time.Now(), &entry{key: "waits"}, nil, nil)
+			ended[i] <- err
+		}()
+		attentive := func() bool {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			return l.waiting == i+1 && (l.last.attentive || i == 1)
+		}
+		require.Eventually(t, attentive, time.Minute, time.Millisecond)
+	}
+	for _, i := range []int{1, 0, 2} {
+		leave[i]()
+		require.ErrorIs(t, <-ended[i], context.Canceled)
+	}
+	assert.Zero(t, l.waiting)
+}
+
+// A name that was given before is the one that would be given now.
+func TestNameOfBefore(t *testing.T) {
+	t.Parallel()
+	for _, secret := range []string{"", "0123456789abcdef"} {
+		n := newNames("weir", []byte(secret))
+		p, other := &program{names: n, before: n.prefix + "p:g:"}, &program{names: n, before: n.prefix + "q:g:"}
+		keys := []string{"a", "b", "ab", "~", "~a", "p:g:a", "a\n", strings.Repeat("a", maxReadable+1)}
+		for _, k := range slices.Clip(keys) {
+			keys = append(keys, n.hash(k))
+		}
+		for _, key := range keys {
+			want := n.of(p.before, key)
+			assert.Equal(t, want, p.name("", key))
+			for _, before := range keys {
+				assert.Equal(t, want, p.name(p.name("", before), key), "%q after %q", key, before)
+				assert.Equal(t, want, p.name(other.name("", before), key), "%q after %q", key, before)
+			}
+		}
+	}
+}
+
+// Equal calls that wait merge, and weigh as one, whoever of them leaves before.
+func TestEqualCallsThatWait(t *testing.T) {
+	t.Parallel()
+	rdb := redis.NewUniversalClient(ClientOptions("127.0.0.1:1"))
+	t.Cleanup(func() { _ = rdb.Close() })
+	s, err := New(rdb, Options{})
+	require.NoError(t, err)
+	policy := core.MustParse("p: 10/1m")
+	program, err := s.programs.of(s.names, policy)
+	require.NoError(t, err)
+	const others = "bbaaaabba" // the keys of those who wait, beside a first one
+	for gone := range 1 << len(others) {
+		l := &lane{node: s.only, most: 1, out: 1, full: maxFlight, heavy: decisionWeight, limit: time.Hour}
+		var all []*passenger
+		for _, key := range "c" + others {
+			e := &entry{script: program.take, args: program.unit, weight: program.weight, shares: true, program: program}
+			p := newPassenger(e, &core.Take{Policy: policy, Key: string(key), Cost: 1}, time.Now())
+			l.add(p)
+			all = append(all, p)
+		}
+		left := "c"
+		for i, p := range all[1:] {
+			if gone>>i&1 == 1 {
+				l.remove(p)
+			} else {
+				left += others[i : i+1]
+			}
+		}
+		rows, runs := map[byte]int{}, 0
+		for i := range left {
+			if rows[left[i]]++; i == 0 || left[i] != left[i-1] {
+				runs++
+			}
+		}
+		// Those whom one has left between them are not together, although they might be.
+		assert.GreaterOrEqual(t, l.weight, int64(runs)*program.weight, "%b", gone)
+		assert.LessOrEqual(t, l.weight, int64(len(left))*program.weight, "%b", gone)
+		l.out = 0
+		f := l.next(time.Now())
+		l.timer.Stop()
+		require.Zero(t, l.weight, "%b", gone)
+		f.group(DefaultMaxKeys)
+		require.Len(t, f.calls, 1)
+		if len(left) == 1 {
+			continue
+		}
+		got := map[byte]int{}
+		for i, r := range f.calls[0].rows {
+			n := 0
+			for p := r.first; p != nil; p = p.after {
+				n++
+			}
+			assert.Equal(t, f.calls[0].counts[i], n)
+			got[r.key[len(r.key)-1]] += n
+		}
+		assert.Equal(t, rows, got, "%b", gone)
+	}
 }

@@ -29,6 +29,8 @@ type passenger struct {
 	// Of the lane, and locked by it.
 	before, after *passenger
 	aboard        bool
+	merges        bool   // with the one before
+	attentive     bool   // to its caller's context, or was told to be
 	answers       uint64 // those that the lane had got before
 	older         bool   // than one who came before it, so that it has its own eye on the time
 
@@ -43,16 +45,28 @@ var passengers = sync.Pool{New: func() any {
 	return p
 }}
 
-func newPassenger(e entry, t *core.Take, entered time.Time) *passenger {
+// newPassenger is one with an entry, whose key has no name yet if it is that of a take.
+func newPassenger(e *entry, t *core.Take, entered time.Time) *passenger {
 	p := passengers.Get().(*passenger)
-	e.rider = p
-	p.entry, p.entered, p.aboard, p.decided = e, entered, false, false
+	last := p.key
+	p.entry, p.entered, p.aboard, p.decided = *e, entered, false, false
+	p.rider = p
 	p.landed.Store(false)
-	if e.shares {
+	if p.key == "" && t != nil {
+		p.key = p.program.name(last, t.Key)
+	}
+	if p.shares {
 		p.take = *t
-		p.take.Key = keptKey(e.key, t.Key)
+		p.take.Key = keptKey(p.key, t.Key)
 	}
 	return p
+}
+
+// leaves lets another one have the place of a passenger whom nobody else has hold of. What others keep, it must not; but
+// the name of the key is likely to be needed again.
+func (p *passenger) leaves() {
+	p.entry, p.take, p.after = entry{key: p.key}, core.Take{}, nil
+	passengers.Put(p)
 }
 
 // keptKey is a key whose text stays as it is when its caller has left, whose request it may have been a part of. name is that
@@ -140,8 +154,7 @@ func (p *passenger) arrive(timed bool, res *core.Result) ([]int64, error) {
 		*res = p.res
 	}
 	reply, err := p.reply, p.err
-	p.entry, p.take, p.after = entry{}, core.Take{}, nil // what others keep, it must not
-	passengers.Put(p)
+	p.leaves()
 	if hook, ok := err.(*panicked); ok { //nolint:errorlint // it is never wrapped
 		panic(hook.value)
 	}

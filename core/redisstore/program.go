@@ -16,6 +16,7 @@ import (
 // and the arguments of one unit.
 type program struct {
 	*scripts
+	names   names
 	before  string
 	unit    []any // nil if they depend on the time, for windows of the calendar
 	params  int   // how many arguments of the limits there are
@@ -42,7 +43,7 @@ func (ps *programs) of(n names, p core.Policy) (*program, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &program{scripts: shared, before: n.before(p, p.Spec().Shape())}
+	v := &program{scripts: shared, names: n, before: n.before(p, p.Spec().Shape())}
 	v.denials = ps.denials.Policy(v.before, p)
 	for _, l := range p.Limits() {
 		v.weight += moreWeight
@@ -63,6 +64,14 @@ func (ps *programs) of(n names, p core.Policy) (*program, error) {
 	return v, nil
 }
 
+// name is the name of a key. last is one of before, which is the same for most who ask again: it is not made anew then.
+func (p *program) name(last, key string) string {
+	if n := len(p.before); len(last) == n+len(key) && last[n] != hashed && last[n:] == key && last[:n] == p.before {
+		return last
+	}
+	return p.names.of(p.before, key)
+}
+
 // names makes the names of keys: prefix:1:policy:shape:key, where 1 is the version
 // of the stored format. The key is readable where it is short and harmless, else a
 // hash that begins with "~", which no readable key does.
@@ -74,6 +83,9 @@ type names struct {
 // format is the version of what is stored. Another one would leave these keys
 // alone, so that two versions can serve side by side.
 const format = ":1:"
+
+// hashed begins what stands for a key that is not to be read, and no other.
+const hashed = '~'
 
 // maxReadable is the longest key that is kept readable.
 const maxReadable = 200
@@ -94,7 +106,7 @@ const permitShape = "p"
 // of is the name of a key. The key may stand in it as it is if not a byte of it can break a
 // log line or place a cluster's hash tag.
 func (n names) of(before, key string) string {
-	readable := len(n.secret) == 0 && len(key) <= maxReadable && key[0] != '~'
+	readable := len(n.secret) == 0 && len(key) <= maxReadable && key[0] != hashed
 	for i := 0; readable && i < len(key); i++ {
 		readable = safe[key[i]]
 	}
@@ -111,7 +123,7 @@ func (n names) hash(key string) string {
 		h = hmac.New(sha256.New, n.secret)
 	}
 	h.Write([]byte(key))
-	return "~" + base64.RawURLEncoding.EncodeToString(h.Sum(nil))
+	return string(hashed) + base64.RawURLEncoding.EncodeToString(h.Sum(nil))
 }
 
 var safe = func() (out [256]bool) {

@@ -41,6 +41,15 @@ func (f *flight) group(keys int) {
 	var known keyTable
 	for i, p := range f.riders {
 		p.after = nil
+		if i > 0 && p.merges {
+			before := f.riders[i-1]
+			c := &f.calls[before.call]
+			if p.call = before.call; c.shared == nil {
+				f.share(c, i, keys)
+			}
+			c.add(p, before)
+			continue
+		}
 		before, last := known.swap(f.riders, i), -1
 		if before != nil {
 			last = before.call // that has the key last
@@ -56,15 +65,20 @@ func (f *flight) group(keys int) {
 		}
 		c := &f.calls[p.call]
 		if c.shared == nil {
-			room := min(2+(len(f.riders)-i)/len(f.calls), keys)
-			c.shared = &shared{make([]row, 0, room), make([]int, 0, room)}
-			c.add(c.entry.rider, nil)
+			f.share(c, i, keys)
 		}
 		if p.call != last {
 			before = nil
 		}
 		c.add(p, before)
 	}
+}
+
+// share makes room in a call for others besides its first passenger, of whom the flight has so many before the next one.
+func (f *flight) share(c *call, before, keys int) {
+	room := min(2+(len(f.riders)-before)/len(f.calls), keys)
+	c.shared = &shared{make([]row, 0, room), make([]int, 0, room)}
+	c.add(c.entry.rider, nil)
 }
 
 // keyTable finds the passengers of a flight by their keys: of each key the last, by its number and one.

@@ -290,12 +290,13 @@ func (s *Store) Take(ctx context.Context, t core.Take) (res core.Result, err err
 			return res, nil
 		}
 	}
-	e := entry{key: s.names.of(p.before, t.Key), script: p.take, args: p.unit, weight: p.weight}
-	if e.shares, e.program = true, p; t.AtMost {
+	e := entry{script: p.take, args: p.unit, weight: p.weight, shares: true, program: p}
+	if t.AtMost {
 		e.shares, e.script = false, p.upTo
 	}
 	n := s.only
 	if n == nil {
+		e.key = p.name("", t.Key)
 		if n, err = s.node(ctx, e.key); err != nil {
 			return core.Result{}, err
 		}
@@ -312,7 +313,7 @@ func (s *Store) Take(ctx context.Context, t core.Take) (res core.Result, err err
 			}
 			e.args = arguments(params, t.Now)
 		}
-		reply, err := n.lanes[deciding].ask(ctx, now, e, &t, &res)
+		reply, err := n.lanes[deciding].ask(ctx, now, &e, &t, &res)
 		if err != nil || reply == nil {
 			return res, err
 		}
@@ -365,13 +366,13 @@ func (s *Store) Reset(ctx context.Context, p core.Policy, key string) error {
 		return err
 	}
 	now := time.Now()
-	e := entry{key: s.names.of(prog.before, key), weight: resetWeight, harmless: true}
+	e := entry{key: prog.name("", key), weight: resetWeight, harmless: true}
 	n, err := s.node(ctx, e.key)
 	if err != nil {
 		return err
 	}
 	s.denials.Forget(prog.denials, key)
 	defer s.denials.Forget(prog.denials, key)
-	_, err = n.lanes[deciding].ask(ctx, now, e, nil, nil)
+	_, err = n.lanes[deciding].ask(ctx, now, &e, nil, nil)
 	return err
 }
