@@ -48,7 +48,7 @@ func (s *Store) askAll(ctx context.Context, k kind, entries []entry) {
 			entries[i].err = err
 			continue
 		}
-		l, p := n.lanes[k], newPassenger(&entries[i], nil, now)
+		l, p := n.lanes[k], passengers.Get().(*passenger).enter(&entries[i], nil, now)
 		seats[i], lanes[l] = seat{l, p}, append(lanes[l], p)
 	}
 	full := map[*lane]bool{}

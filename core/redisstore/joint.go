@@ -98,7 +98,7 @@ func (n *node) takeAll(program *program, takes []core.Take, keys int) (admitted,
 	for i, take := range takes {
 		p := &all[i]
 		p.entry = entry{
-			key: program.name("", take.Key), script: program.take, args: program.unit,
+			key: program.name(take.Key), script: program.take, args: program.unit,
 			shares: true, program: program, rider: p,
 		}
 		p.take = take

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -58,6 +59,33 @@ type lane struct {
 // than 10 MiB.
 const maxWaiting = 8192
 
+// enter makes p, which may have been another one before, the passenger of an entry. If that is of a take, its key has no
+// name yet. The name of before is nearly always the one that is needed again.
+func (p *passenger) enter(e *entry, t *core.Take, entered time.Time) *passenger {
+	last := p.key
+	p.entry, p.entered, p.aboard, p.decided = *e, entered, false, false
+	p.rider = p
+	p.landed.Store(false)
+	if p.key == "" && t != nil {
+		if key, ok := strings.CutPrefix(last, p.program.before); ok && key == t.Key && key[0] != hashed {
+			p.key = last
+		} else {
+			p.key = p.program.name(t.Key)
+		}
+	}
+	if p.shares {
+		p.take = *t
+		// The text of the key may be a part of a request, and so must not be kept when its caller has left. Nearly always
+		// the name ends with the same text.
+		if before, ok := strings.CutSuffix(p.key, t.Key); ok {
+			p.take.Key = p.key[len(before):]
+		} else {
+			p.take.Key = strings.Clone(t.Key)
+		}
+	}
+	return p
+}
+
 // ask flies with an entry that a request waits for since now, and returns what came of it.
 // If it is a take, t, and was decided together with others, there is no reply, but res.
 func (l *lane) ask(ctx context.Context, now time.Time, e *entry, t *core.Take, res *core.Result) ([]int64, error) {
@@ -71,7 +99,7 @@ func (l *lane) ask(ctx context.Context, now time.Time, e *entry, t *core.Take, r
 	if at, ok := ctx.Deadline(); ok { // a quarter of the caller's own time is for the fail word to decide in
 		patience = min(patience, at.Sub(now)/4*3)
 	}
-	p := newPassenger(e, t, now) // if it flies alone, too, for the name of its key
+	p := passengers.Get().(*passenger).enter(e, t, now) // if it flies alone, too, for the name of its key
 	l.mu.Lock()
 	if patience == l.limit && l.out < l.most && (l.out == 0 || l.full == 1) {
 		l.out++

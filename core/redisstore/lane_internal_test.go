@@ -28,7 +28,7 @@ func crowded(t *testing.T, k kind) (*Store, *lane) {
 	l := s.only.lanes[k]
 	l.out = l.most
 	for range maxWaiting {
-		require.True(t, l.board(time.Now(), newPassenger(&entry{key: "others"}, nil, time.Now())))
+		require.True(t, l.board(time.Now(), passengers.Get().(*passenger).enter(&entry{key: "others"}, nil, time.Now())))
 	}
 	return s, l
 }
@@ -135,7 +135,7 @@ func TestTimePasses(t *testing.T) {
 	s, err := New(rdb, Options{Flights: 1, Deadline: 20 * time.Millisecond})
 	require.NoError(t, err)
 	l := s.only.lanes[deciding]
-	aboard := newPassenger(&entry{key: "aboard"}, nil, time.Now())
+	aboard := passengers.Get().(*passenger).enter(&entry{key: "aboard"}, nil, time.Now())
 	l.mu.Lock()
 	l.add(aboard)
 	f := l.next(time.Now())
@@ -252,10 +252,14 @@ func TestNameOfBefore(t *testing.T) {
 		}
 		for _, key := range keys {
 			want := n.of(p.before, key)
-			assert.Equal(t, want, p.name("", key))
+			after := func(name string) string {
+				last := &passenger{entry: entry{key: name}}
+				return last.enter(&entry{program: p}, &core.Take{Key: key}, time.Now()).key
+			}
+			assert.Equal(t, want, after(""))
 			for _, before := range keys {
-				assert.Equal(t, want, p.name(p.name("", before), key), "%q after %q", key, before)
-				assert.Equal(t, want, p.name(other.name("", before), key), "%q after %q", key, before)
+				assert.Equal(t, want, after(p.name(before)), "%q after %q", key, before)
+				assert.Equal(t, want, after(other.name(before)), "%q after %q", key, before)
 			}
 		}
 	}
@@ -277,7 +281,7 @@ func TestEqualCallsThatWait(t *testing.T) {
 		var all []*passenger
 		for _, key := range "c" + others {
 			e := &entry{script: program.take, args: program.unit, weight: program.weight, shares: true, program: program}
-			p := newPassenger(e, &core.Take{Policy: policy, Key: string(key), Cost: 1}, time.Now())
+			p := passengers.Get().(*passenger).enter(e, &core.Take{Policy: policy, Key: string(key), Cost: 1}, time.Now())
 			l.add(p)
 			all = append(all, p)
 		}

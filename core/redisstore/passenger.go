@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -45,38 +44,11 @@ var passengers = sync.Pool{New: func() any {
 	return p
 }}
 
-// newPassenger is one with an entry, whose key has no name yet if it is that of a take.
-func newPassenger(e *entry, t *core.Take, entered time.Time) *passenger {
-	p := passengers.Get().(*passenger)
-	last := p.key
-	p.entry, p.entered, p.aboard, p.decided = *e, entered, false, false
-	p.rider = p
-	p.landed.Store(false)
-	if p.key == "" && t != nil {
-		p.key = p.program.name(last, t.Key)
-	}
-	if p.shares {
-		p.take = *t
-		p.take.Key = keptKey(p.key, t.Key)
-	}
-	return p
-}
-
 // leaves lets another one have the place of a passenger whom nobody else has hold of. What others keep, it must not; but
 // the name of the key is likely to be needed again.
-func (p *passenger) leaves() {
-	p.entry, p.take, p.after = entry{key: p.key}, core.Take{}, nil
-	passengers.Put(p)
-}
+func (p *passenger) leaves() { p.forgets(); passengers.Put(p) }
 
-// keptKey is a key whose text stays as it is when its caller has left, whose request it may have been a part of. name is that
-// of the key, and nearly always ends with it.
-func keptKey(name, key string) string {
-	if strings.HasSuffix(name, key) {
-		return name[len(name)-len(key):]
-	}
-	return strings.Clone(key)
-}
+func (p *passenger) forgets() { p.entry, p.take, p.after = entry{key: p.key}, core.Take{}, nil }
 
 // nudge lets a passenger look about. One that is about to do so anyway need not be told again.
 func (p *passenger) nudge() {

@@ -64,13 +64,8 @@ func (ps *programs) of(n names, p core.Policy) (*program, error) {
 	return v, nil
 }
 
-// name is the name of a key. last is one of before, which is the same for most who ask again: it is not made anew then.
-func (p *program) name(last, key string) string {
-	if n := len(p.before); len(last) == n+len(key) && last[n] != hashed && last[n:] == key && last[:n] == p.before {
-		return last
-	}
-	return p.names.of(p.before, key)
-}
+// name returns the name of a key.
+func (p *program) name(key string) string { return p.names.of(p.before, key) }
 
 // names makes the names of keys: prefix:1:policy:shape:key, where 1 is the version
 // of the stored format. The key is readable where it is short and harmless, else a

@@ -296,7 +296,7 @@ func (s *Store) Take(ctx context.Context, t core.Take) (res core.Result, err err
 	}
 	n := s.only
 	if n == nil {
-		e.key = p.name("", t.Key)
+		e.key = p.name(t.Key)
 		if n, err = s.node(ctx, e.key); err != nil {
 			return core.Result{}, err
 		}
@@ -366,7 +366,7 @@ func (s *Store) Reset(ctx context.Context, p core.Policy, key string) error {
 		return err
 	}
 	now := time.Now()
-	e := entry{key: prog.name("", key), weight: resetWeight, harmless: true}
+	e := entry{key: prog.name(key), weight: resetWeight, harmless: true}
 	n, err := s.node(ctx, e.key)
 	if err != nil {
 		return err
