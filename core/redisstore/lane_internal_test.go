@@ -278,6 +278,7 @@ func TestEqualCallsThatWait(t *testing.T) {
 	const others = "bbaaaabba" // the keys of those who wait, beside a first one
 	for gone := range 1 << len(others) {
 		l := &lane{node: s.only, most: 1, out: 1, full: maxFlight, heavy: decisionWeight, limit: time.Hour}
+		l.mu.Lock() // for the timer, too
 		var all []*passenger
 		for _, key := range "c" + others {
 			e := &entry{script: program.take, args: program.unit, weight: program.weight, shares: true, program: program}
@@ -305,6 +306,7 @@ func TestEqualCallsThatWait(t *testing.T) {
 		l.out = 0
 		f := l.next(time.Now())
 		l.timer.Stop()
+		l.mu.Unlock()
 		require.Zero(t, l.weight, "%b", gone)
 		f.group(DefaultMaxKeys)
 		require.Len(t, f.calls, 1)
