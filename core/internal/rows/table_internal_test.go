@@ -188,17 +188,17 @@ func TestTableGrabs(t *testing.T) {
 	tab.put(second, []int64{2, 0})
 	a := tab.array.Load()
 	for at, h := range map[int64]uint64{1: first, 2: second} {
-		i, head := a.grab(h)
+		i, head, _ := a.grab(h)
 		require.Equal(t, a.find(h), i)
 		assert.Equal(t, at, a.stateOf(i)[0])
 		assert.Equal(t, at == 1, head&limitedBit != 0)
-		again, _ := a.grab(h)
+		again, _, _ := a.grab(h)
 		assert.Equal(t, -1, again, "it is locked")
 		a.unlock(i, head)
 		assert.Equal(t, at == 1, a.limited(i))
 	}
 	assert.Equal(t, -1, a.find(none))
-	i, _ := a.grab(none)
+	i, _, _ := a.grab(none)
 	assert.Equal(t, -1, i)
 	checkRows(t, tab)
 }
