@@ -320,6 +320,12 @@ func (a *gcra) Decide(r *Answer, m Meter, now, cost, wait int64) (next Meter, ch
 	return meterOf(held, now), changed
 }
 
+// Beyond reports whether a state is one that no decision leaves at now or earlier, so that Load would correct it.
+func (a *gcra) Beyond(m Meter, now int64) bool {
+	_, healed := a.load(m, now)
+	return healed
+}
+
 // Parts is how many parts a microsecond has: those beyond the whole microseconds of a loaded state are fewer.
 func (a *gcra) Parts() int64 { return a.l }
 

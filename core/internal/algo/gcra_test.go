@@ -1059,6 +1059,8 @@ func TestGCRADecides(t *testing.T) {
 				steps.Charge(steps.s, now, cost)
 			}
 			require.Equal(t, steps.Explain(steps.s, now, cost, wait, !admitted), answer)
+			require.Equal(t, healed, whole.Beyond(algo.Meter{Empty: stored[0], Parts: stored[1]}, now))
+			require.False(t, whole.Beyond(next, now+rapid.Int64Range(0, day).Draw(t, "idle")))
 			if require.Equal(t, healed || admitted && cost > 0, changed); changed {
 				stored = []int64{next.Empty, next.Parts}
 				require.Equal(t, stored, steps.s)

@@ -82,16 +82,20 @@ func (a *array) home(h uint64) int {
 
 // grab finds the row of a hash and locks it, or returns -1: there is none, or somebody else has it for long. head is
 // what the row is to begin with when it is unlocked. It is the only one that needs no lock of the shard.
-func (a *array) grab(h uint64) (i int, head int64) {
+func (a *array) grab(h uint64) (i int, head int64, waited bool) {
 	for i = a.home(h); ; i = a.next(i) {
 		switch head = atomic.LoadInt64(a.head(i)); uint64(head) &^ flagBits {
 		case h:
-			if head, locked := a.tryLock(i, head); locked {
-				return i, head
+			head &^= lockedBit | awaitedBit
+			if atomic.CompareAndSwapInt64(a.head(i), head, head|lockedBit) {
+				return i, head, false
 			}
-			return -1, 0
+			if head, locked := a.waitFor(i, h); locked {
+				return i, head, true
+			}
+			return -1, 0, true
 		case 0:
-			return -1, 0
+			return -1, 0, false
 		}
 	}
 }
@@ -106,26 +110,24 @@ func (a *array) find(h uint64) int {
 	return -1
 }
 
-// tryLock locks a row that was seen to begin with a head, unless somebody else has it, and keeps it for as long as it
-// would take to decide a dozen times; or another key has it by now.
-func (a *array) tryLock(i int, seen int64) (head int64, locked bool) {
+// waitFor locks the row of a hash that somebody else has, unless he keeps it for as long as it would take to decide a
+// dozen times, or it is another key's by then.
+func (a *array) waitFor(i int, h uint64) (head int64, locked bool) {
 	for range patience {
-		head = seen &^ (lockedBit | awaitedBit)
+		pause()
+		head = atomic.LoadInt64(a.head(i)) &^ (lockedBit | awaitedBit)
+		if uint64(head)&^limitedBit != h {
+			return 0, false
+		}
 		if atomic.CompareAndSwapInt64(a.head(i), head, head|lockedBit) {
 			return head, true
 		}
-		pause()
-		now := atomic.LoadInt64(a.head(i))
-		if (now^seen)&^flagBits != 0 {
-			break
-		}
-		seen = now
 	}
 	return 0, false
 }
 
-// patience is how often somebody who wants a row tries to lock it, and then steps aside.
-const patience = 4
+// patience is how often somebody who wants a row tries again to lock it, and then steps aside.
+const patience = 3
 
 // pause takes about as long as to decide a few times. Meanwhile who has a row can use it again and again: it would
 // take longer to hand its cache line over each time.

@@ -50,24 +50,41 @@ type Meter struct {
 
 // Meter locks the row of a key, if it has one and nobody else has it for long. Where it is not locked, [Row.Lock] is the
 // way, which also stores new keys. forced is as there.
+//
+// The time is taken before the row is locked, while its cache line is on its way, which saves a sixth of a decision among
+// a million keys. So of two callers who come at once the second to lock the row may have the earlier time. That admits
+// nobody too early: a decision moves the instant of a meter forward, and to no less than its own time and what it
+// charges. What moves it back is the correction of a state that lies beyond all that the rules allow; before that the
+// time is taken again, and so it is after a wait.
 func (m *Map) Meter(p *Policy, key string, forced int64) (row Meter, locked bool) {
 	h := p.hash(key)
 	a := m.array(m.shard(h), p)
 	if a == nil || a.narrow() && p.wide {
 		return Meter{}, false
 	}
-	i, head := a.grab(h.hi)
+	if a.size >= farRows {
+		prefetch(a.head(a.home(h.hi)))
+	}
+	now := forced
+	if now == 0 {
+		now = m.clock.now()
+	}
+	i, head, waited := a.grab(h.hi)
 	if i < 0 {
 		return Meter{}, false
 	}
-	now := forced
-	if now == 0 { // not before: who comes second to a row must not come from the past
-		now = m.clock.now()
+	row = Meter{a, a.at(i), head, now}
+	if forced == 0 && (waited || p.gcra.Beyond(row.State(), now)) {
+		row.now = m.clock.now()
 	}
-	return Meter{a, a.at(i), head, now}, true
+	return row, true
 }
 
-// Now returns the time at which the row was locked.
+// farRows is how many rows a table has at least, for its rows to be far away, in the memory and not in a cache. Rows that
+// are near would be taken from whoever uses them.
+const farRows = 512
+
+// Now returns the time of the decision.
 func (r Meter) Now() int64 { return r.now }
 
 // State returns the key's state.

@@ -197,27 +197,54 @@ func TestMetersUnderPressure(t *testing.T) {
 	assert.Equal(t, m.Len(), m.shards[0].known(p).live)
 }
 
-// A decision on a meter has a later time than the one before it, however many want the row at once.
-func TestTimeOfAMeterDoesNotRunBack(t *testing.T) {
-	m, p := New(1000), gcraPolicy(t, "a", 1)
-	put(m, p, "k", 0, m.Now())
+// However many decide at once on a key that is at its limit, and whoever has read the clock first: nothing that one has
+// charged is given back by another.
+func TestMetersOnlyFill(t *testing.T) {
+	a, err := algo.Kinds[0].New(algo.Params{Rate: 1_000_000, Burst: 3, Period: 1_000_000})
+	require.NoError(t, err)
+	p := NewPolicy("a", "g", []algo.Algorithm{a})
+	m := New(1000)
+	begun := m.Now()
+	put(m, &p, "k", 0, begun, 0)
+	admitted := make([]int64, 8)
 	var wg sync.WaitGroup
-	for range 8 {
+	for g := range admitted {
 		wg.Go(func() {
 			for range 20_000 {
-				row, locked := m.Meter(p, "k", 0)
+				row, locked := m.Meter(&p, "k", 0)
 				if !locked {
 					continue
 				}
-				last, now := row.State().Empty, row.Now()
-				row.Store(algo.Meter{Empty: now})
+				var answer algo.Answer
+				before := row.State()
+				next, changed := p.gcra.Decide(&answer, before, row.Now(), 1, 0)
+				if changed {
+					row.Store(next)
+				}
 				row.Unlock()
-				if now < last {
-					t.Errorf("time ran back by %d us", last-now)
+				if !answer.Refused {
+					admitted[g]++
+				}
+				if changed && next.Empty <= before.Empty {
+					t.Errorf("from %d to %d", before.Empty, next.Empty)
 					return
 				}
 			}
 		})
 	}
 	wg.Wait()
+	state, _ := get(m, &p, "k")
+	all := int64(0)
+	for _, n := range admitted {
+		all += n
+	}
+	assert.Positive(t, all)
+	assert.LessOrEqual(t, all, state[0]-begun, "each took a microsecond of what the meter is ahead of the beginning")
+	assert.LessOrEqual(t, state[0], m.Now()+3)
+}
+
+func TestPrefetchChangesNothing(t *testing.T) {
+	words := []int64{1, 2}
+	prefetch(&words[1])
+	assert.Equal(t, []int64{1, 2}, words)
 }

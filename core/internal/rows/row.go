@@ -35,7 +35,7 @@ func (r *Row) Lock(m *Map, p *Policy, key string, forced int64) {
 	r.m, r.hash, r.shard, r.place = m, h.hi, &m.shards[i], p.inPlace
 	if r.place {
 		if a := m.array(i, p); a != nil {
-			if r.i, r.head = a.grab(h.hi); r.i >= 0 {
+			if r.i, r.head, _ = a.grab(h.hi); r.i >= 0 {
 				r.array, r.locked = a, true
 			}
 		}

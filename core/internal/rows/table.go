@@ -109,20 +109,28 @@ func (t *table) slot() int64 {
 	return int64(len(t.slots) - 1)
 }
 
-// At most maxLoadNum/maxLoadDen of the rows are in use: with more, too many keys are not in the cache line where the
-// search for them begins.
-const (
-	maxLoadNum = 2
-	maxLoadDen = 3
-	minRows    = 8
-)
+const minRows = 8
+
+// maxLoad is which part of an array's rows may be in use. With more, too many keys are not in the cache line where the
+// search for them begins; but rows longer than a line are never in one alone, and their air is dear.
+func (a *array) maxLoad() (num, den int) {
+	if a.stride > lineWords {
+		return 6, 7
+	}
+	return 2, 3
+}
 
 // full reports whether there is no room for one row more.
-func (t *table) full() bool { return (t.live+1)*maxLoadDen > t.array.Load().size*maxLoadNum }
+func (t *table) full() bool {
+	a := t.array.Load()
+	num, den := a.maxLoad()
+	return (t.live+1)*den > a.size*num
+}
 
 // roomy is how many rows leave room to grow by a half, but never for more than most keys.
 func (t *table) roomy(most int) int {
-	return max(minRows, min((t.live+1)*3/2, most+1)*maxLoadDen/maxLoadNum+1)
+	num, den := t.array.Load().maxLoad()
+	return max(minRows, min((t.live+1)*3/2, most+1)*den/num+1)
 }
 
 // insert stores a new row, which there must be room for, and leaves it locked.

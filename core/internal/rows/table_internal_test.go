@@ -158,19 +158,25 @@ func spread(i int) uint64 { return uint64(i+1)*0x9E3779B97F4A7C15&^flagBits | us
 
 func TestTableSizes(t *testing.T) {
 	for _, most := range []int{1, 2, 7, 64, 1000, 4096} {
-		tab := newTable(plainPolicy("a", 1))
-		for i := range most {
-			if tab.full() {
-				require.Zero(t, tab.makeRoom(0, most))
-			}
-			require.False(t, tab.full(), "room for one more")
-			tab.put(spread(i), []int64{1, 0})
-		}
-		assert.LessOrEqual(t, tab.size(), max(minRows, most*3/2+5), "most %d", most)
-		assert.Zero(t, tab.sweep(0, most), "all are alive")
-		assert.Equal(t, most, tab.sweep(1, most), "all are dead")
-		assert.Equal(t, minRows, tab.size(), "memory is given back")
+		testTableSizes(t, most, plainPolicy("a", 1), most*3/2+5)
+		testTableSizes(t, most, plainPolicy("a", 4), most*13/10+3) // longer than a cache line
 	}
+}
+
+func testTableSizes(t *testing.T, most int, p *Policy, largest int) {
+	t.Helper()
+	tab := newTable(p)
+	for i := range most {
+		if tab.full() {
+			require.Zero(t, tab.makeRoom(0, most))
+		}
+		require.False(t, tab.full(), "room for one more")
+		tab.put(spread(i), []int64{1, 0, 0, 0, 0, 0, 0, 0}[:p.words])
+	}
+	assert.LessOrEqual(t, tab.size(), max(minRows, largest), "most %d", most)
+	assert.Zero(t, tab.sweep(0, most), "all are alive")
+	assert.Equal(t, most, tab.sweep(1, most), "all are dead")
+	assert.Equal(t, minRows, tab.size(), "memory is given back")
 }
 
 // A row lives as long as the last of its limits.
@@ -188,17 +194,17 @@ func TestTableGrabs(t *testing.T) {
 	tab.put(second, []int64{2, 0})
 	a := tab.array.Load()
 	for at, h := range map[int64]uint64{1: first, 2: second} {
-		i, head := a.grab(h)
+		i, head, _ := a.grab(h)
 		require.Equal(t, a.find(h), i)
 		assert.Equal(t, at, a.stateOf(i)[0])
 		assert.Equal(t, at == 1, head&limitedBit != 0)
-		again, _ := a.grab(h)
+		again, _, _ := a.grab(h)
 		assert.Equal(t, -1, again, "it is locked")
 		a.unlock(i, head)
 		assert.Equal(t, at == 1, a.limited(i))
 	}
 	assert.Equal(t, -1, a.find(none))
-	i, _ := a.grab(none)
+	i, _, _ := a.grab(none)
 	assert.Equal(t, -1, i)
 	checkRows(t, tab)
 }
