@@ -24,7 +24,8 @@ import (
 )
 
 // How hard TestEveryFault is. On a machine that does nothing else one topology holds with
-// -deadline 50ms -late 0 -rest 2ms -back 2s.
+// -deadline 50ms -late 5ms -rest 2ms -back 2s: one that is kept
+// from running until the deadline has passed looks about for as long as that, for a reply that has arrived.
 var (
 	inTime = flag.Duration("deadline", 300*time.Millisecond, "how long a decision may take while faults come and go")
 	after  = flag.Duration("late", time.Second, "by how much an answer may come later, beyond what the scheduler took meanwhile")
