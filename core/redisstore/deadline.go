@@ -9,9 +9,9 @@ import (
 
 // A caller has its answer within the time that it was promised: a decision within the store's deadline, whatever the
 // server does. What waits for an answer therefore gives up a little earlier, as timers are late by up to a millisecond
-// on a machine that does nothing else, and a crowd takes some time to be told. Only if the process comes later than that, because it was stopped or had no
-// processor, there is some time beyond: then its timers fire before it reads what lies in its sockets, and a reply that
-// has arrived is to be used.
+// on a machine that does nothing else, and a crowd takes some time to be told. Only if the process comes later than
+// that, because it was stopped or had no processor, there is some time beyond: then its timers fire before it reads
+// what lies in its sockets, and a reply that has arrived is to be used.
 const (
 	// maxLook is how long a passenger waits at most from one look about to the next.
 	maxLook = time.Millisecond
