@@ -9,7 +9,7 @@ import (
 
 // hash stands for a policy and a key. A row begins with hi, of which 60 bits are the key's and the last four say that
 // it is in use, and nothing else; lo is independent of it, and chooses the shard. In a shard of four thousand keys two
-// have one hi with a chance of one in 10^11; among a million keys anywhere, of one in a billion.
+// have one hi with a chance of one in 10^11; among a million keys anywhere, of two in a billion.
 type hash struct{ hi, lo uint64 }
 
 // Seeds make the hash of keys unpredictable, so that nobody can choose keys that crowd
