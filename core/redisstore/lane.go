@@ -128,6 +128,7 @@ func (l *lane) ask(ctx context.Context, now time.Time, e *entry, t *core.Take, r
 		if <-p.seat; p.landed.Load() {
 			return p.arrive(false, res)
 		}
+		p.nudge() // the word may have been that its time is over
 	}
 	// Half of the time is enough to wait in: the other half is for the flight.
 	return p.ride(ctx, l, patience/2, patience, res)
