@@ -143,7 +143,7 @@ func FuzzAgain(f *testing.F) {
 		for _, n := range []int{0, 3, 4, 5, 7} {
 			raw := make([]byte, 8*n)
 			for j := range n {
-				binary.BigEndian.PutUint64(raw[8*j:], uint64(epoch*(1-j%3)+j))
+				binary.BigEndian.PutUint64(raw[8*j:], uint64(epoch*int64(1-j%3)+int64(j)))
 			}
 			f.Add(raw, int64(1), int64(1), int64(n), int64(7*n), uint8(i))
 		}

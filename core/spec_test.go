@@ -20,7 +20,7 @@ import (
 )
 
 // epoch is time 0 of the tests, in microseconds since the Unix epoch.
-const epoch = 1_800_000_000_000_000
+const epoch int64 = 1_800_000_000_000_000
 
 const second = 1_000_000 // microseconds
 
@@ -476,7 +476,7 @@ func FuzzExplain(f *testing.F) {
 			f.Add(make([]byte, 8*n), int64(n), n%2 == 0, uint8(i))
 			some := make([]byte, 8*n)
 			for j := range n {
-				binary.BigEndian.PutUint64(some[8*j:], uint64(epoch*(1-j%3)+j))
+				binary.BigEndian.PutUint64(some[8*j:], uint64(epoch*int64(1-j%3)+int64(j)))
 			}
 			f.Add(some, int64(1), n%2 == 1, uint8(i))
 		}
@@ -520,7 +520,7 @@ func FuzzExplainEach(f *testing.F) {
 		for _, n := range []int{0, 1, 2, 3, 5, 9, 17} {
 			some := make([]byte, 8*n)
 			for j := range n {
-				binary.BigEndian.PutUint64(some[8*j:], uint64([]int{epoch, -1, 0, 1, 2, -3, -1 << 53, epoch - j}[(j+i)%8]))
+				binary.BigEndian.PutUint64(some[8*j:], uint64([]int64{epoch, -1, 0, 1, 2, -3, -1 << 53, epoch - int64(j)}[(j+i)%8]))
 			}
 			for _, counts := range []string{"", "\x01", "\x03\x01", "\xff\x01\x02", "\x00"} {
 				f.Add(some, int64(n%3), int64(i), uint8(i), []byte(counts))

@@ -1,6 +1,7 @@
 package algo_test
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -86,7 +87,7 @@ func total(list []counted) (sum int64) {
 // newestOf keeps the newest units of a list, up to limit.
 func newestOf(list []counted, limit int64) (kept []counted) {
 	list = slices.Clone(list)
-	slices.SortStableFunc(list, func(a, b counted) int { return int(b.at - a.at) })
+	slices.SortStableFunc(list, func(a, b counted) int { return cmp.Compare(b.at, a.at) })
 	for _, c := range list {
 		if c.units = min(c.units, limit); c.units > 0 {
 			kept = append(kept, c)

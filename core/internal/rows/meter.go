@@ -8,8 +8,8 @@ import (
 
 // The state of a GCRA is a meter: an instant of at most 53 bits, and parts of a microsecond. Where the parts have 11 bits
 // at most, as under nearly every rate, both fit into one word, and so four rows into a cache line, and at a million keys
-// it is the cache lines that take the time. A table begins with such narrow rows, and makes them wide for good when a
-// policy comes that needs it.
+// it is the cache lines that take the time. A table begins with such narrow rows, and makes all of them wide when a policy
+// comes that needs it, until none is in use. No instant is negative: a decision is made at a time since the epoch.
 
 // partBits is how many bits the parts have in a narrow row.
 const partBits = 11
@@ -54,8 +54,8 @@ type Meter struct {
 // The time is taken before the row is locked, while its cache line is on its way, which saves a sixth of a decision among
 // a million keys. So of two callers who come at once the second to lock the row may have the earlier time. That admits
 // nobody too early: a decision moves the instant of a meter forward, and to no less than its own time and what it
-// charges. What moves it back is the correction of a state that lies beyond all that the rules allow; before that the
-// time is taken again, and so it is after a wait.
+// charges. What moves it back is the correction of a state that lies beyond all that the rules allow, and what empties
+// it, which leaves no instant, is a refund. In both cases the time is taken again, and so it is after a wait.
 func (m *Map) Meter(p *Policy, key string, forced int64) (row Meter, locked bool) {
 	h := p.hash(key)
 	a := m.array(m.shard(h), p)
@@ -74,7 +74,7 @@ func (m *Map) Meter(p *Policy, key string, forced int64) (row Meter, locked bool
 		return Meter{}, false
 	}
 	row = Meter{a, a.at(i), head, now}
-	if forced == 0 && (waited || p.gcra.Beyond(row.State(), now)) {
+	if state := row.State(); forced == 0 && (waited || state == (algo.Meter{}) || p.gcra.Beyond(state, now)) {
 		row.now = m.clock.now()
 	}
 	return row, true

@@ -120,6 +120,14 @@ func TestRowsWiden(t *testing.T) {
 	assert.Equal(t, []int64{later, 4096}, state)
 	checkRows(t, m.shards[0].known(small))
 	assert.Equal(t, 51, m.Len())
+
+	assert.Equal(t, 51, m.shards[0].sweep(later - 1))
+	assert.False(t, m.shards[0].array(small).narrow(), "a row has parts that need it")
+	assert.Zero(t, m.shards[0].sweep(2*later))
+	assert.True(t, m.shards[0].array(small).narrow(), "none is in use")
+	put(m, large, "new", 0, later, 4096)
+	state, _ = get(m, large, "new")
+	assert.Equal(t, []int64{later, 4096}, state)
 }
 
 // Of what is charged to a few keys nothing is lost, while others come and go around them, and the rows become wide.
@@ -241,6 +249,53 @@ func TestMetersOnlyFill(t *testing.T) {
 	assert.Positive(t, all)
 	assert.LessOrEqual(t, all, state[0]-begun, "each took a microsecond of what the meter is ahead of the beginning")
 	assert.LessOrEqual(t, state[0], m.Now()+3)
+}
+
+// Nobody decides on a meter that a refund has emptied at a time before that: it would have room from before the refund.
+func TestTimeOfAnEmptiedMeter(t *testing.T) {
+	a, err := algo.Kinds[0].New(algo.Params{Rate: 10_000, Burst: 3, Period: 1_000_000})
+	require.NoError(t, err)
+	p := NewPolicy("a", "g", []algo.Algorithm{a})
+	m := New(1000)
+	put(m, &p, "k", 0, m.Now(), 0)
+	emptied := int64(0) // as the row is, for whoever has locked it
+	var wg sync.WaitGroup
+	for range 6 {
+		wg.Go(func() {
+			for range 200_000 {
+				row, locked := m.Meter(&p, "k", 0)
+				if !locked {
+					continue
+				}
+				var answer algo.Answer
+				before, now := row.State(), row.Now()
+				early := before.Empty == 0 && now < emptied
+				next, changed := p.gcra.Decide(&answer, before, now, 1, 0)
+				if changed {
+					row.Store(next)
+				}
+				row.Unlock()
+				if early {
+					t.Error("it was emptied later")
+					return
+				}
+				if answer.Refused {
+					continue
+				}
+				var whole Row
+				whole.Lock(m, &p, "k", 0)
+				state := whole.State()
+				p.gcra.Load(state, whole.Now())
+				if p.gcra.Refund(state, whole.Now(), 1, algo.Receipt{At: now, Units: 1, Charged: answer.Charged, Made: p.gcra}) {
+					if whole.Store(); state[0] == 0 {
+						emptied = whole.Now()
+					}
+				}
+				whole.Unlock()
+			}
+		})
+	}
+	wg.Wait()
 }
 
 func TestPrefetchChangesNothing(t *testing.T) {

@@ -243,8 +243,13 @@ func (t *table) widen() {
 func (t *table) sweep(now int64, most int) (removed int) {
 	t.freeze()
 	removed = t.bury(now)
-	if size := t.array.Load().size; size > minRows && t.live*4 < size {
-		t.move(t.roomy(most), int(t.array.Load().stride))
+	a := t.array.Load()
+	stride := int(a.stride)
+	if t.meters && t.live == 0 { // nobody needs wide rows any more
+		stride = narrowStride
+	}
+	if a.size > minRows && t.live*4 < a.size || stride != int(a.stride) {
+		t.move(t.roomy(most), stride)
 	}
 	t.thaw()
 	return removed
