@@ -157,7 +157,7 @@ func TestMemoryKeepsPairsApart(t *testing.T) {
 // What a log has counted is kept under other numbers of its policy, and apart from others.
 func TestMemoryKeepsLogs(t *testing.T) {
 	m := newMemory(t, 64)
-	now := int64(epoch)
+	now := epoch
 	take := func(policy, key string, cost int64) core.Result {
 		res, err := m.Take(t.Context(), core.Take{Policy: core.MustParse(policy), Key: key, Cost: cost, Now: now})
 		require.NoError(t, err)

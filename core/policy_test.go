@@ -204,7 +204,7 @@ func TestPolicyParams(t *testing.T) {
 	res, _, _ := waits.Spec().Step(nil, core.Take{Policy: waits, Key: "k", Cost: 3, Now: epoch})
 	params := waits.Spec().RefundArgs(core.Refund{Receipt: res, Units: 3}, 0)
 	assert.Equal(t, int64(300000), params[0], "what three units weigh")
-	assert.Equal(t, int64(epoch+300000), params[1], "the state that the charge led to")
+	assert.Equal(t, epoch+300000, params[1], "the state that the charge led to")
 	assert.Equal(t, res.At, params[len(params)-1])
 	assert.Equal(t, []int64{100000, 1000000, 3000000, 0}, waits.Spec().TakeArgs(core.Take{AtMost: true}, 0), "none at most looks for one unit")
 	owes := core.MustParse("10/1s debt 5; wait 2s")

@@ -30,7 +30,7 @@ func TestAgainAgreesWithStep(t *testing.T) {
 			return take
 		}
 		at := func(t core.Take, now int64) core.Take { t.Now = now; return t }
-		now, res, cost := int64(epoch), core.Result{}, int64(0)
+		now, res, cost := epoch, core.Result{}, int64(0)
 		for i := 0; i == 0 || i < 30 && res.Allowed(); i++ {
 			first := at(draw("first "), now)
 			var next []byte

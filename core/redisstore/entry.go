@@ -149,7 +149,7 @@ func (c *call) settle(reply []int64, err error) {
 func (e *entry) settle(reply []int64, err error) {
 	e.reply, e.err = reply, err
 	if p := e.rider; p != nil {
-		p.landed.Store(true)
+		p.landed.Swap(true) // it is ordered before whether there is a word to see already, as a Store would not be everywhere
 		p.nudge()
 	}
 }

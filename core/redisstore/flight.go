@@ -167,7 +167,7 @@ func (f *flight) end() {
 // none because the process came too late, some time more.
 func (f *flight) prolong() *deadline {
 	now := time.Now()
-	at := f.sent.Add(f.lane.limit)
+	at := f.sent.Add(f.lane.limit - lookEvery(f.lane.limit))
 	if !now.Before(at) {
 		at = now.Add(f.lane.node.store.lateness)
 	}

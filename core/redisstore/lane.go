@@ -42,6 +42,7 @@ type lane struct {
 
 	mu          sync.Mutex
 	first, last *passenger // those who wait, in the order in which they came
+	untold      *passenger // the first of them that may not be attentive yet; nil if all are
 	newest      time.Time  // when the latest of them has entered
 	waiting     int
 	weight      int64            // of those who wait
@@ -60,14 +61,15 @@ type lane struct {
 const maxWaiting = 8192
 
 // enter makes p, which may have been another one before, the passenger of an entry. If that is of a take, its key has no
-// name yet. The name of before is nearly always the one that is needed again.
+// name yet. The name of before, which may be of another store, is nearly always the one that is needed again.
 func (p *passenger) enter(e *entry, t *core.Take, entered time.Time) *passenger {
 	last := p.key
 	p.entry, p.entered, p.aboard, p.decided = *e, entered, false, false
 	p.rider = p
 	p.landed.Store(false)
 	if p.key == "" && t != nil {
-		if key, ok := strings.CutPrefix(last, p.program.before); ok && key == t.Key && key[0] != hashed {
+		key, ok := strings.CutPrefix(last, p.program.before)
+		if ok && key == t.Key && key[0] != hashed && len(p.program.names.secret) == 0 {
 			p.key = last
 		} else {
 			p.key = p.program.name(t.Key)
@@ -120,7 +122,9 @@ func (l *lane) ask(ctx context.Context, now time.Time, e *entry, t *core.Take, r
 	}
 	l.add(p)
 	attentive := p.attentive || p.older || patience < l.limit || l.behind
-	p.attentive = attentive
+	if p.attentive = attentive; !attentive && l.untold == nil {
+		l.untold = p
+	}
 	f := l.next(now)
 	l.mu.Unlock()
 	l.start(f)
@@ -171,13 +175,16 @@ func (l *lane) next(now time.Time) *flight {
 	weight, p := int64(0), l.first
 	for ; p != nil && len(f.riders) < l.full && (len(f.riders) == 0 || weight+p.weight <= l.heavy); p = p.after {
 		weight += p.weight
-		p.aboard = true
+		p.aboard, p.before = true, nil
 		f.riders = append(f.riders, p)
 	}
 	if l.first = p; p == nil {
 		l.last = nil
 	} else {
 		p.before = nil
+	}
+	if l.untold != nil && l.untold.aboard {
+		l.untold = l.first
 	}
 	f.entries = len(f.riders)
 	l.waiting -= f.entries
@@ -230,8 +237,7 @@ const glance = time.Millisecond
 
 // watch sees to it that nobody whose time passes is forgotten. It is locked.
 func (l *lane) watch(now time.Time) {
-	soon := now.Add(lookEvery(l.limit))
-	if !l.alarm.IsZero() && l.alarm.Before(soon) {
+	if !l.alarm.IsZero() && l.alarm.Before(now.Add(lookEvery(l.limit))) {
 		return
 	}
 	at := time.Time{}
@@ -246,12 +252,10 @@ func (l *lane) watch(now time.Time) {
 		}
 		if !l.behind {
 			before(l.first.entered.Add(l.limit / 2))
-			if !l.first.attentive {
-				before(l.first.entered.Add(glance))
-			} else if !l.last.attentive { // and others perhaps, of whom it is the last
-				before(now.Add(glance))
-			}
 		}
+	}
+	if l.untold != nil {
+		before(l.untold.entered.Add(glance))
 	}
 	if !l.behind {
 		for _, f := range l.flights {
@@ -264,14 +268,17 @@ func (l *lane) watch(now time.Time) {
 	if at.IsZero() || !l.alarm.IsZero() && !at.Before(l.alarm) {
 		return
 	}
-	if at.Before(soon) {
-		at = soon
+	now = time.Now() // that of who came may be old, and those who look about are to do so at some distance
+	if soon := now.Add(lookEvery(l.limit)); at.Before(soon) {
+		if at = soon; !l.alarm.IsZero() && !at.Before(l.alarm) {
+			return
+		}
 	}
 	l.alarm = at
 	if l.timer == nil {
-		l.timer = time.AfterFunc(time.Until(at), l.tick)
+		l.timer = time.AfterFunc(at.Sub(now), l.tick)
 	} else {
-		l.timer.Reset(time.Until(at))
+		l.timer.Reset(at.Sub(now))
 	}
 }
 
@@ -279,18 +286,26 @@ func (l *lane) watch(now time.Time) {
 func (l *lane) tick() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.alarm = time.Time{}
 	now := time.Now()
 	l.depart(now)
-	l.watch(now)
-	if l.behind {
-		return
+	if !l.behind {
+		l.tell(now)
 	}
-	for p := l.first; p != nil && now.Sub(p.entered) >= min(glance, l.limit/2); p = p.after {
-		if !p.attentive || now.Sub(p.entered) >= l.limit/2 {
-			p.attentive = true
-			p.nudge()
+	l.alarm = time.Time{}
+	l.watch(now)
+}
+
+// tell lets those look about whose time may be over, and those who have not yet looked whether their callers leave. It
+// is locked.
+func (l *lane) tell(now time.Time) {
+	for ; l.untold != nil && now.Sub(l.untold.entered) >= glance; l.untold = l.untold.after {
+		if !l.untold.attentive {
+			l.untold.attentive = true
+			l.untold.nudge()
 		}
+	}
+	for p := l.first; p != nil && now.Sub(p.entered) >= l.limit/2; p = p.after {
+		p.nudge()
 	}
 	for _, f := range l.flights {
 		if !f.attentive && now.Sub(f.sent) >= glance {
@@ -447,6 +462,9 @@ func (l *lane) remove(p *passenger) {
 		if p.after.merges && !p.merges { // with p, and now the others with it
 			p.after.merges, p.after.weight, p.weight = false, p.weight, 0
 		}
+	}
+	if l.untold == p {
+		l.untold = p.after
 	}
 	p.before, p.after = nil, nil
 	l.waiting--

@@ -164,7 +164,7 @@ func TestPassengersLeaveInTime(t *testing.T) {
 				require.NoError(t, err)
 				l, look := s.only.lanes[deciding], lookEvery(own)
 				synctest.Test(t, func(t *testing.T) {
-					for _, before := range []time.Duration{0, own / 3, own + 3*look, 10 * own} {
+					for _, before := range []time.Duration{0, own / 3, own + maxLook, 10*own + maxLook} {
 						start := time.Now()
 						p := &passenger{seat: make(chan struct{}, 1), timer: time.NewTimer(time.Hour), entered: start.Add(-before)}
 						l.mu.Lock()
@@ -201,13 +201,14 @@ func TestSentAgainInTime(t *testing.T) {
 	now := time.Now()
 	again := (&flight{lane: l, sent: now}).prolong()
 	again.timer.Stop()
-	assert.Equal(t, now.Add(l.limit), again.at)
+	assert.Equal(t, now.Add(l.limit-lookEvery(l.limit)), again.at)
 	again = (&flight{lane: l, sent: now.Add(-l.limit)}).prolong()
 	again.timer.Stop()
 	assert.WithinRange(t, again.at, now.Add(lateness(l.limit)), time.Now().Add(lateness(l.limit)))
 }
 
-// Callers who leave while they wait are noticed, also those who have come after others who are looked after already.
+// Callers who leave while they wait are noticed, whoever waits before and behind them, also if the alarm goes off just
+// after they have come.
 func TestLeavingWhileWaiting(t *testing.T) {
 	t.Parallel()
 	rdb := redis.NewUniversalClient(ClientOptions("127.0.0.1:1"))
@@ -216,28 +217,63 @@ func TestLeavingWhileWaiting(t *testing.T) {
 	require.NoError(t, err)
 	l := s.only.lanes[deciding]
 	l.out = l.most // by a flight that never lands
-	ended := make([]chan error, 3)
+	short, end := context.WithTimeout(t.Context(), 30*time.Minute)
+	defer end()
+	ended := make([]chan error, 5)
 	leave := make([]context.CancelFunc, len(ended))
 	for i := range ended {
-		var ctx context.Context
-		ctx, leave[i] = context.WithCancel(t.Context())
+		ctx := t.Context()
+		if i%2 == 0 { // one who looks from the beginning
+			ctx = short
+		}
+		ctx, leave[i] = context.WithCancel(ctx)
 		ended[i] = make(chan error, 1)
+		if i > 0 {
+			l.mu.Lock()
+			l.alarm = time.Now()
+			l.mu.Unlock()
+		}
 		go func() {
 			_, err := l.ask(ctx, time.Now(), &entry{key: "waits"}, nil, nil)
 			ended[i] <- err
 		}()
-		attentive := func() bool {
+		require.Eventually(t, func() bool {
 			l.mu.Lock()
 			defer l.mu.Unlock()
-			return l.waiting == i+1 && (l.last.attentive || i == 1)
-		}
-		require.Eventually(t, attentive, time.Minute, time.Millisecond)
+			return l.waiting == i+1
+		}, time.Minute, 50*time.Microsecond)
 	}
-	for _, i := range []int{1, 0, 2} {
+	l.tick()
+	for _, i := range []int{3, 0, 1, 4, 2} {
 		leave[i]()
 		require.ErrorIs(t, <-ended[i], context.Canceled)
 	}
 	assert.Zero(t, l.waiting)
+	assert.Nil(t, l.untold)
+}
+
+// A crowd whose time is old does not take from those who look about the time to do so.
+func TestAlarmsAreApart(t *testing.T) {
+	t.Parallel()
+	rdb := redis.NewUniversalClient(ClientOptions("127.0.0.1:1"))
+	t.Cleanup(func() { _ = rdb.Close() })
+	s, err := New(rdb, Options{})
+	require.NoError(t, err)
+	l := s.only.lanes[deciding]
+	l.mu.Lock()
+	defer l.mu.Unlock() // so that the alarm does not go off
+	begun := time.Now()
+	l.out = l.most
+	l.add(&passenger{entered: begun.Add(-10 * l.limit)})
+	for range 3 {
+		l.watch(begun.Add(-l.limit))
+		assert.False(t, l.alarm.Before(begun.Add(lookEvery(l.limit))))
+		l.alarm = time.Time{}
+	}
+	l.alarm = begun.Add(lookEvery(l.limit))
+	l.watch(begun.Add(-l.limit))
+	assert.Equal(t, begun.Add(lookEvery(l.limit)), l.alarm, "it is not put off")
+	l.timer.Stop()
 }
 
 // A name that was given before is the one that would be given now.
@@ -246,6 +282,7 @@ func TestNameOfBefore(t *testing.T) {
 	for _, secret := range []string{"", "0123456789abcdef"} {
 		n := newNames("weir", []byte(secret))
 		p, other := &program{names: n, before: n.prefix + "p:g:"}, &program{names: n, before: n.prefix + "q:g:"}
+		readable := &program{names: newNames("weir", nil), before: p.before} // of another store
 		keys := []string{"a", "b", "ab", "~", "~a", "p:g:a", "a\n", strings.Repeat("a", maxReadable+1)}
 		for _, k := range slices.Clip(keys) {
 			keys = append(keys, n.hash(k))
@@ -260,6 +297,7 @@ func TestNameOfBefore(t *testing.T) {
 			for _, before := range keys {
 				assert.Equal(t, want, after(p.name(before)), "%q after %q", key, before)
 				assert.Equal(t, want, after(other.name(before)), "%q after %q", key, before)
+				assert.Equal(t, want, after(readable.name(before)), "%q after %q", key, before)
 			}
 		}
 	}

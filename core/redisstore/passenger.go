@@ -90,12 +90,12 @@ func (p *passenger) ride(ctx context.Context, l *lane, queueing, patience time.D
 			again := looking(patience) - waited
 			if again <= 0 {
 				again = lookEvery(patience)
-				if !late && waited > patience+again {
+				if !late && waited > patience+maxLook-again { // by more than a timer is late
 					left, late = looks, true
 				}
 				left--
 			}
-			if waited < enough(patience) || left >= 0 {
+			if waited < enough(patience) || left >= 0 && (late || waited < patience) {
 				if alarm != nil {
 					p.timer.Reset(again)
 				}

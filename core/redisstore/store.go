@@ -58,10 +58,14 @@ type Options struct {
 	// Deadline is by when a caller has its answer, of Take, Acquire and Reset, whatever its context says; 0 means
 	// DefaultDeadline. A decision for which Redis takes longer is a failure of the store, which stops waiting three
 	// milliseconds earlier, or 6 % of the deadline if that is less: timers are late. Only if the process is stopped
-	// or has no processor at that moment, the answer comes later, by five milliseconds of running at most, or a tenth
-	// of the deadline: then a reply that has arrived meanwhile is used, and a question that could not be written is
-	// sent once more. The time counts from the call, but for composing the scripts of a kind of policy, which takes
-	// some milliseconds once.
+	// or has no processor at that moment, the answer comes later, by five milliseconds of running at most: then a
+	// reply that has arrived meanwhile is used, and a question that could not be written is sent once more. Timers
+	// are no finer than about a millisecond, and so answers may be late by that under a deadline below 20 ms. The
+	// time counts from the call, but for composing the scripts of a kind of policy, which takes some milliseconds
+	// once.
+	//
+	// A caller whose own context ends before has its answer after three quarters of the time that is left to it, so
+	// that the policy's fail word can still decide.
 	//
 	// Refund, Renew and Release, for which no request waits, may take as long as their caller's context lets them, up
 	// to a second.

@@ -121,7 +121,7 @@ func TestRowsWiden(t *testing.T) {
 	checkRows(t, m.shards[0].known(small))
 	assert.Equal(t, 51, m.Len())
 
-	assert.Equal(t, 51, m.shards[0].sweep(later - 1))
+	assert.Equal(t, 51, m.shards[0].sweep(later-1))
 	assert.False(t, m.shards[0].array(small).narrow(), "a row has parts that need it")
 	assert.Zero(t, m.shards[0].sweep(2*later))
 	assert.True(t, m.shards[0].array(small).narrow(), "none is in use")
