@@ -20,8 +20,9 @@
 //     answer is not known. Units are given back, and handed back after an outage, once at most.
 //   - permits: no more are held at the same time than there are, and all are back within two seconds, or when their
 //     leases end if nobody can know of them.
-//   - time: every answer comes within the deadline of the decision, but for what the scheduler has kept the process from
-//     running meanwhile, and 5 ms more for those that it has kept: they look for a reply that has arrived by then.
+//   - time: 99 of 100 answers during each fault come within the deadline of the decision, but for what the scheduler has
+//     kept the process from running meanwhile, and 5 ms more for those that it has kept: they look for a reply that has
+//     arrived by then. How many come later is printed.
 //   - back: two and a half seconds after a fault nobody fails any more: a client of go-redis that could not connect tries
 //     again each second, and an open breaker twice a second.
 //   - others: callers who stay under their own limit are never refused, and do not fail while nothing else does,
