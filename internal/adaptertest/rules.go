@@ -91,5 +91,5 @@ func testQueue(t *testing.T, a Adapter) {
 	close(start)
 	all.Wait()
 	assert.Equal(t, 20, status[http.StatusOK]+status[http.StatusTooManyRequests], "%v", status)
-	assert.GreaterOrEqual(t, status[http.StatusOK], 4, "one at once, and three that wait")
+	assert.GreaterOrEqual(t, status[http.StatusOK], 3, "as many as have places; the one that need not wait may have had one until it knew")
 }
