@@ -10,8 +10,9 @@ import (
 )
 
 // Describe returns a text for the log at start-up that says what holds for each of the routes that the router has
-// registered, and for all others: a line for each rule, in the order in which they are asked, with its place in the Config, its policy,
-// its key, its over-limit handler and its tiers. Numbers that come from a Source are those of now.
+// registered, and for all others: a line for each rule, in the order in which they are asked, with its place in
+// the Config, its policy, its key, its over-limit handler and its tiers. Numbers that come from a Source are those
+// of now.
 func (g *Guard) Describe(routes []string) string {
 	g = g.current()
 	var out strings.Builder

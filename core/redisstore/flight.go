@@ -84,8 +84,9 @@ func (f *flight) relay() (next *flight) {
 		return next
 	}
 	f.collect(failed)
-	// Those who ask again at once are in time for the next one, which costs the same for more of them. The first time, it may be
-	// another processor that goes on with this, while those who were told are still in the queue of the one before.
+	// Those who ask again at once are in time for the next one, which costs the same for more of them. The first
+	// time, it may be another processor that goes on with this, while those who were told are still in the queue
+	// of the one before.
 	runtime.Gosched()
 	runtime.Gosched()
 	next = f.land(errNotSent, false)

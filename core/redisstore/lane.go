@@ -14,22 +14,22 @@ import (
 // lane is how things of one kind travel to one server: those that wait, the flights that are
 // out, and a breaker.
 //
-// A flight is one round trip: a command, or a pipeline of several. A call that is asked for while
-// no flight is out leaves at once, alone, in its caller's goroutine. One that is asked for while a
-// flight is out becomes a passenger: it waits, and leaves with all others that have come meanwhile,
-// when that flight is back. Another flight opens beside it if those who wait fill one; if the server
-// is so far away that several flights can share the way, or so many wait that each side can be kept busy,
-// for an equal part of those who are about; and if the first of those who wait has waited for half of a round trip, as when the server does not answer.
+// A flight is one round trip: a command, or a pipeline of several. A call that is asked for while no flight is out
+// leaves at once, alone, in its caller's goroutine. One that is asked for while a flight is out becomes a
+// passenger: it waits, and leaves with all others that have come meanwhile, when that flight is back. Another
+// flight opens beside it if those who wait fill one; if the server is so far away that several flights can share
+// the way, or so many wait that each side can be kept busy, for an equal part of those who are about; and if the
+// first of those who wait has waited for half of a round trip, as when the server does not answer.
 //
 // So a decision goes from Store.Take, which makes an entry of it, to ask; from there in a flight of
 // its own to fly, or through add, next and run, where group makes as few calls of all passengers
 // as it takes. fly and relay send each call as a command, and settle its entries with what came back.
 //
-// The flights of those who wait have goroutines of their own. So a flight may take as long as the store's
-// deadline allows, counted from its sending, while each of its passengers leaves when its own time is over; and no
-// caller has to wait for a flight of others, or to answer for it. The time of those who have as much of it as the store
-// allows passes in the order in which they came, so that one timer is enough for all of them. It also tells them when to look
-// whether their callers leave.
+// The flights of those who wait have goroutines of their own. So a flight may take as long as the store's deadline
+// allows, counted from its sending, while each of its passengers leaves when its own time is over; and no caller
+// has to wait for a flight of others, or to answer for it. The time of those who have as much of it as the store
+// allows passes in the order in which they came, so that one timer is enough for all of them. It also tells them
+// when to look whether their callers leave.
 type lane struct {
 	*breaker
 	node  *node
@@ -209,10 +209,10 @@ func (l *lane) ripe(now time.Time) bool {
 	return now.Sub(l.first.entered) >= l.haste()
 }
 
-// useful is how many flights it pays to have out at a time: the further away the server is, the more of them share the
-// way. Near it, fewer and larger flights cost both sides less; but of a crowd, one part is for the server to decide while
-// the process gives the answers to another, and a third is on its way, so that neither of them falls asleep: to be woken costs
-// more than a flight.
+// useful is how many flights it pays to have out at a time: the further away the server is, the more of them share
+// the way. Near it, fewer and larger flights cost both sides less; but of a crowd, one part is for the server to
+// decide while the process gives the answers to another, and a third is on its way, so that neither of them falls
+// asleep: to be woken costs more than a flight.
 func (l *lane) useful() int {
 	n := 1 + int(min(l.nearest[0], l.nearest[1])/far)
 	if l.waiting >= crowd {
@@ -230,9 +230,9 @@ func (l *lane) haste() time.Duration { return max(l.trip/2, time.Millisecond) }
 // far is how far away a server is to which another flight pays. A flight costs the two of them about 50 us.
 const far = 250 * time.Microsecond
 
-// glance is after what time the lane tells a passenger to look whether its caller leaves. To wait for one thing alone costs less
-// than half of what it costs to wait for several, and nearly all have their answer by then; but not where the round trip itself
-// takes that long, and so they look from the beginning there.
+// glance is after what time the lane tells a passenger to look whether its caller leaves. To wait for one thing
+// alone costs less than half of what it costs to wait for several, and nearly all have their answer by then; but
+// not where the round trip itself takes that long, and so they look from the beginning there.
 const glance = time.Millisecond
 
 // watch sees to it that nobody whose time passes is forgotten. It is locked.

@@ -44,8 +44,9 @@ func (f *flight) tell() {
 	f.lane.node.store.observe(*f.told)
 }
 
-// BreakerChange is what Options.ObserveBreaker is told: that the breaker of a server has opened or closed. While it is open, the
-// server is asked by one flight at a time, about twice a second; the first that is answered closes it.
+// BreakerChange is what Options.ObserveBreaker is told: that the breaker of a server has opened or closed. While
+// it is open, the server is asked by one flight at a time, about twice a second; the first that is answered closes
+// it.
 type BreakerChange struct {
 	// Addr is the server's address as the client has it, or "" where that does not say which server it asks.
 	Addr string
