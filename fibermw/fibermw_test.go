@@ -70,6 +70,7 @@ func listen(t testing.TB, f *fiber.App, network, address string) string {
 	t.Helper()
 	listener, err := net.Listen(network, address)
 	require.NoError(t, err)
+	f.Server().MaxIdleWorkerDuration = time.Second // a goroutine that looks after the workers sleeps as long, also beyond the end
 	served := make(chan error, 1)
 	go func() { served <- f.Listener(listener) }()
 	t.Cleanup(func() {

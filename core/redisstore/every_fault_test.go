@@ -46,7 +46,8 @@ const (
 // deadline, but for what the scheduler takes meanwhile, of a class that the fault explains; nothing is lost that Redis has not
 // lost, nothing is charged twice; no key's limit is exceeded by more than what was lost; and when the fault is over,
 // Redis decides again by itself. Only one of several servers is hurt, and it shows in no key of the others.
-func TestEveryFault(t *testing.T) { //nolint:paralleltest // it computes: what waits for a server beside it would wait for the processor
+func TestEveryFault(t *testing.T) {
+	t.Parallel()
 	for name, start := range sites {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

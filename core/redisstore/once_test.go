@@ -16,7 +16,8 @@ import (
 
 // What a decision costs the server, and that a script never runs twice for one,
 // holds on every topology.
-func TestOnEveryTopology(t *testing.T) { //nolint:paralleltest // it computes: what waits for a server beside it would wait for the processor
+func TestOnEveryTopology(t *testing.T) {
+	t.Parallel()
 	for name, start := range topologies {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
