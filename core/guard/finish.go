@@ -64,30 +64,43 @@ func (t *taken) settles() bool {
 // owes reports whether there is something to do when the request is over.
 func (t *taken) owes() bool { return t.settles() || t.admission.Held() }
 
-// settle gives back what was not used, and charges what was used beyond what was taken. f is how the handler has ended.
+// settle settles each debt. f is how the handler has ended.
 func (o *owed) settle(f Final) {
 	f.Reported = o.reported.Load()
-	for i := range *o.debts {
+	o.settleFrom(0, f)
+}
+
+// settleFrom settles the debts from i on, also those after one for which code of the program panics.
+func (o *owed) settleFrom(i int, f Final) {
+	defer func() {
+		if i < len(*o.debts) {
+			o.settleFrom(i, f)
+		}
+	}()
+	for i < len(*o.debts) {
 		d := &(*o.debts)[i]
-		if !d.settles {
-			continue
-		}
-		taken := d.admission.Result.Taken
-		var used int64
-		if d.rule.After != nil {
-			used = d.rule.After(f)
-		} else {
-			used = d.rule.Settle(f, taken)
-		}
-		if used = max(used, 0); used > taken {
-			d.admission.Charge(used - taken)
-		} else {
-			d.admission.GiveBack(taken - used)
-		}
-		if g := o.context.guard; g.observe != nil {
-			g.tellSettled(d, used)
+		i++
+		if d.settles {
+			o.context.guard.settle(d, f)
 		}
 	}
+}
+
+// settle gives back what was not used of a debt, and charges what was used beyond what was taken.
+func (g *Guard) settle(d *debt, f Final) {
+	taken := d.admission.Result.Taken
+	var used int64
+	if d.rule.After != nil {
+		used = d.rule.After(f)
+	} else {
+		used = d.rule.Settle(f, taken)
+	}
+	if used = max(used, 0); used > taken {
+		d.admission.Charge(used - taken)
+	} else {
+		d.admission.GiveBack(taken - used)
+	}
+	g.tellSettled(d, used)
 }
 
 // Finish releases the permits and settles what depends on how the request ended. It never waits for a remote store,

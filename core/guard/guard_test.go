@@ -291,6 +291,7 @@ func TestGuardPanicsPass(t *testing.T) {
 		"skip":    {Rule: guard.Rule{Skip: func(keyfunc.Request) bool { panic("boom") }}},
 		"cost":    {Rule: guard.Rule{Cost: func(keyfunc.Request) int64 { panic("boom") }}},
 		"handler": {Rule: guard.Rule{Cost: func(keyfunc.Request) int64 { return 2 }, OverLimit: guard.HandlerFunc("mine", func(*guard.Refusal) guard.Verdict { panic("boom") })}},
+		"tier":    {Rule: guard.Rule{Tier: func(keyfunc.Request) string { panic("boom") }, Tiers: map[string]string{"pro": "2/1h"}}},
 		"observe": {Observe: func(guard.Event) { panic("boom") }},
 	} {
 		c.Policy = "1/1h"
