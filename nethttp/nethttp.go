@@ -22,12 +22,15 @@ import (
 // get one that is an http.Flusher, http.Hijacker and http.Pusher if the server's is, and from which
 // http.ResponseController reaches the rest.
 //
-// Limit panics if g is nil.
+// Limit panics if g is nil, and the middleware if the handler is.
 func Limit(g *guard.Guard, find ...Router) func(http.Handler) http.Handler {
 	if g == nil {
 		panic("nethttp: Limit(nil): give it the Guard that guard.New returned")
 	}
 	return func(next http.Handler) http.Handler {
+		if next == nil {
+			panic("nethttp: Limit(g)(nil): give the handler to limit, such as http.DefaultServeMux")
+		}
 		return &limit{guard: g, next: next, find: routers(find, next)}
 	}
 }

@@ -386,6 +386,8 @@ func size(t *testing.T, name string) int64 {
 
 func TestLimitNeedsGuard(t *testing.T) {
 	assert.Panics(t, func() { nethttp.Limit(nil) })
+	limit := nethttp.Limit(guard.Must("1/1h", keyfunc.IP()))
+	assert.PanicsWithValue(t, "nethttp: Limit(g)(nil): give the handler to limit, such as http.DefaultServeMux", func() { limit(nil) })
 }
 
 // Copying nothing writes nothing.

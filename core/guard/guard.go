@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/keyfunc"
@@ -68,7 +69,8 @@ type family struct {
 	// inProcess reports that the store keeps no key beyond the call.
 	inProcess bool
 
-	rewritten sync.Once // the warning that addresses are not those of sockets
+	rewritten sync.Once   // the warning that addresses are not those of sockets
+	waits     atomic.Bool // some policy lets requests wait for their turn
 }
 
 // New builds a Guard. It does no input or output. The error lists every mistake in c at once.

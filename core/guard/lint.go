@@ -20,6 +20,9 @@ func (g *Guard) Lint(routes []string) []Warning {
 		l.known = append(l.known, registered(text))
 	}
 	l.table()
+	if n := g.base.Waiting; n > 0 && !g.waits.Load() {
+		l.warn(codeWaiting, "Rule", "Waiting is %d, but with no policy of this Guard anybody waits; add a wait to one, as in \"10/1s; wait 2s\", or leave Waiting out", n)
+	}
 	for _, ru := range g.all() {
 		l.rule(ru)
 	}
@@ -166,17 +169,24 @@ func (ru *rule) alike(other *rule) bool {
 		reflect.ValueOf(ru.Skip).Pointer() == reflect.ValueOf(other.Skip).Pointer()
 }
 
-// resembles reports whether the entry differs from a registered route only as patterns of two frameworks do, by a slash at
-// the end, or by the method.
-func (e entry) resembles(r route) bool { return shape(e.pattern) == shape(r.pattern) }
+// resembles reports whether the entry may be meant for a registered route: it differs from it only as patterns of two
+// frameworks do, by a slash at the end, or by the method; or it is a path in the place of the pattern.
+func (e entry) resembles(r route) bool {
+	return slices.EqualFunc(parts(e.pattern), parts(r.pattern), func(mine, registered string) bool {
+		return mine == registered || registered == parameter
+	})
+}
 
-// shape is a pattern without the names of its parameters, of which frameworks have their own spelling.
-func shape(pattern string) string {
+// parameter stands for a part of a pattern whose name does not matter: frameworks have their own spelling of it.
+const parameter = "*"
+
+// parts are those of a pattern between slashes.
+func parts(pattern string) []string {
 	parts := strings.Split(strings.TrimSuffix(pattern, "/"), "/")
 	for i, part := range parts {
 		if part != "" && strings.ContainsRune(":{*+", rune(part[0])) {
-			parts[i] = "*"
+			parts[i] = parameter
 		}
 	}
-	return strings.Join(parts, "/")
+	return parts
 }

@@ -35,6 +35,11 @@ func TestLintNothing(t *testing.T) {
 		assert.Empty(t, newGuard(t, c).Lint(routes), name)
 	}
 	assert.Empty(t, newGuard(t, guard.Config{Rule: guard.Rule{Policy: "100/1m"}}).Lint(nil), "nothing goes by routes")
+
+	g := newGuard(t, guard.Config{Rule: guard.Rule{Policy: "100/1m", Waiting: 50}})
+	search := g.With("search", "10/1s; wait 2s")
+	assert.Empty(t, g.Lint(nil), "the places are for another guard of the family")
+	assert.Empty(t, search.Lint(nil))
 }
 
 func nothing(keyfunc.Request) (string, error) { return "", keyfunc.ErrNoKey }
@@ -53,13 +58,16 @@ func TestLint(t *testing.T) {
 		"entries that match no route": {
 			config: guard.Config{Rule: guard.Rule{Policy: "100/1m"}, Routes: map[string]guard.Rule{
 				"POST /login": {Policy: "5/1m"}, "/items/{id}": {Policy: "9/1m"}, "/files/*": {Instead: true}, "GET /health/": {Instead: true}, "/nowhere": {Instead: true},
+				"GET /teams/7/members": {Instead: true}, "/items/7/members": {Instead: true},
 			}},
-			routes: []string{"GET /login", "/items/:id", "/files", "GET /health"},
+			routes: []string{"GET /login", "/items/:id", "/files", "GET /health", "GET /teams/{team}/members"},
 			want: []string{
 				`unmatched-entry: Routes["/files/*"]: no route of the router is held by it; it may be "/files" that is meant`,
+				`unmatched-entry: Routes["/items/7/members"]: no route of the router is held by it; write the pattern as the router has it, or leave the entry out`,
 				`unmatched-entry: Routes["/items/{id}"]: no route of the router is held by it; it may be "/items/:id" that is meant`,
 				`unmatched-entry: Routes["/nowhere"]: no route of the router is held by it; write the pattern as the router has it, or leave the entry out`,
 				`unmatched-entry: Routes["GET /health/"]: no route of the router is held by it; it may be "GET /health" that is meant`,
+				`unmatched-entry: Routes["GET /teams/7/members"]: no route of the router is held by it; it may be "GET /teams/{team}/members" that is meant`,
 				`unmatched-entry: Routes["POST /login"]: no route of the router is held by it; it may be "GET /login" that is meant`,
 			},
 		},
@@ -91,6 +99,10 @@ func TestLint(t *testing.T) {
 				`permits-do-not-wait: Rule: in "default: 1/10s, 2 concurrent; wait 2s" the wait is for the rates alone: a request that finds no permit is refused, also when it has waited for its turn`,
 				`wait-too-short: Rule: with "default: 1/10s, 2 concurrent; wait 2s" turns are 10s apart, and a request waits 2s at most, so that hardly any can; wait longer, or leave it out`,
 			},
+		},
+		"places in which nobody waits": {
+			config: guard.Config{Rule: guard.Rule{Policy: "10/1s", Waiting: 50}, Rules: []guard.Rule{{Policy: "x: 5/1s", Key: keyfunc.Const("all")}}},
+			want:   []string{`waiting-unused: Rule: Waiting is 50, but with no policy of this Guard anybody waits; add a wait to one, as in "10/1s; wait 2s", or leave Waiting out`},
 		},
 		"numbers of a Source": {
 			config: guard.Config{Rule: guard.Rule{Policy: "100/1m"}, Source: wrong},

@@ -55,8 +55,13 @@ func newRoutes(table map[string]Rule, all []*rule, add func(r Rule, name, where 
 			}
 			rules = append(rules, add(r, name, where))
 		case !r.Instead:
-			mistakes = append(mistakes, prefixed(where, errors.New("there is neither a Policy nor Instead, so it changes nothing; leave it out")))
+			mistakes = append(mistakes, prefixed(where, errors.New("there is neither a Policy nor Instead, so it changes nothing; give a Policy, or leave the entry out")))
 			continue
+		default:
+			if idle := r.besidesPolicy(); len(idle) > 0 {
+				mistakes = append(mistakes, prefixed(where, fmt.Errorf("Instead without a Policy means no limit, so that there is nothing to do for %s; give a Policy, or Instead alone", strings.Join(idle, ", "))))
+				continue
+			}
 		}
 		if !r.Instead {
 			rules = append(rules, all...)
@@ -77,6 +82,30 @@ func newRoutes(table map[string]Rule, all []*rule, add func(r Rule, name, where 
 		return strings.Compare(b.method, a.method)
 	})
 	return t, errors.Join(mistakes...)
+}
+
+// besidesPolicy names the fields of r that are set, and have a meaning only beside a Policy.
+func (r Rule) besidesPolicy() (names []string) {
+	for _, field := range []struct {
+		name string
+		set  bool
+	}{
+		{"Key", r.Key.String() != ""},
+		{"Skip", r.Skip != nil},
+		{"Tier", r.Tier != nil},
+		{"Tiers", len(r.Tiers) > 0},
+		{"Waiting", r.Waiting != 0},
+		{"Cost", r.Cost != nil},
+		{"Settle", r.Settle != nil},
+		{"After", r.After != nil},
+		{"OverLimit", r.OverLimit != nil},
+		{"NoKey", r.NoKey != NoKeyDefault},
+	} {
+		if field.set {
+			names = append(names, field.name)
+		}
+	}
+	return names
 }
 
 // hasNoName reports whether a policy is to be named after its route. A text that cannot be read is not: that is another

@@ -185,6 +185,9 @@ func (f *family) prepare(store core.Store, r Rule, name string) (*rule, error) {
 	if f.headers.RateLimit && !ru.shadow {
 		ru.prepareLists()
 	}
+	if ru.waits {
+		f.waits.Store(true)
+	}
 	ru.forgets = f.inProcess && !ru.settles && !ru.permits && !ru.waits
 	return ru, nil
 }
@@ -227,7 +230,7 @@ func order(rules []*rule) error {
 		}
 	})
 	if n := len(rules); n > 1 && rules[n-2].holdsBack() {
-		return fmt.Errorf("in both %q and %q requests wait for their turn; nobody can stand in two queues: leave it out of one", rules[n-2].limiter.Policy(), rules[n-1].limiter.Policy())
+		return fmt.Errorf("in both %q and %q requests wait for their turn; nobody can stand in two queues: take the wait, or the leaky-bucket, out of one", rules[n-2].limiter.Policy(), rules[n-1].limiter.Policy())
 	}
 	return nil
 }

@@ -276,7 +276,7 @@ func TestRulesMistakes(t *testing.T) {
 			{Policy: "z: 5/1s", Tier: func(keyfunc.Request) string { return "" }, Tiers: map[string]string{"pro": "6/1s fixed-window", "big": "z: 9/1s", "odd": "9/1s; fail open", "none": "unlimited", "bad": "9"}},
 		},
 		Routes: map[string]guard.Rule{
-			"/a": {}, "get /b": {Instead: true}, "HEAD /c": {Instead: true}, "": {Instead: true}, "GET /d e": {Instead: true},
+			"/a": {}, "/e": {Instead: true, OverLimit: guard.Degrade(), Waiting: 5}, "get /b": {Instead: true}, "HEAD /c": {Instead: true}, "": {Instead: true}, "GET /d e": {Instead: true},
 			"/items/{id}": {Policy: "1/1s"}, "/items/:id": {Policy: "1/1s"},
 		},
 	})
@@ -287,7 +287,8 @@ func TestRulesMistakes(t *testing.T) {
 		"guard: Instead has a meaning in Routes only; leave it out of the Config itself",
 		"guard: Rules[1]: Instead has a meaning in Routes only",
 		"guard: Rules[2]: Tier and Tiers go together",
-		`guard: Routes["/a"]: there is neither a Policy nor Instead`,
+		`guard: Routes["/a"]: there is neither a Policy nor Instead, so it changes nothing; give a Policy, or leave the entry out`,
+		`guard: Routes["/e"]: Instead without a Policy means no limit, so that there is nothing to do for Waiting, OverLimit; give a Policy, or Instead alone`,
 		`guard: Routes["get /b"]: methods are in upper case: "GET /b"`,
 		`guard: Routes["HEAD /c"]: HEAD counts as GET`,
 		`guard: Routes[""]: give a pattern`,

@@ -39,7 +39,7 @@ func TestTiers(t *testing.T) {
 	assert.Empty(t, said.all())
 	demand("gold", false, "2")
 	demand("gold", false, "2")
-	assert.Equal(t, []string{"WARN weir: a tier has no policy of its own; the rule's holds policy=default tier=gold"}, said.all())
+	assert.Equal(t, []string{`WARN weir: Tier has named a tier that is not in Tiers, so that the rule's own policy holds; add it to Tiers, or answer "" policy=default tier=gold`}, said.all())
 	for range 3 {
 		demand("pro", true, "5")
 	}

@@ -84,7 +84,7 @@ func (g *Guard) warnAddress(ru *rule, warning string) {
 // warnTier logs, once for each rule, that it has no policy for a tier.
 func (g *Guard) warnTier(ru *rule, tier string) {
 	ru.reported.tier.Do(func() {
-		g.logger().Warn("weir: a tier has no policy of its own; the rule's holds", "policy", ru.name, "tier", tier, "code", codeTier)
+		g.logger().Warn("weir: Tier has named a tier that is not in Tiers, so that the rule's own policy holds; add it to Tiers, or answer \"\"", "policy", ru.name, "tier", tier, "code", codeTier)
 	})
 }
 
