@@ -216,6 +216,8 @@ func Run(t *testing.T, a Adapter) {
 		{"a hundred clients at once", testConcurrent},
 		{"a large body is refused unread", testUnread},
 		{"clients that leave", testLeave},
+		{"clients that leave a queue", testLeaveQueue},
+		{"clients that leave a queue unseen", testLeaveQueueUnseen},
 		{"Close ends what a guard runs", testClose},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.run(t, a) })

@@ -15,13 +15,17 @@ import (
 
 // A middleware outside that recovers sees the very value.
 func testPanic(t *testing.T, a Adapter) {
-	for _, value := range []error{errors.New("a panic"), http.ErrAbortHandler} {
+	for n, value := range []error{errors.New("a panic"), http.ErrAbortHandler, errors.New("a panic of what answers instead")} {
+		over := a.Handle(Native{Panic: value})
+		if n == 2 {
+			over = guard.Degrade(over)
+		}
 		var recovered atomic.Value
 		finals := make(chan guard.Final, 100)
 		g := newGuard(t, "2/1h", guard.Config{
 			Rule: guard.Rule{
 				Settle:    func(f guard.Final, taken int64) int64 { finals <- f; return taken },
-				OverLimit: a.Handle(Native{Panic: value}),
+				OverLimit: over,
 			},
 		})
 		outer, inner := g.With("outer", "9/1h"), g.With("inner", "9/1h")

@@ -3,16 +3,14 @@ package adaptertest
 import (
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
-
-	"github.com/stretchr/testify/assert"
 
 	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/keyfunc"
 )
 
-// A table of routes goes by what the framework has registered, whatever paths clients write.
+// A table of routes goes by what the framework has registered, whatever paths and methods clients
+// claim.
 func testTable(t *testing.T, a Adapter) {
 	g := newGuard(t, "100/1h", guard.Config{
 		Routes: map[string]guard.Rule{
@@ -29,7 +27,7 @@ func testTable(t *testing.T, a Adapter) {
 	}})
 	s.get("/items/1").admitted(t, 100, 99)
 	s.do(http.MethodPost, "/items/1").admitted(t, 2, 1)
-	s.do(http.MethodPost, "/items/2").admitted(t, 2, 0)
+	s.do(http.MethodPost, "/items/2", "X-HTTP-Method-Override", "GET", "X-HTTP-Method", "GET", "X-Method-Override", "GET").admitted(t, 2, 0)
 	s.do(http.MethodPost, "/items/3").refused(t, 2)
 	s.get("/items/1").admitted(t, 100, 96)
 	for remaining := 2; remaining >= 0; remaining-- {
@@ -69,27 +67,4 @@ func testRules(t *testing.T, a Adapter) {
 	by("root", "admin").admitted(t, 8, 0)
 	by("root", "admin").refused(t, 8)
 	by("carl", "").refused(t, 8)
-}
-
-// A request waits in a queue of the policy for its turn; one that finds no place is refused at once.
-func testQueue(t *testing.T, a Adapter) {
-	g := newGuard(t, "20/1s burst 1; wait 10s", guard.Config{Rule: guard.Rule{Waiting: 3}})
-	s := serve(t, a, hello(Handler{}, g))
-	start := make(chan struct{})
-	var mu sync.Mutex
-	status := map[int]int{}
-	var all sync.WaitGroup
-	for range 20 {
-		all.Go(func() {
-			<-start
-			code := s.get("/hello").StatusCode
-			mu.Lock()
-			status[code]++
-			mu.Unlock()
-		})
-	}
-	close(start)
-	all.Wait()
-	assert.Equal(t, 20, status[http.StatusOK]+status[http.StatusTooManyRequests], "%v", status)
-	assert.GreaterOrEqual(t, status[http.StatusOK], 3, "as many as have places; the one that need not wait may have had one until it knew")
 }
