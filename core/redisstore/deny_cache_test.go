@@ -109,13 +109,15 @@ func TestDenyCacheSparesRedis(t *testing.T) {
 	require.NoError(t, err)
 	server.ResetStats(t)
 	const n = 2000
+	began := time.Now()
 	for range n {
 		_, err := s.Take(t.Context(), take)
 		require.NoError(t, err)
 	}
+	asked := int(time.Since(began)/time.Second) + 1 // a refusal is good for a second, so that on no machine there are many
 	hits := int(s.Stats().DenyHits)
 	assert.Equal(t, n, hits+count())
-	assert.Positive(t, hits)
+	assert.GreaterOrEqual(t, hits, n-asked)
 	server.ResetStats(t)
 	for _, other := range []core.Take{{}, {Cost: 1, AtMost: true}, {Cost: 1, Now: time.Now().UnixMicro()}} {
 		other.Policy, other.Key = take.Policy, take.Key
