@@ -19,13 +19,15 @@ func TestDescribe(t *testing.T) {
 		Routes: map[string]guard.Rule{
 			"POST /login": {Policy: "5/1m; fail closed"},
 			"GET /health": {Instead: true},
+			"GET /trial":  {Policy: "trial: 9/1m; shadow", Instead: true},
 		},
 	})
 	assert.Equal(t, strings.TrimPrefix(`
 POST /login  Routes["POST /login"]  post-login: 5/1m; fail closed  by ip  reject(429)
              Rule                   default: 100/1m                by ip  reject(429)  tiers admin, pro
 GET /health  nothing
+GET /trial   Routes["GET /trial"]   trial: 9/1m; shadow            by ip  reject(429)
 GET /items   Rule                   default: 100/1m                by ip  reject(429)  tiers admin, pro
 all others   Rule                   default: 100/1m                by ip  reject(429)  tiers admin, pro
-`, "\n"), g.Describe([]string{"POST /login", "GET /health", "GET /items"}))
+`, "\n"), g.Describe([]string{"POST /login", "GET /health", "GET /trial", "GET /items"}))
 }
