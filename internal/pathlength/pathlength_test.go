@@ -125,3 +125,22 @@ func number(t *testing.T, text string) int {
 	require.NoError(t, err)
 	return n
 }
+
+// An adapter translates, and decides nothing: what it needs for that is one file of so many lines with code.
+const maxAdapter = 80
+
+func TestAdaptersAreThin(t *testing.T) {
+	for _, adapter := range []string{"nethttp", "ginmw", "echomw", "fibermw"} {
+		set, lines := token.NewFileSet(), map[int]bool{}
+		file, err := parser.ParseFile(set, filepath.Join("..", "..", adapter, adapter+".go"), nil, 0)
+		require.NoError(t, err)
+		ast.Inspect(file, func(n ast.Node) bool {
+			if n != nil {
+				lines[set.Position(n.Pos()).Line], lines[set.Position(n.End()-1).Line] = true, true
+			}
+			return true
+		})
+		t.Logf("%s: %d lines", adapter, len(lines))
+		assert.Less(t, len(lines), maxAdapter, adapter)
+	}
+}
