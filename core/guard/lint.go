@@ -21,7 +21,7 @@ func (g *Guard) Lint(routes []string) []Warning {
 	}
 	l.table()
 	if n := g.base.Waiting; n > 0 && !g.waits.Load() {
-		l.warn(codeWaiting, "Rule", "Waiting is %d, but with no policy of this Guard anybody waits; add a wait to one, as in \"10/1s; wait 2s\", or leave Waiting out", n)
+		l.warn(codeWaiting, "Rule", "Waiting is %d, but no policy of this Guard lets anybody wait; add a wait to one, as in \"10/1s; wait 2s\", or leave Waiting out", n)
 	}
 	for _, ru := range g.all() {
 		l.rule(ru)

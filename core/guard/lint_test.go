@@ -102,7 +102,7 @@ func TestLint(t *testing.T) {
 		},
 		"places in which nobody waits": {
 			config: guard.Config{Rule: guard.Rule{Policy: "10/1s", Waiting: 50}, Rules: []guard.Rule{{Policy: "x: 5/1s", Key: keyfunc.Const("all")}}},
-			want:   []string{`waiting-unused: Rule: Waiting is 50, but with no policy of this Guard anybody waits; add a wait to one, as in "10/1s; wait 2s", or leave Waiting out`},
+			want:   []string{`waiting-unused: Rule: Waiting is 50, but no policy of this Guard lets anybody wait; add a wait to one, as in "10/1s; wait 2s", or leave Waiting out`},
 		},
 		"numbers of a Source": {
 			config: guard.Config{Rule: guard.Rule{Policy: "100/1m"}, Source: wrong},
