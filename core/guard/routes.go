@@ -59,7 +59,7 @@ func newRoutes(table map[string]Rule, all []*rule, add func(r Rule, name, where 
 			continue
 		default:
 			if idle := r.besidesPolicy(); len(idle) > 0 {
-				mistakes = append(mistakes, prefixed(where, fmt.Errorf("Instead without a Policy means no limit, so that there is nothing to do for %s; give a Policy, or Instead alone", strings.Join(idle, ", "))))
+				mistakes = append(mistakes, prefixed(where, fmt.Errorf("without a Policy, Instead means no limit, so that there is nothing to do for %s; give a Policy, or Instead alone", strings.Join(idle, ", "))))
 				continue
 			}
 		}
