@@ -231,6 +231,33 @@ func TestRulesWithPermits(t *testing.T) {
 	})
 }
 
+// Wherever it is written, a rule in which requests wait is asked after those that decide at once, and permits after both:
+// nobody waits for what another rule refuses.
+func TestRulesThatWaitComeLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, queue := range []string{"queue: 10/1s burst 1; wait 5s", "queue: 10/1s leaky-bucket burst 50"} {
+			store := newCounting(t)
+			g := newGuard(t, guard.Config{
+				Rule:   guard.Rule{Policy: queue},
+				Rules:  []guard.Rule{{Policy: "few: 9 concurrent"}, {Policy: "hour: 2/1h", Key: keyfunc.Const("all")}},
+				Routes: map[string]guard.Rule{"/items/{id}": {Policy: "route: 50/1h"}},
+				Store:  store,
+			})
+			for _, want := range []string{"route hour queue few permit", "route hour queue few permit", "route hour"} {
+				began := time.Now()
+				v := g.Check(from(alice))
+				asked, _ := store.told()
+				assert.Equal(t, want, asked, queue)
+				if v.Action != guard.Pass {
+					assert.Zero(t, time.Since(began), "it is refused at once")
+				}
+				v.Finish(guard.Final{})
+			}
+			synctest.Wait()
+		}
+	})
+}
+
 // A handler that lets a request pass does not skip the other rules, and a trial refuses nothing.
 func TestRulesGoOn(t *testing.T) {
 	var events []guard.Event
