@@ -38,7 +38,7 @@ func pattern(p string) string { return wildcard.ReplaceAllString(p, ":$1") }
 func serve(t testing.TB, app adaptertest.App) string {
 	t.Helper()
 	e := echo.New()
-	e.Use(recovering(app.Recovered), login)
+	e.Use(recovering(app.Recovered), leaving(app.Left), login)
 	e.Use(limited(app.Guards)...)
 	for _, r := range app.Routes {
 		methods := []string{r.Method}
@@ -70,6 +70,17 @@ func recovering(recovered func(any)) echo.MiddlewareFunc {
 					err = echo.ErrInternalServerError
 				}
 			}()
+			return next(c)
+		}
+	}
+}
+
+func leaving(left func(context.Context)) echo.MiddlewareFunc {
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			if left != nil {
+				defer func() { left(c.Request().Context()) }()
+			}
 			return next(c)
 		}
 	}

@@ -46,7 +46,7 @@ func pattern(p string) string { return wildcard.ReplaceAllString(p, ":$1") }
 func serve(t testing.TB, app adaptertest.App) string {
 	t.Helper()
 	f := fiber.New(fiber.Config{DisableStartupMessage: true, StreamRequestBody: app.Unread})
-	f.Use(recovering(app.Recovered), login)
+	f.Use(recovering(app.Recovered), leaving(app.Left), login)
 	for _, g := range app.Guards {
 		f.Use(fibermw.Limit(g))
 	}
@@ -90,6 +90,15 @@ func recovering(recovered func(any)) fiber.Handler {
 				err = fiber.ErrInternalServerError
 			}
 		}()
+		return c.Next()
+	}
+}
+
+func leaving(left func(context.Context)) fiber.Handler {
+	return func(c *fiber.Ctx) error {
+		if left != nil {
+			defer func() { left(c.UserContext()) }()
+		}
 		return c.Next()
 	}
 }

@@ -40,7 +40,7 @@ func pattern(p string) string { return wildcard.ReplaceAllString(p, ":$1") }
 func serve(t testing.TB, app adaptertest.App) string {
 	t.Helper()
 	engine := gin.New()
-	engine.Use(recovering(app.Recovered), login)
+	engine.Use(recovering(app.Recovered), leaving(app.Left), login)
 	engine.Use(limited(app.Guards)...)
 	for _, r := range app.Routes {
 		methods := []string{r.Method}
@@ -73,6 +73,15 @@ func recovering(recovered func(any)) gin.HandlerFunc {
 				c.Status(http.StatusInternalServerError)
 			}
 		}()
+		c.Next()
+	}
+}
+
+func leaving(left func(context.Context)) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		if left != nil {
+			defer func() { left(c.Request.Context()) }()
+		}
 		c.Next()
 	}
 }

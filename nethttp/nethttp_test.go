@@ -49,7 +49,7 @@ func serve(t testing.TB, app adaptertest.App) string {
 		mux.Handle(r.Method+" "+pattern, limited(handler(r.Handler), r.Guards))
 	}
 	h := limited(mux, app.Guards, nethttp.Mux(mux))
-	server := httptest.NewServer(recovering(app.Recovered, login(h)))
+	server := httptest.NewServer(recovering(app.Recovered, leaving(app.Left, login(h))))
 	t.Cleanup(server.Close)
 	return server.URL
 }
@@ -71,6 +71,15 @@ func recovering(recovered func(any), next http.Handler) http.Handler {
 				w.WriteHeader(http.StatusInternalServerError)
 			}
 		}()
+		next.ServeHTTP(w, r)
+	})
+}
+
+func leaving(left func(context.Context), next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if left != nil {
+			defer func() { left(r.Context()) }()
+		}
 		next.ServeHTTP(w, r)
 	})
 }

@@ -190,10 +190,15 @@ func TestQueueUnderLoad(t *testing.T) {
 
 // A turn that would come after the request's own deadline is refused at once, and nothing is taken for it.
 func TestQueueDeadline(t *testing.T) {
-	for _, policy := range []string{"1/1s burst 1; wait 10s", "1/1s leaky-bucket burst 5"} {
+	for policy, back := range map[string]string{
+		"1/1s burst 1; wait 10s":    "",
+		"1/1s leaky-bucket burst 5": "default", // whose places are given out before anybody knows how far ahead they are
+	} {
 		synctest.Test(t, func(t *testing.T) {
-			g := newGuard(t, guard.Config{Rule: guard.Rule{Policy: policy}})
+			store := newCounting(t)
+			g := newGuard(t, guard.Config{Rule: guard.Rule{Policy: policy}, Store: store})
 			require.True(t, passes(g, alice))
+			store.told()
 			r := from(alice)
 			ctx, cancel := context.WithTimeout(t.Context(), 500*ms)
 			defer cancel()
@@ -204,6 +209,9 @@ func TestQueueDeadline(t *testing.T) {
 			assert.Equal(t, guard.Reply, v.Action)
 			assert.Equal(t, 429, v.Status, policy)
 			assert.LessOrEqual(t, v.Result.RetryAfter, time.Second)
+			synctest.Wait()
+			asked, refunded := store.told()
+			assert.Equal(t, []string{"default", back}, []string{asked, refunded}, policy)
 			advance(time.Second)
 			start = time.Now()
 			assert.True(t, passes(g, alice))

@@ -41,6 +41,7 @@ type Adapter struct {
 // App is an application to serve. Outside of all guards, it has
 //
 //   - a middleware that recovers from panics, calls Recovered, and answers 500,
+//   - a middleware that calls Left,
 //   - a middleware that stores the header UserInStore, if there is one, under
 //     StoreKey in the framework's own store, and the header UserInContext under
 //     ContextKey in the request's context, and puts the address in the header
@@ -52,6 +53,9 @@ type App struct {
 	Routes []Route
 	// Recovered is told what was recovered. It may be nil.
 	Recovered func(any)
+	// Left is told the request's context as middleware outside finds it when the guards have done with the request, also
+	// after a panic. It may be nil.
+	Left func(ctx context.Context)
 	// Unread asks not to read the bodies of requests in advance.
 	Unread bool
 }
@@ -200,6 +204,7 @@ func Run(t *testing.T, a Adapter) {
 		{"a thousand panics leave no permit behind", testPermitsPanic},
 		{"what refuses gives the permit back", testPermitsGivenBack},
 		{"a permit that is lost ends the context", testPermitLost},
+		{"middleware outside of a permit", testPermitInside},
 		{"a permit that is detached", testPermitDetached},
 		{"a stream holds its permit until it ends", testPermitOfStream},
 		{"a hijacked connection holds its permit until it ends", testPermitOfHijacked},

@@ -108,6 +108,29 @@ func testPermitLost(t *testing.T, a Adapter) {
 	require.ErrorIs(t, receive(t, causes, "the handler did not run"), core.ErrPermitLost)
 }
 
+// The context that ends with the permit is the handler's alone: middleware outside goes on with its own.
+func testPermitInside(t *testing.T, a Adapter) {
+	left := make(chan error, 1)
+	inside := make(chan context.Context, 1)
+	h := Handler{Do: func(ctx context.Context) { inside <- ctx }}
+	panics := h
+	panics.Panic = "a panic"
+	g := newGuard(t, "5 concurrent lease 1h", guard.Config{})
+	s := serve(t, a, App{
+		Guards: []*guard.Guard{g},
+		Routes: []Route{
+			{Method: http.MethodGet, Pattern: "/hello", Handler: h},
+			{Method: http.MethodGet, Pattern: "/panic", Handler: panics, Guards: []*guard.Guard{g.With("more", "3 concurrent lease 1h")}},
+		},
+		Left: func(ctx context.Context) { left <- ctx.Err() },
+	})
+	for _, path := range []string{"/hello", "/panic"} {
+		s.get(path)
+		require.NoError(t, receive(t, left, "it is still under way"), "the context outside of %s", path)
+		require.Error(t, receive(t, inside, "the handler did not run").Err(), "that of the handler of %s", path)
+	}
+}
+
 // What outlives the handler keeps its permit until it says so.
 func testPermitDetached(t *testing.T, a Adapter) {
 	releases := make(chan func(), 1)
