@@ -4,6 +4,8 @@ import (
 	"context"
 	"log/slog"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -60,6 +62,63 @@ func TestDegradeAmongRules(t *testing.T) {
 		v.SetHeaders(h)
 		assert.Equal(t, i > 0, h["Cache-Control"] == "no-store", i)
 		v.Finish(guard.Final{})
+	}
+}
+
+// So it is where the permits refuse, or a turn would come too late: the request goes on, told of once, and holds nothing of
+// that rule.
+func TestDegradeLate(t *testing.T) {
+	for policy, deadline := range map[string]time.Duration{
+		"late: 1 concurrent lease 1h, 5/1h":             0,
+		"late: 5/1h leaky-bucket burst 5":               time.Minute,
+		"late: 5/1h burst 1; wait 9h":                   time.Minute,
+		"late: 5 concurrent, 5/1h leaky-bucket burst 5": time.Minute,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			store := newMemory(t)
+			var seen []string
+			settled := 0
+			g := newGuard(t, guard.Config{
+				Rule: guard.Rule{
+					Policy: policy, OverLimit: guard.Degrade(),
+					Settle: func(_ guard.Final, taken int64) int64 { settled++; return taken },
+				},
+				Store: store, Observe: func(e guard.Event) {
+					if !e.Settled {
+						seen = append(seen, e.Outcome.String())
+					}
+				},
+			})
+			first := g.Check(from(alice))
+			require.Equal(t, guard.Pass, first.Action)
+			peek := func() core.Result {
+				res, err := store.Take(t.Context(), core.Take{Policy: g.Policies()[0], Key: "ip=" + alice})
+				require.NoError(t, err)
+				return res
+			}
+			before := peek()
+			for range 3 {
+				seen = nil
+				r := from(alice)
+				if deadline > 0 {
+					ctx, cancel := context.WithTimeout(t.Context(), deadline)
+					defer cancel()
+					r.ctx = ctx
+				}
+				v := g.Check(r)
+				assert.Equal(t, guard.Pass, v.Action, policy)
+				assert.True(t, guard.Degraded(v.Context(t.Context())), policy)
+				assert.Equal(t, core.Refused, v.Result.Outcome, policy)
+				assert.Equal(t, []string{"refused"}, seen, policy)
+				v.Finish(guard.Final{Status: 200})
+				assert.Zero(t, settled, policy)
+				after := peek()
+				assert.Equal(t, before.Remaining, after.Remaining, "%s: it has taken nothing", policy)
+				assert.LessOrEqual(t, after.ResetAfter, before.ResetAfter, "%s: it has taken no turn", policy)
+			}
+			first.Finish(guard.Final{Status: 200})
+			assert.Equal(t, 1, settled, policy)
+		})
 	}
 }
 
