@@ -103,7 +103,7 @@ func TestDegradeLate(t *testing.T) {
 				if deadline > 0 {
 					ctx, cancel := context.WithTimeout(t.Context(), deadline)
 					defer cancel()
-					r.ctx = ctx
+					r.ctx = ctx //nolint:fatcontext // each request has its own
 				}
 				v := g.Check(r)
 				assert.Equal(t, guard.Pass, v.Action, policy)

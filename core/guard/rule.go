@@ -57,7 +57,7 @@ type Rule struct {
 	// NoKey says what happens to a request that has no key.
 	NoKey NoKey
 	// Instead, in Config.Routes, replaces the rules that hold for every request by this one. Without a Policy, the route
-	// has no limit.
+	// has no limit, and the other fields must be left out.
 	Instead bool
 }
 
