@@ -143,10 +143,12 @@ func (d *decisions) explain(res *Result, taken int64) (ok bool) {
 	return true
 }
 
-// workspace is memory to read a reply into: the states of the limits, as far as it has them, and one limit's part.
+// workspace is memory to read a reply into: the states of the limits, as far as it has them, and one limit's part; and for
+// what is visited then.
 type workspace struct {
-	states [MaxLimits][algo.MaxReplyState]int64
-	own    [maxReply]int64
+	states       [MaxLimits][algo.MaxReplyState]int64
+	own          [maxReply]int64
+	res, refused Result
 }
 
 var workspaces = sync.Pool{New: func() any { return new(workspace) }}

@@ -59,10 +59,9 @@ const maxCalls = 1 << 16
 // visits go through the calls, one after the other.
 type visits struct {
 	decisions
-	visit        func(key, call int, res *Result, said []int64)
-	rest         []int64 // of the reply
-	res, refused Result
-	said         []int64 // of the key
+	visit func(key, call int, res *Result, said []int64)
+	rest  []int64 // of the reply
+	said  []int64 // of the key
 }
 
 // next visits the calls for one key, and reports whether a script can have written what was

@@ -48,8 +48,8 @@ const deniedInScript = "The user executing the script can't"
 // Redis 7 wrap the error of a command in a script: "ERR Error running script (call to
 // f_...): @user_script:5: -READONLY ...".
 func serverSays(err error) string {
-	var server redis.Error
-	if !errors.As(err, &server) {
+	server, ok := errors.AsType[redis.Error](err)
+	if !ok {
 		return ""
 	}
 	says := strings.TrimPrefix(server.Error(), "ERR ")
@@ -60,6 +60,9 @@ func serverSays(err error) string {
 	}
 	return says
 }
+
+// answered reports whether a server has said something, if that is what the client says.
+func answered(failed error) bool { return failed == nil || serverSays(failed) != "" }
 
 // replayable reports whether a call surely did not run and may do so at a second try.
 func replayable(err error) bool {

@@ -39,7 +39,7 @@ type flight struct {
 	// Of a flight of one, which is one allocation.
 	own  entry
 	only [1]call
-	room [12]any
+	room [16]any
 }
 
 // fly settles each of its entries. parent has the values for the client's hooks. A panic in
@@ -50,7 +50,7 @@ func (f *flight) fly(parent context.Context) {
 		return
 	}
 	failed := f.send(f)
-	if next := f.land(failed, false); next != nil {
+	if next := f.land(answered(failed), false); next != nil {
 		go f.lane.run(next)
 	}
 	if f.collect(failed); !f.ended {
@@ -73,7 +73,7 @@ func (f *flight) relay() (next *flight) {
 	}
 	failed := f.send(f)
 	// The next one does not wait for whom this one is told.
-	if next = f.land(failed, f.told == nil); next != nil { // and another goroutine gives out the answers
+	if next = f.land(answered(failed), f.told == nil); next != nil { // and another goroutine gives out the answers
 		handed = true
 		go func() {
 			defer func() { f.rescue(recover()) }()
@@ -89,7 +89,7 @@ func (f *flight) relay() (next *flight) {
 	// of the one before.
 	runtime.Gosched()
 	runtime.Gosched()
-	next = f.land(errNotSent, false)
+	next = f.land(false, false)
 	if f.ended {
 		return next
 	}
@@ -142,7 +142,7 @@ func (f *flight) resend() {
 func (f *flight) end() {
 	l := f.lane
 	if !f.landed { // nothing was sent
-		if next := f.land(errNotSent, false); next != nil {
+		if next := f.land(false, false); next != nil {
 			go l.run(next)
 		}
 	}

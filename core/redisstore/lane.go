@@ -344,10 +344,10 @@ func (l *lane) run(f *flight) {
 	}
 }
 
-// land notes that a flight is back. failed is what the client said. It keeps its place until its answers are given out,
+// land notes that a flight is back, and whether the server has answered just now. It keeps its place until its answers are given out,
 // if it may stay and those who wait give the server little to do: more may come. Else it returns the flight that is to
 // leave now, if there is one.
-func (f *flight) land(failed error, stay bool) (next *flight) {
+func (f *flight) land(answered, stay bool) (next *flight) {
 	now := time.Now()
 	l := f.lane
 	l.mu.Lock()
@@ -358,7 +358,7 @@ func (f *flight) land(failed error, stay bool) (next *flight) {
 	if f.landed {
 		return nil
 	}
-	if failed == nil || serverSays(failed) != "" {
+	if answered {
 		took := now.Sub(f.sent)
 		if l.answers%window == 0 {
 			l.nearest = [2]time.Duration{took, l.nearest[0]}

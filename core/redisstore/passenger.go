@@ -44,11 +44,11 @@ var passengers = sync.Pool{New: func() any {
 	return p
 }}
 
-// leaves lets another one have the place of a passenger whom nobody else has hold of. What others keep, it must not; but
-// the name of the key is likely to be needed again.
+// leaves lets another one have the place of a passenger whom nobody else has hold of. What belongs to callers, it must not
+// keep; the name of the key, which is not theirs, is likely to be needed again.
 func (p *passenger) leaves() { p.forgets(); passengers.Put(p) }
 
-func (p *passenger) forgets() { p.entry, p.take, p.after = entry{key: p.key}, core.Take{}, nil }
+func (p *passenger) forgets() { p.args, p.reply, p.err, p.after = nil, nil, nil, nil }
 
 // nudge lets a passenger look about. One that is about to do so anyway need not be told again.
 func (p *passenger) nudge() {

@@ -35,9 +35,7 @@ func (p *passenger) alike(o *passenger) bool {
 // group makes calls of passengers, as few as it takes: of up to so many keys each. What is asked of
 // one key is asked in the order in which it came.
 func (f *flight) group(keys int) {
-	if f.calls = f.only[:0]; keys == 1 {
-		f.calls = make([]call, 0, len(f.riders))
-	}
+	f.calls = f.only[:0]
 	var known keyTable
 	for i, p := range f.riders {
 		p.after = nil
@@ -59,7 +57,9 @@ func (f *flight) group(keys int) {
 			p.call = f.company(p, last, keys)
 		}
 		if p.call < 0 {
-			p.call, p.row = len(f.calls), 0
+			if p.call, p.row = len(f.calls), 0; p.call == 1 && keys == 1 { // and each of the rest may be one, too
+				f.calls = slices.Grow(f.calls, len(f.riders)-i)
+			}
 			f.calls = append(f.calls, call{entry: &p.entry})
 			continue
 		}
