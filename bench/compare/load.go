@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"math/bits"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,11 +33,10 @@ const (
 	over
 )
 
-// tally is what one goroutine has counted, on cache lines of its own.
+// tally is what one goroutine has counted.
 type tally struct {
 	decisions, admitted, failed int64
-	latencies                   histogram
-	_                           [64]byte
+	latencies                   []time.Duration
 }
 
 func (l load) run(ctx context.Context, d time.Duration) (sample, error) {
@@ -46,8 +45,10 @@ func (l load) run(ctx context.Context, d time.Duration) (sample, error) {
 	first, once := make(chan struct{}), sync.Once{} // the first decision that counts
 	tallies := make([]tally, l.goroutines)
 	for g := range l.goroutines {
-		f, t := l.work(g), &tallies[g]
+		f := l.work(g)
 		wg.Go(func() {
+			t := tally{latencies: make([]time.Duration, 0, 1024)} // where the goroutine has it at hand
+			defer func() { tallies[g] = t }()
 			for i := 0; ; {
 				now := phase.Load()
 				if now == over {
@@ -71,7 +72,7 @@ func (l load) run(ctx context.Context, d time.Duration) (sample, error) {
 				}
 				if now == measuring {
 					if timed {
-						t.latencies.add(time.Since(start) / time.Duration(l.batch))
+						t.latencies = append(t.latencies, time.Since(start)/time.Duration(l.batch))
 					}
 					if t.decisions == 0 {
 						once.Do(func() { close(first) })
@@ -100,15 +101,15 @@ func (l load) run(ctx context.Context, d time.Duration) (sample, error) {
 		Elapsed: atEnd.at.Sub(before.at), Allocs: atEnd.allocs - before.allocs,
 		Client: atEnd.client - before.client, Server: atEnd.server - before.server,
 	}
-	var all histogram
-	for i := range tallies {
-		t := &tallies[i]
+	var all []time.Duration
+	for _, t := range tallies {
 		s.Decisions += t.decisions
 		s.Admitted += t.admitted
 		s.Failed += t.failed
-		all.merge(&t.latencies)
+		all = append(all, t.latencies...)
 	}
-	s.P50, s.P99 = all.quantile(0.5), all.quantile(0.99)
+	slices.Sort(all)
+	s.P50, s.P99 = quantile(all, 0.5), quantile(all, 0.99)
 	return s, ctx.Err()
 }
 
@@ -144,54 +145,10 @@ func (l load) after(ctx context.Context, d time.Duration, event <-chan struct{})
 	return u, nil
 }
 
-// histogram counts durations, each exact to 1/256.
-type histogram struct {
-	counts [(64 - fine) << fine]int64
-	n      int64
-}
-
-// fine is how many bits below the leading one tell buckets apart.
-const fine = 7
-
-func (h *histogram) add(d time.Duration) {
-	h.counts[bucket(d)]++
-	h.n++
-}
-
-// bucket is the position of the leading one, and then the bits below it.
-func bucket(d time.Duration) int {
-	v := uint64(max(d, 0))
-	if v < 1<<fine {
-		return int(v)
+// quantile is the one of sorted durations that a share of q does not exceed, or 0 if there is none.
+func quantile(sorted []time.Duration, q float64) time.Duration {
+	if len(sorted) == 0 {
+		return 0
 	}
-	exp := bits.Len64(v) - 1 - fine
-	return exp<<fine + int(v>>exp)
-}
-
-// middle is the middle of a bucket.
-func middle(b int) time.Duration {
-	if b < 2<<fine {
-		return time.Duration(b)
-	}
-	exp := b>>fine - 1
-	return time.Duration((b&(1<<fine-1)+1<<fine)<<exp) + time.Duration(1)<<exp/2
-}
-
-func (h *histogram) merge(other *histogram) {
-	for i, n := range other.counts {
-		h.counts[i] += n
-	}
-	h.n += other.n
-}
-
-// quantile is the duration that a share of q does not exceed, or 0 if there is none.
-func (h *histogram) quantile(q float64) time.Duration {
-	rank := int64(math.Ceil(q * float64(h.n)))
-	for b, n := range h.counts {
-		rank -= n
-		if rank <= 0 && h.n > 0 {
-			return middle(b)
-		}
-	}
-	return 0
+	return sorted[max(int(math.Ceil(q*float64(len(sorted)))), 1)-1]
 }
