@@ -39,7 +39,7 @@ type flight struct {
 	// Of a flight of one, which is one allocation.
 	own  entry
 	only [1]call
-	room [16]any
+	room [8]any
 }
 
 // fly settles each of its entries. parent has the values for the client's hooks. A panic in

@@ -348,7 +348,7 @@ func (l *lane) run(f *flight) {
 // if it may stay and those who wait give the server little to do: more may come. Else it returns the flight that is to
 // leave now, if there is one.
 func (f *flight) land(answered, stay bool) (next *flight) {
-	now := time.Now()
+	took := time.Since(f.sent)
 	l := f.lane
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -359,7 +359,6 @@ func (f *flight) land(answered, stay bool) (next *flight) {
 		return nil
 	}
 	if answered {
-		took := now.Sub(f.sent)
 		if l.answers%window == 0 {
 			l.nearest = [2]time.Duration{took, l.nearest[0]}
 		}
@@ -378,6 +377,7 @@ func (f *flight) land(answered, stay bool) (next *flight) {
 	if l.first == nil {
 		return nil
 	}
+	now := f.sent.Add(took)
 	if next = l.next(now); next != nil {
 		l.depart(now) // if there are so many
 	}
