@@ -152,22 +152,7 @@ func TestNoChargeIsLost(t *testing.T) {
 		})
 	}
 	for g := range 2 {
-		wg.Go(func() {
-			for i := range each {
-				key := fmt.Sprint("other ", i%(4<<(i/1000)), g) // more and more of them
-				switch {
-				case i%3 == 0:
-					m.Remove(small, key)
-				case i%7 == 0:
-					put(m, small, key, 0, far)
-				default:
-					put(m, small, key, 0, m.Now()+int64(i%50))
-				}
-				if i%200 == 0 {
-					m.sweep()
-				}
-			}
-		})
+		wg.Go(func() { churn(m, small, g) })
 	}
 	wg.Wait()
 	sum := int64(0)

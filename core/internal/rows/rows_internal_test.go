@@ -62,6 +62,25 @@ func get(m *Map, p *Policy, key string) (state []int64, stored bool) {
 	return append(state, row.State()...), row.Stored()
 }
 
+// churn lets other keys than a test's own come, die, be removed and be swept away. Each caller has keys of its own.
+func churn(m *Map, p *Policy, caller int) {
+	far := m.Now() + 1e12
+	for i := range 4000 {
+		key := fmt.Sprint("other ", i%(4<<(i/1000)), caller) // more and more of them
+		switch {
+		case i%3 == 0:
+			m.Remove(p, key)
+		case i%7 == 0:
+			put(m, p, key, 0, far)
+		default:
+			put(m, p, key, 0, m.Now()+int64(i%50))
+		}
+		if i%200 == 0 {
+			m.sweep()
+		}
+	}
+}
+
 // advance lets time pass in a bubble, and what it wakes finish.
 func advance(d time.Duration) {
 	<-time.After(d)
@@ -267,22 +286,7 @@ func TestNothingIsLostWhileRowsMove(t *testing.T) {
 				add(two, "kept")
 			}
 		})
-		wg.Go(func() {
-			for i := range each {
-				key := fmt.Sprint("other ", i%(4<<(i/1000)), g) // more and more of them
-				switch {
-				case i%3 == 0:
-					m.Remove(p, key)
-				case i%7 == 0:
-					put(m, p, key, 0, far)
-				default:
-					put(m, p, key, 0, m.Now()+int64(i%50))
-				}
-				if i%200 == 0 {
-					m.sweep()
-				}
-			}
-		})
+		wg.Go(func() { churn(m, p, g) })
 	}
 	wg.Wait()
 	sum := int64(0)
