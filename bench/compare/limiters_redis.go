@@ -23,21 +23,8 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/internal/redistest"
 )
-
-// script is GCRA as a user of go-redis would write it by hand: doubles, four integers in the reply, and no healing.
-const script = `
-local t = redis.call('TIME')
-local now = t[1] * 1000000 + t[2]
-local emission, burst, cost = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
-local tat = tonumber(redis.call('GET', KEYS[1]) or now)
-if tat < now then tat = now end
-local new = tat + emission * cost
-local ahead = new - burst
-if ahead > now then return {0, 0, ahead - now, tat - now} end
-redis.call('SET', KEYS[1], new, 'PX', math.ceil((new - now) / 1000))
-return {1, math.floor((now - ahead) / emission), 0, new - now}
-`
 
 // backend is the Redis that a contender is to use.
 type backend struct {
@@ -234,7 +221,7 @@ func scriptByAutoPipeline(tb testing.TB, b backend, limits ...limit) []decide {
 
 func scripts(tb testing.TB, rdb redis.UniversalClient, by scripter, name string, limits []limit) []decide {
 	tb.Helper()
-	loaded := redis.NewScript(script)
+	loaded := redis.NewScript(redistest.GCRAByHand)
 	load := func(ctx context.Context, c redis.Scripter) error { return loaded.Load(ctx, c).Err() }
 	if cluster, ok := rdb.(*redis.ClusterClient); ok {
 		require.NoError(tb, cluster.ForEachMaster(tb.Context(), func(ctx context.Context, c *redis.Client) error { return load(ctx, c) }))
@@ -264,7 +251,7 @@ func scriptByRueidis(tb testing.TB, b backend, limits ...limit) []decide {
 	client, err := rueidis.NewClient(o)
 	require.NoError(tb, err)
 	tb.Cleanup(client.Close)
-	loaded := rueidis.NewLuaScript(script)
+	loaded := rueidis.NewLuaScript(redistest.GCRAByHand)
 	return one(limits, func(i int, l limit) decide {
 		prefix := prefix("rueidis", i)
 		args := []string{fmt.Sprint(float64(l.period.Microseconds()) / float64(l.rate)), strconv.FormatInt(l.period.Microseconds(), 10), "1"}

@@ -18,20 +18,8 @@ import (
 	"github.com/weir-go/weir/internal/redistest"
 )
 
-// bare is the baseline: what a go-redis user would write by hand for GCRA, with
-// doubles, four integers in the reply, and no healing.
-var bare = redis.NewScript(`
-local t = redis.call('TIME')
-local now = t[1] * 1000000 + t[2]
-local emission, burst, cost = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
-local tat = tonumber(redis.call('GET', KEYS[1]) or now)
-if tat < now then tat = now end
-local new = tat + emission * cost
-local ahead = new - burst
-if ahead > now then return {0, 0, ahead - now, tat - now} end
-redis.call('SET', KEYS[1], new, 'PX', math.ceil((new - now) / 1000))
-return {1, math.floor((now - ahead) / emission), 0, new - now}
-`)
+// bare is the baseline.
+var bare = redis.NewScript(redistest.GCRAByHand)
 
 // BenchmarkDecision compares one decision by one goroutine with the baseline. The
 // two take turns within one run, so that a machine whose speed wanders slows both:
