@@ -45,85 +45,65 @@ var sites = []struct {
 	framework string
 	all       []site
 }{
-	{"net/http", []site{
-		{bare, floor, func(testing.TB, backend, limit) app { return mux() }},
-		{"weir in the process", ours, func(tb testing.TB, _ backend, l limit) app {
-			return nethttp.Limit(byClient(tb, nil, l))(mux())
+	{"net/http", everywhere(stdApp, func(g *guard.Guard) func(http.Handler) http.Handler { return nethttp.Limit(g) }, byHand, clientOf,
+		site{"ulule/limiter", peer, func(tb testing.TB, b backend, l limit) app {
+			return stdApp(stdlib.NewMiddleware(ululeRedis(tb, b, l), stdlib.WithKeyGetter(clientOf)).Handler)
 		}},
-		{"weir", ours, func(tb testing.TB, b backend, l limit) app {
-			return nethttp.Limit(byClient(tb, weirStore(tb, b), l))(mux())
-		}},
-		{"redis_rate by hand", peer, func(tb testing.TB, b backend, l limit) app {
-			return byHand(redisRate(tb, b, l)[0], l, clientOf)(mux())
-		}},
-		{"rueidis EVALSHA by hand", floor, func(tb testing.TB, b backend, l limit) app {
-			return byHand(scriptByRueidis(tb, b, l)[0], l, clientOf)(mux())
-		}},
-		{"ulule/limiter", peer, func(tb testing.TB, b backend, l limit) app {
-			return stdlib.NewMiddleware(ululeRedis(tb, b, l), stdlib.WithKeyGetter(clientOf)).Handler(mux())
-		}},
-		{"throttled", peer, func(tb testing.TB, b backend, l limit) app {
+		site{"throttled", peer, func(tb testing.TB, b backend, l limit) app {
 			store, err := throttledredis.NewCtx(b.client(tb, patient), "throttled:")
 			require.NoError(tb, err)
 			lim, err := throttled.NewGCRARateLimiterCtx(store, throttledQuota(l))
 			require.NoError(tb, err)
 			m := throttled.HTTPRateLimiterCtx{RateLimiter: lim, VaryBy: varyByClient{}}
-			return m.RateLimit(mux())
+			return stdApp(m.RateLimit)
 		}},
-	}},
-	{"Gin", []site{
-		{bare, floor, func(testing.TB, backend, limit) app { return ginApp() }},
-		{"weir in the process", ours, func(tb testing.TB, _ backend, l limit) app { return ginApp(ginmw.Limit(byClient(tb, nil, l))) }},
-		{"weir", ours, func(tb testing.TB, b backend, l limit) app {
-			return ginApp(ginmw.Limit(byClient(tb, weirStore(tb, b), l)))
-		}},
-		{"redis_rate by hand", peer, func(tb testing.TB, b backend, l limit) app {
-			return ginApp(ginByHand(redisRate(tb, b, l)[0], l, ginClient))
-		}},
-		{"rueidis EVALSHA by hand", floor, func(tb testing.TB, b backend, l limit) app {
-			return ginApp(ginByHand(scriptByRueidis(tb, b, l)[0], l, ginClient))
-		}},
-		{"ulule/limiter", peer, func(tb testing.TB, b backend, l limit) app {
+	)},
+	{"Gin", everywhere(ginApp, ginmw.Limit, ginByHand, ginClient,
+		site{"ulule/limiter", peer, func(tb testing.TB, b backend, l limit) app {
 			return ginApp(ululegin.NewMiddleware(ululeRedis(tb, b, l), ululegin.WithKeyGetter(ginClient)))
 		}},
-		{"gin-rate-limit", peer, func(tb testing.TB, b backend, l limit) app {
+		site{"gin-rate-limit", peer, func(tb testing.TB, b backend, l limit) app {
 			rdb := b.client(tb, patient).(*redis.Client) //nolint:forcetypeassert // one address is one server
 			store := ginlimit.RedisStore(&ginlimit.RedisOptions{Rate: l.period, Limit: uint(l.rate), RedisClient: rdb})
 			return ginApp(ginlimit.RateLimiter(store, &ginlimit.Options{KeyFunc: ginClient}))
 		}},
-	}},
-	{"Echo", []site{
-		{bare, floor, func(testing.TB, backend, limit) app { return echoApp() }},
-		{"weir in the process", ours, func(tb testing.TB, _ backend, l limit) app { return echoApp(echomw.Limit(byClient(tb, nil, l))) }},
-		{"weir", ours, func(tb testing.TB, b backend, l limit) app {
-			return echoApp(echomw.Limit(byClient(tb, weirStore(tb, b), l)))
-		}},
-		{"redis_rate by hand", peer, func(tb testing.TB, b backend, l limit) app {
-			return echoApp(echoByHand(redisRate(tb, b, l)[0], l, echoClient))
-		}},
-		{"rueidis EVALSHA by hand", floor, func(tb testing.TB, b backend, l limit) app {
-			return echoApp(echoByHand(scriptByRueidis(tb, b, l)[0], l, echoClient))
-		}},
-	}},
-	{"Fiber", []site{
-		{bare, floor, func(testing.TB, backend, limit) app { return fiberApp() }},
-		{"weir in the process", ours, func(tb testing.TB, _ backend, l limit) app { return fiberApp(fibermw.Limit(byClient(tb, nil, l))) }},
-		{"weir", ours, func(tb testing.TB, b backend, l limit) app {
-			return fiberApp(fibermw.Limit(byClient(tb, weirStore(tb, b), l)))
-		}},
-		{"redis_rate by hand", peer, func(tb testing.TB, b backend, l limit) app {
-			return fiberApp(fiberByHand(redisRate(tb, b, l)[0], l, fiberClient))
-		}},
-		{"rueidis EVALSHA by hand", floor, func(tb testing.TB, b backend, l limit) app {
-			return fiberApp(fiberByHand(scriptByRueidis(tb, b, l)[0], l, fiberClient))
-		}},
-		{"Fiber's own", peer, func(tb testing.TB, b backend, l limit) app {
+	)},
+	{"Echo", everywhere(echoApp, echomw.Limit, echoByHand, echoClient)},
+	{"Fiber", everywhere(fiberApp, fibermw.Limit, fiberByHand, fiberClient,
+		site{"Fiber's own", peer, func(tb testing.TB, b backend, l limit) app {
 			return fiberApp(fiberlimiter.New(fiberlimiter.Config{
 				Max: l.rate, Expiration: l.period, KeyGenerator: fiberClient,
 				Storage: fiberredis.NewFromConnection(b.client(tb, patient)),
 			}))
 		}},
-	}},
+	)},
+}
+
+// everywhere are the contenders that there are in every framework, and then its own. build makes an application A that
+// uses middlewares M; weir and byHand make these. key is who has sent a request R.
+func everywhere[A app, M, R any](
+	build func(...M) A, weir func(*guard.Guard) M, byHand func(decide, limit, func(R) string) M, key func(R) string, own ...site,
+) []site {
+	return append([]site{
+		{bare, floor, func(testing.TB, backend, limit) app { return build() }},
+		{"weir in the process", ours, func(tb testing.TB, _ backend, l limit) app { return build(weir(byClient(tb, nil, l))) }},
+		{"weir", ours, func(tb testing.TB, b backend, l limit) app { return build(weir(byClient(tb, weirStore(tb, b), l))) }},
+		{"redis_rate by hand", peer, func(tb testing.TB, b backend, l limit) app {
+			return build(byHand(redisRate(tb, b, l)[0], l, key))
+		}},
+		{"rueidis EVALSHA by hand", floor, func(tb testing.TB, b backend, l limit) app {
+			return build(byHand(scriptByRueidis(tb, b, l)[0], l, key))
+		}},
+	}, own...)
+}
+
+// stdApp is mux within middlewares.
+func stdApp(use ...func(http.Handler) http.Handler) http.Handler {
+	h := mux()
+	for _, m := range use {
+		h = m(h)
+	}
+	return h
 }
 
 func byClient(tb testing.TB, store core.Store, l limit) *guard.Guard {
