@@ -237,7 +237,7 @@ func FuzzForwardedFor(f *testing.F) {
 	f.Fuzz(func(t *testing.T, peer, header, trusted string, hops int) {
 		network, err := netip.ParsePrefix(trusted)
 		if err != nil {
-			t.Skip()
+			return // it is no network
 		}
 		addr, _ := netip.ParseAddr(peer)
 		a := keyfunc.Address{Trusted: []netip.Prefix{network}, V4Bits: 32, V6Bits: 128}
@@ -246,7 +246,7 @@ func FuzzForwardedFor(f *testing.F) {
 		}
 		walk := a.Func()
 		if walk.Err() != nil {
-			t.Skip()
+			return // and has no other answer
 		}
 		lines := strings.Split(header, "\n")
 		client := func(lines ...string) string {

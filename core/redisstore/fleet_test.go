@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -41,11 +42,13 @@ type answer struct {
 
 const jobVariable = "WEIR_TEST_JOB"
 
-// TestFleetProcess is no test, but what a process of a fleet runs.
-func TestFleetProcess(t *testing.T) {
+// inFleet does the job of the process, if it is one of a fleet, and reports whether it is. A test that has a fleet begins
+// with it: that is what the processes run.
+func inFleet(t *testing.T) bool {
+	t.Helper()
 	text, ok := os.LookupEnv(jobVariable)
 	if !ok {
-		t.Skip("only as a process of a fleet")
+		return false
 	}
 	var j job
 	require.NoError(t, json.Unmarshal([]byte(text), &j))
@@ -75,6 +78,7 @@ func TestFleetProcess(t *testing.T) {
 	}
 	all.Wait()
 	require.NoError(t, json.NewEncoder(os.NewFile(3, "answers")).Encode(store.answers))
+	return true
 }
 
 // callKey is the context key of the answer that a call is to be noted in.
@@ -104,12 +108,13 @@ func fleet(t *testing.T, processes int, j job, meanwhile func()) (answers []answ
 	t.Helper()
 	text, err := json.Marshal(j)
 	require.NoError(t, err)
+	test, _, _ := strings.Cut(t.Name(), "/")
 	var running []*exec.Cmd
 	var outs []*os.File
 	for range processes {
 		out, in, err := os.Pipe()
 		require.NoError(t, err)
-		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestFleetProcess$")
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^"+test+"$") //nolint:gosec // this program
 		cmd.Env = append(os.Environ(), jobVariable+"="+string(text))
 		cmd.ExtraFiles = []*os.File{in}
 		cmd.Stderr = os.Stderr
@@ -132,6 +137,9 @@ func fleet(t *testing.T, processes int, j job, meanwhile func()) (answers []answ
 // Three processes admit exactly the bound together, by every algorithm, on a single
 // server and in a Cluster whose slots move meanwhile.
 func TestFleetAdmitsExactly(t *testing.T) { //nolint:paralleltest // it computes: what waits for a server beside it would wait for the processor
+	if inFleet(t) {
+		return
+	}
 	policies := []string{
 		"gcra: 60/366d", "debt: 60/366d debt 1", "tokens: 60/366d token-bucket", "leaky: 60/366d leaky-bucket", "fixed: 60/366d fixed-window",
 		"aligned: 60/366d fixed-window aligned", "month: 60/1mo fixed-window calendar Europe/Berlin",
@@ -178,6 +186,9 @@ func TestFleetAdmitsExactly(t *testing.T) { //nolint:paralleltest // it computes
 // the rate, and ask the server once each.
 func TestFleetQueues(t *testing.T) {
 	t.Parallel()
+	if inFleet(t) {
+		return
+	}
 	for name, policy := range map[string]string{
 		"gcra":         "gcra: 50/1s burst 1; wait 1m",
 		"token-bucket": "tokens: 1/20ms token-bucket; wait 1m",

@@ -322,13 +322,17 @@ const holderLease = 5 * time.Second
 // there more leases than permits.
 func TestKilledHolder(t *testing.T) {
 	t.Parallel()
+	if addr := os.Getenv(holderEnv); addr != "" { // in the process that is killed
+		holds(t, addr)
+		return
+	}
 	const n = 3
 	server := redistest.Single(t)
 	rdb := server.Client(t)
 	s := newStore(t, rdb, redisstore.Options{Deadline: patient})
 	p := permitPolicy(t, "killed", n, holderLease)
 
-	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestHolderProcess$") //nolint:gosec // this program
+	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestKilledHolder$") //nolint:gosec // this program
 	child.Env = append(os.Environ(), holderEnv+"="+server.Addr())
 	out, err := child.StdoutPipe()
 	require.NoError(t, err)
@@ -379,12 +383,9 @@ func TestKilledHolder(t *testing.T) {
 
 const holderEnv = "WEIR_TEST_HOLDER"
 
-// TestHolderProcess is the process that TestKilledHolder kills.
-func TestHolderProcess(t *testing.T) {
-	addr := os.Getenv(holderEnv)
-	if addr == "" {
-		t.Skip("it is run by TestKilledHolder")
-	}
+// holds takes the permits, and has them until its process is killed.
+func holds(t *testing.T, addr string) {
+	t.Helper()
 	rdb := redis.NewUniversalClient(unhurried(redisstore.ClientOptions(addr)))
 	defer func() { assert.NoError(t, rdb.Close()) }()
 	l, err := core.NewLimiter(newStore(t, rdb, redisstore.Options{Deadline: patient}), permitPolicy(t, "killed", 3, holderLease), core.LimiterOptions{})

@@ -31,13 +31,9 @@ type decision struct {
 
 const elsewhenVariable = "WEIR_TEST_ELSEWHEN"
 
-// TestProcessOfAnotherTime is no test, but a process that believes in the year 2000, as the first clock of a test
-// under synctest does.
-func TestProcessOfAnotherTime(t *testing.T) {
-	text, ok := os.LookupEnv(elsewhenVariable)
-	if !ok {
-		t.Skip("only as a process of TestClockOfTheProcess")
-	}
+// decideElsewhen is what a process does that believes in the year 2000, as the first clock of a test under synctest does.
+func decideElsewhen(t *testing.T, text string) {
+	t.Helper()
 	var j elsewhen
 	require.NoError(t, json.Unmarshal([]byte(text), &j))
 	synctest.Test(t, func(t *testing.T) {
@@ -60,6 +56,10 @@ func TestProcessOfAnotherTime(t *testing.T) {
 // calendar, of which it first believes in others.
 func TestClockOfTheProcess(t *testing.T) {
 	t.Parallel()
+	if text, ok := os.LookupEnv(elsewhenVariable); ok {
+		decideElsewhen(t, text)
+		return
+	}
 	j := elsewhen{Addr: redistest.Single(t).Addr(), Prefix: "elsewhen", Policies: []string{
 		"10/1h", "10/1h token-bucket", "10/1h leaky-bucket", "10/1h fixed-window", "10/24h fixed-window aligned",
 		"10/1mo fixed-window calendar UTC", "10/1h sliding-window", "10/1h sliding-counter", "10/1h sliding-log",
@@ -80,7 +80,7 @@ func TestClockOfTheProcess(t *testing.T) {
 	}
 	order, err := json.Marshal(j)
 	require.NoError(t, err)
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestProcessOfAnotherTime$")
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestClockOfTheProcess$")
 	cmd.Env = append(os.Environ(), elsewhenVariable+"="+string(order))
 	cmd.Stderr = os.Stderr
 	out, in, err := os.Pipe()

@@ -28,12 +28,9 @@ const (
 	stoppedRiders         = 50
 )
 
-// TestStoppedRidersProcess is no test, but what the stopped process runs: flights of many.
-func TestStoppedRidersProcess(t *testing.T) {
-	addr, ok := os.LookupEnv(stoppedRidersVariable)
-	if !ok {
-		t.Skip("only as a process that is stopped")
-	}
+// stopsRiders is what the stopped process does: flights of many.
+func stopsRiders(t *testing.T, addr string) {
+	t.Helper()
 	o := redisstore.ClientOptions(addr)
 	o.DialTimeout, o.ReadTimeout = patient, patient // so that the store's deadline decides
 	rdb := redis.NewUniversalClient(o)
@@ -66,6 +63,10 @@ func TestStoppedRidersProcess(t *testing.T) {
 // its sockets again.
 func TestArrivedRepliesAreUsedByAll(t *testing.T) {
 	t.Parallel()
+	if addr, ok := os.LookupEnv(stoppedRidersVariable); ok {
+		stopsRiders(t, addr)
+		return
+	}
 	backend := redistest.Single(t).Addr()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -101,7 +102,7 @@ func TestArrivedRepliesAreUsedByAll(t *testing.T) {
 		}
 	}()
 
-	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestStoppedRidersProcess$") //nolint:gosec // this program
+	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestArrivedRepliesAreUsedByAll$") //nolint:gosec // this program
 	child.Env = append(os.Environ(), stoppedRidersVariable+"="+listener.Addr().String())
 	child.Stderr = os.Stderr
 	in, err := child.StdinPipe()

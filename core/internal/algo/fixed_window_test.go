@@ -580,7 +580,7 @@ func FuzzFixedWindowText(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte, rate int64, align string) {
 		a, err := fixedWindow.New(algo.Params{Rate: 1 + rate&0xffff, Period: day, Align: align})
 		if err != nil {
-			t.Skip()
+			return // there is no such calendar
 		}
 		k := &fixedKey{a, []int64{7, 7}}
 		if !algo.ParseText(k, k.s, text) {
