@@ -93,8 +93,8 @@ func (l *Limiter) Allow(ctx context.Context, key string) (res Result, err error)
 // [Limiter.Acquire]. Being over the limit is a Result, not an error; look at [Result.Allowed].
 //
 // If the store fails, the policy's fail word decides and Result.Local is set; only under "fail closed" is there an
-// error then, a [*StoreError]. Other errors are the context's, and those of an empty key, a
-// negative n, and a policy that has permits alone.
+// error then, a [*StoreError]. Other errors are the context's, and those of an empty key, a negative n, and a policy
+// that has permits alone.
 func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (res Result, err error) {
 	err = l.take(ctx, Take{Policy: l.policy, Key: key, Cost: n}, &res)
 	return res, err

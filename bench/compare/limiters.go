@@ -18,7 +18,7 @@ type limit struct {
 // back in each second.
 func plenty() limit { return limit{1_000_000_000, 24 * time.Hour} }
 
-// lasting is a limit that nobody reaches who shares a run with thousands of others, and whose state lives on until his turn
+// lasting is a limit that no key reaches that shares a run with thousands of others, and whose state lives on until its turn
 // comes again: one comes back in 86 seconds. Under plenty a key would be as if unused long before, and a store that
 // forgets such keys would be measured with a few hundred.
 func lasting() limit { return limit{1_000, 24 * time.Hour} }

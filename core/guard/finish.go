@@ -30,7 +30,8 @@ type debt struct {
 	tier      string
 }
 
-// debts are reused, because they are large. What refers to them is owed alone, which handlers may keep with their context.
+// debts are reused, because they are large. Only owed refers to them, which is not reused, because handlers may keep it
+// with their context.
 var debts = sync.Pool{New: func() any { return new([]debt) }}
 
 // newOwed is called only for requests that owe something: others allocate nothing.

@@ -11,10 +11,10 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// A breaker opens after tripAfter failures in a row if nothing has succeeded for
-// tripAlone, and lets one flight through every probeEvery, or a part of probeJitter earlier, which each
-// breaker chooses for itself: those of a fleet, which open together, do not ask together. So it never opens for a
-// cluster that has lost one shard of several, as long as the others are asked.
+// A breaker opens after tripAfter failures in a row if nothing has succeeded for tripAlone: so it never opens for a cluster
+// that has lost one shard of several, as long as the others are asked. Then it lets one flight through every probeEvery,
+// or up to probeJitter earlier. Each breaker chooses that for itself, so that those of a fleet, which open together, do
+// not ask together. For staleFor after a success, a broken connection says nothing.
 const (
 	tripAfter   = 5
 	tripAlone   = 100 * time.Millisecond
@@ -62,10 +62,9 @@ func (t *trouble) alone() time.Duration {
 	return time.Since(started) - time.Duration(t.lastSuccess.Load())
 }
 
-// newBreaker builds a breaker that counts what is silent. What does not count either way: a
-// process that has too few connections, and for staleFor a broken connection, since every
-// pooled one breaks when a server restarts. tell, if there is one, is told once each time that it opens and closes, by
-// whoever's flight was the reason.
+// newBreaker builds a breaker that counts what is silent. Two failures do not count either way: that of a process that has
+// too few connections, and for staleFor that of a broken connection, since every pooled one breaks when a server restarts.
+// tell, if there is one, is told once each time that it opens and closes, by the goroutine whose flight was the reason.
 func newBreaker(tell func(open bool, err error)) *breaker {
 	b := &breaker{tell: tell}
 	b.circuit = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
@@ -99,8 +98,8 @@ func newBreaker(tell func(open bool, err error)) *breaker {
 	return b
 }
 
-// shut reports whether flights are kept away, as they may be if there is trouble: also while the one that is let through is
-// out, or all who come meanwhile would wait for a flight that cannot leave.
+// shut reports whether flights are kept away, as they may be if there is trouble. They are so while the one that is let
+// through is out, too: otherwise all callers that come meanwhile would wait for a flight that cannot leave.
 func (b *breaker) shut() bool {
 	switch b.circuit.State() {
 	case gobreaker.StateOpen:

@@ -30,7 +30,7 @@ func patient(c net.Conn) net.Conn {
 type conn struct {
 	net.Conn
 	raw   syscall.RawConn
-	begun atomic.Bool // something was written, or a read was in vain, since the latest answer or a part of one was read
+	begun atomic.Bool // something was written, or read in vain, since an answer, or a part of one, was last read
 }
 
 // Write implements net.Conn. TLS writes a question in several records.
@@ -69,7 +69,7 @@ func (c *conn) Read(p []byte) (int, error) {
 			err = nil
 		}
 	}
-	c.begun.Store(n == 0) // who has waited for an answer in vain, as while greeting a server, did not come too late
+	c.begun.Store(n == 0) // a caller that has waited for an answer in vain, as while a server is greeted, did not come too late
 	return n, err
 }
 

@@ -20,13 +20,13 @@ const (
 	inTime = 1
 )
 
-// lookEvery is how far apart the looks of those are who have so much time.
+// lookEvery is how far apart the looks of a passenger are that has so much time.
 func lookEvery(limit time.Duration) time.Duration { return min(maxLook, limit/50) }
 
-// enough is how long those may wait who are to have their answer within limit.
+// enough is how long a passenger may wait whose caller is to have its answer within limit.
 func enough(limit time.Duration) time.Duration { return limit - 3*lookEvery(limit) }
 
-// looking is when they begin to look about: often enough before that.
+// looking is when it begins to look about: early enough before that.
 func looking(limit time.Duration) time.Duration { return enough(limit) - looks*lookEvery(limit) }
 
 // lateness is by how much a flight may be late if it is sent again after its time, because the process came too late to

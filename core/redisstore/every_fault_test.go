@@ -23,9 +23,9 @@ import (
 	"github.com/weir-go/weir/internal/schedtest"
 )
 
-// How hard TestEveryFault is. On a machine that does nothing else one topology holds with
-// -deadline 50ms -late 5ms -rest 2ms -back 2s: one that is kept
-// from running until the deadline has passed looks about for as long as that, for a reply that has arrived.
+// How hard TestEveryFault is. On a machine that does nothing else, one topology passes with -deadline 50ms -late 5ms
+// -rest 2ms -back 2s. -late is for how long a caller that could not run until its deadline has passed still looks for a
+// reply that has arrived.
 var (
 	inTime = flag.Duration("deadline", 300*time.Millisecond, "how long a decision may take while faults come and go")
 	after  = flag.Duration("late", time.Second, "by how much an answer may come later, beyond what the scheduler took meanwhile")
@@ -42,10 +42,10 @@ const (
 	tightLimit = 1000
 )
 
-// On each topology, whatever fails while a hundred callers ask without end: everyone has an answer within the
-// deadline, but for what the scheduler takes meanwhile, of a class that the fault explains; nothing is lost that Redis has not
-// lost, nothing is charged twice; no key's limit is exceeded by more than what was lost; and when the fault is over,
-// Redis decides again by itself. Only one of several servers is hurt, and it shows in no key of the others.
+// On each topology, whatever fails while a hundred callers ask without end: every caller has an answer within the
+// deadline, but for what the scheduler takes meanwhile, of a class that the fault explains; nothing is lost that Redis has
+// not lost, and nothing is charged twice; no key's limit is exceeded by more than what was lost; and when the fault is
+// over, Redis decides again by itself. Only one of several servers is hurt, and it shows in no key of the others.
 func TestEveryFault(t *testing.T) {
 	t.Parallel()
 	for name, start := range sites {
@@ -77,7 +77,7 @@ type fault struct {
 	losses  int64
 }
 
-// everywhere are the classes that a machine brings about which is short of processors.
+// everywhere are the classes that may come of a machine that is short of processors, whatever the fault.
 var everywhere = []string{core.ClassTimeout, core.ClassBusy, core.ClassBreaker}
 
 var faults = []fault{

@@ -17,7 +17,8 @@ import (
 type table interface {
 	// Get returns the text of a key that has not expired, or nil.
 	Get(ctx context.Context, key string) (text []byte, err error)
-	// Swap stores next for ttl if the text is still old, and reports whether it was. No text is nil, or the empty text.
+	// Swap stores next for ttl if the text is still old, and reports whether it was. An old that is nil or empty stands
+	// for no text.
 	Swap(ctx context.Context, key string, old, next []byte, ttl time.Duration) (swapped bool, err error)
 	// Delete removes a key.
 	Delete(ctx context.Context, key string) error

@@ -192,7 +192,7 @@ func TestFleet(t *testing.T) {
 	asked := 0
 	require.Eventually(t, func() bool {
 		before := redisServer.CommandStats(t)["set"]
-		asked++ // a user of each time, who cannot be over the limit, and whom nobody owes anything
+		asked++ // another user each time, whom no limit refuses, and for whom nothing is handed back
 		send(t, client, urls, fmt.Sprint("bob", asked), 1, 1)
 		return redisServer.CommandStats(t)["set"]-before == 4
 	}, patience, 50*time.Millisecond, "all processes find Redis again")

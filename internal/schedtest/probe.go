@@ -10,8 +10,8 @@ import (
 
 // Probe measures for how long the scheduler has kept the process from running. It takes the longer of two measures: by
 // how much a timer of a millisecond is late, which says when all of the process stands still; and for how long, by the
-// kernel's account, the thread waited for a processor that waited longest, on Linux. While one thread waits that holds a
-// lock, or runs what an answer depends on, others run, the probe's perhaps among them.
+// kernel's account, the thread waited for a processor that waited longest, on Linux. The second is needed because others
+// may run, the probe's among them, while a thread waits that holds a lock, or has the work that an answer depends on.
 type Probe struct {
 	began time.Time
 	late  atomic.Int64 // nanoseconds in all
@@ -72,12 +72,12 @@ func (p *Probe) sample(every time.Duration) {
 // Lost is for how long the process was kept from running, in nanoseconds, by each of the two measures.
 type Lost struct{ Late, Waits int64 }
 
-// Lost is that since the process began. What the kernel says is that of the latest sample.
+// Lost returns that since the probe was made. What the kernel says is as of the latest sample.
 func (p *Probe) Lost() Lost {
 	return Lost{p.late.Load() + overdue(int64(time.Since(p.began))-p.last.Load()), p.waits.Load()}
 }
 
-// Since is for how long the process was kept from running between two moments.
+// Since returns for how long the process was kept from running between two moments.
 func (l Lost) Since(then Lost) time.Duration {
 	return time.Duration(max(l.Late-then.Late, l.Waits-then.Waits))
 }

@@ -55,7 +55,7 @@ func (a *array) head(i int) *int64 { return &a.words[a.at(i)] }
 // at is where a row begins.
 func (a *array) at(i int) int { return i * int(a.stride) }
 
-// stateOf is the state of a row, for who has locked it.
+// stateOf is the state of a row, which the caller has locked.
 func (a *array) stateOf(i int) []int64 { return a.words[a.at(i)+1 : a.at(i+1)] }
 
 func (a *array) empty(i int) bool { return atomic.LoadInt64(a.head(i)) == 0 }
@@ -111,8 +111,8 @@ func (a *array) find(h uint64) int {
 	return -1
 }
 
-// waitFor locks the row of a hash that somebody else has, unless he keeps it for as long as it would take to decide a
-// dozen times, or it is another key's by then.
+// waitFor locks the row of a hash that another caller has, unless that keeps it for as long as it would take to decide a
+// dozen times, or the row is another key's by then.
 func (a *array) waitFor(i int, h uint64) (head int64, locked bool) {
 	for range patience {
 		pause()
@@ -130,16 +130,16 @@ func (a *array) waitFor(i int, h uint64) (head int64, locked bool) {
 // patience is how often somebody who wants a row tries again to lock it, and then steps aside.
 const patience = 3
 
-// pause takes about as long as to decide a few times. Meanwhile who has a row can use it again and again: it would
-// take longer to hand its cache line over each time.
+// pause takes about as long as to decide a few times. Meanwhile the caller that has a row can use it again and again: it
+// would take longer to hand the cache line over each time.
 func pause() {
 	for range 1000 {
 	}
 }
 
-// lock waits for a row in use, for who has the lock of the shard, so that nobody moves the row meanwhile, nor waits for
-// another one of the shard. The gate is locked. Whoever has the row opens it. It returns what the row is to begin
-// with when it is unlocked.
+// lock locks a row in use, and waits until it can. The caller has the lock of the shard, so that nobody moves the row
+// meanwhile, nor waits for another one of the shard. It waits at the gate, which is locked, and which whoever has the row
+// opens. lock returns what the row is to begin with when it is unlocked.
 func (a *array) lock(i int) (head int64) {
 	for {
 		switch head = atomic.LoadInt64(a.head(i)); {

@@ -9,7 +9,7 @@ import (
 // The state of a GCRA is a meter: an instant of at most 53 bits, and parts of a microsecond. Where the parts have 11 bits
 // at most, as under nearly every rate, both fit into one word, and so four rows into a cache line, and at a million keys
 // it is the cache lines that take the time. A table begins with such narrow rows, and makes all of them wide when a policy
-// comes that needs it, until none is in use. No instant is negative: a decision is made at a time since the epoch.
+// comes that needs wide ones, until no row is in use. No instant is negative: a decision is made at a time since the epoch.
 
 // partBits is how many bits the parts have in a narrow row.
 const partBits = 11
@@ -29,7 +29,7 @@ func (a *array) meter(at int) algo.Meter {
 	return algo.Meter{Empty: a.words[at+1], Parts: a.words[at+2]}
 }
 
-// setMeter is for who has locked the row.
+// setMeter replaces the state of a row, which the caller has locked.
 func (a *array) setMeter(at int, m algo.Meter) {
 	if a.narrow() {
 		a.words[at+1] = m.Empty<<partBits | m.Parts
@@ -38,9 +38,9 @@ func (a *array) setMeter(at int, m algo.Meter) {
 	}
 }
 
-// Meter is the row of a key under a policy of one GCRA and nothing else, locked by [Map.Meter] until Unlock. Others than
-// it decide on a copy that the shard has, under the lock of that, or in the row itself, and mind what is not to be stored;
-// a Meter and its state fit into registers.
+// Meter is the row of a key under a policy of one GCRA and nothing else, locked by [Map.Meter] until Unlock. A [Row] is
+// decided on in a copy that the shard has, under its lock, or in the row itself, which is put back if it is not stored. A
+// Meter needs neither: it and its state fit into registers.
 type Meter struct {
 	array *array
 	at    int
@@ -48,8 +48,8 @@ type Meter struct {
 	now   int64
 }
 
-// Meter locks the row of a key, if it has one and nobody else has it for long. Where it is not locked, [Row.Lock] is the
-// way, which also stores new keys. forced is as there.
+// Meter locks the row of a key, if it has one and nobody else has it for long. If it is not locked, use [Row.Lock], which
+// also stores new keys. forced is as there.
 //
 // The time is taken before the row is locked, while its cache line is on its way, which saves a sixth of a decision among
 // a million keys. So of two callers who come at once the second to lock the row may have the earlier time. That admits
@@ -80,8 +80,8 @@ func (m *Map) Meter(p *Policy, key string, forced int64) (row Meter, locked bool
 	return row, true
 }
 
-// farRows is how many rows a table has at least, for its rows to be far away, in the memory and not in a cache. Rows that
-// are near would be taken from whoever uses them.
+// farRows is how many rows a table has at least whose rows are far away: in memory, and not in a cache. To prefetch a row
+// that is in the cache of another processor would only take it from there.
 const farRows = 512
 
 // Now returns the time of the decision.

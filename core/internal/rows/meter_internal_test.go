@@ -103,7 +103,7 @@ func TestRowsWiden(t *testing.T) {
 		put(m, small, fmt.Sprint(i), 0, later+int64(i), int64(i%3))
 	}
 	_, locked := m.Meter(large, "7", 0)
-	assert.False(t, locked, "its states may not fit")
+	require.False(t, locked, "its states may not fit")
 	state, stored := get(m, large, "7")
 	assert.True(t, stored)
 	assert.Equal(t, []int64{later + 7, 1}, state)
@@ -167,7 +167,7 @@ func TestNoChargeIsLost(t *testing.T) {
 	assert.False(t, m.shards[0].known(small).array.Load().narrow())
 }
 
-// Few keys that are full of charges, in a Map that has room for fewer: for the race detector, and that no row is left
+// Many callers charge a few keys, in a Map that has room for fewer: for the race detector, and to see that no row is left
 // locked.
 func TestMetersUnderPressure(t *testing.T) {
 	const maxKeys = 20

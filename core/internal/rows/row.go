@@ -2,9 +2,9 @@ package rows
 
 import "sync/atomic"
 
-// Row is one key's, or the place where it would be, between Lock and Unlock. The zero Row is
-// ready for Lock, which fills it in place: to return a Row by value, and so to copy it, took
-// a tenth of the time of a whole decision.
+// Row is the row of one key, or the place where it would be, between Lock and Unlock. The zero
+// Row is ready for Lock, which fills it in place: to return a Row by value, and so to copy it,
+// took a tenth of the time of a whole decision.
 type Row struct {
 	m      *Map
 	shard  *shard
@@ -22,8 +22,8 @@ type Row struct {
 	was    [inPlace]int64 // what the row was before
 }
 
-// inPlace is the most words of a state that a decision works on in the row itself, and that are put back if it is not
-// stored. Longer ones are decided on under the lock of the shard, in a copy that it has.
+// inPlace is how many words a state has at most that is decided on in the row itself, and put back if it is not stored.
+// Longer ones are decided on under the lock of the shard, in a copy that it has.
 const inPlace = 4
 
 // Lock finds the row of a key and keeps all others away from it. forced is the time at
@@ -43,7 +43,7 @@ func (r *Row) Lock(m *Map, p *Policy, key string, forced int64) {
 	if !r.locked {
 		r.search(p)
 	}
-	if r.now, r.forced = forced, forced != 0; !r.forced { // not before: who comes second to a row must not come from the past
+	if r.now, r.forced = forced, forced != 0; !r.forced { // not before: the second to lock a row must not come from the past
 		r.now = m.clock.now()
 	}
 }

@@ -12,7 +12,7 @@ type shard struct {
 	first table // of the shape that came first, which most often is the only one
 
 	mu   sync.Mutex
-	gate sync.Mutex // locked; see [lock]
+	gate sync.Mutex // locked; see [array.lock]
 	keys int        // in all tables
 	most int
 	// spare is the state that a decision works on which is not made in the row.

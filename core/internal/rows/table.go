@@ -270,7 +270,7 @@ func (t *table) bury(now int64) (removed int) {
 }
 
 // move moves all rows, which must be locked, and stay so, to a new array. Those in the old one stay locked for ever, so
-// that who has found one there looks again.
+// that a caller that has found one there looks again.
 func (t *table) move(size, stride int) {
 	from, slots := t.array.Load(), make([][]int64, 0, len(t.slots)-len(t.free))
 	to := newArray(size, stride, t.shape, t.gate)
