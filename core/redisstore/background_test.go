@@ -133,6 +133,18 @@ func testBackgroundComesBack(t *testing.T, outage time.Duration, requests bool) 
 	}
 }
 
+// charged takes cost for each of so many keys, and returns refunds of units of each.
+func charged(t *testing.T, s *redisstore.Store, p core.Policy, keys int, cost, units int64) (refunds []core.Refund) {
+	t.Helper()
+	for i := range keys {
+		take := core.Take{Policy: p, Key: fmt.Sprint(i), Cost: cost}
+		res, err := s.Take(t.Context(), take)
+		require.NoError(t, err)
+		refunds = append(refunds, core.Refund{Policy: p, Key: take.Key, Receipt: res, Units: units})
+	}
+	return refunds
+}
+
 // tearing is a connection that breaks, once told to, in the middle of a long write.
 type tearing struct {
 	net.Conn
@@ -163,13 +175,7 @@ func TestTornPipeline(t *testing.T) {
 	defer func() { assert.NoError(t, rdb.Close()) }()
 	s := newStore(t, rdb, redisstore.Options{Deadline: patient})
 	p := core.MustParse("torn: 10/1d fixed-window")
-	var refunds []core.Refund
-	for i := range 200 {
-		take := core.Take{Policy: p, Key: fmt.Sprint(i), Cost: 9}
-		res, err := s.Take(t.Context(), take)
-		require.NoError(t, err)
-		refunds = append(refunds, core.Refund{Policy: p, Key: take.Key, Receipt: res, Units: 1})
-	}
+	refunds := charged(t, s, p, 200, 9, 1)
 	require.NoError(t, s.Refund(t.Context(), refunds), "which loads the script")
 	tear.Store(true)
 	var partly *core.BatchError
@@ -205,15 +211,11 @@ func TestBatchesAreCheap(t *testing.T) {
 	server := redistest.Single(t)
 	s := newStore(t, server.Client(t), redisstore.Options{Deadline: patient})
 	limit, permits := core.MustParse("cheap: 10/1d fixed-window"), permitPolicy(t, "cheap", 100, time.Hour)
-	var refunds []core.Refund
+	refunds := charged(t, s, limit, 100, 3, 2)
 	var held []core.Permit
 	for i := range 100 {
-		take := core.Take{Policy: limit, Key: fmt.Sprint(i), Cost: 3}
-		res, err := s.Take(t.Context(), take)
-		require.NoError(t, err)
-		refunds = append(refunds, core.Refund{Policy: limit, Key: take.Key, Receipt: res, Units: 2})
-		acquire(t, s, permits, take.Key)
-		held = append(held, core.Permit{Policy: permits, Key: "k", ID: take.Key})
+		acquire(t, s, permits, fmt.Sprint(i))
+		held = append(held, core.Permit{Policy: permits, Key: "k", ID: fmt.Sprint(i)})
 	}
 	require.NoError(t, server.Client(t).ScriptFlush(t.Context()).Err())
 	for _, test := range []struct {

@@ -520,13 +520,7 @@ func TestFlightsWithoutTime(t *testing.T) {
 	f := newFar(t)
 	s := f.patientStore(t)
 	p := core.MustParse("log: 10/1d sliding-log")
-	var refunds []core.Refund
-	for i := range 100 {
-		take := core.Take{Policy: p, Key: fmt.Sprint(i), Cost: 1}
-		res, err := s.Take(t.Context(), take)
-		require.NoError(t, err)
-		refunds = append(refunds, core.Refund{Policy: p, Key: take.Key, Receipt: res, Units: 1})
-	}
+	refunds := charged(t, s, p, 100, 1, 1)
 	f.proxy.Blackhole()
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
