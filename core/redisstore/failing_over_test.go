@@ -1,11 +1,9 @@
 package redisstore_test
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -16,35 +14,12 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/internal/logtest"
 	"github.com/weir-go/weir/internal/redistest"
 )
 
-// lines is a log.
-type lines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *lines) Write(line []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(line)
-}
-
-// with returns the lines with that text.
-func (l *lines) with(text string) (out []string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for line := range strings.Lines(l.text.String()) {
-		if strings.Contains(line, text) {
-			out = append(out, line)
-		}
-	}
-	return out
-}
-
-// A thousand callers of a server that does not answer open its breaker once, are said once to have failed, and ask once a
-// second whether it is back; which is said once as well.
+// A thousand callers of a server that does not answer open its breaker once. The log says once that it failed, and once
+// that it is back, and meanwhile one of them at a time asks, about twice a second.
 func TestOutageIsToldOnce(t *testing.T) {
 	t.Parallel()
 	proxy := redistest.NewProxy(t, sharedServer(t).Addr())
@@ -74,8 +49,8 @@ func TestOutageIsToldOnce(t *testing.T) {
 			}
 		},
 	})
-	log := new(lines)
-	l, err := core.NewLimiter(s, core.MustParse("told: 1000000/1h"), core.LimiterOptions{Log: slog.New(slog.NewTextHandler(log, nil))})
+	log := new(logtest.Log)
+	l, err := core.NewLimiter(s, core.MustParse("told: 1000000/1h"), core.LimiterOptions{Log: log.Logger()})
 	require.NoError(t, err)
 
 	proxy.Blackhole()
@@ -109,13 +84,13 @@ func TestOutageIsToldOnce(t *testing.T) {
 	mu.Unlock()
 	open := redisstore.BreakerChange{Addr: proxy.Addr(), Open: true, Class: core.ClassTimeout}
 	assert.Equal(t, []redisstore.BreakerChange{open}, told())
-	assert.Len(t, log.with("class=timeout"), 1)
-	assert.Empty(t, log.with("is back"))
+	assert.Len(t, log.With("class=timeout"), 1)
+	assert.Empty(t, log.With("is back"))
 
 	proxy.Pass()
 	require.Eventually(t, func() bool {
 		_, err := l.Allow(t.Context(), "k")
-		return assert.NoError(t, err) && len(log.with("is back")) > 0
+		return assert.NoError(t, err) && len(log.With("is back")) > 0
 	}, patient, time.Millisecond)
 	assert.Equal(t, redisstore.BreakerChange{Addr: proxy.Addr()}, told()[1])
 }

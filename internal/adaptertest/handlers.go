@@ -3,6 +3,7 @@ package adaptertest
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"net/http"
 	"sync/atomic"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/core/guard"
+	"github.com/weir-go/weir/internal/logtest"
 	"github.com/weir-go/weir/keyfunc"
 )
 
@@ -25,7 +27,7 @@ func testNativeBody(t *testing.T, a Adapter) {
 	s = serve(t, a, hello(Handler{}, newGuard(t, "1/1h; fail closed", guard.Config{
 		Rule:  guard.Rule{OverLimit: a.Handle(Native{Body: "native"})},
 		Store: broken{},
-		Log:   (&logs{}).logger(),
+		Log:   slog.New(slog.DiscardHandler),
 	})))
 	res = s.get("/hello")
 	res.has(t, http.StatusServiceUnavailable, map[string]string{retryHeader: "1", cacheHeader: "no-store", "X-Native": "default"})
@@ -82,7 +84,7 @@ func testGRPC(t *testing.T, a Adapter) {
 	assert.Zero(t, res.ContentLength)
 	post("application/grpc-web").refused(t, 1)
 
-	s = serve(t, a, app(newGuard(t, "1/1h; fail closed", guard.Config{Store: broken{}, Log: (&logs{}).logger()})))
+	s = serve(t, a, app(newGuard(t, "1/1h; fail closed", guard.Config{Store: broken{}, Log: slog.New(slog.DiscardHandler)})))
 	post("application/grpc").has(t, http.StatusOK, map[string]string{
 		"Grpc-Status": "14", "Grpc-Message": "the rate limiter cannot decide at the moment", retryHeader: "1", cacheHeader: "no-store",
 	})
@@ -143,12 +145,12 @@ func testDegradeInstead(t *testing.T, a Adapter) {
 	silent.has(t, http.StatusOK, refusal("X-Native", "default"))
 	assert.Empty(t, silent.body)
 
-	l := &logs{}
+	l := new(logtest.Log)
 	foreign := guard.Degrade(guard.HandleNative("elsewhere.Handle", func() { t.Error("it was called") }))
-	res := over(t, a, guard.Config{Rule: guard.Rule{OverLimit: foreign}, Log: l.logger()}, Handler{}).get("/hello")
+	res := over(t, a, guard.Config{Rule: guard.Rule{OverLimit: foreign}, Log: l.Logger()}, Handler{}).get("/hello")
 	res.has(t, http.StatusTooManyRequests, refusal("", ""))
 	assert.Equal(t, "too many requests\n", res.body)
-	assert.Len(t, l.with("another framework"), 1)
+	assert.Len(t, l.With("another framework"), 1)
 }
 
 // An open circuit answers without the store, and says for how long.

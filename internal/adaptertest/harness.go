@@ -1,11 +1,9 @@
 package adaptertest
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
-	"log/slog"
 	"net/http"
 	"slices"
 	"strconv"
@@ -222,32 +220,6 @@ func (broken) Take(context.Context, core.Take) (core.Result, error) { return cor
 func (broken) Refund(context.Context, []core.Refund) error { return errDown }
 
 func (broken) Reset(context.Context, core.Policy, string) error { return errDown }
-
-// logs are the lines that a guard has logged.
-type logs struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logs) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logs) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
-
-// with are the lines that contain text.
-func (l *logs) with(text string) (lines []string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for line := range strings.Lines(l.b.String()) {
-		if strings.Contains(line, text) {
-			lines = append(lines, line)
-		}
-	}
-	return lines
-}
 
 // receive waits for a value.
 func receive[T any](t testing.TB, c <-chan T, message string) (value T) {

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/core/guard"
+	"github.com/weir-go/weir/internal/logtest"
 )
 
 // Remaining counts down to 0, waits are rounded up, and a refusal is not to be cached.
@@ -108,21 +109,21 @@ func testStacked(t *testing.T, a Adapter) {
 
 // Guards that look alike are not one guard mounted twice.
 func testSameNumbers(t *testing.T, a Adapter) {
-	store, l := newRecorder(t), &logs{}
-	outer := newGuard(t, "5/1h", guard.Config{Store: store, Log: l.logger()})
+	store, l := newRecorder(t), new(logtest.Log)
+	outer := newGuard(t, "5/1h", guard.Config{Store: store, Log: l.Logger()})
 	s := serve(t, a, hello(Handler{}, outer, outer.With("other", "5/1h")))
 	for remaining := 4; remaining >= 0; remaining-- {
 		s.get("/hello").admitted(t, 5, remaining)
 	}
 	assert.Equal(t, map[string]int{"default": 5, "other": 5}, store.counts())
-	assert.Empty(t, l.with("twice"))
+	assert.Empty(t, l.With("twice"))
 }
 
 // It counts as often as it is mounted, and that is said once, whichever headers show it.
 func testTwice(t *testing.T, a Adapter) {
 	for _, style := range []guard.Headers{{}, {XRateLimit: guard.NoXRateLimit, RateLimit: true}} {
-		l := &logs{}
-		g := newGuard(t, "9/1h", guard.Config{Headers: style, Log: l.logger()})
+		l := new(logtest.Log)
+		g := newGuard(t, "9/1h", guard.Config{Headers: style, Log: l.Logger()})
 		s := serve(t, a, App{Guards: []*guard.Guard{g, g}, Routes: []Route{
 			{Method: http.MethodGet, Pattern: "/hello", Guards: []*guard.Guard{g}},
 		}})
@@ -134,7 +135,7 @@ func testTwice(t *testing.T, a Adapter) {
 			}
 		}
 		assert.Equal(t, http.StatusTooManyRequests, s.get("/hello").StatusCode)
-		assert.Len(t, l.with("mounted twice"), 1)
+		assert.Len(t, l.With("mounted twice"), 1)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/core/guard"
+	"github.com/weir-go/weir/internal/logtest"
 	"github.com/weir-go/weir/keyfunc"
 )
 
@@ -82,16 +83,16 @@ func testNativeSilent(t *testing.T, a Adapter) {
 
 // The native handler of another framework is not called, and the request is refused.
 func testNativeMisplaced(t *testing.T, a Adapter) {
-	calls, l := new(atomic.Int64), &logs{}
+	calls, l := new(atomic.Int64), new(logtest.Log)
 	foreign := guard.HandleNative("elsewhere.Handle", func() { t.Error("it was called") })
-	s := over(t, a, guard.Config{Rule: guard.Rule{OverLimit: foreign}, Log: l.logger()}, Handler{Calls: calls})
+	s := over(t, a, guard.Config{Rule: guard.Rule{OverLimit: foreign}, Log: l.Logger()}, Handler{Calls: calls})
 	for range 3 {
 		res := s.get("/hello")
 		res.has(t, http.StatusTooManyRequests, refusal("", ""))
 		assert.Equal(t, "too many requests\n", res.body)
 	}
 	assert.EqualValues(t, 1, calls.Load())
-	if lines := l.with("another framework"); assert.Len(t, lines, 1) {
+	if lines := l.With("another framework"); assert.Len(t, lines, 1) {
 		assert.Contains(t, lines[0], "framework="+a.Name)
 		assert.Contains(t, lines[0], "handler=elsewhere.Handle")
 	}
@@ -195,7 +196,7 @@ func testNoKey(t *testing.T, a Adapter) {
 func testKeyError(t *testing.T, a Adapter) {
 	calls, value := new(atomic.Int64), errors.New("a panic")
 	var recovered atomic.Value
-	l := &logs{}
+	l := new(logtest.Log)
 	g := newGuard(t, "1/1h", guard.Config{
 		Rule: guard.Rule{
 			Key: keyfunc.Custom("probe", func(r keyfunc.Request) (string, error) {
@@ -205,7 +206,7 @@ func testKeyError(t *testing.T, a Adapter) {
 				return "", errors.New("no luck")
 			}),
 		},
-		Log: l.logger(),
+		Log: l.Logger(),
 	})
 	app := hello(Handler{Calls: calls}, g)
 	app.Recovered = func(v any) { recovered.Store(v) }
@@ -216,7 +217,7 @@ func testKeyError(t *testing.T, a Adapter) {
 		assert.Same(t, value, recovered.Load())
 	}
 	assert.Zero(t, calls.Load())
-	assert.Len(t, l.with("no luck"), 1)
+	assert.Len(t, l.With("no luck"), 1)
 }
 
 // The fail word decides where the store fails.
@@ -239,10 +240,10 @@ func testStoreFails(t *testing.T, a Adapter) {
 		},
 	} {
 		t.Run(policy, func(t *testing.T) {
-			l := &logs{}
-			s := serve(t, a, hello(Handler{}, newGuard(t, policy, guard.Config{Store: broken{}, Log: l.logger()})))
+			l := new(logtest.Log)
+			s := serve(t, a, hello(Handler{}, newGuard(t, policy, guard.Config{Store: broken{}, Log: l.Logger()})))
 			check(t, s)
-			assert.NotEmpty(t, l.with("store failed"))
+			assert.NotEmpty(t, l.With("store failed"))
 		})
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/core/guard"
+	"github.com/weir-go/weir/internal/logtest"
 	"github.com/weir-go/weir/keyfunc"
 )
 
@@ -222,15 +223,15 @@ func testForwarded(t *testing.T, a Adapter) {
 // An address that a middleware has put in the place of the socket's is taken, and the
 // log says once that it is not the socket's.
 func testRewrittenPeer(t *testing.T, a Adapter) {
-	store, said := newRecorder(t), &logs{}
-	g := newGuard(t, "1/1h", guard.Config{Store: store, Log: said.logger()})
+	store, said := newRecorder(t), new(logtest.Log)
+	g := newGuard(t, "1/1h", guard.Config{Store: store, Log: said.Logger()})
 	s := serve(t, a, hello(Handler{}, g, g.With("more", "10/1h")))
 	s.get("/hello")
-	assert.Empty(t, said.with("no port"))
+	assert.Empty(t, said.With("no port"))
 	for _, address := range []string{"203.0.113.7", "203.0.113.8", "2001:db8::1"} {
 		s.get("/hello", RewrittenPeer, address).admitted(t, 1, 0)
 		s.get("/hello", RewrittenPeer, address).refused(t, 1)
 	}
 	assert.Equal(t, []string{"ip=127.0.0.1", "ip=2001:db8::/64", "ip=203.0.113.7", "ip=203.0.113.8"}, store.keys())
-	assert.Len(t, said.with("no port"), 1)
+	assert.Len(t, said.With("no port"), 1)
 }

@@ -3,6 +3,7 @@ package adaptertest
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/http"
 	"strings"
@@ -175,7 +176,7 @@ func newCell(t *testing.T, a Adapter, c *cell, store core.Store) Route {
 	name := strings.Trim(c.path, "/")
 	route := c.path + "/{id}"
 	config := c.config(name, a.Pattern(route))
-	config.Store, config.Log, config.Headers = store, (&logs{}).logger(), c.headers
+	config.Store, config.Log, config.Headers = store, slog.New(slog.DiscardHandler), c.headers
 	config.OverLimit = c.handler(a)
 	config.Skip = func(r keyfunc.Request) bool { return len(r.Header("X-Skip")) > 0 }
 	config.Key = keyfunc.Custom("sender", func(r keyfunc.Request) (string, error) {
