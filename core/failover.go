@@ -8,7 +8,7 @@ import (
 )
 
 // Failure says who decides while the store does not answer: the grammar's fail
-// word. It never turns into a 429, which would blame the caller.
+// word. The failure itself is never answered with a 429, which would blame the caller.
 type Failure uint8
 
 // The fail words.

@@ -205,7 +205,7 @@ func (l *Limiter) AcquireN(ctx context.Context, key string, n int64) (held conte
 
 // Refund gives back n of the r.Taken units that AllowN took when it answered r, as far as they still weigh: a unit
 // that has drained meanwhile is not given back. A receipt is good for its units once. More than r.Taken is an error,
-// as is a store that fails, whatever the fail word: then nothing may have been given back.
+// as is a store that fails, whatever the fail word: then it is unknown whether anything was given back.
 func (l *Limiter) Refund(ctx context.Context, key string, r Result, n int64) error {
 	err := l.engine.refund(ctx, []Refund{{Policy: l.policy, Key: key, Receipt: r, Units: n}})
 	if one, ok := errors.AsType[*BatchError](err); ok && len(one.Errs) == 1 {

@@ -10,7 +10,7 @@ import (
 	"github.com/weir-go/weir/core/internal/algo"
 )
 
-// String returns the policy's text, which [Parse] reads back to an equal policy,
+// String returns the policy's text, which [Parse] reads back to a policy that says the same,
 // or "" for the zero Policy. The limits stand in the order of [Policy.Limits].
 func (p Policy) String() string {
 	if p.p == nil {

@@ -46,7 +46,7 @@ type Store interface {
 	Reset(ctx context.Context, p Policy, key string) error
 }
 
-// Refund is units to give back; see [Store].
+// Refund is a number of units to give back; see [Store].
 type Refund struct {
 	// Policy and Key are those of the Take, the policy as it is now.
 	Policy Policy

@@ -42,9 +42,9 @@ type Take struct {
 // computes exactly.
 const maxNow = 1 << 52
 
-// Validate returns what is wrong with t: a zero policy, an empty key, a negative
-// cost or wait, a time out of range, and AtMost together with a Wait. Every store calls it
-// first and changes nothing if it fails.
+// Validate returns what is wrong with t: a policy that is zero or has permits alone, an
+// empty key, a negative cost or wait, a time out of range, AtMost together with a Wait, and
+// Debt without AtMost. Every store calls it first and changes nothing if it fails.
 func (t *Take) Validate() error {
 	switch {
 	case t.Policy.p == nil:

@@ -17,9 +17,10 @@
 // Its user needs the rights to EVALSHA, EVAL, TIME, GET, SET and DEL on the keys of its
 // prefix; for permits also ZADD, ZCARD, ZCOUNT, ZRANGE, ZRANGEBYSCORE, ZREM,
 // ZREMRANGEBYSCORE, ZSCORE and PEXPIRE; in a Cluster CLUSTER SLOTS and, while slots move,
-// ASKING; on a Ring PING, which helps everywhere; in another database than 0 SELECT. With the right to
-// MGET, decisions for many keys take Redis less time. It never writes a key without a TTL. Keep it on a
-// server that does not evict: an evicted key is a limit that starts over.
+// ASKING; on a Ring PING, which helps everywhere; in another database than 0 SELECT. With
+// the right to MGET, decisions for many keys take Redis less time. A Store never writes a
+// key without a TTL. Keep it on a server that does not evict: an evicted key is a limit
+// that starts over.
 //
 // In the repository, docs/redis.md says how to choose a client and what each option bounds and
 // costs, and docs/when-redis-fails.md what each fault looks like.
