@@ -14,7 +14,7 @@ import (
 	"github.com/weir-go/weir/core/storetest"
 )
 
-// queue is who waits at a limiter, in a bubble.
+// queue is the callers that wait at a limiter, in a bubble.
 type queue struct {
 	t     *testing.T
 	l     *core.Limiter
@@ -279,8 +279,8 @@ func TestWaitFailWords(t *testing.T) {
 		failed := &core.StoreError{}
 		require.ErrorAs(t, newLimiter(t, store, "10/1s; wait 10s; fail closed").Wait(t.Context(), "k", 1), &failed)
 
-		// A reservation is not lost with the store that wrote it, and who gives up then
-		// is told of that alone.
+		// A reservation is not lost with the store that wrote it, and a caller that gives up
+		// then is told of that alone.
 		for _, policy := range []string{"10/1s burst 1; wait 10s", "10/1s burst 1; wait 10s; fail open", "10/1s burst 1; wait 10s; fail closed"} {
 			store := remotetest.New(newMemory(t, 0))
 			q := newQueue(t, store, policy)

@@ -99,7 +99,7 @@ func ExampleLimit_queue() {
 		Waiting: 50,
 		Key:     keyfunc.Const("search"),
 	}}))
-	defer g.Close() // sends away who still waits
+	defer g.Close() // refuses those that still wait
 	limit := nethttp.Limit(g)(hello)
 
 	send(limit, "GET /search", "GET /search", "GET /search")

@@ -202,7 +202,7 @@ func admittedAndWorst(p pattern, _ column, all []event) string {
 	return text
 }
 
-// burstAndCalm tells what the burst got, and what those pay for it who come after.
+// burstAndCalm tells what the burst got, and what those that come after pay for it.
 func burstAndCalm(_ pattern, _ column, all []event) string {
 	var came, burst, later, late int
 	for _, e := range all {
@@ -236,7 +236,7 @@ func served(_ pattern, _ column, all []event) string {
 	return fmt.Sprintf("%d refusals; last served at %.1f s", refused, last.Seconds())
 }
 
-// shareOfThePolite tells what the one got who did nothing wrong.
+// shareOfThePolite tells what the client got that did nothing wrong.
 func shareOfThePolite(_ pattern, c column, all []event) string {
 	admitted, came := 0, 0
 	for _, e := range all {

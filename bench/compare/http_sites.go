@@ -80,7 +80,7 @@ var sites = []struct {
 }
 
 // everywhere are the contenders that there are in every framework, and then its own. build makes an application A that
-// uses middlewares M; weir and byHand make these. key is who has sent a request R.
+// uses middlewares M; weir and byHand make these. key says who has sent a request R.
 func everywhere[A app, M, R any](
 	build func(...M) A, weir func(*guard.Guard) M, byHand func(decide, limit, func(R) string) M, key func(R) string, own ...site,
 ) []site {

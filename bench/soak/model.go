@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// admission is units that were admitted, and when, in microseconds by the clock of who admitted them.
+// admission is units that were admitted, and when, in microseconds by the clock of what admitted them.
 type admission struct{ At, Units int64 }
 
 // limit says what fits. Times are in microseconds.

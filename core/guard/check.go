@@ -217,7 +217,7 @@ func (g *Guard) begin(r keyfunc.Request, ru *rule, t *taken, d *Scratch) (err er
 	return err
 }
 
-// key writes to k who sent r. Without an error it is not empty.
+// key writes the key of r to k. Without an error it is not empty.
 func (ru *rule) key(r keyfunc.Request, k *keyfunc.Key) error {
 	k.Reset()
 	err := ru.Key.AppendTo(k, r)

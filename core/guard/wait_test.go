@@ -35,7 +35,7 @@ type check struct {
 	leave   context.CancelFunc
 	verdict guard.Verdict
 	at      time.Duration // -1 while it waits
-	done    atomic.Bool   // for who asks while others wait
+	done    atomic.Bool   // for callers that ask while others wait
 }
 
 func newChecks(t *testing.T, config guard.Config) *checks {

@@ -130,7 +130,7 @@ func (f far) someTime(t *testing.T) {
 	}
 }
 
-// Others, who use only their own permits, cost nobody else his, and nothing is left of them.
+// Others, which use only their own permits, cost nobody any, and nothing is left of them.
 func TestReleasesOfOthers(t *testing.T) { //nolint:paralleltest // it leaves nothing for others
 	f := newFar(t)
 	l := newLimiter(t, f.patientStore(t), "calls: 5 concurrent lease 10m; fail closed")
@@ -180,7 +180,7 @@ func (l login) Value(any) any            { return l.user }
 func (login) Header(string) []string     { return nil }
 func (login) Peer() netip.AddrPort       { return netip.AddrPort{} }
 
-// Where failures alone count, who never fails is never refused, however many others do not fail either.
+// Where failures alone count, a user that never fails is never refused, however many others do not fail either.
 func TestSettlementsOfOthers(t *testing.T) { //nolint:paralleltest // it leaves nothing for others
 	for _, policy := range []string{"login: 5/1m; fail closed", "login: 5/1d fixed-window; fail closed"} {
 		t.Run(policy, func(t *testing.T) {

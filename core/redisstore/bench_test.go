@@ -54,7 +54,7 @@ func BenchmarkDecision(b *testing.B) {
 				},
 			}
 			for i := 0; b.Loop(); i++ {
-				for _, which := range [2]int{i % 2, 1 - i%2} { // who comes first must not matter
+				for _, which := range [2]int{i % 2, 1 - i%2} { // which comes first must not matter
 					start := time.Now()
 					if err := call[which](); err != nil {
 						b.Fatal(err)

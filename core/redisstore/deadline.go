@@ -20,17 +20,17 @@ const (
 	inTime = 1
 )
 
-// lookEvery is how far apart the looks of a passenger are that has so much time.
+// lookEvery is the time from one look about to the next, of a passenger whose caller has limit in all.
 func lookEvery(limit time.Duration) time.Duration { return min(maxLook, limit/50) }
 
-// enough is how long a passenger may wait whose caller is to have its answer within limit.
+// enough is how long a passenger may wait so that its caller has the answer within limit.
 func enough(limit time.Duration) time.Duration { return limit - 3*lookEvery(limit) }
 
 // looking is when it begins to look about: early enough before that.
 func looking(limit time.Duration) time.Duration { return enough(limit) - looks*lookEvery(limit) }
 
 // lateness is by how much a flight may be late if it is sent again after its time, because the process came too late to
-// send it before. It is as long as those who ride with it look for its answer then.
+// send it before. It is as long as its passengers look for the answer then.
 func lateness(limit time.Duration) time.Duration { return looks * lookEvery(limit) }
 
 // deadline is the context of a flight. It does not end when a caller leaves: the reply would

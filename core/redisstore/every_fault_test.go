@@ -204,7 +204,7 @@ var faults = []fault{
 		name: "a foreign script is slow", shows: core.ClassBreaker, classes: []string{core.ClassDown},
 		begin: func(t *testing.T, s *site) {
 			s.set(t, "lua-time-limit", "20")
-			s.foreign.Go(func() { // which the one who ends it ends with an error
+			s.foreign.Go(func() { // it fails when it is killed
 				_ = s.admin().Eval(context.WithoutCancel(t.Context()), "while true do end", nil).Err()
 			})
 		},
@@ -332,7 +332,8 @@ func (e *episode) seen(class string) int {
 	return e.hurt[class]
 }
 
-// settled waits until Redis has decided for many in a row who have asked from now on, and returns how long that took to begin.
+// settled waits until Redis has decided many calls in a row that began from now on, and returns after how long the first
+// of them had its answer.
 func (e *episode) settled(t *testing.T) time.Duration {
 	t.Helper()
 	e.mu.Lock()

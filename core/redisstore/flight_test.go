@@ -104,7 +104,7 @@ func TestFlightsAgreeWithGo(t *testing.T) { //nolint:paralleltest // it computes
 	compare("mixes", 1)
 }
 
-// inFlights is texts of which those who ask for many at once are on one flight.
+// inFlights is texts with all takes of one TakeMany on one flight.
 type inFlights struct {
 	*texts
 	known  map[string]bool // kinds whose scripts the server knows: one that it does not know goes again, after the others

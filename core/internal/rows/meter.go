@@ -80,8 +80,8 @@ func (m *Map) Meter(p *Policy, key string, forced int64) (row Meter, locked bool
 	return row, true
 }
 
-// farRows is how many rows a table has at least whose rows are far away: in memory, and not in a cache. To prefetch a row
-// that is in the cache of another processor would only take it from there.
+// farRows is from how many rows on those of a table are far away: in memory, and not in a cache. To prefetch a row that is
+// in the cache of another processor would only take it from there.
 const farRows = 512
 
 // Now returns the time of the decision.

@@ -31,7 +31,7 @@ func add(m *Map, p *Policy, key string, units, forced int64) (before algo.Meter)
 	return before
 }
 
-// A narrow row has every state that a policy leaves whose parts fit, and a wide one all.
+// A narrow row has room for every state of a policy whose parts fit, and a wide one for all.
 func TestMetersFit(t *testing.T) {
 	narrow := newTable(gcraPolicy(t, "a", 1<<partBits-1)).array.Load()
 	wide := newTable(gcraPolicy(t, "a", 1<<partBits+1)).array.Load()
