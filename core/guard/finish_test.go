@@ -118,7 +118,7 @@ func TestSettleQueueIsBounded(t *testing.T) {
 		assert.LessOrEqual(t, len(store.Refunded()), most+600, "those that wait, and a batch under way")
 		lines := said.all()
 		require.Len(t, lines, 1)
-		assert.Contains(t, lines[0], "WARN weir: could not be given back, and counts until it expires what=units number=1")
+		assert.Contains(t, lines[0], "WARN weir: could not be given back, and counts until it expires what=units number=1 error=")
 	})
 }
 
