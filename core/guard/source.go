@@ -68,26 +68,25 @@ func (g *Guard) current() *Guard {
 	if g.source == nil {
 		return g
 	}
+	last := g.versions.last.Load() // before the Set, so that it is seen if others are faster
 	set := g.source.Load()
-	last := g.versions.last.Load()
 	switch {
 	case last == nil && set == nil:
 		return g
 	case last != nil && last.set == set:
 		return last.guard
-	case !g.versions.next.TryLock():
-		if last == nil {
-			return g
+	}
+	if g.versions.next.TryLock() {
+		defer g.versions.next.Unlock()
+		if g.versions.last.Load() == last { // else the version of a later Set may be there already
+			if last == nil {
+				last = &version{guard: g}
+			}
+			g.versions.last.Store(g.version(set, last))
 		}
-		return last.guard
 	}
-	defer g.versions.next.Unlock()
-	if last = g.versions.last.Load(); last == nil {
-		last = &version{guard: g}
-	}
-	if last.set != set {
-		last = g.version(set, last)
-		g.versions.last.Store(last)
+	if last = g.versions.last.Load(); last == nil { // the first one is being made
+		return g
 	}
 	return last.guard
 }

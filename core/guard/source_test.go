@@ -118,6 +118,44 @@ func TestSourceTiers(t *testing.T) {
 	assert.Contains(t, strings.Join(said.all(), ""), `entry=Tiers["default"][""] text=70/1h fixed-window error=a tier has a name`)
 }
 
+// delayed is a Source that a request may have asked long before it goes by the answer.
+type delayed struct {
+	numbers
+	hold   atomic.Bool   // the next to ask gets its answer late
+	has    chan struct{} // closed when that one has asked
+	answer chan struct{} // closed when it gets its answer
+}
+
+func (d *delayed) Load() *guard.Set {
+	set := d.numbers.Load()
+	if d.hold.CompareAndSwap(true, false) {
+		close(d.has)
+		<-d.answer
+	}
+	return set
+}
+
+// A request that comes late to make a version of its Set, because others have made those of later ones meanwhile, does
+// not bring its numbers back: where an entry cannot be used, they would stay.
+func TestSourceDoesNotGoBack(t *testing.T) {
+	source, said := &delayed{has: make(chan struct{}), answer: make(chan struct{})}, new(records)
+	g := newGuard(t, guard.Config{Rule: guard.Rule{Policy: "10/1h fixed-window"}, Source: source, Log: slog.New(said)})
+	limit := func() string { return strings.Fields(shown(g, from(alice)))[1] }
+	source.Store(policies("default", "20/1h fixed-window"))
+	source.hold.Store(true)
+	late := make(chan string)
+	go func() { late <- limit() }()
+	<-source.has
+	source.Store(policies("default", "30/1h fixed-window"))
+	require.Equal(t, "30", limit())
+	source.Store(policies("default", "nonsense"))
+	require.Equal(t, "30", limit())
+	close(source.answer)
+	<-late
+	assert.Equal(t, "30", limit(), "the numbers from before stay")
+	assert.Equal(t, []string{"unusable-numbers"}, said.codes(), "it is told once")
+}
+
 // What cannot be used keeps the numbers that it had before, and that is told once.
 func TestSourceMistakes(t *testing.T) {
 	source, said := new(numbers), new(records)
