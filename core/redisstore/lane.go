@@ -11,8 +11,7 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// lane is how things of one kind travel to one server: those that wait, the flights that are
-// out, and a breaker.
+// lane is how things of one kind travel to one server: those that wait, the flights that are out, and a breaker.
 //
 // A flight is one round trip: a command, or a pipeline of several. A call that is asked for while no flight is out
 // leaves at once, alone, in its caller's goroutine. One that is asked for while a flight is out becomes a
@@ -21,9 +20,9 @@ import (
 // the way, or so many wait that each side can be kept busy, for an equal part of those who are about; and if the
 // first of those who wait has waited for half of a round trip, as when the server does not answer.
 //
-// So a decision goes from Store.Take, which makes an entry of it, to ask; from there in a flight of
-// its own to fly, or through add, next and run, where group makes as few calls of all passengers
-// as it takes. fly and relay send each call as a command, and settle its entries with what came back.
+// So a decision goes from Store.Take, which makes an entry of it, to ask; from there in a flight of its own to fly, or
+// through add, next and run, where group makes as few calls of all passengers as it takes. fly and relay send each call
+// as a command, and settle its entries with what came back.
 //
 // The flights of those who wait have goroutines of their own. So a flight may take as long as the store's deadline
 // allows, counted from its sending, while each of its passengers leaves when its own time is over; and no caller
