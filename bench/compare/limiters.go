@@ -14,9 +14,9 @@ type limit struct {
 	period time.Duration
 }
 
-// plenty is a limit that nobody reaches within a run of one key, whose state lives on between two calls: 11 574 come
-// back in each second.
-func plenty() limit { return limit{1_000_000_000, 24 * time.Hour} }
+// plenty is a limit that nobody reaches within a run of one key, whose state lives on between two calls: 10 000 come
+// back in each second, one in a whole number of microseconds, as with nearly all limits that people write.
+func plenty() limit { return limit{864_000_000, 24 * time.Hour} }
 
 // lasting is a limit that no key reaches that shares a run with thousands of others, and whose state lives on until its turn
 // comes again: one comes back in 86 seconds. Under plenty a key would be as if unused long before, and a store that

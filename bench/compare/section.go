@@ -26,6 +26,7 @@ type section struct {
 	// subtract is the row whose time and allocations are taken off those of all others.
 	subtract string
 	rounds   int  // if not 0, so many are enough: the figure is not a time
+	shorter  int  // if not 0, slices are so many times as short, and as many more
 	serves   bool // the processor time is that of a server of HTTP
 	isolated bool // each row in a process of its own
 	rows     []row
@@ -122,11 +123,14 @@ type rowOutcome struct {
 // measure opens the rows of a section and runs them in turn, so that a machine whose speed wanders slows all. In each
 // round another row is first.
 func (s section) measure(ctx context.Context, progress io.Writer, size scale, only *regexp.Regexp) (outcome, error) {
-	out := outcome{Name: s.name, Slice: size.slice, section: s}
-	rounds := size.rounds
+	rounds, each := size.rounds, size.slice
 	if s.rounds > 0 {
 		rounds = s.rounds
 	}
+	if s.shorter > 0 {
+		rounds, each = rounds*s.shorter, each/time.Duration(s.shorter)
+	}
+	out := outcome{Name: s.name, Slice: each, section: s}
 	err := run(ctx, func(tb testing.TB) {
 		var turns []slice
 		for _, r := range s.rows {
@@ -145,7 +149,7 @@ func (s section) measure(ctx context.Context, progress io.Writer, size scale, on
 			for i := range turns {
 				i = (i + round) % len(turns)
 				runtime.GC() // what the one before has left is not this one's to clean up
-				got, err := turns[i](ctx, size.slice)
+				got, err := turns[i](ctx, each)
 				if err == nil && got.Decisions == 0 {
 					err = errors.New("no decision")
 				}

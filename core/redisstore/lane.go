@@ -343,9 +343,9 @@ func (l *lane) run(f *flight) {
 	}
 }
 
-// land notes that a flight is back, and whether the server has answered just now. It keeps its place until its answers are given out,
-// if it may stay and those who wait give the server little to do: more may come. Else it returns the flight that is to
-// leave now, if there is one.
+// land notes that a flight is back, and whether the server has answered just now. It keeps its place until its answers
+// are given out, if it may stay and those who wait give the server little to do: more may come. Else it returns the
+// flight that is to leave now, if there is one.
 func (f *flight) land(answered, stay bool) (next *flight) {
 	took := time.Since(f.sent)
 	l := f.lane
