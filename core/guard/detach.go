@@ -52,10 +52,16 @@ func (d *Detached) Claim(ctx context.Context) (held context.Context, release fun
 	inner := *d.inner
 	inner.Context, inner.of = held, cmp.Or(inner.of, d.inner)
 	return &inner, func() {
-		for _, release := range releases {
-			release()
-		}
-		cancel()
+		defer cancel()
+		callAll(releases)
+	}
+}
+
+// callAll calls all of them in turn, also those after one that panics.
+func callAll(functions []func()) {
+	if len(functions) > 0 {
+		defer callAll(functions[1:])
+		functions[0]()
 	}
 }
 

@@ -143,3 +143,19 @@ func TestReportOfDetached(t *testing.T) {
 	releaseAgain()
 	assert.EqualValues(t, 1000-34, left(t, store, g))
 }
+
+// Whatever a Settle does, the permits of the other guards around the handler come back, and the work's context ends.
+func TestDetachSettleThatPanics(t *testing.T) {
+	outer := newGuard(t, guard.Config{Rule: guard.Rule{Policy: "outer: 1 concurrent lease 1h"}})
+	inner := newGuard(t, guard.Config{Rule: guard.Rule{Policy: "inner: 5/1h", Settle: func(guard.Final, int64) int64 { panic("a mistake") }}})
+	for range 3 {
+		around := outer.Check(from(alice))
+		require.Equal(t, guard.Pass, around.Action)
+		v := inner.Check(from(alice))
+		held, release := guard.Detach(v.Context(around.Context(t.Context()))).Claim(context.Background())
+		v.Finish(guard.Final{Status: 200})
+		around.Finish(guard.Final{Status: 200})
+		assert.PanicsWithValue(t, "a mistake", release)
+		require.Error(t, held.Err())
+	}
+}

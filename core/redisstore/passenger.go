@@ -44,11 +44,15 @@ var passengers = sync.Pool{New: func() any {
 	return p
 }}
 
-// leaves lets another one have the place of a passenger whom nobody else has hold of. What belongs to callers, it must not
-// keep; the name of the key, which is not theirs, is likely to be needed again.
+// leaves lets another one have the place of a passenger whom nobody else has hold of. The name of the key, in which there
+// is nothing that may not be stored, is likely to be needed again.
 func (p *passenger) leaves() { p.forgets(); passengers.Put(p) }
 
-func (p *passenger) forgets() { p.args, p.reply, p.err, p.after = nil, nil, nil, nil }
+// forgets clears what it keeps of others, and no more than that: to clear all costs a hundredth of a decision.
+func (p *passenger) forgets() {
+	p.args, p.reply, p.err, p.after, p.program = nil, nil, nil, nil, nil
+	p.take.Key, p.take.Policy = "", core.Policy{}
+}
 
 // nudge lets a passenger look about. One that is about to do so anyway need not be told again.
 func (p *passenger) nudge() {
