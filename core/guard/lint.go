@@ -92,8 +92,8 @@ func (l *lint) table() {
 			continue
 		}
 		advice := "write the pattern as the router has it, or leave the entry out"
-		if i := slices.IndexFunc(l.known, e.resembles); i >= 0 {
-			advice = fmt.Sprintf("it may be %q that is meant", l.known[i])
+		if r, ok := e.meant(l.known); ok {
+			advice = fmt.Sprintf("it may be %q that is meant", r)
 		}
 		l.warn(codeUnmatched, e.place(), "no route of the router is held by it; %s", advice)
 	}
@@ -169,12 +169,42 @@ func (ru *rule) alike(other *rule) bool {
 		reflect.ValueOf(ru.Skip).Pointer() == reflect.ValueOf(other.Skip).Pointer()
 }
 
-// resembles reports whether the entry may be meant for a registered route: it differs from it only as patterns of two
-// frameworks do, by a slash at the end, or by the method; or it is a path in the place of the pattern.
-func (e entry) resembles(r route) bool {
-	return slices.EqualFunc(parts(e.pattern), parts(r.pattern), func(mine, registered string) bool {
+// meant returns the registered route for which the entry may be meant. One that differs only as patterns of two frameworks
+// do comes before one of which the entry is a path, and one of the entry's method before others.
+func (e entry) meant(known []route) (meant route, ok bool) {
+	for _, resembles := range []func(route) bool{e.isLike, e.isPathOf} {
+		for _, anyMethod := range []bool{false, true} {
+			for _, r := range known {
+				if (anyMethod || e.hasMethodOf(r)) && resembles(r) {
+					return r, true
+				}
+			}
+		}
+	}
+	return route{}, false
+}
+
+// isLike reports whether the entry differs from a route at most by its method, by a slash at the end, and by the names and
+// the spelling of parameters.
+func (e entry) isLike(r route) bool { return slices.Equal(parts(e.pattern), parts(r.pattern)) }
+
+// isPathOf reports whether the entry is a path in the place of a route's pattern. Of a route that takes nearly every path
+// that says nothing, and a prefix is no path.
+func (e entry) isPathOf(r route) bool {
+	registered := parts(r.pattern)
+	literal := slices.ContainsFunc(registered, func(part string) bool { return part != "" && part != parameter })
+	if e.prefix || !literal || takesTheRest(r.pattern) {
+		return false
+	}
+	return slices.EqualFunc(parts(e.pattern), registered, func(mine, registered string) bool {
 		return mine == registered || registered == parameter
 	})
+}
+
+// takesTheRest reports whether the last part of a pattern stands for any number of parts: "*", "*rest", "+", "{rest...}".
+func takesTheRest(pattern string) bool {
+	last := pattern[strings.LastIndex(pattern, "/")+1:]
+	return strings.HasPrefix(last, "*") || strings.HasPrefix(last, "+") || strings.HasSuffix(last, "...}")
 }
 
 // parameter stands for a part of a pattern whose name does not matter: frameworks have their own spelling of it.

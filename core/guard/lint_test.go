@@ -1,6 +1,7 @@
 package guard_test
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"testing"
@@ -40,6 +41,48 @@ func TestLintNothing(t *testing.T) {
 	search := g.With("search", "10/1s; wait 2s")
 	assert.Empty(t, g.Lint(nil), "the places are for another guard of the family")
 	assert.Empty(t, search.Lint(nil))
+}
+
+// What an unmatched entry is said to be meant for is the route that is nearest to it. Advice that would lift a limit from
+// other routes is worse than none.
+func TestLintAdvice(t *testing.T) {
+	for _, c := range []struct {
+		entry  string
+		routes []string
+		want   string // "" for none
+	}{
+		{"/login", []string{"GET /{page}", "POST /login/"}, "POST /login/"},
+		{"/teams/7", []string{"GET /{kind}/{id}", "GET /teams/{team}", "POST /teams/7/"}, "POST /teams/7/"},
+		{"/teams/7", []string{"GET /{kind}/{id}", "GET /teams/{team}"}, "GET /teams/{team}"},
+		{"POST /teams/7", []string{"GET /teams/{team}", "POST /teams/{team}"}, "POST /teams/{team}"},
+		{"POST /teams/{team}", []string{"GET /teams/:id", "POST /teams/:id"}, "POST /teams/:id"},
+		{"POST /teams/{team}", []string{"GET /teams/:id", "POST /teams/{team}/"}, "POST /teams/{team}/"},
+		{"PUT /teams/7", []string{"GET /teams/{team}"}, "GET /teams/{team}"},
+		{"/static/*", []string{"GET /{page}"}, ""},
+		{"/items/static/*", []string{"GET /items/{id}"}, ""},
+		{"/items/static/*", []string{"GET /items/static"}, "GET /items/static"},
+		{"/login", []string{"GET /*"}, ""},
+		{"/login", []string{"GET /{page}"}, ""},
+		{"/items/7", []string{"GET /{kind}/:id"}, ""},
+		{"/files/x", []string{"GET /files/*"}, ""},
+		{"/files/x", []string{"GET /files/*path"}, ""},
+		{"/files/x", []string{"GET /files/+"}, ""},
+		{"/files/x", []string{"GET /files/{path...}"}, ""},
+		{"/files/7/x", []string{"GET /files/{id}/{path...}"}, ""},
+		{"/files/:path", []string{"GET /files/{path...}"}, "GET /files/{path...}"},
+	} {
+		advice := "write the pattern as the router has it, or leave the entry out"
+		if c.want != "" {
+			advice = fmt.Sprintf("it may be %q that is meant", c.want)
+		}
+		g := newGuard(t, guard.Config{Rule: guard.Rule{Policy: "100/1m"}, Routes: map[string]guard.Rule{c.entry: {Instead: true}}})
+		var got []string
+		for _, w := range g.Lint(c.routes) {
+			got = append(got, w.String())
+		}
+		want := fmt.Sprintf("unmatched-entry: Routes[%q]: no route of the router is held by it; %s", c.entry, advice)
+		assert.Equal(t, []string{want}, got, "%v", c.routes)
+	}
 }
 
 func nothing(keyfunc.Request) (string, error) { return "", keyfunc.ErrNoKey }

@@ -220,8 +220,10 @@ func (e entry) place() string {
 
 // matches reports whether the entry is for a route that is registered.
 func (e entry) matches(r route) bool {
-	if e.method != "" && r.method != "" && e.method != r.method {
-		return false
-	}
-	return e.pattern == r.pattern || e.prefix && strings.HasPrefix(r.pattern, e.pattern)
+	return e.hasMethodOf(r) && (e.pattern == r.pattern || e.prefix && strings.HasPrefix(r.pattern, e.pattern))
+}
+
+// hasMethodOf reports whether some method is both the entry's and the route's.
+func (e entry) hasMethodOf(r route) bool {
+	return e.method == "" || r.method == "" || e.method == r.method
 }
