@@ -207,9 +207,15 @@ func (g *Guard) with(r Rule, name string) (*Guard, error) {
 	if err != nil {
 		return nil, prefixed("", err)
 	}
-	ru.place = "With"
+	ru.place = withPlace
 	return &Guard{family: g.family, rules: []*rule{ru}}, nil
 }
+
+// withPlace is where the rule of a Guard stands that With or WithRule has made.
+const withPlace = "With"
+
+// madeByWith reports whether With or WithRule has made g.
+func (g *Guard) madeByWith() bool { return len(g.rules) == 1 && g.rules[0].place == withPlace }
 
 // Policies returns the policies that hold for every request, in the order in which they are asked, with the numbers that
 // they have now.

@@ -12,15 +12,17 @@ import (
 
 // Lint looks over the rules at start-up, and returns what may not be meant. routes are the patterns that the router has
 // registered, with or without a method: "POST /login", "/items/{id}". Without them, what the table and the keys say of
-// routes cannot be checked, and Lint warns of that if it matters. A Guard that With or WithRule has made has rules of
-// its own: call its Lint, too.
+// routes cannot be checked, and Lint warns of that if it matters.
+//
+// A Guard that With or WithRule has made has a rule of its own: call its Lint, too, and call each Lint when all of With
+// and WithRule have been called, since what one of them makes may be what a field of the Config is for.
 func (g *Guard) Lint(routes []string) []Warning {
 	l := lint{guard: g}
 	for _, text := range routes {
 		l.known = append(l.known, registered(text))
 	}
 	l.table()
-	if n := g.base.Waiting; n > 0 && !g.waits.Load() {
+	if n := g.base.Waiting; n > 0 && !g.waits.Load() && !g.madeByWith() {
 		l.warn(codeWaiting, "Rule", "Waiting is %d, but no policy of this Guard lets anybody wait; add a wait to one, as in \"10/1s; wait 2s\", or leave Waiting out", n)
 	}
 	for _, ru := range g.all() {

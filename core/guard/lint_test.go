@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/keyfunc"
@@ -41,6 +42,30 @@ func TestLintNothing(t *testing.T) {
 	search := g.With("search", "10/1s; wait 2s")
 	assert.Empty(t, g.Lint(nil), "the places are for another guard of the family")
 	assert.Empty(t, search.Lint(nil))
+}
+
+// What is doubtful in the Config is told by its own Guard alone, and what is doubtful in a With by that of the With.
+func TestLintOfWith(t *testing.T) {
+	g := newGuard(t, guard.Config{Rule: guard.Rule{Policy: "100/1m", Waiting: 50}})
+	inherits := g.With("search", "10/1s")
+	own, err := g.WithRule(guard.Rule{Policy: "own: 10/1s", Waiting: 7})
+	require.NoError(t, err)
+	for _, c := range []struct {
+		guard *guard.Guard
+		want  []guard.Warning
+	}{
+		{g, []guard.Warning{{
+			Code: "waiting-unused", Where: "Rule",
+			Text: `Waiting is 50, but no policy of this Guard lets anybody wait; add a wait to one, as in "10/1s; wait 2s", or leave Waiting out`,
+		}}},
+		{inherits, nil},
+		{own, []guard.Warning{{
+			Code: "waiting-unused", Where: "With",
+			Text: `Waiting is 7, but with "own: 10/1s" nobody waits; add a wait to the policy, as in "; wait 2s", or leave Waiting out`,
+		}}},
+	} {
+		assert.Equal(t, c.want, c.guard.Lint(nil))
+	}
 }
 
 // What an unmatched entry is said to be meant for is the route that is nearest to it. Advice that would lift a limit from
