@@ -71,7 +71,8 @@ func (o *owed) settle(f Final) {
 	o.settleFrom(0, f)
 }
 
-// settleFrom settles the debts from i on, also those after one for which code of the program panics.
+// settleFrom settles the debts from i on, also those after one for which code of the program panics. If it panics for
+// several, the last panic is the one that is seen.
 func (o *owed) settleFrom(i int, f Final) {
 	defer func() {
 		if i < len(*o.debts) {

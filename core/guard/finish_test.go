@@ -139,16 +139,19 @@ func TestSettleOfLocalResults(t *testing.T) {
 	}
 }
 
-// A Settle that panics keeps what its own rule has taken, and no more: permits come back, and the others are settled.
+// A Settle that panics keeps what its own rule has taken, and no more: permits come back, and the others are settled. Of
+// two panics the last is seen.
 func TestSettleThatPanics(t *testing.T) {
-	panics := func(guard.Final, int64) int64 { panic("a mistake") }
+	panics := func(value string) func(guard.Final, int64) int64 {
+		return func(guard.Final, int64) int64 { panic(value) }
+	}
 	nothing := func(guard.Final, int64) int64 { return 0 }
 	store := newMemory(t)
 	g := newGuard(t, guard.Config{
 		Rule: guard.Rule{Policy: "mine: 5/1h, 1 concurrent lease 1h", Settle: nothing},
 		Rules: []guard.Rule{
-			{Policy: "bad: 5/1h", Settle: panics},
-			{Policy: "worse: 5/1h", Settle: panics},
+			{Policy: "bad: 5/1h", Settle: panics("a mistake")},
+			{Policy: "worse: 5/1h", Settle: panics("another mistake")},
 			{Policy: "last: 5/1h", Settle: nothing},
 		},
 		Store: store,
@@ -156,7 +159,7 @@ func TestSettleThatPanics(t *testing.T) {
 	for n := range int64(3) {
 		v := g.Check(from(alice))
 		require.Equal(t, guard.Pass, v.Action)
-		assert.PanicsWithValue(t, "a mistake", func() { v.Finish(guard.Final{Status: 200}) })
+		assert.PanicsWithValue(t, "another mistake", func() { v.Finish(guard.Final{Status: 200}) })
 		for i, want := range []int64{5, 4 - n, 4 - n, 5} {
 			assert.Equal(t, want, remaining(t, store, g.Policies()[i], "ip="+alice), "rule %d", i)
 		}
