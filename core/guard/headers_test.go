@@ -20,9 +20,13 @@ type answering struct {
 	core.Store
 	res core.Result
 	err error
+	key string // that it was last asked for
 }
 
-func (a *answering) Take(context.Context, core.Take) (core.Result, error) { return a.res, a.err }
+func (a *answering) Take(_ context.Context, t core.Take) (core.Result, error) {
+	a.key = t.Key
+	return a.res, a.err
+}
 
 // allHeaders are the names that SetHeaders may write.
 var allHeaders = []string{"X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset", "Retry-After", "Cache-Control", "Content-Type"}
