@@ -171,8 +171,8 @@ func (ru *rule) alike(other *rule) bool {
 		reflect.ValueOf(ru.Skip).Pointer() == reflect.ValueOf(other.Skip).Pointer()
 }
 
-// meant returns the registered route for which the entry may be meant. One that differs only as patterns of two frameworks
-// do comes before one of which the entry is a path, and one of the entry's method before others.
+// meant returns the registered route for which the entry may be meant. One that differs only as patterns of two
+// frameworks do comes before one of which the entry is a path, and one of the entry's method before others.
 func (e entry) meant(known []route) (meant route, ok bool) {
 	for _, resembles := range []func(route) bool{e.isLike, e.isPathOf} {
 		for _, anyMethod := range []bool{false, true} {
@@ -186,12 +186,12 @@ func (e entry) meant(known []route) (meant route, ok bool) {
 	return route{}, false
 }
 
-// isLike reports whether the entry differs from a route at most by its method, by a slash at the end, and by the names and
-// the spelling of parameters.
+// isLike reports whether the entry differs from a route at most by its method, by a slash at the end, and by the names
+// and the spelling of parameters.
 func (e entry) isLike(r route) bool { return slices.Equal(parts(e.pattern), parts(r.pattern)) }
 
-// isPathOf reports whether the entry is a path in the place of a route's pattern. Of a route that takes nearly every path
-// that says nothing, and a prefix is no path.
+// isPathOf reports whether the entry is a path in the place of a route's pattern. Of a route that takes nearly every
+// path that says nothing, and a prefix is no path.
 func (e entry) isPathOf(r route) bool {
 	registered := parts(r.pattern)
 	literal := slices.ContainsFunc(registered, func(part string) bool { return part != "" && part != parameter })
@@ -203,7 +203,7 @@ func (e entry) isPathOf(r route) bool {
 	})
 }
 
-// takesTheRest reports whether the last part of a pattern stands for any number of parts: "*", "*rest", "+", "{rest...}".
+// takesTheRest reports whether the last part of a pattern stands for any number of parts: "*rest", "+", "{rest...}".
 func takesTheRest(pattern string) bool {
 	last := pattern[strings.LastIndex(pattern, "/")+1:]
 	return strings.HasPrefix(last, "*") || strings.HasPrefix(last, "+") || strings.HasSuffix(last, "...}")
@@ -212,9 +212,9 @@ func takesTheRest(pattern string) bool {
 // parameter stands for a part of a pattern whose name does not matter: frameworks have their own spelling of it.
 const parameter = "*"
 
-// parts are those of a pattern between slashes.
+// parts are those of a pattern between slashes. "{$}" is none: net/http has it for a slash at the end and nothing more.
 func parts(pattern string) []string {
-	parts := strings.Split(strings.TrimSuffix(pattern, "/"), "/")
+	parts := strings.Split(strings.TrimSuffix(strings.TrimSuffix(pattern, "{$}"), "/"), "/")
 	for i, part := range parts {
 		if part != "" && strings.ContainsRune(":{*+", rune(part[0])) {
 			parts[i] = parameter

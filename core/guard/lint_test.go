@@ -68,8 +68,8 @@ func TestLintOfWith(t *testing.T) {
 	}
 }
 
-// What an unmatched entry is said to be meant for is the route that is nearest to it. Advice that would lift a limit from
-// other routes is worse than none.
+// What an unmatched entry is said to be meant for is the route that is nearest to it. Advice that would lift a limit
+// from other routes is worse than none.
 func TestLintAdvice(t *testing.T) {
 	for _, c := range []struct {
 		entry  string
@@ -94,6 +94,8 @@ func TestLintAdvice(t *testing.T) {
 		{"/files/x", []string{"GET /files/+"}, ""},
 		{"/files/x", []string{"GET /files/{path...}"}, ""},
 		{"/files/7/x", []string{"GET /files/{id}/{path...}"}, ""},
+		{"/items/7", []string{"GET /items/{$}", "GET /items/{id}"}, "GET /items/{id}"},
+		{"/items", []string{"GET /items/{id}", "GET /items/{$}"}, "GET /items/{$}"},
 		{"/files/:path", []string{"GET /files/{path...}"}, "GET /files/{path...}"},
 	} {
 		advice := "write the pattern as the router has it, or leave the entry out"
