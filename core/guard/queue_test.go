@@ -188,11 +188,11 @@ func TestQueueUnderLoad(t *testing.T) {
 	})
 }
 
-// A turn that would come after the request's own deadline is refused at once, and nothing is taken for it.
+// A turn that would come after the request's own deadline is refused at once, and nothing stays taken for it.
 func TestQueueDeadline(t *testing.T) {
 	for policy, back := range map[string]string{
 		"1/1s burst 1; wait 10s":    "",
-		"1/1s leaky-bucket burst 5": "default", // whose places are given out before anybody knows how far ahead they are
+		"1/1s leaky-bucket burst 5": "default", // it gives out places before anybody knows how far ahead they are
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			store := newCounting(t)
