@@ -13,8 +13,8 @@ const defaultMaxKeys = 1_000_000
 
 // MemoryOptions say how a [Memory] is built. The zero value is a good choice.
 type MemoryOptions struct {
-	// MaxKeys is the most keys to hold at once; 0 means a million. A key of a policy with one GCRA limit takes about 24 to
-	// 37 bytes, of one with two 60 to 90, with the air that a hash table needs; one with a SlidingLog of 1000 takes
+	// MaxKeys is the most keys to hold at once; 0 means a million. A key of a policy with one GCRA limit takes about 24
+	// to 37 bytes, of one with two 60 to 90, with the air that a hash table needs; one with a SlidingLog of 1000 takes
 	// 20 KB when it is full. Rates that divide a microsecond into more than 2048 parts, such as 7777 a second, make it
 	// 36 to 54 bytes for all keys with one GCRA limit. docs/algorithms.md says what the other algorithms take. Permits
 	// are not counted here: there are no more of them than are held.
@@ -24,10 +24,10 @@ type MemoryOptions struct {
 // Memory is the in-process [Store], built by [NewMemory]: the default where no other is given, and the one that decides
 // while Redis does not answer. A decision takes well under a microsecond and allocates nothing.
 //
-// It holds at most MaxKeys keys. When it is full, a new key displaces one that is as if unused; if it finds none nearby,
-// the one that is closest to that, and one that is at its limit last. Keys are spread over independent parts by a seeded
-// hash, and a part may be full a little before the whole is. Keys that are as if unused are swept away part by part, and
-// their memory is given back.
+// It holds at most MaxKeys keys. When it is full, a new key displaces one that is as if unused; if it finds none
+// nearby, the one that is closest to that, and one that is at its limit last. Keys are spread over independent parts by
+// a seeded hash, and a part may be full a little before the whole is. Keys that are as if unused are swept away part by
+// part, and their memory is given back.
 //
 // The clock is the system's, but steps of less than a second are ignored.
 type Memory struct {

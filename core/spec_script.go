@@ -143,8 +143,8 @@ func (d *decisions) explain(res *Result, taken int64) (ok bool) {
 	return true
 }
 
-// workspace is memory to read a reply into: the states of the limits, as far as it has them, and one limit's part; and for
-// what is visited then.
+// workspace is memory to read a reply into: the states of the limits, as far as it has them, and one limit's part; and
+// for what is visited then.
 type workspace struct {
 	states       [MaxLimits][algo.MaxReplyState]int64
 	own          [maxReply]int64

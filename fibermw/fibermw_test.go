@@ -70,7 +70,8 @@ func listen(t testing.TB, f *fiber.App, network, address string) string {
 	t.Helper()
 	listener, err := net.Listen(network, address)
 	require.NoError(t, err)
-	f.Server().MaxIdleWorkerDuration = time.Second // a goroutine that looks after the workers sleeps as long, also beyond the end
+	// fasthttp's cleaner of workers sleeps for this long, even after Shutdown.
+	f.Server().MaxIdleWorkerDuration = time.Second
 	served := make(chan error, 1)
 	go func() { served <- f.Listener(listener) }()
 	t.Cleanup(func() {

@@ -18,9 +18,9 @@ type limit struct {
 // back in each second, one in a whole number of microseconds, as with nearly all limits that people write.
 func plenty() limit { return limit{864_000_000, 24 * time.Hour} }
 
-// lasting is a limit that no key reaches that shares a run with thousands of others, and whose state lives on until its turn
-// comes again: one comes back in 86 seconds. Under plenty a key would be as if unused long before, and a store that
-// forgets such keys would be measured with a few hundred.
+// lasting is a limit for a run of thousands of keys. None reaches it, and the state of each lives on until the turn of
+// its key comes again, because a unit comes back in 86 seconds. Under plenty a key would be as if unused long before,
+// and a store that forgets such keys would be measured with a few hundred.
 func lasting() limit { return limit{1_000, 24 * time.Hour} }
 
 // few is a limit that is soon reached, and stays so.

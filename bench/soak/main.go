@@ -26,7 +26,7 @@
 //   - back: two and a half seconds after a fault nobody fails any more: a client of go-redis that could not connect tries
 //     again each second, and an open breaker twice a second.
 //   - others: callers who stay under their own limit are never refused, and do not fail while nothing else does,
-//     whatever those do that never stop asking, leave, or hold permits.
+//     even if others never stop asking, leave early, or hold permits.
 //   - growth: goroutines, memory and open files are as many as before, and the log has three lines a second at most.
 //
 // It prints a line for each fault, and what was broken in the end; then its status is 1. A program that is stopped by a

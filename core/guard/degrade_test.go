@@ -65,8 +65,8 @@ func TestDegradeAmongRules(t *testing.T) {
 	}
 }
 
-// So it is where the permits refuse, or a turn would come too late: the request goes on, told of once, and holds nothing of
-// that rule.
+// It is the same where the permits refuse, or a turn would come too late: the request goes on, Observe is told of it
+// once, and it holds nothing of that rule.
 func TestDegradeLate(t *testing.T) {
 	for policy, deadline := range map[string]time.Duration{
 		"late: 1 concurrent lease 1h, 5/1h":             0,

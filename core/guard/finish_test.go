@@ -139,8 +139,8 @@ func TestSettleOfLocalResults(t *testing.T) {
 	}
 }
 
-// A Settle that panics keeps what its own rule has taken, and no more: permits come back, and the others are settled. Of
-// two panics the last is seen.
+// A Settle that panics keeps what its own rule has taken, and no more: permits come back, and the others are settled.
+// Of two panics the last is seen.
 func TestSettleThatPanics(t *testing.T) {
 	panics := func(value string) func(guard.Final, int64) int64 {
 		return func(guard.Final, int64) int64 { panic(value) }

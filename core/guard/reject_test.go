@@ -94,8 +94,8 @@ func TestRejectBodies(t *testing.T) {
 	assert.Equal(t, `{"error":"too many requests"}`+"\n", string(v.Body), "a Refusal of no Guard")
 }
 
-// What a client learns of a limit is numbers and the policy's name: in no form and no style of headers is there anything
-// of the key, whose parts may be another's secret.
+// What a client learns of a limit is numbers and the policy's name: in no form and no style of headers is there
+// anything of the key, whose parts may be another's secret.
 func TestAnswersRevealNoKey(t *testing.T) {
 	const secret = "s3cret"
 	secretly := func(accept, contentType string) *request {

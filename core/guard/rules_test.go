@@ -231,8 +231,8 @@ func TestRulesWithPermits(t *testing.T) {
 	})
 }
 
-// Wherever it is written, a rule in which requests wait is asked after those that decide at once, and permits after both:
-// nobody waits for what another rule refuses.
+// Wherever it is written, a rule in which requests wait is asked after those that decide at once, and permits after
+// both: nobody waits for what another rule refuses.
 func TestRulesThatWaitComeLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, queue := range []string{"queue: 10/1s burst 1; wait 5s", "queue: 10/1s leaky-bucket burst 50"} {

@@ -80,7 +80,8 @@ func TestCodesAreExplained(t *testing.T) {
 	}
 }
 
-// A cost that no waiting can satisfy is a mistake of the program, or of a client that asks for too much: it is told once.
+// A cost that no waiting can satisfy is a mistake of the program, or of a client that asks for too much: it is told
+// once.
 func TestCostTooLarge(t *testing.T) {
 	said := new(records)
 	g := newGuard(t, guard.Config{

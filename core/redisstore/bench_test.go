@@ -21,9 +21,9 @@ import (
 // bare is the baseline.
 var bare = redis.NewScript(redistest.GCRAByHand)
 
-// BenchmarkDecision compares one decision by one goroutine with the baseline. The two take turns within one run, so that a
-// machine whose speed wanders slows both. What counts is the ratio: that of the medians, and that of what a tenth of the
-// calls do not exceed. ns/op is that of both together.
+// BenchmarkDecision compares one decision by one goroutine with the baseline. The two take turns within one run, so
+// that a machine whose speed wanders slows both. What counts is the ratio, of the medians and of the tenth percentiles.
+// ns/op is that of both together.
 func BenchmarkDecision(b *testing.B) {
 	server := redistest.Single(b)
 	ctx := context.Background()

@@ -11,10 +11,10 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// A breaker opens after tripAfter failures in a row if nothing has succeeded for tripAlone: so it never opens for a cluster
-// that has lost one shard of several, as long as the others are asked. Then it lets one flight through every probeEvery,
-// or up to probeJitter earlier. Each breaker chooses that for itself, so that those of a fleet, which open together, do
-// not ask together. For staleFor after a success, a broken connection says nothing.
+// A breaker opens after tripAfter failures in a row if nothing has succeeded for tripAlone: so it never opens for a
+// cluster that has lost one shard of several, as long as the others are asked. Then it lets one flight through every
+// probeEvery, or up to probeJitter earlier. Each breaker chooses that for itself, so that those of a fleet, which open
+// together, do not ask together. For staleFor after a success, a broken connection says nothing.
 const (
 	tripAfter   = 5
 	tripAlone   = 100 * time.Millisecond
@@ -62,9 +62,10 @@ func (t *trouble) alone() time.Duration {
 	return time.Since(started) - time.Duration(t.lastSuccess.Load())
 }
 
-// newBreaker builds a breaker that counts what is silent. Two failures do not count either way: that of a process that has
-// too few connections, and for staleFor that of a broken connection, since every pooled one breaks when a server restarts.
-// tell, if there is one, is told once each time that it opens and closes, by the goroutine whose flight was the reason.
+// newBreaker builds a breaker that counts what is silent. Two failures do not count either way: that of a process that
+// has too few connections, and for staleFor that of a broken connection, since every pooled one breaks when a server
+// restarts. tell, if there is one, is told once each time that it opens and closes, by the goroutine whose flight was
+// the reason.
 func newBreaker(tell func(open bool, err error)) *breaker {
 	b := &breaker{tell: tell}
 	b.circuit = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{

@@ -29,8 +29,9 @@ func patient(c net.Conn) net.Conn {
 
 type conn struct {
 	net.Conn
-	raw   syscall.RawConn
-	begun atomic.Bool // something was written, or read in vain, since an answer, or a part of one, was last read
+	raw syscall.RawConn
+	// begun: something was written, or a read brought nothing, since an answer, or a part of one, was last read.
+	begun atomic.Bool
 }
 
 // Write implements net.Conn. TLS writes a question in several records.
@@ -69,7 +70,8 @@ func (c *conn) Read(p []byte) (int, error) {
 			err = nil
 		}
 	}
-	c.begun.Store(n == 0) // a caller that has waited for an answer in vain, as while a server is greeted, did not come too late
+	// A caller that has waited for an answer in vain, as while a server is greeted, did not come too late.
+	c.begun.Store(n == 0)
 	return n, err
 }
 

@@ -20,7 +20,7 @@ const (
 	inTime = 1
 )
 
-// lookEvery is the time from one look about to the next, of a passenger whose caller has limit in all.
+// lookEvery is how long a passenger waits from one look about to the next. limit is all the time that its caller has.
 func lookEvery(limit time.Duration) time.Duration { return min(maxLook, limit/50) }
 
 // enough is how long a passenger may wait so that its caller has the answer within limit.

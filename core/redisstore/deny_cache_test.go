@@ -114,7 +114,8 @@ func TestDenyCacheSparesRedis(t *testing.T) {
 		_, err := s.Take(t.Context(), take)
 		require.NoError(t, err)
 	}
-	asked := int(time.Since(began)/time.Second) + 1 // a refusal is good for a second, so that on no machine there are many
+	// A refusal is good for a second, so that on no machine there are many.
+	asked := int(time.Since(began)/time.Second) + 1
 	hits := int(s.Stats().DenyHits)
 	assert.Equal(t, n, hits+count())
 	assert.GreaterOrEqual(t, hits, n-asked)

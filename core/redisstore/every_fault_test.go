@@ -43,9 +43,9 @@ const (
 )
 
 // On each topology, whatever fails while a hundred callers ask without end: every caller has an answer within the
-// deadline, but for what the scheduler takes meanwhile, of a class that the fault explains; nothing is lost that Redis has
-// not lost, and nothing is charged twice; no key's limit is exceeded by more than what was lost; and when the fault is
-// over, Redis decides again by itself. Only one of several servers is hurt, and it shows in no key of the others.
+// deadline, but for what the scheduler takes meanwhile, of a class that the fault explains; nothing is lost that Redis
+// has not lost, and nothing is charged twice; no key's limit is exceeded by more than what was lost; and when the fault
+// is over, Redis decides again by itself. Only one of several servers is hurt, and it shows in no key of the others.
 func TestEveryFault(t *testing.T) {
 	t.Parallel()
 	for name, start := range sites {
@@ -332,8 +332,8 @@ func (e *episode) seen(class string) int {
 	return e.hurt[class]
 }
 
-// settled waits until Redis has decided many calls in a row that began from now on, and returns after how long the first
-// of them had its answer.
+// settled waits until Redis has decided many calls in a row that began from now on, and returns after how long the
+// first of them had its answer.
 func (e *episode) settled(t *testing.T) time.Duration {
 	t.Helper()
 	e.mu.Lock()

@@ -34,7 +34,8 @@ func (*stumble) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	return next
 }
 
-// A flight whose second try ends in a panic of a hook has handed the next one over once: no caller of that one is charged twice.
+// A flight whose second try ends in a panic of a hook has handed the next one over once: no caller of that one is
+// charged twice.
 func TestPanicAtTheSecondTry(t *testing.T) {
 	t.Parallel()
 	server := redistest.Single(t)

@@ -361,7 +361,8 @@ func TestClientWithoutTimeouts(t *testing.T) {
 	assert.Equal(t, core.ClassTimeout, failed.Class)
 }
 
-// While the breaker is open, a dead server is asked by one call in each half second, or a bit more often, whatever the load.
+// While the breaker is open, a dead server is asked by one call in each half second, or a bit more often, whatever the
+// load.
 func TestOneProbe(t *testing.T) {
 	t.Parallel()
 	proxy := redistest.NewProxy(t, sharedServer(t).Addr())

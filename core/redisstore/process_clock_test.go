@@ -31,7 +31,8 @@ type decision struct {
 
 const elsewhenVariable = "WEIR_TEST_ELSEWHEN"
 
-// decideElsewhen is what a process does that believes in the year 2000, as the first clock of a test under synctest does.
+// decideElsewhen is what a process does that believes in the year 2000, as the first clock of a test under synctest
+// does.
 func decideElsewhen(t *testing.T, text string) {
 	t.Helper()
 	var j elsewhen

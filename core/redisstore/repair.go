@@ -32,11 +32,11 @@ func (n *node) repair(f *flight) {
 // warmUp is how long a connection may take to be made beside the decisions.
 const warmUp = time.Second
 
-// warm asks something on each connection that nobody uses: what has happened to one may have happened to all, as where a
-// firewall has forgotten them, and the client has no other way to find out than decisions that fail, two a second once the
-// breaker is open. A connection that does not answer within the time of a decision is of no use to any, and so is not
-// waited for any longer. Then warm makes a new connection, because the handshake may take longer than a decision may: every
-// decision would begin one, and none would finish it. Pipelines have connections of their own.
+// warm asks something on each connection that nobody uses: what has happened to one may have happened to all, as where
+// a firewall has forgotten them, and the client has no other way to find out than decisions that fail, two a second
+// once the breaker is open. A connection that does not answer within the time of a decision is of no use to any, and so
+// is not waited for any longer. Then warm makes a new connection, because the handshake may take longer than a decision
+// may: every decision would begin one, and none would finish it. Pipelines have connections of their own.
 func (n *node) warm(pipelined bool) {
 	one, many := n.idle()
 	var pings sync.WaitGroup

@@ -53,8 +53,8 @@ type App struct {
 	Routes []Route
 	// Recovered is told what was recovered. It may be nil.
 	Recovered func(any)
-	// Left is told the request's context as middleware outside finds it when the guards have done with the request, also
-	// after a panic. It may be nil.
+	// Left is told the request's context as middleware outside finds it when the guards have done with the request,
+	// also after a panic. It may be nil.
 	Left func(ctx context.Context)
 	// Unread asks not to read the bodies of requests in advance.
 	Unread bool

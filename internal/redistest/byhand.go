@@ -1,8 +1,8 @@
 package redistest
 
-// GCRAByHand is the baseline of benchmarks: GCRA as a user of go-redis would write it by hand, with doubles, four integers
-// in the reply, and no healing. Its arguments are the microseconds between two units, those that the burst takes, and the
-// cost.
+// GCRAByHand is the baseline of benchmarks: GCRA as a user of go-redis would write it by hand, with doubles, four
+// integers in the reply, and no healing. Its arguments are the microseconds between two units, those that the burst
+// takes, and the cost.
 const GCRAByHand = `
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]

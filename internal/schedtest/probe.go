@@ -10,8 +10,9 @@ import (
 
 // Probe measures for how long the scheduler has kept the process from running. It takes the longer of two measures: by
 // how much a timer of a millisecond is late, which says when all of the process stands still; and for how long, by the
-// kernel's account, the thread waited for a processor that waited longest, on Linux. The second is needed because others
-// may run, the probe's among them, while a thread waits that holds a lock, or has the work that an answer depends on.
+// kernel's account, the thread waited for a processor that waited longest, on Linux. The second is needed because
+// others may run, the probe's among them, while a thread waits that holds a lock, or has the work that an answer
+// depends on.
 type Probe struct {
 	began time.Time
 	late  atomic.Int64 // nanoseconds in all
@@ -72,7 +73,7 @@ func (p *Probe) sample(every time.Duration) {
 // Lost is for how long the process was kept from running, in nanoseconds, by each of the two measures.
 type Lost struct{ Late, Waits int64 }
 
-// Lost returns that since the probe was made. What the kernel says is as of the latest sample.
+// Lost returns what was lost since the probe was made. The kernel's part of it is as of the latest sample.
 func (p *Probe) Lost() Lost {
 	return Lost{p.late.Load() + overdue(int64(time.Since(p.began))-p.last.Load()), p.waits.Load()}
 }

@@ -6,10 +6,11 @@ import (
 	"github.com/weir-go/weir/core/internal/algo"
 )
 
-// The state of a GCRA is a meter: an instant of at most 53 bits, and parts of a microsecond. Where the parts have 11 bits
-// at most, as under nearly every rate, both fit into one word, and so four rows into a cache line, and at a million keys
-// it is the cache lines that take the time. A table begins with such narrow rows, and makes all of them wide when a policy
-// comes that needs wide ones, until no row is in use. No instant is negative: a decision is made at a time since the epoch.
+// The state of a GCRA is a meter: an instant of at most 53 bits, and parts of a microsecond. Where the parts have 11
+// bits at most, as under nearly every rate, both fit into one word, and so four rows into a cache line, and at a
+// million keys it is the cache lines that take the time. A table begins with such narrow rows, and makes all of them
+// wide when a policy comes that needs wide ones, until no row is in use. No instant is negative: a decision is made at
+// a time since the epoch.
 
 // partBits is how many bits the parts have in a narrow row.
 const partBits = 11
@@ -38,9 +39,9 @@ func (a *array) setMeter(at int, m algo.Meter) {
 	}
 }
 
-// Meter is the row of a key under a policy of one GCRA and nothing else, locked by [Map.Meter] until Unlock. A [Row] is
-// decided on in a copy that the shard has, under its lock, or in the row itself, which is put back if it is not stored. A
-// Meter needs neither: it and its state fit into registers.
+// Meter is the row of a key under a policy of one GCRA and nothing else, locked by [Map.Meter] until Unlock. A decision
+// on a [Row] works on the shard's copy of the state, under the shard's lock, or on the row itself, and then puts back
+// what was there if nothing is to be stored. A Meter needs neither: it and its state fit into registers.
 type Meter struct {
 	array *array
 	at    int
@@ -48,14 +49,14 @@ type Meter struct {
 	now   int64
 }
 
-// Meter locks the row of a key, if it has one and nobody else has it for long. If it is not locked, use [Row.Lock], which
-// also stores new keys. forced is as there.
+// Meter locks the row of a key, if it has one and nobody else has it for long. If it is not locked, use [Row.Lock],
+// which also stores new keys. forced is as there.
 //
-// The time is taken before the row is locked, while its cache line is on its way, which saves a sixth of a decision among
-// a million keys. So of two callers who come at once the second to lock the row may have the earlier time. That admits
-// nobody too early: a decision moves the instant of a meter forward, and to no less than its own time and what it
-// charges. What moves it back is the correction of a state that lies beyond all that the rules allow, and what empties
-// it, which leaves no instant, is a refund. In both cases the time is taken again, and so it is after a wait.
+// The time is taken before the row is locked, while its cache line is on its way, which saves a sixth of a decision
+// among a million keys. So of two callers who come at once the second to lock the row may have the earlier time. That
+// admits nobody too early: a decision moves the instant of a meter forward, and to no less than its own time and what
+// it charges. What moves it back is the correction of a state that lies beyond all that the rules allow, and what
+// empties it, which leaves no instant, is a refund. In both cases the time is taken again, and so it is after a wait.
 func (m *Map) Meter(p *Policy, key string, forced int64) (row Meter, locked bool) {
 	h := p.hash(key)
 	a := m.array(m.shard(h), p)
@@ -80,8 +81,8 @@ func (m *Map) Meter(p *Policy, key string, forced int64) (row Meter, locked bool
 	return row, true
 }
 
-// farRows is from how many rows on those of a table are far away: in memory, and not in a cache. To prefetch a row that is
-// in the cache of another processor would only take it from there.
+// farRows is the size from which a table is taken to be in memory, and not in a cache, so that its rows are prefetched.
+// A prefetch of a row that is in the cache of another processor would only take it from there.
 const farRows = 512
 
 // Now returns the time of the decision.

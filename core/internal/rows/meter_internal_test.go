@@ -167,8 +167,8 @@ func TestNoChargeIsLost(t *testing.T) {
 	assert.False(t, m.shards[0].known(small).array.Load().narrow())
 }
 
-// Many callers charge a few keys, in a Map that has room for fewer: for the race detector, and to see that no row is left
-// locked.
+// Many callers charge a few keys, in a Map that has room for fewer: for the race detector, and to see that no row is
+// left locked.
 func TestMetersUnderPressure(t *testing.T) {
 	const maxKeys = 20
 	m, p := New(maxKeys), gcraPolicy(t, "a", 3)

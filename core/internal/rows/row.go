@@ -22,8 +22,8 @@ type Row struct {
 	was    [inPlace]int64 // what the row was before
 }
 
-// inPlace is how many words a state has at most that is decided on in the row itself, and put back if it is not stored.
-// Longer ones are decided on under the lock of the shard, in a copy that it has.
+// inPlace is the largest size, in words, of a state that a decision works on in the row itself; what was there is put
+// back if nothing is to be stored. For longer states a decision works on the shard's copy, under the shard's lock.
 const inPlace = 4
 
 // Lock finds the row of a key and keeps all others away from it. forced is the time at
@@ -43,7 +43,8 @@ func (r *Row) Lock(m *Map, p *Policy, key string, forced int64) {
 	if !r.locked {
 		r.search(p)
 	}
-	if r.now, r.forced = forced, forced != 0; !r.forced { // not before: the second to lock a row must not come from the past
+	// The clock is read when the row is locked: earlier, the second caller to lock it might have the earlier time.
+	if r.now, r.forced = forced, forced != 0; !r.forced {
 		r.now = m.clock.now()
 	}
 }
