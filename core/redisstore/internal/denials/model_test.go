@@ -61,6 +61,7 @@ func TestModel(t *testing.T) {
 	} {
 		t.Run(variants[0], func(t *testing.T) {
 			t.Parallel()
+			hits, clean := 0, 0
 			for i, vary := range []bool{false, true} {
 				m := newModel(t, variants, []int{64, 4}[i], *seed+uint64(i))
 				m.vary = vary
@@ -70,10 +71,12 @@ func TestModel(t *testing.T) {
 						t.Fatalf("operation %d of -seed %d -operations %d", n, *seed, *operations)
 					}
 				}
-				assert.Greater(t, m.hits, *operations/200, "hits")
-				assert.True(t, vary || m.clean > *operations/500, "%d hits while nobody gave back", m.clean)
 				assert.EqualValues(t, m.hits, m.cache.Hits())
+				hits, clean = hits+m.hits, clean+m.clean
 			}
+			// A call that gives back may be under way for most of a run, so that few answers are clean.
+			assert.Greater(t, hits, *operations/200, "answers of the cache")
+			assert.Positive(t, clean, "answers while nobody gave back")
 		})
 	}
 }
