@@ -32,10 +32,11 @@ type Admission struct {
 	hold    *hold
 }
 
-// Begin takes units of the policy's rates: the first step of an admission. It fills in a, which must be zero; to return an
-// Admission would take as long as a part of the decision. A policy of permits alone has no rates, and Begin admits. Being
-// over the limit is a Result, not an error: look at a.Result.Allowed. An error means that nothing was decided and nothing
-// taken, and leaves a zero: the context's, that of a mistake in the Ask, and a [*StoreError] under "fail closed".
+// Begin takes units of the policy's rates: the first step of an admission. It fills in a, which must be zero; to return
+// an Admission would take as long as a part of the decision. A policy of permits alone has no rates, and Begin admits.
+// Being over the limit is a Result, not an error: look at a.Result.Allowed. An error means that nothing was decided and
+// nothing taken, and leaves a zero: the context's, that of a mistake in the Ask, and a [*StoreError] under "fail
+// closed".
 //
 // The next steps are Wait, if Result.Delay is not 0, and Acquire, if the policy has permits: in this order, so that no
 // permit is held during the wait, and a request over its rate costs one round trip. What was taken remains taken until
@@ -58,8 +59,8 @@ func (l *Limiter) Begin(ctx context.Context, ask Ask, a *Admission) error {
 }
 
 // Acquire takes n permits of the policy, at least 1, for what Begin has admitted: the last step. It does nothing if the
-// policy has no permits. Afterwards Result is the decision of rates and permits together; if the permits are refused, or
-// if Acquire fails, the units are given back. Errors are those of Begin.
+// policy has no permits. Afterwards Result is the decision of rates and permits together; if the permits are refused,
+// or if Acquire fails, the units are given back. Errors are those of Begin.
 func (a *Admission) Acquire(ctx context.Context, n int64) error {
 	p := a.limiter.policy.p
 	if p.permits == nil || a.hold != nil || !a.Result.Allowed() {

@@ -20,8 +20,8 @@ const (
 )
 
 // Units are given back or charged within refundLife, or not at all: they expire by themselves. maxRefunds bounds how
-// many refunds wait, and how many charges; only a store that hangs lets so many wait. Permits need no bound: there are no
-// more than were held within one lease, and none is dropped before its lease ends.
+// many refunds wait, and how many charges; only a store that hangs lets so many wait. Permits need no bound: there are
+// no more than were held within one lease, and none is dropped before its lease ends.
 const (
 	refundLife = 10 * time.Second
 	maxRefunds = 1 << 14

@@ -39,9 +39,9 @@ func (f Failure) String() string {
 	}
 }
 
-// take asks the store, and if that fails it does what the policy's fail word says. res must be zero. Afterwards it is the
-// answer, unless the policy fails closed, the caller left, or t is invalid. If the store failed, the error is a *StoreError
-// even if there is an answer.
+// take asks the store, and if that fails it does what the policy's fail word says. res must be zero. Afterwards it is
+// the answer, unless the policy fails closed, the caller left, or t is invalid. If the store failed, the error is a
+// *StoreError even if there is an answer.
 func (e *engine) take(ctx context.Context, t *Take, res *Result) (err error) {
 	if e.memory != nil {
 		return e.memory.take(ctx, t, res)
@@ -119,7 +119,8 @@ func (e *engine) acquire(ctx context.Context, p Permit) (*hold, Result, error) {
 	}
 }
 
-// inMemory is the context of calls in memory, which wait for nothing, and which are also made for requests that are over.
+// inMemory is the context of calls in memory, which wait for nothing, and which are also made for requests that are
+// over.
 var inMemory = context.Background() //nolint:forbidigo // there is nothing to cut short
 
 // giveBack gives units back: in the background if they are in a remote store.

@@ -50,8 +50,8 @@ func (e *engine) handBack(t *Take) {
 	}
 }
 
-// handedBack is told what became of a batch of hand-backs. Those that were surely not charged are owed again; those that
-// may have been charged are not.
+// handedBack is told what became of a batch of hand-backs. Those that were surely not charged are owed again; those
+// that may have been charged are not.
 func (e *engine) handedBack(batch []task, errs []error) {
 	for i, err := range errs {
 		if failed, ok := errors.AsType[*StoreError](err); ok && !failed.Executed {

@@ -72,8 +72,8 @@ func used(t *testing.T, s core.Store, p core.Policy) int64 {
 	return res.Limit - res.Remaining
 }
 
-// What a process has admitted by itself is charged to the store when that has answered for the key again: once, and never
-// more than there is.
+// What a process has admitted by itself is charged to the store when that has answered for the key again: once, and
+// never more than there is.
 func TestHandBack(t *testing.T) {
 	for _, limit := range []string{
 		"10/1h", "10/1h token-bucket", "10/1h leaky-bucket", "10/1h fixed-window", "10/1h sliding-window", "10/1h sliding-counter",
@@ -260,8 +260,8 @@ func TestSharesTogether(t *testing.T) {
 	}
 }
 
-// The experiment: four processes with a limit of 100/10s ask as often as they can for a minute, in which the store comes
-// and goes each second.
+// The experiment: four processes with a limit of 100/10s ask as often as they can for a minute, in which the store
+// comes and goes each second.
 func TestFlapping(t *testing.T) {
 	for _, c := range []struct {
 		name    string

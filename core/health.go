@@ -32,8 +32,8 @@ var classes = [...]string{
 	ClassTimeout, ClassDown, ClassLost, ClassOOM, ClassDenied, ClassReply, ClassBreaker, ClassBusy, ClassOther,
 }
 
-// classBit returns the bit of a class, and the bits of the classes after which it is no news: a breaker opens because of
-// another failure, and a store is busy because calls wait for one.
+// classBit returns the bit of a class, and the bits of the classes after which it is no news: a breaker opens because
+// of another failure, and a store is busy because calls wait for one.
 func classBit(class string) (bit, after uint32) {
 	bit = 1 << (len(classes) - 1)
 	if i := slices.Index(classes[:], class); i >= 0 {

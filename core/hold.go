@@ -140,8 +140,8 @@ func (x *hold) claim(ctx context.Context) context.Context {
 	return x.attach(ctx)
 }
 
-// finish is called when the request is over. It releases the permit unless that was detached: then the permit is released
-// when a lease has passed without a claim, or at once if the handler panicked before the claim.
+// finish is called when the request is over. It releases the permit unless that was detached: then the permit is
+// released when a lease has passed without a claim, or at once if the handler panicked before the claim.
 func (x *hold) finish(panicked bool) {
 	if x == nil {
 		return

@@ -88,8 +88,8 @@ func (l *ledger) take(k ledgerKey) (units int64) {
 	return 0
 }
 
-// sweep looks at a few keys, others each time, and forgets those whose units weigh nothing any more: so keys that nobody
-// asks for again leave the ledger, too. The shard is locked.
+// sweep looks at a few keys, others each time, and forgets those whose units weigh nothing any more: so keys that
+// nobody asks for again leave the ledger, too. The shard is locked.
 func (l *ledger) sweep(s *ledgerShard, now time.Time) {
 	looks := 0
 	for k, d := range s.entries { // in random order

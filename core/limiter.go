@@ -38,7 +38,8 @@ func NewLimiter(s Store, p Policy, o LimiterOptions) (*Limiter, error) {
 }
 
 // With returns a Limiter for a further policy, which must have a name. It shares with l the store, the fallback that
-// decides while the store fails, and all that is done in the background. It fails if another policy has the name already.
+// decides while the store fails, and all that is done in the background. It fails if another policy has the name
+// already.
 func (l *Limiter) With(p Policy) (*Limiter, error) {
 	switch {
 	case p.IsZero():
@@ -117,8 +118,8 @@ func (l *Limiter) Peek(ctx context.Context, key string) (Result, error) {
 	return l.AllowN(ctx, key, 0)
 }
 
-// UpTo takes as many units for key as there are, at most n: Result.Taken says how many. If there is none, it is refused.
-// With n = 0 it takes none, and is refused if there is none.
+// UpTo takes as many units for key as there are, at most n: Result.Taken says how many. If there is none, it is
+// refused. With n = 0 it takes none, and is refused if there is none.
 func (l *Limiter) UpTo(ctx context.Context, key string, n int64) (res Result, err error) {
 	err = l.take(ctx, Take{Policy: l.policy, Key: key, Cost: n, AtMost: true}, &res)
 	return res, err

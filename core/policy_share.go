@@ -9,12 +9,12 @@ import (
 // maxProcesses is the most processes that share a policy's limits under "fail local".
 const maxProcesses = 1_000_000
 
-// askAgain is the RetryAfter of a cost that fits the policy, but not one process's share of it: only the store can admit
-// that, and a store that fails is asked about twice a second.
+// askAgain is the RetryAfter of a cost that fits the policy, but not one process's share of it: only the store can
+// admit that, and a store that fails is asked about twice a second.
 const askAgain = time.Second
 
-// share returns the policy by which one of p.options.Processes decides under "fail local". Its limits are in the order of
-// p's, so that an entry of a Result is of the same limit.
+// share returns the policy by which one of p.options.Processes decides under "fail local". Its limits are in the order
+// of p's, so that an entry of a Result is of the same limit.
 func (p *policy) share() (*policy, error) {
 	q := &policy{options: p.options, limits: make([]Limit, len(p.limits))}
 	q.options.Processes = 0
@@ -33,8 +33,8 @@ func (p *policy) share() (*policy, error) {
 	return q, nil
 }
 
-// share is what one of n processes admits of l, which is prepared: the rate exactly, where the algorithm can, and the next
-// whole number of what is counted. So n processes together admit less than n units too many.
+// share is what one of n processes admits of l, which is prepared: the rate exactly, where the algorithm can, and the
+// next whole number of what is counted. So n processes together admit less than n units too many.
 func (l Limit) share(n int64) Limit {
 	part := func(units int64) int64 { return (units + n - 1) / n }
 	rate, period := l.Rate, l.Period
@@ -53,8 +53,8 @@ func (l Limit) share(n int64) Limit {
 	return l
 }
 
-// longer returns d*by/of in whole microseconds, rounded up, or more than MaxPeriod if that is too long. by/of must be at
-// least 1.
+// longer returns d*by/of in whole microseconds, rounded up, or more than MaxPeriod if that is too long. by/of must be
+// at least 1.
 func longer(d time.Duration, by, of int64) time.Duration {
 	hi, lo := bits.Mul64(uint64(d.Microseconds()), uint64(by))
 	if hi < uint64(of) {

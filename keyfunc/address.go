@@ -110,8 +110,8 @@ func (a Address) Func() Func {
 	}}
 }
 
-// Client returns a function that finds the client's address behind the proxies of a, the address of which the key is made.
-// Use it for what depends on who asks, such as to exempt an office or a monitor.
+// Client returns a function that finds the client's address behind the proxies of a, the address of which the key is
+// made. Use it for what depends on who asks, such as to exempt an office or a monitor.
 //
 //	client, err := keyfunc.Address{Trusted: proxies}.Client()
 //	...

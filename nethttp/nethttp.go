@@ -14,9 +14,9 @@ import (
 //
 //	mux.Handle("POST /login", nethttp.Limit(g.With("login", "5/1m"))(login))
 //
-// The route of a request is the first that find returns and that is not empty. If there is none, it is the pattern of the
-// *http.ServeMux that Limit wraps, if it does, and then the pattern that a mux around it has found. So Limit(g)(mux)
-// needs no find, and neither does a handler within a mux.
+// The route of a request is the first that find returns and that is not empty. If there is none, it is the pattern of
+// the *http.ServeMux that Limit wraps, if it does, and then the pattern that a mux around it has found. So
+// Limit(g)(mux) needs no find, and neither does a handler within a mux.
 //
 // The answer's writer is the server's own, except for rules with a Settle and for handlers made by [Handle]: those
 // get one that is an http.Flusher, http.Hijacker and http.Pusher if the server's is, and from which

@@ -21,8 +21,8 @@ import (
 	"github.com/weir-go/weir/nethttp"
 )
 
-// A call of gRPC over HTTP/2 that is refused is RESOURCE_EXHAUSTED for the real client, which does not repeat it, and not an
-// UNAVAILABLE; and it is told when to come again.
+// A call of gRPC over HTTP/2 that is refused is RESOURCE_EXHAUSTED for the real client, which does not repeat it, and
+// not an UNAVAILABLE; and it is told when to come again.
 func TestGRPCClientUnderstandsRefusals(t *testing.T) {
 	g, err := guard.New(guard.Config{
 		Rule:   guard.Rule{Policy: "2/1h", Key: keyfunc.IP()},

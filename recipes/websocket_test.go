@@ -178,8 +178,8 @@ func dial(t *testing.T, url string) (conn *websocket.Conn, status int) {
 	return conn, res.StatusCode
 }
 
-// A socket holds its permit from the handshake until it has really ended, however it ends, in each framework; and what is
-// to be settled is settled then, and not before.
+// A socket holds its permit from the handshake until it has really ended, however it ends, in each framework; and what
+// is to be settled is settled then, and not before.
 func TestWebSocketPermits(t *testing.T) {
 	write := func(conn *websocket.Conn, text string) error {
 		return conn.WriteMessage(websocket.TextMessage, []byte(text))

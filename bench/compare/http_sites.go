@@ -32,8 +32,8 @@ import (
 // clientHeader names the client of a request: its key.
 const clientHeader = "X-Client"
 
-// site is a contender that serves HTTP in a process of its own: GET /many under a limit that nobody reaches. Where it is
-// measured with a key over its limit, that limit is few.
+// site is a contender that serves HTTP in a process of its own: GET /many under a limit that nobody reaches. Where it
+// is measured with a key over its limit, that limit is few.
 type site struct {
 	name  string
 	kind  kind

@@ -31,8 +31,8 @@ type backend struct {
 	addrs []string // several are a Cluster
 	dial  dialer   // nil is the ordinary one
 	conns int      // of a client of go-redis; 0 is its own choice
-	// patient gives weir as much time as all others take, where it is not its speed that is looked at: on a machine that
-	// is busy with other things a decision may take longer than the usual deadline.
+	// patient gives weir as much time as all others take, where it is not its speed that is looked at: on a machine
+	// that is busy with other things a decision may take longer than the usual deadline.
 	patient bool
 }
 

@@ -14,8 +14,8 @@
 // It starts the servers of Redis that it needs (redis-server must be on the PATH). Files of an earlier run in the
 // directory are replaced, and sections that did not run keep their samples.
 //
-// The contenders are in limiters_*.go, middleware.go and http_sites.go, what they do in sections_*.go, and what is written of
-// it in report*.go.
+// The contenders are in limiters_*.go, middleware.go and http_sites.go, what they do in sections_*.go, and what is
+// written of it in report*.go.
 package main
 
 import (

@@ -55,7 +55,8 @@ const (
 	tableFile   = "results.md"
 )
 
-// write writes the files of a report into a directory. Sections that did not run keep what an earlier report has of them.
+// write writes the files of a report into a directory. Sections that did not run keep what an earlier report has of
+// them.
 func (r *report) write(dir string) error {
 	old, err := readReport(dir)
 	switch {

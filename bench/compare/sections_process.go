@@ -76,8 +76,8 @@ func (m memoryLimiter) row(cores int, limit limit, keys func(scale) int) row {
 	}}
 }
 
-// draw draws of n keys, four times as many, uniformly. They lie in memory in the order of their use: the key of a request
-// was made a moment ago, so that it is in the cache, and only what it leads to is not.
+// draw draws of n keys, four times as many, uniformly. They lie in memory in the order of their use: the key of a
+// request was made a moment ago, so that it is in the cache, and only what it leads to is not.
 func draw(n int) []string {
 	random := rand.New(rand.NewPCG(1, 2))
 	var text strings.Builder

@@ -8,8 +8,8 @@ import (
 )
 
 var (
-	// own, back and kept have a key for each caller, and nobody is ever over them: what was charged can be read from what is
-	// left. Units of back are given back.
+	// own, back and kept have a key for each caller, and nobody is ever over them: what was charged can be read from
+	// what is left. Units of back are given back.
 	own  = core.MustParse("own: 1000000/1d fixed-window; fail closed")
 	back = core.MustParse("back: 1000000/1d fixed-window; fail closed")
 	// kept is the same of what a process admits alone, and hands back to the server when that answers again.

@@ -32,10 +32,10 @@ type BreakOptions struct {
 	MaxKeys int
 }
 
-// Break refuses a key that does not stop: after some refusals the circuit of the key opens, and for some time its requests
-// are refused without asking the store, with a Retry-After that says for how long. Use it if refusing has a price, such as
-// a round trip to Redis, or as a ban: of an address after failed logins. Each key of each policy has a circuit of its own,
-// in this process.
+// Break refuses a key that does not stop: after some refusals the circuit of the key opens, and for some time its
+// requests are refused without asking the store, with a Retry-After that says for how long. Use it if refusing has a
+// price, such as a round trip to Redis, or as a ban: of an address after failed logins. Each key of each policy has a
+// circuit of its own, in this process.
 //
 // When the time is over, one request a second is let through to the store. If it is admitted, the circuit closes; if it
 // is refused, it opens for twice the time.
@@ -154,7 +154,8 @@ func (b *breaker) ask(policy, key string) (refuse time.Duration, probe bool) {
 // betweenProbes is how long a probe that has not been decided keeps others from being one.
 const betweenProbes = time.Second
 
-// choose is told of a refusal, and returns the handler that answers it. If the circuit is open now, res says for how long.
+// choose is told of a refusal, and returns the handler that answers it. If the circuit is open now, res says for how
+// long.
 func (b *breaker) choose(policy string, t *taken, res *core.Result, err error) OverLimit {
 	switch {
 	case t.barred:
@@ -304,8 +305,8 @@ func (b *bucket) find(hash uint64) *circuit {
 	return nil
 }
 
-// make returns a place for another circuit: a free one, or that of a circuit that is over, or of the closed circuit that
-// has the least to lose; nil if all are open. b is locked.
+// make returns a place for another circuit: a free one, or that of a circuit that is over, or of the closed circuit
+// that has the least to lose; nil if all are open. b is locked.
 func (b *bucket) make(by *breaker, now time.Duration) *circuit {
 	var least *circuit
 	for i := range b.ways {

@@ -66,11 +66,11 @@ func (g *Guard) Serve(x Exchange) (err error) {
 	return err
 }
 
-// Check decides on a request. Rules are asked in order, up to the first that refuses: what those before it have taken is
-// given back, and those after it are not charged. Rates that decide at once come first, then a rule in which the request
-// waits for its turn, until the client leaves, or until Close; permits are acquired last, when the wait is over. The
-// caller carries out the Verdict, and calls its Finish when the request is over, also after a panic. Adapters call
-// [Guard.Serve], which does all that.
+// Check decides on a request. Rules are asked in order, up to the first that refuses: what those before it have taken
+// is given back, and those after it are not charged. Rates that decide at once come first, then a rule in which the
+// request waits for its turn, until the client leaves, or until Close; permits are acquired last, when the wait is
+// over. The caller carries out the Verdict, and calls its Finish when the request is over, also after a panic. Adapters
+// call [Guard.Serve], which does all that.
 func (g *Guard) Check(r keyfunc.Request) (v Verdict) {
 	d := scratches.Get().(*Scratch)
 	g.check(r, &v, d)
@@ -78,7 +78,8 @@ func (g *Guard) Check(r keyfunc.Request) (v Verdict) {
 	return v
 }
 
-// check is Check in place, because a Verdict is large: copying one takes as long as a part of a decision. v must be zero.
+// check is Check in place, because a Verdict is large: copying one takes as long as a part of a decision. v must be
+// zero.
 func (g *Guard) check(r keyfunc.Request, v *Verdict, d *Scratch) {
 	if g.first.requests.Load() < watchedRequests {
 		g.watchFirst(r)

@@ -7,8 +7,8 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// handlerContext is the context of a handler that may ask the Guard something, or report to it. Handlers may keep it, so
-// it is not reused.
+// handlerContext is the context of a handler that may ask the Guard something, or report to it. Handlers may keep it,
+// so it is not reused.
 type handlerContext struct {
 	context.Context
 	rule     *rule // whose Result the Verdict has, or nil
@@ -19,7 +19,8 @@ type handlerContext struct {
 	of       *handlerContext // the handler's, if this one is of work that was detached from it
 }
 
-// The context keys: of the innermost handlerContext, of what Degraded asks for, and of the Result. A rule's is its mark.
+// The context keys: of the innermost handlerContext, of what Degraded asks for, and of the Result. A rule's is its
+// mark.
 type (
 	handlerKey  struct{}
 	degradedKey struct{}
@@ -74,8 +75,8 @@ func (v *Verdict) context(ctx context.Context) context.Context {
 	return c
 }
 
-// FromContext returns what a handler may show of the limits of its request: the Result that the headers speak of, of all
-// guards around the handler whose Config.Results asks for it. ok is false where nothing was counted. In Fiber the
+// FromContext returns what a handler may show of the limits of its request: the Result that the headers speak of, of
+// all guards around the handler whose Config.Results asks for it. ok is false where nothing was counted. In Fiber the
 // context is c.UserContext().
 func FromContext(ctx context.Context) (res core.Result, ok bool) {
 	kept, ok := ctx.Value(resultKey{}).(*core.Result)

@@ -13,9 +13,10 @@ type Exchange interface {
 	keyfunc.Request
 	Header // of the answer; the method Header is that of the request
 
-	// Scratch returns memory into which Serve writes the request's key and the numbers of the header, or nil. Return nil
-	// if Set keeps the string that it is given, and if in doubt. If Set copies it, and exchanges are used again, return a
-	// Scratch that is kept in the exchange, which saves allocations. No two requests may use one at the same time.
+	// Scratch returns memory into which Serve writes the request's key and the numbers of the header, or nil. Return
+	// nil if Set keeps the string that it is given, and if in doubt. If Set copies it, and exchanges are used again,
+	// return a Scratch that is kept in the exchange, which saves allocations. No two requests may use one at the same
+	// time.
 	Scratch() *Scratch
 
 	// Next calls the handler, with ctx in place of the request's context unless ctx is nil. An error is the
@@ -32,8 +33,8 @@ type Exchange interface {
 	Final(err error, panicked bool) Final
 }
 
-// Scratch is memory for the short texts of one request at a time. Those of the next one overwrite them. The zero Scratch
-// is ready for use; see [Exchange].
+// Scratch is memory for the short texts of one request at a time. Those of the next one overwrite them. The zero
+// Scratch is ready for use; see [Exchange].
 type Scratch struct {
 	key     keyfunc.Key
 	numbers [64]byte
@@ -43,8 +44,8 @@ type Scratch struct {
 // scratches are for exchanges without one.
 var scratches = sync.Pool{New: func() any { return new(Scratch) }}
 
-// native lets a handler of the framework answer, and sends the plain reply if it does not. v is a copy, which the handler
-// may keep.
+// native lets a handler of the framework answer, and sends the plain reply if it does not. v is a copy, which the
+// handler may keep.
 func (g *Guard) native(x Exchange, v Verdict) error {
 	status := v.Status
 	x.Watch()

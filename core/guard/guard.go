@@ -24,24 +24,25 @@ type Config struct {
 	Rules []Rule
 	// Routes are rules for some routes, besides the Rule and Rules, or Instead of them. A key is the text of a pattern
 	// that the router has registered, never a path, with or without a method before it: "/items/{id}", "POST /login".
-	// "/files/*" stands for all patterns that begin with "/files/". Of several that match a request, the most specific one
-	// holds alone: a method and a pattern, then a pattern, then the longest prefix. HEAD counts as GET. A policy without a
-	// name is called after its key, such as "post-login". A key that no route has does nothing; [Guard.Lint] says so.
+	// "/files/*" stands for all patterns that begin with "/files/". Of several that match a request, the most specific
+	// one holds alone: a method and a pattern, then a pattern, then the longest prefix. HEAD counts as GET. A policy
+	// without a name is called after its key, such as "post-login". A key that no route has does nothing; [Guard.Lint]
+	// says so.
 	Routes map[string]Rule
 	// Headers say which headers tell clients where they stand. The zero Headers are X-RateLimit-Limit and its like.
 	Headers Headers
-	// Source has the numbers of policies and tiers that change while the program runs. nil means that none do, and costs
-	// nothing.
+	// Source has the numbers of policies and tiers that change while the program runs. nil means that none do, and
+	// costs nothing.
 	Source Source
 	// Store keeps the counts. nil means a [core.Memory] of the Guard's own.
 	Store core.Store
-	// Observe is called for each rule that has decided on a request, and once more, after the request, if the rule has a
-	// Settle or an After. It must not block.
+	// Observe is called for each rule that has decided on a request, and once more, after the request, if the rule has
+	// a Settle or an After. It must not block.
 	Observe func(Event)
 	// Results puts the Result of each request into its context, for handlers that show what is left; see [FromContext].
 	Results bool
-	// Log is told that the store fails, once for each class of failure, and that it is back; and of mistakes that show in
-	// use, once each. nil means slog.Default().
+	// Log is told that the store fails, once for each class of failure, and that it is back; and of mistakes that show
+	// in use, once each. nil means slog.Default().
 	Log *slog.Logger
 }
 
@@ -217,8 +218,8 @@ const withPlace = "With"
 // madeByWith reports whether With or WithRule has made g.
 func (g *Guard) madeByWith() bool { return len(g.rules) == 1 && g.rules[0].place == withPlace }
 
-// Policies returns the policies that hold for every request, in the order in which they are asked, with the numbers that
-// they have now.
+// Policies returns the policies that hold for every request, in the order in which they are asked, with the numbers
+// that they have now.
 func (g *Guard) Policies() []core.Policy {
 	g = g.current()
 	policies := make([]core.Policy, len(g.rules))
@@ -229,9 +230,9 @@ func (g *Guard) Policies() []core.Policy {
 }
 
 // Close does what [core.Limiter.Close] does, for g and all that its With and WithRule made: it refuses, with 503,
-// the requests that wait for their turn, and waits until all that is due has been given back to a remote store, for half
-// a second at most. Call it after the server has shut down, if a rule with Settle, After or permits uses a remote store.
-// The store is not closed, and g still decides; but requests that would have to wait for their turn get 503.
+// the requests that wait for their turn, and waits until all that is due has been given back to a remote store, for
+// half a second at most. Call it after the server has shut down, if a rule with Settle, After or permits uses a remote
+// store. The store is not closed, and g still decides; but requests that would have to wait for their turn get 503.
 func (g *Guard) Close() error { return g.limiter.Close() }
 
 func (f *family) logger() *slog.Logger {

@@ -23,8 +23,8 @@ func (l *listed) append(text []byte, wait int64) []byte {
 	return append(text, l.text...)
 }
 
-// readList reads a list of Strings with parameters. ok is false for everything else, which is not weir's: older drafts of
-// RateLimit were no such lists.
+// readList reads a list of Strings with parameters. ok is false for everything else, which is not weir's: older drafts
+// of RateLimit were no such lists.
 func readList(s string) (list []listed, ok bool) {
 	for s = strings.Trim(s, " \t"); s != ""; {
 		l, rest, ok := readMember(s)

@@ -142,8 +142,8 @@ func members(all []taken) (list []member) {
 	return list
 }
 
-// each returns the part of limit i of n in a decision. If there is one limit, that is the Result itself, which also says
-// that there was no place to wait in, or that the turn would come too late.
+// each returns the part of limit i of n in a decision. If there is one limit, that is the Result itself, which also
+// says that there was no place to wait in, or that the turn would come too late.
 func each(res *core.Result, i, n int) core.LimitResult {
 	if n > 1 {
 		return res.Each(i)
@@ -154,7 +154,8 @@ func each(res *core.Result, i, n int) core.LimitResult {
 	}
 }
 
-// read fills in a limit's part in a decision, which is zero if the limit was not asked, because another one had refused.
+// read fills in a limit's part in a decision, which is zero if the limit was not asked, because another one had
+// refused.
 func (m *member) read(each core.LimitResult, held bool) {
 	m.remaining, m.refuses = integer(each.Remaining), each.Refused
 	switch {

@@ -22,19 +22,19 @@ type Headers struct {
 	//	RateLimit-Policy: "default";q=100;w=60, "open";q=5;qu="concurrent-requests"
 	//	RateLimit: "default";r=99;t=1, "open";r=4
 	//
-	// Every limit that was asked is listed, under the name of its policy, or as "default/1" and "default/2" where a policy
-	// has several limits. The quota q is the burst, and w the time in which it comes back: with the period's rate where
-	// units come back one by one ("100/1m burst 20" has q=20;w=12), else the window. A time that is no whole number of
-	// seconds, in which w must be, is left out: any other number would promise more or less than what holds. The time t
-	// is rounded up: until the limit is as if unused, or, where it refuses, until it would admit the request; never
-	// longer than Retry-After, beyond which it is left out. Permits have neither w nor t. With a [Rule].Cost, q and r are
-	// units of the program's own, for which the draft has no word.
+	// Every limit that was asked is listed, under the name of its policy, or as "default/1" and "default/2" where a
+	// policy has several limits. The quota q is the burst, and w the time in which it comes back: with the period's
+	// rate where units come back one by one ("100/1m burst 20" has q=20;w=12), else the window. A time that is no whole
+	// number of seconds, in which w must be, is left out: any other number would promise more or less than what holds.
+	// The time t is rounded up: until the limit is as if unused, or, where it refuses, until it would admit the
+	// request; never longer than Retry-After, beyond which it is left out. Permits have neither w nor t. With a
+	// [Rule].Cost, q and r are units of the program's own, for which the draft has no word.
 	//
 	// The draft may change, and the two fields with it.
 	RateLimit bool
-	// PartitionSecret adds to RateLimit and RateLimit-Policy whose quota it is: pk, a hash of the key, by which a client
-	// with several keys can tell them apart. It is a secret of the program, the same in all its processes, without
-	// which nobody can find the key by trying. "" means no pk.
+	// PartitionSecret adds to RateLimit and RateLimit-Policy whose quota it is: pk, a hash of the key, by which a
+	// client with several keys can tell them apart. It is a secret of the program, the same in all its processes,
+	// without which nobody can find the key by trying. "" means no pk.
 	PartitionSecret string
 	// Expose lets scripts in browsers read the headers across origins: it adds their names to
 	// Access-Control-Expose-Headers. A CORS middleware must be outside of the guard, to set its own first.

@@ -9,8 +9,8 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// Header is the header of an answer, as far as a Guard needs it. http.Header is one. The names that a Guard gives are in
-// canonical form, and the values have no line breaks.
+// Header is the header of an answer, as far as a Guard needs it. http.Header is one. The names that a Guard gives are
+// in canonical form, and the values have no line breaks.
 type Header interface {
 	// Get returns the value of a field, several lines joined by commas, or "" if it is not set.
 	Get(name string) string
@@ -18,8 +18,8 @@ type Header interface {
 	Set(name, value string)
 }
 
-// The headers whose names are not for the program to choose, in the form in which net/http and fasthttp keep them; names
-// of headers know no case.
+// The headers whose names are not for the program to choose, in the form in which net/http and fasthttp keep them;
+// names of headers know no case.
 const (
 	headerRetryAfter = "Retry-After"
 	headerCache      = "Cache-Control"

@@ -24,8 +24,8 @@ type Event struct {
 	Shadow bool
 	// Outcome is what was decided: by the policy's fail word, if Err is a *core.StoreError.
 	Outcome core.Outcome
-	// Result is the limiter's answer, and the zero Result where nothing was decided. Its Local reports that the store did
-	// not answer, and its Delay how long the request has waited for its turn.
+	// Result is the limiter's answer, and the zero Result where nothing was decided. Its Local reports that the store
+	// did not answer, and its Delay how long the request has waited for its turn.
 	Result core.Result
 	// Took is how long the decision took, without the waiting for the turn.
 	Took time.Duration
@@ -33,8 +33,8 @@ type Event struct {
 	// NoKeyShared made the store decide all the same), the context's error of a client that left, or core.ErrClosed.
 	Err error
 
-	// Settled reports that the request is over, and that Used units were used where the Result took Taken. An Event of this
-	// kind has no Took, Route and Key.
+	// Settled reports that the request is over, and that Used units were used where the Result took Taken. An Event of
+	// this kind has no Took, Route and Key.
 	Settled bool
 	// Used is what Settle or After has returned, at least 0. Of what is beyond the units that were taken, as much is
 	// charged as the policy's debt allows.

@@ -33,11 +33,12 @@ type RejectOptions struct {
 }
 
 // Reject refuses: with 429 over the limit, with 503 where the store failed and the policy fails closed, and with 403
-// where there is no key. It is the default, and costs less than any other handler, so that an attack is cheap to refuse.
+// where there is no key. It is the default, and costs less than any other handler, so that an attack is cheap to
+// refuse.
 //
 // The body is what the client accepts: plain text unless it asks for application/json or application/problem+json (RFC
-// 9457, with the problem types of the IETF's RateLimit headers). It reveals the policy's name and nothing else. A call of
-// gRPC gets an answer that its library understands: RESOURCE_EXHAUSTED over the limit, UNAVAILABLE where the store
+// 9457, with the problem types of the IETF's RateLimit headers). It reveals the policy's name and nothing else. A call
+// of gRPC gets an answer that its library understands: RESOURCE_EXHAUSTED over the limit, UNAVAILABLE where the store
 // failed, PERMISSION_DENIED without a key.
 func Reject(o RejectOptions) OverLimit { return newReject(o) }
 

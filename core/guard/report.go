@@ -10,8 +10,8 @@ const unreported = -1
 
 // Report adds n units to what the request with the context ctx has really used, such as the tokens of a language model.
 // [Reported], or a Settle or After of the program's own, charges them when the request is over. A handler may report as
-// often as it likes, from any goroutine, until it returns, or until what it has detached is released. A negative n counts
-// as 0, and Report does nothing if no rule settles.
+// often as it likes, from any goroutine, until it returns, or until what it has detached is released. A negative n
+// counts as 0, and Report does nothing if no rule settles.
 func Report(ctx context.Context, n int64) {
 	for c := innermost(ctx); c != nil; c = c.outer() {
 		if c.owed != nil {
@@ -30,8 +30,8 @@ func (o *owed) report(n int64) {
 	}
 }
 
-// Reported is a Settle for handlers that call [Report]: it returns what they have reported. If they have not, as after a
-// panic, what was taken stays taken: a client that leaves in the middle has used something, too.
+// Reported is a Settle for handlers that call [Report]: it returns what they have reported. If they have not, as after
+// a panic, what was taken stays taken: a client that leaves in the middle has used something, too.
 func Reported(f Final, taken int64) int64 {
 	if f.Reported < 0 {
 		return taken

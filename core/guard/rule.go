@@ -20,8 +20,8 @@ type Rule struct {
 	// Policy is what holds, as [core.Parse] reads it: "100/1m", or "login: 5/1m; fail closed". A request waits for its
 	// turn if the policy says so: "10/1s; wait 2s", or a leaky-bucket.
 	Policy string
-	// Key says who is counted. A rule beside that of the Config takes the Config's Key if its own is the zero Func, and in
-	// the same way the fields below, except Tier, Tiers, After and Instead.
+	// Key says who is counted. A rule beside that of the Config takes the Config's Key if its own is the zero Func, and
+	// in the same way the fields below, except Tier, Tiers, After and Instead.
 	Key keyfunc.Func
 	// Skip exempts requests from the rule, such as health checks.
 	Skip func(keyfunc.Request) bool
@@ -41,10 +41,10 @@ type Rule struct {
 	// before. What is left of them is given back, and what was used beyond them is charged as well, as far as the
 	// policy's debt allows, and without debt up to what there is. Until the request is over, and with a remote store
 	// some milliseconds longer, all of them are taken, so that a client has less than its limit. A part of what a meter
-	// took in debt or with a delay cannot be given back; see [core.Store]. At most 16384 refunds and as many charges wait
-	// for a remote store that hangs: those beyond are not made, and the log is told. nil means that all were used; if the
-	// Config has a Settle, a rule can undo it by func(_ guard.Final, taken int64) int64 { return taken }. Settle is not
-	// called if nothing was taken.
+	// took in debt or with a delay cannot be given back; see [core.Store]. At most 16384 refunds and as many charges
+	// wait for a remote store that hangs: those beyond are not made, and the log is told. nil means that all were used;
+	// if the Config has a Settle, a rule can undo it by func(_ guard.Final, taken int64) int64 { return taken }. Settle
+	// is not called if nothing was taken.
 	Settle func(f Final, taken int64) int64
 	// After, instead of Cost and Settle, says when the request is over how many units it used, such as one for a login
 	// that failed. Before, the rule takes none: it only refuses if there is not one unit left. So there is nothing to
@@ -56,8 +56,8 @@ type Rule struct {
 	OverLimit OverLimit
 	// NoKey says what happens to a request that has no key.
 	NoKey NoKey
-	// Instead, in Config.Routes, replaces the rules that hold for every request by this one. Without a Policy, the route
-	// has no limit, and the other fields must be left out.
+	// Instead, in Config.Routes, replaces the rules that hold for every request by this one. Without a Policy, the
+	// route has no limit, and the other fields must be left out.
 	Instead bool
 }
 

@@ -19,19 +19,20 @@ import (
 //	...
 //	numbers.Store(&guard.Set{Policies: map[string]string{"default": "200/1m"}})
 type Source interface {
-	// Load returns the Set that holds now, or nil where all is as the Config says. It is called once for each request, so
-	// it must return at once. A Set that it has returned must not be changed any more: other numbers are another Set.
+	// Load returns the Set that holds now, or nil where all is as the Config says. It is called once for each request,
+	// so it must return at once. A Set that it has returned must not be changed any more: other numbers are another
+	// Set.
 	Load() *Set
 }
 
-// Set is the numbers of policies, and of their tiers, in the place of those in the Config. Each request goes by one Set.
-// What was counted is kept. If an entry cannot be used, because it has a mistake or differs in more than numbers, the
-// numbers from before stay, and the log is told, once. Names that no rule of the Guard has are ignored, so that several
-// Guards may share a Set.
+// Set is the numbers of policies, and of their tiers, in the place of those in the Config. Each request goes by one
+// Set. What was counted is kept. If an entry cannot be used, because it has a mistake or differs in more than numbers,
+// the numbers from before stay, and the log is told, once. Names that no rule of the Guard has are ignored, so that
+// several Guards may share a Set.
 type Set struct {
-	// Policies are texts like that of Rule.Policy, by the names of the policies. Algorithms and options must be those of
-	// the Config, but for the number of processes that share the limits ("fail local 1/4"). A policy that is not there
-	// has the numbers of the Config.
+	// Policies are texts like that of Rule.Policy, by the names of the policies. Algorithms and options must be those
+	// of the Config, but for the number of processes that share the limits ("fail local 1/4"). A policy that is not
+	// there has the numbers of the Config.
 	Policies map[string]string
 	// Tiers are texts like those of Rule.Tiers, by the names of the policies and then of the tiers: at most 1000 of one
 	// policy. A tier that is not there has the numbers of the Config. The Set may have tiers that the Config has not.
@@ -47,7 +48,8 @@ type versions struct {
 	next sync.Mutex // held while another one is made
 }
 
-// version is a Guard with the numbers of a Set. Its rules share all but the numbers with those that they are versions of.
+// version is a Guard with the numbers of a Set. Its rules share all but the numbers with those that they are versions
+// of.
 type version struct {
 	set   *Set
 	guard *Guard
@@ -141,8 +143,8 @@ func (s *Set) of(name string) (out said) {
 	return out
 }
 
-// renew returns ru, a rule of the Config, with the numbers of set. before is the rule that set follows: ru or a version of
-// it. unusable is called for each entry that cannot be used, unless before had the same.
+// renew returns ru, a rule of the Config, with the numbers of set. before is the rule that set follows: ru or a version
+// of it. unusable is called for each entry that cannot be used, unless before had the same.
 func (ru *rule) renew(set *Set, before *rule, lists bool, unusable func(entry, text string, err error)) *rule {
 	now := set.of(ru.name)
 	switch {

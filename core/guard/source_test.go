@@ -46,8 +46,8 @@ func shown(g *guard.Guard, r *request) string {
 	return fmt.Sprintf("%v %s %s", v.Action == guard.Pass, h["X-Ratelimit-Limit"], h["X-Ratelimit-Remaining"])
 }
 
-// Other numbers hold from the next request on, for the rules of everywhere, those of the table and those that With made,
-// and what was counted is kept.
+// Other numbers hold from the next request on, for the rules of everywhere, those of the table and those that With
+// made, and what was counted is kept.
 func TestSource(t *testing.T) {
 	source, said := new(numbers), new(records)
 	g := newGuard(t, guard.Config{

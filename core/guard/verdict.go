@@ -55,8 +55,8 @@ type field struct{ name, value string }
 // oneLine takes line breaks out of the value of a header, which may come from the request.
 var oneLine = strings.NewReplacer("\r", " ", "\n", " ")
 
-// SetField adds a header to the answer, or replaces the one of that name. Line breaks in the value become spaces: none of
-// it becomes another header.
+// SetField adds a header to the answer, or replaces the one of that name. Line breaks in the value become spaces: none
+// of it becomes another header.
 func (v *Verdict) SetField(name, value string) {
 	name, value = textproto.CanonicalMIMEHeaderKey(name), oneLine.Replace(value)
 	for i := range v.fields {

@@ -10,8 +10,8 @@ import (
 	"github.com/weir-go/weir/keyfunc"
 )
 
-// Warning is something that works, but may not be what was meant. [Guard.Lint] returns those that show at start-up; those
-// that show only in use are written to the log, once each, with their code.
+// Warning is something that works, but may not be what was meant. [Guard.Lint] returns those that show at start-up;
+// those that show only in use are written to the log, once each, with their code.
 type Warning struct {
 	// Code names the kind of the warning, such as "unmatched-entry". docs/warnings.md explains each.
 	Code string

@@ -78,7 +78,8 @@ func TestOutageIsToldOnce(t *testing.T) {
 	quit()
 	crowd.Wait()
 	mu.Lock()
-	// The flights that were out when the breaker opened have failed after it, and so has the try of many keys in one script.
+	// The flights that were out when the breaker opened have failed after it, and so has the try of many keys in one
+	// script.
 	const oftenest = 375 * time.Millisecond // half a second but for the jitter
 	assert.LessOrEqual(t, probes, int(time.Since(since)/oftenest)+1+redisstore.DefaultFlights+1)
 	mu.Unlock()
@@ -95,8 +96,8 @@ func TestOutageIsToldOnce(t *testing.T) {
 	assert.Equal(t, redisstore.BreakerChange{Addr: proxy.Addr()}, told()[1])
 }
 
-// Each process of two decides by its half while the server is gone. When it is back, what they have admitted is charged to
-// it once, with the next take of the key.
+// Each process of two decides by its half while the server is gone. When it is back, what they have admitted is charged
+// to it once, with the next take of the key.
 func TestHandBack(t *testing.T) {
 	t.Parallel()
 	proxy := redistest.NewProxy(t, sharedServer(t).Addr())

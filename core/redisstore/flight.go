@@ -215,8 +215,8 @@ func (f *flight) send(ctx context.Context) (failed error) {
 	return n.abandon(ctx, cmds)
 }
 
-// collect settles the calls that have come to an end, and leaves those that are to be sent again. If there are none, the
-// flight has ended.
+// collect settles the calls that have come to an end, and leaves those that are to be sent again. If there are none,
+// the flight has ended.
 func (f *flight) collect(failed error) {
 	var texts []*script
 	rest, again := f.calls[:0], []call(nil) // the latter take part in no other's fate

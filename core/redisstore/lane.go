@@ -59,8 +59,8 @@ type lane struct {
 // than 10 MiB.
 const maxWaiting = 8192
 
-// enter makes p, which may have been another one before, the passenger of an entry. If that is of a take, its key has no
-// name yet. The name of before, which may be of another store, is nearly always the one that is needed again.
+// enter makes p, which may have been another one before, the passenger of an entry. If that is of a take, its key has
+// no name yet. The name of before, which may be of another store, is nearly always the one that is needed again.
 func (p *passenger) enter(e *entry, t *core.Take, entered time.Time) *passenger {
 	last := p.key
 	p.entry, p.entered, p.aboard, p.decided = *e, entered, false, false
@@ -76,8 +76,8 @@ func (p *passenger) enter(e *entry, t *core.Take, entered time.Time) *passenger 
 	}
 	if p.shares {
 		p.take = *t
-		// The text of the key may be a part of a request, and so must not be kept when its caller has left. Nearly always
-		// the name ends with the same text.
+		// The text of the key may be a part of a request, and so must not be kept when its caller has left. Nearly
+		// always the name ends with the same text.
 		if before, ok := strings.CutSuffix(p.key, t.Key); ok {
 			p.take.Key = p.key[len(before):]
 		} else {

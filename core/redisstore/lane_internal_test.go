@@ -148,8 +148,8 @@ func TestTimePasses(t *testing.T) {
 	assert.Zero(t, l.waiting)
 }
 
-// A passenger leaves a little before its time is over, so that its caller has its answer by then. One that comes too late
-// to do so, because the process was stopped, looks about for some time, in which a reply that has arrived is read.
+// A passenger leaves a little before its time is over, so that its caller has its answer by then. One that comes too
+// late to do so, because the process was stopped, looks about for some time, in which a reply that has arrived is read.
 func TestPassengersLeaveInTime(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []time.Duration{time.Millisecond, 10 * time.Millisecond, DefaultDeadline, time.Second} {

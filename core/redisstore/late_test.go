@@ -102,8 +102,9 @@ func TestLateWrite(t *testing.T) {
 	}
 }
 
-// late lets the next decision of a store be written late, as write does, and returns its key. On a machine that is slower
-// than the deadline its time may be over before it comes so far: then it is done again, as it is if decide says so.
+// late lets the next decision of a store be written late, as write does, and returns its key. On a machine that is
+// slower than the deadline its time may be over before it comes so far: then it is done again, as it is if decide says
+// so.
 func (s slowStore) late(t *testing.T, write slowly, decide func(key string) (again bool)) (key string) {
 	t.Helper()
 	for i := range 100 {

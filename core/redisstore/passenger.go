@@ -44,8 +44,8 @@ var passengers = sync.Pool{New: func() any {
 	return p
 }}
 
-// leaves lets another one have the place of a passenger whom nobody else has hold of. The name of the key, in which there
-// is nothing that may not be stored, is likely to be needed again.
+// leaves lets another one have the place of a passenger whom nobody else has hold of. The name of the key, in which
+// there is nothing that may not be stored, is likely to be needed again.
 func (p *passenger) leaves() { p.forgets(); passengers.Put(p) }
 
 // forgets clears what it keeps of others, and no more than that: to clear all costs a hundredth of a decision.
@@ -63,9 +63,9 @@ func (p *passenger) nudge() {
 }
 
 // ride waits for the end of the flight, but not longer than patience, nor longer than queueing until it has left, both
-// from when it has entered. If patience is all that the store allows, it is the lane that has an eye on the time, unless
-// no request waits. One that finds that the process came too late looks about some times more, for an answer that has
-// arrived meanwhile.
+// from when it has entered. If patience is all that the store allows, it is the lane that has an eye on the time,
+// unless no request waits. One that finds that the process came too late looks about some times more, for an answer
+// that has arrived meanwhile.
 func (p *passenger) ride(ctx context.Context, l *lane, queueing, patience time.Duration, res *core.Result) ([]int64, error) {
 	var alarm <-chan time.Time
 	if patience < l.limit || l.behind || p.older {

@@ -74,7 +74,8 @@ func (f *flight) group(keys int) {
 	}
 }
 
-// share makes room in a call for others besides its first passenger, of whom the flight has so many before the next one.
+// share makes room in a call for others besides its first passenger, of whom the flight has so many before the next
+// one.
 func (f *flight) share(c *call, before, keys int) {
 	room := min(2+(len(f.riders)-before)/len(f.calls), keys)
 	c.shared = &shared{make([]row, 0, room), make([]int, 0, room)}

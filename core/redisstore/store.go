@@ -115,12 +115,12 @@ type Options struct {
 	// the goroutine of the flight that was the reason, which may be a caller's: it must be quick, safe for concurrent
 	// use, and not panic. nil means nobody.
 	ObserveBreaker func(BreakerChange)
-	// Mirror also counts in this process what Redis admits for it under policies that say "fail local", as far as it fits
-	// there, so that a client that has just used up its limit here finds less of the local limit, or of its share, when an
-	// outage begins. What other processes were admitted is not seen, and permits are not mirrored. It costs the memory of
-	// one more key of the in-process store for each key, and well under a microsecond for each decision. What is given
-	// back to Redis stays counted here until it weighs nothing any more, so leave it off with a Settle. False means that
-	// an outage begins with what earlier outages have left.
+	// Mirror also counts in this process what Redis admits for it under policies that say "fail local", as far as it
+	// fits there, so that a client that has just used up its limit here finds less of the local limit, or of its share,
+	// when an outage begins. What other processes were admitted is not seen, and permits are not mirrored. It costs the
+	// memory of one more key of the in-process store for each key, and well under a microsecond for each decision. What
+	// is given back to Redis stays counted here until it weighs nothing any more, so leave it off with a Settle. False
+	// means that an outage begins with what earlier outages have left.
 	Mirror bool
 }
 

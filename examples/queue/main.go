@@ -1,5 +1,5 @@
-// Queue lets requests wait for their turn: ten a second, and twelve that may wait. Those that find no place get a poorer
-// answer, at once. It sends itself more than that, and prints when each was answered:
+// Queue lets requests wait for their turn: ten a second, and twelve that may wait. Those that find no place get a
+// poorer answer, at once. It sends itself more than that, and prints when each was answered:
 //
 //	go run ./examples/queue
 package main

@@ -25,8 +25,8 @@ func main() {
 	}
 }
 
-// events sends the time until the client leaves. The permit is the request's: it comes back when the handler returns. If
-// it is lost before, because a store was gone for longer than its lease, the context ends, too.
+// events sends the time until the client leaves. The permit is the request's: it comes back when the handler returns.
+// If it is lost before, because a store was gone for longer than its lease, the context ends, too.
 func events(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	ticks := time.NewTicker(time.Second)

@@ -1,5 +1,5 @@
-// Tokens limits what each account uses of a language model, in tokens: an estimate is taken before, and what was really used
-// is charged after the answer. It sends itself a few prompts:
+// Tokens limits what each account uses of a language model, in tokens: an estimate is taken before, and what was really
+// used is charged after the answer. It sends itself a few prompts:
 //
 //	go run ./examples/tokens
 package main

@@ -43,8 +43,8 @@ func (s *server) takeOver(path string) (net.Conn, error) {
 	return conn, nil
 }
 
-// A body that is written as it comes holds the permit until all of it is written, also where the handler has returned long
-// before.
+// A body that is written as it comes holds the permit until all of it is written, also where the handler has returned
+// long before.
 func testPermitOfStream(t *testing.T, a Adapter) {
 	last := make(chan struct{})
 	g := newGuard(t, "1 concurrent lease 1h", guard.Config{})
@@ -98,8 +98,8 @@ func testPermitOfHijacked(t *testing.T, a Adapter) {
 	}
 }
 
-// Of a thousand requests of each kind nothing is left, whatever becomes of them: no permit, no unit, no settlement, and no
-// goroutine.
+// Of a thousand requests of each kind nothing is left, whatever becomes of them: no permit, no unit, no settlement, and
+// no goroutine.
 func testNothingLeft(t *testing.T, a Adapter) {
 	t.Run("before", func(t *testing.T) { // what starts with a framework stays
 		serve(t, a, hello(Handler{})).get("/hello")

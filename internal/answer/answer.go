@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Fields is an answer's header. It implements guard.Header. An adapter has it in what it allocates for a request, so that
-// the lines of header fields, which are slices of one string each, need no allocations of their own.
+// Fields is an answer's header. It implements guard.Header. An adapter has it in what it allocates for a request, so
+// that the lines of header fields, which are slices of one string each, need no allocations of their own.
 type Fields struct {
 	header http.Header
 	free   []string  // lines that are not used yet

@@ -8,8 +8,8 @@
 //
 //	<!-- given: g *guard.Guard, hello http.HandlerFunc -->
 //
-// A snippet that stands in a file of the tree, line for line but for the indentation, and is compiled and tested there, such
-// as in a module of its own, names it instead:
+// A snippet that stands in a file of the tree, line for line but for the indentation, and is compiled and tested there,
+// such as in a module of its own, names it instead:
 //
 //	<!-- from: recipes/routers_test.go -->
 //

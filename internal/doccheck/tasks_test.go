@@ -57,7 +57,8 @@ func TestTasksAreShort(t *testing.T) {
 	}
 }
 
-// linesOfWeir counts the lines of f on which there are calls and values of weir's packages, with all that is within them.
+// linesOfWeir counts the lines of f on which there are calls and values of weir's packages, with all that is within
+// them.
 func linesOfWeir(fset *token.FileSet, file *ast.File, f ast.Decl) int {
 	weir := map[string]bool{}
 	for _, s := range file.Imports {

@@ -68,7 +68,8 @@ func run(t *testing.T, name string, args ...string) {
 // block is a line of a profile: where some statements begin, how many they are, and how often they were executed.
 var block = regexp.MustCompile(`^` + regexp.QuoteMeta(module) + `(.*):(\d+)\.(\d+),\d+\.\d+ \d+ (\d+)$`)
 
-// passed lists the functions of more than one line that were executed, function literals as a part of those around them.
+// passed lists the functions of more than one line that were executed, function literals as a part of those around
+// them.
 func passed(t *testing.T, profile string) (functions []string, files int) {
 	t.Helper()
 	text, err := os.ReadFile(profile)

@@ -32,9 +32,9 @@ func Return(outer, inner *http.Request) {
 	}
 }
 
-// Leave does what Return does, for a framework whose context has the request: it returns the one that middleware outside
-// is to find there. That is inner, with all that was done to it, but with the context of outer if ctx, which the
-// handlers had, may end before that: it does so with a permit.
+// Leave does what Return does, for a framework whose context has the request: it returns the one that middleware
+// outside is to find there. That is inner, with all that was done to it, but with the context of outer if ctx, which
+// the handlers had, may end before that: it does so with a permit.
 func Leave(ctx context.Context, outer, inner *http.Request) *http.Request {
 	Return(outer, inner)
 	if ctx.Done() != outer.Context().Done() {

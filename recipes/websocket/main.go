@@ -25,8 +25,8 @@ func main() {
 	}
 }
 
-// echo sends back what it gets. The permit is the request's: it comes back when the handler returns. If it is lost before,
-// because a store was gone for longer than its lease, the context ends, and with it the socket.
+// echo sends back what it gets. The permit is the request's: it comes back when the handler returns. If it is lost
+// before, because a store was gone for longer than its lease, the context ends, and with it the socket.
 func echo(w http.ResponseWriter, r *http.Request) {
 	conn, err := websocket.Accept(w, r, nil)
 	if err != nil {

@@ -337,7 +337,8 @@ type Charges struct {
 	remaining           int64
 }
 
-// Charges begins with a loaded state, which stays as it is. A charge is of at least one unit, and at most burst and debt.
+// Charges begins with a loaded state, which stays as it is. A charge is of at least one unit, and at most burst and
+// debt.
 func (a *gcra) Charges(s []int64, now, cost int64) Charges {
 	held := level(s, now)
 	return Charges{of: a, now: now, cost: cost, held: held, weight: a.weight(cost), bound: a.bound(cost, 0), remaining: a.left(held, a.capacity)}

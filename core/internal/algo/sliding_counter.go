@@ -47,8 +47,8 @@ func (a *slidingCounter) Load(s []int64, now int64) (healed bool) {
 	}
 	start, index := s[counterStart], now/a.period
 	var counts [2]int64 // of this window and the one before
-	// What lies ahead of the clock counts as of now. If it were not stored like that, it would count as of later when it is
-	// read later, and weigh for longer than a caller was told.
+	// What lies ahead of the clock counts as of now. If it were not stored like that, it would count as of later when
+	// it is read later, and weigh for longer than a caller was told.
 	healed = start > now || s[counterCurrent] > 0 && (start+s[counterPeriod]-1)/a.period > index
 	if age := index - min(start+s[counterPeriod]-1, now)/a.period; age <= 1 {
 		counts[age] = s[counterCurrent]

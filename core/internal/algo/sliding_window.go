@@ -61,8 +61,8 @@ func (a *slidingWindow) Load(s []int64, now int64) (healed bool) {
 	}
 	index, newest := now/a.width, s[windowStart]/a.width
 	if newest > index || s[windowWidth] != a.width {
-		// What lies ahead of the clock counts as of now. If it were not stored like that, it would count as of later when it is
-		// read later, and come back later than a caller was told.
+		// What lies ahead of the clock counts as of now. If it were not stored like that, it would count as of later
+		// when it is read later, and come back later than a caller was told.
 		ahead := (s[windowStart] + s[windowWidth] - 1) / a.width
 		healed = s[windowStart] > now || ahead > index
 		newest = a.move(s, now)

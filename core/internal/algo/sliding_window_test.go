@@ -651,8 +651,8 @@ func TestSlidingWindowRaisedPeriod(t *testing.T) {
 	assert.Equal(t, int64(8*second), b.take(epoch+24*second, 1).Wait)
 }
 
-// A count that lies ahead after the period was changed is of now from the first look on, so that whoever is refused comes
-// back when there is room, even if nobody was admitted in between.
+// A count that lies ahead after the period was changed is of now from the first look on, so that whoever is refused
+// comes back when there is room, even if nobody was admitted in between.
 func TestSlidingWindowShorterParts(t *testing.T) {
 	b := newKind(t, 'w', algo.Params{Rate: 2, Period: 100 * second, Buckets: 10})
 	require.False(t, b.take(epoch+second, 2).Refused)

@@ -130,17 +130,17 @@ func (a *array) waitFor(i int, h uint64) (head int64, locked bool) {
 // patience is how often somebody who wants a row tries again to lock it, and then steps aside.
 const patience = 3
 
-// pause takes about a microsecond, as long as to decide some twenty times. Meanwhile the caller that has a row can use it
-// again and again: it would take longer to hand the cache line over each time. On two cores a decision on one key takes
-// 78 ns with this pause, 125 ns with a quarter of it, and 68 ns with twice as long a one.
+// pause takes about a microsecond, as long as to decide some twenty times. Meanwhile the caller that has a row can use
+// it again and again: it would take longer to hand the cache line over each time. On two cores a decision on one key
+// takes 78 ns with this pause, 125 ns with a quarter of it, and 68 ns with twice as long a one.
 func pause() {
 	for range 4000 {
 	}
 }
 
 // lock locks a row in use, and waits until it can. The caller has the lock of the shard, so that nobody moves the row
-// meanwhile, nor waits for another one of the shard. It waits at the gate, which is locked, and which whoever has the row
-// opens. lock returns what the row is to begin with when it is unlocked.
+// meanwhile, nor waits for another one of the shard. It waits at the gate, which is locked, and which whoever has the
+// row opens. lock returns what the row is to begin with when it is unlocked.
 func (a *array) lock(i int) (head int64) {
 	for {
 		switch head = atomic.LoadInt64(a.head(i)); {

@@ -15,8 +15,8 @@ import "sync/atomic"
 // over independent shards by a seeded hash, and a shard may be full a little before the
 // whole is. Dead rows are swept away shard by shard, and their memory is given back.
 type Map struct {
-	// arrays has the array of the first table of each shard, which most often is the only one: what finding a key takes,
-	// in little room and apart from all that is written for each new key.
+	// arrays has the array of the first table of each shard, which most often is the only one: what finding a key
+	// takes, in little room and apart from all that is written for each new key.
 	arrays []atomic.Pointer[array]
 	shards []shard
 	clock  clock

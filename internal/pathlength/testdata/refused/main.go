@@ -1,6 +1,6 @@
-// Command refused serves requests that are refused, in net/http and with the counts in the Redis at os.Args[1], remembers
-// os.Args[3] refusals, and writes to the directory os.Args[2] which lines the last request passed through. It is built
-// with -cover -covermode=atomic.
+// Command refused serves requests that are refused, in net/http and with the counts in the Redis at os.Args[1],
+// remembers os.Args[3] refusals, and writes to the directory os.Args[2] which lines the last request passed through. It
+// is built with -cover -covermode=atomic.
 package main
 
 import (
