@@ -46,13 +46,10 @@ var passengers = sync.Pool{New: func() any {
 
 // leaves lets another one have the place of a passenger whom nobody else has hold of. The name of the key, in which
 // there is nothing that may not be stored, is likely to be needed again.
-func (p *passenger) leaves() { p.forgets(); passengers.Put(p) }
+func (p *passenger) leaves() { p.after, p.take = nil, core.Take{}; p.forgets(); passengers.Put(p) }
 
-// forgets clears what it keeps of others, and no more than that: to clear all costs a hundredth of a decision.
-func (p *passenger) forgets() {
-	p.args, p.reply, p.err, p.after, p.program = nil, nil, nil, nil, nil
-	p.take.Key, p.take.Policy = "", core.Policy{}
-}
+// forgets clears what an entry has of a caller, and no more than that: to clear all costs a hundredth of a decision.
+func (e *entry) forgets() { e.args, e.reply, e.err, e.program = nil, nil, nil, nil }
 
 // nudge lets a passenger look about. One that is about to do so anyway need not be told again.
 func (p *passenger) nudge() {
