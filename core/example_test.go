@@ -25,8 +25,7 @@ func ExampleParse() {
 	// search open
 	// 20 per 1s and 40 at once
 	// 1000 per 1h0m0s and 1000 at once
-	// core: policy "100/1m burst 1e3": at offset 14, found "e3": expected a space between a word and a number, as in
-	// "burst 20"
+	// core: policy "100/1m burst 1e3": at offset 14, found "e3": expected a space between a word and a number, as in "burst 20"
 }
 
 // A policy may mix algorithms: each limit counts in its own way, and all must admit.
@@ -52,8 +51,7 @@ func ExampleParse_algorithms() {
 	// sliding-window 100/1m sliding-window buckets 6; wait 0s fail local
 	// gcra 10/1s burst 5 debt 3; wait 2s fail local
 	// leaky-bucket 50/1s leaky-bucket; concurrent 20 concurrent lease 1m; wait 0s fail local
-	// core: policy "1000/1mo": at offset 5, found "1mo": a month has no fixed length; write "30d", or add "fixed-window
-	// calendar UTC"
+	// core: policy "1000/1mo": at offset 5, found "1mo": a month has no fixed length; write "30d", or add "fixed-window calendar UTC"
 }
 
 // Built in code, every mistake is told at once.

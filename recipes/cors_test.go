@@ -12,8 +12,8 @@ import (
 	"github.com/weir-go/weir/nethttp"
 )
 
-// CORS by a library: it stands outside, so that browsers may read a 429, and answers preflights before they are
-// counted. Which headers scripts may read, the guard says itself.
+// CORS by a library: it stands outside, so that browsers may read a 429, and answers preflights before they are counted.
+// Which headers scripts may read, the guard says itself.
 func Example_cors() {
 	g, err := guard.New(guard.Config{
 		Rule:    guard.Rule{Policy: "1/1h", Key: keyfunc.IP()},

@@ -16,8 +16,7 @@ import (
 	"github.com/weir-go/weir/nethttp"
 )
 
-// Counters and a histogram of Prometheus. The labels have few values, which are the program's own: never a key or a
-// path.
+// Counters and a histogram of Prometheus. The labels have few values, which are the program's own: never a key or a path.
 func Example_prometheus() {
 	decisions := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "ratelimit_decisions_total", Help: "What was decided, by policy.",

@@ -91,8 +91,8 @@ func Example_gorillaMux() {
 	// GET /never 429 limit 2
 }
 
-// Routes of httprouter, which tells nobody the pattern of a request: so the limit stands before each handler and knows
-// it from there. Requests that match no route are not counted.
+// Routes of httprouter, which tells nobody the pattern of a request: so the limit stands before each handler and knows it
+// from there. Requests that match no route are not counted.
 func Example_httprouter() {
 	g := byRoute("POST /login/:realm")
 	router := httprouter.New()

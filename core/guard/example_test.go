@@ -56,8 +56,7 @@ func ExampleGuard_Lint() {
 	//                  Rule                   default: 100/1m  by ip  reject(429)
 	// GET /items/{id}  Rule                   default: 100/1m  by ip  reject(429)
 	// all others       Rule                   default: 100/1m  by ip  reject(429)
-	// unmatched-entry: Routes["/items/:id"]: no route of the router is held by it; it may be "GET /items/{id}" that is
-	// meant
+	// unmatched-entry: Routes["/items/:id"]: no route of the router is held by it; it may be "GET /items/{id}" that is meant
 }
 
 // Numbers change while the program runs, as when a file is read again. What was counted is kept.
