@@ -33,9 +33,11 @@ func TestAdapter(t *testing.T) {
 	})
 }
 
-var wildcard = regexp.MustCompile(`\{(\w+)\}`)
+var wildcard, rest = regexp.MustCompile(`\{(\w+)\}`), regexp.MustCompile(`\{(\w+)\.\.\.\}`)
 
-func pattern(p string) string { return wildcard.ReplaceAllString(p, ":$1") }
+func pattern(p string) string {
+	return rest.ReplaceAllString(wildcard.ReplaceAllString(p, ":$1"), "*$1")
+}
 
 func serve(t testing.TB, app adaptertest.App) string {
 	t.Helper()

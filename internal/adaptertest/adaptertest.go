@@ -172,6 +172,7 @@ func Run(t *testing.T, a Adapter) {
 		{"HEAD counts as GET", testHead},
 		{"the request as key functions see it", testRequest},
 		{"strings outlive the request", testStrings},
+		{"targets of any form", testTargets},
 		{"users in the store and in the context", testUser},
 		{"all lines of a forwarded header", testForwarded},
 		{"an address without a port", testRewrittenPeer},

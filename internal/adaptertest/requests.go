@@ -1,13 +1,17 @@
 package adaptertest
 
 import (
+	"bufio"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -180,6 +184,34 @@ func testStrings(t *testing.T, a Adapter) {
 	mu.Lock()
 	defer mu.Unlock()
 	assert.Equal(t, want, kept)
+}
+
+// Whatever stands in the first line of a request, nothing panics, not even after the handler.
+func testTargets(t *testing.T, a Adapter) {
+	var recovered atomic.Value
+	app := App{
+		Guards:    []*guard.Guard{newGuard(t, "1000/1h", guard.Config{Results: true})}, // which derives a context
+		Recovered: func(v any) { recovered.Store(fmt.Sprint(v)) },
+	}
+	for _, method := range []string{http.MethodGet, http.MethodConnect} {
+		app.Routes = append(app.Routes, Route{Method: method, Pattern: "/{x}/{y}/{z...}"})
+	}
+	s := serve(t, a, app)
+	for _, target := range []string{
+		"CONNECT http://a.com/x", "CONNECT http://a.com/x/y/z", "CONNECT a.com:443", "CONNECT /a/b/c", "CONNECT //a//b", "CONNECT ///",
+		"GET http://a.com/x", "GET //a.com/x", "GET ///", "GET /%2F/%2F/%2F", "GET /a//", "GET http:///", "GET ?", "OPTIONS *",
+	} {
+		conn, err := net.Dial("tcp", s.addr())
+		require.NoError(t, err)
+		require.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
+		_, err = io.WriteString(conn, target+" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+		require.NoError(t, err)
+		line, err := bufio.NewReader(conn).ReadString('\n')
+		require.NoError(t, err, target)
+		assert.True(t, strings.HasPrefix(line, "HTTP/1.1 "), "%s: %s", target, line)
+		assert.Nil(t, recovered.Load(), target)
+		require.NoError(t, conn.Close())
+	}
 }
 
 func testUser(t *testing.T, a Adapter) {

@@ -18,7 +18,9 @@ func Return(outer, inner *http.Request) {
 	if outer.Pattern != inner.Pattern {
 		outer.Pattern = inner.Pattern
 		for name := range wildcards(inner.Pattern) {
-			outer.SetPathValue(name, inner.PathValue(name))
+			if value, ok := pathValue(inner, name); ok {
+				outer.SetPathValue(name, value)
+			}
 		}
 	}
 	if outer.Form == nil && inner.Form != nil {
@@ -41,6 +43,17 @@ func Leave(ctx context.Context, outer, inner *http.Request) *http.Request {
 		return inner.WithContext(outer.Context())
 	}
 	return inner
+}
+
+// pathValue returns the value of a wildcard, if r has it. A mux that does not clean the path, as for
+// "CONNECT http://a.com/x", finds "/{x}/{y}/{z...}" with fewer values than wildcards, and PathValue panics for the rest.
+func pathValue(r *http.Request, name string) (value string, ok bool) {
+	defer func() {
+		if !ok {
+			_ = recover() // an index that is out of range, and nothing else: no other code runs
+		}
+	}()
+	return r.PathValue(name), true
 }
 
 // wildcards yields the names in a pattern such as "GET /files/{dir}/{path...}".

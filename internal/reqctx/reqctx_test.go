@@ -41,6 +41,20 @@ func TestReturn(t *testing.T) {
 	assert.Empty(t, outer.PathValue("$"))
 }
 
+// A mux may know fewer values than its pattern has wildcards.
+func TestReturnMissingValues(t *testing.T) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/{x}/{y}/{z...}", func(http.ResponseWriter, *http.Request) {})
+	outer, inner := copied("/")
+	outer.Method, inner.Method = http.MethodConnect, http.MethodConnect
+	inner.URL = &url.URL{Host: "http:", Path: "//a.com/x"} // of "CONNECT http://a.com/x"
+	mux.ServeHTTP(httptest.NewRecorder(), inner)
+	assert.Equal(t, "/{x}/{y}/{z...}", inner.Pattern)
+	reqctx.Return(outer, inner)
+	assert.Equal(t, "/{x}/{y}/{z...}", outer.Pattern)
+	assert.NotPanics(t, func() { outer.PathValue("z") }, "as it does with inner")
+}
+
 // What handlers do to their own copy stays there.
 func TestReturnLeavesTheRest(t *testing.T) {
 	outer, inner := copied("/a")
