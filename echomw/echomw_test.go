@@ -49,9 +49,7 @@ func serve(t testing.TB, app adaptertest.App) string {
 		}
 		e.Match(methods, pattern(r.Pattern), handler(r.Handler), limited(r.Guards)...)
 	}
-	server := httptest.NewServer(e)
-	t.Cleanup(server.Close)
-	return server.URL
+	return adaptertest.ServeHTTP(t, e)
 }
 
 func limited(guards []*guard.Guard) (out []echo.MiddlewareFunc) {

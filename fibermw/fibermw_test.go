@@ -34,6 +34,7 @@ func TestAdapter(t *testing.T) {
 		Pattern:     pattern,
 		IsNative:    func(r any) bool { _, ok := r.(*fiber.Ctx); return ok },
 		NeverLeaves: true,
+		HTTP1Only:   true,
 
 		UploadsInMemory: true,
 	})

@@ -23,6 +23,7 @@ type request struct {
 
 func (q *request) Context() context.Context { return q.c.UserContext() }
 func (q *request) Method() string           { return strings.Clone(q.c.Method()) }
+func (q *request) ProtoMajor() int          { return 1 } // fasthttp speaks no other
 func (q *request) Host() string             { return string(q.c.Request().Host()) }
 func (q *request) Route() string            { return q.routes.Find(q.c) }
 func (q *request) Native() any              { return q.c }

@@ -51,9 +51,7 @@ func serve(t testing.TB, app adaptertest.App) string {
 		}
 		engine.Match(methods, pattern(r.Pattern), append(limited(r.Guards), handler(r.Handler))...)
 	}
-	server := httptest.NewServer(engine)
-	t.Cleanup(server.Close)
-	return server.URL
+	return adaptertest.ServeHTTP(t, engine)
 }
 
 func limited(guards []*guard.Guard) (handlers []gin.HandlerFunc) {

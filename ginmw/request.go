@@ -14,6 +14,7 @@ type request struct{ c *gin.Context }
 
 func (q *request) Context() context.Context    { return q.c.Request.Context() }
 func (q *request) Method() string              { return q.c.Request.Method }
+func (q *request) ProtoMajor() int             { return q.c.Request.ProtoMajor }
 func (q *request) Host() string                { return q.c.Request.Host }
 func (q *request) Path() string                { return q.c.Request.URL.Path }
 func (q *request) Route() string               { return q.c.FullPath() }

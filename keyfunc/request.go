@@ -15,6 +15,8 @@ type Request interface {
 	Context() context.Context
 	// Method is the request's method as it came: HEAD stays HEAD. The key part [Method] folds it.
 	Method() string
+	// ProtoMajor is the major version of HTTP by which the request came: 1, 2 or 3.
+	ProtoMajor() int
 	// Host is the host that was asked for. It is not among the headers, because net/http takes it out of them.
 	Host() string
 	// Path is the path of the request's URL, decoded.

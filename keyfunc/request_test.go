@@ -20,6 +20,7 @@ type request struct {
 
 func (r *request) Context() context.Context    { return context.Background() }
 func (r *request) Method() string              { return r.method }
+func (r *request) ProtoMajor() int             { return 1 }
 func (r *request) Host() string                { return r.host }
 func (r *request) Path() string                { return r.path }
 func (r *request) Route() string               { return r.route }

@@ -49,9 +49,7 @@ func serve(t testing.TB, app adaptertest.App) string {
 		mux.Handle(r.Method+" "+pattern, limited(handler(r.Handler), r.Guards))
 	}
 	h := limited(mux, app.Guards, nethttp.Mux(mux))
-	server := httptest.NewServer(recovering(app.Recovered, leaving(app.Left, login(h))))
-	t.Cleanup(server.Close)
-	return server.URL
+	return adaptertest.ServeHTTP(t, recovering(app.Recovered, leaving(app.Left, login(h))))
 }
 
 func limited(h http.Handler, guards []*guard.Guard, find ...nethttp.Router) http.Handler {

@@ -16,6 +16,7 @@ type request struct {
 
 func (q *request) Context() context.Context    { return q.r.Context() }
 func (q *request) Method() string              { return q.r.Method }
+func (q *request) ProtoMajor() int             { return q.r.ProtoMajor }
 func (q *request) Host() string                { return q.r.Host }
 func (q *request) Path() string                { return q.r.URL.Path }
 func (q *request) Route() string               { return route(q.r, q.limit.find) }

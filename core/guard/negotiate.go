@@ -1,6 +1,10 @@
 package guard
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/weir-go/weir/keyfunc"
+)
 
 // format is how an answer is written.
 type format uint8
@@ -97,9 +101,14 @@ func quality(params string) int {
 	return 1000
 }
 
-// isGRPC reports whether a request with these lines of Content-Type is a call of gRPC. That of gRPC-Web is not: its
-// clients understand the status.
-func isGRPC(lines []string) bool {
+// isGRPC reports whether a request is a call of gRPC: a POST over HTTP/2 of that type. What merely claims the type gets
+// the status of a refusal, which access logs and bans go by. A call of gRPC-Web does too: its clients understand it.
+func isGRPC(q keyfunc.Request) bool {
+	return q.ProtoMajor() == 2 && isGRPCType(q.Header(headerType)) && q.Method() == "POST"
+}
+
+// isGRPCType reports whether the lines of Content-Type are those of gRPC.
+func isGRPCType(lines []string) bool {
 	const grpc = "application/grpc"
 	if len(lines) != 1 || len(lines[0]) < len(grpc) || !strings.EqualFold(lines[0][:len(grpc)], grpc) {
 		return false

@@ -49,7 +49,7 @@ func TestAccepted(t *testing.T) {
 	assert.Equal(t, asText, accepted([]string{"*/*", "application/json;q=0.5"}))
 }
 
-func TestIsGRPC(t *testing.T) {
+func TestIsGRPCType(t *testing.T) {
 	for contentType, want := range map[string]bool{
 		"":                             false,
 		"application/grpc":             true,
@@ -62,10 +62,10 @@ func TestIsGRPC(t *testing.T) {
 		"application/json":             false,
 		"application/octet-stream-grp": false,
 	} {
-		assert.Equal(t, want, isGRPC([]string{contentType}), contentType)
+		assert.Equal(t, want, isGRPCType([]string{contentType}), contentType)
 	}
-	assert.False(t, isGRPC(nil))
-	assert.False(t, isGRPC([]string{"application/grpc", "application/grpc"}))
+	assert.False(t, isGRPCType(nil))
+	assert.False(t, isGRPCType([]string{"application/grpc", "application/grpc"}))
 }
 
 // An Accept header is what an attacker chooses: it is read without memory.

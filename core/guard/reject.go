@@ -38,8 +38,8 @@ type RejectOptions struct {
 //
 // The body is what the client accepts: plain text unless it asks for application/json or application/problem+json (RFC
 // 9457, with the problem types of the IETF's RateLimit headers). It reveals the policy's name and nothing else. A call
-// of gRPC gets an answer that its library understands: RESOURCE_EXHAUSTED over the limit, UNAVAILABLE where the store
-// failed, PERMISSION_DENIED without a key.
+// of gRPC, which is a POST over HTTP/2, gets an answer that its library understands: the status 200 with
+// RESOURCE_EXHAUSTED over the limit, UNAVAILABLE where the store failed, PERMISSION_DENIED without a key.
 func Reject(o RejectOptions) OverLimit { return newReject(o) }
 
 func newReject(o RejectOptions) *reject {
@@ -248,7 +248,7 @@ func (r *reject) answer(q keyfunc.Request, f format, b *bodies, res *core.Result
 		k = undecided(err)
 	}
 	if q != nil {
-		if lines := q.Header(headerType); len(lines) > 0 && isGRPC(lines) {
+		if isGRPC(q) {
 			return statusOK, nil, r.fields[k][asGRPC]
 		}
 		if lines := q.Header(headerAccept); len(lines) > 0 {

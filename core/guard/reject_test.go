@@ -50,6 +50,7 @@ func TestRejectBodies(t *testing.T) {
 		ask := func(name, value string) (guard.Verdict, header) {
 			r := from(c.peer)
 			r.lines = map[string][]string{name: {value}}
+			r.method, r.proto = "POST", 2
 			v := g.Check(r)
 			h := header{}
 			v.SetHeaders(h)
@@ -88,6 +89,13 @@ func TestRejectBodies(t *testing.T) {
 		assert.Equal(t, c.grpc, h["Grpc-Status"], c.name)
 		assert.Equal(t, string(text.Body[:len(text.Body)-1]), h["Grpc-Message"], c.name)
 		assert.Empty(t, h["Vary"], c.name)
+
+		for _, r := range []*request{{method: "GET", proto: 2}, {method: "POST", proto: 1}, {method: "POST", proto: 3}} {
+			r.ctx, r.peer, r.lines = context.Background(), from(c.peer).peer, map[string][]string{"Content-Type": {"application/grpc"}}
+			v = g.Check(r)
+			assert.Equal(t, c.status, v.Status, "%s: it only claims to be a call", c.name)
+			assert.Equal(t, text.Body, v.Body, c.name)
+		}
 	}
 	x := accepting("application/json")
 	v := guard.Reject(guard.RejectOptions{}).Serve(&guard.Refusal{Request: x})
@@ -102,6 +110,7 @@ func TestAnswersRevealNoKey(t *testing.T) {
 		r := sent("X-Api-Key", secret, "Accept", accept)
 		if contentType != "" {
 			r.lines["Content-Type"] = []string{contentType}
+			r.method, r.proto = "POST", 2
 		}
 		return r
 	}

@@ -28,6 +28,7 @@ func advance(d time.Duration) {
 type request struct {
 	ctx    context.Context //nolint:containedctx // a request has one
 	method string
+	proto  int
 	route  string
 	peer   netip.AddrPort
 	lines  map[string][]string
@@ -35,6 +36,7 @@ type request struct {
 
 func (r *request) Context() context.Context    { return r.ctx }
 func (r *request) Method() string              { return cmp.Or(r.method, "GET") }
+func (r *request) ProtoMajor() int             { return cmp.Or(r.proto, 1) }
 func (r *request) Host() string                { return "example.org" }
 func (r *request) Path() string                { return r.route }
 func (r *request) Route() string               { return r.route }

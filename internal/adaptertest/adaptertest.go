@@ -34,6 +34,8 @@ type Adapter struct {
 	IsNative func(r any) bool
 	// UploadsInMemory says that the framework keeps the files of small forms in memory.
 	UploadsInMemory bool
+	// HTTP1Only says that the framework does not speak HTTP/2. All others do so without TLS.
+	HTTP1Only bool
 	// NeverLeaves says that the framework does not notice when a client has left.
 	NeverLeaves bool
 }

@@ -66,26 +66,40 @@ func testAccepted(t *testing.T, a Adapter) {
 	assert.Equal(t, []string{"Origin, Accept"}, s.get("/hello").Header["Vary"])
 }
 
+// A call of gRPC is refused in gRPC's way. What only claims to be one is refused like every request, so that logs and
+// bans outside see the status.
 func testGRPC(t *testing.T, a Adapter) {
 	app := func(g *guard.Guard) App {
-		return App{Guards: []*guard.Guard{g}, Routes: []Route{{Method: http.MethodPost, Pattern: "/mail.Service/Send"}}}
+		var routes []Route
+		for _, method := range []string{http.MethodPost, http.MethodGet} {
+			routes = append(routes, Route{Method: method, Pattern: "/mail.Service/Send"})
+		}
+		return App{Guards: []*guard.Guard{g}, Routes: routes}
 	}
 	s := serve(t, a, app(newGuard(t, "1/1h", guard.Config{})))
-	post := func(contentType string) answer {
-		return s.do(http.MethodPost, "/mail.Service/Send", "Content-Type", contentType, "Te", "trailers")
+	call := func(s *server, method, contentType string) answer {
+		return s.do(method, "/mail.Service/Send", "Content-Type", contentType, "Te", "trailers")
 	}
-	post("application/grpc").admitted(t, 1, 0)
-	res := post("application/grpc+proto")
+	call(s, http.MethodPost, "application/grpc").admitted(t, 1, 0)
+	call(s, http.MethodPost, "application/grpc").refused(t, 1)
+	call(s, http.MethodGet, "application/grpc").refused(t, 1)
+	if a.HTTP1Only {
+		return
+	}
+	over2 := s.overHTTP2()
+	res := call(over2, http.MethodPost, "application/grpc+proto")
 	want := refusal("Grpc-Status", "8")
 	want["Grpc-Message"] = "too many requests"
 	res.has(t, http.StatusOK, want)
+	assert.Equal(t, 2, res.ProtoMajor)
 	assert.Equal(t, "application/grpc", res.Header.Get("Content-Type"))
 	assert.Empty(t, res.body)
 	assert.Zero(t, res.ContentLength)
-	post("application/grpc-web").refused(t, 1)
+	call(over2, http.MethodPost, "application/grpc-web").refused(t, 1)
+	call(over2, http.MethodGet, "application/grpc").refused(t, 1)
 
 	s = serve(t, a, app(newGuard(t, "1/1h; fail closed", guard.Config{Store: broken{}, Log: slog.New(slog.DiscardHandler)})))
-	post("application/grpc").has(t, http.StatusOK, map[string]string{
+	call(s.overHTTP2(), http.MethodPost, "application/grpc").has(t, http.StatusOK, map[string]string{
 		"Grpc-Status": "14", "Grpc-Message": "the rate limiter cannot decide at the moment", retryHeader: "1", cacheHeader: "no-store",
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strconv"
 	"strings"
@@ -58,6 +59,31 @@ func serve(t testing.TB, a Adapter, app App) *server {
 	}}
 	t.Cleanup(transport.CloseIdleConnections)
 	return s
+}
+
+// ServeHTTP serves h by HTTP/1 and, without TLS, HTTP/2, on a free port until the test ends, and returns the URL.
+func ServeHTTP(t testing.TB, h http.Handler) string {
+	t.Helper()
+	server := httptest.NewUnstartedServer(h)
+	server.Config.Protocols = protocols(1, 2)
+	server.Start()
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// protocols are versions of HTTP, without TLS.
+func protocols(versions ...int) *http.Protocols {
+	p := new(http.Protocols)
+	p.SetHTTP1(slices.Contains(versions, 1))
+	p.SetUnencryptedHTTP2(slices.Contains(versions, 2))
+	return p
+}
+
+// overHTTP2 is s with a client that speaks HTTP/2.
+func (s *server) overHTTP2() *server {
+	transport := &http.Transport{DisableCompression: true, Protocols: protocols(2)}
+	s.t.Cleanup(transport.CloseIdleConnections)
+	return &server{t: s.t, url: s.url, client: &http.Client{Transport: transport, Timeout: patience}}
 }
 
 func (s *server) addr() string { return strings.TrimPrefix(s.url, "http://") }
