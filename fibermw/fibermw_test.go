@@ -4,11 +4,13 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -363,4 +365,33 @@ func TestPathCase(t *testing.T) {
 
 func TestLimitNeedsGuard(t *testing.T) {
 	assert.Panics(t, func() { fibermw.Limit(nil) })
+}
+
+// A socket of both families reports IPv4 clients by IPv4-mapped addresses, which no prefix of IPv4 contains.
+func TestPeerOfBothFamilies(t *testing.T) {
+	listener, err := net.Listen("tcp", "[::]:0")
+	if err != nil {
+		t.Skip("no IPv6: ", err)
+	}
+	peers := make(chan netip.AddrPort, 1)
+	g, err := guard.New(guard.Config{Rule: guard.Rule{Policy: "9/1h", Key: keyfunc.Custom("peer", func(r keyfunc.Request) (string, error) {
+		peers <- r.Peer()
+		return "x", nil
+	})}})
+	require.NoError(t, err)
+	app := fiber.New(fiber.Config{DisableStartupMessage: true})
+	app.Use(fibermw.Limit(g))
+	served := make(chan error, 1)
+	go func() { served <- app.Listener(listener) }()
+	res, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/", listener.Addr().(*net.TCPAddr).Port))
+	if err != nil {
+		t.Skip("its sockets are of IPv6 alone: ", err)
+	}
+	require.NoError(t, res.Body.Close())
+	peer := <-peers
+	assert.Equal(t, netip.MustParseAddr("127.0.0.1"), peer.Addr())
+	assert.NotZero(t, peer.Port())
+	http.DefaultClient.CloseIdleConnections()
+	require.NoError(t, app.Shutdown())
+	require.NoError(t, <-served)
 }

@@ -42,7 +42,7 @@ func (q *request) Path() string {
 func (q *request) Peer() netip.AddrPort {
 	addr := q.c.Context().RemoteAddr()
 	if tcp, ok := addr.(*net.TCPAddr); ok { // almost always; it spares the text
-		return tcp.AddrPort()
+		return keyfunc.Unmapped(tcp.AddrPort())
 	}
 	return keyfunc.ParsePeer(addr.String())
 }

@@ -201,17 +201,23 @@ const portless = "the peer's address has no port, so it is not the socket's: a m
 
 // ParsePeer reads the peer of a request from text, such as that of http.Request.RemoteAddr or of a net.Addr: an address
 // and a port, as in "203.0.113.7:1234" or "[2001:db8::1]:1234". An address alone, which a middleware has put in the
-// place of the socket's, gets the port 0. ParsePeer returns the zero AddrPort for anything else, such as the name of a
+// place of the socket's, gets the port 0. An IPv4-mapped address becomes the IPv4 address. ParsePeer returns the zero AddrPort for anything else, such as the name of a
 // unix socket.
 func ParsePeer(text string) netip.AddrPort {
 	if peer, err := netip.ParseAddrPort(text); err == nil {
-		return peer
+		return Unmapped(peer)
 	}
 	addr := parseHop(text)
 	if !addr.IsValid() {
 		return netip.AddrPort{}
 	}
 	return netip.AddrPortFrom(addr, 0)
+}
+
+// Unmapped returns a peer with the IPv4 address that an IPv4-mapped one stands for, such as 127.0.0.1 for
+// ::ffff:127.0.0.1, which a socket of both families reports. No netip.Prefix of IPv4 contains a mapped address.
+func Unmapped(peer netip.AddrPort) netip.AddrPort {
+	return netip.AddrPortFrom(peer.Addr().Unmap(), peer.Port())
 }
 
 // client returns the client's address in its canonical form, as is the peer's, or the zero Addr if there is none.

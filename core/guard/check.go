@@ -200,7 +200,7 @@ func (g *Guard) begin(r keyfunc.Request, ru *rule, t *taken, d *Scratch) (err er
 		t.seen.took = time.Since(began)
 	}
 	if err != nil {
-		g.warnKey(ru, err)
+		g.warnFailed(ru, ask.Cost, err)
 	} else if err = a.Err; a.Result.Delay > 0 && a.Result.Allowed() && !t.queued { // there is no place to wait in
 		a.GiveBack(a.Result.Taken)
 		a.Result.Outcome, a.Result.RetryAfter = core.Refused, a.Result.Delay
@@ -262,7 +262,9 @@ func (g *Guard) keyless(r keyfunc.Request, ru *rule, t *taken, err error) (key s
 func (g *Guard) complete(r keyfunc.Request, t *taken, waiting bool) (err error) {
 	if !waiting {
 		began := time.Now()
-		err = t.admission.Acquire(r.Context(), 1)
+		if err = t.admission.Acquire(r.Context(), 1); err != nil {
+			g.warnFailed(t.rule, 1, err)
+		}
 		t.seen.took += time.Since(began)
 		return err
 	}

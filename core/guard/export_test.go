@@ -24,7 +24,7 @@ var (
 		codeUnmatched, codeNoRoutes, codeRawPath, codeTwice, codeSameKey, codeShortWait, codeWaiting, codePermitsWait, codeNumbers,
 	}
 	LogCodes = []string{
-		codeNoRoute, codePerRequest, codeCost, codeKey, codeAddress, codeTier, codeForeign, codeMounted, codeNumbers,
+		codeNoRoute, codePerRequest, codeCost, codeKey, codeAddress, codeTier, codeStore, codeForeign, codeMounted, codeNumbers,
 	}
 )
 

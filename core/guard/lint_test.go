@@ -176,7 +176,7 @@ func TestLint(t *testing.T) {
 		},
 		"numbers of a Source": {
 			config: guard.Config{Rule: guard.Rule{Policy: "100/1m"}, Source: wrong},
-			want:   []string{`unusable-numbers: Source.Policies["default"]: only the numbers may differ; write the options of "default: 100/1m", and those alone; until it is mended, the numbers of the Config hold`},
+			want:   []string{`unusable-numbers: Source.Policies["default"]: only the numbers may differ; leave the options out, or write those of "default: 100/1m"; until it is mended, the numbers of the Config hold`},
 		},
 	} {
 		var got []string

@@ -28,7 +28,9 @@ type Rule struct {
 	// Tier names the tier of a request's sender, such as "pro". In Tiers it has numbers of its own; a tier that is not
 	// there, and "", have those of Policy.
 	Tier func(keyfunc.Request) string
-	// Tiers are the policies of the tiers: Policy with other numbers, without a name, or "unlimited".
+	// Tiers are the policies of the tiers: Policy with other numbers, without a name, or "unlimited". Options that a
+	// text leaves out are those of Policy: beside "60/1h; fail closed", "5000/1h" fails closed too. Where a Source may
+	// bring tiers, there need be none here.
 	Tiers map[string]string
 	// Waiting is how many requests may wait for their turn in this process, if the policy lets them wait; 0 means 1000.
 	// If there is no place left, a request passes if its turn is now, and is refused otherwise.
@@ -147,8 +149,11 @@ func (f *family) prepare(store core.Store, r Rule, name string) (*rule, error) {
 	if r.Waiting < 0 {
 		wrong("Waiting is %d; give how many requests may wait, or 0 for %d", r.Waiting, defaultWaiting)
 	}
-	if (r.Tier == nil) != (len(r.Tiers) == 0) {
-		wrong("Tier and Tiers go together: one names the tier of a request, the other has the tiers' policies; give both or neither")
+	switch {
+	case r.Tier == nil && len(r.Tiers) > 0:
+		wrong("Tiers without Tier: nothing names the tier of a request; give Tier as well, or leave Tiers out")
+	case r.Tier != nil && len(r.Tiers) == 0 && f.source == nil:
+		wrong("Tier without Tiers: no tier has numbers of its own; give Tiers as well, or a Source that may bring them, or leave Tier out")
 	}
 	if err := errors.Join(mistakes...); err != nil {
 		return nil, err
@@ -256,7 +261,10 @@ func policy(text, name string) (core.Policy, error) {
 
 // live is the part of a rule that all its versions share.
 type live struct {
-	waiting  atomic.Int64
-	watch    watch
-	reported struct{ cost, key, tier, foreign sync.Once } // the warnings that the log has had
+	waiting   atomic.Int64
+	strangers atomic.Int32 // requests of a tier that is not there, of which the first are looked at
+	watch     watch
+	reported  struct { // the warnings that the log has had
+		cost, key, tier, store, foreign sync.Once
+	}
 }

@@ -313,7 +313,7 @@ func TestRulesMistakes(t *testing.T) {
 		`guard: Rules[0]: the policy "5/1s" has no name`,
 		"guard: Instead has a meaning in Routes only; leave it out of the Config itself",
 		"guard: Rules[1]: Instead has a meaning in Routes only",
-		"guard: Rules[2]: Tier and Tiers go together",
+		"guard: Rules[2]: Tiers without Tier",
 		`guard: Routes["/a"]: there is neither a Policy nor Instead, so it changes nothing; give a Policy, or leave the entry out`,
 		`guard: Routes["/e"]: without a Policy, Instead means no limit, so that there is nothing to do for Waiting, OverLimit; give a Policy, or Instead alone`,
 		`guard: Routes["get /b"]: methods are in upper case: "GET /b"`,

@@ -27,16 +27,39 @@ type Source interface {
 
 // Set is the numbers of policies, and of their tiers, in the place of those in the Config. Each request goes by one
 // Set. What was counted is kept. If an entry cannot be used, because it has a mistake or differs in more than numbers,
-// the numbers from before stay, and the log is told, once. Names that no rule of the Guard has are ignored, so that
-// several Guards may share a Set.
+// the numbers from before stay, and the log has a line of it, once. Names that no rule of the Guard has are ignored, so
+// that several Guards may share a Set; [Set.Unused] finds those that none of them has.
 type Set struct {
 	// Policies are texts like that of Rule.Policy, by the names of the policies. Algorithms and options must be those
-	// of the Config, but for the number of processes that share the limits ("fail local 1/4"). A policy that is not
-	// there has the numbers of the Config.
+	// of the Config, but for the number of processes that share the limits ("fail local 1/4"); options that a text
+	// leaves out are those of the Config. A policy that is not there has the numbers of the Config.
 	Policies map[string]string
 	// Tiers are texts like those of Rule.Tiers, by the names of the policies and then of the tiers: at most 1000 of one
 	// policy. A tier that is not there has the numbers of the Config. The Set may have tiers that the Config has not.
 	Tiers map[string]map[string]string
+}
+
+// Unused returns the names in s that no rule of the guards has, sorted: mistakes of spelling, mostly, if all the Guards
+// that share s are given, those that With and WithRule have made included.
+func (s *Set) Unused(guards ...*Guard) []string {
+	if s == nil {
+		return nil
+	}
+	used := map[string]bool{}
+	for _, g := range guards {
+		for _, ru := range g.all() {
+			used[ru.name] = true
+		}
+	}
+	unused := map[string]bool{}
+	for name := range s.Policies {
+		unused[name] = !used[name]
+	}
+	for name := range s.Tiers {
+		unused[name] = !used[name]
+	}
+	maps.DeleteFunc(unused, func(_ string, is bool) bool { return !is })
+	return slices.Sorted(maps.Keys(unused))
 }
 
 // maxTiers bounds what a request does when it is the first to see another Set.

@@ -110,9 +110,8 @@ func TestSourceTiers(t *testing.T) {
 
 	source.Store(tiers("another"))
 	assert.Equal(t, []string{"false 2 0", "50 46", " ", "2 0"}, ask())
-	assert.Equal(t, []string{"unknown-tier"}, said.codes())
+	assert.Empty(t, said.all(), "a tier that is not there has the Policy's numbers")
 
-	said.all()
 	source.Store(tiers("default", "", "70/1h fixed-window"))
 	assert.Equal(t, "false 2 0", shown(g, sent("Tier", "new")))
 	assert.Contains(t, strings.Join(said.all(), ""), `entry=Tiers["default"][""] text=70/1h fixed-window error=a tier has a name`)
@@ -177,7 +176,7 @@ func TestSourceMistakes(t *testing.T) {
 	assert.Equal(t, "60", limit("pro"))
 	for text, want := range map[string]string{
 		"30/1h; fail closed":                                 "differs in more than numbers",
-		"30/1h fixed-window":                                 "only the numbers may differ",
+		"30/1h fixed-window; fail open":                      "only the numbers may differ",
 		"30/1h fixed-window; fail closed; shadow":            "only the numbers may differ",
 		"30/1h fixed-window, 3 concurrent; fail closed":      "differs in more than numbers",
 		"other: 30/1h fixed-window; fail closed":             "has another name",
@@ -251,7 +250,7 @@ func TestSourceLint(t *testing.T) {
 	}
 	assert.Equal(t, []string{
 		`unusable-numbers: Source.Policies["default"]: core: the variant "default: 20/1h fixed-window" of "default: 10/1h" differs in more than numbers, and so would not share its counts; give it the same algorithms; until it is mended, the numbers of the Config hold`,
-		`unusable-numbers: Source.Tiers["default"]["pro"]: only the numbers may differ; write the options of "default: 10/1h", and those alone; until it is mended, the numbers of the Config hold`,
+		`unusable-numbers: Source.Tiers["default"]["pro"]: only the numbers may differ; leave the options out, or write those of "default: 10/1h"; until it is mended, the numbers of the Config hold`,
 	}, got)
 }
 
@@ -413,7 +412,82 @@ func TestSourceShares(t *testing.T) {
 	numbers.Store(&guard.Set{Policies: map[string]string{"default": "24/1h fixed-window; fail local 1/1"}})
 	assert.Equal(t, 16, passing(), "a fleet of one")
 	assert.Empty(t, said.all())
-	numbers.Store(&guard.Set{Policies: map[string]string{"default": "24/1h fixed-window"}})
+	numbers.Store(&guard.Set{Policies: map[string]string{"default": "40/1h fixed-window"}})
+	assert.Zero(t, passing(), "by halves again")
+	assert.Empty(t, said.all())
+	numbers.Store(&guard.Set{Policies: map[string]string{"default": "90/1h fixed-window; fail open"}})
 	assert.Zero(t, passing())
 	assert.Len(t, said.all(), 1, "an option of the Config")
+}
+
+// Options that an entry or a tier leaves out are those of the policy; another one is a mistake, also where it is the
+// word that is meant if there is none.
+func TestOptionsAreInherited(t *testing.T) {
+	build := func(policy, tier string) (*guard.Guard, error) {
+		return guard.New(guard.Config{Rule: guard.Rule{
+			Policy: policy, Key: keyfunc.IP(),
+			Tier:  func(keyfunc.Request) string { return "pro" },
+			Tiers: map[string]string{"pro": tier},
+		}})
+	}
+	for _, c := range []struct{ policy, tier, mistake string }{
+		{"2/1h; fail closed", "5/1h", ""},
+		{"2/1h; fail closed", "5/1h; fail closed", ""},
+		{"2/1h; fail closed", "5/1h; fail open", "only the numbers may differ"},
+		{"2/1h; fail closed", "5/1h; fail local", "only the numbers may differ"},
+		{"2/1h; fail closed", "5/1h; fail local 1/4", "only the numbers may differ"},
+		{"2/1h; shadow", "5/1h", ""},
+		{"2/1h", "5/1h; shadow", "only the numbers may differ"},
+		{"2/1h; wait 1s", "5/1h", ""},
+		{"2/1h; wait 1s", "5/1h; wait 2s", "only the numbers may differ"},
+		{"2/1h", "5/1h; fail local", ""},
+		{"8/1h; fail local 1/4", "16/1h", ""},
+		{"8/1h; fail local 1/4", "16/1h; fail local 1/8", ""},
+	} {
+		g, err := build(c.policy, c.tier)
+		if c.mistake != "" {
+			assert.ErrorContains(t, err, c.mistake, c)
+			continue
+		}
+		if assert.NoError(t, err, c) {
+			assert.NoError(t, g.Close())
+		}
+	}
+
+	store, source := remotetest.New(newMemory(t)), new(numbers)
+	g := newGuard(t, guard.Config{Rule: guard.Rule{Policy: "2/1h; fail closed"}, Source: source, Store: store, Log: slog.New(slog.DiscardHandler)})
+	source.Store(policies("default", "5/1h"))
+	assert.Equal(t, "default: 5/1h; fail closed", g.Policies()[0].String())
+	store.Fail(down())
+	assert.Equal(t, 503, g.Check(from(alice)).Status)
+}
+
+// A Source may bring the tiers that the Config has none of.
+func TestSourceBringsTiers(t *testing.T) {
+	source := new(numbers)
+	rule := guard.Rule{Policy: "2/1h", Key: keyfunc.IP(), Tier: func(keyfunc.Request) string { return "pro" }}
+	g := newGuard(t, guard.Config{Rule: rule, Source: source})
+	assert.Equal(t, "true 2 1", shown(g, from(alice)))
+	source.Store(tiers("default", "pro", "50/1h"))
+	assert.Contains(t, shown(g, from(bob)), "true 50 49")
+
+	_, err := guard.New(guard.Config{Rule: rule})
+	assert.ErrorContains(t, err, "Tier without Tiers")
+	rule.Tier, rule.Tiers = nil, map[string]string{"pro": "50/1h"}
+	_, err = guard.New(guard.Config{Rule: rule, Source: source})
+	assert.ErrorContains(t, err, "Tiers without Tier")
+}
+
+// A name that none of the Guards has is found out.
+func TestSetUnused(t *testing.T) {
+	g := newGuard(t, guard.Config{
+		Rule:   guard.Rule{Policy: "api: 2/1h"},
+		Rules:  []guard.Rule{{Policy: "all: 9/1h", Key: keyfunc.Const("all")}},
+		Routes: map[string]guard.Rule{"POST /login": {Policy: "3/1h"}},
+	})
+	set := policies("api", "3/1h", "all", "8/1h", "post-login", "4/1h", "with", "5/1h", "lgin", "6/1h")
+	set.Tiers = map[string]map[string]string{"api": {"pro": "9/1h"}, "apo": {"pro": "9/1h"}}
+	assert.Equal(t, []string{"apo", "lgin", "with"}, set.Unused(g))
+	assert.Equal(t, []string{"apo", "lgin"}, set.Unused(g, g.With("with", "1/1h")))
+	assert.Empty(t, (*guard.Set)(nil).Unused(g))
 }

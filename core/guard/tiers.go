@@ -1,10 +1,12 @@
 package guard
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/weir-go/weir/core"
 )
@@ -41,20 +43,41 @@ func (ru *rule) tier(name, text string) (*core.Limiter, error) {
 	return l, err
 }
 
-// variant returns the rule's limiter with the numbers of a text, which must differ in nothing else.
+// variant returns the rule's limiter with the numbers of a text, which must differ in nothing else. Options that the
+// text leaves out are those of the rule's policy.
 func (ru *rule) variant(text string) (*core.Limiter, error) {
 	p, err := core.Parse(text)
-	own, other := ru.limiter.Policy().Options(), p.Options()
-	if own.Processes > 0 && other.Processes > 0 { // how many is a number, too
-		other.Processes = own.Processes
-	}
-	if err == nil && other != own {
-		err = fmt.Errorf("only the numbers may differ; write the options of %q, and those alone", ru.limiter.Policy())
-	}
 	if err != nil {
 		return nil, err
 	}
+	own, written := ru.limiter.Policy().Options(), p.Options()
+	all := inherit(written, own)
+	same := all
+	if own.Processes > 0 {
+		same.Processes = own.Processes // how many is a number, too
+	}
+	if same != own || own.Fail != core.FailLocal && saysLocal(text) {
+		return nil, fmt.Errorf("only the numbers may differ; leave the options out, or write those of %q", ru.limiter.Policy())
+	}
+	if all != written {
+		if p, err = core.NewPolicy(p.Name(), all, p.Limits()...); err != nil {
+			return nil, err
+		}
+	}
 	return ru.limiter.Variant(p)
+}
+
+// saysLocal reports whether the text of a policy has "fail local" written out, which is also what no word means.
+func saysLocal(text string) bool {
+	words := strings.Fields(strings.ReplaceAll(text, ";", " "))
+	return slices.Contains(words, core.FailLocal.String())
+}
+
+// inherit fills in what the options of a text leave out, which is what they have as zero.
+func inherit(o, own core.PolicyOptions) core.PolicyOptions {
+	o.Wait, o.Fail = cmp.Or(o.Wait, own.Wait), cmp.Or(o.Fail, own.Fail)
+	o.Processes, o.Shadow = cmp.Or(o.Processes, own.Processes), o.Shadow || own.Shadow
+	return o
 }
 
 // unlimited is the policy of a tier that has no limit.
@@ -65,8 +88,19 @@ func (g *Guard) ofTier(ru *rule, tier string) (*core.Limiter, string) {
 	if l, ok := ru.tiers[tier]; ok {
 		return l, tier
 	}
-	if tier != "" {
-		g.warnTier(ru, tier)
+	if tier != "" && ru.strangers.Load() < watchedRequests {
+		ru.strangers.Add(1)
+		g.compareTier(ru, tier)
 	}
 	return ru.limiter, ""
+}
+
+// compareTier warns of a tier that the rule does not know, if it differs from one that it knows by case or white space
+// alone. Any other is as documented: the Policy is for those who are in no tier.
+func (g *Guard) compareTier(ru *rule, tier string) {
+	for known := range ru.tiers {
+		if strings.EqualFold(strings.TrimSpace(tier), strings.TrimSpace(known)) {
+			g.warnTier(ru, tier, known)
+		}
+	}
 }

@@ -38,8 +38,11 @@ func TestTiers(t *testing.T) {
 	demand("", false, "2")
 	assert.Empty(t, said.all())
 	demand("gold", false, "2")
-	demand("gold", false, "2")
-	assert.Equal(t, []string{`WARN weir: Tier has named a tier that is not in Tiers, so that the rule's own policy holds; add it to Tiers, or answer "" policy=default tier=gold`}, said.all())
+	demand("free", false, "2")
+	assert.Empty(t, said.all(), "as documented")
+	demand(" Pro", false, "2")
+	demand("PRO", false, "2")
+	assert.Equal(t, []string{`WARN weir: Tier has named a tier that differs from one in Tiers by case or white space alone, so that the rule's own policy holds; let both spell it alike policy=default tier= Pro known=pro`}, said.all())
 	for range 3 {
 		demand("pro", true, "5")
 	}

@@ -50,6 +50,7 @@ const (
 	codeKey        = "unusable-key"
 	codeAddress    = "rewritten-address"
 	codeTier       = "unknown-tier"
+	codeStore      = "store-error"
 	codeForeign    = "foreign-handler"
 	codeMounted    = "mounted-twice"
 )
@@ -64,11 +65,7 @@ func (g *Guard) warnCost(ru *rule, res *core.Result) {
 
 // warnKey logs, once for each rule, that its key or cost function does not work.
 func (g *Guard) warnKey(ru *rule, err error) {
-	failed := (*core.StoreError)(nil)
-	switch {
-	case errors.As(err, &failed), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return
-	case errors.Is(err, keyfunc.ErrNoKey) && !errors.As(err, &keyError{}):
+	if failedOtherwise(err) || errors.Is(err, keyfunc.ErrNoKey) && !errors.As(err, &keyError{}) {
 		return
 	}
 	ru.reported.key.Do(func() {
@@ -76,15 +73,44 @@ func (g *Guard) warnKey(ru *rule, err error) {
 	})
 }
 
+// failedOtherwise reports whether an error says by itself what has happened: the caller left, the store failed, or the
+// Guard is closed.
+func failedOtherwise(err error) bool {
+	failed := (*core.StoreError)(nil)
+	return errors.As(err, &failed) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
+		errors.Is(err, core.ErrClosed)
+}
+
 // warnAddress logs, once for all rules, that keys are made of addresses that may not be the clients'.
 func (g *Guard) warnAddress(ru *rule, warning string) {
 	g.rewritten.Do(func() { g.logger().Warn("weir: "+warning, "policy", ru.name, "code", codeAddress) })
 }
 
-// warnTier logs, once for each rule, that it has no policy for a tier.
-func (g *Guard) warnTier(ru *rule, tier string) {
+// warnTier logs, once for each rule, that it has no policy for a tier, but for one that is nearly called the same.
+func (g *Guard) warnTier(ru *rule, tier, known string) {
 	ru.reported.tier.Do(func() {
-		g.logger().Warn("weir: Tier has named a tier that is not in Tiers, so that the rule's own policy holds; add it to Tiers, or answer \"\"", "policy", ru.name, "tier", tier, "code", codeTier)
+		g.logger().Warn("weir: Tier has named a tier that differs from one in Tiers by case or white space alone, so that the rule's own policy holds; let both spell it alike",
+			"policy", ru.name, "tier", tier, "known", known, "code", codeTier)
+	})
+}
+
+// warnFailed logs why nothing was decided, where it is a mistake of the program.
+func (g *Guard) warnFailed(ru *rule, cost int64, err error) {
+	if cost < 0 {
+		g.warnKey(ru, err)
+	} else {
+		g.warnStore(ru, err)
+	}
+}
+
+// warnStore logs, once for each rule, that a store has failed with an error that does not say so.
+func (g *Guard) warnStore(ru *rule, err error) {
+	if failedOtherwise(err) {
+		return
+	}
+	ru.reported.store.Do(func() {
+		g.logger().Error("weir: the store has failed with an error that is not a *core.StoreError, so that requests get 503 whatever the policy's fail word is; let the store wrap it in one",
+			"policy", ru.name, "error", err, "code", codeStore)
 	})
 }
 

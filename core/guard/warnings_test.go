@@ -1,6 +1,8 @@
 package guard_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -12,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/keyfunc"
 )
@@ -33,7 +36,8 @@ func TestLogCodes(t *testing.T) {
 		"cost-too-large":    {guard.Config{Rule: guard.Rule{Policy: "9/1h", Cost: func(keyfunc.Request) int64 { return 10 }}}, check(from(alice))},
 		"unusable-key":      {guard.Config{Rule: guard.Rule{Policy: "9/1h", Key: keyfunc.Custom("bad", func(keyfunc.Request) (string, error) { return "", os.ErrNotExist })}}, check(from(alice))},
 		"rewritten-address": {guard.Config{Rule: guard.Rule{Policy: "9/1h"}}, check(rewritten)},
-		"unknown-tier":      {guard.Config{Rule: guard.Rule{Policy: "9/1h", Tier: func(keyfunc.Request) string { return "gold" }, Tiers: map[string]string{"pro": "8/1h"}}}, check(from(alice))},
+		"unknown-tier":      {guard.Config{Rule: guard.Rule{Policy: "9/1h", Tier: func(keyfunc.Request) string { return "Pro" }, Tiers: map[string]string{"pro": "8/1h"}}}, check(from(alice))},
+		"store-error":       {guard.Config{Rule: guard.Rule{Policy: "9/1h"}, Store: plainly{}}, check(from(alice))},
 		"unusable-numbers":  {guard.Config{Rule: guard.Rule{Policy: "9/1h"}, Source: wrong}, check(from(alice))},
 		"foreign-handler": {guard.Config{Rule: guard.Rule{Policy: "1/1h", OverLimit: guard.HandleNative("elsewhere.Handle", 7)}}, func(g *guard.Guard) {
 			_ = g.Serve(&exchange{request: from(alice), header: header{}})
@@ -69,6 +73,28 @@ func TestLogCodes(t *testing.T) {
 		})
 	}
 	assert.ElementsMatch(t, guard.LogCodes, slices.Collect(maps.Keys(tested)), "each code is tested")
+}
+
+// plainly is a store whose errors do not say that it has failed.
+type plainly struct{}
+
+var errPlain = errors.New("the table is full")
+
+func (plainly) Take(context.Context, core.Take) (core.Result, error) { return core.Result{}, errPlain }
+func (plainly) Refund(context.Context, []core.Refund) error          { return errPlain }
+func (plainly) Reset(context.Context, core.Policy, string) error     { return errPlain }
+
+// What a store says is not said of the key.
+func TestPlainErrorOfStore(t *testing.T) {
+	said := new(records)
+	g := newGuard(t, guard.Config{Rule: guard.Rule{Policy: "5/1h"}, Store: plainly{}, Log: slog.New(said)})
+	for range 3 {
+		assert.Equal(t, 503, g.Check(from(alice)).Status)
+	}
+	lines := said.all()
+	require.Len(t, lines, 1)
+	assert.Contains(t, lines[0], "ERROR weir: the store has failed with an error that is not a *core.StoreError")
+	assert.Contains(t, lines[0], "the table is full")
 }
 
 // Each code has a line in the docs.
