@@ -29,6 +29,7 @@ type Admission struct {
 
 	limiter *Limiter
 	key     string
+	turn    time.Time // of what was taken, if that is still to come; else zero
 	hold    *hold
 }
 
@@ -41,11 +42,21 @@ type Admission struct {
 // The next steps are Wait, if Result.Delay is not 0, and Acquire, if the policy has permits: in this order, so that no
 // permit is held during the wait, and a request over its rate costs one round trip. What was taken remains taken until
 // GiveBack and Release.
+//
+// If another caller has just left its turn, Begin takes that without asking the store: Result is the receipt of the
+// turn, and Result.Delay counts from now.
 func (l *Limiter) Begin(ctx context.Context, ask Ask, a *Admission) error {
 	a.limiter, a.key = l, ask.Key
 	if l.policy.p.permits != nil && len(l.policy.p.algorithms) == 0 {
 		a.Result.Outcome = Admitted
 		return nil
+	}
+	if w := l.engine.waiters; w.free.Load() > 0 && !ask.AtMost && ctx.Err() == nil {
+		if turn := w.claim(l.policy.p, &ask); turn != nil {
+			a.Result, a.turn = turn.took, turn.at
+			a.Result.Delay = max(0, time.Until(turn.at).Round(time.Microsecond))
+			return nil
+		}
 	}
 	var t Take // filled in place: a literal would be made elsewhere and copied
 	t.Policy, t.Key, t.Cost, t.AtMost, t.Wait = l.policy, ask.Key, ask.Cost, ask.AtMost, ask.Wait
@@ -54,6 +65,9 @@ func (l *Limiter) Begin(ctx context.Context, ask Ask, a *Admission) error {
 		err := a.Err
 		*a = Admission{}
 		return err
+	}
+	if a.Result.Delay > 0 && a.Result.Allowed() {
+		a.turn = time.Now().Add(a.Result.Delay)
 	}
 	return nil
 }
@@ -92,29 +106,43 @@ func (a *Admission) Acquire(ctx context.Context, n int64) error {
 	return nil
 }
 
-// Wait returns when it is the turn of what was taken: at once, unless Result.Delay says otherwise. It fails with an
-// [*OverLimitError], at once, if ctx would end before; with the context's error if it ends all the same; and with
-// [ErrClosed] if the Limiter is closed meanwhile. Then the units are given back, as far as nobody has queued behind.
+// Wait returns when it is the turn of what was taken: at once, unless Result.Delay says otherwise, and earlier than it
+// says if others leave that wait for the same key and cost. Result is then the receipt of the turn that it was. Wait
+// fails with an [*OverLimitError], at once, if ctx would end before; with the context's error if it ends all the same;
+// and with [ErrClosed] if the Limiter is closed meanwhile. Then nothing remains taken; see [Limiter.Wait].
 func (a *Admission) Wait(ctx context.Context) error {
-	if a.Result.Delay == 0 || !a.Result.Allowed() {
+	if a.turn.IsZero() || !a.Result.Allowed() {
 		return nil
 	}
 	if end, bounded := ctx.Deadline(); bounded && time.Until(end) <= a.Result.Delay {
 		a.GiveBack(a.Result.Taken)
 		return &OverLimitError{Result{Limit: a.Result.Limit, RetryAfter: a.Result.Delay, At: a.Result.At}}
 	}
-	return a.limiter.engine.waiters.wait(ctx, a.refund(a.Result.Taken))
+	took, turn := a.refund(a.Result.Taken), a.turn
+	a.turn = time.Time{}
+	receipt, err := a.limiter.engine.waiters.wait(ctx, took, turn)
+	if err == nil {
+		receipt.Delay = a.Result.Delay
+		a.Result = receipt
+	}
+	return err
 }
 
-func (a *Admission) refund(units int64) Refund {
-	return Refund{Policy: a.limiter.policy, Key: a.key, Receipt: a.Result, Units: units}
+func (a *Admission) refund(units int64) *Refund {
+	return &Refund{Policy: a.limiter.policy, Key: a.key, Receipt: a.Result, Units: units}
 }
 
 // GiveBack gives back units of those that were taken, at most Result.Taken in all, as far as they still weigh; see
 // [Refund]. It does not wait for a remote store.
 func (a *Admission) GiveBack(units int64) {
-	if units = min(units, a.Result.Taken); units > 0 && a.limiter != nil {
-		a.limiter.engine.giveBack(a.refund(units))
+	units = min(units, a.Result.Taken)
+	switch {
+	case units <= 0 || a.limiter == nil:
+	case units == a.Result.Taken && time.Now().Before(a.turn):
+		a.limiter.engine.waiters.put(a.refund(units), a.turn)
+		a.turn = time.Time{}
+	default:
+		a.limiter.engine.giveBack(*a.refund(units))
 	}
 }
 

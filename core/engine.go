@@ -83,6 +83,7 @@ func (e *engine) register(p Policy) error {
 // reset forgets a key, in the store and in the fallback.
 func (e *engine) reset(ctx context.Context, p Policy, key string) error {
 	err := e.store.Reset(ctx, p, key)
+	e.waiters.forget(p, key)
 	if !e.remote() {
 		return err
 	}

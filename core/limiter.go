@@ -140,9 +140,10 @@ func (l *Limiter) Reserve(ctx context.Context, key string, n int64, wait time.Du
 // except in a LeakyBucket: give it, as in "10/1s; wait 30s". With it, it reserves as far ahead as the word and ctx's
 // deadline allow. It asks the store once, and callers are served in the order in which they came.
 //
-// It fails with an [*OverLimitError] at once if the turn would come too late. If ctx ends while it waits, it gives
-// the units back, which helps if nobody has queued behind, and fails with the context's error; if l is closed, with
-// [ErrClosed].
+// It fails with an [*OverLimitError] at once if the turn would come too late. If ctx ends while it waits, it fails with
+// the context's error; if l is closed, with [ErrClosed]. Then those who wait behind it for the same key and n move up,
+// and the turn that is left over is that of the next caller. If none comes within some 20 ms, the units are given back,
+// which helps if no other process has queued behind.
 func (l *Limiter) Wait(ctx context.Context, key string, n int64) error {
 	wait := l.policy.Options().Wait
 	if end, bounded := ctx.Deadline(); bounded {

@@ -3,80 +3,196 @@ package core
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // ErrClosed is the error of a wait that [Limiter.Close] has ended, or that began after it.
 var ErrClosed = errors.New("core: the Limiter was closed while a caller waited for its turn")
 
-// waiters are the callers that wait for their turn.
+// waiters are the callers that wait for their turn, in a line for each policy, key and number of units. A store gives
+// a reservation back only if nobody has queued behind it, so the turns of a line are held in common: whoever leaves
+// frees the last of them, whatever its place was, and the next caller takes that without asking the store.
+//
+// It holds as many turns as there are callers that wait, and those of callers that have left a moment ago.
 type waiters struct {
 	engine *engine
+	free   atomic.Int64 // turns that nobody waits for: while there are none, nobody looks for one
+
 	mu     sync.Mutex
 	closed bool
-	all    map[*waiter]struct{}
-	wg     sync.WaitGroup
+	lines  map[lineKey]*line
+	wg     sync.WaitGroup // of the callers
 }
 
-// waiter is one of them.
-type waiter struct {
-	turn time.Time
-	took Refund
-	sent chan struct{} // closed when close sends it away
+// lineKey is what turns agree in that can be exchanged for each other.
+type lineKey struct {
+	policy *policy
+	key    string
+	units  int64
+	local  bool // the fallback has charged them
 }
 
-func newWaiters(e *engine) *waiters { return &waiters{engine: e, all: map[*waiter]struct{}{}} }
+func newWaiters(e *engine) *waiters { return &waiters{engine: e, lines: map[lineKey]*line{}} }
 
-// wait returns when it is the turn of what was taken. If the wait ends before, it gives that back.
-func (w *waiters) wait(ctx context.Context, took Refund) error {
-	x := &waiter{turn: time.Now().Add(took.Receipt.Delay), took: took, sent: make(chan struct{})}
+func (r *Refund) lineKey() lineKey {
+	return lineKey{r.Policy.p, r.Key, r.Receipt.Taken, r.Receipt.charged() == inFallback}
+}
+
+// wait returns when the first of the turns comes that nobody before this caller waits for, and what was charged for
+// it. What the caller has taken, whose turn would be at the time given, is one of them. If the wait ends before, the
+// last of them is free.
+func (w *waiters) wait(ctx context.Context, took *Refund, at time.Time) (Result, error) {
 	w.mu.Lock()
 	if w.closed {
 		w.mu.Unlock()
-		w.engine.giveBack(took)
-		return ErrClosed
+		w.engine.giveBack(*took)
+		return Result{}, ErrClosed
 	}
-	w.all[x] = struct{}{}
+	l, x := w.line(took.lineKey()), &waiter{ready: make(chan struct{})}
+	l.add(&turn{at, took.Receipt}, x)
 	w.wg.Add(1)
+	w.changed(l, time.Now())
 	w.mu.Unlock()
 	defer w.wg.Done()
 
-	var err error
-	timer := time.NewTimer(took.Receipt.Delay)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-x.ready:
 	case <-ctx.Done():
-		err = ctx.Err()
-	case <-x.sent:
+		w.mu.Lock()
+		if x.waits {
+			l.remove(x)
+			w.changed(l, time.Now())
+			w.mu.Unlock()
+			return Result{}, ctx.Err()
+		}
+		w.mu.Unlock()
 	}
-	w.mu.Lock()
-	_, counted := w.all[x]
-	delete(w.all, x)
-	w.mu.Unlock()
-	switch {
-	case !counted: // sent away, though its turn may have come at the same moment
-		return ErrClosed
-	case err != nil:
-		w.engine.giveBack(took)
+	if x.turn == nil {
+		return Result{}, ErrClosed
 	}
-	return err
+	return x.turn.took, nil
 }
 
-// close ends all waits. What the callers took is given back from the end of the queue, because a reservation is given
-// back only if nobody has queued behind it.
+// put leaves a turn to whoever comes next.
+func (w *waiters) put(took *Refund, at time.Time) {
+	w.mu.Lock()
+	if w.closed {
+		w.mu.Unlock()
+		w.engine.giveBack(*took)
+		return
+	}
+	l := w.line(took.lineKey())
+	l.add(&turn{at, took.Receipt}, nil)
+	w.changed(l, time.Now())
+	w.mu.Unlock()
+}
+
+// claim takes a turn that is free, if there is one that comes in time, for a caller that would otherwise ask the store.
+func (w *waiters) claim(p *policy, ask *Ask) (t *turn) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	l, now := w.lines[lineKey{p, ask.Key, ask.Cost, false}], time.Now()
+	if l == nil {
+		return nil
+	}
+	l.pass(now)
+	if l.free() > 0 && (p.options.Wait == 0 || l.turns[l.waiting].at.Sub(now) <= ask.Wait) {
+		t = l.turns[l.waiting]
+		l.turns = slices.Delete(l.turns, l.waiting, l.waiting+1)
+	}
+	w.changed(l, now)
+	return t
+}
+
+// forget drops the turns of a key that nobody waits for, because the key is reset.
+func (w *waiters) forget(p Policy, key string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for k, l := range w.lines {
+		if k.key == key && k.policy.name == p.p.name {
+			l.drop(l.free())
+			w.changed(l, time.Now())
+		}
+	}
+}
+
+// line returns the line of a key. w is locked.
+func (w *waiters) line(k lineKey) *line {
+	l := w.lines[k]
+	if l == nil {
+		k.key = strings.Clone(k.key) // it may be a part of a request
+		l = &line{key: k}
+		w.lines[k] = l
+	}
+	return l
+}
+
+// changed is called when a line has changed: it sets the timer for what is next in it. w is locked.
+func (w *waiters) changed(l *line, now time.Time) {
+	l.pass(now)
+	free := l.free()
+	w.free.Add(int64(free - l.counted))
+	l.counted, l.least = free, min(l.least, free)
+	switch {
+	case free == 0:
+		l.idle = time.Time{}
+	case l.idle.IsZero():
+		l.idle, l.least = now.Add(idleTurn), free
+	}
+	next := l.next()
+	switch {
+	case len(l.turns) == 0:
+		delete(w.lines, l.key)
+		if l.timer != nil {
+			l.timer.Stop()
+		}
+	case l.timer == nil:
+		l.alarm, l.timer = next, time.AfterFunc(next.Sub(now), func() { w.tick(l) })
+	case l.alarm.IsZero() || next.Before(l.alarm): // one that is early does no harm
+		l.alarm = next
+		l.timer.Reset(next.Sub(now))
+	}
+}
+
+// tick lets those go on whose turn has come, and gives back what nobody has taken for a while.
+func (w *waiters) tick(l *line) {
+	w.mu.Lock()
+	var back []Refund
+	if now := time.Now(); w.lines[l.key] == l {
+		l.alarm = time.Time{}
+		l.pass(now)
+		if !l.idle.IsZero() && !now.Before(l.idle) {
+			back = l.drop(min(l.least, l.free(), max(fewTurns, min(l.free()/2, batchSize))))
+			l.idle = time.Time{}
+		}
+		w.changed(l, now)
+	}
+	w.mu.Unlock()
+	for _, r := range back {
+		w.engine.giveBack(r)
+	}
+}
+
+// close ends all waits, and gives all turns back, the last first.
 func (w *waiters) close() {
 	w.mu.Lock()
 	w.closed = true
-	all := slices.SortedFunc(maps.Keys(w.all), func(x, y *waiter) int { return y.turn.Compare(x.turn) })
-	clear(w.all)
+	var back []Refund
+	for _, l := range w.lines {
+		l.end()
+		back = append(back, l.drop(len(l.turns))...)
+		w.changed(l, time.Now())
+	}
 	w.mu.Unlock()
-	for _, x := range all {
-		w.engine.giveBack(x.took)
-		close(x.sent)
+	slices.SortStableFunc(back, func(r, s Refund) int { // lines of one key have turns in between
+		return r.Policy.p.turnOrder(&s.Receipt, &r.Receipt)
+	})
+	for _, r := range back {
+		w.engine.giveBack(r)
 	}
 	w.wg.Wait()
 }

@@ -112,6 +112,7 @@ func TestDegradeLate(t *testing.T) {
 				assert.Equal(t, []string{"refused"}, seen, policy)
 				v.Finish(guard.Final{Status: 200})
 				assert.Zero(t, settled, policy)
+				advance(handedOn)
 				after := peek()
 				assert.Equal(t, before.Remaining, after.Remaining, "%s: it has taken nothing", policy)
 				assert.LessOrEqual(t, after.ResetAfter, before.ResetAfter, "%s: it has taken no turn", policy)

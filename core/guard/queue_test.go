@@ -209,7 +209,7 @@ func TestQueueDeadline(t *testing.T) {
 			assert.Equal(t, guard.Reply, v.Action)
 			assert.Equal(t, 429, v.Status, policy)
 			assert.LessOrEqual(t, v.Result.RetryAfter, time.Second)
-			synctest.Wait()
+			advance(handedOn)
 			asked, refunded := store.told()
 			assert.Equal(t, []string{"default", back}, []string{asked, refunded}, policy)
 			advance(time.Second)

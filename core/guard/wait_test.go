@@ -19,6 +19,9 @@ import (
 
 const ms = time.Millisecond
 
+// handedOn is by when a turn that a request has left, and that no other has taken, is back in the store.
+const handedOn = 40 * ms
+
 // checks are requests of one client to a Guard, in a bubble.
 type checks struct {
 	t     *testing.T
@@ -224,7 +227,7 @@ func TestGuardLeavesRemoteStore(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, time.Duration(0), gone.at)
 		close(store.Held)
-		synctest.Wait()
+		advance(handedOn)
 		assert.Equal(t, []int64{1}, store.Refunded())
 	})
 }

@@ -1,0 +1,167 @@
+package core
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// A turn that has been free for idleTurn goes back to the store, or for twice as long at most: it is found out once in
+// idleTurn. So another process may find a queue longer by what was left in this one within that time. Of more than
+// fewTurns one half goes at a time, batchSize at most: a caller that comes meanwhile takes one of those that are left,
+// instead of queueing behind what is on its way back, which could not be given back then.
+const (
+	idleTurn = 20 * time.Millisecond
+	fewTurns = 16
+)
+
+// line is the callers that wait for turns which can be exchanged for each other, and the turns. There are no fewer
+// turns than callers: the first caller waits for the first turn, and those beyond are free. All its methods take the
+// same time whatever its length, except that a turn which arrives out of order is moved to its place. It is locked by
+// waiters.
+type line struct {
+	key         lineKey
+	turns       []*turn // in the order of the store
+	first, last *waiter
+	waiting     int
+
+	timer *time.Timer
+	alarm time.Time // when it goes off, or zero
+
+	counted int       // the turns that are free, as waiters counts them
+	idle    time.Time // when it is time to give back of those, or zero
+	least   int       // how few there have been for the last idleTurn: as many were of use to nobody
+}
+
+// turn is a place in the queue of a store.
+type turn struct {
+	at   time.Time
+	took Result // the receipt
+}
+
+// waiter is a caller that waits.
+type waiter struct {
+	before, after *waiter
+	waits         bool
+	turn          *turn         // the one that has come; nil if the Limiter was closed
+	ready         chan struct{} // closed when the wait is over
+}
+
+func (l *line) free() int { return len(l.turns) - l.waiting }
+
+// add adds a turn, and the caller that has taken it, if there is one: before those who have later turns.
+func (l *line) add(t *turn, x *waiter) {
+	at, _ := slices.BinarySearchFunc(l.turns, t, func(other, t *turn) int {
+		return cmp.Or(l.key.policy.turnOrder(&other.took, &t.took), -1) // the last of equal ones
+	})
+	l.turns = slices.Insert(l.turns, at, t)
+	if x == nil {
+		return
+	}
+	behind := (*waiter)(nil)
+	for i := l.waiting; i > at; i-- {
+		if behind == nil {
+			behind = l.last
+		} else {
+			behind = behind.before
+		}
+	}
+	l.insert(x, behind)
+}
+
+// insert lets x wait before another one, or as the last.
+func (l *line) insert(x, behind *waiter) {
+	if x.waits, x.after, x.before = true, behind, l.last; behind == nil {
+		l.last = x
+	} else {
+		x.before, behind.before = behind.before, x
+	}
+	if x.before == nil {
+		l.first = x
+	} else {
+		x.before.after = x
+	}
+	l.waiting++
+}
+
+// remove lets x leave, which frees the last turn that was waited for.
+func (l *line) remove(x *waiter) {
+	if x.before == nil {
+		l.first = x.after
+	} else {
+		x.before.after = x.after
+	}
+	if x.after == nil {
+		l.last = x.before
+	} else {
+		x.after.before = x.before
+	}
+	x.waits, x.before, x.after = false, nil, nil
+	l.waiting--
+}
+
+// pass lets those go on whose turn has come. A turn that comes while it is free is over: to use it later would be to
+// use it beside those that come then.
+func (l *line) pass(now time.Time) {
+	for len(l.turns) > 0 && !l.turns[0].at.After(now) {
+		if x := l.first; x != nil {
+			l.remove(x)
+			x.turn = l.turns[0]
+			close(x.ready)
+		}
+		l.turns[0] = nil
+		l.turns = l.turns[1:]
+	}
+}
+
+// end ends the waits of all callers.
+func (l *line) end() {
+	for x := l.first; x != nil; x = l.first {
+		l.remove(x)
+		close(x.ready)
+	}
+}
+
+// drop removes the last n turns, which are free, and returns them, the last first.
+func (l *line) drop(n int) (back []Refund) {
+	for range n {
+		last := len(l.turns) - 1
+		t := l.turns[last]
+		back = append(back, Refund{Policy: Policy{l.key.policy}, Key: l.key.key, Receipt: t.took, Units: t.took.Taken})
+		l.turns[last] = nil
+		l.turns = l.turns[:last]
+	}
+	return back
+}
+
+// next is when there is something to do: a turn comes, or it is time to give back.
+func (l *line) next() (at time.Time) {
+	if len(l.turns) > 0 {
+		at = l.turns[0].at
+	}
+	if !l.idle.IsZero() && l.idle.Before(at) {
+		at = l.idle
+	}
+	return at
+}
+
+// turnOrder compares the turns of two receipts of one key, as the store has given them out.
+func (p *policy) turnOrder(r, s *Result) int {
+	order := cmp.Or(cmp.Compare(p.turn(r), p.turn(s)), cmp.Compare(r.At, s.At))
+	for i := 0; order == 0 && i < len(p.algorithms); i++ { // they were decided at one instant
+		order = slices.Compare(r.at(i).Charged[:], s.at(i).Charged[:])
+		if p.limits[i].Algorithm == TokenBucket { // the later has left fewer tokens
+			order = -order
+		}
+	}
+	return order
+}
+
+// turn is when it is the turn of what was charged, by the store's clock.
+func (p *policy) turn(r *Result) int64 {
+	delay := int64(0)
+	for i := range p.algorithms {
+		delay = max(delay, r.at(i).Delay())
+	}
+	return r.At + delay
+}
