@@ -12,17 +12,20 @@ import (
 
 // taken is what one rule has taken for a request.
 type taken struct {
-	rule      *rule
+	rule      *rule // nil until it is asked
 	admission core.Admission
+	exempt    bool   // the request does not concern the rule
 	keyless   error  // why it was counted without a key of its own
 	asked     *asked // for RateLimit and RateLimit-Policy; nil if they are not sent
 	seen      seen   // what only Observe wants to know
 	queued    bool   // it has one of the places in which requests wait
-	passes    bool   // the request does not concern the rule
 	key       string // with Break
 	barred    bool   // its circuit is open, so that the store was not asked
 	probe     bool   // it decides whether its circuit closes
 }
+
+// admits reports whether the rule has decided that the request passes.
+func (t *taken) admits() bool { return !t.exempt && t.admission.Result.Allowed() }
 
 // Serve decides on a request, sets the headers of the answer, and calls the handler or answers in its place. When the
 // request is over, it releases and settles. The error is the handler's.
@@ -66,11 +69,11 @@ func (g *Guard) Serve(x Exchange) (err error) {
 	return err
 }
 
-// Check decides on a request. Rules are asked in order, up to the first that refuses: what those before it have taken
-// is given back, and those after it are not charged. Rates that decide at once come first, then a rule in which the
-// request waits for its turn, until the client leaves, or until Close; permits are acquired last, when the wait is
-// over. The caller carries out the Verdict, and calls its Finish when the request is over, also after a panic. Adapters
-// call [Guard.Serve], which does all that.
+// Check decides on a request. Rules are asked in the order written, up to the first that refuses: each takes units of
+// its rates, then waits for its turn, until the client leaves or until Close, and then acquires its permits, before the
+// next is asked. What those before the one that refuses have taken is given back, and those after it are not charged.
+// The caller carries out the Verdict, and calls its Finish when the request is over, also after a panic. Adapters call
+// [Guard.Serve], which does all that.
 func (g *Guard) Check(r keyfunc.Request) (v Verdict) {
 	d := scratches.Get().(*Scratch)
 	g.check(r, &v, d)
@@ -100,67 +103,53 @@ func (g *Guard) check(r keyfunc.Request, v *Verdict, d *Scratch) {
 		all = make([]taken, len(rules))
 	}
 	v.Action, v.guard, d.shared = Pass, g, len(rules) > 1
-	admitted := false
+	passes := false
 	defer func() {
 		if g.headers.RateLimit {
 			v.members = members(all)
 		}
-		for i := len(all) - 1; !admitted && i >= 0; i-- { // a rule refuses, or code of the program panics
-			if all[i].rule != nil {
-				all[i].giveBack()
-			}
+		for i := len(all) - 1; !passes && i >= 0; i-- { // a rule refuses, or code of the program panics
+			all[i].giveBack()
 		}
 	}()
 	for i, ru := range rules {
 		t := &all[i]
-		err := g.begin(r, ru, t, d)
+		t.rule = ru
+		err := g.begin(r, t, d)
+		if t.queued && t.admits() {
+			err = t.wait(r.Context())
+		}
+		if ru.permits && t.admits() {
+			err = g.acquire(r.Context(), t)
+		}
 		switch {
-		case t.rule != nil:
-		case t.passes:
+		case t.admits():
+		case t.exempt:
 			if t.keyless != nil && v.Policy == "" {
 				v.Policy, v.Err = ru.name, t.keyless
 			}
-		case !g.refuse(r, ru, v, t, err):
+		case !g.refuse(r, v, t, err):
 			return
 		}
 	}
-	for _, waiting := range [...]bool{true, false} { // nobody holds a permit while it waits
-		for i := range all {
-			t := &all[i]
-			if t.rule == nil || waiting && !t.queued || !waiting && !t.rule.permits {
-				continue
-			}
-			ru, err := t.rule, g.complete(r, t, waiting)
-			if err == nil && t.admission.Result.Allowed() {
-				continue
-			}
-			if !g.refuse(r, ru, v, t, t.refused(err)) {
-				return
-			}
-			t.rule = nil // it holds nothing
-		}
-	}
 	g.conclude(r, v, all)
-	admitted = true
+	passes = true
 }
 
-// begin takes units of one rule's rates. Afterwards t has the rule if it has admitted. Otherwise the request passes
-// without it, or t has the Result of a refusal, or the error says why nothing could be decided.
-func (g *Guard) begin(r keyfunc.Request, ru *rule, t *taken, d *Scratch) (err error) {
-	if ru.Skip != nil && ru.Skip(r) {
-		t.passes = true
-		return nil
-	}
+// begin takes units of a rule's rates. If afterwards the rule neither admits nor exempts the request, t has the Result
+// of a refusal, or the error says why nothing could be decided.
+func (g *Guard) begin(r keyfunc.Request, t *taken, d *Scratch) (err error) {
+	ru := t.rule
 	limiter := ru.limiter
-	if ru.Tier != nil {
-		if limiter, t.seen.tier = g.ofTier(ru, ru.Tier(r)); limiter == nil {
-			t.passes = true
+	if ru.Skip != nil || ru.Tier != nil {
+		if limiter = g.limiterFor(r, t); limiter == nil {
+			t.exempt = true
 			return nil
 		}
 	}
 	ask := core.Ask{Cost: 1}
 	if err = ru.key(r, &d.key); err != nil {
-		if ask.Key, err = g.keyless(r, ru, t, err); err != nil || t.passes {
+		if ask.Key, err = g.keyless(r, t, err); err != nil || t.exempt {
 			return err
 		}
 	} else if ask.Key = d.key.Text(); !ru.forgets || d.shared {
@@ -169,12 +158,8 @@ func (g *Guard) begin(r keyfunc.Request, ru *rule, t *taken, d *Scratch) (err er
 	if warning := d.key.Warning(); warning != "" {
 		g.warnAddress(ru, warning)
 	}
-	if ru.breaker != nil {
-		t.key = ask.Key
-		t.admission.Result.RetryAfter, t.probe = ru.breaker.ask(ru.name, ask.Key)
-		if t.barred = t.admission.Result.RetryAfter > 0; t.barred {
-			return nil
-		}
+	if ru.breaker != nil && t.bar(ask.Key) {
+		return nil
 	}
 	switch {
 	case ru.After != nil: // it only looks
@@ -183,39 +168,42 @@ func (g *Guard) begin(r keyfunc.Request, ru *rule, t *taken, d *Scratch) (err er
 		ask.Cost = ru.Cost(r)
 	}
 	ctx := r.Context()
-	t.rule, t.queued = ru, ru.waits && ru.enter() // before the store is asked, which may panic
-	if t.queued && ru.wait > 0 {
-		ask.Wait = ru.wait
-		if end, bounded := ctx.Deadline(); bounded {
-			ask.Wait = min(ask.Wait, max(0, time.Until(end)))
-		}
+	if ru.waits {
+		t.queue(ctx, &ask) // before the store is asked, which may panic
 	}
 	var began time.Time
 	if g.observe != nil {
 		began = time.Now()
 	}
-	a := &t.admission
-	err = limiter.Begin(ctx, ask, a)
+	err = limiter.Begin(ctx, ask, &t.admission)
 	if g.observe != nil {
 		t.seen.took = time.Since(began)
 	}
 	if err != nil {
 		g.warnFailed(ru, ask.Cost, err)
-	} else if err = a.Err; a.Result.Delay > 0 && a.Result.Allowed() && !t.queued { // there is no place to wait in
-		a.GiveBack(a.Result.Taken)
-		a.Result.Outcome, a.Result.RetryAfter = core.Refused, a.Result.Delay
+	} else {
+		err = t.admission.Err
 	}
-	if t.queued && (a.Result.Delay == 0 || !a.Result.Allowed()) {
-		t.queued = false
-		ru.leave()
+	if ru.waits {
+		t.place()
 	}
 	if ru.lists != nil {
 		t.asked = g.asks(ru, limiter, ask.Key)
 	}
-	if !a.Result.Allowed() {
-		t.rule = nil
-	}
 	return err
+}
+
+// limiterFor returns the limiter with the numbers of the request's tier, or nil if the rule does not concern it.
+func (g *Guard) limiterFor(r keyfunc.Request, t *taken) (limiter *core.Limiter) {
+	ru := t.rule
+	if ru.Skip != nil && ru.Skip(r) {
+		return nil
+	}
+	if ru.Tier == nil {
+		return ru.limiter
+	}
+	limiter, t.seen.tier = g.ofTier(ru, ru.Tier(r))
+	return limiter
 }
 
 // key writes the key of r to k. Without an error it is not empty.
@@ -240,17 +228,18 @@ func (keyError) Is(target error) bool { return target == keyfunc.ErrNoKey }
 
 // keyless does what the rule says about a request without a key: it returns the key of all such requests, lets the
 // request pass, or returns the error.
-func (g *Guard) keyless(r keyfunc.Request, ru *rule, t *taken, err error) (key string, _ error) {
+func (g *Guard) keyless(r keyfunc.Request, t *taken, err error) (key string, _ error) {
+	ru := t.rule
 	g.warnKey(ru, err)
 	switch ru.NoKey {
 	case NoKeyShared:
 		t.keyless = err
 		return sharedKey, nil
 	case NoKeyPass:
-		t.keyless, t.passes = err, true
+		t.keyless, t.exempt = err, true
 		t.admission.Result.Outcome = core.Admitted
 		if g.observe != nil {
-			g.tell(r, ru, t, err)
+			g.tell(r, t, err)
 		}
 		return "", nil
 	default:
@@ -258,27 +247,60 @@ func (g *Guard) keyless(r keyfunc.Request, ru *rule, t *taken, err error) (key s
 	}
 }
 
-// complete does what follows when the rates have admitted: it waits for the turn, or acquires the permits.
-func (g *Guard) complete(r keyfunc.Request, t *taken, waiting bool) (err error) {
-	if !waiting {
-		began := time.Now()
-		if err = t.admission.Acquire(r.Context(), 1); err != nil {
-			g.warnFailed(t.rule, 1, err)
-		}
-		t.seen.took += time.Since(began)
-		return err
-	}
-	if !t.rule.shadow { // a trial holds nobody back
-		err = t.admission.Wait(r.Context())
-	}
-	t.rule.leave()
-	t.queued = false
-	return err
+// bar reports whether the circuit of a key is open. Then the store is not asked.
+func (t *taken) bar(key string) bool {
+	t.key = key
+	t.admission.Result.RetryAfter, t.probe = t.rule.breaker.ask(t.rule.name, key)
+	t.barred = t.admission.Result.RetryAfter > 0
+	return t.barred
 }
 
-// refused turns the error of complete into a Result if it is a refusal, and returns why nothing was decided, or why the
-// Result is not the store's.
-func (t *taken) refused(err error) error {
+// queue takes a place to wait in, if there is one, and says how long the request would wait there.
+func (t *taken) queue(ctx context.Context, ask *core.Ask) {
+	if t.queued = t.rule.enter(); !t.queued || t.rule.wait == 0 {
+		return
+	}
+	ask.Wait = t.rule.wait
+	if end, bounded := ctx.Deadline(); bounded {
+		ask.Wait = min(ask.Wait, max(0, time.Until(end)))
+	}
+}
+
+// place gives the place back if there is nothing to wait for, and refuses what would have to wait without a place.
+func (t *taken) place() {
+	a := &t.admission
+	switch waits := a.Result.Delay > 0 && a.Result.Allowed(); {
+	case waits && !t.queued:
+		a.GiveBack(a.Result.Taken)
+		a.Result.Outcome, a.Result.RetryAfter, a.Result.Taken = core.Refused, a.Result.Delay, 0
+	case !waits && t.queued:
+		t.leave()
+	}
+}
+
+// wait returns when it is the request's turn, or with t refused.
+func (t *taken) wait(ctx context.Context) (err error) {
+	if !t.rule.shadow { // a trial holds nobody back
+		err = t.admission.Wait(ctx)
+	}
+	t.leave()
+	return t.outcome(err)
+}
+
+// acquire acquires a permit, or returns with t refused.
+func (g *Guard) acquire(ctx context.Context, t *taken) error {
+	began := time.Now()
+	err := t.admission.Acquire(ctx, 1)
+	if err != nil {
+		g.warnFailed(t.rule, 1, err)
+	}
+	t.seen.took += time.Since(began)
+	return t.outcome(err)
+}
+
+// outcome turns the error of a wait or of permits into a Result if it is a refusal. It returns why nothing was decided,
+// or why the Result is not the store's.
+func (t *taken) outcome(err error) error {
 	res := &t.admission.Result
 	if late := (*core.OverLimitError)(nil); errors.As(err, &late) {
 		*res = late.Result
@@ -300,23 +322,27 @@ func (ru *rule) enter() bool {
 	return false
 }
 
-func (ru *rule) leave() { ru.waiting.Add(-1) }
+// leave gives the place back.
+func (t *taken) leave() {
+	t.queued = false
+	t.rule.waiting.Add(-1)
+}
 
-// giveBack undoes what was taken.
+// giveBack undoes what was taken. A rule that was not asked, exempts the request or refuses it has taken nothing.
 func (t *taken) giveBack() {
 	if t.queued {
-		t.rule.leave()
+		t.leave()
 	}
 	t.admission.GiveBack(t.admission.Result.Taken)
 	t.admission.Release()
 }
 
-// refuse lets a rule's handler answer a request that the rule refuses, and reports whether the request goes on all the
-// same: on trial, and if the handler lets it pass. The Result of t is zero if nothing was decided.
-func (g *Guard) refuse(r keyfunc.Request, ru *rule, v *Verdict, t *taken, err error) (goesOn bool) {
-	res := &t.admission.Result
+// refuse lets the rule's handler answer a request that the rule refuses, and reports whether the request goes on all
+// the same: on trial, and if the handler lets it pass. The Result of t is zero if nothing was decided.
+func (g *Guard) refuse(r keyfunc.Request, v *Verdict, t *taken, err error) (goesOn bool) {
+	ru, res := t.rule, &t.admission.Result
 	if g.observe != nil {
-		g.tell(r, ru, t, cmp.Or(err, t.keyless))
+		g.tell(r, t, cmp.Or(err, t.keyless))
 	}
 	if res.Outcome == core.Never {
 		g.warnCost(ru, res)
@@ -366,11 +392,11 @@ func (g *Guard) conclude(r keyfunc.Request, v *Verdict, all []taken) {
 	owing := false
 	for i := range all {
 		t := &all[i]
-		if t.rule == nil {
+		if !t.admits() {
 			continue
 		}
 		if g.observe != nil {
-			g.tell(r, t.rule, t, cmp.Or(t.admission.Err, t.keyless))
+			g.tell(r, t, cmp.Or(t.admission.Err, t.keyless))
 		}
 		if t.probe {
 			t.rule.breaker.admitted(t.rule.name, t.key)

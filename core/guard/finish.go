@@ -39,7 +39,7 @@ func newOwed(g *Guard, all []taken) *owed {
 	o := &owed{context: handlerContext{guard: g}, debts: debts.Get().(*[]debt)}
 	o.reported.Store(unreported)
 	for i := range all {
-		if t := &all[i]; t.rule != nil && t.owes() {
+		if t := &all[i]; t.admits() && t.owes() {
 			*o.debts = append(*o.debts, debt{rule: t.rule, settles: t.settles(), tier: t.seen.tier})
 			d := &(*o.debts)[len(*o.debts)-1]
 			d.admission = t.admission // in place: it is large

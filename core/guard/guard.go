@@ -117,7 +117,6 @@ func New(c Config) (*Guard, error) {
 		}
 		g.rules = append(g.rules, add(r, "", fmt.Sprintf("Rules[%d]: ", i)))
 	}
-	mistakes = append(mistakes, prefixed("", order(g.rules)))
 	if g.routes, err = newRoutes(c.Routes, g.rules, add); err != nil {
 		mistakes = append(mistakes, err)
 	}

@@ -165,9 +165,9 @@ func TestLint(t *testing.T) {
 		"waits that are none": {
 			config: guard.Config{Rule: guard.Rule{Policy: "1/10s, 2 concurrent; wait 2s"}, Rules: []guard.Rule{{Policy: "x: 5/1s", Key: keyfunc.Const("all"), Waiting: 7}}},
 			want: []string{
-				`waiting-unused: Rules[0]: Waiting is 7, but with "x: 5/1s" nobody waits; add a wait to the policy, as in "; wait 2s", or leave Waiting out`,
 				`permits-do-not-wait: Rule: in "default: 1/10s, 2 concurrent; wait 2s" the wait is for the rates alone: a request that finds no permit is refused, also when it has waited for its turn`,
 				`wait-too-short: Rule: with "default: 1/10s, 2 concurrent; wait 2s" turns are 10s apart, and a request waits 2s at most, so that hardly any can; wait longer, or leave it out`,
+				`waiting-unused: Rules[0]: Waiting is 7, but with "x: 5/1s" nobody waits; add a wait to the policy, as in "; wait 2s", or leave Waiting out`,
 			},
 		},
 		"places in which nobody waits": {

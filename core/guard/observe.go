@@ -77,11 +77,11 @@ type seen struct {
 	took time.Duration
 }
 
-// tell tells Observe what a rule has decided. It is called only if there is an Observe.
-func (g *Guard) tell(r keyfunc.Request, ru *rule, t *taken, err error) {
-	subject := &about{r, ru}
+// tell tells Observe what the rule of t has decided. It is called only if there is an Observe.
+func (g *Guard) tell(r keyfunc.Request, t *taken, err error) {
+	subject := &about{r, t.rule}
 	defer func() { subject.request = nil }()
-	e := ru.event(&t.admission.Result, t.seen.tier)
+	e := t.rule.event(&t.admission.Result, t.seen.tier)
 	e.Took, e.Err, e.about = t.seen.took, err, subject
 	g.observe(e)
 }

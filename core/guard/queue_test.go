@@ -238,26 +238,36 @@ func TestQueueHoldsNoPermits(t *testing.T) {
 	})
 }
 
-// That holds across rules, too: the permits of one are acquired when the wait of another is over.
-func TestQueueOfAnotherRuleHoldsNoPermits(t *testing.T) {
+// A permit that is written before a rule that waits is held while the request waits there; one that is written after it
+// is not.
+func TestQueueOfAnotherRule(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newCounting(t)
-		c := newChecks(t, guard.Config{
-			Rule:  guard.Rule{Policy: "few: 1 concurrent"},
-			Rules: []guard.Rule{{Policy: "drip: 10/1s leaky-bucket burst 10"}},
-			Store: store,
-		})
-		c.join()
-		c.each[0].verdict.Finish(guard.Final{})
-		c.join()
-		synctest.Wait()
-		asked, _ := store.told()
-		assert.Equal(t, "drip few permit drip", asked)
-		advance(time.Second)
-		assert.True(t, c.each[1].passed())
-		asked, _ = store.told()
-		assert.Equal(t, "few permit", asked)
-		c.each[1].verdict.Finish(guard.Final{})
+		few, drip := guard.Rule{Policy: "few: 1 concurrent"}, guard.Rule{Policy: "drip: 10/1s leaky-bucket burst 10"}
+		for _, test := range []struct {
+			rules []guard.Rule
+			asked string        // for a request that waits, until it waits
+			at    time.Duration // when one that comes meanwhile is refused by the permits
+		}{
+			{[]guard.Rule{few, drip}, "few permit drip", 0},
+			{[]guard.Rule{drip, few}, "drip", 200 * ms},
+		} {
+			store := newCounting(t)
+			c := newChecks(t, guard.Config{Rule: test.rules[0], Rules: test.rules[1:], Store: store})
+			c.join()
+			c.each[0].verdict.Finish(guard.Final{})
+			synctest.Wait()
+			store.told()
+			c.join()
+			asked, _ := store.told()
+			assert.Equal(t, test.asked, asked)
+			c.join()
+			advance(time.Second)
+			assert.True(t, c.each[1].passed())
+			assert.Equal(t, 100*ms, c.each[1].at)
+			assert.Equal(t, "few", c.each[2].verdict.Policy)
+			assert.Equal(t, test.at, c.each[2].at)
+			c.each[1].verdict.Finish(guard.Final{})
+		}
 	})
 }
 

@@ -62,6 +62,15 @@ func TestRoundTrips(t *testing.T) {
 			Rule:  guard.Rule{Policy: "user: 9/1h"},
 			Rules: []guard.Rule{{Policy: "tenant: 2/1h", Key: everybody}, {Policy: "address: 9/1h"}},
 		}, "pass 3, pass 3, refused 2"},
+		"permits, then a rate of all": {guard.Config{
+			Rule: guard.Rule{Policy: "user: 2 concurrent"}, Rules: []guard.Rule{{Policy: "all: 1/1h", Key: everybody}},
+		}, "pass 2, refused 2, refused 2"},
+		"permits of a user, then a bucket of all": {guard.Config{
+			Rule: guard.Rule{Policy: "user: 1 concurrent"}, Rules: []guard.Rule{{Policy: "all: 10/1s leaky-bucket", Key: everybody}},
+		}, "pass 2, refused 1"},
+		"two waits": {guard.Config{
+			Rule: guard.Rule{Policy: "user: 1/1s; wait 1s"}, Rules: []guard.Rule{{Policy: "all: 10/1s leaky-bucket", Key: everybody}},
+		}, "pass 2, pass 2"},
 		"a table": {guard.Config{
 			Rule: guard.Rule{Policy: "9/1h"}, Routes: map[string]guard.Rule{"/items/{id}": {Policy: "1/1h"}},
 		}, "pass 2, refused 1"},
@@ -81,6 +90,7 @@ func TestRoundTrips(t *testing.T) {
 			for len(got) < len(c.want) {
 				store.trips = 0
 				v := g.Check(from(alice))
+				synctest.Wait() // for what is given back
 				defer v.Finish(guard.Final{})
 				ended := "refused"
 				if v.Action == guard.Pass {
@@ -111,8 +121,8 @@ func TestTrialHoldsNobodyBack(t *testing.T) {
 		}
 		assert.Equal(t, 200*time.Millisecond, time.Since(began))
 		assert.Equal(t, []string{
-			"trial at-limit", "default at-limit",
-			"trial at-limit", "default at-limit",
+			"default at-limit", "trial at-limit",
+			"default at-limit", "trial at-limit",
 			"trial refused", "default at-limit",
 		}, seen)
 	})

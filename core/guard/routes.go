@@ -66,9 +66,6 @@ func newRoutes(table map[string]Rule, all []*rule, add func(r Rule, name, where 
 		if !r.Instead {
 			rules = append(rules, all...)
 		}
-		if err := order(rules); err != nil {
-			mistakes = append(mistakes, prefixed(where, err))
-		}
 		if pattern, ok := strings.CutSuffix(to.pattern, "/*"); ok {
 			t.prefixes = append(t.prefixes, prefix{route{to.method, pattern + "/"}, rules})
 		} else {

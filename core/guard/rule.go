@@ -218,31 +218,6 @@ func (r Rule) or(base Rule) Rule {
 	return r
 }
 
-// order sorts rules as they are asked: a rule in which requests wait comes after those that decide at once, so that no
-// request waits for what another rule refuses. There may be only one, because a request cannot be in two queues.
-func order(rules []*rule) error {
-	if slices.Contains(rules, nil) {
-		return nil // it was a mistake
-	}
-	slices.SortStableFunc(rules, func(a, b *rule) int {
-		switch {
-		case a.holdsBack() == b.holdsBack():
-			return 0
-		case a.holdsBack():
-			return 1
-		default:
-			return -1
-		}
-	})
-	if n := len(rules); n > 1 && rules[n-2].holdsBack() {
-		return fmt.Errorf("in both %q and %q requests wait for their turn; nobody can stand in two queues: take the wait, or the leaky-bucket, out of one", rules[n-2].limiter.Policy(), rules[n-1].limiter.Policy())
-	}
-	return nil
-}
-
-// holdsBack reports whether requests wait, as they do not for a policy on trial.
-func (ru *rule) holdsBack() bool { return ru.waits && !ru.shadow }
-
 // policy reads a policy's text, and names it if it does not do so itself.
 func policy(text, name string) (core.Policy, error) {
 	if text == "" {

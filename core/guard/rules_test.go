@@ -192,7 +192,7 @@ func TestRulesAreFairToOthers(t *testing.T) {
 	})
 }
 
-// Rates come before permits, and permits go back if a later rule refuses.
+// Within a policy rates come before permits, and both go back if a later rule refuses.
 func TestRulesWithPermits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newCounting(t)
@@ -204,23 +204,24 @@ func TestRulesWithPermits(t *testing.T) {
 		first := g.Check(sent("User", "ann", "Tenant", "acme"))
 		require.Equal(t, guard.Pass, first.Action)
 		asked, _ := store.told()
-		assert.Equal(t, "user tenant user permit", asked)
+		assert.Equal(t, "user user permit tenant", asked)
 		v := g.Check(sent("User", "ann", "Tenant", "acme"))
 		assert.Equal(t, guard.Reply, v.Action)
 		assert.Equal(t, "tenant", v.Policy)
 		synctest.Wait()
 		asked, back := store.told()
-		assert.Equal(t, "user tenant", asked, "a request over its rate costs no permit")
+		assert.Equal(t, "user user permit tenant", asked)
 		assert.Equal(t, "user", back)
 
 		second := g.Check(sent("User", "ann", "Tenant", "other"))
-		require.Equal(t, guard.Pass, second.Action)
+		require.Equal(t, guard.Pass, second.Action, "the permit came back")
 		third := g.Check(sent("User", "ann", "Tenant", "third"))
 		assert.Equal(t, guard.Reply, third.Action, "two are under way")
 		assert.Equal(t, "user", third.Policy)
 		synctest.Wait()
-		_, back = store.told()
-		assert.Equal(t, "user tenant", back)
+		asked, back = store.told()
+		assert.Equal(t, "user user permit tenant user user permit", asked, "the tenant is not charged")
+		assert.Equal(t, "user", back)
 		first.Finish(guard.Final{})
 		second.Finish(guard.Final{})
 		synctest.Wait()
@@ -231,9 +232,8 @@ func TestRulesWithPermits(t *testing.T) {
 	})
 }
 
-// Wherever it is written, a rule in which requests wait is asked after those that decide at once, and permits after
-// both: nobody waits for what another rule refuses.
-func TestRulesThatWaitComeLast(t *testing.T) {
+// The order written is the order asked, whatever the rules have: rates, a wait, permits.
+func TestRulesAsWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, queue := range []string{"queue: 10/1s burst 1; wait 5s", "queue: 10/1s leaky-bucket burst 50"} {
 			store := newCounting(t)
@@ -243,19 +243,105 @@ func TestRulesThatWaitComeLast(t *testing.T) {
 				Routes: map[string]guard.Rule{"/items/{id}": {Policy: "route: 50/1h"}},
 				Store:  store,
 			})
-			for _, want := range []string{"route hour queue few permit", "route hour queue few permit", "route hour"} {
+			const all = "route queue few permit hour"
+			for _, want := range []struct {
+				action guard.Action
+				waited time.Duration
+				back   string
+			}{{guard.Pass, 0, ""}, {guard.Pass, 100 * ms, ""}, {guard.Reply, 100 * ms, "queue route"}} {
 				began := time.Now()
 				v := g.Check(from(alice))
-				asked, _ := store.told()
-				assert.Equal(t, want, asked, queue)
-				if v.Action != guard.Pass {
-					assert.Zero(t, time.Since(began), "it is refused at once")
-				}
+				synctest.Wait()
+				asked, back := store.told()
+				assert.Equal(t, want.action, v.Action)
+				assert.Equal(t, all, asked, queue)
+				assert.Equal(t, want.back, back, queue)
+				assert.Equal(t, want.waited, time.Since(began), queue)
 				v.Finish(guard.Final{})
 			}
 			synctest.Wait()
 		}
 	})
+}
+
+// A request may wait in one rule after the other.
+func TestRulesThatWaitInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuard(t, guard.Config{
+			Rule:  guard.Rule{Policy: "user: 10/1s burst 1; wait 5s", Key: byHeader("uid", "User")},
+			Rules: []guard.Rule{{Policy: "all: 20/1s leaky-bucket burst 3", Key: keyfunc.Const("all")}},
+		})
+		var ends ending
+		for _, user := range []string{"ann", "ann", "ben", "cat", "dan"} {
+			ends.join(g, user)
+		}
+		advance(time.Second)
+		assert.Equal(t, []string{
+			"ann pass 0s",
+			"dan all 0s", // ann, ben and cat fill the bucket
+			"ben pass 50ms",
+			"cat pass 100ms",
+			"ann pass 150ms", // after 100 ms it is her own turn, and then she waits for that of all
+		}, ends.told())
+	})
+}
+
+// The turn that a request loses to a later refusal comes back only if nobody has queued behind it.
+func TestRulesThatLoseATurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for behind, want := range [][]string{
+			{"eve pass 0s", "ann none 40ms", "ann none 80ms"},
+			{"eve pass 0s", "ann none 40ms", "ann none 100ms", "ann none 200ms"},
+		} {
+			g := newGuard(t, guard.Config{
+				Rule: guard.Rule{Policy: "user: 10/1s burst 1; wait 5s", Key: byHeader("uid", "User")},
+				Rules: []guard.Rule{
+					{Policy: "drip: 25/1s leaky-bucket", Key: keyfunc.Const("all")},
+					{Policy: "none: 1/1h", Key: keyfunc.Const("all")},
+				},
+			})
+			var ends ending
+			ends.join(g, "eve")
+			for range 1 + behind {
+				ends.join(g, "ann") // the first one waits for 40 ms, in the second rule
+			}
+			advance(41 * ms)
+			ends.join(g, "ann")
+			advance(time.Second)
+			assert.Equal(t, want, ends.told())
+		}
+	})
+}
+
+// ending notes how requests end, and when.
+type ending struct {
+	mu    sync.Mutex
+	start time.Time
+	notes []string
+}
+
+// join starts a request of a user.
+func (e *ending) join(g *guard.Guard, user string) {
+	if e.start.IsZero() {
+		e.start = time.Now()
+	}
+	go func() {
+		v := g.Check(sent("User", user))
+		how := "pass"
+		if v.Action != guard.Pass {
+			how = v.Policy
+		}
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.notes = append(e.notes, fmt.Sprint(user, " ", how, " ", time.Since(e.start)))
+	}()
+	synctest.Wait()
+}
+
+func (e *ending) told() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.notes
 }
 
 // A handler that lets a request pass does not skip the other rules, and a trial refuses nothing.
@@ -332,11 +418,6 @@ func TestRulesMistakes(t *testing.T) {
 		assert.ErrorContains(t, err, want)
 	}
 	assert.NotContains(t, err.Error(), `Tiers["big"]`)
-	_, err = guard.New(guard.Config{
-		Rule:  guard.Rule{Policy: "1/1s; wait 1s", Key: keyfunc.IP()},
-		Rules: []guard.Rule{{Policy: "drip: 1/1s leaky-bucket"}},
-	})
-	require.ErrorContains(t, err, "nobody can stand in two queues")
 	g := newGuard(t, guard.Config{Rule: guard.Rule{Policy: "1/1s"}})
 	_, err = g.WithRule(guard.Rule{Policy: "a: 1/1s", Instead: true})
 	require.ErrorContains(t, err, "WithRule: Instead has a meaning in Routes only")
