@@ -104,7 +104,7 @@ func login(next echo.HandlerFunc) echo.HandlerFunc {
 
 func handler(h adaptertest.Handler) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		h.Called(c.Request().Context())
+		h.Called(c.Request().Context(), c.Request().Context())
 		if h.Upload != nil {
 			err := c.Request().ParseMultipartForm(0)
 			h.Upload(c.Request().MultipartForm, err)

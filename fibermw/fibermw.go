@@ -57,9 +57,7 @@ var exchanges = sync.Pool{New: func() any { return new(exchange) }}
 
 func (x *exchange) Next(ctx context.Context) error {
 	if ctx != nil {
-		outer := x.c.UserContext()
-		x.c.SetUserContext(ctx)
-		defer x.c.SetUserContext(outer) // ctx ends with its permit
+		defer x.within(ctx)()
 	}
 	return x.c.Next()
 }

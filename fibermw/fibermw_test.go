@@ -124,7 +124,7 @@ func login(c *fiber.Ctx) error {
 
 func handler(h adaptertest.Handler) fiber.Handler {
 	return func(c *fiber.Ctx) error {
-		h.Called(c.UserContext())
+		h.Called(c.UserContext(), c.Context())
 		if h.Upload != nil {
 			h.Upload(c.MultipartForm())
 		}

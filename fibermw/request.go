@@ -10,6 +10,7 @@ import (
 	"github.com/gofiber/fiber/v2"
 	"github.com/gofiber/fiber/v2/utils"
 
+	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/fibermw/internal/routes"
 	"github.com/weir-go/weir/keyfunc"
 )
@@ -76,4 +77,16 @@ func (q *request) Value(key any) any {
 		return value
 	}
 	return q.c.UserContext().Value(key)
+}
+
+// within gives the handlers ctx, which may end with its permit, as their UserContext and in fasthttp's own context,
+// until leave is called.
+func (q *request) within(ctx context.Context) (leave func()) {
+	outer, before := q.c.UserContext(), q.c.Locals(guard.ContextKey)
+	q.c.SetUserContext(ctx)
+	q.c.Locals(guard.ContextKey, ctx)
+	return func() {
+		q.c.SetUserContext(outer)
+		q.c.Locals(guard.ContextKey, before)
+	}
 }

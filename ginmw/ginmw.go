@@ -8,7 +8,6 @@ import (
 
 	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/internal/answer"
-	"github.com/weir-go/weir/internal/reqctx"
 )
 
 // Limit is a middleware that enforces g: on the engine for every request, on a group or a route for those, as in
@@ -60,9 +59,7 @@ func (*exchange) Scratch() *guard.Scratch { return nil } // net/http keeps the v
 func (x *exchange) Next(ctx context.Context) error {
 	x.passed = true
 	if ctx != nil {
-		outer := x.c.Request
-		x.c.Request = outer.WithContext(ctx)
-		defer func() { x.c.Request = reqctx.Leave(ctx, outer, x.c.Request) }()
+		defer x.within(ctx)()
 	}
 	x.c.Next()
 	return nil

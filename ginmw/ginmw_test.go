@@ -100,7 +100,7 @@ func login(c *gin.Context) {
 
 func handler(h adaptertest.Handler) gin.HandlerFunc {
 	return func(c *gin.Context) {
-		h.Called(c.Request.Context())
+		h.Called(c.Request.Context(), c)
 		if h.Upload != nil {
 			err := c.Request.ParseMultipartForm(0)
 			h.Upload(c.Request.MultipartForm, err)

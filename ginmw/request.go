@@ -6,6 +6,8 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/weir-go/weir/core/guard"
+	"github.com/weir-go/weir/internal/reqctx"
 	"github.com/weir-go/weir/keyfunc"
 )
 
@@ -28,4 +30,16 @@ func (q *request) Value(key any) any {
 		return value
 	}
 	return q.c.Request.Context().Value(key)
+}
+
+// within gives the handlers ctx, in the request and in Gin's own context, until leave is called.
+func (q *request) within(ctx context.Context) (leave func()) {
+	outer := q.c.Request
+	before, _ := q.c.Get(guard.ContextKey)
+	q.c.Request = outer.WithContext(ctx)
+	q.c.Set(guard.ContextKey, ctx)
+	return func() {
+		q.c.Request = reqctx.Leave(ctx, outer, q.c.Request)
+		q.c.Set(guard.ContextKey, before)
+	}
 }

@@ -100,7 +100,7 @@ func login(next http.Handler) http.Handler {
 
 func handler(h adaptertest.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h.Called(r.Context())
+		h.Called(r.Context(), r.Context())
 		if h.Upload != nil {
 			err := r.ParseMultipartForm(0)
 			h.Upload(r.MultipartForm, err)

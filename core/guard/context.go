@@ -1,7 +1,6 @@
 package guard
 
 import (
-	"cmp"
 	"context"
 
 	"github.com/weir-go/weir/core"
@@ -16,8 +15,14 @@ type handlerContext struct {
 	owed     *owed        // nil if nothing is
 	result   *core.Result // for FromContext, or nil
 	degraded bool
-	of       *handlerContext // the handler's, if this one is of work that was detached from it
+	outer    *handlerContext // of the guard around this one, or nil
 }
+
+// ContextKey is the key under which an adapter keeps a handler's context in the framework's own store, where that store
+// is a context.Context as well: Gin's *gin.Context and Fiber's c.Context(). So [Report], [FromContext], [Degraded] and
+// [Detach] find in it what they find in the context of the request. It is a string, because Gin looks up no other keys.
+// Applications have no use for it.
+const ContextKey = "github.com/weir-go/weir/core/guard"
 
 // The context keys: of the innermost handlerContext, of what Degraded asks for, and of the Result. A rule's is its
 // mark.
@@ -39,12 +44,20 @@ func (c *handlerContext) Value(key any) any {
 	}
 }
 
-// outer returns that of the guard around this one, or nil.
-func (c *handlerContext) outer() *handlerContext { return innermost(cmp.Or(c.of, c).Context) }
+// lookup returns the value of ctx for a key of the guards', in the framework's store as well.
+func lookup(ctx context.Context, key any) any {
+	if value := ctx.Value(key); value != nil {
+		return value
+	}
+	if kept, ok := ctx.Value(ContextKey).(context.Context); ok {
+		return kept.Value(key)
+	}
+	return nil
+}
 
 // innermost returns what the innermost guard around a handler has made of its context, or nil.
 func innermost(ctx context.Context) *handlerContext {
-	c, _ := ctx.Value(handlerKey{}).(*handlerContext)
+	c, _ := lookup(ctx, handlerKey{}).(*handlerContext)
 	return c
 }
 
@@ -62,7 +75,7 @@ func (v *Verdict) context(ctx context.Context) context.Context {
 	} else {
 		c = new(handlerContext)
 	}
-	c.rule, c.guard, c.owed, c.degraded = v.rule, v.guard, v.owed, v.degraded
+	c.rule, c.guard, c.owed, c.degraded, c.outer = v.rule, v.guard, v.owed, v.degraded, innermost(ctx)
 	if outer, ok := FromContext(ctx); v.shows() && !(ok && v.Result.Allowed() && (!outer.Allowed() || tighter(&outer, &v.Result))) {
 		c.result = new(v.Result) // unless an outer guard has a tighter one
 	}
@@ -76,10 +89,10 @@ func (v *Verdict) context(ctx context.Context) context.Context {
 }
 
 // FromContext returns what a handler may show of the limits of its request: the Result that the headers speak of, of
-// all guards around the handler whose Config.Results asks for it. ok is false where nothing was counted. In Fiber the
-// context is c.UserContext().
+// all guards around the handler whose Config.Results asks for it. ok is false where nothing was counted. The context is
+// that of the *http.Request; in Gin c itself will do, and in Fiber it is c.UserContext() or c.Context().
 func FromContext(ctx context.Context) (res core.Result, ok bool) {
-	kept, ok := ctx.Value(resultKey{}).(*core.Result)
+	kept, ok := lookup(ctx, resultKey{}).(*core.Result)
 	if !ok {
 		return core.Result{}, false
 	}

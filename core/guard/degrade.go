@@ -18,9 +18,9 @@ import (
 // request without a key, or one for which the store failed under "fail closed", is answered as by [Reject].
 func Degrade(instead ...OverLimit) OverLimit { return degrade{instead} }
 
-// Degraded reports whether the request with that context goes on although it is over a limit, because of [Degrade]. In
-// Gin and Echo it is the context of the *http.Request, in Fiber the UserContext.
-func Degraded(ctx context.Context) bool { return ctx.Value(degradedKey{}) != nil }
+// Degraded reports whether the request with that context goes on although it is over a limit, because of [Degrade]. For
+// the context see [FromContext].
+func Degraded(ctx context.Context) bool { return lookup(ctx, degradedKey{}) != nil }
 
 type degrade struct{ instead []OverLimit }
 

@@ -11,9 +11,9 @@ const unreported = -1
 // Report adds n units to what the request with the context ctx has really used, such as the tokens of a language model.
 // [Reported], or a Settle or After of the program's own, charges them when the request is over. A handler may report as
 // often as it likes, from any goroutine, until it returns, or until what it has detached is released. A negative n
-// counts as 0, and Report does nothing if no rule settles.
+// counts as 0, and Report does nothing if no rule settles. For the context see [FromContext].
 func Report(ctx context.Context, n int64) {
-	for c := innermost(ctx); c != nil; c = c.outer() {
+	for c := innermost(ctx); c != nil; c = c.outer {
 		if c.owed != nil {
 			c.owed.report(max(n, 0))
 		}

@@ -1,6 +1,7 @@
 package guard_test
 
 import (
+	"context"
 	"math"
 	"sync"
 	"testing"
@@ -141,4 +142,46 @@ func TestKeptContext(t *testing.T) {
 	}
 	assert.EqualValues(t, 1000-3*7, leftOf(t, store, g, bob))
 	assert.EqualValues(t, 980, left(t, store, g), "of alice, whose handler has reported nothing in time")
+}
+
+// frameworks is a context that keeps what it is given, as those of frameworks do.
+type frameworks struct {
+	context.Context
+	kept context.Context
+}
+
+func (f *frameworks) Value(key any) any {
+	if key == guard.ContextKey && f.kept != nil {
+		return f.kept
+	}
+	return f.Context.Value(key)
+}
+
+// A program may make the request's context of the framework's own, which keeps what the guards make of it.
+func TestReportWhereContextsMeet(t *testing.T) {
+	var used []int64
+	g := newGuard(t, guard.Config{
+		Rule:    guard.Rule{Policy: "9/1h", Settle: func(f guard.Final, taken int64) int64 { used = append(used, f.Reported); return taken }},
+		Results: true,
+	})
+	own := &frameworks{Context: t.Context()}
+	r := from(alice)
+	r.ctx = own
+	outer := g.Check(r)
+	own.kept = outer.Context(own)
+	r.ctx = own.kept
+	inner := g.Check(r)
+	own.kept = inner.Context(r.ctx)
+
+	guard.Report(own, 3)
+	guard.Report(own.kept, 4)
+	res, ok := guard.FromContext(own)
+	assert.True(t, ok)
+	assert.EqualValues(t, 7, res.Remaining)
+	_, release := guard.Detach(own).Claim(t.Context())
+	inner.Finish(guard.Final{})
+	outer.Finish(guard.Final{})
+	assert.Empty(t, used)
+	release()
+	assert.Equal(t, []int64{7, 7}, used)
 }

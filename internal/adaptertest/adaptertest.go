@@ -106,18 +106,24 @@ type Handler struct {
 	Calls *atomic.Int64
 	// Do, unless nil, is called first, with the request's context.
 	Do func(ctx context.Context)
+	// DoNative, unless nil, is called next, with the framework's own context if that is a context.Context, and else
+	// with the request's.
+	DoNative func(ctx context.Context)
 	// Upload, unless nil, is called with the request's form, parsed so that its
 	// files are on the disk if the framework can do that.
 	Upload func(*multipart.Form, error)
 }
 
-// Called counts a call, and does what there is to do.
-func (h Handler) Called(ctx context.Context) {
+// Called counts a call, and does what there is to do. ctx is the request's context, and native the framework's own.
+func (h Handler) Called(ctx, native context.Context) {
 	if h.Calls != nil {
 		h.Calls.Add(1)
 	}
 	if h.Do != nil {
 		h.Do(ctx)
+	}
+	if h.DoNative != nil {
+		h.DoNative(native)
 	}
 }
 
@@ -201,6 +207,7 @@ func Run(t *testing.T, a Adapter) {
 		{"failures alone are counted", testFailuresCount},
 		{"tokens that the handler reports", testTokens},
 		{"tokens that are reported after the handler", testDetachedTokens},
+		{"either context will do", testContexts},
 		{"failed logins", testFailedLogins},
 
 		{"permits are held while the handler runs", testPermits},
