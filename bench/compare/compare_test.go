@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net"
 	"os"
 	"regexp"
 	"slices"
@@ -214,46 +213,6 @@ func TestQuantile(t *testing.T) {
 	assert.EqualValues(t, 5, quantile(all, 0.5))
 	assert.EqualValues(t, 10, quantile(all, 0.99))
 	assert.EqualValues(t, 10, quantile(all, 1))
-}
-
-// A round trip through a network takes its delay, what is written stays in order, and a pipeline waits once.
-func TestNetwork(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer listener.Close()
-	go func() {
-		for {
-			c, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer c.Close()
-				_, _ = io.Copy(c, c)
-			}()
-		}
-	}()
-	const delay, pieces = 100 * time.Millisecond, 100
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	conn, err := newNetwork(ctx, delay).dial(ctx, "tcp", listener.Addr().String())
-	require.NoError(t, err)
-	defer conn.Close()
-	start, want := time.Now(), ""
-	for i := range pieces {
-		text := fmt.Sprintf("%03d", i)
-		want += text
-		buf := []byte(text)
-		_, err := conn.Write(buf)
-		require.NoError(t, err)
-		copy(buf, "...") // it is the caller's again
-	}
-	got := make([]byte, len(want))
-	_, err = io.ReadFull(conn, got)
-	require.NoError(t, err)
-	assert.Equal(t, want, string(got))
-	assert.GreaterOrEqual(t, time.Since(start), delay)
-	assert.Less(t, time.Since(start), pieces*delay, "each piece has waited for the one before")
 }
 
 // Ratios and differences are taken within each round, and a table says what failed.

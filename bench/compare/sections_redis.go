@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-go/weir/bench/internal/network"
 	"github.com/weir-go/weir/internal/redistest"
 )
 
@@ -176,7 +177,7 @@ func (s *servers) start(tb testing.TB, l redisLoad) backend {
 		s.clients = append(s.clients, server.Client(tb, func(o *redis.Options) { o.PoolSize = 1 }))
 	}
 	if l.network > 0 {
-		s.backend.dial = newNetwork(tb.Context(), l.network).dial
+		s.backend.dial = network.New(tb.Context(), l.network).Dial
 	}
 	return s.backend
 }

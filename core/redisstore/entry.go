@@ -14,6 +14,7 @@ import (
 // entry is one thing to ask a server for: a script, or without one to forget the key.
 type entry struct {
 	key    string
+	policy core.Policy // whose queue it waits in; zero for what no request waits for
 	script *script
 	args   []any // of the script
 	// harmless is true of what does nothing when it is done a second time.

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -18,7 +19,8 @@ import (
 // passenger: it waits, and leaves with all others that have come meanwhile, when that flight is back. Another
 // flight opens beside it if those who wait fill one; if the server is so far away that several flights can share
 // the way, or so many wait that each side can be kept busy, for an equal part of those who are about; and if the
-// first of those who wait has waited for half of a round trip, as when the server does not answer.
+// first of those who wait has waited for half of a round trip, as when the server does not answer. Those of each policy
+// wait in a queue of their own, and a flight is filled from all queues in turn: see queues.
 //
 // So a decision goes from Store.Take, which makes an entry of it, to ask; from there in a flight of its own to fly, or
 // through add, next and run, where group makes as few calls of all passengers as it takes. fly and relay send each call
@@ -39,20 +41,17 @@ type lane struct {
 	// behind is true if no request waits for what travels there.
 	behind bool
 
-	mu          sync.Mutex
-	first, last *passenger // those who wait, in the order in which they came
-	untold      *passenger // the first of them that may not be attentive yet; nil if all are
-	newest      time.Time  // when the latest of them has entered
-	waiting     int
-	weight      int64            // of those who wait
-	out         int              // flights
-	flights     []*flight        // those of them that have passengers
-	aboard      int              // entries of the flights
-	trip        time.Duration    // a round trip, smoothed
-	nearest     [2]time.Duration // the shortest of late, and of those before
-	answers     uint64           // flights that were answered
-	timer       *time.Timer      // for those whose time passes
-	alarm       time.Time        // when it goes off, or zero
+	mu      sync.Mutex
+	queues                   // of those who wait
+	newest  time.Time        // when the latest of them has entered
+	out     int              // flights
+	flights []*flight        // those of them that have passengers
+	aboard  int              // entries of the flights
+	trip    time.Duration    // a round trip, smoothed
+	nearest [2]time.Duration // the shortest of late, and of those before
+	answers uint64           // flights that were answered
+	timer   *time.Timer      // for those whose time passes
+	alarm   time.Time        // when it goes off, or zero
 }
 
 // maxWaiting is how many may wait for one server, which takes them about 50 ms. They hold less
@@ -114,12 +113,13 @@ func (l *lane) ask(ctx context.Context, now time.Time, e *entry, t *core.Take, r
 		f.fly(ctx)
 		return f.own.reply, f.own.err
 	}
-	if l.waiting >= maxWaiting {
+	if l.waiting >= maxWaiting && !l.makeRoom(e.policy) {
 		l.mu.Unlock()
 		p.leaves()
+		runtime.Gosched() // those who have a place go first, should the caller ask again at once
 		return nil, errFull
 	}
-	l.add(p)
+	l.enqueue(p)
 	attentive := p.attentive || p.older || patience < l.limit || l.behind
 	if p.attentive = attentive; !attentive && l.untold == nil {
 		l.untold = p
@@ -146,7 +146,7 @@ func (l *lane) board(now time.Time, ps ...*passenger) bool {
 		return false
 	}
 	for _, p := range ps {
-		l.add(p)
+		l.enqueue(p)
 	}
 	l.depart(now)
 	return true
@@ -169,25 +169,8 @@ func (l *lane) next(now time.Time) *flight {
 		return nil
 	}
 	now = time.Now() // when its time begins, whatever its passengers have done before
-	f := &flight{lane: l, sent: now, waited: now.Sub(l.first.entered)}
-	f.riders = make([]*passenger, 0, min(l.waiting, l.full))
-	weight, p := int64(0), l.first
-	for ; p != nil && len(f.riders) < l.full && (len(f.riders) == 0 || weight+p.weight <= l.heavy); p = p.after {
-		weight += p.weight
-		p.aboard, p.before = true, nil
-		f.riders = append(f.riders, p)
-	}
-	if l.first = p; p == nil {
-		l.last = nil
-	} else {
-		p.before = nil
-	}
-	if l.untold != nil && l.untold.aboard {
-		l.untold = l.first
-	}
-	f.entries = len(f.riders)
-	l.waiting -= f.entries
-	l.weight -= weight
+	f := &flight{lane: l, sent: now, riders: l.fill(l.full, l.heavy)}
+	f.waited, f.entries = now.Sub(f.riders[0].entered), len(f.riders)
 	l.out++
 	l.aboard += f.entries
 	l.flights, f.tracked = append(l.flights, f), true
@@ -297,13 +280,13 @@ func (l *lane) tick() {
 // tell lets those look about whose time may be over, and those who have not yet looked whether their callers leave. It
 // is locked.
 func (l *lane) tell(now time.Time) {
-	for ; l.untold != nil && now.Sub(l.untold.entered) >= glance; l.untold = l.untold.after {
+	for ; l.untold != nil && now.Sub(l.untold.entered) >= glance; l.untold = l.untold.later {
 		if !l.untold.attentive {
 			l.untold.attentive = true
 			l.untold.nudge()
 		}
 	}
-	for p := l.first; p != nil && now.Sub(p.entered) >= l.limit/2; p = p.after {
+	for p := l.first; p != nil && now.Sub(p.entered) >= l.limit/2; p = p.later {
 		p.nudge()
 	}
 	for _, f := range l.flights {
@@ -428,46 +411,26 @@ func (l *lane) follow(c call) {
 	f.relay()
 }
 
-// add is locked, and so is remove.
-func (l *lane) add(p *passenger) {
+// enqueue lets p wait. It is locked.
+func (l *lane) enqueue(p *passenger) {
 	p.answers = l.answers
 	if p.older = l.newest.Sub(p.entered) > lookEvery(l.limit); !p.older {
 		l.newest = p.entered
 	}
-	p.before, p.after, p.merges, p.attentive = l.last, nil, false, l.trip >= glance/2
-	if l.last == nil {
-		l.first = p
-	} else {
-		l.last.after = p
-		if l.last.alike(p) {
-			p.merges, p.weight = true, 0
-		}
-	}
-	l.last = p
-	l.waiting++
-	l.weight += p.weight
+	p.attentive = l.trip >= glance/2
+	l.add(p)
 }
 
-func (l *lane) remove(p *passenger) {
-	if p.before == nil {
-		l.first = p.after
-	} else {
-		p.before.after = p.after
+// makeRoom sends away a passenger of the policy of which most wait, and reports whether there was one to send away for
+// the policy that is given. It is locked.
+func (l *lane) makeRoom(policy core.Policy) bool {
+	p := l.displace(policy)
+	if p == nil {
+		return false
 	}
-	if p.after == nil {
-		l.last = p.before
-	} else {
-		p.after.before = p.before
-		if p.after.merges && !p.merges { // with p, and now the others with it
-			p.after.merges, p.after.weight, p.weight = false, p.weight, 0
-		}
-	}
-	if l.untold == p {
-		l.untold = p.after
-	}
-	p.before, p.after = nil, nil
-	l.waiting--
-	l.weight -= p.weight
+	p.aboard = true // so that it is not taken out again
+	p.settle(nil, errFull)
+	return true
 }
 
 var errFull = &core.StoreError{

@@ -147,3 +147,85 @@ func TestConnectionsOfOthers(t *testing.T) {
 	require.NoError(t, err)
 	assert.EqualValues(t, 1, used(t, s, p, "k"), "nothing was asked meanwhile")
 }
+
+// However many callers of one policy wait, those of another one are in the next flight, each time.
+func TestCrowdOfAnotherPolicy(t *testing.T) {
+	t.Parallel()
+	rdb := closing(t, redis.NewUniversalClient(unhurried(redisstore.ClientOptions(redistest.Single(t).Addr()))))
+	s := newStore(t, rdb, redisstore.Options{DenyCache: -1, Deadline: patient, Flights: 1})
+	crowd, lone := core.MustParse("crowd: 1000000/1h"), core.MustParse("lone: 1000000/1h")
+	all := make([]*rider, 1001)
+	for i := range all {
+		all[i] = &rider{take: core.Take{Policy: crowd, Key: fmt.Sprint(i), Cost: 1}}
+	}
+	last := all[len(all)-1]
+	last.take.Policy = lone
+	for _, p := range []core.Policy{crowd, lone} { // for the scripts: what a server does not know is sent again, later
+		require.Zero(t, used(t, s, p, "k"))
+		fly(t, s, []*rider{{take: core.Take{Policy: p, Key: "k", Cost: 1}}}, nothing)
+	}
+	fly(t, s, all, nothing)
+	require.NoError(t, last.err)
+	before := 0
+	for _, r := range all {
+		require.NoError(t, r.err)
+		if r.res.At < last.res.At {
+			before++
+		}
+	}
+	assert.Less(t, before, 64, "or more than one flight was before the one that came last")
+}
+
+// Where as many callers of one policy wait as may, those of another one find a place all the same: the newest of the
+// crowd are sent away for them, which costs those nothing.
+func TestPlaceInACrowd(t *testing.T) { //nolint:paralleltest // it computes: what waits for a server beside it would wait for the processor
+	rdb := closing(t, redis.NewUniversalClient(unhurried(redisstore.ClientOptions(redistest.Single(t).Addr()))))
+	s := newStore(t, rdb, redisstore.Options{DenyCache: -1, Deadline: patient, Flights: 1})
+	const most, others = 8192, 100
+	crowd, other := core.MustParse("crowd: 1000000/1h fixed-window"), core.MustParse("other: 1000000/1h fixed-window")
+	require.Zero(t, used(t, s, crowd, "k"))
+	waiting, letGo := s.Ground()
+	var served, busy atomic.Int64
+	var wg sync.WaitGroup
+	for i := range most {
+		wg.Go(func() {
+			_, err := s.Take(t.Context(), core.Take{Policy: crowd, Key: fmt.Sprint(i % 10), Cost: 1})
+			if err == nil {
+				served.Add(1)
+				return
+			}
+			assertBusy(t, err)
+			busy.Add(1)
+		})
+	}
+	require.Eventually(t, func() bool { return waiting() == most }, patient, time.Millisecond)
+	for i := range others {
+		wg.Go(func() {
+			_, err := s.Take(t.Context(), core.Take{Policy: other, Key: "k", Cost: 1})
+			assert.NoError(t, err)
+		})
+		require.Eventually(t, func() bool { return busy.Load() == int64(i+1) }, patient, 50*time.Microsecond)
+		require.Equal(t, most, waiting())
+	}
+	_, err := s.Take(t.Context(), core.Take{Policy: crowd, Key: "k", Cost: 1})
+	assertBusy(t, err)
+	letGo()
+	wg.Wait()
+	assert.EqualValues(t, most-others, served.Load())
+	var charged int64
+	for i := range 10 {
+		charged += used(t, s, crowd, fmt.Sprint(i))
+	}
+	assert.EqualValues(t, most-others, charged)
+	assert.EqualValues(t, others, used(t, s, other, "k"))
+}
+
+// assertBusy fails unless a decision was sent away before anything was charged for it.
+func assertBusy(t *testing.T, err error) {
+	t.Helper()
+	failed, ok := errors.AsType[*core.StoreError](err)
+	if assert.True(t, ok, "%v", err) {
+		assert.Equal(t, core.ClassBusy, failed.Class, "%v", err)
+		assert.False(t, failed.Executed)
+	}
+}

@@ -26,12 +26,15 @@ type passenger struct {
 	res     core.Result
 
 	// Of the lane, and locked by it.
-	before, after *passenger
-	aboard        bool
-	merges        bool   // with the one before
-	attentive     bool   // to its caller's context, or was told to be
-	answers       uint64 // those that the lane had got before
-	older         bool   // than one who came before it, so that it has its own eye on the time
+	queue          *queue
+	before, after  *passenger // in its queue; then the one before if that is in the same flight
+	earlier, later *passenger // of those in all queues
+	number         uint64     // in the order in which they came
+	aboard         bool       // or sent away: it is in no queue any more
+	merges         bool       // with the one before
+	attentive      bool       // to its caller's context, or was told to be
+	answers        uint64     // those that the lane had got before
+	older          bool       // than one who came before it, so that it has its own eye on the time
 
 	call, row int // of its flight
 }
@@ -46,10 +49,16 @@ var passengers = sync.Pool{New: func() any {
 
 // leaves lets another one have the place of a passenger whom nobody else has hold of. The name of the key, in which
 // there is nothing that may not be stored, is likely to be needed again.
-func (p *passenger) leaves() { p.after, p.take = nil, core.Take{}; p.forgets(); passengers.Put(p) }
+func (p *passenger) leaves() {
+	p.before, p.after, p.take = nil, nil, core.Take{}
+	p.forgets()
+	passengers.Put(p)
+}
 
 // forgets clears what an entry has of a caller, and no more than that: to clear all costs a hundredth of a decision.
-func (e *entry) forgets() { e.args, e.reply, e.err, e.program = nil, nil, nil, nil }
+func (e *entry) forgets() {
+	e.args, e.reply, e.err, e.program, e.policy = nil, nil, nil, nil, core.Policy{}
+}
 
 // nudge lets a passenger look about. One that is about to do so anyway need not be told again.
 func (p *passenger) nudge() {

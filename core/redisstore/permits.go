@@ -36,6 +36,7 @@ func (s *Store) Acquire(ctx context.Context, p core.Permit) (core.Result, error)
 	}
 	now := time.Now()
 	e := s.permits(acquireScript, []core.Permit{p}, []int{0})
+	e.policy = p.Policy
 	n, err := s.node(ctx, e.key)
 	if err != nil {
 		return core.Result{}, err

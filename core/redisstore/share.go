@@ -38,9 +38,9 @@ func (f *flight) group(keys int) {
 	f.calls = f.only[:0]
 	var known keyTable
 	for i, p := range f.riders {
-		p.after = nil
-		if i > 0 && p.merges {
-			before := f.riders[i-1]
+		before := p.before // of its queue
+		p.before, p.after = nil, nil
+		if before != nil && p.merges {
 			c := &f.calls[before.call]
 			if p.call = before.call; c.shared == nil {
 				f.share(c, i, keys)
@@ -48,7 +48,8 @@ func (f *flight) group(keys int) {
 			c.add(p, before)
 			continue
 		}
-		before, last := known.swap(f.riders, i), -1
+		last := -1
+		before = known.swap(f.riders, i)
 		if before != nil {
 			last = before.call // that has the key last
 		}

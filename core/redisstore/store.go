@@ -295,7 +295,7 @@ func (s *Store) Take(ctx context.Context, t core.Take) (res core.Result, err err
 			return res, nil
 		}
 	}
-	e := entry{script: p.take, args: p.unit, weight: p.weight, shares: true, program: p}
+	e := entry{policy: t.Policy, script: p.take, args: p.unit, weight: p.weight, shares: true, program: p}
 	if t.AtMost {
 		e.shares, e.script = false, p.upTo
 	}
@@ -371,7 +371,7 @@ func (s *Store) Reset(ctx context.Context, p core.Policy, key string) error {
 		return err
 	}
 	now := time.Now()
-	e := entry{key: prog.name(key), weight: resetWeight, harmless: true}
+	e := entry{key: prog.name(key), policy: p, weight: resetWeight, harmless: true}
 	n, err := s.node(ctx, e.key)
 	if err != nil {
 		return err

@@ -1,4 +1,5 @@
-package main
+// Package network makes a way that takes time, for programs and tests on one machine.
+package network
 
 import (
 	"context"
@@ -8,13 +9,13 @@ import (
 	"time"
 )
 
-// network is a way that takes time: what is written to its connections leaves a delay later, and answers come at once,
+// Network is a way that takes time: what is written to its connections leaves a delay later, and answers come at once,
 // so that each round trip is that much longer. It costs no connection, no copy through a second socket and next to no
 // processor time, which a proxy on the same machine would take from what is measured.
 //
 // All writes of all connections wait in one queue, since all wait equally long, for one thread that sleeps to the
 // microsecond.
-type network struct {
+type Network struct {
 	delay time.Duration
 	queue chan packet
 }
@@ -26,14 +27,14 @@ type packet struct {
 	data []byte
 }
 
-// newNetwork starts a network, which ends with ctx.
-func newNetwork(ctx context.Context, delay time.Duration) *network {
-	n := &network{delay, make(chan packet, 1<<14)} // full, it slows the writers down, as a network does
+// New starts a network, which ends with ctx.
+func New(ctx context.Context, delay time.Duration) *Network {
+	n := &Network{delay, make(chan packet, 1<<14)} // full, it slows the writers down, as a network does
 	go n.deliver(ctx)
 	return n
 }
 
-func (n *network) deliver(ctx context.Context) {
+func (n *Network) deliver(ctx context.Context) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	for {
@@ -49,20 +50,20 @@ func (n *network) deliver(ctx context.Context) {
 	}
 }
 
-// dial connects through the network.
-func (n *network) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+// Dial connects through the network.
+func (n *Network) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, network, addr)
 	if err != nil {
 		return nil, err
 	}
-	return &slowConn{Conn: c, network: n}, nil
+	return &slowConn{Conn: c, Network: n}, nil
 }
 
 // slowConn is a connection through a network.
 type slowConn struct {
 	net.Conn
-	*network
+	*Network
 }
 
 func (c *slowConn) Write(b []byte) (int, error) {
