@@ -179,6 +179,7 @@ func (l login) Context() context.Context { return l.ctx }
 func (l login) Value(any) any            { return l.user }
 func (login) Header(string) []string     { return nil }
 func (login) Peer() netip.AddrPort       { return netip.AddrPort{} }
+func (login) ProtoMajor() int            { return 1 }
 
 // Where failures alone count, a user that never fails is never refused, however many others do not fail either.
 func TestSettlementsOfOthers(t *testing.T) { //nolint:paralleltest // it leaves nothing for others
