@@ -318,6 +318,9 @@ func (b *background) takeAll(ctx context.Context, batch []task) error {
 				}
 			}()
 			_, errs[i] = b.engine.store.Take(ctx, *batch[i].charge)
+			if late, ok := errors.AsType[*LateError](errs[i]); ok {
+				errs[i] = late.wait(ctx)
+			}
 		})
 	}
 	done.Wait()

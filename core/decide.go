@@ -135,7 +135,7 @@ func (p *policy) receipt(r *Result, i int) algo.Receipt {
 func (p *policy) explain(res *Result, state []int64, t *Take, now, taken int64, admitted bool) {
 	res.At, res.Taken, res.policy = now, taken, p
 	if len(p.algorithms) > len(res.each) {
-		res.more = new([MaxLimits - 2]entry)
+		res.more = new(more)
 	}
 	ahead := p.ahead(t)
 	for i, a := range p.algorithms {
@@ -168,7 +168,7 @@ func (p *policy) ahead(t *Take) int64 { return min(t.Wait, p.options.Wait).Micro
 
 // combine adds the Result of a policy's permits to that of its rates, which remains the receipt for the rates.
 func (p *policy) combine(rates, permits *Result) {
-	where, local, taken, delay := rates.charged(), rates.Local || permits.Local, rates.Taken, rates.Delay
+	where, local, taken, delay, late := rates.charged(), rates.Local || permits.Local, rates.Taken, rates.Delay, rates.late()
 	switch n := len(p.algorithms); {
 	case rates.Limit == 0: // there are none, or they failed open
 		*rates = *permits
@@ -177,4 +177,7 @@ func (p *policy) combine(rates, permits *Result) {
 		p.summarize(rates, taken, len(p.limits))
 	}
 	rates.charge, rates.Local, rates.Taken, rates.Delay = where, local, taken, delay
+	if late != nil && rates.late() == nil {
+		rates.setLate(late)
+	}
 }

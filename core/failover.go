@@ -59,27 +59,33 @@ func (e *engine) take(ctx context.Context, t *Take, res *Result) (err error) {
 		return nil
 	}
 	*res = Result{}
+	late, _ := errors.AsType[*LateError](err)
+	if late != nil {
+		err = late.Err
+	}
 	failed, ok := errors.AsType[*StoreError](err)
-	if !ok {
+	if !ok { // the caller has left
+		e.await(late, t, res)
 		return err
 	}
 	e.failed(failed)
 	switch t.Policy.Options().Fail {
 	case FailOpen:
 		res.Outcome, res.Local = Admitted, true
-		if t.AtMost { // all of what was asked for
+		if t.AtMost || late != nil { // all of what was asked for, which the store may charge yet
 			res.Taken = t.Cost
 		}
 	case FailClosed:
 	default:
 		if local := e.takeLocally(ctx, t, res); local != nil {
-			*res = Result{}
-			return errors.Join(err, local)
-		}
-		res.Local = true
-		if !failed.Executed { // else the store may have charged it already
+			*res, err = Result{}, errors.Join(err, local)
+		} else if res.Local = true; !failed.Executed {
 			e.owe(t, res)
+			return err
 		}
+	}
+	if failed.Executed {
+		e.await(late, t, res)
 	}
 	return err
 }
@@ -153,6 +159,11 @@ func (e *engine) charge(t Take, r *Result) {
 func (e *engine) refund(ctx context.Context, refunds []Refund) error {
 	switch refunds[0].Receipt.charged() {
 	case nowhere:
+		for i := range refunds {
+			if c := refunds[i].Receipt.late(); c != nil {
+				c.giveBack(refunds[i].Units)
+			}
+		}
 		return nil
 	case inFallback:
 		return e.refundLocally(ctx, refunds)
@@ -184,7 +195,14 @@ func (e *engine) refundLocally(ctx context.Context, refunds []Refund) error {
 		return err
 	}
 	for i := range refunds {
-		e.ledger.sub(refunds[i].Policy.ledgerKey(refunds[i].Key), refunds[i].Units)
+		r := &refunds[i]
+		units := r.Units
+		if c := r.Receipt.late(); c != nil {
+			units = c.giveBack(units)
+		}
+		if units > 0 {
+			e.ledger.sub(r.Policy.ledgerKey(r.Key), units)
+		}
 	}
 	return nil
 }

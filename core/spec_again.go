@@ -38,7 +38,7 @@ func (s Spec) Again(t Take, cost int64, reply []int64, earliest, latest int64) (
 	defer workspaces.Put(work)
 	res = Result{At: earliest, policy: p}
 	if len(p.algorithms) > len(res.each) {
-		res.more = new([MaxLimits - 2]entry)
+		res.more = new(more)
 	}
 	for i, a := range p.algorithms {
 		own, state := work.own[:copy(work.own[:], rest[:a.Reply()])], work.states[i][:]

@@ -121,7 +121,7 @@ func (d *decisions) explain(res *Result, taken int64) (ok bool) {
 	}
 	*res = Result{At: d.now, Taken: taken, policy: d.p}
 	if len(d.p.algorithms) > len(res.each) {
-		res.more = new([MaxLimits - 2]entry)
+		res.more = new(more)
 	}
 	for i, a := range d.p.algorithms {
 		cost := d.t.Cost

@@ -14,7 +14,8 @@ import (
 //
 // A method fails with the context's error if the caller has left, with a
 // [*StoreError] if the store could not decide, and with another error if it was
-// asked for something impossible; see [Take.Validate].
+// asked for something impossible; see [Take.Validate]. Take may wrap the former two in
+// a [*LateError], if it may still learn what has become of the decision.
 //
 // A [Limiter] also uses what else a store implements:
 //

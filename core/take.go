@@ -143,10 +143,10 @@ type Result struct {
 	// The whole Result is the receipt that Refund asks for.
 	At int64
 	_  [0]func() // Equal compares, not ==
-	// each and more are the entries of the limits. A third and a fourth limit are rare, so
-	// that their entries take no room in most Results.
+	// each and more are the entries of the limits. A third and a fourth limit are rare, and
+	// so is a store whose answer may come later: they take no room in most Results.
 	each [2]entry
-	more *[MaxLimits - 2]entry
+	more *more
 	// policy is the one that decided: a charge weighs by the numbers under which it was made.
 	policy *policy
 }
@@ -165,6 +165,28 @@ func (r Result) String() string {
 		text += ", without the store"
 	}
 	return text
+}
+
+// more is what few Results have.
+type more struct {
+	each [MaxLimits - 2]entry
+	late *lateCharge // what the store may have charged for it, besides what Result.charged says; or nil
+}
+
+// late returns what the store may have charged for r although it did not answer in time, or nil.
+func (r *Result) late() *lateCharge {
+	if r.more == nil {
+		return nil
+	}
+	return r.more.late
+}
+
+// setLate is for a Result of which there are no copies.
+func (r *Result) setLate(c *lateCharge) {
+	if r.more == nil {
+		r.more = new(more)
+	}
+	r.more.late = c
 }
 
 // charge says where units were charged, and so where a refund of them goes.
@@ -208,7 +230,7 @@ func (r Result) Each(i int) LimitResult {
 // SetEach replaces the part of limit i, for tests and for stores that make Results by themselves.
 func (r *Result) SetEach(i int, l LimitResult) {
 	if i >= len(r.each) { // copies of the Result share these entries
-		own := new([MaxLimits - 2]entry)
+		own := new(more)
 		if r.more != nil {
 			*own = *r.more
 		}
@@ -242,7 +264,7 @@ func (r *Result) at(i int) *entry {
 	case i < len(r.each):
 		return &r.each[i]
 	case r.more != nil:
-		return &r.more[i-len(r.each)]
+		return &r.more.each[i-len(r.each)]
 	default:
 		return &entry{}
 	}

@@ -149,8 +149,11 @@ func (c *call) settle(reply []int64, err error) {
 // settle gives an entry what came of it.
 func (e *entry) settle(reply []int64, err error) {
 	e.reply, e.err = reply, err
-	if p := e.rider; p != nil {
-		p.landed.Swap(true) // it is ordered before whether there is a word to see already, as a Store would not be everywhere
+	switch p := e.rider; {
+	case p == nil:
+	case p.landed.End(arrived): // ordered before whether there is a word to see already
 		p.nudge()
+	default:
+		p.tell()
 	}
 }

@@ -62,9 +62,9 @@ const maxWaiting = 8192
 // no name yet. The name of before, which may be of another store, is nearly always the one that is needed again.
 func (p *passenger) enter(e *entry, t *core.Take, entered time.Time) *passenger {
 	last := p.key
-	p.entry, p.entered, p.aboard, p.decided = *e, entered, false, false
+	p.entry, p.entered, p.aboard, p.decided, p.late = *e, entered, false, false, nil
 	p.rider = p
-	p.landed.Store(false)
+	p.landed.Begin()
 	if p.key == "" && t != nil {
 		key, ok := strings.CutPrefix(last, p.program.before)
 		if ok && key == t.Key && key[0] != hashed && len(p.program.names.secret) == 0 {
@@ -73,7 +73,7 @@ func (p *passenger) enter(e *entry, t *core.Take, entered time.Time) *passenger 
 			p.key = p.program.name(t.Key)
 		}
 	}
-	if p.shares {
+	if t != nil {
 		p.take = *t
 		// The text of the key may be a part of a request, and so must not be kept when its caller has left. Nearly
 		// always the name ends with the same text.

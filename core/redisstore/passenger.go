@@ -18,8 +18,9 @@ type passenger struct {
 	entry
 	entered time.Time
 	seat    chan struct{} // a word to look about: it has landed, or its time may be over
-	landed  atomic.Bool
-	timer   *time.Timer // of a caller who has less time than the lane gives
+	landed  landing
+	late    *core.LateError // of one that has left a flight with a take
+	timer   *time.Timer     // of a caller who has less time than the lane gives
 
 	take    core.Take // of an entry that shares
 	decided bool      // together with others
@@ -38,6 +39,24 @@ type passenger struct {
 
 	call, row int // of its flight
 }
+
+// landing says how a ride ends: with an answer, or before. What comes first counts.
+type landing struct{ state atomic.Uint32 }
+
+const (
+	riding uint32 = iota
+	arrived
+	quit
+)
+
+// Begin is for a ride that is to come.
+func (l *landing) Begin() { l.state.Store(riding) }
+
+// Load reports whether there is an answer.
+func (l *landing) Load() bool { return l.state.Load() == arrived }
+
+// End reports whether the ride has ended as it says, which it then has for good.
+func (l *landing) End(how uint32) bool { return l.state.CompareAndSwap(riding, how) }
 
 // passengers are used again if they have come to the end of their flights: nobody else has hold
 // of them then. A word that was meant for the one before does no harm.
@@ -112,18 +131,26 @@ func (p *passenger) ride(ctx context.Context, l *lane, queueing, patience time.D
 				continue
 			}
 		}
+		var err error = errLate
 		switch {
 		case errors.Is(ctx.Err(), context.Canceled):
-			return nil, ctx.Err()
+			err = ctx.Err()
 		case unsent && busy:
-			return nil, errBusy
+			err = errBusy
 		case unsent:
-			return nil, errNotSent
-		case p.landed.Load():
-			return p.arrive(alarm != nil, res)
-		default:
-			return nil, errLate
+			err = errNotSent
 		}
+		if unsent {
+			return nil, err
+		}
+		if p.take.Cost > 0 {
+			p.late = &core.LateError{Err: err}
+			err = p.late
+		}
+		if !p.landed.End(quit) {
+			return p.arrive(alarm != nil, res)
+		}
+		return nil, err
 	}
 }
 
@@ -141,6 +168,23 @@ func (p *passenger) arrive(timed bool, res *core.Result) ([]int64, error) {
 		panic(hook.value)
 	}
 	return reply, err
+}
+
+// tell tells a passenger who has left the flight what has come of it.
+func (p *passenger) tell() {
+	switch {
+	case p.late == nil: // it has taken nothing
+	case p.err != nil:
+		p.late.Answer(core.Result{}, p.err)
+	case p.decided:
+		p.late.Answer(p.res, nil)
+	default:
+		res, again, err := p.take.Policy.Spec().Explain(p.take, p.reply)
+		if again { // nothing ran
+			err = errLeaps
+		}
+		p.late.Answer(res, err)
+	}
 }
 
 // leave takes a passenger out of the queue, and reports whether it was there, and if so, whether

@@ -1,0 +1,149 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/guard"
+	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/keyfunc"
+)
+
+// A take that is given up while a flight is out with it answers later, as it would have answered.
+func TestLateAnswer(t *testing.T) {
+	t.Parallel()
+	for name, take := range map[string]core.Take{
+		"by itself":     {Policy: core.MustParse("alone: 5/1h fixed-window"), Cost: 5, AtMost: true},
+		"with others":   {Policy: core.MustParse("shared: 5/1h fixed-window"), Cost: 1},
+		"in a calendar": {Policy: core.MustParse("month: 5/1mo fixed-window calendar UTC"), Cost: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFar(t)
+			s := f.patientStore(t)
+			s.Join()
+			_, err := s.Take(t.Context(), core.Take{Policy: take.Policy, Key: "warm", Cost: 1})
+			require.NoError(t, err)
+			for _, how := range []error{context.Canceled, context.DeadlineExceeded} {
+				f.proxy.Latency(100 * time.Millisecond)
+				key, late := f.leave(t, s, take, how)
+				f.proxy.Pass()
+				answers := make(chan core.Result, 1)
+				late.Then(func(res core.Result, err error) {
+					assert.NoError(t, err)
+					answers <- res
+				})
+				select {
+				case res := <-answers:
+					assert.Equal(t, take.Cost, res.Taken)
+					assert.Equal(t, 5-take.Cost, res.Remaining)
+				case <-time.After(patient):
+					require.Fail(t, "no answer")
+				}
+				assert.Equal(t, take.Cost, used(t, s, take.Policy, key))
+			}
+		})
+	}
+}
+
+// leave gives a take up while a flight is out with it. It has another key each time that it flies alone instead.
+func (f far) leave(t *testing.T, s *redisstore.Store, take core.Take, how error) (key string, _ *core.LateError) {
+	t.Helper()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for n := range 100 {
+		take.Key = fmt.Sprint(how, n)
+		ctx, cancel := context.WithTimeout(t.Context(), 40*time.Millisecond)
+		if errors.Is(how, context.Canceled) {
+			ctx, cancel = context.WithCancel(t.Context())
+			time.AfterFunc(30*time.Millisecond, cancel)
+		}
+		for i := range 3 { // so that it does not fly alone
+			wg.Go(func() { _, _ = s.Take(ctx, core.Take{Policy: take.Policy, Key: fmt.Sprint("other", i), Cost: 1}) })
+		}
+		_, err := s.Take(ctx, take)
+		cancel()
+		if late, ok := errors.AsType[*core.LateError](err); ok {
+			require.ErrorIs(t, err, how)
+			failed, ok := errors.AsType[*core.StoreError](err)
+			require.Equal(t, how == context.DeadlineExceeded, ok) //nolint:errorlint // it is one of two
+			require.True(t, !ok || failed.Executed && failed.Class == core.ClassTimeout)
+			return take.Key, late
+		}
+	}
+	require.Fail(t, "it never leaves a flight")
+	return "", nil
+}
+
+// A user that never fails is not refused in the end, although most of its requests were answered too late, as those of
+// 200 others, and so refused by the fail word.
+func TestLateDecisionsAreSettled(t *testing.T) { //nolint:paralleltest // it leaves nothing for others
+	for _, policy := range []string{"login: 3/1h; fail closed", "login: 3/1h fixed-window; fail closed", "login: 3/1h; fail open", "login: 3/1h; fail local"} {
+		t.Run(policy, func(t *testing.T) { testLateDecisions(t, policy) })
+	}
+}
+
+func testLateDecisions(t *testing.T, policy string) {
+	f := newFar(t)
+	store := f.patientStore(t)
+	g, err := guard.New(guard.Config{
+		Rule: guard.Rule{
+			Policy: policy, Key: keyfunc.User("user"),
+			Settle: func(guard.Final, int64) int64 { return 0 },
+		},
+		Store: store,
+	})
+	require.NoError(t, err)
+	late := func(user string) bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		v := g.Check(login{ctx: ctx, user: user})
+		v.Finish(guard.Final{Status: 200})
+		failed, ok := errors.AsType[*core.StoreError](v.Err)
+		return ok && failed.Executed
+	}
+	require.Eventually(t, func() bool { return !late("first") }, patient, time.Millisecond)
+	f.proxy.Latency(10 * time.Millisecond)
+	var others sync.WaitGroup
+	for i := range 200 {
+		others.Go(func() {
+			for range 5 {
+				late(fmt.Sprint(i))
+			}
+		})
+	}
+	tooLate := 0
+	for range 12 {
+		if late("victim") {
+			tooLate++
+		}
+		f.someTime(t)
+	}
+	others.Wait()
+	f.proxy.Pass()
+	t.Logf("%d of 12 answers came too late", tooLate)
+	if !assert.GreaterOrEqual(t, tooLate, 3, "or nothing is tried") {
+		return
+	}
+	key := func(user string) string {
+		k := new(keyfunc.Key)
+		require.NoError(t, keyfunc.User("user").AppendTo(k, login{ctx: t.Context(), user: user}))
+		return k.String()
+	}
+	users := []string{"victim"}
+	for i := range 200 {
+		users = append(users, fmt.Sprint(i))
+	}
+	for _, user := range users {
+		require.Eventually(t, func() bool { return used(t, store, g.Policies()[0], key(user)) == 0 }, patient, 5*time.Millisecond, user)
+	}
+	require.NoError(t, g.Close())
+}
