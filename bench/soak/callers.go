@@ -23,7 +23,7 @@ const (
 type caller struct {
 	*process
 	index int
-	key   string
+	key   string // in this round
 	rng   *rand.Rand
 }
 
@@ -31,7 +31,7 @@ type caller struct {
 func (p *process) begin(ctx context.Context) {
 	for i := range p.Callers {
 		c := &caller{
-			process: p, index: i, key: ownKey(p.Process, i),
+			process: p, index: i,
 			rng: rand.New(rand.NewPCG(p.Seed, uint64(p.Process)<<32|uint64(i))), //nolint:gosec // the same numbers for the same seed
 		}
 		ask, pause := c.ask, 40*time.Millisecond
@@ -56,6 +56,7 @@ func (c *caller) run(ctx context.Context, ask func(context.Context), pause time.
 			return
 		}
 		c.gate.RLock()
+		c.key = ownKey(c.Process, c.index, c.round)
 		ask(ctx)
 		c.gate.RUnlock()
 	}

@@ -52,6 +52,9 @@ var kinds = []kind{
 	},
 	losing("EOF", redistest.EOF), losing("reset", redistest.RST), losing("silence", redistest.Hang),
 	func(_ *rand.Rand, scale func(a, b time.Duration) time.Duration, whose []int) fault {
+		return flapping(scale(2*time.Second, 5*time.Second), whose)
+	},
+	func(_ *rand.Rand, scale func(a, b time.Duration) time.Duration, whose []int) fault {
 		return fault{
 			name: "SIGSTOP of a process", lasts: scale(20*time.Millisecond, time.Second),
 			begin: func(w *world) { w.stop(whose[0]) },
@@ -100,6 +103,43 @@ func losing(name string, how redistest.Loss) kind {
 	return func(_ *rand.Rand, scale func(a, b time.Duration) time.Duration, whose []int) fault {
 		return proxied("replies are lost in "+name, scale(5*time.Millisecond, 300*time.Millisecond), whose, func(p *redistest.Proxy) { p.LoseReplies(how) })
 	}
+}
+
+// flapping is a server some way off whose replies are lost again and again. In the pauses a process hands back what it
+// has admitted alone, and the next loss comes while it does.
+func flapping(lasts time.Duration, whose []int) fault {
+	ended, done := make(chan struct{}), make(chan struct{})
+	pass := proxied("", 0, whose, func(p *redistest.Proxy) {
+		p.Pass()
+		p.Latency(10 * time.Millisecond)
+	}).begin
+	lose := proxied("", 0, whose, func(p *redistest.Proxy) { p.LoseReplies(redistest.EOF) }).begin
+	f := proxied("replies come and go", lasts, whose, nil)
+	f.begin = func(w *world) {
+		go func() {
+			defer close(done)
+			for {
+				for _, step := range []struct {
+					do    func(*world)
+					lasts time.Duration
+				}{{lose, 200 * time.Millisecond}, {pass, 600 * time.Millisecond}} {
+					step.do(w)
+					select {
+					case <-time.After(step.lasts):
+					case <-ended:
+						return
+					}
+				}
+			}
+		}()
+	}
+	end := f.end
+	f.end = func(w *world) {
+		close(ended)
+		<-done
+		end(w)
+	}
+	return f
 }
 
 // deck deals faults: each kind once in a round, in an order of its own. The same seed deals the same ones.

@@ -4,11 +4,14 @@
 //	go run ./soak -duration 10m           # all checks
 //	go run ./soak -duration 20s -short    # without those that a busy machine may break
 //	go run ./soak -seed 7                 # the faults of another run again, in the same order
+//	go run ./soak -first                  # end after the first fault after which something does not hold
+//	go run ./soak/mutants                 # break the library on purpose, and see that the soak notices it
 //
 // A fleet is two processes of a hundred callers each, one by TLS, each behind a proxy of its own. The faults are
 // latency, bandwidth, a black hole, connections that hang, are reset or refused, replies that are lost after the server
-// has done what it was asked for, SIGSTOP of the server and of a process, a server that is killed and comes back empty,
-// and one that forgets its scripts: each kind once in every round, one at a time or two, of one process or of both.
+// has done what it was asked for, once or again and again, SIGSTOP of the server and of a process, a server that is
+// killed and comes back empty, and one that forgets its scripts: each kind once in every round, one at a time or two, of
+// one process or of both.
 //
 // After each fault, when the callers stand still, this has to hold:
 //
@@ -16,6 +19,7 @@
 //     empty begins anew. What a process admitted alone, while the server did not answer, fits the same limit, or its
 //     share of it, over all outages together: so beside what the server admits, a limit of 100 a minute lets no more
 //     than 100 a minute through each process, and "local 1/2" 50, however often the server comes and goes.
+//   - enough: while nothing is wrong, limits of which the fleet asks for far more admit at least half of what comes back.
 //   - once: of each key as much was charged as was answered, and besides no more than what was asked for where the
 //     answer is not known. Units are given back, and handed back after an outage, once at most.
 //   - permits: no more are held at the same time than there are, and all are back within two seconds, or when their
@@ -24,7 +28,7 @@
 //     kept the process from running meanwhile, and 5 ms more for those that it has kept: they look for a reply that has
 //     arrived by then. How many come later is printed.
 //   - back: two and a half seconds after a fault nobody fails any more: a client of go-redis that could not connect tries
-//     again each second, and an open breaker twice a second.
+//     again each second, and an open breaker twice a second. A slow machine excuses more, up to six seconds.
 //   - others: callers who stay under their own limit are never refused, and do not fail while nothing else does,
 //     even if others never stop asking, leave early, or hold permits.
 //   - growth: goroutines, memory and open files are as many as before, and the log has three lines a second at most.
@@ -55,6 +59,7 @@ type settings struct {
 	seed     uint64
 	callers  int  // of each process
 	short    bool // only what a busy machine cannot break
+	first    bool // the first check that fails is the last
 }
 
 func main() {
@@ -63,6 +68,7 @@ func main() {
 	flag.Uint64Var(&s.seed, "seed", rand.Uint64(), "which faults, in which order; the same ones for the same seed")
 	flag.IntVar(&s.callers, "callers", 100, "how many callers each of the two processes has")
 	flag.BoolVar(&s.short, "short", false, "shorter faults, and only the checks that a busy machine cannot break")
+	flag.BoolVar(&s.first, "first", false, "end after the first fault after which something does not hold")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) //nolint:forbidigo // it is the program's
 	defer stop()

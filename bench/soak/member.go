@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"os"
 	"runtime"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,7 +37,7 @@ type membership struct {
 const (
 	sayStatus = "status" // a status
 	sayPause  = "pause"  // a report, when all callers stand still
-	sayGo     = "go"     // a status
+	sayGo     = "go"     // a status; followed by the number of the round
 )
 
 // status is what has happened since the beginning.
@@ -80,6 +82,7 @@ type process struct {
 		shared                       [len(shared)]*core.Limiter
 	}
 	gate   sync.RWMutex // held by those who decide
+	round  int          // changes only while nobody decides
 	logged atomic.Int64
 	usual  int // goroutines, when the callers stood still for the first time
 
@@ -167,10 +170,12 @@ func (p *process) obey(in io.Reader, out io.Writer) error {
 	open := false
 	for lines := bufio.NewScanner(in); lines.Scan(); {
 		var answer any
-		switch lines.Text() {
+		word, round, _ := strings.Cut(lines.Text(), " ")
+		switch word {
 		case sayGo:
 			if !open {
 				open = true
+				p.round, _ = strconv.Atoi(round)
 				p.gate.Unlock()
 			}
 			answer = p.status()
@@ -183,7 +188,7 @@ func (p *process) obey(in io.Reader, out io.Writer) error {
 			}
 			answer = p.stand()
 		default:
-			return fmt.Errorf("soak: a member is told %q", lines.Text())
+			return fmt.Errorf("soak: a member got the line %q, expected %s, %s or %s", lines.Text(), sayStatus, sayPause, sayGo)
 		}
 		if err := json.NewEncoder(out).Encode(answer); err != nil {
 			return err

@@ -65,39 +65,20 @@ func (l *ledger) add(a admission) error {
 	return nil
 }
 
-// tally is what was asked for of one key and answered.
+// tally is what was asked for of one key in a round, and answered.
 type tally struct {
 	Surely  int64 // charged
 	Perhaps int64 // charged or not
 	Back    int64 // given back, or still to be
 }
 
-// account is what a key should have been charged.
-type account struct {
-	base   int64 // charged before
-	before int64 // of what is unknown of the time before, which may be executed late
-	// later is true of a key where units are given or handed back, which may take its time, so that all of it counts.
-	later bool
-	all   tally
-}
-
-// check takes in what has come since the last time, and holds the account against what was charged in all. lost says
-// that what was charged has been forgotten meanwhile.
-func (a *account) check(t tally, used int64, lost bool) error {
-	if a.later {
-		a.all.Perhaps += t.Perhaps
-		if lost {
-			a.all.Surely, a.all.Back = used, t.Back
-			return between(used, 0, t.Surely+a.all.Perhaps)
-		}
-		a.all.Surely, a.all.Back = a.all.Surely+t.Surely, a.all.Back+t.Back
-		return between(used, a.all.Surely-a.all.Back, a.all.Surely+a.all.Perhaps)
-	}
-	low, high := a.base+t.Surely, a.base+t.Surely+t.Perhaps+a.before
+// check holds what a key was charged in a round against what was answered. lost says that what was charged before some
+// time in the round has been forgotten.
+func (t tally) check(used int64, lost bool) error {
+	low, high := t.Surely-t.Back, t.Surely+t.Perhaps
 	if lost {
-		low, high = 0, t.Surely+t.Perhaps+a.before
+		low = 0
 	}
-	a.base, a.before = used, t.Perhaps
 	return between(used, low, high)
 }
 

@@ -48,27 +48,30 @@ func TestLedger(t *testing.T) {
 	require.NoError(t, l.replay([]admission{{1002, 3}}, 0), "unless it was forgotten")
 }
 
-func TestAccount(t *testing.T) {
+func TestTally(t *testing.T) {
 	t.Parallel()
-	var a account
-	require.NoError(t, a.check(tally{Surely: 2, Perhaps: 1}, 2, false))
-	require.NoError(t, a.check(tally{Surely: 2}, 5, false), "what is unknown may be executed late")
-	require.Error(t, a.check(tally{Surely: 2}, 8, false), "but only once")
-	require.Error(t, a.check(tally{Surely: 2}, 9, false), "nothing may be lost")
-	require.NoError(t, a.check(tally{Surely: 2, Perhaps: 1}, 1, true), "unless the server has lost it")
-	require.Error(t, a.check(tally{Surely: 2}, 5, true), "before which nothing counts")
-
-	a = account{later: true}
-	require.NoError(t, a.check(tally{Surely: 4, Back: 2}, 3, false))
-	require.NoError(t, a.check(tally{}, 2, false), "the other comes back later")
-	require.Error(t, a.check(tally{}, 1, false), "and only once")
-	a = account{later: true}
-	require.Error(t, a.check(tally{Surely: 4, Perhaps: 2}, 7, false))
-	a = account{later: true}
-	require.NoError(t, a.check(tally{Surely: 8, Back: 4}, 4, false))
-	require.NoError(t, a.check(tally{Surely: 2, Perhaps: 2}, 2, true))
-	require.NoError(t, a.check(tally{Surely: 2}, 4, false))
-	require.Error(t, a.check(tally{}, 9, false))
+	for name, tc := range map[string]struct {
+		tally tally
+		used  int64
+		lost  bool
+		holds bool
+	}{
+		"what was answered":                {tally: tally{Surely: 2}, used: 2, holds: true},
+		"nothing may be lost":              {tally: tally{Surely: 2}, used: 1},
+		"nor executed twice":               {tally: tally{Surely: 2}, used: 3},
+		"what is unknown may be executed":  {tally: tally{Surely: 2, Perhaps: 1}, used: 3, holds: true},
+		"but only once":                    {tally: tally{Surely: 2, Perhaps: 1}, used: 4},
+		"what is given back":               {tally: tally{Surely: 4, Back: 2}, used: 2, holds: true},
+		"or still to be":                   {tally: tally{Surely: 4, Back: 2}, used: 4, holds: true},
+		"comes back once":                  {tally: tally{Surely: 4, Back: 2}, used: 1},
+		"a server that came back is empty": {tally: tally{Surely: 4}, used: 0, lost: true, holds: true},
+		"and charges nothing twice either": {tally: tally{Surely: 4}, used: 5, lost: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			assert.Equal(t, tc.holds, tc.tally.check(tc.used, tc.lost) == nil)
+		})
+	}
 }
 
 func TestMost(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 )
 
 var (
-	// own, back and kept have a key for each caller, and nobody is ever over them: what was charged can be read from
-	// what is left. Units of back are given back.
+	// own, back and kept have a key for each caller and round, and nobody is ever over them: what was charged in the
+	// round can be read from what is left. Units of back are given back.
 	own  = core.MustParse("own: 1000000/1d fixed-window; fail closed")
 	back = core.MustParse("back: 1000000/1d fixed-window; fail closed")
 	// kept is the same of what a process admits alone, and hands back to the server when that answers again.
@@ -28,12 +28,12 @@ const (
 	oneKey = "all"
 )
 
-// shared are limits that the fleet shares, each with one key, and is always over.
+// shared are limits that the fleet shares, each with one key. Each process alone asks for more than calm and hog allow.
 var shared = [...]sharing{
-	{core.MustParse("calm: 500/1s burst 100; fail local 1/2"), limit{every: 2000, burst: 100}, limit{every: 4000, burst: 50}},
-	{core.MustParse("strict: 200/1s sliding-log; fail closed"), limit{window: 1_000_000, burst: 200}, limit{}},
-	{core.MustParse("open: 300/1s burst 300; fail open"), limit{every: 3333, burst: 300}, limit{}},
-	{core.MustParse("hog: 50/1s burst 50; fail local"), limit{every: 20_000, burst: 50}, limit{every: 20_000, burst: 50}},
+	{core.MustParse("calm: 100/1s burst 20; fail local 1/2"), limit{every: 10_000, burst: 20}, limit{every: 20_000, burst: 10}, true},
+	{core.MustParse("strict: 200/1s sliding-log; fail closed"), limit{window: 1_000_000, burst: 200}, limit{}, false},
+	{core.MustParse("open: 300/1s burst 300; fail open"), limit{every: 3333, burst: 300}, limit{}, false},
+	{core.MustParse("hog: 50/1s burst 50; fail local"), limit{every: 20_000, burst: 50}, limit{every: 20_000, burst: 50}, true},
 }
 
 // hog is the one of those who never stop asking.
@@ -43,7 +43,11 @@ type sharing struct {
 	policy core.Policy
 	limit  limit
 	alone  limit // of a process without the server
+	sought bool  // at any time the fleet asks for far more than limit admits
 }
 
-// ownKey is the key of a caller of a process.
-func ownKey(process, caller int) string { return fmt.Sprintf("%d-%d", process, caller) }
+// ownKey returns the key of a caller of a process in a round. What is unknown of a round cannot hide what is charged
+// twice in another.
+func ownKey(process, caller, round int) string {
+	return fmt.Sprintf("%d-%d-%d", process, caller, round)
+}

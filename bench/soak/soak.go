@@ -30,6 +30,8 @@ const (
 	// again is when nobody fails any more after a fault: a client that could not connect tries again after a second
 	// and its DialTimeout, a breaker half a second later, and it takes a moment to see it.
 	again = 2600 * time.Millisecond
+	// never is when nobody fails any more however slow the machine is: a longer outage must not excuse itself.
+	never = 6 * time.Second
 	// patience bounds what is only waited for.
 	patience = 30 * time.Second
 	// calmTime is how long nobody may fail after that.
@@ -57,14 +59,13 @@ type world struct {
 	direct  *redisstore.Store
 	canary  canary
 	short   bool
+	slow    bool // the machine was too slow to tell in the last calm
 	callers int
+	round   int // how often the callers began to ask
 
 	lost   int64 // when the server last forgot everything, in microseconds, or 0
 	remote [len(shared)]ledger
 	alone  [members][len(shared)]ledger
-	own    [members][]account
-	back   [members][]account
-	kept   [members][]account
 	first  []report // after the time without faults
 	began  time.Time
 	broken []string
@@ -88,7 +89,11 @@ func soak(tb testing.TB, s settings, out io.Writer) []string {
 	<-time.After(time.Second)
 	fmt.Fprintf(out, "%4d  no fault: %s\n", 0, w.check(nil))
 	faults := newDeck(s.seed, s.short)
-	for n, end := 1, time.Now().Add(s.duration); time.Now().Before(end) && len(w.broken) < wrongs; n++ {
+	most := wrongs
+	if s.first {
+		most = 1
+	}
+	for n, end := 1, time.Now().Add(s.duration); time.Now().Before(end) && len(w.broken) < most; n++ {
 		w.sums.faults++
 		fs := faults.deal()
 		w.start()
@@ -113,10 +118,6 @@ func newWorld(tb testing.TB, s settings) *world {
 			m.CertFile = w.server.CertFile
 		}
 		w.fleet = append(w.fleet, enlist(tb, m))
-		w.own[i], w.back[i], w.kept[i] = make([]account, s.callers), make([]account, s.callers), make([]account, s.callers)
-		for c := range s.callers {
-			w.back[i][c].later, w.kept[i][c].later = true, true
-		}
 	}
 	w.admin = w.server.Client(tb, func(o *redis.Options) { o.ReadTimeout, o.WriteTimeout = patience, patience })
 	w.hasty = w.server.Client(tb, func(o *redis.Options) { o.ContextTimeoutEnabled, o.MaxRetries = true, -1 })
@@ -159,7 +160,8 @@ func (w *world) flush() {
 // start lets the callers ask.
 func (w *world) start() {
 	w.began, w.lost = time.Now(), 0
-	w.fleet.statuses(sayGo)
+	w.round++
+	w.fleet.statuses(fmt.Sprintf("%s %d", sayGo, w.round))
 }
 
 // suffer lets faults begin, and end.
@@ -192,7 +194,7 @@ func (w *world) check(fs []fault) string {
 	if len(fs) > 0 {
 		say("back after %v", w.recover().Round(time.Millisecond))
 	}
-	w.calm()
+	from, to := w.calm()
 	reports := w.fleet.stand()
 	standing := time.Now()
 	if w.first == nil {
@@ -204,6 +206,7 @@ func (w *world) check(fs []fault) string {
 	}
 	say("%s", w.checkDecisions(reports))
 	say("%s", w.checkBounds(reports, lost))
+	w.checkEnough(reports, from, to)
 	w.checkOnce(reports, lost > 0)
 	say("permits back after %v", w.permitsBack(standing).Round(time.Millisecond))
 	w.checkGrowth(reports, standing.Sub(w.began))
@@ -240,37 +243,52 @@ func (w *world) recover() time.Duration {
 	switch {
 	case time.Since(start) >= patience:
 		w.violated("back: somebody still fails after %v", patience)
-	case took > again && !w.noisy(first, last):
+	case took > never && !w.short || took > again && !w.noisy(first, last):
 		w.violated("back: somebody still failed after %v", took)
 	}
 	return took
 }
 
-// calm lets some time pass in which nobody who stays under its limit may fail.
-func (w *world) calm() {
+// calm lets some time pass in which nobody who stays under its limit may fail, and returns when it began and ended, by
+// the server's clock.
+func (w *world) calm() (from, to int64) {
 	w.canary.reset()
-	then := w.fleet.statuses(sayStatus)
+	then, from := w.fleet.statuses(sayStatus), w.clock()
 	<-time.After(calmTime)
-	now := w.fleet.statuses(sayStatus)
+	now, to := w.fleet.statuses(sayStatus), w.clock()
 	for i := range now {
 		if n := now[i].LightFailed - then[i].LightFailed; n > 0 && !w.noisy(then, now) {
 			w.violated("others: %d decisions of callers under their limit failed in process %d, while nothing was wrong and the server answered within %v: %s",
 				n, i, w.canary.latest(), now[i].LightLast)
 		}
 	}
+	w.slow = w.late(then, now)
+	return from, to
 }
 
-// noisy reports whether the machine is too slow to tell.
+// clock returns the server's time in microseconds.
+func (w *world) clock() int64 {
+	now, err := w.admin.Time(w.tb.Context()).Result()
+	require.NoError(w.tb, err)
+	return now.UnixMicro()
+}
+
+// noisy reports whether the machine was too slow to tell, which excuses what does not hold.
 func (w *world) noisy(then, now []status) bool {
+	if !w.short && !w.late(then, now) {
+		return false
+	}
+	w.sums.excused++
+	return true
+}
+
+// late reports whether the server's answers, or the processes, were late between two statuses.
+func (w *world) late(then, now []status) bool {
 	late := w.canary.latest() > noise
 	for i := range now {
 		late = late || schedtest.Lost{Late: now[i].Late, Waits: now[i].Waits}.Since(schedtest.Lost{Late: then[i].Late, Waits: then[i].Waits}) > noise
 	}
-	if late || w.short {
-		w.sums.excused++
-		return true
-	}
-	return false
+	return late
 }
 
 // checkDecisions looks at how the members answered.
@@ -329,28 +347,50 @@ func (w *world) checkBounds(reports []report, lost int64) string {
 	return fmt.Sprintf("admitted %s, alone %s", strings.Join(server, "/"), strings.Join(alone, "/"))
 }
 
-// checkOnce holds what was charged against what was answered.
+// checkEnough holds what the server admitted in the calm against what came back meanwhile, of limits of which the
+// fleet asks for far more: half of it at least, and something even on a machine that is too slow to tell.
+func (w *world) checkEnough(reports []report, from, to int64) {
+	for i := range shared {
+		if !shared[i].sought || w.short {
+			continue
+		}
+		n := int64(0)
+		for _, r := range reports {
+			for _, a := range r.Remote[i] {
+				if from <= a.At && a.At <= to {
+					n += a.Units
+				}
+			}
+		}
+		if least := (to - from) / shared[i].limit.every / 2; n == 0 || n < least && !w.slow {
+			w.violated("enough: the server admitted %d units of %v in %d us of calm, of at least %d", n, shared[i].policy, to-from, least)
+		}
+	}
+}
+
+// checkOnce holds what was charged in the round against what was answered.
 func (w *world) checkOnce(reports []report, lost bool) {
 	for m, r := range reports {
-		for c := range r.Own {
-			key := ownKey(m, c)
-			if err := w.own[m][c].check(r.Own[c], w.charged(own, key), lost); err != nil {
-				w.violated("once: key %s of %v: %v", key, own, err)
-			}
-			if err := w.back[m][c].check(r.Back[c], w.charged(back, key), lost); err != nil {
-				w.violated("once: key %s of %v: %v", key, back, err)
-			}
-			if err := w.kept[m][c].check(r.Kept[c], w.charged(kept, key), lost); err != nil {
-				w.violated("once: key %s of %v: %v", key, kept, err)
+		for _, of := range []struct {
+			policy  core.Policy
+			tallies []tally
+		}{{own, r.Own}, {back, r.Back}, {kept, r.Kept}} {
+			for c, t := range of.tallies {
+				key := ownKey(m, c, w.round)
+				if err := t.check(w.charged(of.policy, key), lost); err != nil {
+					w.violated("once: key %s of %v: %v", key, of.policy, err)
+				}
 			}
 		}
 	}
 }
 
-// charged is what the server says.
+// charged returns what the server says was charged to a key.
 func (w *world) charged(p core.Policy, key string) int64 {
 	res, err := w.direct.Take(w.tb.Context(), core.Take{Policy: p, Key: key})
-	require.NoError(w.tb, err)
+	if err != nil {
+		w.violated("back: the server cannot be asked for key %s of %v: %v", key, p, err)
+	}
 	return res.Limit - res.Remaining
 }
 
@@ -359,7 +399,10 @@ func (w *world) permitsBack(since time.Time) time.Duration {
 	p := core.Permit{Policy: work, Key: oneKey, ID: rand.Text(), Weight: workers}
 	for time.Since(since) < workLease+patience {
 		res, err := w.direct.Acquire(w.tb.Context(), p)
-		require.NoError(w.tb, err)
+		if err != nil {
+			w.violated("permits: the server cannot be asked: %v", err)
+			break
+		}
 		if res.Allowed() {
 			require.NoError(w.tb, w.direct.Release(w.tb.Context(), []core.Permit{p}))
 			break
