@@ -9,16 +9,17 @@ func (s Spec) Summarized() bool { return s.p != nil && s.p.summary }
 // refuse t as well. It is for stores that decide in a script, and spares the server questions
 // that have only one answer.
 //
-// reply is what the script take replied when it refused cost units; its first integer is the
-// server's time at that moment. The server's clock is now between earliest and latest. If t
+// reply is what the script take replied when it refused cost units, or the script upto without how
+// many were taken, for which cost is 1; its first integer is the server's time at that moment. The server's clock is now between earliest and latest. If t
 // would be refused at latest, it is refused now: what others have taken meanwhile only makes
 // it wait longer. The Result is that of the state in the reply at earliest, so that its
 // RetryAfter is never too short. For a policy that is [Spec.Summarized], Remaining may leave
 // out units that have come back since.
 //
-// refused is false, and the store must be asked, if t may be admitted, if it is a peek or has
-// AtMost or Now, if it has another cost under a policy that is Summarized, and if no script
-// can have written reply. Again does not know what was given back since the reply.
+// refused is false, and the store must be asked, if t may be admitted, if it is a peek or has Now,
+// and if no script can have written reply. It is false under a policy that is Summarized if t has
+// another cost, where one with AtMost is for 1 unit, whatever its Cost. Again does not know what
+// was given back since the reply, nor what was charged.
 //
 // Again does not allocate for a policy of one or two limits. t.Policy is that of s, whatever
 // it says.
@@ -27,7 +28,9 @@ func (s Spec) Again(t Take, cost int64, reply []int64, earliest, latest int64) (
 	switch {
 	case p == nil || len(p.algorithms) == 0 || len(reply) != 1+p.reply:
 		return Result{}, false
-	case t.Cost < 1 || t.Wait < 0 || t.AtMost || t.Now != 0 || cost < 1 || p.summary && t.Cost != cost:
+	case t.Cost < 0 || t.Cost == 0 && !t.AtMost || t.Wait < 0 || t.AtMost && t.Wait > 0 || t.Now != 0 || cost < 1:
+		return Result{}, false
+	case p.summary && (t.AtMost && cost != 1 || !t.AtMost && cost != t.Cost):
 		return Result{}, false
 	}
 	then, rest := reply[0], reply[1:]
@@ -49,15 +52,19 @@ func (s Spec) Again(t Take, cost int64, reply []int64, earliest, latest int64) (
 		if !a.ParseReply(state, own, then, cost) {
 			return Result{}, false
 		}
+		least := t.Cost
+		if t.AtMost {
+			least = p.least(&t, i)
+		}
 		a.Load(state, earliest)
-		took := t.Cost
-		fits := a.Admits(state, earliest, t.Cost, ahead)
+		took := least
+		fits := a.Admits(state, earliest, least, ahead)
 		if fits { // and so another limit refuses, and nothing is charged
 			took = 0
 		}
 		*res.at(i) = a.Explain(state, earliest, took, ahead, !fits)
 		a.Load(state, latest)
-		refused = refused || !a.Admits(state, latest, t.Cost, ahead)
+		refused = refused || !a.Admits(state, latest, least, ahead)
 	}
 	if !refused {
 		return Result{}, false

@@ -27,6 +27,10 @@ func TestAgainAgreesWithStep(t *testing.T) {
 			most := limit.Burst + limit.Debt
 			take.Cost = rapid.OneOf(rapid.Int64Range(1, 2), rapid.Int64Range(1, most), rapid.SampledFrom([]int64{limit.Burst, most, most + 1, math.MaxInt64})).Draw(t, label+"cost")
 			take.Wait = time.Duration(rapid.Int64Range(0, int64(2*p.Options().Wait+1)).Draw(t, label+"ahead of its time"))
+			if take.AtMost = rapid.IntRange(0, 3).Draw(t, label+"at most") == 0; take.AtMost {
+				take.Wait, take.Cost = 0, rapid.SampledFrom([]int64{0, take.Cost}).Draw(t, label+"look")
+			}
+			take.Debt = take.AtMost && rapid.Bool().Draw(t, label+"debt")
 			return take
 		}
 		at := func(t core.Take, now int64) core.Take { t.Now = now; return t }
@@ -37,7 +41,9 @@ func TestAgainAgreesWithStep(t *testing.T) {
 			var ttl time.Duration
 			res, next, ttl = p.Spec().Step(s.text, first)
 			s.keep(next, ttl)
-			cost = first.Cost
+			if cost = first.Cost; first.AtMost {
+				cost = 1
+			}
 		}
 		if res.Allowed() {
 			return
@@ -77,7 +83,11 @@ func TestAgainLeavesToTheStore(t *testing.T) {
 		{"another cost", p, core.Take{Cost: 9}, full, epoch + 1, epoch + 2, true},
 		{"a peek", p, core.Take{}, full, epoch, epoch, false},
 		{"less than nothing", p, core.Take{Cost: -1}, full, epoch, epoch, false},
-		{"what there is", p, core.Take{Cost: 1, AtMost: true}, full, epoch, epoch, false},
+		{"what there is, if there is none", p, core.Take{Cost: 9, AtMost: true}, full, epoch, epoch, true},
+		{"what there is, just before there is one", p, core.Take{Cost: 9, AtMost: true}, full, epoch, epoch + 333_333, true},
+		{"what there is, if there is one", p, core.Take{Cost: 9, AtMost: true}, full, epoch, epoch + 333_334, false},
+		{"a look", p, core.Take{AtMost: true}, full, epoch, epoch, true},
+		{"what there is, and a wait", p, core.Take{Cost: 1, AtMost: true, Wait: 1}, full, epoch, epoch, false},
 		{"a forced clock", p, core.Take{Cost: 1, Now: epoch}, full, epoch, epoch, false},
 		{"a wait below zero", p, core.Take{Cost: 1, Wait: -1}, full, epoch, epoch, false},
 		{"just before it fits", p, core.Take{Cost: 1}, full, epoch, epoch + 333_333, true},
@@ -94,6 +104,7 @@ func TestAgainLeavesToTheStore(t *testing.T) {
 		{"an admission", p, core.Take{Cost: 1}, []int64{epoch, 333_333, 1}, epoch, epoch, false},
 		{"the same cost of a log", log, core.Take{Cost: 3}, fullLog, epoch, epoch, true},
 		{"another cost of a log", log, core.Take{Cost: 2}, fullLog, epoch, epoch, false},
+		{"what there is in a log, from a cost of 3", log, core.Take{Cost: 3, AtMost: true}, fullLog, epoch, epoch, false},
 		{"no policy", core.Policy{}, core.Take{Cost: 1}, full, epoch, epoch, false},
 		{"permits alone", core.MustParse("3 concurrent"), core.Take{Cost: 1}, []int64{epoch}, epoch, epoch, false},
 	} {
@@ -164,6 +175,7 @@ func FuzzAgain(f *testing.F) {
 		for _, elapsed := range []int64{0, 1000, 400_000} {
 			f.Add(raw, int64(1), int64(1), elapsed, int64(10), uint8(i))
 			f.Add(raw, int64(9), int64(1), elapsed, int64(10), uint8(i))
+			f.Add(raw, int64(0), int64(1), elapsed, int64(10), uint8(i+len(policies)*(0x80/len(policies)+1)))
 		}
 	}
 	f.Fuzz(func(t *testing.T, raw []byte, cost, then, elapsed, unknown int64, which uint8) {
@@ -176,7 +188,11 @@ func FuzzAgain(f *testing.F) {
 		if len(reply) > 0 {
 			earliest += reply[0]
 		}
-		res, refused := p.Spec().Again(core.Take{Policy: p, Key: "k", Cost: cost, Wait: time.Duration(unknown)}, then, reply, earliest, earliest+unknown)
+		take := core.Take{Policy: p, Key: "k", Cost: cost, Wait: time.Duration(unknown)}
+		if take.AtMost, take.Debt = which&0x80 != 0, which&0x40 != 0; take.AtMost {
+			take.Wait = 0
+		}
+		res, refused := p.Spec().Again(take, then, reply, earliest, earliest+unknown)
 		if !refused {
 			require.Equal(t, core.Result{}, res)
 			return

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	mrand "math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -97,8 +98,7 @@ func TestDenyCache(t *testing.T) {
 	}
 }
 
-// Each request is either answered from memory or asks Redis, and with a peek, AtMost or a forced clock
-// it does ask.
+// Each request is either answered from memory or asks Redis, as a peek and one with a forced clock do.
 func TestDenyCacheSparesRedis(t *testing.T) {
 	t.Parallel()
 	server := redistest.Single(t)
@@ -110,7 +110,14 @@ func TestDenyCacheSparesRedis(t *testing.T) {
 	server.ResetStats(t)
 	const n = 2000
 	began := time.Now()
-	for range n {
+	for i := range n {
+		take := take
+		switch i % 4 {
+		case 1:
+			take.Cost, take.AtMost = 5, true
+		case 2:
+			take.Cost, take.AtMost = 0, true
+		}
 		_, err := s.Take(t.Context(), take)
 		require.NoError(t, err)
 	}
@@ -120,12 +127,12 @@ func TestDenyCacheSparesRedis(t *testing.T) {
 	assert.Equal(t, n, hits+count())
 	assert.GreaterOrEqual(t, hits, n-asked)
 	server.ResetStats(t)
-	for _, other := range []core.Take{{}, {Cost: 1, AtMost: true}, {Cost: 1, Now: time.Now().UnixMicro()}} {
+	for _, other := range []core.Take{{}, {Cost: 1, Now: time.Now().UnixMicro()}} {
 		other.Policy, other.Key = take.Policy, take.Key
 		_, err := s.Take(t.Context(), other)
 		require.NoError(t, err)
 	}
-	assert.Equal(t, 3, count())
+	assert.Equal(t, 2, count())
 	assert.EqualValues(t, hits, s.Stats().DenyHits)
 
 	off := newStore(t, server.Client(t), redisstore.Options{Deadline: patient, DenyCache: -1})
@@ -322,4 +329,109 @@ func TestDenyCacheMistakes(t *testing.T) {
 		require.ErrorContains(t, err, fmt.Sprintf("DenyCache is %d; give 1 to 16777216, 0 for 65536, or -1 for none", n))
 	}
 	assert.Zero(t, new(redisstore.Store).Stats())
+}
+
+// What this store itself takes behind a refusal counts: so much at most, a charge of what was used already, another
+// cost.
+func TestDenyCacheCountsOwnTakes(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		policy         string
+		cost           int64
+		first, then    core.Take
+		refused, again time.Duration // how long until the cost fits
+	}{
+		{"own: 10/20s", 5, core.Take{Cost: 8}, core.Take{Cost: 2, AtMost: true}, 6 * time.Second, 10 * time.Second},
+		{"own: 10/20s", 5, core.Take{Cost: 8}, core.Take{Cost: 1}, 6 * time.Second, 8 * time.Second},
+		{"own: 10/20s debt 5", 6, core.Take{Cost: 10}, core.Take{Cost: 5, AtMost: true, Debt: true}, 2 * time.Second, 12 * time.Second},
+		{"own: 10/20h sliding-log", 5, core.Take{Cost: 8}, core.Take{Cost: 2, AtMost: true}, 20 * time.Hour, 20 * time.Hour},
+	} {
+		s := newStore(t, sharedServer(t).Client(t), redisstore.Options{Deadline: patient})
+		d := &denied{T: t, Store: s, take: core.Take{Policy: core.MustParse(c.policy), Key: rand.Text(), Cost: c.cost}}
+		for _, other := range []*core.Take{&c.first, &c.then} {
+			other.Policy, other.Key = d.take.Policy, d.take.Key
+		}
+		began := time.Now()
+		require.True(t, d.ask(c.first).Allowed())
+		res := d.ask(d.take)
+		require.False(t, res.Allowed())
+		assert.LessOrEqual(t, res.RetryAfter, c.refused)
+		require.True(t, d.ask(c.then).Allowed())
+		for range 3 {
+			res = d.ask(d.take)
+			assert.False(t, res.Allowed())
+			assert.GreaterOrEqual(t, res.RetryAfter, c.again-time.Since(began)-time.Microsecond, c.policy)
+			assert.LessOrEqual(t, res.RetryAfter, c.again, c.policy)
+		}
+	}
+}
+
+// Whatever a store alone takes, in whatever order and by several at a time, each answer from memory is the one that
+// follows from what is in Redis, in every field.
+func TestDenyCacheAgreesWithRedis(t *testing.T) {
+	t.Parallel()
+	seed := mrand.Uint64()
+	for _, tiers := range [][2]string{
+		{"10/20h", "30/20h"},
+		{"10/20h debt 5", "12/20h debt 3"},
+		{"3/7h burst 9; wait 1h", "3/7h burst 9; wait 1h"},
+		{"10/20h token-bucket debt 5", "20/30h token-bucket"},
+		{"10/20h leaky-bucket", "20/20h leaky-bucket"},
+		{"10/20h fixed-window", "20/20h fixed-window"},
+		{"10/20h sliding-window", "7/20h sliding-window"},
+		{"10/20h sliding-counter", "20/20h sliding-counter"},
+		{"10/20h sliding-log", "7/20h sliding-log"},
+		{"10/20h debt 5, 12/30h sliding-log", "20/20h debt 5, 12/30h sliding-log"},
+	} {
+		t.Run(tiers[0], func(t *testing.T) {
+			t.Parallel()
+			rdb := sharedServer(t).Client(t)
+			s := newStore(t, rdb, redisstore.Options{Deadline: patient})
+			policies := [2]core.Policy{core.MustParse("agrees: " + tiers[0]), core.MustParse("agrees: " + tiers[1])}
+			rng := mrand.New(mrand.NewPCG(seed, 0))
+			anyTake := func(key string) core.Take {
+				p := policies[min(rng.IntN(4), 1)^1]
+				take := core.Take{Policy: p, Key: key, Cost: 1 + rng.Int64N(p.Limits()[0].Burst)}
+				switch rng.IntN(5) {
+				case 0:
+					take.Cost = 1
+				case 1, 2:
+					take.Cost, take.AtMost, take.Debt = rng.Int64N(4), true, rng.IntN(2) == 0
+				}
+				if wait := p.Options().Wait; wait > 0 && !take.AtMost {
+					take.Wait = time.Duration(rng.Int64N(int64(wait)))
+				}
+				return take
+			}
+			hits := uint64(0)
+			for round := range 40 {
+				key := rand.Text()
+				if round%2 == 0 {
+					var crowd sync.WaitGroup
+					for range 10 {
+						take := anyTake(key)
+						crowd.Go(func() { _, _ = s.Take(t.Context(), take) })
+					}
+					crowd.Wait()
+				}
+				for range 10 {
+					take := anyTake(key)
+					known := s.Stats().DenyHits
+					got, err := s.Take(t.Context(), take)
+					require.NoError(t, err)
+					if s.Stats().DenyHits == known {
+						continue
+					}
+					hits++
+					name := "weir:1:agrees:" + take.Policy.Spec().Shape() + ":" + key
+					text, err := rdb.Get(t.Context(), name).Bytes()
+					require.NoError(t, err)
+					take.Now = got.At
+					want, _, _ := take.Policy.Spec().Step(text, take)
+					require.Equal(t, want, got, "%v after %s, seed %d", take, text, seed)
+				}
+			}
+			assert.Positive(t, hits)
+		})
+	}
 }

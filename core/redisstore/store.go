@@ -102,8 +102,8 @@ type Options struct {
 	// What it may cost: units that another process gives back, a Reset by another process and
 	// a key deleted in Redis may go unnoticed for a second, or for 250 ms if the policy has
 	// "wait" or a leaky-bucket, where whoever gives up waiting gives back, and from the first
-	// Refund of the policy through this Store. A Refund or Reset through this Store, and other
-	// numbers of the policy, count at once.
+	// Refund of the policy through this Store. What goes through this Store counts at once: a
+	// Refund, a Reset, and what it takes itself, at whatever cost and by whatever numbers.
 	DenyCache int
 	// Observe is told of each flight when it is over, where its callers are not kept waiting
 	// unless one flies alone. It must be quick, safe for concurrent use, and not panic, which a
@@ -319,24 +319,36 @@ func (s *Store) Take(ctx context.Context, t core.Take) (res core.Result, err err
 			e.args = arguments(params, t.Now)
 		}
 		reply, err := n.lanes[deciding].ask(ctx, now, &e, &t, &res)
-		if err != nil || reply == nil {
-			return res, err
-		}
-		var again bool
-		res, again, err = t.Policy.Spec().Explain(t, reply)
-		if err != nil {
-			return core.Result{}, &core.StoreError{Class: core.ClassReply, Executed: true, Err: err}
-		}
-		if !again {
-			if s.denials != nil && !res.Allowed() {
-				s.denials.Keep(p.denials, &t, reply, &res, now.Sub(started))
+		again := false
+		if err == nil && reply != nil {
+			if res, again, err = t.Policy.Spec().Explain(t, reply); err != nil {
+				res, err = core.Result{}, &core.StoreError{Class: core.ClassReply, Executed: true, Err: err}
 			}
-			return res, nil
 		}
-		guess = res.At
-		s.skew.Store(guess - time.Now().UnixMicro())
+		switch {
+		case again:
+			guess = res.At
+			s.skew.Store(guess - time.Now().UnixMicro())
+			continue
+		case s.denials == nil:
+		case err != nil:
+			s.unknown(p, &t, err)
+		case res.Allowed():
+			s.denials.Seen(p.denials, &t, &res, now.Sub(started))
+		case reply != nil: // else the flight has noted what was refused together with others
+			s.denials.Keep(p.denials, &t, reply, &res, now.Sub(started))
+		}
+		return res, err
 	}
 	return core.Result{}, errLeaps
+}
+
+// unknown ends what is remembered of a key that may have been charged although its take has failed.
+func (s *Store) unknown(p *program, t *core.Take, err error) {
+	failed, ok := errors.AsType[*core.StoreError](err)
+	if t.Cost > 0 && (!ok || failed.Executed) {
+		s.denials.Forget(p.denials, t.Key)
+	}
 }
 
 // refused notes what the script takes said of a key that it refused in a flight sent then: the time, and the state.

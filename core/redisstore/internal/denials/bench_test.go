@@ -99,3 +99,26 @@ func BenchmarkMiss(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkSeen is what each request pays besides that Redis admits.
+func BenchmarkSeen(b *testing.B) {
+	for _, full := range []bool{false, true} {
+		c := denials.New(1<<16, still)
+		p, take := c.Policy("p", core.MustParse("p: 10/1s")), core.Take{Cost: 1}
+		if full {
+			_, _ = filled(b, c, refused[0].policy, refused[0].reply)
+		}
+		keys := make([]string, 10_000)
+		for i := range keys {
+			keys[i] = fmt.Sprint("user=", i)
+		}
+		res := core.Result{Outcome: core.Admitted, Taken: 1, At: epoch}
+		b.Run(map[bool]string{false: "empty", true: "others refused"}[full], func(b *testing.B) {
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				take.Key, res.At = keys[i%len(keys)], epoch+int64(i)
+				c.Seen(p, &take, &res, c.Now())
+			}
+		})
+	}
+}

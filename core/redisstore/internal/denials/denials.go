@@ -3,11 +3,12 @@
 //
 // A [Cache] keeps, of a refusal, the state that the store has shown, and applies the pure
 // functions of core to it for each further request. So each gets the answer for its own cost,
-// wait and instant, and one that would be admitted, or may be, is left to the store. What
-// others take of the same key in the meantime can only keep it refused for longer.
+// wait and instant, and one that would be admitted, or may be, is left to the store.
 //
-// What others give back is not seen at once: the entry dies soon, whatever happens; see
-// [Cache.Answer]. What is given back through the cache's own store is; see [Cache.Forget].
+// What the cache's own store is charged counts: a charge ends what was known before it; see
+// [Cache.Seen]. So does what is given back through it; see [Cache.Forget]. What others take of
+// the same key in the meantime can only keep it refused for longer, and what they give back is
+// not seen at once: the entry dies soon, whatever happens; see [Cache.Answer].
 package denials
 
 import (
@@ -57,18 +58,22 @@ const ways = 4
 type set struct {
 	entries [ways]atomic.Pointer[entry]
 	// changed is the generation of the entries: when one of the keys was last changed by
-	// anything but use. What was sent before that, or at the same instant, is not valid.
+	// anything but a decision that the cache has seen. What was sent before that, or at the same
+	// instant, is not valid.
 	changed atomic.Int64
-	// last is under which numbers a key was last asked for, in a scope where they vary.
-	last atomic.Uint64
-	_    [64 - 8*ways - 16]byte
+	// decided is the latest instant of a decision about one of the keys, by the server's clock,
+	// and seen when the last one was seen, by the cache's. A refusal that was under way then is
+	// kept only if it was decided at decided or later. The servers of a cluster have clocks of
+	// their own, and clocks step back: then a refusal may be left out that could be kept.
+	decided, seen atomic.Int64
+	_             [64 - 8*ways - 24]byte
 }
 
 // entry is a refusal.
 type entry struct {
 	policy *Policy
 	key    name
-	cost   int64
+	cost   int64 // see asked
 	// The store decided at an instant between sent and received.
 	sent, received, dies time.Duration
 	hit                  atomic.Bool // since the last time that room was needed
@@ -87,11 +92,7 @@ type name struct {
 
 // scope is what is known of the policies of one name and shape, which share their state. Some
 // scopes are one; they are then treated with the caution that any of them needs.
-type scope struct {
-	givesBack atomic.Bool
-	numbers   atomic.Uint64 // of the policy that was seen first
-	vary      atomic.Bool
-}
+type scope struct{ givesBack atomic.Bool }
 
 // scopes and cells are powers of two.
 const (
@@ -125,7 +126,6 @@ type Policy struct {
 	before  string // what tells its keys from those of other policies
 	numbers string // what tells it from others that share the state of its keys
 	hash    uint64 // of before
-	id      uint64 // of numbers
 	scope   *scope
 	summary bool
 }
@@ -137,11 +137,8 @@ func (c *Cache) Policy(before string, p core.Policy) *Policy {
 		return nil
 	}
 	q := &Policy{spec: p.Spec(), before: before, numbers: p.String(), summary: p.Spec().Summarized()}
-	q.hash, q.id = maphash.String(c.seed, before), maphash.String(c.seed, q.numbers)
+	q.hash = maphash.String(c.seed, before)
 	q.scope = &c.scopes[q.hash%scopes]
-	if !q.scope.numbers.CompareAndSwap(0, q.id) && q.scope.numbers.Load() != q.id {
-		q.scope.vary.Store(true)
-	}
 	// Whoever gives up waiting for its turn gives back what it has reserved.
 	if p.Options().Wait > 0 || slices.ContainsFunc(p.Limits(), func(l core.Limit) bool { return l.Algorithm == core.LeakyBucket }) {
 		q.scope.givesBack.Store(true)
@@ -165,48 +162,37 @@ func (c *Cache) Now() time.Duration {
 // what was refused was decided after it was sent, and before the reply was received. By the
 // later instant t must still be refused; by the earlier one, RetryAfter is never too short.
 func (c *Cache) Answer(p *Policy, t *core.Take, now time.Duration) (res core.Result, ok bool) {
-	if c == nil {
+	if c == nil || !answerable(t) || int64(now) >= c.alive.Load() {
 		return core.Result{}, false
 	}
-	var at *set
-	if p.scope.vary.Load() {
-		at = c.set(p, t.Key)
-		if at.last.Load() != p.id && at.last.Swap(p.id) != p.id {
-			c.raise(at) // these numbers may cut off what was in the bounds of the others
-			return core.Result{}, false
-		}
-	}
-	if !answerable(t) || int64(now) >= c.alive.Load() {
-		return core.Result{}, false
-	}
-	if at == nil {
-		at = c.set(p, t.Key)
-	}
+	set := c.set(p, t.Key)
 	var key name
-	for i := range at.entries {
-		e := at.entries[i].Load()
-		if e == nil || !e.alive(at, p, now) {
+	for i := range set.entries {
+		e := set.entries[i].Load()
+		if e == nil || !e.alive(set, p, now) {
 			continue
 		}
 		if key.text == "" {
 			key = nameOf(t.Key)
 		}
-		if !e.is(p, key, t.Cost) {
-			continue
+		if e.is(p, key, asked(t)) {
+			return c.again(e, p, t, now)
 		}
-		if res, ok = c.again(e, p, t, now); ok {
-			return res, true
-		}
-		// It is asked for by somebody who may change the state by that.
-		at.entries[i].CompareAndSwap(e, nil)
-		return core.Result{}, false
 	}
 	return core.Result{}, false
 }
 
-// answerable reports whether t is of the kind that is answered at all: a peek and AtMost are
-// there to see how things stand, and a forced clock is not the one that the cache knows.
-func answerable(t *core.Take) bool { return t.Cost > 0 && !t.AtMost && t.Now == 0 }
+// answerable reports whether t is of the kind that is answered at all: a peek is never refused,
+// and a forced clock is not the one that the cache knows.
+func answerable(t *core.Take) bool { return (t.Cost > 0 || t.AtMost) && t.Now == 0 }
+
+// asked is the cost that a limit decides by whose script replies with a summary.
+func asked(t *core.Take) int64 {
+	if t.AtMost {
+		return 1
+	}
+	return t.Cost
+}
 
 func (c *Cache) again(e *entry, p *Policy, t *core.Take, now time.Duration) (core.Result, bool) {
 	// The server rounds its clock down, and so there may be a microsecond more.
@@ -236,10 +222,18 @@ func (e *entry) is(p *Policy, key name, cost int64) bool {
 }
 
 // Keep notes that the store has refused t: res is what it made of reply, which is that of the
-// script take, and sent is a reading of the clock from before it was asked. What was admitted
-// must not come here, nor what another store has decided in its place.
+// script take, or with AtMost of the script upto, and sent is a reading of the clock from before
+// it was asked. What was admitted must not come here, nor what another store has decided in its
+// place.
 func (c *Cache) Keep(p *Policy, t *core.Take, reply []int64, res *core.Result, sent time.Duration) {
-	if c == nil || !answerable(t) || len(reply) > MaxReply {
+	if c == nil {
+		return
+	}
+	now := reply[0]
+	if reply = reply[1:]; t.AtMost {
+		reply = reply[1:] // without how many were taken
+	}
+	if !answerable(t) || 1+len(reply) > MaxReply {
 		return
 	}
 	lives := life
@@ -249,24 +243,68 @@ func (c *Cache) Keep(p *Policy, t *core.Take, reply []int64, res *core.Result, s
 	received := c.clock()
 	set := c.set(p, t.Key)
 	e := &entry{
-		policy: p, key: nameOf(t.Key), cost: t.Cost, n: len(reply),
+		policy: p, key: nameOf(t.Key), cost: asked(t), n: 1 + len(reply),
 		sent: sent, received: received, dies: sent + lives,
-	}
-	if !e.alive(set, p, received) {
-		return
 	}
 	if !e.key.hashed {
 		e.key.text = strings.Clone(e.key.text) // it may be a part of a request
 	}
-	copy(e.reply[:], reply)
-	c.put(set, e)
-	for alive := c.alive.Load(); alive < int64(e.dies) && !c.alive.CompareAndSwap(alive, int64(e.dies)); {
-		alive = c.alive.Load()
+	e.reply[0] = now
+	copy(e.reply[1:], reply)
+	if at := c.put(set, e); at != nil {
+		atLeast(&c.alive, int64(e.dies))
+		// Either this sees that another decision was seen meanwhile, or that one sees the entry.
+		if int64(sent) <= set.seen.Load() && now < set.decided.Load() {
+			at.CompareAndSwap(e, nil)
+		}
+	}
+	c.see(set, p, t.Key, res, sent, received)
+}
+
+// Seen notes what the store has decided about t, unless that comes to Keep: sent is a reading of
+// the clock from before it was asked. Nothing is answered any more from what was decided before,
+// if t was charged or if the numbers are others, under which the store may have read something
+// else out of the same state.
+func (c *Cache) Seen(p *Policy, t *core.Take, res *core.Result, sent time.Duration) {
+	if c != nil && t.Now == 0 {
+		c.see(c.set(p, t.Key), p, t.Key, res, sent, c.clock())
 	}
 }
 
-// put stores e, unless there is a newer entry for the same, or others are storing at this instant.
-func (c *Cache) put(set *set, e *entry) {
+func (c *Cache) see(set *set, p *Policy, key string, res *core.Result, sent, now time.Duration) {
+	atLeast(&set.decided, res.At)
+	atLeast(&set.seen, int64(now))
+	if int64(now) >= c.alive.Load() {
+		return
+	}
+	var of name
+	for i := range set.entries {
+		e := set.entries[i].Load()
+		if e == nil || e.reply[0] >= res.At && e.received > sent || res.Taken == 0 && e.policy.numbers == p.numbers {
+			continue
+		}
+		if of.text == "" {
+			of = nameOf(key)
+		}
+		if e.key == of && e.policy.before == p.before {
+			set.entries[i].CompareAndSwap(e, nil)
+		}
+	}
+}
+
+// atLeast raises a to n if it is less.
+func atLeast(a *atomic.Int64, n int64) {
+	for old := a.Load(); old < n && !a.CompareAndSwap(old, n); {
+		old = a.Load()
+	}
+}
+
+// put stores e and returns where. It returns nil if e is over already, if there is a newer entry for
+// the same, and if others are storing at this instant.
+func (c *Cache) put(set *set, e *entry) *atomic.Pointer[entry] {
+	if !e.alive(set, e.policy, e.received) {
+		return nil
+	}
 	const none = -1
 	dead, idle := none, none
 	for i := range set.entries {
@@ -275,10 +313,10 @@ func (c *Cache) put(set *set, e *entry) {
 		case old == nil || !old.alive(set, old.policy, e.received):
 			dead = i
 		case old.is(e.policy, e.key, e.cost):
-			if old.sent < e.sent {
-				set.entries[i].CompareAndSwap(old, e)
+			if old.sent < e.sent && set.entries[i].CompareAndSwap(old, e) {
+				return &set.entries[i]
 			}
-			return
+			return nil
 		case !old.hit.Load():
 			idle = i
 		}
@@ -296,6 +334,7 @@ func (c *Cache) put(set *set, e *entry) {
 		}
 	}
 	set.entries[at].Store(e)
+	return &set.entries[at]
 }
 
 // Forget ends what is known of a key, whose state is changed by something else than a Take. Call
@@ -316,10 +355,7 @@ func (c *Cache) GivesBack(p *Policy) {
 
 // raise ends all entries of a set, and keeps out what was sent before.
 func (c *Cache) raise(set *set) {
-	now := int64(c.clock())
-	for changed := set.changed.Load(); changed < now && !set.changed.CompareAndSwap(changed, now); {
-		changed = set.changed.Load()
-	}
+	atLeast(&set.changed, int64(c.clock()))
 }
 
 // Hits returns how many times Answer has answered.

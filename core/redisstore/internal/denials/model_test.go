@@ -33,9 +33,10 @@ func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }
 
 // Whatever this process and others take, give back, reset and change, in whatever order replies
 // come, and however the clocks step: each answer of the cache is one that the scripts themselves
-// would have given, to the state that the key had at an instant within the time that is promised.
-// It never admits, it never refuses what nobody has made room for, and its RetryAfter is never too
-// short.
+// would have given, to the state that the key had at an instant within the time that is promised,
+// and not before the latest charge of which this process knows, nor before its latest call by
+// other numbers. It never admits, it never refuses what nobody has made room for, and its
+// RetryAfter is never too short.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	for _, variants := range [][2]string{
@@ -110,9 +111,10 @@ type model struct {
 type history struct {
 	name, key string
 	versions  []version
-	// floor is the first version that an answer may still be made of, last the policy that this
-	// process asked by, and numbers the one that anybody did.
-	floor, last, numbers int
+	// floor is the first version that an answer by each of the policies may still be made of, and
+	// numbers the policy that anybody last asked by.
+	floor   [2]int
+	numbers int
 	// disturbed is when anything was last given back that this process did not give back.
 	disturbed time.Duration
 	receipts  []core.Refund
@@ -232,10 +234,9 @@ func (m *model) someTake(which int) core.Take {
 		t.Cost = 1 + m.rng.Int64N(limit.Burst)
 	case n < 4:
 		t.Cost = 1 + m.rng.Int64N(limit.Burst+limit.Debt+2)
-	case n < 5:
-		t.Cost = m.rng.Int64N(3)
-		t.AtMost = true
 	case n < 6:
+		t.Cost, t.AtMost, t.Debt = m.rng.Int64N(3), true, m.chance(50)
+	case n < 7:
 		t.Cost = 0
 	}
 	if wait := p.Options().Wait; wait > 0 && !t.AtMost && m.chance(50) {
@@ -251,9 +252,6 @@ func (m *model) ask(h *history) {
 }
 
 func (m *model) askFor(h *history, which int, t core.Take) {
-	if which != h.last {
-		h.last, h.floor = which, len(h.versions)-1
-	}
 	t.Key = h.key
 	sent := m.cache.Now()
 	if res, ok := m.cache.Answer(m.prepared[which], &t, sent); ok {
@@ -290,25 +288,39 @@ func (m *model) advance(i int) {
 		m.pending = append(m.pending[:i], m.pending[i+1:]...)
 		if c.change != nil {
 			m.cache.Forget(m.prepared[c.which], c.h.key)
-			c.h.floor = max(c.h.floor, c.state)
+			c.h.raise(0, c.state)
+			c.h.raise(1, c.state)
 			return
 		}
 		reply := append([]int64(nil), c.reply...)
 		res, again, err := c.take.Policy.Spec().Explain(c.take, c.reply)
 		require.NoError(m, err)
 		require.False(m, again)
-		if !res.Allowed() {
+		c.h.raise(1-c.which, c.state)
+		if res.Taken > 0 {
+			c.h.raise(c.which, c.state)
+		}
+		if res.Allowed() {
+			m.cache.Seen(m.prepared[c.which], &c.take, &res, c.sent)
+		} else {
 			m.fitting = &call{h: c.h, which: c.which, take: c.take}
-			m.fitting.take.Cost, m.fitting.take.AtMost = 1+m.rng.Int64N(max(1, c.take.Cost)), false
+			m.fitting.take.Cost, m.fitting.take.AtMost, m.fitting.take.Debt = 1+m.rng.Int64N(max(1, c.take.Cost)), false, false
 			at := m.fitting.take
 			at.Now = res.At
 			less, _, _ := c.take.Policy.Spec().Step(c.h.versions[c.state].text, at)
 			m.fits = res.At + less.RetryAfter.Microseconds()
 			m.cache.Keep(m.prepared[c.which], &c.take, reply, &res, c.sent)
-			c.h.refusals = append(c.h.refusals, refusal{c.which, c.take.Cost, c.sent, c.state, reply})
+			cost := c.take.Cost
+			if c.take.AtMost {
+				cost, reply = 1, append(reply[:1:1], reply[2:]...)
+			}
+			c.h.refusals = append(c.h.refusals, refusal{c.which, cost, c.sent, c.state, reply})
 		}
 	}
 }
+
+// raise leaves no answer of a policy to what was before a version.
+func (h *history) raise(which, version int) { h.floor[which] = max(h.floor[which], version) }
 
 // run takes at the server, for this process or another.
 func (m *model) run(h *history, which int, t core.Take) []int64 {
@@ -385,7 +397,8 @@ func (m *model) change(h *history, own, refund bool, do func()) {
 		m.givesBack = true
 	}
 	m.cache.Forget(m.prepared[which], h.key)
-	h.floor = len(h.versions) - 1
+	h.raise(0, len(h.versions)-1)
+	h.raise(1, len(h.versions)-1)
 	m.pending = append(m.pending, &call{h: h, which: which, change: do})
 	if m.chance(80) {
 		m.advance(len(m.pending) - 1)
@@ -398,7 +411,7 @@ func (m *model) check(h *history, which int, t core.Take, res core.Result) {
 	m.hits++
 	require.False(m, res.Allowed())
 	require.Zero(m, res.Taken)
-	require.False(m, t.AtMost || t.Cost == 0)
+	require.True(m, t.AtMost || t.Cost > 0)
 	require.Equal(m, res.Outcome == core.Refused, res.RetryAfter > 0)
 	lives := time.Second
 	if m.givesBack {
@@ -422,7 +435,7 @@ func (m *model) check(h *history, which int, t core.Take, res core.Result) {
 		require.False(m, plain.Allowed(), "the plain store admits %+v, the cache says %+v", plain, res)
 	}
 	var seen []core.Result
-	for i := len(h.versions) - 1; i >= h.floor; i-- {
+	for i := len(h.versions) - 1; i >= h.floor[which]; i-- {
 		if i+1 < len(h.versions) && h.versions[i+1].from < m.mono-lives {
 			break // it ended before
 		}
@@ -439,7 +452,7 @@ func (m *model) check(h *history, which int, t core.Take, res core.Result) {
 		return
 	}
 	for i := max(0, len(h.versions)-8); i < len(h.versions); i++ {
-		m.Logf("%d (floor %d): %v %s", i, h.floor, h.versions[i].from-m.mono, h.versions[i].text)
+		m.Logf("%d (floor %d): %v %s", i, h.floor[which], h.versions[i].from-m.mono, h.versions[i].text)
 	}
 	m.Errorf("%+v of %v is answered with\n%+v, which no state of the last %v gives:\n%+v", t, m.policies[which], res, lives, seen)
 }
@@ -449,7 +462,7 @@ func (m *model) check(h *history, which int, t core.Take, res core.Result) {
 // until somebody is admitted: only the script that read it knows which one that was.
 func (h *history) repeats(which int, t core.Take, res core.Result, after time.Duration) bool {
 	return slices.ContainsFunc(h.refusals, func(r refusal) bool {
-		if r.which != which || r.sent <= after || r.version < h.floor {
+		if r.which != which || r.sent <= after || r.version < h.floor[which] {
 			return false
 		}
 		same, refused := t.Policy.Spec().Again(t, r.cost, slices.Clone(r.reply), res.At, res.At)
