@@ -77,6 +77,8 @@ func (x *exchange) Handle(handler any, v *guard.Verdict) (answered, known bool, 
 	return x.c.Response().Committed, known, err
 }
 
+func (x *exchange) BeforeHeader(f func()) { x.c.Response().Before(f) }
+
 func (*exchange) Watch() {} // Echo's own writer does
 
 // Final answers for an error that is written later, by the server's HTTPErrorHandler, with the status it carries.

@@ -109,9 +109,7 @@ func handler(h adaptertest.Handler) echo.HandlerFunc {
 			err := c.Request().ParseMultipartForm(0)
 			h.Upload(c.Request().MultipartForm, err)
 		}
-		if h.Header[0] != "" {
-			c.Response().Header().Set(h.Header[0], h.Header[1])
-		}
+		h.Header.Each(c.Response().Header().Set)
 		switch {
 		case h.Panic != nil:
 			panic(h.Panic)
@@ -142,6 +140,7 @@ func handler(h adaptertest.Handler) echo.HandlerFunc {
 func handle(n adaptertest.Native) guard.OverLimit {
 	return echomw.Handle(func(c echo.Context, v *guard.Verdict) error {
 		c.Response().Header().Set("X-Native", v.Policy)
+		n.Header.Each(c.Response().Header().Set)
 		n.Edit(v)
 		switch {
 		case n.Panic != nil:

@@ -128,9 +128,7 @@ func handler(h adaptertest.Handler) fiber.Handler {
 		if h.Upload != nil {
 			h.Upload(c.MultipartForm())
 		}
-		if h.Header[0] != "" {
-			c.Set(h.Header[0], h.Header[1])
-		}
+		h.Header.Each(c.Set)
 		switch {
 		case h.Panic != nil:
 			panic(h.Panic)
@@ -169,6 +167,7 @@ func handler(h adaptertest.Handler) fiber.Handler {
 func handle(n adaptertest.Native) guard.OverLimit {
 	return fibermw.Handle(func(c *fiber.Ctx, v *guard.Verdict) error {
 		c.Set("X-Native", v.Policy)
+		n.Header.Each(c.Set)
 		n.Edit(v)
 		switch {
 		case n.Panic != nil:

@@ -38,5 +38,11 @@ func (x *exchange) Set(name, value string) {
 	x.c.Response().Header.SetCanonical(utils.UnsafeBytes(name), utils.UnsafeBytes(value))
 }
 
+// Del removes a field.
+func (x *exchange) Del(name string) { x.c.Response().Header.Del(name) }
+
+// BeforeHeader does nothing, because Fiber sends the header after the handlers.
+func (*exchange) BeforeHeader(func()) {}
+
 // Scratch may be used, because Set makes copies.
 func (x *exchange) Scratch() *guard.Scratch { return &x.scratch }

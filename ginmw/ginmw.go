@@ -83,6 +83,8 @@ func (x *exchange) Handle(handler any, v *guard.Verdict) (answered, known bool, 
 	return x.c.Writer.Written() || x.c.Writer.Status() != status, true, nil
 }
 
+func (x *exchange) BeforeHeader(f func()) { x.c.Writer = &writer{x.c.Writer, f} }
+
 func (*exchange) Watch() {} // Gin's own writer does
 
 func (x *exchange) Final(_ error, panicked bool) guard.Final {

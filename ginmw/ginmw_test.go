@@ -105,9 +105,7 @@ func handler(h adaptertest.Handler) gin.HandlerFunc {
 			err := c.Request.ParseMultipartForm(0)
 			h.Upload(c.Request.MultipartForm, err)
 		}
-		if h.Header[0] != "" {
-			c.Header(h.Header[0], h.Header[1])
-		}
+		h.Header.Each(c.Header)
 		switch {
 		case h.Panic != nil:
 			panic(h.Panic)
@@ -134,6 +132,7 @@ func handler(h adaptertest.Handler) gin.HandlerFunc {
 func handle(n adaptertest.Native) guard.OverLimit {
 	return ginmw.Handle(func(c *gin.Context, v *guard.Verdict) {
 		c.Header("X-Native", v.Policy)
+		n.Header.Each(c.Header)
 		n.Edit(v)
 		switch {
 		case n.Panic != nil:

@@ -106,6 +106,8 @@ func (x *exchange) Handle(handler any, v *guard.Verdict) (answered, known bool, 
 
 func (x *exchange) Watch() { x.watched = true }
 
+func (x *exchange) BeforeHeader(f func()) { x.watched, x.sent.before = true, f }
+
 func (x *exchange) Final(_ error, panicked bool) guard.Final {
 	status, bytes := x.sent.final(panicked)
 	return guard.Final{Status: status, Bytes: bytes, Panicked: panicked}

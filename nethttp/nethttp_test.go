@@ -105,9 +105,7 @@ func handler(h adaptertest.Handler) http.Handler {
 			err := r.ParseMultipartForm(0)
 			h.Upload(r.MultipartForm, err)
 		}
-		if h.Header[0] != "" {
-			w.Header().Set(h.Header[0], h.Header[1])
-		}
+		h.Header.Each(w.Header().Set)
 		switch {
 		case h.Panic != nil:
 			panic(h.Panic)
@@ -135,6 +133,7 @@ func handler(h adaptertest.Handler) http.Handler {
 func handle(n adaptertest.Native) guard.OverLimit {
 	return nethttp.Handle(func(w http.ResponseWriter, _ *http.Request, v *guard.Verdict) {
 		w.Header().Set("X-Native", v.Policy)
+		n.Header.Each(w.Header().Set)
 		n.Edit(v)
 		switch {
 		case n.Panic != nil:

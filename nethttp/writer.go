@@ -54,6 +54,7 @@ type writer struct {
 	status    int // 0 until it is known
 	otherwise int // the status of a body that comes without one, or 0 for the server's choice
 	bytes     int64
+	before    func() // is called before the header is sent
 }
 
 // Unwrap is for http.ResponseController.
@@ -63,6 +64,7 @@ func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 func (w *writer) WriteHeader(status int) {
 	if w.status == 0 && (status >= 200 || status == http.StatusSwitchingProtocols) {
 		w.status = status
+		w.beforeHeader()
 	}
 	w.ResponseWriter.WriteHeader(status)
 }
@@ -115,8 +117,18 @@ func (w *writer) implied(status int) {
 
 // begin is called before a body, whose status may not have been set.
 func (w *writer) begin() {
-	if w.status == 0 && w.otherwise != 0 {
+	switch {
+	case w.status != 0:
+	case w.otherwise != 0:
 		w.WriteHeader(w.otherwise)
+	default:
+		w.beforeHeader()
+	}
+}
+
+func (w *writer) beforeHeader() {
+	if w.before != nil {
+		w.before()
 	}
 }
 

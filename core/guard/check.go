@@ -59,6 +59,9 @@ func (g *Guard) Serve(x Exchange) (err error) {
 		if v.derives() {
 			ctx = v.context(x.Context())
 		}
+		if v.degraded {
+			defer keepUncached(x)()
+		}
 		err = x.Next(ctx)
 	case Native:
 		err = g.native(x, v)

@@ -12,9 +12,9 @@ import (
 // answer is cheap: nothing bounds how many of them there are. It costs a request over its limit a context of its own.
 //
 // With a handler, at most one, that answers instead: Degrade(ginmw.Handle(cached)). Its status is 200 unless it says
-// otherwise.
+// otherwise, and it is told no time to wait.
 //
-// The answer says that it must not be cached. Other rules hold all the same. Only what its limit refuses is degraded: a
+// The answer says that it must not be cached, whatever the handler says about that. Other rules hold all the same. Only what its limit refuses is degraded: a
 // request without a key, or one for which the store failed under "fail closed", is answered as by [Reject].
 func Degrade(instead ...OverLimit) OverLimit { return degrade{instead} }
 
@@ -65,9 +65,10 @@ func (d degrade) Serve(x *Refusal) Verdict {
 		return Verdict{Action: Pass, degraded: true}
 	}
 	if n, ok := d.instead[0].(native); ok {
-		return Verdict{Action: Native, Native: n.handler, Status: statusOK}
+		return Verdict{Action: Native, Native: n.handler, Status: statusOK, degraded: true}
 	}
 	v := d.instead[0].Serve(x)
 	v.Status = cmp.Or(v.Status, statusOK)
+	v.degraded = v.Status < 400
 	return v
 }

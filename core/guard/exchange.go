@@ -27,6 +27,9 @@ type Exchange interface {
 	// Handle calls a handler that the adapter's own Handle was given, and reports whether it has answered. A body
 	// without a status has that of v. known is false, and nothing done, if native is not one.
 	Handle(native any, v *Verdict) (answered, known bool, err error)
+	// BeforeHeader has f called right before the header is sent. It is called before a handler, and f once more after
+	// that. It need do nothing in a framework that sends the header later.
+	BeforeHeader(f func())
 	// Watch is called before a handler if Final will be called after it.
 	Watch()
 	// Final says how the request ended, after Watch: with the error of Next or Handle, or with a panic.
@@ -49,6 +52,8 @@ var scratches = sync.Pool{New: func() any { return new(Scratch) }}
 func (g *Guard) native(x Exchange, v Verdict) error {
 	status := v.Status
 	x.Watch()
+	uncached := keepUncached(x)
+	defer uncached()
 	answered, known, err := x.Handle(v.Native, &v)
 	if !known {
 		g.warnForeign(x, &v)
@@ -56,6 +61,7 @@ func (g *Guard) native(x Exchange, v Verdict) error {
 		v.Status = status
 	}
 	if !answered && err == nil {
+		uncached()
 		if len(v.Body) > 0 && x.Get(headerType) == "" {
 			x.Set(headerType, typeText)
 		}

@@ -16,6 +16,8 @@ type Header interface {
 	Get(name string) string
 	// Set replaces the value of a field.
 	Set(name, value string)
+	// Del removes a field.
+	Del(name string)
 }
 
 // The headers whose names are not for the program to choose, in the form in which net/http and fasthttp keep them;
@@ -41,12 +43,13 @@ const (
 //	RateLimit-Policy
 //	Retry-After            on a refusal, the seconds to wait, rounded up and at
 //	                       least 1; absent where waiting cannot help
-//	Cache-Control          no-store on a refusal, and where it is degraded
+//	Cache-Control          no-store on a refusal, and where it is degraded; then
+//	                       there is no other header by which caches go
 //
 // A request that nobody counted, because the store failed or it had no key, has no
 // headers of limits: there are no true numbers to give. An adapter calls this
 // before the handler, so that the headers are there even if it streams or panics;
-// a handler that sets one of them itself has the last word.
+// a handler that sets one of them itself has the last word, except on what caches may do.
 //
 // Where an outer guard has set them already, the tightest stays: a refusal before
 // anything else, then the least remaining, then the latest reset. The lists of
@@ -87,7 +90,7 @@ func (v *Verdict) setHeaders(h Header, d *Scratch, copied bool) {
 		}
 	}
 	var wait int64 // in seconds, or 0 where waiting cannot help
-	if v.Action != Pass && v.Result.Outcome == core.Refused && v.Result.RetryAfter > 0 {
+	if v.Action != Pass && !v.degraded && v.Result.Outcome == core.Refused && v.Result.RetryAfter > 0 {
 		if wait = max(1, ceilSeconds(v.Result.RetryAfter.Microseconds())); s.Jitter {
 			wait += rand.Int64N(wait/10 + 1) // whole seconds, so that the shortest waits stay as they are
 		}
@@ -101,9 +104,6 @@ func (v *Verdict) setHeaders(h Header, d *Scratch, copied bool) {
 		h.Set(s.limit, limit)
 		h.Set(s.remaining, numbers[:remaining])
 		h.Set(s.reset, numbers[remaining:reset])
-	}
-	if v.Action != Pass || v.degraded {
-		h.Set(headerCache, "no-store")
 	}
 	if wait > 0 {
 		h.Set(headerRetryAfter, numbers[reset:])
@@ -120,6 +120,12 @@ func (v *Verdict) setHeaders(h Header, d *Scratch, copied bool) {
 		if f.name == headerRetryAfter && v.Action != Pass {
 			wait, _ = strconv.ParseInt(f.value, 10, 64)
 		}
+	}
+	if v.uncached() { // whatever a handler's fields say
+		for _, name := range cacheFields {
+			h.Del(name)
+		}
+		h.Set(headerCache, "no-store")
 	}
 	if len(v.members) > 0 {
 		v.setLists(h, wait)

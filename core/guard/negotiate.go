@@ -101,10 +101,10 @@ func quality(params string) int {
 	return 1000
 }
 
-// isGRPC reports whether a request is a call of gRPC: a POST over HTTP/2 of that type. What merely claims the type gets
+// isGRPC reports whether a request over HTTP/2 is a call of gRPC: a POST of that type. What merely claims the type gets
 // the status of a refusal, which access logs and bans go by. A call of gRPC-Web does too: its clients understand it.
 func isGRPC(q keyfunc.Request) bool {
-	return q.ProtoMajor() == 2 && isGRPCType(q.Header(headerType)) && q.Method() == "POST"
+	return isGRPCType(q.Header(headerType)) && q.Method() == "POST"
 }
 
 // isGRPCType reports whether the lines of Content-Type are those of gRPC.

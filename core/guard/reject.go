@@ -28,7 +28,8 @@ type RejectOptions struct {
 	Status int
 	// Body, unless empty, is what every request over its limit gets, whatever it accepts.
 	Body string
-	// Header are further headers, of every answer. Content-Type is that of Body; without it, Body is plain text.
+	// Header are further headers, of every answer, but none for caches: no refusal may be kept. Content-Type is that of
+	// Body; without it, Body is plain text.
 	Header map[string]string
 }
 
@@ -92,6 +93,8 @@ func (r *reject) check(o RejectOptions) error {
 			mistakes = append(mistakes, fmt.Errorf("RejectOptions.Header: %q is not the name of a header; give letters, digits and \"-\", such as \"X-Reason\"", name))
 		case strings.ContainsFunc(value, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }):
 			mistakes = append(mistakes, fmt.Errorf("RejectOptions.Header[%q] is %q; a header is one line of text", name, value))
+		case forCaches(textproto.CanonicalMIMEHeaderKey(name)):
+			mistakes = append(mistakes, fmt.Errorf("RejectOptions.Header[%q] is for caches, which must not keep a refusal: Cache-Control is \"no-store\"; leave it out", name))
 		case strings.EqualFold(name, headerType) && o.Body == "":
 			mistakes = append(mistakes, fmt.Errorf("RejectOptions.Header[%q] is the type of Body, which is empty; give both or neither", name))
 		}
@@ -248,7 +251,7 @@ func (r *reject) answer(q keyfunc.Request, f format, b *bodies, res *core.Result
 		k = undecided(err)
 	}
 	if q != nil {
-		if isGRPC(q) {
+		if q.ProtoMajor() == 2 && isGRPC(q) {
 			return statusOK, nil, r.fields[k][asGRPC]
 		}
 		if lines := q.Header(headerAccept); len(lines) > 0 {

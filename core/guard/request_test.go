@@ -66,6 +66,7 @@ type header map[string]string
 
 func (h header) Get(name string) string { return h[name] }
 func (h header) Set(name, value string) { h[name] = value }
+func (h header) Del(name string)        { delete(h, name) }
 
 // records is a slog.Handler that keeps what it is told.
 type records struct {
@@ -146,6 +147,8 @@ func (x *exchange) Handle(native any, v *guard.Verdict) (answered, known bool, e
 	x.said = "cached"
 	return true, true, nil
 }
+
+func (x *exchange) BeforeHeader(func()) {}
 
 func (x *exchange) Watch() {}
 

@@ -56,7 +56,7 @@ type field struct{ name, value string }
 var oneLine = strings.NewReplacer("\r", " ", "\n", " ")
 
 // SetField adds a header to the answer, or replaces the one of that name. Line breaks in the value become spaces: none
-// of it becomes another header.
+// of it becomes another header. What it says to caches has no effect on a refusal, which they must not keep.
 func (v *Verdict) SetField(name, value string) {
 	name, value = textproto.CanonicalMIMEHeaderKey(name), oneLine.Replace(value)
 	for i := range v.fields {

@@ -330,6 +330,8 @@ type exchange struct {
 
 func (exchange) Get(string) string       { return "" }
 func (exchange) Set(string, string)      {}
+func (exchange) Del(string)              {}
+func (exchange) BeforeHeader(func())     {}
 func (exchange) Reply(int, []byte)       {}
 func (exchange) Watch()                  {}
 func (exchange) Scratch() *guard.Scratch { return nil }

@@ -91,8 +91,8 @@ type Handler struct {
 	Fail bool
 	// Panic panics with that value.
 	Panic any
-	// Header is a header that the handler sets, of that name and value.
-	Header [2]string
+	// Header is what the handler sets, before it answers.
+	Header Fields
 	// Stream, unless nil, sends "first", waits for Stream to be closed, and
 	// sends "last".
 	Stream <-chan struct{}
@@ -112,6 +112,16 @@ type Handler struct {
 	// Upload, unless nil, is called with the request's form, parsed so that its
 	// files are on the disk if the framework can do that.
 	Upload func(*multipart.Form, error)
+}
+
+// Fields are headers, each a name and a value.
+type Fields [][2]string
+
+// Each calls set with each of them.
+func (f Fields) Each(set func(name, value string)) {
+	for _, field := range f {
+		set(field[0], field[1])
+	}
 }
 
 // Called counts a call, and does what there is to do. ctx is the request's context, and native the framework's own.
@@ -146,6 +156,8 @@ type Native struct {
 	Body string
 	// Panic panics with that value.
 	Panic any
+	// Header is what it sets besides.
+	Header Fields
 	// Change, unless nil, is called with the Verdict before anything else.
 	Change func(*guard.Verdict)
 }
@@ -193,6 +205,7 @@ func Run(t *testing.T, a Adapter) {
 		{"a refusal of a call of gRPC", testGRPC},
 		{"a degraded answer", testDegrade},
 		{"another handler that answers instead", testDegradeInstead},
+		{"what caches are told", testCaches},
 		{"a circuit that breaks", testBreak},
 		{"a zero Verdict", testZeroVerdict},
 		{"a Verdict that passes", testPassingVerdict},

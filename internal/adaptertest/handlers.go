@@ -133,6 +133,72 @@ func testDegrade(t *testing.T, a Adapter) {
 	}
 }
 
+// What a refused or degraded answer says to caches stands, whatever handlers and middleware outside say, and when.
+func testCaches(t *testing.T, a Adapter) {
+	cached := Fields{
+		{cacheHeader, "public, max-age=3600"}, {"CDN-Cache-Control", "max-age=3600"}, {"Cloudflare-CDN-Cache-Control", "max-age=3600"},
+		{"Surrogate-Control", "max-age=3600"}, {"X-Accel-Expires", "3600"}, {"Expires", "Fri, 15 Jan 2100 08:00:00 GMT"},
+		{"ETag", `"full"`}, {"Last-Modified", "Fri, 15 Jan 2010 08:00:00 GMT"}, {"X-Other", "1"},
+	}
+	done := make(chan struct{})
+	close(done)
+	set := guard.HandlerFunc("set", func(*guard.Refusal) guard.Verdict {
+		v := guard.Verdict{Action: guard.Reply, Body: []byte("set")}
+		cached.Each(v.SetField)
+		return v
+	})
+	for name, c := range map[string]struct {
+		over    guard.OverLimit
+		handler Handler
+		status  int
+		wait    bool
+	}{
+		"degraded":                   {guard.Degrade(), Handler{Header: cached}, 200, false},
+		"degraded, not modified":     {guard.Degrade(), Handler{Header: cached, Status: 304}, 304, false},
+		"degraded, a stream":         {guard.Degrade(), Handler{Header: cached, Stream: done}, 200, false},
+		"degraded, an error":         {guard.Degrade(), Handler{Header: cached, Status: 502, Fail: true}, 502, false},
+		"degraded, an unknown error": {guard.Degrade(), Handler{Header: cached, Fail: true}, 500, false},
+		"degraded, a panic":          {guard.Degrade(), Handler{Header: cached, Panic: "a panic"}, 500, false},
+		"instead":                    {guard.Degrade(a.Handle(Native{Header: cached, Body: "cached"})), Handler{}, 200, false},
+		"instead, another status":    {guard.Degrade(a.Handle(Native{Header: cached, Status: 203})), Handler{}, 203, false},
+		"instead, nothing":           {guard.Degrade(a.Handle(Native{Header: cached})), Handler{}, 200, false},
+		"instead, an error":          {guard.Degrade(a.Handle(Native{Header: cached, Status: 502, Fail: true})), Handler{}, 502, false},
+		"instead, a function":        {guard.Degrade(set), Handler{}, 200, false},
+		"native":                     {a.Handle(Native{Header: cached, Status: 429}), Handler{}, 429, true},
+		"native, nothing":            {a.Handle(Native{Header: cached}), Handler{}, 429, true},
+		"native, a panic":            {a.Handle(Native{Header: cached, Panic: "a panic"}), Handler{}, 500, true},
+		"function":                   {set, Handler{}, 429, true},
+		"plain":                      {nil, Handler{}, 429, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := guard.HandlerFunc("before", func(*guard.Refusal) guard.Verdict { // as a middleware outside does
+				v := guard.Verdict{Action: guard.Pass}
+				cached.Each(v.SetField)
+				return v
+			})
+			outer := newGuard(t, "outer: 1/24h", guard.Config{Rule: guard.Rule{OverLimit: before}})
+			inner := newGuard(t, "1/24h", guard.Config{Rule: guard.Rule{OverLimit: c.over}})
+			s := serve(t, a, hello(c.handler, outer, inner))
+			s.get("/hello")
+			res := s.get("/hello")
+			assert.Equal(t, c.status, res.StatusCode)
+			assert.Equal(t, []string{"no-store"}, res.Header[cacheHeader])
+			assert.Equal(t, "1", res.Header.Get("X-Other"))
+			for _, field := range cached {
+				if field[0] != "X-Other" && field[0] != cacheHeader {
+					assert.Empty(t, res.Header.Values(field[0]), field[0])
+				}
+			}
+			assert.Equal(t, c.wait, res.Header.Get(retryHeader) != "")
+		})
+	}
+	// An answer that no limit has changed is the handler's.
+	res := serve(t, a, hello(Handler{Header: cached}, newGuard(t, "1/1h", guard.Config{Rule: guard.Rule{OverLimit: guard.Degrade()}}))).get("/hello")
+	for _, field := range cached {
+		assert.Equal(t, field[1], res.Header.Get(field[0]), field[0])
+	}
+}
+
 // A native handler in the place of the route's answers with 200, unless it says otherwise.
 func testDegradeInstead(t *testing.T, a Adapter) {
 	for _, c := range []struct {
@@ -148,7 +214,7 @@ func testDegradeInstead(t *testing.T, a Adapter) {
 		s := over(t, a, guard.Config{Rule: guard.Rule{OverLimit: guard.Degrade(a.Handle(c.Native))}}, Handler{Calls: calls})
 		for range 2 {
 			res := s.get("/hello")
-			res.has(t, c.want, refusal("X-Native", "default"))
+			res.has(t, c.want, degraded("X-Native", "default"))
 			if !c.Fail {
 				assert.Equal(t, "native", res.body)
 			}
@@ -156,13 +222,13 @@ func testDegradeInstead(t *testing.T, a Adapter) {
 		assert.EqualValues(t, 1, calls.Load())
 	}
 	silent := over(t, a, guard.Config{Rule: guard.Rule{OverLimit: guard.Degrade(a.Handle(Native{}))}}, Handler{}).get("/hello")
-	silent.has(t, http.StatusOK, refusal("X-Native", "default"))
+	silent.has(t, http.StatusOK, degraded("X-Native", "default"))
 	assert.Empty(t, silent.body)
 
 	l := new(logtest.Log)
 	foreign := guard.Degrade(guard.HandleNative("elsewhere.Handle", func() { t.Error("it was called") }))
 	res := over(t, a, guard.Config{Rule: guard.Rule{OverLimit: foreign}, Log: l.Logger()}, Handler{}).get("/hello")
-	res.has(t, http.StatusTooManyRequests, refusal("", ""))
+	res.has(t, http.StatusTooManyRequests, degraded("", ""))
 	assert.Equal(t, "too many requests\n", res.body)
 	assert.Len(t, l.With("another framework"), 1)
 }

@@ -81,7 +81,7 @@ func testStream(t *testing.T, a Adapter) {
 
 // A header that the handler sets is the handler's.
 func testOwnHeader(t *testing.T, a Adapter) {
-	s := serve(t, a, hello(Handler{Header: [2]string{limitHeader, "7777"}}, newGuard(t, "3/1h", guard.Config{})))
+	s := serve(t, a, hello(Handler{Header: Fields{{limitHeader, "7777"}}}, newGuard(t, "3/1h", guard.Config{})))
 	s.get("/hello").admitted(t, 7777, 2)
 }
 

@@ -39,6 +39,13 @@ func refusal(name, value string) map[string]string {
 	return want
 }
 
+// degraded are those of an answer that is given instead, which is told no time to wait.
+func degraded(name, value string) map[string]string {
+	want := refusal(name, value)
+	delete(want, retryHeader)
+	return want
+}
+
 func testNative(t *testing.T, a Adapter) {
 	calls := new(atomic.Int64)
 	for _, n := range []Native{

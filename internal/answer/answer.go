@@ -20,6 +20,9 @@ func (f *Fields) Wrap(h http.Header) { f.header, f.free = h, f.first[:] }
 // Get returns the value of a field, its lines joined by commas.
 func (f *Fields) Get(name string) string { return strings.Join(f.header[name], ", ") }
 
+// Del removes a field.
+func (f *Fields) Del(name string) { delete(f.header, name) }
+
 // Set replaces the value of a field.
 func (f *Fields) Set(name, value string) {
 	if len(f.free) == 0 {
