@@ -23,6 +23,10 @@ func (q *request) Header(name string) []string { return q.c.Request().Header[nam
 func (q *request) ContentLength() int64        { return q.c.Request().ContentLength }
 func (q *request) Native() any                 { return q.c }
 
+// Routed implements guard.Routed, for a limit that comes before the router, by Pre. Echo does not say whether a route
+// takes every method.
+func (q *request) Routed() (pattern string, everyMethod bool) { return q.c.Path(), false }
+
 func (q *request) Value(key any) any {
 	if name, ok := key.(string); ok {
 		if value := q.c.Get(name); value != nil {

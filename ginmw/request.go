@@ -32,6 +32,10 @@ func (q *request) Value(key any) any {
 	return q.c.Request.Context().Value(key)
 }
 
+// Routed implements guard.Routed, for requests that a handler sends through the router again. Gin does not say whether
+// a route takes every method.
+func (q *request) Routed() (pattern string, everyMethod bool) { return q.c.FullPath(), false }
+
 // within gives the handlers ctx, in the request and in Gin's own context, until leave is called.
 func (q *request) within(ctx context.Context) (leave func()) {
 	outer := q.c.Request

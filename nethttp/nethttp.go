@@ -55,7 +55,7 @@ type limit struct {
 
 // ServeHTTP implements http.Handler.
 func (l *limit) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	x := &exchange{request: request{r, l}, sent: writer{ResponseWriter: w}}
+	x := &exchange{request: request{r, l, r.Pattern}, sent: writer{ResponseWriter: w}}
 	x.Wrap(w.Header())
 	_ = l.guard.Serve(x) // handlers of net/http have no errors
 }

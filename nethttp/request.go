@@ -10,8 +10,9 @@ import (
 
 // request implements keyfunc.Request.
 type request struct {
-	r     *http.Request
-	limit *limit
+	r      *http.Request
+	limit  *limit
+	before string // the request's pattern before the handler
 }
 
 func (q *request) Context() context.Context    { return q.r.Context() }
@@ -25,3 +26,12 @@ func (q *request) Header(name string) []string { return q.r.Header[name] }
 func (q *request) ContentLength() int64        { return q.r.ContentLength }
 func (q *request) Value(key any) any           { return q.r.Context().Value(key) }
 func (q *request) Native() any                 { return q.r }
+
+// Routed implements guard.Routed for what muxes within have found, and other routers that say so in the same place.
+func (q *request) Routed() (pattern string, everyMethod bool) {
+	if q.r.Pattern == q.before || q.r.Method == http.MethodConnect { // for which a mux may answer with the path
+		return "", false
+	}
+	pattern = withoutMethod(q.r.Pattern)
+	return pattern, pattern == q.r.Pattern
+}

@@ -23,7 +23,9 @@ import (
 // where mux is the chi.Mux with all the routes.
 type Router func(*http.Request) string
 
-// Mux finds the routes of m. Limit needs it where something stands between it and
+// Mux finds the routes of m, and of muxes that are handlers of it: not those that
+// another middleware wraps, such as http.StripPrefix, which see other paths than m.
+// Mount a Limit around such a mux instead. Limit needs Mux where something stands between it and
 // the mux, such as another middleware; it finds a mux that it wraps itself, also through
 // other Limits.
 //
@@ -32,11 +34,37 @@ type Router func(*http.Request) string
 // CONNECT has none.
 func Mux(m *http.ServeMux) Router {
 	return func(r *http.Request) string {
-		h, pattern := m.Handler(r)
-		if r.Method == http.MethodConnect && reflect.TypeOf(h) == redirect {
-			return "" // the mux has answered with the path in place of a pattern
+		found, next := "", m
+		for range nested {
+			h, pattern := next.Handler(r)
+			if r.Method == http.MethodConnect && reflect.TypeOf(h) == redirect {
+				break // the mux has answered with the path in place of a pattern
+			}
+			if pattern != "" {
+				found = pattern
+			}
+			if next = muxOf(h); next == nil {
+				break
+			}
 		}
-		return withoutMethod(pattern)
+		return withoutMethod(found)
+	}
+}
+
+// nested is how many muxes are looked into, each a handler of the one before.
+const nested = 16
+
+// muxOf returns the mux that a handler is, also through Limits, or nil.
+func muxOf(h http.Handler) *http.ServeMux {
+	for {
+		switch next := h.(type) {
+		case *http.ServeMux:
+			return next
+		case *limit:
+			h = next.next
+		default:
+			return nil
+		}
 	}
 }
 

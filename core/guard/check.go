@@ -38,6 +38,10 @@ func (g *Guard) Serve(x Exchange) (err error) {
 	}
 	g.check(x, &v, d)
 	v.setHeaders(x, d, own)
+	var f found
+	if g.routes != nil {
+		f, d.found = d.found, found{}
+	}
 	if !own {
 		scratches.Put(d)
 	}
@@ -62,7 +66,12 @@ func (g *Guard) Serve(x Exchange) (err error) {
 		if v.degraded {
 			defer keepUncached(x)()
 		}
-		err = x.Next(ctx)
+		if f.suspect != nil || f.other != nil {
+			x.Watch()
+		}
+		if err = x.Next(ctx); f.table != nil {
+			g.compare(x, &f, err)
+		}
 	case Native:
 		err = g.native(x, v)
 	default:
@@ -80,6 +89,7 @@ func (g *Guard) Serve(x Exchange) (err error) {
 func (g *Guard) Check(r keyfunc.Request) (v Verdict) {
 	d := scratches.Get().(*Scratch)
 	g.check(r, &v, d)
+	d.found = found{}
 	scratches.Put(d)
 	return v
 }
@@ -96,8 +106,13 @@ func (g *Guard) check(r keyfunc.Request, v *Verdict, d *Scratch) {
 		rules, table = now.rules, now.routes
 	}
 	if table != nil {
-		if own, ok := table.find(r); ok {
-			rules = own
+		if !g.find(table, r, &d.found) {
+			v.guard, v.Err = g, errOverlooked
+			v.Status, v.Body, v.fields = plain.answer(r, asText, nameless, &v.Result, v.Err)
+			return
+		}
+		if own := d.found.own; own != nil {
+			rules = own.rules
 		}
 	}
 	var one [1]taken // there is nearly always one rule, which then takes no memory

@@ -34,8 +34,8 @@ func (g *Guard) Describe(routes []string) string {
 		rules := g.rules
 		if g.routes != nil {
 			to := registered(text)
-			if own, ok := g.routes.lookup(to.method, to.pattern); ok {
-				rules = own
+			if own := g.routes.lookup(to.method, to.pattern); own != nil {
+				rules = own.rules
 			}
 		}
 		describe(text, rules)

@@ -41,7 +41,8 @@ type Exchange interface {
 type Scratch struct {
 	key     keyfunc.Key
 	numbers [64]byte
-	shared  bool // key is that of several rules, each of which overwrites the one before
+	shared  bool  // key is that of several rules, each of which overwrites the one before
+	found   found // in the table of routes
 }
 
 // scratches are for exchanges without one.

@@ -24,7 +24,7 @@ var (
 		codeUnmatched, codeNoRoutes, codeRawPath, codeTwice, codeSameKey, codeShortWait, codeWaiting, codePermitsWait, codeNumbers,
 	}
 	LogCodes = []string{
-		codeNoRoute, codePerRequest, codeCost, codeKey, codeAddress, codeTier, codeStore, codeForeign, codeMounted, codeNumbers,
+		codeNoRoute, codePerRequest, codeCost, codeKey, codeAddress, codeTier, codeStore, codeForeign, codeMounted, codeOverlooked, codeNumbers,
 	}
 )
 
@@ -38,4 +38,10 @@ func ListNames(s string) (names []string, remaining []int64, ok bool) {
 		names, remaining = append(names, l.name), append(remaining, l.remaining)
 	}
 	return names, remaining, ok
+}
+
+// Closed is how many routes StrictRoutes has closed.
+func Closed(g *Guard) (n int) {
+	g.routes.closed.Range(func(any, any) bool { n++; return true })
+	return n
 }

@@ -29,6 +29,11 @@ type Config struct {
 	// without a name is called after its key, such as "post-login". A key that no route has does nothing; [Guard.Lint]
 	// says so.
 	Routes map[string]Rule
+	// StrictRoutes refuses, with 503, a request for which an entry of Routes may be meant that does not hold: one whose
+	// path is like an entry that the found route is not, and, once a request has taken a route other than the one that
+	// was found for it, all for which that one is found. Without it they pass. The log has a line of either, once for
+	// each entry, with both names and the code "overlooked-entry".
+	StrictRoutes bool
 	// Headers say which headers tell clients where they stand. The zero Headers are X-RateLimit-Limit and its like.
 	Headers Headers
 	// Source has the numbers of policies and tiers that change while the program runs. nil means that none do, and
@@ -66,6 +71,7 @@ type family struct {
 	observe func(Event)
 	results bool
 	source  Source // nil if there is none
+	strict  bool   // of Config.StrictRoutes
 	log     *slog.Logger
 	// inProcess reports that the store keeps no key beyond the call.
 	inProcess bool
@@ -76,7 +82,7 @@ type family struct {
 
 // New builds a Guard. It does no input or output. The error lists every mistake in c at once.
 func New(c Config) (*Guard, error) {
-	f := &family{base: c.Rule, observe: c.Observe, results: c.Results, source: c.Source, log: c.Log}
+	f := &family{base: c.Rule, observe: c.Observe, results: c.Results, source: c.Source, strict: c.StrictRoutes, log: c.Log}
 	if f.base.OverLimit == nil {
 		f.base.OverLimit = Reject(RejectOptions{})
 	}

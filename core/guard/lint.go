@@ -30,7 +30,7 @@ func (g *Guard) Lint(routes []string) []Warning {
 	}
 	l.pairs(g.rules, true)
 	if g.routes != nil {
-		for _, e := range g.routes.entries() {
+		for _, e := range g.routes.all {
 			l.pairs(e.rules, false)
 		}
 	}
@@ -56,7 +56,7 @@ func (l *lint) warn(code, where, format string, args ...any) {
 func (g *Guard) all() []*rule {
 	rules := slices.Clone(g.rules)
 	if g.routes != nil {
-		for _, e := range g.routes.entries() {
+		for _, e := range g.routes.all {
 			for _, ru := range e.rules {
 				if !slices.Contains(rules, ru) {
 					rules = append(rules, ru)
@@ -89,7 +89,7 @@ func (l *lint) table() {
 	if g.routes == nil {
 		return
 	}
-	for _, e := range g.routes.entries() {
+	for _, e := range g.routes.all {
 		if slices.ContainsFunc(l.known, e.matches) {
 			continue
 		}
@@ -173,7 +173,7 @@ func (ru *rule) alike(other *rule) bool {
 
 // meant returns the registered route for which the entry may be meant. One that differs only as patterns of two
 // frameworks do comes before one of which the entry is a path, and one of the entry's method before others.
-func (e entry) meant(known []route) (meant route, ok bool) {
+func (e *entry) meant(known []route) (meant route, ok bool) {
 	for _, resembles := range []func(route) bool{e.isLike, e.isPathOf} {
 		for _, anyMethod := range []bool{false, true} {
 			for _, r := range known {
@@ -188,11 +188,11 @@ func (e entry) meant(known []route) (meant route, ok bool) {
 
 // isLike reports whether the entry differs from a route at most by its method, by a slash at the end, and by the names
 // and the spelling of parameters.
-func (e entry) isLike(r route) bool { return slices.Equal(parts(e.pattern), parts(r.pattern)) }
+func (e *entry) isLike(r route) bool { return slices.Equal(parts(e.pattern), parts(r.pattern)) }
 
 // isPathOf reports whether the entry is a path in the place of a route's pattern. Of a route that takes nearly every
 // path that says nothing, and a prefix is no path.
-func (e entry) isPathOf(r route) bool {
+func (e *entry) isPathOf(r route) bool {
 	registered := parts(r.pattern)
 	literal := slices.ContainsFunc(registered, func(part string) bool { return part != "" && part != parameter })
 	if e.prefix || !literal || takesTheRest(r.pattern) {

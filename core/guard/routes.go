@@ -6,24 +6,29 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/keyfunc"
 )
 
 // routes is the table of Config.Routes: what holds for a route, worked out when the Guard is built.
 type routes struct {
-	exact    map[route][]*rule
-	prefixes []prefix // the longest first, and of these the one with a method
+	exact    map[route]*entry
+	prefixes []*entry // the longest first, and of these the one with a method
+	all      []*entry // in the order of their text
+	*overlooked
 }
 
 // route is a registered pattern, and a method or "" for all.
 type route struct{ method, pattern string }
 
-// prefix is what registered patterns may begin with.
-type prefix struct {
-	route
-	rules []*rule
+// entry is one of the table.
+type entry struct {
+	route  // of a prefix, the pattern is what registered patterns begin with
+	prefix bool
+	rules  []*rule
+	likely likeness
+	warned *atomic.Bool // that it was overlooked
 }
 
 // newRoutes reads the table. all are the rules that hold for every request; add prepares one.
@@ -31,7 +36,7 @@ func newRoutes(table map[string]Rule, all []*rule, add func(r Rule, name, where 
 	if len(table) == 0 {
 		return nil, nil //nolint:nilnil // there is none
 	}
-	t := &routes{exact: map[route][]*rule{}}
+	t := &routes{exact: map[route]*entry{}, overlooked: new(overlooked)}
 	var mistakes []error
 	names := map[string]string{}
 	for _, text := range slices.Sorted(maps.Keys(table)) {
@@ -66,19 +71,46 @@ func newRoutes(table map[string]Rule, all []*rule, add func(r Rule, name, where 
 		if !r.Instead {
 			rules = append(rules, all...)
 		}
+		e := &entry{route: to, rules: rules, warned: new(atomic.Bool)}
 		if pattern, ok := strings.CutSuffix(to.pattern, "/*"); ok {
-			t.prefixes = append(t.prefixes, prefix{route{to.method, pattern + "/"}, rules})
-		} else {
-			t.exact[to] = rules
+			e.pattern, e.prefix = pattern+"/", true
 		}
+		e.likely = likenessOf(e.pattern, e.prefix)
+		t.add(e)
 	}
-	slices.SortFunc(t.prefixes, func(a, b prefix) int {
+	t.sort()
+	return t, errors.Join(mistakes...)
+}
+
+func (t *routes) add(e *entry) {
+	if e.prefix {
+		t.prefixes = append(t.prefixes, e)
+	} else {
+		t.exact[e.route] = e
+	}
+	t.all = append(t.all, e)
+}
+
+func (t *routes) sort() {
+	slices.SortFunc(t.prefixes, func(a, b *entry) int {
 		if n := len(b.pattern) - len(a.pattern); n != 0 {
 			return n
 		}
 		return strings.Compare(b.method, a.method)
 	})
-	return t, errors.Join(mistakes...)
+	slices.SortFunc(t.all, func(a, b *entry) int { return strings.Compare(a.place(), b.place()) })
+}
+
+// renewed is the table with other rules.
+func (t *routes) renewed(rules func([]*rule) []*rule) *routes {
+	next := &routes{exact: make(map[route]*entry, len(t.exact)), overlooked: t.overlooked}
+	for _, e := range t.all {
+		other := *e
+		other.rules = rules(e.rules)
+		next.add(&other)
+	}
+	next.sort()
+	return next
 }
 
 // besidesPolicy names the fields of r that are set, and have a meaning only beside a Policy.
@@ -147,29 +179,23 @@ func (r route) name() string {
 	return name[:min(len(name), 64)]
 }
 
-// find returns what holds for a request. ok is false if the table does not know its route.
-func (t *routes) find(r keyfunc.Request) (rules []*rule, ok bool) {
-	return t.lookup(r.Method(), r.Route())
-}
-
-// lookup returns what holds for the requests of a registered pattern.
-func (t *routes) lookup(method, pattern string) (rules []*rule, ok bool) {
+// lookup returns the entry that holds for the requests of a registered pattern, or nil.
+func (t *routes) lookup(method, pattern string) *entry {
 	if method == "HEAD" {
 		method = "GET"
 	}
-	if rules, ok = t.exact[route{method, pattern}]; ok {
-		return rules, true
+	if e, ok := t.exact[route{method, pattern}]; ok {
+		return e
 	}
-	if rules, ok = t.exact[route{"", pattern}]; ok || pattern == "" {
-		return rules, ok
+	if e, ok := t.exact[route{"", pattern}]; ok || pattern == "" {
+		return e
 	}
-	for i := range t.prefixes {
-		p := &t.prefixes[i]
-		if (p.method == "" || p.method == method) && strings.HasPrefix(pattern, p.pattern) {
-			return p.rules, true
+	for _, e := range t.prefixes {
+		if (e.method == "" || e.method == method) && strings.HasPrefix(pattern, e.pattern) {
+			return e
 		}
 	}
-	return nil, false
+	return nil
 }
 
 // registered reads a route as a router or a person writes it.
@@ -187,27 +213,7 @@ func registered(text string) route {
 // String is the route as it is written.
 func (r route) String() string { return strings.TrimPrefix(r.method+" "+r.pattern, " ") }
 
-// entry is one of the table.
-type entry struct {
-	route
-	prefix bool
-	rules  []*rule
-}
-
-// entries are all of the table, in the order of their text.
-func (t *routes) entries() []entry {
-	var entries []entry
-	for to, rules := range t.exact {
-		entries = append(entries, entry{to, false, rules})
-	}
-	for _, p := range t.prefixes {
-		entries = append(entries, entry{p.route, true, p.rules})
-	}
-	slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.place(), b.place()) })
-	return entries
-}
-
-func (e entry) place() string {
+func (e *entry) place() string {
 	text := e.String()
 	if e.prefix {
 		text += "*"
@@ -216,11 +222,11 @@ func (e entry) place() string {
 }
 
 // matches reports whether the entry is for a route that is registered.
-func (e entry) matches(r route) bool {
+func (e *entry) matches(r route) bool {
 	return e.hasMethodOf(r) && (e.pattern == r.pattern || e.prefix && strings.HasPrefix(r.pattern, e.pattern))
 }
 
 // hasMethodOf reports whether some method is both the entry's and the route's.
-func (e entry) hasMethodOf(r route) bool {
+func (e *entry) hasMethodOf(r route) bool {
 	return e.method == "" || r.method == "" || e.method == r.method
 }

@@ -141,14 +141,7 @@ func (g *Guard) version(set *Set, last *version) *version {
 	}
 	next.guard = &Guard{family: g.family, rules: renewed(g.rules)}
 	if g.routes != nil {
-		t := &routes{exact: make(map[route][]*rule, len(g.routes.exact)), prefixes: slices.Clone(g.routes.prefixes)}
-		for to, rules := range g.routes.exact {
-			t.exact[to] = renewed(rules)
-		}
-		for i := range t.prefixes {
-			t.prefixes[i].rules = renewed(t.prefixes[i].rules)
-		}
-		next.guard.routes = t
+		next.guard.routes = g.routes.renewed(renewed)
 	}
 	return next
 }

@@ -53,6 +53,7 @@ const (
 	codeStore      = "store-error"
 	codeForeign    = "foreign-handler"
 	codeMounted    = "mounted-twice"
+	codeOverlooked = "overlooked-entry"
 )
 
 // warnCost logs, once for each rule, that a cost is larger than its policy ever admits.
@@ -127,4 +128,29 @@ func (g *Guard) warnForeign(x Exchange, v *Verdict) {
 func (g *Guard) warnNumbers(entry, text string, err error) {
 	g.logger().Error("weir: the Source has numbers that cannot be used; those from before stay",
 		"entry", entry, "text", text, "error", err, "code", codeNumbers)
+}
+
+// warnTaken logs, once for each entry, that a request has taken a route other than the one that was found, so that the
+// entry did not hold, or held for a request that it is not for.
+func (g *Guard) warnTaken(e *entry, found, taken string) {
+	if e.warned.CompareAndSwap(false, true) {
+		g.logger().Warn("weir: a request took a route other than the one found before, so that another entry of Routes was asked than is meant; mount the limiter where its route is known, or let the adapter find that",
+			"entry", e.place(), "found", found, "taken", taken, "code", codeOverlooked)
+	}
+}
+
+// warnUnheld logs, once for each entry, that it did not hold for a request that was answered and whose path is like it.
+func (g *Guard) warnUnheld(e *entry, found string) {
+	if e.warned.CompareAndSwap(false, true) {
+		g.logger().Warn("weir: an entry of Routes did not hold for a request whose path is like it, because another route was found; write the entry as the router has it, or mount the limiter where its route is known",
+			"entry", e.place(), "found", found, "code", codeOverlooked)
+	}
+}
+
+// warnMethod logs, once for each entry, that its route takes other methods, too.
+func (g *Guard) warnMethod(e *entry) {
+	if e.warned.CompareAndSwap(false, true) {
+		g.logger().Warn("weir: an entry of Routes names one method, and its route takes every method, so that others pass it; leave the method out of the entry, or register the route with it",
+			"entry", e.place(), "found", e.pattern, "code", codeOverlooked)
+	}
 }

@@ -50,6 +50,9 @@ func TestLogCodes(t *testing.T) {
 				r.ctx = v.Context(r.ctx) //nolint:fatcontext // as one middleware within the other does
 			}
 		}},
+		"overlooked-entry": {guard.Config{Rule: guard.Rule{Policy: "1000/1h"}, Routes: map[string]guard.Rule{"/login": {Policy: "login: 1000/1h"}}}, func(g *guard.Guard) {
+			_ = g.Serve(&routed{&exchange{request: from(alice), header: header{}}, "/login", "/login", false, 200})
+		}},
 		"guard-per-request": {guard.Config{}, func(*guard.Guard) {
 			for i := range 10 {
 				newGuard(t, guard.Config{Rule: guard.Rule{Policy: fmt.Sprintf("again: %d/1h", i+1)}}).Check(from(alice))

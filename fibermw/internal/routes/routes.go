@@ -20,12 +20,17 @@ type Finder struct{ tables sync.Map } // of *table, by *fiber.App
 //
 // The app must be complete: its routing table is read once, at the first request. What
 // is found is never kept by path, or clients could fill the memory with paths.
-func (f *Finder) Find(c *fiber.Ctx) string {
+func (f *Finder) Find(c *fiber.Ctx) string { return f.table(c).find(c) }
+
+// Taken returns the path, in the same form, of the route that c has taken last. It is "" if that is middleware.
+func (f *Finder) Taken(c *fiber.Ctx) string { return f.table(c).places[c.Route()].name }
+
+func (f *Finder) table(c *fiber.Ctx) *table {
 	found, ok := f.tables.Load(c.App())
 	if !ok {
 		found, _ = f.tables.LoadOrStore(c.App(), newTable(c.App()))
 	}
-	return found.(*table).find(c) //nolint:forcetypeassert // nothing else is stored
+	return found.(*table) //nolint:forcetypeassert // nothing else is stored
 }
 
 // table is an app's routing table.
