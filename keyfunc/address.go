@@ -216,7 +216,9 @@ func ParsePeer(text string) netip.AddrPort {
 
 // Unmapped returns a peer with the IPv4 address that an IPv4-mapped one stands for, such as 127.0.0.1 for
 // ::ffff:127.0.0.1, which a socket of both families reports. No netip.Prefix of IPv4 contains a mapped address.
-func Unmapped(peer netip.AddrPort) netip.AddrPort { return netip.AddrPortFrom(peer.Addr().Unmap(), peer.Port()) }
+func Unmapped(peer netip.AddrPort) netip.AddrPort {
+	return netip.AddrPortFrom(peer.Addr().Unmap(), peer.Port())
+}
 
 // client returns the client's address in its canonical form, as is the peer's, or the zero Addr if there is none.
 func (p proxies) client(r Request, peer netip.Addr) netip.Addr {
