@@ -148,10 +148,17 @@ func (a *Admission) GiveBack(units int64) {
 
 // Charge takes further units, for what was used already: as many as there are, the policy's debt included. It does not
 // wait for a remote store. If that does not answer, it is asked again for ten seconds, unless it may have charged them.
-func (a *Admission) Charge(units int64) {
-	if units > 0 && a.limiter != nil && len(a.limiter.policy.p.algorithms) > 0 {
-		a.limiter.engine.charge(Take{Policy: a.limiter.policy, Key: a.key, Cost: units, AtMost: true, Debt: true}, &a.Result)
+// If done is not nil, it is called once: when the units are charged, so that whoever asks the store then sees it, or
+// when they never will be.
+func (a *Admission) Charge(units int64, done func()) {
+	if done == nil {
+		done = func() {}
 	}
+	if units <= 0 || a.limiter == nil || len(a.limiter.policy.p.algorithms) == 0 {
+		done()
+		return
+	}
+	a.limiter.engine.charge(Take{Policy: a.limiter.policy, Key: a.key, Cost: units, AtMost: true, Debt: true}, &a.Result, done)
 }
 
 // Held reports whether there are permits to release.

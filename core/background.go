@@ -75,6 +75,7 @@ type task struct {
 	permit Permit // to release
 	refund *Refund
 	charge *Take     // also to hand back
+	over   func()    // called when a charge is made, or given up; nil for all else
 	until  time.Time // after which it is of no use
 }
 
@@ -97,8 +98,8 @@ func (b *background) refund(r Refund) {
 	b.add(refunding, task{refund: &r, until: time.Now().Add(refundLife)})
 }
 
-func (b *background) charge(t Take) {
-	b.add(charging, task{charge: &t, until: time.Now().Add(refundLife)})
+func (b *background) charge(t Take, over func()) {
+	b.add(charging, task{charge: &t, over: over, until: time.Now().Add(refundLife)})
 }
 
 // handBack charges what the fallback has admitted. It is of use for as long as that weighs.
@@ -121,6 +122,7 @@ func (b *background) add(k kind, tasks ...task) {
 	b.mu.Unlock()
 	if full {
 		b.giveUp(k, len(tasks), errFull)
+		end(tasks)
 	}
 }
 
@@ -199,16 +201,17 @@ func (b *background) done(k kind, batch []task, errs []error) {
 	b.mu.Lock()
 	l, now, failed := &b.lanes[k], time.Now(), false
 	l.out = 0
+	ended := batch[:0]
 	for i, err := range errs {
-		if err == nil {
-			continue
-		}
-		failed = true
-		if now.Before(batch[i].until) && mayRetry(k, err) {
+		failed = failed || err != nil
+		switch {
+		case err != nil && now.Before(batch[i].until) && mayRetry(k, err):
 			l.later = append(l.later, batch[i])
-		} else {
+			continue
+		case err != nil:
 			lost, why = lost+1, err
 		}
+		ended = append(ended, batch[i])
 	}
 	b.lost += lost
 	switch {
@@ -221,6 +224,16 @@ func (b *background) done(k kind, batch []task, errs []error) {
 	b.mu.Unlock()
 	if lost > 0 {
 		b.giveUp(k, lost, why)
+	}
+	end(ended)
+}
+
+// end says of charges that nothing more will become of them.
+func end(tasks []task) {
+	for i := range tasks {
+		if over := tasks[i].over; over != nil {
+			over()
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,12 +39,14 @@ func TestCharge(t *testing.T) {
 				var a Admission
 				err := l.Begin(t.Context(), Ask{Key: "k", Cost: 2}, &a)
 				require.NoError(t, err)
-				a.Charge(-1)
-				a.Charge(0)
-				a.Charge(3)
+				seen := make(chan int64, 3)
+				over := func() { seen <- chargeRemaining(t, l) }
+				a.Charge(-1, over)
+				a.Charge(0, over)
+				a.Charge(3, over)
 				synctest.Wait()
-				assert.EqualValues(t, 5, chargeRemaining(t, l))
-				a.Charge(1000)
+				assert.Equal(t, []int64{8, 8, 5}, []int64{<-seen, <-seen, <-seen}, "who asks then sees it")
+				a.Charge(1000, nil)
 				synctest.Wait()
 				res, err := l.Allow(t.Context(), "k")
 				require.NoError(t, err)
@@ -68,7 +71,7 @@ func TestLook(t *testing.T) {
 			a := look()
 			assert.Equal(t, Admitted, a.Result.Outcome)
 			assert.Zero(t, a.Result.Taken)
-			a.Charge(1)
+			a.Charge(1, nil)
 			synctest.Wait()
 		}
 		a := look()
@@ -79,12 +82,12 @@ func TestLook(t *testing.T) {
 
 // There is nothing to charge where nothing is counted.
 func TestChargeOfNothing(t *testing.T) {
-	(&Admission{}).Charge(1)
+	(&Admission{}).Charge(1, nil)
 	l := chargeLimiter(t, permitMemory(t), "2 concurrent", new(strings.Builder))
 	var a Admission
 	err := l.Begin(t.Context(), Ask{Key: "k"}, &a)
 	require.NoError(t, err)
-	a.Charge(1)
+	a.Charge(1, nil)
 }
 
 // What is charged is charged where the request was decided.
@@ -98,7 +101,7 @@ func TestChargeOfLocalResults(t *testing.T) {
 			err := l.Begin(t.Context(), Ask{Key: "k", Cost: 2}, &a)
 			require.NoError(t, err)
 			s.set(restore)
-			a.Charge(3)
+			a.Charge(3, nil)
 			synctest.Wait()
 			assert.EqualValues(t, 10, chargeRemaining(t, l), "not in the store")
 			res, err := l.engine.fallback().Take(t.Context(), Take{Policy: l.policy, Key: "k"})
@@ -118,7 +121,7 @@ func TestChargesSurviveABlip(t *testing.T) {
 		require.NoError(t, err)
 		s.set(outages["down"])
 		for range 100 {
-			a.Charge(1)
+			a.Charge(1, nil)
 		}
 		advance(5 * time.Second)
 		s.set(restore)
@@ -126,13 +129,13 @@ func TestChargesSurviveABlip(t *testing.T) {
 		assert.EqualValues(t, 900, chargeRemaining(t, l))
 
 		s.set(func(f *fakeRemote) { f.after = &StoreError{Class: ClassLost, Executed: true, Err: errors.New("gone")} })
-		a.Charge(1)
+		a.Charge(1, nil)
 		advance(5 * time.Second)
 		s.set(func(f *fakeRemote) { f.after = nil })
 		assert.EqualValues(t, 899, chargeRemaining(t, l), "the reply was lost, and it was made once")
 		assert.Contains(t, said.String(), "could not be charged, and are not counted")
 		s.set(func(f *fakeRemote) { f.panics = true })
-		a.Charge(1)
+		a.Charge(1, nil)
 		advance(time.Second)
 		s.set(restore)
 		assert.EqualValues(t, 899, chargeRemaining(t, l), "a store that panics does not end the program")
@@ -151,7 +154,7 @@ func TestChargesKeepUp(t *testing.T) {
 		require.NoError(t, err)
 		s.set(func(f *fakeRemote) { f.delay = 10 * time.Millisecond })
 		for range 1000 {
-			a.Charge(1)
+			a.Charge(1, nil)
 			<-time.After(time.Millisecond)
 		}
 		advance(50 * time.Millisecond)
@@ -160,13 +163,17 @@ func TestChargesKeepUp(t *testing.T) {
 		assert.EqualValues(t, 99000, chargeRemaining(t, l))
 
 		s.set(outages["down"])
-		for range maxRefunds + chargesAtOnce + 10 {
-			a.Charge(1)
+		const many = maxRefunds + chargesAtOnce + 10
+		var over atomic.Int64
+		for range many {
+			a.Charge(1, func() { over.Add(1) })
 		}
 		synctest.Wait()
 		assert.LessOrEqual(t, l.engine.background.left(), maxRefunds+chargesAtOnce)
 		assert.Contains(t, said.String(), "others wait for a store that does not answer")
+		assert.LessOrEqual(t, over.Load(), int64(10), "for those alone there is no place")
 		advance(refundLife + time.Second)
+		assert.EqualValues(t, many, over.Load(), "once each")
 		assert.Zero(t, l.engine.background.left(), "what is not charged within %v is left", refundLife)
 		require.Error(t, l.Close())
 	})

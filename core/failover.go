@@ -138,9 +138,14 @@ func (e *engine) giveBack(r Refund) {
 	_ = e.refund(inMemory, []Refund{r})
 }
 
-// charge takes units that were used already, from where r was charged: in the background if that is a remote store. The
-// caller is not told how that ends.
-func (e *engine) charge(t Take, r *Result) {
+// charge takes units that were used already, from where r was charged: in the background if that is a remote store. It
+// calls done when that has ended, however it has.
+func (e *engine) charge(t Take, r *Result, done func()) {
+	if at := r.charged(); e.remote() && at == inStore {
+		e.background.charge(t, done)
+		return
+	}
+	defer done()
 	var res Result
 	switch at := r.charged(); {
 	case at == nowhere:
@@ -148,8 +153,6 @@ func (e *engine) charge(t Take, r *Result) {
 		if e.takeLocally(inMemory, &t, &res) == nil {
 			e.owe(&t, &res)
 		}
-	case e.remote():
-		e.background.charge(t)
 	default:
 		_ = e.memory.take(inMemory, &t, &res)
 	}

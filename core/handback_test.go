@@ -173,7 +173,7 @@ func TestHandBackOfWhatStillWeighs(t *testing.T) {
 		p.Fail(down())
 		var a core.Admission
 		require.NoError(t, p.Begin(t.Context(), core.Ask{Key: "k", Cost: 1}, &a))
-		a.Charge(4)
+		a.Charge(4, nil)
 		assert.EqualValues(t, 5, back())
 	})
 }

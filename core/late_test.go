@@ -201,7 +201,7 @@ func TestLateBackgroundCharge(t *testing.T) {
 			var admission core.Admission
 			require.NoError(t, l.Begin(t.Context(), core.Ask{Key: "k", Cost: 1}, &admission))
 			s.err = unknown()
-			admission.Charge(2)
+			admission.Charge(2, nil)
 			synctest.Wait()
 			s.answer(a)
 			assert.Equal(t, lost, l.Close() != nil)

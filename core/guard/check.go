@@ -19,6 +19,7 @@ type taken struct {
 	asked     *asked // for RateLimit and RateLimit-Policy; nil if they are not sent
 	seen      seen   // what only Observe wants to know
 	queued    bool   // it has one of the places in which requests wait
+	attempt   *attempt
 	key       string // with Break
 	barred    bool   // its circuit is open, so that the store was not asked
 	probe     bool   // it decides whether its circuit closes
@@ -182,6 +183,9 @@ func (g *Guard) begin(r keyfunc.Request, t *taken, d *Scratch) (err error) {
 	switch {
 	case ru.After != nil: // it only looks
 		ask.Cost, ask.AtMost = 0, true
+		if !ru.shadow {
+			t.attempt = g.afters.enter(afterID{ru.name, ask.Key}, limiter)
+		}
 	case ru.Cost != nil:
 		ask.Cost = ru.Cost(r)
 	}
@@ -202,8 +206,11 @@ func (g *Guard) begin(r keyfunc.Request, t *taken, d *Scratch) (err error) {
 	} else {
 		err = t.admission.Err
 	}
-	if ru.waits {
+	switch {
+	case ru.waits:
 		t.place()
+	case t.attempt != nil:
+		t.attend()
 	}
 	if ru.lists != nil {
 		t.asked = g.asks(ru, limiter, ask.Key)
@@ -296,9 +303,27 @@ func (t *taken) place() {
 	}
 }
 
+// attend is place for a rule with After: it takes a place if others that are under way may use all that is left.
+func (t *taken) attend() {
+	res := &t.admission.Result
+	switch {
+	case !res.Allowed():
+		t.attempt.end(false)
+	case t.attempt.start(left(res)):
+	case t.rule.enter():
+		t.queued = true
+	default:
+		t.attempt.end(false)
+		refuseForNow(res)
+	}
+}
+
 // wait returns when it is the request's turn, or with t refused.
 func (t *taken) wait(ctx context.Context) (err error) {
-	if !t.rule.shadow { // a trial holds nobody back
+	switch {
+	case t.attempt != nil:
+		err = t.attempt.wait(ctx, &t.admission)
+	case !t.rule.shadow: // a trial holds nobody back
 		err = t.admission.Wait(ctx)
 	}
 	t.leave()
@@ -351,6 +376,7 @@ func (t *taken) giveBack() {
 	if t.queued {
 		t.leave()
 	}
+	t.attempt.end(false)
 	t.admission.GiveBack(t.admission.Result.Taken)
 	t.admission.Release()
 }

@@ -18,6 +18,13 @@ func (v *Verdict) Context(ctx context.Context) context.Context {
 // ForgetGuards forgets which Guards were made, so that the next test that makes too many of them is told so.
 func ForgetGuards() { singles = new(singleRequests) }
 
+// AfterKeys returns how many keys there are of which a request with After is under way.
+func (g *Guard) AfterKeys() int {
+	g.afters.mu.Lock()
+	defer g.afters.mu.Unlock()
+	return len(g.afters.keys)
+}
+
 // LintCodes are those of warnings, and LogCodes those of what is logged in use.
 var (
 	LintCodes = []string{

@@ -26,6 +26,7 @@ type owed struct {
 type debt struct {
 	rule      *rule
 	admission core.Admission
+	attempt   *attempt
 	settles   bool
 	tier      string
 }
@@ -40,7 +41,7 @@ func newOwed(g *Guard, all []taken) *owed {
 	o.reported.Store(unreported)
 	for i := range all {
 		if t := &all[i]; t.admits() && t.owes() {
-			*o.debts = append(*o.debts, debt{rule: t.rule, settles: t.settles(), tier: t.seen.tier})
+			*o.debts = append(*o.debts, debt{rule: t.rule, attempt: t.attempt, settles: t.settles(), tier: t.seen.tier})
 			d := &(*o.debts)[len(*o.debts)-1]
 			d.admission = t.admission // in place: it is large
 			o.settles = o.settles || d.settles
@@ -90,7 +91,13 @@ func (o *owed) settleFrom(i int, f Final) {
 
 // settle gives back what was not used of a debt, and charges what was used beyond what was taken.
 func (g *Guard) settle(d *debt, f Final) {
-	taken := d.admission.Result.Taken
+	taken, attempt := d.admission.Result.Taken, d.attempt
+	var charged func()
+	defer func() {
+		if charged == nil { // also if code of the program panics
+			attempt.end(false)
+		}
+	}()
 	var used int64
 	if d.rule.After != nil {
 		used = d.rule.After(f)
@@ -98,7 +105,10 @@ func (g *Guard) settle(d *debt, f Final) {
 		used = d.rule.Settle(f, taken)
 	}
 	if used = max(used, 0); used > taken {
-		d.admission.Charge(used - taken)
+		if attempt != nil {
+			charged = func() { attempt.end(true) }
+		}
+		d.admission.Charge(used-taken, charged)
 	} else {
 		d.admission.GiveBack(taken - used)
 	}

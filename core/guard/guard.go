@@ -78,6 +78,7 @@ type family struct {
 
 	rewritten sync.Once   // the warning that addresses are not those of sockets
 	waits     atomic.Bool // some policy lets requests wait for their turn
+	afters    afterQueue
 }
 
 // New builds a Guard. It does no input or output. The error lists every mistake in c at once.
@@ -238,7 +239,10 @@ func (g *Guard) Policies() []core.Policy {
 // the requests that wait for their turn, and waits until all that is due has been given back to a remote store, for
 // half a second at most. Call it after the server has shut down, if a rule with Settle, After or permits uses a remote
 // store. The store is not closed, and g still decides; but requests that would have to wait for their turn get 503.
-func (g *Guard) Close() error { return g.limiter.Close() }
+func (g *Guard) Close() error {
+	g.afters.close()
+	return g.limiter.Close()
+}
 
 func (f *family) logger() *slog.Logger {
 	if f.log != nil {

@@ -107,7 +107,7 @@ func (l *lint) rule(ru *rule) {
 	if slices.Contains(ru.Key.Kinds(), "path") {
 		l.warn(codeRawPath, ru.place, "the key %v has the raw path in it, and clients invent paths: each is a new key with a fresh limit; use keyfunc.Route()", ru.Key)
 	}
-	if ru.place != "Rule" && ru.Waiting != defaultWaiting && ru.Waiting != l.guard.base.Waiting && !ru.waits {
+	if ru.place != "Rule" && ru.Waiting != defaultWaiting && ru.Waiting != l.guard.base.Waiting && !ru.waits && ru.After == nil {
 		l.warn(codeWaiting, ru.place, "Waiting is %d, but with %q nobody waits; add a wait to the policy, as in \"; wait 2s\", or leave Waiting out", ru.Waiting, p)
 	}
 	if ru.wait == 0 {

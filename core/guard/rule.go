@@ -32,8 +32,8 @@ type Rule struct {
 	// text leaves out are those of Policy: beside "60/1h; fail closed", "5000/1h" fails closed too. Where a Source may
 	// bring tiers, there need be none here.
 	Tiers map[string]string
-	// Waiting is how many requests may wait for their turn in this process, if the policy lets them wait; 0 means 1000.
-	// If there is no place left, a request passes if its turn is now, and is refused otherwise.
+	// Waiting is how many requests may wait for their turn in this process, if the policy lets them wait or the rule has
+	// an After; 0 means 1000. If there is no place left, a request passes if its turn is now, and is refused otherwise.
 	Waiting int
 	// Cost is how many units a request takes: 0 only looks and is always admitted. A negative cost, such as the -1 of
 	// an unknown ContentLength, is a mistake: the request is answered with 503 and the log is told. nil means 1;
@@ -50,9 +50,15 @@ type Rule struct {
 	Settle func(f Final, taken int64) int64
 	// After, instead of Cost and Settle, says when the request is over how many units it used, such as one for a login
 	// that failed. Before, the rule takes none: it only refuses if there is not one unit left. So there is nothing to
-	// give back, and requests that succeed never wait for those that fail; but requests that are under way at the same
-	// time all pass. What they use is charged as far as the policy's debt allows, and without debt up to what there is.
-	// The policy cannot make requests wait.
+	// give back. What a request used is charged as far as the policy's debt allows, and without debt up to what there
+	// is.
+	//
+	// Until that is charged, each request of a key counts as one unit: in this process no more of them run at a time
+	// than the key has units left. The others take turns, first come first served: with 3 left, the fourth of ten
+	// logins at once runs when one of the first three has succeeded. They wait for a second at most, in the places of
+	// Waiting, and are refused as soon as nothing is left. Each process counts for itself, so that n of them may let n
+	// times as many through; permits beside the rate ("5/1m, 5 concurrent") bound that. The policy cannot make requests
+	// wait.
 	After func(f Final) int64
 	// OverLimit answers what the policy refuses. nil means Reject.
 	OverLimit OverLimit
@@ -190,7 +196,7 @@ func (f *family) prepare(store core.Store, r Rule, name string) (*rule, error) {
 	if f.headers.RateLimit && !ru.shadow {
 		ru.prepareLists()
 	}
-	if ru.waits {
+	if ru.waits || ru.After != nil {
 		f.waits.Store(true)
 	}
 	ru.forgets = f.inProcess && !ru.settles && !ru.permits && !ru.waits
