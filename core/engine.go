@@ -2,7 +2,6 @@ package core
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"reflect"
@@ -30,10 +29,11 @@ type engine struct {
 
 	mu    sync.Mutex
 	names map[string]Policy
+	known map[string][]Policy // by the same names, also for other numbers; see know
 }
 
 func newEngine(s Store, log *slog.Logger) *engine {
-	e := &engine{store: s, log: log, names: map[string]Policy{}}
+	e := &engine{store: s, log: log, names: map[string]Policy{}, known: map[string][]Policy{}}
 	e.permits, _ = s.(PermitStore)
 	if own, ok := s.(interface{ Fallback() *Memory }); ok {
 		e.fallback = own.Fallback
@@ -78,20 +78,6 @@ func (e *engine) register(p Policy) error {
 	}
 	e.names[p.Name()] = p
 	return nil
-}
-
-// reset forgets a key, in the store and in the fallback.
-func (e *engine) reset(ctx context.Context, p Policy, key string) error {
-	err := e.store.Reset(ctx, p, key)
-	e.waiters.forget(p, key)
-	if !e.remote() {
-		return err
-	}
-	if local := e.fallback().Reset(ctx, p.local(), key); local != nil {
-		return errors.Join(err, local)
-	}
-	e.ledger.take(p.ledgerKey(key))
-	return err
 }
 
 // closeTimeout is how long Close waits for what is still to be given back.

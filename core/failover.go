@@ -131,6 +131,7 @@ var inMemory = context.Background() //nolint:forbidigo // there is nothing to cu
 
 // giveBack gives units back: in the background if they are in a remote store.
 func (e *engine) giveBack(r Refund) {
+	r.toCharged()
 	if r.Receipt.charged() == inStore && e.remote() {
 		e.background.refund(r)
 		return
@@ -160,6 +161,9 @@ func (e *engine) charge(t Take, r *Result, done func()) {
 
 // refund gives back what was charged in one store.
 func (e *engine) refund(ctx context.Context, refunds []Refund) error {
+	for i := range refunds {
+		refunds[i].toCharged()
+	}
 	switch refunds[0].Receipt.charged() {
 	case nowhere:
 		for i := range refunds {

@@ -271,32 +271,37 @@ func wordsWith(can func(algo.Kind) bool) string {
 	return oneOf(words)
 }
 
-// shape says which state a limit has, if no other limit of the policy has the same shape:
-// its algorithm, and how its window is divided and aligned, but no number that may change
-// while the state is kept. What follows a letter is not the letter of an algorithm.
-func (l Limit) shape() string {
+// layout is what the words of a limit's state mean: its algorithm, and into how many parts a window is divided.
+func (l Limit) layout() string {
 	kind := algo.Kinds[l.Algorithm]
-	shape := string(kind.Letter)
-	switch {
-	case kind.Buckets:
-		shape += strconv.Itoa(l.Buckets)
-	case l.Align == algo.AlignEpoch:
-		shape += "E"
-	case l.Align != "":
-		shape += "C"
+	if kind.Buckets {
+		return string(kind.Letter) + strconv.Itoa(l.Buckets)
 	}
-	return shape
+	return string(kind.Letter)
 }
 
-// shapes are the shapes of a policy's limits. Those that are alike are told apart by their
+// form is the layout and how a window is aligned: what limits that differ in nothing but numbers have in common.
+func (l Limit) form() string {
+	switch {
+	case l.Align == algo.AlignEpoch:
+		return l.layout() + "E"
+	case l.Align != "":
+		return l.layout() + "C"
+	default:
+		return l.layout()
+	}
+}
+
+// shapes say which state each of a policy's limits has: its form, but no number that may change while the state is
+// kept. What follows a letter is not the letter of an algorithm. Those that are alike are told apart by their
 // periods, and where these are the same too, by all their numbers: if it were their order,
 // one limit would go on with what another has counted as soon as a change of the numbers
 // puts them in another order.
-func shapes(limits []Limit) []string {
+func shapes(limits []Limit, algorithms []algo.Algorithm) []string {
 	out, periods := make([]string, len(limits)), make([]string, len(limits))
 	same := map[string]int{}
 	for i, l := range limits {
-		out[i] = l.shape()
+		out[i] = l.form() + algorithms[i].Apart()
 		periods[i] = fmt.Sprintf("%s/%d", out[i], l.Period.Microseconds())
 		same[out[i]]++
 		same[periods[i]]++

@@ -50,12 +50,13 @@ func (l *Limiter) With(p Policy) (*Limiter, error) {
 	if err := l.engine.register(p); err != nil {
 		return nil, err
 	}
+	l.engine.know(p)
 	return &Limiter{l.engine, p}, nil
 }
 
-// Variant returns a Limiter for other numbers of l's policy, such as those of another tier: it has the same name, and
-// counts on with what l has counted. It fails if p differs from l's policy in more than numbers, because then the two
-// would not share their counts.
+// Variant returns a Limiter for other numbers of l's policy, such as those of another tier. It has the same name, and
+// counts on with what l has counted, except that a GCRA or a LeakyBucket whose full bucket takes another time starts
+// afresh; see [Spec.Shape]. It fails if p differs from l's policy in more than numbers, such as in its algorithms.
 func (l *Limiter) Variant(p Policy) (*Limiter, error) {
 	own := l.policy.p
 	switch {
@@ -66,9 +67,10 @@ func (l *Limiter) Variant(p Policy) (*Limiter, error) {
 	case p.Name() != own.name:
 		return nil, fmt.Errorf("core: the variant %q of %q has another name; leave it out", p, l.policy)
 	}
-	if p.p.shape != own.shape || (p.p.permits == nil) != (own.permits == nil) {
+	if p.p.form != own.form || (p.p.permits == nil) != (own.permits == nil) {
 		return nil, fmt.Errorf("core: the variant %q of %q differs in more than numbers, and so would not share its counts; give it the same algorithms", p, l.policy)
 	}
+	l.engine.know(p)
 	return &Limiter{l.engine, p}, nil
 }
 
@@ -207,7 +209,8 @@ func (l *Limiter) AcquireN(ctx context.Context, key string, n int64) (held conte
 
 // Refund gives back n of the r.Taken units that AllowN took when it answered r, as far as they still weigh: a unit
 // that has drained meanwhile is not given back. A receipt is good for its units once. More than r.Taken is an error,
-// as is a store that fails, whatever the fail word: then it is unknown whether anything was given back.
+// as is a store that fails, whatever the fail word: then it is unknown whether anything was given back. The units come
+// back where they were taken, also if l has other numbers than the Limiter that took them.
 func (l *Limiter) Refund(ctx context.Context, key string, r Result, n int64) error {
 	err := l.engine.refund(ctx, []Refund{{Policy: l.policy, Key: key, Receipt: r, Units: n}})
 	if one, ok := errors.AsType[*BatchError](err); ok && len(one.Errs) == 1 {
@@ -216,8 +219,9 @@ func (l *Limiter) Refund(ctx context.Context, key string, r Result, n int64) err
 	return err
 }
 
-// Reset forgets the units that were taken for key: it is as if it had never come. Permits stay held. A store that fails
-// is an error, whatever the fail word.
+// Reset forgets the units that were taken for key: it is as if it had never come, under all numbers of the policy that
+// l, With and [Limiter.Variant] know: the latest 256 that count apart. Permits stay held. A store that fails is an error,
+// whatever the fail word.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
 	return l.engine.reset(ctx, l.policy, key)
 }

@@ -232,16 +232,19 @@ func TestMigrateTimeRateReserve(t *testing.T) {
 
 		// SetLimit and SetBurst: another policy of the same name on the same store.
 		store := newMemory(t, 0)
-		slow, fast := newLimiter(t, store, "api: 10/1s"), newLimiter(t, store, "api: 20/1s burst 10")
+		slow, fast := newLimiter(t, store, "api: 10/1s"), newLimiter(t, store, "api: 20/1s")
 		_, err := slow.AllowN(ctx, "k", 10)
 		require.NoError(t, err)
 		res, err := fast.Allow(ctx, "k")
 		require.NoError(t, err)
 		assert.False(t, res.Allowed(), "what was taken stays taken")
-		advance(time.Second)
+		advance(time.Second / 2)
 		res, err = fast.AllowN(ctx, "k", 10)
 		require.NoError(t, err)
 		assert.True(t, res.Allowed())
+		res, err = newLimiter(t, store, "api: 20/1s burst 30").AllowN(ctx, "k", 30)
+		require.NoError(t, err)
+		assert.True(t, res.Allowed(), "a bucket that takes another time to fill is another one")
 	})
 }
 

@@ -31,6 +31,7 @@ type policy struct {
 	algorithms []algo.Algorithm // of the limits but the permits'
 	reply      int              // integers in a script's reply, without the time
 	shape      string           // of all but the permits
+	form       string           // what is left of it without numbers
 	kinds      string
 	calendar   bool        // whether a limit is aligned to it
 	summary    bool        // whether a script replies with a summary of a limit's state
@@ -38,6 +39,7 @@ type policy struct {
 	alone      *algo.GCRA  // the one limit, if it is of that kind; else nil
 	rows       rows.Policy // for the in-process store
 	local      *policy     // what the fallback decides by: a share of the limits; nil if that is p itself
+	whole      *policy     // the policy that p is the share of; nil if it is none
 }
 
 // PolicyOptions are what holds for all limits of a policy: in its text, what stands after
@@ -176,7 +178,11 @@ func (p *policy) add(l Limit, a algo.Algorithm) {
 
 // finish works out what follows from all limits.
 func (p *policy) finish() {
-	p.shape = strings.Join(shapes(p.limits[:len(p.algorithms)]), "")
+	rates := p.limits[:len(p.algorithms)]
+	p.shape = strings.Join(shapes(rates, p.algorithms), "")
+	for _, l := range rates {
+		p.form += l.form()
+	}
 	if len(p.algorithms) == 1 {
 		p.alone, _ = p.algorithms[0].(*algo.GCRA)
 	}
@@ -185,9 +191,14 @@ func (p *policy) finish() {
 func (p *policy) named(name string) Policy {
 	q := *p
 	q.name = name
-	q.rows = rows.NewPolicy(name, q.shape, q.algorithms)
+	layout := ""
+	for _, l := range q.limits[:len(q.algorithms)] {
+		layout += l.layout()
+	}
+	q.rows = rows.NewPolicy(name, q.shape, layout, q.algorithms)
 	if p.local != nil {
 		q.local = p.local.named(name).p
+		q.local.whole = &q
 	}
 	return Policy{&q}
 }

@@ -173,7 +173,7 @@ func TestPolicyOrder(t *testing.T) {
 	for _, text := range []string{"1000/1d, 20/1s burst 40, 20/1s, 30/1s", "30/1s, 20/1s, 20/1s burst 40, 1000/1d", "20/1s,30/1s,20/1s burst 40,1000/1d"} {
 		p := core.MustParse(text)
 		assert.Equal(t, "20/1s, 20/1s burst 40, 30/1s, 1000/1d", p.String(), text)
-		assert.Equal(t, "g/1000000-20-20-0-g/1000000-20-40-0-g/1000000-30-30-0-g/86400000000", p.Spec().Shape())
+		assert.Equal(t, "g1s/1000000-20-20-0-g2sg1s/1000000-30-30-0-g1d", p.Spec().Shape())
 	}
 }
 
@@ -228,7 +228,7 @@ func TestPolicyOrderOfAlgorithms(t *testing.T) {
 		require.NoError(t, err)
 		if i < 2 {
 			assert.Equal(t, limits, p.Limits())
-			assert.Equal(t, "g/60000000g/3600000000lf", p.Spec().Shape())
+			assert.Equal(t, "g1mg1hl1sf", p.Spec().Shape())
 			assert.Equal(t, "Gggf", p.Spec().Kinds())
 		} else {
 			assert.Equal(t, rest, p.Limits())
@@ -240,27 +240,35 @@ func TestPolicyOrderOfAlgorithms(t *testing.T) {
 	assert.Equal(t, "1/1s debt 1, 1/1s burst 2, 1/1s burst 2 debt 1, 2/1s burst 1", same.String())
 }
 
-// A shape names the state: neither a number that may be changed nor permits are in it,
-// but what divides and aligns a window is, and what tells limits apart that are alike.
+// A shape names the state: neither a number that may be changed nor permits are in it, but what divides and aligns a
+// window is, what a meter must have in common with another one to share a state, and what tells limits apart that are
+// alike.
 func TestPolicyShapes(t *testing.T) {
 	for want, texts := range map[string][]string{
-		"g":   {"1/1s", "100/1d burst 7 debt 3; wait 1s", "5/1s, 20 concurrent; fail closed"},
-		"t":   {"1/1s token-bucket", "100/1d token-bucket burst 7 debt 3"},
-		"l":   {"1/1s leaky-bucket", "9/1h leaky-bucket burst 3"},
-		"f":   {"1/1s fixed-window", "9/1h fixed-window"},
-		"fE":  {"1/1s fixed-window aligned", "9/1h fixed-window aligned"},
-		"fC":  {"1/1h fixed-window calendar UTC", "9/1mo fixed-window calendar Europe/Berlin"},
-		"w10": {"1/1s sliding-window", "9/1h sliding-window buckets 10"},
-		"w5":  {"1/1s sliding-window buckets 5"},
-		"d":   {"1/1s sliding-counter", "9/1h sliding-counter"},
-		"x":   {"1/1s sliding-log", "1000/1h sliding-log"},
-		"":    {"5 concurrent", "6 concurrent lease 1s"},
+		"b":  {"1/1s token-bucket", "100/1d token-bucket burst 7; fail closed"},
+		"b3": {"1/1s token-bucket debt 3", "3/1d token-bucket; wait 1s"},
+		// Of meters also the time of a full bucket with its debt, and how far ahead may be reserved.
+		"g1s":               {"1/1s", "5/1s, 20 concurrent; fail closed", "100/10s burst 10", "100/10s burst 7 debt 3; fail local 1/4"},
+		"g2s333ms333us_1_3": {"3/1s burst 7", "6/1s burst 14", "9/1s burst 20 debt 1"},
+		"g2h24m+1s":         {"100/1d burst 7 debt 3; wait 1s"},
+		"l1s":               {"1/1s leaky-bucket", "9/3s leaky-bucket burst 3"},
+		"f":                 {"1/1s fixed-window", "9/1h fixed-window"},
+		"fE":                {"1/1s fixed-window aligned", "9/1h fixed-window aligned"},
+		"fC":                {"1/1h fixed-window calendar UTC", "9/1mo fixed-window calendar Europe/Berlin"},
+		"w10":               {"1/1s sliding-window", "9/1h sliding-window buckets 10"},
+		"w5":                {"1/1s sliding-window buckets 5"},
+		"d":                 {"1/1s sliding-counter", "9/1h sliding-counter"},
+		"x":                 {"1/1s sliding-log", "1000/1h sliding-log"},
+		"":                  {"5 concurrent", "6 concurrent lease 1s"},
 		// Those that are alike are told apart.
-		"g/1000000g/60000000":       {"1/1s, 5/1m", "7/1m burst 9, 3/1s; wait 1s"},
-		"g/1000000g/60000000l":      {"1/1s, 5/1m, 1/1s leaky-bucket"},
+		"g1sg1m":                    {"1/1s, 5/1m", "7/1m, 3/1s"},
+		"g1s+5usg1m12s+5us":         {"1/1s, 5/1m burst 6, 9 concurrent; wait 5us"}, // of each
+		"g1sg1ml1s":                 {"1/1s, 5/1m, 1/1s leaky-bucket"},
+		"f/1000000f/60000000":       {"1/1s fixed-window, 5/1m fixed-window"},
+		"g6s/1000000g6s/60000000":   {"1/1s burst 6, 10/1m burst 1"},
 		"fCf":                       {"5/1h fixed-window calendar UTC, 7/2h fixed-window"},
 		"w10/1000000w5w10/60000000": {"1/1s sliding-window, 2/1s sliding-window buckets 5, 5/1m sliding-window"},
-		"g/1000000-1-1-0-g/1000000-5-9-2-g/60000000": {"1/1s, 5/1s burst 9 debt 2, 7/1m"},
+		"g1s/1000000-1-1-0-g1s/1000000-5-4-1-g1m": {"1/1s, 5/1s burst 4 debt 1, 7/1m"},
 		"fC/86400000000-5-5-0-day-America/New_YorkfC/86400000000-5-5-0-day-UTC": {
 			"5/1d fixed-window calendar America/New_York, 5/1d fixed-window calendar UTC",
 		},

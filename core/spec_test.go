@@ -780,3 +780,35 @@ func TestBatchError(t *testing.T) {
 	require.ErrorAs(t, err, &failed)
 	require.NotPanics(t, func() { _ = (&core.BatchError{}).Error() })
 }
+
+// Smaller numbers neither write what they only look at, nor shorten how long a state is kept.
+func TestSmallerNumbersKeepTheState(t *testing.T) {
+	for _, kind := range []string{"token-bucket", "fixed-window", "fixed-window aligned", "sliding-window", "sliding-counter", "sliding-log", "", "leaky-bucket"} {
+		large, small := core.MustParse("keep: 1000/1m "+kind), core.MustParse("keep: 10/1m "+kind)
+		require.Equal(t, large.Spec().Shape(), small.Spec().Shape())
+		_, text, long := large.Spec().Step(nil, core.Take{Key: "k", Cost: 600, Now: epoch})
+		require.Positive(t, long, kind)
+		for _, cost := range []int64{0, 1, 5, 11} {
+			res, _, ttl := small.Spec().Step(text, core.Take{Key: "k", Cost: cost, Now: epoch + 1})
+			if kind == "token-bucket" && 0 < cost && cost < 10 { // there are tokens
+				require.True(t, res.Allowed(), kind)
+				assert.GreaterOrEqual(t, ttl, long-time.Millisecond, kind)
+				continue
+			}
+			assert.Equal(t, cost == 0 || res.Allowed(), res.Allowed(), kind)
+			if !res.Allowed() || cost == 0 {
+				assert.Zero(t, ttl, "%s: a cost of %d", kind, cost)
+			}
+		}
+	}
+	bucket, smaller := core.MustParse("keep: 10/1m burst 1000 token-bucket"), core.MustParse("keep: 10/1m token-bucket")
+	_, text, long := bucket.Spec().Step(nil, core.Take{Key: "k", Cost: 1000, Now: epoch})
+	require.Equal(t, 100*time.Minute, long)
+	res, text, ttl := smaller.Spec().Step(text, core.Take{Key: "k", Cost: 1, Now: epoch + 60*second})
+	require.True(t, res.Allowed())
+	require.Equal(t, 99*time.Minute, ttl)
+	text, ttl = smaller.Spec().StepRefund(text, core.Refund{Key: "k", Receipt: res, Units: 1, Now: epoch + 60*second})
+	require.Equal(t, 99*time.Minute, ttl, "a bucket that is full here is not for the larger numbers")
+	res, _, _ = bucket.Spec().Step(text, core.Take{Key: "k", Now: epoch + 60*second})
+	require.EqualValues(t, 10, res.Remaining)
+}

@@ -3,11 +3,11 @@
 -- Letter: f
 --
 -- Segment: "f", the units counted, a comma, the end of the window in microseconds.
--- Empty: unused.
+-- Empty: unused. The units may be more than the rate, where other numbers count on the key.
 --
 -- Arguments of take:   cost rate period aligned start end next
 -- Arguments of upto:   rate period aligned start end next
--- Arguments of refund: units rate period aligned start end next last
+-- Arguments of refund: units period aligned start end next last
 --   cost     how many units are taken (0 peeks)
 --   rate     the most units in one window
 --   period   of windows that begin with the first hit; 0 otherwise
@@ -36,20 +36,19 @@ end
 if s_i and s_i ~= '' then
   local count, ends = string.match(s_i, '^f(%d+),(%d+)$')
   count, ends = (count or 0) + 0, (ends or 0) + 0
-  if count == 0 or count >= 9007199254740992 or ends == 0 or ends >= 9007199254740992 then
+  if count == 0 or count >= 1099511627776 or ends == 0 or ends >= 9007199254740992 then
     write = true
   elseif ends > now then
     end_i, count_i = ends, count
     if ends > latest_i then end_i, write = latest_i, true end
-    if count > ARG.rate + 0 then count_i, write = ARG.rate + 0, true end
   end
 end
 
 --@ admit
-fits_i = count_i + ARG.cost <= ARG.rate + 0
+fits_i = count_i + ARG.cost <= ARG.rate + 0 or ARG.cost + 0 == 0
 
 --@ most
-local most_i = ARG.rate - count_i
+local most_i = math.max(0, ARG.rate - count_i)
 local fits_i = most_i > 0
 
 --@ cost

@@ -8,7 +8,7 @@
 --
 -- Arguments of take:   period limit cost
 -- Arguments of upto:   period limit
--- Arguments of refund: period limit units last
+-- Arguments of refund: period units last
 --   cost   how many units are taken (0 peeks)
 --   units  how many to give back
 --   last   the end of the window of the charge, inclusive
@@ -18,11 +18,11 @@
 --@ load
 local start_i, current_i, previous_i, used_i = 0, 0, 0, 0
 if s_i and s_i ~= '' then
-  local period, limit = ARG.period + 0, ARG.limit + 0
+  local period = ARG.period + 0
   local start, length, current, previous = string.match(s_i, '^d(%d+),(%d+),(%d+),(%d+)$')
   if start then start, length, current, previous = start + 0, length + 0, current + 0, previous + 0 end
   if start and start < 9007199254740992 and length > 0 and length < 9007199254740992 and start % length == 0
-    and current < 9007199254740992 and previous < 9007199254740992 and current + previous > 0
+    and current < 1099511627776 and previous < 1099511627776 and current + previous > 0
     and (previous == 0 or start > 0) and not string.find(s_i, ',0%d') then
     local elapsed = now % period
     if length ~= period or start > now then -- each belongs to the window in which its own ends, as of now
@@ -43,8 +43,6 @@ if s_i and s_i ~= '' then
         current, previous = 0, 0
       end
     end
-    if current > limit then current, write = limit, true end
-    if previous > limit then previous, write = limit, true end
     if current + previous > 0 then start_i, current_i, previous_i = now - elapsed, current, previous end
     local left = period - elapsed -- used = current + ceil(previous * left / period), where a product may be inexact
     if (previous + 0.0) * left < 9007199254740992 then

@@ -9,7 +9,7 @@
 --
 -- Arguments of take:   period limit cost
 -- Arguments of upto:   period limit
--- Arguments of refund: period limit units
+-- Arguments of refund: period units
 --   cost   how many units are taken (0 peeks)
 --   units  how many to give back
 -- Reply: how many units are in use, or -1 - that if the cost does not fit; the newest
@@ -23,7 +23,7 @@
 --@ load
 local newest_i, used_i, oldest_i, count_i, from_i, tail_i, full_i = 0, 0, 0, 0, 1, '', 0
 if s_i and s_i ~= '' then
-  local dead, limit, find = now - ARG.period, ARG.limit + 0, string.find
+  local dead, find = now - ARG.period, string.find
   local _, e, newest, used, oldest, count = find(s_i, '^x([1-9]%d*),([1-9]%d*),([1-9]%d*),([1-9]%d*)')
   local ok, span, more = e, 0, 0 -- from the oldest to the newest, and how many units after it
   if ok then
@@ -32,8 +32,7 @@ if s_i and s_i ~= '' then
     ok = newest < 9007199254740992 and used <= 1000 and span >= 0 and more >= 0 and (span == 0) == (e == #s_i) and (more == 0) == (e == #s_i)
   end
   if ok and newest > dead then
-    while ok and (oldest <= dead or more >= limit) do
-      if oldest > dead then write = true end -- there are more than the limit: the newest are kept
+    while ok and oldest <= dead do
       local _, to, gap, n = find(s_i, '^,([1-9]%d*),([1-9]%d*)', e + 1)
       ok = to
       if ok then
@@ -42,7 +41,6 @@ if s_i and s_i ~= '' then
         ok = span >= 0 and more >= 0 and (span == 0) == (e == #s_i) and (more == 0) == (e == #s_i)
       end
     end
-    if used > limit then used, count, write = limit, limit - more, true end
     newest_i, used_i, oldest_i, count_i, from_i = newest, used, oldest, count, e and e + 1
     if ok and newest > now then -- what lies ahead of the clock counts as of now
       newest_i, write = now, true
@@ -63,7 +61,7 @@ if s_i and s_i ~= '' then
 end
 
 --@ admit
-fits_i = used_i + (ARG.cost or 0) <= ARG.limit + 0
+fits_i = used_i + (ARG.cost or 0) <= ARG.limit + 0 or (ARG.cost or 0) + 0 == 0
 if not fits_i and used_i > 0 then
   local must = used_i + ARG.cost - ARG.limit -- so many units must go before the cost fits
   if must >= used_i then
@@ -83,9 +81,21 @@ if not fits_i and used_i > 0 then
 end
 
 --@ most
-local most_i = ARG.limit - used_i
+local most_i = math.max(0, ARG.limit - used_i)
 local fits_i = most_i > 0
-if not fits_i then full_i = oldest_i end
+if not fits_i then
+  local must, e = used_i + 1 - ARG.limit - count_i, from_i - 1 -- so many units after the oldest must go before one fits
+  full_i = oldest_i
+  while must > 0 do
+    local _, to, gap, n = string.find(s_i, '^,([1-9]%d*),([1-9]%d*)', e + 1)
+    if not to or gap + 0 > newest_i - full_i then -- discarded
+      newest_i, used_i, oldest_i, count_i, full_i, write = 0, 0, 0, 0, 0, true
+      most_i, fits_i = ARG.limit + 0, true
+      break
+    end
+    full_i, must, e = full_i + gap, must - n, to
+  end
+end
 
 --@ cost
 local cost_i = (ARG.cost or 0) + 0

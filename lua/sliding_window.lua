@@ -18,29 +18,29 @@
 -- how many sub-windows before the newest is the one that must go before they fit.
 --
 -- The text is read once, from the newest. What is older than the newest is never
--- taken apart, but cut where it has expired or the limit leaves no room for it.
+-- taken apart, but cut where it has expired. There may be more units than the limit, where
+-- other numbers count on the key.
 
 --@ load
 local start_i, count_i, older_i, used_i, full_i = 0, 0, '', 0, 0
 if s_i and s_i ~= '' then
-  local width, buckets, limit = ARG.width + 0, ARG.buckets + 0, ARG.limit + 0
-  local room = limit - (ARG.units or 0)
+  local width, buckets = ARG.width + 0, ARG.buckets + 0
+  local room = ARG.limit - (ARG.units or 0)
   local start, stored, p = string.match(s_i, '^w(%d+),([1-9]%d*)(),[1-9]')
   start, stored = (start or 0) + 0, (stored or 0) + 0
   local ok = p and start < 9007199254740992 and stored < 9007199254740992 and start % stored == 0 and not string.find(s_i, ',0%d')
   local newest = math.floor(now / width)
-  local oldest = newest - buckets
+  local oldest, most = newest - buckets, 1099511627776 -- more than a sub-window ever counts
   if ok and stored ~= width then -- each count belongs to the sub-window in which its own ends, as of now
     local begins, least, moved, at, n = start, start - buckets * stored, '', nil, 0
     if begins > now or math.floor((begins + stored - 1) / width) > newest then write = true end
     start = math.floor(math.min(begins + stored - 1, now) / width) * width
     for text in string.gmatch(string.sub(s_i, p), ',([^,]*)') do
       local count = string.find(text, '^%d+$') and text + 0
-      ok = count and count < 9007199254740992 and begins >= least and begins >= 0
+      ok = count and count < most and begins >= least and begins >= 0
       if not ok then break end
       local place = math.floor(math.min(begins + stored - 1, now) / width)
       if count > 0 and place >= oldest then
-        if count > limit then count, write = limit, true end
         if at and place < at then
           moved, n = moved .. string.format(',%.0f', n) .. string.rep(',0', at - place - 1), 0
         end
@@ -49,31 +49,27 @@ if s_i and s_i ~= '' then
       begins = begins - stored
     end
     ok = ok and string.sub(s_i, -2) ~= ',0'
-    s_i, p = at and moved .. string.format(',%.0f', n) or '', 1
+    s_i, p, most = at and moved .. string.format(',%.0f', n) or '', 1, 9007199254740992
   end
   if ok then
     local at = math.floor(start / width) -- of each in turn
     local least = at - buckets
     if least < 0 then least = 0 end
     if at > newest then write = true else newest = at end -- what lies ahead of the clock counts as of now
-    local used, count, full, from, to, cut, text = 0, 0, 0, p, p - 1, '', nil
+    local used, count, full, from, to, text = 0, 0, 0, p, p - 1, nil
     while ok and p <= #s_i do
       local _, e
       _, e, text = string.find(s_i, '^,(%d+)', p)
       local n = text and text + 0
-      if not n or n >= 9007199254740992 or at < least then
+      if not n or n >= most or at < least then
         ok = false
       elseif at >= oldest then
-        local whole = used + n <= limit
-        if not whole then n, write = limit - used, true end -- the newest are kept
         used = used + n
         if used > room and used - n <= room then full = math.max(0, newest - at) end
         if at >= newest then
           count, from, to = used, e + 1, e
-        elseif whole and n > 0 then
-          to = e
         elseif n > 0 then
-          to, cut = p, string.format('%.0f', n)
+          to = e
         end
       end
       p, at = (e or 0) + 1, at - 1
@@ -81,17 +77,17 @@ if s_i and s_i ~= '' then
     ok = ok and text ~= '0'
     if ok and count > 0 then
       start_i, count_i, used_i, full_i = newest * width, count, used, full
-      older_i = string.sub(s_i, from, to) .. cut
+      older_i = string.sub(s_i, from, to)
     end
   end
   if not ok then write = true end
 end
 
 --@ admit
-fits_i = used_i + (ARG.units or 0) <= ARG.limit + 0
+fits_i = used_i + (ARG.units or 0) <= ARG.limit + 0 or (ARG.units or 0) + 0 == 0
 
 --@ most
-local most_i = ARG.limit - used_i
+local most_i = math.max(0, ARG.limit - used_i)
 local fits_i = most_i > 0
 
 --@ cost

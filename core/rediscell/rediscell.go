@@ -26,8 +26,10 @@ import (
 // any period of a [core.Limit]. A quantity of 0 peeks; a negative one, with which redis-cell
 // gives back, is an error: see [core.Store].
 //
-// The state is that of the policy "throttle" with one GCRA limit, so that a change of the
-// numbers keeps it. A store that fails is an error: there is no fail word.
+// The state is that of the policy "throttle" with one GCRA limit: a change of the numbers
+// keeps it if a full bucket takes the same time to drain, as 10 and 20 a minute do, and
+// otherwise starts afresh, so that calls with different numbers for one key do not undo each
+// other's counts. A store that fails is an error: there is no fail word.
 func Throttle(ctx context.Context, s core.Store, key string, maxBurst, count int64, period time.Duration, quantity int64) ([5]int64, error) {
 	if v := reflect.ValueOf(s); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return [5]int64{}, errNoStore

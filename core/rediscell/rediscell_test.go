@@ -125,7 +125,7 @@ func TestThrottleRoundsUp(t *testing.T) {
 	assert.Equal(t, [5]int64{0, 3, 3, -1, 0}, throttle(0), "a peek takes nothing")
 }
 
-// Numbers come with each call, and a change of them keeps what was counted.
+// Numbers come with each call, and a change of them keeps what was counted if a full bucket takes the same time.
 func TestThrottleReconfigures(t *testing.T) {
 	s := &at{Store: newMemory(t), now: epoch}
 	throttle := func(maxBurst, count int64, period time.Duration) [5]int64 {
@@ -135,7 +135,9 @@ func TestThrottleReconfigures(t *testing.T) {
 	}
 	assert.Equal(t, [5]int64{0, 10, 9, -1, 6}, throttle(9, 10, time.Minute))
 	assert.Equal(t, [5]int64{0, 20, 17, -1, 9}, throttle(19, 20, time.Minute), "6 s are 2 units of 3 s")
+	assert.Equal(t, [5]int64{0, 1, 0, -1, 6}, throttle(0, 10, time.Minute), "another bucket")
 	assert.Equal(t, [5]int64{1, 1, 0, 6, 6}, throttle(0, 10, time.Minute), "and a burst of none is one at a time")
+	assert.Equal(t, [5]int64{0, 20, 16, -1, 12}, throttle(19, 20, time.Minute), "which leaves the other one alone")
 	other, err := rediscell.Throttle(t.Context(), s, "other", 9, 10, time.Minute, 1)
 	require.NoError(t, err)
 	assert.Equal(t, [5]int64{0, 10, 9, -1, 6}, other, "keys are apart")

@@ -179,7 +179,7 @@ func TestDenyCacheSeesOthersChanges(t *testing.T) {
 			require.NoError(t, other.Refund(t.Context(), []core.Refund{{Policy: d.take.Policy, Key: d.take.Key, Receipt: d.last, Units: 1}}))
 		},
 		"del": func(t *testing.T, d *denied) {
-			n, err := sharedServer(t).Client(t).Del(t.Context(), "weir:1:others:g:"+d.take.Key).Result()
+			n, err := sharedServer(t).Client(t).Del(t.Context(), "weir:1:others:"+d.take.Policy.Spec().Shape()+":"+d.take.Key).Result()
 			require.NoError(t, err)
 			require.EqualValues(t, 1, n)
 		},

@@ -175,7 +175,7 @@ func TestFleetAdmitsExactly(t *testing.T) { //nolint:paralleltest // it computes
 		cluster := sharedCluster(t)
 		j.Addrs = cluster.Addrs()
 		check(t, fleet(t, 3, j, func() {
-			for _, key := range []string{":1:gcra:g:k", ":1:mix:gfx:k"} {
+			for _, key := range []string{":1:gcra:g366d:k", ":1:mix:g366dfx:k"} {
 				cluster.Migrating(t, j.Prefix+key)()
 			}
 		}))

@@ -64,7 +64,7 @@ func BenchmarkCrowd(b *testing.B) {
 			emission := time.Hour.Microseconds() / int64(c.rate)
 			call := [2]func(ctx context.Context, i int) error{
 				func(ctx context.Context, i int) error {
-					return bare.EvalSha(ctx, direct, []string{"bare:1:crowd0:g:" + keys[i%len(keys)]}, emission, time.Hour.Microseconds(), 1).Err()
+					return bare.EvalSha(ctx, direct, []string{"bare:1:crowd0:g1h:" + keys[i%len(keys)]}, emission, time.Hour.Microseconds(), 1).Err()
 				},
 				func(ctx context.Context, i int) error {
 					_, err := store.Take(ctx, core.Take{Policy: policies[i%len(policies)], Key: keys[i%len(keys)], Cost: 1})
@@ -73,7 +73,7 @@ func BenchmarkCrowd(b *testing.B) {
 			}
 			require.NoError(b, err)
 			for i := range 3 * c.keys / max(1, c.keys/100) {
-				_ = bare.Eval(b.Context(), direct, []string{"bare:1:crowd0:g:" + keys[i%len(keys)]}, emission, time.Hour.Microseconds(), 1).Err()
+				_ = bare.Eval(b.Context(), direct, []string{"bare:1:crowd0:g1h:" + keys[i%len(keys)]}, emission, time.Hour.Microseconds(), 1).Err()
 				_ = call[1](b.Context(), i)
 			}
 			var rates [2][]float64

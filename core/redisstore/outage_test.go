@@ -304,13 +304,13 @@ func TestLostShard(t *testing.T) {
 		turns = append(turns, turn)
 	}})
 	p := core.MustParse("shard: 1000000/1h")
-	alive, lost := []string{}, []string{}
-	dead := cluster.NodeFor(t, "weir:1:shard:g:0")
+	alive, lost, name := []string{}, []string{}, "weir:1:shard:"+p.Spec().Shape()+":"
+	dead := cluster.NodeFor(t, name+"0")
 	for i := range 90 {
 		key := strconv.Itoa(i)
 		_, err := s.Take(t.Context(), core.Take{Policy: p, Key: key, Cost: 1})
 		require.NoError(t, err)
-		if cluster.NodeFor(t, "weir:1:shard:g:"+key) == dead {
+		if cluster.NodeFor(t, name+key) == dead {
 			lost = append(lost, key)
 		} else {
 			alive = append(alive, key)

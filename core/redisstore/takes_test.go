@@ -140,7 +140,7 @@ func TestManyKeysAndErrors(t *testing.T) {
 		"writer": "~weir:* +evalsha +eval +time +get +set +mget",
 		"slower": "~weir:* +evalsha +eval +time +get +set",
 		"reader": "~weir:* +evalsha +eval +time +get",
-		"narrow": "~weir:1:p:g:good* +evalsha +eval +time +get +set",
+		"narrow": "~weir:1:p:g1h:good* +evalsha +eval +time +get +set",
 	} {
 		require.NoError(t, admin.Do(t.Context(), append([]any{"ACL", "SETUSER", user, "on", ">secret"}, anys(rights)...)...).Err())
 	}
@@ -155,7 +155,7 @@ func TestManyKeysAndErrors(t *testing.T) {
 		rdb := redis.NewUniversalClient(o)
 		defer func() { assert.NoError(t, rdb.Close()) }()
 		for i := range names {
-			names[i] = "weir:1:p:g:" + names[i]
+			names[i] = "weir:1:p:g1h:" + names[i]
 		}
 		take := core.Take{Policy: p, Key: "k", Cost: cost}
 		var args []any
@@ -185,8 +185,8 @@ func TestManyKeysAndErrors(t *testing.T) {
 	}
 
 	for _, user := range []string{"slower", "writer"} {
-		require.NoError(t, admin.Del(t.Context(), "weir:1:p:g:a", "weir:1:p:g:b", "weir:1:p:g:hash").Err())
-		require.NoError(t, admin.HSet(t.Context(), "weir:1:p:g:hash", "field", "value").Err())
+		require.NoError(t, admin.Del(t.Context(), "weir:1:p:g1h:a", "weir:1:p:g1h:b", "weir:1:p:g1h:hash").Err())
+		require.NoError(t, admin.HSet(t.Context(), "weir:1:p:g1h:hash", "field", "value").Err())
 		got, err := call(t, user, 1, []int{2, 2, 5}, "a", "hash", "b")
 		require.NoError(t, err)
 		assert.Equal(t, []int64{2, 1, 2, 1, 2, 1, 0, -2, -2}, got, "%s: a foreign type is healed", user)

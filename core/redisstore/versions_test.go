@@ -96,7 +96,7 @@ func TestVersionsSideBySide(t *testing.T) {
 			})
 		}
 	}
-	assert.GreaterOrEqual(t, shared, 10, "policies of which both versions use the same keys")
+	assert.GreaterOrEqual(t, shared, 6, "policies of which both versions use the same keys: those of windows alone")
 }
 
 // sides are two versions of a service with a policy.

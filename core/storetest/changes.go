@@ -12,15 +12,29 @@ func changedNumbers(s *subject) {
 	s.remains(12, more, "a", 0)
 	s.remains(1, less, "a", 0)
 	s.remains(10, before, "a", 4*second)
-	// A time beyond the new maximum is brought to it, and stays there.
-	short := policy("2/1s")
-	s.admit(before, "b", 0, 10)
-	res := s.refuse(short, "b", 0, 1)
-	assert.Equal(s, 500*time.Millisecond, res.RetryAfter)
-	assert.Equal(s, time.Second, res.ResetAfter)
-	s.admit(short, "b", second/2, 1)
-	s.remains(9, before, "b", second/2) // what was clamped does not come back
-	// A count stays a count, and is brought to the new maximum.
+	// A meter whose full bucket takes another time starts afresh, and leaves alone what there was.
+	for _, kind := range []string{"", " leaky-bucket"} {
+		key, was := "b"+kind, policy("10/10s"+kind)
+		s.admit(was, key, 0, 10)
+		for _, other := range []string{"2/1s", "10/10s burst 9", "20/10s burst 21", "1/10s burst 2"} {
+			p := policy(other + kind)
+			s.admit(p, key, 0, p.Limits()[0].Burst)
+			s.refuse(p, key, 0, 1)
+		}
+		s.refuse(was, key, 0, 1)
+		s.refuse(was, key, second-1, 1)
+		s.admit(was, key, second, 1)
+	}
+	s.admit(before, "debt", 0, 10)
+	s.admit(policy("10/10s debt 2"), "debt", 0, 12)
+	s.admit(policy("10/10s; wait 2s"), "debt", 0, 10)
+	s.refuse(policy("5/10s burst 2 debt 3"), "debt", 0, 1) // the same time
+	// What was reserved far ahead keeps nobody waiting under numbers that reach less far.
+	slow, fast := policy("1/1d; wait 1h"), policy("10/1s burst 1; wait 1h")
+	s.admit(slow, "raised", 0, 1)
+	assert.Equal(s, time.Hour, s.reserve(slow, "raised", 23*hour, 1, time.Hour).Delay)
+	assert.Zero(s, s.reserve(fast, "raised", 23*hour, 1, time.Hour).Delay)
+	// A count stays a count, and what is more than the new maximum is as well.
 	for _, kind := range []string{
 		"fixed-window", "fixed-window aligned", "sliding-window", "sliding-window buckets 60", "sliding-counter", "sliding-log",
 	} {
@@ -28,7 +42,8 @@ func changedNumbers(s *subject) {
 		s.remains(16, policy("20/10s "+kind), kind, 0)
 		s.remains(36, policy("40/20s "+kind), kind, 0)
 		s.remains(0, policy("2/10s "+kind), kind, 0)
-		s.remains(8, policy("10/10s "+kind), kind, 0)
+		s.refuse(policy("2/10s "+kind), kind, 0, 1)
+		s.remains(6, policy("10/10s "+kind), kind, 0)
 	}
 	// Whatever a state means under other numbers, what was full has no room under less.
 	for _, a := range Algorithms() {
@@ -41,9 +56,12 @@ func changedNumbers(s *subject) {
 	s.admit(policy("10/10s token-bucket"), "tokens", 0, 4)
 	s.remains(6, policy("20/10s token-bucket"), "tokens", 0)
 	s.remains(2, policy("2/10s token-bucket"), "tokens", 0)
+	s.remains(6, policy("10/10s token-bucket"), "tokens", 0)
+	s.admit(policy("2/10s token-bucket"), "tokens", 0, 1)
+	s.remains(1, policy("10/10s token-bucket"), "tokens", 0)
 	// Another zone, or another unit, brings the end of the window to its own.
 	s.admit(policy("10/1d fixed-window calendar UTC"), "zone", 0, 4) // at 8 in the morning
-	res = s.take(policy("10/1d fixed-window calendar Asia/Kolkata"), "zone", 0, 0)
+	res := s.take(policy("10/1d fixed-window calendar Asia/Kolkata"), "zone", 0, 0)
 	assert.Equal(s, int64(6), res.Remaining)
 	assert.Equal(s, 10*time.Hour+30*time.Minute, res.ResetAfter)
 	assert.Equal(s, time.Minute, s.take(policy("10/1m fixed-window calendar UTC"), "zone", 0, 0).ResetAfter)

@@ -10,23 +10,30 @@ import (
 // than there is.
 func refundChanged(s *subject) {
 	was := policy("10/1s")
-	// Time has become dearer: what was a second is a tenth of a unit.
-	res := s.admit(was, "dearer", 0, 10)
-	slower := policy("10/100s")
-	s.admit(slower, "dearer", 0, 9)
-	s.refund(slower, "dearer", 0, res, 10, 10)
-	s.admit(slower, "dearer", 0, 1)
-	s.refuse(slower, "dearer", 0, 1)
+	// A unit has become dearer: what weighed as much as four is as much as two.
+	res := s.admit(was, "dearer", 0, 4)
+	slower := policy("5/1s")
+	s.admit(slower, "dearer", 0, 3)
+	s.refund(slower, "dearer", 0, res, 4, 4)
+	s.remains(2, slower, "dearer", 0)
+	s.refund(slower, "dearer", 0, s.admit(slower, "dearer", 0, 2), 2, 1)
+	s.remains(1, slower, "dearer", 0)
 
-	// A smaller bucket gives back all that it holds.
+	// A smaller bucket is another one, and gets nothing of what was taken from the larger.
 	smaller := policy("10/1s burst 5")
 	res = s.admit(was, "smaller", 0, 10)
+	s.admit(smaller, "smaller", 0, 5)
 	s.refund(smaller, "smaller", 0, res, 10, 10)
-	assert.Zero(s, s.take(smaller, "smaller", 0, 0).ResetAfter)
-	res = s.admit(was, "smaller, later", 0, 10)
-	s.refund(smaller, "smaller, later", second/2, res, 10, 10)
-	s.remains(5, smaller, "smaller, later", second/2)
-	s.refuse(smaller, "smaller, later", second/2, 6)
+	s.remains(0, smaller, "smaller", 0)
+	s.refund(was, "smaller", 0, res, 10, 10)
+	s.remains(10, was, "smaller", 0)
+
+	// A window gives back all that a higher limit has counted in it.
+	for _, kind := range []string{"fixed-window", "sliding-window", "sliding-counter", "sliding-log"} {
+		res = s.admit(policy("10/10s "+kind), "lowered "+kind, 0, 10)
+		s.refund(policy("2/10s "+kind), "lowered "+kind, 0, res, 10, 9)
+		s.remains(1, policy("2/10s "+kind), "lowered "+kind, 0)
+	}
 
 	// Tokens are tokens, and debts are paid with all of them.
 	tokens := policy("10/10s token-bucket debt 4")

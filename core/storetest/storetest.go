@@ -8,7 +8,6 @@
 package storetest
 
 import (
-	"crypto/rand"
 	"testing"
 
 	"github.com/weir-go/weir/core"
@@ -57,6 +56,7 @@ func Exercise(t *testing.T, newStore func(*testing.T) core.Store) {
 		{"policies do not share keys", policies},
 		{"changed numbers keep the state", changedNumbers},
 		{"changed periods keep times", changedPeriods},
+		{"numbers that meet", numbersThatMeet},
 		{"limits keep their own counts", renamedLimits},
 		{"all limits or none", allOrNone},
 		{"clock steps", clockSteps},
@@ -68,7 +68,7 @@ func Exercise(t *testing.T, newStore func(*testing.T) core.Store) {
 		{"agrees with Step", agrees},
 	} {
 		t.Run(part.name, func(t *testing.T) {
-			part.run(&subject{T: t, store: newStore(t), prefix: rand.Text() + " "})
+			part.run(&subject{T: t, store: newStore(t), prefix: newPrefix()})
 		})
 	}
 }

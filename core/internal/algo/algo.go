@@ -37,7 +37,7 @@ type Kind struct {
 // that is said of algorithms is read from here.
 var Kinds = [...]Kind{
 	{Word: "gcra", Letter: 'g', New: newGCRA, Burst: true, Debt: true, Wait: true},
-	{Word: "token-bucket", Letter: 't', New: newTokenBucket, Burst: true, Debt: true, Wait: true},
+	{Word: "token-bucket", Letter: 'b', New: newTokenBucket, Burst: true, Debt: true, Wait: true},
 	{Word: "leaky-bucket", Letter: 'l', New: newLeakyBucket, Burst: true},
 	{Word: "fixed-window", Letter: 'f', New: newFixedWindow, Align: true},
 	{Word: "sliding-window", Letter: 'w', New: newSlidingWindow, Buckets: true, Summary: true},
@@ -98,6 +98,10 @@ type Algorithm interface {
 type Arithmetic interface {
 	// Words is the most integers that a state has.
 	Words() int
+	// Apart is what tells a state from those that other numbers of the same algorithm must not share, or "" where all may.
+	// It begins with a digit, and a letter in it follows a digit or another letter of a unit of time. Numbers share a
+	// state only if none of them corrects what others may have left in it.
+	Apart() string
 	// Len is how many of them are in use: all of them, except where a state's
 	// first word says how long it is.
 	Len(s []int64) int

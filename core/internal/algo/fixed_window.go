@@ -6,7 +6,8 @@ import "strconv"
 // first admitted hit after the last one, or is aligned to the epoch or the calendar.
 // It is the cheapest; in any stretch as long as a window, twice the rate may pass.
 //
-// A state is the end of the window, and the units counted in it.
+// A state is the end of the window, and the units counted in it. These may be more than the rate, where other numbers
+// count on the same key: they stay counted until the window ends.
 type fixedWindow struct {
 	rate, period int64
 	epoch        bool
@@ -49,6 +50,8 @@ func (a *fixedWindow) latest(now int64) int64 {
 
 func (a *fixedWindow) Words() int { return fixedWords }
 
+func (a *fixedWindow) Apart() string { return "" }
+
 func (a *fixedWindow) Len([]int64) int { return fixedWords }
 
 func (a *fixedWindow) Load(s []int64, now int64) (healed bool) {
@@ -64,15 +67,14 @@ func (a *fixedWindow) Load(s []int64, now int64) (healed bool) {
 	if latest := a.latest(now); s[fixedEnd] > latest {
 		s[fixedEnd], healed = latest, true
 	}
-	if s[fixedCount] > a.rate {
-		s[fixedCount], healed = a.rate, true
-	}
 	return healed
 }
 
-func (a *fixedWindow) Admits(s []int64, _, cost, _ int64) bool { return cost <= a.rate-s[fixedCount] }
+func (a *fixedWindow) Admits(s []int64, _, cost, _ int64) bool {
+	return cost == 0 || cost <= a.rate-s[fixedCount]
+}
 
-func (a *fixedWindow) Most(s []int64, _ int64, _ bool) int64 { return a.rate - s[fixedCount] }
+func (a *fixedWindow) Most(s []int64, _ int64, _ bool) int64 { return max(0, a.rate-s[fixedCount]) }
 
 func (a *fixedWindow) Charge(s []int64, now, cost int64) {
 	if s[fixedCount] == 0 {
@@ -98,7 +100,7 @@ func (a *fixedWindow) Refund(s []int64, _, units int64, r Receipt) bool {
 func (a *fixedWindow) last(r Receipt) int64 { return min(r.Charged[fixedEnd], a.latest(r.At)) }
 
 func (a *fixedWindow) Explain(s []int64, now, cost, _ int64, refused bool) Answer {
-	r := Answer{Remaining: a.rate - s[fixedCount], Refused: refused}
+	r := Answer{Remaining: a.Most(s, now, false), Refused: refused}
 	if s[fixedCount] > 0 {
 		r.Reset = s[fixedEnd] - now
 	}
@@ -119,29 +121,29 @@ func (a *fixedWindow) Sections() byte { return 'f' }
 
 // AppendTake appends as the cost no more than one unit beyond what ever fits.
 func (a *fixedWindow) AppendTake(b []int64, cost, _, guess int64) []int64 {
-	return a.appendWindow(append(b, min(cost, a.rate+1)), guess)
+	return a.appendWindow(append(b, min(cost, a.rate+1), a.rate), guess)
 }
 
 func (a *fixedWindow) AppendUpTo(b []int64, _ bool, guess int64) []int64 {
-	return a.appendWindow(b, guess)
+	return a.appendWindow(append(b, a.rate), guess)
 }
 
 func (a *fixedWindow) AppendRefund(b []int64, units int64, r Receipt, guess int64) []int64 {
-	return append(a.appendWindow(append(b, min(units, a.rate)), guess), a.last(r))
+	return append(a.appendWindow(append(b, units), guess), a.last(r))
 }
 
-// appendWindow appends the rate and what a window's end follows from: the period, the
+// appendWindow appends what a window's end follows from: the period, the
 // period again if it counts from the epoch, and the window of the calendar around guess.
 // Windows that begin with a hit come first, so that they need the fewest numbers.
 func (a *fixedWindow) appendWindow(b []int64, guess int64) []int64 {
 	switch {
 	case a.calendar != nil:
 		w := a.calendar.around(guess)
-		return append(b, a.rate, 0, 0, w.start, w.end, w.next)
+		return append(b, 0, 0, w.start, w.end, w.next)
 	case a.epoch:
-		return append(b, a.rate, 0, a.period, 0, 0, 0)
+		return append(b, 0, a.period, 0, 0, 0)
 	default:
-		return append(b, a.rate, a.period, 0, 0, 0, 0)
+		return append(b, a.period, 0, 0, 0, 0)
 	}
 }
 
@@ -158,7 +160,7 @@ func (a *fixedWindow) parse(s []int64, text []byte) bool {
 		return false
 	}
 	count, rest, ok := digits(text[1:])
-	if !ok || count == 0 || count >= maxExact || len(rest) == 0 || rest[0] != ',' {
+	if !ok || count == 0 || count >= maxCount || len(rest) == 0 || rest[0] != ',' {
 		return false
 	}
 	end, rest, ok := digits(rest[1:])
@@ -177,7 +179,7 @@ func (a *fixedWindow) ParseReply(s, reply []int64, now, _ int64) bool {
 		s[fixedEnd], s[fixedCount] = 0, 0
 		return end == 0
 	}
-	if count < 0 || count > a.rate || end <= now || end > a.latest(now) {
+	if count < 0 || count >= maxCount || end <= now || end > a.latest(now) {
 		return false
 	}
 	s[fixedEnd], s[fixedCount] = end, count

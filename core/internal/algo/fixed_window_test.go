@@ -178,17 +178,11 @@ func (m *fixedModel) look(now int64) {
 	if m.end > now {
 		m.end = min(m.end, m.bound(now))
 	}
-	for m.used(now) > m.p.Rate {
-		last := &m.charges[len(m.charges)-1]
-		if *last -= min(*last, m.used(now)-m.p.Rate); *last == 0 {
-			m.charges = m.charges[:len(m.charges)-1]
-		}
-	}
 }
 
 func (m *fixedModel) take(now, cost int64) (a algo.Answer) {
 	m.look(now)
-	a.Remaining = m.p.Rate - m.used(now)
+	a.Remaining = max(0, m.p.Rate-m.used(now))
 	a.Refused, a.Never = cost > a.Remaining, cost > m.p.Rate
 	if !a.Refused && cost > 0 {
 		if m.used(now) == 0 {
@@ -371,7 +365,7 @@ func TestFixedWindowRefusalsDoNotCount(t *testing.T) {
 	assert.Equal(t, algo.Answer{Remaining: 1, Reset: 9 * second, Charged: [2]int64{epoch + 10*second}}, raised.take(epoch+second, 1))
 	lowered := raised.with(t, algo.Params{Rate: 2, Period: 10 * second})
 	assert.Equal(t, algo.Answer{Refused: true, Wait: 9 * second, Reset: 9 * second}, lowered.take(epoch+second, 1))
-	assert.Equal(t, "f2,1800000010000000", string(lowered.AppendText(nil, lowered.s)), "healed")
+	assert.Equal(t, "f6,1800000010000000", string(lowered.AppendText(nil, lowered.s)), "what the higher limit has counted stays counted")
 }
 
 // A state that was written under other parameters ends when the new ones allow at the
@@ -482,9 +476,8 @@ func TestFixedWindowLoad(t *testing.T) {
 		{[]int64{epoch, 5}, []int64{0, 0}, false},
 		{[]int64{1, 1<<53 - 1}, []int64{0, 0}, false},
 		{[]int64{end + 1, 5}, []int64{end, 5}, true},
-		{[]int64{end, 6}, []int64{end, 5}, true},
-		{[]int64{1<<53 - 1, 1<<53 - 1}, []int64{end, 5}, true},
-		{[]int64{math.MaxInt64, math.MaxInt64}, []int64{end, 5}, true},
+		{[]int64{end, 6}, []int64{end, 6}, false}, // under a higher limit
+		{[]int64{1<<53 - 1, 1<<53 - 1}, []int64{end, 1<<53 - 1}, true},
 		{[]int64{end, 0}, []int64{0, 0}, true},
 		{[]int64{0, 5}, []int64{0, 0}, true},
 		{[]int64{math.MinInt64, 5}, []int64{0, 0}, true},
@@ -514,10 +507,10 @@ func TestFixedWindowParams(t *testing.T) {
 		assert.Equal(t, append([]int64{0, 5}, c.want...), a.AppendTake(nil, 0, 0, now))
 		assert.Equal(t, append([]int64{5}, c.want...), a.AppendUpTo(nil, false, now))
 		refund := a.AppendRefund(nil, math.MaxInt64, algo.Receipt{At: epoch, Charged: [2]int64{epoch + 7}}, now)
-		assert.Equal(t, append(append([]int64{5, 5}, c.want...), epoch+7), refund)
+		assert.Equal(t, append(append([]int64{math.MaxInt64}, c.want...), epoch+7), refund)
 		refund = a.AppendRefund(nil, 3, algo.Receipt{At: epoch, Charged: [2]int64{epoch + day}}, now)
 		end := epoch + c.params.Period
-		assert.Equal(t, append(append([]int64{3, 5}, c.want...), end), refund, "no window that has the charge ends later")
+		assert.Equal(t, append(append([]int64{3}, c.want...), end), refund, "no window that has the charge ends later")
 	}
 }
 
@@ -531,7 +524,8 @@ func TestFixedWindowReply(t *testing.T) {
 		{[]int64{1, 0}, nil},
 		{[]int64{1, epoch}, nil},
 		{[]int64{1, epoch + 10*second + 1}, nil},
-		{[]int64{6, epoch + 1}, nil},
+		{[]int64{6, epoch + 1}, []int64{epoch + 1, 6}}, // under a higher limit
+		{[]int64{1 << 40, epoch + 1}, nil},
 		{[]int64{-1, epoch + 1}, nil},
 		{[]int64{math.MaxInt64, math.MaxInt64}, nil},
 		{[]int64{math.MinInt64, math.MinInt64}, nil},
@@ -547,10 +541,10 @@ func TestFixedWindowReply(t *testing.T) {
 func TestFixedWindowText(t *testing.T) {
 	a := newFixed(t, algo.Params{Rate: 5, Period: 10 * second})
 	for text, want := range map[string][]int64{
-		"":                                   {0, 0},
-		"f12,1800003600000000":               {1800003600000000, 12},
-		"f1,1":                               {1, 1},
-		"f9007199254740991,9007199254740991": {1<<53 - 1, 1<<53 - 1},
+		"":                                {0, 0},
+		"f12,1800003600000000":            {1800003600000000, 12},
+		"f1,1":                            {1, 1},
+		"f1099511627775,9007199254740991": {1<<53 - 1, 1<<40 - 1},
 	} {
 		s := []int64{7, 7}
 		assert.True(t, algo.ParseText(a, s, []byte(text)), text)
@@ -561,7 +555,7 @@ func TestFixedWindowText(t *testing.T) {
 	for _, text := range []string{
 		"f", "f1", "f1,", "f,1", "f,", "1,1", "g1,1", "F1,1", "f0,1800003600000000", "f1,0", "f-1,1", "f1,-1", "f+1,1", "f1,1,1", "f1,1 ",
 		" f1,1", "f1 ,1", "f1, 1", "f1;1", "f1,1;", "f1,1\n", "f1,1\x00", "f1\x00,1", "f1.0,1", "f1e3,1", "f0x1,1", "fnan,1", "f1,inf", "f١,1",
-		"f9007199254740992,1", "f1,9007199254740992", "f99999999999999999999999,1", "f1,99999999999999999999999", "1800000000000010",
+		"f9007199254740992,1", "f1099511627776,1", "f1,9007199254740992", "f99999999999999999999999,1", "f1,99999999999999999999999", "1800000000000010",
 	} {
 		s := []int64{7, 7}
 		assert.False(t, algo.ParseText(a, s, []byte(text)), "%q", text)

@@ -137,6 +137,21 @@ func (a *gcra) Words() int { return meterWords }
 
 func (a *gcra) Len([]int64) int { return meterWords }
 
+// Apart is the time in which a full bucket with its debt drains, and how far ahead a charge may be reserved: the highest
+// level there can be. A meter of a lower one would cut off what the other has counted.
+func (a *gcra) Apart() string {
+	b := appendTime(nil, a.brim.w)
+	if a.brim.r > 0 {
+		g := gcd(a.brim.r, a.l)
+		b = strconv.AppendInt(append(b, '_'), a.brim.r/g, 10)
+		b = strconv.AppendInt(append(b, '_'), a.l/g, 10)
+	}
+	if a.wait > 0 {
+		b = appendTime(append(b, '+'), a.wait)
+	}
+	return string(b)
+}
+
 func (a *gcra) Load(s []int64, now int64) bool {
 	held, healed := a.load(Meter{s[meterEmpty], s[meterParts]}, now)
 	setLevel(s, now, held)

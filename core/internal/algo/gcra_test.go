@@ -954,7 +954,7 @@ func meters(t require.TestingT, rate int64) []*bucket {
 	p := algo.Params{Rate: 1 + rate&0xffff, Burst: 5, Period: 60 * second}
 	wait := p
 	wait.Debt, wait.Wait = 3, 100*second
-	return []*bucket{newKind(t, 'g', p), newKind(t, 'g', wait), newKind(t, 'l', p), newKind(t, 't', p), newKind(t, 't', wait)}
+	return []*bucket{newKind(t, 'g', p), newKind(t, 'g', wait), newKind(t, 'l', p), newKind(t, 'b', p), newKind(t, 'b', wait)}
 }
 
 // Whatever is stored under a key: reading it never panics, what was read is written
@@ -962,7 +962,7 @@ func meters(t require.TestingT, rate int64) []*bucket {
 func FuzzStateText(f *testing.F) {
 	for _, text := range []string{
 		"", "1800000000000010", "1800000000000010+2", "9007199254740991+99", "0+5", "12+", "007", "x", "-5", "5;6", "nan", "1e9",
-		"t1800000000000000,3", "t1800000000000000,-3", "t1,-9007199254740991", "t9007199254740991,9007199254740991", "t0,1", "t007,-0", "t5,", "t,5", "t5,--5",
+		"b1800000000000000,3,1000000", "b1800000000000000,-3,9", "b1,-9007199254740991,5", "b9007199254740990,9007199254740991,1", "b0,1,1", "b007,-0,01", "b5,", "b,5", "b5,--5,1", "b5,5", "b1,1,2251799813685249",
 	} {
 		f.Add([]byte(text), int64(3))
 	}

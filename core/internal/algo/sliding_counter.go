@@ -30,6 +30,8 @@ const (
 
 func (a *slidingCounter) Words() int { return counterWords }
 
+func (a *slidingCounter) Apart() string { return "" }
+
 func (a *slidingCounter) Len([]int64) int { return counterWords }
 
 // set makes a state of what is counted in the window with that start.
@@ -56,17 +58,12 @@ func (a *slidingCounter) Load(s []int64, now int64) (healed bool) {
 	if age := index - min(start-1, now)/a.period; s[counterPrevious] > 0 && age <= 1 {
 		counts[age] += s[counterPrevious]
 	}
-	for i := range counts {
-		if counts[i] > a.limit {
-			counts[i], healed = a.limit, true
-		}
-	}
 	a.set(s, index*a.period, counts[0], counts[1])
 	return healed
 }
 
-// used is the estimate. It may exceed the limit after the clock stepped back a
-// little, which makes the window before weigh more.
+// used is the estimate. It may exceed the limit where other numbers count on the same key, and after the clock stepped
+// back a little, which makes the window before weigh more.
 func (a *slidingCounter) used(s []int64, now int64) int64 {
 	weighted, rest := mulDiv(s[counterPrevious], a.period-now%a.period, a.period)
 	if rest > 0 {
@@ -169,7 +166,7 @@ func (a *slidingCounter) AppendUpTo(b []int64, _ bool, _ int64) []int64 {
 }
 
 func (a *slidingCounter) AppendRefund(b []int64, units int64, r Receipt, _ int64) []int64 {
-	return append(b, a.period, a.limit, min(units, a.limit), a.last(r))
+	return append(b, a.period, units, a.last(r))
 }
 
 func (a *slidingCounter) AppendText(b []byte, s []int64) []byte {
@@ -195,7 +192,7 @@ func (a *slidingCounter) parse(s []int64, text []byte) (ok bool) {
 			return false
 		}
 	}
-	return len(text) == 0 && s[counterPeriod] > 0 && s[counterStart]%s[counterPeriod] == 0 &&
+	return len(text) == 0 && max(s[counterCurrent], s[counterPrevious]) < maxCount && s[counterPeriod] > 0 && s[counterStart]%s[counterPeriod] == 0 &&
 		(s[counterPrevious] > 0 && s[counterStart] > 0 || s[counterPrevious] == 0 && s[counterCurrent] > 0)
 }
 
@@ -203,7 +200,7 @@ func (a *slidingCounter) Reply() int { return 2 }
 
 func (a *slidingCounter) ParseReply(s, reply []int64, now, _ int64) bool {
 	current, previous := reply[0], reply[1]
-	if current < 0 || current > a.limit || previous < 0 || previous > a.limit {
+	if current < 0 || current >= maxExact || previous < 0 || previous >= maxExact {
 		return false
 	}
 	a.set(s, now-now%a.period, current, previous)

@@ -33,6 +33,8 @@ const (
 // Words does not follow the limit: a log that was written under a higher one is longer.
 func (a *slidingLog) Words() int { return logEntries + 2*MaxLog }
 
+func (a *slidingLog) Apart() string { return "" }
+
 func (a *slidingLog) Len(s []int64) int { return logEntries + 2*int(s[logLen]) }
 
 // entries are times and counts in turn.
@@ -64,14 +66,8 @@ func (a *slidingLog) Load(s []int64, now int64) (healed bool) {
 		}
 		e = e[:n]
 	}
-	room, first := a.limit, len(e)
-	for first > 0 && now-e[first-2] < a.period { // the newest are kept
-		if count := &e[first-1]; *count > room {
-			if *count, healed = room, true; room == 0 {
-				break
-			}
-		}
-		room -= e[first-1]
+	first := len(e)
+	for first > 0 && now-e[first-2] < a.period {
 		first -= 2
 	}
 	a.setLen(s, copy(e, e[first:])/2)
@@ -79,10 +75,10 @@ func (a *slidingLog) Load(s []int64, now int64) (healed bool) {
 }
 
 func (a *slidingLog) Admits(s []int64, _, cost, _ int64) bool {
-	return cost <= a.limit-a.used(s)
+	return cost == 0 || cost <= a.limit-a.used(s)
 }
 
-func (a *slidingLog) Most(s []int64, _ int64, _ bool) int64 { return a.limit - a.used(s) }
+func (a *slidingLog) Most(s []int64, _ int64, _ bool) int64 { return max(0, a.limit-a.used(s)) }
 
 // Charge finds room for another entry: each has a unit, and there are no more than
 // MaxLog.
@@ -148,7 +144,7 @@ func (a *slidingLog) AppendUpTo(b []int64, _ bool, _ int64) []int64 {
 }
 
 func (a *slidingLog) AppendRefund(b []int64, units int64, _ Receipt, _ int64) []int64 {
-	return append(b, a.period, a.limit, min(units, a.limit))
+	return append(b, a.period, units)
 }
 
 // AppendText writes the newest time, how many units there are, and the oldest time and
@@ -218,7 +214,7 @@ func (a *slidingLog) ParseReply(s, reply []int64, now, cost int64) bool {
 		return true
 	}
 	inSight := func(t int64) bool { return t > 0 && t <= now && now-t < a.period }
-	if used < 1 || used > a.limit || !inSight(newest) || full != 0 && (!inSight(full) || full > newest || cost <= a.limit-used) {
+	if used < 1 || used > MaxLog || !inSight(newest) || full != 0 && (!inSight(full) || full > newest || cost <= a.limit-used) {
 		return false
 	}
 	n, rest := 0, used

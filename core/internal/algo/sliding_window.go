@@ -34,6 +34,8 @@ const (
 
 func (a *slidingWindow) Words() int { return windowCounts + 1 + int(a.buckets) }
 
+func (a *slidingWindow) Apart() string { return "" }
+
 func (a *slidingWindow) Len([]int64) int { return a.Words() }
 
 // counts are those of the sub-windows, the newest first.
@@ -73,13 +75,6 @@ func (a *slidingWindow) Load(s []int64, now int64) (healed bool) {
 		return healed
 	}
 	clear(counts[oldest+1:])
-	room := a.limit
-	for j := range counts { // the newest are kept
-		if counts[j] > room {
-			counts[j], healed = room, true
-		}
-		room -= counts[j]
-	}
 	a.setNewest(s, newest)
 	return healed
 }
@@ -106,10 +101,10 @@ func (a *slidingWindow) move(s []int64, now int64) (newest int64) {
 }
 
 func (a *slidingWindow) Admits(s []int64, _, cost, _ int64) bool {
-	return cost <= a.limit-a.used(s)
+	return cost == 0 || cost <= a.limit-a.used(s)
 }
 
-func (a *slidingWindow) Most(s []int64, _ int64, _ bool) int64 { return a.limit - a.used(s) }
+func (a *slidingWindow) Most(s []int64, _ int64, _ bool) int64 { return max(0, a.limit-a.used(s)) }
 
 func (a *slidingWindow) Charge(s []int64, now, cost int64) {
 	counts, index := a.counts(s), now/a.width
@@ -156,8 +151,7 @@ func (a *slidingWindow) last(r Receipt) int64 {
 }
 
 func (a *slidingWindow) Explain(s []int64, now, cost, _ int64, refused bool) Answer {
-	used := a.used(s)
-	r := Answer{Remaining: a.limit - used, Reset: max(0, a.Expires(s)-now), Refused: refused}
+	r := Answer{Remaining: a.Most(s, now, false), Reset: max(0, a.Expires(s)-now), Refused: refused}
 	if refused {
 		if r.Never = cost > a.limit; !r.Never {
 			r.Wait = a.freed(s[windowStart]/a.width-a.full(s, cost)) - now
@@ -199,7 +193,7 @@ func (a *slidingWindow) AppendUpTo(b []int64, _ bool, _ int64) []int64 {
 }
 
 func (a *slidingWindow) AppendRefund(b []int64, units int64, r Receipt, _ int64) []int64 {
-	return append(b, a.width, a.buckets, a.limit, min(units, a.limit), a.last(r))
+	return append(b, a.width, a.buckets, a.limit, units, a.last(r))
 }
 
 func (a *slidingWindow) AppendText(b []byte, s []int64) []byte {
@@ -235,7 +229,7 @@ func (a *slidingWindow) parse(s []int64, text []byte) (ok bool) {
 	s[windowStart], s[windowWidth] = start, width
 	counts := a.counts(s)
 	for j := range counts {
-		if counts[j], text, ok = listed(text); !ok || counts[0] == 0 || start < 0 {
+		if counts[j], text, ok = listed(text); !ok || counts[j] >= maxCount || counts[0] == 0 || start < 0 {
 			return false
 		}
 		if len(text) == 0 {
@@ -259,7 +253,7 @@ func (a *slidingWindow) ParseReply(s, reply []int64, now, cost int64) bool {
 		return true
 	}
 	index, newest := now/a.width, start/a.width
-	if used < 1 || used > a.limit || start%a.width != 0 || newest > index || full < 0 || newest-full < index-a.buckets {
+	if used < 1 || used >= maxExact || start%a.width != 0 || newest > index || full < 0 || newest-full < index-a.buckets {
 		return false
 	}
 	rest := used

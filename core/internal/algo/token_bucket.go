@@ -16,6 +16,11 @@ import (
 //
 // A refill moves the instant on by whole periods only, so that no time is lost between
 // uses.
+//
+// Where other numbers count on the same key, there may be more tokens than the burst, and a
+// bucket that is full here may not be for them. So the state is kept until it is full by all
+// the numbers that have charged it, and what is full here is forgotten only by a charge, which
+// leaves fewer tokens than there were.
 type tokenBucket struct {
 	rate, period int64
 	burst, debt  int64
@@ -27,7 +32,7 @@ type tokenBucket struct {
 const (
 	bucketLast   = iota // the instant of the last refill
 	bucketTokens        // what is in the bucket
-	bucketFull          // when it will be full
+	bucketFull          // when it will be full, by all numbers that have charged it
 	bucketWords
 )
 
@@ -53,15 +58,23 @@ func (a *tokenBucket) tokens(s []int64) int64 {
 	if s[bucketLast] == 0 {
 		return a.burst
 	}
-	return s[bucketTokens]
+	return min(s[bucketTokens], a.burst)
 }
 
-// set writes a state. A full bucket is unused: the next use starts its periods.
-func (a *tokenBucket) set(s []int64, last, tokens int64) {
-	if tokens >= a.burst {
-		s[bucketLast], s[bucketTokens], s[bucketFull] = 0, 0, 0
+// isFull reports whether the bucket is full, and so the next use starts its periods.
+func (a *tokenBucket) isFull(s []int64) bool { return a.tokens(s) == a.burst }
+
+// full is when a bucket will be full by these numbers.
+func (a *tokenBucket) full(last, tokens int64) int64 {
+	return last + ceilDiv(max(0, a.burst-tokens), a.rate)*a.period
+}
+
+// set writes a state, which is full by other numbers at the instant others, or 0. What is full by all is unused.
+func (a *tokenBucket) set(s []int64, last, tokens, others int64) {
+	if tokens >= a.burst && others == 0 {
+		clear(s[:bucketWords])
 	} else {
-		s[bucketLast], s[bucketTokens], s[bucketFull] = last, tokens, last+ceilDiv(a.burst-tokens, a.rate)*a.period
+		s[bucketLast], s[bucketTokens], s[bucketFull] = last, tokens, max(others, a.full(last, tokens))
 	}
 }
 
@@ -87,20 +100,56 @@ func (a *tokenBucket) Words() int { return bucketWords }
 func (a *tokenBucket) Len([]int64) int { return bucketWords }
 
 func (a *tokenBucket) Load(s []int64, now int64) (healed bool) {
-	last, tokens := s[bucketLast], s[bucketTokens]
+	last, tokens, full := s[bucketLast], s[bucketTokens], s[bucketFull]
 	if last == 0 {
 		return false
 	}
-	healed = last > now || tokens < -a.low || tokens >= a.burst
-	last, tokens = min(last, now), max(tokens, -a.low)
-	// Compare before multiplying: the state may be very old.
-	if m := (now - last) / a.period; tokens >= a.burst || m >= ceilDiv(a.burst-tokens, a.rate) {
-		a.set(s, 0, a.burst)
-	} else {
-		a.set(s, last+m*a.period, tokens+m*a.rate)
+	if last > now {
+		back := a.stepBack(last, now)
+		last, full, healed = back, full-(last-back), true
 	}
+	if tokens < -a.low {
+		tokens, healed = -a.low, true
+	}
+	if full <= now {
+		clear(s[:bucketWords])
+		return healed
+	}
+	if tokens < a.burst {
+		m := (now - last) / a.period
+		last += m * a.period
+		if m >= ceilDiv(a.burst-tokens, a.rate) { // compare before multiplying: m may be large
+			tokens = a.burst
+		} else {
+			tokens += m * a.rate
+		}
+	}
+	s[bucketLast], s[bucketTokens], s[bucketFull] = last, tokens, max(full, a.full(last, tokens))
 	return healed
 }
+
+// After a step back by a period or more there may have been refills when the clock has come again to where it was. So
+// that a refund knows, their instants are stepMark microseconds earlier than those of the refills before the step; and
+// after so many more steps as make maxSteps, so many times that.
+const (
+	stepMark = 7
+	maxSteps = 16
+)
+
+// stepBack returns the instant of the last refill after the clock has stepped back behind it.
+func (a *tokenBucket) stepBack(last, now int64) int64 {
+	if last-now < a.period {
+		return now
+	}
+	ahead := (last - stepMark - now) % a.period // of the next refill
+	if back := now - (a.period-ahead)%a.period; back > 0 {
+		return back
+	}
+	return now
+}
+
+// marked reports whether refills so long before a charge may be some that came after it; see stepMark.
+func marked(since int64) bool { return since%stepMark == 0 && since >= -stepMark*maxSteps }
 
 func (a *tokenBucket) Admits(s []int64, now, cost, wait int64) bool {
 	return cost == 0 || cost <= a.burst+a.debt && a.until(s[bucketLast], a.tokens(s), now, cost) <= wait
@@ -119,11 +168,11 @@ func (a *tokenBucket) owed(owing bool) int64 {
 }
 
 func (a *tokenBucket) Charge(s []int64, now, cost int64) {
-	tokens := a.tokens(s)
-	if s[bucketLast] == 0 {
-		s[bucketLast] = now
+	tokens, last := a.tokens(s), s[bucketLast]
+	if tokens == a.burst {
+		last = now
 	}
-	a.set(s, s[bucketLast], tokens-cost)
+	a.set(s, last, tokens-cost, s[bucketFull])
 }
 
 // Refund gives back until the next refill: after it, nobody can know whether the bucket
@@ -131,21 +180,25 @@ func (a *tokenBucket) Charge(s []int64, now, cost int64) {
 // itself waits. While callers may be waiting it gives back to the last in line only, all
 // or nothing, so that nobody moves onto another's turn.
 //
-// A clock that steps back takes the last refill along. If that is by less than a period,
-// no refill can have come since and be as early as that.
+// A clock that steps back takes the last refill along. If that is by less than a period, no
+// refill can have come since and be as early as that.
 func (a *tokenBucket) Refund(s []int64, now, units int64, r Receipt) bool {
 	back := a.back(units, r)
-	if back <= 0 || s[bucketLast] == 0 || !a.mayGiveBack(s, now, units, r) {
+	if back <= 0 || a.isFull(s) || !a.mayGiveBack(s, now, units, r) {
 		return false
 	}
-	a.set(s, s[bucketLast], s[bucketTokens]+back)
+	last, tokens, others := s[bucketLast], s[bucketTokens], s[bucketFull]
+	if others <= a.full(last, tokens) {
+		others = 0
+	}
+	a.set(s, last, min(tokens+back, a.burst), others)
 	return true
 }
 
 func (a *tokenBucket) mayGiveBack(s []int64, now, units int64, r Receipt) bool {
 	// Refills, and their tokens if nobody came behind.
 	since, more := s[bucketLast]-r.Charged[bucketLast], s[bucketTokens]-r.Charged[bucketTokens]
-	if -a.period < since && since < 0 {
+	if -a.period < since && since < 0 && !marked(since) {
 		since = 0
 	}
 	last := units >= r.Units &&
@@ -180,8 +233,8 @@ func (a *tokenBucket) queue(r Receipt) int64 {
 
 func (a *tokenBucket) Explain(s []int64, now, cost, wait int64, refused bool) Answer {
 	r := Answer{Remaining: a.Most(s, now, false), Refused: refused}
-	if s[bucketLast] > 0 {
-		r.Reset = s[bucketFull] - now
+	if !a.isFull(s) {
+		r.Reset = a.full(s[bucketLast], s[bucketTokens]) - now
 	}
 	switch {
 	case refused:
@@ -197,7 +250,16 @@ func (a *tokenBucket) Explain(s []int64, now, cost, wait int64, refused bool) An
 
 func (a *tokenBucket) Expires(s []int64) int64 { return s[bucketFull] }
 
-func (a *tokenBucket) Sections() byte { return 't' }
+// Apart is how far below zero the tokens may be: numbers that allow less would forgive what those that allow more have
+// lent.
+func (a *tokenBucket) Apart() string {
+	if a.low == 0 {
+		return ""
+	}
+	return strconv.FormatInt(a.low, 10)
+}
+
+func (a *tokenBucket) Sections() byte { return 'b' }
 
 // AppendTake appends as need more than there can be for a cost that never fits, and as
 // few as there can be for a peek.
@@ -234,14 +296,16 @@ func (a *tokenBucket) AppendText(b []byte, s []int64) []byte {
 	if s[bucketLast] == 0 {
 		return b
 	}
-	b = append(b, 't')
+	b = append(b, 'b')
 	b = strconv.AppendInt(b, s[bucketLast], 10)
 	b = append(b, ',')
-	return strconv.AppendInt(b, s[bucketTokens], 10)
+	b = strconv.AppendInt(b, s[bucketTokens], 10)
+	b = append(b, ',')
+	return strconv.AppendInt(b, s[bucketFull]-s[bucketLast], 10)
 }
 
 func (a *tokenBucket) parse(s []int64, text []byte) bool {
-	if text[0] != 't' {
+	if text[0] != 'b' {
 		return false
 	}
 	last, rest, ok := digits(text[1:])
@@ -254,10 +318,14 @@ func (a *tokenBucket) parse(s []int64, text []byte) bool {
 		sign, rest = -1, rest[1:]
 	}
 	tokens, rest, ok := digits(rest)
-	if !ok || tokens >= maxExact || len(rest) > 0 {
+	if !ok || tokens >= maxExact || len(rest) == 0 || rest[0] != ',' {
 		return false
 	}
-	s[bucketLast], s[bucketTokens] = last, sign*tokens // Load, which comes next, adds the rest
+	gap, rest, ok := digits(rest[1:])
+	if !ok || gap > maxSpan || last+gap >= maxExact || len(rest) > 0 {
+		return false
+	}
+	s[bucketLast], s[bucketTokens], s[bucketFull] = last, sign*tokens, last+gap
 	return true
 }
 
@@ -270,7 +338,7 @@ func (a *tokenBucket) ParseReply(s, reply []int64, now, _ int64) bool {
 	} else if last < 1 || last > now || now-last >= a.period || tokens < -a.low || tokens >= a.burst {
 		return false
 	}
-	a.set(s, last, tokens)
+	a.set(s, last, tokens, 0)
 	return true
 }
 
@@ -279,6 +347,6 @@ func (a *tokenBucket) Rewind(s []int64, _, units int64) bool {
 	if units > a.burst-tokens {
 		return false
 	}
-	a.set(s, s[bucketLast], tokens+units)
+	a.set(s, s[bucketLast], tokens+units, 0)
 	return true
 }

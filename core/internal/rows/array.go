@@ -21,7 +21,7 @@ type array struct {
 	homes  uint64 // how many places there are to begin a search at,
 	apart  int32  // and how many rows they are apart
 	stride int32  // words of a row
-	shape  unique.Handle[string]
+	layout unique.Handle[string]
 	gate   *sync.Mutex // of the shard; see [array.lock]
 }
 
@@ -37,7 +37,7 @@ const (
 // lineWords is how many words a cache line has.
 const lineWords = 8
 
-func newArray(size, stride int, shape unique.Handle[string], gate *sync.Mutex) *array {
+func newArray(size, stride int, layout unique.Handle[string], gate *sync.Mutex) *array {
 	apart := 1
 	if lineWords%stride == 0 {
 		apart = lineWords / stride
@@ -45,7 +45,7 @@ func newArray(size, stride int, shape unique.Handle[string], gate *sync.Mutex) *
 	homes := (size + apart - 1) / apart
 	return &array{
 		words: make([]int64, homes*apart*stride), size: homes * apart, homes: uint64(homes),
-		apart: int32(apart), stride: int32(stride), shape: shape, gate: gate,
+		apart: int32(apart), stride: int32(stride), layout: layout, gate: gate,
 	}
 }
 

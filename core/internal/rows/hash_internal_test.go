@@ -79,7 +79,7 @@ func TestHashesOfPairsDiffer(t *testing.T) {
 	seen := map[hash]string{}
 	for _, name := range []string{"", "a", "b", "g", "gg", "ga", "ag"} {
 		for _, shape := range []string{"g", "gg", "t", "f", "g:a"} {
-			p := NewPolicy(name, shape, nil)
+			p := NewPolicy(name, shape, shape, nil)
 			for _, key := range texts {
 				h, pair := p.hash(key), fmt.Sprintf("%q of shape %q, key %q", name, shape, key)
 				assert.Empty(t, seen[h], pair)

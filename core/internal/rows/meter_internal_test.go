@@ -83,7 +83,7 @@ func TestMeter(t *testing.T) {
 
 	put(m, plainPolicy("first", 1), "k", 0, later)
 	row, locked = m.Meter(p, "k", 0)
-	require.True(t, locked, "beside other shapes, too")
+	require.True(t, locked, "beside other layouts, too")
 	row.Unlock()
 	m.Remove(p, "k")
 	_, locked = m.Meter(p, "k", 0)
@@ -195,7 +195,7 @@ func TestMetersUnderPressure(t *testing.T) {
 func TestMetersOnlyFill(t *testing.T) {
 	a, err := algo.Kinds[0].New(algo.Params{Rate: 1_000_000, Burst: 3, Period: 1_000_000})
 	require.NoError(t, err)
-	p := NewPolicy("a", "g", []algo.Algorithm{a})
+	p := NewPolicy("a", "g", "g", []algo.Algorithm{a})
 	m := New(1000)
 	begun := m.Now()
 	put(m, &p, "k", 0, begun, 0)
@@ -240,7 +240,7 @@ func TestMetersOnlyFill(t *testing.T) {
 func TestTimeOfAnEmptiedMeter(t *testing.T) {
 	a, err := algo.Kinds[0].New(algo.Params{Rate: 10_000, Burst: 3, Period: 1_000_000})
 	require.NoError(t, err)
-	p := NewPolicy("a", "g", []algo.Algorithm{a})
+	p := NewPolicy("a", "g", "g", []algo.Algorithm{a})
 	m := New(1000)
 	put(m, &p, "k", 0, m.Now(), 0)
 	emptied := int64(0) // as the row is, for whoever has locked it

@@ -10,7 +10,7 @@ import (
 // what their state looks like.
 type Policy struct {
 	id         [2]uint64 // stands for name and shape
-	shape      unique.Handle[string]
+	layout     unique.Handle[string]
 	algorithms []algo.Algorithm
 	words      int
 	varies     bool
@@ -20,10 +20,11 @@ type Policy struct {
 }
 
 // NewPolicy builds a Policy. Policies of one name and shape share their keys' state, and
-// only those. The state of one shape has the same form whatever the algorithms' numbers,
-// and any of them can say when it expires.
-func NewPolicy(name, shape string, algorithms []algo.Algorithm) Policy {
-	p := Policy{id: identify(name, shape), shape: unique.Make(shape), algorithms: algorithms}
+// only those. The states of one layout have the same words, whatever the algorithms' numbers,
+// and any of them can say when it expires: so they share a table. There are few layouts, and may
+// be many shapes.
+func NewPolicy(name, shape, layout string, algorithms []algo.Algorithm) Policy {
+	p := Policy{id: identify(name, shape), layout: unique.Make(layout), algorithms: algorithms}
 	for _, a := range algorithms {
 		p.words += a.Words()
 		p.varies = p.varies || a.Len(make([]int64, 1)) != a.Words()

@@ -35,13 +35,13 @@ func (v varying) Expires(s []int64) int64 { return s[1] }
 
 // plainPolicy has limits of plain alone.
 func plainPolicy(name string, limits int) *Policy {
-	p := NewPolicy(name, "pppp"[:limits], []algo.Algorithm{plain{}, plain{}, plain{}, plain{}}[:limits])
+	p := NewPolicy(name, "pppp"[:limits], "pppp"[:limits], []algo.Algorithm{plain{}, plain{}, plain{}, plain{}}[:limits])
 	return &p
 }
 
 // varyingPolicy has one limit, whose state has up to most words that follow.
 func varyingPolicy(name string, most int) *Policy {
-	p := NewPolicy(name, "v", []algo.Algorithm{varying{most: most}})
+	p := NewPolicy(name, "v", "v", []algo.Algorithm{varying{most: most}})
 	return &p
 }
 
@@ -154,7 +154,7 @@ func TestRow(t *testing.T) {
 	assert.Equal(t, make([]int64, 4), got)
 }
 
-// Policies of one shape share a table, whichever of them came first and however long
+// Policies of one layout share a table, whichever of them came first and however long
 // their states are.
 func TestShapesShareTables(t *testing.T) {
 	m := New(64) // one shard
@@ -171,8 +171,8 @@ func TestShapesShareTables(t *testing.T) {
 	}
 	assert.Equal(t, 3, m.Len())
 	tables := slices.Collect(m.shards[0].tables())
-	require.Len(t, tables, 2, "one for each shape")
-	assert.Equal(t, "v", tables[0].shape.Value())
+	require.Len(t, tables, 2, "one for each layout")
+	assert.Equal(t, "v", tables[0].layout.Value())
 	assert.Len(t, tables[0].slots, 2)
 }
 

@@ -9,7 +9,7 @@ import (
 // shard is an independent part of a Map, but for the array of its first table, which the Map has. Whole cache lines
 // belong to it, so that neighbours do not slow each other, and the first of them is written only where tables come.
 type shard struct {
-	first table // of the shape that came first, which most often is the only one
+	first table // of the layout that came first, which most often is the only one
 
 	mu   sync.Mutex
 	gate sync.Mutex // locked; see [array.lock]
@@ -19,28 +19,28 @@ type shard struct {
 	spare []int64
 }
 
-// known returns the table of the policy's shape, if there is one. It needs no lock.
+// known returns the table of the policy's layout, if there is one. It needs no lock.
 func (s *shard) known(p *Policy) *table {
 	t := &s.first
 	if t.array.Load() == nil {
 		return nil
 	}
-	for t != nil && t.shape != p.shape {
+	for t != nil && t.layout != p.layout {
 		t = t.next.Load()
 	}
 	return t
 }
 
-// array returns the array of the policy's shape in a shard, if there is one. It needs no lock.
+// array returns the array of the policy's layout in a shard, if there is one. It needs no lock.
 func (m *Map) array(shard int, p *Policy) *array {
 	a := m.arrays[shard].Load()
-	if a != nil && a.shape != p.shape {
+	if a != nil && a.layout != p.layout {
 		a = m.shards[shard].array(p)
 	}
 	return a
 }
 
-// array is [Map.array] where the first table is of another shape.
+// array is [Map.array] where the first table is of another layout.
 func (s *shard) array(p *Policy) *array {
 	if t := s.known(p); t != nil {
 		return t.array.Load()
@@ -48,7 +48,7 @@ func (s *shard) array(p *Policy) *array {
 	return nil
 }
 
-// table returns the table of the policy's shape, which it makes if need be, with rows that its states fit into.
+// table returns the table of the policy's layout, which it makes if need be, with rows that its states fit into.
 func (s *shard) table(p *Policy) *table {
 	if t := s.known(p); t != nil {
 		if p.wide && t.array.Load().narrow() {

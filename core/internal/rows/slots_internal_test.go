@@ -59,7 +59,7 @@ func checkSlots(t require.TestingT, tab *table, want map[uint64][]int64) {
 func TestTableSlots(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		algorithms := []algo.Algorithm{varying{most: 60}, varying{most: 3}, varying{most: 0}}[:rapid.IntRange(1, 3).Draw(t, "limits")]
-		p := NewPolicy("a", "vvv", algorithms)
+		p := NewPolicy("a", "vvv", "vvv", algorithms)
 		tab := newTable(&p)
 		const now = 100
 		model := map[uint64][]int64{}
@@ -149,7 +149,7 @@ func TestTableSlots(t *testing.T) {
 // Slots are given back with the rows, and the long state of a burst when it is over.
 func TestTableGivesSlotsBack(t *testing.T) {
 	a := varying{most: 1000}
-	p := NewPolicy("a", "v", []algo.Algorithm{a})
+	p := NewPolicy("a", "v", "v", []algo.Algorithm{a})
 	tab := newTable(&p)
 	state := make([]int64, a.Words())
 	for i := range 1000 {

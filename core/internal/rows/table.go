@@ -9,15 +9,15 @@ import (
 	"github.com/weir-go/weir/core/internal/algo"
 )
 
-// table is a hash table of the keys of one shape. All but finding a key takes the lock of the shard.
+// table is a hash table of the keys of one layout. All but finding a key takes the lock of the shard.
 //
 // States whose length varies are kept beside the rows, each in a slot of its own. In
 // place of the state the row has the slot and when the state expires.
 type table struct {
 	array      *atomic.Pointer[array] // nil before begin
-	next       atomic.Pointer[table]  // of another shape
-	shape      unique.Handle[string]
-	algorithms []algo.Algorithm // of any policy of that shape
+	next       atomic.Pointer[table]  // of another layout
+	layout     unique.Handle[string]
+	algorithms []algo.Algorithm // of any policy of that layout
 	words      int32            // of a state, at most
 	varies     bool
 	meters     bool        // the states are those of one GCRA
@@ -33,7 +33,7 @@ type table struct {
 // begin makes a table of one that has nothing but the place for its array.
 func (t *table) begin(p *Policy, gate *sync.Mutex) {
 	t.gate = gate
-	t.shape, t.algorithms, t.words, t.varies, t.meters = p.shape, p.algorithms, int32(p.words), p.varies, p.gcra != nil
+	t.layout, t.algorithms, t.words, t.varies, t.meters = p.layout, p.algorithms, int32(p.words), p.varies, p.gcra != nil
 	stride := 1 + p.words
 	switch {
 	case p.varies:
@@ -41,7 +41,7 @@ func (t *table) begin(p *Policy, gate *sync.Mutex) {
 	case p.gcra != nil && !p.wide:
 		stride = narrowStride
 	}
-	t.array.Store(newArray(minRows, stride, t.shape, gate)) // from now on others see it
+	t.array.Store(newArray(minRows, stride, t.layout, gate)) // from now on others see it
 }
 
 // unused makes state that of a key that was never seen.
@@ -273,7 +273,7 @@ func (t *table) bury(now int64) (removed int) {
 // that a caller that has found one there looks again.
 func (t *table) move(size, stride int) {
 	from, slots := t.array.Load(), make([][]int64, 0, len(t.slots)-len(t.free))
-	to := newArray(size, stride, t.shape, t.gate)
+	to := newArray(size, stride, t.layout, t.gate)
 	for i := range from.size {
 		if from.empty(i) {
 			continue

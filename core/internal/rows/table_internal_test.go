@@ -95,7 +95,7 @@ func newGCRA(t require.TestingT, parts int64) algo.Algorithm {
 
 // gcraPolicy has one GCRA whose states have parts below so many.
 func gcraPolicy(t require.TestingT, name string, parts int64) *Policy {
-	p := NewPolicy(name, "g", []algo.Algorithm{newGCRA(t, parts)})
+	p := NewPolicy(name, "g", "g", []algo.Algorithm{newGCRA(t, parts)})
 	return &p
 }
 

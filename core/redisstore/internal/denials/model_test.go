@@ -40,13 +40,13 @@ func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }
 func TestModel(t *testing.T) {
 	t.Parallel()
 	for _, variants := range [][2]string{
-		{"10/1s", "7/1s burst 3"},
-		{"3/1s", "1000/1s burst 3"},
-		{"3/1h burst 40 debt 5", "9/1h burst 12"},
-		{"20/1s burst 3; wait 150ms", "11/1s burst 5 debt 2; wait 2s"},
+		{"10/1s", "7/1s"},
+		{"3/1s", "1000/1s"},
+		{"3/1h burst 40 debt 5", "9/1h burst 120 debt 15"},
+		{"20/1s burst 3; wait 150ms", "40/1s burst 4 debt 2; wait 150ms"},
 		{"10/1s token-bucket", "7/1s token-bucket burst 3"},
-		{"5/500ms token-bucket burst 8 debt 3; wait 1s", "3/1h token-bucket"},
-		{"10/1s leaky-bucket burst 4", "20/1s leaky-bucket"},
+		{"5/500ms token-bucket burst 8 debt 3; wait 1s", "3/500ms token-bucket burst 4 debt 7; wait 1s"},
+		{"10/1s leaky-bucket burst 4", "20/1s leaky-bucket burst 8"},
 		{"5/1s fixed-window", "7/2s fixed-window"},
 		{"5/1s fixed-window aligned", "9/1s fixed-window aligned"},
 		{"5/1m fixed-window calendar UTC", "9/1m fixed-window calendar UTC"},
@@ -56,7 +56,7 @@ func TestModel(t *testing.T) {
 		{"10/1s sliding-log", "8/1h sliding-log"},
 		{"5/1s, 20/1m sliding-window", "6/1s, 10/1m sliding-window"},
 		{"5/1s fixed-window, 20/1m sliding-log", "6/1s fixed-window, 9/1m sliding-log"},
-		{"4/1s token-bucket, 6/2s leaky-bucket", "7/1s token-bucket, 6/3s leaky-bucket"},
+		{"4/1s token-bucket, 6/2s leaky-bucket", "7/1s token-bucket, 9/3s leaky-bucket burst 6"},
 		{"4/1s, 7/1s token-bucket, 6/1s fixed-window, 8/2s sliding-counter", "5/1s, 6/1s token-bucket, 9/1s fixed-window, 8/2s sliding-counter"},
 		{"9/1m, 5/1s", "7/1m, 6/1s"},
 	} {
