@@ -2,8 +2,10 @@ package guard
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -110,6 +112,7 @@ func (l *lint) rule(ru *rule) {
 	if ru.place != "Rule" && ru.Waiting != defaultWaiting && ru.Waiting != l.guard.base.Waiting && !ru.waits && ru.After == nil {
 		l.warn(codeWaiting, ru.place, "Waiting is %d, but with %q nobody waits; add a wait to the policy, as in \"; wait 2s\", or leave Waiting out", ru.Waiting, p)
 	}
+	l.tiers(ru)
 	if ru.wait == 0 {
 		return
 	}
@@ -120,6 +123,20 @@ func (l *lint) rule(ru *rule) {
 		if apart := limit.Period / time.Duration(max(1, limit.Rate)); limit.Algorithm == core.GCRA && ru.wait < apart {
 			l.warn(codeShortWait, ru.place, "with %q turns are %v apart, and a request waits %v at most, so that hardly any can; wait longer, or leave it out", p, apart, ru.wait)
 		}
+	}
+}
+
+// tiers looks for tiers that count apart from the rule's own policy.
+func (l *lint) tiers(ru *rule) {
+	var apart []string
+	for _, tier := range slices.Sorted(maps.Keys(ru.tiers)) {
+		if other := ru.tiers[tier]; other != nil && other.Policy().Spec().Shape() != ru.limiter.Policy().Spec().Shape() {
+			apart = append(apart, fmt.Sprintf("%s (%v)", strconv.Quote(tier), other.Policy()))
+		}
+	}
+	if len(apart) > 0 {
+		l.warn(codeTiersApart, ru.place, "in %s a full bucket takes another time to fill than in %q, so that they count apart, and a client whose tier changes has both; give them one time, as 10/1m and 20/1m have, or an algorithm with windows, unless that is meant",
+			strings.Join(apart, ", "), ru.limiter.Policy())
 	}
 }
 

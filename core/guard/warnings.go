@@ -39,6 +39,7 @@ const (
 	codeShortWait   = "wait-too-short"
 	codeWaiting     = "waiting-unused"
 	codePermitsWait = "permits-do-not-wait"
+	codeTiersApart  = "tiers-apart"
 	codeNumbers     = "unusable-numbers" // also in use
 )
 
