@@ -1,6 +1,7 @@
 package fibermw
 
 import (
+	"bytes"
 	"context"
 	"net"
 	"net/netip"
@@ -57,9 +58,9 @@ func (q *request) Header(name string) []string {
 	if len(values) == 0 {
 		return nil
 	}
-	lines := make([]string, len(values))
+	all, lines := utils.UnsafeString(bytes.Join(values, nil)), make([]string, len(values)) // one copy, however many lines
 	for i, value := range values {
-		lines[i] = string(value)
+		lines[i], all = all[:len(value)], all[len(value):]
 	}
 	return lines
 }

@@ -26,7 +26,8 @@ const (
 // is the proxy's address, which all clients share: use [ForwardedIP] there.
 //
 // One address has one key, however it is written: an IPv4-mapped one is the IPv4 address, and a zone is dropped.
-// IPv6 addresses are counted by /64, because one client has all of it; see [Address] for other sizes. Where there
+// IPv6 addresses are counted by /64, because one client has all of it; see [Address] for other sizes. A client of 6to4
+// or Teredo, which give it many, is counted by the IPv4 address in them. Where there
 // is no address, as on a unix socket, the error is [ErrNoKey].
 //
 // No socket has the peer 0.0.0.0 or ::, but a framework that runs without a network has, as Fiber does in App.Test.
@@ -104,6 +105,8 @@ func (a Address) Func() Func {
 		bits := v6Bits
 		if client.Is4() {
 			bits = v4Bits
+		} else if outer := tunneled(client); outer.IsValid() {
+			client, bits = outer, v4Bits
 		}
 		k.addNetwork(client, bits)
 		return nil
@@ -310,6 +313,31 @@ func parseAddr(s string) netip.Addr {
 
 // nat64 is where translators put the IPv4 clients of IPv6-only servers (RFC 6052). All of them are in one /64.
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
+
+// The networks of tunnels in which an IPv6 address has the IPv4 address of its client: 6to4 (RFC 3056), which gives a
+// client 65536 networks of size /64, and Teredo (RFC 4380), which gives it one for each server, shared with all others.
+var (
+	sixToFour = netip.MustParsePrefix("2002::/16")
+	teredo    = netip.MustParsePrefix("2001::/32")
+)
+
+// tunneled returns the IPv4 address of a client of a tunnel, or the zero Addr. It is who is counted, but never who is
+// trusted: an address that is not public is nobody's.
+func tunneled(addr netip.Addr) netip.Addr {
+	b := addr.As16()
+	switch {
+	case sixToFour.Contains(addr):
+		addr = netip.AddrFrom4([4]byte(b[2:6]))
+	case teredo.Contains(addr):
+		addr = netip.AddrFrom4([4]byte{^b[12], ^b[13], ^b[14], ^b[15]})
+	default:
+		return netip.Addr{}
+	}
+	if !addr.IsGlobalUnicast() || addr.IsPrivate() {
+		return netip.Addr{}
+	}
+	return addr
+}
 
 // canonical returns an address in the one form that all its notations share. Unspecified addresses become 0.0.0.0.
 func canonical(addr netip.Addr) netip.Addr {

@@ -370,3 +370,22 @@ func BenchmarkForwardedFor(b *testing.B) {
 		})
 	}
 }
+
+// What a tunnel gives one client is one key, and no proxy is trusted for what is in a tunnel's address.
+func TestTunnels(t *testing.T) {
+	for peer, want := range map[string]string{
+		"2002:cb00:7207::1":                    "ip=203.0.114.7",
+		"2002:cb00:7207:ffff:1:2:3:4":          "ip=203.0.114.7",
+		"2001:0:4137:9e76:8000:63bf:34ff:8df8": "ip=203.0.114.7",
+		"2001:0:1:2:0:1:34ff:8df8":             "ip=203.0.114.7",
+		"2002:a00:1:2::1":                      "ip=2002:a00:1:2::/64", // 10.0.0.1 is nobody's
+		"2001:0:1:2:0:1:f5ff:fffe":             "ip=2001:0:1:2::/64",
+		"2001:1::1":                            "ip=2001:1::/64",
+		"2003:cb00:7207::1":                    "ip=2003:cb00:7207::/64",
+	} {
+		assert.Equal(t, want, keyOf(keyfunc.IP(), from(peer)), peer)
+		assert.Equal(t, want, keyOf(keyfunc.ForwardedIP(prefixes("10.0.0.0/8", "203.0.114.7/32")...), from(peer, "8.8.8.8")), peer)
+		assert.Equal(t, want, keyOf(keyfunc.ForwardedIP(prefixes("10.0.0.0/8")...), from("10.0.0.1", peer)), peer)
+	}
+	assert.Equal(t, "ip=203.0.114.0/24", keyOf(keyfunc.Address{V4Bits: 24, V6Bits: 48}.Func(), from("2002:cb00:7207::1")))
+}

@@ -53,6 +53,13 @@ func add[T string | []byte](k *Key, kind string, part T) {
 	k.b = appendText(k.b, part)
 }
 
+// addSum adds a part as Add does a long one, however long it is.
+func (k *Key) addSum(kind, part string) {
+	k.begin()
+	k.b = append(appendText(k.b, kind), '=')
+	k.b = appendSum(k.b, part)
+}
+
 // begin separates a part from the one before it, if there is one.
 func (k *Key) begin() { k.b = append(k.b, "&"[:min(1, len(k.b))]...) }
 
@@ -83,15 +90,20 @@ func appendText[T string | []byte](b []byte, s T) []byte {
 	return append(b, s[start:]...)
 }
 
-// appendSum hashes s in pieces, because a conversion to []byte would copy all of it.
+// appendSum hashes s in pieces, because a conversion to []byte would copy all of it. One piece needs no allocation.
 func appendSum[T string | []byte](b []byte, s T) []byte {
-	h := sha256.New()
-	var piece [512]byte
-	for len(s) > 0 {
-		n := copy(piece[:], s)
-		h.Write(piece[:n])
-		s = s[n:]
-	}
 	var sum [sha256.Size]byte
-	return base64.RawURLEncoding.AppendEncode(append(b, '~'), h.Sum(sum[:0]))
+	var piece [512]byte
+	n := copy(piece[:], s)
+	if n == len(s) {
+		sum = sha256.Sum256(piece[:n])
+	} else {
+		h := sha256.New()
+		for ; len(s) > 0; n = copy(piece[:], s) {
+			h.Write(piece[:n])
+			s = s[n:]
+		}
+		h.Sum(sum[:0])
+	}
+	return base64.RawURLEncoding.AppendEncode(append(b, '~'), sum[:])
 }

@@ -8,6 +8,7 @@ import (
 	"net/textproto"
 	"path"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -27,10 +28,15 @@ const (
 // maxKind is the greatest length of a custom kind in bytes.
 const maxKind = 64
 
-// maxLines is how many lines of a header a key may have, so that keys stay short.
-const maxLines = 16
+// How much of a request a key is made of at most, so that keys stay short, and cost little. Most servers and proxies
+// let no longer headers and paths pass.
+const (
+	maxLines = 16   // of a header
+	maxBytes = 8192 // of all lines of a header together
+	maxPath  = 4096
+)
 
-var errManyLines = fmt.Errorf("%w: the header has more than %d lines", ErrNoKey, maxLines)
+var errLongHeader = fmt.Errorf("%w: the header has more than %d lines or %d bytes", ErrNoKey, maxLines, maxBytes)
 
 // Route makes a part of the pattern that the router has chosen, such as "/items/{id}": all paths that lead to one
 // handler count as one. It does not have the method in it; add [Method] to count methods apart. All requests that
@@ -46,13 +52,18 @@ func Route() Func {
 }
 
 // Path makes a part of the path of the request's URL, decoded, and cleaned as [path.Clean] does: without empty
-// elements, dot elements and a slash at the end. Upper and lower case differ. It never fails.
+// elements, dot elements and a slash at the end. Upper and lower case differ. All paths of more than 4096 bytes share
+// one part, the empty one. It never fails.
 //
 // WARNING: clients invent paths, and each is a new key with a fresh limit. Use [Route], except where the set of
 // paths is known to be small and others are answered before.
 func Path() Func {
 	return Func{name: "path", kinds: []string{kindPath}, add: func(k *Key, r Request) error {
 		p := r.Path()
+		if len(p) > maxPath {
+			k.Add(kindPath, "")
+			return nil
+		}
 		if !strings.HasPrefix(p, "/") {
 			p = "/" + p
 		}
@@ -81,34 +92,64 @@ func Method() Func {
 }
 
 // Header makes a part of each line of the header of that name, upper and lower case in the name being the same. If
-// there is no line, if all are empty, or if there are more than 16, the error is [ErrNoKey]. A name that is not a
-// token as RFC 9110 has it is a mistake that Err reports, and so is Host, which net/http does not keep in the header.
+// there is no line, if all are empty, or if there are more than 16, or more than 8192 bytes in them, the error is
+// [ErrNoKey]. A name that is not a token as RFC 9110 has it is a mistake that Err reports, and so is Host, which net/http
+// does not keep in the header.
+//
+// Of a header that holds a credential, each line stands in the key as its SHA-256 sum, so that whoever reads keys in the
+// store or in a log cannot act as the client. The name of the Func says so: "header(X-Api-Key, hashed)". Such are
+// Authorization, Cookie, and all whose names contain "auth", "cookie", "credential", "jwt", "key", "passw", "secret",
+// "session" or "token". For others use Hash(Header(name)); [HeaderInClear] hashes none.
 //
 // WARNING: a header is what the client says. Use one only if something in front of the limit has verified or written
 // it, such as an API key that a gateway has checked. Otherwise a client sends another value with each request and is
 // never limited. For addresses use [ForwardedIP], which knows whom to believe.
 func Header(name string) Func {
+	lower := strings.ToLower(name)
+	return header("Header", name, slices.ContainsFunc(credentials, func(word string) bool { return strings.Contains(lower, word) }))
+}
+
+// HeaderInClear is like [Header], but a credential stands in the key as it is. Use it where keys must be read by people,
+// and everybody who can read the store or a log may know the credentials.
+func HeaderInClear(name string) Func { return header("HeaderInClear", name, false) }
+
+// credentials are words in the names of headers that hold credentials.
+var credentials = []string{"auth", "cookie", "credential", "jwt", "key", "passw", "secret", "session", "token"}
+
+func header(constructor, name string, hashed bool) Func {
 	name = textproto.CanonicalMIMEHeaderKey(name)
 	kind := headerKind + strings.ToLower(name)
 	f := Func{name: "header(" + name + ")", kinds: []string{kind}}
+	if hashed {
+		f.name = "header(" + name + ", hashed)"
+	}
 	switch {
 	case !isToken(name):
-		f.err = fmt.Errorf("keyfunc: Header(%.80q): a header's name is letters, digits and !#$%%&'*+-.^_`|~, such as \"X-Api-Key\"", name)
+		f.err = fmt.Errorf("keyfunc: %s(%.80q): a header's name is letters, digits and !#$%%&'*+-.^_`|~, such as \"X-Api-Key\"", constructor, name)
 	case name == "Host":
-		f.err = errors.New(`keyfunc: Header("Host"): the host is not in the header: use keyfunc.Custom and Request.Host`)
+		f.err = fmt.Errorf(`keyfunc: %s("Host"): the host is not in the header: use keyfunc.Custom and Request.Host`, constructor)
 	}
 	return f.with(func(k *Key, r Request) error {
 		lines := r.Header(name)
 		if len(lines) > maxLines {
-			return errManyLines
+			return errLongHeader
 		}
-		some := false
+		bytes := 0
 		for _, line := range lines {
-			some = some || line != ""
-			k.Add(kind, line)
+			bytes += len(line)
 		}
-		if !some {
+		switch {
+		case bytes == 0:
 			return ErrNoKey
+		case bytes > maxBytes:
+			return errLongHeader
+		}
+		for _, line := range lines {
+			if hashed {
+				k.addSum(kind, line)
+			} else {
+				k.Add(kind, line)
+			}
 		}
 		return nil
 	})

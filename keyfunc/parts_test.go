@@ -38,6 +38,10 @@ func TestPath(t *testing.T) {
 		"*":               "path=/%2A",
 		"/Items/{1}":      "path=/Items/%7B1%7D",
 		"/items;a=b":      "path=/items%3Ba%3Db",
+
+		"/" + strings.Repeat("a", 100):    "path=/" + strings.Repeat("a", 100),
+		"/" + strings.Repeat("a/.", 3000): "path=", // as all that are so long
+		"/" + strings.Repeat("b", 4096):   "path=",
 	} {
 		assert.Equal(t, want, keyOf(keyfunc.Path(), &request{path: path}), "%q", path)
 	}
@@ -53,27 +57,66 @@ func TestMethod(t *testing.T) {
 	}
 }
 
+const tooLong = "keyfunc: no key: the header has more than 16 lines or 8192 bytes"
+
+// Credentials do not stand in keys, unless that is asked for.
+func TestHeaderOfCredentials(t *testing.T) {
+	const secret = "s3cret"
+	ask := func(f keyfunc.Func, name string, lines ...string) string {
+		require.NoError(t, f.Err())
+		return keyOf(f, &request{header: map[string][]string{name: lines}})
+	}
+	for _, name := range []string{
+		"Authorization", "Cookie", "X-Api-Key", "Apikey", "X-Auth-Token", "X-Access-Token", "Ocp-Apim-Subscription-Key", "X-Session-Id",
+		"Proxy-Authorization", "X-Client-Secret", "X-Jwt", "X-Password", "X-Amz-Credential",
+	} {
+		f := keyfunc.Header(strings.ToUpper(name))
+		assert.Equal(t, "header("+name+", hashed)", f.String())
+		kind := "header." + strings.ToLower(name)
+		assert.Equal(t, kind+"="+sum(secret), ask(f, name, secret))
+		assert.Equal(t, kind+"="+sum(secret)+"&"+kind+"="+sum(""), ask(f, name, secret, ""))
+		assert.Equal(t, []string{kind}, f.Kinds())
+		assert.Equal(t, noKey, ask(f, name))
+		assert.Equal(t, tooLong, ask(f, name, strings.Repeat("x", 8193)))
+
+		clear := keyfunc.HeaderInClear(name)
+		assert.Equal(t, "header("+name+")", clear.String())
+		assert.Equal(t, kind+"="+secret, ask(clear, name, secret))
+	}
+	assert.Equal(t, "header.x-tenant="+secret, ask(keyfunc.Header("X-Tenant"), "X-Tenant", secret))
+	require.ErrorContains(t, keyfunc.HeaderInClear("a b").Err(), "keyfunc: HeaderInClear(")
+
+	var k keyfunc.Key
+	f, r := keyfunc.Header("X-Api-Key"), &request{header: map[string][]string{"X-Api-Key": {secret}}}
+	assert.Zero(t, testing.AllocsPerRun(100, func() {
+		k.Reset()
+		_ = f.AppendTo(&k, r)
+	}))
+}
+
 func TestHeader(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		lines []string
 		want  string
 	}{
-		{"one", []string{"abc"}, "header.x-api-key=abc"},
-		{"each line is a part", []string{"a", "b"}, "header.x-api-key=a&header.x-api-key=b"},
-		{"a comma is no joint", []string{"a,b"}, "header.x-api-key=a%2Cb"},
-		{"an empty line counts", []string{"", "b"}, "header.x-api-key=&header.x-api-key=b"},
+		{"one", []string{"abc"}, "header.x-tenant=abc"},
+		{"each line is a part", []string{"a", "b"}, "header.x-tenant=a&header.x-tenant=b"},
+		{"a comma is no joint", []string{"a,b"}, "header.x-tenant=a%2Cb"},
+		{"an empty line counts", []string{"", "b"}, "header.x-tenant=&header.x-tenant=b"},
 		{"none", nil, noKey},
 		{"empty", []string{"", ""}, noKey},
-		{"long", []string{strings.Repeat("k", 1000)}, "header.x-api-key=" + sum(strings.Repeat("k", 1000))},
-		{"many lines", make([]string, 17), "keyfunc: no key: the header has more than 16 lines"},
+		{"long", []string{strings.Repeat("k", 1000)}, "header.x-tenant=" + sum(strings.Repeat("k", 1000))},
+		{"many lines", make([]string, 17), tooLong},
+		{"too long", []string{strings.Repeat("x", 8193)}, tooLong},
+		{"too long together", []string{strings.Repeat("x", 8192), "x"}, tooLong},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			for _, name := range []string{"X-Api-Key", "x-api-key", "X-API-KEY"} {
+			for _, name := range []string{"X-Tenant", "x-tenant", "X-TENANT"} {
 				f := keyfunc.Header(name)
 				require.NoError(t, f.Err())
-				assert.Equal(t, "header(X-Api-Key)", f.String())
-				assert.Equal(t, c.want, keyOf(f, &request{header: map[string][]string{"X-Api-Key": c.lines}}))
+				assert.Equal(t, "header(X-Tenant)", f.String())
+				assert.Equal(t, c.want, keyOf(f, &request{header: map[string][]string{"X-Tenant": c.lines}}))
 			}
 		})
 	}

@@ -44,8 +44,9 @@ type BreakOptions struct {
 // longer. A request without a key, or one for which the store failed under "fail closed", is for Before to answer.
 //
 // Nobody can open the circuit of another key, or close it: what a key is refused counts for that key. A flood of keys
-// takes no more memory than MaxKeys says, and displaces keys whose circuits are closed, never an open one. If all are
-// open, further ones do not open, and those keys are refused by the limit alone.
+// takes no more memory than MaxKeys says. It displaces keys whose time is over before keys whose circuits are closed, and
+// never one whose circuit is open. If all are open, further ones do not open, and those keys are refused by the limit
+// alone.
 //
 // A request that passes pays for a look at its key's circuit; before the first refusal, nothing.
 func Break(o BreakOptions) OverLimit {
@@ -305,21 +306,25 @@ func (b *bucket) find(hash uint64) *circuit {
 	return nil
 }
 
-// make returns a place for another circuit: a free one, or that of a circuit that is over, or of the closed circuit
-// that has the least to lose; nil if all are open. b is locked.
+// make returns a place for another circuit: a free one, or that of one that is forgotten, or whose time has been over
+// for the longest, or of the closed circuit that has the least to lose; nil if all are open. b is locked.
 func (b *bucket) make(by *breaker, now time.Duration) *circuit {
-	var least *circuit
+	var over, least *circuit
 	for i := range b.ways {
 		c := &b.ways[i]
 		switch {
 		case c.hash == 0, c.until <= now && by.forgotten(c, now):
 			return c
+		case c.until > now: // it is open, or its probe is under way
 		case c.until != 0:
+			if over == nil || c.until < over.until {
+				over = c
+			}
 		case least == nil || c.less(least):
 			least = c
 		}
 	}
-	return least
+	return cmp.Or(over, least)
 }
 
 // less reports whether c, which is closed, has less to lose than d.

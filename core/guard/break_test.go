@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -294,6 +295,39 @@ func TestBreakPermits(t *testing.T) {
 }
 
 // A flood of keys displaces closed circuits, those with the least to lose first, and never an open one.
+// Bans that are over, however many, do not keep others from being banned.
+func TestBreakAfterManyBans(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, _ := breaking(t, "5/1h", guard.BreakOptions{Refusals: 3, MaxKeys: 1000, Open: 200 * time.Millisecond})
+		ban := func(key string) (banned bool) {
+			answers(g, key)
+			answers(g, key)
+			return strings.HasPrefix(answers(g, key), "403")
+		}
+		for i := range 10_000 {
+			ban(fmt.Sprintf("before%d", i))
+		}
+		<-time.After(400 * time.Millisecond)
+		banned := 0
+		for i := range 200 {
+			if ban(fmt.Sprintf("now%d", i)) {
+				banned++
+			}
+		}
+		assert.GreaterOrEqual(t, banned, 190)
+		for i := range 200 { // and an open circuit is not displaced
+			answers(g, fmt.Sprintf("flood%d", i))
+		}
+		still := 0
+		for i := range 200 {
+			if strings.HasPrefix(answers(g, fmt.Sprintf("now%d", i)), "403") {
+				still++
+			}
+		}
+		assert.Equal(t, banned, still)
+	})
+}
+
 func TestBreakFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, store := breaking(t, "5/1h", guard.BreakOptions{Refusals: 3, MaxKeys: 8, Within: time.Hour, MaxOpen: 2 * time.Minute})

@@ -241,10 +241,10 @@ func TestPartition(t *testing.T) {
 		require.Len(t, slices.Compact(seen), 1)
 		return seen[0]
 	}
-	one := partition("secret", "alice")
-	assert.Equal(t, one, partition("secret", "alice"))
-	assert.NotEqual(t, one, partition("secret", "bob"))
-	assert.NotEqual(t, one, partition("other", "alice"))
+	one := partition("that of the program", "alice")
+	assert.Equal(t, one, partition("that of the program", "alice"))
+	assert.NotEqual(t, one, partition("that of the program", "bob"))
+	assert.NotEqual(t, one, partition("that of another one", "alice"))
 }
 
 // What is set is valid whatever a store answers.

@@ -34,7 +34,7 @@ type Headers struct {
 	RateLimit bool
 	// PartitionSecret adds to RateLimit and RateLimit-Policy whose quota it is: pk, a hash of the key, by which a
 	// client with several keys can tell them apart. It is a secret of the program, the same in all its processes,
-	// without which nobody can find the key by trying. "" means no pk.
+	// without which nobody can find the key by trying: 16 random bytes at least. "" means no pk.
 	PartitionSecret string
 	// Expose lets scripts in browsers read the headers across origins: it adds their names to
 	// Access-Control-Expose-Headers. A CORS middleware must be outside of the guard, to set its own first.
@@ -58,6 +58,9 @@ const (
 	// NoXRateLimit sends none of the three headers. A guard that is mounted twice is then noticed by RateLimit alone.
 	NoXRateLimit
 )
+
+// minSecret is the least length of a PartitionSecret: what is shorter can be found by trying.
+const minSecret = 16
 
 // httpDate is how HTTP writes a date in UTC.
 const httpDate = "Mon, 02 Jan 2006 15:04:05 GMT"
@@ -86,6 +89,9 @@ func (h Headers) prepare() (headers, error) {
 	}
 	if h.PartitionSecret != "" && !h.RateLimit {
 		wrong("PartitionSecret is for RateLimit and RateLimit-Policy; set RateLimit as well")
+	}
+	if n := len(h.PartitionSecret); n > 0 && n < minSecret {
+		wrong("PartitionSecret has %d bytes; give %d or more, at random, such as those of crypto/rand.Text", n, minSecret)
 	}
 	names := h.Names
 	switch {

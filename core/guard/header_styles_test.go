@@ -2,6 +2,7 @@ package guard_test
 
 import (
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -88,7 +89,8 @@ func TestHeaderStyles(t *testing.T) {
 func TestHeadersMistakes(t *testing.T) {
 	for want, style := range map[string]guard.Headers{
 		"XRateLimit is 4":               {XRateLimit: 4},
-		"PartitionSecret is for":        {PartitionSecret: "secret"},
+		"PartitionSecret is for":        {PartitionSecret: strings.Repeat("s", 16)},
+		"PartitionSecret has 15 bytes":  {RateLimit: true, PartitionSecret: strings.Repeat("s", 15)},
 		`Names[1] is ""`:                {Names: [3]string{"A", "", "B"}},
 		`Names[2] is "X Reset"`:         {Names: [3]string{"A", "B", "X Reset"}},
 		`Names[0] is "A\r\nB"`:          {Names: [3]string{"A\r\nB", "B", "C"}},

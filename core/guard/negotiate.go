@@ -30,16 +30,29 @@ type preference struct {
 	specific int // how exactly the client names it: 3 itself, 2 its kind, 1 anything, 0 not at all
 }
 
+// How much of Accept is read: the header may be of a megabyte, and a refusal costs little whatever stands in it.
+const (
+	maxAccept  = 1 << 10 // bytes
+	maxEntries = 16
+)
+
 // accepted returns the format that the lines of an Accept header ask for, as RFC 9110 has it: that of the best quality;
 // of equals, the one that is named more exactly, and of those the one that says more. If a client accepts none, or
-// anything, it is plain text. It does not allocate.
+// anything, it is plain text. Entries after the first 16, or the first KiB, are not read. It does not allocate.
 func accepted(lines []string) format {
 	var wants [asProblem + 1]preference
+	bytes, entries := maxAccept, maxEntries // that are still read
+read:
 	for _, line := range lines {
 		if len(lines) == 1 && line == "*/*" {
 			break // which nearly all programs send, and which says nothing
 		}
+		line = line[:min(len(line), bytes)]
+		bytes -= len(line)
 		for entry := range strings.SplitSeq(line, ",") {
+			if entries--; entries < 0 {
+				break read
+			}
 			mediaRange, params, _ := strings.Cut(entry, ";")
 			mediaRange = strings.TrimSpace(mediaRange)
 			note := func(f format, specific int) {

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -47,6 +48,31 @@ func TestAccepted(t *testing.T) {
 	}
 	assert.Equal(t, asText, accepted(nil))
 	assert.Equal(t, asText, accepted([]string{"*/*", "application/json;q=0.5"}))
+}
+
+// What stands behind the first KiB, or the 16th entry, is not read, in one line or in many.
+func TestAcceptedBounds(t *testing.T) {
+	other := func(n int) []string { return slices.Repeat([]string{"image/png"}, n) }
+	const json = "application/json"
+	for _, c := range []struct {
+		lines []string
+		want  format
+	}{
+		{append(other(15), json), asJSON},
+		{append(other(16), json), asText},
+		{append(make([]string, 15), json), asJSON},
+		{append(make([]string, 16), json), asText},
+		{[]string{strings.Repeat("x", maxAccept-len(json)-1), json}, asJSON},
+		{[]string{strings.Repeat("x", maxAccept), json}, asText},
+		{[]string{strings.Repeat(" ", maxAccept-len(json)-1), json}, asJSON},
+		{[]string{strings.Repeat(" ", maxAccept) + json}, asText},
+		{[]string{json, strings.Repeat(",", 1<<20)}, asJSON},
+	} {
+		assert.Equal(t, c.want, accepted(c.lines), "%d lines, %.40q", len(c.lines), c.lines)
+		if len(c.lines) > 1 {
+			assert.Equal(t, c.want, accepted([]string{strings.Join(c.lines, ",")}), "joined, %d lines, %.40q", len(c.lines), c.lines)
+		}
+	}
 }
 
 func TestIsGRPCType(t *testing.T) {

@@ -115,7 +115,7 @@ func TestAnswersRevealNoKey(t *testing.T) {
 		return r
 	}
 	key := keyfunc.Join(keyfunc.IP(), keyfunc.Header("X-Api-Key"), keyfunc.Hash(keyfunc.Const(secret)))
-	for i, style := range []guard.Headers{{}, {XRateLimit: guard.ResetDate, Expose: true}, {RateLimit: true}, {RateLimit: true, PartitionSecret: "of the program"}} {
+	for i, style := range []guard.Headers{{}, {XRateLimit: guard.ResetDate, Expose: true}, {RateLimit: true}, {RateLimit: true, PartitionSecret: "that of the program"}} {
 		for _, c := range []struct {
 			name string
 			res  core.Result

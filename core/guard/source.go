@@ -2,6 +2,7 @@ package guard
 
 import (
 	"fmt"
+	"hash/maphash"
 	"maps"
 	"reflect"
 	"slices"
@@ -23,6 +24,19 @@ type Source interface {
 	// so it must return at once. A Set that it has returned must not be changed any more: other numbers are another
 	// Set.
 	Load() *Set
+}
+
+// warnNumbersOnce is warnNumbers, once for each entry and text, however often a Source goes back and forth.
+func (g *Guard) warnNumbersOnce(entry, text string, err error) {
+	hash := maphash.Comparable(singlesSeed, [3]string{entry, text, err.Error()})
+	if g.versions.warned[hash] {
+		return
+	}
+	if len(g.versions.warned) >= maxWarned || g.versions.warned == nil {
+		g.versions.warned = map[uint64]bool{}
+	}
+	g.versions.warned[hash] = true
+	g.warnNumbers(entry, text, err)
 }
 
 // Set is the numbers of policies, and of their tiers, in the place of those in the Config. Each request goes by one
@@ -67,9 +81,13 @@ const maxTiers = 1000
 
 // versions are those of a Guard whose numbers come from a Source.
 type versions struct {
-	last atomic.Pointer[version]
-	next sync.Mutex // held while another one is made
+	last   atomic.Pointer[version]
+	next   sync.Mutex      // held while another one is made
+	warned map[uint64]bool // hashes of the entries that were logged, with their texts; next guards it
 }
+
+// maxWarned bounds warned: what a Source that has many mistakes says once more is logged once more.
+const maxWarned = 1000
 
 // version is a Guard with the numbers of a Set. Its rules share all but the numbers with those that they are versions
 // of.
@@ -125,7 +143,7 @@ func (g *Guard) version(set *Set, last *version) *version {
 		if known, ok := last.rules[root]; ok {
 			before = known
 		}
-		next.rules[root] = root.renew(set, before, g.headers.RateLimit, g.warnNumbers)
+		next.rules[root] = root.renew(set, before, g.headers.RateLimit, g.warnNumbersOnce)
 		same = same && next.rules[root] == before
 	}
 	if same { // as with a Source that makes a Set for each request

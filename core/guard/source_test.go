@@ -3,6 +3,7 @@ package guard_test
 import (
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -231,6 +232,32 @@ func TestSourceMistakes(t *testing.T) {
 
 	_, err := guard.New(guard.Config{Rule: guard.Rule{Policy: "1/1h", Key: keyfunc.IP()}, Source: (*numbers)(nil)})
 	require.ErrorContains(t, err, "guard: Source is a nil *atomic.Pointer")
+}
+
+// A Source that goes back and forth fills no log, and neither does a long text.
+func TestSourceThatFlaps(t *testing.T) {
+	source, said := new(numbers), new(records)
+	g := newGuard(t, guard.Config{Rule: guard.Rule{Policy: "10/1h"}, Source: source, Log: slog.New(said)})
+	for range 100 {
+		for _, text := range []string{"20/1h", "nonsense", "30/1h", "other nonsense"} {
+			source.Store(&guard.Set{Policies: map[string]string{"default": text}})
+			g.Check(from(alice))
+		}
+	}
+	assert.Len(t, said.all(), 2)
+
+	source.Store(&guard.Set{Policies: map[string]string{"default": strings.Repeat("1/1h, ", 1_000_000)}})
+	g.Check(from(alice))
+	lines := said.all()
+	require.Len(t, lines, 1)
+	assert.Less(t, len(lines[0]), 1000)
+	assert.Contains(t, lines[0], "... (6000000 bytes)")
+
+	for i := range 3000 { // what is remembered is bounded
+		source.Store(&guard.Set{Policies: map[string]string{"default": "nonsense" + strconv.Itoa(i)}})
+		g.Check(from(alice))
+	}
+	assert.Len(t, said.all(), 3000)
 }
 
 // Lint tells of mistakes in a Source when the program starts.

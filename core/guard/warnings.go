@@ -57,6 +57,17 @@ const (
 	codeOverlooked = "overlooked-entry"
 )
 
+// maxLogged is how many bytes of a text are logged that may come from a client or a Source.
+const maxLogged = 256
+
+// logged is text as it is logged: cut, if it is long.
+func logged(text string) string {
+	if len(text) <= maxLogged {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxLogged], "") + fmt.Sprintf("... (%d bytes)", len(text))
+}
+
 // warnCost logs, once for each rule, that a cost is larger than its policy ever admits.
 func (g *Guard) warnCost(ru *rule, res *core.Result) {
 	ru.reported.cost.Do(func() {
@@ -71,7 +82,7 @@ func (g *Guard) warnKey(ru *rule, err error) {
 		return
 	}
 	ru.reported.key.Do(func() {
-		g.logger().Error("weir: a rule's key or cost cannot be used", "policy", ru.name, "key", ru.Key.String(), "error", err, "code", codeKey)
+		g.logger().Error("weir: a rule's key or cost cannot be used", "policy", ru.name, "key", logged(ru.Key.String()), "error", logged(err.Error()), "code", codeKey)
 	})
 }
 
@@ -92,7 +103,7 @@ func (g *Guard) warnAddress(ru *rule, warning string) {
 func (g *Guard) warnTier(ru *rule, tier, known string) {
 	ru.reported.tier.Do(func() {
 		g.logger().Warn("weir: Tier has named a tier that differs from one in Tiers by case or white space alone, so that the rule's own policy holds; let both spell it alike",
-			"policy", ru.name, "tier", tier, "known", known, "code", codeTier)
+			"policy", ru.name, "tier", logged(tier), "known", known, "code", codeTier)
 	})
 }
 
@@ -112,7 +123,7 @@ func (g *Guard) warnStore(ru *rule, err error) {
 	}
 	ru.reported.store.Do(func() {
 		g.logger().Error("weir: the store has failed with an error that is not a *core.StoreError, so that requests get 503 whatever the policy's fail word is; let the store wrap it in one",
-			"policy", ru.name, "error", err, "code", codeStore)
+			"policy", ru.name, "error", logged(err.Error()), "code", codeStore)
 	})
 }
 
@@ -128,7 +139,7 @@ func (g *Guard) warnForeign(x Exchange, v *Verdict) {
 // warnNumbers logs that an entry of a Set cannot be used. It is called once for each.
 func (g *Guard) warnNumbers(entry, text string, err error) {
 	g.logger().Error("weir: the Source has numbers that cannot be used; those from before stay",
-		"entry", entry, "text", text, "error", err, "code", codeNumbers)
+		"entry", logged(entry), "text", logged(text), "error", logged(err.Error()), "code", codeNumbers)
 }
 
 // warnTaken logs, once for each entry, that a request has taken a route other than the one that was found, so that the

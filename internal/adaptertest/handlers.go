@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -54,6 +55,15 @@ func testAccepted(t *testing.T, a Adapter) {
 	}
 	split := s.get("/hello", "Accept", "text/html", "Accept", "application/json")
 	assert.Equal(t, "application/json", split.Header.Get("Content-Type"), "of two lines")
+
+	const browser = "text/html,image/avif,image/webp,image/apng,application/xml;q=0.9,application/xhtml+xml"
+	for many, want := range map[string]string{
+		browser + strings.Repeat(",image/png", 9) + ",application/json":  "application/json",
+		browser + strings.Repeat(",image/png", 10) + ",application/json": "text/plain; charset=utf-8", // it is the 17th
+		"x" + strings.Repeat(" ", 1024) + ",application/json":            "text/plain; charset=utf-8", // behind the first KiB
+	} {
+		assert.Equal(t, want, s.get("/hello", "Accept", many).Header.Get("Content-Type"), many)
+	}
 
 	// Others may vary the answer too.
 	outer := newGuard(t, "outer: 1/1h", guard.Config{Rule: guard.Rule{OverLimit: guard.HandlerFunc("pass", func(*guard.Refusal) guard.Verdict {

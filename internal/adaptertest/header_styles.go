@@ -73,7 +73,7 @@ func testHeaderStyles(t *testing.T, a Adapter) {
 
 // The lists of stacked guards are one line each, whoever has set them first.
 func testLists(t *testing.T, a Adapter) {
-	outer := newGuard(t, "100/1h fixed-window", guard.Config{Headers: guard.Headers{RateLimit: true, PartitionSecret: "secret", Expose: true}})
+	outer := newGuard(t, "100/1h fixed-window", guard.Config{Headers: guard.Headers{RateLimit: true, PartitionSecret: "0123456789abcdef", Expose: true}})
 	s := serve(t, a, App{Guards: []*guard.Guard{outer}, Routes: []Route{{
 		Method: http.MethodGet, Pattern: "/hello",
 		Guards: []*guard.Guard{outer.With("loose", "200/1h"), outer.With("login", "2/1h fixed-window, 9 concurrent")},
