@@ -14,12 +14,17 @@ func (s *Store) Ground() (waiting func() int, letGo func()) {
 		defer l.mu.Unlock()
 		return l.waiting
 	}
-	return waiting, func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.out -= l.most
-		l.depart(time.Now())
-	}
+	return waiting, func() { s.LetGo(func() {}) }
+}
+
+// LetGo lets those go whom Ground has kept, after it has called f, while which none of them can leave.
+func (s *Store) LetGo(f func()) {
+	l := s.only.lanes[deciding]
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f()
+	l.out -= l.most
+	l.depart(time.Now())
 }
 
 // Together tries whether a script may decide for many keys, and reports what has come of it.

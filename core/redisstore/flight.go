@@ -18,8 +18,9 @@ type flight struct {
 	deadline
 	lane   *lane
 	sent   time.Time
-	riders []*passenger // those who were aboard when it left, in the order in which they came
-	calls  []call       // those that are not settled
+	trip   time.Duration // how long an answer takes at least, as far as is known
+	riders []*passenger  // those who were aboard when it left, in the order in which they came
+	calls  []call        // those that are not settled
 
 	alive bool        // the server has answered something
 	word  error       // the failure of the others
@@ -46,7 +47,7 @@ type flight struct {
 // one of these is the caller's to see.
 func (f *flight) fly(parent context.Context) {
 	defer f.end()
-	if f.parent = parent; f.lane.trouble.Load() != nil && !f.allowed() {
+	if f.parent = parent; !f.timely() || f.lane.trouble.Load() != nil && !f.allowed() {
 		return
 	}
 	failed := f.send(f)
@@ -68,7 +69,7 @@ func (f *flight) relay() (next *flight) {
 		}
 	}()
 	f.parent = context.Background() //nolint:forbidigo // it is of many requests
-	if f.lane.trouble.Load() != nil && !f.allowed() {
+	if !f.timely() || f.lane.trouble.Load() != nil && !f.allowed() {
 		return nil
 	}
 	failed := f.send(f)
@@ -110,6 +111,21 @@ func (f *flight) rescue(panicking any) {
 		f.fail(errPanicked)
 	}
 	f.end()
+}
+
+// timely reports whether there is time to ask, and lets all fail if there is none. Nearly always there is: a flight
+// leaves at once, unless the process is stopped or has no processor at that moment.
+func (f *flight) timely() bool {
+	if f.trip > f.lane.node.store.lateness && f.missed() {
+		f.fail(errPaused)
+		return false
+	}
+	return true
+}
+
+// missed reports whether it is too late to send anything.
+func (f *flight) missed() bool {
+	return missed(time.Until(f.sent.Add(enough(f.lane.limit))), f.trip, f.lane.node.store.lateness)
 }
 
 // allowed asks the breaker whether it may leave.
@@ -245,7 +261,7 @@ func (f *flight) collect(failed error) {
 			again = append(again, c.arrive(f, reply)...)
 		case c.shared != nil && len(c.rows) > 1 && f.lane.node.parts(err):
 			c.each(func(p *passenger) { again = append(again, call{entry: &p.entry}) })
-		case (!late(err) || f.parent.Err() == nil) && c.retry(err, &texts): // none that is late for a caller who has left
+		case (!late(err) || f.parent.Err() == nil && !f.missed()) && c.retry(err, &texts): // none that is too late
 			rest = append(rest, *c)
 		case f.lane.node.redirects(err) && f.pipelined:
 			f.alive = true
@@ -268,6 +284,9 @@ func (f *flight) collect(failed error) {
 // judge says what the failure of a call means, and keeps the worst of them for the breaker.
 func (f *flight) judge(c *call, err error) error {
 	verdict := classify(err)
+	if late(err) { // which says nothing about the server
+		verdict.Class = core.ClassBusy
+	}
 	verdict.Executed = verdict.Executed || c.lost
 	if f.word == nil || !silent(classOf(f.word)) {
 		f.word = verdict

@@ -101,11 +101,17 @@ func (l *lane) ask(ctx context.Context, now time.Time, e *entry, t *core.Take, r
 	}
 	p := passengers.Get().(*passenger).enter(e, t, now) // if it flies alone, too, for the name of its key
 	l.mu.Lock()
+	if l.distance() > l.node.store.lateness && l.late(time.Since(now)) {
+		l.mu.Unlock()
+		p.leaves()
+		return nil, errPaused
+	}
 	if patience == l.limit && l.out < l.most && (l.out == 0 || l.full == 1) {
 		l.out++
 		l.aboard++
+		trip := l.distance()
 		l.mu.Unlock()
-		f := &flight{lane: l, own: p.entry, sent: now, entries: 1}
+		f := &flight{lane: l, own: p.entry, sent: now, trip: trip, entries: 1}
 		f.own.rider = nil
 		p.leaves()
 		f.only[0].entry = &f.own
@@ -169,13 +175,34 @@ func (l *lane) next(now time.Time) *flight {
 		return nil
 	}
 	now = time.Now() // when its time begins, whatever its passengers have done before
-	f := &flight{lane: l, sent: now, riders: l.fill(l.full, l.heavy)}
+	if l.dismiss(now); l.first == nil {
+		return nil
+	}
+	f := &flight{lane: l, sent: now, trip: l.distance(), riders: l.fill(l.full, l.heavy)}
 	f.waited, f.entries = now.Sub(f.riders[0].entered), len(f.riders)
 	l.out++
 	l.aboard += f.entries
 	l.flights, f.tracked = append(l.flights, f), true
 	return f
 }
+
+// dismiss sends those away who will not wait as long as an answer takes, as after a pause of the process: they came
+// first. It is locked.
+func (l *lane) dismiss(now time.Time) {
+	for p := l.first; p != nil && !l.behind && l.late(now.Sub(p.entered)); p = l.first {
+		l.remove(p)
+		p.aboard = true // so that it is not taken out again
+		p.settle(nil, errPaused)
+	}
+}
+
+// late reports whether it is too late to ask for a caller that has waited so long: see missed. It is locked.
+func (l *lane) late(waited time.Duration) bool {
+	return missed(enough(l.limit)-waited, l.distance(), l.node.store.lateness)
+}
+
+// distance is the shortest round trip of late, or 0 if nothing has been answered yet. It is locked.
+func (l *lane) distance() time.Duration { return min(l.nearest[0], l.nearest[1]) }
 
 // ripe reports whether a flight is to open for those who wait, who are some. It is locked.
 func (l *lane) ripe(now time.Time) bool {
@@ -196,7 +223,7 @@ func (l *lane) ripe(now time.Time) bool {
 // decide while the process gives the answers to another, and a third is on its way, so that neither of them falls
 // asleep: to be woken costs more than a flight.
 func (l *lane) useful() int {
-	n := 1 + int(min(l.nearest[0], l.nearest[1])/far)
+	n := 1 + int(l.distance()/far)
 	if l.waiting >= crowd {
 		n = max(n, 3)
 	}
@@ -436,4 +463,11 @@ func (l *lane) makeRoom(policy core.Policy) bool {
 var errFull = &core.StoreError{
 	Class: core.ClassBusy,
 	Err:   errors.New("redisstore: too many decisions of this process wait for the server"),
+}
+
+// errPaused is the failure of what was not asked because its caller would not have waited for the answer: the process
+// was stopped, or had no processor.
+var errPaused = &core.StoreError{
+	Class: core.ClassBusy,
+	Err:   errors.New("redisstore: this process came too late to ask the server: it was stopped, or is short of processors"),
 }

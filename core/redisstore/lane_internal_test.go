@@ -144,7 +144,7 @@ func TestTimePasses(t *testing.T) {
 	_, err = aboard.ride(t.Context(), l, l.limit/2, l.limit, nil)
 	require.ErrorIs(t, err, errLate)
 	_, err = l.ask(t.Context(), time.Now(), &entry{key: "waits"}, nil, nil)
-	require.ErrorIs(t, err, errNotSent)
+	require.True(t, errors.Is(err, errNotSent) || errors.Is(err, errPaused), "%v", err) // if the machine is that busy
 	assert.Zero(t, l.waiting)
 }
 

@@ -137,6 +137,8 @@ func (p *passenger) ride(ctx context.Context, l *lane, queueing, patience time.D
 			err = ctx.Err()
 		case unsent && busy:
 			err = errBusy
+		case unsent && queueing < patience && waited > patience: // by more than any timer is late
+			err = errPaused
 		case unsent:
 			err = errNotSent
 		}

@@ -1,0 +1,112 @@
+package redisstore
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-go/weir/core"
+)
+
+// asked is a hook that counts the questions of which it is asked, and answers none.
+type asked struct{ n int }
+
+func (*asked) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (a *asked) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(context.Context, redis.Cmder) error { a.n++; return nil }
+}
+
+func (a *asked) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(context.Context, []redis.Cmder) error { a.n++; return nil }
+}
+
+// What would be sent and abandoned, because the process was stopped and the server is further away than its callers
+// still wait, is not sent, wherever the process was stopped. It counts neither for the breaker nor as a timeout.
+func TestNothingIsAskedInVain(t *testing.T) {
+	t.Parallel()
+	policy := core.MustParse("p: 10/1m")
+	for name, c := range map[string]struct {
+		trip, stopped time.Duration
+		asked         int
+	}{
+		"near, in time":   {time.Millisecond, 0, 1},
+		"near, too late":  {time.Millisecond, time.Hour, 1}, // as the callers look about for a moment
+		"far, in time":    {10 * time.Millisecond, 0, 1},
+		"far, just so":    {10 * time.Millisecond, time.Minute - 20*time.Second, 1},
+		"far, too late":   {10 * time.Millisecond, time.Hour, 0},
+		"far, hardly any": {10 * time.Second, time.Minute - 9*time.Second, 0},
+		"unknown":         {0, time.Hour, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rdb := redis.NewUniversalClient(ClientOptions("127.0.0.1:1"))
+			t.Cleanup(func() { _ = rdb.Close() })
+			hook := &asked{}
+			rdb.AddHook(hook)
+			s, err := New(rdb, Options{Deadline: time.Minute, DenyCache: -1})
+			require.NoError(t, err)
+			l := s.only.lanes[deciding]
+			l.nearest, l.answers = [2]time.Duration{c.trip, c.trip}, 1
+			program, err := s.programs.of(s.names, policy)
+			require.NoError(t, err)
+			take := core.Take{Policy: policy, Key: "k", Cost: 1}
+			e := entry{policy: policy, script: program.take, args: program.unit, shares: true, program: program}
+			came := time.Now().Add(-c.stopped)
+			notAsked := func(err error) {
+				t.Helper()
+				if c.asked == 0 {
+					require.ErrorIs(t, err, errPaused)
+					assert.Nil(t, l.trouble.Load(), "nothing that the server has done")
+				}
+				assert.Equal(t, c.asked, hook.n)
+				hook.n = 0
+				l.nearest = [2]time.Duration{c.trip, c.trip}
+				assert.Zero(t, l.out)
+				assert.Zero(t, l.waiting)
+			}
+
+			// Between the call and the flight.
+			var res core.Result
+			_, err = l.ask(t.Context(), came, &e, &take, &res)
+			notAsked(err)
+
+			// Between the decision to leave alone and the sending.
+			l.out++
+			l.aboard++
+			alone := &flight{lane: l, own: e, sent: came, trip: c.trip, entries: 1}
+			alone.only[0].entry, alone.calls = &alone.own, alone.only[:]
+			alone.fly(t.Context())
+			notAsked(alone.own.err)
+
+			// Between boarding and the sending.
+			p := passengers.Get().(*passenger).enter(&e, &take, came)
+			l.mu.Lock()
+			l.nearest = [2]time.Duration{}
+			l.enqueue(p)
+			f := l.next(came)
+			require.NotNil(t, f)
+			f.sent, f.trip = came, c.trip
+			l.mu.Unlock()
+			l.run(f)
+			_, err = p.ride(t.Context(), l, l.limit/2, l.limit, &res)
+			notAsked(err)
+
+			// While it waited.
+			p = passengers.Get().(*passenger).enter(&e, &take, came)
+			l.mu.Lock()
+			l.nearest = [2]time.Duration{c.trip, c.trip}
+			l.enqueue(p)
+			f = l.next(time.Now())
+			l.mu.Unlock()
+			assert.Equal(t, c.asked, map[bool]int{true: 1}[f != nil])
+			l.run(f)
+			_, err = p.ride(t.Context(), l, l.limit/2, l.limit, &res)
+			notAsked(err)
+		})
+	}
+}
