@@ -25,6 +25,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"runtime/pprof"
 	"slices"
 	"strconv"
 	"strings"
@@ -63,8 +64,20 @@ func command(ctx context.Context, args []string, out io.Writer) error {
 	flags.DurationVar(&l.every, "every", 10*time.Millisecond, "how long the lone caller waits before it asks again")
 	flags.DurationVar(&l.duration, "for", 5*time.Second, "how long each measurement takes")
 	threads := flags.Int("threads", 0, "how many processors the program may use; 0 is all")
+	profile := flags.String("cpuprofile", "", "a file to write a profile of this process to")
 	if err := flags.Parse(args); err != nil {
 		return err
+	}
+	if *profile != "" {
+		f, err := os.Create(*profile)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		if err := pprof.StartCPUProfile(f); err != nil {
+			return err
+		}
+		defer pprof.StopCPUProfile()
 	}
 	runtime.GOMAXPROCS(*threads)
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)

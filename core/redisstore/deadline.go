@@ -43,6 +43,10 @@ func missed(left, trip, lateness time.Duration) bool {
 	return trip > left
 }
 
+// starved reports whether the process came so much too late, after a time that should have taken no longer than limit,
+// that what it waited for says nothing about the server: it was stopped, or has no processor.
+func starved(took, limit time.Duration) bool { return took > limit+limit/4 }
+
 // deadline is the context of a flight. It does not end when a caller leaves: the reply would
 // be lost, and the connection with it.
 //

@@ -8,6 +8,7 @@ func (s *Store) Ground() (waiting func() int, letGo func()) {
 	l := s.only.lanes[deciding]
 	l.mu.Lock()
 	l.out += l.most
+	l.spare = 0 // nobody leaves aside of them either
 	l.mu.Unlock()
 	waiting = func() int {
 		l.mu.Lock()

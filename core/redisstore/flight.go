@@ -31,6 +31,7 @@ type flight struct {
 	entries   int
 	landed    bool // its lane has room for another one
 	tracked   bool // its lane has an eye on the time of those aboard
+	aside     bool // it is not one of those that its lane may have out
 	pipelined bool
 	resent    bool // something of it was sent before
 	attentive bool // those aboard watch their callers' contexts; its lane's
@@ -289,7 +290,9 @@ func (f *flight) judge(c *call, err error) error {
 	}
 	verdict.Executed = verdict.Executed || c.lost
 	if f.word == nil || !silent(classOf(f.word)) {
-		f.word = verdict
+		if f.word = verdict; verdict.Class == core.ClassTimeout && starved(time.Since(f.sent), f.lane.limit) {
+			f.word = &core.StoreError{Class: core.ClassBusy, Executed: verdict.Executed, Err: verdict.Err} // nor does this
+		}
 	}
 	return verdict
 }

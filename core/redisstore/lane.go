@@ -36,6 +36,7 @@ type lane struct {
 	node  *node
 	limit time.Duration // of a flight
 	most  int           // how many flights may be out at a time
+	spare int           // how many lone ones may be out beside them
 	heavy int64         // the weight that fills a flight
 	full  int           // the entries that do
 	// behind is true if no request waits for what travels there.
@@ -45,6 +46,7 @@ type lane struct {
 	queues                   // of those who wait
 	newest  time.Time        // when the latest of them has entered
 	out     int              // flights
+	extra   []core.Policy    // of the lone flights beside those: see aside
 	flights []*flight        // those of them that have passengers
 	aboard  int              // entries of the flights
 	trip    time.Duration    // a round trip, smoothed
@@ -106,12 +108,17 @@ func (l *lane) ask(ctx context.Context, now time.Time, e *entry, t *core.Take, r
 		p.leaves()
 		return nil, errPaused
 	}
-	if patience == l.limit && l.out < l.most && (l.out == 0 || l.full == 1) {
-		l.out++
-		l.aboard++
+	aside := patience == l.limit && l.aside(e.policy)
+	if aside || patience == l.limit && l.out < l.most && (l.out == 0 || l.full == 1) {
+		if aside {
+			l.extra = append(l.extra, e.policy)
+		} else {
+			l.out++
+			l.aboard++
+		}
 		trip := l.distance()
 		l.mu.Unlock()
-		f := &flight{lane: l, own: p.entry, sent: now, trip: trip, entries: 1}
+		f := &flight{lane: l, own: p.entry, sent: now, trip: trip, entries: 1, aside: aside}
 		f.own.rider = nil
 		p.leaves()
 		f.only[0].entry = &f.own
@@ -141,6 +148,13 @@ func (l *lane) ask(ctx context.Context, now time.Time, e *entry, t *core.Take, r
 	}
 	// Half of the time is enough to wait in: the other half is for the flight.
 	return p.ride(ctx, l, patience/2, patience, res)
+}
+
+// aside reports whether a caller may leave at once in a flight beside those that the lane may have out, because these
+// are of others: nobody of its policy waits, nor has left like that. So a crowd that keeps all flights busy does not
+// keep those waiting who are alone. There are at most as many of these flights, and connections for all. It is locked.
+func (l *lane) aside(policy core.Policy) bool {
+	return l.out >= l.most && len(l.extra) < l.spare && l.byPolicy[policy] == nil && !slices.Contains(l.extra, policy)
 }
 
 // board lets passengers wait for a flight, or opens one. It fails if too many wait: others, for those who
@@ -381,6 +395,11 @@ func (f *flight) land(answered, stay bool) (next *flight) {
 		return nil
 	}
 	f.landed = true
+	if f.aside {
+		i := slices.Index(l.extra, f.own.policy)
+		l.extra = slices.Delete(l.extra, i, i+1)
+		return nil
+	}
 	l.out--
 	l.aboard -= f.entries
 	if l.first == nil {

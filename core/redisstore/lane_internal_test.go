@@ -135,6 +135,7 @@ func TestTimePasses(t *testing.T) {
 	s, err := New(rdb, Options{Flights: 1, Deadline: 20 * time.Millisecond})
 	require.NoError(t, err)
 	l := s.only.lanes[deciding]
+	l.spare = 0
 	aboard := passengers.Get().(*passenger).enter(&entry{key: "aboard"}, nil, time.Now())
 	l.mu.Lock()
 	l.add(aboard)
@@ -216,7 +217,7 @@ func TestLeavingWhileWaiting(t *testing.T) {
 	s, err := New(rdb, Options{Flights: 1, Deadline: time.Hour})
 	require.NoError(t, err)
 	l := s.only.lanes[deciding]
-	l.out = l.most // by a flight that never lands
+	l.out, l.spare = l.most, 0 // by a flight that never lands
 	short, end := context.WithTimeout(t.Context(), 30*time.Minute)
 	defer end()
 	ended := make([]chan error, 5)
@@ -361,5 +362,57 @@ func TestEqualCallsThatWait(t *testing.T) {
 			got[r.key[len(r.key)-1]] += n
 		}
 		assert.Equal(t, rows, got, "%b", gone)
+	}
+}
+
+// A caller whose policy keeps no flight busy leaves at once, although all flights are out, as long as there are
+// connections to spare; those of a crowd do not.
+func TestAsideOfACrowd(t *testing.T) {
+	t.Parallel()
+	rdb := redis.NewUniversalClient(ClientOptions("127.0.0.1:1"))
+	t.Cleanup(func() { _ = rdb.Close() })
+	hook := &asked{}
+	rdb.AddHook(hook)
+	s, err := New(rdb, Options{Deadline: time.Minute, DenyCache: -1})
+	require.NoError(t, err)
+	l := s.only.lanes[deciding]
+	require.Positive(t, l.spare)
+	l.out = l.most // by flights that never land
+	crowd, lone := core.MustParse("crowd: 10/1m"), core.MustParse("lone: 10/1m")
+	l.mu.Lock()
+	l.enqueue(passengers.Get().(*passenger).enter(&entry{key: "k", policy: crowd}, nil, time.Now()))
+	assert.False(t, l.aside(crowd), "one of them waits")
+	assert.True(t, l.aside(lone))
+	l.mu.Unlock()
+	_, err = s.Take(t.Context(), core.Take{Policy: lone, Key: "k", Cost: 1})
+	require.Error(t, err, "the hook does not answer")
+	assert.Equal(t, 1, hook.n)
+	assert.Empty(t, l.extra)
+	assert.Equal(t, l.most, l.out)
+	assert.Equal(t, 1, l.waiting)
+
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.extra = []core.Policy{lone}
+	assert.False(t, l.aside(lone), "one has left like that")
+	l.extra = policiesOf(l.spare)
+	assert.False(t, l.aside(lone), "there are no more connections")
+	l.extra, l.out = nil, l.most-1
+	assert.False(t, l.aside(lone), "there is an ordinary flight")
+}
+
+// What a flight says of the server does not count if the process looked at it much too late.
+func TestStarvedProcess(t *testing.T) {
+	t.Parallel()
+	rdb := redis.NewUniversalClient(ClientOptions("127.0.0.1:1"))
+	t.Cleanup(func() { _ = rdb.Close() })
+	s, err := New(rdb, Options{Deadline: time.Minute})
+	require.NoError(t, err)
+	for age, want := range map[time.Duration]string{time.Minute: core.ClassTimeout, 2 * time.Minute: core.ClassBusy} {
+		f := &flight{lane: s.only.lanes[deciding], sent: time.Now().Add(-age)}
+		failed, ok := errors.AsType[*core.StoreError](f.judge(&call{}, context.DeadlineExceeded))
+		require.True(t, ok)
+		assert.Equal(t, core.ClassTimeout, failed.Class)
+		assert.Equal(t, want, classOf(f.word))
 	}
 }

@@ -53,7 +53,11 @@ func newNode(s *Store, direct *redis.Client) *node {
 		if direct == nil {
 			l.full, l.most = 1, maxFlight
 		} else {
-			l.most = min(l.most, connections(direct.Options()))
+			all := connections(direct.Options())
+			l.most = min(l.most, all)
+			if kind(k) == deciding {
+				l.spare = min(l.most, all-l.most)
+			}
 		}
 		n.lanes[k] = l
 	}

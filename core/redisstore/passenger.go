@@ -137,7 +137,7 @@ func (p *passenger) ride(ctx context.Context, l *lane, queueing, patience time.D
 			err = ctx.Err()
 		case unsent && busy:
 			err = errBusy
-		case unsent && queueing < patience && waited > patience: // by more than any timer is late
+		case unsent && queueing < patience && starved(waited, patience):
 			err = errPaused
 		case unsent:
 			err = errNotSent
