@@ -89,7 +89,7 @@ func (a Address) Func() Func {
 	}
 	proxies, direct := a.proxies(), a.Hops == 0 && len(a.Trusted) == 0
 	v4Bits, v6Bits := cmp.Or(a.V4Bits, defaultV4Bits), cmp.Or(a.V6Bits, defaultV6Bits)
-	return Func{name: a.name(proxies.trusted), kinds: []string{kindIP}, add: func(k *Key, r Request) error {
+	return Func{name: a.name(proxies.trusted), kinds: []string{kindIP}, peers: direct, add: func(k *Key, r Request) error {
 		socket := r.Peer()
 		peer := canonical(socket.Addr())
 		client := peer
@@ -208,7 +208,7 @@ const portless = "the peer's address has no port, so it is not the socket's: a m
 // unix socket.
 func ParsePeer(text string) netip.AddrPort {
 	if peer, err := netip.ParseAddrPort(text); err == nil {
-		return Unmapped(peer)
+		return netip.AddrPortFrom(peer.Addr().Unmap(), peer.Port())
 	}
 	addr := parseHop(text)
 	if !addr.IsValid() {

@@ -72,11 +72,13 @@ func combine(name, constructor string, parts []Func) (Func, []Func) {
 	names := make([]string, len(parts))
 	var kinds []string
 	var errs []error
+	peers := false
 	if len(parts) == 0 {
 		errs = append(errs, fmt.Errorf("keyfunc: %s() of nothing: give at least one Func, such as keyfunc.IP()", constructor))
 	}
 	for i, p := range parts {
 		names[i] = p.name
+		peers = peers || p.peers
 		for _, kind := range p.kinds {
 			if !slices.Contains(kinds, kind) {
 				kinds = append(kinds, kind)
@@ -92,6 +94,6 @@ func combine(name, constructor string, parts []Func) (Func, []Func) {
 		}
 		errs = append(errs, err)
 	}
-	f := Func{name: name + "(" + strings.Join(names, ", ") + ")", kinds: kinds, err: errors.Join(errs...)}
+	f := Func{name: name + "(" + strings.Join(names, ", ") + ")", kinds: kinds, peers: peers, err: errors.Join(errs...)}
 	return f, slices.Clone(parts)
 }

@@ -21,6 +21,7 @@ type Func struct {
 	add   func(*Key, Request) error
 	err   error // a constructor's mistake; then there is no add
 	kinds []string
+	peers bool // some part is made of the peer's address alone
 }
 
 // with returns f with the function add, unless its constructor has found a mistake.
@@ -47,6 +48,10 @@ func (f Func) Err() error {
 // Kinds returns the kinds of the parts that f may make a key of, each once: "ip" and "route" for Join(IP(), Route()).
 // Those that [Hash] hides are among them.
 func (f Func) Kinds() []string { return slices.Clone(f.kinds) }
+
+// CountsPeers reports whether f may make a part of the address of the socket's peer, whatever headers say, as [IP] does:
+// behind a proxy, all clients share it.
+func (f Func) CountsPeers() bool { return f.peers }
 
 // AppendTo appends the request's parts to k. If it fails, k is left as it was, and the error is
 //

@@ -256,3 +256,22 @@ func TestFuncKinds(t *testing.T) {
 	assert.Equal(t, "user", f.Kinds()[0])
 	assert.Empty(t, keyfunc.Func{}.Kinds())
 }
+
+// Keys of the peer's address are told apart from those that look behind it.
+func TestCountsPeers(t *testing.T) {
+	proxies := netip.MustParsePrefix("10.0.0.0/8")
+	for _, c := range []struct {
+		f    keyfunc.Func
+		want bool
+	}{
+		{keyfunc.IP(), true},
+		{keyfunc.Address{V6Bits: 48}.Func(), true},
+		{keyfunc.Join(keyfunc.Route(), keyfunc.FirstOf(keyfunc.User("u"), keyfunc.Hash(keyfunc.IP()))), true},
+		{keyfunc.ForwardedIP(), true},
+		{keyfunc.ForwardedIP(proxies), false},
+		{keyfunc.ForwardedHops(1), false},
+		{keyfunc.Join(keyfunc.Route(), keyfunc.User("u")), false},
+	} {
+		assert.Equal(t, c.want, c.f.CountsPeers(), c.f.String())
+	}
+}

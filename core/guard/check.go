@@ -174,6 +174,9 @@ func (g *Guard) begin(r keyfunc.Request, t *taken, d *Scratch) (err error) {
 	} else if ask.Key = d.key.Text(); !ru.forgets || d.shared {
 		ask.Key = d.key.String()
 	}
+	if t.keyless == nil && !ru.keyed.Load() {
+		ru.keyed.Store(true)
+	}
 	if warning := d.key.Warning(); warning != "" {
 		g.warnAddress(ru, warning)
 	}
@@ -255,6 +258,9 @@ func (keyError) Is(target error) bool { return target == keyfunc.ErrNoKey }
 // request pass, or returns the error.
 func (g *Guard) keyless(r keyfunc.Request, t *taken, err error) (key string, _ error) {
 	ru := t.rule
+	if !errors.As(err, &keyError{}) {
+		g.watchKeyless(ru)
+	}
 	g.warnKey(ru, err)
 	switch ru.NoKey {
 	case NoKeyShared:

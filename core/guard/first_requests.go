@@ -2,6 +2,7 @@ package guard
 
 import (
 	"hash/maphash"
+	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -12,11 +13,20 @@ import (
 // watchedRequests is how many of a Guard's first requests are watched.
 const watchedRequests = 100
 
+// proxiedRequests is how many of them, without one that came directly, are taken for a proxy's.
+const proxiedRequests = 10
+
+// refusedKeyless is how many requests without a key are refused until it is said that no request had one.
+const refusedKeyless = 10
+
 // firstRequests watches a Guard's first requests for mistakes that show only in use: that a Guard is made anew for each
-// request, and that no request has a route although rules go by it. Later requests pay one atomic load.
+// request, that no request has a route although rules go by it, and that a proxy is counted in the place of its clients.
+// Later requests pay one atomic load.
 type firstRequests struct {
 	requests atomic.Int32
-	routed   atomic.Bool // a request had a route
+	routed   atomic.Bool  // a request had a route
+	direct   atomic.Bool  // one did not come from a private network, or nobody's address is counted
+	proxied  atomic.Int32 // requests that a proxy has sent before that
 }
 
 // watchFirst is called for each request that firstRequests wants to see.
@@ -31,16 +41,56 @@ func (g *Guard) watchFirst(r keyfunc.Request) {
 	case 2:
 		singles.second(g.name())
 	}
+	g.watchProxies(r)
 	if g.routes == nil && !slices.ContainsFunc(g.rules, func(ru *rule) bool { return ru.routed }) || r.Route() != "" {
 		g.first.routed.Store(true)
-	}
-	if n >= 2 && g.first.routed.Load() {
-		g.first.requests.Store(watchedRequests)
-		return
 	}
 	if n == watchedRequests && !g.first.routed.Load() {
 		g.logger().Warn("weir: none of the first requests had a route, by which a rule goes: all count as one, and no entry of the table holds; show the adapter how the router finds them",
 			"policy", g.name(), "requests", n, "code", codeNoRoute)
+	}
+}
+
+// watchProxies warns, once, where keys are made of the peers' addresses, and those are a proxy's.
+func (g *Guard) watchProxies(r keyfunc.Request) {
+	if g.first.direct.Load() || g.first.proxied.Load() >= proxiedRequests {
+		return
+	}
+	rules := g.all()
+	i := slices.IndexFunc(rules, func(ru *rule) bool { return ru.Key.CountsPeers() })
+	if peer := r.Peer().Addr(); i < 0 || peer.IsValid() && !isPrivate(peer) {
+		g.first.direct.Store(true)
+		return
+	}
+	if len(r.Header("X-Forwarded-For")) == 0 { // as a probe
+		return
+	}
+	if g.first.proxied.Add(1) == proxiedRequests {
+		ru := rules[i]
+		g.logger().Warn("weir: the first requests came from private addresses with X-Forwarded-For, as from a proxy, and the key is the address of the peer, which all clients of a proxy share; use keyfunc.ForwardedIP with the proxy's network, or ForwardedHops",
+			"policy", ru.name, "key", ru.Key.String(), "peer", r.Peer().Addr().String(), "code", codeProxy)
+	}
+}
+
+// shared is the network that providers, and some clouds, use between themselves and their clients (RFC 6598).
+var shared = netip.MustParsePrefix("100.64.0.0/10")
+
+func isPrivate(addr netip.Addr) bool {
+	return addr.IsPrivate() || addr.IsLoopback() || addr.IsLinkLocalUnicast() || shared.Contains(addr)
+}
+
+// watchKeyless warns, once, where none of a rule's requests so far had a key.
+func (g *Guard) watchKeyless(ru *rule) {
+	if ru.keyed.Load() {
+		return
+	}
+	enough := int32(watchedRequests)
+	if ru.NoKey == NoKeyRefuse {
+		enough = refusedKeyless
+	}
+	if ru.keyless.Add(1) == enough {
+		g.logger().Warn("weir: none of a rule's first requests had a key; if authentication finds out who asks, mount the limiter after it",
+			"policy", ru.name, "key", ru.Key.String(), "requests", enough, "code", codeNoKey)
 	}
 }
 

@@ -243,6 +243,8 @@ func policy(text, name string) (core.Policy, error) {
 // live is the part of a rule that all its versions share.
 type live struct {
 	waiting   atomic.Int64
+	keyed     atomic.Bool  // some request had a key
+	keyless   atomic.Int32 // requests before that
 	strangers atomic.Int32 // requests of a tier that is not there, of which the first are looked at
 	watch     watch
 	reported  struct { // the warnings that the log has had

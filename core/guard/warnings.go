@@ -46,6 +46,8 @@ const (
 // The codes of the warnings in the log.
 const (
 	codeNoRoute    = "no-route"
+	codeNoKey      = "no-key"
+	codeProxy      = "behind-proxy"
 	codePerRequest = "guard-per-request"
 	codeCost       = "cost-too-large"
 	codeKey        = "unusable-key"

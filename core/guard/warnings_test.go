@@ -25,6 +25,8 @@ func TestLogCodes(t *testing.T) {
 	noRoute, rewritten := from(alice), from(alice)
 	noRoute.route = ""
 	rewritten.peer = netip.AddrPortFrom(rewritten.peer.Addr(), 0)
+	proxied := from("10.0.0.1")
+	proxied.lines = map[string][]string{"X-Forwarded-For": {alice}}
 	wrong := new(numbers)
 	wrong.Store(policies("default", "9"))
 	tested := map[string]bool{}
@@ -33,6 +35,8 @@ func TestLogCodes(t *testing.T) {
 		use    func(*guard.Guard)
 	}{
 		"no-route":          {guard.Config{Rule: guard.Rule{Policy: "9/1h", Key: keyfunc.Route(), NoKey: guard.NoKeyPass}}, check(noRoute)},
+		"no-key":            {guard.Config{Rule: guard.Rule{Policy: "9/1h", Key: keyfunc.User("user")}}, check(from(alice))},
+		"behind-proxy":      {guard.Config{Rule: guard.Rule{Policy: "9/1h"}}, check(proxied)},
 		"cost-too-large":    {guard.Config{Rule: guard.Rule{Policy: "9/1h", Cost: func(keyfunc.Request) int64 { return 10 }}}, check(from(alice))},
 		"unusable-key":      {guard.Config{Rule: guard.Rule{Policy: "9/1h", Key: keyfunc.Custom("bad", func(keyfunc.Request) (string, error) { return "", os.ErrNotExist })}}, check(from(alice))},
 		"rewritten-address": {guard.Config{Rule: guard.Rule{Policy: "9/1h"}}, check(rewritten)},
