@@ -13,7 +13,9 @@
 // app.All("/api/*", auth), is taken for their route: mount such handlers by Use.
 // Constraints are not looked at: a request for "/items/abc" is counted under the route
 // "/items/:id<int>", and routes that differ only in the constraints or the names of
-// their parameters are counted together, under the first of them.
+// their parameters are counted together, under the first of them. Where an entry of
+// guard.Config.Routes does not hold for that reason, the log says so once: register the
+// more special route first.
 //
 // Unless fiber.Config.CaseSensitive is set, keyfunc.Path gets a path in lower case, for
 // Fiber treats both cases alike.

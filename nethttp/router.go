@@ -16,11 +16,16 @@ import (
 // [Mux] makes one for http.ServeMux. For chi it is
 //
 //	func(r *http.Request) string {
-//		path := cmp.Or(r.URL.RawPath, r.URL.Path)
-//		return mux.Find(chi.NewRouteContext(), r.Method, path)
+//		method, path := r.Method, cmp.Or(r.URL.RawPath, r.URL.Path)
+//		if c := chi.RouteContext(r.Context()); c != nil {
+//			method, path = cmp.Or(c.RouteMethod, method), cmp.Or(c.RoutePath, path)
+//		}
+//		return mux.Find(chi.NewRouteContext(), method, path)
 //	}
 //
-// where mux is the chi.Mux with all the routes.
+// where mux is the chi.Mux with all the routes, and Limit is mounted by its Use, after
+// middleware that rewrites paths or methods. What is rewritten later leads to another
+// route than was found, which the log says once; see guard.Config.StrictRoutes.
 type Router func(*http.Request) string
 
 // Mux finds the routes of m, and of muxes that are handlers of it: not those that

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/go-chi/chi/v5"
+	"github.com/go-chi/chi/v5/middleware"
 	"github.com/stretchr/testify/assert"
 
 	"github.com/weir-go/weir/core/guard"
@@ -141,8 +142,11 @@ func TestPatternComesBack(t *testing.T) {
 func TestChi(t *testing.T) {
 	mux := chi.NewRouter()
 	find := func(r *http.Request) string {
-		path := cmp.Or(r.URL.RawPath, r.URL.Path)
-		return mux.Find(chi.NewRouteContext(), r.Method, path)
+		method, path := r.Method, cmp.Or(r.URL.RawPath, r.URL.Path)
+		if c := chi.RouteContext(r.Context()); c != nil {
+			method, path = cmp.Or(c.RouteMethod, method), cmp.Or(c.RoutePath, path)
+		}
+		return mux.Find(chi.NewRouteContext(), method, path)
 	}
 	g, keys := newGuard(t, keyfunc.Route(), guard.Config{})
 	mux.Use(nethttp.Limit(g, find))
@@ -170,5 +174,32 @@ func TestChi(t *testing.T) {
 		{"BREW", "/items/1", ""},
 	} {
 		assert.Equal(t, routeKey(c.want), asked(mux, keys, c.method, c.target), "%s %s", c.method, c.target)
+	}
+}
+
+// Behind middleware that rewrites paths and methods, the route is the one that chi will take.
+func TestChiThatRewrites(t *testing.T) {
+	mux := chi.NewRouter()
+	g, keys := newGuard(t, keyfunc.Route(), guard.Config{})
+	mux.Use(middleware.CleanPath, middleware.StripSlashes, middleware.URLFormat, middleware.GetHead, nethttp.Limit(g, func(r *http.Request) string {
+		method, path := r.Method, cmp.Or(r.URL.RawPath, r.URL.Path)
+		if c := chi.RouteContext(r.Context()); c != nil {
+			method, path = cmp.Or(c.RouteMethod, method), cmp.Or(c.RoutePath, path)
+		}
+		return mux.Find(chi.NewRouteContext(), method, path)
+	}))
+	mux.Get("/items/{id}", ok)
+	mux.Route("/v1", func(r chi.Router) { r.Get("/items/{id}", ok) })
+	for _, target := range []string{"/items/1", "/items/1/", "//items/x/../1", "/items/1.json", "/v1/items/1/"} {
+		want := "/items/{id}"
+		if target == "/v1/items/1/" {
+			want = "/v1/items/{id}"
+		}
+		for _, method := range []string{"GET", "HEAD"} {
+			r := httptest.NewRequest(method, "http://example.org/", nil)
+			r.URL.Path = target
+			mux.ServeHTTP(httptest.NewRecorder(), r)
+			assert.Equal(t, []string{routeKey(want)}, keys(), "%s %s", method, target)
+		}
 	}
 }

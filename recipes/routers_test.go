@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/go-chi/chi/v5"
+	"github.com/go-chi/chi/v5/middleware"
 	"github.com/gorilla/mux"
 	"github.com/julienschmidt/httprouter"
 
@@ -40,24 +41,27 @@ func send(h http.Handler, requests ...string) {
 	}
 }
 
-// Routes of chi, for a limit that stands before its router.
+// Routes of chi, for a limit in front of them all, after middleware that rewrites what chi will route by.
 func Example_chi() {
 	g := byRoute("POST /login/{realm}")
 	router := chi.NewRouter()
+	limit := nethttp.Limit(g, func(r *http.Request) string {
+		method, path := r.Method, cmp.Or(r.URL.RawPath, r.URL.Path)
+		if c := chi.RouteContext(r.Context()); c != nil { // what StripSlashes, CleanPath, URLFormat and GetHead have left
+			method, path = cmp.Or(c.RouteMethod, method), cmp.Or(c.RoutePath, path)
+		}
+		return router.Find(chi.NewRouteContext(), method, path)
+	})
+	router.Use(middleware.CleanPath, middleware.StripSlashes, middleware.GetHead, limit)
 	router.Get("/items/{id}", hello)
 	router.Post("/login/{realm}", hello)
 
-	limit := nethttp.Limit(g, func(r *http.Request) string {
-		return router.Find(chi.NewRouteContext(), r.Method, cmp.Or(r.URL.RawPath, r.URL.Path))
-	})
-	handler := limit(router)
-
-	send(handler, "GET /items/1", "GET /items/2", "GET /items/3", "POST /login/a", "GET /nowhere", "GET /nothing", "GET /never")
+	send(router, "GET /items/1", "HEAD /items/2", "GET /items//3/", "POST /login/a/", "GET /nowhere", "GET /nothing", "GET /never")
 	// Output:
 	// GET /items/1 200 limit 2
-	// GET /items/2 200 limit 2
-	// GET /items/3 429 limit 2
-	// POST /login/a 200 limit 3
+	// HEAD /items/2 200 limit 2
+	// GET /items//3/ 429 limit 2
+	// POST /login/a/ 200 limit 3
 	// GET /nowhere 404 limit 2
 	// GET /nothing 404 limit 2
 	// GET /never 429 limit 2
