@@ -6,10 +6,12 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/fibermw"
 	"github.com/weir-go/weir/internal/adaptertest"
+	"github.com/weir-go/weir/keyfunc"
 )
 
 // Fiber goes on to a later route where a constraint does not hold, and where a handler calls Next: then an entry for
@@ -47,4 +49,27 @@ func TestOverlooked(t *testing.T) {
 			}.Run(t)
 		})
 	}
+}
+
+// Lint says at start-up which entries an earlier route with a constraint takes the requests of.
+func TestLintOfConstraints(t *testing.T) {
+	g, err := guard.New(guard.Config{
+		Rule:   guard.Rule{Policy: "1000/1h", Key: keyfunc.IP()},
+		Routes: map[string]guard.Rule{"POST /login": {Policy: "login: 3/1h"}, "GET /items/:id": {Policy: "items: 9/1h"}},
+	})
+	require.NoError(t, err)
+	nothing := func(*fiber.Ctx) error { return nil }
+	app := fiber.New()
+	app.Use(fibermw.Limit(g))
+	app.Post("/:id<int>", nothing)
+	app.Post("/login", nothing)
+	app.Get("/items/:id", nothing)
+	var routes []string
+	for _, r := range app.GetRoutes(true) {
+		routes = append(routes, r.Method+" "+r.Path)
+	}
+	warnings := g.Lint(routes)
+	require.Len(t, warnings, 1, routes)
+	assert.Equal(t, "earlier-route", warnings[0].Code)
+	assert.Equal(t, `Routes["POST /login"]`, warnings[0].Where)
 }

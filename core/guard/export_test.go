@@ -28,7 +28,7 @@ func (g *Guard) AfterKeys() int {
 // LintCodes are those of warnings, and LogCodes those of what is logged in use.
 var (
 	LintCodes = []string{
-		codeUnmatched, codeNoRoutes, codeRawPath, codeTwice, codeSameKey, codeShortWait, codeWaiting, codePermitsWait, codeTiersApart, codeNumbers,
+		codeUnmatched, codeNoRoutes, codeRawPath, codeTwice, codeSameKey, codeShortWait, codeWaiting, codePermitsWait, codeTiersApart, codeEarlier, codeMethods, codeNumbers,
 	}
 	LogCodes = []string{
 		codeNoRoute, codeNoKey, codeProxy, codePerRequest, codeCost, codeKey, codeAddress, codeTier, codeStore, codeForeign, codeMounted, codeOverlooked, codeNumbers,

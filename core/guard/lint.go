@@ -92,14 +92,51 @@ func (l *lint) table() {
 		return
 	}
 	for _, e := range g.routes.all {
-		if slices.ContainsFunc(l.known, e.matches) {
+		if i := slices.IndexFunc(l.known, e.matches); i >= 0 {
+			l.earlier(e, l.known[:i])
+			l.methods(e)
 			continue
 		}
 		advice := "write the pattern as the router has it, or leave the entry out"
 		if r, ok := e.meant(l.known); ok {
 			advice = fmt.Sprintf("it may be %q that is meant", r)
+		} else if i := slices.IndexFunc(l.known, e.isBelow); i >= 0 {
+			advice = fmt.Sprintf("if it is of a router within %q, mount the limiter in there, or give Lint its routes as well", l.known[i])
 		}
 		l.warn(codeUnmatched, e.place(), "no route of the router is held by it; %s", advice)
+	}
+}
+
+// earlier looks for a route with a constraint that is registered before the entry's: in Fiber, whose constraints are
+// not looked at, requests are taken for that one.
+func (l *lint) earlier(e *entry, before []route) {
+	for _, r := range before {
+		if strings.Contains(r.pattern, "<") && e.hasMethodOf(r) && (e.isWithin(r.pattern) || alike(e.pattern, r.pattern)) {
+			l.warn(codeEarlier, e.place(), "requests for it are taken for %q, which is registered before it and whose constraint is not looked at; register it after, or write the entry for both", r)
+			return
+		}
+	}
+}
+
+// allMethods is how many methods a route has, at least, that is registered for every method by a framework that lists
+// them one by one.
+const allMethods = 7
+
+// methods looks for an entry that names one method of a route that takes every method. One for GET is left alone: that
+// is what handlers without a method mostly serve.
+func (l *lint) methods(e *entry) {
+	if e.prefix || e.method == "" || e.method == "GET" || l.guard.routes.lookup("", e.pattern) != nil {
+		return
+	}
+	every, named := false, map[string]bool{}
+	for _, r := range l.known {
+		if r.pattern == e.pattern {
+			every = every || r.method == ""
+			named[r.method] = true
+		}
+	}
+	if every && !named[e.method] || len(named) >= allMethods {
+		l.warn(codeMethods, e.place(), "the route %q takes every method, and this entry is for %s alone, so that others pass it; leave the method out of the entry, or register the route with it", e.pattern, e.method)
 	}
 }
 
@@ -205,7 +242,20 @@ func (e *entry) meant(known []route) (meant route, ok bool) {
 
 // isLike reports whether the entry differs from a route at most by its method, by a slash at the end, and by the names
 // and the spelling of parameters.
-func (e *entry) isLike(r route) bool { return slices.Equal(parts(e.pattern), parts(r.pattern)) }
+// An entry may have the host that its router does not write.
+func (e *entry) isLike(r route) bool {
+	pattern := e.pattern
+	if strings.HasPrefix(r.pattern, "/") {
+		pattern = pattern[len(e.likely.host):]
+	}
+	return slices.Equal(parts(pattern), parts(r.pattern))
+}
+
+// isBelow reports whether the entry is for paths of which a router within another may take care: those below a slash at
+// the end, for which net/http has one handler.
+func (e *entry) isBelow(r route) bool {
+	return len(r.pattern) > 1 && strings.HasSuffix(r.pattern, "/") && e.hasMethodOf(r) && e.isWithin(r.pattern)
+}
 
 // isPathOf reports whether the entry is a path in the place of a route's pattern. Of a route that takes nearly every
 // path that says nothing, and a prefix is no path.

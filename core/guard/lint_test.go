@@ -143,6 +143,37 @@ func TestLint(t *testing.T) {
 				`unmatched-entry: Routes["POST /login"]: no route of the router is held by it; it may be "GET /login" that is meant`,
 			},
 		},
+		"routes that come before": {
+			config: guard.Config{Rule: guard.Rule{Policy: "100/1m"}, Routes: map[string]guard.Rule{
+				"POST /login": {Policy: "5/1m"}, "/items/:name": {Policy: "9/1m"}, "/items/new": {Policy: "8/1m"}, "GET /late": {Policy: "7/1m"},
+			}},
+			routes: []string{"POST /:id<int>", "GET /items/new", "GET /items/:id<int>", "GET /items/:name", "POST /login", "GET /late"},
+			want: []string{
+				`earlier-route: Routes["/items/:name"]: requests for it are taken for "GET /items/:id<int>", which is registered before it and whose constraint is not looked at; register it after, or write the entry for both`,
+				`earlier-route: Routes["POST /login"]: requests for it are taken for "POST /:id<int>", which is registered before it and whose constraint is not looked at; register it after, or write the entry for both`,
+			},
+		},
+		"methods that pass": {
+			config: guard.Config{Rule: guard.Rule{Policy: "100/1m"}, Routes: map[string]guard.Rule{
+				"POST /login": {Policy: "5/1m"}, "POST /any": {Policy: "6/1m"}, "POST /two": {Policy: "7/1m"}, "GET /page": {Policy: "8/1m"}, "POST /both": {Policy: "9/1m"}, "/both": {Policy: "3/1m"}, "POST /own": {Policy: "4/1m"},
+			}},
+			routes: []string{
+				"/login", "/page", "/both", "/own", "POST /own", "GET /two", "POST /two",
+				"GET /any", "POST /any", "PUT /any", "PATCH /any", "DELETE /any", "HEAD /any", "OPTIONS /any", "CONNECT /any", "TRACE /any",
+			},
+			want: []string{
+				`other-methods: Routes["POST /any"]: the route "/any" takes every method, and this entry is for POST alone, so that others pass it; leave the method out of the entry, or register the route with it`,
+				`other-methods: Routes["POST /login"]: the route "/login" takes every method, and this entry is for POST alone, so that others pass it; leave the method out of the entry, or register the route with it`,
+			},
+		},
+		"a router within": {
+			config: guard.Config{Rule: guard.Rule{Policy: "100/1m"}, Routes: map[string]guard.Rule{"POST /api/login": {Policy: "5/1m"}, "example.org/items": {Policy: "6/1m"}}},
+			routes: []string{"/", "/api/", "GET /items"},
+			want: []string{
+				`unmatched-entry: Routes["POST /api/login"]: no route of the router is held by it; if it is of a router within "/api/", mount the limiter in there, or give Lint its routes as well`,
+				`unmatched-entry: Routes["example.org/items"]: no route of the router is held by it; it may be "GET /items" that is meant`,
+			},
+		},
 		"no routes to look at": {
 			config: guard.Config{Rule: guard.Rule{Policy: "100/1m", Key: keyfunc.Join(keyfunc.IP(), keyfunc.Route())}, Routes: map[string]guard.Rule{"/login": {Policy: "5/1m", Key: keyfunc.IP()}}},
 			want:   []string{`no-routes: no routes were given, by which these go: Routes, Rule.Key; give Lint the patterns that the router has registered, or see to it that the adapter finds them`},

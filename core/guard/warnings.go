@@ -40,6 +40,8 @@ const (
 	codeWaiting     = "waiting-unused"
 	codePermitsWait = "permits-do-not-wait"
 	codeTiersApart  = "tiers-apart"
+	codeEarlier     = "earlier-route"
+	codeMethods     = "other-methods"
 	codeNumbers     = "unusable-numbers" // also in use
 )
 
