@@ -147,7 +147,7 @@ func TestKeptContext(t *testing.T) {
 // frameworks is a context that keeps what it is given, as those of frameworks do.
 type frameworks struct {
 	context.Context
-	kept context.Context
+	kept context.Context //nolint:containedctx // as frameworks keep it
 }
 
 func (f *frameworks) Value(key any) any {
