@@ -37,7 +37,7 @@ type found struct {
 // lookedAtLater is: it costs little, and what is tried often is noticed.
 const (
 	lookedAt      = 1000
-	lookedAtLater = 16
+	lookedAtLater = 32
 )
 
 // maxClosed bounds the routes that are closed. Only patterns that a router has registered are among them.
@@ -93,7 +93,7 @@ func (g *Guard) find(t *routes, r keyfunc.Request, f *found) (goesOn bool) {
 	method := r.Method()
 	f.table, f.route = t, r.Route()
 	f.own = t.lookup(method, f.route)
-	if g.strict || t.due() {
+	if (f.own == nil || !f.own.alone) && (g.strict || t.due()) {
 		f.suspect = t.suspect(method, r, f)
 	}
 	if f.own == nil && !usual(method) {
@@ -256,7 +256,10 @@ func (e *entry) holdsFor(pattern string) bool {
 // isWithin reports whether a registered pattern is for the paths of the entry and for more: in its place it has
 // parameters, or it takes the rest.
 func (e *entry) isWithin(pattern string) bool {
-	of := likenessOf(pattern, strings.HasSuffix(pattern, "/"))
+	return e.isPartOf(likenessOf(pattern, strings.HasSuffix(pattern, "/")))
+}
+
+func (e *entry) isPartOf(of likeness) bool {
 	if e.likely.host == of.host && slices.Equal(e.likely.parts, of.parts) && (e.prefix || e.likely.rest == of.rest) {
 		return false
 	}

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"pgregory.net/rapid"
 
 	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/internal/race"
@@ -191,4 +193,42 @@ func TestOverlookedIsBounded(t *testing.T) {
 	r := from(alice)
 	r.route = "/{a}/{b}"
 	assert.Zero(t, testing.AllocsPerRun(2000, func() { g.Check(r) }))
+}
+
+// Whatever patterns a router has, and whatever paths come, an entry for the route that was found and taken is not
+// suspected, and a literal one is if it is passed by.
+func TestOverlookedProperties(t *testing.T) {
+	part := rapid.SampledFrom([]string{"a", "b", "A", "{x}", ":x", "*", "*x", "+", "{x...}", ":x<int>", "a.b", "", ".", "..", "{$}", "é"})
+	pattern := rapid.Custom(func(t *rapid.T) string {
+		host := rapid.SampledFrom([]string{"", "", "example.org"}).Draw(t, "host")
+		return host + "/" + strings.Join(rapid.SliceOfN(part, 0, 4).Draw(t, "parts"), "/")
+	})
+	literal := rapid.Custom(func(t *rapid.T) string {
+		return "/" + strings.Join(rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "a.b", "é"}), 1, 4).Draw(t, "parts"), "/")
+	})
+	serve := func(t *rapid.T, entry, found, path, taken string) []string {
+		said := new(records)
+		g, err := guard.New(guard.Config{
+			Rule:   guard.Rule{Policy: "1000/1h", Key: keyfunc.Const("all")},
+			Routes: map[string]guard.Rule{entry: {Policy: "entry: 900/1h"}}, Log: slog.New(said),
+		})
+		if err != nil {
+			t.Skip(err)
+		}
+		r := from(alice)
+		r.route = found
+		assert.NoError(t, g.Serve(&routed{&exchange{request: r, header: header{}}, path, taken, false, http.StatusOK}))
+		return said.codes()
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		entry, path := pattern.Draw(t, "entry"), rapid.OneOf(pattern, rapid.String()).Draw(t, "path")
+		_ = serve(t, entry, pattern.Draw(t, "found"), path, pattern.Draw(t, "taken")) // it does not panic
+		assert.Empty(t, serve(t, entry, entry, path, rapid.SampledFrom([]string{"", entry}).Draw(t, "its own")))
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		entry := literal.Draw(t, "entry")
+		path := entry + rapid.SampledFrom([]string{"", "/", ".json", "//", "/."}).Draw(t, "end")
+		assert.NotEmpty(t, serve(t, entry, "", path, ""))
+		assert.NotEmpty(t, serve(t, entry, "", "/elsewhere", entry))
+	})
 }

@@ -28,6 +28,7 @@ type entry struct {
 	prefix bool
 	rules  []*rule
 	likely likeness
+	alone  bool         // no other entry is for a part of its paths
 	warned *atomic.Bool // that it was overlooked
 }
 
@@ -79,6 +80,10 @@ func newRoutes(table map[string]Rule, all []*rule, add func(r Rule, name, where 
 		t.add(e)
 	}
 	t.sort()
+	for _, e := range t.all {
+		of := likenessOf(e.pattern, strings.HasSuffix(e.pattern, "/"))
+		e.alone = !e.prefix && !slices.ContainsFunc(t.all, func(other *entry) bool { return other != e && other.isPartOf(of) })
+	}
 	return t, errors.Join(mistakes...)
 }
 
