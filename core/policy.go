@@ -191,11 +191,11 @@ func (p *policy) finish() {
 func (p *policy) named(name string) Policy {
 	q := *p
 	q.name = name
-	layout := ""
+	var layout strings.Builder
 	for _, l := range q.limits[:len(q.algorithms)] {
-		layout += l.layout()
+		layout.WriteString(l.layout())
 	}
-	q.rows = rows.NewPolicy(name, q.shape, layout, q.algorithms)
+	q.rows = rows.NewPolicy(name, q.shape, layout.String(), q.algorithms)
 	if p.local != nil {
 		q.local = p.local.named(name).p
 		q.local.whole = &q

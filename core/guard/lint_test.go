@@ -208,8 +208,10 @@ func TestLint(t *testing.T) {
 			want:   []string{`waiting-unused: Rule: Waiting is 50, but no policy of this Guard lets anybody wait; add a wait to one, as in "10/1s; wait 2s", or leave Waiting out`},
 		},
 		"tiers that count apart": {
-			config: guard.Config{Rule: guard.Rule{Policy: "10/1m", Tier: anyTier, Tiers: map[string]string{"alike": "20/1m", "pro": "1000/1h", "all": "unlimited", "burst": "10/1m burst 20"}},
-				Rules: []guard.Rule{{Policy: "x: 10/1m fixed-window", Key: keyfunc.Const("all"), Tier: anyTier, Tiers: map[string]string{"pro": "1000/1h fixed-window"}}}},
+			config: guard.Config{
+				Rule:  guard.Rule{Policy: "10/1m", Tier: anyTier, Tiers: map[string]string{"alike": "20/1m", "pro": "1000/1h", "all": "unlimited", "burst": "10/1m burst 20"}},
+				Rules: []guard.Rule{{Policy: "x: 10/1m fixed-window", Key: keyfunc.Const("all"), Tier: anyTier, Tiers: map[string]string{"pro": "1000/1h fixed-window"}}},
+			},
 			want: []string{
 				`tiers-apart: Rule: in "burst" (default: 10/1m burst 20), "pro" (default: 1000/1h) a full bucket takes another time to fill than in "default: 10/1m", so that they count apart, and a client whose tier changes has both; give them one time, as 10/1m and 20/1m have, or an algorithm with windows, unless that is meant`,
 			},

@@ -1,0 +1,22 @@
+package storetest_test
+
+import (
+	"os"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-go/weir/core/storetest"
+)
+
+// WEIR_MEETINGS in the environment is how many requests alternate between each pair of numbers.
+func TestNumbersThatMeet(t *testing.T) {
+	requests := 5000
+	if text := os.Getenv("WEIR_MEETINGS"); text != "" {
+		n, err := strconv.Atoi(text)
+		require.NoError(t, err, "WEIR_MEETINGS")
+		requests = n
+	}
+	storetest.NumbersThatMeet(t, memory(t), requests)
+}
