@@ -70,7 +70,7 @@ func TestAgainAgreesWithStep(t *testing.T) {
 // What Again does not answer.
 func TestAgainLeavesToTheStore(t *testing.T) {
 	p, log := core.MustParse("3/1s burst 9"), core.MustParse("9/1h sliding-log")
-	full, fullLog := []int64{epoch, -1 - 3_000_000, 0}, []int64{epoch, -1 - 9, epoch - 2, epoch - 5}
+	full, fullLog := []int64{epoch, -1 - 3_000_000, 0}, []int64{epoch, -1 - 9, epoch - 2, epoch - 5, epoch - 9}
 	for _, c := range []struct {
 		name             string
 		p                core.Policy
@@ -128,8 +128,8 @@ func TestAgainAllocates(t *testing.T) {
 		reply []int64
 	}{
 		{core.MustParse("3/1s"), []int64{epoch, -1 - 1_000_000, 0}},
-		{core.MustParse("3/1s, 9/1h sliding-window buckets 60"), []int64{epoch, -1 - 1_000_000, 0, 0, 0, 0}},
-		{core.MustParse("9/1h sliding-log, 9/1d fixed-window calendar UTC"), []int64{epoch, 0, 0, -1 - 9, epoch - 5, epoch - 9}},
+		{core.MustParse("3/1s, 9/1h sliding-window buckets 60"), []int64{epoch, -1 - 1_000_000, 0, 0, 0, 0, 0}},
+		{core.MustParse("9/1h sliding-log, 9/1d fixed-window calendar UTC"), []int64{epoch, 0, 0, -1 - 9, epoch - 5, epoch - 9, epoch - 9}},
 	} {
 		take := core.Take{Policy: c.p, Cost: 1}
 		refused := 0

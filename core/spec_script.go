@@ -154,4 +154,4 @@ type workspace struct {
 var workspaces = sync.Pool{New: func() any { return new(workspace) }}
 
 // maxReply is how many integers one limit replies with at most.
-const maxReply = 3
+const maxReply = 4

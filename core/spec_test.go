@@ -96,8 +96,8 @@ func exported(r core.Result) core.Result {
 func TestStepAllOrNone(t *testing.T) {
 	s := &stepper{t: t}
 	p := core.MustParse("2/1s, 3/1h")
-	each := func(remaining int64, retry, reset time.Duration, refused bool) core.LimitResult {
-		return core.LimitResult{Remaining: remaining, RetryAfter: retry, ResetAfter: reset, Refused: refused}
+	each := func(remaining int64, retry, reset, more time.Duration, refused bool) core.LimitResult {
+		return core.LimitResult{Remaining: remaining, RetryAfter: retry, ResetAfter: reset, MoreAfter: more, Refused: refused}
 	}
 	with := func(r core.Result, each ...core.LimitResult) core.Result {
 		for i, l := range each {
@@ -107,10 +107,10 @@ func TestStepAllOrNone(t *testing.T) {
 	}
 	const ms, m20 = time.Millisecond, 20 * time.Minute
 	for i, want := range []core.Result{
-		with(core.Result{Outcome: core.Admitted, Limit: 2, Remaining: 1, ResetAfter: 500 * ms}, each(1, 0, 500*ms, false), each(2, 0, m20, false)),
-		with(core.Result{Outcome: core.AtLimit, Limit: 2, Remaining: 0, ResetAfter: 1000 * ms}, each(0, 0, 1000*ms, false), each(1, 0, 2*m20, false)),
-		with(core.Result{Outcome: core.Refused, Limit: 2, Remaining: 0, RetryAfter: 500 * ms, ResetAfter: 1000 * ms}, each(0, 500*ms, 1000*ms, true), each(1, 0, 2*m20, false)),
-		with(core.Result{Outcome: core.Refused, Limit: 2, Remaining: 0, RetryAfter: 500 * ms, ResetAfter: 1000 * ms}, each(0, 500*ms, 1000*ms, true), each(1, 0, 2*m20, false)),
+		with(core.Result{Outcome: core.Admitted, Limit: 2, Remaining: 1, ResetAfter: 500 * ms}, each(1, 0, 500*ms, 500*ms, false), each(2, 0, m20, m20, false)),
+		with(core.Result{Outcome: core.AtLimit, Limit: 2, Remaining: 0, ResetAfter: 1000 * ms}, each(0, 0, 1000*ms, 500*ms, false), each(1, 0, 2*m20, m20, false)),
+		with(core.Result{Outcome: core.Refused, Limit: 2, Remaining: 0, RetryAfter: 500 * ms, ResetAfter: 1000 * ms}, each(0, 500*ms, 1000*ms, 0, true), each(1, 0, 2*m20, m20, false)),
+		with(core.Result{Outcome: core.Refused, Limit: 2, Remaining: 0, RetryAfter: 500 * ms, ResetAfter: 1000 * ms}, each(0, 500*ms, 1000*ms, 0, true), each(1, 0, 2*m20, m20, false)),
 	} {
 		want.At = epoch
 		if want.Allowed() {

@@ -208,6 +208,10 @@ type LimitResult struct {
 	RetryAfter time.Duration
 	// ResetAfter is the time until this limit is as if unused.
 	ResetAfter time.Duration
+	// MoreAfter is the time until more than Remaining units fit, if nobody else comes: with 10/1s and 6 used at
+	// once, 100ms, when a unit has come back. It is 0 if nothing is used, and where it is not known: where Refused,
+	// which RetryAfter is about, for permits, and where other numbers have counted more on the key than the limit.
+	MoreAfter time.Duration
 	// Delay is the time until the turn at this limit.
 	Delay time.Duration
 	// Refused reports that the cost does not fit.
@@ -221,7 +225,7 @@ type LimitResult struct {
 func (r Result) Each(i int) LimitResult {
 	e := r.at(i)
 	return LimitResult{
-		Remaining: e.Remaining, ResetAfter: time.Duration(e.Reset) * time.Microsecond,
+		Remaining: e.Remaining, ResetAfter: time.Duration(e.Reset) * time.Microsecond, MoreAfter: time.Duration(e.More) * time.Microsecond,
 		RetryAfter: time.Duration(e.Retry()) * time.Microsecond, Delay: time.Duration(e.Delay()) * time.Microsecond,
 		Refused: e.Refused, Never: e.Never,
 	}
@@ -237,7 +241,7 @@ func (r *Result) SetEach(i int, l LimitResult) {
 		r.more = own
 	}
 	e := r.at(i)
-	e.Remaining, e.Reset = l.Remaining, l.ResetAfter.Microseconds()
+	e.Remaining, e.Reset, e.More = l.Remaining, l.ResetAfter.Microseconds(), l.MoreAfter.Microseconds()
 	e.Refused, e.Never = l.Refused, l.Never
 	if e.Wait = l.Delay.Microseconds(); l.Refused {
 		e.Wait = l.RetryAfter.Microseconds()

@@ -13,7 +13,7 @@
 --   cost   how many units are taken (0 peeks)
 --   units  how many to give back
 -- Reply: how many units are in use, or -1 - that if the cost does not fit; the newest
--- time; the time of the entry that must go before the cost fits, 0 if it fits.
+-- time; the time of the entry that must go before the cost fits, 0 if it fits; the oldest time.
 --
 -- The text of a full log is long, and every other call waits for it. So a decision reads
 -- what has expired, or what must go before the cost fits: it cuts the front, appends to
@@ -185,4 +185,4 @@ if used_i > 0 then
 end
 
 --@ reply
-fits_i and used_i or -1 - used_i, newest_i, full_i
+fits_i and used_i or -1 - used_i, newest_i, full_i, oldest_i

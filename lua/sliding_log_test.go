@@ -104,7 +104,7 @@ func TestLogsAtEachEntry(t *testing.T) {
 func TestBrokenLogs(t *testing.T) {
 	const (
 		three   = "x@9,6,@0,1" // of which follow ",5,3,4,2"
-		nothing = "0 0 0| 1"   // the log is discarded
+		nothing = "0 0 0 0| 1" // the log is discarded
 	)
 	policy := core.MustParse("6/1ms sliding-log")
 	take := func(at, cost int64) portabilityCase {
@@ -121,13 +121,13 @@ func TestBrokenLogs(t *testing.T) {
 		portabilityCase
 		want string
 	}{
-		{"nothing is wrong", three + ",5,3,4,2", take(9, 0), "6 @9 0|-"},
-		{"nothing is read", three + ",x", take(9, 0), "6 @9 0|-"},
-		{"the oldest must go", three + ",x", take(9, 1), "-7 @9 @0|-"},
-		{"all must go", three + ",x", take(9, 6), "-7 @9 @9|-"},
-		{"two must go", three + ",x", take(9, 2), "2 @9 0|x@9,2,@9,2 1"},
-		{"two must go, the second is too young", three + ",10,5", take(9, 2), "2 @9 0|x@9,2,@9,2 1"},
-		{"two must go, the second has no count", three + ",9", take(9, 2), "2 @9 0|x@9,2,@9,2 1"},
+		{"nothing is wrong", three + ",5,3,4,2", take(9, 0), "6 @9 0 @0|-"},
+		{"nothing is read", three + ",x", take(9, 0), "6 @9 0 @0|-"},
+		{"the oldest must go", three + ",x", take(9, 1), "-7 @9 @0 @0|-"},
+		{"all must go", three + ",x", take(9, 6), "-7 @9 @9 @0|-"},
+		{"two must go", three + ",x", take(9, 2), "2 @9 0 @9|x@9,2,@9,2 1"},
+		{"two must go, the second is too young", three + ",10,5", take(9, 2), "2 @9 0 @9|x@9,2,@9,2 1"},
+		{"two must go, the second has no count", three + ",9", take(9, 2), "2 @9 0 @9|x@9,2,@9,2 1"},
 		{"nothing follows", three, take(9, 0), nothing},
 		{"the oldest expires", three + ",x", take(1000, 0), nothing},
 		{"the second is too many", three + ",5,6,4,2", take(1000, 0), nothing},
@@ -137,15 +137,15 @@ func TestBrokenLogs(t *testing.T) {
 		{"a long number", three + ",5,9223372036854775807,4,2", take(1000, 0), nothing},
 		{"a longer one", three + ",99999999999999999999,3,4,2", take(1000, 0), nothing},
 		{"the third is missing", three + ",5,3", take(1000, 0), nothing},
-		{"all expire", three + ",x", take(1009, 0), "0 0 0|-"},
-		{"ahead", three + ",5,3,x", take(4, 0), "6 @4 0|x@4,6,@0,1,4,5 1"},
+		{"all expire", three + ",x", take(1009, 0), "0 0 0 0|-"},
+		{"ahead", three + ",5,3,x", take(4, 0), "6 @4 0 @0|x@4,6,@0,1,4,5 1"},
 		{"before what is ahead", three + ",x", take(4, 0), nothing},
 		{"ahead, the third is missing", three + ",5,3", take(8, 0), nothing},
-		{"a charge after it", "x@9,5,@0,1,x", take(10, 1), "6 @10 0|x@10,6,@0,1,x,1,1 1"},
-		{"a charge to the newest", "x@9,5,@0,1,9,4", take(9, 1), "6 @9 0|x@9,6,@0,1,9,5 1"},
-		{"a charge to the newest, which is too many", "x@9,5,@0,1,9,5", take(9, 1), "1 @9 0|x@9,1,@9,1 1"},
-		{"a charge to the newest, which is no number", "x@9,5,@0,1,9,x", take(9, 1), "1 @9 0|x@9,1,@9,1 1"},
-		{"a charge to the newest, which is a long number", "x@9,5,@0,1,99999", take(9, 1), "1 @9 0|x@9,1,@9,1 1"},
+		{"a charge after it", "x@9,5,@0,1,x", take(10, 1), "6 @10 0 @0|x@10,6,@0,1,x,1,1 1"},
+		{"a charge to the newest", "x@9,5,@0,1,9,4", take(9, 1), "6 @9 0 @0|x@9,6,@0,1,9,5 1"},
+		{"a charge to the newest, which is too many", "x@9,5,@0,1,9,5", take(9, 1), "1 @9 0 @9|x@9,1,@9,1 1"},
+		{"a charge to the newest, which is no number", "x@9,5,@0,1,9,x", take(9, 1), "1 @9 0 @9|x@9,1,@9,1 1"},
+		{"a charge to the newest, which is a long number", "x@9,5,@0,1,99999", take(9, 1), "1 @9 0 @9|x@9,1,@9,1 1"},
 		{"a refund to the oldest", three + ",x", refund(0, 1), "1| 1"},
 		{"a refund to a part of the oldest", "x@9,6,@0,2,5,4,x", refund(0, 1), "1|x@9,5,@0,1,5,4,x 1"},
 		{"a refund to the second", three + ",x", refund(5, 1), "1| 1"},

@@ -15,14 +15,15 @@
 --   units    the cost (0 peeks); in upto 1; in refund, how many to give back
 --   last     the end of the sub-window of the charge, inclusive
 -- Reply: the start, or -1 - start if the units do not fit; how many units are in use;
--- how many sub-windows before the newest is the one that must go before they fit.
+-- how many sub-windows before the newest is the one that must go before they fit; how many is
+-- the oldest.
 --
 -- The text is read once, from the newest. What is older than the newest is never
 -- taken apart, but cut where it has expired. There may be more units than the limit, where
 -- other numbers count on the key.
 
 --@ load
-local start_i, count_i, older_i, used_i, full_i = 0, 0, '', 0, 0
+local start_i, count_i, older_i, used_i, full_i, oldest_i = 0, 0, '', 0, 0, 0
 if s_i and s_i ~= '' then
   local width, buckets = ARG.width + 0, ARG.buckets + 0
   local room = ARG.limit - (ARG.units or 0)
@@ -56,7 +57,7 @@ if s_i and s_i ~= '' then
     local least = at - buckets
     if least < 0 then least = 0 end
     if at > newest then write = true else newest = at end -- what lies ahead of the clock counts as of now
-    local used, count, full, from, to, text = 0, 0, 0, p, p - 1, nil
+    local used, count, full, from, to, last, text = 0, 0, 0, p, p - 1, 0, nil
     while ok and p <= #s_i do
       local _, e
       _, e, text = string.find(s_i, '^,(%d+)', p)
@@ -69,14 +70,14 @@ if s_i and s_i ~= '' then
         if at >= newest then
           count, from, to = used, e + 1, e
         elseif n > 0 then
-          to = e
+          to, last = e, newest - at
         end
       end
       p, at = (e or 0) + 1, at - 1
     end
     ok = ok and text ~= '0'
     if ok and count > 0 then
-      start_i, count_i, used_i, full_i = newest * width, count, used, full
+      start_i, count_i, used_i, full_i, oldest_i = newest * width, count, used, full, last
       older_i = string.sub(s_i, from, to)
     end
   end
@@ -106,8 +107,9 @@ local cost_i = taken
 if cost_i > 0 then
   local start = now - now % ARG.width
   if count_i > 0 and start > start_i then
-    older_i = string.rep(',0', math.floor((start - start_i) / ARG.width) - 1) .. string.format(',%.0f', count_i) .. older_i
-    count_i = 0
+    local moved = math.floor((start - start_i) / ARG.width)
+    older_i = string.rep(',0', moved - 1) .. string.format(',%.0f', count_i) .. older_i
+    count_i, oldest_i = 0, oldest_i + moved
   end
   start_i, count_i, used_i, write = start, count_i + cost_i, used_i + cost_i, true
 end
@@ -151,4 +153,4 @@ if count_i > 0 then
 end
 
 --@ reply
-fits_i and start_i or -1 - start_i, used_i, full_i
+fits_i and start_i or -1 - start_i, used_i, full_i, oldest_i

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -24,6 +25,7 @@ type item struct {
 	policy  string // for RateLimit-Policy: the name, q, qu and w
 	all     string // policy of all the items of one policy, joined
 	of      int    // how many there are of one policy
+	quota   int64  // q
 	permits bool
 }
 
@@ -70,7 +72,7 @@ func items(p core.Policy) []item {
 		} else if w := window(l); w > 0 {
 			text += ";w=" + strconv.FormatInt(integer(w), 10)
 		}
-		out[i] = item{name: name, policy: text, of: len(limits), permits: l.Algorithm == core.Concurrent}
+		out[i] = item{name: name, policy: text, of: len(limits), quota: l.Burst, permits: l.Algorithm == core.Concurrent}
 		policies[i] = text
 	}
 	for i := range out {
@@ -149,7 +151,7 @@ func each(res *core.Result, i, n int) core.LimitResult {
 		return res.Each(i)
 	}
 	return core.LimitResult{
-		Remaining: res.Remaining, RetryAfter: res.RetryAfter, ResetAfter: res.ResetAfter,
+		Remaining: res.Remaining, RetryAfter: res.RetryAfter, ResetAfter: res.ResetAfter, MoreAfter: res.Each(0).MoreAfter,
 		Refused: !res.Allowed(), Never: res.Outcome == core.Never,
 	}
 }
@@ -167,7 +169,9 @@ func (m *member) read(each core.LimitResult, held bool) {
 		m.known, m.after = true, integer(ceilSeconds(each.RetryAfter.Microseconds()))
 	default:
 		m.known = each.Remaining > 0 || each.ResetAfter > 0
-		m.after = integer(ceilSeconds(each.ResetAfter.Microseconds()))
+		if more := cmp.Or(each.MoreAfter, each.ResetAfter); each.Remaining < m.quota { // a store may not say the former
+			m.after = integer(ceilSeconds(more.Microseconds()))
+		}
 	}
 }
 

@@ -98,7 +98,7 @@ func TestLimitList(t *testing.T) {
 
 	h = header{} // a rate refuses, and the permits are not asked
 	limits, policies = lists(t, g, h)
-	assert.Equal(t, []string{"default/1 r=97 t=2", "default/2 r=0 t=" + h["Retry-After"]}, limits)
+	assert.Equal(t, []string{"default/1 r=97 t=1", "default/2 r=0 t=" + h["Retry-After"]}, limits)
 	assert.Len(t, policies, 3)
 }
 
@@ -165,7 +165,7 @@ func TestListOfOnePolicyTwice(t *testing.T) {
 	for range 2 {
 		g := newGuard(t, guard.Config{Rules: keys, Rule: guard.Rule{Key: keyfunc.IP(), Policy: "10/1s"}, Headers: listed})
 		limits, policies := lists(t, g, header{})
-		assert.Equal(t, []string{"default r=9 t=1", "one r=7 t=18"}, limits)
+		assert.Equal(t, []string{"default r=9 t=1", "one r=7 t=6"}, limits)
 		assert.Equal(t, []string{"default q=10 w=1", "one q=10 w=60"}, policies)
 		slices.Reverse(keys)
 	}
@@ -203,11 +203,11 @@ func TestListsMerge(t *testing.T) {
 
 	// One guard twice, and two guards of one name.
 	limits, policies = lists(t, outer, h)
-	assert.Equal(t, []string{"login/1 r=4 t=12", "login/2 r=1", "default r=8 t=12"}, limits)
+	assert.Equal(t, []string{"login/1 r=4 t=12", "login/2 r=1", "default r=8 t=6"}, limits)
 	assert.Len(t, policies, 3)
 	wide := newGuard(t, guard.Config{Rule: guard.Rule{Policy: "100/1m"}, Headers: listed})
 	limits, policies = lists(t, wide, h)
-	assert.Equal(t, []string{"login/1 r=4 t=12", "login/2 r=1", "default r=8 t=12"}, limits)
+	assert.Equal(t, []string{"login/1 r=4 t=12", "login/2 r=1", "default r=8 t=6"}, limits)
 	assert.Equal(t, []string{"login/1 q=5 w=60", "login/2 q=2 qu=concurrent-requests", "default q=10 w=60"}, policies)
 
 	for _, foreign := range []string{"limit=100, remaining=50, reset=30", "100;w=60", "(a b)", `"open`, `"a",`, `"a";R=1`} {

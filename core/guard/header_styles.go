@@ -26,9 +26,10 @@ type Headers struct {
 	// policy has several limits. The quota q is the burst, and w the time in which it comes back: with the period's
 	// rate where units come back one by one ("100/1m burst 20" has q=20;w=12), else the window. A time that is no whole
 	// number of seconds, in which w must be, is left out: any other number would promise more or less than what holds.
-	// The time t is rounded up: until the limit is as if unused, or, where it refuses, until it would admit the
-	// request; never longer than Retry-After, beyond which it is left out. Permits have neither w nor t. With a
-	// [Rule].Cost, q and r are units of the program's own, for which the draft has no word.
+	// The time t is rounded up: until more than r units are there, or, where the limit refuses, until it would admit
+	// the request; never longer than Retry-After, beyond which it is left out, as it is where all units are there.
+	// Permits have neither w nor t. With a [Rule].Cost, q and r are units of the program's own, for which the draft has
+	// no word.
 	//
 	// The draft may change, and the two fields with it.
 	RateLimit bool

@@ -53,6 +53,7 @@ const MaxReplyState = 68
 type Answer struct {
 	Remaining int64
 	Reset     int64
+	More      int64    // unless refused, until more than Remaining units fit; 0 if all do, or if it is unknown
 	Wait      int64    // if refused, until the same cost fits; else until the turn of a charge that has to wait
 	Charged   [2]int64 // what a refund of the charge needs to know; see [Receipt]
 	Refused   bool

@@ -112,6 +112,9 @@ func (a *fixedWindow) Explain(s []int64, now, cost, _ int64, refused bool) Answe
 	case cost > 0:
 		r.Charged[fixedEnd] = s[fixedEnd]
 	}
+	if !refused {
+		r.More = r.Reset
+	}
 	return r
 }
 

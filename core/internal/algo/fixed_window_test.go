@@ -195,7 +195,10 @@ func (m *fixedModel) take(now, cost int64) (a algo.Answer) {
 	if m.used(now) > 0 {
 		a.Reset = m.end - now
 	}
-	if a.Refused && !a.Never {
+	switch {
+	case !a.Refused:
+		a.More = a.Reset
+	case !a.Never:
 		a.Wait = a.Reset
 	}
 	return a
@@ -362,7 +365,7 @@ func TestFixedWindowRefusalsDoNotCount(t *testing.T) {
 	}
 	assert.Equal(t, "f5,1800000010000000", string(k.AppendText(nil, k.s)))
 	raised := k.with(t, algo.Params{Rate: 7, Period: 10 * second})
-	assert.Equal(t, algo.Answer{Remaining: 1, Reset: 9 * second, Charged: [2]int64{epoch + 10*second}}, raised.take(epoch+second, 1))
+	assert.Equal(t, algo.Answer{Remaining: 1, Reset: 9 * second, More: 9 * second, Charged: [2]int64{epoch + 10*second}}, raised.take(epoch+second, 1))
 	lowered := raised.with(t, algo.Params{Rate: 2, Period: 10 * second})
 	assert.Equal(t, algo.Answer{Refused: true, Wait: 9 * second, Reset: 9 * second}, lowered.take(epoch+second, 1))
 	assert.Equal(t, "f6,1800000010000000", string(lowered.AppendText(nil, lowered.s)), "what the higher limit has counted stays counted")

@@ -288,8 +288,19 @@ func (a *gcra) Explain(s []int64, now, cost, wait int64, refused bool) (r Answer
 	case cost > 0:
 		r.Charged = [meterWords]int64(s)
 		a.explainReserved(&r, held.sub(a.weight(cost), a.l), cost)
+		fallthrough
+	default:
+		r.More = a.more(held, r.Remaining)
 	}
 	return r
+}
+
+// more is how long it takes from a level until there is a unit more than remaining.
+func (a *gcra) more(held span, remaining int64) int64 {
+	if remaining == a.burst {
+		return 0
+	}
+	return held.sub(a.capacity.sub(a.weight(remaining+1), a.l), a.l).ceil()
 }
 
 // explainReserved says when the turn is of a charge that was made at a level beyond the bound.
@@ -332,6 +343,9 @@ func (a *gcra) Decide(r *Answer, m Meter, now, cost, wait int64) (next Meter, ch
 		changed = true
 	}
 	r.Remaining, r.Reset = a.left(held, a.capacity), held.ceil()
+	if !r.Refused {
+		r.More = a.more(held, r.Remaining)
+	}
 	return meterOf(held, now), changed
 }
 
@@ -349,21 +363,29 @@ type Charges struct {
 	of                  *gcra
 	now, cost           int64
 	held, weight, bound span
-	remaining           int64
+	remaining, more     int64
 }
 
 // Charges begins with a loaded state, which stays as it is. A charge is of at least one unit, and at most burst and
 // debt.
 func (a *gcra) Charges(s []int64, now, cost int64) Charges {
 	held := level(s, now)
-	return Charges{of: a, now: now, cost: cost, held: held, weight: a.weight(cost), bound: a.bound(cost, 0), remaining: a.left(held, a.capacity)}
+	left := a.left(held, a.capacity)
+	c := Charges{of: a, now: now, cost: cost, held: held, weight: a.weight(cost), bound: a.bound(cost, 0), remaining: left}
+	if c.more = a.unit.ceil(); left < a.burst { // whole units change nothing of the part of one that has come back
+		c.more = a.more(held, left)
+	}
+	return c
 }
 
 // Next is Charge and Explain of the next one, without a division.
 func (c *Charges) Next(r *Answer) {
 	before := c.held
 	c.held, c.remaining = before.add(c.weight, c.of.l), max(0, c.remaining-c.cost)
-	*r = Answer{Remaining: c.remaining, Reset: c.held.ceil(), Charged: [meterWords]int64{c.now + c.held.w, c.held.r}}
+	*r = Answer{Remaining: c.remaining, Reset: c.held.ceil(), More: c.more, Charged: [meterWords]int64{c.now + c.held.w, c.held.r}}
+	if c.of.capacity.less(c.held) { // in debt
+		r.More = c.of.more(c.held, 0)
+	}
 	if c.bound.less(before) {
 		r.Wait = before.sub(c.bound, c.of.l).ceil()
 	}

@@ -238,6 +238,10 @@ func (m *model) take(now, cost, ahead int64) algo.Answer {
 		a.Remaining = floor(free.Quo(free, m.unit))
 	}
 	a.Reset = ceil(level)
+	if !a.Refused && a.Remaining < m.Burst {
+		more := new(big.Rat).Mul(m.unit, rat(a.Remaining+1))
+		a.More = ceil(more.Add(more, level).Sub(more, m.full))
+	}
 	return a
 }
 

@@ -126,6 +126,8 @@ func (a *slidingCounter) Explain(s []int64, now, cost, _ int64, refused bool) An
 		if r.Never = cost > a.limit; !r.Never {
 			r.Wait = a.retry(s, now, cost)
 		}
+	} else if r.Remaining < a.limit {
+		r.More = a.retry(s, now, r.Remaining+1)
 	}
 	return r
 }

@@ -85,7 +85,10 @@ func (m *counterModel) take(now, cost int64) (a algo.Answer) {
 		}
 		return high
 	}
-	if a.Refused && !a.Never {
+	switch {
+	case !a.Refused && a.Remaining < m.Rate:
+		a.More = first(func(at int64, then counterModel) bool { return m.Rate-then.used(at) > a.Remaining })
+	case a.Refused && !a.Never:
 		a.Wait = first(func(at int64, then counterModel) bool { return then.used(at)+cost <= m.Rate })
 	}
 	a.Reset = first(func(_ int64, then counterModel) bool { return then.current+then.previous == 0 })

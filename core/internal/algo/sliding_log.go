@@ -115,6 +115,8 @@ func (a *slidingLog) Explain(s []int64, now, cost, _ int64, refused bool) Answer
 		if r.Never = cost > a.limit; !r.Never {
 			r.Wait = a.full(s, cost) + a.period - now
 		}
+	} else if e := a.entries(s); len(e) > 0 && a.used(s) <= a.limit {
+		r.More = e[0] + a.period - now
 	}
 	return r
 }
@@ -201,33 +203,43 @@ func (a *slidingLog) parse(s []int64, text []byte) bool {
 	return true
 }
 
-func (a *slidingLog) Reply() int { return 3 }
+func (a *slidingLog) Reply() int { return 4 }
 
 // ParseReply makes a state that stands in for the server's where that cost is
 // concerned, but for no other: the reply says how many units are in use, the newest
-// time, and the time of the entry that must go before the cost fits. That one holds
-// what must go, the newest holds the rest.
+// time, the time of the entry that must go before the cost fits, and the oldest time.
+// The oldest holds one unit, the one before the newest what else must go, and the newest holds the rest.
 func (a *slidingLog) ParseReply(s, reply []int64, now, cost int64) bool {
-	used, newest, full := reply[0], reply[1], reply[2]
-	if used == 0 && newest == 0 && full == 0 {
+	used, newest, full, oldest := reply[0], reply[1], reply[2], reply[3]
+	if used == 0 && newest == 0 && full == 0 && oldest == 0 {
 		a.setLen(s, 0)
 		return true
 	}
 	inSight := func(t int64) bool { return t > 0 && t <= now && now-t < a.period }
-	if used < 1 || used > MaxLog || !inSight(newest) || full != 0 && (!inSight(full) || full > newest || cost <= a.limit-used) {
+	if used < 1 || used > MaxLog || !inSight(newest) || !inSight(oldest) || oldest > newest {
 		return false
 	}
-	n, rest := 0, used
+	if full != 0 && (full < oldest || full > newest || cost <= a.limit-used) {
+		return false
+	}
+	n := 0
+	add := func(t, units int64) bool {
+		s[logEntries+2*n], s[logEntries+2*n+1] = t, units
+		n++
+		used -= units
+		return units > 0
+	}
 	if full != 0 && full < newest {
-		if rest = a.limit - cost; rest < 1 {
+		must := used - (a.limit - cost)
+		if oldest < full && (!add(oldest, 1) || !add(full, must-1)) || oldest == full && !add(full, must) {
 			return false
 		}
-		s[logEntries], s[logEntries+1] = full, used-rest
-		n++
+	} else if oldest < newest {
+		add(oldest, 1)
 	}
-	s[logEntries+2*n], s[logEntries+2*n+1] = newest, rest
-	a.setLen(s, n+1)
-	return true
+	ok := add(newest, used)
+	a.setLen(s, n)
+	return ok
 }
 
 // Rewind leaves a count of 0 in the newest entry, which the next charge is to.

@@ -122,24 +122,32 @@ func TestSlidingLogReply(t *testing.T) {
 	b := newKind(t, 'x', algo.Params{Rate: 10, Period: 10 * second})
 	newest := int64(epoch + 20*second)
 	checkReplies(t, b, epoch+21*second, []replies{
-		{[]int64{0, 0, 0}, 1, ""},
-		{[]int64{10, newest, 0}, 3, "x1800000020000000,10,1800000020000000,10"},
-		{[]int64{10, newest, newest}, 3, "x1800000020000000,10,1800000020000000,10"},
-		{[]int64{10, newest, newest - 5}, 3, "x1800000020000000,10,1800000019999995,3,5,7"},
-		{[]int64{10, newest, newest}, 11, "x1800000020000000,10,1800000020000000,10"}, // never
-		{[]int64{10, newest, newest - 5}, 10, "-"},
-		{[]int64{10, newest, newest + 1}, 3, "-"},
-		{[]int64{10, newest, epoch + 11*second}, 3, "-"},
-		{[]int64{10, newest, -1}, 3, "-"},
-		{[]int64{7, newest, newest - 5}, 3, "-"},                                            // it fits
-		{[]int64{11, newest, newest - 5}, 3, "x1800000020000000,11,1800000019999995,4,5,7"}, // under a higher limit
-		{[]int64{algo.MaxLog + 1, newest, 0}, 3, "-"},
-		{[]int64{0, newest, 0}, 3, "-"},
-		{[]int64{10, 0, 0}, 3, "-"},
-		{[]int64{10, epoch + 11*second, 0}, 3, "-"},
-		{[]int64{10, epoch + 22*second, 0}, 3, "-"},
-		{[]int64{10, newest, math.MinInt64}, 3, "-"},
-		{[]int64{math.MaxInt64, newest, 0}, 3, "-"},
+		{[]int64{0, 0, 0, 0}, 1, ""},
+		{[]int64{10, newest, 0, newest}, 3, "x1800000020000000,10,1800000020000000,10"},
+		{[]int64{10, newest, newest, newest}, 3, "x1800000020000000,10,1800000020000000,10"},
+		{[]int64{10, newest, newest - 5, newest - 5}, 3, "x1800000020000000,10,1800000019999995,3,5,7"},
+		{[]int64{10, newest, newest, newest}, 11, "x1800000020000000,10,1800000020000000,10"}, // never
+		{[]int64{10, newest, newest - 5, newest - 5}, 10, "-"},
+		{[]int64{10, newest, newest + 1, newest + 1}, 3, "-"},
+		{[]int64{10, newest, epoch + 11*second, epoch + 11*second}, 3, "-"},
+		{[]int64{10, newest, -1, -1}, 3, "-"},
+		{[]int64{7, newest, newest - 5, newest - 5}, 3, "-"},                                            // it fits
+		{[]int64{11, newest, newest - 5, newest - 5}, 3, "x1800000020000000,11,1800000019999995,4,5,7"}, // under a higher limit
+		{[]int64{algo.MaxLog + 1, newest, 0, newest}, 3, "-"},
+		{[]int64{0, newest, 0, newest}, 3, "-"},
+		{[]int64{10, 0, 0, 0}, 3, "-"},
+		{[]int64{10, epoch + 11*second, 0, epoch + 11*second}, 3, "-"},
+		{[]int64{10, epoch + 22*second, 0, epoch + 22*second}, 3, "-"},
+		{[]int64{10, newest, math.MinInt64, math.MinInt64}, 3, "-"},
+		{[]int64{math.MaxInt64, newest, 0, newest}, 3, "-"},
+		{[]int64{10, newest, newest - 5, newest - 7}, 3, "x1800000020000000,10,1800000019999993,1,2,2,5,7"}, // older ones must go as well
+		{[]int64{8, newest, newest - 5, newest - 7}, 3, "-"},
+		{[]int64{5, newest, 0, newest - 7}, 3, "x1800000020000000,5,1800000019999993,1,7,4"}, // it fits
+		{[]int64{10, newest, newest - 5, newest - 4}, 3, "-"},
+		{[]int64{5, newest, 0, newest + 1}, 3, "-"},
+		{[]int64{5, newest, 0, 0}, 3, "-"},
+		{[]int64{1, newest, 0, newest - 7}, 3, "-"},
+		{[]int64{0, 0, 0, 1}, 3, "-"},
 	})
 }
 

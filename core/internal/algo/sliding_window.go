@@ -156,6 +156,8 @@ func (a *slidingWindow) Explain(s []int64, now, cost, _ int64, refused bool) Ans
 		if r.Never = cost > a.limit; !r.Never {
 			r.Wait = a.freed(s[windowStart]/a.width-a.full(s, cost)) - now
 		}
+	} else if s[windowCounts] > 0 && a.used(s) <= a.limit {
+		r.More = a.freed(s[windowStart]/a.width-a.full(s, r.Remaining+1)) - now
 	}
 	return r
 }
@@ -240,20 +242,20 @@ func (a *slidingWindow) parse(s []int64, text []byte) (ok bool) {
 	return false
 }
 
-func (a *slidingWindow) Reply() int { return 3 }
+func (a *slidingWindow) Reply() int { return 4 }
 
 // ParseReply makes a state that stands in for the server's where that cost is
 // concerned, but for no other: the reply has the start, how many units are in use,
-// and which sub-window must go before the cost fits. That one holds what must go, the
-// newest holds the rest.
+// which sub-window must go before the cost fits, and which is the oldest. The oldest
+// holds one unit, the one that must go what else must, and the newest holds the rest.
 func (a *slidingWindow) ParseReply(s, reply []int64, now, cost int64) bool {
-	start, used, full := reply[0], reply[1], reply[2]
-	if used == 0 && start == 0 && full == 0 {
+	start, used, full, oldest := reply[0], reply[1], reply[2], reply[3]
+	if used == 0 && start == 0 && full == 0 && oldest == 0 {
 		clear(s[:a.Words()])
 		return true
 	}
 	index, newest := now/a.width, start/a.width
-	if used < 1 || used >= maxExact || start%a.width != 0 || newest > index || full < 0 || newest-full < index-a.buckets {
+	if used < 1 || used >= maxExact || start%a.width != 0 || newest > index || full < 0 || oldest < full || newest-oldest < index-a.buckets {
 		return false
 	}
 	rest := used
@@ -261,13 +263,16 @@ func (a *slidingWindow) ParseReply(s, reply []int64, now, cost int64) bool {
 		if rest = a.limit - cost; rest < 1 || rest >= used {
 			return false
 		}
+	} else if oldest > 0 {
+		rest = used - 1
 	}
 	counts := a.counts(s)
 	clear(counts)
-	counts[full] = used - rest
-	counts[0] = rest
+	counts[oldest] = min(1, used-rest)
+	counts[full] += used - rest - counts[oldest]
+	counts[0] += rest
 	a.setNewest(s, newest)
-	return true
+	return counts[0] > 0 && (full == 0 || counts[full] > 0)
 }
 
 // Rewind leaves a count of 0 in the newest sub-window, which the next charge is to.

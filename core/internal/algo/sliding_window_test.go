@@ -151,6 +151,13 @@ func (m *listModel) take(now, cost int64) (a algo.Answer) {
 	for _, c := range list {
 		a.Reset = max(a.Reset, m.dies(c.at)-now)
 	}
+	if !a.Refused && total(list) <= m.Rate { // beyond, it is not known
+		for i, c := range list {
+			if dies := m.dies(c.at) - now; i == 0 || dies < a.More {
+				a.More = dies
+			}
+		}
+	}
 	if !a.Refused || a.Never {
 		return a
 	}
@@ -683,28 +690,36 @@ func checkReplies(t *testing.T, b *bucket, now int64, cases []replies) {
 func TestSlidingWindowReply(t *testing.T) {
 	b := newKind(t, 'w', algo.Params{Rate: 10, Period: 10 * second, Buckets: 5})
 	checkReplies(t, b, epoch+21*second, []replies{
-		{[]int64{0, 0, 0}, 1, ""},
-		{[]int64{epoch + 20*second, 10, 0}, 3, "w1800000020000000,2000000,10"},
-		{[]int64{epoch + 20*second, 10, 5}, 3, "w1800000020000000,2000000,7,0,0,0,0,3"},
-		{[]int64{epoch + 10*second, 10, 0}, 3, "w1800000010000000,2000000,10"},
-		{[]int64{epoch + 10*second, 10, 1}, 3, "-"},
-		{[]int64{epoch + 8*second, 10, 0}, 3, "-"},
-		{[]int64{epoch + 22*second, 10, 0}, 3, "-"},
-		{[]int64{epoch + 21*second, 10, 0}, 3, "-"},
-		{[]int64{epoch + 20*second, 11, 0}, 3, "w1800000020000000,2000000,11"}, // under a higher limit
-		{[]int64{epoch + 20*second, 11, 5}, 3, "w1800000020000000,2000000,7,0,0,0,0,4"},
-		{[]int64{epoch + 20*second, 1 << 53, 0}, 3, "-"},
-		{[]int64{epoch + 20*second, 0, 0}, 3, "-"},
-		{[]int64{epoch + 20*second, -1, 0}, 3, "-"},
-		{[]int64{epoch + 20*second, 7, 1}, 3, "-"}, // it fits
-		{[]int64{epoch + 20*second, 7, 1}, 10, "-"},
-		{[]int64{epoch + 20*second, 7, 1}, 11, "-"},
-		{[]int64{epoch + 20*second, 10, 6}, 3, "-"},
-		{[]int64{epoch + 20*second, 10, -1}, 3, "-"},
-		{[]int64{epoch + 20*second, 10, math.MinInt64}, 3, "-"},
-		{[]int64{epoch + 20*second, 10, math.MaxInt64}, 3, "-"},
-		{[]int64{math.MaxInt64, 10, 0}, 3, "-"},
-		{[]int64{0, 0, 1}, 3, "-"},
+		{[]int64{0, 0, 0, 0}, 1, ""},
+		{[]int64{epoch + 20*second, 10, 0, 0}, 3, "w1800000020000000,2000000,10"},
+		{[]int64{epoch + 20*second, 10, 5, 5}, 3, "w1800000020000000,2000000,7,0,0,0,0,3"},
+		{[]int64{epoch + 10*second, 10, 0, 0}, 3, "w1800000010000000,2000000,10"},
+		{[]int64{epoch + 10*second, 10, 1, 1}, 3, "-"},
+		{[]int64{epoch + 8*second, 10, 0, 0}, 3, "-"},
+		{[]int64{epoch + 22*second, 10, 0, 0}, 3, "-"},
+		{[]int64{epoch + 21*second, 10, 0, 0}, 3, "-"},
+		{[]int64{epoch + 20*second, 11, 0, 0}, 3, "w1800000020000000,2000000,11"}, // under a higher limit
+		{[]int64{epoch + 20*second, 11, 5, 5}, 3, "w1800000020000000,2000000,7,0,0,0,0,4"},
+		{[]int64{epoch + 20*second, 1 << 53, 0, 0}, 3, "-"},
+		{[]int64{epoch + 20*second, 0, 0, 0}, 3, "-"},
+		{[]int64{epoch + 20*second, -1, 0, 0}, 3, "-"},
+		{[]int64{epoch + 20*second, 7, 1, 1}, 3, "-"}, // it fits
+		{[]int64{epoch + 20*second, 7, 1, 1}, 10, "-"},
+		{[]int64{epoch + 20*second, 7, 1, 1}, 11, "-"},
+		{[]int64{epoch + 20*second, 10, 6, 6}, 3, "-"},
+		{[]int64{epoch + 20*second, 10, -1, 0}, 3, "-"},
+		{[]int64{epoch + 20*second, 10, math.MinInt64, math.MinInt64}, 3, "-"},
+		{[]int64{epoch + 20*second, 10, math.MaxInt64, math.MaxInt64}, 3, "-"},
+		{[]int64{math.MaxInt64, 10, 0, 0}, 3, "-"},
+		{[]int64{0, 0, 1, 1}, 3, "-"},
+		{[]int64{0, 0, 0, 1}, 3, "-"},
+		{[]int64{epoch + 20*second, 10, 3, 5}, 3, "w1800000020000000,2000000,7,0,0,2,0,1"}, // older ones must go as well
+		{[]int64{epoch + 20*second, 8, 1, 5}, 3, "-"},
+		{[]int64{epoch + 20*second, 5, 0, 5}, 3, "w1800000020000000,2000000,4,0,0,0,0,1"}, // it fits
+		{[]int64{epoch + 20*second, 10, 5, 3}, 3, "-"},
+		{[]int64{epoch + 20*second, 5, 0, 6}, 3, "-"},
+		{[]int64{epoch + 20*second, 1, 0, 5}, 3, "-"},
+		{[]int64{epoch + 20*second, 5, 0, math.MaxInt64}, 3, "-"},
 	})
 }
 
@@ -747,20 +762,22 @@ func FuzzSlidingText(f *testing.F) {
 // As [FuzzReply], for the kinds that slide.
 func FuzzSlidingReply(f *testing.F) {
 	for _, x := range []int64{0, 5, 10, 11, epoch, epoch - 60*second, math.MaxInt64} {
-		f.Add(x, int64(3), int64(0), int64(8))
-		f.Add(int64(epoch), x, int64(1), int64(8))
-		f.Add(int64(7), int64(epoch), x, int64(8))
+		f.Add(x, int64(3), int64(0), int64(0), int64(8))
+		f.Add(int64(epoch), x, int64(1), int64(1), int64(8))
+		f.Add(int64(7), int64(epoch), x, x, int64(8))
+		f.Add(int64(7), int64(epoch), int64(0), x, int64(2))
 	}
-	f.Fuzz(func(t *testing.T, x, y, z, cost int64) {
+	f.Fuzz(func(t *testing.T, x, y, z, oldest, cost int64) {
 		for _, b := range slidings(t, 10) {
 			s, cost := make([]int64, 80), max(0, cost)
-			if !b.ParseReply(s, []int64{x & math.MaxInt64, y, z}, epoch, cost) {
+			if !b.ParseReply(s, []int64{x & math.MaxInt64, y, z, oldest}, epoch, cost) {
 				continue
 			}
 			a := b.Explain(s, epoch, cost, 0, !b.Admits(s, epoch, cost, 0))
 			require.True(t, 0 <= a.Remaining && a.Remaining <= b.params.Rate)
 			require.True(t, 0 <= a.Reset && a.Reset <= 2*b.params.Period)
 			require.True(t, 0 <= a.Wait && a.Wait <= 2*b.params.Period)
+			require.True(t, 0 <= a.More && a.More <= a.Reset)
 			require.False(t, b.Load(s, epoch), "a reply needs no healing")
 		}
 	})

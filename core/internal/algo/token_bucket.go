@@ -245,6 +245,9 @@ func (a *tokenBucket) Explain(s []int64, now, cost, wait int64, refused bool) An
 		r.Charged = [2]int64{s[bucketLast], s[bucketTokens]}
 		r.Wait = a.until(s[bucketLast], s[bucketTokens]+cost, now, cost)
 	}
+	if !refused && r.Remaining < a.burst {
+		r.More = s[bucketLast] + ceilDiv(r.Remaining+1-s[bucketTokens], a.rate)*a.period - now
+	}
 	return r
 }
 

@@ -149,6 +149,9 @@ func (m *tokens) take(now, cost, ahead int64) algo.Answer {
 	}
 	a.Remaining = max(0, has.Int64())
 	a.Reset = m.until(m.Burst, has, last, now)
+	if !a.Refused {
+		a.More = m.until(min(a.Remaining+1, m.Burst), has, last, now)
+	}
 	return a
 }
 

@@ -26,9 +26,9 @@ var refused = []struct {
 	{"leaky-bucket: 1/1h leaky-bucket", []int64{-1 - 3_600_000_000}},
 	{"fixed-window: 1/1h fixed-window", []int64{-1 - 1, epoch + 3_000_000_000}},
 	{"calendar: 1/1d fixed-window calendar Europe/Berlin", []int64{-1 - 1, epoch + 3_000_000_000}},
-	{"sliding-window: 1/1h sliding-window", []int64{-1 - (epoch - epoch%360_000_000), 1, 0}},
+	{"sliding-window: 1/1h sliding-window", []int64{-1 - (epoch - epoch%360_000_000), 1, 0, 0}},
 	{"sliding-counter: 1/1h sliding-counter", []int64{-1 - 1, 0}},
-	{"sliding-log: 1/1h sliding-log", []int64{-1 - 1, epoch - 1000, epoch - 1000}},
+	{"sliding-log: 1/1h sliding-log", []int64{-1 - 1, epoch - 1000, epoch - 1000, epoch - 1000}},
 	{"two: 1/1h, 5/1d", []int64{-1 - 3_600_000_000, 17_280_000_000}},
 }
 
