@@ -55,16 +55,24 @@ func (ru *rule) prepareLists() {
 	}
 }
 
+// limitNames are what clients know the limits of a policy by.
+func limitNames(p core.Policy) []string {
+	names := make([]string, len(p.Limits()))
+	for i := range names {
+		if names[i] = p.Name(); len(names) > 1 {
+			names[i] += "/" + strconv.Itoa(i+1)
+		}
+	}
+	return names
+}
+
 // items are the limits of a policy.
 func items(p core.Policy) []item {
 	limits := p.Limits()
 	out := make([]item, len(limits))
 	policies := make([]string, len(limits))
-	for i, l := range limits {
-		name := p.Name()
-		if len(limits) > 1 {
-			name += "/" + strconv.Itoa(i+1)
-		}
+	for i, name := range limitNames(p) {
+		l := limits[i]
 		name = quoted(name)
 		text := name + ";q=" + strconv.FormatInt(integer(l.Burst), 10)
 		if l.Algorithm == core.Concurrent {

@@ -181,10 +181,15 @@ func (k kind) fields(f format) (fields []field) {
 }
 
 // bodies are the bodies of the answers for one policy, which they name.
-type bodies [kinds][formats][]byte
+type bodies struct {
+	each [kinds][formats][]byte
+	// problems are those of application/problem+json over the limit, for each set of the limits that refuse, as bits. They
+	// name the limits as RateLimit does. There are none for a policy of one limit.
+	problems [isNever + 1][][]byte
+}
 
 // nameless are the bodies for a Refusal that is not a Guard's.
-var nameless = newBodies("")
+var nameless = newBodies("", nil)
 
 // problem is a body of application/problem+json, as RFC 9457 has it; or, with Error, one of plain JSON.
 type problem struct {
@@ -196,14 +201,12 @@ type problem struct {
 	Policies []string `json:"violated-policies,omitempty"`
 }
 
-// newBodies prepares the bodies of a policy. The types and titles are those of draft-ietf-httpapi-ratelimit-headers.
-func newBodies(policy string) *bodies {
+// newBodies prepares the bodies of a policy, whose limits are called names. The types and titles are those of
+// draft-ietf-httpapi-ratelimit-headers.
+func newBodies(policy string, names []string) *bodies {
 	b := new(bodies)
 	for k := range kinds {
-		p := problem{Detail: k.text()}
-		if policy != "" {
-			p.Policies = []string{policy}
-		}
+		p := problem{Detail: k.text(), Policies: names}
 		switch k {
 		case isOver, isNever:
 			p.Type, p.Title = "https://iana.org/assignments/http-problem-types#quota-exceeded", "Request cannot be satisfied as assigned quota has been exceeded"
@@ -212,12 +215,37 @@ func newBodies(policy string) *bodies {
 		default:
 			p.Type, p.Title = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity", "Request cannot be satisfied due to temporary server capacity constraints"
 		}
-		b[k][asText] = []byte(k.text() + "\n")
-		b[k][asNative] = b[k][asText]
-		b[k][asJSON] = line(problem{Error: k.text(), Policy: policy})
-		b[k][asProblem] = line(p)
+		b.each[k][asText] = []byte(k.text() + "\n")
+		b.each[k][asNative] = b.each[k][asText]
+		b.each[k][asJSON] = line(problem{Error: k.text(), Policy: policy})
+		b.each[k][asProblem] = line(p)
+		if k > isNever || len(names) < 2 {
+			continue
+		}
+		b.problems[k] = make([][]byte, 1<<len(names))
+		b.problems[k][0] = b.each[k][asProblem] // no limit refuses by itself, such as where there is no place to wait in
+		for set := 1; set < len(b.problems[k]); set++ {
+			p.Policies = nil
+			for i, name := range names {
+				if set&(1<<i) != 0 {
+					p.Policies = append(p.Policies, name)
+				}
+			}
+			b.problems[k][set] = line(p)
+		}
 	}
 	return b
+}
+
+// problem returns the body for a request over the limits that refuse.
+func (b *bodies) problem(k kind, res *core.Result) []byte {
+	set := 0
+	for i := range core.MaxLimits {
+		if l := res.Each(i); l.Refused && (k == isOver || l.Never) {
+			set |= 1 << i
+		}
+	}
+	return b.problems[k][set&(len(b.problems[k])-1)]
 }
 
 func line(p problem) []byte {
@@ -261,5 +289,9 @@ func (r *reject) answer(q keyfunc.Request, f format, b *bodies, res *core.Result
 	if k <= isNever && len(r.body) > 0 {
 		return r.status, r.body, r.own
 	}
-	return cmp.Or(statuses[k], r.status), b[k][f], r.fields[k][f]
+	body = b.each[k][f]
+	if f == asProblem && k <= isNever && b.problems[k] != nil {
+		body = b.problem(k, res)
+	}
+	return cmp.Or(statuses[k], r.status), body, r.fields[k][f]
 }

@@ -102,6 +102,42 @@ func TestRejectBodies(t *testing.T) {
 	assert.Equal(t, `{"error":"too many requests"}`+"\n", string(v.Body), "a Refusal of no Guard")
 }
 
+// violated-policies names the limits that refuse, as RateLimit does.
+func TestViolatedPolicies(t *testing.T) {
+	for _, c := range []struct {
+		policy string
+		used   int
+		cost   int64
+		want   []any
+	}{
+		{"2/1h", 2, 1, []any{"default"}},
+		{"login: 2/1h, 5/1d", 2, 1, []any{"login/1"}},
+		{"login: 5/1h, 2/1d", 2, 1, []any{"login/2"}},
+		{"login: 2/1h, 2/1d", 2, 1, []any{"login/1", "login/2"}},
+		{"login: 9/1h, 9/1d, 2 concurrent", 2, 1, []any{"login/3"}},
+		{"login: 5/1h, 3/1d", 0, 4, []any{"login/2"}}, // never
+	} {
+		g := newGuard(t, guard.Config{
+			Rule:    guard.Rule{Policy: c.policy, Cost: func(keyfunc.Request) int64 { return c.cost }},
+			Headers: guard.Headers{RateLimit: true},
+			Log:     slog.New(new(records)),
+		})
+		for range c.used {
+			v := g.Check(from(alice))
+			require.Equal(t, guard.Pass, v.Action)
+			defer v.Finish(guard.Final{})
+		}
+		v, h := g.Check(accepting("application/problem+json")), header{}
+		v.SetHeaders(h)
+		var got map[string]any
+		require.NoError(t, json.Unmarshal(v.Body, &got), c.policy)
+		assert.Equal(t, c.want, got["violated-policies"], c.policy)
+		for _, name := range c.want {
+			assert.Contains(t, h["Ratelimit"], fmt.Sprintf("%q;r=", name), c.policy)
+		}
+	}
+}
+
 // What a client learns of a limit is numbers and the policy's name: in no form and no style of headers is there
 // anything of the key, whose parts may be another's secret.
 func TestAnswersRevealNoKey(t *testing.T) {

@@ -180,7 +180,7 @@ func (f *family) prepare(store core.Store, r Rule, name string) (*rule, error) {
 		return nil, fmt.Errorf("a rule with After has nothing to count in %q, which has permits alone; add a rate or leave After out", p)
 	}
 	ru.burst = burstOf(p)
-	ru.bodies = newBodies(ru.name)
+	ru.bodies = newBodies(ru.name, limitNames(p))
 	ru.breaker, _ = r.OverLimit.(*breaker)
 	if f.limiter != nil {
 		ru.limiter, err = f.limiter.With(p)
