@@ -247,6 +247,39 @@ func TestPassengersLeave(t *testing.T) {
 	require.NoError(t, err, "the breaker is closed")
 }
 
+// A server that stands still for a part of the deadline fails nobody: neither those whose flights are out, nor those who
+// come meanwhile and find none.
+func TestServerStandsStill(t *testing.T) {
+	t.Parallel()
+	const deadline = 2 * time.Second
+	server, s := newFlights(t, redisstore.Options{DenyCache: -1, Deadline: deadline})
+	_, err := s.Take(t.Context(), riders("still: 10/1h", 1)[0].take)
+	require.NoError(t, err)
+	server.Pause(t)
+	resumed := time.After(deadline * 3 / 5)
+	var wg sync.WaitGroup
+	all := riders("still: 10/1h", 1000)
+	for i, r := range all {
+		wg.Go(func() { r.res, r.err = s.Take(t.Context(), r.take) })
+		if i%10 == 9 {
+			select {
+			case <-time.After(time.Millisecond):
+			case <-resumed:
+				resumed = nil
+				server.Resume(t)
+			}
+		}
+	}
+	if resumed != nil {
+		<-resumed
+		server.Resume(t)
+	}
+	wg.Wait()
+	for i, r := range all {
+		require.NoError(t, r.err, "number %d", i)
+	}
+}
+
 // A flight whose reply is lost fails its own passengers alone, and is not sent again; to the breaker
 // it is one failure.
 func TestFlightIsLost(t *testing.T) {

@@ -137,6 +137,7 @@ func (l *lane) ask(ctx context.Context, now time.Time, e *entry, t *core.Take, r
 	if p.attentive = attentive; !attentive && l.untold == nil {
 		l.untold = p
 	}
+	queueing := l.queueing(patience)
 	f := l.next(now)
 	l.mu.Unlock()
 	l.start(f)
@@ -146,8 +147,14 @@ func (l *lane) ask(ctx context.Context, now time.Time, e *entry, t *core.Take, r
 		}
 		p.nudge() // the word may have been that its time is over
 	}
-	// Half of the time is enough to wait in: the other half is for the flight.
-	return p.ride(ctx, l, patience/2, patience, res)
+	return p.ride(ctx, l, queueing, patience, res)
+}
+
+// queueing is how long one who has that much time may wait for a flight, so that the flight can be back in time: three
+// quarters, because a server may stand still for a while and serve all when it goes on; but half where a flight takes
+// that long always. l is locked.
+func (l *lane) queueing(patience time.Duration) time.Duration {
+	return max(patience/2, min(patience/4*3, enough(patience)-2*l.distance()))
 }
 
 // aside reports whether a caller may leave at once in a flight beside those that the lane may have out, because these
@@ -274,7 +281,7 @@ func (l *lane) watch(now time.Time) {
 			before(l.first.entered.Add(l.haste()))
 		}
 		if !l.behind {
-			before(l.first.entered.Add(l.limit / 2))
+			before(l.first.entered.Add(l.queueing(l.limit)))
 		}
 	}
 	if l.untold != nil {
@@ -327,7 +334,8 @@ func (l *lane) tell(now time.Time) {
 			l.untold.nudge()
 		}
 	}
-	for p := l.first; p != nil && now.Sub(p.entered) >= l.limit/2; p = p.later {
+	queueing := l.queueing(l.limit)
+	for p := l.first; p != nil && now.Sub(p.entered) >= queueing; p = p.later {
 		p.nudge()
 	}
 	for _, f := range l.flights {

@@ -82,8 +82,8 @@ type Options struct {
 	HashKeys []byte
 	// Flights is how many flights may be under way to one server at a time, up to 64; 0 means
 	// DefaultFlights. Decisions that are asked for while others are under way travel together in
-	// one. What finds no flight within half of the deadline fails with the class "busy". More of
-	// them help only if the server is far away.
+	// one. What finds no flight within three quarters of the deadline, or half of it if the server is
+	// far away, fails with the class "busy". More of them help only if the server is far away.
 	Flights int
 	// MaxKeys is for how many keys one script may decide on a single server, up to
 	// DefaultMaxKeys, which 0 means. It is used once a few keys of the store's own have shown
