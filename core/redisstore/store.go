@@ -48,7 +48,7 @@ const DefaultDeadline = 50 * time.Millisecond
 // unless Options.Flights says otherwise, and DefaultMaxKeys for how many keys one script decides unless
 // Options.MaxKeys does: everybody else on the server waits for it.
 const (
-	DefaultFlights = 4
+	DefaultFlights = 8
 	DefaultMaxKeys = 64
 )
 
