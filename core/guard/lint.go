@@ -31,9 +31,11 @@ func (g *Guard) Lint(routes []string) []Warning {
 		l.rule(ru)
 	}
 	l.pairs(g.rules, true)
+	l.order(g.rules, false)
 	if g.routes != nil {
 		for _, e := range g.routes.all {
 			l.pairs(e.rules, false)
+			l.order(e.rules, true)
 		}
 	}
 	l.source()

@@ -30,8 +30,20 @@ func TestLintNothing(t *testing.T) {
 			{Policy: "tiers: 100/1m", Tier: func(keyfunc.Request) string { return "" }, Tiers: map[string]string{"x": "1/1m"}},
 			{Policy: "some: 100/1m", Skip: func(keyfunc.Request) bool { return true }},
 		}},
-		"a queue":        {Rule: guard.Rule{Policy: "10/1s; wait 2s", Waiting: 50}, Rules: []guard.Rule{{Policy: "hour: 9/1h", Key: keyfunc.Const("all")}}},
-		"a bucket":       {Rule: guard.Rule{Policy: "2 concurrent, 10/1s leaky-bucket"}},
+		"a queue":  {Rule: guard.Rule{Policy: "10/1s; wait 2s", Waiting: 50}, Rules: []guard.Rule{{Policy: "hour: 9/1h", Key: keyfunc.Const("all")}}},
+		"a bucket": {Rule: guard.Rule{Policy: "2 concurrent, 10/1s leaky-bucket"}},
+		"narrow first": {
+			Rule: guard.Rule{Policy: "user: 5/1s, 2 concurrent", Key: keyfunc.User("user")},
+			Rules: []guard.Rule{
+				{Policy: "trial: 9/1s; shadow", Key: keyfunc.Const("trial")}, {Policy: "address: 50/1s", Key: keyfunc.IP()},
+				{Policy: "route: 500/1s", Key: keyfunc.Route()}, {Policy: "all: 1000/1s leaky-bucket burst 2", Key: keyfunc.Const("all")},
+			},
+		},
+		"two keys": {Rule: guard.Rule{Policy: "100/1m"}, Rules: []guard.Rule{{Policy: "user: 1000/1h", Key: keyfunc.User("user")}}},
+		"an entry": {
+			Rule:   guard.Rule{Policy: "100/1m"},
+			Routes: map[string]guard.Rule{"POST /login": {Policy: "5/1m", Key: keyfunc.Join(keyfunc.IP(), keyfunc.Route())}},
+		},
 		"two of permits": {Rule: guard.Rule{Policy: "2 concurrent"}, Rules: []guard.Rule{{Policy: "p: 3 concurrent"}}},
 	} {
 		assert.Empty(t, newGuard(t, c).Lint(routes), name)
@@ -121,6 +133,7 @@ func TestLint(t *testing.T) {
 	byPath := keyfunc.Join(keyfunc.IP(), keyfunc.Hash(keyfunc.Path()))
 	wrong := new(numbers)
 	wrong.Store(policies("default", "200/1m; shadow"))
+	tenant := keyfunc.Custom("tenant", nothing)
 	codes := map[string]bool{}
 	for name, c := range map[string]struct {
 		config guard.Config
@@ -214,6 +227,49 @@ func TestLint(t *testing.T) {
 			},
 			want: []string{
 				`tiers-apart: Rule: in "burst" (default: 10/1m burst 20), "pro" (default: 1000/1h) a full bucket takes another time to fill than in "default: 10/1m", so that they count apart, and a client whose tier changes has both; give them one time, as 10/1m and 20/1m have, or an algorithm with windows, unless that is meant`,
+			},
+		},
+		"the wide rule first": {
+			config: guard.Config{
+				Rule: guard.Rule{Policy: "tenant: 100/1s", Key: tenant},
+				Rules: []guard.Rule{
+					{Policy: "member: 200/1s", Key: keyfunc.Join(tenant, keyfunc.User("user"))},
+					{Policy: "user: 5/1s", Key: keyfunc.User("user")},
+				},
+				Routes: map[string]guard.Rule{"/export": {Policy: "export: 10/1s", Key: keyfunc.Const("export")}},
+			},
+			routes: []string{"/export"},
+			want: []string{
+				`wide-first: Rule: "tenant: 100/1s" is asked before the narrower "member: 200/1s" of Rules[0], and so each request that the latter refuses has taken, until it is given back, what others share; write that one first`,
+				`wide-first: Rule: "tenant: 100/1s" is asked before the narrower "user: 5/1s" of Rules[1], and so each request that the latter refuses has taken, until it is given back, what others share; write that one first`,
+				`wide-first: Routes["/export"]: "export: 10/1s" is asked before the narrower "tenant: 100/1s" of Rule, and so each request that the latter refuses has taken, until it is given back, what others share; the rule of an entry comes first, so mount it by With inside of this Guard instead`,
+				`wide-first: Routes["/export"]: "export: 10/1s" is asked before the narrower "member: 200/1s" of Rules[0], and so each request that the latter refuses has taken, until it is given back, what others share; the rule of an entry comes first, so mount it by With inside of this Guard instead`,
+				`wide-first: Routes["/export"]: "export: 10/1s" is asked before the narrower "user: 5/1s" of Rules[1], and so each request that the latter refuses has taken, until it is given back, what others share; the rule of an entry comes first, so mount it by With inside of this Guard instead`,
+			},
+		},
+		"permits held while others wait": {
+			config: guard.Config{
+				Rule:  guard.Rule{Policy: "user: 2 concurrent, 5/1s", Key: keyfunc.User("user")},
+				Rules: []guard.Rule{{Policy: "tenant: 100/1s; wait 31ms", Key: tenant}, {Policy: "all: 200/1s leaky-bucket burst 2", Key: keyfunc.Const("all")}},
+			},
+			want: []string{
+				`permits-held: Rule: its permits are held while requests wait in "tenant: 100/1s; wait 31ms" of Rules[0], where up to 4 of a key do, so that with 2 a caller is refused for requests that only wait; write the permits in a rule after that one and a rate here, or give 4`,
+			},
+		},
+		"nothing narrow": {
+			config: guard.Config{
+				Rule: guard.Rule{Policy: "user: 2 concurrent", Key: keyfunc.User("user")},
+				Rules: []guard.Rule{
+					{Policy: "trial: 5/1s; shadow", Key: keyfunc.User("user")},
+					{Policy: "tenant: 100/1s", Key: tenant},
+				},
+				Routes: map[string]guard.Rule{"/export": {Policy: "export: 1 concurrent", Key: keyfunc.User("user")}},
+			},
+			routes: []string{"/export"},
+			want: []string{
+				`nothing-narrow: Rule: "user: 2 concurrent" is all that keeps one caller from using up "tenant: 100/1s" of Rules[1], which others share, and it has permits alone, which do not bound how often requests come: 2 of a handler that takes 5ms are 400 a second; give a rate beside it, as in "20/1s"`,
+				`nothing-narrow: Rules[0]: "trial: 5/1s; shadow" is all that keeps one caller from using up "tenant: 100/1s" of Rules[1], which others share, and it is on trial, and refuses nothing; give a rate beside it, as in "20/1s"`,
+				`nothing-narrow: Routes["/export"]: "export: 1 concurrent" is all that keeps one caller from using up "tenant: 100/1s" of Rules[1], which others share, and it has permits alone, which do not bound how often requests come: 1 of a handler that takes 5ms are 200 a second; give a rate beside it, as in "20/1s"`,
 			},
 		},
 		"numbers of a Source": {
