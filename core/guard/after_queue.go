@@ -158,8 +158,14 @@ func (x *attempt) start(left int64) (runs bool) {
 	return x.running
 }
 
-// wait returns when x may run, with a admitted, or when it may not. Then it is over.
+// wait returns when x may run, with a admitted, or when it may not. Then it is over. Result.Delay says how long it took.
 func (x *attempt) wait(ctx context.Context, a *core.Admission) error {
+	began := time.Now()
+	defer func() {
+		if a.Result.Allowed() {
+			a.Result.Delay = time.Since(began).Round(time.Microsecond)
+		}
+	}()
 	late := time.NewTimer(afterWait)
 	defer late.Stop()
 	for {

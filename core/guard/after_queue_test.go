@@ -154,6 +154,7 @@ func TestAfterInOrder(t *testing.T) {
 			next := c.each[i+2]
 			assert.True(t, next.passed(), i)
 			assert.Equal(t, time.Duration(i+1)*10*ms, next.at)
+			assert.Equal(t, next.at, next.verdict.Result.Delay)
 			assert.EqualValues(t, 2, next.verdict.Result.Remaining)
 		}
 		c.each[4].verdict.Finish(guard.Final{Status: 401})
