@@ -44,7 +44,7 @@ func TestDescribeOrder(t *testing.T) {
 	v := g.Check(from(alice))
 	v.Finish(guard.Final{})
 	asked, _ := store.told()
-	assert.Equal(t, "items user permit drip all", asked)
+	assert.Equal(t, "items permit:user drip all", asked)
 	assert.Equal(t, strings.TrimPrefix(`
 /items/{id}  Routes["/items/{id}"]  items: 10/1s; wait 2s     by ip          reject(429)
              Rule                   user: 2 concurrent        by ip          reject(429)

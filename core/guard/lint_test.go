@@ -35,8 +35,10 @@ func TestLintNothing(t *testing.T) {
 		"narrow first": {
 			Rule: guard.Rule{Policy: "user: 5/1s, 2 concurrent", Key: keyfunc.User("user")},
 			Rules: []guard.Rule{
-				{Policy: "trial: 9/1s; shadow", Key: keyfunc.Const("trial")}, {Policy: "address: 50/1s", Key: keyfunc.IP()},
-				{Policy: "route: 500/1s", Key: keyfunc.Route()}, {Policy: "all: 1000/1s leaky-bucket burst 2", Key: keyfunc.Const("all")},
+				{Policy: "trial: 9/1s; shadow", Key: keyfunc.Const("trial")},
+				{Policy: "address: 50/1s", Key: keyfunc.IP()},
+				{Policy: "route: 500/1s", Key: keyfunc.Route()},
+				{Policy: "all: 1000/1s leaky-bucket burst 2", Key: keyfunc.Const("all")},
 			},
 		},
 		"two keys": {Rule: guard.Rule{Policy: "100/1m"}, Rules: []guard.Rule{{Policy: "user: 1000/1h", Key: keyfunc.User("user")}}},

@@ -248,7 +248,7 @@ func TestQueueOfAnotherRule(t *testing.T) {
 			asked string        // for a request that waits, until it waits
 			at    time.Duration // when one that comes meanwhile is refused by the permits
 		}{
-			{[]guard.Rule{few, drip}, "few permit drip", 0},
+			{[]guard.Rule{few, drip}, "permit:few drip", 0},
 			{[]guard.Rule{drip, few}, "drip", 200 * ms},
 		} {
 			store := newCounting(t)

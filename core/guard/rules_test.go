@@ -58,7 +58,7 @@ func (c *counting) Refund(ctx context.Context, refunds []core.Refund) error {
 }
 
 func (c *counting) Acquire(ctx context.Context, p core.Permit) (core.Result, error) {
-	c.note(&c.asked, p.Policy.Name()+" permit")
+	c.note(&c.asked, "permit:"+p.Policy.Name())
 	return c.Memory.Acquire(ctx, p)
 }
 
@@ -204,13 +204,13 @@ func TestRulesWithPermits(t *testing.T) {
 		first := g.Check(sent("User", "ann", "Tenant", "acme"))
 		require.Equal(t, guard.Pass, first.Action)
 		asked, _ := store.told()
-		assert.Equal(t, "user user permit tenant", asked)
+		assert.Equal(t, "user permit:user tenant", asked)
 		v := g.Check(sent("User", "ann", "Tenant", "acme"))
 		assert.Equal(t, guard.Reply, v.Action)
 		assert.Equal(t, "tenant", v.Policy)
 		synctest.Wait()
 		asked, back := store.told()
-		assert.Equal(t, "user user permit tenant", asked)
+		assert.Equal(t, "user permit:user tenant", asked)
 		assert.Equal(t, "user", back)
 
 		second := g.Check(sent("User", "ann", "Tenant", "other"))
@@ -220,7 +220,7 @@ func TestRulesWithPermits(t *testing.T) {
 		assert.Equal(t, "user", third.Policy)
 		synctest.Wait()
 		asked, back = store.told()
-		assert.Equal(t, "user user permit tenant user user permit", asked, "the tenant is not charged")
+		assert.Equal(t, "user permit:user tenant user permit:user", asked, "the tenant is not charged")
 		assert.Equal(t, "user", back)
 		first.Finish(guard.Final{})
 		second.Finish(guard.Final{})
@@ -243,7 +243,7 @@ func TestRulesAsWritten(t *testing.T) {
 				Routes: map[string]guard.Rule{"/items/{id}": {Policy: "route: 50/1h"}},
 				Store:  store,
 			})
-			const all = "route queue few permit hour"
+			const all = "route queue permit:few hour"
 			for _, want := range []struct {
 				action guard.Action
 				waited time.Duration
