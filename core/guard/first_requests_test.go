@@ -68,7 +68,7 @@ func TestNoKey(t *testing.T) {
 		for i := range c.n {
 			r := from(alice)
 			if i == c.known {
-				r.ctx = context.WithValue(r.ctx, "user", "alice") //nolint:staticcheck,revive // a string, as frameworks have it
+				r.ctx = context.WithValue(r.ctx, "user", "alice") //nolint:staticcheck,revive,fatcontext // a string, as frameworks have it
 			}
 			g.Check(r)
 		}
