@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"reflect"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -24,7 +25,9 @@ type engine struct {
 	background *background
 	holder     *holder
 	waiters    *waiters
-	health     health
+	health     *health      // that of all engines of a store, if it has a fallback of its own
+	failing    atomic.Bool  // the store has failed
+	last       atomic.Int64 // when it last did, in Unix nanoseconds
 	log        *slog.Logger // nil means slog.Default(), asked each time
 
 	mu    sync.Mutex
@@ -37,11 +40,12 @@ func newEngine(s Store, log *slog.Logger) *engine {
 	e.permits, _ = s.(PermitStore)
 	if own, ok := s.(interface{ Fallback() *Memory }); ok {
 		e.fallback = own.Fallback
-		if m := own.Fallback(); Store(m) == s {
+		m := own.Fallback()
+		if e.health = &m.health; Store(m) == s {
 			e.memory = m
 		}
 	} else {
-		e.fallback = sync.OnceValue(defaultMemory)
+		e.fallback, e.health = sync.OnceValue(defaultMemory), new(health)
 	}
 	if own, ok := s.(interface{ Mirrors() bool }); ok {
 		e.mirrors = own.Mirrors() && e.remote()

@@ -47,7 +47,7 @@ func (e *engine) take(ctx context.Context, t *Take, res *Result) (err error) {
 		return e.memory.take(ctx, t, res)
 	}
 	if *res, err = e.store.Take(ctx, *t); err == nil {
-		if e.health.failing.Load() {
+		if e.failing.Load() || e.health.failing.Load() {
 			e.recovered()
 		}
 		if e.ledger.keys.Load() > 0 {
@@ -68,7 +68,7 @@ func (e *engine) take(ctx context.Context, t *Take, res *Result) (err error) {
 		e.await(late, t, res)
 		return err
 	}
-	e.failed(failed)
+	e.failed(failed, t.Policy.Options().Fail)
 	switch t.Policy.Options().Fail {
 	case FailOpen:
 		res.Outcome, res.Local = Admitted, true
@@ -94,7 +94,7 @@ func (e *engine) take(ctx context.Context, t *Take, res *Result) (err error) {
 func (e *engine) acquire(ctx context.Context, p Permit) (*hold, Result, error) {
 	h, res, err := e.holder.acquire(ctx, p, false)
 	if err == nil {
-		if e.health.failing.Load() {
+		if e.failing.Load() || e.health.failing.Load() {
 			e.recovered()
 		}
 		return h, res, nil
@@ -103,7 +103,7 @@ func (e *engine) acquire(ctx context.Context, p Permit) (*hold, Result, error) {
 	if !ok {
 		return nil, Result{}, err
 	}
-	e.failed(failed)
+	e.failed(failed, p.Policy.Options().Fail)
 	switch p.Policy.Options().Fail {
 	case FailOpen:
 		return nil, Result{Outcome: Admitted, Local: true}, err

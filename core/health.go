@@ -3,6 +3,7 @@ package core
 import (
 	"log/slog"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -18,14 +19,30 @@ func (i *interval) due() bool {
 	return now-last >= int64(logInterval) && i.last.CompareAndSwap(last, now)
 }
 
-// health knows whether the store fails, and what the log has been told of that: a store may fail for every request, or
-// for every second one, and the log has a line for each class of failure.
+// stillInterval is how long an outage lasts before the log has another line about it.
+const stillInterval = time.Minute
+
+// health is what is known of the failures of a store, by all engines that share it: each server that fails has its own
+// outage. However many decisions fail, the log has a line for each class of failure in an outage, one each minute with
+// what it has cost so far, and one when the server is back.
 type health struct {
-	failing atomic.Bool   // it has failed, and the log was not told that it is back
-	last    atomic.Int64  // when it last did, in Unix nanoseconds
-	logged  atomic.Uint32 // the classes that the log has been told of meanwhile, a bit for each
-	lost    interval      // between lines about what could not be given back or charged
+	failing atomic.Bool // there are outages
+
+	mu      sync.Mutex
+	outages map[string]*outage // by StoreError.Server
+	looked  interval           // between looks whether one is over
+	lost    interval           // between lines about what could not be given back or charged
 }
+
+// outage is the time in which a server fails now and then.
+type outage struct {
+	since, last, said time.Time
+	logged            uint32 // the classes of which the log has a line, a bit for each
+	decided           [FailClosed + 1]int64
+}
+
+// maxOutages is how many servers may have outages of their own. Further ones share that of "".
+const maxOutages = 64
 
 // classes are in the order of their bits. A class that is not among them shares the bit of the last.
 var classes = [...]string{
@@ -52,26 +69,88 @@ func (e *engine) logger() *slog.Logger {
 	return slog.Default()
 }
 
-// failed notes a failure of the store. The log is told of the first, and of the first of each class, until the store
-// is back.
-func (e *engine) failed(err *StoreError) {
-	h := &e.health
-	h.last.Store(time.Now().UnixNano())
-	h.failing.Store(true)
-	bit, after := classBit(err.Class)
-	if h.logged.Load()&after == 0 && h.logged.Or(bit)&after == 0 {
-		e.logger().Warn("weir: the store failed; each policy's fail word decides", "class", err.Class, "error", err.Err)
+// failed notes a failure of the store, for which the fail word decides.
+func (e *engine) failed(err *StoreError, word Failure) {
+	now := time.Now()
+	e.last.Store(now.UnixNano())
+	e.failing.Store(true)
+	h := e.health
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	server := err.Server
+	o := h.outages[server]
+	if o == nil && len(h.outages) >= maxOutages {
+		server = ""
+		o = h.outages[server]
 	}
+	if o == nil {
+		o = &outage{since: now, said: now}
+		if h.outages == nil {
+			h.outages = map[string]*outage{}
+		}
+		h.outages[server] = o
+	}
+	h.failing.Store(true)
+	o.last = now
+	if word <= FailClosed {
+		o.decided[word]++
+	}
+	args := serverArgs(server)
+	bit, after := classBit(err.Class)
+	switch {
+	case o.logged&after == 0:
+		args = append(args, "class", err.Class, "error", err.Err)
+		e.logger().Warn("weir: the store failed; each policy's fail word decides", args...)
+	case now.Sub(o.said) >= stillInterval:
+		o.said = now
+		args = append(o.cost(args, now), "class", err.Class, "error", err.Err)
+		e.logger().Warn("weir: the store still fails", args...)
+	}
+	o.logged |= bit
+}
+
+// serverArgs begins the arguments of a line about a server.
+func serverArgs(server string) []any {
+	if server == "" {
+		return nil
+	}
+	return []any{"server", server}
+}
+
+// cost appends how long an outage has lasted, and how many decisions each fail word has made meanwhile.
+func (o *outage) cost(args []any, now time.Time) []any {
+	args = append(args, "for", now.Sub(o.since).Round(time.Second))
+	for word, n := range o.decided {
+		if n > 0 {
+			args = append(args, Failure(word).String(), n)
+		}
+	}
+	return args
 }
 
 // recovered notes an answer of a store that has failed before.
 func (e *engine) recovered() {
-	h := &e.health
-	if time.Now().UnixNano()-h.last.Load() >= int64(logInterval) && h.failing.CompareAndSwap(true, false) {
-		h.logged.Store(0)
+	now := time.Now()
+	if now.UnixNano()-e.last.Load() >= int64(logInterval) && e.failing.CompareAndSwap(true, false) {
 		e.holder.recovered()
-		e.logger().Info("weir: the store is back")
 	}
+	h := e.health
+	if !h.failing.Load() || !h.mu.TryLock() { // somebody else looks
+		return
+	}
+	defer h.mu.Unlock()
+	if !h.looked.due() {
+		return
+	}
+	fails, ok := e.store.(interface{ Failing(server string) bool })
+	for server, o := range h.outages {
+		if now.Sub(o.last) < logInterval || ok && fails.Failing(server) {
+			continue
+		}
+		delete(h.outages, server)
+		e.logger().Info("weir: the store is back", o.cost(serverArgs(server), now)...)
+	}
+	h.failing.Store(len(h.outages) > 0)
 }
 
 // lost notes what could not be given back or charged.

@@ -33,6 +33,7 @@ type MemoryOptions struct {
 type Memory struct {
 	rows    *rows.Map // nil in a zero Memory
 	permits rows.Permits
+	health  health // of the store that it is the fallback of
 }
 
 // NewMemory builds an in-process store. It fails if o.MaxKeys is negative.

@@ -115,6 +115,8 @@ type StoreError struct {
 	// Executed is true if the decision may have been made and charged, as when
 	// the reply was lost, and false if it surely was not.
 	Executed bool
+	// Server is the address of the server that failed, or "" if the store does not say.
+	Server string
 	// Err is the cause.
 	Err error
 }
@@ -137,6 +139,9 @@ func (e *StoreError) Error() string {
 	known := "surely not executed"
 	if e.Executed {
 		known = "maybe executed"
+	}
+	if e.Server != "" {
+		return fmt.Sprintf("store failed at %s (%s, %s): %v", e.Server, e.Class, known, e.Err)
 	}
 	return fmt.Sprintf("store failed (%s, %s): %v", e.Class, known, e.Err)
 }

@@ -110,7 +110,9 @@ func TestGuardLogsCalmly(t *testing.T) {
 		for range 50 {
 			passes(other, alice)
 		}
-		assert.Empty(t, said.all())
+		assert.Equal(t, []string{
+			"WARN weir: the store still fails for=1m0s local=50 closed=51 class=down error=gone",
+		}, said.all())
 		for _, class := range []string{core.ClassTimeout, core.ClassBreaker, core.ClassBusy, core.ClassTimeout, core.ClassDown} {
 			store.Fail(&core.StoreError{Class: class, Err: errors.New("silent")})
 			passes(g, alice)
@@ -129,7 +131,7 @@ func TestGuardLogsCalmly(t *testing.T) {
 		for range 50 {
 			passes(g, alice)
 		}
-		assert.Equal(t, []string{"INFO weir: the store is back"}, said.all())
+		assert.Equal(t, []string{"INFO weir: the store is back for=1m1s local=105 closed=100"}, said.all())
 		store.Fail(context.Canceled) // no failure of the store
 		passes(g, alice)
 		store.Fail(nil)

@@ -62,7 +62,7 @@ func (t *trouble) alone() time.Duration {
 	return time.Since(started) - time.Duration(t.lastSuccess.Load())
 }
 
-// newBreaker builds a breaker that counts what is silent. Two failures do not count either way: that of a process that
+// newBreaker builds a breaker that counts what is silent, and a server that does not let the user in. Two failures do not count either way: that of a process that
 // has too few connections, and for staleFor that of a broken connection, since every pooled one breaks when a server
 // restarts. tell, if there is one, is told once each time that it opens and closes, by the goroutine whose flight was
 // the reason.
@@ -76,7 +76,7 @@ func newBreaker(tell func(open bool, err error)) *breaker {
 			return c.ConsecutiveFailures >= tripAfter && b.trouble.Load().alone() > tripAlone
 		},
 		IsSuccessful: func(err error) bool {
-			ok := !silent(classOf(err))
+			ok := !silent(classOf(err)) && !keptOut(err)
 			if t := b.trouble.Load(); ok && t != nil {
 				t.succeeded()
 			}

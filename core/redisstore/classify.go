@@ -34,6 +34,8 @@ var prefixes = []struct {
 	{"OOM", core.ClassOOM, false},
 	{"NOAUTH", core.ClassDenied, false},
 	{"WRONGPASS", core.ClassDenied, false},
+	{"invalid password", core.ClassDenied, false},
+	{"AUTH <password> called without", core.ClassDenied, false},
 	{"NOPERM", core.ClassDenied, false},
 	{deniedInScript, core.ClassDenied, false},
 	{"MOVED", core.ClassOther, false},
@@ -119,8 +121,12 @@ func classify(err error) *core.StoreError {
 	for _, p := range prefixes {
 		if strings.HasPrefix(says, p.prefix) {
 			e.Class, e.Executed = p.class, false
-			if p.prefix == "MOVED" {
-				e.Err = errors.Join(err, errors.New("redisstore: this server is part of a cluster; give a redis.ClusterClient"))
+			switch p.prefix {
+			case "MOVED":
+				e.Err = fmt.Errorf("%w (redisstore: this server is part of a Cluster; set IsClusterMode on what ClientOptions "+
+					"returned, or give a redis.ClusterClient)", err)
+			case deniedInScript:
+				e.Err = fmt.Errorf("%w (redisstore: ACL LOG on the server says which command)", err)
 			}
 			return e
 		}
@@ -149,6 +155,16 @@ func classify(err error) *core.StoreError {
 		e.Class = core.ClassReply
 	}
 	return e
+}
+
+// keptOut reports whether a server does not let this user in, so that each try costs it another connection.
+func keptOut(err error) bool {
+	failed, ok := errors.AsType[*core.StoreError](err)
+	if !ok || failed.Class != core.ClassDenied {
+		return false
+	}
+	says := serverSays(failed.Err)
+	return !strings.HasPrefix(says, "NOPERM") && !strings.HasPrefix(says, deniedInScript)
 }
 
 // silent reports whether a server that fails like that keeps its callers waiting: one

@@ -166,6 +166,44 @@ func (s *Store) master(ctx context.Context, c *redis.ClusterClient, key string) 
 	return direct, err
 }
 
+// addr is the address of the server as the client has it, or "" where that does not say which server it asks.
+func (n *node) addr() string {
+	if n.direct == nil {
+		return ""
+	}
+	return n.direct.Options().Addr
+}
+
+// names says in a failure which server it is of.
+func (n *node) names(err error) error {
+	switch e := err.(type) { //nolint:errorlint // it is never wrapped
+	case *core.StoreError:
+		named := *e
+		named.Server = n.addr()
+		return &named
+	case *core.LateError:
+		e.Err = n.names(e.Err)
+	}
+	return err
+}
+
+// Failing reports whether the server of that address was asked for a decision and has not answered, and none since. A
+// Limiter calls it to know when to say that it is back; see [core.StoreError.Server].
+func (s *Store) Failing(server string) (failing bool) {
+	look := func(n *node) {
+		failing = failing || n.addr() == server && n.lanes[deciding].trouble.Load() != nil
+	}
+	if s.only != nil {
+		look(s.only)
+		return failing
+	}
+	s.nodes.byClient.Range(func(_, n any) bool {
+		look(n.(*node)) //nolint:forcetypeassert // nothing else is stored
+		return !failing
+	})
+	return failing
+}
+
 // pipeline sends several at once, to this server alone.
 func (n *node) pipeline(ctx context.Context, cmds []redis.Cmder) error {
 	pipe := n.direct.Pipeline()

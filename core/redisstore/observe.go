@@ -64,10 +64,7 @@ func (n *node) turned(behind bool) func(open bool, err error) {
 	if observe == nil {
 		return nil
 	}
-	t := BreakerChange{Behind: behind}
-	if n.direct != nil {
-		t.Addr = n.direct.Options().Addr
-	}
+	t := BreakerChange{Addr: n.addr(), Behind: behind}
 	return func(open bool, err error) {
 		t := t
 		if t.Open = open; open {

@@ -174,8 +174,11 @@ func (p *passenger) arrive(timed bool, res *core.Result) ([]int64, error) {
 
 // tell tells a passenger who has left the flight what has come of it.
 func (p *passenger) tell() {
+	if p.late == nil { // it has taken nothing
+		return
+	}
+	p.program.cache.Forget(p.program.denials, p.take.Key) // what was refused meanwhile may be from before
 	switch {
-	case p.late == nil: // it has taken nothing
 	case p.err != nil:
 		p.late.Answer(core.Result{}, p.err)
 	case p.decided:

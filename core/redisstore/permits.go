@@ -44,10 +44,10 @@ func (s *Store) Acquire(ctx context.Context, p core.Permit) (core.Result, error)
 	reply, err := n.lanes[deciding].ask(ctx, now, &e, nil, nil)
 	if failed, ok := errors.AsType[*core.StoreError](err); ok && strings.HasPrefix(serverSays(failed.Err), deniedInScript) {
 		// The right that is missing may be that of a command after the first that wrote.
-		return core.Result{}, &core.StoreError{Class: failed.Class, Executed: true, Err: failed.Err}
+		err = &core.StoreError{Class: failed.Class, Executed: true, Err: failed.Err}
 	}
 	if err != nil {
-		return core.Result{}, err
+		return core.Result{}, n.names(err)
 	}
 	res, err := p.Explain(reply)
 	if err != nil {

@@ -22,6 +22,7 @@ type program struct {
 	params  int   // how many arguments of the limits there are
 	weight  int64 // of a decision
 	denials *denials.Policy
+	cache   *denials.Cache
 }
 
 // programs are those of the policies seen so far. They are kept up to maxPrograms, for a service that makes them as it
@@ -43,7 +44,7 @@ func (ps *programs) of(n names, p core.Policy) (*program, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &program{scripts: shared, names: n, before: n.before(p, p.Spec().Shape())}
+	v := &program{scripts: shared, names: n, before: n.before(p, p.Spec().Shape()), cache: ps.denials}
 	v.denials = ps.denials.Policy(v.before, p)
 	for _, l := range p.Limits() {
 		v.weight += moreWeight

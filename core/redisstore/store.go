@@ -319,10 +319,13 @@ func (s *Store) Take(ctx context.Context, t core.Take) (res core.Result, err err
 			e.args = arguments(params, t.Now)
 		}
 		reply, err := n.lanes[deciding].ask(ctx, now, &e, &t, &res)
+		if err != nil {
+			return core.Result{}, s.failed(n, p, &t, err)
+		}
 		again := false
-		if err == nil && reply != nil {
+		if reply != nil {
 			if res, again, err = t.Policy.Spec().Explain(t, reply); err != nil {
-				res, err = core.Result{}, &core.StoreError{Class: core.ClassReply, Executed: true, Err: err}
+				return core.Result{}, s.failed(n, p, &t, &core.StoreError{Class: core.ClassReply, Executed: true, Err: err})
 			}
 		}
 		switch {
@@ -331,24 +334,24 @@ func (s *Store) Take(ctx context.Context, t core.Take) (res core.Result, err err
 			s.skew.Store(guess - time.Now().UnixMicro())
 			continue
 		case s.denials == nil:
-		case err != nil:
-			s.unknown(p, &t, err)
 		case res.Allowed():
 			s.denials.Seen(p.denials, &t, &res, now.Sub(started))
 		case reply != nil: // else the flight has noted what was refused together with others
 			s.denials.Keep(p.denials, &t, reply, &res, now.Sub(started))
 		}
-		return res, err
+		return res, nil
 	}
 	return core.Result{}, errLeaps
 }
 
-// unknown ends what is remembered of a key that may have been charged although its take has failed.
-func (s *Store) unknown(p *program, t *core.Take, err error) {
+// failed is the error of a take that has failed at a server. If it may have been charged, nothing is remembered any more
+// of its key.
+func (s *Store) failed(n *node, p *program, t *core.Take, err error) error {
 	failed, ok := errors.AsType[*core.StoreError](err)
 	if t.Cost > 0 && (!ok || failed.Executed) {
 		s.denials.Forget(p.denials, t.Key)
 	}
+	return n.names(err)
 }
 
 // refused notes what the script takes said of a key that it refused in a flight sent then: the time, and the state.
@@ -391,5 +394,5 @@ func (s *Store) Reset(ctx context.Context, p core.Policy, key string) error {
 	s.denials.Forget(prog.denials, key)
 	defer s.denials.Forget(prog.denials, key)
 	_, err = n.lanes[deciding].ask(ctx, now, &e, nil, nil)
-	return err
+	return n.names(err)
 }
