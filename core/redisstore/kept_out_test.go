@@ -154,7 +154,7 @@ func TestLogNamesServer(t *testing.T) {
 	}
 	require.NotEmpty(t, alive)
 	failed = time.Now()
-	for time.Since(failed) < 1500*time.Millisecond {
+	for time.Since(failed) < 2500*time.Millisecond {
 		_, _ = limiters[0].Allow(t.Context(), alive)
 		time.Sleep(10 * time.Millisecond)
 	}
