@@ -26,6 +26,9 @@ func (d dialer) dial(ctx context.Context, network, addr string) (net.Conn, error
 		*asks = d
 		return nil, errAsked
 	}
+	if err := notAddress(addr); err != nil { // of a Sentinel, which New cannot see
+		return nil, &net.OpError{Op: "dial", Net: network, Err: err}
+	}
 	if d.options.DialTimeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, d.options.DialTimeout)

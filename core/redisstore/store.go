@@ -30,6 +30,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"reflect"
 	"sync"
 	"sync/atomic"
@@ -122,6 +123,8 @@ type Options struct {
 	// is given back to Redis stays counted here until it weighs nothing any more, so leave it off with a Settle. False
 	// means that an outage begins with what earlier outages have left.
 	Mirror bool
+	// Log receives a line from New if the client works, but worse than it could. nil means slog.Default().
+	Log *slog.Logger
 }
 
 // DefaultDenyCache is how many refusals are remembered unless Options.DenyCache says otherwise, in
@@ -162,10 +165,10 @@ type Store struct {
 // the options to give the client.
 //
 // A client without ContextTimeoutEnabled works too, at the price of a goroutine for
-// each call, because it would otherwise wait for seconds. The error reports an
+// each call, because it would otherwise wait for seconds, and a line in the log says so. The error reports an
 // option that cannot work, and a client that is nil, an AutoPipeliner, which
-// ignores its caller's context, or one whose TLSConfig is ignored because it has a
-// Dialer as well. A client of read-only replicas cannot be told
+// ignores its caller's context, one with a URL as an address, or one whose TLSConfig is
+// ignored because it has a Dialer as well. A client of read-only replicas cannot be told
 // apart: its every decision fails with the class "down".
 func New(rdb redis.UniversalClient, o Options) (*Store, error) {
 	var mistakes []error
@@ -180,6 +183,12 @@ func New(rdb redis.UniversalClient, o Options) (*Store, error) {
 	default:
 		if err := plainText(rdb); err != nil {
 			mistakes = append(mistakes, err)
+		}
+		for _, addr := range addresses(rdb) {
+			if err := notAddress(addr); err != nil {
+				mistakes = append(mistakes, err)
+				break
+			}
 		}
 	}
 	if o.Deadline != 0 && o.Deadline < time.Millisecond { // a number without a unit is in nanoseconds
@@ -244,6 +253,7 @@ func New(rdb redis.UniversalClient, o Options) (*Store, error) {
 		s.programs.denials = s.denials
 	}
 	s.only = s.onlyNode()
+	warn(rdb, o.Log)
 	return s, nil
 }
 
