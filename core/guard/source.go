@@ -40,9 +40,10 @@ func (g *Guard) warnNumbersOnce(entry, text string, err error) {
 }
 
 // Set is the numbers of policies, and of their tiers, in the place of those in the Config. Each request goes by one
-// Set. What was counted is kept. If an entry cannot be used, because it has a mistake or differs in more than numbers,
-// the numbers from before stay, and the log has a line of it, once. Names that no rule of the Guard has are ignored, so
-// that several Guards may share a Set; [Set.Unused] finds those that none of them has.
+// Set. What was counted is kept as far as the numbers can share it; see [core.Limiter.Variant]. If an entry cannot be
+// used, because it has a mistake or differs in more than numbers, the numbers from before stay, and the log has a
+// line of it, once. Names that no rule of the Guard has are ignored, so that several Guards may share a Set;
+// [Set.Unused] finds those that none of them has.
 type Set struct {
 	// Policies are texts like that of Rule.Policy, by the names of the policies. Algorithms and options must be those
 	// of the Config, but for the number of processes that share the limits ("fail local 1/4"); options that a text
