@@ -79,9 +79,9 @@ func TestHeaderOfCredentials(t *testing.T) {
 		assert.Equal(t, noKey, ask(f, name))
 		assert.Equal(t, tooLong, ask(f, name, strings.Repeat("x", 8193)))
 
-		clear := keyfunc.HeaderInClear(name)
-		assert.Equal(t, "header("+name+")", clear.String())
-		assert.Equal(t, kind+"="+secret, ask(clear, name, secret))
+		inClear := keyfunc.HeaderInClear(name)
+		assert.Equal(t, "header("+name+")", inClear.String())
+		assert.Equal(t, kind+"="+secret, ask(inClear, name, secret))
 	}
 	assert.Equal(t, "header.x-tenant="+secret, ask(keyfunc.Header("X-Tenant"), "X-Tenant", secret))
 	require.ErrorContains(t, keyfunc.HeaderInClear("a b").Err(), "keyfunc: HeaderInClear(")

@@ -146,9 +146,15 @@ func testDegrade(t *testing.T, a Adapter) {
 // What a refused or degraded answer says to caches stands, whatever handlers and middleware outside say, and when.
 func testCaches(t *testing.T, a Adapter) {
 	cached := Fields{
-		{cacheHeader, "public, max-age=3600"}, {"CDN-Cache-Control", "max-age=3600"}, {"Cloudflare-CDN-Cache-Control", "max-age=3600"},
-		{"Surrogate-Control", "max-age=3600"}, {"X-Accel-Expires", "3600"}, {"Expires", "Fri, 15 Jan 2100 08:00:00 GMT"},
-		{"ETag", `"full"`}, {"Last-Modified", "Fri, 15 Jan 2010 08:00:00 GMT"}, {"X-Other", "1"},
+		{cacheHeader, "public, max-age=3600"},
+		{"CDN-Cache-Control", "max-age=3600"},
+		{"Cloudflare-CDN-Cache-Control", "max-age=3600"},
+		{"Surrogate-Control", "max-age=3600"},
+		{"X-Accel-Expires", "3600"},
+		{"Expires", "Fri, 15 Jan 2100 08:00:00 GMT"},
+		{"ETag", `"full"`},
+		{"Last-Modified", "Fri, 15 Jan 2010 08:00:00 GMT"},
+		{"X-Other", "1"},
 	}
 	done := make(chan struct{})
 	close(done)

@@ -297,10 +297,19 @@ func (a *gcra) Explain(s []int64, now, cost, wait int64, refused bool) (r Answer
 
 // more is how long it takes from a level until there is a unit more than remaining.
 func (a *gcra) more(held span, remaining int64) int64 {
-	if remaining == a.burst {
+	switch {
+	case remaining == a.burst:
 		return 0
+	case a.capacity.less(held): // in debt
+		return held.sub(a.capacity, a.l).add(a.unit, a.l).ceil()
 	}
-	return held.sub(a.capacity.sub(a.weight(remaining+1), a.l), a.l).ceil()
+	// The parts of a unit that are free already are fewer than p, whatever the sums before overflow.
+	free := a.capacity.sub(held, a.l)
+	lacks := a.p - (free.w*a.l + free.r - remaining*a.p)
+	if a.l == 1 {
+		return lacks
+	}
+	return ceilDiv(lacks, a.l)
 }
 
 // explainReserved says when the turn is of a charge that was made at a level beyond the bound.
