@@ -128,7 +128,9 @@ func (g *Guard) check(r keyfunc.Request, v *Verdict, d *Scratch) {
 			v.members = members(all)
 		}
 		for i := len(all) - 1; !passes && i >= 0; i-- { // a rule refuses, or code of the program panics
-			all[i].giveBack()
+			if all[i].holds() {
+				all[i].giveBack()
+			}
 		}
 	}()
 	for i, ru := range rules {
@@ -377,7 +379,10 @@ func (t *taken) leave() {
 	t.rule.waiting.Add(-1)
 }
 
-// giveBack undoes what was taken. A rule that was not asked, exempts the request or refuses it has taken nothing.
+// holds reports whether there is anything to give back: not if the rule was not asked, exempts the request or refuses it.
+func (t *taken) holds() bool { return t.queued || t.attempt != nil || t.admits() }
+
+// giveBack undoes what was taken.
 func (t *taken) giveBack() {
 	if t.queued {
 		t.leave()
