@@ -240,7 +240,8 @@ func end(tasks []task) {
 // mayRetry reports whether what failed may be sent again: releasing twice does no harm, but units that may have been
 // given back or charged must not be given back or charged twice.
 func mayRetry(k kind, err error) bool {
-	failed, known := errors.AsType[*StoreError](err)
+	var failed *StoreError
+	known := errors.As(err, &failed)
 	return k == releasing || known && !failed.Executed && failed.Class != ClassDenied
 }
 
@@ -278,10 +279,10 @@ func (b *background) call(k kind, batch []task) (lost []Permit, errs []error) {
 	defer cancel()
 	lost, err := b.ask(ctx, k, batch)
 	errs = make([]error, len(batch))
-	partly, ok := errors.AsType[*BatchError](err)
+	var partly *BatchError
 	switch {
 	case err == nil:
-	case ok && len(partly.Errs) == len(batch):
+	case errors.As(err, &partly) && len(partly.Errs) == len(batch):
 		copy(errs, partly.Errs)
 	default:
 		for i := range errs {
@@ -331,7 +332,8 @@ func (b *background) takeAll(ctx context.Context, batch []task) error {
 				}
 			}()
 			_, errs[i] = b.engine.store.Take(ctx, *batch[i].charge)
-			if late, ok := errors.AsType[*LateError](errs[i]); ok {
+			var late *LateError
+			if errors.As(errs[i], &late) {
 				errs[i] = late.wait(ctx)
 			}
 		})

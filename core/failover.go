@@ -59,12 +59,12 @@ func (e *engine) take(ctx context.Context, t *Take, res *Result) (err error) {
 		return nil
 	}
 	*res = Result{}
-	late, _ := errors.AsType[*LateError](err)
-	if late != nil {
+	var late *LateError
+	if errors.As(err, &late) {
 		err = late.Err
 	}
-	failed, ok := errors.AsType[*StoreError](err)
-	if !ok { // the caller has left
+	var failed *StoreError
+	if !errors.As(err, &failed) { // the caller has left
 		e.await(late, t, res)
 		return err
 	}
@@ -99,8 +99,8 @@ func (e *engine) acquire(ctx context.Context, p Permit) (*hold, Result, error) {
 		}
 		return h, res, nil
 	}
-	failed, ok := errors.AsType[*StoreError](err)
-	if !ok {
+	var failed *StoreError
+	if !errors.As(err, &failed) {
 		return nil, Result{}, err
 	}
 	e.failed(failed, p.Policy.Options().Fail)

@@ -748,7 +748,8 @@ func FuzzParse(f *testing.F) {
 		p, err := core.Parse(text)
 		if err != nil {
 			require.True(t, p.IsZero())
-			if syntax, ok := errors.AsType[*core.SyntaxError](err); ok {
+			var syntax *core.SyntaxError
+			if errors.As(err, &syntax) {
 				require.GreaterOrEqual(t, syntax.Offset, 0)
 				require.LessOrEqual(t, syntax.Offset, len(text))
 				require.NotEmpty(t, syntax.Problem)

@@ -54,7 +54,11 @@ func (e *engine) handBack(t *Take) {
 // that may have been charged are not.
 func (e *engine) handedBack(batch []task, errs []error) {
 	for i, err := range errs {
-		if failed, ok := errors.AsType[*StoreError](err); ok && !failed.Executed {
+		if err == nil {
+			continue
+		}
+		var failed *StoreError
+		if errors.As(err, &failed) && !failed.Executed {
 			t := batch[i].charge
 			e.ledger.add(t.Policy.ledgerKey(t.Key), t.Cost, time.Until(batch[i].until))
 		}

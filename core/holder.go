@@ -56,7 +56,8 @@ func (h *holder) acquire(ctx context.Context, p Permit, local bool) (*hold, Resu
 	}()
 	res, err := x.store().Acquire(ctx, p)
 	if err != nil {
-		failed, ok := errors.AsType[*StoreError](err)
+		var failed *StoreError
+		ok := errors.As(err, &failed)
 		unknown = ok && failed.Executed || !ok && ctx.Err() != nil
 		return nil, Result{}, err
 	}

@@ -101,7 +101,8 @@ func (e *engine) await(late *LateError, t *Take, res *Result) {
 
 // answered is called when the store has said what it has charged.
 func (c *lateCharge) answered(res Result, err error) {
-	if failed, ok := errors.AsType[*StoreError](err); err != nil && (!ok || failed.Executed) {
+	var failed *StoreError
+	if err != nil && (!errors.As(err, &failed) || failed.Executed) {
 		return
 	}
 	c.mu.Lock()

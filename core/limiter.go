@@ -213,7 +213,11 @@ func (l *Limiter) AcquireN(ctx context.Context, key string, n int64) (held conte
 // back where they were taken, also if l has other numbers than the Limiter that took them.
 func (l *Limiter) Refund(ctx context.Context, key string, r Result, n int64) error {
 	err := l.engine.refund(ctx, []Refund{{Policy: l.policy, Key: key, Receipt: r, Units: n}})
-	if one, ok := errors.AsType[*BatchError](err); ok && len(one.Errs) == 1 {
+	if err == nil {
+		return nil
+	}
+	var one *BatchError
+	if errors.As(err, &one) && len(one.Errs) == 1 {
 		return one.Errs[0]
 	}
 	return err

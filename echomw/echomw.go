@@ -87,7 +87,8 @@ func (x *exchange) Final(err error, panicked bool) guard.Final {
 		return guard.Final{Status: res.Status, Bytes: res.Size, Panicked: panicked}
 	}
 	f := guard.Final{Status: http.StatusInternalServerError, Bytes: -1, Panicked: panicked}
-	if failed, ok := errors.AsType[*echo.HTTPError](err); ok {
+	var failed *echo.HTTPError
+	if errors.As(err, &failed) {
 		f.Status = failed.Code
 		if cause, ok := failed.Internal.(*echo.HTTPError); ok { //nolint:errorlint // as Echo's own handler does
 			f.Status = cause.Code

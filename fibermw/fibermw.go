@@ -98,7 +98,7 @@ func glance(c *fiber.Ctx) look {
 // Final answers for an error that is written later, by the app's ErrorHandler, with the status that it carries.
 func (x *exchange) Final(err error, panicked bool) guard.Final {
 	f := guard.Final{Status: fiber.StatusInternalServerError, Bytes: -1, Panicked: panicked}
-	if failed, ok := errors.AsType[*fiber.Error](err); ok {
+	if failed := (*fiber.Error)(nil); err != nil && errors.As(err, &failed) {
 		f.Status = failed.Code
 	} else if err == nil && !panicked {
 		f.Status = x.c.Response().StatusCode()

@@ -26,7 +26,7 @@ func (q *request) ContentLength() int64        { return q.c.Request.ContentLengt
 func (q *request) Native() any                 { return q.c }
 
 func (q *request) Value(key any) any {
-	if value, ok := q.c.Get(key); ok {
+	if value, ok := get(q.c.Get, key); ok {
 		return value
 	}
 	return q.c.Request.Context().Value(key)
@@ -46,4 +46,12 @@ func (q *request) within(ctx context.Context) (leave func()) {
 		q.c.Request = reqctx.Leave(ctx, outer, q.c.Request)
 		q.c.Set(guard.ContextKey, before)
 	}
+}
+
+// get calls a [gin.Context.Get], whose keys are strings before Gin 1.11, and anything since then.
+func get[K any](of func(K) (any, bool), key any) (value any, ok bool) {
+	if k, fits := key.(K); fits {
+		return of(k)
+	}
+	return nil, false
 }

@@ -158,7 +158,8 @@ func (t *tally) add(err error) {
 		return
 	}
 	class := "unknown"
-	if failed, ok := errors.AsType[*core.StoreError](err); ok {
+	var failed *core.StoreError
+	if errors.As(err, &failed) {
 		class = failed.Class
 	}
 	if t.failed == nil {

@@ -102,7 +102,8 @@ func (c *caller) decide(ctx context.Context, own time.Duration, decide func() er
 		c.probe.Sample()
 		over -= c.probe.Lost().Since(before)
 	}
-	failed, _ = errors.AsType[*core.StoreError](err)
+	failed = nil
+	errors.As(err, &failed)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.report.Decisions++

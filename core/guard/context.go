@@ -77,7 +77,8 @@ func (v *Verdict) context(ctx context.Context) context.Context {
 	}
 	c.rule, c.guard, c.owed, c.degraded, c.outer = v.rule, v.guard, v.owed, v.degraded, innermost(ctx)
 	if outer, ok := FromContext(ctx); v.shows() && !(ok && v.Result.Allowed() && (!outer.Allowed() || tighter(&outer, &v.Result))) {
-		c.result = new(v.Result) // unless an outer guard has a tighter one
+		result := v.Result
+		c.result = &result // unless an outer guard has a tighter one
 	}
 	if v.owed != nil {
 		for i := range *v.owed.debts {

@@ -128,7 +128,8 @@ func overLimit(res *core.Result, err error) bool {
 
 // undecided returns why nothing was decided.
 func undecided(err error) kind {
-	if _, failed := errors.AsType[*core.StoreError](err); failed {
+	var failed *core.StoreError
+	if errors.As(err, &failed) {
 		return isNoStore
 	}
 	if errors.Is(err, keyfunc.ErrNoKey) {

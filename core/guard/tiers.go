@@ -37,7 +37,8 @@ func (ru *rule) tier(name, text string) (*core.Limiter, error) {
 		return nil, nil //nolint:nilnil // it is unlimited
 	}
 	l, err := ru.variant(text)
-	if unread, ok := errors.AsType[*core.SyntaxError](err); ok {
+	var unread *core.SyntaxError
+	if errors.As(err, &unread) {
 		return nil, fmt.Errorf("%w; or give %q", unread, unlimited)
 	}
 	return l, err

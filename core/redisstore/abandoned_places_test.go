@@ -73,7 +73,7 @@ func TestAbandonedPlaces(t *testing.T) {
 				for range 100 {
 					a := <-answers
 					if longest = max(longest, a.took); a.err != nil {
-						_, over := errors.AsType[*core.OverLimitError](a.err)
+						over := errors.As(a.err, new(*core.OverLimitError))
 						require.True(t, over, "%v", a.err)
 						refused++
 					}

@@ -50,8 +50,8 @@ const deniedInScript = "The user executing the script can't"
 // Redis 7 wrap the error of a command in a script: "ERR Error running script (call to
 // f_...): @user_script:5: -READONLY ...".
 func serverSays(err error) string {
-	server, ok := errors.AsType[redis.Error](err)
-	if !ok {
+	var server redis.Error
+	if !errors.As(err, &server) {
 		return ""
 	}
 	says := strings.TrimPrefix(server.Error(), "ERR ")
@@ -90,15 +90,16 @@ func unsent(op *net.OpError) bool {
 
 // late reports whether nothing was executed because the process came too late to write it.
 func late(err error) bool {
-	op, ok := errors.AsType[*net.OpError](err)
-	return ok && op.Op == "write" && op.Timeout() && unsent(op)
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "write" && op.Timeout() && unsent(op)
 }
 
 // torn is the error of a command in a pipeline. If writing that failed in the middle, its beginning may have arrived,
 // and have been executed. long says that it could not be written at once, which matters if the connection does not know
 // how far it came.
 func torn(err error, long bool) error {
-	op, ok := errors.AsType[*net.OpError](err)
+	var op *net.OpError
+	ok := errors.As(err, &op)
 	if ok {
 		if w, knows := op.Err.(*written); knows { //nolint:errorlint // it is never wrapped
 			long = w.begun
@@ -159,7 +160,8 @@ func classify(err error) *core.StoreError {
 
 // keptOut reports whether a server does not let this user in, so that each try costs it another connection.
 func keptOut(err error) bool {
-	failed, ok := errors.AsType[*core.StoreError](err)
+	var failed *core.StoreError
+	ok := errors.As(err, &failed)
 	if !ok || failed.Class != core.ClassDenied {
 		return false
 	}
@@ -174,7 +176,11 @@ func silent(class string) bool {
 }
 
 func classOf(err error) string {
-	if failed, ok := errors.AsType[*core.StoreError](err); ok {
+	if err == nil {
+		return ""
+	}
+	var failed *core.StoreError
+	if errors.As(err, &failed) {
 		return failed.Class
 	}
 	return ""

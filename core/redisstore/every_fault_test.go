@@ -438,7 +438,8 @@ func (c *cell) ask(ctx context.Context, s *redisstore.Store, l *core.Limiter, co
 		return ""
 	}
 	res, err := s.Take(ctx, core.Take{Policy: c.policy, Key: c.key, Cost: cost})
-	failed, ok := errors.AsType[*core.StoreError](err)
+	var failed *core.StoreError
+	ok := errors.As(err, &failed)
 	switch {
 	case err == nil && !res.Allowed():
 		return "refused"

@@ -320,7 +320,8 @@ func TestFlightIsLost(t *testing.T) {
 				}
 				require.Eventually(t, func() bool {
 					_, err := s.Take(t.Context(), all[0].take)
-					failed, ok := errors.AsType[*core.StoreError](err)
+					var failed *core.StoreError
+					ok := errors.As(err, &failed)
 					require.False(t, ok && failed.Class == core.ClassBreaker, "twenty callers are one failure")
 					return err == nil
 				}, patient, time.Millisecond)

@@ -20,7 +20,8 @@ import (
 )
 
 func classOf(err error) string {
-	if failed, ok := errors.AsType[*core.StoreError](err); ok {
+	var failed *core.StoreError
+	if errors.As(err, &failed) {
 		return failed.Class
 	}
 	return ""

@@ -90,13 +90,15 @@ func TestNoReplyAndNoError(t *testing.T) {
 	require.NoError(t, err)
 	take := core.Take{Policy: core.MustParse("p: 10/1m"), Key: "k", Cost: 1}
 	_, err = s.Take(t.Context(), take)
-	failed, ok := errors.AsType[*core.StoreError](err)
+	var failed *core.StoreError
+	ok := errors.As(err, &failed)
 	require.True(t, ok, "%v", err)
 	assert.Equal(t, core.ClassReply, failed.Class)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // which is less than all of it, and so it is a passenger
 	defer cancel()
 	_, err = s.Take(ctx, take)
-	failed, ok = errors.AsType[*core.StoreError](err)
+	failed = nil
+	ok = errors.As(err, &failed)
 	require.True(t, ok, "%v", err)
 	assert.Equal(t, core.ClassReply, failed.Class)
 }
@@ -410,7 +412,8 @@ func TestStarvedProcess(t *testing.T) {
 	require.NoError(t, err)
 	for age, want := range map[time.Duration]string{time.Minute: core.ClassTimeout, 2 * time.Minute: core.ClassBusy} {
 		f := &flight{lane: s.only.lanes[deciding], sent: time.Now().Add(-age)}
-		failed, ok := errors.AsType[*core.StoreError](f.judge(&call{}, context.DeadlineExceeded))
+		var failed *core.StoreError
+		ok := errors.As(f.judge(&call{}, context.DeadlineExceeded), &failed)
 		require.True(t, ok)
 		assert.Equal(t, core.ClassTimeout, failed.Class)
 		assert.Equal(t, want, classOf(f.word))

@@ -79,7 +79,8 @@ func TestTooManyWait(t *testing.T) { //nolint:paralleltest // it computes: what 
 	for i := range callers {
 		wg.Go(func() {
 			_, err := s.Take(t.Context(), core.Take{Policy: p, Key: fmt.Sprint(i % 10), Cost: 1})
-			failed, _ := errors.AsType[*core.StoreError](err)
+			var failed *core.StoreError
+			errors.As(err, &failed)
 			switch {
 			case err == nil:
 				served.Add(1)
@@ -133,7 +134,8 @@ func TestConnectionsOfOthers(t *testing.T) {
 			for time.Now().Before(enough) || flights.Load() < 20 {
 				// It is one key, because the client has other connections for pipelines.
 				_, err := s.Take(t.Context(), core.Take{Policy: p, Key: "k", Cost: 1})
-				failed, ok := errors.AsType[*core.StoreError](err)
+				var failed *core.StoreError
+				ok := errors.As(err, &failed)
 				if !assert.True(t, ok, "%v", err) || !assert.Equal(t, core.ClassBusy, failed.Class, "%v", err) || !assert.False(t, failed.Executed) {
 					return
 				}
@@ -223,7 +225,8 @@ func TestPlaceInACrowd(t *testing.T) { //nolint:paralleltest // it computes: wha
 // assertBusy fails unless a decision was sent away before anything was charged for it.
 func assertBusy(t *testing.T, err error) {
 	t.Helper()
-	failed, ok := errors.AsType[*core.StoreError](err)
+	var failed *core.StoreError
+	ok := errors.As(err, &failed)
 	if assert.True(t, ok, "%v", err) {
 		assert.Equal(t, core.ClassBusy, failed.Class, "%v", err)
 		assert.False(t, failed.Executed)

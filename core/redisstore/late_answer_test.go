@@ -71,9 +71,11 @@ func (f far) leave(t *testing.T, s *redisstore.Store, take core.Take, how error)
 		}
 		_, err := s.Take(ctx, take)
 		cancel()
-		if late, ok := errors.AsType[*core.LateError](err); ok {
+		var late *core.LateError
+		if errors.As(err, &late) {
 			require.ErrorIs(t, err, how)
-			failed, ok := errors.AsType[*core.StoreError](err)
+			var failed *core.StoreError
+			ok := errors.As(err, &failed)
 			require.Equal(t, how == context.DeadlineExceeded, ok) //nolint:errorlint // it is one of two
 			require.True(t, !ok || failed.Executed && failed.Class == core.ClassTimeout)
 			return take.Key, late
@@ -107,7 +109,8 @@ func testLateDecisions(t *testing.T, policy string) {
 		defer cancel()
 		v := g.Check(login{ctx: ctx, user: user})
 		v.Finish(guard.Final{Status: 200})
-		failed, ok := errors.AsType[*core.StoreError](v.Err)
+		var failed *core.StoreError
+		ok := errors.As(v.Err, &failed)
 		return ok && failed.Executed
 	}
 	require.Eventually(t, func() bool { return !late("first") }, patient, time.Millisecond)

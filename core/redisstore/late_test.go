@@ -191,7 +191,8 @@ func testLateFlight(t *testing.T, secure bool) {
 		}
 		fly(t, s.Store, all, nothing)
 		return slices.ContainsFunc(all, func(r *rider) bool { // one has not waited for the others
-			failed, ok := errors.AsType[*core.StoreError](r.err)
+			var failed *core.StoreError
+			ok := errors.As(r.err, &failed)
 			return ok && !failed.Executed
 		})
 	})

@@ -123,10 +123,11 @@ func nowhere(ctx context.Context, err error) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return ctx.Err()
 	}
-	if failed, ok := errors.AsType[*core.StoreError](err); ok {
+	var failed *core.StoreError
+	if errors.As(err, &failed) {
 		return failed
 	}
-	failed := classify(err)
+	failed = classify(err)
 	if failed.Executed = false; failed.Class == core.ClassReply {
 		failed.Class = core.ClassDown
 	}

@@ -372,7 +372,8 @@ func TestOneProbe(t *testing.T) {
 	take := core.Take{Policy: core.MustParse("probe: 1000000/1h"), Key: "k", Cost: 1}
 	class := func() string {
 		_, err := s.Take(t.Context(), take)
-		if failed, ok := errors.AsType[*core.StoreError](err); ok {
+		var failed *core.StoreError
+		if errors.As(err, &failed) {
 			return failed.Class
 		}
 		return ""

@@ -42,7 +42,8 @@ func (s *Store) Acquire(ctx context.Context, p core.Permit) (core.Result, error)
 		return core.Result{}, err
 	}
 	reply, err := n.lanes[deciding].ask(ctx, now, &e, nil, nil)
-	if failed, ok := errors.AsType[*core.StoreError](err); ok && strings.HasPrefix(serverSays(failed.Err), deniedInScript) {
+	var failed *core.StoreError
+	if errors.As(err, &failed) && strings.HasPrefix(serverSays(failed.Err), deniedInScript) {
 		// The right that is missing may be that of a command after the first that wrote.
 		err = &core.StoreError{Class: failed.Class, Executed: true, Err: failed.Err}
 	}

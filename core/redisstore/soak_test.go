@@ -95,7 +95,8 @@ func TestSoak(t *testing.T) { //nolint:paralleltest // it counts goroutines
 				}
 				cancel()
 				calls.Add(1)
-				failed, _ := errors.AsType[*core.StoreError](err)
+				var failed *core.StoreError
+				errors.As(err, &failed)
 				switch of := &sums[i][k]; {
 				case err == nil && take.Policy.Name() != "poison":
 					of.surely.Add(res.Taken)

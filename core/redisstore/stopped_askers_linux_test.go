@@ -58,7 +58,8 @@ func stopsAskers(t *testing.T, addr string) {
 	})
 	for _, r := range riders {
 		<-r.back
-		failed, ok := errors.AsType[*core.StoreError](r.err)
+		var failed *core.StoreError
+		ok := errors.As(r.err, &failed)
 		switch {
 		case r.err == nil:
 			answers["ok"]++

@@ -357,7 +357,8 @@ func (s *Store) Take(ctx context.Context, t core.Take) (res core.Result, err err
 // failed is the error of a take that has failed at a server. If it may have been charged, nothing is remembered any more
 // of its key.
 func (s *Store) failed(n *node, p *program, t *core.Take, err error) error {
-	failed, ok := errors.AsType[*core.StoreError](err)
+	var failed *core.StoreError
+	ok := errors.As(err, &failed)
 	if t.Cost > 0 && (!ok || failed.Executed) {
 		s.denials.Forget(p.denials, t.Key)
 	}

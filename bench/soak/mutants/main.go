@@ -107,7 +107,8 @@ func (m mutant) soak(ctx context.Context, duration time.Duration, seed uint64) (
 		}
 	}
 	err = soak.Wait()
-	if status, ok := errors.AsType[*exec.ExitError](err); ok && status.ExitCode() == 1 && check != "" {
+	var status *exec.ExitError
+	if errors.As(err, &status) && status.ExitCode() == 1 && check != "" {
 		err = nil
 	}
 	return check, errors.Join(err, ctx.Err())
