@@ -7,7 +7,7 @@ go 1.25.0
 // .ci/newest.mod as well. Below Go 1.25 there is no testing/synctest; below go-redis 9.22 renewals of a Cluster's permits
 // wait for a shard that is gone.
 require (
-	github.com/dunglas/httpsfv v1.1.0
+	github.com/dunglas/httpsfv v1.1.2
 	github.com/gin-gonic/gin v1.9.1
 	github.com/go-chi/chi/v5 v5.2.0
 	github.com/gofiber/fiber/v2 v2.52.0
