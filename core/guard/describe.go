@@ -3,10 +3,9 @@ package guard
 import (
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
-	"text/tabwriter"
+	"unicode/utf8"
 )
 
 // Describe returns a text for the log at start-up that says what holds for each of the routes that the router has
@@ -15,18 +14,19 @@ import (
 // of now.
 func (g *Guard) Describe(routes []string) string {
 	g = g.current()
-	var out strings.Builder
-	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+	var lines [][]string
 	describe := func(route string, rules []*rule) {
 		if len(rules) == 0 {
-			fmt.Fprintf(w, "%s\tnothing\t\t\t\t\n", route)
+			lines = append(lines, []string{route, "nothing"})
 		}
 		for _, ru := range rules {
 			tiers := ""
 			if len(ru.tiers) > 0 {
 				tiers = "tiers " + strings.Join(slices.Sorted(maps.Keys(ru.tiers)), ", ")
 			}
-			fmt.Fprintf(w, "%s\t%s\t%v\tby %v\t%v\t%s\n", route, ru.place, ru.limiter.Policy(), ru.Key, ru.OverLimit, tiers)
+			lines = append(lines, []string{
+				route, ru.place, ru.limiter.Policy().String(), fmt.Sprint("by ", ru.Key), fmt.Sprint(ru.OverLimit), tiers,
+			})
 			route = ""
 		}
 	}
@@ -41,9 +41,33 @@ func (g *Guard) Describe(routes []string) string {
 		describe(text, rules)
 	}
 	describe("all others", g.rules)
-	_ = w.Flush() // a strings.Builder does not fail
-	return blanks.ReplaceAllString(out.String(), "\n")
+	return columns(lines)
 }
 
-// blanks are at the ends of lines with empty cells.
-var blanks = regexp.MustCompile(" +\n")
+// columns are the lines with each cell as wide as the widest in its column, two spaces apart. It is not text/tabwriter,
+// which would be in every program, and needs help with the empty cells at the ends of lines.
+func columns(lines [][]string) string {
+	var widths []int
+	for _, cells := range lines {
+		for i, cell := range cells {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	var out strings.Builder
+	for _, cells := range lines {
+		blanks := 0
+		for i, cell := range cells {
+			if cell != "" {
+				out.WriteString(strings.Repeat(" ", blanks))
+				out.WriteString(cell)
+				blanks = 0
+			}
+			blanks += widths[i] - utf8.RuneCountInString(cell) + 2
+		}
+		out.WriteByte('\n')
+	}
+	return out.String()
+}

@@ -2,12 +2,12 @@ package guard
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"net/textproto"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/weir-go/weir/core"
@@ -192,14 +192,10 @@ type bodies struct {
 // nameless are the bodies for a Refusal that is not a Guard's.
 var nameless = newBodies("", nil)
 
-// problem is a body of application/problem+json, as RFC 9457 has it; or, with Error, one of plain JSON.
+// problem is a body of application/problem+json, as RFC 9457 has it; or, with reason, one of plain JSON.
 type problem struct {
-	Error    string   `json:"error,omitempty"`
-	Policy   string   `json:"policy,omitempty"`
-	Type     string   `json:"type,omitempty"`
-	Title    string   `json:"title,omitempty"`
-	Detail   string   `json:"detail,omitempty"`
-	Policies []string `json:"violated-policies,omitempty"`
+	reason, policy, kind, title, detail string
+	policies                            []string
 }
 
 // newBodies prepares the bodies of a policy, whose limits are called names. The types and titles are those of
@@ -207,32 +203,32 @@ type problem struct {
 func newBodies(policy string, names []string) *bodies {
 	b := new(bodies)
 	for k := range kinds {
-		p := problem{Detail: k.text(), Policies: names}
+		p := problem{detail: k.text(), policies: names}
 		switch k {
 		case isOver, isNever:
-			p.Type, p.Title = "https://iana.org/assignments/http-problem-types#quota-exceeded", "Request cannot be satisfied as assigned quota has been exceeded"
+			p.kind, p.title = "https://iana.org/assignments/http-problem-types#quota-exceeded", "Request cannot be satisfied as assigned quota has been exceeded"
 		case isNoKey:
-			p.Type, p.Title, p.Policies = "about:blank", "Forbidden", nil
+			p.kind, p.title, p.policies = "about:blank", "Forbidden", nil
 		default:
-			p.Type, p.Title = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity", "Request cannot be satisfied due to temporary server capacity constraints"
+			p.kind, p.title = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity", "Request cannot be satisfied due to temporary server capacity constraints"
 		}
 		b.each[k][asText] = []byte(k.text() + "\n")
 		b.each[k][asNative] = b.each[k][asText]
-		b.each[k][asJSON] = line(problem{Error: k.text(), Policy: policy})
-		b.each[k][asProblem] = line(p)
+		b.each[k][asJSON] = problem{reason: k.text(), policy: policy}.line()
+		b.each[k][asProblem] = p.line()
 		if k > isNever || len(names) < 2 {
 			continue
 		}
 		b.problems[k] = make([][]byte, 1<<len(names))
 		b.problems[k][0] = b.each[k][asProblem] // no limit refuses by itself, such as where there is no place to wait in
 		for set := 1; set < len(b.problems[k]); set++ {
-			p.Policies = nil
+			p.policies = nil
 			for i, name := range names {
 				if set&(1<<i) != 0 {
-					p.Policies = append(p.Policies, name)
+					p.policies = append(p.policies, name)
 				}
 			}
-			b.problems[k][set] = line(p)
+			b.problems[k][set] = p.line()
 		}
 	}
 	return b
@@ -249,12 +245,27 @@ func (b *bodies) problem(k kind, res *core.Result) []byte {
 	return b.problems[k][set&(len(b.problems[k])-1)]
 }
 
-func line(p problem) []byte {
-	text, err := json.Marshal(p)
-	if err != nil {
-		panic(err) // it is made of strings
+// line is the JSON of a problem on a line, without what is empty. All of it is printable ASCII, which strconv quotes as
+// JSON does. encoding/json would add 100 KB to programs that have no other use for it.
+func (p problem) line() []byte {
+	var text []byte
+	for _, field := range []struct{ name, value string }{
+		{"error", p.reason}, {"policy", p.policy}, {"type", p.kind}, {"title", p.title}, {"detail", p.detail},
+	} {
+		if field.value != "" {
+			text = append(strconv.AppendQuote(append(text, ','), field.name), ':')
+			text = strconv.AppendQuote(text, field.value)
+		}
 	}
-	return append(text, '\n')
+	for i, policy := range p.policies {
+		text = append(text, [...]string{`,"violated-policies":[`, ","}[min(i, 1)]...)
+		text = strconv.AppendQuote(text, policy)
+	}
+	if len(p.policies) > 0 {
+		text = append(text, ']')
+	}
+	text[0] = '{' // which was a comma
+	return append(text, "}\n"...)
 }
 
 // plain is what refuses where nothing else does.
