@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"net/textproto"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +16,8 @@ const (
 	maxHops = 64
 	maxHop  = 128 // bytes
 )
+
+const forwardedFor = "X-Forwarded-For"
 
 const (
 	defaultV4Bits = 32
@@ -48,7 +51,7 @@ func IP() Func { return Address{}.Func() }
 // are mistakes that Err reports.
 //
 // Use it where the proxies' addresses are known; where only their number is, use [ForwardedHops]. No other header
-// is read: neither Forwarded, nor X-Real-IP, nor CF-Connecting-IP.
+// is read: neither Forwarded, nor X-Real-IP, nor CF-Connecting-IP, unless Address.Header names it.
 func ForwardedIP(trusted ...netip.Prefix) Func { return Address{Trusted: trusted}.Func() }
 
 // ForwardedHops makes the key of the client's address behind exactly n proxies, each of which appends the address
@@ -72,6 +75,13 @@ type Address struct {
 	// Trusted are the networks of the proxies in front, as for ForwardedIP. Bits behind a prefix do not matter, and
 	// an IPv4-mapped network is the IPv4 network that it is. Empty: no header is read, unless Hops is set.
 	Trusted []netip.Prefix
+	// Header names a header that holds the client's address alone, such as CF-Connecting-IP, and that the proxies in
+	// Trusted write over what the client sent. It is read instead of X-Forwarded-For, and only if the socket's peer is in
+	// Trusted, which must not be empty. If it is missing, stands twice or is no address, the peer is counted.
+	//
+	// WARNING: a proxy in Trusted that passes the header on as it came, as most load balancers do, lets every client that
+	// reaches it choose an address.
+	Header string
 	// Hops is the number of proxies in front, 0 to 64, as for ForwardedHops. It excludes Trusted.
 	Hops int
 	// V4Bits is the size of the network that counts as one IPv4 client, 1 to 32. 0 is 32: each address.
@@ -136,9 +146,12 @@ func (a Address) Client() (func(Request) netip.Addr, error) {
 type proxies struct {
 	hops    int
 	trusted networks
+	header  string // with the client's address alone, or ""
 }
 
-func (a Address) proxies() proxies { return proxies{a.Hops, newNetworks(a.Trusted)} }
+func (a Address) proxies() proxies {
+	return proxies{a.Hops, newNetworks(a.Trusted), textproto.CanonicalMIMEHeaderKey(a.Header)}
+}
 
 // check says what is wrong with the fields.
 func (a Address) check() error {
@@ -150,6 +163,9 @@ func (a Address) check() error {
 	}
 	check(a.Hops < 0 || a.Hops > maxHops, "Hops is %d: use 1 to %d, or 0 for no proxies", a.Hops, maxHops)
 	check(a.Hops != 0 && len(a.Trusted) > 0, "Hops is %d and Trusted has %d networks: use one of the two", a.Hops, len(a.Trusted))
+	check(a.Header != "" && len(a.Trusted) == 0, "Header is %q and Trusted is empty: list the networks of the proxies that write it", a.Header)
+	check(a.Header != "" && !isToken(a.Header), "Header is %q, which is no name of a header", a.Header)
+	check(strings.EqualFold(a.Header, forwardedFor), "Header is %q, which holds a list: leave Header out", a.Header)
 	check(a.V4Bits < 0 || a.V4Bits > 32, "V4Bits is %d: use 1 to 32, or 0 for %d", a.V4Bits, defaultV4Bits)
 	check(a.V6Bits < 0 || a.V6Bits > 128, "V6Bits is %d: use 1 to 128, or 0 for %d", a.V6Bits, defaultV6Bits)
 	for i, given := range a.Trusted {
@@ -178,6 +194,9 @@ func (a Address) name(trusted networks) string {
 	}
 	if more := len(trusted) - shown; more > 0 {
 		words = append(words, strconv.Itoa(more)+" more")
+	}
+	if a.Header != "" {
+		words = append(words, textproto.CanonicalMIMEHeaderKey(a.Header))
 	}
 	switch a.Hops {
 	case 0:
@@ -228,8 +247,11 @@ func (p proxies) client(r Request, peer netip.Addr) netip.Addr {
 	if p.hops == 0 && !p.trusted.contains(peer) {
 		return peer
 	}
+	if p.header != "" {
+		return p.named(r, peer)
+	}
 	last, read := peer, 0
-	for _, line := range slices.Backward(r.Header("X-Forwarded-For")) {
+	for _, line := range slices.Backward(r.Header(forwardedFor)) {
 		for more := true; more; {
 			if read == maxHops {
 				return peer
@@ -248,6 +270,18 @@ func (p proxies) client(r Request, peer netip.Addr) netip.Addr {
 		}
 	}
 	return last
+}
+
+// named returns the client's address as the one line of the header says it, or the peer's if that does not.
+func (p proxies) named(r Request, peer netip.Addr) netip.Addr {
+	lines := r.Header(p.header)
+	if len(lines) != 1 || len(lines[0]) > maxHop {
+		return peer
+	}
+	if addr := parseHop(lines[0]); addr.IsValid() {
+		return addr
+	}
+	return peer
 }
 
 // cutHop cuts the last entry off a line. An entry that is too long is returned as none.
