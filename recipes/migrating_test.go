@@ -63,10 +63,10 @@ func statuses(h http.Handler) (codes []int) {
 	return codes
 }
 
-func wrap(make func() (limiting, error)) func(*testing.T) http.Handler {
+func wrap(limited func() (limiting, error)) func(*testing.T) http.Handler {
 	return func(t *testing.T) http.Handler {
 		t.Helper()
-		limit, err := make()
+		limit, err := limited()
 		require.NoError(t, err)
 		return limit(hello)
 	}
@@ -151,10 +151,10 @@ func afterThrottled() (limiting, error) {
 	return nethttp.Limit(g), nil
 }
 
-func serveEcho(make func() (echo.MiddlewareFunc, error)) func(*testing.T) http.Handler {
+func serveEcho(limited func() (echo.MiddlewareFunc, error)) func(*testing.T) http.Handler {
 	return func(t *testing.T) http.Handler {
 		t.Helper()
-		limit, err := make()
+		limit, err := limited()
 		require.NoError(t, err)
 		e := echo.New()
 		e.Use(limit)
@@ -206,8 +206,8 @@ func afterFiber() (fiber.Handler, error) {
 
 func TestMigratingFromFiber(t *testing.T) {
 	var got [2][]int
-	for i, make := range []func() (fiber.Handler, error){beforeFiber, afterFiber} {
-		limit, err := make()
+	for i, limited := range []func() (fiber.Handler, error){beforeFiber, afterFiber} {
+		limit, err := limited()
 		require.NoError(t, err)
 		app := fiber.New()
 		app.Use(limit)
@@ -224,7 +224,7 @@ func TestMigratingFromFiber(t *testing.T) {
 	assert.Equal(t, []int{200, 400, 400, 200, 200, 200, 429, 200, 429}, got[1])
 }
 
-func beforeRedisRate(rdb *redis.Client) (func(r *http.Request, user string) (bool, error), error) {
+func beforeRedisRate(rdb *redis.Client) func(r *http.Request, user string) (bool, error) {
 	limiter := redis_rate.NewLimiter(rdb)
 	return func(r *http.Request, user string) (bool, error) {
 		res, err := limiter.Allow(r.Context(), user, redis_rate.PerMinute(10))
@@ -232,7 +232,7 @@ func beforeRedisRate(rdb *redis.Client) (func(r *http.Request, user string) (boo
 			return false, err
 		}
 		return res.Allowed > 0, nil
-	}, nil
+	}
 }
 
 func afterRedisRate(rdb *redis.Client) (func(r *http.Request, user string) (bool, error), error) {
@@ -258,9 +258,7 @@ func TestMigratingFromRedisRate(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})
 	defer func() { assert.NoError(t, rdb.Close()) }()
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
-	before, err := beforeRedisRate(rdb)
-	require.NoError(t, err)
-	_, err = before(r, "ann")
+	_, err := beforeRedisRate(rdb)(r, "ann")
 	require.Error(t, err)
 	after, err := afterRedisRate(rdb)
 	require.NoError(t, err)
