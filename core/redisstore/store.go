@@ -358,8 +358,7 @@ func (s *Store) Take(ctx context.Context, t core.Take) (res core.Result, err err
 // of its key.
 func (s *Store) failed(n *node, p *program, t *core.Take, err error) error {
 	var failed *core.StoreError
-	ok := errors.As(err, &failed)
-	if t.Cost > 0 && (!ok || failed.Executed) {
+	if t.Cost > 0 && (!errors.As(err, &failed) || failed.Executed) {
 		s.denials.Forget(p.denials, t.Key)
 	}
 	return n.names(err)
