@@ -48,7 +48,7 @@ type flight struct {
 // one of these is the caller's to see.
 func (f *flight) fly(parent context.Context) {
 	defer f.end()
-	if f.parent = parent; !f.timely() || f.lane.trouble.Load() != nil && !f.allowed() {
+	if f.parent = parent; f.distant() && f.tooLate() || f.lane.trouble.Load() != nil && !f.allowed() {
 		return
 	}
 	failed := f.send(f)
@@ -70,7 +70,7 @@ func (f *flight) relay() (next *flight) {
 		}
 	}()
 	f.parent = context.Background() //nolint:forbidigo // it is of many requests
-	if !f.timely() || f.lane.trouble.Load() != nil && !f.allowed() {
+	if f.distant() && f.tooLate() || f.lane.trouble.Load() != nil && !f.allowed() {
 		return nil
 	}
 	failed := f.send(f)
@@ -114,14 +114,17 @@ func (f *flight) rescue(panicking any) {
 	f.end()
 }
 
-// timely reports whether there is time to ask, and lets all fail if there is none. Nearly always there is: a flight
-// leaves at once, unless the process is stopped or has no processor at that moment.
-func (f *flight) timely() bool {
-	if f.trip > f.lane.node.store.lateness && f.missed() {
+// distant reports whether the server is so far away that a flight may leave too late for its answer. Nearly always there
+// is time: a flight leaves at once, unless the process is stopped or has no processor at that moment.
+func (f *flight) distant() bool { return f.trip > f.lane.node.store.lateness }
+
+// tooLate lets all fail if it is too late to send anything, and reports whether it is.
+func (f *flight) tooLate() bool {
+	late := f.missed()
+	if late {
 		f.fail(errPaused)
-		return false
 	}
-	return true
+	return late
 }
 
 // missed reports whether it is too late to send anything.

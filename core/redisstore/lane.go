@@ -108,7 +108,7 @@ func (l *lane) ask(ctx context.Context, now time.Time, e *entry, t *core.Take, r
 		p.leaves()
 		return nil, errPaused
 	}
-	aside := patience == l.limit && l.aside(e.policy)
+	aside := patience == l.limit && l.out >= l.most && l.aside(e.policy)
 	if aside || patience == l.limit && l.out < l.most && (l.out == 0 || l.full == 1) {
 		if aside {
 			l.extra = append(l.extra, e.policy)

@@ -11,6 +11,9 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
+// links are a passenger's neighbours in its queue; then before is the one before it if that is in the same flight.
+type links struct{ before, after *passenger }
+
 // passenger is an entry whose caller waits while others fly with it. It leaves when its caller
 // does: out of the queue as if it had never been there, and out of a flight without its answer,
 // charged or not.
@@ -27,8 +30,8 @@ type passenger struct {
 	res     core.Result
 
 	// Of the lane, and locked by it.
-	queue          *queue
-	before, after  *passenger // in its queue; then the one before if that is in the same flight
+	queue *queue
+	links
 	earlier, later *passenger // of those in all queues
 	number         uint64     // in the order in which they came
 	aboard         bool       // or sent away: it is in no queue any more
@@ -68,16 +71,10 @@ var passengers = sync.Pool{New: func() any {
 
 // leaves lets another one have the place of a passenger whom nobody else has hold of. The name of the key, in which
 // there is nothing that may not be stored, is likely to be needed again.
-func (p *passenger) leaves() {
-	p.before, p.after, p.take = nil, nil, core.Take{}
-	p.forgets()
-	passengers.Put(p)
-}
+func (p *passenger) leaves() { p.links, p.take = links{}, core.Take{}; p.forgets(); passengers.Put(p) }
 
 // forgets clears what an entry has of a caller, and no more than that: to clear all costs a hundredth of a decision.
-func (e *entry) forgets() {
-	e.args, e.reply, e.err, e.program, e.policy = nil, nil, nil, nil, core.Policy{}
-}
+func (e *entry) forgets() { e.args, e.reply, e.err, e.program = nil, nil, nil, nil }
 
 // nudge lets a passenger look about. One that is about to do so anyway need not be told again.
 func (p *passenger) nudge() {
