@@ -9,7 +9,7 @@ go 1.25.0
 require (
 	github.com/dunglas/httpsfv v1.1.2
 	github.com/gin-gonic/gin v1.9.1
-	github.com/go-chi/chi/v5 v5.2.0
+	github.com/go-chi/chi/v5 v5.2.3
 	github.com/gofiber/fiber/v2 v2.52.0
 	github.com/labstack/echo/v4 v4.11.0
 	github.com/redis/go-redis/v9 v9.22.0
