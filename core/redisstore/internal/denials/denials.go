@@ -81,7 +81,8 @@ type entry struct {
 	reply                [MaxReply]int64
 }
 
-// MaxReply is how many integers the script take replies with at most.
+// MaxReply is the length of the longest reply that is kept. Four logs, or four sliding windows, reply with more: their
+// refusals are asked for anew, so that the entries of all others are smaller.
 const MaxReply = 1 + 3*core.MaxLimits
 
 // name is a key, or what stands for one that is too long to be kept.

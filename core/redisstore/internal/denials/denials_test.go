@@ -240,7 +240,7 @@ func TestSeen(t *testing.T) {
 func TestCostsOfASummary(t *testing.T) {
 	r := newRig(t, 64, "p: 9/1h sliding-log")
 	keep := func(cost int64) {
-		reply := []int64{epoch, -1 - 9, epoch - 2, epoch - 5}
+		reply := []int64{epoch, -1 - 9, epoch - 2, epoch - 5, epoch - 5}
 		res, _, err := r.policy.Spec().Explain(*r.take("k", cost), append([]int64(nil), reply...))
 		require.NoError(t, err)
 		r.Keep(r.own, r.take("k", cost), reply, &res, r.Now())
