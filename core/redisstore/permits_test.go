@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -336,6 +337,8 @@ func TestKilledHolder(t *testing.T) {
 	child.Env = append(os.Environ(), holderEnv+"="+server.Addr())
 	out, err := child.StdoutPipe()
 	require.NoError(t, err)
+	_, err = child.StdinPipe() // which closes when this process ends, and so ends the child
+	require.NoError(t, err)
 	require.NoError(t, child.Start())
 	defer func() { _ = child.Process.Kill() }()
 	lines := bufio.NewScanner(out)
@@ -383,9 +386,13 @@ func TestKilledHolder(t *testing.T) {
 
 const holderEnv = "WEIR_TEST_HOLDER"
 
-// holds takes the permits, and has them until its process is killed.
+// holds takes the permits, and has them until its process is killed, or the one that started it has ended.
 func holds(t *testing.T, addr string) {
 	t.Helper()
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(1)
+	}()
 	rdb := redis.NewUniversalClient(unhurried(redisstore.ClientOptions(addr)))
 	defer func() { assert.NoError(t, rdb.Close()) }()
 	l, err := core.NewLimiter(newStore(t, rdb, redisstore.Options{Deadline: patient}), permitPolicy(t, "killed", 3, holderLease), core.LimiterOptions{})
