@@ -29,7 +29,7 @@ func TestMoreAfter(t *testing.T) {
 				res, _, _ := policy.Spec().Step(state, core.Take{Policy: policy, Key: "k", Now: now})
 				return res.Remaining
 			}
-			now := int64(epoch)
+			now := epoch
 			for range rapid.IntRange(1, 12).Draw(t, "takes") {
 				now += rapid.Int64Range(0, 2_000_000).Draw(t, "later")
 				res := take(now, rapid.Int64Range(0, 5).Draw(t, "cost"))

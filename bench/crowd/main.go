@@ -158,8 +158,7 @@ func (t *tally) add(err error) {
 		return
 	}
 	class := "unknown"
-	var failed *core.StoreError
-	if errors.As(err, &failed) {
+	if failed, ok := errors.AsType[*core.StoreError](err); ok {
 		class = failed.Class
 	}
 	if t.failed == nil {
