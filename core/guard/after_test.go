@@ -137,3 +137,24 @@ func TestAfterWithPermits(t *testing.T) {
 	assert.EqualValues(t, 2, left(t, store, g))
 	assert.True(t, passes(g, alice))
 }
+
+// A request that the permits of a rule with After refuse, and that goes on all the same, is not under way for the rule:
+// it keeps nobody else waiting.
+func TestAfterWithPermitsDegraded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuard(t, guard.Config{Rule: guard.Rule{
+			Policy: "3/1h, 1 concurrent", After: failed, OverLimit: guard.Degrade(),
+		}})
+		first := g.Check(from(alice))
+		for range 5 {
+			v := g.Check(from(alice))
+			require.True(t, guard.Degraded(v.Context(t.Context())))
+			v.Finish(guard.Final{Status: 200})
+		}
+		first.Finish(guard.Final{Status: 200})
+		assert.Zero(t, g.AfterKeys())
+		v := g.Check(from(alice))
+		assert.False(t, guard.Degraded(v.Context(t.Context())), "nobody else is under way")
+		v.Finish(guard.Final{Status: 200})
+	})
+}

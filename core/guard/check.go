@@ -151,6 +151,8 @@ func (g *Guard) check(r keyfunc.Request, v *Verdict, d *Scratch) {
 			}
 		case !g.refuse(r, v, t, err):
 			return
+		default: // it goes on, and the rule has nothing to do with it any more
+			t.attempt.end(false)
 		}
 	}
 	g.conclude(r, v, all)
