@@ -74,7 +74,13 @@ func (e *engine) failed(err *StoreError, word Failure) {
 	now := time.Now()
 	e.last.Store(now.UnixNano())
 	e.failing.Store(true)
-	h := e.health
+	if line, args := e.health.failed(err, word, now); line != "" { // a log that blocks must hold up nobody else
+		e.logger().Warn(line, append(args, "class", err.Class, "error", err.Err)...)
+	}
+}
+
+// failed notes a failure in the outage of its server. It returns what the log is to say of it, or "".
+func (h *health) failed(err *StoreError, word Failure, now time.Time) (line string, args []any) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	server := err.Server
@@ -95,18 +101,16 @@ func (e *engine) failed(err *StoreError, word Failure) {
 	if word <= FailClosed {
 		o.decided[word]++
 	}
-	args := serverArgs(server)
 	bit, after := classBit(err.Class)
 	switch {
 	case o.logged&after == 0:
-		args = append(args, "class", err.Class, "error", err.Err)
-		e.logger().Warn("weir: the store failed; each policy's fail word decides", args...)
+		line, args = "weir: the store failed; each policy's fail word decides", serverArgs(server)
 	case now.Sub(o.said) >= stillInterval:
 		o.said = now
-		args = append(o.cost(args, now), "class", err.Class, "error", err.Err)
-		e.logger().Warn("weir: the store still fails", args...)
+		line, args = "weir: the store still fails", o.cost(serverArgs(server), now)
 	}
 	o.logged |= bit
+	return line, args
 }
 
 // serverArgs begins the arguments of a line about a server.
@@ -134,23 +138,33 @@ func (e *engine) recovered() {
 	if now.UnixNano()-e.last.Load() >= int64(logInterval) && e.failing.CompareAndSwap(true, false) {
 		e.holder.recovered()
 	}
-	h := e.health
-	if !h.failing.Load() || !h.mu.TryLock() { // somebody else looks
-		return
+	if e.health.failing.Load() {
+		fails, _ := e.store.(interface{ Failing(server string) bool })
+		for _, args := range e.health.over(fails, now) {
+			e.logger().Info("weir: the store is back", args...)
+		}
+	}
+}
+
+// over ends the outages of servers that answer again, and returns what the log is to say of each. fails is the store, or
+// nil if that does not know.
+func (h *health) over(fails interface{ Failing(server string) bool }, now time.Time) (lines [][]any) {
+	if !h.mu.TryLock() { // somebody else looks
+		return nil
 	}
 	defer h.mu.Unlock()
 	if !h.looked.due() {
-		return
+		return nil
 	}
-	fails, ok := e.store.(interface{ Failing(server string) bool })
 	for server, o := range h.outages {
-		if now.Sub(o.last) < logInterval || ok && fails.Failing(server) {
+		if now.Sub(o.last) < logInterval || fails != nil && fails.Failing(server) {
 			continue
 		}
 		delete(h.outages, server)
-		e.logger().Info("weir: the store is back", o.cost(serverArgs(server), now)...)
+		lines = append(lines, o.cost(serverArgs(server), now))
 	}
 	h.failing.Store(len(h.outages) > 0)
+	return lines
 }
 
 // lost notes what could not be given back or charged.

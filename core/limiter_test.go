@@ -2,8 +2,11 @@ package core_test
 
 import (
 	"context"
+	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -190,4 +193,41 @@ func TestAcquireOfNothing(t *testing.T) {
 	}
 	_, err = l.Allow(t.Context(), "k")
 	require.ErrorContains(t, err, "Limiter.Acquire")
+}
+
+// askingLog is a log whose handler asks a Limiter itself, as one that ships its lines at a limited rate does.
+type askingLog struct {
+	slog.Handler
+	limiter func() *core.Limiter
+	lines   atomic.Int32
+}
+
+func (*askingLog) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h *askingLog) Handle(ctx context.Context, _ slog.Record) error {
+	h.lines.Add(1)
+	_, err := h.limiter().Allow(ctx, "log")
+	return err
+}
+
+// The log of an outage may ask for decisions of the same store, and one that blocks holds up no other caller.
+func TestLogOfAnOutageHoldsUpNobody(t *testing.T) {
+	store := remotetest.New(newMemory(t, 0))
+	var l *core.Limiter
+	log := &askingLog{limiter: func() *core.Limiter { return l }}
+	l, err := core.NewLimiter(store, core.MustParse("100/1h"), core.LimiterOptions{Log: slog.New(log)})
+	require.NoError(t, err)
+	store.Fail(down())
+	done := make(chan error, 1)
+	go func() {
+		_, err := l.Allow(t.Context(), "alice")
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		require.NoError(t, err)
+	case <-time.After(20 * time.Second):
+		require.Fail(t, "the log waits for itself")
+	}
+	assert.EqualValues(t, 1, log.lines.Load())
 }
