@@ -109,11 +109,11 @@ func (c *lateCharge) answered(res Result, err error) {
 	c.known, c.receipt = true, res
 	c.stands = min(c.used, res.Taken)
 	back, owed := res.Taken-c.stands, c.used-c.stands
-	c.mu.Unlock()
-	c.refund(back)
-	if c.owes && owed > 0 {
+	if c.owes && owed > 0 { // before anybody may find it known, and take off the ledger what is given back of it
 		c.engine.ledger.add(c.policy.ledgerKey(c.key), owed, c.weighs)
 	}
+	c.mu.Unlock()
+	c.refund(back)
 }
 
 // giveBack gives back units that the fail word has admitted: of what the store has charged for them, now or when that
