@@ -44,7 +44,8 @@ func (q *request) Path() string {
 func (q *request) Peer() netip.AddrPort {
 	addr := q.c.Context().RemoteAddr()
 	if tcp, ok := addr.(*net.TCPAddr); ok { // almost always; it spares the text
-		return keyfunc.Unmapped(tcp.AddrPort())
+		peer := tcp.AddrPort()
+		return netip.AddrPortFrom(peer.Addr().Unmap(), peer.Port())
 	}
 	return keyfunc.ParsePeer(addr.String())
 }

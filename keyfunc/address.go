@@ -28,10 +28,10 @@ const (
 // is read, so nobody can choose it. It is the one to use unless there is a proxy in front; behind a proxy it
 // is the proxy's address, which all clients share: use [ForwardedIP] there.
 //
-// One address has one key, however it is written: an IPv4-mapped one is the IPv4 address, and a zone is dropped.
-// IPv6 addresses are counted by /64, because one client has all of it; see [Address] for other sizes. A client of 6to4
-// or Teredo, which give it many, is counted by the IPv4 address in them. Where there
-// is no address, as on a unix socket, the error is [ErrNoKey].
+// One address has one key, however it is written: an IPv4-mapped one is the IPv4 address, and a zone is dropped. IPv6
+// addresses are counted by /64, because one client has all of it; see [Address] for other sizes. A client of 6to4 or
+// Teredo, which give it many such networks, is counted by the IPv4 address in its address. Where there is no address,
+// as on a unix socket, the error is [ErrNoKey].
 //
 // No socket has the peer 0.0.0.0 or ::, but a framework that runs without a network has, as Fiber does in App.Test.
 // All such requests share the key of 0.0.0.0, and a test that lists 0.0.0.0/32 among the trusted networks has its
@@ -221,10 +221,10 @@ func (a Address) name(trusted networks) string {
 const portless = "the peer's address has no port, so it is not the socket's: a middleware has put it there, perhaps " +
 	"from a header that clients can write; leave that middleware out and use keyfunc.ForwardedIP"
 
-// ParsePeer reads the peer of a request from text, such as that of http.Request.RemoteAddr or of a net.Addr: an address
-// and a port, as in "203.0.113.7:1234" or "[2001:db8::1]:1234". An address alone, which a middleware has put in the
-// place of the socket's, gets the port 0. An IPv4-mapped address becomes the IPv4 address. ParsePeer returns the zero AddrPort for anything else, such as the name of a
-// unix socket.
+// ParsePeer reads the peer of a request from text, such as that of http.Request.RemoteAddr or of a net.Addr: an
+// address and a port, as in "203.0.113.7:1234" or "[2001:db8::1]:1234". An IPv4-mapped address becomes the IPv4
+// address. An address alone, which a middleware has put in the place of the socket's, gets the port 0. ParsePeer
+// returns the zero AddrPort for anything else, such as the name of a unix socket.
 func ParsePeer(text string) netip.AddrPort {
 	if peer, err := netip.ParseAddrPort(text); err == nil {
 		return netip.AddrPortFrom(peer.Addr().Unmap(), peer.Port())
@@ -234,12 +234,6 @@ func ParsePeer(text string) netip.AddrPort {
 		return netip.AddrPort{}
 	}
 	return netip.AddrPortFrom(addr, 0)
-}
-
-// Unmapped returns a peer with the IPv4 address that an IPv4-mapped one stands for, such as 127.0.0.1 for
-// ::ffff:127.0.0.1, which a socket of both families reports. No netip.Prefix of IPv4 contains a mapped address.
-func Unmapped(peer netip.AddrPort) netip.AddrPort {
-	return netip.AddrPortFrom(peer.Addr().Unmap(), peer.Port())
 }
 
 // client returns the client's address in its canonical form, as is the peer's, or the zero Addr if there is none.

@@ -27,7 +27,7 @@ type Request interface {
 	// Peer is the address and the port of the socket's other end. The port is 0 where the address came
 	// without one: then it is not the socket's, but another middleware has put it there. Peer is the zero
 	// AddrPort where there is no address, as on a unix socket. An IPv4 address is never IPv4-mapped, so that a
-	// netip.Prefix such as 10.0.0.0/8 contains it. [ParsePeer] reads one from text, and [Unmapped] takes one.
+	// netip.Prefix such as 10.0.0.0/8 contains it: use netip.Addr.Unmap, or [ParsePeer], which reads text.
 	Peer() netip.AddrPort
 	// Header returns all lines of the header of that name, in order. The name is given in its canonical
 	// form, such as "X-Api-Key". The lines are only read.
