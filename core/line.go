@@ -2,6 +2,7 @@ package core
 
 import (
 	"cmp"
+	"container/list"
 	"slices"
 	"time"
 )
@@ -20,10 +21,9 @@ const (
 // same time whatever its length, except that a turn which arrives out of order is moved to its place. It is locked by
 // waiters.
 type line struct {
-	key         lineKey
-	turns       []*turn // in the order of the store
-	first, last *waiter
-	waiting     int
+	key     lineKey
+	turns   []*turn   // in the order of the store
+	waiting list.List // of *waiter
 
 	timer *time.Timer
 	alarm time.Time // when it goes off, or zero
@@ -41,13 +41,12 @@ type turn struct {
 
 // waiter is a caller that waits.
 type waiter struct {
-	before, after *waiter
-	waits         bool
-	turn          *turn         // the one that has come; nil if the Limiter was closed
-	ready         chan struct{} // closed when the wait is over
+	place *list.Element // in the line; nil when the wait is over
+	turn  *turn         // the one that has come; nil if the Limiter was closed
+	ready chan struct{} // closed when the wait is over, unless the caller has left
 }
 
-func (l *line) free() int { return len(l.turns) - l.waiting }
+func (l *line) free() int { return len(l.turns) - l.waiting.Len() }
 
 // add adds a turn, and the caller that has taken it, if there is one: before those who have later turns.
 func (l *line) add(t *turn, x *waiter) {
@@ -58,54 +57,34 @@ func (l *line) add(t *turn, x *waiter) {
 	if x == nil {
 		return
 	}
-	behind := (*waiter)(nil)
-	for i := l.waiting; i > at; i-- {
-		if behind == nil {
-			behind = l.last
-		} else {
-			behind = behind.before
-		}
+	x.place = l.waiting.PushBack(x)
+	for i := l.waiting.Len() - 1; i > at; i-- {
+		l.waiting.MoveBefore(x.place, x.place.Prev())
 	}
-	l.insert(x, behind)
 }
 
-// insert lets x wait before another one, or as the last.
-func (l *line) insert(x, behind *waiter) {
-	if x.waits, x.after, x.before = true, behind, l.last; behind == nil {
-		l.last = x
-	} else {
-		x.before, behind.before = behind.before, x
-	}
-	if x.before == nil {
-		l.first = x
-	} else {
-		x.before.after = x
-	}
-	l.waiting++
-}
-
-// remove lets x leave, which frees the last turn that was waited for.
+// remove lets x leave. If its turn has not come, that frees the last turn that was waited for.
 func (l *line) remove(x *waiter) {
-	if x.before == nil {
-		l.first = x.after
-	} else {
-		x.before.after = x.after
+	l.waiting.Remove(x.place)
+	x.place = nil
+}
+
+// removeFirst lets the caller leave that has waited for the first turn, and returns it, or nil if nobody waits.
+func (l *line) removeFirst() *waiter {
+	first := l.waiting.Front()
+	if first == nil {
+		return nil
 	}
-	if x.after == nil {
-		l.last = x.before
-	} else {
-		x.after.before = x.before
-	}
-	x.waits, x.before, x.after = false, nil, nil
-	l.waiting--
+	x := first.Value.(*waiter) //nolint:forcetypeassert // there is nothing else in the list
+	l.remove(x)
+	return x
 }
 
 // pass lets those go on whose turn has come. A turn that comes while it is free is over: to use it later would be to
 // use it beside those that come then.
 func (l *line) pass(now time.Time) {
 	for len(l.turns) > 0 && !l.turns[0].at.After(now) {
-		if x := l.first; x != nil {
-			l.remove(x)
+		if x := l.removeFirst(); x != nil {
 			x.turn = l.turns[0]
 			close(x.ready)
 		}
@@ -116,8 +95,7 @@ func (l *line) pass(now time.Time) {
 
 // end ends the waits of all callers.
 func (l *line) end() {
-	for x := l.first; x != nil; x = l.first {
-		l.remove(x)
+	for x := l.removeFirst(); x != nil; x = l.removeFirst() {
 		close(x.ready)
 	}
 }

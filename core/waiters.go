@@ -63,7 +63,7 @@ func (w *waiters) wait(ctx context.Context, took *Refund, at time.Time) (Result,
 	case <-x.ready:
 	case <-ctx.Done():
 		w.mu.Lock()
-		if x.waits {
+		if x.place != nil {
 			l.remove(x)
 			w.changed(l, time.Now())
 			w.mu.Unlock()
@@ -100,9 +100,9 @@ func (w *waiters) claim(p *policy, ask *Ask) (t *turn) {
 		return nil
 	}
 	l.pass(now)
-	if l.free() > 0 && (p.options.Wait == 0 || l.turns[l.waiting].at.Sub(now) <= ask.Wait) {
-		t = l.turns[l.waiting]
-		l.turns = slices.Delete(l.turns, l.waiting, l.waiting+1)
+	if first := l.waiting.Len(); l.free() > 0 && (p.options.Wait == 0 || l.turns[first].at.Sub(now) <= ask.Wait) {
+		t = l.turns[first]
+		l.turns = slices.Delete(l.turns, first, first+1)
 	}
 	w.changed(l, now)
 	return t
