@@ -43,8 +43,8 @@ type Admission struct {
 // permit is held during the wait, and a request over its rate costs one round trip. What was taken remains taken until
 // GiveBack and Release.
 //
-// If another caller has just left its turn, Begin takes that without asking the store: Result is the receipt of the
-// turn, and Result.Delay counts from now.
+// If a caller that was waiting has just left, Begin takes over its turn without asking the store: Result is then the
+// receipt of that turn, and Result.Delay counts from now.
 func (l *Limiter) Begin(ctx context.Context, ask Ask, a *Admission) error {
 	a.limiter, a.key = l, ask.Key
 	if l.policy.p.permits != nil && len(l.policy.p.algorithms) == 0 {
@@ -106,10 +106,11 @@ func (a *Admission) Acquire(ctx context.Context, n int64) error {
 	return nil
 }
 
-// Wait returns when it is the turn of what was taken: at once, unless Result.Delay says otherwise, and earlier than it
-// says if others leave that wait for the same key and cost. Result is then the receipt of the turn that it was. Wait
-// fails with an [*OverLimitError], at once, if ctx would end before; with the context's error if it ends all the same;
-// and with [ErrClosed] if the Limiter is closed meanwhile. Then nothing remains taken; see [Limiter.Wait].
+// Wait returns when it is the turn of what was taken: at once, unless Result.Delay says otherwise, and earlier than
+// it says if other callers leave that wait for the same key and cost. Result is then the receipt of the turn that was
+// used. Wait fails with an [*OverLimitError], at once, if ctx would end before; with the context's error if ctx ends
+// all the same; and with [ErrClosed] if the Limiter is closed meanwhile. Then nothing remains taken; see
+// [Limiter.Wait].
 func (a *Admission) Wait(ctx context.Context) error {
 	if a.turn.IsZero() || !a.Result.Allowed() {
 		return nil
@@ -146,10 +147,10 @@ func (a *Admission) GiveBack(units int64) {
 	}
 }
 
-// Charge takes further units, for what was used already: as many as there are, the policy's debt included. It does not
-// wait for a remote store. If that does not answer, it is asked again for ten seconds, unless it may have charged them.
-// If done is not nil, it is called once: when the units are charged, so that whoever asks the store then sees it, or
-// when they never will be.
+// Charge takes further units, for what was used already: as many as there are, the policy's debt included. It does
+// not wait for a remote store. If that does not answer, it is asked again for ten seconds, unless it may have charged
+// them. If done is not nil, Charge calls it once, when the units are charged, so that everybody who asks the store
+// afterwards sees that, or when it is certain that they never will be charged.
 func (a *Admission) Charge(units int64, done func()) {
 	if done == nil {
 		done = func() {}
@@ -182,7 +183,7 @@ func (a *Admission) Detach() *Detached {
 	return &Detached{a.hold}
 }
 
-// Finish is told that the request is over. It releases the permits unless they were detached. Detached permits that
+// Finish is called when the request is over. It releases the permits unless they were detached. Detached permits that
 // nobody has claimed are released at once if the request has panicked, and otherwise after one lease.
 func (a *Admission) Finish(panicked bool) { a.hold.finish(panicked) }
 

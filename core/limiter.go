@@ -10,7 +10,8 @@ import (
 
 // LimiterOptions say how a [Limiter] is built. The zero value is a good choice.
 type LimiterOptions struct {
-	// Log is told that the store fails, once for each class of failure, and that it is back. nil means slog.Default().
+	// Log receives one line for each class of failure of a server of the store, one each minute while it fails, and
+	// one when it is back. nil means slog.Default().
 	Log *slog.Logger
 }
 

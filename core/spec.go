@@ -19,14 +19,15 @@ func (p Policy) Spec() Spec { return Spec(p) }
 // and how its window is divided and aligned. It is part of where state is kept, so that
 // changed numbers keep the state and a changed algorithm starts afresh.
 //
-// For a GCRA and a LeakyBucket the time follows in which a full bucket with its debt drains, and after "+" how far ahead
-// may be reserved: "g1s" is the shape of 10/1s and of 20/1s, and "g2s" that of 10/1s burst 20. Meters that differ in it cannot share a state, because the smaller one would forget what the larger one has
-// counted. For a TokenBucket it is how many tokens below zero there may be, if any. Windows share their state whatever
-// their numbers are.
+// For a GCRA and a LeakyBucket the time follows in which a full bucket with its debt drains, and after "+" how far
+// ahead may be reserved: "g1s" is the shape of 10/1s and of 20/1s, and "g2s" that of 10/1s burst 20. Meters that
+// differ in it cannot share a state, because the smaller one would forget what the larger one has counted. For a
+// TokenBucket it is how many tokens below zero there may be, if any. Windows share their state whatever their numbers
+// are.
 //
-// Limits that are alike in this are told apart by their periods in microseconds, and if
-// these are the same, by all their numbers: "f/1000000f/60000000" is that of 10/1s fixed-window and 100/1m fixed-window,
-// for which other rates keep the state and other periods start afresh. Permits are kept apart and are not in it.
+// Limits that are alike in this are told apart by their periods in microseconds, and if these are the same, by all
+// their numbers: "f/1000000f/60000000" is the shape of 10/1s fixed-window and 100/1m fixed-window, for which other
+// rates keep the state and other periods start afresh. Permits are kept apart and are not in it.
 func (s Spec) Shape() string {
 	if s.p == nil {
 		return ""

@@ -9,17 +9,17 @@ func (s Spec) Summarized() bool { return s.p != nil && s.p.summary }
 // refuse t as well. It is for stores that decide in a script, and spares the server questions
 // that have only one answer.
 //
-// reply is what the script take replied when it refused cost units, or the script upto without how
-// many were taken, for which cost is 1; its first integer is the server's time at that moment. The server's clock is now between earliest and latest. If t
-// would be refused at latest, it is refused now: what others have taken meanwhile only makes
-// it wait longer. The Result is that of the state in the reply at earliest, so that its
-// RetryAfter is never too short. For a policy that is [Spec.Summarized], Remaining may leave
-// out units that have come back since.
+// reply is what the script take replied when it refused cost units, or the script upto without
+// the number of units taken, for which cost is 1; its first integer is the server's time at that
+// moment. The server's clock is now between earliest and latest. If t would be refused at latest,
+// it is refused now: what others have taken meanwhile only makes it wait longer. The Result is
+// that of the state in the reply at earliest, so that its RetryAfter is never too short. For a
+// policy that is [Spec.Summarized], Remaining may leave out units that have come back since.
 //
-// refused is false, and the store must be asked, if t may be admitted, if it is a peek or has Now,
-// and if no script can have written reply. It is false under a policy that is Summarized if t has
-// another cost, where one with AtMost is for 1 unit, whatever its Cost. Again does not know what
-// was given back since the reply, nor what was charged.
+// refused is false, and the store must be asked, if t may be admitted, if it is a peek or has
+// Now, and if no script can have written reply. Under a policy that is Summarized it is false,
+// too, if t has another cost than the refusal; a t with AtMost counts there as one of cost 1.
+// Again does not know what was given back since the reply, nor what was charged.
 //
 // Again does not allocate for a policy of one or two limits. t.Policy is that of s, whatever
 // it says.

@@ -28,11 +28,11 @@ import (
 // route than was found, which the log says once; see guard.Config.StrictRoutes.
 type Router func(*http.Request) string
 
-// Mux finds the routes of m, and of muxes that are handlers of it: not those that
-// another middleware wraps, such as http.StripPrefix, which see other paths than m.
-// Mount a Limit around such a mux instead. Limit needs Mux where something stands between it and
-// the mux, such as another middleware; it finds a mux that it wraps itself, also through
-// other Limits.
+// Mux finds the routes of m, and of muxes that are handlers of it. It does not look
+// into a mux that another middleware wraps, such as http.StripPrefix, because that
+// sees other paths than m: mount a Limit around such a mux instead. Limit needs Mux
+// where something stands between it and the mux, such as another middleware; it
+// finds a mux that it wraps itself, also through other Limits.
 //
 // A pattern with a host keeps it: "example.com/items/{id}". If the mux redirects to a
 // path's canonical form, the route is the one that is redirected to; a redirected

@@ -12,10 +12,11 @@ import (
 // answer is cheap: nothing bounds how many of them there are. It costs a request over its limit a context of its own.
 //
 // With a handler, at most one, that answers instead: Degrade(ginmw.Handle(cached)). Its status is 200 unless it says
-// otherwise, and it is told no time to wait.
+// otherwise, and the answer has no Retry-After.
 //
-// The answer says that it must not be cached, whatever the handler says about that. Other rules hold all the same. Only what its limit refuses is degraded: a
-// request without a key, or one for which the store failed under "fail closed", is answered as by [Reject].
+// The answer says that it must not be cached, whatever the handler says about that. Other rules hold all the same.
+// Only what its limit refuses is degraded: a request without a key, or one for which the store failed under "fail
+// closed", is answered as by [Reject].
 func Degrade(instead ...OverLimit) OverLimit { return degrade{instead} }
 
 // Degraded reports whether the request with that context goes on although it is over a limit, because of [Degrade]. For

@@ -29,7 +29,7 @@ func (g *Guard) AfterKeys() int {
 var (
 	LintCodes = []string{
 		codeUnmatched, codeNoRoutes, codeRawPath, codeTwice, codeSameKey, codeShortWait, codeWaiting, codePermitsWait, codeTiersApart, codeEarlier, codeMethods, codeNumbers,
-		codeWideFirst, codeHeldPermits, codeNothingNarrow,
+		codeWideFirst, codeHeldPermits, codeNotNarrow,
 	}
 	LogCodes = []string{
 		codeNoRoute, codeNoKey, codeProxy, codePerRequest, codeCost, codeKey, codeAddress, codeTier, codeStore, codeForeign, codeMounted, codeOverlooked, codeNumbers,

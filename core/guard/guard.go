@@ -29,10 +29,10 @@ type Config struct {
 	// without a name is called after its key, such as "post-login". A key that no route has does nothing; [Guard.Lint]
 	// says so.
 	Routes map[string]Rule
-	// StrictRoutes refuses, with 503, a request for which an entry of Routes may be meant that does not hold: one whose
-	// path is like an entry that the found route is not, and, once a request has taken a route other than the one that
-	// was found for it, all for which that one is found. Without it they pass. The log has a line of either, once for
-	// each entry, with both names and the code "overlooked-entry".
+	// StrictRoutes refuses, with 503, requests that may evade an entry of Routes: those whose path is like that of an
+	// entry which does not hold for the route that was found; and, after one request has taken another route than the
+	// one found for it, all for which that route is found. Without StrictRoutes such requests pass. Either way the log
+	// has one line for each entry, with the names of both routes and the code "overlooked-entry".
 	StrictRoutes bool
 	// Headers say which headers tell clients where they stand. The zero Headers are X-RateLimit-Limit and its like.
 	Headers Headers
@@ -46,8 +46,8 @@ type Config struct {
 	Observe func(Event)
 	// Results puts the Result of each request into its context, for handlers that show what is left; see [FromContext].
 	Results bool
-	// Log is told that the store fails, once for each class of failure, and that it is back; and of mistakes that show
-	// in use, once each. nil means slog.Default().
+	// Log receives what [core.LimiterOptions] says of a store that fails, and mistakes that show in use, once each.
+	// nil means slog.Default().
 	Log *slog.Logger
 }
 

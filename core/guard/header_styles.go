@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Headers say in which style clients are told where they stand. The zero Headers are X-RateLimit-Limit,
+// Headers say in which style clients learn where they stand. The zero Headers are X-RateLimit-Limit,
 // X-RateLimit-Remaining and X-RateLimit-Reset, with Unix seconds. All guards of a family, which [Guard.With] and
 // [Guard.WithRule] make, have one style; give it to other guards of the program as well, so that what they say where
 // they are stacked becomes one.

@@ -9,13 +9,6 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// The codes of the warnings of the order of rules.
-const (
-	codeWideFirst     = "wide-first"
-	codeHeldPermits   = "permits-held"
-	codeNothingNarrow = "nothing-narrow"
-)
-
 // order looks for rules of one request that are asked in an order in which one caller costs others what they share. Of
 // those of an entry in the table, the first is the entry's own, and the others hold everywhere.
 func (l *lint) order(rules []*rule, entry bool) {
@@ -67,7 +60,7 @@ func (l *lint) narrow(rules []*rule, wide *rule, entry bool) {
 		if permits, _, _ := ru.limiter.Policy().Concurrent(); !ru.shadow {
 			why = "has permits alone, which do not bound how often requests come: " + perSecond(permits)
 		}
-		l.warn(codeNothingNarrow, ru.place, "%q is all that keeps one caller from using up %q of %s, which others share, and it %s; give a rate beside it, as in \"20/1s\"",
+		l.warn(codeNotNarrow, ru.place, "%q is all that keeps one caller from using up %q of %s, which others share, and it %s; give a rate beside it, as in \"20/1s\"",
 			ru.limiter.Policy(), wide.limiter.Policy(), wide.place, why)
 	}
 }

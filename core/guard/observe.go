@@ -7,8 +7,8 @@ import (
 	"github.com/weir-go/weir/keyfunc"
 )
 
-// Event is what Config.Observe is told: that a rule has decided on a request, or, with Settled, how much the request
-// has used in the end. There is none for a rule that the request was exempted from, nor for one whose decision did not
+// Event is the argument of Config.Observe: a rule has decided on a request, or, with Settled, it is known how much the
+// request has used in the end. There is none for a rule that the request was exempted from, nor for one whose decision did not
 // matter because another rule has refused.
 //
 // Policy, Rule, Tier, Outcome and Shadow have few values, which are the program's own, so that they can be labels of a

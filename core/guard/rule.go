@@ -36,7 +36,7 @@ type Rule struct {
 	// an After; 0 means 1000. If there is no place left, a request passes if its turn is now, and is refused otherwise.
 	Waiting int
 	// Cost is how many units a request takes: 0 only looks and is always admitted. A negative cost, such as the -1 of
-	// an unknown ContentLength, is a mistake: the request is answered with 503 and the log is told. nil means 1;
+	// an unknown ContentLength, is a mistake: the request is answered with 503, and the log has a line of it. nil means 1;
 	// where the Config has a Cost, a rule that counts requests says so: func(keyfunc.Request) int64 { return 1 }.
 	Cost func(keyfunc.Request) int64
 	// Settle says when the request is over how many units it really used; see [Reported]. taken is how many were taken
@@ -44,7 +44,7 @@ type Rule struct {
 	// policy's debt allows, and without debt up to what there is. Until the request is over, and with a remote store
 	// some milliseconds longer, all of them are taken, so that a client has less than its limit. A part of what a meter
 	// took in debt or with a delay cannot be given back; see [core.Store]. At most 16384 refunds and as many charges
-	// wait for a remote store that hangs: those beyond are not made, and the log is told. nil means that all were used;
+	// wait for a remote store that hangs: those beyond are not made, and the log has a line of it. nil means that all were used;
 	// if the Config has a Settle, a rule can undo it by func(_ guard.Final, taken int64) int64 { return taken }. Settle
 	// is not called if nothing was taken.
 	Settle func(f Final, taken int64) int64

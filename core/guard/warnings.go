@@ -42,6 +42,9 @@ const (
 	codeTiersApart  = "tiers-apart"
 	codeEarlier     = "earlier-route"
 	codeMethods     = "other-methods"
+	codeWideFirst   = "wide-first"
+	codeHeldPermits = "permits-held"
+	codeNotNarrow   = "nothing-narrow"
 	codeNumbers     = "unusable-numbers" // also in use
 )
 

@@ -62,10 +62,10 @@ func (t *trouble) alone() time.Duration {
 	return time.Since(started) - time.Duration(t.lastSuccess.Load())
 }
 
-// newBreaker builds a breaker that counts what is silent, and a server that does not let the user in. Two failures do not count either way: that of a process that
-// has too few connections, and for staleFor that of a broken connection, since every pooled one breaks when a server
-// restarts. tell, if there is one, is told once each time that it opens and closes, by the goroutine whose flight was
-// the reason.
+// newBreaker builds a breaker that counts failures of a server that stays silent, and of one that does not let the
+// user in. Two failures do not count either way: that of a process that has too few connections, and for staleFor
+// that of a broken connection, since every pooled one breaks when a server restarts. tell, if there is one, is called
+// once each time that the breaker opens and closes, by the goroutine whose flight was the reason.
 func newBreaker(tell func(open bool, err error)) *breaker {
 	b := &breaker{tell: tell}
 	b.circuit = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{

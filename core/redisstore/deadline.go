@@ -33,9 +33,9 @@ func looking(limit time.Duration) time.Duration { return enough(limit) - looks*l
 // send it before. It is as long as its passengers look for the answer then.
 func lateness(limit time.Duration) time.Duration { return looks * lookEvery(limit) }
 
-// missed reports whether an answer that takes a round trip would come when its caller does not wait any more, who has so
-// much time left: what is asked all the same would be charged for nothing. A caller whose time was over before the
-// process came to ask waits as long as it looks about then, which is lateness.
+// missed reports whether an answer that takes a round trip would come after its caller, which has so much time left,
+// has stopped waiting: what is asked all the same would be charged for nothing. A caller whose time was over before
+// the process came to ask goes on looking for an answer for lateness.
 func missed(left, trip, lateness time.Duration) bool {
 	if left <= 0 {
 		left = lateness

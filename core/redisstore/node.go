@@ -188,8 +188,8 @@ func (n *node) names(err error) error {
 	return err
 }
 
-// Failing reports whether the server of that address was asked for a decision and has not answered, and none since. A
-// Limiter calls it to know when to say that it is back; see [core.StoreError.Server].
+// Failing reports whether the server at that address has left the latest decision that it was asked for without an
+// answer. A Limiter calls it before it logs that the server is back; see [core.StoreError.Server].
 func (s *Store) Failing(server string) (failing bool) {
 	look := func(n *node) {
 		failing = failing || n.addr() == server && n.lanes[deciding].trouble.Load() != nil

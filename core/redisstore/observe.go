@@ -2,8 +2,8 @@ package redisstore
 
 import "time"
 
-// Flight is what Options.Observe is told: that something was asked of a server and how it went.
-// Sizes and times are fit for histograms.
+// Flight is the argument of Options.Observe: something was asked of a server. Sizes and times are
+// fit for histograms.
 type Flight struct {
 	// Calls is how many decisions it carried, or, with Behind, how many other things. One that
 	// flew alone is 1.
@@ -44,9 +44,8 @@ func (f *flight) tell() {
 	f.lane.node.store.observe(*f.told)
 }
 
-// BreakerChange is what Options.ObserveBreaker is told: that the breaker of a server has opened or closed. While
-// it is open, the server is asked by one flight at a time, about twice a second; the first that is answered closes
-// it.
+// BreakerChange is the argument of Options.ObserveBreaker: the breaker of a server has opened or closed. While it is
+// open, the server is asked by one flight at a time, about twice a second; the first that is answered closes it.
 type BreakerChange struct {
 	// Addr is the server's address as the client has it, or "" where that does not say which server it asks.
 	Addr string

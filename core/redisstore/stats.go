@@ -1,7 +1,7 @@
 package redisstore
 
-// Stats are counts of what a [Store] has answered without asking Redis, since it was built. Of what
-// it asks, Observe in [Options] is told.
+// Stats are counts of what a [Store] has answered without asking Redis, since it was built. For
+// what it asks, see Observe in [Options].
 type Stats struct {
 	// DenyHits is how many requests were refused from memory, without asking Redis; see
 	// Options.DenyCache.

@@ -106,15 +106,15 @@ type Options struct {
 	// Refund of the policy through this Store. What goes through this Store counts at once: a
 	// Refund, a Reset, and what it takes itself, at whatever cost and by whatever numbers.
 	DenyCache int
-	// Observe is told of each flight when it is over, where its callers are not kept waiting
+	// Observe is called for each flight when it is over, where its callers are not kept waiting
 	// unless one flies alone. It must be quick, safe for concurrent use, and not panic, which a
-	// caller that flies alone would see. nil means nobody.
-	// Requests that were refused from memory took no flight: [Store.Stats] counts them.
+	// caller that flies alone would see. Requests that were refused from memory took no flight:
+	// [Store.Stats] counts them. nil means that nothing is called.
 	Observe func(Flight)
-	// ObserveBreaker is told once each time that a breaker of a server opens, because the server does not answer, and
-	// once when it closes again. A server has one for decisions and one for what no request waits for. It is called by
-	// the goroutine of the flight that was the reason, which may be a caller's: it must be quick, safe for concurrent
-	// use, and not panic. nil means nobody.
+	// ObserveBreaker is called once each time that a breaker of a server opens, because the server does not answer,
+	// and once when it closes again. A server has one for decisions and one for what no request waits for. It is
+	// called by the goroutine of the flight that was the reason, which may be a caller's: it must be quick, safe for
+	// concurrent use, and not panic. nil means that nothing is called.
 	ObserveBreaker func(BreakerChange)
 	// Mirror also counts in this process what Redis admits for it under policies that say "fail local", as far as it
 	// fits there, so that a client that has just used up its limit here finds less of the local limit, or of its share,
@@ -164,12 +164,12 @@ type Store struct {
 // a server that is down does not keep a program from starting. [ClientOptions] are
 // the options to give the client.
 //
-// A client without ContextTimeoutEnabled works too, at the price of a goroutine for
-// each call, because it would otherwise wait for seconds, and a line in the log says so. The error reports an
-// option that cannot work, and a client that is nil, an AutoPipeliner, which
-// ignores its caller's context, one with a URL as an address, or one whose TLSConfig is
-// ignored because it has a Dialer as well. A client of read-only replicas cannot be told
-// apart: its every decision fails with the class "down".
+// A client without ContextTimeoutEnabled works too, at the price of a goroutine for each call,
+// because it would otherwise wait for seconds, and a line in the log says so. The error reports
+// an option that cannot work, and a client that is nil, an AutoPipeliner, which ignores its
+// caller's context, one with a URL as an address, or one whose TLSConfig is ignored because it
+// has a Dialer as well. A client of read-only replicas cannot be recognized: its every decision
+// fails with the class "down".
 func New(rdb redis.UniversalClient, o Options) (*Store, error) {
 	var mistakes []error
 	wrong := func(format string, args ...any) {
