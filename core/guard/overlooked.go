@@ -129,18 +129,17 @@ func (t *routes) suspect(method string, r keyfunc.Request, f *found) *entry {
 	case "HEAD":
 		method = "GET"
 	}
-	asked := r.Path()
-	if strings.Contains(asked, "/.") || strings.Contains(asked, "//") {
-		asked = path.Clean(asked)
-	}
+	host := r.Host()
+	var room [16]string
+	asked := t.read(r.Path(), room[:0])
 	for _, e := range t.all {
 		if e == f.own || e.likely.rest && len(e.likely.parts) == 0 { // all paths are like that
 			continue
 		}
-		if e.method != "" && e.method != method || e.holdsFor(f.route) || e.likely.host != "" && !e.likely.isHost(r.Host()) {
+		if e.method != "" && e.method != method || e.holdsFor(f.route) || e.likely.host != "" && !e.likely.isHost(host) {
 			continue
 		}
-		if e.likely.fits(asked, f.route == "") && (f.route == "" || e.isWithin(f.route)) {
+		if e.likely.fits(&asked, f.route == "") && (f.route == "" || e.isWithin(f.route)) {
 			return e
 		}
 	}
@@ -222,30 +221,54 @@ func likenessOf(pattern string, prefix bool) likeness {
 	return l
 }
 
-// isHost reports whether a request's host, which may have a port, is that of the pattern.
+// isHost reports whether a request's host, which may have a port, is that of the pattern. Of a long one it reads no more
+// than the pattern has.
 func (l *likeness) isHost(host string) bool {
-	name, _, _ := strings.Cut(host, ":")
-	return strings.EqualFold(name, l.host)
+	n := len(l.host)
+	return len(host) >= n && strings.EqualFold(host[:n], l.host) && (len(host) == n || host[n] == ':')
+}
+
+// askedPath is the path of a request as patterns are compared with it. It is read once, because it may be long and the
+// patterns many.
+type askedPath struct {
+	parts []string // as many as a pattern has at most
+	more  bool     // there are further ones
+	stem  string   // of the last one, without what follows a dot; "" if there is none, or there are more
+}
+
+// read reads a path, of which parts has room for the parts.
+func (t *routes) read(text string, parts []string) (asked askedPath) {
+	if strings.Contains(text, "/.") || strings.Contains(text, "//") {
+		text = path.Clean(text)
+	}
+	for text = strings.Trim(text, "/"); text != "" && len(parts) < t.deepest; {
+		var part string
+		part, text, _ = strings.Cut(text, "/")
+		parts = append(parts, part)
+	}
+	if asked.parts, asked.more = parts, text != ""; !asked.more && len(parts) > 0 {
+		last := parts[len(parts)-1]
+		asked.stem = last[:max(0, strings.LastIndexByte(last, '.'))]
+	}
+	return asked
 }
 
 // fits reports whether a path is one of the pattern, but for case and slashes; with extension, also if its last part has
 // a dot and more behind it.
-func (l *likeness) fits(path string, extension bool) bool {
-	path = strings.Trim(path, "/")
+func (l *likeness) fits(asked *askedPath, extension bool) bool {
+	n := len(asked.parts)
+	if n < len(l.parts) || !l.rest && (n > len(l.parts) || asked.more) {
+		return false
+	}
 	for i, part := range l.parts {
-		if path == "" {
+		if part == parameter || strings.EqualFold(part, asked.parts[i]) {
+			continue
+		}
+		if last := i == n-1 && !asked.more; !last || !extension || !strings.EqualFold(part, asked.stem) {
 			return false
 		}
-		var asked string
-		asked, path, _ = strings.Cut(path, "/")
-		if last := i == len(l.parts)-1 && path == ""; part != parameter && !strings.EqualFold(part, asked) {
-			dot := strings.LastIndexByte(asked, '.')
-			if !last || !extension || dot < 0 || !strings.EqualFold(part, asked[:dot]) {
-				return false
-			}
-		}
 	}
-	return l.rest || path == ""
+	return true
 }
 
 // holdsFor reports whether the entry is for a registered pattern, whatever the method.

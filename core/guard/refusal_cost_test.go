@@ -1,6 +1,8 @@
 package guard_test
 
 import (
+	"fmt"
+	"log/slog"
 	"net/netip"
 	"strings"
 	"testing"
@@ -108,5 +110,58 @@ func BenchmarkRefusalCost(b *testing.B) {
 			}
 			b.ReportMetric(float64(odd)/float64(plain), "x-plain")
 		})
+	}
+}
+
+// addressed is a request of another path than its route, and of another host.
+type addressed struct {
+	*request
+	host, path string
+}
+
+func (a addressed) Host() string { return a.host }
+func (a addressed) Path() string { return a.path }
+
+// A long path or host is read once, and not for each entry of the table that may be meant, and a long tier not for each
+// tier that it is like.
+func TestRefusalCostOfTables(t *testing.T) {
+	if race.Enabled {
+		t.Skip("the race detector takes its time for each access")
+	}
+	refusal := func(entries int, host, path string) func() time.Duration {
+		table, tiers := map[string]guard.Rule{}, map[string]string{}
+		for i := range entries {
+			tiers[fmt.Sprintf("tier%d", i)] = "3/1h"
+			table[fmt.Sprintf("/{tenant}/login%d", i)] = guard.Rule{Policy: "3/1h"}
+			table[fmt.Sprintf("host%d.example.org/login", i)] = guard.Rule{Policy: "3/1h"}
+		}
+		g := newGuard(t, guard.Config{
+			Rule: guard.Rule{
+				Policy: "1/366d", Key: keyfunc.IP(),
+				Tiers: tiers, Tier: func(r keyfunc.Request) string { return strings.Trim(r.Path(), "/") },
+			},
+			Routes: table, StrictRoutes: true, Log: slog.New(slog.DiscardHandler),
+		})
+		r := from(alice)
+		r.route = ""
+		return func() time.Duration {
+			began := time.Now()
+			_ = g.Check(addressed{r, host, path})
+			return time.Since(began)
+		}
+	}
+	const long = 256 << 10
+	for name, to := range map[string][2]string{
+		"a long part": {"example.org", "/a/" + strings.Repeat("b", long)},
+		"many parts":  {"example.org", strings.Repeat("/a", long/2)},
+		"a long host": {strings.Repeat("h", long), "/login"},
+		"a long tier": {"example.org", "/" + strings.Repeat(" ", long)},
+	} {
+		few, many := refusal(1, to[0], to[1]), refusal(200, to[0], to[1])
+		one, all := few(), many()
+		for range 50 {
+			one, all = min(one, few()), min(all, many())
+		}
+		assert.LessOrEqual(t, all, 3*one+50*time.Microsecond, "%s: %v beside 400 entries, %v beside two", name, all, one)
 	}
 }

@@ -16,6 +16,7 @@ type routes struct {
 	exact    map[route]*entry
 	prefixes []*entry // the longest first, and of these the one with a method
 	all      []*entry // in the order of their text
+	deepest  int      // how many parts a pattern of them has at most
 	*overlooked
 }
 
@@ -94,6 +95,7 @@ func (t *routes) add(e *entry) {
 		t.exact[e.route] = e
 	}
 	t.all = append(t.all, e)
+	t.deepest = max(t.deepest, len(e.likely.parts))
 }
 
 func (t *routes) sort() {

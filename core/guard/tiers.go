@@ -99,8 +99,9 @@ func (g *Guard) ofTier(ru *rule, tier string) (*core.Limiter, string) {
 // compareTier warns of a tier that the rule does not know, if it differs from one that it knows by case or white space
 // alone. Any other is as documented: the Policy is for those who are in no tier.
 func (g *Guard) compareTier(ru *rule, tier string) {
+	trimmed := strings.TrimSpace(tier) // which may be long
 	for known := range ru.tiers {
-		if strings.EqualFold(strings.TrimSpace(tier), strings.TrimSpace(known)) {
+		if strings.EqualFold(trimmed, strings.TrimSpace(known)) {
 			g.warnTier(ru, tier, known)
 		}
 	}
