@@ -74,7 +74,7 @@ func TestAppendToLeavesTheKeyOnError(t *testing.T) {
 		var k keyfunc.Key
 		k.Add("before", "1")
 		r := from("")
-		r.header["X-Empty"] = []string{"", ""}
+		r.header["X-Empty"] = []string{""}
 		require.Error(t, f.AppendTo(&k, r), f.String())
 		assert.Equal(t, "before=1", k.String(), f.String())
 	}
@@ -200,7 +200,7 @@ func TestLongTexts(t *testing.T) {
 func TestFuncsDoNotAllocate(t *testing.T) {
 	r := from("10.0.0.1", "6.6.6.6, [2001:db8::1%eth0]:80 , 10.0.0.2")
 	r.method, r.path, r.route = "HEAD", "/items/1", "/items/{id}"
-	r.header["X-Api-Key"] = []string{"abc", "def"}
+	r.header["X-Api-Key"] = []string{"abc"}
 	r.values = map[any]any{"s": "alice", "b": []byte("alice"), "i": 123456, "n": id(123456), "t": name("alice")}
 	for _, f := range []keyfunc.Func{
 		keyfunc.Join(keyfunc.IP(), keyfunc.Route(), keyfunc.Method(), keyfunc.Path()),

@@ -31,12 +31,14 @@ const maxKind = 64
 // How much of a request a key is made of at most, so that keys stay short, and cost little. Most servers and proxies
 // let no longer headers and paths pass.
 const (
-	maxLines = 16   // of a header
-	maxBytes = 8192 // of all lines of a header together
+	maxBytes = 8192 // of a header
 	maxPath  = 4096
 )
 
-var errLongHeader = fmt.Errorf("%w: the header has more than %d lines or %d bytes", ErrNoKey, maxLines, maxBytes)
+var (
+	errLongHeader = fmt.Errorf("%w: the header has more than %d bytes", ErrNoKey, maxBytes)
+	errTwice      = fmt.Errorf("%w: the header stands more than once", ErrNoKey)
+)
 
 // Route makes a part of the pattern that the router has chosen, such as "/items/{id}": all paths that lead to one
 // handler count as one. It does not have the method in it; add [Method] to count methods apart. All requests that
@@ -91,15 +93,19 @@ func Method() Func {
 	}}
 }
 
-// Header makes a part of each line of the header of that name, upper and lower case in the name being the same. If
-// there is no line, if all are empty, or if there are more than 16, or more than 8192 bytes in them, the error is
-// [ErrNoKey]. A name that is not a token as RFC 9110 has it is a mistake that Err reports, and so is Host, which net/http
-// does not keep in the header.
+// Header makes a part of the header of that name, upper and lower case in the name being the same. If there is none, if
+// it is empty or has more than 8192 bytes, the error is [ErrNoKey]. So it is if the header stands more than once: whoever
+// has verified it has looked at one of the lines, and a client could make up keys by the others. A name that is not a
+// token as RFC 9110 has it is a mistake that Err reports, and so is Host, which net/http does not keep in the header.
 //
-// Of a header that holds a credential, each line stands in the key as its SHA-256 sum, so that whoever reads keys in the
-// store or in a log cannot act as the client. The name of the Func says so: "header(X-Api-Key, hashed)". Such are
-// Authorization, Cookie, and all whose names contain "auth", "cookie", "credential", "jwt", "key", "passw", "secret",
-// "session" or "token". For others use Hash(Header(name)); [HeaderInClear] hashes none.
+// Of a header that holds a credential, the SHA-256 sum stands in the key, so that whoever reads keys in the store or in a
+// log cannot act as the client. The name of the Func says so: "header(X-Api-Key, hashed)". Such are Authorization, Cookie,
+// and all whose names contain "auth", "cookie", "credential", "jwt", "key", "passw", "secret", "session" or "token". For
+// others use Hash(Header(name)); [HeaderInClear] hashes none.
+//
+// Of Authorization and Proxy-Authorization, what follows the scheme is the part: "Bearer", "bearer" and any number of
+// spaces are the same credential. Cookie is all cookies together, of which a client adds more as it likes: use [Custom]
+// for the one that is verified.
 //
 // WARNING: a header is what the client says. Use one only if something in front of the limit has verified or written
 // it, such as an API key that a gateway has checked. Otherwise a client sends another value with each request and is
@@ -119,6 +125,7 @@ var credentials = []string{"auth", "cookie", "credential", "jwt", "key", "passw"
 func header(constructor, name string, hashed bool) Func {
 	name = textproto.CanonicalMIMEHeaderKey(name)
 	kind := headerKind + strings.ToLower(name)
+	hasScheme := name == "Authorization" || name == "Proxy-Authorization"
 	f := Func{name: "header(" + name + ")", kinds: []string{kind}}
 	if hashed {
 		f.name = "header(" + name + ", hashed)"
@@ -131,25 +138,26 @@ func header(constructor, name string, hashed bool) Func {
 	}
 	return f.with(func(k *Key, r Request) error {
 		lines := r.Header(name)
-		if len(lines) > maxLines {
-			return errLongHeader
-		}
-		bytes := 0
-		for _, line := range lines {
-			bytes += len(line)
-		}
 		switch {
-		case bytes == 0:
+		case len(lines) == 0:
 			return ErrNoKey
-		case bytes > maxBytes:
+		case len(lines) > 1:
+			return errTwice
+		}
+		text := lines[0]
+		switch {
+		case text == "":
+			return ErrNoKey
+		case len(text) > maxBytes:
 			return errLongHeader
 		}
-		for _, line := range lines {
-			if hashed {
-				k.addSum(kind, line)
-			} else {
-				k.Add(kind, line)
-			}
+		if i := strings.IndexAny(text, " \t"); hasScheme && i > 0 {
+			text = strings.TrimLeft(text[i:], " \t")
+		}
+		if hashed {
+			k.addSum(kind, text)
+		} else {
+			k.Add(kind, text)
 		}
 		return nil
 	})
