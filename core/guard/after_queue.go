@@ -48,6 +48,7 @@ type attempt struct {
 	looking bool          // it is to look again, or does so
 	running bool
 	over    bool
+	forNow  bool // it was refused although there were units left
 }
 
 // enter returns an attempt that is to look by limiter for the first time.
@@ -173,7 +174,7 @@ func (x *attempt) wait(ctx context.Context, a *core.Admission) error {
 		case <-x.wake:
 		case <-late.C:
 			if x.leave() {
-				refuseForNow(&a.Result)
+				x.refuseForNow(&a.Result)
 			}
 			return nil
 		case <-ctx.Done():
@@ -272,6 +273,7 @@ func left(res *core.Result) int64 {
 }
 
 // refuseForNow turns what a look has found into a refusal: what is left may be used by others that are under way.
-func refuseForNow(res *core.Result) {
+func (x *attempt) refuseForNow(res *core.Result) {
+	x.forNow = true
 	res.Outcome, res.Remaining, res.RetryAfter = core.Refused, 0, afterWait
 }

@@ -98,6 +98,22 @@ func TestAfterStopsBruteForce(t *testing.T) {
 	}
 }
 
+// Those who are refused because others take long, and not because anything was used, are not banned.
+func TestAfterBansNobodyForOthers(t *testing.T) {
+	for waiting, name := range map[int]string{0: "those who have waited for long", 1: "those for whom there is no place"} {
+		synctest.Test(t, func(t *testing.T) {
+			g := newGuard(t, guard.Config{Rule: guard.Rule{
+				Policy: "login: 3/1h", After: failed, Waiting: waiting, OverLimit: guard.Break(guard.BreakOptions{Refusals: 5}),
+			}})
+			assert.Equal(t, 3, logins(g, 30, 2*time.Second, 200), name)
+			assert.Equal(t, 3, logins(g, 3, 10*ms, 401), "%s: nobody is banned, and nothing was used", name)
+			assert.Zero(t, logins(g, 5, 10*ms, 200), name)
+			v := g.Check(from(alice))
+			assert.Equal(t, time.Minute, v.Result.RetryAfter, "%s: those for whom nothing was left are", name)
+		})
+	}
+}
+
 // Those whose passwords are right take turns, and none is refused.
 func TestAfterLetsSuccessesPass(t *testing.T) {
 	for name, store := range stores {

@@ -41,7 +41,8 @@ type BreakOptions struct {
 // is refused, it opens for twice the time.
 //
 // Only refusals by the limit count, and not those of an open circuit: a client that goes on asking does not make it
-// longer. A request without a key, or one for which the store failed under "fail closed", is for Before to answer.
+// longer. A request without a key, or one for which the store failed under "fail closed", is for Before to answer, and so
+// is one of a rule with After that is refused while there are units left, because others that are under way may use them.
 //
 // Nobody can open the circuit of another key, or close it: what a key is refused counts for that key. A flood of keys
 // takes no more memory than MaxKeys says. It displaces keys whose time is over before keys whose circuits are closed, and
@@ -161,7 +162,7 @@ func (b *breaker) choose(policy string, t *taken, res *core.Result, err error) O
 	switch {
 	case t.barred:
 		return b.o.Then
-	case !overLimit(res, err):
+	case !overLimit(res, err), t.attempt != nil && t.attempt.forNow: // by others that may use nothing of the limit
 		if t.probe {
 			b.undecided(policy, t.key)
 		}

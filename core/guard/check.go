@@ -324,7 +324,7 @@ func (t *taken) attend() {
 		t.queued = true
 	default:
 		t.attempt.end(false)
-		refuseForNow(res)
+		t.attempt.refuseForNow(res)
 	}
 }
 
