@@ -120,7 +120,9 @@ func (m *tokens) refilled(now int64) (has *big.Int, last int64) {
 func (m *tokens) write(has *big.Int, last int64) {
 	whole := big.NewInt(m.Burst)
 	m.used, m.had, m.since = has.Cmp(whole) < 0 || m.full > 0, has, last
-	m.full = max(m.full, last+m.until(m.Burst, has, last, last))
+	if m.used {
+		m.full = max(m.full, last+m.until(m.Burst, has, last, last))
+	}
 }
 
 // until is how long it takes from now until need tokens are there.
@@ -215,9 +217,11 @@ func TestTokenBucketIsTheModel(t *testing.T) {
 					m.Params, met = b.params, true
 				}
 			case 4:
-				b.forget(t, now)
+				b.forget(t, now) // which brings it to now
 				m.at(now)
-				m.forget(now)
+				if m.forget(now); m.used {
+					m.write(m.refilled(now))
+				}
 			case 5: // garbage that can be read
 				number := rapid.OneOf(rapid.Int64Range(-10, 10), rapid.Int64Range(1-1<<53, 1<<53-1), rapid.Just(b.params.Burst))
 				m.used, m.since = true, rapid.OneOf(rapid.Int64Range(1, 1<<53-1), rapid.Int64Range(now-100*second, now+100*second)).Draw(t, "last")
