@@ -1,7 +1,10 @@
 package guard_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"io"
+	"strings"
 	"sync/atomic"
 
 	"github.com/weir-go/weir/core/guard"
@@ -57,6 +60,36 @@ func ExampleGuard_Lint() {
 	// GET /items/{id}  Rule                   default: 100/1m  by ip  reject(429)
 	// all others       Rule                   default: 100/1m  by ip  reject(429)
 	// unmatched-entry: Routes["/items/:id"]: no route of the router is held by it; it may be "GET /items/{id}" that is meant
+}
+
+// load reads a file such as {"policies": {"api": "200/1m"}, "tiers": {"api": {"pro": "5000/1m"}}}.
+func load(file io.Reader, numbers *atomic.Pointer[guard.Set], guards ...*guard.Guard) error {
+	set, decoder := new(guard.Set), json.NewDecoder(file)
+	decoder.DisallowUnknownFields() // a mistake in it leaves the numbers as they are
+	if err := decoder.Decode(set); err != nil {
+		return err
+	}
+	if names := set.Unused(guards...); len(names) > 0 {
+		return fmt.Errorf("no rule is called %q", names)
+	}
+	numbers.Store(set)
+	return nil
+}
+
+// Numbers that come from a file, which has mistakes at first.
+func ExampleSet() {
+	numbers := new(atomic.Pointer[guard.Set])
+	g, err := guard.New(guard.Config{Rule: guard.Rule{Policy: "api: 2/1h", Key: keyfunc.IP()}, Source: numbers})
+	if err != nil {
+		panic(err)
+	}
+	for _, text := range []string{`{"api": "5/1h"}`, `{"policies": {"apy": "5/1h"}}`, `{"policies": {"api": "5/1h"}}`} {
+		fmt.Println(load(strings.NewReader(text), numbers, g), g.Policies()[0])
+	}
+	// Output:
+	// json: unknown field "api" api: 2/1h
+	// no rule is called ["apy"] api: 2/1h
+	// <nil> api: 5/1h
 }
 
 // Numbers change while the program runs, as when a file is read again. What was counted is kept.
