@@ -17,6 +17,7 @@ import (
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/fibermw"
+	"github.com/weir-go/weir/internal/logtest"
 	"github.com/weir-go/weir/keyfunc"
 )
 
@@ -125,5 +126,41 @@ func TestStreamReports(t *testing.T) {
 		require.Equal(t, http.StatusOK, res.StatusCode)
 		assert.Equal(t, strings.Repeat("token ", 30), string(body))
 		require.Eventually(t, func() bool { return left() == want }, time.Minute, time.Millisecond)
+	}
+}
+
+// A connection that was taken over without Detach has given back its permit: the log says so, once.
+func TestHijackWithoutDetach(t *testing.T) {
+	for name, c := range map[string]struct {
+		policy string
+		detach bool
+		want   int
+	}{
+		"forgotten":  {"2 concurrent", false, 1},
+		"detached":   {"2 concurrent", true, 0},
+		"no permits": {"9/1h", false, 0},
+	} {
+		said := new(logtest.Log)
+		g, err := guard.New(guard.Config{Rule: guard.Rule{Policy: c.policy, Key: keyfunc.IP()}, Log: said.Logger()})
+		require.NoError(t, err)
+		f := fiber.New(fiber.Config{DisableStartupMessage: true})
+		f.Get("/stream", fibermw.Limit(g), func(c2 *fiber.Ctx) error {
+			permit := (*guard.Detached)(nil)
+			if c.detach {
+				permit = guard.Detach(c2.UserContext())
+			}
+			c2.Context().Hijack(func(net.Conn) {
+				_, release := permit.Claim(context.Background())
+				release()
+			})
+			return nil
+		})
+		url := "http://" + listen(t, f, "tcp", "127.0.0.1:0") + "/stream"
+		for range 2 {
+			res, err := http.Get(url)
+			require.NoError(t, err)
+			require.NoError(t, res.Body.Close())
+		}
+		assert.Len(t, said.With("code=permit-not-kept"), c.want, name)
 	}
 }

@@ -85,6 +85,9 @@ func (q *request) Value(key any) any {
 // hold, or where a handler calls Next. It does not say whether a route takes every method.
 func (q *request) Routed() (pattern string, everyMethod bool) { return q.routes.Taken(q.c), false }
 
+// Hijacked implements guard.Hijacked. Fiber serves a WebSocket when its handler has returned.
+func (q *request) Hijacked() bool { return q.c.Context().Hijacked() }
+
 // within gives the handlers ctx, which may end with its permit, as their UserContext and in fasthttp's own context,
 // until leave is called.
 func (q *request) within(ctx context.Context) (leave func()) {

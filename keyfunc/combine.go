@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 )
@@ -72,13 +73,15 @@ func combine(name, constructor string, parts []Func) (Func, []Func) {
 	names := make([]string, len(parts))
 	var kinds []string
 	var errs []error
-	peers := false
+	var peers []func(netip.Addr) bool
 	if len(parts) == 0 {
 		errs = append(errs, fmt.Errorf("keyfunc: %s() of nothing: give at least one Func, such as keyfunc.IP()", constructor))
 	}
 	for i, p := range parts {
 		names[i] = p.name
-		peers = peers || p.peers
+		if p.peers != nil {
+			peers = append(peers, p.peers)
+		}
 		for _, kind := range p.kinds {
 			if !slices.Contains(kinds, kind) {
 				kinds = append(kinds, kind)
@@ -94,6 +97,11 @@ func combine(name, constructor string, parts []Func) (Func, []Func) {
 		}
 		errs = append(errs, err)
 	}
-	f := Func{name: name + "(" + strings.Join(names, ", ") + ")", kinds: kinds, peers: peers, err: errors.Join(errs...)}
+	f := Func{name: name + "(" + strings.Join(names, ", ") + ")", kinds: kinds, err: errors.Join(errs...)}
+	if len(peers) > 0 {
+		f.peers = func(peer netip.Addr) bool {
+			return slices.ContainsFunc(peers, func(counts func(netip.Addr) bool) bool { return counts(peer) })
+		}
+	}
 	return f, slices.Clone(parts)
 }

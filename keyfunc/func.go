@@ -2,6 +2,7 @@ package keyfunc
 
 import (
 	"errors"
+	"net/netip"
 	"slices"
 )
 
@@ -21,7 +22,7 @@ type Func struct {
 	add   func(*Key, Request) error
 	err   error // a constructor's mistake; then there is no add
 	kinds []string
-	peers bool // some part is made of the peer's address alone
+	peers func(netip.Addr) bool // whether some part is made of that peer's address alone; nil if of none
 }
 
 // with returns f with the function add, unless its constructor has found a mistake.
@@ -49,9 +50,9 @@ func (f Func) Err() error {
 // Those that [Hash] hides are among them.
 func (f Func) Kinds() []string { return slices.Clone(f.kinds) }
 
-// CountsPeers reports whether f may make a part of the address of the socket's peer, whatever headers say, as [IP] does:
-// behind a proxy, all clients share it.
-func (f Func) CountsPeers() bool { return f.peers }
+// CountsPeer reports whether f may make a part of the address of that peer of a socket, whatever headers say: [IP] does
+// for each, and [ForwardedIP] for one that is not in its networks. If the peer is a proxy, all of its clients share it.
+func (f Func) CountsPeer(peer netip.Addr) bool { return f.peers != nil && f.peers(peer) }
 
 // AppendTo appends the request's parts to k. If it fails, k is left as it was, and the error is
 //

@@ -258,20 +258,25 @@ func TestFuncKinds(t *testing.T) {
 }
 
 // Keys of the peer's address are told apart from those that look behind it.
-func TestCountsPeers(t *testing.T) {
+func TestCountsPeer(t *testing.T) {
 	proxies := netip.MustParsePrefix("10.0.0.0/8")
 	for _, c := range []struct {
-		f    keyfunc.Func
-		want bool
+		f               keyfunc.Func
+		proxy, stranger bool
 	}{
-		{keyfunc.IP(), true},
-		{keyfunc.Address{V6Bits: 48}.Func(), true},
-		{keyfunc.Join(keyfunc.Route(), keyfunc.FirstOf(keyfunc.User("u"), keyfunc.Hash(keyfunc.IP()))), true},
-		{keyfunc.ForwardedIP(), true},
-		{keyfunc.ForwardedIP(proxies), false},
-		{keyfunc.ForwardedHops(1), false},
-		{keyfunc.Join(keyfunc.Route(), keyfunc.User("u")), false},
+		{keyfunc.IP(), true, true},
+		{keyfunc.Address{V6Bits: 48}.Func(), true, true},
+		{keyfunc.Join(keyfunc.Route(), keyfunc.FirstOf(keyfunc.User("u"), keyfunc.Hash(keyfunc.IP()))), true, true},
+		{keyfunc.ForwardedIP(), true, true},
+		{keyfunc.ForwardedIP(proxies), false, true},
+		{keyfunc.Join(keyfunc.Route(), keyfunc.ForwardedIP(proxies)), false, true},
+		{keyfunc.Join(keyfunc.ForwardedIP(proxies), keyfunc.Hash(keyfunc.IP())), true, true},
+		{keyfunc.ForwardedHops(1), false, false},
+		{keyfunc.Join(keyfunc.Route(), keyfunc.User("u")), false, false},
+		{keyfunc.Func{}, false, false},
 	} {
-		assert.Equal(t, c.want, c.f.CountsPeers(), c.f.String())
+		assert.Equal(t, c.proxy, c.f.CountsPeer(netip.MustParseAddr("10.1.2.3")), c.f.String())
+		assert.Equal(t, c.stranger, c.f.CountsPeer(netip.MustParseAddr("192.168.1.2")), c.f.String())
 	}
+	assert.False(t, keyfunc.ForwardedIP(proxies).CountsPeer(netip.MustParseAddr("::ffff:10.1.2.3")))
 }

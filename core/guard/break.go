@@ -21,7 +21,7 @@ type BreakOptions struct {
 	Refusals int
 	Within   time.Duration
 	// Open is how long the circuit is open at first; 0 means a minute. Each time it opens again, that doubles, up to
-	// MaxOpen; 0 means an hour. It begins anew with a key that was not refused for as long as MaxOpen.
+	// MaxOpen; 0 means an hour, or Open if that is longer. It begins anew with a key that was not refused for as long as MaxOpen.
 	Open, MaxOpen time.Duration
 	// Before answers what is refused while the circuit is closed. nil means Reject.
 	Before OverLimit
@@ -83,6 +83,14 @@ func (o BreakOptions) check() error {
 	}
 	if o.MaxOpen != 0 && o.MaxOpen < max(o.Open, 1) {
 		wrong("MaxOpen is %v, and Open %v; give a MaxOpen that is not less, or 0 for an hour", o.MaxOpen, o.Open)
+	}
+	for _, d := range []struct {
+		name string
+		time time.Duration
+	}{{"Within", o.Within}, {"Open", o.Open}, {"MaxOpen", o.MaxOpen}} {
+		if d.time > 0 && d.time < time.Millisecond {
+			wrong("%s is %v; give a unit with the number, as in %d * time.Second", d.name, d.time, d.time.Nanoseconds())
+		}
 	}
 	if o.MaxKeys < 0 || o.MaxKeys > maxCircuits {
 		wrong("MaxKeys is %d; give 1 to %d, or 0 for 10000", o.MaxKeys, maxCircuits)

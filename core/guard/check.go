@@ -54,6 +54,7 @@ func (g *Guard) Serve(x Exchange) (err error) {
 		defer func() {
 			if o.settles {
 				final = x.Final(err, final.Panicked)
+				final.Err = err
 			}
 			v.Finish(final)
 		}()
@@ -73,6 +74,7 @@ func (g *Guard) Serve(x Exchange) (err error) {
 		if err = x.Next(ctx); f.table != nil {
 			g.compare(x, &f, err)
 		}
+		g.watchHandler(x, &v)
 	case Native:
 		err = g.native(x, v)
 	default:
@@ -461,6 +463,9 @@ func (g *Guard) conclude(r keyfunc.Request, v *Verdict, all []taken) {
 		// A client is not told of a trial, which does not hold it.
 		if res := &t.admission.Result; !t.rule.shadow && (v.rule == nil || v.Result.Allowed() && res.Limit > 0 && (v.Result.Limit == 0 || tighter(res, &v.Result))) {
 			v.rule, v.Policy, v.Result, v.Err = t.rule, t.rule.name, *res, t.admission.Err
+		}
+		if t.rule.settles && t.admission.Result.Taken == 0 {
+			g.watchCharges(t.rule, &t.admission.Result)
 		}
 		owing = owing || t.owes()
 	}

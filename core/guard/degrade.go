@@ -21,7 +21,15 @@ func Degrade(instead ...OverLimit) OverLimit { return degrade{instead} }
 
 // Degraded reports whether the request with that context goes on although it is over a limit, because of [Degrade]. For
 // the context see [FromContext].
-func Degraded(ctx context.Context) bool { return lookup(ctx, degradedKey{}) != nil }
+func Degraded(ctx context.Context) bool {
+	c, is := lookup(ctx, degradedKey{}).(*handlerContext)
+	for ; c != nil; c = c.outer {
+		if c.degraded && !c.rule.asked.Load() {
+			c.rule.asked.Store(true)
+		}
+	}
+	return is
+}
 
 type degrade struct{ instead []OverLimit }
 

@@ -28,11 +28,12 @@ func (g *Guard) AfterKeys() int {
 // LintCodes are those of warnings, and LogCodes those of what is logged in use.
 var (
 	LintCodes = []string{
-		codeUnmatched, codeNoRoutes, codeRawPath, codeTwice, codeSameKey, codeShortWait, codeWaiting, codePermitsWait, codeTiersApart, codeEarlier, codeMethods, codeNumbers,
+		codeUnmatched, codeNoRoutes, codeRawPath, codeAddressHeader, codeTwice, codeSameKey, codeShortWait, codeWaiting, codePermitsWait, codeTiersApart, codeEarlier, codeMethods, codeNumbers,
 		codeWideFirst, codeHeldPermits, codeNotNarrow,
 	}
 	LogCodes = []string{
 		codeNoRoute, codeNoKey, codeProxy, codePerRequest, codeCost, codeKey, codeAddress, codeTier, codeStore, codeForeign, codeMounted, codeOverlooked, codeNumbers,
+		codeUncharged, codeUnreported, codeUnasked, codeDetach,
 	}
 )
 

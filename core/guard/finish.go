@@ -103,6 +103,8 @@ func (g *Guard) settle(d *debt, f Final) {
 		used = d.rule.After(f)
 	} else {
 		used = d.rule.Settle(f, taken)
+		d.rule.charged.Store(true)
+		g.watchReports(d.rule, f)
 	}
 	if used = max(used, 0); used > taken {
 		if attempt != nil {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/keyfunc"
 )
 
@@ -51,14 +52,15 @@ func (g *Guard) watchFirst(r keyfunc.Request) {
 	}
 }
 
-// watchProxies warns, once, where keys are made of the peers' addresses, and those are a proxy's.
+// watchProxies warns, once, where keys are made of the peers' addresses, and those are a proxy's: under IP, and under
+// ForwardedIP where the proxy is in none of its networks.
 func (g *Guard) watchProxies(r keyfunc.Request) {
 	if g.first.direct.Load() || g.first.proxied.Load() >= proxiedRequests {
 		return
 	}
-	rules := g.all()
-	i := slices.IndexFunc(rules, func(ru *rule) bool { return ru.Key.CountsPeers() })
-	if peer := r.Peer().Addr(); i < 0 || peer.IsValid() && !isPrivate(peer) {
+	rules, peer := g.all(), r.Peer().Addr()
+	i := slices.IndexFunc(rules, func(ru *rule) bool { return ru.Key.CountsPeer(peer) })
+	if i < 0 || peer.IsValid() && !isPrivate(peer) {
 		g.first.direct.Store(true)
 		return
 	}
@@ -68,7 +70,7 @@ func (g *Guard) watchProxies(r keyfunc.Request) {
 	if g.first.proxied.Add(1) == proxiedRequests {
 		ru := rules[i]
 		g.logger().Warn("weir: the first requests came from private addresses with X-Forwarded-For, as from a proxy, and the key is the address of the peer, which all clients of a proxy share; use keyfunc.ForwardedIP with the proxy's network, or ForwardedHops",
-			"policy", ru.name, "key", ru.Key.String(), "peer", r.Peer().Addr().String(), "code", codeProxy)
+			"policy", ru.name, "key", ru.Key.String(), "peer", peer.String(), "code", codeProxy)
 	}
 }
 
@@ -92,6 +94,66 @@ func (g *Guard) watchKeyless(ru *rule) {
 		g.logger().Warn("weir: none of a rule's first requests had a key; if authentication finds out who asks, mount the limiter after it",
 			"policy", ru.name, "key", ru.Key.String(), "requests", enough, "code", codeNoKey)
 	}
+}
+
+// watchCharges warns, once, where nothing was taken of the first requests of a rule with a Settle, which is then not
+// called.
+func (g *Guard) watchCharges(ru *rule, res *core.Result) {
+	if ru.After != nil || res.Limit == 0 || ru.charged.Load() {
+		return
+	}
+	if ru.uncharged.Add(1) == watchedRequests {
+		g.logger().Warn("weir: none of a rule's first requests cost anything, so that its Settle was not called and nothing is limited; let Cost return an estimate, or give After in the place of both",
+			"policy", ru.name, "requests", watchedRequests, "code", codeUncharged)
+	}
+}
+
+// watchReports warns, once, where the handlers of the first requests of a rule that goes by Report do not report.
+// Handlers that fail may have nothing to report.
+func (g *Guard) watchReports(ru *rule, f Final) {
+	switch {
+	case !ru.reported || ru.reporting.Load() || f.Reported < 0 && (f.Panicked || f.Status >= 400):
+	case f.Reported >= 0:
+		ru.reporting.Store(true)
+	case ru.silent.Add(1) == watchedRequests:
+		g.logger().Warn("weir: none of a rule's first handlers reported what it used, so that each request is charged its estimate; call guard.Report, with the request's context, before the handler returns",
+			"policy", ru.name, "requests", watchedRequests, "code", codeUnreported)
+	}
+}
+
+// watchHandler warns, once each, when a handler has returned, where handlers over the limit do not ask Degraded, and
+// where a connection goes on that has given back its permits.
+func (g *Guard) watchHandler(x Exchange, v *Verdict) {
+	if v.degraded && !v.rule.asked.Load() && v.rule.unasked.Add(1) == watchedRequests {
+		g.logger().Warn("weir: requests over their limit go on, and none of their handlers asked guard.Degraded, so that nothing is limited; ask it with the request's context, or give Degrade a handler that answers",
+			"policy", v.rule.name, "requests", watchedRequests, "code", codeUnasked)
+	}
+	if v.owed == nil {
+		return
+	}
+	if to, ok := x.(Hijacked); ok && to.Hijacked() {
+		if ru := v.owed.undetached(); ru != nil {
+			ru.warned.hijacked.Do(func() {
+				g.logger().Warn("weir: a connection is served after its handler has returned, which gives back its permit; call guard.Detach in the handler, and Claim in what serves the connection",
+					"policy", ru.name, "route", logged(x.Route()), "code", codeDetach)
+			})
+		}
+	}
+}
+
+// undetached returns a rule whose permit is given back when the handler has returned, or nil.
+func (o *owed) undetached() *rule {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.handover != nil || o.debts == nil {
+		return nil
+	}
+	for i := range *o.debts {
+		if d := &(*o.debts)[i]; d.admission.Held() {
+			return d.rule
+		}
+	}
+	return nil
 }
 
 // name is that of the Guard's first policy.

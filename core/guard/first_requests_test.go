@@ -90,6 +90,7 @@ func TestBehindProxy(t *testing.T) {
 		peer  string
 		want  []string
 	}{
+		"another proxy":        {keyfunc.ForwardedIP(trusted), nil, "192.168.1.1", []string{"behind-proxy"}},
 		"a private network":    {keyfunc.IP(), nil, "10.1.2.3", []string{"behind-proxy"}},
 		"a part of the key":    {keyfunc.Join(keyfunc.FirstOf(keyfunc.User("user"), keyfunc.IP()), keyfunc.Route()), nil, "192.168.1.1", []string{"behind-proxy"}},
 		"the machine itself":   {keyfunc.IP(), nil, "::1", []string{"behind-proxy"}},
@@ -152,5 +153,38 @@ func TestGuardPerRequest(t *testing.T) {
 			}
 			assert.Len(t, said.codes(), c.want)
 		})
+	}
+}
+
+// A rule that charges nothing, and one whose handlers do not say what they used, are noticed.
+func TestNothingCharged(t *testing.T) {
+	settle := func(guard.Final, int64) int64 { return 1 }
+	costs := func(n int64) func(keyfunc.Request) int64 { return func(keyfunc.Request) int64 { return n } }
+	for name, c := range map[string]struct {
+		rule   guard.Rule
+		status int
+		report int // the request that reports
+		want   []string
+	}{
+		"no estimate":      {guard.Rule{Policy: "999/1h", Cost: costs(0), Settle: settle}, 200, -1, []string{"nothing-charged"}},
+		"an estimate":      {guard.Rule{Policy: "999/1h", Cost: costs(2), Settle: settle}, 200, -1, nil},
+		"no Settle":        {guard.Rule{Policy: "999/1h", Cost: costs(0)}, 200, -1, nil},
+		"After":            {guard.Rule{Policy: "999/1h", After: func(guard.Final) int64 { return 0 }}, 200, -1, nil},
+		"permits alone":    {guard.Rule{Policy: "2 concurrent", Settle: settle}, 200, -1, nil},
+		"never reported":   {guard.Rule{Policy: "999/1h", Settle: guard.Reported}, 200, -1, []string{"nothing-reported"}},
+		"reported at last": {guard.Rule{Policy: "999/1h", Settle: guard.Reported}, 200, 50, nil},
+		"all failed":       {guard.Rule{Policy: "999/1h", Settle: guard.Reported}, 500, -1, nil},
+		"another Settle":   {guard.Rule{Policy: "999/1h", Settle: settle}, 200, -1, nil},
+	} {
+		said := new(records)
+		g := newGuard(t, guard.Config{Rule: c.rule, Log: slog.New(said)})
+		for i := range 200 {
+			v := g.Check(from(alice))
+			if i == c.report {
+				guard.Report(v.Context(t.Context()), 7)
+			}
+			v.Finish(guard.Final{Status: c.status})
+		}
+		assert.Equal(t, c.want, said.codes(), name)
 	}
 }

@@ -148,6 +148,11 @@ func (l *lint) rule(ru *rule) {
 	if slices.Contains(ru.Key.Kinds(), "path") {
 		l.warn(codeRawPath, ru.place, "the key %v has the raw path in it, and clients invent paths: each is a new key with a fresh limit; use keyfunc.Route()", ru.Key)
 	}
+	for _, kind := range ru.Key.Kinds() {
+		if slices.Contains(addressHeaders, kind) {
+			l.warn(codeAddressHeader, ru.place, "the key %v has the header %s in it, which clients write as they like unless a proxy replaces it, so that each value is a new key with a fresh limit; use keyfunc.ForwardedIP, or Address with Header", ru.Key, strings.TrimPrefix(kind, "header."))
+		}
+	}
 	if ru.place != "Rule" && ru.Waiting != defaultWaiting && ru.Waiting != l.guard.base.Waiting && !ru.waits && ru.After == nil {
 		l.warn(codeWaiting, ru.place, "Waiting is %d, but with %q nobody waits; add a wait to the policy, as in \"; wait 2s\", or leave Waiting out", ru.Waiting, p)
 	}
@@ -163,6 +168,12 @@ func (l *lint) rule(ru *rule) {
 			l.warn(codeShortWait, ru.place, "with %q turns are %v apart, and a request waits %v at most, so that hardly any can; wait longer, or leave it out", p, apart, ru.wait)
 		}
 	}
+}
+
+// addressHeaders are the kinds of keys of headers in which proxies write the address of a client.
+var addressHeaders = []string{
+	"header.x-forwarded-for", "header.forwarded", "header.x-real-ip", "header.x-client-ip", "header.x-cluster-client-ip",
+	"header.true-client-ip", "header.cf-connecting-ip", "header.fastly-client-ip", "header.x-original-forwarded-for",
 }
 
 // tiers looks for tiers that count apart from the rule's own policy.
@@ -187,6 +198,9 @@ func (l *lint) source() {
 	}
 	set := g.source.Load()
 	for _, ru := range g.all() {
+		if set != nil && ru.Tier == nil && len(set.Tiers[ru.name]) > 0 {
+			l.warn(codeNumbers, fmt.Sprintf("Source.Tiers[%q]", ru.name), "%s has no Tier, so that no request is of a tier; give it one, or leave the entry out", ru.place)
+		}
 		ru.renew(set, ru, false, func(entry, _ string, err error) {
 			l.warn(codeNumbers, "Source."+entry, "%v; until it is mended, the numbers of the Config hold", err)
 		})

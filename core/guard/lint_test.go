@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -197,6 +198,14 @@ func TestLint(t *testing.T) {
 			config: guard.Config{Rule: guard.Rule{Policy: "100/1m"}, Rules: []guard.Rule{{Policy: "x: 5/1m", Key: byPath}}},
 			want:   []string{`raw-path: Rules[0]: the key join(ip, hash(path)) has the raw path in it, and clients invent paths: each is a new key with a fresh limit; use keyfunc.Route()`},
 		},
+		"an address that clients write": {
+			config: guard.Config{Rule: guard.Rule{Policy: "100/1m", Key: keyfunc.Join(keyfunc.Header("x-forwarded-for"), keyfunc.Header("X-Tenant"))}},
+			want:   []string{`address-header: Rule: the key join(header(X-Forwarded-For), header(X-Tenant)) has the header x-forwarded-for in it, which clients write as they like unless a proxy replaces it, so that each value is a new key with a fresh limit; use keyfunc.ForwardedIP, or Address with Header`},
+		},
+		"tiers of nobody": {
+			config: guard.Config{Rule: guard.Rule{Policy: "100/1m"}, Source: sourceOf(&guard.Set{Tiers: map[string]map[string]string{"default": {"pro": "200/1m"}, "other": {}}})},
+			want:   []string{`unusable-numbers: Source.Tiers["default"]: Rule has no Tier, so that no request is of a tier; give it one, or leave the entry out`},
+		},
 		"one rule twice": {
 			config: guard.Config{Rule: guard.Rule{Policy: "100/1m"}, Rules: []guard.Rule{{Policy: "again: 100/1m"}}, Routes: map[string]guard.Rule{"/login": {Policy: "100/1m"}}},
 			routes: []string{"/login"},
@@ -288,4 +297,11 @@ func TestLint(t *testing.T) {
 	}
 	assert.ElementsMatch(t, guard.LintCodes, slices.Collect(maps.Keys(codes)), "each code is tested")
 	assert.Equal(t, "code: text", guard.Warning{Code: "code", Text: "text"}.String())
+}
+
+// sourceOf has one Set.
+func sourceOf(s *guard.Set) guard.Source {
+	p := new(atomic.Pointer[guard.Set])
+	p.Store(s)
+	return p
 }

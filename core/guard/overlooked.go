@@ -23,6 +23,13 @@ type Routed interface {
 	Routed() (pattern string, everyMethod bool)
 }
 
+// Hijacked is an [Exchange] of a framework that serves a connection when the handler has returned, which gives back its
+// permits unless the handler has called [Detach]. The log is told of that, once.
+type Hijacked interface {
+	// Hijacked reports whether the handler has taken over the connection in that way. It is called after Next.
+	Hijacked() bool
+}
+
 // found is what a table says of a request.
 type found struct {
 	table *routes // nil if there is none

@@ -99,6 +99,10 @@ func (r *reject) check(o RejectOptions) error {
 			mistakes = append(mistakes, fmt.Errorf("RejectOptions.Header[%q] is the type of Body, which is empty; give both or neither", name))
 		}
 	}
+	typed := slices.ContainsFunc(slices.Collect(maps.Keys(o.Header)), func(name string) bool { return strings.EqualFold(name, headerType) })
+	if body := strings.TrimSpace(o.Body); !typed && body != "" && strings.ContainsRune("{[<", rune(body[0])) {
+		mistakes = append(mistakes, fmt.Errorf("RejectOptions.Body begins with %q, as JSON or HTML does, and without a Content-Type it is plain text; give one in Header, such as \"application/json\"", body[:1]))
+	}
 	return errors.Join(mistakes...)
 }
 

@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -95,22 +97,23 @@ const sharedKey = "none"
 // rule is a Rule with everything filled in, and what depends on it alone.
 type rule struct {
 	Rule
-	name    string
-	place   string // where in the Config it is
-	limiter *core.Limiter
-	tiers   map[string]*core.Limiter // nil for the unlimited
-	wait    time.Duration            // how far ahead a request may reserve
-	waits   bool                     // requests may have to wait for their turn
-	permits bool
-	routed  bool // the key asks for the route
-	shadow  bool
-	settles bool                     // it has a Settle or an After, and a rate
-	forgets bool                     // nothing needs the key once it has decided
-	burst   burst                    // of the first limit: nearly always, of the one that clients are told of
-	lists   map[*core.Limiter]*asked // for RateLimit and RateLimit-Policy, of each policy; nil if they are not sent
-	bodies  *bodies
-	breaker *breaker // the handler, if it is one
-	said    said     // what the Source says of it, if it is a version
+	name     string
+	place    string // where in the Config it is
+	limiter  *core.Limiter
+	tiers    map[string]*core.Limiter // nil for the unlimited
+	wait     time.Duration            // how far ahead a request may reserve
+	waits    bool                     // requests may have to wait for their turn
+	permits  bool
+	routed   bool // the key asks for the route
+	shadow   bool
+	settles  bool                     // it has a Settle or an After, and a rate
+	reported bool                     // its Settle is Reported
+	forgets  bool                     // nothing needs the key once it has decided
+	burst    burst                    // of the first limit: nearly always, of the one that clients are told of
+	lists    map[*core.Limiter]*asked // for RateLimit and RateLimit-Policy, of each policy; nil if they are not sent
+	bodies   *bodies
+	breaker  *breaker // the handler, if it is one
+	said     said     // what the Source says of it, if it is a version
 	*live
 }
 
@@ -182,6 +185,7 @@ func (f *family) prepare(store core.Store, r Rule, name string) (*rule, error) {
 	ru.burst = burstOf(p)
 	ru.bodies = newBodies(ru.name, limitNames(p))
 	ru.breaker, _ = r.OverLimit.(*breaker)
+	ru.reported = r.Settle != nil && reflect.ValueOf(r.Settle).Pointer() == reflect.ValueOf(Reported).Pointer()
 	if f.limiter != nil {
 		ru.limiter, err = f.limiter.With(p)
 	} else if ru.limiter, err = core.NewLimiter(store, p, core.LimiterOptions{Log: f.log}); err == nil {
@@ -230,6 +234,9 @@ func policy(text, name string) (core.Policy, error) {
 		return core.Policy{}, errors.New("the Policy is missing; give one, such as \"100/1m\"")
 	}
 	p, err := core.Parse(text)
+	if _, words, named := strings.Cut(text, ":"); err != nil && (text == unlimited || named && strings.TrimSpace(words) == unlimited) {
+		return p, fmt.Errorf("the policy %q: only a tier can be unlimited; leave the rule out, or, for a route of the table, give Instead alone", text)
+	}
 	switch {
 	case err != nil || p.Name() != "":
 		return p, err
@@ -246,8 +253,14 @@ type live struct {
 	keyed     atomic.Bool  // some request had a key
 	keyless   atomic.Int32 // requests before that
 	strangers atomic.Int32 // requests of a tier that is not there, of which the first are looked at
+	charged   atomic.Bool  // Settle was called
+	uncharged atomic.Int32 // requests before that of which nothing was taken
+	reporting atomic.Bool  // some handler has reported
+	silent    atomic.Int32 // handlers before that, of a rule whose Settle is Reported
+	asked     atomic.Bool  // some handler has asked Degraded
+	unasked   atomic.Int32 // requests before that which went on over the limit
 	watch     watch
-	reported  struct { // the warnings that the log has had
-		cost, key, tier, store, foreign sync.Once
+	warned    struct { // the warnings that the log has had
+		cost, key, tier, store, foreign, hijacked sync.Once
 	}
 }

@@ -454,3 +454,29 @@ func TestRulesFailClosed(t *testing.T) {
 	failed := (*core.StoreError)(nil)
 	assert.True(t, errors.As(v.Err, &failed))
 }
+
+// Mistakes that would otherwise limit nothing, or something else, are told at the start, with the mend.
+func TestNewAdvises(t *testing.T) {
+	over := func(h guard.OverLimit) guard.Rule { return guard.Rule{Policy: "1/1h", OverLimit: h} }
+	for want, r := range map[string]guard.Rule{
+		`OverLimit: BreakOptions.Open is 15ns; give a unit with the number, as in 15 * time.Second`:       over(guard.Break(guard.BreakOptions{Open: 15})),
+		`OverLimit: BreakOptions.Within is 10ns; give a unit with the number, as in 10 * time.Second`:     over(guard.Break(guard.BreakOptions{Within: 10})),
+		`OverLimit: RejectOptions.Body begins with "{", as JSON or HTML does, and without a Content-Type`: over(guard.Reject(guard.RejectOptions{Body: ` {"error":"slow down"}`})),
+		`the policy "unlimited": only a tier can be unlimited`:                                            {Policy: "unlimited"},
+		`the policy "x: unlimited": only a tier can be unlimited`:                                         {Policy: "x: unlimited"},
+	} {
+		r.Key = keyfunc.IP()
+		_, err := guard.New(guard.Config{Rule: r})
+		require.ErrorContains(t, err, want)
+	}
+	for _, body := range []guard.RejectOptions{
+		{Body: "slow down"},
+		{Body: "{}", Header: map[string]string{"content-type": "application/json"}},
+		{Body: "<slow down>", Header: map[string]string{"Content-Type": "text/plain"}},
+	} {
+		r := over(guard.Reject(body))
+		r.Key = keyfunc.IP()
+		_, err := guard.New(guard.Config{Rule: r})
+		require.NoError(t, err)
+	}
+}

@@ -72,8 +72,11 @@ func (v *Verdict) SetField(name, value string) {
 // Final is how a request ended.
 type Final struct {
 	// Status is the answer's status code. It is that of a returned error where the framework writes it only later,
-	// and 500 after a panic that nobody has answered yet.
+	// and 500 after a panic that nobody has answered yet. So is that of an error which says no status, whatever the
+	// program's own error handler makes of it later: look at Err.
 	Status int
+	// Err is the error that the handler has returned, in a framework that has them.
+	Err error
 	// Bytes is the size of the answer's body, or -1 if unknown.
 	Bytes int64
 	// Panicked reports whether the handler panicked.

@@ -31,21 +31,22 @@ func (w Warning) String() string {
 
 // The codes of the warnings of Lint.
 const (
-	codeUnmatched   = "unmatched-entry"
-	codeNoRoutes    = "no-routes"
-	codeRawPath     = "raw-path"
-	codeTwice       = "rule-twice"
-	codeSameKey     = "same-key"
-	codeShortWait   = "wait-too-short"
-	codeWaiting     = "waiting-unused"
-	codePermitsWait = "permits-do-not-wait"
-	codeTiersApart  = "tiers-apart"
-	codeEarlier     = "earlier-route"
-	codeMethods     = "other-methods"
-	codeWideFirst   = "wide-first"
-	codeHeldPermits = "permits-held"
-	codeNotNarrow   = "nothing-narrow"
-	codeNumbers     = "unusable-numbers" // also in use
+	codeUnmatched     = "unmatched-entry"
+	codeNoRoutes      = "no-routes"
+	codeRawPath       = "raw-path"
+	codeAddressHeader = "address-header"
+	codeTwice         = "rule-twice"
+	codeSameKey       = "same-key"
+	codeShortWait     = "wait-too-short"
+	codeWaiting       = "waiting-unused"
+	codePermitsWait   = "permits-do-not-wait"
+	codeTiersApart    = "tiers-apart"
+	codeEarlier       = "earlier-route"
+	codeMethods       = "other-methods"
+	codeWideFirst     = "wide-first"
+	codeHeldPermits   = "permits-held"
+	codeNotNarrow     = "nothing-narrow"
+	codeNumbers       = "unusable-numbers" // also in use
 )
 
 // The codes of the warnings in the log.
@@ -55,6 +56,10 @@ const (
 	codeProxy      = "behind-proxy"
 	codePerRequest = "guard-per-request"
 	codeCost       = "cost-too-large"
+	codeUncharged  = "nothing-charged"
+	codeUnreported = "nothing-reported"
+	codeUnasked    = "degraded-unasked"
+	codeDetach     = "permit-not-kept"
 	codeKey        = "unusable-key"
 	codeAddress    = "rewritten-address"
 	codeTier       = "unknown-tier"
@@ -77,7 +82,7 @@ func logged(text string) string {
 
 // warnCost logs, once for each rule, that a cost is larger than its policy ever admits.
 func (g *Guard) warnCost(ru *rule, res *core.Result) {
-	ru.reported.cost.Do(func() {
+	ru.warned.cost.Do(func() {
 		g.logger().Warn("weir: a request costs more than its policy ever admits; give the limit a larger burst, or a debt",
 			"policy", ru.name, "limit", res.Limit, "code", codeCost)
 	})
@@ -88,7 +93,7 @@ func (g *Guard) warnKey(ru *rule, err error) {
 	if failedOtherwise(err) || errors.Is(err, keyfunc.ErrNoKey) && !errors.As(err, &keyError{}) {
 		return
 	}
-	ru.reported.key.Do(func() {
+	ru.warned.key.Do(func() {
 		g.logger().Error("weir: a rule's key or cost cannot be used", "policy", ru.name, "key", logged(ru.Key.String()), "error", logged(err.Error()), "code", codeKey)
 	})
 }
@@ -108,7 +113,7 @@ func (g *Guard) warnAddress(ru *rule, warning string) {
 
 // warnTier logs, once for each rule, that it has no policy for a tier, but for one that is nearly called the same.
 func (g *Guard) warnTier(ru *rule, tier, known string) {
-	ru.reported.tier.Do(func() {
+	ru.warned.tier.Do(func() {
 		g.logger().Warn("weir: Tier has named a tier that differs from one in Tiers by case or white space alone, so that the rule's own policy holds; let both spell it alike",
 			"policy", ru.name, "tier", logged(tier), "known", known, "code", codeTier)
 	})
@@ -128,7 +133,7 @@ func (g *Guard) warnStore(ru *rule, err error) {
 	if failedOtherwise(err) {
 		return
 	}
-	ru.reported.store.Do(func() {
+	ru.warned.store.Do(func() {
 		g.logger().Error("weir: the store has failed with an error that is not a *core.StoreError, so that requests get 503 whatever the policy's fail word is; let the store wrap it in one",
 			"policy", ru.name, "error", logged(err.Error()), "code", codeStore)
 	})
@@ -136,7 +141,7 @@ func (g *Guard) warnStore(ru *rule, err error) {
 
 // warnForeign logs, once for each rule, that its handler was made for another framework.
 func (g *Guard) warnForeign(x Exchange, v *Verdict) {
-	v.rule.reported.foreign.Do(func() {
+	v.rule.warned.foreign.Do(func() {
 		adapter, _, _ := strings.Cut(strings.TrimPrefix(fmt.Sprintf("%T", x), "*"), ".")
 		g.logger().Error("weir: an over-limit handler is of another framework; a plain answer is sent",
 			"framework", adapter, "policy", v.Policy, "handler", v.rule.OverLimit.String(), "code", codeForeign)

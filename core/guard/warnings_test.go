@@ -57,6 +57,17 @@ func TestLogCodes(t *testing.T) {
 		"overlooked-entry": {guard.Config{Rule: guard.Rule{Policy: "1000/1h"}, Routes: map[string]guard.Rule{"/login": {Policy: "login: 1000/1h"}}}, func(g *guard.Guard) {
 			_ = g.Serve(&routed{&exchange{request: from(alice), header: header{}}, "/login", "/login", false, 200})
 		}},
+		"nothing-charged": {guard.Config{Rule: guard.Rule{Policy: "9/1h", Cost: func(keyfunc.Request) int64 { return 0 }, Settle: guard.Reported}}, check(from(alice))},
+		"nothing-reported": {guard.Config{Rule: guard.Rule{Policy: "1000/1h", Settle: guard.Reported}}, func(g *guard.Guard) {
+			v := g.Check(from(alice))
+			v.Finish(guard.Final{Status: 200})
+		}},
+		"degraded-unasked": {guard.Config{Rule: guard.Rule{Policy: "1/1h", OverLimit: guard.Degrade()}}, func(g *guard.Guard) {
+			_ = g.Serve(&exchange{request: from(alice), header: header{}})
+		}},
+		"permit-not-kept": {guard.Config{Rule: guard.Rule{Policy: "1 concurrent"}}, func(g *guard.Guard) {
+			_ = g.Serve(hijacked{&exchange{request: from(alice), header: header{}}})
+		}},
 		"guard-per-request": {guard.Config{}, func(*guard.Guard) {
 			for i := range 10 {
 				newGuard(t, guard.Config{Rule: guard.Rule{Policy: fmt.Sprintf("again: %d/1h", i+1)}}).Check(from(alice))
@@ -81,6 +92,11 @@ func TestLogCodes(t *testing.T) {
 	}
 	assert.ElementsMatch(t, guard.LogCodes, slices.Collect(maps.Keys(tested)), "each code is tested")
 }
+
+// hijacked is a request whose connection is served when the handler has returned.
+type hijacked struct{ *exchange }
+
+func (hijacked) Hijacked() bool { return true }
 
 // plainly is a store whose errors do not say that it has failed.
 type plainly struct{}
