@@ -17,7 +17,7 @@ func TestShardInCacheLines(t *testing.T) {
 	assert.Zero(t, unsafe.Sizeof(s)%line)
 	assert.Zero(t, unsafe.Offsetof(s.first))
 	assert.Equal(t, uintptr(line), unsafe.Offsetof(s.first.live), "what is written is not with what all read")
-	assert.LessOrEqual(t, unsafe.Sizeof(array{}), uintptr(line))
+	assert.LessOrEqual(t, int(unsafe.Sizeof(array{})), line)
 	m := New(1_000_000)
 	assert.Zero(t, uintptr(unsafe.Pointer(&m.shards[0]))%line)
 }
