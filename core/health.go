@@ -19,12 +19,12 @@ func (i *interval) due() bool {
 	return now-last >= int64(logInterval) && i.last.CompareAndSwap(last, now)
 }
 
-// stillInterval is how long an outage lasts before the log has another line about it.
+// stillInterval is the time between two lines in the log about one outage.
 const stillInterval = time.Minute
 
-// health is what is known of the failures of a store, by all engines that share it: each server that fails has its own
-// outage. However many decisions fail, the log has a line for each class of failure in an outage, one each minute with
-// what it has cost so far, and one when the server is back.
+// health records the failures of a store, for all engines that share it: an outage for each server that fails.
+// However many decisions fail, the log has a line for each class of failure in an outage, one each minute with the
+// number of decisions that each fail word has made, and one when the server is back.
 type health struct {
 	failing atomic.Bool // there are outages
 
@@ -41,7 +41,7 @@ type outage struct {
 	decided           [FailClosed + 1]int64
 }
 
-// maxOutages is how many servers may have outages of their own. Further ones share that of "".
+// maxOutages bounds the servers that have separate outages. Further ones share that of "".
 const maxOutages = 64
 
 // classes are in the order of their bits. A class that is not among them shares the bit of the last.

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// LateError is the error of a [Store.Take] that has ended while its answer was still under way, because the caller has
-// left or its time was over. The answer may come later: a store that can tell it calls Answer, and whoever asked calls
-// Then, as a [Limiter] does to give back what is of no use any more. A store need not use it; without it, what was
-// charged for such a Take stays charged.
+// LateError is the error of a [Store.Take] that has ended while its answer was still under way, because the caller
+// has left or its time was over. The answer may come later: then the store calls Answer. The caller of Take calls
+// Then to have it, as a [Limiter] does to give back what is of no use any more. A store need not use LateError;
+// without it, what was charged for such a Take stays charged.
 type LateError struct {
 	// Err is the context's error, or a [*StoreError] whose Executed is true.
 	Err error
@@ -64,9 +64,9 @@ func (e *LateError) wait(ctx context.Context) error {
 	}
 }
 
-// lateCharge is what the store may have charged for a decision that it did not answer in time. As much of it stands as
-// the policy's fail word has admitted, less what was given back since: nothing, if that has refused, or the caller has
-// left. If nobody can say any more what was charged, it is never known, and nothing of it is given back.
+// lateCharge is a charge that the store may have made for a decision that it did not answer in time. As much of it
+// stands as the policy's fail word has admitted, less what was given back since: nothing, if that has refused, or the
+// caller has left. If the answer never comes, the charge is never known, and nothing of it is given back.
 type lateCharge struct {
 	engine *engine
 	policy Policy

@@ -271,7 +271,7 @@ func wordsWith(can func(algo.Kind) bool) string {
 	return oneOf(words)
 }
 
-// layout is what the words of a limit's state mean: its algorithm, and into how many parts a window is divided.
+// layout returns a text for the meaning of the words of a limit's state: the algorithm, and how many parts a window has.
 func (l Limit) layout() string {
 	kind := algo.Kinds[l.Algorithm]
 	if kind.Buckets {

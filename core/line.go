@@ -112,7 +112,7 @@ func (l *line) drop(n int) (back []Refund) {
 	return back
 }
 
-// next is when there is something to do: a turn comes, or it is time to give back.
+// next returns when there is something to do: a turn comes, or it is time to give back.
 func (l *line) next() (at time.Time) {
 	if len(l.turns) > 0 {
 		at = l.turns[0].at
@@ -135,7 +135,7 @@ func (p *policy) turnOrder(r, s *Result) int {
 	return order
 }
 
-// turn is when it is the turn of what was charged, by the store's clock.
+// turn returns the instant at which it is the turn of what was charged, by the store's clock.
 func (p *policy) turn(r *Result) int64 {
 	delay := int64(0)
 	for i := range p.algorithms {

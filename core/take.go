@@ -167,7 +167,7 @@ func (r Result) String() string {
 	return text
 }
 
-// more is what few Results have.
+// more has the parts of a Result that few have.
 type more struct {
 	each [MaxLimits - 2]entry
 	late *lateCharge // what the store may have charged for it, besides what Result.charged says; or nil

@@ -28,7 +28,7 @@ type waiters struct {
 	wg     sync.WaitGroup // of the callers
 }
 
-// lineKey is what turns agree in that can be exchanged for each other.
+// lineKey names a line: turns of one lineKey can be exchanged for each other.
 type lineKey struct {
 	policy *policy
 	key    string

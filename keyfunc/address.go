@@ -350,8 +350,8 @@ var (
 	teredo    = netip.MustParsePrefix("2001::/32")
 )
 
-// tunneled returns the IPv4 address of a client of a tunnel, or the zero Addr. It is who is counted, but never who is
-// trusted: an address that is not public is nobody's.
+// tunneled returns the IPv4 address of a client of a tunnel, or the zero Addr. It is counted, but never
+// trusted. An address that is not public identifies nobody.
 func tunneled(addr netip.Addr) netip.Addr {
 	b := addr.As16()
 	switch {

@@ -56,7 +56,7 @@ func Mux(m *http.ServeMux) Router {
 	}
 }
 
-// nested is how many muxes are looked into, each a handler of the one before.
+// nested bounds the muxes that are looked into, each a handler of the one before.
 const nested = 16
 
 // muxOf returns the mux that a handler is, also through Limits, or nil.

@@ -10,7 +10,7 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// afterWait is how long a request waits at most for others of its key whose cost is not known yet.
+// afterWait is the longest time that a request waits for others of its key whose cost is not known yet.
 const afterWait = time.Second
 
 // afterQueue holds back requests of rules with After, which are charged only when they are over: of one key no more run
@@ -264,7 +264,7 @@ func (x *attempt) finish(charged bool) {
 	k.next()
 }
 
-// left is how many units a look has found: any number if the policy has failed open.
+// left returns how many units a look has found, without a bound if the policy has failed open.
 func left(res *core.Result) int64 {
 	if res.Limit == 0 {
 		return math.MaxInt64

@@ -8,7 +8,7 @@ import "slices"
 // uncached reports whether caches must not keep v's answer.
 func (v *Verdict) uncached() bool { return v.Action != Pass || v.degraded }
 
-// cacheFields are those by which caches go besides Cache-Control, or before it: most CDNs have one of their own.
+// cacheFields are the fields that caches obey besides Cache-Control, or before it: most CDNs have one of their own.
 var cacheFields = [...]string{
 	"Cdn-Cache-Control", "Cloudflare-Cdn-Cache-Control", "Netlify-Cdn-Cache-Control", "Vercel-Cdn-Cache-Control",
 	"Surrogate-Control", "Edge-Control", "X-Accel-Expires", "Expires", "Etag", "Last-Modified",

@@ -49,7 +49,7 @@ func ListNames(s string) (names []string, remaining []int64, ok bool) {
 	return names, remaining, ok
 }
 
-// Closed is how many routes StrictRoutes has closed.
+// Closed returns how many routes StrictRoutes has closed.
 func Closed(g *Guard) (n int) {
 	g.routes.closed.Range(func(any, any) bool { n++; return true })
 	return n

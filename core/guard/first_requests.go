@@ -14,10 +14,10 @@ import (
 // watchedRequests is how many of a Guard's first requests are watched.
 const watchedRequests = 100
 
-// proxiedRequests is how many of them, without one that came directly, are taken for a proxy's.
+// proxiedRequests is the number of them that are taken for a proxy's, if none has come directly.
 const proxiedRequests = 10
 
-// refusedKeyless is how many requests without a key are refused until it is said that no request had one.
+// refusedKeyless is the number of requests that are refused for want of a key until the log says that none had one.
 const refusedKeyless = 10
 
 // firstRequests watches a Guard's first requests for mistakes that show only in use: that a Guard is made anew for each

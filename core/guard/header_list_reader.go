@@ -23,7 +23,7 @@ func (l *listed) append(text []byte, wait int64) []byte {
 	return append(text, l.text...)
 }
 
-// maxList is how long a list may be, in bytes: what other middleware has set may come from the request.
+// maxList bounds the length of a list, in bytes: what other middleware has set may come from the request.
 const maxList = 16 << 10
 
 // readList reads a list of Strings with parameters. ok is false for everything else, which is not weir's: older drafts

@@ -55,7 +55,7 @@ func (ru *rule) prepareLists() {
 	}
 }
 
-// limitNames are what clients know the limits of a policy by.
+// limitNames returns the names by which clients know the limits of a policy.
 func limitNames(p core.Policy) []string {
 	names := make([]string, len(p.Limits()))
 	for i := range names {

@@ -120,7 +120,7 @@ func (l *lint) earlier(e *entry, before []route) {
 	}
 }
 
-// allMethods is how many methods a route has, at least, that is registered for every method by a framework that lists
+// allMethods is the least number of methods of a route that is registered for every method, in a framework that lists
 // them one by one.
 const allMethods = 7
 

@@ -96,7 +96,7 @@ func within(some, all []string) bool {
 	return !slices.ContainsFunc(some, func(kind string) bool { return !slices.Contains(all, kind) })
 }
 
-// most is what the rule admits at most: at once, and in a second in the long run. A rule of permits alone has no rate,
+// most returns the most that the rule admits: at once, and in a second in the long run. A rule of permits alone has no rate,
 // and is taken to admit as many in a second as at once.
 func (ru *rule) most() (burst int64, rate float64) {
 	burst, rate = math.MaxInt64, math.Inf(1)
@@ -116,7 +116,7 @@ func (ru *rule) hasRate() bool {
 	return slices.ContainsFunc(ru.limiter.Policy().Limits(), func(limit core.Limit) bool { return limit.Algorithm != core.Concurrent })
 }
 
-// inLine is how many requests of a key wait at most in a rule that lets them wait: rate times wait.
+// inLine returns how many requests of a key wait at most in a rule that lets them wait: rate times wait.
 func (ru *rule) inLine() int64 {
 	least := math.Inf(1)
 	for _, limit := range ru.limiter.Policy().Limits() {

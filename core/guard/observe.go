@@ -77,7 +77,7 @@ type seen struct {
 	took time.Duration
 }
 
-// tell tells Observe what the rule of t has decided. It is called only if there is an Observe.
+// tell calls Observe with what the rule of t has decided. It is called only if there is an Observe.
 func (g *Guard) tell(r keyfunc.Request, t *taken, err error) {
 	subject := &about{r, t.rule}
 	defer func() { subject.request = nil }()

@@ -23,14 +23,14 @@ type Routed interface {
 	Routed() (pattern string, everyMethod bool)
 }
 
-// Hijacked is an [Exchange] of a framework that serves a connection when the handler has returned, which gives back its
-// permits unless the handler has called [Detach]. The log is told of that, once.
+// Hijacked is an [Exchange] of a framework that serves a connection after the handler has returned, which gives back
+// its permits unless the handler has called [Detach]. The log has one line of that.
 type Hijacked interface {
 	// Hijacked reports whether the handler has taken over the connection in that way. It is called after Next.
 	Hijacked() bool
 }
 
-// found is what a table says of a request.
+// found is the result of looking up a request in a table.
 type found struct {
 	table *routes // nil if there is none
 	route string  // by which it was looked up
@@ -40,8 +40,8 @@ type found struct {
 	suspect, other *entry
 }
 
-// lookedAt is how many requests are compared with all entries of a table. Of those that come later, one in
-// lookedAtLater is: it costs little, and what is tried often is noticed.
+// The first lookedAt requests are compared with all entries of a table, and of those that come later one in
+// lookedAtLater: that costs little, and finds what is tried often.
 const (
 	lookedAt      = 1000
 	lookedAtLater = 32
@@ -50,7 +50,8 @@ const (
 // maxClosed bounds the routes that are closed. Only patterns that a router has registered are among them.
 const maxClosed = 1000
 
-// overlooked is what all versions of a table know of entries that did not hold although they were meant.
+// overlooked has the routes that are closed because of entries that did not hold although they were meant. All
+// versions of a table share it.
 type overlooked struct {
 	looks  atomic.Int32 // requests that were compared, about up to lookedAt
 	closed sync.Map     // by route, those that Config.StrictRoutes has closed
@@ -205,7 +206,7 @@ func answered(status int) bool {
 	}
 }
 
-// likeness is what a pattern says of paths.
+// likeness describes the paths of a pattern.
 type likeness struct {
 	host  string
 	parts []string // parameters as parameter

@@ -25,7 +25,7 @@ type route struct{ method, pattern string }
 
 // entry is one of the table.
 type entry struct {
-	route  // of a prefix, the pattern is what registered patterns begin with
+	route  // of a prefix, the pattern is the beginning of registered patterns
 	prefix bool
 	rules  []*rule
 	likely likeness

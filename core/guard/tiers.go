@@ -68,13 +68,14 @@ func (ru *rule) variant(text string) (*core.Limiter, error) {
 	return ru.limiter.Variant(p)
 }
 
-// saysLocal reports whether the text of a policy has "fail local" written out, which is also what no word means.
+// saysLocal reports whether the text of a policy has "fail local" written out. The options do not: a text
+// without a fail word means the same.
 func saysLocal(text string) bool {
 	words := strings.Fields(strings.ReplaceAll(text, ";", " "))
 	return slices.Contains(words, core.FailLocal.String())
 }
 
-// inherit fills in what the options of a text leave out, which is what they have as zero.
+// inherit returns o with the options of own in the place of those that a text has left out, which are zero.
 func inherit(o, own core.PolicyOptions) core.PolicyOptions {
 	o.Wait, o.Fail = cmp.Or(o.Wait, own.Wait), cmp.Or(o.Fail, own.Fail)
 	o.Processes, o.Shadow = cmp.Or(o.Processes, own.Processes), o.Shadow || own.Shadow

@@ -69,7 +69,7 @@ const (
 	codeOverlooked = "overlooked-entry"
 )
 
-// maxLogged is how many bytes of a text are logged that may come from a client or a Source.
+// maxLogged bounds, in bytes, what is logged of a text that may come from a client or a Source.
 const maxLogged = 256
 
 // logged is text as it is logged: cut, if it is long.

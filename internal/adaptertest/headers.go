@@ -48,7 +48,7 @@ func assertReset(t *testing.T, res answer, begin time.Time, after time.Duration)
 	assert.False(t, reset.After(time.Now().Add(after+2*time.Second)), "%v", reset)
 }
 
-// What never fits is told no time to wait.
+// What never fits has no Retry-After.
 func testNeverFits(t *testing.T, a Adapter) {
 	s := serve(t, a, hello(Handler{}, newGuard(t, "3/1h", guard.Config{Rule: guard.Rule{Cost: cost(100)}})))
 	want := numbers(3, 3)
@@ -56,7 +56,7 @@ func testNeverFits(t *testing.T, a Adapter) {
 	s.get("/hello").has(t, http.StatusTooManyRequests, want)
 }
 
-// A stream is told the headers at its beginning, and is not held back.
+// A stream has the headers at its beginning, and is not held back.
 func testStream(t *testing.T, a Adapter) {
 	for _, settle := range []func(guard.Final, int64) int64{nil, all} { // without and with a wrapped writer
 		last := make(chan struct{})

@@ -39,7 +39,7 @@ func refusal(name, value string) map[string]string {
 	return want
 }
 
-// degraded are those of an answer that is given instead, which is told no time to wait.
+// degraded are the headers of an answer that is given instead, which has no Retry-After.
 func degraded(name, value string) map[string]string {
 	want := refusal(name, value)
 	delete(want, retryHeader)

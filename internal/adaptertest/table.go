@@ -232,7 +232,7 @@ func (c *cell) check(t *testing.T, s *server) {
 	c.ask(t, s, passes, told{2, 0}, nil, "X-Sender", "ann")
 
 	over := map[string]string{cacheHeader: "no-store"}
-	if c.over.status >= 400 { // others are not told to wait
+	if c.over.status >= 400 { // others have no Retry-After
 		over[retryHeader] = anything
 	}
 	c.ask(t, s, c.over, told{2, 0}, over, "X-Sender", "ann")

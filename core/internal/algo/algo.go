@@ -99,9 +99,9 @@ type Algorithm interface {
 type Arithmetic interface {
 	// Words is the most integers that a state has.
 	Words() int
-	// Apart is what tells a state from those that other numbers of the same algorithm must not share, or "" where all may.
-	// It begins with a digit, and a letter in it follows a digit or another letter of a unit of time. Numbers share a
-	// state only if none of them corrects what others may have left in it.
+	// Apart returns a text in which numbers of the algorithm differ that must not share a state, or "" where all may
+	// share one. It begins with a digit, and a letter in it follows a digit or another letter of a unit of time.
+	// Numbers share a state only if none of them corrects what others may have left in it.
 	Apart() string
 	// Len is how many of them are in use: all of them, except where a state's
 	// first word says how long it is.

@@ -137,7 +137,7 @@ func (a *gcra) Words() int { return meterWords }
 
 func (a *gcra) Len([]int64) int { return meterWords }
 
-// Apart is the time in which a full bucket with its debt drains, and how far ahead a charge may be reserved: the highest
+// Apart returns the time in which a full bucket with its debt drains, and how far ahead a charge may be reserved: the highest
 // level there can be. A meter of a lower one would cut off what the other has counted.
 func (a *gcra) Apart() string {
 	b := appendTime(nil, a.brim.w)
@@ -295,7 +295,7 @@ func (a *gcra) Explain(s []int64, now, cost, wait int64, refused bool) (r Answer
 	return r
 }
 
-// more is how long it takes from a level until there is a unit more than remaining.
+// more returns the time from a level until there is a unit more than remaining.
 func (a *gcra) more(held span, remaining int64) int64 {
 	switch {
 	case remaining == a.burst:

@@ -64,7 +64,7 @@ func (a *tokenBucket) tokens(s []int64) int64 {
 // isFull reports whether the bucket is full, and so the next use starts its periods.
 func (a *tokenBucket) isFull(s []int64) bool { return a.tokens(s) == a.burst }
 
-// full is when a bucket will be full by these numbers.
+// full returns the instant at which a bucket will be full by these numbers.
 func (a *tokenBucket) full(last, tokens int64) int64 {
 	return last + ceilDiv(max(0, a.burst-tokens), a.rate)*a.period
 }
@@ -253,7 +253,7 @@ func (a *tokenBucket) Explain(s []int64, now, cost, wait int64, refused bool) An
 
 func (a *tokenBucket) Expires(s []int64) int64 { return s[bucketFull] }
 
-// Apart is how far below zero the tokens may be: numbers that allow less would forgive what those that allow more have
+// Apart returns how far below zero the tokens may be: numbers that allow less would forgive what those that allow more have
 // lent.
 func (a *tokenBucket) Apart() string {
 	if a.low == 0 {
