@@ -100,7 +100,7 @@ func (a Address) Func() Func {
 	proxies, direct := a.proxies(), a.Hops == 0 && len(a.Trusted) == 0
 	peers := func(peer netip.Addr) bool { return proxies.hops == 0 && !proxies.trusted.contains(canonical(peer)) }
 	v4Bits, v6Bits := cmp.Or(a.V4Bits, defaultV4Bits), cmp.Or(a.V6Bits, defaultV6Bits)
-	return Func{name: a.name(proxies.trusted), kinds: []string{kindIP}, peers: peers, add: func(k *Key, r Request) error {
+	return Func{name: a.name(proxies.trusted), kinds: []string{kindIP}, sure: true, peers: peers, add: func(k *Key, r Request) error {
 		socket := r.Peer()
 		peer := canonical(socket.Addr())
 		client := peer

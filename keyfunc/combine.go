@@ -1,6 +1,7 @@
 package keyfunc
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
@@ -32,6 +33,12 @@ func Join(parts ...Func) Func {
 // All of fs are counted by one limit. To give users and addresses different limits, write two rules.
 func FirstOf(fs ...Func) Func {
 	f, fs := combine("first-of", "FirstOf", fs)
+	if i := slices.IndexFunc(fs, func(p Func) bool { return p.sure }); i >= 0 {
+		f.sure = true
+		if i < len(fs)-1 {
+			f.ahead = fs[i].name
+		}
+	}
 	return f.with(func(k *Key, r Request) error {
 		for _, p := range fs {
 			if err := p.AppendTo(k, r); err == nil || !errors.Is(err, ErrNoKey) {
@@ -74,11 +81,13 @@ func combine(name, constructor string, parts []Func) (Func, []Func) {
 	var kinds []string
 	var errs []error
 	var peers []func(netip.Addr) bool
+	sure, ahead := true, ""
 	if len(parts) == 0 {
 		errs = append(errs, fmt.Errorf("keyfunc: %s() of nothing: give at least one Func, such as keyfunc.IP()", constructor))
 	}
 	for i, p := range parts {
 		names[i] = p.name
+		sure, ahead = sure && p.sure, cmp.Or(ahead, p.ahead)
 		if p.peers != nil {
 			peers = append(peers, p.peers)
 		}
@@ -97,7 +106,7 @@ func combine(name, constructor string, parts []Func) (Func, []Func) {
 		}
 		errs = append(errs, err)
 	}
-	f := Func{name: name + "(" + strings.Join(names, ", ") + ")", kinds: kinds, err: errors.Join(errs...)}
+	f := Func{name: name + "(" + strings.Join(names, ", ") + ")", kinds: kinds, sure: sure, ahead: ahead, err: errors.Join(errs...)}
 	if len(peers) > 0 {
 		f.peers = func(peer netip.Addr) bool {
 			return slices.ContainsFunc(peers, func(counts func(netip.Addr) bool) bool { return counts(peer) })

@@ -23,6 +23,8 @@ type Func struct {
 	err   error // a constructor's mistake; then there is no add
 	kinds []string
 	peers func(netip.Addr) bool // whether some part is made of that peer's address alone; nil if of none
+	sure  bool                  // no request that came by a network lacks it
+	ahead string                // the name of a part of FirstOf that keeps those behind it from being asked, or ""
 }
 
 // with returns f with the function add, unless its constructor has found a mistake.
@@ -53,6 +55,10 @@ func (f Func) Kinds() []string { return slices.Clone(f.kinds) }
 // CountsPeer reports whether f may make a part of the address of that peer of a socket, whatever headers say: [IP] does
 // for each, and [ForwardedIP] for one that is not in its networks. If the peer is a proxy, all of its clients share it.
 func (f Func) CountsPeer(peer netip.Addr) bool { return f.peers != nil && f.peers(peer) }
+
+// Ahead returns the name of a part of a [FirstOf] in f that each request has which came by a network, such as "ip", while
+// others stand behind it, which are then not asked. It is "" if there is none.
+func (f Func) Ahead() string { return f.ahead }
 
 // AppendTo appends the request's parts to k. If it fails, k is left as it was, and the error is
 //

@@ -280,3 +280,24 @@ func TestCountsPeer(t *testing.T) {
 	}
 	assert.False(t, keyfunc.ForwardedIP(proxies).CountsPeer(netip.MustParseAddr("::ffff:10.1.2.3")))
 }
+
+// What stands behind a part that each request has is never asked.
+func TestAhead(t *testing.T) {
+	user := keyfunc.User("u")
+	for want, fs := range map[string][]keyfunc.Func{
+		"": {
+			keyfunc.FirstOf(user, keyfunc.IP()), keyfunc.FirstOf(keyfunc.IP()), keyfunc.Join(keyfunc.IP(), user), keyfunc.IP(),
+			{},
+			keyfunc.FirstOf(keyfunc.Join(keyfunc.IP(), user), keyfunc.IP()), keyfunc.FirstOf(keyfunc.Hash(user), keyfunc.Const("all")),
+		},
+		"ip": {
+			keyfunc.FirstOf(keyfunc.IP(), user), keyfunc.FirstOf(user, keyfunc.IP(), user), keyfunc.Join(keyfunc.Route(), keyfunc.FirstOf(keyfunc.IP(), user)),
+		},
+		"join(ip, route)":       {keyfunc.FirstOf(keyfunc.Join(keyfunc.IP(), keyfunc.Route()), user)},
+		"first-of(user(u), ip)": {keyfunc.FirstOf(keyfunc.FirstOf(user, keyfunc.IP()), user)},
+	} {
+		for _, f := range fs {
+			assert.Equal(t, want, f.Ahead(), f.String())
+		}
+	}
+}

@@ -47,7 +47,7 @@ var (
 //
 // Join it with who is counted: alone, it counts all clients together.
 func Route() Func {
-	return Func{name: "route", kinds: []string{kindRoute}, add: func(k *Key, r Request) error {
+	return Func{name: "route", kinds: []string{kindRoute}, sure: true, add: func(k *Key, r Request) error {
 		k.Add(kindRoute, r.Route())
 		return nil
 	}}
@@ -60,7 +60,7 @@ func Route() Func {
 // WARNING: clients invent paths, and each is a new key with a fresh limit. Use [Route], except where the set of
 // paths is known to be small and others are answered before.
 func Path() Func {
-	return Func{name: "path", kinds: []string{kindPath}, add: func(k *Key, r Request) error {
+	return Func{name: "path", kinds: []string{kindPath}, sure: true, add: func(k *Key, r Request) error {
 		p := r.Path()
 		if len(p) > maxPath {
 			k.Add(kindPath, "")
@@ -79,7 +79,7 @@ func Path() Func {
 //
 // Where a middleware overrides the method by a header, it must run before the limit, or clients choose this part.
 func Method() Func {
-	return Func{name: "method", kinds: []string{kindMethod}, add: func(k *Key, r Request) error {
+	return Func{name: "method", kinds: []string{kindMethod}, sure: true, add: func(k *Key, r Request) error {
 		m := r.Method()
 		switch m {
 		case "GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "CONNECT", "TRACE":
@@ -254,7 +254,7 @@ func keyName(key any) string {
 // Const makes the same key for all requests, so that all share one limit: a ceiling for a whole service. text names
 // it; "" is a mistake that Err reports. It never fails.
 func Const(text string) Func {
-	f := Func{name: "const(" + text + ")", kinds: []string{kindConst}}
+	f := Func{name: "const(" + text + ")", kinds: []string{kindConst}, sure: true}
 	if text == "" {
 		f.err = errors.New(`keyfunc: Const(""): the text is empty: give the shared key a name, such as keyfunc.Const("all")`)
 	}

@@ -28,7 +28,7 @@ func (g *Guard) AfterKeys() int {
 // LintCodes are those of warnings, and LogCodes those of what is logged in use.
 var (
 	LintCodes = []string{
-		codeUnmatched, codeNoRoutes, codeRawPath, codeAddressHeader, codeTwice, codeSameKey, codeShortWait, codeWaiting, codePermitsWait, codeTiersApart, codeEarlier, codeMethods, codeNumbers,
+		codeUnmatched, codeNoRoutes, codeRawPath, codeAddressHeader, codeKeyBehind, codeCostUnused, codeTwice, codeSameKey, codeShortWait, codeWaiting, codePermitsWait, codeTiersApart, codeEarlier, codeMethods, codeNumbers,
 		codeWideFirst, codeHeldPermits, codeNotNarrow,
 	}
 	LogCodes = []string{

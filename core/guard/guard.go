@@ -78,6 +78,7 @@ type family struct {
 
 	rewritten sync.Once   // the warning that addresses are not those of sockets
 	waits     atomic.Bool // some policy lets requests wait for their turn
+	rates     atomic.Bool // some policy has a rate
 	afters    afterQueue
 }
 

@@ -148,6 +148,10 @@ func (l *lint) rule(ru *rule) {
 	if slices.Contains(ru.Key.Kinds(), "path") {
 		l.warn(codeRawPath, ru.place, "the key %v has the raw path in it, and clients invent paths: each is a new key with a fresh limit; use keyfunc.Route()", ru.Key)
 	}
+	if ahead := ru.Key.Ahead(); ahead != "" {
+		l.warn(codeKeyBehind, ru.place, "in the key %v each request has %s, but for those of unix sockets, so that what stands behind it is not asked; write it last", ru.Key, ahead)
+	}
+	l.costs(ru)
 	for _, kind := range ru.Key.Kinds() {
 		if slices.Contains(addressHeaders, kind) {
 			l.warn(codeAddressHeader, ru.place, "the key %v has the header %s in it, which clients write as they like unless a proxy replaces it, so that each value is a new key with a fresh limit; use keyfunc.ForwardedIP, or Address with Header", ru.Key, strings.TrimPrefix(kind, "header."))
@@ -166,6 +170,22 @@ func (l *lint) rule(ru *rule) {
 	for _, limit := range p.Limits() {
 		if apart := limit.Period / time.Duration(max(1, limit.Rate)); limit.Algorithm == core.GCRA && ru.wait < apart {
 			l.warn(codeShortWait, ru.place, "with %q turns are %v apart, and a request waits %v at most, so that hardly any can; wait longer, or leave it out", p, apart, ru.wait)
+		}
+	}
+}
+
+// costs looks for a Cost or Settle of permits alone, of which a request holds one.
+func (l *lint) costs(ru *rule) {
+	base, rated := l.guard.base, func(ru *rule) bool { return ru.rated }
+	if ru.rated || ru.place == "Rule" && (l.guard.rates.Load() || slices.ContainsFunc(l.guard.all(), rated)) {
+		return // what the Config has is for others
+	}
+	for _, f := range []struct {
+		name      string
+		own, base any
+	}{{"Cost", ru.Cost, base.Cost}, {"Settle", ru.Settle, base.Settle}} {
+		if own := reflect.ValueOf(f.own).Pointer(); own != 0 && (ru.place == "Rule" || own != reflect.ValueOf(f.base).Pointer()) {
+			l.warn(codeCostUnused, ru.place, "it has a %s, and %q has permits alone, of which a request holds one; give the policy a rate, or leave %s out", f.name, ru.limiter.Policy(), f.name)
 		}
 	}
 }

@@ -202,6 +202,28 @@ func TestLint(t *testing.T) {
 			config: guard.Config{Rule: guard.Rule{Policy: "100/1m", Key: keyfunc.Join(keyfunc.Header("x-forwarded-for"), keyfunc.Header("X-Tenant"))}},
 			want:   []string{`address-header: Rule: the key join(header(X-Forwarded-For), header(X-Tenant)) has the header x-forwarded-for in it, which clients write as they like unless a proxy replaces it, so that each value is a new key with a fresh limit; use keyfunc.ForwardedIP, or Address with Header`},
 		},
+		"a key that is never asked": {
+			config: guard.Config{Rule: guard.Rule{Policy: "100/1m", Key: keyfunc.FirstOf(keyfunc.IP(), keyfunc.User("user"))}},
+			want:   []string{`key-behind: Rule: in the key first-of(ip, user(user)) each request has ip, but for those of unix sockets, so that what stands behind it is not asked; write it last`},
+		},
+		"costs of permits": {
+			config: guard.Config{Rule: guard.Rule{Policy: "5 concurrent", Cost: keyfunc.Request.ContentLength, Settle: guard.Reported}},
+			want: []string{
+				`cost-unused: Rule: it has a Cost, and "default: 5 concurrent" has permits alone, of which a request holds one; give the policy a rate, or leave Cost out`,
+				`cost-unused: Rule: it has a Settle, and "default: 5 concurrent" has permits alone, of which a request holds one; give the policy a rate, or leave Settle out`,
+			},
+		},
+		"a cost of permits": {
+			config: guard.Config{
+				Rule:   guard.Rule{Policy: "5 concurrent", Cost: keyfunc.Request.ContentLength},
+				Rules:  []guard.Rule{{Policy: "p: 6 concurrent", Key: keyfunc.Const("p"), Cost: one}, {Policy: "q: 6 concurrent", Key: keyfunc.Const("q")}},
+				Routes: map[string]guard.Rule{"/upload": {Policy: "bytes: 100/1m"}},
+			},
+			routes: []string{"/upload"},
+			want: []string{
+				`cost-unused: Rules[0]: it has a Cost, and "p: 6 concurrent" has permits alone, of which a request holds one; give the policy a rate, or leave Cost out`,
+			},
+		},
 		"tiers of nobody": {
 			config: guard.Config{Rule: guard.Rule{Policy: "100/1m"}, Source: sourceOf(&guard.Set{Tiers: map[string]map[string]string{"default": {"pro": "200/1m"}, "other": {}}})},
 			want:   []string{`unusable-numbers: Source.Tiers["default"]: Rule has no Tier, so that no request is of a tier; give it one, or leave the entry out`},
@@ -305,3 +327,5 @@ func sourceOf(s *guard.Set) guard.Source {
 	p.Store(s)
 	return p
 }
+
+func one(keyfunc.Request) int64 { return 1 }

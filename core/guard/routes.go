@@ -158,6 +158,8 @@ func parseRoute(text string) (route, error) {
 		method, pattern = "", text
 	}
 	switch {
+	case slices.Contains([]string{"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}, text):
+		return route{}, fmt.Errorf("a method alone; add the pattern, as in %q, or \"/*\" for all", text+" /login")
 	case pattern == "" || strings.ContainsAny(pattern, " \t") || found && method == "":
 		return route{}, errors.New(`give a pattern as the router has it, such as "/items/{id}", with a method before it if need be, as in "POST /login"`)
 	case strings.ToUpper(method) != method:

@@ -104,6 +104,7 @@ type rule struct {
 	wait     time.Duration            // how far ahead a request may reserve
 	waits    bool                     // requests may have to wait for their turn
 	permits  bool
+	rated    bool // the policy has a rate
 	routed   bool // the key asks for the route
 	shadow   bool
 	settles  bool                     // it has a Settle or an After, and a rate
@@ -173,7 +174,7 @@ func (f *family) prepare(store core.Store, r Rule, name string) (*rule, error) {
 	for _, l := range p.Limits() {
 		rate := l.Algorithm != core.Concurrent
 		ru.settles = ru.settles || rate && (r.Settle != nil || r.After != nil)
-		ru.permits = ru.permits || !rate
+		ru.permits, ru.rated = ru.permits || !rate, ru.rated || rate
 		ru.waits = ru.waits || l.Algorithm == core.LeakyBucket
 	}
 	switch {
@@ -199,6 +200,9 @@ func (f *family) prepare(store core.Store, r Rule, name string) (*rule, error) {
 	}
 	if f.headers.RateLimit && !ru.shadow {
 		ru.prepareLists()
+	}
+	if ru.rated {
+		f.rates.Store(true)
 	}
 	if ru.waits || ru.After != nil {
 		f.waits.Store(true)

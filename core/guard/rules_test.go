@@ -469,6 +469,8 @@ func TestNewAdvises(t *testing.T) {
 		_, err := guard.New(guard.Config{Rule: r})
 		require.ErrorContains(t, err, want)
 	}
+	_, err := guard.New(guard.Config{Rule: guard.Rule{Policy: "1/1h", Key: keyfunc.IP()}, Routes: map[string]guard.Rule{"POST": {Policy: "1/1m"}}})
+	require.ErrorContains(t, err, `Routes["POST"]: a method alone; add the pattern, as in "POST /login", or "/*" for all`)
 	for _, body := range []guard.RejectOptions{
 		{Body: "slow down"},
 		{Body: "{}", Header: map[string]string{"content-type": "application/json"}},

@@ -35,6 +35,8 @@ const (
 	codeNoRoutes      = "no-routes"
 	codeRawPath       = "raw-path"
 	codeAddressHeader = "address-header"
+	codeKeyBehind     = "key-behind"
+	codeCostUnused    = "cost-unused"
 	codeTwice         = "rule-twice"
 	codeSameKey       = "same-key"
 	codeShortWait     = "wait-too-short"
