@@ -38,7 +38,7 @@ func TestReleasesKeepUp(t *testing.T) {
 		assert.Zero(t, refused, "of %d", victim)
 		advance(50 * time.Millisecond)
 		assert.EqualValues(t, 5, s.free(t, p))
-		assert.Zero(t, h.engine.background.left())
+		assert.Zero(t, waitingTasks(h.engine))
 		closeHolder(h)
 	})
 }
@@ -87,12 +87,12 @@ func TestReleasesEndWithTheLease(t *testing.T) {
 			x.release()
 		}
 		advance(30 * time.Second)
-		assert.Equal(t, many, h.engine.background.left(), "none is dropped while its lease lives")
+		assert.Equal(t, many, waitingTasks(h.engine), "none is dropped while its lease lives")
 		start := time.Now()
 		require.Error(t, h.engine.close())
 		assert.Equal(t, closeTimeout, time.Since(start))
 		advance(31 * time.Second)
-		assert.Zero(t, h.engine.background.left())
+		assert.Zero(t, waitingTasks(h.engine))
 		assert.EqualValues(t, maxPermits, s.free(t, p), "the leases have ended")
 		s.set(restore)
 		x, _ := hold1(t, h, p)
@@ -127,7 +127,7 @@ func TestReleasesPauseTogether(t *testing.T) {
 		b.mu.Unlock()
 		s.set(restore)
 		advance(time.Second)
-		assert.Zero(t, h.engine.background.left())
+		assert.Zero(t, waitingTasks(h.engine))
 	})
 }
 
@@ -151,7 +151,7 @@ func TestLogThatBlocks(t *testing.T) {
 		x, _ := hold1(t, h, p)
 		x.release()
 		synctest.Wait()
-		assert.Equal(t, 1, h.engine.background.left(), "it waits for the one that logs")
+		assert.Equal(t, 1, waitingTasks(h.engine), "it waits for the one that logs")
 		assert.EqualValues(t, 1, s.free(t, p), "permits do not")
 		close(log.over)
 		synctest.Wait()

@@ -158,7 +158,7 @@ func TestChargesKeepUp(t *testing.T) {
 			<-time.After(time.Millisecond)
 		}
 		advance(50 * time.Millisecond)
-		assert.Zero(t, l.engine.background.left())
+		assert.Zero(t, waitingTasks(l.engine))
 		s.set(func(f *fakeRemote) { f.delay = 0 })
 		assert.EqualValues(t, 99000, chargeRemaining(t, l))
 
@@ -169,12 +169,20 @@ func TestChargesKeepUp(t *testing.T) {
 			a.Charge(1, func() { over.Add(1) })
 		}
 		synctest.Wait()
-		assert.LessOrEqual(t, l.engine.background.left(), maxRefunds+chargesAtOnce)
+		assert.LessOrEqual(t, waitingTasks(l.engine), maxRefunds+chargesAtOnce)
 		assert.Contains(t, said.String(), "others wait for a store that does not answer")
 		assert.LessOrEqual(t, over.Load(), int64(10+chargesAtOnce), "for the others there is a place")
 		advance(refundLife + time.Second)
 		assert.EqualValues(t, many, over.Load(), "once each")
-		assert.Zero(t, l.engine.background.left(), "what is not charged within %v is left", refundLife)
+		assert.Zero(t, waitingTasks(l.engine), "what is not charged within %v is left", refundLife)
 		require.Error(t, l.Close())
 	})
+}
+
+// waitingTasks returns how many tasks wait in the background.
+func waitingTasks(e *engine) int {
+	b := e.background
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.left()
 }

@@ -65,6 +65,8 @@ func TestNothingIsAskedInVain(t *testing.T) {
 				}
 				assert.Equal(t, c.asked, hook.n)
 				hook.n = 0
+				l.mu.Lock() // its timer may go off
+				defer l.mu.Unlock()
 				l.nearest = [2]time.Duration{c.trip, c.trip}
 				assert.Zero(t, l.out)
 				assert.Zero(t, l.waiting)
@@ -76,8 +78,10 @@ func TestNothingIsAskedInVain(t *testing.T) {
 			notAsked(err)
 
 			// Between the decision to leave alone and the sending.
+			l.mu.Lock()
 			l.out++
 			l.aboard++
+			l.mu.Unlock()
 			alone := &flight{lane: l, own: e, sent: came, trip: c.trip, entries: 1}
 			alone.only[0].entry, alone.calls = &alone.own, alone.only[:]
 			alone.fly(t.Context())
