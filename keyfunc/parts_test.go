@@ -57,8 +57,10 @@ func TestMethod(t *testing.T) {
 	}
 }
 
-const tooLong = "keyfunc: no key: the header has more than 8192 bytes"
-const twice = "keyfunc: no key: the header stands more than once"
+const (
+	tooLong = "keyfunc: no key: the header has more than 8192 bytes"
+	twice   = "keyfunc: no key: the header stands more than once"
+)
 
 // Credentials do not stand in keys, unless that is asked for.
 func TestHeaderOfCredentials(t *testing.T) {
@@ -98,10 +100,10 @@ func TestHeaderOfCredentials(t *testing.T) {
 // A client that has one credential has one key, however it writes it: middleware that verifies it reads the first line,
 // and takes any spelling of the scheme.
 func TestHeaderOfOneClient(t *testing.T) {
-	for _, make := range []func(string) keyfunc.Func{keyfunc.Header, keyfunc.HeaderInClear} {
+	for _, header := range []func(string) keyfunc.Func{keyfunc.Header, keyfunc.HeaderInClear} {
 		for _, name := range []string{"Authorization", "Proxy-Authorization"} {
 			ask := func(lines ...string) string {
-				return keyOf(make(name), &request{header: map[string][]string{name: lines}})
+				return keyOf(header(name), &request{header: map[string][]string{name: lines}})
 			}
 			for _, text := range []string{"bearer s3cret", "BEARER s3cret", "Bearer   s3cret", "Bearer \t s3cret", "Bearer\ts3cret"} {
 				assert.Equal(t, ask("Bearer s3cret"), ask(text), text)
@@ -111,7 +113,7 @@ func TestHeaderOfOneClient(t *testing.T) {
 			assert.Equal(t, ask("Bearer s3cret"), ask("s3cret"))
 			assert.Equal(t, twice, ask("Bearer s3cret", "made-up"))
 		}
-		key := keyfunc.FirstOf(make("X-Api-Key"), keyfunc.IP())
+		key := keyfunc.FirstOf(header("X-Api-Key"), keyfunc.IP())
 		r := from("203.0.113.7")
 		r.header = map[string][]string{"X-Api-Key": {"s3cret", "made-up"}}
 		assert.Equal(t, "ip=203.0.113.7", keyOf(key, r))

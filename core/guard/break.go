@@ -21,7 +21,8 @@ type BreakOptions struct {
 	Refusals int
 	Within   time.Duration
 	// Open is how long the circuit is open at first; 0 means a minute. Each time it opens again, that doubles, up to
-	// MaxOpen; 0 means an hour, or Open if that is longer. It begins anew with a key that was not refused for as long as MaxOpen.
+	// MaxOpen; 0 means an hour, or Open if that is longer. It begins anew with a key that was not refused for as long
+	// as MaxOpen.
 	Open, MaxOpen time.Duration
 	// Before answers what is refused while the circuit is closed. nil means Reject.
 	Before OverLimit
