@@ -38,14 +38,18 @@ type engine struct {
 func newEngine(s Store, log *slog.Logger) *engine {
 	e := &engine{store: s, log: log, names: map[string]Policy{}, known: map[string][]Policy{}}
 	e.permits, _ = s.(PermitStore)
-	if own, ok := s.(interface{ Fallback() *Memory }); ok {
-		e.fallback = own.Fallback
-		m := own.Fallback()
-		if e.health = &m.health; Store(m) == s {
-			e.memory = m
-		}
-	} else {
+	var own *Memory
+	has, ok := s.(interface{ Fallback() *Memory })
+	if ok {
+		own = has.Fallback()
+	}
+	switch {
+	case own == nil: // as if the store had no such method
 		e.fallback, e.health = sync.OnceValue(defaultMemory), new(health)
+	case Store(own) == s:
+		e.fallback, e.health, e.memory = has.Fallback, &own.health, own
+	default:
+		e.fallback, e.health = has.Fallback, &own.health
 	}
 	if own, ok := s.(interface{ Mirrors() bool }); ok {
 		e.mirrors = own.Mirrors() && e.remote()

@@ -231,3 +231,21 @@ func TestLogOfAnOutageHoldsUpNobody(t *testing.T) {
 	}
 	assert.EqualValues(t, 1, log.lines.Load())
 }
+
+// nilFallback is a store whose fallback is nil.
+type nilFallback struct{ *remotetest.Remote }
+
+func (nilFallback) Fallback() *core.Memory { return nil }
+
+// A store that has no fallback to give is one without.
+func TestLimiterNilFallback(t *testing.T) {
+	store := nilFallback{remotetest.New(newMemory(t, 0))}
+	l := newLimiter(t, store, "2/1h")
+	store.Fail(down())
+	for _, want := range []bool{true, true, false} {
+		res, err := l.Allow(t.Context(), "alice")
+		require.NoError(t, err)
+		assert.Equal(t, want, res.Allowed())
+		assert.True(t, res.Local)
+	}
+}
