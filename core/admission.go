@@ -117,16 +117,19 @@ func (a *Admission) Wait(ctx context.Context) error {
 	}
 	if end, bounded := ctx.Deadline(); bounded && time.Until(end) <= a.Result.Delay {
 		a.GiveBack(a.Result.Taken)
+		a.Result.Taken = 0
 		return &OverLimitError{Result{Limit: a.Result.Limit, RetryAfter: a.Result.Delay, At: a.Result.At}}
 	}
 	took, turn := a.refund(a.Result.Taken), a.turn
 	a.turn = time.Time{}
 	receipt, err := a.limiter.engine.waiters.wait(ctx, took, turn)
-	if err == nil {
-		receipt.Delay = a.Result.Delay
-		a.Result = receipt
+	if err != nil {
+		a.Result.Taken = 0
+		return err
 	}
-	return err
+	receipt.Delay = a.Result.Delay
+	a.Result = receipt
+	return nil
 }
 
 func (a *Admission) refund(units int64) *Refund {

@@ -447,3 +447,34 @@ func TestUpToOfEveryAlgorithm(t *testing.T) {
 		assert.Positive(t, take(at, 9).Taken, word)
 	}
 }
+
+// After a Wait that failed, nothing is left to give back: who does so all the same, as by a defer, gives back nothing of
+// others.
+func TestNothingRemainsAfterWait(t *testing.T) {
+	for _, c := range []struct {
+		end  time.Duration // of the caller's context
+		soon bool          // it is known before
+	}{{time.Second, true}, {time.Minute, false}} {
+		synctest.Test(t, func(t *testing.T) {
+			l := newLimiter(t, nil, "1/10s burst 5; wait 1h")
+			_, err := l.Reserve(t.Context(), "k", 5, 0)
+			require.NoError(t, err)
+			var a core.Admission
+			require.NoError(t, l.Begin(t.Context(), core.Ask{Key: "k", Cost: 1, Wait: time.Hour}, &a))
+			require.Equal(t, 10*time.Second, a.Result.Delay)
+			ctx, cancel := context.WithCancel(t.Context())
+			if c.soon {
+				ctx, cancel = context.WithTimeout(t.Context(), c.end)
+			}
+			defer cancel()
+			time.AfterFunc(c.end/60, cancel)
+			require.Error(t, a.Wait(ctx))
+			assert.Zero(t, a.Result.Taken)
+			<-time.After(100 * time.Millisecond) // until the turn has gone back
+			a.GiveBack(1)
+			res, err := l.Reserve(t.Context(), "k", 1, time.Hour)
+			require.NoError(t, err)
+			assert.Greater(t, res.Delay, 8*time.Second, "the five of the others are still taken")
+		})
+	}
+}
