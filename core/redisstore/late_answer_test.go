@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -149,4 +151,68 @@ func testLateDecisions(t *testing.T, policy string) {
 		require.Eventually(t, func() bool { return used(t, store, g.Policies()[0], key(user)) == 0 }, patient, 5*time.Millisecond, user)
 	}
 	require.NoError(t, g.Close())
+}
+
+// However many leave, each answer, late or not, is that of the caller's own take; and who left before the flight did has
+// taken nothing.
+func TestLateAnswersAreOfTheirTakes(t *testing.T) {
+	t.Parallel()
+	f := newFar(t)
+	s := f.patientStore(t)
+	s.Join()
+	policies := []core.Policy{core.MustParse("own-a: 100/300d"), core.MustParse("own-b: 100/300d fixed-window"), core.MustParse("own-c: 100/300d token-bucket; wait 1s")}
+	for _, p := range policies { // composes the scripts
+		_, err := s.Take(t.Context(), core.Take{Policy: p, Key: "warm", Cost: 1})
+		require.NoError(t, err)
+	}
+	f.proxy.Latency(2 * time.Millisecond)
+	type given struct {
+		take core.Take
+		took int64
+	}
+	var mu sync.Mutex
+	var all []given
+	var callers, answers sync.WaitGroup
+	var late atomic.Int32
+	for g := range 60 {
+		rng := rand.New(rand.NewPCG(1, uint64(g))) //nolint:gosec // the same numbers each time
+		callers.Go(func() {
+			for n := range 60 {
+				take := core.Take{Policy: policies[rng.IntN(3)], Key: fmt.Sprint(g, "-", n), Cost: 1 + rng.Int64N(20), AtMost: rng.IntN(4) == 0}
+				note := func(res core.Result, err error) {
+					if err == nil {
+						assert.Equal(t, take.Cost, res.Taken, take.Key)
+						assert.Equal(t, 100-take.Cost, res.Remaining, take.Key)
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					all = append(all, given{take, res.Taken})
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				time.AfterFunc(time.Duration(rng.IntN(6000))*time.Microsecond, cancel)
+				res, err := s.Take(ctx, take)
+				cancel()
+				var unanswered *core.LateError
+				if !errors.As(err, &unanswered) {
+					note(res, err)
+					continue
+				}
+				late.Add(1)
+				answers.Add(1)
+				unanswered.Then(func(res core.Result, err error) {
+					defer answers.Done()
+					assert.NoError(t, err)
+					note(res, err)
+				})
+			}
+		})
+	}
+	callers.Wait()
+	answers.Wait()
+	f.proxy.Pass()
+	assert.Positive(t, late.Load())
+	t.Logf("%d of %d answers were late", late.Load(), len(all))
+	for _, g := range all {
+		assert.Equal(t, g.took, used(t, s, g.take.Policy, g.take.Key), g.take.Key)
+	}
 }
