@@ -8,7 +8,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
-	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -28,7 +28,7 @@ import (
 // reply that has arrived.
 var (
 	inTime = flag.Duration("deadline", 300*time.Millisecond, "how long a decision may take while faults come and go")
-	after  = flag.Duration("late", time.Second, "by how much an answer may come later, beyond what the scheduler took meanwhile")
+	after  = flag.Duration("late", 5*time.Second, "by how much an answer may come later, beyond what the scheduler took meanwhile")
 	rest   = flag.Duration("rest", 100*time.Millisecond, "how long callers rest at most between two calls")
 	back   = flag.Duration("back", 2*patient, "within what time Redis decides again after each fault")
 )
@@ -178,8 +178,11 @@ var faults = []fault{
 		name: "the server is out of memory", shows: core.ClassOOM,
 		begin: func(t *testing.T, s *site) {
 			s.fill(t, 2<<20)
-			s.set(t, "maxmemory", strconv.FormatInt(s.stat(t, "used_memory")-1<<20, 10))
-			require.ErrorContains(t, s.admin().Set(t.Context(), s.filler(), "", 0).Err(), "OOM")
+			await(t, "memory is short", func() bool {
+				s.tighten(t)
+				err := s.admin().Set(t.Context(), s.filler()+":more", "", 0).Err()
+				return err != nil && strings.Contains(err.Error(), "OOM")
+			})
 		},
 		end:   func(t *testing.T, s *site) { s.set(t, "maxmemory", "0") },
 		after: func(t *testing.T, s *site) { s.empty(t) },
@@ -190,8 +193,10 @@ var faults = []fault{
 			s.losses = -s.stat(t, "evicted_keys")
 			s.fill(t, 2<<20)
 			s.set(t, "maxmemory-policy", "volatile-lru")
-			s.set(t, "maxmemory", strconv.FormatInt(s.stat(t, "used_memory")-1<<20, 10))
-			await(t, "keys are evicted", func() bool { return s.stat(t, "evicted_keys")+s.losses > 3 })
+			await(t, "keys are evicted", func() bool {
+				s.tighten(t)
+				return s.stat(t, "evicted_keys")+s.losses > 3
+			})
 		},
 		end: func(t *testing.T, s *site) { s.set(t, "maxmemory", "0") },
 		after: func(t *testing.T, s *site) {
@@ -420,7 +425,8 @@ func (c *load) call(ctx context.Context, limiter *core.Limiter, rng *rand.Rand) 
 		}
 		e.note(of, start, end, lost, class)
 		e.in.Add(-1)
-		pause(time.Duration(rng.Int64N(int64(*rest))))
+		// Where a machine is so slow that all of them take it longer than the deadline, they ask less.
+		pause(time.Duration(rng.Int64N(int64(max(*rest, 3*end.Sub(start))))))
 	}
 }
 
@@ -478,12 +484,15 @@ func (c *load) suffer(t *testing.T, f fault) {
 		}
 	})
 	defer end() // for those that come after it, if it fails
+	s.mute.Store(silent(f))
+	defer s.mute.Store(false)
 	f.begin(t, s)
 	pause(lasting)
 	if f.shows != "" {
 		await(t, "it shows", func() bool { return e.seen(f.shows) > 0 || s.gone() })
 	}
 	end()
+	s.mute.Store(false)
 	recovered := e.settled(t)
 	assert.Less(t, recovered, *back)
 	if f.after != nil {

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -40,6 +41,7 @@ type site struct {
 	losses  int64    // how often all was lost, besides what the fault says
 	conns   []*redis.Conn
 	foreign sync.WaitGroup
+	mute    atomic.Bool // the server that is hurt may not answer a ping
 }
 
 // sites are one of each topology.
@@ -64,6 +66,7 @@ var sites = map[string]func(t *testing.T) *site{
 			ContextTimeoutEnabled: o.ContextTimeoutEnabled, MaxRetries: o.MaxRetries, DialerRetries: o.DialerRetries,
 			DialTimeout: o.DialTimeout, ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout,
 			PoolSize: o.PoolSize, PoolTimeout: o.PoolTimeout, MinIdleConns: o.MinIdleConns, ConnMaxIdleTime: o.ConnMaxIdleTime,
+			HeartbeatFn: s.alive,
 		}))
 	},
 	"sentinel": func(t *testing.T) *site {
@@ -228,6 +231,12 @@ func (s *site) cells(t *testing.T) (cells []*cell) {
 	return cells
 }
 
+// alive is how a ring finds out which of its servers answer. One that is not hurt does, even if this process is too slow
+// to hear of it three times in a row: then the ring would have its keys elsewhere, and at last nowhere.
+func (s *site) alive(ctx context.Context, shard *redis.Client) bool {
+	return !s.mute.Load() || shard.Options().Addr != s.addr(0) || shard.Ping(ctx).Err() == nil
+}
+
 // gone reports whether a ring has given the keys of the server to another one, as it does with one that does not answer
 // three pings.
 func (s *site) gone() bool {
@@ -289,9 +298,16 @@ func (s *site) fill(t *testing.T, bytes int) {
 	require.NoError(t, s.admin().Set(t.Context(), s.filler(), strings.Repeat("x", bytes), 0).Err())
 }
 
+// tighten leaves the server less memory than it uses now. Some of that may have been for what it has just been sent, so
+// that it may take more than one time.
+func (s *site) tighten(t *testing.T) {
+	t.Helper()
+	s.set(t, "maxmemory", strconv.FormatInt(s.stat(t, "used_memory")-1<<20, 10))
+}
+
 func (s *site) empty(t *testing.T) {
 	t.Helper()
-	require.NoError(t, s.admin().Del(t.Context(), s.filler()).Err())
+	require.NoError(t, s.admin().Del(t.Context(), s.filler(), s.filler()+":more").Err())
 }
 
 // filler is of the slot of a key that the server has.
