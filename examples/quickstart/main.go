@@ -27,7 +27,8 @@ import (
 
 func main() {
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, cancel) // a second signal ends the program at once
+	context.AfterFunc(ctx, cancel)         // a second signal ends the program at once
+	redis.SetLogger(&logging.VoidLogger{}) // it logs each failed dial; weir logs the outage
 	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "quickstart:", err)
 		os.Exit(1)
@@ -122,7 +123,6 @@ func open(servers []string) (store core.Store, closeStore func(), err error) {
 		store, err = core.NewMemory(core.MemoryOptions{})
 		return store, func() {}, err
 	}
-	redis.SetLogger(&logging.VoidLogger{}) // it logs each failed dial; weir logs the outage
 	rdb := redis.NewUniversalClient(redisstore.ClientOptions(servers...))
 	store, err = redisstore.New(rdb, redisstore.Options{})
 	return store, func() { _ = rdb.Close() }, err

@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/weir-go/weir/internal/race"
 )
 
 // A limit adds no more to a program than this. About 280 KB of it are log/slog, which brings encoding/json; a program
@@ -17,6 +19,9 @@ const mostAdded = 1300 << 10
 
 // What only those use who call Describe, or who have another use for it, is in no program that limits.
 func TestSize(t *testing.T) {
+	if testing.Short() || race.Enabled {
+		t.Skip("it builds programs, which are larger with the race detector")
+	}
 	plain, _ := build(t, "plain")
 	limited, symbols := build(t, "limited")
 	t.Logf("a limit adds %d KB", (limited-plain)>>10)
