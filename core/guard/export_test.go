@@ -33,7 +33,7 @@ var (
 	}
 	LogCodes = []string{
 		codeNoRoute, codeNoKey, codeProxy, codePerRequest, codeCost, codeKey, codeAddress, codeTier, codeStore, codeForeign, codeMounted, codeOverlooked, codeNumbers,
-		codeUncharged, codeUnreported, codeUnasked, codeDetach,
+		codeUncharged, codeUnreported, codeStatus, codeUnasked, codeDetach,
 	}
 )
 

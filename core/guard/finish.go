@@ -101,6 +101,7 @@ func (g *Guard) settle(d *debt, f Final) {
 	var used int64
 	if d.rule.After != nil {
 		used = d.rule.After(f)
+		g.watchErrors(d.rule, f, used)
 	} else {
 		used = d.rule.Settle(f, taken)
 		d.rule.charged.Store(true)

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"fmt"
 	"hash/maphash"
 	"net/netip"
 	"slices"
@@ -16,6 +17,9 @@ const watchedRequests = 100
 
 // proxiedRequests is the number of them that are taken for a proxy's, if none has come directly.
 const proxiedRequests = 10
+
+// statuslessErrors is how many errors without a status are returned until it is said that After does not see one.
+const statuslessErrors = 10
 
 // refusedKeyless is the number of requests that are refused for want of a key until the log says that none had one.
 const refusedKeyless = 10
@@ -105,6 +109,19 @@ func (g *Guard) watchCharges(ru *rule, res *core.Result) {
 	if ru.uncharged.Add(1) == watchedRequests {
 		g.logger().Warn("weir: none of a rule's first requests cost anything, so that its Settle was not called and nothing is limited; let Cost return an estimate, or give After in the place of both",
 			"policy", ru.name, "requests", watchedRequests, "code", codeUncharged)
+	}
+}
+
+// watchErrors warns, once, where a rule with After has charged nothing so far, and handlers return errors that say no
+// status: the program's error handler may make 401 of them, which is too late for After.
+func (g *Guard) watchErrors(ru *rule, f Final, used int64) {
+	switch {
+	case ru.charged.Load():
+	case used > 0:
+		ru.charged.Store(true)
+	case f.Err != nil && f.Status == 500 && ru.statusless.Add(1) == statuslessErrors:
+		g.logger().Warn("weir: a rule with After has charged nothing, and its handlers return errors that say no status, which count as 500; if the program's error handler makes another status of them, look at Final.Err",
+			"policy", ru.name, "error", fmt.Sprintf("%T", f.Err), "code", codeStatus)
 	}
 }
 

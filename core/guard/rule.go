@@ -253,18 +253,19 @@ func policy(text, name string) (core.Policy, error) {
 
 // live is the part of a rule that all its versions share.
 type live struct {
-	waiting   atomic.Int64
-	keyed     atomic.Bool  // some request had a key
-	keyless   atomic.Int32 // requests before that
-	strangers atomic.Int32 // requests of a tier that is not there, of which the first are looked at
-	charged   atomic.Bool  // Settle was called
-	uncharged atomic.Int32 // requests before that of which nothing was taken
-	reporting atomic.Bool  // some handler has reported
-	silent    atomic.Int32 // handlers before that, of a rule whose Settle is Reported
-	asked     atomic.Bool  // some handler has asked Degraded
-	unasked   atomic.Int32 // requests before that which went on over the limit
-	watch     watch
-	warned    struct { // the warnings that the log has had
+	waiting    atomic.Int64
+	keyed      atomic.Bool  // some request had a key
+	keyless    atomic.Int32 // requests before that
+	strangers  atomic.Int32 // requests of a tier that is not there, of which the first are looked at
+	charged    atomic.Bool  // Settle was called, or After has charged something
+	statusless atomic.Int32 // errors without a status before that
+	uncharged  atomic.Int32 // requests before that of which nothing was taken
+	reporting  atomic.Bool  // some handler has reported
+	silent     atomic.Int32 // handlers before that, of a rule whose Settle is Reported
+	asked      atomic.Bool  // some handler has asked Degraded
+	unasked    atomic.Int32 // requests before that which went on over the limit
+	watch      watch
+	warned     struct { // the warnings that the log has had
 		cost, key, tier, store, foreign, hijacked sync.Once
 	}
 }

@@ -60,6 +60,7 @@ const (
 	codeCost       = "cost-too-large"
 	codeUncharged  = "nothing-charged"
 	codeUnreported = "nothing-reported"
+	codeStatus     = "error-without-status"
 	codeUnasked    = "degraded-unasked"
 	codeDetach     = "permit-not-kept"
 	codeKey        = "unusable-key"

@@ -62,6 +62,10 @@ func TestLogCodes(t *testing.T) {
 			v := g.Check(from(alice))
 			v.Finish(guard.Final{Status: 200})
 		}},
+		"error-without-status": {guard.Config{Rule: guard.Rule{Policy: "9/1h", After: failures}}, func(g *guard.Guard) {
+			v := g.Check(from(alice))
+			v.Finish(guard.Final{Status: 500, Err: errPlain})
+		}},
 		"degraded-unasked": {guard.Config{Rule: guard.Rule{Policy: "1/1h", OverLimit: guard.Degrade()}}, func(g *guard.Guard) {
 			_ = g.Serve(&exchange{request: from(alice), header: header{}})
 		}},
@@ -91,6 +95,32 @@ func TestLogCodes(t *testing.T) {
 		})
 	}
 	assert.ElementsMatch(t, guard.LogCodes, slices.Collect(maps.Keys(tested)), "each code is tested")
+}
+
+// failures charges a unit for each answer 401.
+func failures(f guard.Final) int64 {
+	if f.Status == 401 {
+		return 1
+	}
+	return 0
+}
+
+// An After that has charged something sees what it needs, whatever fails besides; and so does one whose handlers return
+// no errors.
+func TestErrorsWithStatus(t *testing.T) {
+	for name, finals := range map[string][]guard.Final{
+		"charged before": {{Status: 401, Err: errPlain}, {Status: 500, Err: errPlain}},
+		"no errors":      {{Status: 500}, {Status: 200}},
+		"other statuses": {{Status: 404, Err: errPlain}},
+	} {
+		said := new(records)
+		g := newGuard(t, guard.Config{Rule: guard.Rule{Policy: "999/1h", After: failures}, Log: slog.New(said)})
+		for i := range 50 {
+			v := g.Check(from(alice))
+			v.Finish(finals[i%len(finals)])
+		}
+		assert.Empty(t, said.codes(), name)
+	}
 }
 
 // hijacked is a request whose connection is served when the handler has returned.
