@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Ask is what [Limiter.Begin] is asked for.
+// Ask is the argument of [Limiter.Begin]: whose units to take, and how many.
 type Ask struct {
 	// Key says who is counted: any text but the empty one.
 	Key string

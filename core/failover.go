@@ -7,8 +7,9 @@ import (
 	"slices"
 )
 
-// Failure says who decides while the store does not answer: the grammar's fail
-// word. The failure itself is never answered with a 429, which would blame the caller.
+// Failure is the fail word of a policy: it chooses what decides while the store does
+// not answer. The failure itself is never answered with a 429, which would blame the
+// caller.
 type Failure uint8
 
 // The fail words.

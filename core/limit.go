@@ -54,7 +54,7 @@ const (
 	// think of in ticks: "5 more every minute". In any time d it admits at most burst +
 	// debt + (d/period + 1) * rate units. It can borrow and reserve ahead as GCRA can.
 	TokenBucket
-	// LeakyBucket is a queue that drips: what fits is let in and told to wait until all
+	// LeakyBucket is a queue that drips: what fits is let in, with a Delay until all
 	// before it have left, so that departures are period/rate apart. Burst is how many
 	// may be in the queue, the one leaving included (Turner, 1986). For what must be
 	// protected from bursts.

@@ -231,8 +231,8 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 	return l.engine.reset(ctx, l.policy, key)
 }
 
-// OverLimitError is what [Limiter.Wait] and [Limiter.Acquire] fail with over the limit:
-// the turn would come too late, or never.
+// OverLimitError is the error of [Limiter.Wait] and [Limiter.Acquire] over the limit: the turn would come too late,
+// or never.
 type OverLimitError struct {
 	// Result is the refusal. RetryAfter counts from when it was made.
 	Result Result

@@ -11,7 +11,7 @@ import (
 // Permit asks a [PermitStore] for the right to be one of the few that are under way for
 // a key at the same time, and names that right afterwards.
 type Permit struct {
-	// Policy is what holds. It has a limit that is Concurrent; its other limits are
+	// Policy is the policy of the permit. It has a limit that is Concurrent; its other limits are
 	// not looked at.
 	Policy Policy
 	// Key says whose permits they are: any text but the empty one. Policies of different names

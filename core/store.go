@@ -52,7 +52,7 @@ type Refund struct {
 	// Policy and Key are those of the Take, the policy as it is now.
 	Policy Policy
 	Key    string
-	// Receipt is what Take answered.
+	// Receipt is the Result of the Take.
 	Receipt Result
 	// Units is how many of Receipt.Taken to give back.
 	Units int64

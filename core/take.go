@@ -67,7 +67,7 @@ func (t *Take) Validate() error {
 	return nil
 }
 
-// Outcome is what was decided.
+// Outcome is the decision of a store, a Limiter or a guard.
 type Outcome uint8
 
 // The outcomes of a decision. The zero Outcome refuses.

@@ -7,9 +7,9 @@ import (
 	"github.com/weir-go/weir/keyfunc"
 )
 
-// Event is the argument of Config.Observe: a rule has decided on a request, or, with Settled, it is known how much the
-// request has used in the end. There is none for a rule that the request was exempted from, nor for one whose decision did not
-// matter because another rule has refused.
+// Event is the argument of Config.Observe: a rule has decided on a request, or, with Settled, it is known how much
+// the request has used in the end. There is none for a rule that the request was exempted from, nor for one whose
+// decision did not matter because another rule has refused.
 //
 // Policy, Rule, Tier, Outcome and Shadow have few values, which are the program's own, so that they can be labels of a
 // metric.
@@ -22,22 +22,22 @@ type Event struct {
 	Tier string
 	// Shadow reports that the policy is a trial, which refuses nothing, whatever the Outcome.
 	Shadow bool
-	// Outcome is what was decided: by the policy's fail word, if Err is a *core.StoreError.
+	// Outcome is the decision, which is that of the policy's fail word if Err is a *core.StoreError.
 	Outcome core.Outcome
 	// Result is the limiter's answer, and the zero Result where nothing was decided. Its Local reports that the store
 	// did not answer, and its Delay how long the request has waited for its turn.
 	Result core.Result
 	// Took is how long the decision took, without the waiting for the turn.
 	Took time.Duration
-	// Err is what went wrong on the way, or nil: a *core.StoreError, the error of the key function (also where
+	// Err is nil, or the error on the way to the decision: a *core.StoreError, the error of the key function (also where
 	// NoKeyShared made the store decide all the same), the context's error of a client that left, or core.ErrClosed.
 	Err error
 
 	// Settled reports that the request is over, and that Used units were used where the Result took Taken. An Event of
 	// this kind has no Took, Route and Key.
 	Settled bool
-	// Used is what Settle or After has returned, at least 0. Of what is beyond the units that were taken, as much is
-	// charged as the policy's debt allows.
+	// Used is the number of units that Settle or After has returned, at least 0. Of what is beyond the units that were
+	// taken, as much is charged as the policy's debt allows.
 	Used int64
 
 	about *about

@@ -20,7 +20,7 @@ type OverLimit interface {
 
 // Refusal is a request that does not pass: over its limit, or one that could not be decided.
 type Refusal struct {
-	// Request is what was asked. It must not be kept.
+	// Request is the request that is refused. It must not be kept.
 	Request keyfunc.Request
 	// Rule is the rule that refuses. It must not be changed.
 	Rule *Rule

@@ -19,8 +19,8 @@ import (
 // Rule is a policy and the code around it: who is counted, at what cost, and what happens over the limit. A [Guard]
 // enforces one or several.
 type Rule struct {
-	// Policy is what holds, as [core.Parse] reads it: "100/1m", or "login: 5/1m; fail closed". A request waits for its
-	// turn if the policy says so: "10/1s; wait 2s", or a leaky-bucket.
+	// Policy is the text of the policy, as [core.Parse] reads it: "100/1m", or "login: 5/1m; fail closed". A request
+	// waits for its turn if the policy says so: "10/1s; wait 2s", or a leaky-bucket.
 	Policy string
 	// Key says who is counted. A rule beside that of the Config takes the Config's Key if its own is the zero Func, and
 	// in the same way the fields below, except Tier, Tiers, After and Instead.

@@ -8,7 +8,7 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// Action is what becomes of a request.
+// Action says what an adapter does next with a request.
 type Action uint8
 
 // The actions. The zero Action refuses.
@@ -21,10 +21,10 @@ const (
 	Native
 )
 
-// Verdict is what a [Guard] decided: set the headers, then act, then call Finish. The zero Verdict refuses. Over-limit
+// Verdict is the decision of a [Guard]: set the headers, then act, then call Finish. The zero Verdict refuses. Over-limit
 // handlers build one from Action, Status, Body, Native and SetField; the Guard fills in the rest.
 type Verdict struct {
-	// Action is what to do.
+	// Action says what to do next.
 	Action Action
 	// Status is the reply's status code, from 200 to 999; any other is replaced by 429. It is also that of a body which
 	// a Native handler writes without a status. If one writes nothing, the adapter writes Status and Body.
