@@ -24,7 +24,7 @@ type Func struct {
 	kinds []string
 	peers func(netip.Addr) bool // whether some part is made of that peer's address alone; nil if of none
 	sure  bool                  // no request that came by a network lacks it
-	ahead string                // the name of a part of FirstOf that keeps those behind it from being asked, or ""
+	ahead string                // see Ahead
 }
 
 // with returns f with the function add, unless its constructor has found a mistake.
@@ -56,8 +56,8 @@ func (f Func) Kinds() []string { return slices.Clone(f.kinds) }
 // for each, and [ForwardedIP] for one that is not in its networks. If the peer is a proxy, all of its clients share it.
 func (f Func) CountsPeer(peer netip.Addr) bool { return f.peers != nil && f.peers(peer) }
 
-// Ahead returns the name of a part of a [FirstOf] in f that each request has which came by a network, such as "ip", while
-// others stand behind it, which are then not asked. It is "" if there is none.
+// Ahead returns the name of a part of a [FirstOf] in f that every request from a network has, such as "ip",
+// if other parts stand behind it: those are not asked. It is "" if there is no such part.
 func (f Func) Ahead() string { return f.ahead }
 
 // AppendTo appends the request's parts to k. If it fails, k is left as it was, and the error is
