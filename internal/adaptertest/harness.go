@@ -51,14 +51,18 @@ type server struct {
 
 func serve(t testing.TB, a Adapter, app App) *server {
 	t.Helper()
+	return (&server{t: t, url: a.Serve(t, app)}).another()
+}
+
+// another is s with a client that shares no connection with others.
+func (s *server) another() *server {
 	transport := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 128}
-	s := &server{t: t, url: a.Serve(t, app), client: &http.Client{
+	s.t.Cleanup(transport.CloseIdleConnections)
+	return &server{t: s.t, url: s.url, client: &http.Client{
 		Transport:     transport,
 		Timeout:       patience,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
-	t.Cleanup(transport.CloseIdleConnections)
-	return s
 }
 
 // ServeHTTP serves h by HTTP/1 and, without TLS, HTTP/2, on a free port until the test ends, and returns the URL.

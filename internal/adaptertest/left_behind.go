@@ -193,13 +193,15 @@ func thousands(t *testing.T, a Adapter) {
 		}}},
 	}})
 
-	// A client that leaves as soon as its request is being served.
+	// A client that leaves as soon as its request is being served. Its connections are not those of others, which may see
+	// the end of one.
+	leaving := s.another()
 	cancelled := func(i int) {
 		ctx, leave := context.WithCancel(t.Context())
 		defer leave()
 		failed := make(chan error, 1)
 		go func() {
-			_, err := s.try(ctx, http.MethodGet, "/cancelled", nil, UserInContext, fmt.Sprint(i))
+			_, err := leaving.try(ctx, http.MethodGet, "/cancelled", nil, UserInContext, fmt.Sprint(i))
 			failed <- err
 		}()
 		receive(t, begun[i], "the request was not served")
