@@ -222,8 +222,10 @@ func (l *lane) late(waited time.Duration) bool {
 	return missed(enough(l.limit)-waited, l.distance(), l.node.store.lateness)
 }
 
-// distance is the shortest round trip of late, or 0 if nothing has been answered yet. It is locked.
-func (l *lane) distance() time.Duration { return min(l.nearest[0], l.nearest[1]) }
+// distance is the shortest round trip of late, or 0 if nothing has been answered yet; but not more than half of the time
+// that a caller has. If the process was short of processors when the first answers came, all seem to take longer than
+// that, and nobody would ask any more, and find out that they do not. It is locked.
+func (l *lane) distance() time.Duration { return min(l.nearest[0], l.nearest[1], enough(l.limit)/2) }
 
 // ripe reports whether a flight is to open for those who wait, who are some. It is locked.
 func (l *lane) ripe(now time.Time) bool {

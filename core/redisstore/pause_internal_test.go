@@ -114,3 +114,25 @@ func TestNothingIsAskedInVain(t *testing.T) {
 		})
 	}
 }
+
+// A server whose first answer took nearly all of the time that there is, as where the process was short of processors
+// then, is asked all the same: only another answer can say that it is near.
+func TestOneSlowAnswerIsNotForEver(t *testing.T) {
+	t.Parallel()
+	rdb := redis.NewUniversalClient(ClientOptions("127.0.0.1:1"))
+	t.Cleanup(func() { _ = rdb.Close() })
+	hook := &asked{}
+	rdb.AddHook(hook)
+	s, err := New(rdb, Options{Deadline: time.Minute, DenyCache: -1})
+	require.NoError(t, err)
+	l := s.only.lanes[deciding]
+	slow := &flight{lane: l, sent: time.Now().Add(-time.Minute), entries: 1}
+	l.out, l.aboard = 1, 1
+	slow.land(true, false)
+	for n := range 3 {
+		_, err = s.Take(t.Context(), core.Take{Policy: core.MustParse("p: 10/1m"), Key: "k", Cost: 1})
+		require.NotErrorIs(t, err, errPaused)
+		require.Error(t, err, "the hook answers nothing")
+		assert.Equal(t, n+1, hook.n)
+	}
+}
