@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/weir-go/weir/core"
 )
@@ -26,16 +27,18 @@ type Source interface {
 	Load() *Set
 }
 
-// warnNumbersOnce is warnNumbers, once for each entry and text, however often a Source goes back and forth.
+// warnNumbersOnce is warnNumbers, once for each entry and text, however often a Source goes back and forth, and not for
+// more than maxWarned of them in the time of forgetsWarned.
 func (g *Guard) warnNumbersOnce(entry, text string, err error) {
-	hash := maphash.Comparable(singlesSeed, [3]string{entry, text, err.Error()})
-	if g.versions.warned[hash] {
+	v, hash := &g.versions, maphash.Comparable(singlesSeed, [3]string{entry, text, err.Error()})
+	full := len(v.warned) >= maxWarned
+	if v.warned[hash] || full && time.Since(v.since) < forgetsWarned {
 		return
 	}
-	if len(g.versions.warned) >= maxWarned || g.versions.warned == nil {
-		g.versions.warned = map[uint64]bool{}
+	if full || v.warned == nil {
+		v.warned, v.since = map[uint64]bool{}, time.Now()
 	}
-	g.versions.warned[hash] = true
+	v.warned[hash] = true
 	g.warnNumbers(entry, text, err)
 }
 
@@ -85,10 +88,15 @@ type versions struct {
 	last   atomic.Pointer[version]
 	next   sync.Mutex      // held while another one is made
 	warned map[uint64]bool // hashes of the entries that were logged, with their texts; next guards it
+	since  time.Time       // when the first of them was
 }
 
-// maxWarned bounds warned: what a Source that has many mistakes says once more is logged once more.
-const maxWarned = 1000
+// maxWarned bounds warned, and with it the log, which a Source could fill that has other mistakes for each request.
+// After forgetsWarned, what it says once more is logged once more.
+const (
+	maxWarned     = 1000
+	forgetsWarned = time.Hour
+)
 
 // version is a Guard with the numbers of a Set. Its rules share all but the numbers with those that they are versions
 // of.

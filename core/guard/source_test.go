@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -253,11 +254,22 @@ func TestSourceThatFlaps(t *testing.T) {
 	assert.Less(t, len(lines[0]), 1000)
 	assert.Contains(t, lines[0], "... (6000000 bytes)")
 
-	for i := range 3000 { // what is remembered is bounded
-		source.Store(&guard.Set{Policies: map[string]string{"default": "nonsense" + strconv.Itoa(i)}})
-		g.Check(from(alice))
-	}
-	assert.Len(t, said.all(), 3000)
+}
+
+// A Source that has another mistake for each request fills no log either.
+func TestSourceOfMistakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source, said := new(numbers), new(records)
+		g := newGuard(t, guard.Config{Rule: guard.Rule{Policy: "10/1h"}, Source: source, Log: slog.New(said)})
+		for range 2 {
+			for i := range 3000 {
+				source.Store(&guard.Set{Policies: map[string]string{"default": "nonsense" + strconv.Itoa(i)}})
+				g.Check(from(alice))
+			}
+			assert.Len(t, said.all(), 1000)
+			<-time.After(time.Hour)
+		}
+	})
 }
 
 // Lint tells of mistakes in a Source when the program starts.
