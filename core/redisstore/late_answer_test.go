@@ -36,7 +36,7 @@ func TestLateAnswer(t *testing.T) {
 			require.NoError(t, err)
 			for _, how := range []error{context.Canceled, context.DeadlineExceeded} {
 				f.proxy.Latency(100 * time.Millisecond)
-				key, late := f.leave(t, s, take, how)
+				key, late := f.leave(t, s, take, how, nil)
 				f.proxy.Pass()
 				answers := make(chan core.Result, 1)
 				late.Then(func(res core.Result, err error) {
@@ -56,13 +56,57 @@ func TestLateAnswer(t *testing.T) {
 	}
 }
 
-// leave gives a take up while a flight is out with it. It has another key each time that it flies alone instead.
-func (f far) leave(t *testing.T, s *redisstore.Store, take core.Take, how error) (key string, _ *core.LateError) {
+// Whoever is over the limit and leaves before it is told so is remembered all the same: the next is refused without
+// asking.
+func TestLateRefusalsAreRemembered(t *testing.T) {
+	t.Parallel()
+	for name, take := range map[string]core.Take{
+		"by itself":   {Policy: core.MustParse("alone: 5/1h fixed-window"), Cost: 5, AtMost: true},
+		"with others": {Policy: core.MustParse("shared: 5/1h fixed-window"), Cost: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFar(t)
+			s, other := f.patientStore(t), newStore(t, f.direct, redisstore.Options{Deadline: patient})
+			s.Join()
+			_, err := s.Take(t.Context(), core.Take{Policy: take.Policy, Key: "warm", Cost: 1})
+			require.NoError(t, err)
+			remembered := func() bool { // for a second
+				f.proxy.Latency(50 * time.Millisecond)
+				key, late := f.leave(t, s, take, context.Canceled, func(key string) {
+					_, err := other.Take(t.Context(), core.Take{Policy: take.Policy, Key: key, Cost: 5})
+					require.NoError(t, err)
+				})
+				f.proxy.Pass()
+				answered := make(chan struct{})
+				late.Then(func(res core.Result, err error) {
+					assert.NoError(t, err)
+					assert.Equal(t, core.Refused, res.Outcome)
+					close(answered)
+				})
+				<-answered
+				hits := s.Stats().DenyHits
+				res, err := s.Take(t.Context(), core.Take{Policy: take.Policy, Key: key, Cost: take.Cost, AtMost: take.AtMost})
+				require.NoError(t, err)
+				require.Equal(t, core.Refused, res.Outcome)
+				return s.Stats().DenyHits > hits
+			}
+			for tries := 0; !remembered(); tries++ {
+				require.Less(t, tries, 10)
+			}
+		})
+	}
+}
+
+// leave gives a take up while a flight is out with it. It has another key each time that it flies alone instead; before is called with each.
+func (f far) leave(t *testing.T, s *redisstore.Store, take core.Take, how error, before func(key string)) (key string, _ *core.LateError) {
 	t.Helper()
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for n := range 100 {
-		take.Key = fmt.Sprint(how, n)
+		if take.Key = fmt.Sprint(how, n); before != nil {
+			before(take.Key)
+		}
 		ctx, cancel := context.WithTimeout(t.Context(), 40*time.Millisecond)
 		if errors.Is(how, context.Canceled) {
 			ctx, cancel = context.WithCancel(t.Context())

@@ -169,24 +169,29 @@ func (p *passenger) arrive(timed bool, res *core.Result) ([]int64, error) {
 	return reply, err
 }
 
-// tell tells a passenger who has left the flight what has come of it.
+// tell tells a passenger who has left the flight what has come of it. What was refused is remembered as if it had stayed:
+// whoever leaves early each time would otherwise be asked for each time.
 func (p *passenger) tell() {
 	if p.late == nil { // it has taken nothing
 		return
 	}
-	p.program.cache.Forget(p.program.denials, p.take.Key) // what was refused meanwhile may be from before
-	switch {
-	case p.err != nil:
-		p.late.Answer(core.Result{}, p.err)
-	case p.decided:
-		p.late.Answer(p.res, nil)
-	default:
-		res, again, err := p.take.Policy.Spec().Explain(p.take, p.reply)
-		if again { // nothing ran
+	res, err, denials, cache := p.res, p.err, p.program.denials, p.program.cache
+	if err == nil && !p.decided {
+		again := false
+		if res, again, err = p.take.Policy.Spec().Explain(p.take, p.reply); again { // nothing ran
 			err = errLeaps
 		}
-		p.late.Answer(res, err)
 	}
+	switch {
+	case err != nil || res.Allowed():
+		cache.Forget(denials, p.take.Key) // what was refused meanwhile may be from before
+	case !p.decided: // else the flight has noted it
+		cache.Keep(denials, &p.take, p.reply, &res, p.entered.Sub(started))
+	}
+	if err != nil {
+		res = core.Result{}
+	}
+	p.late.Answer(res, err)
 }
 
 // leave takes a passenger out of the queue, and reports whether it was there, and if so, whether

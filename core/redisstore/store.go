@@ -355,10 +355,11 @@ func (s *Store) Take(ctx context.Context, t core.Take) (res core.Result, err err
 }
 
 // failed is the error of a take that has failed at a server. If it may have been charged, nothing is remembered any more
-// of its key.
+// of its key, unless that is to be known later: see [passenger.tell].
 func (s *Store) failed(n *node, p *program, t *core.Take, err error) error {
 	var failed *core.StoreError
-	if t.Cost > 0 && (!errors.As(err, &failed) || failed.Executed) {
+	var late *core.LateError
+	if t.Cost > 0 && (!errors.As(err, &failed) || failed.Executed) && !errors.As(err, &late) {
 		s.denials.Forget(p.denials, t.Key)
 	}
 	return n.names(err)
