@@ -253,7 +253,6 @@ func TestSourceThatFlaps(t *testing.T) {
 	require.Len(t, lines, 1)
 	assert.Less(t, len(lines[0]), 1000)
 	assert.Contains(t, lines[0], "... (6000000 bytes)")
-
 }
 
 // A Source that has another mistake for each request fills no log either.
