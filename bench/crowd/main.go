@@ -5,7 +5,8 @@
 //
 // The lone caller asks Redis, near and 10 ms away, while the crowd asks the same store, and again while the crowd asks
 // an in-process store, which costs the lone one nothing but the processor. The table says how often the lone one failed
-// and how long it waited, in both cases, and what became of the crowd. It needs redis-server on the PATH.
+// and how long it waited, in both cases, and what became of the crowd. The way to a Redis further away is a process of
+// its own, which the crowd does not hold up. It needs redis-server on the PATH.
 //
 //	-callers    how many there are in the crowd, one or more numbers
 //	-distances  how far away Redis is
@@ -38,7 +39,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/bench/internal/host"
-	"github.com/weir-go/weir/bench/internal/network"
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/internal/redistest"
@@ -47,7 +47,10 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt) //nolint:forbidigo // a main is where a context begins
 	defer stop()
-	err := command(ctx, os.Args[1:], os.Stdout)
+	isWay, err := isWay(ctx)
+	if !isWay {
+		err = command(ctx, os.Args[1:], os.Stdout)
+	}
 	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "crowd:", err)
 		os.Exit(1)
@@ -119,10 +122,11 @@ type load struct {
 // compare prints what the lone caller gets beside a crowd that asks the same store, and beside one that asks another.
 func compare(tb testing.TB, out io.Writer, l load, distance time.Duration) {
 	tb.Helper()
-	o := redisstore.ClientOptions(redistest.Single(tb).Addr())
+	addr := redistest.Single(tb).Addr()
 	if distance > 0 {
-		o.Dialer = network.New(tb.Context(), distance).Dial
+		addr = way(tb, addr, distance)
 	}
+	o := redisstore.ClientOptions(addr)
 	rdb := redis.NewUniversalClient(o)
 	tb.Cleanup(func() { _ = rdb.Close() })
 	store, err := redisstore.New(rdb, redisstore.Options{})
