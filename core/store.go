@@ -126,7 +126,7 @@ const (
 	ClassTimeout = "timeout" // no answer within the deadline
 	ClassDown    = "down"    // no connection, or a server that cannot serve now
 	ClassBreaker = "breaker" // not asked, because it failed just before
-	ClassBusy    = "busy"    // not asked, because this process asks for more than can travel
+	ClassBusy    = "busy"    // not asked, or answered too late, because this process asks for too much
 	ClassLost    = "lost"    // the connection broke before the answer came
 	ClassOOM     = "oom"     // the server is out of memory
 	ClassDenied  = "denied"  // wrong password or missing rights

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -46,6 +47,13 @@ func missed(left, trip, lateness time.Duration) bool {
 // starved reports whether the process came so much too late, after a time that should have taken no longer than limit,
 // that what it waited for says nothing about the server: it was stopped, or has no processor.
 func starved(took, limit time.Duration) bool { return took > limit+limit/4 }
+
+// lap is how long a goroutine waits that can run.
+func lap() time.Duration {
+	start := time.Now()
+	runtime.Gosched()
+	return time.Since(start)
+}
 
 // deadline is the context of a flight. It does not end when a caller leaves: the reply would
 // be lost, and the connection with it.

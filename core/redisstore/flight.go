@@ -288,12 +288,12 @@ func (f *flight) collect(failed error) {
 // judge says what the failure of a call means, and keeps the worst of them for the breaker.
 func (f *flight) judge(c *call, err error) error {
 	verdict := classify(err)
-	if late(err) { // which says nothing about the server
+	if late(err) || verdict.Class == core.ClassTimeout && f.lane.tooMany(f.sent) { // which says nothing about the server
 		verdict.Class = core.ClassBusy
 	}
 	verdict.Executed = verdict.Executed || c.lost
 	if f.word == nil || !silent(classOf(f.word)) {
-		if f.word = verdict; verdict.Class == core.ClassTimeout && starved(time.Since(f.sent), f.lane.limit) {
+		if f.word = verdict; verdict.Class == core.ClassTimeout && (starved(time.Since(f.sent), f.lane.limit) || f.lane.short()) {
 			f.word = &core.StoreError{Class: core.ClassBusy, Executed: verdict.Executed, Err: verdict.Err} // nor does this
 		}
 	}

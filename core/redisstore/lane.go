@@ -52,6 +52,8 @@ type lane struct {
 	trip    time.Duration    // a round trip, smoothed
 	nearest [2]time.Duration // the shortest of late, and of those before
 	answers uint64           // flights that were answered
+	heard   time.Time        // when the last of them was
+	excess  time.Time        // when one left last for whom there was no place or no flight, while others were answered
 	timer   *time.Timer      // for those whose time passes
 	alarm   time.Time        // when it goes off, or zero
 }
@@ -95,7 +97,7 @@ func (l *lane) ask(ctx context.Context, now time.Time, e *entry, t *core.Take, r
 		return nil, err
 	}
 	if l.trouble.Load() != nil && l.shut() {
-		return nil, errOpen
+		return nil, refused(errOpen)
 	}
 	patience := l.limit
 	if at, ok := ctx.Deadline(); ok { // a quarter of the caller's own time is for the fail word to decide in
@@ -106,7 +108,7 @@ func (l *lane) ask(ctx context.Context, now time.Time, e *entry, t *core.Take, r
 	if l.distance() > l.node.store.lateness && l.late(time.Since(now)) {
 		l.mu.Unlock()
 		p.leaves()
-		return nil, errPaused
+		return nil, refused(errPaused)
 	}
 	aside := patience == l.limit && l.out >= l.most && l.aside(e.policy)
 	if aside || patience == l.limit && l.out < l.most && (l.out == 0 || l.full == 1) {
@@ -126,11 +128,10 @@ func (l *lane) ask(ctx context.Context, now time.Time, e *entry, t *core.Take, r
 		f.fly(ctx)
 		return f.own.reply, f.own.err
 	}
-	if l.waiting >= maxWaiting && !l.makeRoom(e.policy) {
+	if l.waiting >= maxWaiting && !l.makeRoom(e.policy, now) {
 		l.mu.Unlock()
 		p.leaves()
-		runtime.Gosched() // those who have a place go first, should the caller ask again at once
-		return nil, errFull
+		return nil, refused(errFull)
 	}
 	l.enqueue(p)
 	attentive := p.attentive || p.older || patience < l.limit || l.behind
@@ -148,6 +149,14 @@ func (l *lane) ask(ctx context.Context, now time.Time, e *entry, t *core.Take, r
 		p.nudge() // the word may have been that its time is over
 	}
 	return p.ride(ctx, l, queueing, patience, res)
+}
+
+// refused lets all others go first before a caller gets to know that nothing was asked for it. If it asks again at once,
+// as a crowd may, those who are answered would wait for it to be interrupted, and so would the flight that finds out
+// that the server is back.
+func refused(err error) error {
+	runtime.Gosched()
+	return err
 }
 
 // queueing is how long one who has that much time may wait for a flight, so that the flight can be back in time: three
@@ -396,6 +405,7 @@ func (f *flight) land(answered, stay bool) (next *flight) {
 			l.nearest = [2]time.Duration{took, l.nearest[0]}
 		}
 		l.nearest[0] = min(l.nearest[0], took)
+		l.heard = f.sent.Add(took)
 		if l.answers++; l.answers == 1 {
 			l.trip, l.nearest[1] = took, took
 		}
@@ -479,7 +489,8 @@ func (l *lane) enqueue(p *passenger) {
 
 // makeRoom sends away a passenger of the policy of which most wait, and reports whether there was one to send away for
 // the policy that is given. It is locked.
-func (l *lane) makeRoom(policy core.Policy) bool {
+func (l *lane) makeRoom(policy core.Policy, now time.Time) bool {
+	l.excess = now
 	p := l.displace(policy)
 	if p == nil {
 		return false
@@ -487,6 +498,24 @@ func (l *lane) makeRoom(policy core.Policy) bool {
 	p.aboard = true // so that it is not taken out again
 	p.settle(nil, errFull)
 	return true
+}
+
+// tooMany reports whether this process has asked for more since then than the server can decide, which does decide: then
+// time passes because of the others, and not because the server is silent.
+func (l *lane) tooMany(since time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.excess.After(since) && time.Since(l.heard) < staleFor
+}
+
+// short reports whether the process is short of processors, as beside thousands of goroutines that all can run, although
+// the server was heard a moment ago: then a flight may have been answered, or a connection made, and nobody has had the
+// time to look. A server that is silent for longer is believed to be.
+func (l *lane) short() bool {
+	l.mu.Lock()
+	heard := time.Since(l.heard)
+	l.mu.Unlock()
+	return heard < staleFor && lap() > lateness(l.limit)
 }
 
 var errFull = &core.StoreError{

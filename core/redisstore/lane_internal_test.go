@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -417,5 +418,159 @@ func TestStarvedProcess(t *testing.T) {
 		require.True(t, ok)
 		assert.Equal(t, core.ClassTimeout, failed.Class)
 		assert.Equal(t, want, classOf(f.word))
+	}
+}
+
+// What a flight says of the server does not count either if goroutines wait long for a processor, unless the server has
+// been silent for longer than a flight may take to be noticed.
+func TestShortOfProcessors(t *testing.T) { //nolint:paralleltest // it takes all processors
+	rdb := redis.NewUniversalClient(ClientOptions("127.0.0.1:1"))
+	t.Cleanup(func() { _ = rdb.Close() })
+	s, err := New(rdb, Options{Deadline: time.Minute})
+	require.NoError(t, err)
+	l := s.only.lanes[deciding]
+	judged := func(silence time.Duration) string {
+		l.heard = time.Now().Add(-silence)
+		f := &flight{lane: l, sent: time.Now()}
+		assert.Equal(t, core.ClassTimeout, classOf(f.judge(&call{}, context.DeadlineExceeded)))
+		return classOf(f.word)
+	}
+	var over atomic.Bool
+	var begun, ended sync.WaitGroup
+	for range 1000 * runtime.GOMAXPROCS(0) { // of which each processor takes 100 ms for a round
+		begun.Add(1)
+		ended.Go(func() {
+			begun.Done()
+			for !over.Load() {
+				for start := time.Now(); time.Since(start) < 100*time.Microsecond; { //nolint:revive // it works
+				}
+				runtime.Gosched()
+			}
+		})
+	}
+	begun.Wait()
+	assert.Equal(t, core.ClassBusy, judged(0))
+	assert.Equal(t, core.ClassTimeout, judged(time.Minute))
+	over.Store(true)
+	ended.Wait()
+}
+
+// While a process asks for more than the server decides, what fails because time has passed is busy, and no breaker
+// counts it. A server that is silent all the same is not busy.
+func TestTooMany(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		excess, heard time.Duration // how long ago, of a minute
+		class         string
+	}{
+		"too many":       {10 * time.Second, 0, core.ClassBusy},
+		"only before":    {50 * time.Second, 0, core.ClassTimeout},
+		"silent as well": {10 * time.Second, 5 * time.Second, core.ClassTimeout},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rdb := redis.NewUniversalClient(ClientOptions("127.0.0.1:1"))
+			t.Cleanup(func() { _ = rdb.Close() })
+			s, err := New(rdb, Options{Deadline: time.Minute})
+			require.NoError(t, err)
+			l := s.only.lanes[deciding]
+			synctest.Test(t, func(t *testing.T) {
+				end := time.Now().Add(40 * time.Second)
+				l.excess, l.heard = end.Add(-c.excess), end.Add(-c.heard)
+				ride := func(board bool) error {
+					p := &passenger{seat: make(chan struct{}, 1), timer: time.NewTimer(time.Hour), entered: end.Add(-40 * time.Second)}
+					p.timer.Stop()
+					l.mu.Lock()
+					l.enqueue(p)
+					p.older = true // so that it has its own eye on the time
+					if board {
+						require.Len(t, l.fill(1, maxWeight), 1)
+					}
+					l.mu.Unlock()
+					_, err := p.ride(t.Context(), l, 40*time.Second, 40*time.Second+3*maxLook, nil)
+					assert.Zero(t, l.waiting)
+					return err
+				}
+				err := ride(false)
+				assert.Equal(t, c.class, classOf(err), "%v", err)
+				l.heard = time.Now().Add(-c.heard)
+				err = ride(true)
+				assert.Equal(t, c.class, classOf(err), "%v", err)
+
+				l.heard = time.Now().Add(-c.heard)
+				f := &flight{lane: l, sent: end.Add(-40 * time.Second)}
+				assert.Equal(t, c.class, classOf(f.judge(&call{}, context.DeadlineExceeded)))
+				assert.Equal(t, c.class, classOf(f.word))
+			})
+		})
+	}
+}
+
+// That there are too many shows in those who leave without a flight while others are answered, and where there is no
+// place.
+func TestExcess(t *testing.T) {
+	t.Parallel()
+	_, l := crowded(t, deciding)
+	start := time.Now().Add(-time.Second)
+	first, second := l.first, l.first.later
+	unsent, busy := l.leave(first)
+	assert.True(t, unsent)
+	assert.False(t, busy)
+	assert.True(t, l.excess.IsZero(), "nobody was answered meanwhile")
+	l.answers++
+	unsent, busy = l.leave(second)
+	assert.True(t, unsent)
+	assert.True(t, busy)
+	l.heard = time.Now()
+	assert.True(t, l.tooMany(start))
+
+	_, l = crowded(t, deciding)
+	_, err := l.ask(t.Context(), time.Now(), &entry{key: "others"}, nil, nil)
+	require.ErrorIs(t, err, errFull)
+	l.heard = time.Now()
+	assert.True(t, l.tooMany(start))
+}
+
+// A caller for whom nothing is asked lets others go first, before it may ask again.
+func TestRefusedLetOthersGoFirst(t *testing.T) { //nolint:paralleltest // it takes all processors but one
+	rdb := redis.NewUniversalClient(ClientOptions("127.0.0.1:1"))
+	t.Cleanup(func() { _ = rdb.Close() })
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	open := newTrouble()
+	open.lastSuccess.Store(int64(time.Since(started) - time.Hour))
+	for name, c := range map[string]struct {
+		prepare func(*lane)
+		came    time.Duration // how long ago the caller did
+		err     error
+	}{
+		"after a pause": {func(l *lane) { l.nearest = [2]time.Duration{time.Hour, time.Hour} }, time.Hour, errPaused},
+		"without a server": {func(l *lane) {
+			l.trouble.Store(open)
+			for range tripAfter {
+				l.report(nil, errLate)
+			}
+		}, 0, errOpen},
+	} {
+		refused, yielded := 0, 0
+		for range 100 {
+			s, err := New(rdb, Options{})
+			require.NoError(t, err)
+			l := s.only.lanes[deciding]
+			c.prepare(l)
+			ran := make(chan struct{})
+			go close(ran)
+			_, err = l.ask(t.Context(), time.Now().Add(-c.came), &entry{key: "k"}, nil, nil)
+			if errors.Is(err, c.err) { // as long as the breaker is open
+				refused++
+				select {
+				case <-ran:
+					yielded++
+				default: // the scheduler takes turns as it likes, now and then
+				}
+			}
+			<-ran
+		}
+		assert.Greater(t, refused, 50, name)
+		assert.Greater(t, yielded, refused/2, name)
 	}
 }

@@ -136,8 +136,12 @@ func (p *passenger) ride(ctx context.Context, l *lane, queueing, patience time.D
 			err = errBusy
 		case unsent && queueing < patience && starved(waited, patience):
 			err = errPaused
+		case unsent && l.tooMany(p.entered):
+			err = errBusy
 		case unsent:
 			err = errNotSent
+		case l.tooMany(p.entered):
+			err = errOverdue
 		}
 		if unsent {
 			return nil, err
@@ -203,7 +207,10 @@ func (l *lane) leave(p *passenger) (unsent, busy bool) {
 		return false, false
 	}
 	l.remove(p)
-	return true, l.answers > p.answers
+	if busy = l.answers > p.answers; busy {
+		l.excess = time.Now()
+	}
+	return true, busy
 }
 
 var (
@@ -214,6 +221,10 @@ var (
 	errNotSent = &core.StoreError{
 		Class: core.ClassTimeout,
 		Err:   fmt.Errorf("redisstore: the server has not yet answered those before: %w", context.DeadlineExceeded),
+	}
+	errOverdue = &core.StoreError{
+		Class: core.ClassBusy, Executed: true,
+		Err: errors.New("redisstore: the decisions of this process take so much time that the answer to this one comes too late"),
 	}
 	errLate = &core.StoreError{Class: core.ClassTimeout, Executed: true, Err: context.DeadlineExceeded}
 )
