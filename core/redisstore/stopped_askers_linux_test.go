@@ -37,13 +37,13 @@ func stopsAskers(t *testing.T, addr string) {
 	defer rdb.Close()
 	s, err := redisstore.New(rdb, redisstore.Options{Deadline: stoppedAskersDeadline, MaxKeys: 1})
 	require.NoError(t, err)
-	take := core.Take{Policy: stoppedAskersPolicy, Key: "k", Cost: 1}
-	answers := map[string]int{}
-	for answers["ok"] < 2 { // it gets to know the script and how far away the server is
-		if _, err := s.Take(t.Context(), take); err == nil {
-			answers["ok"]++
+	for n := 0; n < 2; { // it gets to know the script and how far away the server is
+		if _, err := s.Take(t.Context(), core.Take{Policy: stoppedAskersPolicy, Key: "before", Cost: 1}); err == nil {
+			n++
 		}
 	}
+	take := core.Take{Policy: stoppedAskersPolicy, Key: "k", Cost: 1}
+	answers := map[string]int{}
 	riders := make([]*rider, stoppedAskers)
 	for i := range riders {
 		riders[i] = &rider{take: take}
