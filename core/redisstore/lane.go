@@ -53,7 +53,7 @@ type lane struct {
 	nearest [2]time.Duration // the shortest of late, and of those before
 	answers uint64           // flights that were answered
 	heard   time.Time        // when the last of them was
-	excess  time.Time        // when one left last for whom there was no place or no flight, while others were answered
+	excess  time.Time        // when one of a crowd left last for whom there was no place, or no flight while others had one
 	timer   *time.Timer      // for those whose time passes
 	alarm   time.Time        // when it goes off, or zero
 }

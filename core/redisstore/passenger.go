@@ -207,7 +207,8 @@ func (l *lane) leave(p *passenger) (unsent, busy bool) {
 		return false, false
 	}
 	l.remove(p)
-	if busy = l.answers > p.answers; busy {
+	busy = l.answers > p.answers
+	if busy && l.waiting >= l.most*DefaultMaxKeys { // more than all flights take: else a connection may be dead
 		l.excess = time.Now()
 	}
 	return true, busy
