@@ -60,7 +60,7 @@ func serveWay(ctx context.Context, to, distance string, in io.Reader, out io.Wri
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}

@@ -181,7 +181,7 @@ func (p *passenger) tell() {
 	}
 	res, err, denials, cache := p.res, p.err, p.program.denials, p.program.cache
 	if err == nil && !p.decided {
-		again := false
+		var again bool
 		if res, again, err = p.take.Policy.Spec().Explain(p.take, p.reply); again { // nothing ran
 			err = errLeaps
 		}
