@@ -139,10 +139,10 @@ func (s *swapStore) Reset(ctx context.Context, p core.Policy, key string) error 
 func (s *swapStore) swap(ctx context.Context, t core.Take, step func([]byte, core.Take) ([]byte, time.Duration)) error {
 	at := [3]string{t.Policy.Name(), t.Policy.Spec().Shape(), t.Key}
 	for forced := t.Now != 0; ctx.Err() == nil; {
-		if !forced {
+		old, _ := s.texts.LoadOrStore(at, "")
+		if !forced { // read after the state, so that it is not before the time of what wrote that
 			t.Now = time.Now().UnixMicro()
 		}
-		old, _ := s.texts.LoadOrStore(at, "")
 		var text []byte
 		if old != "" {
 			text = []byte(old.(string))
