@@ -489,7 +489,12 @@ func (c *load) suffer(t *testing.T, f fault) {
 	f.begin(t, s)
 	pause(lasting)
 	if f.shows != "" {
-		await(t, "it shows", func() bool { return e.seen(f.shows) > 0 || s.gone() })
+		await(t, "it shows", func() bool {
+			if f.shows == core.ClassOOM { // what a server needs for its clients may shrink
+				s.tighten(t)
+			}
+			return e.seen(f.shows) > 0 || s.gone()
+		})
 	}
 	end()
 	s.mute.Store(false)
