@@ -238,7 +238,7 @@ func TestPassengersLeave(t *testing.T) {
 	for _, r := range all[:19] {
 		var failed *core.StoreError
 		require.ErrorAs(t, r.err, &failed)
-		assert.Equal(t, core.ClassTimeout, failed.Class)
+		assert.Contains(t, []string{core.ClassTimeout, core.ClassBusy}, failed.Class, "the latter if it was too late to ask")
 	}
 	server.Resume(t)
 	long.Wait()

@@ -40,9 +40,9 @@ func TestWrongPasswordPauses(t *testing.T) {
 	proxy := redistest.NewProxy(t, server.Addr())
 	o := redisstore.ClientOptions(proxy.Addr())
 	o.Username, o.Password = "weir", "old"
-	rdb := redis.NewUniversalClient(o)
+	rdb := redis.NewUniversalClient(unhurried(o))
 	t.Cleanup(func() { _ = rdb.Close() })
-	s := newStore(t, rdb, redisstore.Options{})
+	s := newStore(t, rdb, redisstore.Options{Deadline: patient})
 	take := func() (string, error) {
 		_, err := s.Take(t.Context(), core.Take{Policy: core.MustParse("p: 5/1h"), Key: rand.Text(), Cost: 1})
 		return classOf(err), err
