@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"math"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -53,6 +54,26 @@ func lap() time.Duration {
 	start := time.Now()
 	runtime.Gosched()
 	return time.Since(start)
+}
+
+// moment is an instant that many look at while it changes. The zero value is before all others.
+type moment struct{ nanos atomic.Int64 } // since started
+
+func (m *moment) set(t time.Time) { m.nanos.Store(int64(t.Sub(started))) }
+
+// after reports whether it is later than t.
+func (m *moment) after(t time.Time) bool {
+	nanos := m.nanos.Load()
+	return nanos != 0 && time.Duration(nanos) > t.Sub(started)
+}
+
+// ago is how much time has passed since then.
+func (m *moment) ago() time.Duration {
+	nanos := m.nanos.Load()
+	if nanos == 0 {
+		return math.MaxInt64
+	}
+	return time.Since(started) - time.Duration(nanos)
 }
 
 // deadline is the context of a flight. It does not end when a caller leaves: the reply would

@@ -42,6 +42,7 @@ type lane struct {
 	// behind is true if no request waits for what travels there.
 	behind bool
 
+	gates   gates // to the lock, for callers
 	mu      sync.Mutex
 	queues                   // of those who wait
 	newest  time.Time        // when the latest of them has entered
@@ -52,8 +53,9 @@ type lane struct {
 	trip    time.Duration    // a round trip, smoothed
 	nearest [2]time.Duration // the shortest of late, and of those before
 	answers uint64           // flights that were answered
-	heard   time.Time        // when the last of them was
-	excess  time.Time        // when one of a crowd left last for whom there was no place, or no flight while others had one
+	heard   moment           // of the last of them
+	excess  moment           // when the process last had more to do than it or the server can: see tooMany
+	long    moment           // when so many waited last that the flights had no room for all
 	timer   *time.Timer      // for those whose time passes
 	alarm   time.Time        // when it goes off, or zero
 }
@@ -104,9 +106,10 @@ func (l *lane) ask(ctx context.Context, now time.Time, e *entry, t *core.Take, r
 		patience = min(patience, at.Sub(now)/4*3)
 	}
 	p := passengers.Get().(*passenger).enter(e, t, now) // if it flies alone, too, for the name of its key
-	l.mu.Lock()
+	gate := l.lock(e.policy)
 	if l.distance() > l.node.store.lateness && l.late(time.Since(now)) {
-		l.mu.Unlock()
+		l.excess.set(time.Now())
+		l.unlock(gate)
 		p.leaves()
 		return nil, refused(errPaused)
 	}
@@ -119,7 +122,7 @@ func (l *lane) ask(ctx context.Context, now time.Time, e *entry, t *core.Take, r
 			l.aboard++
 		}
 		trip := l.distance()
-		l.mu.Unlock()
+		l.unlock(gate)
 		f := &flight{lane: l, own: p.entry, sent: now, trip: trip, entries: 1, aside: aside}
 		f.own.rider = nil
 		p.leaves()
@@ -129,7 +132,7 @@ func (l *lane) ask(ctx context.Context, now time.Time, e *entry, t *core.Take, r
 		return f.own.reply, f.own.err
 	}
 	if l.waiting >= maxWaiting && !l.makeRoom(e.policy, now) {
-		l.mu.Unlock()
+		l.unlock(gate)
 		p.leaves()
 		return nil, refused(errFull)
 	}
@@ -140,7 +143,7 @@ func (l *lane) ask(ctx context.Context, now time.Time, e *entry, t *core.Take, r
 	}
 	queueing := l.queueing(patience)
 	f := l.next(now)
-	l.mu.Unlock()
+	l.unlock(gate)
 	l.start(f)
 	if !attentive {
 		if <-p.seat; p.landed.Load() {
@@ -221,6 +224,7 @@ func (l *lane) next(now time.Time) *flight {
 func (l *lane) dismiss(now time.Time) {
 	for p := l.first; p != nil && !l.behind && l.late(now.Sub(p.entered)); p = l.first {
 		l.remove(p)
+		l.excess.set(now)
 		p.aboard = true // so that it is not taken out again
 		p.settle(nil, errPaused)
 	}
@@ -405,7 +409,7 @@ func (f *flight) land(answered, stay bool) (next *flight) {
 			l.nearest = [2]time.Duration{took, l.nearest[0]}
 		}
 		l.nearest[0] = min(l.nearest[0], took)
-		l.heard = f.sent.Add(took)
+		l.heard.set(f.sent.Add(took))
 		if l.answers++; l.answers == 1 {
 			l.trip, l.nearest[1] = took, took
 		}
@@ -490,7 +494,7 @@ func (l *lane) enqueue(p *passenger) {
 // makeRoom sends away a passenger of the policy of which most wait, and reports whether there was one to send away for
 // the policy that is given. It is locked.
 func (l *lane) makeRoom(policy core.Policy, now time.Time) bool {
-	l.excess = now
+	l.excess.set(now)
 	p := l.displace(policy)
 	if p == nil {
 		return false
@@ -500,22 +504,18 @@ func (l *lane) makeRoom(policy core.Policy, now time.Time) bool {
 	return true
 }
 
-// tooMany reports whether this process has asked for more since then than the server can decide, which does decide: then
-// time passes because of the others, and not because the server is silent.
+// tooMany reports whether, since then, one of a crowd found no place, or no flight while others had one, or came too
+// late to ask; and the server does answer. Then time passes because of what this process asks for, and not because the
+// server is silent. It needs no lock: all of a crowd ask at the same time.
 func (l *lane) tooMany(since time.Time) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.excess.After(since) && time.Since(l.heard) < staleFor
+	return l.excess.after(since) && l.heard.ago() < staleFor
 }
 
 // short reports whether the process is short of processors, as beside thousands of goroutines that all can run, although
 // the server was heard a moment ago: then a flight may have been answered, or a connection made, and nobody has had the
 // time to look. A server that is silent for longer is believed to be.
 func (l *lane) short() bool {
-	l.mu.Lock()
-	heard := time.Since(l.heard)
-	l.mu.Unlock()
-	return heard < staleFor && lap() > lateness(l.limit)
+	return l.heard.ago() < staleFor && lap() > lateness(l.limit)
 }
 
 var errFull = &core.StoreError{

@@ -198,20 +198,24 @@ func (p *passenger) tell() {
 	p.late.Answer(res, err)
 }
 
-// leave takes a passenger out of the queue, and reports whether it was there, and if so, whether
-// the server has answered others meanwhile.
+// leave takes a passenger out of the queue, and reports whether it was there, and if so, whether it waited in vain because
+// of others: the server has answered some meanwhile, or so many waited that not all would have had a flight, of a server
+// that answered a moment ago.
 func (l *lane) leave(p *passenger) (unsent, busy bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	gate := l.lock(p.policy)
+	defer l.unlock(gate)
 	if p.aboard {
 		return false, false
 	}
 	l.remove(p)
-	busy = l.answers > p.answers
-	if busy && l.waiting >= l.most*DefaultMaxKeys { // more than all flights take: else a connection may be dead
-		l.excess = time.Now()
+	answered, many := l.answers > p.answers, l.waiting >= l.most*DefaultMaxKeys // if not so many, a connection may be dead
+	if many {
+		l.long.set(time.Now())
+		if answered {
+			l.excess.set(time.Now())
+		}
 	}
-	return true, busy
+	return true, answered || l.long.after(p.entered) && l.heard.ago() < staleFor
 }
 
 var (

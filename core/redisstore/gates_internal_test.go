@@ -1,0 +1,57 @@
+package redisstore
+
+import (
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A caller does not wait for the lane behind all those of another policy: whatever waits at their gate comes later.
+func TestCrowdLeavesTheLaneToOthers(t *testing.T) {
+	t.Parallel()
+	l := new(lane)
+	crowds := policiesOf(1)[0]
+	other := policiesOf(2)[1]
+	for l.gates.of(other) == l.gates.of(crowds) { // by chance
+		other = policiesOf(2)[1]
+	}
+	waits := func(gate *sync.Mutex) {
+		for start := time.Now(); gate.TryLock(); runtime.Gosched() {
+			gate.Unlock()
+			require.Less(t, time.Since(start), time.Minute, "callers do not go through their gate")
+		}
+	}
+	const callers = 1000
+	came, place := 0, 0 // locked by the lane
+	var wg sync.WaitGroup
+	l.mu.Lock()
+	for range callers {
+		wg.Go(func() {
+			gate := l.lock(crowds)
+			defer l.unlock(gate)
+			for start := time.Now(); time.Since(start) < 20*time.Microsecond; { //nolint:revive // it works
+			}
+			came++
+		})
+	}
+	waits(l.gates.of(crowds))
+	for range 10 * callers { // nearly all of them wait now
+		runtime.Gosched()
+	}
+	wg.Go(func() {
+		gate := l.lock(other)
+		defer l.unlock(gate)
+		place = came
+	})
+	waits(l.gates.of(other))
+	for range 10 * callers { // and so does this one, for the lane
+		runtime.Gosched()
+	}
+	l.mu.Unlock()
+	wg.Wait()
+	assert.Less(t, place, callers/2)
+}
