@@ -4,13 +4,10 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"hash/maphash"
-	"math/bits"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/guard/internal/circuits"
 )
 
 // BreakOptions say when the circuits of [Break] open, for how long, and what answers. The zero value is a choice to
@@ -64,6 +61,7 @@ func Break(o BreakOptions) OverLimit {
 		o.Then = plain
 	}
 	b.o = o
+	b.circuits = circuits.New(circuits.Options{Refusals: o.Refusals, Within: o.Within, Open: o.Open, MaxOpen: o.MaxOpen, Keys: o.MaxKeys})
 	return b
 }
 
@@ -93,8 +91,8 @@ func (o BreakOptions) check() error {
 			wrong("%s is %v; give a unit with the number, as in %d * time.Second", d.name, d.time, d.time.Nanoseconds())
 		}
 	}
-	if o.MaxKeys < 0 || o.MaxKeys > maxCircuits {
-		wrong("MaxKeys is %d; give 1 to %d, or 0 for 10000", o.MaxKeys, maxCircuits)
+	if o.MaxKeys < 0 || o.MaxKeys > circuits.MaxKeys {
+		wrong("MaxKeys is %d; give 1 to %d, or 0 for 10000", o.MaxKeys, circuits.MaxKeys)
 	}
 	for _, f := range []struct {
 		name    string
@@ -118,13 +116,12 @@ func (o BreakOptions) check() error {
 	return errors.Join(mistakes...)
 }
 
-// breaker is asked before the store, and told of refusals, by the rule whose handler it is.
+// breaker is the handler of [Break]. The rule whose handler it is asks its circuits before the store, and counts its
+// refusals there.
 type breaker struct {
-	o   BreakOptions
-	err error
-
-	begin sync.Once
-	table atomic.Pointer[circuits] // nil before the first refusal
+	o        BreakOptions
+	err      error
+	circuits *circuits.Table
 }
 
 func (b *breaker) String() string { return fmt.Sprintf("break(%v, %v)", b.o.Before, b.o.Then) }
@@ -136,208 +133,22 @@ func (b *breaker) Err() error { return b.err }
 // only if Break is a rule's own handler.
 func (b *breaker) Serve(x *Refusal) Verdict { return b.o.Before.Serve(x) }
 
-// ask reports for how long requests of a key are to be refused unasked, and otherwise whether the request is the probe
-// whose fate decides. The probe is told to admitted or choose; if it is not, the next one comes a second later.
-func (b *breaker) ask(policy, key string) (refuse time.Duration, probe bool) {
-	t := b.table.Load()
-	if t == nil {
-		return 0, false
-	}
-	bucket, hash := t.at(policy, key)
-	bucket.mu.Lock()
-	defer bucket.mu.Unlock()
-	c := bucket.find(hash)
-	now := t.now()
-	switch {
-	case c == nil || c.until == 0:
-		return 0, false
-	case now < c.until:
-		return c.until - now, false
-	case b.forgotten(c, now):
-		*c = circuit{}
-		return 0, false
-	default:
-		c.probing, c.until = true, now+betweenProbes
-		return 0, true
-	}
-}
-
-// betweenProbes is how long a probe that has not been decided keeps others from being one.
-const betweenProbes = time.Second
-
-// choose is told of a refusal, and returns the handler that answers it. If the circuit is open now, res says for how
-// long.
+// choose counts a refusal, and returns the handler that answers it. If the circuit is open now, it raises the
+// RetryAfter of res to the time for which it is.
 func (b *breaker) choose(policy string, t *taken, res *core.Result, err error) OverLimit {
 	switch {
 	case t.barred:
 		return b.o.Then
 	case !overLimit(res, err), t.attempt != nil && t.attempt.forNow: // by others that may use nothing of the limit
 		if t.probe {
-			b.undecided(policy, t.key)
+			b.circuits.Undecided(policy, t.key)
 		}
 		return b.o.Before
 	}
-	open := b.refused(policy, t.key)
+	open := b.circuits.Refused(policy, t.key)
 	if open == 0 {
 		return b.o.Before
 	}
 	res.RetryAfter = max(res.RetryAfter, open)
 	return b.o.Then
-}
-
-// refused counts a refusal, and returns for how long the circuit is open now.
-func (b *breaker) refused(policy, key string) (open time.Duration) {
-	t := b.circuits()
-	bucket, hash := t.at(policy, key)
-	bucket.mu.Lock()
-	defer bucket.mu.Unlock()
-	now := t.now()
-	c := bucket.find(hash)
-	if c == nil {
-		if c = bucket.make(b, now); c == nil {
-			return 0 // all places are of open circuits
-		}
-		*c = circuit{hash: hash, last: now}
-	}
-	if c.until > now && !c.probing {
-		return c.until - now // it was on its way when the circuit opened
-	}
-	if c.until == 0 {
-		if c.refusals == 0 || now-c.first > b.o.Within {
-			c.first, c.refusals = now, 0
-		}
-		if b.forgotten(c, now) {
-			c.times = 0
-		}
-		c.refusals, c.last = c.refusals+1, now
-		if c.refusals < b.o.Refusals {
-			return 0
-		}
-	}
-	open = b.o.Open
-	for range c.times {
-		if open > b.o.MaxOpen/2 {
-			open = b.o.MaxOpen
-			break
-		}
-		open *= 2
-	}
-	c.times = min(c.times+1, 63)
-	c.probing, c.refusals, c.last, c.until = false, 0, now, now+open
-	return open
-}
-
-// admitted closes the circuit: its probe has passed.
-func (b *breaker) admitted(policy, key string) {
-	b.probed(policy, key, func(c *circuit, now time.Duration) { c.until, c.last = 0, now })
-}
-
-// undecided lets the next request be the probe.
-func (b *breaker) undecided(policy, key string) {
-	b.probed(policy, key, func(c *circuit, now time.Duration) { c.until = now })
-}
-
-// probed is told that the probe of a key has ended, unless it has opened the circuit again.
-func (b *breaker) probed(policy, key string, then func(c *circuit, now time.Duration)) {
-	t := b.table.Load()
-	bucket, hash := t.at(policy, key)
-	bucket.mu.Lock()
-	defer bucket.mu.Unlock()
-	if c := bucket.find(hash); c != nil && c.probing {
-		c.probing = false
-		then(c, t.now())
-	}
-}
-
-// forgotten reports whether a circuit that is not open has had no refusal for so long that it begins anew.
-func (b *breaker) forgotten(c *circuit, now time.Duration) bool {
-	return now-max(c.last, c.until) > b.o.MaxOpen
-}
-
-// maxCircuits bounds MaxKeys: what is more would be a mistake of units.
-const maxCircuits = 1 << 24
-
-// circuits is a table of fixed size: a key's hash says in which bucket it is, and a bucket that is full displaces. So
-// everything is done in a few steps under a lock of its own, whatever the keys are, and no key is kept: two that have
-// the same 64 bits share a circuit, which nobody can bring about without the seed.
-type circuits struct {
-	start   time.Time // the clock counts from here, which is monotonic
-	seed    maphash.Seed
-	buckets []bucket // a power of two
-}
-
-// circuit is that of one key. Times are the table's.
-type circuit struct {
-	hash        uint64        // 0 if there is none
-	until       time.Duration // when it is half open, or 0 if it is closed
-	first, last time.Duration // the refusals: the first that counts, and the last
-	refusals    int           // how many count, while it is closed
-	times       uint8         // how often it has opened, since it last began anew
-	probing     bool          // whether it is half open, and a probe is under way
-}
-
-// bucket is where the keys of some hashes are.
-type bucket struct {
-	mu   sync.Mutex
-	ways [8]circuit
-}
-
-// circuits returns the table, and makes it at the first refusal.
-func (b *breaker) circuits() *circuits {
-	b.begin.Do(func() {
-		n := (b.o.MaxKeys + len(bucket{}.ways) - 1) / len(bucket{}.ways)
-		n = 1 << bits.Len(uint(n-1)) //nolint:gosec // it is positive
-		b.table.Store(&circuits{start: time.Now(), seed: maphash.MakeSeed(), buckets: make([]bucket, n)})
-	})
-	return b.table.Load()
-}
-
-// now is never 0, which is no time.
-func (t *circuits) now() time.Duration { return time.Since(t.start) + 1 }
-
-// at returns the bucket of a key, and its hash.
-func (t *circuits) at(policy, key string) (*bucket, uint64) {
-	var h maphash.Hash
-	h.SetSeed(t.seed)
-	_, _ = h.WriteString(policy) // it never fails
-	_ = h.WriteByte(0)
-	_, _ = h.WriteString(key)
-	hash := max(h.Sum64(), 1)
-	return &t.buckets[hash&uint64(len(t.buckets)-1)], hash
-}
-
-// find returns the circuit of a hash, or nil. b is locked.
-func (b *bucket) find(hash uint64) *circuit {
-	for i := range b.ways {
-		if b.ways[i].hash == hash {
-			return &b.ways[i]
-		}
-	}
-	return nil
-}
-
-// make returns a place for another circuit: a free one, or that of one that is forgotten, or whose time has been over
-// for the longest, or of the closed circuit that has the least to lose; nil if all are open. b is locked.
-func (b *bucket) make(by *breaker, now time.Duration) *circuit {
-	var over, least *circuit
-	for i := range b.ways {
-		c := &b.ways[i]
-		switch {
-		case c.hash == 0, c.until <= now && by.forgotten(c, now):
-			return c
-		case c.until > now: // it is open, or its probe is under way
-		case c.until != 0:
-			if over == nil || c.until < over.until {
-				over = c
-			}
-		case least == nil || c.less(least):
-			least = c
-		}
-	}
-	return cmp.Or(over, least)
-}
-
-// less reports whether c, which is closed, has less to lose than d.
-func (c *circuit) less(d *circuit) bool {
-	return cmp.Or(cmp.Compare(c.times, d.times), cmp.Compare(c.refusals, d.refusals), cmp.Compare(c.last, d.last)) < 0
 }

@@ -287,7 +287,7 @@ func (g *Guard) keyless(r keyfunc.Request, t *taken, err error) (key string, _ e
 // bar reports whether the circuit of a key is open. Then the store is not asked.
 func (t *taken) bar(key string) bool {
 	t.key = key
-	t.admission.Result.RetryAfter, t.probe = t.rule.breaker.ask(t.rule.name, key)
+	t.admission.Result.RetryAfter, t.probe = t.rule.breaker.circuits.Ask(t.rule.name, key)
 	t.barred = t.admission.Result.RetryAfter > 0
 	return t.barred
 }
@@ -458,7 +458,7 @@ func (g *Guard) conclude(r keyfunc.Request, v *Verdict, all []taken) {
 			g.tell(r, t, cmp.Or(t.admission.Err, t.keyless))
 		}
 		if t.probe {
-			t.rule.breaker.admitted(t.rule.name, t.key)
+			t.rule.breaker.circuits.Admitted(t.rule.name, t.key)
 		}
 		// A client is not told of a trial, which does not hold it.
 		if res := &t.admission.Result; !t.rule.shadow && (v.rule == nil || v.Result.Allowed() && res.Limit > 0 && (v.Result.Limit == 0 || tighter(res, &v.Result))) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	"github.com/weir-go/weir/core/guard/internal/accept"
 	"github.com/weir-go/weir/keyfunc"
 )
 
@@ -64,7 +65,7 @@ func (g *Guard) native(x Exchange, v Verdict) error {
 	if !answered && err == nil {
 		uncached()
 		if len(v.Body) > 0 && x.Get(headerType) == "" {
-			x.Set(headerType, typeText)
+			x.Set(headerType, accept.TypeText)
 		}
 		x.Reply(validStatus(v.Status, status), v.Body)
 	}

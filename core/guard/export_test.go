@@ -37,14 +37,11 @@ var (
 	}
 )
 
-// Quoted is a String of RFC 9651.
-var Quoted = quoted
-
 // ListNames reads the names in a list, with their quotes, and their r.
 func ListNames(s string) (names []string, remaining []int64, ok bool) {
-	list, ok := readList(s)
+	list, ok := readLimits(s)
 	for _, l := range list {
-		names, remaining = append(names, l.name), append(remaining, l.remaining)
+		names, remaining = append(names, l.Name), append(remaining, l.remaining)
 	}
 	return names, remaining, ok
 }

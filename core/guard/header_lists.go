@@ -5,6 +5,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
+	"math"
 	"math/bits"
 	"slices"
 	"strconv"
@@ -12,12 +13,10 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/guard/internal/sfv"
 )
 
 // RateLimit and RateLimit-Policy are lists of Strings with parameters, as RFC 9651 has them.
-
-// maxInteger is the greatest Integer there.
-const maxInteger = 999_999_999_999_999
 
 // item is a limit as the lists have it, prepared when its rule is.
 type item struct {
@@ -43,6 +42,46 @@ type member struct {
 	remaining int64
 	after     int64 // seconds, or 0 if there is nothing to wait for
 	refuses   bool
+}
+
+// listed is a member of RateLimit or RateLimit-Policy that somebody else has set.
+type listed struct {
+	sfv.Member
+	remaining  int64 // r
+	after      int64 // t, or 0
+	begin, end int   // where t is in Text
+}
+
+// readLimits reads RateLimit or RateLimit-Policy. ok is false for a text that is not weir's: older drafts had no such
+// lists.
+func readLimits(s string) (list []listed, ok bool) {
+	members, ok := sfv.ReadList(s)
+	for _, m := range members {
+		l := listed{Member: m}
+		for p := range m.Params() {
+			switch p.Key {
+			case "r":
+				l.remaining, _ = strconv.ParseInt(p.Value, 10, 64)
+			case "t":
+				if l.after != 0 { // which of two holds is not worth knowing
+					return nil, false
+				}
+				l.after, _ = strconv.ParseInt(p.Value, 10, 64)
+				l.begin, l.end = p.Begin, p.End
+			}
+		}
+		list = append(list, l)
+	}
+	return list, ok
+}
+
+// append adds l, without a t that is beyond wait.
+func (l *listed) append(text []byte, wait int64) []byte {
+	text = next(text)
+	if wait > 0 && l.after > wait {
+		return append(append(text, l.Text[:l.begin]...), l.Text[l.end:]...)
+	}
+	return append(text, l.Text...)
 }
 
 // prepareLists prepares the items of a rule's policies.
@@ -73,12 +112,12 @@ func items(p core.Policy) []item {
 	policies := make([]string, len(limits))
 	for i, name := range limitNames(p) {
 		l := limits[i]
-		name = quoted(name)
-		text := name + ";q=" + strconv.FormatInt(integer(l.Burst), 10)
+		name = sfv.String(name)
+		text := name + ";q=" + strconv.FormatInt(sfv.Integer(l.Burst), 10)
 		if l.Algorithm == core.Concurrent {
 			text += `;qu="concurrent-requests"`
 		} else if w := window(l); w > 0 {
-			text += ";w=" + strconv.FormatInt(integer(w), 10)
+			text += ";w=" + strconv.FormatInt(w, 10)
 		}
 		out[i] = item{name: name, policy: text, of: len(limits), quota: l.Burst, permits: l.Algorithm == core.Concurrent}
 		policies[i] = text
@@ -97,25 +136,7 @@ func window(l core.Limit) int64 {
 	if rest != 0 {
 		return 0
 	}
-	return int64(min(seconds, maxInteger)) //nolint:gosec // it is small enough
-}
-
-// integer is n in the range of an Integer.
-func integer(n int64) int64 { return min(max(n, 0), maxInteger) }
-
-// quoted is a String. What a String cannot have becomes a question mark.
-func quoted(s string) string {
-	b := append(make([]byte, 0, len(s)+2), '"')
-	for _, c := range []byte(s) {
-		switch {
-		case c < 0x20 || c > 0x7e:
-			c = '?'
-		case c == '"' || c == '\\':
-			b = append(b, '\\')
-		}
-		b = append(b, c)
-	}
-	return string(append(b, '"'))
+	return sfv.Integer(int64(min(seconds, math.MaxInt64))) //nolint:gosec // it is small enough
 }
 
 // asks returns what the lists say of a rule that is asked for a key.
@@ -167,18 +188,18 @@ func each(res *core.Result, i, n int) core.LimitResult {
 // read fills in a limit's part in a decision, which is zero if the limit was not asked, because another one had
 // refused.
 func (m *member) read(each core.LimitResult, held bool) {
-	m.remaining, m.refuses = integer(each.Remaining), each.Refused
+	m.remaining, m.refuses = sfv.Integer(each.Remaining), each.Refused
 	switch {
 	case m.permits: // nobody knows when they come back
 		m.known = each.Refused || held
 	case each.Never:
 		m.known = true
 	case each.Refused:
-		m.known, m.after = true, integer(ceilSeconds(each.RetryAfter.Microseconds()))
+		m.known, m.after = true, sfv.Integer(ceilSeconds(each.RetryAfter.Microseconds()))
 	default:
 		m.known = each.Remaining > 0 || each.ResetAfter > 0
 		if more := cmp.Or(each.MoreAfter, each.ResetAfter); each.Remaining < m.quota { // a store may not say the former
-			m.after = integer(ceilSeconds(more.Microseconds()))
+			m.after = sfv.Integer(ceilSeconds(more.Microseconds()))
 		}
 	}
 }
@@ -191,9 +212,9 @@ func (m *member) tighter(remaining int64, known bool) bool {
 // setLists sets RateLimit and RateLimit-Policy. What an outer guard has set stays, before this guard's: of one name the
 // tighter. On a refusal no t is beyond the seconds that a client is told to wait, unless it is told nothing.
 func (v *Verdict) setLists(h Header, wait int64) {
-	outer, _ := readList(h.Get(headerRateLimit))
+	outer, _ := readLimits(h.Get(headerRateLimit))
 	said := h.Get(headerPolicy)
-	outerPolicies, _ := readList(said)
+	outerPolicies, _ := readLimits(said)
 	if said != "" && v.rule != nil && v.Result.Limit > 0 && v.guard.headers.XRateLimit == NoXRateLimit {
 		v.rule.watch.outer(strings.Contains(said, v.members[0].policy))
 	}
@@ -201,7 +222,7 @@ func (v *Verdict) setLists(h Header, wait int64) {
 	text := room[:0]
 	mine := v.members
 	for _, o := range outer {
-		same := slices.IndexFunc(mine, func(m member) bool { return m.name == o.name })
+		same := slices.IndexFunc(mine, func(m member) bool { return m.name == o.Name })
 		if same >= 0 && mine[same].tighter(o.remaining, true) {
 			continue
 		}
@@ -224,7 +245,7 @@ func (v *Verdict) setLists(h Header, wait int64) {
 	}
 	text = text[:0]
 	for _, o := range outerPolicies {
-		if !slices.ContainsFunc(mine, func(m member) bool { return m.name == o.name }) {
+		if !slices.ContainsFunc(mine, func(m member) bool { return m.name == o.Name }) {
 			text = o.append(text, 0)
 		}
 	}

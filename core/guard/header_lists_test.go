@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/guard"
+	"github.com/weir-go/weir/core/guard/internal/sfv"
 	"github.com/weir-go/weir/keyfunc"
 )
 
@@ -294,7 +295,7 @@ func FuzzListsMerge(f *testing.F) {
 			if !read { // a t twice
 				return
 			}
-			name := guard.Quoted(item.Value.(string))
+			name := sfv.String(item.Value.(string))
 			require.Equal(t, name, names[i], there)
 			if r, ok := item.Params.Get("r"); ok {
 				if r, ok := r.(int64); ok {
@@ -309,23 +310,5 @@ func FuzzListsMerge(f *testing.F) {
 			assert.True(t, slices.ContainsFunc(limits, func(item string) bool { return strings.HasPrefix(item, name) }), there)
 			assert.True(t, slices.ContainsFunc(policies, func(item string) bool { return strings.HasPrefix(item, name) }), there)
 		}
-	})
-}
-
-// Names come from policies, which have no quotes, but a String can have them.
-func FuzzQuoted(f *testing.F) {
-	f.Add(`default`)
-	f.Add(`a"b\c`)
-	f.Add("\r\n\x00é")
-	f.Fuzz(func(t *testing.T, s string) {
-		item, err := httpsfv.UnmarshalItem([]string{guard.Quoted(s)})
-		require.NoError(t, err)
-		want := strings.Map(func(r rune) rune { return r }, s)
-		for _, c := range []byte(s) {
-			if c < 0x20 || c > 0x7e {
-				return
-			}
-		}
-		assert.Equal(t, want, item.Value)
 	})
 }

@@ -86,7 +86,7 @@ func times(tb testing.TB, key keyfunc.Func, r *request) (plain, odd time.Duratio
 	return plain, odd
 }
 
-// A refusal costs little whatever the request holds. What is read of it is bounded: see TestAcceptedBounds, and the
+// A refusal costs little whatever the request holds. What is read of it is bounded: see accept.TestNegotiateBounds, and the
 // tests of package keyfunc.
 func TestRefusalCost(t *testing.T) {
 	if race.Enabled {

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/guard/internal/accept"
 	"github.com/weir-go/weir/keyfunc"
 )
 
@@ -50,7 +51,7 @@ func newReject(o RejectOptions) *reject {
 	r := &reject{status: o.Status, body: []byte(o.Body)}
 	r.err = r.check(o)
 	var more []field
-	contentType := field{headerType, typeText}
+	contentType := field{headerType, accept.TypeText}
 	for _, name := range slices.Sorted(maps.Keys(o.Header)) {
 		f := field{textproto.CanonicalMIMEHeaderKey(name), o.Header[name]}
 		if f.name == headerType {
@@ -113,7 +114,22 @@ func isToken(name string) bool {
 	})
 }
 
-// kind is why a request is refused.
+// format is the form of an answer.
+type format uint8
+
+const (
+	asText    = format(accept.Text)
+	asJSON    = format(accept.JSON)
+	asProblem = format(accept.Problem)
+)
+
+const (
+	asGRPC   format = iota + asProblem + 1
+	asNative        // by the program's handler, which sets the type itself
+	formats
+)
+
+// kind is a reason to refuse a request.
 type kind uint8
 
 const (
@@ -174,7 +190,7 @@ func (k kind) grpc() string {
 func (k kind) fields(f format) (fields []field) {
 	switch f {
 	case asText, asJSON, asProblem:
-		fields = []field{{headerType, []string{asText: typeText, asJSON: typeJSON, asProblem: typeProblem}[f]}, {headerVary, "Accept"}}
+		fields = []field{{headerType, []string{asText: accept.TypeText, asJSON: accept.TypeJSON, asProblem: accept.TypeProblem}[f]}, {headerVary, "Accept"}}
 	case asNative, formats: // another handler's
 	case asGRPC: // an answer without a body has its trailers in the header
 		fields = []field{{headerType, "application/grpc"}, {"Grpc-Status", k.grpc()}, {"Grpc-Message", k.text()}}
@@ -295,11 +311,13 @@ func (r *reject) answer(q keyfunc.Request, f format, b *bodies, res *core.Result
 		k = undecided(err)
 	}
 	if q != nil {
-		if q.ProtoMajor() == 2 && isGRPC(q) {
+		// What merely claims the type of gRPC gets the status of a refusal, which access logs and bans go by. A call of
+		// gRPC-Web does too: its clients understand it.
+		if q.ProtoMajor() == 2 && accept.IsGRPC(q.Header(headerType)) && q.Method() == "POST" {
 			return statusOK, nil, r.fields[k][asGRPC]
 		}
 		if lines := q.Header(headerAccept); len(lines) > 0 {
-			f = accepted(lines)
+			f = format(accept.Negotiate(lines))
 		}
 	}
 	if k <= isNever && len(r.body) > 0 {

@@ -1,47 +1,43 @@
-package guard
+// Package accept chooses the format of an answer by the header of its request.
+package accept
 
-import (
-	"strings"
+import "strings"
 
-	"github.com/weir-go/weir/keyfunc"
-)
+// Format is the format of a body that a client can ask for.
+type Format uint8
 
-// format is how an answer is written.
-type format uint8
-
+// The formats. One that comes later says more.
 const (
-	asText format = iota
-	asJSON
-	asProblem
-	asGRPC
-	asNative // by a handler of the program's own, which sets the type itself
-	formats
+	Text Format = iota
+	JSON
+	Problem // RFC 9457
 )
 
+// The types of the bodies, for Content-Type.
 const (
-	typeText    = "text/plain; charset=utf-8"
-	typeJSON    = "application/json"
-	typeProblem = "application/problem+json"
+	TypeText    = "text/plain; charset=utf-8"
+	TypeJSON    = "application/json"
+	TypeProblem = "application/problem+json"
 )
 
-// preference is how much a client wants a format.
+// preference is the weight that a client gives to a format.
 type preference struct {
 	q        int // its quality, in thousandths
-	specific int // how exactly the client names it: 3 itself, 2 its kind, 1 anything, 0 not at all
+	specific int // 3 if the client names the format, 2 its kind, 1 anything, 0 none of these
 }
 
-// How much of Accept is read: the header may be of a megabyte, and a refusal costs little whatever stands in it.
+// Bounds on what is read of Accept: a client may send a megabyte, and a refusal must cost little all the same.
 const (
-	maxAccept  = 1 << 10 // bytes
+	maxBytes   = 1 << 10
 	maxEntries = 16
 )
 
-// accepted returns the format that the lines of an Accept header ask for, as RFC 9110 has it: that of the best quality;
+// Negotiate returns the format that the lines of an Accept header ask for, as RFC 9110 has it: that of the best quality;
 // of equals, the one that is named more exactly, and of those the one that says more. If a client accepts none, or
 // anything, it is plain text. Entries after the first 16, or the first KiB, are not read. It does not allocate.
-func accepted(lines []string) format {
-	var wants [asProblem + 1]preference
-	bytes, entries := maxAccept, maxEntries // that are still read
+func Negotiate(lines []string) Format {
+	var wants [Problem + 1]preference
+	bytes, entries := maxBytes, maxEntries // left to read
 read:
 	for _, line := range lines {
 		if len(lines) == 1 && line == "*/*" {
@@ -55,32 +51,32 @@ read:
 			}
 			mediaRange, params, _ := strings.Cut(entry, ";")
 			mediaRange = strings.TrimSpace(mediaRange)
-			note := func(f format, specific int) {
+			note := func(f Format, specific int) {
 				if specific >= wants[f].specific {
 					wants[f] = preference{quality(params), specific}
 				}
 			}
 			switch {
-			case strings.EqualFold(mediaRange, typeProblem):
-				note(asProblem, 3)
-			case strings.EqualFold(mediaRange, typeJSON):
-				note(asJSON, 3)
+			case strings.EqualFold(mediaRange, TypeProblem):
+				note(Problem, 3)
+			case strings.EqualFold(mediaRange, TypeJSON):
+				note(JSON, 3)
 			case strings.EqualFold(mediaRange, "application/*"):
-				note(asProblem, 2)
-				note(asJSON, 2)
+				note(Problem, 2)
+				note(JSON, 2)
 			case strings.EqualFold(mediaRange, "text/plain"):
-				note(asText, 3)
+				note(Text, 3)
 			case strings.EqualFold(mediaRange, "text/*"):
-				note(asText, 2)
+				note(Text, 2)
 			case mediaRange == "*/*":
-				note(asText, 1)
-				note(asJSON, 1)
-				note(asProblem, 1)
+				note(Text, 1)
+				note(JSON, 1)
+				note(Problem, 1)
 			}
 		}
 	}
-	best := asText
-	for f := asJSON; f <= asProblem; f++ {
+	best := Text
+	for f := JSON; f <= Problem; f++ {
 		a, b := wants[f], wants[best]
 		if a.q > b.q || a.q == b.q && a.q > 0 && (a.specific > b.specific || a.specific == b.specific && a.specific > 1) {
 			best = f
@@ -114,14 +110,8 @@ func quality(params string) int {
 	return 1000
 }
 
-// isGRPC reports whether a request over HTTP/2 is a call of gRPC: a POST of that type. What merely claims the type gets
-// the status of a refusal, which access logs and bans go by. A call of gRPC-Web does too: its clients understand it.
-func isGRPC(q keyfunc.Request) bool {
-	return isGRPCType(q.Header(headerType)) && q.Method() == "POST"
-}
-
-// isGRPCType reports whether the lines of Content-Type are those of gRPC.
-func isGRPCType(lines []string) bool {
+// IsGRPC reports whether the lines of Content-Type are those of gRPC.
+func IsGRPC(lines []string) bool {
 	const grpc = "application/grpc"
 	if len(lines) != 1 || len(lines[0]) < len(grpc) || !strings.EqualFold(lines[0][:len(grpc)], grpc) {
 		return false
