@@ -255,7 +255,7 @@ func afterRedisRate(rdb *redis.Client) (func(r *http.Request, user string) (bool
 
 // Without a server, what was open to the caller is decided by the policy: it compiles, and the fail word decides.
 func TestMigratingFromRedisRate(t *testing.T) {
-	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true})
 	defer func() { assert.NoError(t, rdb.Close()) }()
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	_, err := beforeRedisRate(rdb)(r, "ann")

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/redisstore/internal/dial"
 )
 
 // prefixes are the errors of a server that ran nothing.
@@ -81,11 +82,11 @@ func replayable(err error) bool {
 	return errors.As(err, &op) && op.Op == "write" && (!op.Timeout() || unsent(op))
 }
 
-// unsent reports whether a write failed before anything of what was asked had gone. With a timeout that is a write
+// unsent reports whether a write failed before anything of the command was written. With a timeout that is a write
 // which came too late, because the process was stopped or had no processor: the server is not to blame.
 func unsent(op *net.OpError) bool {
-	w, ok := op.Err.(*written) //nolint:errorlint // it is never wrapped
-	return ok && !w.begun
+	begun, known := dial.Begun(op)
+	return known && !begun
 }
 
 // late reports whether nothing was executed because the process came too late to write it.
@@ -101,8 +102,8 @@ func torn(err error, long bool) error {
 	var op *net.OpError
 	ok := errors.As(err, &op)
 	if ok {
-		if w, knows := op.Err.(*written); knows { //nolint:errorlint // it is never wrapped
-			long = w.begun
+		if begun, known := dial.Begun(op); known {
+			long = begun
 		}
 	}
 	switch {

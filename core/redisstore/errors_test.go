@@ -356,7 +356,7 @@ func TestReadOnlyCluster(t *testing.T) {
 
 // What cannot work is refused at once.
 func TestNew(t *testing.T) {
-	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ContextTimeoutEnabled: true})
 	defer func() { assert.NoError(t, rdb.Close()) }()
 	pipeliner, err := rdb.AutoPipeline()
 	require.NoError(t, err)

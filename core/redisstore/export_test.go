@@ -1,6 +1,10 @@
 package redisstore
 
-import "time"
+import (
+	"time"
+
+	"github.com/weir-go/weir/core/redisstore/internal/dial"
+)
 
 // Ground keeps those who wait for decisions from leaving, until they are let go. It is for the
 // store of one server.
@@ -41,7 +45,7 @@ func (s *Store) Join() { s.only.joint.state.Store(together) }
 func (s *Store) Trying() bool { return s.only.joint.busy.Load() }
 
 // Patient is what the dialer of ClientOptions makes of a connection.
-var Patient = patient
+var Patient = dial.Patient
 
 // Unhurried lets flights be as late as that if they are sent again.
 func (s *Store) Unhurried(d time.Duration) { s.lateness = d }

@@ -207,14 +207,14 @@ func (f *flight) send(ctx context.Context) (failed error) {
 			f.told = f.boarded()
 		}
 	}
-	if len(f.calls) == 1 && n.bounded() {
+	if len(f.calls) == 1 {
 		room, c := f.room[:0:len(f.room)], &f.calls[0]
 		if f.resent { // the client's hooks may have kept those of before
 			room = nil
 		}
 		return n.store.rdb.Process(ctx, c.command(ctx, room, c.entry.key)) // clients follow redirections of single commands
 	}
-	f.pipelined = len(f.calls) > 1
+	f.pipelined = true
 	cmds := make([]redis.Cmder, len(f.calls))
 	keys := make([]string, len(f.calls)) // a pointer to one of them takes no memory
 	words := 0
@@ -229,10 +229,7 @@ func (f *flight) send(ctx context.Context) (failed error) {
 		cmds[i] = c.command(ctx, room[:0:n], &keys[i])
 		room = room[n:]
 	}
-	if n.bounded() {
-		return n.pipeline(ctx, cmds)
-	}
-	return n.abandon(ctx, cmds)
+	return n.pipeline(ctx, cmds)
 }
 
 // collect settles the calls that have come to an end, and leaves those that are to be sent again. If there are none,
@@ -248,7 +245,7 @@ func (f *flight) collect(failed error) {
 		if err == nil && c.ints != nil { // as nearly always
 			reply, err = c.ints.Result()
 		}
-		if reply == nil && failed != errAbandoned { //nolint:errorlint // it is never wrapped
+		if reply == nil {
 			reply, err = c.outcome(failed)
 		}
 		if err != nil && many {
@@ -339,9 +336,6 @@ var (
 	// errPanicked is the failure of a flight in which the program's own code has panicked.
 	errPanicked = &core.StoreError{Class: core.ClassLost, Executed: true, Err: errors.New("redisstore: a hook panicked")}
 )
-
-// errAbandoned is the failure of calls that may still be under way: nobody may look at them.
-var errAbandoned = fmt.Errorf("redisstore: the client goes on: %w", context.DeadlineExceeded)
 
 // panicked is what the callers get to see of a panic in a goroutine that is not theirs.
 type panicked struct{ value any }

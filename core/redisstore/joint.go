@@ -42,7 +42,7 @@ func (n *node) keys() int {
 
 // tryJoint finds out what keys answers, beside the flights.
 func (n *node) tryJoint() {
-	if n.store.keys < 2 || n.direct == nil || n != n.store.only || n.joint.state.Load() == apart ||
+	if n.store.keys < 2 || n != n.store.only || n.joint.state.Load() == apart ||
 		int64(time.Since(started)) < n.joint.next.Load() || !n.joint.busy.CompareAndSwap(false, true) {
 		return
 	}

@@ -72,8 +72,7 @@ func (p *passenger) enter(e *entry, t *core.Take, entered time.Time) *passenger 
 	p.rider = p
 	p.landed.Begin()
 	if p.key == "" && t != nil {
-		key, ok := strings.CutPrefix(last, p.program.before)
-		if ok && key == t.Key && key[0] != hashed && len(p.program.names.secret) == 0 {
+		if p.program.names.Same(last, p.program.before, t.Key) {
 			p.key = last
 		} else {
 			p.key = p.program.name(t.Key)
@@ -114,7 +113,7 @@ func (l *lane) ask(ctx context.Context, now time.Time, e *entry, t *core.Take, r
 		return nil, refused(errPaused)
 	}
 	aside := patience == l.limit && l.out >= l.most && l.aside(e.policy)
-	if aside || patience == l.limit && l.out < l.most && (l.out == 0 || l.full == 1) {
+	if aside || patience == l.limit && l.out == 0 {
 		if aside {
 			l.extra = append(l.extra, e.policy)
 		} else {

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/redisstore/internal/keys"
 )
 
 // crowded is a store of a server that does not exist, with a lane that no flight leaves, in which as many wait as may.
@@ -284,21 +285,21 @@ func TestAlarmsAreApart(t *testing.T) {
 func TestNameOfBefore(t *testing.T) {
 	t.Parallel()
 	for _, secret := range []string{"", "0123456789abcdef"} {
-		n := newNames("weir", []byte(secret))
-		p, other := &program{names: n, before: n.prefix + "p:g:"}, &program{names: n, before: n.prefix + "q:g:"}
-		readable := &program{names: newNames("weir", nil), before: p.before} // of another store
-		keys := []string{"a", "b", "ab", "~", "~a", "p:g:a", "a\n", strings.Repeat("a", maxReadable+1)}
-		for _, k := range slices.Clip(keys) {
-			keys = append(keys, n.hash(k))
+		n := keys.New("weir", []byte(secret))
+		p, other := &program{names: n, before: "weir:1:p:g:"}, &program{names: n, before: "weir:1:q:g:"}
+		readable := &program{names: keys.New("weir", nil), before: p.before} // of another store
+		all := []string{"a", "b", "ab", "~", "~a", "p:g:a", "a\n", strings.Repeat("a", 201)}
+		for _, k := range slices.Clip(all) { // also the texts of hashes
+			all = append(all, n.Of("", k), keys.New("weir", []byte("0123456789abcdef")).Of("", k))
 		}
-		for _, key := range keys {
-			want := n.of(p.before, key)
+		for _, key := range all {
+			want := n.Of(p.before, key)
 			after := func(name string) string {
 				last := &passenger{entry: entry{key: name}}
 				return last.enter(&entry{program: p}, &core.Take{Key: key}, time.Now()).key
 			}
 			assert.Equal(t, want, after(""))
-			for _, before := range keys {
+			for _, before := range all {
 				assert.Equal(t, want, after(p.name(before)), "%q after %q", key, before)
 				assert.Equal(t, want, after(other.name(before)), "%q after %q", key, before)
 				assert.Equal(t, want, after(readable.name(before)), "%q after %q", key, before)

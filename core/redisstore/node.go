@@ -11,12 +11,10 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// node is a server, or several that their client makes look like one, and the lanes to it.
+// node is a server, and the lanes to it.
 type node struct {
-	store *Store
-	// direct is the client of one server. It is nil if commands are known to go to several, or
-	// may do so: then they travel one by one.
-	direct  *redis.Client
+	store   *Store
+	direct  *redis.Client // of this server
 	lanes   [kinds]*lane
 	warming atomic.Bool
 	joint   joint
@@ -50,14 +48,10 @@ func newNode(s *Store, direct *redis.Client) *node {
 		if kind(k) == deciding {
 			l.breaker, l.limit, l.most, l.heavy = newBreaker(n.turned(false)), s.limit, s.flights, decisionWeight
 		}
-		if direct == nil {
-			l.full, l.most = 1, maxFlight
-		} else {
-			all := connections(direct.Options())
-			l.most = min(l.most, all)
-			if kind(k) == deciding {
-				l.spare = min(l.most, all-l.most)
-			}
+		all := connections(direct.Options())
+		l.most = min(l.most, all)
+		if kind(k) == deciding {
+			l.spare = min(l.most, all-l.most)
 		}
 		n.lanes[k] = l
 	}
@@ -70,23 +64,6 @@ func connections(o *redis.Options) int {
 		return min(o.PoolSize, o.MaxActiveConns)
 	}
 	return o.PoolSize
-}
-
-// onlyNode is the node of a client that does not say where its keys are, or nil.
-func (s *Store) onlyNode() *node {
-	switch c := s.rdb.(type) {
-	case *redis.Client:
-		return newNode(s, c)
-	case *redis.ClusterClient:
-		if !s.bounded { // it may take seconds to say
-			return newNode(s, nil)
-		}
-		return nil
-	case *redis.Ring:
-		return nil
-	default:
-		return newNode(s, nil)
-	}
 }
 
 // node is the one that has the key.
@@ -167,13 +144,8 @@ func (s *Store) master(ctx context.Context, c *redis.ClusterClient, key string) 
 	return direct, err
 }
 
-// addr is the address of the server as the client has it, or "" where that does not say which server it asks.
-func (n *node) addr() string {
-	if n.direct == nil {
-		return ""
-	}
-	return n.direct.Options().Addr
-}
+// addr returns the address of the server as the client has it.
+func (n *node) addr() string { return n.direct.Options().Addr }
 
 // names says in a failure which server it is of.
 func (n *node) names(err error) error {
@@ -212,41 +184,6 @@ func (n *node) pipeline(ctx context.Context, cmds []redis.Cmder) error {
 	_, err := pipe.Exec(ctx)
 	return err
 }
-
-// abandon sends commands through a client that does not keep to a deadline by itself. What was not
-// answered in time is left to the goroutine that asked.
-func (n *node) abandon(ctx context.Context, cmds []redis.Cmder) (err error) {
-	type end struct {
-		err    error
-		thrown any
-	}
-	ended := make(chan end, 1)
-	go func() {
-		var e end
-		defer func() {
-			// A panic in a hook is the caller's to see; here it would end the program.
-			e.thrown = recover()
-			ended <- e
-		}()
-		if len(cmds) == 1 {
-			e.err = n.store.rdb.Process(ctx, cmds[0])
-		} else {
-			e.err = n.pipeline(ctx, cmds)
-		}
-	}()
-	select {
-	case e := <-ended:
-		if e.thrown != nil {
-			panic(e.thrown)
-		}
-		return e.err
-	case <-ctx.Done():
-		return errAbandoned
-	}
-}
-
-// bounded is true if the client itself keeps to a context's deadline.
-func (n *node) bounded() bool { return n.store.bounded }
 
 // redirects reports whether an error says that another server has the key.
 func (n *node) redirects(err error) bool {

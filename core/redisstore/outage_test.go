@@ -342,25 +342,6 @@ func TestLostShard(t *testing.T) {
 	assert.True(t, turns[0].Open)
 }
 
-// A client without timeouts of its own cannot make a decision hang.
-func TestClientWithoutTimeouts(t *testing.T) {
-	t.Parallel()
-	proxy := redistest.NewProxy(t, sharedServer(t).Addr())
-	o := unhurried(redisstore.ClientOptions(proxy.Addr())).Simple()
-	o.ReadTimeout, o.WriteTimeout = -2, -2
-	rdb := redis.NewClient(o)
-	defer func() { assert.NoError(t, rdb.Close()) }()
-	take := core.Take{Policy: core.MustParse("no-timeouts: 1000/1h"), Key: "k", Cost: 1}
-	_, err := newStore(t, rdb, redisstore.Options{Deadline: patient}).Take(t.Context(), take)
-	require.NoError(t, err)
-	s := newStore(t, rdb, redisstore.Options{})
-	proxy.Blackhole()
-	_, err = s.Take(t.Context(), take)
-	var failed *core.StoreError
-	require.ErrorAs(t, err, &failed)
-	assert.Equal(t, core.ClassTimeout, failed.Class)
-}
-
 // While the breaker is open, a dead server is asked by one call in each half second, or a bit more often, whatever the
 // load.
 func TestOneProbe(t *testing.T) {

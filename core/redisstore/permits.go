@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/redisstore/internal/keys"
 	"github.com/weir-go/weir/lua"
 )
 
@@ -143,7 +144,7 @@ func group(permits []core.Permit) (all [][]int) {
 func (s *Store) permits(script *script, permits []core.Permit, of []int) entry {
 	p := &permits[of[0]]
 	e := entry{
-		key:      s.names.of(s.names.before(p.Policy, permitShape), p.Key),
+		key:      s.names.Of(s.names.Before(p.Policy, keys.PermitShape), p.Key),
 		script:   script,
 		args:     make([]any, 0, 3+2*len(of)),
 		harmless: true,

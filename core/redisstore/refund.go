@@ -73,7 +73,7 @@ func (s *Store) refund(p *program, r *core.Refund, guess int64) entry {
 		weight = logWeight
 	}
 	return entry{
-		key:    s.names.of(p.before, r.Key),
+		key:    s.names.Of(p.before, r.Key),
 		script: p.refund,
 		args:   arguments(r.Policy.Spec().RefundArgs(*r, guess), r.Now),
 		weight: weight,

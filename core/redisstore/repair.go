@@ -52,24 +52,17 @@ func (n *node) ping(pipelined bool, limit time.Duration) {
 	defer func() { _ = recover() }()                                // of a hook: the next decision's caller will see it
 	ctx, cancel := context.WithTimeout(context.Background(), limit) //nolint:forbidigo // it is for many requests
 	defer cancel()
-	client := n.store.rdb
-	if n.direct != nil {
-		client = n.direct
-	}
 	if !pipelined {
-		_ = client.Ping(ctx).Err() // it is the connection that counts
+		_ = n.direct.Ping(ctx).Err() // it is the connection that counts
 		return
 	}
-	pipe := client.Pipeline()
+	pipe := n.direct.Pipeline()
 	pipe.Ping(ctx)
 	_, _ = pipe.Exec(ctx)
 }
 
 // idle is how many connections nobody uses: for single commands, and for pipelines.
 func (n *node) idle() (one, many int) {
-	if n.direct == nil {
-		return 0, 0
-	}
 	stats := n.direct.PoolStats()
 	one = int(stats.IdleConns)
 	if stats.PipelineStats != nil {

@@ -30,8 +30,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,6 +38,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/redisstore/internal/denials"
+	"github.com/weir-go/weir/core/redisstore/internal/keys"
 )
 
 // DefaultDeadline is how long one decision may take unless Options.Deadline says otherwise.
@@ -123,8 +122,6 @@ type Options struct {
 	// is given back to Redis stays counted here until it weighs nothing any more, so leave it off with a Settle. False
 	// means that an outage begins with what earlier outages have left.
 	Mirror bool
-	// Log receives a line from New if the client works, but worse than it could. nil means slog.Default().
-	Log *slog.Logger
 }
 
 // DefaultDenyCache is how many refusals are remembered unless Options.DenyCache says otherwise, in
@@ -133,12 +130,11 @@ const DefaultDenyCache = 65_536
 
 // Store, built by [New], is a [core.Store] and a [core.PermitStore] on Redis. It needs no Close: it has
 // goroutines only while somebody waits for an answer, so that there is nothing to drain once all callers
-// have theirs. What it does beside the decisions, after a timeout, ends within a second and a deadline
-// if the client keeps to a context's deadline, as that of [ClientOptions] does. The client stays the caller's to
-// close.
+// have theirs. What it does beside the decisions, after a timeout, ends within a second and a deadline. The client
+// stays the caller's to close.
 type Store struct {
 	rdb   redis.UniversalClient
-	names names
+	names keys.Names
 	// Decisions and what is done behind them have different deadlines, so what is too slow
 	// for the ones may do for the other.
 	limit, behind time.Duration
@@ -147,8 +143,7 @@ type Store struct {
 	observe       func(Flight)
 	turns         func(BreakerChange)
 	mirror        bool
-	bounded       bool // the client itself keeps to a context's deadline
-	only          *node
+	only          *node // nil for a Cluster or Ring
 	nodes         nodes
 	mapped        atomic.Bool // the client of a cluster knows its nodes
 	mapping       *breaker    // of asking for them
@@ -164,32 +159,15 @@ type Store struct {
 // a server that is down does not keep a program from starting. [ClientOptions] are
 // the options to give the client.
 //
-// A client without ContextTimeoutEnabled works too, at the price of a goroutine for each call,
-// because it would otherwise wait for seconds, and a line in the log says so. The error reports
-// an option that cannot work, and a client that is nil, an AutoPipeliner, which ignores its
-// caller's context, one with a URL as an address, or one whose TLSConfig is ignored because it
-// has a Dialer as well. A client of read-only replicas cannot be recognized: its every decision
-// fails with the class "down".
+// The client must be a *redis.Client, *redis.ClusterClient or *redis.Ring with ContextTimeoutEnabled, as a server that
+// hangs would otherwise hold up a decision for seconds. The error reports every option that cannot work, and a client
+// that is nil, that is of another type (an AutoPipeliner ignores its caller's context, and a wrapper hides its options),
+// that has a URL as an address, or whose TLSConfig is ignored because it has a Dialer as well. A client of read-only
+// replicas cannot be recognized: its every decision fails with the class "down".
 func New(rdb redis.UniversalClient, o Options) (*Store, error) {
-	var mistakes []error
+	all := mistakes(rdb)
 	wrong := func(format string, args ...any) {
-		mistakes = append(mistakes, fmt.Errorf("redisstore: "+format, args...))
-	}
-	switch v := reflect.ValueOf(rdb); {
-	case !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil():
-		wrong("the client is nil; give one of redis.NewUniversalClient(redisstore.ClientOptions(addr))")
-	case v.Type() == reflect.TypeFor[*redis.AutoPipeliner]():
-		wrong("an AutoPipeliner ignores its caller's context; give the client it was made from")
-	default:
-		if err := plainText(rdb); err != nil {
-			mistakes = append(mistakes, err)
-		}
-		for _, addr := range addresses(rdb) {
-			if err := notAddress(addr); err != nil {
-				mistakes = append(mistakes, err)
-				break
-			}
-		}
+		all = append(all, fmt.Errorf("redisstore: "+format, args...))
 	}
 	if o.Deadline != 0 && o.Deadline < time.Millisecond { // a number without a unit is in nanoseconds
 		wrong("Deadline is %v; give at least 1ms, or 0 for %v", o.Deadline, DefaultDeadline)
@@ -200,7 +178,7 @@ func New(rdb redis.UniversalClient, o Options) (*Store, error) {
 	if o.Prefix == "" {
 		o.Prefix = "weir"
 	}
-	if !validPrefix(o.Prefix) {
+	if !keys.ValidPrefix(o.Prefix) {
 		wrong("Prefix is %.80q; give 1 to 64 letters, digits, \"_\", \".\" or \"-\"", o.Prefix)
 	}
 	if o.HashKeys != nil && len(o.HashKeys) < 16 {
@@ -221,12 +199,12 @@ func New(rdb redis.UniversalClient, o Options) (*Store, error) {
 	if o.DenyCache < -1 || o.DenyCache > denials.MaxEntries {
 		wrong("DenyCache is %d; give 1 to %d, 0 for %d, or -1 for none", o.DenyCache, denials.MaxEntries, DefaultDenyCache)
 	}
-	if mistakes != nil {
-		return nil, errors.Join(mistakes...)
+	if all != nil {
+		return nil, errors.Join(all...)
 	}
 	s := &Store{
 		rdb:      rdb,
-		names:    newNames(o.Prefix, o.HashKeys),
+		names:    keys.New(o.Prefix, o.HashKeys),
 		limit:    o.Deadline,
 		behind:   max(o.Deadline, backgroundDeadline),
 		lateness: lateness(o.Deadline),
@@ -236,7 +214,6 @@ func New(rdb redis.UniversalClient, o Options) (*Store, error) {
 		observe:  o.Observe,
 		turns:    o.ObserveBreaker,
 		mirror:   o.Mirror,
-		bounded:  keepsDeadline(rdb),
 		local: sync.OnceValue(func() *core.Memory {
 			m, err := core.NewMemory(core.MemoryOptions{})
 			if err != nil {
@@ -252,27 +229,10 @@ func New(rdb redis.UniversalClient, o Options) (*Store, error) {
 		s.denials = denials.New(o.DenyCache, func() time.Duration { return time.Since(started) })
 		s.programs.denials = s.denials
 	}
-	s.only = s.onlyNode()
-	warn(rdb, o.Log)
-	return s, nil
-}
-
-// keepsDeadline reports whether a client ends a command with its context. One whose
-// timeouts are negative leaves the socket's deadlines alone.
-func keepsDeadline(rdb redis.UniversalClient) bool {
-	enabled, read, write := false, time.Duration(0), time.Duration(0)
-	switch c := rdb.(type) {
-	case *redis.Client:
-		o := c.Options()
-		enabled, read, write = o.ContextTimeoutEnabled, o.ReadTimeout, o.WriteTimeout
-	case *redis.ClusterClient:
-		o := c.Options()
-		enabled, read, write = o.ContextTimeoutEnabled, o.ReadTimeout, o.WriteTimeout
-	case *redis.Ring:
-		o := c.Options()
-		enabled, read, write = o.ContextTimeoutEnabled, o.ReadTimeout, o.WriteTimeout
+	if client, ok := rdb.(*redis.Client); ok {
+		s.only = newNode(s, client)
 	}
-	return enabled && read >= 0 && write >= 0
+	return s, nil
 }
 
 // Fallback returns the in-process store that decides for this one while it fails,

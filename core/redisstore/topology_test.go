@@ -26,25 +26,21 @@ func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }
 // topology is one way in which Redis is run, with a client of its own kind.
 type topology struct {
 	servers []*redistest.Server
-	// client makes a client that dials through proxy, with the options of
-	// ClientOptions or with go-redis's own.
+	// client makes a client that dials through proxy, with the options of ClientOptions or with the least that New demands.
 	client func(t *testing.T, proxy *redistest.Proxy, tuned bool) redis.UniversalClient
 }
 
-// tune turns go-redis's own options into the recommended ones.
+// tune returns the recommended options, or those of go-redis with the least that New demands.
 func tune(tuned bool, addrs []string) *redis.UniversalOptions {
 	if tuned {
 		return redisstore.ClientOptions(addrs...)
 	}
-	return &redis.UniversalOptions{Addrs: addrs}
+	return &redis.UniversalOptions{Addrs: addrs, ContextTimeoutEnabled: true}
 }
 
 // unhurried leaves it to the store's deadline how long a call may take, for tests that are
-// not about time, on a busy machine. go-redis's own timeouts are long enough.
+// not about time, on a busy machine.
 func unhurried(o *redis.UniversalOptions) *redis.UniversalOptions {
-	if !o.ContextTimeoutEnabled {
-		return o
-	}
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = patient, patient, patient, patient
 	return o
 }
@@ -80,11 +76,11 @@ var topologies = map[string]func(t *testing.T) topology{
 			client: func(t *testing.T, proxy *redistest.Proxy, tuned bool) redis.UniversalClient {
 				o := &redis.RingOptions{
 					Addrs:  map[string]string{"a": ring[0].Addr(), "b": ring[1].Addr()},
-					Dialer: proxy.Dial,
+					Dialer: proxy.Dial, ContextTimeoutEnabled: true,
 				}
 				if tuned {
 					u := unhurried(tune(tuned, nil))
-					o.ContextTimeoutEnabled, o.MaxRetries, o.DialerRetries = u.ContextTimeoutEnabled, u.MaxRetries, u.DialerRetries
+					o.MaxRetries, o.DialerRetries = u.MaxRetries, u.DialerRetries
 					o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = u.DialTimeout, u.ReadTimeout, u.WriteTimeout, u.PoolTimeout
 				}
 				return closing(t, redis.NewRing(o))

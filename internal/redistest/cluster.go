@@ -100,11 +100,11 @@ func (c *Cluster) Addrs() []string {
 	return addrs
 }
 
-// Client returns a client of the cluster with the default options of go-redis, changed by mods. It
-// is closed when the test ends.
+// Client returns a client of the cluster with ContextTimeoutEnabled and the default options of go-redis, changed by mods.
+// It is closed when the test ends.
 func (c *Cluster) Client(t testing.TB, mods ...func(*redis.ClusterOptions)) *redis.ClusterClient {
 	t.Helper()
-	opts := &redis.ClusterOptions{Addrs: c.Addrs()}
+	opts := &redis.ClusterOptions{Addrs: c.Addrs(), ContextTimeoutEnabled: true}
 	for _, mod := range mods {
 		mod(opts)
 	}

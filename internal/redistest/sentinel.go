@@ -170,11 +170,11 @@ func (s *Sentinel) Replica() *Server {
 	return s.replica
 }
 
-// Client returns a failover client with the default options of go-redis, changed by mods. It is
+// Client returns a failover client with ContextTimeoutEnabled and the default options of go-redis, changed by mods. It is
 // closed when the test ends.
 func (s *Sentinel) Client(t testing.TB, mods ...func(*redis.FailoverOptions)) *redis.Client {
 	t.Helper()
-	opts := &redis.FailoverOptions{MasterName: MasterName, SentinelAddrs: []string{s.Addr()}}
+	opts := &redis.FailoverOptions{MasterName: MasterName, SentinelAddrs: []string{s.Addr()}, ContextTimeoutEnabled: true}
 	for _, mod := range mods {
 		mod(opts)
 	}

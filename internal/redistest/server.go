@@ -185,11 +185,11 @@ func (s *Server) TLSAddr() string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.ports.tls))
 }
 
-// Client returns a client of the server with the default options of go-redis, changed by mods. It
-// is closed when the test ends.
+// Client returns a client of the server with ContextTimeoutEnabled and the default options of go-redis, changed by mods.
+// It is closed when the test ends.
 func (s *Server) Client(t testing.TB, mods ...func(*redis.Options)) *redis.Client {
 	t.Helper()
-	opts := &redis.Options{Addr: s.Addr()}
+	opts := &redis.Options{Addr: s.Addr(), ContextTimeoutEnabled: true}
 	for _, mod := range mods {
 		mod(opts)
 	}

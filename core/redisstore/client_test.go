@@ -1,9 +1,6 @@
 package redisstore_test
 
 import (
-	"bytes"
-	"log/slog"
-	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -74,21 +71,41 @@ func TestURLAsAddress(t *testing.T) {
 	}
 }
 
-// A plain client works, and the log says once how to make a better one.
-func TestPlainClientWarns(t *testing.T) {
+// wrapped is a client of another type, as libraries for tracing have them.
+type wrapped struct{ redis.UniversalClient }
+
+// New refuses a client that does not keep to the store's deadline, and says how to make one that does.
+func TestClientsThatCannotBeUsed(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		rdb   redis.UniversalClient
-		lines int
+	usable := redisstore.ClientOptions("127.0.0.1:1")
+	usable.MinIdleConns = 0
+	idle := usable.Simple()
+	idle.ReadTimeout, idle.WriteTimeout = -2, -2
+	ring := func(timeout bool) redis.UniversalClient {
+		return redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1"}, ContextTimeoutEnabled: timeout})
+	}
+	for name, tc := range map[string]struct {
+		rdb  redis.UniversalClient
+		says string
 	}{
-		{redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}), 1},
-		{redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}}), 1},
-		{redis.NewUniversalClient(redisstore.ClientOptions("127.0.0.1:1")), 0},
+		"options of ClientOptions": {rdb: redis.NewUniversalClient(usable)},
+		"a Ring":                   {rdb: ring(true)},
+		"a plain client":           {redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}), "set ContextTimeoutEnabled"},
+		"a plain cluster":          {redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}}), "set ContextTimeoutEnabled"},
+		"a plain Ring":             {ring(false), "set ContextTimeoutEnabled"},
+		"plain Sentinels":          {redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "weir", SentinelAddrs: []string{"127.0.0.1:1"}}), "set ContextTimeoutEnabled"},
+		"no timeouts":              {redis.NewClient(idle), "a ReadTimeout or WriteTimeout of -2"},
+		"a wrapper":                {wrapped{redis.NewUniversalClient(usable)}, "redisstore_test.wrapped, and must be a *redis.Client"},
 	} {
-		var said bytes.Buffer
-		_, err := redisstore.New(c.rdb, redisstore.Options{Log: slog.New(slog.NewTextHandler(&said, nil))})
-		require.NoError(t, err)
-		assert.Equal(t, c.lines, strings.Count(said.String(), "redisstore.ClientOptions(addr)"), "%T: %s", c.rdb, said.String())
-		assert.NoError(t, c.rdb.Close())
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			defer tc.rdb.Close()
+			_, err := redisstore.New(tc.rdb, redisstore.Options{})
+			if tc.says == "" {
+				assert.NoError(t, err)
+			} else {
+				assert.ErrorContains(t, err, tc.says)
+			}
+		})
 	}
 }

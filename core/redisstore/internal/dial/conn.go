@@ -1,4 +1,4 @@
-package redisstore
+package dial
 
 import (
 	"errors"
@@ -8,14 +8,14 @@ import (
 	"syscall"
 )
 
-// patient returns c, changed so that a reply which has arrived is used even if its deadline has passed meanwhile. On a
+// Patient returns c, changed so that a reply which has arrived is used even if its deadline has passed meanwhile. On a
 // machine that is short of processors, or after a process was stopped, Go's timers fire before it looks at the
 // network: then a read fails with a timeout while the reply lies in the socket, a healthy server looks like one that is
 // gone, and a decision that was made is lost.
 //
-// The error of a write that failed says whether anything of the question has gone, as what was not even begun may be
-// asked once more: see written.
-func patient(c net.Conn) net.Conn {
+// The error of a failed write says whether anything of the command was written, as one of which nothing was may be
+// sent once more: see [Begun].
+func Patient(c net.Conn) net.Conn {
 	source, ok := c.(syscall.Conn)
 	if !ok {
 		return c
@@ -30,11 +30,11 @@ func patient(c net.Conn) net.Conn {
 type conn struct {
 	net.Conn
 	raw syscall.RawConn
-	// begun: something was written, or a read brought nothing, since an answer, or a part of one, was last read.
+	// begun is true if something was written, or a read brought nothing, since a reply, or a part of one, was last read.
 	begun atomic.Bool
 }
 
-// Write implements net.Conn. TLS writes a question in several records.
+// Write implements net.Conn. TLS writes a command in several records.
 func (c *conn) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
 	if n > 0 {
@@ -48,16 +48,23 @@ func (c *conn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// written is the cause of a failed write that knows whether anything of the question has gone.
+// Begun reports whether anything of the command was written before a write failed. It does not know that of a
+// connection that this package did not make.
+func Begun(op *net.OpError) (begun, known bool) {
+	w, known := op.Err.(*written) //nolint:errorlint // it is never wrapped
+	return known && w.begun, known
+}
+
+// written is the cause of a failed write, and whether anything of the command was written before.
 type written struct {
 	error
 	begun bool
 }
 
-// Unwrap returns what it was for the socket.
+// Unwrap returns the socket's error.
 func (w *written) Unwrap() error { return w.error }
 
-// Timeout is asked by net.OpError. A connection that the kernel has given up is broken, and another one may do.
+// Timeout is called by net.OpError. A connection that the kernel has given up is broken, and another one may do.
 func (w *written) Timeout() bool {
 	return errors.Is(w.error, os.ErrDeadlineExceeded)
 }
@@ -70,7 +77,7 @@ func (c *conn) Read(p []byte) (int, error) {
 			err = nil
 		}
 	}
-	// A caller that has waited for an answer in vain, as while a server is greeted, did not come too late.
+	// After a read that brought nothing, as in a handshake, a write that fails did not come too late.
 	c.begun.Store(n == 0)
 	return n, err
 }

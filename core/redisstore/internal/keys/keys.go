@@ -1,0 +1,85 @@
+// Package keys names what a store keeps in Redis: prefix:1:policy:shape:key, where 1 is the version of the stored
+// format. The key is readable where it is short and harmless, else it is a hash that begins with "~", which no readable
+// key does.
+package keys
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"strings"
+
+	"github.com/weir-go/weir/core"
+)
+
+// format is the version of what is stored. Another one would leave these keys alone, so that two versions can serve
+// side by side.
+const format = ":1:"
+
+// hashed begins what stands for a key that is not to be read, and no other.
+const hashed = '~'
+
+// maxReadable is the longest key that is kept readable.
+const maxReadable = 200
+
+// PermitShape is the shape of permits, which are kept apart.
+const PermitShape = "p"
+
+// Names makes the names of a store's keys.
+type Names struct {
+	prefix string
+	secret []byte
+}
+
+// New returns the names that begin with prefix, with keys that are hashed if there is a secret.
+func New(prefix string, secret []byte) Names {
+	return Names{prefix + format, append([]byte(nil), secret...)}
+}
+
+// Before returns what the names of all keys of a policy begin with, of which it keeps a state of that shape.
+func (n Names) Before(p core.Policy, shape string) string {
+	return n.prefix + p.Name() + ":" + shape + ":"
+}
+
+// Of returns the name of a key that begins with before. The key stands in it as it is if not a byte of it can break a
+// log line or place a Cluster's hash tag.
+func (n Names) Of(before, key string) string {
+	readable := len(n.secret) == 0 && len(key) <= maxReadable && key[0] != hashed
+	for i := 0; readable && i < len(key); i++ {
+		readable = safe[key[i]]
+	}
+	if readable {
+		return before + key
+	}
+	return before + n.hash(key)
+}
+
+// Same reports whether name, which Of has made, is that of a key which stands in it as it is.
+func (n Names) Same(name, before, key string) bool {
+	rest, ok := strings.CutPrefix(name, before)
+	return ok && rest == key && key[0] != hashed && len(n.secret) == 0
+}
+
+// hash returns what stands for a key that is not to be read.
+func (n Names) hash(key string) string {
+	h := sha256.New()
+	if len(n.secret) > 0 {
+		h = hmac.New(sha256.New, n.secret)
+	}
+	h.Write([]byte(key))
+	return string(hashed) + base64.RawURLEncoding.EncodeToString(h.Sum(nil))
+}
+
+const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+
+var safe = func() (out [256]bool) {
+	for _, c := range []byte(letters + "_.~:/=&%@-") {
+		out[c] = true
+	}
+	return out
+}()
+
+// ValidPrefix reports whether s may begin the names of a store's keys.
+func ValidPrefix(s string) bool {
+	return len(s) >= 1 && len(s) <= 64 && strings.Trim(s, letters+"_.-") == ""
+}
