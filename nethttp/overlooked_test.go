@@ -38,23 +38,28 @@ func TestOverlooked(t *testing.T) {
 			return mux.Find(chi.NewRouteContext(), r.Method, cmp.Or(r.URL.RawPath, r.URL.Path))
 		}
 	}
-	inChi := func(rewrites func(http.Handler) http.Handler, g *guard.Guard, login http.Handler) http.Handler {
-		mux := chi.NewRouter()
-		mux.Use(nethttp.Limit(g, chiFind(mux)), rewrites)
-		mux.Method("POST", "/login", login)
-		mux.Method("GET", "/login", login)
-		return mux
+	type build = func(g *guard.Guard, login http.Handler) http.Handler
+	inChi := func(rewrites func(http.Handler) http.Handler) build {
+		return func(g *guard.Guard, login http.Handler) http.Handler {
+			mux := chi.NewRouter()
+			mux.Use(nethttp.Limit(g, chiFind(mux)), rewrites)
+			mux.Method("POST", "/login", login)
+			mux.Method("GET", "/login", login)
+			return mux
+		}
 	}
-	aroundChi := func(rewrites func(http.Handler) http.Handler, g *guard.Guard, login http.Handler) http.Handler {
-		mux := chi.NewRouter()
-		mux.Use(rewrites)
-		mux.Method("POST", "/login", login)
-		mux.Method("GET", "/login", login)
-		return nethttp.Limit(g, chiFind(mux))(mux)
+	aroundChi := func(rewrites func(http.Handler) http.Handler) build {
+		return func(g *guard.Guard, login http.Handler) http.Handler {
+			mux := chi.NewRouter()
+			mux.Use(rewrites)
+			mux.Method("POST", "/login", login)
+			mux.Method("GET", "/login", login)
+			return nethttp.Limit(g, chiFind(mux))(mux)
+		}
 	}
 	for name, c := range map[string]struct {
 		entry, method, path, found, taken string
-		build                             func(g *guard.Guard, login http.Handler) http.Handler
+		build                             build
 	}{
 		"a mux within middleware": {"POST /api/login", "POST", "/api/login", "/api/", "/api/login", func(g *guard.Guard, login http.Handler) http.Handler {
 			api, mux := http.NewServeMux(), http.NewServeMux()
@@ -78,38 +83,20 @@ func TestOverlooked(t *testing.T) {
 			mux.Handle("POST /login/", login)
 			return nethttp.Limit(g)(mux)
 		}},
-		"StripSlashes within": {"POST /login", "POST", "/login/", "", "/login", func(g *guard.Guard, login http.Handler) http.Handler {
-			return inChi(middleware.StripSlashes, g, login)
-		}},
-		"CleanPath within": {"POST /login", "POST", "//x/../login", "", "/login", func(g *guard.Guard, login http.Handler) http.Handler {
-			return inChi(middleware.CleanPath, g, login)
-		}},
-		"URLFormat within": {"POST /login", "POST", "/login.json", "", "", func(g *guard.Guard, login http.Handler) http.Handler {
-			return inChi(middleware.URLFormat, g, login)
-		}},
-		"GetHead within": {"GET /login", "HEAD", "/login", "", "/login", func(g *guard.Guard, login http.Handler) http.Handler {
-			return inChi(middleware.GetHead, g, login)
-		}},
-		"a path that is rewritten": {"POST /login", "POST", "/signin", "", "/login", func(g *guard.Guard, login http.Handler) http.Handler {
-			return inChi(func(next http.Handler) http.Handler {
-				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					chi.RouteContext(r.Context()).RoutePath = "/login"
-					next.ServeHTTP(w, r)
-				})
-			}, g, login)
-		}},
-		"StripSlashes": {"POST /login", "POST", "/login/", "", "", func(g *guard.Guard, login http.Handler) http.Handler {
-			return aroundChi(middleware.StripSlashes, g, login)
-		}},
-		"CleanPath": {"POST /login", "POST", "//x/../login", "", "", func(g *guard.Guard, login http.Handler) http.Handler {
-			return aroundChi(middleware.CleanPath, g, login)
-		}},
-		"URLFormat": {"POST /login", "POST", "/login.json", "", "", func(g *guard.Guard, login http.Handler) http.Handler {
-			return aroundChi(middleware.URLFormat, g, login)
-		}},
-		"GetHead": {"GET /login", "HEAD", "/login", "", "", func(g *guard.Guard, login http.Handler) http.Handler {
-			return aroundChi(middleware.GetHead, g, login)
-		}},
+		"StripSlashes within": {"POST /login", "POST", "/login/", "", "/login", inChi(middleware.StripSlashes)},
+		"CleanPath within":    {"POST /login", "POST", "//x/../login", "", "/login", inChi(middleware.CleanPath)},
+		"URLFormat within":    {"POST /login", "POST", "/login.json", "", "", inChi(middleware.URLFormat)},
+		"GetHead within":      {"GET /login", "HEAD", "/login", "", "/login", inChi(middleware.GetHead)},
+		"a path that is rewritten": {"POST /login", "POST", "/signin", "", "/login", inChi(func(next http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				chi.RouteContext(r.Context()).RoutePath = "/login"
+				next.ServeHTTP(w, r)
+			})
+		})},
+		"StripSlashes": {"POST /login", "POST", "/login/", "", "", aroundChi(middleware.StripSlashes)},
+		"CleanPath":    {"POST /login", "POST", "//x/../login", "", "", aroundChi(middleware.CleanPath)},
+		"URLFormat":    {"POST /login", "POST", "/login.json", "", "", aroundChi(middleware.URLFormat)},
+		"GetHead":      {"GET /login", "HEAD", "/login", "", "", aroundChi(middleware.GetHead)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			adaptertest.Overlooked{

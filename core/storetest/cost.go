@@ -81,7 +81,7 @@ func whatThereIs(s *subject) {
 		assert.Equal(s, [2]int64{4, 6}, [2]int64{res.Taken, res.Remaining}, text)
 		res = s.atMost(p, key, 0, 1<<63-1)
 		assert.Equal(s, int64(6), res.Taken, text)
-		s.refund(p, key, 0, res, 6, 6)
+		s.refund(p, key, 0, res, 6)
 		s.remains(6, p, key, 0)
 	}
 	p := policy(mix)
@@ -136,7 +136,7 @@ func afterwards(s *subject) {
 		assert.Equal(s, core.Refused, none.Outcome, text)
 		assert.Zero(s, none.Taken, text)
 		assert.Equal(s, core.Refused, s.afterwards(p, text, 0, 0).Outcome, "%s: a look", text)
-		s.refund(p, text, 0, last, 1, 1)
+		s.refund(p, text, 0, last, 1)
 		assert.Equal(s, int64(1), s.afterwards(p, text, 0, 9).Taken, "%s: what was given back", text)
 		retry := none.RetryAfter.Microseconds()
 		require.Positive(s, retry, text)

@@ -80,12 +80,12 @@ func cancelledReservations(s *subject) {
 			queue = append(queue, s.reserve(p, text, 0, 1, time.Minute))
 			require.Equal(s, (i+1)*step, queue[i].Delay.Microseconds(), text)
 		}
-		s.refund(p, text, 100, queue[1], 1, 1) // two are behind
+		s.refund(p, text, 100, queue[1], 1) // two are behind
 		next := s.reserve(p, text, 100, 1, time.Minute)
 		assert.Equal(s, 5*step, 100+next.Delay.Microseconds(), "%s: whoever is behind keeps its turn", text)
-		s.refund(p, text, 100, next, 1, 1)
-		s.refund(p, text, 100, queue[3], 1, 1) // the last leaves, and then the one that is last now
-		s.refund(p, text, 100, queue[2], 1, 1)
+		s.refund(p, text, 100, next, 1)
+		s.refund(p, text, 100, queue[3], 1) // the last leaves, and then the one that is last now
+		s.refund(p, text, 100, queue[2], 1)
 		next = s.reserve(p, text, 100, 1, time.Minute)
 		assert.Equal(s, 3*step, 100+next.Delay.Microseconds(), text)
 	}
@@ -100,9 +100,9 @@ func queue(s *subject) {
 		assert.Equal(s, i*100_000, line[i].Delay.Microseconds())
 	}
 	s.refuse(p, "a", 0, 1)
-	s.refund(p, "a", 0, line[1], 1, 1)
+	s.refund(p, "a", 0, line[1], 1)
 	s.refuse(p, "a", 0, 1) // three are behind the one who left
-	s.refund(p, "a", 0, line[4], 1, 1)
+	s.refund(p, "a", 0, line[4], 1)
 	assert.Equal(s, 400*time.Millisecond, s.admit(p, "a", 0, 1).Delay)
 	assert.Equal(s, 450*time.Millisecond, s.admit(p, "a", 150_000, 1).Delay+100*time.Millisecond, "the line has moved on")
 }

@@ -104,7 +104,7 @@ func (s *subject) refundOf(p core.Policy, key string, at int64, r core.Result, u
 	return core.Refund{Policy: p, Key: t.Key, Receipt: r, Units: units, Now: t.Now}
 }
 
-func (s *subject) refund(p core.Policy, key string, at int64, r core.Result, _, units int64) {
+func (s *subject) refund(p core.Policy, key string, at int64, r core.Result, units int64) {
 	s.Helper()
 	require.NoError(s, s.store.Refund(s.Context(), []core.Refund{s.refundOf(p, key, at, r, units)}))
 }
