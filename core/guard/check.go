@@ -469,8 +469,8 @@ func (g *Guard) conclude(r keyfunc.Request, v *Verdict, all []taken) {
 		}
 		owing = owing || t.owes()
 	}
-	if v.marks = v.rule != nil && v.rule.watch.next(); v.marks {
-		g.marks(r, v.rule)
+	if v.traced = v.rule != nil && v.rule.repeats.traces(); v.traced {
+		g.findRepeat(r, v.rule)
 	}
 	if owing {
 		v.owed = newOwed(g, all)

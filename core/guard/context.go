@@ -24,8 +24,7 @@ type handlerContext struct {
 // Applications have no use for it.
 const ContextKey = "github.com/weir-go/weir/core/guard"
 
-// The context keys: of the innermost handlerContext, of what Degraded asks for, and of the Result. A rule's is its
-// mark.
+// The context keys: of the innermost handlerContext, of what Degraded asks for, and of the Result.
 type (
 	handlerKey  struct{}
 	degradedKey struct{}
@@ -35,7 +34,7 @@ type (
 // Value implements context.Context.
 func (c *handlerContext) Value(key any) any {
 	switch {
-	case key == handlerKey{}, c.degraded && key == degradedKey{}, c.rule != nil && key == mark{c.guard.family, c.rule.name}:
+	case key == handlerKey{}, c.degraded && key == degradedKey{}:
 		return c
 	case c.result != nil && key == resultKey{}:
 		return c.result
@@ -61,8 +60,8 @@ func innermost(ctx context.Context) *handlerContext {
 	return c
 }
 
-// derives reports whether the handler must have a context of its own. Almost no request pays for that.
-func (v *Verdict) derives() bool { return v.owed != nil || v.marks || v.degraded || v.shows() }
+// derives reports whether a context is derived for the handler. Almost no request pays for that.
+func (v *Verdict) derives() bool { return v.owed != nil || v.traced || v.degraded || v.shows() }
 
 // shows reports whether the handler may ask for the Result, and there is one.
 func (v *Verdict) shows() bool { return v.guard.results && v.Result.Limit > 0 }

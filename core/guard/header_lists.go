@@ -213,10 +213,9 @@ func (m *member) tighter(remaining int64, known bool) bool {
 // tighter. On a refusal no t is beyond the seconds that a client is told to wait, unless it is told nothing.
 func (v *Verdict) setLists(h Header, wait int64) {
 	outer, _ := readLimits(h.Get(headerRateLimit))
-	said := h.Get(headerPolicy)
-	outerPolicies, _ := readLimits(said)
-	if said != "" && v.rule != nil && v.Result.Limit > 0 && v.guard.headers.XRateLimit == NoXRateLimit {
-		v.rule.watch.outer(strings.Contains(said, v.members[0].policy))
+	outerPolicies, _ := readLimits(h.Get(headerPolicy))
+	if outerPolicies != nil && v.rule != nil {
+		v.rule.repeats.suspect()
 	}
 	var room [256]byte
 	text := room[:0]

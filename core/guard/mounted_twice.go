@@ -6,57 +6,36 @@ import (
 	"github.com/weir-go/weir/keyfunc"
 )
 
-// watch looks for a rule that is mounted twice in one request. To find itself, a
-// rule must leave a mark in the request's context, which costs more than the rest of
-// a check; so it does that only for some requests, after it has seen an answer that
-// had headers of a limit already.
-type watch struct {
-	marks atomic.Int32 // how many more requests are marked
-	times atomic.Int32 // how often that was begun
-	state atomic.Int32
+// repeats looks for a rule that is asked twice for one request, because its Guard is mounted twice. Only the context of
+// the inner request can prove that, and deriving a context costs more than the rest of a check. So contexts are derived
+// for tracedRequests requests at most, after one whose answer already had headers of a limit.
+type repeats struct {
+	suspected atomic.Bool
+	traced    atomic.Int32
 }
 
-const (
-	watchNever int32 = iota // no outer guard was seen yet
-	watchSeen               // one was
-	watchFound              // the rule is mounted twice, and that was logged
-)
+// tracedRequests bounds the cost of guards that are stacked on purpose.
+const tracedRequests = 1000
 
-// watched is how many requests are marked at a time, and watches how many times at
-// most: two guards that only look alike must not cost anything for good.
-const (
-	watched = 100
-	watches = 10
-)
-
-// outer is told that another guard, or the same, has set headers before; alike
-// reports that they have the rule's own limit.
-func (w *watch) outer(alike bool) {
-	first := w.state.CompareAndSwap(watchNever, watchSeen)
-	again := alike && w.state.Load() == watchSeen && w.marks.Load() <= 0
-	if (first || again) && w.times.Load() < watches && w.times.Add(1) <= watches {
-		w.marks.Store(watched)
+// suspect notes that the answer already had headers of a limit.
+func (t *repeats) suspect() {
+	if !t.suspected.Load() {
+		t.suspected.Store(true)
 	}
 }
 
-// next reports whether the next request is marked.
-func (w *watch) next() bool { return w.marks.Load() > 0 && w.marks.Add(-1) >= 0 }
-
-// found reports whether it is the first time that a mark is found.
-func (w *watch) found() bool {
-	w.marks.Store(0)
-	return w.state.Swap(watchFound) != watchFound
+// traces reports whether to derive a context for the next request.
+func (t *repeats) traces() bool {
+	return t.suspected.Load() && t.traced.Load() < tracedRequests && t.traced.Add(1) <= tracedRequests
 }
 
-// mark is the context key under which a policy finds that it has counted.
-type mark struct {
-	family *family
-	policy string
-}
-
-// marks logs that the request has the mark of the rule already. It is called for the requests that the rule marks.
-func (g *Guard) marks(r keyfunc.Request, ru *rule) {
-	if r.Context().Value(mark{g.family, ru.name}) != nil && ru.watch.found() {
-		g.logger().Warn("weir: a guard is mounted twice in one request, which it counts twice", "policy", ru.name, "route", r.Route(), "code", codeMounted)
+// findRepeat logs that the rule has already been asked for the request, and ends the search.
+func (g *Guard) findRepeat(r keyfunc.Request, ru *rule) {
+	for c := innermost(r.Context()); c != nil; c = c.outer {
+		if c.rule != nil && c.rule.live == ru.live {
+			ru.repeats.traced.Store(tracedRequests)
+			g.warnRepeat(ru, r.Route())
+			return
+		}
 	}
 }

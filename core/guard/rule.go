@@ -264,8 +264,8 @@ type live struct {
 	silent     atomic.Int32 // handlers before that, of a rule whose Settle is Reported
 	asked      atomic.Bool  // some handler has asked Degraded
 	unasked    atomic.Int32 // requests before that which went on over the limit
-	watch      watch
+	repeats    repeats
 	warned     struct { // the warnings that the log has had
-		cost, key, tier, store, foreign, hijacked sync.Once
+		cost, key, tier, store, foreign, hijacked, repeat sync.Once
 	}
 }

@@ -46,7 +46,7 @@ type Verdict struct {
 	guard    *Guard
 	rule     *rule // whose Result it is
 	owed     *owed // nil if nothing is
-	marks    bool
+	traced   bool  // the handler gets a context in which an inner guard may find the rule
 	degraded bool
 }
 

@@ -151,6 +151,13 @@ func (g *Guard) warnForeign(x Exchange, v *Verdict) {
 	})
 }
 
+// warnRepeat logs, once for each rule, that its Guard is mounted twice.
+func (g *Guard) warnRepeat(ru *rule, route string) {
+	ru.warned.repeat.Do(func() {
+		g.logger().Warn("weir: a guard is mounted twice in one request, which it counts twice", "policy", ru.name, "route", logged(route), "code", codeMounted)
+	})
+}
+
 // warnNumbers logs that an entry of a Set cannot be used. It is called once for each.
 func (g *Guard) warnNumbers(entry, text string, err error) {
 	g.logger().Error("weir: the Source has numbers that cannot be used; those from before stay",
