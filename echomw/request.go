@@ -23,9 +23,12 @@ func (q *request) Header(name string) []string { return q.c.Request().Header[nam
 func (q *request) ContentLength() int64        { return q.c.Request().ContentLength }
 func (q *request) Native() any                 { return q.c }
 
-// Routed implements guard.Routed, for a limit that comes before the router, by Pre. Echo does not say whether a route
+// Routed implements guard.Exchange, for a limit that comes before the router, by Pre. Echo does not say whether a route
 // takes every method.
 func (q *request) Routed() (pattern string, everyMethod bool) { return q.c.Path(), false }
+
+// Hijacked implements guard.Exchange. In Echo a handler serves the connection that it has taken over.
+func (*request) Hijacked() bool { return false }
 
 func (q *request) Value(key any) any {
 	if name, ok := key.(string); ok {

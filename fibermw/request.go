@@ -81,11 +81,11 @@ func (q *request) Value(key any) any {
 	return q.c.UserContext().Value(key)
 }
 
-// Routed implements guard.Routed. Fiber goes on to another route than the one that was found where a constraint does not
+// Routed implements guard.Exchange. Fiber goes on to another route than the one that was found where a constraint does not
 // hold, or where a handler calls Next. It does not say whether a route takes every method.
 func (q *request) Routed() (pattern string, everyMethod bool) { return q.routes.Taken(q.c), false }
 
-// Hijacked implements guard.Hijacked. Fiber serves a WebSocket when its handler has returned.
+// Hijacked implements guard.Exchange. Fiber serves a WebSocket when its handler has returned.
 func (q *request) Hijacked() bool { return q.c.Context().Hijacked() }
 
 // within gives the handlers ctx, which may end with its permit, as their UserContext and in fasthttp's own context,

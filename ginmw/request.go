@@ -32,9 +32,12 @@ func (q *request) Value(key any) any {
 	return q.c.Request.Context().Value(key)
 }
 
-// Routed implements guard.Routed, for requests that a handler sends through the router again. Gin does not say whether
+// Routed implements guard.Exchange, for requests that a handler sends through the router again. Gin does not say whether
 // a route takes every method.
 func (q *request) Routed() (pattern string, everyMethod bool) { return q.c.FullPath(), false }
+
+// Hijacked implements guard.Exchange. In Gin a handler serves the connection that it has taken over.
+func (*request) Hijacked() bool { return false }
 
 // within gives the handlers ctx, in the request and in Gin's own context, until leave is called.
 func (q *request) within(ctx context.Context) (leave func()) {

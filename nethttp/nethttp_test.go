@@ -249,7 +249,7 @@ func TestWriter(t *testing.T) {
 	})).ServeHTTP(w, r)
 
 	finals := make(chan guard.Final, 1)
-	g, _ = newGuard(t, keyfunc.IP(), guard.Config{Rule: guard.Rule{Settle: func(f guard.Final, taken int64) int64 { finals <- f; return taken }}})
+	g, _ = newGuard(t, keyfunc.IP(), guard.Config{Rule: guard.Rule{After: func(f guard.Final) int64 { finals <- f; return 0 }}})
 	for name, c := range map[string]struct {
 		do   http.HandlerFunc
 		want guard.Final
@@ -346,7 +346,7 @@ func (p *pushes) Push(target string, _ *http.PushOptions) error {
 // The wrapper is what the writer inside is.
 func TestWriterKinds(t *testing.T) {
 	finals := make(chan guard.Final, 1)
-	g, _ := newGuard(t, keyfunc.IP(), guard.Config{Rule: guard.Rule{Settle: func(f guard.Final, taken int64) int64 { finals <- f; return taken }}})
+	g, _ := newGuard(t, keyfunc.IP(), guard.Config{Rule: guard.Rule{After: func(f guard.Final) int64 { finals <- f; return 0 }}})
 	recorder, pushed := httptest.NewRecorder(), &pushes{}
 	flushes := flushing{recorder, recorder}
 	for name, c := range map[string]struct {

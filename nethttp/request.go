@@ -27,7 +27,10 @@ func (q *request) ContentLength() int64        { return q.r.ContentLength }
 func (q *request) Value(key any) any           { return q.r.Context().Value(key) }
 func (q *request) Native() any                 { return q.r }
 
-// Routed implements guard.Routed for what muxes within have found, and other routers that say so in the same place.
+// Hijacked implements guard.Exchange. In net/http a handler serves the connection that it has taken over.
+func (*request) Hijacked() bool { return false }
+
+// Routed implements guard.Exchange for what muxes within have found, and other routers that say so in the same place.
 func (q *request) Routed() (pattern string, everyMethod bool) {
 	if q.r.Pattern == q.before || q.r.Method == http.MethodConnect { // for which a mux may answer with the path
 		return "", false

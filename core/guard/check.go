@@ -180,8 +180,8 @@ func (g *Guard) begin(r keyfunc.Request, t *taken, d *Scratch) (err error) {
 	} else if ask.Key = d.key.Text(); !ru.forgets || d.shared {
 		ask.Key = d.key.String()
 	}
-	if t.keyless == nil && !ru.keyed.Load() {
-		ru.keyed.Store(true)
+	if t.keyless == nil && !ru.keyed.seen.Load() {
+		ru.keyed.found()
 	}
 	if warning := d.key.Warning(); warning != "" {
 		g.warnAddress(ru, warning)

@@ -24,8 +24,8 @@ func Degrade(instead ...OverLimit) OverLimit { return degrade{instead} }
 func Degraded(ctx context.Context) bool {
 	c, is := lookup(ctx, degradedKey{}).(*handlerContext)
 	for ; c != nil; c = c.outer {
-		if c.degraded && !c.rule.asked.Load() {
-			c.rule.asked.Store(true)
+		if c.degraded {
+			c.rule.asked.found()
 		}
 	}
 	return is

@@ -22,7 +22,7 @@ func TestDetachSettles(t *testing.T) {
 				var finals []guard.Final
 				rule := tokens("100/1000h, 1 concurrent lease 1h")
 				rule.Settle = func(f guard.Final, taken int64) int64 {
-					finals = append(finals, f)
+					finals = append(finals, guard.Final{Status: f.Status, Bytes: f.Bytes, Reported: f.Reported})
 					return guard.Reported(f, taken)
 				}
 				g := newGuard(t, guard.Config{Rule: rule, Store: store})

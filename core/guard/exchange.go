@@ -31,9 +31,18 @@ type Exchange interface {
 	// BeforeHeader has f called right before the header is sent. It is called before a handler, and f once more after
 	// that. It need do nothing in a framework that sends the header later.
 	BeforeHeader(f func())
+	// Routed returns, after Next, the pattern of the route that the request has taken, as its router has registered it,
+	// without the method, and whether that route takes every method. It may be another one than Route found: a router
+	// within the router knows more, middleware between may rewrite the path, and a handler may pass the request on to
+	// the next route. Return "" if no router has said so.
+	Routed() (pattern string, everyMethod bool)
+	// Hijacked reports, after Next, whether the connection is served when the handler has returned. That gives back the
+	// request's permits unless the handler has called [Detach], and the log has one line of it. Return false in a
+	// framework that has no such handlers.
+	Hijacked() bool
 	// Watch is called before a handler if Final will be called after it.
 	Watch()
-	// Final says how the request ended, after Watch: with the error of Next or Handle, or with a panic.
+	// Final returns how the request ended, after Watch: with the error of Next or Handle, or with a panic.
 	Final(err error, panicked bool) Final
 }
 

@@ -15,9 +15,6 @@ func (v *Verdict) Context(ctx context.Context) context.Context {
 	return ctx
 }
 
-// ForgetGuards forgets which Guards were made, so that the next test that makes too many of them is told so.
-func ForgetGuards() { singles = new(singleRequests) }
-
 // AfterKeys returns how many keys there are of which a request with After is under way.
 func (g *Guard) AfterKeys() int {
 	g.afters.mu.Lock()
@@ -32,7 +29,7 @@ var (
 		codeWideFirst, codeHeldPermits, codeNotNarrow,
 	}
 	LogCodes = []string{
-		codeNoRoute, codeNoKey, codeProxy, codePerRequest, codeCost, codeKey, codeAddress, codeTier, codeStore, codeForeign, codeMounted, codeOverlooked, codeNumbers,
+		codeNoRoute, codeNoKey, codeProxy, codeCost, codeKey, codeAddress, codeTier, codeStore, codeForeign, codeMounted, codeOverlooked, codeNumbers,
 		codeUncharged, codeUnreported, codeStatus, codeUnasked, codeDetach,
 	}
 )

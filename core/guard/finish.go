@@ -103,8 +103,9 @@ func (g *Guard) settle(d *debt, f Final) {
 		used = d.rule.After(f)
 		g.watchErrors(d.rule, f, used)
 	} else {
+		f.reads = &d.rule.reported
 		used = d.rule.Settle(f, taken)
-		d.rule.charged.Store(true)
+		d.rule.charged.found()
 		g.watchReports(d.rule, f)
 	}
 	if used = max(used, 0); used > taken {

@@ -2,7 +2,6 @@ package guard_test
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -122,38 +121,6 @@ func TestBehindProxy(t *testing.T) {
 		g.Check(from("10.1.2.3"))
 	}
 	assert.Empty(t, said.all(), "a few requests of a test")
-}
-
-// Guards that are made for one request each are noticed, whoever makes them; many that are used are not.
-func TestGuardPerRequest(t *testing.T) {
-	perRequest := guard.Config{Rule: guard.Rule{Policy: "per-request: 1/1h"}}
-	shared := newGuard(t, guard.Config{Rule: guard.Rule{Policy: "9/1h"}})
-	for name, c := range map[string]struct {
-		make func(i int) *guard.Guard
-		uses int
-		want int
-	}{
-		"New":  {func(int) *guard.Guard { return newGuard(t, perRequest) }, 1, 1},
-		"With": {func(int) *guard.Guard { g, _ := shared.WithRule(guard.Rule{Policy: "w: 2/1h"}); return g }, 1, 1},
-		"used": {func(int) *guard.Guard { return newGuard(t, perRequest) }, 2, 0},
-		"by tenants": {func(i int) *guard.Guard {
-			return newGuard(t, guard.Config{Rule: guard.Rule{Policy: fmt.Sprintf("t%d: 1/1h", i)}})
-		}, 1, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			said, before := new(records), slog.Default()
-			slog.SetDefault(slog.New(said))
-			defer slog.SetDefault(before)
-			guard.ForgetGuards()
-			for i := range 1500 {
-				g := c.make(i)
-				for range c.uses {
-					g.Check(from(alice))
-				}
-			}
-			assert.Len(t, said.codes(), c.want)
-		})
-	}
 }
 
 // A rule that charges nothing, and one whose handlers do not say what they used, are noticed.

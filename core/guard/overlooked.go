@@ -13,23 +13,6 @@ import (
 	"github.com/weir-go/weir/keyfunc"
 )
 
-// Routed is an [Exchange] that learns, while the handler runs, which route the request has taken. That may be another
-// one than was found before: a router within the router knows more, middleware between may rewrite the path, and a
-// handler may pass the request on to the next route.
-type Routed interface {
-	// Routed returns the pattern of the route that the request has taken, as its router has registered it, without the
-	// method, and whether that route takes every method. It returns "" if no router has said so. It is called after
-	// Next.
-	Routed() (pattern string, everyMethod bool)
-}
-
-// Hijacked is an [Exchange] of a framework that serves a connection after the handler has returned, which gives back
-// its permits unless the handler has called [Detach]. The log has one line of that.
-type Hijacked interface {
-	// Hijacked reports whether the handler has taken over the connection in that way. It is called after Next.
-	Hijacked() bool
-}
-
 // found is the result of looking up a request in a table.
 type found struct {
 	table *routes // nil if there is none
@@ -168,21 +151,19 @@ func (t *routes) ofOtherMethod(method, pattern string) *entry {
 // an entry that may have been meant would have been the right one.
 func (g *Guard) compare(x Exchange, f *found, err error) {
 	t := f.table
-	if to, ok := x.(Routed); ok {
-		taken, everyMethod := to.Routed()
-		switch {
-		case taken == "":
-		case taken != f.route:
-			if meant := t.lookup(x.Method(), taken); meant != f.own && !alike(taken, f.route) {
-				g.warnTaken(cmp.Or(meant, f.own), f.route, taken)
-				t.close(route{"", f.route})
-				return
-			}
-		case everyMethod && f.other != nil && answered(x.Final(err, false).Status):
-			g.warnMethod(f.other)
-			t.close(route{unnamed, taken})
+	taken, everyMethod := x.Routed()
+	switch {
+	case taken == "":
+	case taken != f.route:
+		if meant := t.lookup(x.Method(), taken); meant != f.own && !alike(taken, f.route) {
+			g.warnTaken(cmp.Or(meant, f.own), f.route, taken)
+			t.close(route{"", f.route})
 			return
 		}
+	case everyMethod && f.other != nil && answered(x.Final(err, false).Status):
+		g.warnMethod(f.other)
+		t.close(route{unnamed, taken})
+		return
 	}
 	if f.suspect != nil && answered(x.Final(err, false).Status) {
 		g.warnUnheld(f.suspect, f.route)

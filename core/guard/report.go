@@ -33,6 +33,9 @@ func (o *owed) report(n int64) {
 // Reported is a Settle for handlers that call [Report]: it returns what they have reported. If they have not, as after
 // a panic, what was taken stays taken: a client that leaves in the middle has used something, too.
 func Reported(f Final, taken int64) int64 {
+	if f.reads != nil && !f.reads.Load() {
+		f.reads.Store(true)
+	}
 	if f.Reported < 0 {
 		return taken
 	}

@@ -150,6 +150,10 @@ func (x *exchange) Handle(native any, v *guard.Verdict) (answered, known bool, e
 
 func (x *exchange) BeforeHeader(func()) {}
 
+func (x *exchange) Routed() (pattern string, everyMethod bool) { return "", false }
+
+func (x *exchange) Hijacked() bool { return false }
+
 func (x *exchange) Watch() {}
 
 func (x *exchange) Final(err error, panicked bool) guard.Final {

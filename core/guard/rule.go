@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -97,24 +96,23 @@ const sharedKey = "none"
 // rule is a Rule with everything filled in, and what depends on it alone.
 type rule struct {
 	Rule
-	name     string
-	place    string // where in the Config it is
-	limiter  *core.Limiter
-	tiers    map[string]*core.Limiter // nil for the unlimited
-	wait     time.Duration            // how far ahead a request may reserve
-	waits    bool                     // requests may have to wait for their turn
-	permits  bool
-	rated    bool // the policy has a rate
-	routed   bool // the key asks for the route
-	shadow   bool
-	settles  bool                     // it has a Settle or an After, and a rate
-	reported bool                     // its Settle is Reported
-	forgets  bool                     // nothing needs the key once it has decided
-	burst    burst                    // of the first limit: nearly always, of the one that clients are told of
-	lists    map[*core.Limiter]*asked // for RateLimit and RateLimit-Policy, of each policy; nil if they are not sent
-	bodies   *bodies
-	breaker  *breaker // the handler, if it is one
-	said     said     // what the Source says of it, if it is a version
+	name    string
+	place   string // where in the Config it is
+	limiter *core.Limiter
+	tiers   map[string]*core.Limiter // nil for the unlimited
+	wait    time.Duration            // how far ahead a request may reserve
+	waits   bool                     // requests may have to wait for their turn
+	permits bool
+	rated   bool // the policy has a rate
+	routed  bool // the key asks for the route
+	shadow  bool
+	settles bool                     // it has a Settle or an After, and a rate
+	forgets bool                     // nothing needs the key once it has decided
+	burst   burst                    // of the first limit: nearly always, of the one that clients are told of
+	lists   map[*core.Limiter]*asked // for RateLimit and RateLimit-Policy, of each policy; nil if they are not sent
+	bodies  *bodies
+	breaker *breaker // the handler, if it is one
+	said    said     // what the Source says of it, if it is a version
 	*live
 }
 
@@ -186,7 +184,6 @@ func (f *family) prepare(store core.Store, r Rule, name string) (*rule, error) {
 	ru.burst = burstOf(p)
 	ru.bodies = newBodies(ru.name, limitNames(p))
 	ru.breaker, _ = r.OverLimit.(*breaker)
-	ru.reported = r.Settle != nil && reflect.ValueOf(r.Settle).Pointer() == reflect.ValueOf(Reported).Pointer()
 	if f.limiter != nil {
 		ru.limiter, err = f.limiter.With(p)
 	} else if ru.limiter, err = core.NewLimiter(store, p, core.LimiterOptions{Log: f.log}); err == nil {
@@ -253,19 +250,15 @@ func policy(text, name string) (core.Policy, error) {
 
 // live is the part of a rule that all its versions share.
 type live struct {
-	waiting    atomic.Int64
-	keyed      atomic.Bool  // some request had a key
-	keyless    atomic.Int32 // requests before that
-	strangers  atomic.Int32 // requests of a tier that is not there, of which the first are looked at
-	charged    atomic.Bool  // Settle was called, or After has charged something
-	statusless atomic.Int32 // errors without a status before that
-	uncharged  atomic.Int32 // requests before that of which nothing was taken
-	reporting  atomic.Bool  // some handler has reported
-	silent     atomic.Int32 // handlers before that, of a rule whose Settle is Reported
-	asked      atomic.Bool  // some handler has asked Degraded
-	unasked    atomic.Int32 // requests before that which went on over the limit
-	repeats    repeats
-	warned     struct { // the warnings that the log has had
-		cost, key, tier, store, foreign, hijacked, repeat sync.Once
+	waiting   atomic.Int64
+	keyed     evidence     // a key
+	charged   evidence     // something to settle, or something that After has charged
+	reports   evidence     // a handler that has reported
+	reported  atomic.Bool  // its Settle has called Reported
+	asked     evidence     // a handler that has asked Degraded
+	strangers atomic.Int32 // requests of unknown tiers, of which the first are compared with the known ones
+	repeats   repeats
+	warned    struct { // the warnings that the log has had
+		cost, key, tier, store, foreign, detach, repeat sync.Once
 	}
 }

@@ -30,7 +30,7 @@ type Source interface {
 // warnNumbersOnce is warnNumbers, once for each entry and text, however often a Source goes back and forth, and not for
 // more than maxWarned of them in the time of forgetsWarned.
 func (g *Guard) warnNumbersOnce(entry, text string, err error) {
-	v, hash := &g.versions, maphash.Comparable(singlesSeed, [3]string{entry, text, err.Error()})
+	v, hash := &g.versions, maphash.Comparable(warnedSeed, [3]string{entry, text, err.Error()})
 	full := len(v.warned) >= maxWarned
 	if v.warned[hash] || full && time.Since(v.since) < forgetsWarned {
 		return
@@ -41,6 +41,8 @@ func (g *Guard) warnNumbersOnce(entry, text string, err error) {
 	v.warned[hash] = true
 	g.warnNumbers(entry, text, err)
 }
+
+var warnedSeed = maphash.MakeSeed()
 
 // Set is the numbers of policies, and of their tiers, in the place of those in the Config. Each request goes by one
 // Set. What was counted is kept as far as the numbers can share it; see [core.Limiter.Variant]. If an entry cannot be

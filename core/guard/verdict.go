@@ -4,6 +4,7 @@ import (
 	"net/textproto"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/weir-go/weir/core"
 )
@@ -81,6 +82,8 @@ type Final struct {
 	Bytes int64
 	// Panicked reports whether the handler panicked.
 	Panicked bool
-	// Reported is what the handler reported, by [Report], or -1 if it did not.
+	// Reported is the sum of what the handler reported, by [Report], or -1 if it reported nothing.
 	Reported int64
+
+	reads *atomic.Bool // set by Reported, if it is called by the Settle of a rule
 }

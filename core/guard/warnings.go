@@ -56,7 +56,6 @@ const (
 	codeNoRoute    = "no-route"
 	codeNoKey      = "no-key"
 	codeProxy      = "behind-proxy"
-	codePerRequest = "guard-per-request"
 	codeCost       = "cost-too-large"
 	codeUncharged  = "nothing-charged"
 	codeUnreported = "nothing-reported"
@@ -148,6 +147,14 @@ func (g *Guard) warnForeign(x Exchange, v *Verdict) {
 		adapter, _, _ := strings.Cut(strings.TrimPrefix(fmt.Sprintf("%T", x), "*"), ".")
 		g.logger().Error("weir: an over-limit handler is of another framework; a plain answer is sent",
 			"framework", adapter, "policy", v.Policy, "handler", v.rule.OverLimit.String(), "code", codeForeign)
+	})
+}
+
+// warnDetach logs, once for each rule, that it gives back the permit of a connection that is still served.
+func (g *Guard) warnDetach(ru *rule, route string) {
+	ru.warned.detach.Do(func() {
+		g.logger().Warn("weir: a connection is served after its handler has returned, which gives back its permit; call guard.Detach in the handler, and Claim in the code that serves the connection",
+			"policy", ru.name, "route", logged(route), "code", codeDetach)
 	})
 }
 

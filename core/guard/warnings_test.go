@@ -3,7 +3,6 @@ package guard_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"net/netip"
@@ -72,17 +71,11 @@ func TestLogCodes(t *testing.T) {
 		"permit-not-kept": {guard.Config{Rule: guard.Rule{Policy: "1 concurrent"}}, func(g *guard.Guard) {
 			_ = g.Serve(hijacked{&exchange{request: from(alice), header: header{}}})
 		}},
-		"guard-per-request": {guard.Config{}, func(*guard.Guard) {
-			for i := range 10 {
-				newGuard(t, guard.Config{Rule: guard.Rule{Policy: fmt.Sprintf("again: %d/1h", i+1)}}).Check(from(alice))
-			}
-		}},
 	} {
 		t.Run(code, func(t *testing.T) {
 			said, before := new(records), slog.Default()
 			slog.SetDefault(slog.New(said))
 			defer slog.SetDefault(before)
-			guard.ForgetGuards()
 			if c.config.Policy == "" {
 				c.config.Policy = "1/1h"
 			}

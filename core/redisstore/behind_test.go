@@ -334,12 +334,15 @@ func (exchange) Del(string)              {}
 func (exchange) BeforeHeader(func())     {}
 func (exchange) Reply(int, []byte)       {}
 func (exchange) Watch()                  {}
+func (exchange) Hijacked() bool          { return false }
 func (exchange) Scratch() *guard.Scratch { return nil }
 
 func (x exchange) Next(ctx context.Context) error {
 	x.next(ctx)
 	return nil
 }
+
+func (exchange) Routed() (pattern string, everyMethod bool) { return "", false }
 
 func (exchange) Handle(any, *guard.Verdict) (answered, known bool, err error) {
 	return false, false, nil
