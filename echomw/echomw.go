@@ -31,7 +31,7 @@ func Limit(g *guard.Guard) echo.MiddlewareFunc {
 	}
 }
 
-// Handle makes an over-limit handler from an Echo handler, for answers of the program's own. The headers are set
+// Handle makes an over-limit handler from an Echo handler, to send your own response. The headers are set
 // already, and a body without a status is a 429, or what v.Status was. An error that f returns goes the way of all
 // errors in Echo. If f writes nothing and returns nil, the plain answer of guard.Reject is sent: v.Status and v.Body,
 // which f may change.

@@ -32,9 +32,9 @@ func Limit(g *guard.Guard) fiber.Handler {
 	}
 }
 
-// Handle makes an over-limit handler from a Fiber handler, for answers of the
-// program's own. The headers are set already, and so is the status, 429 or whatever
-// v.Status is. An error that f returns goes the way of all errors in Fiber. If f sets
+// Handle makes an over-limit handler from a Fiber handler, to send your own
+// response. The headers are set already, and so is the status, 429 or whatever v.Status
+// is. An error that f returns goes the way of all errors in Fiber. If f sets
 // no other status, writes nothing and returns nil, the plain answer of guard.Reject is
 // sent: v.Status and v.Body, which f may change.
 //
@@ -80,7 +80,7 @@ func (x *exchange) Handle(handler any, v *guard.Verdict) (answered, known bool, 
 
 func (*exchange) Watch() {} // Fiber keeps the answer until all is done
 
-// look is what shows whether a handler has written an answer.
+// look has the marks by which a handler's answer shows.
 type look struct {
 	status, bytes int
 	stream        bool

@@ -28,7 +28,7 @@ func Limit(g *guard.Guard) gin.HandlerFunc {
 	}
 }
 
-// Handle makes an over-limit handler from a Gin handler, for answers of the program's own. The headers are set
+// Handle makes an over-limit handler from a Gin handler, to send your own response. The headers are set
 // already, and so is the status, 429 or whatever v.Status is; the request is aborted afterwards. If f sets no other
 // status and writes nothing, the plain answer of guard.Reject is sent: v.Status and v.Body, which f may change.
 //

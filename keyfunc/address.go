@@ -6,18 +6,9 @@ import (
 	"fmt"
 	"net/netip"
 	"net/textproto"
-	"slices"
 	"strconv"
 	"strings"
 )
-
-// How much of X-Forwarded-For is read at most: a header of a megabyte would take milliseconds for each request.
-const (
-	maxHops = 64
-	maxHop  = 128 // bytes
-)
-
-const forwardedFor = "X-Forwarded-For"
 
 const (
 	defaultV4Bits = 32
@@ -65,8 +56,8 @@ func ForwardedIP(trusted ...netip.Prefix) Func { return Address{Trusted: trusted
 // is possible.
 func ForwardedHops(n int) Func { return Address{Hops: n}.Func() }
 
-// Address says how a client's address becomes a key. Its fields are those of [IP], [ForwardedIP] and
-// [ForwardedHops], and the sizes of the networks that are counted as one client:
+// Address makes a key from the client's address. Its fields are those of [IP], [ForwardedIP] and [ForwardedHops],
+// and the sizes of the networks that are counted as one client:
 //
 //	keyfunc.Address{Trusted: proxies, V6Bits: 56}.Func()
 //
@@ -143,18 +134,7 @@ func (a Address) Client() (func(Request) netip.Addr, error) {
 	}, nil
 }
 
-// proxies are those in front.
-type proxies struct {
-	hops    int
-	trusted networks
-	header  string // with the client's address alone, or ""
-}
-
-func (a Address) proxies() proxies {
-	return proxies{a.Hops, newNetworks(a.Trusted), textproto.CanonicalMIMEHeaderKey(a.Header)}
-}
-
-// check says what is wrong with the fields.
+// check returns the mistakes in the fields.
 func (a Address) check() error {
 	var errs []error
 	check := func(bad bool, format string, args ...any) {
@@ -165,7 +145,7 @@ func (a Address) check() error {
 	check(a.Hops < 0 || a.Hops > maxHops, "Hops is %d: use 1 to %d, or 0 for no proxies", a.Hops, maxHops)
 	check(a.Hops != 0 && len(a.Trusted) > 0, "Hops is %d and Trusted has %d networks: use one of the two", a.Hops, len(a.Trusted))
 	check(a.Header != "" && len(a.Trusted) == 0, "Header is %q and Trusted is empty: list the networks of the proxies that write it", a.Header)
-	check(a.Header != "" && !isToken(a.Header), "Header is %q, which is no name of a header", a.Header)
+	check(a.Header != "" && !isToken(a.Header), "Header is %q, which is not a header's name: use letters, digits and !#$%%&'*+-.^_`|~", a.Header)
 	check(strings.EqualFold(a.Header, forwardedFor), "Header is %q, which holds a list: leave Header out", a.Header)
 	check(a.V4Bits < 0 || a.V4Bits > 32, "V4Bits is %d: use 1 to 32, or 0 for %d", a.V4Bits, defaultV4Bits)
 	check(a.V6Bits < 0 || a.V6Bits > 128, "V6Bits is %d: use 1 to 128, or 0 for %d", a.V6Bits, defaultV6Bits)
@@ -235,204 +215,4 @@ func ParsePeer(text string) netip.AddrPort {
 		return netip.AddrPort{}
 	}
 	return netip.AddrPortFrom(addr, 0)
-}
-
-// client returns the client's address in its canonical form, as is the peer's, or the zero Addr if there is none.
-func (p proxies) client(r Request, peer netip.Addr) netip.Addr {
-	if p.hops == 0 && !p.trusted.contains(peer) {
-		return peer
-	}
-	if p.header != "" {
-		return p.named(r, peer)
-	}
-	last, read := peer, 0
-	for _, line := range slices.Backward(r.Header(forwardedFor)) {
-		for more := true; more; {
-			if read == maxHops {
-				return peer
-			}
-			read++
-			var hop string
-			line, hop, more = cutHop(line)
-			addr := parseHop(hop)
-			if !addr.IsValid() {
-				return last
-			}
-			if read == p.hops || p.hops == 0 && !p.trusted.contains(addr) {
-				return addr
-			}
-			last = addr
-		}
-	}
-	return last
-}
-
-// named returns the client's address as the one line of the header says it, or the peer's if that does not.
-func (p proxies) named(r Request, peer netip.Addr) netip.Addr {
-	lines := r.Header(p.header)
-	if len(lines) != 1 || len(lines[0]) > maxHop {
-		return peer
-	}
-	if addr := parseHop(lines[0]); addr.IsValid() {
-		return addr
-	}
-	return peer
-}
-
-// cutHop cuts the last entry off a line. An entry that is too long is returned as none.
-func cutHop(line string) (before, hop string, more bool) {
-	start := max(0, len(line)-maxHop-1)
-	if i := strings.LastIndexByte(line[start:], ','); i >= 0 {
-		i += start
-		return line[:i], line[i+1:], true
-	}
-	if len(line) > maxHop {
-		return "", "", false
-	}
-	return "", line, false
-}
-
-// parseHop reads an entry: an address alone, with a port, or in brackets. It returns the zero Addr for anything else.
-func parseHop(hop string) netip.Addr {
-	hop = strings.Trim(hop, " \t")
-	if inner, ok := strings.CutPrefix(hop, "["); ok {
-		text, rest, closed := strings.Cut(inner, "]")
-		port, hasPort := strings.CutPrefix(rest, ":")
-		if !closed || rest != "" && !(hasPort && isPort(port)) || !strings.Contains(text, ":") {
-			return netip.Addr{}
-		}
-		return parseAddr(text)
-	}
-	if host, port, ok := strings.Cut(hop, ":"); ok && !strings.Contains(port, ":") {
-		if !isPort(port) {
-			return netip.Addr{}
-		}
-		return parseAddr(host)
-	}
-	return parseAddr(hop)
-}
-
-// isPort reports whether s is a port number. Its value does not matter.
-func isPort(s string) bool {
-	for i := range len(s) {
-		if s[i] < '0' || s[i] > '9' {
-			return false
-		}
-	}
-	return 1 <= len(s) && len(s) <= 5
-}
-
-// parseAddr reads an address, and drops the zone before netip sees it, which would keep a copy of its text.
-func parseAddr(s string) netip.Addr {
-	if addr, zone, ok := strings.Cut(s, "%"); ok {
-		if zone == "" || !strings.Contains(addr, ":") { // only IPv6 has zones
-			return netip.Addr{}
-		}
-		s = addr
-	}
-	addr, err := netip.ParseAddr(s)
-	if err != nil {
-		return netip.Addr{}
-	}
-	if addr = canonical(addr); addr.IsUnspecified() { // no client has it
-		return netip.Addr{}
-	}
-	return addr
-}
-
-// nat64 is where translators put the IPv4 clients of IPv6-only servers (RFC 6052). All of them are in one /64.
-var nat64 = netip.MustParsePrefix("64:ff9b::/96")
-
-// The networks of tunnels in which an IPv6 address has the IPv4 address of its client: 6to4 (RFC 3056), which gives a
-// client 65536 networks of size /64, and Teredo (RFC 4380), which gives it one for each server, shared with all others.
-var (
-	sixToFour = netip.MustParsePrefix("2002::/16")
-	teredo    = netip.MustParsePrefix("2001::/32")
-)
-
-// tunneled returns the IPv4 address of a client of a tunnel, or the zero Addr. It is counted, but never
-// trusted. An address that is not public identifies nobody.
-func tunneled(addr netip.Addr) netip.Addr {
-	b := addr.As16()
-	switch {
-	case sixToFour.Contains(addr):
-		addr = netip.AddrFrom4([4]byte(b[2:6]))
-	case teredo.Contains(addr):
-		addr = netip.AddrFrom4([4]byte{^b[12], ^b[13], ^b[14], ^b[15]})
-	default:
-		return netip.Addr{}
-	}
-	if !addr.IsGlobalUnicast() || addr.IsPrivate() {
-		return netip.Addr{}
-	}
-	return addr
-}
-
-// canonical returns an address in the one form that all its notations share. Unspecified addresses become 0.0.0.0.
-func canonical(addr netip.Addr) netip.Addr {
-	addr = addr.Unmap().WithZone("")
-	if nat64.Contains(addr) {
-		b := addr.As16()
-		addr = netip.AddrFrom4([4]byte(b[12:]))
-	}
-	if addr.IsUnspecified() {
-		return netip.IPv4Unspecified()
-	}
-	return addr
-}
-
-// canonicalPrefix does the same for a network, which is masked. Unmapping comes first: masked to /64, all IPv4-mapped
-// addresses would be one.
-func canonicalPrefix(p netip.Prefix) netip.Prefix {
-	if addr := p.Addr(); addr.Is4In6() && p.Bits() >= 96 {
-		p = netip.PrefixFrom(addr.Unmap(), p.Bits()-96)
-	}
-	return p.Masked()
-}
-
-// AddPrefix appends a network as a part of kind "ip": as "ip=2001:db8::/64", or as the bare address,
-// "ip=203.0.113.7", if it is a network of one address. The network's own notation does not matter: bits
-// behind the prefix are cleared, and an IPv4-mapped network is written as the IPv4 network that it is.
-// The zero Prefix is written as an empty part.
-func (k *Key) AddPrefix(p netip.Prefix) {
-	p = canonicalPrefix(p)
-	k.addNetwork(p.Addr(), p.Bits())
-}
-
-// addNetwork is AddPrefix for the network of an address that is in its canonical form.
-func (k *Key) addNetwork(addr netip.Addr, bits int) {
-	k.begin()
-	k.b = append(k.b, kindIP+"="...)
-	switch bits {
-	case -1: // the zero Prefix
-	case addr.BitLen(): // nearly always, and then there is nothing to mask
-		k.b = addr.AppendTo(k.b)
-	default:
-		k.b = netip.PrefixFrom(addr, bits).Masked().AppendTo(k.b)
-	}
-}
-
-// networks are canonical, sorted and disjoint, so that looking for an address takes a binary search.
-type networks []netip.Prefix
-
-func newNetworks(prefixes []netip.Prefix) networks {
-	sorted := make([]netip.Prefix, len(prefixes))
-	for i, p := range prefixes {
-		sorted[i] = canonicalPrefix(p)
-	}
-	slices.SortFunc(sorted, func(p, q netip.Prefix) int {
-		return cmp.Or(p.Addr().Compare(q.Addr()), cmp.Compare(p.Bits(), q.Bits()))
-	})
-	var ns networks
-	for _, p := range sorted {
-		if len(ns) == 0 || !ns[len(ns)-1].Contains(p.Addr()) { // a network comes before those within it
-			ns = append(ns, p)
-		}
-	}
-	return ns
-}
-
-func (ns networks) contains(addr netip.Addr) bool {
-	i, found := slices.BinarySearchFunc(ns, addr, func(p netip.Prefix, a netip.Addr) int { return p.Addr().Compare(a) })
-	return found || i > 0 && ns[i-1].Contains(addr)
 }

@@ -49,7 +49,7 @@ func TestAddressHeader(t *testing.T) {
 func TestAddressHeaderMistakes(t *testing.T) {
 	for want, a := range map[string]keyfunc.Address{
 		`Header is "CF-Connecting-IP" and Trusted is empty`: {Header: "CF-Connecting-IP"},
-		`Header is "a b", which is no name of a header`:     {Header: "a b", Trusted: prefixes("10.0.0.0/8")},
+		`Header is "a b", which is not a header's name`:     {Header: "a b", Trusted: prefixes("10.0.0.0/8")},
 		`Header is "x-forwarded-for", which holds a list`:   {Header: "x-forwarded-for", Trusted: prefixes("10.0.0.0/8")},
 	} {
 		require.ErrorContains(t, a.Func().Err(), want)

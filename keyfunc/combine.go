@@ -36,7 +36,7 @@ func FirstOf(fs ...Func) Func {
 	if i := slices.IndexFunc(fs, func(p Func) bool { return p.sure }); i >= 0 {
 		f.sure = true
 		if i < len(fs)-1 {
-			f.ahead = fs[i].name
+			f.unreachable = fs[i+1].name
 		}
 	}
 	return f.with(func(k *Key, r Request) error {
@@ -81,13 +81,13 @@ func combine(name, constructor string, parts []Func) (Func, []Func) {
 	var kinds []string
 	var errs []error
 	var peers []func(netip.Addr) bool
-	sure, ahead := true, ""
+	sure, unreachable := true, ""
 	if len(parts) == 0 {
 		errs = append(errs, fmt.Errorf("keyfunc: %s() of nothing: give at least one Func, such as keyfunc.IP()", constructor))
 	}
 	for i, p := range parts {
 		names[i] = p.name
-		sure, ahead = sure && p.sure, cmp.Or(ahead, p.ahead)
+		sure, unreachable = sure && p.sure, cmp.Or(unreachable, p.unreachable)
 		if p.peers != nil {
 			peers = append(peers, p.peers)
 		}
@@ -106,7 +106,7 @@ func combine(name, constructor string, parts []Func) (Func, []Func) {
 		}
 		errs = append(errs, err)
 	}
-	f := Func{name: name + "(" + strings.Join(names, ", ") + ")", kinds: kinds, sure: sure, ahead: ahead, err: errors.Join(errs...)}
+	f := Func{name: name + "(" + strings.Join(names, ", ") + ")", kinds: kinds, sure: sure, unreachable: unreachable, err: errors.Join(errs...)}
 	if len(peers) > 0 {
 		f.peers = func(peer netip.Addr) bool {
 			return slices.ContainsFunc(peers, func(counts func(netip.Addr) bool) bool { return counts(peer) })

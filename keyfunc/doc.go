@@ -1,4 +1,4 @@
-// Package keyfunc says who is counted: it turns a request into the key of a rate limit.
+// Package keyfunc makes the key of a rate limit from a request: the text under which the client is counted.
 //
 // A key is built from typed parts by values of type [Func]. [IP], [ForwardedIP] and [ForwardedHops] name
 // the client by its address; [User] by the identity that authentication has left in the request; [Header]
@@ -18,6 +18,12 @@
 //
 // A key is never empty by accident: where a part is missing, the error is [ErrNoKey], and the caller
 // decides what that means.
+//
+// # What can be read in a key
+//
+// A key stands in the store, in logs and in guard.Event.Key as it is: an address, a user's name, a header that holds no
+// credential. Credentials of [Header] are hashed. Where those who can read Redis must not learn who the clients are, set
+// redisstore.Options.HashKeys, which hashes every key with a secret. [Hash] has no secret: it only makes keys short.
 //
 // # Whom to trust
 //

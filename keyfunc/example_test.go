@@ -2,6 +2,7 @@ package keyfunc_test
 
 import (
 	"fmt"
+	"net/http"
 	"net/netip"
 
 	"github.com/weir-go/weir/keyfunc"
@@ -45,7 +46,7 @@ func ExampleForwardedIP() {
 	// Output: ip=203.0.113.7 <nil>
 }
 
-// A tenant is what the host name begins with.
+// The first label of the host name is the tenant.
 func ExampleCustom() {
 	tenant := keyfunc.Custom("tenant", func(r keyfunc.Request) (string, error) {
 		if r.Host() != "acme.example.com" { // a host that is ours
@@ -70,4 +71,110 @@ func ExampleFunc_Err() {
 	// Output:
 	// keyfunc: Header("X Key"): a header's name is letters, digits and !#$%&'*+-.^_`|~, such as "X-Api-Key"
 	// keyfunc: Address.Hops is -1: use 1 to 64, or 0 for no proxies
+}
+
+// One client has a whole /56 of IPv6 here, and neighbours in a /24 of IPv4 share one limit.
+func ExampleAddress() {
+	f := keyfunc.Address{V4Bits: 24, V6Bits: 56}.Func()
+	for _, peer := range []string{"203.0.113.7:1234", "[2001:db8:1:ff::7]:1234"} {
+		var k keyfunc.Key
+		err := f.AppendTo(&k, &request{peer: netip.MustParseAddrPort(peer)})
+		fmt.Println(k.String(), err)
+	}
+	// Output:
+	// ip=203.0.113.0/24 <nil>
+	// ip=2001:db8:1::/56 <nil>
+}
+
+// GET and HEAD ask for the same work, and count as one method.
+func ExampleMethod() {
+	f := keyfunc.Join(keyfunc.Route(), keyfunc.Method())
+	for _, method := range []string{"GET", "HEAD", "POST", "BREW"} {
+		var k keyfunc.Key
+		err := f.AppendTo(&k, &request{method: method, route: "/items"})
+		fmt.Println(k.String(), err)
+	}
+	// Output:
+	// route=/items&method=GET <nil>
+	// route=/items&method=GET <nil>
+	// route=/items&method=POST <nil>
+	// route=/items&method=OTHER <nil>
+}
+
+// A key of fixed length, whatever the path.
+func ExampleHash() {
+	var k keyfunc.Key
+	err := keyfunc.Hash(keyfunc.Path()).AppendTo(&k, &request{path: "/a/very/long/path"})
+	fmt.Println(k.Text(), k.Len(), err)
+	// Output: hash=h6QMal3yPnJGxCBseaM9UVXfViFIceq2cHiDOjA5w2A 48 <nil>
+}
+
+// A program can warn of keys that clients can make up.
+func ExampleFunc_Kinds() {
+	f := keyfunc.FirstOf(keyfunc.Header("X-Tenant"), keyfunc.IP())
+	fmt.Println(f.Kinds())
+	// Output: [header.x-tenant ip]
+}
+
+// Every request has an address, so nobody is counted by name.
+func ExampleFunc_Unreachable() {
+	f := keyfunc.FirstOf(keyfunc.IP(), keyfunc.User("uid"))
+	fmt.Println(f.Unreachable())
+	// Output: user(uid)
+}
+
+// If the peer is a proxy that nobody has listed, all of its clients share one limit.
+func ExampleFunc_CountsPeer() {
+	f := keyfunc.ForwardedIP(netip.MustParsePrefix("10.0.0.0/8"))
+	fmt.Println(f.CountsPeer(netip.MustParseAddr("10.0.0.1")), f.CountsPeer(netip.MustParseAddr("192.168.0.1")))
+	// Output: false true
+}
+
+// All addresses of a network share one key.
+func ExampleKey_AddPrefix() {
+	var k keyfunc.Key
+	k.Add("tenant", "acme")
+	k.AddPrefix(netip.MustParsePrefix("203.0.113.7/24"))
+	fmt.Println(k.String())
+	// Output: tenant=acme&ip=203.0.113.0/24
+}
+
+// An address that a middleware has put in the place of the socket's has no port.
+func ExampleKey_Warning() {
+	var k keyfunc.Key
+	for _, text := range []string{"203.0.113.7:1234", "203.0.113.7"} {
+		k.Reset()
+		err := keyfunc.IP().AppendTo(&k, &request{peer: keyfunc.ParsePeer(text)})
+		fmt.Println(k.String(), k.Warning() != "", err)
+	}
+	// Output:
+	// ip=203.0.113.7 false <nil>
+	// ip=203.0.113.7 true <nil>
+}
+
+func ExampleParsePeer() {
+	for _, text := range []string{"203.0.113.7:1234", "[::ffff:203.0.113.7]:1234", "203.0.113.7", "@"} {
+		fmt.Println(keyfunc.ParsePeer(text))
+	}
+	// Output:
+	// 203.0.113.7:1234
+	// 203.0.113.7:1234
+	// 203.0.113.7:0
+	// invalid AddrPort
+}
+
+// A function of a Request is a cost, a tier or a key. Behind an adapter, Native is the framework's own request.
+func ExampleRequest() {
+	kilobytes := func(r keyfunc.Request) int64 { return max(1, r.ContentLength()/1000) }
+	protocol := keyfunc.Custom("http", func(r keyfunc.Request) (string, error) {
+		if _, ok := r.Native().(*http.Request); ok && r.ProtoMajor() == 2 {
+			return "2", nil
+		}
+		return "other", nil
+	})
+	r := &request{length: 42_000}
+	var k keyfunc.Key
+	err := protocol.AppendTo(&k, r)
+	fmt.Println(kilobytes(r), k.String(), err)
+	// Output: 42 http=other <nil>
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// ErrNoKey says that a request lacks what the key is made of: an address, a user, a header. The caller
+// ErrNoKey is the error for a request that lacks what the key is made of: an address, a user, a header. The caller
 // decides what follows; there is no key that stands for "unknown". Test for it with [errors.Is].
 var ErrNoKey = errors.New("keyfunc: no key")
 
@@ -18,13 +18,13 @@ var errZeroFunc = errors.New("keyfunc: zero Func: use a constructor such as keyf
 // The zero Func is invalid: it builds no key, and Err says so. A Func is made by the constructors of this
 // package, never changes, and may be used by many goroutines at the same time.
 type Func struct {
-	name  string
-	add   func(*Key, Request) error
-	err   error // a constructor's mistake; then there is no add
-	kinds []string
-	peers func(netip.Addr) bool // whether some part is made of that peer's address alone; nil if of none
-	sure  bool                  // no request that came by a network lacks it
-	ahead string                // see Ahead
+	name        string
+	add         func(*Key, Request) error
+	err         error // a constructor's mistake; then there is no add
+	kinds       []string
+	peers       func(netip.Addr) bool // whether some part is made of that peer's address alone; nil if of none
+	sure        bool                  // no request that came by a network lacks it
+	unreachable string                // see Unreachable
 }
 
 // with returns f with the function add, unless its constructor has found a mistake.
@@ -56,9 +56,10 @@ func (f Func) Kinds() []string { return slices.Clone(f.kinds) }
 // for each, and [ForwardedIP] for one that is not in its networks. If the peer is a proxy, all of its clients share it.
 func (f Func) CountsPeer(peer netip.Addr) bool { return f.peers != nil && f.peers(peer) }
 
-// Ahead returns the name of a part of a [FirstOf] in f that every request from a network has, such as "ip",
-// if other parts stand behind it: those are not asked. It is "" if there is no such part.
-func (f Func) Ahead() string { return f.ahead }
+// Unreachable returns the name of a part that no request reaches, because every request has a part that stands before
+// it in a [FirstOf]: "user(uid)" for FirstOf(IP(), User("uid")). Write such a part first. It is "" if there is none.
+// Requests from unix sockets, which have no address, do not count.
+func (f Func) Unreachable() string { return f.unreachable }
 
 // AppendTo appends the request's parts to k. If it fails, k is left as it was, and the error is
 //

@@ -281,8 +281,8 @@ func TestCountsPeer(t *testing.T) {
 	assert.False(t, keyfunc.ForwardedIP(proxies).CountsPeer(netip.MustParseAddr("::ffff:10.1.2.3")))
 }
 
-// What stands behind a part that each request has is never asked.
-func TestAhead(t *testing.T) {
+// What stands behind a part that each request has is never reached.
+func TestUnreachable(t *testing.T) {
 	user := keyfunc.User("u")
 	for want, fs := range map[string][]keyfunc.Func{
 		"": {
@@ -290,14 +290,14 @@ func TestAhead(t *testing.T) {
 			{},
 			keyfunc.FirstOf(keyfunc.Join(keyfunc.IP(), user), keyfunc.IP()), keyfunc.FirstOf(keyfunc.Hash(user), keyfunc.Const("all")),
 		},
-		"ip": {
+		"user(u)": {
 			keyfunc.FirstOf(keyfunc.IP(), user), keyfunc.FirstOf(user, keyfunc.IP(), user), keyfunc.Join(keyfunc.Route(), keyfunc.FirstOf(keyfunc.IP(), user)),
+			keyfunc.FirstOf(keyfunc.Join(keyfunc.IP(), keyfunc.Route()), user), keyfunc.FirstOf(keyfunc.FirstOf(user, keyfunc.IP()), user),
 		},
-		"join(ip, route)":       {keyfunc.FirstOf(keyfunc.Join(keyfunc.IP(), keyfunc.Route()), user)},
-		"first-of(user(u), ip)": {keyfunc.FirstOf(keyfunc.FirstOf(user, keyfunc.IP()), user)},
+		"path": {keyfunc.FirstOf(keyfunc.IP(), keyfunc.Path(), user)},
 	} {
 		for _, f := range fs {
-			assert.Equal(t, want, f.Ahead(), f.String())
+			assert.Equal(t, want, f.Unreachable(), f.String())
 		}
 	}
 }

@@ -34,8 +34,8 @@ type Request interface {
 	Header(name string) []string
 	// ContentLength is the length of the body in bytes, -1 where it is unknown.
 	ContentLength() int64
-	// Value is what earlier handlers have stored under key: in the framework's own store, and if there is
-	// nothing, in the context. It is nil where there is nothing.
+	// Value returns the value that earlier handlers have stored under key: in the framework's own store, and if there
+	// is none, in the context. It is nil where there is none.
 	Value(key any) any
 	// Native is the framework's own request: *http.Request, *gin.Context, echo.Context or *fiber.Ctx.
 	Native() any

@@ -16,6 +16,7 @@ type request struct {
 	peer                      netip.AddrPort
 	header                    map[string][]string
 	values                    map[any]any
+	length                    int64
 }
 
 func (r *request) Context() context.Context    { return context.Background() }
@@ -26,7 +27,7 @@ func (r *request) Path() string                { return r.path }
 func (r *request) Route() string               { return r.route }
 func (r *request) Peer() netip.AddrPort        { return r.peer }
 func (r *request) Header(name string) []string { return r.header[name] }
-func (r *request) ContentLength() int64        { return -1 }
+func (r *request) ContentLength() int64        { return r.length }
 func (r *request) Value(key any) any           { return r.values[key] }
 func (r *request) Native() any                 { return r }
 

@@ -35,7 +35,7 @@ func Limit(g *guard.Guard, find ...Router) func(http.Handler) http.Handler {
 	}
 }
 
-// Handle makes an over-limit handler from an HTTP handler, for answers of the program's own. The headers are set
+// Handle makes an over-limit handler from an HTTP handler, to send your own response. The headers are set
 // already, and a body without a status is a 429, or what v.Status was. If f writes nothing, the plain answer of
 // guard.Reject is sent: v.Status and v.Body, which f may change.
 //
@@ -68,7 +68,7 @@ type exchange struct {
 	watched bool // the handler gets sent in place of the server's writer
 }
 
-// writer is what the handler writes to.
+// writer returns the ResponseWriter for the handler.
 func (x *exchange) writer() http.ResponseWriter {
 	if x.watched {
 		return x.sent.like()

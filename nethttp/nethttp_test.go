@@ -343,7 +343,7 @@ func (p *pushes) Push(target string, _ *http.PushOptions) error {
 	return nil
 }
 
-// The wrapper is what the writer inside is.
+// The wrapper has the optional methods of the writer inside, and no others.
 func TestWriterKinds(t *testing.T) {
 	finals := make(chan guard.Final, 1)
 	g, _ := newGuard(t, keyfunc.IP(), guard.Config{Rule: guard.Rule{After: func(f guard.Final) int64 { finals <- f; return 0 }}})

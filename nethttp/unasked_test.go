@@ -14,7 +14,7 @@ import (
 	"github.com/weir-go/weir/nethttp"
 )
 
-// Degrade without a handler that asks Degraded limits nothing, and the log is told. One that asks is enough, also for the
+// Degrade without a handler that asks Degraded limits nothing, and the log says so. One that asks is enough, also for the
 // guards around.
 func TestDegradedUnasked(t *testing.T) {
 	for name, c := range map[string]struct {

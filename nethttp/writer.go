@@ -97,7 +97,7 @@ func (w *writer) ReadFrom(src io.Reader) (int64, error) {
 	return n, err
 }
 
-// FlushError is what http.ResponseController calls. A flush that is not supported sends
+// FlushError is called by http.ResponseController. A flush that is not supported sends
 // nothing.
 func (w *writer) FlushError() error {
 	w.begin()

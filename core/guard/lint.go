@@ -148,8 +148,8 @@ func (l *lint) rule(ru *rule) {
 	if slices.Contains(ru.Key.Kinds(), "path") {
 		l.warn(codeRawPath, ru.place, "the key %v has the raw path in it, and clients invent paths: each is a new key with a fresh limit; use keyfunc.Route()", ru.Key)
 	}
-	if ahead := ru.Key.Ahead(); ahead != "" {
-		l.warn(codeKeyBehind, ru.place, "in the key %v each request has %s, but for those of unix sockets, so that what stands behind it is not asked; write it last", ru.Key, ahead)
+	if part := ru.Key.Unreachable(); part != "" {
+		l.warn(codeKeyBehind, ru.place, "in the key %v, %s is never used, because every request but those of unix sockets has the part before it; write it first", ru.Key, part)
 	}
 	l.costs(ru)
 	for _, kind := range ru.Key.Kinds() {

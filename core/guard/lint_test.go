@@ -204,7 +204,7 @@ func TestLint(t *testing.T) {
 		},
 		"a key that is never asked": {
 			config: guard.Config{Rule: guard.Rule{Policy: "100/1m", Key: keyfunc.FirstOf(keyfunc.IP(), keyfunc.User("user"))}},
-			want:   []string{`key-behind: Rule: in the key first-of(ip, user(user)) each request has ip, but for those of unix sockets, so that what stands behind it is not asked; write it last`},
+			want:   []string{`key-behind: Rule: in the key first-of(ip, user(user)), user(user) is never used, because every request but those of unix sockets has the part before it; write it first`},
 		},
 		"costs of permits": {
 			config: guard.Config{Rule: guard.Rule{Policy: "5 concurrent", Cost: keyfunc.Request.ContentLength, Settle: guard.Reported}},

@@ -25,11 +25,8 @@ var unclean = map[string]bool{
 	"core":     true,
 	"docs":     true,
 	"examples": true,
-	"fibermw":  true,
 	"internal": true,
-	"keyfunc":  true,
 	"lua":      true,
-	"nethttp":  true,
 	"recipes":  true,
 }
 

@@ -40,7 +40,7 @@ type table struct {
 	handlers    map[string][]entry     // by method
 }
 
-// place is where a route stands in the list of its method.
+// place is a route's position in the list of its method.
 type place struct {
 	order   int
 	handler bool   // not middleware

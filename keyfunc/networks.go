@@ -1,0 +1,104 @@
+package keyfunc
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+)
+
+// nat64 is the network in which translators show the IPv4 clients of IPv6-only servers (RFC 6052): one /64 for all.
+var nat64 = netip.MustParsePrefix("64:ff9b::/96")
+
+// The networks of tunnels in which an IPv6 address has the IPv4 address of its client: 6to4 (RFC 3056), which gives a
+// client 65536 networks of size /64, and Teredo (RFC 4380), which gives it one for each server, shared with all others.
+var (
+	sixToFour = netip.MustParsePrefix("2002::/16")
+	teredo    = netip.MustParsePrefix("2001::/32")
+)
+
+// tunneled returns the IPv4 address of a client of a tunnel, or the zero Addr. It is counted, but never
+// trusted. An address that is not public identifies nobody.
+func tunneled(addr netip.Addr) netip.Addr {
+	b := addr.As16()
+	switch {
+	case sixToFour.Contains(addr):
+		addr = netip.AddrFrom4([4]byte(b[2:6]))
+	case teredo.Contains(addr):
+		addr = netip.AddrFrom4([4]byte{^b[12], ^b[13], ^b[14], ^b[15]})
+	default:
+		return netip.Addr{}
+	}
+	if !addr.IsGlobalUnicast() || addr.IsPrivate() {
+		return netip.Addr{}
+	}
+	return addr
+}
+
+// canonical returns an address in the one form that all its notations share. Unspecified addresses become 0.0.0.0.
+func canonical(addr netip.Addr) netip.Addr {
+	addr = addr.Unmap().WithZone("")
+	if nat64.Contains(addr) {
+		b := addr.As16()
+		addr = netip.AddrFrom4([4]byte(b[12:]))
+	}
+	if addr.IsUnspecified() {
+		return netip.IPv4Unspecified()
+	}
+	return addr
+}
+
+// canonicalPrefix does the same for a network, which is masked. Unmapping comes first: masked to /64, all IPv4-mapped
+// addresses would be one.
+func canonicalPrefix(p netip.Prefix) netip.Prefix {
+	if addr := p.Addr(); addr.Is4In6() && p.Bits() >= 96 {
+		p = netip.PrefixFrom(addr.Unmap(), p.Bits()-96)
+	}
+	return p.Masked()
+}
+
+// AddPrefix appends a network as a part of kind "ip": as "ip=2001:db8::/64", or as the bare address,
+// "ip=203.0.113.7", if it is a network of one address. The network's own notation does not matter: bits
+// behind the prefix are cleared, and an IPv4-mapped network is written as the IPv4 network that it is.
+// The zero Prefix is written as an empty part.
+func (k *Key) AddPrefix(p netip.Prefix) {
+	p = canonicalPrefix(p)
+	k.addNetwork(p.Addr(), p.Bits())
+}
+
+// addNetwork is AddPrefix for the network of an address that is in its canonical form.
+func (k *Key) addNetwork(addr netip.Addr, bits int) {
+	k.begin()
+	k.b = append(k.b, kindIP+"="...)
+	switch bits {
+	case -1: // the zero Prefix
+	case addr.BitLen(): // nearly always, and then there is nothing to mask
+		k.b = addr.AppendTo(k.b)
+	default:
+		k.b = netip.PrefixFrom(addr, bits).Masked().AppendTo(k.b)
+	}
+}
+
+// networks is a set of networks: canonical, sorted and disjoint, so that contains is a binary search.
+type networks []netip.Prefix
+
+func newNetworks(prefixes []netip.Prefix) networks {
+	sorted := make([]netip.Prefix, len(prefixes))
+	for i, p := range prefixes {
+		sorted[i] = canonicalPrefix(p)
+	}
+	slices.SortFunc(sorted, func(p, q netip.Prefix) int {
+		return cmp.Or(p.Addr().Compare(q.Addr()), cmp.Compare(p.Bits(), q.Bits()))
+	})
+	var ns networks
+	for _, p := range sorted {
+		if len(ns) == 0 || !ns[len(ns)-1].Contains(p.Addr()) { // a network comes before those within it
+			ns = append(ns, p)
+		}
+	}
+	return ns
+}
+
+func (ns networks) contains(addr netip.Addr) bool {
+	i, found := slices.BinarySearchFunc(ns, addr, func(p netip.Prefix, a netip.Addr) int { return p.Addr().Compare(a) })
+	return found || i > 0 && ns[i-1].Contains(addr)
+}
