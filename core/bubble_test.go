@@ -1,11 +1,8 @@
 package core_test
 
 import (
-	"errors"
 	"testing/synctest"
 	"time"
-
-	"github.com/weir-go/weir/core"
 )
 
 // advance lets time pass in a bubble, and what it wakes finish.
@@ -13,5 +10,3 @@ func advance(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
 }
-
-func down() error { return &core.StoreError{Class: core.ClassDown, Err: errors.New("gone")} }

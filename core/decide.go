@@ -165,19 +165,3 @@ func (p *policy) least(t *Take, i int) int64 {
 
 // ahead is how far ahead t may reserve, in microseconds.
 func (p *policy) ahead(t *Take) int64 { return min(t.Wait, p.options.Wait).Microseconds() }
-
-// combine adds the Result of a policy's permits to that of its rates, which remains the receipt for the rates.
-func (p *policy) combine(rates, permits *Result) {
-	where, local, taken, delay, late := rates.charged(), rates.Local || permits.Local, rates.Taken, rates.Delay, rates.late()
-	switch n := len(p.algorithms); {
-	case rates.Limit == 0: // there are none, or they failed open
-		*rates = *permits
-	case permits.Limit > 0:
-		rates.SetEach(n, permits.Each(n))
-		p.summarize(rates, taken, len(p.limits))
-	}
-	rates.charge, rates.Local, rates.Taken, rates.Delay = where, local, taken, delay
-	if late != nil && rates.late() == nil {
-		rates.setLate(late)
-	}
-}

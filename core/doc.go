@@ -1,6 +1,5 @@
-// Package core decides: it has limits and policies, the in-process store, and the
-// Limiter, which asks a store and does what the policy says when the store fails. It knows
-// no request, no framework and no Redis; those are in the packages around it.
+// Package core decides: it has limits and policies, and the in-process store. It knows no request, no framework and no
+// Redis, and not what happens when a store fails; those are in the packages around it.
 //
 // From text to answer:
 //
@@ -10,13 +9,12 @@
 //     call of Take is one atomic decision, and returns a [Result].
 //   - A [PermitStore] bounds what is under way at the same time, where a Store counts how
 //     often. Memory and redisstore.Store implement both.
-//   - A [Limiter] enforces a policy on a store. It fails over, waits for turns, holds
+//   - An enforce.Limiter enforces a policy on a store. It fails over, waits for turns, holds
 //     permits, and gives back what was not used.
 //   - For HTTP requests, package guard is built on the Limiter, and the adapters
 //     (nethttp, ginmw, echomw, fibermw) on guard.
 //
-// Applications need [Parse], [NewLimiter] and [Result]. A program that builds something
-// like a guard needs [Limiter.Begin], and one that implements a Store needs [Policy.Spec].
+// Applications need [Parse], [Result] and package enforce. A program that implements a Store needs [Policy.Spec].
 //
 // If the store fails, the policy's fail word decides; see [Failure]. Being over a
 // limit is a Result and never an error.

@@ -70,25 +70,6 @@ func ExampleNewPolicy() {
 	// core: limit 2 (20/1m sliding-log debt 5): Debt is 5, but "sliding-log" cannot lend; use "gcra" or "token-bucket"
 }
 
-func ExampleLimiter() {
-	limiter, err := core.NewLimiter(nil, core.MustParse("mails: 3/1h"), core.LimiterOptions{})
-	if err != nil {
-		panic(err)
-	}
-	ctx := context.Background()
-	for _, mails := range []int64{2, 2, 1} {
-		res, err := limiter.AllowN(ctx, "alice", mails)
-		if err != nil {
-			panic(err)
-		}
-		fmt.Println(res.Outcome, res.Remaining)
-	}
-	// Output:
-	// admitted 1
-	// refused 1
-	// at-limit 0
-}
-
 // swapStore is a Store made of nothing but a map that can compare and swap. A real
 // one would also let texts expire after their ttl, and report failures as
 // *core.StoreError.

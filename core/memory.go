@@ -33,7 +33,6 @@ type MemoryOptions struct {
 type Memory struct {
 	rows    *rows.Map // nil in a zero Memory
 	permits rows.Permits
-	health  health // of the store that it is the fallback of
 }
 
 // NewMemory builds an in-process store. It fails if o.MaxKeys is negative.
@@ -45,14 +44,6 @@ func NewMemory(o MemoryOptions) (*Memory, error) {
 		o.MaxKeys = defaultMaxKeys
 	}
 	return &Memory{rows: rows.New(o.MaxKeys)}, nil
-}
-
-func defaultMemory() *Memory {
-	m, err := NewMemory(MemoryOptions{})
-	if err != nil {
-		panic(err) // the defaults are valid
-	}
-	return m
 }
 
 // Fallback returns m: a store in the process needs no other one to decide for it. For stores elsewhere, see [Store].
@@ -68,12 +59,12 @@ func (m *Memory) begin(ctx context.Context) error {
 
 // Take implements [Store].
 func (m *Memory) Take(ctx context.Context, t Take) (res Result, err error) {
-	err = m.take(ctx, &t, &res)
+	err = m.TakeInto(ctx, &t, &res)
 	return res, err
 }
 
-// take is Take in place, because copying a Result takes as long as a part of a decision. res must be zero.
-func (m *Memory) take(ctx context.Context, t *Take, res *Result) error {
+// TakeInto is Take in place, because copying a Result takes as long as a part of a decision. res must be zero.
+func (m *Memory) TakeInto(ctx context.Context, t *Take, res *Result) error {
 	if err := t.Validate(); err != nil {
 		return err
 	}
@@ -92,6 +83,9 @@ func (m *Memory) take(ctx context.Context, t *Take, res *Result) error {
 				row = row.Limited(res.Remaining == 0 || res.Outcome == Refused)
 			}
 			row.Unlock()
+			if p.whole != nil {
+				p.whole.ofShare(res, t.Cost)
+			}
 			return nil
 		}
 	}
@@ -104,6 +98,9 @@ func (m *Memory) take(ctx context.Context, t *Take, res *Result) error {
 		row.SetLimited(res.Remaining == 0 || res.Outcome == Refused)
 	}
 	row.Unlock()
+	if p.whole != nil {
+		p.whole.ofShare(res, t.Cost)
+	}
 	return nil
 }
 

@@ -118,7 +118,28 @@ func (p *Permit) Explain(reply []int64) (Result, error) {
 	}
 	res.Remaining, res.RetryAfter, res.ResetAfter = each.Remaining, each.RetryAfter, each.ResetAfter
 	res.SetEach(len(p.Policy.p.algorithms), each) // permits are the last of the limits
+	if whole := p.Policy.p.whole; whole != nil {
+		whole.permitsOfShare(&res, p.Places())
+	}
 	return res, nil
+}
+
+// Combine adds the Result of p's permits to that of its rates, for what stands around a store. rates remains the receipt
+// for the units, except for Local: it is set if either decision was made without the store. A rates that counted nothing
+// is replaced.
+func (p Policy) Combine(rates, permits *Result) {
+	local, taken, delay, note := rates.Local || permits.Local, rates.Taken, rates.Delay, rates.Note()
+	switch n := len(p.p.algorithms); {
+	case rates.Limit == 0: // there are none, or they failed open
+		*rates = *permits
+	case permits.Limit > 0:
+		rates.SetEach(n, permits.Each(n))
+		p.p.summarize(rates, taken, len(p.p.limits))
+	}
+	rates.Local, rates.Taken, rates.Delay = local, taken, delay
+	if note != nil && rates.Note() == nil {
+		rates.SetNote(note)
+	}
 }
 
 // PermitStore keeps permits: which are held, and until when, unless they are renewed. Its

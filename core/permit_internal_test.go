@@ -2,36 +2,14 @@ package core
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-func permitPolicy(n int64, lease time.Duration) Policy {
-	p, err := NewPolicy("permits", PolicyOptions{}, Limit{Algorithm: Concurrent, Burst: n, Lease: lease})
-	if err != nil {
-		panic(err)
-	}
-	return p
-}
-
-func permitMemory(t testing.TB) *Memory {
-	t.Helper()
-	m, err := NewMemory(MemoryOptions{})
-	require.NoError(t, err)
-	return m
-}
-
-// advance lets time pass in a bubble, and what it wakes finish.
-func advance(d time.Duration) {
-	<-time.After(d)
-	synctest.Wait()
-}
-
 func TestExplainPermit(t *testing.T) {
-	p := Permit{Policy: permitPolicy(3, time.Second), Key: "k", ID: "a"}
+	p := Permit{Policy: MustParse("permits: 3 concurrent lease 1s"), Key: "k", ID: "a"}
 	for _, bad := range [][]int64{
 		nil,
 		{1},

@@ -31,7 +31,6 @@ type policy struct {
 	algorithms []algo.Algorithm // of the limits but the permits'
 	reply      int              // integers in a script's reply, without the time
 	shape      string           // of all but the permits
-	form       string           // what is left of it without numbers
 	kinds      string
 	calendar   bool        // whether a limit is aligned to it
 	summary    bool        // whether a script replies with a summary of a limit's state
@@ -180,9 +179,6 @@ func (p *policy) add(l Limit, a algo.Algorithm) {
 func (p *policy) finish() {
 	rates := p.limits[:len(p.algorithms)]
 	p.shape = strings.Join(shapes(rates, p.algorithms), "")
-	for _, l := range rates {
-		p.form += l.form()
-	}
 	if len(p.algorithms) == 1 {
 		p.alone, _ = p.algorithms[0].(*algo.GCRA)
 	}

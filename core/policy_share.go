@@ -76,8 +76,10 @@ func gcd(a, b int64) int64 {
 	return a
 }
 
-// local returns the policy by which the fallback decides in place of p.
-func (p Policy) local() Policy {
+// Local returns the policy by which the in-process store decides in place of p while the store fails, under "fail
+// local": one process's share of p if it has PolicyOptions.Processes, else p itself. What it answers shows the Limit of
+// p.
+func (p Policy) Local() Policy {
 	if p.p != nil && p.p.local != nil {
 		return Policy{p.p.local}
 	}

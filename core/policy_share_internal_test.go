@@ -2,9 +2,7 @@ package core
 
 import (
 	"fmt"
-	"strings"
 	"testing"
-	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -38,15 +36,15 @@ func TestShare(t *testing.T) {
 	} {
 		p := MustParse(fmt.Sprintf("%s; fail local 1/%d", c.whole, c.processes))
 		require.NotNil(t, p.p.local, c.whole)
-		assert.Equal(t, c.share, p.local().String(), c.whole)
-		assert.Equal(t, p.Options().Wait, p.local().Options().Wait)
+		assert.Equal(t, c.share, p.Local().String(), c.whole)
+		assert.Equal(t, p.Options().Wait, p.Local().Options().Wait)
 		named := p.Named("other")
-		assert.Equal(t, "other: "+c.share, named.local().String())
+		assert.Equal(t, "other: "+c.share, named.Local().String())
 	}
 	alone := MustParse("10/1s; fail local 1/1")
 	assert.Equal(t, "10/1s; fail local 1/1", alone.String())
-	assert.Equal(t, alone, alone.local())
-	assert.Equal(t, Policy{}, Policy{}.local())
+	assert.Equal(t, alone, alone.Local())
+	assert.Equal(t, Policy{}, Policy{}.Local())
 }
 
 // The share is no part of where state is kept, nor of what a store is asked.
@@ -60,7 +58,6 @@ func TestShareChangesNoKey(t *testing.T) {
 			assert.Equal(t, whole.Spec().Kinds(), shared.Spec().Kinds())
 			take := Take{Cost: 3}
 			assert.Equal(t, whole.Spec().TakeArgs(take, 1), shared.Spec().TakeArgs(take, 1))
-			assert.Equal(t, whole.Named("a").ledgerKey("k"), shared.Named("a").ledgerKey("k"))
 		}
 	}
 }
@@ -83,44 +80,5 @@ func TestShareRefuses(t *testing.T) {
 	} {
 		_, err := NewPolicy("", o, PerSecond(10))
 		require.EqualError(t, err, "core: "+want)
-	}
-}
-
-// Permits are shared like rates, also beside them.
-func TestSharePermits(t *testing.T) {
-	for _, text := range []string{"4 concurrent; fail local 1/2", "100/1m, 4 concurrent; fail local 1/2"} {
-		synctest.Test(t, func(t *testing.T) {
-			s := newRemote(t)
-			l := chargeLimiter(t, s, text, new(strings.Builder))
-			s.set(outages["down"])
-			refused := func(n int64) Result {
-				_, _, err := l.AcquireN(t.Context(), "k", n)
-				var over *OverLimitError
-				require.ErrorAs(t, err, &over)
-				assert.True(t, over.Result.Local)
-				assert.EqualValues(t, 4, over.Result.Limit)
-				return over.Result
-			}
-			_, first, err := l.Acquire(t.Context(), "k")
-			require.NoError(t, err)
-			_, second, err := l.Acquire(t.Context(), "k")
-			require.NoError(t, err)
-			assert.Equal(t, Refused, refused(1).Outcome)
-			res := refused(3)
-			assert.Equal(t, Refused, res.Outcome, "the store would grant three one day")
-			assert.Equal(t, askAgain, res.RetryAfter)
-			assert.Equal(t, Never, refused(5).Outcome)
-			first()
-			second()
-			held, release, err := l.AcquireN(t.Context(), "k", 2)
-			require.NoError(t, err)
-			assert.NoError(t, held.Err())
-			s.set(restore)
-			_, others, err := l.AcquireN(t.Context(), "k", 4)
-			require.NoError(t, err)
-			release()
-			others()
-			require.NoError(t, l.Close())
-		})
 	}
 }

@@ -17,7 +17,7 @@ import (
 // asked for something impossible; see [Take.Validate]. Take may wrap the former two in
 // a [*LateError], if it may still learn what has become of the decision.
 //
-// A [Limiter] also uses what else a store implements:
+// An enforce.Limiter also uses what else a store implements:
 //
 //   - [PermitStore], without which policies cannot have permits;
 //   - Fallback() *Memory, which returns the in-process store that decides under "fail local"

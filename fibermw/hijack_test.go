@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/fibermw"
 	"github.com/weir-go/weir/internal/logtest"
@@ -90,7 +91,7 @@ func TestStreamReports(t *testing.T) {
 		Settle: guard.Reported,
 	}})
 	require.NoError(t, err)
-	l, err := core.NewLimiter(store, g.Policies()[0], core.LimiterOptions{})
+	l, err := enforce.New(store, g.Policies()[0], enforce.Options{})
 	require.NoError(t, err)
 	left := func() int64 {
 		res, err := l.Peek(t.Context(), "const=all")

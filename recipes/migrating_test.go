@@ -25,6 +25,7 @@ import (
 	ululestore "github.com/ulule/limiter/v3/drivers/store/memory"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/echomw"
@@ -240,7 +241,7 @@ func afterRedisRate(rdb *redis.Client) (func(r *http.Request, user string) (bool
 	if err != nil {
 		return nil, err
 	}
-	limiter, err := core.NewLimiter(store, core.MustParse("user: 10/1m"), core.LimiterOptions{})
+	limiter, err := enforce.New(store, core.MustParse("user: 10/1m"), enforce.Options{})
 	if err != nil {
 		return nil, err
 	}

@@ -22,6 +22,7 @@ import (
 	ululeredis "github.com/ulule/limiter/v3/drivers/store/redis"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/internal/redistest"
 )
@@ -113,7 +114,7 @@ func weirOn(tb testing.TB, store core.Store, i int, l limit) decide {
 	tb.Helper()
 	policy, err := core.NewPolicy("p"+strconv.Itoa(i), core.PolicyOptions{}, core.Limit{Rate: int64(l.rate), Period: l.period})
 	require.NoError(tb, err)
-	lim, err := core.NewLimiter(store, policy, core.LimiterOptions{Log: slog.New(slog.DiscardHandler)})
+	lim, err := enforce.New(store, policy, enforce.Options{Log: slog.New(slog.DiscardHandler)})
 	require.NoError(tb, err)
 	tb.Cleanup(func() { _ = lim.Close() })
 	return func(ctx context.Context, key string) (verdict, error) {

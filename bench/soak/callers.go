@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/redisstore"
 )
 
@@ -165,9 +166,9 @@ func (p *process) admitted(err error, res *core.Result) {
 }
 
 func (c *caller) askBack(ctx context.Context) {
-	var a core.Admission
+	var a enforce.Admission
 	failed, err := c.decide(ctx, deadline, func() error {
-		return c.limiters.back.Begin(ctx, core.Ask{Key: c.key, Cost: 2}, &a)
+		return c.limiters.back.Begin(ctx, enforce.Ask{Key: c.key, Cost: 2}, &a)
 	})
 	c.add(&c.report.Back[c.index], 2, failed, err)
 	if err != nil {
@@ -181,9 +182,9 @@ func (c *caller) askBack(ctx context.Context) {
 }
 
 func (c *caller) askKept(ctx context.Context) {
-	var a core.Admission
+	var a enforce.Admission
 	failed, err := c.decide(ctx, deadline, func() error {
-		err := c.limiters.kept.Begin(ctx, core.Ask{Key: c.key, Cost: 1}, &a)
+		err := c.limiters.kept.Begin(ctx, enforce.Ask{Key: c.key, Cost: 1}, &a)
 		if err == nil {
 			err = a.Err
 		}
@@ -196,9 +197,9 @@ func (c *caller) askKept(ctx context.Context) {
 }
 
 func (c *caller) askShared(ctx context.Context, i int) {
-	var a core.Admission
+	var a enforce.Admission
 	_, _ = c.decide(ctx, deadline, func() error {
-		err := c.limiters.shared[i].Begin(ctx, core.Ask{Key: oneKey, Cost: 1}, &a)
+		err := c.limiters.shared[i].Begin(ctx, enforce.Ask{Key: oneKey, Cost: 1}, &a)
 		if err == nil {
 			err = a.Err
 		}
@@ -237,9 +238,9 @@ func (c *caller) askLight(ctx context.Context) {
 }
 
 func (c *caller) askWork(ctx context.Context) {
-	var a core.Admission
+	var a enforce.Admission
 	_, _ = c.decide(ctx, deadline, func() error {
-		err := c.limiters.work.Begin(ctx, core.Ask{Key: oneKey}, &a)
+		err := c.limiters.work.Begin(ctx, enforce.Ask{Key: oneKey}, &a)
 		if err == nil {
 			err = a.Acquire(ctx, 1)
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/internal/redistest"
 	"github.com/weir-go/weir/internal/schedtest"
@@ -78,8 +79,8 @@ type process struct {
 	membership
 	probe    *schedtest.Probe
 	limiters struct {
-		own, back, kept, light, work *core.Limiter
-		shared                       [len(shared)]*core.Limiter
+		own, back, kept, light, work *enforce.Limiter
+		shared                       [len(shared)]*enforce.Limiter
 	}
 	gate   sync.RWMutex // held by those who decide
 	round  int          // changes only while nobody decides
@@ -123,13 +124,13 @@ func (p *process) open() error {
 	if err != nil {
 		return err
 	}
-	first, err := core.NewLimiter(s, own, core.LimiterOptions{Log: slog.New(slog.NewTextHandler(&counter{&p.logged}, nil))})
+	first, err := enforce.New(s, own, enforce.Options{Log: slog.New(slog.NewTextHandler(&counter{&p.logged}, nil))})
 	if err != nil {
 		return err
 	}
 	l := &p.limiters
 	l.own = first
-	with := func(into **core.Limiter, policy core.Policy) {
+	with := func(into **enforce.Limiter, policy core.Policy) {
 		if err == nil {
 			*into, err = first.With(policy)
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/enforce"
 )
 
 // afterWait is the longest time that a request waits for others of its key whose cost is not known yet.
@@ -40,7 +41,7 @@ type afterKey struct {
 type attempt struct {
 	queue   *afterQueue
 	key     *afterKey
-	limiter *core.Limiter
+	limiter *enforce.Limiter
 	seen    int64         // key.charged when it looked, or before: what is charged later may be in left or not
 	left    int64         // units, when it looked
 	place   *list.Element // while it waits
@@ -52,7 +53,7 @@ type attempt struct {
 }
 
 // enter returns an attempt that is to look by limiter for the first time.
-func (q *afterQueue) enter(id afterID, limiter *core.Limiter) *attempt {
+func (q *afterQueue) enter(id afterID, limiter *enforce.Limiter) *attempt {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	k := q.keys[id]
@@ -160,7 +161,7 @@ func (x *attempt) start(left int64) (runs bool) {
 }
 
 // wait returns when x may run, with a admitted, or when it may not. Then it is over. Result.Delay says how long it took.
-func (x *attempt) wait(ctx context.Context, a *core.Admission) error {
+func (x *attempt) wait(ctx context.Context, a *enforce.Admission) error {
 	began := time.Now()
 	defer func() {
 		if a.Result.Allowed() {
@@ -191,10 +192,10 @@ func (x *attempt) wait(ctx context.Context, a *core.Admission) error {
 			return nil
 		case closed:
 			x.end(false)
-			return core.ErrClosed
+			return enforce.ErrClosed
 		case looking:
-			*a = core.Admission{}
-			err := x.limiter.Begin(ctx, core.Ask{Key: x.key.id.key, AtMost: true}, a)
+			*a = enforce.Admission{}
+			err := x.limiter.Begin(ctx, enforce.Ask{Key: x.key.id.key, AtMost: true}, a)
 			if err != nil || !a.Result.Allowed() {
 				x.refused()
 				return err

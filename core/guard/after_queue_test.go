@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/core/internal/remotetest"
 	"github.com/weir-go/weir/internal/race"
@@ -256,7 +257,7 @@ func TestAfterWaits(t *testing.T) {
 		require.NoError(t, c.g.Close())
 		synctest.Wait()
 		assert.Equal(t, 503, sent.verdict.Status)
-		require.ErrorIs(t, sent.verdict.Err, core.ErrClosed)
+		require.ErrorIs(t, sent.verdict.Err, enforce.ErrClosed)
 		assert.Equal(t, 503, c.join().verdict.Status, "nobody waits any more")
 		c.each[0].verdict.Finish(guard.Final{Status: 200})
 		assert.True(t, c.join().passed())

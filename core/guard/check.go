@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/keyfunc"
 )
 
 // taken is what one rule has taken for a request.
 type taken struct {
 	rule      *rule // nil until it is asked
-	admission core.Admission
+	admission enforce.Admission
 	exempt    bool   // the request does not concern the rule
 	keyless   error  // why it was counted without a key of its own
 	asked     *asked // for RateLimit and RateLimit-Policy; nil if they are not sent
@@ -172,7 +173,7 @@ func (g *Guard) begin(r keyfunc.Request, t *taken, d *Scratch) (err error) {
 			return nil
 		}
 	}
-	ask := core.Ask{Cost: 1}
+	ask := enforce.Ask{Cost: 1}
 	if err = ru.key(r, &d.key); err != nil {
 		if ask.Key, err = g.keyless(r, t, err); err != nil || t.exempt {
 			return err
@@ -228,7 +229,7 @@ func (g *Guard) begin(r keyfunc.Request, t *taken, d *Scratch) (err error) {
 }
 
 // limiterFor returns the limiter with the numbers of the request's tier, or nil if the rule does not concern it.
-func (g *Guard) limiterFor(r keyfunc.Request, t *taken) (limiter *core.Limiter) {
+func (g *Guard) limiterFor(r keyfunc.Request, t *taken) (limiter *enforce.Limiter) {
 	ru := t.rule
 	if ru.Skip != nil && ru.Skip(r) {
 		return nil
@@ -293,7 +294,7 @@ func (t *taken) bar(key string) bool {
 }
 
 // queue takes a place to wait in, if there is one, and says how long the request would wait there.
-func (t *taken) queue(ctx context.Context, ask *core.Ask) {
+func (t *taken) queue(ctx context.Context, ask *enforce.Ask) {
 	if t.queued = t.rule.enter(); !t.queued || t.rule.wait == 0 {
 		return
 	}
@@ -357,7 +358,7 @@ func (g *Guard) acquire(ctx context.Context, t *taken) error {
 // or why the Result is not the store's.
 func (t *taken) outcome(err error) error {
 	res := &t.admission.Result
-	if late := (*core.OverLimitError)(nil); errors.As(err, &late) {
+	if late := (*enforce.OverLimitError)(nil); errors.As(err, &late) {
 		*res = late.Result
 		return nil
 	}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/enforce"
 )
 
 // claimTime is how long after the handler has returned what is to be settled may be claimed. For permits it is their
@@ -38,7 +38,7 @@ type Detached struct {
 }
 
 // Claim takes over what was detached. The context held is a child of ctx for the work, also for [Report]; it ends on
-// release, and with the cause [core.ErrPermitLost] if the permits are lost, were not claimed in time, or have been held
+// release, and with the cause [enforce.ErrPermitLost] if the permits are lost, were not claimed in time, or have been held
 // for a day. Release must be called when the work is over, and may be called more than once.
 func (d *Detached) Claim(ctx context.Context) (held context.Context, release func()) {
 	held, cancel := context.WithCancel(ctx)
@@ -69,7 +69,7 @@ func callAll(functions []func()) {
 // owed.
 type handover struct {
 	owed    *owed
-	permits []*core.Detached
+	permits []*enforce.Detached
 
 	final             Final // how the handler has ended
 	claimed, released bool

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/core/internal/remotetest"
 )
@@ -80,7 +81,7 @@ func TestFallbackIsShared(t *testing.T) {
 	quiet := slog.New(new(records))
 	a := newGuard(t, guard.Config{Rule: guard.Rule{Policy: "1/1h"}, Store: store, Log: quiet})
 	b := newGuard(t, guard.Config{Rule: guard.Rule{Policy: "1/1h"}, Store: store, Log: quiet})
-	l, err := core.NewLimiter(store, core.MustParse("1/1h"), core.LimiterOptions{})
+	l, err := enforce.New(store, core.MustParse("1/1h"), enforce.Options{})
 	require.NoError(t, err)
 	assert.True(t, passes(a, alice))
 	assert.False(t, passes(b, alice))

@@ -4,7 +4,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/enforce"
 )
 
 // owed is what is to be done when a request is over: permits to release, units to settle. Copies of a Verdict share it,
@@ -25,7 +25,7 @@ type owed struct {
 // debt is one rule's part of owed.
 type debt struct {
 	rule      *rule
-	admission core.Admission
+	admission enforce.Admission
 	attempt   *attempt
 	settles   bool
 	tier      string

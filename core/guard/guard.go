@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/keyfunc"
 )
 
@@ -46,7 +47,7 @@ type Config struct {
 	Observe func(Event)
 	// Results puts the Result of each request into its context, for handlers that show what is left; see [FromContext].
 	Results bool
-	// Log receives what [core.LimiterOptions] says of a store that fails, and mistakes that show in use, once each.
+	// Log receives what [enforce.Options] says of a store that fails, and mistakes that show in use, once each.
 	// nil means slog.Default().
 	Log *slog.Logger
 }
@@ -66,7 +67,7 @@ type Guard struct {
 // family is what a Guard shares with all that its With and WithRule made.
 type family struct {
 	base    Rule
-	limiter *core.Limiter // of some rule, from which the others are made
+	limiter *enforce.Limiter // of some rule, from which the others are made
 	headers headers
 	observe func(Event)
 	results bool
@@ -130,7 +131,7 @@ func New(c Config) (*Guard, error) {
 	}
 	if err := errors.Join(mistakes...); err != nil {
 		if f.limiter == nil { // and a store that cannot be used by any policy
-			_, unusable := core.NewLimiter(c.Store, core.MustParse("1/1s"), core.LimiterOptions{Log: c.Log})
+			_, unusable := enforce.New(c.Store, core.MustParse("1/1s"), enforce.Options{Log: c.Log})
 			err = errors.Join(err, unusable)
 		}
 		return nil, err
@@ -138,8 +139,8 @@ func New(c Config) (*Guard, error) {
 	return g, nil
 }
 
-// prefixed says in each mistake where it is. Those of core, which begin with the package, need that only in Rules and
-// Routes.
+// prefixed says in each mistake where it is. Those of core and enforce, which begin with the package, need that only in
+// Rules and Routes.
 func prefixed(where string, err error) error {
 	if err == nil {
 		return nil
@@ -150,7 +151,7 @@ func prefixed(where string, err error) error {
 		}
 		return errors.Join(several...)
 	}
-	if where == "" && strings.HasPrefix(err.Error(), "core: ") {
+	if text := err.Error(); where == "" && (strings.HasPrefix(text, "core: ") || strings.HasPrefix(text, "enforce: ")) {
 		return err
 	}
 	return fmt.Errorf("guard: %s%w", where, err)
@@ -236,7 +237,7 @@ func (g *Guard) Policies() []core.Policy {
 	return policies
 }
 
-// Close does what [core.Limiter.Close] does, for g and all that its With and WithRule made: it refuses, with 503,
+// Close does what [enforce.Limiter.Close] does, for g and all that its With and WithRule made: it refuses, with 503,
 // the requests that wait for their turn, and waits until all that is due has been given back to a remote store, for
 // half a second at most. Call it after the server has shut down, if a rule with Settle, After or permits uses a remote
 // store. The store is not closed, and g still decides; but requests that would have to wait for their turn get 503.

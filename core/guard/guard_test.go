@@ -179,7 +179,7 @@ func TestGuardWithRule(t *testing.T) {
 	_, err = g.WithRule(guard.Rule{Policy: "1/1s"})
 	require.EqualError(t, err, `guard: the policy "1/1s" has no name; give it one, as in "login: 1/1s"`)
 	_, err = g.WithRule(guard.Rule{Policy: "default: 1/1s"})
-	require.EqualError(t, err, `core: the name "default" stands for both "default: 5/1h" and "default: 1/1s"; they would share one count: rename one`)
+	require.EqualError(t, err, `enforce: the name "default" stands for both "default: 5/1h" and "default: 1/1s"; they would share one count: rename one`)
 	_, err = g.WithRule(guard.Rule{Policy: "a: 1/1s", Key: keyfunc.User(nil), NoKey: 7})
 	require.ErrorContains(t, err, "guard: Key: keyfunc: User(nil)")
 	require.ErrorContains(t, err, "guard: NoKey is 7")

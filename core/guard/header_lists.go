@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/guard/internal/sfv"
 )
 
@@ -86,7 +87,7 @@ func (l *listed) append(text []byte, wait int64) []byte {
 
 // prepareLists prepares the items of a rule's policies.
 func (ru *rule) prepareLists() {
-	ru.lists = map[*core.Limiter]*asked{ru.limiter: {items: items(ru.limiter.Policy())}}
+	ru.lists = map[*enforce.Limiter]*asked{ru.limiter: {items: items(ru.limiter.Policy())}}
 	for _, l := range ru.tiers {
 		if l != nil {
 			ru.lists[l] = &asked{items: items(l.Policy())}
@@ -140,7 +141,7 @@ func window(l core.Limit) int64 {
 }
 
 // asks returns what the lists say of a rule that is asked for a key.
-func (f *family) asks(ru *rule, l *core.Limiter, key string) *asked {
+func (f *family) asks(ru *rule, l *enforce.Limiter, key string) *asked {
 	a := ru.lists[l]
 	if f.headers.PartitionSecret != "" {
 		h := hmac.New(sha256.New, []byte(f.headers.PartitionSecret))

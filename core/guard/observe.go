@@ -30,7 +30,7 @@ type Event struct {
 	// Took is how long the decision took, without the waiting for the turn.
 	Took time.Duration
 	// Err is nil, or the error on the way to the decision: a *core.StoreError, the error of the key function (also where
-	// NoKeyShared made the store decide all the same), the context's error of a client that left, or core.ErrClosed.
+	// NoKeyShared made the store decide all the same), the context's error of a client that left, or enforce.ErrClosed.
 	Err error
 
 	// Settled reports that the request is over, and that Used units were used where the Result took Taken. An Event of

@@ -31,7 +31,7 @@ type Refusal struct {
 	// Result.Local is true. Where nothing could be decided, so that Result.Limit is 0,
 	// Err says why: a *core.StoreError under "fail closed", an error of the key function
 	// (often keyfunc.ErrNoKey), of a negative cost, the context's error of a client
-	// that left, or core.ErrClosed.
+	// that left, or enforce.ErrClosed.
 	Err error
 
 	bodies *bodies // of the rule's policy, or nil

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/keyfunc"
 )
@@ -86,7 +87,7 @@ func TestPermitsSurvivePanics(t *testing.T) {
 	const policy = "both: 1 concurrent lease 1h, 100/1h"
 	g, err := guard.New(guard.Config{Rule: guard.Rule{Policy: policy, Key: keyfunc.Const("all")}, Store: store, Observe: observe})
 	require.NoError(t, err)
-	l, err := core.NewLimiter(store, core.MustParse(policy), core.LimiterOptions{})
+	l, err := enforce.New(store, core.MustParse(policy), enforce.Options{})
 	require.NoError(t, err)
 	free := func() { // what is given back to a store that is not in the process takes a moment
 		t.Helper()

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/keyfunc"
 )
@@ -54,7 +55,7 @@ func TestQueueOfFifty(t *testing.T) {
 				case x.verdict.Status == 503:
 					sent++
 					assert.Equal(t, 205*ms, x.at)
-					require.ErrorIs(t, x.verdict.Err, core.ErrClosed)
+					require.ErrorIs(t, x.verdict.Err, enforce.ErrClosed)
 				}
 				x.verdict.Finish(guard.Final{Status: 200})
 			}

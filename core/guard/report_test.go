@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/core/internal/remotetest"
 	"github.com/weir-go/weir/keyfunc"
@@ -30,7 +31,7 @@ func left(t *testing.T, store core.Store, g *guard.Guard) int64 {
 
 func leftOf(t *testing.T, store core.Store, g *guard.Guard, who string) int64 {
 	t.Helper()
-	l, err := core.NewLimiter(store, g.Policies()[0], core.LimiterOptions{})
+	l, err := enforce.New(store, g.Policies()[0], enforce.Options{})
 	require.NoError(t, err)
 	res, err := l.Peek(t.Context(), "ip="+who)
 	require.NoError(t, err)

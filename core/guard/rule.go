@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/keyfunc"
 )
 
@@ -98,18 +99,18 @@ type rule struct {
 	Rule
 	name    string
 	place   string // where in the Config it is
-	limiter *core.Limiter
-	tiers   map[string]*core.Limiter // nil for the unlimited
-	wait    time.Duration            // how far ahead a request may reserve
-	waits   bool                     // requests may have to wait for their turn
+	limiter *enforce.Limiter
+	tiers   map[string]*enforce.Limiter // nil for the unlimited
+	wait    time.Duration               // how far ahead a request may reserve
+	waits   bool                        // requests may have to wait for their turn
 	permits bool
 	rated   bool // the policy has a rate
 	routed  bool // the key asks for the route
 	shadow  bool
-	settles bool                     // it has a Settle or an After, and a rate
-	forgets bool                     // nothing needs the key once it has decided
-	burst   burst                    // of the first limit: nearly always, of the one that clients are told of
-	lists   map[*core.Limiter]*asked // for RateLimit and RateLimit-Policy, of each policy; nil if they are not sent
+	settles bool                        // it has a Settle or an After, and a rate
+	forgets bool                        // nothing needs the key once it has decided
+	burst   burst                       // of the first limit: nearly always, of the one that clients are told of
+	lists   map[*enforce.Limiter]*asked // for RateLimit and RateLimit-Policy, of each policy; nil if they are not sent
 	bodies  *bodies
 	breaker *breaker // the handler, if it is one
 	said    said     // what the Source says of it, if it is a version
@@ -186,7 +187,7 @@ func (f *family) prepare(store core.Store, r Rule, name string) (*rule, error) {
 	ru.breaker, _ = r.OverLimit.(*breaker)
 	if f.limiter != nil {
 		ru.limiter, err = f.limiter.With(p)
-	} else if ru.limiter, err = core.NewLimiter(store, p, core.LimiterOptions{Log: f.log}); err == nil {
+	} else if ru.limiter, err = enforce.New(store, p, enforce.Options{Log: f.log}); err == nil {
 		f.limiter = ru.limiter
 	}
 	if err == nil {

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/enforce"
 )
 
 // Source knows the numbers of policies that change while the program runs, such as those of a file. It is what
@@ -45,7 +45,7 @@ func (g *Guard) warnNumbersOnce(entry, text string, err error) {
 var warnedSeed = maphash.MakeSeed()
 
 // Set is the numbers of policies, and of their tiers, in the place of those in the Config. Each request goes by one
-// Set. What was counted is kept as far as the numbers can share it; see [core.Limiter.Variant]. If an entry cannot be
+// Set. What was counted is kept as far as the numbers can share it; see [enforce.Limiter.Variant]. If an entry cannot be
 // used, because it has a mistake or differs in more than numbers, the numbers from before stay, and the log has a
 // line of it, once. Names that no rule of the Guard has are ignored, so that several Guards may share a Set;
 // [Set.Unused] finds those that none of them has.
@@ -217,7 +217,7 @@ func (ru *rule) renew(set *Set, before *rule, lists bool, unusable func(entry, t
 	case len(now.tiers) > 0:
 		next.tiers = maps.Clone(ru.tiers)
 		if next.tiers == nil {
-			next.tiers = map[string]*core.Limiter{}
+			next.tiers = map[string]*enforce.Limiter{}
 		}
 		for _, tier := range slices.Sorted(maps.Keys(now.tiers)) {
 			l, known := before.tiers[tier]

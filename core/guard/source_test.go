@@ -287,7 +287,7 @@ func TestSourceLint(t *testing.T) {
 		got = append(got, w.String())
 	}
 	assert.Equal(t, []string{
-		`unusable-numbers: Source.Policies["default"]: core: the variant "default: 20/1h fixed-window" of "default: 10/1h" differs in more than numbers, and so would not share its counts; give it the same algorithms; until it is mended, the numbers of the Config hold`,
+		`unusable-numbers: Source.Policies["default"]: enforce: the variant "default: 20/1h fixed-window" of "default: 10/1h" differs in more than numbers, and so would not share its counts; give it the same algorithms; until it is mended, the numbers of the Config hold`,
 		`unusable-numbers: Source.Tiers["default"]["pro"]: only the numbers may differ; leave the options out, or write those of "default: 10/1h"; until it is mended, the numbers of the Config hold`,
 	}, got)
 }

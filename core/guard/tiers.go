@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/enforce"
 )
 
 // prepareTiers makes a limiter for each tier.
@@ -16,7 +17,7 @@ func (ru *rule) prepareTiers() error {
 	var mistakes []error
 	for _, tier := range slices.Sorted(maps.Keys(ru.Tiers)) {
 		if ru.tiers == nil {
-			ru.tiers = map[string]*core.Limiter{}
+			ru.tiers = map[string]*enforce.Limiter{}
 		}
 		l, err := ru.tier(tier, ru.Tiers[tier])
 		if err != nil {
@@ -29,7 +30,7 @@ func (ru *rule) prepareTiers() error {
 }
 
 // tier returns the limiter of a tier with the numbers of a text, or nil if the tier is unlimited.
-func (ru *rule) tier(name, text string) (*core.Limiter, error) {
+func (ru *rule) tier(name, text string) (*enforce.Limiter, error) {
 	switch {
 	case name == "":
 		return nil, errors.New("a tier has a name; the Policy is for those who are in none")
@@ -46,7 +47,7 @@ func (ru *rule) tier(name, text string) (*core.Limiter, error) {
 
 // variant returns the rule's limiter with the numbers of a text, which must differ in nothing else. Options that the
 // text leaves out are those of the rule's policy.
-func (ru *rule) variant(text string) (*core.Limiter, error) {
+func (ru *rule) variant(text string) (*enforce.Limiter, error) {
 	p, err := core.Parse(text)
 	if err != nil {
 		return nil, err
@@ -86,7 +87,7 @@ func inherit(o, own core.PolicyOptions) core.PolicyOptions {
 const unlimited = "unlimited"
 
 // ofTier returns the limiter of a tier, or nil for one that is unlimited, and the tier's name if the rule knows it.
-func (g *Guard) ofTier(ru *rule, tier string) (*core.Limiter, string) {
+func (g *Guard) ofTier(ru *rule, tier string) (*enforce.Limiter, string) {
 	if l, ok := ru.tiers[tier]; ok {
 		return l, tier
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/core/internal/remotetest"
 )
@@ -172,7 +173,7 @@ func TestGuardCloseSendsAway(t *testing.T) {
 					assert.Equal(t, 50*ms, sent.at)
 					assert.Equal(t, guard.Reply, sent.verdict.Action)
 					assert.Equal(t, 503, sent.verdict.Status)
-					require.ErrorIs(t, sent.verdict.Err, core.ErrClosed)
+					require.ErrorIs(t, sent.verdict.Err, enforce.ErrClosed)
 					assert.False(t, sent.verdict.NeedsFinal(), "there is nothing to settle")
 				}
 				if where == "remote" {
@@ -188,7 +189,7 @@ func TestGuardCloseSendsAway(t *testing.T) {
 				late := c.join()
 				assert.Equal(t, 50*ms, late.at, "there is no waiting any more")
 				assert.Equal(t, 503, late.verdict.Status)
-				require.ErrorIs(t, late.verdict.Err, core.ErrClosed)
+				require.ErrorIs(t, late.verdict.Err, enforce.ErrClosed)
 				synctest.Wait() // for what a remote store is given back
 				after := held()
 				assert.Equal(t, before, after, "who does not wait is not charged")

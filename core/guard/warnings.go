@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/keyfunc"
 )
 
@@ -105,7 +106,7 @@ func (g *Guard) warnKey(ru *rule, err error) {
 func failedOtherwise(err error) bool {
 	failed := (*core.StoreError)(nil)
 	return errors.As(err, &failed) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
-		errors.Is(err, core.ErrClosed)
+		errors.Is(err, enforce.ErrClosed)
 }
 
 // warnAddress logs, once for all rules, that keys are made of addresses that may not be the clients'.

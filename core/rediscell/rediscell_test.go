@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/rediscell"
 )
 
@@ -143,7 +144,7 @@ func TestThrottleReconfigures(t *testing.T) {
 	assert.Equal(t, [5]int64{0, 10, 9, -1, 6}, other, "keys are apart")
 
 	// It is the policy called throttle: a Limiter may look at the same count.
-	l, err := core.NewLimiter(s, core.MustParse("throttle: 10/1m"), core.LimiterOptions{})
+	l, err := enforce.New(s, core.MustParse("throttle: 10/1m"), enforce.Options{})
 	require.NoError(t, err)
 	res, err := l.Peek(t.Context(), "other")
 	require.NoError(t, err)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/enforce"
 )
 
 // Callers that join a queue five times as fast as it moves, and leave after 8 ms, cost one that waits no turn: in their
@@ -73,7 +74,7 @@ func TestAbandonedPlaces(t *testing.T) {
 				for range 100 {
 					a := <-answers
 					if longest = max(longest, a.took); a.err != nil {
-						over := errors.As(a.err, new(*core.OverLimitError))
+						over := errors.As(a.err, new(*enforce.OverLimitError))
 						require.True(t, over, "%v", a.err)
 						refused++
 					}

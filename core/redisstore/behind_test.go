@@ -17,13 +17,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/internal/redistest"
 	"github.com/weir-go/weir/keyfunc"
 )
 
-// What runs behind the decisions, seen through core.Limiter and guard.Guard as programs use them.
+// What runs behind the decisions, seen through enforce.Limiter and guard.Guard as programs use them.
 
 // brief is the deadline of decisions on a server that fails, and is to answer at other times also on a busy
 // machine.
@@ -56,14 +57,14 @@ func (f far) patientStore(t *testing.T) *redisstore.Store {
 	return newStore(t, closing(t, redis.NewUniversalClient(o)), redisstore.Options{Deadline: patient})
 }
 
-func newLimiter(t *testing.T, s core.Store, policy string) *core.Limiter {
-	l, err := core.NewLimiter(s, core.MustParse(policy), core.LimiterOptions{})
+func newLimiter(t *testing.T, s core.Store, policy string) *enforce.Limiter {
+	l, err := enforce.New(s, core.MustParse(policy), enforce.Options{})
 	require.NoError(t, err)
 	return l
 }
 
 // hold takes n permits of a key, as soon as there are so many. It does not wait for long.
-func hold(t *testing.T, l *core.Limiter, key string, n int64) (context.Context, func()) {
+func hold(t *testing.T, l *enforce.Limiter, key string, n int64) (context.Context, func()) {
 	t.Helper()
 	type grant struct {
 		held    context.Context //nolint:containedctx // it is what a grant is
@@ -92,7 +93,7 @@ func (f far) held(t *testing.T) (n int64) {
 
 // hold takes a permit of the key "k", the nth that is held. It is the server that grants it: on a busy machine the
 // fail word may have to decide at first.
-func (f far) hold(t *testing.T, l *core.Limiter, nth int64) (context.Context, func()) {
+func (f far) hold(t *testing.T, l *enforce.Limiter, nth int64) (context.Context, func()) {
 	t.Helper()
 	for {
 		held, release := hold(t, l, "k", 1)
@@ -144,7 +145,7 @@ func TestReleasesOfOthers(t *testing.T) { //nolint:paralleltest // it leaves not
 			release()
 			return
 		}
-		assert.ErrorAs(t, err, new(*core.OverLimitError), "its releases may be behind")
+		assert.ErrorAs(t, err, new(*enforce.OverLimitError), "its releases may be behind")
 	}, func() {
 		for range 15 {
 			_, release, err := l.Acquire(t.Context(), "victim")
@@ -230,7 +231,7 @@ func testSettlementsOfOthers(t *testing.T, policy string) {
 		attempt("guesser", 401, func() {})
 	}
 	assert.Equal(t, core.Refused, attempt("guesser", 200, func() {}), "failures count")
-	l, err := core.NewLimiter(f.patientStore(t), g.Policies()[0], core.LimiterOptions{})
+	l, err := enforce.New(f.patientStore(t), g.Policies()[0], enforce.Options{})
 	require.NoError(t, err)
 	key := func(user string) string {
 		k := new(keyfunc.Key)
@@ -432,11 +433,11 @@ func TestOutageLongerThanALease(t *testing.T) {
 					require.NoError(t, errors.Join(err, none))
 				case core.FailLocal:
 					require.NoError(t, err)
-					assert.ErrorAs(t, none, new(*core.OverLimitError), "what runs counts")
+					assert.ErrorAs(t, none, new(*enforce.OverLimitError), "what runs counts")
 				case core.FailClosed:
 					assert.ErrorAs(t, err, new(*core.StoreError))
-					assert.ErrorIs(t, context.Cause(first), core.ErrPermitLost)
-					assert.ErrorIs(t, context.Cause(second), core.ErrPermitLost)
+					assert.ErrorIs(t, context.Cause(first), enforce.ErrPermitLost)
+					assert.ErrorIs(t, context.Cause(second), enforce.ErrPermitLost)
 					another = func() {}
 				}
 				f.proxy.Pass()
@@ -507,11 +508,11 @@ func TestCloseWithoutAServer(t *testing.T) { //nolint:paralleltest // it counts 
 			err = permits.Close()
 			t.Logf("closed after %v", time.Since(start))
 			n := 0
-			_, _ = fmt.Sscanf(fmt.Sprint(err), "core: Close: %d permits and charges may not have been given back", &n)
+			_, _ = fmt.Sscanf(fmt.Sprint(err), "enforce: Close: %d permits and charges may not have been given back", &n)
 			require.GreaterOrEqual(t, n, 21, err)
-			require.ErrorIs(t, <-waits, core.ErrClosed)
+			require.ErrorIs(t, <-waits, enforce.ErrClosed)
 			for _, ctx := range all {
-				require.ErrorIs(t, context.Cause(ctx), core.ErrPermitLost)
+				require.ErrorIs(t, context.Cause(ctx), enforce.ErrPermitLost)
 			}
 			f.proxy.Pass()
 			f.server.Kill()

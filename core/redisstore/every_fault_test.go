@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/internal/redistest"
 	"github.com/weir-go/weir/internal/schedtest"
@@ -366,7 +367,7 @@ type load struct {
 
 func newLoad(t *testing.T, s *site) *load {
 	c := &load{site: s, probe: schedtest.New()}
-	limiter, err := core.NewLimiter(s.store, tight, core.LimiterOptions{Log: slog.New(slog.DiscardHandler)})
+	limiter, err := enforce.New(s.store, tight, enforce.Options{Log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	for _, p := range exact { // the first decision of a policy composes its scripts, which is no waiting
 		_, _ = s.store.Take(t.Context(), core.Take{Policy: p, Key: "warm"})
@@ -408,7 +409,7 @@ func (c *load) begin(t *testing.T, f fault) (now, before *episode) {
 }
 
 // call asks again and again.
-func (c *load) call(ctx context.Context, limiter *core.Limiter, rng *rand.Rand) {
+func (c *load) call(ctx context.Context, limiter *enforce.Limiter, rng *rand.Rand) {
 	for !c.stopped.Load() {
 		e := c.current.Load()
 		if e.in.Add(1); c.current.Load() != e {
@@ -431,7 +432,7 @@ func (c *load) call(ctx context.Context, limiter *core.Limiter, rng *rand.Rand) 
 }
 
 // ask asks for a cell, and returns the class of what failed.
-func (c *cell) ask(ctx context.Context, s *redisstore.Store, l *core.Limiter, cost int64) string {
+func (c *cell) ask(ctx context.Context, s *redisstore.Store, l *enforce.Limiter, cost int64) string {
 	if c.tight {
 		switch res, err := l.Allow(ctx, c.key); {
 		case err != nil:

@@ -29,7 +29,7 @@ func ExampleClientOptions_tls() { //nolint:testableexamples // a client connects
 	if err != nil {
 		log.Fatal(err)
 	}
-	_ = store // for guard.Config.Store, or core.NewLimiter
+	_ = store // for guard.Config.Store, or enforce.New
 }
 
 // With MasterName, the addresses are those of the Sentinels.
@@ -40,7 +40,7 @@ func ExampleClientOptions_sentinel() { //nolint:testableexamples // a client con
 	if err != nil {
 		log.Fatal(err)
 	}
-	_ = store // for guard.Config.Store, or core.NewLimiter
+	_ = store // for guard.Config.Store, or enforce.New
 }
 
 // One node of a Cluster that is up is enough, as it knows the others; then IsClusterMode says that it is one.
@@ -51,5 +51,5 @@ func ExampleClientOptions_cluster() { //nolint:testableexamples // a client conn
 	if err != nil {
 		log.Fatal(err)
 	}
-	_ = store // for guard.Config.Store, or core.NewLimiter
+	_ = store // for guard.Config.Store, or enforce.New
 }

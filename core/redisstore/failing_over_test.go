@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/internal/logtest"
 	"github.com/weir-go/weir/internal/redistest"
@@ -50,7 +51,7 @@ func TestOutageIsToldOnce(t *testing.T) {
 		},
 	})
 	log := new(logtest.Log)
-	l, err := core.NewLimiter(s, core.MustParse("told: 1000000/1h"), core.LimiterOptions{Log: log.Logger()})
+	l, err := enforce.New(s, core.MustParse("told: 1000000/1h"), enforce.Options{Log: log.Logger()})
 	require.NoError(t, err)
 
 	proxy.Blackhole()
@@ -102,18 +103,18 @@ func TestHandBack(t *testing.T) {
 	t.Parallel()
 	proxy := redistest.NewProxy(t, sharedServer(t).Addr())
 	o := own()
-	var fleet [2]*core.Limiter
+	var fleet [2]*enforce.Limiter
 	var store *redisstore.Store
 	for i := range fleet {
 		rdb := closing(t, redis.NewUniversalClient(unhurried(redisstore.ClientOptions(proxy.Addr()))))
 		store = newStore(t, rdb, o)
-		l, err := core.NewLimiter(store, core.MustParse("handed: 10000/24h; fail local 1/2"), core.LimiterOptions{Log: slog.New(slog.DiscardHandler)})
+		l, err := enforce.New(store, core.MustParse("handed: 10000/24h; fail local 1/2"), enforce.Options{Log: slog.New(slog.DiscardHandler)})
 		require.NoError(t, err)
 		fleet[i] = l
 	}
-	take := func(l *core.Limiter, key string, n int64) (executed int64, why *core.StoreError) {
-		var a core.Admission
-		require.NoError(t, l.Begin(t.Context(), core.Ask{Key: key, Cost: n}, &a))
+	take := func(l *enforce.Limiter, key string, n int64) (executed int64, why *core.StoreError) {
+		var a enforce.Admission
+		require.NoError(t, l.Begin(t.Context(), enforce.Ask{Key: key, Cost: n}, &a))
 		require.True(t, a.Result.Allowed())
 		if a.Err == nil {
 			return n, nil
@@ -185,7 +186,7 @@ func TestMirror(t *testing.T) {
 		o := own()
 		o.Mirror = mirror
 		s := newStore(t, closing(t, redis.NewUniversalClient(unhurried(redisstore.ClientOptions(proxy.Addr())))), o)
-		l, err := core.NewLimiter(s, core.MustParse("mirrored: 10/24h"), core.LimiterOptions{Log: slog.New(slog.DiscardHandler)})
+		l, err := enforce.New(s, core.MustParse("mirrored: 10/24h"), enforce.Options{Log: slog.New(slog.DiscardHandler)})
 		require.NoError(t, err)
 		key := 0 // one of which Redis has counted the first take, which on a busy machine may fail
 		require.Eventually(t, func() bool {

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/internal/redistest"
 )
@@ -57,7 +58,7 @@ func inFleet(t *testing.T) bool {
 	store := &recorder{Store: newStore(t, rdb, redisstore.Options{Deadline: patient, Prefix: j.Prefix})}
 	var all sync.WaitGroup
 	for _, text := range j.Policies {
-		limiter, err := core.NewLimiter(store, core.MustParse(text), core.LimiterOptions{})
+		limiter, err := enforce.New(store, core.MustParse(text), enforce.Options{})
 		require.NoError(t, err)
 		for range j.Goroutines {
 			all.Go(func() {

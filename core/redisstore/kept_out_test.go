@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/internal/redistest"
 )
@@ -124,10 +125,10 @@ func TestLogNamesServer(t *testing.T) {
 	t.Cleanup(func() { _ = ring.Close() })
 	s := newStore(t, ring, redisstore.Options{Deadline: patient})
 	said := new(lines)
-	limiters := make([]*core.Limiter, 3)
+	limiters := make([]*enforce.Limiter, 3)
 	for i := range limiters {
 		p := core.MustParse(fmt.Sprintf("p%d: 1000000/1h", i))
-		l, err := core.NewLimiter(s, p, core.LimiterOptions{Log: slog.New(slog.NewTextHandler(said, nil))})
+		l, err := enforce.New(s, p, enforce.Options{Log: slog.New(slog.NewTextHandler(said, nil))})
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = l.Close() })
 		limiters[i] = l

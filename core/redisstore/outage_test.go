@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/internal/redistest"
 )
@@ -173,12 +174,12 @@ func TestFailWords(t *testing.T) {
 	s := newStore(t, rdb, redisstore.Options{})
 	server.Kill()
 
-	limiter := func(policy string) *core.Limiter {
-		l, err := core.NewLimiter(s, core.MustParse(policy), core.LimiterOptions{})
+	limiter := func(policy string) *enforce.Limiter {
+		l, err := enforce.New(s, core.MustParse(policy), enforce.Options{})
 		require.NoError(t, err)
 		return l
 	}
-	local := []*core.Limiter{limiter("words: 5/1h"), limiter("words: 5/1h")}
+	local := []*enforce.Limiter{limiter("words: 5/1h"), limiter("words: 5/1h")}
 	admitted := 0
 	for i := range 20 {
 		res, err := local[i%2].Allow(t.Context(), "k")
@@ -253,7 +254,7 @@ func TestOutageForCallersWithLittleTime(t *testing.T) {
 	proxy := redistest.NewProxy(t, sharedServer(t).Addr())
 	rdb := redis.NewUniversalClient(redisstore.ClientOptions(proxy.Addr()))
 	defer func() { assert.NoError(t, rdb.Close()) }()
-	l, err := core.NewLimiter(newStore(t, rdb, redisstore.Options{}), core.MustParse("hurry: 1000/1h; fail open"), core.LimiterOptions{})
+	l, err := enforce.New(newStore(t, rdb, redisstore.Options{}), core.MustParse("hurry: 1000/1h; fail open"), enforce.Options{})
 	require.NoError(t, err)
 	proxy.Blackhole()
 	for range 20 {

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/storetest"
 	"github.com/weir-go/weir/internal/redistest"
@@ -395,7 +396,7 @@ func holds(t *testing.T, addr string) {
 	}()
 	rdb := redis.NewUniversalClient(unhurried(redisstore.ClientOptions(addr)))
 	defer func() { assert.NoError(t, rdb.Close()) }()
-	l, err := core.NewLimiter(newStore(t, rdb, redisstore.Options{Deadline: patient}), permitPolicy(t, "killed", 3, holderLease), core.LimiterOptions{})
+	l, err := enforce.New(newStore(t, rdb, redisstore.Options{Deadline: patient}), permitPolicy(t, "killed", 3, holderLease), enforce.Options{})
 	require.NoError(t, err)
 	for range 3 {
 		held, release, err := l.Acquire(t.Context(), "k")
@@ -404,7 +405,7 @@ func holds(t *testing.T, addr string) {
 		defer func() { <-held.Done() }()
 	}
 	_, _, err = l.Acquire(t.Context(), "k")
-	var over *core.OverLimitError
+	var over *enforce.OverLimitError
 	require.True(t, errors.As(err, &over))
 	fmt.Println("holding")
 	<-t.Context().Done()

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/guard"
 )
 
@@ -105,7 +106,7 @@ func testPermitLost(t *testing.T, a Adapter) {
 	}}
 	s := serve(t, a, hello(h, newGuard(t, "1 concurrent lease 100ms", guard.Config{Store: store})))
 	s.get("/hello")
-	require.ErrorIs(t, receive(t, causes, "the handler did not run"), core.ErrPermitLost)
+	require.ErrorIs(t, receive(t, causes, "the handler did not run"), enforce.ErrPermitLost)
 }
 
 // The context that ends with the permit is the handler's alone: middleware outside goes on with its own.

@@ -1,8 +1,10 @@
-package core
+package enforce
 
 import (
 	"context"
 	"time"
+
+	"github.com/weir-go/weir/core"
 )
 
 // Ask is the argument of [Limiter.Begin]: whose units to take, and how many.
@@ -11,10 +13,10 @@ type Ask struct {
 	Key string
 	// Cost is how many units to take of the policy's rates. 0 peeks.
 	Cost int64
-	// AtMost takes as many units as there are, up to Cost, as in [Take]. With a Cost of 0 it takes none, and only looks
+	// AtMost takes as many units as there are, up to Cost, as in [core.Take]. With a Cost of 0 it takes none, and only looks
 	// whether there is one, for a program that knows the cost when the work is done: see [Admission.Charge].
 	AtMost bool
-	// Wait is how long the caller would wait for its turn, as in [Take]. 0 means now or not at all.
+	// Wait is how long the caller would wait for its turn, as in [core.Take]. 0 means now or not at all.
 	Wait time.Duration
 }
 
@@ -23,12 +25,13 @@ type Ask struct {
 // Admission refuses, and has nothing to give back.
 type Admission struct {
 	// Result is the decision.
-	Result Result
-	// Err is nil, or the [*StoreError] because of which the policy's fail word has decided.
+	Result core.Result
+	// Err is nil, or the [*core.StoreError] because of which the policy's fail word has decided.
 	Err error
 
 	limiter *Limiter
 	key     string
+	units   place     // where the units were charged, if the Result does not say because permits came from another place
 	turn    time.Time // of what was taken, if that is still to come; else zero
 	hold    *hold
 }
@@ -36,7 +39,7 @@ type Admission struct {
 // Begin takes units of the policy's rates: the first step of an admission. It fills in a, which must be zero; to return
 // an Admission would take as long as a part of the decision. A policy of permits alone has no rates, and Begin admits.
 // Being over the limit is a Result, not an error: look at a.Result.Allowed. An error means that nothing was decided and
-// nothing taken, and leaves a zero: the context's, that of a mistake in the Ask, and a [*StoreError] under "fail
+// nothing taken, and leaves a zero: the context's, that of a mistake in the Ask, and a [*core.StoreError] under "fail
 // closed".
 //
 // The next steps are Wait, if Result.Delay is not 0, and Acquire, if the policy has permits: in this order, so that no
@@ -47,18 +50,18 @@ type Admission struct {
 // receipt of that turn, and Result.Delay counts from now.
 func (l *Limiter) Begin(ctx context.Context, ask Ask, a *Admission) error {
 	a.limiter, a.key = l, ask.Key
-	if l.policy.p.permits != nil && len(l.policy.p.algorithms) == 0 {
-		a.Result.Outcome = Admitted
+	if l.permits && !l.rates {
+		a.Result.Outcome = core.Admitted
 		return nil
 	}
 	if w := l.engine.waiters; w.free.Load() > 0 && !ask.AtMost && ctx.Err() == nil {
-		if turn := w.claim(l.policy.p, &ask); turn != nil {
+		if turn := w.claim(l.policy, &ask); turn != nil {
 			a.Result, a.turn = turn.took, turn.at
 			a.Result.Delay = max(0, time.Until(turn.at).Round(time.Microsecond))
 			return nil
 		}
 	}
-	var t Take // filled in place: a literal would be made elsewhere and copied
+	var t core.Take // filled in place: a literal would be made elsewhere and copied
 	t.Policy, t.Key, t.Cost, t.AtMost, t.Wait = l.policy, ask.Key, ask.Cost, ask.AtMost, ask.Wait
 	a.Err = l.engine.take(ctx, &t, &a.Result)
 	if a.Err != nil && !a.Result.Local {
@@ -76,8 +79,7 @@ func (l *Limiter) Begin(ctx context.Context, ask Ask, a *Admission) error {
 // policy has no permits. Afterwards Result is the decision of rates and permits together; if the permits are refused,
 // or if Acquire fails, the units are given back. Errors are those of Begin.
 func (a *Admission) Acquire(ctx context.Context, n int64) error {
-	p := a.limiter.policy.p
-	if p.permits == nil || a.hold != nil || !a.Result.Allowed() {
+	if !a.limiter.permits || a.hold != nil || !a.Result.Allowed() {
 		return nil
 	}
 	done := false
@@ -90,7 +92,7 @@ func (a *Admission) Acquire(ctx context.Context, n int64) error {
 			undo()
 		}
 	}()
-	h, permits, err := a.limiter.engine.acquire(ctx, Permit{Policy: a.limiter.policy, Key: a.key, Weight: n})
+	h, permits, err := a.limiter.engine.acquire(ctx, core.Permit{Policy: a.limiter.policy, Key: a.key, Weight: n})
 	if err != nil && !permits.Local {
 		return err
 	}
@@ -101,7 +103,8 @@ func (a *Admission) Acquire(ctx context.Context, n int64) error {
 	if !permits.Allowed() {
 		undo()
 	}
-	p.combine(&a.Result, &permits)
+	a.units = placeOf(&a.Result)
+	a.limiter.policy.Combine(&a.Result, &permits)
 	done = true
 	return nil
 }
@@ -118,7 +121,7 @@ func (a *Admission) Wait(ctx context.Context) error {
 	if end, bounded := ctx.Deadline(); bounded && time.Until(end) <= a.Result.Delay {
 		a.GiveBack(a.Result.Taken)
 		a.Result.Taken = 0
-		return &OverLimitError{Result{Limit: a.Result.Limit, RetryAfter: a.Result.Delay, At: a.Result.At}}
+		return &OverLimitError{core.Result{Limit: a.Result.Limit, RetryAfter: a.Result.Delay, At: a.Result.At}}
 	}
 	took, turn := a.refund(a.Result.Taken), a.turn
 	a.turn = time.Time{}
@@ -132,12 +135,20 @@ func (a *Admission) Wait(ctx context.Context) error {
 	return nil
 }
 
-func (a *Admission) refund(units int64) *Refund {
-	return &Refund{Policy: a.limiter.policy, Key: a.key, Receipt: a.Result, Units: units}
+// charged returns where the units were charged.
+func (a *Admission) charged() place {
+	if a.units != 0 {
+		return a.units
+	}
+	return placeOf(&a.Result)
+}
+
+func (a *Admission) refund(units int64) *core.Refund {
+	return &core.Refund{Policy: a.limiter.policy, Key: a.key, Receipt: a.Result, Units: units}
 }
 
 // GiveBack gives back units of those that were taken, at most Result.Taken in all, as far as they still weigh; see
-// [Refund]. It does not wait for a remote store.
+// [core.Refund]. It does not wait for a remote store.
 func (a *Admission) GiveBack(units int64) {
 	units = min(units, a.Result.Taken)
 	switch {
@@ -146,7 +157,7 @@ func (a *Admission) GiveBack(units int64) {
 		a.limiter.engine.waiters.put(a.refund(units), a.turn)
 		a.turn = time.Time{}
 	default:
-		a.limiter.engine.giveBack(*a.refund(units))
+		a.limiter.engine.giveBack(a.refund(units), a.charged())
 	}
 }
 
@@ -158,11 +169,11 @@ func (a *Admission) Charge(units int64, done func()) {
 	if done == nil {
 		done = func() {}
 	}
-	if units <= 0 || a.limiter == nil || len(a.limiter.policy.p.algorithms) == 0 {
+	if units <= 0 || a.limiter == nil || !a.limiter.rates {
 		done()
 		return
 	}
-	a.limiter.engine.charge(Take{Policy: a.limiter.policy, Key: a.key, Cost: units, AtMost: true, Debt: true}, &a.Result, done)
+	a.limiter.engine.charge(core.Take{Policy: a.limiter.policy, Key: a.key, Cost: units, AtMost: true, Debt: true}, a.charged(), done)
 }
 
 // Held reports whether there are permits to release.

@@ -1,4 +1,4 @@
-package core_test
+package enforce_test
 
 import (
 	"context"
@@ -12,21 +12,22 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/core/internal/remotetest"
 	"github.com/weir-go/weir/keyfunc"
 )
 
-func newLimiter(t *testing.T, s core.Store, policy string) *core.Limiter {
-	l, err := core.NewLimiter(s, core.MustParse(policy), core.LimiterOptions{})
+func newLimiter(t *testing.T, s core.Store, policy string) *enforce.Limiter {
+	l, err := enforce.New(s, core.MustParse(policy), enforce.Options{})
 	require.NoError(t, err)
 	return l
 }
 
 func TestLimiter(t *testing.T) {
 	ctx := t.Context()
-	_, err := core.NewLimiter(nil, core.Policy{}, core.LimiterOptions{})
-	require.EqualError(t, err, `core: a Limiter without a policy; give one, such as core.MustParse("100/1m")`)
+	_, err := enforce.New(nil, core.Policy{}, enforce.Options{})
+	require.EqualError(t, err, `enforce: a Limiter without a policy; give one, such as core.MustParse("100/1m")`)
 
 	l := newLimiter(t, nil, "10/1h")
 	res, err := l.Allow(ctx, "alice")
@@ -68,24 +69,27 @@ func TestLimiter(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
+// noPermits is a store that keeps no permits.
+type noPermits struct{ core.Store }
+
 // A store that can only panic, or cannot do what the policy asks for, is refused at once.
 func TestCheckStore(t *testing.T) {
 	for want, c := range map[string]struct {
 		store  core.Store
 		policy string
 	}{
-		"core: Store is a nil *core.Memory; was the error of its constructor ignored?":                                           {(*core.Memory)(nil), "1/1s"},
-		`core: the policy "5 concurrent" has permits, and *core_test.swapStore cannot keep them; give a store that implements `:  {new(swapStore), "5 concurrent"},
-		`core: the policy "a: 1/1s, 5 concurrent" has permits, and *core_test.swapStore cannot keep them; give a store that imp`: {new(swapStore), "a: 1/1s, 5 concurrent"},
+		"enforce: Store is a nil *core.Memory; was the error of its constructor ignored?":                                             {(*core.Memory)(nil), "1/1s"},
+		`enforce: the policy "5 concurrent" has permits, and enforce_test.noPermits cannot keep them; give a store that implements `:  {noPermits{}, "5 concurrent"},
+		`enforce: the policy "a: 1/1s, 5 concurrent" has permits, and enforce_test.noPermits cannot keep them; give a store that imp`: {noPermits{}, "a: 1/1s, 5 concurrent"},
 	} {
 		p := core.MustParse(c.policy)
-		_, err := core.NewLimiter(c.store, p, core.LimiterOptions{})
+		_, err := enforce.New(c.store, p, enforce.Options{})
 		require.ErrorContains(t, err, want)
 		_, err = guard.New(guard.Config{Rule: guard.Rule{Policy: c.policy, Key: keyfunc.IP()}, Store: c.store})
-		require.ErrorContains(t, err, want[strings.LastIndex(want, "*core"):])
+		require.ErrorContains(t, err, want[max(strings.Index(want, "nil"), strings.Index(want, "cannot")):])
 	}
 	p := core.MustParse("5 concurrent")
-	_, err := core.NewLimiter(nil, p, core.LimiterOptions{})
+	_, err := enforce.New(nil, p, enforce.Options{})
 	require.NoError(t, err)
 	l := newLimiter(t, nil, "5 concurrent")
 	_, err = l.Allow(t.Context(), "k")
@@ -175,7 +179,7 @@ func TestLimiterFallbackFails(t *testing.T) {
 func TestUpToFailsOpen(t *testing.T) {
 	store := remotetest.New(newMemory(t, 0))
 	store.Fail(down())
-	l, err := core.NewLimiter(store, core.MustParse("10/1h; fail open"), core.LimiterOptions{})
+	l, err := enforce.New(store, core.MustParse("10/1h; fail open"), enforce.Options{})
 	require.NoError(t, err)
 	res, err := l.UpTo(t.Context(), "k", 5)
 	require.NoError(t, err)
@@ -185,11 +189,11 @@ func TestUpToFailsOpen(t *testing.T) {
 }
 
 func TestAcquireOfNothing(t *testing.T) {
-	l, err := core.NewLimiter(nil, core.MustParse("2 concurrent"), core.LimiterOptions{})
+	l, err := enforce.New(nil, core.MustParse("2 concurrent"), enforce.Options{})
 	require.NoError(t, err)
 	for _, n := range []int64{0, -1} {
 		_, _, err := l.AcquireN(t.Context(), "k", n)
-		require.EqualError(t, err, "core: AcquireN of "+map[int64]string{0: "0", -1: "-1"}[n]+" permits; give 1 or more")
+		require.EqualError(t, err, "enforce: AcquireN of "+map[int64]string{0: "0", -1: "-1"}[n]+" permits; give 1 or more")
 	}
 	_, err = l.Allow(t.Context(), "k")
 	require.ErrorContains(t, err, "Limiter.Acquire")
@@ -198,7 +202,7 @@ func TestAcquireOfNothing(t *testing.T) {
 // askingLog is a log whose handler asks a Limiter itself, as one that ships its lines at a limited rate does.
 type askingLog struct {
 	slog.Handler
-	limiter func() *core.Limiter
+	limiter func() *enforce.Limiter
 	lines   atomic.Int32
 }
 
@@ -213,9 +217,9 @@ func (h *askingLog) Handle(ctx context.Context, _ slog.Record) error {
 // The log of an outage may ask for decisions of the same store, and one that blocks holds up no other caller.
 func TestLogOfAnOutageHoldsUpNobody(t *testing.T) {
 	store := remotetest.New(newMemory(t, 0))
-	var l *core.Limiter
-	log := &askingLog{limiter: func() *core.Limiter { return l }}
-	l, err := core.NewLimiter(store, core.MustParse("100/1h"), core.LimiterOptions{Log: slog.New(log)})
+	var l *enforce.Limiter
+	log := &askingLog{limiter: func() *enforce.Limiter { return l }}
+	l, err := enforce.New(store, core.MustParse("100/1h"), enforce.Options{Log: slog.New(log)})
 	require.NoError(t, err)
 	store.Fail(down())
 	done := make(chan error, 1)

@@ -1,4 +1,4 @@
-package core_test
+package enforce_test
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/enforce"
 )
 
 // Programs that come from another library get the same answers. What is expected here is what
@@ -99,7 +100,7 @@ func TestMigrateRedisRate(t *testing.T) {
 }
 
 // periodLimit is go-zero's PeriodLimit.Take.
-func periodLimit(t *testing.T, l *core.Limiter, key string) string {
+func periodLimit(t *testing.T, l *enforce.Limiter, key string) string {
 	res, err := l.Allow(t.Context(), key)
 	require.NoError(t, err)
 	switch res.Outcome {
@@ -161,11 +162,11 @@ func TestMigratePeriodLimit(t *testing.T) {
 	})
 }
 
-// x/time/rate: NewLimiter(r, b, core.LimiterOptions{}) and Allow, as its documentation says and its tests have it
+// x/time/rate: New(r, b, enforce.Options{}) and Allow, as its documentation says and its tests have it
 // for a rate of 10 and a burst of 2.
 func TestMigrateTimeRateAllow(t *testing.T) {
 	m := newMemory(t, 0)
-	p := core.MustParse("10/1s burst 2") // rate.NewLimiter(10, 2, core.LimiterOptions{})
+	p := core.MustParse("10/1s burst 2") // rate.New(10, 2, enforce.Options{})
 	for i, c := range []struct {
 		at int64 // in tenths of a second
 		n  int64
@@ -200,7 +201,7 @@ func TestMigrateTimeRateReserve(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
 		const forever = core.MaxPeriod
-		l := newLimiter(t, nil, "10/1s burst 2; wait 366d") // rate.NewLimiter(10, 2, core.LimiterOptions{})
+		l := newLimiter(t, nil, "10/1s burst 2; wait 366d") // rate.New(10, 2, enforce.Options{})
 		reserve := func(n int64) core.Result {
 			res, err := l.Reserve(ctx, "k", n, forever)
 			require.NoError(t, err)
@@ -252,8 +253,8 @@ func TestMigrateTimeRateReserve(t *testing.T) {
 func TestMigrateTimeRateWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		l := newLimiter(t, nil, "10/1s burst 3; wait 366d") // rate.NewLimiter(10, 3, core.LimiterOptions{})
-		over := &core.OverLimitError{}
+		l := newLimiter(t, nil, "10/1s burst 3; wait 366d") // rate.New(10, 3, enforce.Options{})
+		over := &enforce.OverLimitError{}
 		gone, leave := context.WithCancel(t.Context())
 		leave()
 		require.ErrorIs(t, l.Wait(gone, "k", 1), context.Canceled)
@@ -274,7 +275,7 @@ func TestMigrateTimeRateWait(t *testing.T) {
 
 // A redis_rate program: limiter.Allow(ctx, "project:123", redis_rate.PerSecond(10)).
 func ExampleLimiter_fromRedisRate() {
-	limiter, err := core.NewLimiter(nil, core.MustParse("project: 10/1s"), core.LimiterOptions{}) // or a redisstore.Store
+	limiter, err := enforce.New(nil, core.MustParse("project: 10/1s"), enforce.Options{}) // or a redisstore.Store
 	if err != nil {
 		panic(err)
 	}
@@ -297,7 +298,7 @@ func ExampleLimiter_fromRedisRate() {
 
 // A go-zero program: limit.NewPeriodLimit(60, 3, store, "sms").Take(phone).
 func ExampleLimiter_fromPeriodLimit() {
-	limiter, err := core.NewLimiter(nil, core.MustParse("sms: 3/60s fixed-window"), core.LimiterOptions{})
+	limiter, err := enforce.New(nil, core.MustParse("sms: 3/60s fixed-window"), enforce.Options{})
 	if err != nil {
 		panic(err)
 	}
@@ -322,10 +323,10 @@ func ExampleLimiter_fromPeriodLimit() {
 	// OverQuota
 }
 
-// A program of golang.org/x/time/rate: rate.NewLimiter(1000, 1, core.LimiterOptions{}) and Wait. The wait word
+// A program of golang.org/x/time/rate: rate.New(1000, 1, enforce.Options{}) and Wait. The wait word
 // says how long a queue may become; without it nobody would wait.
 func ExampleLimiter_Wait() {
-	limiter, err := core.NewLimiter(nil, core.MustParse("1000/1s burst 1; wait 1m"), core.LimiterOptions{})
+	limiter, err := enforce.New(nil, core.MustParse("1000/1s burst 1; wait 1m"), enforce.Options{})
 	if err != nil {
 		panic(err)
 	}
@@ -338,7 +339,7 @@ func ExampleLimiter_Wait() {
 	fmt.Println(time.Since(start) >= 2*time.Millisecond)
 
 	// A turn that would come after the deadline is refused at once.
-	slow, err := core.NewLimiter(nil, core.MustParse("1/1d; wait 7d"), core.LimiterOptions{})
+	slow, err := enforce.New(nil, core.MustParse("1/1d; wait 7d"), enforce.Options{})
 	if err != nil {
 		panic(err)
 	}
@@ -346,7 +347,7 @@ func ExampleLimiter_Wait() {
 	defer cancel()
 	for range 2 {
 		err := slow.Wait(ctx, "report", 1)
-		fmt.Println(err == nil, errors.As(err, new(*core.OverLimitError)))
+		fmt.Println(err == nil, errors.As(err, new(*enforce.OverLimitError)))
 	}
 	// Output:
 	// true
@@ -356,7 +357,7 @@ func ExampleLimiter_Wait() {
 
 // A reservation tells when its turn is, and may be given back.
 func ExampleLimiter_Reserve() {
-	limiter, err := core.NewLimiter(nil, core.MustParse("1/10s; wait 1m"), core.LimiterOptions{})
+	limiter, err := enforce.New(nil, core.MustParse("1/10s; wait 1m"), enforce.Options{})
 	if err != nil {
 		panic(err)
 	}
@@ -381,7 +382,7 @@ func ExampleLimiter_Reserve() {
 
 // Some of what is asked for is better than nothing.
 func ExampleLimiter_UpTo() {
-	limiter, err := core.NewLimiter(nil, core.MustParse("5/1h"), core.LimiterOptions{})
+	limiter, err := enforce.New(nil, core.MustParse("5/1h"), enforce.Options{})
 	if err != nil {
 		panic(err)
 	}

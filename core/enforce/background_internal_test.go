@@ -1,4 +1,4 @@
-package core
+package enforce
 
 import (
 	"context"
@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/weir-go/weir/core"
 )
 
 // Permits come back as fast as they go, however far the store is, and whoever they belonged to.
@@ -20,13 +22,13 @@ func TestReleasesKeepUp(t *testing.T) {
 		victim, refused := 0, 0
 		for i := range 9000 { // 9000 a second, for a second
 			go func() {
-				x, _, err := h.acquire(t.Context(), Permit{Policy: p, Key: "another", Weight: 1}, false)
+				x, _, err := h.acquire(t.Context(), core.Permit{Policy: p, Key: "another", Weight: 1}, false)
 				assert.NoError(t, err)
 				x.release()
 			}()
 			if i%300 == 0 { // one at a time, of five
 				victim++
-				x, _, err := h.acquire(t.Context(), Permit{Policy: p, Key: "k"}, false)
+				x, _, err := h.acquire(t.Context(), core.Permit{Policy: p, Key: "k"}, false)
 				require.NoError(t, err)
 				if x == nil {
 					refused++
@@ -75,7 +77,7 @@ func TestReleasesSurviveABlip(t *testing.T) {
 func TestReleasesEndWithTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const many = 5_000
-		s, p := newRemote(t), permitPolicy(maxPermits, time.Minute)
+		s, p := newRemote(t), permitPolicy(10_000, time.Minute)
 		h := holderOf(s)
 		var all []*hold
 		for range many {
@@ -93,12 +95,12 @@ func TestReleasesEndWithTheLease(t *testing.T) {
 		assert.Equal(t, closeTimeout, time.Since(start))
 		advance(31 * time.Second)
 		assert.Zero(t, waitingTasks(h.engine))
-		assert.EqualValues(t, maxPermits, s.free(t, p), "the leases have ended")
+		assert.EqualValues(t, 10_000, s.free(t, p), "the leases have ended")
 		s.set(restore)
 		x, _ := hold1(t, h, p)
 		x.release()
 		synctest.Wait()
-		assert.EqualValues(t, maxPermits, s.free(t, p), "it works after close")
+		assert.EqualValues(t, 10_000, s.free(t, p), "it works after close")
 		closeHolder(h)
 	})
 }
@@ -107,11 +109,11 @@ func TestReleasesEndWithTheLease(t *testing.T) {
 func TestReleasesPauseTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const many = 2000
-		s, p := newRemote(t), permitPolicy(maxPermits, time.Hour)
+		s, p := newRemote(t), permitPolicy(10_000, time.Hour)
 		h := holderOf(s)
 		s.set(outages["down"])
 		for range many { // one after the other, and so in many batches
-			h.giveBack(&hold{holder: h, permit: Permit{Policy: p, Key: "k", ID: "a"}, lease: time.Hour})
+			h.giveBack(&hold{holder: h, permit: core.Permit{Policy: p, Key: "k", ID: "a"}, lease: time.Hour})
 			<-time.After(time.Millisecond)
 		}
 		asked := func() (n int) {
@@ -137,17 +139,17 @@ func TestLogThatBlocks(t *testing.T) {
 		s, p := newRemote(t), permitPolicy(1, time.Minute)
 		log := blockingLog{slog.DiscardHandler, make(chan struct{})}
 		h := newEngine(s, slog.New(log)).holder
-		units := func() Refund {
-			q := MustParse("count: 10/1h")
-			res, err := s.memory.Take(t.Context(), Take{Policy: q, Key: "k", Cost: 1})
+		units := func() *core.Refund {
+			q := core.MustParse("count: 10/1h")
+			res, err := s.memory.Take(t.Context(), core.Take{Policy: q, Key: "k", Cost: 1})
 			require.NoError(t, err)
-			return Refund{Policy: q, Key: "k", Receipt: res, Units: 1}
+			return &core.Refund{Policy: q, Key: "k", Receipt: res, Units: 1}
 		}
-		s.set(func(f *fakeRemote) { f.fail = &StoreError{Class: ClassDenied, Err: errDown} })
-		h.engine.giveBack(units()) // which is given up at once
+		s.set(func(f *fakeRemote) { f.fail = &core.StoreError{Class: core.ClassDenied, Err: errDown} })
+		h.engine.giveBack(units(), inStore) // which is given up at once
 		synctest.Wait()
 		s.set(restore)
-		h.engine.giveBack(units())
+		h.engine.giveBack(units(), inStore)
 		x, _ := hold1(t, h, p)
 		x.release()
 		synctest.Wait()
@@ -177,36 +179,36 @@ func TestRefunds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newRemote(t)
 		k := newEngine(s, nil)
-		p := MustParse("count: 50000/1h fixed-window")
-		take := func() Refund {
-			res, err := s.memory.Take(t.Context(), Take{Policy: p, Key: "k", Cost: 1})
+		p := core.MustParse("count: 50000/1h fixed-window")
+		take := func() *core.Refund {
+			res, err := s.memory.Take(t.Context(), core.Take{Policy: p, Key: "k", Cost: 1})
 			require.NoError(t, err)
-			return Refund{Policy: p, Key: "k", Receipt: res, Units: 1}
+			return &core.Refund{Policy: p, Key: "k", Receipt: res, Units: 1}
 		}
 		used := func() int64 {
-			res, err := s.memory.Take(t.Context(), Take{Policy: p, Key: "k"})
+			res, err := s.memory.Take(t.Context(), core.Take{Policy: p, Key: "k"})
 			require.NoError(t, err)
 			return 50000 - res.Remaining
 		}
 		s.set(func(f *fakeRemote) { f.delay = 10 * time.Millisecond })
-		k.giveBack(take())
+		k.giveBack(take(), inStore)
 		synctest.Wait()
 		for range 1000 {
-			k.giveBack(take())
+			k.giveBack(take(), inStore)
 		}
 		advance(50 * time.Millisecond)
 		assert.Zero(t, used())
 		assert.Equal(t, []int{1, 512, 488}, s.refunds, "the first at once, all others together")
 
 		s.set(func(f *fakeRemote) { f.delay, f.fail = 0, errDown })
-		k.giveBack(take())
+		k.giveBack(take(), inStore)
 		advance(time.Second)
 		s.set(restore)
 		advance(time.Second)
 		assert.Zero(t, used(), "surely not executed, and so sent again")
 		calls := len(s.refunds)
-		s.set(func(f *fakeRemote) { f.after = &StoreError{Class: ClassLost, Executed: true, Err: errDown} })
-		k.giveBack(take())
+		s.set(func(f *fakeRemote) { f.after = &core.StoreError{Class: core.ClassLost, Executed: true, Err: errDown} })
+		k.giveBack(take(), inStore)
 		advance(time.Minute)
 		assert.Equal(t, calls+1, len(s.refunds), "maybe executed, and so never sent again")
 		assert.Error(t, k.close(), "it says so")

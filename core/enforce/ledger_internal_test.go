@@ -1,4 +1,4 @@
-package core
+package enforce
 
 import (
 	"sync"
@@ -7,24 +7,26 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/weir-go/weir/core"
 )
 
 // What is owed is owed once, whoever asks, and what is given back is owed no more.
 func TestLedger(t *testing.T) {
 	var l ledger
-	a, b := MustParse("a: 10/1s"), MustParse("b: 10/1s")
-	l.add(a.ledgerKey("k"), 3, time.Minute)
-	l.add(a.ledgerKey("k"), 4, time.Minute)
-	l.add(b.ledgerKey("k"), 1, time.Minute)
-	l.sub(a.ledgerKey("k"), 2)
-	l.sub(a.ledgerKey("other"), 2)
+	a, b := core.MustParse("a: 10/1s"), core.MustParse("b: 10/1s")
+	l.add(ledgerKeyOf(a, "k"), 3, time.Minute)
+	l.add(ledgerKeyOf(a, "k"), 4, time.Minute)
+	l.add(ledgerKeyOf(b, "k"), 1, time.Minute)
+	l.sub(ledgerKeyOf(a, "k"), 2)
+	l.sub(ledgerKeyOf(a, "other"), 2)
 	assert.EqualValues(t, 2, l.keys.Load())
-	assert.Zero(t, l.take(a.ledgerKey("other")))
+	assert.Zero(t, l.take(ledgerKeyOf(a, "other")))
 
 	var all sync.WaitGroup
 	taken := make([]int64, 8)
 	for i := range taken {
-		all.Go(func() { taken[i] = l.take(a.ledgerKey("k")) })
+		all.Go(func() { taken[i] = l.take(ledgerKeyOf(a, "k")) })
 	}
 	all.Wait()
 	sum := int64(0)
@@ -32,7 +34,7 @@ func TestLedger(t *testing.T) {
 		sum += n
 	}
 	assert.EqualValues(t, 5, sum)
-	l.sub(b.ledgerKey("k"), 7)
+	l.sub(ledgerKeyOf(b, "k"), 7)
 	assert.Zero(t, l.keys.Load(), "nothing is looked up any more")
 }
 

@@ -1,9 +1,12 @@
-package core
+package enforce
 
 import (
+	"hash/maphash"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/weir-go/weir/core"
 )
 
 // ledger has the units that the fallback has admitted while the store failed, and that the store has not been charged
@@ -25,8 +28,25 @@ type ledgerShard struct {
 	entries map[ledgerKey]due
 }
 
-// ledgerKey stands for a policy and a key.
+// ledgerKey stands for a policy's name and shape, and a key.
 type ledgerKey [2]uint64
+
+// Seeds make it unpredictable which keys share a shard, and that any two keys stand for one debt.
+var ledgerSeeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
+
+func ledgerKeyOf(p core.Policy, key string) (k ledgerKey) {
+	for i, seed := range ledgerSeeds {
+		var h maphash.Hash
+		h.SetSeed(seed)
+		h.WriteString(p.Name())
+		h.WriteByte(':')
+		h.WriteString(shape(p))
+		h.WriteByte(':')
+		h.WriteString(key)
+		k[i] = h.Sum64()
+	}
+	return k
+}
 
 // due is what one key owes the store.
 type due struct {

@@ -1,4 +1,4 @@
-package core
+package enforce
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/weir-go/weir/core"
 )
 
 // Tasks are sent in batches of at most batchSize, each of which may take callTimeout: to a server 10 ms away, 50 000 a
@@ -71,12 +73,12 @@ const (
 
 // task is a permit to renew or to release, or units to give back, to charge or to hand back.
 type task struct {
-	hold   *hold  // to renew
-	permit Permit // to release
-	refund *Refund
-	charge *Take     // also to hand back
-	over   func()    // called when a charge is made, or given up; nil for all else
-	until  time.Time // after which it is of no use
+	hold   *hold       // to renew
+	permit core.Permit // to release
+	refund *core.Refund
+	charge *core.Take // also to hand back
+	over   func()     // called when a charge is made, or given up; nil for all else
+	until  time.Time  // after which it is of no use
 }
 
 func newBackground(e *engine) *background { return &background{engine: e} }
@@ -90,24 +92,24 @@ func (b *background) renew(holds []*hold) {
 }
 
 // release gives back a permit whose lease ends no later than one that begins now.
-func (b *background) release(p Permit, lease time.Duration) {
+func (b *background) release(p core.Permit, lease time.Duration) {
 	b.add(releasing, task{permit: p, until: time.Now().Add(lease)})
 }
 
-func (b *background) refund(r Refund) {
+func (b *background) refund(r core.Refund) {
 	b.add(refunding, task{refund: &r, until: time.Now().Add(refundLife)})
 }
 
-func (b *background) charge(t Take, over func()) {
+func (b *background) charge(t core.Take, over func()) {
 	b.add(charging, task{charge: &t, over: over, until: time.Now().Add(refundLife)})
 }
 
 // handBack charges what the fallback has admitted. It is of use for as long as that weighs.
-func (b *background) handBack(t Take, weighs time.Duration) {
+func (b *background) handBack(t core.Take, weighs time.Duration) {
 	b.add(handing, task{charge: &t, until: time.Now().Add(weighs)})
 }
 
-var errFull = fmt.Errorf("core: %d others wait for a store that does not answer", maxRefunds)
+var errFull = fmt.Errorf("enforce: %d others wait for a store that does not answer", maxRefunds)
 
 func (b *background) add(k kind, tasks ...task) {
 	b.mu.Lock()
@@ -240,9 +242,9 @@ func end(tasks []task) {
 // mayRetry reports whether what failed may be sent again: releasing twice does no harm, but units that may have been
 // given back or charged must not be given back or charged twice.
 func mayRetry(k kind, err error) bool {
-	var failed *StoreError
+	var failed *core.StoreError
 	known := errors.As(err, &failed)
-	return k == releasing || known && !failed.Executed && failed.Class != ClassDenied
+	return k == releasing || known && !failed.Executed && failed.Class != core.ClassDenied
 }
 
 func (b *background) retry(k kind) {
@@ -268,7 +270,7 @@ func (b *background) giveUp(k kind, n int, why error) {
 
 // call asks the store, and returns an error for each task, nil if it was done. A panic in the store, such as that of a
 // client's hook, is an error: no caller is there to recover it.
-func (b *background) call(k kind, batch []task) (lost []Permit, errs []error) {
+func (b *background) call(k kind, batch []task) (lost []core.Permit, errs []error) {
 	timeout := callTimeout
 	if k == renewing {
 		for i := range batch {
@@ -279,7 +281,7 @@ func (b *background) call(k kind, batch []task) (lost []Permit, errs []error) {
 	defer cancel()
 	lost, err := b.ask(ctx, k, batch)
 	errs = make([]error, len(batch))
-	var partly *BatchError
+	var partly *core.BatchError
 	switch {
 	case err == nil:
 	case errors.As(err, &partly) && len(partly.Errs) == len(batch):
@@ -292,7 +294,7 @@ func (b *background) call(k kind, batch []task) (lost []Permit, errs []error) {
 	return lost, errs
 }
 
-func (b *background) ask(ctx context.Context, k kind, batch []task) (lost []Permit, err error) {
+func (b *background) ask(ctx context.Context, k kind, batch []task) (lost []core.Permit, err error) {
 	defer func() {
 		if value := recover(); value != nil {
 			err = panicked(value)
@@ -302,13 +304,13 @@ func (b *background) ask(ctx context.Context, k kind, batch []task) (lost []Perm
 		return nil, b.takeAll(ctx, batch)
 	}
 	if k == refunding {
-		refunds := make([]Refund, len(batch))
+		refunds := make([]core.Refund, len(batch))
 		for i := range batch {
 			refunds[i] = *batch[i].refund
 		}
 		return nil, b.engine.store.Refund(ctx, refunds)
 	}
-	permits := make([]Permit, len(batch))
+	permits := make([]core.Permit, len(batch))
 	for i, x := range batch {
 		if permits[i] = x.permit; k == renewing {
 			permits[i] = x.hold.permit
@@ -332,17 +334,17 @@ func (b *background) takeAll(ctx context.Context, batch []task) error {
 				}
 			}()
 			_, errs[i] = b.engine.store.Take(ctx, *batch[i].charge)
-			var late *LateError
+			var late *core.LateError
 			if errors.As(errs[i], &late) {
-				errs[i] = late.wait(ctx)
+				errs[i] = waitForAnswer(ctx, late)
 			}
 		})
 	}
 	done.Wait()
-	return &BatchError{errs}
+	return &core.BatchError{Errs: errs}
 }
 
-func panicked(value any) error { return fmt.Errorf("core: the store panicked: %v", value) }
+func panicked(value any) error { return fmt.Errorf("enforce: the store panicked: %v", value) }
 
 // flush waits until nothing is left to do, or until ctx ends. The error says what was given up since the last flush,
 // and what is left.
@@ -365,7 +367,7 @@ func (b *background) flush(ctx context.Context) error {
 	}
 	b.lost = 0
 	if n > 0 || ctx.Err() != nil {
-		return fmt.Errorf("core: Close: %d permits and charges may not have been given back or made; they expire by themselves", n)
+		return fmt.Errorf("enforce: Close: %d permits and charges may not have been given back or made; they expire by themselves", n)
 	}
 	return nil
 }

@@ -1,15 +1,17 @@
-package core
+package enforce
 
 import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/weir-go/weir/core"
 )
 
 // ErrPermitLost is the cause with which the context of a permit's holder ends before its release: because the store
 // has given the place to somebody else, or, under "fail closed", has not confirmed for a whole lease that it is still
 // held; because [Limiter.Close] has released it; or because a [Detached] permit was held for too long.
-var ErrPermitLost = errors.New("core: the permit is lost; somebody else may have its place")
+var ErrPermitLost = errors.New("enforce: the permit is lost; somebody else may have its place")
 
 // maxDetached is how long a detached permit is held at most: beyond it, its holder has forgotten it.
 const maxDetached = 24 * time.Hour
@@ -17,7 +19,7 @@ const maxDetached = 24 * time.Hour
 // hold is one permit that is held. Its methods may be called on nil, which is none.
 type hold struct {
 	holder *holder
-	permit Permit
+	permit core.Permit
 	lease  time.Duration
 	local  bool // the fallback granted it
 
@@ -40,7 +42,7 @@ type hold struct {
 func (x *hold) remote() bool { return x.holder.engine.remote() && !x.local }
 
 // store is what has granted the permit, and renews and releases it.
-func (x *hold) store() PermitStore {
+func (x *hold) store() core.PermitStore {
 	if x.local {
 		return x.holder.engine.fallback()
 	}
@@ -64,7 +66,7 @@ func (x *hold) next() time.Time {
 // lapse is called when the lease has ended and the store has not confirmed another one. If the policy fails open or
 // local, a store that is gone ends no work: the permit is kept, and asked for again.
 func (x *hold) lapse(now time.Time) {
-	if x.remote() && x.permit.Policy.Options().Fail != FailClosed {
+	if x.remote() && x.permit.Policy.Options().Fail != core.FailClosed {
 		x.lapsed, x.ends = true, now.Add(x.lease)
 		return
 	}

@@ -1,4 +1,4 @@
-package core_test
+package enforce_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/internal/remotetest"
 	"github.com/weir-go/weir/core/storetest"
 )
@@ -18,7 +19,7 @@ import (
 // queue is the callers that wait at a limiter, in a bubble.
 type queue struct {
 	t     *testing.T
-	l     *core.Limiter
+	l     *enforce.Limiter
 	start time.Time
 	done  []*waiting
 }
@@ -113,7 +114,7 @@ func TestWaitInLeakyBucket(t *testing.T) {
 		for range 3 {
 			q.join(1)
 		}
-		over := &core.OverLimitError{}
+		over := &enforce.OverLimitError{}
 		require.ErrorAs(t, q.l.Wait(t.Context(), "k", 1), &over)
 		assert.Equal(t, core.Refused, over.Result.Outcome)
 		assert.Equal(t, 200*ms, over.Result.RetryAfter)
@@ -185,7 +186,7 @@ func TestWaitDeadline(t *testing.T) {
 				defer cancel()
 				before, err := q.l.Peek(t.Context(), "k")
 				require.NoError(t, err)
-				over := &core.OverLimitError{}
+				over := &enforce.OverLimitError{}
 				require.ErrorAs(t, q.l.Wait(short, "k", 1), &over)
 				assert.Equal(t, core.Refused, over.Result.Outcome)
 				assert.Equal(t, again, over.Result.RetryAfter)
@@ -214,7 +215,7 @@ func TestWaitWord(t *testing.T) {
 		for range 3 {
 			q.join(1)
 		}
-		over := &core.OverLimitError{}
+		over := &enforce.OverLimitError{}
 		require.ErrorAs(t, q.l.Wait(t.Context(), "k", 1), &over)
 		assert.Equal(t, 100*ms, over.Result.RetryAfter, "then the queue has a place again")
 		advance(over.Result.RetryAfter)
@@ -233,7 +234,7 @@ func TestWaitWord(t *testing.T) {
 func TestWaitNever(t *testing.T) {
 	for _, policy := range []string{"10/1s burst 3; wait 10s", "10/1s leaky-bucket burst 3", "3/1s", "1/1s token-bucket burst 2 debt 1; wait 10s"} {
 		l := newLimiter(t, nil, policy)
-		over := &core.OverLimitError{}
+		over := &enforce.OverLimitError{}
 		require.ErrorAs(t, l.Wait(t.Context(), "k", 4), &over, policy)
 		assert.Equal(t, core.Never, over.Result.Outcome)
 		assert.Zero(t, over.Result.RetryAfter)
@@ -459,8 +460,8 @@ func TestNothingRemainsAfterWait(t *testing.T) {
 			l := newLimiter(t, nil, "1/10s burst 5; wait 1h")
 			_, err := l.Reserve(t.Context(), "k", 5, 0)
 			require.NoError(t, err)
-			var a core.Admission
-			require.NoError(t, l.Begin(t.Context(), core.Ask{Key: "k", Cost: 1, Wait: time.Hour}, &a))
+			var a enforce.Admission
+			require.NoError(t, l.Begin(t.Context(), enforce.Ask{Key: "k", Cost: 1, Wait: time.Hour}, &a))
 			require.Equal(t, 10*time.Second, a.Result.Delay)
 			ctx, cancel := context.WithCancel(t.Context())
 			if c.soon {

@@ -1,4 +1,4 @@
-package core
+package enforce
 
 import (
 	"context"
@@ -8,18 +8,20 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/weir-go/weir/core"
 )
 
 // engine is what a [Limiter] shares with all that its With made: the store, and all that is done around a decision of
 // the store. Failing over is in failover.go, and each of the other jobs is a field here, in a file of its own.
 type engine struct {
-	store   Store
-	permits PermitStore // the same store, or nil if it keeps no permits
+	store   core.Store
+	permits core.PermitStore // the same store, or nil if it keeps no permits
 	// fallback decides in place of the store while it fails, under "fail local". It is the store itself if that
 	// is in the process.
-	fallback func() *Memory
-	memory   *Memory // the store, if it is in the process; nil if it is remote
-	mirrors  bool    // the fallback counts what the store admits, too
+	fallback func() *core.Memory
+	memory   *core.Memory // the store, if it is in the process; nil if it is remote
+	mirrors  bool         // the fallback counts what the store admits, too
 
 	ledger     ledger // what the fallback has admitted and the store has not been charged for
 	background *background
@@ -31,25 +33,25 @@ type engine struct {
 	log        *slog.Logger // nil means slog.Default(), asked each time
 
 	mu    sync.Mutex
-	names map[string]Policy
-	known map[string][]Policy // by the same names, also for other numbers; see know
+	names map[string]core.Policy
+	known map[string][]core.Policy // by the same names, also for other numbers; see know
 }
 
-func newEngine(s Store, log *slog.Logger) *engine {
-	e := &engine{store: s, log: log, names: map[string]Policy{}, known: map[string][]Policy{}}
-	e.permits, _ = s.(PermitStore)
-	var own *Memory
-	has, ok := s.(interface{ Fallback() *Memory })
+func newEngine(s core.Store, log *slog.Logger) *engine {
+	e := &engine{store: s, log: log, names: map[string]core.Policy{}, known: map[string][]core.Policy{}}
+	e.permits, _ = s.(core.PermitStore)
+	var own *core.Memory
+	has, ok := s.(interface{ Fallback() *core.Memory })
 	if ok {
 		own = has.Fallback()
 	}
 	switch {
 	case own == nil: // as if the store had no such method
 		e.fallback, e.health = sync.OnceValue(defaultMemory), new(health)
-	case Store(own) == s:
-		e.fallback, e.health, e.memory = has.Fallback, &own.health, own
+	case core.Store(own) == s:
+		e.fallback, e.health, e.memory = has.Fallback, healthOf(own), own
 	default:
-		e.fallback, e.health = has.Fallback, &own.health
+		e.fallback, e.health = has.Fallback, healthOf(own)
 	}
 	if own, ok := s.(interface{ Mirrors() bool }); ok {
 		e.mirrors = own.Mirrors() && e.remote()
@@ -60,29 +62,38 @@ func newEngine(s Store, log *slog.Logger) *engine {
 	return e
 }
 
+func defaultMemory() *core.Memory {
+	m, err := core.NewMemory(core.MemoryOptions{})
+	if err != nil {
+		panic(err) // the defaults are valid
+	}
+	return m
+}
+
 // remote reports whether asking the store takes more than memory.
 func (e *engine) remote() bool { return e.memory == nil }
 
 // checkStore reports a store that would panic, or cannot do what p asks for. A nil s stands for a Memory.
-func checkStore(s Store, p Policy) error {
+func checkStore(s core.Store, p core.Policy) error {
 	if v := reflect.ValueOf(s); v.Kind() == reflect.Pointer && v.IsNil() {
-		return fmt.Errorf("core: Store is a nil %T; was the error of its constructor ignored?", s)
+		return fmt.Errorf("enforce: Store is a nil %T; was the error of its constructor ignored?", s)
 	}
-	if _, ok := s.(PermitStore); s != nil && !ok && p.p != nil && p.p.permits != nil {
-		return fmt.Errorf("core: the policy %q has permits, and %T cannot keep them; give a store that implements PermitStore", p, s)
+	_, _, permits := p.Concurrent()
+	if _, ok := s.(core.PermitStore); s != nil && !ok && permits {
+		return fmt.Errorf("enforce: the policy %q has permits, and %T cannot keep them; give a store that implements PermitStore", p, s)
 	}
 	return nil
 }
 
 // register notes that p is enforced, and refuses another policy of its name, with which it would share its counts.
-func (e *engine) register(p Policy) error {
+func (e *engine) register(p core.Policy) error {
 	if err := checkStore(e.store, p); err != nil {
 		return err
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if other, ok := e.names[p.Name()]; ok && other.String() != p.String() {
-		return fmt.Errorf("core: the name %q stands for both %q and %q; they would share one count: rename one", p.Name(), other, p)
+		return fmt.Errorf("enforce: the name %q stands for both %q and %q; they would share one count: rename one", p.Name(), other, p)
 	}
 	e.names[p.Name()] = p
 	return nil

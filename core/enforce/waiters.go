@@ -1,4 +1,4 @@
-package core
+package enforce
 
 import (
 	"context"
@@ -8,10 +8,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/weir-go/weir/core"
 )
 
 // ErrClosed is the error of a wait that [Limiter.Close] has ended, or that began after it.
-var ErrClosed = errors.New("core: the Limiter was closed while a caller waited for its turn")
+var ErrClosed = errors.New("enforce: the Limiter was closed while a caller waited for its turn")
 
 // waiters are the callers that wait for their turn, in a line for each policy, key and number of units. A store gives
 // a reservation back only if nobody has queued behind it, so the turns of a line are held in common: whoever leaves
@@ -30,29 +32,29 @@ type waiters struct {
 
 // lineKey names a line: turns of one lineKey can be exchanged for each other.
 type lineKey struct {
-	policy *policy
+	policy core.Policy
 	key    string
 	units  int64
-	local  bool // the fallback has charged them
+	place  place // where they were charged
 }
 
 func newWaiters(e *engine) *waiters { return &waiters{engine: e, lines: map[lineKey]*line{}} }
 
-func (r *Refund) lineKey() lineKey {
-	return lineKey{r.Policy.p, r.Key, r.Receipt.Taken, r.Receipt.charged() == inFallback}
+func lineKeyOf(r *core.Refund) lineKey {
+	return lineKey{r.Policy, r.Key, r.Receipt.Taken, placeOf(&r.Receipt)}
 }
 
 // wait returns when the first of the turns comes that nobody before this caller waits for, and what was charged for
 // it. What the caller has taken, whose turn would be at the time given, is one of them. If the wait ends before, the
 // last of them is free.
-func (w *waiters) wait(ctx context.Context, took *Refund, at time.Time) (Result, error) {
+func (w *waiters) wait(ctx context.Context, took *core.Refund, at time.Time) (core.Result, error) {
 	w.mu.Lock()
 	if w.closed {
 		w.mu.Unlock()
-		w.engine.giveBack(*took)
-		return Result{}, ErrClosed
+		w.engine.giveBack(took, placeOf(&took.Receipt))
+		return core.Result{}, ErrClosed
 	}
-	l, x := w.line(took.lineKey()), &waiter{ready: make(chan struct{})}
+	l, x := w.line(lineKeyOf(took)), &waiter{ready: make(chan struct{})}
 	l.add(&turn{at, took.Receipt}, x)
 	w.wg.Add(1)
 	w.changed(l, time.Now())
@@ -67,40 +69,40 @@ func (w *waiters) wait(ctx context.Context, took *Refund, at time.Time) (Result,
 			l.remove(x)
 			w.changed(l, time.Now())
 			w.mu.Unlock()
-			return Result{}, ctx.Err()
+			return core.Result{}, ctx.Err()
 		}
 		w.mu.Unlock()
 	}
 	if x.turn == nil {
-		return Result{}, ErrClosed
+		return core.Result{}, ErrClosed
 	}
 	return x.turn.took, nil
 }
 
 // put leaves a turn to whoever comes next.
-func (w *waiters) put(took *Refund, at time.Time) {
+func (w *waiters) put(took *core.Refund, at time.Time) {
 	w.mu.Lock()
 	if w.closed {
 		w.mu.Unlock()
-		w.engine.giveBack(*took)
+		w.engine.giveBack(took, placeOf(&took.Receipt))
 		return
 	}
-	l := w.line(took.lineKey())
+	l := w.line(lineKeyOf(took))
 	l.add(&turn{at, took.Receipt}, nil)
 	w.changed(l, time.Now())
 	w.mu.Unlock()
 }
 
 // claim takes a turn that is free, if there is one that comes in time, for a caller that would otherwise ask the store.
-func (w *waiters) claim(p *policy, ask *Ask) (t *turn) {
+func (w *waiters) claim(p core.Policy, ask *Ask) (t *turn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	l, now := w.lines[lineKey{p, ask.Key, ask.Cost, false}], time.Now()
+	l, now := w.lines[lineKey{p, ask.Key, ask.Cost, inStore}], time.Now()
 	if l == nil {
 		return nil
 	}
 	l.pass(now)
-	if first := l.waiting.Len(); l.free() > 0 && (p.options.Wait == 0 || l.turns[first].at.Sub(now) <= ask.Wait) {
+	if first := l.waiting.Len(); l.free() > 0 && (p.Options().Wait == 0 || l.turns[first].at.Sub(now) <= ask.Wait) {
 		t = l.turns[first]
 		l.turns = slices.Delete(l.turns, first, first+1)
 	}
@@ -109,11 +111,11 @@ func (w *waiters) claim(p *policy, ask *Ask) (t *turn) {
 }
 
 // forget drops the turns of a key that nobody waits for, because the key is reset.
-func (w *waiters) forget(p Policy, key string) {
+func (w *waiters) forget(p core.Policy, key string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for k, l := range w.lines {
-		if k.key == key && k.policy.name == p.p.name {
+		if k.key == key && k.policy.Name() == p.Name() {
 			l.drop(l.free())
 			w.changed(l, time.Now())
 		}
@@ -161,7 +163,7 @@ func (w *waiters) changed(l *line, now time.Time) {
 // tick lets those go on whose turn has come, and gives back what nobody has taken for a while.
 func (w *waiters) tick(l *line) {
 	w.mu.Lock()
-	var back []Refund
+	var back []core.Refund
 	if now := time.Now(); w.lines[l.key] == l {
 		l.alarm = time.Time{}
 		l.pass(now)
@@ -172,8 +174,8 @@ func (w *waiters) tick(l *line) {
 		w.changed(l, now)
 	}
 	w.mu.Unlock()
-	for _, r := range back {
-		w.engine.giveBack(r)
+	for i := range back {
+		w.engine.giveBack(&back[i], placeOf(&back[i].Receipt))
 	}
 }
 
@@ -181,18 +183,18 @@ func (w *waiters) tick(l *line) {
 func (w *waiters) close() {
 	w.mu.Lock()
 	w.closed = true
-	var back []Refund
+	var back []core.Refund
 	for _, l := range w.lines {
 		l.end()
 		back = append(back, l.drop(len(l.turns))...)
 		w.changed(l, time.Now())
 	}
 	w.mu.Unlock()
-	slices.SortStableFunc(back, func(r, s Refund) int { // lines of one key have turns in between
-		return r.Policy.p.turnOrder(&s.Receipt, &r.Receipt)
+	slices.SortStableFunc(back, func(r, s core.Refund) int { // lines of one key have turns in between
+		return r.Policy.CompareTurns(&s.Receipt, &r.Receipt)
 	})
-	for _, r := range back {
-		w.engine.giveBack(r)
+	for i := range back {
+		w.engine.giveBack(&back[i], placeOf(&back[i].Receipt))
 	}
 	w.wg.Wait()
 }

@@ -1,4 +1,4 @@
-package core_test
+package enforce_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/enforce"
 )
 
 // lateStore is a remote store whose next takes fail with an error, and are answered when the test says so.
@@ -64,9 +65,9 @@ func newLateStore(t *testing.T, err error) *lateStore {
 	return &lateStore{Memory: newMemory(t, 0), local: newMemory(t, 0), err: err}
 }
 
-func newLateLimiter(t *testing.T, s *lateStore, policy string) *core.Limiter {
+func newLateLimiter(t *testing.T, s *lateStore, policy string) *enforce.Limiter {
 	t.Helper()
-	l, err := core.NewLimiter(s, core.MustParse(policy), core.LimiterOptions{Log: slog.New(slog.DiscardHandler)})
+	l, err := enforce.New(s, core.MustParse(policy), enforce.Options{Log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	return l
 }
@@ -126,8 +127,8 @@ func TestLateChargeOfTheAdmitted(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newLateStore(t, unknown())
 				l := newLateLimiter(t, s, "10/1h fixed-window; "+test.fail)
-				var a core.Admission
-				require.NoError(t, l.Begin(t.Context(), core.Ask{Key: "k", Cost: 3}, &a))
+				var a enforce.Admission
+				require.NoError(t, l.Begin(t.Context(), enforce.Ask{Key: "k", Cost: 3}, &a))
 				require.True(t, a.Result.Allowed())
 				require.True(t, a.Result.Local)
 				require.EqualValues(t, 3, a.Result.Taken)
@@ -161,12 +162,12 @@ func TestLateChargeBesideDebts(t *testing.T) {
 		s := newLateStore(t, nil)
 		l := newLateLimiter(t, s, "10/1h fixed-window")
 		s.err = down()
-		var a core.Admission
-		require.NoError(t, l.Begin(t.Context(), core.Ask{Key: "k", Cost: 3}, &a))
+		var a enforce.Admission
+		require.NoError(t, l.Begin(t.Context(), enforce.Ask{Key: "k", Cost: 3}, &a))
 		s.answer(notExecuted)
 		s.err = unknown()
-		var b core.Admission
-		require.NoError(t, l.Begin(t.Context(), core.Ask{Key: "k", Cost: 3}, &b))
+		var b enforce.Admission
+		require.NoError(t, l.Begin(t.Context(), enforce.Ask{Key: "k", Cost: 3}, &b))
 		s.answer(nobodyKnows)
 		b.GiveBack(3)
 		s.err = nil
@@ -198,8 +199,8 @@ func TestLateBackgroundCharge(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newLateStore(t, nil)
 			l := newLateLimiter(t, s, "10/1h fixed-window")
-			var admission core.Admission
-			require.NoError(t, l.Begin(t.Context(), core.Ask{Key: "k", Cost: 1}, &admission))
+			var admission enforce.Admission
+			require.NoError(t, l.Begin(t.Context(), enforce.Ask{Key: "k", Cost: 1}, &admission))
 			s.err = unknown()
 			admission.Charge(2, nil)
 			synctest.Wait()

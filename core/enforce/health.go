@@ -1,11 +1,15 @@
-package core
+package enforce
 
 import (
 	"log/slog"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+	"weak"
+
+	"github.com/weir-go/weir/core"
 )
 
 // logInterval is how long the log is silent between two lines of one kind.
@@ -34,11 +38,24 @@ type health struct {
 	lost    interval           // between lines about what could not be given back or charged
 }
 
+// healths has the health of each in-process store that decides for another one while that fails: all engines of a store
+// share its fallback, and so its health. An entry goes with the in-process store.
+var healths sync.Map // of *health, by weak.Pointer[core.Memory]
+
+func healthOf(fallback *core.Memory) *health {
+	key := weak.Make(fallback)
+	h, known := healths.LoadOrStore(key, new(health))
+	if !known {
+		runtime.AddCleanup(fallback, func(key weak.Pointer[core.Memory]) { healths.Delete(key) }, key)
+	}
+	return h.(*health) //nolint:forcetypeassert // there is nothing else in the map
+}
+
 // outage is the time in which a server fails now and then.
 type outage struct {
 	since, last, said time.Time
 	logged            uint32 // the classes of which the log has a line, a bit for each
-	decided           [FailClosed + 1]int64
+	decided           [core.FailClosed + 1]int64
 }
 
 // maxOutages bounds the servers that have separate outages. Further ones share that of "".
@@ -46,7 +63,7 @@ const maxOutages = 64
 
 // classes are in the order of their bits. A class that is not among them shares the bit of the last.
 var classes = [...]string{
-	ClassTimeout, ClassDown, ClassLost, ClassOOM, ClassDenied, ClassReply, ClassBreaker, ClassBusy, ClassOther,
+	core.ClassTimeout, core.ClassDown, core.ClassLost, core.ClassOOM, core.ClassDenied, core.ClassReply, core.ClassBreaker, core.ClassBusy, core.ClassOther,
 }
 
 // classBit returns the bit of a class, and the bits of the classes after which it is no news: a breaker opens because
@@ -56,7 +73,7 @@ func classBit(class string) (bit, after uint32) {
 	if i := slices.Index(classes[:], class); i >= 0 {
 		bit = 1 << i
 	}
-	if class == ClassBreaker || class == ClassBusy {
+	if class == core.ClassBreaker || class == core.ClassBusy {
 		return bit, ^uint32(0)
 	}
 	return bit, bit
@@ -70,7 +87,7 @@ func (e *engine) logger() *slog.Logger {
 }
 
 // failed notes a failure of the store, for which the fail word decides.
-func (e *engine) failed(err *StoreError, word Failure) {
+func (e *engine) failed(err *core.StoreError, word core.Failure) {
 	now := time.Now()
 	e.last.Store(now.UnixNano())
 	e.failing.Store(true)
@@ -80,7 +97,7 @@ func (e *engine) failed(err *StoreError, word Failure) {
 }
 
 // failed notes a failure in the outage of its server. It returns what the log is to say of it, or "".
-func (h *health) failed(err *StoreError, word Failure, now time.Time) (line string, args []any) {
+func (h *health) failed(err *core.StoreError, word core.Failure, now time.Time) (line string, args []any) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	server := err.Server
@@ -98,7 +115,7 @@ func (h *health) failed(err *StoreError, word Failure, now time.Time) (line stri
 	}
 	h.failing.Store(true)
 	o.last = now
-	if word <= FailClosed {
+	if word <= core.FailClosed {
 		o.decided[word]++
 	}
 	bit, after := classBit(err.Class)
@@ -126,7 +143,7 @@ func (o *outage) cost(args []any, now time.Time) []any {
 	args = append(args, "for", now.Sub(o.since).Round(time.Second))
 	for word, n := range o.decided {
 		if n > 0 {
-			args = append(args, Failure(word).String(), n)
+			args = append(args, core.Failure(word).String(), n)
 		}
 	}
 	return args

@@ -1,4 +1,4 @@
-package core
+package enforce
 
 import (
 	"context"
@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/weir-go/weir/core"
 )
 
 // A permit is renewed every lease/renewals, together with others that are due within lease/together of it, and after
@@ -41,9 +43,9 @@ func newHolder(e *engine) *holder { return &holder{engine: e, held: map[*hold]st
 // Result admits. p needs no ID.
 //
 // If it is unknown whether the store granted the permit, it is given back.
-func (h *holder) acquire(ctx context.Context, p Permit, local bool) (*hold, Result, error) {
+func (h *holder) acquire(ctx context.Context, p core.Permit, local bool) (*hold, core.Result, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, Result{}, err
+		return nil, core.Result{}, err
 	}
 	p.ID = rand.Text()
 	_, lease, _ := p.Policy.Concurrent()
@@ -56,10 +58,10 @@ func (h *holder) acquire(ctx context.Context, p Permit, local bool) (*hold, Resu
 	}()
 	res, err := x.store().Acquire(ctx, p)
 	if err != nil {
-		var failed *StoreError
+		var failed *core.StoreError
 		ok := errors.As(err, &failed)
 		unknown = ok && failed.Executed || !ok && ctx.Err() != nil
-		return nil, Result{}, err
+		return nil, core.Result{}, err
 	}
 	unknown = false
 	if !res.Allowed() {
@@ -130,12 +132,12 @@ func (h *holder) tick() {
 // renewHere renews a permit that is in the process.
 func (h *holder) renewHere(x *hold) {
 	sent := time.Now()
-	lost, err := x.store().Renew(inMemory, []Permit{x.permit})
+	lost, err := x.store().Renew(inMemory, []core.Permit{x.permit})
 	h.renewed([]task{{hold: x}}, lost, []error{err}, sent)
 }
 
 // renewed is told what became of a batch of renewals.
-func (h *holder) renewed(batch []task, lost []Permit, errs []error, sent time.Time) {
+func (h *holder) renewed(batch []task, lost []core.Permit, errs []error, sent time.Time) {
 	ids := make(map[string]bool, len(lost))
 	for i := range lost {
 		ids[lost[i].ID] = true
@@ -200,7 +202,7 @@ func (h *holder) recovered() {
 // adoptAll begins the leases of permits in the fallback. One that has no room there is held all the same.
 func (h *holder) adoptAll(all []*hold) {
 	for _, x := range all {
-		if !x.remote() || x.permit.Policy.Options().Fail != FailLocal {
+		if !x.remote() || x.permit.Policy.Options().Fail != core.FailLocal {
 			continue
 		}
 		res, err := h.engine.fallback().Acquire(inMemory, x.permit)
@@ -219,13 +221,13 @@ func (h *holder) adoptAll(all []*hold) {
 
 // forget takes an adopted permit out of the fallback.
 func (h *holder) forget(x *hold) {
-	_ = h.engine.fallback().Release(inMemory, []Permit{x.permit})
+	_ = h.engine.fallback().Release(inMemory, []core.Permit{x.permit})
 }
 
 // giveBack releases a permit: at once in the process, else in the background.
 func (h *holder) giveBack(x *hold) {
 	if !x.remote() {
-		_ = x.store().Release(inMemory, []Permit{x.permit})
+		_ = x.store().Release(inMemory, []core.Permit{x.permit})
 		return
 	}
 	if x.adopted {

@@ -1,4 +1,4 @@
-package core_test
+package enforce_test
 
 import (
 	"errors"
@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/internal/remotetest"
 )
 
@@ -22,7 +23,7 @@ func unknown() error {
 
 // process is one of a fleet, on a store that fails when it is told to.
 type process struct {
-	*core.Limiter
+	*enforce.Limiter
 	remote  *remotetest.Remote
 	local   *core.Memory
 	mirrors bool
@@ -43,7 +44,7 @@ func newProcess(t *testing.T, redis core.Store, policy string, mirrors bool) *pr
 		*remotetest.Remote
 		fleetStore
 	}{p.remote, p}
-	l, err := core.NewLimiter(store, core.MustParse(policy), core.LimiterOptions{Log: slog.New(slog.DiscardHandler)})
+	l, err := enforce.New(store, core.MustParse(policy), enforce.Options{Log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	p.Limiter = l
 	t.Cleanup(func() { assert.NoError(t, l.Close()) })
@@ -171,8 +172,8 @@ func TestHandBackOfWhatStillWeighs(t *testing.T) {
 
 		// What is charged later where it was decided here is handed back as well.
 		p.Fail(down())
-		var a core.Admission
-		require.NoError(t, p.Begin(t.Context(), core.Ask{Key: "k", Cost: 1}, &a))
+		var a enforce.Admission
+		require.NoError(t, p.Begin(t.Context(), enforce.Ask{Key: "k", Cost: 1}, &a))
 		a.Charge(4, nil)
 		assert.EqualValues(t, 5, back())
 	})

@@ -1,4 +1,4 @@
-package core_test
+package enforce_test
 
 import (
 	"context"
@@ -12,11 +12,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/enforce"
 )
 
 // leavers come to a limiter at a rate, and leave after a while, until the returned function is called. It returns how
 // many have had their turn.
-func leavers(t *testing.T, l *core.Limiter, perSecond int, after time.Duration) (stop func() (served int)) {
+func leavers(t *testing.T, l *enforce.Limiter, perSecond int, after time.Duration) (stop func() (served int)) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	served, done := 0, make(chan struct{})
@@ -54,7 +55,7 @@ func leavers(t *testing.T, l *core.Limiter, perSecond int, after time.Duration) 
 
 // honest comes 100 times, 20 times a second, and waits. It returns how often it was refused, and how long it has waited
 // at most.
-func honest(t *testing.T, l *core.Limiter) (refused int, longest time.Duration) {
+func honest(t *testing.T, l *enforce.Limiter) (refused int, longest time.Duration) {
 	t.Helper()
 	type answer struct {
 		err  error
@@ -72,7 +73,7 @@ func honest(t *testing.T, l *core.Limiter) (refused int, longest time.Duration) 
 	for range 100 {
 		a := <-answers
 		if longest = max(longest, a.took); a.err != nil {
-			over := &core.OverLimitError{}
+			over := &enforce.OverLimitError{}
 			require.ErrorAs(t, a.err, &over)
 			refused++
 		}
@@ -188,8 +189,8 @@ func TestTurnsAreExchanged(t *testing.T) {
 					c := &caller{number: n, leave: leave, settles: random.IntN(2) == 0}
 					line = append(line, c)
 					go func() {
-						var a core.Admission
-						if l.Begin(ctx, core.Ask{Key: "k", Cost: 1, Wait: 3 * time.Second}, &a) != nil || !a.Result.Allowed() || a.Wait(ctx) != nil {
+						var a enforce.Admission
+						if l.Begin(ctx, enforce.Ask{Key: "k", Cost: 1, Wait: 3 * time.Second}, &a) != nil || !a.Result.Allowed() || a.Wait(ctx) != nil {
 							return
 						}
 						mu.Lock()

@@ -1,4 +1,4 @@
-package core_test
+package enforce_test
 
 import (
 	"fmt"
@@ -10,16 +10,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/internal/remotetest"
 )
 
-func variant(t *testing.T, l *core.Limiter, policy string) *core.Limiter {
+func variant(t *testing.T, l *enforce.Limiter, policy string) *enforce.Limiter {
 	v, err := l.Variant(core.MustParse(policy))
 	require.NoError(t, err)
 	return v
 }
 
-func left(t *testing.T, l *core.Limiter, key string) int64 {
+func left(t *testing.T, l *enforce.Limiter, key string) int64 {
 	res, err := l.Peek(t.Context(), key)
 	require.NoError(t, err)
 	return res.Remaining
@@ -54,7 +55,7 @@ func TestVariantsCompareAlgorithms(t *testing.T) {
 func TestResetForgetsAllNumbers(t *testing.T) {
 	remote := remotetest.New(newMemory(t, 0))
 	l := newLimiter(t, remote, "api: 10/1m; fail local 1/2")
-	all := []*core.Limiter{l}
+	all := []*enforce.Limiter{l}
 	for _, numbers := range []string{"1000/1h; fail local 1/2", "20/1m; fail local 1/2", "10/1m burst 3; fail local 1/4", "1000/1h; fail local 1/7"} {
 		all = append(all, variant(t, l, numbers))
 	}
@@ -125,12 +126,12 @@ func TestOutagesAreChargedWhereTheUnitsWereTaken(t *testing.T) {
 		l := newLimiter(t, remote, "api: 10/1h")
 		pro := variant(t, l, "1000/1d")
 		remote.Fail(&core.StoreError{Class: core.ClassDown})
-		for n, each := range map[int64]*core.Limiter{4: l, 30: pro} {
+		for n, each := range map[int64]*enforce.Limiter{4: l, 30: pro} {
 			_, err := each.AllowN(t.Context(), "k", n)
 			require.NoError(t, err)
 		}
 		remote.Fail(nil)
-		for want, each := range map[int64]*core.Limiter{6: l, 970: pro} {
+		for want, each := range map[int64]*enforce.Limiter{6: l, 970: pro} {
 			left(t, each, "k") // the store answers for the key
 			synctest.Wait()
 			res, err := memory.Take(t.Context(), core.Take{Policy: each.Policy(), Key: "k"})
@@ -161,7 +162,7 @@ func TestAlternatingTiers(t *testing.T) {
 			small := newLimiter(t, nil, text)
 			large, admitted := variant(t, small, c.other), int64(0)
 			for range 10_000 {
-				for _, l := range []*core.Limiter{small, large} {
+				for _, l := range []*enforce.Limiter{small, large} {
 					res, err := l.Allow(t.Context(), "k")
 					require.NoError(t, err)
 					admitted += res.Taken

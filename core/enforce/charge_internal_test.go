@@ -1,4 +1,4 @@
-package core
+package enforce
 
 import (
 	"errors"
@@ -11,11 +11,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/weir-go/weir/core"
 )
 
-func chargeLimiter(t *testing.T, s Store, policy string, said *strings.Builder) *Limiter {
+func chargeLimiter(t *testing.T, s core.Store, policy string, said *strings.Builder) *Limiter {
 	t.Helper()
-	l, err := NewLimiter(s, MustParse(policy), LimiterOptions{Log: slog.New(slog.NewTextHandler(said, nil))})
+	l, err := New(s, core.MustParse(policy), Options{Log: slog.New(slog.NewTextHandler(said, nil))})
 	require.NoError(t, err)
 	return l
 }
@@ -29,9 +31,9 @@ func chargeRemaining(t *testing.T, l *Limiter) int64 {
 
 // What was used beyond what was taken is charged into debt, in the process at once and elsewhere behind the request.
 func TestCharge(t *testing.T) {
-	for name, store := range map[string]func() Store{
-		"memory": func() Store { return permitMemory(t) },
-		"remote": func() Store { return newRemote(t) },
+	for name, store := range map[string]func() core.Store{
+		"memory": func() core.Store { return permitMemory(t) },
+		"remote": func() core.Store { return newRemote(t) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -69,13 +71,13 @@ func TestLook(t *testing.T) {
 		}
 		for range 2 {
 			a := look()
-			assert.Equal(t, Admitted, a.Result.Outcome)
+			assert.Equal(t, core.Admitted, a.Result.Outcome)
 			assert.Zero(t, a.Result.Taken)
 			a.Charge(1, nil)
 			synctest.Wait()
 		}
 		a := look()
-		assert.Equal(t, Refused, a.Result.Outcome)
+		assert.Equal(t, core.Refused, a.Result.Outcome)
 		assert.Equal(t, 5*time.Second, a.Result.RetryAfter)
 	})
 }
@@ -104,7 +106,7 @@ func TestChargeOfLocalResults(t *testing.T) {
 			a.Charge(3, nil)
 			synctest.Wait()
 			assert.EqualValues(t, 10, chargeRemaining(t, l), "not in the store")
-			res, err := l.engine.fallback().Take(t.Context(), Take{Policy: l.policy, Key: "k"})
+			res, err := l.engine.fallback().Take(t.Context(), core.Take{Policy: l.policy, Key: "k"})
 			require.NoError(t, err)
 			assert.Equal(t, want, res.Remaining, word)
 		})
@@ -128,7 +130,9 @@ func TestChargesSurviveABlip(t *testing.T) {
 		advance(2 * time.Second)
 		assert.EqualValues(t, 900, chargeRemaining(t, l))
 
-		s.set(func(f *fakeRemote) { f.after = &StoreError{Class: ClassLost, Executed: true, Err: errors.New("gone")} })
+		s.set(func(f *fakeRemote) {
+			f.after = &core.StoreError{Class: core.ClassLost, Executed: true, Err: errors.New("gone")}
+		})
 		a.Charge(1, nil)
 		advance(5 * time.Second)
 		s.set(func(f *fakeRemote) { f.after = nil })

@@ -1,4 +1,4 @@
-package core_test
+package enforce_test
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/enforce"
 )
 
 // beside is a store that is not in the process, but as fast.
@@ -39,7 +40,7 @@ func BenchmarkAllowBeside(b *testing.B) {
 	}{{"healthy", false, false, nil}, {"owing", true, false, nil}, {"mirrored", false, true, nil}, {"failing", false, false, down()}} {
 		b.Run(c.name, func(b *testing.B) {
 			store := &beside{Store: newMemory(b, 0), local: newMemory(b, 0), mirrors: c.mirror}
-			l, err := core.NewLimiter(store, core.MustParse("1000000000/1h"), core.LimiterOptions{Log: slog.New(slog.DiscardHandler)})
+			l, err := enforce.New(store, core.MustParse("1000000000/1h"), enforce.Options{Log: slog.New(slog.DiscardHandler)})
 			require.NoError(b, err)
 			if c.owes {
 				store.fails = down()

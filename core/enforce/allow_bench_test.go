@@ -1,4 +1,4 @@
-package core_test
+package enforce_test
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/enforce"
 )
 
 // BenchmarkLimiterAllow is a decision in the process, as a program asks for it. bench/compare measures it beside
@@ -27,7 +28,7 @@ func BenchmarkLimiterAllow(b *testing.B) {
 		{"million", "1000/1h", keys, true},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			l, err := core.NewLimiter(newMemory(b, 2*n), core.MustParse("p: "+c.policy), core.LimiterOptions{})
+			l, err := enforce.New(newMemory(b, 2*n), core.MustParse("p: "+c.policy), enforce.Options{})
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -1,4 +1,4 @@
-package core
+package enforce
 
 import (
 	"context"
@@ -13,12 +13,35 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/weir-go/weir/core"
 )
+
+func permitPolicy(n int64, lease time.Duration) core.Policy {
+	p, err := core.NewPolicy("permits", core.PolicyOptions{}, core.Limit{Algorithm: core.Concurrent, Burst: n, Lease: lease})
+	if err != nil {
+		panic(err)
+	}
+	return p
+}
+
+func permitMemory(t testing.TB) *core.Memory {
+	t.Helper()
+	m, err := core.NewMemory(core.MemoryOptions{})
+	require.NoError(t, err)
+	return m
+}
+
+// advance lets time pass in a bubble, and what it wakes finish.
+func advance(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
 
 // fakeRemote is a store whose calls can fail, hang or lose their reply, in front of one
 // that does not.
 type fakeRemote struct {
-	memory *Memory
+	memory *core.Memory
 
 	mu       sync.Mutex
 	fail     error         // of every call
@@ -35,17 +58,17 @@ type fakeRemote struct {
 
 func newRemote(t testing.TB) *fakeRemote { return &fakeRemote{memory: permitMemory(t)} }
 
-func (f *fakeRemote) Take(ctx context.Context, t Take) (res Result, err error) {
+func (f *fakeRemote) Take(ctx context.Context, t core.Take) (res core.Result, err error) {
 	err = f.call(ctx, func() error { res, err = f.memory.Take(ctx, t); return err })
 	return res, err
 }
 
-func (f *fakeRemote) Refund(ctx context.Context, all []Refund) error {
+func (f *fakeRemote) Refund(ctx context.Context, all []core.Refund) error {
 	f.set(func(f *fakeRemote) { f.refunds = append(f.refunds, len(all)) })
 	return f.call(ctx, func() error { return f.memory.Refund(ctx, all) })
 }
 
-func (f *fakeRemote) Reset(ctx context.Context, p Policy, key string) error {
+func (f *fakeRemote) Reset(ctx context.Context, p core.Policy, key string) error {
 	return f.call(ctx, func() error { return f.memory.Reset(ctx, p, key) })
 }
 
@@ -60,7 +83,7 @@ func (f *fakeRemote) call(ctx context.Context, do func() error) error {
 		select {
 		case <-time.After(delay):
 		case <-ctx.Done():
-			return &StoreError{Class: ClassTimeout, Executed: true, Err: ctx.Err()}
+			return &core.StoreError{Class: core.ClassTimeout, Executed: true, Err: ctx.Err()}
 		}
 	}
 	if fail != nil {
@@ -78,7 +101,7 @@ func (f *fakeRemote) set(change func(*fakeRemote)) {
 	change(f)
 }
 
-func (f *fakeRemote) Acquire(ctx context.Context, p Permit) (res Result, err error) {
+func (f *fakeRemote) Acquire(ctx context.Context, p core.Permit) (res core.Result, err error) {
 	f.set(func(f *fakeRemote) { f.acquired = append(f.acquired, p.ID) })
 	err = f.call(ctx, func() error { res, err = f.memory.Acquire(ctx, p); return err })
 	f.mu.Lock()
@@ -86,25 +109,25 @@ func (f *fakeRemote) Acquire(ctx context.Context, p Permit) (res Result, err err
 	f.mu.Unlock()
 	if granted != nil {
 		granted()
-		return Result{}, ctx.Err()
+		return core.Result{}, ctx.Err()
 	}
 	return res, err
 }
 
-func (f *fakeRemote) Renew(ctx context.Context, all []Permit) (lost []Permit, err error) {
+func (f *fakeRemote) Renew(ctx context.Context, all []core.Permit) (lost []core.Permit, err error) {
 	f.set(func(f *fakeRemote) { f.batches = append(f.batches, len(all)) })
 	err = f.call(ctx, func() error { lost, err = f.memory.Renew(ctx, all); return err })
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if i := slices.IndexFunc(all, func(p Permit) bool { return p.ID == f.fails }); err == nil && i >= 0 {
+	if i := slices.IndexFunc(all, func(p core.Permit) bool { return p.ID == f.fails }); err == nil && i >= 0 {
 		errs := make([]error, len(all))
 		errs[i] = errDown
-		return lost, &BatchError{errs}
+		return lost, &core.BatchError{Errs: errs}
 	}
 	return lost, err
 }
 
-func (f *fakeRemote) Release(ctx context.Context, permits []Permit) error {
+func (f *fakeRemote) Release(ctx context.Context, permits []core.Permit) error {
 	f.set(func(f *fakeRemote) { f.releases++ })
 	return f.call(ctx, func() error { return f.memory.Release(ctx, permits) })
 }
@@ -117,23 +140,23 @@ func (f *fakeRemote) renewals() []int {
 }
 
 // free is how many places of the key "k" are free.
-func (f *fakeRemote) free(t *testing.T, p Policy) int64 {
+func (f *fakeRemote) free(t *testing.T, p core.Policy) int64 {
 	n, _, _ := p.Concurrent()
-	res, err := f.memory.Acquire(t.Context(), Permit{Policy: p, Key: "k", ID: "probe", Weight: n + 1})
+	res, err := f.memory.Acquire(t.Context(), core.Permit{Policy: p, Key: "k", ID: "probe", Weight: n + 1})
 	require.NoError(t, err)
 	return res.Remaining
 }
 
-var errDown = &StoreError{Class: ClassDown, Err: errors.New("down")}
+var errDown = &core.StoreError{Class: core.ClassDown, Err: errors.New("down")}
 
 // holderOf is the holder of an engine of its own. Under "fail local", s does not stand in for itself.
-func holderOf(s Store) *holder { return newEngine(s, slog.New(slog.DiscardHandler)).holder }
+func holderOf(s core.Store) *holder { return newEngine(s, slog.New(slog.DiscardHandler)).holder }
 
 func closeHolder(h *holder) { _ = h.engine.close() }
 
-func hold1(t *testing.T, h *holder, p Policy) (*hold, context.Context) {
+func hold1(t *testing.T, h *holder, p core.Policy) (*hold, context.Context) {
 	t.Helper()
-	x, res, err := h.acquire(t.Context(), Permit{Policy: p, Key: "k"}, false)
+	x, res, err := h.acquire(t.Context(), core.Permit{Policy: p, Key: "k"}, false)
 	require.NoError(t, err)
 	require.True(t, res.Allowed())
 	require.NotNil(t, x)
@@ -148,10 +171,10 @@ func TestHold(t *testing.T) {
 		a, ctx := hold1(t, h, p)
 		b, _ := hold1(t, h, p)
 		assert.NotEqual(t, a.permit.ID, b.permit.ID)
-		x, res, err := h.acquire(t.Context(), Permit{Policy: p, Key: "k"}, false)
+		x, res, err := h.acquire(t.Context(), core.Permit{Policy: p, Key: "k"}, false)
 		require.NoError(t, err)
 		assert.Nil(t, x)
-		assert.Equal(t, Refused, res.Outcome)
+		assert.Equal(t, core.Refused, res.Outcome)
 		for range 100 {
 			advance(time.Second)
 			synctest.Wait()
@@ -185,11 +208,11 @@ func TestHold(t *testing.T) {
 
 // Permits in use return to none after a thousand requests, and no goroutine is left.
 func TestHoldNothingLeft(t *testing.T) {
-	for _, s := range []Store{newRemote(t), permitMemory(t)} {
+	for _, s := range []core.Store{newRemote(t), permitMemory(t)} {
 		synctest.Test(t, func(t *testing.T) { // which fails if a goroutine is left
 			h, p := holderOf(s), permitPolicy(5, time.Hour)
 			for range 1000 {
-				x, _, err := h.acquire(t.Context(), Permit{Policy: p, Key: "k", Weight: 5}, false)
+				x, _, err := h.acquire(t.Context(), core.Permit{Policy: p, Key: "k", Weight: 5}, false)
 				require.NoError(t, err)
 				require.NotNil(t, x)
 				x.finish(false)
@@ -213,14 +236,14 @@ func TestHoldNil(t *testing.T) {
 // A detached permit outlives its request for as long as somebody takes care of it.
 func TestHoldDetached(t *testing.T) {
 	const lease = time.Minute
-	begin := func(t *testing.T) (h *holder, s *fakeRemote, p Policy, x *hold) {
+	begin := func(t *testing.T) (h *holder, s *fakeRemote, p core.Policy, x *hold) {
 		s, p = newRemote(t), permitPolicy(1, lease)
 		h = holderOf(s)
 		x, _ = hold1(t, h, p)
 		x.detach()
 		return h, s, p, x
 	}
-	free := func(t *testing.T, s *fakeRemote, p Policy) int64 {
+	free := func(t *testing.T, s *fakeRemote, p core.Policy) int64 {
 		synctest.Wait()
 		return s.free(t, p)
 	}
@@ -287,10 +310,14 @@ var outages = map[string]func(*fakeRemote){
 
 func restore(f *fakeRemote) { f.fail, f.delay, f.panics = nil, 0, false }
 
-func failing(p Policy, word Failure) Policy {
-	q := *p.p
-	q.options.Fail = word
-	return Policy{&q}
+func failing(p core.Policy, word core.Failure) core.Policy {
+	o := p.Options()
+	o.Fail = word
+	q, err := core.NewPolicy(p.Name(), o, p.Limits()...)
+	if err != nil {
+		panic(err)
+	}
+	return q
 }
 
 // A store that fails now and then costs nobody a permit; one that fails for a whole lease does where the policy fails
@@ -300,7 +327,7 @@ func TestHoldWhileTheStoreFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const lease = 30 * time.Second
-				s, p := newRemote(t), failing(permitPolicy(2, lease), FailClosed)
+				s, p := newRemote(t), failing(permitPolicy(2, lease), core.FailClosed)
 				h := holderOf(s)
 				x, ctx := hold1(t, h, p)
 				for range 5 {
@@ -336,7 +363,7 @@ func TestHoldWhileTheStoreFails(t *testing.T) {
 // "fail local" what runs counts in the process meanwhile.
 func TestHoldOutlivesAnOutage(t *testing.T) {
 	for name, change := range outages {
-		for _, word := range []Failure{FailOpen, FailLocal} {
+		for _, word := range []core.Failure{core.FailOpen, core.FailLocal} {
 			t.Run(name+" "+word.String(), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					const lease = 30 * time.Second
@@ -347,27 +374,27 @@ func TestHoldOutlivesAnOutage(t *testing.T) {
 					s.set(change)
 					advance(3 * lease)
 					require.NoError(t, first.Err())
-					if word == FailLocal {
-						probe := Permit{Policy: p, Key: "k", ID: "probe", Weight: 2}
+					if word == core.FailLocal {
+						probe := core.Permit{Policy: p, Key: "k", ID: "probe", Weight: 2}
 						res, err := h.engine.fallback().Acquire(t.Context(), probe)
 						require.NoError(t, err)
-						assert.Equal(t, Refused, res.Outcome)
+						assert.Equal(t, core.Refused, res.Outcome)
 						assert.EqualValues(t, 1, res.Remaining, "the two that are held have been adopted")
 					}
 					s.set(restore)
-					taken := Permit{Policy: p, Key: "k", ID: "another process", Weight: 2}
+					taken := core.Permit{Policy: p, Key: "k", ID: "another process", Weight: 2}
 					res, err := s.memory.Acquire(t.Context(), taken)
 					require.NoError(t, err)
 					require.True(t, res.Allowed(), "their leases have ended")
 					advance(lease / 2)
 					require.NoError(t, first.Err(), "nor does the return of the store end it")
 					require.NoError(t, second.Err())
-					require.NoError(t, s.memory.Release(t.Context(), []Permit{taken}))
+					require.NoError(t, s.memory.Release(t.Context(), []core.Permit{taken}))
 					advance(lease)
 					assert.EqualValues(t, 1, s.free(t, p), "both are held in the store again")
 					closeHolder(h)
 					assert.EqualValues(t, 3, s.free(t, p))
-					res, err = h.engine.fallback().Acquire(t.Context(), Permit{Policy: p, Key: "k", ID: "all", Weight: 3})
+					res, err = h.engine.fallback().Acquire(t.Context(), core.Permit{Policy: p, Key: "k", ID: "all", Weight: 3})
 					require.NoError(t, err)
 					assert.True(t, res.Allowed(), "and nothing is left in the fallback")
 				})
@@ -382,8 +409,8 @@ func TestHoldLost(t *testing.T) {
 		s, p := newRemote(t), permitPolicy(1, 3*time.Second)
 		h := holderOf(s)
 		x, ctx := hold1(t, h, p)
-		require.NoError(t, s.memory.Release(t.Context(), []Permit{x.permit})) // as if the store had forgotten it
-		thief := Permit{Policy: p, Key: "k", ID: "thief"}
+		require.NoError(t, s.memory.Release(t.Context(), []core.Permit{x.permit})) // as if the store had forgotten it
+		thief := core.Permit{Policy: p, Key: "k", ID: "thief"}
 		res, err := s.memory.Acquire(t.Context(), thief)
 		require.NoError(t, err)
 		require.True(t, res.Allowed())
@@ -394,9 +421,9 @@ func TestHoldLost(t *testing.T) {
 		assert.Zero(t, s.free(t, p), "a late release does nothing to its successor")
 
 		// A store that forgets without giving the place away is told again.
-		require.NoError(t, s.memory.Release(t.Context(), []Permit{thief}))
+		require.NoError(t, s.memory.Release(t.Context(), []core.Permit{thief}))
 		y, ctx := hold1(t, h, p)
-		require.NoError(t, s.memory.Release(t.Context(), []Permit{y.permit}))
+		require.NoError(t, s.memory.Release(t.Context(), []core.Permit{y.permit}))
 		advance(2 * time.Second)
 		require.NoError(t, ctx.Err())
 		assert.Zero(t, s.free(t, p))
@@ -408,7 +435,7 @@ func TestHoldLost(t *testing.T) {
 // Some permits of a batch may fail without the others.
 func TestHoldFailsInPart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, p := newRemote(t), failing(permitPolicy(2, 3*time.Second), FailClosed)
+		s, p := newRemote(t), failing(permitPolicy(2, 3*time.Second), core.FailClosed)
 		h := holderOf(s)
 		a, lost := hold1(t, h, p)
 		_, fine := hold1(t, h, p)
@@ -429,8 +456,10 @@ func TestHoldUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := newRemote(t), permitPolicy(1, time.Hour)
 		h := holderOf(s)
-		s.set(func(f *fakeRemote) { f.after = &StoreError{Class: ClassLost, Executed: true, Err: errors.New("lost")} })
-		x, res, err := h.acquire(t.Context(), Permit{Policy: p, Key: "k"}, false)
+		s.set(func(f *fakeRemote) {
+			f.after = &core.StoreError{Class: core.ClassLost, Executed: true, Err: errors.New("lost")}
+		})
+		x, res, err := h.acquire(t.Context(), core.Permit{Policy: p, Key: "k"}, false)
 		require.Error(t, err)
 		assert.Nil(t, x)
 		assert.Zero(t, res)
@@ -441,18 +470,18 @@ func TestHoldUnknown(t *testing.T) {
 		advance(time.Minute) // the release seemed to fail, and was tried again
 		ctx, leave := context.WithCancel(t.Context())
 		s.set(func(f *fakeRemote) { f.granted = leave })
-		_, _, err = h.acquire(ctx, Permit{Policy: p, Key: "k"}, false)
+		_, _, err = h.acquire(ctx, core.Permit{Policy: p, Key: "k"}, false)
 		require.ErrorIs(t, err, context.Canceled)
 		synctest.Wait()
 		assert.EqualValues(t, 1, s.free(t, p), "a caller that left meanwhile may have been granted one")
 		released := s.releases
-		_, _, err = h.acquire(ctx, Permit{Policy: p, Key: "k"}, false)
+		_, _, err = h.acquire(ctx, core.Permit{Policy: p, Key: "k"}, false)
 		require.ErrorIs(t, err, context.Canceled)
 		synctest.Wait()
 		assert.Equal(t, released, s.releases, "one that left before has none")
 
 		s.set(func(f *fakeRemote) { f.granted, f.fail = nil, errDown })
-		_, _, err = h.acquire(t.Context(), Permit{Policy: p, Key: "k"}, false)
+		_, _, err = h.acquire(t.Context(), core.Permit{Policy: p, Key: "k"}, false)
 		require.ErrorIs(t, err, errDown)
 		synctest.Wait()
 		assert.Equal(t, released, s.releases, "surely not granted")
@@ -466,18 +495,18 @@ type lateRemote struct {
 	late time.Duration
 }
 
-func (l *lateRemote) Acquire(ctx context.Context, p Permit) (Result, error) {
+func (l *lateRemote) Acquire(ctx context.Context, p core.Permit) (core.Result, error) {
 	time.AfterFunc(l.late, func() { _, _ = l.memory.Acquire(context.WithoutCancel(ctx), p) })
-	return Result{}, &StoreError{Class: ClassTimeout, Executed: true, Err: context.DeadlineExceeded}
+	return core.Result{}, &core.StoreError{Class: core.ClassTimeout, Executed: true, Err: context.DeadlineExceeded}
 }
 
 // A question may arrive after the release that followed it: its packet was lost, and sent again.
 func TestHoldUnknownOvertaken(t *testing.T) {
 	for _, late := range []time.Duration{0, 300 * time.Millisecond, 1200 * time.Millisecond, 3 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
-			s, p := &lateRemote{newRemote(t), late}, failing(permitPolicy(1, time.Hour), FailClosed)
+			s, p := &lateRemote{newRemote(t), late}, failing(permitPolicy(1, time.Hour), core.FailClosed)
 			h := holderOf(s)
-			_, _, err := h.acquire(t.Context(), Permit{Policy: p, Key: "k"}, false)
+			_, _, err := h.acquire(t.Context(), core.Permit{Policy: p, Key: "k"}, false)
 			require.Error(t, err)
 			advance(late + 2*time.Second)
 			assert.EqualValues(t, 1, s.free(t, p), late)
@@ -493,7 +522,7 @@ func TestHoldPanic(t *testing.T) {
 		s, p := newRemote(t), permitPolicy(1, time.Hour)
 		h := holderOf(s)
 		s.set(func(f *fakeRemote) { f.granted = func() { panic("a hook") } })
-		assert.Panics(t, func() { _, _, _ = h.acquire(t.Context(), Permit{Policy: p, Key: "k"}, false) })
+		assert.Panics(t, func() { _, _, _ = h.acquire(t.Context(), core.Permit{Policy: p, Key: "k"}, false) })
 		synctest.Wait()
 		assert.EqualValues(t, 1, s.free(t, p))
 		advance(time.Minute)
@@ -508,13 +537,13 @@ func TestHoldAdoptsLatecomers(t *testing.T) {
 		h := holderOf(s)
 		held := func(remote int) {
 			t.Helper()
-			res, err := h.engine.fallback().Acquire(t.Context(), Permit{Policy: p, Key: "k", ID: "probe", Weight: 4})
+			res, err := h.engine.fallback().Acquire(t.Context(), core.Permit{Policy: p, Key: "k", ID: "probe", Weight: 4})
 			require.NoError(t, err)
 			assert.EqualValues(t, 3-remote, res.Remaining)
 		}
 		take := func(fail error) *hold {
 			s.set(func(f *fakeRemote) { f.fail = fail })
-			x, res, _ := h.engine.acquire(t.Context(), Permit{Policy: p, Key: "k"})
+			x, res, _ := h.engine.acquire(t.Context(), core.Permit{Policy: p, Key: "k"})
 			require.True(t, res.Allowed())
 			return x
 		}
@@ -582,7 +611,7 @@ type tardy struct {
 	delay time.Duration
 }
 
-func (s tardy) Renew(ctx context.Context, all []Permit) ([]Permit, error) {
+func (s tardy) Renew(ctx context.Context, all []core.Permit) ([]core.Permit, error) {
 	lost, err := s.fakeRemote.Renew(ctx, all)
 	<-time.After(s.delay)
 	return lost, err
@@ -590,21 +619,21 @@ func (s tardy) Renew(ctx context.Context, all []Permit) ([]Permit, error) {
 
 // What a store that works says is lost ends, however late it says so: only a failure excuses a lease that has ended.
 func TestHoldLostWhileLate(t *testing.T) {
-	for _, word := range []Failure{FailOpen, FailLocal, FailClosed} {
+	for _, word := range []core.Failure{core.FailOpen, core.FailLocal, core.FailClosed} {
 		t.Run(word.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const lease = 300 * time.Millisecond
 				s, p := newRemote(t), failing(permitPolicy(1, lease), word)
 				h := holderOf(tardy{s, 2 * lease})
 				x, ctx := hold1(t, h, p)
-				require.NoError(t, s.memory.Release(t.Context(), []Permit{x.permit}))
-				other := Permit{Policy: p, Key: "k", ID: "another process"}
+				require.NoError(t, s.memory.Release(t.Context(), []core.Permit{x.permit}))
+				other := core.Permit{Policy: p, Key: "k", ID: "another process"}
 				res, err := s.memory.Acquire(t.Context(), other)
 				require.NoError(t, err)
 				require.True(t, res.Allowed())
 				for range 20 {
 					advance(lease / 3)
-					lost, err := s.memory.Renew(t.Context(), []Permit{other})
+					lost, err := s.memory.Renew(t.Context(), []core.Permit{other})
 					require.NoError(t, err)
 					require.Empty(t, lost)
 				}
@@ -618,7 +647,7 @@ func TestHoldLostWhileLate(t *testing.T) {
 // Renewing has a time of its own, whatever a decision may take.
 func TestHoldWhileTheStoreIsSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, p := newRemote(t), failing(permitPolicy(10, 3*time.Second), FailClosed)
+		s, p := newRemote(t), failing(permitPolicy(10, 3*time.Second), core.FailClosed)
 		h := holderOf(s)
 		var all []context.Context
 		for range 10 {

@@ -1,10 +1,12 @@
-package core
+package enforce
 
 import (
 	"cmp"
 	"container/list"
 	"slices"
 	"time"
+
+	"github.com/weir-go/weir/core"
 )
 
 // A turn that has been free for idleTurn goes back to the store, or for twice as long at most: it is found out once in
@@ -36,7 +38,7 @@ type line struct {
 // turn is a place in the queue of a store.
 type turn struct {
 	at   time.Time
-	took Result // the receipt
+	took core.Result // the receipt
 }
 
 // waiter is a caller that waits.
@@ -51,7 +53,7 @@ func (l *line) free() int { return len(l.turns) - l.waiting.Len() }
 // add adds a turn, and the caller that has taken it, if there is one: before those who have later turns.
 func (l *line) add(t *turn, x *waiter) {
 	at, _ := slices.BinarySearchFunc(l.turns, t, func(other, t *turn) int {
-		return cmp.Or(l.key.policy.turnOrder(&other.took, &t.took), -1) // the last of equal ones
+		return cmp.Or(l.key.policy.CompareTurns(&other.took, &t.took), -1) // the last of equal ones
 	})
 	l.turns = slices.Insert(l.turns, at, t)
 	if x == nil {
@@ -101,11 +103,11 @@ func (l *line) end() {
 }
 
 // drop removes the last n turns, which are free, and returns them, the last first.
-func (l *line) drop(n int) (back []Refund) {
+func (l *line) drop(n int) (back []core.Refund) {
 	for range n {
 		last := len(l.turns) - 1
 		t := l.turns[last]
-		back = append(back, Refund{Policy: Policy{l.key.policy}, Key: l.key.key, Receipt: t.took, Units: t.took.Taken})
+		back = append(back, core.Refund{Policy: l.key.policy, Key: l.key.key, Receipt: t.took, Units: t.took.Taken})
 		l.turns[last] = nil
 		l.turns = l.turns[:last]
 	}
@@ -121,25 +123,4 @@ func (l *line) next() (at time.Time) {
 		at = l.idle
 	}
 	return at
-}
-
-// turnOrder compares the turns of two receipts of one key, as the store has given them out.
-func (p *policy) turnOrder(r, s *Result) int {
-	order := cmp.Or(cmp.Compare(p.turn(r), p.turn(s)), cmp.Compare(r.At, s.At))
-	for i := 0; order == 0 && i < len(p.algorithms); i++ { // they were decided at one instant
-		order = slices.Compare(r.at(i).Charged[:], s.at(i).Charged[:])
-		if p.limits[i].Algorithm == TokenBucket { // the later has left fewer tokens
-			order = -order
-		}
-	}
-	return order
-}
-
-// turn returns the instant at which it is the turn of what was charged, by the store's clock.
-func (p *policy) turn(r *Result) int64 {
-	delay := int64(0)
-	for i := range p.algorithms {
-		delay = max(delay, r.at(i).Delay())
-	}
-	return r.At + delay
 }

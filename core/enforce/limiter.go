@@ -1,4 +1,4 @@
-package core
+package enforce
 
 import (
 	"context"
@@ -6,26 +6,30 @@ import (
 	"fmt"
 	"log/slog"
 	"time"
+
+	"github.com/weir-go/weir/core"
 )
 
-// LimiterOptions say how a [Limiter] is built. The zero value is a good choice.
-type LimiterOptions struct {
+// Options say how a [Limiter] is built. The zero value is a good choice.
+type Options struct {
 	// Log receives one line for each class of failure of a server of the store, one each minute while it fails, and
 	// one when it is back. nil means slog.Default().
 	Log *slog.Logger
 }
 
-// Limiter, built by [NewLimiter], enforces a policy on anything that has a key: jobs, messages, calls to somebody
+// Limiter, built by [New], enforces a policy on anything that has a key: jobs, messages, calls to somebody
 // else's API. It fails over as the policy says, waits for turns, and keeps permits alive. For HTTP requests use
 // guard.Guard, which is built on it. It is immutable and safe for concurrent use.
 type Limiter struct {
-	engine *engine
-	policy Policy
+	engine  *engine
+	policy  core.Policy
+	rates   bool // the policy has rates
+	permits bool // the policy has permits
 }
 
-// NewLimiter builds a Limiter that enforces p. A nil store means a [Memory] of its own; a policy without a name is
+// New builds a Limiter that enforces p. A nil store means a [core.Memory] of its own; a policy without a name is
 // named "default". It fails if p is zero, or asks for what s cannot do.
-func NewLimiter(s Store, p Policy, o LimiterOptions) (*Limiter, error) {
+func New(s core.Store, p core.Policy, o Options) (*Limiter, error) {
 	if err := checkStore(s, p); err != nil {
 		return nil, err
 	}
@@ -41,42 +45,46 @@ func NewLimiter(s Store, p Policy, o LimiterOptions) (*Limiter, error) {
 // With returns a Limiter for a further policy, which must have a name. It shares with l the store, the fallback that
 // decides while the store fails, and all that is done in the background. It fails if another policy has the name
 // already.
-func (l *Limiter) With(p Policy) (*Limiter, error) {
+func (l *Limiter) With(p core.Policy) (*Limiter, error) {
 	switch {
 	case p.IsZero():
-		return nil, errors.New("core: a Limiter without a policy; give one, such as core.MustParse(\"100/1m\")")
+		return nil, errors.New("enforce: a Limiter without a policy; give one, such as core.MustParse(\"100/1m\")")
 	case p.Name() == "":
-		return nil, fmt.Errorf("core: the policy %q has no name; give it one, as in \"login: %v\"", p, p)
+		return nil, fmt.Errorf("enforce: the policy %q has no name; give it one, as in \"login: %v\"", p, p)
 	}
 	if err := l.engine.register(p); err != nil {
 		return nil, err
 	}
-	l.engine.know(p)
-	return &Limiter{l.engine, p}, nil
+	return l.engine.limiter(p), nil
 }
 
 // Variant returns a Limiter for other numbers of l's policy, such as those of another tier. It has the same name, and
 // counts on with what l has counted, except that a GCRA or a LeakyBucket whose full bucket takes another time starts
-// afresh; see [Spec.Shape]. It fails if p differs from l's policy in more than numbers, such as in its algorithms.
-func (l *Limiter) Variant(p Policy) (*Limiter, error) {
-	own := l.policy.p
+// afresh; see [core.Spec.Shape]. It fails if p differs from l's policy in more than numbers, such as in its algorithms.
+func (l *Limiter) Variant(p core.Policy) (*Limiter, error) {
 	switch {
 	case p.IsZero():
-		return nil, errors.New("core: a Limiter without a policy; give one, such as core.MustParse(\"100/1m\")")
+		return nil, errors.New("enforce: a Limiter without a policy; give one, such as core.MustParse(\"100/1m\")")
 	case p.Name() == "":
-		p = p.Named(own.name)
-	case p.Name() != own.name:
-		return nil, fmt.Errorf("core: the variant %q of %q has another name; leave it out", p, l.policy)
+		p = p.Named(l.policy.Name())
+	case p.Name() != l.policy.Name():
+		return nil, fmt.Errorf("enforce: the variant %q of %q has another name; leave it out", p, l.policy)
 	}
-	if p.p.form != own.form || (p.p.permits == nil) != (own.permits == nil) {
-		return nil, fmt.Errorf("core: the variant %q of %q differs in more than numbers, and so would not share its counts; give it the same algorithms", p, l.policy)
+	if !sameForm(p, l.policy) {
+		return nil, fmt.Errorf("enforce: the variant %q of %q differs in more than numbers, and so would not share its counts; give it the same algorithms", p, l.policy)
 	}
-	l.engine.know(p)
-	return &Limiter{l.engine, p}, nil
+	return l.engine.limiter(p), nil
+}
+
+// limiter returns a Limiter for a policy that may be enforced.
+func (e *engine) limiter(p core.Policy) *Limiter {
+	e.know(p)
+	_, _, permits := p.Concurrent()
+	return &Limiter{engine: e, policy: p, rates: hasRates(p), permits: permits}
 }
 
 // Policy returns the policy that l enforces.
-func (l *Limiter) Policy() Policy { return l.policy }
+func (l *Limiter) Policy() core.Policy { return l.policy }
 
 // Close ends the waits of callers for their turn with [ErrClosed], releases the permits that are held, whose contexts
 // end with [ErrPermitLost], and waits until all that is due has been given back to a remote store, for half a second at
@@ -86,29 +94,29 @@ func (l *Limiter) Policy() Policy { return l.policy }
 func (l *Limiter) Close() error { return l.engine.close() }
 
 // Allow takes one unit for key. See [Limiter.AllowN].
-func (l *Limiter) Allow(ctx context.Context, key string) (res Result, err error) {
+func (l *Limiter) Allow(ctx context.Context, key string) (res core.Result, err error) {
 	// Not by AllowN, which would copy the Result once more.
-	err = l.take(ctx, Take{Policy: l.policy, Key: key, Cost: 1}, &res)
+	err = l.take(ctx, core.Take{Policy: l.policy, Key: key, Cost: 1}, &res)
 	return res, err
 }
 
 // AllowN takes n units for key, all or none, and reports at once whether there are so many. In a LeakyBucket, wait
 // for Result.Delay before going on, or call Wait. Permits that the policy has beside its rates are not looked at; see
-// [Limiter.Acquire]. Being over the limit is a Result, not an error; look at [Result.Allowed].
+// [Limiter.Acquire]. Being over the limit is a Result, not an error; look at [core.Result.Allowed].
 //
 // If the store fails, the policy's fail word decides and Result.Local is set; only under "fail closed" is there an
-// error then, a [*StoreError]. Other errors are the context's, and those of an empty key, a negative n, and a policy
+// error then, a [*core.StoreError]. Other errors are the context's, and those of an empty key, a negative n, and a policy
 // that has permits alone.
-func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (res Result, err error) {
-	err = l.take(ctx, Take{Policy: l.policy, Key: key, Cost: n}, &res)
+func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (res core.Result, err error) {
+	err = l.take(ctx, core.Take{Policy: l.policy, Key: key, Cost: n}, &res)
 	return res, err
 }
 
 // take drops the error of a store that failed if the fail word has decided. What is in the process does not fail, and
 // is asked without a further call.
-func (l *Limiter) take(ctx context.Context, t Take, res *Result) error {
+func (l *Limiter) take(ctx context.Context, t core.Take, res *core.Result) error {
 	if m := l.engine.memory; m != nil {
-		return m.take(ctx, &t, res)
+		return m.TakeInto(ctx, &t, res)
 	}
 	if err := l.engine.take(ctx, &t, res); err != nil && !res.Local {
 		return err
@@ -117,14 +125,14 @@ func (l *Limiter) take(ctx context.Context, t Take, res *Result) error {
 }
 
 // Peek reports how things stand for key, and takes nothing. It does not look at permits.
-func (l *Limiter) Peek(ctx context.Context, key string) (Result, error) {
+func (l *Limiter) Peek(ctx context.Context, key string) (core.Result, error) {
 	return l.AllowN(ctx, key, 0)
 }
 
 // UpTo takes as many units for key as there are, at most n: Result.Taken says how many. If there is none, it is
 // refused. With n = 0 it takes none, and is refused if there is none.
-func (l *Limiter) UpTo(ctx context.Context, key string, n int64) (res Result, err error) {
-	err = l.take(ctx, Take{Policy: l.policy, Key: key, Cost: n, AtMost: true}, &res)
+func (l *Limiter) UpTo(ctx context.Context, key string, n int64) (res core.Result, err error) {
+	err = l.take(ctx, core.Take{Policy: l.policy, Key: key, Cost: n, AtMost: true}, &res)
 	return res, err
 }
 
@@ -134,8 +142,8 @@ func (l *Limiter) UpTo(ctx context.Context, key string, n int64) (res Result, er
 // behind.
 //
 // The policy says how far ahead is possible at all, as "10/1s; wait 2s" does; without "wait" Reserve is AllowN.
-func (l *Limiter) Reserve(ctx context.Context, key string, n int64, wait time.Duration) (res Result, err error) {
-	err = l.take(ctx, Take{Policy: l.policy, Key: key, Cost: n, Wait: wait}, &res)
+func (l *Limiter) Reserve(ctx context.Context, key string, n int64, wait time.Duration) (res core.Result, err error) {
+	err = l.take(ctx, core.Take{Policy: l.policy, Key: key, Cost: n, Wait: wait}, &res)
 	return res, err
 }
 
@@ -181,11 +189,11 @@ func (l *Limiter) Acquire(ctx context.Context, key string) (held context.Context
 // Over the limit it fails with an [*OverLimitError]. If the store fails, the policy's fail word decides, as in
 // AllowN. On an error there is nothing to release, and release is nil.
 func (l *Limiter) AcquireN(ctx context.Context, key string, n int64) (held context.Context, release func(), err error) {
-	if l.policy.p.permits == nil {
-		return nil, nil, fmt.Errorf("core: the policy %q has no permits; give one such as \"20 concurrent\"", l.policy)
+	if !l.permits {
+		return nil, nil, fmt.Errorf("enforce: the policy %q has no permits; give one such as \"20 concurrent\"", l.policy)
 	}
 	if n < 1 {
-		return nil, nil, fmt.Errorf("core: AcquireN of %d permits; give 1 or more", n)
+		return nil, nil, fmt.Errorf("enforce: AcquireN of %d permits; give 1 or more", n)
 	}
 	var a Admission
 	err = l.Begin(ctx, Ask{Key: key, Cost: 1}, &a)
@@ -212,12 +220,12 @@ func (l *Limiter) AcquireN(ctx context.Context, key string, n int64) (held conte
 // that has drained meanwhile is not given back. A receipt is good for its units once. More than r.Taken is an error,
 // as is a store that fails, whatever the fail word: then it is unknown whether anything was given back. The units come
 // back where they were taken, also if l has other numbers than the Limiter that took them.
-func (l *Limiter) Refund(ctx context.Context, key string, r Result, n int64) error {
-	err := l.engine.refund(ctx, []Refund{{Policy: l.policy, Key: key, Receipt: r, Units: n}})
+func (l *Limiter) Refund(ctx context.Context, key string, r core.Result, n int64) error {
+	err := l.engine.refund(ctx, placeOf(&r), []core.Refund{{Policy: l.policy, Key: key, Receipt: r, Units: n}})
 	if err == nil {
 		return nil
 	}
-	var one *BatchError
+	var one *core.BatchError
 	if errors.As(err, &one) && len(one.Errs) == 1 {
 		return one.Errs[0]
 	}
@@ -235,12 +243,12 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 // or never.
 type OverLimitError struct {
 	// Result is the refusal. RetryAfter counts from when it was made.
-	Result Result
+	Result core.Result
 }
 
 // Error implements error.
 func (e *OverLimitError) Error() string {
-	if e.Result.Outcome == Never {
+	if e.Result.Outcome == core.Never {
 		return fmt.Sprintf("over limit: more than the %d units that it ever admits at once", e.Result.Limit)
 	}
 	return fmt.Sprintf("over limit: try again in %v", e.Result.RetryAfter)

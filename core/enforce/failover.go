@@ -1,0 +1,197 @@
+package enforce
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/weir-go/weir/core"
+)
+
+// take asks the store, and if that fails it does what the policy's fail word says. res must be zero. Afterwards it is
+// the answer, unless the policy fails closed, the caller left, or t is invalid. If the store failed, the error is a
+// *StoreError even if there is an answer.
+func (e *engine) take(ctx context.Context, t *core.Take, res *core.Result) (err error) {
+	if e.memory != nil {
+		return e.memory.TakeInto(ctx, t, res)
+	}
+	if *res, err = e.store.Take(ctx, *t); err == nil {
+		if e.failing.Load() || e.health.failing.Load() {
+			e.recovered()
+		}
+		if e.ledger.keys.Load() > 0 {
+			e.handBack(t)
+		}
+		if e.mirrors && res.Taken > 0 {
+			e.mirror(t, res.Taken)
+		}
+		return nil
+	}
+	*res = core.Result{}
+	var late *core.LateError
+	if errors.As(err, &late) {
+		err = late.Err
+	}
+	var failed *core.StoreError
+	if !errors.As(err, &failed) { // the caller has left
+		e.await(late, t, res)
+		return err
+	}
+	e.failed(failed, t.Policy.Options().Fail)
+	switch t.Policy.Options().Fail {
+	case core.FailOpen:
+		res.Outcome, res.Local = core.Admitted, true
+		if t.AtMost || late != nil { // all of what was asked for, which the store may charge yet
+			res.Taken = t.Cost
+		}
+	case core.FailClosed:
+	default:
+		if local := e.takeLocally(ctx, t, res); local != nil {
+			*res, err = core.Result{}, errors.Join(err, local)
+		} else if res.Local = true; !failed.Executed {
+			e.owe(t, res)
+			return err
+		}
+	}
+	if failed.Executed {
+		e.await(late, t, res)
+	}
+	return err
+}
+
+// acquire is to permits what take is to units.
+func (e *engine) acquire(ctx context.Context, p core.Permit) (*hold, core.Result, error) {
+	h, res, err := e.holder.acquire(ctx, p, false)
+	if err == nil {
+		if e.failing.Load() || e.health.failing.Load() {
+			e.recovered()
+		}
+		return h, res, nil
+	}
+	var failed *core.StoreError
+	if !errors.As(err, &failed) {
+		return nil, core.Result{}, err
+	}
+	e.failed(failed, p.Policy.Options().Fail)
+	switch p.Policy.Options().Fail {
+	case core.FailOpen:
+		return nil, core.Result{Outcome: core.Admitted, Local: true}, err
+	case core.FailClosed:
+		return nil, core.Result{}, err
+	default:
+		e.holder.adopt()
+		own := p
+		own.Policy = p.Policy.Local()
+		h, res, local := e.holder.acquire(context.WithoutCancel(ctx), own, true)
+		if local != nil {
+			return nil, core.Result{}, errors.Join(err, local)
+		}
+		res.Local = true
+		return h, res, err
+	}
+}
+
+// inMemory is the context of calls in memory, which wait for nothing, and which are also made for requests that are
+// over.
+var inMemory = context.Background() //nolint:forbidigo // there is nothing to cut short
+
+// giveBack gives units back: in the background if they are in a remote store.
+func (e *engine) giveBack(r *core.Refund, from place) {
+	toCharged(r)
+	if from == inStore && e.remote() {
+		e.background.refund(*r)
+		return
+	}
+	_ = e.refund(inMemory, from, []core.Refund{*r})
+}
+
+// charge takes units that were used already: in the background if that is in a remote store. It calls done when that has
+// ended, however it has.
+func (e *engine) charge(t core.Take, at place, done func()) {
+	if e.remote() && at == inStore {
+		e.background.charge(t, done)
+		return
+	}
+	defer done()
+	var res core.Result
+	switch {
+	case at == nowhere:
+	case at == inFallback && e.remote():
+		if e.takeLocally(inMemory, &t, &res) == nil {
+			e.owe(&t, &res)
+		}
+	default:
+		_ = e.memory.TakeInto(inMemory, &t, &res)
+	}
+}
+
+// refund gives back what was charged in one store.
+func (e *engine) refund(ctx context.Context, from place, refunds []core.Refund) error {
+	for i := range refunds {
+		toCharged(&refunds[i])
+	}
+	switch from {
+	case nowhere:
+		for i := range refunds {
+			if c := lateChargeOf(&refunds[i].Receipt); c != nil {
+				c.giveBack(refunds[i].Units)
+			}
+		}
+		return nil
+	case inFallback:
+		return e.refundLocally(ctx, refunds)
+	default:
+		return e.store.Refund(ctx, refunds)
+	}
+}
+
+// takeLocally lets the fallback decide, by the policy or by a process's share of it.
+func (e *engine) takeLocally(ctx context.Context, t *core.Take, res *core.Result) error {
+	own := *t
+	own.Policy = t.Policy.Local()
+	return e.fallback().TakeInto(context.WithoutCancel(ctx), &own, res)
+}
+
+// refundLocally gives back what the fallback has admitted, and takes it off what is to be handed back to the store.
+func (e *engine) refundLocally(ctx context.Context, refunds []core.Refund) error {
+	own := slices.Clone(refunds)
+	for i := range own {
+		own[i].Policy = own[i].Policy.Local()
+	}
+	if err := e.fallback().Refund(ctx, own); err != nil {
+		return err
+	}
+	for i := range refunds {
+		r := &refunds[i]
+		units := r.Units
+		if c := lateChargeOf(&r.Receipt); c != nil {
+			units = c.giveBack(units)
+		}
+		if units > 0 {
+			e.ledger.sub(ledgerKeyOf(r.Policy, r.Key), units)
+		}
+	}
+	return nil
+}
+
+// place says where units were charged, and so where a refund of them goes.
+type place uint8
+
+const (
+	nowhere    place = 1 + iota // not at all: a policy that failed open let the request pass
+	inStore                 // in the store
+	inFallback              // in the in-process store that decides while the store fails
+)
+
+// placeOf returns where the units of a receipt were charged. The Result of rates and permits together does not say:
+// permits may have come from another place than the units.
+func placeOf(r *core.Result) place {
+	switch {
+	case !r.Local:
+		return inStore
+	case r.At > 0:
+		return inFallback
+	default:
+		return nowhere
+	}
+}

@@ -1,0 +1,76 @@
+package enforce
+
+import (
+	"errors"
+	"time"
+
+	"github.com/weir-go/weir/core"
+)
+
+// owe notes what the fallback has admitted, to be handed back to the store.
+func (e *engine) owe(t *core.Take, res *core.Result) {
+	if res.Taken > 0 {
+		e.ledger.add(ledgerKeyOf(t.Policy, t.Key), res.Taken, weighs(t.Policy, res))
+	}
+}
+
+// weighs is how long it takes until nothing that was taken weighs any more, in any of the limits.
+func weighs(p core.Policy, res *core.Result) (longest time.Duration) {
+	for i := range rates(p) {
+		longest = max(longest, res.Each(i).ResetAfter)
+	}
+	return longest
+}
+
+// mirror counts in the fallback what the store has admitted, as far as there is room.
+func (e *engine) mirror(t *core.Take, units int64) {
+	if t.Policy.Options().Fail == core.FailLocal {
+		var res core.Result
+		_ = e.fallback().TakeInto(inMemory, &core.Take{Policy: t.Policy.Local(), Key: t.Key, Cost: units, AtMost: true}, &res)
+	}
+}
+
+// handBack charges to the store, in the background, what this process has admitted without it for the key of t. The
+// store has just answered for that key: a store that still hangs might lose the charge, which cannot be sent twice.
+// Units that do not weigh any more in the fallback are left out.
+func (e *engine) handBack(t *core.Take) {
+	units := e.ledger.take(ledgerKeyOf(t.Policy, t.Key))
+	if units == 0 {
+		return
+	}
+	now := core.Result{}
+	if e.takeLocally(inMemory, &core.Take{Policy: t.Policy, Key: t.Key}, &now) != nil {
+		return
+	}
+	used, local := int64(0), t.Policy.Local()
+	for i, l := range local.Limits()[:rates(local)] {
+		used = max(used, l.Burst-now.Each(i).Remaining)
+	}
+	if units = min(units, used); units > 0 {
+		e.background.handBack(core.Take{Policy: t.Policy, Key: t.Key, Cost: units, AtMost: true}, weighs(local, &now))
+	}
+}
+
+// handedBack is told what became of a batch of hand-backs. Those that were surely not charged are owed again; those
+// that may have been charged are not.
+func (e *engine) handedBack(batch []task, errs []error) {
+	for i, err := range errs {
+		if err == nil {
+			continue
+		}
+		var failed *core.StoreError
+		if errors.As(err, &failed) && !failed.Executed {
+			t := batch[i].charge
+			e.ledger.add(ledgerKeyOf(t.Policy, t.Key), t.Cost, time.Until(batch[i].until))
+		}
+	}
+}
+
+// rates returns how many limits of p are not permits, which are the last of its limits.
+func rates(p core.Policy) int {
+	n := len(p.Limits())
+	if _, _, permits := p.Concurrent(); permits {
+		n--
+	}
+	return n
+}
