@@ -179,8 +179,8 @@ type place uint8
 
 const (
 	nowhere    place = 1 + iota // not at all: a policy that failed open let the request pass
-	inStore                 // in the store
-	inFallback              // in the in-process store that decides while the store fails
+	inStore                     // in the store
+	inFallback                  // in the in-process store that decides while the store fails
 )
 
 // placeOf returns where the units of a receipt were charged. The Result of rates and permits together does not say:
