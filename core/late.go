@@ -7,7 +7,7 @@ import "sync"
 // Then to have it, as enforce.Limiter does to give back what is of no use any more. A store need not use LateError;
 // without it, what was charged for such a Take stays charged.
 type LateError struct {
-	// Err is the context's error, or a [*StoreError] whose Executed is true.
+	// Err is the context's error, or a [*StoreError] whose MaybeExecuted is true.
 	Err error
 
 	mu       sync.Mutex

@@ -112,9 +112,9 @@ func (e *BatchError) Unwrap() (failed []error) {
 type StoreError struct {
 	// Class says what kind of failure it was: one of the Class constants.
 	Class string
-	// Executed is true if the decision may have been made and charged, as when
-	// the reply was lost, and false if it surely was not.
-	Executed bool
+	// MaybeExecuted reports that the decision may have been made and charged, as when
+	// the reply was lost. If it is false, the decision was surely not made.
+	MaybeExecuted bool
 	// Server is the address of the server that failed, or "" if the store does not say.
 	Server string
 	// Err is the cause.
@@ -137,7 +137,7 @@ const (
 // Error implements error.
 func (e *StoreError) Error() string {
 	known := "surely not executed"
-	if e.Executed {
+	if e.MaybeExecuted {
 		known = "maybe executed"
 	}
 	if e.Server != "" {

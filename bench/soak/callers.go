@@ -139,7 +139,7 @@ func (p *process) add(t *tally, units int64, failed *core.StoreError, err error)
 	switch {
 	case err == nil:
 		t.Surely += units
-	case failed == nil || failed.Executed: // nobody says what becomes of those who leave
+	case failed == nil || failed.MaybeExecuted: // nobody says what becomes of those who leave
 		t.Perhaps += units
 	}
 }

@@ -244,7 +244,7 @@ func end(tasks []task) {
 func mayRetry(k kind, err error) bool {
 	var failed *core.StoreError
 	known := errors.As(err, &failed)
-	return k == releasing || known && !failed.Executed && failed.Class != core.ClassDenied
+	return k == releasing || known && !failed.MaybeExecuted && failed.Class != core.ClassDenied
 }
 
 func (b *background) retry(k kind) {

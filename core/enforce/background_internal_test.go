@@ -207,7 +207,9 @@ func TestRefunds(t *testing.T) {
 		advance(time.Second)
 		assert.Zero(t, used(), "surely not executed, and so sent again")
 		calls := len(s.refunds)
-		s.set(func(f *fakeRemote) { f.after = &core.StoreError{Class: core.ClassLost, Executed: true, Err: errDown} })
+		s.set(func(f *fakeRemote) {
+			f.after = &core.StoreError{Class: core.ClassLost, MaybeExecuted: true, Err: errDown}
+		})
 		k.giveBack(take(), inStore)
 		advance(time.Minute)
 		assert.Equal(t, calls+1, len(s.refunds), "maybe executed, and so never sent again")

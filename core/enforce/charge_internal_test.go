@@ -131,7 +131,7 @@ func TestChargesSurviveABlip(t *testing.T) {
 		assert.EqualValues(t, 900, chargeRemaining(t, l))
 
 		s.set(func(f *fakeRemote) {
-			f.after = &core.StoreError{Class: core.ClassLost, Executed: true, Err: errors.New("gone")}
+			f.after = &core.StoreError{Class: core.ClassLost, MaybeExecuted: true, Err: errors.New("gone")}
 		})
 		a.Charge(1, nil)
 		advance(5 * time.Second)

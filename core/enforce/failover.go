@@ -48,12 +48,12 @@ func (e *engine) take(ctx context.Context, t *core.Take, res *core.Result) (err 
 	default:
 		if local := e.takeLocally(ctx, t, res); local != nil {
 			*res, err = core.Result{}, errors.Join(err, local)
-		} else if res.Local = true; !failed.Executed {
+		} else if res.Local = true; !failed.MaybeExecuted {
 			e.owe(t, res)
 			return err
 		}
 	}
-	if failed.Executed {
+	if failed.MaybeExecuted {
 		e.await(late, t, res)
 	}
 	return err

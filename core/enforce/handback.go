@@ -59,7 +59,7 @@ func (e *engine) handedBack(batch []task, errs []error) {
 			continue
 		}
 		var failed *core.StoreError
-		if errors.As(err, &failed) && !failed.Executed {
+		if errors.As(err, &failed) && !failed.MaybeExecuted {
 			t := batch[i].charge
 			e.ledger.add(ledgerKeyOf(t.Policy, t.Key), t.Cost, time.Until(batch[i].until))
 		}

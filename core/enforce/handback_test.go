@@ -18,7 +18,7 @@ import (
 
 // unknown is a failure after which nobody knows whether the store has charged.
 func unknown() error {
-	return &core.StoreError{Class: core.ClassLost, Executed: true, Err: errors.New("gone")}
+	return &core.StoreError{Class: core.ClassLost, MaybeExecuted: true, Err: errors.New("gone")}
 }
 
 // process is one of a fleet, on a store that fails when it is told to.

@@ -60,7 +60,7 @@ func (h *holder) acquire(ctx context.Context, p core.Permit, local bool) (*hold,
 	if err != nil {
 		var failed *core.StoreError
 		ok := errors.As(err, &failed)
-		unknown = ok && failed.Executed || !ok && ctx.Err() != nil
+		unknown = ok && failed.MaybeExecuted || !ok && ctx.Err() != nil
 		return nil, core.Result{}, err
 	}
 	unknown = false

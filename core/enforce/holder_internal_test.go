@@ -83,7 +83,7 @@ func (f *fakeRemote) call(ctx context.Context, do func() error) error {
 		select {
 		case <-time.After(delay):
 		case <-ctx.Done():
-			return &core.StoreError{Class: core.ClassTimeout, Executed: true, Err: ctx.Err()}
+			return &core.StoreError{Class: core.ClassTimeout, MaybeExecuted: true, Err: ctx.Err()}
 		}
 	}
 	if fail != nil {
@@ -457,7 +457,7 @@ func TestHoldUnknown(t *testing.T) {
 		s, p := newRemote(t), permitPolicy(1, time.Hour)
 		h := holderOf(s)
 		s.set(func(f *fakeRemote) {
-			f.after = &core.StoreError{Class: core.ClassLost, Executed: true, Err: errors.New("lost")}
+			f.after = &core.StoreError{Class: core.ClassLost, MaybeExecuted: true, Err: errors.New("lost")}
 		})
 		x, res, err := h.acquire(t.Context(), core.Permit{Policy: p, Key: "k"}, false)
 		require.Error(t, err)
@@ -497,7 +497,7 @@ type lateRemote struct {
 
 func (l *lateRemote) Acquire(ctx context.Context, p core.Permit) (core.Result, error) {
 	time.AfterFunc(l.late, func() { _, _ = l.memory.Acquire(context.WithoutCancel(ctx), p) })
-	return core.Result{}, &core.StoreError{Class: core.ClassTimeout, Executed: true, Err: context.DeadlineExceeded}
+	return core.Result{}, &core.StoreError{Class: core.ClassTimeout, MaybeExecuted: true, Err: context.DeadlineExceeded}
 }
 
 // A question may arrive after the release that followed it: its packet was lost, and sent again.

@@ -54,7 +54,7 @@ func (e *engine) await(late *core.LateError, t *core.Take, res *core.Result) {
 // answered is called when the store has said what it has charged.
 func (c *lateCharge) answered(res core.Result, err error) {
 	var failed *core.StoreError
-	if err != nil && (!errors.As(err, &failed) || failed.Executed) {
+	if err != nil && (!errors.As(err, &failed) || failed.MaybeExecuted) {
 		return
 	}
 	c.mu.Lock()

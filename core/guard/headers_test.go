@@ -151,7 +151,7 @@ func TestStoreError(t *testing.T) {
 	gone := errors.New("gone")
 	err := &core.StoreError{Class: core.ClassTimeout, Err: gone}
 	require.EqualError(t, err, "store failed (timeout, surely not executed): gone")
-	err.Executed = true
+	err.MaybeExecuted = true
 	require.EqualError(t, err, "store failed (timeout, maybe executed): gone")
 	require.ErrorIs(t, err, gone)
 }

@@ -538,7 +538,7 @@ func TestFlightsWithoutTime(t *testing.T) {
 		var failed *core.StoreError
 		require.ErrorAs(t, err, &failed)
 		assert.Equal(t, core.ClassTimeout, failed.Class)
-		if failed.Executed {
+		if failed.MaybeExecuted {
 			unknown++
 		}
 	}

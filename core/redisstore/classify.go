@@ -118,11 +118,11 @@ func torn(err error, long bool) error {
 
 // classify says what an error of the client means.
 func classify(err error) *core.StoreError {
-	e := &core.StoreError{Class: core.ClassOther, Executed: true, Err: err}
+	e := &core.StoreError{Class: core.ClassOther, MaybeExecuted: true, Err: err}
 	says := serverSays(err)
 	for _, p := range prefixes {
 		if strings.HasPrefix(says, p.prefix) {
-			e.Class, e.Executed = p.class, false
+			e.Class, e.MaybeExecuted = p.class, false
 			switch p.prefix {
 			case "MOVED":
 				e.Err = fmt.Errorf("%w (redisstore: this server is part of a Cluster; set IsClusterMode on what ClientOptions "+
@@ -138,16 +138,16 @@ func classify(err error) *core.StoreError {
 	case errors.As(err, &op) && (op.Op == "dial" || op.Op == "write"):
 		// The commands are far smaller than a socket's buffer, or torn has seen the
 		// error: a failed write sent no whole one.
-		e.Class, e.Executed = core.ClassDown, false
+		e.Class, e.MaybeExecuted = core.ClassDown, false
 		if op.Timeout() {
 			e.Class = core.ClassTimeout
 		}
 	case says == "" && strings.HasSuffix(err.Error(), "all ring shards are down"):
-		e.Class, e.Executed = core.ClassDown, false
+		e.Class, e.MaybeExecuted = core.ClassDown, false
 	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
-		e.Class, e.Executed = core.ClassBusy, false
+		e.Class, e.MaybeExecuted = core.ClassBusy, false
 	case errors.Is(err, redis.ErrClosed):
-		e.Class, e.Executed = core.ClassDown, false
+		e.Class, e.MaybeExecuted = core.ClassDown, false
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
 		e.Class = core.ClassTimeout
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),

@@ -77,7 +77,7 @@ func TestServerErrors(t *testing.T) {
 			var failed *core.StoreError
 			require.ErrorAs(t, err, &failed)
 			assert.Equal(t, test.class, failed.Class, "%v", err)
-			assert.False(t, failed.Executed, "%v", err)
+			assert.False(t, failed.MaybeExecuted, "%v", err)
 			stats := server.CommandStats(t)
 			assert.LessOrEqual(t, stats["evalsha"]+stats["eval"], int64(2), "not tried again")
 			if test.class == core.ClassDown || test.user == "nobody" { // whom a breaker keeps away
@@ -143,7 +143,7 @@ func TestSenselessReply(t *testing.T) {
 	var failed *core.StoreError
 	require.ErrorAs(t, err, &failed)
 	assert.Equal(t, core.ClassReply, failed.Class, "%v", err)
-	assert.True(t, failed.Executed, "nobody knows")
+	assert.True(t, failed.MaybeExecuted, "nobody knows")
 }
 
 // The rights that the package documents suffice.
@@ -172,7 +172,7 @@ func TestLeastRights(t *testing.T) {
 	var failed *core.StoreError
 	require.ErrorAs(t, err, &failed)
 	assert.Equal(t, core.ClassDenied, failed.Class)
-	assert.True(t, failed.Executed, "what a script did before it was denied is not known")
+	assert.True(t, failed.MaybeExecuted, "what a script did before it was denied is not known")
 	require.NoError(t, server.Client(t).Do(t.Context(), "ACL", "SETUSER", "weir",
 		"+zadd", "+zcard", "+zcount", "+zrange", "+zrangebyscore", "+zrem", "+zremrangebyscore", "+zscore", "+pexpire").Err())
 	for _, id := range []string{"a", "b"} {

@@ -455,7 +455,7 @@ func (c *cell) ask(ctx context.Context, s *redisstore.Store, l *enforce.Limiter,
 		return ""
 	case !ok:
 		return "not classified: " + err.Error()
-	case failed.Executed:
+	case failed.MaybeExecuted:
 		c.perhaps.Add(cost)
 	}
 	if failed.Class == core.ClassOther || failed.Class == core.ClassReply {

@@ -133,7 +133,7 @@ func TestHandBack(t *testing.T) {
 				return why != nil && why.Class == core.ClassBreaker
 			}, patient, time.Millisecond)
 			for range 30 {
-				if _, why := take(l, "k", 2); assert.NotNil(t, why) && !why.Executed {
+				if _, why := take(l, "k", 2); assert.NotNil(t, why) && !why.MaybeExecuted {
 					owed += 2
 				}
 			}
@@ -154,7 +154,7 @@ func TestHandBack(t *testing.T) {
 				charged += n
 				switch {
 				case why == nil:
-				case why.Executed:
+				case why.MaybeExecuted:
 					unknown++
 				default:
 					owed++

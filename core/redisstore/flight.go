@@ -288,10 +288,10 @@ func (f *flight) judge(c *call, err error) error {
 	if late(err) || verdict.Class == core.ClassTimeout && f.lane.tooMany(f.sent) { // which says nothing about the server
 		verdict.Class = core.ClassBusy
 	}
-	verdict.Executed = verdict.Executed || c.lost
+	verdict.MaybeExecuted = verdict.MaybeExecuted || c.lost
 	if f.word == nil || !silent(classOf(f.word)) {
 		if f.word = verdict; verdict.Class == core.ClassTimeout && (starved(time.Since(f.sent), f.lane.limit) || f.lane.short()) {
-			f.word = &core.StoreError{Class: core.ClassBusy, Executed: verdict.Executed, Err: verdict.Err} // nor does this
+			f.word = &core.StoreError{Class: core.ClassBusy, MaybeExecuted: verdict.MaybeExecuted, Err: verdict.Err} // nor does this
 		}
 	}
 	return verdict
@@ -334,7 +334,7 @@ func (f *flight) tearable() bool {
 var (
 	errOpen = &core.StoreError{Class: core.ClassBreaker, Err: errors.New("redisstore: the server failed just before; it is asked twice a second until it answers")}
 	// errPanicked is the failure of a flight in which the program's own code has panicked.
-	errPanicked = &core.StoreError{Class: core.ClassLost, Executed: true, Err: errors.New("redisstore: a hook panicked")}
+	errPanicked = &core.StoreError{Class: core.ClassLost, MaybeExecuted: true, Err: errors.New("redisstore: a hook panicked")}
 )
 
 // panicked is what the callers get to see of a panic in a goroutine that is not theirs.

@@ -313,7 +313,7 @@ func TestFlightIsLost(t *testing.T) {
 					var failed *core.StoreError
 					require.ErrorAs(t, r.err, &failed)
 					assert.Equal(t, class, failed.Class, "%v", r.err)
-					assert.True(t, failed.Executed)
+					assert.True(t, failed.MaybeExecuted)
 				}
 				for _, r := range all {
 					assert.EqualValues(t, 1, used(t, warm, r.take.Policy, r.take.Key), "executed exactly once")
@@ -381,7 +381,7 @@ func TestPoisonKey(t *testing.T) {
 		var failed *core.StoreError
 		require.ErrorAs(t, r.err, &failed, r.take.Key)
 		assert.Equal(t, core.ClassDenied, failed.Class)
-		assert.False(t, failed.Executed)
+		assert.False(t, failed.MaybeExecuted)
 	}
 }
 

@@ -86,7 +86,7 @@ func TestTooManyWait(t *testing.T) { //nolint:paralleltest // it computes: what 
 				served.Add(1)
 			case assert.NotNil(t, failed, "%v", err):
 				assert.Equal(t, core.ClassBusy, failed.Class, "%v", err)
-				assert.False(t, failed.Executed)
+				assert.False(t, failed.MaybeExecuted)
 				if busy.Add(1) == 1 {
 					flights.Go(letGo)
 				}
@@ -136,7 +136,7 @@ func TestConnectionsOfOthers(t *testing.T) {
 				_, err := s.Take(t.Context(), core.Take{Policy: p, Key: "k", Cost: 1})
 				var failed *core.StoreError
 				ok := errors.As(err, &failed)
-				if !assert.True(t, ok, "%v", err) || !assert.Equal(t, core.ClassBusy, failed.Class, "%v", err) || !assert.False(t, failed.Executed) {
+				if !assert.True(t, ok, "%v", err) || !assert.Equal(t, core.ClassBusy, failed.Class, "%v", err) || !assert.False(t, failed.MaybeExecuted) {
 					return
 				}
 			}
@@ -229,6 +229,6 @@ func assertBusy(t *testing.T, err error) {
 	ok := errors.As(err, &failed)
 	if assert.True(t, ok, "%v", err) {
 		assert.Equal(t, core.ClassBusy, failed.Class, "%v", err)
-		assert.False(t, failed.Executed)
+		assert.False(t, failed.MaybeExecuted)
 	}
 }

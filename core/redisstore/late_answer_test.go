@@ -123,7 +123,7 @@ func (f far) leave(t *testing.T, s *redisstore.Store, take core.Take, how error,
 			var failed *core.StoreError
 			ok := errors.As(err, &failed)
 			require.Equal(t, how == context.DeadlineExceeded, ok) //nolint:errorlint // it is one of two
-			require.True(t, !ok || failed.Executed && failed.Class == core.ClassTimeout)
+			require.True(t, !ok || failed.MaybeExecuted && failed.Class == core.ClassTimeout)
 			return take.Key, late
 		}
 	}
@@ -157,7 +157,7 @@ func testLateDecisions(t *testing.T, policy string) {
 		v.Finish(guard.Final{Status: 200})
 		var failed *core.StoreError
 		ok := errors.As(v.Err, &failed)
-		return ok && failed.Executed
+		return ok && failed.MaybeExecuted
 	}
 	require.Eventually(t, func() bool { return !late("first") }, patient, time.Millisecond)
 	f.proxy.Latency(10 * time.Millisecond)

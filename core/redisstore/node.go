@@ -105,7 +105,7 @@ func nowhere(ctx context.Context, err error) error {
 		return failed
 	}
 	failed = classify(err)
-	if failed.Executed = false; failed.Class == core.ClassReply {
+	if failed.MaybeExecuted = false; failed.Class == core.ClassReply {
 		failed.Class = core.ClassDown
 	}
 	return failed

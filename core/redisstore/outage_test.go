@@ -112,7 +112,7 @@ func TestOutage(t *testing.T) {
 				require.Eventually(t, func() bool {
 					_, err := s.Take(t.Context(), take)
 					var failed *core.StoreError
-					return errors.As(err, &failed) && failed.Class == core.ClassBreaker && !failed.Executed
+					return errors.As(err, &failed) && failed.Class == core.ClassBreaker && !failed.MaybeExecuted
 				}, patient, 5*time.Millisecond, "the breaker opens")
 
 				outage.end(t, server, proxy)
@@ -140,7 +140,7 @@ func TestDownAtStart(t *testing.T) {
 	var failed *core.StoreError
 	require.ErrorAs(t, err, &failed)
 	assert.Equal(t, core.ClassDown, failed.Class)
-	assert.False(t, failed.Executed)
+	assert.False(t, failed.MaybeExecuted)
 }
 
 // The same of a cluster, of which not even a node is known: soon it is asked no more often than a server.
@@ -159,7 +159,7 @@ func TestClusterDownAtStart(t *testing.T) {
 		_, err := s.Take(t.Context(), core.Take{Policy: core.MustParse("1/1s"), Key: "k", Cost: 1})
 		var failed *core.StoreError
 		require.ErrorAs(t, err, &failed)
-		assert.False(t, failed.Executed)
+		assert.False(t, failed.MaybeExecuted)
 		return failed.Class == core.ClassBreaker
 	}, patient, time.Millisecond)
 }

@@ -228,8 +228,8 @@ var (
 		Err:   fmt.Errorf("redisstore: the server has not yet answered those before: %w", context.DeadlineExceeded),
 	}
 	errOverdue = &core.StoreError{
-		Class: core.ClassBusy, Executed: true,
+		Class: core.ClassBusy, MaybeExecuted: true,
 		Err: errors.New("redisstore: the decisions of this process take so much time that the answer to this one comes too late"),
 	}
-	errLate = &core.StoreError{Class: core.ClassTimeout, Executed: true, Err: context.DeadlineExceeded}
+	errLate = &core.StoreError{Class: core.ClassTimeout, MaybeExecuted: true, Err: context.DeadlineExceeded}
 )

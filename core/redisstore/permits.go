@@ -29,7 +29,7 @@ const (
 // time, within the deadline, if the connection broke before the reply came: acquiring
 // twice is acquiring once, and so a reply that was lost leaves no permit that nobody
 // knows of. If the second try fails too, or there was no time for one, the permit may be
-// held until its lease ends: a core.StoreError whose Executed is true says so, and so does
+// held until its lease ends: a core.StoreError whose MaybeExecuted is true says so, and so does
 // the context's error of a caller who left. Release it then.
 func (s *Store) Acquire(ctx context.Context, p core.Permit) (core.Result, error) {
 	if err := p.Validate(); err != nil {
@@ -46,14 +46,14 @@ func (s *Store) Acquire(ctx context.Context, p core.Permit) (core.Result, error)
 	var failed *core.StoreError
 	if errors.As(err, &failed) && strings.HasPrefix(serverSays(failed.Err), deniedInScript) {
 		// The right that is missing may be that of a command after the first that wrote.
-		err = &core.StoreError{Class: failed.Class, Executed: true, Err: failed.Err}
+		err = &core.StoreError{Class: failed.Class, MaybeExecuted: true, Err: failed.Err}
 	}
 	if err != nil {
 		return core.Result{}, n.names(err)
 	}
 	res, err := p.Explain(reply)
 	if err != nil {
-		return core.Result{}, &core.StoreError{Class: core.ClassReply, Executed: true, Err: err}
+		return core.Result{}, &core.StoreError{Class: core.ClassReply, MaybeExecuted: true, Err: err}
 	}
 	return res, nil
 }
@@ -64,7 +64,7 @@ func (s *Store) Renew(ctx context.Context, permits []core.Permit) (lost []core.P
 	err = s.each(ctx, renewing, renewScript, permits, func(e *entry, of []int) {
 		reply := e.reply
 		if len(reply) != 1+len(of) {
-			e.err = &core.StoreError{Class: core.ClassReply, Executed: true, Err: errReply}
+			e.err = &core.StoreError{Class: core.ClassReply, MaybeExecuted: true, Err: errReply}
 			return
 		}
 		for k, i := range of {

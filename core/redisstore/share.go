@@ -182,7 +182,7 @@ func (c *call) arrive(f *flight, reply []int64) (rest []call) {
 		if again > 0 {
 			p.settle([]int64{again}, nil)
 		} else {
-			p.settle(nil, &core.StoreError{Class: core.ClassReply, Executed: true, Err: err})
+			p.settle(nil, &core.StoreError{Class: core.ClassReply, MaybeExecuted: true, Err: err})
 		}
 	})
 	return rest

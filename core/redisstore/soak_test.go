@@ -106,7 +106,7 @@ func TestSoak(t *testing.T) { //nolint:paralleltest // it counts goroutines
 				case failed == nil:
 					assert.ErrorIs(t, err, ctx.Err())
 					of.perhaps.Add(take.Cost)
-				case failed.Executed:
+				case failed.MaybeExecuted:
 					of.perhaps.Add(take.Cost)
 					failures.Add(1)
 				default:

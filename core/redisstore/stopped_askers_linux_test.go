@@ -63,7 +63,7 @@ func stopsAskers(t *testing.T, addr string) {
 		switch {
 		case r.err == nil:
 			answers["ok"]++
-		case ok && failed.Executed:
+		case ok && failed.MaybeExecuted:
 			answers["perhaps charged"]++
 		case ok:
 			answers[failed.Class]++

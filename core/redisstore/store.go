@@ -295,7 +295,7 @@ func (s *Store) Take(ctx context.Context, t core.Take) (res core.Result, err err
 		again := false
 		if reply != nil {
 			if res, again, err = t.Policy.Spec().Explain(t, reply); err != nil {
-				return core.Result{}, s.failed(n, p, &t, &core.StoreError{Class: core.ClassReply, Executed: true, Err: err})
+				return core.Result{}, s.failed(n, p, &t, &core.StoreError{Class: core.ClassReply, MaybeExecuted: true, Err: err})
 			}
 		}
 		switch {
@@ -319,7 +319,7 @@ func (s *Store) Take(ctx context.Context, t core.Take) (res core.Result, err err
 func (s *Store) failed(n *node, p *program, t *core.Take, err error) error {
 	var failed *core.StoreError
 	var late *core.LateError
-	if t.Cost > 0 && (!errors.As(err, &failed) || failed.Executed) && !errors.As(err, &late) {
+	if t.Cost > 0 && (!errors.As(err, &failed) || failed.MaybeExecuted) && !errors.As(err, &late) {
 		s.denials.Forget(p.denials, t.Key)
 	}
 	return n.names(err)

@@ -36,7 +36,7 @@ func TestTLS(t *testing.T) {
 	var failed *core.StoreError
 	require.ErrorAs(t, err, &failed)
 	assert.Equal(t, core.ClassDown, failed.Class)
-	assert.False(t, failed.Executed)
+	assert.False(t, failed.MaybeExecuted)
 	assert.ErrorContains(t, err, "certificate")
 }
 
