@@ -15,13 +15,13 @@ import (
 func TestPictures(t *testing.T) {
 	for _, p := range patterns {
 		t.Run(p.name, func(t *testing.T) {
-			var drawn bytes.Buffer
-			require.NoError(t, draw(t.Context(), &drawn, p, "svg"))
+			drawn, err := picture(t.Context(), p)
+			require.NoError(t, err)
 			committed, err := os.ReadFile(p.name + ".svg")
 			require.NoError(t, err)
-			assert.True(t, bytes.Equal(committed, drawn.Bytes()),
+			assert.True(t, bytes.Equal(committed, drawn),
 				"%s.svg is out of date: go run -C bench ./arrivals -out arrivals", p.name)
-			assert.Less(t, drawn.Len(), 60_000, "a README has many readers")
+			assert.Less(t, len(drawn), 60_000, "a README has many readers")
 		})
 	}
 }

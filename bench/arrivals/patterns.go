@@ -50,7 +50,6 @@ type pattern struct {
 	period time.Duration
 	offset time.Duration // of the first instant, from a multiple of every period
 	span   time.Duration
-	bin    time.Duration
 	tick   time.Duration // between the labels of the time axis
 
 	columns []column
@@ -122,7 +121,7 @@ var patterns = []pattern{
 	{
 		name: "edge", title: "Two bursts around the end of a window",
 		note: "1000 per 3 s. In each second 10, 10, 980, 900, 100 and no requests come, all at its beginning. The numbers are those admitted.",
-		rate: 1000, period: 3 * second, span: 6 * second, bin: second, tick: second,
+		rate: 1000, period: 3 * second, span: 6 * second, tick: second,
 		columns: []column{{arrivals: together(
 			atOnce(10, 0), atOnce(10, second), atOnce(980, 2*second), atOnce(900, 3*second), atOnce(100, 4*second),
 		)}},
@@ -132,7 +131,7 @@ var patterns = []pattern{
 	{
 		name: "steady", title: "A steady stream, half again as fast as the limit",
 		note: "100 per 10 s. 15 requests come each second.",
-		rate: 100, period: 10 * second, offset: 4 * second, span: 60 * second, bin: second, tick: 10 * second,
+		rate: 100, period: 10 * second, offset: 4 * second, span: 60 * second, tick: 10 * second,
 		columns: []column{{arrivals: evenly(15, 0, 60*second, anybody, anybody)}},
 		top:     20, ticks: []float64{0, 10, 20}, lines: true,
 		sum: admittedAndWorst,
@@ -140,7 +139,7 @@ var patterns = []pattern{
 	{
 		name: "burst", title: "A burst out of the blue, then little",
 		note: "100 per 10 s. Nothing for 2 s, then 60 requests each second for 3 s, then 8 each second, which is less than the limit.",
-		rate: 100, period: 10 * second, offset: 4 * second, span: 30 * second, bin: second, tick: 5 * second,
+		rate: 100, period: 10 * second, offset: 4 * second, span: 30 * second, tick: 5 * second,
 		columns: []column{{arrivals: together(
 			evenly(60, 2*second, burstOver, anybody, anybody),
 			evenly(8, burstOver, 30*second, anybody, anybody),
@@ -151,7 +150,7 @@ var patterns = []pattern{
 	{
 		name: "retries", title: "A crowd that tries again",
 		note: "100 per 10 s. 150 clients come within the first second, and each tries until it is served.",
-		rate: 100, period: 10 * second, offset: 4 * second, span: 16 * second, bin: second, tick: 5 * second,
+		rate: 100, period: 10 * second, offset: 4 * second, span: 16 * second, tick: 5 * second,
 		columns: []column{
 			{
 				title:    "each tries again after 250 ms",
@@ -170,7 +169,7 @@ var patterns = []pattern{
 	{
 		name: "neighbours", title: "A greedy client and a polite one",
 		note: "100 per 10 s. 23 requests each second of the greedy one, 7 of the polite one.",
-		rate: 100, period: 10 * second, offset: 4 * second, span: 40 * second, bin: second, tick: 10 * second,
+		rate: 100, period: 10 * second, offset: 4 * second, span: 40 * second, tick: 10 * second,
 		columns: []column{
 			{
 				title: "each counted by a key of its own", eyes: polite,

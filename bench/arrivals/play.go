@@ -88,6 +88,9 @@ func densest(at []time.Duration, period time.Duration) (most int) {
 	return most
 }
 
+// bin is the time that a bar of a picture stands for.
+const bin = time.Second
+
 // counts are how many of a column's events fall into each bin.
 type counts struct {
 	admitted, refused []float64
@@ -96,22 +99,22 @@ type counts struct {
 }
 
 func count(p pattern, c column, all []event) counts {
-	n := int(p.span / p.bin)
+	n := int(p.span / bin)
 	of := counts{make([]float64, n), make([]float64, n), make([]float64, n), make([]float64, n)}
 	for _, e := range all {
-		bin := int(e.at / p.bin)
+		i := int(e.at / bin)
 		switch {
 		case c.eyes != nil && !c.eyes(e.arrival):
 			if e.admitted {
-				of.others[bin]++
+				of.others[i]++
 			}
 		case e.admitted:
-			of.admitted[bin]++
-			if bin := int((e.at + e.delay) / p.bin); bin < n {
-				of.departed[bin]++
+			of.admitted[i]++
+			if left := int((e.at + e.delay) / bin); left < n {
+				of.departed[left]++
 			}
 		default:
-			of.refused[bin]++
+			of.refused[i]++
 		}
 	}
 	return of

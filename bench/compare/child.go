@@ -8,25 +8,25 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/weir-go/weir/bench/internal/host"
 )
 
-// childEnv tells a process that it is a child, and what for, in JSON.
+// childEnv makes a process a child. Its value is a task in JSON.
 const childEnv = "WEIR_COMPARE_CHILD"
 
-// task is what a child does: answer, line by line, with the samples of one row, or serve HTTP.
+// task is the row that a child measures.
 type task struct {
 	Section, Row string
-	Server       *serverTask
 	Quick        bool
 }
 
-// child carries out a task if this process has one. It ends with its standard input.
+// child carries out a task if this process has one: it measures for as long as each line of in says, and answers with
+// a sample. It ends with in.
 func child(ctx context.Context, in io.Reader, out io.Writer) (isChild bool, _ error) {
 	text, isChild := os.LookupEnv(childEnv)
 	if !isChild {
@@ -36,26 +36,19 @@ func child(ctx context.Context, in io.Reader, out io.Writer) (isChild bool, _ er
 	if err := json.Unmarshal([]byte(text), &t); err != nil {
 		return true, err
 	}
-	var err error
-	failed := run(ctx, func(tb testing.TB) {
-		if t.Server != nil {
-			err = t.Server.serve(tb, in, out)
-			return
-		}
+	err := errors.New("no such row")
+	failed := host.Run(ctx, "compare", func(tb testing.TB) {
 		for _, s := range sections() {
 			for _, r := range s.rows {
 				if s.name == t.Section && r.name == t.Row {
 					err = obey(ctx, r.open(tb, scale{quick: t.Quick}), in, out)
-					return
 				}
 			}
 		}
-		err = errors.New("no such row")
 	})
 	return true, errors.Join(failed, err)
 }
 
-// obey measures for as long as each line says.
 func obey(ctx context.Context, f slice, in io.Reader, out io.Writer) error {
 	fmt.Fprintln(out, "{}")
 	for lines := bufio.NewScanner(in); lines.Scan(); {
@@ -74,60 +67,17 @@ func obey(ctx context.Context, f slice, in io.Reader, out io.Writer) error {
 	return nil
 }
 
-// process is a child of this one.
-type process struct {
-	in  io.Writer
-	out *bufio.Reader
-}
-
-// begin starts a child, which ends with tb.
-func begin(tb testing.TB, t task) *process {
-	tb.Helper()
-	text, err := json.Marshal(t)
-	require.NoError(tb, err)
-	self, err := os.Executable()
-	require.NoError(tb, err)
-	cmd := exec.CommandContext(context.WithoutCancel(tb.Context()), self) // it ends with its standard input
-	cmd.Env = append(os.Environ(), childEnv+"="+string(text))
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	require.NoError(tb, err)
-	out, err := cmd.StdoutPipe()
-	require.NoError(tb, err)
-	require.NoError(tb, cmd.Start())
-	tb.Cleanup(func() {
-		_ = in.Close()
-		_ = cmd.Wait()
-	})
-	return &process{in, bufio.NewReader(out)}
-}
-
-// read reads what the child has to say.
-func (p *process) read(answer any) error {
-	line, err := p.out.ReadString('\n')
-	if err != nil {
-		return fmt.Errorf("the child has ended: %w", err)
-	}
-	return json.Unmarshal([]byte(line), answer)
-}
-
-// ask sends a line and reads the answer to it.
-func (p *process) ask(line string, answer any) error {
-	if _, err := io.WriteString(p.in, strings.TrimSpace(line)+"\n"); err != nil {
-		return fmt.Errorf("the child has ended: %w", err)
-	}
-	return p.read(answer)
-}
-
-// apart opens a row in a process of its own, so that nobody else's memory is in its collector's way.
+// apart opens a row in a child, so that nobody else's memory is in its collector's way.
 func (s section) apart(r row) func(tb testing.TB, size scale) slice {
 	return func(tb testing.TB, size scale) slice {
 		tb.Helper()
-		p := begin(tb, task{Section: s.name, Row: r.name, Quick: size.quick})
+		text, err := json.Marshal(task{s.name, r.name, size.quick})
+		require.NoError(tb, err)
+		p := host.Start(tb, childEnv, string(text))
 		var ready struct{}
-		require.NoError(tb, p.read(&ready))
+		require.NoError(tb, p.Read(&ready))
 		return func(_ context.Context, d time.Duration) (got sample, err error) {
-			return got, p.ask(d.String(), &got)
+			return got, p.Ask(d.String(), &got)
 		}
 	}
 }

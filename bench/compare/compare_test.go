@@ -142,7 +142,7 @@ func TestQuick(t *testing.T) {
 	}
 }
 
-// However many ask at once, weir and the prototypes admit what there is, to each key for itself.
+// However many ask at once, weir admits what there is, to each key for itself.
 func TestMemoryLimitersTogether(t *testing.T) {
 	for _, m := range memoryLimiters {
 		if m.kind == peer {

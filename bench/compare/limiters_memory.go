@@ -43,8 +43,6 @@ var memoryLimiters = []memoryLimiter{
 	{"httprate", peer, httprateInProcess},
 	{"tollbooth", peer, tollboothInProcess},
 	{"gin-rate-limit", peer, ginRateLimitInProcess},
-	{"prototype: compare-and-swap", floor, casInProcess},
-	{"prototype: sharded map", floor, shardedMapInProcess},
 }
 
 func weirInProcess(tb testing.TB, l limit, _ time.Duration) decide {

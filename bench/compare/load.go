@@ -11,6 +11,9 @@ import (
 	"time"
 )
 
+// patience bounds what is only waited for.
+const patience = 30 * time.Second
+
 // work is what one goroutine of a load does, again and again, with i counting up.
 type work func(ctx context.Context, i int) (admitted bool, err error)
 

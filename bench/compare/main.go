@@ -14,8 +14,7 @@
 // It starts the servers of Redis that it needs (redis-server must be on the PATH). Files of an earlier run in the
 // directory are replaced, and sections that did not run keep their samples.
 //
-// The contenders are in limiters_*.go, middleware.go and http_sites.go, what they do in sections_*.go, and what is
-// written of it in report*.go.
+// The contenders are in limiters_*.go and middleware.go, their work in sections_*.go, and the files in report*.go.
 package main
 
 import (
@@ -26,8 +25,9 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
-	"runtime/pprof"
 	"time"
+
+	"github.com/weir-go/weir/bench/internal/host"
 )
 
 func main() {
@@ -43,7 +43,7 @@ func main() {
 	}
 }
 
-func command(ctx context.Context, args []string) (err error) {
+func command(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("compare", flag.ContinueOnError)
 	out := flags.String("out", "", "the directory to write results to; \"\" prints the table alone")
 	which := flags.String("sections", "", "a regular expression for the sections to run")
@@ -79,17 +79,6 @@ func command(ctx context.Context, args []string) (err error) {
 		}
 		return old.write(*out)
 	}
-	if *profile != "" {
-		f, err := os.Create(*profile)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		if err := pprof.StartCPUProfile(f); err != nil {
-			return err
-		}
-		defer pprof.StopCPUProfile()
-	}
 	var measured []section
 	for _, s := range sections() {
 		if chosen.MatchString(s.name) {
@@ -109,12 +98,18 @@ func command(ctx context.Context, args []string) (err error) {
 		return fmt.Errorf("-sections %s: there is none such; -list prints them", *which)
 	}
 	report := newReport()
-	for _, s := range measured {
-		got, err := s.measure(ctx, os.Stderr, size, only)
-		if err != nil {
-			return err
+	err = host.Profile(*profile, func() error {
+		for _, s := range measured {
+			got, err := s.measure(ctx, os.Stderr, size, only)
+			if err != nil {
+				return err
+			}
+			report.Sections = append(report.Sections, got)
 		}
-		report.Sections = append(report.Sections, got)
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	if size.quick {
 		fmt.Printf("%d comparisons: each contender admits what it should\n", len(measured))

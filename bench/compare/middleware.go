@@ -33,8 +33,8 @@ import (
 	"github.com/weir-go/weir/nethttp"
 )
 
-// middleware is a contender within a framework. It counts in the process, by the client's address, and tells it by
-// three headers.
+// middleware is a contender within a framework. It counts in the process, by the client's address, and sends three
+// headers.
 type middleware struct {
 	name string
 	kind kind
@@ -77,7 +77,7 @@ var middlewares = []struct {
 		}},
 		{"tollbooth", peer, false, func(_ testing.TB, l limit) app { return tollbooth.LimitHandler(tollboothLimiter(l, idle), mux()) }},
 		{"by hand, x/time/rate", floor, false, func(tb testing.TB, l limit) app {
-			return byHand(timeRate(tb, l, 0), l, peerAddress)(mux())
+			return byHand(timeRate(tb, l, 0), l, mux())
 		}},
 	}},
 	{"Gin", "ulule/limiter", []middleware{
@@ -87,9 +87,6 @@ var middlewares = []struct {
 		{"gin-rate-limit", peer, false, func(_ testing.TB, l limit) app {
 			store := ginlimit.InMemoryStore(&ginlimit.InMemoryOptions{Rate: l.period, Limit: uint(l.rate)})
 			return ginApp(ginlimit.RateLimiter(store, &ginlimit.Options{KeyFunc: func(c *gin.Context) string { return c.ClientIP() }}))
-		}},
-		{"by hand, x/time/rate", floor, false, func(tb testing.TB, l limit) app {
-			return ginApp(ginByHand(timeRate(tb, l, 0), l, (*gin.Context).ClientIP))
 		}},
 	}},
 	{"Echo", "Echo's own and three headers", []middleware{
@@ -101,18 +98,12 @@ var middlewares = []struct {
 		{"Echo's own, no headers", peer, true, func(_ testing.TB, l limit) app {
 			return echoApp(echomiddleware.RateLimiter(echoStore(l, idle)))
 		}},
-		{"by hand, x/time/rate", floor, false, func(tb testing.TB, l limit) app {
-			return echoApp(echoByHand(timeRate(tb, l, 0), l, echo.Context.RealIP))
-		}},
 	}},
 	{"Fiber", "Fiber's own and three headers", []middleware{
 		{bare, floor, true, func(testing.TB, limit) app { return fiberApp() }},
 		{"weir", ours, false, func(tb testing.TB, l limit) app { return fiberApp(fibermw.Limit(byAddress(tb, l))) }},
 		{"Fiber's own and three headers", peer, false, func(_ testing.TB, l limit) app {
 			return fiberApp(fiberlimiter.New(fiberlimiter.Config{Max: l.rate, Expiration: l.period, LimitReached: fiberHeaders(l)}))
-		}},
-		{"by hand, x/time/rate", floor, false, func(tb testing.TB, l limit) app {
-			return fiberApp(fiberByHand(timeRate(tb, l, 0), l, (*fiber.Ctx).IP))
 		}},
 	}},
 }
@@ -182,112 +173,45 @@ func fiberApp(use ...fiber.Handler) *fiber.App {
 	return a
 }
 
-// numbers are the values of the three headers.
-func (v verdict) numbers(l limit) (limit, remaining, reset string) {
-	return strconv.Itoa(l.rate), strconv.FormatInt(v.remaining, 10), strconv.FormatInt(time.Now().Add(v.reset).Unix(), 10)
+// headers sets the three headers.
+func (v verdict) headers(set func(name, value string), l limit) {
+	set("X-Ratelimit-Limit", strconv.Itoa(l.rate))
+	set("X-Ratelimit-Remaining", strconv.FormatInt(v.remaining, 10))
+	set("X-Ratelimit-Reset", strconv.FormatInt(time.Now().Add(v.reset).Unix(), 10))
 }
 
-// byHand and its like are what a program writes around a limiter: the least that it can do.
-func byHand(d decide, l limit, key func(*http.Request) string) func(http.Handler) http.Handler {
-	return func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			v, err := d(r.Context(), key(r))
-			if err != nil {
-				http.Error(w, "unavailable", http.StatusServiceUnavailable)
-				return
-			}
-			h := w.Header()
-			limit, remaining, reset := v.numbers(l)
-			h.Set("X-Ratelimit-Limit", limit)
-			h.Set("X-Ratelimit-Remaining", remaining)
-			h.Set("X-Ratelimit-Reset", reset)
-			if !v.admitted {
-				http.Error(w, "too many requests", http.StatusTooManyRequests)
-				return
-			}
-			next.ServeHTTP(w, r)
-		})
-	}
-}
-
-func ginByHand(d decide, l limit, key func(*gin.Context) string) gin.HandlerFunc {
-	return func(c *gin.Context) {
-		v, err := d(c.Request.Context(), key(c))
+// byHand is the least that a program can write around a limiter.
+func byHand(d decide, l limit, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		v, err := d(r.Context(), peerAddress(r))
 		if err != nil {
-			c.AbortWithStatus(http.StatusServiceUnavailable)
+			http.Error(w, "unavailable", http.StatusServiceUnavailable)
 			return
 		}
-		limit, remaining, reset := v.numbers(l)
-		c.Header("X-Ratelimit-Limit", limit)
-		c.Header("X-Ratelimit-Remaining", remaining)
-		c.Header("X-Ratelimit-Reset", reset)
+		v.headers(w.Header().Set, l)
 		if !v.admitted {
-			c.Abort()
-			c.String(http.StatusTooManyRequests, "too many requests")
+			http.Error(w, "too many requests", http.StatusTooManyRequests)
+			return
 		}
-	}
-}
-
-func echoByHand(d decide, l limit, key func(echo.Context) string) echo.MiddlewareFunc {
-	return func(next echo.HandlerFunc) echo.HandlerFunc {
-		return func(c echo.Context) error {
-			v, err := d(c.Request().Context(), key(c))
-			if err != nil {
-				return c.NoContent(http.StatusServiceUnavailable)
-			}
-			v.echoHeaders(c, l)
-			if !v.admitted {
-				return c.String(http.StatusTooManyRequests, "too many requests")
-			}
-			return next(c)
-		}
-	}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // echoHeaders add to Echo's limiter, which knows no numbers, what it takes to write some.
 func echoHeaders(l limit) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
-			verdict{remaining: int64(l.rate - 1), reset: l.period}.echoHeaders(c, l)
+			verdict{remaining: int64(l.rate - 1), reset: l.period}.headers(c.Response().Header().Set, l)
 			return next(c)
 		}
 	}
 }
 
-func (v verdict) echoHeaders(c echo.Context, l limit) {
-	h := c.Response().Header()
-	limit, remaining, reset := v.numbers(l)
-	h.Set("X-Ratelimit-Limit", limit)
-	h.Set("X-Ratelimit-Remaining", remaining)
-	h.Set("X-Ratelimit-Reset", reset)
-}
-
 // fiberHeaders add to a refusal of Fiber's limiter what its other answers have.
 func fiberHeaders(l limit) fiber.Handler {
 	return func(c *fiber.Ctx) error {
-		verdict{reset: l.period}.fiberHeaders(c, l)
+		verdict{reset: l.period}.headers(c.Set, l)
 		return c.SendStatus(http.StatusTooManyRequests)
-	}
-}
-
-func (v verdict) fiberHeaders(c *fiber.Ctx, l limit) {
-	limit, remaining, reset := v.numbers(l)
-	c.Set("X-Ratelimit-Limit", limit)
-	c.Set("X-Ratelimit-Remaining", remaining)
-	c.Set("X-Ratelimit-Reset", reset)
-}
-
-func fiberByHand(d decide, l limit, key func(*fiber.Ctx) string) fiber.Handler {
-	return func(c *fiber.Ctx) error {
-		v, err := d(c.Context(), key(c))
-		if err != nil {
-			return c.SendStatus(http.StatusServiceUnavailable)
-		}
-		v.fiberHeaders(c, l)
-		if !v.admitted {
-			return c.Status(http.StatusTooManyRequests).SendString("too many requests")
-		}
-		return c.Next()
 	}
 }
 

@@ -46,7 +46,7 @@ var contenders = []string{
 	"github.com/ulule/limiter/v3", "github.com/throttled/throttled/v2", "github.com/sethvargo/go-limiter",
 	"golang.org/x/time", "github.com/go-chi/httprate", "github.com/didip/tollbooth/v7",
 	"github.com/JGLTechnologies/gin-rate-limit", "github.com/gin-gonic/gin", "github.com/labstack/echo/v4",
-	"github.com/gofiber/fiber/v2", "github.com/gofiber/storage/redis/v3",
+	"github.com/gofiber/fiber/v2",
 }
 
 // The files of a report.
@@ -103,13 +103,17 @@ func readReport(dir string) (*report, error) {
 	if err := json.Unmarshal(text, r); err != nil {
 		return nil, fmt.Errorf("%s: %w", samplesFile, err)
 	}
-	known := sections()
-	r.Sections = slices.DeleteFunc(r.Sections, func(o outcome) bool {
-		return !slices.ContainsFunc(known, func(s section) bool { return s.name == o.Name })
-	})
-	for i := range r.Sections {
-		o := &r.Sections[i]
-		o.section = known[slices.IndexFunc(known, func(s section) bool { return s.name == o.Name })]
+	all := r.Sections
+	r.Sections = nil
+	for _, s := range sections() { // what is no more is forgotten, rows as well
+		if i := slices.IndexFunc(all, func(o outcome) bool { return o.Name == s.name }); i >= 0 {
+			o := all[i]
+			o.section = s
+			o.Rows = slices.DeleteFunc(o.Rows, func(r rowOutcome) bool {
+				return !slices.ContainsFunc(s.rows, func(known row) bool { return known.name == r.Name })
+			})
+			r.Sections = append(r.Sections, o)
+		}
 	}
 	return r, nil
 }
@@ -250,8 +254,6 @@ func (s sample) value(u unit) float64 {
 		return float64(s.P50)
 	case bytesPerKey:
 		return s.Bytes
-	case admitted:
-		return float64(s.Admitted)
 	}
 	return math.NaN()
 }

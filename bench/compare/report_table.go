@@ -63,16 +63,10 @@ func (o outcome) table(b *strings.Builder) {
 	if s.unit == bytesPerKey {
 		columns = append(columns, column{"left after expiry", func(l line) string { return figure(l.left) }})
 	}
-	if s.unit == admitted {
-		columns = append(columns, column{"failed", func(l line) string { return share(l.failed) }})
-	}
 	if s.rounds == 0 {
 		columns = append(columns, column{"allocations", func(l line) string { return allocations(l.allocs) }})
 		whose := "client CPU"
-		switch {
-		case s.serves:
-			whose = "server CPU"
-		case s.subtract != "":
+		if s.subtract != "" {
 			whose = "CPU"
 		}
 		columns = append(columns, column{whose, func(l line) string { return duration(l.client) }})

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/weir-go/weir/bench/internal/host"
 )
 
 // A section is one comparison: contenders that do the same work and take turns.
@@ -27,7 +29,6 @@ type section struct {
 	subtract string
 	rounds   int  // if not 0, so many are enough: the figure is not a time
 	shorter  int  // if not 0, slices are so many times as short, and as many more
-	serves   bool // the processor time is that of a server of HTTP
 	isolated bool // each row in a process of its own
 	rows     []row
 }
@@ -61,7 +62,6 @@ const (
 	nanoseconds unit = "ns"
 	halfOfThem  unit = "p50 in ns" // of single decisions
 	bytesPerKey unit = "bytes per key"
-	admitted    unit = "admitted"
 )
 
 // longer reports whether a longer bar is a better one.
@@ -106,7 +106,12 @@ func (s scale) million() int {
 	return 1_000_000
 }
 
-// outcome is what a section has measured.
+// sections are all comparisons, in the order in which they run.
+func sections() []section {
+	return slices.Concat(redisSections(), processSections(), middlewareSections())
+}
+
+// outcome holds the samples of a section.
 type outcome struct {
 	Name    string
 	Slice   time.Duration // of a contender in a round
@@ -131,7 +136,7 @@ func (s section) measure(ctx context.Context, progress io.Writer, size scale, on
 		rounds, each = rounds*s.shorter, each/time.Duration(s.shorter)
 	}
 	out := outcome{Name: s.name, Slice: each, section: s}
-	err := run(ctx, func(tb testing.TB) {
+	err := host.Run(ctx, "compare", func(tb testing.TB) {
 		var turns []slice
 		for _, r := range s.rows {
 			if !only.MatchString(r.name) && r.name != s.baseline && r.name != s.subtract && !slices.Contains(s.also, r.name) {
@@ -165,3 +170,19 @@ func (s section) measure(ctx context.Context, progress io.Writer, size scale, on
 	}
 	return out, nil
 }
+
+// named names the contender in each failure.
+type named struct {
+	testing.TB
+
+	name string
+}
+
+func (n named) Errorf(format string, args ...any) {
+	n.TB.Errorf("%s: "+format, append([]any{n.name}, args...)...)
+}
+
+func (n named) Fatalf(format string, args ...any) {
+	n.TB.Fatalf("%s: "+format, append([]any{n.name}, args...)...)
+}
+func (n named) Fatal(args ...any) { n.Fatalf("%s", fmt.Sprint(args...)) }

@@ -21,7 +21,7 @@ func middlewareSections() []section {
 			s := section{
 				name: chart + "-" + m.framework, chart: chart, panel: m.framework, title: title, unit: nanoseconds,
 				note: "Counted by address, 256 of them, with three headers on the answer. Time that is added to the bare handler. " +
-					"By hand: x/time/rate in a sync.Map, which tells no numbers and forgets no key.",
+					"By hand: x/time/rate in a sync.Map, which has no numbers for the headers and forgets no key.",
 				subtract: bare, baseline: m.fastest,
 			}
 			if refused {

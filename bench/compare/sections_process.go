@@ -58,7 +58,7 @@ func (m memoryLimiter) row(cores int, limit limit, keys func(scale) int) row {
 			_, err := d(tb.Context(), address(i))
 			require.NoError(tb, err)
 		}
-		asked := draw(n)
+		asked := randomKeys(n)
 		l := load{goroutines: cores, batch: 64, work: func(g int) work {
 			at := g * len(asked) / cores // no two walk together
 			return func(ctx context.Context, _ int) (bool, error) {
@@ -76,9 +76,9 @@ func (m memoryLimiter) row(cores int, limit limit, keys func(scale) int) row {
 	}}
 }
 
-// draw draws of n keys, four times as many, uniformly. They lie in memory in the order of their use: the key of a
+// randomKeys picks 4n times one of n keys, uniformly. They lie in memory in the order of their use: the key of a
 // request was made a moment ago, so that it is in the cache, and only what it leads to is not.
-func draw(n int) []string {
+func randomKeys(n int) []string {
 	random := rand.New(rand.NewPCG(1, 2))
 	var text strings.Builder
 	ends := make([]int, 4*n)

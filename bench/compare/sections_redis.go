@@ -104,7 +104,7 @@ func redisSections() []section {
 			}
 		}
 	}
-	return append(all, contention())
+	return all
 }
 
 // row is the limiter under a load, with that many connections.
@@ -212,26 +212,4 @@ func serverTime(ctx context.Context, c *redis.Client) (time.Duration, error) {
 		}
 	}
 	return time.Duration(seconds * float64(time.Second)), nil
-}
-
-// contention is no matter of time: how many of 5000 calls at once does a limit of 100 admit?
-func contention() section {
-	s := section{
-		name: "redis-exact", unit: admitted, rounds: 1,
-		title: "5000 calls at once, a limit of 100, Redis", note: "One key. A limiter that is right admits 100. What weir failed to ask Redis is not counted, although it decided that as well, by itself.",
-	}
-	at := new(servers)
-	for _, l := range redisLimiters {
-		s.rows = append(s.rows, row{name: l.name, kind: l.kind, open: func(tb testing.TB, size scale) slice {
-			d := l.open(tb, at.start(tb, redisLoad{}), limit{100, 24 * time.Hour})[0]
-			return func(ctx context.Context, _ time.Duration) (sample, error) {
-				calls := 5000
-				if size.quick {
-					calls = 500
-				}
-				return together(ctx, d, calls), ctx.Err()
-			}
-		}})
-	}
-	return s
 }

@@ -26,7 +26,6 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
-	"runtime/pprof"
 	"slices"
 	"strconv"
 	"strings"
@@ -71,31 +70,20 @@ func command(ctx context.Context, args []string, out io.Writer) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if *profile != "" {
-		f, err := os.Create(*profile)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		if err := pprof.StartCPUProfile(f); err != nil {
-			return err
-		}
-		defer pprof.StopCPUProfile()
-	}
-	runtime.GOMAXPROCS(*threads)
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "callers\tdistance\tcrowd asks\tlone: asked\tfailed\tp50\tp99\tcrowd: served/s\tfailed/s\t")
-	for _, l.callers = range callers {
-		for _, distance := range distances {
-			err := host.Run(ctx, "crowd", func(tb testing.TB) {
-				compare(tb, table, l, distance)
-			})
-			if err != nil {
-				return err
+	return host.Profile(*profile, func() error {
+		runtime.GOMAXPROCS(*threads)
+		table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+		fmt.Fprintln(table, "callers\tdistance\tcrowd asks\tlone: asked\tfailed\tp50\tp99\tcrowd: served/s\tfailed/s\t")
+		for _, l.callers = range callers {
+			for _, distance := range distances {
+				err := host.Run(ctx, "crowd", func(tb testing.TB) { compare(tb, table, l, distance) })
+				if err != nil {
+					return err
+				}
 			}
 		}
-	}
-	return table.Flush()
+		return table.Flush()
+	})
 }
 
 // each parses numbers between commas.

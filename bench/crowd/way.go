@@ -7,52 +7,30 @@ import (
 	"io"
 	"net"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/weir-go/weir/bench/internal/host"
 	"github.com/weir-go/weir/bench/internal/network"
 )
 
-// wayEnv makes a process of this program the way to a server: its value is the server's address and how far away that
-// is to be.
+// wayEnv makes a process of this program the way to a server. Its value is the server's address and the time that a
+// round trip is to take longer.
 const wayEnv = "WEIR_CROWD_WAY"
 
-// way starts a process through which a server is so far away, and returns the address to connect to. It has a process
-// of its own because a way does not wait for the processors of those who use it, as everything here does behind the
-// crowd. It ends with tb.
+// way starts a process that carries connections to a server, each round trip so much later, and returns its address. As
+// a goroutine it would wait for a processor behind the crowd, which no network does. It ends with tb.
 func way(tb testing.TB, to string, distance time.Duration) (addr string) {
 	tb.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	cmd := exec.CommandContext(context.WithoutCancel(tb.Context()), self) // it ends with its standard input
-	cmd.Env = append(os.Environ(), wayEnv+"="+to+" "+distance.String())
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() {
-		_ = in.Close()
-		_ = cmd.Wait()
-	})
-	if _, err := fmt.Fscanln(out, &addr); err != nil {
+	p := host.Start(tb, wayEnv, to+" "+distance.String())
+	if _, err := fmt.Fscanln(p.Out, &addr); err != nil {
 		tb.Fatalf("the way to %s did not begin: %v", to, err)
 	}
 	return addr
 }
 
-// serveWay is what a process does that is a way, until in ends. It says where it listens.
+// serveWay carries connections until in ends. It prints its address.
 func serveWay(ctx context.Context, to, distance string, in io.Reader, out io.Writer) error {
 	d, err := time.ParseDuration(distance)
 	if err != nil {
@@ -80,7 +58,7 @@ func serveWay(ctx context.Context, to, distance string, in io.Reader, out io.Wri
 	return err
 }
 
-// join carries what is said on a connection, and back, until one side ends it.
+// join carries a connection both ways until one side ends it.
 func join(ctx context.Context, near net.Conn, far *network.Network, to string) {
 	defer near.Close()
 	server, err := far.Dial(ctx, "tcp", to)

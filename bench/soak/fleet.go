@@ -1,17 +1,14 @@
 package main
 
 import (
-	"bufio"
-	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"os"
-	"os/exec"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/weir-go/weir/bench/internal/host"
 )
 
 // answerTime is how long a member may take for an answer: it waits for its callers at most, and for a processor.
@@ -20,8 +17,7 @@ const answerTime = time.Minute
 // remote is a member of the fleet as seen from here.
 type remote struct {
 	tb      testing.TB
-	process *os.Process
-	in      io.Writer
+	process *host.Process
 	lines   chan []byte
 }
 
@@ -30,23 +26,13 @@ func enlist(tb testing.TB, m membership) *remote {
 	tb.Helper()
 	text, err := json.Marshal(m)
 	require.NoError(tb, err)
-	self, err := os.Executable()
-	require.NoError(tb, err)
-	cmd := exec.CommandContext(context.WithoutCancel(tb.Context()), self) //nolint:gosec // this program
-	cmd.Env = append(os.Environ(), memberEnv+"="+string(text))
-	cmd.Stderr = os.Stderr
-	tie(cmd)
-	in, err := cmd.StdinPipe()
-	require.NoError(tb, err)
-	out, err := cmd.StdoutPipe()
-	require.NoError(tb, err)
-	require.NoError(tb, cmd.Start())
+	p := host.Start(tb, memberEnv, string(text))
 	lines := make(chan []byte)
 	ended := make(chan struct{})
 	go func() {
 		defer close(lines)
-		for in := bufio.NewReader(out); ; {
-			line, err := in.ReadBytes('\n')
+		for {
+			line, err := p.Out.ReadBytes('\n')
 			if err != nil {
 				return
 			}
@@ -59,17 +45,15 @@ func enlist(tb testing.TB, m membership) *remote {
 	}()
 	tb.Cleanup(func() {
 		close(ended)
-		_ = in.Close()
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
+		_ = p.Kill() // it may be stopped
 	})
-	return &remote{tb, cmd.Process, in, lines}
+	return &remote{tb, p, lines}
 }
 
 // tell sends a line, whose answer is heard later.
 func (r *remote) tell(line string) {
 	r.tb.Helper()
-	_, err := fmt.Fprintln(r.in, line)
+	_, err := fmt.Fprintln(r.process.In, line)
 	require.NoError(r.tb, err, "a member of the fleet has ended")
 }
 

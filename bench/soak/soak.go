@@ -119,7 +119,9 @@ func newWorld(tb testing.TB, s settings) *world {
 		}
 		w.fleet = append(w.fleet, enlist(tb, m))
 	}
-	w.admin = w.server.Client(tb, func(o *redis.Options) { o.ReadTimeout, o.WriteTimeout = patience, patience })
+	w.admin = w.server.Client(tb, func(o *redis.Options) {
+		o.ReadTimeout, o.WriteTimeout, o.ContextTimeoutEnabled = patience, patience, true
+	})
 	w.hasty = w.server.Client(tb, func(o *redis.Options) { o.ContextTimeoutEnabled, o.MaxRetries = true, -1 })
 	var err error
 	w.direct, err = redisstore.New(w.admin, redisstore.Options{Deadline: patience, DenyCache: -1})
@@ -134,8 +136,8 @@ func newWorld(tb testing.TB, s settings) *world {
 }
 
 // stop and resume are of a process of the fleet.
-func (w *world) stop(i int)   { require.NoError(w.tb, stop(w.fleet[i].process)) }
-func (w *world) resume(i int) { require.NoError(w.tb, resume(w.fleet[i].process)) }
+func (w *world) stop(i int)   { require.NoError(w.tb, stop(w.fleet[i].process.Process)) }
+func (w *world) resume(i int) { require.NoError(w.tb, resume(w.fleet[i].process.Process)) }
 
 // pause and unpause are of the server, unless it was killed.
 func (w *world) pause() {
