@@ -11,24 +11,6 @@ import (
 	"github.com/weir-go/weir/keyfunc"
 )
 
-// taken is what one rule has taken for a request.
-type taken struct {
-	rule      *rule // nil until it is asked
-	admission enforce.Admission
-	exempt    bool   // the request does not concern the rule
-	keyless   error  // why it was counted without a key of its own
-	asked     *asked // for RateLimit and RateLimit-Policy; nil if they are not sent
-	seen      seen   // what only Observe wants to know
-	queued    bool   // it has one of the places in which requests wait
-	attempt   *attempt
-	key       string // with Break
-	barred    bool   // its circuit is open, so that the store was not asked
-	probe     bool   // it decides whether its circuit closes
-}
-
-// admits reports whether the rule has decided that the request passes.
-func (t *taken) admits() bool { return !t.exempt && t.admission.Result.Allowed() }
-
 // Serve decides on a request, sets the headers of the answer, and calls the handler or answers in its place. When the
 // request is over, it releases and settles. The error is the handler's.
 func (g *Guard) Serve(x Exchange) (err error) {
@@ -39,6 +21,13 @@ func (g *Guard) Serve(x Exchange) (err error) {
 		d = scratches.Get().(*Scratch)
 	}
 	g.check(x, &v, d)
+	panicked := true
+	if v.owed != nil { // first of all: what comes may panic, the adapter included
+		defer func() { v.end(x, err, panicked) }()
+		if v.owed.settles {
+			x.Watch()
+		}
+	}
 	v.setHeaders(x, d, own)
 	var f found
 	if g.routes != nil {
@@ -47,41 +36,34 @@ func (g *Guard) Serve(x Exchange) (err error) {
 	if !own {
 		scratches.Put(d)
 	}
-	final := Final{Bytes: -1, Panicked: true}
-	if o := v.owed; o != nil {
-		if o.settles {
-			x.Watch()
-		}
-		defer func() {
-			if o.settles {
-				final = x.Final(err, final.Panicked)
-				final.Err = err
-			}
-			v.Finish(final)
-		}()
-	}
 	switch v.Action {
 	case Pass:
-		var ctx context.Context
-		if v.derives() {
-			ctx = v.context(x.Context())
-		}
-		if v.degraded {
-			defer keepUncached(x)()
-		}
-		if f.suspect != nil || f.other != nil {
-			x.Watch()
-		}
-		if err = x.Next(ctx); f.table != nil {
-			g.compare(x, &f, err)
-		}
-		g.watchHandler(x, &v)
+		err = g.pass(x, &v, &f)
 	case Native:
 		err = g.native(x, v)
 	default:
 		x.Reply(v.Status, v.Body)
 	}
-	final.Panicked = false
+	panicked = false
+	return err
+}
+
+// pass calls the handler of the route.
+func (g *Guard) pass(x Exchange, v *Verdict, f *found) (err error) {
+	var ctx context.Context
+	if v.derives() {
+		ctx = v.context(x.Context())
+	}
+	if v.degraded {
+		defer keepUncached(x)()
+	}
+	if f.suspect != nil || f.other != nil {
+		x.Watch()
+	}
+	if err = x.Next(ctx); f.table != nil {
+		g.compare(x, f, err)
+	}
+	g.watchHandler(x, v)
 	return err
 }
 
@@ -166,48 +148,30 @@ func (g *Guard) check(r keyfunc.Request, v *Verdict, d *Scratch) {
 // of a refusal, or the error says why nothing could be decided.
 func (g *Guard) begin(r keyfunc.Request, t *taken, d *Scratch) (err error) {
 	ru := t.rule
-	limiter := ru.limiter
+	limiter, ask := ru.limiter, enforce.Ask{Cost: 1}
 	if ru.Skip != nil || ru.Tier != nil {
 		if limiter = g.limiterFor(r, t); limiter == nil {
 			t.exempt = true
 			return nil
 		}
 	}
-	ask := enforce.Ask{Cost: 1}
-	if err = ru.key(r, &d.key); err != nil {
-		if ask.Key, err = g.keyless(r, t, err); err != nil || t.exempt {
-			return err
-		}
-	} else if ask.Key = d.key.Text(); !ru.forgets || d.shared {
-		ask.Key = d.key.String()
-	}
-	if t.keyless == nil && !ru.keyed.seen.Load() {
-		ru.keyed.found()
-	}
-	if warning := d.key.Warning(); warning != "" {
-		g.warnAddress(ru, warning)
+	if ask.Key, err = g.key(r, t, d); err != nil || t.exempt {
+		return err
 	}
 	if ru.breaker != nil && t.bar(ask.Key) {
 		return nil
 	}
-	switch {
-	case ru.After != nil: // it only looks
-		ask.Cost, ask.AtMost = 0, true
-		if !ru.shadow {
-			t.attempt = g.afters.enter(afterID{ru.name, ask.Key}, limiter)
-		}
-	case ru.Cost != nil:
-		ask.Cost = ru.Cost(r)
+	if ru.Cost != nil || ru.After != nil {
+		g.setCost(r, t, limiter, &ask)
 	}
-	ctx := r.Context()
 	if ru.waits {
-		t.queue(ctx, &ask) // before the store is asked, which may panic
+		t.queue(r.Context(), &ask) // before the store is asked, which may panic
 	}
 	var began time.Time
 	if g.observe != nil {
 		began = time.Now()
 	}
-	err = limiter.Begin(ctx, ask, &t.admission)
+	err = limiter.Begin(r.Context(), ask, &t.admission)
 	if g.observe != nil {
 		t.seen.took = time.Since(began)
 	}
@@ -218,9 +182,9 @@ func (g *Guard) begin(r keyfunc.Request, t *taken, d *Scratch) (err error) {
 	}
 	switch {
 	case ru.waits:
-		t.place()
+		t.checkPlace()
 	case t.attempt != nil:
-		t.attend()
+		t.standInLine()
 	}
 	if ru.lists != nil {
 		t.asked = g.asks(ru, limiter, ask.Key)
@@ -241,20 +205,39 @@ func (g *Guard) limiterFor(r keyfunc.Request, t *taken) (limiter *enforce.Limite
 	return limiter
 }
 
-// key writes the key of r to k. Without an error it is not empty.
-func (ru *rule) key(r keyfunc.Request, k *keyfunc.Key) error {
+// key returns the key of a request. Without one it does what the rule says about such requests.
+func (g *Guard) key(r keyfunc.Request, t *taken, d *Scratch) (string, error) {
+	ru, k := t.rule, &d.key
 	k.Reset()
 	err := ru.Key.AppendTo(k, r)
-	switch {
-	case err == nil && k.Len() == 0:
-		err = keyfunc.ErrNoKey
-	case err != nil && !errors.Is(err, keyfunc.ErrNoKey):
-		err = keyError{err}
+	if warning := k.Warning(); warning != "" {
+		g.warnAddress(ru, warning)
 	}
-	return err
+	if err != nil || k.Len() == 0 {
+		return g.keyless(r, t, keyErrorOf(err))
+	}
+	if !ru.keyed.seen.Load() {
+		ru.keyed.found()
+	}
+	if ru.forgets && !d.shared {
+		return k.Text(), nil
+	}
+	return k.String(), nil
 }
 
-// keyError is the error of a key function that does not work. What cannot be named has no key.
+// keyErrorOf returns why a request has no key. err is the error of the key function, or nil if the key is empty.
+func keyErrorOf(err error) error {
+	switch {
+	case err == nil:
+		return keyfunc.ErrNoKey
+	case errors.Is(err, keyfunc.ErrNoKey):
+		return err
+	default:
+		return keyError{err}
+	}
+}
+
+// keyError is the error of a key function that has failed. A request for which it fails has no key.
 type keyError struct{ error }
 
 func (f keyError) Unwrap() error { return f.error }
@@ -285,116 +268,25 @@ func (g *Guard) keyless(r keyfunc.Request, t *taken, err error) (key string, _ e
 	}
 }
 
+// setCost sets how many units a request takes. A rule with After only looks.
+func (g *Guard) setCost(r keyfunc.Request, t *taken, limiter *enforce.Limiter, ask *enforce.Ask) {
+	ru := t.rule
+	if ru.After == nil {
+		ask.Cost = ru.Cost(r)
+		return
+	}
+	ask.Cost, ask.AtMost = 0, true
+	if !ru.shadow {
+		t.attempt = g.afters.enter(afterID{ru.name, ask.Key}, limiter)
+	}
+}
+
 // bar reports whether the circuit of a key is open. Then the store is not asked.
 func (t *taken) bar(key string) bool {
 	t.key = key
 	t.admission.Result.RetryAfter, t.probe = t.rule.breaker.circuits.Ask(t.rule.name, key)
 	t.barred = t.admission.Result.RetryAfter > 0
 	return t.barred
-}
-
-// queue takes a place to wait in, if there is one, and says how long the request would wait there.
-func (t *taken) queue(ctx context.Context, ask *enforce.Ask) {
-	if t.queued = t.rule.enter(); !t.queued || t.rule.wait == 0 {
-		return
-	}
-	ask.Wait = t.rule.wait
-	if end, bounded := ctx.Deadline(); bounded {
-		ask.Wait = min(ask.Wait, max(0, time.Until(end)))
-	}
-}
-
-// place gives the place back if there is nothing to wait for, and refuses what would have to wait without a place.
-func (t *taken) place() {
-	a := &t.admission
-	switch waits := a.Result.Delay > 0 && a.Result.Allowed(); {
-	case waits && !t.queued:
-		a.GiveBack(a.Result.Taken)
-		a.Result.Outcome, a.Result.RetryAfter, a.Result.Taken = core.Refused, a.Result.Delay, 0
-	case !waits && t.queued:
-		t.leave()
-	}
-}
-
-// attend is place for a rule with After: it takes a place if others that are under way may use all that is left.
-func (t *taken) attend() {
-	res := &t.admission.Result
-	switch {
-	case !res.Allowed():
-		t.attempt.end(false)
-	case t.attempt.start(left(res)):
-	case t.rule.enter():
-		t.queued = true
-	default:
-		t.attempt.end(false)
-		t.attempt.refuseForNow(res)
-	}
-}
-
-// wait returns when it is the request's turn, or with t refused.
-func (t *taken) wait(ctx context.Context) (err error) {
-	switch {
-	case t.attempt != nil:
-		err = t.attempt.wait(ctx, &t.admission)
-	case !t.rule.shadow: // a trial holds nobody back
-		err = t.admission.Wait(ctx)
-	}
-	t.leave()
-	return t.outcome(err)
-}
-
-// acquire acquires a permit, or returns with t refused.
-func (g *Guard) acquire(ctx context.Context, t *taken) error {
-	began := time.Now()
-	err := t.admission.Acquire(ctx, 1)
-	if err != nil {
-		g.warnFailed(t.rule, 1, err)
-	}
-	t.seen.took += time.Since(began)
-	return t.outcome(err)
-}
-
-// outcome turns the error of a wait or of permits into a Result if it is a refusal. It returns why nothing was decided,
-// or why the Result is not the store's.
-func (t *taken) outcome(err error) error {
-	res := &t.admission.Result
-	if late := (*enforce.OverLimitError)(nil); errors.As(err, &late) {
-		*res = late.Result
-		return nil
-	}
-	if err == nil {
-		return t.admission.Err
-	}
-	*res = core.Result{}
-	return err
-}
-
-// enter reports whether there is a place to wait in, and takes it.
-func (ru *rule) enter() bool {
-	if ru.waiting.Add(1) <= int64(ru.Waiting) {
-		return true
-	}
-	ru.waiting.Add(-1)
-	return false
-}
-
-// leave gives the place back.
-func (t *taken) leave() {
-	t.queued = false
-	t.rule.waiting.Add(-1)
-}
-
-// holds reports whether there is anything to give back: not if the rule was not asked, exempts the request or refuses it.
-func (t *taken) holds() bool { return t.queued || t.attempt != nil || t.admits() }
-
-// giveBack undoes what was taken.
-func (t *taken) giveBack() {
-	if t.queued {
-		t.leave()
-	}
-	t.attempt.end(false)
-	t.admission.GiveBack(t.admission.Result.Taken)
-	t.admission.Release()
 }
 
 // refuse lets the rule's handler answer a request that the rule refuses, and reports whether the request goes on all
@@ -415,7 +307,7 @@ func (g *Guard) refuse(r keyfunc.Request, v *Verdict, t *taken, err error) (goes
 		handler = ru.breaker.choose(ru.name, t, res, err)
 	}
 	if reject, ok := handler.(*reject); ok { // refusals are the attack: they cost little
-		if v.rule != nil { // what a handler has said that let the request pass
+		if v.rule != nil { // the Verdict of a handler that let the request pass
 			*v = Verdict{}
 		}
 		v.Action = Reply
@@ -428,7 +320,7 @@ func (g *Guard) refuse(r keyfunc.Request, v *Verdict, t *taken, err error) (goes
 		answer.Status = validStatus(answer.Status, statusTooManyRequests)
 		if goesOn = answer.Action == Pass; goesOn {
 			answer.degraded = answer.degraded || v.degraded
-			if v.rule != nil { // the first refusal is what the client is told of, whatever comes after it
+			if v.rule != nil { // the headers speak of the first refusal, whatever comes after it
 				v.degraded = answer.degraded
 				return true
 			}
@@ -447,7 +339,7 @@ func validStatus(status, instead int) int {
 	return status
 }
 
-// conclude fills in the Verdict of a request that passes: what the client is told, and what is to be done at its end.
+// conclude fills in the Verdict of a request that passes: the Result for the headers, and what is to be done at its end.
 func (g *Guard) conclude(r keyfunc.Request, v *Verdict, all []taken) {
 	owing := false
 	for i := range all {
@@ -461,7 +353,7 @@ func (g *Guard) conclude(r keyfunc.Request, v *Verdict, all []taken) {
 		if t.probe {
 			t.rule.breaker.circuits.Admitted(t.rule.name, t.key)
 		}
-		// A client is not told of a trial, which does not hold it.
+		// The headers say nothing of a trial, which refuses nobody.
 		if res := &t.admission.Result; !t.rule.shadow && (v.rule == nil || v.Result.Allowed() && res.Limit > 0 && (v.Result.Limit == 0 || tighter(res, &v.Result))) {
 			v.rule, v.Policy, v.Result, v.Err = t.rule, t.rule.name, *res, t.admission.Err
 		}

@@ -119,6 +119,16 @@ func (g *Guard) settle(d *debt, f Final) {
 	g.tellSettled(d, used)
 }
 
+// end finishes a request that adapters serve.
+func (v *Verdict) end(x Exchange, err error, panicked bool) {
+	final := Final{Bytes: -1, Panicked: panicked}
+	if v.owed.settles {
+		final = x.Final(err, panicked)
+		final.Err = err
+	}
+	v.Finish(final)
+}
+
 // Finish releases the permits and settles what depends on how the request ended. It never waits for a remote store,
 // and only the first call counts. Defer it, so that it runs after a panic too.
 func (v *Verdict) Finish(f Final) {

@@ -59,7 +59,8 @@ func (e Event) Key() string {
 		return ""
 	}
 	var k keyfunc.Key
-	if err := e.about.rule.key(e.about.request, &k); err != nil && e.about.rule.NoKey == NoKeyShared {
+	err := e.about.rule.Key.AppendTo(&k, e.about.request)
+	if (err != nil || k.Len() == 0) && e.about.rule.NoKey == NoKeyShared {
 		return sharedKey
 	}
 	return k.String()
