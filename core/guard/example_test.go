@@ -62,6 +62,49 @@ func ExampleGuard_Lint() {
 	// unmatched-entry: Routes["/items/:id"]: no route of the router is held by it; it may be "GET /items/{id}" that is meant
 }
 
+// The rules as data, for a page that shows them. A program that only checks, as a gateway does, refuses those that it
+// cannot carry out.
+func ExampleGuard_Rules() {
+	g, err := guard.New(guard.Config{
+		Rule:   guard.Rule{Policy: "100/1m", Key: keyfunc.IP()},
+		Routes: map[string]guard.Rule{"POST /report": {Policy: "report: 2 concurrent", Instead: true}},
+	})
+	if err != nil {
+		panic(err)
+	}
+	rules := g.Rules([]string{"POST /report"})
+	text, err := json.MarshalIndent(rules[0], "", "  ")
+	if err != nil {
+		panic(err)
+	}
+	fmt.Printf("%s\n", text)
+	for _, rule := range rules {
+		if rule.Needs.Permits || rule.Needs.Settlement {
+			fmt.Printf("%s: %q needs the end of the request\n", rule.Place, rule.Policy)
+		}
+	}
+	// Output:
+	// {
+	//   "route": "POST /report",
+	//   "place": "Routes[\"POST /report\"]",
+	//   "name": "report",
+	//   "policy": "report: 2 concurrent",
+	//   "key": "ip",
+	//   "noKey": "refuse",
+	//   "overLimit": "reject(429)",
+	//   "shadow": false,
+	//   "needs": {
+	//     "permits": true,
+	//     "settlement": false,
+	//     "waiting": false,
+	//     "degrading": false,
+	//     "native": false,
+	//     "contentLength": false
+	//   }
+	// }
+	// Routes["POST /report"]: "report: 2 concurrent" needs the end of the request
+}
+
 // load reads a file such as {"policies": {"api": "200/1m"}, "tiers": {"api": {"pro": "5000/1m"}}}.
 func load(file io.Reader, numbers *atomic.Pointer[guard.Set], guards ...*guard.Guard) error {
 	set, decoder := new(guard.Set), json.NewDecoder(file)

@@ -2,6 +2,7 @@ package guard
 
 import (
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"time"
 	"unsafe"
@@ -172,3 +173,26 @@ func varied(outer, name string) string {
 }
 
 func ceilSeconds(micros int64) int64 { return (micros + 999_999) / 1_000_000 }
+
+// uncached reports whether caches must not keep v's answer. An answer that a limit has changed is for one client, at one
+// time: a cache that kept it would give it to others, or to the same client when the limit admits it again.
+func (v *Verdict) uncached() bool { return v.Action != Pass || v.degraded }
+
+// cacheFields are the fields that caches obey besides Cache-Control, or before it: most CDNs have their own.
+var cacheFields = [...]string{
+	"Cdn-Cache-Control", "Cloudflare-Cdn-Cache-Control", "Netlify-Cdn-Cache-Control", "Vercel-Cdn-Cache-Control",
+	"Surrogate-Control", "Edge-Control", "X-Accel-Expires", "Expires", "Etag", "Last-Modified",
+}
+
+// forCaches reports whether a header says what caches may do.
+func forCaches(name string) bool {
+	return name == headerCache || slices.Contains(cacheFields[:], name)
+}
+
+// keepUncached forbids caches to keep the answer right before the header is sent, whatever the handler has set, and
+// returns a function that does so once more, for a header that is sent after the handler.
+func keepUncached(x Exchange) (again func()) {
+	again = func() { new(Verdict).SetHeaders(x) } // which says nothing else
+	x.BeforeHeader(again)
+	return again
+}

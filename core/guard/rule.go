@@ -91,6 +91,11 @@ const (
 	NoKeyPass
 )
 
+// String returns the text of n, such as "refuse".
+func (n NoKey) String() string {
+	return [...]string{"default", "refuse", "shared", "pass"}[min(n, NoKeyPass)]
+}
+
 // sharedKey is the key of all requests without one. Every key that a keyfunc.Func builds has a "=", and so differs.
 const sharedKey = "none"
 

@@ -1,0 +1,198 @@
+package guard
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// RuleInfo is a rule that holds for a route, as data: for a page that shows the limits, an inventory of several
+// programs, or a check at start-up. [Guard.Rules] returns them.
+type RuleInfo struct {
+	// Route is the route as Rules was given it, such as "POST /login", or "" for all other routes.
+	Route string `json:"route"`
+	// Place is the place of the rule in the Config: "Rule", "Rules[1]" or `Routes["POST /login"]`; or "With".
+	Place string `json:"place"`
+	// Name is the policy's name, such as "login". It is "" for a route that an entry of Routes frees of limits by
+	// Instead alone; then all fields but Route and Place are zero.
+	Name string `json:"name"`
+	// Policy is the text of the policy, which [core.Parse] reads, such as "login: 5/1m; fail closed".
+	Policy string `json:"policy"`
+	// Tiers has the numbers of each tier, such as "500/1m" or "unlimited" for "pro". nil means that there are none.
+	Tiers map[string]string `json:"tiers,omitempty"`
+	// Key names the key function, such as "ip" or "user+route".
+	Key string `json:"key"`
+	// NoKey says what happens to a request without a key: "refuse", "shared" or "pass".
+	NoKey string `json:"noKey"`
+	// OverLimit names the over-limit handler, such as "reject(429)".
+	OverLimit string `json:"overLimit"`
+	// Shadow reports that the policy is on trial, and refuses nothing.
+	Shadow bool `json:"shadow"`
+	// Needs lists what the rule needs beside an answer to "may this request pass?".
+	Needs Needs `json:"needs"`
+}
+
+// Needs lists what a rule needs of the code around it, beyond a decision and a header. An adapter can do all of it. A
+// check endpoint behind a proxy, which never sees the end of a request, can refuse rules that need what it cannot do:
+//
+//	for _, rule := range g.Rules(nil) {
+//		if rule.Needs.Permits || rule.Needs.Settlement {
+//			return fmt.Errorf("%s: %s needs the end of the request", rule.Place, rule.Policy)
+//		}
+//	}
+//
+// Handlers and functions of the program show nothing of themselves: of a [HandlerFunc], Degrading and Native are false.
+type Needs struct {
+	// Permits: the rule holds permits until the request is over, and the context of the handler ends with them.
+	Permits bool `json:"permits"`
+	// Settlement: the rule has a Settle or an After, which is called when the request is over.
+	Settlement bool `json:"settlement"`
+	// Waiting: a decision may take as long as the request waits for its turn.
+	Waiting bool `json:"waiting"`
+	// Degrading: a request over the limit goes on to a handler, which may ask [Degraded].
+	Degrading bool `json:"degrading"`
+	// Native: the over-limit handler, or one within it, belongs to a framework; see [HandleNative].
+	Native bool `json:"native"`
+	// ContentLength: the rule has a Cost, which may read the length and all else of the request.
+	ContentLength bool `json:"contentLength"`
+}
+
+// Rules returns the rules that hold for each of the routes that the router has registered, and for all others, in the
+// order in which they are asked. routes are patterns with or without a method, as [Guard.Lint] takes them; without any,
+// Rules returns those for all other routes alone. Numbers that come from a Source are the current ones.
+//
+// A Guard that With or WithRule has made returns its own rule: give its Rules the routes on which it is mounted.
+func (g *Guard) Rules(routes []string) []RuleInfo {
+	g = g.current()
+	var all []RuleInfo
+	add := func(route, place string, rules []*rule) {
+		if len(rules) == 0 {
+			all = append(all, RuleInfo{Route: route, Place: place})
+		}
+		for _, ru := range rules {
+			all = append(all, ru.info(route))
+		}
+	}
+	for _, text := range routes {
+		rules, place := g.rules, ""
+		if g.routes != nil {
+			to := registered(text)
+			if own := g.routes.lookup(to.method, to.pattern); own != nil {
+				rules, place = own.rules, own.place()
+			}
+		}
+		add(text, place, rules)
+	}
+	add("", "", g.rules)
+	return all
+}
+
+// info returns the rule as it holds for a route.
+func (ru *rule) info(route string) RuleInfo {
+	return RuleInfo{
+		Route: route, Place: ru.place, Name: ru.name, Policy: ru.limiter.Policy().String(), Tiers: ru.tierTexts(),
+		Key: ru.Key.String(), NoKey: ru.NoKey.String(), OverLimit: fmt.Sprint(ru.OverLimit), Shadow: ru.shadow, Needs: ru.needs(),
+	}
+}
+
+// tierTexts returns the numbers of the tiers as text, without the policy's name.
+func (ru *rule) tierTexts() map[string]string {
+	if len(ru.tiers) == 0 {
+		return nil
+	}
+	texts := map[string]string{}
+	for name, l := range ru.tiers {
+		texts[name] = unlimited
+		if l != nil {
+			texts[name] = strings.TrimPrefix(l.Policy().String(), ru.name+": ")
+		}
+	}
+	return texts
+}
+
+// needs returns what the rule needs of an exchange.
+func (ru *rule) needs() Needs {
+	degrading, native := handlerNeeds(ru.OverLimit)
+	return Needs{
+		Permits:       ru.permits,
+		Settlement:    ru.settles,
+		Waiting:       ru.waits || ru.After != nil,
+		Degrading:     degrading,
+		Native:        native,
+		ContentLength: ru.Cost != nil,
+	}
+}
+
+// handlerNeeds looks through the handlers of which an over-limit handler is made.
+func handlerNeeds(h OverLimit) (degrading, isNative bool) {
+	switch h := h.(type) {
+	case native:
+		isNative = true
+	case degrade:
+		if h.goesOn() {
+			return true, false
+		}
+		_, isNative = handlerNeeds(h.instead[0])
+	case *breaker:
+		degrading, isNative = handlerNeeds(h.o.Before)
+		_, then := handlerNeeds(h.o.Then)
+		isNative = isNative || then
+	}
+	return degrading, isNative
+}
+
+// Describe returns the [Guard.Rules] as a text for the log at start-up: a line for each rule, with its place, its policy,
+// its key, its over-limit handler and its tiers.
+func (g *Guard) Describe(routes []string) string {
+	var lines [][]string
+	last := "none"
+	for _, ru := range g.Rules(routes) {
+		route := ru.Route
+		if route == "" {
+			route = "all others"
+		}
+		line := []string{route, "nothing"}
+		if ru.Name != "" {
+			tiers := ""
+			if len(ru.Tiers) > 0 {
+				tiers = "tiers " + strings.Join(slices.Sorted(maps.Keys(ru.Tiers)), ", ")
+			}
+			line = []string{route, ru.Place, ru.Policy, "by " + ru.Key, ru.OverLimit, tiers}
+		}
+		if route == last {
+			line[0] = ""
+		}
+		lines, last = append(lines, line), route
+	}
+	return columns(lines)
+}
+
+// columns joins lines, with each cell as wide as the widest in its column, two spaces apart. It is not text/tabwriter,
+// which would be in every program, and needs help with the empty cells at the ends of lines.
+func columns(lines [][]string) string {
+	var widths []int
+	for _, cells := range lines {
+		for i, cell := range cells {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	var out strings.Builder
+	for _, cells := range lines {
+		blanks := 0
+		for i, cell := range cells {
+			if cell != "" {
+				out.WriteString(strings.Repeat(" ", blanks))
+				out.WriteString(cell)
+				blanks = 0
+			}
+			blanks += widths[i] - utf8.RuneCountInString(cell) + 2
+		}
+		out.WriteByte('\n')
+	}
+	return out.String()
+}
