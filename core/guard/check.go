@@ -8,6 +8,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/guard/internal/accept"
 	"github.com/weir-go/weir/keyfunc"
 )
 
@@ -64,6 +65,29 @@ func (g *Guard) pass(x Exchange, v *Verdict, f *found) (err error) {
 		g.compare(x, f, err)
 	}
 	g.watchHandler(x, v)
+	return err
+}
+
+// native lets a handler of the framework answer, and sends the plain reply if it does not. v is a copy, which the
+// handler may keep.
+func (g *Guard) native(x Exchange, v Verdict) error {
+	status := v.Status
+	x.Watch()
+	uncached := keepUncached(x)
+	defer uncached()
+	answered, known, err := x.Handle(v.Native, &v)
+	if !known {
+		g.warnForeign(x, &v)
+		status, v.Body, _ = plain.answer(nil, asText, nameless, &v.Result, v.Err)
+		v.Status = status
+	}
+	if !answered && err == nil {
+		uncached()
+		if len(v.Body) > 0 && x.Get(headerType) == "" {
+			x.Set(headerType, accept.TypeText)
+		}
+		x.Reply(validStatus(v.Status, status), v.Body)
+	}
 	return err
 }
 

@@ -2,9 +2,12 @@ package guard
 
 import (
 	"context"
+	"net/textproto"
+	"slices"
+	"strings"
 	"sync"
 
-	"github.com/weir-go/weir/core/guard/internal/accept"
+	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/keyfunc"
 )
 
@@ -58,25 +61,63 @@ type Scratch struct {
 // scratches are for exchanges without one.
 var scratches = sync.Pool{New: func() any { return new(Scratch) }}
 
-// native lets a handler of the framework answer, and sends the plain reply if it does not. v is a copy, which the
-// handler may keep.
-func (g *Guard) native(x Exchange, v Verdict) error {
-	status := v.Status
-	x.Watch()
-	uncached := keepUncached(x)
-	defer uncached()
-	answered, known, err := x.Handle(v.Native, &v)
-	if !known {
-		g.warnForeign(x, &v)
-		status, v.Body, _ = plain.answer(nil, asText, nameless, &v.Result, v.Err)
-		v.Status = status
-	}
-	if !answered && err == nil {
-		uncached()
-		if len(v.Body) > 0 && x.Get(headerType) == "" {
-			x.Set(headerType, accept.TypeText)
+// Action says what an adapter does next with a request.
+type Action uint8
+
+// The actions. The zero Action refuses.
+const (
+	// Reply writes the Verdict's Status and Body and does not call the handler.
+	Reply Action = iota
+	// Pass calls the handler.
+	Pass
+	// Native calls Verdict.Native, a handler of the framework's own kind.
+	Native
+)
+
+// Verdict is the decision of a [Guard]: set the headers, then act, then call Finish. The zero Verdict refuses. Over-limit
+// handlers build one from Action, Status, Body, Native and SetField; the Guard fills in the rest.
+type Verdict struct {
+	// Action says what to do next.
+	Action Action
+	// Status is the reply's status code, from 200 to 999; any other is replaced by 429. It is also that of a body which
+	// a Native handler writes without a status. If one writes nothing, the adapter writes Status and Body.
+	Status int
+	// Body is the reply's body.
+	Body []byte
+	// Native is the handler to call if Action is Native; see [HandleNative].
+	Native any
+
+	// Policy is the policy's name, or "" if nothing was decided.
+	Policy string
+	// Result is the limiter's answer.
+	Result core.Result
+	// Err says why the Result is not the store's; see [Event].
+	Err error
+
+	fields   []field
+	members  []member // of RateLimit and RateLimit-Policy
+	guard    *Guard
+	rule     *rule // whose Result it is
+	owed     *owed // nil if nothing is
+	traced   bool  // the handler gets a context in which an inner guard may find the rule
+	degraded bool
+}
+
+type field struct{ name, value string }
+
+// oneLine takes line breaks out of the value of a header, which may come from the request.
+var oneLine = strings.NewReplacer("\r", " ", "\n", " ")
+
+// SetField adds a header to the answer, or replaces the one of that name. Line breaks in the value become spaces: none
+// of it becomes another header. What it says to caches has no effect on a refusal, which they must not keep.
+func (v *Verdict) SetField(name, value string) {
+	name, value = textproto.CanonicalMIMEHeaderKey(name), oneLine.Replace(value)
+	for i := range v.fields {
+		if v.fields[i].name == name {
+			v.fields = slices.Clone(v.fields) // it may be shared
+			v.fields[i].value = value
+			return
 		}
-		x.Reply(validStatus(v.Status, status), v.Body)
 	}
-	return err
+	v.fields = append(slices.Clip(v.fields), field{name, value})
 }

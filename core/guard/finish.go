@@ -121,6 +121,24 @@ func (g *Guard) settle(d *debt, f Final) {
 	g.tellSettled(d, used)
 }
 
+// Final describes how a request ended, for Settle and After.
+type Final struct {
+	// Status is the answer's status code. It is that of a returned error where the framework writes it only later,
+	// and 500 after a panic that nobody has answered yet. So is that of an error which says no status, whatever the
+	// program's own error handler makes of it later: look at Err.
+	Status int
+	// Err is the error that the handler has returned, in a framework that has them.
+	Err error
+	// Bytes is the size of the answer's body, or -1 if unknown.
+	Bytes int64
+	// Panicked reports whether the handler panicked.
+	Panicked bool
+	// Reported is the sum of what the handler reported, by [Report], or -1 if it reported nothing.
+	Reported int64
+
+	reads *atomic.Bool // set by Reported, if it is called by the Settle of a rule
+}
+
 // end finishes a request that adapters serve.
 func (v *Verdict) end(x Exchange, err error, panicked bool) {
 	final := Final{Bytes: -1, Panicked: panicked}

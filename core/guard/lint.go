@@ -3,6 +3,7 @@ package guard
 import (
 	"fmt"
 	"maps"
+	"math"
 	"reflect"
 	"slices"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/guard/internal/patterns"
 )
 
 // Lint looks over the rules at start-up, and returns what may not be meant. routes are the patterns that the router has
@@ -113,7 +115,7 @@ func (l *lint) table() {
 // not looked at, requests are taken for that one.
 func (l *lint) earlier(e *entry, before []route) {
 	for _, r := range before {
-		if strings.Contains(r.pattern, "<") && e.hasMethodOf(r) && (e.isWithin(r.pattern) || alike(e.pattern, r.pattern)) {
+		if strings.Contains(r.pattern, "<") && e.hasMethodOf(r) && (e.isWithin(r.pattern) || patterns.Alike(e.pattern, r.pattern)) {
 			l.warn(codeEarlier, e.place(), "requests for it are taken for %q, which is registered before it and whose constraint is not looked at; register it after, or write the entry for both", r)
 			return
 		}
@@ -282,9 +284,9 @@ func (e *entry) meant(known []route) (meant route, ok bool) {
 func (e *entry) isLike(r route) bool {
 	pattern := e.pattern
 	if strings.HasPrefix(r.pattern, "/") {
-		pattern = pattern[len(e.likely.host):]
+		pattern = pattern[len(e.shape.Host):]
 	}
-	return slices.Equal(parts(pattern), parts(r.pattern))
+	return slices.Equal(patterns.Parts(pattern), patterns.Parts(r.pattern))
 }
 
 // isBelow reports whether the entry is for paths of which a router within another may take care: those below a slash at
@@ -296,32 +298,139 @@ func (e *entry) isBelow(r route) bool {
 // isPathOf reports whether the entry is a path in the place of a route's pattern. Of a route that takes nearly every
 // path that says nothing, and a prefix is no path.
 func (e *entry) isPathOf(r route) bool {
-	registered := parts(r.pattern)
-	literal := slices.ContainsFunc(registered, func(part string) bool { return part != "" && part != parameter })
-	if e.prefix || !literal || takesTheRest(r.pattern) {
+	registered := patterns.Parts(r.pattern)
+	literal := slices.ContainsFunc(registered, func(part string) bool { return part != "" && part != patterns.Param })
+	if e.prefix || !literal || patterns.TakesRest(r.pattern) {
 		return false
 	}
-	return slices.EqualFunc(parts(e.pattern), registered, func(mine, registered string) bool {
-		return mine == registered || registered == parameter
+	return slices.EqualFunc(patterns.Parts(e.pattern), registered, func(mine, registered string) bool {
+		return mine == registered || registered == patterns.Param
 	})
 }
 
-// takesTheRest reports whether the last part of a pattern stands for any number of parts: "*rest", "+", "{rest...}".
-func takesTheRest(pattern string) bool {
-	last := pattern[strings.LastIndex(pattern, "/")+1:]
-	return strings.HasPrefix(last, "*") || strings.HasPrefix(last, "+") || strings.HasSuffix(last, "...}")
-}
-
-// parameter stands for a part of a pattern whose name does not matter: frameworks have their own spelling of it.
-const parameter = "*"
-
-// parts are those of a pattern between slashes. "{$}" is none: net/http has it for a slash at the end and nothing more.
-func parts(pattern string) []string {
-	parts := strings.Split(strings.TrimSuffix(strings.TrimSuffix(pattern, "{$}"), "/"), "/")
-	for i, part := range parts {
-		if part != "" && strings.ContainsRune(":{*+", rune(part[0])) {
-			parts[i] = parameter
+// order looks for rules of one request that are asked in an order in which one caller costs others what they share. Of
+// those of an entry in the table, the first is the entry's own, and the others hold everywhere.
+func (l *lint) order(rules []*rule, entry bool) {
+	for i, a := range rules {
+		for _, b := range rules[i+1:] {
+			if a.shadow || b.shadow || entry && i > 0 {
+				continue
+			}
+			if a.After == nil && a.widerThan(b) {
+				how := "write that one first"
+				if entry {
+					how = "the rule of an entry comes first, so mount it by With inside of this Guard instead"
+				}
+				l.warn(codeWideFirst, a.place, "%q is asked before the narrower %q of %s, and so each request that the latter refuses has taken, until it is given back, what others share; %s",
+					a.limiter.Policy(), b.limiter.Policy(), b.place, how)
+			}
+			if b.waits {
+				l.heldPermits(a, b)
+			}
 		}
 	}
-	return parts
+	for _, wide := range rules {
+		if !wide.shadow && wide.After == nil && wide.hasRate() {
+			l.narrow(rules, wide, entry)
+		}
+	}
+}
+
+// heldPermits looks for permits of a that are too few for the requests that hold them while they wait in b.
+func (l *lint) heldPermits(a, b *rule) {
+	permits, _, ok := a.limiter.Policy().Concurrent()
+	if wait := b.inLine(); ok && permits < wait {
+		l.warn(codeHeldPermits, a.place, "its permits are held while requests wait in %q of %s, where up to %d of a key do, so that with %d a caller is refused for requests that only wait; write the permits in a rule after that one and a rate here, or give %d",
+			b.limiter.Policy(), b.place, wait, permits, wait)
+	}
+}
+
+// narrow looks for rules that are to keep one caller from using up what is shared with others, if none of them does.
+func (l *lint) narrow(rules []*rule, wide *rule, entry bool) {
+	narrower := slices.DeleteFunc(slices.Clone(rules), func(ru *rule) bool { return !wide.widerThan(ru) })
+	if slices.ContainsFunc(narrower, func(ru *rule) bool { return !ru.shadow && ru.hasRate() }) {
+		return
+	}
+	for _, ru := range narrower {
+		if entry && wide != rules[0] && ru != rules[0] {
+			continue // it is so everywhere
+		}
+		why := "is on trial, and refuses nothing"
+		if permits, _, _ := ru.limiter.Policy().Concurrent(); !ru.shadow {
+			why = "has permits alone, which do not bound how often requests come: " + perSecond(permits)
+		}
+		l.warn(codeNotNarrow, ru.place, "%q is all that keeps one caller from using up %q of %s, which others share, and it %s; give a rate beside it, as in \"20/1s\"",
+			ru.limiter.Policy(), wide.limiter.Policy(), wide.place, why)
+	}
+}
+
+// sharedKinds are the kinds of a key that say nothing of the caller.
+var sharedKinds = []string{"const", "route", "method", "path"}
+
+// widerThan reports whether ru counts more callers together than other does, as far as their keys and numbers show it:
+// a key without anything of the caller, or with a part of what the other one has, and otherwise larger numbers.
+func (ru *rule) widerThan(other *rule) bool {
+	mine, others := ru.callers(), other.callers()
+	switch {
+	case slices.Equal(mine, others):
+		return false
+	case within(mine, others):
+		return true
+	case within(others, mine) || ru.Cost != nil || other.Cost != nil:
+		return false
+	}
+	burst, rate := ru.most()
+	otherBurst, otherRate := other.most()
+	return burst > otherBurst && rate >= otherRate
+}
+
+// callers are the kinds in the rule's key that are of the caller, in order.
+func (ru *rule) callers() []string {
+	kinds := slices.DeleteFunc(ru.Key.Kinds(), func(kind string) bool { return slices.Contains(sharedKinds, kind) })
+	slices.Sort(kinds)
+	return kinds
+}
+
+func within(some, all []string) bool {
+	return !slices.ContainsFunc(some, func(kind string) bool { return !slices.Contains(all, kind) })
+}
+
+// most returns the most that the rule admits: at once, and in a second in the long run. A rule of permits alone has no rate,
+// and is taken to admit as many in a second as at once.
+func (ru *rule) most() (burst int64, rate float64) {
+	burst, rate = math.MaxInt64, math.Inf(1)
+	for _, limit := range ru.limiter.Policy().Limits() {
+		burst = min(burst, limit.Burst)
+		if limit.Algorithm != core.Concurrent {
+			rate = min(rate, float64(limit.Rate)/limit.Period.Seconds())
+		}
+	}
+	if math.IsInf(rate, 1) {
+		rate = float64(burst)
+	}
+	return burst, rate
+}
+
+func (ru *rule) hasRate() bool {
+	return slices.ContainsFunc(ru.limiter.Policy().Limits(), func(limit core.Limit) bool { return limit.Algorithm != core.Concurrent })
+}
+
+// inLine returns how many requests of a key wait at most in a rule that lets them wait: rate times wait.
+func (ru *rule) inLine() int64 {
+	least := math.Inf(1)
+	for _, limit := range ru.limiter.Policy().Limits() {
+		switch {
+		case limit.Algorithm == core.LeakyBucket:
+			least = min(least, float64(limit.Burst))
+		case limit.Algorithm != core.Concurrent && ru.wait > 0:
+			least = min(least, math.Ceil(float64(limit.Rate)*(ru.wait.Seconds()/limit.Period.Seconds())))
+		}
+	}
+	return int64(least)
+}
+
+// perSecond is an example of what permits admit.
+func perSecond(permits int64) string {
+	const takes = 5 * time.Millisecond
+	return fmt.Sprintf("%d of a handler that takes %v are %d a second", permits, takes, permits*int64(time.Second/takes))
 }

@@ -4,12 +4,11 @@ import (
 	"cmp"
 	"errors"
 	"math/rand/v2"
-	"path"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 
+	"github.com/weir-go/weir/core/guard/internal/patterns"
 	"github.com/weir-go/weir/keyfunc"
 )
 
@@ -122,15 +121,15 @@ func (t *routes) suspect(method string, r keyfunc.Request, f *found) *entry {
 	}
 	host := r.Host()
 	var room [16]string
-	asked := t.read(r.Path(), room[:0])
+	asked := patterns.ReadPath(r.Path(), t.deepest, room[:0])
 	for _, e := range t.all {
-		if e == f.own || e.likely.rest && len(e.likely.parts) == 0 { // all paths are like that
+		if e == f.own || e.shape.Rest && len(e.shape.Parts) == 0 { // all paths are like that
 			continue
 		}
-		if e.method != "" && e.method != method || e.holdsFor(f.route) || e.likely.host != "" && !e.likely.isHost(host) {
+		if e.method != "" && e.method != method || e.holdsFor(f.route) || e.shape.Host != "" && !e.shape.IsHost(host) {
 			continue
 		}
-		if e.likely.fits(&asked, f.route == "") && (f.route == "" || e.isWithin(f.route)) {
+		if e.shape.Fits(&asked, f.route == "") && (f.route == "" || e.isWithin(f.route)) {
 			return e
 		}
 	}
@@ -155,7 +154,7 @@ func (g *Guard) compare(x Exchange, f *found, err error) {
 	switch {
 	case taken == "":
 	case taken != f.route:
-		if meant := t.lookup(x.Method(), taken); meant != f.own && !alike(taken, f.route) {
+		if meant := t.lookup(x.Method(), taken); meant != f.own && !patterns.Alike(taken, f.route) {
 			g.warnTaken(cmp.Or(meant, f.own), f.route, taken)
 			t.close(route{"", f.route})
 			return
@@ -170,12 +169,6 @@ func (g *Guard) compare(x Exchange, f *found, err error) {
 	}
 }
 
-// alike reports whether two patterns differ at most by a slash at the end, and by the names of parameters.
-func alike(a, b string) bool {
-	p, q := likenessOf(a, false), likenessOf(b, false)
-	return a != "" && b != "" && p.host == q.host && p.rest == q.rest && slices.Equal(p.parts, q.parts)
-}
-
 // answered reports whether a status may be that of a handler: it is not one by which routers say that they have found
 // none, or send clients to the path as they have it.
 func answered(status int) bool {
@@ -187,79 +180,6 @@ func answered(status int) bool {
 	}
 }
 
-// likeness describes the paths of a pattern.
-type likeness struct {
-	host  string
-	parts []string // parameters as parameter
-	rest  bool     // any number of parts may follow
-}
-
-// likenessOf reads a pattern. That of a prefix is the text with which patterns begin.
-func likenessOf(pattern string, prefix bool) likeness {
-	var l likeness
-	l.host, pattern, _ = strings.Cut(pattern, "/")
-	pattern = strings.Trim(strings.TrimSuffix(pattern, "{$}"), "/")
-	l.rest = prefix || takesTheRest(pattern)
-	if pattern == "" {
-		return l
-	}
-	l.parts = parts(pattern)
-	if l.rest && !prefix {
-		l.parts = l.parts[:len(l.parts)-1]
-	}
-	return l
-}
-
-// isHost reports whether a request's host, which may have a port, is that of the pattern. Of a long one it reads no more
-// than the pattern has.
-func (l *likeness) isHost(host string) bool {
-	n := len(l.host)
-	return len(host) >= n && strings.EqualFold(host[:n], l.host) && (len(host) == n || host[n] == ':')
-}
-
-// askedPath is the path of a request as patterns are compared with it. It is read once, because it may be long and the
-// patterns many.
-type askedPath struct {
-	parts []string // as many as a pattern has at most
-	more  bool     // there are further ones
-	stem  string   // of the last one, without what follows a dot; "" if there is none, or there are more
-}
-
-// read reads a path, of which parts has room for the parts.
-func (t *routes) read(text string, parts []string) (asked askedPath) {
-	if strings.Contains(text, "/.") || strings.Contains(text, "//") {
-		text = path.Clean(text)
-	}
-	for text = strings.Trim(text, "/"); text != "" && len(parts) < t.deepest; {
-		var part string
-		part, text, _ = strings.Cut(text, "/")
-		parts = append(parts, part)
-	}
-	if asked.parts, asked.more = parts, text != ""; !asked.more && len(parts) > 0 {
-		last := parts[len(parts)-1]
-		asked.stem = last[:max(0, strings.LastIndexByte(last, '.'))]
-	}
-	return asked
-}
-
-// fits reports whether a path is one of the pattern, but for case and slashes; with extension, also if its last part has
-// a dot and more behind it.
-func (l *likeness) fits(asked *askedPath, extension bool) bool {
-	n := len(asked.parts)
-	if n < len(l.parts) || !l.rest && (n > len(l.parts) || asked.more) {
-		return false
-	}
-	for i, part := range l.parts {
-		if part == parameter || strings.EqualFold(part, asked.parts[i]) {
-			continue
-		}
-		if last := i == n-1 && !asked.more; !last || !extension || !strings.EqualFold(part, asked.stem) {
-			return false
-		}
-	}
-	return true
-}
-
 // holdsFor reports whether the entry is for a registered pattern, whatever the method.
 func (e *entry) holdsFor(pattern string) bool {
 	return e.pattern == pattern || e.prefix && strings.HasPrefix(pattern, e.pattern)
@@ -268,21 +188,5 @@ func (e *entry) holdsFor(pattern string) bool {
 // isWithin reports whether a registered pattern is for the paths of the entry and for more: in its place it has
 // parameters, or it takes the rest.
 func (e *entry) isWithin(pattern string) bool {
-	return e.isPartOf(likenessOf(pattern, strings.HasSuffix(pattern, "/")))
-}
-
-func (e *entry) isPartOf(of likeness) bool {
-	if e.likely.host == of.host && slices.Equal(e.likely.parts, of.parts) && (e.prefix || e.likely.rest == of.rest) {
-		return false
-	}
-	n := min(len(of.parts), len(e.likely.parts))
-	if n < len(of.parts) && !e.likely.rest || n < len(e.likely.parts) && !of.rest {
-		return false
-	}
-	for i, part := range of.parts[:n] {
-		if part != parameter && part != e.likely.parts[i] {
-			return false
-		}
-	}
-	return true
+	return e.shape.IsPartOf(patterns.Read(pattern, strings.HasSuffix(pattern, "/")), e.prefix)
 }

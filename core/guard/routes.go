@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/guard/internal/patterns"
 )
 
 // routes is the table of Config.Routes: what holds for a route, worked out when the Guard is built.
@@ -28,7 +29,7 @@ type entry struct {
 	route  // of a prefix, the pattern is the beginning of registered patterns
 	prefix bool
 	rules  []*rule
-	likely likeness
+	shape  patterns.Pattern
 	alone  bool         // no other entry is for a part of its paths
 	warned *atomic.Bool // that it was overlooked
 }
@@ -77,13 +78,13 @@ func newRoutes(table map[string]Rule, all []*rule, add func(r Rule, name, where 
 		if pattern, ok := strings.CutSuffix(to.pattern, "/*"); ok {
 			e.pattern, e.prefix = pattern+"/", true
 		}
-		e.likely = likenessOf(e.pattern, e.prefix)
+		e.shape = patterns.Read(e.pattern, e.prefix)
 		t.add(e)
 	}
 	t.sort()
 	for _, e := range t.all {
-		of := likenessOf(e.pattern, strings.HasSuffix(e.pattern, "/"))
-		e.alone = !e.prefix && !slices.ContainsFunc(t.all, func(other *entry) bool { return other != e && other.isPartOf(of) })
+		of := patterns.Read(e.pattern, strings.HasSuffix(e.pattern, "/"))
+		e.alone = !e.prefix && !slices.ContainsFunc(t.all, func(other *entry) bool { return other != e && other.shape.IsPartOf(of, other.prefix) })
 	}
 	return t, errors.Join(mistakes...)
 }
@@ -95,7 +96,7 @@ func (t *routes) add(e *entry) {
 		t.exact[e.route] = e
 	}
 	t.all = append(t.all, e)
-	t.deepest = max(t.deepest, len(e.likely.parts))
+	t.deepest = max(t.deepest, len(e.shape.Parts))
 }
 
 func (t *routes) sort() {

@@ -118,7 +118,7 @@ type rule struct {
 	lists   map[*enforce.Limiter]*asked // for RateLimit and RateLimit-Policy, of each policy; nil if they are not sent
 	bodies  *bodies
 	breaker *breaker // the handler, if it is one
-	said    said     // what the Source says of it, if it is a version
+	texts   texts    // of the Set, if it is a version
 	*live
 }
 

@@ -175,17 +175,18 @@ func (g *Guard) version(set *Set, last *version) *version {
 	return next
 }
 
-// said is what a Set says about one rule.
-type said struct {
-	policy string // "" for nothing
+// texts are the entries of a Set for one rule.
+type texts struct {
+	policy string // "" if there is none
 	tiers  map[string]string
 }
 
-func (s *Set) of(name string) (out said) {
+// of returns the entries for the rule with a policy of that name.
+func (s *Set) of(name string) (of texts) {
 	if s != nil {
-		out = said{s.Policies[name], s.Tiers[name]}
+		of = texts{s.Policies[name], s.Tiers[name]}
 	}
-	return out
+	return of
 }
 
 // renew returns ru, a rule of the Config, with the numbers of set. before is the rule that set follows: ru or a version
@@ -193,16 +194,16 @@ func (s *Set) of(name string) (out said) {
 func (ru *rule) renew(set *Set, before *rule, lists bool, unusable func(entry, text string, err error)) *rule {
 	now := set.of(ru.name)
 	switch {
-	case now.policy == before.said.policy && maps.Equal(now.tiers, before.said.tiers):
+	case now.policy == before.texts.policy && maps.Equal(now.tiers, before.texts.tiers):
 		return before
 	case now.policy == "" && len(now.tiers) == 0:
 		return ru
 	}
 	next := *ru
-	next.said = now
+	next.texts = now
 	if now.policy != "" {
 		next.limiter = before.limiter
-		if now.policy != before.said.policy {
+		if now.policy != before.texts.policy {
 			if l, err := ru.variant(now.policy); err == nil {
 				next.limiter = l
 			} else {
@@ -210,34 +211,43 @@ func (ru *rule) renew(set *Set, before *rule, lists bool, unusable func(entry, t
 			}
 		}
 	}
-	switch {
-	case len(now.tiers) > maxTiers:
-		unusable(fmt.Sprintf("Tiers[%q]", ru.name), "", fmt.Errorf("the Set has %d tiers; give at most %d for one policy", len(now.tiers), maxTiers))
-		next.tiers = before.tiers
-	case len(now.tiers) > 0:
-		next.tiers = maps.Clone(ru.tiers)
-		if next.tiers == nil {
-			next.tiers = map[string]*enforce.Limiter{}
-		}
-		for _, tier := range slices.Sorted(maps.Keys(now.tiers)) {
-			l, known := before.tiers[tier]
-			text := now.tiers[tier]
-			last, said := before.said.tiers[tier]
-			if said = said && text == last; !known || !said {
-				if other, err := ru.tier(tier, text); err == nil {
-					l, known = other, true
-				} else if !said {
-					unusable(fmt.Sprintf("Tiers[%q][%q]", ru.name, tier), text, err)
-				}
-			}
-			if known {
-				next.tiers[tier] = l
-			}
-		}
-	}
+	next.tiers = ru.renewTiers(now.tiers, before, unusable)
 	next.burst = burstOf(next.limiter.Policy())
 	if lists && !ru.shadow {
 		next.prepareLists()
 	}
 	return &next
+}
+
+// renewTiers returns the limiters of the tiers: those of ru, a rule of the Config, and in their place or beside them those
+// of the entries now of a Set.
+func (ru *rule) renewTiers(now map[string]string, before *rule, unusable func(entry, text string, err error)) map[string]*enforce.Limiter {
+	switch {
+	case len(now) == 0:
+		return ru.tiers
+	case len(now) > maxTiers:
+		unusable(fmt.Sprintf("Tiers[%q]", ru.name), "", fmt.Errorf("the Set has %d tiers; give at most %d for one policy", len(now), maxTiers))
+		return before.tiers
+	}
+	tiers := maps.Clone(ru.tiers)
+	if tiers == nil {
+		tiers = map[string]*enforce.Limiter{}
+	}
+	for _, name := range slices.Sorted(maps.Keys(now)) {
+		text := now[name]
+		last, had := before.texts.tiers[name]
+		changed := !had || last != text
+		l, usable := before.tiers[name]
+		if changed || !usable {
+			if other, err := ru.tier(name, text); err == nil {
+				l, usable = other, true
+			} else if changed {
+				unusable(fmt.Sprintf("Tiers[%q][%q]", ru.name, name), text, err)
+			}
+		}
+		if usable {
+			tiers[name] = l
+		}
+	}
+	return tiers
 }
