@@ -46,7 +46,7 @@ var contenders = []struct{ name, limit string }{
 	{"sliding-log-1000", "1000/10s sliding-log"},
 }
 
-// epoch is when simulated time begins, in microseconds.
+// epoch is the beginning of simulated time, in microseconds.
 const epoch = 1_800_000_000_000_000
 
 // stream is a client that comes as often as it is admitted.
@@ -158,7 +158,7 @@ func BenchmarkMemory(b *testing.B) {
 	}
 }
 
-// BenchmarkHeap is what a key takes in the process, the air in the hash table
+// BenchmarkHeap measures the bytes of a key in the process, the air in the hash table
 // included. The time means nothing.
 func BenchmarkHeap(b *testing.B) {
 	for _, c := range contenders {
@@ -200,7 +200,7 @@ func heap() int64 {
 }
 
 // bare is the baseline: what a go-redis user would write by hand for GCRA, with
-// doubles, four integers in the reply, and no healing. Like ours it may be told the time.
+// doubles, four integers in the reply, and no healing. Like ours it takes a time for tests.
 var bare = redis.NewScript(`
 local now, forced = tonumber(ARGV[4]), 86400000
 if not now then

@@ -19,8 +19,8 @@ const (
 	period = 10 * time.Second
 )
 
-// worst are what each algorithm lets through in less than a period, at most: what its
-// rules allow, and what the search must find at least.
+// worst bounds the units that each algorithm lets through in less than a period: by its
+// rules, and as many as the search must find at least.
 var worst = []struct {
 	name         string
 	limit        string
@@ -118,7 +118,7 @@ func change(r *rand.Rand, plan []move) []move {
 	return next
 }
 
-// taken is how many units left together.
+// taken is a number of units that left together.
 type taken struct {
 	at    time.Duration
 	units int

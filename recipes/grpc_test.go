@@ -22,7 +22,7 @@ import (
 )
 
 // A call of gRPC over HTTP/2 that is refused is RESOURCE_EXHAUSTED for the real client, which does not repeat it, and
-// not an UNAVAILABLE; and it is told when to come again.
+// not an UNAVAILABLE; and the reply says when to come again.
 func TestGRPCClientUnderstandsRefusals(t *testing.T) {
 	g, err := guard.New(guard.Config{
 		Rule:   guard.Rule{Policy: "2/1h", Key: keyfunc.IP()},

@@ -37,7 +37,7 @@ const patience = 20 * time.Second
 
 var upgrader websocket.Upgrader
 
-// talk serves a socket until it ends: it sends back what it gets, and does what it is told.
+// talk serves a socket until it ends: it sends back what it gets, and obeys some words.
 func talk(held context.Context, read func() (string, error), write func(string) error) {
 	for held.Err() == nil {
 		text, err := read()
@@ -48,7 +48,7 @@ func talk(held context.Context, read func() (string, error), write func(string) 
 		case "return":
 			return
 		case "panic":
-			panic("as it was told")
+			panic("as the client asked")
 		}
 		if write(text) != nil {
 			return

@@ -53,8 +53,8 @@ func TestEdge(t *testing.T) {
 	}
 }
 
-// A client that waits as it is told needs fewer tries than one that does not, and the
-// key of a neighbour is not one's own.
+// A client that waits as Retry-After says needs fewer tries than one that does not, and
+// a greedy client costs its neighbour nothing.
 func TestClients(t *testing.T) {
 	byName := map[string]pattern{}
 	for _, p := range patterns {

@@ -35,7 +35,7 @@ func (p pattern) words(algorithm string) string {
 	return algorithm
 }
 
-// limit is what an algorithm is given to do.
+// limit returns the pattern's policy with an algorithm.
 func (p pattern) limit(algorithm string) (core.Policy, error) {
 	return core.Parse(fmt.Sprintf("%d/%v %s", p.rate, p.period, p.words(algorithm)))
 }
@@ -64,10 +64,10 @@ type pattern struct {
 type column struct {
 	title    string
 	arrivals []arrival
-	// again is how long a client waits that was refused; 0 means that it leaves.
+	// again returns the wait of a client before it tries again. If it is nil, clients leave.
 	again func(core.Result) time.Duration
-	// eyes tells whose requests are drawn as admitted and refused; those of the others
-	// are a line. Nil means everybody's.
+	// eyes chooses the requests that are drawn as admitted and refused; those of the others
+	// are a line. If it is nil, all are drawn.
 	eyes func(arrival) bool
 }
 
@@ -105,7 +105,7 @@ func together(streams ...[]arrival) []arrival {
 
 func polite(a arrival) bool { return a.who == "polite" }
 
-// header is what a client waits that obeys the header Retry-After, which has whole
+// header returns the wait of a client that obeys the header Retry-After, which has whole
 // seconds.
 func header(r core.Result) time.Duration {
 	return max(time.Second, (r.RetryAfter + time.Second - 1).Truncate(time.Second))
@@ -201,7 +201,7 @@ func admittedAndWorst(p pattern, _ column, all []event) string {
 	return text
 }
 
-// burstAndCalm tells what the burst got, and what those that come after pay for it.
+// burstAndCalm sums up how much of the burst was admitted, and how many refusals came after it.
 func burstAndCalm(_ pattern, _ column, all []event) string {
 	var came, burst, later, late int
 	for _, e := range all {
@@ -222,7 +222,7 @@ func burstAndCalm(_ pattern, _ column, all []event) string {
 	return text
 }
 
-// served tells what it took until all of a crowd were served.
+// served sums up the refusals until all of a crowd were served, and the time.
 func served(_ pattern, _ column, all []event) string {
 	refused, last := 0, time.Duration(0)
 	for _, e := range all {
@@ -235,7 +235,7 @@ func served(_ pattern, _ column, all []event) string {
 	return fmt.Sprintf("%d refusals; last served at %.1f s", refused, last.Seconds())
 }
 
-// shareOfThePolite tells what the client got that did nothing wrong.
+// shareOfThePolite sums up how many requests of the polite client were admitted.
 func shareOfThePolite(_ pattern, c column, all []event) string {
 	admitted, came := 0, 0
 	for _, e := range all {

@@ -10,10 +10,10 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// epoch is when every simulation begins, in microseconds. It is a multiple of all periods.
+// epoch is the beginning of every simulation, in microseconds, a multiple of all periods.
 const epoch = 1_800_000_000_000_000
 
-// event is what became of one request.
+// event is a request and its outcome.
 type event struct {
 	arrival
 
@@ -52,7 +52,7 @@ func play(ctx context.Context, p pattern, c column, limit core.Policy) ([]event,
 	return all, nil
 }
 
-// times are when requests were admitted.
+// times returns the instants at which requests were admitted.
 func times(all []event) (at []time.Duration) {
 	for _, e := range all {
 		if e.admitted {
@@ -62,7 +62,7 @@ func times(all []event) (at []time.Duration) {
 	return at
 }
 
-// departures are when the requests leave that had to wait for their turn, if any had.
+// departures returns the instants at which admitted requests leave, or nil if none had to wait for its turn.
 func departures(all []event) (at []time.Duration) {
 	queue := false
 	for _, e := range all {
@@ -76,7 +76,7 @@ func departures(all []event) (at []time.Duration) {
 	return at
 }
 
-// densest is the most of the sorted instants that lie within less than a period.
+// densest returns the most of the sorted instants that lie within less than a period.
 func densest(at []time.Duration, period time.Duration) (most int) {
 	first := 0
 	for last := range at {
@@ -91,7 +91,7 @@ func densest(at []time.Duration, period time.Duration) (most int) {
 // bin is the time that a bar of a picture stands for.
 const bin = time.Second
 
-// counts are how many of a column's events fall into each bin.
+// counts holds the number of a column's events in each bin.
 type counts struct {
 	admitted, refused []float64
 	departed          []float64 // of those admitted, when their turn has come

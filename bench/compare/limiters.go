@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// limit is what a contender is to enforce: rate units in each period, all of them at once if need be.
+// limit admits rate units in each period, all of them at once if need be.
 type limit struct {
 	rate   int
 	period time.Duration

@@ -71,7 +71,7 @@ func sethvargoInProcess(tb testing.TB, l limit, idle time.Duration) decide {
 	}
 }
 
-// timeRate is what many programs do by hand. It never forgets a key.
+// timeRate is the limiter that many programs write by hand. It never forgets a key.
 func timeRate(_ testing.TB, l limit, _ time.Duration) decide {
 	var all sync.Map
 	perSecond := rate.Limit(float64(l.rate) / l.period.Seconds())

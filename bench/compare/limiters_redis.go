@@ -109,7 +109,7 @@ func weirOnRedis(tb testing.TB, b backend, limits ...limit) []decide {
 	return one(limits, func(i int, l limit) decide { return weirOn(tb, store, i, l) })
 }
 
-// weirOn is what a program calls: Limiter.Allow.
+// weirOn decides by Limiter.Allow, as a program does.
 func weirOn(tb testing.TB, store core.Store, i int, l limit) decide {
 	tb.Helper()
 	policy, err := core.NewPolicy("p"+strconv.Itoa(i), core.PolicyOptions{}, core.Limit{Rate: int64(l.rate), Period: l.period})
@@ -200,7 +200,7 @@ func ginRateLimitOnRedis(tb testing.TB, b backend, limits ...limit) []decide {
 	})
 }
 
-// scripter is what runs a script by its hash.
+// scripter runs a script by its hash.
 type scripter interface {
 	EvalSha(ctx context.Context, sha1 string, keys []string, args ...any) *redis.Cmd
 }

@@ -14,7 +14,7 @@ import (
 // patience bounds what is only waited for.
 const patience = 30 * time.Second
 
-// work is what one goroutine of a load does, again and again, with i counting up.
+// work makes one decision. A goroutine calls it again and again, with i counting up.
 type work func(ctx context.Context, i int) (admitted bool, err error)
 
 // load is a closed loop: each goroutine begins its next decision when it has the answer to the last.
@@ -22,7 +22,7 @@ type load struct {
 	goroutines int
 	// work returns the work of goroutine g.
 	work func(g int) work
-	// batch is how often work is done between two looks at the clock, for work that takes less than a look. With 1 a
+	// batch is the number of decisions between two looks at the clock, for work that takes less than a look. With 1 a
 	// decision is timed by itself: each of a lone goroutine, and each eighth of many.
 	batch int
 	// server returns the processor time of what else takes part.
@@ -36,7 +36,7 @@ const (
 	over
 )
 
-// tally is what one goroutine has counted.
+// tally holds the counts of one goroutine.
 type tally struct {
 	decisions, admitted, failed int64
 	latencies                   []time.Duration
@@ -116,7 +116,7 @@ func (l load) run(ctx context.Context, d time.Duration) (sample, error) {
 	return s, ctx.Err()
 }
 
-// usage is what was used until an instant.
+// usage holds the resources used until an instant.
 type usage struct {
 	at             time.Time
 	allocs         uint64

@@ -12,7 +12,7 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// answer is what came of a request. Its header is valid until the next one.
+// answer is the response to a request. Its header is valid until the next one.
 type answer struct {
 	status  int
 	headers func(each func(name string))

@@ -15,13 +15,13 @@ import (
 	"time"
 )
 
-// report is what a run has measured, in the order of sections.
+// report holds the samples of a run, in the order of sections.
 type report struct {
 	Machine  machine
 	Sections []outcome
 }
 
-// machine is where.
+// machine describes the machine, and the contenders on it.
 type machine struct {
 	Cores   int
 	Go      string
@@ -240,10 +240,10 @@ func (o outcome) row(name string) *rowOutcome {
 	return nil
 }
 
-// made is how many decisions were made: what failed was none, however fast it was. It is at least 1.
+// made returns the number of decisions, at least 1. A call that failed decided nothing, however fast it was.
 func (s sample) made() float64 { return float64(max(1, s.Decisions-s.Failed)) }
 
-// value is what a sample says in a unit.
+// value returns the figure of a sample in a unit.
 func (s sample) value(u unit) float64 {
 	switch u {
 	case perSecond:

@@ -19,7 +19,7 @@ type section struct {
 	name  string // of the flag -sections, unique
 	chart string // of the file that its chart is in, beside others of the same name
 	title string // of the chart
-	panel string // what tells it from the others of its chart
+	panel string // its title within the chart
 	note  string // how it was measured, in a sentence or two
 	unit  unit
 	// baseline is the row that ratios refer to, and also has more of them, for the table.
@@ -42,10 +42,10 @@ type row struct {
 	open func(tb testing.TB, s scale) slice
 }
 
-// slice runs a contender for about d, and tells what came of it.
+// slice runs a contender for about d, and returns its sample.
 type slice func(ctx context.Context, d time.Duration) (sample, error)
 
-// kind says how a row is drawn.
+// kind is the colour of a row.
 type kind string
 
 const (
@@ -54,7 +54,7 @@ const (
 	floor kind = "floor" // no library: what a program could do by hand, or without a limit
 )
 
-// unit is what a section is about.
+// unit is the unit of a section's figures.
 type unit string
 
 const (
@@ -67,7 +67,7 @@ const (
 // longer reports whether a longer bar is a better one.
 func (u unit) longer() bool { return u == perSecond }
 
-// sample is what one slice measured. Times are in nanoseconds.
+// sample holds the measurements of one slice. Times are in nanoseconds.
 type sample struct {
 	Decisions int64
 	Elapsed   time.Duration
@@ -83,14 +83,14 @@ type sample struct {
 	Left   float64       `json:",omitempty"` // of these, after expiry
 }
 
-// scale is how large a run is.
+// scale is the size of a run.
 type scale struct {
 	quick  bool
 	rounds int
 	slice  time.Duration
 }
 
-// many is how many keys there are, where there are many.
+// many returns the number of keys of a section with many.
 func (s scale) many() int {
 	if s.quick {
 		return 100

@@ -93,7 +93,7 @@ func randomKeys(n int) []string {
 	return keys
 }
 
-// heap is what the keys of a limiter take, in the first round, and what is left of that after they have expired, in the
+// heap measures the bytes of a limiter's keys in the first round, and the bytes left after they have expired in the
 // second.
 func (m memoryLimiter) heap() row {
 	return row{name: m.name, kind: m.kind, open: func(tb testing.TB, s scale) slice {
@@ -142,7 +142,7 @@ func (m memoryLimiter) heap() row {
 	}}
 }
 
-// heap is what is in use.
+// heap returns the bytes in use.
 func heap() int64 {
 	runtime.GC()
 	runtime.GC() // what finalizers and pools have let go

@@ -15,7 +15,7 @@ import (
 	"github.com/weir-go/weir/internal/redistest"
 )
 
-// redisLoad is what a section about Redis does to its contenders.
+// redisLoad is the load of a section about Redis.
 type redisLoad struct {
 	goroutines int
 	keys       int     // 0 means that there are many
@@ -182,7 +182,7 @@ func (s *servers) start(tb testing.TB, l redisLoad) backend {
 	return s.backend
 }
 
-// processorTime is what the servers have used.
+// processorTime returns the processor time of all servers.
 func (s *servers) processorTime() (sum time.Duration, err error) {
 	for _, c := range s.clients {
 		used, err := serverTime(s.ctx, c)

@@ -137,7 +137,7 @@ func compare(tb testing.TB, out io.Writer, l load, distance time.Duration) {
 	}
 }
 
-// tally is what came of decisions.
+// tally counts the outcomes of decisions.
 type tally struct {
 	served int64
 	failed map[string]int64 // by class
@@ -159,7 +159,7 @@ func (t *tally) add(err error) {
 	t.failed[class]++
 }
 
-// classes are the failures, in a given time.
+// classes lists the failures in a given time by their class.
 func (t *tally) classes(seconds float64) string {
 	var all []string
 	for _, class := range slices.Sorted(maps.Keys(t.failed)) {
@@ -171,7 +171,7 @@ func (t *tally) classes(seconds float64) string {
 	return strings.Join(all, ", ")
 }
 
-// quantile is that of the times, which are sorted.
+// quantile returns a quantile of the times, which are sorted.
 func (t *tally) quantile(q float64) time.Duration {
 	if len(t.took) == 0 {
 		return 0

@@ -14,7 +14,7 @@ import (
 
 const (
 	deadline = redisstore.DefaultDeadline
-	// tolerance is by how much an answer may be later than its deadline and what the scheduler took: one that comes so
+	// tolerance is the time by which an answer may exceed its deadline and the scheduler's delay: one that comes so
 	// late looks about for that long, for a reply that has arrived meanwhile, or sends once more what it could not
 	// write.
 	tolerance = 5 * time.Millisecond

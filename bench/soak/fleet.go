@@ -11,7 +11,7 @@ import (
 	"github.com/weir-go/weir/bench/internal/host"
 )
 
-// answerTime is how long a member may take for an answer: it waits for its callers at most, and for a processor.
+// answerTime is the longest time that a member may take for an answer: it waits for its callers and for a processor.
 const answerTime = time.Minute
 
 // remote is a member of the fleet as seen from here.
@@ -76,7 +76,7 @@ func (r *remote) hear(answer any) {
 // fleet is all members.
 type fleet []*remote
 
-// statuses are those of all, when they have been told something.
+// statuses sends a line to all members, and returns their statuses.
 func (f fleet) statuses(line string) []status {
 	all := make([]status, len(f))
 	for _, r := range f {

@@ -53,7 +53,7 @@ import (
 	"github.com/weir-go/weir/bench/internal/host"
 )
 
-// settings are what a soak is asked for.
+// settings are the flags of a soak.
 type settings struct {
 	duration time.Duration
 	seed     uint64

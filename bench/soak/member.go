@@ -27,7 +27,7 @@ import (
 // memberEnv tells a process that it is a member of the fleet, and which one, in JSON.
 const memberEnv = "WEIR_SOAK_MEMBER"
 
-// membership is what a member of the fleet is told.
+// membership is the task of a member of the fleet.
 type membership struct {
 	Process, Callers int
 	Seed             uint64
@@ -41,7 +41,7 @@ const (
 	sayGo     = "go"     // a status; followed by the number of the round
 )
 
-// status is what has happened since the beginning.
+// status counts since the beginning.
 type status struct {
 	Served, Failed int64  // of callers who had the time
 	LightFailed    int64  // of those who stay under their limit
@@ -49,7 +49,7 @@ type status struct {
 	Late, Waits    int64  // of the probe
 }
 
-// report is what has happened since the last one.
+// report holds everything since the last report.
 type report struct {
 	Own, Back, Kept []tally // of each caller
 	Remote          [len(shared)][]admission
@@ -68,7 +68,7 @@ type report struct {
 	Heap              uint64
 }
 
-// settling is how long a member waits at most for what it does in the background.
+// settling is the longest wait of a member for its work in the background.
 const settling = 3 * time.Second
 
 // wrongs bounds what a report says is wrong.

@@ -9,14 +9,14 @@ import (
 // admission is units that were admitted, and when, in microseconds by the clock of what admitted them.
 type admission struct{ At, Units int64 }
 
-// limit says what fits. Times are in microseconds.
+// limit bounds admissions. Times are in microseconds.
 type limit struct {
 	burst  int64
 	every  int64 // in which one unit comes back; 0 for a log
 	window int64 // of a log
 }
 
-// ledger holds admissions against their limit. It need not be told of all of them: what fits with others fits
+// ledger holds admissions against their limit. It need not see all of them: what fits with others fits
 // without them.
 type ledger struct {
 	limit
@@ -65,7 +65,7 @@ func (l *ledger) add(a admission) error {
 	return nil
 }
 
-// tally is what was asked for of one key in a round, and answered.
+// tally counts the units of one key in a round by their answers.
 type tally struct {
 	Surely  int64 // charged
 	Perhaps int64 // charged or not
@@ -95,7 +95,7 @@ func between(used, low, high int64) error {
 // held is a permit, from when its holder knew of it until it gave it back.
 type held struct{ From, To int64 }
 
-// most is how many were held at the same time. Those that were held at the time lost do not count: the server had
+// most returns how many were held at the same time. Those that were held at the time lost do not count: the server had
 // forgotten them.
 func most(all []held, lost int64) int {
 	type step struct {

@@ -25,22 +25,22 @@ import (
 // What has to hold.
 const (
 	members = 2
-	// soon is when permits are back.
+	// soon bounds the time until all permits are back.
 	soon = 2 * time.Second
-	// again is when nobody fails any more after a fault: a client that could not connect tries again after a second
-	// and its DialTimeout, a breaker half a second later, and it takes a moment to see it.
+	// again bounds the time after a fault in which callers fail: a client that could not connect tries again after a
+	// second and its DialTimeout, a breaker half a second later, and it takes a moment to see it.
 	again = 2600 * time.Millisecond
-	// never is when nobody fails any more however slow the machine is: a longer outage must not excuse itself.
+	// never is the same on a machine of any speed: a longer outage must not excuse itself.
 	never = 6 * time.Second
 	// patience bounds what is only waited for.
 	patience = 30 * time.Second
-	// calmTime is how long nobody may fail after that.
+	// calmTime is the time after that in which nobody may fail.
 	calmTime = 300 * time.Millisecond
-	// noise is by how much the server's answers, or the processes, may be late on a machine on which a decision within
-	// its deadline can be expected.
+	// noise is the delay of the server's answers, or of the processes, up to which a machine is fit for decisions within
+	// their deadline.
 	noise = deadline / 2
 
-	// lines is how many lines a second a log may have at most.
+	// lines is the most lines that a log may have in a second.
 	lines = 3
 
 	moreGoroutines = 16

@@ -131,7 +131,7 @@ func (c *comparison) step() {
 	}
 }
 
-// ask says what t asks for.
+// ask chooses the units and the options of t.
 func (c *comparison) ask(t *core.Take) {
 	t.Cost, t.AtMost, t.Debt, t.Wait = c.cost(t.Policy), false, false, 0
 	switch n := c.rng.IntN(10); {
@@ -294,7 +294,7 @@ func (c *comparison) note(t core.Take, format string, args ...any) {
 	c.log = append(c.log, entry{t.Policy.Name(), t.Key, format, args})
 }
 
-// history is what happened to the key of the latest operation.
+// history returns the log of the key of the latest operation.
 func (c *comparison) history() (lines []string) {
 	last := c.log[len(c.log)-1]
 	for _, e := range c.log {

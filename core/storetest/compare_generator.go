@@ -26,7 +26,7 @@ func possible(o core.PolicyOptions, l core.Limit) bool {
 	return err == nil
 }
 
-// familyLife is for how many operations there is one family more, in place of another.
+// familyLife is the number of operations after which one family takes the place of another.
 const familyLife = 200
 
 // family is a policy and some that it may be changed to, of one name and, as far as the
@@ -203,7 +203,7 @@ func (c *comparison) tick(p core.Policy) {
 // lastNow is the latest Take.Now that is valid.
 const lastNow = 1 << 52
 
-// changeOfClocks is when somewhere summer time begins or ends next.
+// changeOfClocks returns the instant at which somewhere summer time begins or ends next.
 func (c *comparison) changeOfClocks() int64 {
 	if where, err := time.LoadLocation(pick(c.rng, zones...)); err == nil {
 		if _, end := time.UnixMicro(c.now).In(where).ZoneBounds(); !end.IsZero() {

@@ -34,7 +34,7 @@ func concurrency(s *subject) {
 			t.Wait = 2 * time.Hour
 		}
 		var admitted atomic.Int64
-		var lowest sync.Map // every Remaining is told once
+		var lowest sync.Map // every Remaining is answered once
 		var wg sync.WaitGroup
 		for range callers {
 			wg.Go(func() {

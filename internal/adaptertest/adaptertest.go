@@ -51,11 +51,11 @@ type Adapter struct {
 type App struct {
 	// Guards are around everything, also what matches no route; outermost first.
 	Guards []*guard.Guard
-	// Routes are what is served. Those of GET also answer HEAD.
+	// Routes are the routes served. Those of GET also answer HEAD.
 	Routes []Route
-	// Recovered is told what was recovered. It may be nil.
+	// Recovered is called with a value that was recovered. It may be nil.
 	Recovered func(any)
-	// Left is told the request's context as middleware outside finds it when the guards have done with the request,
+	// Left is called with the request's context as middleware outside finds it when the guards have done with the request,
 	// also after a panic. It may be nil.
 	Left func(ctx context.Context)
 	// Unread asks not to read the bodies of requests in advance.
@@ -81,7 +81,7 @@ type Route struct {
 	Handler Handler
 }
 
-// Handler says what a route's handler does. The zero Handler answers 200 and "ok".
+// Handler is the task of a route's handler. The zero Handler answers 200 and "ok".
 type Handler struct {
 	// Status is that of the answer; 0 means 200.
 	Status int
@@ -91,7 +91,7 @@ type Handler struct {
 	Fail bool
 	// Panic panics with that value.
 	Panic any
-	// Header is what the handler sets, before it answers.
+	// Header holds the fields that the handler sets before it answers.
 	Header Fields
 	// Stream, unless nil, sends "first", waits for Stream to be closed, and
 	// sends "last".
@@ -145,18 +145,18 @@ func (h Handler) Code() int {
 	return h.Status
 }
 
-// Native says what an over-limit handler of the framework's own kind does. It sets
+// Native is the task of an over-limit handler of the framework's own kind. It sets
 // the header X-Native to the policy's name in any case.
 type Native struct {
-	// Status is what it answers, with "native" for a body; 0: it writes nothing.
+	// Status is the status of its answer, with "native" for a body; 0: it writes nothing.
 	Status int
 	// Fail answers with the framework's own error of that status, as in Handler.
 	Fail bool
-	// Body, unless empty, is what it answers without saying a status.
+	// Body, unless empty, is the body of an answer for which it sets no status.
 	Body string
 	// Panic panics with that value.
 	Panic any
-	// Header is what it sets besides.
+	// Header holds the fields that it sets besides.
 	Header Fields
 	// Change, unless nil, is called with the Verdict before anything else.
 	Change func(*guard.Verdict)
@@ -205,7 +205,7 @@ func Run(t *testing.T, a Adapter) {
 		{"a refusal of a call of gRPC", testGRPC},
 		{"a degraded answer", testDegrade},
 		{"another handler that answers instead", testDegradeInstead},
-		{"what caches are told", testCaches},
+		{"answers in caches", testCaches},
 		{"a circuit that breaks", testBreak},
 		{"a zero Verdict", testZeroVerdict},
 		{"a Verdict that passes", testPassingVerdict},
@@ -216,7 +216,7 @@ func Run(t *testing.T, a Adapter) {
 
 		{"panics pass through", testPanic},
 		{"a thousand panics leave nothing behind", testPanics},
-		{"what Settle is told", testFinal},
+		{"the end of a request", testFinal},
 		{"failures alone are counted", testFailuresCount},
 		{"tokens that the handler reports", testTokens},
 		{"tokens that are reported after the handler", testDetachedTokens},

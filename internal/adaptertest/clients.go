@@ -23,7 +23,7 @@ import (
 )
 
 // However many come at once, exactly the limit is admitted, and each number of
-// remaining units is told once.
+// remaining units is answered once.
 func testConcurrent(t *testing.T, a Adapter) {
 	const limit, clients, each = 60, 100, 3
 	calls := new(atomic.Int64)
@@ -143,7 +143,7 @@ func testClose(t *testing.T, a Adapter) {
 	assert.Equal(t, http.StatusOK, s.get("/hello").StatusCode) // it goes on deciding
 }
 
-// weirs is how many goroutines were started by weir, not by a server or a test.
+// weirs returns the number of goroutines that were started by weir, not by a server or a test.
 func weirs() (n int) {
 	stacks := make([]byte, 1<<20)
 	for len(stacks) == runtime.Stack(stacks, true) {

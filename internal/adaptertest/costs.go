@@ -14,7 +14,7 @@ import (
 	"github.com/weir-go/weir/keyfunc"
 )
 
-// tokens is what language models are limited by: an estimate first, and then what the handler reports.
+// tokens charges as for language models: an estimate first, and then what the handler reports.
 func tokens() guard.Config {
 	return guard.Config{Rule: guard.Rule{Cost: func(keyfunc.Request) int64 { return 20 }, Settle: guard.Reported}}
 }

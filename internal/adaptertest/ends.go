@@ -77,7 +77,7 @@ func testPanics(t *testing.T, a Adapter) {
 	assert.EqualValues(t, 1000, settled.Load())
 }
 
-// Settle is told the status that the client sees, also where the framework writes
+// Settle receives the status that the client sees, also where the framework writes
 // it only later, and the size of the answer, or that it is not known.
 func testFinal(t *testing.T, a Adapter) {
 	var mu sync.Mutex

@@ -92,7 +92,7 @@ func (s *server) overHTTP2() *server {
 
 func (s *server) addr() string { return strings.TrimPrefix(s.url, "http://") }
 
-// answer is what a client got.
+// answer is the response that a client got.
 type answer struct {
 	*http.Response
 	body string
@@ -229,7 +229,7 @@ func (r *recorder) keys() []string {
 	return slices.Compact(keys)
 }
 
-// counts is how often each policy was asked for.
+// counts returns how often each policy was asked for.
 func (r *recorder) counts() map[string]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -21,7 +21,7 @@ import (
 	"github.com/weir-go/weir/keyfunc"
 )
 
-// taken is what a connection that was taken over says first.
+// taken is the first line on a connection that was taken over.
 const taken = "taken\n"
 
 // takeOver asks for a connection that is taken over, and returns when it was.

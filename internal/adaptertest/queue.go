@@ -58,7 +58,7 @@ func testLeaveQueue(t *testing.T, a Adapter) {
 		}
 	}
 	s.get("/hello").admitted(t, 1, 0)
-	require.NoError(t, receive(t, events, "it was not told of").Err)
+	require.NoError(t, receive(t, events, "Observe was not called").Err)
 	for range 3 { // there is one place
 		ctx, leave := context.WithCancel(t.Context())
 		failed := make(chan error, 1)
@@ -85,7 +85,7 @@ func testLeaveQueueUnseen(t *testing.T, a Adapter) {
 	s := serve(t, a, App{Guards: []*guard.Guard{g}, Unread: true, Routes: []Route{{Method: http.MethodPost, Pattern: "/hello"}}})
 	for n := range 3 {
 		require.Equal(t, http.StatusOK, s.do(http.MethodPost, "/hello").StatusCode, "the place of the one before is free")
-		require.NoError(t, receive(t, events, "it was not told of").Err)
+		require.NoError(t, receive(t, events, "Observe was not called").Err)
 		conn, err := net.Dial("tcp", s.addr())
 		require.NoError(t, err)
 		_, err = io.WriteString(conn, half)

@@ -97,7 +97,7 @@ func testMethods(t *testing.T, a Adapter) {
 	}
 }
 
-// view is what a key function saw.
+// view is a request as a key function saw it.
 type view struct {
 	Method, Host, Path, Route string
 	Peer                      netip.Addr

@@ -12,7 +12,7 @@ import (
 	"github.com/weir-go/weir/keyfunc"
 )
 
-// What Observe is told names route and key as the framework's requests have them, and nothing of a request is kept. A
+// Events name route and key as the framework's requests have them, and nothing of a request is kept. A
 // handler sees the Result of its request.
 func testSeen(t *testing.T, a Adapter) {
 	var events []guard.Event

@@ -32,7 +32,7 @@ type arrangement struct {
 	fail core.Failure
 	// wide is the limit of another rule, with a key that the store does not fail for, which is asked as well.
 	wide int
-	// limits are how many there are in the lists for a request that passes.
+	// limits is the number of limits in the lists for a request that passes.
 	limits int
 }
 
@@ -82,7 +82,7 @@ func arrangements() []arrangement {
 	}
 }
 
-// A reply is what a client gets of an over-limit handler.
+// A reply is the answer of an over-limit handler.
 type reply struct {
 	status int
 	body   string // "" for that of the plain refusal
@@ -91,7 +91,7 @@ type reply struct {
 	vary   bool   // by what the client accepts
 }
 
-// mine is what the function answers.
+// mine is the body that the function answers with.
 const mine = "mine"
 
 // A refusing is an over-limit handler and its answers.
@@ -222,7 +222,7 @@ func testWholeTable(t *testing.T, a Adapter) {
 	}
 }
 
-// told is which limit a client is told of, and how much is left of it. A limit of 0 is none, and -1 is not looked at.
+// told is the limit in an answer's headers, and how much is left of it. A limit of 0 is none, and -1 is not looked at.
 type told struct{ limit, left int }
 
 func (c *cell) check(t *testing.T, s *server) {

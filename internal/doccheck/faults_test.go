@@ -41,7 +41,7 @@ func TestFaultsNameTheirTests(t *testing.T) {
 // suite has the parts of what each adapter runs as TestAdapter.
 const suite = "internal/adaptertest"
 
-// missing says what is wrong with the tests that a row names.
+// missing returns the problems with the tests that a row names.
 func missing(t *testing.T, row string) (problems []string) {
 	t.Helper()
 	all := named.FindAllStringSubmatch(row, -1)
@@ -64,7 +64,7 @@ func missing(t *testing.T, row string) (problems []string) {
 	return problems
 }
 
-// testTexts is what stands in the tests of a package: functions, and texts.
+// testTexts holds the functions and the texts in the tests of a package.
 type testTexts struct{ functions, texts map[string]bool }
 
 var testsRead sync.Map // string -> func() (testTexts, error), by directory

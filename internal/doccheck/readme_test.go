@@ -197,7 +197,7 @@ func blocks(text string) []block {
 	return found
 }
 
-// quoted says what is wrong with a snippet that is a part of a file.
+// quoted returns the problems of a snippet that is a part of a file.
 func quoted(name string, b block) []string {
 	text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(b.from)))
 	if err != nil {

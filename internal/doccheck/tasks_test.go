@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// tasks are what a program wants of a limiter, and the example that shows how.
+// tasks names, for each thing that a program wants of a limiter, the example that shows it.
 var tasks = map[string]struct{ file, example string }{
 	"a limit of one route":            {"nethttp/example_test.go", "ExampleLimit_annotation"},
 	"a table of routes":               {"nethttp/recipes_test.go", "ExampleLimit_table"},
@@ -31,7 +31,7 @@ var tasks = map[string]struct{ file, example string }{
 	"warnings when the program start": {"core/guard/example_test.go", "ExampleGuard_Lint"},
 }
 
-// mostLines is how many lines of a program a task may take, besides those that it would have without weir.
+// mostLines is the most lines of a program that a task may take, besides those that it would have without weir.
 const mostLines = 10
 
 // Each task has an example, which go test runs, and takes few lines.

@@ -21,13 +21,9 @@ import (
 //
 //	WEIR_WORDS=all go test ./internal/doccheck -run TestWords -v
 var unclean = map[string]bool{
-	"bench":    true,
-	"core":     true,
-	"docs":     true,
-	"examples": true,
-	"internal": true,
-	"lua":      true,
-	"recipes":  true,
+	"core": true,
+	"docs": true,
+	"lua":  true,
 }
 
 // phrases are refused in comments, in the documents, and in the texts of errors and log lines.

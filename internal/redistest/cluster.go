@@ -13,7 +13,7 @@ import (
 const (
 	slotCount = 16384
 
-	// nodeTimeout is how long a node hears nothing of another one before it takes it for dead. A node that
+	// nodeTimeout is the silence of another node after which a node takes it for dead. A node that
 	// thinks so of two answers CLUSTERDOWN until it hears of them again, and on a machine that is busy or
 	// stands still for a moment some are late: so it is longer than any test waits.
 	nodeTimeout = 2 * patience

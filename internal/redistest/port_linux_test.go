@@ -48,7 +48,7 @@ func TestReserve(t *testing.T) {
 		return err
 	}
 	if err := listen("127.0.0.1:0"); errors.Is(err, syscall.ENOPROTOOPT) {
-		t.Skip("this kernel cannot be told which port to choose")
+		t.Skip("this kernel does not let a test choose the port")
 	}
 	addr := (&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port}).String()
 	taken := func() {
@@ -99,7 +99,7 @@ func TestPortsAreKept(t *testing.T) {
 		return err
 	}
 	if errors.Is(chosen(s.Addr()), syscall.ENOPROTOOPT) {
-		t.Skip("this kernel cannot be told which port to choose")
+		t.Skip("this kernel does not let a test choose the port")
 	}
 	for range 3 {
 		s.Kill()

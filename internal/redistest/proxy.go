@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Loss is what a client sees of a connection that is lost.
+// Loss is the way in which a connection is lost.
 type Loss int
 
 const (

@@ -375,7 +375,7 @@ func TestProxyLosesTheReplyOnly(t *testing.T) {
 	})
 }
 
-// errorOf is how a raw client sees a fault.
+// errorOf checks the error of a raw client during a fault.
 type errorOf func(t *testing.T, err error)
 
 func isEOF(t *testing.T, err error)     { t.Helper(); require.ErrorIs(t, err, io.EOF) }

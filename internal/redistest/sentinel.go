@@ -140,7 +140,7 @@ func (s *Sentinel) replicaKnown(ctx context.Context) error {
 // Addr returns the address of the Sentinel process, that for TLS if there is a certificate.
 func (s *Sentinel) Addr() string { return s.addr(s.monitor) }
 
-// addr is where clients find a server.
+// addr returns the address at which clients find a server.
 func (s *Sentinel) addr(of *Server) string {
 	if secure(s.args) {
 		return of.TLSAddr()
@@ -200,7 +200,7 @@ func (s *Sentinel) Failover(t testing.TB) {
 }
 
 // Switch has Sentinel make the replica the master while the master lives, as for maintenance, and
-// returns when the former master follows the new one. What it was told after the other one's
+// returns when the former master follows the new one. What was written to it after the other one's
 // promotion is lost.
 func (s *Sentinel) Switch(t testing.TB) {
 	t.Helper()

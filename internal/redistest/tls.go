@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// Certificate is what a server on 127.0.0.1 shows its clients, made for one test.
+// Certificate is the certificate of a server on 127.0.0.1, made for one test.
 type Certificate struct {
 	// CertFile and KeyFile are in PEM. CertFile is what clients trust.
 	CertFile, KeyFile string
@@ -69,7 +69,7 @@ func Trust(certFile string) (*tls.Config, error) {
 	return &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, nil
 }
 
-// Args are what a server is started with that is to show the certificate, at an address of its own
+// Args returns the arguments of a server that shows the certificate, at an address of its own
 // besides the one without TLS: see [Server.TLSAddr].
 func (c Certificate) Args() []string {
 	return []string{
@@ -88,7 +88,7 @@ type Secure struct {
 	*Server // its own address takes no TLS
 	// TLSAddr is that of the server.
 	TLSAddr string
-	// Config is what a client needs, and CertFile the certificate that it trusts, for one in another process.
+	// Config makes a client trust the server, and CertFile does so in another process.
 	Config   *tls.Config
 	CertFile string
 }

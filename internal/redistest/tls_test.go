@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// unencrypted is what a client gets to see that was not told of TLS.
+// unencrypted returns the error of a client that does not use TLS.
 func unencrypted(t *testing.T, addr string) error {
 	t.Helper()
 	c := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, DialerRetries: 1})

@@ -26,7 +26,7 @@ type Probe struct {
 
 const (
 	tick = time.Millisecond
-	// usual is by how much a timer is late where nothing else runs.
+	// usual is the delay of a timer where nothing else runs.
 	usual = 2 * time.Millisecond
 	// sampleEvery is after what time the kernel is asked again.
 	sampleEvery = 20 * time.Millisecond
@@ -70,7 +70,7 @@ func (p *Probe) sample(every time.Duration) {
 	p.sampled = time.Now()
 }
 
-// Lost is for how long the process was kept from running, in nanoseconds, by each of the two measures.
+// Lost is the time that the process was kept from running, in nanoseconds, by each of the two measures.
 type Lost struct{ Late, Waits int64 }
 
 // Lost returns what was lost since the probe was made. The kernel's part of it is as of the latest sample.

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// waited is for how long each thread of the process has waited for a processor, in nanoseconds; nothing where the
+// waited returns the time that each thread of the process has waited for a processor, in nanoseconds; nothing where the
 // kernel does not say so.
 func waited() map[string]int64 {
 	all := make(map[string]int64)

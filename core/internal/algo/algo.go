@@ -60,7 +60,7 @@ type Answer struct {
 	Never     bool
 }
 
-// Retry is how long to wait before the same cost fits, if it was refused.
+// Retry returns the wait before the same cost fits, if it was refused.
 func (a *Answer) Retry() int64 {
 	if a.Refused {
 		return a.Wait
@@ -68,10 +68,10 @@ func (a *Answer) Retry() int64 {
 	return 0
 }
 
-// Delay is how long to wait for the turn, if it was not refused.
+// Delay returns the wait for the turn, if it was not refused.
 func (a *Answer) Delay() int64 { return a.Wait - a.Retry() }
 
-// Receipt is what a refund needs to know of a charge to one limit.
+// Receipt identifies a charge to one limit for a refund.
 type Receipt struct {
 	At      int64      // the instant of the charge
 	Units   int64      // how many were charged
@@ -90,7 +90,7 @@ type Algorithm interface {
 	Wire
 }
 
-// Arithmetic is what an algorithm computes.
+// Arithmetic is the computation of an algorithm.
 //
 // State is a row of integers that the methods change in place, so that a store can
 // let them work on its own memory. All zero means "unused". A decision calls Load
@@ -103,7 +103,7 @@ type Arithmetic interface {
 	// share one. It begins with a digit, and a letter in it follows a digit or another letter of a unit of time.
 	// Numbers share a state only if none of them corrects what others may have left in it.
 	Apart() string
-	// Len is how many of them are in use: all of them, except where a state's
+	// Len returns how many of them are in use: all of them, except where a state's
 	// first word says how long it is.
 	Len(s []int64) int
 	// Load brings a stored state to what the rules allow at now. It reports whether
@@ -114,7 +114,7 @@ type Arithmetic interface {
 	// where charges can be reserved. Cost 0 always does. With [OneOwed] it is whether
 	// debt bears one unit more.
 	Admits(s []int64, now, cost, wait int64) bool
-	// Most is how many units there are now: debt left aside or, if owing, all that
+	// Most returns the units that there are now: debt left aside or, if owing, all that
 	// debt can still bear, even of a caller that is in debt.
 	Most(s []int64, now int64, owing bool) int64
 	// Charge adds cost units that Admits has admitted.
@@ -133,7 +133,7 @@ type Arithmetic interface {
 	Expires(s []int64) int64
 }
 
-// Wire is how an algorithm and its section in the scripts of package lua talk: the
+// Wire is the protocol between an algorithm and its section in the scripts of package lua: the
 // arguments, the reply and the stored text. The names and the order of the arguments
 // are those that the header of the Lua file declares.
 type Wire interface {
@@ -151,7 +151,7 @@ type Wire interface {
 	// parse is [ParseText] for text that is not empty, into an s of zeros. It may leave
 	// anything in s if it returns false.
 	parse(s []int64, text []byte) bool
-	// Reply is how many integers the section replies with.
+	// Reply returns how many integers the section replies with.
 	Reply() int
 	// ParseReply turns the section's reply into a state that Explain answers like the
 	// server's, in the first MaxReplyState words at most. The first integer says

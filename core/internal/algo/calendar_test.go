@@ -38,7 +38,7 @@ func windowAt(a algo.Algorithm, now int64) calendarWindow {
 	return calendarWindow{b[4], b[5], b[6]}
 }
 
-// onClock is what a zone's clocks show, as if it were UTC: so that it can be compared.
+// onClock returns the time that a zone's clocks show, as if it were UTC: so that it can be compared.
 func onClock(at int64, zone *time.Location) time.Time {
 	t := time.UnixMicro(at).In(zone)
 	return time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), t.Nanosecond(), time.UTC)

@@ -86,7 +86,7 @@ func gcd(a, b int64) int64 {
 	return a
 }
 
-// weight is what cost units, at most burst and debt, add to the level.
+// weight returns the rise of the level by cost units, at most burst and debt.
 func (a *gcra) weight(cost int64) span {
 	if cost == 1 {
 		return a.unit
@@ -185,7 +185,7 @@ func (a *gcra) Most(s []int64, now int64, owing bool) int64 {
 	return a.left(level(s, now), full)
 }
 
-// left is how many whole units there are between two levels.
+// left returns the number of whole units between two levels.
 func (a *gcra) left(held, full span) int64 {
 	if full.less(held) {
 		return 0
@@ -234,7 +234,7 @@ func (a *gcra) charged(r Receipt) charge {
 	return charge{r, made}
 }
 
-// weight is what units of the charge have added to a level, by the numbers of then.
+// weight returns the part of a level that units of the charge added, by the numbers of then.
 func (c charge) weight(units int64, a *gcra) span {
 	return a.whole(c.made, c.made.weight(min(units, c.made.burst+c.made.debt)))
 }
@@ -312,7 +312,7 @@ func (a *gcra) more(held span, remaining int64) int64 {
 	return ceilDiv(lacks, a.l)
 }
 
-// explainReserved says when the turn is of a charge that was made at a level beyond the bound.
+// explainReserved sets the wait for the turn of a charge that was made at a level beyond the bound.
 func (a *gcra) explainReserved(r *Answer, before span, cost int64) {
 	if bound := a.bound(cost, 0); bound.less(before) {
 		r.Wait = before.sub(bound, a.l).ceil()
@@ -364,7 +364,7 @@ func (a *gcra) Beyond(m Meter, now int64) bool {
 	return healed
 }
 
-// Parts is how many parts a microsecond has: those beyond the whole microseconds of a loaded state are fewer.
+// Parts returns the number of parts of a microsecond: those beyond the whole microseconds of a loaded state are fewer.
 func (a *gcra) Parts() int64 { return a.l }
 
 // Charges are equal charges at one instant, one after the other, that fit.

@@ -342,7 +342,7 @@ func anyCost(t *rapid.T, burst int64) int64 {
 	).Draw(t, "cost")
 }
 
-// anyStep is how far the clock goes on: mostly to where something happens.
+// anyStep draws a step of the clock: mostly to where something happens.
 func anyStep(t *rapid.T, hint int64) int64 {
 	return rapid.OneOf(
 		rapid.Just(int64(0)), rapid.Int64Range(max(0, hint-1), hint+1), rapid.Int64Range(0, second), rapid.Int64Range(0, 400*day),
@@ -409,7 +409,7 @@ func meterIsTheModel(t *rapid.T, letter byte) {
 	}
 }
 
-// anyAhead is how far ahead a caller reserves.
+// anyAhead draws the time by which a caller reserves ahead.
 func anyAhead(t *rapid.T, most int64) int64 {
 	if most == 0 {
 		return 0
@@ -417,7 +417,7 @@ func anyAhead(t *rapid.T, most int64) int64 {
 	return rapid.OneOf(rapid.Just(most), rapid.Just(int64(0)), rapid.Int64Range(0, most)).Draw(t, "reserve")
 }
 
-// history is what a bucket admits, with all that may come between. The clock's steps and
+// history draws the admissions of a bucket, with all that may come between. The clock's steps and
 // changed numbers begin it anew: from there on the bound holds again.
 func history(t *rapid.T, letter byte, b *bucket, check func(*bucket, []charge)) {
 	now, hint := int64(epoch), int64(0)
@@ -514,7 +514,7 @@ func TestGCRABound(t *testing.T) {
 		history(t, 'g', anyOf(t, 'g', smallWaits(kind('g'))), func(b *bucket, charges []charge) {
 			windows(charges, func(d int64, units *big.Int) {
 				if b.params.Wait > 0 {
-					d++ // a turn is told in whole microseconds, rounded up
+					d++ // a turn has whole microseconds, rounded up
 				}
 				p := b.params
 				bound := times(p.Burst+p.Debt, p.Period)

@@ -4,7 +4,7 @@ package algo
 // to wait until all before it have left. Departures are spaced by period/rate.
 //
 // Its arithmetic is that of [gcra] without debt: the level of the meter is the
-// length of the queue. What differs is what an admitted request is told.
+// length of the queue. It differs in the delay of an admitted request.
 //
 // It is the leaky bucket as a queue (Turner, 1986), as opposed to the meter.
 type leakyBucket struct{ *gcra }

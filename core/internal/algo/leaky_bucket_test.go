@@ -48,7 +48,7 @@ func TestLeakyBucketSpacesDepartures(t *testing.T) {
 			slices.SortStableFunc(stayed, func(a, b charge) int { return cmp.Compare(a.turn(), b.turn()) })
 			for i, c := range stayed[min(1, len(stayed)):] {
 				before := stayed[i]
-				// A departure is told in whole microseconds, rounded up.
+				// A departure has whole microseconds, rounded up.
 				d := times(c.turn()-before.turn()+1, p.Rate)
 				require.Positive(t, d.Cmp(times(before.units, p.Period)), "%+v: %v leaves after %v", p, c, before)
 			}

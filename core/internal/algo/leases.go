@@ -22,7 +22,7 @@ type lease struct {
 	id     string
 }
 
-// Terms are what holds for the permits of a key when it is asked about.
+// Terms are the policy's numbers for the permits of a key at a decision.
 type Terms struct {
 	Most  int64 // places
 	Lease int64 // how long a permit lives unless it is renewed, in microseconds
@@ -87,7 +87,7 @@ func (l *Leases) heal(t Terms) (used int64) {
 	return used
 }
 
-// held is how many places an id has.
+// held returns the number of places of an id.
 func (l *Leases) held(id string, now int64) int64 {
 	if i := l.find(id); i >= 0 && l.order[i].end > now {
 		return l.order[i].places

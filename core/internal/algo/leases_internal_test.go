@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// naive is what Leases do, place by place and without any order.
+// naive is a model of Leases, place by place and without any order.
 type naive []lease
 
 func (m *naive) heal(t Terms) (used int64) {

@@ -50,7 +50,7 @@ func (a *slidingCounter) Load(s []int64, now int64) (healed bool) {
 	start, index := s[counterStart], now/a.period
 	var counts [2]int64 // of this window and the one before
 	// What lies ahead of the clock counts as of now. If it were not stored like that, it would count as of later when
-	// it is read later, and weigh for longer than a caller was told.
+	// it is read later, and weigh for longer than an answer said.
 	healed = start > now || s[counterCurrent] > 0 && (start+s[counterPeriod]-1)/a.period > index
 	if age := index - min(start+s[counterPeriod]-1, now)/a.period; age <= 1 {
 		counts[age] = s[counterCurrent]
@@ -132,7 +132,7 @@ func (a *slidingCounter) Explain(s []int64, now, cost, _ int64, refused bool) An
 	return r
 }
 
-// retry is how long to wait until the window before has become light enough: in this
+// retry returns the wait until the window before has become light enough: in this
 // window, if what is counted in it leaves room for the cost; else in the next, where
 // it is the one before.
 func (a *slidingCounter) retry(s []int64, now, cost int64) int64 {

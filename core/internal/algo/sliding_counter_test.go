@@ -33,7 +33,7 @@ type counterModel struct {
 
 func (m *counterModel) become(p algo.Params) { m.Params = p }
 
-// at is what the counts are at now, if nobody comes until then. Each belongs to the window
+// at returns the counts at now, if nobody comes until then. Each belongs to the window
 // in which its own ends, or to that of now if that is earlier.
 func (m *counterModel) at(now int64) (v counterModel, healed bool) {
 	v = counterModel{Params: m.Params, start: now - now%m.Period, length: m.Period}

@@ -41,12 +41,12 @@ func (a *slidingWindow) Len([]int64) int { return a.Words() }
 // counts are those of the sub-windows, the newest first.
 func (a *slidingWindow) counts(s []int64) []int64 { return s[windowCounts:a.Words()] }
 
-// setNewest says which sub-window the first count is of.
+// setNewest makes the first count that of a sub-window.
 func (a *slidingWindow) setNewest(s []int64, index int64) {
 	s[windowStart], s[windowWidth] = index*a.width, a.width
 }
 
-// freed is when all of a sub-window is older than the period.
+// freed returns the instant at which all of a sub-window is older than the period.
 func (a *slidingWindow) freed(index int64) int64 { return (index + a.buckets + 1) * a.width }
 
 func (a *slidingWindow) used(s []int64) (sum int64) {
@@ -64,7 +64,7 @@ func (a *slidingWindow) Load(s []int64, now int64) (healed bool) {
 	index, newest := now/a.width, s[windowStart]/a.width
 	if newest > index || s[windowWidth] != a.width {
 		// What lies ahead of the clock counts as of now. If it were not stored like that, it would count as of later
-		// when it is read later, and come back later than a caller was told.
+		// when it is read later, and come back later than an answer said.
 		ahead := (s[windowStart] + s[windowWidth] - 1) / a.width
 		healed = s[windowStart] > now || ahead > index
 		newest = a.move(s, now)
@@ -162,7 +162,7 @@ func (a *slidingWindow) Explain(s []int64, now, cost, _ int64, refused bool) Ans
 	return r
 }
 
-// full is how many sub-windows before the newest is the one that must go before cost
+// full returns how many sub-windows before the newest is the one that must go before cost
 // units fit: with it and what is newer they do not, without it they do.
 func (a *slidingWindow) full(s []int64, cost int64) (j int64) {
 	room := a.limit - cost

@@ -63,7 +63,7 @@ func TestSlidingArrivals(t *testing.T) {
 	assert.Equal(t, []int{10, 10, 980, 10, 10, 0}, arrivals(t, 'x', 0))
 }
 
-// slidingModel is what one would write without a care for speed or size.
+// slidingModel is the algorithm as one would write it without a care for speed or size.
 type slidingModel interface {
 	become(p algo.Params)
 	take(now, cost int64) algo.Answer
@@ -119,7 +119,7 @@ func (m *listModel) store(list []counted) {
 	m.wrote = m.width()
 }
 
-// view is what counts now. Under another width than it was stored each charge is taken for
+// view returns the charges that count now. Under another width than it was stored each charge is taken for
 // one at the end of its sub-window, and for one of now if that is earlier.
 func (m *listModel) view(now int64) (list []counted) {
 	changed := false
@@ -223,7 +223,7 @@ func slidingParams(letter byte) func(*rapid.T) algo.Params {
 	}
 }
 
-// slidingStep is how far the clock goes on, mostly to where something happens.
+// slidingStep draws a step of the clock, mostly to where something happens.
 func slidingStep(t *rapid.T, p algo.Params, hint int64) int64 {
 	return rapid.OneOf(
 		rapid.Just(int64(0)), rapid.Int64Range(max(0, hint-1), hint+1), rapid.Int64Range(0, p.Period/8), rapid.Int64Range(0, 3*p.Period),
@@ -365,7 +365,7 @@ func slidingHistory(t *rapid.T, letter byte, back bool, check func(b *bucket, no
 	}
 }
 
-// within is what was admitted in the last d microseconds.
+// within returns the units admitted in the last d microseconds.
 func within(list []counted, now, d int64) (sum int64) {
 	for _, c := range list {
 		if now-c.at < d {
@@ -573,7 +573,7 @@ func TestSlidingWindowRefund(t *testing.T) {
 	}
 }
 
-// loads says what each text becomes at an instant, and whether that is a correction.
+// loads is a text, the text it becomes at an instant, and whether that is a correction.
 type loads struct {
 	text, want string
 	healed     bool
@@ -666,7 +666,7 @@ func TestSlidingWindowText(t *testing.T) {
 	}
 }
 
-// replies says which replies are accepted.
+// replies is a reply and whether it is accepted.
 type replies struct {
 	reply []int64
 	cost  int64

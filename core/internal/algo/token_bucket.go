@@ -78,7 +78,7 @@ func (a *tokenBucket) set(s []int64, last, tokens, others int64) {
 	}
 }
 
-// need is how many tokens there must be for cost units.
+// need returns the tokens that there must be for cost units.
 func (a *tokenBucket) need(cost int64) int64 {
 	if cost == OneOwed {
 		return 1 - a.debt
@@ -86,7 +86,7 @@ func (a *tokenBucket) need(cost int64) int64 {
 	return max(0, cost-a.debt)
 }
 
-// until is how long it takes until cost units fit, if nobody else comes.
+// until returns the time until cost units fit, if nobody else comes.
 func (a *tokenBucket) until(last, tokens, now, cost int64) int64 {
 	need := a.need(cost)
 	if tokens >= need {
@@ -159,7 +159,7 @@ func (a *tokenBucket) Most(s []int64, _ int64, owing bool) int64 {
 	return max(0, a.tokens(s)+a.owed(owing))
 }
 
-// owed is how far below zero there are units.
+// owed returns the units below zero.
 func (a *tokenBucket) owed(owing bool) int64 {
 	if owing {
 		return a.debt
@@ -217,13 +217,13 @@ func (a *tokenBucket) made(r Receipt) *tokenBucket {
 	return a
 }
 
-// back is how many tokens a refund of units gives back.
+// back returns the tokens that a refund of units gives back.
 func (a *tokenBucket) back(units int64, r Receipt) int64 {
 	made := a.made(r)
 	return min(units, made.burst+made.debt)
 }
 
-// queue is how many tokens there are at least while nobody is waiting for a turn.
+// queue returns the least tokens that there are while nobody is waiting for a turn.
 func (a *tokenBucket) queue(r Receipt) int64 {
 	if a.wait > 0 || a.made(r).wait > 0 {
 		return 0

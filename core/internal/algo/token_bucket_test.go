@@ -103,7 +103,7 @@ func (m *tokens) forget(now int64) {
 	}
 }
 
-// refilled is what there is with the refills since, of which there are none to a full bucket.
+// refilled returns the tokens with the refills since, of which there are none to a full bucket.
 func (m *tokens) refilled(now int64) (has *big.Int, last int64) {
 	whole := big.NewInt(m.Burst)
 	if m.had.Cmp(whole) >= 0 {
@@ -125,7 +125,7 @@ func (m *tokens) write(has *big.Int, last int64) {
 	}
 }
 
-// until is how long it takes from now until need tokens are there.
+// until returns the time from now until need tokens are there.
 func (m *tokens) until(need int64, has *big.Int, last, now int64) int64 {
 	lacks := new(big.Int).Sub(big.NewInt(need), has)
 	if lacks.Sign() <= 0 {

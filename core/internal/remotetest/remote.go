@@ -8,7 +8,7 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// Remote is a store that is not in the process, and fails when it is told to.
+// Remote is a store that is not in the process, and fails on demand.
 type Remote struct {
 	core.Store
 

@@ -34,7 +34,7 @@ const (
 	flagBits   = lockedBit | awaitedBit | limitedBit
 )
 
-// lineWords is how many words a cache line has.
+// lineWords is the number of words in a cache line.
 const lineWords = 8
 
 func newArray(size, stride int, layout unique.Handle[string], gate *sync.Mutex) *array {
@@ -52,7 +52,7 @@ func newArray(size, stride int, layout unique.Handle[string], gate *sync.Mutex) 
 // head is the first word of a row, which others may look at without any lock, and change in its flags.
 func (a *array) head(i int) *int64 { return &a.words[a.at(i)] }
 
-// at is where a row begins.
+// at returns the word at which a row begins.
 func (a *array) at(i int) int { return i * int(a.stride) }
 
 // stateOf is the state of a row, which the caller has locked.
@@ -73,8 +73,8 @@ func (a *array) next(i int) int {
 	return 0
 }
 
-// home is where a hash would like to be: at the beginning of a cache line, if whole rows fill one, because all of that
-// can be looked at for the price of one.
+// home returns the row at which the search for a hash begins: the first of a cache line, if whole rows fill one,
+// because all of that can be looked at for the price of one.
 func (a *array) home(h uint64) int {
 	hi, _ := bits.Mul64(h, a.homes)
 	return int(hi) * int(a.apart)
@@ -127,7 +127,7 @@ func (a *array) waitFor(i int, h uint64) (head int64, locked bool) {
 	return 0, false
 }
 
-// patience is how often somebody who wants a row tries again to lock it, and then steps aside.
+// patience is the number of times that a caller tries again to lock a row before it steps aside.
 const patience = 3
 
 // pause takes about a microsecond, as long as to decide some twenty times. Meanwhile the caller that has a row can use

@@ -18,7 +18,7 @@ func (s *shard) evict(now int64) {
 	s.keys -= dead
 }
 
-// evictionWindow is how many rows of a table eviction looks at before it decides.
+// evictionWindow is the number of rows of a table that eviction looks at before it decides.
 const evictionWindow = 32
 
 // victim is a row that may be evicted.

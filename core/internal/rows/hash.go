@@ -80,7 +80,7 @@ func half(s string) uint64 {
 	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24
 }
 
-// seeds are what one hash of a key is unpredictable by.
+// seeds make one hash of a key unpredictable.
 type seeds struct{ a, b, last uint64 }
 
 func newSeeds() seeds {
@@ -103,7 +103,7 @@ func (s *seeds) finish(sum, n uint64) uint64 {
 	return hi ^ lo
 }
 
-// shard is which shard a key belongs to.
+// shard returns the shard that a key belongs to.
 func (m *Map) shard(h hash) int { return int(h.lo >> 32 & uint64(len(m.shards)-1)) }
 
 // ID returns what stands for a key of p wherever its rows are not: the same for as long as the process runs.

@@ -12,13 +12,13 @@ import (
 // wide when a policy comes that needs wide ones, until no row is in use. No instant is negative: a decision is made at
 // a time since the epoch.
 
-// partBits is how many bits the parts have in a narrow row.
+// partBits is the number of bits of the parts in a narrow row.
 const partBits = 11
 
 // narrow reports whether the rows are narrow, where states are meters.
 func (a *array) narrow() bool { return a.stride == narrowStride }
 
-// narrowStride is how many words a narrow row has.
+// narrowStride is the number of words in a narrow row.
 const narrowStride = 2
 
 // meter returns the state of a row that begins at a word, where states are meters.

@@ -10,7 +10,7 @@ import (
 	"github.com/weir-go/weir/core/internal/algo"
 )
 
-// count is how many keys there are.
+// count returns the number of keys.
 func (t *Permits) count() (n int) {
 	for i := range t.shards {
 		n += len(t.shards[i].keys)

@@ -6,7 +6,7 @@ import (
 	"github.com/weir-go/weir/core/internal/algo"
 )
 
-// Policy is what a [Map] knows of a policy, built by [NewPolicy]: whose keys they are, and
+// Policy is the part of a policy that a [Map] knows, built by [NewPolicy]: whose keys they are, and
 // what their state looks like.
 type Policy struct {
 	id         [2]uint64 // stands for name and shape

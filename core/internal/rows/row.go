@@ -115,7 +115,7 @@ func (r *Row) putBack() {
 	}
 }
 
-// state is where the copy is.
+// state returns the copy.
 func (r *Row) state() []int64 { return r.shard.spare[:r.table.words] }
 
 // Store keeps what State returned. A key without a row gets one, if need be in place of

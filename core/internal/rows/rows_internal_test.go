@@ -101,7 +101,7 @@ func TestMapShards(t *testing.T) {
 	}
 }
 
-// A row is what was stored last, whatever else was done to the copy.
+// A row holds the state that was stored last, whatever else was done to the copy.
 func TestRow(t *testing.T) {
 	m, p := New(1000), plainPolicy("a", 2)
 	later := m.Now() + 1e9

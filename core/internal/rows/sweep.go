@@ -5,7 +5,7 @@ import (
 	"weak"
 )
 
-// sweepEvery is how long dead rows may linger.
+// sweepEvery is the longest time that dead rows may linger.
 const sweepEvery = 10 * time.Second
 
 // sweepLater sees to it that there is a timer.

@@ -111,8 +111,8 @@ func (t *table) slot() int64 {
 
 const minRows = 8
 
-// maxLoad is which part of an array's rows may be in use. With more, too many keys are not in the cache line where the
-// search for them begins; but rows longer than a line are never in one alone, and their air is dear.
+// maxLoad returns the part of an array's rows that may be in use. With more, too many keys are not in the cache line
+// where the search for them begins; but rows longer than a line are never in one alone, and their air is dear.
 func (a *array) maxLoad() (num, den int) {
 	if a.stride > lineWords {
 		return 6, 7
@@ -127,7 +127,7 @@ func (t *table) full() bool {
 	return (t.live+1)*den > a.size*num
 }
 
-// roomy is how many rows leave room to grow by a half, but never for more than most keys.
+// roomy returns the number of rows that leave room to grow by a half, but never for more than most keys.
 func (t *table) roomy(most int) int {
 	num, den := t.array.Load().maxLoad()
 	return max(minRows, min((t.live+1)*3/2, most+1)*den/num+1)
