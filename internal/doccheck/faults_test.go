@@ -19,7 +19,7 @@ var named = regexp.MustCompile("`([a-z/]+)\\.((?:Test|Fuzz)\\w+)(?:/([^`]+))?`")
 // Each row of the faults names tests, and each of these exists.
 func TestFaultsNameTheirTests(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(filepath.Join(root, "docs", "faults.md"))
+	text, err := os.ReadFile(filepath.Join(root, "docs", "contributing", "faults.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ var (
 func TestLinks(t *testing.T) {
 	t.Parallel()
 	var documents []string
-	for _, pattern := range []string{"*.md", "docs/*.md"} {
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md"} {
 		found, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil {
 			t.Fatal(err)

@@ -89,11 +89,13 @@ func TestDocuments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pages, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
-	if err != nil {
-		t.Fatal(err)
+	for _, pattern := range []string{"*.md", "*/*.md"} {
+		pages, err := filepath.Glob(filepath.Join(root, "docs", pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		documents = append(documents, pages...)
 	}
-	documents = append(documents, pages...)
 	readme := filepath.Join(root, "README.md")
 	if !slices.Contains(documents, readme) {
 		documents = append(documents, readme)
