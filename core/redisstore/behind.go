@@ -5,24 +5,22 @@ import (
 	"time"
 )
 
-// What a flight may weigh, in half microseconds of the server's time, for which everybody else
-// on it waits, and how many entries it may have. A decision of one limit weighs what it takes
-// among many; one of a log of a thousand entries takes a hundred microseconds and more. What no
+// Weights are in half microseconds of the server's time, for which everybody else on it waits. A decision of one limit
+// weighs what it takes among many; one of a log of a thousand entries takes a hundred microseconds and more. What no
 // request waits for goes in larger flights: with a server 10 ms away, 20 000 a second come back.
 const (
-	takeWeight     = 16  // of which as many fill a flight as a script may have keys
-	moreWeight     = 6   // of each further limit
-	fullLogWeight  = 400 // of a log of fullLog entries
-	fullLog        = 1000
-	resetWeight    = 2
-	decisionWeight = DefaultMaxKeys * takeWeight
-	maxWeight      = 4 * maxPlaces
-	maxFlight      = 256
+	takeWeight       = 16  // of which as many fill a flight as a script may have keys
+	moreWeight       = 6   // of each further limit
+	fullLogWeight    = 400 // of a log of fullLog entries
+	fullLog          = 1000
+	resetWeight      = 2
+	decisionWeight   = DefaultMaxKeys * takeWeight
+	backgroundWeight = 4 * maxPlaces
+	flightEntries    = 256
 )
 
-// backgroundDeadline is how long a flight in the background may take. Nobody waits for
-// it, so it has the patience that a server in trouble needs; a second is short enough to
-// try again several times within a lease.
+// backgroundDeadline is the deadline of a flight in the background. Nobody waits for it, so it has the patience that a
+// server in trouble needs; a second is short enough to try again several times within a lease.
 const backgroundDeadline = time.Second
 
 // askAll flies with entries that no request waits for, in as many flights as it takes: one after
@@ -33,12 +31,9 @@ func (s *Store) askAll(ctx context.Context, k kind, entries []entry) {
 	if at, ok := ctx.Deadline(); ok {
 		patience = min(patience, at.Sub(now))
 	}
-	type seat struct {
-		*lane
-		*passenger
-	}
-	seats := make([]seat, len(entries))
-	lanes := make(map[*lane][]*passenger)
+	lanes := make([]*lane, len(entries)) // nil for one that has failed
+	waits := make([]*passenger, len(entries))
+	byLane := make(map[*lane][]*passenger)
 	for i := range entries {
 		n, err := s.node(ctx, entries[i].key)
 		if err == nil && n.lanes[k].shut() {
@@ -49,21 +44,21 @@ func (s *Store) askAll(ctx context.Context, k kind, entries []entry) {
 			continue
 		}
 		l, p := n.lanes[k], passengers.Get().(*passenger).enter(&entries[i], nil, now)
-		seats[i], lanes[l] = seat{l, p}, append(lanes[l], p)
+		lanes[i], waits[i], byLane[l] = l, p, append(byLane[l], p)
 	}
 	full := map[*lane]bool{}
-	for l, ps := range lanes {
+	for l, ps := range byLane {
 		if !l.board(now, ps...) {
 			full[l] = true
 		}
 	}
-	for i, at := range seats {
+	for i, l := range lanes {
 		switch {
-		case at.passenger == nil:
-		case full[at.lane]: // nor may they be taken out of a queue in which they are not
+		case l == nil:
+		case full[l]: // nor may they be taken out of a queue in which they are not
 			entries[i].err = errFull
 		default:
-			entries[i].reply, entries[i].err = at.ride(ctx, at.lane, patience, patience, nil)
+			entries[i].reply, entries[i].err = waits[i].wait(ctx, l, patience, patience, nil)
 		}
 	}
 }

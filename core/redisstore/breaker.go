@@ -28,11 +28,11 @@ const (
 type breaker struct {
 	circuit *gobreaker.TwoStepCircuitBreaker[struct{}]
 	trouble atomic.Pointer[trouble] // nil while no flight has failed
-	turned  atomic.Int32            // what tell has not been told of yet
-	tell    func(open bool, err error)
+	turned  atomic.Int32            // a turn that observe was not called for yet
+	observe func(open bool, err error)
 }
 
-// What a breaker has turned to.
+// The turns of a breaker.
 const (
 	unchanged int32 = iota
 	opened
@@ -48,13 +48,9 @@ func newTrouble() *trouble {
 	return t
 }
 
-// started makes times monotonic: a clock that steps back must not keep the breaker
-// from opening.
-var started = time.Now()
-
 func (t *trouble) succeeded() { t.lastSuccess.Store(int64(time.Since(started))) }
 
-// alone is how long ago the last success is.
+// alone returns how long ago the last success is.
 func (t *trouble) alone() time.Duration {
 	if t == nil {
 		return 0
@@ -64,10 +60,10 @@ func (t *trouble) alone() time.Duration {
 
 // newBreaker builds a breaker that counts failures of a server that stays silent, and of one that does not let the
 // user in. Two failures do not count either way: that of a process that has too few connections, and for staleFor
-// that of a broken connection, since every pooled one breaks when a server restarts. tell, if there is one, is called
+// that of a broken connection, since every pooled one breaks when a server restarts. observe, if there is one, is called
 // once each time that the breaker opens and closes, by the goroutine whose flight was the reason.
-func newBreaker(tell func(open bool, err error)) *breaker {
-	b := &breaker{tell: tell}
+func newBreaker(observe func(open bool, err error)) *breaker {
+	b := &breaker{observe: observe}
 	b.circuit = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 		Name:        "weir",
 		MaxRequests: 1,
@@ -113,8 +109,8 @@ func (b *breaker) shut() bool {
 	}
 }
 
-// report notes how a flight went. probe is nil if the circuit was not asked for it: then it
-// is only told of a failure that says something about the server.
+// report notes how a flight went. probe is nil if the circuit was not asked for it: then only a failure that says
+// something about the server counts.
 func (b *breaker) report(probe func(error), err error) {
 	if probe == nil {
 		if classOf(err) == core.ClassBusy || errors.Is(err, errPanicked) {
@@ -127,8 +123,8 @@ func (b *breaker) report(probe func(error), err error) {
 		}
 	}
 	probe(err)
-	if turned := b.turned.Swap(unchanged); turned != unchanged && b.tell != nil {
-		b.tell(turned == opened, err)
+	if turned := b.turned.Swap(unchanged); turned != unchanged && b.observe != nil {
+		b.observe(turned == opened, err)
 	}
 	if err == nil && b.circuit.State() == gobreaker.StateClosed {
 		b.trouble.Store(nil)

@@ -44,10 +44,10 @@ var prefixes = []struct {
 	{"CROSSSLOT", core.ClassOther, false},
 }
 
-// deniedInScript is what a server says where a script, once it ran, lacked a right.
+// deniedInScript begins the error of a script that lacked a right once it ran.
 const deniedInScript = "The user executing the script can't"
 
-// serverSays is the text of a server's error, or "" if err is none. Servers before
+// serverSays returns the text of a server's error, or "" if err is no such error. Servers before
 // Redis 7 wrap the error of a command in a script: "ERR Error running script (call to
 // f_...): @user_script:5: -READONLY ...".
 func serverSays(err error) string {
@@ -64,8 +64,8 @@ func serverSays(err error) string {
 	return says
 }
 
-// answered reports whether a server has said something, if that is what the client says.
-func answered(failed error) bool { return failed == nil || serverSays(failed) != "" }
+// heard reports whether a server has answered something, if failed is the client's error.
+func heard(failed error) bool { return failed == nil || serverSays(failed) != "" }
 
 // replayable reports whether a call surely did not run and may do so at a second try.
 func replayable(err error) bool {
@@ -95,7 +95,7 @@ func late(err error) bool {
 	return errors.As(err, &op) && op.Op == "write" && op.Timeout() && unsent(op)
 }
 
-// torn is the error of a command in a pipeline. If writing that failed in the middle, its beginning may have arrived,
+// torn returns the error of a command in a pipeline. If writing that failed in the middle, its beginning may have arrived,
 // and have been executed. long says that it could not be written at once, which matters if the connection does not know
 // how far it came.
 func torn(err error, long bool) error {
@@ -116,7 +116,7 @@ func torn(err error, long bool) error {
 	}
 }
 
-// classify says what an error of the client means.
+// classify returns what an error of the client means.
 func classify(err error) *core.StoreError {
 	e := &core.StoreError{Class: core.ClassOther, MaybeExecuted: true, Err: err}
 	says := serverSays(err)

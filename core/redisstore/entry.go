@@ -11,26 +11,25 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// entry is one thing to ask a server for: a script, or without one to forget the key.
+// entry is one thing to ask a server for: a script, or without one the deletion of the key.
 type entry struct {
 	key    string
-	policy core.Policy // whose queue it waits in; zero for what no request waits for
+	policy core.Policy // in whose queue it waits; zero for what no request waits for
 	script *script
 	args   []any // of the script
-	// harmless is true of what does nothing when it is done a second time.
+	// harmless entries do nothing when they are done a second time.
 	harmless bool
-	// weight is for how long everybody else on the server waits, in half microseconds.
+	// weight is the server's time that it takes, in half microseconds: everybody else on the server waits.
 	weight int64
 
-	// shares is true of a take that may be decided together with others, and program what the
-	// policy of a take needs.
+	// shares is true of a take that may be decided together with others, and program is that of its policy.
 	shares  bool
 	program *program
 
 	reply []int64
 	err   error
 
-	rider *passenger // whose it is; nil if its caller flies itself
+	owner *passenger // nil if its caller flies itself
 }
 
 // call is a command of a flight, and how far it has come.
@@ -42,7 +41,7 @@ type call struct {
 	ints   *redis.IntSliceCmd // the same, of a script
 
 	text     bool // the script travels whole, for a server that does not know its hash
-	known    bool // the server was told the script by another call
+	known    bool // the server has the script from another call
 	repeated bool // it was sent once more
 	lost     bool // the reply to a harmless entry was lost, so that it may have been done
 }
@@ -56,18 +55,18 @@ type command struct{ *redis.IntSliceCmd }
 // NoRetry overrides that of go-redis's commands.
 func (command) NoRetry() bool { return true }
 
-// forget is the same for a DEL, which may travel with others.
-type forget struct{ *redis.IntCmd }
+// deletion is the same for a DEL, which may travel with others.
+type deletion struct{ *redis.IntCmd }
 
 // NoRetry is like that of command.
-func (forget) NoRetry() bool { return true }
+func (deletion) NoRetry() bool { return true }
 
 // command makes the command anew, each time that it is sent. Its arguments are appended to room; key is that of the
 // entry, as the client takes it.
 func (c *call) command(ctx context.Context, room []any, key any) redis.Cmder {
 	e := c.entry
 	if e.script == nil {
-		cmd := forget{redis.NewIntCmd(ctx, "del", key)}
+		cmd := deletion{redis.NewIntCmd(ctx, "del", key)}
 		cmd.SetFirstKeyPos(1)
 		cmd.SetStepCount(1)
 		c.cmd = cmd
@@ -94,9 +93,8 @@ func (c *call) command(ctx context.Context, room []any, key any) redis.Cmder {
 	return cmd
 }
 
-// outcome is what came of a command that was sent. failed is what the client says of all that
-// were sent with it.
-func (c *call) outcome(failed error) (reply []int64, err error) {
+// result returns what came of a command that was sent. failed is the client's error for all that were sent with it.
+func (c *call) result(failed error) (reply []int64, err error) {
 	if err = c.cmd.Err(); c.ints != nil {
 		reply = c.ints.Val()
 	}
@@ -137,7 +135,7 @@ func (c *call) retry(err error, texts *[]*script) bool {
 	return true
 }
 
-// settle gives all that is asked for the same.
+// settle gives all entries of the call the same.
 func (c *call) settle(reply []int64, err error) {
 	if c.shared == nil {
 		c.entry.settle(reply, err)
@@ -146,14 +144,14 @@ func (c *call) settle(reply []int64, err error) {
 	c.each(func(p *passenger) { p.settle(reply, err) })
 }
 
-// settle gives an entry what came of it.
+// settle gives an entry its reply or error, and wakes its passenger.
 func (e *entry) settle(reply []int64, err error) {
 	e.reply, e.err = reply, err
-	switch p := e.rider; {
+	switch p := e.owner; {
 	case p == nil:
-	case p.landed.End(arrived): // ordered before whether there is a word to see already
-		p.nudge()
+	case p.outcome.end(answer): // before its signal, which may be there already
+		p.wake()
 	default:
-		p.tell()
+		p.settleLate()
 	}
 }

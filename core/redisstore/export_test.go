@@ -6,49 +6,48 @@ import (
 	"github.com/weir-go/weir/core/redisstore/internal/dial"
 )
 
-// Ground keeps those who wait for decisions from leaving, until they are let go. It is for the
-// store of one server.
+// Ground keeps callers that wait for decisions from leaving, until they are let go. It is for the store of one server.
 func (s *Store) Ground() (waiting func() int, letGo func()) {
 	l := s.only.lanes[deciding]
 	l.mu.Lock()
-	l.out += l.most
-	l.spare = 0 // nobody leaves aside of them either
+	l.out += l.maxOut
+	l.maxAside = 0 // nobody leaves aside of them either
 	l.mu.Unlock()
 	waiting = func() int {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		return l.waiting
+		return l.queue.Len()
 	}
 	return waiting, func() { s.LetGo(func() {}) }
 }
 
-// LetGo lets those go whom Ground has kept, after it has called f, while which none of them can leave.
+// LetGo lets those go that Ground has kept, after it has called f, while which none of them can leave.
 func (s *Store) LetGo(f func()) {
 	l := s.only.lanes[deciding]
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	f()
-	l.out -= l.most
+	l.out -= l.maxOut
 	l.depart(time.Now())
 }
 
-// Together tries whether a script may decide for many keys, and reports what has come of it.
+// Together looks for a proxy, and reports whether a script may decide for many keys.
 func (s *Store) Together() bool {
-	s.only.try()
-	return s.only.keys() > 1
+	s.only.searchProxy(s.only.lostConnections())
+	return s.only.maxKeys() > 1
 }
 
-// Join lets a script decide for many keys without a try.
-func (s *Store) Join() { s.only.joint.state.Store(together) }
+// Join lets a script decide for many keys without a search.
+func (s *Store) Join() { s.only.proxy.state.Store(noProxy) }
 
-// Trying reports whether the try that a crowd has set off is under way.
-func (s *Store) Trying() bool { return s.only.joint.busy.Load() }
+// Trying reports whether the search that a crowd has set off is under way.
+func (s *Store) Trying() bool { return s.only.proxy.running.Load() }
 
-// Patient is what the dialer of ClientOptions makes of a connection.
+// Patient is dial.Patient.
 var Patient = dial.Patient
 
 // Unhurried lets flights be as late as that if they are sent again.
-func (s *Store) Unhurried(d time.Duration) { s.lateness = d }
+func (s *Store) Unhurried(d time.Duration) { s.grace = d }
 
 // Idle reports whether no decision is under way.
 func (s *Store) Idle() bool {

@@ -12,29 +12,29 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// flight is one or more calls that travel together: with one deadline, one question to a
-// breaker and one word to it about how that went. It is the context of its commands.
+// flight is one or more calls that travel together: with one deadline, one question to the breaker and one report to it.
+// It is the context of its commands.
 type flight struct {
 	deadline
-	lane   *lane
-	sent   time.Time
-	trip   time.Duration // how long an answer takes at least, as far as is known
-	riders []*passenger  // those who were aboard when it left, in the order in which they came
-	calls  []call        // those that are not settled
+	lane       *lane
+	sent       time.Time
+	trip       time.Duration // how long an answer takes at least, as far as is known
+	passengers []*passenger  // that were in it when it left, in the order in which they came
+	calls      []call        // those that are not settled
 
-	alive bool        // the server has answered something
-	word  error       // the failure of the others
-	probe func(error) // not nil if the breaker wants to know how it goes
-	told  *Flight     // what is told of it; nil if nobody listens
+	answered bool        // the server has answered something
+	failure  error       // of the others
+	probe    func(error) // not nil if the breaker waits for its report
+	observed *Flight     // nil if nobody observes flights
 
 	waited    time.Duration // the first of them
 	entries   int
 	landed    bool // its lane has room for another one
-	tracked   bool // its lane has an eye on the time of those aboard
+	tracked   bool // the lane's timer is for its passengers
 	aside     bool // it is not one of those that its lane may have out
 	pipelined bool
 	resent    bool // something of it was sent before
-	attentive bool // those aboard watch their callers' contexts; its lane's
+	watching  bool // its passengers watch their callers' contexts; locked by the lane
 	crowded   bool // it has keys that share a script, or might do so
 	ended     bool // all is settled, without a panic
 
@@ -48,11 +48,11 @@ type flight struct {
 // one of these is the caller's to see.
 func (f *flight) fly(parent context.Context) {
 	defer f.end()
-	if f.parent = parent; f.distant() && f.tooLate() || f.lane.trouble.Load() != nil && !f.allowed() {
+	if f.parent = parent; f.distant() && f.failLate() || f.lane.trouble.Load() != nil && !f.allowed() {
 		return
 	}
 	failed := f.send(f)
-	if next := f.land(answered(failed), false); next != nil {
+	if next := f.land(heard(failed), false); next != nil {
 		go f.lane.run(next)
 	}
 	if f.collect(failed); !f.ended {
@@ -60,8 +60,8 @@ func (f *flight) fly(parent context.Context) {
 	}
 }
 
-// relay is fly for those who wait, who get to see a panic. It returns the flight that is to leave now that this one has
-// landed, for the same goroutine to fly.
+// relay is fly for passengers, whose callers get to see a panic. It returns the flight that is to leave now that this one
+// has landed, for the same goroutine to fly.
 func (f *flight) relay() (next *flight) {
 	handed := false
 	defer func() {
@@ -70,12 +70,12 @@ func (f *flight) relay() (next *flight) {
 		}
 	}()
 	f.parent = context.Background() //nolint:forbidigo // it is of many requests
-	if f.distant() && f.tooLate() || f.lane.trouble.Load() != nil && !f.allowed() {
+	if f.distant() && f.failLate() || f.lane.trouble.Load() != nil && !f.allowed() {
 		return nil
 	}
 	failed := f.send(f)
-	// The next one does not wait for whom this one is told.
-	if next = f.land(answered(failed), f.told == nil); next != nil { // and another goroutine gives out the answers
+	// The next one does not wait for the observer of this one.
+	if next = f.land(heard(failed), f.observed == nil); next != nil { // and another goroutine gives out the answers
 		handed = true
 		go func() {
 			defer func() { f.rescue(recover()) }()
@@ -86,8 +86,8 @@ func (f *flight) relay() (next *flight) {
 		return next
 	}
 	f.collect(failed)
-	// Those who ask again at once are in time for the next one, which costs the same for more of them. The first
-	// time, it may be another processor that goes on with this, while those who were told are still in the queue
+	// Callers that ask again at once are in time for the next one, which costs the same for more of them. The first
+	// time, it may be another processor that goes on with this, while those that were woken are still in the queue
 	// of the one before.
 	runtime.Gosched()
 	runtime.Gosched()
@@ -116,20 +116,20 @@ func (f *flight) rescue(panicking any) {
 
 // distant reports whether the server is so far away that a flight may leave too late for its answer. Nearly always there
 // is time: a flight leaves at once, unless the process is stopped or has no processor at that moment.
-func (f *flight) distant() bool { return f.trip > f.lane.node.store.lateness }
+func (f *flight) distant() bool { return f.trip > f.lane.node.store.grace }
 
-// tooLate lets all fail if it is too late to send anything, and reports whether it is.
-func (f *flight) tooLate() bool {
-	late := f.missed()
+// failLate lets all fail if it is too late to send anything, and reports whether it is.
+func (f *flight) failLate() bool {
+	late := f.tooLate()
 	if late {
 		f.fail(errPaused)
 	}
 	return late
 }
 
-// missed reports whether it is too late to send anything.
-func (f *flight) missed() bool {
-	return missed(time.Until(f.sent.Add(enough(f.lane.limit))), f.trip, f.lane.node.store.lateness)
+// tooLate reports whether it is too late to send anything.
+func (f *flight) tooLate() bool {
+	return tooLate(time.Until(f.sent.Add(answerBy(f.lane.limit))), f.trip, f.lane.node.store.grace)
 }
 
 // allowed asks the breaker whether it may leave.
@@ -158,7 +158,7 @@ func (f *flight) resend() {
 	}
 }
 
-// end is said last of each flight, whatever has come of it.
+// end is called last of each flight, whatever has come of it.
 func (f *flight) end() {
 	l := f.lane
 	if !f.landed { // nothing was sent
@@ -169,42 +169,42 @@ func (f *flight) end() {
 	if f.clock == nil {
 		return
 	}
-	if stopped := f.timer.Stop(); stopped && f.ended && f.word == nil { // nobody waits for it any more
+	if stopped := f.timer.Stop(); stopped && f.ended && f.failure == nil { // nobody waits for it any more
 		clocks.Put(f.clock)
 	}
 	verdict := error(nil)
 	switch {
 	case !f.ended:
 		verdict = errPanicked
-	case !f.alive:
-		verdict = f.word
+	case !f.answered:
+		verdict = f.failure
 	}
 	if verdict != nil || f.probe != nil {
 		l.report(f.probe, verdict)
 	}
 }
 
-// prolong is a deadline for what is sent again after that of the flight: the rest of its callers' time, and if there is
+// prolong returns a deadline for what is sent again after that of the flight: the rest of its callers' time, and if there is
 // none because the process came too late, some time more.
 func (f *flight) prolong() *deadline {
 	now := time.Now()
-	at := f.sent.Add(f.lane.limit - lookEvery(f.lane.limit))
+	at := f.sent.Add(f.lane.limit - pollEvery(f.lane.limit))
 	if !now.Before(at) {
-		at = now.Add(f.lane.node.store.lateness)
+		at = now.Add(f.lane.node.store.grace)
 	}
 	more := &deadline{f.parent, at, clocks.Get().(*clock)}
 	more.timer.Reset(at.Sub(now))
 	return more
 }
 
-// send sends all calls, and returns what the client says of them together. The first time it starts the clock.
+// send sends all calls, and returns the client's error for all of them together. The first time it starts the clock.
 func (f *flight) send(ctx context.Context) (failed error) {
 	n := f.lane.node
 	if f.clock == nil {
-		f.at, f.clock = f.sent.Add(enough(f.lane.limit)), clocks.Get().(*clock)
+		f.at, f.clock = f.sent.Add(answerBy(f.lane.limit)), clocks.Get().(*clock)
 		f.timer.Reset(time.Until(f.at))
 		if n.store.observe != nil {
-			f.told = f.boarded()
+			f.observed = f.describe()
 		}
 	}
 	if len(f.calls) == 1 {
@@ -246,26 +246,26 @@ func (f *flight) collect(failed error) {
 			reply, err = c.ints.Result()
 		}
 		if reply == nil {
-			reply, err = c.outcome(failed)
+			reply, err = c.result(failed)
 		}
 		if err != nil && many {
 			err = torn(err, long)
 		}
 		switch {
-		case err == nil && c.entry.rider == nil: // nobody is to be told
-			f.alive, c.entry.reply = true, reply
+		case err == nil && c.entry.owner == nil: // its caller flies itself
+			f.answered, c.entry.reply = true, reply
 		case err == nil && c.shared == nil:
-			f.alive = true
+			f.answered = true
 			c.entry.settle(reply, nil)
 		case err == nil:
-			f.alive = true
-			again = append(again, c.arrive(f, reply)...)
-		case c.shared != nil && len(c.rows) > 1 && f.lane.node.parts(err):
+			f.answered = true
+			again = append(again, c.distribute(f, reply)...)
+		case c.shared != nil && len(c.rows) > 1 && f.lane.node.refusesKeys(err):
 			c.each(func(p *passenger) { again = append(again, call{entry: &p.entry}) })
-		case (!late(err) || f.parent.Err() == nil && !f.missed()) && c.retry(err, &texts): // none that is too late
+		case (!late(err) || f.parent.Err() == nil && !f.tooLate()) && c.retry(err, &texts): // none that is too late
 			rest = append(rest, *c)
 		case f.lane.node.redirects(err) && f.pipelined:
-			f.alive = true
+			f.answered = true
 			go f.lane.follow(*c)
 		default:
 			c.settle(nil, f.judge(c, err))
@@ -274,24 +274,24 @@ func (f *flight) collect(failed error) {
 	if f.calls = append(rest, again...); len(f.calls) > 0 {
 		return
 	}
-	if f.ended = true; !f.alive {
+	if f.ended = true; !f.answered {
 		f.lane.node.repair(f)
 	}
-	if f.told != nil {
-		f.tell()
+	if f.observed != nil {
+		f.observe()
 	}
 }
 
-// judge says what the failure of a call means, and keeps the worst of them for the breaker.
+// judge returns what the failure of a call means, and keeps the worst of them for the breaker.
 func (f *flight) judge(c *call, err error) error {
 	verdict := classify(err)
-	if late(err) || verdict.Class == core.ClassTimeout && f.lane.tooMany(f.sent) { // which says nothing about the server
+	if late(err) || verdict.Class == core.ClassTimeout && f.lane.overloadedSince(f.sent) { // which says nothing about the server
 		verdict.Class = core.ClassBusy
 	}
 	verdict.MaybeExecuted = verdict.MaybeExecuted || c.lost
-	if f.word == nil || !silent(classOf(f.word)) {
-		if f.word = verdict; verdict.Class == core.ClassTimeout && (starved(time.Since(f.sent), f.lane.limit) || f.lane.short()) {
-			f.word = &core.StoreError{Class: core.ClassBusy, MaybeExecuted: verdict.MaybeExecuted, Err: verdict.Err} // nor does this
+	if f.failure == nil || !silent(classOf(f.failure)) {
+		if f.failure = verdict; verdict.Class == core.ClassTimeout && (stopped(time.Since(f.sent), f.lane.limit) || f.lane.lacksProcessors()) {
+			f.failure = &core.StoreError{Class: core.ClassBusy, MaybeExecuted: verdict.MaybeExecuted, Err: verdict.Err} // nor does this
 		}
 	}
 	return verdict
@@ -306,8 +306,8 @@ func (f *flight) fail(err error) {
 	f.calls = nil
 }
 
-// maxUntorn is how much goes into a socket at once or not at all, and maxFraming is what
-// the protocol adds to an argument.
+// maxUntorn is the number of bytes that go into a socket at once or not at all, and maxFraming the number that the
+// protocol adds to an argument.
 const (
 	maxUntorn  = 16 << 10
 	maxFraming = 16
@@ -332,12 +332,12 @@ func (f *flight) tearable() bool {
 }
 
 var (
-	errOpen = &core.StoreError{Class: core.ClassBreaker, Err: errors.New("redisstore: the server failed just before; it is asked twice a second until it answers")}
+	errOpen = &core.StoreError{Class: core.ClassBreaker, Err: errors.New("redisstore: not sent, as the server failed a moment ago; it is asked twice a second until it answers")}
 	// errPanicked is the failure of a flight in which the program's own code has panicked.
 	errPanicked = &core.StoreError{Class: core.ClassLost, MaybeExecuted: true, Err: errors.New("redisstore: a hook panicked")}
 )
 
-// panicked is what the callers get to see of a panic in a goroutine that is not theirs.
+// panicked carries a panic to callers in whose goroutine it did not happen.
 type panicked struct{ value any }
 
 func (p *panicked) Error() string { return fmt.Sprintf("redisstore: a hook panicked: %v", p.value) }

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"fmt"
 	"runtime"
 	"sync"
 	"testing"
@@ -8,7 +9,18 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/weir-go/weir/core"
 )
+
+// policiesOf returns that many policies.
+func policiesOf(n int) []core.Policy {
+	all := make([]core.Policy, n)
+	for i := range all {
+		all[i] = core.MustParse(fmt.Sprintf("p%d: 10/1m", i))
+	}
+	return all
+}
 
 // A caller does not wait for the lane behind all those of another policy: whatever waits at their gate comes later.
 func TestCrowdLeavesTheLaneToOthers(t *testing.T) {
@@ -16,7 +28,7 @@ func TestCrowdLeavesTheLaneToOthers(t *testing.T) {
 	l := new(lane)
 	crowds := policiesOf(1)[0]
 	other := policiesOf(2)[1]
-	for l.gates.of(other) == l.gates.of(crowds) { // by chance
+	for l.gates.Of(other) == l.gates.Of(crowds) { // by chance
 		other = policiesOf(2)[1]
 	}
 	waits := func(gate *sync.Mutex) {
@@ -38,7 +50,7 @@ func TestCrowdLeavesTheLaneToOthers(t *testing.T) {
 			came++
 		})
 	}
-	waits(l.gates.of(crowds))
+	waits(l.gates.Of(crowds))
 	for range 10 * callers { // nearly all of them wait now
 		runtime.Gosched()
 	}
@@ -47,7 +59,7 @@ func TestCrowdLeavesTheLaneToOthers(t *testing.T) {
 		defer l.unlock(gate)
 		place = came
 	})
-	waits(l.gates.of(other))
+	waits(l.gates.Of(other))
 	for range 10 * callers { // and so does this one, for the lane
 		runtime.Gosched()
 	}

@@ -28,7 +28,7 @@ func crowded(t *testing.T, k kind) (*Store, *lane) {
 	s, err := New(rdb, Options{})
 	require.NoError(t, err)
 	l := s.only.lanes[k]
-	l.out = l.most
+	l.out = l.maxOut
 	for range maxWaiting {
 		require.True(t, l.board(time.Now(), passengers.Get().(*passenger).enter(&entry{key: "others"}, nil, time.Now())))
 	}
@@ -39,7 +39,7 @@ func crowded(t *testing.T, k kind) (*Store, *lane) {
 func TestNoPlaceAndNoTime(t *testing.T) {
 	t.Parallel()
 	s, l := crowded(t, refunding)
-	first, last := l.first, l.last
+	first, last := l.oldest(), l.queue.Last(core.Policy{})
 	for range 100 {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -47,9 +47,9 @@ func TestNoPlaceAndNoTime(t *testing.T) {
 		s.askAll(ctx, refunding, entries)
 		require.ErrorIs(t, entries[0].err, errFull)
 	}
-	assert.Equal(t, maxWaiting, l.waiting)
-	assert.Same(t, first, l.first)
-	assert.Same(t, last, l.last)
+	assert.Equal(t, maxWaiting, l.queue.Len())
+	assert.Same(t, first, l.oldest())
+	assert.Same(t, last, l.queue.Last(core.Policy{}))
 }
 
 // However much is given back at once, it is not too much if nobody else waits.
@@ -139,22 +139,22 @@ func TestTimePasses(t *testing.T) {
 	s, err := New(rdb, Options{Flights: 1, Deadline: 20 * time.Millisecond})
 	require.NoError(t, err)
 	l := s.only.lanes[deciding]
-	l.spare = 0
+	l.maxAside = 0
 	aboard := passengers.Get().(*passenger).enter(&entry{key: "aboard"}, nil, time.Now())
 	l.mu.Lock()
 	l.add(aboard)
 	f := l.next(time.Now())
 	l.mu.Unlock()
 	require.NotNil(t, f, "which never lands")
-	_, err = aboard.ride(t.Context(), l, l.limit/2, l.limit, nil)
+	_, err = aboard.wait(t.Context(), l, l.limit/2, l.limit, nil)
 	require.ErrorIs(t, err, errLate)
 	_, err = l.ask(t.Context(), time.Now(), &entry{key: "waits"}, nil, nil)
 	require.True(t, errors.Is(err, errNotSent) || errors.Is(err, errPaused), "%v", err) // if the machine is that busy
-	assert.Zero(t, l.waiting)
+	assert.Zero(t, l.queue.Len())
 }
 
 // A passenger leaves a little before its time is over, so that its caller has its answer by then. One that comes too
-// late to do so, because the process was stopped, looks about for some time, in which a reply that has arrived is read.
+// late to do so, because the process was stopped, pollsLate about for some time, in which a reply that has arrived is read.
 func TestPassengersLeaveInTime(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []time.Duration{time.Millisecond, 10 * time.Millisecond, DefaultDeadline, time.Second} {
@@ -167,27 +167,28 @@ func TestPassengersLeaveInTime(t *testing.T) {
 				t.Cleanup(func() { _ = rdb.Close() })
 				s, err := New(rdb, Options{Deadline: limit})
 				require.NoError(t, err)
-				l, look := s.only.lanes[deciding], lookEvery(own)
+				l, look := s.only.lanes[deciding], pollEvery(own)
 				synctest.Test(t, func(t *testing.T) {
-					for _, before := range []time.Duration{0, own / 3, own + maxLook, 10*own + maxLook} {
+					for _, before := range []time.Duration{0, own / 3, own + maxPoll, 10*own + maxPoll} {
 						start := time.Now()
-						p := &passenger{seat: make(chan struct{}, 1), timer: time.NewTimer(time.Hour), entered: start.Add(-before)}
+						p := &passenger{woken: make(chan struct{}, 1), timer: time.NewTimer(time.Hour), entered: start.Add(-before)}
+						p.place.Value = p
 						l.mu.Lock()
 						l.out, l.newest = 0, time.Time{}
 						l.add(p)
 						f := l.next(start)
 						l.mu.Unlock()
 						require.NotNil(t, f, "which never lands")
-						_, err := p.ride(t.Context(), l, own/2, own, nil)
+						_, err := p.wait(t.Context(), l, own/2, own, nil)
 						require.ErrorIs(t, err, errLate)
 						l.untrack(f)
 						if before < own {
-							assert.GreaterOrEqual(t, time.Since(p.entered), enough(own))
+							assert.GreaterOrEqual(t, time.Since(p.entered), answerBy(own))
 							assert.Less(t, time.Since(p.entered), own)
 							continue
 						}
-						assert.GreaterOrEqual(t, time.Since(start), looks*look)
-						assert.LessOrEqual(t, time.Since(start), (looks+1)*look)
+						assert.GreaterOrEqual(t, time.Since(start), pollsLate*look)
+						assert.LessOrEqual(t, time.Since(start), (pollsLate+1)*look)
 					}
 				})
 			})
@@ -206,10 +207,10 @@ func TestSentAgainInTime(t *testing.T) {
 	now := time.Now()
 	again := (&flight{lane: l, sent: now}).prolong()
 	again.timer.Stop()
-	assert.Equal(t, now.Add(l.limit-lookEvery(l.limit)), again.at)
+	assert.Equal(t, now.Add(l.limit-pollEvery(l.limit)), again.at)
 	again = (&flight{lane: l, sent: now.Add(-l.limit)}).prolong()
 	again.timer.Stop()
-	assert.WithinRange(t, again.at, now.Add(lateness(l.limit)), time.Now().Add(lateness(l.limit)))
+	assert.WithinRange(t, again.at, now.Add(grace(l.limit)), time.Now().Add(grace(l.limit)))
 }
 
 // Callers who leave while they wait are noticed, whoever waits before and behind them, also if the alarm goes off just
@@ -221,21 +222,21 @@ func TestLeavingWhileWaiting(t *testing.T) {
 	s, err := New(rdb, Options{Flights: 1, Deadline: time.Hour})
 	require.NoError(t, err)
 	l := s.only.lanes[deciding]
-	l.out, l.spare = l.most, 0 // by a flight that never lands
+	l.out, l.maxAside = l.maxOut, 0 // by a flight that never lands
 	short, end := context.WithTimeout(t.Context(), 30*time.Minute)
 	defer end()
 	ended := make([]chan error, 5)
 	leave := make([]context.CancelFunc, len(ended))
 	for i := range ended {
 		ctx := t.Context()
-		if i%2 == 0 { // one who looks from the beginning
+		if i%2 == 0 { // one who pollsLate from the beginning
 			ctx = short
 		}
 		ctx, leave[i] = context.WithCancel(ctx)
 		ended[i] = make(chan error, 1)
 		if i > 0 {
 			l.mu.Lock()
-			l.alarm = time.Now()
+			l.timerAt = time.Now()
 			l.mu.Unlock()
 		}
 		go func() {
@@ -245,7 +246,7 @@ func TestLeavingWhileWaiting(t *testing.T) {
 		require.Eventually(t, func() bool {
 			l.mu.Lock()
 			defer l.mu.Unlock()
-			return l.waiting == i+1
+			return l.queue.Len() == i+1
 		}, time.Minute, 50*time.Microsecond)
 	}
 	l.tick()
@@ -253,8 +254,8 @@ func TestLeavingWhileWaiting(t *testing.T) {
 		leave[i]()
 		require.ErrorIs(t, <-ended[i], context.Canceled)
 	}
-	assert.Zero(t, l.waiting)
-	assert.Nil(t, l.untold)
+	assert.Zero(t, l.queue.Len())
+	assert.Nil(t, l.queue.Marked)
 }
 
 // A crowd whose time is old does not take from those who look about the time to do so.
@@ -268,16 +269,18 @@ func TestAlarmsAreApart(t *testing.T) {
 	l.mu.Lock()
 	defer l.mu.Unlock() // so that the alarm does not go off
 	begun := time.Now()
-	l.out = l.most
-	l.add(&passenger{entered: begun.Add(-10 * l.limit)})
+	l.out = l.maxOut
+	old := &passenger{entered: begun.Add(-10 * l.limit)}
+	old.place.Value = old
+	l.add(old)
 	for range 3 {
-		l.watch(begun.Add(-l.limit))
-		assert.False(t, l.alarm.Before(begun.Add(lookEvery(l.limit))))
-		l.alarm = time.Time{}
+		l.setTimer(begun.Add(-l.limit))
+		assert.False(t, l.timerAt.Before(begun.Add(pollEvery(l.limit))))
+		l.timerAt = time.Time{}
 	}
-	l.alarm = begun.Add(lookEvery(l.limit))
-	l.watch(begun.Add(-l.limit))
-	assert.Equal(t, begun.Add(lookEvery(l.limit)), l.alarm, "it is not put off")
+	l.timerAt = begun.Add(pollEvery(l.limit))
+	l.setTimer(begun.Add(-l.limit))
+	assert.Equal(t, begun.Add(pollEvery(l.limit)), l.timerAt, "it is not put off")
 	l.timer.Stop()
 }
 
@@ -286,24 +289,28 @@ func TestNameOfBefore(t *testing.T) {
 	t.Parallel()
 	for _, secret := range []string{"", "0123456789abcdef"} {
 		n := keys.New("weir", []byte(secret))
-		p, other := &program{names: n, before: "weir:1:p:g:"}, &program{names: n, before: "weir:1:q:g:"}
-		readable := &program{names: keys.New("weir", nil), before: p.before} // of another store
+		p0, other := &program{names: n, before: "weir:1:p:g:"}, &program{names: n, before: "weir:1:q:g:"}
+		readable := &program{names: keys.New("weir", nil), before: p0.before} // of another store
 		all := []string{"a", "b", "ab", "~", "~a", "p:g:a", "a\n", strings.Repeat("a", 201)}
 		for _, k := range slices.Clip(all) { // also the texts of hashes
 			all = append(all, n.Of("", k), keys.New("weir", []byte("0123456789abcdef")).Of("", k))
 		}
-		for _, key := range all {
-			want := n.Of(p.before, key)
-			after := func(name string) string {
-				last := &passenger{entry: entry{key: name}}
-				return last.enter(&entry{program: p}, &core.Take{Key: key}, time.Now()).key
+		for _, wanted := range all {
+			want := n.Of(p0.before, wanted)
+			after := func(before *program, key string) string {
+				p := new(passenger).enter(&entry{program: before}, &core.Take{Key: key}, time.Now())
+				return p.enter(&entry{program: p0}, &core.Take{Key: wanted}, time.Now()).key
 			}
-			assert.Equal(t, want, after(""))
 			for _, before := range all {
-				assert.Equal(t, want, after(p.name(before)), "%q after %q", key, before)
-				assert.Equal(t, want, after(other.name(before)), "%q after %q", key, before)
-				assert.Equal(t, want, after(readable.name(before)), "%q after %q", key, before)
+				assert.Equal(t, want, after(p0, before), "%q after %q", wanted, before)
+				assert.Equal(t, want, after(other, before), "%q after %q", wanted, before)
+				assert.Equal(t, want, after(readable, before), "%q after %q", wanted, before)
 			}
+			named := new(passenger).enter(&entry{program: p0, key: want}, &core.Take{Key: wanted}, time.Now())
+			assert.Equal(t, want, named.key)
+			assert.Equal(t, want, named.enter(&entry{program: p0}, &core.Take{Key: wanted}, time.Now()).key)
+			assert.Equal(t, "other", named.enter(&entry{program: p0, key: "other"}, nil, time.Now()).key)
+			assert.Equal(t, want, named.enter(&entry{program: p0}, &core.Take{Key: wanted}, time.Now()).key)
 		}
 	}
 }
@@ -320,7 +327,7 @@ func TestEqualCallsThatWait(t *testing.T) {
 	require.NoError(t, err)
 	const others = "bbaaaabba" // the keys of those who wait, beside a first one
 	for gone := range 1 << len(others) {
-		l := &lane{node: s.only, most: 1, out: 1, full: maxFlight, heavy: decisionWeight, limit: time.Hour}
+		l := &lane{node: s.only, maxOut: 1, out: 1, maxEntries: flightEntries, maxWeight: decisionWeight, limit: time.Hour}
 		l.mu.Lock() // for the timer, too
 		var all []*passenger
 		for _, key := range "c" + others {
@@ -332,7 +339,7 @@ func TestEqualCallsThatWait(t *testing.T) {
 		left := "c"
 		for i, p := range all[1:] {
 			if gone>>i&1 == 1 {
-				l.remove(p)
+				l.queue.Remove(&p.place)
 			} else {
 				left += others[i : i+1]
 			}
@@ -344,13 +351,13 @@ func TestEqualCallsThatWait(t *testing.T) {
 			}
 		}
 		// Those whom one has left between them are not together, although they might be.
-		assert.GreaterOrEqual(t, l.weight, int64(runs)*program.weight, "%b", gone)
-		assert.LessOrEqual(t, l.weight, int64(len(left))*program.weight, "%b", gone)
+		assert.GreaterOrEqual(t, l.queue.Weight(), int64(runs)*program.weight, "%b", gone)
+		assert.LessOrEqual(t, l.queue.Weight(), int64(len(left))*program.weight, "%b", gone)
 		l.out = 0
 		f := l.next(time.Now())
 		l.timer.Stop()
 		l.mu.Unlock()
-		require.Zero(t, l.weight, "%b", gone)
+		require.Zero(t, l.queue.Weight(), "%b", gone)
 		f.group(DefaultMaxKeys)
 		require.Len(t, f.calls, 1)
 		if len(left) == 1 {
@@ -359,7 +366,7 @@ func TestEqualCallsThatWait(t *testing.T) {
 		got := map[byte]int{}
 		for i, r := range f.calls[0].rows {
 			n := 0
-			for p := r.first; p != nil; p = p.after {
+			for p := r.first; p != nil; p = p.nextOfKey {
 				n++
 			}
 			assert.Equal(t, f.calls[0].counts[i], n)
@@ -380,8 +387,8 @@ func TestAsideOfACrowd(t *testing.T) {
 	s, err := New(rdb, Options{Deadline: time.Minute, DenyCache: -1})
 	require.NoError(t, err)
 	l := s.only.lanes[deciding]
-	require.Positive(t, l.spare)
-	l.out = l.most // by flights that never land
+	require.Positive(t, l.maxAside)
+	l.out = l.maxOut // by flights that never land
 	crowd, lone := core.MustParse("crowd: 10/1m"), core.MustParse("lone: 10/1m")
 	l.mu.Lock()
 	l.enqueue(passengers.Get().(*passenger).enter(&entry{key: "k", policy: crowd}, nil, time.Now()))
@@ -391,17 +398,17 @@ func TestAsideOfACrowd(t *testing.T) {
 	_, err = s.Take(t.Context(), core.Take{Policy: lone, Key: "k", Cost: 1})
 	require.Error(t, err, "the hook does not answer")
 	assert.Equal(t, 1, hook.n)
-	assert.Empty(t, l.extra)
-	assert.Equal(t, l.most, l.out)
-	assert.Equal(t, 1, l.waiting)
+	assert.Empty(t, l.asides)
+	assert.Equal(t, l.maxOut, l.out)
+	assert.Equal(t, 1, l.queue.Len())
 
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.extra = []core.Policy{lone}
+	l.asides = []core.Policy{lone}
 	assert.False(t, l.aside(lone), "one has left like that")
-	l.extra = policiesOf(l.spare)
+	l.asides = policiesOf(l.maxAside)
 	assert.False(t, l.aside(lone), "there are no more connections")
-	l.extra, l.out = nil, l.most-1
+	l.asides, l.out = nil, l.maxOut-1
 	assert.False(t, l.aside(lone), "there is an ordinary flight")
 }
 
@@ -418,7 +425,7 @@ func TestStarvedProcess(t *testing.T) {
 		ok := errors.As(f.judge(&call{}, context.DeadlineExceeded), &failed)
 		require.True(t, ok)
 		assert.Equal(t, core.ClassTimeout, failed.Class)
-		assert.Equal(t, want, classOf(f.word))
+		assert.Equal(t, want, classOf(f.failure))
 	}
 }
 
@@ -431,10 +438,10 @@ func TestShortOfProcessors(t *testing.T) { //nolint:paralleltest // it takes all
 	require.NoError(t, err)
 	l := s.only.lanes[deciding]
 	judged := func(silence time.Duration) string {
-		l.heard.set(time.Now().Add(-silence))
+		l.answeredAt.set(time.Now().Add(-silence))
 		f := &flight{lane: l, sent: time.Now()}
 		assert.Equal(t, core.ClassTimeout, classOf(f.judge(&call{}, context.DeadlineExceeded)))
-		return classOf(f.word)
+		return classOf(f.failure)
 	}
 	var over atomic.Bool
 	var begun, ended sync.WaitGroup
@@ -477,32 +484,33 @@ func TestTooMany(t *testing.T) {
 			l := s.only.lanes[deciding]
 			synctest.Test(t, func(t *testing.T) {
 				end := time.Now().Add(40 * time.Second)
-				l.excess.set(end.Add(-c.excess))
-				l.heard.set(end.Add(-c.heard))
+				l.overloaded.set(end.Add(-c.excess))
+				l.answeredAt.set(end.Add(-c.heard))
 				ride := func(board bool) error {
-					p := &passenger{seat: make(chan struct{}, 1), timer: time.NewTimer(time.Hour), entered: end.Add(-40 * time.Second)}
+					p := &passenger{woken: make(chan struct{}, 1), timer: time.NewTimer(time.Hour), entered: end.Add(-40 * time.Second)}
+					p.place.Value = p
 					p.timer.Stop()
 					l.mu.Lock()
 					l.enqueue(p)
-					p.older = true // so that it has its own eye on the time
+					p.outOfOrder = true // so that it has its own eye on the time
 					if board {
-						require.Len(t, l.fill(1, maxWeight), 1)
+						require.Len(t, l.queue.Fill(1, backgroundWeight, takeWeight), 1)
 					}
 					l.mu.Unlock()
-					_, err := p.ride(t.Context(), l, 40*time.Second, 40*time.Second+3*maxLook, nil)
-					assert.Zero(t, l.waiting)
+					_, err := p.wait(t.Context(), l, 40*time.Second, 40*time.Second+3*maxPoll, nil)
+					assert.Zero(t, l.queue.Len())
 					return err
 				}
 				err := ride(false)
 				assert.Equal(t, c.class, classOf(err), "%v", err)
-				l.heard.set(time.Now().Add(-c.heard))
+				l.answeredAt.set(time.Now().Add(-c.heard))
 				err = ride(true)
 				assert.Equal(t, c.class, classOf(err), "%v", err)
 
-				l.heard.set(time.Now().Add(-c.heard))
+				l.answeredAt.set(time.Now().Add(-c.heard))
 				f := &flight{lane: l, sent: end.Add(-40 * time.Second)}
 				assert.Equal(t, c.class, classOf(f.judge(&call{}, context.DeadlineExceeded)))
-				assert.Equal(t, c.class, classOf(f.word))
+				assert.Equal(t, c.class, classOf(f.failure))
 			})
 		})
 	}
@@ -514,23 +522,23 @@ func TestExcess(t *testing.T) {
 	t.Parallel()
 	_, l := crowded(t, deciding)
 	start := time.Now().Add(-time.Second)
-	first, second := l.first, l.first.later
+	first, second := l.oldest(), l.queue.First().Next().Value
 	unsent, busy := l.leave(first)
 	assert.True(t, unsent)
 	assert.False(t, busy)
-	assert.False(t, l.excess.after(start), "nobody was answered meanwhile")
+	assert.False(t, l.overloaded.after(start), "nobody was answered meanwhile")
 	l.answers++
 	unsent, busy = l.leave(second)
 	assert.True(t, unsent)
 	assert.True(t, busy)
-	l.heard.set(time.Now())
-	assert.True(t, l.tooMany(start))
+	l.answeredAt.set(time.Now())
+	assert.True(t, l.overloadedSince(start))
 
 	_, l = crowded(t, deciding)
 	_, err := l.ask(t.Context(), time.Now(), &entry{key: "others"}, nil, nil)
 	require.ErrorIs(t, err, errFull)
-	l.heard.set(time.Now())
-	assert.True(t, l.tooMany(start))
+	l.answeredAt.set(time.Now())
+	assert.True(t, l.overloadedSince(start))
 }
 
 // A caller for whom nothing is asked lets others go first, before it may ask again.
@@ -545,7 +553,7 @@ func TestRefusedLetOthersGoFirst(t *testing.T) { //nolint:paralleltest // it tak
 		came    time.Duration // how long ago the caller did
 		err     error
 	}{
-		"after a pause": {func(l *lane) { l.nearest = [2]time.Duration{time.Hour, time.Hour} }, time.Hour, errPaused},
+		"after a pause": {func(l *lane) { l.shortest = [2]time.Duration{time.Hour, time.Hour} }, time.Hour, errPaused},
 		"without a server": {func(l *lane) {
 			l.trouble.Store(open)
 			for range tripAfter {

@@ -17,11 +17,11 @@ type node struct {
 	direct  *redis.Client // of this server
 	lanes   [kinds]*lane
 	warming atomic.Bool
-	joint   joint
+	proxy   proxySearch
 }
 
-// kind says whom a lane is for: those whose requests wait, and what is done behind them. None of
-// the latter can hold up a decision, or another.
+// kind is a purpose of a lane: decisions, for which requests wait, and three that are done behind them. None of the
+// latter can hold up a decision, or another.
 type kind int
 
 const (
@@ -44,21 +44,24 @@ func newNode(s *Store, direct *redis.Client) *node {
 	n := &node{store: s, direct: direct}
 	behind := newBreaker(n.turned(true))
 	for k := range n.lanes {
-		l := &lane{breaker: behind, node: n, limit: s.behind, most: 1, full: maxFlight, heavy: maxWeight, behind: kind(k) != deciding}
+		l := &lane{
+			breaker: behind, node: n, limit: s.behind, behind: kind(k) != deciding,
+			maxOut: 1, maxEntries: flightEntries, maxWeight: backgroundWeight,
+		}
 		if kind(k) == deciding {
-			l.breaker, l.limit, l.most, l.heavy = newBreaker(n.turned(false)), s.limit, s.flights, decisionWeight
+			l.breaker, l.limit, l.maxOut, l.maxWeight = newBreaker(n.turned(false)), s.limit, s.flights, decisionWeight
 		}
 		all := connections(direct.Options())
-		l.most = min(l.most, all)
+		l.maxOut = min(l.maxOut, all)
 		if kind(k) == deciding {
-			l.spare = min(l.most, all-l.most)
+			l.maxAside = min(l.maxOut, all-l.maxOut)
 		}
 		n.lanes[k] = l
 	}
 	return n
 }
 
-// connections is how many a client may have.
+// connections returns how many a client may have.
 func connections(o *redis.Options) int {
 	if o.MaxActiveConns > 0 {
 		return min(o.PoolSize, o.MaxActiveConns)
@@ -66,7 +69,7 @@ func connections(o *redis.Options) int {
 	return o.PoolSize
 }
 
-// node is the one that has the key.
+// node returns the node that has the key.
 func (s *Store) node(ctx context.Context, key string) (*node, error) {
 	if s.only != nil {
 		return s.only, nil
@@ -95,7 +98,7 @@ func (s *Store) node(ctx context.Context, key string) (*node, error) {
 	return n.(*node), nil //nolint:forcetypeassert // as above
 }
 
-// nowhere is the failure of what cannot be asked of any server.
+// nowhere returns the failure of what cannot be asked of any server.
 func nowhere(ctx context.Context, err error) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return ctx.Err()
@@ -111,7 +114,7 @@ func nowhere(ctx context.Context, err error) error {
 	return failed
 }
 
-// master asks the client, which asks the servers if it does not know any yet.
+// master returns the client of the master that has the key. The Cluster's client asks the servers if it knows none yet.
 func (s *Store) master(ctx context.Context, c *redis.ClusterClient, key string) (*redis.Client, error) {
 	if s.mapped.Load() {
 		return c.MasterForKey(ctx, key)
@@ -126,7 +129,7 @@ func (s *Store) master(ctx context.Context, c *redis.ClusterClient, key string) 
 			return nil, errOpen
 		}
 	}
-	limited, cancel := context.WithTimeout(ctx, enough(s.limit))
+	limited, cancel := context.WithTimeout(ctx, answerBy(s.limit))
 	defer cancel()
 	direct, err := c.MasterForKey(limited, key)
 	if err == nil {
@@ -147,7 +150,7 @@ func (s *Store) master(ctx context.Context, c *redis.ClusterClient, key string) 
 // addr returns the address of the server as the client has it.
 func (n *node) addr() string { return n.direct.Options().Addr }
 
-// names says in a failure which server it is of.
+// names adds the server to a failure.
 func (n *node) names(err error) error {
 	switch e := err.(type) { //nolint:errorlint // it is never wrapped
 	case *core.StoreError:

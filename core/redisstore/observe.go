@@ -2,19 +2,20 @@ package redisstore
 
 import "time"
 
-// Flight is the argument of Options.Observe: something was asked of a server. Sizes and times are
-// fit for histograms.
+// Flight is the argument of Options.Observe: a round trip to a server, with one decision or many. Its numbers and times
+// are fit for histograms.
 type Flight struct {
-	// Calls is how many decisions it carried, or, with Behind, how many other things. One that
-	// flew alone is 1.
+	// Calls is the number of decisions that it carried, or, with Behind, of other things. It is 1 for a decision that
+	// travelled alone.
 	Calls int
-	// Merged is how many of them were decided with an equal one of the same key, which came before.
+	// Merged is the number of decisions that were made with an equal one of the same key, which came before. Of three
+	// equal ones, Merged is 2.
 	Merged int
-	// Commands is how many commands they took.
+	// Commands is the number of commands that they took.
 	Commands int
-	// Waited is how long the first of them had waited for the flight.
+	// Waited is the time that the first of them had waited for the flight.
 	Waited time.Duration
-	// Took is how long it was under way.
+	// Took is the time that it was under way.
 	Took time.Duration
 	// Behind reports that no request waited for it: permits were renewed or released, or units given
 	// back.
@@ -23,31 +24,31 @@ type Flight struct {
 	Err error
 }
 
-// boarded is what is known of a flight before it leaves.
-func (f *flight) boarded() *Flight {
-	told := &Flight{Calls: f.entries, Commands: len(f.calls), Waited: f.waited, Behind: f.lane.behind}
+// describe returns what is known of a flight before it leaves.
+func (f *flight) describe() *Flight {
+	observed := &Flight{Calls: f.entries, Commands: len(f.calls), Waited: f.waited, Behind: f.lane.behind}
 	for i := range f.calls {
 		if c := &f.calls[i]; c.shared != nil {
 			for _, n := range c.counts {
-				told.Merged += n - 1
+				observed.Merged += n - 1
 			}
 		}
 	}
-	return told
+	return observed
 }
 
-// tell is called when all have their answers.
-func (f *flight) tell() {
-	if f.told.Took = time.Since(f.sent); !f.alive {
-		f.told.Err = f.word
+// observe is called when all have their answers.
+func (f *flight) observe() {
+	if f.observed.Took = time.Since(f.sent); !f.answered {
+		f.observed.Err = f.failure
 	}
-	f.lane.node.store.observe(*f.told)
+	f.lane.node.store.observe(*f.observed)
 }
 
 // BreakerChange is the argument of Options.ObserveBreaker: the breaker of a server has opened or closed. While it is
 // open, the server is asked by one flight at a time, about twice a second; the first that is answered closes it.
 type BreakerChange struct {
-	// Addr is the server's address as the client has it, or "" where that does not say which server it asks.
+	// Addr is the server's address as the client has it.
 	Addr string
 	// Behind reports that it is the breaker for what no request waits for.
 	Behind bool
@@ -57,7 +58,7 @@ type BreakerChange struct {
 	Class string
 }
 
-// turned is what a breaker of the node tells of its turns, or nil if nobody wants to know.
+// turned returns the function that a breaker of the node calls when it turns, or nil if nobody observes that.
 func (n *node) turned(behind bool) func(open bool, err error) {
 	observe := n.store.turns
 	if observe == nil {
@@ -71,4 +72,16 @@ func (n *node) turned(behind bool) func(open bool, err error) {
 		}
 		observe(t)
 	}
+}
+
+// Stats counts what a [Store] has answered without asking Redis, since it was built. For what it asks, see Observe in
+// [Options].
+type Stats struct {
+	// DenyHits is the number of requests that were refused from memory, without asking Redis; see Options.DenyCache.
+	DenyHits uint64
+}
+
+// Stats returns the counts of now, for a gauge or a debug page. It costs next to nothing.
+func (s *Store) Stats() Stats {
+	return Stats{DenyHits: s.denials.Hits()}
 }

@@ -1,164 +1,122 @@
 package redisstore
 
 import (
-	"context"
-	"errors"
-	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/redisstore/internal/fair"
 )
 
-// links are a passenger's neighbours in its queue; then before is the one before it if that is in the same flight.
-type links struct{ before, after *passenger }
-
-// passenger is an entry whose caller waits while others fly with it. It leaves when its caller
-// does: out of the queue as if it had never been there, and out of a flight without its answer,
-// charged or not.
+// passenger is an entry whose caller waits while others fly with it. It leaves when its caller does: out of the queue as
+// if it had never been there, and out of a flight without its answer, charged or not.
 type passenger struct {
 	entry
 	entered time.Time
-	seat    chan struct{} // a word to look about: it has landed, or its time may be over
-	landed  landing
+	woken   chan struct{} // receives a signal when there is an answer, or its time may be over
+	outcome outcome
 	late    *core.LateError // of one that has left a flight with a take
-	timer   *time.Timer     // of a caller who has less time than the lane gives
+	timer   *time.Timer     // used if the lane's does not do for it
 
 	take    core.Take // of an entry that shares
-	decided bool      // together with others
+	decided bool      // together with others, so that there is no reply, but res
 	res     core.Result
 
-	// Of the lane, and locked by it.
-	queue *queue
-	links
-	earlier, later *passenger // of those in all queues
-	number         uint64     // in the order in which they came
-	aboard         bool       // or sent away: it is in no queue any more
-	merges         bool       // with the one before
-	attentive      bool       // to its caller's context, or was told to be
-	answers        uint64     // those that the lane had got before
-	older          bool       // than one who came before it, so that it has its own eye on the time
+	// The lane's, and locked by it.
+	place      fair.Item[core.Policy, *passenger] // in the queue
+	watching   bool                               // it watches its caller's context, or was woken to do so
+	outOfOrder bool                               // it entered behind a later one, and so uses its own timer
+	answers    uint64                             // how many flights had been answered when it came
 
-	call, row int // of its flight
+	call, row int        // of its flight
+	nextOfKey *passenger // of the same row
+
+	// The name of the key of the caller before, if lastProgram is not nil, and of what it is the name: see enter.
+	last        string
+	lastKey     string
+	lastProgram *program
 }
 
-// landing says how a ride ends: with an answer, or before. What comes first counts.
-type landing struct{ state atomic.Uint32 }
+// outcome is how a passenger's wait ends: with an answer, or before. What comes first counts.
+type outcome struct{ state atomic.Uint32 }
 
 const (
-	riding uint32 = iota
-	arrived
+	waiting uint32 = iota
+	answer
 	quit
 )
 
-// Begin is for a ride that is to come.
-func (l *landing) Begin() { l.state.Store(riding) }
+// begin is for a wait that is to come.
+func (o *outcome) begin() { o.state.Store(waiting) }
 
-// Load reports whether there is an answer.
-func (l *landing) Load() bool { return l.state.Load() == arrived }
+// answered reports whether there is an answer.
+func (o *outcome) answered() bool { return o.state.Load() == answer }
 
-// End reports whether the ride has ended as it says, which it then has for good.
-func (l *landing) End(how uint32) bool { return l.state.CompareAndSwap(riding, how) }
+// end reports whether the wait has ended as given, which is then for good.
+func (o *outcome) end(as uint32) bool { return o.state.CompareAndSwap(waiting, as) }
 
-// passengers are used again if they have come to the end of their flights: nobody else has hold
-// of them then. A word that was meant for the one before does no harm.
+// passengers are used again when their flights have ended: nobody else has hold of them then. A signal that was meant
+// for the one before does no harm.
 var passengers = sync.Pool{New: func() any {
-	p := &passenger{seat: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
+	p := &passenger{woken: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
+	p.place.Value = p
 	p.timer.Stop()
 	return p
 }}
 
-// leaves lets another one have the place of a passenger whom nobody else has hold of. The name of the key, in which
-// there is nothing that may not be stored, is likely to be needed again.
-func (p *passenger) leaves() { p.links, p.take = links{}, core.Take{}; p.forgets(); passengers.Put(p) }
+// enter makes p, which may have been another one before, the passenger of an entry.
+//
+// A passenger is also a cache of one name: if the entry is of a take, t, its key has no name yet, and p keeps the one
+// that the caller before needed. Nearly always it is the same again, and a name costs an allocation. That is why a caller
+// that flies alone takes a passenger from the pool, too.
+func (p *passenger) enter(e *entry, t *core.Take, entered time.Time) *passenger {
+	p.entry, p.entered, p.decided, p.late = *e, entered, false, nil
+	p.owner = p
+	p.outcome.begin()
+	if t == nil {
+		return p
+	}
+	switch {
+	case p.key != "": // on a Cluster or Ring
+	case p.lastProgram == p.program && p.lastKey == t.Key:
+		p.key = p.last
+	default:
+		p.key = p.program.name(t.Key)
+	}
+	// The text of the key may be a part of a request, and so must not be kept when its caller has left. Nearly always
+	// the name ends with the same text.
+	p.take, p.last, p.lastProgram = *t, p.key, nil
+	if before, ok := strings.CutSuffix(p.key, t.Key); ok {
+		p.take.Key = p.key[len(before):]
+		p.lastProgram, p.lastKey = p.program, p.take.Key
+	} else {
+		p.take.Key = strings.Clone(t.Key)
+	}
+	return p
+}
 
-// forgets clears what an entry has of a caller, and no more than that: to clear all costs a hundredth of a decision.
-func (e *entry) forgets() { e.args, e.reply, e.err, e.program = nil, nil, nil, nil }
+// release puts a passenger of which nobody else has hold back into the pool.
+func (p *passenger) release() {
+	p.nextOfKey, p.take = nil, core.Take{}
+	p.forget()
+	passengers.Put(p)
+}
 
-// nudge lets a passenger look about. One that is about to do so anyway need not be told again.
-func (p *passenger) nudge() {
+// forget drops references to the caller's data, and no more than that: to clear all costs a hundredth of a decision.
+func (e *entry) forget() { e.args, e.reply, e.err, e.program = nil, nil, nil, nil }
+
+// wake lets a passenger look what has changed. One signal is enough for all that has changed before it looks.
+func (p *passenger) wake() {
 	select {
-	case p.seat <- struct{}{}:
+	case p.woken <- struct{}{}:
 	default:
 	}
 }
 
-// ride waits for the end of the flight, but not longer than patience, nor longer than queueing until it has left, both
-// from when it has entered. If patience is all that the store allows, it is the lane that has an eye on the time,
-// unless no request waits. One that finds that the process came too late looks about some times more, for an answer
-// that has arrived meanwhile.
-func (p *passenger) ride(ctx context.Context, l *lane, queueing, patience time.Duration, res *core.Result) ([]int64, error) {
-	var alarm <-chan time.Time
-	if patience < l.limit || l.behind || p.older {
-		p.timer.Reset(queueing - time.Since(p.entered))
-		alarm = p.timer.C
-	}
-	left, late := inTime, false
-	for {
-		meant, gone := true, false
-		select {
-		case <-p.seat:
-			meant = alarm == nil // or it is told of nothing but the end
-		case <-alarm:
-		case <-ctx.Done():
-			gone = true
-		}
-		if p.landed.Load() {
-			return p.arrive(alarm != nil, res)
-		}
-		waited := time.Since(p.entered)
-		if !gone && (!meant || waited < queueing) {
-			continue
-		}
-		unsent, busy := l.leave(p)
-		if !unsent && !gone {
-			again := looking(patience) - waited
-			if again <= 0 {
-				again = lookEvery(patience)
-				if !late && waited > patience+maxLook-again { // by more than a timer is late
-					left, late = looks, true
-				}
-				left--
-			}
-			if waited < enough(patience) || left >= 0 && (late || waited < patience) {
-				if alarm != nil {
-					p.timer.Reset(again)
-				}
-				continue
-			}
-		}
-		var err error = errLate
-		switch {
-		case errors.Is(ctx.Err(), context.Canceled):
-			err = ctx.Err()
-		case unsent && busy:
-			err = errBusy
-		case unsent && queueing < patience && starved(waited, patience):
-			err = errPaused
-		case unsent && l.tooMany(p.entered):
-			err = errBusy
-		case unsent:
-			err = errNotSent
-		case l.tooMany(p.entered):
-			err = errOverdue
-		}
-		if unsent {
-			return nil, err
-		}
-		if p.take.Cost > 0 {
-			p.late = &core.LateError{Err: err}
-			err = p.late
-		}
-		if !p.landed.End(quit) {
-			return p.arrive(alarm != nil, res)
-		}
-		return nil, err
-	}
-}
-
-// arrive ends a ride, on which it had its own eye on the time or not.
-func (p *passenger) arrive(timed bool, res *core.Result) ([]int64, error) {
+// answer returns the answer that has come. timed is true if the passenger's own timer runs.
+func (p *passenger) answer(timed bool, res *core.Result) ([]int64, error) {
 	if timed {
 		p.timer.Stop()
 	}
@@ -166,16 +124,28 @@ func (p *passenger) arrive(timed bool, res *core.Result) ([]int64, error) {
 		*res = p.res
 	}
 	reply, err := p.reply, p.err
-	p.leaves()
+	p.release()
 	if hook, ok := err.(*panicked); ok { //nolint:errorlint // it is never wrapped
 		panic(hook.value)
 	}
 	return reply, err
 }
 
-// tell tells a passenger who has left the flight what has come of it. What was refused is remembered as if it had stayed:
-// whoever leaves early each time would otherwise be asked for each time.
-func (p *passenger) tell() {
+// quit leaves a flight with an error, unless the answer comes at this moment.
+func (p *passenger) quit(timed bool, res *core.Result, err error) ([]int64, error) {
+	if p.take.Cost > 0 {
+		p.late = &core.LateError{Err: err}
+		err = p.late
+	}
+	if !p.outcome.end(quit) {
+		return p.answer(timed, res)
+	}
+	return nil, err
+}
+
+// settleLate reports to a caller that has left the flight what has become of its take. What was refused is remembered as
+// if it had stayed: a caller that leaves early each time would otherwise be asked for each time.
+func (p *passenger) settleLate() {
 	if p.late == nil { // it has taken nothing
 		return
 	}
@@ -183,7 +153,7 @@ func (p *passenger) tell() {
 	if err == nil && !p.decided {
 		var again bool
 		if res, again, err = p.take.Policy.Spec().Explain(p.take, p.reply); again { // nothing ran
-			err = errLeaps
+			err = errClock
 		}
 	}
 	switch {
@@ -197,39 +167,3 @@ func (p *passenger) tell() {
 	}
 	p.late.Answer(res, err)
 }
-
-// leave takes a passenger out of the queue, and reports whether it was there, and if so, whether it waited in vain because
-// of others: the server has answered some meanwhile, or so many waited that not all would have had a flight, of a server
-// that answered a moment ago.
-func (l *lane) leave(p *passenger) (unsent, busy bool) {
-	gate := l.lock(p.policy)
-	defer l.unlock(gate)
-	if p.aboard {
-		return false, false
-	}
-	l.remove(p)
-	answered, many := l.answers > p.answers, l.waiting >= l.most*DefaultMaxKeys // if not so many, a connection may be dead
-	if many {
-		l.long.set(time.Now())
-		if answered {
-			l.excess.set(time.Now())
-		}
-	}
-	return true, answered || l.long.after(p.entered) && l.heard.ago() < staleFor
-}
-
-var (
-	errBusy = &core.StoreError{
-		Class: core.ClassBusy,
-		Err:   errors.New("redisstore: the decisions of this process before this one take the server all of its time"),
-	}
-	errNotSent = &core.StoreError{
-		Class: core.ClassTimeout,
-		Err:   fmt.Errorf("redisstore: the server has not yet answered those before: %w", context.DeadlineExceeded),
-	}
-	errOverdue = &core.StoreError{
-		Class: core.ClassBusy, MaybeExecuted: true,
-		Err: errors.New("redisstore: the decisions of this process take so much time that the answer to this one comes too late"),
-	}
-	errLate = &core.StoreError{Class: core.ClassTimeout, MaybeExecuted: true, Err: context.DeadlineExceeded}
-)

@@ -51,7 +51,7 @@ func TestNothingIsAskedInVain(t *testing.T) {
 			s, err := New(rdb, Options{Deadline: time.Minute, DenyCache: -1})
 			require.NoError(t, err)
 			l := s.only.lanes[deciding]
-			l.nearest, l.answers = [2]time.Duration{c.trip, c.trip}, 1
+			l.shortest, l.answers = [2]time.Duration{c.trip, c.trip}, 1
 			program, err := s.programs.of(s.names, policy)
 			require.NoError(t, err)
 			take := core.Take{Policy: policy, Key: "k", Cost: 1}
@@ -67,9 +67,9 @@ func TestNothingIsAskedInVain(t *testing.T) {
 				hook.n = 0
 				l.mu.Lock() // its timer may go off
 				defer l.mu.Unlock()
-				l.nearest = [2]time.Duration{c.trip, c.trip}
+				l.shortest = [2]time.Duration{c.trip, c.trip}
 				assert.Zero(t, l.out)
-				assert.Zero(t, l.waiting)
+				assert.Zero(t, l.queue.Len())
 			}
 
 			// Between the call and the flight.
@@ -80,7 +80,7 @@ func TestNothingIsAskedInVain(t *testing.T) {
 			// Between the decision to leave alone and the sending.
 			l.mu.Lock()
 			l.out++
-			l.aboard++
+			l.inFlight++
 			l.mu.Unlock()
 			alone := &flight{lane: l, own: e, sent: came, trip: c.trip, entries: 1}
 			alone.only[0].entry, alone.calls = &alone.own, alone.only[:]
@@ -90,26 +90,26 @@ func TestNothingIsAskedInVain(t *testing.T) {
 			// Between boarding and the sending.
 			p := passengers.Get().(*passenger).enter(&e, &take, came)
 			l.mu.Lock()
-			l.nearest = [2]time.Duration{}
+			l.shortest = [2]time.Duration{}
 			l.enqueue(p)
 			f := l.next(came)
 			require.NotNil(t, f)
 			f.sent, f.trip = came, c.trip
 			l.mu.Unlock()
 			l.run(f)
-			_, err = p.ride(t.Context(), l, l.limit/2, l.limit, &res)
+			_, err = p.wait(t.Context(), l, l.limit/2, l.limit, &res)
 			notAsked(err)
 
 			// While it waited.
 			p = passengers.Get().(*passenger).enter(&e, &take, came)
 			l.mu.Lock()
-			l.nearest = [2]time.Duration{c.trip, c.trip}
+			l.shortest = [2]time.Duration{c.trip, c.trip}
 			l.enqueue(p)
 			f = l.next(time.Now())
 			l.mu.Unlock()
 			assert.Equal(t, c.asked, map[bool]int{true: 1}[f != nil])
 			l.run(f)
-			_, err = p.ride(t.Context(), l, l.limit/2, l.limit, &res)
+			_, err = p.wait(t.Context(), l, l.limit/2, l.limit, &res)
 			notAsked(err)
 		})
 	}
@@ -127,7 +127,7 @@ func TestOneSlowAnswerIsNotForEver(t *testing.T) {
 	require.NoError(t, err)
 	l := s.only.lanes[deciding]
 	slow := &flight{lane: l, sent: time.Now().Add(-time.Minute), entries: 1}
-	l.out, l.aboard = 1, 1
+	l.out, l.inFlight = 1, 1
 	slow.land(true, false)
 	for n := range 3 {
 		_, err = s.Take(t.Context(), core.Take{Policy: core.MustParse("p: 10/1m"), Key: "k", Cost: 1})

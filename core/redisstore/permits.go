@@ -76,7 +76,7 @@ func (s *Store) Renew(ctx context.Context, permits []core.Permit) (lost []core.P
 	return lost, err
 }
 
-var errReply = errors.New("redisstore: no script for permits has written that reply")
+var errReply = errors.New("redisstore: the reply is not one of a script for permits")
 
 // Release implements [core.PermitStore]. It needs as many scripts and pipelines as Renew.
 func (s *Store) Release(ctx context.Context, permits []core.Permit) error {
@@ -113,7 +113,7 @@ func (s *Store) each(ctx context.Context, k kind, script *script, permits []core
 	return batchError(errs)
 }
 
-// group divides permits by what one script can do. It answers with their indices.
+// group divides permits into those that one script can do, and returns their indices.
 func group(permits []core.Permit) (all [][]int) {
 	type kind struct {
 		policy core.Policy
@@ -140,7 +140,7 @@ func group(permits []core.Permit) (all [][]int) {
 	return all
 }
 
-// permits is what to ask for some permits, which agree in all but id and weight.
+// permits returns the entry for some permits, which agree in all but id and weight.
 func (s *Store) permits(script *script, permits []core.Permit, of []int) entry {
 	p := &permits[of[0]]
 	e := entry{

@@ -9,8 +9,8 @@ import (
 	"github.com/weir-go/weir/core/redisstore/internal/keys"
 )
 
-// program is what a policy needs: what its keys' names begin with, the scripts of its kinds,
-// and the arguments of one unit.
+// program has what is computed once for a policy: the beginning of its keys' names, the scripts of its kinds, and the
+// arguments of one unit.
 type program struct {
 	*scripts
 	names   keys.Names

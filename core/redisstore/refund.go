@@ -6,8 +6,8 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// refundWeight is what a refund weighs beside a permit of weight 1, and logWeight the
-// refund of a log, which may have a thousand entries to go through.
+// refundWeight is the weight of a refund beside a permit of weight 1, and logWeight that of the refund of a log, which
+// may have a thousand entries to go through.
 const (
 	refundWeight = 15
 	logWeight    = 10 * refundWeight
@@ -58,7 +58,7 @@ func (s *Store) Refund(ctx context.Context, refunds []core.Refund) error {
 			e := &entries[k]
 			errs[i] = e.err
 			if e.err == nil && len(e.reply) == 1 { // the clock is in another calendar window
-				errs[i], guesses[i] = errLeaps, e.reply[0]
+				errs[i], guesses[i] = errClock, e.reply[0]
 				again = append(again, i)
 			}
 		}
@@ -80,7 +80,7 @@ func (s *Store) refund(p *program, r *core.Refund, guess int64) entry {
 	}
 }
 
-// batchError is nil if all errors are.
+// batchError returns nil if all errors are nil.
 func batchError(errs []error) error {
 	for _, err := range errs {
 		if err != nil {

@@ -12,7 +12,10 @@ import (
 
 // repair does what a failed flight cannot do for the next ones.
 func (n *node) repair(f *flight) {
-	class := classOf(f.word)
+	class := classOf(f.failure)
+	if silent(class) {
+		n.proxy.unknown()
+	}
 	if class != core.ClassTimeout && class != core.ClassDown {
 		return
 	}
@@ -29,7 +32,7 @@ func (n *node) repair(f *flight) {
 	}
 }
 
-// warmUp is how long a connection may take to be made beside the decisions.
+// warmUp is the time in which a connection may be made beside the decisions.
 const warmUp = time.Second
 
 // warm asks something on each connection that nobody uses: what has happened to one may have happened to all, as where
@@ -47,7 +50,7 @@ func (n *node) warm(pipelined bool) {
 	n.ping(pipelined, warmUp)
 }
 
-// ping asks a connection whether it is alive.
+// ping sends a PING on some connection.
 func (n *node) ping(pipelined bool, limit time.Duration) {
 	defer func() { _ = recover() }()                                // of a hook: the next decision's caller will see it
 	ctx, cancel := context.WithTimeout(context.Background(), limit) //nolint:forbidigo // it is for many requests
@@ -61,7 +64,7 @@ func (n *node) ping(pipelined bool, limit time.Duration) {
 	_, _ = pipe.Exec(ctx)
 }
 
-// idle is how many connections nobody uses: for single commands, and for pipelines.
+// idle returns how many connections nobody uses: for single commands, and for pipelines.
 func (n *node) idle() (one, many int) {
 	stats := n.direct.PoolStats()
 	one = int(stats.IdleConns)

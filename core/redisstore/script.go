@@ -10,7 +10,7 @@ import (
 	"github.com/weir-go/weir/lua"
 )
 
-// script is a script's text and its name, boxed once for the client's arguments.
+// script is the text and the hash of a script, boxed once for the client's arguments.
 type script struct {
 	text, hash any
 	takes      *script // the one that decides the same for many keys and calls, or nil
@@ -21,7 +21,7 @@ func newScript(text string) *script {
 	return &script{text: text, hash: hex.EncodeToString(sum[:])}
 }
 
-// scripts are those of the policies of some kinds.
+// scripts are the scripts for policies of the same kinds.
 type scripts struct {
 	take, takes, upTo, refund *script
 	log                       bool // one of the kinds keeps a log
@@ -55,7 +55,7 @@ func newScripts(kinds string) (*scripts, error) {
 	return s, nil
 }
 
-// short is params without the zeros at their end, which the script take does without, unless the time is forced.
+// short returns params without the zeros at their end, which the script take does without, unless the time is forced.
 func short(params []int64) []int64 {
 	for len(params) > 0 && params[len(params)-1] == 0 {
 		params = params[:len(params)-1]
@@ -63,7 +63,7 @@ func short(params []int64) []int64 {
 	return params
 }
 
-// arguments are those of a script that decides, with the forced time if there is one.
+// arguments returns those of a script that decides, with the forced time if there is one.
 func arguments(params []int64, now int64) []any {
 	if now != 0 {
 		params = append(params, now)

@@ -8,13 +8,13 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// shared is what one script decides for several: takes that agree in all but the key.
+// shared is the part of a call that one script decides for several entries: takes that agree in all but the key.
 type shared struct {
 	rows   []row // of the keys, in the order in which the script is given them
 	counts []int // how many there are of each
 }
 
-// row are those of one key, who follow each other as they do in the order in which they came.
+// row is a list of the passengers of one key, by nextOfKey, in the order in which they came.
 type row struct {
 	key         string
 	first, last *passenger
@@ -37,10 +37,10 @@ func (p *passenger) alike(o *passenger) bool {
 func (f *flight) group(keys int) {
 	f.calls = f.only[:0]
 	var known keyTable
-	for i, p := range f.riders {
-		before := p.before // of its queue
-		p.before, p.after = nil, nil
-		if before != nil && p.merges {
+	for i, p := range f.passengers {
+		p.nextOfKey = nil
+		if merged := p.place.Merged(); merged != nil {
+			before := merged.Value
 			c := &f.calls[before.call]
 			if p.call = before.call; c.shared == nil {
 				f.share(c, i, keys)
@@ -49,7 +49,7 @@ func (f *flight) group(keys int) {
 			continue
 		}
 		last := -1
-		before = known.swap(f.riders, i)
+		before := known.swap(f.passengers, i)
 		if before != nil {
 			last = before.call // that has the key last
 		}
@@ -59,7 +59,7 @@ func (f *flight) group(keys int) {
 		}
 		if p.call < 0 {
 			if p.call, p.row = len(f.calls), 0; p.call == 1 && keys == 1 { // and each of the rest may be one, too
-				f.calls = slices.Grow(f.calls, len(f.riders)-i)
+				f.calls = slices.Grow(f.calls, len(f.passengers)-i)
 			}
 			f.calls = append(f.calls, call{entry: &p.entry})
 			continue
@@ -75,36 +75,35 @@ func (f *flight) group(keys int) {
 	}
 }
 
-// share makes room in a call for others besides its first passenger, of whom the flight has so many before the next
-// one.
+// share makes room in a call for others besides its first passenger. The flight has so many before the next one.
 func (f *flight) share(c *call, before, keys int) {
-	room := min(2+(len(f.riders)-before)/len(f.calls), keys)
+	room := min(2+(len(f.passengers)-before)/len(f.calls), keys)
 	c.shared = &shared{make([]row, 0, room), make([]int, 0, room)}
-	c.add(c.entry.rider, nil)
+	c.add(c.entry.owner, nil)
 }
 
-// keyTable finds the passengers of a flight by their keys: of each key the last, by its number and one.
-type keyTable [2 * maxFlight]uint16
+// keyTable finds the last passenger of each key in a flight, by its number and one.
+type keyTable [2 * flightEntries]uint16
 
 var keySeed = maphash.MakeSeed()
 
-// swap returns the passenger who has the same key as number i and came last before it, or nil.
-func (t *keyTable) swap(riders []*passenger, i int) (before *passenger) {
-	key := riders[i].key
+// swap returns the passenger that has the same key as number i and came last before it, or nil.
+func (t *keyTable) swap(all []*passenger, i int) (before *passenger) {
+	key := all[i].key
 	for at := maphash.String(keySeed, key) % uint64(len(t)); ; at = (at + 1) % uint64(len(t)) {
 		if n := t[at]; n == 0 {
 			t[at] = uint16(i + 1) //nolint:gosec // a flight has fewer
 			return nil
-		} else if before = riders[n-1]; before.key == key {
+		} else if before = all[n-1]; before.key == key {
 			t[at] = uint16(i + 1) //nolint:gosec // as above
 			return before
 		}
 	}
 }
 
-// company is the call that a passenger can be part of, not before the last one that has its key, or -1.
+// company returns the call that a passenger can be part of, not before the last one that has its key, or -1.
 func (f *flight) company(p *passenger, last, keys int) int {
-	fits := func(i int) bool { return f.calls[i].entry.shares && f.calls[i].entry.rider.equal(p) }
+	fits := func(i int) bool { return f.calls[i].entry.shares && f.calls[i].entry.owner.equal(p) }
 	if last >= 0 && fits(last) {
 		return last
 	}
@@ -123,7 +122,7 @@ func (f *flight) company(p *passenger, last, keys int) int {
 	return -1
 }
 
-// add adds a passenger: to the row of another one with the same key, or with one of its own.
+// add adds a passenger to the row of another one with the same key, or to a new row.
 func (g *shared) add(p, same *passenger) {
 	if same == nil {
 		p.row = len(g.rows)
@@ -133,7 +132,7 @@ func (g *shared) add(p, same *passenger) {
 	p.row = same.row
 	r := &g.rows[p.row]
 	g.counts[p.row]++
-	r.last.after = p
+	r.last.nextOfKey = p
 	r.last = p
 }
 
@@ -160,14 +159,14 @@ func (g *shared) arguments(args []any, e *entry) []any {
 	return args
 }
 
-// arrive gives all passengers what was decided for them. Those for whom nothing was, because the
-// server refuses what is asked of their key, go on by themselves.
-func (c *call) arrive(f *flight, reply []int64) (rest []call) {
+// distribute gives all passengers what was decided for them, and returns calls for those for which nothing was: the
+// server refuses what is asked of their key, and they go on by themselves.
+func (c *call) distribute(f *flight, reply []int64) (rest []call) {
 	take := c.rows[0].first.take
 	again, err := take.Policy.Spec().ExplainEach(take, reply, c.counts, func(key, nth int, res *core.Result, said []int64) {
 		r := &c.rows[key]
 		p := r.first
-		r.first = p.after
+		r.first = p.nextOfKey
 		if res != nil && !res.Allowed() && nth == c.counts[key]-1 { // and so those before it, if they were refused
 			f.lane.node.store.refused(p, reply[0], said, res, f.sent)
 		}
@@ -188,29 +187,29 @@ func (c *call) arrive(f *flight, reply []int64) (rest []call) {
 	return rest
 }
 
-// each calls f for every passenger who has not arrived.
+// each calls f for every passenger that is not settled.
 func (c *call) each(f func(*passenger)) {
 	if c.shared == nil {
-		if c.entry.rider != nil {
-			f(c.entry.rider)
+		if c.entry.owner != nil {
+			f(c.entry.owner)
 		}
 		return
 	}
 	for i := range c.rows {
 		for p := c.rows[i].first; p != nil; {
-			next := p.after // which is not to be read once p has arrived
+			next := p.nextOfKey // which is not to be read once p is settled
 			f(p)
 			p = next
 		}
 	}
 }
 
-// parts reports whether the server has run nothing because of some of the keys: it has not all
-// of them, or does not let the user have them. Then each is to be asked for by itself.
-func (n *node) parts(err error) bool {
+// refusesKeys reports whether the server has run nothing because of some of the keys: it has not all of them, or does not
+// let the user have them. Then each is to be asked for by itself.
+func (n *node) refusesKeys(err error) bool {
 	says := serverSays(err)
 	if strings.HasPrefix(says, "CROSSSLOT") {
-		n.apart()
+		n.proxy.found()
 		return true
 	}
 	return strings.HasPrefix(says, "NOPERM")

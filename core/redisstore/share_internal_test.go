@@ -18,12 +18,12 @@ func TestGroup(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		most := rapid.SampledFrom([]int{1, 2, 5, 64}).Draw(t, "keys of a script")
 		names := rapid.SampledFrom([]int{1, 3, 20, 400}).Draw(t, "keys")
-		all := make([]passenger, rapid.OneOf(rapid.IntRange(1, 20), rapid.IntRange(1, maxFlight)).Draw(t, "passengers"))
+		all := make([]passenger, rapid.OneOf(rapid.IntRange(1, 20), rapid.IntRange(1, flightEntries)).Draw(t, "passengers"))
 		f := &flight{entries: len(all)}
 		for i := range all {
 			p := &all[i]
-			f.riders = append(f.riders, p)
-			p.rider = p
+			f.passengers = append(f.passengers, p)
+			p.owner = p
 			p.key = fmt.Sprint(rapid.IntRange(1, names).Draw(t, "key"))
 			if p.shares = rapid.IntRange(0, 9).Draw(t, "shares") > 0; p.shares {
 				p.script, p.take.Cost = script, rapid.Int64Range(1, 2).Draw(t, "cost")
@@ -47,7 +47,7 @@ func TestGroup(t *testing.T) {
 		for i := range f.calls {
 			c := &f.calls[i]
 			if c.shared == nil {
-				asked(c.entry.rider)
+				asked(c.entry.owner)
 				continue
 			}
 			require.LessOrEqual(t, len(c.rows), most)
@@ -58,7 +58,7 @@ func TestGroup(t *testing.T) {
 				require.False(t, keys[p.key], "a key twice")
 				keys[p.key] = true
 				n := 0
-				for ; p != nil; p = p.after {
+				for ; p != nil; p = p.nextOfKey {
 					require.True(t, p.shares && p.equal(c.rows[0].first) && p.key == c.rows[k].key)
 					asked(p)
 					n++
@@ -71,7 +71,7 @@ func TestGroup(t *testing.T) {
 		for i := range all {
 			p := &all[i]
 			if last := before[p.key]; last != nil && last.alike(p) {
-				require.Same(t, p, last.after, "not together")
+				require.Same(t, p, last.nextOfKey, "not together")
 			}
 			before[p.key] = p
 		}

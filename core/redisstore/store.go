@@ -138,7 +138,7 @@ type Store struct {
 	// Decisions and what is done behind them have different deadlines, so what is too slow
 	// for the ones may do for the other.
 	limit, behind time.Duration
-	lateness      time.Duration // of a flight that is sent again
+	grace         time.Duration // see grace
 	flights, keys int           // of flights, and of a script
 	observe       func(Flight)
 	turns         func(BreakerChange)
@@ -203,17 +203,17 @@ func New(rdb redis.UniversalClient, o Options) (*Store, error) {
 		return nil, errors.Join(all...)
 	}
 	s := &Store{
-		rdb:      rdb,
-		names:    keys.New(o.Prefix, o.HashKeys),
-		limit:    o.Deadline,
-		behind:   max(o.Deadline, backgroundDeadline),
-		lateness: lateness(o.Deadline),
-		flights:  o.Flights,
-		keys:     o.MaxKeys,
-		mapping:  newBreaker(nil),
-		observe:  o.Observe,
-		turns:    o.ObserveBreaker,
-		mirror:   o.Mirror,
+		rdb:     rdb,
+		names:   keys.New(o.Prefix, o.HashKeys),
+		limit:   o.Deadline,
+		behind:  max(o.Deadline, backgroundDeadline),
+		grace:   grace(o.Deadline),
+		flights: o.Flights,
+		keys:    o.MaxKeys,
+		mapping: newBreaker(nil),
+		observe: o.Observe,
+		turns:   o.ObserveBreaker,
+		mirror:  o.Mirror,
 		local: sync.OnceValue(func() *core.Memory {
 			m, err := core.NewMemory(core.MemoryOptions{})
 			if err != nil {
@@ -311,11 +311,11 @@ func (s *Store) Take(ctx context.Context, t core.Take) (res core.Result, err err
 		}
 		return res, nil
 	}
-	return core.Result{}, errLeaps
+	return core.Result{}, errClock
 }
 
 // failed is the error of a take that has failed at a server. If it may have been charged, nothing is remembered any more
-// of its key, unless that is to be known later: see [passenger.tell].
+// of its key, unless that is to be known later: see [passenger.settleLate].
 func (s *Store) failed(n *node, p *program, t *core.Take, err error) error {
 	var failed *core.StoreError
 	var late *core.LateError
@@ -335,10 +335,10 @@ func (s *Store) refused(p *passenger, now int64, said []int64, res *core.Result,
 	s.denials.Keep(p.program.denials, &p.take, reply, res, sent.Sub(started))
 }
 
-// errLeaps is the failure of a server that answers twice from another window of a calendar than it said.
-var errLeaps = &core.StoreError{Class: core.ClassOther, Err: errors.New("redisstore: the server's clock leaps about")}
+// errClock is the failure of a server that answers twice from another window of a calendar than that of its clock.
+var errClock = &core.StoreError{Class: core.ClassOther, Err: errors.New("redisstore: the server's clock changed twice during one call")}
 
-// guess is what the server's clock will probably say, unless it is forced.
+// guess returns the time that the server's clock probably has, unless it is forced.
 func (s *Store) guess(forced int64) int64 {
 	if forced != 0 {
 		return forced

@@ -1,0 +1,291 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/weir-go/weir/core"
+)
+
+// Who leaves when, who waits, and who wakes whom. A flight is one round trip: a command, or a pipeline of several.
+//
+//	Take ─> ask ─┬─ no flight is out ────────────────> a flight of one, in the caller's goroutine ──────────> answer
+//	             ├─ aside of the crowds of others ───> the same
+//	             └─ all others: a passenger waits ───> a flight of many, in a goroutine ─> land ─> settle ──> answer
+//	                in the queue of its policy    ↑                                         │        │
+//	                        ↑                     └── next, if shouldDepart <── tick        │        │
+//	                        │                                     ↑              ↑          │        │
+//	                        │                                     └──────────────┼──────────┘        │
+//	                        └──────── wake ──── wakeDue <── tick <── the lane's timer                │
+//	                        └──────── wake ──────────────────────────────────────────────────────────┘
+//
+// A flight departs when a passenger comes (ask), when another flight is back (land), or when the timer fires (tick), if
+// then shouldDepart: no flight is out; or those who wait fill one; or it pays to have one more under way; or the first
+// of them has waited for maxQueueDelay.
+//
+// A passenger's wait, for a deadline of 50 ms, counted from its call:
+//
+//	0 ms         1 ms               37.5 ms               42 ms              47 ms          50 ms
+//	├────────────┼──────────────────┼─────────────────────┼──────────────────┼──────────────┤
+//	waits for    watches the        gives up if it is     polls for an       gives up       the caller has
+//	its answer   caller's context   in no flight yet      answer each ms     on its flight  its answer
+//	alone        too (watchAfter)   (queueLimit)          (pollAfter)        (answerBy)
+//
+// The flight itself has until answerBy of its own sending, so it may outlast its passengers: what it brings them then
+// settles the late ones (settleLate).
+//
+// All passengers with the full deadline pass those times in the order in which they came, so one timer of the lane wakes
+// them. A passenger whose caller has less time, one that entered behind a later one, and one that no request waits for
+// have timers of their own.
+//
+// If the process was stopped or has no processor, all of these times may be over before it runs again, and its timers
+// fire before it reads its sockets. Then a passenger polls some times more for an answer that has arrived (grace), and
+// nothing is sent whose answer would come too late for that (tooLate).
+const (
+	// maxPoll is the longest time between two polls.
+	maxPoll = time.Millisecond
+	// pollsLate is how often a passenger polls again if the process came too late, and pollsInTime if it did not.
+	pollsLate   = 5
+	pollsInTime = 1
+	// watchAfter is how long a passenger waits for its answer alone before it watches its caller's context too. To wait
+	// for one thing costs less than half of what it costs to wait for several, and nearly all have their answer by
+	// then; but not where the round trip itself takes that long, and so they watch from the beginning there.
+	watchAfter = time.Millisecond
+	// tripPerFlight is the round trip for which another flight pays. A flight costs both sides about 50 us.
+	tripPerFlight = 250 * time.Microsecond
+	// manyWaiting is how many passengers keep both sides busy. With fewer, what a flight costs by itself is more than
+	// another one gains.
+	manyWaiting = 16
+)
+
+// pollEvery returns the time between two polls of a passenger whose caller has limit in all.
+func pollEvery(limit time.Duration) time.Duration { return min(maxPoll, limit/50) }
+
+// answerBy returns how long a passenger may wait so that its caller has the answer within limit: timers are late by up
+// to a millisecond on a machine that does nothing else, and a crowd takes some time to wake.
+func answerBy(limit time.Duration) time.Duration { return limit - 3*pollEvery(limit) }
+
+// pollAfter returns how long a passenger waits before it begins to poll.
+func pollAfter(limit time.Duration) time.Duration {
+	return answerBy(limit) - pollsLate*pollEvery(limit)
+}
+
+// grace returns how long a passenger polls if the process came too late, and so how long what is sent again may take.
+func grace(limit time.Duration) time.Duration { return pollsLate * pollEvery(limit) }
+
+// tooLate reports whether an answer that takes a round trip would come after its caller, which has so much time left,
+// has stopped waiting: what is asked all the same would be charged for nothing. A caller whose time was over before
+// the process came to ask goes on polling for the grace.
+func tooLate(left, trip, grace time.Duration) bool {
+	if left <= 0 {
+		left = grace
+	}
+	return trip > left
+}
+
+// stopped reports whether something that should have taken no longer than limit took so much more that it says nothing
+// about the server: the process was stopped, or has no processor.
+func stopped(took, limit time.Duration) bool { return took > limit+limit/4 }
+
+// queueLimit returns how long a passenger with that much time may wait for a flight, so that the flight can be back in
+// time: three quarters, because a server may stand still for a while and serve all when it goes on; but half where a
+// flight takes that long always. l is locked.
+func (l *lane) queueLimit(patience time.Duration) time.Duration {
+	return max(patience/2, min(patience/4*3, answerBy(patience)-2*l.shortestTrip()))
+}
+
+// tripWindow is the number of flights over which the shortest round trip is taken.
+const tripWindow = 64
+
+// shortestTrip returns the shortest round trip of the last flights, or 0 if nothing has been answered yet; but not more
+// than half of the time that a caller has. If the process was short of processors when the first answers came, all seem
+// to take longer than that, and nobody would ask any more, and find out that they do not. l is locked.
+func (l *lane) shortestTrip() time.Duration {
+	return min(l.shortest[0], l.shortest[1], answerBy(l.limit)/2)
+}
+
+// maxQueueDelay returns how long a passenger may wait for company, although other flights are out.
+func (l *lane) maxQueueDelay() time.Duration { return max(l.trip/2, time.Millisecond) }
+
+// shouldDepart reports whether a flight is to leave for those who wait. There are some, and l is locked.
+func (l *lane) shouldDepart(now time.Time) bool {
+	switch {
+	case l.out >= l.maxOut:
+		return false
+	case l.out == 0 || l.queue.Len() >= l.maxEntries || l.queue.Weight() >= l.maxWeight:
+		return true
+	}
+	if n := l.usefulFlights(); l.out < n && l.queue.Len()*n >= l.queue.Len()+l.inFlight {
+		return true
+	}
+	return now.Sub(l.oldest().entered) >= l.maxQueueDelay()
+}
+
+// usefulFlights returns how many flights it pays to have out at a time: the further away the server is, the more of them
+// share the way. Near it, fewer and larger flights cost both sides less; but of a crowd, one part is for the server to
+// decide while the process gives the answers to another, and a third is on its way, so that neither side falls asleep:
+// to be woken costs more than a flight.
+func (l *lane) usefulFlights() int {
+	n := 1 + int(l.shortestTrip()/tripPerFlight)
+	if l.queue.Len() >= manyWaiting {
+		n = max(n, 3)
+	}
+	return min(l.maxOut, n)
+}
+
+// setTimer sets the lane's timer to the next time at which a flight is to leave or a passenger to be woken. l is locked.
+func (l *lane) setTimer(now time.Time) {
+	if !l.timerAt.IsZero() && l.timerAt.Before(now.Add(pollEvery(l.limit))) {
+		return
+	}
+	at := time.Time{}
+	before := func(t time.Time) {
+		if at.IsZero() || t.Before(at) {
+			at = t
+		}
+	}
+	if first := l.oldest(); first != nil {
+		if l.out < l.maxOut {
+			before(first.entered.Add(l.maxQueueDelay()))
+		}
+		if !l.behind {
+			before(first.entered.Add(l.queueLimit(l.limit)))
+		}
+	}
+	if l.queue.Marked != nil {
+		before(l.queue.Marked.Value.entered.Add(watchAfter))
+	}
+	if !l.behind {
+		for _, f := range l.flights {
+			before(f.passengers[0].entered.Add(pollAfter(l.limit)))
+			if !f.watching {
+				before(f.sent.Add(watchAfter))
+			}
+		}
+	}
+	if at.IsZero() || !l.timerAt.IsZero() && !at.Before(l.timerAt) {
+		return
+	}
+	now = time.Now() // the caller's may be old, and between two polls there is to be some time
+	if soon := now.Add(pollEvery(l.limit)); at.Before(soon) {
+		if at = soon; !l.timerAt.IsZero() && !at.Before(l.timerAt) {
+			return
+		}
+	}
+	l.timerAt = at
+	if l.timer == nil {
+		l.timer = time.AfterFunc(at.Sub(now), l.tick)
+	} else {
+		l.timer.Reset(at.Sub(now))
+	}
+}
+
+// tick lets flights leave for those who have waited long enough, and wakes passengers whose time may be over.
+func (l *lane) tick() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	l.depart(now)
+	if !l.behind {
+		l.wakeDue(now)
+	}
+	l.timerAt = time.Time{}
+	l.setTimer(now)
+}
+
+// wakeDue wakes the passengers whose time may be over, and those that do not watch their callers' contexts yet. l is
+// locked.
+func (l *lane) wakeDue(now time.Time) {
+	watch := func(p *passenger) {
+		if !p.watching {
+			p.watching = true
+			p.wake()
+		}
+	}
+	for m := &l.queue.Marked; *m != nil && now.Sub((*m).Value.entered) >= watchAfter; *m = (*m).Next() {
+		watch((*m).Value)
+	}
+	limit := l.queueLimit(l.limit)
+	for i := l.queue.First(); i != nil && now.Sub(i.Value.entered) >= limit; i = i.Next() {
+		i.Value.wake()
+	}
+	for _, f := range l.flights {
+		if !f.watching && now.Sub(f.sent) >= watchAfter {
+			f.watching = true
+			for _, p := range f.passengers {
+				watch(p)
+			}
+		}
+		for _, p := range f.passengers {
+			if now.Sub(p.entered) < pollAfter(l.limit) {
+				break
+			}
+			p.wake()
+		}
+	}
+}
+
+// wait waits for the answer of a passenger that has patience from when it entered, but not longer than queueLimit for
+// its flight to leave. If patience is all that the store allows, it is the lane that wakes it, unless no request waits.
+func (p *passenger) wait(ctx context.Context, l *lane, queueLimit, patience time.Duration, res *core.Result) ([]int64, error) {
+	var timer <-chan time.Time
+	if patience < l.limit || l.behind || p.outOfOrder {
+		p.timer.Reset(queueLimit - time.Since(p.entered))
+		timer = p.timer.C
+	}
+	polls, late := pollsInTime, false
+	for {
+		due, quits := true, false
+		select {
+		case <-p.woken:
+			due = timer == nil // else it is woken for its answer alone
+		case <-timer:
+		case <-ctx.Done():
+			quits = true
+		}
+		if p.outcome.answered() {
+			return p.answer(timer != nil, res)
+		}
+		waited := time.Since(p.entered)
+		if !quits && (!due || waited < queueLimit) {
+			continue
+		}
+		unsent, busy := l.leave(p)
+		if !unsent && !quits {
+			again := pollAfter(patience) - waited
+			if again <= 0 {
+				again = pollEvery(patience)
+				if !late && waited > patience+maxPoll-again { // by more than a timer is late
+					polls, late = pollsLate, true
+				}
+				polls--
+			}
+			if waited < answerBy(patience) || polls >= 0 && (late || waited < patience) {
+				if timer != nil {
+					p.timer.Reset(again)
+				}
+				continue
+			}
+		}
+		var err error = errLate
+		switch {
+		case errors.Is(ctx.Err(), context.Canceled):
+			err = ctx.Err()
+		case unsent && busy:
+			err = errBusy
+		case unsent && queueLimit < patience && stopped(waited, patience):
+			err = errPaused
+		case unsent && l.overloadedSince(p.entered):
+			err = errBusy
+		case unsent:
+			err = errNotSent
+		case l.overloadedSince(p.entered):
+			err = errOverdue
+		}
+		if unsent {
+			return nil, err
+		}
+		return p.quit(timer != nil, res, err)
+	}
+}
