@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
 	"github.com/weir-go/weir/core/guard"
@@ -212,9 +213,7 @@ func TestOverlookedProperties(t *testing.T) {
 			Rule:   guard.Rule{Policy: "1000/1h", Key: keyfunc.Const("all")},
 			Routes: map[string]guard.Rule{entry: {Policy: "entry: 900/1h"}}, Log: slog.New(said),
 		})
-		if err != nil {
-			t.Skip(err)
-		}
+		require.NoError(t, err)
 		r := from(alice)
 		r.route = found
 		assert.NoError(t, g.Serve(&routed{&exchange{request: r, header: header{}}, path, taken, false, http.StatusOK}))

@@ -3,6 +3,7 @@ package guard_test
 import (
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"strings"
 	"testing"
@@ -59,44 +60,82 @@ func hard() map[string]func() (keyfunc.Func, *request) {
 	}
 }
 
-// times is a refusal's time, of an ordinary request and of a hard one: the least of many, which no other load disturbs.
+// refusing returns a function that refuses r once more.
+func refusing(tb testing.TB, key keyfunc.Func, r keyfunc.Request) func() {
+	tb.Helper()
+	g := newGuard(tb, guard.Config{Rule: guard.Rule{Policy: "1/366d", Key: key}, Log: slog.New(slog.DiscardHandler)})
+	h := header{}
+	refuse := func() {
+		v := g.Check(r)
+		clear(h)
+		v.SetHeaders(h)
+		require.Equal(tb, guard.Reply, v.Action)
+	}
+	g.Check(r)
+	for range 100 { // the first requests are looked at more closely
+		refuse()
+	}
+	return refuse
+}
+
+// counted is a request that counts how often each part of it is asked for.
+type counted struct {
+	keyfunc.Request
+	asked map[string]int
+}
+
+func (c counted) Host() string         { c.asked["host"]++; return c.Request.Host() }
+func (c counted) Path() string         { c.asked["path"]++; return c.Request.Path() }
+func (c counted) Route() string        { c.asked["route"]++; return c.Request.Route() }
+func (c counted) Peer() netip.AddrPort { c.asked["peer"]++; return c.Request.Peer() }
+func (c counted) ContentLength() int64 { c.asked["length"]++; return c.Request.ContentLength() }
+func (c counted) Value(key any) any    { c.asked["value"]++; return c.Request.Value(key) }
+
+func (c counted) Header(name string) []string {
+	c.asked[name]++
+	return c.Request.Header(name)
+}
+
+// A refusal costs little whatever the request holds: it asks for each part once, and takes as much memory as that of an
+// ordinary request, and a key. What is read of a part is bounded by what reads it: accept.TestNegotiateWork, and the
+// tests of package keyfunc.
+func TestRefusalCost(t *testing.T) {
+	ordinary := testing.AllocsPerRun(100, refusing(t, keyfunc.IP(), from(alice)))
+	for name, of := range hard() {
+		key, r := of()
+		if !race.Enabled { // which drops pooled keys
+			assert.LessOrEqual(t, testing.AllocsPerRun(100, refusing(t, key, r)), ordinary+3, name)
+		}
+		c := counted{r, map[string]int{}}
+		refuse := refusing(t, key, c)
+		clear(c.asked)
+		refuse()
+		for part, n := range c.asked {
+			assert.Equal(t, 1, n, "%s: %s", name, part)
+		}
+		assert.LessOrEqual(t, len(c.asked), 4, "%s: %v", name, c.asked)
+	}
+}
+
+// times measures the refusal of an ordinary request and of a hard one: the least of many, which no other load disturbs.
 func times(tb testing.TB, key keyfunc.Func, r *request) (plain, odd time.Duration) {
 	tb.Helper()
-	refuse := func(key keyfunc.Func, r *request) func() time.Duration {
-		g := newGuard(tb, guard.Config{Rule: guard.Rule{Policy: "1/366d", Key: key}})
-		g.Check(r)
-		h := header{}
+	timed := func(refuse func()) func() time.Duration {
 		return func() time.Duration {
 			const some = 10
 			began := time.Now()
 			for range some {
-				v := g.Check(r)
-				clear(h)
-				v.SetHeaders(h)
-				require.Equal(tb, guard.Reply, v.Action)
+				refuse()
 			}
 			return time.Since(began) / some
 		}
 	}
-	one, other := refuse(keyfunc.IP(), from(alice)), refuse(key, r)
+	one, other := timed(refusing(tb, keyfunc.IP(), from(alice))), timed(refusing(tb, key, r))
 	plain, odd = one(), other()
 	for range 200 {
 		plain, odd = min(plain, one()), min(odd, other())
 	}
 	return plain, odd
-}
-
-// A refusal costs little whatever the request holds. What is read of it is bounded: see accept.TestNegotiateBounds, and the
-// tests of package keyfunc.
-func TestRefusalCost(t *testing.T) {
-	if race.Enabled {
-		t.Skip("the race detector takes its time for each access")
-	}
-	for name, of := range hard() {
-		key, r := of()
-		plain, odd := times(t, key, r)
-		assert.LessOrEqual(t, odd, 20*plain, "%s: %v, and %v for an ordinary request", name, odd, plain)
-	}
 }
 
 // BenchmarkRefusalCost reports how many times the cost of a plain refusal that of a hard request is.
@@ -123,45 +162,50 @@ func (a addressed) Host() string { return a.host }
 func (a addressed) Path() string { return a.path }
 
 // A long path or host is read once, and not for each entry of the table that may be meant, and a long tier not for each
-// tier that it is like.
+// tier that it is like: with four hundred entries the request is asked for no more than with two, and as much memory is
+// taken. No pattern reads more of a path than it has: see patterns.TestPathWork.
 func TestRefusalCostOfTables(t *testing.T) {
-	if race.Enabled {
-		t.Skip("the race detector takes its time for each access")
-	}
-	refusal := func(entries int, host, path string) func() time.Duration {
-		table, tiers := map[string]guard.Rule{}, map[string]string{}
-		for i := range entries {
-			tiers[fmt.Sprintf("tier%d", i)] = "3/1h"
-			table[fmt.Sprintf("/{tenant}/login%d", i)] = guard.Rule{Policy: "3/1h"}
-			table[fmt.Sprintf("host%d.example.org/login", i)] = guard.Rule{Policy: "3/1h"}
-		}
-		g := newGuard(t, guard.Config{
-			Rule: guard.Rule{
-				Policy: "1/366d", Key: keyfunc.IP(),
-				Tiers: tiers, Tier: func(r keyfunc.Request) string { return strings.Trim(r.Path(), "/") },
-			},
-			Routes: table, StrictRoutes: true, Log: slog.New(slog.DiscardHandler),
-		})
-		r := from(alice)
-		r.route = ""
-		return func() time.Duration {
-			began := time.Now()
-			_ = g.Check(addressed{r, host, path})
-			return time.Since(began)
-		}
-	}
 	const long = 256 << 10
 	for name, to := range map[string][2]string{
-		"a long part": {"example.org", "/a/" + strings.Repeat("b", long)},
-		"many parts":  {"example.org", strings.Repeat("/a", long/2)},
-		"a long host": {strings.Repeat("h", long), "/login"},
-		"a long tier": {"example.org", "/" + strings.Repeat(" ", long)},
+		"a long part":     {"example.org", "/a/" + strings.Repeat("b", long)},
+		"many parts":      {"example.org", strings.Repeat("/a", long/2)},
+		"a path to clean": {"example.org", strings.Repeat("/a/..", long/5)},
+		"a long host":     {strings.Repeat("h", long), "/login"},
+		"a long tier":     {"example.org", "/" + strings.Repeat(" ", long)},
 	} {
-		few, many := refusal(1, to[0], to[1]), refusal(200, to[0], to[1])
-		one, all := few(), many()
-		for range 50 {
-			one, all = min(one, few()), min(all, many())
+		work := func(entries int) (asked map[string]int, allocs float64) {
+			table, tiers := map[string]guard.Rule{}, map[string]string{}
+			for i := range entries {
+				tiers[fmt.Sprintf("tier%d", i)] = "3/1h"
+				table[fmt.Sprintf("/{tenant}/login%d", i)] = guard.Rule{Policy: "3/1h"}
+				table[fmt.Sprintf("host%d.example.org/login", i)] = guard.Rule{Policy: "3/1h"}
+			}
+			g := newGuard(t, guard.Config{
+				Rule: guard.Rule{
+					Policy: "1/366d", Key: keyfunc.IP(),
+					Tiers: tiers, Tier: func(r keyfunc.Request) string { return strings.Trim(r.Path(), "/") },
+				},
+				Routes: table, StrictRoutes: true, Log: slog.New(slog.DiscardHandler),
+			})
+			r := from(alice)
+			r.route = ""
+			c := counted{addressed{r, to[0], to[1]}, map[string]int{}}
+			for range 110 {
+				g.Check(c)
+			}
+			clear(c.asked)
+			g.Check(c)
+			if race.Enabled {
+				return maps.Clone(c.asked), 0 // it drops pooled keys
+			}
+			asked = maps.Clone(c.asked)
+			return asked, testing.AllocsPerRun(20, func() { g.Check(c) })
 		}
-		assert.LessOrEqual(t, all, 3*one+50*time.Microsecond, "%s: %v beside 400 entries, %v beside two", name, all, one)
+		asked, allocs := work(1)
+		askedMany, allocsMany := work(200)
+		assert.Equal(t, asked, askedMany, name)
+		assert.LessOrEqual(t, allocsMany, allocs, name)
+		assert.LessOrEqual(t, askedMany["path"], 2, "%s: the table and the Tier ask for it", name)
+		assert.LessOrEqual(t, askedMany["host"], 1, name)
 	}
 }

@@ -1,7 +1,10 @@
 // Package accept chooses the format of an answer by the header of its request.
 package accept
 
-import "strings"
+import (
+	"iter"
+	"strings"
+)
 
 // Format is the format of a body that a client can ask for.
 type Format uint8
@@ -37,42 +40,33 @@ const (
 // anything, it is plain text. Entries after the first 16, or the first KiB, are not read. It does not allocate.
 func Negotiate(lines []string) Format {
 	var wants [Problem + 1]preference
-	bytes, entries := maxBytes, maxEntries // left to read
-read:
-	for _, line := range lines {
-		if len(lines) == 1 && line == "*/*" {
-			break // which nearly all programs send, and which says nothing
+	if len(lines) == 1 && lines[0] == "*/*" {
+		return Text // which nearly all programs send, and which says nothing
+	}
+	for entry := range entries(lines) {
+		mediaRange, params, _ := strings.Cut(entry, ";")
+		mediaRange = strings.TrimSpace(mediaRange)
+		note := func(f Format, specific int) {
+			if specific >= wants[f].specific {
+				wants[f] = preference{quality(params), specific}
+			}
 		}
-		line = line[:min(len(line), bytes)]
-		bytes -= len(line)
-		for entry := range strings.SplitSeq(line, ",") {
-			if entries--; entries < 0 {
-				break read
-			}
-			mediaRange, params, _ := strings.Cut(entry, ";")
-			mediaRange = strings.TrimSpace(mediaRange)
-			note := func(f Format, specific int) {
-				if specific >= wants[f].specific {
-					wants[f] = preference{quality(params), specific}
-				}
-			}
-			switch {
-			case strings.EqualFold(mediaRange, TypeProblem):
-				note(Problem, 3)
-			case strings.EqualFold(mediaRange, TypeJSON):
-				note(JSON, 3)
-			case strings.EqualFold(mediaRange, "application/*"):
-				note(Problem, 2)
-				note(JSON, 2)
-			case strings.EqualFold(mediaRange, "text/plain"):
-				note(Text, 3)
-			case strings.EqualFold(mediaRange, "text/*"):
-				note(Text, 2)
-			case mediaRange == "*/*":
-				note(Text, 1)
-				note(JSON, 1)
-				note(Problem, 1)
-			}
+		switch {
+		case strings.EqualFold(mediaRange, TypeProblem):
+			note(Problem, 3)
+		case strings.EqualFold(mediaRange, TypeJSON):
+			note(JSON, 3)
+		case strings.EqualFold(mediaRange, "application/*"):
+			note(Problem, 2)
+			note(JSON, 2)
+		case strings.EqualFold(mediaRange, "text/plain"):
+			note(Text, 3)
+		case strings.EqualFold(mediaRange, "text/*"):
+			note(Text, 2)
+		case mediaRange == "*/*":
+			note(Text, 1)
+			note(JSON, 1)
+			note(Problem, 1)
 		}
 	}
 	best := Text
@@ -85,7 +79,24 @@ read:
 	return best
 }
 
-// quality is that of a media range, in thousandths: 1000 unless a parameter q says less. What cannot be read counts as
+// entries yields the entries that are read. All that Negotiate does is done for one of them, in time linear in its
+// length.
+func entries(lines []string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		bytes, n := maxBytes, maxEntries // left to read
+		for _, line := range lines {
+			line = line[:min(len(line), bytes)]
+			bytes -= len(line)
+			for entry := range strings.SplitSeq(line, ",") {
+				if n--; n < 0 || !yield(entry) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// quality returns the weight of a media range, in thousandths: 1000 unless a parameter q says less. What cannot be read counts as
 // the best, as if it were not there.
 func quality(params string) int {
 	for param := range strings.SplitSeq(params, ";") {

@@ -75,6 +75,28 @@ func TestNegotiateBounds(t *testing.T) {
 	}
 }
 
+// No more is read than the bounds say, whatever is sent: that many bytes and entries are all the work there is.
+func TestNegotiateWork(t *testing.T) {
+	const megabyte = 1 << 20
+	for name, lines := range map[string][]string{
+		"commas":     {strings.Repeat(",", megabyte)},
+		"entries":    {strings.Repeat("application/json;q=0.123,", megabyte/25)},
+		"parameters": {"application/json" + strings.Repeat(";q", megabyte/2)},
+		"spaces":     {strings.Repeat(" ", megabyte)},
+		"lines":      slices.Repeat([]string{"application/json"}, megabyte/20),
+		"no text":    make([]string, megabyte/20),
+	} {
+		bytes, n := 0, 0
+		for entry := range entries(lines) {
+			bytes += len(entry)
+			n++
+		}
+		assert.LessOrEqual(t, bytes, 1024, name)
+		assert.LessOrEqual(t, n, 16, name)
+		assert.Zero(t, testing.AllocsPerRun(10, func() { Negotiate(lines) }), name)
+	}
+}
+
 func TestIsGRPC(t *testing.T) {
 	for contentType, want := range map[string]bool{
 		"":                             false,
