@@ -9,16 +9,17 @@ import (
 	"github.com/weir-go/weir/core/internal/algo"
 )
 
-// MaxLimits is how many limits one policy may have.
-const MaxLimits = 4
-
-// MaxRate is the largest rate and burst of a limit, in units.
-const MaxRate = 1 << 31
-
-// The shortest and the longest period of a limit.
+// The bounds of policies, limits and permits.
 const (
+	MaxLimits = 4       // limits of one policy
+	MaxRate   = 1 << 31 // the rate and the burst of a limit, in units
+
+	// The period of a limit.
 	MinPeriod = time.Millisecond
 	MaxPeriod = 366 * 24 * time.Hour
+
+	// MaxPermitWeight is the largest Permit.Weight: all other callers of a server wait while a script counts the places.
+	MaxPermitWeight = 1000
 )
 
 // The parts of a SlidingWindow: by default, and at most.

@@ -28,10 +28,6 @@ type Permit struct {
 	Now int64
 }
 
-// MaxPermitWeight is the largest Permit.Weight: what one script may do while everybody
-// waits for the server.
-const MaxPermitWeight = 1000
-
 // maxPermitID is the longest Permit.ID, in bytes.
 const maxPermitID = 128
 

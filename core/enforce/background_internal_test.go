@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/later"
 )
 
 // Permits come back as fast as they go, however far the store is, and whoever they belonged to.
@@ -40,7 +41,7 @@ func TestReleasesKeepUp(t *testing.T) {
 		assert.Zero(t, refused, "of %d", victim)
 		advance(50 * time.Millisecond)
 		assert.EqualValues(t, 5, s.free(t, p))
-		assert.Zero(t, waitingTasks(h.engine))
+		assert.Zero(t, inBackground(h.engine))
 		closeHolder(h)
 	})
 }
@@ -89,12 +90,12 @@ func TestReleasesEndWithTheLease(t *testing.T) {
 			x.release()
 		}
 		advance(30 * time.Second)
-		assert.Equal(t, many, waitingTasks(h.engine), "none is dropped while its lease lives")
+		assert.Equal(t, many, inBackground(h.engine), "none is dropped while its lease lives")
 		start := time.Now()
 		require.Error(t, h.engine.close())
 		assert.Equal(t, closeTimeout, time.Since(start))
 		advance(31 * time.Second)
-		assert.Zero(t, waitingTasks(h.engine))
+		assert.Zero(t, inBackground(h.engine))
 		assert.EqualValues(t, 10_000, s.free(t, p), "the leases have ended")
 		s.set(restore)
 		x, _ := hold1(t, h, p)
@@ -122,14 +123,11 @@ func TestReleasesPauseTogether(t *testing.T) {
 		}
 		before := asked()
 		advance(10 * time.Second)
-		assert.InDelta(t, (many/batchSize+1)*10*time.Second/retryLast, asked()-before, 10)
-		b := h.engine.background
-		b.mu.Lock()
-		assert.Equal(t, many, b.left())
-		b.mu.Unlock()
+		assert.InDelta(t, (many/batchSize+1)*10*time.Second/later.LastPause, asked()-before, 10)
+		assert.Equal(t, many, inBackground(h.engine))
 		s.set(restore)
 		advance(time.Second)
-		assert.Zero(t, waitingTasks(h.engine))
+		assert.Zero(t, inBackground(h.engine))
 	})
 }
 
@@ -153,7 +151,7 @@ func TestLogThatBlocks(t *testing.T) {
 		x, _ := hold1(t, h, p)
 		x.release()
 		synctest.Wait()
-		assert.Equal(t, 1, waitingTasks(h.engine), "it waits for the one that logs")
+		assert.Equal(t, 1, inBackground(h.engine), "it waits for the one that logs")
 		assert.EqualValues(t, 1, s.free(t, p), "permits do not")
 		close(log.over)
 		synctest.Wait()

@@ -162,7 +162,7 @@ func TestChargesKeepUp(t *testing.T) {
 			<-time.After(time.Millisecond)
 		}
 		advance(50 * time.Millisecond)
-		assert.Zero(t, waitingTasks(l.engine))
+		assert.Zero(t, inBackground(l.engine))
 		s.set(func(f *fakeRemote) { f.delay = 0 })
 		assert.EqualValues(t, 99000, chargeRemaining(t, l))
 
@@ -173,20 +173,18 @@ func TestChargesKeepUp(t *testing.T) {
 			a.Charge(1, func() { over.Add(1) })
 		}
 		synctest.Wait()
-		assert.LessOrEqual(t, waitingTasks(l.engine), maxRefunds+chargesAtOnce)
+		assert.LessOrEqual(t, inBackground(l.engine), maxRefunds+chargesAtOnce)
 		assert.Contains(t, said.String(), "others wait for a store that does not answer")
 		assert.LessOrEqual(t, over.Load(), int64(10+chargesAtOnce), "for the others there is a place")
 		advance(refundLife + time.Second)
 		assert.EqualValues(t, many, over.Load(), "once each")
-		assert.Zero(t, waitingTasks(l.engine), "what is not charged within %v is left", refundLife)
+		assert.Zero(t, inBackground(l.engine), "what is not charged within %v is left", refundLife)
 		require.Error(t, l.Close())
 	})
 }
 
-// waitingTasks returns how many tasks wait in the background.
-func waitingTasks(e *engine) int {
+// inBackground returns how much there is to do in the background.
+func inBackground(e *engine) int {
 	b := e.background
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.left()
+	return b.renewals.Left() + b.releases.Left() + b.refunds.Left() + b.charges.Left() + b.handBacks.Left()
 }

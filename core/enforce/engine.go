@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/ledger"
 )
 
 // engine is what a [Limiter] shares with all that its With made: the store, and all that is done around a decision of
@@ -23,7 +24,7 @@ type engine struct {
 	memory   *core.Memory // the store, if it is in the process; nil if it is remote
 	mirrors  bool         // the fallback counts what the store admits, too
 
-	ledger     ledger // what the fallback has admitted and the store has not been charged for
+	ledger     ledger.Ledger // what the fallback has admitted and the store has not been charged for
 	background *background
 	holder     *holder
 	waiters    *waiters
@@ -56,8 +57,8 @@ func newEngine(s core.Store, log *slog.Logger) *engine {
 	if own, ok := s.(interface{ Mirrors() bool }); ok {
 		e.mirrors = own.Mirrors() && e.remote()
 	}
-	e.background = newBackground(e)
 	e.holder = newHolder(e)
+	e.background = newBackground(e)
 	e.waiters = newWaiters(e)
 	return e
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/weir-go/weir/core"
 )
@@ -19,7 +20,7 @@ func (e *engine) take(ctx context.Context, t *core.Take, res *core.Result) (err 
 		if e.failing.Load() || e.health.failing.Load() {
 			e.recovered()
 		}
-		if e.ledger.keys.Load() > 0 {
+		if !e.ledger.Empty() {
 			e.handBack(t)
 		}
 		if e.mirrors && res.Taken > 0 {
@@ -99,7 +100,7 @@ var inMemory = context.Background() //nolint:forbidigo // there is nothing to cu
 func (e *engine) giveBack(r *core.Refund, from place) {
 	toCharged(r)
 	if from == inStore && e.remote() {
-		e.background.refund(*r)
+		e.background.refunds.Add(refund{*r, time.Now().Add(refundLife)})
 		return
 	}
 	_ = e.refund(inMemory, from, []core.Refund{*r})
@@ -109,7 +110,7 @@ func (e *engine) giveBack(r *core.Refund, from place) {
 // ended, however it has.
 func (e *engine) charge(t core.Take, at place, done func()) {
 	if e.remote() && at == inStore {
-		e.background.charge(t, done)
+		e.background.charges.Add(charge{t, time.Now().Add(refundLife), done})
 		return
 	}
 	defer done()
@@ -168,7 +169,7 @@ func (e *engine) refundLocally(ctx context.Context, refunds []core.Refund) error
 			units = c.giveBack(units)
 		}
 		if units > 0 {
-			e.ledger.sub(ledgerKeyOf(r.Policy, r.Key), units)
+			e.ledger.Sub(ledgerKeyOf(r.Policy, r.Key), units)
 		}
 	}
 	return nil

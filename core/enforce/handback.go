@@ -1,18 +1,23 @@
 package enforce
 
 import (
+	"context"
 	"errors"
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/ledger"
 )
 
 // owe notes what the fallback has admitted, to be handed back to the store.
 func (e *engine) owe(t *core.Take, res *core.Result) {
 	if res.Taken > 0 {
-		e.ledger.add(ledgerKeyOf(t.Policy, t.Key), res.Taken, weighs(t.Policy, res))
+		e.ledger.Add(ledgerKeyOf(t.Policy, t.Key), res.Taken, weighs(t.Policy, res))
 	}
 }
+
+// ledgerKeyOf returns what stands for a key of p in the ledger: other numbers of p that share its state owe together.
+func ledgerKeyOf(p core.Policy, key string) ledger.Key { return ledger.KeyOf(p.Name(), shape(p), key) }
 
 // weighs is how long it takes until nothing that was taken weighs any more, in any of the limits.
 func weighs(p core.Policy, res *core.Result) (longest time.Duration) {
@@ -34,7 +39,7 @@ func (e *engine) mirror(t *core.Take, units int64) {
 // store has just answered for that key: a store that still hangs might lose the charge, which cannot be sent twice.
 // Units that do not weigh any more in the fallback are left out.
 func (e *engine) handBack(t *core.Take) {
-	units := e.ledger.take(ledgerKeyOf(t.Policy, t.Key))
+	units := e.ledger.Collect(ledgerKeyOf(t.Policy, t.Key))
 	if units == 0 {
 		return
 	}
@@ -47,23 +52,23 @@ func (e *engine) handBack(t *core.Take) {
 		used = max(used, l.Burst-now.Each(i).Remaining)
 	}
 	if units = min(units, used); units > 0 {
-		e.background.handBack(core.Take{Policy: t.Policy, Key: t.Key, Cost: units, AtMost: true}, weighs(local, &now))
+		e.background.handBacks.Add(handBack{
+			core.Take{Policy: t.Policy, Key: t.Key, Cost: units, AtMost: true}, time.Now().Add(weighs(local, &now)),
+		})
 	}
 }
 
-// handedBack is told what became of a batch of hand-backs. Those that were surely not charged are owed again; those
-// that may have been charged are not.
-func (e *engine) handedBack(batch []task, errs []error) {
-	for i, err := range errs {
-		if err == nil {
-			continue
-		}
+// sendHandBacks charges what was handed back. Units that were surely not charged are owed again; those that may have
+// been charged are not.
+func (e *engine) sendHandBacks(ctx context.Context, batch []handBack) []error {
+	for i, err := range e.takeAll(ctx, len(batch), func(i int) *core.Take { return &batch[i].take }) {
 		var failed *core.StoreError
 		if errors.As(err, &failed) && !failed.MaybeExecuted {
-			t := batch[i].charge
-			e.ledger.add(ledgerKeyOf(t.Policy, t.Key), t.Cost, time.Until(batch[i].until))
+			t := &batch[i].take
+			e.ledger.Add(ledgerKeyOf(t.Policy, t.Key), t.Cost, time.Until(batch[i].until))
 		}
 	}
+	return nil
 }
 
 // rates returns how many limits of p are not permits, which are the last of its limits.

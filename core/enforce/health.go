@@ -184,9 +184,11 @@ func (h *health) over(fails interface{ Failing(server string) bool }, now time.T
 	return lines
 }
 
-// lost notes what could not be given back or charged.
-func (e *engine) lost(what, of string, n int, err error) {
-	if e.health.lost.due() {
-		e.logger().Warn("weir: "+what, "what", of, "number", n, "error", err)
+// lost returns a function that logs what could not be given back or charged.
+func (e *engine) lost(what, of string) func(n int, err error) {
+	return func(n int, err error) {
+		if e.health.lost.due() {
+			e.logger().Warn("weir: "+what, "what", of, "number", n, "error", err)
+		}
 	}
 }

@@ -2,16 +2,10 @@ package enforce
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/weir-go/weir/core"
 )
-
-// ErrPermitLost is the cause with which the context of a permit's holder ends before its release: because the store
-// has given the place to somebody else, or, under "fail closed", has not confirmed for a whole lease that it is still
-// held; because [Limiter.Close] has released it; or because a [Detached] permit was held for too long.
-var ErrPermitLost = errors.New("enforce: the permit is lost; somebody else may have its place")
 
 // maxDetached is how long a detached permit is held at most: beyond it, its holder has forgotten it.
 const maxDetached = 24 * time.Hour

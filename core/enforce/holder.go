@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/internal/later"
 )
 
 // A permit is renewed every lease/renewals, together with others that are due within lease/together of it, and after
@@ -122,7 +123,7 @@ func (h *holder) tick() {
 	}
 	h.mu.Unlock()
 	if len(due) > 0 {
-		h.engine.background.renew(due)
+		h.engine.background.renewals.AddAll(due)
 	}
 	for _, x := range here {
 		h.renewHere(x)
@@ -133,11 +134,35 @@ func (h *holder) tick() {
 func (h *holder) renewHere(x *hold) {
 	sent := time.Now()
 	lost, err := x.store().Renew(inMemory, []core.Permit{x.permit})
-	h.renewed([]task{{hold: x}}, lost, []error{err}, sent)
+	h.renewed([]*hold{x}, lost, []error{err}, sent)
 }
 
-// renewed is told what became of a batch of renewals.
-func (h *holder) renewed(batch []task, lost []core.Permit, errs []error, sent time.Time) {
+// renew renews permits in the remote store.
+func (h *holder) renew(ctx context.Context, batch []*hold) []error {
+	permits, timeout := make([]core.Permit, len(batch)), later.Timeout
+	for i, x := range batch {
+		permits[i] = x.permit
+		timeout = min(timeout, x.lease/renewals)
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	sent := time.Now()
+	lost, err := h.askToRenew(ctx, permits)
+	h.renewed(batch, lost, eachError(err, len(batch)), sent)
+	return nil // a permit that was not renewed is renewed in its own time
+}
+
+func (h *holder) askToRenew(ctx context.Context, permits []core.Permit) (lost []core.Permit, err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = panicked(value)
+		}
+	}()
+	return h.engine.permits.Renew(ctx, permits)
+}
+
+// renewed takes the answer to a batch of renewals.
+func (h *holder) renewed(batch []*hold, lost []core.Permit, errs []error, sent time.Time) {
 	ids := make(map[string]bool, len(lost))
 	for i := range lost {
 		ids[lost[i].ID] = true
@@ -145,13 +170,13 @@ func (h *holder) renewed(batch []task, lost []core.Permit, errs []error, sent ti
 	var failed, adopted []*hold // adopted: the store counts them again
 	h.mu.Lock()
 	for i := range batch {
-		x := batch[i].hold
+		x := batch[i]
 		x.renewing = false
 		switch {
 		case x.released: // while it was renewed, which may have brought it back
 			h.giveBack(x)
 		case x.ended:
-		case errs[i] != nil:
+		case errs != nil && errs[i] != nil:
 			failed = append(failed, x)
 			x.failed = true
 			x.due = time.Now().Add(x.lease / retries)
@@ -233,7 +258,7 @@ func (h *holder) giveBack(x *hold) {
 	if x.adopted {
 		h.forget(x)
 	}
-	h.engine.background.release(x.permit, x.lease)
+	h.engine.background.releases.Add(release{x.permit, time.Now().Add(x.lease)})
 }
 
 // giveBackUnknown releases a permit that may have been granted, or may yet be.

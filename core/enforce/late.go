@@ -62,7 +62,7 @@ func (c *lateCharge) answered(res core.Result, err error) {
 	c.stands = min(c.used, res.Taken)
 	back, owed := res.Taken-c.stands, c.used-c.stands
 	if c.owes && owed > 0 { // before anybody may find it known, and take off the ledger what is given back of it
-		c.engine.ledger.add(ledgerKeyOf(c.policy, c.key), owed, c.weighs)
+		c.engine.ledger.Add(ledgerKeyOf(c.policy, c.key), owed, c.weighs)
 	}
 	c.mu.Unlock()
 	c.refund(back)

@@ -238,18 +238,3 @@ func (l *Limiter) Refund(ctx context.Context, key string, r core.Result, n int64
 func (l *Limiter) Reset(ctx context.Context, key string) error {
 	return l.engine.reset(ctx, l.policy, key)
 }
-
-// OverLimitError is the error of [Limiter.Wait] and [Limiter.Acquire] over the limit: the turn would come too late,
-// or never.
-type OverLimitError struct {
-	// Result is the refusal. RetryAfter counts from when it was made.
-	Result core.Result
-}
-
-// Error implements error.
-func (e *OverLimitError) Error() string {
-	if e.Result.Outcome == core.Never {
-		return fmt.Sprintf("over limit: more than the %d units that it ever admits at once", e.Result.Limit)
-	}
-	return fmt.Sprintf("over limit: try again in %v", e.Result.RetryAfter)
-}

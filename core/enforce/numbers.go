@@ -71,7 +71,7 @@ func (e *engine) resetLocally(ctx context.Context, p core.Policy, key string) er
 	if err := e.fallback().Reset(ctx, p.Local(), key); err != nil {
 		return err
 	}
-	e.ledger.take(ledgerKeyOf(p, key))
+	e.ledger.Collect(ledgerKeyOf(p, key))
 	return nil
 }
 

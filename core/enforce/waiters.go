@@ -2,7 +2,6 @@ package enforce
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -11,9 +10,6 @@ import (
 
 	"github.com/weir-go/weir/core"
 )
-
-// ErrClosed is the error of a wait that [Limiter.Close] has ended, or that began after it.
-var ErrClosed = errors.New("enforce: the Limiter was closed while a caller waited for its turn")
 
 // waiters are the callers that wait for their turn, in a line for each policy, key and number of units. A store gives
 // a reservation back only if nobody has queued behind it, so the turns of a line are held in common: whoever leaves

@@ -1,0 +1,174 @@
+// Package later sends what no caller waits for, in batches and behind the calls that it comes from.
+package later
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// A batch may take Timeout. What failed is sent again after FirstPause, then after longer pauses, up to LastPause: 2 s
+// after a short fault all has been sent.
+const (
+	Timeout    = time.Second
+	FirstPause = 50 * time.Millisecond
+	LastPause  = 400 * time.Millisecond
+)
+
+// Queue sends items in batches, one batch after the other, in the order in which they were added. A batch has all items
+// that have come while the one before it was out, so a lone item leaves at once. A Queue has a goroutine only while
+// there is something to send, and no Queue holds up another one. Its exported fields are set before the first Add.
+type Queue[T any] struct {
+	// Group counts the items of several queues together.
+	Group *Group
+	// Batch is the largest number of items in a batch.
+	Batch int
+	// Max bounds the items that wait: one beyond is lost at once. 0 means no bound.
+	Max int
+	// Send sends a batch, and returns the error of each item, or nil if it has sent them all. If it panics, all have
+	// failed: there is no caller who could recover.
+	Send func(ctx context.Context, batch []T) []error
+	// Keep reports whether an item that failed is to be sent again. If Keep is nil, none is.
+	Keep func(item *T, err error) bool
+	// Lost is called with the number of items that are given up, and the error of one of them. It may block.
+	Lost func(n int, err error)
+	// Done, if it is not nil, is called for each item that was sent or is lost.
+	Done func(item *T)
+
+	mu      sync.Mutex
+	waiting []T
+	failed  []T  // sent again after the pause
+	sending bool // there is a goroutine that sends
+	out     int  // items of the batch that is out
+	pausing bool
+	pause   time.Duration
+	lost    int // since the last Unsent
+}
+
+// Add adds an item. It does not wait for anything but a Lost that blocks, of an item beyond Max.
+func (q *Queue[T]) Add(item T) { q.AddAll([]T{item}) }
+
+// AddAll adds items that may go together.
+func (q *Queue[T]) AddAll(items []T) {
+	q.mu.Lock()
+	full := q.Max > 0 && len(q.waiting)+len(q.failed) >= q.Max
+	if full {
+		q.lost += len(items)
+	} else {
+		q.Group.add(len(items))
+		q.waiting = append(q.waiting, items...)
+		q.start()
+	}
+	q.mu.Unlock()
+	if full {
+		q.end(items, len(items), fmt.Errorf("%d others wait for a store that does not answer", q.Max))
+	}
+}
+
+// start begins to send. q is locked.
+func (q *Queue[T]) start() {
+	if !q.sending && len(q.waiting) > 0 {
+		q.sending = true
+		go q.work()
+	}
+}
+
+// work sends batches until there is nothing left to send.
+func (q *Queue[T]) work() {
+	for {
+		q.mu.Lock()
+		n := min(len(q.waiting), q.Batch)
+		q.out = n
+		if n == 0 {
+			q.sending = false
+			q.mu.Unlock()
+			return
+		}
+		batch := q.waiting[:n:n]
+		q.waiting = q.waiting[n:] // what is left is copied when it grows, and the rest freed
+		q.mu.Unlock()
+		q.sent(batch, q.send(batch))
+	}
+}
+
+func (q *Queue[T]) send(batch []T) (errs []error) {
+	defer func() {
+		if value := recover(); value != nil {
+			errs = slices.Repeat([]error{fmt.Errorf("Send panicked: %v", value)}, len(batch))
+		}
+	}()
+	ctx, cancel := context.WithTimeout(context.Background(), Timeout) //nolint:forbidigo // it is of many requests
+	defer cancel()
+	return q.Send(ctx, batch)
+}
+
+// sent keeps what failed and is to be sent again, and ends the rest.
+func (q *Queue[T]) sent(batch []T, errs []error) {
+	lost, why := 0, error(nil)
+	ended := batch[:0]
+	q.mu.Lock()
+	failed := false
+	for i := range batch {
+		if errs != nil && errs[i] != nil {
+			failed = true
+			if q.Keep != nil && q.Keep(&batch[i], errs[i]) {
+				q.failed = append(q.failed, batch[i])
+				continue
+			}
+			lost, why = lost+1, errs[i]
+		}
+		ended = append(ended, batch[i])
+	}
+	q.out = 0
+	q.lost += lost
+	switch {
+	case !failed:
+		q.pause = 0
+	case len(q.failed) > 0 && !q.pausing: // one pause for all batches that fail meanwhile
+		q.pausing, q.pause = true, min(max(FirstPause, q.pause*2), LastPause)
+		time.AfterFunc(q.pause, q.again)
+	}
+	q.mu.Unlock()
+	q.end(ended, lost, why)
+	q.Group.done(len(ended))
+}
+
+// end reports what is lost, and that nothing more becomes of these items. q is not locked: a Lost that blocks holds up
+// nobody but this queue.
+func (q *Queue[T]) end(items []T, lost int, why error) {
+	if lost > 0 {
+		q.Lost(lost, why)
+	}
+	if q.Done == nil {
+		return
+	}
+	for i := range items {
+		q.Done(&items[i])
+	}
+}
+
+// again sends what has failed once more.
+func (q *Queue[T]) again() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.waiting, q.failed, q.pausing = append(q.waiting, q.failed...), nil, false
+	q.start()
+}
+
+// Left returns how many items wait or are out.
+func (q *Queue[T]) Left() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.waiting) + len(q.failed) + q.out
+}
+
+// Unsent returns how many items are left, and how many were lost since the last Unsent.
+func (q *Queue[T]) Unsent() int {
+	left := q.Left()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	left, q.lost = left+q.lost, 0
+	return left
+}
