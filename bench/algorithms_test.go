@@ -199,23 +199,8 @@ func heap() int64 {
 	return int64(stats.HeapAlloc)
 }
 
-// bare is the baseline: what a go-redis user would write by hand for GCRA, with
-// doubles, four integers in the reply, and no healing. Like ours it takes a time for tests.
-var bare = redis.NewScript(`
-local now, forced = tonumber(ARGV[4]), 86400000
-if not now then
-  local t = redis.call('TIME')
-  now, forced = t[1] * 1000000 + t[2], 0
-end
-local emission, burst, cost = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
-local tat = tonumber(redis.call('GET', KEYS[1]) or now)
-if tat < now then tat = now end
-local new = tat + emission * cost
-local ahead = new - burst
-if ahead > now then return {0, 0, ahead - now, tat - now} end
-redis.call('SET', KEYS[1], new, 'PX', math.ceil((new - now) / 1000) + forced)
-return {1, math.floor((now - ahead) / emission), 0, new - now}
-`)
+// bare is the baseline.
+var bare = redis.NewScript(redistest.GCRAByHand)
 
 // BenchmarkRedisFull is a decision in Redis on a state of full size, next to the
 // baseline, and what the key takes there. See versus.
@@ -307,12 +292,7 @@ func (r server) versus(b *testing.B, s *stream) {
 	baseline := []string{"bare" + r.name(s.Take)[4:]} // as long as ours
 	var took [2][]time.Duration                       // by the baseline, by a decision
 	call := [2]func() error{
-		func() error {
-			if s.Now == 0 {
-				return bare.EvalSha(ctx, r.rdb, baseline, 1, 1_000_000, 1).Err()
-			}
-			return bare.EvalSha(ctx, r.rdb, baseline, s.gap, 100*s.gap, 1, s.Now).Err()
-		},
+		func() error { return bare.EvalSha(ctx, r.rdb, baseline, 1, 1_000_000, 1).Err() },
 		func() error {
 			res, err := r.store.Take(ctx, s.next())
 			if err == nil && !res.Allowed() {

@@ -64,7 +64,7 @@ func (r *report) write(dir string) error {
 	case err != nil:
 		return err
 	default:
-		r.keep(old)
+		r.Sections = arranged(append(r.Sections, old.Sections...))
 	}
 	files, err := r.files()
 	if err != nil {
@@ -80,18 +80,20 @@ func (r *report) write(dir string) error {
 	return nil
 }
 
-// keep adds the sections of another report that r does not have.
-func (r *report) keep(old *report) {
-	var all []outcome
+// arranged returns the outcomes in the order of sections, of each section the first. Sections and rows that are no more
+// are left out.
+func arranged(all []outcome) (kept []outcome) {
 	for _, s := range sections() {
-		for _, from := range []*report{r, old} {
-			if i := slices.IndexFunc(from.Sections, func(o outcome) bool { return o.Name == s.name }); i >= 0 {
-				all = append(all, from.Sections[i])
-				break
-			}
+		if i := slices.IndexFunc(all, func(o outcome) bool { return o.Name == s.name }); i >= 0 {
+			o := all[i]
+			o.section = s
+			o.Rows = slices.DeleteFunc(o.Rows, func(r rowOutcome) bool {
+				return !slices.ContainsFunc(s.rows, func(known row) bool { return known.name == r.Name })
+			})
+			kept = append(kept, o)
 		}
 	}
-	r.Sections = all
+	return kept
 }
 
 func readReport(dir string) (*report, error) {
@@ -103,18 +105,7 @@ func readReport(dir string) (*report, error) {
 	if err := json.Unmarshal(text, r); err != nil {
 		return nil, fmt.Errorf("%s: %w", samplesFile, err)
 	}
-	all := r.Sections
-	r.Sections = nil
-	for _, s := range sections() { // what is no more is forgotten, rows as well
-		if i := slices.IndexFunc(all, func(o outcome) bool { return o.Name == s.name }); i >= 0 {
-			o := all[i]
-			o.section = s
-			o.Rows = slices.DeleteFunc(o.Rows, func(r rowOutcome) bool {
-				return !slices.ContainsFunc(s.rows, func(known row) bool { return known.name == r.Name })
-			})
-			r.Sections = append(r.Sections, o)
-		}
-	}
+	r.Sections = arranged(r.Sections)
 	return r, nil
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -31,78 +32,57 @@ func redisSections() []section {
 	for i := range eight {
 		eight[i] = limit{lasting[0].rate + i, lasting[0].period}
 	}
-	hundred := "100 goroutines. Each contender has one client; those of go-redis have their default of 10 connections for each core."
-	all := []section{{
-		name: "redis-one", chart: "redis-one", unit: halfOfThem, also: []string{"go-redis EVALSHA"},
-		title: "A decision in Redis, one goroutine", panel: "on the same machine", shorter: 8,
-		note: "One goroutine, one key. The median of the times of single decisions, round trip included. A processor that " +
-			"has fallen asleep while it waited takes five times as long, and whether it does changes several times a " +
-			"second: slices are short, so that it happens to all.",
-	}, {
-		name: "redis-one-network", chart: "redis-one", unit: halfOfThem, also: []string{"go-redis EVALSHA"},
-		title: "A decision in Redis, one goroutine", panel: "1 ms away",
-		note: "One goroutine, one key. The median of the times of single decisions, round trip included.",
-	}, {
-		name: "redis-many", chart: "redis-many", unit: perSecond,
-		title: "100 goroutines, 10 000 keys, Redis", note: hundred,
-	}, {
-		name: "redis-hot", chart: "redis-hot", unit: perSecond,
-		title: "100 goroutines, one hot key, Redis", note: hundred,
-	}, {
-		name: "redis-denied", chart: "redis-denied", unit: perSecond,
-		title: "100 goroutines, one key that is over its limit, Redis", note: hundred,
-	}, {
-		name: "redis-eight", chart: "redis-eight", unit: perSecond,
-		title: "100 goroutines, 10 000 keys, eight policies at once, Redis", note: hundred,
-	}, {
-		name: "redis-network", chart: "redis-network", unit: perSecond,
-		title: "100 goroutines, 10 000 keys, Redis 1 ms away",
-		note:  "Each round trip takes 1 ms longer. Each contender has one client; those of go-redis have their default of 10 connections for each core, or 100.",
-	}, {
-		name: "redis-cluster", chart: "redis-cluster", unit: perSecond, baseline: "go-redis EVALSHA",
-		title: "100 goroutines, 10 000 keys, a Redis Cluster of three", note: hundred,
-	}}
-	loads := map[string]redisLoad{
-		"redis-one":         {goroutines: 1, keys: 1, limits: plenty},
-		"redis-one-network": {goroutines: 1, keys: 1, limits: plenty, network: time.Millisecond},
-		"redis-many":        {goroutines: 100, limits: lasting},
-		"redis-hot":         {goroutines: 100, keys: 1, limits: plenty},
-		"redis-denied":      {goroutines: 100, keys: 1, limits: []limit{few()}, exhausted: true},
-		"redis-eight":       {goroutines: 100, limits: eight},
-		"redis-network":     {goroutines: 100, limits: lasting, network: time.Millisecond},
-		"redis-cluster":     {goroutines: 100, limits: lasting, cluster: true},
-	}
-	for _, t := range []struct {
-		threads int
-		panel   string
-	}{{1, "one thread"}, {10, "10 threads"}, {100, "100 threads"}} {
-		name := "redis-threads-" + strconv.Itoa(t.threads)
-		all = append(all, section{
-			name: name, chart: "redis-threads", unit: perSecond,
-			title: "One bucket for all, by threads, Redis", panel: t.panel,
-			note: "A published limiter of two round trips reached 250, 2000 and 5000 a second with 1, 10 and 100 threads, " +
-				"on a Redis of two cores and 4 GB across a network.",
-		})
-		loads[name] = redisLoad{goroutines: t.threads, keys: 1, limits: plenty}
-	}
-	for i := range all {
-		s := &all[i]
-		if s.baseline == "" {
-			s.baseline = "redis_rate"
+	var all []section
+	add := func(s section, l redisLoad) {
+		if s.note == "" {
+			s.note = "100 goroutines. Each contender has one client; those of go-redis have their default of 10 connections for each core."
 		}
+		s.chart, s.unit = cmp.Or(s.chart, s.name), cmp.Or(s.unit, perSecond)
+		s.baseline = cmp.Or(s.baseline, "redis_rate")
 		if s.also == nil {
 			s.also = []string{"rueidis EVALSHA"}
 		}
 		at := new(servers)
-		for _, l := range redisLimiters {
-			if l.single && loads[s.name].cluster || strings.HasPrefix(s.name, "redis-threads") && l.kind == peer && l.name != "redis_rate" {
+		for _, r := range redisLimiters {
+			if r.single && l.cluster || s.chart == "redis-threads" && r.kind == peer && r.name != s.baseline {
 				continue
 			}
-			s.rows = append(s.rows, l.row(loads[s.name], at, 0))
-			if loads[s.name].network > 0 && loads[s.name].goroutines > 1 && (l.name == "weir" || l.name == "redis_rate" || l.name == "go-redis EVALSHA") {
-				s.rows = append(s.rows, l.row(loads[s.name], at, 100))
+			s.rows = append(s.rows, r.row(l, at, 0))
+			if l.network > 0 && l.goroutines > 1 && (r.name == "weir" || r.name == "redis_rate" || r.name == "go-redis EVALSHA") {
+				s.rows = append(s.rows, r.row(l, at, 100))
 			}
 		}
+		all = append(all, s)
+	}
+	const alone = "One goroutine, one key. The median of the times of single decisions, round trip included."
+	one := section{
+		name: "redis-one", chart: "redis-one", unit: halfOfThem, also: []string{"go-redis EVALSHA"},
+		title: "A decision in Redis, one goroutine", panel: "on the same machine", shorter: 8,
+		note: alone + " A processor that has fallen asleep while it waited takes five times as long, and whether it does " +
+			"changes several times a second: slices are short, so that it happens to all.",
+	}
+	add(one, redisLoad{goroutines: 1, keys: 1, limits: plenty})
+	one.name, one.panel, one.shorter, one.note = "redis-one-network", "1 ms away", 0, alone
+	add(one, redisLoad{goroutines: 1, keys: 1, limits: plenty, network: time.Millisecond})
+	add(section{name: "redis-many", title: "100 goroutines, 10 000 keys, Redis"}, redisLoad{goroutines: 100, limits: lasting})
+	add(section{name: "redis-hot", title: "100 goroutines, one hot key, Redis"}, redisLoad{goroutines: 100, keys: 1, limits: plenty})
+	add(section{name: "redis-denied", title: "100 goroutines, one key that is over its limit, Redis"},
+		redisLoad{goroutines: 100, keys: 1, limits: []limit{few()}, exhausted: true})
+	add(section{name: "redis-eight", title: "100 goroutines, 10 000 keys, eight policies at once, Redis"},
+		redisLoad{goroutines: 100, limits: eight})
+	add(section{
+		name: "redis-network", title: "100 goroutines, 10 000 keys, Redis 1 ms away",
+		note: "Each round trip takes 1 ms longer. Each contender has one client; those of go-redis have their default of 10 connections for each core, or 100.",
+	}, redisLoad{goroutines: 100, limits: lasting, network: time.Millisecond})
+	add(section{name: "redis-cluster", baseline: "go-redis EVALSHA", title: "100 goroutines, 10 000 keys, a Redis Cluster of three"},
+		redisLoad{goroutines: 100, limits: lasting, cluster: true})
+	for _, threads := range []int{1, 10, 100} {
+		add(section{
+			name: "redis-threads-" + strconv.Itoa(threads), chart: "redis-threads", panel: strconv.Itoa(threads) + " threads",
+			title: "One bucket for all, by threads, Redis",
+			note: "A published limiter of two round trips reached 250, 2000 and 5000 a second with 1, 10 and 100 threads, " +
+				"on a Redis of two cores and 4 GB across a network.",
+		}, redisLoad{goroutines: threads, keys: 1, limits: plenty})
 	}
 	return all
 }

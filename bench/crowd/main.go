@@ -10,10 +10,7 @@
 //
 //	-callers    how many there are in the crowd, one or more numbers
 //	-distances  how far away Redis is
-//	-pause      how long each of the crowd waits before it asks again
-//	-every      how long the lone one waits before it asks again
 //	-for        how long each measurement takes
-//	-threads    how many processors the program may use; 0 is all
 package main
 
 import (
@@ -25,7 +22,6 @@ import (
 	"maps"
 	"os"
 	"os/signal"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -62,16 +58,12 @@ func command(ctx context.Context, args []string, out io.Writer) error {
 	flags.Func("callers", "how many callers the crowd has, separated by commas (3000,10000)", each(&callers, strconv.Atoi))
 	flags.Func("distances", "how far away Redis is, separated by commas (0,10ms)", each(&distances, time.ParseDuration))
 	var l load
-	flags.DurationVar(&l.pause, "pause", 0, "how long each of the crowd waits before it asks again")
-	flags.DurationVar(&l.every, "every", 10*time.Millisecond, "how long the lone caller waits before it asks again")
 	flags.DurationVar(&l.duration, "for", 5*time.Second, "how long each measurement takes")
-	threads := flags.Int("threads", 0, "how many processors the program may use; 0 is all")
 	profile := flags.String("cpuprofile", "", "a file to write a profile of this process to")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	return host.Profile(*profile, func() error {
-		runtime.GOMAXPROCS(*threads)
 		table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 		fmt.Fprintln(table, "callers\tdistance\tcrowd asks\tlone: asked\tfailed\tp50\tp99\tcrowd: served/s\tfailed/s\t")
 		for _, l.callers = range callers {
@@ -103,8 +95,8 @@ func each[T any](into *[]T, parse func(string) (T, error)) func(string) error {
 
 // load is a crowd of callers and a lone one.
 type load struct {
-	callers                int
-	pause, every, duration time.Duration
+	callers  int
+	duration time.Duration
 }
 
 // compare prints what the lone caller gets beside a crowd that asks the same store, and beside one that asks another.
@@ -195,9 +187,7 @@ func (l load) run(ctx context.Context, lones, crowds core.Store) (lone, crowd ta
 		wg.Go(func() {
 			var t tally
 			for key := fmt.Sprint("ip=10.0.0.", i); !over.Load() && ctx.Err() == nil; {
-				if t.add(ask(crowds, flood, key)); l.pause > 0 {
-					<-time.After(l.pause)
-				}
+				t.add(ask(crowds, flood, key))
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -211,7 +201,7 @@ func (l load) run(ctx context.Context, lones, crowds core.Store) (lone, crowd ta
 		})
 	}
 	<-time.After(l.duration / 10) // until all are about
-	for end := time.Now().Add(l.duration); time.Now().Before(end) && ctx.Err() == nil; <-time.After(l.every) {
+	for end := time.Now().Add(l.duration); time.Now().Before(end) && ctx.Err() == nil; <-time.After(10 * time.Millisecond) {
 		start := time.Now()
 		lone.add(ask(lones, other, "k"))
 		lone.took = append(lone.took, time.Since(start))

@@ -77,22 +77,16 @@ func (r *remote) hear(answer any) {
 type fleet []*remote
 
 // statuses sends a line to all members, and returns their statuses.
-func (f fleet) statuses(line string) []status {
-	all := make([]status, len(f))
-	for _, r := range f {
-		r.tell(line)
-	}
-	for i, r := range f {
-		r.hear(&all[i])
-	}
-	return all
-}
+func (f fleet) statuses(line string) []status { return say[status](f, line) }
 
 // stand lets all callers of all members stand still.
-func (f fleet) stand() []report {
-	all := make([]report, len(f))
+func (f fleet) stand() []report { return say[report](f, sayPause) }
+
+// say sends a line to all members, and returns their answers.
+func say[T any](f fleet, line string) []T {
+	all := make([]T, len(f))
 	for _, r := range f {
-		r.tell(sayPause)
+		r.tell(line)
 	}
 	for i, r := range f {
 		r.hear(&all[i])
