@@ -160,7 +160,8 @@ func (x *attempt) start(left int64) (runs bool) {
 	return x.running
 }
 
-// wait returns when x may run, with a admitted, or when it may not. Then it is over. Result.Delay says how long it took.
+// wait returns when x may run, with a admitted, or when it may not. Then it is over. Result.Delay says how long it
+// took.
 func (x *attempt) wait(ctx context.Context, a *enforce.Admission) error {
 	began := time.Now()
 	defer func() {

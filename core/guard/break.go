@@ -10,23 +10,23 @@ import (
 	"github.com/weir-go/weir/core/guard/internal/circuits"
 )
 
-// BreakOptions say when the circuits of [Break] open, for how long, and what answers. The zero value is a choice to
-// begin with.
+// BreakOptions are the options of [Break]: when a circuit opens, for how long, and what answers. The zero value is a
+// good choice to begin with.
 type BreakOptions struct {
 	// Refusals of one key, in the time Within, open its circuit. The time begins with the first of them. 0 means 10
 	// refusals in a minute.
 	Refusals int
 	Within   time.Duration
-	// Open is how long the circuit is open at first; 0 means a minute. Each time it opens again, that doubles, up to
-	// MaxOpen; 0 means an hour, or Open if that is longer. It begins anew with a key that was not refused for as long
-	// as MaxOpen.
+	// Open is the time for which the circuit is open at first; 0 means a minute. Each time it opens again, that doubles,
+	// up to MaxOpen; 0 means an hour, or Open if that is longer. It begins anew with a key that was not refused for as
+	// long as MaxOpen.
 	Open, MaxOpen time.Duration
 	// Before answers what is refused while the circuit is closed. nil means Reject.
 	Before OverLimit
 	// Then answers while it is open, and when it opens. nil means Reject.
 	Then OverLimit
-	// MaxKeys is how many keys are watched at a time, about; 0 means 10000. Each takes 50 to 100 bytes, all at the
-	// first refusal.
+	// MaxKeys is the number of keys that are watched at a time, about; 0 means 10000. Each takes 50 to 100 bytes, all at
+	// the first refusal.
 	MaxKeys int
 }
 
@@ -39,13 +39,14 @@ type BreakOptions struct {
 // is refused, it opens for twice the time.
 //
 // Only refusals by the limit count, and not those of an open circuit: a client that goes on asking does not make it
-// longer. A request without a key, or one for which the store failed under "fail closed", is for Before to answer, and so
-// is one of a rule with After that is refused while there are units left, because others that are under way may use them.
+// longer. A request without a key, or one for which the store failed under "fail closed", is for Before to answer, and
+// so is one of a rule with After that is refused while there are units left, because others that are under way may use
+// them.
 //
 // Nobody can open the circuit of another key, or close it: what a key is refused counts for that key. A flood of keys
-// takes no more memory than MaxKeys says. It displaces keys whose time is over before keys whose circuits are closed, and
-// never one whose circuit is open. If all are open, further ones do not open, and those keys are refused by the limit
-// alone.
+// takes no more memory than MaxKeys says. It displaces keys whose time is over before keys whose circuits are closed,
+// and never one whose circuit is open. If all are open, further ones do not open, and those keys are refused by the
+// limit alone.
 //
 // A request that passes pays for a look at its key's circuit; before the first refusal, nothing.
 func Break(o BreakOptions) OverLimit {

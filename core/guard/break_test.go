@@ -20,7 +20,7 @@ import (
 	"github.com/weir-go/weir/keyfunc"
 )
 
-// asked is a store that answers at once what it is told, and counts.
+// asked is a store that answers at once with what the test has set, and counts.
 type asked struct {
 	core.Store
 	mu    sync.Mutex
@@ -251,7 +251,7 @@ func TestBreakCountsRefusals(t *testing.T) {
 	assert.Equal(t, 3, store.count())
 }
 
-// Before answers until then, and Observe is told of all.
+// Before answers until then, and Observe is called for all.
 func TestBreakBefore(t *testing.T) {
 	var outcomes []core.Outcome
 	store := &asked{}

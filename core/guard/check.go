@@ -363,7 +363,8 @@ func validStatus(status, instead int) int {
 	return status
 }
 
-// conclude fills in the Verdict of a request that passes: the Result for the headers, and what is to be done at its end.
+// conclude fills in the Verdict of a request that passes: the Result for the headers, and what is to be done at its
+// end.
 func (g *Guard) conclude(r keyfunc.Request, v *Verdict, all []taken) {
 	owing := false
 	for i := range all {
@@ -394,7 +395,7 @@ func (g *Guard) conclude(r keyfunc.Request, v *Verdict, all []taken) {
 	}
 }
 
-// tighter reports whether the client should be told of a rather than b: the least that remains, and the latest reset.
+// tighter reports whether the headers show a rather than b: the least that remains, and the latest reset.
 func tighter(a, b *core.Result) bool {
 	if a.Remaining != b.Remaining {
 		return a.Remaining < b.Remaining

@@ -65,7 +65,7 @@ func TestDegradeAmongRules(t *testing.T) {
 	}
 }
 
-// It is the same where the permits refuse, or a turn would come too late: the request goes on, Observe is told of it
+// It is the same where the permits refuse, or a turn would come too late: the request goes on, Observe is called
 // once, and it holds nothing of that rule.
 func TestDegradeLate(t *testing.T) {
 	for policy, deadline := range map[string]time.Duration{

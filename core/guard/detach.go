@@ -7,8 +7,8 @@ import (
 	"github.com/weir-go/weir/core/enforce"
 )
 
-// claimTime is how long after the handler has returned what is to be settled may be claimed. For permits it is their
-// lease.
+// claimTime is the time, after the handler has returned, in which what is to be settled may be claimed. For permits it
+// is their lease.
 const claimTime = 30 * time.Second
 
 // Detach puts off the end of a request beyond its handler, for a connection that is hijacked or a stream that is
@@ -38,8 +38,8 @@ type Detached struct {
 }
 
 // Claim takes over what was detached. The context held is a child of ctx for the work, also for [Report]; it ends on
-// release, and with the cause [enforce.ErrPermitLost] if the permits are lost, were not claimed in time, or have been held
-// for a day. Release must be called when the work is over, and may be called more than once.
+// release, and with the cause [enforce.ErrPermitLost] if the permits are lost, were not claimed in time, or have been
+// held for a day. Release must be called when the work is over, and may be called more than once.
 func (d *Detached) Claim(ctx context.Context) (held context.Context, release func()) {
 	held, cancel := context.WithCancel(ctx)
 	if d == nil {
@@ -65,8 +65,7 @@ func callAll(functions []func()) {
 	}
 }
 
-// handover is what one guard has to release and to settle when detached work is over. It is guarded by the lock of
-// owed.
+// handover holds the permits and the settling of one guard until detached work is over. The lock of owed guards it.
 type handover struct {
 	owed    *owed
 	permits []*enforce.Detached
@@ -97,7 +96,7 @@ func (o *owed) detach() *handover {
 	return o.handover
 }
 
-// keeps is told how the handler has ended, and reports whether settling waits for the work that was detached. owed is
+// keeps notes how the handler has ended, and reports whether settling waits for the work that was detached. owed is
 // locked.
 func (h *handover) keeps(f Final) bool {
 	if h == nil || h.released || f.Panicked && !h.claimed {

@@ -59,7 +59,7 @@ func ExampleGuard_Lint() {
 	//                  Rule                   default: 100/1m  by ip  reject(429)
 	// GET /items/{id}  Rule                   default: 100/1m  by ip  reject(429)
 	// all others       Rule                   default: 100/1m  by ip  reject(429)
-	// unmatched-entry: Routes["/items/:id"]: no route of the router is held by it; it may be "GET /items/{id}" that is meant
+	// unmatched-entry: Routes["/items/:id"]: it matches no registered route; did you mean "GET /items/{id}"?
 }
 
 // The rules as data, for a page that shows them. A program that only checks, as a gateway does, refuses those that it

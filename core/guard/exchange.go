@@ -61,7 +61,7 @@ type Scratch struct {
 // scratches are for exchanges without one.
 var scratches = sync.Pool{New: func() any { return new(Scratch) }}
 
-// Action says what an adapter does next with a request.
+// Action is the next step of an adapter with a request.
 type Action uint8
 
 // The actions. The zero Action refuses.
@@ -74,10 +74,10 @@ const (
 	Native
 )
 
-// Verdict is the decision of a [Guard]: set the headers, then act, then call Finish. The zero Verdict refuses. Over-limit
-// handlers build one from Action, Status, Body, Native and SetField; the Guard fills in the rest.
+// Verdict is the decision of a [Guard]: set the headers, then act, then call Finish. The zero Verdict refuses.
+// Over-limit handlers build one from Action, Status, Body, Native and SetField; the Guard fills in the rest.
 type Verdict struct {
-	// Action says what to do next.
+	// Action is the next step.
 	Action Action
 	// Status is the reply's status code, from 200 to 999; any other is replaced by 429. It is also that of a body which
 	// a Native handler writes without a status. If one writes nothing, the adapter writes Status and Body.
@@ -91,7 +91,7 @@ type Verdict struct {
 	Policy string
 	// Result is the limiter's answer.
 	Result core.Result
-	// Err says why the Result is not the store's; see [Event].
+	// Err is the reason why the Result is not the store's, or nil; see [Event].
 	Err error
 
 	fields   []field

@@ -7,7 +7,7 @@ import "context"
 func (v *Verdict) NeedsFinal() bool   { return v.owed != nil && v.owed.settles }
 func (v *Verdict) NeedsContext() bool { return v.derives() }
 
-// Context is what the handler gets.
+// Context returns the context of the handler.
 func (v *Verdict) Context(ctx context.Context) context.Context {
 	if v.derives() {
 		return v.context(ctx)

@@ -92,7 +92,7 @@ func TestFallbackIsShared(t *testing.T) {
 	assert.True(t, res.Local)
 }
 
-// The log is told once that the store fails, once of each class, and once when it is over.
+// The log has one line for each class of failure of the store, and one when it is over.
 func TestGuardLogsCalmly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, said := remotetest.New(newMemory(t)), new(records)

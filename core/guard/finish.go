@@ -9,8 +9,8 @@ import (
 	"github.com/weir-go/weir/core/enforce"
 )
 
-// owed is what is to be done when a request is over: permits to release, units to settle. Copies of a Verdict share it,
-// and the context of the handler is a part of it.
+// owed holds the work at the end of a request: permits to release, units to settle. Copies of a Verdict share it, and
+// the context of the handler is a part of it.
 type owed struct {
 	context handlerContext
 	debts   *[]debt // nil when all is done

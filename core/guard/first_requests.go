@@ -120,8 +120,8 @@ func (g *Guard) watchErrors(ru *rule, f Final, used int64) {
 	}
 }
 
-// watchReports warns, once, where the handlers of the first requests of a rule whose Settle calls [Reported] do not report.
-// Handlers that fail may have nothing to report.
+// watchReports warns, once, where the handlers of the first requests of a rule whose Settle calls [Reported] do not
+// report. Handlers that fail may have nothing to report.
 func (g *Guard) watchReports(ru *rule, f Final) {
 	switch {
 	case f.Reported >= 0:

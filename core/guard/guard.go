@@ -14,7 +14,8 @@ import (
 	"github.com/weir-go/weir/keyfunc"
 )
 
-// Config says what a [Guard] enforces. A Policy and a Key must be given; every other zero field is a good choice.
+// Config has the rules that a [Guard] enforces, and the code around them. A Policy and a Key must be given; every other
+// zero field is a good choice.
 type Config struct {
 	// Rule holds for every request, and other rules take from it what they leave out. A policy without a name is called
 	// "default". The Policy may be left out if Rules or Routes have some.
@@ -35,7 +36,8 @@ type Config struct {
 	// one found for it, all for which that route is found. Without StrictRoutes such requests pass. Either way the log
 	// has one line for each entry, with the names of both routes and the code "overlooked-entry".
 	StrictRoutes bool
-	// Headers say which headers tell clients where they stand. The zero Headers are X-RateLimit-Limit and its like.
+	// Headers is the style of the headers that show clients their limits. The zero Headers are X-RateLimit-Limit and its
+	// like.
 	Headers Headers
 	// Source has the numbers of policies and tiers that change while the program runs. nil means that none do, and
 	// costs nothing.
@@ -64,7 +66,7 @@ type Guard struct {
 	versions versions
 }
 
-// family is what a Guard shares with all that its With and WithRule made.
+// family holds what a Guard shares with all Guards that its With and WithRule made.
 type family struct {
 	base    Rule
 	limiter *enforce.Limiter // of some rule, from which the others are made
@@ -220,7 +222,7 @@ func (g *Guard) with(r Rule, name string) (*Guard, error) {
 	return &Guard{family: g.family, rules: []*rule{ru}}, nil
 }
 
-// withPlace is where the rule of a Guard stands that With or WithRule has made.
+// withPlace is the place of the rule of a Guard that With or WithRule has made.
 const withPlace = "With"
 
 // madeByWith reports whether With or WithRule has made g.

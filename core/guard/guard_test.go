@@ -34,7 +34,7 @@ func passes(g *guard.Guard, peer string) bool {
 	return v.Action == guard.Pass
 }
 
-// A mistake is told when the program starts, and all of them at once.
+// New reports every mistake, and all of them at once.
 func TestNewGuardTellsEveryMistake(t *testing.T) {
 	for _, c := range []struct {
 		config guard.Config
@@ -221,7 +221,7 @@ func TestGuardSkip(t *testing.T) {
 	assert.True(t, passes(g, alice))
 }
 
-// userKey is where an authentication would store the user.
+// userKey is the context key under which an authentication would store the user.
 type userKey struct{}
 
 // A request without a key is never skipped silently.
@@ -333,7 +333,7 @@ func TestGuardCheckAllocations(t *testing.T) {
 }
 
 // A client that leaves while its key is looked up is no mistake of the rule; what
-// fails afterwards is still told.
+// fails afterwards is logged all the same.
 func TestGuardKeyOfCallerWhoLeft(t *testing.T) {
 	said, err := new(records), context.Canceled
 	g := newGuard(t, guard.Config{

@@ -29,7 +29,7 @@ type item struct {
 	permits bool
 }
 
-// asked is what the lists say of a rule that was asked.
+// asked is the part of a rule that was asked in the lists.
 type asked struct {
 	items     []item
 	partition string // ";pk=:...:", or ""
@@ -211,7 +211,7 @@ func (m *member) tighter(remaining int64, known bool) bool {
 }
 
 // setLists sets RateLimit and RateLimit-Policy. What an outer guard has set stays, before this guard's: of one name the
-// tighter. On a refusal no t is beyond the seconds that a client is told to wait, unless it is told nothing.
+// tighter. On a refusal no t is beyond wait, the seconds in Retry-After, or 0 if there is none.
 func (v *Verdict) setLists(h Header, wait int64) {
 	outer, _ := readLimits(h.Get(headerRateLimit))
 	outerPolicies, _ := readLimits(h.Get(headerPolicy))

@@ -126,7 +126,7 @@ func TestRetryAfterIsNotBeforeT(t *testing.T) {
 	limits, _ = lists(t, g, header{})
 	assert.Equal(t, []string{"default/1 r=0", "default/2 r=7", "default/3 r=0 t=1"}, limits)
 
-	// A caller that passes all the same is told the whole truth.
+	// A caller that passes all the same gets the whole truth.
 	pass := guard.HandlerFunc("pass", func(*guard.Refusal) guard.Verdict { return guard.Verdict{Action: guard.Pass} })
 	g = newGuard(t, guard.Config{Rule: guard.Rule{Policy: "5/1s, 10/10s, 100/1h", OverLimit: pass}, Headers: listed, Store: &answering{res: res}})
 	h = header{}

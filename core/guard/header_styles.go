@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Headers say in which style clients learn where they stand. The zero Headers are X-RateLimit-Limit,
+// Headers is the style of the headers that show clients their limits. The zero Headers are X-RateLimit-Limit,
 // X-RateLimit-Remaining and X-RateLimit-Reset, with Unix seconds. All guards of a family, which [Guard.With] and
 // [Guard.WithRule] make, have one style; give it to other guards of the program as well, so that what they say where
 // they are stacked becomes one.
@@ -50,11 +50,11 @@ type XRateLimit uint8
 
 // The styles of X-RateLimit-Reset.
 const (
-	// ResetUnix is when the limit is as if unused, in seconds since 1970, rounded up.
+	// ResetUnix is the time at which the limit is as if unused, in seconds since 1970, rounded up.
 	ResetUnix XRateLimit = iota
-	// ResetSeconds is in how many seconds, rounded up.
+	// ResetSeconds is the time until then, in seconds, rounded up.
 	ResetSeconds
-	// ResetDate is when, as a date such as "Fri, 15 Jan 2027 08:00:00 GMT".
+	// ResetDate is the time of ResetUnix as a date, such as "Fri, 15 Jan 2027 08:00:00 GMT".
 	ResetDate
 	// NoXRateLimit sends none of the three headers. A guard that is mounted twice is then noticed by RateLimit alone.
 	NoXRateLimit
@@ -63,7 +63,7 @@ const (
 // minSecret is the least length of a PartitionSecret: what is shorter can be found by trying.
 const minSecret = 16
 
-// httpDate is how HTTP writes a date in UTC.
+// httpDate is the layout of a date of HTTP, in UTC.
 const httpDate = "Mon, 02 Jan 2006 15:04:05 GMT"
 
 // headers are Headers with all that depends on them alone.

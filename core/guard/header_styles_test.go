@@ -104,7 +104,7 @@ func TestHeadersMistakes(t *testing.T) {
 	}
 }
 
-// Of two guards the tightest is told, in every style; see TestSetHeadersMerges.
+// Of two guards the headers show the tightest, in every style; see TestSetHeadersMerges.
 func TestHeaderStylesMerge(t *testing.T) {
 	names := [3]string{"A", "B", "C"}
 	for style, resets := range map[guard.XRateLimit][3]string{ // sooner, the guard's own, later

@@ -174,8 +174,8 @@ func varied(outer, name string) string {
 
 func ceilSeconds(micros int64) int64 { return (micros + 999_999) / 1_000_000 }
 
-// uncached reports whether caches must not keep v's answer. An answer that a limit has changed is for one client, at one
-// time: a cache that kept it would give it to others, or to the same client when the limit admits it again.
+// uncached reports whether caches must not keep v's answer. An answer that a limit has changed is for one client, at
+// one time: a cache that kept it would give it to others, or to the same client when the limit admits it again.
 func (v *Verdict) uncached() bool { return v.Action != Pass || v.degraded }
 
 // cacheFields are the fields that caches obey besides Cache-Control, or before it: most CDNs have their own.

@@ -15,7 +15,7 @@ import (
 	"github.com/weir-go/weir/keyfunc"
 )
 
-// answering is a store that answers as it is told.
+// answering is a store with one answer.
 type answering struct {
 	core.Store
 	res core.Result
@@ -111,7 +111,7 @@ func TestSetHeaders(t *testing.T) {
 	}
 }
 
-// Of two guards the tightest is told, whole; there is one value of each.
+// Of two guards the headers show the tightest, whole; there is one value of each.
 func TestSetHeadersMerges(t *testing.T) {
 	store := &answering{}
 	g := newGuard(t, guard.Config{Rule: guard.Rule{Policy: "10/10s"}, Store: store})

@@ -87,7 +87,7 @@ func (l *lint) table() {
 			}
 		}
 		if len(asks) > 0 {
-			l.warn(codeNoRoutes, "", "no routes were given, by which these go: %s; give Lint the patterns that the router has registered, or see to it that the adapter finds them",
+			l.warn(codeNoRoutes, "", "no routes were given, but these depend on them: %s; give Lint the patterns that the router has registered, or see to it that the adapter finds them",
 				strings.Join(asks, ", "))
 		}
 		return
@@ -103,11 +103,11 @@ func (l *lint) table() {
 		}
 		advice := "write the pattern as the router has it, or leave the entry out"
 		if r, ok := e.meant(l.known); ok {
-			advice = fmt.Sprintf("it may be %q that is meant", r)
+			advice = fmt.Sprintf("did you mean %q?", r)
 		} else if i := slices.IndexFunc(l.known, e.isBelow); i >= 0 {
 			advice = fmt.Sprintf("if it is of a router within %q, mount the limiter in there, or give Lint its routes as well", l.known[i])
 		}
-		l.warn(codeUnmatched, e.place(), "no route of the router is held by it; %s", advice)
+		l.warn(codeUnmatched, e.place(), "it matches no registered route; %s", advice)
 	}
 }
 
@@ -395,8 +395,8 @@ func within(some, all []string) bool {
 	return !slices.ContainsFunc(some, func(kind string) bool { return !slices.Contains(all, kind) })
 }
 
-// most returns the most that the rule admits: at once, and in a second in the long run. A rule of permits alone has no rate,
-// and is taken to admit as many in a second as at once.
+// most returns the most that the rule admits: at once, and in a second in the long run. A rule of permits alone has no
+// rate, and is taken to admit as many in a second as at once.
 func (ru *rule) most() (burst int64, rate float64) {
 	burst, rate = math.MaxInt64, math.Inf(1)
 	for _, limit := range ru.limiter.Policy().Limits() {

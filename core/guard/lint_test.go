@@ -59,7 +59,7 @@ func TestLintNothing(t *testing.T) {
 	assert.Empty(t, search.Lint(nil))
 }
 
-// What is doubtful in the Config is told by its own Guard alone, and what is doubtful in a With by that of the With.
+// Lint of a Guard warns of its Config alone, and Lint of a Guard of With of its rule.
 func TestLintOfWith(t *testing.T) {
 	g := newGuard(t, guard.Config{Rule: guard.Rule{Policy: "100/1m", Waiting: 50}})
 	inherits := g.With("search", "10/1s")
@@ -115,14 +115,14 @@ func TestLintAdvice(t *testing.T) {
 	} {
 		advice := "write the pattern as the router has it, or leave the entry out"
 		if c.want != "" {
-			advice = fmt.Sprintf("it may be %q that is meant", c.want)
+			advice = fmt.Sprintf("did you mean %q?", c.want)
 		}
 		g := newGuard(t, guard.Config{Rule: guard.Rule{Policy: "100/1m"}, Routes: map[string]guard.Rule{c.entry: {Instead: true}}})
 		var got []string
 		for _, w := range g.Lint(c.routes) {
 			got = append(got, w.String())
 		}
-		want := fmt.Sprintf("unmatched-entry: Routes[%q]: no route of the router is held by it; %s", c.entry, advice)
+		want := fmt.Sprintf("unmatched-entry: Routes[%q]: it matches no registered route; %s", c.entry, advice)
 		assert.Equal(t, []string{want}, got, "%v", c.routes)
 	}
 }
@@ -131,7 +131,7 @@ func nothing(keyfunc.Request) (string, error) { return "", keyfunc.ErrNoKey }
 
 func anyTier(keyfunc.Request) string { return "" }
 
-// Each doubt is told with its code, its place and what to do.
+// Each warning has its code, its place and what to do.
 func TestLint(t *testing.T) {
 	byPath := keyfunc.Join(keyfunc.IP(), keyfunc.Hash(keyfunc.Path()))
 	wrong := new(numbers)
@@ -150,13 +150,13 @@ func TestLint(t *testing.T) {
 			}},
 			routes: []string{"GET /login", "/items/:id", "/files", "GET /health", "GET /teams/{team}/members"},
 			want: []string{
-				`unmatched-entry: Routes["/files/*"]: no route of the router is held by it; it may be "/files" that is meant`,
-				`unmatched-entry: Routes["/items/7/members"]: no route of the router is held by it; write the pattern as the router has it, or leave the entry out`,
-				`unmatched-entry: Routes["/items/{id}"]: no route of the router is held by it; it may be "/items/:id" that is meant`,
-				`unmatched-entry: Routes["/nowhere"]: no route of the router is held by it; write the pattern as the router has it, or leave the entry out`,
-				`unmatched-entry: Routes["GET /health/"]: no route of the router is held by it; it may be "GET /health" that is meant`,
-				`unmatched-entry: Routes["GET /teams/7/members"]: no route of the router is held by it; it may be "GET /teams/{team}/members" that is meant`,
-				`unmatched-entry: Routes["POST /login"]: no route of the router is held by it; it may be "GET /login" that is meant`,
+				`unmatched-entry: Routes["/files/*"]: it matches no registered route; did you mean "/files"?`,
+				`unmatched-entry: Routes["/items/7/members"]: it matches no registered route; write the pattern as the router has it, or leave the entry out`,
+				`unmatched-entry: Routes["/items/{id}"]: it matches no registered route; did you mean "/items/:id"?`,
+				`unmatched-entry: Routes["/nowhere"]: it matches no registered route; write the pattern as the router has it, or leave the entry out`,
+				`unmatched-entry: Routes["GET /health/"]: it matches no registered route; did you mean "GET /health"?`,
+				`unmatched-entry: Routes["GET /teams/7/members"]: it matches no registered route; did you mean "GET /teams/{team}/members"?`,
+				`unmatched-entry: Routes["POST /login"]: it matches no registered route; did you mean "GET /login"?`,
 			},
 		},
 		"routes that come before": {
@@ -186,13 +186,13 @@ func TestLint(t *testing.T) {
 			config: guard.Config{Rule: guard.Rule{Policy: "100/1m"}, Routes: map[string]guard.Rule{"POST /api/login": {Policy: "5/1m"}, "example.org/items": {Policy: "6/1m"}}},
 			routes: []string{"/", "/api/", "GET /items"},
 			want: []string{
-				`unmatched-entry: Routes["POST /api/login"]: no route of the router is held by it; if it is of a router within "/api/", mount the limiter in there, or give Lint its routes as well`,
-				`unmatched-entry: Routes["example.org/items"]: no route of the router is held by it; it may be "GET /items" that is meant`,
+				`unmatched-entry: Routes["POST /api/login"]: it matches no registered route; if it is of a router within "/api/", mount the limiter in there, or give Lint its routes as well`,
+				`unmatched-entry: Routes["example.org/items"]: it matches no registered route; did you mean "GET /items"?`,
 			},
 		},
 		"no routes to look at": {
 			config: guard.Config{Rule: guard.Rule{Policy: "100/1m", Key: keyfunc.Join(keyfunc.IP(), keyfunc.Route())}, Routes: map[string]guard.Rule{"/login": {Policy: "5/1m", Key: keyfunc.IP()}}},
-			want:   []string{`no-routes: no routes were given, by which these go: Routes, Rule.Key; give Lint the patterns that the router has registered, or see to it that the adapter finds them`},
+			want:   []string{`no-routes: no routes were given, but these depend on them: Routes, Rule.Key; give Lint the patterns that the router has registered, or see to it that the adapter finds them`},
 		},
 		"the raw path": {
 			config: guard.Config{Rule: guard.Rule{Policy: "100/1m"}, Rules: []guard.Rule{{Policy: "x: 5/1m", Key: byPath}}},

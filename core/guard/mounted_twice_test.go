@@ -10,7 +10,7 @@ import (
 	"github.com/weir-go/weir/core/guard"
 )
 
-// What is mounted twice counts twice, and is told of once.
+// A Guard that is mounted twice counts twice, and the log has one line of it.
 func TestGuardMountedTwice(t *testing.T) {
 	said := new(records)
 	g := newGuard(t, guard.Config{Rule: guard.Rule{Policy: "100/1h"}, Log: slog.New(said)})

@@ -16,7 +16,7 @@ import (
 type Event struct {
 	// Policy is the policy's name.
 	Policy string
-	// Rule is where the rule stands in the Config: "Rule", "Rules[1]" or `Routes["POST /login"]`; or "With".
+	// Rule is the place of the rule in the Config: "Rule", "Rules[1]" or `Routes["POST /login"]`; or "With".
 	Rule string
 	// Tier is the sender's tier, if the rule has numbers for it, or "".
 	Tier string
@@ -27,7 +27,7 @@ type Event struct {
 	// Result is the limiter's answer, and the zero Result where nothing was decided. Its Local reports that the store
 	// did not answer, and its Delay how long the request has waited for its turn.
 	Result core.Result
-	// Took is how long the decision took, without the waiting for the turn.
+	// Took is the duration of the decision, without the waiting for the turn.
 	Took time.Duration
 	// Err is nil, or the error on the way to the decision: a *core.StoreError, the error of the key function (also where
 	// NoKeyShared made the store decide all the same), the context's error of a client that left, or enforce.ErrClosed.
@@ -72,7 +72,7 @@ type about struct {
 	rule    *rule
 }
 
-// seen is what only Observe needs to know of a decision.
+// seen holds the parts of a decision that only Observe needs.
 type seen struct {
 	tier string
 	took time.Duration

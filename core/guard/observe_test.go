@@ -17,7 +17,7 @@ import (
 	"github.com/weir-go/weir/keyfunc"
 )
 
-// brief is what is decided, without the particulars.
+// brief is an Event without the particulars.
 func brief(e guard.Event) guard.Event {
 	return guard.Event{Policy: e.Policy, Outcome: e.Outcome, Err: e.Err}
 }
@@ -60,7 +60,7 @@ func TestEvent(t *testing.T) {
 	assert.Equal(t, []line{
 		{"user", "Rule", "pro", core.Admitted, false, 3, "/items/{id}", "ip=" + alice},
 		{"trial", "Rules[0]", "", core.AtLimit, true, 0, "/items/{id}", "const=all"},
-		// A shadow that refuses is told at once, the others when all have admitted.
+		// Observe is called for a shadow that refuses at once, the others when all have admitted.
 		{"trial", "Rules[0]", "", core.Refused, true, 0, "/items/{id}", "const=all"},
 		{"user", "Rule", "", core.Admitted, false, 1, "/items/{id}", "ip=" + bob},
 		{"trial", "Rules[0]", "", core.Refused, true, 0, "/login", "const=all"},

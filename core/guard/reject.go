@@ -23,11 +23,11 @@ const (
 	statusServiceUnavailable = 503
 )
 
-// RejectOptions say how [Reject] answers. The zero value is a good choice.
+// RejectOptions are the options of [Reject]. The zero value is a good choice.
 type RejectOptions struct {
 	// Status is that of a request over its limit, from 400 to 599; 0 means 429.
 	Status int
-	// Body, unless empty, is what every request over its limit gets, whatever it accepts.
+	// Body, unless empty, is the answer to every request over its limit, whatever the client accepts.
 	Body string
 	// Header are further headers, of every answer, but none for caches: no refusal may be kept. Content-Type is that of
 	// Body; without it, Body is plain text.
@@ -38,10 +38,11 @@ type RejectOptions struct {
 // where there is no key. It is the default, and costs less than any other handler, so that an attack is cheap to
 // refuse.
 //
-// The body is what the client accepts: plain text unless it asks for application/json or application/problem+json (RFC
-// 9457, with the problem types of the IETF's RateLimit headers). It reveals the policy's name and nothing else. A call
-// of gRPC, which is a POST over HTTP/2, gets an answer that its library understands: the status 200 with
-// RESOURCE_EXHAUSTED over the limit, UNAVAILABLE where the store failed, PERMISSION_DENIED without a key.
+// The body has the form that the client accepts: plain text unless it asks for application/json or
+// application/problem+json (RFC 9457, with the problem types of the IETF's RateLimit headers). It reveals the policy's
+// name and nothing else. A call of gRPC, which is a POST over HTTP/2, gets an answer that its library understands: the
+// status 200 with RESOURCE_EXHAUSTED over the limit, UNAVAILABLE where the store failed, PERMISSION_DENIED without a
+// key.
 func Reject(o RejectOptions) OverLimit { return newReject(o) }
 
 func newReject(o RejectOptions) *reject {
@@ -288,7 +289,7 @@ func (p problem) line() []byte {
 	return append(text, "}\n"...)
 }
 
-// plain is what refuses where nothing else does.
+// plain is the default handler.
 var plain = newReject(RejectOptions{})
 
 // Serve implements OverLimit.

@@ -23,7 +23,7 @@ func tokens(policy string) guard.Rule {
 	return guard.Rule{Policy: policy, Cost: func(keyfunc.Request) int64 { return 20 }, Settle: guard.Reported}
 }
 
-// left is what a key of address alice has left of g's first policy.
+// left returns the units that the address alice has left of g's first policy.
 func left(t *testing.T, store core.Store, g *guard.Guard) int64 {
 	t.Helper()
 	return leftOf(t, store, g, alice)

@@ -68,7 +68,7 @@ func (h header) Get(name string) string { return h[name] }
 func (h header) Set(name, value string) { h[name] = value }
 func (h header) Del(name string)        { delete(h, name) }
 
-// records is a slog.Handler that keeps what it is told.
+// records is a slog.Handler that keeps every line.
 type records struct {
 	mu    sync.Mutex
 	said  []string

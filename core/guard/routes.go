@@ -171,7 +171,7 @@ func parseRoute(text string) (route, error) {
 	return route{method, pattern}, nil
 }
 
-// name is what a policy of that route is called unless it says so itself.
+// name returns the name of a policy for that route that has none in its text.
 func (r route) name() string {
 	text := strings.ToLower(r.method) + r.pattern
 	name := strings.Trim(strings.Map(func(c rune) rune {

@@ -16,43 +16,45 @@ import (
 	"github.com/weir-go/weir/keyfunc"
 )
 
-// Rule is a policy and the code around it: who is counted, at what cost, and what happens over the limit. A [Guard]
-// enforces one or several.
+// Rule is a policy and the code around it: the key by which requests are counted, their cost, and the handler of those
+// over the limit. A [Guard] enforces one or several.
 type Rule struct {
 	// Policy is the text of the policy, as [core.Parse] reads it: "100/1m", or "login: 5/1m; fail closed". A request
 	// waits for its turn if the policy says so: "10/1s; wait 2s", or a leaky-bucket.
 	Policy string
-	// Key says who is counted. A rule beside that of the Config takes the Config's Key if its own is the zero Func, and
-	// in the same way the fields below, except Tier, Tiers, After and Instead.
+	// Key is the key function, by whose keys requests are counted, such as keyfunc.IP(). A rule beside that of the Config
+	// takes the Config's Key if its Key is the zero Func, and in the same way the fields below, except Tier, Tiers, After
+	// and Instead.
 	Key keyfunc.Func
 	// Skip exempts requests from the rule, such as health checks.
 	Skip func(keyfunc.Request) bool
-	// Tier names the tier of a request's sender, such as "pro". In Tiers it has numbers of its own; a tier that is not
-	// there, and "", have those of Policy.
+	// Tier returns the tier of a request's sender, such as "pro". Its numbers are in Tiers; a tier that is not there, and
+	// "", have those of Policy.
 	Tier func(keyfunc.Request) string
 	// Tiers are the policies of the tiers: Policy with other numbers, without a name, or "unlimited". Options that a
 	// text leaves out are those of Policy: beside "60/1h; fail closed", "5000/1h" fails closed too. Where a Source may
 	// bring tiers, there need be none here.
 	Tiers map[string]string
-	// Waiting is how many requests may wait for their turn in this process, if the policy lets them wait or the rule has
-	// an After; 0 means 1000. If there is no place left, a request passes if its turn is now, and is refused otherwise.
+	// Waiting is the number of requests that may wait for their turn in this process, if the policy lets them wait or the
+	// rule has an After; 0 means 1000. With none left, a request passes if its turn is now, and is refused otherwise.
 	Waiting int
-	// Cost is how many units a request takes: 0 only looks and is always admitted. A negative cost, such as the -1 of
-	// an unknown ContentLength, is a mistake: the request is answered with 503, and the log has a line of it. nil means 1;
-	// where the Config has a Cost, a rule that counts requests says so: func(keyfunc.Request) int64 { return 1 }.
+	// Cost returns the units that a request takes, before the handler: 0 only looks and is always admitted. A negative
+	// cost, such as the -1 of an unknown ContentLength, is a mistake: the request is answered with 503, and the log has a
+	// line of it. nil means 1; where the Config has a Cost, a rule that counts requests says so: func(keyfunc.Request)
+	// int64 { return 1 }.
 	Cost func(keyfunc.Request) int64
-	// Settle says when the request is over how many units it really used; see [Reported]. taken is how many were taken
-	// before. What is left of them is given back, and what was used beyond them is charged as well, as far as the
-	// policy's debt allows, and without debt up to what there is. Until the request is over, and with a remote store
-	// some milliseconds longer, all of them are taken, so that a client has less than its limit. A part of what a meter
-	// took in debt or with a delay cannot be given back; see [core.Store]. At most 16384 refunds and as many charges
-	// wait for a remote store that hangs: those beyond are not made, and the log has a line of it. nil means that all were used;
-	// if the Config has a Settle, a rule can undo it by func(_ guard.Final, taken int64) int64 { return taken }. Settle
-	// is not called if nothing was taken.
+	// Settle is called after the request and returns the units that it actually used; see [Reported]. taken is the number
+	// of units that were taken before. What is left of them is given back, and what was used beyond them is charged as
+	// well, as far as the policy's debt allows, and without debt up to what there is. Until the request is over, and with
+	// a remote store some milliseconds longer, all of them are taken, so that a client has less than its limit. A part of
+	// what a meter took in debt or with a delay cannot be given back; see [core.Store]. At most 16384 refunds and as many
+	// charges wait for a remote store that hangs: those beyond are not made, and the log has a line of it. nil means that
+	// all were used; if the Config has a Settle, a rule can undo it by func(_ guard.Final, taken int64) int64 { return
+	// taken }. Settle is not called if nothing was taken.
 	Settle func(f Final, taken int64) int64
-	// After, instead of Cost and Settle, says when the request is over how many units it used, such as one for a login
-	// that failed. Before, the rule takes none: it only refuses if there is not one unit left. So there is nothing to
-	// give back. What a request used is charged as far as the policy's debt allows, and without debt up to what there
+	// After replaces Cost and Settle: it is called after the request and returns the units to charge, such as one for a
+	// login that failed. Before, the rule takes none: it only refuses if there is not one unit left. So there is nothing
+	// to give back. What a request used is charged as far as the policy's debt allows, and without debt up to what there
 	// is.
 	//
 	// Until that is charged, each request of a key counts as one unit: in this process no more of them run at a time
@@ -64,21 +66,21 @@ type Rule struct {
 	After func(f Final) int64
 	// OverLimit answers what the policy refuses. nil means Reject.
 	OverLimit OverLimit
-	// NoKey says what happens to a request that has no key.
+	// NoKey is the treatment of a request that has no key.
 	NoKey NoKey
 	// Instead, in Config.Routes, replaces the rules that hold for every request by this one. Without a Policy, the
 	// route has no limit, and the other fields must be left out.
 	Instead bool
 }
 
-// defaultWaiting is how many requests wait in a process unless told otherwise.
+// defaultWaiting is the number of requests that may wait in a process, if Waiting is 0.
 const defaultWaiting = 1000
 
-// NoKey says what happens to a request without a key, such as one without a user where users are counted, or one
+// NoKey is the treatment of a request without a key, such as one without a user where users are counted, or one
 // whose key function failed.
 type NoKey uint8
 
-// What may happen to a request without a key.
+// The treatments of a request without a key.
 const (
 	// NoKeyDefault, the zero NoKey, is that of the Config, and there it is NoKeyRefuse.
 	NoKeyDefault NoKey = iota
@@ -114,7 +116,7 @@ type rule struct {
 	shadow  bool
 	settles bool                        // it has a Settle or an After, and a rate
 	forgets bool                        // nothing needs the key once it has decided
-	burst   burst                       // of the first limit: nearly always, of the one that clients are told of
+	burst   burst                       // of the first limit: nearly always, of the one that the headers show
 	lists   map[*enforce.Limiter]*asked // for RateLimit and RateLimit-Policy, of each policy; nil if they are not sent
 	bodies  *bodies
 	breaker *breaker // the handler, if it is one

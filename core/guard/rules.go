@@ -24,7 +24,7 @@ type RuleInfo struct {
 	Tiers map[string]string `json:"tiers,omitempty"`
 	// Key names the key function, such as "ip" or "user+route".
 	Key string `json:"key"`
-	// NoKey says what happens to a request without a key: "refuse", "shared" or "pass".
+	// NoKey is the treatment of a request without a key: "refuse", "shared" or "pass".
 	NoKey string `json:"noKey"`
 	// OverLimit names the over-limit handler, such as "reject(429)".
 	OverLimit string `json:"overLimit"`
@@ -143,8 +143,8 @@ func handlerNeeds(h OverLimit) (degrading, isNative bool) {
 	return degrading, isNative
 }
 
-// Describe returns the [Guard.Rules] as a text for the log at start-up: a line for each rule, with its place, its policy,
-// its key, its over-limit handler and its tiers.
+// Describe returns the [Guard.Rules] as a text for the log at start-up: a line for each rule, with its place, its
+// policy, its key, its over-limit handler and its tiers.
 func (g *Guard) Describe(routes []string) string {
 	var lines [][]string
 	last := "none"

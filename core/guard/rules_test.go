@@ -104,7 +104,7 @@ func TestRulesInOrder(t *testing.T) {
 		}
 		v := check("ann")
 		assert.Equal(t, guard.Pass, v.Action)
-		assert.Equal(t, "user", v.Policy, "the tightest is what the client is told of")
+		assert.Equal(t, "user", v.Policy, "the headers show the tightest")
 		told("user tenant address", "")
 		check("ann")
 		told("user tenant address", "")
@@ -378,7 +378,7 @@ func TestRulesGoOn(t *testing.T) {
 	}
 }
 
-// Rules that make no sense are told when the program starts, all at once.
+// New reports rules that make no sense, all at once.
 func TestRulesMistakes(t *testing.T) {
 	_, err := guard.New(guard.Config{
 		Rule: guard.Rule{Policy: "1/1s", Key: keyfunc.IP(), Waiting: -1, Instead: true},
@@ -455,7 +455,7 @@ func TestRulesFailClosed(t *testing.T) {
 	assert.True(t, errors.As(v.Err, &failed))
 }
 
-// Mistakes that would otherwise limit nothing, or something else, are told at the start, with the mend.
+// New reports mistakes that would otherwise limit nothing, or something else, with the mend.
 func TestNewAdvises(t *testing.T) {
 	over := func(h guard.OverLimit) guard.Rule { return guard.Rule{Policy: "1/1h", OverLimit: h} }
 	for want, r := range map[string]guard.Rule{

@@ -45,8 +45,8 @@ func (g *Guard) warnNumbersOnce(entry, text string, err error) {
 var warnedSeed = maphash.MakeSeed()
 
 // Set is the numbers of policies, and of their tiers, in the place of those in the Config. Each request goes by one
-// Set. What was counted is kept as far as the numbers can share it; see [enforce.Limiter.Variant]. If an entry cannot be
-// used, because it has a mistake or differs in more than numbers, the numbers from before stay, and the log has a
+// Set. What was counted is kept as far as the numbers can share it; see [enforce.Limiter.Variant]. If an entry cannot
+// be used, because it has a mistake or differs in more than numbers, the numbers from before stay, and the log has a
 // line of it, once. Names that no rule of the Guard has are ignored, so that several Guards may share a Set;
 // [Set.Unused] finds those that none of them has.
 type Set struct {
@@ -219,8 +219,8 @@ func (ru *rule) renew(set *Set, before *rule, lists bool, unusable func(entry, t
 	return &next
 }
 
-// renewTiers returns the limiters of the tiers: those of ru, a rule of the Config, and in their place or beside them those
-// of the entries now of a Set.
+// renewTiers returns the limiters of the tiers: those of ru, a rule of the Config, and in their place or beside them
+// those of the entries now of a Set.
 func (ru *rule) renewTiers(now map[string]string, before *rule, unusable func(entry, text string, err error)) map[string]*enforce.Limiter {
 	switch {
 	case len(now) == 0:

@@ -40,7 +40,7 @@ func tiers(policy string, pairs ...string) *guard.Set {
 	return s
 }
 
-// shown is what a request is told: whether it passes, of how many, and how many are left.
+// shown returns what the headers of a request show: whether it passes, the limit, and how many units are left.
 func shown(g *guard.Guard, r *request) string {
 	v, h := g.Check(r), header{}
 	v.SetHeaders(h)
@@ -154,10 +154,10 @@ func TestSourceDoesNotGoBack(t *testing.T) {
 	close(source.answer)
 	<-late
 	assert.Equal(t, "30", limit(), "the numbers from before stay")
-	assert.Equal(t, []string{"unusable-numbers"}, said.codes(), "it is told once")
+	assert.Equal(t, []string{"unusable-numbers"}, said.codes(), "one line")
 }
 
-// What cannot be used keeps the numbers that it had before, and that is told once.
+// What cannot be used keeps the numbers that it had before, and the log has one line of it.
 func TestSourceMistakes(t *testing.T) {
 	source, said := new(numbers), new(records)
 	g := newGuard(t, guard.Config{
@@ -216,7 +216,7 @@ func TestSourceMistakes(t *testing.T) {
 		}
 		assert.Equal(t, told, n, "%s: %q", text, lines)
 
-		// The same in another Set is not told again, and other entries change.
+		// The same in another Set is not logged again, and other entries change.
 		again := &guard.Set{Policies: map[string]string{"default": text}, Tiers: map[string]map[string]string{"default": {"pro": "60/1h fixed-window; fail closed"}}}
 		source.Store(again)
 		assert.Equal(t, "20", limit(""))
@@ -334,7 +334,7 @@ func TestSourceThatMakesSets(t *testing.T) {
 	}
 }
 
-// What all versions of a rule share is shared: places to wait in, and what was told once.
+// All versions of a rule share the places to wait in, and the warnings that the log has had.
 func TestSourceSharesPlaces(t *testing.T) {
 	said := new(records)
 	source := new(numbers)

@@ -120,7 +120,8 @@ func (t *taken) leave() {
 	t.rule.waiting.Add(-1)
 }
 
-// holds reports whether there is anything to give back: not if the rule was not asked, exempts the request or refuses it.
+// holds reports whether there is anything to give back: not if the rule was not asked, exempts the request or refuses
+// it.
 func (t *taken) holds() bool { return t.queued || t.attempt != nil || t.admits() }
 
 // giveBack undoes what was taken.

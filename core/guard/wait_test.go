@@ -20,7 +20,7 @@ import (
 
 const ms = time.Millisecond
 
-// handedOn is by when a turn that a request has left, and that no other has taken, is back in the store.
+// handedOn is the time after which a turn that a request has left, and that no other has taken, is back in the store.
 const handedOn = 40 * ms
 
 // checks are requests of one client to a Guard, in a bubble.
@@ -53,7 +53,7 @@ func newChecks(t *testing.T, config guard.Config) *checks {
 	return c
 }
 
-// observed is what Observe was told since the last call.
+// observed returns the calls of Observe since the last call.
 func (c *checks) observed() []guard.Event {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,7 +95,7 @@ func TestGuardSpacesDepartures(t *testing.T) {
 		over := c.each[3]
 		assert.Equal(t, time.Duration(0), over.at, "who does not fit is not held back")
 		assert.Equal(t, 429, over.verdict.Status)
-		assert.Equal(t, told(core.Admitted, core.Refused), c.observed(), "who waits is told of when the wait is over")
+		assert.Equal(t, told(core.Admitted, core.Refused), c.observed(), "Observe is called when the wait is over")
 		advance(time.Second)
 		for i, at := range []time.Duration{0, 200 * ms, 400 * ms} {
 			assert.True(t, c.each[i].passed())

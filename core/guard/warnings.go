@@ -176,7 +176,7 @@ func (g *Guard) warnNumbers(entry, text string, err error) {
 // entry did not hold, or held for a request that it is not for.
 func (g *Guard) warnTaken(e *entry, found, taken string) {
 	if e.warned.CompareAndSwap(false, true) {
-		g.logger().Warn("weir: a request took a route other than the one found before, so that another entry of Routes was asked than is meant; mount the limiter where its route is known, or let the adapter find that",
+		g.logger().Warn("weir: a request took a route other than the one found before, so that the wrong entry of Routes was asked; mount the limiter where its route is known, or let the adapter find that",
 			"entry", e.place(), "found", found, "taken", taken, "code", codeOverlooked)
 	}
 }

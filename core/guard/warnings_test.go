@@ -18,7 +18,7 @@ import (
 	"github.com/weir-go/weir/keyfunc"
 )
 
-// What shows only in use is told with its code, once, however many requests come.
+// A mistake that shows only in use is logged with its code, once, however many requests come.
 func TestLogCodes(t *testing.T) {
 	check := func(r *request) func(*guard.Guard) { return func(g *guard.Guard) { g.Check(r) } }
 	noRoute, rewritten := from(alice), from(alice)
@@ -152,8 +152,8 @@ func TestCodesAreExplained(t *testing.T) {
 	}
 }
 
-// A cost that no waiting can satisfy is a mistake of the program, or of a client that asks for too much: it is told
-// once.
+// A cost that no waiting can satisfy is a mistake of the program, or of a client that asks for too much: the log
+// has one line of it.
 func TestCostTooLarge(t *testing.T) {
 	said := new(records)
 	g := newGuard(t, guard.Config{

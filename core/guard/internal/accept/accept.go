@@ -35,9 +35,10 @@ const (
 	maxEntries = 16
 )
 
-// Negotiate returns the format that the lines of an Accept header ask for, as RFC 9110 has it: that of the best quality;
-// of equals, the one that is named more exactly, and of those the one that says more. If a client accepts none, or
-// anything, it is plain text. Entries after the first 16, or the first KiB, are not read. It does not allocate.
+// Negotiate returns the format that the lines of an Accept header ask for, as RFC 9110 has it: that of the best
+// quality; of equals, the one that is named more exactly, and of those the one that says more. If a client accepts
+// none, or anything, it is plain text. Entries after the first 16, or the first KiB, are not read. It does not
+// allocate.
 func Negotiate(lines []string) Format {
 	var wants [Problem + 1]preference
 	if len(lines) == 1 && lines[0] == "*/*" {
@@ -96,8 +97,8 @@ func entries(lines []string) iter.Seq[string] {
 	}
 }
 
-// quality returns the weight of a media range, in thousandths: 1000 unless a parameter q says less. What cannot be read counts as
-// the best, as if it were not there.
+// quality returns the weight of a media range, in thousandths: 1000 unless a parameter q says less. What cannot be read
+// counts as the best, as if it were not there.
 func quality(params string) int {
 	for param := range strings.SplitSeq(params, ";") {
 		name, value, _ := strings.Cut(param, "=")

@@ -14,7 +14,7 @@ import (
 // MaxKeys is the greatest number of keys that Options may have: more would be a mistake of units.
 const MaxKeys = 1 << 24
 
-// Options say when circuits open, and for how long. All of them must be positive.
+// Options are the numbers by which circuits open and close. All of them must be positive.
 type Options struct {
 	Refusals      int           // of a key that open its circuit,
 	Within        time.Duration // from the first of them on

@@ -58,8 +58,8 @@ func Read(pattern string, prefix bool) Pattern {
 	return p
 }
 
-// IsHost reports whether a request's host, which may have a port, is that of the pattern. Of a long one it reads no more
-// than the pattern has.
+// IsHost reports whether a request's host, which may have a port, is that of the pattern. Of a long one it reads no
+// more than the pattern has.
 func (p *Pattern) IsHost(host string) bool {
 	n := len(p.Host)
 	return len(host) >= n && strings.EqualFold(host[:n], p.Host) && (len(host) == n || host[n] == ':')
@@ -109,8 +109,8 @@ func ReadPath(text string, most int, room []string) (p Path) {
 	return p
 }
 
-// Fits reports whether a path is one of the pattern, but for case and slashes; with extension, also if its last part has
-// a dot and more behind it. Of the path it reads no more than the pattern has.
+// Fits reports whether a path is one of the pattern, but for case and slashes; with extension, also if its last part
+// has a dot and more behind it. Of the path it reads no more than the pattern has.
 func (p *Pattern) Fits(of *Path, extension bool) bool {
 	n := len(of.parts)
 	if n < len(p.Parts) || !p.Rest && (n > len(p.Parts) || of.more) {
