@@ -20,11 +20,18 @@ func (s *subject) of(p core.Policy, key string, at, cost int64) core.Take {
 	return core.Take{Policy: p, Key: s.prefix + key, Cost: cost, Now: Epoch + at}
 }
 
+// do decides, and demands that the store does.
+func (s *subject) do(t core.Take) core.Result {
+	s.Helper()
+	res, err := s.store.Take(s.Context(), t)
+	require.NoError(s, err)
+	return res
+}
+
 // take takes cost units at an instant after Epoch.
 func (s *subject) take(p core.Policy, key string, at, cost int64) core.Result {
 	s.Helper()
-	res, err := s.store.Take(s.Context(), s.of(p, key, at, cost))
-	require.NoError(s, err)
+	res := s.do(s.of(p, key, at, cost))
 	require.Equal(s, Epoch+at, res.At, "At is the instant of the decision")
 	require.False(s, res.Local)
 	return res
@@ -51,9 +58,7 @@ func (s *subject) atMost(p core.Policy, key string, at, most int64) core.Result 
 	s.Helper()
 	t := s.of(p, key, at, most)
 	t.AtMost = true
-	res, err := s.store.Take(s.Context(), t)
-	require.NoError(s, err)
-	return res
+	return s.do(t)
 }
 
 // afterwards takes what debt bears as well.
@@ -61,9 +66,7 @@ func (s *subject) afterwards(p core.Policy, key string, at, most int64) core.Res
 	s.Helper()
 	t := s.of(p, key, at, most)
 	t.AtMost, t.Debt = true, true
-	res, err := s.store.Take(s.Context(), t)
-	require.NoError(s, err)
-	return res
+	return s.do(t)
 }
 
 // reserve takes ahead of time.
@@ -71,9 +74,7 @@ func (s *subject) reserve(p core.Policy, key string, at, cost int64, ahead time.
 	s.Helper()
 	t := s.of(p, key, at, cost)
 	t.Wait = ahead
-	res, err := s.store.Take(s.Context(), t)
-	require.NoError(s, err)
-	return res
+	return s.do(t)
 }
 
 // exhaust takes single units at Epoch, as far ahead as ahead says, until one is refused.
