@@ -55,13 +55,13 @@ func (p *policy) decide(res *Result, state []int64, t *Take, now int64) (changed
 		return p.decideAlone(res, state, t, now)
 	}
 	healed := p.load(state, now)
-	taken, admitted := p.take(state, t, now)
+	taken, admitted := p.charge(state, t, now)
 	p.explain(res, state, t, now, taken, admitted)
 	return healed || taken > 0
 }
 
-// take decides and charges: all limits, or none.
-func (p *policy) take(state []int64, t *Take, now int64) (taken int64, admitted bool) {
+// charge takes what fits from all limits, or nothing from any.
+func (p *policy) charge(state []int64, t *Take, now int64) (taken int64, admitted bool) {
 	taken = t.Cost
 	if t.AtMost {
 		most := p.most(state, now, t.Debt)

@@ -84,7 +84,7 @@ type Result struct {
 	_  [0]func() // Equal compares, not ==
 	// each and more are the entries of the limits. A third and a fourth limit are rare, and
 	// so is a store whose answer may come later: they take no room in most Results.
-	each [2]entry
+	each [2]algo.Answer
 	more *more
 	// policy is the one that decided: a charge weighs by the numbers under which it was made.
 	policy *policy
@@ -108,7 +108,7 @@ func (r Result) String() string {
 
 // more has the parts of a Result that few have.
 type more struct {
-	each [MaxLimits - 2]entry
+	each [MaxLimits - 2]algo.Answer
 	note any
 }
 
@@ -198,19 +198,16 @@ func (r Result) Equal(s Result) bool {
 		r.At == s.At && r.each == s.each
 }
 
-// entry is a small LimitResult, because Results are copied from call to call.
-type entry = algo.Answer
-
 // at is the entry of limit i. It may be changed only in a Result of which there are no copies,
 // and that has room for it.
-func (r *Result) at(i int) *entry {
+func (r *Result) at(i int) *algo.Answer {
 	switch {
 	case i < len(r.each):
 		return &r.each[i]
 	case r.more != nil:
 		return &r.more.each[i-len(r.each)]
 	default:
-		return &entry{}
+		return &algo.Answer{}
 	}
 }
 
@@ -245,7 +242,7 @@ func (p *policy) summarize(res *Result, cost int64, n int) {
 }
 
 // tighter reports whether a limit tells the client more than another one.
-func tighter(e, than *entry) bool {
+func tighter(e, than *algo.Answer) bool {
 	switch {
 	case e.Refused != than.Refused:
 		return e.Refused

@@ -63,7 +63,7 @@ func (l *Limiter) Begin(ctx context.Context, ask Ask, a *Admission) error {
 	}
 	var t core.Take // filled in place: a literal would be made elsewhere and copied
 	t.Policy, t.Key, t.Cost, t.AtMost, t.Wait = l.policy, ask.Key, ask.Cost, ask.AtMost, ask.Wait
-	a.Err = l.engine.take(ctx, &t, &a.Result)
+	a.Err = l.engine.decide(ctx, &t, &a.Result)
 	if a.Err != nil && !a.Result.Local {
 		err := a.Err
 		*a = Admission{}

@@ -79,7 +79,7 @@ func newBackground(e *engine) *background {
 		return eachError(e.permits.Release(ctx, permits), len(batch))
 	}
 	b.releases.Keep = func(x *release, _ error) bool { return time.Now().Before(x.until) } // releasing twice does no harm
-	b.releases.Lost = e.lost("could not be given back, and counts until it expires", "permits")
+	b.releases.GaveUp = e.gaveUp("could not be given back, and counts until it expires", "permits")
 
 	b.refunds.Group, b.refunds.Batch, b.refunds.Max = &b.group, batchSize, maxRefunds
 	b.refunds.Send = func(ctx context.Context, batch []refund) []error {
@@ -90,34 +90,18 @@ func newBackground(e *engine) *background {
 		return eachError(e.store.Refund(ctx, refunds), len(batch))
 	}
 	b.refunds.Keep = func(x *refund, err error) bool { return time.Now().Before(x.until) && mayRetry(err) }
-	b.refunds.Lost = e.lost("could not be given back, and counts until it expires", "units")
+	b.refunds.GaveUp = e.gaveUp("could not be given back, and counts until it expires", "units")
 
 	b.charges.Group, b.charges.Batch, b.charges.Max = &b.group, chargesAtOnce, maxRefunds
 	b.charges.Send = func(ctx context.Context, batch []charge) []error {
 		return e.takeAll(ctx, len(batch), func(i int) *core.Take { return &batch[i].take })
 	}
 	b.charges.Keep = func(x *charge, err error) bool { return time.Now().Before(x.until) && mayRetry(err) }
-	b.charges.Lost = e.lost("could not be charged, and are not counted", "units")
+	b.charges.GaveUp = e.gaveUp("could not be charged, and are not counted", "units")
 	b.charges.Done = func(x *charge) { x.done() }
 
 	b.handBacks.Group, b.handBacks.Batch, b.handBacks.Send = &b.group, handsAtOnce, e.sendHandBacks
 	return b
-}
-
-// eachError returns the error of each of n that were sent together.
-func eachError(err error, n int) []error {
-	var partly *core.BatchError
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &partly) && len(partly.Errs) == n:
-		return partly.Errs
-	}
-	errs := make([]error, n)
-	for i := range errs {
-		errs[i] = err
-	}
-	return errs
 }
 
 // mayRetry reports whether units that could not be given back or charged may be sent again: what may have been done
@@ -148,8 +132,6 @@ func (e *engine) takeAll(ctx context.Context, n int, take func(i int) *core.Take
 	done.Wait()
 	return errs
 }
-
-func panicked(value any) error { return fmt.Errorf("enforce: the store panicked: %v", value) }
 
 // flush waits until nothing is left to do, or until ctx ends. The error says how much was given up since the last flush,
 // and how much is left.

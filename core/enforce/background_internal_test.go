@@ -23,13 +23,13 @@ func TestReleasesKeepUp(t *testing.T) {
 		victim, refused := 0, 0
 		for i := range 9000 { // 9000 a second, for a second
 			go func() {
-				x, _, err := h.acquire(t.Context(), core.Permit{Policy: p, Key: "another", Weight: 1}, false)
+				x, _, err := h.acquire(t.Context(), core.Permit{Policy: p, Key: "another", Weight: 1}, inStore)
 				assert.NoError(t, err)
 				x.release()
 			}()
 			if i%300 == 0 { // one at a time, of five
 				victim++
-				x, _, err := h.acquire(t.Context(), core.Permit{Policy: p, Key: "k"}, false)
+				x, _, err := h.acquire(t.Context(), core.Permit{Policy: p, Key: "k"}, inStore)
 				require.NoError(t, err)
 				if x == nil {
 					refused++

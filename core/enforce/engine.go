@@ -111,3 +111,7 @@ func (e *engine) close() error {
 	e.holder.close()
 	return e.background.flush(ctx)
 }
+
+// inMemory is the context of calls in memory, which wait for nothing, and which are also made for requests that are
+// over.
+var inMemory = context.Background() //nolint:forbidigo // there is nothing to cut short

@@ -32,3 +32,21 @@ func (e *OverLimitError) Error() string {
 	}
 	return fmt.Sprintf("over limit: try again in %v", e.Result.RetryAfter)
 }
+
+// eachError returns the error of each of n that were sent together.
+func eachError(err error, n int) []error {
+	var partly *core.BatchError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &partly) && len(partly.Errs) == n:
+		return partly.Errs
+	}
+	errs := make([]error, n)
+	for i := range errs {
+		errs[i] = err
+	}
+	return errs
+}
+
+func panicked(value any) error { return fmt.Errorf("enforce: the store panicked: %v", value) }

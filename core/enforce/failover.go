@@ -9,10 +9,10 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// take asks the store, and if that fails it does what the policy's fail word says. res must be zero. Afterwards it is
+// decide asks the store, and if that fails it does what the policy's fail word says. res must be zero. Afterwards it is
 // the answer, unless the policy fails closed, the caller left, or t is invalid. If the store failed, the error is a
 // *StoreError even if there is an answer.
-func (e *engine) take(ctx context.Context, t *core.Take, res *core.Result) (err error) {
+func (e *engine) decide(ctx context.Context, t *core.Take, res *core.Result) (err error) {
 	if e.memory != nil {
 		return e.memory.TakeInto(ctx, t, res)
 	}
@@ -47,8 +47,8 @@ func (e *engine) take(ctx context.Context, t *core.Take, res *core.Result) (err 
 		}
 	case core.FailClosed:
 	default:
-		if local := e.takeLocally(ctx, t, res); local != nil {
-			*res, err = core.Result{}, errors.Join(err, local)
+		if mistake := e.takeInFallback(ctx, t, res); mistake != nil {
+			*res, err = core.Result{}, errors.Join(err, mistake)
 		} else if res.Local = true; !failed.MaybeExecuted {
 			e.owe(t, res)
 			return err
@@ -60,9 +60,9 @@ func (e *engine) take(ctx context.Context, t *core.Take, res *core.Result) (err 
 	return err
 }
 
-// acquire is to permits what take is to units.
+// acquire is to permits what decide is to units.
 func (e *engine) acquire(ctx context.Context, p core.Permit) (*hold, core.Result, error) {
-	h, res, err := e.holder.acquire(ctx, p, false)
+	h, res, err := e.holder.acquire(ctx, p, inStore)
 	if err == nil {
 		if e.failing.Load() || e.health.failing.Load() {
 			e.recovered()
@@ -83,18 +83,14 @@ func (e *engine) acquire(ctx context.Context, p core.Permit) (*hold, core.Result
 		e.holder.adopt()
 		own := p
 		own.Policy = p.Policy.Local()
-		h, res, local := e.holder.acquire(context.WithoutCancel(ctx), own, true)
-		if local != nil {
-			return nil, core.Result{}, errors.Join(err, local)
+		h, res, mistake := e.holder.acquire(context.WithoutCancel(ctx), own, inFallback)
+		if mistake != nil {
+			return nil, core.Result{}, errors.Join(err, mistake)
 		}
 		res.Local = true
 		return h, res, err
 	}
 }
-
-// inMemory is the context of calls in memory, which wait for nothing, and which are also made for requests that are
-// over.
-var inMemory = context.Background() //nolint:forbidigo // there is nothing to cut short
 
 // giveBack gives units back: in the background if they are in a remote store.
 func (e *engine) giveBack(r *core.Refund, from place) {
@@ -118,7 +114,7 @@ func (e *engine) charge(t core.Take, at place, done func()) {
 	switch {
 	case at == nowhere:
 	case at == inFallback && e.remote():
-		if e.takeLocally(inMemory, &t, &res) == nil {
+		if e.takeInFallback(inMemory, &t, &res) == nil {
 			e.owe(&t, &res)
 		}
 	default:
@@ -140,21 +136,21 @@ func (e *engine) refund(ctx context.Context, from place, refunds []core.Refund) 
 		}
 		return nil
 	case inFallback:
-		return e.refundLocally(ctx, refunds)
+		return e.refundInFallback(ctx, refunds)
 	default:
 		return e.store.Refund(ctx, refunds)
 	}
 }
 
-// takeLocally lets the fallback decide, by the policy or by a process's share of it.
-func (e *engine) takeLocally(ctx context.Context, t *core.Take, res *core.Result) error {
+// takeInFallback lets the fallback decide, by the policy or by a process's share of it.
+func (e *engine) takeInFallback(ctx context.Context, t *core.Take, res *core.Result) error {
 	own := *t
 	own.Policy = t.Policy.Local()
 	return e.fallback().TakeInto(context.WithoutCancel(ctx), &own, res)
 }
 
-// refundLocally gives back what the fallback has admitted, and takes it off what is to be handed back to the store.
-func (e *engine) refundLocally(ctx context.Context, refunds []core.Refund) error {
+// refundInFallback gives back what the fallback has admitted, and takes it off what is to be handed back to the store.
+func (e *engine) refundInFallback(ctx context.Context, refunds []core.Refund) error {
 	own := slices.Clone(refunds)
 	for i := range own {
 		own[i].Policy = own[i].Policy.Local()
@@ -173,26 +169,4 @@ func (e *engine) refundLocally(ctx context.Context, refunds []core.Refund) error
 		}
 	}
 	return nil
-}
-
-// place says where units were charged, and so where a refund of them goes.
-type place uint8
-
-const (
-	nowhere    place = 1 + iota // not at all: a policy that failed open let the request pass
-	inStore                     // in the store
-	inFallback                  // in the in-process store that decides while the store fails
-)
-
-// placeOf returns where the units of a receipt were charged. The Result of rates and permits together does not say:
-// permits may have come from another place than the units.
-func placeOf(r *core.Result) place {
-	switch {
-	case !r.Local:
-		return inStore
-	case r.At > 0:
-		return inFallback
-	default:
-		return nowhere
-	}
 }

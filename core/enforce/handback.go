@@ -19,14 +19,6 @@ func (e *engine) owe(t *core.Take, res *core.Result) {
 // ledgerKeyOf returns what stands for a key of p in the ledger: other numbers of p that share its state owe together.
 func ledgerKeyOf(p core.Policy, key string) ledger.Key { return ledger.KeyOf(p.Name(), shape(p), key) }
 
-// weighs is how long it takes until nothing that was taken weighs any more, in any of the limits.
-func weighs(p core.Policy, res *core.Result) (longest time.Duration) {
-	for i := range rates(p) {
-		longest = max(longest, res.Each(i).ResetAfter)
-	}
-	return longest
-}
-
 // mirror counts in the fallback what the store has admitted, as far as there is room.
 func (e *engine) mirror(t *core.Take, units int64) {
 	if t.Policy.Options().Fail == core.FailLocal {
@@ -44,16 +36,16 @@ func (e *engine) handBack(t *core.Take) {
 		return
 	}
 	now := core.Result{}
-	if e.takeLocally(inMemory, &core.Take{Policy: t.Policy, Key: t.Key}, &now) != nil {
+	if e.takeInFallback(inMemory, &core.Take{Policy: t.Policy, Key: t.Key}, &now) != nil {
 		return
 	}
-	used, local := int64(0), t.Policy.Local()
-	for i, l := range local.Limits()[:rates(local)] {
+	used, share := int64(0), t.Policy.Local()
+	for i, l := range share.Limits()[:rates(share)] {
 		used = max(used, l.Burst-now.Each(i).Remaining)
 	}
 	if units = min(units, used); units > 0 {
 		e.background.handBacks.Add(handBack{
-			core.Take{Policy: t.Policy, Key: t.Key, Cost: units, AtMost: true}, time.Now().Add(weighs(local, &now)),
+			core.Take{Policy: t.Policy, Key: t.Key, Cost: units, AtMost: true}, time.Now().Add(weighs(share, &now)),
 		})
 	}
 }
@@ -69,13 +61,4 @@ func (e *engine) sendHandBacks(ctx context.Context, batch []handBack) []error {
 		}
 	}
 	return nil
-}
-
-// rates returns how many limits of p are not permits, which are the last of its limits.
-func rates(p core.Policy) int {
-	n := len(p.Limits())
-	if _, _, permits := p.Concurrent(); permits {
-		n--
-	}
-	return n
 }

@@ -35,7 +35,7 @@ type health struct {
 	mu      sync.Mutex
 	outages map[string]*outage // by StoreError.Server
 	looked  interval           // between looks whether one is over
-	lost    interval           // between lines about what could not be given back or charged
+	givenUp interval           // between lines about what could not be given back or charged
 }
 
 // healths has the health of each in-process store that decides for another one while that fails: all engines of a store
@@ -153,7 +153,7 @@ func (o *outage) cost(args []any, now time.Time) []any {
 func (e *engine) recovered() {
 	now := time.Now()
 	if now.UnixNano()-e.last.Load() >= int64(logInterval) && e.failing.CompareAndSwap(true, false) {
-		e.holder.recovered()
+		e.holder.stopAdopting()
 	}
 	if e.health.failing.Load() {
 		fails, _ := e.store.(interface{ Failing(server string) bool })
@@ -184,10 +184,10 @@ func (h *health) over(fails interface{ Failing(server string) bool }, now time.T
 	return lines
 }
 
-// lost returns a function that logs what could not be given back or charged.
-func (e *engine) lost(what, of string) func(n int, err error) {
+// gaveUp returns a function that logs what could not be given back or charged.
+func (e *engine) gaveUp(what, of string) func(n int, err error) {
 	return func(n int, err error) {
-		if e.health.lost.due() {
+		if e.health.givenUp.due() {
 			e.logger().Warn("weir: "+what, "what", of, "number", n, "error", err)
 		}
 	}

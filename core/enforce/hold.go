@@ -7,49 +7,74 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// maxDetached is how long a detached permit is held at most: beyond it, its holder has forgotten it.
+// maxDetached bounds how long a detached permit is held: beyond it, its holder has forgotten it.
 const maxDetached = 24 * time.Hour
 
-// hold is one permit that is held. Its methods may be called on nil, which is none.
+// hold is a permit that this process holds, or has held. The methods with an exported counterpart in Admission or
+// Detached may be called on nil, which holds nothing.
 type hold struct {
 	holder *holder
 	permit core.Permit
 	lease  time.Duration
-	local  bool // the fallback granted it
+	place  place // which store has granted it
 
 	// These belong to the holder's lock.
+	state    holdState
+	lapse    lapse
+	user     user
 	due      time.Time // when it is to be renewed
 	ends     time.Time // when its lease ends unless it is renewed
 	renewing bool
-	ended    bool // released or lost
-	released bool
-	adopted  bool // the fallback counts it too
-	failed   bool // the store has failed to renew it, and not renewed it since
-	lapsed   bool // its lease has ended unconfirmed, and the work goes on
-	detached bool // it outlives its request
-	claimed  bool // and the work that it is for has begun
-	cause    error
+	adopted  bool  // the fallback counts it too
+	cause    error // why it is not held any more
 	cancels  []context.CancelCauseFunc
 }
 
-// remote reports whether a store that is not in the process has granted the permit.
-func (x *hold) remote() bool { return x.holder.engine.remote() && !x.local }
+// holdState is a permit's life, in order.
+type holdState uint8
 
-// store is what has granted the permit, and renews and releases it.
+const (
+	held     holdState = iota
+	lost               // somebody else may have its place; it can still be released
+	released           // given back, or about to be
+)
+
+// lapse grades how far the remote store has failed to renew a permit. A renewal ends it.
+type lapse uint8
+
+const (
+	renewed       lapse = iota
+	renewalFailed       // the lease has not ended yet
+	overdue             // the lease has ended before any renewal was answered
+	lapsed              // the lease has ended, renewals have failed, and the work goes on
+)
+
+// user is the code that holds a permit.
+type user uint8
+
+const (
+	theRequest user = iota
+	nobodyYet       // the permit was detached, and nobody has claimed it
+	aClaimant
+)
+
+// remote reports whether a store that is not in the process has granted the permit.
+func (x *hold) remote() bool { return x.holder.engine.remote() && x.place != inFallback }
+
+// store returns the store that has granted the permit, and renews and releases it.
 func (x *hold) store() core.PermitStore {
-	if x.local {
+	if x.place == inFallback {
 		return x.holder.engine.fallback()
 	}
 	return x.holder.engine.permits
 }
 
-// renewed begins the lease anew, from when the store was asked: the store's own lease begins later, and ends later.
-func (x *hold) renewed(sent time.Time) {
-	x.due, x.ends = sent.Add(x.lease/renewals), sent.Add(x.lease)
-	x.failed, x.lapsed = false, false
+// beginLease begins the lease anew, from when the store was asked: the store's own lease begins later, and ends later.
+func (x *hold) beginLease(sent time.Time) {
+	x.due, x.ends, x.lapse = sent.Add(x.lease/renewals), sent.Add(x.lease), renewed
 }
 
-// next is when there is something to do for the permit.
+// next returns when there is something to do for the permit.
 func (x *hold) next() time.Time {
 	if !x.renewing && x.due.Before(x.ends) {
 		return x.due
@@ -57,27 +82,43 @@ func (x *hold) next() time.Time {
 	return x.ends
 }
 
-// lapse is called when the lease has ended and the store has not confirmed another one. If the policy fails open or
+// notRenewed notes that the store did not renew the permit, and has it asked again soon.
+func (x *hold) notRenewed() {
+	if x.lapse == overdue || x.lapse == lapsed {
+		x.lapse = lapsed
+	} else {
+		x.lapse = renewalFailed
+	}
+	x.due = time.Now().Add(x.lease / retries)
+}
+
+// leaseEnded is called when the lease has ended and the store has not confirmed another one. If the policy fails open or
 // local, a store that is gone ends no work: the permit is kept, and asked for again.
-func (x *hold) lapse(now time.Time) {
-	if x.remote() && x.permit.Policy.Options().Fail != core.FailClosed {
-		x.lapsed, x.ends = true, now.Add(x.lease)
+func (x *hold) leaseEnded(now time.Time) {
+	if !x.remote() || x.permit.Policy.Options().Fail == core.FailClosed {
+		x.end(lost, ErrPermitLost)
 		return
 	}
-	x.end(ErrPermitLost)
+	x.ends = now.Add(x.lease)
+	switch x.lapse {
+	case renewed:
+		x.lapse = overdue
+	case renewalFailed:
+		x.lapse = lapsed
+	}
 }
 
 // end ends the contexts of the permit, and its renewals. The holder is locked.
-func (x *hold) end(cause error) {
-	if x.ended {
-		return
+func (x *hold) end(state holdState, cause error) {
+	if x.state == held {
+		x.cause = cause
+		delete(x.holder.held, x)
+		for _, cancel := range x.cancels {
+			cancel(cause)
+		}
+		x.cancels = nil
 	}
-	x.ended, x.cause = true, cause
-	delete(x.holder.held, x)
-	for _, cancel := range x.cancels {
-		cancel(cause)
-	}
-	x.cancels = nil
+	x.state = max(x.state, state)
 }
 
 // attach returns a child of ctx that ends with the cause ErrPermitLost if the permit is lost, and when it is
@@ -89,10 +130,10 @@ func (x *hold) attach(ctx context.Context) context.Context {
 	ctx, cancel := context.WithCancelCause(ctx)
 	x.holder.mu.Lock()
 	defer x.holder.mu.Unlock()
-	if x.ended {
-		cancel(x.cause)
-	} else {
+	if x.state == held {
 		x.cancels = append(x.cancels, cancel)
+	} else {
+		cancel(x.cause)
 	}
 	return ctx
 }
@@ -108,10 +149,9 @@ func (x *hold) releaseBecause(cause error) {
 	h := x.holder
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	first := !x.released
-	x.released = true
-	x.end(cause)
-	if first { // renewed gives it back again if a renewal that is under way brings it back
+	first := x.state != released
+	x.end(released, cause)
+	if first { // if a renewal is under way, holder.settle releases once more
 		h.giveBack(x)
 	}
 }
@@ -119,7 +159,9 @@ func (x *hold) releaseBecause(cause error) {
 // detach lets the permit outlive the request, until it is claimed.
 func (x *hold) detach() {
 	x.holder.mu.Lock()
-	x.detached = true
+	if x.user == theRequest {
+		x.user = nobodyYet
+	}
 	x.holder.mu.Unlock()
 }
 
@@ -127,8 +169,8 @@ func (x *hold) detach() {
 func (x *hold) claim(ctx context.Context) context.Context {
 	h := x.holder
 	h.mu.Lock()
-	if !x.claimed && !x.ended {
-		x.claimed = true
+	if x.user != aClaimant && x.state == held {
+		x.user = aClaimant
 		forgotten := time.AfterFunc(maxDetached, func() { x.releaseBecause(ErrPermitLost) })
 		x.cancels = append(x.cancels, func(error) { forgotten.Stop() })
 	}
@@ -142,24 +184,22 @@ func (x *hold) finish(panicked bool) {
 	if x == nil {
 		return
 	}
-	x.holder.mu.Lock()
-	detached, claimed := x.detached, x.claimed
-	x.holder.mu.Unlock()
-	switch {
-	case !detached:
+	switch user := x.usedBy(); {
+	case user == theRequest:
 		x.release()
-	case panicked && !claimed:
+	case user == nobodyYet && panicked:
 		x.releaseBecause(ErrPermitLost)
-	case !claimed:
-		time.AfterFunc(x.lease, x.unclaimed)
+	case user == nobodyYet:
+		time.AfterFunc(x.lease, func() {
+			if x.usedBy() == nobodyYet {
+				x.releaseBecause(ErrPermitLost)
+			}
+		})
 	}
 }
 
-func (x *hold) unclaimed() {
+func (x *hold) usedBy() user {
 	x.holder.mu.Lock()
-	claimed := x.claimed
-	x.holder.mu.Unlock()
-	if !claimed {
-		x.releaseBecause(ErrPermitLost)
-	}
+	defer x.holder.mu.Unlock()
+	return x.user
 }

@@ -30,12 +30,11 @@ var overtaken = [...]time.Duration{500 * time.Millisecond, 1500 * time.Milliseco
 type holder struct {
 	engine *engine
 
-	mu    sync.Mutex
-	held  map[*hold]struct{}
-	timer *time.Timer
-	next  time.Time // when the timer fires; zero if it does not
-	// adopted reports that the store fails and the fallback has been told of all that is held.
-	adopted bool
+	mu       sync.Mutex
+	held     map[*hold]struct{}
+	timer    *time.Timer
+	next     time.Time // when the timer fires; zero if it does not
+	adopting bool      // the store fails, and the fallback counts all that is held
 }
 
 func newHolder(e *engine) *holder { return &holder{engine: e, held: map[*hold]struct{}{}} }
@@ -44,13 +43,13 @@ func newHolder(e *engine) *holder { return &holder{engine: e, held: map[*hold]st
 // Result admits. p needs no ID.
 //
 // If it is unknown whether the store granted the permit, it is given back.
-func (h *holder) acquire(ctx context.Context, p core.Permit, local bool) (*hold, core.Result, error) {
+func (h *holder) acquire(ctx context.Context, p core.Permit, from place) (*hold, core.Result, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, core.Result{}, err
 	}
 	p.ID = rand.Text()
 	_, lease, _ := p.Policy.Concurrent()
-	x, sent := &hold{holder: h, permit: p, lease: lease, local: local}, time.Now()
+	x, sent := &hold{holder: h, permit: p, lease: lease, place: from}, time.Now()
 	unknown := true // whether it was granted; so it stays after a panic
 	defer func() {
 		if unknown {
@@ -68,13 +67,13 @@ func (h *holder) acquire(ctx context.Context, p core.Permit, local bool) (*hold,
 	if !res.Allowed() {
 		return nil, res, nil
 	}
-	x.renewed(sent)
+	x.beginLease(sent)
 	h.mu.Lock()
 	h.held[x] = struct{}{}
 	h.wake(x.due)
-	adopted := h.adopted
+	adopting := h.adopting
 	h.mu.Unlock()
-	if adopted { // it came after all others were
+	if adopting { // it came after all others were
 		h.adoptAll([]*hold{x})
 	}
 	return x, res, nil
@@ -100,8 +99,8 @@ func (h *holder) tick() {
 	var due, here []*hold
 	for x := range h.held {
 		if !now.Before(x.ends) {
-			x.lapse(now)
-			if x.ended {
+			x.leaseEnded(now)
+			if x.state != held {
 				continue
 			}
 		}
@@ -133,8 +132,8 @@ func (h *holder) tick() {
 // renewHere renews a permit that is in the process.
 func (h *holder) renewHere(x *hold) {
 	sent := time.Now()
-	lost, err := x.store().Renew(inMemory, []core.Permit{x.permit})
-	h.renewed([]*hold{x}, lost, []error{err}, sent)
+	gone, err := x.store().Renew(inMemory, []core.Permit{x.permit})
+	h.settle([]*hold{x}, gone, []error{err}, sent)
 }
 
 // renew renews permits in the remote store.
@@ -147,12 +146,12 @@ func (h *holder) renew(ctx context.Context, batch []*hold) []error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	sent := time.Now()
-	lost, err := h.askToRenew(ctx, permits)
-	h.renewed(batch, lost, eachError(err, len(batch)), sent)
+	gone, err := h.askToRenew(ctx, permits)
+	h.settle(batch, gone, eachError(err, len(batch)), sent)
 	return nil // a permit that was not renewed is renewed in its own time
 }
 
-func (h *holder) askToRenew(ctx context.Context, permits []core.Permit) (lost []core.Permit, err error) {
+func (h *holder) askToRenew(ctx context.Context, permits []core.Permit) (gone []core.Permit, err error) {
 	defer func() {
 		if value := recover(); value != nil {
 			err = panicked(value)
@@ -161,11 +160,11 @@ func (h *holder) askToRenew(ctx context.Context, permits []core.Permit) (lost []
 	return h.engine.permits.Renew(ctx, permits)
 }
 
-// renewed takes the answer to a batch of renewals.
-func (h *holder) renewed(batch []*hold, lost []core.Permit, errs []error, sent time.Time) {
-	ids := make(map[string]bool, len(lost))
-	for i := range lost {
-		ids[lost[i].ID] = true
+// settle takes the answer to a batch of renewals.
+func (h *holder) settle(batch []*hold, gone []core.Permit, errs []error, sent time.Time) {
+	ids := make(map[string]bool, len(gone))
+	for i := range gone {
+		ids[gone[i].ID] = true
 	}
 	var failed, adopted []*hold // adopted: the store counts them again
 	h.mu.Lock()
@@ -173,21 +172,20 @@ func (h *holder) renewed(batch []*hold, lost []core.Permit, errs []error, sent t
 		x := batch[i]
 		x.renewing = false
 		switch {
-		case x.released: // while it was renewed, which may have brought it back
+		case x.state == released: // while it was renewed, which may have brought it back
 			h.giveBack(x)
-		case x.ended:
+		case x.state == lost:
 		case errs != nil && errs[i] != nil:
 			failed = append(failed, x)
-			x.failed = true
-			x.due = time.Now().Add(x.lease / retries)
+			x.notRenewed()
 			h.wake(x.next())
-		case ids[x.permit.ID] && x.failed && x.lapsed: // what outlived the store is not ended by its return
+		case ids[x.permit.ID] && x.lapse == lapsed: // what outlived the store is not ended by its return
 			x.due = time.Now().Add(x.lease / renewals)
 			h.wake(x.next())
 		case ids[x.permit.ID]:
-			x.end(ErrPermitLost)
+			x.end(lost, ErrPermitLost)
 		default:
-			x.renewed(sent)
+			x.beginLease(sent)
 			h.wake(x.due)
 			if x.adopted {
 				x.adopted = false
@@ -195,7 +193,7 @@ func (h *holder) renewed(batch []*hold, lost []core.Permit, errs []error, sent t
 			}
 		}
 	}
-	h.adopted = h.adopted && len(failed) > 0
+	h.adopting = h.adopting && len(failed) > 0
 	h.mu.Unlock()
 	for _, x := range adopted {
 		h.forget(x)
@@ -203,24 +201,24 @@ func (h *holder) renewed(batch []*hold, lost []core.Permit, errs []error, sent t
 	h.adoptAll(failed)
 }
 
-// adopt tells the fallback of all that is held in the store, once that fails: under "fail local" it counts there, too.
+// adopt lets the fallback count all that is held in the store, once that fails, under "fail local".
 // Later, whatever is not renewed in the store is renewed there.
 func (h *holder) adopt() {
 	h.mu.Lock()
-	if h.adopted {
+	if h.adopting {
 		h.mu.Unlock()
 		return
 	}
-	h.adopted = true
+	h.adopting = true
 	all := slices.Collect(maps.Keys(h.held))
 	h.mu.Unlock()
 	h.adoptAll(all)
 }
 
-// recovered notes that the store does not fail any more.
-func (h *holder) recovered() {
+// stopAdopting notes that the store does not fail any more.
+func (h *holder) stopAdopting() {
 	h.mu.Lock()
-	h.adopted = false
+	h.adopting = false
 	h.mu.Unlock()
 }
 
@@ -235,10 +233,10 @@ func (h *holder) adoptAll(all []*hold) {
 			continue
 		}
 		h.mu.Lock()
-		released := x.released
-		x.adopted = !released
+		gone := x.state == released
+		x.adopted = !gone
 		h.mu.Unlock()
-		if released { // meanwhile
+		if gone { // meanwhile
 			h.forget(x)
 		}
 	}

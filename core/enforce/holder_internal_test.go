@@ -156,7 +156,7 @@ func closeHolder(h *holder) { _ = h.engine.close() }
 
 func hold1(t *testing.T, h *holder, p core.Policy) (*hold, context.Context) {
 	t.Helper()
-	x, res, err := h.acquire(t.Context(), core.Permit{Policy: p, Key: "k"}, false)
+	x, res, err := h.acquire(t.Context(), core.Permit{Policy: p, Key: "k"}, inStore)
 	require.NoError(t, err)
 	require.True(t, res.Allowed())
 	require.NotNil(t, x)
@@ -171,7 +171,7 @@ func TestHold(t *testing.T) {
 		a, ctx := hold1(t, h, p)
 		b, _ := hold1(t, h, p)
 		assert.NotEqual(t, a.permit.ID, b.permit.ID)
-		x, res, err := h.acquire(t.Context(), core.Permit{Policy: p, Key: "k"}, false)
+		x, res, err := h.acquire(t.Context(), core.Permit{Policy: p, Key: "k"}, inStore)
 		require.NoError(t, err)
 		assert.Nil(t, x)
 		assert.Equal(t, core.Refused, res.Outcome)
@@ -212,7 +212,7 @@ func TestHoldNothingLeft(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) { // which fails if a goroutine is left
 			h, p := holderOf(s), permitPolicy(5, time.Hour)
 			for range 1000 {
-				x, _, err := h.acquire(t.Context(), core.Permit{Policy: p, Key: "k", Weight: 5}, false)
+				x, _, err := h.acquire(t.Context(), core.Permit{Policy: p, Key: "k", Weight: 5}, inStore)
 				require.NoError(t, err)
 				require.NotNil(t, x)
 				x.finish(false)
@@ -459,7 +459,7 @@ func TestHoldUnknown(t *testing.T) {
 		s.set(func(f *fakeRemote) {
 			f.after = &core.StoreError{Class: core.ClassLost, MaybeExecuted: true, Err: errors.New("lost")}
 		})
-		x, res, err := h.acquire(t.Context(), core.Permit{Policy: p, Key: "k"}, false)
+		x, res, err := h.acquire(t.Context(), core.Permit{Policy: p, Key: "k"}, inStore)
 		require.Error(t, err)
 		assert.Nil(t, x)
 		assert.Zero(t, res)
@@ -470,18 +470,18 @@ func TestHoldUnknown(t *testing.T) {
 		advance(time.Minute) // the release seemed to fail, and was tried again
 		ctx, leave := context.WithCancel(t.Context())
 		s.set(func(f *fakeRemote) { f.granted = leave })
-		_, _, err = h.acquire(ctx, core.Permit{Policy: p, Key: "k"}, false)
+		_, _, err = h.acquire(ctx, core.Permit{Policy: p, Key: "k"}, inStore)
 		require.ErrorIs(t, err, context.Canceled)
 		synctest.Wait()
 		assert.EqualValues(t, 1, s.free(t, p), "a caller that left meanwhile may have been granted one")
 		released := s.releases
-		_, _, err = h.acquire(ctx, core.Permit{Policy: p, Key: "k"}, false)
+		_, _, err = h.acquire(ctx, core.Permit{Policy: p, Key: "k"}, inStore)
 		require.ErrorIs(t, err, context.Canceled)
 		synctest.Wait()
 		assert.Equal(t, released, s.releases, "one that left before has none")
 
 		s.set(func(f *fakeRemote) { f.granted, f.fail = nil, errDown })
-		_, _, err = h.acquire(t.Context(), core.Permit{Policy: p, Key: "k"}, false)
+		_, _, err = h.acquire(t.Context(), core.Permit{Policy: p, Key: "k"}, inStore)
 		require.ErrorIs(t, err, errDown)
 		synctest.Wait()
 		assert.Equal(t, released, s.releases, "surely not granted")
@@ -506,7 +506,7 @@ func TestHoldUnknownOvertaken(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s, p := &lateRemote{newRemote(t), late}, failing(permitPolicy(1, time.Hour), core.FailClosed)
 			h := holderOf(s)
-			_, _, err := h.acquire(t.Context(), core.Permit{Policy: p, Key: "k"}, false)
+			_, _, err := h.acquire(t.Context(), core.Permit{Policy: p, Key: "k"}, inStore)
 			require.Error(t, err)
 			advance(late + 2*time.Second)
 			assert.EqualValues(t, 1, s.free(t, p), late)
@@ -522,7 +522,7 @@ func TestHoldPanic(t *testing.T) {
 		s, p := newRemote(t), permitPolicy(1, time.Hour)
 		h := holderOf(s)
 		s.set(func(f *fakeRemote) { f.granted = func() { panic("a hook") } })
-		assert.Panics(t, func() { _, _, _ = h.acquire(t.Context(), core.Permit{Policy: p, Key: "k"}, false) })
+		assert.Panics(t, func() { _, _, _ = h.acquire(t.Context(), core.Permit{Policy: p, Key: "k"}, inStore) })
 		synctest.Wait()
 		assert.EqualValues(t, 1, s.free(t, p))
 		advance(time.Minute)

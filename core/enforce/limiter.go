@@ -96,7 +96,7 @@ func (l *Limiter) Close() error { return l.engine.close() }
 // Allow takes one unit for key. See [Limiter.AllowN].
 func (l *Limiter) Allow(ctx context.Context, key string) (res core.Result, err error) {
 	// Not by AllowN, which would copy the Result once more.
-	err = l.take(ctx, core.Take{Policy: l.policy, Key: key, Cost: 1}, &res)
+	err = l.decide(ctx, core.Take{Policy: l.policy, Key: key, Cost: 1}, &res)
 	return res, err
 }
 
@@ -108,17 +108,17 @@ func (l *Limiter) Allow(ctx context.Context, key string) (res core.Result, err e
 // error then, a [*core.StoreError]. Other errors are the context's, and those of an empty key, a negative n, and a policy
 // that has permits alone.
 func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (res core.Result, err error) {
-	err = l.take(ctx, core.Take{Policy: l.policy, Key: key, Cost: n}, &res)
+	err = l.decide(ctx, core.Take{Policy: l.policy, Key: key, Cost: n}, &res)
 	return res, err
 }
 
-// take drops the error of a store that failed if the fail word has decided. What is in the process does not fail, and
+// decide drops the error of a store that failed if the fail word has decided. What is in the process does not fail, and
 // is asked without a further call.
-func (l *Limiter) take(ctx context.Context, t core.Take, res *core.Result) error {
+func (l *Limiter) decide(ctx context.Context, t core.Take, res *core.Result) error {
 	if m := l.engine.memory; m != nil {
 		return m.TakeInto(ctx, &t, res)
 	}
-	if err := l.engine.take(ctx, &t, res); err != nil && !res.Local {
+	if err := l.engine.decide(ctx, &t, res); err != nil && !res.Local {
 		return err
 	}
 	return nil
@@ -132,7 +132,7 @@ func (l *Limiter) Peek(ctx context.Context, key string) (core.Result, error) {
 // UpTo takes as many units for key as there are, at most n: Result.Taken says how many. If there is none, it is
 // refused. With n = 0 it takes none, and is refused if there is none.
 func (l *Limiter) UpTo(ctx context.Context, key string, n int64) (res core.Result, err error) {
-	err = l.take(ctx, core.Take{Policy: l.policy, Key: key, Cost: n, AtMost: true}, &res)
+	err = l.decide(ctx, core.Take{Policy: l.policy, Key: key, Cost: n, AtMost: true}, &res)
 	return res, err
 }
 
@@ -143,7 +143,7 @@ func (l *Limiter) UpTo(ctx context.Context, key string, n int64) (res core.Resul
 //
 // The policy says how far ahead is possible at all, as "10/1s; wait 2s" does; without "wait" Reserve is AllowN.
 func (l *Limiter) Reserve(ctx context.Context, key string, n int64, wait time.Duration) (res core.Result, err error) {
-	err = l.take(ctx, core.Take{Policy: l.policy, Key: key, Cost: n, Wait: wait}, &res)
+	err = l.decide(ctx, core.Take{Policy: l.policy, Key: key, Cost: n, Wait: wait}, &res)
 	return res, err
 }
 

@@ -23,30 +23,11 @@ func (e *engine) know(p core.Policy) {
 	e.known[p.Name()] = append(known, p)
 }
 
-// sharesState reports whether the key of one name has one state under both, in the store and in the fallback.
-func sharesState(p, q core.Policy) bool {
-	return shape(p) == shape(q) && shape(p.Local()) == shape(q.Local()) // whose share may be of another number of processes
-}
-
-func shape(p core.Policy) string { return p.Spec().Shape() }
-
-// hasRates reports whether p has limits that are not permits.
-func hasRates(p core.Policy) bool { return shape(p) != "" }
-
-// sameForm reports whether two policies differ in nothing but numbers.
-func sameForm(p, q core.Policy) bool {
-	return slices.EqualFunc(p.Limits(), q.Limits(), func(l, m core.Limit) bool {
-		return l.Algorithm == m.Algorithm && l.Buckets == m.Buckets && (l.Align == m.Align || onCalendar(l) && onCalendar(m))
-	})
-}
-
-func onCalendar(l core.Limit) bool { return l.Align != "" && l.Align != "epoch" }
-
 // reset forgets a key, in the store and in the fallback, under all numbers of the policy that are known.
 func (e *engine) reset(ctx context.Context, p core.Policy, key string) error {
 	err := e.store.Reset(ctx, p, key)
 	e.waiters.forget(p, key)
-	err = errors.Join(err, e.resetLocally(ctx, p, key))
+	err = errors.Join(err, e.resetInFallback(ctx, p, key))
 	e.mu.Lock()
 	known := slices.Clone(e.known[p.Name()])
 	e.mu.Unlock()
@@ -57,14 +38,14 @@ func (e *engine) reset(ctx context.Context, p core.Policy, key string) error {
 		}
 		done[shape(q)] = true
 		if !sharesState(q, p) {
-			err = errors.Join(err, e.resetLocally(ctx, q, key))
+			err = errors.Join(err, e.resetInFallback(ctx, q, key))
 		}
 	}
 	return err
 }
 
-// resetLocally forgets what the fallback has counted, and what the store is to be charged for it.
-func (e *engine) resetLocally(ctx context.Context, p core.Policy, key string) error {
+// resetInFallback forgets what the fallback has counted, and what the store is to be charged for it.
+func (e *engine) resetInFallback(ctx context.Context, p core.Policy, key string) error {
 	if !e.remote() || !hasRates(p) {
 		return nil
 	}

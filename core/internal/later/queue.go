@@ -25,16 +25,16 @@ type Queue[T any] struct {
 	Group *Group
 	// Batch is the largest number of items in a batch.
 	Batch int
-	// Max bounds the items that wait: one beyond is lost at once. 0 means no bound.
+	// Max bounds the items that wait: one beyond is given up at once. 0 means no bound.
 	Max int
 	// Send sends a batch, and returns the error of each item, or nil if it has sent them all. If it panics, all have
 	// failed: there is no caller who could recover.
 	Send func(ctx context.Context, batch []T) []error
 	// Keep reports whether an item that failed is to be sent again. If Keep is nil, none is.
 	Keep func(item *T, err error) bool
-	// Lost is called with the number of items that are given up, and the error of one of them. It may block.
-	Lost func(n int, err error)
-	// Done, if it is not nil, is called for each item that was sent or is lost.
+	// GaveUp is called with the number of items that are given up, and the error of one of them. It may block.
+	GaveUp func(n int, err error)
+	// Done, if it is not nil, is called for each item that was sent or given up.
 	Done func(item *T)
 
 	mu      sync.Mutex
@@ -44,10 +44,10 @@ type Queue[T any] struct {
 	out     int  // items of the batch that is out
 	pausing bool
 	pause   time.Duration
-	lost    int // since the last Unsent
+	givenUp int // since the last Unsent
 }
 
-// Add adds an item. It does not wait for anything but a Lost that blocks, of an item beyond Max.
+// Add adds an item. It does not wait for anything but a GaveUp that blocks, of an item beyond Max.
 func (q *Queue[T]) Add(item T) { q.AddAll([]T{item}) }
 
 // AddAll adds items that may go together.
@@ -55,7 +55,7 @@ func (q *Queue[T]) AddAll(items []T) {
 	q.mu.Lock()
 	full := q.Max > 0 && len(q.waiting)+len(q.failed) >= q.Max
 	if full {
-		q.lost += len(items)
+		q.givenUp += len(items)
 	} else {
 		q.Group.add(len(items))
 		q.waiting = append(q.waiting, items...)
@@ -106,7 +106,7 @@ func (q *Queue[T]) send(batch []T) (errs []error) {
 
 // sent keeps what failed and is to be sent again, and ends the rest.
 func (q *Queue[T]) sent(batch []T, errs []error) {
-	lost, why := 0, error(nil)
+	givenUp, why := 0, error(nil)
 	ended := batch[:0]
 	q.mu.Lock()
 	failed := false
@@ -117,12 +117,12 @@ func (q *Queue[T]) sent(batch []T, errs []error) {
 				q.failed = append(q.failed, batch[i])
 				continue
 			}
-			lost, why = lost+1, errs[i]
+			givenUp, why = givenUp+1, errs[i]
 		}
 		ended = append(ended, batch[i])
 	}
 	q.out = 0
-	q.lost += lost
+	q.givenUp += givenUp
 	switch {
 	case !failed:
 		q.pause = 0
@@ -131,15 +131,15 @@ func (q *Queue[T]) sent(batch []T, errs []error) {
 		time.AfterFunc(q.pause, q.again)
 	}
 	q.mu.Unlock()
-	q.end(ended, lost, why)
+	q.end(ended, givenUp, why)
 	q.Group.done(len(ended))
 }
 
-// end reports what is lost, and that nothing more becomes of these items. q is not locked: a Lost that blocks holds up
+// end reports what is given up, and that nothing more becomes of these items. q is not locked: a GaveUp that blocks holds up
 // nobody but this queue.
-func (q *Queue[T]) end(items []T, lost int, why error) {
-	if lost > 0 {
-		q.Lost(lost, why)
+func (q *Queue[T]) end(items []T, givenUp int, why error) {
+	if givenUp > 0 {
+		q.GaveUp(givenUp, why)
 	}
 	if q.Done == nil {
 		return
@@ -164,11 +164,11 @@ func (q *Queue[T]) Left() int {
 	return len(q.waiting) + len(q.failed) + q.out
 }
 
-// Unsent returns how many items are left, and how many were lost since the last Unsent.
+// Unsent returns how many items are left, and how many were given up since the last Unsent.
 func (q *Queue[T]) Unsent() int {
 	left := q.Left()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	left, q.lost = left+q.lost, 0
+	left, q.givenUp = left+q.givenUp, 0
 	return left
 }

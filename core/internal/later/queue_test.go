@@ -24,7 +24,7 @@ type post struct {
 	fail    func(item int) error
 	delay   time.Duration
 	ended   []int
-	lost    []error
+	givenUp []error
 }
 
 func newPost() *post {
@@ -43,7 +43,7 @@ func newPost() *post {
 		}
 		return errs
 	}
-	p.Lost = func(n int, err error) { p.lost = append(p.lost, slices.Repeat([]error{err}, n)...) }
+	p.GaveUp = func(n int, err error) { p.givenUp = append(p.givenUp, slices.Repeat([]error{err}, n)...) }
 	p.Done = func(item *int) { p.ended = append(p.ended, *item) }
 	return p
 }
@@ -76,7 +76,7 @@ func TestBatches(t *testing.T) {
 	})
 }
 
-// What fails is sent again while Keep says so, after pauses that all share, and then it is lost, once.
+// What fails is sent again while Keep says so, after pauses that all share, and then it is given up, once.
 func TestKeep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, begin := newPost(), time.Now()
@@ -88,21 +88,21 @@ func TestKeep(t *testing.T) {
 		p.AddAll([]int{1, 2, 3})
 		synctest.Wait()
 		assert.Equal(t, []int{1, 2}, p.ended)
-		assert.Equal(t, []error{errGone}, p.lost)
+		assert.Equal(t, []error{errGone}, p.givenUp)
 		assert.Equal(t, 1, p.Left())
 		<-time.After(later.FirstPause + time.Millisecond)
 		synctest.Wait()
 		assert.Len(t, p.sent(), 2)
 		require.NoError(t, p.group.Wait(t.Context()))
 		assert.Equal(t, []int{1, 2, 3}, p.ended)
-		assert.Len(t, p.lost, 2)
+		assert.Len(t, p.givenUp, 2)
 		assert.InDelta(t, 10*time.Second/later.LastPause, len(p.sent()), 4)
-		assert.Equal(t, 2, p.Unsent(), "those that were lost")
+		assert.Equal(t, 2, p.Unsent(), "those that were given up")
 		assert.Zero(t, p.Unsent())
 	})
 }
 
-// A queue holds Max items, and loses those beyond at once; a Send that panics, or takes too long, fails.
+// A queue holds Max items, and gives up those beyond at once; a Send that panics, or takes too long, fails.
 func TestBounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPost()
@@ -120,7 +120,7 @@ func TestBounds(t *testing.T) {
 			p.Add(item)
 		}
 		assert.Equal(t, []int{6}, p.ended)
-		assert.ErrorContains(t, p.lost[0], "4 others wait")
+		assert.ErrorContains(t, p.givenUp[0], "4 others wait")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		require.ErrorIs(t, p.group.Wait(ctx), context.DeadlineExceeded)
 		cancel()
@@ -128,21 +128,21 @@ func TestBounds(t *testing.T) {
 		require.NoError(t, p.group.Wait(t.Context()))
 		assert.LessOrEqual(t, time.Since(begin), 3*later.Timeout)
 		assert.Equal(t, []int{6, 1, 2, 3, 4, 5}, p.ended)
-		require.Len(t, p.lost, 6)
-		require.ErrorIs(t, p.lost[3], context.DeadlineExceeded)
-		assert.ErrorContains(t, p.lost[5], "a hook")
+		require.Len(t, p.givenUp, 6)
+		require.ErrorIs(t, p.givenUp[3], context.DeadlineExceeded)
+		assert.ErrorContains(t, p.givenUp[5], "a hook")
 		assert.Equal(t, 6, p.Unsent())
 	})
 }
 
-// A Lost that blocks holds up its queue, and no other one of the group.
-func TestLostThatBlocks(t *testing.T) {
+// A GaveUp that blocks holds up its queue, and no other one of the group.
+func TestGaveUpThatBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blocked, other := newPost(), newPost()
 		other.Group = blocked.Group
 		release := make(chan struct{})
 		blocked.fail = func(int) error { return errGone }
-		blocked.Lost = func(int, error) { <-release }
+		blocked.GaveUp = func(int, error) { <-release }
 		blocked.Add(1)
 		synctest.Wait()
 		blocked.Add(2)
