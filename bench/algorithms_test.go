@@ -1,10 +1,10 @@
 // Package bench compares the algorithms: what a decision costs and what a key takes, in
 // the process and in Redis, and how much a clever client gets through. It is a module
-// of its own, so that what it needs reaches nobody else's go.mod.
+// of its own, so that its dependencies reach no user.
 //
 //	go test -C bench -bench .
 //
-// Unless told otherwise, decisions are made in simulated time, in a steady stream as fast
+// Unless a benchmark says otherwise, decisions are made in simulated time, in a steady stream as fast
 // as the limit admits: then each is written, windows have no empty part, and logs are full.
 package bench
 

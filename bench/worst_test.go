@@ -124,7 +124,7 @@ type taken struct {
 	units int
 }
 
-// play carries a plan out, and tells the most that were admitted, and that departed, in
+// play carries a plan out, and returns the most that were admitted, and that departed, in
 // less than a period.
 func play(t testing.TB, policy core.Policy, plan []move) (admitted, departed int) {
 	var all []move

@@ -182,7 +182,7 @@ func throttledOn(tb testing.TB, store throttled.GCRAStoreCtx, l limit) decide {
 	}
 }
 
-// throttledQuota is l for throttled, whose burst comes on top of one.
+// throttledQuota returns l for throttled, whose burst comes on top of one.
 func throttledQuota(l limit) throttled.RateQuota {
 	return throttled.RateQuota{MaxRate: throttled.PerDuration(l.rate, l.period), MaxBurst: l.rate - 1}
 }

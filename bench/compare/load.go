@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// patience bounds what is only waited for.
+// patience is the longest wait for an event that must come.
 const patience = 30 * time.Second
 
 // work makes one decision. A goroutine calls it again and again, with i counting up.

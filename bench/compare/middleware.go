@@ -133,7 +133,7 @@ func peerAddress(r *http.Request) string {
 	return address
 }
 
-// varyByAddress is for throttled, whose own would count each port by itself.
+// varyByAddress keys throttled by the address; throttled's VaryBy would count each port by itself.
 type varyByAddress struct{}
 
 func (varyByAddress) Key(r *http.Request) string { return peerAddress(r) }
@@ -197,7 +197,7 @@ func byHand(d decide, l limit, next http.Handler) http.Handler {
 	})
 }
 
-// echoHeaders add to Echo's limiter, which knows no numbers, what it takes to write some.
+// echoHeaders adds to Echo's limiter, which has no numbers, the work of writing some.
 func echoHeaders(l limit) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
@@ -207,7 +207,7 @@ func echoHeaders(l limit) echo.MiddlewareFunc {
 	}
 }
 
-// fiberHeaders add to a refusal of Fiber's limiter what its other answers have.
+// fiberHeaders adds to a refusal of Fiber's limiter the headers that its other answers have.
 func fiberHeaders(l limit) fiber.Handler {
 	return func(c *fiber.Ctx) error {
 		verdict{reset: l.period}.headers(c.Set, l)

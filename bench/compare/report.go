@@ -184,7 +184,7 @@ func (o outcome) lines() []line {
 			}
 			return spreadOf(values)
 		}
-		// per is for each decision, less what the bare handler takes.
+		// per returns a figure for each decision, less that of the bare handler.
 		per := func(f func(s sample) float64) float64 {
 			return over(func(i int) float64 {
 				v := f(r.Samples[i]) / r.Samples[i].made()

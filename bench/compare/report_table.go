@@ -96,7 +96,7 @@ func (o outcome) table(b *strings.Builder) {
 	}
 }
 
-// figure is a number as a reader wants it: three digits that count, thousands apart.
+// figure formats a number with three digits that count, thousands apart.
 func figure(v float64) string {
 	switch {
 	case math.IsNaN(v):
@@ -137,7 +137,7 @@ func allocations(v float64) string {
 	return strings.TrimSuffix(fmt.Sprintf("%.1f", v), ".0")
 }
 
-// share is of decisions, in percent.
+// share formats a share of decisions in percent.
 func share(v float64) string {
 	switch {
 	case v == 0:

@@ -10,6 +10,7 @@
 //
 //	-callers    how many there are in the crowd, one or more numbers
 //	-distances  how far away Redis is
+//	-pause      how long each of the crowd waits before it asks again; 0 leaves the lone one hardly a processor
 //	-for        how long each measurement takes
 package main
 
@@ -58,6 +59,7 @@ func command(ctx context.Context, args []string, out io.Writer) error {
 	flags.Func("callers", "how many callers the crowd has, separated by commas (3000,10000)", each(&callers, strconv.Atoi))
 	flags.Func("distances", "how far away Redis is, separated by commas (0,10ms)", each(&distances, time.ParseDuration))
 	var l load
+	flags.DurationVar(&l.pause, "pause", 0, "how long each of the crowd waits before it asks again")
 	flags.DurationVar(&l.duration, "for", 5*time.Second, "how long each measurement takes")
 	profile := flags.String("cpuprofile", "", "a file to write a profile of this process to")
 	if err := flags.Parse(args); err != nil {
@@ -95,8 +97,8 @@ func each[T any](into *[]T, parse func(string) (T, error)) func(string) error {
 
 // load is a crowd of callers and a lone one.
 type load struct {
-	callers  int
-	duration time.Duration
+	callers         int
+	pause, duration time.Duration
 }
 
 // compare prints what the lone caller gets beside a crowd that asks the same store, and beside one that asks another.
@@ -187,7 +189,9 @@ func (l load) run(ctx context.Context, lones, crowds core.Store) (lone, crowd ta
 		wg.Go(func() {
 			var t tally
 			for key := fmt.Sprint("ip=10.0.0.", i); !over.Load() && ctx.Err() == nil; {
-				t.add(ask(crowds, flood, key))
+				if t.add(ask(crowds, flood, key)); l.pause > 0 {
+					<-time.After(l.pause)
+				}
 			}
 			mu.Lock()
 			defer mu.Unlock()

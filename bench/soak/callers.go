@@ -20,7 +20,7 @@ const (
 	tolerance = 5 * time.Millisecond
 )
 
-// caller is one of those who ask. Each asks for one thing at a time.
+// caller asks for one thing at a time.
 type caller struct {
 	*process
 	index int
@@ -28,7 +28,7 @@ type caller struct {
 	rng   *rand.Rand
 }
 
-// begin starts the callers: in ten there is one who never stops, and two who seldom ask.
+// begin starts the callers: of ten, one never stops, and two seldom ask.
 func (p *process) begin(ctx context.Context) {
 	for i := range p.Callers {
 		c := &caller{

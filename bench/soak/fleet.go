@@ -50,7 +50,7 @@ func enlist(tb testing.TB, m membership) *remote {
 	return &remote{tb, p, lines}
 }
 
-// tell sends a line, whose answer is heard later.
+// tell sends a line. hear reads the answer.
 func (r *remote) tell(line string) {
 	r.tb.Helper()
 	_, err := fmt.Fprintln(r.process.In, line)

@@ -24,7 +24,7 @@ import (
 	"github.com/weir-go/weir/internal/schedtest"
 )
 
-// memberEnv tells a process that it is a member of the fleet, and which one, in JSON.
+// memberEnv makes a process a member of the fleet. Its value is a membership in JSON.
 const memberEnv = "WEIR_SOAK_MEMBER"
 
 // membership is the task of a member of the fleet.

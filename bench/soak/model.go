@@ -92,7 +92,7 @@ func between(used, low, high int64) error {
 	return nil
 }
 
-// held is a permit, from when its holder knew of it until it gave it back.
+// held is a permit in the hands of its holder.
 type held struct{ From, To int64 }
 
 // most returns how many were held at the same time. Those that were held at the time lost do not count: the server had

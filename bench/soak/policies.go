@@ -36,7 +36,7 @@ var shared = [...]sharing{
 	{core.MustParse("hog: 50/1s burst 50; fail local"), limit{every: 20_000, burst: 50}, limit{every: 20_000, burst: 50}, true},
 }
 
-// hog is the one of those who never stop asking.
+// hog is the index of the limit for callers that never stop asking.
 const hog = 3
 
 type sharing struct {

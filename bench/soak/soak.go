@@ -32,7 +32,7 @@ const (
 	again = 2600 * time.Millisecond
 	// never is the same on a machine of any speed: a longer outage must not excuse itself.
 	never = 6 * time.Second
-	// patience bounds what is only waited for.
+	// patience is the longest wait for an event that must come.
 	patience = 30 * time.Second
 	// calmTime is the time after that in which nobody may fail.
 	calmTime = 300 * time.Millisecond
@@ -48,7 +48,7 @@ const (
 	moreHeap       = 8 << 20
 )
 
-// world is the server, the fleet and what is between them, and what should be known of it.
+// world is the server, the fleet, the proxies between them, and a model of what they should have counted.
 type world struct {
 	tb      testing.TB
 	server  redistest.Secure
@@ -72,7 +72,7 @@ type world struct {
 	sums   totals
 }
 
-// totals are for the last line.
+// totals are the sums in the last line.
 type totals struct {
 	faults, decisions, late int64
 	latest                  time.Duration

@@ -1,4 +1,4 @@
-// Package network makes a way that takes time, for programs and tests on one machine.
+// Package network delays connections on one machine, for programs and tests.
 package network
 
 import (
@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Network is a way that takes time: what is written to its connections leaves a delay later, and answers come at once,
+// Network delays what is written to its connections; answers come at once,
 // so that each round trip is that much longer. It costs no connection, no copy through a second socket and next to no
 // processor time, which a proxy on the same machine would take from what is measured.
 //
@@ -20,7 +20,7 @@ type Network struct {
 	queue chan packet
 }
 
-// packet is something written.
+// packet is one write to a connection.
 type packet struct {
 	due  time.Time
 	conn net.Conn
