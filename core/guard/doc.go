@@ -1,14 +1,81 @@
-// Package guard deals with requests: it decides who is counted, by which policy, and what becomes of a request over
-// its limit. It knows no framework and no store; those are in the packages around it.
+// Package guard limits HTTP requests: a [Guard] decides which limits hold for a request, counts it, and answers it if it
+// is over one of them. It knows no framework and no store; those are in the packages around it.
 //
-//   - A [Rule] is a policy and the code around it: who is counted, at what cost, and what happens over the limit.
-//   - A [Guard] enforces rules. It is built on the exported methods of enforce.Limiter, so that anybody could write
-//     another one.
-//   - An adapter (nethttp, ginmw, echomw, fibermw) shows each request to [Guard.Serve] as an [Exchange].
-//   - An [OverLimit] handler answers what is refused: [Reject], which is the default, [Degrade], [Break], or one of the
-//     program's own.
+// A [Rule] is a policy, such as "100/1m", and the code around it: the key by which requests are counted, their cost, and
+// the handler of those over the limit. A Guard enforces rules. An adapter (nethttp, ginmw, echomw, fibermw) makes
+// middleware of it. The sections below are the five main tasks; each is a runnable example further down.
 //
-// The smallest program has one limit for all routes:
+// # One limit for all routes
 //
-//	http.ListenAndServe(addr, nethttp.Limit(guard.Must("100/1m", keyfunc.IP()))(mux))
+// [Must] makes a Guard of a policy and a key. It counts in the process, and panics on a mistake, as it is for constants:
+//
+//	limit := nethttp.Limit(guard.Must("2/1m", keyfunc.IP()))
+//	handler := limit(mux)
+//
+// [New] takes a [Config], which has everything else. Its error lists every mistake at once.
+//
+// # Limits for some routes
+//
+// [Guard.With] makes an annotation for the routes on which it is mounted. [Config].Routes is a table of patterns as the
+// router has registered them; Instead replaces the rules that hold everywhere, and other entries add to them:
+//
+//	g, err := guard.New(guard.Config{
+//		Rule: guard.Rule{Policy: "100/1m", Key: keyfunc.IP()},
+//		Routes: map[string]guard.Rule{
+//			"POST /login": {Policy: "3/1m; fail closed"},
+//			"GET /health": {Instead: true}, // no limit
+//		},
+//	})
+//
+// # Limits for each customer
+//
+// A key names the caller: an address, a user, a header, or several of them, also with the route. Tiers change the
+// numbers, and nothing else. Further Rules are asked after the first, so write the narrowest key first:
+//
+//	g, err := guard.New(guard.Config{
+//		Rule: guard.Rule{
+//			Policy: "user: 60/1h",
+//			Key:    keyfunc.Header("X-Api-Key"),
+//			Tier:   tierOf,
+//			Tiers:  map[string]string{"pro": "5000/1h", "staff": "unlimited"},
+//		},
+//		Rules: []guard.Rule{{Policy: "everybody: 10000/1s", Key: keyfunc.Const("all")}},
+//	})
+//
+// # Counting in Redis
+//
+// With a Store, all processes count together. The fail word of each policy says what happens while the store fails:
+//
+//	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379", ContextTimeoutEnabled: true})
+//	store, err := redisstore.New(rdb, redisstore.Options{})
+//	if err != nil {
+//		return err
+//	}
+//	g, err := guard.New(guard.Config{
+//		Rule:  guard.Rule{Policy: "100/1m; fail local 1/4", Key: keyfunc.IP()}, // in each of four processes
+//		Store: store,
+//	})
+//
+// # Costs, and answers over the limit
+//
+// Cost takes units before the handler, and Settle is called after it with what [Report] was given. After counts when the
+// request is over, such as logins that failed. OverLimit is [Reject], which is the default, [Degrade], [Break], a
+// [HandlerFunc], or the Handle of an adapter, which calls a handler of the framework:
+//
+//	g, err := guard.New(guard.Config{Rule: guard.Rule{
+//		Policy:    "tokens: 1000/1h debt 500",
+//		Key:       keyfunc.User(userKey{}),
+//		Cost:      func(keyfunc.Request) int64 { return 300 }, // an estimate
+//		Settle:    guard.Reported,                             // what handlers report
+//		OverLimit: guard.Break(guard.BreakOptions{Refusals: 20, Open: time.Minute}),
+//	}})
+//
+// # At the start, and in use
+//
+// [Guard.Lint] returns what may not be meant, and [Guard.Rules] and [Guard.Describe] what holds for each route.
+// Config.Observe is called for each decision. [FromContext], [Report], [Degraded] and [Detach] take the context of the
+// request in a handler.
+//
+// A program without an adapter calls [Guard.Check], [Verdict.SetHeaders] and [Verdict.Finish] itself. One for another
+// framework implements [Exchange], and calls [Guard.Serve].
 package guard
