@@ -124,3 +124,80 @@ func ExampleBreak_fail2ban() {
 	// 403 banned
 	// 403 banned
 }
+
+// An answer that no other handler gives: over the limit, clients are sent to a page that explains it.
+func ExampleHandlerFunc() {
+	moved := guard.HandlerFunc("explain", func(x *guard.Refusal) guard.Verdict {
+		if x.Result.Limit == 0 { // nothing was decided: x.Err says why
+			return guard.Verdict{Action: guard.Reply, Status: 503}
+		}
+		v := guard.Verdict{Action: guard.Reply, Status: 429, Body: []byte("see /limits\n")}
+		v.SetField("Link", `</limits>; rel="help"`)
+		return v
+	})
+	g, err := guard.New(guard.Config{Rule: guard.Rule{Policy: "1/1h", Key: keyfunc.IP(), OverLimit: moved}})
+	if err != nil {
+		panic(err)
+	}
+	handler := nethttp.Limit(g)(http.NotFoundHandler())
+	for range 2 {
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+		fmt.Println(w.Code, w.Header().Get("Link"), strings.TrimSpace(w.Body.String()))
+	}
+	// Output:
+	// 404  404 page not found
+	// 429 </limits>; rel="help" see /limits
+}
+
+// Requests without a user are counted together, and may be few; NoKeyDefault, the zero NoKey, would refuse them.
+func ExampleNoKey() {
+	g, err := guard.New(guard.Config{Rule: guard.Rule{Policy: "1/1h", Key: keyfunc.Header("X-Api-Key"), NoKey: guard.NoKeyShared}})
+	if err != nil {
+		panic(err)
+	}
+	for _, key := range []string{"a", "", "b", ""} {
+		r := httptest.NewRequest("GET", "/", nil)
+		if key != "" {
+			r.Header.Set("X-Api-Key", key)
+		}
+		w := httptest.NewRecorder()
+		nethttp.Limit(g)(http.NotFoundHandler()).ServeHTTP(w, r)
+		fmt.Printf("%q %d\n", key, w.Code)
+	}
+	// Output:
+	// "a" 404
+	// "" 404
+	// "b" 404
+	// "" 429
+}
+
+// Downloads are charged by the kilobytes that were sent, and one that has failed is free.
+func ExampleFinal() {
+	g, err := guard.New(guard.Config{
+		Rule: guard.Rule{
+			Policy: "traffic: 1000/1h debt 1000",
+			Key:    keyfunc.IP(),
+			After: func(f guard.Final) int64 {
+				if f.Panicked || f.Status >= 500 {
+					return 0
+				}
+				return f.Bytes / 1000
+			},
+		},
+		Observe: func(e guard.Event) {
+			if e.Settled {
+				fmt.Println(e.Policy, "used", e.Used)
+			}
+		},
+	})
+	if err != nil {
+		panic(err)
+	}
+	handler := nethttp.Limit(g)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, strings.Repeat("x", 64_000))
+	}))
+	handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
+	// Output:
+	// traffic used 64
+}
