@@ -27,7 +27,7 @@
 //
 // # Whom to trust
 //
-// Everything but the address of the socket's peer is what the client says, until somebody has checked it.
+// Everything but the address of the socket's peer comes from the client, until somebody has checked it.
 // A key made of unchecked text is no limit: the client invents a new text for each request and is counted
 // anew. So IP reads no header at all, ForwardedIP only believes the proxies that it was given, and Route is
 // the pattern that the router found, not the path that the client wrote.

@@ -107,7 +107,7 @@ func Method() Func {
 // spaces are the same credential. Cookie is all cookies together, of which a client adds more as it likes: use [Custom]
 // for the one that is verified.
 //
-// WARNING: a header is what the client says. Use one only if something in front of the limit has verified or written
+// WARNING: clients choose what a header says. Use one only if something in front of the limit has verified or written
 // it, such as an API key that a gateway has checked. Otherwise a client sends another value with each request and is
 // never limited. For addresses use [ForwardedIP], which knows whom to believe.
 func Header(name string) Func {

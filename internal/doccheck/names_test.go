@@ -174,7 +174,7 @@ func exported(t *testing.T, dir string) (names map[string][]string, page string)
 func members(kind *doc.Type) (names []string) {
 	for _, spec := range kind.Decl.Specs {
 		var fields *ast.FieldList
-		switch body := spec.(*ast.TypeSpec).Type.(type) { //nolint:forcetypeassert // the declaration of a type
+		switch body := spec.(*ast.TypeSpec).Type.(type) {
 		case *ast.StructType:
 			fields = body.Fields
 		case *ast.InterfaceType:
