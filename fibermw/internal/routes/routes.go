@@ -23,7 +23,7 @@ type Finder struct{ tables sync.Map } // of *table, by *fiber.App
 func (f *Finder) Find(c *fiber.Ctx) string { return f.table(c).find(c) }
 
 // Taken returns the path, in the same form, of the route that c has taken last. It is "" if that is middleware.
-func (f *Finder) Taken(c *fiber.Ctx) string { return f.table(c).places[c.Route()].name }
+func (f *Finder) Taken(c *fiber.Ctx) string { return f.table(c).positions[c.Route()].name }
 
 func (f *Finder) table(c *fiber.Ctx) *table {
 	found, ok := f.tables.Load(c.App())
@@ -35,20 +35,20 @@ func (f *Finder) table(c *fiber.Ctx) *table {
 
 // table is an app's routing table.
 type table struct {
-	lower, trim bool                   // how paths are compared
-	places      map[*fiber.Route]place // of all routes, middleware included
-	handlers    map[string][]entry     // by method
+	lower, trim bool                      // how paths are compared
+	positions   map[*fiber.Route]position // of all routes, middleware included
+	handlers    map[string][]endpoint     // by method
 }
 
-// place is a route's position in the list of its method.
-type place struct {
+// position is the order of a route in the list of its method.
+type position struct {
 	order   int
 	handler bool   // not middleware
-	name    string // as in entry
+	name    string // as in endpoint
 }
 
-// entry is a route with a handler.
-type entry struct {
+// endpoint is a route with a handler.
+type endpoint struct {
 	order   int
 	name    string // the path of the first route of this shape, as it was registered
 	pattern pattern
@@ -57,17 +57,17 @@ type entry struct {
 func newTable(app *fiber.App) *table {
 	config := app.Config()
 	t := &table{
-		lower:    !config.CaseSensitive,
-		trim:     !config.StrictRouting,
-		places:   map[*fiber.Route]place{},
-		handlers: map[string][]entry{},
+		lower:     !config.CaseSensitive,
+		trim:      !config.StrictRouting,
+		positions: map[*fiber.Route]position{},
+		handlers:  map[string][]endpoint{},
 	}
 	handlers := app.GetRoutes(true) // the same routes as in Stack, but for middleware
 	for number, stack := range app.Stack() {
 		method, names := config.RequestMethods[number], map[string]string{}
 		for order, r := range stack {
 			if len(handlers) == 0 || !same(r, &handlers[0]) {
-				t.places[r] = place{order: order}
+				t.positions[r] = position{order: order}
 				continue
 			}
 			handlers = handlers[1:]
@@ -76,8 +76,8 @@ func newTable(app *fiber.App) *table {
 			if _, ok := names[shape]; !ok {
 				names[shape] = r.Path
 			}
-			t.places[r] = place{order: order, handler: true, name: names[shape]}
-			t.handlers[method] = append(t.handlers[method], entry{order, names[shape], p})
+			t.positions[r] = position{order: order, handler: true, name: names[shape]}
+			t.handlers[method] = append(t.handlers[method], endpoint{order, names[shape], p})
 		}
 	}
 	return t
@@ -103,7 +103,7 @@ func (t *table) comparable(path string) string {
 
 // find looks for c's route among those that come after the current one, as Fiber does.
 func (t *table) find(c *fiber.Ctx) string {
-	current, ok := t.places[c.Route()]
+	current, ok := t.positions[c.Route()]
 	if current.handler {
 		return current.name
 	}
