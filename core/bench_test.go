@@ -2,13 +2,12 @@ package core_test
 
 import (
 	"context"
-	"strconv"
-	"sync/atomic"
 	"testing"
 
 	"github.com/weir-go/weir/core"
 )
 
+// BenchmarkMemoryTake is about one key. The programs of bench measure many.
 func BenchmarkMemoryTake(b *testing.B) {
 	admits := core.Take{Policy: core.MustParse("a: 2147483648/1s"), Key: "ip=203.0.113.7", Cost: 1}
 	refuses := core.Take{Policy: core.MustParse("b: 1/366d"), Key: "ip=203.0.113.7", Cost: 1}
@@ -35,53 +34,6 @@ func BenchmarkMemoryTake(b *testing.B) {
 			ctx := context.Background()
 			for pb.Next() {
 				if _, err := m.Take(ctx, admits); err != nil {
-					b.Error(err)
-				}
-			}
-		})
-	})
-
-	const n = 1_000_000
-	held := core.MustParse("a: 1000/1h")
-	keys := make([]string, n)
-	for i := range keys {
-		keys[i] = "ip=" + strconv.Itoa(i*7919)
-	}
-	b.Run("1M keys", func(b *testing.B) {
-		m := newMemory(b, 2*n)
-		ctx, t, i := context.Background(), admits, 0
-		t.Policy = held
-		for _, t.Key = range keys {
-			if _, err := m.Take(ctx, t); err != nil {
-				b.Fatal(err)
-			}
-		}
-		b.ReportAllocs()
-		for b.Loop() {
-			t.Key = keys[i*7919%n]
-			i++
-			if _, err := m.Take(ctx, t); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-	b.Run("1M keys parallel", func(b *testing.B) {
-		m := newMemory(b, 2*n)
-		var start atomic.Int64
-		for _, key := range keys {
-			if _, err := m.Take(b.Context(), core.Take{Policy: held, Key: key, Cost: 1}); err != nil {
-				b.Fatal(err)
-			}
-		}
-		b.ReportAllocs()
-		b.ResetTimer()
-		b.RunParallel(func(pb *testing.PB) {
-			ctx, t, i := context.Background(), admits, int(start.Add(104_729))
-			t.Policy = held
-			for pb.Next() {
-				t.Key = keys[i*7919%n]
-				i++
-				if _, err := m.Take(ctx, t); err != nil {
 					b.Error(err)
 				}
 			}

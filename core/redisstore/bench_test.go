@@ -2,9 +2,7 @@ package redisstore_test
 
 import (
 	"context"
-	"fmt"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -86,85 +84,4 @@ func TestAllocations(t *testing.T) {
 		_, err := store.Take(ctx, take)
 		require.NoError(t, err)
 	}), 9.0)
-}
-
-// BenchmarkDenied compares a denied key with the deny cache, and without it. The hundred
-// goroutines of each take turns within one run.
-func BenchmarkDenied(b *testing.B) {
-	rdb := redis.NewUniversalClient(redisstore.ClientOptions(redistest.Single(b).Addr()))
-	b.Cleanup(func() { _ = rdb.Close() })
-	stores := map[string]*redisstore.Store{}
-	for name, entries := range map[string]int{"cached": 0, "plain": -1} {
-		var err error
-		stores[name], err = redisstore.New(rdb, redisstore.Options{DenyCache: entries, Deadline: patient})
-		require.NoError(b, err)
-	}
-	take := core.Take{Policy: core.MustParse("denied: 1/1h"), Key: "ip=203.0.113.7", Cost: 1}
-	for _, goroutines := range []int{1, 100} {
-		b.Run(fmt.Sprint(goroutines), func(b *testing.B) {
-			crowd := func(s *redisstore.Store, n int) time.Duration {
-				start := time.Now()
-				var all sync.WaitGroup
-				for range goroutines {
-					all.Go(func() {
-						for range n {
-							if _, err := s.Take(b.Context(), take); err != nil {
-								b.Error(err)
-							}
-						}
-					})
-				}
-				all.Wait()
-				return time.Since(start) / time.Duration(n*goroutines)
-			}
-			const rounds = 7
-			var cached, plain []time.Duration
-			for range rounds {
-				plain = append(plain, crowd(stores["plain"], max(1, b.N/100/goroutines)))
-				cached = append(cached, crowd(stores["cached"], max(1, b.N/goroutines)))
-			}
-			slices.Sort(cached)
-			slices.Sort(plain)
-			b.ReportMetric(float64(plain[rounds/2])/float64(cached[rounds/2]), "x-faster")
-			b.ReportMetric(float64(cached[rounds/2].Nanoseconds()), "cached-ns")
-			b.ReportMetric(float64(plain[rounds/2].Nanoseconds()), "plain-ns")
-		})
-	}
-}
-
-// BenchmarkDenyCacheMiss compares what is admitted with the deny cache, while it has something to
-// look through, and without it. The two take turns; the medians count.
-func BenchmarkDenyCacheMiss(b *testing.B) {
-	rdb := redis.NewUniversalClient(redisstore.ClientOptions(redistest.Single(b).Addr()))
-	b.Cleanup(func() { _ = rdb.Close() })
-	var stores [2]*redisstore.Store
-	for i, entries := range [2]int{-1, 0} {
-		var err error
-		stores[i], err = redisstore.New(rdb, redisstore.Options{DenyCache: entries, Deadline: patient})
-		require.NoError(b, err)
-	}
-	take := core.Take{Policy: core.MustParse("miss: 1000000/1s"), Key: "ip=203.0.113.7", Cost: 1}
-	refused := core.Take{Policy: core.MustParse("refused: 1/1h"), Key: "ip=203.0.113.8", Cost: 1}
-	var took [2][]time.Duration
-	for i := 0; b.Loop(); i++ {
-		if i%1000 == 0 {
-			_, err := stores[1].Take(b.Context(), refused)
-			require.NoError(b, err)
-		}
-		for _, which := range [2]int{i % 2, 1 - i%2} {
-			start := time.Now()
-			if _, err := stores[which].Take(b.Context(), take); err != nil {
-				b.Fatal(err)
-			}
-			took[which] = append(took[which], time.Since(start))
-		}
-	}
-	var median [2]float64
-	for i := range took {
-		slices.Sort(took[i])
-		median[i] = float64(took[i][len(took[i])/2].Nanoseconds())
-	}
-	b.ReportMetric(median[1]/median[0], "x-without")
-	b.ReportMetric(median[0], "without-ns")
-	b.ReportMetric(median[1], "with-ns")
 }
