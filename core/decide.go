@@ -92,7 +92,7 @@ func (p *policy) admits(state []int64, now, cost, ahead int64) bool {
 	return true
 }
 
-// most is how many units all limits admit now.
+// most returns how many units all limits admit now.
 func (p *policy) most(state []int64, now int64, owing bool) int64 {
 	units := int64(math.MaxInt64)
 	for _, a := range p.algorithms {
@@ -163,5 +163,5 @@ func (p *policy) least(t *Take, i int) int64 {
 	return 1 + debt
 }
 
-// ahead is how far ahead t may reserve, in microseconds.
+// ahead returns the time by which t may reserve ahead, in microseconds.
 func (p *policy) ahead(t *Take) int64 { return min(t.Wait, p.options.Wait).Microseconds() }

@@ -2,9 +2,8 @@ package core
 
 import "fmt"
 
-// Failure is the fail word of a policy: it chooses what decides while the store does
-// not answer. The failure itself is never answered with a 429, which would blame the
-// caller.
+// Failure is the fail word of a policy: it chooses the decision while the store does not answer. A guard never answers
+// the failure itself with a 429, which would blame the caller.
 type Failure uint8
 
 // The fail words.

@@ -55,10 +55,10 @@ func MustParse(text string) Policy {
 	return p
 }
 
-// SyntaxError says where the text of a policy could not be read, and why.
+// SyntaxError is the error of [Parse] for a text that it cannot read.
 type SyntaxError struct {
-	Text    string // what was to be read
-	Offset  int    // the byte at which it went wrong
+	Text    string // the whole text
+	Offset  int    // of the byte that could not be read
 	Problem string // what should stand there, or what is wrong with what does
 }
 
@@ -99,12 +99,12 @@ type parser struct {
 
 func (p *parser) rest() string { return p.text[p.pos:] }
 
-// fail says what is wrong with the text at offset.
+// fail returns the error for the text at offset.
 func (p *parser) fail(offset int, format string, args ...any) error {
 	return &SyntaxError{Text: p.text, Offset: offset, Problem: fmt.Sprintf(format, args...)}
 }
 
-// unexpected says what was expected here, unless a word stands here whose mistake is known.
+// unexpected returns an error with what was expected here, or, if a known word stands here, with its mistake.
 func (p *parser) unexpected(expected string) error {
 	text := prefix(p.rest(), isWordByte)
 	if w := wordNamed(strings.ToLower(text)); w != nil {

@@ -35,7 +35,7 @@ type word struct {
 	set     func(*draft, value) // notes the word in the policy
 }
 
-// operand is what follows a word.
+// operand is the kind of value that follows a word.
 type operand uint8
 
 const (
@@ -47,13 +47,13 @@ const (
 	aShare   // 1 of a number, which may be left out
 )
 
-// value is what followed a word.
+// value is the value that followed a word.
 type value struct {
 	n    int64 // a number, or a period in nanoseconds
 	zone string
 }
 
-// draft is what has been read of a policy: its options, and the limit that is being read.
+// draft is the part of a policy that has been read: its options, and the limit that is being read.
 type draft struct {
 	options PolicyOptions
 	limit   Limit
@@ -104,8 +104,8 @@ func failureRow(f Failure) word {
 	return word{text: f.String(), place: ofFail, set: func(d *draft, _ value) { d.options.Fail = f }}
 }
 
-// misplaced says what is wrong with a word, %q, by the place where it belongs and the one
-// where it stands. Where it says nothing, an error says what was expected.
+// misplaced has the mistake of a word, %q, by the place where it belongs and the place where it stands. For places that it
+// has not, the error names what was expected.
 var misplaced = map[place]map[place]string{
 	ofNumber: {
 		atFirst: permitsFirst, afterRate: permitsFirst, afterPermits: permitsFirst, ofPermits: "%q was given already",

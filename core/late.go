@@ -3,8 +3,8 @@ package core
 import "sync"
 
 // LateError is the error of a [Store.Take] that has ended while its answer was still under way, because the caller
-// has left or its time was over. The answer may come later: then the store calls Answer. The caller of Take calls
-// Then to have it, as enforce.Limiter does to give back what is of no use any more. A store need not use LateError;
+// has left or its time was over. If the answer comes later, the store calls Answer. The caller of Take calls
+// Then to receive it, as enforce.Limiter does to give back what is of no use any more. A store need not use LateError;
 // without it, what was charged for such a Take stays charged.
 type LateError struct {
 	// Err is the context's error, or a [*StoreError] whose MaybeExecuted is true.
@@ -23,7 +23,7 @@ func (e *LateError) Error() string { return e.Err.Error() }
 // Unwrap returns Err.
 func (e *LateError) Unwrap() error { return e.Err }
 
-// Answer says what Take would have returned, when the store knows. It is called once at most.
+// Answer passes on the answer that Take would have returned. The store calls it at most once.
 func (e *LateError) Answer(res Result, err error) {
 	e.mu.Lock()
 	e.answered, e.res, e.err = true, res, err

@@ -39,10 +39,10 @@ const (
 	maxLease     = 24 * time.Hour
 )
 
-// Algorithm is the way in which a limit counts.
+// Algorithm is the way in which a limit counts. The README helps to choose one.
 type Algorithm uint8
 
-// The algorithms. The README says how to choose.
+// The algorithms.
 const (
 	// GCRA, the zero Algorithm, is the generic cell rate algorithm: smooth, with one
 	// instant of state. In any time d it admits at most burst + debt + d*rate/period
@@ -111,13 +111,13 @@ func (a Algorithm) String() string {
 // Concurrent, on how many at the same time. It is data, without behaviour; a [Policy]
 // holds what may be asked of a [Store].
 type Limit struct {
-	// Algorithm says how to count. Zero is GCRA.
+	// Algorithm is the way to count. Zero is GCRA.
 	Algorithm Algorithm
 	// Rate is the number of units per Period that are admitted in the long run,
-	// from 1 to MaxRate; of a SlidingLog to 1000. Concurrent has none.
+	// from 1 to MaxRate; of a SlidingLog to 1000. Concurrent has none. In 100/1m it is 100.
 	Rate int64
-	// Burst is the whole capacity: how many units are admitted at once from
-	// idle, from 1 to MaxRate. It may be above or below Rate. Zero means Rate.
+	// Burst is the whole capacity: the number of units that are admitted at once from
+	// idle, from 1 to MaxRate. With 10/1s burst 20, 20 requests pass at once, and then one each 100 ms. It may be above or below Rate. Zero means Rate.
 	// Windows and logs have no burst but their rate. For Concurrent it is the number
 	// of permits, from 1 to 10000.
 	Burst int64
@@ -125,30 +125,30 @@ type Limit struct {
 	// MinPeriod to MaxPeriod. A window that is aligned to the calendar has the period
 	// of its unit, which is filled in if it is zero.
 	Period time.Duration
-	// Debt is how many units a caller that is not in debt may overdraw: the one that comes
-	// next waits for them. Of GCRA and TokenBucket; 0 to MaxRate.
+	// Debt is the number of units that a caller may overdraw who is not in debt: the one that comes next waits for them.
+	// With 10/1s debt 5, a request of 15 units passes, and for half a second none does. Of GCRA and TokenBucket; 0 to
+	// MaxRate.
 	Debt int64
-	// Buckets is into how many parts a SlidingWindow is divided, from 1 to 60;
-	// a unit comes back at most one part late. Zero means 10.
+	// Buckets is the number of parts of a SlidingWindow, from 1 to 60; a unit comes back at most one part late: with
+	// 100/1m in 10 parts, at most 6 s late. Zero means 10.
 	Buckets int
-	// Align says where a FixedWindow begins. "" is the first unit that is taken,
+	// Align chooses the beginning of a FixedWindow: "" is the first unit that is taken,
 	// "epoch" multiples of Period since 1970 in UTC, and a unit with a zone, such as
 	// "day Europe/Berlin", the calendar. The units are minute, hour, day, week (from
 	// Monday) and month; the zones are those of [time.LoadLocation].
 	Align string
-	// Lease is how long a permit of Concurrent lives unless its holder renews it: the
-	// time after which the permits of a crashed process come back. From 100 ms to
-	// 24 h; zero means 30 s.
+	// Lease is the time for which a permit of Concurrent lives unless its holder renews it: the permits of a crashed
+	// process come back after it. From 100 ms to 24 h; zero means 30 s.
 	Lease time.Duration
 }
 
-// PerSecond is rate units per second, all of them at once if need be.
+// PerSecond allows rate units per second. PerSecond(10) admits 10 at once, then one each 100 ms.
 func PerSecond(rate int64) Limit { return Limit{Rate: rate, Period: time.Second} }
 
-// PerMinute is rate units per minute, all of them at once if need be.
+// PerMinute allows rate units per minute. PerMinute(60) admits 60 at once, then one each second.
 func PerMinute(rate int64) Limit { return Limit{Rate: rate, Period: time.Minute} }
 
-// PerHour is rate units per hour, all of them at once if need be.
+// PerHour allows rate units per hour. PerHour(60) admits 60 at once, then one each minute.
 func PerHour(rate int64) Limit { return Limit{Rate: rate, Period: time.Hour} }
 
 // String returns the limit as [Parse] reads it, such as "100/1m burst 20".
@@ -226,7 +226,7 @@ func (l Limit) prepare(o PolicyOptions) (full Limit, a algo.Algorithm, mistakes 
 
 func (l Limit) onCalendar() bool { return l.Align != "" && l.Align != algo.AlignEpoch }
 
-// calendar is the period of a limit that is aligned to the calendar.
+// calendar returns the period of a limit that is aligned to the calendar.
 func (l Limit) calendar(wrong func(string, ...any)) time.Duration {
 	period, err := algo.CalendarPeriod(l.Align)
 	switch {
@@ -281,7 +281,7 @@ func (l Limit) layout() string {
 	return string(kind.Letter)
 }
 
-// form is the layout and how a window is aligned: what limits that differ in nothing but numbers have in common.
+// form returns the layout and how a window is aligned, which limits that differ in nothing but numbers have in common.
 func (l Limit) form() string {
 	switch {
 	case l.Align == algo.AlignEpoch:
@@ -293,7 +293,7 @@ func (l Limit) form() string {
 	}
 }
 
-// shapes say which state each of a policy's limits has: its form, but no number that may change while the state is
+// shapes returns a text for the state of each of a policy's limits: its form, but no number that may change while the state is
 // kept. What follows a letter is not the letter of an algorithm. Those that are alike are told apart by their
 // periods, and where these are the same too, by all their numbers: if it were their order,
 // one limit would go on with what another has counted as soon as a change of the numbers

@@ -8,10 +8,10 @@ import (
 	"github.com/weir-go/weir/core/internal/rows"
 )
 
-// defaultMaxKeys is how many keys a [Memory] holds unless told otherwise.
+// defaultMaxKeys is the default of MemoryOptions.MaxKeys.
 const defaultMaxKeys = 1_000_000
 
-// MemoryOptions say how a [Memory] is built. The zero value is a good choice.
+// MemoryOptions are the options of [NewMemory]. The zero value is a good choice.
 type MemoryOptions struct {
 	// MaxKeys is the most keys to hold at once; 0 means a million. A key of a policy with one GCRA limit takes about 24
 	// to 37 bytes, of one with two 60 to 90, with the air that a hash table needs; one with a SlidingLog of 1000 takes

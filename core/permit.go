@@ -14,15 +14,16 @@ type Permit struct {
 	// Policy is the policy of the permit. It has a limit that is Concurrent; its other limits are
 	// not looked at.
 	Policy Policy
-	// Key says whose permits they are: any text but the empty one. Policies of different names
-	// never share a key's permits.
+	// Key is the user, tenant or job that holds the permit: any text but the empty one. Policies of different names never
+	// share a key's permits. It stands in the store in plain text; see [Take].
 	Key string
 	// ID distinguishes this permit from all others of the key. The caller chooses it, so
 	// that acquiring again, after a reply that was lost, is harmless. It has 1 to 128
 	// bytes, without "#" and control characters; crypto/rand.Text makes good ones.
 	ID string
-	// Weight is how many places the permit takes, all or none. 0 means 1. A weight above
-	// the number of permits, or above MaxPermitWeight, is answered with Never.
+	// Weight is the number of places that the permit takes, all or none. 0 means 1. With "20 concurrent", a permit of
+	// weight 5 takes a quarter of them. A weight above the number of permits, or above MaxPermitWeight, is answered with
+	// Never.
 	Weight int64
 	// Now forces the clock, as Take.Now does. 0 means the store's clock.
 	Now int64
@@ -69,8 +70,8 @@ func (p *Permit) Params() []int64 {
 	return []int64{n, lease.Microseconds(), p.Now}
 }
 
-// Places is how many places p takes: its weight, or 1; and more than there can be for a
-// weight above MaxPermitWeight.
+// Places returns the number of places that p takes: its weight, or 1. For a weight above MaxPermitWeight it returns more
+// than there can be.
 func (p *Permit) Places() int64 {
 	if p.Weight > MaxPermitWeight {
 		return maxPermits + 1
@@ -157,7 +158,7 @@ type PermitStore interface {
 	// weight it is decided as if it held none, and if it is refused it keeps what it holds. A
 	// smaller weight is never refused.
 	//
-	// Result.Remaining is how many places are left, and ResetAfter the time until all
+	// Result.Remaining is the number of places that are left, and ResetAfter the time until all
 	// are free if nobody renews. If refused, RetryAfter is the time after which there is
 	// room if nobody renews and nobody else comes: mostly it comes sooner, because
 	// permits are released. The entry of the permits in Each has the same.

@@ -37,24 +37,23 @@ type policy struct {
 	permits    *Limit      // nil if there are none
 	alone      *algo.GCRA  // the one limit, if it is of that kind; else nil
 	rows       rows.Policy // for the in-process store
-	local      *policy     // what the fallback decides by: a share of the limits; nil if that is p itself
+	share      *policy     // a process's share of the limits, by which the fallback decides; nil if that is p itself
 	whole      *policy     // the policy that p is the share of; nil if it is none
 }
 
-// PolicyOptions are what holds for all limits of a policy: in its text, what stands after
-// ";".
+// PolicyOptions hold for all limits of a policy. In its text they stand after ";", as in
+// "100/1m; wait 2s; fail closed".
 type PolicyOptions struct {
-	// Wait is how far ahead a take may reserve, at most: the grammar's "wait". A
-	// [Take] asks for it by its own Wait. All limits must be able to reserve, which
-	// are GCRA and TokenBucket. Zero means that nothing is reserved; whole
-	// microseconds up to MaxPeriod.
+	// Wait bounds the time by which a [Take] may reserve ahead by its Wait: the grammar's "wait". With
+	// "10/1s burst 1; wait 2s", up to 20 units may be reserved at once. All limits must be able to reserve, which are
+	// GCRA and TokenBucket. Zero means that nothing is reserved; whole microseconds up to MaxPeriod.
 	//
 	// With several limits the turn is that of the slowest; the others are charged when
 	// the take is made, so that more than they say may start together then.
 	Wait time.Duration
-	// Fail says who decides while the store does not answer. Zero is FailLocal.
+	// Fail chooses the decision while the store does not answer. Zero is FailLocal.
 	Fail Failure
-	// Processes is how many processes share the limits under FailLocal: 4 is "fail local 1/4" of the grammar. While the
+	// Processes is the number of processes that share the limits under FailLocal: 4 is "fail local 1/4" of the grammar. While the
 	// store fails, each decides by its share: the exact rate divided by Processes for GCRA and LeakyBucket, nearly that
 	// for TokenBucket, and for the others the count of each window; bursts, debts and permits are divided too, and all
 	// counts are rounded up, so that together they admit less than one unit too many for each process. 0 and 1 mean
@@ -156,7 +155,7 @@ func newPolicy(name string, o PolicyOptions, limits []Limit) (Policy, []error) {
 	}
 	if mistakes == nil && o.Processes > 1 {
 		var err error
-		if p.local, err = p.share(); err != nil {
+		if p.share, err = p.divided(); err != nil {
 			wrong("Processes is %d, but %w", o.Processes, err)
 		}
 	}
@@ -192,9 +191,9 @@ func (p *policy) named(name string) Policy {
 		layout.WriteString(l.layout())
 	}
 	q.rows = rows.NewPolicy(name, q.shape, layout.String(), q.algorithms)
-	if p.local != nil {
-		q.local = p.local.named(name).p
-		q.local.whole = &q
+	if p.share != nil {
+		q.share = p.share.named(name).p
+		q.share.whole = &q
 	}
 	return Policy{&q}
 }

@@ -13,9 +13,9 @@ const maxProcesses = 1_000_000
 // admit that, and a store that fails is asked about twice a second.
 const askAgain = time.Second
 
-// share returns the policy by which one of p.options.Processes decides under "fail local". Its limits are in the order
-// of p's, so that an entry of a Result is of the same limit.
-func (p *policy) share() (*policy, error) {
+// divided returns the policy by which one of p.options.Processes decides under "fail local". Its limits are in the order
+// of p's, so that a part of a Result is of the same limit.
+func (p *policy) divided() (*policy, error) {
 	q := &policy{options: p.options, limits: make([]Limit, len(p.limits))}
 	q.options.Processes = 0
 	for i, whole := range p.limits {
@@ -33,8 +33,8 @@ func (p *policy) share() (*policy, error) {
 	return q, nil
 }
 
-// share is what one of n processes admits of l, which is prepared: the rate exactly, where the algorithm can, and the
-// next whole number of what is counted. So n processes together admit less than n units too many.
+// share returns the part of l, which is prepared, that one of n processes admits: the rate exactly, where the algorithm
+// can, and the next whole number of what is counted. So n processes together admit less than n units too many.
 func (l Limit) share(n int64) Limit {
 	part := func(units int64) int64 { return (units + n - 1) / n }
 	rate, period := l.Rate, l.Period
@@ -80,8 +80,8 @@ func gcd(a, b int64) int64 {
 // local": one process's share of p if it has PolicyOptions.Processes, else p itself. What it answers shows the Limit of
 // p.
 func (p Policy) Local() Policy {
-	if p.p != nil && p.p.local != nil {
-		return Policy{p.p.local}
+	if p.p != nil && p.p.share != nil {
+		return Policy{p.p.share}
 	}
 	return p
 }

@@ -35,7 +35,7 @@ func TestShare(t *testing.T) {
 		{"7/1s, 4/1100ms", 4, "7/4s burst 2, 1/1s100ms"},
 	} {
 		p := MustParse(fmt.Sprintf("%s; fail local 1/%d", c.whole, c.processes))
-		require.NotNil(t, p.p.local, c.whole)
+		require.NotNil(t, p.p.share, c.whole)
 		assert.Equal(t, c.share, p.Local().String(), c.whole)
 		assert.Equal(t, p.Options().Wait, p.Local().Options().Wait)
 		named := p.Named("other")

@@ -60,23 +60,24 @@ type Result struct {
 	// the policy but not the share is refused with a RetryAfter of one second, when the
 	// store may be back.
 	Local bool
-	// Taken is how many units were charged: the cost if admitted, else 0. With
-	// Take.AtMost it is what there was.
+	// Taken is the number of units that were charged: the cost if admitted, else 0. With Take.AtMost it is what there
+	// was: with 10/1s and 8 used, 2 of the 5 that were asked for.
 	Taken int64
-	// Limit is the burst of the tightest limit, in units. It is 0 where nothing
-	// was counted, because a policy that fails open let the request pass.
+	// Limit is the burst of the tightest limit, in units: 20 for 10/1s burst 20. It is 0 where nothing was counted,
+	// because a policy that fails open let the request pass.
 	Limit int64
-	// Remaining is how many units would be admitted right after this decision.
+	// Remaining is the number of units that would be admitted right after this decision. With 10/1s, after 6 units at
+	// once, Remaining is 4.
 	Remaining int64
-	// RetryAfter is the wait after which the same Take is admitted if nobody
-	// else comes: the longest of the limits that refused. It is 0 unless
-	// Outcome is Refused.
+	// RetryAfter is the wait after which the same Take is admitted if nobody else comes: the longest of the limits that
+	// refused. With 10/1s and all 10 used at once, it is 100ms for one unit and 300ms for three. It is 0 unless Outcome
+	// is Refused.
 	RetryAfter time.Duration
-	// ResetAfter is the time until the tightest limit is as if unused.
+	// ResetAfter is the time until the tightest limit is as if unused. With 10/1s, after 6 units at once, it is 600ms.
 	ResetAfter time.Duration
-	// Delay is how long to wait before going on, if admitted: until the turn of what
-	// was reserved (Take.Wait), or until those before have left a LeakyBucket. It is
-	// the longest of the limits, and counts from At. A caller that gives up must call Refund.
+	// Delay is the time to wait before going on, if admitted: until the turn of what was reserved (Take.Wait), or until
+	// those before have left a LeakyBucket. With "10/1s burst 1; wait 1s", the third of three callers at once has a Delay
+	// of 200ms. It is the longest of the limits, and counts from At. A caller that gives up must call Refund.
 	Delay time.Duration
 	// At is the store's clock when it decided, in microseconds since the epoch.
 	// The whole Result is the receipt that Refund asks for.
@@ -142,7 +143,7 @@ func (r *Result) Policy() Policy {
 // LimitResult is one limit's part in a [Result]. If the policy as a whole refused,
 // nothing was charged to a limit that would have admitted.
 type LimitResult struct {
-	// Remaining is how many units this limit would admit now.
+	// Remaining is the number of units that this limit would admit now.
 	Remaining int64
 	// RetryAfter is the wait after which the same cost fits, if Refused.
 	RetryAfter time.Duration
@@ -163,6 +164,9 @@ type LimitResult struct {
 // Each returns the part of limit i in the decision, in the order of [Policy.Limits]. That of a limit that was not asked
 // is zero.
 func (r Result) Each(i int) LimitResult {
+	if i >= len(r.each) && r.more == nil {
+		return LimitResult{}
+	}
 	e := r.at(i)
 	return LimitResult{
 		Remaining: e.Remaining, ResetAfter: time.Duration(e.Reset) * time.Microsecond, MoreAfter: time.Duration(e.More) * time.Microsecond,

@@ -15,7 +15,7 @@ type Spec struct{ p *policy }
 // Spec returns p as stores see it. The Spec of the zero Policy is of no use.
 func (p Policy) Spec() Spec { return Spec(p) }
 
-// Shape says which state the policy keeps: a letter for the algorithm of each limit,
+// Shape returns a text for the kind of state that the policy keeps: a letter for the algorithm of each limit,
 // and how its window is divided and aligned. It is part of where state is kept, so that
 // changed numbers keep the state and a changed algorithm starts afresh.
 //

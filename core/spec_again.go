@@ -9,7 +9,7 @@ func (s Spec) Summarized() bool { return s.p != nil && s.p.summary }
 // refuse t as well. It is for stores that decide in a script, and spares the server questions
 // that have only one answer.
 //
-// reply is what the script take replied when it refused cost units, or the script upto without
+// The argument reply is that of the script take when it refused cost units, or the script upto without
 // the number of units taken, for which cost is 1; its first integer is the server's time at that
 // moment. The server's clock is now between earliest and latest. If t would be refused at latest,
 // it is refused now: what others have taken meanwhile only makes it wait longer. The Result is

@@ -153,5 +153,5 @@ type workspace struct {
 
 var workspaces = sync.Pool{New: func() any { return new(workspace) }}
 
-// maxReply is how many integers one limit replies with at most.
+// maxReply is the largest number of integers with which one limit replies.
 const maxReply = 4

@@ -53,7 +53,7 @@ func (s Spec) ExplainEach(t Take, reply []int64, counts []int, visit func(key, c
 // undecided is the reply of the script takes for a key for which nothing was decided.
 const undecided = -1 << 53
 
-// maxCalls is how many calls the script takes decides for a key at once.
+// maxCalls is the largest number of calls for one key that the script takes decides at once.
 const maxCalls = 1 << 16
 
 // visits go through the calls, one after the other.

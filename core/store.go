@@ -54,7 +54,7 @@ type Refund struct {
 	Key    string
 	// Receipt is the Result of the Take.
 	Receipt Result
-	// Units is how many of Receipt.Taken to give back.
+	// Units is the number of units to give back, at most Receipt.Taken.
 	Units int64
 	// Now forces the clock, as Take.Now does. 0 means the store's clock.
 	Now int64
@@ -110,7 +110,7 @@ func (e *BatchError) Unwrap() (failed []error) {
 // StoreError is a failure of the store, as opposed to a refusal. The policy's fail
 // word says what happens to the request then.
 type StoreError struct {
-	// Class says what kind of failure it was: one of the Class constants.
+	// Class is the kind of failure: one of the Class constants.
 	Class string
 	// MaybeExecuted reports that the decision may have been made and charged, as when
 	// the reply was lost. If it is false, the decision was surely not made.

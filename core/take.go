@@ -10,14 +10,15 @@ import (
 type Take struct {
 	// Policy is the policy to decide by.
 	Policy Policy
-	// Key says who is counted: any text but the empty one. Policies of different
-	// names never share a key's state.
+	// Key is the user, tenant or job that is counted: any text but the empty one. Policies of different names never
+	// share a key's state. It stands in the store in plain text, and so in Redis for everybody who may read there: hash
+	// what nobody should see, or set redisstore.Options.HashKeys.
 	Key string
-	// Cost is how many units the request takes. 0 peeks: nothing is charged and
-	// nothing is stored. A cost that can never fit, above burst and debt together,
-	// is answered with Never.
+	// Cost is the number of units that the request takes. 0 peeks: nothing is charged and nothing is stored. A cost that
+	// can never fit, above burst and debt together, is answered with Never: 11 units of 10/1s.
 	Cost int64
-	// AtMost takes as many units as there are, from none to Cost: Result.Taken says how many.
+	// AtMost takes as many units as there are, from none to Cost; Result.Taken has their number. With 10/1s and 8 used, a
+	// Cost of 5 takes 2.
 	// It is refused if there is none. With a Cost of 0 it takes none, and only looks whether
 	// there is one.
 	AtMost bool
@@ -26,9 +27,8 @@ type Take struct {
 	// how long it takes until the key is out of debt so far that the units would have been
 	// admitted. A limit without debt gives what there is.
 	Debt bool
-	// Wait is how long the caller would wait for its turn. The units may be reserved that far
-	// ahead, up to the policy's PolicyOptions.Wait, and Result.Delay is how long to wait.
-	// 0 means now or not at all.
+	// Wait is the longest time that the caller would wait for its turn. The units may be reserved that far ahead, up to
+	// the policy's PolicyOptions.Wait; Result.Delay is then the time to wait. 0 means now or not at all.
 	Wait time.Duration
 	// Now forces the clock, in microseconds since the epoch, for tests and
 	// simulation. 0 means the store's clock. State written under a forced clock

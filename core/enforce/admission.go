@@ -7,20 +7,22 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// Ask is the argument of [Limiter.Begin]: whose units to take, and how many.
+// Ask is the argument of [Limiter.Begin].
 type Ask struct {
-	// Key says who is counted: any text but the empty one.
+	// Key is the user, tenant or job that is counted: any text but the empty one. The store keeps it in plain text; see
+	// [core.Take].
 	Key string
-	// Cost is how many units to take of the policy's rates. 0 peeks.
+	// Cost is the number of units to take of the policy's rates. 0 peeks.
 	Cost int64
 	// AtMost takes as many units as there are, up to Cost, as in [core.Take]. With a Cost of 0 it takes none, and only looks
 	// whether there is one, for a program that knows the cost when the work is done: see [Admission.Charge].
 	AtMost bool
-	// Wait is how long the caller would wait for its turn, as in [core.Take]. 0 means now or not at all.
+	// Wait is the longest time that the caller would wait for its turn, as in [core.Take]. 0 means now or not at all.
 	Wait time.Duration
 }
 
-// Admission is a decision and what it has taken, until that is given back: the answer of [Limiter.Begin]. It is for
+// Admission is a decision with the units and permits that it has taken, until they are given back: the answer of
+// [Limiter.Begin]. It is for
 // programs that build something like a guard on a Limiter; most need only the Limiter's other methods. The zero
 // Admission refuses, and has nothing to give back.
 type Admission struct {
@@ -201,7 +203,7 @@ func (a *Admission) Detach() *Detached {
 // nobody has claimed are released at once if the request has panicked, and otherwise after one lease.
 func (a *Admission) Finish(panicked bool) { a.hold.finish(panicked) }
 
-// Detached is the permits of one request, which outlive it. A nil *Detached has none, and may be used like any other.
+// Detached has the permits of a request that outlive it. A nil *Detached has none, and may be used like any other.
 type Detached struct{ hold *hold }
 
 // Claim takes over the permits: they are held, and renewed, until release is called, which may be done more than

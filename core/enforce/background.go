@@ -22,7 +22,7 @@ const (
 	maxRefunds = 1 << 14
 )
 
-// chargesAtOnce is how many charges are out together: they are takes, which a store has no batches for, and which must
+// chargesAtOnce bounds the charges that are out together: they are takes, which a store has no batches for, and which must
 // leave connections for the decisions. To a server 10 ms away, 1600 a second are charged.
 const chargesAtOnce = 16
 
@@ -30,8 +30,8 @@ const chargesAtOnce = 16
 // first moments after an outage.
 const handsAtOnce = 64
 
-// background does what no caller waits for, if the store is remote: it renews and releases permits, gives units back,
-// charges and hands back. Each has a queue, so that none can hold up another.
+// background has the work that no caller waits for, if the store is remote: it renews and releases permits, gives units
+// back, charges and hands back. Each has a queue, so that none can hold up another.
 type background struct {
 	group     later.Group
 	renewals  later.Queue[*hold]

@@ -13,8 +13,8 @@ import (
 	"github.com/weir-go/weir/core/internal/ledger"
 )
 
-// engine is what a [Limiter] shares with all that its With made: the store, and all that is done around a decision of
-// the store. Failing over is in failover.go, and each of the other jobs is a field here, in a file of its own.
+// engine is the part of a [Limiter] that all share which its With made: the store, and all that is done around a decision
+// of the store. Failing over is in failover.go, and each of the other jobs is a field here, in a file of its own.
 type engine struct {
 	store   core.Store
 	permits core.PermitStore // the same store, or nil if it keeps no permits
@@ -100,7 +100,7 @@ func (e *engine) register(p core.Policy) error {
 	return nil
 }
 
-// closeTimeout is how long Close waits for what is still to be given back.
+// closeTimeout bounds the wait of Close for what is still to be given back.
 const closeTimeout = 500 * time.Millisecond
 
 // close ends the waits of all callers, gives back what is held, and waits until the background has sent it.

@@ -12,7 +12,7 @@ import (
 // owe notes what the fallback has admitted, to be handed back to the store.
 func (e *engine) owe(t *core.Take, res *core.Result) {
 	if res.Taken > 0 {
-		e.ledger.Add(ledgerKeyOf(t.Policy, t.Key), res.Taken, weighs(t.Policy, res))
+		e.ledger.Add(ledgerKeyOf(t.Policy, t.Key), res.Taken, weighs(res))
 	}
 }
 
@@ -40,12 +40,14 @@ func (e *engine) handBack(t *core.Take) {
 		return
 	}
 	used, share := int64(0), t.Policy.Local()
-	for i, l := range share.Limits()[:rates(share)] {
-		used = max(used, l.Burst-now.Each(i).Remaining)
+	for i, l := range share.Limits() {
+		if l.Algorithm != core.Concurrent {
+			used = max(used, l.Burst-now.Each(i).Remaining)
+		}
 	}
 	if units = min(units, used); units > 0 {
 		e.background.handBacks.Add(handBack{
-			core.Take{Policy: t.Policy, Key: t.Key, Cost: units, AtMost: true}, time.Now().Add(weighs(share, &now)),
+			core.Take{Policy: t.Policy, Key: t.Key, Cost: units, AtMost: true}, time.Now().Add(weighs(&now)),
 		})
 	}
 }

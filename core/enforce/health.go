@@ -12,7 +12,7 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// logInterval is how long the log is silent between two lines of one kind.
+// logInterval is the least time between two lines of one kind in the log.
 const logInterval = time.Second
 
 // interval lets something happen at most once in logInterval.

@@ -101,9 +101,9 @@ func (x *hold) leaseEnded(now time.Time) {
 	}
 	x.ends = now.Add(x.lease)
 	switch x.lapse {
-	case renewed:
+	case renewed, overdue:
 		x.lapse = overdue
-	case renewalFailed:
+	case renewalFailed, lapsed:
 		x.lapse = lapsed
 	}
 }

@@ -21,7 +21,7 @@ const (
 	together = 30
 )
 
-// overtaken is when a permit is released again if it is unknown whether it was granted: the question may still be on
+// overtaken has the delays after which a permit is released again if it is unknown whether it was granted: the question may still be on
 // its way, on a connection that has lost a packet, and arrive after the first release.
 var overtaken = [...]time.Duration{500 * time.Millisecond, 1500 * time.Millisecond, 5 * time.Second}
 

@@ -41,7 +41,7 @@ func (e *engine) await(late *core.LateError, t *core.Take, res *core.Result) {
 	}
 	c := &lateCharge{engine: e, policy: t.Policy, key: strings.Clone(t.Key), used: res.Taken} // the key may be a part of a request
 	if placeOf(res) == inFallback {
-		c.owes, c.weighs = true, weighs(t.Policy, res)
+		c.owes, c.weighs = true, weighs(res)
 	}
 	if res.Taken > 0 {
 		res.SetNote(c)

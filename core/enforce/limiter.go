@@ -10,7 +10,7 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// Options say how a [Limiter] is built. The zero value is a good choice.
+// Options are the options of [New]. The zero value is a good choice.
 type Options struct {
 	// Log receives one line for each class of failure of a server of the store, one each minute while it fails, and
 	// one when it is back. nil means slog.Default().

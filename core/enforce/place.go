@@ -2,7 +2,7 @@ package enforce
 
 import "github.com/weir-go/weir/core"
 
-// place says where units were charged, and so where a refund of them goes.
+// place is the store that was charged, to which a refund goes.
 type place uint8
 
 const (

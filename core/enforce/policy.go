@@ -26,18 +26,9 @@ func sameForm(p, q core.Policy) bool {
 
 func onCalendar(l core.Limit) bool { return l.Align != "" && l.Align != "epoch" }
 
-// rates returns how many limits of p are not permits, which are the last of its limits.
-func rates(p core.Policy) int {
-	n := len(p.Limits())
-	if _, _, permits := p.Concurrent(); permits {
-		n--
-	}
-	return n
-}
-
-// weighs is how long it takes until nothing that was taken weighs any more, in any of the limits.
-func weighs(p core.Policy, res *core.Result) (longest time.Duration) {
-	for i := range rates(p) {
+// weighs returns the time until nothing that was taken weighs any more, in any of the limits.
+func weighs(res *core.Result) (longest time.Duration) {
+	for i := range core.MaxLimits {
 		longest = max(longest, res.Each(i).ResetAfter)
 	}
 	return longest

@@ -96,7 +96,7 @@ func (q *Queue[T]) work() {
 func (q *Queue[T]) send(batch []T) (errs []error) {
 	defer func() {
 		if value := recover(); value != nil {
-			errs = slices.Repeat([]error{fmt.Errorf("Send panicked: %v", value)}, len(batch))
+			errs = slices.Repeat([]error{fmt.Errorf("a panic in Send: %v", value)}, len(batch))
 		}
 	}()
 	ctx, cancel := context.WithTimeout(context.Background(), Timeout) //nolint:forbidigo // it is of many requests

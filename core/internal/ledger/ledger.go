@@ -3,6 +3,7 @@ package ledger
 
 import (
 	"hash/maphash"
+	"math/bits"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,20 +29,18 @@ type shard struct {
 // Key stands for a policy's name, the shape of its state, and a key.
 type Key [2]uint64
 
-// Seeds make it unpredictable which keys share a shard.
-var seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
+// Seeds make it unpredictable which keys share a shard. Those of keys are not those of policies, so that a policy and a
+// key whose texts are exchanged have another Key.
+var (
+	keySeeds    = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
+	policySeeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
+)
 
-// KeyOf returns the Key of three texts. A name and a shape have no colon.
+// KeyOf returns the Key of three texts.
 func KeyOf(name, shape, key string) (k Key) {
-	for i, seed := range seeds {
-		var h maphash.Hash
-		h.SetSeed(seed)
-		h.WriteString(name)
-		h.WriteByte(':')
-		h.WriteString(shape)
-		h.WriteByte(':')
-		h.WriteString(key)
-		k[i] = h.Sum64()
+	for i := range k {
+		policy := maphash.String(policySeeds[i], name) + bits.RotateLeft64(maphash.String(policySeeds[i], shape), 32)
+		k[i] = maphash.String(keySeeds[i], key)*(policy|1) + policy
 	}
 	return k
 }
