@@ -22,9 +22,7 @@ import (
 //   - [PermitStore], without which policies cannot have permits;
 //   - Fallback() *Memory, which returns the in-process store that decides under "fail local"
 //     while this one fails. All Limiters on the store then share it; without the method each
-//     has its own;
-//   - Mirrors() bool, which reports whether the fallback also counts what this store admits,
-//     so that an outage does not begin with a whole local limit. Without it, it does not.
+//     has its own.
 type Store interface {
 	// Take decides and charges: all limits of the policy, or none.
 	Take(context.Context, Take) (Result, error)

@@ -22,7 +22,6 @@ type engine struct {
 	// is in the process.
 	fallback func() *core.Memory
 	memory   *core.Memory // the store, if it is in the process; nil if it is remote
-	mirrors  bool         // the fallback counts what the store admits, too
 
 	ledger     ledger.Ledger // what the fallback has admitted and the store has not been charged for
 	background *background
@@ -53,9 +52,6 @@ func newEngine(s core.Store, log *slog.Logger) *engine {
 		e.fallback, e.health, e.memory = has.Fallback, healthOf(own), own
 	default:
 		e.fallback, e.health = has.Fallback, healthOf(own)
-	}
-	if own, ok := s.(interface{ Mirrors() bool }); ok {
-		e.mirrors = own.Mirrors() && e.remote()
 	}
 	e.holder = newHolder(e)
 	e.background = newBackground(e)

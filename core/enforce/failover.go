@@ -23,9 +23,6 @@ func (e *engine) decide(ctx context.Context, t *core.Take, res *core.Result) (er
 		if !e.ledger.Empty() {
 			e.handBack(t)
 		}
-		if e.mirrors && res.Taken > 0 {
-			e.mirror(t, res.Taken)
-		}
 		return nil
 	}
 	*res = core.Result{}

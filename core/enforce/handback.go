@@ -19,14 +19,6 @@ func (e *engine) owe(t *core.Take, res *core.Result) {
 // ledgerKeyOf returns what stands for a key of p in the ledger: other numbers of p that share its state owe together.
 func ledgerKeyOf(p core.Policy, key string) ledger.Key { return ledger.KeyOf(p.Name(), shape(p), key) }
 
-// mirror counts in the fallback what the store has admitted, as far as there is room.
-func (e *engine) mirror(t *core.Take, units int64) {
-	if t.Policy.Options().Fail == core.FailLocal {
-		var res core.Result
-		_ = e.fallback().TakeInto(inMemory, &core.Take{Policy: t.Policy.Local(), Key: t.Key, Cost: units, AtMost: true}, &res)
-	}
-}
-
 // handBack charges to the store, in the background, what this process has admitted without it for the key of t. The
 // store has just answered for that key: a store that still hangs might lose the charge, which cannot be sent twice.
 // Units that do not weigh any more in the fallback are left out.

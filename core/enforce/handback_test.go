@@ -24,9 +24,8 @@ func unknown() error {
 // process is one of a fleet, on a store that fails when it is told to.
 type process struct {
 	*enforce.Limiter
-	remote  *remotetest.Remote
-	local   *core.Memory
-	mirrors bool
+	remote *remotetest.Remote
+	local  *core.Memory
 }
 
 // Fail is that of the store.
@@ -34,12 +33,10 @@ func (p *process) Fail(err error) { p.remote.Fail(err) }
 
 func (p *process) Fallback() *core.Memory { return p.local }
 
-func (p *process) Mirrors() bool { return p.mirrors }
-
 // newProcess is a process of the fleet that has redis.
-func newProcess(t *testing.T, redis core.Store, policy string, mirrors bool) *process {
+func newProcess(t *testing.T, redis core.Store, policy string) *process {
 	t.Helper()
-	p := &process{remote: remotetest.New(redis), local: newMemory(t, 0), mirrors: mirrors}
+	p := &process{remote: remotetest.New(redis), local: newMemory(t, 0)}
 	store := struct {
 		*remotetest.Remote
 		fleetStore
@@ -51,10 +48,7 @@ func newProcess(t *testing.T, redis core.Store, policy string, mirrors bool) *pr
 	return p
 }
 
-type fleetStore interface {
-	Fallback() *core.Memory
-	Mirrors() bool
-}
+type fleetStore interface{ Fallback() *core.Memory }
 
 // take takes so many units at once, and lets what follows behind it finish.
 func (p *process) take(t *testing.T, key string, n int64) core.Result {
@@ -83,7 +77,7 @@ func TestHandBack(t *testing.T) {
 		t.Run(limit, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				redis := newMemory(t, 0)
-				p := newProcess(t, redis, limit, false)
+				p := newProcess(t, redis, limit)
 				policy := p.Policy()
 				p.take(t, "k", 2)
 				p.Fail(down())
@@ -125,7 +119,7 @@ func TestHandBackOfNothing(t *testing.T) {
 	}{{"10/1h; fail open", down()}, {"10/1h; fail closed", down()}, {"10/1h", unknown()}} {
 		synctest.Test(t, func(t *testing.T) {
 			redis := newMemory(t, 0)
-			p := newProcess(t, redis, c.policy, false)
+			p := newProcess(t, redis, c.policy)
 			p.Fail(c.why)
 			for range 3 {
 				_, _ = p.Allow(t.Context(), "k")
@@ -142,7 +136,7 @@ func TestHandBackOfNothing(t *testing.T) {
 func TestHandBackOfWhatStillWeighs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		redis := newMemory(t, 0)
-		p := newProcess(t, redis, "10/10s; wait 5s", false)
+		p := newProcess(t, redis, "10/10s; wait 5s")
 		policy := p.Policy()
 		outage := func(n int64) (res core.Result) {
 			p.Fail(down())
@@ -187,7 +181,7 @@ func TestHandBackFails(t *testing.T) {
 	}{{down(), 3}, {unknown(), 0}} {
 		synctest.Test(t, func(t *testing.T) {
 			redis := newMemory(t, 0)
-			p := newProcess(t, redis, "10/1h", false)
+			p := newProcess(t, redis, "10/1h")
 			p.Fail(down())
 			p.take(t, "k", 3)
 			p.remote.FailAfter(1, c.why)
@@ -205,7 +199,7 @@ func TestHandBackFails(t *testing.T) {
 func TestShareResults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		redis := newMemory(t, 0)
-		p := newProcess(t, redis, "100/10s, 1000/1h fixed-window; fail local 1/4", false)
+		p := newProcess(t, redis, "100/10s, 1000/1h fixed-window; fail local 1/4")
 		p.Fail(down())
 		res := p.take(t, "k", 5)
 		assert.EqualValues(t, 100, res.Limit)
@@ -247,7 +241,7 @@ func TestSharesTogether(t *testing.T) {
 			const n = 7
 			admitted := 0
 			for range n {
-				p := newProcess(t, newMemory(t, 0), fmt.Sprintf("%s; fail local 1/%d", limit, n), false)
+				p := newProcess(t, newMemory(t, 0), fmt.Sprintf("%s; fail local 1/%d", limit, n))
 				p.Fail(down())
 				for range 200 {
 					if p.take(t, "k", 1).Allowed() {
@@ -265,25 +259,23 @@ func TestSharesTogether(t *testing.T) {
 // comes and goes each second.
 func TestFlapping(t *testing.T) {
 	for _, c := range []struct {
-		name    string
-		policy  string
-		why     error
-		mirrors bool
-		bound   int
-		want    int
+		name   string
+		policy string
+		why    error
+		bound  int
+		want   int
 	}{
 		// The bound is what the store admits in a minute, 100 + 60*10, and as much of four shares, or wholes.
-		{"nothing is handed back", "100/10s; fail local 1/4", unknown(), false, 700 + 4*175, 1377},
-		{"handed back", "100/10s; fail local 1/4", down(), false, 700 + 4*175, 1115},
-		{"handed back and mirrored", "100/10s; fail local 1/4", down(), true, 700 + 4*175, 906},
-		{"without a share", "100/10s", down(), false, 700 + 4*700, 3155},
+		{"nothing is handed back", "100/10s; fail local 1/4", unknown(), 700 + 4*175, 1377},
+		{"handed back", "100/10s; fail local 1/4", down(), 700 + 4*175, 1115},
+		{"without a share", "100/10s", down(), 700 + 4*700, 3155},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				redis := newMemory(t, 0)
 				var fleet [4]*process
 				for i := range fleet {
-					fleet[i] = newProcess(t, redis, "flap: "+c.policy, c.mirrors)
+					fleet[i] = newProcess(t, redis, "flap: "+c.policy)
 				}
 				admitted := 0
 				for step := range 6000 {

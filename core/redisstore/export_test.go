@@ -1,8 +1,10 @@
 package redisstore
 
 import (
+	"context"
 	"time"
 
+	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/redisstore/internal/dial"
 )
 
@@ -33,7 +35,7 @@ func (s *Store) LetGo(f func()) {
 
 // Together looks for a proxy, and reports whether a script may decide for many keys.
 func (s *Store) Together() bool {
-	s.only.searchProxy(s.only.lostConnections())
+	s.only.searchProxy()
 	return s.only.maxKeys() > 1
 }
 
@@ -55,4 +57,15 @@ func (s *Store) Idle() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.out == 0
+}
+
+// Joined reports whether a script may decide for many keys.
+func (s *Store) Joined() bool { return s.only.maxKeys() > 1 }
+
+// Look lets the next crowd look whether connections were lost.
+func (s *Store) Look() { s.only.proxy.next.Store(0) }
+
+// Lost is for a flight that has failed because its connection broke.
+func (s *Store) Lost() {
+	s.only.repair(&flight{deadline: deadline{parent: context.Background()}, failure: &core.StoreError{Class: core.ClassLost}})
 }

@@ -3,7 +3,6 @@ package redisstore_test
 import (
 	"context"
 	"log/slog"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -176,28 +175,4 @@ func TestHandBack(t *testing.T) {
 		charged = now
 	}
 	assert.True(t, exact)
-}
-
-// With Mirror, an outage does not begin with a whole local limit.
-func TestMirror(t *testing.T) {
-	t.Parallel()
-	for mirror, want := range map[bool]int64{false: 10, true: 4} {
-		proxy := redistest.NewProxy(t, sharedServer(t).Addr())
-		o := own()
-		o.Mirror = mirror
-		s := newStore(t, closing(t, redis.NewUniversalClient(unhurried(redisstore.ClientOptions(proxy.Addr())))), o)
-		l, err := enforce.New(s, core.MustParse("mirrored: 10/24h"), enforce.Options{Log: slog.New(slog.DiscardHandler)})
-		require.NoError(t, err)
-		key := 0 // one of which Redis has counted the first take, which on a busy machine may fail
-		require.Eventually(t, func() bool {
-			key++
-			res, err := l.AllowN(t.Context(), strconv.Itoa(key), 6)
-			return assert.NoError(t, err) && !res.Local
-		}, patient, time.Millisecond)
-		proxy.Reset()
-		res, err := l.UpTo(t.Context(), strconv.Itoa(key), 10)
-		require.NoError(t, err)
-		assert.True(t, res.Local)
-		assert.Equal(t, want, res.Taken)
-	}
 }

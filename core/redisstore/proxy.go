@@ -16,7 +16,7 @@ import (
 type proxySearch struct {
 	state   atomic.Int32
 	lost    atomic.Uint32 // how many connections had been lost when the state was found
-	next    atomic.Int64  // when to look again, as time since started
+	next    atomic.Int64  // when to look whether it still holds, or to search again, as time since started
 	running atomic.Bool
 }
 
@@ -42,28 +42,36 @@ func (p *proxySearch) unknown() {
 	p.next.Store(0)
 }
 
+// due reports whether it is time to look again, and later puts that off.
+func (p *proxySearch) due() bool { return int64(time.Since(started)) >= p.next.Load() }
+func (p *proxySearch) later()    { p.next.Store(int64(time.Since(started) + lookAgain)) }
+
 // maxKeys returns the number of keys for which one script may decide.
 func (n *node) maxKeys() int {
-	if n.proxy.state.Load() == noProxy {
-		return n.store.keys
+	p := &n.proxy
+	if p.state.Load() != noProxy {
+		return 1
 	}
-	return 1
+	if p.due() {
+		if p.later(); n.lostConnections() != p.lost.Load() {
+			p.unknown()
+			return 1
+		}
+	}
+	return n.store.keys
 }
 
 // lookForProxy begins a search beside the flights, if one is due.
 func (n *node) lookForProxy() {
 	p := &n.proxy
-	if n.store.keys < 2 || n != n.store.only || p.state.Load() == someProxy ||
-		int64(time.Since(started)) < p.next.Load() || !p.running.CompareAndSwap(false, true) {
+	if n.store.keys < 2 || n != n.store.only || p.state.Load() != notSearched || !p.due() || !p.running.CompareAndSwap(false, true) {
 		return
 	}
-	lost := n.lostConnections()
-	if p.state.Load() == noProxy && lost == p.lost.Load() {
-		n.lookLater()
-		return
-	}
-	p.state.CompareAndSwap(noProxy, notSearched)
-	go n.searchProxy(lost)
+	go func() {
+		defer p.running.Store(false)
+		n.searchProxy()
+		p.later()
+	}()
 }
 
 // lostConnections returns how many connections the client has closed so far.
@@ -76,15 +84,10 @@ func (n *node) lostConnections() uint32 {
 	return lost
 }
 
-func (n *node) lookLater() {
-	n.proxy.next.Store(int64(time.Since(started) + lookAgain))
-	n.proxy.running.Store(false)
-}
-
 // searchProxy takes a unit of each of several keys with one script. Then each key by itself has to be used up, as its
 // policy has no more than one unit.
-func (n *node) searchProxy(lost uint32) {
-	defer n.lookLater()
+func (n *node) searchProxy() {
+	lost := n.lostConnections()
 	policy := core.MustParse("weir-try: 1/1m")
 	program, err := n.store.programs.of(n.store.names, policy)
 	if err != nil {

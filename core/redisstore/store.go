@@ -115,13 +115,6 @@ type Options struct {
 	// called by the goroutine of the flight that was the reason, which may be a caller's: it must be quick, safe for
 	// concurrent use, and not panic. nil means that nothing is called.
 	ObserveBreaker func(BreakerChange)
-	// Mirror also counts in this process what Redis admits for it under policies that say "fail local", as far as it
-	// fits there, so that a client that has just used up its limit here finds less of the local limit, or of its share,
-	// when an outage begins. What other processes were admitted is not seen, and permits are not mirrored. It costs the
-	// memory of one more key of the in-process store for each key, and well under a microsecond for each decision. What
-	// is given back to Redis stays counted here until it weighs nothing any more, so leave it off with a Settle. False
-	// means that an outage begins with what earlier outages have left.
-	Mirror bool
 }
 
 // DefaultDenyCache is how many refusals are remembered unless Options.DenyCache says otherwise, in
@@ -142,7 +135,6 @@ type Store struct {
 	flights, keys int           // of flights, and of a script
 	observe       func(Flight)
 	turns         func(BreakerChange)
-	mirror        bool
 	only          *node // nil for a Cluster or Ring
 	nodes         nodes
 	mapped        atomic.Bool // the client of a cluster knows its nodes
@@ -213,7 +205,6 @@ func New(rdb redis.UniversalClient, o Options) (*Store, error) {
 		mapping: newBreaker(nil),
 		observe: o.Observe,
 		turns:   o.ObserveBreaker,
-		mirror:  o.Mirror,
 		local: sync.OnceValue(func() *core.Memory {
 			m, err := core.NewMemory(core.MemoryOptions{})
 			if err != nil {
@@ -243,9 +234,6 @@ func (s *Store) Fallback() *core.Memory {
 	}
 	return s.local()
 }
-
-// Mirrors reports Options.Mirror. Guards and Limiters call it if a store has it.
-func (s *Store) Mirrors() bool { return s.mirror }
 
 // Take implements [core.Store].
 func (s *Store) Take(ctx context.Context, t core.Take) (res core.Result, err error) {

@@ -24,24 +24,42 @@ import (
 // splitter is a proxy before several servers that sends each command to one of them, by its first key.
 type splitter struct {
 	net.Listener
-	servers []string
 	running sync.WaitGroup
+
+	mu      sync.Mutex
+	servers []string
+	clients []net.Conn
+}
+
+// put closes all connections, and puts the proxy before these servers.
+func (p *splitter) put(servers ...*redistest.Server) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.clients {
+		_ = c.Close()
+	}
+	p.clients, p.servers = nil, nil
+	for _, s := range servers {
+		p.servers = append(p.servers, s.Addr())
+	}
 }
 
 func newSplitter(t *testing.T, servers ...*redistest.Server) *splitter {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	p := &splitter{Listener: listener}
-	for _, s := range servers {
-		p.servers = append(p.servers, s.Addr())
-	}
+	p.put(servers...)
 	p.running.Go(func() {
 		for {
 			conn, err := listener.Accept()
 			if err != nil {
 				return
 			}
-			p.running.Go(func() { p.serve(conn) })
+			p.mu.Lock()
+			p.clients = append(p.clients, conn)
+			servers := p.servers
+			p.mu.Unlock()
+			p.running.Go(func() { serve(conn, servers) })
 		}
 	})
 	t.Cleanup(func() {
@@ -51,11 +69,11 @@ func newSplitter(t *testing.T, servers ...*redistest.Server) *splitter {
 	return p
 }
 
-func (p *splitter) serve(client net.Conn) {
+func serve(client net.Conn, servers []string) {
 	defer client.Close()
 	var to []net.Conn
 	var from []*bufio.Reader
-	for _, addr := range p.servers {
+	for _, addr := range servers {
 		conn, err := net.Dial("tcp", addr)
 		if err != nil {
 			return
@@ -150,6 +168,71 @@ func TestProxyThatSplits(t *testing.T) {
 	assert.False(t, s.Together(), "the try has failed")
 	for _, server := range servers {
 		assert.Positive(t, server.CommandStats(t)["set"])
+	}
+}
+
+// A proxy that takes the place of a server is noticed when the connections have been made anew, before a script decides
+// for many keys again: no key is counted at two servers. As long as they last, nobody looks for one.
+func TestProxyInThePlaceOfAServer(t *testing.T) {
+	t.Parallel()
+	for name, notices := range map[string]func(*redisstore.Store){
+		"a second has passed": (*redisstore.Store).Look,
+		"a decision failed":   (*redisstore.Store).Lost,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			servers := []*redistest.Server{redistest.Single(t), redistest.Single(t)}
+			proxy := newSplitter(t, servers[0])
+			o := unhurried(redisstore.ClientOptions(proxy.Addr().String()))
+			o.Protocol = 2
+			rdb := redis.NewUniversalClient(o)
+			defer func() { assert.NoError(t, rdb.Close()) }()
+			s := newStore(t, rdb, redisstore.Options{DenyCache: -1, Deadline: patient})
+			crowd := func(policy string) (all []*rider) {
+				all = riders(policy, 20)
+				fly(t, s, all, nothing)
+				return all
+			}
+			for range 3 {
+				crowd("before: 5/1h fixed-window")
+				require.Eventually(t, func() bool { return !s.Trying() }, patient, time.Millisecond)
+			}
+			require.True(t, s.Joined())
+			searches := func() int64 {
+				keys, err := servers[0].Client(t).Keys(t.Context(), "weir:1:weir-try:*").Result()
+				require.NoError(t, err)
+				return int64(len(keys))
+			}
+			before := searches()
+			s.Look() // as when a second has passed
+			crowd("before: 5/1h fixed-window")
+			require.Eventually(t, func() bool { return !s.Trying() }, patient, time.Millisecond)
+			assert.Equal(t, before, searches(), "there was no need to")
+			assert.True(t, s.Joined())
+
+			proxy.put(servers...)
+			for range 100 { // whose connections are gone
+				_ = rdb.Ping(t.Context()).Err()
+			}
+			notices(s)
+			admitted := map[string]int{}
+			for range 8 {
+				for _, r := range crowd("after: 5/1h fixed-window") {
+					require.NoError(t, r.err)
+					if r.res.Allowed() {
+						admitted[r.take.Key]++
+					}
+				}
+			}
+			for _, r := range riders("after: 5/1h fixed-window", 20) { // alone
+				res, err := s.Take(t.Context(), r.take)
+				require.NoError(t, err)
+				assert.False(t, res.Allowed(), "key %s", r.take.Key)
+				assert.Equal(t, 5, admitted[r.take.Key], "key %s", r.take.Key)
+			}
+			require.Eventually(t, func() bool { return !s.Trying() }, patient, time.Millisecond)
+			assert.False(t, s.Joined())
+		})
 	}
 }
 
