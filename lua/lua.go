@@ -45,7 +45,7 @@ var (
 	asNumber  = regexp.MustCompile(`\(ARG\.(\w+) or 0\)(?: \+ 0\b)?|\bARG\.(\w+) \+ 0\b`)
 )
 
-// library is what the files say.
+// library is the content of the files.
 type library struct {
 	algorithms map[byte]*algorithm
 	templates  map[string]template

@@ -52,7 +52,7 @@ func mixes() (out []core.Policy) {
 	return out
 }
 
-// placeholders are what composing must leave nothing of.
+// placeholders must all be gone after composing.
 var placeholders = regexp.MustCompile(`_i\b|_all\b|segments_all|ARG\.|TEXT\.|-->|--@|-- Letter`)
 
 var indexed = regexp.MustCompile(`ARGV\[(\d+)\]`)

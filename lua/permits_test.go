@@ -35,7 +35,7 @@ func TestPermitScripts(t *testing.T) {
 	assert.Equal(t, lua.Acquire(), lua.Acquire(), "one text, so that a server keeps one script")
 }
 
-// sortedSet is what a permit script sees of a server, which is stricter than Redis about
+// sortedSet is the server as a permit script sees it, which is stricter than Redis about
 // numbers. A case prints the reply and the expiry, or "-" where none was set.
 //
 //nolint:dupword // in Lua, an end follows an end

@@ -23,7 +23,7 @@ import (
 	"github.com/weir-go/weir/internal/race"
 )
 
-// stub is what a script sees of a server, and a loop over the cases: a line each, of the
+// stub is the server as a script sees it, and a loop over the cases: a line each, of the
 // script, the stored text in hexadecimal, the time and the arguments. A case prints the
 // reply, the text that was stored and its expiry, or "-" where nothing was.
 const stub = `
@@ -224,7 +224,7 @@ func (r *recorder) note(c portabilityCase) {
 // when it comes there: see TestBrokenLogs.
 var unread = regexp.MustCompile(`(^|;)x[1-9]\d*,[1-9]\d*,[1-9]\d*,[1-9]\d*[^\d;]`)
 
-// garbage is what no script has written, or another one, or at another time: text that
+// garbage is text that no script has written, or another one, or at another time: text that
 // is nearly right finds more than noise.
 func (r *recorder) garbage(text []byte, now int64) []byte {
 	rng := r.rng
@@ -286,7 +286,7 @@ func (r *recorder) garbage(text []byte, now int64) []byte {
 	}
 }
 
-// script is which one the case is for.
+// script is the one that the case is for.
 func (c portabilityCase) script() (name, kinds string) {
 	name = "take"
 	switch {

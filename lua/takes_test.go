@@ -130,10 +130,10 @@ func (f flight) line() string {
 	return b.String() + "\n"
 }
 
-// answer is what a call is answered; nil if nothing was decided.
+// answer is the answer to a call; nil if nothing was decided.
 type answer *core.Result
 
-// wants is what single calls would answer, in order, and what they would leave stored.
+// wants has the answers of single calls, in order, and the text that they would leave stored.
 func (f flight) wants(t *testing.T) (answers []answer, stored map[string]string) {
 	t.Helper()
 	texts, stored := map[string][]byte{}, map[string]string{}

@@ -115,7 +115,7 @@ func TestNewcomerAfterManyLeft(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// queued is how long a policy's queue of "k" is.
+// queued returns the length of a policy's queue of "k".
 func queued(t *testing.T, s core.Store, p core.Policy) time.Duration {
 	t.Helper()
 	res, err := s.Take(t.Context(), core.Take{Policy: p, Key: "k"})

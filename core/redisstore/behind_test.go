@@ -47,7 +47,7 @@ func newFar(t *testing.T) far {
 	return far{server, proxy, closing(t, redis.NewUniversalClient(o)), server.Client(t)}
 }
 
-// crowd is how many others are under way at any time.
+// crowd is the number of others that are under way at any time.
 const crowd = 150
 
 // patientStore decides however long it takes, for tests in which the server does not fail.
@@ -82,7 +82,7 @@ func hold(t *testing.T, l *enforce.Limiter, key string, n int64) (context.Contex
 	return g.held, g.release
 }
 
-// held is how many permits the server knows of.
+// held returns the number of permits that the server knows of.
 func (f far) held(t *testing.T) (n int64) {
 	t.Helper()
 	for _, key := range f.direct.Keys(t.Context(), "*").Val() {

@@ -186,3 +186,29 @@ func classOf(err error) string {
 	}
 	return ""
 }
+
+// The failures of calls for which the client reports none.
+var (
+	errFull = &core.StoreError{
+		Class: core.ClassBusy,
+		Err:   fmt.Errorf("redisstore: the queue for the server is full: %d calls of this process wait", maxWaiting),
+	}
+	errBusy = &core.StoreError{
+		Class: core.ClassBusy,
+		Err:   errors.New("redisstore: too many calls queued ahead of this one"),
+	}
+	// errPaused is the failure of what was not asked because its caller would not have waited for the answer.
+	errPaused = &core.StoreError{
+		Class: core.ClassBusy,
+		Err:   errors.New("redisstore: too late to ask the server: this process was stopped, or is short of processors"),
+	}
+	errNotSent = &core.StoreError{
+		Class: core.ClassTimeout,
+		Err:   fmt.Errorf("redisstore: not sent, as the server has not answered the calls before this one: %w", context.DeadlineExceeded),
+	}
+	errOverdue = &core.StoreError{
+		Class: core.ClassBusy, MaybeExecuted: true,
+		Err: errors.New("redisstore: the answer came too late, because this process asks for more than it can handle"),
+	}
+	errLate = &core.StoreError{Class: core.ClassTimeout, MaybeExecuted: true, Err: context.DeadlineExceeded}
+)

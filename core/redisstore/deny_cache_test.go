@@ -265,7 +265,7 @@ func TestDenyCacheWhileRedisIsDown(t *testing.T) {
 	}
 }
 
-// A caller who has left is told so, also by memory.
+// A caller that has left gets its context's error, also from memory.
 func TestDenyCacheCallerLeft(t *testing.T) {
 	t.Parallel()
 	d := newDenied(t, "left: 1/1h")

@@ -73,7 +73,7 @@ type fault struct {
 	// process that is short of time; "" is none.
 	shows   string
 	classes []string
-	// forgets says that the server may lose some of what it was told, and losses how often all of it.
+	// forgets is true if the server may lose some of what it was sent, and losses counts how often it lost all of it.
 	forgets bool
 	losses  int64
 }
@@ -331,7 +331,7 @@ func (e *episode) note(c *cell, start, end time.Time, lost time.Duration, class 
 	}
 }
 
-// seen is how often there was a class on the keys that are hurt.
+// seen counts the classes on the keys that are hurt.
 func (e *episode) seen(class string) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -375,7 +375,7 @@ func newLoad(t *testing.T, s *site) *load {
 	_, _ = limiter.Allow(t.Context(), "warm")
 	c.begin(t, fault{name: "calm"})
 
-	ctx := context.WithoutCancel(t.Context()) // the load is there until the end, so that what is told of it is
+	ctx := context.WithoutCancel(t.Context()) // the load is there until the end, so that the report of it is
 	over := make(chan struct{})
 	var all sync.WaitGroup
 	all.Go(func() { c.probe.Run(over) })

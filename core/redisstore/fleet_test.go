@@ -23,7 +23,7 @@ import (
 	"github.com/weir-go/weir/internal/redistest"
 )
 
-// job is what a process of a fleet does: so many goroutines call so often for each
+// job is the work of a process of a fleet: so many goroutines call so often for each
 // policy, either to take a unit or to wait for one.
 type job struct {
 	Addrs             []string

@@ -20,8 +20,8 @@ import (
 	"github.com/weir-go/weir/lua"
 )
 
-// rider is a caller on a flight, and what it got.
-type rider struct {
+// asker is a caller on a flight, and what it got.
+type asker struct {
 	take core.Take
 	ctx  context.Context //nolint:containedctx // that of a request
 	back chan struct{}   // closed when it has got it
@@ -30,10 +30,10 @@ type rider struct {
 }
 
 // ground lets callers wait for one flight, in their order, until they are let go. That ends when the flight has.
-func ground(t *testing.T, s *redisstore.Store, riders []*rider) (waiting func() int, letGo func()) {
+func ground(t *testing.T, s *redisstore.Store, askers []*asker) (waiting func() int, letGo func()) {
 	t.Helper()
 	waiting, letGo = s.Ground()
-	for i, r := range riders {
+	for i, r := range askers {
 		if r.ctx == nil {
 			r.ctx = t.Context()
 		}
@@ -44,7 +44,7 @@ func ground(t *testing.T, s *redisstore.Store, riders []*rider) (waiting func() 
 		}()
 		came := func() int { // with those who have left again, if the machine is slower than their time
 			n := waiting()
-			for _, r := range riders[:i+1] {
+			for _, r := range askers[:i+1] {
 				select {
 				case <-r.back:
 					n++
@@ -64,12 +64,12 @@ func ground(t *testing.T, s *redisstore.Store, riders []*rider) (waiting func() 
 }
 
 // fly lets callers wait for one flight, in their order, and calls meanwhile before it leaves.
-func fly(t *testing.T, s *redisstore.Store, riders []*rider, meanwhile func()) {
+func fly(t *testing.T, s *redisstore.Store, askers []*asker, meanwhile func()) {
 	t.Helper()
-	_, letGo := ground(t, s, riders)
+	_, letGo := ground(t, s, askers)
 	meanwhile()
 	letGo()
-	for _, r := range riders {
+	for _, r := range askers {
 		<-r.back
 	}
 }
@@ -94,7 +94,7 @@ func TestFlightsAgreeWithGo(t *testing.T) { //nolint:paralleltest // it computes
 				require.True(t, s.Together())
 			}
 			storetest.Compare(t, storetest.Reference(), s, *seed, operations, algorithms...)
-			assert.Greater(t, s.riders, operations/50, "of each algorithm some; how many is up to the seed")
+			assert.Greater(t, s.askers, operations/50, "of each algorithm some; how many is up to the seed")
 		})
 	}
 	for _, a := range storetest.Algorithms() {
@@ -108,13 +108,13 @@ func TestFlightsAgreeWithGo(t *testing.T) { //nolint:paralleltest // it computes
 type inFlights struct {
 	*texts
 	known  map[string]bool // kinds whose scripts the server knows: one that it does not know goes again, after the others
-	riders int
+	askers int
 }
 
 func (s *inFlights) TakeMany(ctx context.Context, takes []core.Take) (results []core.Result, err error) {
-	riders := make([]*rider, len(takes))
+	askers := make([]*asker, len(takes))
 	for i, t := range takes {
-		riders[i] = &rider{take: t}
+		askers[i] = &asker{take: t}
 		kinds := t.Policy.Spec().Kinds()
 		if s.known[kinds] {
 			continue
@@ -126,12 +126,12 @@ func (s *inFlights) TakeMany(ctx context.Context, takes []core.Take) (results []
 			require.NoError(s.t, s.rdb.ScriptLoad(ctx, text).Err())
 		}
 	}
-	fly(s.t, s.Store, riders, nothing)
-	for _, r := range riders {
+	fly(s.t, s.Store, askers, nothing)
+	for _, r := range askers {
 		err = errors.Join(err, r.err)
 		results = append(results, r.res)
 		if _, wrong := s.reference.Take(ctx, r.take); wrong == nil {
-			s.riders++
+			s.askers++
 			defer s.compare(ctx, r.take) // what is stored is the same in the end
 		}
 	}
@@ -148,11 +148,11 @@ func newFlights(t *testing.T, o redisstore.Options) (*redistest.Server, *redisst
 	return server, s
 }
 
-// riders are callers of one policy, one for each key.
-func riders(policy string, n int) (all []*rider) {
+// askers are callers of one policy, one for each key.
+func askers(policy string, n int) (all []*asker) {
 	p := core.MustParse(policy)
 	for i := range n {
-		all = append(all, &rider{take: core.Take{Policy: p, Key: fmt.Sprint(i), Cost: 1}})
+		all = append(all, &asker{take: core.Take{Policy: p, Key: fmt.Sprint(i), Cost: 1}})
 	}
 	return all
 }
@@ -161,15 +161,15 @@ func riders(policy string, n int) (all []*rider) {
 func TestFlightsAreCheap(t *testing.T) {
 	t.Parallel()
 	server, s := newFlights(t, redisstore.Options{DenyCache: -1, Deadline: patient})
-	many := riders("many: 1000000/1h fixed-window", 50)
-	hot := riders("hot: 100/1h fixed-window", 1)
+	many := askers("many: 1000000/1h fixed-window", 50)
+	hot := askers("hot: 100/1h fixed-window", 1)
 	for range 200 {
-		hot = append(hot, &rider{take: hot[0].take})
+		hot = append(hot, &asker{take: hot[0].take})
 	}
 	for i := range 40 {
-		hot = append(hot, &rider{take: core.Take{Policy: many[0].take.Policy, Key: fmt.Sprint(i), Cost: 1}})
+		hot = append(hot, &asker{take: core.Take{Policy: many[0].take.Policy, Key: fmt.Sprint(i), Cost: 1}})
 	}
-	fly(t, s, riders("warm: 10/1h fixed-window", 3), nothing)
+	fly(t, s, askers("warm: 10/1h fixed-window", 3), nothing)
 	server.ResetStats(t)
 	fly(t, s, many, nothing)
 	for _, r := range many {
@@ -195,7 +195,7 @@ func TestFlightsAreCheap(t *testing.T) {
 func TestPassengersLeave(t *testing.T) {
 	t.Parallel()
 	server, s := newFlights(t, redisstore.Options{DenyCache: -1, Deadline: patient})
-	all := riders("leave: 10/1h fixed-window", 3)
+	all := askers("leave: 10/1h fixed-window", 3)
 	early, cancel := context.WithCancel(t.Context())
 	late, cancelLate := context.WithCancel(t.Context())
 	defer cancelLate()
@@ -226,7 +226,7 @@ func TestPassengersLeave(t *testing.T) {
 
 	// Those with little time get the fail word's answer in time; the others are not cut off with them.
 	server.Pause(t)
-	all = riders("hurry: 10/1h fixed-window", 20)
+	all = askers("hurry: 10/1h fixed-window", 20)
 	hurried := little{t.Context(), 20 * time.Millisecond}
 	var short, long sync.WaitGroup
 	for _, r := range all[:19] {
@@ -253,12 +253,12 @@ func TestServerStandsStill(t *testing.T) {
 	t.Parallel()
 	const deadline = 5 * time.Second // so that a busy machine takes no large part of it
 	server, s := newFlights(t, redisstore.Options{DenyCache: -1, Deadline: deadline})
-	_, err := s.Take(t.Context(), riders("still: 10/1h", 1)[0].take)
+	_, err := s.Take(t.Context(), askers("still: 10/1h", 1)[0].take)
 	require.NoError(t, err)
 	server.Pause(t)
 	resumed := time.After(deadline * 3 / 5)
 	var wg sync.WaitGroup
-	all := riders("still: 10/1h", 1000)
+	all := askers("still: 10/1h", 1000)
 	for i, r := range all {
 		wg.Go(func() { r.res, r.err = s.Take(t.Context(), r.take) })
 		if i%10 == 9 {
@@ -298,7 +298,7 @@ func TestFlightIsLost(t *testing.T) {
 				if maxKeys > 1 {
 					require.Eventually(t, warm.Together, patient, time.Millisecond)
 				}
-				fly(t, warm, riders("warm: 10/1h fixed-window", 20), nothing)
+				fly(t, warm, askers("warm: 10/1h fixed-window", 20), nothing)
 				if how == redistest.Hang {
 					o.Deadline = 5 * brief // all are aboard before it is over
 				}
@@ -306,7 +306,7 @@ func TestFlightIsLost(t *testing.T) {
 				if maxKeys > 1 {
 					require.Eventually(t, s.Together, patient, time.Millisecond)
 				}
-				all := riders("lost: 10/1h fixed-window", 20)
+				all := askers("lost: 10/1h fixed-window", 20)
 				fly(t, s, all, func() { proxy.LoseNextReply("evalsha", how) })
 				assert.Equal(t, 1, proxy.Lost())
 				for _, r := range all {
@@ -334,8 +334,8 @@ func TestFlightIsLost(t *testing.T) {
 func TestFlightWithoutScript(t *testing.T) {
 	t.Parallel()
 	server, s := newFlights(t, redisstore.Options{DenyCache: -1, Deadline: patient})
-	all := append(riders("one: 10/1h fixed-window", 20), riders("two: 10/1h", 20)...)
-	fly(t, s, append(riders("one: 10/1h fixed-window", 2), riders("two: 10/1h", 2)...), nothing)
+	all := append(askers("one: 10/1h fixed-window", 20), askers("two: 10/1h", 20)...)
+	fly(t, s, append(askers("one: 10/1h fixed-window", 2), askers("two: 10/1h", 2)...), nothing)
 	fly(t, s, all, func() {
 		require.NoError(t, server.Client(t).ScriptFlush(t.Context()).Err())
 		server.ResetStats(t)
@@ -367,9 +367,9 @@ func TestPoisonKey(t *testing.T) {
 	require.Eventually(t, s.Together, patient, time.Millisecond)
 	p := core.MustParse("poison: 10/1h fixed-window")
 	require.NoError(t, admin.LPush(t.Context(), "weir:1:poison:f:15", "a", "b").Err())
-	var all []*rider
+	var all []*asker
 	for i := 10; i < 29; i++ {
-		all = append(all, &rider{take: core.Take{Policy: p, Key: fmt.Sprint(i), Cost: 1}})
+		all = append(all, &asker{take: core.Take{Policy: p, Key: fmt.Sprint(i), Cost: 1}})
 	}
 	fly(t, s, all, nothing)
 	for _, r := range all {
@@ -393,8 +393,8 @@ func TestFlightsInCluster(t *testing.T) {
 	o := unhurried(redisstore.ClientOptions(cluster.Addrs()...))
 	rdb := closing(t, redis.NewUniversalClient(o))
 	s := newStore(t, rdb, redisstore.Options{DenyCache: -1, Deadline: patient})
-	crowd := func(policy string, n int) (all []*rider) {
-		all = riders(policy, n)
+	crowd := func(policy string, n int) (all []*asker) {
+		all = askers(policy, n)
 		var wg sync.WaitGroup
 		for _, r := range all {
 			wg.Go(func() { r.res, r.err = s.Take(t.Context(), r.take) })
@@ -442,7 +442,7 @@ func TestFlightsBesideDeadShard(t *testing.T) {
 	})
 	defer func() { assert.NoError(t, rdb.Close()) }()
 	s := newStore(t, rdb, redisstore.Options{DenyCache: -1, Deadline: patient})
-	all := riders("dead: 1000/1h fixed-window", 60)
+	all := askers("dead: 1000/1h fixed-window", 60)
 	works := func() bool { _, err := s.Take(t.Context(), all[0].take); return err == nil } // beside the Ring's own checks
 	require.Eventually(t, works, patient, time.Millisecond)
 	var wg sync.WaitGroup

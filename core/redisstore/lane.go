@@ -2,8 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"runtime"
 	"slices"
 	"sync"
@@ -49,12 +47,13 @@ type lane struct {
 	crowdedAt  moment           // when so many waited last that the flights had no room for all
 }
 
-// maxWaiting is how many may wait for one server, which takes them about 50 ms. They hold less than 10 MiB.
+// maxWaiting is the number of passengers that may wait for one server, which takes them about 50 ms. They hold less than
+// 10 MiB.
 const maxWaiting = 8192
 
 // lock locks the lane for a caller of a policy, and returns the gate through which it came, for unlock.
-func (l *lane) lock(p core.Policy) (gate *sync.Mutex) {
-	gate = l.gates.Of(p)
+func (l *lane) lock(p core.Policy) *sync.Mutex {
+	gate := l.gates.Of(p)
 	gate.Lock()
 	l.mu.Lock()
 	return gate
@@ -84,7 +83,7 @@ func (l *lane) ask(ctx context.Context, now time.Time, e *entry, t *core.Take, r
 		p.release()
 		return nil, refused(errPaused)
 	}
-	aside := patience == l.limit && l.aside(e.policy)
+	aside := patience == l.limit && l.out >= l.maxOut && l.aside(e.policy)
 	if aside || patience == l.limit && l.out == 0 {
 		if aside {
 			l.asides = append(l.asides, e.policy)
@@ -373,28 +372,3 @@ func (l *lane) lacksProcessors() bool {
 	runtime.Gosched()
 	return time.Since(start) > grace(l.limit)
 }
-
-var (
-	errFull = &core.StoreError{
-		Class: core.ClassBusy,
-		Err:   fmt.Errorf("redisstore: the queue for the server is full: %d calls of this process wait", maxWaiting),
-	}
-	errBusy = &core.StoreError{
-		Class: core.ClassBusy,
-		Err:   errors.New("redisstore: too many calls queued ahead of this one"),
-	}
-	// errPaused is the failure of what was not asked because its caller would not have waited for the answer.
-	errPaused = &core.StoreError{
-		Class: core.ClassBusy,
-		Err:   errors.New("redisstore: too late to ask the server: this process was stopped, or is short of processors"),
-	}
-	errNotSent = &core.StoreError{
-		Class: core.ClassTimeout,
-		Err:   fmt.Errorf("redisstore: not sent, as the server has not answered the calls before this one: %w", context.DeadlineExceeded),
-	}
-	errOverdue = &core.StoreError{
-		Class: core.ClassBusy, MaybeExecuted: true,
-		Err: errors.New("redisstore: the answer came too late, because this process asks for more than it can handle"),
-	}
-	errLate = &core.StoreError{Class: core.ClassTimeout, MaybeExecuted: true, Err: context.DeadlineExceeded}
-)

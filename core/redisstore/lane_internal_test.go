@@ -21,12 +21,21 @@ import (
 	"github.com/weir-go/weir/core/redisstore/internal/keys"
 )
 
-// crowded is a store of a server that does not exist, with a lane that no flight leaves, in which as many wait as may.
-func crowded(t *testing.T, k kind) (*Store, *lane) {
+// unreachable returns a store of a server that does not exist, on a client with these hooks.
+func unreachable(t *testing.T, o Options, hooks ...redis.Hook) *Store {
 	rdb := redis.NewUniversalClient(ClientOptions("127.0.0.1:1"))
 	t.Cleanup(func() { _ = rdb.Close() })
-	s, err := New(rdb, Options{})
+	for _, h := range hooks {
+		rdb.AddHook(h)
+	}
+	s, err := New(rdb, o)
 	require.NoError(t, err)
+	return s
+}
+
+// crowded returns a store of a server that does not exist, with a lane that no flight leaves, in which as many wait as may.
+func crowded(t *testing.T, k kind) (*Store, *lane) {
+	s := unreachable(t, Options{})
 	l := s.only.lanes[k]
 	l.out = l.maxOut
 	for range maxWaiting {
@@ -55,10 +64,7 @@ func TestNoPlaceAndNoTime(t *testing.T) {
 // However much is given back at once, it is not too much if nobody else waits.
 func TestLargeBatch(t *testing.T) {
 	t.Parallel()
-	rdb := redis.NewUniversalClient(ClientOptions("127.0.0.1:1"))
-	t.Cleanup(func() { _ = rdb.Close() })
-	s, err := New(rdb, Options{})
-	require.NoError(t, err)
+	s := unreachable(t, Options{})
 	entries := make([]entry, maxWaiting+1)
 	for i := range entries {
 		entries[i].key = "k"
@@ -85,13 +91,9 @@ func (swallow) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipel
 // What nobody has answered is a failure of the store, and no refusal.
 func TestNoReplyAndNoError(t *testing.T) {
 	t.Parallel()
-	rdb := redis.NewUniversalClient(ClientOptions("127.0.0.1:1"))
-	t.Cleanup(func() { _ = rdb.Close() })
-	rdb.AddHook(swallow{})
-	s, err := New(rdb, Options{Deadline: time.Minute})
-	require.NoError(t, err)
+	s := unreachable(t, Options{Deadline: time.Minute}, swallow{})
 	take := core.Take{Policy: core.MustParse("p: 10/1m"), Key: "k", Cost: 1}
-	_, err = s.Take(t.Context(), take)
+	_, err := s.Take(t.Context(), take)
 	var failed *core.StoreError
 	ok := errors.As(err, &failed)
 	require.True(t, ok, "%v", err)
@@ -134,10 +136,7 @@ func TestScriptsAreComposedOnce(t *testing.T) { //nolint:paralleltest // it coun
 // Passengers leave when their time is over, whatever becomes of their flight, and of those before.
 func TestTimePasses(t *testing.T) {
 	t.Parallel()
-	rdb := redis.NewUniversalClient(ClientOptions("127.0.0.1:1"))
-	t.Cleanup(func() { _ = rdb.Close() })
-	s, err := New(rdb, Options{Flights: 1, Deadline: 20 * time.Millisecond})
-	require.NoError(t, err)
+	s := unreachable(t, Options{Flights: 1, Deadline: 20 * time.Millisecond})
 	l := s.only.lanes[deciding]
 	l.maxAside = 0
 	aboard := passengers.Get().(*passenger).enter(&entry{key: "aboard"}, nil, time.Now())
@@ -146,7 +145,7 @@ func TestTimePasses(t *testing.T) {
 	f := l.next(time.Now())
 	l.mu.Unlock()
 	require.NotNil(t, f, "which never lands")
-	_, err = aboard.wait(t.Context(), l, l.limit/2, l.limit, nil)
+	_, err := aboard.wait(t.Context(), l, l.limit/2, l.limit, nil)
 	require.ErrorIs(t, err, errLate)
 	_, err = l.ask(t.Context(), time.Now(), &entry{key: "waits"}, nil, nil)
 	require.True(t, errors.Is(err, errNotSent) || errors.Is(err, errPaused), "%v", err) // if the machine is that busy
@@ -154,7 +153,7 @@ func TestTimePasses(t *testing.T) {
 }
 
 // A passenger leaves a little before its time is over, so that its caller has its answer by then. One that comes too
-// late to do so, because the process was stopped, pollsLate about for some time, in which a reply that has arrived is read.
+// late to do so, because the process was stopped, polls for some time, in which a reply that has arrived is read.
 func TestPassengersLeaveInTime(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []time.Duration{time.Millisecond, 10 * time.Millisecond, DefaultDeadline, time.Second} {
@@ -199,10 +198,7 @@ func TestPassengersLeaveInTime(t *testing.T) {
 // What is sent again has the rest of its callers' time, and more only if the process came too late for that.
 func TestSentAgainInTime(t *testing.T) {
 	t.Parallel()
-	rdb := redis.NewUniversalClient(ClientOptions("127.0.0.1:1"))
-	t.Cleanup(func() { _ = rdb.Close() })
-	s, err := New(rdb, Options{Deadline: time.Minute})
-	require.NoError(t, err)
+	s := unreachable(t, Options{Deadline: time.Minute})
 	l := s.only.lanes[deciding]
 	now := time.Now()
 	again := (&flight{lane: l, sent: now}).prolong()
@@ -217,10 +213,7 @@ func TestSentAgainInTime(t *testing.T) {
 // after they have come.
 func TestLeavingWhileWaiting(t *testing.T) {
 	t.Parallel()
-	rdb := redis.NewUniversalClient(ClientOptions("127.0.0.1:1"))
-	t.Cleanup(func() { _ = rdb.Close() })
-	s, err := New(rdb, Options{Flights: 1, Deadline: time.Hour})
-	require.NoError(t, err)
+	s := unreachable(t, Options{Flights: 1, Deadline: time.Hour})
 	l := s.only.lanes[deciding]
 	l.out, l.maxAside = l.maxOut, 0 // by a flight that never lands
 	short, end := context.WithTimeout(t.Context(), 30*time.Minute)
@@ -258,13 +251,10 @@ func TestLeavingWhileWaiting(t *testing.T) {
 	assert.Nil(t, l.queue.Marked)
 }
 
-// A crowd whose time is old does not take from those who look about the time to do so.
+// A crowd whose time is old does not take from those that poll the time to do so.
 func TestAlarmsAreApart(t *testing.T) {
 	t.Parallel()
-	rdb := redis.NewUniversalClient(ClientOptions("127.0.0.1:1"))
-	t.Cleanup(func() { _ = rdb.Close() })
-	s, err := New(rdb, Options{})
-	require.NoError(t, err)
+	s := unreachable(t, Options{})
 	l := s.only.lanes[deciding]
 	l.mu.Lock()
 	defer l.mu.Unlock() // so that the alarm does not go off
@@ -318,10 +308,7 @@ func TestNameOfBefore(t *testing.T) {
 // Equal calls that wait merge, and weigh as one, whoever of them leaves before.
 func TestEqualCallsThatWait(t *testing.T) {
 	t.Parallel()
-	rdb := redis.NewUniversalClient(ClientOptions("127.0.0.1:1"))
-	t.Cleanup(func() { _ = rdb.Close() })
-	s, err := New(rdb, Options{})
-	require.NoError(t, err)
+	s := unreachable(t, Options{})
 	policy := core.MustParse("p: 10/1m")
 	program, err := s.programs.of(s.names, policy)
 	require.NoError(t, err)
@@ -380,12 +367,8 @@ func TestEqualCallsThatWait(t *testing.T) {
 // connections to spare; those of a crowd do not.
 func TestAsideOfACrowd(t *testing.T) {
 	t.Parallel()
-	rdb := redis.NewUniversalClient(ClientOptions("127.0.0.1:1"))
-	t.Cleanup(func() { _ = rdb.Close() })
 	hook := &asked{}
-	rdb.AddHook(hook)
-	s, err := New(rdb, Options{Deadline: time.Minute, DenyCache: -1})
-	require.NoError(t, err)
+	s := unreachable(t, Options{Deadline: time.Minute, DenyCache: -1}, hook)
 	l := s.only.lanes[deciding]
 	require.Positive(t, l.maxAside)
 	l.out = l.maxOut // by flights that never land
@@ -395,7 +378,7 @@ func TestAsideOfACrowd(t *testing.T) {
 	assert.False(t, l.aside(crowd), "one of them waits")
 	assert.True(t, l.aside(lone))
 	l.mu.Unlock()
-	_, err = s.Take(t.Context(), core.Take{Policy: lone, Key: "k", Cost: 1})
+	_, err := s.Take(t.Context(), core.Take{Policy: lone, Key: "k", Cost: 1})
 	require.Error(t, err, "the hook does not answer")
 	assert.Equal(t, 1, hook.n)
 	assert.Empty(t, l.asides)
@@ -415,10 +398,7 @@ func TestAsideOfACrowd(t *testing.T) {
 // What a flight says of the server does not count if the process looked at it much too late.
 func TestStarvedProcess(t *testing.T) {
 	t.Parallel()
-	rdb := redis.NewUniversalClient(ClientOptions("127.0.0.1:1"))
-	t.Cleanup(func() { _ = rdb.Close() })
-	s, err := New(rdb, Options{Deadline: time.Minute})
-	require.NoError(t, err)
+	s := unreachable(t, Options{Deadline: time.Minute})
 	for age, want := range map[time.Duration]string{time.Minute: core.ClassTimeout, 2 * time.Minute: core.ClassBusy} {
 		f := &flight{lane: s.only.lanes[deciding], sent: time.Now().Add(-age)}
 		var failed *core.StoreError
@@ -432,10 +412,7 @@ func TestStarvedProcess(t *testing.T) {
 // What a flight says of the server does not count either if goroutines wait long for a processor, unless the server has
 // been silent for longer than a flight may take to be noticed.
 func TestShortOfProcessors(t *testing.T) { //nolint:paralleltest // it takes all processors
-	rdb := redis.NewUniversalClient(ClientOptions("127.0.0.1:1"))
-	t.Cleanup(func() { _ = rdb.Close() })
-	s, err := New(rdb, Options{Deadline: time.Minute})
-	require.NoError(t, err)
+	s := unreachable(t, Options{Deadline: time.Minute})
 	l := s.only.lanes[deciding]
 	judged := func(silence time.Duration) string {
 		l.answeredAt.set(time.Now().Add(-silence))
@@ -477,10 +454,7 @@ func TestTooMany(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			rdb := redis.NewUniversalClient(ClientOptions("127.0.0.1:1"))
-			t.Cleanup(func() { _ = rdb.Close() })
-			s, err := New(rdb, Options{Deadline: time.Minute})
-			require.NoError(t, err)
+			s := unreachable(t, Options{Deadline: time.Minute})
 			l := s.only.lanes[deciding]
 			synctest.Test(t, func(t *testing.T) {
 				end := time.Now().Add(40 * time.Second)

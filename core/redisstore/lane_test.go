@@ -156,15 +156,15 @@ func TestCrowdOfAnotherPolicy(t *testing.T) {
 	rdb := closing(t, redis.NewUniversalClient(unhurried(redisstore.ClientOptions(redistest.Single(t).Addr()))))
 	s := newStore(t, rdb, redisstore.Options{DenyCache: -1, Deadline: patient, Flights: 1})
 	crowd, lone := core.MustParse("crowd: 1000000/1h"), core.MustParse("lone: 1000000/1h")
-	all := make([]*rider, 1001)
+	all := make([]*asker, 1001)
 	for i := range all {
-		all[i] = &rider{take: core.Take{Policy: crowd, Key: fmt.Sprint(i), Cost: 1}}
+		all[i] = &asker{take: core.Take{Policy: crowd, Key: fmt.Sprint(i), Cost: 1}}
 	}
 	last := all[len(all)-1]
 	last.take.Policy = lone
 	for _, p := range []core.Policy{crowd, lone} { // for the scripts: what a server does not know is sent again, later
 		require.Zero(t, used(t, s, p, "k"))
-		fly(t, s, []*rider{{take: core.Take{Policy: p, Key: "k", Cost: 1}}}, nothing)
+		fly(t, s, []*asker{{take: core.Take{Policy: p, Key: "k", Cost: 1}}}, nothing)
 	}
 	fly(t, s, all, nothing)
 	require.NoError(t, last.err)

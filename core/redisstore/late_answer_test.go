@@ -56,7 +56,7 @@ func TestLateAnswer(t *testing.T) {
 	}
 }
 
-// Whoever is over the limit and leaves before it is told so is remembered all the same: the next is refused without
+// A caller that is over the limit and leaves before its answer is remembered all the same: the next is refused without
 // asking.
 func TestLateRefusalsAreRemembered(t *testing.T) {
 	t.Parallel()

@@ -109,7 +109,7 @@ func (s slowStore) late(t *testing.T, write slowly, decide func(key string) (aga
 	t.Helper()
 	for i := range 100 {
 		key = fmt.Sprint(i)
-		warm := riders("late: 100/1h fixed-window", 2)
+		warm := askers("late: 100/1h fixed-window", 2)
 		fly(t, s.Store, warm, nothing) // flights of many have connections of their own
 		if _, err := s.Take(t.Context(), warm[0].take); err != nil || warm[0].err != nil || warm[1].err != nil {
 			continue
@@ -185,12 +185,12 @@ func testLateFlight(t *testing.T, secure bool) {
 	s := newSlowStore(t, secure, redisstore.Options{Deadline: brief, MaxKeys: 1})
 	p := core.MustParse("late: 100/1h fixed-window")
 	key := s.late(t, late, func(key string) bool {
-		all := riders("late: 100/1h fixed-window", 10)
+		all := askers("late: 100/1h fixed-window", 10)
 		for _, r := range all {
 			r.take.Key += "-" + key
 		}
 		fly(t, s.Store, all, nothing)
-		return slices.ContainsFunc(all, func(r *rider) bool { // one has not waited for the others
+		return slices.ContainsFunc(all, func(r *asker) bool { // one has not waited for the others
 			var failed *core.StoreError
 			ok := errors.As(r.err, &failed)
 			return ok && !failed.MaybeExecuted
@@ -209,7 +209,7 @@ func testLateFlight(t *testing.T, secure bool) {
 func testTornFlight(t *testing.T, secure bool) {
 	s := newSlowStore(t, secure, redisstore.Options{Deadline: patient, MaxKeys: 1})
 	p := core.MustParse("late: 100/1h fixed-window")
-	var all []*rider
+	var all []*asker
 	executed := func() bool {
 		for _, r := range all {
 			res, err := s.direct.Take(t.Context(), core.Take{Policy: p, Key: r.take.Key})
@@ -236,7 +236,7 @@ func testTornFlight(t *testing.T, secure bool) {
 		m, err := breaks(c, b[len(b)/2:])
 		return n + m, err
 	}, func(key string) bool {
-		all = riders("late: 100/1h fixed-window", 60)
+		all = askers("late: 100/1h fixed-window", 60)
 		for _, r := range all {
 			r.take.Key += "-" + key
 		}

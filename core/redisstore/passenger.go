@@ -39,7 +39,7 @@ type passenger struct {
 	lastProgram *program
 }
 
-// outcome is how a passenger's wait ends: with an answer, or before. What comes first counts.
+// outcome is the end of a passenger's wait: an answer, or quitting before. The first one counts.
 type outcome struct{ state atomic.Uint32 }
 
 const (
@@ -98,11 +98,7 @@ func (p *passenger) enter(e *entry, t *core.Take, entered time.Time) *passenger 
 }
 
 // release puts a passenger of which nobody else has hold back into the pool.
-func (p *passenger) release() {
-	p.nextOfKey, p.take = nil, core.Take{}
-	p.forget()
-	passengers.Put(p)
-}
+func (p *passenger) release() { p.nextOfKey, p.take = nil, core.Take{}; p.forget(); passengers.Put(p) }
 
 // forget drops references to the caller's data, and no more than that: to clear all costs a hundredth of a decision.
 func (e *entry) forget() { e.args, e.reply, e.err, e.program = nil, nil, nil, nil }

@@ -35,7 +35,7 @@ func TestNothingIsAskedInVain(t *testing.T) {
 		asked         int
 	}{
 		"near, in time":   {time.Millisecond, 0, 1},
-		"near, too late":  {time.Millisecond, time.Hour, 1}, // as the callers look about for a moment
+		"near, too late":  {time.Millisecond, time.Hour, 1}, // as the callers poll for a moment
 		"far, in time":    {10 * time.Millisecond, 0, 1},
 		"far, just so":    {10 * time.Millisecond, time.Minute - 20*time.Second, 1},
 		"far, too late":   {10 * time.Millisecond, time.Hour, 0},
@@ -44,12 +44,8 @@ func TestNothingIsAskedInVain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			rdb := redis.NewUniversalClient(ClientOptions("127.0.0.1:1"))
-			t.Cleanup(func() { _ = rdb.Close() })
 			hook := &asked{}
-			rdb.AddHook(hook)
-			s, err := New(rdb, Options{Deadline: time.Minute, DenyCache: -1})
-			require.NoError(t, err)
+			s := unreachable(t, Options{Deadline: time.Minute, DenyCache: -1}, hook)
 			l := s.only.lanes[deciding]
 			l.shortest, l.answers = [2]time.Duration{c.trip, c.trip}, 1
 			program, err := s.programs.of(s.names, policy)
@@ -119,18 +115,14 @@ func TestNothingIsAskedInVain(t *testing.T) {
 // then, is asked all the same: only another answer can say that it is near.
 func TestOneSlowAnswerIsNotForEver(t *testing.T) {
 	t.Parallel()
-	rdb := redis.NewUniversalClient(ClientOptions("127.0.0.1:1"))
-	t.Cleanup(func() { _ = rdb.Close() })
 	hook := &asked{}
-	rdb.AddHook(hook)
-	s, err := New(rdb, Options{Deadline: time.Minute, DenyCache: -1})
-	require.NoError(t, err)
+	s := unreachable(t, Options{Deadline: time.Minute, DenyCache: -1}, hook)
 	l := s.only.lanes[deciding]
 	slow := &flight{lane: l, sent: time.Now().Add(-time.Minute), entries: 1}
 	l.out, l.inFlight = 1, 1
 	slow.land(true, false)
 	for n := range 3 {
-		_, err = s.Take(t.Context(), core.Take{Policy: core.MustParse("p: 10/1m"), Key: "k", Cost: 1})
+		_, err := s.Take(t.Context(), core.Take{Policy: core.MustParse("p: 10/1m"), Key: "k", Cost: 1})
 		require.NotErrorIs(t, err, errPaused)
 		require.Error(t, err, "the hook answers nothing")
 		assert.Equal(t, n+1, hook.n)

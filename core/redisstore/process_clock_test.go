@@ -17,13 +17,13 @@ import (
 	"github.com/weir-go/weir/internal/redistest"
 )
 
-// elsewhen is what a process is to do whose clock is wrong by decades.
+// elsewhen is the work of a process with a clock that is wrong by decades.
 type elsewhen struct {
 	Addr, Prefix string
 	Policies     []string
 }
 
-// decision is what was decided there.
+// decision is the result of one there.
 type decision struct {
 	Remaining  int64
 	ResetAfter time.Duration
@@ -31,7 +31,7 @@ type decision struct {
 
 const elsewhenVariable = "WEIR_TEST_ELSEWHEN"
 
-// decideElsewhen is what a process does that believes in the year 2000, as the first clock of a test under synctest
+// decideElsewhen is the main function of a process that believes in the year 2000, as the first clock of a test under synctest
 // does.
 func decideElsewhen(t *testing.T, text string) {
 	t.Helper()

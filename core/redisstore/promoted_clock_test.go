@@ -14,8 +14,8 @@ import (
 )
 
 // A replica is promoted whose clock is an hour behind that of the old master, or ahead of it, and is then set right.
-// Nobody waits for longer than a full bucket or window, nobody gets more than another one of them, and what clients
-// are told makes sense.
+// Nobody waits for longer than a full bucket or window, nobody gets more than another one of them, and the times that
+// clients get make sense.
 func TestPromotedClock(t *testing.T) {
 	t.Parallel()
 	const start, burst = 1_800_000_000_000_000, 10
@@ -76,7 +76,7 @@ func TestPromotedClock(t *testing.T) {
 		res := ask(p, "back", now)
 		if !res.Allowed() {
 			now += res.RetryAfter.Microseconds()
-			assert.True(t, ask(p, "back", now).Allowed(), "%v, when it was told to come again", p)
+			assert.True(t, ask(p, "back", now).Allowed(), "%v, after its RetryAfter", p)
 		}
 		assert.LessOrEqual(t, exhaust(p, "back", now), burst, "%v", p)
 		assert.LessOrEqual(t, exhaust(p, "back", start), burst, "%v, set right", p)
@@ -85,7 +85,7 @@ func TestPromotedClock(t *testing.T) {
 		assert.LessOrEqual(t, exhaust(p, "ahead", start+hour), burst, "%v", p)
 		res = ask(p, "ahead", start+1)
 		if !res.Allowed() {
-			assert.True(t, ask(p, "ahead", start+1+res.RetryAfter.Microseconds()).Allowed(), "%v, when it was told to come again", p)
+			assert.True(t, ask(p, "ahead", start+1+res.RetryAfter.Microseconds()).Allowed(), "%v, after its RetryAfter", p)
 		}
 	}
 }

@@ -150,9 +150,9 @@ func TestProxyThatSplits(t *testing.T) {
 	policy := core.MustParse("split: 5/1h fixed-window")
 	admitted := make([]int, 20)
 	for range 8 {
-		var all []*rider
+		var all []*asker
 		for i := range admitted {
-			all = append(all, &rider{take: core.Take{Policy: policy, Key: fmt.Sprint(i), Cost: 1}})
+			all = append(all, &asker{take: core.Take{Policy: policy, Key: fmt.Sprint(i), Cost: 1}})
 		}
 		fly(t, s, all, nothing) // the first of which sets off a try, beside it
 		for i, r := range all {
@@ -188,8 +188,8 @@ func TestProxyInThePlaceOfAServer(t *testing.T) {
 			rdb := redis.NewUniversalClient(o)
 			defer func() { assert.NoError(t, rdb.Close()) }()
 			s := newStore(t, rdb, redisstore.Options{DenyCache: -1, Deadline: patient})
-			crowd := func(policy string) (all []*rider) {
-				all = riders(policy, 20)
+			crowd := func(policy string) (all []*asker) {
+				all = askers(policy, 20)
 				fly(t, s, all, nothing)
 				return all
 			}
@@ -224,7 +224,7 @@ func TestProxyInThePlaceOfAServer(t *testing.T) {
 					}
 				}
 			}
-			for _, r := range riders("after: 5/1h fixed-window", 20) { // alone
+			for _, r := range askers("after: 5/1h fixed-window", 20) { // alone
 				res, err := s.Take(t.Context(), r.take)
 				require.NoError(t, err)
 				assert.False(t, res.Allowed(), "key %s", r.take.Key)
@@ -253,9 +253,9 @@ func TestCrossSlot(t *testing.T) {
 	}, patient, 10e6, "the cluster is up")
 	require.False(t, s.Together())
 	s.Join() // as if it had become part of a cluster after the try
-	all := riders("cross: 5/1h fixed-window", 20)
+	all := askers("cross: 5/1h fixed-window", 20)
 	for _, r := range all[:20] {
-		all = append(all, &rider{take: r.take})
+		all = append(all, &asker{take: r.take})
 	}
 	fly(t, s, all, nothing)
 	for i, r := range all {

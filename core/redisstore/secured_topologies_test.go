@@ -102,7 +102,7 @@ func (s *site) args(more ...string) []string {
 	return append(s.cert.Args(), append(user, more...)...)
 }
 
-// addr is where clients find a server.
+// addr returns the address at which clients find a server.
 func (s *site) addr(i int) string {
 	if s.cert == nil {
 		return s.servers[i].Addr()
@@ -231,7 +231,7 @@ func (s *site) cells(t *testing.T) (cells []*cell) {
 	return cells
 }
 
-// alive is how a ring finds out which of its servers answer. One that is not hurt does, even if this process is too slow
+// alive is the HeartbeatFn of a ring. One that is not hurt does, even if this process is too slow
 // to hear of it three times in a row: then the ring would have its keys elsewhere, and at last nowhere.
 func (s *site) alive(ctx context.Context, shard *redis.Client) bool {
 	return !s.mute.Load() || shard.Options().Addr != s.addr(0) || shard.Ping(ctx).Err() == nil
@@ -288,7 +288,7 @@ func (s *site) stat(t *testing.T, name string) int64 {
 			return n
 		}
 	}
-	require.Fail(t, "nothing is told", name)
+	require.Fail(t, "nothing was reported", name)
 	return 0
 }
 

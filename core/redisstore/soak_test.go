@@ -23,7 +23,7 @@ import (
 
 var soak = flag.Duration("soak", 2*time.Second, "how long a crowd asks a server that fails now and then")
 
-// sum is how many units of a key were taken: surely, and perhaps besides.
+// sum is the number of units of a key that were taken: surely, and perhaps besides.
 type sum struct{ surely, perhaps atomic.Int64 }
 
 // Whatever comes together, and however the server fails meanwhile: nobody waits longer than its own time, but for

@@ -1,17 +1,14 @@
 package redisstore_test
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"os"
-	"os/exec"
 	"runtime"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -28,15 +25,10 @@ const (
 
 var stoppedAskersPolicy = core.MustParse("stopped: 1000000/1h fixed-window")
 
-// stopsAskers is what the stopped process does: it stops while its callers wait for a flight.
+// stopsAskers is the main function of the stopped process: it stops while its callers wait for a flight.
 func stopsAskers(t *testing.T, addr string) {
 	t.Helper()
-	o := redisstore.ClientOptions(addr)
-	o.DialTimeout, o.ReadTimeout = patient, patient // so that the store's deadline decides
-	rdb := redis.NewUniversalClient(o)
-	defer rdb.Close()
-	s, err := redisstore.New(rdb, redisstore.Options{Deadline: stoppedAskersDeadline, MaxKeys: 1})
-	require.NoError(t, err)
+	s := stoppedStore(t, addr, stoppedAskersDeadline)
 	for n := 0; n < 2; { // it gets to know the script and how far away the server is
 		if _, err := s.Take(t.Context(), core.Take{Policy: stoppedAskersPolicy, Key: "before", Cost: 1}); err == nil {
 			n++
@@ -44,11 +36,11 @@ func stopsAskers(t *testing.T, addr string) {
 	}
 	take := core.Take{Policy: stoppedAskersPolicy, Key: "k", Cost: 1}
 	answers := map[string]int{}
-	riders := make([]*rider, stoppedAskers)
-	for i := range riders {
-		riders[i] = &rider{take: take}
+	askers := make([]*asker, stoppedAskers)
+	for i := range askers {
+		askers[i] = &asker{take: take}
 	}
-	ground(t, s, riders)
+	ground(t, s, askers)
 	s.LetGo(func() {
 		start := time.Now()
 		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
@@ -56,7 +48,7 @@ func stopsAskers(t *testing.T, addr string) {
 			runtime.Gosched()
 		}
 	})
-	for _, r := range riders {
+	for _, r := range askers {
 		<-r.back
 		var failed *core.StoreError
 		ok := errors.As(r.err, &failed)
@@ -82,20 +74,14 @@ func TestNothingIsAskedAfterAPause(t *testing.T) {
 	server := redistest.Single(t)
 	proxy := redistest.NewProxy(t, server.Addr())
 	proxy.Latency(50 * time.Millisecond)
-	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestNothingIsAskedAfterAPause$") //nolint:gosec // this program
-	child.Env = append(os.Environ(), stoppedAskersVariable+"="+proxy.Addr())
-	child.Stderr = os.Stderr
-	out, err := child.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, child.Start())
+	child, _, lines := startChild(t, "TestNothingIsAskedAfterAPause", stoppedAskersVariable, proxy.Addr())
 	defer func() { _ = child.Process.Kill(); _ = child.Wait() }()
 	require.Eventually(t, func() bool { return isStopped(child.Process.Pid) }, patient, time.Millisecond)
 	<-time.After(stoppedAskersDeadline * 5 / 4)
 	require.NoError(t, child.Process.Signal(syscall.SIGCONT))
-	line, err := bufio.NewReader(out).ReadBytes('\n')
-	require.NoError(t, err)
+	require.True(t, lines.Scan(), "the process has ended")
 	answers := map[string]int64{}
-	require.NoError(t, json.Unmarshal(line, &answers), "%s", line)
+	require.NoError(t, json.Unmarshal(lines.Bytes(), &answers), "%s", lines.Text())
 	assert.Zero(t, answers["perhaps charged"], "%v", answers)
 	direct := newStore(t, server.Client(t), redisstore.Options{Deadline: patient})
 	assert.Equal(t, answers["ok"], used(t, direct, stoppedAskersPolicy, "k"), "%v", answers)

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -23,7 +24,7 @@ import (
 	"github.com/weir-go/weir/internal/redistest"
 )
 
-// stopped is what a process does that is stopped while replies arrive: in each round it asks on every connection, and
+// stopped is the work of a process that is stopped while replies arrive: in each round it asks on every connection, and
 // stops itself as soon as it waits for the replies.
 type stopped struct {
 	Addr                string
@@ -33,18 +34,18 @@ type stopped struct {
 	Deadline            time.Duration
 }
 
-// reads is how those of a round ended.
+// reads are the ends of those of a round.
 type reads struct {
 	Total, Timeouts int
 	Lost            int // in a timeout, while the reply lay in the socket
 }
 
-// asked says until when those of a round wait that begins.
+// asked has the ends of the times for which those of the next round wait.
 type asked struct{ First, Last time.Time }
 
 const stoppedVariable = "WEIR_TEST_STOPPED"
 
-// stops does what text says, in the process that is stopped.
+// stops does that work, which is in text, in the process that is stopped.
 func stops(t *testing.T, text string) {
 	t.Helper()
 	var j stopped
@@ -160,14 +161,8 @@ func (j stopped) run(t *testing.T) (sum reads) {
 
 	text, err := json.Marshal(j)
 	require.NoError(t, err)
-	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestArrivedRepliesAreUsed$") //nolint:gosec // this program
-	child.Env = append(os.Environ(), stoppedVariable+"="+string(text))
-	out, err := child.StdoutPipe()
-	require.NoError(t, err)
-	child.Stderr = os.Stderr
-	require.NoError(t, child.Start())
+	child, _, lines := startChild(t, "TestArrivedRepliesAreUsed", stoppedVariable, string(text))
 	defer func() { _ = child.Process.Kill(); _ = child.Wait() }()
-	lines := bufio.NewScanner(out)
 	next := func(v any) {
 		t.Helper()
 		require.True(t, lines.Scan(), "the process has ended")
@@ -194,6 +189,29 @@ func (j stopped) run(t *testing.T) (sum reads) {
 		}
 	}
 	return sum
+}
+
+// startChild starts another process of this program, which runs a test with a variable, and returns it with its input and
+// output.
+func startChild(t *testing.T, test, variable, value string) (*exec.Cmd, io.Writer, *bufio.Scanner) {
+	t.Helper()
+	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+test+"$") //nolint:gosec // this program
+	child.Env = append(os.Environ(), variable+"="+value)
+	child.Stderr = os.Stderr
+	in, err := child.StdinPipe()
+	require.NoError(t, err)
+	out, err := child.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, child.Start())
+	return child, in, bufio.NewScanner(out)
+}
+
+// stoppedStore returns a store for a process that is to be stopped, in which only its deadline bounds a call.
+func stoppedStore(t *testing.T, addr string, deadline time.Duration) *redisstore.Store {
+	t.Helper()
+	o := redisstore.ClientOptions(addr)
+	o.DialTimeout, o.ReadTimeout = patient, patient
+	return newStore(t, closing(t, redis.NewUniversalClient(o)), redisstore.Options{Deadline: deadline, MaxKeys: 1})
 }
 
 // isStopped reports whether a process is stopped.

@@ -41,12 +41,12 @@ import (
 	"github.com/weir-go/weir/core/redisstore/internal/keys"
 )
 
-// DefaultDeadline is how long one decision may take unless Options.Deadline says otherwise.
+// DefaultDeadline is the deadline of a decision if Options.Deadline is 0.
 const DefaultDeadline = 50 * time.Millisecond
 
-// DefaultFlights is how many flights of several decisions may be under way to one server at a time
-// unless Options.Flights says otherwise, and DefaultMaxKeys for how many keys one script decides unless
-// Options.MaxKeys does: everybody else on the server waits for it.
+// DefaultFlights is the number of flights that may be under way to one server at a time if Options.Flights is 0, and
+// DefaultMaxKeys the number of keys for which one script decides if Options.MaxKeys is 0: everybody else on the server
+// waits for that script.
 const (
 	DefaultFlights = 8
 	DefaultMaxKeys = 64
@@ -54,16 +54,16 @@ const (
 
 const maxFlights = 64
 
-// Options say how a [Store] is built. The zero value is a good choice.
+// Options are the settings of a [Store]. The zero value is a good choice.
 type Options struct {
-	// Deadline is by when a caller has its answer, of Take, Acquire and Reset, whatever its context says; 0 means
+	// Deadline bounds the time in which Take, Acquire and Reset return, whatever their context says; 0 means
 	// DefaultDeadline. A decision for which Redis takes longer is a failure of the store, which stops waiting three
-	// milliseconds earlier, or 6 % of the deadline if that is less: timers are late. Only if the process is stopped
-	// or has no processor at that moment, the answer comes later, by five milliseconds of running at most: then a
-	// reply that has arrived meanwhile is used, and a question that could not be written is sent once more. Timers
-	// are no finer than about a millisecond, and so answers may be late by that under a deadline below 20 ms. The
-	// time counts from the call, but for composing the scripts of a kind of policy, which takes some milliseconds
-	// once.
+	// milliseconds earlier, or 6 % of the deadline if that is less, because timers are late: with 50ms, after 47 ms.
+	// Only if the process is stopped or has no processor at that moment, the answer comes later, by five milliseconds
+	// of running at most: then a reply that has arrived meanwhile is used, and a command that could not be written is
+	// sent once more. Timers are no finer than about a millisecond, and so answers may be late by that under a deadline
+	// below 20 ms. The time counts from the call, but for composing the scripts of a kind of policy, which takes some
+	// milliseconds once.
 	//
 	// A caller whose own context ends before has its answer after three quarters of the time that is left to it, so
 	// that the policy's fail word can still decide.
@@ -80,33 +80,31 @@ type Options struct {
 	// name stays readable. nil means that keys can be read with redis-cli, which helps
 	// on call. Changing it starts all counts over.
 	HashKeys []byte
-	// Flights is how many flights may be under way to one server at a time, up to 64; 0 means
-	// DefaultFlights. Decisions that are asked for while others are under way travel together in
-	// one. What finds no flight within three quarters of the deadline, or half of it if the server is
-	// far away, fails with the class "busy". More of them help only if the server is far away.
+	// Flights is the number of flights (round trips, each a pipeline) that may be under way to one server at a time, up
+	// to 64; 0 means DefaultFlights. Decisions that are asked for while others are under way travel together in one.
+	// A decision that finds no flight within three quarters of the deadline, or half of it if the server is far away,
+	// fails with the class "busy". More flights help only if the server is far away.
 	Flights int
-	// MaxKeys is for how many keys one script may decide on a single server, up to
-	// DefaultMaxKeys, which 0 means. It is used once a few keys of the store's own have shown
-	// that a script for many keys and one for a single key see the same state, as they do not
-	// behind a proxy that sends commands to one of several servers by their first key. That is
-	// tried again each minute. 1 means a command for each key, and no tries. On a Cluster and a
+	// MaxKeys is the number of keys for which one script may decide on a single server, up to DefaultMaxKeys, which 0
+	// means. It is used once a try with a few keys has shown that a script for many keys and one for a single key see
+	// the same state, as they do not behind a proxy that sends commands to one of several servers by their first key.
+	// That is tried again when a connection was lost. 1 means a command for each key, and no tries. On a Cluster and a
 	// Ring it is always 1.
 	MaxKeys int
-	// DenyCache is how many refusals are remembered, in about 200 bytes each and the key; 0
+	// DenyCache is the number of refusals that are remembered, in about 200 bytes each and the key; 0
 	// means DefaultDenyCache, and -1 that none are. While a refusal is remembered, Redis is
 	// not asked for what it would refuse again, so that a client that does not stop costs it
-	// next to nothing. Each request has an answer of its own all the same, with the time that
-	// is left to wait, and none is admitted from memory. One more refusal takes the place of
+	// next to nothing. Each request has the time that is left to wait all the same, and none is admitted from memory. One more refusal takes the place of
 	// one that was not asked for again; the key that loses its place asks Redis once more.
 	//
 	// What it may cost: units that another process gives back, a Reset by another process and
 	// a key deleted in Redis may go unnoticed for a second, or for 250 ms if the policy has
-	// "wait" or a leaky-bucket, where whoever gives up waiting gives back, and from the first
+	// "wait" or a leaky-bucket, where a caller that gives up waiting gives back, and from the first
 	// Refund of the policy through this Store. What goes through this Store counts at once: a
 	// Refund, a Reset, and what it takes itself, at whatever cost and by whatever numbers.
 	DenyCache int
-	// Observe is called for each flight when it is over, where its callers are not kept waiting
-	// unless one flies alone. It must be quick, safe for concurrent use, and not panic, which a
+	// Observe is called for each flight when it is over. It keeps no caller waiting but one whose decision travelled
+	// alone. It must be quick, safe for concurrent use, and not panic, which a
 	// caller that flies alone would see. Requests that were refused from memory took no flight:
 	// [Store.Stats] counts them. nil means that nothing is called.
 	Observe func(Flight)
@@ -117,8 +115,8 @@ type Options struct {
 	ObserveBreaker func(BreakerChange)
 }
 
-// DefaultDenyCache is how many refusals are remembered unless Options.DenyCache says otherwise, in
-// about 16 MB if that many keys are refused at once.
+// DefaultDenyCache is the number of refusals that are remembered if Options.DenyCache is 0, in about 16 MB if that many
+// keys are refused at once.
 const DefaultDenyCache = 65_536
 
 // Store, built by [New], is a [core.Store] and a [core.PermitStore] on Redis. It needs no Close: it has
@@ -142,8 +140,8 @@ type Store struct {
 	local         func() *core.Memory
 	programs      programs
 	denials       *denials.Cache // nil for none
-	// skew is how far the server's clock was ahead of this machine's, in microseconds,
-	// when that last mattered: for windows of the calendar.
+	// skew is the microseconds by which the server's clock was ahead of this machine's when that last mattered: for
+	// windows of the calendar.
 	skew atomic.Int64
 }
 

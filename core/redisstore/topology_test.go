@@ -132,7 +132,7 @@ func newStore(t *testing.T, rdb redis.UniversalClient, o redisstore.Options) *re
 	return s
 }
 
-// used is how many units of a policy without refill within the test are gone.
+// used returns the units that are gone of a policy without refill within the test.
 func used(t *testing.T, s core.Store, p core.Policy, key string) int64 {
 	t.Helper()
 	res, err := s.Take(t.Context(), core.Take{Policy: p, Key: key})

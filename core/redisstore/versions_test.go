@@ -21,7 +21,7 @@ import (
 	"github.com/weir-go/weir/core/storetest"
 )
 
-// former is what an earlier version of this package sent for a policy: a script, its key, and the arguments with which
+// former is the command that an earlier version of this package sent for a policy: a script, its key, and the arguments with which
 // it took one unit at some times. The files in testdata were recorded from those versions.
 type former struct {
 	Policy string

@@ -8,7 +8,7 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// Who leaves when, who waits, and who wakes whom. A flight is one round trip: a command, or a pipeline of several.
+// The rules of leaving, waiting and waking. A flight is one round trip: a command, or a pipeline of several.
 //
 //	Take ─> ask ─┬─ no flight is out ────────────────> a flight of one, in the caller's goroutine ──────────> answer
 //	             ├─ aside of the crowds of others ───> the same
@@ -45,16 +45,17 @@ import (
 const (
 	// maxPoll is the longest time between two polls.
 	maxPoll = time.Millisecond
-	// pollsLate is how often a passenger polls again if the process came too late, and pollsInTime if it did not.
+	// pollsLate is the number of times that a passenger polls again if the process came too late, and pollsInTime if it
+	// did not.
 	pollsLate   = 5
 	pollsInTime = 1
-	// watchAfter is how long a passenger waits for its answer alone before it watches its caller's context too. To wait
+	// watchAfter is the time for which a passenger waits for its answer alone. Then it watches its caller's context too. To wait
 	// for one thing costs less than half of what it costs to wait for several, and nearly all have their answer by
 	// then; but not where the round trip itself takes that long, and so they watch from the beginning there.
 	watchAfter = time.Millisecond
 	// tripPerFlight is the round trip for which another flight pays. A flight costs both sides about 50 us.
 	tripPerFlight = 250 * time.Microsecond
-	// manyWaiting is how many passengers keep both sides busy. With fewer, what a flight costs by itself is more than
+	// manyWaiting is the number of passengers that keep both sides busy. With fewer, what a flight costs by itself is more than
 	// another one gains.
 	manyWaiting = 16
 )

@@ -16,7 +16,7 @@ const epoch = 1_800_000_000_000_000
 
 var started = time.Now()
 
-// refused is what the script replies to one unit that does not fit, after the time.
+// refused is the reply of the script to one unit that does not fit, after the time.
 var refused = []struct {
 	policy string
 	reply  []int64
@@ -76,7 +76,7 @@ func BenchmarkHit(b *testing.B) {
 	}
 }
 
-// A miss is what every request pays that is admitted.
+// A miss is paid by every request that is admitted.
 func BenchmarkMiss(b *testing.B) {
 	keys := make([]string, 10_000)
 	for i := range keys {
@@ -100,7 +100,7 @@ func BenchmarkMiss(b *testing.B) {
 	}
 }
 
-// BenchmarkSeen is what each request pays besides that Redis admits.
+// BenchmarkSeen measures the additional cost of each request that Redis admits.
 func BenchmarkSeen(b *testing.B) {
 	for _, full := range []bool{false, true} {
 		c := denials.New(1<<16, still)

@@ -43,7 +43,7 @@ type Cache struct {
 	clock func() time.Duration
 	seed  maphash.Seed
 	sets  []set
-	// alive is when the last entry will have died: nothing is looked up while there is none.
+	// alive is the time at which the last entry will have died: nothing is looked up while there is none.
 	alive  atomic.Int64
 	scopes [scopes]scope
 	own    sync.Pool // *atomic.Uint64: the counter of hits that a processor uses, most of the time
@@ -51,10 +51,10 @@ type Cache struct {
 	hits   [cells]cell
 }
 
-// ways is how many entries a set has room for. With what else it has, it fills a cache line.
+// ways is the number of entries that a set has room for. With what else it has, it fills a cache line.
 const ways = 4
 
-// set is where all entries of a key are, and of those keys that share it.
+// set holds all entries of a key, and of those keys that share it.
 type set struct {
 	entries [ways]atomic.Pointer[entry]
 	// changed is the generation of the entries: when one of the keys was last changed by
@@ -91,7 +91,7 @@ type name struct {
 	hashed bool
 }
 
-// scope is what is known of the policies of one name and shape, which share their state. Some
+// scope is shared by the policies of one name and shape, which share their state. Some
 // scopes are one; they are then treated with the caution that any of them needs.
 type scope struct{ givesBack atomic.Bool }
 
@@ -140,7 +140,7 @@ func (c *Cache) Policy(before string, p core.Policy) *Policy {
 	q := &Policy{spec: p.Spec(), before: before, numbers: p.String(), summary: p.Spec().Summarized()}
 	q.hash = maphash.String(c.seed, before)
 	q.scope = &c.scopes[q.hash%scopes]
-	// Whoever gives up waiting for its turn gives back what it has reserved.
+	// A caller that gives up waiting for its turn gives back what it has reserved.
 	if p.Options().Wait > 0 || slices.ContainsFunc(p.Limits(), func(l core.Limit) bool { return l.Algorithm == core.LeakyBucket }) {
 		q.scope.givesBack.Store(true)
 	}

@@ -98,7 +98,7 @@ type model struct {
 	prepared [2]*denials.Policy
 	keys     []*history
 
-	// fits is when as much as was last refused, or less, will fit, by the server's clock.
+	// fits is the time at which as much as was last refused, or less, will fit, by the server's clock.
 	fits    int64
 	fitting *call
 
@@ -107,7 +107,7 @@ type model struct {
 	givesBack   bool
 }
 
-// history is what happened to a key.
+// history is the past of a key.
 type history struct {
 	name, key string
 	versions  []version
@@ -115,13 +115,13 @@ type history struct {
 	// numbers the policy that anybody last asked by.
 	floor   [2]int
 	numbers int
-	// disturbed is when anything was last given back that this process did not give back.
+	// disturbed is the time at which anything was last given back that this process did not give back.
 	disturbed time.Duration
 	receipts  []core.Refund
 	refusals  []refusal
 }
 
-// refusal is one that this process was told.
+// refusal is one that this process has received.
 type refusal struct {
 	which   int
 	cost    int64
@@ -457,7 +457,7 @@ func (m *model) check(h *history, which int, t core.Take, res core.Result) {
 	m.Errorf("%+v of %v is answered with\n%+v, which no state of the last %v gives:\n%+v", t, m.policies[which], res, lives, seen)
 }
 
-// repeats reports whether an answer follows from what this process was told after some instant. What
+// repeats reports whether an answer follows from the refusals that this process received after some instant. What
 // was written with another period, a window puts into the one of now each time that it is read,
 // until somebody is admitted: only the script that read it knows which one that was.
 func (h *history) repeats(which int, t core.Take, res core.Result, after time.Duration) bool {

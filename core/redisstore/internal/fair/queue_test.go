@@ -17,7 +17,7 @@ const (
 	turn     = 16
 )
 
-// waiter is what waits in the tests: it merges with an equal one before it.
+// waiter is an item of the tests: it merges with an equal one before it.
 type waiter struct {
 	Item[string, *waiter]
 

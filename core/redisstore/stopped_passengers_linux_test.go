@@ -6,51 +6,43 @@ import (
 	"io"
 	"net"
 	"os"
-	"os/exec"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/internal/redistest"
 )
 
 const (
-	stoppedRidersVariable = "WEIR_TEST_STOPPED_RIDERS" // the address to ask
-	stoppedRidersDeadline = 2 * time.Second
-	stoppedRidersRounds   = 3
-	stoppedRiders         = 50
+	stoppedPassengersVariable = "WEIR_TEST_STOPPED_PASSENGERS" // the address to ask
+	stoppedPassengersDeadline = 2 * time.Second
+	stoppedPassengersRounds   = 3
+	stoppedPassengers         = 50
 )
 
-// stopsRiders is what the stopped process does: flights of many.
-func stopsRiders(t *testing.T, addr string) {
+// stopsPassengers is the main function of the stopped process: flights of many.
+func stopsPassengers(t *testing.T, addr string) {
 	t.Helper()
-	o := redisstore.ClientOptions(addr)
-	o.DialTimeout, o.ReadTimeout = patient, patient // so that the store's deadline decides
-	rdb := redis.NewUniversalClient(o)
-	defer rdb.Close()
-	s, err := redisstore.New(rdb, redisstore.Options{Deadline: stoppedRidersDeadline, MaxKeys: 1})
-	require.NoError(t, err)
+	s := stoppedStore(t, addr, stoppedPassengersDeadline)
 	policy := core.MustParse("1000000/1h")
-	told := bufio.NewScanner(os.Stdin)
+	input := bufio.NewScanner(os.Stdin)
 	failed := 0
-	for round := range 1 + stoppedRidersRounds { // the first is for the connection and the scripts
+	for round := range 1 + stoppedPassengersRounds { // the first is for the connection and the scripts
 		if round > 0 {
 			fmt.Println("ready")
-			require.True(t, told.Scan())
+			require.True(t, input.Scan())
 		}
-		riders := make([]*rider, stoppedRiders)
-		for i := range riders {
-			riders[i] = &rider{take: core.Take{Policy: policy, Key: "k", Cost: 1}}
+		askers := make([]*asker, stoppedPassengers)
+		for i := range askers {
+			askers[i] = &asker{take: core.Take{Policy: policy, Key: "k", Cost: 1}}
 		}
-		fly(t, s, riders, nothing)
-		for _, r := range riders {
+		fly(t, s, askers, nothing)
+		for _, r := range askers {
 			if r.err != nil {
 				failed++
 			}
@@ -63,8 +55,8 @@ func stopsRiders(t *testing.T, addr string) {
 // its sockets again.
 func TestArrivedRepliesAreUsedByAll(t *testing.T) {
 	t.Parallel()
-	if addr, ok := os.LookupEnv(stoppedRidersVariable); ok {
-		stopsRiders(t, addr)
+	if addr, ok := os.LookupEnv(stoppedPassengersVariable); ok {
+		stopsPassengers(t, addr)
 		return
 	}
 	backend := redistest.Single(t).Addr()
@@ -102,28 +94,20 @@ func TestArrivedRepliesAreUsedByAll(t *testing.T) {
 		}
 	}()
 
-	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestArrivedRepliesAreUsedByAll$") //nolint:gosec // this program
-	child.Env = append(os.Environ(), stoppedRidersVariable+"="+listener.Addr().String())
-	child.Stderr = os.Stderr
-	in, err := child.StdinPipe()
-	require.NoError(t, err)
-	out, err := child.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, child.Start())
+	child, in, lines := startChild(t, "TestArrivedRepliesAreUsedByAll", stoppedPassengersVariable, listener.Addr().String())
 	defer func() { _ = child.Process.Kill(); _ = child.Wait() }()
-	lines := bufio.NewScanner(out)
-	for range stoppedRidersRounds {
+	for range stoppedPassengersRounds {
 		require.True(t, lines.Scan(), "the process has ended")
 		require.Equal(t, "ready", lines.Text())
 		watched.Store(true)
 		_, err := fmt.Fprintln(in, "go")
 		require.NoError(t, err)
 		<-questions
-		<-time.After(stoppedRidersDeadline * 6 / 10) // half of it would be enough to wait in
+		<-time.After(stoppedPassengersDeadline * 6 / 10) // half of it would be enough to wait in
 		require.NoError(t, child.Process.Signal(syscall.SIGSTOP))
 		require.Eventually(t, func() bool { return isStopped(child.Process.Pid) }, patient, time.Millisecond)
 		answers <- struct{}{}
-		<-time.After(stoppedRidersDeadline * 6 / 10) // the time of all is over
+		<-time.After(stoppedPassengersDeadline * 6 / 10) // the time of all is over
 		require.NoError(t, child.Process.Signal(syscall.SIGCONT))
 	}
 	require.True(t, lines.Scan())
