@@ -23,7 +23,6 @@ import (
 var unclean = map[string]bool{
 	"core": true,
 	"docs": true,
-	"lua":  true,
 }
 
 // phrases are refused in comments, in the documents, and in the texts of errors and log lines.
