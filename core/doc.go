@@ -1,24 +1,52 @@
-// Package core decides: it has limits and policies, and the in-process store. It knows no request, no framework and no
-// Redis, and not what happens when a store fails; those are in the packages around it.
+// Package core decides whether a caller may go on: it has limits and policies, the answers, and the store in the process.
+// It knows no request and no Redis, and not what happens when a store fails: those are in the packages around it. Most
+// programs need only [Parse] and [Result] of it, beside package enforce for jobs and messages, or package guard and an
+// adapter (nethttp, ginmw, echomw, fibermw) for HTTP.
 //
-// From text to answer:
+// # Policies
 //
-//   - A [Policy] is a named set of limits, read by [Parse] from text such as
-//     "login: 3/1m; fail closed", or built by [NewPolicy].
-//   - A [Store] counts: [Memory] in the process, or redisstore.Store in Redis. One
-//     call of Take is one atomic decision, and returns a [Result].
-//   - A [PermitStore] bounds what is under way at the same time, where a Store counts how
-//     often. Memory and redisstore.Store implement both.
-//   - An enforce.Limiter enforces a policy on a store. It fails over, waits for turns, holds
-//     permits, and gives back what was not used.
-//   - For HTTP requests, package guard is built on the Limiter, and the adapters
-//     (nethttp, ginmw, echomw, fibermw) on guard.
+// A [Policy] is a named set of limits, all of which must admit a request or none is charged. It is read from text by
+// [Parse] and [MustParse], or built by [NewPolicy], and both report each mistake with its remedy:
 //
-// Applications need [Parse], [Result] and package enforce. A program that implements a Store needs [Policy.Spec].
+//	login := core.MustParse("login: 5/1m sliding-window, 100/1d; fail closed")
 //
-// If the store fails, the policy's fail word decides; see [Failure]. Being over a
-// limit is a Result and never an error.
+// Text has a rate and a period, as in "100/1m", and then, in any order, an algorithm, "burst 20" and what else the
+// algorithm has. [Limit] describes each of these, and [Algorithm] each algorithm. After ";" stand the [PolicyOptions].
+// A Policy is text in JSON and YAML, too.
 //
-// Instants (Take.Now, Result.At) are microseconds since the epoch by the store's clock;
+// # Decisions
+//
+// A [Store] keeps the counts of each key. A [Take] asks it for one decision, which is atomic, also among many processes:
+//
+//	res, err := store.Take(ctx, core.Take{Policy: login, Key: "alice", Cost: 1})
+//	switch {
+//	case err != nil: // the store could not decide
+//	case !res.Allowed(): // come back in res.RetryAfter
+//	}
+//
+// Being over the limit is a Result and never an error. Its fields are those of the headers that clients know (Limit,
+// Remaining, RetryAfter, ResetAfter); [Result.Each] has them for each limit. The whole Result is a receipt: a [Refund]
+// with it gives units back that were not used. Keys stand in the store in plain text; see [Take].
+//
+// # Permits
+//
+// A limit such as "20 concurrent" bounds how many requests of a key are under way at the same time, where rates bound how
+// often they come. A [PermitStore] keeps such permits: each lives for a lease, and is renewed and released by its holder.
+// enforce.Limiter does that for you.
+//
+// # Stores
+//
+// [Memory] counts in the process, in a bounded number of keys. Package redisstore counts in Redis, for a fleet. Another
+// store needs nothing but compare-and-swap: [Spec.Step] is the whole decision as one pure function on text, and package
+// storetest tests what is built on it.
+//
+// # When a store fails
+//
+// A store that cannot decide returns a [*StoreError]. The policy's fail word then chooses the decision: an in-process
+// store decides, everything passes, or nothing does; see [Failure]. enforce.Limiter and guard.Guard act by it.
+//
+// # Time
+//
+// Instants (Take.Now, Result.At) are microseconds since the epoch by the store's clock. All else is a duration, so that
 // clocks of different machines are never compared.
 package core

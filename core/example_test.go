@@ -2,6 +2,7 @@ package core_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -54,7 +55,7 @@ func ExampleParse_algorithms() {
 	// core: policy "1000/1mo": at offset 5, found "1mo": a month has no fixed length; write "30d", or add "fixed-window calendar UTC"
 }
 
-// Built in code, every mistake is told at once.
+// Built in code, a policy reports every mistake at once.
 func ExampleNewPolicy() {
 	p, err := core.NewPolicy("search", core.PolicyOptions{Fail: core.FailOpen},
 		core.Limit{Rate: 20, Burst: 40, Period: time.Second},
@@ -68,6 +69,80 @@ func ExampleNewPolicy() {
 	// search: 20/1s burst 40, 1000/1d fixed-window calendar Europe/Berlin; fail open <nil>
 	// core: limit 1 (0/1s): Rate is 0; give 1 to 2147483648 units
 	// core: limit 2 (20/1m sliding-log debt 5): Debt is 5, but "sliding-log" cannot lend; use "gcra" or "token-bucket"
+}
+
+// A decision of the in-process store, at a time that is forced.
+func ExampleMemory() {
+	memory, err := core.NewMemory(core.MemoryOptions{MaxKeys: 100_000})
+	if err != nil {
+		panic(err)
+	}
+	take := core.Take{Policy: core.MustParse("search: 10/1s"), Key: "alice", Now: 1_700_000_000_000_000}
+	for _, take.Cost = range []int64{6, 4, 3, 11} {
+		res, err := memory.Take(context.Background(), take)
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(res)
+	}
+	// Output:
+	// admitted, 4 of 10 left, reset in 600ms
+	// at-limit, 0 of 10 left, reset in 1s
+	// refused, 0 of 10 left, reset in 1s, retry in 300ms
+	// never, 0 of 10 left, reset in 1s
+}
+
+// Each limit of a policy has a part in the Result.
+func ExampleResult_Each() {
+	memory, err := core.NewMemory(core.MemoryOptions{})
+	if err != nil {
+		panic(err)
+	}
+	p := core.MustParse("search: 10/1s, 100/1h fixed-window")
+	res, err := memory.Take(context.Background(), core.Take{Policy: p, Key: "alice", Cost: 6, Now: 1_700_000_000_000_000})
+	if err != nil {
+		panic(err)
+	}
+	for i, limit := range p.Limits() {
+		part := res.Each(i)
+		fmt.Println(limit, part.Remaining, part.MoreAfter)
+	}
+	// Output:
+	// 10/1s 4 100ms
+	// 100/1h fixed-window 94 1h0m0s
+}
+
+// A policy stands in a configuration as its text.
+func ExamplePolicy_UnmarshalText() {
+	var config struct {
+		Login, Search core.Policy
+	}
+	err := json.Unmarshal([]byte(`{"login": "login: 5/1m; fail closed", "search": "100/1x"}`), &config)
+	fmt.Println(config.Login)
+	fmt.Println(err)
+	// Output:
+	// login: 5/1m; fail closed
+	// core: policy "100/1x": at offset 5, found "x": expected a unit right after the number: "d", "h", "m", "s", "ms" or "us"
+}
+
+// A permit is held under an id until it is released, or its lease ends.
+func ExampleMemory_Acquire() {
+	memory, err := core.NewMemory(core.MemoryOptions{})
+	if err != nil {
+		panic(err)
+	}
+	ctx, permit := context.Background(), core.Permit{Policy: core.MustParse("export: 2 concurrent"), Key: "tenant-7"}
+	for _, permit.ID = range []string{"a", "b", "c"} {
+		res, err := memory.Acquire(ctx, permit)
+		fmt.Println(permit.ID, res.Outcome, res.Remaining, err)
+	}
+	permit.ID = "a"
+	fmt.Println(memory.Release(ctx, []core.Permit{permit}))
+	// Output:
+	// a admitted 1 <nil>
+	// b at-limit 0 <nil>
+	// c refused 0 <nil>
+	// <nil>
 }
 
 // swapStore is a Store made of nothing but a map that can compare and swap. A real

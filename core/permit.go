@@ -53,15 +53,6 @@ func (p *Permit) Validate() error {
 	return nil
 }
 
-// Concurrent returns how many permits there are for each key, and how long one lives
-// unless it is renewed. ok is false if the policy has none.
-func (p Policy) Concurrent() (n int64, lease time.Duration, ok bool) {
-	if p.p == nil || p.p.permits == nil {
-		return 0, 0, false
-	}
-	return p.p.permits.Burst, p.p.permits.Lease, true
-}
-
 // Params returns the exact integers that the scripts acquire and renew of package lua
 // take for p: the number of permits, the lease, and the forced time or 0. It is for
 // stores that decide in a script, after [Permit.Validate].

@@ -45,7 +45,7 @@ type policy struct {
 // "100/1m; wait 2s; fail closed".
 type PolicyOptions struct {
 	// Wait bounds the time by which a [Take] may reserve ahead by its Wait: the grammar's "wait". With
-	// "10/1s burst 1; wait 2s", up to 20 units may be reserved at once. All limits must be able to reserve, which are
+	// "10/1s burst 1; wait 2s", up to 20 units may be reserved ahead. All limits must be able to reserve, which are
 	// GCRA and TokenBucket. Zero means that nothing is reserved; whole microseconds up to MaxPeriod.
 	//
 	// With several limits the turn is that of the slowest; the others are charged when
@@ -262,4 +262,13 @@ func (p Policy) Options() PolicyOptions {
 		return PolicyOptions{}
 	}
 	return p.p.options
+}
+
+// Concurrent returns the number of permits for each key, and the time for which one lives unless it is renewed. ok is
+// false if the policy has none.
+func (p Policy) Concurrent() (n int64, lease time.Duration, ok bool) {
+	if p.p == nil || p.p.permits == nil {
+		return 0, 0, false
+	}
+	return p.p.permits.Burst, p.p.permits.Lease, true
 }

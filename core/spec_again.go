@@ -1,6 +1,6 @@
 package core
 
-// Summarized reports whether the reply of the script take tells about Takes of the same cost
+// Summarized reports whether the reply of the script take is good for Takes of the same cost
 // only, because a limit has so much state that its script replies with a summary; see
 // [Spec.Again].
 func (s Spec) Summarized() bool { return s.p != nil && s.p.summary }

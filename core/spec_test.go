@@ -335,7 +335,7 @@ func requireWithinRules(t require.TestingT, p core.Policy, take core.Take, res c
 	}
 }
 
-// replyOf is what a script of package lua would reply for limits that are meters, worked
+// replyOf returns the reply of a script of package lua for limits that are meters, worked
 // out from what was stored before and after: the time, with take.AtMost how many units
 // were taken, and each limit's level, the state before the charge negated as -1 - w where
 // the cost does not fit.

@@ -1,4 +1,58 @@
-// Package enforce stands around a decision: its Limiter asks a store, does what the policy says when the store fails,
-// waits for turns, holds permits, and gives back what was not used. It knows no request and no framework; package guard
-// is built on it.
+// Package enforce stands around a decision: its [Limiter] asks a store, decides by the policy's fail word when the store
+// fails, waits for turns, holds permits, and gives back what was not used. It is for jobs, messages and calls to other
+// services; for HTTP requests, package guard is built on it. It knows no request and no framework.
+//
+// # Limiting
+//
+// A Limiter is built from a store and a policy. A nil store counts in the process; a redisstore.Store counts for a fleet:
+//
+//	limiter, err := enforce.New(store, core.MustParse("mail: 10/1s"), enforce.Options{})
+//	...
+//	res, err := limiter.Allow(ctx, "customer-7")
+//	if err == nil && !res.Allowed() {
+//		// over the limit; come back in res.RetryAfter
+//	}
+//
+// [Limiter.AllowN] takes several units, all or none, and [Limiter.UpTo] as many as there are. [Limiter.Refund] gives
+// units back that were not used. The [core.Result] has the numbers to show to the caller.
+//
+// # Waiting
+//
+// With the word "wait" in its policy, a Limiter lets callers wait for their turn, in the order in which they came, across
+// all processes. [Limiter.Wait] fails at once if the turn would come after the context's deadline:
+//
+//	limiter, err := enforce.New(store, core.MustParse("partner: 10/1s; wait 30s"), enforce.Options{})
+//	...
+//	if err := limiter.Wait(ctx, "partner", 1); err != nil {
+//		return err // an *enforce.OverLimitError, or the context's error
+//	}
+//
+// # Bounding what is under way
+//
+// With permits in its policy, a Limiter bounds how much is done at the same time. It renews the permits while the work
+// runs:
+//
+//	limiter, err := enforce.New(store, core.MustParse("export: 2 concurrent"), enforce.Options{})
+//	...
+//	held, release, err := limiter.Acquire(ctx, "tenant-7")
+//	if err != nil {
+//		return err
+//	}
+//	defer release()
+//	export(held) // held ends if the permit is lost
+//
+// # Several policies, several numbers
+//
+// [Limiter.With] makes a Limiter for a further policy on the same store. [Limiter.Variant] makes one for other numbers of
+// the same policy, such as those of a tier, which count on with what was counted already.
+//
+// # When the store fails
+//
+// The policy's fail word decides, and Result.Local is set. Under "fail local", the default, an in-process store takes
+// over; what it has admitted is charged to the store when that is back. Only under "fail closed" is there an error, a
+// [*core.StoreError]. The log receives one line for each class of failure, and one when the store is back.
+//
+// # The end
+//
+// [Limiter.Close] ends the waits, releases what is held, and waits until all that is due was given back.
 package enforce

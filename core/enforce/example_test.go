@@ -2,7 +2,9 @@ package enforce_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/enforce"
@@ -25,4 +27,140 @@ func ExampleLimiter() {
 	// admitted 1
 	// refused 1
 	// at-limit 0
+}
+
+// At most two exports of a tenant run at the same time, however many processes there are.
+func ExampleLimiter_Acquire() {
+	limiter, err := enforce.New(nil, core.MustParse("export: 2 concurrent lease 1m"), enforce.Options{})
+	if err != nil {
+		panic(err)
+	}
+	ctx := context.Background()
+	held, release, err := limiter.Acquire(ctx, "tenant-7")
+	if err != nil {
+		panic(err)
+	}
+	_, _, err = limiter.AcquireN(ctx, "tenant-7", 2) // of which one is left
+	fmt.Println(errors.As(err, new(*enforce.OverLimitError)), held.Err())
+	release()
+	fmt.Println(held.Err())
+	// Output:
+	// true <nil>
+	// context canceled
+}
+
+// What a job did not use is given back.
+func ExampleLimiter_Refund() {
+	limiter, err := enforce.New(nil, core.MustParse("tokens: 1000/1h fixed-window"), enforce.Options{})
+	if err != nil {
+		panic(err)
+	}
+	ctx := context.Background()
+	res, err := limiter.AllowN(ctx, "alice", 800)
+	if err != nil {
+		panic(err)
+	}
+	const used = 300
+	if err := limiter.Refund(ctx, "alice", res, res.Taken-used); err != nil {
+		panic(err)
+	}
+	now, err := limiter.Peek(ctx, "alice")
+	fmt.Println(now.Remaining, err)
+	// Output: 700 <nil>
+}
+
+// Another tier has other numbers of the same policy, which count on.
+func ExampleLimiter_Variant() {
+	free, err := enforce.New(nil, core.MustParse("api: 3/1h fixed-window"), enforce.Options{})
+	if err != nil {
+		panic(err)
+	}
+	pro, err := free.Variant(core.MustParse("100/1h fixed-window"))
+	if err != nil {
+		panic(err)
+	}
+	ctx := context.Background()
+	for _, limiter := range []*enforce.Limiter{free, pro} {
+		res, err := limiter.AllowN(ctx, "alice", 2)
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(limiter.Policy(), res.Remaining)
+	}
+	// Output:
+	// api: 3/1h fixed-window 1
+	// api: 100/1h fixed-window 96
+}
+
+// One store is for all policies of a process.
+func ExampleLimiter_With() {
+	logins, err := enforce.New(nil, core.MustParse("login: 5/1m"), enforce.Options{})
+	if err != nil {
+		panic(err)
+	}
+	mails, err := logins.With(core.MustParse("mail: 10/1s"))
+	if err != nil {
+		panic(err)
+	}
+	for _, limiter := range []*enforce.Limiter{logins, mails} {
+		res, err := limiter.Allow(context.Background(), "alice")
+		fmt.Println(limiter.Policy().Name(), res.Remaining, err)
+	}
+	_, err = logins.With(core.MustParse("mail: 99/1s"))
+	fmt.Println(err)
+	// Output:
+	// login 4 <nil>
+	// mail 9 <nil>
+	// enforce: the name "mail" stands for both "mail: 10/1s" and "mail: 99/1s"; they would share one count: rename one
+}
+
+// failingStore is a store that cannot be reached.
+type failingStore struct{ core.Store }
+
+func (failingStore) Take(context.Context, core.Take) (core.Result, error) {
+	return core.Result{}, &core.StoreError{Class: core.ClassDown, Err: errors.New("connection refused")}
+}
+
+// While the store fails, the fail word of the policy decides.
+func Example_failing() {
+	for _, policy := range []string{"a: 10/1s; fail local", "b: 10/1s; fail open", "c: 10/1s; fail closed"} {
+		limiter, err := enforce.New(failingStore{}, core.MustParse(policy), enforce.Options{Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			panic(err)
+		}
+		res, err := limiter.Allow(context.Background(), "alice")
+		fmt.Println(res, err)
+	}
+	// Output:
+	// admitted, 9 of 10 left, reset in 100ms, without the store <nil>
+	// admitted, 0 of 0 left, reset in 0s, without the store <nil>
+	// refused, 0 of 0 left, reset in 0s store failed (down, surely not executed): connection refused
+}
+
+// Begin, Wait and Acquire are the steps that the other methods are made of.
+func ExampleLimiter_Begin() {
+	limiter, err := enforce.New(nil, core.MustParse("report: 10/1h fixed-window, 2 concurrent"), enforce.Options{})
+	if err != nil {
+		panic(err)
+	}
+	ctx := context.Background()
+	var a enforce.Admission
+	err = limiter.Begin(ctx, enforce.Ask{Key: "alice", Cost: 5}, &a)
+	if err == nil {
+		err = a.Wait(ctx)
+	}
+	if err == nil {
+		err = a.Acquire(ctx, 1)
+	}
+	if err != nil {
+		panic(err)
+	}
+	if !a.Result.Allowed() {
+		return // and nothing is taken
+	}
+	defer a.Finish(false)
+	a.GiveBack(2) // of the units, three are enough
+	now, err := limiter.Peek(ctx, "alice")
+	fmt.Println(now.Remaining, a.Held(), err)
+	// Output: 7 true <nil>
 }

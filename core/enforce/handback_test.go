@@ -21,7 +21,7 @@ func unknown() error {
 	return &core.StoreError{Class: core.ClassLost, MaybeExecuted: true, Err: errors.New("gone")}
 }
 
-// process is one of a fleet, on a store that fails when it is told to.
+// process is one of a fleet, on a store that fails when the test says so.
 type process struct {
 	*enforce.Limiter
 	remote *remotetest.Remote
@@ -59,7 +59,7 @@ func (p *process) take(t *testing.T, key string, n int64) core.Result {
 	return res
 }
 
-// used is how many units of "k" are in use in a store.
+// used returns the number of units of "k" that are in use in a store.
 func used(t *testing.T, s core.Store, p core.Policy) int64 {
 	t.Helper()
 	res, err := s.Take(t.Context(), core.Take{Policy: p, Key: "k"})
@@ -195,7 +195,7 @@ func TestHandBackFails(t *testing.T) {
 	}
 }
 
-// A share is told of as the policy: the limit is the same, and the rest is what this process would admit.
+// The Result of a share has the limit of the policy; the rest is what this process would admit.
 func TestShareResults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		redis := newMemory(t, 0)
@@ -265,7 +265,7 @@ func TestFlapping(t *testing.T) {
 		bound  int
 		want   int
 	}{
-		// The bound is what the store admits in a minute, 100 + 60*10, and as much of four shares, or wholes.
+		// The bound: the units that the store admits in a minute, 100 + 60*10, and as much of four shares, or wholes.
 		{"nothing is handed back", "100/10s; fail local 1/4", unknown(), 700 + 4*175, 1377},
 		{"handed back", "100/10s; fail local 1/4", down(), 700 + 4*175, 1115},
 		{"without a share", "100/10s", down(), 700 + 4*700, 3155},

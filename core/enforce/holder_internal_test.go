@@ -139,7 +139,7 @@ func (f *fakeRemote) renewals() []int {
 	return slices.Clone(f.batches)
 }
 
-// free is how many places of the key "k" are free.
+// free returns the number of places of the key "k" that are free.
 func (f *fakeRemote) free(t *testing.T, p core.Policy) int64 {
 	n, _, _ := p.Concurrent()
 	res, err := f.memory.Acquire(t.Context(), core.Permit{Policy: p, Key: "k", ID: "probe", Weight: n + 1})
@@ -420,7 +420,7 @@ func TestHoldLost(t *testing.T) {
 		synctest.Wait()
 		assert.Zero(t, s.free(t, p), "a late release does nothing to its successor")
 
-		// A store that forgets without giving the place away is told again.
+		// A store that forgets without giving the place away is asked for it again.
 		require.NoError(t, s.memory.Release(t.Context(), []core.Permit{thief}))
 		y, ctx := hold1(t, h, p)
 		require.NoError(t, s.memory.Release(t.Context(), []core.Permit{y.permit}))
@@ -530,7 +530,7 @@ func TestHoldPanic(t *testing.T) {
 	})
 }
 
-// A store may fail for some and not for others. Whoever it still grants a permit counts in the fallback, too.
+// A store may fail for some and not for others. A holder to which it still grants a permit counts in the fallback, too.
 func TestHoldAdoptsLatecomers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p := newRemote(t), permitPolicy(3, time.Hour)

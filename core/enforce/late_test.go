@@ -22,7 +22,7 @@ type lateStore struct {
 	late  []func(answer)
 }
 
-// answer is what becomes of a take.
+// answer is the fate of a take.
 type answer uint8
 
 const (

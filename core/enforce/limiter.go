@@ -17,9 +17,21 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Limiter, built by [New], enforces a policy on anything that has a key: jobs, messages, calls to somebody
-// else's API. It fails over as the policy says, waits for turns, and keeps permits alive. For HTTP requests use
-// guard.Guard, which is built on it. It is immutable and safe for concurrent use.
+// Limiter, built by [New], enforces a policy on anything that has a key: jobs, messages, calls to other services. For
+// HTTP requests use guard.Guard, which is built on it. It is immutable and safe for concurrent use.
+//
+// Limiter has three main methods: Allow, Wait and Acquire. Each takes one unit or permit, and differs from the others if
+// there is none: Allow returns a Result that refuses, Wait returns when it is the caller's turn, and Acquire returns an
+// error. Most callers should use Allow. Use Wait for work that can wait, such as calls to a service that limits you, and
+// Acquire for work of which only so much may run at the same time. AllowN and AcquireN are for more than one.
+//
+// The methods that block are Wait, Acquire and AcquireN, if the policy has the word "wait", and Close. All others return
+// after at most one question to the store. Reserve is Wait for callers that do the waiting themselves, UpTo takes as much
+// as there is, and Peek takes nothing. Refund and Reset give back. Begin is for programs that build something like a guard
+// on a Limiter.
+//
+// A key is the user, tenant or job that is counted. It stands in the store in plain text: hash what nobody should see
+// there, or set redisstore.Options.HashKeys.
 type Limiter struct {
 	engine  *engine
 	policy  core.Policy

@@ -162,11 +162,11 @@ func TestMigratePeriodLimit(t *testing.T) {
 	})
 }
 
-// x/time/rate: New(r, b, enforce.Options{}) and Allow, as its documentation says and its tests have it
+// x/time/rate: NewLimiter(r, b) and Allow, as its documentation says and its tests have it
 // for a rate of 10 and a burst of 2.
 func TestMigrateTimeRateAllow(t *testing.T) {
 	m := newMemory(t, 0)
-	p := core.MustParse("10/1s burst 2") // rate.New(10, 2, enforce.Options{})
+	p := core.MustParse("10/1s burst 2") // rate.NewLimiter(10, 2)
 	for i, c := range []struct {
 		at int64 // in tenths of a second
 		n  int64
@@ -201,7 +201,7 @@ func TestMigrateTimeRateReserve(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
 		const forever = core.MaxPeriod
-		l := newLimiter(t, nil, "10/1s burst 2; wait 366d") // rate.New(10, 2, enforce.Options{})
+		l := newLimiter(t, nil, "10/1s burst 2; wait 366d") // rate.NewLimiter(10, 2)
 		reserve := func(n int64) core.Result {
 			res, err := l.Reserve(ctx, "k", n, forever)
 			require.NoError(t, err)
@@ -253,7 +253,7 @@ func TestMigrateTimeRateReserve(t *testing.T) {
 func TestMigrateTimeRateWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		l := newLimiter(t, nil, "10/1s burst 3; wait 366d") // rate.New(10, 3, enforce.Options{})
+		l := newLimiter(t, nil, "10/1s burst 3; wait 366d") // rate.NewLimiter(10, 3)
 		over := &enforce.OverLimitError{}
 		gone, leave := context.WithCancel(t.Context())
 		leave()
@@ -323,7 +323,7 @@ func ExampleLimiter_fromPeriodLimit() {
 	// OverQuota
 }
 
-// A program of golang.org/x/time/rate: rate.New(1000, 1, enforce.Options{}) and Wait. The wait word
+// A program of golang.org/x/time/rate: rate.NewLimiter(1000, 1) and Wait. The wait word
 // says how long a queue may become; without it nobody would wait.
 func ExampleLimiter_Wait() {
 	limiter, err := enforce.New(nil, core.MustParse("1000/1s burst 1; wait 1m"), enforce.Options{})

@@ -61,7 +61,7 @@ func (q *queue) served(at ...time.Duration) {
 
 const ms = time.Millisecond
 
-// handedOn is by when a turn that a caller has left, and that nobody else has taken, is back in the store.
+// handedOn is the time after which a turn that a caller has left, and that nobody else has taken, is back in the store.
 const handedOn = 40 * ms
 
 // Callers that wait are served in the order of arrival, and at the rate.
@@ -287,7 +287,7 @@ func TestWaitFailWords(t *testing.T) {
 		require.ErrorAs(t, newLimiter(t, store, "10/1s; wait 10s; fail closed").Wait(t.Context(), "k", 1), &failed)
 
 		// A reservation is not lost with the store that wrote it, and a caller that gives up
-		// then is told of that alone.
+		// then learns of that alone.
 		for _, policy := range []string{"10/1s burst 1; wait 10s", "10/1s burst 1; wait 10s; fail open", "10/1s burst 1; wait 10s; fail closed"} {
 			store := remotetest.New(newMemory(t, 0))
 			q := newQueue(t, store, policy)

@@ -75,7 +75,7 @@ func (w *waiters) wait(ctx context.Context, took *core.Refund, at time.Time) (co
 	return x.turn.took, nil
 }
 
-// put leaves a turn to whoever comes next.
+// put leaves a turn to the next caller.
 func (w *waiters) put(took *core.Refund, at time.Time) {
 	w.mu.Lock()
 	if w.closed {

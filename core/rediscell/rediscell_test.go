@@ -106,7 +106,7 @@ func TestThrottleFunnel(t *testing.T) {
 	})
 }
 
-// A caller that waits as long as it is told is admitted: a part of a second counts as a whole.
+// A caller that waits as long as the answer says is admitted: a part of a second counts as a whole.
 func TestThrottleRoundsUp(t *testing.T) {
 	s := &at{Store: newMemory(t), now: epoch}
 	throttle := func(quantity int64) [5]int64 {
