@@ -5,13 +5,13 @@
 -- KEYS[1] the permits of a key; see permits.lua.
 -- Arguments: most lease now id weight
 --   most    the number of permits
---   lease   how long one lives, in microseconds
+--   lease   the time that one lives, in microseconds
 --   now     the forced time, or 0 for the server's
 --   id      the permit
---   weight  how many places it takes, at least 1
+--   weight  the number of places that it takes, at least 1
 -- Reply   the server's time in microseconds; the places in use, or -1 - places if it is
---         refused; if refused, when there will be room if nobody renews, or 0 for never;
---         when the last lease ends, or 0.
+--         refused; if refused, the time at which there will be room if nobody renews,
+--         or 0 for never; the end of the last lease, or 0.
 
 --> open
 local id, weight = ARG.id .. '#', ARG.weight + 0

@@ -1,4 +1,4 @@
--- frame: what every script does first and last, whatever its algorithms.
+-- frame: the beginning and the end of every script, whatever its algorithms.
 --
 -- A key is the state: one segment for each limit, joined by ";". The time comes
 -- from the server, once; tests and simulation send theirs as the argument now.
@@ -15,13 +15,13 @@
 --   admit   fits_i, whether the cost fits
 --   most    most_i, how many units fit, and fits_i, whether that is any
 --   cost    the charge of the cost that was asked for
---   times   times_i, how often a cost that fits does so, one charge after the other
+--   times   times_i, how many times a cost that fits does so, one charge after the other
 --   costs   the charge of so many times the cost
 --   weigh   the charge of taken units
 --   charge  the state with the charge
 --   refund  the state without what is given back
 --   store   text_i, the segment, and left_i, how long until it is unused; 1 if it is
---   reply   is what a limit has to say in the reply
+--   reply   the limit's part of the reply
 --
 -- string.format takes three times as long for '%.0f', which prints every whole number up
 -- to 2^53, as for '%d', which on some servers knows 32 bits. So an instant is printed as

@@ -29,7 +29,7 @@ var files embed.FS
 
 var scripts = load(files)
 
-// What a header says, and what stands in the text: a line "--@ name" opens a section of
+// The patterns of a header, and of the text: a line "--@ name" opens a section of
 // a file, a line "--> name" of a template stands for a section.
 var (
 	letter    = regexp.MustCompile(`(?m)^-- Letter: (\w)$`)
@@ -51,7 +51,7 @@ type library struct {
 	templates  map[string]template
 }
 
-// algorithm is the file of one.
+// algorithm is the file of an algorithm.
 type algorithm struct {
 	file      string
 	arguments map[string][]string // of each operation, in order
@@ -241,7 +241,7 @@ func hoist(count int) string {
 	return "local " + strings.Join(names, ", ") + " = " + strings.Join(values, ", ") + "\n"
 }
 
-// What an argument is called, and one of a limit where it is read once for all keys.
+// The patterns of an argument, and of one of a limit where it is read once for all keys.
 const (
 	argument = "ARGV[%d]"
 	hoisted  = "arg%d"

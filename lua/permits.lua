@@ -1,4 +1,4 @@
--- permits: what the scripts acquire and renew share.
+-- permits: the sections that the scripts acquire and renew share.
 --
 -- KEYS[1] is a sorted set: for a permit of weight w its members are "id#1" to "id#w",
 -- each with the end of the lease, in microseconds, as its score. A lease that ends
@@ -9,7 +9,7 @@
 -- The sections read the arguments most, lease and now of the script, and leave these:
 --   open    key, most, lease, now; used, the places in use; ended and latest, now and the
 --           end of a lease that begins now as text; last, the latter as a number; write
---   held    reads id; held, how many places the id has, and ends, when their lease does
+--   held    reads id; held, the number of places that the id has, and ends, the end of their lease
 --   hold    reads id, weight and held
 --   expire  writes the key's own expiry
 

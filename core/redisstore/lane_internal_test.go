@@ -139,13 +139,13 @@ func TestTimePasses(t *testing.T) {
 	s := unreachable(t, Options{Flights: 1, Deadline: 20 * time.Millisecond})
 	l := s.only.lanes[deciding]
 	l.maxAside = 0
-	aboard := passengers.Get().(*passenger).enter(&entry{key: "aboard"}, nil, time.Now())
+	first := passengers.Get().(*passenger).enter(&entry{key: "first"}, nil, time.Now())
 	l.mu.Lock()
-	l.add(aboard)
+	l.add(first)
 	f := l.next(time.Now())
 	l.mu.Unlock()
 	require.NotNil(t, f, "which never lands")
-	_, err := aboard.wait(t.Context(), l, l.limit/2, l.limit, nil)
+	_, err := first.wait(t.Context(), l, l.limit/2, l.limit, nil)
 	require.ErrorIs(t, err, errLate)
 	_, err = l.ask(t.Context(), time.Now(), &entry{key: "waits"}, nil, nil)
 	require.True(t, errors.Is(err, errNotSent) || errors.Is(err, errPaused), "%v", err) // if the machine is that busy
@@ -209,7 +209,7 @@ func TestSentAgainInTime(t *testing.T) {
 	assert.WithinRange(t, again.at, now.Add(grace(l.limit)), time.Now().Add(grace(l.limit)))
 }
 
-// Callers who leave while they wait are noticed, whoever waits before and behind them, also if the alarm goes off just
+// Callers that leave while they wait are noticed, whoever waits before and behind them, also if the timer fires just
 // after they have come.
 func TestLeavingWhileWaiting(t *testing.T) {
 	t.Parallel()
@@ -257,7 +257,7 @@ func TestAlarmsAreApart(t *testing.T) {
 	s := unreachable(t, Options{})
 	l := s.only.lanes[deciding]
 	l.mu.Lock()
-	defer l.mu.Unlock() // so that the alarm does not go off
+	defer l.mu.Unlock() // so that the timer does not fire
 	begun := time.Now()
 	l.out = l.maxOut
 	old := &passenger{entered: begun.Add(-10 * l.limit)}

@@ -150,15 +150,15 @@ func (s *Store) master(ctx context.Context, c *redis.ClusterClient, key string) 
 // addr returns the address of the server as the client has it.
 func (n *node) addr() string { return n.direct.Options().Addr }
 
-// names adds the server to a failure.
-func (n *node) names(err error) error {
+// named returns a failure with the name of its server.
+func (n *node) named(err error) error {
 	switch e := err.(type) { //nolint:errorlint // it is never wrapped
 	case *core.StoreError:
 		named := *e
 		named.Server = n.addr()
 		return &named
 	case *core.LateError:
-		e.Err = n.names(e.Err)
+		e.Err = n.named(e.Err)
 	}
 	return err
 }

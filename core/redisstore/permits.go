@@ -49,7 +49,7 @@ func (s *Store) Acquire(ctx context.Context, p core.Permit) (core.Result, error)
 		err = &core.StoreError{Class: failed.Class, MaybeExecuted: true, Err: failed.Err}
 	}
 	if err != nil {
-		return core.Result{}, n.names(err)
+		return core.Result{}, n.named(err)
 	}
 	res, err := p.Explain(reply)
 	if err != nil {

@@ -168,7 +168,7 @@ func (c *call) distribute(f *flight, reply []int64) (rest []call) {
 		p := r.first
 		r.first = p.nextOfKey
 		if res != nil && !res.Allowed() && nth == c.counts[key]-1 { // and so those before it, if they were refused
-			f.lane.node.store.refused(p, reply[0], said, res, f.sent)
+			f.lane.node.store.noteRefusal(p, reply[0], said, res, f.sent)
 		}
 		if res == nil {
 			rest = append(rest, call{entry: &p.entry})

@@ -308,11 +308,12 @@ func (s *Store) failed(n *node, p *program, t *core.Take, err error) error {
 	if t.Cost > 0 && (!errors.As(err, &failed) || failed.MaybeExecuted) && !errors.As(err, &late) {
 		s.denials.Forget(p.denials, t.Key)
 	}
-	return n.names(err)
+	return n.named(err)
 }
 
-// refused notes what the script takes said of a key that it refused in a flight sent then: the time, and the state.
-func (s *Store) refused(p *passenger, now int64, said []int64, res *core.Result, sent time.Time) {
+// noteRefusal remembers the reply of the script takes for a key that it refused in a flight sent then: the time, and the
+// state.
+func (s *Store) noteRefusal(p *passenger, now int64, said []int64, res *core.Result, sent time.Time) {
 	if s.denials == nil {
 		return
 	}
@@ -351,5 +352,5 @@ func (s *Store) Reset(ctx context.Context, p core.Policy, key string) error {
 	s.denials.Forget(prog.denials, key)
 	defer s.denials.Forget(prog.denials, key)
 	_, err = n.lanes[deciding].ask(ctx, now, &e, nil, nil)
-	return n.names(err)
+	return n.named(err)
 }
