@@ -2,8 +2,8 @@
 // fleet: one key, one script, one round trip for each decision, by the server's
 // clock. It works on a single server, Sentinel, Cluster and Ring.
 //
-// Decisions that are asked for while others are under way travel together, and one script
-// decides for many keys where all of them are on one server. What Redis has just refused is
+// Decisions that are asked for while others are under way travel together in a flight, which is one pipeline, and one
+// script decides for many keys where all of them are on one server. What Redis has just refused is
 // refused again without it, for a second at most; see Options.DenyCache.
 //
 // A script runs at most once for a decision, even if its reply is lost: then the
@@ -11,8 +11,7 @@
 // A store that does not answer costs a request no more than the deadline, and
 // after five failures in a row it is asked only twice a second until it is back.
 //
-// It keeps permits as well: a Store is a [core.PermitStore], with a key and scripts of
-// their own.
+// It keeps permits as well, in separate keys: a Store is a [core.PermitStore].
 //
 // Its user needs the rights to EVALSHA, EVAL, TIME, GET, SET and DEL on the keys of its
 // prefix; for permits also ZADD, ZCARD, ZCOUNT, ZRANGE, ZRANGEBYSCORE, ZREM,

@@ -10,21 +10,18 @@ import (
 
 // The rules of leaving, waiting and waking. A flight is one round trip: a command, or a pipeline of several.
 //
-//	Take ─> ask ─┬─ no flight is out ────────────────> a flight of one, in the caller's goroutine ──────────> answer
-//	             ├─ aside of the crowds of others ───> the same
-//	             └─ all others: a passenger waits ───> a flight of many, in a goroutine ─> land ─> settle ──> answer
-//	                in the queue of its policy    ↑                                         │        │
-//	                        ↑                     └── next, if shouldDepart <── tick        │        │
-//	                        │                                     ↑              ↑          │        │
-//	                        │                                     └──────────────┼──────────┘        │
-//	                        └──────── wake ──── wakeDue <── tick <── the lane's timer                │
-//	                        └──────── wake ──────────────────────────────────────────────────────────┘
+//	caller ── ask ──┬── flight of one, in the caller's goroutine ───────────────────────────────────> answer
+//	                │   if no flight is out, or aside of the crowds of others
+//	                │
+//	                └── passenger ──> queue ── next ──> flight of many ── land ──> settle ── wake ──> answer
+//	                    all others    of its policy     in a goroutine
 //
-// A flight departs when a passenger comes (ask), when another flight is back (land), or when the timer fires (tick), if
-// then shouldDepart: no flight is out; or those who wait fill one; or it pays to have one more under way; or the first
-// of them has waited for maxQueueDelay.
+// next runs when a passenger comes (ask), when a flight is back (land), and when the lane's timer fires (tick). Then a
+// flight leaves if shouldDepart: no flight is out; or those who wait fill one; or it pays to have one more under way; or
+// the first of them has waited for maxQueueDelay.
 //
-// A passenger's wait, for a deadline of 50 ms, counted from its call:
+// A passenger is woken when its answer is there (settle), and by the timer when its time may be over (wakeDue). These are
+// its times for a deadline of 50 ms, counted from the call:
 //
 //	0 ms         1 ms               37.5 ms               42 ms              47 ms          50 ms
 //	├────────────┼──────────────────┼─────────────────────┼──────────────────┼──────────────┤
@@ -32,12 +29,12 @@ import (
 //	its answer   caller's context   in no flight yet      answer each ms     on its flight  its answer
 //	alone        too (watchAfter)   (queueLimit)          (pollAfter)        (answerBy)
 //
-// The flight itself has until answerBy of its own sending, so it may outlast its passengers: what it brings them then
+// The flight has until answerBy, counted from its sending, so it may outlast its passengers: what it brings them then
 // settles the late ones (settleLate).
 //
 // All passengers with the full deadline pass those times in the order in which they came, so one timer of the lane wakes
 // them. A passenger whose caller has less time, one that entered behind a later one, and one that no request waits for
-// have timers of their own.
+// use their own timers.
 //
 // If the process was stopped or has no processor, all of these times may be over before it runs again, and its timers
 // fire before it reads its sockets. Then a passenger polls some times more for an answer that has arrived (grace), and
@@ -49,14 +46,14 @@ const (
 	// did not.
 	pollsLate   = 5
 	pollsInTime = 1
-	// watchAfter is the time for which a passenger waits for its answer alone. Then it watches its caller's context too. To wait
-	// for one thing costs less than half of what it costs to wait for several, and nearly all have their answer by
-	// then; but not where the round trip itself takes that long, and so they watch from the beginning there.
+	// watchAfter is the time for which a passenger waits for its answer alone. Then it watches its caller's context too.
+	// To wait for one thing costs less than half of what it costs to wait for several, and nearly all have their
+	// answer by then; but not where the round trip itself takes that long, and so they watch from the beginning there.
 	watchAfter = time.Millisecond
 	// tripPerFlight is the round trip for which another flight pays. A flight costs both sides about 50 us.
 	tripPerFlight = 250 * time.Microsecond
-	// manyWaiting is the number of passengers that keep both sides busy. With fewer, what a flight costs by itself is more than
-	// another one gains.
+	// manyWaiting is the number of passengers that keep both sides busy. With fewer, what a flight costs by itself is
+	// more than another one gains.
 	manyWaiting = 16
 )
 
