@@ -121,7 +121,7 @@ func (p *policy) refundable(r *Result, units int64) int64 {
 	return units
 }
 
-// receipt returns what limit i needs to know of the charge that is refunded.
+// receipt returns the charge that is refunded as limit i needs it.
 func (p *policy) receipt(r *Result, i int) algo.Receipt {
 	made, e := p, r.at(i)
 	if r.policy != nil && r.policy.shape == p.shape { // then the limits are in the same order

@@ -1,7 +1,7 @@
-// Package core decides whether a caller may go on: it has limits and policies, the answers, and the store in the process.
-// It knows no request and no Redis, and not what happens when a store fails: those are in the packages around it. Most
-// programs need only [Parse] and [Result] of it, beside package enforce for jobs and messages, or package guard and an
-// adapter (nethttp, ginmw, echomw, fibermw) for HTTP.
+// Package core decides whether a caller may go on: it has limits and policies, the answers, and the store in the
+// process. It knows no request and no Redis, and not what happens when a store fails: those are in the packages around
+// it. Most programs need only [Parse] and [Result] of it, beside package enforce for jobs and messages, or package
+// guard and an adapter (nethttp, ginmw, echomw, fibermw) for HTTP.
 //
 // # Policies
 //
@@ -16,7 +16,8 @@
 //
 // # Decisions
 //
-// A [Store] keeps the counts of each key. A [Take] asks it for one decision, which is atomic, also among many processes:
+// A [Store] keeps the counts of each key. A [Take] asks it for one decision, which is atomic, also among many
+// processes:
 //
 //	res, err := store.Take(ctx, core.Take{Policy: login, Key: "alice", Cost: 1})
 //	switch {
@@ -30,9 +31,9 @@
 //
 // # Permits
 //
-// A limit such as "20 concurrent" bounds how many requests of a key are under way at the same time, where rates bound how
-// often they come. A [PermitStore] keeps such permits: each lives for a lease, and is renewed and released by its holder.
-// enforce.Limiter does that for you.
+// A limit such as "20 concurrent" bounds how many requests of a key are under way at the same time, where rates bound
+// how often they come. A [PermitStore] keeps such permits: each lives for a lease, and is renewed and released by its
+// holder. enforce.Limiter does that for you.
 //
 // # Stores
 //

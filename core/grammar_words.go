@@ -104,8 +104,8 @@ func failureRow(f Failure) word {
 	return word{text: f.String(), place: ofFail, set: func(d *draft, _ value) { d.options.Fail = f }}
 }
 
-// misplaced has the mistake of a word, %q, by the place where it belongs and the place where it stands. For places that it
-// has not, the error names what was expected.
+// misplaced has the mistake of a word, %q, by the place where it belongs and the place where it stands. For places
+// that it has not, the error names what was expected.
 var misplaced = map[place]map[place]string{
 	ofNumber: {
 		atFirst: permitsFirst, afterRate: permitsFirst, afterPermits: permitsFirst, ofPermits: "%q was given already",

@@ -56,9 +56,9 @@ const (
 	// debt + (d/period + 1) * rate units. It can borrow and reserve ahead as GCRA can.
 	TokenBucket
 	// LeakyBucket is a queue that drips: what fits is let in, with a Delay until all
-	// before it have left, so that departures are period/rate apart. Burst is how many
-	// may be in the queue, the one leaving included (Turner, 1986). For what must be
-	// protected from bursts.
+	// before it have left, so that departures are period/rate apart. Burst is the
+	// length of the queue, the request that leaves included (Turner, 1986). For services
+	// that must be protected from bursts.
 	LeakyBucket
 	// FixedWindow counts to Rate and starts over when the window ends: from the first
 	// unit, from multiples of the period, or by the calendar (Align). For quotas that
@@ -116,10 +116,9 @@ type Limit struct {
 	// Rate is the number of units per Period that are admitted in the long run,
 	// from 1 to MaxRate; of a SlidingLog to 1000. Concurrent has none. In 100/1m it is 100.
 	Rate int64
-	// Burst is the whole capacity: the number of units that are admitted at once from
-	// idle, from 1 to MaxRate. With 10/1s burst 20, 20 requests pass at once, and then one each 100 ms. It may be above or below Rate. Zero means Rate.
-	// Windows and logs have no burst but their rate. For Concurrent it is the number
-	// of permits, from 1 to 10000.
+	// Burst is the whole capacity: the number of units that are admitted at once from idle, from 1 to MaxRate. With 10/1s
+	// burst 20, 20 requests pass at once, and then one each 100 ms. It may be above or below Rate. Zero means Rate.
+	// Windows and logs have no burst but their rate. For Concurrent it is the number of permits, from 1 to 10000.
 	Burst int64
 	// Period is the time that Rate refers to, in whole microseconds, from
 	// MinPeriod to MaxPeriod. A window that is aligned to the calendar has the period
@@ -272,7 +271,8 @@ func wordsWith(can func(algo.Kind) bool) string {
 	return oneOf(words)
 }
 
-// layout returns a text for the meaning of the words of a limit's state: the algorithm, and how many parts a window has.
+// layout returns a text for the meaning of the words of a limit's state: the algorithm, and how many parts a window
+// has.
 func (l Limit) layout() string {
 	kind := algo.Kinds[l.Algorithm]
 	if kind.Buckets {
@@ -293,11 +293,10 @@ func (l Limit) form() string {
 	}
 }
 
-// shapes returns a text for the state of each of a policy's limits: its form, but no number that may change while the state is
-// kept. What follows a letter is not the letter of an algorithm. Those that are alike are told apart by their
-// periods, and where these are the same too, by all their numbers: if it were their order,
-// one limit would go on with what another has counted as soon as a change of the numbers
-// puts them in another order.
+// shapes returns a text for the state of each of a policy's limits: its form, but no number that may change while the
+// state is kept. No letter of an algorithm follows a letter. Limits that are alike are told apart by their periods, and
+// where these are the same too, by all their numbers: if it were their order, one limit would go on with what another
+// has counted as soon as a change of the numbers puts them in another order.
 func shapes(limits []Limit, algorithms []algo.Algorithm) []string {
 	out, periods := make([]string, len(limits)), make([]string, len(limits))
 	same := map[string]int{}

@@ -16,7 +16,7 @@ type MemoryOptions struct {
 	// MaxKeys is the most keys to hold at once; 0 means a million. A key of a policy with one GCRA limit takes about 24
 	// to 37 bytes, of one with two 60 to 90, with the air that a hash table needs; one with a SlidingLog of 1000 takes
 	// 20 KB when it is full. Rates that divide a microsecond into more than 2048 parts, such as 7777 a second, make it
-	// 36 to 54 bytes for all keys with one GCRA limit. docs/algorithms.md says what the other algorithms take. Permits
+	// 36 to 54 bytes for all keys with one GCRA limit. docs/algorithms.md has the sizes of the other algorithms. Permits
 	// are not counted here: there are no more of them than are held.
 	MaxKeys int
 }
@@ -154,7 +154,7 @@ func (m *Memory) Reset(ctx context.Context, p Policy, key string) error {
 	return nil
 }
 
-// Len returns how many keys are held, including those that are as if unused and not swept yet.
+// Len returns the number of keys that are held, including those that are as if unused and not swept yet.
 func (m *Memory) Len() int {
 	if m.rows == nil {
 		return 0

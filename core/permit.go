@@ -61,8 +61,8 @@ func (p *Permit) Params() []int64 {
 	return []int64{n, lease.Microseconds(), p.Now}
 }
 
-// Places returns the number of places that p takes: its weight, or 1. For a weight above MaxPermitWeight it returns more
-// than there can be.
+// Places returns the number of places that p takes: its weight, or 1. For a weight above MaxPermitWeight it returns
+// more than there can be.
 func (p *Permit) Places() int64 {
 	if p.Weight > MaxPermitWeight {
 		return maxPermits + 1
@@ -71,7 +71,7 @@ func (p *Permit) Places() int64 {
 }
 
 // Explain turns the reply of the script acquire of package lua into the Result of p: the
-// script decides, and Explain says what that means. It fails if reply is not one
+// script decides, and Explain adds the numbers. It fails if reply is not one
 // that this script can have written.
 func (p *Permit) Explain(reply []int64) (Result, error) {
 	if err := p.Validate(); err != nil {
@@ -112,9 +112,9 @@ func (p *Permit) Explain(reply []int64) (Result, error) {
 	return res, nil
 }
 
-// Combine adds the Result of p's permits to that of its rates, for what stands around a store. rates remains the receipt
-// for the units, except for Local: it is set if either decision was made without the store. A rates that counted nothing
-// is replaced.
+// Combine adds the Result of p's permits to that of its rates, for what stands around a store. rates remains the
+// receipt for the units, except for Local: it is set if either decision was made without the store. A rates that
+// counted nothing is replaced.
 func (p Policy) Combine(rates, permits *Result) {
 	local, taken, delay, note := rates.Local || permits.Local, rates.Taken, rates.Delay, rates.Note()
 	switch n := len(p.p.algorithms); {
@@ -130,7 +130,7 @@ func (p Policy) Combine(rates, permits *Result) {
 	}
 }
 
-// PermitStore keeps permits: which are held, and until when, unless they are renewed. Its
+// PermitStore keeps permits, and for each the time until which it is held unless it is renewed. Its
 // methods are safe for concurrent use and fail as those of [Store] do. Both stores of weir
 // implement it, and package storetest tests any further one.
 //
@@ -152,7 +152,7 @@ type PermitStore interface {
 	// Result.Remaining is the number of places that are left, and ResetAfter the time until all
 	// are free if nobody renews. If refused, RetryAfter is the time after which there is
 	// room if nobody renews and nobody else comes: mostly it comes sooner, because
-	// permits are released. The entry of the permits in Each has the same.
+	// permits are released. The part of the permits in Each has the same.
 	Acquire(context.Context, Permit) (Result, error)
 	// Renew begins the lease of each permit anew. One whose lease has ended, or that the
 	// store has forgotten, is acquired again if there is room, else it is lost: it is

@@ -53,13 +53,13 @@ type PolicyOptions struct {
 	Wait time.Duration
 	// Fail chooses the decision while the store does not answer. Zero is FailLocal.
 	Fail Failure
-	// Processes is the number of processes that share the limits under FailLocal: 4 is "fail local 1/4" of the grammar. While the
-	// store fails, each decides by its share: the exact rate divided by Processes for GCRA and LeakyBucket, nearly that
-	// for TokenBucket, and for the others the count of each window; bursts, debts and permits are divided too, and all
-	// counts are rounded up, so that together they admit less than one unit too many for each process. 0 and 1 mean
-	// that each admits the whole limit; at most a million. It is an error with another Fail, and if a share would be
-	// less than one unit in MaxPeriod. It changes nothing while the store decides, nor where state is kept, so that it
-	// may follow the size of a fleet.
+	// Processes is the number of processes that share the limits under FailLocal: 4 is "fail local 1/4" of the grammar.
+	// While the store fails, each decides by its share: of 100/1m and 4 processes, 25/1m. The share is the exact rate
+	// divided by Processes for GCRA and LeakyBucket, nearly that for TokenBucket, and for the others the count of each
+	// window; bursts, debts and permits are divided too, and all counts are rounded up, so that together they admit less
+	// than one unit too many for each process. 0 and 1 mean that each admits the whole limit; at most a million. It is an
+	// error with another Fail, and if a share would be less than one unit in MaxPeriod. It changes nothing while the
+	// store decides, nor where state is kept, so that it may follow the size of a fleet.
 	Processes int
 	// Shadow makes a policy a trial: a Guard counts by it and reports what it would refuse, and refuses nothing. A
 	// Limiter answers as ever.

@@ -13,8 +13,8 @@ const maxProcesses = 1_000_000
 // admit that, and a store that fails is asked about twice a second.
 const askAgain = time.Second
 
-// divided returns the policy by which one of p.options.Processes decides under "fail local". Its limits are in the order
-// of p's, so that a part of a Result is of the same limit.
+// divided returns the policy by which one of p.options.Processes decides under "fail local". Its limits are in the
+// order of p's, so that a part of a Result is of the same limit.
 func (p *policy) divided() (*policy, error) {
 	q := &policy{options: p.options, limits: make([]Limit, len(p.limits))}
 	q.options.Processes = 0
@@ -77,8 +77,8 @@ func gcd(a, b int64) int64 {
 }
 
 // Local returns the policy by which the in-process store decides in place of p while the store fails, under "fail
-// local": one process's share of p if it has PolicyOptions.Processes, else p itself. What it answers shows the Limit of
-// p.
+// local": one process's share of p if it has PolicyOptions.Processes, else p itself. Its
+// Results have the Limit of p.
 func (p Policy) Local() Policy {
 	if p.p != nil && p.p.share != nil {
 		return Policy{p.p.share}

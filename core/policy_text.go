@@ -139,8 +139,8 @@ func unitNames() []string {
 	return names
 }
 
-// periodText is d as the grammar has it. What no policy can have is written in the
-// same way, for errors: a sign, nanoseconds, and "0s".
+// periodText returns d as the grammar has it. Durations that no policy can have are written in the same way, for
+// errors: a sign, nanoseconds, and "0s".
 func periodText(d time.Duration) string {
 	if d == 0 {
 		return "0s"

@@ -131,8 +131,8 @@ func (r *Result) SetNote(note any) {
 	own.note, r.more = note, own
 }
 
-// Policy returns the policy that decided, or the zero Policy if none did. If a process's share of a policy decided, that
-// is the whole policy; see [PolicyOptions].
+// Policy returns the policy that decided, or the zero Policy if none did. If a process's share of a policy decided,
+// that is the whole policy; see [PolicyOptions].
 func (r *Result) Policy() Policy {
 	if r.policy != nil && r.policy.whole != nil {
 		return Policy{r.policy.whole}

@@ -14,17 +14,16 @@ type Ask struct {
 	Key string
 	// Cost is the number of units to take of the policy's rates. 0 peeks.
 	Cost int64
-	// AtMost takes as many units as there are, up to Cost, as in [core.Take]. With a Cost of 0 it takes none, and only looks
-	// whether there is one, for a program that knows the cost when the work is done: see [Admission.Charge].
+	// AtMost takes as many units as there are, up to Cost, as in [core.Take]. With a Cost of 0 it takes none, and only
+	// looks whether there is one, for a program that knows the cost when the work is done: see [Admission.Charge].
 	AtMost bool
 	// Wait is the longest time that the caller would wait for its turn, as in [core.Take]. 0 means now or not at all.
 	Wait time.Duration
 }
 
 // Admission is a decision with the units and permits that it has taken, until they are given back: the answer of
-// [Limiter.Begin]. It is for
-// programs that build something like a guard on a Limiter; most need only the Limiter's other methods. The zero
-// Admission refuses, and has nothing to give back.
+// [Limiter.Begin]. It is for programs that build something like a guard on a Limiter; most need only the Limiter's
+// other methods. The zero Admission refuses, and has nothing to give back.
 type Admission struct {
 	// Result is the decision.
 	Result core.Result
@@ -166,7 +165,7 @@ func (a *Admission) GiveBack(units int64) {
 // Charge takes further units, for what was used already: as many as there are, the policy's debt included. It does
 // not wait for a remote store. If that does not answer, it is asked again for ten seconds, unless it may have charged
 // them. If done is not nil, Charge calls it once, when the units are charged, so that everybody who asks the store
-// afterwards sees that, or when it is certain that they never will be charged.
+// afterwards sees that, or when it is certain that they are never charged.
 func (a *Admission) Charge(units int64, done func()) {
 	if done == nil {
 		done = func() {}

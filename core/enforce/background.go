@@ -22,8 +22,8 @@ const (
 	maxRefunds = 1 << 14
 )
 
-// chargesAtOnce bounds the charges that are out together: they are takes, which a store has no batches for, and which must
-// leave connections for the decisions. To a server 10 ms away, 1600 a second are charged.
+// chargesAtOnce bounds the charges that are out together: they are takes, which a store has no batches for, and which
+// must leave connections for the decisions. To a server 10 ms away, 1600 a second are charged.
 const chargesAtOnce = 16
 
 // handsAtOnce is the same for hand-backs. There are no more of them than the ledger has had keys, and all come in the
@@ -133,8 +133,8 @@ func (e *engine) takeAll(ctx context.Context, n int, take func(i int) *core.Take
 	return errs
 }
 
-// flush waits until nothing is left to do, or until ctx ends. The error says how much was given up since the last flush,
-// and how much is left.
+// flush waits until nothing is left to do, or until ctx ends. The error says how much was given up since the last
+// flush, and how much is left.
 func (b *background) flush(ctx context.Context) error {
 	err := b.group.Wait(ctx)
 	if n := b.releases.Unsent() + b.refunds.Unsent() + b.charges.Unsent(); n > 0 || err != nil {

@@ -1,10 +1,11 @@
-// Package enforce stands around a decision: its [Limiter] asks a store, decides by the policy's fail word when the store
-// fails, waits for turns, holds permits, and gives back what was not used. It is for jobs, messages and calls to other
-// services; for HTTP requests, package guard is built on it. It knows no request and no framework.
+// Package enforce stands around a decision: its [Limiter] asks a store, decides by the policy's fail word when the
+// store fails, waits for turns, holds permits, and gives back what was not used. It is for jobs, messages and calls to
+// other services; for HTTP requests, package guard is built on it. It knows no request and no framework.
 //
 // # Limiting
 //
-// A Limiter is built from a store and a policy. A nil store counts in the process; a redisstore.Store counts for a fleet:
+// A Limiter is built from a store and a policy. A nil store counts in the process; a redisstore.Store counts for a
+// fleet:
 //
 //	limiter, err := enforce.New(store, core.MustParse("mail: 10/1s"), enforce.Options{})
 //	...
@@ -18,8 +19,8 @@
 //
 // # Waiting
 //
-// With the word "wait" in its policy, a Limiter lets callers wait for their turn, in the order in which they came, across
-// all processes. [Limiter.Wait] fails at once if the turn would come after the context's deadline:
+// With the word "wait" in its policy, a Limiter lets callers wait for their turn, in the order in which they came,
+// across all processes. [Limiter.Wait] fails at once if the turn would come after the context's deadline:
 //
 //	limiter, err := enforce.New(store, core.MustParse("partner: 10/1s; wait 30s"), enforce.Options{})
 //	...
@@ -43,8 +44,8 @@
 //
 // # Several policies, several numbers
 //
-// [Limiter.With] makes a Limiter for a further policy on the same store. [Limiter.Variant] makes one for other numbers of
-// the same policy, such as those of a tier, which count on with what was counted already.
+// [Limiter.With] makes a Limiter for a further policy on the same store. [Limiter.Variant] makes one for other numbers
+// of the same policy, such as those of a tier, which count on with what was counted already.
 //
 // # When the store fails
 //

@@ -13,8 +13,8 @@ import (
 	"github.com/weir-go/weir/core/internal/ledger"
 )
 
-// engine is the part of a [Limiter] that all share which its With made: the store, and all that is done around a decision
-// of the store. Failing over is in failover.go, and each of the other jobs is a field here, in a file of its own.
+// engine has the store, and does everything around a decision of the store. A [Limiter] and those that its With and
+// Variant made share one. Failing over is in failover.go; each of the other jobs is a field with a separate file.
 type engine struct {
 	store   core.Store
 	permits core.PermitStore // the same store, or nil if it keeps no permits

@@ -9,7 +9,7 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// decide asks the store, and if that fails it does what the policy's fail word says. res must be zero. Afterwards it is
+// decide asks the store, and follows the policy's fail word if that fails. res must be zero. Afterwards it is
 // the answer, unless the policy fails closed, the caller left, or t is invalid. If the store failed, the error is a
 // *StoreError even if there is an answer.
 func (e *engine) decide(ctx context.Context, t *core.Take, res *core.Result) (err error) {
@@ -57,7 +57,7 @@ func (e *engine) decide(ctx context.Context, t *core.Take, res *core.Result) (er
 	return err
 }
 
-// acquire is to permits what decide is to units.
+// acquire does for permits what decide does for units.
 func (e *engine) acquire(ctx context.Context, p core.Permit) (*hold, core.Result, error) {
 	h, res, err := e.holder.acquire(ctx, p, inStore)
 	if err == nil {
@@ -99,8 +99,8 @@ func (e *engine) giveBack(r *core.Refund, from place) {
 	_ = e.refund(inMemory, from, []core.Refund{*r})
 }
 
-// charge takes units that were used already: in the background if that is in a remote store. It calls done when that has
-// ended, however it has.
+// charge takes units that were used already: in the background if that is in a remote store. It calls done when that
+// has ended, however it has.
 func (e *engine) charge(t core.Take, at place, done func()) {
 	if e.remote() && at == inStore {
 		e.background.charges.Add(charge{t, time.Now().Add(refundLife), done})

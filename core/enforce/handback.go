@@ -16,7 +16,7 @@ func (e *engine) owe(t *core.Take, res *core.Result) {
 	}
 }
 
-// ledgerKeyOf returns what stands for a key of p in the ledger: other numbers of p that share its state owe together.
+// ledgerKeyOf returns the ledger's Key for a key of p. Other numbers of p that share its state have the same.
 func ledgerKeyOf(p core.Policy, key string) ledger.Key { return ledger.KeyOf(p.Name(), shape(p), key) }
 
 // handBack charges to the store, in the background, what this process has admitted without it for the key of t. The
@@ -44,7 +44,7 @@ func (e *engine) handBack(t *core.Take) {
 	}
 }
 
-// sendHandBacks charges what was handed back. Units that were surely not charged are owed again; those that may have
+// sendHandBacks charges a batch to the store. Units that were surely not charged are owed again; those that may have
 // been charged are not.
 func (e *engine) sendHandBacks(ctx context.Context, batch []handBack) []error {
 	for i, err := range e.takeAll(ctx, len(batch), func(i int) *core.Take { return &batch[i].take }) {

@@ -96,7 +96,7 @@ func (e *engine) failed(err *core.StoreError, word core.Failure) {
 	}
 }
 
-// failed notes a failure in the outage of its server. It returns what the log is to say of it, or "".
+// failed notes a failure in the outage of its server. It returns the line for the log, or "".
 func (h *health) failed(err *core.StoreError, word core.Failure, now time.Time) (line string, args []any) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -163,8 +163,8 @@ func (e *engine) recovered() {
 	}
 }
 
-// over ends the outages of servers that answer again, and returns what the log is to say of each. fails is the store, or
-// nil if that does not know.
+// over ends the outages of servers that answer again, and returns the arguments of a line for the log on each. fails is
+// the store, or nil if that does not know its servers.
 func (h *health) over(fails interface{ Failing(server string) bool }, now time.Time) (lines [][]any) {
 	if !h.mu.TryLock() { // somebody else looks
 		return nil

@@ -92,8 +92,8 @@ func (x *hold) notRenewed() {
 	x.due = time.Now().Add(x.lease / retries)
 }
 
-// leaseEnded is called when the lease has ended and the store has not confirmed another one. If the policy fails open or
-// local, a store that is gone ends no work: the permit is kept, and asked for again.
+// leaseEnded is called when the lease has ended and the store has not confirmed another one. If the policy fails open
+// or local, a store that is gone ends no work: the permit is kept, and asked for again.
 func (x *hold) leaseEnded(now time.Time) {
 	if !x.remote() || x.permit.Policy.Options().Fail == core.FailClosed {
 		x.end(lost, ErrPermitLost)

@@ -21,8 +21,8 @@ const (
 	together = 30
 )
 
-// overtaken has the delays after which a permit is released again if it is unknown whether it was granted: the question may still be on
-// its way, on a connection that has lost a packet, and arrive after the first release.
+// overtaken has the delays after which a permit is released again if it is unknown whether it was granted: the question
+// may still be on its way, on a connection that has lost a packet, and arrive after the first release.
 var overtaken = [...]time.Duration{500 * time.Millisecond, 1500 * time.Millisecond, 5 * time.Second}
 
 // holder keeps the permits that a process holds alive, each in the store that granted it, and gives them back. It
@@ -201,8 +201,8 @@ func (h *holder) settle(batch []*hold, gone []core.Permit, errs []error, sent ti
 	h.adoptAll(failed)
 }
 
-// adopt lets the fallback count all that is held in the store, once that fails, under "fail local".
-// Later, whatever is not renewed in the store is renewed there.
+// adopt lets the fallback count all that is held in the store, once that fails, under "fail local". Later, permits that
+// are not renewed in the store are renewed there.
 func (h *holder) adopt() {
 	h.mu.Lock()
 	if h.adopting {

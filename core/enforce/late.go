@@ -18,13 +18,13 @@ type lateCharge struct {
 	policy core.Policy
 	key    string
 	owes   bool          // to the store what that has not charged, because the fallback has admitted it
-	weighs time.Duration // how long that is
+	weighs time.Duration // until what it owes weighs nothing
 
 	mu      sync.Mutex
 	used    int64       // units that were admitted and not given back
 	known   bool        // what the store has charged
 	receipt core.Result // of that
-	stands  int64       // how many units of it are not given back
+	stands  int64       // the units of it that are not given back
 }
 
 // lateChargeOf returns what the store may have charged for r although it did not answer in time, or nil.
@@ -33,13 +33,14 @@ func lateChargeOf(r *core.Result) *lateCharge {
 	return c
 }
 
-// await sees to it that of what the store charges for a take that it did not answer in time as much stands as res, the
-// answer of the fail word, has admitted. If late is nil, that will not be known.
+// await prepares for the late answer to a take: when it comes, as much of the store's charge stands as the fail word
+// has admitted by res, and the rest is given back. If late is nil, no answer comes.
 func (e *engine) await(late *core.LateError, t *core.Take, res *core.Result) {
 	if t.Cost == 0 || late == nil && (res.Taken == 0 || placeOf(res) != inFallback) {
 		return
 	}
-	c := &lateCharge{engine: e, policy: t.Policy, key: strings.Clone(t.Key), used: res.Taken} // the key may be a part of a request
+	key := strings.Clone(t.Key) // it may be a part of a request
+	c := &lateCharge{engine: e, policy: t.Policy, key: key, used: res.Taken}
 	if placeOf(res) == inFallback {
 		c.owes, c.weighs = true, weighs(res)
 	}
@@ -51,7 +52,7 @@ func (e *engine) await(late *core.LateError, t *core.Take, res *core.Result) {
 	}
 }
 
-// answered is called when the store has said what it has charged.
+// answered takes the answer of the store.
 func (c *lateCharge) answered(res core.Result, err error) {
 	var failed *core.StoreError
 	if err != nil && (!errors.As(err, &failed) || failed.MaybeExecuted) {

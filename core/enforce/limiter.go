@@ -20,15 +20,17 @@ type Options struct {
 // Limiter, built by [New], enforces a policy on anything that has a key: jobs, messages, calls to other services. For
 // HTTP requests use guard.Guard, which is built on it. It is immutable and safe for concurrent use.
 //
-// Limiter has three main methods: Allow, Wait and Acquire. Each takes one unit or permit, and differs from the others if
-// there is none: Allow returns a Result that refuses, Wait returns when it is the caller's turn, and Acquire returns an
-// error. Most callers should use Allow. Use Wait for work that can wait, such as calls to a service that limits you, and
-// Acquire for work of which only so much may run at the same time. AllowN and AcquireN are for more than one.
+// Limiter has three main methods: Allow, Wait and Acquire. Most callers should use Allow, which takes one unit and
+// returns a Result that admits or refuses. Use Wait for work that can wait, such as calls to a service that limits
+// you: it returns when it is the caller's turn. Use Acquire for work of which only so much may run at the same time:
+// it takes a permit, and returns an error if there is none.
 //
-// The methods that block are Wait, Acquire and AcquireN, if the policy has the word "wait", and Close. All others return
-// after at most one question to the store. Reserve is Wait for callers that do the waiting themselves, UpTo takes as much
-// as there is, and Peek takes nothing. Refund and Reset give back. Begin is for programs that build something like a guard
-// on a Limiter.
+// AllowN and AcquireN take more than one. UpTo takes as many units as there are, and Peek takes none. Reserve is Wait
+// for callers that do the waiting themselves. Refund gives back units that were not used, and Reset forgets a key.
+// Begin is for programs that build something like a guard on a Limiter.
+//
+// Wait blocks until the turn comes, Close for half a second at most, and Acquire only if the policy has a leaky bucket
+// beside its permits. All others return when the store has answered.
 //
 // A key is the user, tenant or job that is counted. It stands in the store in plain text: hash what nobody should see
 // there, or set redisstore.Options.HashKeys.
@@ -39,8 +41,8 @@ type Limiter struct {
 	permits bool // the policy has permits
 }
 
-// New builds a Limiter that enforces p. A nil store means a [core.Memory] of its own; a policy without a name is
-// named "default". It fails if p is zero, or asks for what s cannot do.
+// New builds a Limiter that enforces p. If s is nil, New makes a [core.Memory]; a policy without a name is named
+// "default". It fails if p is zero, or asks for what s cannot do.
 func New(s core.Store, p core.Policy, o Options) (*Limiter, error) {
 	if err := checkStore(s, p); err != nil {
 		return nil, err
@@ -117,14 +119,14 @@ func (l *Limiter) Allow(ctx context.Context, key string) (res core.Result, err e
 // [Limiter.Acquire]. Being over the limit is a Result, not an error; look at [core.Result.Allowed].
 //
 // If the store fails, the policy's fail word decides and Result.Local is set; only under "fail closed" is there an
-// error then, a [*core.StoreError]. Other errors are the context's, and those of an empty key, a negative n, and a policy
-// that has permits alone.
+// error then, a [*core.StoreError]. Other errors are the context's, and those of an empty key, a negative n, and a
+// policy that has permits alone.
 func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (res core.Result, err error) {
 	err = l.decide(ctx, core.Take{Policy: l.policy, Key: key, Cost: n}, &res)
 	return res, err
 }
 
-// decide drops the error of a store that failed if the fail word has decided. What is in the process does not fail, and
+// decide drops the error of a store that failed if the fail word has decided. A store in the process does not fail, and
 // is asked without a further call.
 func (l *Limiter) decide(ctx context.Context, t core.Take, res *core.Result) error {
 	if m := l.engine.memory; m != nil {
@@ -141,7 +143,7 @@ func (l *Limiter) Peek(ctx context.Context, key string) (core.Result, error) {
 	return l.AllowN(ctx, key, 0)
 }
 
-// UpTo takes as many units for key as there are, at most n: Result.Taken says how many. If there is none, it is
+// UpTo takes as many units for key as there are, at most n: Result.Taken has their number. If there is none, it is
 // refused. With n = 0 it takes none, and is refused if there is none.
 func (l *Limiter) UpTo(ctx context.Context, key string, n int64) (res core.Result, err error) {
 	err = l.decide(ctx, core.Take{Policy: l.policy, Key: key, Cost: n, AtMost: true}, &res)
@@ -149,11 +151,12 @@ func (l *Limiter) UpTo(ctx context.Context, key string, n int64) (res core.Resul
 }
 
 // Reserve is like AllowN, but takes the units ahead of their time if their turn comes within wait: Result.Delay is
-// then how long to wait before using them. Later callers queue behind, in the whole fleet, and nobody has to ask
+// then the time to wait before using them. Later callers queue behind, in the whole fleet, and nobody has to ask
 // again. A caller that does not want them any more gives them all back by Refund: they come back if nobody has queued
 // behind.
 //
-// The policy says how far ahead is possible at all, as "10/1s; wait 2s" does; without "wait" Reserve is AllowN.
+// The policy's word "wait" bounds how far ahead they may be taken, as in "10/1s; wait 2s"; without it Reserve is
+// AllowN.
 func (l *Limiter) Reserve(ctx context.Context, key string, n int64, wait time.Duration) (res core.Result, err error) {
 	err = l.decide(ctx, core.Take{Policy: l.policy, Key: key, Cost: n, Wait: wait}, &res)
 	return res, err
@@ -245,8 +248,8 @@ func (l *Limiter) Refund(ctx context.Context, key string, r core.Result, n int64
 }
 
 // Reset forgets the units that were taken for key: it is as if it had never come, under all numbers of the policy that
-// l, With and [Limiter.Variant] know: the latest 256 that count apart. Permits stay held. A store that fails is an error,
-// whatever the fail word.
+// l, With and [Limiter.Variant] know: the latest 256 that count apart. Permits stay held. A store that fails is an
+// error, whatever the fail word.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
 	return l.engine.reset(ctx, l.policy, key)
 }

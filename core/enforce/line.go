@@ -18,7 +18,7 @@ const (
 	fewTurns = 16
 )
 
-// line is the callers that wait for turns which can be exchanged for each other, and the turns. There are no fewer
+// line has the callers that wait for turns which can be exchanged for each other, and the turns. There are no fewer
 // turns than callers: the first caller waits for the first turn, and those beyond are free. All its methods take the
 // same time whatever its length, except that a turn which arrives out of order is moved to its place. It is locked by
 // waiters.
@@ -32,7 +32,7 @@ type line struct {
 
 	counted int       // the turns that are free, as waiters counts them
 	idle    time.Time // when it is time to give back of those, or zero
-	least   int       // how few there have been for the last idleTurn: as many were of use to nobody
+	least   int       // the fewest that there have been in the last idleTurn: so many were of use to nobody
 }
 
 // turn is a place in the queue of a store.

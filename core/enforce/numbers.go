@@ -56,8 +56,8 @@ func (e *engine) resetInFallback(ctx context.Context, p core.Policy, key string)
 	return nil
 }
 
-// toCharged makes r a refund under the numbers by which it was charged, if the state that they count in is not that of
-// the numbers which are given.
+// toCharged makes r a refund under the numbers by which it was charged, if these count in another state than the
+// numbers that are given.
 func toCharged(r *core.Refund) {
 	made := r.Receipt.Policy()
 	if !made.IsZero() && !r.Policy.IsZero() && made != r.Policy && made.Name() == r.Policy.Name() && !sharesState(r.Policy, made) {

@@ -9,7 +9,8 @@ import (
 
 // sharesState reports whether the key of one name has one state under both, in the store and in the fallback.
 func sharesState(p, q core.Policy) bool {
-	return shape(p) == shape(q) && shape(p.Local()) == shape(q.Local()) // whose share may be of another number of processes
+	// A share may be of another number of processes.
+	return shape(p) == shape(q) && shape(p.Local()) == shape(q.Local())
 }
 
 func shape(p core.Policy) string { return p.Spec().Shape() }

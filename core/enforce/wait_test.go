@@ -449,8 +449,8 @@ func TestUpToOfEveryAlgorithm(t *testing.T) {
 	}
 }
 
-// After a Wait that failed, nothing is left to give back: who does so all the same, as by a defer, gives back nothing of
-// others.
+// After a Wait that failed, nothing is left to give back: who does so all the same, as by a defer, gives back nothing
+// of others.
 func TestNothingRemainsAfterWait(t *testing.T) {
 	for _, c := range []struct {
 		end  time.Duration // of the caller's context

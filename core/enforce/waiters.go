@@ -11,9 +11,9 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// waiters are the callers that wait for their turn, in a line for each policy, key and number of units. A store gives
-// a reservation back only if nobody has queued behind it, so the turns of a line are held in common: whoever leaves
-// frees the last of them, whatever its place was, and the next caller takes that without asking the store.
+// waiters has the callers that wait for their turn, in a line for each policy, key and number of units. A store gives
+// a reservation back only if nobody has queued behind it, so the turns of a line are held in common: a caller that
+// leaves frees the last of them, whatever its place was, and the next caller takes that without asking the store.
 //
 // It holds as many turns as there are callers that wait, and those of callers that have left a moment ago.
 type waiters struct {
@@ -40,9 +40,9 @@ func lineKeyOf(r *core.Refund) lineKey {
 	return lineKey{r.Policy, r.Key, r.Receipt.Taken, placeOf(&r.Receipt)}
 }
 
-// wait returns when the first of the turns comes that nobody before this caller waits for, and what was charged for
-// it. What the caller has taken, whose turn would be at the time given, is one of them. If the wait ends before, the
-// last of them is free.
+// wait waits for the first turn of the line that no earlier caller waits for, and returns the receipt of it. The turn
+// that the caller has taken, at the time given, joins the line. If the wait ends before, the last turn of the line is
+// free.
 func (w *waiters) wait(ctx context.Context, took *core.Refund, at time.Time) (core.Result, error) {
 	w.mu.Lock()
 	if w.closed {

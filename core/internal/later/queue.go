@@ -135,8 +135,8 @@ func (q *Queue[T]) sent(batch []T, errs []error) {
 	q.Group.done(len(ended))
 }
 
-// end reports what is given up, and that nothing more becomes of these items. q is not locked: a GaveUp that blocks holds up
-// nobody but this queue.
+// end reports what is given up, and that nothing more becomes of these items. q is not locked: a GaveUp that blocks
+// holds up nobody but this queue.
 func (q *Queue[T]) end(items []T, givenUp int, why error) {
 	if givenUp > 0 {
 		q.GaveUp(givenUp, why)

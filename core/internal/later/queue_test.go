@@ -56,7 +56,8 @@ func (p *post) sent() [][]int {
 
 var errGone = errors.New("gone")
 
-// A lone item leaves at once; what comes while a batch is out goes together, in order, in batches that are not too long.
+// A lone item leaves at once; what comes while a batch is out goes together, in order, in batches that are not too
+// long.
 func TestBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPost()
