@@ -90,3 +90,36 @@ func TestLinksAreFound(t *testing.T) {
 		t.Errorf("headings %q", got)
 	}
 }
+
+// pathOf is the path of a file in a document, with its directory.
+var pathOf = regexp.MustCompile("`((?:[a-z0-9_.]+/)+[a-z0-9_]+\\.(?:go|lua|md))`")
+
+// Each file that a document names exists, but for "name.go", which a reader chooses.
+func TestNamedFilesExist(t *testing.T) {
+	t.Parallel()
+	found := 0
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md"} {
+		documents, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range documents {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range pathOf.FindAllStringSubmatch(string(text), -1) {
+				if base := filepath.Base(m[1]); base == "name.go" || base == "name.lua" {
+					continue
+				}
+				found++
+				if _, err := os.Stat(filepath.Join(root, filepath.FromSlash(m[1]))); err != nil {
+					t.Errorf("%s: %s: there is no such file", path, m[1])
+				}
+			}
+		}
+	}
+	if found < 10 {
+		t.Errorf("only %d files", found)
+	}
+}
