@@ -22,8 +22,11 @@ func ExampleParse() {
 	}
 	_, err = core.Parse("100/1m burst 1e3")
 	fmt.Println(err)
-	// Output: search open 20 per 1s and 40 at once 1000 per 1h0m0s and 1000 at once core: policy "100/1m burst 1e3": at
-	// offset 14, found "e3": expected a space between a word and a number, as in "burst 20"
+	// Output:
+	// search open
+	// 20 per 1s and 40 at once
+	// 1000 per 1h0m0s and 1000 at once
+	// core: policy "100/1m burst 1e3": at offset 14, found "e3": expected a space between a word and a number, as in "burst 20"
 }
 
 // A policy may mix algorithms: each limit counts in its own way, and all must admit.
@@ -43,11 +46,13 @@ func ExampleParse_algorithms() {
 	}
 	_, err := core.Parse("1000/1mo")
 	fmt.Println(err)
-	// Output: gcra 20/1s; fixed-window 1000/1d fixed-window calendar Europe/Berlin; wait 0s fail local sliding-log 5/1m
-	// sliding-log; wait 0s fail closed sliding-window 100/1m sliding-window buckets 6; wait 0s fail local gcra 10/1s
-	// burst 5 debt 3; wait 2s fail local leaky-bucket 50/1s leaky-bucket; concurrent 20 concurrent lease 1m; wait 0s fail
-	// local core: policy "1000/1mo": at offset 5, found "1mo": a month has no fixed length; write "30d", or add
-	// "fixed-window calendar UTC"
+	// Output:
+	// gcra 20/1s; fixed-window 1000/1d fixed-window calendar Europe/Berlin; wait 0s fail local
+	// sliding-log 5/1m sliding-log; wait 0s fail closed
+	// sliding-window 100/1m sliding-window buckets 6; wait 0s fail local
+	// gcra 10/1s burst 5 debt 3; wait 2s fail local
+	// leaky-bucket 50/1s leaky-bucket; concurrent 20 concurrent lease 1m; wait 0s fail local
+	// core: policy "1000/1mo": at offset 5, found "1mo": a month has no fixed length; write "30d", or add "fixed-window calendar UTC"
 }
 
 // Built in code, a policy reports every mistake at once.
@@ -115,8 +120,9 @@ func ExamplePolicy_UnmarshalText() {
 	err := json.Unmarshal([]byte(`{"login": "login: 5/1m; fail closed", "search": "100/1x"}`), &config)
 	fmt.Println(config.Login)
 	fmt.Println(err)
-	// Output: login: 5/1m; fail closed core: policy "100/1x": at offset 5, found "x": expected a unit right after the
-	// number: "d", "h", "m", "s", "ms" or "us"
+	// Output:
+	// login: 5/1m; fail closed
+	// core: policy "100/1x": at offset 5, found "x": expected a unit right after the number: "d", "h", "m", "s", "ms" or "us"
 }
 
 // A permit is held under an id until it is released, or its lease ends.
