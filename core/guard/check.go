@@ -211,7 +211,7 @@ func (g *Guard) begin(r keyfunc.Request, t *taken, d *Scratch) (err error) {
 		t.standInLine()
 	}
 	if ru.lists != nil {
-		t.asked = g.asks(ru, limiter, ask.Key)
+		t.listing = g.listing(ru, limiter, ask.Key)
 	}
 	return err
 }
@@ -284,7 +284,7 @@ func (g *Guard) keyless(r keyfunc.Request, t *taken, err error) (key string, _ e
 		t.keyless, t.exempt = err, true
 		t.admission.Result.Outcome = core.Admitted
 		if g.observe != nil {
-			g.tell(r, t, err)
+			g.observeDecision(r, t, err)
 		}
 		return "", nil
 	default:
@@ -318,7 +318,7 @@ func (t *taken) bar(key string) bool {
 func (g *Guard) refuse(r keyfunc.Request, v *Verdict, t *taken, err error) (goesOn bool) {
 	ru, res := t.rule, &t.admission.Result
 	if g.observe != nil {
-		g.tell(r, t, cmp.Or(err, t.keyless))
+		g.observeDecision(r, t, cmp.Or(err, t.keyless))
 	}
 	if res.Outcome == core.Never {
 		g.warnCost(ru, res)
@@ -373,7 +373,7 @@ func (g *Guard) conclude(r keyfunc.Request, v *Verdict, all []taken) {
 			continue
 		}
 		if g.observe != nil {
-			g.tell(r, t, cmp.Or(t.admission.Err, t.keyless))
+			g.observeDecision(r, t, cmp.Or(t.admission.Err, t.keyless))
 		}
 		if t.probe {
 			t.rule.breaker.circuits.Admitted(t.rule.name, t.key)

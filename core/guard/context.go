@@ -80,8 +80,8 @@ func (v *Verdict) context(ctx context.Context) context.Context {
 		c.result = &result // unless an outer guard has a tighter one
 	}
 	if v.owed != nil {
-		for i := range *v.owed.debts {
-			ctx = (*v.owed.debts)[i].admission.Context(ctx) //nolint:fatcontext // it ends with each of them
+		for i := range *v.owed.dues {
+			ctx = (*v.owed.dues)[i].admission.Context(ctx) //nolint:fatcontext // it ends with each of them
 		}
 	}
 	c.Context = ctx

@@ -87,8 +87,8 @@ func (o *owed) detach() *handover {
 	}
 	if o.handover == nil {
 		o.handover = &handover{owed: o}
-		for i := range *o.debts {
-			if d := (*o.debts)[i].admission.Detach(); d != nil {
+		for i := range *o.dues {
+			if d := (*o.dues)[i].admission.Detach(); d != nil {
 				o.handover.permits = append(o.handover.permits, d)
 			}
 		}

@@ -13,8 +13,8 @@ import (
 // the context of the handler is a part of it.
 type owed struct {
 	context handlerContext
-	debts   *[]debt // nil when all is done
-	settles bool    // somebody wants to know how the request ended
+	dues    *[]due // nil when all is done
+	settles bool   // somebody wants to know how the request ended
 
 	reported atomic.Int64 // by the handler; -1 if nothing was
 
@@ -24,8 +24,8 @@ type owed struct {
 	handover *handover // nil if nothing was detached
 }
 
-// debt is one rule's part of owed.
-type debt struct {
+// due is the part of one rule in owed.
+type due struct {
 	rule      *rule
 	admission enforce.Admission
 	attempt   *attempt
@@ -33,18 +33,18 @@ type debt struct {
 	tier      string
 }
 
-// debts are reused, because they are large. Only owed refers to them, which is not reused, because handlers may keep it
+// dues are reused, because they are large. Only owed refers to them, which is not reused, because handlers may keep it
 // with their context.
-var debts = sync.Pool{New: func() any { return new([]debt) }}
+var dues = sync.Pool{New: func() any { return new([]due) }}
 
 // newOwed is called only for requests that owe something: others allocate nothing.
 func newOwed(g *Guard, all []taken) *owed {
-	o := &owed{context: handlerContext{guard: g}, debts: debts.Get().(*[]debt)}
+	o := &owed{context: handlerContext{guard: g}, dues: dues.Get().(*[]due)}
 	o.reported.Store(unreported)
 	for i := range all {
 		if t := &all[i]; t.admits() && t.owes() {
-			*o.debts = append(*o.debts, debt{rule: t.rule, attempt: t.attempt, settles: t.settles(), tier: t.seen.tier})
-			d := &(*o.debts)[len(*o.debts)-1]
+			*o.dues = append(*o.dues, due{rule: t.rule, attempt: t.attempt, settles: t.settles(), tier: t.seen.tier})
+			d := &(*o.dues)[len(*o.dues)-1]
 			d.admission = t.admission // in place: it is large
 			o.settles = o.settles || d.settles
 		}
@@ -52,12 +52,12 @@ func newOwed(g *Guard, all []taken) *owed {
 	return o
 }
 
-// done lets the debts be reused.
+// done lets the dues be reused.
 func (o *owed) done() {
-	clear(*o.debts)
-	*o.debts = (*o.debts)[:0]
-	debts.Put(o.debts)
-	o.debts = nil
+	clear(*o.dues)
+	*o.dues = (*o.dues)[:0]
+	dues.Put(o.dues)
+	o.dues = nil
 }
 
 // settles reports whether the end of the request says what it costs.
@@ -68,22 +68,22 @@ func (t *taken) settles() bool {
 // owes reports whether there is something to do when the request is over.
 func (t *taken) owes() bool { return t.settles() || t.admission.Held() }
 
-// settle settles each debt. f is how the handler has ended.
+// settle settles each part. f is how the handler has ended.
 func (o *owed) settle(f Final) {
 	f.Reported = o.reported.Load()
 	o.settleFrom(0, f)
 }
 
-// settleFrom settles the debts from i on, also those after one for which code of the program panics. If it panics for
+// settleFrom settles the parts from i on, also those after one for which code of the program panics. If it panics for
 // several, the last panic is the one that is seen.
 func (o *owed) settleFrom(i int, f Final) {
 	defer func() {
-		if i < len(*o.debts) {
+		if i < len(*o.dues) {
 			o.settleFrom(i, f)
 		}
 	}()
-	for i < len(*o.debts) {
-		d := &(*o.debts)[i]
+	for i < len(*o.dues) {
+		d := &(*o.dues)[i]
 		i++
 		if d.settles {
 			o.context.guard.settle(d, f)
@@ -91,8 +91,8 @@ func (o *owed) settleFrom(i int, f Final) {
 	}
 }
 
-// settle gives back what was not used of a debt, and charges what was used beyond what was taken.
-func (g *Guard) settle(d *debt, f Final) {
+// settle gives back what was not used of a part, and charges what was used beyond what was taken.
+func (g *Guard) settle(d *due, f Final) {
 	taken, attempt := d.admission.Result.Taken, d.attempt
 	var charged func()
 	defer func() {
@@ -118,7 +118,7 @@ func (g *Guard) settle(d *debt, f Final) {
 	} else {
 		d.admission.GiveBack(taken - used)
 	}
-	g.tellSettled(d, used)
+	g.observeSettled(d, used)
 }
 
 // Final describes how a request ended, for Settle and After.
@@ -167,8 +167,8 @@ func (v *Verdict) Finish(f Final) {
 	if !first {
 		return
 	}
-	for i := range *o.debts {
-		(*o.debts)[i].admission.Finish(f.Panicked)
+	for i := range *o.dues {
+		(*o.dues)[i].admission.Finish(f.Panicked)
 	}
 	if settles {
 		o.settle(f)

@@ -154,11 +154,11 @@ func (g *Guard) watchHandler(x Exchange, v *Verdict) {
 func (o *owed) undetached() *rule {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.handover != nil || o.debts == nil {
+	if o.handover != nil || o.dues == nil {
 		return nil
 	}
-	for i := range *o.debts {
-		if d := &(*o.debts)[i]; d.admission.Held() {
+	for i := range *o.dues {
+		if d := &(*o.dues)[i]; d.admission.Held() {
 			return d.rule
 		}
 	}

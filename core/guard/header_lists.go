@@ -29,8 +29,8 @@ type item struct {
 	permits bool
 }
 
-// asked is the part of a rule that was asked in the lists.
-type asked struct {
+// listing is the part of a rule that was asked in the lists.
+type listing struct {
 	items     []item
 	partition string // ";pk=:...:", or ""
 }
@@ -45,8 +45,8 @@ type member struct {
 	refuses   bool
 }
 
-// listed is a member of RateLimit or RateLimit-Policy that somebody else has set.
-type listed struct {
+// outerMember is a member of RateLimit or RateLimit-Policy that somebody else has set.
+type outerMember struct {
 	sfv.Member
 	remaining  int64 // r
 	after      int64 // t, or 0
@@ -55,10 +55,10 @@ type listed struct {
 
 // readLimits reads RateLimit or RateLimit-Policy. ok is false for a text that is not weir's: older drafts had no such
 // lists.
-func readLimits(s string) (list []listed, ok bool) {
+func readLimits(s string) (list []outerMember, ok bool) {
 	members, ok := sfv.ReadList(s)
 	for _, m := range members {
-		l := listed{Member: m}
+		l := outerMember{Member: m}
 		for p := range m.Params() {
 			switch p.Key {
 			case "r":
@@ -77,7 +77,7 @@ func readLimits(s string) (list []listed, ok bool) {
 }
 
 // append adds l, without a t that is beyond wait.
-func (l *listed) append(text []byte, wait int64) []byte {
+func (l *outerMember) append(text []byte, wait int64) []byte {
 	text = next(text)
 	if wait > 0 && l.after > wait {
 		return append(append(text, l.Text[:l.begin]...), l.Text[l.end:]...)
@@ -87,10 +87,10 @@ func (l *listed) append(text []byte, wait int64) []byte {
 
 // prepareLists prepares the items of a rule's policies.
 func (ru *rule) prepareLists() {
-	ru.lists = map[*enforce.Limiter]*asked{ru.limiter: {items: items(ru.limiter.Policy())}}
+	ru.lists = map[*enforce.Limiter]*listing{ru.limiter: {items: items(ru.limiter.Policy())}}
 	for _, l := range ru.tiers {
 		if l != nil {
-			ru.lists[l] = &asked{items: items(l.Policy())}
+			ru.lists[l] = &listing{items: items(l.Policy())}
 		}
 	}
 }
@@ -140,13 +140,13 @@ func window(l core.Limit) int64 {
 	return sfv.Integer(int64(min(seconds, math.MaxInt64))) //nolint:gosec // it is small enough
 }
 
-// asks returns what the lists say of a rule that is asked for a key.
-func (f *family) asks(ru *rule, l *enforce.Limiter, key string) *asked {
+// listing returns what the lists say of a rule that is asked for a key.
+func (f *family) listing(ru *rule, l *enforce.Limiter, key string) *listing {
 	a := ru.lists[l]
 	if f.headers.PartitionSecret != "" {
 		h := hmac.New(sha256.New, []byte(f.headers.PartitionSecret))
 		h.Write([]byte(key)) // a hash has no errors
-		a = &asked{a.items, ";pk=:" + base64.StdEncoding.EncodeToString(h.Sum(nil)[:12]) + ":"}
+		a = &listing{a.items, ";pk=:" + base64.StdEncoding.EncodeToString(h.Sum(nil)[:12]) + ":"}
 	}
 	return a
 }
@@ -156,12 +156,12 @@ func members(all []taken) (list []member) {
 	for i := range all {
 		t := &all[i]
 		res := &t.admission.Result
-		if t.asked == nil || res.Limit == 0 {
+		if t.listing == nil || res.Limit == 0 {
 			continue
 		}
-		for i := range t.asked.items {
-			m := member{item: &t.asked.items[i], partition: t.asked.partition}
-			m.read(each(res, i, len(t.asked.items)), t.admission.Held())
+		for i := range t.listing.items {
+			m := member{item: &t.listing.items[i], partition: t.listing.partition}
+			m.read(each(res, i, len(t.listing.items)), t.admission.Held())
 			same := slices.IndexFunc(list, func(other member) bool { return other.name == m.name })
 			switch {
 			case same < 0:

@@ -78,8 +78,8 @@ type seen struct {
 	took time.Duration
 }
 
-// tell calls Observe with what the rule of t has decided. It is called only if there is an Observe.
-func (g *Guard) tell(r keyfunc.Request, t *taken, err error) {
+// observeDecision calls Observe with the decision of the rule of t. It is called only if there is an Observe.
+func (g *Guard) observeDecision(r keyfunc.Request, t *taken, err error) {
 	subject := &about{r, t.rule}
 	defer func() { subject.request = nil }()
 	e := t.rule.event(&t.admission.Result, t.seen.tier)
@@ -87,8 +87,8 @@ func (g *Guard) tell(r keyfunc.Request, t *taken, err error) {
 	g.observe(e)
 }
 
-// tellSettled tells Observe how many units a request has used.
-func (g *Guard) tellSettled(d *debt, used int64) {
+// observeSettled calls Observe with the units that a request has used.
+func (g *Guard) observeSettled(d *due, used int64) {
 	if g.observe != nil {
 		e := d.rule.event(&d.admission.Result, d.tier)
 		e.Settled, e.Used = true, used

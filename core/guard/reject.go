@@ -61,7 +61,7 @@ func newReject(o RejectOptions) *reject {
 			more = append(more, f)
 		}
 	}
-	for k := range kinds {
+	for k := range causes {
 		for f := range formats {
 			r.fields[k][f] = slices.Clip(append(k.fields(f), more...))
 		}
@@ -73,7 +73,7 @@ func newReject(o RejectOptions) *reject {
 // reject has all its answers prepared, except the names of the policies in the bodies.
 type reject struct {
 	status int
-	fields [kinds][formats][]field
+	fields [causes][formats][]field
 	body   []byte  // for all that is over the limit, unless it is empty
 	own    []field // of that body
 	err    error
@@ -130,16 +130,16 @@ const (
 	formats
 )
 
-// kind is a reason to refuse a request.
-type kind uint8
+// cause is a reason to refuse a request.
+type cause uint8
 
 const (
-	isOver      kind = iota
-	isNever          // its cost never fits
-	isNoKey          // it has no key
-	isNoStore        // the store failed
-	isUndecided      // nothing was decided for another reason, such as a client that left
-	kinds
+	isOver      cause = iota
+	isNever           // its cost never fits
+	isNoKey           // it has no key
+	isNoStore         // the store failed
+	isUndecided       // nothing was decided for another reason, such as a client that left
+	causes
 )
 
 // overLimit reports whether a request was refused by its limit: not because nothing could be decided.
@@ -148,7 +148,7 @@ func overLimit(res *core.Result, err error) bool {
 }
 
 // undecided returns why nothing was decided.
-func undecided(err error) kind {
+func undecided(err error) cause {
 	var failed *core.StoreError
 	if errors.As(err, &failed) {
 		return isNoStore
@@ -160,9 +160,9 @@ func undecided(err error) kind {
 }
 
 // statuses are those of the answers, or 0 where the handler has its own.
-var statuses = [kinds]int{isNoKey: statusForbidden, isNoStore: statusServiceUnavailable, isUndecided: statusServiceUnavailable}
+var statuses = [causes]int{isNoKey: statusForbidden, isNoStore: statusServiceUnavailable, isUndecided: statusServiceUnavailable}
 
-func (k kind) text() string {
+func (k cause) text() string {
 	switch k {
 	case isOver:
 		return "too many requests"
@@ -176,7 +176,7 @@ func (k kind) text() string {
 }
 
 // grpc is the status code of gRPC.
-func (k kind) grpc() string {
+func (k cause) grpc() string {
 	switch k {
 	case isOver, isNever:
 		return "8" // RESOURCE_EXHAUSTED
@@ -188,7 +188,7 @@ func (k kind) grpc() string {
 }
 
 // fields are the headers of an answer.
-func (k kind) fields(f format) (fields []field) {
+func (k cause) fields(f format) (fields []field) {
 	switch f {
 	case asText, asJSON, asProblem:
 		fields = []field{{headerType, []string{asText: accept.TypeText, asJSON: accept.TypeJSON, asProblem: accept.TypeProblem}[f]}, {headerVary, "Accept"}}
@@ -204,7 +204,7 @@ func (k kind) fields(f format) (fields []field) {
 
 // bodies are the bodies of the answers for one policy, which they name.
 type bodies struct {
-	each [kinds][formats][]byte
+	each [causes][formats][]byte
 	// problems are those of application/problem+json over the limit, for each set of the limits that refuse, as bits. They
 	// name the limits as RateLimit does. There are none for a policy of one limit.
 	problems [isNever + 1][][]byte
@@ -215,23 +215,23 @@ var nameless = newBodies("", nil)
 
 // problem is a body of application/problem+json, as RFC 9457 has it; or, with reason, one of plain JSON.
 type problem struct {
-	reason, policy, kind, title, detail string
-	policies                            []string
+	reason, policy, uri, title, detail string
+	policies                           []string
 }
 
 // newBodies prepares the bodies of a policy, whose limits are called names. The types and titles are those of
 // draft-ietf-httpapi-ratelimit-headers.
 func newBodies(policy string, names []string) *bodies {
 	b := new(bodies)
-	for k := range kinds {
+	for k := range causes {
 		p := problem{detail: k.text(), policies: names}
 		switch k {
 		case isOver, isNever:
-			p.kind, p.title = "https://iana.org/assignments/http-problem-types#quota-exceeded", "Request cannot be satisfied as assigned quota has been exceeded"
+			p.uri, p.title = "https://iana.org/assignments/http-problem-types#quota-exceeded", "Request cannot be satisfied as assigned quota has been exceeded"
 		case isNoKey:
-			p.kind, p.title, p.policies = "about:blank", "Forbidden", nil
+			p.uri, p.title, p.policies = "about:blank", "Forbidden", nil
 		default:
-			p.kind, p.title = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity", "Request cannot be satisfied due to temporary server capacity constraints"
+			p.uri, p.title = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity", "Request cannot be satisfied due to temporary server capacity constraints"
 		}
 		b.each[k][asText] = []byte(k.text() + "\n")
 		b.each[k][asNative] = b.each[k][asText]
@@ -256,7 +256,7 @@ func newBodies(policy string, names []string) *bodies {
 }
 
 // problem returns the body for a request over the limits that refuse.
-func (b *bodies) problem(k kind, res *core.Result) []byte {
+func (b *bodies) problem(k cause, res *core.Result) []byte {
 	set := 0
 	for i := range core.MaxLimits {
 		if l := res.Each(i); l.Refused && (k == isOver || l.Never) {
@@ -271,7 +271,7 @@ func (b *bodies) problem(k kind, res *core.Result) []byte {
 func (p problem) line() []byte {
 	var text []byte
 	for _, field := range []struct{ name, value string }{
-		{"error", p.reason}, {"policy", p.policy}, {"type", p.kind}, {"title", p.title}, {"detail", p.detail},
+		{"error", p.reason}, {"policy", p.policy}, {"type", p.uri}, {"title", p.title}, {"detail", p.detail},
 	} {
 		if field.value != "" {
 			text = append(strconv.AppendQuote(append(text, ','), field.name), ':')

@@ -114,10 +114,10 @@ type rule struct {
 	rated   bool // the policy has a rate
 	routed  bool // the key asks for the route
 	shadow  bool
-	settles bool                        // it has a Settle or an After, and a rate
-	forgets bool                        // nothing needs the key once it has decided
-	burst   burst                       // of the first limit: nearly always, of the one that the headers show
-	lists   map[*enforce.Limiter]*asked // for RateLimit and RateLimit-Policy, of each policy; nil if they are not sent
+	settles bool                          // it has a Settle or an After, and a rate
+	forgets bool                          // nothing needs the key once it has decided
+	burst   burst                         // of the first limit: nearly always, of the one that the headers show
+	lists   map[*enforce.Limiter]*listing // for RateLimit and RateLimit-Policy, of each policy; nil if they are not sent
 	bodies  *bodies
 	breaker *breaker // the handler, if it is one
 	texts   texts    // of the Set, if it is a version

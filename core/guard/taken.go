@@ -16,7 +16,7 @@ type taken struct {
 	admission enforce.Admission
 	exempt    bool     // the request does not concern the rule
 	keyless   error    // why the request was counted without a key
-	asked     *asked   // for RateLimit and RateLimit-Policy; nil if they are not sent
+	listing   *listing // for RateLimit and RateLimit-Policy; nil if they are not sent
 	seen      seen     // for Observe alone
 	queued    bool     // the request has one of the places in which requests wait
 	attempt   *attempt // of a rule with After
