@@ -30,9 +30,9 @@ type afterID struct{ policy, key string }
 // afterKey is a key of which requests are under way. The lock of the queue guards it and its attempts.
 type afterKey struct {
 	id       afterID
-	attempts int       // that have entered and are not over
+	attempts int       // that are not over
 	running  int64     // of them those that run, or whose charge is on its way
-	charged  int64     // how many of those that ran have been charged
+	charged  int64     // attempts that ran and have been charged
 	waiting  list.List // of *attempt
 }
 
@@ -68,7 +68,7 @@ func (q *afterQueue) enter(id afterID, limiter *enforce.Limiter) *attempt {
 	return &attempt{queue: q, key: k, limiter: limiter, seen: k.charged}
 }
 
-// close sends away all that wait.
+// close ends the waiting of all attempts.
 func (q *afterQueue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

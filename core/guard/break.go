@@ -32,8 +32,8 @@ type BreakOptions struct {
 
 // Break refuses a key that does not stop: after some refusals the circuit of the key opens, and for some time its
 // requests are refused without asking the store, with a Retry-After that says for how long. Use it if refusing has a
-// price, such as a round trip to Redis, or as a ban: of an address after failed logins. Each key of each policy has a
-// circuit of its own, in this process.
+// price, such as a round trip to Redis, or as a ban: of an address after failed logins. Each key of each policy has
+// one circuit in this process.
 //
 // When the time is over, one request a second is let through to the store. If it is admitted, the circuit closes; if it
 // is refused, it opens for twice the time.
@@ -130,8 +130,8 @@ func (b *breaker) String() string { return fmt.Sprintf("break(%v, %v)", b.o.Befo
 // Err reports the mistakes in the options to New.
 func (b *breaker) Err() error { return b.err }
 
-// Serve implements OverLimit, for a handler of the program's own that passes on what it does not answer. Circuits open
-// only if Break is a rule's own handler.
+// Serve implements OverLimit, for a custom handler that passes on what it does not answer. Circuits open only if Break
+// is the handler of a rule.
 func (b *breaker) Serve(x *Refusal) Verdict { return b.o.Before.Serve(x) }
 
 // choose counts a refusal, and returns the handler that answers it. If the circuit is open now, it raises the

@@ -10,7 +10,7 @@ import (
 // so it is not reused.
 type handlerContext struct {
 	context.Context
-	rule     *rule // whose Result the Verdict has, or nil
+	rule     *rule // of the Result in the Verdict, or nil
 	guard    *Guard
 	owed     *owed        // nil if nothing is
 	result   *core.Result // for FromContext, or nil
@@ -54,7 +54,7 @@ func lookup(ctx context.Context, key any) any {
 	return nil
 }
 
-// innermost returns what the innermost guard around a handler has made of its context, or nil.
+// innermost returns the handlerContext of the innermost guard around a handler, or nil.
 func innermost(ctx context.Context) *handlerContext {
 	c, _ := lookup(ctx, handlerKey{}).(*handlerContext)
 	return c
@@ -88,8 +88,9 @@ func (v *Verdict) context(ctx context.Context) context.Context {
 	return c
 }
 
-// FromContext returns what a handler may show of the limits of its request: the Result that the headers speak of, of
-// all guards around the handler whose Config.Results asks for it. ok is false where nothing was counted. The context is
+// FromContext returns the Result that the headers of a request show, for a handler that shows it as well. Of several
+// guards around the handler it is the tightest, and Config.Results must be set. ok is false where nothing was counted.
+// The context is
 // that of the *http.Request; in Gin c itself will do, and in Fiber it is c.UserContext() or c.Context().
 func FromContext(ctx context.Context) (res core.Result, ok bool) {
 	kept, ok := lookup(ctx, resultKey{}).(*core.Result)

@@ -9,7 +9,7 @@ import (
 
 // Degrade lets a request over its limit go on, to a handler that asks [Degraded] and does less: an answer from a cache,
 // a smaller model, a page without its recommendations. Use it where a poorer answer is better than none, and where that
-// answer is cheap: nothing bounds how many of them there are. It costs a request over its limit a context of its own.
+// answer is cheap: nothing bounds how many of them there are. A request over its limit pays for one more context.
 //
 // With a handler, at most one, that answers instead: Degrade(ginmw.Handle(cached)). Its status is 200 unless it says
 // otherwise, and the answer has no Retry-After.

@@ -13,7 +13,7 @@ const claimTime = 30 * time.Second
 
 // Detach puts off the end of a request beyond its handler, for a connection that is hijacked or a stream that is
 // written after the handler has returned: its permits are held, and it is settled, when that work is over. ctx is the
-// context of the request; see [FromContext]. The code that does the work calls Claim on what Detach returns, at its
+// context of the request; see [FromContext]. The code that does the work calls Claim on the Detached, at its
 // start. What nobody claims is given back and settled all the same: permits when a lease has passed since the handler
 // returned, the rest after half a minute, and both at once if the handler panics. If there is nothing to hold or to
 // settle, Detach returns nil, which may be used in the same way.

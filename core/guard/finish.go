@@ -14,7 +14,7 @@ import (
 type owed struct {
 	context handlerContext
 	dues    *[]due // nil when all is done
-	settles bool   // somebody wants to know how the request ended
+	settles bool   // some rule has a Settle or an After
 
 	reported atomic.Int64 // by the handler; -1 if nothing was
 
@@ -181,8 +181,8 @@ func (v *Verdict) Finish(f Final) {
 // unreported stands for a handler that has reported nothing.
 const unreported = -1
 
-// Report adds n units to what the request with the context ctx has really used, such as the tokens of a language model.
-// [Reported], or a Settle or After of the program's own, charges them when the request is over. A handler may report as
+// Report adds n units to those that the request of ctx has used, such as the tokens of a language model.
+// [Reported], or another Settle or an After, charges them when the request is over. A handler may report as
 // often as it likes, from any goroutine, until it returns, or until what it has detached is released. A negative n
 // counts as 0, and Report does nothing if no rule settles. For the context see [FromContext].
 func Report(ctx context.Context, n int64) {

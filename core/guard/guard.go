@@ -20,7 +20,7 @@ type Config struct {
 	// Rule holds for every request, and other rules take from it what they leave out. A policy without a name is called
 	// "default". The Policy may be left out if Rules or Routes have some.
 	Rule
-	// Rules are further rules for every request, each for a key of its own, such as the tenant or the address. They are
+	// Rules are further rules for every request, each with another key, such as the tenant or the address. They are
 	// asked after the Rule, in order: write the narrowest key first. Each policy needs a name. Limits for the same key
 	// belong in one policy, which is one round trip to the store.
 	Rules []Rule
@@ -42,7 +42,7 @@ type Config struct {
 	// Source has the numbers of policies and tiers that change while the program runs. nil means that none do, and
 	// costs nothing.
 	Source Source
-	// Store keeps the counts. nil means a [core.Memory] of the Guard's own.
+	// Store keeps the counts. nil means a new [core.Memory].
 	Store core.Store
 	// Observe is called for each rule that has decided on a request, and once more, after the request, if the rule has
 	// a Settle or an After. It must not block.
@@ -190,8 +190,8 @@ func Must(policy string, key keyfunc.Func) *Guard {
 // It enforces that policy alone. What is mounted outside it, such as g on the whole application, has counted already:
 // limits add up.
 //
-// What the Config has as Cost and Settle holds here too. A limit on requests beside one on bytes is a rule of its own
-// with a Cost that returns 1: see [Guard.WithRule].
+// What the Config has as Cost and Settle holds here too. A limit on requests beside one on bytes is another rule, with
+// a Cost that returns 1: see [Guard.WithRule].
 //
 // With is for constants at start-up: like http.ServeMux.Handle it panics on a mistake. For text from elsewhere use
 // [Guard.WithRule].

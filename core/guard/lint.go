@@ -18,7 +18,7 @@ import (
 // registered, with or without a method: "POST /login", "/items/{id}". Without them, what the table and the keys say of
 // routes cannot be checked, and Lint warns of that if it matters.
 //
-// A Guard that With or WithRule has made has a rule of its own: call its Lint, too, and call each Lint when all of With
+// A Guard that With or WithRule has made has another rule: call its Lint, too, and call each Lint when all of With
 // and WithRule have been called, since what one of them makes may be what a field of the Config is for.
 func (g *Guard) Lint(routes []string) []Warning {
 	l := lint{guard: g}

@@ -11,8 +11,8 @@ import (
 // the request has used in the end. There is none for a rule that the request was exempted from, nor for one whose
 // decision did not matter because another rule has refused.
 //
-// Policy, Rule, Tier, Outcome and Shadow have few values, which are the program's own, so that they can be labels of a
-// metric.
+// Policy, Rule, Tier, Outcome and Shadow have few values, none of which a client chooses, so that they can be labels of
+// a metric.
 type Event struct {
 	// Policy is the policy's name.
 	Policy string
