@@ -32,7 +32,7 @@ type Admission struct {
 
 	limiter *Limiter
 	key     string
-	units   place     // where the units were charged, if the Result does not say because permits came from another place
+	origin  origin    // of the units, if the Result does not say because permits may have another one
 	turn    time.Time // of what was taken, if that is still to come; else zero
 	hold    *hold
 }
@@ -104,7 +104,7 @@ func (a *Admission) Acquire(ctx context.Context, n int64) error {
 	if !permits.Allowed() {
 		undo()
 	}
-	a.units = placeOf(&a.Result)
+	a.origin = originOf(&a.Result)
 	a.limiter.policy.Combine(&a.Result, &permits)
 	done = true
 	return nil
@@ -136,16 +136,26 @@ func (a *Admission) Wait(ctx context.Context) error {
 	return nil
 }
 
-// charged returns where the units were charged.
-func (a *Admission) charged() place {
-	if a.units != 0 {
-		return a.units
+// charged returns the store that has charged the units.
+func (a *Admission) charged() origin {
+	if a.origin != unset {
+		return a.origin
 	}
-	return placeOf(&a.Result)
+	return originOf(&a.Result)
 }
 
+// refund returns a refund of units whose receipt is that of the rates alone.
 func (a *Admission) refund(units int64) *core.Refund {
-	return &core.Refund{Policy: a.limiter.policy, Key: a.key, Receipt: a.Result, Units: units}
+	r := &core.Refund{Policy: a.limiter.policy, Key: a.key, Receipt: a.Result, Units: units}
+	switch a.charged() {
+	case inStore:
+		r.Receipt.Local = false
+	case inFallback:
+		r.Receipt.Local = true
+	case nowhere:
+		r.Receipt.Local, r.Receipt.At = true, 0
+	}
+	return r
 }
 
 // GiveBack gives back units of those that were taken, at most Result.Taken in all, as far as they still weigh; see
@@ -158,7 +168,7 @@ func (a *Admission) GiveBack(units int64) {
 		a.limiter.engine.waiters.put(a.refund(units), a.turn)
 		a.turn = time.Time{}
 	default:
-		a.limiter.engine.giveBack(a.refund(units), a.charged())
+		a.limiter.engine.giveBack(a.refund(units))
 	}
 }
 

@@ -144,10 +144,10 @@ func TestLogThatBlocks(t *testing.T) {
 			return &core.Refund{Policy: q, Key: "k", Receipt: res, Units: 1}
 		}
 		s.set(func(f *fakeRemote) { f.fail = &core.StoreError{Class: core.ClassDenied, Err: errDown} })
-		h.engine.giveBack(units(), inStore) // which is given up at once
+		h.engine.giveBack(units()) // which is given up at once
 		synctest.Wait()
 		s.set(restore)
-		h.engine.giveBack(units(), inStore)
+		h.engine.giveBack(units())
 		x, _ := hold1(t, h, p)
 		x.release()
 		synctest.Wait()
@@ -189,17 +189,17 @@ func TestRefunds(t *testing.T) {
 			return 50000 - res.Remaining
 		}
 		s.set(func(f *fakeRemote) { f.delay = 10 * time.Millisecond })
-		k.giveBack(take(), inStore)
+		k.giveBack(take())
 		synctest.Wait()
 		for range 1000 {
-			k.giveBack(take(), inStore)
+			k.giveBack(take())
 		}
 		advance(50 * time.Millisecond)
 		assert.Zero(t, used())
 		assert.Equal(t, []int{1, 512, 488}, s.refunds, "the first at once, all others together")
 
 		s.set(func(f *fakeRemote) { f.delay, f.fail = 0, errDown })
-		k.giveBack(take(), inStore)
+		k.giveBack(take())
 		advance(time.Second)
 		s.set(restore)
 		advance(time.Second)
@@ -208,7 +208,7 @@ func TestRefunds(t *testing.T) {
 		s.set(func(f *fakeRemote) {
 			f.after = &core.StoreError{Class: core.ClassLost, MaybeExecuted: true, Err: errDown}
 		})
-		k.giveBack(take(), inStore)
+		k.giveBack(take())
 		advance(time.Minute)
 		assert.Equal(t, calls+1, len(s.refunds), "maybe executed, and so never sent again")
 		assert.Error(t, k.close(), "it says so")

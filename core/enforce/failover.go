@@ -90,18 +90,18 @@ func (e *engine) acquire(ctx context.Context, p core.Permit) (*hold, core.Result
 }
 
 // giveBack gives units back: in the background if they are in a remote store.
-func (e *engine) giveBack(r *core.Refund, from place) {
+func (e *engine) giveBack(r *core.Refund) {
 	toCharged(r)
-	if from == inStore && e.remote() {
+	if e.remote() && originOf(&r.Receipt) == inStore {
 		e.background.refunds.Add(refund{*r, time.Now().Add(refundLife)})
 		return
 	}
-	_ = e.refund(inMemory, from, []core.Refund{*r})
+	_ = e.refund(inMemory, []core.Refund{*r})
 }
 
 // charge takes units that were used already: in the background if that is in a remote store. It calls done when that
 // has ended, however it has.
-func (e *engine) charge(t core.Take, at place, done func()) {
+func (e *engine) charge(t core.Take, at origin, done func()) {
 	if e.remote() && at == inStore {
 		e.background.charges.Add(charge{t, time.Now().Add(refundLife), done})
 		return
@@ -120,11 +120,11 @@ func (e *engine) charge(t core.Take, at place, done func()) {
 }
 
 // refund gives back what was charged in one store.
-func (e *engine) refund(ctx context.Context, from place, refunds []core.Refund) error {
+func (e *engine) refund(ctx context.Context, refunds []core.Refund) error {
 	for i := range refunds {
 		toCharged(&refunds[i])
 	}
-	switch from {
+	switch originOf(&refunds[0].Receipt) {
 	case nowhere:
 		for i := range refunds {
 			if c := lateChargeOf(&refunds[i].Receipt); c != nil {

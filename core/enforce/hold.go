@@ -16,7 +16,7 @@ type hold struct {
 	holder *holder
 	permit core.Permit
 	lease  time.Duration
-	place  place // which store has granted it
+	origin origin
 
 	// These belong to the holder's lock.
 	state    holdState
@@ -59,11 +59,11 @@ const (
 )
 
 // remote reports whether a store that is not in the process has granted the permit.
-func (x *hold) remote() bool { return x.holder.engine.remote() && x.place != inFallback }
+func (x *hold) remote() bool { return x.holder.engine.remote() && x.origin != inFallback }
 
 // store returns the store that has granted the permit, and renews and releases it.
 func (x *hold) store() core.PermitStore {
-	if x.place == inFallback {
+	if x.origin == inFallback {
 		return x.holder.engine.fallback()
 	}
 	return x.holder.engine.permits

@@ -43,13 +43,13 @@ func newHolder(e *engine) *holder { return &holder{engine: e, held: map[*hold]st
 // Result admits. p needs no ID.
 //
 // If it is unknown whether the store granted the permit, it is given back.
-func (h *holder) acquire(ctx context.Context, p core.Permit, from place) (*hold, core.Result, error) {
+func (h *holder) acquire(ctx context.Context, p core.Permit, from origin) (*hold, core.Result, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, core.Result{}, err
 	}
 	p.ID = rand.Text()
 	_, lease, _ := p.Policy.Concurrent()
-	x, sent := &hold{holder: h, permit: p, lease: lease, place: from}, time.Now()
+	x, sent := &hold{holder: h, permit: p, lease: lease, origin: from}, time.Now()
 	unknown := true // whether it was granted; so it stays after a panic
 	defer func() {
 		if unknown {

@@ -36,12 +36,12 @@ func lateChargeOf(r *core.Result) *lateCharge {
 // await prepares for the late answer to a take: when it comes, as much of the store's charge stands as the fail word
 // has admitted by res, and the rest is given back. If late is nil, no answer comes.
 func (e *engine) await(late *core.LateError, t *core.Take, res *core.Result) {
-	if t.Cost == 0 || late == nil && (res.Taken == 0 || placeOf(res) != inFallback) {
+	if t.Cost == 0 || late == nil && (res.Taken == 0 || originOf(res) != inFallback) {
 		return
 	}
 	key := strings.Clone(t.Key) // it may be a part of a request
 	c := &lateCharge{engine: e, policy: t.Policy, key: key, used: res.Taken}
-	if placeOf(res) == inFallback {
+	if originOf(res) == inFallback {
 		c.owes, c.weighs = true, weighs(res)
 	}
 	if res.Taken > 0 {
@@ -96,7 +96,7 @@ func (c *lateCharge) refund(units int64) {
 		c.engine.waiters.put(&r, time.Now().Add(turn))
 		return
 	}
-	c.engine.giveBack(&r, placeOf(&r.Receipt))
+	c.engine.giveBack(&r)
 }
 
 // waitForAnswer returns the error of the answer, or that of the take if none comes before ctx ends.

@@ -236,7 +236,7 @@ func (l *Limiter) AcquireN(ctx context.Context, key string, n int64) (held conte
 // as is a store that fails, whatever the fail word: then it is unknown whether anything was given back. The units come
 // back where they were taken, also if l has other numbers than the Limiter that took them.
 func (l *Limiter) Refund(ctx context.Context, key string, r core.Result, n int64) error {
-	err := l.engine.refund(ctx, placeOf(&r), []core.Refund{{Policy: l.policy, Key: key, Receipt: r, Units: n}})
+	err := l.engine.refund(ctx, []core.Refund{{Policy: l.policy, Key: key, Receipt: r, Units: n}})
 	if err == nil {
 		return nil
 	}

@@ -31,13 +31,13 @@ type lineKey struct {
 	policy core.Policy
 	key    string
 	units  int64
-	place  place // where they were charged
+	origin origin // of the units
 }
 
 func newWaiters(e *engine) *waiters { return &waiters{engine: e, lines: map[lineKey]*line{}} }
 
 func lineKeyOf(r *core.Refund) lineKey {
-	return lineKey{r.Policy, r.Key, r.Receipt.Taken, placeOf(&r.Receipt)}
+	return lineKey{r.Policy, r.Key, r.Receipt.Taken, originOf(&r.Receipt)}
 }
 
 // wait waits for the first turn of the line that no earlier caller waits for, and returns the receipt of it. The turn
@@ -47,7 +47,7 @@ func (w *waiters) wait(ctx context.Context, took *core.Refund, at time.Time) (co
 	w.mu.Lock()
 	if w.closed {
 		w.mu.Unlock()
-		w.engine.giveBack(took, placeOf(&took.Receipt))
+		w.engine.giveBack(took)
 		return core.Result{}, ErrClosed
 	}
 	l, x := w.line(lineKeyOf(took)), &waiter{ready: make(chan struct{})}
@@ -80,7 +80,7 @@ func (w *waiters) put(took *core.Refund, at time.Time) {
 	w.mu.Lock()
 	if w.closed {
 		w.mu.Unlock()
-		w.engine.giveBack(took, placeOf(&took.Receipt))
+		w.engine.giveBack(took)
 		return
 	}
 	l := w.line(lineKeyOf(took))
@@ -171,7 +171,7 @@ func (w *waiters) tick(l *line) {
 	}
 	w.mu.Unlock()
 	for i := range back {
-		w.engine.giveBack(&back[i], placeOf(&back[i].Receipt))
+		w.engine.giveBack(&back[i])
 	}
 }
 
@@ -190,7 +190,7 @@ func (w *waiters) close() {
 		return r.Policy.CompareTurns(&s.Receipt, &r.Receipt)
 	})
 	for i := range back {
-		w.engine.giveBack(&back[i], placeOf(&back[i].Receipt))
+		w.engine.giveBack(&back[i])
 	}
 	w.wg.Wait()
 }
