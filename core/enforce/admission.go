@@ -152,7 +152,7 @@ func (a *Admission) refund(units int64) *core.Refund {
 		r.Receipt.Local = false
 	case inFallback:
 		r.Receipt.Local = true
-	case nowhere:
+	default: // nowhere
 		r.Receipt.Local, r.Receipt.At = true, 0
 	}
 	return r
