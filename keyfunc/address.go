@@ -216,3 +216,41 @@ func ParsePeer(text string) netip.AddrPort {
 	}
 	return netip.AddrPortFrom(addr, 0)
 }
+
+// nat64 is the network in which translators show the IPv4 clients of IPv6-only servers (RFC 6052): one /64 for all.
+var nat64 = netip.MustParsePrefix("64:ff9b::/96")
+
+// canonical returns an address in the one form that all its notations share. Unspecified addresses become 0.0.0.0.
+func canonical(addr netip.Addr) netip.Addr {
+	addr = addr.Unmap().WithZone("")
+	if nat64.Contains(addr) {
+		b := addr.As16()
+		addr = netip.AddrFrom4([4]byte(b[12:]))
+	}
+	if addr.IsUnspecified() {
+		return netip.IPv4Unspecified()
+	}
+	return addr
+}
+
+// AddPrefix appends a network as a part of kind "ip": as "ip=2001:db8::/64", or as the bare address,
+// "ip=203.0.113.7", if it is a network of one address. The network's own notation does not matter: bits
+// behind the prefix are cleared, and an IPv4-mapped network is written as the IPv4 network that it is.
+// The zero Prefix is written as an empty part.
+func (k *Key) AddPrefix(p netip.Prefix) {
+	p = canonicalPrefix(p)
+	k.addNetwork(p.Addr(), p.Bits())
+}
+
+// addNetwork is AddPrefix for the network of an address that is in its canonical form.
+func (k *Key) addNetwork(addr netip.Addr, bits int) {
+	k.begin()
+	k.b = append(k.b, kindIP+"="...)
+	switch bits {
+	case -1: // the zero Prefix
+	case addr.BitLen(): // nearly always, and then there is nothing to mask
+		k.b = addr.AppendTo(k.b)
+	default:
+		k.b = netip.PrefixFrom(addr, bits).Masked().AppendTo(k.b)
+	}
+}
