@@ -163,7 +163,7 @@ type LimitResult struct {
 
 // Each returns the part of limit i in the decision, in the order of [Policy.Limits]. That of a limit that was not asked
 // is zero.
-func (r Result) Each(i int) LimitResult {
+func (r *Result) Each(i int) LimitResult {
 	if i >= len(r.each) && r.more == nil {
 		return LimitResult{}
 	}
