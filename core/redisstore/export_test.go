@@ -1,10 +1,8 @@
 package redisstore
 
 import (
-	"context"
 	"time"
 
-	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/redisstore/internal/dial"
 )
 
@@ -64,8 +62,3 @@ func (s *Store) Joined() bool { return s.only.maxKeys() > 1 }
 
 // Look lets the next crowd look whether connections were lost.
 func (s *Store) Look() { s.only.proxy.next.Store(0) }
-
-// Lost is for a flight that has failed because its connection broke.
-func (s *Store) Lost() {
-	s.only.repair(&flight{deadline: deadline{parent: context.Background()}, failure: &core.StoreError{Class: core.ClassLost}})
-}

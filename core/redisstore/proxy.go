@@ -36,42 +36,36 @@ const (
 // found keeps scripts for many keys away from now on.
 func (p *proxySearch) found() { p.state.Store(someProxy) }
 
-// unknown keeps them away until the next search, which may begin at once.
-func (p *proxySearch) unknown() {
-	p.state.CompareAndSwap(noProxy, notSearched)
-	p.next.Store(0)
-}
-
-// due reports whether it is time to look again, and later puts that off.
-func (p *proxySearch) due() bool { return int64(time.Since(started)) >= p.next.Load() }
-func (p *proxySearch) later()    { p.next.Store(int64(time.Since(started) + lookAgain)) }
-
 // maxKeys returns the number of keys for which one script may decide.
 func (n *node) maxKeys() int {
-	p := &n.proxy
-	if p.state.Load() != noProxy {
-		return 1
+	if n.proxy.state.Load() == noProxy {
+		return n.store.keys
 	}
-	if p.due() {
-		if p.later(); n.lostConnections() != p.lost.Load() {
-			p.unknown()
-			return 1
-		}
-	}
-	return n.store.keys
+	return 1
 }
 
-// lookForProxy begins a search beside the flights, if one is due.
+// lookForProxy begins a search beside the flights, if one is due: the first one, and one after a connection was lost.
+// Until such a search has ended, what the one before has found holds: a process that is short of time loses connections,
+// too, and must not be slowed down for that.
 func (n *node) lookForProxy() {
 	p := &n.proxy
-	if n.store.keys < 2 || n != n.store.only || p.state.Load() != notSearched || !p.due() || !p.running.CompareAndSwap(false, true) {
+	if n.store.keys < 2 || n != n.store.only || p.state.Load() == someProxy ||
+		int64(time.Since(started)) < p.next.Load() || !p.running.CompareAndSwap(false, true) {
+		return
+	}
+	if p.state.Load() == noProxy && n.lostConnections() == p.lost.Load() {
+		n.lookLater()
 		return
 	}
 	go func() {
-		defer p.running.Store(false)
+		defer n.lookLater()
 		n.searchProxy()
-		p.later()
 	}()
+}
+
+func (n *node) lookLater() {
+	n.proxy.next.Store(int64(time.Since(started) + lookAgain))
+	n.proxy.running.Store(false)
 }
 
 // lostConnections returns how many connections the client has closed so far.

@@ -13,9 +13,6 @@ import (
 // repair does what a failed flight cannot do for the next ones.
 func (n *node) repair(f *flight) {
 	class := classOf(f.failure)
-	if silent(class) {
-		n.proxy.unknown()
-	}
 	if class != core.ClassTimeout && class != core.ClassDown {
 		return
 	}
