@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -128,11 +129,11 @@ func newPolicy(name string, o PolicyOptions, limits []Limit) (Policy, []error) {
 	// kind and period, so that writing the same limits in another order, or
 	// changing a rate, keeps each limit's state. Where a change of the numbers could
 	// change the order, the shape has them.
-	slices.SortStableFunc(each, func(x, y prepared) int {
-		a, b := x.limit, y.limit
+	sort.SliceStable(each, func(i, j int) bool {
+		a, b := each[i].limit, each[j].limit
 		return cmp.Or(cmp.Compare(a.Algorithm, b.Algorithm), cmp.Compare(a.Period, b.Period),
 			cmp.Compare(a.Rate, b.Rate), cmp.Compare(a.Burst, b.Burst), cmp.Compare(a.Debt, b.Debt),
-			cmp.Compare(a.Buckets, b.Buckets), cmp.Compare(a.Align, b.Align))
+			cmp.Compare(a.Buckets, b.Buckets), cmp.Compare(a.Align, b.Align)) < 0
 	})
 	p := &policy{options: o, limits: make([]Limit, 0, len(each))}
 	for i, e := range each {

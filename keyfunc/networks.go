@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/netip"
 	"slices"
+	"sort"
 )
 
 // The networks of tunnels in which an IPv6 address has the IPv4 address of its client: 6to4 (RFC 3056), which gives a
@@ -48,8 +49,9 @@ func newNetworks(prefixes []netip.Prefix) networks {
 	for i, p := range prefixes {
 		sorted[i] = canonicalPrefix(p)
 	}
-	slices.SortFunc(sorted, func(p, q netip.Prefix) int {
-		return cmp.Or(p.Addr().Compare(q.Addr()), cmp.Compare(p.Bits(), q.Bits()))
+	sort.Slice(sorted, func(i, j int) bool {
+		p, q := sorted[i], sorted[j]
+		return cmp.Or(p.Addr().Compare(q.Addr()), cmp.Compare(p.Bits(), q.Bits())) < 0
 	})
 	var ns networks
 	for _, p := range sorted {

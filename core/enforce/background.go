@@ -35,10 +35,10 @@ const handsAtOnce = 64
 type background struct {
 	group     later.Group
 	renewals  later.Queue[*hold]
-	releases  later.Queue[release]
-	refunds   later.Queue[refund]
-	charges   later.Queue[charge]
-	handBacks later.Queue[handBack]
+	releases  later.Queue[*release]
+	refunds   later.Queue[*refund]
+	charges   later.Queue[*charge]
+	handBacks later.Queue[*handBack]
 }
 
 // release is a permit to release. It is of no use after the time given.
@@ -71,7 +71,7 @@ func newBackground(e *engine) *background {
 	b.renewals.Group, b.renewals.Batch, b.renewals.Send = &b.group, batchSize, e.holder.renew
 
 	b.releases.Group, b.releases.Batch = &b.group, batchSize
-	b.releases.Send = func(ctx context.Context, batch []release) []error {
+	b.releases.Send = func(ctx context.Context, batch []*release) []error {
 		permits := make([]core.Permit, len(batch))
 		for i := range batch {
 			permits[i] = batch[i].permit
@@ -82,7 +82,7 @@ func newBackground(e *engine) *background {
 	b.releases.GaveUp = e.gaveUp("could not be given back, and counts until it expires", "permits")
 
 	b.refunds.Group, b.refunds.Batch, b.refunds.Max = &b.group, batchSize, maxRefunds
-	b.refunds.Send = func(ctx context.Context, batch []refund) []error {
+	b.refunds.Send = func(ctx context.Context, batch []*refund) []error {
 		refunds := make([]core.Refund, len(batch))
 		for i := range batch {
 			refunds[i] = batch[i].Refund
@@ -93,7 +93,7 @@ func newBackground(e *engine) *background {
 	b.refunds.GaveUp = e.gaveUp("could not be given back, and counts until it expires", "units")
 
 	b.charges.Group, b.charges.Batch, b.charges.Max = &b.group, chargesAtOnce, maxRefunds
-	b.charges.Send = func(ctx context.Context, batch []charge) []error {
+	b.charges.Send = func(ctx context.Context, batch []*charge) []error {
 		return e.takeAll(ctx, len(batch), func(i int) *core.Take { return &batch[i].take })
 	}
 	b.charges.Keep = func(x *charge, err error) bool { return time.Now().Before(x.until) && mayRetry(err) }

@@ -93,7 +93,7 @@ func (e *engine) acquire(ctx context.Context, p core.Permit) (*hold, core.Result
 func (e *engine) giveBack(r *core.Refund) {
 	toCharged(r)
 	if e.remote() && originOf(&r.Receipt) == inStore {
-		e.background.refunds.Add(refund{*r, time.Now().Add(refundLife)})
+		e.background.refunds.Add(&refund{*r, time.Now().Add(refundLife)})
 		return
 	}
 	_ = e.refund(inMemory, []core.Refund{*r})
@@ -103,7 +103,7 @@ func (e *engine) giveBack(r *core.Refund) {
 // has ended, however it has.
 func (e *engine) charge(t core.Take, at origin, done func()) {
 	if e.remote() && at == inStore {
-		e.background.charges.Add(charge{t, time.Now().Add(refundLife), done})
+		e.background.charges.Add(&charge{t, time.Now().Add(refundLife), done})
 		return
 	}
 	defer done()

@@ -38,7 +38,7 @@ func (e *engine) handBack(t *core.Take) {
 		}
 	}
 	if units = min(units, used); units > 0 {
-		e.background.handBacks.Add(handBack{
+		e.background.handBacks.Add(&handBack{
 			core.Take{Policy: t.Policy, Key: t.Key, Cost: units, AtMost: true}, time.Now().Add(weighs(&now)),
 		})
 	}
@@ -46,7 +46,7 @@ func (e *engine) handBack(t *core.Take) {
 
 // sendHandBacks charges a batch to the store. Units that were surely not charged are owed again; those that may have
 // been charged are not.
-func (e *engine) sendHandBacks(ctx context.Context, batch []handBack) []error {
+func (e *engine) sendHandBacks(ctx context.Context, batch []*handBack) []error {
 	for i, err := range e.takeAll(ctx, len(batch), func(i int) *core.Take { return &batch[i].take }) {
 		var failed *core.StoreError
 		if errors.As(err, &failed) && !failed.MaybeExecuted {

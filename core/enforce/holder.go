@@ -256,7 +256,7 @@ func (h *holder) giveBack(x *hold) {
 	if x.adopted {
 		h.forget(x)
 	}
-	h.engine.background.releases.Add(release{x.permit, time.Now().Add(x.lease)})
+	h.engine.background.releases.Add(&release{x.permit, time.Now().Add(x.lease)})
 }
 
 // giveBackUnknown releases a permit that may have been granted, or may yet be.

@@ -3,6 +3,7 @@ package enforce
 import (
 	"context"
 	"slices"
+	"sort"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -186,8 +187,8 @@ func (w *waiters) close() {
 		w.changed(l, time.Now())
 	}
 	w.mu.Unlock()
-	slices.SortStableFunc(back, func(r, s core.Refund) int { // lines of one key have turns in between
-		return r.Policy.CompareTurns(&s.Receipt, &r.Receipt)
+	sort.SliceStable(back, func(i, j int) bool { // lines of one key have turns in between
+		return back[i].Policy.CompareTurns(&back[j].Receipt, &back[i].Receipt) < 0
 	})
 	for i := range back {
 		w.engine.giveBack(&back[i])

@@ -20,6 +20,8 @@ const (
 // Queue sends items in batches, one batch after the other, in the order in which they were added. A batch has all items
 // that have come while the one before it was out, so a lone item leaves at once. A Queue has a goroutine only while
 // there is something to send, and no Queue holds up another one. Its exported fields are set before the first Add.
+//
+// Let T be a pointer: the Queues of all pointers share their code.
 type Queue[T any] struct {
 	// Group counts the items of several queues together.
 	Group *Group
@@ -31,11 +33,11 @@ type Queue[T any] struct {
 	// failed: there is no caller who could recover.
 	Send func(ctx context.Context, batch []T) []error
 	// Keep reports whether an item that failed is to be sent again. If Keep is nil, none is.
-	Keep func(item *T, err error) bool
+	Keep func(item T, err error) bool
 	// GaveUp is called with the number of items that are given up, and the error of one of them. It may block.
 	GaveUp func(n int, err error)
 	// Done, if it is not nil, is called for each item that was sent or given up.
-	Done func(item *T)
+	Done func(item T)
 
 	mu      sync.Mutex
 	waiting []T
@@ -113,7 +115,7 @@ func (q *Queue[T]) sent(batch []T, errs []error) {
 	for i := range batch {
 		if errs != nil && errs[i] != nil {
 			failed = true
-			if q.Keep != nil && q.Keep(&batch[i], errs[i]) {
+			if q.Keep != nil && q.Keep(batch[i], errs[i]) {
 				q.failed = append(q.failed, batch[i])
 				continue
 			}
@@ -144,8 +146,8 @@ func (q *Queue[T]) end(items []T, givenUp int, why error) {
 	if q.Done == nil {
 		return
 	}
-	for i := range items {
-		q.Done(&items[i])
+	for _, item := range items {
+		q.Done(item)
 	}
 }
 

@@ -44,7 +44,7 @@ func newPost() *post {
 		return errs
 	}
 	p.GaveUp = func(n int, err error) { p.givenUp = append(p.givenUp, slices.Repeat([]error{err}, n)...) }
-	p.Done = func(item *int) { p.ended = append(p.ended, *item) }
+	p.Done = func(item int) { p.ended = append(p.ended, item) }
 	return p
 }
 
@@ -82,9 +82,9 @@ func TestKeep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, begin := newPost(), time.Now()
 		p.fail = func(item int) error { return map[bool]error{true: errGone}[item > 1] }
-		p.Keep = func(item *int, err error) bool {
+		p.Keep = func(item int, err error) bool {
 			require.ErrorIs(t, err, errGone)
-			return *item == 3 && time.Since(begin) < 10*time.Second
+			return item == 3 && time.Since(begin) < 10*time.Second
 		}
 		p.AddAll([]int{1, 2, 3})
 		synctest.Wait()
