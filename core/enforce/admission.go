@@ -120,9 +120,11 @@ func (a *Admission) Wait(ctx context.Context) error {
 		return nil
 	}
 	if end, bounded := ctx.Deadline(); bounded && time.Until(end) <= a.Result.Delay {
-		a.GiveBack(a.Result.Taken)
+		units := a.Result.Taken
+		a.GiveBack(units)
 		a.Result.Taken = 0
-		return &OverLimitError{core.Result{Limit: a.Result.Limit, RetryAfter: a.Result.Delay, At: a.Result.At}}
+		res := core.Result{Limit: a.Result.Limit, RetryAfter: a.Result.Delay, At: a.Result.At}
+		return &OverLimitError{Result: res, policy: a.limiter.policy, units: units}
 	}
 	took, turn := a.refund(a.Result.Taken), a.turn
 	a.turn = time.Time{}

@@ -23,14 +23,38 @@ var (
 type OverLimitError struct {
 	// Result is the refusal. RetryAfter counts from when it was made.
 	Result core.Result
+
+	policy  core.Policy
+	units   int64 // that were asked for
+	permits int64 // that were asked for, or 0
 }
 
-// Error implements error.
+// Error implements error. The text names the policy and what was asked for, as in "enforce: mail: 5 units asked for, at
+// most 3 at once; waiting cannot help".
 func (e *OverLimitError) Error() string {
-	if e.Result.Outcome == core.Never {
-		return fmt.Sprintf("over limit: more than the %d units that it ever admits at once", e.Result.Limit)
+	what, remedy := "over the limit", "waiting cannot help"
+	if e.Result.Outcome != core.Never {
+		remedy = fmt.Sprintf("try again in %v", e.Result.RetryAfter)
 	}
-	return fmt.Sprintf("over limit: try again in %v", e.Result.RetryAfter)
+	if e.policy.IsZero() { // another package made it
+		return "enforce: " + what + "; " + remedy
+	}
+	for i, limit := range e.policy.Limits() {
+		each, asked, of := e.Result.Each(i), e.units, "units"
+		if limit.Algorithm == core.Concurrent {
+			asked, of = e.permits, "permits"
+		}
+		switch {
+		case each.Never:
+			what = fmt.Sprintf("%d %s asked for, at most %d at once", asked, of, limit.Burst+limit.Debt)
+		case e.Result.Outcome == core.Never || !each.Refused || of == "units":
+		case each.Remaining > 0:
+			what = fmt.Sprintf("%d permits asked for, %d left", asked, each.Remaining)
+		default:
+			what = "all permits are taken"
+		}
+	}
+	return fmt.Sprintf("enforce: %s: %s; %s", e.policy.Name(), what, remedy)
 }
 
 // eachError returns the error of each of n that were sent together.

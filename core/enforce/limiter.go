@@ -169,8 +169,11 @@ func (l *Limiter) Reserve(ctx context.Context, key string, n int64, wait time.Du
 // It fails with an [*OverLimitError] at once if the turn would come too late. If ctx ends while it waits, it fails with
 // the context's error; if l is closed, with [ErrClosed]. Then those who wait behind it for the same key and n move up,
 // and the turn that is left over is that of the next caller. If none comes within some 20 ms, the units are given back,
-// which helps if no other process has queued behind.
+// which helps if no other process has queued behind. Other errors are those of AllowN.
 func (l *Limiter) Wait(ctx context.Context, key string, n int64) error {
+	if !l.rates { // Begin admits it, as Acquire needs
+		return fmt.Errorf("enforce: the policy %q has permits alone, and no turn to wait for; use Limiter.Acquire", l.policy)
+	}
 	wait := l.policy.Options().Wait
 	if end, bounded := ctx.Deadline(); bounded {
 		wait = min(wait, max(0, time.Until(end)))
@@ -181,7 +184,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) error {
 	case err != nil:
 		return err
 	case !a.Result.Allowed():
-		return &OverLimitError{a.Result}
+		return &OverLimitError{Result: a.Result, policy: l.policy, units: n}
 	default:
 		return a.Wait(ctx)
 	}
@@ -222,7 +225,7 @@ func (l *Limiter) AcquireN(ctx context.Context, key string, n int64) (held conte
 	case err != nil:
 		return nil, nil, err
 	case !a.Result.Allowed():
-		return nil, nil, &OverLimitError{a.Result}
+		return nil, nil, &OverLimitError{Result: a.Result, policy: l.policy, units: 1, permits: n}
 	}
 	if !a.Held() { // it failed open
 		held, cancel := context.WithCancel(ctx)

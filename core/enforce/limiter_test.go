@@ -253,3 +253,38 @@ func TestLimiterNilFallback(t *testing.T) {
 		assert.True(t, res.Local)
 	}
 }
+
+// Permits alone have no turn to wait for: Wait says so, where it would limit nothing.
+func TestWaitWithPermitsAlone(t *testing.T) {
+	l := newLimiter(t, nil, "ex: 2 concurrent")
+	for _, key := range []string{"k", ""} {
+		for _, n := range []int64{-1, 0, 1, 3} {
+			require.EqualError(t, l.Wait(t.Context(), key, n),
+				`enforce: the policy "ex: 2 concurrent" has permits alone, and no turn to wait for; use Limiter.Acquire`)
+		}
+	}
+	require.NoError(t, newLimiter(t, nil, "3/1s, 2 concurrent").Wait(t.Context(), "k", 1))
+}
+
+// The error over the limit names the policy, what was asked for, and what to do.
+func TestOverLimitError(t *testing.T) {
+	text := func(policy string, n int64) string {
+		l := newLimiter(t, nil, policy)
+		var err error
+		for range 3 {
+			if _, _, err = l.AcquireN(t.Context(), "k", n); err != nil {
+				break
+			}
+		}
+		over := &enforce.OverLimitError{}
+		require.ErrorAs(t, err, &over, policy)
+		return over.Error()
+	}
+	assert.Equal(t, "enforce: export: 3 permits asked for, at most 2 at once; waiting cannot help", text("export: 2 concurrent", 3))
+	assert.Regexp(t, `^enforce: export: all permits are taken; try again in \d`, text("export: 2 concurrent", 1))
+	assert.Regexp(t, `^enforce: export: 2 permits asked for, 1 left; try again in \d`, text("export: 3 concurrent", 2))
+	assert.Regexp(t, `^enforce: both: all permits are taken; try again in \d`, text("both: 100/1s, 2 concurrent", 1))
+	assert.Regexp(t, `^enforce: both: over the limit; try again in \d`, text("both: 1/1m, 2 concurrent", 1))
+	over := &enforce.OverLimitError{Result: core.Result{RetryAfter: time.Second}}
+	assert.Equal(t, "enforce: over the limit; try again in 1s", over.Error(), "made by another package")
+}

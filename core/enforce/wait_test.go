@@ -118,7 +118,7 @@ func TestWaitInLeakyBucket(t *testing.T) {
 		require.ErrorAs(t, q.l.Wait(t.Context(), "k", 1), &over)
 		assert.Equal(t, core.Refused, over.Result.Outcome)
 		assert.Equal(t, 200*ms, over.Result.RetryAfter)
-		assert.Equal(t, "over limit: try again in 200ms", over.Error())
+		assert.Equal(t, "enforce: default: over the limit; try again in 200ms", over.Error())
 		advance(over.Result.RetryAfter)
 		q.join(1)
 		advance(time.Second)
@@ -238,7 +238,7 @@ func TestWaitNever(t *testing.T) {
 		require.ErrorAs(t, l.Wait(t.Context(), "k", 4), &over, policy)
 		assert.Equal(t, core.Never, over.Result.Outcome)
 		assert.Zero(t, over.Result.RetryAfter)
-		assert.Contains(t, over.Error(), "over limit: more than the ")
+		assert.Equal(t, "enforce: default: 4 units asked for, at most 3 at once; waiting cannot help", over.Error())
 	}
 }
 
