@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -30,6 +31,37 @@ type entry struct {
 	err   error
 
 	owner *passenger // nil if its caller flies itself
+}
+
+// enter makes p, which may have been another one before, the passenger of an entry.
+//
+// A passenger is also a cache of one name: if the entry is of a take, t, its key has no name yet, and p keeps the one
+// that the caller before needed. Nearly always it is the same again, and a name costs an allocation. That is why a caller
+// that flies alone takes a passenger from the pool, too.
+func (p *passenger) enter(e *entry, t *core.Take, entered time.Time) *passenger {
+	p.entry, p.entered, p.decided, p.late = *e, entered, false, nil
+	p.owner = p
+	p.outcome.begin()
+	if t == nil {
+		return p
+	}
+	switch {
+	case p.key != "": // on a Cluster or Ring
+	case p.lastProgram == p.program && p.lastKey == t.Key:
+		p.key = p.last
+	default:
+		p.key = p.program.name(t.Key)
+	}
+	// The text of the key may be a part of a request, and so must not be kept when its caller has left. Nearly always
+	// the name ends with the same text.
+	p.take, p.last, p.lastProgram = *t, p.key, nil
+	if before, ok := strings.CutSuffix(p.key, t.Key); ok {
+		p.take.Key = p.key[len(before):]
+		p.lastProgram, p.lastKey = p.program, p.take.Key
+	} else {
+		p.take.Key = strings.Clone(t.Key)
+	}
+	return p
 }
 
 // call is a command of a flight, and how far it has come.

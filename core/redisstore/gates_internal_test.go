@@ -43,7 +43,8 @@ func TestCrowdLeavesTheLaneToOthers(t *testing.T) {
 	l.mu.Lock()
 	for range callers {
 		wg.Go(func() {
-			gate := l.lock(crowds)
+			gate := l.gates.Of(crowds)
+			l.lock(gate)
 			defer l.unlock(gate)
 			for start := time.Now(); time.Since(start) < 20*time.Microsecond; { //nolint:revive // it works
 			}
@@ -55,7 +56,8 @@ func TestCrowdLeavesTheLaneToOthers(t *testing.T) {
 		runtime.Gosched()
 	}
 	wg.Go(func() {
-		gate := l.lock(other)
+		gate := l.gates.Of(other)
+		l.lock(gate)
 		defer l.unlock(gate)
 		place = came
 	})

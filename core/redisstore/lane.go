@@ -39,25 +39,21 @@ type lane struct {
 	timer    *time.Timer
 	timerAt  time.Time // when it fires, or zero
 
-	trip       time.Duration    // a round trip, smoothed
-	shortest   [2]time.Duration // the shortest of this window of flights, and of the one before
-	answers    uint64           // how many flights were answered
-	answeredAt moment           // the last of them
-	overloaded moment           // when the process last had more to do than it or the server can: see overloadedSince
-	crowdedAt  moment           // when so many waited last that the flights had no room for all
+	trip         time.Duration    // a round trip, smoothed
+	shortest     [2]time.Duration // the shortest of this window of flights, and of the one before
+	shortestTrip time.Duration    // of both, or 0 if nothing has been answered yet
+	answers      uint64           // how many flights were answered
+	answeredAt   moment           // the last of them
+	overloaded   moment           // when the process last had more to do than it or the server can: see overloadedSince
+	crowdedAt    moment           // when so many waited last that the flights had no room for all
 }
 
 // maxWaiting is the number of passengers that may wait for one server, which takes them about 50 ms. They hold less than
 // 10 MiB.
 const maxWaiting = 8192
 
-// lock locks the lane for a caller of a policy, and returns the gate through which it came, for unlock.
-func (l *lane) lock(p core.Policy) *sync.Mutex {
-	gate := l.gates.Of(p)
-	gate.Lock()
-	l.mu.Lock()
-	return gate
-}
+// lock locks the lane for a caller that comes through the gate of its policy.
+func (l *lane) lock(gate *sync.Mutex) { gate.Lock(); l.mu.Lock() }
 
 // unlock unlocks the lane, and then the gate.
 func (l *lane) unlock(gate *sync.Mutex) { l.mu.Unlock(); gate.Unlock() }
@@ -76,8 +72,9 @@ func (l *lane) ask(ctx context.Context, now time.Time, e *entry, t *core.Take, r
 		patience = min(patience, at.Sub(now)/4*3)
 	}
 	p := passengers.Get().(*passenger).enter(e, t, now)
-	gate := l.lock(e.policy)
-	if l.shortestTrip() > l.node.store.grace && l.tooLate(time.Since(now)) {
+	gate := l.gates.Of(e.policy)
+	l.lock(gate)
+	if l.shortestTrip > l.node.store.grace && l.tooLate(time.Since(now)) {
 		l.overloaded.set(time.Now())
 		l.unlock(gate)
 		p.release()
@@ -91,7 +88,7 @@ func (l *lane) ask(ctx context.Context, now time.Time, e *entry, t *core.Take, r
 			l.out++
 			l.inFlight++
 		}
-		trip := l.shortestTrip()
+		trip := l.shortestTrip
 		l.unlock(gate)
 		f := &flight{lane: l, own: p.entry, sent: now, trip: trip, entries: 1, aside: aside}
 		f.own.owner = nil
@@ -197,7 +194,8 @@ func (l *lane) makeRoom(policy core.Policy, now time.Time) bool {
 // of others: the server has answered some meanwhile, or so many waited that not all would have had a flight, of a server
 // that answered a moment ago.
 func (l *lane) leave(p *passenger) (unsent, busy bool) {
-	gate := l.lock(p.policy)
+	gate := l.gates.Of(p.policy)
+	l.lock(gate)
 	defer l.unlock(gate)
 	if !p.place.Queued() {
 		return false, false
@@ -233,7 +231,7 @@ func (l *lane) next(now time.Time) *flight {
 	if l.dismiss(now); l.queue.Len() == 0 {
 		return nil
 	}
-	f := &flight{lane: l, sent: now, trip: l.shortestTrip(), passengers: l.queue.Fill(l.maxEntries, l.maxWeight, takeWeight)}
+	f := &flight{lane: l, sent: now, trip: l.shortestTrip, passengers: l.queue.Fill(l.maxEntries, l.maxWeight, takeWeight)}
 	f.waited, f.entries = now.Sub(f.passengers[0].entered), len(f.passengers)
 	l.out++
 	l.inFlight += f.entries
@@ -253,7 +251,7 @@ func (l *lane) dismiss(now time.Time) {
 
 // tooLate reports whether it is too late to ask for a caller that has waited so long. l is locked.
 func (l *lane) tooLate(waited time.Duration) bool {
-	return tooLate(answerBy(l.limit)-waited, l.shortestTrip(), l.node.store.grace)
+	return tooLate(answerBy(l.limit)-waited, l.shortestTrip, l.node.store.grace)
 }
 
 // run flies for passengers, one flight after the other, as long as there are any.
@@ -291,6 +289,9 @@ func (f *flight) land(answered, stay bool) (next *flight) {
 			l.trip, l.shortest[1] = took, took
 		}
 		l.trip += (took - l.trip) / 8
+		// If the process was short of processors when the first answers came, all seem to take longer than half of a
+		// caller's time, and nobody would ask any more, and find out that they do not.
+		l.shortestTrip = min(l.shortest[0], l.shortest[1], answerBy(l.limit)/2)
 	}
 	if stay && l.queue.Weight() < l.maxWeight/4 {
 		return nil

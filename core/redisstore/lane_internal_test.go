@@ -527,7 +527,7 @@ func TestRefusedLetOthersGoFirst(t *testing.T) { //nolint:paralleltest // it tak
 		came    time.Duration // how long ago the caller did
 		err     error
 	}{
-		"after a pause": {func(l *lane) { l.shortest = [2]time.Duration{time.Hour, time.Hour} }, time.Hour, errPaused},
+		"after a pause": {func(l *lane) { l.shortestTrip = answerBy(l.limit) / 2 }, time.Hour, errPaused},
 		"without a server": {func(l *lane) {
 			l.trouble.Store(open)
 			for range tripAfter {

@@ -47,7 +47,7 @@ func TestNothingIsAskedInVain(t *testing.T) {
 			hook := &asked{}
 			s := unreachable(t, Options{Deadline: time.Minute, DenyCache: -1}, hook)
 			l := s.only.lanes[deciding]
-			l.shortest, l.answers = [2]time.Duration{c.trip, c.trip}, 1
+			l.shortestTrip, l.shortest, l.answers = c.trip, [2]time.Duration{c.trip, c.trip}, 1
 			program, err := s.programs.of(s.names, policy)
 			require.NoError(t, err)
 			take := core.Take{Policy: policy, Key: "k", Cost: 1}
@@ -63,7 +63,7 @@ func TestNothingIsAskedInVain(t *testing.T) {
 				hook.n = 0
 				l.mu.Lock() // its timer may go off
 				defer l.mu.Unlock()
-				l.shortest = [2]time.Duration{c.trip, c.trip}
+				l.shortestTrip = c.trip
 				assert.Zero(t, l.out)
 				assert.Zero(t, l.queue.Len())
 			}
@@ -86,7 +86,7 @@ func TestNothingIsAskedInVain(t *testing.T) {
 			// Between boarding and the sending.
 			p := passengers.Get().(*passenger).enter(&e, &take, came)
 			l.mu.Lock()
-			l.shortest = [2]time.Duration{}
+			l.shortestTrip = 0
 			l.enqueue(p)
 			f := l.next(came)
 			require.NotNil(t, f)
@@ -99,7 +99,7 @@ func TestNothingIsAskedInVain(t *testing.T) {
 			// While it waited.
 			p = passengers.Get().(*passenger).enter(&e, &take, came)
 			l.mu.Lock()
-			l.shortest = [2]time.Duration{c.trip, c.trip}
+			l.shortestTrip = c.trip
 			l.enqueue(p)
 			f = l.next(time.Now())
 			l.mu.Unlock()

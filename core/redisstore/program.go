@@ -1,9 +1,6 @@
 package redisstore
 
 import (
-	"sync"
-	"sync/atomic"
-
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/redisstore/internal/denials"
 	"github.com/weir-go/weir/core/redisstore/internal/keys"
@@ -22,27 +19,14 @@ type program struct {
 	cache   *denials.Cache
 }
 
-// programs are those of the policies seen so far. They are kept up to maxPrograms, for a service that makes them as it
-// runs.
-type programs struct {
-	denials  *denials.Cache
-	byPolicy sync.Map // core.Policy -> *program
-	policies atomic.Int64
-}
-
-const maxPrograms = 4096
-
-// of returns the program of a policy whose keys have these names.
-func (ps *programs) of(names keys.Names, p core.Policy) (*program, error) {
-	if v, ok := ps.byPolicy.Load(p); ok {
-		return v.(*program), nil //nolint:forcetypeassert // nothing else is stored
-	}
+// newProgram computes the program of a policy whose keys have these names.
+func newProgram(names keys.Names, p core.Policy, cache *denials.Cache) (*program, error) {
 	shared, err := scriptsOf(p.Spec().Kinds())
 	if err != nil {
 		return nil, err
 	}
-	v := &program{scripts: shared, names: names, before: names.Before(p, p.Spec().Shape()), cache: ps.denials}
-	v.denials = ps.denials.Policy(v.before, p)
+	v := &program{scripts: shared, names: names, before: names.Before(p, p.Spec().Shape()), cache: cache}
+	v.denials = cache.Policy(v.before, p)
 	for _, l := range p.Limits() {
 		v.weight += moreWeight
 		if l.Algorithm == core.SlidingLog {
@@ -54,11 +38,6 @@ func (ps *programs) of(names keys.Names, p core.Policy) (*program, error) {
 	if v.params = len(params); !p.Spec().Calendar() {
 		v.unit = arguments(short(params), 0)
 	}
-	if ps.policies.Add(1) > maxPrograms {
-		ps.policies.Store(1)
-		ps.byPolicy.Clear()
-	}
-	ps.byPolicy.Store(p, v)
 	return v, nil
 }
 

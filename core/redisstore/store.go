@@ -232,6 +232,33 @@ func (s *Store) Fallback() *core.Memory {
 	return s.local()
 }
 
+// programs are those of the policies seen so far. They are kept up to maxPrograms, for a service that makes them as it
+// runs.
+type programs struct {
+	denials  *denials.Cache
+	byPolicy sync.Map // core.Policy -> *program
+	policies atomic.Int64
+}
+
+const maxPrograms = 4096
+
+// of returns the program of a policy whose keys have these names.
+func (ps *programs) of(names keys.Names, p core.Policy) (*program, error) {
+	if v, ok := ps.byPolicy.Load(p); ok {
+		return v.(*program), nil //nolint:forcetypeassert // nothing else is stored
+	}
+	v, err := newProgram(names, p, ps.denials)
+	if err != nil {
+		return nil, err
+	}
+	if ps.policies.Add(1) > maxPrograms {
+		ps.policies.Store(1)
+		ps.byPolicy.Clear()
+	}
+	ps.byPolicy.Store(p, v)
+	return v, nil
+}
+
 // Take implements [core.Store].
 func (s *Store) Take(ctx context.Context, t core.Take) (res core.Result, err error) {
 	if err := t.Validate(); err != nil {

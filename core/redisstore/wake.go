@@ -90,18 +90,11 @@ func stopped(took, limit time.Duration) bool { return took > limit+limit/4 }
 // time: three quarters, because a server may stand still for a while and serve all when it goes on; but half where a
 // flight takes that long always. l is locked.
 func (l *lane) queueLimit(patience time.Duration) time.Duration {
-	return max(patience/2, min(patience/4*3, answerBy(patience)-2*l.shortestTrip()))
+	return max(patience/2, min(patience/4*3, answerBy(patience)-2*l.shortestTrip))
 }
 
 // tripWindow is the number of flights over which the shortest round trip is taken.
 const tripWindow = 64
-
-// shortestTrip returns the shortest round trip of the last flights, or 0 if nothing has been answered yet; but not more
-// than half of the time that a caller has. If the process was short of processors when the first answers came, all seem
-// to take longer than that, and nobody would ask any more, and find out that they do not. l is locked.
-func (l *lane) shortestTrip() time.Duration {
-	return min(l.shortest[0], l.shortest[1], answerBy(l.limit)/2)
-}
 
 // maxQueueDelay returns how long a passenger may wait for company, although other flights are out.
 func (l *lane) maxQueueDelay() time.Duration { return max(l.trip/2, time.Millisecond) }
@@ -125,7 +118,7 @@ func (l *lane) shouldDepart(now time.Time) bool {
 // decide while the process gives the answers to another, and a third is on its way, so that neither side falls asleep:
 // to be woken costs more than a flight.
 func (l *lane) usefulFlights() int {
-	n := 1 + int(l.shortestTrip()/tripPerFlight)
+	n := 1 + int(l.shortestTrip/tripPerFlight)
 	if l.queue.Len() >= manyWaiting {
 		n = max(n, 3)
 	}
