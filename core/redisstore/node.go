@@ -129,20 +129,21 @@ func (s *Store) master(ctx context.Context, c *redis.ClusterClient, key string) 
 			return nil, errOpen
 		}
 	}
+	verdict := error(errBusy) // which says nothing about the servers: nor does a caller that leaves, or a hook that panics
+	defer func() {
+		if probe != nil || verdict != nil {
+			s.mapping.report(probe, verdict)
+		}
+	}()
 	limited, cancel := context.WithTimeout(ctx, answerBy(s.limit))
 	defer cancel()
 	direct, err := c.MasterForKey(limited, key)
-	if err == nil {
+	switch {
+	case err == nil:
 		s.mapped.Store(true)
-		if probe != nil {
-			s.mapping.report(probe, nil)
-		}
-		return direct, nil
-	}
-	if ctx.Err() == nil {
-		s.mapping.report(probe, classify(err))
-	} else if probe != nil {
-		probe(errBusy) // which says nothing about the servers
+		verdict = nil
+	case ctx.Err() == nil:
+		verdict = classify(err)
 	}
 	return direct, err
 }
