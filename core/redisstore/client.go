@@ -66,7 +66,8 @@ func ClientOptions(addrs ...string) *redis.UniversalOptions {
 // "redis://user:password@10.0.0.1:6379/0", or "rediss://..." with TLS. Further servers of a Cluster are parameters,
 // as in "rediss://user:password@10.0.0.1:6379?addr=10.0.0.2:6379"; for a Cluster with one address in the URL, set
 // IsClusterMode, and for Sentinels MasterName, on what it returns. The parameters db, protocol, client_name and
-// pool_size are those of go-redis; for any other, set the field of the options that ParseURL returns.
+// pool_size are those of go-redis; for any other, set the field of the options that ParseURL returns. The certificate of
+// each server has to be for the host by which it is reached, unless ServerName of the TLSConfig is set to another.
 func ParseURL(text string) (*redis.UniversalOptions, error) {
 	u, err := url.Parse(text)
 	if err != nil { // whose text has the password
@@ -94,8 +95,8 @@ func ParseURL(text string) (*redis.UniversalOptions, error) {
 	o := ClientOptions(append([]string{one.Addr}, more...)...)
 	o.Username, o.Password, o.TLSConfig = one.Username, one.Password, one.TLSConfig
 	o.DB, o.Protocol, o.ClientName, o.PoolSize = one.DB, one.Protocol, one.ClientName, one.PoolSize
-	if len(more) > 0 && o.TLSConfig != nil {
-		o.TLSConfig.ServerName = "" // each server has its own
+	if o.TLSConfig != nil {
+		o.TLSConfig.ServerName = "" // the Dialer has that of each server, which need not be the one in the URL
 	}
 	return o, nil
 }

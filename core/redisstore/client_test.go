@@ -22,13 +22,11 @@ func TestParseURL(t *testing.T) {
 	assert.Equal(t, 2, o.DB)
 	assert.Equal(t, "shop", o.ClientName)
 	require.NotNil(t, o.TLSConfig)
-	assert.Equal(t, "redis.internal", o.TLSConfig.ServerName)
 	assert.True(t, o.ContextTimeoutEnabled)
 
 	o, err = redisstore.ParseURL("rediss://10.0.0.1?addr=10.0.0.2:6379&addr=10.0.0.3:6379")
 	require.NoError(t, err)
 	assert.Equal(t, []string{"10.0.0.1:6379", "10.0.0.2:6379", "10.0.0.3:6379"}, o.Addrs)
-	assert.Empty(t, o.TLSConfig.ServerName)
 
 	for text, says := range map[string]string{
 		"10.0.0.1:6379":                                 "redis://user:password@",
@@ -52,6 +50,31 @@ func TestParseURL(t *testing.T) {
 		Take(t.Context(), core.Take{Policy: core.MustParse("p: 5/1h"), Key: "k", Cost: 1})
 	require.NoError(t, err)
 	assert.EqualValues(t, 4, res.Remaining)
+}
+
+// The certificate of a server that is not in the URL is not looked at as if it were that of the one in it: of the master
+// that Sentinels name, and of each node of a Cluster.
+func TestParseURLOfOtherServers(t *testing.T) {
+	t.Parallel()
+	server := redistest.TLS(t)
+	for name, text := range map[string]string{
+		"Sentinels":          "rediss://sentinel-1:26379",
+		"a Cluster":          "rediss://node-1:6379",
+		"a Cluster of three": "rediss://node-1:6379?addr=node-2:6379&addr=node-3:6379",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o, err := redisstore.ParseURL(text)
+			require.NoError(t, err)
+			o.TLSConfig.RootCAs, o.DialTimeout = server.Config.RootCAs, patient
+			conn, err := o.Dialer(t.Context(), "tcp", server.TLSAddr)
+			require.NoError(t, err)
+			assert.NoError(t, conn.Close())
+			o.TLSConfig.ServerName = "node-1" // if it is to be the same for all
+			_, err = o.Dialer(t.Context(), "tcp", server.TLSAddr)
+			assert.ErrorContains(t, err, "node-1")
+		})
+	}
 }
 
 // A URL in the place of an address is a mistake that New reports, and a Sentinel's the first decision.

@@ -16,8 +16,8 @@ func ExampleParseURL() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(o.Addrs, o.Username, o.TLSConfig.ServerName)
-	// Output: [redis.internal:6380] weir redis.internal
+	fmt.Println(o.Addrs, o.Username, o.TLSConfig != nil)
+	// Output: [redis.internal:6380] weir true
 }
 
 // For TLS, set TLSConfig on what ClientOptions returned, before the client is made.
