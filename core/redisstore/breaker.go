@@ -28,16 +28,15 @@ const (
 type breaker struct {
 	circuit *gobreaker.TwoStepCircuitBreaker[struct{}]
 	trouble atomic.Pointer[trouble] // nil while no flight has failed
-	turned  atomic.Int32            // a turn that observe was not called for yet
+	turned  atomic.Pointer[turn]    // one that observe was not called for yet
 	observe func(open bool, err error)
 }
 
-// The turns of a breaker.
-const (
-	unchanged int32 = iota
-	opened
-	closed
-)
+// turn is the opening or closing of a breaker.
+type turn struct {
+	open bool
+	err  error // that has opened it
+}
 
 // trouble is the time since flights have begun to fail.
 type trouble struct{ lastSuccess atomic.Int64 }
@@ -64,6 +63,7 @@ func (t *trouble) alone() time.Duration {
 // once each time that the breaker opens and closes, by the goroutine whose flight was the reason.
 func newBreaker(observe func(open bool, err error)) *breaker {
 	b := &breaker{observe: observe}
+	var latest error // that counted; locked by the circuit
 	b.circuit = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 		Name:        "weir",
 		MaxRequests: 1,
@@ -72,6 +72,7 @@ func newBreaker(observe func(open bool, err error)) *breaker {
 			return c.ConsecutiveFailures >= tripAfter && b.trouble.Load().alone() > tripAlone
 		},
 		IsSuccessful: func(err error) bool {
+			latest = err
 			ok := !silent(classOf(err)) && !keptOut(err)
 			if t := b.trouble.Load(); ok && t != nil {
 				t.succeeded()
@@ -86,9 +87,9 @@ func newBreaker(observe func(open bool, err error)) *breaker {
 		OnStateChange: func(_ string, from, to gobreaker.State) { // which is locked
 			switch {
 			case to == gobreaker.StateClosed:
-				b.turned.Store(closed)
+				b.turned.Store(&turn{})
 			case from == gobreaker.StateClosed:
-				b.turned.Store(opened)
+				b.turned.Store(&turn{open: true, err: latest})
 			}
 		},
 	})
@@ -123,8 +124,9 @@ func (b *breaker) report(probe func(error), err error) {
 		}
 	}
 	probe(err)
-	if turned := b.turned.Swap(unchanged); turned != unchanged && b.observe != nil {
-		b.observe(turned == opened, err)
+	// It may be the turn of another flight, which comes here a moment later.
+	if turned := b.turned.Swap(nil); turned != nil && b.observe != nil {
+		b.observe(turned.open, turned.err)
 	}
 	if err == nil && b.circuit.State() == gobreaker.StateClosed {
 		b.trouble.Store(nil)
