@@ -98,7 +98,7 @@ func (l *lane) ask(ctx context.Context, now time.Time, e *entry, t *core.Take, r
 		f.fly(ctx)
 		return f.own.reply, f.own.err
 	}
-	if l.queue.Len() >= maxWaiting && !l.makeRoom(e.policy, now) {
+	if l.queue.Len() >= maxWaiting && !l.makeRoom(e.policy) {
 		l.unlock(gate)
 		p.release()
 		return nil, refused(errFull)
@@ -180,8 +180,8 @@ func (l *lane) oldest() *passenger {
 
 // makeRoom sends away a passenger of the policy of which most wait, and reports whether there was one to send away for
 // the policy that is given. l is locked.
-func (l *lane) makeRoom(policy core.Policy, now time.Time) bool {
-	l.overloaded.set(now)
+func (l *lane) makeRoom(policy core.Policy) bool {
+	l.overloaded.set(time.Now())
 	newest := l.queue.Displace(policy)
 	if newest == nil {
 		return false

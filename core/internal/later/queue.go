@@ -17,8 +17,9 @@ const (
 	LastPause  = 400 * time.Millisecond
 )
 
-// Queue sends items in batches, one batch after the other, in the order in which they were added. A batch has all items
-// that have come while the one before it was out, so a lone item leaves at once. A Queue has a goroutine only while
+// Queue sends items in batches, one batch after the other, in the order in which they were added, but that what failed
+// goes again after newer ones. A batch has all items that have come while the one before it was out, so a lone item leaves
+// at once. A Queue has a goroutine only while
 // there is something to send, and no Queue holds up another one. Its exported fields are set before the first Add.
 //
 // Let T be a pointer: the Queues of all pointers share their code.
@@ -27,14 +28,15 @@ type Queue[T any] struct {
 	Group *Group
 	// Batch is the largest number of items in a batch.
 	Batch int
-	// Max bounds the items that wait: one beyond is given up at once. 0 means no bound.
+	// Max bounds the items that wait: what is added while so many wait is given up at once. 0 means no bound.
 	Max int
 	// Send sends a batch, and returns the error of each item, or nil if it has sent them all. If it panics, all have
 	// failed: there is no caller who could recover.
 	Send func(ctx context.Context, batch []T) []error
 	// Keep reports whether an item that failed is to be sent again. If Keep is nil, none is.
 	Keep func(item T, err error) bool
-	// GaveUp is called with the number of items that are given up, and the error of one of them. It may block.
+	// GaveUp, if it is not nil, is called with the number of items that are given up, and the error of one of them. It
+	// may block.
 	GaveUp func(n int, err error)
 	// Done, if it is not nil, is called for each item that was sent or given up.
 	Done func(item T)
@@ -98,7 +100,7 @@ func (q *Queue[T]) work() {
 func (q *Queue[T]) send(batch []T) (errs []error) {
 	defer func() {
 		if value := recover(); value != nil {
-			errs = slices.Repeat([]error{fmt.Errorf("a panic in Send: %v", value)}, len(batch))
+			errs = slices.Repeat([]error{fmt.Errorf("the store panicked: %v", value)}, len(batch))
 		}
 	}()
 	ctx, cancel := context.WithTimeout(context.Background(), Timeout) //nolint:forbidigo // it is of many requests
@@ -140,7 +142,7 @@ func (q *Queue[T]) sent(batch []T, errs []error) {
 // end reports what is given up, and that nothing more becomes of these items. q is not locked: a GaveUp that blocks
 // holds up nobody but this queue.
 func (q *Queue[T]) end(items []T, givenUp int, why error) {
-	if givenUp > 0 {
+	if givenUp > 0 && q.GaveUp != nil {
 		q.GaveUp(givenUp, why)
 	}
 	if q.Done == nil {
@@ -163,14 +165,16 @@ func (q *Queue[T]) again() {
 func (q *Queue[T]) Left() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return len(q.waiting) + len(q.failed) + q.out
+	return q.left()
 }
+
+func (q *Queue[T]) left() int { return len(q.waiting) + len(q.failed) + q.out }
 
 // Unsent returns how many items are left, and how many were given up since the last Unsent.
 func (q *Queue[T]) Unsent() int {
-	left := q.Left()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	left, q.givenUp = left+q.givenUp, 0
-	return left
+	n := q.left() + q.givenUp
+	q.givenUp = 0
+	return n
 }
