@@ -152,14 +152,21 @@ func hasNoName(policy string) bool {
 	return err == nil && p.Name() == ""
 }
 
-// parseRoute reads a key of the table: "/items/{id}", "POST /login", "/files/*".
+// methods are those that a key of the table may begin with by mistake, without a space after it.
+var methods = []string{"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
+
+// rooted returns a pattern with a "/" before it, unless it begins with one.
+func rooted(pattern string) string { return "/" + strings.TrimPrefix(pattern, "/") }
+
+// parseRoute reads a key of the table: "/items/{id}", "POST /login", "/files/*", "example.com/x". It refuses what is the
+// pattern of no router.
 func parseRoute(text string) (route, error) {
 	method, pattern, found := strings.Cut(text, " ")
 	if !found {
 		method, pattern = "", text
 	}
 	switch {
-	case slices.Contains([]string{"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}, text):
+	case slices.Contains(methods, text):
 		return route{}, fmt.Errorf("a method alone; add the pattern, as in %q, or \"/*\" for all", text+" /login")
 	case pattern == "" || strings.ContainsAny(pattern, " \t") || found && method == "":
 		return route{}, errors.New(`give a pattern as the router has it, such as "/items/{id}", with a method before it if need be, as in "POST /login"`)
@@ -167,6 +174,13 @@ func parseRoute(text string) (route, error) {
 		return route{}, fmt.Errorf("methods are in upper case: %q", strings.ToUpper(method)+" "+pattern)
 	case method == "HEAD":
 		return route{}, errors.New(`HEAD counts as GET; give "GET"`)
+	case strings.ContainsAny(method, ",|;/+"):
+		return route{}, fmt.Errorf("%q is not one method; give an entry to each, as in %q, or leave the method out for all", method, "POST "+rooted(pattern))
+	case !strings.Contains(pattern, "/"):
+		return route{}, fmt.Errorf("a pattern has a \"/\"; did you mean %q?", strings.TrimLeft(method+" ", " ")+rooted(pattern))
+	}
+	if first, rest, _ := strings.Cut(pattern, "/"); !found && slices.Contains(methods, first) {
+		return route{}, fmt.Errorf("no space after the method; did you mean %q?", first+" /"+rest)
 	}
 	return route{method, pattern}, nil
 }
@@ -223,13 +237,15 @@ func registered(text string) route {
 // String is the route as it is written.
 func (r route) String() string { return strings.TrimPrefix(r.method+" "+r.pattern, " ") }
 
-func (e *entry) place() string {
-	text := e.String()
+// text returns the entry's key in Config.Routes.
+func (e *entry) text() string {
 	if e.prefix {
-		text += "*"
+		return e.String() + "*"
 	}
-	return fmt.Sprintf("Routes[%q]", text)
+	return e.String()
 }
+
+func (e *entry) place() string { return fmt.Sprintf("Routes[%q]", e.text()) }
 
 // matches reports whether the entry is for a route that is registered.
 func (e *entry) matches(r route) bool {

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/keyfunc"
@@ -17,6 +18,23 @@ func TestRoutesNamed(t *testing.T) {
 	said := g.Describe([]string{"/items/{id}", "/items/:id", "/items-id"})
 	for _, want := range []string{"items-id: 1/1s", "items: 2/1s", "other: 3/1s"} {
 		assert.Contains(t, said, want)
+	}
+}
+
+// A key that is the pattern of no router is refused, with what was probably meant.
+func TestRoutesThatNoRouterHas(t *testing.T) {
+	for key, want := range map[string]string{
+		"GET/health":  `guard: Routes["GET/health"]: no space after the method; did you mean "GET /health"?`,
+		"login":       `guard: Routes["login"]: a pattern has a "/"; did you mean "/login"?`,
+		"POST login":  `guard: Routes["POST login"]: a pattern has a "/"; did you mean "POST /login"?`,
+		"*":           `guard: Routes["*"]: a pattern has a "/"; did you mean "/*"?`,
+		"POST,GET /y": `guard: Routes["POST,GET /y"]: "POST,GET" is not one method; give an entry to each, as in "POST /y", or leave the method out for all`,
+	} {
+		_, err := guard.New(guard.Config{Rule: guard.Rule{Key: keyfunc.IP()}, Routes: map[string]guard.Rule{key: {Policy: "1/1m"}}})
+		require.EqualError(t, err, want)
+	}
+	for _, key := range []string{"example.com/x", "GET example.com/", "/*", "localhost/", "PROPFIND /a", "M-SEARCH /a", "/GET/health", "/a|b", "/{path...}"} {
+		newGuard(t, guard.Config{Routes: map[string]guard.Rule{key: {Policy: "1/1m"}}})
 	}
 }
 

@@ -11,7 +11,8 @@ import (
 // RuleInfo is a rule that holds for a route, as data: for a page that shows the limits, an inventory of several
 // programs, or a check at start-up. [Guard.Rules] returns them.
 type RuleInfo struct {
-	// Route is the route as Rules was given it, such as "POST /login", or "" for all other routes.
+	// Route is the route as Rules was given it, or the key of the entry of Routes, such as "POST /login", or "" for all
+	// other routes.
 	Route string `json:"route"`
 	// Place is the place of the rule in the Config: "Rule", "Rules[1]" or `Routes["POST /login"]`; or "With".
 	Place string `json:"place"`
@@ -61,10 +62,21 @@ type Needs struct {
 
 // Rules returns the rules that hold for each of the routes that the router has registered, and for all others, in the
 // order in which they are asked. routes are patterns with or without a method, as [Guard.Lint] takes them; without any,
-// Rules returns those for all other routes alone. Numbers that come from a Source are the current ones.
+// Rules returns those for each entry of Routes, under its key, and for all other routes. Numbers that come from a Source
+// are the current ones.
 //
 // A Guard that With or WithRule has made returns its own rule: give its Rules the routes on which it is mounted.
 func (g *Guard) Rules(routes []string) []RuleInfo {
+	if len(routes) == 0 && g.routes != nil {
+		for _, e := range g.routes.all {
+			routes = append(routes, e.text())
+		}
+	}
+	return g.rulesOn(routes)
+}
+
+// rulesOn returns the rules of the routes given, and of all others.
+func (g *Guard) rulesOn(routes []string) []RuleInfo {
 	g = g.current()
 	var all []RuleInfo
 	add := func(route, place string, rules []*rule) {
@@ -143,17 +155,21 @@ func handlerNeeds(h OverLimit) (degrading, isNative bool) {
 	return degrading, isNative
 }
 
-// Describe returns the [Guard.Rules] as a text for the log at start-up: a line for each rule, with its place, its
-// policy, its key, its over-limit handler and its tiers.
+// Describe returns the rules that hold for each of the routes, and for all others, as a text for the log at start-up: a
+// line for each rule, with its place, its policy, its key, its over-limit handler and its tiers. [Guard.Rules] returns
+// the same as data.
 func (g *Guard) Describe(routes []string) string {
 	var lines [][]string
 	last := "none"
-	for _, ru := range g.Rules(routes) {
+	for _, ru := range g.rulesOn(routes) {
 		route := ru.Route
-		if route == "" {
+		switch {
+		case route == "" && ru.Place == withPlace:
+			route = "where mounted"
+		case route == "":
 			route = "all others"
 		}
-		line := []string{route, "nothing"}
+		line := []string{route, "no limit"}
 		if ru.Name != "" {
 			tiers := ""
 			if len(ru.Tiers) > 0 {

@@ -28,7 +28,7 @@ func TestDescribe(t *testing.T) {
 	assert.Equal(t, strings.TrimPrefix(`
 POST /login  Routes["POST /login"]  post-login: 5/1m; fail closed  by ip  reject(429)
              Rule                   default: 100/1m                by ip  reject(429)  tiers admin, pro
-GET /health  nothing
+GET /health  no limit
 GET /trial   Routes["GET /trial"]   trial: 9/1m; shadow            by ip  reject(429)
 GET /items   Rule                   default: 100/1m                by ip  reject(429)  tiers admin, pro
 all others   Rule                   default: 100/1m                by ip  reject(429)  tiers admin, pro
@@ -93,7 +93,8 @@ func TestRules(t *testing.T) {
 	}
 	got := g.Rules([]string{"POST /login", "HEAD /health", "/items"})
 	assert.Equal(t, want, got)
-	assert.Equal(t, want[4:], g.Rules(nil))
+	health := guard.RuleInfo{Route: "GET /health", Place: `Routes["GET /health"]`}
+	assert.Equal(t, []guard.RuleInfo{health, want[0], base, everybody}, g.Rules(nil), "the table, and all others")
 
 	text, err := json.Marshal(got)
 	require.NoError(t, err)
@@ -120,6 +121,35 @@ func places(rules []guard.RuleInfo) (lines []string) {
 		lines = append(lines, r.Route+" "+r.Place+" "+r.Policy)
 	}
 	return lines
+}
+
+// Without routes, Rules lists each entry of the table by its key, so that a check of all rules overlooks none.
+func TestRulesWithoutRoutes(t *testing.T) {
+	g := newGuard(t, guard.Config{
+		Rule: guard.Rule{Policy: "100/1m"},
+		Routes: map[string]guard.Rule{
+			"/files/*":      {Policy: "files: 5/1m, 2 concurrent", Instead: true},
+			"GET /files/*":  {Policy: "reading: 5/1m", Instead: true},
+			"/files/big/*":  {Policy: "big: 5/1m", Instead: true},
+			"POST /a/{id}":  {Policy: "a: 5/1m"},
+			"/a/{id}":       {Policy: "any: 5/1m", Instead: true},
+			"GET /nothing*": {Instead: true},
+		},
+	})
+	assert.Equal(t, []string{
+		`/a/{id} Routes["/a/{id}"] any: 5/1m`,
+		`/files/* Routes["/files/*"] files: 5/1m, 2 concurrent`,
+		`/files/big/* Routes["/files/big/*"] big: 5/1m`,
+		`GET /files/* Routes["GET /files/*"] reading: 5/1m`,
+		`GET /nothing* Routes["GET /nothing*"] `,
+		`POST /a/{id} Routes["POST /a/{id}"] a: 5/1m`,
+		`POST /a/{id} Rule default: 100/1m`,
+		` Rule default: 100/1m`,
+	}, places(g.Rules(nil)))
+	assert.Equal(t, "all others  Rule  default: 100/1m  by ip  reject(429)\n", g.Describe(nil))
+	annotation := g.With("search", "10/1s")
+	assert.Equal(t, "/search        With  search: 10/1s  by ip  reject(429)\nwhere mounted  With  search: 10/1s  by ip  reject(429)\n",
+		annotation.Describe([]string{"/search"}))
 }
 
 // A rule says what it needs beside an answer to whether a request may pass.
