@@ -22,6 +22,7 @@
 //	res, err := store.Take(ctx, core.Take{Policy: login, Key: "alice", Cost: 1})
 //	switch {
 //	case err != nil: // the store could not decide
+//	case res.Outcome == core.Never: // larger than the burst: waiting cannot help, and RetryAfter is 0
 //	case !res.Allowed(): // come back in res.RetryAfter
 //	}
 //

@@ -39,7 +39,8 @@ const (
 	maxLease     = 24 * time.Hour
 )
 
-// Algorithm is the way in which a limit counts. The README helps to choose one.
+// Algorithm is the way in which a limit counts. Most limits need none but GCRA; docs/algorithms.md
+// in the repository helps to choose.
 type Algorithm uint8
 
 // The algorithms.

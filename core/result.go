@@ -9,10 +9,12 @@ import (
 	"github.com/weir-go/weir/core/internal/algo"
 )
 
-// Outcome is the decision of a store, a Limiter or a guard.
+// Outcome is the decision of a store, a Limiter or a guard. Ask its method Allowed: two outcomes admit and two refuse,
+// so that a comparison with one of them is wrong for another.
 type Outcome uint8
 
-// The outcomes of a decision. The zero Outcome refuses.
+// The outcomes of a decision. The zero Outcome refuses. Ask [Outcome.Allowed], and never compare with Admitted or
+// Refused alone: AtLimit is admitted, too, and Never is refused, too.
 const (
 	// Refused: the cost does not fit now; after RetryAfter it would.
 	Refused Outcome = iota
@@ -44,7 +46,8 @@ func (o Outcome) String() string {
 // Allowed reports whether the request was admitted.
 func (o Outcome) Allowed() bool { return o == Admitted || o == AtLimit }
 
-// Result is the answer to one [Take]. The zero Result refuses.
+// Result is the answer to one [Take]. Its method Allowed reports whether the request was admitted. If not, it may come
+// back after RetryAfter, unless Outcome is [Never]. The zero Result refuses.
 //
 // Limit, Remaining and ResetAfter come from the tightest limit: one that refused
 // before one that admitted, then the one with least remaining, then the one with

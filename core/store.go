@@ -22,7 +22,10 @@ import (
 //   - [PermitStore], without which policies cannot have permits;
 //   - Fallback() *Memory, which returns the in-process store that decides under "fail local"
 //     while this one fails. All Limiters on the store then share it; without the method each
-//     has its own.
+//     has its own;
+//   - Failing(server string) bool, which reports whether the server of that name, as in
+//     StoreError.Server, still fails: the log then says that it is back only when it has
+//     answered itself, and without the method a second after its last failure.
 type Store interface {
 	// Take decides and charges: all limits of the policy, or none.
 	Take(context.Context, Take) (Result, error)

@@ -9,9 +9,11 @@
 //
 //	limiter, err := enforce.New(store, core.MustParse("mail: 10/1s"), enforce.Options{})
 //	...
-//	res, err := limiter.Allow(ctx, "customer-7")
-//	if err == nil && !res.Allowed() {
-//		// over the limit; come back in res.RetryAfter
+//	res, err := limiter.AllowN(ctx, "customer-7", 3)
+//	switch {
+//	case err != nil: // nothing was decided, as under "fail closed"
+//	case res.Outcome == core.Never: // larger than the burst: waiting cannot help, and RetryAfter is 0
+//	case !res.Allowed(): // over the limit; come back in res.RetryAfter
 //	}
 //
 // [Limiter.AllowN] takes several units, all or none, and [Limiter.UpTo] as many as there are. [Limiter.Refund] gives
@@ -25,7 +27,7 @@
 //	limiter, err := enforce.New(store, core.MustParse("partner: 10/1s; wait 30s"), enforce.Options{})
 //	...
 //	if err := limiter.Wait(ctx, "partner", 1); err != nil {
-//		return err // an *enforce.OverLimitError, or the context's error
+//		return err // an *enforce.OverLimitError, for errors.As, or the context's error
 //	}
 //
 // # Bounding what is under way

@@ -3,7 +3,7 @@
 //
 // A [Rule] is a policy, such as "100/1m", and the code around it: the key by which requests are counted, their cost, and
 // the handler of those over the limit. A Guard enforces rules. An adapter (nethttp, ginmw, echomw, fibermw) makes
-// middleware of it. The sections below are the five main tasks; each is a runnable example further down.
+// middleware of it. The sections below are the main tasks; most have a runnable example further down.
 //
 // # One limit for all routes
 //
@@ -46,7 +46,7 @@
 //
 // With a Store, all processes count together. The fail word of each policy says what happens while the store fails:
 //
-//	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379", ContextTimeoutEnabled: true})
+//	rdb := redis.NewUniversalClient(redisstore.ClientOptions("127.0.0.1:6379"))
 //	store, err := redisstore.New(rdb, redisstore.Options{})
 //	if err != nil {
 //		return err

@@ -120,7 +120,7 @@ func Example_redis() {
 }
 
 func countInRedis() (string, error) {
-	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379", ContextTimeoutEnabled: true})
+	rdb := redis.NewUniversalClient(redisstore.ClientOptions("127.0.0.1:6379"))
 	store, err := redisstore.New(rdb, redisstore.Options{})
 	if err != nil {
 		return "", err

@@ -53,8 +53,8 @@ type Rule struct {
 	// taken }. Settle is not called if nothing was taken.
 	Settle func(f Final, taken int64) int64
 	// After replaces Cost and Settle: it is called after the request and returns the units to charge, such as one for a
-	// login that failed. Before, the rule takes none: it only refuses if there is not one unit left. So there is nothing
-	// to give back. What a request used is charged as far as the policy's debt allows, and without debt up to what there
+	// login that failed; less than 0 counts as 0. Before, the rule takes none: it only refuses if there is not one unit
+	// left. So there is nothing to give back. What a request used is charged as far as the policy's debt allows, and without debt up to what there
 	// is.
 	//
 	// Until that is charged, each request of a key counts as one unit: in this process no more of them run at a time
