@@ -34,8 +34,9 @@ func (e *LateError) Answer(res Result, err error) {
 	}
 }
 
-// Then calls f with the answer: at once if that has come already, otherwise when it comes, in the goroutine of the
-// store, which f must not hold up. If no answer comes, f is not called. Then is called once at most.
+// Then calls f with the answer: at once if that has come already, otherwise when it comes, in a goroutine of the store,
+// which f must not hold up, and in which nobody sees a panic of f. If no answer comes, f is not called. Then is called
+// once at most.
 func (e *LateError) Then(f func(Result, error)) {
 	e.mu.Lock()
 	e.then = f

@@ -167,23 +167,15 @@ func (c *call) retry(err error, texts *[]*script) bool {
 	return true
 }
 
-// settle gives all entries of the call the same.
-func (c *call) settle(reply []int64, err error) {
-	if c.shared == nil {
-		c.entry.settle(reply, err)
-		return
-	}
-	c.each(func(p *passenger) { p.settle(reply, err) })
-}
-
-// settle gives an entry its reply or error, and wakes its passenger.
-func (e *entry) settle(reply []int64, err error) {
+// settle gives an entry its reply or error, and wakes its passenger. It reports whether that one has left.
+func (e *entry) settle(reply []int64, err error) (left bool) {
 	e.reply, e.err = reply, err
 	switch p := e.owner; {
 	case p == nil:
 	case p.outcome.end(answer): // before its signal, which may be there already
 		p.wake()
 	default:
-		p.settleLate()
+		left = true
 	}
+	return left
 }

@@ -22,10 +22,11 @@ type flight struct {
 	passengers []*passenger  // that were in it when it left, in the order in which they came
 	calls      []call        // those that are not settled
 
-	answered bool        // the server has answered something
-	failure  error       // of the others
-	probe    func(error) // not nil if the breaker waits for its report
-	observed *Flight     // nil if nobody observes flights
+	answered bool         // the server has answered something
+	failure  error        // of the others
+	late     []*passenger // whose callers have left with a take
+	probe    func(error)  // not nil if the breaker waits for its report
+	observed *Flight      // nil if nobody observes flights
 
 	waited    time.Duration // the first of them
 	entries   int
@@ -92,10 +93,10 @@ func (f *flight) relay() (next *flight) {
 	runtime.Gosched()
 	runtime.Gosched()
 	next = f.land(false, false)
-	if f.ended {
+	if f.ended && f.late == nil {
 		return next
 	}
-	if next != nil { // it does not wait for what is sent again
+	if next != nil { // it does not wait for what is sent again, nor for late answers
 		go f.lane.run(next)
 		next = nil // also if this one ends in a panic
 	}
@@ -161,6 +162,9 @@ func (f *flight) resend() {
 // end is called last of each flight, whatever has come of it.
 func (f *flight) end() {
 	l := f.lane
+	if f.late != nil {
+		defer f.answerLate()
+	}
 	if !f.landed { // nothing was sent
 		if next := f.land(false, false); next != nil {
 			go l.run(next)
@@ -256,7 +260,7 @@ func (f *flight) collect(failed error) {
 			f.answered, c.entry.reply = true, reply
 		case err == nil && c.shared == nil:
 			f.answered = true
-			c.entry.settle(reply, nil)
+			f.settle(c.entry, reply, nil)
 		case err == nil:
 			f.answered = true
 			again = append(again, c.distribute(f, reply)...)
@@ -268,7 +272,7 @@ func (f *flight) collect(failed error) {
 			f.answered = true
 			go f.lane.follow(*c)
 		default:
-			c.settle(nil, f.judge(c, err))
+			f.settleAll(c, nil, f.judge(c, err))
 		}
 	}
 	if f.calls = append(rest, again...); len(f.calls) > 0 {
@@ -297,11 +301,39 @@ func (f *flight) judge(c *call, err error) error {
 	return verdict
 }
 
+// settle gives an entry its reply or error. One whose caller has left with a take has them last: see answerLate.
+func (f *flight) settle(e *entry, reply []int64, err error) {
+	if e.settle(reply, err) && e.owner.late != nil {
+		f.late = append(f.late, e.owner)
+	}
+}
+
+// settleAll gives all entries of a call that are not settled the same.
+func (f *flight) settleAll(c *call, reply []int64, err error) {
+	if c.shared == nil {
+		f.settle(c.entry, reply, err)
+		return
+	}
+	c.each(func(p *passenger) { f.settle(&p.entry, reply, err) })
+}
+
+// answerLate reports to the callers that have left what has become of their takes. They get to know it when all others
+// have their answers and the lane has its next flight, which do not wait for the functions that are called here, and
+// take no part in a panic of one.
+func (f *flight) answerLate() {
+	for _, p := range f.late {
+		func() {
+			defer func() { _ = recover() }() // it is nobody's who could see it: see core.LateError
+			p.settleLate()
+		}()
+	}
+}
+
 // fail settles everything that is left.
 func (f *flight) fail(err error) {
 	f.lane.untrack(f)
 	for i := range f.calls {
-		f.calls[i].settle(nil, err)
+		f.settleAll(&f.calls[i], nil, err)
 	}
 	f.calls = nil
 }

@@ -107,12 +107,9 @@ func (p *passenger) quit(timed bool, res *core.Result, err error) ([]int64, erro
 	return nil, err
 }
 
-// settleLate reports to a caller that has left the flight what has become of its take. What was refused is remembered as
-// if it had stayed: a caller that leaves early each time would otherwise be asked for each time.
+// settleLate reports to a caller that has left the flight with a take what has become of that. What was refused is
+// remembered as if it had stayed: a caller that leaves early each time would otherwise be asked for each time.
 func (p *passenger) settleLate() {
-	if p.late == nil { // it has taken nothing
-		return
-	}
 	res, err, denials, cache := p.res, p.err, p.program.denials, p.program.cache
 	if err == nil && !p.decided {
 		var again bool

@@ -175,13 +175,13 @@ func (c *call) distribute(f *flight, reply []int64) (rest []call) {
 			return
 		}
 		p.res, p.decided = *res, true
-		p.settle(nil, nil)
+		f.settle(&p.entry, nil, nil)
 	})
 	c.each(func(p *passenger) { // none, unless it was in vain
 		if again > 0 {
-			p.settle([]int64{again}, nil)
+			f.settle(&p.entry, []int64{again}, nil)
 		} else {
-			p.settle(nil, &core.StoreError{Class: core.ClassReply, MaybeExecuted: true, Err: err})
+			f.settle(&p.entry, nil, &core.StoreError{Class: core.ClassReply, MaybeExecuted: true, Err: err})
 		}
 	})
 	return rest
