@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/url"
 	"reflect"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -74,12 +76,24 @@ func ParseURL(text string) (*redis.UniversalOptions, error) {
 		return nil, errors.New("redisstore: the URL cannot be parsed; give one as \"redis://user:password@10.0.0.1:6379/0\", " +
 			"in which letters of the password such as \"/\" and \"#\" are escaped by \"%\" and two digits")
 	}
-	if u.Scheme != "redis" && u.Scheme != "rediss" {
-		return nil, fmt.Errorf("redisstore: a URL of %.20q; give \"redis\", or \"rediss\" for TLS", u.Scheme)
+	switch {
+	case text == "":
+		return nil, errors.New("redisstore: the URL is empty; is the variable set that it comes from?")
+	case u.Scheme != "redis" && u.Scheme != "rediss":
+		return nil, fmt.Errorf("redisstore: a URL of %.20q; give \"redis\", or \"rediss\" for TLS, as in \"redis://10.0.0.1:6379\"", u.Scheme)
+	case u.Fragment != "" || strings.Contains(u.Path+u.RawQuery, "@"): // what stands there may be of the password
+		return nil, errors.New("redisstore: the URL goes on with \"/\", \"?\" or \"#\" before its \"@\", or has a \"#\"; " +
+			"escape these letters in the password by \"%\" and two digits")
+	case strings.Contains(u.Host, ","):
+		return nil, errors.New("redisstore: the URL has several servers between commas; " +
+			"give the first, and the others as in \"?addr=10.0.0.2:6379&addr=10.0.0.3:6379\"")
 	}
 	q := u.Query()
 	more := q["addr"]
 	q.Del("addr")
+	if slices.Contains(more, "") {
+		return nil, errors.New("redisstore: the URL has an \"addr\" without a value; give a host and a port as \"10.0.0.2:6379\"")
+	}
 	for name := range q {
 		switch name {
 		case "db", "protocol", "client_name", "pool_size":
@@ -126,8 +140,8 @@ func mistakes(rdb redis.UniversalClient) []error {
 		o := c.Options()
 		r = options{o.Addrs, o.Dialer, o.TLSConfig, o.ContextTimeoutEnabled, o.ReadTimeout, o.WriteTimeout}
 	case *redis.Ring:
-		o := c.Options()
-		r = options{nil, o.Dialer, o.TLSConfig, o.ContextTimeoutEnabled, o.ReadTimeout, o.WriteTimeout}
+		o := c.Options() // of the other clients, they have 0 in place of -1: no timeout but the context's
+		r = options{nil, o.Dialer, o.TLSConfig, o.ContextTimeoutEnabled, o.ReadTimeout + 1, o.WriteTimeout + 1}
 		for _, addr := range o.Addrs {
 			r.addrs = append(r.addrs, addr)
 		}

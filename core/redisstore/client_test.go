@@ -1,7 +1,9 @@
 package redisstore_test
 
 import (
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
@@ -34,6 +36,13 @@ func TestParseURL(t *testing.T) {
 		"redis://weir:sec ret@10.0.0.1:6379/0\n":        "redis://user:password@",
 		"redis://:secret@10.0.0.1:6379/x":               "10.0.0.1:6379",
 		"redis://:secret@10.0.0.1:6379?read_timeout=3s": "read_timeout",
+		"":                                    "empty",
+		"redis://:1234/secret@10.0.0.1:6379":  "escape",
+		"redis://u:77/sec ret@10.0.0.1":       "escape",
+		"redis://:12?secret@10.0.0.1":         "escape",
+		"redis://:12#secret@10.0.0.1:6379":    "escape",
+		"redis://10.0.0.1:6379,10.0.0.2:6379": "addr=10.0.0.2:6379",
+		"redis://10.0.0.1:6379?addr=":         "without a value",
 	} {
 		_, err := redisstore.ParseURL(text)
 		require.ErrorContains(t, err, says, text)
@@ -104,21 +113,25 @@ func TestClientsThatCannotBeUsed(t *testing.T) {
 	usable.MinIdleConns = 0
 	idle := usable.Simple()
 	idle.ReadTimeout, idle.WriteTimeout = -2, -2
-	ring := func(timeout bool) redis.UniversalClient {
-		return redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1"}, ContextTimeoutEnabled: timeout})
+	ring := func(timeout bool, read time.Duration) redis.UniversalClient {
+		return redis.NewRing(&redis.RingOptions{
+			Addrs: map[string]string{"a": "127.0.0.1:1"}, ContextTimeoutEnabled: timeout, ReadTimeout: read,
+		})
 	}
 	for name, tc := range map[string]struct {
 		rdb  redis.UniversalClient
 		says string
 	}{
-		"options of ClientOptions": {rdb: redis.NewUniversalClient(usable)},
-		"a Ring":                   {rdb: ring(true)},
-		"a plain client":           {redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}), "set ContextTimeoutEnabled"},
-		"a plain cluster":          {redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}}), "set ContextTimeoutEnabled"},
-		"a plain Ring":             {ring(false), "set ContextTimeoutEnabled"},
-		"plain Sentinels":          {redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "weir", SentinelAddrs: []string{"127.0.0.1:1"}}), "set ContextTimeoutEnabled"},
-		"no timeouts":              {redis.NewClient(idle), "a ReadTimeout or WriteTimeout of -2"},
-		"a wrapper":                {wrapped{redis.NewUniversalClient(usable)}, "redisstore_test.wrapped, and must be a *redis.Client"},
+		"options of ClientOptions":         {rdb: redis.NewUniversalClient(usable)},
+		"a Ring":                           {rdb: ring(true, 0)},
+		"a Ring that is timed by contexts": {rdb: ring(true, -1)},
+		"a Ring without timeouts":          {ring(true, -2), "a ReadTimeout or WriteTimeout of -2"},
+		"a plain client":                   {redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}), "set ContextTimeoutEnabled"},
+		"a plain cluster":                  {redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}}), "set ContextTimeoutEnabled"},
+		"a plain Ring":                     {ring(false, 0), "set ContextTimeoutEnabled"},
+		"plain Sentinels":                  {redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "weir", SentinelAddrs: []string{"127.0.0.1:1"}}), "set ContextTimeoutEnabled"},
+		"no timeouts":                      {redis.NewClient(idle), "a ReadTimeout or WriteTimeout of -2"},
+		"a wrapper":                        {wrapped{redis.NewUniversalClient(usable)}, "redisstore_test.wrapped, and must be a *redis.Client"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -131,4 +144,15 @@ func TestClientsThatCannotBeUsed(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A Store that is logged shows nothing of the secret.
+func TestStoreIsNamed(t *testing.T) {
+	t.Parallel()
+	rdb := redis.NewUniversalClient(redisstore.ClientOptions("127.0.0.1:1"))
+	defer rdb.Close()
+	s, err := redisstore.New(rdb, redisstore.Options{HashKeys: []byte("a secret of 32 bytes, or of more")})
+	require.NoError(t, err)
+	assert.Equal(t, "redisstore weir:1:", fmt.Sprint(s))
+	assert.Equal(t, "redisstore weir:1:", fmt.Sprintf("%+v", s))
 }

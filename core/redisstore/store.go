@@ -223,6 +223,9 @@ func New(rdb redis.UniversalClient, o Options) (*Store, error) {
 	return s, nil
 }
 
+// String returns what names a Store in a log, in which there is nothing of the secret of HashKeys: "redisstore weir:1:".
+func (s *Store) String() string { return "redisstore " + s.names.Prefix() }
+
 // Fallback returns the in-process store that decides for this one while it fails,
 // under "fail local". A Limiter finds it by the method's name.
 func (s *Store) Fallback() *core.Memory {

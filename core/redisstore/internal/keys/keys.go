@@ -36,6 +36,9 @@ func New(prefix string, secret []byte) Names {
 	return Names{prefix + format, append([]byte(nil), secret...)}
 }
 
+// Prefix returns the beginning of all names, with the version of the format.
+func (n Names) Prefix() string { return n.prefix }
+
 // Before returns what the names of all keys of a policy begin with, of which it keeps a state of that shape.
 func (n Names) Before(p core.Policy, shape string) string {
 	return n.prefix + p.Name() + ":" + shape + ":"
