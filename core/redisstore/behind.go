@@ -24,20 +24,22 @@ const (
 const backgroundDeadline = time.Second
 
 // askAll flies with entries that no request waits for, in as many flights as it takes: one after
-// the other to each server, so that units come back in the order in which they are given.
-func (s *Store) askAll(ctx context.Context, k kind, entries []entry) {
+// the other to each server, so that units come back in the order in which they are given. It returns the node that was
+// asked for each entry, and names that in its error.
+func (s *Store) askAll(ctx context.Context, k kind, entries []entry) []*node {
 	now := time.Now()
 	patience := s.behind
 	if at, ok := ctx.Deadline(); ok {
 		patience = min(patience, at.Sub(now))
 	}
+	nodes := make([]*node, len(entries)) // nil if there is none to ask
 	lanes := make([]*lane, len(entries)) // nil for one that has failed
 	waits := make([]*passenger, len(entries))
 	byLane := make(map[*lane][]*passenger)
 	for i := range entries {
 		n, err := s.node(ctx, entries[i].key)
-		if err == nil && n.lanes[k].shut() {
-			err = errOpen
+		if nodes[i] = n; err == nil && n.lanes[k].shut() {
+			err = n.named(errOpen)
 		}
 		if err != nil {
 			entries[i].err = err
@@ -56,9 +58,11 @@ func (s *Store) askAll(ctx context.Context, k kind, entries []entry) {
 		switch {
 		case l == nil:
 		case full[l]: // nor may they be taken out of a queue in which they are not
-			entries[i].err = errFull
+			entries[i].err = nodes[i].named(errFull)
 		default:
-			entries[i].reply, entries[i].err = waits[i].wait(ctx, l, patience, patience, nil)
+			reply, err := waits[i].wait(ctx, l, patience, patience, nil)
+			entries[i].reply, entries[i].err = reply, nodes[i].named(err)
 		}
 	}
+	return nodes
 }

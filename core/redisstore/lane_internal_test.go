@@ -54,7 +54,7 @@ func TestNoPlaceAndNoTime(t *testing.T) {
 		cancel()
 		entries := []entry{{key: "late"}}
 		s.askAll(ctx, refunding, entries)
-		require.ErrorIs(t, entries[0].err, errFull)
+		require.ErrorIs(t, entries[0].err, errFull.Err)
 	}
 	assert.Equal(t, maxWaiting, l.queue.Len())
 	assert.Same(t, first, l.oldest())
@@ -71,7 +71,7 @@ func TestLargeBatch(t *testing.T) {
 	}
 	s.askAll(t.Context(), refunding, entries)
 	for i := range entries {
-		require.NotErrorIs(t, entries[i].err, errFull)
+		require.NotErrorIs(t, entries[i].err, errFull.Err)
 	}
 }
 

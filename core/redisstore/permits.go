@@ -53,7 +53,7 @@ func (s *Store) Acquire(ctx context.Context, p core.Permit) (core.Result, error)
 	}
 	res, err := p.Explain(reply)
 	if err != nil {
-		return core.Result{}, &core.StoreError{Class: core.ClassReply, MaybeExecuted: true, Err: err}
+		return core.Result{}, n.named(&core.StoreError{Class: core.ClassReply, MaybeExecuted: true, Err: err})
 	}
 	return res, nil
 }
@@ -99,12 +99,13 @@ func (s *Store) each(ctx context.Context, k kind, script *script, permits []core
 	for g, of := range groups {
 		entries[g] = s.permits(script, permits, of)
 	}
-	s.askAll(ctx, k, entries)
+	nodes := s.askAll(ctx, k, entries)
 	errs := make([]error, len(permits))
 	for g, of := range groups {
 		e := &entries[g]
 		if e.err == nil {
 			answered(e, of)
+			e.err = nodes[g].named(e.err)
 		}
 		for _, i := range of {
 			errs[i] = e.err

@@ -326,7 +326,7 @@ func (s *Store) Take(ctx context.Context, t core.Take) (res core.Result, err err
 		}
 		return res, nil
 	}
-	return core.Result{}, errClock
+	return core.Result{}, n.named(errClock)
 }
 
 // failed is the error of a take that has failed at a server. If it may have been charged, nothing is remembered any more
