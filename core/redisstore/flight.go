@@ -37,6 +37,7 @@ type flight struct {
 	resent    bool // something of it was sent before
 	watching  bool // its passengers watch their callers' contexts; locked by the lane
 	crowded   bool // it has keys that share a script, or might do so
+	search    bool // it looks for a proxy
 	ended     bool // all is settled, without a panic
 
 	// Of a flight of one, which is one allocation.
@@ -207,7 +208,7 @@ func (f *flight) send(ctx context.Context) (failed error) {
 	if f.clock == nil {
 		f.at, f.clock = f.sent.Add(answerBy(f.lane.limit)), clocks.Get().(*clock)
 		f.timer.Reset(time.Until(f.at))
-		if n.store.observe != nil {
+		if n.store.observe != nil && !f.search {
 			f.observed = f.describe()
 		}
 	}

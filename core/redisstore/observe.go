@@ -6,7 +6,8 @@ import "time"
 // are fit for histograms.
 type Flight struct {
 	// Calls is the number of decisions that it carried, or, with Behind, of other things. It is 1 for a decision that
-	// travelled alone.
+	// travelled alone. A decision that a server of a Cluster sends on to another one, as while slots move, travels twice,
+	// and counts in both flights if others went with it the first time.
 	Calls int
 	// Merged is the number of decisions that were made with an equal one of the same key, which came before. Of three
 	// equal ones, Merged is 2.

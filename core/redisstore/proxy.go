@@ -106,7 +106,7 @@ func (n *node) searchProxy() {
 
 // takeAll asks for several at once, with scripts for so many keys, and counts the answers.
 func (n *node) takeAll(program *program, takes []core.Take, keys int) (admitted, refused int) {
-	f := &flight{lane: n.lanes[deciding], sent: time.Now(), entries: len(takes), landed: true}
+	f := &flight{lane: n.lanes[deciding], sent: time.Now(), entries: len(takes), landed: true, search: true}
 	all := make([]passenger, len(takes)) // for which nobody waits
 	for i, take := range takes {
 		p := &all[i]

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -169,6 +170,19 @@ func TestProxyThatSplits(t *testing.T) {
 	for _, server := range servers {
 		assert.Positive(t, server.CommandStats(t)["set"])
 	}
+}
+
+// What a search for a proxy asks for is not reported as decisions.
+func TestSearchIsNotObserved(t *testing.T) {
+	t.Parallel()
+	rdb := closing(t, redis.NewUniversalClient(unhurried(redisstore.ClientOptions(redistest.Single(t).Addr()))))
+	var calls atomic.Int64
+	s := newStore(t, rdb, redisstore.Options{Deadline: patient, Observe: func(f redisstore.Flight) { calls.Add(int64(f.Calls)) }})
+	require.True(t, s.Together())
+	assert.Zero(t, calls.Load())
+	_, err := s.Take(t.Context(), core.Take{Policy: core.MustParse("p: 5/1h"), Key: "k", Cost: 1})
+	require.NoError(t, err)
+	assert.EqualValues(t, 1, calls.Load())
 }
 
 // A proxy that takes the place of a server is found by the first crowd that looks after the connections were made anew.
