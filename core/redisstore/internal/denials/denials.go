@@ -147,14 +147,6 @@ func (c *Cache) Policy(before string, p core.Policy) *Policy {
 	return q
 }
 
-// Now is the cache's clock, for what is given to it afterwards.
-func (c *Cache) Now() time.Duration {
-	if c == nil {
-		return 0
-	}
-	return c.clock()
-}
-
 // Answer refuses t if the store is sure to refuse it, too, unless something was given back
 // within the last second, or the last 250 ms if that happens with this policy. Otherwise ok is
 // false, and the store must be asked; now is then what [Cache.Keep] needs to know.

@@ -57,12 +57,6 @@ func (n Names) Of(before, key string) string {
 	return before + n.hash(key)
 }
 
-// Same reports whether name, which Of has made, is that of a key which stands in it as it is.
-func (n Names) Same(name, before, key string) bool {
-	rest, ok := strings.CutPrefix(name, before)
-	return ok && rest == key && key[0] != hashed && len(n.secret) == 0
-}
-
 // hash returns what stands for a key that is not to be read.
 func (n Names) hash(key string) string {
 	h := sha256.New()
