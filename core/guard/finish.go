@@ -131,7 +131,7 @@ type Final struct {
 	Err error
 	// Bytes is the size of the answer's body, or -1 if unknown.
 	Bytes int64
-	// Panicked reports whether the handler panicked.
+	// Panicked reports whether the handler panicked, or a method of its error.
 	Panicked bool
 	// Reported is the sum of what the handler reported, by [Report], or -1 if it reported nothing.
 	Reported int64
@@ -139,14 +139,17 @@ type Final struct {
 	reads *atomic.Bool // set by Reported, if it is called by the Settle of a rule
 }
 
-// end finishes a request that adapters serve.
+// end finishes a request that adapters serve, also if x.Final panics: it looks at the handler's error, whose methods
+// are code of the program.
 func (v *Verdict) end(x Exchange, err error, panicked bool) {
-	final := Final{Bytes: -1, Panicked: panicked}
-	if v.owed.settles {
-		final = x.Final(err, panicked)
-		final.Err = err
+	final := Final{Status: 500, Err: err, Bytes: -1, Panicked: true}
+	defer func() { v.Finish(final) }()
+	if !v.owed.settles {
+		final.Panicked = panicked
+		return
 	}
-	v.Finish(final)
+	final = x.Final(err, panicked)
+	final.Err = err
 }
 
 // Finish releases the permits and settles what depends on how the request ended. It never waits for a remote store,

@@ -27,18 +27,29 @@ func (f failing) Watch() {
 	}
 }
 
-// An adapter that panics leaves no permit behind, and what was taken is settled.
+// Final runs code of the program: the methods of the error that its handler has returned.
+func (f failing) Final(err error, panicked bool) guard.Final {
+	if f.at == "Final" {
+		panic("an adapter")
+	}
+	return f.exchange.Final(err, panicked)
+}
+
+// An adapter that panics leaves no permit and no request under way behind, and what was taken is settled.
 func TestPanicOfAnAdapter(t *testing.T) {
-	for _, at := range []string{"X-Ratelimit-Limit", "Watch"} {
+	for _, at := range []string{"X-Ratelimit-Limit", "Watch", "Final"} {
 		var settled []bool
-		g := newGuard(t, guard.Config{Rule: guard.Rule{
-			Policy: "100/1h, 1 concurrent",
-			Settle: func(f guard.Final, _ int64) int64 { settled = append(settled, f.Panicked); return 0 },
-		}})
+		g := newGuard(t, guard.Config{
+			Rule: guard.Rule{
+				Policy: "100/1h, 1 concurrent",
+				Settle: func(f guard.Final, _ int64) int64 { settled = append(settled, f.Panicked); return 0 },
+			},
+			Rules: []guard.Rule{{Policy: "failed: 1/1h", After: failed}},
+		})
 		assert.PanicsWithValue(t, "an adapter", func() {
 			_ = g.Serve(failing{&exchange{request: from(alice), header: header{}}, at})
 		})
 		assert.Equal(t, []bool{true}, settled, at)
-		assert.True(t, passes(g, alice), "the permit is back")
+		assert.True(t, passes(g, alice), "%s: the permit is back, and so is the place", at)
 	}
 }
