@@ -175,32 +175,42 @@ func (g *Guard) name() string {
 
 // repeats looks for a rule that is asked twice for one request, because its Guard is mounted twice. Only the context of
 // the inner request can prove that, and deriving a context costs more than the rest of a check. So contexts are derived
-// for tracedRequests requests at most, after one whose answer already had headers of a limit.
+// for tracedRequests requests at a time: after the first answer, the second, the fourth, the eighth and so on that had
+// the rule's own limit in its headers before the rule set them.
 type repeats struct {
-	suspected atomic.Bool
-	traced    atomic.Int32
+	alike  atomic.Int64 // answers that had the rule's own limit already
+	traced atomic.Int32 // requests for which a context is still to be derived
+	found  atomic.Bool
 }
 
-// tracedRequests bounds the cost of guards that are stacked on purpose.
-const tracedRequests = 1000
+// tracedRequests bounds, with the logarithm of all requests, the cost of guards with equal limits that are stacked on
+// purpose. Requests that come at the same time share it.
+const tracedRequests = 100
 
-// suspect notes that the answer already had headers of a limit.
+// suspect notes that the answer already had the rule's own limit in its headers.
 func (t *repeats) suspect() {
-	if !t.suspected.Load() {
-		t.suspected.Store(true)
+	if t.found.Load() {
+		return
+	}
+	if n := t.alike.Add(1); n&(n-1) == 0 {
+		t.traced.Store(tracedRequests)
 	}
 }
 
 // traces reports whether to derive a context for the next request.
-func (t *repeats) traces() bool {
-	return t.suspected.Load() && t.traced.Load() < tracedRequests && t.traced.Add(1) <= tracedRequests
+func (t *repeats) traces() bool { return t.traced.Load() > 0 && t.traced.Add(-1) >= 0 }
+
+// end ends the search.
+func (t *repeats) end() {
+	t.found.Store(true)
+	t.traced.Store(0)
 }
 
 // findRepeat logs that the rule has already been asked for the request, and ends the search.
 func (g *Guard) findRepeat(r keyfunc.Request, ru *rule) {
 	for c := innermost(r.Context()); c != nil; c = c.outer {
 		if c.rule != nil && c.rule.live == ru.live {
-			ru.repeats.traced.Store(tracedRequests)
+			ru.repeats.end()
 			g.warnRepeat(ru, r.Route())
 			return
 		}

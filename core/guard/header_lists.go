@@ -215,7 +215,7 @@ func (m *member) tighter(remaining int64, known bool) bool {
 func (v *Verdict) setLists(h Header, wait int64) {
 	outer, _ := readLimits(h.Get(headerRateLimit))
 	outerPolicies, _ := readLimits(h.Get(headerPolicy))
-	if outerPolicies != nil && v.rule != nil {
+	if v.rule != nil && v.guard.headers.XRateLimit == NoXRateLimit && slices.ContainsFunc(outerPolicies, v.names) {
 		v.rule.repeats.suspect()
 	}
 	var room [256]byte
@@ -255,6 +255,11 @@ func (v *Verdict) setLists(h Header, wait int64) {
 	if len(text) > 0 {
 		h.Set(headerPolicy, string(text))
 	}
+}
+
+// names reports whether a member of an outer guard has the name of one of v's.
+func (v *Verdict) names(o outerMember) bool {
+	return slices.ContainsFunc(v.members, func(m member) bool { return m.name == o.Name })
 }
 
 // next returns text with what stands between two members.

@@ -79,7 +79,7 @@ func (v *Verdict) setHeaders(h Header, d *Scratch, copied bool) {
 			seconds += v.Result.At
 		}
 		seconds = ceilSeconds(seconds)
-		if outer := h.Get(s.limit); outer == "" || !v.stacked(h, s, seconds) {
+		if outer := h.Get(s.limit); outer == "" || !v.stacked(h, s, outer == limit, seconds) {
 			text = strconv.AppendInt(text, v.Result.Remaining, 10)
 			remaining = len(text)
 			if s.XRateLimit == ResetDate {
@@ -137,9 +137,11 @@ func (v *Verdict) setHeaders(h Header, d *Scratch, copied bool) {
 }
 
 // stacked notes that there are headers of an outer guard, and reports whether they stay, because they are tighter than
-// this admission. reset is the reset that this guard would set.
-func (v *Verdict) stacked(h Header, s *headers, reset int64) (stay bool) {
-	v.rule.repeats.suspect()
+// this admission. alike reports that they have the rule's own limit, and reset is the reset that this guard would set.
+func (v *Verdict) stacked(h Header, s *headers, alike bool, reset int64) (stay bool) {
+	if alike {
+		v.rule.repeats.suspect()
+	}
 	return v.Action == Pass && s.tighter(h, v.Result.Remaining, reset)
 }
 
