@@ -256,7 +256,7 @@ func (f *flight) collect(failed error) {
 		if err != nil && many {
 			err = torn(err, long)
 		}
-		switch {
+		switch { // answers first, then all that can be asked again, so that the rest has failed for good
 		case err == nil && c.entry.owner == nil: // its caller flies itself
 			f.answered, c.entry.reply = true, reply
 		case err == nil && c.shared == nil:

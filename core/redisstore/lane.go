@@ -133,7 +133,8 @@ func refused(err error) error {
 
 // aside reports whether a caller may leave at once in a flight beside those that the lane may have out, because these
 // are of others: nobody of its policy waits, nor has left like that. So a crowd that keeps all flights busy does not
-// keep those waiting that are alone. There are at most maxAside of these flights, and connections for all. l is locked.
+// keep those waiting that are alone. There are at most maxAside of these flights, so that these and maxOut fit the pool, if
+// nothing else uses it. l is locked.
 func (l *lane) aside(policy core.Policy) bool {
 	return l.out >= l.maxOut && len(l.asides) < l.maxAside && !l.queue.Has(policy) && !slices.Contains(l.asides, policy)
 }

@@ -36,7 +36,8 @@ const warmUp = time.Second
 // a firewall has forgotten them, and the client has no other way to find out than decisions that fail, two a second
 // once the breaker is open. A connection that does not answer within the time of a decision is of no use to any, and so
 // is not waited for any longer. Then warm makes a new connection, because the handshake may take longer than a decision
-// may: every decision would begin one, and none would finish it. Pipelines have connections of their own.
+// may: every decision would begin one, and none would finish it. Pipelines may have
+// connections of their own.
 func (n *node) warm(pipelined bool) {
 	one, many := n.idle()
 	var pings sync.WaitGroup

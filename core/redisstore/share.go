@@ -32,8 +32,8 @@ func (p *passenger) alike(o *passenger) bool {
 	return p.shares && o.shares && p.key == o.key && p.equal(o)
 }
 
-// group makes calls of passengers, as few as it takes: of up to so many keys each. What is asked of
-// one key is asked in the order in which it came.
+// group makes calls of passengers, as few as it takes: of up to so many keys each. What is asked of one key is asked in
+// the order in which it came, but that merged takes go with the first of them.
 func (f *flight) group(keys int) {
 	f.calls = f.only[:0]
 	var known keyTable

@@ -64,8 +64,8 @@ type Options struct {
 	// below 20 ms. The time counts from the call, but for composing the scripts of a kind of policy, which takes some
 	// milliseconds once.
 	//
-	// A caller whose own context ends before has its answer after three quarters of the time that is left to it, so
-	// that the policy's fail word can still decide.
+	// A caller whose context leaves it less than four thirds of the deadline has its answer after three quarters of the
+	// time that is left to it, so that the policy's fail word can still decide.
 	//
 	// Refund, Renew and Release, for which no request waits, may take as long as their caller's context lets them, up
 	// to a second.
@@ -82,7 +82,8 @@ type Options struct {
 	// Flights is the number of flights (round trips, each a pipeline) that may be under way to one server at a time, up
 	// to 64; 0 means DefaultFlights. Decisions that are asked for while others are under way travel together in one.
 	// A decision that finds no flight within three quarters of the deadline, or half of it if the server is far away,
-	// fails with the class "busy". More flights help only if the server is far away.
+	// fails with the class "busy", or "timeout" if the server has answered nobody meanwhile. More flights help only if
+	// the server is far away.
 	Flights int
 	// MaxKeys is the number of keys for which one script may decide on a single server, up to DefaultMaxKeys, which 0
 	// means. It is used once a try with a few keys has shown that a script for many keys and one for a single key see
@@ -118,10 +119,9 @@ type Options struct {
 // keys are refused at once.
 const DefaultDenyCache = 65_536
 
-// Store, built by [New], is a [core.Store] and a [core.PermitStore] on Redis. It needs no Close: it has
-// goroutines only while somebody waits for an answer, so that there is nothing to drain once all callers
-// have theirs. What it does beside the decisions, after a timeout, ends within a second and a deadline. The client
-// stays the caller's to close.
+// Store, built by [New], is a [core.Store] and a [core.PermitStore] on Redis. It needs no Close: its goroutines end
+// within a second and a deadline after the last call. The client stays the caller's to close; wait that long before
+// closing it, or late answers are lost.
 type Store struct {
 	rdb   redis.UniversalClient
 	names keys.Names

@@ -11,7 +11,7 @@ import (
 // The rules of leaving, waiting and waking. A flight is one round trip: a command, or a pipeline of several.
 //
 //	caller ── ask ──┬── flight of one, in the caller's goroutine ───────────────────────────────────> answer
-//	                │   if no flight is out, or aside of the crowds of others
+//	                │   if it has the full deadline and no flight is out, or aside of the crowds of others
 //	                │
 //	                └── passenger ──> queue ── next ──> flight of many ── land ──> settle ── wake ──> answer
 //	                    all others    of its policy     in a goroutine
@@ -29,8 +29,12 @@ import (
 //	its answer   caller's context   in no flight yet      answer each ms     on its flight  its answer
 //	alone        too (watchAfter)   (queueLimit)          (pollAfter)        (answerBy)
 //
-// The flight has until answerBy, counted from its sending, so it may outlast its passengers: what it brings them then
-// settles the late ones (settleLate).
+// watchAfter counts anew when the flight is sent: a passenger watches its caller's context 1 ms after it came to the
+// queue, or 1 ms after its flight has left.
+//
+// The flight has until answerBy, counted from its sending, so it may outlast its passengers. What has become of a take
+// with a cost is then reported by its LateError (settleLate). A permit that comes too late stays taken until its lease
+// ends, unless its caller releases it.
 //
 // All passengers with the full deadline pass those times in the order in which they came, so one timer of the lane wakes
 // them. A passenger whose caller has less time, one that entered behind a later one, and one that no request waits for
@@ -225,7 +229,9 @@ func (p *passenger) wait(ctx context.Context, l *lane, queueLimit, patience time
 		p.timer.Reset(queueLimit - time.Since(p.entered))
 		timer = p.timer.C
 	}
-	polls, late := pollsInTime, false
+	polls, wasPaused := pollsInTime, false
+	// An answer goes before everything else, also if its time is over; then a passenger that is still in the queue leaves
+	// that, as nothing was asked for it; and only one in a flight polls on.
 	for {
 		due, quits := true, false
 		select {
@@ -244,17 +250,17 @@ func (p *passenger) wait(ctx context.Context, l *lane, queueLimit, patience time
 		}
 		unsent, busy := l.leave(p)
 		if !unsent && !quits {
-			again := pollAfter(patience) - waited
-			if again <= 0 {
-				again = pollEvery(patience)
-				if !late && waited > patience+maxPoll-again { // by more than a timer is late
-					polls, late = pollsLate, true
+			nextPoll := pollAfter(patience) - waited
+			if nextPoll <= 0 {
+				nextPoll = pollEvery(patience)
+				if !wasPaused && waited > patience+maxPoll-nextPoll { // by more than a timer is late
+					polls, wasPaused = pollsLate, true
 				}
 				polls--
 			}
-			if waited < answerBy(patience) || polls >= 0 && (late || waited < patience) {
+			if waited < answerBy(patience) || polls >= 0 && (wasPaused || waited < patience) {
 				if timer != nil {
-					p.timer.Reset(again)
+					p.timer.Reset(nextPoll)
 				}
 				continue
 			}
