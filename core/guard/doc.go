@@ -44,7 +44,8 @@
 //
 // # Counting in Redis
 //
-// With a Store, all processes count together. The fail word of each policy says what happens while the store fails:
+// With a Store, all processes count together. Name the policy, because all of one name share counts there. Its fail word
+// says what happens while the store fails:
 //
 //	rdb := redis.NewUniversalClient(redisstore.ClientOptions("127.0.0.1:6379"))
 //	store, err := redisstore.New(rdb, redisstore.Options{})
@@ -52,7 +53,7 @@
 //		return err
 //	}
 //	g, err := guard.New(guard.Config{
-//		Rule:  guard.Rule{Policy: "100/1m; fail local 1/4", Key: keyfunc.IP()}, // in each of four processes
+//		Rule:  guard.Rule{Policy: "api: 100/1m; fail local 1/4", Key: keyfunc.IP()}, // in each of four processes
 //		Store: store,
 //	})
 //

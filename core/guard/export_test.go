@@ -26,11 +26,11 @@ func (g *Guard) AfterKeys() int {
 var (
 	LintCodes = []string{
 		codeUnmatched, codeNoRoutes, codeRawPath, codeAddressHeader, codeKeyBehind, codeCostUnused, codeTwice, codeSameKey, codeShortWait, codeWaiting, codePermitsWait, codeTiersApart, codeEarlier, codeMethods, codeNumbers,
-		codeWideFirst, codeHeldPermits, codeNotNarrow,
+		codeWideFirst, codeHeldPermits, codeNotNarrow, codeUnnamed,
 	}
 	LogCodes = []string{
 		codeNoRoute, codeNoKey, codeProxy, codeCost, codeKey, codeAddress, codeTier, codeStore, codeForeign, codeMounted, codeOverlooked, codeNumbers,
-		codeUncharged, codeUnreported, codeStatus, codeUnasked, codeDetach,
+		codeUncharged, codeUnreported, codeStatus, codeUnasked, codeDetach, codeCostBelow, codeUnnamed,
 	}
 )
 

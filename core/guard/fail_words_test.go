@@ -96,7 +96,7 @@ func TestFallbackIsShared(t *testing.T) {
 func TestGuardLogsCalmly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, said := remotetest.New(newMemory(t)), new(records)
-		g := newGuard(t, guard.Config{Rule: guard.Rule{Policy: "5/1h"}, Store: store, Log: slog.New(said)})
+		g := newGuard(t, guard.Config{Rule: guard.Rule{Policy: "default: 5/1h"}, Store: store, Log: slog.New(said)})
 		other := g.With("other", "5/1h; fail closed")
 		passes(g, alice)
 		assert.Empty(t, said.all())
@@ -150,6 +150,6 @@ func TestGuardLogsToTheDefault(t *testing.T) {
 	defer slog.SetDefault(before)
 	store := remotetest.New(newMemory(t))
 	store.Fail(down())
-	passes(newGuard(t, guard.Config{Rule: guard.Rule{Policy: "1/1h"}, Store: store}), alice)
+	passes(newGuard(t, guard.Config{Rule: guard.Rule{Policy: "default: 1/1h"}, Store: store}), alice)
 	assert.Len(t, said.all(), 1)
 }

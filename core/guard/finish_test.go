@@ -106,7 +106,7 @@ func TestSettleQueueIsBounded(t *testing.T) {
 		store := remotetest.New(newMemory(t))
 		store.Held = make(chan struct{})
 		said := new(records)
-		g := newGuard(t, guard.Config{Rule: guard.Rule{Policy: "50000/1h", Settle: countFailures}, Store: store, Log: slog.New(said)})
+		g := newGuard(t, guard.Config{Rule: guard.Rule{Policy: "default: 50000/1h", Settle: countFailures}, Store: store, Log: slog.New(said)})
 		const most = 1 << 14
 		for range most + 1000 {
 			v := g.Check(from(alice))
@@ -174,7 +174,7 @@ func (panicking) Refund(context.Context, []core.Refund) error { panic("a hook") 
 // A panic behind everybody's back does not end the program.
 func TestSettlePanics(t *testing.T) {
 	said := new(records)
-	g := newGuard(t, guard.Config{Rule: guard.Rule{Policy: "5/1h", Settle: countFailures}, Store: panicking{newMemory(t)}, Log: slog.New(said)})
+	g := newGuard(t, guard.Config{Rule: guard.Rule{Policy: "default: 5/1h", Settle: countFailures}, Store: panicking{newMemory(t)}, Log: slog.New(said)})
 	v := g.Check(from(alice))
 	v.Finish(guard.Final{Status: 200})
 	require.Error(t, g.Close())

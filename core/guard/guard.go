@@ -18,7 +18,7 @@ import (
 // zero field is a good choice.
 type Config struct {
 	// Rule holds for every request, and other rules take from it what they leave out. A policy without a name is called
-	// "default". The Policy may be left out if Rules or Routes have some.
+	// "default": with a Store, give it one, as in "api: 100/1m", because all policies of one name share counts there. The Policy may be left out if Rules or Routes have some.
 	Rule
 	// Rules are further rules for every request, each with another key, such as the tenant or the address. They are
 	// asked after the Rule, in order: write the narrowest key first. Each policy needs a name. Limits for the same key
@@ -85,7 +85,8 @@ type family struct {
 	afters    afterQueue
 }
 
-// New builds a Guard. It does no input or output. The error lists every mistake in c at once.
+// New builds a Guard. It does not use the Store, nor any other input or output but the log, which receives a line for a
+// policy without a name on a Store. The error lists every mistake in c at once.
 func New(c Config) (*Guard, error) {
 	f := &family{base: c.Rule, observe: c.Observe, results: c.Results, source: c.Source, strict: c.StrictRoutes, log: c.Log}
 	if f.base.OverLimit == nil {
@@ -137,6 +138,10 @@ func New(c Config) (*Guard, error) {
 			err = errors.Join(err, unusable)
 		}
 		return nil, err
+	}
+	if len(g.rules) > 0 && c.Store != nil && hasNoName(g.rules[0].Policy) {
+		g.rules[0].unnamed = true
+		f.logger().Warn("weir: "+textUnnamed, "policy", g.rules[0].Policy, "code", codeUnnamed)
 	}
 	return g, nil
 }

@@ -116,7 +116,7 @@ func Example_tiers() {
 func Example_redis() {
 	fmt.Println(countInRedis())
 	// Output:
-	// [default: 100/1m; fail local 1/4] <nil>
+	// [api: 100/1m; fail local 1/4] <nil>
 }
 
 func countInRedis() (string, error) {
@@ -126,7 +126,7 @@ func countInRedis() (string, error) {
 		return "", err
 	}
 	g, err := guard.New(guard.Config{
-		Rule:  guard.Rule{Policy: "100/1m; fail local 1/4", Key: keyfunc.IP()}, // in each of four processes
+		Rule:  guard.Rule{Policy: "api: 100/1m; fail local 1/4", Key: keyfunc.IP()}, // in each of four processes
 		Store: store,
 	})
 	if err != nil {

@@ -147,6 +147,9 @@ func (l *lint) methods(e *entry) {
 // rule looks at one rule.
 func (l *lint) rule(ru *rule) {
 	p := ru.limiter.Policy()
+	if ru.unnamed {
+		l.warn(codeUnnamed, ru.place, textUnnamed)
+	}
 	if slices.Contains(ru.Key.Kinds(), "path") {
 		l.warn(codeRawPath, ru.place, "the key %v has the raw path in it, and clients invent paths: each is a new key with a fresh limit; use keyfunc.Route()", ru.Key)
 	}

@@ -182,6 +182,12 @@ func TestLint(t *testing.T) {
 				`other-methods: Routes["POST /login"]: the route "/login" takes every method, and this entry is for POST alone, so that others pass it; leave the method out of the entry, or register the route with it`,
 			},
 		},
+		"no name on a store": {
+			config: guard.Config{Rule: guard.Rule{Policy: "100/1m"}, Store: newMemory(t)},
+			want: []string{
+				`unnamed-policy: Rule: the policy has no name: on a Store that was given it is called "default", and shares counts with every other policy of that name; give it one, as in "api: 100/1m"`,
+			},
+		},
 		"a router within": {
 			config: guard.Config{Rule: guard.Rule{Policy: "100/1m"}, Routes: map[string]guard.Rule{"POST /api/login": {Policy: "5/1m"}, "example.org/items": {Policy: "6/1m"}}},
 			routes: []string{"/", "/api/", "GET /items"},

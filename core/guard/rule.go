@@ -112,6 +112,7 @@ type rule struct {
 	waits   bool                        // requests may have to wait for their turn
 	permits bool
 	rated   bool // the policy has a rate
+	unnamed bool // the policy has no name in its text, and a Store was given
 	routed  bool // the key asks for the route
 	shadow  bool
 	settles bool                          // it has a Settle or an After, and a rate
@@ -267,6 +268,6 @@ type live struct {
 	strangers atomic.Int32 // requests of unknown tiers, of which the first are compared with the known ones
 	repeats   repeats
 	warned    struct { // the warnings that the log has had
-		cost, key, tier, store, foreign, detach, repeat sync.Once
+		below, cost, key, tier, store, foreign, detach, repeat sync.Once
 	}
 }

@@ -349,7 +349,7 @@ func TestSourceSharesPlaces(t *testing.T) {
 		source.Store(policies("default", fmt.Sprintf("%d/1h burst 1; wait 5h", i+1)))
 		g.Check(from(alice))
 	}
-	assert.Equal(t, []string{"unusable-key"}, said.codes())
+	assert.Equal(t, []string{"unusable-cost"}, said.codes())
 }
 
 // Numbers change under load, and no count is lost: what was taken is counted, and what was given back, under whatever

@@ -50,7 +50,12 @@ const (
 	codeHeldPermits   = "permits-held"
 	codeNotNarrow     = "nothing-narrow"
 	codeNumbers       = "unusable-numbers" // also in use
+	codeUnnamed       = "unnamed-policy"   // also in the log, when the Guard is built
 )
+
+// textUnnamed explains codeUnnamed.
+const textUnnamed = "the policy has no name: on a Store that was given it is called \"default\", and shares counts with " +
+	"every other policy of that name; give it one, as in \"api: 100/1m\""
 
 // The codes of the warnings in the log.
 const (
@@ -64,6 +69,7 @@ const (
 	codeUnasked    = "degraded-unasked"
 	codeDetach     = "permit-not-kept"
 	codeKey        = "unusable-key"
+	codeCostBelow  = "unusable-cost"
 	codeAddress    = "rewritten-address"
 	codeTier       = "unknown-tier"
 	codeStore      = "store-error"
@@ -91,13 +97,21 @@ func (g *Guard) warnCost(ru *rule, res *core.Result) {
 	})
 }
 
-// warnKey logs, once for each rule, that its key or cost function does not work.
+// warnCostBelow logs, once for each rule, that its Cost has returned less than 0.
+func (g *Guard) warnCostBelow(ru *rule, cost int64) {
+	ru.warned.below.Do(func() {
+		g.logger().Error("weir: a rule's Cost has returned less than 0, so that the request gets 503; let it return 0 or more, also where a ContentLength is -1",
+			"policy", ru.name, "cost", cost, "code", codeCostBelow)
+	})
+}
+
+// warnKey logs, once for each rule, that its key function does not work.
 func (g *Guard) warnKey(ru *rule, err error) {
 	if failedOtherwise(err) || errors.Is(err, keyfunc.ErrNoKey) && !errors.As(err, &keyError{}) {
 		return
 	}
 	ru.warned.key.Do(func() {
-		g.logger().Error("weir: a rule's key or cost cannot be used", "policy", ru.name, "key", logged(ru.Key.String()), "error", logged(err.Error()), "code", codeKey)
+		g.logger().Error("weir: a rule's key cannot be used", "policy", ru.name, "key", logged(ru.Key.String()), "error", logged(err.Error()), "code", codeKey)
 	})
 }
 
@@ -124,18 +138,17 @@ func (g *Guard) warnTier(ru *rule, tier, known string) {
 
 // warnFailed logs why nothing was decided, where it is a mistake of the program.
 func (g *Guard) warnFailed(ru *rule, cost int64, err error) {
-	if cost < 0 {
-		g.warnKey(ru, err)
-	} else {
+	switch {
+	case failedOtherwise(err):
+	case cost < 0:
+		g.warnCostBelow(ru, cost)
+	default:
 		g.warnStore(ru, err)
 	}
 }
 
 // warnStore logs, once for each rule, that a store has failed with an error that does not say so.
 func (g *Guard) warnStore(ru *rule, err error) {
-	if failedOtherwise(err) {
-		return
-	}
 	ru.warned.store.Do(func() {
 		g.logger().Error("weir: the store has failed with an error that is not a *core.StoreError, so that requests get 503 whatever the policy's fail word is; let the store wrap it in one",
 			"policy", ru.name, "error", logged(err.Error()), "code", codeStore)

@@ -40,7 +40,9 @@ func TestLogCodes(t *testing.T) {
 		"unusable-key":      {guard.Config{Rule: guard.Rule{Policy: "9/1h", Key: keyfunc.Custom("bad", func(keyfunc.Request) (string, error) { return "", os.ErrNotExist })}}, check(from(alice))},
 		"rewritten-address": {guard.Config{Rule: guard.Rule{Policy: "9/1h"}}, check(rewritten)},
 		"unknown-tier":      {guard.Config{Rule: guard.Rule{Policy: "9/1h", Tier: func(keyfunc.Request) string { return "Pro" }, Tiers: map[string]string{"pro": "8/1h"}}}, check(from(alice))},
-		"store-error":       {guard.Config{Rule: guard.Rule{Policy: "9/1h"}, Store: plainly{}}, check(from(alice))},
+		"unusable-cost":     {guard.Config{Rule: guard.Rule{Policy: "9/1h", Cost: func(keyfunc.Request) int64 { return -1 }}}, check(from(alice))},
+		"unnamed-policy":    {guard.Config{Rule: guard.Rule{Policy: "9/1h"}, Store: newMemory(t)}, check(from(alice))},
+		"store-error":       {guard.Config{Rule: guard.Rule{Policy: "default: 9/1h"}, Store: plainly{}}, check(from(alice))},
 		"unusable-numbers":  {guard.Config{Rule: guard.Rule{Policy: "9/1h"}, Source: wrong}, check(from(alice))},
 		"foreign-handler": {guard.Config{Rule: guard.Rule{Policy: "1/1h", OverLimit: guard.HandleNative("elsewhere.Handle", 7)}}, func(g *guard.Guard) {
 			_ = g.Serve(&exchange{request: from(alice), header: header{}})
@@ -133,7 +135,7 @@ func (plainly) Reset(context.Context, core.Policy, string) error     { return er
 // What a store says is not said of the key.
 func TestPlainErrorOfStore(t *testing.T) {
 	said := new(records)
-	g := newGuard(t, guard.Config{Rule: guard.Rule{Policy: "5/1h"}, Store: plainly{}, Log: slog.New(said)})
+	g := newGuard(t, guard.Config{Rule: guard.Rule{Policy: "default: 5/1h"}, Store: plainly{}, Log: slog.New(said)})
 	for range 3 {
 		assert.Equal(t, 503, g.Check(from(alice)).Status)
 	}
@@ -165,4 +167,40 @@ func TestCostTooLarge(t *testing.T) {
 	}
 	assert.Equal(t, []string{"WARN weir: a request costs more than its policy ever admits; give the limit a larger burst, or a debt policy=default limit=5"}, said.all())
 	assert.Equal(t, []string{"cost-too-large"}, said.codes())
+}
+
+// A policy without a name on a given Store shares counts with others, and the log and Lint say so: once, and not where
+// the Guard has a store for itself, or where every policy has a name.
+func TestUnnamedPolicy(t *testing.T) {
+	store := newMemory(t)
+	for name, c := range map[string]struct {
+		config guard.Config
+		warns  bool
+	}{
+		"on a store":         {guard.Config{Rule: guard.Rule{Policy: "9/1h"}, Store: store}, true},
+		"without a store":    {guard.Config{Rule: guard.Rule{Policy: "9/1h"}}, false},
+		"named":              {guard.Config{Rule: guard.Rule{Policy: "api: 9/1h"}, Store: store}, false},
+		"named default":      {guard.Config{Rule: guard.Rule{Policy: "default: 9/1h"}, Store: store}, false},
+		"named by its route": {guard.Config{Routes: map[string]guard.Rule{"/login": {Policy: "9/1h"}}, Store: store}, false},
+		"the first of Rules": {guard.Config{Rules: []guard.Rule{{Policy: "api: 9/1h"}}, Store: store}, false},
+	} {
+		said := new(records)
+		c.config.Log = slog.New(said)
+		g := newGuard(t, c.config)
+		for range 3 {
+			g.Check(from(alice))
+		}
+		search := g.With("search", "9/1h")
+		var codes []string
+		for _, w := range append(g.Lint([]string{"/login"}), search.Lint(nil)...) {
+			codes = append(codes, w.Code+" "+w.Where)
+		}
+		if c.warns {
+			assert.Equal(t, []string{"unnamed-policy"}, said.codes(), name)
+			assert.Equal(t, []string{"unnamed-policy Rule"}, codes, name)
+		} else {
+			assert.Empty(t, said.codes(), name)
+			assert.Empty(t, codes, name)
+		}
+	}
 }

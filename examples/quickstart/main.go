@@ -83,7 +83,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	framework := flags.String("framework", "nethttp", "`name` of the framework: nethttp, gin, echo or fiber")
 	addr := flags.String("addr", "127.0.0.1:8080", "`host:port` to listen on")
 	servers := flags.String("redis", "", "`host:port[,host:port...]` of Redis; without it, the process counts")
-	policy := flags.String("policy", "5/10s", "the `limits` on every route, such as \"20/1s, 1000/1h; fail open\"")
+	policy := flags.String("policy", "hello: 5/10s", "the `limits` on every route, such as \"hello: 20/1s, 1000/1h; fail open\"")
 	demo := flags.Bool("demo", false, "send each framework seven requests, print the answers, and exit")
 	_ = flags.Parse(args) // it ends the program if it fails
 	if frameworks[*framework] == nil || flags.NArg() > 0 {
