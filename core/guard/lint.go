@@ -162,7 +162,7 @@ func (l *lint) rule(ru *rule) {
 			l.warn(codeAddressHeader, ru.place, "the key %v has the header %s in it, which clients write as they like unless a proxy replaces it, so that each value is a new key with a fresh limit; use keyfunc.ForwardedIP, or Address with Header", ru.Key, strings.TrimPrefix(kind, "header."))
 		}
 	}
-	if ru.place != "Rule" && ru.Waiting != defaultWaiting && ru.Waiting != l.guard.base.Waiting && !ru.needs().Waiting {
+	if ru.place != "Rule" && ru.Waiting != defaultWaiting && ru.Waiting != l.guard.base.Waiting && !ru.queues() {
 		l.warn(codeWaiting, ru.place, "Waiting is %d, but with %q nobody waits; add a wait to the policy, as in \"; wait 2s\", or leave Waiting out", ru.Waiting, p)
 	}
 	l.tiers(ru)

@@ -31,7 +31,10 @@ func TestLintNothing(t *testing.T) {
 			{Policy: "tiers: 100/1m", Tier: func(keyfunc.Request) string { return "" }, Tiers: map[string]string{"x": "1/1m"}},
 			{Policy: "some: 100/1m", Skip: func(keyfunc.Request) bool { return true }},
 		}},
-		"a queue":  {Rule: guard.Rule{Policy: "10/1s; wait 2s", Waiting: 50}, Rules: []guard.Rule{{Policy: "hour: 9/1h", Key: keyfunc.Const("all")}}},
+		"a queue": {Rule: guard.Rule{Policy: "10/1s; wait 2s", Waiting: 50}, Rules: []guard.Rule{{Policy: "hour: 9/1h", Key: keyfunc.Const("all")}}},
+		"a queue on trial": {Rule: guard.Rule{Policy: "10/1s"}, Rules: []guard.Rule{
+			{Policy: "trial: 9/1s; wait 2s; shadow", Waiting: 7}, {Policy: "errors: 9/1h; shadow", After: failed, Waiting: 8},
+		}},
 		"a bucket": {Rule: guard.Rule{Policy: "2 concurrent, 10/1s leaky-bucket"}},
 		"narrow first": {
 			Rule: guard.Rule{Policy: "user: 5/1s, 2 concurrent", Key: keyfunc.User("user")},

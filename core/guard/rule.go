@@ -210,7 +210,7 @@ func (f *family) prepare(store core.Store, r Rule, name string) (*rule, error) {
 	if ru.rated {
 		f.rates.Store(true)
 	}
-	if ru.waits || ru.After != nil {
+	if ru.queues() {
 		f.waits.Store(true)
 	}
 	ru.forgets = f.inProcess && !ru.settles && !ru.permits && !ru.waits

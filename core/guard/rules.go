@@ -23,7 +23,7 @@ type RuleInfo struct {
 	Policy string `json:"policy"`
 	// Tiers has the numbers of each tier, such as "500/1m" or "unlimited" for "pro". nil means that there are none.
 	Tiers map[string]string `json:"tiers,omitempty"`
-	// Key names the key function, such as "ip" or "user+route".
+	// Key names the key function, such as "ip" or "join(ip, route)".
 	Key string `json:"key"`
 	// NoKey is the treatment of a request without a key: "refuse", "shared" or "pass".
 	NoKey string `json:"noKey"`
@@ -44,7 +44,8 @@ type RuleInfo struct {
 //		}
 //	}
 //
-// Handlers and functions of the program show nothing of themselves: of a [HandlerFunc], Degrading and Native are false.
+// Handlers and functions of the program show nothing of themselves: of a [HandlerFunc], Degrading and Native are false. A
+// rule on trial holds nobody back and answers nobody: its Waiting, Degrading and Native are false.
 type Needs struct {
 	// Permits: the rule holds permits until the request is over, and the context of the handler ends with them.
 	Permits bool `json:"permits"`
@@ -126,16 +127,16 @@ func (ru *rule) tierTexts() map[string]string {
 
 // needs returns what the rule needs of an exchange.
 func (ru *rule) needs() Needs {
-	degrading, native := handlerNeeds(ru.OverLimit)
-	return Needs{
-		Permits:       ru.permits,
-		Settlement:    ru.settles,
-		Waiting:       ru.waits || ru.After != nil,
-		Degrading:     degrading,
-		Native:        native,
-		ContentLength: ru.Cost != nil,
+	n := Needs{Permits: ru.permits, Settlement: ru.settles, ContentLength: ru.Cost != nil}
+	if !ru.shadow {
+		n.Waiting = ru.queues()
+		n.Degrading, n.Native = handlerNeeds(ru.OverLimit)
 	}
+	return n
 }
+
+// queues reports whether requests may wait in a place of [Rule].Waiting. Those of a trial take one, and do not wait.
+func (ru *rule) queues() bool { return ru.waits || ru.After != nil }
 
 // handlerNeeds looks through the handlers of which an over-limit handler is made.
 func handlerNeeds(h OverLimit) (degrading, isNative bool) {

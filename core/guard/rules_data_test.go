@@ -173,6 +173,13 @@ func TestRulesNeeds(t *testing.T) {
 		"Break":              {guard.Rule{Policy: "5/1m", OverLimit: guard.Break(guard.BreakOptions{})}, guard.Needs{}},
 		"Break, degrading":   {guard.Rule{Policy: "5/1m", OverLimit: guard.Break(guard.BreakOptions{Before: guard.Degrade()})}, guard.Needs{Degrading: true}},
 		"Break, then a page": {guard.Rule{Policy: "5/1m", OverLimit: guard.Break(guard.BreakOptions{Then: guard.Degrade(page)})}, guard.Needs{Native: true}},
+		// A trial holds nobody back.
+		"a trial of After":    {guard.Rule{Policy: "5/1m; shadow", After: failures}, guard.Needs{Settlement: true}},
+		"a trial of wait":     {guard.Rule{Policy: "5/1m; wait 2s; shadow"}, guard.Needs{}},
+		"a trial of permits":  {guard.Rule{Policy: "5 concurrent; shadow"}, guard.Needs{Permits: true}},
+		"a trial of Degrade":  {guard.Rule{Policy: "5/1m; shadow", OverLimit: guard.Degrade()}, guard.Needs{}},
+		"a trial of a page":   {guard.Rule{Policy: "5/1m; shadow", OverLimit: page}, guard.Needs{}},
+		"a trial of a Settle": {guard.Rule{Policy: "5/1m; shadow", Settle: guard.Reported}, guard.Needs{Settlement: true}},
 	} {
 		g := newGuard(t, guard.Config{Rule: c.rule})
 		assert.Equal(t, c.want, g.Rules(nil)[0].Needs, name)
