@@ -28,7 +28,7 @@ const backgroundDeadline = time.Second
 // asked for each entry, and names that in its error.
 func (s *Store) askAll(ctx context.Context, k kind, entries []entry) []*node {
 	now := time.Now()
-	patience := s.behind
+	patience := s.backgroundDeadline
 	if at, ok := ctx.Deadline(); ok {
 		patience = min(patience, at.Sub(now))
 	}

@@ -11,16 +11,16 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// A breaker opens after tripAfter failures in a row if nothing has succeeded for tripAlone: so it never opens for a
-// cluster that has lost one shard of several, as long as the others are asked. Then it lets one flight through every
-// probeEvery, or up to probeJitter earlier. Each breaker chooses that for itself, so that those of a fleet, which open
-// together, do not ask together. For staleFor after a success, a broken connection says nothing.
+// A breaker opens after openAfter failures in a row if nothing has succeeded for openUnlessSuccessWithin: so it never
+// opens for a cluster that has lost one shard of several, as long as the others are asked. Then it lets one flight
+// through every probeEvery, or up to probeJitter earlier. Each breaker chooses that for itself, so that those of a fleet,
+// which open together, do not ask together. For staleFor after a success, a broken connection says nothing.
 const (
-	tripAfter   = 5
-	tripAlone   = 100 * time.Millisecond
-	probeEvery  = time.Second / 2
-	probeJitter = time.Second / 8
-	staleFor    = time.Second
+	openAfter               = 5
+	openUnlessSuccessWithin = 100 * time.Millisecond
+	probeEvery              = time.Second / 2
+	probeJitter             = time.Second / 8
+	staleFor                = time.Second
 )
 
 // breaker keeps flights away from a server that does not answer within their deadline.
@@ -49,8 +49,8 @@ func newTrouble() *trouble {
 
 func (t *trouble) succeeded() { t.lastSuccess.Store(int64(time.Since(started))) }
 
-// alone returns how long ago the last success is.
-func (t *trouble) alone() time.Duration {
+// sinceSuccess returns how long ago the last success is.
+func (t *trouble) sinceSuccess() time.Duration {
 	if t == nil {
 		return 0
 	}
@@ -69,7 +69,7 @@ func newBreaker(observe func(open bool, err error)) *breaker {
 		MaxRequests: 1,
 		Timeout:     probeEvery - rand.N(probeJitter),
 		ReadyToTrip: func(c gobreaker.Counts) bool {
-			return c.ConsecutiveFailures >= tripAfter && b.trouble.Load().alone() > tripAlone
+			return c.ConsecutiveFailures >= openAfter && b.trouble.Load().sinceSuccess() > openUnlessSuccessWithin
 		},
 		IsSuccessful: func(err error) bool {
 			latest = err
@@ -81,7 +81,7 @@ func newBreaker(observe func(open bool, err error)) *breaker {
 		},
 		IsExcluded: func(err error) bool {
 			class := classOf(err)
-			stale := class == core.ClassLost && b.trouble.Load().alone() < staleFor
+			stale := class == core.ClassLost && b.trouble.Load().sinceSuccess() < staleFor
 			return stale || class == core.ClassBusy
 		},
 		OnStateChange: func(_ string, from, to gobreaker.State) { // which is locked

@@ -25,7 +25,7 @@ func TestTurnHasItsFailure(t *testing.T) {
 	b.trouble.Store(long)
 	answered, err := b.circuit.Allow()
 	require.NoError(t, err)
-	for range tripAfter {
+	for range openAfter {
 		failed, err := b.circuit.Allow()
 		require.NoError(t, err)
 		failed(silence) // and what its report would do next has not been done yet

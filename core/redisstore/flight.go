@@ -131,7 +131,7 @@ func (f *flight) failLate() bool {
 
 // tooLate reports whether it is too late to send anything.
 func (f *flight) tooLate() bool {
-	return tooLate(time.Until(f.sent.Add(answerBy(f.lane.limit))), f.trip, f.lane.node.store.grace)
+	return tooLate(time.Until(f.sent.Add(answerBy(f.lane.deadline))), f.trip, f.lane.node.store.grace)
 }
 
 // allowed asks the breaker whether it may leave.
@@ -193,7 +193,7 @@ func (f *flight) end() {
 // none because the process came too late, some time more.
 func (f *flight) prolong() *deadline {
 	now := time.Now()
-	at := f.sent.Add(f.lane.limit - pollEvery(f.lane.limit))
+	at := f.sent.Add(f.lane.deadline - pollEvery(f.lane.deadline))
 	if !now.Before(at) {
 		at = now.Add(f.lane.node.store.grace)
 	}
@@ -206,7 +206,7 @@ func (f *flight) prolong() *deadline {
 func (f *flight) send(ctx context.Context) (failed error) {
 	n := f.lane.node
 	if f.clock == nil {
-		f.at, f.clock = f.sent.Add(answerBy(f.lane.limit)), clocks.Get().(*clock)
+		f.at, f.clock = f.sent.Add(answerBy(f.lane.deadline)), clocks.Get().(*clock)
 		f.timer.Reset(time.Until(f.at))
 		if n.store.observe != nil && !f.search {
 			f.observed = f.describe()
@@ -295,7 +295,7 @@ func (f *flight) judge(c *call, err error) error {
 	}
 	verdict.MaybeExecuted = verdict.MaybeExecuted || c.lost
 	if f.failure == nil || !silent(classOf(f.failure)) {
-		if f.failure = verdict; verdict.Class == core.ClassTimeout && (stopped(time.Since(f.sent), f.lane.limit) || f.lane.lacksProcessors()) {
+		if f.failure = verdict; verdict.Class == core.ClassTimeout && (stopped(time.Since(f.sent), f.lane.deadline) || f.lane.lacksProcessors()) {
 			f.failure = &core.StoreError{Class: core.ClassBusy, MaybeExecuted: verdict.MaybeExecuted, Err: verdict.Err} // nor does this
 		}
 	}

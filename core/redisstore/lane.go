@@ -21,8 +21,8 @@ import (
 type lane struct {
 	*breaker
 	node       *node
-	limit      time.Duration // the deadline of a caller
-	behind     bool          // no request waits for what travels there
+	deadline   time.Duration // the deadline of a caller
+	background bool          // no request waits for what travels there
 	maxOut     int           // how many flights may be out at a time
 	maxAside   int           // how many flights of one may be out beside them
 	maxEntries int           // of a flight
@@ -67,7 +67,7 @@ func (l *lane) ask(ctx context.Context, now time.Time, e *entry, t *core.Take, r
 	if l.trouble.Load() != nil && l.shut() {
 		return nil, refused(errOpen)
 	}
-	patience := l.limit
+	patience := l.deadline
 	if at, ok := ctx.Deadline(); ok { // a quarter of the caller's own time is for the fail word to decide in
 		patience = min(patience, at.Sub(now)/4*3)
 	}
@@ -80,8 +80,8 @@ func (l *lane) ask(ctx context.Context, now time.Time, e *entry, t *core.Take, r
 		p.release()
 		return nil, refused(errPaused)
 	}
-	aside := patience == l.limit && l.out >= l.maxOut && l.aside(e.policy)
-	if aside || patience == l.limit && l.out == 0 {
+	aside := patience == l.deadline && l.out >= l.maxOut && l.aside(e.policy)
+	if aside || patience == l.deadline && l.out == 0 {
 		if aside {
 			l.asides = append(l.asides, e.policy)
 		} else {
@@ -104,7 +104,7 @@ func (l *lane) ask(ctx context.Context, now time.Time, e *entry, t *core.Take, r
 		return nil, refused(errFull)
 	}
 	l.enqueue(p)
-	watching := p.watching || p.outOfOrder || patience < l.limit || l.behind
+	watching := p.watching || p.outOfOrder || patience < l.deadline || l.background
 	if p.watching = watching; !watching && l.queue.Marked == nil {
 		l.queue.Marked = &p.place
 	}
@@ -157,7 +157,7 @@ func (l *lane) board(now time.Time, ps ...*passenger) bool {
 // enqueue lets p wait. l is locked.
 func (l *lane) enqueue(p *passenger) {
 	p.answers = l.answers
-	if p.outOfOrder = l.newest.Sub(p.entered) > pollEvery(l.limit); !p.outOfOrder {
+	if p.outOfOrder = l.newest.Sub(p.entered) > pollEvery(l.deadline); !p.outOfOrder {
 		l.newest = p.entered
 	}
 	p.watching = l.trip >= watchAfter/2
@@ -243,7 +243,7 @@ func (l *lane) next(now time.Time) *flight {
 // dismiss sends away the passengers that will not wait as long as an answer takes, as after a pause of the process: they
 // came first. l is locked.
 func (l *lane) dismiss(now time.Time) {
-	for p := l.oldest(); p != nil && !l.behind && l.tooLate(now.Sub(p.entered)); p = l.oldest() {
+	for p := l.oldest(); p != nil && !l.background && l.tooLate(now.Sub(p.entered)); p = l.oldest() {
 		l.queue.Remove(&p.place)
 		l.overloaded.set(now)
 		p.settle(nil, errPaused)
@@ -252,7 +252,7 @@ func (l *lane) dismiss(now time.Time) {
 
 // tooLate reports whether it is too late to ask for a caller that has waited so long. l is locked.
 func (l *lane) tooLate(waited time.Duration) bool {
-	return tooLate(answerBy(l.limit)-waited, l.shortestTrip, l.node.store.grace)
+	return tooLate(answerBy(l.deadline)-waited, l.shortestTrip, l.node.store.grace)
 }
 
 // run flies for passengers, one flight after the other, as long as there are any.
@@ -292,7 +292,7 @@ func (f *flight) land(answered, stay bool) (next *flight) {
 		l.trip += (took - l.trip) / 8
 		// If the process was short of processors when the first answers came, all seem to take longer than half of a
 		// caller's time, and nobody would ask any more, and find out that they do not.
-		l.shortestTrip = min(l.shortest[0], l.shortest[1], answerBy(l.limit)/2)
+		l.shortestTrip = min(l.shortest[0], l.shortest[1], answerBy(l.deadline)/2)
 	}
 	if stay && l.queue.Weight() < l.maxWeight/4 {
 		return nil
@@ -372,5 +372,5 @@ func (l *lane) lacksProcessors() bool {
 	}
 	start := time.Now()
 	runtime.Gosched()
-	return time.Since(start) > grace(l.limit)
+	return time.Since(start) > grace(l.deadline)
 }

@@ -145,7 +145,7 @@ func TestTimePasses(t *testing.T) {
 	f := l.next(time.Now())
 	l.mu.Unlock()
 	require.NotNil(t, f, "which never lands")
-	_, err := first.wait(t.Context(), l, l.limit/2, l.limit, nil)
+	_, err := first.wait(t.Context(), l, l.deadline/2, l.deadline, nil)
 	require.ErrorIs(t, err, errLate)
 	_, err = l.ask(t.Context(), time.Now(), &entry{key: "waits"}, nil, nil)
 	require.True(t, errors.Is(err, errNotSent) || errors.Is(err, errPaused), "%v", err) // if the machine is that busy
@@ -203,10 +203,10 @@ func TestSentAgainInTime(t *testing.T) {
 	now := time.Now()
 	again := (&flight{lane: l, sent: now}).prolong()
 	again.timer.Stop()
-	assert.Equal(t, now.Add(l.limit-pollEvery(l.limit)), again.at)
-	again = (&flight{lane: l, sent: now.Add(-l.limit)}).prolong()
+	assert.Equal(t, now.Add(l.deadline-pollEvery(l.deadline)), again.at)
+	again = (&flight{lane: l, sent: now.Add(-l.deadline)}).prolong()
 	again.timer.Stop()
-	assert.WithinRange(t, again.at, now.Add(grace(l.limit)), time.Now().Add(grace(l.limit)))
+	assert.WithinRange(t, again.at, now.Add(grace(l.deadline)), time.Now().Add(grace(l.deadline)))
 }
 
 // Callers that leave while they wait are noticed, whoever waits before and behind them, also if the timer fires just
@@ -260,17 +260,17 @@ func TestAlarmsAreApart(t *testing.T) {
 	defer l.mu.Unlock() // so that the timer does not fire
 	begun := time.Now()
 	l.out = l.maxOut
-	old := &passenger{entered: begun.Add(-10 * l.limit)}
+	old := &passenger{entered: begun.Add(-10 * l.deadline)}
 	old.place.Value = old
 	l.add(old)
 	for range 3 {
-		l.setTimer(begun.Add(-l.limit))
-		assert.False(t, l.timerAt.Before(begun.Add(pollEvery(l.limit))))
+		l.setTimer(begun.Add(-l.deadline))
+		assert.False(t, l.timerAt.Before(begun.Add(pollEvery(l.deadline))))
 		l.timerAt = time.Time{}
 	}
-	l.timerAt = begun.Add(pollEvery(l.limit))
-	l.setTimer(begun.Add(-l.limit))
-	assert.Equal(t, begun.Add(pollEvery(l.limit)), l.timerAt, "it is not put off")
+	l.timerAt = begun.Add(pollEvery(l.deadline))
+	l.setTimer(begun.Add(-l.deadline))
+	assert.Equal(t, begun.Add(pollEvery(l.deadline)), l.timerAt, "it is not put off")
 	l.timer.Stop()
 }
 
@@ -314,7 +314,7 @@ func TestEqualCallsThatWait(t *testing.T) {
 	require.NoError(t, err)
 	const others = "bbaaaabba" // the keys of those who wait, beside a first one
 	for gone := range 1 << len(others) {
-		l := &lane{node: s.only, maxOut: 1, out: 1, maxEntries: flightEntries, maxWeight: decisionWeight, limit: time.Hour}
+		l := &lane{node: s.only, maxOut: 1, out: 1, maxEntries: flightEntries, maxWeight: decisionWeight, deadline: time.Hour}
 		l.mu.Lock() // for the timer, too
 		var all []*passenger
 		for _, key := range "c" + others {
@@ -527,10 +527,10 @@ func TestRefusedLetOthersGoFirst(t *testing.T) { //nolint:paralleltest // it tak
 		came    time.Duration // how long ago the caller did
 		err     error
 	}{
-		"after a pause": {func(l *lane) { l.shortestTrip = answerBy(l.limit) / 2 }, time.Hour, errPaused},
+		"after a pause": {func(l *lane) { l.shortestTrip = answerBy(l.deadline) / 2 }, time.Hour, errPaused},
 		"without a server": {func(l *lane) {
 			l.trouble.Store(open)
-			for range tripAfter {
+			for range openAfter {
 				l.report(nil, errLate)
 			}
 		}, 0, errOpen},

@@ -45,11 +45,11 @@ func newNode(s *Store, direct *redis.Client) *node {
 	behind := newBreaker(n.turned(true))
 	for k := range n.lanes {
 		l := &lane{
-			breaker: behind, node: n, limit: s.behind, behind: kind(k) != deciding,
+			breaker: behind, node: n, deadline: s.backgroundDeadline, background: kind(k) != deciding,
 			maxOut: 1, maxEntries: flightEntries, maxWeight: backgroundWeight,
 		}
 		if kind(k) == deciding {
-			l.breaker, l.limit, l.maxOut, l.maxWeight = newBreaker(n.turned(false)), s.limit, s.flights, decisionWeight
+			l.breaker, l.deadline, l.maxOut, l.maxWeight = newBreaker(n.turned(false)), s.deadline, s.flights, decisionWeight
 		}
 		all := connections(direct.Options())
 		l.maxOut = min(l.maxOut, all)
@@ -135,7 +135,7 @@ func (s *Store) master(ctx context.Context, c *redis.ClusterClient, key string) 
 			s.mapping.report(probe, verdict)
 		}
 	}()
-	limited, cancel := context.WithTimeout(ctx, answerBy(s.limit))
+	limited, cancel := context.WithTimeout(ctx, answerBy(s.deadline))
 	defer cancel()
 	direct, err := c.MasterForKey(limited, key)
 	switch {

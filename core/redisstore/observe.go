@@ -27,7 +27,7 @@ type Flight struct {
 
 // describe returns what is known of a flight before it leaves.
 func (f *flight) describe() *Flight {
-	observed := &Flight{Calls: f.entries, Commands: len(f.calls), Waited: f.waited, Behind: f.lane.behind}
+	observed := &Flight{Calls: f.entries, Commands: len(f.calls), Waited: f.waited, Behind: f.lane.background}
 	for i := range f.calls {
 		if c := &f.calls[i]; c.shared != nil {
 			for _, n := range c.counts {

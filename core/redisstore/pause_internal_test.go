@@ -93,7 +93,7 @@ func TestNothingIsAskedInVain(t *testing.T) {
 			f.sent, f.trip = came, c.trip
 			l.mu.Unlock()
 			l.run(f)
-			_, err = p.wait(t.Context(), l, l.limit/2, l.limit, &res)
+			_, err = p.wait(t.Context(), l, l.deadline/2, l.deadline, &res)
 			notAsked(err)
 
 			// While it waited.
@@ -105,7 +105,7 @@ func TestNothingIsAskedInVain(t *testing.T) {
 			l.mu.Unlock()
 			assert.Equal(t, c.asked, map[bool]int{true: 1}[f != nil])
 			l.run(f)
-			_, err = p.wait(t.Context(), l, l.limit/2, l.limit, &res)
+			_, err = p.wait(t.Context(), l, l.deadline/2, l.deadline, &res)
 			notAsked(err)
 		})
 	}

@@ -42,7 +42,7 @@ func (n *node) warm(pipelined bool) {
 	one, many := n.idle()
 	var pings sync.WaitGroup
 	for i := range one + many {
-		pings.Go(func() { n.ping(i >= one, n.store.limit) })
+		pings.Go(func() { n.ping(i >= one, n.store.deadline) })
 	}
 	pings.Wait()
 	n.ping(pipelined, warmUp)

@@ -127,18 +127,19 @@ type Store struct {
 	names keys.Names
 	// Decisions and what is done behind them have different deadlines, so what is too slow
 	// for the ones may do for the other.
-	limit, behind time.Duration
-	grace         time.Duration // see grace
-	flights, keys int           // of flights, and of a script
-	observe       func(Flight)
-	turns         func(BreakerChange)
-	only          *node // nil for a Cluster or Ring
-	nodes         nodes
-	mapped        atomic.Bool // the client of a cluster knows its nodes
-	mapping       *breaker    // of asking for them
-	local         func() *core.Memory
-	programs      programs
-	denials       *denials.Cache // nil for none
+	deadline           time.Duration
+	backgroundDeadline time.Duration
+	grace              time.Duration // see grace
+	flights, keys      int           // of flights, and of a script
+	observe            func(Flight)
+	turns              func(BreakerChange)
+	only               *node // nil for a Cluster or Ring
+	nodes              nodes
+	mapped             atomic.Bool // the client of a cluster knows its nodes
+	mapping            *breaker    // of asking for them
+	local              func() *core.Memory
+	programs           programs
+	denials            *denials.Cache // nil for none
 	// skew is the microseconds by which the server's clock was ahead of this machine's when that last mattered: for
 	// windows of the calendar.
 	skew atomic.Int64
@@ -192,16 +193,16 @@ func New(rdb redis.UniversalClient, o Options) (*Store, error) {
 		return nil, errors.Join(all...)
 	}
 	s := &Store{
-		rdb:     rdb,
-		names:   keys.New(o.Prefix, o.HashKeys),
-		limit:   o.Deadline,
-		behind:  max(o.Deadline, backgroundDeadline),
-		grace:   grace(o.Deadline),
-		flights: o.Flights,
-		keys:    o.MaxKeys,
-		mapping: newBreaker(nil),
-		observe: o.Observe,
-		turns:   o.ObserveBreaker,
+		rdb:                rdb,
+		names:              keys.New(o.Prefix, o.HashKeys),
+		deadline:           o.Deadline,
+		backgroundDeadline: max(o.Deadline, backgroundDeadline),
+		grace:              grace(o.Deadline),
+		flights:            o.Flights,
+		keys:               o.MaxKeys,
+		mapping:            newBreaker(nil),
+		observe:            o.Observe,
+		turns:              o.ObserveBreaker,
 		local: sync.OnceValue(func() *core.Memory {
 			m, err := core.NewMemory(core.MemoryOptions{})
 			if err != nil {

@@ -131,7 +131,7 @@ func (l *lane) usefulFlights() int {
 
 // setTimer sets the lane's timer to the next time at which a flight is to leave or a passenger to be woken. l is locked.
 func (l *lane) setTimer(now time.Time) {
-	if !l.timerAt.IsZero() && l.timerAt.Before(now.Add(pollEvery(l.limit))) {
+	if !l.timerAt.IsZero() && l.timerAt.Before(now.Add(pollEvery(l.deadline))) {
 		return
 	}
 	at := time.Time{}
@@ -144,16 +144,16 @@ func (l *lane) setTimer(now time.Time) {
 		if l.out < l.maxOut {
 			before(first.entered.Add(l.maxQueueDelay()))
 		}
-		if !l.behind {
-			before(first.entered.Add(l.queueLimit(l.limit)))
+		if !l.background {
+			before(first.entered.Add(l.queueLimit(l.deadline)))
 		}
 	}
 	if l.queue.Marked != nil {
 		before(l.queue.Marked.Value.entered.Add(watchAfter))
 	}
-	if !l.behind {
+	if !l.background {
 		for _, f := range l.flights {
-			before(f.passengers[0].entered.Add(pollAfter(l.limit)))
+			before(f.passengers[0].entered.Add(pollAfter(l.deadline)))
 			if !f.watching {
 				before(f.sent.Add(watchAfter))
 			}
@@ -163,7 +163,7 @@ func (l *lane) setTimer(now time.Time) {
 		return
 	}
 	now = time.Now() // the caller's may be old, and between two polls there is to be some time
-	if soon := now.Add(pollEvery(l.limit)); at.Before(soon) {
+	if soon := now.Add(pollEvery(l.deadline)); at.Before(soon) {
 		if at = soon; !l.timerAt.IsZero() && !at.Before(l.timerAt) {
 			return
 		}
@@ -182,7 +182,7 @@ func (l *lane) tick() {
 	defer l.mu.Unlock()
 	now := time.Now()
 	l.depart(now)
-	if !l.behind {
+	if !l.background {
 		l.wakeDue(now)
 	}
 	l.timerAt = time.Time{}
@@ -201,7 +201,7 @@ func (l *lane) wakeDue(now time.Time) {
 	for m := &l.queue.Marked; *m != nil && now.Sub((*m).Value.entered) >= watchAfter; *m = (*m).Next() {
 		watch((*m).Value)
 	}
-	limit := l.queueLimit(l.limit)
+	limit := l.queueLimit(l.deadline)
 	for i := l.queue.First(); i != nil && now.Sub(i.Value.entered) >= limit; i = i.Next() {
 		i.Value.wake()
 	}
@@ -213,7 +213,7 @@ func (l *lane) wakeDue(now time.Time) {
 			}
 		}
 		for _, p := range f.passengers {
-			if now.Sub(p.entered) < pollAfter(l.limit) {
+			if now.Sub(p.entered) < pollAfter(l.deadline) {
 				break
 			}
 			p.wake()
@@ -225,7 +225,7 @@ func (l *lane) wakeDue(now time.Time) {
 // its flight to leave. If patience is all that the store allows, it is the lane that wakes it, unless no request waits.
 func (p *passenger) wait(ctx context.Context, l *lane, queueLimit, patience time.Duration, res *core.Result) ([]int64, error) {
 	var timer <-chan time.Time
-	if patience < l.limit || l.behind || p.outOfOrder {
+	if patience < l.deadline || l.background || p.outOfOrder {
 		p.timer.Reset(queueLimit - time.Since(p.entered))
 		timer = p.timer.C
 	}

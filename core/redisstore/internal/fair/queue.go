@@ -30,13 +30,13 @@ type Queue[K comparable, T any] struct {
 type Item[K comparable, T any] struct {
 	Value T
 
-	line   *line[K, T] // nil if it is in no Queue
-	links  [lists]links[K, T]
-	number uint64 // in the order in which they came
-	weight int64  // 0 if it merges
-	alone  int64  // its weight if it does not merge
-	merges bool   // with the one before it in its line
-	before *Item[K, T]
+	line       *line[K, T] // nil if it is in no Queue
+	links      [lists]links[K, T]
+	number     uint64 // in the order in which they came
+	weight     int64  // 0 if it merges
+	fullWeight int64  // its weight if it does not merge
+	merges     bool   // with the one before it in its line
+	before     *Item[K, T]
 }
 
 // line holds the items of one key, in the order in which they came. The lines of a Queue are a ring.
@@ -90,7 +90,7 @@ func (q *Queue[K, T]) Add(i *Item[K, T], key K, weight int64, merges bool) {
 	l := q.of(key)
 	q.came++
 	i.line, i.number, i.before = l, q.came, nil
-	i.merges, i.weight, i.alone = merges, weight, weight
+	i.merges, i.weight, i.fullWeight = merges, weight, weight
 	if merges {
 		i.weight = 0
 	}
@@ -137,7 +137,7 @@ func (q *Queue[K, T]) Remove(i *Item[K, T]) {
 
 // part lets i, which comes first of its line from now on, merge with none.
 func (q *Queue[K, T]) part(i *Item[K, T]) {
-	i.merges, i.weight = false, i.alone
+	i.merges, i.weight = false, i.fullWeight
 	q.weight += i.weight
 }
 
