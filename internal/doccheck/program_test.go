@@ -70,7 +70,7 @@ func TestReadmeBegins(t *testing.T) {
 	served := strings.Replace(found[0].text, `http.ListenAndServe("127.0.0.1:8080", `, "sixth(", 1)
 	got := moments.ReplaceAllString(run(t, map[string]string{"main.go": served, "sixth.go": sixth}), "$1: some")
 	command, answer, _ := strings.Cut(found[1].text, "\n")
-	if !strings.HasPrefix(command, "$ curl -i 127.0.0.1:8080/hello") {
+	if !strings.HasPrefix(command, "$ for i in 1 2 3 4 5 6; do curl -i 127.0.0.1:8080/hello; done") {
 		t.Errorf("the command is %q", command)
 	}
 	for line := range strings.Lines(moments.ReplaceAllString(answer, "$1: some")) {
