@@ -73,20 +73,21 @@ func (g *Guard) Rules(routes []string) []RuleInfo {
 			routes = append(routes, e.text())
 		}
 	}
-	return g.rulesOn(routes)
+	return slices.Concat(g.rulesOn(routes)...)
 }
 
-// rulesOn returns the rules of the routes given, and of all others.
-func (g *Guard) rulesOn(routes []string) []RuleInfo {
+// rulesOn returns the rules of each of the routes given, and of all others.
+func (g *Guard) rulesOn(routes []string) (all [][]RuleInfo) {
 	g = g.current()
-	var all []RuleInfo
 	add := func(route, place string, rules []*rule) {
-		if len(rules) == 0 {
-			all = append(all, RuleInfo{Route: route, Place: place})
-		}
+		var infos []RuleInfo
 		for _, ru := range rules {
-			all = append(all, ru.info(route))
+			infos = append(infos, ru.info(route))
 		}
+		if len(infos) == 0 {
+			infos = []RuleInfo{{Route: route, Place: place}}
+		}
+		all = append(all, infos)
 	}
 	for _, text := range routes {
 		rules, place := g.rules, ""
@@ -161,29 +162,35 @@ func handlerNeeds(h OverLimit) (degrading, isNative bool) {
 // the same as data.
 func (g *Guard) Describe(routes []string) string {
 	var lines [][]string
-	last := "none"
-	for _, ru := range g.rulesOn(routes) {
-		route := ru.Route
-		switch {
-		case route == "" && ru.Place == withPlace:
-			route = "where mounted"
-		case route == "":
-			route = "all others"
-		}
-		line := []string{route, "no limit"}
-		if ru.Name != "" {
-			tiers := ""
-			if len(ru.Tiers) > 0 {
-				tiers = "tiers " + strings.Join(slices.Sorted(maps.Keys(ru.Tiers)), ", ")
+	for _, rules := range g.rulesOn(routes) {
+		for i, ru := range rules {
+			line := ru.cells()
+			if i > 0 { // the route is named once
+				line[0] = ""
 			}
-			line = []string{route, ru.Place, ru.Policy, "by " + ru.Key, ru.OverLimit, tiers}
+			lines = append(lines, line)
 		}
-		if route == last {
-			line[0] = ""
-		}
-		lines, last = append(lines, line), route
 	}
 	return columns(lines)
+}
+
+// cells returns the columns of the rule's line in Describe.
+func (ru *RuleInfo) cells() []string {
+	route := ru.Route
+	switch {
+	case route == "" && ru.Place == withPlace:
+		route = "where mounted"
+	case route == "":
+		route = "all others"
+	}
+	if ru.Name == "" {
+		return []string{route, "no limit"}
+	}
+	tiers := ""
+	if len(ru.Tiers) > 0 {
+		tiers = "tiers " + strings.Join(slices.Sorted(maps.Keys(ru.Tiers)), ", ")
+	}
+	return []string{route, ru.Place, ru.Policy, "by " + ru.Key, ru.OverLimit, tiers}
 }
 
 // columns joins lines, with each cell as wide as the widest in its column, two spaces apart. It is not text/tabwriter,

@@ -35,6 +35,25 @@ all others   Rule                   default: 100/1m                by ip  reject
 `, "\n"), g.Describe([]string{"POST /login", "GET /health", "GET /trial", "GET /items"}))
 }
 
+// A route that is given twice, as by two routers, is named twice.
+func TestDescribeTwice(t *testing.T) {
+	g := newGuard(t, guard.Config{
+		Rule:   guard.Rule{Policy: "100/1m"},
+		Rules:  []guard.Rule{{Policy: "all: 9/1s", Key: keyfunc.Const("all")}},
+		Routes: map[string]guard.Rule{"/health": {Instead: true}},
+	})
+	assert.Equal(t, strings.TrimPrefix(`
+/a          Rule      default: 100/1m  by ip          reject(429)
+            Rules[0]  all: 9/1s        by const(all)  reject(429)
+/a          Rule      default: 100/1m  by ip          reject(429)
+            Rules[0]  all: 9/1s        by const(all)  reject(429)
+/health     no limit
+/health     no limit
+all others  Rule      default: 100/1m  by ip          reject(429)
+            Rules[0]  all: 9/1s        by const(all)  reject(429)
+`, "\n"), g.Describe([]string{"/a", "/a", "/health", "/health"}))
+}
+
 // The order that is printed is the one in which they are asked, which is that in which they are written.
 func TestDescribeOrder(t *testing.T) {
 	store := newCounting(t)
