@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"expvar"
 	"fmt"
-	"hash/maphash"
+	"hash/crc32"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -111,11 +111,14 @@ func ExampleLimit_queue() {
 
 // Health checks are not counted.
 func ExampleLimit_skip() {
-	g := must(guard.New(guard.Config{Rule: guard.Rule{
+	g, err := guard.New(guard.Config{Rule: guard.Rule{
 		Policy: "1/1h",
 		Key:    keyfunc.IP(),
 		Skip:   func(r keyfunc.Request) bool { return r.Path() == "/health" },
-	}}))
+	}})
+	if err != nil {
+		panic(err)
+	}
 	limit := nethttp.Limit(g)(hello)
 
 	send(limit, "GET /health", "GET /health", "GET /", "GET /")
@@ -192,14 +195,17 @@ func ExampleLimit_trial() {
 
 // A new limit is enforced for a tenth of all addresses, and is on trial for the others.
 func ExampleLimit_rollOut() {
-	percent := func(r keyfunc.Request) uint64 { return maphash.Comparable(seed, r.Peer().Addr()) % 100 }
-	g := must(guard.New(guard.Config{
+	percent := func(r keyfunc.Request) uint32 { return crc32.ChecksumIEEE(r.Peer().Addr().AsSlice()) % 100 }
+	g, err := guard.New(guard.Config{
 		Rule: guard.Rule{Policy: "100/1m", Key: keyfunc.IP()},
 		Rules: []guard.Rule{
 			{Policy: "stricter: 1/1m", Skip: func(r keyfunc.Request) bool { return percent(r) >= 10 }},
 			{Policy: "stricter.trial: 1/1m; shadow", Skip: func(r keyfunc.Request) bool { return percent(r) < 10 }},
 		},
-	}))
+	})
+	if err != nil {
+		panic(err)
+	}
 	limit := nethttp.Limit(g)(hello)
 
 	refused := 0
@@ -217,9 +223,6 @@ func ExampleLimit_rollOut() {
 	// Output:
 	// about a tenth is refused: true
 }
-
-// seed is that of the roll-out, which is another one in each process. A fleet takes a hash without a seed.
-var seed = maphash.MakeSeed()
 
 // A page shows what is left.
 func ExampleLimit_left() {
