@@ -22,7 +22,7 @@ func (answers) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return ne
 func (answers) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(_ context.Context, cmds []redis.Cmder) error {
 		for _, cmd := range cmds {
-			cmd.(command).SetVal([]int64{1}) //nolint:forcetypeassert // nothing else is in it
+			cmd.(command).SetVal([]int64{1})
 		}
 		return nil
 	}
@@ -39,7 +39,7 @@ func TestPanicOfLateAnswer(t *testing.T) {
 	f := &flight{lane: s.only.lanes[deciding], sent: time.Now(), entries: 5, landed: true}
 	for i := range f.entries {
 		e := entry{script: program.take, args: program.unit, program: program}
-		p := passengers.New().(*passenger) //nolint:forcetypeassert // nothing else is in it
+		p := passengers.New().(*passenger)
 		take := core.Take{Policy: core.MustParse("p: 10/1m"), Key: strconv.Itoa(i), Cost: 1}
 		f.passengers = append(f.passengers, p.enter(&e, &take, f.sent))
 	}
