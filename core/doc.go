@@ -1,7 +1,9 @@
 // Package core decides whether a caller may go on: it has limits and policies, the answers, and the store in the
-// process. It knows no request and no Redis, and not what happens when a store fails: those are in the packages around
-// it. Most programs need only [Parse] and [Result] of it, beside package enforce for jobs and messages, or package
-// guard and an adapter (nethttp, ginmw, echomw, fibermw) for HTTP.
+// process. It knows no request, and not what happens when a store fails: those are in the packages around it. It never
+// talks to Redis; spec_*.go say what its scripts are sent and reply. CONTRIBUTING.md says where what is added.
+//
+// Most programs need only [Parse] and [Result] of it, beside package enforce for jobs and messages, or package guard and
+// an adapter (nethttp, ginmw, echomw, fibermw) for HTTP.
 //
 // # Policies
 //

@@ -24,7 +24,7 @@ type owed struct {
 	handover *handover // nil if nothing was detached
 }
 
-// due is the part of one rule in owed.
+// due is the work that a request owes to one rule when it ends.
 type due struct {
 	rule      *rule
 	admission enforce.Admission

@@ -19,7 +19,7 @@ import (
 
 // RateLimit and RateLimit-Policy are lists of Strings with parameters, as RFC 9651 has them.
 
-// item is a limit as the lists have it, prepared when its rule is.
+// item is the text of one limit for RateLimit and RateLimit-Policy, prepared with its rule.
 type item struct {
 	name    string // a String, with its quotes
 	policy  string // for RateLimit-Policy: the name, q, qu and w
@@ -29,7 +29,7 @@ type item struct {
 	permits bool
 }
 
-// listing is the part of a rule that was asked in the lists.
+// listing has the items that one rule adds to the two headers.
 type listing struct {
 	items     []item
 	partition string // ";pk=:...:", or ""

@@ -25,7 +25,8 @@ type Event struct {
 	// Outcome is the decision, which is that of the policy's fail word if Err is a *core.StoreError.
 	Outcome core.Outcome
 	// Result is the limiter's answer, and the zero Result where nothing was decided. Its Local reports that the store
-	// did not answer, and its Delay how long the request has waited for its turn.
+	// did not answer. Its Delay is the wait that was announced at the decision; the real one may be shorter, and on
+	// trial there is none. With After it is what was waited.
 	Result core.Result
 	// Took is the duration of the decision, without the waiting for the turn.
 	Took time.Duration
