@@ -116,7 +116,26 @@ func (p *parser) unexpected(expected string) error {
 			return p.fail(p.pos, "%s", strings.ReplaceAll(problem, "%q", strconv.Quote(w.text)))
 		}
 	}
-	return p.fail(p.pos, "expected %s", expected)
+	return p.fail(p.pos, "expected %s%s", expected, p.guess())
+}
+
+// guess returns what was probably meant by what stands here, as the end of an error's sentence, or "".
+func (p *parser) guess() string {
+	rest := p.rest()
+	rest = rest[:min(len(rest), 32)]
+	found := prefix(rest, func(c byte) bool { return isWordByte(c) || isDigit(c) || c == '_' })
+	after := strings.TrimLeft(rest[len(found):], spaces)
+	switch meant := guesses[p.place][strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(found))]; {
+	case found == "":
+		return ""
+	case meant != "":
+		return "; " + meant
+	case p.place == atFirst && !isDigit(found[0]) && after != "" && isDigit(after[0]) && !strings.Contains(p.text, ":"):
+		return fmt.Sprintf(`; a name ends with ":", as in %q`, found+": 3/1m")
+	case p.place == ofPermits && isDigit(found[0]) && p.limit.Lease == 0:
+		return fmt.Sprintf("; write %q", "lease "+found)
+	}
+	return ""
 }
 
 // policy reads the whole text.
@@ -433,6 +452,8 @@ func (p *parser) period() (total time.Duration, err error) {
 		switch {
 		case unit < 0 && periodUnit(lower) >= 0:
 			return 0, p.fail(p.pos, "units are in lower case: %q", lower)
+		case name == "w":
+			return 0, p.fail(p.pos, "expected a unit right after the number: %s; for weeks write %q", oneOf(unitNames()), strconv.FormatInt(7*n, 10)+"d")
 		case unit < 0:
 			return 0, p.fail(p.pos, "expected a unit right after the number: %s", oneOf(unitNames()))
 		case unit <= last:

@@ -399,6 +399,33 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
+// An error says what was probably meant, where that is plain.
+func TestParseGuesses(t *testing.T) {
+	for text, want := range map[string]string{
+		"5/1m sliding":             `or "sliding-log"; write "sliding-window"`,
+		"5/1m token_bucket":        `or "sliding-log"; write "token-bucket"`,
+		"5/1m tokenbucket":         `or "sliding-log"; write "token-bucket"`,
+		"5/1m Sliding_Log":         `or "sliding-log"; write "sliding-log"`,
+		"5/1m; fail-open":          `or "shadow"; write "fail open"`,
+		"5/1m; failclosed":         `or "shadow"; write "fail closed"`,
+		"login 3/1m":               `expected a rate such as "100/1m"; a name ends with ":", as in "login: 3/1m"`,
+		"100/1w":                   `"ms" or "us"; for weeks write "7d"`,
+		"100/2w":                   `"ms" or "us"; for weeks write "14d"`,
+		"20 concurrent 30s":        `or the end; write "lease 30s"`,
+		"unlimited":                `expected a rate such as "100/1m"; "unlimited" is for the tiers of a guard`,
+		"login: unlimited":         `expected a rate such as "100/1m"; "unlimited" is for the tiers of a guard`,
+		"5/1m fail-open":           `or "sliding-log"; write "; fail open"`,
+		"5/1m; sliding":            `or "shadow"`,
+		"a: b 3/1m":                `expected a rate such as "100/1m"`,
+		"login":                    `expected a rate such as "100/1m"`,
+		"2 concurrent lease 3s 5s": `or the end`,
+	} {
+		_, err := core.Parse(text)
+		require.Error(t, err, text)
+		assert.True(t, strings.HasSuffix(err.Error(), want), "%s", err)
+	}
+}
+
 // What each word means, beyond the rate: see TestParse for the text around it.
 func TestParseWords(t *testing.T) {
 	minute := func(change func(*core.Limit)) core.Limit {

@@ -3,6 +3,7 @@ package core
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/weir-go/weir/core/internal/algo"
@@ -130,6 +131,27 @@ const (
 	isOption     = `%q is an option of the policy; options follow ";"`
 	isLater      = "this version of weir does not know the word %q yet"
 )
+
+// guesses has what was probably meant by a text that is no word, without "-" and "_", by the place where it stands.
+var guesses = func() map[place]map[string]string {
+	meant := map[place]map[string]string{
+		atFirst:  {"unlimited": `"unlimited" is for the tiers of a guard`},
+		ofRate:   {"sliding": "sliding-window", "fixed": "fixed-window", "token": "token-bucket", "leaky": "leaky-bucket"},
+		ofPolicy: {"failopen": "fail open", "failclosed": "fail closed", "faillocal": "fail local"},
+	}
+	for _, k := range algo.Kinds {
+		meant[ofRate][strings.ReplaceAll(k.Word, "-", "")] = k.Word
+	}
+	for text, option := range meant[ofPolicy] {
+		meant[ofRate][text] = "; " + option
+	}
+	for _, at := range []place{ofRate, ofPolicy} {
+		for text, word := range meant[at] {
+			meant[at][text] = fmt.Sprintf("write %q", word)
+		}
+	}
+	return meant
+}()
 
 // wordNamed returns the word of that text, or nil.
 func wordNamed(text string) *word {
