@@ -87,7 +87,10 @@ type family struct {
 
 // New builds a Guard. It does not use the Store, nor any other input or output but the log, which receives a line for a
 // policy without a name on a Store. The error lists every mistake in c at once.
-func New(c Config) (*Guard, error) {
+func New(c Config) (*Guard, error) { return build(c, "") }
+
+// build is New. where is the call by which mistakes of the Config's own Rule are found, or "".
+func build(c Config, where string) (*Guard, error) {
 	f := &family{base: c.Rule, observe: c.Observe, results: c.Results, source: c.Source, strict: c.StrictRoutes, log: c.Log}
 	if f.base.OverLimit == nil {
 		f.base.OverLimit = Reject(RejectOptions{})
@@ -106,13 +109,13 @@ func New(c Config) (*Guard, error) {
 	if err = checkSource(c.Source); err != nil {
 		mistakes = append(mistakes, err)
 	}
-	add := func(r Rule, name, where string) *rule {
+	add := func(r Rule, name, at string) *rule {
 		ru, err := f.prepare(c.Store, r, name)
 		if err != nil {
-			mistakes = append(mistakes, prefixed(where, err))
+			mistakes = append(mistakes, prefixed(cmp.Or(at, where), err))
 			return nil
 		}
-		ru.place = cmp.Or(strings.TrimSuffix(where, ": "), "Rule")
+		ru.place = cmp.Or(strings.TrimSuffix(at, ": "), "Rule")
 		return ru
 	}
 	if f.base.Policy != "" || len(c.Rules) == 0 && len(c.Routes) == 0 {
@@ -146,8 +149,8 @@ func New(c Config) (*Guard, error) {
 	return g, nil
 }
 
-// prefixed says in each mistake where it is. Those of core and enforce, which begin with the package, need that only in
-// Rules and Routes.
+// prefixed says in each mistake where it is. Without a place, one of core is that of a Policy, and one of enforce says by
+// itself what it is about.
 func prefixed(where string, err error) error {
 	if err == nil {
 		return nil
@@ -158,8 +161,11 @@ func prefixed(where string, err error) error {
 		}
 		return errors.Join(several...)
 	}
-	if text := err.Error(); where == "" && (strings.HasPrefix(text, "core: ") || strings.HasPrefix(text, "enforce: ")) {
+	switch text := err.Error(); {
+	case where == "" && strings.HasPrefix(text, "enforce: "):
 		return err
+	case where == "" && strings.HasPrefix(text, "core: "):
+		where = "Policy: "
 	}
 	return fmt.Errorf("guard: %s%w", where, err)
 }
@@ -182,7 +188,8 @@ func mistakesIn(err error) (all []error) {
 //
 // It panics on a mistake. For a store and everything else, use [New].
 func Must(policy string, key keyfunc.Func) *Guard {
-	g, err := New(Config{Rule: Rule{Policy: policy, Key: key}})
+	where := fmt.Sprintf("Must(%q, %v): ", policy, cmp.Or(key.String(), "no key"))
+	g, err := build(Config{Rule: Rule{Policy: policy, Key: key}}, where)
 	if err != nil {
 		panic(err)
 	}
@@ -201,11 +208,15 @@ func Must(policy string, key keyfunc.Func) *Guard {
 // With is for constants at start-up: like http.ServeMux.Handle it panics on a mistake. For text from elsewhere use
 // [Guard.WithRule].
 func (g *Guard) With(name, policy string) *Guard {
-	out, err := g.with(Rule{Policy: policy}, name)
+	where := fmt.Sprintf("With(%q, %q): ", name, policy)
+	out, err := g.with(Rule{Policy: policy}, name, where)
 	if err == nil && out.rules[0].name != name {
-		err = fmt.Errorf("guard: With(%q, %q): the policy brings another name; leave it out", name, policy)
+		err = fmt.Errorf("guard: %sthe policy brings another name; leave it out", where)
 	}
 	if err != nil {
+		if _, is := core.Parse(name); is == nil { // the name is a policy
+			err = fmt.Errorf("%w; the name comes first", err)
+		}
 		panic(err)
 	}
 	return out
@@ -213,15 +224,16 @@ func (g *Guard) With(name, policy string) *Guard {
 
 // WithRule is like [Guard.With] for a whole rule, and for text that is only known at run time. What r leaves out is
 // taken from g's Config. The policy must have a name, and one name stands for one policy.
-func (g *Guard) WithRule(r Rule) (*Guard, error) { return g.with(r, "") }
+func (g *Guard) WithRule(r Rule) (*Guard, error) { return g.with(r, "", "") }
 
-func (g *Guard) with(r Rule, name string) (*Guard, error) {
+// with is WithRule. where is the call that mistakes name, or "".
+func (g *Guard) with(r Rule, name, where string) (*Guard, error) {
 	if r.Instead {
 		return nil, errors.New("guard: WithRule: Instead has a meaning in Routes only, because what is mounted outside has counted already; leave it out")
 	}
 	ru, err := g.prepare(nil, r, name)
 	if err != nil {
-		return nil, prefixed("", err)
+		return nil, prefixed(where, err)
 	}
 	ru.place = withPlace
 	return &Guard{family: g.family, rules: []*rule{ru}}, nil

@@ -153,6 +153,22 @@ func TestGuardWith(t *testing.T) {
 	}
 }
 
+// A mistake of a constant names the call that it stands in.
+func TestMistakesNameTheirPlace(t *testing.T) {
+	g := newGuard(t, guard.Config{Rule: guard.Rule{Policy: "5/1h"}})
+	for want, f := range map[string]func(){
+		`guard: With("5/1m", "login"): core: policy "login": at offset 0, found "login": expected a rate such as "100/1m"; the name comes first`:                            func() { g.With("5/1m", "login") },
+		`guard: With("a", "5/1x"): core: policy "5/1x": at offset 3, found "x": expected a unit right after the number: "d", "h", "m", "s", "ms" or "us"`:                   func() { g.With("a", "5/1x") },
+		`guard: With("a", "b: 5/1m"): the policy brings another name; leave it out`:                                                                                         func() { g.With("a", "b: 5/1m") },
+		`guard: Must("login 5/1m", ip): core: policy "login 5/1m": at offset 0, found "login": expected a rate such as "100/1m"; a name ends with ":", as in "login: 3/1m"`: func() { guard.Must("login 5/1m", keyfunc.IP()) },
+		`guard: Must("5/1m", no key): Key is missing; say who is counted, as with keyfunc.IP()`:                                                                             func() { guard.Must("5/1m", keyfunc.Func{}) },
+	} {
+		assert.PanicsWithError(t, want, f)
+	}
+	_, err := guard.New(guard.Config{Rule: guard.Rule{Policy: "5/1w", Key: keyfunc.IP()}})
+	require.EqualError(t, err, `guard: Policy: core: policy "5/1w": at offset 3, found "w": expected a unit right after the number: "d", "h", "m", "s", "ms" or "us"; for weeks write "7d"`)
+}
+
 // A policy that could never admit a request is a mistake, wherever it stands.
 func TestGuardRefusesPoliciesThatNeverAdmit(t *testing.T) {
 	for _, policy := range []string{"0/1m", "5/1m burst 0", "0 concurrent", "5/1m, 0/1h"} {
