@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/gofiber/fiber/v2"
-	"github.com/gofiber/fiber/v2/middleware/recover"
+	recovery "github.com/gofiber/fiber/v2/middleware/recover"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -29,7 +29,7 @@ func TestFinalErrorPanics(t *testing.T) {
 	}})
 	require.NoError(t, err)
 	f := fiber.New(fiber.Config{DisableStartupMessage: true})
-	f.Use(recover.New(), fibermw.Limit(g))
+	f.Use(recovery.New(), fibermw.Limit(g))
 	var none *wrapped
 	f.Get("/bad", func(*fiber.Ctx) error { return none })
 	f.Get("/ok", func(c *fiber.Ctx) error { return c.SendStatus(http.StatusOK) })
