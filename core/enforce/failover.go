@@ -32,7 +32,7 @@ func (e *engine) decide(ctx context.Context, t *core.Take, res *core.Result) (er
 	}
 	var failed *core.StoreError
 	if !errors.As(err, &failed) { // the caller has left
-		e.await(late, t, res)
+		e.expectAnswer(late, t, res)
 		return err
 	}
 	e.failed(failed, t.Policy.Options().Fail)
@@ -52,7 +52,7 @@ func (e *engine) decide(ctx context.Context, t *core.Take, res *core.Result) (er
 		}
 	}
 	if failed.MaybeExecuted {
-		e.await(late, t, res)
+		e.expectAnswer(late, t, res)
 	}
 	return err
 }

@@ -33,9 +33,9 @@ func lateChargeOf(r *core.Result) *lateCharge {
 	return c
 }
 
-// await prepares for the late answer to a take: when it comes, as much of the store's charge stands as the fail word
+// expectAnswer prepares for the late answer to a take: when it comes, as much of the store's charge stands as the fail word
 // has admitted by res, and the rest is given back. If late is nil, no answer comes.
-func (e *engine) await(late *core.LateError, t *core.Take, res *core.Result) {
+func (e *engine) expectAnswer(late *core.LateError, t *core.Take, res *core.Result) {
 	if t.Cost == 0 || late == nil && (res.Taken == 0 || originOf(res) != inFallback) {
 		return
 	}
