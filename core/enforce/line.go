@@ -30,9 +30,10 @@ type line struct {
 	timer *time.Timer
 	alarm time.Time // when it goes off, or zero
 
-	counted int       // the turns that are free, as waiters counts them
-	idle    time.Time // when it is time to give back of those, or zero
-	least   int       // the fewest that there have been in the last idleTurn: so many were of use to nobody
+	counted   int       // the turns that are free, as waiters counts them
+	idle      time.Time // when it is time to give back of those, or zero
+	givesBack bool      // some are on their way to the queue of refunds
+	least     int       // the fewest that there have been in the last idleTurn: so many were of use to nobody
 }
 
 // turn is a place in the queue of a store.

@@ -157,23 +157,34 @@ func (w *waiters) changed(l *line, now time.Time) {
 	}
 }
 
-// tick lets those go on whose turn has come, and gives back what nobody has taken for a while.
+// tick lets those go on whose turn has come, and gives back what nobody has taken for a while. No more goes back while
+// that is on its way to the queue of refunds: a turn that overtook a later one would not be taken back.
 func (w *waiters) tick(l *line) {
 	w.mu.Lock()
 	var back []core.Refund
 	if now := time.Now(); w.lines[l.key] == l {
 		l.alarm = time.Time{}
 		l.pass(now)
-		if !l.idle.IsZero() && !now.Before(l.idle) {
+		switch {
+		case l.idle.IsZero() || now.Before(l.idle):
+		case l.givesBack:
+			l.idle = now.Add(idleTurn)
+		default:
 			back = l.drop(min(l.least, l.free(), max(fewTurns, min(l.free()/2, batchSize))))
-			l.idle = time.Time{}
+			l.idle, l.givesBack = time.Time{}, len(back) > 0
 		}
 		w.changed(l, now)
 	}
 	w.mu.Unlock()
+	if len(back) == 0 {
+		return
+	}
 	for i := range back {
 		w.engine.giveBack(&back[i])
 	}
+	w.mu.Lock()
+	l.givesBack = false
+	w.mu.Unlock()
 }
 
 // close ends all waits, and gives all turns back, the last first.

@@ -1,9 +1,12 @@
 package redisstore_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -100,10 +103,21 @@ func TestNewcomerAfterManyLeft(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
 	var gone sync.WaitGroup
+	var served atomic.Int64
 	for range many {
-		gone.Go(func() { _ = l.Wait(ctx, "k", 1) })
+		gone.Go(func() {
+			_ = l.Wait(ctx, "k", 1)
+			served.Add(1)
+		})
 	}
 	require.Eventually(t, func() bool { return queued(t, store, l.Policy()) > many*90*time.Millisecond }, patient, 5*time.Millisecond)
+	stacks, looks := make([]byte, 32<<20), 0
+	require.Eventually(t, func() bool { // all know their turns: one that comes later would be behind what has gone back
+		if bytes.Count(stacks[:runtime.Stack(stacks, true)], []byte("enforce.(*waiters).wait("))+int(served.Load()) >= many {
+			looks++
+		}
+		return looks == 3 // some may only begin to wait
+	}, patient, 50*time.Millisecond)
 	leave()
 	gone.Wait()
 	start := time.Now()
