@@ -50,7 +50,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// Sections are told apart by their names, and what they refer to exists.
+// No two sections have one name, and what they refer to exists.
 func TestSections(t *testing.T) {
 	names := map[string]bool{}
 	for _, s := range sections() {

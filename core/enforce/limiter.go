@@ -27,7 +27,7 @@ type Options struct {
 //
 // AllowN and AcquireN take more than one. UpTo takes as many units as there are, and Peek takes none. Reserve is Wait
 // for callers that do the waiting themselves. Refund gives back units that were not used, and Reset forgets a key.
-// Begin is for programs that build something like a guard on a Limiter.
+// Use Begin to build something like a guard on a Limiter.
 //
 // Wait blocks until the turn comes, Close for half a second at most, and Acquire only if the policy has a leaky bucket
 // beside its permits. All others return when the store has answered.

@@ -58,7 +58,7 @@ func TestMigrateRedisRate(t *testing.T) {
 		expect(redisRate{0, 0, 100 * ms, 1000 * ms}, res, err)
 
 		// More than the burst never fits. There it has a RetryAfter, of 99 s, after which
-		// it is refused again; here it is told apart.
+		// it is refused again; here the Outcome is Never.
 		res, err = l.AllowN(ctx, key, 1000)
 		expect(redisRate{0, 0, 0, 1000 * ms}, res, err)
 		assert.Equal(t, core.Never, res.Outcome)

@@ -48,7 +48,7 @@ func (a *asked) count() int {
 	return n
 }
 
-// breaking is a Guard with circuits, whose handlers are told apart by their status: 429 closed, 403 open.
+// breaking returns a Guard with circuits, which answers with 429 while one is closed and with 403 while it is open.
 func breaking(t *testing.T, policy string, o guard.BreakOptions) (*guard.Guard, *asked) {
 	t.Helper()
 	store := &asked{}

@@ -205,8 +205,8 @@ func Must(policy string, key keyfunc.Func) *Guard {
 // What the Config has as Cost and Settle holds here too. A limit on requests beside one on bytes is another rule, with
 // a Cost that returns 1: see [Guard.WithRule].
 //
-// With is for constants at start-up: like http.ServeMux.Handle it panics on a mistake. For text from elsewhere use
-// [Guard.WithRule].
+// With panics on a mistake, as http.ServeMux.Handle does, since its arguments are constants at start-up. For text from
+// elsewhere use [Guard.WithRule].
 func (g *Guard) With(name, policy string) *Guard {
 	where := fmt.Sprintf("With(%q, %q): ", name, policy)
 	out, err := g.with(Rule{Policy: policy}, name, where)

@@ -106,6 +106,29 @@ func TestURLAsAddress(t *testing.T) {
 // wrapped is a client of another type, as libraries for tracing have them.
 type wrapped struct{ redis.UniversalClient }
 
+// candidate is a client for New, and a part of the error with which New refuses it; "" if New takes it.
+type candidate struct {
+	rdb  redis.UniversalClient
+	says string
+}
+
+// newWith gives each of the clients to New.
+func newWith(t *testing.T, clients map[string]candidate) {
+	t.Helper()
+	for name, c := range clients {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			defer c.rdb.Close()
+			_, err := redisstore.New(c.rdb, redisstore.Options{})
+			if c.says == "" {
+				assert.NoError(t, err)
+			} else {
+				assert.ErrorContains(t, err, c.says)
+			}
+		})
+	}
+}
+
 // New refuses a client that does not keep to the store's deadline, and says how to make one that does.
 func TestClientsThatCannotBeUsed(t *testing.T) {
 	t.Parallel()
@@ -118,10 +141,7 @@ func TestClientsThatCannotBeUsed(t *testing.T) {
 			Addrs: map[string]string{"a": "127.0.0.1:1"}, ContextTimeoutEnabled: timeout, ReadTimeout: read,
 		})
 	}
-	for name, tc := range map[string]struct {
-		rdb  redis.UniversalClient
-		says string
-	}{
+	newWith(t, map[string]candidate{
 		"options of ClientOptions":         {rdb: redis.NewUniversalClient(usable)},
 		"a Ring":                           {rdb: ring(true, 0)},
 		"a Ring that is timed by contexts": {rdb: ring(true, -1)},
@@ -132,18 +152,7 @@ func TestClientsThatCannotBeUsed(t *testing.T) {
 		"plain Sentinels":                  {redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "weir", SentinelAddrs: []string{"127.0.0.1:1"}}), "set ContextTimeoutEnabled"},
 		"no timeouts":                      {redis.NewClient(idle), "a ReadTimeout or WriteTimeout of -2"},
 		"a wrapper":                        {wrapped{redis.NewUniversalClient(usable)}, "redisstore_test.wrapped, and must be a *redis.Client"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			defer tc.rdb.Close()
-			_, err := redisstore.New(tc.rdb, redisstore.Options{})
-			if tc.says == "" {
-				assert.NoError(t, err)
-			} else {
-				assert.ErrorContains(t, err, tc.says)
-			}
-		})
-	}
+	})
 }
 
 // A Store that is logged shows nothing of the secret.

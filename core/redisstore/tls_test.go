@@ -59,10 +59,7 @@ func TestIgnoredTLSConfig(t *testing.T) {
 	simple.TLSConfig, cluster.TLSConfig = config, config
 	sentinels := before()
 	sentinels.MasterName = "weir"
-	for name, tc := range map[string]struct {
-		rdb  redis.UniversalClient
-		says string
-	}{
+	newWith(t, map[string]candidate{
 		"on the options":           {rdb: redis.NewUniversalClient(before())},
 		"before Simple":            {rdb: redis.NewClient(before().Simple())},
 		"before Cluster":           {rdb: redis.NewClusterClient(before().Cluster())},
@@ -78,16 +75,5 @@ func TestIgnoredTLSConfig(t *testing.T) {
 		"another Dialer, a Ring":   {redis.NewRing(&redis.RingOptions{ContextTimeoutEnabled: true, Addrs: map[string]string{"a": "127.0.0.1:1"}, Dialer: own, TLSConfig: config}), "let the Dialer do TLS"},
 		"another Dialer, by hand":  {redis.NewClusterClient(&redis.ClusterOptions{ContextTimeoutEnabled: true, Addrs: []string{"127.0.0.1:1"}, Dialer: own, TLSConfig: config}), "let the Dialer do TLS"},
 		"our Dialer on other ones": {redis.NewClient(&redis.Options{ContextTimeoutEnabled: true, Addr: "127.0.0.1:1", Dialer: after().Dialer, TLSConfig: config}), "set it on what ClientOptions returned"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			defer tc.rdb.Close()
-			_, err := redisstore.New(tc.rdb, redisstore.Options{})
-			if tc.says == "" {
-				assert.NoError(t, err)
-			} else {
-				assert.ErrorContains(t, err, tc.says)
-			}
-		})
-	}
+	})
 }

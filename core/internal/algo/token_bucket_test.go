@@ -72,7 +72,7 @@ func (m *tokens) at(now int64) (has *big.Int, last int64) {
 	if m.used && (m.since > now || m.had.Cmp(m.low()) < 0) { // beyond the rules: corrected for good
 		if back := m.since - now; back > 0 {
 			since := now
-			if behind := m.since - 7; back >= m.Period { // the refills since are told from those before
+			if behind := m.since - 7; back >= m.Period { // the refills since must not be taken for those before
 				since = behind - (behind-now+m.Period-1)/m.Period*m.Period
 				if since < 1 {
 					since = now
