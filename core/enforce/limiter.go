@@ -168,7 +168,7 @@ func (l *Limiter) Reserve(ctx context.Context, key string, n int64, wait time.Du
 //
 // It fails with an [*OverLimitError] at once if the turn would come too late. If ctx ends while it waits, it fails with
 // the context's error; if l is closed, with [ErrClosed]. Then those who wait behind it for the same key and n move up,
-// and the turn that is left over is that of the next caller. If none comes within some 20 ms, the units are given back,
+// and the turn that is left over is that of the next caller. If none comes within some 50 ms, the units are given back,
 // which helps if no other process has queued behind. Other errors are those of AllowN.
 func (l *Limiter) Wait(ctx context.Context, key string, n int64) error {
 	if !l.rates { // Begin admits it, as Acquire needs

@@ -10,11 +10,13 @@ import (
 )
 
 // A turn that has been free for idleTurn goes back to the store, or for twice as long at most: it is found out once in
-// idleTurn. So another process may find a queue longer by what was left in this one within that time. Of more than
-// fewTurns one half goes at a time, batchSize at most: a caller that comes meanwhile takes one of those that are left,
-// instead of queueing behind what is on its way back, which could not be given back then.
+// idleTurn. So another process may find a queue longer by what was left in this one within that time. It is as long as
+// a store may take to answer: a caller that asked before there was a free turn has a later one, and the store takes
+// only the last back. Of more than fewTurns one half goes at a time, batchSize at most: a caller that comes meanwhile
+// takes one of those that are left, instead of queueing behind what is on its way back, which could not be given back
+// then.
 const (
-	idleTurn = 20 * time.Millisecond
+	idleTurn = 50 * time.Millisecond
 	fewTurns = 16
 )
 

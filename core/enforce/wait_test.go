@@ -62,7 +62,7 @@ func (q *queue) served(at ...time.Duration) {
 const ms = time.Millisecond
 
 // handedOn is the time after which a turn that a caller has left, and that nobody else has taken, is back in the store.
-const handedOn = 40 * ms
+const handedOn = 100 * ms
 
 // Callers that wait are served in the order of arrival, and at the rate.
 func TestWaitInOrder(t *testing.T) {
@@ -160,13 +160,13 @@ func TestWaitGivesUp(t *testing.T) {
 // One that gave up as the last, with a weight, gives all of it back.
 func TestWaitGivesAllBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(t, nil, "10/1s burst 5; wait 10s")
+		q := newQueue(t, nil, "5/1s burst 5; wait 10s")
 		q.join(5)
 		q.join(5).leave()
 		advance(handedOn)
 		res, err := q.l.Reserve(t.Context(), "k", 1, time.Second)
 		require.NoError(t, err)
-		assert.Equal(t, 100*ms-handedOn, res.Delay)
+		assert.Equal(t, 200*ms-handedOn, res.Delay)
 	})
 }
 
