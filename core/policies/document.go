@@ -1,6 +1,11 @@
 package policies
 
-import "cmp"
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"strings"
+)
 
 // Version orders the documents of an app. The zero Version is that of no document.
 type Version struct {
@@ -14,6 +19,29 @@ type Version struct {
 // Compare returns -1 if v is earlier than other, 0 if they are equal, and +1 if v is later.
 func (v Version) Compare(other Version) int {
 	return cmp.Or(cmp.Compare(v.Generation, other.Generation), cmp.Compare(v.Revision, other.Revision))
+}
+
+// String returns v as "3.17": generation and revision. That of the zero Version is "".
+func (v Version) String() string {
+	if v == (Version{}) {
+		return ""
+	}
+	return strconv.FormatInt(v.Generation, 10) + "." + strconv.FormatInt(v.Revision, 10)
+}
+
+// ParseVersion reads what [Version.String] returns.
+func ParseVersion(text string) (Version, error) {
+	if text == "" {
+		return Version{}, nil
+	}
+	generation, revision, _ := strings.Cut(text, ".")
+	g, mistake := strconv.ParseInt(generation, 10, 64)
+	r, another := strconv.ParseInt(revision, 10, 64)
+	v := Version{Generation: g, Revision: r}
+	if mistake != nil || another != nil || g < 1 || r < 1 || v.String() != text {
+		return Version{}, fmt.Errorf(`policies: the version %s: give a generation and a revision from 1 on, such as "3.17"`, quote(text))
+	}
+	return v, nil
 }
 
 // Document has the policies that a fleet sets for one app, a program or all programs of one name. It changes what the
