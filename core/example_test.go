@@ -55,6 +55,22 @@ func ExampleParse_algorithms() {
 	// core: policy "1000/1mo": at offset 5, found "1mo": a month has no fixed length; write "30d", or add "fixed-window calendar UTC"
 }
 
+// A text in the place of another policy: what it leaves out stays.
+func ExampleParseLike() {
+	login := core.MustParse("login: 5/1m; fail closed; shadow")
+	for _, text := range []string{"9/1m", "9/1m; shadow off", "9/1m; epoch 1"} {
+		p, err := core.ParseLike(text, login)
+		if err != nil {
+			panic(err)
+		}
+		fmt.Printf("%v (permits are kept under %q)\n", p, p.Spec().PermitShape())
+	}
+	// Output:
+	// login: 9/1m; fail closed; shadow (permits are kept under "p")
+	// login: 9/1m; fail closed (permits are kept under "p")
+	// login: 9/1m; fail closed; shadow; epoch 1 (permits are kept under "p@1")
+}
+
 // Built in code, a policy reports every mistake at once.
 func ExampleNewPolicy() {
 	p, err := core.NewPolicy("search", core.PolicyOptions{Fail: core.FailOpen},

@@ -1,8 +1,10 @@
 package core
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,7 +21,8 @@ import (
 //	          | "aligned" | "calendar" zone
 //	algorithm = "gcra" | "token-bucket" | "leaky-bucket" | "fixed-window"
 //	          | "sliding-window" | "sliding-counter" | "sliding-log"
-//	option    = "wait" period | "fail" ( "local" [ "1/" number ] | "open" | "closed" ) | "shadow"
+//	option    = "wait" period | "fail" ( "local" [ "1/" number ] | "open" | "closed" )
+//	          | "shadow" [ "off" ] | "epoch" number
 //	period    = a number and a unit, once or several times: d, h, m, s, ms, us
 //
 // For example "100/1m", "login: 100/1m burst 20", "20/1s, 1000/1h; fail closed" and
@@ -35,14 +38,45 @@ import (
 //
 // The error is a [*SyntaxError] where the text cannot be read, and otherwise what
 // [NewPolicy] says of the numbers. No text makes Parse panic.
-func Parse(text string) (Policy, error) {
+func Parse(text string) (Policy, error) { return ParseLike(text, Policy{}) }
+
+// ParseLike is Parse for the text of a policy that stands in the place of like: the name and the options that the text
+// leaves out are those of like. "shadow off", "fail local" and "epoch 0", which say what holds anyway where nothing else
+// is said, undo what like says. "fail local" without a share keeps the share of a like that has one.
+//
+// With a like of "login: 5/1m; fail closed; shadow", the text "9/1m; shadow off" is "login: 9/1m; fail closed".
+func ParseLike(text string, like Policy) (Policy, error) {
 	p := parser{text: text}
 	name, limits, err := p.policy()
 	if err != nil {
 		return Policy{}, err
 	}
-	policy, mistakes := newPolicy(name, p.options, limits)
+	policy, mistakes := newPolicy(cmp.Or(name, like.Name()), p.optionsLike(like.Options()), limits)
 	return policy, joinMistakes(fmt.Sprintf("core: policy %q: ", text), mistakes)
+}
+
+// optionsLike returns the options that were read, with those of like in the place of the ones that were left out.
+func (p *parser) optionsLike(like PolicyOptions) PolicyOptions {
+	o := p.options
+	written := func(text string) bool {
+		return slices.ContainsFunc(p.given, func(w *word) bool { return w.text == text })
+	}
+	if !written("wait") {
+		o.Wait = like.Wait
+	}
+	switch {
+	case !written("fail"):
+		o.Fail, o.Processes = like.Fail, like.Processes
+	case o.Fail == FailLocal && like.Fail == FailLocal:
+		o.Processes = cmp.Or(o.Processes, like.Processes)
+	}
+	if !written("shadow") {
+		o.Shadow = like.Shadow
+	}
+	if !written("epoch") {
+		o.Epoch = like.Epoch
+	}
+	return o
 }
 
 // MustParse is like [Parse] but panics on an error. It is for variables and
@@ -94,7 +128,7 @@ type parser struct {
 	text  string
 	pos   int     // the next byte
 	place place   // where that is
-	given []*word // the limit's, or those of all options
+	given []*word // the limit's, or those of all options; after policy, the latter
 }
 
 func (p *parser) rest() string { return p.text[p.pos:] }
@@ -318,6 +352,10 @@ func (p *parser) operand(w *word) (v value, err error) {
 		return v, p.noShare(w)
 	case aShare:
 		v.n, err = p.share()
+	case anOff:
+		if next := strings.TrimLeft(p.rest(), spaces); strings.EqualFold(prefix(next, isWordByte), offWord) {
+			v.n, err = 1, p.oneWord(ofShadow)
+		}
 	case aNumber:
 		v.n, err = p.number(w.such)
 	case aPeriod:

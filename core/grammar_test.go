@@ -76,8 +76,9 @@ const (
 	wantGap    = `expected a space, ",", ";" or the end`
 	wantEnd    = `expected a word such as "burst", "," and another limit, ";" and an option, or the end`
 	wantName   = `expected a name of 1 to 64 letters, digits, "_", "." or "-" before ":"`
-	wantOption = `expected "wait", "fail" or "shadow"`
+	wantOption = `expected "wait", "fail", "shadow" or "epoch"`
 	wantMore   = `expected ";" and another option, or the end`
+	wantEpoch  = `expected the number of the epoch, as in "epoch 1"`
 	wantFail   = `expected "local", "open" or "closed"`
 	wantDebt   = `expected the debt's units, as in "debt 5"`
 	wantCount  = `expected the number of buckets, as in "buckets 5"`
@@ -349,7 +350,7 @@ func TestParseRefuses(t *testing.T) {
 		{"5/1m gcra burst 5 trailing", 18, `expected "debt", "buckets", "aligned" or "calendar"`, `"trailing"`},
 		{"5/1m aligned gcra debt 5 trailing", 25, `expected "burst" or "buckets"`, `"trailing"`},
 		{"5/1m; wait 2s; trailing", 15, `expected "fail"`, `"trailing"`},
-		{"5/1m; wait 2s; fail open; shadow; 5", 34, wantLast, `"5"`},
+		{"5/1m; wait 2s; fail open; shadow; epoch 1; 5", 43, wantLast, `"5"`},
 		{"20 concurrent" + " concurrent", 14, `"concurrent" was given already`, `"concurrent"`},
 		{"20 concurrent/1s", 13, wantGap, `"/"`},
 		{"20 concurrent lease", 19, wantPeriod, "the end"},
@@ -379,6 +380,21 @@ func TestParseRefuses(t *testing.T) {
 		{"10/1s; wait 2s; wait 2s", 16, `"wait" was given already`, `"wait"`},
 		{"10/1s; wait 2s, 5/1m", 14, wantMore, `","`},
 		{"10/1s; fail wait", 12, wantFail, `"wait"`},
+		{"10/1s; shadow on", 14, wantMore + `; "shadow" alone puts a policy on trial`, `"on"`},
+		{"10/1s; shadow OFF", 14, lowerWord + `"off"`, `"OFF"`},
+		{"10/1s; shadow off off", 18, wantMore, `"off"`},
+		{"10/1s; shadow; off", 15, `expected "wait", "fail" or "epoch"`, `"off"`},
+		{"10/1s; shadow 1", 14, wantMore, `"1"`},
+		{"10/1s; shadow; shadow off", 15, `"shadow" was given already`, `"shadow"`},
+		{"10/1s; shadow=off", 13, noEquals + `"shadow off"`, `"="`},
+		{"10/1s; epoch", 12, wantEpoch, "the end"},
+		{"10/1s; epoch 1.5", 14, noFraction, `"."`},
+		{"10/1s; epoch -1", 13, wantEpoch, `"-1"`},
+		{"10/1s; epoch 01", 13, noZero + "1", `"01"`},
+		{"10/1s; epoch 1000000000", 7, "an epoch is 0 to 999999999", `"epoch"`},
+		{"10/1s; epoch=1", 12, noEquals + `"epoch 1"`, `"="`},
+		{"10/1s epoch 1", 6, `"epoch"` + ofPolicy, `"epoch"`},
+		{"10/1s; epoch 1; epoch 2", 16, `"epoch" was given already`, `"epoch"`},
 	} {
 		name := c.text
 		if len(name) > 100 {
@@ -406,8 +422,9 @@ func TestParseGuesses(t *testing.T) {
 		"5/1m token_bucket":        `or "sliding-log"; write "token-bucket"`,
 		"5/1m tokenbucket":         `or "sliding-log"; write "token-bucket"`,
 		"5/1m Sliding_Log":         `or "sliding-log"; write "sliding-log"`,
-		"5/1m; fail-open":          `or "shadow"; write "fail open"`,
-		"5/1m; failclosed":         `or "shadow"; write "fail closed"`,
+		"5/1m; fail-open":          `or "epoch"; write "fail open"`,
+		"5/1m; failclosed":         `or "epoch"; write "fail closed"`,
+		"5/1m; no-shadow":          `or "epoch"; write "shadow off"`,
 		"login 3/1m":               `expected a rate such as "100/1m"; a name ends with ":", as in "login: 3/1m"`,
 		"100/1w":                   `"ms" or "us"; for weeks write "7d"`,
 		"100/2w":                   `"ms" or "us"; for weeks write "14d"`,
@@ -415,7 +432,7 @@ func TestParseGuesses(t *testing.T) {
 		"unlimited":                `expected a rate such as "100/1m"; "unlimited" is for the tiers of a guard`,
 		"login: unlimited":         `expected a rate such as "100/1m"; "unlimited" is for the tiers of a guard`,
 		"5/1m fail-open":           `or "sliding-log"; write "; fail open"`,
-		"5/1m; sliding":            `or "shadow"`,
+		"5/1m; sliding":            `or "epoch"`,
 		"a: b 3/1m":                `expected a rate such as "100/1m"`,
 		"login":                    `expected a rate such as "100/1m"`,
 		"2 concurrent lease 3s 5s": `or the end`,
@@ -515,6 +532,10 @@ func TestParseOptions(t *testing.T) {
 		{"10/1s;fail  local\t1 / 4 ;shadow", core.PolicyOptions{Processes: 4, Shadow: true}, "10/1s; fail local 1/4; shadow"},
 		{"10/1s, 20 concurrent; fail local 1/1000000", core.PolicyOptions{Processes: 1_000_000}, ""},
 		{"10/1s; fail local 1/1", core.PolicyOptions{Processes: 1}, ""},
+		{"10/1s; shadow off", core.PolicyOptions{}, "10/1s"},
+		{"10/1s;shadow  off ;epoch 7", core.PolicyOptions{Epoch: 7}, "10/1s; epoch 7"},
+		{"10/1s; epoch 0", core.PolicyOptions{}, "10/1s"},
+		{"10/1s, 2 concurrent; epoch 999999999; shadow; wait 1s", core.PolicyOptions{Wait: time.Second, Shadow: true, Epoch: 999_999_999}, "10/1s, 2 concurrent; wait 1s; shadow; epoch 999999999"},
 	} {
 		p, err := core.Parse(c.text)
 		require.NoError(t, err, c.text)
@@ -651,7 +672,8 @@ func anyPolicy(t *rapid.T, algorithms ...core.Algorithm) core.Policy {
 		return l
 	})
 	return rapid.Custom(func(t *rapid.T) core.Policy {
-		o := core.PolicyOptions{Fail: fail, Processes: processes}
+		o := core.PolicyOptions{Fail: fail, Processes: processes, Shadow: rapid.Bool().Draw(t, "shadow")}
+		o.Epoch = rapid.SampledFrom([]int{0, 0, 1, 999_999_999}).Draw(t, "epoch")
 		if rapid.Bool().Draw(t, "wait given") {
 			o.Wait = period.Draw(t, "wait")
 		}
@@ -767,7 +789,7 @@ func FuzzParse(f *testing.F) {
 		"5/1s token-bucket burst 9 debt 3; wait 2s", "5/1m sliding-window buckets 6, 20 concurrent lease 1m", "9/1mo fixed-window calendar Europe/Berlin",
 		"9/7d calendar UTC fixed-window, 3/1s fixed-window aligned", "1/1mo", "5/1s leaky-bucket, 5/1s sliding-counter, 5/1s sliding-log", "5/1d fixed-window calendar ../../etc",
 		"concurrent 5", "5 concurrent lease 0s", "5/1s; wait 0s", "5/31d fixed-window calendar UTC", "5/1s buckets 0", "5/1s debt 0", "5/1d fixed-window calendar utc",
-		"5/10s burst20", "5/1m burst 20gcra", "100/min", "1_000/1h", "1.5/1s", "5/10S GCRA", "5/1s, ;", "5/1s;fail closed;wait", "1/1h 30m",
+		"5/1s; shadow off; epoch 3", "5/1s; shadow off", "5/10s burst20", "5/1m burst 20gcra", "100/min", "1_000/1h", "1.5/1s", "5/10S GCRA", "5/1s, ;", "5/1s;fail closed;wait", "1/1h 30m",
 	} {
 		f.Add(text)
 	}

@@ -21,6 +21,7 @@ const (
 	ofPermits                 // behind "concurrent"
 	ofPolicy                  // behind ";"
 	ofFail                    // behind "fail"
+	ofShadow                  // behind "shadow"
 	ofLater                   // nowhere yet: a later version may have it
 )
 
@@ -46,6 +47,7 @@ const (
 	aZone
 	aFailure // one of the words of ofFail
 	aShare   // 1 of a number, which may be left out
+	anOff    // "off", which may be left out: 1 if it is there
 )
 
 // value is the value that followed a word.
@@ -88,10 +90,17 @@ var words = slices.Concat([]word{
 	{text: "fail", place: ofPolicy, follows: aFailure, set: func(*draft, value) {}},
 	{text: FailLocal.String(), place: ofFail, follows: aShare, set: func(d *draft, v value) { d.options.Fail, d.options.Processes = FailLocal, int(v.n) }},
 	failureRow(FailOpen), failureRow(FailClosed),
-	{text: "shadow", place: ofPolicy, set: func(d *draft, _ value) { d.options.Shadow = true }},
+	{text: "shadow", place: ofPolicy, follows: anOff, set: func(d *draft, v value) { d.options.Shadow = v.n == 0 }},
+	{text: offWord, place: ofShadow, set: func(*draft, value) {}},
+	{
+		text: "epoch", place: ofPolicy, follows: aNumber, set: func(d *draft, v value) { d.options.Epoch = int(v.n) }, such: `the number of the epoch, as in "epoch 1"`,
+		refuse: func(n int64) bool { return n > maxEpoch }, refused: fmt.Sprintf("an epoch is 0 to %d", maxEpoch),
+	},
 
 	{text: "advance", place: ofLater},
 })
+
+const offWord = "off"
 
 func algorithmRows() []word {
 	ws := make([]word, len(algo.Kinds))
@@ -137,7 +146,7 @@ var guesses = func() map[place]map[string]string {
 	meant := map[place]map[string]string{
 		atFirst:  {"unlimited": `"unlimited" is for the tiers of a guard`},
 		ofRate:   {"sliding": "sliding-window", "fixed": "fixed-window", "token": "token-bucket", "leaky": "leaky-bucket"},
-		ofPolicy: {"failopen": "fail open", "failclosed": "fail closed", "faillocal": "fail local"},
+		ofPolicy: {"failopen": "fail open", "failclosed": "fail closed", "faillocal": "fail local", "noshadow": "shadow off"},
 	}
 	for _, k := range algo.Kinds {
 		meant[ofRate][strings.ReplaceAll(k.Word, "-", "")] = k.Word
@@ -150,6 +159,7 @@ var guesses = func() map[place]map[string]string {
 			meant[at][text] = fmt.Sprintf("write %q", word)
 		}
 	}
+	meant[ofPolicy]["on"] = `"shadow" alone puts a policy on trial`
 	return meant
 }()
 

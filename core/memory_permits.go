@@ -10,7 +10,7 @@ import (
 // held locks the permits of a key, and returns the terms by which p is decided.
 func (m *Memory) held(p *Permit) (rows.Held, algo.Terms) {
 	n, lease, _ := p.Policy.Concurrent()
-	held, t := m.permits.Lock(p.Policy.Name(), p.Key), algo.Terms{Most: n, Lease: lease.Microseconds(), Now: p.Now}
+	held, t := m.permits.Lock(p.Policy.Name(), p.Policy.p.options.Epoch, p.Key), algo.Terms{Most: n, Lease: lease.Microseconds(), Now: p.Now}
 	if p.Now == 0 { // a forced time ends nobody else's leases
 		t.Now = m.rows.Now()
 		held.Ended = t.Now
@@ -64,7 +64,7 @@ func (m *Memory) Release(ctx context.Context, permits []Permit) error {
 	}
 	for i := range permits {
 		p := &permits[i]
-		held := m.permits.Lock(p.Policy.Name(), p.Key)
+		held := m.permits.Lock(p.Policy.Name(), p.Policy.p.options.Epoch, p.Key)
 		held.Release(p.ID)
 		held.Unlock()
 	}

@@ -14,8 +14,8 @@ type Permit struct {
 	// Policy is the policy of the permit. It has a limit that is Concurrent; its other limits are
 	// not looked at.
 	Policy Policy
-	// Key is the user, tenant or job that holds the permit: any text but the empty one. Policies of different names never
-	// share a key's permits. It stands in the store in plain text; see [Take].
+	// Key is the user, tenant or job that holds the permit: any text but the empty one. Policies of different names or
+	// epochs never share a key's permits. It stands in the store in plain text; see [Take].
 	Key string
 	// ID distinguishes this permit from all others of the key. The caller chooses it, so
 	// that acquiring again, after a reply that was lost, is harmless. It has 1 to 128
@@ -139,7 +139,8 @@ func (p Policy) Combine(rates, permits *Result) {
 // that stalls for longer than its lease works on, until it notices, beside the one that got
 // its place.
 //
-// The number and the lease of a policy may change under its name. More permits than
+// The permits of a key are kept by the policy's name and [Spec.PermitShape]. The number and the lease of a policy may
+// change under its name. More permits than
 // there now are stay held, and none is granted meanwhile; a lease that ends later than a
 // new one would is cut to that. The same happens when the store's clock has stepped
 // back.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sort"
+	"strconv"
 	"strings"
 	"time"
 
@@ -40,6 +41,8 @@ type policy struct {
 	rows       rows.Policy // for the in-process store
 	share      *policy     // a process's share of the limits, by which the fallback decides; nil if that is p itself
 	whole      *policy     // the policy that p is the share of; nil if it is none
+
+	permitShape string // of the permits, also if there are none
 }
 
 // PolicyOptions hold for all limits of a policy. In its text they stand after ";", as in
@@ -65,6 +68,10 @@ type PolicyOptions struct {
 	// Shadow makes a policy a trial: a Guard counts by it and reports what it would refuse, and refuses nothing. A
 	// Limiter answers as ever.
 	Shadow bool
+	// Epoch is the grammar's "epoch": a policy of another epoch starts afresh for everybody, units and permits, and
+	// shares nothing with those before. 0 to 999999999; raise it by one to forget all that was counted. While processes
+	// of two epochs run side by side, each admits by its counts alone, and together they admit the sum.
+	Epoch int
 }
 
 // NewPolicy builds a policy. The name may be empty: then a Limiter or Guard calls
@@ -102,6 +109,9 @@ func newPolicy(name string, o PolicyOptions, limits []Limit) (Policy, []error) {
 		wrong("Processes is %d; give 1 to %d, or 0 for no share", o.Processes, maxProcesses)
 	case o.Processes > 0 && o.Fail != FailLocal:
 		wrong("Processes is %d, but \"fail %v\" counts nothing that could be shared; leave it out, or give FailLocal", o.Processes, o.Fail)
+	}
+	if o.Epoch < 0 || o.Epoch > maxEpoch {
+		wrong("Epoch is %d; give 0 to %d", o.Epoch, maxEpoch)
 	}
 	if o.Wait < 0 || o.Wait > MaxPeriod || o.Wait%time.Microsecond != 0 {
 		wrong("Wait is %s; give whole microseconds up to %s, or 0 for none", periodText(o.Wait), periodText(MaxPeriod))
@@ -178,7 +188,13 @@ func (p *policy) add(l Limit, a algo.Algorithm) {
 // finish works out what follows from all limits.
 func (p *policy) finish() {
 	rates := p.limits[:len(p.algorithms)]
-	p.shape = strings.Join(shapes(rates, p.algorithms), "")
+	p.shape, p.permitShape = strings.Join(shapes(rates, p.algorithms), ""), "p"
+	if p.options.Epoch > 0 {
+		epoch := "@" + strconv.Itoa(p.options.Epoch)
+		if p.permitShape += epoch; p.shape != "" {
+			p.shape += epoch
+		}
+	}
 	if len(p.algorithms) == 1 {
 		p.alone, _ = p.algorithms[0].(*algo.GCRA)
 	}

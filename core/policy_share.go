@@ -9,6 +9,9 @@ import (
 // maxProcesses is the most processes that share a policy's limits under "fail local".
 const maxProcesses = 1_000_000
 
+// maxEpoch is the last epoch.
+const maxEpoch = 999_999_999
+
 // askAgain is the RetryAfter of a cost that fits the policy, but not one process's share of it: only the store can
 // admit that, and a store that fails is asked about twice a second.
 const askAgain = time.Second

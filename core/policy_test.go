@@ -259,7 +259,9 @@ func TestPolicyShapes(t *testing.T) {
 		"w5":                {"1/1s sliding-window buckets 5"},
 		"d":                 {"1/1s sliding-counter", "9/1h sliding-counter"},
 		"x":                 {"1/1s sliding-log", "1000/1h sliding-log"},
-		"":                  {"5 concurrent", "6 concurrent lease 1s"},
+		"":                  {"5 concurrent", "6 concurrent lease 1s", "6 concurrent; epoch 3"},
+		"g1s@3":             {"1/1s; epoch 3", "5/1s, 20 concurrent; epoch 3", "7/1s; fail local 1/4; shadow; epoch 3"},
+		"g1sf@999999999":    {"1/1s, 5/1m fixed-window; epoch 999999999"},
 		// Those that are alike are told apart.
 		"g1sg1m":                    {"1/1s, 5/1m", "7/1m, 3/1s"},
 		"g1s+5usg1m12s+5us":         {"1/1s, 5/1m burst 6, 9 concurrent; wait 5us"}, // of each
@@ -275,8 +277,15 @@ func TestPolicyShapes(t *testing.T) {
 	} {
 		for _, text := range texts {
 			assert.Equal(t, want, core.MustParse(text).Spec().Shape(), text)
+			share := core.MustParse(text).Local()
+			assert.Equal(t, strings.Contains(want, "@"), strings.Contains(share.Spec().Shape(), "@"), "a process's share is of the epoch too: %s", text)
 		}
 	}
+	for want, text := range map[string]string{"p": "5 concurrent, 1/1s", "p@3": "5 concurrent; epoch 3; fail local 1/2"} {
+		assert.Equal(t, want, core.MustParse(text).Spec().PermitShape())
+		assert.Equal(t, want, core.MustParse(text).Local().Spec().PermitShape())
+	}
+	assert.Empty(t, core.Spec{}.PermitShape())
 }
 
 // Each line of the table of algorithms has its constructor, its scripts and its words,

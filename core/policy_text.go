@@ -62,6 +62,10 @@ func (o PolicyOptions) appendText(b []byte) []byte {
 	if o.Shadow {
 		b = append(b, "; shadow"...)
 	}
+	if o.Epoch > 0 {
+		b = append(b, "; epoch "...)
+		b = strconv.AppendInt(b, int64(o.Epoch), 10)
+	}
 	return b
 }
 

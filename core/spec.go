@@ -27,12 +27,21 @@ func (p Policy) Spec() Spec { return Spec(p) }
 //
 // Limits that are alike in this are told apart by their periods in microseconds, and if these are the same, by all
 // their numbers: "f/1000000f/60000000" is the shape of 10/1s fixed-window and 100/1m fixed-window, for which other
-// rates keep the state and other periods start afresh. Permits are kept apart and are not in it.
+// rates keep the state and other periods start afresh. An epoch stands at the end: "g1s@3" is the shape of
+// 10/1s; epoch 3. Permits are kept apart and are not in it; see [Spec.PermitShape].
 func (s Spec) Shape() string {
 	if s.p == nil {
 		return ""
 	}
 	return s.p.shape
+}
+
+// PermitShape is the [Spec.Shape] of the policy's permits, "p", or "p@3" in epoch 3. It is part of where they are kept.
+func (s Spec) PermitShape() string {
+	if s.p == nil {
+		return ""
+	}
+	return s.p.permitShape
 }
 
 // Kinds returns a letter for what decides over each limit, as package lua takes them to

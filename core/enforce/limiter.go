@@ -100,6 +100,9 @@ func (e *engine) limiter(p core.Policy) *Limiter {
 // Policy returns the policy that l enforces.
 func (l *Limiter) Policy() core.Policy { return l.policy }
 
+// PolicyNames returns the name of l's policy; see [Set.Unused].
+func (l *Limiter) PolicyNames() []string { return []string{l.policy.Name()} }
+
 // Close ends the waits of callers for their turn with [ErrClosed], releases the permits that are held, whose contexts
 // end with [ErrPermitLost], and waits until all that is due has been given back to a remote store, for half a second at
 // most. The error says how much may not have been given back. Close is for l and all that With made. The store is not

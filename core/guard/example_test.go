@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/keyfunc"
 )
@@ -106,7 +107,7 @@ func ExampleGuard_Rules() {
 }
 
 // load reads a file such as {"policies": {"api": "200/1m"}, "tiers": {"api": {"pro": "5000/1m"}}}.
-func load(file io.Reader, numbers *atomic.Pointer[guard.Set], guards ...*guard.Guard) error {
+func load(file io.Reader, numbers *atomic.Pointer[guard.Set], guards ...enforce.Named) error {
 	set, decoder := new(guard.Set), json.NewDecoder(file)
 	decoder.DisallowUnknownFields() // a mistake in it leaves the numbers as they are
 	if err := decoder.Decode(set); err != nil {

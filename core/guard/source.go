@@ -13,19 +13,17 @@ import (
 	"github.com/weir-go/weir/core/enforce"
 )
 
-// Source knows the numbers of policies that change while the program runs, such as those of a file. It is what
-// Config.Source takes. An *atomic.Pointer[Set] is one:
+// Source is [enforce.Source]: it knows the numbers of policies that change while the program runs, such as those of a
+// file. It is what Config.Source takes. An *atomic.Pointer[Set] is one:
 //
 //	numbers := new(atomic.Pointer[guard.Set])
 //	g, err := guard.New(guard.Config{Rule: rule, Source: numbers})
 //	...
 //	numbers.Store(&guard.Set{Policies: map[string]string{"default": "200/1m"}})
-type Source interface {
-	// Load returns the Set that holds now, or nil where all is as the Config says. It is called once for each request,
-	// so it must return at once. A Set that it has returned must not be changed any more: other numbers are another
-	// Set.
-	Load() *Set
-}
+type Source = enforce.Source
+
+// Set is [enforce.Set]: the numbers of policies, of their tiers and of single keys, in the place of those in the Config.
+type Set = enforce.Set
 
 // warnNumbersOnce is warnNumbers, once for each entry and text, however often a Source goes back and forth, and not for
 // more than maxWarned of them in the time of forgetsWarned.
@@ -44,42 +42,15 @@ func (g *Guard) warnNumbersOnce(entry, text string, err error) {
 
 var warnedSeed = maphash.MakeSeed()
 
-// Set is the numbers of policies, and of their tiers, in the place of those in the Config. Each request goes by one
-// Set. What was counted is kept as far as the numbers can share it; see [enforce.Limiter.Variant]. If an entry cannot
-// be used, because it has a mistake or differs in more than numbers, the numbers from before stay, and the log has a
-// line of it, once. Names that no rule of the Guard has are ignored, so that several Guards may share a Set;
-// [Set.Unused] finds those that none of them has.
-type Set struct {
-	// Policies are texts like that of Rule.Policy, by the names of the policies. Algorithms and options must be those
-	// of the Config, but for the number of processes that share the limits ("fail local 1/4"); options that a text
-	// leaves out are those of the Config. A policy that is not there has the numbers of the Config.
-	Policies map[string]string
-	// Tiers are texts like those of Rule.Tiers, by the names of the policies and then of the tiers: at most 1000 of one
-	// policy. A tier that is not there has the numbers of the Config. The Set may have tiers that the Config has not.
-	Tiers map[string]map[string]string
-}
-
-// Unused returns the names in s that no rule of the guards has, sorted: mistakes of spelling, mostly, if all the Guards
-// that share s are given, those that With and WithRule have made included.
-func (s *Set) Unused(guards ...*Guard) []string {
-	if s == nil {
-		return nil
+// PolicyNames returns the names of the policies of all rules of g, sorted, those of its routes included; see
+// [enforce.Set.Unused].
+func (g *Guard) PolicyNames() []string {
+	var names []string
+	for _, ru := range g.all() {
+		names = append(names, ru.name)
 	}
-	used := map[string]bool{}
-	for _, g := range guards {
-		for _, ru := range g.all() {
-			used[ru.name] = true
-		}
-	}
-	unused := map[string]bool{}
-	for name := range s.Policies {
-		unused[name] = !used[name]
-	}
-	for name := range s.Tiers {
-		unused[name] = !used[name]
-	}
-	maps.DeleteFunc(unused, func(_ string, is bool) bool { return !is })
-	return slices.Sorted(maps.Keys(unused))
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // maxTiers bounds what a request does when it is the first to see another Set.
@@ -181,8 +152,8 @@ type texts struct {
 	tiers  map[string]string
 }
 
-// of returns the entries for the rule with a policy of that name.
-func (s *Set) of(name string) (of texts) {
+// textsOf returns the entries of s for the rule with a policy of that name.
+func textsOf(s *Set, name string) (of texts) {
 	if s != nil {
 		of = texts{s.Policies[name], s.Tiers[name]}
 	}
@@ -192,7 +163,7 @@ func (s *Set) of(name string) (of texts) {
 // renew returns ru, a rule of the Config, with the numbers of set. before is the rule that set follows: ru or a version
 // of it. unusable is called for each entry that cannot be used, unless before had the same.
 func (ru *rule) renew(set *Set, before *rule, lists bool, unusable func(entry, text string, err error)) *rule {
-	now := set.of(ru.name)
+	now := textsOf(set, ru.name)
 	switch {
 	case now.policy == before.texts.policy && maps.Equal(now.tiers, before.texts.tiers):
 		return before

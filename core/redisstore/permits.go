@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/redisstore/internal/keys"
 	"github.com/weir-go/weir/lua"
 )
 
@@ -145,7 +144,7 @@ func group(permits []core.Permit) (all [][]int) {
 func (s *Store) permits(script *script, permits []core.Permit, of []int) entry {
 	p := &permits[of[0]]
 	e := entry{
-		key:      s.names.Of(s.names.Before(p.Policy, keys.PermitShape), p.Key),
+		key:      s.names.Of(s.names.Before(p.Policy, p.Policy.Spec().PermitShape()), p.Key),
 		script:   script,
 		args:     make([]any, 0, 3+2*len(of)),
 		harmless: true,

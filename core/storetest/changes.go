@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/weir-go/weir/core"
 )
 
 func changedNumbers(s *subject) {
@@ -65,6 +67,22 @@ func changedNumbers(s *subject) {
 	assert.Equal(s, int64(6), res.Remaining)
 	assert.Equal(s, 10*time.Hour+30*time.Minute, res.ResetAfter)
 	assert.Equal(s, time.Minute, s.take(policy("10/1m fixed-window calendar UTC"), "zone", 0, 0).ResetAfter)
+	// Another epoch starts afresh, whatever else stays, and leaves alone what there was.
+	for _, a := range Algorithms() {
+		key, was := "epoch "+a.String(), policy("10/10s "+a.String())
+		s.admit(was, key, 0, 10)
+		for _, epoch := range []string{"; epoch 1", "; epoch 2", "; epoch 12"} {
+			p := policy(was.Limits()[0].String() + epoch)
+			res := s.admit(p, key, 0, 10)
+			s.refuse(p, key, 0, 1)
+			s.refuse(was, key, 0, 1)
+			if err := s.store.Refund(s.Context(), []core.Refund{{Policy: was, Key: s.prefix + key, Receipt: res, Units: 10, Now: Epoch}}); err != nil {
+				s.Errorf("a receipt of another epoch: %v", err)
+			}
+			s.refuse(was, key, 0, 1)
+		}
+		s.refuse(policy("10/10s "+a.String()+"; epoch 0"), key, 0, 1)
+	}
 	// A remainder in parts of another rate counts as less than a microsecond.
 	s.admit(policy("7/1s"), "c", 0, 1) // 142857 1/7 us
 	assert.Equal(s, 142858*time.Microsecond, s.take(policy("1/1s"), "c", 0, 0).ResetAfter)

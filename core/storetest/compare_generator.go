@@ -30,7 +30,7 @@ func possible(o core.PolicyOptions, l core.Limit) bool {
 const familyLife = 200
 
 // family is a policy and some that it may be changed to, of one name and, as far as the
-// same state is to go on, of one shape.
+// same state is to go on, of one shape and epoch.
 type family struct {
 	policies []core.Policy
 	receipts []receipt
@@ -59,6 +59,9 @@ func (c *comparison) family(number int) *family {
 		if c.rng.IntN(2) == 0 {
 			o.Wait = c.ahead()
 		}
+		if c.rng.IntN(8) == 0 {
+			o.Epoch = 1 + c.rng.IntN(2)
+		}
 		limits := make([]core.Limit, n)
 		for i := range limits {
 			if first == nil || c.rng.IntN(20) == 0 {
@@ -70,7 +73,8 @@ func (c *comparison) family(number int) *family {
 		name := fmt.Sprint("compare", number)
 		p, err := core.NewPolicy(name, o, limits...)
 		if err != nil && o.Wait > 0 {
-			p, err = core.NewPolicy(name, core.PolicyOptions{}, limits...)
+			o.Wait = 0
+			p, err = core.NewPolicy(name, o, limits...)
 		}
 		if err != nil {
 			continue // one limit twice

@@ -17,8 +17,8 @@ import (
 
 // ComparePermits runs the same random operations against two stores under one forced
 // clock and fails at the first difference in any field of a Result, in what is lost, or
-// in whether there was an error. Weights, the number of permits and leases change, and
-// the clock steps in both directions. The same seed gives the same operations.
+// in whether there was an error. Weights, the number of permits, leases and epochs change,
+// and the clock steps in both directions. The same seed gives the same operations.
 func ComparePermits(t testing.TB, a, b core.PermitStore, seed uint64, operations int) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // what is wanted is the same numbers for the same seed
@@ -28,6 +28,9 @@ func ComparePermits(t testing.TB, a, b core.PermitStore, seed uint64, operations
 	for i := range policies {
 		policies[i] = permitPolicy(pick(rng, 1, 1, 2, 3, 5, 20, 1+rng.Int64N(100)),
 			pick(rng, 100*time.Millisecond, time.Second, time.Second, 7*time.Second+3*us, 24*time.Hour)).Named(fmt.Sprint("compare", i%4))
+		if i%4 == 0 {
+			policies[i] = inEpoch(policies[i], rng.IntN(3))
+		}
 	}
 	for i := range operations {
 		switch n := rng.IntN(100); {

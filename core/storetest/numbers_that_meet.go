@@ -38,6 +38,8 @@ var meeting = [][2]string{
 	{"1000/1m", "500/30s"},
 	{"100/1m", "1000/10m"},
 	{"60/1m", "2/2s"},
+	{"10/1m; epoch 1", "10/1m"},
+	{"1000/1m; epoch 1", "10/1m; epoch 2"},
 	{"1000/366d", "1000/1h"},
 	// What not every algorithm has.
 	{"10/1m burst 1000", "10/1m burst 10"},

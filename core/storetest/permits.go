@@ -25,6 +25,7 @@ func ExercisePermits(t *testing.T, newStore func(*testing.T) core.PermitStore) {
 		{"renewed", renewed},
 		{"clock steps back", permitClockStepsBack},
 		{"changed numbers", changedPermits},
+		{"changed epoch", permitEpochs},
 		{"waiting as told admits", waitingForPermits},
 		{"keys and policies apart", permitsApart},
 		{"mistakes", permitMistakes},
@@ -49,6 +50,17 @@ type permits struct {
 // permitPolicy is a policy that has permits and nothing else.
 func permitPolicy(n int64, lease time.Duration) core.Policy {
 	p, err := core.NewPolicy("permits", core.PolicyOptions{}, core.Limit{Algorithm: core.Concurrent, Burst: n, Lease: lease})
+	if err != nil {
+		panic(err)
+	}
+	return p
+}
+
+// inEpoch is p in another epoch.
+func inEpoch(p core.Policy, epoch int) core.Policy {
+	o := p.Options()
+	o.Epoch = epoch
+	p, err := core.NewPolicy(p.Name(), o, p.Limits()...)
 	if err != nil {
 		panic(err)
 	}

@@ -30,3 +30,20 @@ func changedPermits(s *permits) {
 	s.expect(core.Result{Outcome: core.AtLimit, Taken: 4, Limit: 2, ResetAfter: time.Second}, s.acquire(s.permit(few.Named("heavy"), "a", 4, 100)), 100)
 	s.expect(core.Result{Outcome: core.Never, Limit: 2, ResetAfter: time.Second}, s.acquire(s.permit(few.Named("heavy"), "a", 5, 100)), 100)
 }
+
+// permitEpochs demands that another epoch has all permits, and that what is held from before goes on beside it.
+func permitEpochs(s *permits) {
+	before := permitPolicy(2, time.Second)
+	after := inEpoch(before, 1)
+	require.True(s, s.acquire(s.permit(before, "a", 2, 0)).Allowed())
+	require.True(s, s.acquire(s.permit(after, "b", 2, 0)).Allowed(), "a new epoch has all permits")
+	require.False(s, s.acquire(s.permit(after, "c", 1, 0)).Allowed())
+	require.False(s, s.acquire(s.permit(inEpoch(before, 0), "c", 1, 0)).Allowed(), "epoch 0 is that of a policy without one")
+	require.Empty(s, s.renew(s.permit(before, "a", 2, 500_000), s.permit(after, "b", 2, 500_000)), "both go on")
+	s.release(s.permit(after, "a", 2, 500_000)) // of an id that this epoch does not know
+	require.False(s, s.acquire(s.permit(before, "d", 1, second)).Allowed())
+	s.release(s.permit(before, "a", 2, second))
+	require.True(s, s.acquire(s.permit(before, "d", 1, second)).Allowed())
+	require.False(s, s.acquire(s.permit(after, "d", 1, second)).Allowed())
+	require.True(s, s.acquire(s.permit(inEpoch(before, 2), "d", 2, second)).Allowed())
+}

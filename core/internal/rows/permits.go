@@ -7,7 +7,7 @@ import (
 	"github.com/weir-go/weir/core/internal/algo"
 )
 
-// Permits has the leases of each key of each policy. The zero value is ready for use, also
+// Permits has the leases of each key of each policy and epoch. The zero value is ready for use, also
 // concurrently. There are never more keys than permits that were acquired and not released;
 // what was never released is forgotten when others come.
 type Permits struct{ shards [16]permitShard }
@@ -17,7 +17,11 @@ type permitShard struct {
 	keys map[permitKey]*algo.Leases
 }
 
-type permitKey struct{ policy, key string }
+type permitKey struct {
+	policy string
+	epoch  int
+	key    string
+}
 
 func (t *Permits) shard(k permitKey) *permitShard {
 	return &t.shards[maphash.Comparable(policySeeds[0], k)%uint64(len(t.shards))]
@@ -35,8 +39,8 @@ type Held struct {
 }
 
 // Lock finds the leases of a key, of which there may be none yet.
-func (t *Permits) Lock(policy, key string) Held {
-	h := Held{key: permitKey{policy, key}}
+func (t *Permits) Lock(policy string, epoch int, key string) Held {
+	h := Held{key: permitKey{policy, epoch, key}}
 	h.shard = t.shard(h.key)
 	h.shard.mu.Lock()
 	if h.Leases, h.known = h.shard.keys[h.key]; !h.known {

@@ -20,14 +20,14 @@ func (t *Permits) count() (n int) {
 
 // acquire takes a place of two, and reports whether there was one.
 func (t *Permits) acquire(policy, key, id string, places, now int64) bool {
-	held := t.Lock(policy, key)
+	held := t.Lock(policy, 0, key)
 	held.Ended = now
 	defer held.Unlock()
 	return held.Acquire(id, places, algo.Terms{Most: 2, Lease: 100, Now: now})[1] > 0
 }
 
 func (t *Permits) release(policy, key, id string) {
-	held := t.Lock(policy, key)
+	held := t.Lock(policy, 0, key)
 	defer held.Unlock()
 	held.Release(id)
 }
@@ -51,7 +51,7 @@ func TestPermitsAreForgotten(t *testing.T) {
 	require.Equal(t, 1000, p.count())
 	for i := range 1000 {
 		key := fmt.Sprint("new", i)
-		held := p.Lock("p", key)
+		held := p.Lock("p", 0, key)
 		held.Acquire("a", 1, algo.Terms{Most: 2, Lease: 100, Now: 1100})
 		held.Unlock()
 		p.release("p", key, "a")

@@ -22,9 +22,6 @@ const hashed = '~'
 // maxReadable is the longest key that is kept readable.
 const maxReadable = 200
 
-// PermitShape is the shape of permits, which are kept apart.
-const PermitShape = "p"
-
 // Names makes the names of a store's keys.
 type Names struct {
 	prefix string

@@ -1,0 +1,80 @@
+package enforce
+
+import (
+	"maps"
+	"slices"
+)
+
+// Source knows the numbers of policies that change while the program runs, such as those of a file. It is what
+// [Options.Source] and guard.Config.Source take. An *atomic.Pointer[Set] is one:
+//
+//	numbers := new(atomic.Pointer[enforce.Set])
+//	limiter, err := enforce.New(store, core.MustParse("mail: 10/1s"), enforce.Options{Source: numbers})
+//	...
+//	numbers.Store(&enforce.Set{Policies: map[string]string{"mail": "20/1s"}})
+//
+// A Source with a goroutine that learns of changes may be a [Listener] as well.
+type Source interface {
+	// Load returns the Set that holds now, or nil where all is as the code says. It is called once for each request,
+	// so it must return at once. A Set that it has returned must not be changed any more: other numbers are another
+	// Set.
+	Load() *Set
+}
+
+// Set is the numbers of policies, of their tiers and of single keys, in the place of those in the code. Each request
+// goes by one Set. What was counted is kept as far as the numbers can share it; see [Limiter.Variant]. If an entry
+// cannot be used, because it has a mistake or differs in more than [Fits] allows, the numbers from before stay, and the
+// log has a line of it, once. Names that no policy of the program has are ignored, so that several programs may share a
+// Set; [Set.Unused] finds those that none of them has.
+type Set struct {
+	// Revision names the Set, such as "3.17". It is shown where the numbers are. "" if it has no name.
+	Revision string
+	// Policies are texts by the names of the policies, such as "200/1m" or "200/1m; shadow off". An option that a text
+	// leaves out is that of the code. A policy that is not there is as the code says.
+	Policies map[string]string
+	// Tiers are texts like those of guard.Rule.Tiers, by the names of the policies and then of the tiers: at most 1000
+	// of one policy. They change numbers alone, and have the options that the policy has now. A tier that is not there
+	// has the numbers of the code. The Set may have tiers that the code has not.
+	Tiers map[string]map[string]string
+	// Keys are texts for single keys, by the names of the policies and then by the text of the key, such as "user=7": at
+	// most 1000 of one policy. A text is like that of a tier, [Unlimited], or [Blocked]. A key goes before a tier.
+	Keys map[string]map[string]string
+}
+
+const (
+	// Unlimited is the text of a tier or key that has no limit.
+	Unlimited = "unlimited"
+	// Blocked is the text of a key that is refused, for a minute each time. The store is not asked.
+	Blocked = "blocked"
+)
+
+// Named is a user of policies: a guard.Guard, or a [Limiter].
+type Named interface {
+	// PolicyNames returns the names of all policies that may be asked.
+	PolicyNames() []string
+}
+
+// Unused returns the names in s that no policy of the users has, sorted: mistakes of spelling, mostly, if all that share
+// s are given, those that With and WithRule have made included.
+func (s *Set) Unused(users ...Named) []string {
+	if s == nil {
+		return nil
+	}
+	used := map[string]bool{}
+	for _, u := range users {
+		for _, name := range u.PolicyNames() {
+			used[name] = true
+		}
+	}
+	unused := map[string]bool{}
+	for name := range s.Policies {
+		unused[name] = !used[name]
+	}
+	for _, entries := range []map[string]map[string]string{s.Tiers, s.Keys} {
+		for name := range entries {
+			unused[name] = !used[name]
+		}
+	}
+	maps.DeleteFunc(unused, func(_ string, is bool) bool { return !is })
+	return slices.Sorted(maps.Keys(unused))
+}
