@@ -10,17 +10,12 @@ import (
 	"unicode/utf8"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/enforce"
 )
 
 // AllApps in the place of the name of an app stands for every app that a record knows. A program never has a document
 // of this name: what it says is in the documents of all apps.
 const AllApps = "*"
-
-// The words for a tier or key that take the place of a policy's text.
-const (
-	Unlimited = "unlimited" // no limit
-	Blocked   = "blocked"   // refused, for keys alone
-)
 
 // Bounds of names, in bytes.
 const (
@@ -296,12 +291,12 @@ func (b *builder) policy(n *Node, path, name string) (p Policy) {
 		field{"text", false, func(n *Node, path string) { p.Text = b.text(n, path, name) }},
 		field{"tiers", false, func(n *Node, path string) {
 			p.Tiers = b.texts(n, path, name, entries{
-				of: "tiers", such: `{"pro": "5000/1m"}`, bound: MaxTiers, name: maxTierName, words: []string{Unlimited},
+				of: "tiers", such: `{"pro": "5000/1m"}`, bound: MaxTiers, name: maxTierName, words: []string{enforce.Unlimited},
 			})
 		}},
 		field{"keys", false, func(n *Node, path string) {
 			p.Keys = b.texts(n, path, name, entries{
-				of: "keys", such: `{"user=7": "5000/1m"}`, bound: MaxKeys, name: maxKeyText, exact: true, words: []string{Unlimited, Blocked},
+				of: "keys", such: `{"user=7": "5000/1m"}`, bound: MaxKeys, name: maxKeyText, exact: true, words: []string{enforce.Unlimited, enforce.Blocked},
 			})
 		}},
 		field{"apps", false, func(n *Node, path string) { p.Apps = b.apps(n, path) }},
@@ -397,9 +392,9 @@ func (b *builder) text(n *Node, path, policy string, words ...string) string {
 	case !utf8.ValidString(text):
 		b.at(n, path, "the text %s is not UTF-8", quote(text))
 	case slices.Contains(words, text):
-	case text == Unlimited && len(words) == 0:
+	case text == enforce.Unlimited && len(words) == 0:
 		b.at(n, path, `only a tier or a key can be %q; for a limit that refuses nobody write "shadow" behind it`, text)
-	case text == Blocked:
+	case text == enforce.Blocked:
 		b.at(n, path, "only a key can be %q", text)
 	case b.grammar:
 		p, err := core.Parse(text)

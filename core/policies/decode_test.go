@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/policies"
 )
 
@@ -386,4 +387,18 @@ func FuzzDecode(f *testing.F) {
 			t.Fatalf("%v, then %v", d, again)
 		}
 	})
+}
+
+func TestSet(t *testing.T) {
+	t.Parallel()
+	d := example()
+	s := d.Set()
+	assert.Equal(t, &enforce.Set{
+		Revision: "1.17",
+		Policies: map[string]string{"api": "200/1m; shadow", "login": "5/1m", "only.tiers": "", "code": ""},
+		Tiers:    map[string]map[string]string{"api": d.Policies["api"].Tiers, "only.tiers": {"pro": "1/1s"}},
+		Keys:     map[string]map[string]string{"api": d.Policies["api"].Keys},
+	}, s)
+	d.Policies["api"].Keys["user=8"] = "blocked"
+	assert.Len(t, s.Keys["api"], 3, "it shares nothing")
 }
