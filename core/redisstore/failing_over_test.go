@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -30,7 +29,6 @@ func TestOutageIsToldOnce(t *testing.T) {
 	var turns []redisstore.BreakerChange
 	var since time.Time // the first of them
 	probes := 0
-	var flights []redisstore.Flight // since the first turn
 	told := func() []redisstore.BreakerChange {
 		mu.Lock()
 		defer mu.Unlock()
@@ -47,9 +45,6 @@ func TestOutageIsToldOnce(t *testing.T) {
 		Observe: func(f redisstore.Flight) {
 			mu.Lock()
 			defer mu.Unlock()
-			if len(turns) > 0 {
-				flights = append(flights, f)
-			}
 			var failed *core.StoreError
 			if len(turns) > 0 && errors.As(f.Err, &failed) && failed.Class == core.ClassTimeout { // busy says nothing
 				probes++
@@ -96,25 +91,10 @@ func TestOutageIsToldOnce(t *testing.T) {
 	assert.Empty(t, log.With("is back"))
 
 	proxy.Pass()
-	var asked, answered atomic.Int64
-	defer func() {
-		if t.Failed() {
-			mu.Lock()
-			defer mu.Unlock()
-			t.Logf("asked %d times, answered %d; failing %v; turns %v; the last flights of %d:", asked.Load(), answered.Load(),
-				s.Failing(proxy.Addr()), turns, len(flights))
-			for _, f := range flights[max(0, len(flights)-20):] {
-				t.Logf("%+v", f)
-			}
-			t.Logf("connections: %+v", rdb.PoolStats())
-		}
-	}()
 	require.Eventually(t, func() bool {
-		asked.Add(1)
 		_, err := l.Allow(t.Context(), "k")
-		answered.Add(1)
 		return assert.NoError(t, err) && len(log.With("is back")) > 0
-	}, patient, 50*time.Millisecond) // a second without a failure, which so many more would not bring on a slow machine
+	}, patient, 1100*time.Millisecond) // one answer after a second without a failure is enough: more are too many for a busy machine
 	assert.Equal(t, redisstore.BreakerChange{Addr: proxy.Addr()}, told()[1])
 }
 
