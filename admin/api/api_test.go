@@ -1,0 +1,83 @@
+package api_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-go/weir/admin/api"
+	"github.com/weir-go/weir/admin/internal/sqltest"
+	"github.com/weir-go/weir/admin/publish"
+	"github.com/weir-go/weir/admin/record"
+	"github.com/weir-go/weir/core/policies"
+	"github.com/weir-go/weir/core/policies/redissource"
+	"github.com/weir-go/weir/internal/adminapi"
+	"github.com/weir-go/weir/internal/redistest"
+)
+
+const secret = "0123456789abcdefghij"
+
+// admin is a server with a record of its own.
+type admin struct {
+	*adminapi.Client
+	rdb *redis.Client
+}
+
+func start(t *testing.T) admin {
+	t.Helper()
+	server := redistest.Single(t)
+	rdb := server.Client(t, func(o *redis.Options) { o.MaxRetries = -1 })
+	r, err := record.Open(t.Context(), sqltest.SQLite(t))
+	require.NoError(t, err)
+	authenticate, err := api.Tokens(strings.NewReader("# who may\nanna:" + secret + "\n"))
+	require.NoError(t, err)
+	publisher := publish.New(r, rdb, nil)
+	handler, err := api.New(api.Options{Record: r, Publisher: publisher, Authenticate: authenticate})
+	require.NoError(t, err)
+	web := httptest.NewServer(handler)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); publisher.Run(ctx) }()
+	t.Cleanup(func() {
+		web.Close()
+		cancel()
+		<-done
+		assert.NoError(t, r.Close())
+	})
+	return admin{&adminapi.Client{URL: web.URL, Token: secret, HTTP: web.Client()}, rdb}
+}
+
+func TestAPutIsPublished(t *testing.T) {
+	a := start(t)
+	written, err := a.Put(t.Context(), "pay", "api", policies.Policy{Text: "200/1m"}, adminapi.Write{Create: true, Why: "first"})
+	require.NoError(t, err)
+	assert.Equal(t, int64(1), written.Revision)
+	require.Eventually(t, func() bool { // published within a second, unless the machine is busy
+		_, err := a.rdb.HGet(t.Context(), redissource.Key("pay"), redissource.FieldRevision).Result()
+		return err == nil
+	}, 30*time.Second, 10*time.Millisecond)
+	encoded, err := a.rdb.HGet(t.Context(), redissource.Key("pay"), redissource.FieldDocument).Result()
+	require.NoError(t, err)
+	document, err := policies.Decode([]byte(encoded))
+	require.NoError(t, err)
+	assert.Equal(t, "200/1m", document.Policies["api"].Text)
+	held, err := a.Policy(t.Context(), "pay", "api")
+	require.NoError(t, err)
+	assert.Equal(t, adminapi.Held{App: "pay", Name: "api", Revision: 1, Policy: adminapi.Policy{Text: "200/1m"}}, held)
+}
+
+func TestStrangersAreRefused(t *testing.T) {
+	a := start(t)
+	a.Token = "another secret of length"
+	_, err := a.Apps(t.Context())
+	assert.Equal(t, http.StatusUnauthorized, adminapi.StatusOf(err))
+	_, err = api.New(api.Options{})
+	require.Error(t, err)
+}

@@ -1,0 +1,143 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/weir-go/weir/admin/record"
+	"github.com/weir-go/weir/core/policies"
+	"github.com/weir-go/weir/internal/adminapi"
+)
+
+func (s *server) apps(ctx context.Context, _ *struct{}) (*answer[adminapi.Apps], error) {
+	heads, err := s.Record.Heads(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := adminapi.Apps{Apps: make([]adminapi.App, len(heads))}
+	for i, h := range heads {
+		state := s.Publisher.State(h.App)
+		out.Apps[i] = adminapi.App{
+			App: h.App, Generation: h.Version.Generation, Revision: h.Version.Revision,
+			Published: state.Version == h.Version && state.Alarm == "", Alarm: state.Alarm,
+		}
+	}
+	return &answer[adminapi.Apps]{Body: out}, nil
+}
+
+func (s *server) addApp(ctx context.Context, in *struct {
+	OfApp
+	Writing
+},
+) (*written, error) {
+	return s.change(ctx, record.Change{App: in.App, Action: "add"}, in.Writing)
+}
+
+func (s *server) document(ctx context.Context, in *struct{ OfApp }) (*encoded, error) {
+	document, bytes, err := s.Record.Document(ctx, in.App)
+	if err != nil {
+		return nil, err
+	}
+	return &encoded{ContentType: "application/json", ETag: adminapi.ETag(document.Version.Revision), Body: bytes}, nil
+}
+
+func (s *server) policy(ctx context.Context, in *struct{ OfPolicy }) (*answer[adminapi.Held], error) {
+	p, revision, err := s.Record.Policy(ctx, in.App, in.Name)
+	if err != nil {
+		return nil, err
+	}
+	return tagged(revision, adminapi.Held{App: in.App, Name: in.Name, Revision: revision, Policy: adminapi.PolicyOf(p)}), nil
+}
+
+func (s *server) putPolicy(ctx context.Context, in *struct {
+	OfPolicy
+	Condition
+	Writing
+	RawBody []byte `contentType:"application/json" doc:"Policy"`
+},
+) (*written, error) {
+	expect, err := in.expect()
+	if err != nil {
+		return nil, err
+	}
+	p, err := policies.DecodePolicy(in.RawBody, in.Name)
+	if err != nil {
+		return nil, &record.InvalidError{Name: in.Name, Err: err}
+	}
+	edits := []record.Edit{{Name: in.Name, Policy: &p, Expect: expect}}
+	return s.change(ctx, record.Change{App: in.App, Action: "set", Edits: edits}, in.Writing)
+}
+
+func (s *server) deletePolicy(ctx context.Context, in *struct {
+	OfPolicy
+	Condition
+	Writing
+},
+) (*written, error) {
+	expect, err := in.expect()
+	if err != nil {
+		return nil, err
+	}
+	edits := []record.Edit{{Name: in.Name, Expect: expect}}
+	return s.change(ctx, record.Change{App: in.App, Action: "delete", Edits: edits}, in.Writing)
+}
+
+// expect reads the condition, without which the last of two people who change one policy would win unseen.
+func (c Condition) expect() (record.Expect, error) {
+	switch {
+	case c.IfMatch == "" && c.IfNoneMatch == "":
+		return record.Expect{}, refusal(http.StatusPreconditionRequired,
+			`send "If-Match" with the ETag of the policy that was read, or with * for whatever there is, or "If-None-Match: *" to create it`)
+	case c.IfMatch != "" && c.IfNoneMatch != "":
+		return record.Expect{}, refusal(http.StatusBadRequest, `found "If-Match" and "If-None-Match"; send one of them`)
+	case c.IfNoneMatch == "*":
+		return record.Expect{Absent: true}, nil
+	case c.IfNoneMatch != "":
+		return record.Expect{}, refusal(http.StatusBadRequest, `found another "If-None-Match" than *; send * or "If-Match"`)
+	case c.IfMatch == "*":
+		return record.Expect{}, nil
+	}
+	text := strings.TrimPrefix(c.IfMatch, "W/") // a proxy that compresses makes the tag weak
+	revision, err := strconv.ParseInt(strings.Trim(text, `"`), 10, 64)
+	if err != nil || revision < 1 {
+		return record.Expect{}, refusal(http.StatusBadRequest, `found an "If-Match" that is no revision; send the ETag as it was read, such as "17"`)
+	}
+	return record.Expect{Revision: revision}, nil
+}
+
+// change makes a change and waits until it is published, but not for long: it will be.
+func (s *server) change(ctx context.Context, c record.Change, w Writing) (*written, error) {
+	c.Who, c.Why, c.Force = who(ctx), w.Why, w.Force
+	outcome, err := s.Record.Change(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	out := adminapi.Written{
+		App: c.App, Dry: c.Dry, Differences: []adminapi.Difference{},
+		Generation: outcome.Head.Version.Generation, Revision: outcome.Head.Version.Revision,
+	}
+	for _, d := range outcome.Differences {
+		out.Differences = append(out.Differences, adminapi.Difference{
+			Name: d.Name, Before: policyOf(d.Before), After: policyOf(d.After), Afresh: d.Afresh,
+		})
+	}
+	if !c.Dry && c.App != policies.AllApps && out.Revision > 0 {
+		s.Publisher.Wake()
+		within, cancel := context.WithTimeout(ctx, publishing)
+		defer cancel()
+		state := s.Publisher.Wait(within, c.App, outcome.Head.Version)
+		out.Alarm = state.Alarm
+		out.Published = state.Alarm == "" && state.Version.Compare(outcome.Head.Version) >= 0
+	}
+	return tagged(out.Revision, out), nil
+}
+
+func policyOf(p *policies.Policy) *adminapi.Policy {
+	if p == nil {
+		return nil
+	}
+	out := adminapi.PolicyOf(*p)
+	return &out
+}

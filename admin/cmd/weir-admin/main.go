@@ -1,0 +1,115 @@
+// Command weir-admin serves the record of a fleet's policies, and publishes it in Redis:
+//
+//	go run ./cmd/weir-admin -db weir.db -redis redis://127.0.0.1:6379 -token-file token
+//
+// Several may serve one database. A line of the token file is "name:secret", for each person or program that may use
+// it; the history has the names.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/weir-go/weir/admin/api"
+	"github.com/weir-go/weir/admin/publish"
+	"github.com/weir-go/weir/admin/record"
+	_ "github.com/weir-go/weir/admin/record/drivers"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) //nolint:forbidigo // the program's own
+	err := run(ctx, os.Args[1:])
+	stop()
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "weir-admin:", err)
+		os.Exit(1)
+	}
+}
+
+// drain bounds how long requests under way may take when the program ends.
+const drain = 5 * time.Second
+
+func run(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("weir-admin", flag.ContinueOnError)
+	database := flags.String("db", "weir.db", "`location` of the database: a file, postgres://... or mariadb://...")
+	redisURL := flags.String("redis", "redis://127.0.0.1:6379", "`URL` of Redis; with ?addr=host:port for each further node of a Cluster")
+	tokenFile := flags.String("token-file", "", "`file` of lines \"name:secret\" (required)")
+	address := flags.String("addr", "127.0.0.1:7070", "`address` to listen on")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("found the argument %q; give flags alone", flags.Arg(0))
+	}
+	authenticate, err := tokens(*tokenFile)
+	if err != nil {
+		return err
+	}
+	rdb, err := connect(*redisURL)
+	if err != nil {
+		return err
+	}
+	defer rdb.Close()
+	r, err := record.Open(ctx, *database)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+
+	publisher := publish.New(r, rdb, slog.Default())
+	handler, err := api.New(api.Options{Record: r, Publisher: publisher, Authenticate: authenticate})
+	if err != nil {
+		return err
+	}
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", *address)
+	if err != nil {
+		return err
+	}
+	server := &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       30 * time.Second,
+		WriteTimeout:      60 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+	}
+	var work sync.WaitGroup
+	publishing, stopPublishing := context.WithCancel(context.WithoutCancel(ctx)) // until the last change is answered
+	work.Go(func() { publisher.Run(publishing) })
+	defer work.Wait()
+	defer stopPublishing()
+
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	slog.Info("weir-admin: serving", "address", listener.Addr().String())
+	select {
+	case err := <-served:
+		return err
+	case <-ctx.Done():
+	}
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
+	defer cancel()
+	return server.Shutdown(ending)
+}
+
+func tokens(name string) (func(*http.Request) (string, bool), error) {
+	if name == "" {
+		return nil, errors.New("no -token-file; give a file with a line \"name:secret\" for each person who may change limits")
+	}
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return api.Tokens(file)
+}

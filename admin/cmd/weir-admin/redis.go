@@ -1,0 +1,31 @@
+package main
+
+import (
+	"errors"
+	"net/url"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// connect returns a client that repeats nothing: a transaction that is sent once more, on another connection, would not
+// watch its key.
+func connect(location string) (redis.UniversalClient, error) {
+	u, err := url.Parse(location)
+	if err != nil { // the error would have the password
+		return nil, errors.New("-redis is no URL; give one such as redis://user:password@host:6379")
+	}
+	if u.Query().Has("addr") {
+		o, err := redis.ParseClusterURL(location)
+		if err != nil {
+			return nil, err
+		}
+		o.MaxRetries = -1
+		return redis.NewClusterClient(o), nil
+	}
+	o, err := redis.ParseURL(location)
+	if err != nil {
+		return nil, err
+	}
+	o.MaxRetries = -1
+	return redis.NewClient(o), nil
+}

@@ -1,0 +1,445 @@
+package record
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weir-go/weir/core/policies"
+)
+
+// Change is a set of edits of the policies that belong to one app, of which all are made, or none.
+type Change struct {
+	App    string
+	Who    string
+	Why    string
+	Action string // for the history: "set", "delete", "apply", "rollback", "adopt", "add"
+	Edits  []Edit
+	// Revision is that of the app as it was read: 0 expects nothing.
+	Revision int64
+	// Generation is a number that the generation of the app shall exceed. 0 leaves the generation as it is.
+	Generation int64
+	// Force writes what rules cannot use, and what goes back to an earlier epoch.
+	Force bool
+	// Back permits to go back to an earlier epoch.
+	Back bool
+	// Dry only finds out what would be different.
+	Dry bool
+}
+
+// Edit is one policy as it shall be.
+type Edit struct {
+	Name   string
+	Policy *policies.Policy // nil deletes it
+	Expect Expect
+}
+
+// Expect is the version that an edit replaces. The zero Expect is any, or none.
+type Expect struct {
+	Revision int64 // if it is not 0
+	Absent   bool  // that there is no policy
+}
+
+// Outcome is the result of a change.
+type Outcome struct {
+	// Head is that of the app now.
+	Head        Head
+	Differences []Difference
+	// CannotUse lists the rules that cannot use what was forced.
+	CannotUse []CannotUse
+}
+
+// Difference is a policy before and after a change.
+type Difference struct {
+	Name          string
+	Before, After *policies.Policy
+	// Afresh is whether all counts begin anew.
+	Afresh bool
+}
+
+// Change makes a change as one transaction: either all of it is in the record when Change returns nil, with its
+// history, or none of it. Edits that say what the record says already are no change. What it returns otherwise is one
+// of the errors of this package, or ErrUnknown.
+func (r *Record) Change(ctx context.Context, c Change) (*Outcome, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, maxTime)
+	defer cancel()
+	var outcome *Outcome
+	err := r.writing(ctx, func(t tx, revision int64) error {
+		w := &writer{tx: t, change: &c, revision: revision, at: r.now().UnixMicro(), affected: map[string]bool{}}
+		var err error
+		if outcome, err = w.all(ctx); err != nil {
+			return err
+		}
+		if c.Dry || len(w.affected) == 0 {
+			return errDry
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, errDry) {
+		return nil, err
+	}
+	return outcome, nil
+}
+
+// writing calls do in the transaction of a change, with its revision, while no other change is made.
+func (r *Record) writing(ctx context.Context, do func(tx, int64) error) error {
+	began, err := r.write.BeginTx(ctx, r.d.writes)
+	if err != nil {
+		return unavailable(err)
+	}
+	defer began.Rollback() //nolint:errcheck // it is over, or nothing shall be written
+	t := tx{began, &r.d}
+	if r.d.begin != "" {
+		if _, err := began.ExecContext(ctx, r.d.begin); err != nil {
+			return unavailable(err)
+		}
+	}
+	var revision int64
+	if err := t.row(ctx, `SELECT revision FROM weir_head WHERE id = 1`+r.d.lock).Scan(&revision); err != nil {
+		return unavailable(err)
+	}
+	revision++
+	if err := do(t, revision); err != nil {
+		return unavailable(err)
+	}
+	if _, err := t.exec(ctx, `UPDATE weir_head SET revision = ? WHERE id = 1`, revision); err != nil {
+		return unavailable(err)
+	}
+	if err := began.Commit(); err != nil {
+		return fmt.Errorf("%w (%v)", ErrUnknown, err) //nolint:errorlint // the database's error is for people
+	}
+	return nil
+}
+
+// check finds the mistakes that can be seen without the database, all at once.
+func (c *Change) check() error {
+	if err := policies.CheckApp(c.App); err != nil && c.App != policies.AllApps {
+		return &InvalidError{Err: err}
+	}
+	if len(c.Why) > MaxWhy {
+		return &InvalidError{Err: fmt.Errorf("the reason has %d bytes; at most %d", len(c.Why), MaxWhy)}
+	}
+	document := &policies.Document{
+		App: "app", Version: policies.Version{Generation: 1, Revision: 1},
+		Policies: map[string]policies.Policy{},
+	}
+	for i, e := range c.Edits {
+		if e.Policy == nil {
+			continue
+		}
+		p := *e.Policy
+		p.Apps = slices.Sorted(slices.Values(p.Apps))
+		if slices.Contains(p.Apps, c.App) || c.App == policies.AllApps && len(p.Apps) > 0 {
+			return &InvalidError{Name: e.Name, Err: fmt.Errorf("app %q uses it as its owner; leave it out of the apps", c.App)}
+		}
+		c.Edits[i].Policy = &p
+		document.Policies[e.Name] = p
+	}
+	if err := document.Check(); err != nil {
+		return &InvalidError{Err: err}
+	}
+	return nil
+}
+
+// writer writes one change.
+type writer struct {
+	tx
+	change   *Change
+	revision int64
+	at       int64
+	affected map[string]bool // apps whose documents change
+	outcome  Outcome
+}
+
+func (w *writer) all(ctx context.Context) (*Outcome, error) {
+	c := w.change
+	head, known, err := w.head(ctx, c.App)
+	if err != nil {
+		return nil, err
+	}
+	if c.Revision != 0 && head.Version.Revision != c.Revision {
+		return nil, w.stale(ctx, "", c.Revision, head.Version.Revision)
+	}
+	for _, e := range c.Edits {
+		if err := w.edit(ctx, e); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(w.outcome.Differences, func(a, b Difference) int { return strings.Compare(a.Name, b.Name) })
+	if len(w.outcome.CannotUse) > 0 && !c.Force {
+		return nil, &FormError{w.outcome.CannotUse}
+	}
+	if c.Generation > 0 || len(c.Edits) == 0 && !known {
+		w.affected[c.App] = true
+		if err := w.audit(ctx, "", 0); err != nil {
+			return nil, err
+		}
+	}
+	if len(w.affected) > 0 {
+		if err := w.publish(ctx); err != nil {
+			return nil, err
+		}
+		if head, _, err = w.head(ctx, c.App); err != nil {
+			return nil, err
+		}
+	}
+	w.outcome.Head = head
+	return &w.outcome, nil
+}
+
+// held is a policy as it is, or was.
+type held struct {
+	policy   *policies.Policy // nil if there is none
+	revision int64            // also that of a deletion; 0 if there never was one
+}
+
+func (t tx) held(ctx context.Context, app, name string) (held, error) {
+	var h held
+	var deleted bool
+	var text string
+	err := t.row(ctx, `SELECT revision, deleted, body FROM weir_policies WHERE app = ? AND name = ?`, app, name).
+		Scan(&h.revision, &deleted, &text)
+	if errors.Is(err, sql.ErrNoRows) {
+		return h, nil
+	}
+	if err == nil && !deleted {
+		var p policies.Policy
+		p, err = decode(text)
+		h.policy = &p
+	}
+	return h, err
+}
+
+// edit writes one policy, its version and its row of the history, and who uses it.
+func (w *writer) edit(ctx context.Context, e Edit) error {
+	app := w.change.App
+	before, err := w.held(ctx, app, e.Name)
+	if err != nil {
+		return err
+	}
+	current := before.revision
+	if before.policy == nil {
+		current = 0
+	}
+	if e.Expect.Absent && current != 0 || e.Expect.Revision != 0 && e.Expect.Revision != current {
+		return w.stale(ctx, e.Name, e.Expect.Revision, current)
+	}
+	if before.policy == nil && e.Policy == nil {
+		return nil
+	}
+	if before.policy != nil && e.Policy != nil && same(*before.policy, *e.Policy) {
+		return nil
+	}
+	difference := Difference{Name: e.Name, Before: before.policy, After: e.Policy}
+	w.outcome.Differences = append(w.outcome.Differences, difference)
+
+	if err := w.use(ctx, e.Name, before.policy, e.Policy); err != nil {
+		return err
+	}
+	text, deleted := "", 1
+	if e.Policy != nil {
+		deleted = 0
+		if text, err = encode(*e.Policy); err != nil {
+			return err
+		}
+	}
+	n, err := w.exec(ctx, `UPDATE weir_policies SET revision = ?, deleted = ?, body = ? WHERE app = ? AND name = ?`,
+		w.revision, deleted, text, app, e.Name)
+	if err == nil && n == 0 {
+		_, err = w.exec(ctx, `INSERT INTO weir_policies (app, name, revision, deleted, body) VALUES (?, ?, ?, ?, ?)`,
+			app, e.Name, w.revision, deleted, text)
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := w.exec(ctx, `INSERT INTO weir_versions (app, name, revision, deleted, body) VALUES (?, ?, ?, ?, ?)`,
+		app, e.Name, w.revision, deleted, text); err != nil {
+		return err
+	}
+	return w.audit(ctx, e.Name, before.revision)
+}
+
+// use writes which apps use a policy: its owner, and those that it names.
+func (w *writer) use(ctx context.Context, name string, before, after *policies.Policy) error {
+	owner := w.change.App
+	users := func(p *policies.Policy) []string {
+		if p == nil {
+			return nil
+		}
+		return append([]string{owner}, p.Apps...)
+	}
+	was := map[string]bool{}
+	for _, app := range users(before) {
+		was[app] = true
+		w.affected[app] = true
+	}
+	for _, app := range users(after) {
+		w.affected[app] = true
+		if was[app] {
+			delete(was, app)
+			continue
+		}
+		var other string
+		err := w.row(ctx, `SELECT owner FROM weir_users WHERE app = ? AND name = ?`, app, name).Scan(&other)
+		if err == nil {
+			return &TakenError{App: app, Name: name, Owner: other}
+		}
+		if !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
+		if _, err := w.exec(ctx, `INSERT INTO weir_users (app, name, owner) VALUES (?, ?, ?)`, app, name, owner); err != nil {
+			return err
+		}
+	}
+	for app := range was {
+		if _, err := w.exec(ctx, `DELETE FROM weir_users WHERE app = ? AND name = ? AND owner = ?`, app, name, owner); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *writer) audit(ctx context.Context, name string, was int64) error {
+	c, forced := w.change, 0
+	if c.Force {
+		forced = 1
+	}
+	_, err := w.exec(ctx, `INSERT INTO weir_audit (revision, app, name, at, who, why, action, forced, was)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`, w.revision, c.App, name, w.at, c.Who, c.Why, c.Action, forced, was)
+	return err
+}
+
+// stale returns a *StaleError that names who was there before.
+func (w *writer) stale(ctx context.Context, name string, expected, current int64) error {
+	e := &StaleError{Name: name, Expected: expected, Current: current}
+	var at int64
+	err := w.row(ctx, `SELECT who, at FROM weir_audit WHERE revision = ? ORDER BY app, name LIMIT 1`, current).Scan(&e.Who, &at)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return err
+	}
+	if err == nil {
+		e.At = time.UnixMicro(at)
+	}
+	return e
+}
+
+// publish gives each affected app its next version, with the digest of its document, so that a change that cannot be
+// published is not made.
+func (w *writer) publish(ctx context.Context) error {
+	heads := map[string]Head{}
+	if err := w.each(ctx, func(rows *sql.Rows) error {
+		var h Head
+		err := rows.Scan(&h.App, &h.Version.Generation)
+		heads[h.App] = h
+		return err
+	}, `SELECT app, generation FROM weir_apps`); err != nil {
+		return err
+	}
+	isNew := map[string]bool{}
+	for app := range w.affected {
+		if _, ok := heads[app]; !ok {
+			heads[app] = Head{App: app, Version: policies.Version{Generation: 1}}
+			isNew[app] = true
+		}
+	}
+	if w.affected[policies.AllApps] {
+		for app := range heads {
+			w.affected[app] = true
+		}
+	}
+	if n := len(heads); n > MaxApps+1 { // with "*"
+		return &InvalidError{Err: fmt.Errorf("the record would know %d apps; at most %d", n, MaxApps)}
+	}
+	if err := w.count(ctx); err != nil {
+		return err
+	}
+	versions := map[string]policies.Version{}
+	for app := range w.affected {
+		version := policies.Version{Generation: heads[app].Version.Generation, Revision: w.revision}
+		if app == w.change.App && w.change.Generation > 0 {
+			version.Generation = max(version.Generation, w.change.Generation) + 1
+		}
+		versions[app] = version
+	}
+	every, everyone := versions[policies.AllApps]
+	delete(versions, policies.AllApps)
+	all, err := w.render(ctx, versions)
+	if err != nil {
+		return err
+	}
+	for _, made := range all {
+		if err := w.put(ctx, made.document.App, made.document.Version, made.digest, isNew[made.document.App]); err != nil {
+			return err
+		}
+	}
+	if everyone {
+		return w.put(ctx, policies.AllApps, every, "", isNew[policies.AllApps])
+	}
+	return nil
+}
+
+// count refuses more policies than a record has.
+func (w *writer) count(ctx context.Context) error {
+	var n int
+	if err := w.row(ctx, `SELECT COUNT(*) FROM weir_policies WHERE deleted = 0`).Scan(&n); err != nil {
+		return err
+	}
+	if n > MaxPolicies {
+		return &InvalidError{Err: fmt.Errorf("the record would have %d policies; at most %d: delete some that no app uses",
+			n, MaxPolicies)}
+	}
+	return nil
+}
+
+// Of the documents that an app had, about the last keptDocuments are known: when one more is written, the rest is
+// deleted with a probability of 1 in prunes.
+const (
+	keptDocuments = 1000
+	prunes        = 64
+)
+
+// put writes the head of an app.
+func (w *writer) put(ctx context.Context, app string, v policies.Version, digest string, isNew bool) error {
+	query := `UPDATE weir_apps SET generation = ?, revision = ?, digest = ? WHERE app = ?`
+	if isNew {
+		query = `INSERT INTO weir_apps (generation, revision, digest, app) VALUES (?, ?, ?, ?)`
+	}
+	if _, err := w.exec(ctx, query, v.Generation, v.Revision, digest, app); err != nil {
+		return err
+	}
+	if app == policies.AllApps {
+		return nil
+	}
+	if _, err := w.exec(ctx, `INSERT INTO weir_documents (app, generation, revision, digest) VALUES (?, ?, ?, ?)`,
+		app, v.Generation, v.Revision, digest); err != nil {
+		return err
+	}
+	if rand.N(prunes) > 0 {
+		return nil
+	}
+	return w.prune(ctx, app)
+}
+
+// prune forgets the documents of an app before the last keptDocuments.
+func (w *writer) prune(ctx context.Context, app string) error {
+	var last policies.Version
+	err := w.row(ctx, fmt.Sprintf(`SELECT generation, revision FROM weir_documents WHERE app = ?
+		ORDER BY generation DESC, revision DESC LIMIT 1 OFFSET %d`, keptDocuments), app).Scan(&last.Generation, &last.Revision)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
+	}
+	if err == nil {
+		_, err = w.exec(ctx, `DELETE FROM weir_documents
+			WHERE app = ? AND (generation < ? OR generation = ? AND revision <= ?)`,
+			app, last.Generation, last.Generation, last.Revision)
+	}
+	return err
+}

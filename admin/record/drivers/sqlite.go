@@ -1,0 +1,7 @@
+//go:build !race
+
+package drivers
+
+import (
+	_ "modernc.org/sqlite" // "sqlite"
+)

@@ -1,0 +1,112 @@
+package record
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// NotFoundError reports that the record has no such app or policy.
+type NotFoundError struct {
+	App, Name string
+	Revision  int64  // of the version that was looked for, or 0
+	Owner     string // the app that lends a policy of this name, or ""
+}
+
+func (e *NotFoundError) refusal() {}
+
+func (e *NotFoundError) Error() string {
+	switch {
+	case e.Name == "":
+		return fmt.Sprintf("the record knows no app %q; it knows those that have a policy, use one, or were added", e.App)
+	case e.Revision != 0:
+		return fmt.Sprintf("policy %q of app %q has no version %d; its history lists those that it has", e.Name, e.App, e.Revision)
+	case e.Owner != "":
+		return fmt.Sprintf("policy %q belongs to app %q, and app %q uses it; change it there", e.Name, e.Owner, e.App)
+	}
+	return fmt.Sprintf("app %q has no policy %q in the record, so that the code's holds", e.App, e.Name)
+}
+
+// StaleError reports that a change expected another revision than the one that holds.
+type StaleError struct {
+	Name              string // of the policy, or "" for the app
+	Expected, Current int64  // 0: none
+	Who               string
+	At                time.Time
+}
+
+func (e *StaleError) refusal() {}
+
+func (e *StaleError) Error() string {
+	switch {
+	case e.Expected == 0:
+		return fmt.Sprintf("there is a policy %q already, of revision %d; read it and change it", e.Name, e.Current)
+	case e.Current == 0:
+		return fmt.Sprintf("there is no policy %q any more, of which revision %d was expected; create it again if it is wanted",
+			e.Name, e.Expected)
+	}
+	by := ""
+	if e.Who != "" {
+		by = fmt.Sprintf(", changed by %s at %s", e.Who, e.At.UTC().Format(time.RFC3339))
+	}
+	return fmt.Sprintf("revision %d is stale: %d is current%s; read it and try again", e.Expected, e.Current, by)
+}
+
+// TakenError reports that an app would use two policies of one name.
+type TakenError struct{ App, Name, Owner string }
+
+func (e *TakenError) refusal() {}
+
+func (e *TakenError) Error() string {
+	if e.Owner == e.App {
+		return fmt.Sprintf("app %q has a policy %q of its own; delete that one first, or leave the app out", e.App, e.Name)
+	}
+	return fmt.Sprintf("app %q uses the policy %q of app %q already; take it out of that policy's apps first",
+		e.App, e.Name, e.Owner)
+}
+
+// InvalidError reports mistakes in what a change says.
+type InvalidError struct {
+	Name string // of the policy, or "" for the document of App
+	App  string
+	Err  error
+}
+
+func (e *InvalidError) refusal() {}
+
+func (e *InvalidError) Error() string {
+	switch {
+	case e.Name != "":
+		return fmt.Sprintf("policy %q: %v", e.Name, e.Err)
+	case e.App != "":
+		return fmt.Sprintf("the document of app %q: %v", e.App, e.Err)
+	}
+	return e.Err.Error()
+}
+
+// Unwrap returns the mistakes.
+func (e *InvalidError) Unwrap() error { return e.Err }
+
+// CannotUse is a rule that would not use a text.
+type CannotUse struct {
+	App, Process string // of a service; "" if it is what the record had before
+	Policy       string
+	Entry        string // "tier pro", "key user=7", or "" for the policy's text
+	Why          string
+}
+
+// FormError reports that a change is of another form than what it replaces, so that programs could not use it.
+type FormError struct{ CannotUse []CannotUse }
+
+func (e *FormError) refusal() {}
+
+func (e *FormError) Error() string {
+	return fmt.Sprintf("%d rules could not use it, because it is of another form; give the form that they have, "+
+		"or force it if they will be replaced", len(e.CannotUse))
+}
+
+// ErrUnknown reports that the database did not answer whether a change was written.
+var ErrUnknown = errors.New("record: it is not known whether the change was written; read the policy")
+
+// errDry undoes the transaction of a change that only asks for the differences.
+var errDry = errors.New("record: dry")

@@ -1,0 +1,232 @@
+package adminapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/weir-go/weir/core/policies"
+)
+
+// Client calls the API. Its errors are those of the connection, and a *[Problem] for a request that was refused.
+type Client struct {
+	// URL is that of the server, such as "http://127.0.0.1:7070".
+	URL string
+	// Token is the secret of a line of the server's file of tokens.
+	Token string
+	// HTTP sends the requests; nil is http.DefaultClient.
+	HTTP *http.Client
+}
+
+// Write says on what condition a change is made, and how.
+type Write struct {
+	// Revision is the one that was read: the change is refused with status 412 if another one holds by now. 0 expects
+	// nothing of it, unless Create is set.
+	Revision int64
+	// Create expects that there is none yet.
+	Create bool
+	// Why is the reason, for the history.
+	Why string
+	// Force writes what services said they cannot use.
+	Force bool
+	// Dry answers the differences and writes nothing. It is for Apply.
+	Dry bool
+	// Prune also deletes the policies that the document does not have. It is for Apply.
+	Prune bool
+}
+
+// Apps returns the apps that the record knows.
+func (c *Client) Apps(ctx context.Context) ([]App, error) {
+	var out Apps
+	err := c.call(ctx, http.MethodGet, c.path(PathApps), nil, nil, nil, &out)
+	return out.Apps, err
+}
+
+// AddApp makes an app known to the record, so that the policies of [policies.AllApps] reach it before it has policies.
+func (c *Client) AddApp(ctx context.Context, app string, w Write) (Written, error) {
+	return c.write(ctx, http.MethodPut, c.path(PathApp, app), w, nil)
+}
+
+// Adopt makes the record's document of an app later than all that services have seen, after the record was restored
+// from a backup or replaced.
+func (c *Client) Adopt(ctx context.Context, app string, w Write) (Written, error) {
+	return c.write(ctx, http.MethodPost, c.path(PathAdopt, app), w, nil)
+}
+
+// Document returns the document of an app as it is published.
+func (c *Client) Document(ctx context.Context, app string) (*policies.Document, error) {
+	var raw json.RawMessage
+	if err := c.call(ctx, http.MethodGet, c.path(PathPolicies, app), nil, nil, nil, &raw); err != nil {
+		return nil, err
+	}
+	return policies.Decode(raw)
+}
+
+// Policy returns a policy that belongs to app.
+func (c *Client) Policy(ctx context.Context, app, name string) (Held, error) {
+	var out Held
+	err := c.call(ctx, http.MethodGet, c.path(PathPolicy, app, name), nil, nil, nil, &out)
+	return out, err
+}
+
+// Put writes a policy.
+func (c *Client) Put(ctx context.Context, app, name string, p policies.Policy, w Write) (Written, error) {
+	return c.write(ctx, http.MethodPut, c.path(PathPolicy, app, name), w, PolicyOf(p))
+}
+
+// Delete deletes a policy: the code's holds again.
+func (c *Client) Delete(ctx context.Context, app, name string, w Write) (Written, error) {
+	return c.write(ctx, http.MethodDelete, c.path(PathPolicy, app, name), w, nil)
+}
+
+// History returns up to limit versions of a policy before the revision before, the latest first. 0 of either leaves the
+// choice to the server: the latest 100.
+func (c *Client) History(ctx context.Context, app, name string, before int64, limit int) ([]Past, error) {
+	query := url.Values{}
+	if before > 0 {
+		query.Set("before", strconv.FormatInt(before, 10))
+	}
+	if limit > 0 {
+		query.Set("limit", strconv.Itoa(limit))
+	}
+	var out History
+	err := c.call(ctx, http.MethodGet, c.path(PathHistory, app, name), query, nil, nil, &out)
+	return out.Versions, err
+}
+
+// Rollback writes the version of a policy that a revision has, as a change of its own.
+func (c *Client) Rollback(ctx context.Context, app, name string, revision int64, w Write) (Written, error) {
+	return c.write(ctx, http.MethodPost, c.path(PathRollback, app, name), w, Rollback{Revision: revision})
+}
+
+// Apply makes the policies of an app those of a document, all in one change.
+func (c *Client) Apply(ctx context.Context, app string, document []byte, w Write) (Written, error) {
+	return c.write(ctx, http.MethodPost, c.path(PathApply, app), w, document)
+}
+
+// Services returns what the processes of an app said of themselves in the last minute.
+func (c *Client) Services(ctx context.Context, app string) (Services, error) {
+	var out Services
+	err := c.call(ctx, http.MethodGet, c.path(PathServices, app), nil, nil, nil, &out)
+	return out, err
+}
+
+// path fills the places of a pattern.
+func (c *Client) path(pattern string, values ...string) string {
+	parts := strings.Split(pattern, "/")
+	for i, part := range parts {
+		if strings.HasPrefix(part, "{") {
+			parts[i], values = url.PathEscape(values[0]), values[1:]
+		}
+	}
+	return strings.Join(parts, "/")
+}
+
+func (c *Client) write(ctx context.Context, method, path string, w Write, body any) (Written, error) {
+	query, header := url.Values{}, http.Header{}
+	if w.Why != "" {
+		query.Set("why", w.Why)
+	}
+	for name, set := range map[string]bool{"force": w.Force, "dry": w.Dry, "prune": w.Prune} {
+		if set {
+			query.Set(name, "true")
+		}
+	}
+	switch {
+	case w.Create:
+		header.Set("If-None-Match", "*")
+	case w.Revision > 0:
+		header.Set("If-Match", ETag(w.Revision))
+	default:
+		header.Set("If-Match", "*")
+	}
+	var out Written
+	err := c.call(ctx, method, path, query, header, body, &out)
+	return out, err
+}
+
+// ETag returns a revision as a header has it.
+func ETag(revision int64) string { return `"` + strconv.FormatInt(revision, 10) + `"` }
+
+// maxAnswer bounds what a client reads of an answer: a thousand processes of 32 KiB.
+const maxAnswer = 40 << 20
+
+func (c *Client) call(
+	ctx context.Context, method, path string, query url.Values, header http.Header, body, answer any,
+) error {
+	var reader io.Reader
+	switch body := body.(type) {
+	case nil:
+	case []byte: // as somebody wrote it: mistakes in it are the server's to find
+		reader = bytes.NewReader(body)
+	default:
+		data, err := json.Marshal(body)
+		if err != nil {
+			return fmt.Errorf("adminapi: %s %s: %w", method, path, err)
+		}
+		reader = bytes.NewReader(data)
+	}
+	address := strings.TrimSuffix(c.URL, "/") + path
+	if len(query) > 0 {
+		address += "?" + query.Encode()
+	}
+	request, err := http.NewRequestWithContext(ctx, method, address, reader)
+	if err != nil {
+		return fmt.Errorf("adminapi: %w", err)
+	}
+	for name, values := range header {
+		request.Header[name] = values
+	}
+	request.Header.Set("Authorization", "Bearer "+c.Token)
+	if body != nil {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	client := c.HTTP
+	if client == nil {
+		client = http.DefaultClient
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return fmt.Errorf("adminapi: %w", err)
+	}
+	defer response.Body.Close() //nolint:errcheck // it was only read
+	data, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
+	switch {
+	case err != nil:
+		return fmt.Errorf("adminapi: %s %s: %w", method, path, err)
+	case len(data) > maxAnswer:
+		return fmt.Errorf("adminapi: %s %s: the answer has more than %d bytes", method, path, maxAnswer)
+	case response.StatusCode/100 != 2:
+		return problemOf(response, data)
+	}
+	if err := json.Unmarshal(data, answer); err != nil {
+		return fmt.Errorf("adminapi: %s %s: %w", method, path, err)
+	}
+	return nil
+}
+
+// problemOf returns what a response says is wrong, whoever has sent it.
+func problemOf(response *http.Response, data []byte) error {
+	p := new(Problem)
+	if err := json.Unmarshal(data, p); err != nil || p.Status == 0 {
+		p = &Problem{Title: response.Status, Detail: fmt.Sprintf("%.200q", data)}
+	}
+	p.Status = response.StatusCode
+	return p
+}
+
+// StatusOf returns the status of a refusal, or 0 if err is none.
+func StatusOf(err error) int {
+	var p *Problem
+	if errors.As(err, &p) {
+		return p.Status
+	}
+	return 0
+}

@@ -1,0 +1,70 @@
+package adminapi
+
+import (
+	"fmt"
+	"strings"
+)
+
+// ProblemType is the content type of a [Problem].
+const ProblemType = "application/problem+json"
+
+// Problem answers a request that is refused (RFC 9457).
+type Problem struct {
+	Title  string    `json:"title,omitempty"`
+	Status int       `json:"status"`
+	Detail string    `json:"detail,omitempty"`
+	Errors []Mistake `json:"errors,omitempty"`
+	// Current is the revision that holds, of a change that expected another one (status 412).
+	Current int64 `json:"current,omitempty"`
+	// CannotUse lists the rules that could not use what was sent (status 422). "?force=true" writes it all the same.
+	CannotUse []CannotUse `json:"cannotUse,omitempty"`
+}
+
+// Mistake is one of several in what was sent.
+type Mistake struct {
+	Location string `json:"location,omitempty"` // as in "policies.api.text"
+	Message  string `json:"message"`
+	Value    any    `json:"value,omitempty"`
+}
+
+// Error returns the detail of p, and each mistake on a line of its own.
+func (p *Problem) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d", p.Status)
+	if text := p.Detail; text != "" {
+		fmt.Fprintf(&b, ": %s", text)
+	} else if p.Title != "" {
+		fmt.Fprintf(&b, ": %s", p.Title)
+	}
+	for _, m := range p.Errors {
+		b.WriteString("\n  ")
+		if m.Location != "" {
+			b.WriteString(m.Location + ": ")
+		}
+		b.WriteString(m.Message)
+	}
+	for _, c := range p.CannotUse {
+		b.WriteString("\n  " + c.String())
+	}
+	return b.String()
+}
+
+// String returns c as a line of text, in which what a service said of itself is quoted.
+func (c CannotUse) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "policy %q", c.Policy)
+	if c.Entry != "" {
+		fmt.Fprintf(&b, ", %s", c.Entry)
+	}
+	if c.Process != "" {
+		fmt.Fprintf(&b, ", in process %q of %s", c.Process, c.App)
+	}
+	fmt.Fprintf(&b, ": %s", c.Why)
+	return b.String()
+}
+
+// GetStatus returns the status of the response.
+func (p *Problem) GetStatus() int { return p.Status }
+
+// ContentType returns the content type of the response.
+func (p *Problem) ContentType(string) string { return ProblemType }
