@@ -29,6 +29,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -236,15 +237,18 @@ func (s *Store) Fallback() *core.Memory {
 	return s.local()
 }
 
-// programs are those of the policies seen so far. They are kept up to maxPrograms, for a service that makes them as it
-// runs.
+// programs are those of the policies seen so far, up to maxPrograms, for a service that makes policies as it runs: one
+// more makes room by dropping half of them, whichever they are. A program that was dropped is made again when its policy
+// is used.
 type programs struct {
 	denials  *denials.Cache
 	byPolicy sync.Map // core.Policy -> *program
 	policies atomic.Int64
+	dropping sync.Mutex // held while half of them are dropped
 }
 
-const maxPrograms = 4096
+// maxPrograms is enough for 16 policies of a thousand tiers or keys each.
+const maxPrograms = 16_384
 
 // of returns the program of a policy whose keys have these names.
 func (ps *programs) of(names keys.Names, p core.Policy) (*program, error) {
@@ -255,12 +259,22 @@ func (ps *programs) of(names keys.Names, p core.Policy) (*program, error) {
 	if err != nil {
 		return nil, err
 	}
-	if ps.policies.Add(1) > maxPrograms {
-		ps.policies.Store(1)
-		ps.byPolicy.Clear()
+	if _, known := ps.byPolicy.LoadOrStore(p, v); !known && ps.policies.Add(1) > maxPrograms && ps.dropping.TryLock() {
+		ps.dropHalf()
+		ps.dropping.Unlock()
 	}
-	ps.byPolicy.Store(p, v)
 	return v, nil
+}
+
+func (ps *programs) dropHalf() {
+	ps.byPolicy.Range(func(p, _ any) bool {
+		if rand.N(2) == 0 { //nolint:gosec // any half will do
+			if _, was := ps.byPolicy.LoadAndDelete(p); was {
+				ps.policies.Add(-1)
+			}
+		}
+		return true
+	})
 }
 
 // Take implements [core.Store].
