@@ -21,6 +21,22 @@ func Decode(data []byte) (*Document, error) {
 	return Build(root, MaxPolicies)
 }
 
+// DecodePublished is [Decode] for what a record has published and a program goes by: the texts are not read, so that
+// one with a mistake, or with a word that only a later version of weir knows, spoils no other. The policy that it is for
+// is [Unusable].
+func DecodePublished(data []byte) (*Document, error) {
+	root, err := readJSON(data, MaxSize)
+	if err != nil {
+		return nil, err
+	}
+	b := builder{policies: MaxPolicies}
+	d := b.document(root)
+	if err := b.err(); err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
 // DecodePolicy reads one policy from JSON, such as {"text": "200/1m", "tiers": {"pro": "5000/1m"}}. name is that of the
 // policy, which its texts may begin with. The error is [Mistakes].
 func DecodePolicy(data []byte, name string) (Policy, error) {
