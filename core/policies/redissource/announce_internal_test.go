@@ -1,0 +1,123 @@
+package redissource
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-go/weir/core/policies"
+	"github.com/weir-go/weir/internal/redistest"
+)
+
+// awaitProcesses waits until the inventory of an app has what ok expects.
+func awaitProcesses(t testing.TB, rdb redis.UniversalClient, app string, ok func([]*policies.Process) bool) (all []*policies.Process) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		var err error
+		all, _, err = Processes(t.Context(), rdb, app)
+		require.NoError(t, err)
+		return ok(all)
+	}, patience, 5*time.Millisecond)
+	return all
+}
+
+// TestInventory: each process tells what it obeys, on every topology, and is forgotten when it is gone.
+func TestInventory(t *testing.T) {
+	t.Parallel()
+	for name, start := range topologies {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rdb := start(t)
+			p := quick()
+			p.expire = time.Second
+			write(t, rdb, document("pay", 3, 17, "1/1m"))
+			one := follow(t, rdb, "pay", Options{Name: "one"}, p)
+			two := follow(t, rdb, "pay", Options{}, p)
+			follow(t, rdb, "payroll", Options{}, p)
+			follow(t, rdb, "pay", Options{Silent: true}, p)
+			awaitProcesses(t, rdb, "pay", func(all []*policies.Process) bool {
+				if len(all) != 2 {
+					return false
+				}
+				for _, p := range all {
+					if p.Version != (policies.Version{Generation: 3, Revision: 17}) || p.Meaning != policies.Fleet || p.Digest != one.Status().Digest {
+						return false
+					}
+				}
+				return all[0].Name == "one" || all[1].Name == "one"
+			})
+			require.NoError(t, two.Close())
+			awaitProcesses(t, rdb, "pay", func(all []*policies.Process) bool { return len(all) == 1 && all[0].ID == one.id })
+			ids, err := rdb.ZRange(t.Context(), ProcessIndex("pay"), 0, -1).Result()
+			require.NoError(t, err)
+			assert.Equal(t, []string{one.id}, ids, "the reader removes what is gone")
+		})
+	}
+}
+
+// TestInventoryIsBounded: an app has a thousand processes in it, and those that were heard of last stay.
+func TestInventoryIsBounded(t *testing.T) {
+	t.Parallel()
+	server := redistest.Single(t)
+	rdb := server.Client(t)
+	pipe := rdb.Pipeline()
+	for n := range MaxProcesses + 500 {
+		id := fmt.Sprintf("%016x", n)
+		p := policies.Process{App: "pay", ID: id, Meaning: policies.Code}
+		pipe.Set(t.Context(), ProcessKey("pay", id), p.Encode(), time.Minute)
+		pipe.ZAdd(t.Context(), ProcessIndex("pay"), redis.Z{Score: float64(n), Member: id})
+	}
+	_, err := pipe.Exec(t.Context())
+	require.NoError(t, err)
+	s := follow(t, rdb, "pay", Options{}, quick())
+	all := awaitProcesses(t, rdb, "pay", func(all []*policies.Process) bool { return len(all) == MaxProcesses && all[0].ID == s.id })
+	assert.Equal(t, fmt.Sprintf("%016x", MaxProcesses+500-1), all[1].ID)
+	n, err := rdb.ZCard(t.Context(), ProcessIndex("pay")).Result()
+	require.NoError(t, err)
+	assert.LessOrEqual(t, n, int64(MaxProcesses))
+	ttl, err := rdb.TTL(t.Context(), ProcessIndex("pay")).Result()
+	require.NoError(t, err)
+	assert.Positive(t, ttl, "an app that is gone leaves nothing")
+}
+
+// TestUntrustedInventory: whatever is written under the names of processes, the reader returns what is well-formed, and
+// reads no more of each than it may have.
+func TestUntrustedInventory(t *testing.T) {
+	t.Parallel()
+	server := redistest.Single(t)
+	rdb := server.Client(t)
+	good := policies.Process{App: "pay", ID: "good", Name: "\x1b[2J<script>", Meaning: policies.Fleet}
+	for id, value := range map[string]string{
+		"good":   string(good.Encode()),
+		"other":  string(good.Encode()), // of another id
+		"app":    string((&policies.Process{App: "billpay", ID: "app"}).Encode()),
+		"large":  strings.Repeat("x", 8<<20),
+		"empty":  "",
+		"format": `{"format":2,"app":"pay","id":"format"}`,
+		"broken": `{"format":1,"app":"pay","id":"broken"`,
+	} {
+		require.NoError(t, rdb.Set(t.Context(), ProcessKey("pay", id), value, 0).Err())
+		require.NoError(t, rdb.ZAdd(t.Context(), ProcessIndex("pay"), redis.Z{Member: id}).Err())
+	}
+	require.NoError(t, rdb.HSet(t.Context(), ProcessKey("pay", "type"), "a", "b").Err())
+	require.NoError(t, rdb.ZAdd(t.Context(), ProcessIndex("pay"), redis.Z{Member: "type"}).Err())
+	all, unreadable, err := Processes(t.Context(), rdb, "pay")
+	require.NoError(t, err)
+	require.Len(t, all, 1)
+	assert.Equal(t, good.Name, all[0].Name)
+	assert.Equal(t, 6, unreadable)
+	n, err := rdb.ZCard(t.Context(), ProcessIndex("pay")).Result()
+	require.NoError(t, err)
+	assert.EqualValues(t, 7, n, "the one without a value is removed")
+
+	require.NoError(t, rdb.Set(t.Context(), ProcessIndex("mail"), "x", 0).Err())
+	_, _, err = Processes(t.Context(), rdb, "mail")
+	require.ErrorContains(t, err, "WRONGTYPE")
+	_, _, err = Processes(t.Context(), rdb, "*")
+	require.ErrorContains(t, err, "app")
+}

@@ -1,0 +1,132 @@
+package redissource
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/weir-go/weir/core/policies"
+)
+
+// A bridge is a line and the bytes of a document: "weir-bridge 1 <digest>\n{...}".
+const bridgeFormat = "weir-bridge 1 "
+
+const maxBridge = policies.MaxSize + 256
+
+// cross takes up the document of the bridge. A bridge that cannot be used is reported, and never in the way.
+func (s *Source) cross() {
+	if s.o.Bridge == "" {
+		return
+	}
+	d, digest, err := readBridge(s.o.Bridge, s.app)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case err == nil:
+		s.held.taken(d, digest)
+		s.show(d)
+	case !errors.Is(err, fs.ErrNotExist): // as at the first start
+		s.bridgeTrouble(err)
+	}
+}
+
+// keep writes the bridge. What could not be written is tried again after the next read.
+func (s *Source) keep() {
+	if s.o.Bridge == "" || s.unkept == nil {
+		return
+	}
+	err := writeBridge(s.o.Bridge, s.unkept.head.digest, s.unkept.data)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		s.bridgeTrouble(err)
+		return
+	}
+	s.bridge, s.unkept = "", nil
+}
+
+func (s *Source) bridgeTrouble(err error) {
+	s.bridge = err.Error()
+	s.log.warn("bridge", "the file of Options.Bridge is of no use; the next start goes by Redis or by the code", err)
+}
+
+// readBridge returns the document that writeBridge has written, and its digest.
+func readBridge(path, app string) (*policies.Document, string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, "", err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxBridge+1))
+	if err != nil {
+		return nil, "", err
+	}
+	return parseBridge(data, app)
+}
+
+func parseBridge(data []byte, app string) (*policies.Document, string, error) {
+	line, document, found := bytes.Cut(data, []byte("\n"))
+	digest, is := bytes.CutPrefix(line, []byte(bridgeFormat))
+	switch {
+	case !found || !is:
+		return nil, "", fmt.Errorf("the file begins with %.40q; expected %q and a digest, as a Source writes it", line, bridgeFormat)
+	case len(document) > policies.MaxSize:
+		return nil, "", fmt.Errorf("the file has more than %d bytes", policies.MaxSize)
+	case Digest(document) != string(digest):
+		return nil, "", errors.New("the digest in the file is not that of the document: somebody has changed it, or the disk has")
+	}
+	d, err := policies.DecodePublished(document)
+	switch {
+	case err != nil:
+		return nil, "", err
+	case d.App != app:
+		return nil, "", fmt.Errorf("the file is of the app %q, and this is %q: give each app a file", d.App, app)
+	case d.Version.Generation < 1 || d.Version.Revision < 1:
+		return nil, "", errors.New("the document in the file has no revision")
+	}
+	return d, string(digest), nil
+}
+
+// writeBridge writes the file in whole or not at all, also if the machine stops meanwhile.
+func writeBridge(path, digest, document string) (err error) {
+	dir := filepath.Dir(path)
+	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*") // with the rights 0600
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = f.Close()
+			_ = os.Remove(f.Name())
+		}
+	}()
+	if _, err := f.WriteString(bridgeFormat + digest + "\n" + document); err != nil {
+		return err
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	return syncDir(dir)
+}
+
+// syncDir makes the new name of a file outlive the machine. Where directories cannot be synced, as on Windows, nothing
+// is lost but that.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	_ = d.Sync()
+	return nil
+}
