@@ -21,7 +21,7 @@ import (
 const ms = time.Millisecond
 
 // handedOn is the time after which a turn that a request has left, and that no other has taken, is back in the store.
-const handedOn = 40 * ms
+const handedOn = 100 * ms
 
 // checks are requests of one client to a Guard, in a bubble.
 type checks struct {
