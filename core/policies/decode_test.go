@@ -286,6 +286,23 @@ func aDocument(t *rapid.T) *policies.Document {
 	return d
 }
 
+// A program reads a published document whatever its texts say: one that only a later version knows spoils no other.
+func TestDecodePublished(t *testing.T) {
+	t.Parallel()
+	data := []byte(`{"format":1,"policies":{"a":{"text":"5/1m; later 7"},"b":{"text":"5/1m"}}}`)
+	_, err := policies.Decode(data)
+	require.Error(t, err)
+	d, err := policies.DecodePublished(data)
+	require.NoError(t, err)
+	assert.Equal(t, "5/1m; later 7", d.Policies["a"].Text)
+	for _, text := range []string{
+		`{"format":1,"policies":{"a":{"text":""}}}`, `{"format":1,"policies":{"a":{},"A":{}}}`, `{"format":2,"policies":{}}`, `{"format":1,"policies":{"a":{"redis":"x"}}}`,
+	} {
+		_, err := policies.DecodePublished([]byte(text))
+		assert.Error(t, err, text)
+	}
+}
+
 // What is encoded is read back; the bytes are JSON, and the same whatever the order of the names and whatever stands
 // between them.
 func TestEncodeThenDecode(t *testing.T) {
