@@ -144,7 +144,7 @@ const (
 // guesses has what was probably meant by a text that is no word, without "-" and "_", by the place where it stands.
 var guesses = func() map[place]map[string]string {
 	meant := map[place]map[string]string{
-		atFirst:  {"unlimited": `"unlimited" is for the tiers of a guard`},
+		atFirst:  {"unlimited": `"unlimited" is for tiers and keys`, "blocked": `"blocked" is for keys`},
 		ofRate:   {"sliding": "sliding-window", "fixed": "fixed-window", "token": "token-bucket", "leaky": "leaky-bucket"},
 		ofPolicy: {"failopen": "fail open", "failclosed": "fail closed", "faillocal": "fail local", "noshadow": "shadow off"},
 	}

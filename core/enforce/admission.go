@@ -51,6 +51,13 @@ type Admission struct {
 // receipt of that turn, and Result.Delay counts from now.
 func (l *Limiter) Begin(ctx context.Context, ask Ask, a *Admission) error {
 	a.limiter, a.key = l, ask.Key
+	if l.answer != asks {
+		err := l.begin(ctx, &ask, &a.Result)
+		if err != nil {
+			*a = Admission{}
+		}
+		return err
+	}
 	if l.permits && !l.rates {
 		a.Result.Outcome = core.Admitted
 		return nil
@@ -80,7 +87,7 @@ func (l *Limiter) Begin(ctx context.Context, ask Ask, a *Admission) error {
 // policy has no permits. Afterwards Result is the decision of rates and permits together; if the permits are refused,
 // or if Acquire fails, the units are given back. Errors are those of Begin.
 func (a *Admission) Acquire(ctx context.Context, n int64) error {
-	if !a.limiter.permits || a.hold != nil || !a.Result.Allowed() {
+	if !a.limiter.permits || a.hold != nil || !a.Result.Allowed() || a.limiter.answer != asks {
 		return nil
 	}
 	done := false
@@ -138,6 +145,13 @@ func (a *Admission) Wait(ctx context.Context) error {
 	return nil
 }
 
+// overLimit returns the error of a refusal.
+func (a *Admission) overLimit(units, permits int64) error {
+	return &OverLimitError{
+		Result: a.Result, policy: a.limiter.policy, units: units, permits: permits, blocked: a.limiter.answer == refuses,
+	}
+}
+
 // charged returns the store that has charged the units.
 func (a *Admission) charged() origin {
 	if a.origin != unset {
@@ -165,7 +179,7 @@ func (a *Admission) refund(units int64) *core.Refund {
 func (a *Admission) GiveBack(units int64) {
 	units = min(units, a.Result.Taken)
 	switch {
-	case units <= 0 || a.limiter == nil:
+	case units <= 0 || a.limiter == nil || a.limiter.answer != asks:
 	case units == a.Result.Taken && time.Now().Before(a.turn):
 		a.limiter.engine.waiters.put(a.refund(units), a.turn)
 		a.turn = time.Time{}
@@ -182,7 +196,7 @@ func (a *Admission) Charge(units int64, done func()) {
 	if done == nil {
 		done = func() {}
 	}
-	if units <= 0 || a.limiter == nil || !a.limiter.rates {
+	if units <= 0 || a.limiter == nil || !a.limiter.rates || a.limiter.answer != asks {
 		done()
 		return
 	}

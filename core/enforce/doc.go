@@ -49,6 +49,13 @@
 // [Limiter.With] makes a Limiter for a further policy on the same store. [Limiter.Variant] makes one for other numbers
 // of the same policy, such as those of a tier, which count on with what was counted already.
 //
+// # Numbers that change
+//
+// A [Set] has other numbers for policies, tiers and single keys; a [Source] knows the Set of now. A package that is
+// built on a Limiter makes the Limiters of a policy by [Limiter.Variants]: one for the policy of now and one for
+// each tier and key, with an [Entry] for each text of the Set, whose Field, Tier and Key say where it stands and
+// whose Err says why it is not used. [Fits] and [FitsTier] check a text before it is published.
+//
 // # When the store fails
 //
 // The policy's fail word decides, and Result.Local is set. Under "fail local", the default, an in-process store takes

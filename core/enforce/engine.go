@@ -34,11 +34,12 @@ type engine struct {
 
 	mu    sync.Mutex
 	names map[string]core.Policy
-	known map[string][]core.Policy // by the same names, also for other numbers; see know
+	known map[string]*numbers // by the same names, also for other numbers; see know
+	made  map[string]made     // the latest Variants, by the same names
 }
 
 func newEngine(s core.Store, log *slog.Logger) *engine {
-	e := &engine{store: s, log: log, names: map[string]core.Policy{}, known: map[string][]core.Policy{}}
+	e := &engine{store: s, log: log, names: map[string]core.Policy{}, known: map[string]*numbers{}, made: map[string]made{}}
 	e.permits, _ = s.(core.PermitStore)
 	var own *core.Memory
 	has, ok := s.(interface{ Fallback() *core.Memory })
@@ -111,3 +112,26 @@ func (e *engine) close() error {
 // inMemory is the context of calls in memory, which wait for nothing, and which are also made for requests that are
 // over.
 var inMemory = context.Background() //nolint:forbidigo // there is nothing to cut short
+
+// origin is the store that has charged units or granted a permit, and to which they go back.
+type origin uint8
+
+const (
+	unset      origin = iota
+	nowhere           // no store: a policy that failed open let the request pass
+	inStore           // the store of the Limiter
+	inFallback        // the in-process store that decides while the store fails
+)
+
+// originOf returns the store that has charged the units of a receipt. The Result of rates and permits together does not
+// say it.
+func originOf(r *core.Result) origin {
+	switch {
+	case !r.Local:
+		return inStore
+	case r.At > 0:
+		return inFallback
+	default:
+		return nowhere
+	}
+}

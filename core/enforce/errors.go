@@ -27,6 +27,7 @@ type OverLimitError struct {
 	policy  core.Policy
 	units   int64 // that were asked for
 	permits int64 // that were asked for, or 0
+	blocked bool  // the key is; see Blocked
 }
 
 // Error implements error. The text names the policy and what was asked for, as in "enforce: mail: 5 units asked for, at
@@ -38,6 +39,9 @@ func (e *OverLimitError) Error() string {
 	}
 	if e.policy.IsZero() { // another package made it
 		return "enforce: " + what + "; " + remedy
+	}
+	if e.blocked {
+		what = "the key is blocked"
 	}
 	for i, limit := range e.policy.Limits() {
 		each, asked, of := e.Result.Each(i), e.units, "units"

@@ -92,6 +92,50 @@ func ExampleLimiter_Variant() {
 	// api: 100/1h fixed-window 96
 }
 
+// A fleet sets the numbers of a policy, and of single keys.
+func ExampleLimiter_Variants() {
+	limiter, err := enforce.New(nil, core.MustParse("api: 3/1h; fail closed"), enforce.Options{})
+	if err != nil {
+		panic(err)
+	}
+	tiers := map[string]string{"pro": "100/1h"}
+	set := &enforce.Set{
+		Revision: "3.17",
+		Policies: map[string]string{"api": "5/1h; shadow"},
+		Keys:     map[string]map[string]string{"api": {"user=7": "500/1h", "user=8": enforce.Blocked, "user=9": "a lot"}},
+	}
+	now, entries := limiter.Variants(tiers, set, nil)
+	fmt.Println(now.Limiter.Policy())
+	fmt.Println(now.Tiers["pro"].Policy())
+	fmt.Println(now.Keys["user=7"].Policy())
+	for _, entry := range entries {
+		fmt.Printf("%v is %s (on trial: %v, used: %v)\n", entry, entry.Now, entry.Trial, entry.Err == nil)
+	}
+	// Output:
+	// api: 5/1h; fail closed; shadow
+	// api: 100/1h; fail closed; shadow
+	// api: 500/1h; fail closed; shadow
+	// Policies["api"] is api: 5/1h; fail closed; shadow (on trial: true, used: true)
+	// Keys["api"]["user=7"] is api: 500/1h; fail closed; shadow (on trial: true, used: true)
+	// Keys["api"]["user=8"] is blocked (on trial: true, used: true)
+	// Keys["api"]["user=9"] is api: 5/1h; fail closed; shadow (on trial: true, used: false)
+}
+
+// What a text may change while a program runs: of a policy more than of a tier.
+func ExampleFits() {
+	code := core.MustParse("api: 100/1m; fail closed")
+	now, err := enforce.Fits(code, "200/1m; fail open; epoch 1")
+	fmt.Println(now, err)
+	_, err = enforce.Fits(code, "200/1m fixed-window")
+	fmt.Println(err)
+	_, err = enforce.FitsTier(now, "500/1m; fail closed")
+	fmt.Println(err)
+	// Output:
+	// api: 200/1m; fail open; epoch 1 <nil>
+	// enforce: the variant "api: 200/1m fixed-window; fail closed" of "api: 100/1m; fail closed" differs in more than numbers, and so would not share its counts; give it the same algorithms
+	// enforce: in "api: 500/1m; fail closed; epoch 1" only the numbers may differ; leave the options out, or write those of the policy: "fail open; epoch 1"
+}
+
 // One store is for all policies of a process.
 func ExampleLimiter_With() {
 	logins, err := enforce.New(nil, core.MustParse("login: 5/1m"), enforce.Options{})

@@ -37,8 +37,9 @@ type Options struct {
 type Limiter struct {
 	engine  *engine
 	policy  core.Policy
-	rates   bool // the policy has rates
-	permits bool // the policy has permits
+	rates   bool   // the policy has rates
+	permits bool   // the policy has permits
+	answer  answer // of a Limiter that asks nobody
 }
 
 // New builds a Limiter that enforces p. If s is nil, New makes a [core.Memory]; a policy without a name is named
@@ -68,24 +69,6 @@ func (l *Limiter) With(p core.Policy) (*Limiter, error) {
 	}
 	if err := l.engine.register(p); err != nil {
 		return nil, err
-	}
-	return l.engine.limiter(p), nil
-}
-
-// Variant returns a Limiter for other numbers of l's policy, such as those of another tier. It has the same name, and
-// counts on with what l has counted, except that a GCRA or a LeakyBucket whose full bucket takes another time starts
-// afresh; see [core.Spec.Shape]. It fails if p differs from l's policy in more than numbers, such as in its algorithms.
-func (l *Limiter) Variant(p core.Policy) (*Limiter, error) {
-	switch {
-	case p.IsZero():
-		return nil, errors.New("enforce: a Limiter without a policy; give one, such as core.MustParse(\"100/1m\")")
-	case p.Name() == "":
-		p = p.Named(l.policy.Name())
-	case p.Name() != l.policy.Name():
-		return nil, fmt.Errorf("enforce: the variant %q of %q has another name; leave it out", p, l.policy)
-	}
-	if !sameForm(p, l.policy) {
-		return nil, fmt.Errorf("enforce: the variant %q of %q differs in more than numbers, and so would not share its counts; give it the same algorithms", p, l.policy)
 	}
 	return l.engine.limiter(p), nil
 }
@@ -132,6 +115,9 @@ func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (res core.Res
 // decide drops the error of a store that failed if the fail word has decided. A store in the process does not fail, and
 // is asked without a further call.
 func (l *Limiter) decide(ctx context.Context, t core.Take, res *core.Result) error {
+	if l.answer != asks {
+		return l.answer.decide(ctx, &t, res)
+	}
 	if m := l.engine.memory; m != nil {
 		return m.TakeInto(ctx, &t, res)
 	}
@@ -187,7 +173,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) error {
 	case err != nil:
 		return err
 	case !a.Result.Allowed():
-		return &OverLimitError{Result: a.Result, policy: l.policy, units: n}
+		return a.overLimit(n, 0)
 	default:
 		return a.Wait(ctx)
 	}
@@ -228,7 +214,7 @@ func (l *Limiter) AcquireN(ctx context.Context, key string, n int64) (held conte
 	case err != nil:
 		return nil, nil, err
 	case !a.Result.Allowed():
-		return nil, nil, &OverLimitError{Result: a.Result, policy: l.policy, units: 1, permits: n}
+		return nil, nil, a.overLimit(1, n)
 	}
 	if !a.Held() { // it failed open
 		held, cancel := context.WithCancel(ctx)
@@ -242,6 +228,9 @@ func (l *Limiter) AcquireN(ctx context.Context, key string, n int64) (held conte
 // as is a store that fails, whatever the fail word: then it is unknown whether anything was given back. The units come
 // back where they were taken, also if l has other numbers than the Limiter that took them.
 func (l *Limiter) Refund(ctx context.Context, key string, r core.Result, n int64) error {
+	if l.answer != asks && r.At == 0 {
+		return nil
+	}
 	err := l.engine.refund(ctx, []core.Refund{{Policy: l.policy, Key: key, Receipt: r, Units: n}})
 	if err == nil {
 		return nil

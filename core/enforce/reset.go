@@ -1,9 +1,9 @@
 package enforce
 
 import (
+	"container/list"
 	"context"
 	"errors"
-	"slices"
 
 	"github.com/weir-go/weir/core"
 )
@@ -16,11 +16,38 @@ const maxNumbers = 256
 func (e *engine) know(p core.Policy) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	known := slices.DeleteFunc(e.known[p.Name()], func(q core.Policy) bool { return sharesState(p, q) })
-	if len(known) == maxNumbers {
-		known = slices.Delete(known, 0, 1)
+	n := e.known[p.Name()]
+	if n == nil {
+		n = &numbers{byState: map[stateOf]*list.Element{}}
+		e.known[p.Name()] = n
 	}
-	e.known[p.Name()] = append(known, p)
+	n.add(p)
+}
+
+// numbers are the latest numbers of one policy, one for each state.
+type numbers struct {
+	byState map[stateOf]*list.Element
+	order   list.List // of core.Policy, the oldest first
+}
+
+func (n *numbers) add(p core.Policy) {
+	state := stateFor(p)
+	if known, ok := n.byState[state]; ok {
+		known.Value = p
+		n.order.MoveToBack(known)
+		return
+	}
+	if oldest := n.order.Front(); n.order.Len() == maxNumbers {
+		delete(n.byState, stateFor(n.order.Remove(oldest).(core.Policy))) //nolint:forcetypeassert // there is nothing else in the list
+	}
+	n.byState[state] = n.order.PushBack(p)
+}
+
+func (n *numbers) all() (all []core.Policy) {
+	for e := n.order.Front(); e != nil; e = e.Next() {
+		all = append(all, e.Value.(core.Policy)) //nolint:forcetypeassert // as above
+	}
+	return all
 }
 
 // reset forgets a key, in the store and in the fallback, under all numbers of the policy that are known.
@@ -29,7 +56,10 @@ func (e *engine) reset(ctx context.Context, p core.Policy, key string) error {
 	e.waiters.forget(p, key)
 	err = errors.Join(err, e.resetInFallback(ctx, p, key))
 	e.mu.Lock()
-	known := slices.Clone(e.known[p.Name()])
+	var known []core.Policy
+	if n := e.known[p.Name()]; n != nil {
+		known = n.all()
+	}
 	e.mu.Unlock()
 	done := map[string]bool{shape(p): true, "": true}
 	for _, q := range known {

@@ -30,7 +30,8 @@ func left(t *testing.T, l *enforce.Limiter, key string) int64 {
 func TestVariantsCompareAlgorithms(t *testing.T) {
 	for text, variants := range map[string][]string{
 		"10/1m":                        {"1000/1h", "10/1m burst 3 debt 2", "7/1s"},
-		"10/1m; wait 1s":               {"1000/1h; wait 2s"},
+		"10/1m; wait 1s":               {"1000/1h; wait 1s"},
+		"10/1m; fail local 1/4":        {"1000/1h", "1000/1h; fail local 1/7"},
 		"10/1s, 100/1m":                {"20/1s, 5000/1h", "1/1m, 2/1m burst 7"},
 		"10/1m leaky-bucket":           {"1000/1h leaky-bucket burst 3"},
 		"10/1m token-bucket":           {"1000/1h token-bucket burst 3 debt 7"},

@@ -1,0 +1,120 @@
+package enforce
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weir-go/weir/core"
+)
+
+// Variant returns a Limiter for other numbers of l's policy, such as those of another tier. It has the same name, and
+// counts on with what l has counted, except that a GCRA or a LeakyBucket whose full bucket takes another time starts
+// afresh; see [core.Spec.Shape]. It fails if p differs from l's policy in more than numbers, such as in its algorithms
+// or options; the number of processes that share the limits is a number, too. core.ParseLike fills in the options. The
+// Limiter follows no Source.
+func (l *Limiter) Variant(p core.Policy) (*Limiter, error) {
+	if p.IsZero() {
+		return nil, errors.New("enforce: a Limiter without a policy; give one, such as core.MustParse(\"100/1m\")")
+	}
+	if p.Name() == "" {
+		p = p.Named(l.policy.Name())
+	}
+	if err := tierDiffers(p, l.policy); err != nil {
+		return nil, err
+	}
+	return l.engine.limiter(p), nil
+}
+
+// Fits reads a text that stands in the place of a policy of the code, as in [Set.Policies]: what it leaves out is as in
+// the code. It fails if the text has a mistake, or differs in more than may change while a program runs: numbers, the
+// number of processes that share the limits, the length of "wait" where the code has one, "fail", "shadow" and "epoch".
+// Another algorithm would count apart, and a program that was written for a policy that never waits is not made for one
+// that does.
+func Fits(code core.Policy, text string) (core.Policy, error) {
+	p, err := core.ParseLike(text, code)
+	if err == nil {
+		err = differs(p, code)
+	}
+	if err != nil {
+		return core.Policy{}, err
+	}
+	return p, nil
+}
+
+// FitsTier reads a text of a tier or a key of a policy, as in [Set.Tiers]: what it leaves out is as in the policy that
+// holds now. It fails if the text has a mistake, or differs in more than numbers. [Unlimited] and [Blocked] are not
+// texts of policies: look for them before.
+func FitsTier(policy core.Policy, text string) (core.Policy, error) {
+	p, err := core.ParseLike(text, policy)
+	if err == nil {
+		err = tierDiffers(p, policy)
+	}
+	if err != nil {
+		return core.Policy{}, err
+	}
+	return p, nil
+}
+
+// differs returns why p cannot stand in the place of a policy of the code, or nil.
+func differs(p, code core.Policy) error {
+	switch {
+	case p.Name() != code.Name():
+		return fmt.Errorf("enforce: the variant %q of %q has another name; leave it out", p, code)
+	case !sameForm(p, code):
+		return fmt.Errorf("enforce: the variant %q of %q differs in more than numbers, and so would not share its counts; give it the same algorithms", p, code)
+	case p.Options().Wait == 0 && code.Options().Wait > 0:
+		return fmt.Errorf("enforce: the variant %q of %q does not wait; its \"wait\" may be shorter, and must not be 0", p, code)
+	case p.Options().Wait > 0 && code.Options().Wait == 0:
+		return fmt.Errorf("enforce: the variant %q of %q waits, and the code has no \"wait\"; leave it out", p, code)
+	default:
+		return nil
+	}
+}
+
+// tierDiffers returns why p cannot be a tier of policy, or nil.
+func tierDiffers(p, policy core.Policy) error {
+	o, want := p.Options(), policy.Options()
+	want.Processes = o.Processes // how many is a number, too
+	if err := differs(p, policy); err != nil || o == want {
+		return err
+	}
+	_, options, written := strings.Cut(policy.String(), "; ")
+	if !written {
+		return fmt.Errorf("enforce: in %q only the numbers may differ; leave the options out, as the policy does", p)
+	}
+	return fmt.Errorf("enforce: in %q only the numbers may differ; leave the options out, or write those of the policy: %q", p, options)
+}
+
+// stateOf names the state that a key of a policy has: in the store, and in the fallback, where the share may be of
+// another number of processes.
+type stateOf struct{ shape, local string }
+
+func stateFor(p core.Policy) stateOf { return stateOf{shape(p), shape(p.Local())} }
+
+// sharesState reports whether the key of one name has one state under both, in the store and in the fallback.
+func sharesState(p, q core.Policy) bool { return stateFor(p) == stateFor(q) }
+
+func shape(p core.Policy) string { return p.Spec().Shape() }
+
+// hasRates reports whether p has limits that are not permits.
+func hasRates(p core.Policy) bool { return shape(p) != "" }
+
+// sameForm reports whether two policies differ in nothing but numbers.
+func sameForm(p, q core.Policy) bool {
+	return slices.EqualFunc(p.Limits(), q.Limits(), func(l, m core.Limit) bool {
+		return l.Algorithm == m.Algorithm && l.Buckets == m.Buckets && (l.Align == m.Align || onCalendar(l) && onCalendar(m))
+	})
+}
+
+func onCalendar(l core.Limit) bool { return l.Align != "" && l.Align != "epoch" }
+
+// weighs returns the time until nothing that was taken weighs any more, in any of the limits.
+func weighs(res *core.Result) (longest time.Duration) {
+	for i := range core.MaxLimits {
+		longest = max(longest, res.Each(i).ResetAfter)
+	}
+	return longest
+}
