@@ -1,0 +1,182 @@
+package fleettest
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-go/weir/core/policies"
+	"github.com/weir-go/weir/core/policies/redissource"
+	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/internal/adminapi"
+	"github.com/weir-go/weir/internal/redistest"
+)
+
+// patience bounds what must come: a loaded machine under the race detector is no failure.
+const patience = time.Minute
+
+func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }
+
+// program builds weir-admin, once.
+var program = redistest.Share(func(t testing.TB) string {
+	path := filepath.Join(t.TempDir(), "weir-admin")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", path, "../cmd/weir-admin")
+	out, err := build.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return path
+})
+
+// fleet is a Redis and a weir-admin with its record in a file.
+type fleet struct {
+	t     testing.TB
+	redis *redistest.Server
+	rdb   redis.UniversalClient // of everybody
+	admin *adminapi.Client
+	dir   string
+
+	mu  sync.Mutex
+	log strings.Builder
+}
+
+// startFleet starts one, which ends with the test.
+func startFleet(t testing.TB) *fleet {
+	t.Helper()
+	f := &fleet{t: t, redis: redistest.Single(t), dir: t.TempDir()}
+	f.rdb = f.client()
+	f.admin = &adminapi.Client{Token: "a secret of more than 20 characters"}
+	require.NoError(t, os.WriteFile(filepath.Join(f.dir, "token"), []byte("anna:"+f.admin.Token+"\n"), 0o600))
+	f.startAdmin()
+	return f
+}
+
+// client returns one with the options of a program, but for times that a busy machine takes.
+func (f *fleet) client(mods ...func(*redis.UniversalOptions)) redis.UniversalClient {
+	o := redisstore.ClientOptions(f.redis.Addr())
+	o.PoolTimeout, o.DialTimeout, o.ReadTimeout = patience, patience, patience
+	for _, mod := range mods {
+		mod(o)
+	}
+	rdb := redis.NewUniversalClient(o)
+	f.t.Cleanup(func() { _ = rdb.Close() })
+	return rdb
+}
+
+var serving = regexp.MustCompile(`weir-admin: serving"? address=(\S+)`)
+
+// startAdmin starts a weir-admin, which f.admin calls from then on, and returns its process.
+func (f *fleet) startAdmin() *exec.Cmd {
+	t := f.t
+	t.Helper()
+	cmd := exec.Command(program(t),
+		"-db", filepath.Join(f.dir, "weir.db"), "-redis", "redis://"+f.redis.Addr(),
+		"-token-file", filepath.Join(f.dir, "token"), "-addr", "127.0.0.1:0")
+	stderr, err := cmd.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	address := make(chan string, 1)
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		lines := bufio.NewScanner(stderr)
+		for lines.Scan() {
+			f.mu.Lock()
+			fmt.Fprintln(&f.log, lines.Text())
+			f.mu.Unlock()
+			if m := serving.FindStringSubmatch(lines.Text()); m != nil {
+				address <- m[1]
+			}
+		}
+		close(address)
+	})
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		reading.Wait()
+		_ = cmd.Wait()
+		if t.Failed() {
+			f.mu.Lock()
+			t.Logf("weir-admin:\n%s", f.log.String())
+			f.mu.Unlock()
+		}
+	})
+	select {
+	case at, ok := <-address:
+		require.True(t, ok, "weir-admin has ended")
+		f.admin.URL = "http://" + at
+	case <-time.After(patience):
+		require.Fail(t, "weir-admin does not serve")
+	}
+	return cmd
+}
+
+// put writes a policy whatever there is, and returns the answer.
+func (f *fleet) put(app, name string, p policies.Policy) adminapi.Written {
+	f.t.Helper()
+	w, err := f.admin.Put(f.t.Context(), app, name, p, adminapi.Write{Why: "a test"})
+	require.NoError(f.t, err)
+	return w
+}
+
+// source returns a Source of an app that is closed with the test.
+func (f *fleet) source(app string, o redissource.Options) *redissource.Source {
+	f.t.Helper()
+	return f.sourceOf(f.rdb, app, o)
+}
+
+func (f *fleet) sourceOf(rdb redis.UniversalClient, app string, o redissource.Options) *redissource.Source {
+	f.t.Helper()
+	s, err := redissource.New(rdb, app, o)
+	require.NoError(f.t, err)
+	f.t.Cleanup(func() { assert.NoError(f.t, s.Close()) })
+	return s
+}
+
+// serve serves a handler over a socket, and returns its URL.
+func serve(t testing.TB, h http.Handler) string {
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// get sends a request, and returns what matters of the answer. The body is read, so that the connection is used again.
+func get(ctx context.Context, url string) (status int, header http.Header, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return 0, nil, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer resp.Body.Close()
+	_, err = io.Copy(io.Discard, resp.Body)
+	return resp.StatusCode, resp.Header, err
+}
+
+// await sends requests until an answer is as ok expects, and returns how long that took.
+func await(t testing.TB, url string, ok func(status int, header http.Header) bool, what string) time.Duration {
+	t.Helper()
+	begin := time.Now()
+	for {
+		status, header, err := get(t.Context(), url)
+		require.NoError(t, err)
+		took := time.Since(begin)
+		if ok(status, header) {
+			return took
+		}
+		require.Less(t, took, patience, "%s; the last answer: %d %v", what, status, header)
+	}
+}
