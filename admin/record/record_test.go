@@ -27,8 +27,10 @@ func set(name, text string, expect record.Expect) record.Change {
 }
 
 // Two people change one policy: the second learns of the first (FAULTS 94).
-func TestStaleIsRefused(t *testing.T) {
-	r := open(t, sqltest.SQLite(t))
+func TestStaleIsRefused(t *testing.T) { sqltest.Each(t, staleIsRefused) }
+
+func staleIsRefused(t *testing.T, location string) {
+	r := open(t, location)
 	_, err := r.Change(t.Context(), set("api", "100/1m", record.Expect{Absent: true}))
 	require.NoError(t, err)
 	outcome, err := r.Change(t.Context(), set("api", "200/1m", record.Expect{Revision: 1}))
