@@ -11,6 +11,7 @@ require (
 	github.com/stretchr/testify v1.12.1
 	github.com/weir-go/weir v0.0.0-00010101000000-000000000000
 	modernc.org/sqlite v1.61.1
+	pgregory.net/rapid v1.1.0
 )
 
 require (

@@ -25,6 +25,8 @@ type Record interface {
 	Document(ctx context.Context, app string) (*policies.Document, []byte, error)
 	Policy(ctx context.Context, app, name string) (policies.Policy, int64, error)
 	Owned(ctx context.Context, app string) (map[string]policies.Policy, error)
+	History(ctx context.Context, app, name string, before int64, limit int) ([]record.Past, error)
+	Version(ctx context.Context, app, name string, revision int64) (*policies.Policy, error)
 }
 
 // Publisher is the part of a [publish.Publisher] that the API needs.
@@ -38,6 +40,9 @@ type Publisher interface {
 type Options struct {
 	Record    Record
 	Publisher Publisher
+	// Services returns what the processes of an app have announced, and the number of announcements that cannot be read:
+	// redissource.Processes.
+	Services func(ctx context.Context, app string) (all []*policies.Process, unreadable int, err error)
 	// Authenticate returns who sends a request, or false if nobody may know. There is no API without it.
 	Authenticate func(*http.Request) (who string, ok bool)
 	// Log receives what no client sees; nil is slog.Default().
@@ -58,8 +63,8 @@ type server struct {
 // New returns the handler of the API.
 func New(o Options) (http.Handler, error) {
 	switch {
-	case o.Record == nil || o.Publisher == nil:
-		return nil, errors.New("api: Record or Publisher is missing; give both")
+	case o.Record == nil || o.Publisher == nil || o.Services == nil:
+		return nil, errors.New("api: Record, Publisher or Services is missing; give all of them")
 	case o.Authenticate == nil:
 		return nil, errors.New("api: Authenticate is nil, so that anybody could change every limit; give Tokens or the like")
 	}

@@ -34,12 +34,17 @@ func start(t *testing.T) admin {
 	t.Helper()
 	server := redistest.Single(t)
 	rdb := server.Client(t, func(o *redis.Options) { o.MaxRetries = -1 })
-	r, err := record.Open(t.Context(), sqltest.SQLite(t))
+	r, err := record.Open(t.Context(), sqltest.New(t))
 	require.NoError(t, err)
 	authenticate, err := api.Tokens(strings.NewReader("# who may\nanna:" + secret + "\n"))
 	require.NoError(t, err)
 	publisher := publish.New(r, rdb, nil)
-	handler, err := api.New(api.Options{Record: r, Publisher: publisher, Authenticate: authenticate})
+	handler, err := api.New(api.Options{
+		Record: r, Publisher: publisher, Authenticate: authenticate,
+		Services: func(ctx context.Context, app string) ([]*policies.Process, int, error) {
+			return redissource.Processes(ctx, rdb, app)
+		},
+	})
 	require.NoError(t, err)
 	web := httptest.NewServer(handler)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -81,3 +86,5 @@ func TestStrangersAreRefused(t *testing.T) {
 	_, err = api.New(api.Options{})
 	require.Error(t, err)
 }
+
+func redisZ(id string) redis.Z { return redis.Z{Score: float64(time.Now().Unix()), Member: id} }

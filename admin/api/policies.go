@@ -110,6 +110,10 @@ func (c Condition) expect() (record.Expect, error) {
 // change makes a change and waits until it is published, but not for long: it will be.
 func (s *server) change(ctx context.Context, c record.Change, w Writing) (*written, error) {
 	c.Who, c.Why, c.Force = who(ctx), w.Why, w.Force
+	var err error
+	if c.Announced, err = s.announced(ctx, c); err != nil {
+		return nil, err
+	}
 	outcome, err := s.Record.Change(ctx, c)
 	if err != nil {
 		return nil, err
@@ -123,6 +127,9 @@ func (s *server) change(ctx context.Context, c record.Change, w Writing) (*writt
 			Name: d.Name, Before: policyOf(d.Before), After: policyOf(d.After), Afresh: d.Afresh,
 		})
 	}
+	for _, no := range outcome.CannotUse {
+		out.CannotUse = append(out.CannotUse, adminapi.CannotUse(no))
+	}
 	if !c.Dry && c.App != policies.AllApps && out.Revision > 0 {
 		s.Publisher.Wake()
 		within, cancel := context.WithTimeout(ctx, publishing)
@@ -131,7 +138,11 @@ func (s *server) change(ctx context.Context, c record.Change, w Writing) (*writt
 		out.Alarm = state.Alarm
 		out.Published = state.Alarm == "" && state.Version.Compare(outcome.Head.Version) >= 0
 	}
-	return tagged(out.Revision, out), nil
+	tag := out.Revision
+	if c.Action != "apply" && len(c.Edits) == 1 {
+		tag = outcome.Revision // what the next If-Match of this policy expects
+	}
+	return tagged(tag, out), nil
 }
 
 func policyOf(p *policies.Policy) *adminapi.Policy {

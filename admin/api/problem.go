@@ -16,6 +16,7 @@ func problem(err error) *adminapi.Problem {
 	var stale *record.StaleError
 	var taken *record.TakenError
 	var invalid *record.InvalidError
+	var form *record.FormError
 	var unavailable *record.UnavailableError
 	p := &adminapi.Problem{Detail: err.Error()}
 	switch {
@@ -32,6 +33,11 @@ func problem(err error) *adminapi.Problem {
 		p.Errors = mistakes(err)
 		if len(p.Errors) > 0 {
 			p.Detail = "the policies have mistakes, and nothing was changed; mend each of them"
+		}
+	case errors.As(err, &form):
+		p.Status = http.StatusUnprocessableEntity
+		for _, no := range form.CannotUse {
+			p.CannotUse = append(p.CannotUse, adminapi.CannotUse(no))
 		}
 	case errors.As(err, &unavailable), errors.Is(err, record.ErrUnknown):
 		p.Status = http.StatusServiceUnavailable

@@ -58,6 +58,11 @@ func (s *server) routes(api huma.API) {
 	route(api, "get-policy", http.MethodGet, adminapi.PathPolicy, "Policy that belongs to an app", s.policy)
 	route(api, "put-policy", http.MethodPut, adminapi.PathPolicy, "Write a policy", s.putPolicy)
 	route(api, "delete-policy", http.MethodDelete, adminapi.PathPolicy, "Delete a policy", s.deletePolicy)
+	route(api, "get-history", http.MethodGet, adminapi.PathHistory, "Versions of a policy", s.history)
+	route(api, "rollback-policy", http.MethodPost, adminapi.PathRollback, "Write a former version of a policy", s.rollback)
+	route(api, "apply-policies", http.MethodPost, adminapi.PathApply, "Write the policies of a document, all or none", s.apply)
+	route(api, "adopt-app", http.MethodPost, adminapi.PathAdopt, "Make an app's document later than all that was published", s.adopt)
+	route(api, "list-services", http.MethodGet, adminapi.PathServices, "Processes of an app, and what they obey", s.services)
 }
 
 // route registers a handler, whose errors become problems.

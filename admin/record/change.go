@@ -24,6 +24,8 @@ type Change struct {
 	Revision int64
 	// Generation is a number that the generation of the app shall exceed. 0 leaves the generation as it is.
 	Generation int64
+	// Announced are the rules of services, which the texts must fit.
+	Announced []Announced
 	// Force writes what rules cannot use, and what goes back to an earlier epoch.
 	Force bool
 	// Back permits to go back to an earlier epoch.
@@ -48,7 +50,9 @@ type Expect struct {
 // Outcome is the result of a change.
 type Outcome struct {
 	// Head is that of the app now.
-	Head        Head
+	Head Head
+	// Revision is that of the last policy of the edits.
+	Revision    int64
 	Differences []Difference
 	// CannotUse lists the rules that cannot use what was forced.
 	CannotUse []CannotUse
@@ -225,6 +229,7 @@ func (w *writer) edit(ctx context.Context, e Edit) error {
 	if err != nil {
 		return err
 	}
+	w.outcome.Revision = before.revision
 	current := before.revision
 	if before.policy == nil {
 		current = 0
@@ -239,7 +244,11 @@ func (w *writer) edit(ctx context.Context, e Edit) error {
 		return nil
 	}
 	difference := Difference{Name: e.Name, Before: before.policy, After: e.Policy}
+	if err := w.door(&difference); err != nil {
+		return err
+	}
 	w.outcome.Differences = append(w.outcome.Differences, difference)
+	w.outcome.Revision = w.revision
 
 	if err := w.use(ctx, e.Name, before.policy, e.Policy); err != nil {
 		return err

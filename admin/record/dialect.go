@@ -113,6 +113,7 @@ func mariadbName(location string) (string, error) {
 		// The number of rows that an UPDATE has found, whether or not they said the same already.
 		"clientFoundRows":          "true",
 		"rejectReadOnly":           "true", // after a failover
+		"parseTime":                "true", // goose has a time in its table
 		"timeout":                  "5s",
 		"readTimeout":              "30s",
 		"writeTimeout":             "30s",

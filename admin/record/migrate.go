@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/pressly/goose/v3"
@@ -113,11 +112,13 @@ func begun(ctx context.Context, db *sql.DB, store database.Store) error {
 		return err
 	}
 	defer conn.Close()
-	if _, err := store.GetMigration(ctx, conn, 0); err == nil {
+	_, missing := store.GetMigration(ctx, conn, 0)
+	if missing == nil {
 		return nil
-	} else if !errors.Is(err, database.ErrVersionNotFound) {
+	}
+	if !errors.Is(missing, database.ErrVersionNotFound) { // mostly because there is no table
 		if err := store.CreateVersionTable(ctx, conn); err != nil {
-			return fmt.Errorf("the table of migrations: %w", err)
+			return errors.Join(missing, err)
 		}
 	}
 	return store.Insert(ctx, conn, database.InsertRequest{Version: 0})

@@ -101,7 +101,7 @@ type FormError struct{ CannotUse []CannotUse }
 func (e *FormError) refusal() {}
 
 func (e *FormError) Error() string {
-	return fmt.Sprintf("%d rules could not use it, because it is of another form; give the form that they have, "+
+	return fmt.Sprintf("%d rules could not use it; give the algorithms and options that they have, "+
 		"or force it if they will be replaced", len(e.CannotUse))
 }
 

@@ -133,6 +133,8 @@ type Services struct {
 	Generation int64     `json:"generation"`
 	Revision   int64     `json:"revision"`
 	Processes  []Process `json:"processes"`
+	// Unreadable is the number of announcements that are no announcements.
+	Unreadable int `json:"unreadable,omitempty"`
 }
 
 // Process is a process of an app as it described itself. All texts are its own: print them quoted.

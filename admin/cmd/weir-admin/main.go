@@ -24,6 +24,8 @@ import (
 	"github.com/weir-go/weir/admin/publish"
 	"github.com/weir-go/weir/admin/record"
 	_ "github.com/weir-go/weir/admin/record/drivers"
+	"github.com/weir-go/weir/core/policies"
+	"github.com/weir-go/weir/core/policies/redissource"
 )
 
 func main() {
@@ -67,7 +69,12 @@ func run(ctx context.Context, args []string) error {
 	defer r.Close()
 
 	publisher := publish.New(r, rdb, slog.Default())
-	handler, err := api.New(api.Options{Record: r, Publisher: publisher, Authenticate: authenticate})
+	handler, err := api.New(api.Options{
+		Record: r, Publisher: publisher, Authenticate: authenticate,
+		Services: func(ctx context.Context, app string) ([]*policies.Process, int, error) {
+			return redissource.Processes(ctx, rdb, app)
+		},
+	})
 	if err != nil {
 		return err
 	}

@@ -85,7 +85,7 @@ func MariaDB(t testing.TB) *Server {
 // a socket must be.
 func newServer(t testing.TB, name string) *Server {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "sqltest")
+	dir, err := os.MkdirTemp("", "sqltest") //nolint:usetesting // its name would be too long
 	if err != nil {
 		t.Fatalf("sqltest: %v", err)
 	}

@@ -1,0 +1,226 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/weir-go/weir/admin/record"
+	"github.com/weir-go/weir/core/policies"
+	"github.com/weir-go/weir/internal/adminapi"
+)
+
+// maxHistory bounds the versions of one answer.
+const maxHistory = 100
+
+func (s *server) history(ctx context.Context, in *struct {
+	OfPolicy
+	Before int64 `query:"before" minimum:"0" doc:"Revision before which the versions are, 0 for all"`
+	Limit  int   `query:"limit" minimum:"0" maximum:"100" doc:"Most versions of the answer"`
+},
+) (*answer[adminapi.History], error) {
+	limit := in.Limit
+	if limit == 0 {
+		limit = maxHistory
+	}
+	versions, err := s.Record.History(ctx, in.App, in.Name, in.Before, limit)
+	if err != nil {
+		return nil, err
+	}
+	out := adminapi.History{Versions: []adminapi.Past{}}
+	for _, v := range versions {
+		out.Versions = append(out.Versions, adminapi.Past{
+			Revision: v.Revision, At: v.At, Who: v.Who, Why: v.Why, Action: v.Action, Forced: v.Forced, Policy: policyOf(v.Policy),
+		})
+	}
+	return &answer[adminapi.History]{Body: out}, nil
+}
+
+func (s *server) rollback(ctx context.Context, in *struct {
+	OfPolicy
+	Condition
+	Writing
+	RawBody []byte `contentType:"application/json" doc:"Rollback"`
+},
+) (*written, error) {
+	expect, err := in.expect()
+	if err != nil {
+		return nil, err
+	}
+	var body adminapi.Rollback
+	if err := strictly(in.RawBody, &body); err != nil || body.Revision < 1 {
+		return nil, refusal(http.StatusUnprocessableEntity, `found no revision to go back to; send {"revision": 9} with one of the history`)
+	}
+	p, err := s.Record.Version(ctx, in.App, in.Name, body.Revision)
+	if err != nil {
+		return nil, err
+	}
+	why := in.Why
+	if why == "" {
+		why = fmt.Sprintf("back to revision %d", body.Revision)
+	}
+	in.Why = why
+	return s.change(ctx, record.Change{
+		App: in.App, Action: "rollback", Back: true, // to the epoch of that version as well: somebody asked for it
+		Edits: []record.Edit{{Name: in.Name, Policy: p, Expect: expect}},
+	}, in.Writing)
+}
+
+func (s *server) apply(ctx context.Context, in *struct {
+	OfApp
+	Condition
+	Writing
+	Dry     bool   `query:"dry" doc:"Answer the differences and write nothing"`
+	Prune   bool   `query:"prune" doc:"Delete the policies that the document does not have"`
+	RawBody []byte `contentType:"application/json" doc:"Document"`
+},
+) (*written, error) {
+	expect, err := in.expect()
+	if err != nil {
+		return nil, err
+	}
+	if expect.Absent {
+		return nil, refusal(http.StatusBadRequest, `found "If-None-Match"; send "If-Match" with the revision of the app, or with *`)
+	}
+	document, err := policies.Decode(in.RawBody)
+	if err != nil {
+		return nil, &record.InvalidError{Err: err}
+	}
+	if document.App != "" && document.App != in.App {
+		return nil, refusal(http.StatusUnprocessableEntity,
+			fmt.Sprintf("the document is of app %q and was sent to app %q; mend one of the two", document.App, in.App))
+	}
+	c := record.Change{App: in.App, Action: "apply", Revision: expect.Revision, Dry: in.Dry}
+	for _, name := range slices.Sorted(maps.Keys(document.Policies)) {
+		p := document.Policies[name]
+		c.Edits = append(c.Edits, record.Edit{Name: name, Policy: &p})
+	}
+	if in.Prune {
+		owned, err := s.Record.Owned(ctx, in.App)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range slices.Sorted(maps.Keys(owned)) {
+			if _, kept := document.Policies[name]; !kept {
+				c.Edits = append(c.Edits, record.Edit{Name: name})
+			}
+		}
+	}
+	return s.change(ctx, c, in.Writing)
+}
+
+func (s *server) adopt(ctx context.Context, in *struct {
+	OfApp
+	Writing
+},
+) (*written, error) {
+	head, known, err := s.Record.Head(ctx, in.App)
+	if err != nil {
+		return nil, err
+	}
+	if !known {
+		return nil, &record.NotFoundError{App: in.App}
+	}
+	// Later than anything that anybody has seen, so that the processes take it as well.
+	generation := max(head.Version.Generation, s.Publisher.State(in.App).Version.Generation)
+	processes, _, err := s.Services(ctx, in.App)
+	if err != nil {
+		return nil, unreachable(err)
+	}
+	for _, p := range processes {
+		generation = max(generation, p.Version.Generation)
+	}
+	return s.change(ctx, record.Change{App: in.App, Action: "adopt", Generation: generation}, in.Writing)
+}
+
+// unreachable returns the problem of a request that needs Redis.
+func unreachable(err error) error {
+	return refusal(http.StatusServiceUnavailable, fmt.Sprintf("Redis does not answer: %v; try again", err))
+}
+
+func (s *server) services(ctx context.Context, in *struct{ OfApp }) (*answer[adminapi.Services], error) {
+	head, known, err := s.Record.Head(ctx, in.App)
+	if err != nil {
+		return nil, err
+	}
+	processes, unreadable, err := s.Services(ctx, in.App)
+	if err != nil {
+		return nil, unreachable(err)
+	}
+	if !known && len(processes) == 0 {
+		return nil, &record.NotFoundError{App: in.App}
+	}
+	out := adminapi.Services{
+		App: in.App, Generation: head.Version.Generation, Revision: head.Version.Revision,
+		Processes: make([]adminapi.Process, len(processes)), Unreadable: unreadable,
+	}
+	for i, p := range processes {
+		out.Processes[i] = process(p, head.Version)
+	}
+	return &answer[adminapi.Services]{Body: out}, nil
+}
+
+func process(p *policies.Process, now policies.Version) adminapi.Process {
+	order := p.Version.Compare(now)
+	out := adminapi.Process{
+		ID: p.ID, Name: p.Name, Started: p.Started.UTC(), Weir: p.Weir,
+		Generation: p.Version.Generation, Revision: p.Version.Revision, Behind: order < 0, Ahead: order > 0,
+		Meaning: p.Meaning, Why: p.Why, Omitted: p.Omitted,
+	}
+	for _, r := range p.Rules {
+		out.Rules = append(out.Rules, adminapi.Rule{
+			Policy: r.Policy, Place: r.Place, Key: r.Key, OverLimit: r.OverLimit,
+			Code: r.Code, Now: r.Now, Meaning: r.Meaning, Why: r.Why,
+		})
+	}
+	return out
+}
+
+// announcing bounds how long a change waits to learn what services have: it must be possible while Redis is gone.
+const announcing = 2 * time.Second
+
+// announced returns the rules of the services that a change concerns, those of each app that uses one of its policies.
+// If Redis does not answer they are not known, and the change is judged by what the record had before alone.
+func (s *server) announced(ctx context.Context, c record.Change) ([]record.Announced, error) {
+	apps := map[string]bool{c.App: true}
+	for _, e := range c.Edits {
+		if e.Policy != nil {
+			for _, app := range e.Policy.Apps {
+				apps[app] = true
+			}
+		}
+	}
+	if apps[policies.AllApps] {
+		heads, err := s.Record.Heads(ctx)
+		if err != nil {
+			return nil, err
+		}
+		delete(apps, policies.AllApps)
+		for _, h := range heads {
+			apps[h.App] = true
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, announcing)
+	defer cancel()
+	var all []record.Announced
+	for app := range apps {
+		if policies.CheckApp(app) != nil { // the record will say so
+			continue
+		}
+		processes, _, err := s.Services(ctx, app)
+		if err != nil {
+			s.Log.Warn("weir-admin: what services use is not known, and a change is made without it", "app", app, "error", err)
+			return all, nil
+		}
+		for _, p := range processes {
+			for _, r := range p.Rules {
+				all = append(all, record.Announced{App: app, Process: cmp.Or(p.Name, p.ID), Policy: r.Policy, Code: r.Code})
+			}
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,73 @@
+package record
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/weir-go/weir/core/policies"
+)
+
+// Past is a version of a policy.
+type Past struct {
+	Revision int64
+	At       time.Time
+	Who      string
+	Why      string
+	Action   string
+	Forced   bool
+	Policy   *policies.Policy // nil if the version is that there is none
+}
+
+// History returns up to limit versions of a policy that belongs to an app, before a revision, the latest first. 0 is
+// before all.
+func (r *Record) History(ctx context.Context, app, name string, before int64, limit int) ([]Past, error) {
+	var all []Past
+	err := r.reading(ctx, func(ctx context.Context, t tx) error {
+		return t.each(ctx, func(rows *sql.Rows) error {
+			var p Past
+			var at int64
+			var deleted bool
+			var text string
+			if err := rows.Scan(&p.Revision, &deleted, &text, &at, &p.Who, &p.Why, &p.Action, &p.Forced); err != nil {
+				return err
+			}
+			p.At = time.UnixMicro(at).UTC()
+			if !deleted {
+				policy, err := decode(text)
+				if err != nil {
+					return err
+				}
+				p.Policy = &policy
+			}
+			all = append(all, p)
+			return nil
+		}, `SELECT v.revision, v.deleted, v.body, a.at, a.who, a.why, a.action, a.forced FROM weir_versions v
+			JOIN weir_audit a ON a.revision = v.revision AND a.app = v.app AND a.name = v.name
+			WHERE v.app = ? AND v.name = ? AND (? = 0 OR v.revision < ?) ORDER BY v.revision DESC LIMIT ?`,
+			app, name, before, before, limit)
+	})
+	return all, err
+}
+
+// Version returns a policy as a revision has written it, nil if that has deleted it. The error is a *NotFoundError if
+// it has not written it.
+func (r *Record) Version(ctx context.Context, app, name string, revision int64) (p *policies.Policy, err error) {
+	err = r.reading(ctx, func(ctx context.Context, t tx) error {
+		var deleted bool
+		var text string
+		err := t.row(ctx, `SELECT deleted, body FROM weir_versions WHERE app = ? AND name = ? AND revision = ?`,
+			app, name, revision).Scan(&deleted, &text)
+		if errors.Is(err, sql.ErrNoRows) {
+			return &NotFoundError{App: app, Name: name, Revision: revision}
+		}
+		if err != nil || deleted {
+			return err
+		}
+		policy, err := decode(text)
+		p = &policy
+		return err
+	})
+	return p, err
+}
