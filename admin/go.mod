@@ -8,10 +8,11 @@ require (
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/pressly/goose/v3 v3.29.0
 	github.com/redis/go-redis/v9 v9.22.0
+	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
 	github.com/stretchr/testify v1.12.1
 	github.com/weir-go/weir v0.0.0-00010101000000-000000000000
 	modernc.org/sqlite v1.61.1
-	pgregory.net/rapid v1.1.0
+	pgregory.net/rapid v1.3.0
 )
 
 require (
