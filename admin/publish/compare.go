@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,29 +17,44 @@ import (
 
 // held is the document that Redis has, without the document.
 type held struct {
-	version policies.Version
+	version policies.Version // zero if a field is missing
 	digest  string
+	whole   bool   // whether all fields are there
 	foreign string // the reason why it is no document of weir, or ""
 }
 
-// head are the fields that are read. The document itself, up to 256 KiB, never is.
-var head = []string{redissource.FieldGeneration, redissource.FieldRevision, redissource.FieldDigest}
-
-// heldOf reads the reply of HMGET.
-func heldOf(reply []any) held {
-	if !slices.ContainsFunc(reply, func(v any) bool { return v != nil }) {
-		return held{}
+// look asks for what Redis has of an app. The document itself, up to 256 KiB, is not read.
+func look(ctx context.Context, pipe redis.Cmdable, app string) func() (held, error) {
+	key := redissource.Key(app)
+	head := pipe.HMGet(ctx, key, redissource.FieldGeneration, redissource.FieldRevision, redissource.FieldDigest)
+	size := pipe.HStrLen(ctx, key, redissource.FieldDocument)
+	return func() (held, error) {
+		if redis.HasErrorPrefix(head.Err(), "WRONGTYPE") {
+			return held{foreign: fmt.Sprintf("Redis has something else than a hash under %q; delete it", key)}, nil
+		}
+		if err := cmp.Or(head.Err(), size.Err()); err != nil {
+			return held{}, err
+		}
+		return heldOf(head.Val(), size.Val()), nil
 	}
-	var h held
+}
+
+// heldOf reads the fields. A hash of which somebody has deleted a part is written anew, as one that is gone.
+func heldOf(reply []any, size int64) held {
+	h := held{whole: size > 0}
 	texts := make([]string, len(reply))
 	for i, v := range reply {
-		texts[i], _ = v.(string)
+		text, ok := v.(string)
+		texts[i], h.whole = text, h.whole && ok
+	}
+	if texts[0] == "" || texts[1] == "" {
+		return held{}
 	}
 	generation, mistake := strconv.ParseInt(texts[0], 10, 64)
 	revision, another := strconv.ParseInt(texts[1], 10, 64)
 	if mistake != nil || another != nil {
-		h.foreign = fmt.Sprintf("Redis has a hash with generation %.40q and revision %.40q, which no publisher has written; "+
-			"delete it", texts[0], texts[1])
+		return held{foreign: fmt.Sprintf("Redis has a document of generation %.40q and revision %.40q, which no publisher "+
+			"has written; delete it", texts[0], texts[1])}
 	}
 	h.version, h.digest = policies.Version{Generation: generation, Revision: revision}, texts[2]
 	return h
@@ -53,18 +69,18 @@ func (p *Publisher) compare(ctx context.Context, heads []record.Head) (map[strin
 	states := make(map[string]State, len(heads))
 	var first error
 	for part := range slices.Chunk(heads, batch) {
-		replies := make([]*redis.SliceCmd, len(part))
+		replies := make([]func() (held, error), len(part))
 		pipe := p.rdb.Pipeline()
 		for i, h := range part {
-			replies[i] = pipe.HMGet(ctx, redissource.Key(h.App), head...)
+			replies[i] = look(ctx, pipe, h.App)
 		}
 		within, cancel := context.WithTimeout(ctx, maxCommand)
 		_, _ = pipe.Exec(within) // each reply has its error
 		cancel()
 		for i, h := range part {
-			reply, err := replies[i].Result()
+			has, err := replies[i]()
 			if err == nil {
-				states[h.App], err = p.level(ctx, h, heldOf(reply))
+				states[h.App], err = p.level(ctx, h, has)
 			}
 			if err != nil {
 				delete(states, h.App)
@@ -123,10 +139,10 @@ func (p *Publisher) judge(ctx context.Context, h record.Head, has held) (verdict
 	switch order := has.version.Compare(h.Version); {
 	case has.foreign != "":
 		return foreign, nil
-	case has == held{}:
-		return behind, nil
-	case order == 0 && has.digest == h.Digest:
+	case order == 0 && has.digest == h.Digest && has.whole:
 		return level, nil
+	case order <= 0 && !has.whole:
+		return behind, nil
 	case order >= 0:
 		return doubt, nil
 	case has.version.Generation < h.Version.Generation: // somebody has said that this record is right
@@ -171,11 +187,13 @@ func (p *Publisher) write(ctx context.Context, app string) (State, error) {
 	key := redissource.Key(app)
 	var state State
 	once := func(tx *redis.Tx) error {
-		reply, err := tx.HMGet(ctx, key, head...).Result()
+		pipe := tx.Pipeline()
+		looked := look(ctx, pipe, app)
+		_, _ = pipe.Exec(ctx) // the answer has the error
+		has, err := looked()
 		if err != nil {
 			return err
 		}
-		has := heldOf(reply)
 		verdict, err := p.judge(ctx, h, has)
 		state = State{Version: has.version}
 		if err != nil || verdict != behind { // the next round sees to it
