@@ -42,8 +42,10 @@ func open(t *testing.T, location string) *record.Record {
 // set writes the policy "api" of an app.
 func set(t *testing.T, r *record.Record, app, text string) policies.Version {
 	t.Helper()
-	outcome, err := r.Change(t.Context(), record.Change{App: app, Action: "set",
-		Edits: []record.Edit{{Name: "api", Policy: &policies.Policy{Text: text}}}})
+	outcome, err := r.Change(t.Context(), record.Change{
+		App: app, Action: "set",
+		Edits: []record.Edit{{Name: "api", Policy: &policies.Policy{Text: text}}},
+	})
 	require.NoError(t, err)
 	return outcome.Head.Version
 }
