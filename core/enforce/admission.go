@@ -50,6 +50,9 @@ type Admission struct {
 // If a caller that was waiting has just left, Begin takes over its turn without asking the store: Result is then the
 // receipt of that turn, and Result.Delay counts from now.
 func (l *Limiter) Begin(ctx context.Context, ask Ask, a *Admission) error {
+	if l.following != nil {
+		l = l.now(ask.Key)
+	}
 	a.limiter, a.key = l, ask.Key
 	if l.answer != asks {
 		err := l.begin(ctx, &ask, &a.Result)

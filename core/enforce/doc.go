@@ -56,6 +56,22 @@
 // each tier and key, with an [Entry] for each text of the Set, whose Field, Tier and Key say where it stands and
 // whose Err says why it is not used. [Fits] and [FitsTier] check a text before it is published.
 //
+// # Following a fleet
+//
+// With [Options.Source] a Limiter goes by the numbers of now, and [Limiter.Policy] returns them:
+//
+//	numbers := new(atomic.Pointer[enforce.Set])
+//	limiter, err := enforce.New(store, core.MustParse("mail: 10/1s"), enforce.Options{Source: numbers})
+//	...
+//	numbers.Store(&enforce.Set{
+//		Policies: map[string]string{"mail": "20/1s"},
+//		Keys:     map[string]map[string]string{"mail": {"customer-7": "100/1s", "customer-8": enforce.Blocked}},
+//	})
+//
+// A Source with a goroutine is a [Listener] as well: it is given a [Follower] for each Limiter and Guard, which has
+// a [Rule] for each policy and whose Prepare makes a Set ready before a request sees it. A package like guard makes
+// its Follower by [NewFollower].
+//
 // # When the store fails
 //
 // The policy's fail word decides, and Result.Local is set. Under "fail local", the default, an in-process store takes

@@ -22,6 +22,7 @@ type engine struct {
 	// is in the process.
 	fallback func() *core.Memory
 	memory   *core.Memory // the store, if it is in the process; nil if it is remote
+	source   Source       // that the Limiters follow; nil if there is none
 
 	ledger     ledger.Ledger // what the fallback has admitted and the store has not been charged for
 	background *background

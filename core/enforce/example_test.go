@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/enforce"
@@ -134,6 +135,52 @@ func ExampleFits() {
 	// api: 200/1m; fail open; epoch 1 <nil>
 	// enforce: the variant "api: 200/1m fixed-window; fail closed" of "api: 100/1m; fail closed" differs in more than numbers, and so would not share its counts; give it the same algorithms
 	// enforce: in "api: 500/1m; fail closed; epoch 1" only the numbers may differ; leave the options out, or write those of the policy: "fail open; epoch 1"
+}
+
+// reporting is a Source that prepares each Set before it shows it, and reports what became of it.
+type reporting struct {
+	atomic.Pointer[enforce.Set]
+	followers []*enforce.Follower
+}
+
+func (r *reporting) Listen(f *enforce.Follower) {
+	r.followers = append(r.followers, f)
+	f.Prepare(r.Load())
+}
+
+func (r *reporting) show(s *enforce.Set) {
+	for _, f := range r.followers {
+		for _, rule := range f.Rules() {
+			fmt.Println("the code has", rule.Text)
+		}
+		entries, alive := f.Prepare(s)
+		for _, entry := range entries {
+			fmt.Println(entry, "=", entry.Now, "in use:", alive && entry.Err == nil)
+		}
+	}
+	r.Store(s)
+}
+
+// A Source with a goroutine of its own prepares what it shows. Here it runs by hand, and has one Limiter.
+func ExampleListener() {
+	source := new(reporting)
+	limiter, err := enforce.New(nil, core.MustParse("mail: 10/1s"), enforce.Options{Source: source})
+	if err != nil {
+		panic(err)
+	}
+	source.show(&enforce.Set{
+		Policies: map[string]string{"mail": "20/1s"},
+		Keys:     map[string]map[string]string{"mail": {"customer-8": enforce.Blocked}},
+	})
+	fmt.Println(limiter.Policy())
+	res, err := limiter.Allow(context.Background(), "customer-8")
+	fmt.Println(res.Allowed(), res.RetryAfter, err)
+	// Output:
+	// the code has mail: 10/1s
+	// Policies["mail"] = mail: 20/1s in use: true
+	// Keys["mail"]["customer-8"] = blocked in use: true
+	// mail: 20/1s
+	// false 1m0s <nil>
 }
 
 // One store is for all policies of a process.

@@ -13,8 +13,11 @@ import (
 // Options are the options of [New]. The zero value is a good choice.
 type Options struct {
 	// Log receives one line for each class of failure of a server of the store, one each minute while it fails, and
-	// one when it is back. nil means slog.Default().
+	// one when it is back; and one line for each text of the Source that cannot be used. nil means slog.Default().
 	Log *slog.Logger
+	// Source has other numbers for the policy, and for single keys of it, while the program runs: the tiers of its Set are
+	// not looked at. With makes Limiters that follow it, too. nil means that the numbers never change, and costs nothing.
+	Source Source
 }
 
 // Limiter, built by [New], enforces a policy on anything that has a key: jobs, messages, calls to other services. For
@@ -40,12 +43,14 @@ type Limiter struct {
 	rates   bool   // the policy has rates
 	permits bool   // the policy has permits
 	answer  answer // of a Limiter that asks nobody
+
+	following *following // nil without a Source
 }
 
 // New builds a Limiter that enforces p. If s is nil, New makes a [core.Memory]; a policy without a name is named
 // "default". It fails if p is zero, or asks for what s cannot do.
 func New(s core.Store, p core.Policy, o Options) (*Limiter, error) {
-	if err := checkStore(s, p); err != nil {
+	if err := errors.Join(checkStore(s, p), checkSource(o.Source)); err != nil {
 		return nil, err
 	}
 	if s == nil {
@@ -54,11 +59,13 @@ func New(s core.Store, p core.Policy, o Options) (*Limiter, error) {
 	if !p.IsZero() && p.Name() == "" {
 		p = p.Named("default")
 	}
-	return (&Limiter{engine: newEngine(s, o.Log)}).With(p)
+	e := newEngine(s, o.Log)
+	e.source = o.Source
+	return (&Limiter{engine: e}).With(p)
 }
 
 // With returns a Limiter for a further policy, which must have a name. It shares with l the store, the fallback that
-// decides while the store fails, and all that is done in the background. It fails if another policy has the name
+// decides while the store fails, the Source, and all that is done in the background. It fails if another policy has the name
 // already.
 func (l *Limiter) With(p core.Policy) (*Limiter, error) {
 	switch {
@@ -70,7 +77,7 @@ func (l *Limiter) With(p core.Policy) (*Limiter, error) {
 	if err := l.engine.register(p); err != nil {
 		return nil, err
 	}
-	return l.engine.limiter(p), nil
+	return l.engine.limiter(p).follow(), nil
 }
 
 // limiter returns a Limiter for a policy that may be enforced.
@@ -80,8 +87,13 @@ func (e *engine) limiter(p core.Policy) *Limiter {
 	return &Limiter{engine: e, policy: p, rates: hasRates(p), permits: permits}
 }
 
-// Policy returns the policy that l enforces.
-func (l *Limiter) Policy() core.Policy { return l.policy }
+// Policy returns the policy that l enforces, with the numbers that it has now if l follows a Source.
+func (l *Limiter) Policy() core.Policy {
+	if l.following != nil {
+		return l.following.current().Limiter.policy
+	}
+	return l.policy
+}
 
 // PolicyNames returns the name of l's policy; see [Set.Unused].
 func (l *Limiter) PolicyNames() []string { return []string{l.policy.Name()} }
@@ -96,6 +108,7 @@ func (l *Limiter) Close() error { return l.engine.close() }
 // Allow takes one unit for key. See [Limiter.AllowN].
 func (l *Limiter) Allow(ctx context.Context, key string) (res core.Result, err error) {
 	// Not by AllowN, which would copy the Result once more.
+	l = l.now(key)
 	err = l.decide(ctx, core.Take{Policy: l.policy, Key: key, Cost: 1}, &res)
 	return res, err
 }
@@ -108,6 +121,7 @@ func (l *Limiter) Allow(ctx context.Context, key string) (res core.Result, err e
 // error then, a [*core.StoreError]. Other errors are the context's, and those of an empty key, a negative n, and a
 // policy that has permits alone.
 func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (res core.Result, err error) {
+	l = l.now(key)
 	err = l.decide(ctx, core.Take{Policy: l.policy, Key: key, Cost: n}, &res)
 	return res, err
 }
@@ -135,6 +149,7 @@ func (l *Limiter) Peek(ctx context.Context, key string) (core.Result, error) {
 // UpTo takes as many units for key as there are, at most n: Result.Taken has their number. If there is none, it is
 // refused. With n = 0 it takes none, and is refused if there is none.
 func (l *Limiter) UpTo(ctx context.Context, key string, n int64) (res core.Result, err error) {
+	l = l.now(key)
 	err = l.decide(ctx, core.Take{Policy: l.policy, Key: key, Cost: n, AtMost: true}, &res)
 	return res, err
 }
@@ -147,6 +162,7 @@ func (l *Limiter) UpTo(ctx context.Context, key string, n int64) (res core.Resul
 // The policy's word "wait" bounds how far ahead they may be taken, as in "10/1s; wait 2s"; without it Reserve is
 // AllowN.
 func (l *Limiter) Reserve(ctx context.Context, key string, n int64, wait time.Duration) (res core.Result, err error) {
+	l = l.now(key)
 	err = l.decide(ctx, core.Take{Policy: l.policy, Key: key, Cost: n, Wait: wait}, &res)
 	return res, err
 }
@@ -163,6 +179,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) error {
 	if !l.rates { // Begin admits it, as Acquire needs
 		return fmt.Errorf("enforce: the policy %q has permits alone, and no turn to wait for; use Limiter.Acquire", l.policy)
 	}
+	l = l.now(key)
 	wait := l.policy.Options().Wait
 	if end, bounded := ctx.Deadline(); bounded {
 		wait = min(wait, max(0, time.Until(end)))
@@ -228,7 +245,7 @@ func (l *Limiter) AcquireN(ctx context.Context, key string, n int64) (held conte
 // as is a store that fails, whatever the fail word: then it is unknown whether anything was given back. The units come
 // back where they were taken, also if l has other numbers than the Limiter that took them.
 func (l *Limiter) Refund(ctx context.Context, key string, r core.Result, n int64) error {
-	if l.answer != asks && r.At == 0 {
+	if (l.answer != asks || l.following != nil) && r.Taken > 0 && r.At == 0 && !r.Local { // the key was unlimited
 		return nil
 	}
 	err := l.engine.refund(ctx, []core.Refund{{Policy: l.policy, Key: key, Receipt: r, Units: n}})
@@ -246,5 +263,5 @@ func (l *Limiter) Refund(ctx context.Context, key string, r core.Result, n int64
 // l, With and [Limiter.Variant] know: the latest 256 that count apart. Permits stay held. A store that fails is an
 // error, whatever the fail word.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
-	return l.engine.reset(ctx, l.policy, key)
+	return l.engine.reset(ctx, l.now(key).policy, key)
 }
