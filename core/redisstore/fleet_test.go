@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,6 +30,7 @@ type job struct {
 	Addrs             []string
 	Prefix            string // of the keys
 	Policies          []string
+	Then              []string // the numbers that each of Policies changes to after half of the calls, if any
 	Goroutines, Calls int
 	Wait              bool
 }
@@ -57,12 +59,16 @@ func inFleet(t *testing.T) bool {
 	defer rdb.Close()
 	store := &recorder{Store: newStore(t, rdb, redisstore.Options{Deadline: patient, Prefix: j.Prefix})}
 	var all sync.WaitGroup
-	for _, text := range j.Policies {
-		limiter, err := enforce.New(store, core.MustParse(text), enforce.Options{})
+	for i, text := range j.Policies {
+		numbers := new(atomic.Pointer[enforce.Set])
+		limiter, err := enforce.New(store, core.MustParse(text), enforce.Options{Source: numbers})
 		require.NoError(t, err)
 		for range j.Goroutines {
 			all.Go(func() {
-				for range j.Calls {
+				for n := range j.Calls {
+					if n == j.Calls/2 && j.Then != nil {
+						numbers.Store(&enforce.Set{Policies: map[string]string{limiter.Policy().Name(): j.Then[i]}})
+					}
 					call := &answer{Policy: text}
 					ctx := context.WithValue(t.Context(), callKey{}, call)
 					if j.Wait {
