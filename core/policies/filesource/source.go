@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -43,6 +44,9 @@ type Source struct {
 
 	set    atomic.Pointer[enforce.Set]
 	status atomic.Pointer[Status]
+
+	mu        sync.Mutex // held while a Set is prepared and shown
+	followers []*enforce.Follower
 
 	reload chan chan<- error
 	end    chan struct{}
@@ -101,6 +105,42 @@ func New(path string, o Options) (*Source, error) {
 
 // Load returns the Set of the file in use, and nil while there is none.
 func (s *Source) Load() *enforce.Set { return s.set.Load() }
+
+// maxFollowers bounds those for which a Set is prepared before it is shown. Further ones prepare it by the first request
+// that sees it.
+const maxFollowers = 1000
+
+// Listen implements [enforce.Listener].
+func (s *Source) Listen(f *enforce.Follower) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	set := s.set.Load()
+	if len(s.followers) == maxFollowers {
+		s.prepare(set) // some may be gone
+	}
+	if len(s.followers) == maxFollowers {
+		return
+	}
+	if _, alive := f.Prepare(set); alive {
+		s.followers = append(s.followers, f)
+	}
+}
+
+// prepare prepares a Set for all that follow, and forgets those that are gone. s.mu is held.
+func (s *Source) prepare(set *enforce.Set) {
+	s.followers = slices.DeleteFunc(s.followers, func(f *enforce.Follower) bool {
+		_, alive := f.Prepare(set)
+		return !alive
+	})
+}
+
+// show prepares a Set, and lets requests go by it.
+func (s *Source) show(set *enforce.Set) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.prepare(set)
+	s.set.Store(set)
+}
 
 // Status returns what is known of the file.
 func (s *Source) Status() Status { return *s.status.Load() }
@@ -250,7 +290,7 @@ func (s *Source) take(d *policies.Document) {
 	s.used = s.seen.digest
 	set := d.Set()
 	set.Revision = hex.EncodeToString(s.used[:4])
-	s.set.Store(set)
+	s.show(set)
 	s.status.Store(&Status{Revision: set.Revision, Policies: len(d.Policies), Since: time.Now()})
 	s.log.Info("policies were taken up from the file", "path", s.path, "revision", set.Revision, "policies", len(d.Policies))
 }

@@ -20,6 +20,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/policies"
 	"github.com/weir-go/weir/core/policies/filesource"
 )
@@ -284,6 +286,66 @@ func TestClose(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		assert.Error(t, s.Reload(ctx))
+	})
+}
+
+// A Set is prepared before it is shown, and what nobody uses any more is forgotten.
+func TestListen(t *testing.T) {
+	t.Parallel()
+	follow(t, document(1), filesource.Options{}, func(t *testing.T, path string, s *filesource.Source, _ *lines) {
+		var prepared []*enforce.Set
+		alive, calls := true, 0
+		s.Listen(enforce.NewFollower(nil, func(set *enforce.Set) ([]enforce.Entry, bool) {
+			if len(prepared) > 0 {
+				assert.Same(t, prepared[len(prepared)-1], s.Load(), "it is not shown before")
+			}
+			prepared = append(prepared, set)
+			return nil, true
+		}))
+		s.Listen(enforce.NewFollower(nil, func(*enforce.Set) ([]enforce.Entry, bool) {
+			calls++
+			return nil, alive
+		}))
+		assert.Equal(t, []*enforce.Set{s.Load()}, prepared)
+		for n := range 3 {
+			write(t, path, document(n+2))
+			require.NoError(t, s.Reload(t.Context()))
+			assert.Same(t, s.Load(), prepared[len(prepared)-1])
+			alive = false
+		}
+		assert.Len(t, prepared, 4)
+		assert.Equal(t, 3, calls, "it is forgotten when nobody uses it any more")
+
+		for range 2000 {
+			s.Listen(enforce.NewFollower(nil, func(*enforce.Set) ([]enforce.Entry, bool) { calls++; return nil, true }))
+		}
+		calls = 0
+		write(t, path, document(9))
+		require.NoError(t, s.Reload(t.Context()))
+		assert.Equal(t, 999, calls, "a thousand, with the first one")
+	})
+}
+
+// A Limiter obeys the file.
+func TestLimiterFollowsAFile(t *testing.T) {
+	t.Parallel()
+	follow(t, document(1), filesource.Options{}, func(t *testing.T, path string, s *filesource.Source, _ *lines) {
+		store, err := core.NewMemory(core.MemoryOptions{})
+		require.NoError(t, err)
+		l, err := enforce.New(store, core.MustParse("api: 100/1m"), enforce.Options{Source: s})
+		require.NoError(t, err)
+		defer l.Close()
+		assert.Equal(t, "api: 1/1m", l.Policy().String())
+		write(t, path, "format: 1\npolicies:\n  api:\n    text: 7/1m\n    keys:\n      user=7: blocked\n")
+		seconds(3)
+		assert.Equal(t, "api: 7/1m", l.Policy().String())
+		res, err := l.Allow(t.Context(), "user=7")
+		require.NoError(t, err)
+		assert.False(t, res.Allowed())
+		assert.Equal(t, time.Minute, res.RetryAfter)
+		write(t, path, "format: 1\npolicies: {}\n")
+		seconds(3)
+		assert.Equal(t, "api: 100/1m", l.Policy().String(), "as the code says")
 	})
 }
 
