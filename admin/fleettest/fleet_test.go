@@ -122,10 +122,13 @@ func (f *fleet) startAdmin() *exec.Cmd {
 	return cmd
 }
 
+// writeAnyway writes whatever there is.
+var writeAnyway = adminapi.Write{Why: "a test"}
+
 // put writes a policy whatever there is, and returns the answer.
 func (f *fleet) put(app, name string, p policies.Policy) adminapi.Written {
 	f.t.Helper()
-	w, err := f.admin.Put(f.t.Context(), app, name, p, adminapi.Write{Why: "a test"})
+	w, err := f.admin.Put(f.t.Context(), app, name, p, writeAnyway)
 	require.NoError(f.t, err)
 	return w
 }

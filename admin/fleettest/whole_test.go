@@ -13,31 +13,28 @@ import (
 	"github.com/weir-go/weir/core/policies/redissource"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/keyfunc"
-	"github.com/weir-go/weir/nethttp"
 )
-
-var hello = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("hello\n")) })
 
 // TestOneServiceObeys: a PUT at weir-admin, and a service that runs goes by the new numbers.
 func TestOneServiceObeys(t *testing.T) {
 	f := startFleet(t)
-	store, err := redisstore.New(f.rdb, redisstore.Options{Prefix: "pay", Deadline: patience})
+	store, err := redisstore.New(f.rdb, redisstore.Options{Prefix: "shop", Deadline: patience})
 	require.NoError(t, err)
-	source := f.source("pay", redissource.Options{})
+	source := f.source("shop", redissource.Options{})
 	g, err := guard.New(guard.Config{Store: store, Source: source, Rule: guard.Rule{Policy: "api: 1000/1h", Key: keyfunc.IP()}})
 	require.NoError(t, err)
-	url := serve(t, nethttp.Limit(g)(hello))
+	url := frameworks["nethttp"](t, g)
 	limit := func(want string) func(int, http.Header) bool {
 		return func(_ int, h http.Header) bool { return h.Get("X-RateLimit-Limit") == want }
 	}
 	await(t, url, limit("1000"), "the code says so")
-	f.put("pay", "api", policies.Policy{Text: "2000/1h"})
+	f.put("shop", "api", policies.Policy{Text: "2000/1h"})
 	require.NoError(t, source.Ready(t.Context()))
 	await(t, url, limit("2000"), "a first document")
 
 	var longest time.Duration
 	for _, text := range []string{"3000", "4000", "5000"} {
-		written := f.put("pay", "api", policies.Policy{Text: text + "/1h"})
+		written := f.put("shop", "api", policies.Policy{Text: text + "/1h"})
 		assert.True(t, written.Published)
 		took := await(t, url, limit(text), "a change")
 		longest = max(longest, took)

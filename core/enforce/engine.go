@@ -36,11 +36,11 @@ type engine struct {
 	mu    sync.Mutex
 	names map[string]core.Policy
 	known map[string]*numbers // by the same names, also for other numbers; see know
-	made  map[string]made     // the latest Variants, by the same names
+	made  map[string][2]made  // the latest Variants, by the same names
 }
 
 func newEngine(s core.Store, log *slog.Logger) *engine {
-	e := &engine{store: s, log: log, names: map[string]core.Policy{}, known: map[string]*numbers{}, made: map[string]made{}}
+	e := &engine{store: s, log: log, names: map[string]core.Policy{}, known: map[string]*numbers{}, made: map[string][2]made{}}
 	e.permits, _ = s.(core.PermitStore)
 	var own *core.Memory
 	has, ok := s.(interface{ Fallback() *core.Memory })

@@ -95,6 +95,15 @@ func (l *Limiter) Policy() core.Policy {
 	return l.policy
 }
 
+// String returns the text of the policy that l enforces now, or [Unlimited] or [Blocked]. A nil Limiter, as in
+// [Variants], is unlimited.
+func (l *Limiter) String() string {
+	if l != nil && l.following != nil {
+		l = l.following.current().Limiter
+	}
+	return variant{limiter: l}.String()
+}
+
 // PolicyNames returns the name of l's policy; see [Set.Unused].
 func (l *Limiter) PolicyNames() []string { return []string{l.policy.Name()} }
 

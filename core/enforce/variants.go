@@ -142,8 +142,8 @@ func (l *Limiter) Variants(tiers map[string]string, s *Set, before *Variants) (*
 	return v, v.entries
 }
 
-// made are the latest Variants of a policy: all that have the same policy, such as two hundred guards that enforce one
-// on as many routes, share them. It keeps nothing alive.
+// made are the latest Variants of a policy for a Set, and those of the code: all that have the same policy, such as two
+// hundred guards that enforce one on as many routes, share them. It keeps nothing alive.
 type made struct {
 	code     string
 	tiers    map[string]string
@@ -154,19 +154,35 @@ type made struct {
 
 func (e *engine) madeBefore(l *Limiter, tiers map[string]string, s *Set, before *Variants) *Variants {
 	e.mu.Lock()
-	m := e.made[l.policy.Name()]
+	m := e.made[l.policy.Name()][slot(s)]
 	e.mu.Unlock()
-	if v := m.variants.Value(); v != nil && m.set == weak.Make(s) && m.before == weak.Make(before) && m.code == l.policy.String() && maps.Equal(m.tiers, tiers) {
-		return v
+	v := m.variants.Value()
+	switch {
+	case v == nil || m.set != weak.Make(s) || m.code != l.policy.String() || !maps.Equal(m.tiers, tiers):
+		return nil
+	case m.before != weak.Make(before) && slices.ContainsFunc(v.entries, func(e Entry) bool { return e.Err != nil }):
+		return nil // something has stayed as it was before
 	}
-	return nil
+	return v
 }
 
 func (e *engine) keepMade(l *Limiter, tiers map[string]string, s *Set, before *Variants, v *Variants) {
-	m := made{l.policy.String(), tiers, weak.Make(s), weak.Make(before), weak.Make(v)}
+	if v == before {
+		return
+	}
 	e.mu.Lock()
-	e.made[l.policy.Name()] = m
+	all := e.made[l.policy.Name()]
+	all[slot(s)] = made{l.policy.String(), tiers, weak.Make(s), weak.Make(before), weak.Make(v)}
+	e.made[l.policy.Name()] = all
 	e.mu.Unlock()
+}
+
+// slot is the index of those made for a Set.
+func slot(s *Set) int {
+	if s == nil {
+		return 0
+	}
+	return 1
 }
 
 // variants is Variants for the entries of one policy.

@@ -365,3 +365,68 @@ func (u unasked) Acquire(context.Context, core.Permit) (core.Result, error) {
 }
 func (u unasked) Renew(context.Context, []core.Permit) ([]core.Permit, error) { return nil, u.asked() }
 func (u unasked) Release(context.Context, []core.Permit) error                { return u.asked() }
+
+// All that have one policy share what is made of a Set, and it is kept alive by them alone.
+func TestVariantsAreShared(t *testing.T) {
+	l := newLimiter(t, nil, "api: 10/1m")
+	tiers := map[string]string{"pro": "50/1m"}
+	type user struct {
+		limiter *enforce.Limiter
+		now     *enforce.Variants
+	}
+	users := make([]user, 200)
+	for i := range users {
+		own, err := l.With(core.MustParse("api: 10/1m"))
+		require.NoError(t, err)
+		users[i].limiter = own
+	}
+	for i := range 5 {
+		set := &enforce.Set{Tiers: map[string]map[string]string{"api": {"pro": fmt.Sprint(60+i, "/1m")}}}
+		for u := range users {
+			users[u].now, _ = users[u].limiter.Variants(maps.Clone(tiers), set, users[u].now)
+			require.Same(t, users[0].now, users[u].now)
+		}
+		other, _ := l.Variants(map[string]string{"max": "50/1m"}, set, nil)
+		assert.NotContains(t, users[0].now.Tiers, "max")
+		assert.Contains(t, other.Tiers, "max")
+		numbers, err := l.Variant(core.MustParse("11/1m"))
+		require.NoError(t, err)
+		other, _ = numbers.Variants(tiers, set, nil)
+		assert.Same(t, numbers, other.Limiter)
+	}
+	users[0].now, _ = l.Variants(tiers, nil, users[0].now)
+	assert.Equal(t, map[string]string{"pro": "api: 50/1m"}, said(t, users[0].now.Tiers))
+}
+
+// BenchmarkVariants makes what a thousand tiers and a thousand keys stand for: all of them anew, one that has changed,
+// and all with other options.
+func BenchmarkVariants(b *testing.B) {
+	set := func(from int, policy, one string) *enforce.Set {
+		s := &enforce.Set{
+			Policies: map[string]string{"api": policy},
+			Tiers:    map[string]map[string]string{"api": {"one": one}}, Keys: map[string]map[string]string{"api": {}},
+		}
+		for i := range 999 {
+			s.Tiers["api"][fmt.Sprint("tier-", i)] = fmt.Sprint(from+i, "/1m")
+			s.Keys["api"][fmt.Sprint("user=", i)] = fmt.Sprint(from+i, "/1h burst ", i+1)
+		}
+		return s
+	}
+	l, err := enforce.New(nil, core.MustParse("api: 10/1m"), enforce.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for name, sets := range map[string][2]*enforce.Set{
+		"all":     {set(1, "20/1m", "5/1m"), set(10_000, "20/1m", "5/1m")},
+		"one":     {set(1, "20/1m", "5/1m"), set(1, "20/1m", "6/1m")},
+		"options": {set(1, "20/1m", "5/1m"), set(1, "20/1m; shadow", "5/1m")},
+	} {
+		b.Run(name, func(b *testing.B) {
+			v, _ := l.Variants(nil, sets[1], nil)
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				v, _ = l.Variants(nil, sets[i%2], v)
+			}
+		})
+	}
+}

@@ -136,7 +136,8 @@ func (b *breaker) Serve(x *Refusal) Verdict { return b.o.Before.Serve(x) }
 
 // choose counts a refusal, and returns the handler that answers it. If the circuit is open now, it raises the
 // RetryAfter of res to the time for which it is.
-func (b *breaker) choose(policy string, t *taken, res *core.Result, err error) OverLimit {
+func (b *breaker) choose(t *taken, res *core.Result, err error) OverLimit {
+	policy := t.rule.circuit
 	switch {
 	case t.barred:
 		return b.o.Then

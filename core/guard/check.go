@@ -173,13 +173,17 @@ func (g *Guard) check(r keyfunc.Request, v *Verdict, d *Scratch) {
 func (g *Guard) begin(r keyfunc.Request, t *taken, d *Scratch) (err error) {
 	ru := t.rule
 	limiter, ask := ru.limiter, enforce.Ask{Cost: 1}
-	if ru.Skip != nil || ru.Tier != nil {
-		if limiter = g.limiterFor(r, t); limiter == nil {
+	d.key.Reset()
+	if ru.Skip != nil || ru.Tier != nil || ru.keys != nil {
+		if limiter, err = g.limiterFor(r, t, d); limiter == nil {
 			t.exempt = true
 			return nil
 		}
 	}
-	if ask.Key, err = g.key(r, t, d); err != nil || t.exempt {
+	if ru.keys == nil {
+		err = ru.Key.AppendTo(&d.key, r)
+	}
+	if ask.Key, err = g.key(r, t, d, err); err != nil || t.exempt {
 		return err
 	}
 	if ru.breaker != nil && t.bar(ask.Key) {
@@ -216,24 +220,29 @@ func (g *Guard) begin(r keyfunc.Request, t *taken, d *Scratch) (err error) {
 	return err
 }
 
-// limiterFor returns the limiter with the numbers of the request's tier, or nil if the rule does not concern it.
-func (g *Guard) limiterFor(r keyfunc.Request, t *taken) (limiter *enforce.Limiter) {
+// limiterFor returns the limiter with the numbers of the request's key or tier, or nil if the rule does not concern it.
+// Only where there are numbers of single keys it reads the key; err is what that has led to.
+func (g *Guard) limiterFor(r keyfunc.Request, t *taken, d *Scratch) (limiter *enforce.Limiter, err error) {
 	ru := t.rule
 	if ru.Skip != nil && ru.Skip(r) {
-		return nil
+		return nil, nil //nolint:nilnil // it does not
+	}
+	if ru.keys != nil {
+		err = ru.Key.AppendTo(&d.key, r)
+		if l, known := ru.keys[d.key.Text()]; known {
+			return l, err
+		}
 	}
 	if ru.Tier == nil {
-		return ru.limiter
+		return ru.limiter, err
 	}
 	limiter, t.seen.tier = g.ofTier(ru, ru.Tier(r))
-	return limiter
+	return limiter, err
 }
 
-// key returns the key of a request. Without one it does what the rule says about such requests.
-func (g *Guard) key(r keyfunc.Request, t *taken, d *Scratch) (string, error) {
+// key returns the key of a request, which was read with err. Without one it does what the rule says about such requests.
+func (g *Guard) key(r keyfunc.Request, t *taken, d *Scratch, err error) (string, error) {
 	ru, k := t.rule, &d.key
-	k.Reset()
-	err := ru.Key.AppendTo(k, r)
 	if warning := k.Warning(); warning != "" {
 		g.warnAddress(ru, warning)
 	}
@@ -308,7 +317,7 @@ func (g *Guard) setCost(r keyfunc.Request, t *taken, limiter *enforce.Limiter, a
 // bar reports whether the circuit of a key is open. Then the store is not asked.
 func (t *taken) bar(key string) bool {
 	t.key = key
-	t.admission.Result.RetryAfter, t.probe = t.rule.breaker.circuits.Ask(t.rule.name, key)
+	t.admission.Result.RetryAfter, t.probe = t.rule.breaker.circuits.Ask(t.rule.circuit, key)
 	t.barred = t.admission.Result.RetryAfter > 0
 	return t.barred
 }
@@ -328,7 +337,7 @@ func (g *Guard) refuse(r keyfunc.Request, v *Verdict, t *taken, err error) (goes
 	}
 	handler := ru.OverLimit
 	if ru.breaker != nil {
-		handler = ru.breaker.choose(ru.name, t, res, err)
+		handler = ru.breaker.choose(t, res, err)
 	}
 	if reject, ok := handler.(*reject); ok { // refusals are the attack: they cost little
 		if v.rule != nil { // the Verdict of a handler that let the request pass
@@ -376,7 +385,7 @@ func (g *Guard) conclude(r keyfunc.Request, v *Verdict, all []taken) {
 			g.observeDecision(r, t, cmp.Or(t.admission.Err, t.keyless))
 		}
 		if t.probe {
-			t.rule.breaker.circuits.Admitted(t.rule.name, t.key)
+			t.rule.breaker.circuits.Admitted(t.rule.circuit, t.key)
 		}
 		// The headers say nothing of a trial, which refuses nobody.
 		if res := &t.admission.Result; !t.rule.shadow && (v.rule == nil || v.Result.Allowed() && res.Limit > 0 && (v.Result.Limit == 0 || tighter(res, &v.Result))) {

@@ -25,7 +25,7 @@ func (g *Guard) AfterKeys() int {
 // LintCodes are those of warnings, and LogCodes those of what is logged in use.
 var (
 	LintCodes = []string{
-		codeUnmatched, codeNoRoutes, codeRawPath, codeAddressHeader, codeKeyBehind, codeCostUnused, codeTwice, codeSameKey, codeShortWait, codeWaiting, codePermitsWait, codeTiersApart, codeEarlier, codeMethods, codeNumbers,
+		codeUnmatched, codeNoRoutes, codeRawPath, codeAddressHeader, codeKeyBehind, codeCostUnused, codeTwice, codeSameKey, codeShortWait, codeWaiting, codePermitsWait, codeTiersApart, codeEarlier, codeMethods, codeNumbers, codeBlockedTrial, codeUnmatchedKey,
 		codeWideFirst, codeHeldPermits, codeNotNarrow, codeUnnamed,
 	}
 	LogCodes = []string{
@@ -47,4 +47,15 @@ func ListNames(s string) (names []string, remaining []int64, ok bool) {
 func Closed(g *Guard) (n int) {
 	g.routes.closed.Range(func(any, any) bool { n++; return true })
 	return n
+}
+
+// SharedNumbers returns how many numbers the guards have now: those of one policy may share them.
+func SharedNumbers(guards ...*Guard) int {
+	different := map[*numbers]bool{}
+	for _, g := range guards {
+		for _, ru := range g.current().rules {
+			different[ru.numbers] = true
+		}
+	}
+	return len(different)
 }

@@ -62,6 +62,7 @@ type Guard struct {
 	*family
 	rules    []*rule // in the order in which they are asked
 	routes   *routes // nil if there are none
+	revision string  // of the Set, if it is a version
 	first    firstRequests
 	versions versions
 }
@@ -79,6 +80,9 @@ type family struct {
 	// inProcess reports that the store keeps no key beyond the call.
 	inProcess bool
 
+	mu     sync.Mutex
+	latest map[preparedFor]*numbers
+
 	rewritten sync.Once   // the warning that addresses are not those of sockets
 	waits     atomic.Bool // some policy lets requests wait for their turn
 	rates     atomic.Bool // some policy has a rate
@@ -91,7 +95,7 @@ func New(c Config) (*Guard, error) { return build(c, "") }
 
 // build is New. where is the call by which mistakes of the Config's own Rule are found, or "".
 func build(c Config, where string) (*Guard, error) {
-	f := &family{base: c.Rule, observe: c.Observe, results: c.Results, source: c.Source, strict: c.StrictRoutes, log: c.Log}
+	f := &family{latest: map[preparedFor]*numbers{}, base: c.Rule, observe: c.Observe, results: c.Results, source: c.Source, strict: c.StrictRoutes, log: c.Log}
 	if f.base.OverLimit == nil {
 		f.base.OverLimit = Reject(RejectOptions{})
 	}
@@ -146,6 +150,7 @@ func build(c Config, where string) (*Guard, error) {
 		g.rules[0].unnamed = true
 		f.logger().Warn("weir: "+textUnnamed, "policy", g.rules[0].Policy, "code", codeUnnamed)
 	}
+	g.follow()
 	return g, nil
 }
 
@@ -236,7 +241,9 @@ func (g *Guard) with(r Rule, name, where string) (*Guard, error) {
 		return nil, prefixed(where, err)
 	}
 	ru.place = withPlace
-	return &Guard{family: g.family, rules: []*rule{ru}}, nil
+	out := &Guard{family: g.family, rules: []*rule{ru}}
+	out.follow()
+	return out, nil
 }
 
 // withPlace is the place of the rule of a Guard that With or WithRule has made.

@@ -86,12 +86,19 @@ func (l *outerMember) append(text []byte, wait int64) []byte {
 }
 
 // prepareLists prepares the items of a rule's policies.
-func (ru *rule) prepareLists() {
-	ru.lists = map[*enforce.Limiter]*listing{ru.limiter: {items: items(ru.limiter.Policy())}}
-	for _, l := range ru.tiers {
-		if l != nil {
-			ru.lists[l] = &listing{items: items(l.Policy())}
+func (n *numbers) prepareLists() {
+	n.lists = map[*enforce.Limiter]*listing{}
+	add := func(l *enforce.Limiter) {
+		if l != nil && n.lists[l] == nil { // several tiers or keys may have one
+			n.lists[l] = &listing{items: items(l.Policy())}
 		}
+	}
+	add(n.limiter)
+	for _, l := range n.tiers {
+		add(l)
+	}
+	for _, l := range n.keys {
+		add(l)
 	}
 }
 

@@ -4,8 +4,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/weir-go/weir/core/enforce"
 )
 
 // RuleInfo is a rule that holds for a route, as data: for a page that shows the limits, an inventory of several
@@ -23,6 +26,9 @@ type RuleInfo struct {
 	Policy string `json:"policy"`
 	// Tiers has the numbers of each tier, such as "500/1m" or "unlimited" for "pro". nil means that there are none.
 	Tiers map[string]string `json:"tiers,omitempty"`
+	// Keys has the numbers that the Source gives to single keys, such as "5000/1h", "unlimited" or "blocked" for
+	// "user=7". nil means that there are none.
+	Keys map[string]string `json:"keys,omitempty"`
 	// Key names the key function, such as "ip" or "join(ip, route)".
 	Key string `json:"key"`
 	// NoKey is the treatment of a request without a key: "refuse", "shared" or "pass".
@@ -73,12 +79,11 @@ func (g *Guard) Rules(routes []string) []RuleInfo {
 			routes = append(routes, e.text())
 		}
 	}
-	return slices.Concat(g.rulesOn(routes)...)
+	return slices.Concat(g.current().rulesOn(routes)...)
 }
 
-// rulesOn returns the rules of each of the routes given, and of all others.
+// rulesOn returns the rules of each of the routes given, and of all others, as they are in g, which may be a version.
 func (g *Guard) rulesOn(routes []string) (all [][]RuleInfo) {
-	g = g.current()
 	add := func(route, place string, rules []*rule) {
 		var infos []RuleInfo
 		for _, ru := range rules {
@@ -106,22 +111,19 @@ func (g *Guard) rulesOn(routes []string) (all [][]RuleInfo) {
 // info returns the rule as it holds for a route.
 func (ru *rule) info(route string) RuleInfo {
 	return RuleInfo{
-		Route: route, Place: ru.place, Name: ru.name, Policy: ru.limiter.Policy().String(), Tiers: ru.tierTexts(),
+		Route: route, Place: ru.place, Name: ru.name, Policy: ru.limiter.Policy().String(), Tiers: ru.texts(ru.tiers), Keys: ru.texts(ru.keys),
 		Key: ru.Key.String(), NoKey: ru.NoKey.String(), OverLimit: fmt.Sprint(ru.OverLimit), Shadow: ru.shadow, Needs: ru.needs(),
 	}
 }
 
-// tierTexts returns the numbers of the tiers as text, without the policy's name.
-func (ru *rule) tierTexts() map[string]string {
-	if len(ru.tiers) == 0 {
+// texts returns the numbers of tiers or keys as text, without the policy's name.
+func (ru *rule) texts(limiters map[string]*enforce.Limiter) map[string]string {
+	if len(limiters) == 0 {
 		return nil
 	}
 	texts := map[string]string{}
-	for name, l := range ru.tiers {
-		texts[name] = unlimited
-		if l != nil {
-			texts[name] = strings.TrimPrefix(l.Policy().String(), ru.name+": ")
-		}
+	for name, l := range limiters {
+		texts[name] = strings.TrimPrefix(l.String(), ru.name+": ")
 	}
 	return texts
 }
@@ -158,9 +160,11 @@ func handlerNeeds(h OverLimit) (degrading, isNative bool) {
 }
 
 // Describe returns the rules that hold for each of the routes, and for all others, as a text for the log at start-up: a
-// line for each rule, with its place, its policy, its key, its over-limit handler and its tiers. [Guard.Rules] returns
-// the same as data.
+// line for each rule, with its place, its policy, its key, its over-limit handler, its tiers and the number of keys that
+// have numbers of their own. Before them is a line with the revision of the Source's Set, if that has one.
+// [Guard.Rules] returns the same as data.
 func (g *Guard) Describe(routes []string) string {
+	g = g.current()
 	var lines [][]string
 	for _, rules := range g.rulesOn(routes) {
 		for i, ru := range rules {
@@ -171,7 +175,11 @@ func (g *Guard) Describe(routes []string) string {
 			lines = append(lines, line)
 		}
 	}
-	return columns(lines)
+	text := columns(lines)
+	if g.revision != "" {
+		text = "revision " + g.revision + "\n" + text
+	}
+	return text
 }
 
 // cells returns the columns of the rule's line in Describe.
@@ -190,7 +198,15 @@ func (ru *RuleInfo) cells() []string {
 	if len(ru.Tiers) > 0 {
 		tiers = "tiers " + strings.Join(slices.Sorted(maps.Keys(ru.Tiers)), ", ")
 	}
-	return []string{route, ru.Place, ru.Policy, "by " + ru.Key, ru.OverLimit, tiers}
+	keys := ""
+	switch n := len(ru.Keys); n {
+	case 0:
+	case 1:
+		keys = "1 key"
+	default:
+		keys = strconv.Itoa(n) + " keys"
+	}
+	return []string{route, ru.Place, ru.Policy, "by " + ru.Key, ru.OverLimit, tiers, keys}
 }
 
 // columns joins lines, with each cell as wide as the widest in its column, two spaces apart. It is not text/tabwriter,

@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/guard/internal/patterns"
+	"github.com/weir-go/weir/keyfunc"
 )
 
 // Lint looks over the rules at start-up, and returns what may not be meant. routes are the patterns that the router has
@@ -215,7 +217,7 @@ func (l *lint) tiers(ru *rule) {
 	}
 }
 
-// source looks for numbers of the Source that cannot be used.
+// source looks for entries of the Source that cannot be used, or do nothing.
 func (l *lint) source() {
 	g := l.guard
 	if g.source == nil {
@@ -223,13 +225,38 @@ func (l *lint) source() {
 	}
 	set := g.source.Load()
 	for _, ru := range g.all() {
-		if set != nil && ru.Tier == nil && len(set.Tiers[ru.name]) > 0 {
-			l.warn(codeNumbers, fmt.Sprintf("Source.Tiers[%q]", ru.name), "%s has no Tier, so that no request is of a tier; give it one, or leave the entry out", ru.place)
+		_, entries := ru.limiter.Variants(ru.Tiers, set, ru.variants)
+		for _, e := range entries {
+			where := "Source." + e.String()
+			switch {
+			case e.Field == inTiers && ru.Tier == nil: // one line for all of them
+				l.warn(codeNumbers, fmt.Sprintf("Source.Tiers[%q]", ru.name), "%s has no Tier, so that no request is of a tier; give it one, or leave the entry out", ru.place)
+			case e.Err != nil:
+				l.warn(codeNumbers, where, "%v; until it is mended, the numbers of the Config hold", e.Err)
+			case e.Text == enforce.Blocked && e.Trial:
+				l.warn(codeBlockedTrial, where, "the policy of %s is on trial, and refuses nobody, a blocked key neither; end the trial, or leave the entry out", ru.place)
+			case e.Field == inKeys && !ru.mayHave(e.Key):
+				l.warn(codeUnmatchedKey, where, "%s counts by %v, which makes no such key; write keys as Event.Key returns them, as in \"user=7\"", ru.place, ru.Key)
+			}
 		}
-		ru.renew(set, ru, false, func(entry, _ string, err error) {
-			l.warn(codeNumbers, "Source."+entry, "%v; until it is mended, the numbers of the Config hold", err)
-		})
 	}
+}
+
+// mayHave reports whether the rule's key may be that text, as far as the kinds of its parts say.
+func (ru *rule) mayHave(key string) bool {
+	kinds := map[string]bool{"hash=": true} // of keyfunc.Hash
+	for _, kind := range ru.Key.Kinds() {
+		var k keyfunc.Key
+		k.Add(kind, "")
+		kinds[k.String()] = true
+	}
+	for part := range strings.SplitSeq(key, "&") {
+		kind, _, found := strings.Cut(part, "=")
+		if !found || !kinds[kind+"="] {
+			return false
+		}
+	}
+	return true
 }
 
 // pairs looks for two rules of one request that could be one: among those that hold everywhere, or for an entry of the

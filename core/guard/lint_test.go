@@ -137,8 +137,6 @@ func anyTier(keyfunc.Request) string { return "" }
 // Each warning has its code, its place and what to do.
 func TestLint(t *testing.T) {
 	byPath := keyfunc.Join(keyfunc.IP(), keyfunc.Hash(keyfunc.Path()))
-	wrong := new(numbers)
-	wrong.Store(policies("default", "200/1m; shadow"))
 	tenant := keyfunc.Custom("tenant", nothing)
 	codes := map[string]bool{}
 	for name, c := range map[string]struct {
@@ -315,8 +313,40 @@ func TestLint(t *testing.T) {
 			},
 		},
 		"numbers of a Source": {
-			config: guard.Config{Rule: guard.Rule{Policy: "100/1m"}, Source: wrong},
-			want:   []string{`unusable-numbers: Source.Policies["default"]: only the numbers may differ; leave the options out, or write those of "default: 100/1m"; until it is mended, the numbers of the Config hold`},
+			config: guard.Config{
+				Rule: guard.Rule{
+					Policy: "100/1m; fail closed", Key: keyfunc.Join(keyfunc.User("uid"), keyfunc.Route()),
+					Tier: anyTier, Tiers: map[string]string{"pro": "500/1m"},
+				},
+				Source: sourceOf(&guard.Set{
+					Policies: map[string]string{"default": "100/1m fixed-window"},
+					Tiers:    map[string]map[string]string{"default": {"pro": "600/1m; fail open"}},
+					Keys: map[string]map[string]string{"default": {
+						"user=7&route=/": "unlimited", "user=8&route=/": "300/1m", "user=9&route=/": "3/1m; shadow", "usr=7&route=/": "blocked",
+						"hash=~x": "blocked", "user": "blocked", "user=7&": "blocked",
+					}},
+				}),
+			},
+			routes: []string{"/"},
+			want: []string{
+				`unusable-numbers: Source.Policies["default"]: enforce: the variant "default: 100/1m fixed-window; fail closed" of "default: 100/1m; fail closed" differs in more than numbers, and so would not share its counts; give it the same algorithms; until it is mended, the numbers of the Config hold`,
+				`unusable-numbers: Source.Tiers["default"]["pro"]: enforce: in "default: 600/1m; fail open" only the numbers may differ; leave the options out, or write those of the policy: "fail closed"; until it is mended, the numbers of the Config hold`,
+				`unmatched-key: Source.Keys["default"]["user"]: Rule counts by join(user(uid), route), which makes no such key; write keys as Event.Key returns them, as in "user=7"`,
+				`unmatched-key: Source.Keys["default"]["user=7&"]: Rule counts by join(user(uid), route), which makes no such key; write keys as Event.Key returns them, as in "user=7"`,
+				`unusable-numbers: Source.Keys["default"]["user=9&route=/"]: enforce: in "default: 3/1m; fail closed; shadow" only the numbers may differ; leave the options out, or write those of the policy: "fail closed"; until it is mended, the numbers of the Config hold`,
+				`unmatched-key: Source.Keys["default"]["usr=7&route=/"]: Rule counts by join(user(uid), route), which makes no such key; write keys as Event.Key returns them, as in "user=7"`,
+			},
+		},
+		"a key blocked by a trial": {
+			config: guard.Config{
+				Rule:  guard.Rule{Policy: "100/1m"},
+				Rules: []guard.Rule{{Policy: "all: 1000/1m", Key: keyfunc.Const("all")}},
+				Source: sourceOf(&guard.Set{
+					Policies: map[string]string{"default": "100/1m; shadow"},
+					Keys:     map[string]map[string]string{"default": {"ip=192.0.2.1": "blocked"}, "all": {"const=all": "blocked"}},
+				}),
+			},
+			want: []string{`blocked-on-trial: Source.Keys["default"]["ip=192.0.2.1"]: the policy of Rule is on trial, and refuses nobody, a blocked key neither; end the trial, or leave the entry out`},
 		},
 	} {
 		var got []string

@@ -18,8 +18,12 @@ type Event struct {
 	Policy string
 	// Rule is the place of the rule in the Config: "Rule", "Rules[1]" or `Routes["POST /login"]`; or "With".
 	Rule string
-	// Tier is the sender's tier, if the rule has numbers for it, or "".
+	// Tier is the sender's tier, if the rule has numbers for it, or "". It is "" as well where the Source has numbers for
+	// the request's key.
 	Tier string
+	// Revision is that of the Set by which the request went, such as "3.17", or "" without one. It changes with each
+	// change, so it is for a log rather than a label.
+	Revision string
 	// Shadow reports that the policy is a trial, which refuses nothing, whatever the Outcome.
 	Shadow bool
 	// Outcome is the decision, which is that of the policy's fail word if Err is a *core.StoreError.
@@ -98,5 +102,5 @@ func (g *Guard) observeSettled(d *due, used int64) {
 }
 
 func (ru *rule) event(res *core.Result, tier string) Event {
-	return Event{Policy: ru.name, Rule: ru.place, Tier: tier, Shadow: ru.shadow, Outcome: res.Outcome, Result: *res}
+	return Event{Policy: ru.name, Rule: ru.place, Tier: tier, Revision: ru.revision, Shadow: ru.shadow, Outcome: res.Outcome, Result: *res}
 }

@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/enforce"
@@ -101,43 +99,27 @@ func (n NoKey) String() string {
 // sharedKey is the key of all requests without one. Every key that a keyfunc.Func builds has a "=", and so differs.
 const sharedKey = "none"
 
-// rule is a Rule with everything filled in, and what depends on it alone.
+// rule is a Rule with everything filled in, and what depends on it alone. Of a rule whose policy a Source has changed
+// there are versions, which differ in their numbers and the revision alone.
 type rule struct {
 	Rule
-	name    string
-	place   string // where in the Config it is
-	limiter *enforce.Limiter
-	tiers   map[string]*enforce.Limiter // nil for the unlimited
-	wait    time.Duration               // how far ahead a request may reserve
-	waits   bool                        // requests may have to wait for their turn
-	permits bool
-	rated   bool // the policy has a rate
-	unnamed bool // the policy has no name in its text, and a Store was given
-	routed  bool // the key asks for the route
-	shadow  bool
-	settles bool                          // it has a Settle or an After, and a rate
-	forgets bool                          // nothing needs the key once it has decided
-	burst   burst                         // of the first limit: nearly always, of the one that the headers show
-	lists   map[*enforce.Limiter]*listing // for RateLimit and RateLimit-Policy, of each policy; nil if they are not sent
-	bodies  *bodies
-	breaker *breaker // the handler, if it is one
-	texts   texts    // of the Set, if it is a version
+	*numbers
+	revision string // of the Set
+	name     string
+	place    string // where in the Config it is
+	waits    bool   // requests may have to wait for their turn
+	permits  bool
+	rated    bool // the policy has a rate
+	unnamed  bool // the policy has no name in its text, and a Store was given
+	routed   bool // the key asks for the route
+	settles  bool // it has a Settle or an After, and a rate
+	forgets  bool // nothing needs the key once it has decided
+	bodies   *bodies
+	breaker  *breaker // the handler, if it is one
 	*live
 }
 
-// burst is a limit's burst, and its text in a header.
-type burst struct {
-	units int64
-	text  string
-}
-
-// burstOf is that of a policy's first limit.
-func burstOf(p core.Policy) burst {
-	units := p.Limits()[0].Burst
-	return burst{units, strconv.FormatInt(units, 10)}
-}
-
-// prepare checks r, after it has filled in from the base what r leaves out, and opens its limiter: the family's first
+// prepare checks r, after it has filled in from the base what r leaves out, and opens its limiters: the family's first
 // on store. A policy without a name is given one.
 func (f *family) prepare(store core.Store, r Rule, name string) (*rule, error) {
 	twice := r.After != nil && (r.Cost != nil || r.Settle != nil)
@@ -176,8 +158,7 @@ func (f *family) prepare(store core.Store, r Rule, name string) (*rule, error) {
 		return nil, err
 	}
 	r.Waiting = cmp.Or(r.Waiting, defaultWaiting)
-	o := p.Options()
-	ru := &rule{Rule: r, live: new(live), name: p.Name(), wait: o.Wait, waits: o.Wait > 0, shadow: o.Shadow, routed: slices.Contains(r.Key.Kinds(), "route")}
+	ru := &rule{Rule: r, live: new(live), name: p.Name(), waits: p.Options().Wait > 0, routed: slices.Contains(r.Key.Kinds(), "route")}
 	for _, l := range p.Limits() {
 		rate := l.Algorithm != core.Concurrent
 		ru.settles = ru.settles || rate && (r.Settle != nil || r.After != nil)
@@ -190,22 +171,20 @@ func (f *family) prepare(store core.Store, r Rule, name string) (*rule, error) {
 	case r.After != nil && !ru.settles:
 		return nil, fmt.Errorf("a rule with After has nothing to count in %q, which has permits alone; add a rate or leave After out", p)
 	}
-	ru.burst = burstOf(p)
 	ru.bodies = newBodies(ru.name, limitNames(p))
 	ru.breaker, _ = r.OverLimit.(*breaker)
+	var l *enforce.Limiter
 	if f.limiter != nil {
-		ru.limiter, err = f.limiter.With(p)
-	} else if ru.limiter, err = enforce.New(store, p, enforce.Options{Log: f.log}); err == nil {
-		f.limiter = ru.limiter
-	}
-	if err == nil {
-		err = ru.prepareTiers()
+		l, err = f.limiter.With(p)
+	} else if l, err = enforce.New(store, p, enforce.Options{Log: f.log}); err == nil {
+		f.limiter = l
 	}
 	if err != nil {
 		return nil, err
 	}
-	if f.headers.RateLimit && !ru.shadow {
-		ru.prepareLists()
+	ru.numbers = f.numbersOf(l, r.Tiers, nil, nil)
+	if err = ru.tierMistakes(); err != nil {
+		return nil, err
 	}
 	if ru.rated {
 		f.rates.Store(true)

@@ -414,7 +414,7 @@ func TestRulesMistakes(t *testing.T) {
 		Policy: "z: 5/1s", Key: keyfunc.IP(), Tier: func(keyfunc.Request) string { return "" },
 		Tiers: map[string]string{"pro": "6/1s fixed-window", "big": "z: 9/1s", "other": "y: 9/1s", "odd": "9/1s; fail open", "none": "unlimited", "bad": "9"},
 	}})
-	for _, want := range []string{`guard: in Tiers["pro"]: enforce: the variant`, `guard: in Tiers["other"]: enforce: the variant`, `guard: in Tiers["odd"]: only the numbers may differ`, `guard: in Tiers["bad"]: core: policy "9"`, `; or give "unlimited"`} {
+	for _, want := range []string{`guard: in Tiers["pro"]: enforce: the variant`, `guard: in Tiers["other"]: enforce: the variant`, `guard: in Tiers["odd"]: enforce: in "z: 9/1s; fail open" only the numbers may differ`, `guard: in Tiers["bad"]: core: policy "9"`, `; or give "unlimited"`} {
 		assert.ErrorContains(t, err, want)
 	}
 	assert.NotContains(t, err.Error(), `Tiers["big"]`)

@@ -1,14 +1,15 @@
 package guard
 
 import (
+	"errors"
 	"fmt"
 	"hash/maphash"
-	"maps"
 	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+	"weak"
 
 	"github.com/weir-go/weir/core/enforce"
 )
@@ -53,15 +54,14 @@ func (g *Guard) PolicyNames() []string {
 	return slices.Compact(names)
 }
 
-// maxTiers bounds what a request does when it is the first to see another Set.
-const maxTiers = 1000
-
 // versions are those of a Guard whose numbers come from a Source.
 type versions struct {
-	last   atomic.Pointer[version]
-	next   sync.Mutex      // held while another one is made
-	warned map[uint64]bool // hashes of the entries that were logged, with their texts; next guards it
-	since  time.Time       // when the first of them was
+	last    atomic.Pointer[version] // by which requests go
+	made    atomic.Pointer[version] // the latest; a Source that prepares its Sets has not shown it yet, maybe
+	earlier atomic.Pointer[version] // the one made before
+	next    sync.Mutex              // held while another one is made
+	warned  map[uint64]bool         // hashes of the entries that were logged, with their texts; next guards it
+	since   time.Time               // when the first of them was
 }
 
 // maxWarned bounds warned, and with it the log, which a Source could fill that has other mistakes for each request.
@@ -87,13 +87,15 @@ func checkSource(s Source) error {
 	return nil
 }
 
-// current returns g with the numbers that its Source has now. The first request that sees another Set prepares it, and
-// requests that come meanwhile go by the Set before: none waits.
+// current returns g with the numbers that its Source has now. A Source that is a [enforce.Listener] has prepared them.
+// Of another one, the first request that sees another Set prepares it, and requests that come meanwhile go by the Set
+// before: none waits.
 func (g *Guard) current() *Guard {
 	if g.source == nil {
 		return g
 	}
-	last := g.versions.last.Load() // before the Set, so that it is seen if others are faster
+	v := &g.versions
+	last := v.last.Load() // before the Set, so that it is seen if others are faster
 	set := g.source.Load()
 	switch {
 	case last == nil && set == nil:
@@ -101,124 +103,137 @@ func (g *Guard) current() *Guard {
 	case last != nil && last.set == set:
 		return last.guard
 	}
-	if g.versions.next.TryLock() {
-		defer g.versions.next.Unlock()
-		if g.versions.last.Load() == last { // else the version of a later Set may be there already
-			if last == nil {
-				last = &version{guard: g}
-			}
-			g.versions.last.Store(g.version(set, last))
-		}
+	if made := v.find(set); made != nil {
+		v.last.CompareAndSwap(last, made) // unless the version of a later Set is there already
+	} else if v.next.TryLock() {
+		g.catchUp(last, set)
+		v.next.Unlock()
 	}
-	if last = g.versions.last.Load(); last == nil { // the first one is being made
+	if last = v.last.Load(); last == nil { // the first one is being made
 		return g
 	}
 	return last.guard
 }
 
-// version makes the version of a Set, which follows last.
-func (g *Guard) version(set *Set, last *version) *version {
-	next := &version{set: set, guard: g, rules: map[*rule]*rule{}}
-	same := true
+// find returns the version of a Set if it is one of the latest two.
+func (v *versions) find(set *enforce.Set) *version {
+	if made := v.made.Load(); made != nil && made.set == set {
+		return made
+	}
+	if made := v.earlier.Load(); made != nil && made.set == set { // the Source prepares the next one
+		return made
+	}
+	return nil
+}
+
+// catchUp makes the version of a Set that nobody has prepared, which follows last.
+func (g *Guard) catchUp(last *version, set *enforce.Set) {
+	v := &g.versions
+	if v.last.Load() != last { // the version of a later Set may be there already
+		return
+	}
+	if v.made.Load() != last { // and is, unless the Source shows what it has not prepared
+		set = g.source.Load()
+	}
+	made := v.find(set)
+	if made == nil {
+		made = g.version(set, last)
+	}
+	v.last.Store(made)
+}
+
+// follow lets a Source that prepares its Sets do so for g. The Source does not keep g alive.
+func (g *Guard) follow() {
+	l, ok := g.source.(enforce.Listener)
+	if !ok {
+		return
+	}
+	var rules []enforce.Rule
+	for _, ru := range g.all() {
+		rules = append(rules, enforce.Rule{
+			Policy: ru.name, Text: ru.limiter.String(), Place: ru.place, Key: ru.Key.String(), OverLimit: fmt.Sprint(ru.OverLimit), Tiers: ru.texts(ru.tiers),
+		})
+	}
+	followed := weak.Make(g)
+	l.Listen(enforce.NewFollower(rules, func(set *enforce.Set) ([]enforce.Entry, bool) {
+		g := followed.Value()
+		if g == nil {
+			return nil, false
+		}
+		return g.prepareFor(set), true
+	}))
+}
+
+// prepareFor makes the version of a Set before requests see it, and returns its entries for each rule.
+func (g *Guard) prepareFor(set *enforce.Set) (entries []enforce.Entry) {
+	v := &g.versions
+	v.next.Lock()
+	defer v.next.Unlock()
+	made := v.made.Load()
+	if made == nil || made.set != set {
+		made = g.version(set, made)
+	}
+	for _, root := range g.all() {
+		for _, e := range made.rules[root].entries {
+			if e.Place = root.place; e.Field == inTiers && e.Err == nil && root.Tier == nil {
+				e.Err = errNoTier
+			}
+			entries = append(entries, e)
+		}
+	}
+	return entries
+}
+
+// The fields of a Set, as enforce.Entry names them.
+const (
+	inTiers = "Tiers"
+	inKeys  = "Keys"
+)
+
+var errNoTier = errors.New("the rule has no Tier, so that no request is of a tier; give it one, or leave the entry out")
+
+// version makes the version of a Set, which follows last: nil for the Config. The caller holds next.
+func (g *Guard) version(set *enforce.Set, last *version) *version {
+	if last == nil {
+		last = &version{guard: g}
+	}
+	next := &version{set: set, guard: last.guard, rules: map[*rule]*rule{}}
+	revision, same := "", true
+	if set != nil {
+		revision = set.Revision
+	}
 	for _, root := range g.all() {
 		before := root
 		if known, ok := last.rules[root]; ok {
 			before = known
 		}
-		next.rules[root] = root.renew(set, before, g.headers.RateLimit, g.warnNumbersOnce)
-		same = same && next.rules[root] == before
-	}
-	if same { // as with a Source that makes a Set for each request
-		next.guard = last.guard
-		return next
-	}
-	renewed := func(rules []*rule) []*rule {
-		out := make([]*rule, len(rules))
-		for i, root := range rules {
-			out[i] = next.rules[root]
+		now := before
+		if numbers := g.numbersOf(root.limiter, root.Tiers, set, before.numbers); numbers != before.numbers || revision != before.revision {
+			renewed := *root
+			renewed.numbers, renewed.revision = numbers, revision
+			now, same = &renewed, false
 		}
-		return out
+		next.rules[root] = now
+		for _, e := range now.entries {
+			if e.Err != nil {
+				g.warnNumbersOnce(e.String(), e.Text, e.Err)
+			}
+		}
 	}
-	next.guard = &Guard{family: g.family, rules: renewed(g.rules)}
-	if g.routes != nil {
-		next.guard.routes = g.routes.renewed(renewed)
+	if !same { // not so with a Source that makes a Set for each request
+		renewed := func(rules []*rule) []*rule {
+			out := make([]*rule, len(rules))
+			for i, root := range rules {
+				out[i] = next.rules[root]
+			}
+			return out
+		}
+		next.guard = &Guard{family: g.family, rules: renewed(g.rules), revision: revision}
+		if g.routes != nil {
+			next.guard.routes = g.routes.renewed(renewed)
+		}
 	}
+	g.versions.earlier.Store(g.versions.made.Load())
+	g.versions.made.Store(next)
 	return next
-}
-
-// texts are the entries of a Set for one rule.
-type texts struct {
-	policy string // "" if there is none
-	tiers  map[string]string
-}
-
-// textsOf returns the entries of s for the rule with a policy of that name.
-func textsOf(s *Set, name string) (of texts) {
-	if s != nil {
-		of = texts{s.Policies[name], s.Tiers[name]}
-	}
-	return of
-}
-
-// renew returns ru, a rule of the Config, with the numbers of set. before is the rule that set follows: ru or a version
-// of it. unusable is called for each entry that cannot be used, unless before had the same.
-func (ru *rule) renew(set *Set, before *rule, lists bool, unusable func(entry, text string, err error)) *rule {
-	now := textsOf(set, ru.name)
-	switch {
-	case now.policy == before.texts.policy && maps.Equal(now.tiers, before.texts.tiers):
-		return before
-	case now.policy == "" && len(now.tiers) == 0:
-		return ru
-	}
-	next := *ru
-	next.texts = now
-	if now.policy != "" {
-		next.limiter = before.limiter
-		if now.policy != before.texts.policy {
-			if l, err := ru.variant(now.policy); err == nil {
-				next.limiter = l
-			} else {
-				unusable(fmt.Sprintf("Policies[%q]", ru.name), now.policy, err)
-			}
-		}
-	}
-	next.tiers = ru.renewTiers(now.tiers, before, unusable)
-	next.burst = burstOf(next.limiter.Policy())
-	if lists && !ru.shadow {
-		next.prepareLists()
-	}
-	return &next
-}
-
-// renewTiers returns the limiters of the tiers: those of ru, a rule of the Config, and in their place or beside them
-// those of the entries now of a Set.
-func (ru *rule) renewTiers(now map[string]string, before *rule, unusable func(entry, text string, err error)) map[string]*enforce.Limiter {
-	switch {
-	case len(now) == 0:
-		return ru.tiers
-	case len(now) > maxTiers:
-		unusable(fmt.Sprintf("Tiers[%q]", ru.name), "", fmt.Errorf("the Set has %d tiers; give at most %d for one policy", len(now), maxTiers))
-		return before.tiers
-	}
-	tiers := maps.Clone(ru.tiers)
-	if tiers == nil {
-		tiers = map[string]*enforce.Limiter{}
-	}
-	for _, name := range slices.Sorted(maps.Keys(now)) {
-		text := now[name]
-		last, had := before.texts.tiers[name]
-		changed := !had || last != text
-		l, usable := before.tiers[name]
-		if changed || !usable {
-			if other, err := ru.tier(name, text); err == nil {
-				l, usable = other, true
-			} else if changed {
-				unusable(fmt.Sprintf("Tiers[%q][%q]", ru.name, name), text, err)
-			}
-		}
-		if usable {
-			tiers[name] = l
-		}
-	}
-	return tiers
 }

@@ -50,7 +50,9 @@ const (
 	codeHeldPermits   = "permits-held"
 	codeNotNarrow     = "nothing-narrow"
 	codeNumbers       = "unusable-numbers" // also in use
-	codeUnnamed       = "unnamed-policy"   // also in the log, when the Guard is built
+	codeBlockedTrial  = "blocked-on-trial"
+	codeUnmatchedKey  = "unmatched-key"
+	codeUnnamed       = "unnamed-policy" // also in the log, when the Guard is built
 )
 
 // textUnnamed explains codeUnnamed.
@@ -179,7 +181,7 @@ func (g *Guard) warnRepeat(ru *rule, route string) {
 	})
 }
 
-// warnNumbers logs that an entry of a Set cannot be used. It is called once for each.
+// warnNumbers logs that an entry of a Set cannot be used. It is called once for each; see warnNumbersOnce.
 func (g *Guard) warnNumbers(entry, text string, err error) {
 	g.logger().Error("weir: the Source has numbers that cannot be used; those from before stay",
 		"entry", logged(entry), "text", logged(text), "error", logged(err.Error()), "code", codeNumbers)

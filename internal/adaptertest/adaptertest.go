@@ -238,6 +238,7 @@ func Run(t *testing.T, a Adapter) {
 		{"a table of routes", testTable},
 		{"several rules and tiers", testRules},
 		{"a queue with few places", testQueue},
+		{"policies that change", testChanging},
 		{"what is seen of a request", testSeen},
 		{"nothing is left of a thousand requests of each kind", testNothingLeft},
 

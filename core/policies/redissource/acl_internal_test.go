@@ -27,7 +27,7 @@ func setUser(t testing.TB, server *redistest.Server, name string) redis.Universa
 	for line := range strings.Lines(string(text)) {
 		if strings.HasPrefix(line, "ACL SETUSER "+name+" ") {
 			require.Empty(t, args, "two lines")
-			for _, word := range strings.Fields(line) {
+			for word := range strings.FieldsSeq(line) {
 				args = append(args, word)
 			}
 		}

@@ -50,7 +50,7 @@ func (s *Source) process() *policies.Process {
 	st := s.Status()
 	p := &policies.Process{
 		App: s.app, ID: s.id, Name: s.o.Name, Started: s.started, Weir: weirVersion(),
-		Version: st.Version, Digest: st.Digest, Meaning: st.Meaning, Why: st.Why,
+		Version: st.Version, Digest: st.Digest, Meaning: st.Meaning, Why: st.Why, Rules: st.Rules, Omitted: st.Unlisted,
 	}
 	if p.Name == "" {
 		p.Name = processName()

@@ -68,19 +68,19 @@ func TestInventoryIsBounded(t *testing.T) {
 	pipe := rdb.Pipeline()
 	for n := range MaxProcesses + 500 {
 		id := fmt.Sprintf("%016x", n)
-		p := policies.Process{App: "pay", ID: id, Meaning: policies.Code}
-		pipe.Set(t.Context(), ProcessKey("pay", id), p.Encode(), time.Minute)
-		pipe.ZAdd(t.Context(), ProcessIndex("pay"), redis.Z{Score: float64(n), Member: id})
+		p := policies.Process{App: "shop", ID: id, Meaning: policies.Code}
+		pipe.Set(t.Context(), ProcessKey("shop", id), p.Encode(), time.Minute)
+		pipe.ZAdd(t.Context(), ProcessIndex("shop"), redis.Z{Score: float64(n), Member: id})
 	}
 	_, err := pipe.Exec(t.Context())
 	require.NoError(t, err)
-	s := follow(t, rdb, "pay", Options{}, quick())
-	all := awaitProcesses(t, rdb, "pay", func(all []*policies.Process) bool { return len(all) == MaxProcesses && all[0].ID == s.id })
+	s := follow(t, rdb, "shop", Options{}, quick())
+	all := awaitProcesses(t, rdb, "shop", func(all []*policies.Process) bool { return len(all) == MaxProcesses && all[0].ID == s.id })
 	assert.Equal(t, fmt.Sprintf("%016x", MaxProcesses+500-1), all[1].ID)
-	n, err := rdb.ZCard(t.Context(), ProcessIndex("pay")).Result()
+	n, err := rdb.ZCard(t.Context(), ProcessIndex("shop")).Result()
 	require.NoError(t, err)
 	assert.LessOrEqual(t, n, int64(MaxProcesses))
-	ttl, err := rdb.TTL(t.Context(), ProcessIndex("pay")).Result()
+	ttl, err := rdb.TTL(t.Context(), ProcessIndex("shop")).Result()
 	require.NoError(t, err)
 	assert.Positive(t, ttl, "an app that is gone leaves nothing")
 }

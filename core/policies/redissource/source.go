@@ -36,7 +36,7 @@ type Options struct {
 	Silent bool
 }
 
-// Source follows the document of an app in Redis: it is an [enforce.Source] for Config.Source of a Guard and
+// Source follows the document of an app in Redis: it is an [enforce.Listener], for Config.Source of a Guard and
 // Options.Source of a Limiter. Build it by [New], and end it by Close. It is safe for concurrent use.
 //
 // What it reads is never taken back: not when Redis cannot be reached, not when the document is gone, cannot be read,
@@ -61,9 +61,11 @@ type Source struct {
 
 	unkept *answer // the document that is to be written to the bridge; of the goroutine of poll
 
-	mu     sync.Mutex
-	held   held   // written by the goroutine of poll alone
-	bridge string // why the bridge is of no use, or ""
+	mu        sync.Mutex // also held while a Set is prepared and shown, so that no other comes between
+	held      held       // written by the goroutine of poll alone
+	followers []follower
+	unlisted  int    // followers beyond maxFollowers
+	bridge    string // why the bridge is of no use, or ""
 }
 
 // pace has the times of a Source.
@@ -176,9 +178,10 @@ func (s *Source) Ready(ctx context.Context) error {
 	return fmt.Errorf("redissource: no document for %q: %w; %s; %s", s.app, err, st.Why, st.Bridge)
 }
 
-// show takes a document up. s.mu is held.
+// show takes a document up. All that follow are prepared for it before the first request sees it. s.mu is held.
 func (s *Source) show(d *policies.Document) {
 	set := d.Set()
+	s.prepare(set)
 	s.set.Store(set)
 	select {
 	case <-s.used:

@@ -10,8 +10,8 @@ import (
 
 // Status describes the document that a [Source] goes by, and how Redis is.
 type Status struct {
-	policies.Version        // of the document in use; zero if there is none
-	Digest           string // of the document in use, as [Digest] returns it
+	Version policies.Version // of the document in use; zero if there is none
+	Digest  string           // of the document in use, as [Digest] returns it
 	// Read is the time at which Redis last had the document that is in use; zero if it never had, as with one of the
 	// bridge.
 	Read time.Time
@@ -22,17 +22,31 @@ type Status struct {
 	Why string
 	// Bridge is the reason for which the file of Options.Bridge is of no use. It is "" if all is well.
 	Bridge string
+	// Rules are those of the Guards and Limiters that follow the Source.
+	Rules []policies.RuleState
+	// Unlisted is the number of Guards and Limiters that came when there were a thousand. They go by the same document,
+	// which their first request prepares.
+	Unlisted int
 }
 
 // Status returns what s goes by now.
 func (s *Source) Status() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st := Status{Digest: s.held.digest, Read: s.held.read, Bridge: s.bridge}
+	st := Status{Digest: s.held.digest, Read: s.held.read, Bridge: s.bridge, Unlisted: s.unlisted}
 	if s.held.document != nil {
 		st.Version = s.held.document.Version
 	}
 	st.Meaning, st.Why = s.held.meaning(time.Now(), s.pace.stale)
+	s.prepare(s.set.Load()) // which is done, but for those that are gone
+	for _, f := range s.followers {
+		st.Rules = append(st.Rules, f.states()...)
+	}
+	if st.Meaning == policies.Unread || st.Meaning == policies.Stale {
+		for i := range st.Rules {
+			st.Rules[i].Meaning = st.Meaning
+		}
+	}
 	return st
 }
 
