@@ -58,10 +58,28 @@ func startFleet(t testing.TB) *fleet {
 	t.Helper()
 	f := &fleet{t: t, redis: redistest.Single(t), dir: t.TempDir()}
 	f.rdb = f.client()
+	f.setUser("weir-admin")
 	f.admin = &adminapi.Client{Token: "a secret of more than 20 characters"}
 	require.NoError(t, os.WriteFile(filepath.Join(f.dir, "token"), []byte("anna:"+f.admin.Token+"\n"), 0o600))
 	f.startAdmin()
 	return f
+}
+
+// setUser makes a user of Redis by the line of docs/redis.md: no program of a fleet needs more rights.
+func (f *fleet) setUser(name string) {
+	f.t.Helper()
+	text, err := os.ReadFile("../../docs/redis.md")
+	require.NoError(f.t, err)
+	var args []any
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "ACL SETUSER "+name+" ") {
+			for word := range strings.FieldsSeq(line) {
+				args = append(args, word)
+			}
+		}
+	}
+	require.NotEmpty(f.t, args, "no line for %s", name)
+	require.NoError(f.t, f.rdb.Do(f.t.Context(), args...).Err())
 }
 
 // client returns one with the options of a program, but for times that a busy machine takes.
@@ -83,7 +101,7 @@ func (f *fleet) startAdmin() *exec.Cmd {
 	t := f.t
 	t.Helper()
 	cmd := exec.Command(program(t),
-		"-db", filepath.Join(f.dir, "weir.db"), "-redis", "redis://"+f.redis.Addr(),
+		"-db", filepath.Join(f.dir, "weir.db"), "-redis", "redis://weir-admin:secret@"+f.redis.Addr(),
 		"-token-file", filepath.Join(f.dir, "token"), "-addr", "127.0.0.1:0")
 	stderr, err := cmd.StderrPipe()
 	require.NoError(t, err)
@@ -126,10 +144,10 @@ func (f *fleet) startAdmin() *exec.Cmd {
 var writeAnyway = adminapi.Write{Why: "a test"}
 
 // put writes a policy whatever there is, and returns the answer.
-func (f *fleet) put(app, name string, p policies.Policy) adminapi.Written {
-	f.t.Helper()
-	w, err := f.admin.Put(f.t.Context(), app, name, p, writeAnyway)
-	require.NoError(f.t, err)
+func (f *fleet) put(t testing.TB, app, name string, p policies.Policy) adminapi.Written {
+	t.Helper()
+	w, err := f.admin.Put(t.Context(), app, name, p, writeAnyway)
+	require.NoError(t, err)
 	return w
 }
 

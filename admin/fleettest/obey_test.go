@@ -85,12 +85,12 @@ func TestFleetObeys(t *testing.T) {
 	f := startFleet(t)
 	u := f.startUsers("pay", "api: 100000/1h", f.rdb, redissource.Options{})
 	u.awaitAll(t, 100_000)
-	f.put("pay", "api", policies.Policy{Text: "200001/1h"})
+	f.put(t, "pay", "api", policies.Policy{Text: "200001/1h"})
 	u.awaitAll(t, 200_001)
 	var longest time.Duration
 	for n := range 10 {
 		limit := 300_000 + n
-		f.put("pay", "api", policies.Policy{Text: fmt.Sprintf("%d/1h", limit)})
+		f.put(t, "pay", "api", policies.Policy{Text: fmt.Sprintf("%d/1h", limit)})
 		longest = max(longest, u.awaitAll(t, limit))
 	}
 	t.Logf("obeyed by all at the latest %v after the answer to a PUT", longest)
@@ -113,7 +113,7 @@ func TestFleetObeysWithoutNotifications(t *testing.T) {
 	var longest time.Duration
 	for n := range 5 {
 		limit := 300_000 + n
-		f.put("pay", "api", policies.Policy{Text: fmt.Sprintf("%d/1h", limit)})
+		f.put(t, "pay", "api", policies.Policy{Text: fmt.Sprintf("%d/1h", limit)})
 		longest = max(longest, u.awaitAll(t, limit))
 	}
 	channels, err := f.rdb.PubSubChannels(t.Context(), "*").Result()

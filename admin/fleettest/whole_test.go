@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -18,9 +19,11 @@ import (
 // TestOneServiceObeys: a PUT at weir-admin, and a service that runs goes by the new numbers.
 func TestOneServiceObeys(t *testing.T) {
 	f := startFleet(t)
-	store, err := redisstore.New(f.rdb, redisstore.Options{Prefix: "shop", Deadline: patience})
+	f.setUser("pay") // and no rights besides
+	rdb := f.client(func(o *redis.UniversalOptions) { o.Username, o.Password = "pay", "secret" })
+	store, err := redisstore.New(rdb, redisstore.Options{Prefix: "pay", Deadline: patience})
 	require.NoError(t, err)
-	source := f.source("shop", redissource.Options{})
+	source := f.sourceOf(rdb, "pay", redissource.Options{})
 	g, err := guard.New(guard.Config{Store: store, Source: source, Rule: guard.Rule{Policy: "api: 1000/1h", Key: keyfunc.IP()}})
 	require.NoError(t, err)
 	url := frameworks["nethttp"](t, g)
@@ -28,13 +31,13 @@ func TestOneServiceObeys(t *testing.T) {
 		return func(_ int, h http.Header) bool { return h.Get("X-RateLimit-Limit") == want }
 	}
 	await(t, url, limit("1000"), "the code says so")
-	f.put("shop", "api", policies.Policy{Text: "2000/1h"})
+	f.put(t, "pay", "api", policies.Policy{Text: "2000/1h"})
 	require.NoError(t, source.Ready(t.Context()))
 	await(t, url, limit("2000"), "a first document")
 
 	var longest time.Duration
 	for _, text := range []string{"3000", "4000", "5000"} {
-		written := f.put("shop", "api", policies.Policy{Text: text + "/1h"})
+		written := f.put(t, "pay", "api", policies.Policy{Text: text + "/1h"})
 		assert.True(t, written.Published)
 		took := await(t, url, limit(text), "a change")
 		longest = max(longest, took)
