@@ -382,7 +382,7 @@ func TestParseRefuses(t *testing.T) {
 		{"10/1s; fail wait", 12, wantFail, `"wait"`},
 		{"10/1s; shadow on", 14, wantMore + `; "shadow" alone puts a policy on trial`, `"on"`},
 		{"10/1s; shadow OFF", 14, lowerWord + `"off"`, `"OFF"`},
-		{"10/1s; shadow off off", 18, wantMore, `"off"`},
+		{"10/1s; shadow off wait 1s", 18, wantMore, `"wait"`},
 		{"10/1s; shadow; off", 15, `expected "wait", "fail" or "epoch"`, `"off"`},
 		{"10/1s; shadow 1", 14, wantMore, `"1"`},
 		{"10/1s; shadow; shadow off", 15, `"shadow" was given already`, `"shadow"`},

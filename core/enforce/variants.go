@@ -234,10 +234,10 @@ type maker struct {
 // policy makes the Limiter of the policy.
 func (m *maker) policy() {
 	text, before := m.v.texts.policy, m.before
-	switch {
-	case text == "":
+	switch text {
+	case "":
 		return
-	case text == before.texts.policy:
+	case before.texts.policy:
 		m.v.Limiter, m.v.err = before.Limiter, before.err
 	default:
 		p, err := Fits(m.code.policy, text)

@@ -363,6 +363,7 @@ func (u unasked) Reset(context.Context, core.Policy, string) error { return u.as
 func (u unasked) Acquire(context.Context, core.Permit) (core.Result, error) {
 	return core.Result{}, u.asked()
 }
+
 func (u unasked) Renew(context.Context, []core.Permit) ([]core.Permit, error) { return nil, u.asked() }
 func (u unasked) Release(context.Context, []core.Permit) error                { return u.asked() }
 
