@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/weir-go/weir/bench/internal/host"
+	"github.com/weir-go/weir/internal/hosttest"
 )
 
 // childEnv makes a process a child. Its value is a task in JSON.
@@ -37,7 +37,7 @@ func child(ctx context.Context, in io.Reader, out io.Writer) (isChild bool, _ er
 		return true, err
 	}
 	err := errors.New("no such row")
-	failed := host.Run(ctx, "compare", func(tb testing.TB) {
+	failed := hosttest.Run(ctx, "compare", func(tb testing.TB) {
 		for _, s := range sections() {
 			for _, r := range s.rows {
 				if s.name == t.Section && r.name == t.Row {
@@ -73,7 +73,7 @@ func (s section) apart(r row) func(tb testing.TB, size scale) slice {
 		tb.Helper()
 		text, err := json.Marshal(task{s.name, r.name, size.quick})
 		require.NoError(tb, err)
-		p := host.Start(tb, childEnv, string(text))
+		p := hosttest.Start(tb, childEnv, string(text))
 		var ready struct{}
 		require.NoError(tb, p.Read(&ready))
 		return func(_ context.Context, d time.Duration) (got sample, err error) {

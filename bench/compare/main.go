@@ -27,7 +27,7 @@ import (
 	"regexp"
 	"time"
 
-	"github.com/weir-go/weir/bench/internal/host"
+	"github.com/weir-go/weir/internal/hosttest"
 )
 
 func main() {
@@ -98,7 +98,7 @@ func command(ctx context.Context, args []string) error {
 		return fmt.Errorf("-sections %s: there is none such; -list prints them", *which)
 	}
 	report := newReport()
-	err = host.Profile(*profile, func() error {
+	err = hosttest.Profile(*profile, func() error {
 		for _, s := range measured {
 			got, err := s.measure(ctx, os.Stderr, size, only)
 			if err != nil {

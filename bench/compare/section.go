@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-go/weir/bench/internal/host"
+	"github.com/weir-go/weir/internal/hosttest"
 )
 
 // A section is one comparison: contenders that do the same work and take turns.
@@ -136,7 +136,7 @@ func (s section) measure(ctx context.Context, progress io.Writer, size scale, on
 		rounds, each = rounds*s.shorter, each/time.Duration(s.shorter)
 	}
 	out := outcome{Name: s.name, Slice: each, section: s}
-	err := host.Run(ctx, "compare", func(tb testing.TB) {
+	err := hosttest.Run(ctx, "compare", func(tb testing.TB) {
 		var turns []slice
 		for _, r := range s.rows {
 			if !only.MatchString(r.name) && r.name != s.baseline && r.name != s.subtract && !slices.Contains(s.also, r.name) {

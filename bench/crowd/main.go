@@ -34,9 +34,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/weir-go/weir/bench/internal/host"
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/internal/hosttest"
 	"github.com/weir-go/weir/internal/redistest"
 )
 
@@ -65,12 +65,12 @@ func command(ctx context.Context, args []string, out io.Writer) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	return host.Profile(*profile, func() error {
+	return hosttest.Profile(*profile, func() error {
 		table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 		fmt.Fprintln(table, "callers\tdistance\tcrowd asks\tlone: asked\tfailed\tp50\tp99\tcrowd: served/s\tfailed/s\t")
 		for _, l.callers = range callers {
 			for _, distance := range distances {
-				err := host.Run(ctx, "crowd", func(tb testing.TB) { compare(tb, table, l, distance) })
+				err := hosttest.Run(ctx, "crowd", func(tb testing.TB) { compare(tb, table, l, distance) })
 				if err != nil {
 					return err
 				}

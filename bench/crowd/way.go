@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-go/weir/bench/internal/host"
 	"github.com/weir-go/weir/bench/internal/network"
+	"github.com/weir-go/weir/internal/hosttest"
 )
 
 // wayEnv makes a process of this program the way to a server. Its value is the server's address and the time that a
@@ -23,7 +23,7 @@ const wayEnv = "WEIR_CROWD_WAY"
 // a goroutine it would wait for a processor behind the crowd, which no network does. It ends with tb.
 func way(tb testing.TB, to string, distance time.Duration) (addr string) {
 	tb.Helper()
-	p := host.Start(tb, wayEnv, to+" "+distance.String())
+	p := hosttest.Start(tb, wayEnv, to+" "+distance.String())
 	if _, err := fmt.Fscanln(p.Out, &addr); err != nil {
 		tb.Fatalf("the way to %s did not begin: %v", to, err)
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/weir-go/weir/bench/internal/host"
+	"github.com/weir-go/weir/internal/hosttest"
 )
 
 // answerTime is the longest time that a member may take for an answer: it waits for its callers and for a processor.
@@ -17,7 +17,7 @@ const answerTime = time.Minute
 // remote is a member of the fleet as seen from here.
 type remote struct {
 	tb      testing.TB
-	process *host.Process
+	process *hosttest.Process
 	lines   chan []byte
 }
 
@@ -26,7 +26,7 @@ func enlist(tb testing.TB, m membership) *remote {
 	tb.Helper()
 	text, err := json.Marshal(m)
 	require.NoError(tb, err)
-	p := host.Start(tb, memberEnv, string(text))
+	p := hosttest.Start(tb, memberEnv, string(text))
 	lines := make(chan []byte)
 	ended := make(chan struct{})
 	go func() {

@@ -50,7 +50,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/weir-go/weir/bench/internal/host"
+	"github.com/weir-go/weir/internal/hosttest"
 )
 
 // settings are the flags of a soak.
@@ -80,7 +80,7 @@ func main() {
 		exit(fmt.Errorf("soak: give flags only, at least 10 callers and a duration above 0; see -help"))
 	}
 	broken := []string(nil)
-	err := host.Run(ctx, "soak", func(tb testing.TB) {
+	err := hosttest.Run(ctx, "soak", func(tb testing.TB) {
 		fmt.Printf("soak -duration %v -seed %d -callers %d -short=%t\n", s.duration, s.seed, s.callers, s.short)
 		broken = soak(tb, s, os.Stdout)
 	})

@@ -1,5 +1,5 @@
-// Package host lets package redistest, which is written for tests, serve the programs of this module.
-package host
+// Package hosttest lets programs use packages that are written for tests, such as redistest.
+package hosttest
 
 import (
 	"context"
