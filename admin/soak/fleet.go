@@ -1,0 +1,187 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir/internal/adminapi"
+	"github.com/weir-go/weir/internal/hosttest"
+)
+
+const token = "a secret of more than 20 characters" //nolint:gosec // for servers of this run
+
+// build makes weir-admin, and returns its path.
+func build(tb testing.TB) string {
+	path := filepath.Join(tb.TempDir(), "weir-admin")
+	cmd := exec.CommandContext(tb.Context(), "go", "build", "-o", path, "github.com/weir-go/weir/admin/cmd/weir-admin")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		tb.Fatalf("go build: %v\n%s", err, out)
+	}
+	return path
+}
+
+// server is a weir-admin.
+type server struct {
+	*adminapi.Client
+
+	program, database, redis, tokens string
+
+	mu      sync.Mutex
+	cmd     *exec.Cmd
+	address string // kept over restarts
+	exited  chan struct{}
+	log     strings.Builder
+}
+
+func newServer(tb testing.TB, program, database, redisAddr string) *server {
+	s := &server{program: program, database: database, redis: redisAddr, tokens: filepath.Join(tb.TempDir(), "tokens")}
+	if err := os.WriteFile(s.tokens, []byte("soak:"+token+"\n"), 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	s.Client = &adminapi.Client{Token: token, HTTP: &http.Client{Timeout: 10 * time.Second}}
+	s.address = "127.0.0.1:0"
+	tb.Cleanup(s.kill)
+	s.start(tb)
+	return s
+}
+
+var serving = regexp.MustCompile(`weir-admin: serving"? address=(\S+)`)
+
+// start starts the server and returns when it serves.
+func (s *server) start(tb testing.TB) {
+	cmd := exec.CommandContext(context.WithoutCancel(tb.Context()), s.program, //nolint:gosec // built above
+		"-db", s.database, "-redis", "redis://"+s.redis, "-token-file", s.tokens, "-addr", s.address)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		tb.Fatal(err)
+	}
+	served, exited := make(chan string, 1), make(chan struct{})
+	go func() {
+		defer close(exited)
+		lines := bufio.NewScanner(stderr)
+		for lines.Scan() {
+			s.mu.Lock()
+			s.log.WriteString(lines.Text() + "\n")
+			s.mu.Unlock()
+			if m := serving.FindStringSubmatch(lines.Text()); m != nil {
+				served <- m[1]
+			}
+		}
+		_ = cmd.Wait() // killed
+	}()
+	s.mu.Lock()
+	s.cmd, s.exited = cmd, exited
+	s.mu.Unlock()
+	select {
+	case s.address = <-served:
+		s.URL = "http://" + s.address
+	case <-exited:
+		tb.Fatalf("weir-admin has ended:\n%s", s.text())
+	case <-time.After(patience):
+		tb.Fatalf("weir-admin does not serve:\n%s", s.text())
+	}
+}
+
+func (s *server) text() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.log.String()
+}
+
+// kill kills it, also if it is stopped.
+func (s *server) kill() {
+	s.mu.Lock()
+	cmd, exited := s.cmd, s.exited
+	s.mu.Unlock()
+	if cmd != nil {
+		_ = cmd.Process.Kill()
+		<-exited
+	}
+}
+
+func (s *server) stop()   { _ = s.cmd.Process.Signal(syscall.SIGSTOP) }
+func (s *server) resume() { _ = s.cmd.Process.Signal(syscall.SIGCONT) }
+
+// follower is a service of an app.
+type follower struct {
+	settings settings
+	process  *hosttest.Process
+	seen     report // the last one
+}
+
+func (f *follower) start(tb testing.TB) {
+	text, err := json.Marshal(f.settings)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	f.process = hosttest.Start(tb, serviceEnv, string(text))
+}
+
+func (f *follower) kill() {
+	_ = f.process.Kill()
+	_, _ = f.process.Wait()
+}
+
+// ask returns what the service goes by.
+func (f *follower) ask() (report, error) {
+	var r report
+	if err := f.process.Ask("?", &r); err != nil {
+		return r, err
+	}
+	if r.Fell != "" {
+		return r, fmt.Errorf("service %s went back %s", f.settings.App, r.Fell)
+	}
+	return r, nil
+}
+
+// patience bounds what must come.
+const patience = time.Minute
+
+// until calls ok until it returns nil, and otherwise returns its last error.
+func until(ctx context.Context, ok func() error) error {
+	within, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := ok()
+		if err == nil || errors.Is(err, errBroken) {
+			return err
+		}
+		select {
+		case <-within.Done():
+			return err
+		case <-tick.C:
+		}
+	}
+}
+
+// errBroken marks what does not get better by waiting.
+var errBroken = errors.New("broken")
+
+// pause waits, but not longer than the program runs.
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}
