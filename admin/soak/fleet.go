@@ -60,17 +60,23 @@ func newServer(tb testing.TB, program, database, redisAddr string) *server {
 
 var serving = regexp.MustCompile(`weir-admin: serving"? address=(\S+)`)
 
-// start starts the server and returns when it serves.
+// start starts the server and returns when it serves. Without a database it ends, and is started again.
 func (s *server) start(tb testing.TB) {
+	if err := until(tb.Context(), func() error { return s.launch(tb) }); err != nil {
+		tb.Fatalf("%v:\n%s", err, s.text())
+	}
+}
+
+func (s *server) launch(tb testing.TB) error {
 	cmd := exec.CommandContext(context.WithoutCancel(tb.Context()), s.program, //nolint:gosec // built above
 		"-db", s.database, "-redis", "redis://"+s.redis, "-token-file", s.tokens, "-addr", s.address)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
-		tb.Fatal(err)
+		return err
 	}
 	if err := cmd.Start(); err != nil {
-		tb.Fatal(err)
+		return err
 	}
 	served, exited := make(chan string, 1), make(chan struct{})
 	go func() {
@@ -92,10 +98,11 @@ func (s *server) start(tb testing.TB) {
 	select {
 	case s.address = <-served:
 		s.URL = "http://" + s.address
+		return nil
 	case <-exited:
-		tb.Fatalf("weir-admin has ended:\n%s", s.text())
+		return errors.New("weir-admin has ended")
 	case <-time.After(patience):
-		tb.Fatalf("weir-admin does not serve:\n%s", s.text())
+		return errors.New("weir-admin does not serve")
 	}
 }
 
