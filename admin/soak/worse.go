@@ -144,7 +144,7 @@ func (k *killing) adopt() {
 	k.alarms = k.alarmed()
 }
 
-// copied serves a copy of the record beside it. Whoever publishes first, the other one stops.
+// copied serves a copy of the record beside it. The one that publishes later stops.
 func (k *killing) copied() {
 	k.settle()
 	file := filepath.Join(k.TempDir(), "copy.db")

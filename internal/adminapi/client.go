@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -181,9 +182,7 @@ func (c *Client) call(
 	if err != nil {
 		return fmt.Errorf("adminapi: %w", err)
 	}
-	for name, values := range header {
-		request.Header[name] = values
-	}
+	maps.Copy(request.Header, header)
 	request.Header.Set("Authorization", "Bearer "+c.Token)
 	if body != nil {
 		request.Header.Set("Content-Type", "application/json")
@@ -196,7 +195,7 @@ func (c *Client) call(
 	if err != nil {
 		return fmt.Errorf("adminapi: %w", err)
 	}
-	defer response.Body.Close() //nolint:errcheck // it was only read
+	defer response.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
 	switch {
 	case err != nil:

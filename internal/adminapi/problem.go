@@ -9,7 +9,7 @@ import (
 const ProblemType = "application/problem+json"
 
 // Problem answers a request that is refused (RFC 9457).
-type Problem struct {
+type Problem struct { //nolint:errname // the name that RFC 9457 gives it
 	Title  string    `json:"title,omitempty"`
 	Status int       `json:"status"`
 	Detail string    `json:"detail,omitempty"`

@@ -22,11 +22,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core/guard"
-	"github.com/weir-go/weir/core/policies"
 	"github.com/weir-go/weir/core/policies/redissource"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/ginmw"
-	"github.com/weir-go/weir/internal/adminapi"
 	"github.com/weir-go/weir/keyfunc"
 	"github.com/weir-go/weir/nethttp"
 )
@@ -63,8 +61,11 @@ func run(ctx context.Context, out io.Writer) (err error) {
 	rdb := redis.NewUniversalClient(redisstore.ClientOptions(socket))
 	defer rdb.Close()
 	var services []service
-	for name, start := range map[string]func(*guard.Guard) http.Handler{"net/http": withNetHTTP, "gin": withGin} {
-		s, err := newService(name, rdb, start)
+	for _, of := range []struct {
+		framework string
+		handler   func(*guard.Guard) http.Handler
+	}{{"net/http", withNetHTTP}, {"gin", withGin}} {
+		s, err := newService(of.framework, rdb, of.handler)
 		if err != nil {
 			return err
 		}
@@ -76,23 +77,20 @@ func run(ctx context.Context, out io.Writer) (err error) {
 		return err
 	}
 	for _, step := range []struct {
-		says   string
-		policy policies.Policy
-		limit  string
+		says, policy, limit string
 	}{
-		{`The fleet says "200/1m":`, policies.Policy{Text: "200/1m"}, "200"},
-		{`It gives one customer more, "300/1m":`, policies.Policy{Text: "200/1m", Keys: map[string]string{customer: "300/1m"}}, "300"},
+		{`The fleet says "200/1m":`, `{"text": "200/1m"}`, "200"},
+		{`It gives one customer more, "300/1m":`, `{"text": "200/1m", "keys": {"header.x-user=anna": "300/1m"}}`, "300"},
 	} {
-		written, err := admin.Put(ctx, app, "api", step.policy, adminapi.Write{Why: "an example"})
-		if err != nil {
+		if err := admin.send(ctx, http.MethodPut, step.policy); err != nil {
 			return err
 		}
-		fmt.Fprintf(out, "%s revision %d\n", step.says, written.Revision)
+		fmt.Fprintln(out, step.says)
 		if err := ask(ctx, out, services, step.limit); err != nil {
 			return err
 		}
 	}
-	if _, err := admin.Delete(ctx, app, "api", adminapi.Write{Why: "enough"}); err != nil {
+	if err := admin.send(ctx, http.MethodDelete, ""); err != nil {
 		return err
 	}
 	fmt.Fprintln(out, "The fleet says nothing any more:")
@@ -108,7 +106,7 @@ type service struct {
 }
 
 // newService starts a service whose code says 100/1m. Both have a Redis and a prefix in common, and so also their counts.
-func newService(name string, rdb redis.UniversalClient, start func(*guard.Guard) http.Handler) (service, error) {
+func newService(name string, rdb redis.UniversalClient, handler func(*guard.Guard) http.Handler) (service, error) {
 	store, err := redisstore.New(rdb, redisstore.Options{Prefix: app})
 	if err != nil {
 		return service{}, err
@@ -124,7 +122,7 @@ func newService(name string, rdb redis.UniversalClient, start func(*guard.Guard)
 	if err != nil {
 		return service{}, errors.Join(err, source.Close())
 	}
-	server := httptest.NewServer(start(g))
+	server := httptest.NewServer(handler(g))
 	return service{name: name, url: server.URL, server: server, source: source}, nil
 }
 
@@ -147,11 +145,8 @@ func withGin(g *guard.Guard) http.Handler {
 	return engine
 }
 
-// user is a customer, and customer the text of its key.
-const (
-	user     = "anna"
-	customer = "header.x-user=anna"
-)
+// user is a customer, the text of whose key is "header.x-user=anna".
+const user = "anna"
 
 // ask sends requests to each service until it has answered by a limit, and prints that answer.
 func ask(ctx context.Context, out io.Writer, services []service, limit string) error {

@@ -5,15 +5,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/weir-go/weir/internal/adminapi"
 )
 
 // startRedis starts a redis-server that listens on a socket in dir.
@@ -42,6 +43,31 @@ func startRedis(ctx context.Context, dir string) (socket string, stop func(), er
 	return "", nil, err
 }
 
+// admin is a weir-admin that runs.
+type admin struct{ url string }
+
+// send changes the policy "api" of the app, whatever there is. A program would send the ETag that it has read in the
+// place of "*", so that it does not undo what somebody else has changed since.
+func (a *admin) send(ctx context.Context, method, policy string) error {
+	url := a.url + "/v1/apps/" + app + "/policies/api?why=an+example"
+	request, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(policy))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Authorization", "Bearer "+token)
+	request.Header.Set("If-Match", "*")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("weir-admin: %s\n%s", response.Status, answer)
+	}
+	return err
+}
+
 const token = "a secret of more than 20 characters" //nolint:gosec // of this example
 
 var serving = regexp.MustCompile(`weir-admin: serving"? address=(\S+)`)
@@ -49,7 +75,7 @@ var serving = regexp.MustCompile(`weir-admin: serving"? address=(\S+)`)
 // startAdmin starts a weir-admin with its record in dir, as by
 //
 //	go run ./cmd/weir-admin -db weir.db -redis redis://127.0.0.1:6379 -token-file token
-func startAdmin(ctx context.Context, dir, socket string) (admin *adminapi.Client, stop func(), err error) {
+func startAdmin(ctx context.Context, dir, socket string) (a *admin, stop func(), err error) {
 	program, tokens := filepath.Join(dir, "weir-admin"), filepath.Join(dir, "token")
 	build := exec.CommandContext(ctx, "go", "build", "-o", program, "github.com/weir-go/weir/admin/cmd/weir-admin")
 	if text, err := build.CombinedOutput(); err != nil {
@@ -83,7 +109,7 @@ func startAdmin(ctx context.Context, dir, socket string) (admin *adminapi.Client
 	}
 	select {
 	case at := <-address:
-		return &adminapi.Client{URL: "http://" + at, Token: token}, stop, nil
+		return &admin{url: "http://" + at}, stop, nil
 	case <-ended:
 		return nil, nil, errors.Join(errors.New("weir-admin has ended; its log says why"), server.Wait())
 	}
