@@ -144,9 +144,11 @@ func (f *following) change(last *version, set *Set) *Variants {
 func (f *following) prepare(set *Set) []Entry {
 	f.next.Lock()
 	defer f.next.Unlock()
-	before, p := f.last.Load(), f.prepared.Load()
-	if p != nil && p.number > before.number { // shown, and nobody has come since
-		before = p
+	before := f.last.Load()
+	if p := f.prepared.Load(); p != nil && p.number > before.number {
+		if before = p; p.set == f.source.Load() { // nobody has come since that was shown, and somebody may come now
+			f.last.Store(p)
+		}
 	}
 	if before.set != set {
 		before = f.make(set, before)

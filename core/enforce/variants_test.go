@@ -431,3 +431,61 @@ func BenchmarkVariants(b *testing.B) {
 		})
 	}
 }
+
+// What Fits accepts is what a Set changes, and nothing else: the form must be the same, and so must it be whether
+// requests wait.
+func TestFitsAgreesWithVariants(t *testing.T) {
+	limits := []string{
+		"5/1m", "7/1h burst 3", "9/1s debt 2", "5/1m token-bucket", "5/1m leaky-bucket", "5/1m fixed-window", "5/1h fixed-window aligned",
+		"5/1d fixed-window calendar UTC", "5/1mo fixed-window calendar Asia/Tokyo", "5/1m sliding-window", "5/1m sliding-window buckets 3",
+		"5/1m sliding-log", "5/1m sliding-counter", "3 concurrent", "4 concurrent lease 1m",
+	}
+	options := []string{"", "; wait 1s", "; wait 2s", "; wait 0s", "; fail open", "; fail closed", "; fail local", "; fail local 1/3", "; shadow", "; shadow off", "; epoch 2", "; epoch 0"}
+	form := func(p core.Policy) string {
+		text := ""
+		for _, l := range p.Limits() {
+			unit, _, calendar := strings.Cut(l.Align, " ")
+			if calendar {
+				unit = "calendar"
+			}
+			text += fmt.Sprint(l.Algorithm, l.Buckets, unit, ";")
+		}
+		return fmt.Sprint(text, p.Options().Wait > 0)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		text := func() string {
+			var several []string
+			for range rapid.IntRange(1, 2).Draw(t, "limits") {
+				several = append(several, rapid.SampledFrom(limits).Draw(t, "limit"))
+			}
+			out := strings.Join(several, ", ")
+			for range rapid.IntRange(0, 2).Draw(t, "options") {
+				out += rapid.SampledFrom(options).Draw(t, "option")
+			}
+			return out
+		}
+		code, err := core.Parse("api: " + text())
+		if err != nil {
+			t.Skip(err)
+		}
+		other := text()
+		like, unread := core.ParseLike(other, code)
+		want := unread == nil && form(like) == form(code)
+		p, err := enforce.Fits(code, other)
+		require.Equal(t, want, err == nil, "%s in the place of %v: %v", other, code, err)
+		l, problem := enforce.New(nil, code, enforce.Options{})
+		require.NoError(t, problem)
+		v, entries := l.Variants(nil, &enforce.Set{Policies: map[string]string{"api": other}}, nil)
+		require.Equal(t, err, entries[0].Err)
+		if want {
+			require.Equal(t, like.String(), p.String())
+			require.Equal(t, like.String(), v.Limiter.Policy().String())
+		} else {
+			require.Same(t, l, v.Limiter)
+		}
+		_, tier := enforce.FitsTier(code, other)
+		o := like.Options()
+		o.Processes = code.Options().Processes
+		require.Equal(t, want && o == code.Options(), tier == nil, "%s as a tier of %v: %v", other, code, tier)
+	})
+}
