@@ -49,8 +49,10 @@ type fleet struct {
 	admin *adminapi.Client
 	dir   string
 
-	mu  sync.Mutex
-	log strings.Builder
+	admins []*exec.Cmd
+	ended  []chan struct{} // closed when their logs end
+	mu     sync.Mutex
+	log    strings.Builder
 }
 
 // startFleet starts one, which ends with the test.
@@ -96,8 +98,19 @@ func (f *fleet) client(mods ...func(*redis.UniversalOptions)) redis.UniversalCli
 
 var serving = regexp.MustCompile(`weir-admin: serving"? address=(\S+)`)
 
-// startAdmin starts a weir-admin, which f.admin calls from then on, and returns its process.
-func (f *fleet) startAdmin() *exec.Cmd {
+// killAdmins kills all weir-admins at once, as the end of a machine does.
+func (f *fleet) killAdmins() {
+	for _, cmd := range f.admins {
+		_ = cmd.Process.Kill() // fails only if it has ended
+	}
+	for _, ended := range f.ended {
+		<-ended
+	}
+	f.admins, f.ended = nil, nil
+}
+
+// startAdmin starts a weir-admin, which f.admin calls from then on.
+func (f *fleet) startAdmin() {
 	t := f.t
 	t.Helper()
 	cmd := exec.Command(program(t),
@@ -106,9 +119,11 @@ func (f *fleet) startAdmin() *exec.Cmd {
 	stderr, err := cmd.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
+	ended := make(chan struct{}) // when its log ends
+	f.admins, f.ended = append(f.admins, cmd), append(f.ended, ended)
 	address := make(chan string, 1)
-	var reading sync.WaitGroup
-	reading.Go(func() {
+	go func() {
+		defer close(ended)
 		lines := bufio.NewScanner(stderr)
 		for lines.Scan() {
 			f.mu.Lock()
@@ -119,10 +134,10 @@ func (f *fleet) startAdmin() *exec.Cmd {
 			}
 		}
 		close(address)
-	})
+	}()
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
-		reading.Wait()
+		<-ended
 		_ = cmd.Wait()
 		if t.Failed() {
 			f.mu.Lock()
@@ -137,7 +152,6 @@ func (f *fleet) startAdmin() *exec.Cmd {
 	case <-time.After(patience):
 		require.Fail(t, "weir-admin does not serve")
 	}
-	return cmd
 }
 
 // writeAnyway writes whatever there is.

@@ -45,7 +45,7 @@ func asks(t *testing.T, kind, policy string, store core.Store, source enforce.So
 			err := l.Wait(t.Context(), customer, 1)
 			switch {
 			case errors.As(err, &over):
-				// On trial, a job does not act on what it is told.
+				// On trial, a job goes on all the same.
 				return outcome{admitted: l.Policy().Options().Shadow, limit: over.Result.Limit, retry: over.Result.RetryAfter}
 			case errors.As(err, &failed):
 				return outcome{failed: true}
