@@ -35,12 +35,41 @@ func (s *server) addApp(ctx context.Context, in *struct {
 	return s.change(ctx, record.Change{App: in.App, Action: "add"}, in.Writing)
 }
 
-func (s *server) document(ctx context.Context, in *struct{ OfApp }) (*encoded, error) {
+func (s *server) document(ctx context.Context, in *struct {
+	OfApp
+	Owned bool `query:"owned" doc:"Only the policies that belong to the app, with the further apps of each: as apply takes them"`
+},
+) (*encoded, error) {
+	if in.Owned {
+		return s.owned(ctx, in.App)
+	}
 	document, bytes, err := s.Record.Document(ctx, in.App)
 	if err != nil {
 		return nil, err
 	}
 	return &encoded{ContentType: "application/json", ETag: adminapi.ETag(document.Version.Revision), Body: bytes}, nil
+}
+
+// owned answers the policies that belong to an app. Its revision is read first: a change that comes between is refused
+// when they are applied again, and not undone.
+func (s *server) owned(ctx context.Context, app string) (*encoded, error) {
+	head, known, err := s.Record.Head(ctx, app)
+	if err != nil {
+		return nil, err
+	}
+	if !known {
+		return nil, &record.NotFoundError{App: app}
+	}
+	owned, err := s.Record.Owned(ctx, app)
+	if err != nil {
+		return nil, err
+	}
+	document := policies.Document{App: app, Version: head.Version, Policies: owned}
+	bytes, err := document.Encode()
+	if err != nil {
+		return nil, err
+	}
+	return &encoded{ContentType: "application/json", ETag: adminapi.ETag(head.Version.Revision), Body: bytes}, nil
 }
 
 func (s *server) policy(ctx context.Context, in *struct{ OfPolicy }) (*answer[adminapi.Held], error) {

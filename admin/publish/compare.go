@@ -113,7 +113,7 @@ func (p *Publisher) level(ctx context.Context, h record.Head, has held) (State, 
 	case behind:
 		return p.write(ctx, h.App)
 	default:
-		return State{Version: has.version, Alarm: reason(h, has, verdict)}, nil
+		return State{Version: has.version, Alarm: reason(h, has, verdict), Record: h.Version}, nil
 	}
 }
 

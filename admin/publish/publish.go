@@ -52,6 +52,8 @@ type State struct {
 	Version policies.Version
 	// Alarm is the reason why nothing more is published until somebody has looked at it, or "".
 	Alarm string
+	// Record is the version that the record had when the Alarm was raised.
+	Record policies.Version
 }
 
 // New returns a Publisher. The client must not repeat commands: give it MaxRetries -1, since a transaction that is
@@ -117,7 +119,8 @@ func (p *Publisher) Wait(ctx context.Context, app string, v policies.Version) St
 		p.mu.Lock()
 		state, round := p.states[app], p.round
 		p.mu.Unlock()
-		if state.Alarm != "" || state.Version.Compare(v) >= 0 {
+		// An alarm from before the change says nothing of it, such as the one that an adoption is to end.
+		if state.Alarm != "" && state.Record.Compare(v) >= 0 || state.Alarm == "" && state.Version.Compare(v) >= 0 {
 			return state
 		}
 		select {

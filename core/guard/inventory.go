@@ -194,18 +194,19 @@ func (ru *RuleInfo) cells() []string {
 	if ru.Name == "" {
 		return []string{route, "no limit"}
 	}
-	var more []string
+	tiers := ""
 	if len(ru.Tiers) > 0 {
-		more = append(more, "tiers "+strings.Join(slices.Sorted(maps.Keys(ru.Tiers)), ", "))
+		tiers = "tiers " + strings.Join(slices.Sorted(maps.Keys(ru.Tiers)), ", ")
 	}
+	keys := ""
 	switch n := len(ru.Keys); n {
 	case 0:
 	case 1:
-		more = append(more, "1 key")
+		keys = "1 key"
 	default:
-		more = append(more, strconv.Itoa(n)+" keys")
+		keys = strconv.Itoa(n) + " keys"
 	}
-	return []string{route, ru.Place, ru.Policy, "by " + ru.Key, ru.OverLimit, strings.Join(more, "; ")}
+	return []string{route, ru.Place, ru.Policy, "by " + ru.Key, ru.OverLimit, tiers, keys}
 }
 
 // columns joins lines, with each cell as wide as the widest in its column, two spaces apart. It is not text/tabwriter,

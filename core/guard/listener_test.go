@@ -129,29 +129,26 @@ func TestNoRequestPrepares(t *testing.T) {
 // What was prepared is used when it is shown, and not before; what was shown before stays meanwhile, also if no request
 // has gone by it yet.
 func TestPreparedIsNotShown(t *testing.T) {
-	source := new(preparing)
-	g := newGuard(t, guard.Config{Rule: guard.Rule{Policy: "10/1h"}, Source: source})
-	numbers := func(n int) *guard.Set { return policies("default", fmt.Sprint(n, "/1h")) }
-	holds := func(n int, prepared any) {
-		t.Helper()
-		assert.EqualValues(t, n, g.Check(from(alice)).Result.Limit)
-		assert.Same(t, prepared, guard.Current(g))
+	source, log := new(preparing), new(witness)
+	g := newGuard(t, guard.Config{Rule: guard.Rule{Policy: "10/1h"}, Rules: []guard.Rule{{Policy: "b: 1000000/1h", Key: keyfunc.Const("b")}}, Source: source, Log: slog.New(log)})
+	limit := func() int64 { return g.Check(from(alice)).Result.Limit }
+	numbers := func(n int) *guard.Set {
+		return policies("default", fmt.Sprint(n, "/1h"), "b", "nonsense"+strconv.Itoa(n))
 	}
 	source.prepare(numbers(1))
-	assert.EqualValues(t, 10, g.Check(from(alice)).Result.Limit)
-	second, third := numbers(2), numbers(3)
+	assert.EqualValues(t, 10, limit())
+	second := numbers(2)
 	source.show(second)
-	made := guard.Prepared(g)
+	third := numbers(3)
 	source.prepare(third)
-	holds(2, made) // no request has gone by it before the next was prepared
-	made = guard.Prepared(g)
+	assert.EqualValues(t, 2, limit(), "no request has gone by it before the next was prepared")
 	source.Store(third)
-	holds(3, made)
+	assert.EqualValues(t, 3, limit())
 	source.show(nil)
-	holds(10, guard.Prepared(g))
+	assert.EqualValues(t, 10, limit())
 	source.show(third)
-	assert.NotSame(t, made, guard.Prepared(g))
-	holds(3, guard.Prepared(g))
+	assert.EqualValues(t, 3, limit())
+	assert.Zero(t, log.ofRequests.Load())
 }
 
 // late is a preparing Source of which a request may have asked long before it goes by the answer.
@@ -176,8 +173,8 @@ func TestLateRequestPreparesNothing(t *testing.T) {
 	for _, shows := range []int{1, 2, 3} {
 		for _, taken := range []bool{false, true} {
 			t.Run(fmt.Sprint(shows, taken), func(t *testing.T) {
-				source := &late{has: make(chan struct{}), answer: make(chan struct{})}
-				g := newGuard(t, guard.Config{Rule: guard.Rule{Policy: "10/1h"}, Source: source})
+				source, log := &late{has: make(chan struct{}), answer: make(chan struct{})}, new(witness)
+				g := newGuard(t, guard.Config{Rule: guard.Rule{Policy: "10/1h"}, Rules: []guard.Rule{{Policy: "b: 1000000/1h", Key: keyfunc.Const("b")}}, Source: source, Log: slog.New(log)})
 				limit := func() int64 { return g.Check(from(alice)).Result.Limit }
 				source.show(policies("default", "20/1h"))
 				source.hold.Store(true)
@@ -185,19 +182,17 @@ func TestLateRequestPreparesNothing(t *testing.T) {
 				go func() { answered <- limit() }()
 				<-source.has
 				for i := range shows {
-					source.show(policies("default", strconv.Itoa(30+i)+"/1h"))
+					source.show(policies("default", strconv.Itoa(30+i)+"/1h", "b", "nonsense"+strconv.Itoa(i)))
 					if taken {
 						require.EqualValues(t, 30+i, limit())
 					}
 				}
-				prepared := guard.Prepared(g)
 				close(source.answer)
 				if got := <-answered; got != 20 {
 					assert.EqualValues(t, 29+shows, got, "the Set that it has asked for, or that of now")
 				}
 				assert.EqualValues(t, 29+shows, limit())
-				assert.Same(t, prepared, guard.Current(g))
-				assert.Same(t, prepared, guard.Prepared(g), "none was made")
+				assert.Zero(t, log.ofRequests.Load())
 			})
 		}
 	}

@@ -126,20 +126,20 @@ func (v *versions) find(set *enforce.Set) *version {
 	return nil
 }
 
-// catchUp makes the version of a Set that nobody has prepared, for a request that has seen last and then the Set. The
-// caller holds next.
+// catchUp makes the version of a Set that nobody has prepared, which follows last.
 func (g *Guard) catchUp(last *version, set *enforce.Set) {
 	v := &g.versions
-	latest := v.made.Load()
-	if latest != last { // the Source may have shown a later Set since
+	if v.last.Load() != last { // the version of a later Set may be there already
+		return
+	}
+	if v.made.Load() != last { // and is, unless the Source shows what it has not prepared
 		set = g.source.Load()
 	}
-	last = v.last.Load()
 	made := v.find(set)
 	if made == nil {
-		made = g.version(set, latest)
+		made = g.version(set, last)
 	}
-	v.last.CompareAndSwap(last, made)
+	v.last.Store(made)
 }
 
 // follow lets a Source that prepares its Sets do so for g. The Source does not keep g alive.

@@ -10,7 +10,7 @@ import (
 )
 
 // Mistake is something in a document that cannot be used.
-type Mistake struct {
+type Mistake struct { //nolint:errname // a value in a list, with a place
 	// File is the name of the file, or "".
 	File string
 	// Line and Column are the place in the text, from 1, and 0 if there is no text. Columns are characters.
@@ -46,7 +46,7 @@ func (m Mistake) Error() string {
 func (m Mistake) Unwrap() error { return m.Err }
 
 // Mistakes are all mistakes of a document, in the order in which they stand in it. It is the error of [Decode].
-type Mistakes []Mistake
+type Mistakes []Mistake //nolint:errname // a list, which commands print item by item
 
 // The bounds of an error: mistakes that Error lists, and those that are looked for in a document.
 const (

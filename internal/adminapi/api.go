@@ -14,7 +14,7 @@ const (
 	PathApps     = "/v1/apps"                                // GET: Apps
 	PathApp      = "/v1/apps/{app}"                          // PUT: Written
 	PathAdopt    = "/v1/apps/{app}/adopt"                    // POST: Written
-	PathPolicies = "/v1/apps/{app}/policies"                 // GET: a document; its ETag is the revision of the app
+	PathPolicies = "/v1/apps/{app}/policies"                 // GET: a document, with owned what apply takes; its ETag is the revision of the app
 	PathPolicy   = "/v1/apps/{app}/policies/{name}"          // GET: Held; PUT with a Policy, DELETE: Written
 	PathHistory  = "/v1/apps/{app}/policies/{name}/history"  // GET: History; before, limit
 	PathRollback = "/v1/apps/{app}/policies/{name}/rollback" // POST with a Rollback: Written

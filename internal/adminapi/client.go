@@ -70,6 +70,16 @@ func (c *Client) Document(ctx context.Context, app string) (*policies.Document, 
 	return policies.Decode(raw)
 }
 
+// Owned returns the policies that belong to an app, as Apply takes them.
+func (c *Client) Owned(ctx context.Context, app string) (*policies.Document, error) {
+	var raw json.RawMessage
+	query := url.Values{"owned": {"true"}}
+	if err := c.call(ctx, http.MethodGet, c.path(PathPolicies, app), query, nil, nil, &raw); err != nil {
+		return nil, err
+	}
+	return policies.Decode(raw)
+}
+
 // Policy returns a policy that belongs to app.
 func (c *Client) Policy(ctx context.Context, app, name string) (Held, error) {
 	var out Held

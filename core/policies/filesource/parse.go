@@ -123,7 +123,7 @@ func (w *walker) node(n *yaml.Node, depth int) *policies.Node {
 		w.wrong(n, "there are more than %d values within each other; a document has no more than 4", maxDepth)
 		return out
 	}
-	switch n.Kind {
+	switch n.Kind { //nolint:exhaustive // a document is within none, and plain has refused the alias
 	case yaml.MappingNode:
 		out.Kind = policies.Object
 		out.Members = make([]policies.Member, 0, len(n.Content)/2)

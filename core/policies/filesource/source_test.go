@@ -70,7 +70,7 @@ func follow(t *testing.T, text string, o filesource.Options, test func(t *testin
 		s, err := filesource.New(path, o)
 		require.NoError(t, err)
 		defer func() { assert.NoError(t, s.Close()) }()
-		time.Sleep(10 * time.Millisecond) // so that looks are between the test's seconds
+		time.Sleep(10 * time.Millisecond) //nolint:forbidigo // of the bubble, so that looks are between the test's seconds
 		test(t, path, s, log)
 	})
 }
@@ -84,7 +84,7 @@ func now(s *filesource.Source) string {
 }
 
 func seconds(n int) {
-	time.Sleep(time.Duration(n) * time.Second)
+	time.Sleep(time.Duration(n) * time.Second) //nolint:forbidigo // of the bubble
 	synctest.Wait()
 }
 
