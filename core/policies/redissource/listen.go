@@ -8,10 +8,11 @@ import (
 	"github.com/weir-go/weir/core/policies"
 )
 
-// follower is a Guard or Limiter that goes by a Source, and what became of the texts of the Set in use.
+// follower is a Guard or Limiter that goes by a Source.
 type follower struct {
 	*enforce.Follower
-	entries []enforce.Entry
+	set    *enforce.Set // for which it is prepared
+	states []policies.RuleState
 }
 
 // maxFollowers bounds those for which a Set is prepared before it is shown. Further ones prepare it by the first request
@@ -30,7 +31,7 @@ func (s *Source) Listen(f *enforce.Follower) {
 		return
 	}
 	if entries, alive := f.Prepare(s.set.Load()); alive {
-		s.followers = append(s.followers, follower{f, entries})
+		s.followers = append(s.followers, follower{f, s.set.Load(), states(f.Rules(), entries)})
 		signal(s.changed)
 	}
 }
@@ -39,9 +40,14 @@ func (s *Source) Listen(f *enforce.Follower) {
 func (s *Source) prepare(set *enforce.Set) {
 	alive := s.followers[:0]
 	for _, f := range s.followers {
-		if entries, ok := f.Prepare(set); ok {
-			alive = append(alive, follower{f.Follower, entries})
+		entries, ok := f.Prepare(set)
+		if !ok {
+			continue
 		}
+		if f.set != set {
+			f.set, f.states = set, states(f.Rules(), entries)
+		}
+		alive = append(alive, f)
 	}
 	clear(s.followers[len(alive):])
 	s.followers = alive
@@ -50,9 +56,9 @@ func (s *Source) prepare(set *enforce.Set) {
 // maxListed is the number of texts of tiers and keys whose mistakes are listed for a rule.
 const maxListed = 10
 
-// states returns the rules of a follower, and what they go by.
-func (f *follower) states() []policies.RuleState {
-	rules := f.Rules()
+// states returns what rules go by, of which the entries say what became of the texts for them. It keeps nothing of the
+// entries: there may be a thousand for each rule.
+func states(rules []enforce.Rule, entries []enforce.Entry) []policies.RuleState {
 	states := make([]policies.RuleState, len(rules))
 	mistakes := make([][]string, len(rules))
 	type place struct{ policy, place string }
@@ -64,7 +70,7 @@ func (f *follower) states() []policies.RuleState {
 		}
 		at[place{r.Policy, r.Place}] = append(at[place{r.Policy, r.Place}], i)
 	}
-	for _, e := range f.entries {
+	for _, e := range entries {
 		used := policies.Fleet
 		if e.Trial {
 			used = policies.Trial

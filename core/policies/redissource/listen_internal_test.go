@@ -238,8 +238,7 @@ func TestManyMistakesOfARule(t *testing.T) {
 			Policy: "api", Field: "Keys", Key: fmt.Sprint("user=", n), Text: "x", Err: errors.New("not a policy"),
 		})
 	}
-	f := follower{enforce.NewFollower([]enforce.Rule{{Policy: "api"}}, nil), entries}
-	state := f.states()[0]
+	state := states([]enforce.Rule{{Policy: "api"}}, entries)[0]
 	assert.Equal(t, policies.Code, state.Meaning)
 	assert.Contains(t, state.Why, "user=9")
 	assert.NotContains(t, state.Why, "user=10")

@@ -141,7 +141,7 @@ func start(rdb redis.UniversalClient, app string, o Options, p pace) (*Source, e
 func (s *Source) Load() *enforce.Set { return s.set.Load() }
 
 // Close ends the Source: the last document stays in use. It returns when nothing runs any more, which takes at most as
-// long as a read. The client stays its caller's to close.
+// long as the client lets a read or a handshake take. The client stays its caller's to close.
 func (s *Source) Close() error {
 	s.end()
 	s.running.Wait()

@@ -40,7 +40,7 @@ func (s *Source) Status() Status {
 	st.Meaning, st.Why = s.held.meaning(time.Now(), s.pace.stale)
 	s.prepare(s.set.Load()) // which is done, but for those that are gone
 	for _, f := range s.followers {
-		st.Rules = append(st.Rules, f.states()...)
+		st.Rules = append(st.Rules, f.states...)
 	}
 	if st.Meaning == policies.Unread || st.Meaning == policies.Stale {
 		for i := range st.Rules {

@@ -47,8 +47,16 @@ func (s *Source) hear(ctx context.Context) (heard bool, err error) {
 	}()
 	sub := s.rdb.Subscribe(ctx, Channel(s.app))
 	defer sub.Close() // which says no more than that it was closed before
-	stop := context.AfterFunc(ctx, func() { _ = sub.Close() })
-	defer stop()
+	closed := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(closed)
+		_ = sub.Close() // which ends a ReceiveTimeout
+	})
+	defer func() {
+		if !stop() {
+			<-closed
+		}
+	}()
 	for silent := 0; ; {
 		message, err := sub.ReceiveTimeout(ctx, s.pace.silence)
 		var timeout net.Error
