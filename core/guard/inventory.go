@@ -51,7 +51,8 @@ type RuleInfo struct {
 //	}
 //
 // Handlers and functions of the program show nothing of themselves: of a [HandlerFunc], Degrading and Native are false. A
-// rule on trial holds nobody back and answers nobody: its Waiting, Degrading and Native are false.
+// rule on trial holds nobody back and answers nobody: its Waiting, Degrading and Native are false, unless there is a
+// Source, which may end the trial.
 type Needs struct {
 	// Permits: the rule holds permits until the request is over, and the context of the handler ends with them.
 	Permits bool `json:"permits"`
@@ -87,7 +88,7 @@ func (g *Guard) rulesOn(routes []string) (all [][]RuleInfo) {
 	add := func(route, place string, rules []*rule) {
 		var infos []RuleInfo
 		for _, ru := range rules {
-			infos = append(infos, ru.info(route))
+			infos = append(infos, ru.info(route, g.source != nil))
 		}
 		if len(infos) == 0 {
 			infos = []RuleInfo{{Route: route, Place: place}}
@@ -108,11 +109,11 @@ func (g *Guard) rulesOn(routes []string) (all [][]RuleInfo) {
 	return all
 }
 
-// info returns the rule as it holds for a route.
-func (ru *rule) info(route string) RuleInfo {
+// info returns the rule as it holds for a route. changes reports that a Source may change it.
+func (ru *rule) info(route string, changes bool) RuleInfo {
 	return RuleInfo{
 		Route: route, Place: ru.place, Name: ru.name, Policy: ru.limiter.Policy().String(), Tiers: ru.texts(ru.tiers), Keys: ru.texts(ru.keys),
-		Key: ru.Key.String(), NoKey: ru.NoKey.String(), OverLimit: fmt.Sprint(ru.OverLimit), Shadow: ru.shadow, Needs: ru.needs(),
+		Key: ru.Key.String(), NoKey: ru.NoKey.String(), OverLimit: fmt.Sprint(ru.OverLimit), Shadow: ru.shadow, Needs: ru.needs(changes),
 	}
 }
 
@@ -128,10 +129,10 @@ func (ru *rule) texts(limiters map[string]*enforce.Limiter) map[string]string {
 	return texts
 }
 
-// needs returns what the rule needs of an exchange.
-func (ru *rule) needs() Needs {
+// needs returns what the rule needs of an exchange, also once a trial may have been ended.
+func (ru *rule) needs(changes bool) Needs {
 	n := Needs{Permits: ru.permits, Settlement: ru.settles, ContentLength: ru.Cost != nil}
-	if !ru.shadow {
+	if !ru.shadow || changes {
 		n.Waiting = ru.queues()
 		n.Degrading, n.Native = handlerNeeds(ru.OverLimit)
 	}

@@ -202,5 +202,16 @@ func TestRulesNeeds(t *testing.T) {
 	} {
 		g := newGuard(t, guard.Config{Rule: c.rule})
 		assert.Equal(t, c.want, g.Rules(nil)[0].Needs, name)
+
+		// A Source may end the trial, or begin one, and the rule needs the same all the time.
+		source := new(numbers)
+		changing := newGuard(t, guard.Config{Rule: c.rule, Source: source})
+		c.rule.Policy = strings.TrimSuffix(c.rule.Policy, "; shadow")
+		enforced := newGuard(t, guard.Config{Rule: c.rule}).Rules(nil)[0].Needs
+		for _, trial := range []string{"; shadow", "; shadow off"} {
+			source.Store(policies("default", c.rule.Policy+trial))
+			assert.Equal(t, enforced, changing.Rules(nil)[0].Needs, name)
+			assert.Equal(t, trial == "; shadow", changing.Rules(nil)[0].Shadow, name)
+		}
 	}
 }
