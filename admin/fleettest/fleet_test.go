@@ -32,14 +32,23 @@ const patience = time.Minute
 
 func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }
 
-// program builds weir-admin, once.
-var program = redistest.Share(func(t testing.TB) string {
-	path := filepath.Join(t.TempDir(), "weir-admin")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", path, "../cmd/weir-admin")
-	out, err := build.CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	return path
-})
+// program and command are weir-admin and weir, built once. They have no race detector, with which SQLite takes minutes
+// to compile.
+var (
+	program = built(".", "./cmd/weir-admin")
+	command = built("../cmd/weir", ".")
+)
+
+func built(module, path string) func(testing.TB) string {
+	return redistest.Share(func(t testing.TB) string {
+		out := filepath.Join(t.TempDir(), "program")
+		build := exec.CommandContext(t.Context(), "go", "build", "-o", out, path)
+		build.Dir = filepath.Join("..", module)
+		text, err := build.CombinedOutput()
+		require.NoError(t, err, "%s", text)
+		return out
+	})
+}
 
 // fleet is a Redis and a weir-admin with its record in a file.
 type fleet struct {
@@ -156,6 +165,13 @@ func (f *fleet) startAdmin() {
 
 // writeAnyway writes whatever there is.
 var writeAnyway = adminapi.Write{Why: "a test"}
+
+// weir runs the command, and returns what it writes.
+func (f *fleet) weir(t testing.TB, args ...string) ([]byte, error) {
+	t.Helper()
+	args = append([]string{"-server", f.admin.URL, "-token-file", filepath.Join(f.dir, "token")}, args...)
+	return exec.CommandContext(t.Context(), command(t), args...).Output()
+}
 
 // put writes a policy whatever there is, and returns the answer.
 func (f *fleet) put(t testing.TB, app, name string, p policies.Policy) adminapi.Written {

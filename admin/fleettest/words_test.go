@@ -1,6 +1,7 @@
 package fleettest
 
 import (
+	"encoding/json"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -20,7 +21,7 @@ import (
 	"github.com/weir-go/weir/keyfunc"
 )
 
-// TestSixWords brings each word about as it comes about in a fleet, and reads it where an operator does.
+// TestSixWords brings each word about as it comes about in a fleet, and reads it where an operator does: by "weir services".
 func TestSixWords(t *testing.T) {
 	f := startFleet(t)
 	store, err := redisstore.New(f.rdb, redisstore.Options{Prefix: "pay", Deadline: patience})
@@ -40,8 +41,9 @@ func TestSixWords(t *testing.T) {
 	words := func(want map[string]policies.Meaning) (p adminapi.Process) {
 		t.Helper()
 		require.Eventually(t, func() bool {
-			services, err := f.admin.Services(t.Context(), "pay")
-			if err != nil || len(services.Processes) != 1 {
+			var services adminapi.Services
+			out, err := f.weir(t, "services", "-json", "pay")
+			if err != nil || json.Unmarshal(out, &services) != nil || len(services.Processes) != 1 {
 				return false
 			}
 			p = services.Processes[0]
