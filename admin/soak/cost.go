@@ -51,7 +51,7 @@ type pricing struct {
 func cost(ctx context.Context, args []string) error {
 	p := &pricing{}
 	flags := flag.NewFlagSet("cost", flag.ContinueOnError)
-	flags.IntVar(&p.apps, "apps", 50, "number of apps, besides the large one")
+	flags.IntVar(&p.apps, "apps", 50, "number of apps; the document of the last one is as large as one may be")
 	flags.IntVar(&p.policies, "policies", 200, "policies of each")
 	flags.IntVar(&p.rate, "rate", 10, "changes a second")
 	flags.DurationVar(&p.turn, "turn", 5*time.Second, "length of a turn, with changes or without")
@@ -88,7 +88,7 @@ func (p *pricing) run(ctx context.Context) {
 	defer work.Wait()
 	defer stop()
 	work.Go(func() { p.publisher.Run(working) })
-	for app := range p.apps + 1 {
+	for app := range p.apps {
 		s, err := redissource.New(p.rdb, p.app(app), redissource.Options{})
 		if err != nil {
 			p.Fatal(err)
@@ -117,7 +117,7 @@ func (p *pricing) run(ctx context.Context) {
 
 // app names an app; the last one is the large one.
 func (p *pricing) app(n int) string {
-	if n == p.apps {
+	if n == p.apps-1 {
 		return "large"
 	}
 	return fmt.Sprint("app", n)
@@ -126,19 +126,21 @@ func (p *pricing) app(n int) string {
 // fill writes the policies: of each app, and those of the large one, whose document has nearly as many bytes as one may
 // have.
 func (p *pricing) fill(ctx context.Context) {
-	for app := range p.apps + 1 {
+	for app := range p.apps {
 		c := record.Change{App: p.app(app), Action: "apply"}
-		for i := range p.policies {
+		large := 0
+		if app == p.apps-1 {
+			large = 8
+		}
+		for i := range p.policies - large {
 			c.Edits = append(c.Edits, record.Edit{Name: fmt.Sprint("policy", i), Policy: &policies.Policy{Text: "100/1m; shadow"}})
 		}
-		if app == p.apps {
-			for i := range 8 {
-				keys := map[string]string{}
-				for n := range 550 {
-					keys[fmt.Sprintf("user=%037d", n)] = "blocked"
-				}
-				c.Edits = append(c.Edits, record.Edit{Name: fmt.Sprint("large", i), Policy: &policies.Policy{Text: "1/1s", Keys: keys}})
+		for i := range large {
+			keys := map[string]string{}
+			for n := range 550 {
+				keys[fmt.Sprintf("user=%037d", n)] = "blocked"
 			}
+			c.Edits = append(c.Edits, record.Edit{Name: fmt.Sprint("large", i), Policy: &policies.Policy{Text: "1/1s", Keys: keys}})
 		}
 		if _, err := p.record.Change(ctx, c); err != nil {
 			p.Fatal(err)
@@ -151,7 +153,7 @@ func (p *pricing) fill(ctx context.Context) {
 	if err != nil {
 		p.Fatal(err)
 	}
-	fmt.Printf("%d apps of %d policies, and one of %d KiB; %d changes a second\n", p.apps, p.policies, size>>10, p.rate)
+	fmt.Printf("%d apps of %d policies, of which one has %d KiB; %d changes a second\n", p.apps, p.policies, size>>10, p.rate)
 }
 
 // change changes policies at the rate until ctx ends.
@@ -165,7 +167,7 @@ func (p *pricing) change(ctx context.Context) {
 		case <-tick.C:
 		}
 		p.written++
-		app := p.written % (p.apps + 1)
+		app := p.written % p.apps
 		_, err := p.record.Change(context.WithoutCancel(ctx), record.Change{App: p.app(app), Action: "set", Edits: []record.Edit{
 			{Name: "policy0", Policy: &policies.Policy{Text: fmt.Sprintf("%d/1m", p.written)}},
 		}})
