@@ -1,7 +1,10 @@
 package main
 
 import (
+	"bufio"
 	"context"
+	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -44,6 +47,7 @@ type pricing struct {
 	record    *record.Record
 	publisher *publish.Publisher
 	sent      commands
+	decider   *hosttest.Process
 	sources   []*redissource.Source
 	written   int
 }
@@ -99,6 +103,11 @@ func (p *pricing) run(ctx context.Context) {
 		}
 		p.sources = append(p.sources, s)
 	}
+	text, err := json.Marshal(settings{Addr: p.server.Addr(), Decides: true})
+	if err != nil {
+		p.Fatal(err)
+	}
+	p.decider = hosttest.Start(p, serviceEnv, string(text))
 	var with, without []time.Duration
 	stats := map[string]stat{}
 	for range p.turns {
@@ -178,27 +187,68 @@ func (p *pricing) change(ctx context.Context) {
 	}
 }
 
-// decide makes decisions for a turn beside something, and returns how long each took.
+// decide lets the process of decisions make some for a turn beside something, and returns how long each took.
 func (p *pricing) decide(ctx context.Context, beside func(context.Context)) []time.Duration {
-	store, err := redisstore.New(p.rdb, redisstore.Options{})
-	if err != nil {
-		p.Fatal(err)
-	}
-	limiter, err := enforce.New(store, core.MustParse("bench: 1000000/1s"), enforce.Options{})
-	if err != nil {
-		p.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(ctx, p.turn)
-	defer cancel()
+	ctx, cancel := context.WithCancel(ctx)
 	var work sync.WaitGroup
 	work.Go(func() { beside(ctx) })
+	var took []time.Duration
+	err := p.decider.Ask(p.turn.String(), &took)
+	cancel()
+	work.Wait()
+	if err != nil {
+		p.Fatal(err)
+	}
+	return took
+}
+
+// decider is a process of its own, as that of a service is: it makes decisions for each turn that it reads.
+func decider(ctx context.Context, addr string, in io.Reader, out io.Writer) error {
+	rdb := redis.NewUniversalClient(redisstore.ClientOptions(addr))
+	defer rdb.Close()
+	source, err := redissource.New(rdb, "app0", redissource.Options{})
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	store, err := redisstore.New(rdb, redisstore.Options{})
+	if err != nil {
+		return err
+	}
+	limiter, err := enforce.New(store, core.MustParse("decisions: 1000000/1s"), enforce.Options{Source: source})
+	if err != nil {
+		return err
+	}
+	for lines := bufio.NewScanner(in); lines.Scan(); {
+		turn, err := time.ParseDuration(lines.Text())
+		if err != nil {
+			return err
+		}
+		took, err := decisions(ctx, limiter, turn)
+		if err == nil {
+			err = json.NewEncoder(out).Encode(took)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// decisions returns how long each decision of four callers took, each of whom makes some 700 a second.
+func decisions(ctx context.Context, limiter *enforce.Limiter, turn time.Duration) ([]time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, turn)
+	defer cancel()
+	var work sync.WaitGroup
+	errs := make([]error, 4)
 	took := make([][]time.Duration, 4)
 	for i := range took {
 		work.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {
 				began := time.Now()
 				if _, err := limiter.Allow(context.WithoutCancel(ctx), fmt.Sprint("user=", n%1000)); err != nil {
-					p.Errorf("a decision: %v", err)
+					errs[i] = fmt.Errorf("a decision: %w", err)
+					return
 				}
 				took[i] = append(took[i], time.Since(began))
 				pause(ctx, time.Millisecond+time.Duration(rand.IntN(int(time.Millisecond))))
@@ -206,7 +256,7 @@ func (p *pricing) decide(ctx context.Context, beside func(context.Context)) []ti
 		})
 	}
 	work.Wait()
-	return slices.Concat(took...)
+	return slices.Concat(took...), errors.Join(errs...)
 }
 
 type stat struct{ calls, micros int64 }

@@ -20,6 +20,7 @@ const serviceEnv = "WEIR_SOAK_SERVICE"
 
 type settings struct {
 	App, Addr, Bridge string
+	Decides           bool // it only makes decisions, for "cost"
 }
 
 // report answers each line that a service reads.
@@ -38,6 +39,9 @@ func service(ctx context.Context, text string, in io.Reader, out io.Writer) erro
 	var s settings
 	if err := json.Unmarshal([]byte(text), &s); err != nil {
 		return err
+	}
+	if s.Decides {
+		return decider(ctx, s.Addr, in, out)
 	}
 	rdb := redis.NewClient(&redis.Options{Addr: s.Addr, MaxRetries: -1, DialTimeout: time.Second})
 	defer rdb.Close()
