@@ -91,32 +91,30 @@ func parseBridge(data []byte, app string) (*policies.Document, string, error) {
 	return d, string(digest), nil
 }
 
-// writeBridge writes the file in whole or not at all, also if the machine stops meanwhile.
-func writeBridge(path, digest, document string) (err error) {
-	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*") // with the rights 0600
+// writeBridge writes the file in whole or not at all, also if the machine stops meanwhile. What a program leaves behind
+// that is killed here has a name of which there is one.
+func writeBridge(path, digest, document string) error {
+	next := path + ".next"
+	_ = os.Remove(next)
+	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil {
-			_ = f.Close()
-			_ = os.Remove(f.Name())
-		}
-	}()
-	if _, err := f.WriteString(bridgeFormat + digest + "\n" + document); err != nil {
+	_, err = f.WriteString(bridgeFormat + digest + "\n" + document)
+	if err == nil {
+		err = f.Sync()
+	}
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err == nil {
+		err = os.Rename(next, path)
+	}
+	if err != nil {
+		_ = os.Remove(next)
 		return err
 	}
-	if err := f.Sync(); err != nil {
-		return err
-	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	return syncDir(dir)
+	return syncDir(filepath.Dir(path))
 }
 
 // syncDir makes the new name of a file outlive the machine. Where directories cannot be synced, as on Windows, nothing

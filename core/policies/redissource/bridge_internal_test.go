@@ -22,6 +22,7 @@ func TestBridge(t *testing.T) {
 	server := redistest.Single(t)
 	rdb := server.Client(t)
 	path := filepath.Join(t.TempDir(), "pay.bridge")
+	require.NoError(t, os.WriteFile(path+".next", []byte("of a program that was killed"), 0o600))
 	first := follow(t, rdb, "pay", Options{Bridge: path}, quick())
 	write(t, rdb, document("pay", 1, 7, "7/1m"))
 	awaitText(t, first, "7/1m")
