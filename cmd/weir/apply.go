@@ -86,7 +86,7 @@ func revisionOf(ctx context.Context, client *adminapi.Client, app string) (int64
 	return 0, err
 }
 
-// refused says what to do about a change that came too late.
+// refused adds to the error of a change that came too late what to do.
 func (c *applyCommand) refused(err error, revision int64) error {
 	if adminapi.StatusOf(err) == http.StatusPreconditionFailed {
 		return fmt.Errorf("%w\nthe policies have changed since revision %d; read them again (weir get), or leave the revision out of the file", err, revision)

@@ -48,7 +48,7 @@ func (c *explainCommand) Run(e *environment) error {
 	return nil
 }
 
-// explanation is what a policy admits to one key, and what a key costs.
+// explanation has the bounds of a policy for one key, and the cost of a key.
 type explanation struct {
 	Policy string `json:"policy"`
 	// AtOnce is the units that a key which was idle gets at once.
@@ -222,16 +222,16 @@ func stateBytes(p core.Policy) (most int) {
 	return most
 }
 
-// change is what becomes of live counts when a policy's text changes.
+// change describes what happens to live counts when a policy's text changes.
 type change struct {
 	// Fits is whether a running service can use the new text, and Why the reason if it cannot.
 	Fits bool   `json:"fits"`
 	Why  string `json:"why,omitempty"`
 	// Kept is whether counts are kept; otherwise everybody starts afresh.
 	Kept bool `json:"kept"`
-	// Counts says what is kept of each limit.
+	// Counts has a sentence for each limit: what of its counts is kept.
 	Counts []string `json:"counts"`
-	// Together is what is admitted while some processes have the old text and some the new one.
+	// Together is the bound for both texts, while some processes have the old one and some the new one.
 	Together string `json:"together"`
 }
 
@@ -264,7 +264,7 @@ func changeTo(p, q core.Policy, text string) change {
 	return c
 }
 
-// kept says what is kept of a limit of each algorithm.
+// kept has the sentences for counts that are kept, by algorithm.
 var kept = map[core.Algorithm]string{
 	core.GCRA:           "the fraction in use is kept: who had used up half has used up half",
 	core.LeakyBucket:    "the fraction in use is kept: a queue that was half full is half full",

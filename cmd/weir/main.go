@@ -42,7 +42,7 @@ type command struct {
 	Adopt    adoptCommand    `cmd:"" help:"Make the record's document of an app later than all that its services have seen, after a backup was restored."`
 }
 
-// environment is what a command runs in.
+// environment has the input and output of a command, and the flags that all commands have.
 type environment struct {
 	ctx    context.Context //nolint:containedctx // of the whole program
 	in     io.Reader

@@ -41,7 +41,7 @@ func withPrograms(m *testing.M) int {
 	return m.Run()
 }
 
-// result is what a run of weir has written, and its status.
+// result has the output of a run of weir, and its status.
 type result struct {
 	out, err string
 	code     int

@@ -44,7 +44,7 @@ type layers struct {
 	next    *merged    // prepared by a layer, which may show it next; nil if there is none
 }
 
-// merged is what Sets make together, one of each layer.
+// merged is a Set made of one of each layer.
 type merged struct {
 	parts []*enforce.Set
 	set   *enforce.Set

@@ -121,8 +121,8 @@ var aSet = rapid.Custom(func(t *rapid.T) *enforce.Set {
 	return s
 })
 
-// Layers are what a merge by hand is, whatever changes, and are made anew only if something has changed. Whoever listens
-// has been given each Set before Load returns it.
+// Layers agree with a merge by hand, whatever changes, and are made anew only if something has changed. A follower is
+// prepared for each Set before Load returns it.
 func TestLayersAreAMerge(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -17,7 +17,7 @@ type Mistake struct { //nolint:errname // a value in a list, with a place
 	Line, Column int
 	// Path is the place in the document, such as `policies.login.tiers["very big"]`, or "" for the document itself.
 	Path string
-	// Err says what was found there, what was expected and what to do.
+	// Err has the words: what was found there, what was expected and what to do.
 	Err error
 }
 

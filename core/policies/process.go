@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// Process is what a process of an app announces: which version it has and what its rules obey. Any program that may
+// Process is the announcement of a process of an app: the version that it has, and what its rules obey. Any program that may
 // write an announcement can write what it likes into it, so whatever shows one must quote it.
 type Process struct {
 	App     string    // the name of its app

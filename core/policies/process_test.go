@@ -76,7 +76,7 @@ func TestProcessIsCut(t *testing.T) {
 	assert.Equal(t, "p0", again.Rules[1].Policy)
 }
 
-// Whoever may write an announcement can write anything.
+// Anybody who may write an announcement can write anything.
 func TestDecodeProcessRefuses(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

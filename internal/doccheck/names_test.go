@@ -17,7 +17,7 @@ import (
 
 // public lists the packages that users import.
 var public = []string{
-	"core", "core/enforce", "core/guard", "core/rediscell", "core/redisstore", "core/storetest", "lua",
+	"core", "core/enforce", "core/guard", "core/policies", "core/policies/filesource", "core/policies/redissource", "core/rediscell", "core/redisstore", "core/storetest", "lua",
 	"keyfunc", "nethttp", "ginmw", "echomw", "fibermw",
 }
 

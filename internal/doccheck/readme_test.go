@@ -46,6 +46,7 @@ var packages = map[string]string{
 	"strconv": "strconv", "strings": "strings", "sync": "sync", "atomic": "sync/atomic", "testing": "testing", "time": "time", "tls": "crypto/tls",
 
 	"core": module + "/core", "enforce": module + "/core/enforce", "guard": module + "/core/guard", "keyfunc": module + "/keyfunc",
+	"policies": module + "/core/policies", "filesource": module + "/core/policies/filesource", "redissource": module + "/core/policies/redissource",
 	"rediscell":  module + "/core/rediscell",
 	"redisstore": module + "/core/redisstore", "storetest": module + "/core/storetest",
 	"nethttp": module + "/nethttp", "ginmw": module + "/ginmw",

@@ -17,5 +17,6 @@
 //
 // Every value is a text but format, generation and revision. What YAML would take for a number or a date must stand in
 // quotes, so that 010 is not 8. Anchors, aliases, merges, tags and a second document are mistakes. A file with mistakes
-// is refused as a whole, with all of them, each with its line and column.
+// is refused as a whole, with all of them, each with its line and column; the policies from before hold, and
+// [Source.Status] returns a [Status] with the reason. A file has at most [MaxSize] bytes and [MaxPolicies] policies.
 package filesource

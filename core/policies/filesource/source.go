@@ -59,7 +59,7 @@ type Source struct {
 	logged string            // the error that was logged last
 }
 
-// Status is what a [Source] knows of its file.
+// Status describes the file of a [Source].
 type Status struct {
 	// Revision is that of the Set in use, the first digits of the file's SHA-256; "" while there is none.
 	Revision string
