@@ -58,6 +58,8 @@ const (
 
 type server struct {
 	Options
+
+	reading chan struct{} // held while an inventory is read
 }
 
 // New returns the handler of the API.
@@ -71,7 +73,7 @@ func New(o Options) (http.Handler, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	s := &server{o}
+	s := &server{Options: o, reading: make(chan struct{}, 1)}
 	mux := http.NewServeMux()
 	config := huma.DefaultConfig("weir-admin", "1")
 	config.DocsPath = ""      // a page with scripts of others

@@ -127,7 +127,7 @@ func (s *server) adopt(ctx context.Context, in *struct {
 	}
 	// Later than anything that anybody has seen, so that the processes take it as well.
 	generation := max(head.Version.Generation, s.Publisher.State(in.App).Version.Generation)
-	processes, _, err := s.Services(ctx, in.App)
+	processes, _, err := s.inventory(ctx, in.App)
 	if err != nil {
 		return nil, unreachable(err)
 	}
@@ -135,6 +135,17 @@ func (s *server) adopt(ctx context.Context, in *struct {
 		generation = max(generation, p.Version.Generation)
 	}
 	return s.change(ctx, record.Change{App: in.App, Action: "adopt", Generation: generation}, in.Writing)
+}
+
+// inventory reads what the processes of an app have announced. It may be 32 MiB, so that one is read at a time.
+func (s *server) inventory(ctx context.Context, app string) ([]*policies.Process, int, error) {
+	select {
+	case s.reading <- struct{}{}:
+		defer func() { <-s.reading }()
+	case <-ctx.Done():
+		return nil, 0, ctx.Err()
+	}
+	return s.Services(ctx, app)
 }
 
 // unreachable returns the problem of a request that needs Redis.
@@ -147,7 +158,7 @@ func (s *server) services(ctx context.Context, in *struct{ OfApp }) (*answer[adm
 	if err != nil {
 		return nil, err
 	}
-	processes, unreadable, err := s.Services(ctx, in.App)
+	processes, unreadable, err := s.inventory(ctx, in.App)
 	if err != nil {
 		return nil, unreachable(err)
 	}
@@ -204,6 +215,10 @@ func (s *server) announced(ctx context.Context, c record.Change) ([]record.Annou
 			apps[h.App] = true
 		}
 	}
+	names := map[string]bool{}
+	for _, e := range c.Edits {
+		names[e.Name] = e.Policy != nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, announcing)
 	defer cancel()
 	var all []record.Announced
@@ -211,13 +226,16 @@ func (s *server) announced(ctx context.Context, c record.Change) ([]record.Annou
 		if policies.CheckApp(app) != nil { // the record will say so
 			continue
 		}
-		processes, _, err := s.Services(ctx, app)
+		processes, _, err := s.inventory(ctx, app)
 		if err != nil {
 			s.Log.Warn("weir-admin: what services use is not known, and a change is made without it", "app", app, "error", err)
 			return all, nil
 		}
 		for _, p := range processes {
 			for _, r := range p.Rules {
+				if !names[r.Policy] {
+					continue
+				}
 				all = append(all, record.Announced{App: app, Process: cmp.Or(p.Name, p.ID), Policy: r.Policy, Code: r.Code})
 			}
 		}

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -159,19 +160,35 @@ func (s *server) change(ctx context.Context, c record.Change, w Writing) (*writt
 	for _, no := range outcome.CannotUse {
 		out.CannotUse = append(out.CannotUse, adminapi.CannotUse(no))
 	}
-	if !c.Dry && c.App != policies.AllApps && out.Revision > 0 {
-		s.Publisher.Wake()
-		within, cancel := context.WithTimeout(ctx, publishing)
-		defer cancel()
-		state := s.Publisher.Wait(within, c.App, outcome.Head.Version)
-		out.Alarm = state.Alarm
-		out.Published = state.Alarm == "" && state.Version.Compare(outcome.Head.Version) >= 0
+	if !c.Dry {
+		out.Published, out.Alarm = s.published(ctx, outcome)
 	}
 	tag := out.Revision
 	if c.Action != "apply" && len(c.Edits) == 1 {
 		tag = outcome.Revision // what the next If-Match of this policy expects
 	}
 	return tagged(tag, out), nil
+}
+
+// published waits until the documents of all apps that a change affects are published, or the one of its app if it
+// affects none, but for no longer than a moment, and returns the first alarm.
+func (s *server) published(ctx context.Context, outcome *record.Outcome) (all bool, alarm string) {
+	s.Publisher.Wake()
+	ctx, cancel := context.WithTimeout(ctx, publishing)
+	defer cancel()
+	documents := outcome.Affected
+	if own := outcome.Head; len(documents) == 0 && own.App != policies.AllApps && own.Version.Revision > 0 {
+		documents = []record.Head{own}
+	}
+	all = true
+	for _, d := range documents {
+		state := s.Publisher.Wait(ctx, d.App, d.Version)
+		all = all && state.Alarm == "" && state.Version.Compare(d.Version) >= 0
+		if alarm == "" && state.Alarm != "" {
+			alarm = fmt.Sprintf("app %q: %s", d.App, state.Alarm)
+		}
+	}
+	return all, alarm
 }
 
 func policyOf(p *policies.Policy) *adminapi.Policy {

@@ -264,3 +264,43 @@ func TestEveryRouteAsks(t *testing.T) {
 	status, _, _ := a.send(t, http.MethodPut, apiPath, `{"text":"1/1m"}`, "If-Match", "*", "Sec-Fetch-Site", "cross-site")
 	assert.Equal(t, http.StatusForbidden, status)
 }
+
+// A policy of all apps, and one that is lent, are published for each app before the answer.
+func TestOthersArePublished(t *testing.T) {
+	a := start(t)
+	ctx := t.Context()
+	for _, app := range []string{"pay", "mail"} {
+		_, err := a.AddApp(ctx, app, adminapi.Write{})
+		require.NoError(t, err)
+	}
+	_, err := a.Adopt(ctx, "mail", adminapi.Write{}) // of another generation
+	require.NoError(t, err)
+	has := func(app, text string) {
+		t.Helper()
+		require.Eventually(t, func() bool { // at once, on a machine that is not busy
+			encoded, err := a.rdb.HGet(ctx, redissource.Key(app), redissource.FieldDocument).Bytes()
+			if err != nil {
+				return false
+			}
+			document, err := policies.Decode(encoded)
+			require.NoError(t, err)
+			return document.Policies["api"].Text == text
+		}, 30*time.Second, 10*time.Millisecond)
+	}
+	written, err := a.Put(ctx, policies.AllApps, "api", policies.Policy{Text: "1/1m"}, adminapi.Write{})
+	require.NoError(t, err)
+	assert.Equal(t, policies.AllApps, written.App)
+	has("pay", "1/1m")
+	has("mail", "1/1m")
+	_, err = a.Put(ctx, "pay", "api", policies.Policy{Text: "2/1m", Apps: []string{"mail"}}, adminapi.Write{})
+	require.NoError(t, err)
+	has("mail", "2/1m")
+
+	owned, err := a.Owned(ctx, policies.AllApps)
+	require.NoError(t, err)
+	encoded, err := owned.Encode()
+	require.NoError(t, err)
+	same, err := a.Apply(ctx, policies.AllApps, encoded, adminapi.Write{Prune: true})
+	require.NoError(t, err)
+	assert.Empty(t, same.Differences)
+}

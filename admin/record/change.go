@@ -51,6 +51,8 @@ type Expect struct {
 type Outcome struct {
 	// Head is that of the app now.
 	Head Head
+	// Affected are the documents that are other ones now, by the names of their apps.
+	Affected []Head
 	// Revision is that of the last policy of the edits.
 	Revision    int64
 	Differences []Difference
@@ -82,7 +84,7 @@ func (r *Record) Change(ctx context.Context, c Change) (*Outcome, error) {
 		if outcome, err = w.all(ctx); err != nil {
 			return err
 		}
-		if c.Dry || len(w.affected) == 0 {
+		if c.Dry || w.unchanged {
 			return errDry
 		}
 		return nil
@@ -156,11 +158,12 @@ func (c *Change) check() error {
 // writer writes one change.
 type writer struct {
 	tx
-	change   *Change
-	revision int64
-	at       int64
-	affected map[string]bool // apps whose documents change
-	outcome  Outcome
+	change    *Change
+	revision  int64
+	at        int64
+	affected  map[string]bool // apps whose documents change
+	unchanged bool
+	outcome   Outcome
 }
 
 func (w *writer) all(ctx context.Context) (*Outcome, error) {
@@ -187,7 +190,8 @@ func (w *writer) all(ctx context.Context) (*Outcome, error) {
 			return nil, err
 		}
 	}
-	if len(w.affected) > 0 {
+	w.unchanged = len(w.affected) == 0
+	if !w.unchanged {
 		if err := w.publish(ctx); err != nil {
 			return nil, err
 		}
@@ -196,6 +200,7 @@ func (w *writer) all(ctx context.Context) (*Outcome, error) {
 		}
 	}
 	w.outcome.Head = head
+	slices.SortFunc(w.outcome.Affected, func(a, b Head) int { return strings.Compare(a.App, b.App) })
 	return &w.outcome, nil
 }
 
@@ -385,12 +390,14 @@ func (w *writer) publish(ctx context.Context) error {
 		return err
 	}
 	for _, made := range all {
-		if err := w.put(ctx, made.document.App, made.document.Version, made.digest, isNew[made.document.App]); err != nil {
+		head := Head{App: made.document.App, Version: made.document.Version, Digest: made.digest}
+		if err := w.put(ctx, head, isNew[head.App]); err != nil {
 			return err
 		}
+		w.outcome.Affected = append(w.outcome.Affected, head)
 	}
 	if everyone {
-		return w.put(ctx, policies.AllApps, every, "", isNew[policies.AllApps])
+		return w.put(ctx, Head{App: policies.AllApps, Version: every}, isNew[policies.AllApps])
 	}
 	return nil
 }
@@ -416,25 +423,25 @@ const (
 )
 
 // put writes the head of an app.
-func (w *writer) put(ctx context.Context, app string, v policies.Version, digest string, isNew bool) error {
+func (w *writer) put(ctx context.Context, h Head, isNew bool) error {
 	query := `UPDATE weir_apps SET generation = ?, revision = ?, digest = ? WHERE app = ?`
 	if isNew {
 		query = `INSERT INTO weir_apps (generation, revision, digest, app) VALUES (?, ?, ?, ?)`
 	}
-	if _, err := w.exec(ctx, query, v.Generation, v.Revision, digest, app); err != nil {
+	if _, err := w.exec(ctx, query, h.Version.Generation, h.Version.Revision, h.Digest, h.App); err != nil {
 		return err
 	}
-	if app == policies.AllApps {
+	if h.App == policies.AllApps {
 		return nil
 	}
 	if _, err := w.exec(ctx, `INSERT INTO weir_documents (app, generation, revision, digest) VALUES (?, ?, ?, ?)`,
-		app, v.Generation, v.Revision, digest); err != nil {
+		h.App, h.Version.Generation, h.Version.Revision, h.Digest); err != nil {
 		return err
 	}
 	if rand.N(prunes) > 0 {
 		return nil
 	}
-	return w.prune(ctx, app)
+	return w.prune(ctx, h.App)
 }
 
 // prune forgets the documents of an app before the last keptDocuments.
