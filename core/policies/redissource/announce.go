@@ -47,9 +47,6 @@ func (s *Source) announce(ctx context.Context) {
 
 // process returns what is announced.
 func (s *Source) process() *policies.Process {
-	s.mu.Lock()
-	s.prepare(s.set.Load()) // as it is already, but for those that are gone
-	s.mu.Unlock()
 	st := s.Status()
 	p := &policies.Process{
 		App: s.app, ID: s.id, Name: s.o.Name, Started: s.started, Weir: weirVersion(),

@@ -11,7 +11,6 @@ import (
 // follower is a Guard or Limiter that goes by a Source.
 type follower struct {
 	*enforce.Follower
-	set    *enforce.Set // for which it is prepared
 	states []policies.RuleState
 }
 
@@ -31,7 +30,7 @@ func (s *Source) Listen(f *enforce.Follower) {
 		return
 	}
 	if entries, alive := f.Prepare(s.set.Load()); alive {
-		s.followers = append(s.followers, follower{f, s.set.Load(), states(f.Rules(), entries)})
+		s.followers = append(s.followers, follower{f, states(f.Rules(), entries, s.set.Load())})
 		signal(s.changed)
 	}
 }
@@ -40,14 +39,9 @@ func (s *Source) Listen(f *enforce.Follower) {
 func (s *Source) prepare(set *enforce.Set) {
 	alive := s.followers[:0]
 	for _, f := range s.followers {
-		entries, ok := f.Prepare(set)
-		if !ok {
-			continue
+		if entries, ok := f.Prepare(set); ok {
+			alive = append(alive, follower{f.Follower, states(f.Rules(), entries, set)})
 		}
-		if f.set != set {
-			f.set, f.states = set, states(f.Rules(), entries)
-		}
-		alive = append(alive, f)
 	}
 	clear(s.followers[len(alive):])
 	s.followers = alive
@@ -56,9 +50,9 @@ func (s *Source) prepare(set *enforce.Set) {
 // maxListed is the number of texts of tiers and keys whose mistakes are listed for a rule.
 const maxListed = 10
 
-// states returns what rules go by, of which the entries say what became of the texts for them. It keeps nothing of the
-// entries: there may be a thousand for each rule.
-func states(rules []enforce.Rule, entries []enforce.Entry) []policies.RuleState {
+// states returns what rules go by, of which the entries say what became of the texts for them. A text that is not in set
+// is of another layer: see [policies.Layers]. It keeps nothing of the entries: there may be a thousand for each rule.
+func states(rules []enforce.Rule, entries []enforce.Entry, set *enforce.Set) []policies.RuleState {
 	states := make([]policies.RuleState, len(rules))
 	mistakes := make([][]string, len(rules))
 	type place struct{ policy, place string }
@@ -78,6 +72,13 @@ func states(rules []enforce.Rule, entries []enforce.Entry) []policies.RuleState 
 		for _, i := range at[place{e.Policy, e.Place}] {
 			state := &states[i]
 			switch ofPolicy := e.Field == "Policies"; {
+			case !has(set, e):
+				if ofPolicy {
+					state.Now = e.Now
+				}
+				if ofPolicy || e.Err != nil {
+					mistakes[i] = append(mistakes[i], anotherSource(e))
+				}
 			case ofPolicy && e.Err != nil:
 				state.Meaning, state.Now = policies.Unusable, e.Now
 				mistakes[i] = append(mistakes[i], e.Err.Error())
@@ -99,4 +100,30 @@ func states(rules []enforce.Rule, entries []enforce.Entry) []policies.RuleState 
 		states[i].Why = strings.Join(all, "; ") + more
 	}
 	return states
+}
+
+// has reports whether the text of an entry is in set.
+func has(set *enforce.Set, e enforce.Entry) bool {
+	if set == nil {
+		return false
+	}
+	texts, name := set.Policies, e.Policy
+	switch {
+	case e.Field == "Tiers":
+		texts, name = set.Tiers[e.Policy], e.Tier
+	case e.Field == "Keys":
+		texts, name = set.Keys[e.Policy], e.Key
+	}
+	text, there := texts[name]
+	// What is of all tiers or of all keys, or of the code's, has no text.
+	return there && text == e.Text || e.Text == "" && len(texts) > 0
+}
+
+// anotherSource says that a text is not of the document.
+func anotherSource(e enforce.Entry) string {
+	text := fmt.Sprintf("another source of the process has %v: %q", e, e.Text)
+	if e.Err != nil {
+		text += ", which cannot be used: " + e.Err.Error()
+	}
+	return text
 }

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -233,14 +234,46 @@ func TestDeletedIsTheCodes(t *testing.T) {
 func TestManyMistakesOfARule(t *testing.T) {
 	t.Parallel()
 	var entries []enforce.Entry
+	set := &enforce.Set{Keys: map[string]map[string]string{"api": {}}}
 	for n := range 25 {
+		set.Keys["api"][fmt.Sprint("user=", n)] = "x"
 		entries = append(entries, enforce.Entry{
 			Policy: "api", Field: "Keys", Key: fmt.Sprint("user=", n), Text: "x", Err: errors.New("not a policy"),
 		})
 	}
-	state := states([]enforce.Rule{{Policy: "api"}}, entries)[0]
+	state := states([]enforce.Rule{{Policy: "api"}}, entries, set)[0]
 	assert.Equal(t, policies.Code, state.Meaning)
 	assert.Contains(t, state.Why, "user=9")
 	assert.NotContains(t, state.Why, "user=10")
 	assert.True(t, strings.HasSuffix(state.Why, "; and 15 more"), state.Why)
+}
+
+// TestBehindALayer: what another source of the process says is not the fleet's word.
+func TestBehindALayer(t *testing.T) {
+	t.Parallel()
+	rdb := server(t).Client(t)
+	d := document("layer", 1, 1, "7/1m")
+	d.Policies["mail"] = policies.Policy{Text: "8/1m"}
+	d.Policies["jobs"] = policies.Policy{Keys: map[string]string{"a": "8/1m", "b": "nonsense"}}
+	write(t, rdb, d)
+	s := follow(t, rdb, "layer", Options{}, quick())
+	awaitText(t, s, "7/1m")
+	front := new(atomic.Pointer[enforce.Set])
+	front.Store(&enforce.Set{Policies: map[string]string{"api": "9/1m"}})
+	all := policies.Layers(front, s)
+	api, mail, jobs := job(t, all, "api: 1/1m"), job(t, all, "mail: 1/1m"), job(t, all, "jobs: 1/1m")
+	rules := s.Status().Rules
+	assert.Equal(t, policies.RuleState{
+		Policy: "api", Code: "api: 1/1m", Now: "api: 9/1m", Meaning: policies.Code,
+		Why: `another source of the process has Policies["api"]: "9/1m"`,
+	}, ruleOf(t, rules, "api"))
+	assert.Equal(t, policies.Fleet, ruleOf(t, rules, "mail").Meaning)
+	assert.Equal(t, policies.Fleet, ruleOf(t, rules, "jobs").Meaning)
+	assert.Contains(t, ruleOf(t, rules, "jobs").Why, `Keys["jobs"]["b"]`)
+	front.Store(nil)
+	assert.Equal(t, "api: 7/1m", api.Policy().String())
+	assert.Equal(t, policies.RuleState{Policy: "api", Code: "api: 1/1m", Now: "api: 7/1m", Meaning: policies.Fleet}, ruleOf(t, s.Status().Rules, "api"))
+	for _, l := range []*enforce.Limiter{api, mail, jobs} {
+		runtime.KeepAlive(l)
+	}
 }

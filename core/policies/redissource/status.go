@@ -22,7 +22,7 @@ type Status struct {
 	Why string
 	// Bridge is the reason for which the file of Options.Bridge is of no use. It is "" if all is well.
 	Bridge string
-	// Rules are those of the Guards and Limiters that follow the Source, and of some that are gone.
+	// Rules are those of the Guards and Limiters that follow the Source.
 	Rules []policies.RuleState
 	// Unlisted is the number of Guards and Limiters that came when there were a thousand. They go by the same document,
 	// which their first request prepares.
@@ -38,6 +38,7 @@ func (s *Source) Status() Status {
 		st.Version = s.held.document.Version
 	}
 	st.Meaning, st.Why = s.held.meaning(time.Now(), s.pace.stale)
+	s.prepare(s.set.Load()) // as it is, but for those that are gone, and for what other layers say
 	for _, f := range s.followers {
 		st.Rules = append(st.Rules, f.states...)
 	}
