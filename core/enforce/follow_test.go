@@ -113,6 +113,20 @@ func TestLimiterFollowsByKey(t *testing.T) {
 		assert.EqualValues(t, want, holds, key)
 	}
 	require.NoError(t, l.Wait(ctx, "free", 1000))
+
+	// Nothing of what is unlimited reaches the store.
+	deaf := follow(t, unasked{t}, "job: 1/1h, 1 concurrent; wait 1h", enforce.Options{Source: source})
+	var a enforce.Admission
+	require.NoError(t, deaf.Begin(ctx, enforce.Ask{Key: "free", Cost: 5}, &a))
+	assert.EqualValues(t, 5, a.Result.Taken)
+	require.NoError(t, a.Wait(ctx))
+	require.NoError(t, a.Acquire(ctx, 1))
+	a.GiveBack(5)
+	charged := false
+	a.Charge(5, func() { charged = true })
+	assert.True(t, charged)
+	a.Finish(false)
+	require.NoError(t, deaf.Close())
 	require.ErrorContains(t, l.Wait(ctx, "bad", 1), "the key is blocked")
 	_, err := l.Allow(ctx, "")
 	require.Error(t, err)
@@ -258,6 +272,31 @@ func TestListener(t *testing.T) {
 	assert.EqualValues(t, 40, left(t, l, "user=7"))
 	assert.Empty(t, source.show(nil))
 	assert.EqualValues(t, 10, left(t, l, "user=7"))
+	// A Set that was prepared for what there was then, and comes again later, follows what there is now.
+	again := set("nonsense")
+	source.show(again)
+	assert.EqualValues(t, 10, left(t, l, "user=7"))
+	source.shown.Store(set("50/1h"))
+	assert.EqualValues(t, 50, left(t, l, "user=7"))
+	source.shown.Store(again)
+	assert.EqualValues(t, 50, left(t, l, "user=7"))
+}
+
+// A Source that has another mistake for each call fills no log.
+func TestMistakesAreLoggedSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source, log := new(numbers), new(strings.Builder)
+		l := follow(t, nil, "job: 10/1h", enforce.Options{Source: source, Log: slog.New(slog.NewTextHandler(log, nil))})
+		for hours := 1; hours < 3; hours++ {
+			for i := range 3000 {
+				source.Store(set(fmt.Sprint("nonsense", i, strings.Repeat(" ", 1000))))
+				l.Policy()
+			}
+			assert.Equal(t, 1000*hours, strings.Count(log.String(), "\n"))
+			<-time.After(time.Hour)
+		}
+		assert.Less(t, log.Len(), 2000*1000)
+	})
 }
 
 // Callers that come while Sets change get the numbers of one of them, and never go back.

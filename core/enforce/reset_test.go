@@ -97,6 +97,32 @@ func TestNumbersKnownAreBounded(t *testing.T) {
 	}
 	require.NoError(t, l.Reset(t.Context(), "k"))
 	assert.Equal(t, 257, remote.Resets)
+
+	// Those that are prepared again stay.
+	first := variant(t, l, "10/1m burst 2000")
+	for i := range 1000 {
+		variant(t, l, fmt.Sprintf("10/1m burst %d", 3000+i))
+		variant(t, l, "20/1m burst 4000") // of the same time as the first
+	}
+	_, err := first.UpTo(t.Context(), "k", 2000)
+	require.NoError(t, err)
+	require.NoError(t, l.Reset(t.Context(), "k"))
+	assert.EqualValues(t, 2000, left(t, first, "k"))
+}
+
+// A key that has other numbers of more than are known is forgotten under its own.
+func TestResetForgetsTheNumbersOfTheKey(t *testing.T) {
+	keys := []string{}
+	for i := range 900 {
+		keys = append(keys, fmt.Sprintf("user=%03d", i), fmt.Sprintf("10/1m burst %d", 11+i))
+	}
+	source := new(numbers)
+	source.Store(set("", keys...))
+	l := follow(t, nil, "job: 10/1m", enforce.Options{Source: source})
+	_, err := l.AllowN(t.Context(), "user=000", 11)
+	require.NoError(t, err)
+	require.NoError(t, l.Reset(t.Context(), "user=000"))
+	assert.EqualValues(t, 11, left(t, l, "user=000"))
 }
 
 // Units come back where they were taken, whatever the numbers are now.

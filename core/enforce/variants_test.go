@@ -387,14 +387,19 @@ func TestVariantsAreShared(t *testing.T) {
 			users[u].now, _ = users[u].limiter.Variants(maps.Clone(tiers), set, users[u].now)
 			require.Same(t, users[0].now, users[u].now)
 		}
-		other, _ := l.Variants(map[string]string{"max": "50/1m"}, set, nil)
-		assert.NotContains(t, users[0].now.Tiers, "max")
-		assert.Contains(t, other.Tiers, "max")
 		numbers, err := l.Variant(core.MustParse("11/1m"))
 		require.NoError(t, err)
-		other, _ = numbers.Variants(tiers, set, nil)
-		assert.Same(t, numbers, other.Limiter)
+		other, _ := numbers.Variants(tiers, set, nil)
+		assert.Same(t, numbers, other.Limiter, "another policy")
+		other, _ = l.Variants(map[string]string{"max": "50/1m"}, set, nil)
+		assert.NotContains(t, users[0].now.Tiers, "max")
+		assert.Contains(t, other.Tiers, "max", "other tiers")
 	}
+	bad := &enforce.Set{Tiers: map[string]map[string]string{"api": {"pro": "nonsense"}}}
+	late, _ := l.Variants(tiers, bad, nil)
+	users[0].now, _ = l.Variants(tiers, bad, users[0].now)
+	assert.Equal(t, map[string]string{"pro": "api: 50/1m"}, said(t, late.Tiers))
+	assert.Equal(t, map[string]string{"pro": "api: 64/1m"}, said(t, users[0].now.Tiers), "what cannot be used depends on what was before")
 	users[0].now, _ = l.Variants(tiers, nil, users[0].now)
 	assert.Equal(t, map[string]string{"pro": "api: 50/1m"}, said(t, users[0].now.Tiers))
 }
