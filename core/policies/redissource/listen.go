@@ -108,10 +108,10 @@ func has(set *enforce.Set, e enforce.Entry) bool {
 		return false
 	}
 	texts, name := set.Policies, e.Policy
-	switch {
-	case e.Field == "Tiers":
+	switch e.Field {
+	case "Tiers":
 		texts, name = set.Tiers[e.Policy], e.Tier
-	case e.Field == "Keys":
+	case "Keys":
 		texts, name = set.Keys[e.Policy], e.Key
 	}
 	text, there := texts[name]
