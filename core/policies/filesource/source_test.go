@@ -12,7 +12,6 @@ import (
 	"runtime"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -202,10 +201,6 @@ func TestAFileWithMistakes(t *testing.T) {
 			{"too large", func() { write(t, path, strings.Repeat("#", filesource.MaxSize+1)) }, "the file has 2097153 bytes"},
 			{"gone", func() { require.NoError(t, os.Remove(path)) }, "no such file"},
 			{"a directory", func() { require.NoError(t, os.Mkdir(path, 0o700)) }, "is not a regular file"},
-			{"a pipe", func() {
-				require.NoError(t, os.Remove(path))
-				require.NoError(t, syscall.Mkfifo(path, 0o600))
-			}, "is not a regular file"},
 			{"a loop", func() {
 				require.NoError(t, os.Remove(path))
 				require.NoError(t, os.Symlink(path, path))
