@@ -223,19 +223,22 @@ func (l *lint) source() {
 	if g.source == nil {
 		return
 	}
-	set := g.source.Load()
-	for _, ru := range g.all() {
+	set, all := g.source.Load(), g.all()
+	for _, ru := range all {
+		some := func(of func(*rule) bool) bool { // rules of this policy, of which there may be several
+			return slices.ContainsFunc(all, func(other *rule) bool { return other.name == ru.name && of(other) })
+		}
 		_, entries := ru.limiter.Variants(ru.Tiers, set, ru.variants)
 		for _, e := range entries {
 			where := "Source." + e.String()
 			switch {
-			case e.Field == inTiers && ru.Tier == nil: // one line for all of them
+			case e.Field == inTiers && !some(func(ru *rule) bool { return ru.Tier != nil }): // one line for all of them
 				l.warn(codeNumbers, fmt.Sprintf("Source.Tiers[%q]", ru.name), "%s has no Tier, so that no request is of a tier; give it one, or leave the entry out", ru.place)
 			case e.Err != nil:
 				l.warn(codeNumbers, where, "%v; until it is mended, the numbers of the Config hold", e.Err)
 			case e.Text == enforce.Blocked && e.Trial:
 				l.warn(codeBlockedTrial, where, "the policy of %s is on trial, and refuses nobody, a blocked key neither; end the trial, or leave the entry out", ru.place)
-			case e.Field == inKeys && !ru.mayHave(e.Key):
+			case e.Field == inKeys && !some(func(ru *rule) bool { return ru.mayHave(e.Key) }):
 				l.warn(codeUnmatchedKey, where, "%s counts by %v, which makes no such key; write keys as Event.Key returns them, as in \"user=7\"", ru.place, ru.Key)
 			}
 		}

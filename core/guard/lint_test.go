@@ -337,6 +337,16 @@ func TestLint(t *testing.T) {
 				`unmatched-key: Source.Keys["default"]["usr=7&route=/"]: Rule counts by join(user(uid), route), which makes no such key; write keys as Event.Key returns them, as in "user=7"`,
 			},
 		},
+		"numbers of a Source for one of two rules of a policy": {
+			config: guard.Config{
+				Rule:  guard.Rule{Policy: "api: 100/1m", Key: keyfunc.User("uid"), Tier: anyTier},
+				Rules: []guard.Rule{{Policy: "api: 100/1m", Key: keyfunc.Const("all")}},
+				Source: sourceOf(&guard.Set{
+					Tiers: map[string]map[string]string{"api": {"pro": "200/1m"}},
+					Keys:  map[string]map[string]string{"api": {"user=7": "200/1m", "const=all": "300/1m"}},
+				}),
+			},
+		},
 		"a key blocked by a trial": {
 			config: guard.Config{
 				Rule:  guard.Rule{Policy: "100/1m"},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-go/weir/core/enforce"
@@ -16,6 +17,7 @@ import (
 type numbers struct {
 	variants *enforce.Variants
 	entries  []enforce.Entry // of the Set, for this policy
+	placed   atomic.Pointer[placed]
 
 	limiter *enforce.Limiter
 	tiers   map[string]*enforce.Limiter // nil for the unlimited

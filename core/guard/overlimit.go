@@ -24,7 +24,8 @@ type Refusal struct {
 	Request keyfunc.Request
 	// Rule is the rule that refuses. It must not be changed.
 	Rule *Rule
-	// Result is the limiter's answer; the zero Result if there is none.
+	// Result is the limiter's answer; the zero Result if there is none. It has no Limit where the Source has blocked the
+	// key, for which nothing was counted.
 	Result core.Result
 	// Err is nil for a request over its limit, unless the store failed and the
 	// process decided by itself ("fail local"): then it is a *core.StoreError, and

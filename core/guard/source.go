@@ -165,7 +165,7 @@ func (g *Guard) follow() {
 }
 
 // prepareFor makes the version of a Set before requests see it, and returns its entries for each rule.
-func (g *Guard) prepareFor(set *enforce.Set) (entries []enforce.Entry) {
+func (g *Guard) prepareFor(set *enforce.Set) []enforce.Entry {
 	v := &g.versions
 	v.next.Lock()
 	defer v.next.Unlock()
@@ -173,14 +173,36 @@ func (g *Guard) prepareFor(set *enforce.Set) (entries []enforce.Entry) {
 	if made == nil || made.set != set {
 		made = g.version(set, made)
 	}
+	var entries [][]enforce.Entry
 	for _, root := range g.all() {
-		for _, e := range made.rules[root].entries {
-			if e.Place = root.place; e.Field == inTiers && e.Err == nil && root.Tier == nil {
-				e.Err = errNoTier
-			}
-			entries = append(entries, e)
+		entries = append(entries, made.rules[root].entriesAt(root.place, root.Tier != nil))
+	}
+	if len(entries) == 1 {
+		return entries[0]
+	}
+	return slices.Concat(entries...)
+}
+
+// placed are the entries of numbers for a place in the Config.
+type placed struct {
+	place   string
+	tiers   bool // the rule has a Tier
+	entries []enforce.Entry
+}
+
+// entriesAt returns the entries for a rule at that place. Rules of one policy are mostly of one place, With.
+func (n *numbers) entriesAt(place string, tiers bool) []enforce.Entry {
+	if p := n.placed.Load(); p != nil && p.place == place && p.tiers == tiers {
+		return p.entries
+	}
+	entries := slices.Clone(n.entries)
+	for i := range entries {
+		e := &entries[i]
+		if e.Place = place; e.Field == inTiers && e.Err == nil && !tiers {
+			e.Err = errNoTier
 		}
 	}
+	n.placed.Store(&placed{place, tiers, entries})
 	return entries
 }
 
