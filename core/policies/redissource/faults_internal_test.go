@@ -294,13 +294,12 @@ func TestSilentSubscription(t *testing.T) {
 	proxy := redistest.NewProxy(t, server.Addr())
 	rdb := server.Client(t)
 	p := quick()
-	p.read, p.silence = never, 100*time.Millisecond
+	p.read, p.silence, p.deadline = never, 100*time.Millisecond, 500*time.Millisecond
 	publish(t, rdb, document("pay", 1, 1, "1/1m"))
 	s := follow(t, server.Client(t, func(o *redis.Options) { o.Addr = proxy.Addr() }), "pay", Options{Silent: true}, p)
 	awaitText(t, s, "1/1m")
 	awaitSubscription(t, rdb, "pay")
-	proxy.Blackhole()
-	proxy.Pass() // what was open stays deaf
+	proxy.Disconnect(redistest.Hang) // what is open is silent from now on, and what is opened is not
 	publish(t, rdb, document("pay", 1, 2, "2/1m"))
 	awaitText(t, s, "2/1m")
 }
