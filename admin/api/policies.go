@@ -28,6 +28,10 @@ func (s *server) apps(ctx context.Context, _ *struct{}) (*answer[adminapi.Apps],
 	return &answer[adminapi.Apps]{Body: out}, nil
 }
 
+func (*server) schema(context.Context, *struct{}) (*encoded, error) {
+	return &encoded{ContentType: "application/schema+json", Body: policies.Schema()}, nil
+}
+
 func (s *server) addApp(ctx context.Context, in *struct {
 	OfApp
 	Writing

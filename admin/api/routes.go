@@ -62,6 +62,7 @@ func (s *server) routes(api huma.API) {
 	route(api, "rollback-policy", http.MethodPost, adminapi.PathRollback, "Write a former version of a policy", s.rollback)
 	route(api, "apply-policies", http.MethodPost, adminapi.PathApply, "Write the policies of a document, all or none", s.apply)
 	route(api, "adopt-app", http.MethodPost, adminapi.PathAdopt, "Make an app's document later than all that was published", s.adopt)
+	route(api, "get-schema", http.MethodGet, adminapi.PathSchema, "JSON Schema of documents", s.schema)
 	route(api, "list-services", http.MethodGet, adminapi.PathServices, "Processes of an app, and what they obey", s.services)
 }
 

@@ -245,9 +245,14 @@ func TestDescription(t *testing.T) {
 	for _, path := range []string{
 		adminapi.PathApps, adminapi.PathApp, adminapi.PathAdopt, adminapi.PathPolicies, adminapi.PathPolicy,
 		adminapi.PathHistory, adminapi.PathRollback, adminapi.PathApply, adminapi.PathServices,
+		adminapi.PathSchema,
 	} {
 		assert.Contains(t, description.Paths, path)
 	}
+	status, header, body := a.send(t, http.MethodGet, adminapi.PathSchema, "")
+	require.Equal(t, http.StatusOK, status)
+	assert.Equal(t, "application/schema+json", header.Get("Content-Type"))
+	assert.Equal(t, string(policies.Schema()), body)
 }
 
 // No route answers a stranger, whatever the method, nor a page of another site.

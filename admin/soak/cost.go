@@ -108,6 +108,7 @@ func (p *pricing) run(ctx context.Context) {
 		p.Fatal(err)
 	}
 	p.decider = hosttest.Start(p, serviceEnv, string(text))
+	stepAside()
 	var with, without []time.Duration
 	stats := map[string]stat{}
 	for range p.turns {

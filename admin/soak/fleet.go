@@ -70,7 +70,7 @@ func (s *server) start(tb testing.TB) {
 func (s *server) launch(tb testing.TB) error {
 	cmd := exec.CommandContext(context.WithoutCancel(tb.Context()), s.program, //nolint:gosec // built above
 		"-db", s.database, "-redis", "redis://"+s.redis, "-token-file", s.tokens, "-addr", s.address)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	hosttest.Tie(cmd)
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		return err

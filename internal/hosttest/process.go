@@ -30,7 +30,7 @@ func Start(tb testing.TB, name, value string) *Process {
 	cmd := exec.CommandContext(context.WithoutCancel(tb.Context()), self) //nolint:gosec // this program
 	cmd.Env = append(os.Environ(), name+"="+value)
 	cmd.Stderr = os.Stderr
-	tie(cmd)
+	Tie(cmd)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		tb.Fatal(err)

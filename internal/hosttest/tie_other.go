@@ -4,4 +4,5 @@ package hosttest
 
 import "os/exec"
 
-func tie(*exec.Cmd) {}
+// Tie does nothing. On Linux it has the kernel kill a process when this one goes away.
+func Tie(*exec.Cmd) {}

@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/weir-go/weir/internal/hosttest"
 )
 
 // patience bounds every wait for a server. Only a failure uses it up.
@@ -116,7 +118,8 @@ func newServer(t testing.TB, name string) *Server {
 func (s *Server) command(ctx context.Context, argv []string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Dir = s.dir
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.owner, Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.owner}
+	hosttest.Tie(cmd)
 	return cmd
 }
 
