@@ -24,7 +24,7 @@ type afterQueue struct {
 	keys   map[afterID]*afterKey
 }
 
-// afterID names a key of a policy.
+// afterID names a key of a policy in an epoch.
 type afterID struct{ policy, key string }
 
 // afterKey is a key of which requests are under way. The lock of the queue guards it and its attempts.

@@ -137,7 +137,7 @@ func (b *breaker) Serve(x *Refusal) Verdict { return b.o.Before.Serve(x) }
 // choose counts a refusal, and returns the handler that answers it. If the circuit is open now, it raises the
 // RetryAfter of res to the time for which it is.
 func (b *breaker) choose(t *taken, res *core.Result, err error) OverLimit {
-	policy := t.rule.circuit
+	policy := t.rule.inEpoch
 	switch {
 	case t.barred:
 		return b.o.Then

@@ -310,14 +310,14 @@ func (g *Guard) setCost(r keyfunc.Request, t *taken, limiter *enforce.Limiter, a
 	}
 	ask.Cost, ask.AtMost = 0, true
 	if !ru.shadow {
-		t.attempt = g.afters.enter(afterID{ru.name, ask.Key}, limiter)
+		t.attempt = g.afters.enter(afterID{ru.inEpoch, ask.Key}, limiter)
 	}
 }
 
 // bar reports whether the circuit of a key is open. Then the store is not asked.
 func (t *taken) bar(key string) bool {
 	t.key = key
-	t.admission.Result.RetryAfter, t.probe = t.rule.breaker.circuits.Ask(t.rule.circuit, key)
+	t.admission.Result.RetryAfter, t.probe = t.rule.breaker.circuits.Ask(t.rule.inEpoch, key)
 	t.barred = t.admission.Result.RetryAfter > 0
 	return t.barred
 }
@@ -385,7 +385,7 @@ func (g *Guard) conclude(r keyfunc.Request, v *Verdict, all []taken) {
 			g.observeDecision(r, t, cmp.Or(t.admission.Err, t.keyless))
 		}
 		if t.probe {
-			t.rule.breaker.circuits.Admitted(t.rule.circuit, t.key)
+			t.rule.breaker.circuits.Admitted(t.rule.inEpoch, t.key)
 		}
 		// The headers say nothing of a trial, which refuses nobody.
 		if res := &t.admission.Result; !t.rule.shadow && (v.rule == nil || v.Result.Allowed() && res.Limit > 0 && (v.Result.Limit == 0 || tighter(res, &v.Result))) {

@@ -118,6 +118,7 @@ func TestBlocked(t *testing.T) {
 		"many":       {Rule: guard.Rule{Policy: "5/1h", Cost: func(keyfunc.Request) int64 { return 1000 }}},
 		"open":       {Rule: guard.Rule{Policy: "5/1h; fail open"}},
 		"second":     {Rule: guard.Rule{Policy: "5/1h"}, Rules: []guard.Rule{{Policy: "all: 5/1h", Key: keyfunc.Const("all")}}},
+		"lists":      {Rule: guard.Rule{Policy: "5/1h"}, Headers: guard.Headers{RateLimit: true, PartitionSecret: "0123456789abcdef"}},
 		"in process": {Rule: guard.Rule{Policy: "5/1h"}, Store: newMemory(t)},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -24,7 +24,7 @@ type numbers struct {
 	keys    map[string]*enforce.Limiter // those of single keys, nil for the unlimited; a nil map if there are none
 	wait    time.Duration               // how far ahead a request may reserve
 	shadow  bool
-	circuit string                        // the policy's name in the circuits of Break: another one in each epoch
+	inEpoch string                        // the name of the policy in its epoch, for what the process keeps by names
 	burst   burst                         // of the first limit: nearly always, of the one that the headers show
 	lists   map[*enforce.Limiter]*listing // for RateLimit and RateLimit-Policy, of each policy; nil if they are not sent
 }
@@ -67,12 +67,12 @@ type preparedFor struct {
 func newNumbers(v *enforce.Variants, entries []enforce.Entry, lists bool) *numbers {
 	p := v.Limiter.Policy()
 	o := p.Options()
-	n := &numbers{variants: v, entries: entries, limiter: v.Limiter, tiers: v.Tiers, wait: o.Wait, shadow: o.Shadow, circuit: p.Name()}
+	n := &numbers{variants: v, entries: entries, limiter: v.Limiter, tiers: v.Tiers, wait: o.Wait, shadow: o.Shadow, inEpoch: p.Name()}
 	if len(v.Keys) > 0 {
 		n.keys = v.Keys
 	}
 	if o.Epoch > 0 {
-		n.circuit += "@" + strconv.Itoa(o.Epoch)
+		n.inEpoch += "@" + strconv.Itoa(o.Epoch)
 	}
 	units := p.Limits()[0].Burst
 	n.burst = burst{units, strconv.FormatInt(units, 10)}

@@ -144,6 +144,34 @@ func TestEpochClosesCircuits(t *testing.T) {
 	})
 }
 
+// Another epoch of a policy with After has nothing to do with the requests of the one before: those under way take no
+// units of it, and those that wait for them go on waiting.
+func TestEpochOfAfter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := new(numbers)
+		g := newGuard(t, guard.Config{
+			Rule:   guard.Rule{Policy: "1/1h fixed-window", After: func(f guard.Final) int64 { return int64(f.Status - 200) }},
+			Source: source,
+		})
+		running := g.Check(from(alice))
+		require.Equal(t, guard.Pass, running.Action)
+		waiting := make(chan guard.Verdict)
+		go func() { waiting <- g.Check(from(alice)) }()
+		synctest.Wait()
+		source.Store(policies("default", "1/1h fixed-window; epoch 1"))
+		began := time.Now()
+		fresh := g.Check(from(alice))
+		assert.Equal(t, guard.Pass, fresh.Action)
+		assert.Zero(t, time.Since(began), "it waits for nobody")
+		running.Finish(guard.Final{Status: 200})
+		assert.Equal(t, guard.Pass, (<-waiting).Action)
+		fresh.Finish(guard.Final{Status: 201})
+		assert.Equal(t, 429, g.Check(from(alice)).Status)
+		source.Store(nil)
+		assert.Equal(t, guard.Pass, g.Check(from(bob)).Action)
+	})
+}
+
 // An Event has the revision of the Set by which the request went, also when it is settled, and Describe begins with
 // that of now. A Set without a revision, and none, have none.
 func TestRevision(t *testing.T) {
