@@ -411,3 +411,50 @@ func BenchmarkSource(b *testing.B) {
 		})
 	}
 }
+
+// An epoch that begins while permits are held and units are owed: what is held goes on and is renewed, the new epoch
+// has all permits and units, and what was admitted without the store is charged to the epoch that it was admitted in.
+func TestEpochBegins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source, ctx, memory := new(numbers), t.Context(), newMemory(t, 0)
+		store := &remotePermits{Remote: remotetest.New(memory), PermitStore: memory}
+		l := follow(t, store, "job: 10/1h fixed-window, 1 concurrent lease 3s", enforce.Options{Source: source, Log: slog.New(slog.DiscardHandler)})
+		old, release, err := l.Acquire(ctx, "k")
+		require.NoError(t, err)
+		store.Fail(&core.StoreError{Class: core.ClassDown})
+		_, err = l.AllowN(ctx, "k", 3)
+		require.NoError(t, err)
+		source.Store(set("10/1h fixed-window, 1 concurrent lease 3s; epoch 1"))
+		_, err = l.AllowN(ctx, "k", 5)
+		require.NoError(t, err)
+		store.Fail(nil)
+		next, releaseNext, err := l.Acquire(ctx, "k")
+		require.NoError(t, err, "the new epoch has all permits")
+		<-time.After(time.Minute)
+		require.NoError(t, old.Err())
+		require.NoError(t, next.Err())
+		_, _, err = l.Acquire(ctx, "k")
+		require.Error(t, err)
+		for _, want := range []int64{10 - 5 - 1, 10 - 3 - 1} { // in the new epoch and in the old one
+			left(t, l, "k") // the store answers for the key
+			synctest.Wait()
+			assert.Equal(t, want, left(t, l, "k"), l.Policy().String())
+			source.Store(nil)
+		}
+		release()
+		require.ErrorIs(t, old.Err(), context.Canceled)
+		synctest.Wait() // it is given back behind
+		_, again, err := l.Acquire(ctx, "k")
+		require.NoError(t, err)
+		again()
+		require.NoError(t, next.Err())
+		releaseNext()
+		require.NoError(t, l.Close())
+	})
+}
+
+// remotePermits is a store outside the process that has permits, which never fail.
+type remotePermits struct {
+	*remotetest.Remote
+	core.PermitStore
+}

@@ -71,6 +71,26 @@
 //		OverLimit: guard.Break(guard.BreakOptions{Refusals: 20, Open: time.Minute}),
 //	}})
 //
+// # Policies that change
+//
+// A Source changes policies while the program runs. An atomic.Pointer of a [Set] is one, and so are those of the packages
+// below core/policies, which read files and Redis:
+//
+//	sets := new(atomic.Pointer[guard.Set])
+//	g, err := guard.New(guard.Config{
+//		Rule:   guard.Rule{Policy: "api: 1/1h fixed-window", Key: keyfunc.Header("X-Customer")},
+//		Source: sets,
+//	})
+//
+// A Set has other numbers, of policies, tiers and single keys, and may put a policy on trial (shadow) and enforce it,
+// change its fail word and the length of its wait, or start afresh (epoch):
+//
+//	sets.Store(&guard.Set{
+//		Revision: "1",
+//		Policies: map[string]string{"api": "2/1h fixed-window; shadow"},
+//		Keys:     map[string]map[string]string{"api": {"header.x-customer=7": "500/1h fixed-window"}},
+//	})
+//
 // # At the start, and in use
 //
 // [Guard.Lint] returns what may not be meant, and [Guard.Rules] and [Guard.Describe] what holds for each route.

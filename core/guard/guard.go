@@ -39,8 +39,8 @@ type Config struct {
 	// Headers is the style of the headers that show clients their limits. The zero Headers are X-RateLimit-Limit and its
 	// like.
 	Headers Headers
-	// Source has the numbers of policies and tiers that change while the program runs. nil means that none do, and
-	// costs nothing.
+	// Source changes policies while the program runs: numbers and some options of policies, tiers and single keys. nil
+	// means that none do, and costs nothing.
 	Source Source
 	// Store keeps the counts. nil means a new [core.Memory].
 	Store core.Store

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -112,6 +113,57 @@ func Example_tiers() {
 	// pro-1 4999 of 5000
 }
 
+// A policy is raised and put on trial while the program runs, one customer is given more, and then the policy is
+// enforced, and another customer kept out.
+func Example_changing() {
+	sets := new(atomic.Pointer[guard.Set])
+	g, err := guard.New(guard.Config{
+		Rule:   guard.Rule{Policy: "api: 1/1h fixed-window", Key: keyfunc.Header("X-Customer")},
+		Source: sets,
+	})
+	if err != nil {
+		panic(err)
+	}
+	handler := nethttp.Limit(g)(http.NotFoundHandler())
+	ask := func() {
+		for _, customer := range []string{"6", "7", "8"} {
+			r := httptest.NewRequest("GET", "/", nil)
+			r.Header.Set("X-Customer", customer)
+			w := httptest.NewRecorder()
+			handler.ServeHTTP(w, r)
+			fmt.Printf("%s: %d, limit %q\n", customer, w.Code, w.Header().Get("X-RateLimit-Limit"))
+		}
+	}
+	sets.Store(&guard.Set{
+		Revision: "1",
+		Policies: map[string]string{"api": "2/1h fixed-window; shadow"},
+		Keys:     map[string]map[string]string{"api": {"header.x-customer=7": "500/1h fixed-window"}},
+	})
+	ask()
+	ask()
+	sets.Store(&guard.Set{
+		Revision: "2",
+		Policies: map[string]string{"api": "2/1h fixed-window"},
+		Keys: map[string]map[string]string{"api": {
+			"header.x-customer=7": "500/1h fixed-window", "header.x-customer=8": "blocked",
+		}},
+	})
+	ask()
+	fmt.Print(g.Describe(nil))
+	// Output:
+	// 6: 404, limit ""
+	// 7: 404, limit ""
+	// 8: 404, limit ""
+	// 6: 404, limit ""
+	// 7: 404, limit ""
+	// 8: 404, limit ""
+	// 6: 429, limit "2"
+	// 7: 404, limit "500"
+	// 8: 429, limit ""
+	// revision 2
+	// all others  Rule  api: 2/1h fixed-window  by header(X-Customer)  reject(429)  2 keys
+}
+
 // Four processes count together in Redis. While it fails, each of them admits a quarter.
 func Example_redis() {
 	fmt.Println(countInRedis())
@@ -186,7 +238,7 @@ func TestGuide(t *testing.T) {
 		}
 		inside = is
 	}
-	assert.Len(t, blocks, 5)
+	assert.Len(t, blocks, 7)
 	for _, block := range blocks {
 		assert.Contains(t, strings.ReplaceAll(examples, `return "", err`, "return err"), plain(block))
 	}

@@ -195,19 +195,18 @@ func (ru *RuleInfo) cells() []string {
 	if ru.Name == "" {
 		return []string{route, "no limit"}
 	}
-	tiers := ""
+	var more []string
 	if len(ru.Tiers) > 0 {
-		tiers = "tiers " + strings.Join(slices.Sorted(maps.Keys(ru.Tiers)), ", ")
+		more = append(more, "tiers "+strings.Join(slices.Sorted(maps.Keys(ru.Tiers)), ", "))
 	}
-	keys := ""
 	switch n := len(ru.Keys); n {
 	case 0:
 	case 1:
-		keys = "1 key"
+		more = append(more, "1 key")
 	default:
-		keys = strconv.Itoa(n) + " keys"
+		more = append(more, strconv.Itoa(n)+" keys")
 	}
-	return []string{route, ru.Place, ru.Policy, "by " + ru.Key, ru.OverLimit, tiers, keys}
+	return []string{route, ru.Place, ru.Policy, "by " + ru.Key, ru.OverLimit, strings.Join(more, "; ")}
 }
 
 // columns joins lines, with each cell as wide as the widest in its column, two spaces apart. It is not text/tabwriter,

@@ -81,7 +81,7 @@ func TestKeys(t *testing.T) {
 	assert.Equal(t, map[string]string{
 		"uid=ann": "70/1h fixed-window", "uid=eve": "blocked", "uid=root": "unlimited", "uid=bo%20b": "9/1h fixed-window",
 	}, rules[0].Keys)
-	assert.Contains(t, g.Describe(nil), "tiers admin, pro  4 keys")
+	assert.Contains(t, g.Describe(nil), "tiers admin, pro; 4 keys")
 
 	source.Store(nil)
 	shown, _ := ask("eve", "")

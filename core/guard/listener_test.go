@@ -131,26 +131,29 @@ func TestNoRequestPrepares(t *testing.T) {
 // What was prepared is used when it is shown, and not before; what was shown before stays meanwhile, also if no request
 // has gone by it yet.
 func TestPreparedIsNotShown(t *testing.T) {
-	source, log := new(preparing), new(witness)
-	g := newGuard(t, guard.Config{Rule: guard.Rule{Policy: "10/1h"}, Rules: []guard.Rule{{Policy: "b: 1000000/1h", Key: keyfunc.Const("b")}}, Source: source, Log: slog.New(log)})
-	limit := func() int64 { return g.Check(from(alice)).Result.Limit }
-	numbers := func(n int) *guard.Set {
-		return policies("default", fmt.Sprint(n, "/1h"), "b", "nonsense"+strconv.Itoa(n))
+	source := new(preparing)
+	g := newGuard(t, guard.Config{Rule: guard.Rule{Policy: "10/1h"}, Source: source})
+	numbers := func(n int) *guard.Set { return policies("default", fmt.Sprint(n, "/1h")) }
+	holds := func(n int, prepared any) {
+		t.Helper()
+		assert.EqualValues(t, n, g.Check(from(alice)).Result.Limit)
+		assert.Same(t, prepared, guard.Current(g))
 	}
 	source.prepare(numbers(1))
-	assert.EqualValues(t, 10, limit())
-	second := numbers(2)
+	assert.EqualValues(t, 10, g.Check(from(alice)).Result.Limit)
+	second, third := numbers(2), numbers(3)
 	source.show(second)
-	third := numbers(3)
+	made := guard.Prepared(g)
 	source.prepare(third)
-	assert.EqualValues(t, 2, limit(), "no request has gone by it before the next was prepared")
+	holds(2, made) // no request has gone by it before the next was prepared
+	made = guard.Prepared(g)
 	source.Store(third)
-	assert.EqualValues(t, 3, limit())
+	holds(3, made)
 	source.show(nil)
-	assert.EqualValues(t, 10, limit())
+	holds(10, guard.Prepared(g))
 	source.show(third)
-	assert.EqualValues(t, 3, limit())
-	assert.Zero(t, log.ofRequests.Load())
+	assert.NotSame(t, made, guard.Prepared(g))
+	holds(3, guard.Prepared(g))
 }
 
 // late is a preparing Source of which a request may have asked long before it goes by the answer.
@@ -175,8 +178,8 @@ func TestLateRequestPreparesNothing(t *testing.T) {
 	for _, shows := range []int{1, 2, 3} {
 		for _, taken := range []bool{false, true} {
 			t.Run(fmt.Sprint(shows, taken), func(t *testing.T) {
-				source, log := &late{has: make(chan struct{}), answer: make(chan struct{})}, new(witness)
-				g := newGuard(t, guard.Config{Rule: guard.Rule{Policy: "10/1h"}, Rules: []guard.Rule{{Policy: "b: 1000000/1h", Key: keyfunc.Const("b")}}, Source: source, Log: slog.New(log)})
+				source := &late{has: make(chan struct{}), answer: make(chan struct{})}
+				g := newGuard(t, guard.Config{Rule: guard.Rule{Policy: "10/1h"}, Source: source})
 				limit := func() int64 { return g.Check(from(alice)).Result.Limit }
 				source.show(policies("default", "20/1h"))
 				source.hold.Store(true)
@@ -184,17 +187,19 @@ func TestLateRequestPreparesNothing(t *testing.T) {
 				go func() { answered <- limit() }()
 				<-source.has
 				for i := range shows {
-					source.show(policies("default", strconv.Itoa(30+i)+"/1h", "b", "nonsense"+strconv.Itoa(i)))
+					source.show(policies("default", strconv.Itoa(30+i)+"/1h"))
 					if taken {
 						require.EqualValues(t, 30+i, limit())
 					}
 				}
+				prepared := guard.Prepared(g)
 				close(source.answer)
 				if got := <-answered; got != 20 {
 					assert.EqualValues(t, 29+shows, got, "the Set that it has asked for, or that of now")
 				}
 				assert.EqualValues(t, 29+shows, limit())
-				assert.Zero(t, log.ofRequests.Load())
+				assert.Same(t, prepared, guard.Current(g))
+				assert.Same(t, prepared, guard.Prepared(g), "none was made")
 			})
 		}
 	}

@@ -3,6 +3,7 @@ package guard_test
 import (
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -204,4 +205,62 @@ func TestRevision(t *testing.T) {
 	source.Store(nil)
 	assert.Equal(t, without, ask())
 	assert.Regexp(t, "^all others", g.Describe(nil))
+}
+
+// What else may not change is not used: the numbers from before stay, and the log has one line, however often the
+// Source says so.
+func TestWhatMayNotChange(t *testing.T) {
+	for _, c := range []struct{ code, before, text, mistake string }{
+		{"10/1h", "20/1h", "30/1h; wait 1s", "waits"},
+		{"10/1h", "20/1h", "30/1h fixed-window", "differs in more than numbers"},
+		{"10/1h", "20/1h", "30/1h, 40/1d", "differs in more than numbers"},
+		{"10/1h", "20/1h", "30/1h, 5 concurrent", "differs in more than numbers"},
+		{"10/1h", "20/1h", "other: 30/1h", "another name"},
+		{"10/1h", "20/1h", "unlimited", "core: "},
+		{"10/1h", "20/1h", "blocked", "core: "},
+		{"10/1h; wait 1s", "20/1h; wait 2s", "30/1h; wait 0s", "does not wait"},
+		{"10/1h sliding-log", "20/1h sliding-log", "30/1h sliding-counter", "differs in more than numbers"},
+		{"10/1h fixed-window", "20/1h fixed-window", "30/1h fixed-window aligned", "differs in more than numbers"},
+	} {
+		source, said := new(numbers), new(records)
+		g := newGuard(t, guard.Config{Rule: guard.Rule{Policy: c.code}, Source: source, Log: slog.New(said)})
+		source.Store(policies("default", c.before))
+		require.EqualValues(t, 20, g.Check(from(alice)).Result.Limit, c)
+		for range 3 {
+			source.Store(policies("default", c.text))
+			assert.EqualValues(t, 20, g.Check(from(alice)).Result.Limit, c)
+		}
+		if lines := said.all(); assert.Len(t, lines, 1, c) {
+			assert.Contains(t, lines[0], c.mistake, c)
+			assert.Contains(t, lines[0], `entry=Policies["default"]`)
+		}
+		source.Store(nil)
+		assert.EqualValues(t, 10, g.Check(from(alice)).Result.Limit, c)
+	}
+}
+
+// Of tiers and keys nothing but numbers may change, whatever options the policy of now has.
+func TestOptionsOfTiersAndKeys(t *testing.T) {
+	source, said := new(numbers), new(records)
+	g := newGuard(t, guard.Config{
+		Rule:   guard.Rule{Policy: "10/1h; wait 1s", Tier: func(r keyfunc.Request) string { return r.Header("Tier")[0] }},
+		Source: source, Log: slog.New(said),
+	})
+	for _, text := range []string{"30/1h; wait 1s", "30/1h; wait 3s", "30/1h; shadow", "30/1h; fail closed", "30/1h; epoch 0"} {
+		source.Store(&guard.Set{
+			Policies: map[string]string{"default": "20/1h; wait 2s; fail open; epoch 4"},
+			Tiers:    map[string]map[string]string{"default": {"pro": text, "same": "40/1h; wait 2s; epoch 4"}},
+			Keys:     map[string]map[string]string{"default": {"ip=" + alice: text}},
+		})
+		pro, same := sent("Tier", "pro"), sent("Tier", "same")
+		pro.peer = from(bob).peer
+		same.peer = pro.peer
+		assert.EqualValues(t, 20, g.Check(pro).Result.Limit, text)
+		assert.EqualValues(t, 40, g.Check(same).Result.Limit, text)
+		assert.EqualValues(t, 20, g.Check(sent("Tier", "")).Result.Limit, text)
+		lines := strings.Join(said.all(), "\n")
+		assert.Contains(t, lines, `entry=Tiers["default"]["pro"]`, text)
+		assert.Contains(t, lines, `entry=Keys["default"]["ip=203.0.113.7"]`, text)
+		assert.Equal(t, 2, strings.Count(lines, "only the numbers may differ"), text)
+	}
 }

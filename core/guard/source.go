@@ -126,20 +126,20 @@ func (v *versions) find(set *enforce.Set) *version {
 	return nil
 }
 
-// catchUp makes the version of a Set that nobody has prepared, which follows last.
+// catchUp makes the version of a Set that nobody has prepared, for a request that has seen last and then the Set. The
+// caller holds next.
 func (g *Guard) catchUp(last *version, set *enforce.Set) {
 	v := &g.versions
-	if v.last.Load() != last { // the version of a later Set may be there already
-		return
-	}
-	if v.made.Load() != last { // and is, unless the Source shows what it has not prepared
+	latest := v.made.Load()
+	if latest != last { // the Source may have shown a later Set since
 		set = g.source.Load()
 	}
+	last = v.last.Load()
 	made := v.find(set)
 	if made == nil {
-		made = g.version(set, last)
+		made = g.version(set, latest)
 	}
-	v.last.Store(made)
+	v.last.CompareAndSwap(last, made)
 }
 
 // follow lets a Source that prepares its Sets do so for g. The Source does not keep g alive.

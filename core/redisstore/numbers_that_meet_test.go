@@ -90,3 +90,25 @@ func withKind(numbers, kind string) string {
 	}
 	return limit + " " + kind + options
 }
+
+// What one epoch has refused is remembered for that one alone.
+func TestEpochsAreRefusedApart(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, sharedServer(t).Client(t), redisstore.Options{Deadline: patient})
+	key := rand.Text()
+	take := func(text string) core.Outcome {
+		res, err := s.Take(t.Context(), core.Take{Policy: core.MustParse("epochs: " + text), Key: key, Cost: 1})
+		require.NoError(t, err)
+		return res.Outcome
+	}
+	for _, kind := range []string{"", " fixed-window", " sliding-log"} {
+		for _, epoch := range []string{"", "; epoch 1", "; epoch 2"} {
+			text := "1/366d" + kind + epoch
+			assert.Equal(t, core.AtLimit, take(text), text)
+			for range 3 {
+				assert.Equal(t, core.Refused, take(text), text)
+			}
+		}
+		assert.Equal(t, core.Refused, take("1/366d"+kind))
+	}
+}
