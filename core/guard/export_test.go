@@ -62,6 +62,7 @@ func SharedNumbers(guards ...*Guard) int {
 
 // Prepared returns the version of g that was made last, and Current the one by which requests go.
 func Prepared(g *Guard) any { return g.versions.made.Load() }
+
 func Current(g *Guard) any {
 	g.current()
 	return g.versions.last.Load()

@@ -80,8 +80,10 @@ type family struct {
 	// inProcess reports that the store keeps no key beyond the call.
 	inProcess bool
 
-	mu     sync.Mutex
-	latest map[preparedFor]*numbers
+	mu     sync.Mutex               // of latest
+	latest map[preparedFor]*numbers // that were prepared
+
+	unusable unusable
 
 	rewritten sync.Once   // the warning that addresses are not those of sockets
 	waits     atomic.Bool // some policy lets requests wait for their turn

@@ -281,8 +281,8 @@ func TestFollowerKeepsNothingAlive(t *testing.T) {
 // Numbers of one policy are prepared once for each Set, however many Guards have it, and also if one of them is made
 // later.
 func TestNumbersAreShared(t *testing.T) {
-	source := new(preparing)
-	g := newGuard(t, guard.Config{Rule: guard.Rule{Policy: "10/1h"}, Source: source, Log: slog.New(slog.DiscardHandler)})
+	source, said := new(preparing), new(records)
+	g := newGuard(t, guard.Config{Rule: guard.Rule{Policy: "10/1h"}, Source: source, Log: slog.New(said)})
 	rule := guard.Rule{Policy: "api: 5/1h", Tier: func(keyfunc.Request) string { return "t7" }, Tiers: map[string]string{"t7": "6/1h"}}
 	var guards []*guard.Guard
 	add := func(rule guard.Rule) {
@@ -316,6 +316,11 @@ func TestNumbersAreShared(t *testing.T) {
 	for _, g := range guards {
 		require.EqualValues(t, 307, g.Check(from(alice)).Result.Limit)
 	}
+
+	bad := set(400)
+	bad.Policies = map[string]string{"api": "nonsense"}
+	source.show(bad)
+	assert.Equal(t, []string{"unusable-numbers"}, said.codes(), "one line for all of them")
 
 	rule.Tiers = map[string]string{"t2000": "8/1h"} // other tiers of the code are other numbers
 	other, err := g.WithRule(rule)

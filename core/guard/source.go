@@ -26,19 +26,29 @@ type Source = enforce.Source
 // Set is [enforce.Set]: the numbers of policies, of their tiers and of single keys, in the place of those in the Config.
 type Set = enforce.Set
 
-// warnNumbersOnce is warnNumbers, once for each entry and text, however often a Source goes back and forth, and not for
-// more than maxWarned of them in the time of forgetsWarned.
-func (g *Guard) warnNumbersOnce(entry, text string, err error) {
-	v, hash := &g.versions, maphash.Comparable(warnedSeed, [3]string{entry, text, err.Error()})
-	full := len(v.warned) >= maxWarned
-	if v.warned[hash] || full && time.Since(v.since) < forgetsWarned {
+// unusable remembers the entries of Sets that could not be used and were logged, for all Guards of a family.
+type unusable struct {
+	mu     sync.Mutex
+	warned map[uint64]bool // hashes of the entries with their texts
+	since  time.Time       // when the first of them was logged
+}
+
+// warnNumbersOnce is warnNumbers, once for each entry and text, however often a Source goes back and forth and however
+// many Guards have the policy, and not for more than maxWarned of them in the time of forgetsWarned.
+func (f *family) warnNumbersOnce(entry, text string, err error) {
+	u, hash := &f.unusable, maphash.Comparable(warnedSeed, [3]string{entry, text, err.Error()})
+	u.mu.Lock()
+	full := len(u.warned) >= maxWarned
+	if u.warned[hash] || full && time.Since(u.since) < forgetsWarned {
+		u.mu.Unlock()
 		return
 	}
-	if full || v.warned == nil {
-		v.warned, v.since = map[uint64]bool{}, time.Now()
+	if full || u.warned == nil {
+		u.warned, u.since = map[uint64]bool{}, time.Now()
 	}
-	v.warned[hash] = true
-	g.warnNumbers(entry, text, err)
+	u.warned[hash] = true
+	u.mu.Unlock()
+	f.warnNumbers(entry, text, err)
 }
 
 var warnedSeed = maphash.MakeSeed()
@@ -60,8 +70,6 @@ type versions struct {
 	made    atomic.Pointer[version] // the latest; a Source that prepares its Sets has not shown it yet, maybe
 	earlier atomic.Pointer[version] // the one made before
 	next    sync.Mutex              // held while another one is made
-	warned  map[uint64]bool         // hashes of the entries that were logged, with their texts; next guards it
-	since   time.Time               // when the first of them was
 }
 
 // maxWarned bounds warned, and with it the log, which a Source could fill that has other mistakes for each request.

@@ -182,8 +182,8 @@ func (g *Guard) warnRepeat(ru *rule, route string) {
 }
 
 // warnNumbers logs that an entry of a Set cannot be used. It is called once for each; see warnNumbersOnce.
-func (g *Guard) warnNumbers(entry, text string, err error) {
-	g.logger().Error("weir: the Source has numbers that cannot be used; those from before stay",
+func (f *family) warnNumbers(entry, text string, err error) {
+	f.logger().Error("weir: the Source has numbers that cannot be used; those from before stay",
 		"entry", logged(entry), "text", logged(text), "error", logged(err.Error()), "code", codeNumbers)
 }
 
