@@ -73,6 +73,7 @@ func (d *Document) Check() error {
 type builder struct {
 	grammar  bool // whether the texts are read
 	policies int  // the most of one document
+	one      bool // whether one mistake is enough
 	mistakes Mistakes
 }
 
@@ -84,8 +85,14 @@ func (b *builder) err() error {
 	return b.mistakes.Join(nil)
 }
 
+// enough reports whether nothing more need be looked for.
+func (b *builder) enough() bool { return b.one && len(b.mistakes) > 0 }
+
 // wrong notes a mistake.
 func (b *builder) wrong(line, column int, path string, err error) {
+	if b.enough() {
+		return
+	}
 	switch len(b.mistakes) {
 	case maxMistakes:
 		err = fmt.Errorf("there are more than %d mistakes; what follows was not looked at", maxMistakes)
@@ -98,6 +105,9 @@ func (b *builder) wrong(line, column int, path string, err error) {
 
 // at notes a mistake at a value.
 func (b *builder) at(n *Node, path, format string, args ...any) {
+	if b.enough() {
+		return
+	}
 	b.wrong(n.Line, n.Column, path, fmt.Errorf(format, args...))
 }
 
@@ -157,6 +167,9 @@ func (b *builder) object(n *Node, path, of string, fields ...field) {
 	}
 	b.names(n, path, false)
 	for i := range n.Members {
+		if b.enough() {
+			return
+		}
 		m := &n.Members[i]
 		at := slices.IndexFunc(fields, func(f field) bool { return f.name == m.Name })
 		if at >= 0 {

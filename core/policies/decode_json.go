@@ -14,7 +14,7 @@ import (
 // twice in one object. The error is [Mistakes]: all there are, each with its line and column. A document of a later
 // format has one mistake.
 func Decode(data []byte) (*Document, error) {
-	root, err := readJSON(data, MaxSize)
+	root, err := readJSON(data, MaxSize, MaxSize)
 	if err != nil {
 		return nil, err
 	}
@@ -25,7 +25,7 @@ func Decode(data []byte) (*Document, error) {
 // one with a mistake, or with a word that only a later version of weir knows, spoils no other. The policy that it is for
 // is [Unusable].
 func DecodePublished(data []byte) (*Document, error) {
-	root, err := readJSON(data, MaxSize)
+	root, err := readJSON(data, MaxSize, MaxSize)
 	if err != nil {
 		return nil, err
 	}
@@ -40,7 +40,7 @@ func DecodePublished(data []byte) (*Document, error) {
 // DecodePolicy reads one policy from JSON, such as {"text": "200/1m", "tiers": {"pro": "5000/1m"}}. name is that of the
 // policy, which its texts may begin with. The error is [Mistakes].
 func DecodePolicy(data []byte, name string) (Policy, error) {
-	root, err := readJSON(data, MaxSize)
+	root, err := readJSON(data, MaxSize, MaxSize)
 	if err != nil {
 		return Policy{}, err
 	}
@@ -55,13 +55,13 @@ func DecodePolicy(data []byte, name string) (Policy, error) {
 // maxDepth is the most objects and lists within each other: those of a document are four, and those of an announcement.
 const maxDepth = 5
 
-// readJSON reads one value of JSON. It walks the tokens, since encoding/json takes the last of two equal names, and
-// takes names in whatever case.
-func readJSON(data []byte, size int) (*Node, error) {
+// readJSON reads one value of JSON, of at most that many bytes and values. It walks the tokens, since encoding/json takes
+// the last of two equal names, and takes names in whatever case.
+func readJSON(data []byte, size, values int) (*Node, error) {
 	if len(data) > size {
 		return nil, Mistakes{{Err: fmt.Errorf("the document has %d bytes; give at most %d", len(data), size)}}
 	}
-	r := jsonReader{data: data, line: 1, column: 1}
+	r := jsonReader{data: data, line: 1, column: 1, left: values}
 	if !utf8.Valid(data) { // encoding/json would replace what is not
 		r.advance(firstInvalid(data))
 		return nil, r.mistake(errors.New("these bytes are not UTF-8"))
@@ -97,6 +97,7 @@ type jsonReader struct {
 	tokens       *json.Decoder
 	offset       int // of line and column
 	line, column int
+	left         int // values that may follow
 }
 
 // advance moves line and column to a later offset.
@@ -146,6 +147,9 @@ func (r *jsonReader) value(depth int) (*Node, error) {
 	t, err := r.token()
 	if err != nil {
 		return nil, err
+	}
+	if r.left--; r.left < 0 {
+		return nil, r.mistake(errors.New("there are more values than a document has"))
 	}
 	n := &Node{Line: r.line, Column: r.column}
 	switch t := t.(type) {

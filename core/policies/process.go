@@ -43,17 +43,22 @@ type RuleState struct {
 const (
 	ProcessFormat  = 1        // a reader refuses a later one
 	MaxProcessSize = 32 << 10 // bytes of a Process as JSON
+	maxRules       = 512      // of a Process
+
+	maxProcessValues = 5000 // objects, lists, texts and numbers, of which 32 KiB could have three times as many
 )
 
 // Encode writes p as JSON of at most [MaxProcessSize] bytes, for [DecodeProcess]. Texts are cut to 1 KiB. If it is too
-// large still, the tiers are left out, and then the last rules, which Omitted counts.
+// large still, the tiers are left out, and then the last rules. Omitted counts them, and those after the first 512.
 func (p *Process) Encode() []byte {
 	short := *p
+	kept := p.Rules[:min(len(p.Rules), maxRules)]
+	short.Omitted += len(p.Rules) - len(kept)
 	for _, s := range []*string{&short.App, &short.ID, &short.Name, &short.Weir, &short.Digest, &short.Why} {
 		*s = plain(*s)
 	}
-	short.Rules = make([]RuleState, len(p.Rules))
-	for i, r := range p.Rules {
+	short.Rules = make([]RuleState, len(kept))
+	for i, r := range kept {
 		for _, s := range []*string{&r.Policy, &r.Place, &r.Key, &r.OverLimit, &r.Code, &r.Now, &r.Why} {
 			*s = plain(*s)
 		}
@@ -154,13 +159,14 @@ func (n *Node) addText(name, text string) {
 }
 
 // DecodeProcess reads what [Process.Encode] writes, and nothing else: whoever may write an announcement can write any
-// bytes. The error is [Mistakes].
+// bytes. The error is [Mistakes], of which there is one: nobody mends an announcement, and to look for all in those of a
+// thousand processes would take seconds.
 func DecodeProcess(data []byte) (*Process, error) {
-	root, err := readJSON(data, MaxProcessSize)
+	root, err := readJSON(data, MaxProcessSize, maxProcessValues)
 	if err != nil {
 		return nil, err
 	}
-	b := builder{}
+	b := builder{one: true}
 	p := b.process(root)
 	if err := b.err(); err != nil {
 		return nil, err
@@ -195,7 +201,14 @@ func (b *builder) rules(n *Node, path string) (rules []RuleState) {
 	if !b.is(n, List, path, "a list of rules") {
 		return nil
 	}
+	if len(n.Items) > maxRules {
+		b.at(n, path, "there are %d rules; give at most %d", len(n.Items), maxRules)
+		return nil
+	}
 	for i, item := range n.Items {
+		if b.enough() {
+			return nil
+		}
 		var r RuleState
 		b.object(item, path+"["+strconv.Itoa(i)+"]", "a rule",
 			b.word("policy", &r.Policy), b.word("place", &r.Place), b.word("key", &r.Key), b.word("overLimit", &r.OverLimit),

@@ -90,16 +90,38 @@ func TestDecodeProcessRefuses(t *testing.T) {
 		`{"format":1,"started":1.5}`:          "started: found 1.5",
 		`{"format":1,"rules":{}}`:             "rules: found an object: give a list",
 		`{"format":1,"rules":[{"now":null}]}`: "rules[0].now: found null",
-		`{"format":1,"rules":[{"tiers":{"a":"b","a":"c"}}]}`:         "rules[0].tiers.a: this name stands here twice",
-		`{"format":1,"why":"` + strings.Repeat("x", 1025) + `"}`:     "the text has 1025 bytes",
-		`{"format":1,"why":"` + strings.Repeat("x", 32<<10) + `"}`:   "give at most 32768",
-		`{"format":1,"omitted":9223372036854775808}`:                 "omitted: found 9223372036854775808",
-		`{"format":1,"rules":[{"tiers":{"a":{"b":{"c":{}}}}}],"a":}`: "brackets",
+		`{"format":1,"rules":[{"tiers":{"a":"b","a":"c"}}]}`:          "rules[0].tiers.a: this name stands here twice",
+		`{"format":1,"why":"` + strings.Repeat("x", 1025) + `"}`:      "the text has 1025 bytes",
+		`{"format":1,"why":"` + strings.Repeat("x", 32<<10) + `"}`:    "give at most 32768",
+		`{"format":1,"rules":[` + strings.Repeat("{},", 512) + `{}]}`: "rules: there are 513 rules; give at most 512",
+		`{"format":1,"rules":[` + strings.Repeat("0,", 5000) + `0]}`:  "more values than a document has",
+		`{"format":1,"omitted":9223372036854775808}`:                  "omitted: found 9223372036854775808",
+		`{"format":1,"rules":[{"tiers":{"a":{"b":{"c":{}}}}}],"a":}`:  "brackets",
 	} {
 		p, err := policies.DecodeProcess([]byte(text))
 		assert.Nil(t, p)
 		assert.ErrorContains(t, err, want, text)
 	}
+}
+
+// Mistakes in what anybody can write cost no more than one.
+func TestDecodeProcessStopsAtTheFirstMistake(t *testing.T) {
+	t.Parallel()
+	_, err := policies.DecodeProcess([]byte(`{"format":1,"app":1,"x":2,"x":3,"rules":[0,{"y":4},{"now":5}]}`))
+	var mistakes policies.Mistakes
+	require.ErrorAs(t, err, &mistakes)
+	assert.Len(t, mistakes, 1)
+}
+
+// What a process announces can be read, however many rules it has.
+func TestProcessOfManyRules(t *testing.T) {
+	t.Parallel()
+	p := aProcess()
+	p.Rules = make([]policies.RuleState, 3000)
+	again, err := policies.DecodeProcess(p.Encode())
+	require.NoError(t, err)
+	assert.Len(t, again.Rules, 512)
+	assert.Equal(t, 3000-512, again.Omitted)
 }
 
 func FuzzProcess(f *testing.F) {
