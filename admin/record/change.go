@@ -77,9 +77,13 @@ func (r *Record) Change(ctx context.Context, c Change) (*Outcome, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, maxTime)
 	defer cancel()
+	judged, err := c.judge(ctx)
+	if err != nil {
+		return nil, err
+	}
 	var outcome *Outcome
-	err := r.writing(ctx, func(t tx, revision int64) error {
-		w := &writer{tx: t, change: &c, revision: revision, at: r.now().UnixMicro(), affected: map[string]bool{}}
+	err = r.writing(ctx, func(t tx, revision int64) error {
+		w := &writer{tx: t, change: &c, judged: judged, revision: revision, at: r.now().UnixMicro(), affected: map[string]bool{}}
 		var err error
 		if outcome, err = w.all(ctx); err != nil {
 			return err
@@ -159,6 +163,7 @@ func (c *Change) check() error {
 type writer struct {
 	tx
 	change    *Change
+	judged    map[string]judged // of the edits
 	revision  int64
 	at        int64
 	affected  map[string]bool // apps whose documents change

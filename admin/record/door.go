@@ -1,6 +1,7 @@
 package record
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -18,8 +19,66 @@ type Announced struct {
 	Code    string // the text of the code's policy
 }
 
-// maxCannotUse bounds what a refusal lists.
-const maxCannotUse = 100
+// Bounds of what services can make of a change by what they announce.
+const (
+	maxCannotUse = 100 // that a refusal lists
+	maxCodes     = 16  // different texts of one policy in the processes of one app; those of a fleet have a few
+)
+
+// judged is what the rules of services make of the policy of an edit.
+type judged struct {
+	cannotUse []CannotUse
+	afresh    bool // whether counts of one of them begin anew
+}
+
+// judge finds what the rules of services could not use of the edits, by the names of the policies. It takes its time
+// where there are many texts, and so no transaction waits for it.
+func (c *Change) judge(ctx context.Context) (map[string]judged, error) {
+	rules := map[string][]Announced{}
+	for _, rule := range c.Announced {
+		rules[rule.Policy] = append(rules[rule.Policy], rule)
+	}
+	all := map[string]judged{}
+	for _, e := range c.Edits {
+		if e.Policy == nil {
+			continue
+		}
+		uses := map[string]bool{c.App: true}
+		for _, app := range e.Policy.Apps {
+			uses[app] = true
+		}
+		var found judged
+		seen := map[[3]string]bool{}    // a process has many rules of one policy
+		verdicts := map[string]judged{} // by text: thousands of processes have the same code
+		codes := map[string]int{}
+		for _, rule := range rules[e.Name] {
+			once := [3]string{rule.App, rule.Process, rule.Code}
+			if !uses[rule.App] && !uses[policies.AllApps] || seen[once] {
+				continue
+			}
+			seen[once] = true
+			verdict, known := verdicts[rule.Code]
+			if !known {
+				if err := ctx.Err(); err != nil {
+					return nil, unavailable(err)
+				}
+				if codes[rule.App]++; codes[rule.App] > maxCodes {
+					continue // it can keep nobody waiting
+				}
+				verdict = fits(e.Name, *e.Policy, rule.Code)
+				verdicts[rule.Code] = verdict
+			}
+			found.afresh = found.afresh || verdict.afresh
+			for _, no := range verdict.cannotUse {
+				no.App, no.Process = rule.App, rule.Process
+				found.cannotUse = append(found.cannotUse, no)
+			}
+			found.cannotUse = found.cannotUse[:min(len(found.cannotUse), maxCannotUse)]
+		}
+		all[e.Name] = found
+	}
+	return all, nil
+}
 
 // door finds what rules could not use of a policy, whether its counts begin anew, and whether it would go back to an
 // earlier epoch, whose counts would hold again.
@@ -41,60 +100,47 @@ func (w *writer) door(d *Difference) error {
 			}
 		}
 	}
-	uses := map[string]bool{w.change.App: true}
-	for _, app := range d.After.Apps {
-		uses[app] = true
+	found := w.judged[d.Name]
+	if d.Before == nil || d.Before.Text == "" {
+		d.Afresh = d.Afresh || found.afresh
 	}
-	seen := map[[3]string]bool{} // a process has many rules of one policy
-	for _, rule := range w.change.Announced {
-		once := [3]string{rule.App, rule.Process, rule.Code}
-		if rule.Policy != d.Name || !uses[rule.App] && !uses[policies.AllApps] || seen[once] {
-			continue
-		}
-		seen[once] = true
-		w.fits(d, rule)
-	}
+	w.cannotUse(found.cannotUse...)
 	return nil
 }
 
-// fits notes what a rule could not use.
-func (w *writer) fits(d *Difference, rule Announced) {
-	no := CannotUse{App: rule.App, Process: rule.Process, Policy: d.Name}
-	now, err := core.Parse(rule.Code)
+// fits returns what a rule could not use of a policy, if its code's policy is code.
+func fits(name string, p policies.Policy, code string) (found judged) {
+	now, err := core.Parse(code)
 	if err != nil {
-		return // what it says of itself is no policy: it cannot keep anybody from changing one
+		return found // what it says of itself is no policy: it cannot keep anybody from changing one
 	}
-	now = now.Named(d.Name)
-	if text := d.After.Text; text != "" {
-		fitting, err := enforce.Fits(now, text)
+	now = now.Named(name)
+	if p.Text != "" {
+		fitting, err := enforce.Fits(now, p.Text)
 		if err != nil {
-			no.Why = err.Error()
-			w.cannotUse(no)
-			return
+			found.cannotUse = []CannotUse{{Policy: name, Why: err.Error()}}
+			return found
 		}
-		if d.Before == nil || d.Before.Text == "" {
-			d.Afresh = d.Afresh || shapes(fitting) != shapes(now)
-		}
+		found.afresh = shapes(fitting) != shapes(now)
 		now = fitting
 	}
-	for kind, texts := range map[string]map[string]string{"tier": d.After.Tiers, "key": d.After.Keys} {
-		for _, name := range slices.Sorted(maps.Keys(texts)) {
-			text := texts[name]
+	for kind, texts := range map[string]map[string]string{"tier": p.Tiers, "key": p.Keys} {
+		for _, entry := range slices.Sorted(maps.Keys(texts)) {
+			text := texts[entry]
 			if text == enforce.Unlimited || kind == "key" && text == enforce.Blocked {
 				continue
 			}
-			if _, err := enforce.FitsTier(now, text); err != nil {
-				no.Entry, no.Why = kind+" "+name, err.Error()
-				w.cannotUse(no)
+			if _, err := enforce.FitsTier(now, text); err != nil && len(found.cannotUse) < maxCannotUse {
+				found.cannotUse = append(found.cannotUse, CannotUse{Policy: name, Entry: kind + " " + entry, Why: err.Error()})
 			}
 		}
 	}
+	return found
 }
 
-func (w *writer) cannotUse(no CannotUse) {
-	if len(w.outcome.CannotUse) < maxCannotUse {
-		w.outcome.CannotUse = append(w.outcome.CannotUse, no)
-	}
+func (w *writer) cannotUse(all ...CannotUse) {
+	room := maxCannotUse - len(w.outcome.CannotUse)
+	w.outcome.CannotUse = append(w.outcome.CannotUse, all[:min(len(all), room)]...)
 }
 
 // parse reads the text of a policy, and reports whether there is one.

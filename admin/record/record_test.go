@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -247,6 +248,27 @@ func otherForms(t *testing.T, location string) {
 	_, err = r.Change(t.Context(), c)
 	require.ErrorAs(t, err, &form)
 	assert.Equal(t, "tier pro", form.CannotUse[0].Entry)
+}
+
+// What thousands of processes announce, or one that announces anything, keeps no change waiting.
+func TestManyAnnouncements(t *testing.T) {
+	r := open(t, sqltest.New(t))
+	large := &policies.Policy{Tiers: map[string]string{}, Keys: map[string]string{}}
+	for i := range 1000 {
+		large.Tiers[fmt.Sprint("tier", i)] = fmt.Sprintf("%d/1m", i+1)
+		large.Keys[fmt.Sprint("user=", i)] = fmt.Sprintf("%d/1m", i+1)
+	}
+	c := set("pay", "api", large, record.Expect{})
+	for i := range 10_000 {
+		process := fmt.Sprint("pay-", i)
+		c.Announced = append(c.Announced,
+			record.Announced{App: "pay", Process: process, Policy: "api", Code: "10/1m"},
+			record.Announced{App: "pay", Process: process, Policy: "api", Code: fmt.Sprintf("%d/1m", i+1)})
+	}
+	c.Announced = append(c.Announced, record.Announced{App: "pay", Process: "late", Policy: "api", Code: "10/1m sliding-window"})
+	began := time.Now()
+	must(t, r, c)
+	assert.Less(t, time.Since(began), 20*time.Second) // each text for itself would take minutes
 }
 
 // A change that begins counting anew says so.
