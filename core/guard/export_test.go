@@ -60,9 +60,10 @@ func SharedNumbers(guards ...*Guard) int {
 	return len(different)
 }
 
-// Prepared returns the version of g that was made last, and Current the one by which requests go.
+// Prepared returns the version of g that was made last.
 func Prepared(g *Guard) any { return g.versions.made.Load() }
 
+// Current returns the version of g by which requests go.
 func Current(g *Guard) any {
 	g.current()
 	return g.versions.last.Load()
