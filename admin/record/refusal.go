@@ -18,7 +18,7 @@ func (e *NotFoundError) refusal() {}
 func (e *NotFoundError) Error() string {
 	switch {
 	case e.Name == "":
-		return fmt.Sprintf("the record knows no app %q; it knows those that have a policy, use one, or were added", e.App)
+		return fmt.Sprintf("the record knows no app %q yet; it will when the app is given a policy", e.App)
 	case e.Revision != 0:
 		return fmt.Sprintf("policy %q of app %q has no version %d; its history lists those that it has", e.Name, e.App, e.Revision)
 	case e.Owner != "":
@@ -101,8 +101,12 @@ type FormError struct{ CannotUse []CannotUse }
 func (e *FormError) refusal() {}
 
 func (e *FormError) Error() string {
-	return fmt.Sprintf("%d rules could not use it; give the algorithms and options that they have, "+
-		"or force it if they will be replaced", len(e.CannotUse))
+	rules, they := "1 rule", "it has"
+	if n := len(e.CannotUse); n != 1 {
+		rules, they = fmt.Sprintf("%d rules", n), "they have"
+	}
+	return fmt.Sprintf("%s could not use it; give the algorithms and options that %s, or force it if a new program replaces the old one",
+		rules, they)
 }
 
 // ErrUnknown reports that the database did not answer whether a change was written.

@@ -156,7 +156,7 @@ func folded(s string) string {
 // field is a field of an object.
 type field struct {
 	name     string
-	required bool
+	required string // an example, of a field that must be there
 	read     func(n *Node, path string)
 }
 
@@ -174,7 +174,7 @@ func (b *builder) object(n *Node, path, of string, fields ...field) {
 		at := slices.IndexFunc(fields, func(f field) bool { return f.name == m.Name })
 		if at >= 0 {
 			fields[at].read(m.Value, appendPath(path, m.Name))
-			fields[at].required = false
+			fields[at].required = ""
 			continue
 		}
 		names := make([]string, len(fields))
@@ -185,8 +185,8 @@ func (b *builder) object(n *Node, path, of string, fields ...field) {
 			fmt.Errorf("there is no such field: %s has %s", of, strings.Join(names, ", ")))
 	}
 	for _, f := range fields {
-		if f.required {
-			b.at(n, path, "%s has no field %q; add it", of, f.name)
+		if f.required != "" {
+			b.at(n, path, "%s has no field %q; add %s", of, f.name, f.required)
 		}
 	}
 }
@@ -204,11 +204,11 @@ func (b *builder) document(n *Node) *Document {
 	}
 	var policies *Node
 	b.object(n, "", aDocument,
-		field{"format", true, func(*Node, string) {}},
-		field{"app", false, func(n *Node, path string) { d.App = b.app(n, path) }},
-		field{"generation", false, func(n *Node, path string) { d.Version.Generation = b.number(n, path) }},
-		field{"revision", false, func(n *Node, path string) { d.Version.Revision = b.number(n, path) }},
-		field{"policies", true, func(n *Node, _ string) { policies = n }},
+		field{"format", `"format": 1`, func(*Node, string) {}},
+		field{"app", "", func(n *Node, path string) { d.App = b.app(n, path) }},
+		field{"generation", "", func(n *Node, path string) { d.Version.Generation = b.number(n, path) }},
+		field{"revision", "", func(n *Node, path string) { d.Version.Revision = b.number(n, path) }},
+		field{"policies", `"policies": {}`, func(n *Node, _ string) { policies = n }},
 	)
 	if v := d.Version; (v.Generation > 0) != (v.Revision > 0) && b.mistakes == nil {
 		b.at(n, "", "a document has both a generation and a revision, or neither")
@@ -300,19 +300,22 @@ func isDecimal(s string) bool {
 
 // policy reads the policy of a name.
 func (b *builder) policy(n *Node, path, name string) (p Policy) {
+	if !b.is(n, Object, path, `an object, such as {"text": "200/1m"}`) {
+		return p
+	}
 	b.object(n, path, aPolicy,
-		field{"text", false, func(n *Node, path string) { p.Text = b.text(n, path, name) }},
-		field{"tiers", false, func(n *Node, path string) {
+		field{"text", "", func(n *Node, path string) { p.Text = b.text(n, path, name) }},
+		field{"tiers", "", func(n *Node, path string) {
 			p.Tiers = b.texts(n, path, name, entries{
 				of: "tiers", such: `{"pro": "5000/1m"}`, bound: MaxTiers, name: maxTierName, words: []string{enforce.Unlimited},
 			})
 		}},
-		field{"keys", false, func(n *Node, path string) {
+		field{"keys", "", func(n *Node, path string) {
 			p.Keys = b.texts(n, path, name, entries{
 				of: "keys", such: `{"user=7": "5000/1m"}`, bound: MaxKeys, name: maxKeyText, exact: true, words: []string{enforce.Unlimited, enforce.Blocked},
 			})
 		}},
-		field{"apps", false, func(n *Node, path string) { p.Apps = b.apps(n, path) }},
+		field{"apps", "", func(n *Node, path string) { p.Apps = b.apps(n, path) }},
 	)
 	return p
 }

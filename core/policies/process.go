@@ -182,13 +182,13 @@ func (b *builder) process(n *Node) *Process {
 	}
 	var version string
 	b.object(n, "", "an announcement",
-		field{"format", true, func(*Node, string) {}},
+		field{"format", `"format": 1`, func(*Node, string) {}},
 		b.word("app", &p.App), b.word("id", &p.ID), b.word("name", &p.Name),
-		field{"started", false, func(n *Node, path string) { p.Started = time.Unix(b.number(n, path), 0).UTC() }},
+		field{"started", "", func(n *Node, path string) { p.Started = time.Unix(b.number(n, path), 0).UTC() }},
 		b.word("weir", &p.Weir), b.word("version", &version), b.word("digest", &p.Digest),
 		b.meaning(&p.Meaning), b.word("why", &p.Why),
-		field{"rules", false, func(n *Node, path string) { p.Rules = b.rules(n, path) }},
-		field{"omitted", false, func(n *Node, path string) { p.Omitted = int(b.number(n, path)) }},
+		field{"rules", "", func(n *Node, path string) { p.Rules = b.rules(n, path) }},
+		field{"omitted", "", func(n *Node, path string) { p.Omitted = int(b.number(n, path)) }},
 	)
 	var err error
 	if p.Version, err = ParseVersion(version); err != nil {
@@ -213,7 +213,7 @@ func (b *builder) rules(n *Node, path string) (rules []RuleState) {
 		b.object(item, path+"["+strconv.Itoa(i)+"]", "a rule",
 			b.word("policy", &r.Policy), b.word("place", &r.Place), b.word("key", &r.Key), b.word("overLimit", &r.OverLimit),
 			b.word("code", &r.Code), b.word("now", &r.Now),
-			field{"tiers", false, func(n *Node, path string) {
+			field{"tiers", "", func(n *Node, path string) {
 				if !b.is(n, Object, path, "an object of tiers") {
 					return
 				}
@@ -234,7 +234,7 @@ func (b *builder) rules(n *Node, path string) (rules []RuleState) {
 
 // word is a field with a text of any kind.
 func (b *builder) word(name string, to *string) field {
-	return field{name, false, func(n *Node, path string) {
+	return field{name, "", func(n *Node, path string) {
 		switch {
 		case !b.is(n, Text, path, "a text"):
 		case len(n.Text) > MaxText:
@@ -247,7 +247,7 @@ func (b *builder) word(name string, to *string) field {
 
 // meaning is the field of a meaning.
 func (b *builder) meaning(to *Meaning) field {
-	return field{"meaning", false, func(n *Node, path string) {
+	return field{"meaning", "", func(n *Node, path string) {
 		var text string
 		if b.word("", &text).read(n, path); text != "" && !Meaning(text).known() {
 			b.at(n, path, "found %s: give one of the meanings, such as %q", quote(text), Fleet)
