@@ -169,8 +169,26 @@ func (s *server) services(ctx context.Context, in *struct{ OfApp }) (*answer[adm
 		App: in.App, Generation: head.Version.Generation, Revision: head.Version.Revision,
 		Processes: make([]adminapi.Process, len(processes)), Unreadable: unreadable,
 	}
+	seen := len(processes) > 0 && unreadable == 0
+	has := map[string]bool{}
 	for i, p := range processes {
 		out.Processes[i] = process(p, head.Version)
+		seen = seen && p.Omitted == 0
+		for _, r := range p.Rules {
+			has[r.Policy] = true
+		}
+	}
+	if !seen || !known {
+		return &answer[adminapi.Services]{Body: out}, nil
+	}
+	owned, err := s.Record.Owned(ctx, in.App)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(owned)) {
+		if !has[name] && len(owned[name].Apps) == 0 {
+			out.Unused = append(out.Unused, name)
+		}
 	}
 	return &answer[adminapi.Services]{Body: out}, nil
 }
@@ -195,8 +213,9 @@ func process(p *policies.Process, now policies.Version) adminapi.Process {
 const announcing = 2 * time.Second
 
 // announced returns the rules of the services that a change concerns, those of each app that uses one of its policies.
-// If Redis does not answer they are not known, and the change is judged by what the record had before alone.
-func (s *server) announced(ctx context.Context, c record.Change) ([]record.Announced, error) {
+// If Redis does not answer they are not known, and the change is judged by what the record had before alone. whole is
+// false if there may be rules that are not among them.
+func (s *server) announced(ctx context.Context, c record.Change) (all []record.Announced, whole bool, err error) {
 	apps := map[string]bool{c.App: true}
 	for _, e := range c.Edits {
 		if e.Policy != nil {
@@ -208,7 +227,7 @@ func (s *server) announced(ctx context.Context, c record.Change) ([]record.Annou
 	if apps[policies.AllApps] {
 		heads, err := s.Record.Heads(ctx)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		delete(apps, policies.AllApps)
 		for _, h := range heads {
@@ -221,17 +240,19 @@ func (s *server) announced(ctx context.Context, c record.Change) ([]record.Annou
 	}
 	ctx, cancel := context.WithTimeout(ctx, announcing)
 	defer cancel()
-	var all []record.Announced
+	whole = true
 	for app := range apps {
 		if policies.CheckApp(app) != nil { // the record will say so
 			continue
 		}
-		processes, _, err := s.inventory(ctx, app)
+		processes, unreadable, err := s.inventory(ctx, app)
 		if err != nil {
 			s.Log.Warn("weir-admin: what services use is not known, and a change is made without it", "app", app, "error", err)
-			return all, nil
+			return all, false, nil
 		}
+		whole = whole && unreadable == 0
 		for _, p := range processes {
+			whole = whole && p.Omitted == 0
 			for _, r := range p.Rules {
 				if !names[r.Policy] {
 					continue
@@ -240,5 +261,16 @@ func (s *server) announced(ctx context.Context, c record.Change) ([]record.Annou
 			}
 		}
 	}
-	return all, nil
+	return all, whole, nil
+}
+
+// unused returns the names of policies of a change that no process has announced.
+func unused(differences []record.Difference, announced []record.Announced) (names []string) {
+	for _, d := range differences {
+		has := func(a record.Announced) bool { return a.Policy == d.Name }
+		if d.After != nil && !slices.ContainsFunc(announced, has) {
+			names = append(names, d.Name)
+		}
+	}
+	return names
 }

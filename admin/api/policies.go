@@ -144,8 +144,9 @@ func (c Condition) expect() (record.Expect, error) {
 // change makes a change and waits until it is published, but not for long: it will be.
 func (s *server) change(ctx context.Context, c record.Change, w Writing) (*written, error) {
 	c.Who, c.Why, c.Force = who(ctx), w.Why, w.Force
+	var whole bool
 	var err error
-	if c.Announced, err = s.announced(ctx, c); err != nil {
+	if c.Announced, whole, err = s.announced(ctx, c); err != nil {
 		return nil, err
 	}
 	outcome, err := s.Record.Change(ctx, c)
@@ -163,6 +164,9 @@ func (s *server) change(ctx context.Context, c record.Change, w Writing) (*writt
 	}
 	for _, no := range outcome.CannotUse {
 		out.CannotUse = append(out.CannotUse, adminapi.CannotUse(no))
+	}
+	if whole {
+		out.Unused = unused(outcome.Differences, c.Announced)
 	}
 	if !c.Dry {
 		out.Published, out.Alarm = s.published(ctx, outcome)

@@ -226,6 +226,20 @@ func TestServices(t *testing.T) {
 	written, err := a.Put(ctx, "pay", "api", policies.Policy{Text: "20/1m"}, adminapi.Write{Force: true})
 	require.NoError(t, err)
 	assert.Len(t, written.CannotUse, 1)
+	assert.Empty(t, written.Unused)
+
+	// A name that no process has is written all the same, and said at once and later.
+	written, err = a.Put(ctx, "pay", "aip", policies.Policy{Text: "20/1m"}, adminapi.Write{})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"aip"}, written.Unused)
+	services, err = a.Services(ctx, "pay")
+	require.NoError(t, err)
+	assert.Equal(t, []string{"aip"}, services.Unused)
+	_, err = a.Put(ctx, "pay", "aip", policies.Policy{Text: "20/1m", Apps: []string{"shop"}}, adminapi.Write{})
+	require.NoError(t, err)
+	services, err = a.Services(ctx, "pay")
+	require.NoError(t, err)
+	assert.Empty(t, services.Unused, "another app may have it")
 
 	// Adopted, the app is later than what any process has.
 	written, err = a.Adopt(ctx, "pay", adminapi.Write{Why: "restored"})

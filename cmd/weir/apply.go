@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/weir-go/weir/core/policies"
 	"github.com/weir-go/weir/internal/adminapi"
@@ -152,6 +153,7 @@ func (e *environment) written(w adminapi.Written) {
 	for _, no := range w.CannotUse {
 		e.printf("cannot use it: %s\n", shown(no.String()))
 	}
+	e.unused(w.App, w.Unused)
 	switch {
 	case w.Alarm != "":
 		e.printf("%s %s: not published: %s\n", shown(w.App), version, lines(w.Alarm))
@@ -166,6 +168,23 @@ func (e *environment) written(w adminapi.Written) {
 	default:
 		e.printf("%s %s: published\n", shown(w.App), version)
 	}
+}
+
+// unused warns of policies of an app that no process has.
+func (e *environment) unused(app string, names []string) {
+	const most = 10
+	if len(names) == 0 {
+		return
+	}
+	more := ""
+	if len(names) > most {
+		names, more = names[:most], fmt.Sprintf(" and %d more", len(names)-most)
+	}
+	what := "services " + app
+	if app == policies.AllApps {
+		what = "services"
+	}
+	e.printf("warning: no process has a policy named %s%s; weir %s lists what they have\n", strings.Join(names, ", "), more, shown(what))
 }
 
 // differences returns a line for each text that has changed.

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"reflect"
 	"strconv"
@@ -170,6 +169,10 @@ func (c *historyCommand) Run(e *environment) error {
 		return err
 	}
 	versions, err := client.History(e.ctx, c.App, c.Name, c.Before, c.Limit)
+	before := ""
+	if c.Before > 0 {
+		before = fmt.Sprintf(" before revision %d", c.Before)
+	}
 	switch {
 	case err != nil:
 		return err
@@ -177,7 +180,7 @@ func (c *historyCommand) Run(e *environment) error {
 		e.print(adminapi.History{Versions: versions})
 		return nil
 	case len(versions) == 0:
-		return errors.New("there are no such versions")
+		return fmt.Errorf("the record has no version of the policy %q of the app %q%s; weir get %s lists its policies", c.Name, c.App, before, c.App)
 	}
 	rows := [][]string{{"revision", "when", "who", "what", "policy", "why"}}
 	for _, v := range versions {
@@ -246,6 +249,8 @@ func (c *servicesCommand) Run(e *environment) error {
 		e.print(all[0])
 	case e.json:
 		e.print(all)
+	case len(all) == 0:
+		e.printf("the record knows no app yet; weir services APP shows the processes of one, by the name that they follow\n")
 	default:
 		for _, s := range all {
 			e.services(s)
@@ -264,8 +269,13 @@ func (e *environment) services(s adminapi.Services) {
 			obey++
 		}
 	}
-	e.printf("%s %s: %s, %d of them with this version\n", shown(s.App), cmp.Or(version.String(), "(no document)"),
-		count(len(s.Processes), "process", "processes"), obey)
+	with := ""
+	if len(s.Processes) > 0 && version != (policies.Version{}) {
+		with = fmt.Sprintf(", %d of them with this version", obey)
+	}
+	e.printf("%s %s: %s%s\n", shown(s.App), cmp.Or(version.String(), "(no document)"),
+		count(len(s.Processes), "process", "processes"), with)
+	e.unused(s.App, s.Unused)
 	if s.Unreadable > 0 {
 		e.printf("  %s could not be read\n", count(s.Unreadable, "announcement", "announcements"))
 	}

@@ -132,7 +132,7 @@ func TestApply(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(a.weir(t, 0, "history", "-json", "-limit", "1", "pay", "api")), &history))
 	require.Len(t, history.Versions, 1)
 	assert.Equal(t, "300/1m", history.Versions[0].Policy.Text)
-	assert.Contains(t, a.weir(t, failed, "history", "pay", "other"), "there are no such versions")
+	assert.Contains(t, a.weir(t, failed, "history", "pay", "other"), `no version of the policy "other" of the app "pay"; weir get pay lists its policies`)
 
 	out = a.weir(t, 0, "rollback", "-why", "customers complain", "pay", "api", "1")
 	assert.Contains(t, out, "api: 300/1m -> 200/1m; shadow")
@@ -160,7 +160,8 @@ func TestApply(t *testing.T) {
 func TestServicesAndAdopt(t *testing.T) {
 	t.Parallel()
 	a := startAdmin(t)
-	a.weir(t, 0, "apply", file(t, good))
+	assert.Contains(t, a.weir(t, 0, "services"), "the record knows no app yet; weir services APP ")
+	assert.Contains(t, a.weir(t, 0, "apply", file(t, good)), "warning: no process has a policy named api, login; weir services pay lists ")
 	rdb := a.redis.Client(t)
 	source, err := redissource.New(rdb, "pay", redissource.Options{Name: "box \x1b[31m1", Every: 100 * time.Millisecond})
 	require.NoError(t, err)
@@ -196,6 +197,10 @@ func TestServicesAndAdopt(t *testing.T) {
 	assert.Regexp(t, `code +mail .*9/1m`, out)
 	assert.Contains(t, a.weir(t, 0, "services"), "pay 1.1: 1 process")
 	assert.Contains(t, a.weir(t, failed, "services", "nobody"), "404")
+	const warning = "warning: no process has a policy named mial; "
+	misspelt := file(t, strings.Replace(good, "login:", "mial:", 1))
+	assert.Contains(t, a.weir(t, different, "apply", "-dry-run", misspelt), warning)
+	assert.NotContains(t, out, "warning")
 
 	// Somebody restores an old backup of the record: Redis is ahead of it.
 	document, err := (&policies.Document{

@@ -84,6 +84,9 @@ type Written struct {
 	Differences []Difference `json:"differences"`
 	// CannotUse lists the rules that cannot use it, of a change that was forced.
 	CannotUse []CannotUse `json:"cannotUse,omitempty"`
+	// Unused are the names of policies of the change that no process has: mistakes of spelling, mostly, or policies of
+	// programs that do not run yet. It is empty where it is not known what processes have.
+	Unused []string `json:"unused,omitempty"`
 }
 
 // Difference is a policy before and after a change.
@@ -133,6 +136,8 @@ type Services struct {
 	Generation int64     `json:"generation"`
 	Revision   int64     `json:"revision"`
 	Processes  []Process `json:"processes"`
+	// Unused are the names of policies that belong to the app alone, and that no process has: as in Written.
+	Unused []string `json:"unused,omitempty"`
 	// Unreadable is the number of announcements that are no announcements.
 	Unreadable int `json:"unreadable,omitempty"`
 }
