@@ -100,9 +100,11 @@ func TestNumbersKnownAreBounded(t *testing.T) {
 
 	// Those that are prepared again stay.
 	first := variant(t, l, "10/1m burst 2000")
-	for i := range 1000 {
+	for i := range 400 {
 		variant(t, l, fmt.Sprintf("10/1m burst %d", 3000+i))
-		variant(t, l, "20/1m burst 4000") // of the same time as the first
+		if i == 200 {
+			variant(t, l, "20/1m burst 4000") // of the same time as the first
+		}
 	}
 	_, err := first.UpTo(t.Context(), "k", 2000)
 	require.NoError(t, err)
