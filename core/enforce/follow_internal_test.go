@@ -25,7 +25,7 @@ func TestNoCallerPrepares(t *testing.T) {
 	source := new(byHand)
 	l, err := New(nil, core.MustParse("job: 10/1h"), Options{Source: source})
 	require.NoError(t, err)
-	prepare := func(rate int) (*Set, *version) {
+	prepare := func(rate int) (*Set, *version[*Variants]) {
 		s := &Set{Policies: map[string]string{"job": fmt.Sprint(rate, "/1h")}}
 		_, alive := source.follower.Prepare(s)
 		require.True(t, alive)
@@ -38,8 +38,8 @@ func TestNoCallerPrepares(t *testing.T) {
 	assert.Equal(t, "job: 20/1h", l.Policy().String())
 	assert.Same(t, made, l.following.last.Load())
 	source.Store(second)
-	l.following.next.Lock() // as while a third one is prepared
+	l.following.making.Lock() // as while a third one is prepared
 	assert.Equal(t, "job: 30/1h", l.Policy().String())
 	assert.Same(t, next, l.following.last.Load())
-	l.following.next.Unlock()
+	l.following.making.Unlock()
 }

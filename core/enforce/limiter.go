@@ -44,7 +44,8 @@ type Limiter struct {
 	permits bool   // the policy has permits
 	answer  answer // of a Limiter that asks nobody
 
-	following *following // nil without a Source
+	following *Following[*Variants] // nil without a Source
+	code      *Limiter              // the same by the numbers of the code; nil without a Source
 }
 
 // New builds a Limiter that enforces p. If s is nil, New makes a [core.Memory]; a policy without a name is named
@@ -90,7 +91,7 @@ func (e *engine) limiter(p core.Policy) *Limiter {
 // Policy returns the policy that l enforces, with the numbers that it has now if l follows a Source.
 func (l *Limiter) Policy() core.Policy {
 	if l.following != nil {
-		return l.following.current().Limiter.policy
+		return l.following.Now().Limiter.policy
 	}
 	return l.policy
 }
@@ -99,7 +100,7 @@ func (l *Limiter) Policy() core.Policy {
 // [Variants], is unlimited.
 func (l *Limiter) String() string {
 	if l != nil && l.following != nil {
-		l = l.following.current().Limiter
+		l = l.following.Now().Limiter
 	}
 	return variant{limiter: l}.String()
 }

@@ -78,3 +78,45 @@ func (s *Set) Unused(users ...Named) []string {
 	maps.DeleteFunc(unused, func(_ string, is bool) bool { return !is })
 	return slices.Sorted(maps.Keys(unused))
 }
+
+// Listener is a Source that learns of changes in a goroutine and prepares a [Set] before it shows it, so that no request
+// has to. It may do without, at any time: the first request that sees a Set which nobody has prepared prepares it,
+// while others go by the Set before.
+type Listener interface {
+	Source
+	// Listen is called once by each Guard and each Limiter that follows the Source, when it is made, possibly while
+	// requests are served. From then on the Source calls f.Prepare with each Set, the one of now included, before its
+	// Load returns that. It keeps f until Prepare reports that nobody follows it any more.
+	Listen(f *Follower)
+}
+
+// Follower is a Guard or Limiter as a [Listener] sees it. It does not keep it alive.
+type Follower struct {
+	rules   []Rule
+	prepare func(*Set) ([]Entry, bool)
+}
+
+// Rule is a policy of a [Follower], as its code has it.
+type Rule struct {
+	// Policy is the name of the policy, and Text the whole of it, such as "api: 100/1m; fail closed".
+	Policy, Text string
+	// Place, Key and OverLimit name the place of the rule in the code, its key function and its handler. They are "" for
+	// a Limiter.
+	Place, Key, OverLimit string
+	// Tiers are the texts of its tiers, by their names.
+	Tiers map[string]string
+}
+
+// NewFollower returns a Follower for a package such as guard. prepare does what [Follower.Prepare] says. It must not
+// keep alive what it prepares: package weak has pointers for it.
+func NewFollower(rules []Rule, prepare func(*Set) (entries []Entry, alive bool)) *Follower {
+	return &Follower{rules, prepare}
+}
+
+// Rules returns the rules that follow the Source. They must not be changed.
+func (f *Follower) Rules() []Rule { return f.rules }
+
+// Prepare makes what the next Load that returns s leads to, so that no request has to, and returns what has become of
+// each text of s. alive is false if nobody follows the Source any more: then forget f. It may take some milliseconds
+// for each thousand texts. Calls of one Follower follow one another, in the order in which the Sets are shown.
+func (f *Follower) Prepare(s *Set) (entries []Entry, alive bool) { return f.prepare(s) }

@@ -131,8 +131,8 @@ func (v variant) suggesting(field string) variant {
 // The entries say what has become of each text of s for the policy, and which tiers of the code have a mistake. Variants
 // is for programs that build something like a guard on a Limiter; others set [Options.Source].
 func (l *Limiter) Variants(tiers map[string]string, s *Set, before *Variants) (*Variants, []Entry) {
-	if l.following != nil {
-		l = l.following.code
+	if l.code != nil {
+		l = l.code
 	}
 	if v := l.engine.madeBefore(l, tiers, s, before); v != nil {
 		return v, v.entries

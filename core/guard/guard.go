@@ -60,11 +60,11 @@ type Config struct {
 // A Guard that is mounted twice in one request counts it twice, and says so in the log, once.
 type Guard struct {
 	*family
-	rules    []*rule // in the order in which they are asked
-	routes   *routes // nil if there are none
-	revision string  // of the Set, if it is a version
-	first    firstRequests
-	versions versions
+	rules     []*rule // in the order in which they are asked
+	routes    *routes // nil if there are none
+	revision  string  // of the Set, if it is a version
+	first     firstRequests
+	following *enforce.Following[*version] // nil without a Source
 }
 
 // family holds what a Guard shares with all Guards that its With and WithRule made.
@@ -82,8 +82,6 @@ type family struct {
 
 	mu     sync.Mutex               // of latest
 	latest map[preparedFor]*numbers // that were prepared
-
-	unusable unusable
 
 	rewritten sync.Once   // the warning that addresses are not those of sockets
 	waits     atomic.Bool // some policy lets requests wait for their turn

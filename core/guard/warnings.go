@@ -181,12 +181,6 @@ func (g *Guard) warnRepeat(ru *rule, route string) {
 	})
 }
 
-// warnNumbers logs that an entry of a Set cannot be used. It is called once for each; see warnNumbersOnce.
-func (f *family) warnNumbers(entry, text string, err error) {
-	f.logger().Error("weir: the Source has numbers that cannot be used; those from before stay",
-		"entry", logged(entry), "text", logged(text), "error", logged(err.Error()), "code", codeNumbers)
-}
-
 // warnTaken logs, once for each entry, that a request has taken a route other than the one that was found, so that the
 // entry did not hold, or held for a request that it is not for.
 func (g *Guard) warnTaken(e *entry, found, taken string) {
