@@ -200,7 +200,7 @@ func (d *delayed) Load() *enforce.Set {
 
 // A caller that comes late with an old Set does not bring its numbers back: where a text cannot be used, they would stay.
 func TestLimiterDoesNotGoBack(t *testing.T) {
-	source := &delayed{has: make(chan struct{}), answer: make(chan struct{})}
+	source := newDelayed()
 	l := follow(t, nil, "job: 10/1h", enforce.Options{Source: source, Log: slog.New(slog.DiscardHandler)})
 	source.Store(set("20/1h"))
 	source.hold.Store(true)
@@ -457,4 +457,55 @@ func TestEpochBegins(t *testing.T) {
 type remotePermits struct {
 	*remotetest.Remote
 	core.PermitStore
+}
+
+func newDelayed() *delayed { return &delayed{has: make(chan struct{}), answer: make(chan struct{})} }
+
+// What was prepared is taken up as it is, by whoever comes when it is shown; what was shown before stays meanwhile, also
+// if nobody has come by it yet. A caller that comes late with a Set, after others were prepared and shown, makes
+// nothing, and brings nothing back.
+func TestFollowing(t *testing.T) {
+	for _, shows := range []int{1, 2, 3} {
+		for _, taken := range []bool{false, true} {
+			t.Run(fmt.Sprint(shows, taken), func(t *testing.T) {
+				source, made := newDelayed(), 0
+				f := enforce.NewFollowing(source, "none", func(s *enforce.Set, before string) string {
+					made++
+					return fmt.Sprint(before, " ", s.Revision)
+				})
+				revision := func(n int) *enforce.Set { return &enforce.Set{Revision: fmt.Sprint(n)} }
+				want := "none"
+				assert.Equal(t, want, f.Now())
+				first := revision(0)
+				assert.Equal(t, "none 0", f.Prepare(first))
+				assert.Equal(t, want, f.Now(), "it is not shown yet")
+				source.Store(first)
+				want += " 0"
+				source.hold.Store(true)
+				answered := make(chan string)
+				go func() { answered <- f.Now() }()
+				<-source.has
+				for i := range shows {
+					next := revision(i + 1)
+					f.Prepare(next)
+					if taken {
+						assert.Equal(t, want, f.Now(), "it is not shown yet")
+					}
+					source.Store(next)
+					want += " " + next.Revision
+				}
+				close(source.answer)
+				assert.Contains(t, []string{"none 0", want}, <-answered)
+				assert.Equal(t, want, f.Now())
+				assert.Equal(t, 1+shows, made)
+
+				// What nobody has prepared is made by the first caller, and what was shown before is made again.
+				source.Store(first)
+				assert.Equal(t, want+" 0", f.Now())
+				assert.Equal(t, want+" 0", f.Prepare(first))
+				assert.Equal(t, want+" 0", f.Now())
+				assert.Equal(t, 2+shows, made)
+			})
+		}
+	}
 }

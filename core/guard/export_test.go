@@ -59,12 +59,3 @@ func SharedNumbers(guards ...*Guard) int {
 	}
 	return len(different)
 }
-
-// Prepared returns the version of g that was made last.
-func Prepared(g *Guard) any { return g.versions.made.Load() }
-
-// Current returns the version of g by which requests go.
-func Current(g *Guard) any {
-	g.current()
-	return g.versions.last.Load()
-}
