@@ -71,7 +71,8 @@
 // A Source with a goroutine is a [Listener] as well: it is given a [Follower] for each Limiter and Guard, which has
 // a [Rule] for each policy and whose Prepare makes a Set ready before a request sees it. A package like guard makes
 // its Follower by [NewFollower], and holds what it makes of the Sets in a [Following], which [NewFollowing] returns:
-// Now returns that for the Set of now, Prepare makes it before, and LogMistakes logs the texts that cannot be used.
+// Now returns that for the Set of now, and Prepare makes it before. [Limiter.LogMistakes] logs the texts that cannot
+// be used.
 //
 // # When the store fails
 //

@@ -23,6 +23,7 @@ type engine struct {
 	fallback func() *core.Memory
 	memory   *core.Memory // the store, if it is in the process; nil if it is remote
 	source   Source       // that the Limiters follow; nil if there is none
+	mistakes mistakes     // of Sets, that the log has had
 
 	ledger     ledger.Ledger // what the fallback has admitted and the store has not been charged for
 	background *background

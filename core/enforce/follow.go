@@ -3,7 +3,6 @@ package enforce
 import (
 	"fmt"
 	"hash/maphash"
-	"log/slog"
 	"reflect"
 	"strings"
 	"sync"
@@ -28,7 +27,6 @@ type Following[T any] struct {
 	last     atomic.Pointer[version[T]]
 	prepared atomic.Pointer[version[T]] // which the Source may show next; nil if it prepares none
 	making   sync.Mutex                 // held while a version is made
-	mistakes mistakes                   // making guards it
 }
 
 // version is the T of a Set. They count from 0.
@@ -96,13 +94,13 @@ func (f *Following[T]) make(s *Set, before *version[T]) *version[T] {
 	return &version[T]{before.number + 1, s, f.next(s, before.of)}
 }
 
-// LogMistakes logs each of the entries that is not used, with the code "unusable-numbers": once, however often a Source
-// goes back and forth, and not more than a thousand of them in an hour. It may be called while next makes a T, and at no
-// other time.
-func (f *Following[T]) LogMistakes(log *slog.Logger, entries []Entry) {
+// LogMistakes logs each of the entries that is not used, with the code "unusable-numbers": once for l and all that With
+// made, however often a Source goes back and forth, and not more than a thousand of them in an hour. A Limiter that
+// follows a Source does so by itself.
+func (l *Limiter) LogMistakes(entries []Entry) {
 	for _, e := range entries {
-		if e.Err != nil && f.mistakes.isNew(e) {
-			log.Error("weir: the Source has numbers that cannot be used; those from before stay",
+		if e.Err != nil && l.engine.mistakes.isNew(e) {
+			l.engine.logger().Error("weir: the Source has numbers that cannot be used; those from before stay",
 				"entry", shortened(e.String()), "text", shortened(e.Text), "error", shortened(e.Err.Error()), "code", "unusable-numbers")
 		}
 	}
@@ -116,12 +114,11 @@ func (l *Limiter) follow() *Limiter {
 	}
 	followed := *l
 	followed.code = l
-	var f *Following[*Variants]
-	f = NewFollowing(source, l.variants(nil, texts{}, nil), func(s *Set, before *Variants) *Variants {
+	f := NewFollowing(source, l.variants(nil, texts{}, nil), func(s *Set, before *Variants) *Variants {
 		of := s.textsFor(l.policy.Name())
 		of.tiers = nil // a Limiter has none
 		now := l.variants(nil, of, before)
-		f.LogMistakes(l.engine.logger(), now.entries)
+		l.LogMistakes(now.entries)
 		return now
 	})
 	followed.following = f
@@ -168,6 +165,7 @@ const maxLogged = 200
 // mistakes are the entries that the log has had, however often a Source goes back and forth: at most maxMistakes in the
 // time of forgetsMistakes, because a Source may have other ones for each request.
 type mistakes struct {
+	mu     sync.Mutex
 	hashes map[uint64]bool
 	since  time.Time
 }
@@ -182,6 +180,8 @@ var mistakesSeed = maphash.MakeSeed()
 // isNew reports whether a mistake is to be logged, and notes it.
 func (m *mistakes) isNew(e Entry) bool {
 	hash := maphash.Comparable(mistakesSeed, [3]string{e.String(), e.Text, e.Err.Error()})
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	full := len(m.hashes) >= maxMistakes
 	if m.hashes[hash] || full && time.Since(m.since) < forgetsMistakes {
 		return false

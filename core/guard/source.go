@@ -151,7 +151,7 @@ func (g *Guard) version(set *enforce.Set, last *version) *version {
 			now, same = &renewed, false
 		}
 		next.rules[root] = now
-		g.following.LogMistakes(g.logger(), now.entries)
+		root.limiter.LogMistakes(now.entries)
 	}
 	if !same { // not so with a Source that makes a Set for each request
 		renewed := func(rules []*rule) []*rule {
