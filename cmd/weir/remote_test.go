@@ -156,6 +156,33 @@ func TestApply(t *testing.T) {
 	assert.Contains(t, a.weir(t, failed, "apply", file(t, "format: 1\napp: pay\npolicies:\n  api: {text: 5/1x}\n")), `:4:15: policies.api.text: "5/1x"`)
 }
 
+// A policy may be used by further apps, and those of * by all that the record knows; an app's own goes before both. What
+// is got to be applied again is what the app owns.
+func TestSharedPolicies(t *testing.T) {
+	t.Parallel()
+	a := startAdmin(t)
+	a.weir(t, 0, "apply", file(t, "format: 1\napp: shop\npolicies:\n  cart: {text: 5/1m, apps: [pay]}\n  own: {text: 1/1m}\n"))
+	assert.Contains(t, a.weir(t, 0, "apply", file(t, "format: 1\napp: '*'\npolicies:\n  all: {text: 7/1m}\n  own: {text: 9/1m}\n")),
+		"* 1.2: written; it is published to each app")
+	until(t, func() bool { return strings.Contains(a.weir(t, 0, "get", "-published", "pay"), "all:") })
+	pay := a.weir(t, 0, "get", "-published", "pay")
+	for _, text := range []string{"  all:\n    text: 7/1m\n", "  cart:\n    text: 5/1m\n", "  own:\n    text: 9/1m\n"} {
+		assert.Contains(t, pay, text)
+	}
+	assert.NotContains(t, pay, "apps")
+	assert.Contains(t, a.weir(t, 0, "get", "-published", "shop"), "  own:\n    text: 1/1m\n")
+	shop := a.weir(t, 0, "get", "shop")
+	assert.NotContains(t, shop, "all:")
+	assert.Contains(t, shop, "  cart:\n    text: 5/1m\n    apps: [pay]\n")
+	assert.Contains(t, a.weir(t, 0, "apply", "-prune", file(t, shop)), "no difference")
+	assert.Contains(t, a.weir(t, 0, "get", "*"), "  all:\n    text: 7/1m\n")
+	assert.Contains(t, a.weir(t, 0, "get", "pay"), "policies: {}")
+	assert.Contains(t, a.weir(t, failed, "apply", file(t, "format: 1\napp: pay\npolicies:\n  cart: {text: 6/1m}\n")), "409")
+	var document map[string]any
+	require.NoError(t, json.Unmarshal([]byte(a.weir(t, 0, "get", "-json", "shop")), &document))
+	assert.Equal(t, "shop", document["app"])
+}
+
 // Which processes obey what, and an alarm that somebody has to look at.
 func TestServicesAndAdopt(t *testing.T) {
 	t.Parallel()

@@ -144,10 +144,13 @@ func inWhateverCase(exact bool) string {
 
 // folded returns s such that two texts that differ in case alone are equal, by the rule of [strings.EqualFold].
 func folded(s string) string {
-	return strings.Map(func(r rune) rune {
+	return strings.Map(func(r rune) rune { // which returns s itself if nothing changes, as with most names
 		least := r
-		for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {
+		for next := unicode.SimpleFold(r); r >= utf8.RuneSelf && next != r; next = unicode.SimpleFold(next) {
 			least = min(least, next)
+		}
+		if 'A' <= least && least <= 'Z' {
+			least += 'a' - 'A'
 		}
 		return least
 	}, s)

@@ -157,6 +157,7 @@ func TestNamesTwice(t *testing.T) {
 		`{"format":1,"policies":{"a":{"text":"1/1s","\u0074ext":"2/1s"}}}`:              `1:44: policies.a.text: this name stands here twice`,
 		`{"format":1,"policies":{"login":{},"Login":{}}}`:                               `1:36: policies.Login: this name stands here twice; leave one out (upper and lower case are the same)`,
 		`{"format":1,"policies":{"a":{"tiers":{"straße":"1/1s","STRAẞE":"2/1s"}}}}`:     `this name stands here twice`,
+		`{"format":1,"policies":{"a":{"tiers":{"k":"1/1s","\u212a":"2/1s"}}}}`:          `this name stands here twice`,
 		`{"format":1,"policies":{"a":{"keys":{"user=ab":"1/1s","user=ab":"blocked"}}}}`: `1:55: policies.a.keys["user=ab"]: this name stands here twice; leave one out`,
 	} {
 		_, err := policies.Decode([]byte(text))
