@@ -1,7 +1,9 @@
 package redissource
 
 import (
+	"context"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -106,9 +108,13 @@ func TestUntrustedInventory(t *testing.T) {
 	}
 	require.NoError(t, rdb.HSet(t.Context(), ProcessKey("pay", "type"), "a", "b").Err())
 	require.NoError(t, rdb.ZAdd(t.Context(), ProcessIndex("pay"), redis.Z{Member: "type"}).Err())
-	all, unreadable, err := Processes(t.Context(), rdb, "pay")
+	largest := new(largestReply)
+	reader := server.Client(t)
+	reader.AddHook(largest)
+	all, unreadable, err := Processes(t.Context(), reader, "pay")
 	require.NoError(t, err)
 	require.Len(t, all, 1)
+	assert.LessOrEqual(t, largest.bytes, policies.MaxProcessSize+1)
 	assert.Equal(t, good.Name, all[0].Name)
 	assert.Equal(t, 6, unreadable)
 	n, err := rdb.ZCard(t.Context(), ProcessIndex("pay")).Result()
@@ -120,4 +126,41 @@ func TestUntrustedInventory(t *testing.T) {
 	require.ErrorContains(t, err, "WRONGTYPE")
 	_, _, err = Processes(t.Context(), rdb, "*")
 	require.ErrorContains(t, err, "app")
+}
+
+// largestReply is a hook that notes the size of the largest text in a pipeline.
+type largestReply struct{ bytes int }
+
+func (*largestReply) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (*largestReply) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (l *largestReply) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		for _, cmd := range cmds {
+			if text, ok := cmd.(*redis.StringCmd); ok {
+				l.bytes = max(l.bytes, len(text.Val()))
+			}
+		}
+		return err
+	}
+}
+
+// TestChangesAreAnnouncedSoon: the inventory has a change without waiting for the next announcement that is due.
+func TestChangesAreAnnouncedSoon(t *testing.T) {
+	t.Parallel()
+	rdb := server(t).Client(t)
+	app := newApp()
+	p := quick()
+	p.announce, p.expire = never, never
+	write(t, rdb, document(app, 1, 1, "1/1m"))
+	s := follow(t, rdb, app, Options{}, p)
+	for n := range int64(3) {
+		write(t, rdb, document(app, 1, n+1, "1/1m"))
+		awaitProcesses(t, rdb, app, func(all []*policies.Process) bool { return len(all) == 1 && all[0].Version.Revision == n+1 })
+	}
+	limiter := job(t, s, "api: 9/1m")
+	awaitProcesses(t, rdb, app, func(all []*policies.Process) bool { return len(all[0].Rules) == 1 })
+	require.NoError(t, rdb.Del(t.Context(), Key(app)).Err())
+	awaitProcesses(t, rdb, app, func(all []*policies.Process) bool { return strings.Contains(all[0].Why, "gone") })
+	runtime.KeepAlive(limiter)
 }

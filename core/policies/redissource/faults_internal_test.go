@@ -2,8 +2,8 @@ package redissource
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -85,59 +85,51 @@ func TestNeverBack(t *testing.T) {
 func TestUnreadKeepsTheLastGood(t *testing.T) {
 	t.Parallel()
 	rdb := server(t).Client(t)
-	good := fields(t, document("pay", 1, 2, "2/1m"))
-	raw := func(text string) func(key string) error { // with the right digest, as version 1.2
-		return func(key string) error {
-			return rdb.HSet(t.Context(), key, FieldGeneration, 1, FieldRevision, 2, FieldDigest, Digest([]byte(text)), FieldDocument, text).Err()
+	set := func(app string, values ...any) error { return rdb.HSet(t.Context(), Key(app), values...).Err() }
+	raw := func(text string) func(string) error { // with the right digest, as revision 1.2
+		return func(app string) error {
+			text := strings.ReplaceAll(text, "APP", app)
+			return set(app, FieldGeneration, 1, FieldRevision, 2, FieldDigest, Digest([]byte(text)), FieldDocument, text)
 		}
 	}
-	const head = `{"format":1,"app":"%s","generation":1,"revision":2,"policies":`
+	const head = `{"format":1,"app":"APP","generation":1,"revision":2,"policies":`
 	for name, tc := range map[string]struct {
-		do  func(key string) error
+		do  func(app string) error
 		why string
 	}{
 		"too large":     {raw(strings.Repeat(" ", policies.MaxSize+1)), "bytes"},
 		"empty":         {raw(""), ""},
 		"null":          {raw("null"), ""},
 		"{}":            {raw("{}"), ""},
-		"cut":           {raw(`{"format":1,"app":"pay","generation":1,"revision":2,"pol`), ""},
-		"not UTF-8":     {raw("{\"format\":1,\"app\":\"\xff\"}"), ""},
-		"later format":  {raw(`{"format":2,"app":"pay","generation":1,"revision":2,"policies":{},"new":[]}`), "format"},
-		"unknown field": {raw(fmt.Sprintf(head, "pay") + `{},"redis_url":"redis://x"}`), "redis_url"},
-		"a name twice":  {raw(fmt.Sprintf(head, "pay") + `{"api":{"text":"1/1m"},"Api":{"text":"9/1m"}}}`), "twice"},
-		"another app's": {raw(fmt.Sprintf(head, "billpay") + `{}}`), "billpay"},
-		"another version": {func(key string) error {
-			return rdb.HSet(t.Context(), key, append(slices.Clip(good), FieldRevision, 3)...).Err()
-		}, "1.3"},
-		"changed bytes": {func(key string) error {
-			return rdb.HSet(t.Context(), key, append(slices.Clip(good), FieldDocument, "{}")...).Err()
+		"cut":           {raw(head + `{"api":{"te`), ""},
+		"not UTF-8":     {raw(head + "{\"\xff\":{}}}"), "UTF-8"},
+		"later format":  {raw(`{"format":2,"app":"APP","generation":1,"revision":2,"policies":{},"new":[]}`), "format"},
+		"unknown field": {raw(head + `{},"redis_url":"redis://x"}`), "redis_url"},
+		"a name twice":  {raw(head + `{"api":{"text":"1/1m"},"Api":{"text":"9/1m"}}}`), "twice"},
+		"another app's": {raw(strings.Replace(head, "APP", "billpay", 1) + `{}}`), "billpay"},
+		"another version": {func(app string) error {
+			return set(app, append(fields(t, document(app, 1, 2, "2/1m")), FieldRevision, 3)...)
+		}, "and the fields beside it of 1.3"},
+		"changed bytes": {func(app string) error {
+			return set(app, append(fields(t, document(app, 1, 2, "2/1m")), FieldDocument, "{}")...)
 		}, "digest"},
-		"no document": {func(key string) error { return rdb.HSet(t.Context(), key, good[:6]...).Err() }, ""},
-		"no revision": {func(key string) error { return rdb.HDel(t.Context(), key, FieldRevision).Err() }, FieldRevision},
-		"nothing but a document": {func(key string) error {
-			return rdb.HDel(t.Context(), key, FieldRevision, FieldGeneration, FieldDigest).Err()
+		"no document": {func(app string) error {
+			return errors.Join(set(app, fields(t, document(app, 1, 2, "2/1m"))[:6]...), rdb.HDel(t.Context(), Key(app), FieldDocument).Err())
+		}, ""},
+		"no revision": {func(app string) error { return rdb.HDel(t.Context(), Key(app), FieldRevision).Err() }, FieldRevision},
+		"nothing but a document": {func(app string) error {
+			return rdb.HDel(t.Context(), Key(app), FieldRevision, FieldGeneration, FieldDigest).Err()
 		}, "nothing beside it"},
-		"not a hash": {func(key string) error { return rdb.Set(t.Context(), key, "x", 0).Err() }, "not a hash"},
+		"not a hash": {func(app string) error { return rdb.Set(t.Context(), Key(app), "x", 0).Err() }, "not a hash"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			app := strings.Map(func(r rune) rune {
-				if r < 'a' || r > 'z' {
-					return '-'
-				}
-				return r
-			}, "unread."+name)
-			if strings.Contains(name, "document") || name == "no revision" || name == "not a hash" {
-				app += ".kept"
-			}
+			app := newApp()
 			write(t, rdb, document(app, 1, 1, "1/1m"))
 			s := follow(t, rdb, app, Options{}, quick())
 			awaitText(t, s, "1/1m")
 			in := s.Load()
-			if !strings.HasSuffix(app, ".kept") {
-				require.NoError(t, rdb.Del(t.Context(), Key(app)).Err())
-			}
-			require.NoError(t, tc.do(Key(app)))
+			require.NoError(t, tc.do(app))
 			st := awaitMeaning(t, s, policies.Unread, tc.why)
 			assert.Same(t, in, s.Load())
 			assert.Equal(t, policies.Version{Generation: 1, Revision: 1}, st.Version)
@@ -150,15 +142,31 @@ func TestUnreadKeepsTheLastGood(t *testing.T) {
 	}
 }
 
+// TestLargeIsNotRead: of a document that is too large, no more is read than its size.
+func TestLargeIsNotRead(t *testing.T) {
+	t.Parallel()
+	server := redistest.Single(t)
+	rdb := server.Client(t)
+	text := strings.Repeat(" ", 8<<20)
+	require.NoError(t, rdb.HSet(t.Context(), Key("pay"), FieldGeneration, 1, FieldRevision, 1, FieldDigest, Digest([]byte(text)), FieldDocument, text).Err())
+	s := follow(t, rdb, "pay", Options{Silent: true}, quick())
+	awaitMeaning(t, s, policies.Unread, "8388608 bytes")
+	awaitReads(t, server)
+	require.NoError(t, s.Close())
+	stats := server.CommandStats(t)
+	assert.LessOrEqual(t, stats["hmget"], stats["hstrlen"])
+}
+
 // TestMistakeInOneText: an entry that this version cannot read, such as one with a word of a later version, spoils no
 // other.
 func TestMistakeInOneText(t *testing.T) {
 	t.Parallel()
 	rdb := server(t).Client(t)
-	d := document("one-mistake", 1, 1, "7/1m")
+	app := newApp()
+	d := document(app, 1, 1, "7/1m")
 	d.Policies["later"] = policies.Policy{Text: "5/1m; bouncy 3", Tiers: map[string]string{"pro": "x"}, Keys: map[string]string{"user=7": "5/1m; bouncy 3"}}
 	write(t, rdb, d)
-	s := follow(t, rdb, "one-mistake", Options{}, quick())
+	s := follow(t, rdb, app, Options{}, quick())
 	awaitText(t, s, "7/1m")
 	assert.Equal(t, "5/1m; bouncy 3", s.Load().Policies["later"])
 	assert.Equal(t, policies.Fleet, s.Status().Meaning)
@@ -235,7 +243,7 @@ func TestRedisGoneAtStart(t *testing.T) {
 // TestReadyAfterClose: nobody waits for a Source that is closed.
 func TestReadyAfterClose(t *testing.T) {
 	t.Parallel()
-	s := follow(t, server(t).Client(t), "ready-after-close", Options{}, quick())
+	s := follow(t, server(t).Client(t), newApp(), Options{}, quick())
 	require.NoError(t, s.Close())
 	require.NoError(t, s.Close(), "twice")
 	require.ErrorContains(t, s.Ready(t.Context()), "closed")
@@ -311,8 +319,8 @@ func TestBursts(t *testing.T) {
 	rdb := server.Client(t)
 	p := quick()
 	p.read, p.merge = never, 300*time.Millisecond
-	s := follow(t, rdb, "pay", Options{Silent: true}, p)
 	write(t, rdb, document("pay", 1, 1, "1/1m"))
+	s := follow(t, rdb, "pay", Options{Silent: true}, p)
 	awaitSubscription(t, rdb, "pay")
 	awaitText(t, s, "1/1m")
 	server.ResetStats(t)

@@ -33,7 +33,8 @@ func job(t testing.TB, s enforce.Source, policy string) *enforce.Limiter {
 func TestPreparedBeforeItIsShown(t *testing.T) {
 	t.Parallel()
 	rdb := server(t).Client(t)
-	s := follow(t, rdb, "prepared", Options{}, quick())
+	app := newApp()
+	s := follow(t, rdb, app, Options{}, quick())
 	var mu sync.Mutex
 	prepared := map[string]bool{} // revisions
 	for range 3 {
@@ -51,7 +52,7 @@ func TestPreparedBeforeItIsShown(t *testing.T) {
 		}))
 	}
 	for n := range int64(5) {
-		write(t, rdb, document("prepared", 1, n+1, fmt.Sprint(n+1, "/1m")))
+		write(t, rdb, document(app, 1, n+1, fmt.Sprint(n+1, "/1m")))
 		awaitText(t, s, fmt.Sprint(n+1, "/1m"))
 		mu.Lock()
 		assert.True(t, prepared[s.Load().Revision])
@@ -73,8 +74,9 @@ func TestPreparedBeforeItIsShown(t *testing.T) {
 func TestFollowersAreForgotten(t *testing.T) {
 	t.Parallel()
 	rdb := server(t).Client(t)
-	write(t, rdb, document("forgotten", 1, 1, "7/1m"))
-	s := follow(t, rdb, "forgotten", Options{}, quick())
+	app := newApp()
+	write(t, rdb, document(app, 1, 1, "7/1m"))
+	s := follow(t, rdb, app, Options{}, quick())
 	awaitText(t, s, "7/1m")
 	store, err := core.NewMemory(core.MemoryOptions{})
 	require.NoError(t, err)
@@ -99,12 +101,13 @@ func TestFollowersAreForgotten(t *testing.T) {
 func TestUnlistedFollowersObey(t *testing.T) {
 	t.Parallel()
 	rdb := server(t).Client(t)
-	s := follow(t, rdb, "unlisted", Options{}, quick())
+	app := newApp()
+	s := follow(t, rdb, app, Options{}, quick())
 	all := make([]*enforce.Limiter, maxFollowers+5)
 	for i := range all {
 		all[i] = job(t, s, "api: 1/1m")
 	}
-	write(t, rdb, document("unlisted", 1, 1, "7/1m"))
+	write(t, rdb, document(app, 1, 1, "7/1m"))
 	awaitText(t, s, "7/1m")
 	for _, l := range all {
 		_, err := l.Allow(t.Context(), "k")
@@ -207,10 +210,11 @@ func TestMeanings(t *testing.T) {
 func TestDeletedIsTheCodes(t *testing.T) {
 	t.Parallel()
 	rdb := server(t).Client(t)
-	d := document("deleted", 1, 1, "7/1m")
+	app := newApp()
+	d := document(app, 1, 1, "7/1m")
 	d.Policies["mail"] = policies.Policy{Text: "8/1m", Keys: map[string]string{"a@b.c": "blocked"}}
 	write(t, rdb, d)
-	s := follow(t, rdb, "deleted", Options{}, quick())
+	s := follow(t, rdb, app, Options{}, quick())
 	awaitText(t, s, "7/1m")
 	api, mail := job(t, s, "api: 1/1m"), job(t, s, "mail: 2/1m")
 	res, err := mail.Allow(t.Context(), "a@b.c")
@@ -252,11 +256,12 @@ func TestManyMistakesOfARule(t *testing.T) {
 func TestBehindALayer(t *testing.T) {
 	t.Parallel()
 	rdb := server(t).Client(t)
-	d := document("layer", 1, 1, "7/1m")
+	app := newApp()
+	d := document(app, 1, 1, "7/1m")
 	d.Policies["mail"] = policies.Policy{Text: "8/1m"}
 	d.Policies["jobs"] = policies.Policy{Keys: map[string]string{"a": "8/1m", "b": "nonsense"}}
 	write(t, rdb, d)
-	s := follow(t, rdb, "layer", Options{}, quick())
+	s := follow(t, rdb, app, Options{}, quick())
 	awaitText(t, s, "7/1m")
 	front := new(atomic.Pointer[enforce.Set])
 	front.Store(&enforce.Set{Policies: map[string]string{"api": "9/1m"}})

@@ -19,7 +19,7 @@ func (s *Source) poll(ctx context.Context) {
 		failures int
 		read     time.Time // the latest, at its beginning
 		next     = time.Now()
-		announce = next.Add(rand.N(s.pace.announce/20 + 1)) //nolint:gosec // spreads load
+		announce = next.Add(rand.N(2*s.pace.soon + 1))
 		timer    = time.NewTimer(0)
 	)
 	defer timer.Stop()
@@ -53,7 +53,7 @@ func (s *Source) poll(ctx context.Context) {
 				next = read.Add(s.pace.merge)
 			}
 		case <-s.changed: // soon, and not all processes of a fleet at once
-			if soon := time.Now().Add(s.pace.announce/40 + rand.N(s.pace.announce/40+1)); soon.Before(announce) {
+			if soon := time.Now().Add(s.pace.soon + rand.N(s.pace.soon+1)); soon.Before(announce) {
 				announce = soon
 			}
 		}

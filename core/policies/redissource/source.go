@@ -76,6 +76,7 @@ type pace struct {
 	merge          time.Duration // between two reads because of notifications
 	silence        time.Duration // after which a subscription is tried by a PING
 	announce       time.Duration // between two announcements
+	soon           time.Duration // between a change and its announcement: once to twice
 	expire         time.Duration // of an announcement
 	stale          time.Duration // without an answer
 	log            time.Duration // between two lines of a kind
@@ -97,7 +98,7 @@ func paceOf(every time.Duration) pace {
 		retry:    every / 10, longest: 3 * every,
 		merge:    100 * time.Millisecond,
 		silence:  min(every, 3*time.Second),
-		announce: 2 * every, expire: 6 * every,
+		announce: 2 * every, soon: every / 20, expire: 6 * every,
 		stale: 6 * every,
 		log:   time.Minute,
 	}

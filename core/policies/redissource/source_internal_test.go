@@ -2,7 +2,9 @@ package redissource
 
 import (
 	"context"
+	"fmt"
 	"os"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,10 +33,15 @@ func quick() pace {
 	p.deadline = 10 * time.Second // a busy machine is no failure
 	p.retry, p.longest = 5*time.Millisecond, 50*time.Millisecond
 	p.silence = 200 * time.Millisecond
-	p.announce = 100 * time.Millisecond
+	p.announce, p.soon = 100*time.Millisecond, 10*time.Millisecond
 	p.stale, p.log = never, 0
 	return p
 }
+
+var apps atomic.Int64
+
+// newApp returns the name of an app that no other test has, for tests that share a server.
+func newApp() string { return fmt.Sprint("app-", apps.Add(1)) }
 
 // follow starts a Source that is closed when the test ends.
 func follow(t testing.TB, rdb redis.UniversalClient, app string, o Options, p pace) *Source {
