@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/weir-go/weir/core/policies"
 )
@@ -134,14 +136,20 @@ func (c *Change) check() error {
 	if err := policies.CheckApp(c.App); err != nil && c.App != policies.AllApps {
 		return &InvalidError{Err: err}
 	}
-	if len(c.Why) > MaxWhy {
-		return &InvalidError{Err: fmt.Errorf("the reason has %d bytes; at most %d", len(c.Why), MaxWhy)}
+	switch {
+	case len(c.Why) > MaxWhy:
+		return &InvalidError{Err: fmt.Errorf("the reason has %d bytes; give at most %d", len(c.Why), MaxWhy)}
+	case !utf8.ValidString(c.Why) || strings.ContainsFunc(c.Why, unicode.IsControl):
+		return &InvalidError{Err: fmt.Errorf("found the reason %.100q; give one line of text", c.Why)}
 	}
 	document := &policies.Document{
 		App: "app", Version: policies.Version{Generation: 1, Revision: 1},
 		Policies: map[string]policies.Policy{},
 	}
 	for i, e := range c.Edits {
+		if err := policies.CheckName(e.Name); err != nil {
+			return &InvalidError{Err: err}
+		}
 		if e.Policy == nil {
 			continue
 		}

@@ -24,7 +24,7 @@ type Past struct {
 // before all.
 func (r *Record) History(ctx context.Context, app, name string, before int64, limit int) ([]Past, error) {
 	var all []Past
-	err := r.reading(ctx, func(ctx context.Context, t tx) error {
+	err := r.readingOf(ctx, func(ctx context.Context, t tx) error {
 		return t.each(ctx, func(rows *sql.Rows) error {
 			var p Past
 			var at int64
@@ -47,14 +47,14 @@ func (r *Record) History(ctx context.Context, app, name string, before int64, li
 			JOIN weir_audit a ON a.revision = v.revision AND a.app = v.app AND a.name = v.name
 			WHERE v.app = ? AND v.name = ? AND (? = 0 OR v.revision < ?) ORDER BY v.revision DESC LIMIT ?`,
 			app, name, before, before, limit)
-	})
+	}, app, name)
 	return all, err
 }
 
 // Version returns a policy as a revision has written it, nil if that has deleted it. The error is a *NotFoundError if
 // it has not written it.
 func (r *Record) Version(ctx context.Context, app, name string, revision int64) (p *policies.Policy, err error) {
-	err = r.reading(ctx, func(ctx context.Context, t tx) error {
+	err = r.readingOf(ctx, func(ctx context.Context, t tx) error {
 		var deleted bool
 		var text string
 		err := t.row(ctx, `SELECT deleted, body FROM weir_versions WHERE app = ? AND name = ? AND revision = ?`,
@@ -68,6 +68,6 @@ func (r *Record) Version(ctx context.Context, app, name string, revision int64) 
 		policy, err := decode(text)
 		p = &policy
 		return err
-	})
+	}, app, name)
 	return p, err
 }

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"sync"
 	"testing"
 	"time"
 
@@ -46,6 +47,24 @@ func migrationsAreKilled(t *testing.T, location string) {
 	must(t, r, set("pay", "api", text("1/1m"), record.Expect{}))
 	again := open(t, location)
 	assert.Equal(t, int64(2), must(t, again, set("pay", "api", text("2/1m"), record.Expect{})).Revision)
+}
+
+// Several programs that start at once on a new database make its tables once.
+func TestMigrationsAtOnce(t *testing.T) { sqltest.Each(t, migrationsAtOnce) }
+
+func migrationsAtOnce(t *testing.T, location string) {
+	var work sync.WaitGroup
+	for range 6 {
+		work.Go(func() {
+			r, err := record.Open(t.Context(), location)
+			if assert.NoError(t, err) {
+				assert.NoError(t, r.Close())
+			}
+		})
+	}
+	work.Wait()
+	r := open(t, location)
+	assert.Equal(t, int64(1), must(t, r, set("pay", "api", text("1/1m"), record.Expect{})).Revision)
 }
 
 // child lets another process open the database, and kills it after a time, or once it is done if that is negative.

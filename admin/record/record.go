@@ -67,6 +67,20 @@ func (r *Record) Close() error {
 	return err
 }
 
+// readingOf is reading for what belongs to an app, and to a policy of it if names has one. A name that none can have is
+// not sent to the database, which may not even have it as a text.
+func (r *Record) readingOf(ctx context.Context, do func(context.Context, tx) error, app string, names ...string) error {
+	if app != policies.AllApps && policies.CheckApp(app) != nil {
+		return &NotFoundError{App: app}
+	}
+	for _, name := range names {
+		if policies.CheckName(name) != nil {
+			return &NotFoundError{App: app, Name: name}
+		}
+	}
+	return r.reading(ctx, do)
+}
+
 // reading calls do with a transaction that sees one state of the database.
 func (r *Record) reading(ctx context.Context, do func(context.Context, tx) error) error {
 	ctx, cancel := context.WithTimeout(ctx, maxTime)
@@ -121,10 +135,13 @@ func (r *Record) Heads(ctx context.Context) ([]Head, error) {
 
 // Head returns that of an app, and whether the record knows the app.
 func (r *Record) Head(ctx context.Context, app string) (h Head, known bool, err error) {
-	err = r.reading(ctx, func(ctx context.Context, t tx) error {
+	err = r.readingOf(ctx, func(ctx context.Context, t tx) error {
 		h, known, err = t.head(ctx, app)
 		return err
-	})
+	}, app)
+	if errors.As(err, new(*NotFoundError)) {
+		return h, false, nil
+	}
 	return h, known, err
 }
 
@@ -155,7 +172,7 @@ func (r *Record) Known(ctx context.Context, app string, v policies.Version, dige
 // record does not know the app.
 func (r *Record) Document(ctx context.Context, app string) (*policies.Document, []byte, error) {
 	var rendered []rendered
-	err := r.reading(ctx, func(ctx context.Context, t tx) error {
+	err := r.readingOf(ctx, func(ctx context.Context, t tx) error {
 		h, known, err := t.head(ctx, app)
 		switch {
 		case err != nil:
@@ -165,7 +182,7 @@ func (r *Record) Document(ctx context.Context, app string) (*policies.Document, 
 		}
 		rendered, err = t.render(ctx, map[string]policies.Version{app: h.Version})
 		return err
-	})
+	}, app)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -175,7 +192,7 @@ func (r *Record) Document(ctx context.Context, app string) (*policies.Document, 
 // Policy returns a policy that belongs to an app, and the revision that wrote it. The error is a *NotFoundError if
 // there is none.
 func (r *Record) Policy(ctx context.Context, app, name string) (p policies.Policy, revision int64, err error) {
-	err = r.reading(ctx, func(ctx context.Context, t tx) error {
+	err = r.readingOf(ctx, func(ctx context.Context, t tx) error {
 		h, err := t.held(ctx, app, name)
 		if err != nil {
 			return err
@@ -190,16 +207,16 @@ func (r *Record) Policy(ctx context.Context, app, name string) (p policies.Polic
 		}
 		p, revision = *h.policy, h.revision
 		return nil
-	})
+	}, app, name)
 	return p, revision, err
 }
 
 // Owned returns the policies that belong to an app, by name.
 func (r *Record) Owned(ctx context.Context, app string) (map[string]policies.Policy, error) {
 	owned := map[string]policies.Policy{}
-	err := r.reading(ctx, func(ctx context.Context, t tx) error {
+	err := r.readingOf(ctx, func(ctx context.Context, t tx) error {
 		return t.owned(ctx, app, owned)
-	})
+	}, app)
 	return owned, err
 }
 

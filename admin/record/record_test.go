@@ -113,6 +113,17 @@ func documents(t *testing.T, location string) {
 	var missing *record.NotFoundError
 	_, _, err := r.Document(t.Context(), "PAY")
 	require.ErrorAs(t, err, &missing, "names compare byte by byte")
+	for _, odd := range []string{"", "\x00", "\xff", "a b", "é"} {
+		_, _, err := r.Document(t.Context(), odd)
+		require.ErrorAs(t, err, &missing, "%q", odd)
+		_, _, err = r.Policy(t.Context(), "pay", odd)
+		require.ErrorAs(t, err, &missing, "%q", odd)
+		_, err = r.History(t.Context(), "pay", odd, 0, 1)
+		require.ErrorAs(t, err, &missing, "%q", odd)
+		_, known, err := r.Head(t.Context(), odd)
+		require.NoError(t, err)
+		assert.False(t, known)
+	}
 	_, _, err = r.Policy(t.Context(), "web", "api")
 	require.ErrorAs(t, err, &missing)
 	assert.Equal(t, "pay", missing.Owner)
@@ -188,6 +199,9 @@ func refused(t *testing.T, location string) {
 		"tier":       {set("pay", "b", &policies.Policy{Tiers: map[string]string{"pro": "x"}}, record.Expect{}), "pro"},
 		"blocked":    {set("pay", "b", &policies.Policy{Tiers: map[string]string{"pro": "blocked"}}, record.Expect{}), "pro"},
 		"too large":  {set("pay", "b", &big, record.Expect{}), "bytes"},
+		"a line":     {record.Change{App: "pay", Why: "a\nb"}, "one line"},
+		"no text":    {record.Change{App: "pay", Why: "\xff"}, "one line"},
+		"deletes":    {set("pay", "a\x00b", nil, record.Expect{}), "name"},
 		"reason":     {record.Change{App: "pay", Why: strings.Repeat("x", 2000)}, "reason"},
 		"epoch back": {set("pay", "api", text("100/1m; epoch 1"), record.Expect{}), "epoch 3"},
 		"no epoch":   {set("pay", "api", text("100/1m"), record.Expect{}), "epoch 3"},

@@ -44,7 +44,7 @@ const drain = 5 * time.Second
 func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("weir-admin", flag.ContinueOnError)
 	database := flags.String("db", "weir.db", "`location` of the database: a file, postgres://... or mariadb://...")
-	redisURL := flags.String("redis", "redis://127.0.0.1:6379", "`URL` of Redis; with ?addr=host:port for each further node of a Cluster")
+	redisURL := flags.String("redis", "redis://127.0.0.1:6379", "`URL` of Redis; of a Cluster with ?addr=host:port for a further node, of a Sentinel with ?master_name=name")
 	tokenFile := flags.String("token-file", "", "`file` of lines \"name:secret\" (required)")
 	address := flags.String("addr", "127.0.0.1:7070", "`address` to listen on")
 	if err := flags.Parse(args); err != nil {

@@ -14,6 +14,14 @@ func connect(location string) (redis.UniversalClient, error) {
 	if err != nil { // the error would have the password
 		return nil, errors.New("-redis is no URL; give one such as redis://user:password@host:6379")
 	}
+	if u.Query().Has("master_name") {
+		o, err := redis.ParseFailoverURL(location)
+		if err != nil {
+			return nil, err
+		}
+		o.MaxRetries = -1
+		return redis.NewFailoverClient(o), nil
+	}
 	if u.Query().Has("addr") {
 		o, err := redis.ParseClusterURL(location)
 		if err != nil {

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestConnect(t *testing.T) {
+	for location, want := range map[string]any{
+		"redis://127.0.0.1:1":                                         &redis.Client{},
+		"rediss://user:password@127.0.0.1:1/3":                        &redis.Client{},
+		"unix:///tmp/redis.sock":                                      &redis.Client{},
+		"redis://127.0.0.1:1?master_name=main&addr=127.0.0.1:2":       &redis.Client{},
+		"redis://user:password@127.0.0.1:1?addr=127.0.0.1:2&addr=h:3": &redis.ClusterClient{},
+	} {
+		rdb, err := connect(location)
+		require.NoError(t, err, location)
+		assert.IsType(t, want, rdb, location)
+		if single, ok := rdb.(*redis.Client); ok {
+			assert.LessOrEqual(t, single.Options().MaxRetries, 0, "%s: a transaction must not be sent again", location)
+		}
+		require.NoError(t, rdb.Close())
+	}
+	for _, location := range []string{"127.0.0.1:6379", "http://127.0.0.1", "redis://secret@%zz"} {
+		_, err := connect(location)
+		require.Error(t, err, location)
+		assert.NotContains(t, err.Error(), "secret")
+	}
+}
+
+// A program that cannot serve says why, and what to do.
+func TestRefusesToStart(t *testing.T) {
+	dir := t.TempDir()
+	file := func(text string) string {
+		name := filepath.Join(t.TempDir(), "token")
+		require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
+		return name
+	}
+	const good = "anna:0123456789abcdefghij\n"
+	for _, test := range []struct {
+		args []string
+		says string
+	}{
+		{nil, "-token-file"},
+		{[]string{"-token-file", filepath.Join(dir, "none")}, "none"},
+		{[]string{"-token-file", file("anna:short\n")}, "line 1"},
+		{[]string{"-token-file", file("# nobody\n")}, "no tokens"},
+		{[]string{"-token-file", file(good), "-redis", "127.0.0.1:6379"}, "redis"},
+		{[]string{"-token-file", file(good), "-db", ":memory:"}, "memory"},
+		{[]string{"-token-file", file(good), "-db", "oracle://x"}, "oracle"},
+		{[]string{"-token-file", file(good), "extra"}, "extra"},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // if it serves after all
+		args := append([]string{"-db", filepath.Join(dir, "weir.db"), "-addr", "127.0.0.1:0"}, test.args...)
+		assert.ErrorContains(t, run(ctx, args), test.says, "%q", test.args)
+		cancel()
+	}
+}
