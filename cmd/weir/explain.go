@@ -98,6 +98,9 @@ func explain(p core.Policy) explanation {
 	}
 	if o.Wait > 0 {
 		x.Notes = append(x.Notes, fmt.Sprintf("what is over the limit waits for its turn, up to %s", periodText(o.Wait)))
+		if len(rates) > 1 {
+			x.Notes = append(x.Notes, "after a wait more may start together than the shorter periods say, since all limits are charged at once")
+		}
 	}
 	x.Notes = append(x.Notes, map[core.Failure]string{
 		core.FailLocal:  "while the store fails, each process counts for itself",
