@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -52,14 +53,18 @@ type Options struct {
 // Bounds of the API.
 const (
 	maxBody    = 1 << 20
-	maxAtOnce  = 64          // requests
-	publishing = time.Second // a change waits for it
+	maxAtOnce  = 64              // requests
+	maxOfOne   = 32              // of them, of one person or program: the others have places left
+	maxReaders = 8               // requests that read an inventory or wait for it, but for changes
+	reading    = 5 * time.Second // the longest that one of them takes
+	publishing = time.Second     // a change waits for it
 )
 
 type server struct {
 	Options
 
 	reading chan struct{} // held while an inventory is read
+	readers chan struct{} // held while a request reads an inventory, or waits for that
 }
 
 // New returns the handler of the API.
@@ -73,7 +78,7 @@ func New(o Options) (http.Handler, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	s := &server{Options: o, reading: make(chan struct{}, 1)}
+	s := &server{Options: o, reading: make(chan struct{}, 1), readers: make(chan struct{}, maxReaders)}
 	mux := http.NewServeMux()
 	config := huma.DefaultConfig("weir-admin", "1")
 	config.DocsPath = ""      // a page with scripts of others
@@ -94,6 +99,7 @@ func who(ctx context.Context) string {
 // guarded refuses what must not reach a route: too many at once, requests of other sites' pages, and strangers.
 func (s *server) guarded(routes http.Handler) http.Handler {
 	places := make(chan struct{}, maxAtOnce)
+	people := &people{requests: map[string]int{}}
 	var crossOrigin http.CrossOriginProtection
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
@@ -114,9 +120,40 @@ func (s *server) guarded(routes http.Handler) http.Handler {
 			refuse(w, http.StatusUnauthorized, `found no known token; send "Authorization: Bearer" and the secret of a line of the token file`)
 			return
 		}
+		if !people.enter(name) {
+			w.Header().Set("Retry-After", "1")
+			refuse(w, http.StatusServiceUnavailable, "more than 32 requests with your token at once; try again in a second")
+			return
+		}
+		defer people.leave(name)
 		r = r.WithContext(context.WithValue(r.Context(), whoKey{}, name))
 		routes.ServeHTTP(w, r)
 	})
+}
+
+// people counts the requests under way of each person or program.
+type people struct {
+	mu       sync.Mutex
+	requests map[string]int // of those who have any
+}
+
+// enter counts a request, unless there are maxOfOne.
+func (p *people) enter(name string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.requests[name] == maxOfOne {
+		return false
+	}
+	p.requests[name]++
+	return true
+}
+
+func (p *people) leave(name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.requests[name]--; p.requests[name] == 0 {
+		delete(p.requests, name)
+	}
 }
 
 func refuse(w http.ResponseWriter, status int, detail string) {

@@ -113,25 +113,35 @@ func (s *server) apply(ctx context.Context, in *struct {
 	return s.change(ctx, c, in.Writing)
 }
 
+// maxLeap bounds how far processes can raise a generation: somebody has to adopt an app a thousand times for that, and
+// after the last number that there is nobody could adopt it any more.
+const maxLeap = 1000
+
 func (s *server) adopt(ctx context.Context, in *struct {
 	OfApp
 	Writing
 },
 ) (*written, error) {
-	head, known, err := s.Record.Head(ctx, in.App)
+	head, found, err := s.Record.Head(ctx, in.App)
 	if err != nil {
 		return nil, err
 	}
-	if !known {
+	if !found {
 		return nil, &record.NotFoundError{App: in.App}
 	}
 	// Later than anything that anybody has seen, so that the processes take it as well.
-	generation := max(head.Version.Generation, s.Publisher.State(in.App).Version.Generation)
-	processes, _, err := s.inventory(ctx, in.App)
+	known := max(head.Version.Generation, s.Publisher.State(in.App).Version.Generation)
+	processes, _, err := s.look(ctx, in.App)
 	if err != nil {
-		return nil, unreachable(err)
+		return nil, err
 	}
+	generation := known
 	for _, p := range processes {
+		if p.Version.Generation > known+maxLeap { // anybody can announce the last number that there is
+			s.Log.Warn("weir-admin: a process announces a generation that no record has given, and is left out",
+				"app", in.App, "process", cmp.Or(p.Name, p.ID), "version", p.Version.String())
+			continue
+		}
 		generation = max(generation, p.Version.Generation)
 	}
 	return s.change(ctx, record.Change{App: in.App, Action: "adopt", Generation: generation}, in.Writing)
@@ -148,9 +158,22 @@ func (s *server) inventory(ctx context.Context, app string) ([]*policies.Process
 	return s.Services(ctx, app)
 }
 
-// unreachable returns the problem of a request that needs Redis.
-func unreachable(err error) error {
-	return refusal(http.StatusServiceUnavailable, fmt.Sprintf("Redis does not answer: %v; try again", err))
+// look is inventory for a request that needs it. Few wait for it, and not for long: it is asked again and again while
+// Redis does not answer, and changes need the places.
+func (s *server) look(ctx context.Context, app string) (all []*policies.Process, unreadable int, err error) {
+	select {
+	case s.readers <- struct{}{}:
+		defer func() { <-s.readers }()
+	default:
+		return nil, 0, refusal(http.StatusServiceUnavailable, "others ask for processes, and wait for them; try again")
+	}
+	ctx, cancel := context.WithTimeout(ctx, reading)
+	defer cancel()
+	all, unreadable, err = s.inventory(ctx, app)
+	if err != nil {
+		err = refusal(http.StatusServiceUnavailable, fmt.Sprintf("Redis does not answer: %v; try again", err))
+	}
+	return all, unreadable, err
 }
 
 func (s *server) services(ctx context.Context, in *struct{ OfApp }) (*answer[adminapi.Services], error) {
@@ -158,9 +181,9 @@ func (s *server) services(ctx context.Context, in *struct{ OfApp }) (*answer[adm
 	if err != nil {
 		return nil, err
 	}
-	processes, unreadable, err := s.inventory(ctx, in.App)
+	processes, unreadable, err := s.look(ctx, in.App)
 	if err != nil {
-		return nil, unreachable(err)
+		return nil, err
 	}
 	if !known && len(processes) == 0 {
 		return nil, &record.NotFoundError{App: in.App}
@@ -213,8 +236,8 @@ func process(p *policies.Process, now policies.Version) adminapi.Process {
 const announcing = 2 * time.Second
 
 // announced returns the rules of the services that a change concerns, those of each app that uses one of its policies.
-// If Redis does not answer they are not known, and the change is judged by what the record had before alone. whole is
-// false if there may be rules that are not among them.
+// Those of an app that cannot be read are not known, and the change is judged without them. whole is false if there may
+// be rules that are not among them.
 func (s *server) announced(ctx context.Context, c record.Change) (all []record.Announced, whole bool, err error) {
 	apps := map[string]bool{c.App: true}
 	for _, e := range c.Edits {
@@ -248,7 +271,11 @@ func (s *server) announced(ctx context.Context, c record.Change) (all []record.A
 		processes, unreadable, err := s.inventory(ctx, app)
 		if err != nil {
 			s.Log.Warn("weir-admin: what services use is not known, and a change is made without it", "app", app, "error", err)
-			return all, false, nil
+			whole = false
+			if ctx.Err() != nil {
+				break
+			}
+			continue // what stands in the place of an app's inventory is its affair alone
 		}
 		whole = whole && unreadable == 0
 		for _, p := range processes {

@@ -66,3 +66,14 @@ func TestAllAreWaitedFor(t *testing.T) {
 	p.alarm = "two databases"
 	assert.Contains(t, put("pay", `{"text":"3/1m"}`), `"published":false,"alarm":"app \"pay\": two databases"`)
 }
+
+// quiet is a Publisher that publishes at once.
+type quiet struct{}
+
+func (quiet) Wake() {}
+
+func (quiet) Wait(_ context.Context, _ string, v policies.Version) publish.State {
+	return publish.State{Version: v}
+}
+
+func (quiet) State(string) publish.State { return publish.State{} }

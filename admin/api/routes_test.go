@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"strings"
 	"testing"
@@ -241,7 +242,9 @@ func TestServices(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, services.Unused, "another app may have it")
 
-	// Adopted, the app is later than what any process has.
+	// Adopted, the app is later than what any process has, but for one that announces any number.
+	announce("d4", policies.Version{Generation: math.MaxInt64, Revision: 1}, "api: 10/1m")
+	announce("e5", policies.Version{Generation: math.MaxInt64 - 1, Revision: 1}, "api: 10/1m")
 	written, err = a.Adopt(ctx, "pay", adminapi.Write{Why: "restored"})
 	require.NoError(t, err)
 	assert.Equal(t, int64(8), written.Generation)

@@ -1,0 +1,107 @@
+package api_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-go/weir/admin/api"
+	"github.com/weir-go/weir/admin/internal/sqltest"
+	"github.com/weir-go/weir/admin/record"
+	"github.com/weir-go/weir/core/policies"
+)
+
+// crowded returns an API in which a name is a token, and what sends it a request.
+func crowded(
+	t *testing.T, services func(context.Context, string) ([]*policies.Process, int, error),
+) func(who, method, path string, body io.Reader) *httptest.ResponseRecorder {
+	t.Helper()
+	r, err := record.Open(t.Context(), sqltest.New(t))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, r.Close()) })
+	handler, err := api.New(api.Options{
+		Record: r, Publisher: &quiet{}, Services: services,
+		Authenticate: func(r *http.Request) (string, bool) { return r.Header.Get("Authorization"), true },
+	})
+	require.NoError(t, err)
+	return func(who, method, path string, body io.Reader) *httptest.ResponseRecorder {
+		w := httptest.NewRecorder()
+		request := httptest.NewRequestWithContext(t.Context(), method, path, body)
+		request.Header.Set("Authorization", who)
+		request.Header.Set("If-Match", "*")
+		handler.ServeHTTP(w, request)
+		return w
+	}
+}
+
+// Whoever asks for processes again and again while Redis does not answer keeps nobody from a change.
+func TestChangesWhileNobodyKnowsTheProcesses(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	send := crowded(t, func(within context.Context, _ string) ([]*policies.Process, int, error) {
+		select {
+		case <-ctx.Done():
+		case <-within.Done():
+		}
+		return nil, 0, errors.New("no answer")
+	})
+	require.Equal(t, http.StatusOK, send("anna", http.MethodPut, "/v1/apps/pay", nil).Code)
+	var all sync.WaitGroup
+	answered := make(chan int, 100)
+	for i := range 100 {
+		all.Go(func() {
+			answered <- send([]string{"anna", "bob", "carl"}[i%3], http.MethodGet, "/v1/apps/pay/services", nil).Code
+		})
+	}
+	for range 100 - 8 { // the others wait
+		assert.Equal(t, http.StatusServiceUnavailable, <-answered)
+	}
+	w := send("dora", http.MethodPut, apiPath, strings.NewReader(`{"text":"1/1m"}`))
+	assert.Equal(t, http.StatusOK, w.Code, w.Body)
+	cancel()
+	all.Wait()
+}
+
+// One token cannot take all places.
+func TestPlacesForOthers(t *testing.T) {
+	send := crowded(t, func(context.Context, string) ([]*policies.Process, int, error) { return nil, 0, nil })
+	never, end := io.Pipe()
+	var all sync.WaitGroup
+	refused := make(chan int, 100)
+	for range 100 {
+		all.Go(func() {
+			if w := send("anna", http.MethodPut, apiPath, io.MultiReader(strings.NewReader("{"), never)); w.Code == http.StatusServiceUnavailable {
+				refused <- w.Code
+			}
+		})
+	}
+	for range 100 - 32 {
+		<-refused
+	}
+	w := send("bob", http.MethodPut, apiPath, strings.NewReader(`{"text":"1/1m"}`))
+	assert.Equal(t, http.StatusOK, w.Code, w.Body)
+	require.NoError(t, end.Close())
+	all.Wait()
+	w = send("anna", http.MethodPut, apiPath, strings.NewReader(`{"text":"2/1m"}`))
+	assert.Equal(t, http.StatusOK, w.Code, w.Body)
+}
+
+// An app whose inventory is something else hides the processes of no other app.
+func TestABrokenInventoryHidesNoOther(t *testing.T) {
+	send := crowded(t, func(_ context.Context, app string) ([]*policies.Process, int, error) {
+		if app != "web" {
+			return nil, 0, errors.New("WRONGTYPE")
+		}
+		return []*policies.Process{{App: app, ID: "1", Rules: []policies.RuleState{{Policy: "api", Code: "1/1m sliding-window"}}}}, 0, nil
+	})
+	w := send("anna", http.MethodPut, apiPath, strings.NewReader(`{"text":"1/1m","apps":["a","b","c","d","web"]}`))
+	assert.Equal(t, http.StatusUnprocessableEntity, w.Code, w.Body)
+	assert.Contains(t, w.Body.String(), "web")
+}
