@@ -293,9 +293,12 @@ func (s *server) announced(ctx context.Context, c record.Change) (all []record.A
 
 // unused returns the names of policies of a change that no process has announced.
 func unused(differences []record.Difference, announced []record.Announced) (names []string) {
+	known := map[string]bool{}
+	for _, a := range announced {
+		known[a.Policy] = true
+	}
 	for _, d := range differences {
-		has := func(a record.Announced) bool { return a.Policy == d.Name }
-		if d.After != nil && !slices.ContainsFunc(announced, has) {
+		if d.After != nil && !known[d.Name] {
 			names = append(names, d.Name)
 		}
 	}
