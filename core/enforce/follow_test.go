@@ -509,3 +509,20 @@ func TestFollowing(t *testing.T) {
 		}
 	}
 }
+
+// Units come back by the numbers of now, also where the code has smaller ones.
+func TestRefundByTheNumbersOfNow(t *testing.T) {
+	source, ctx := new(numbers), t.Context()
+	l := follow(t, nil, "job: 10/1h token-bucket", enforce.Options{Source: source})
+	source.Store(set("20/1h token-bucket"))
+	res, err := l.AllowN(ctx, "a", 4)
+	require.NoError(t, err)
+	assert.EqualValues(t, 16, left(t, l, "a"))
+	require.NoError(t, l.Refund(ctx, "a", res, 3))
+	assert.EqualValues(t, 19, left(t, l, "a"))
+	source.Store(set("30/1h token-bucket; epoch 1"))
+	require.NoError(t, l.Refund(ctx, "a", res, 1))
+	assert.EqualValues(t, 30, left(t, l, "a"), "of another epoch")
+	source.Store(set("20/1h token-bucket"))
+	assert.EqualValues(t, 20, left(t, l, "a"), "it came back where it was taken")
+}

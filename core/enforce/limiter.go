@@ -255,10 +255,11 @@ func (l *Limiter) AcquireN(ctx context.Context, key string, n int64) (held conte
 // as is a store that fails, whatever the fail word: then it is unknown whether anything was given back. The units come
 // back where they were taken, also if l has other numbers than the Limiter that took them.
 func (l *Limiter) Refund(ctx context.Context, key string, r core.Result, n int64) error {
-	if (l.answer != asks || l.following != nil) && r.Taken > 0 && r.At == 0 && !r.Local { // the key was unlimited
+	now := l.now(key)
+	if (now.answer != asks || l.following != nil) && r.Taken > 0 && r.At == 0 && !r.Local { // the key was unlimited
 		return nil
 	}
-	err := l.engine.refund(ctx, []core.Refund{{Policy: l.policy, Key: key, Receipt: r, Units: n}})
+	err := l.engine.refund(ctx, []core.Refund{{Policy: now.policy, Key: key, Receipt: r, Units: n}})
 	if err == nil {
 		return nil
 	}
