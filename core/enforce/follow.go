@@ -65,12 +65,18 @@ func (f *Following[T]) change(last *version[T], set *Set) T {
 	if p := f.prepared.Load(); p != nil && p.set == set && p.number > last.number {
 		f.last.CompareAndSwap(last, p) // else that of a later Set may be there already
 	} else if f.making.TryLock() {
-		if f.last.Load() == last {
-			f.last.Store(f.make(set, last))
-		}
-		f.making.Unlock()
+		f.catchUp(last, set)
 	}
 	return f.last.Load().of
+}
+
+// catchUp makes the version of a Set that nobody has prepared, after last. It unlocks making, also if a handler of the
+// log panics.
+func (f *Following[T]) catchUp(last *version[T], set *Set) {
+	defer f.making.Unlock()
+	if f.last.Load() == last {
+		f.last.Store(f.make(set, last))
+	}
 }
 
 // Prepare makes the T of a Set before the Source shows that, as [Follower.Prepare] does, and returns it.

@@ -3,6 +3,7 @@ package enforce_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"runtime"
 	"strings"
@@ -525,4 +526,19 @@ func TestRefundByTheNumbersOfNow(t *testing.T) {
 	assert.EqualValues(t, 30, left(t, l, "a"), "of another epoch")
 	source.Store(set("20/1h token-bucket"))
 	assert.EqualValues(t, 20, left(t, l, "a"), "it came back where it was taken")
+}
+
+// loud is a handler of a log that panics.
+type loud struct{ slog.Handler }
+
+func (loud) Handle(context.Context, slog.Record) error { panic("loud") }
+
+// A panic while a Set is taken up reaches the caller, and the Sets that follow are taken up all the same.
+func TestPanicWhileASetIsTakenUp(t *testing.T) {
+	source := new(numbers)
+	l := follow(t, nil, "job: 10/1h", enforce.Options{Source: source, Log: slog.New(loud{slog.NewTextHandler(io.Discard, nil)})})
+	source.Store(set("nonsense"))
+	assert.Panics(t, func() { _, _ = l.Allow(t.Context(), "a") })
+	source.Store(set("20/1h"))
+	assert.EqualValues(t, 20, left(t, l, "a"))
 }

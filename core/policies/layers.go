@@ -64,10 +64,16 @@ func (l *layers) Load() *enforce.Set {
 // change merges what the layers have now. Callers that come meanwhile go by the Set before: none waits.
 func (l *layers) change() *enforce.Set {
 	if l.mu.TryLock() {
-		l.shown.Store(l.merge(l.parts())) // those of now, not those of a caller that was slow
-		l.mu.Unlock()
+		l.showNow()
 	}
 	return l.shown.Load().set
+}
+
+// showNow shows what the layers have now, not what a caller that was slow has seen. It unlocks l.mu, also if a layer
+// panics.
+func (l *layers) showNow() {
+	defer l.mu.Unlock()
+	l.shown.Store(l.merge(l.parts()))
 }
 
 // parts returns what each layer has now.

@@ -244,3 +244,26 @@ func TestLayersAreSafe(t *testing.T) {
 	close(stop)
 	running.Wait()
 }
+
+// broken is a Source whose Load panics, once it was called that often.
+type broken struct {
+	plain
+	calls atomic.Int64
+}
+
+func (b *broken) Load() *enforce.Set {
+	if b.calls.Add(-1) == 0 {
+		panic("broken")
+	}
+	return b.plain.Load()
+}
+
+// A panic of a layer reaches the caller, and what follows is shown all the same.
+func TestPanicOfALayer(t *testing.T) {
+	layer := new(broken)
+	l := policies.Layers(layer, new(plain))
+	layer.Store(&enforce.Set{Revision: "1"})
+	layer.calls.Store(2) // the first sees the change, and the second takes it up
+	assert.PanicsWithValue(t, "broken", func() { l.Load() })
+	assert.Equal(t, "1", l.Load().Revision)
+}
