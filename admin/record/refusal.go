@@ -43,8 +43,6 @@ func (e *StaleError) Error() string {
 		return fmt.Sprintf("revision %d of the app was expected, which the record does not know; is this the right server?", e.Expected)
 	case e.Expected == 0:
 		return fmt.Sprintf("there is a policy %q already, of revision %d; read it and change it", e.Name, e.Current)
-	case e.Current == 0 && e.Name == "":
-		return fmt.Sprintf("the record does not know the app, of which revision %d was expected; leave the revision out to create it", e.Expected)
 	case e.Current == 0:
 		return fmt.Sprintf("there is no policy %q any more, of which revision %d was expected; create it again if it is wanted",
 			e.Name, e.Expected)

@@ -242,7 +242,7 @@ type change struct {
 func changeTo(p, q core.Policy, text string) change {
 	c := change{Fits: true, Kept: q.Spec().Shape() == p.Spec().Shape(), Counts: []string{}}
 	if _, err := enforce.Fits(p, text); err != nil {
-		c.Fits, c.Why = false, strings.TrimPrefix(err.Error(), "enforce: ")
+		c.Fits, c.Why = false, withoutPackage(err)
 	}
 	meters := false
 	for _, l := range q.Limits() {

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/enforce"
@@ -131,7 +132,7 @@ func (f *findings) look(file string, d, before *policies.Document) {
 				case text == enforce.Unlimited || text == enforce.Blocked:
 				default:
 					if err := sameForm(policy, text); err != nil {
-						mistake(at, "no service could use it: %v", err)
+						mistake(at, "no service could use it: %s", withoutPackage(err))
 					}
 				}
 			}
@@ -143,7 +144,7 @@ func (f *findings) look(file string, d, before *policies.Document) {
 		now, err := enforce.Fits(code.Named(name), p.Text)
 		switch {
 		case err != nil:
-			mistake(path+".text", "no service could use it: %v", err)
+			mistake(path+".text", "no service could use it: %s", withoutPackage(err))
 		case policy.Options().Epoch < code.Options().Epoch:
 			mistake(path+".text", "the epoch goes back from %d to %d, to counts that were given up; give at least %d",
 				code.Options().Epoch, policy.Options().Epoch, code.Options().Epoch)
@@ -152,6 +153,8 @@ func (f *findings) look(file string, d, before *policies.Document) {
 		}
 	}
 }
+
+func withoutPackage(err error) string { return strings.TrimPrefix(err.Error(), "enforce: ") }
 
 // sameForm returns why a text cannot stand for a tier or key beside the text of its policy, whatever options the code
 // has: a text that leaves one out has that of the code, which nobody knows here.

@@ -15,11 +15,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/signal"
 	"regexp"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/alecthomas/kong"
 
@@ -125,6 +127,9 @@ func twoDashes(args []string) []string {
 	return out
 }
 
+// patience bounds a request: a change waits for a second until it is published, and for a database that is busy.
+const patience = time.Minute
+
 // client returns a client of the server.
 func (e *environment) client() (*adminapi.Client, error) {
 	if e.token == "" {
@@ -147,5 +152,5 @@ func (e *environment) client() (*adminapi.Client, error) {
 	if token == "" {
 		return nil, fmt.Errorf("the token: %s is empty; write the token into it", e.token)
 	}
-	return &adminapi.Client{URL: e.server, Token: token}, nil
+	return &adminapi.Client{URL: e.server, Token: token, HTTP: &http.Client{Timeout: patience}}, nil
 }

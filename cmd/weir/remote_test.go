@@ -24,9 +24,6 @@ import (
 	"github.com/weir-go/weir/internal/redistest"
 )
 
-// patience bounds what a test waits for: other programs run on the machine.
-const patience = time.Minute
-
 // admin is a weir-admin on a database and a Redis that the test has for itself.
 type admin struct {
 	redis *redistest.Server
@@ -152,7 +149,7 @@ func TestApply(t *testing.T) {
 	assert.True(t, written.Differences[0].Afresh)
 
 	unknown := file(t, "format: 1\napp: nobody\ngeneration: 1\nrevision: 9\npolicies:\n  api: {text: 300/1m}\n")
-	assert.Contains(t, a.weir(t, failed, "apply", unknown), "the record does not know the app, of which revision 9 was expected")
+	assert.Contains(t, a.weir(t, failed, "apply", unknown), "revision 9 of the app was expected, which the record does not know")
 	assert.Contains(t, a.weir(t, failed, "apply", back), "the file has no app; give -app")
 	assert.Contains(t, a.weir(t, failed, "apply", "-app", "shop", less), `the file is for the app "pay", and -app is "shop"`)
 	assert.Contains(t, a.weir(t, failed, "apply", file(t, "format: 1\napp: pay\npolicies:\n  api: {text: 5/1x}\n")), `:4:15: policies.api.text: "5/1x"`)
