@@ -56,6 +56,13 @@ func (s *Source) bridgeTrouble(err error) {
 
 // readBridge returns the document that writeBridge has written, and its digest.
 func readBridge(path, app string) (*policies.Document, string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, "", err
+	}
+	if !info.Mode().IsRegular() { // opening a pipe might never return
+		return nil, "", fmt.Errorf("%s is not a regular file, but has the mode %v", path, info.Mode())
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, "", err
