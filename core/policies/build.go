@@ -24,25 +24,27 @@ const (
 )
 
 // CheckApp returns an error if app is not the name of one app: 1 to 64 letters, digits and the characters "_", "." and
-// "-".
+// "-", but not "." and "..".
 func CheckApp(app string) error {
 	if !isName(app) {
-		return fmt.Errorf(`the name %s of an app: give 1 to 64 letters, digits, "_", "." or "-"`, quote(app))
+		return fmt.Errorf(`the name %s of an app: give 1 to 64 letters, digits, "_", "." or "-", but not "." or ".."`, quote(app))
 	}
 	return nil
 }
 
 // CheckName returns an error if name is not the name of a policy: 1 to 64 letters, digits and the characters "_", "."
-// and "-".
+// and "-", but not "." and "..".
 func CheckName(name string) error {
 	if !isName(name) {
-		return fmt.Errorf(`the name %s of a policy: give 1 to 64 letters, digits, "_", "." or "-"`, quote(name))
+		return fmt.Errorf(`the name %s of a policy: give 1 to 64 letters, digits, "_", "." or "-", but not "." or ".."`, quote(name))
 	}
 	return nil
 }
 
+// isName leaves out the two names that a path of a URL does not keep: a change of the policy ".." would be one of its
+// app.
 func isName(s string) bool {
-	ok := len(s) >= 1 && len(s) <= 64
+	ok := len(s) >= 1 && len(s) <= 64 && s != "." && s != ".."
 	for i := range len(s) {
 		c := s[i]
 		ok = ok && ('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_' || c == '.' || c == '-')

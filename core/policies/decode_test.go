@@ -95,6 +95,8 @@ func TestDecodeRefuses(t *testing.T) {
 		"a field in another case": {`{"format":1,"Policies":{}}`, []string{`1:1: a document has no field "policies"`, `1:13: Policies: there is no such field`}},
 		"a number for a text":     {`{"format":1,"policies":{"a":{"text":100}}}`, []string{`1:37: policies.a.text: found the number 100: give a text such as "100/1m", in quotes`}},
 		"an empty text":           {`{"format":1,"policies":{"a":{"text":""}}}`, []string{`policies.a.text: the text is empty; leave the field out`}},
+		"an app of two dots":      {`{"format":1,"app":"..","policies":{}}`, []string{`1:19: app: the name ".." of an app`}},
+		"a policy of a dot":       {`{"format":1,"policies":{".":{}}}`, []string{`1:25: policies["."]: the name "." of a policy`}},
 		"a policy's name":         {`{"format":1,"policies":{"a b":{}}}`, []string{`1:25: policies["a b"]: the name "a b" of a policy`}},
 		"a text's name":           {`{"format":1,"policies":{"a":{"text":"b: 5/1m"}}}`, []string{`the text names the policy "b", but stands at "a"; leave the name out`}},
 		"all mistakes": {`{"format":1,"policies":{
@@ -271,7 +273,7 @@ func aDocument(t *rapid.T) *policies.Document {
 			Generation: rapid.Int64Range(1, 1<<62).Draw(t, "generation"), Revision: rapid.Int64Range(1, 1<<62).Draw(t, "revision"),
 		}
 	}
-	for _, name := range rapid.SliceOfNDistinct(rapid.StringMatching(`[a-z0-9_.-]{1,64}`), 0, 5, rapid.ID[string]).Draw(t, "names") {
+	for _, name := range rapid.SliceOfNDistinct(rapid.StringMatching(`[a-z0-9_-][a-z0-9_.-]{0,63}`), 0, 5, rapid.ID[string]).Draw(t, "names") {
 		p := policies.Policy{
 			Tiers: texts(rapid.StringMatching(`[a-z "\\/<>&ß中.]{1,40}`), "unlimited").Draw(t, "tiers"),
 			Keys:  texts(rapid.StringMatching(`[a-z]{1,8}=[a-z0-9%:&"\\ é]{1,40}`), "unlimited", "blocked").Draw(t, "keys"),

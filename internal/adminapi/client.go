@@ -201,7 +201,9 @@ func (c *Client) call(
 	if client == nil {
 		client = http.DefaultClient
 	}
-	response, err := client.Do(request)
+	stays := *client
+	stays.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // a change would become a GET
+	response, err := stays.Do(request)
 	if err != nil {
 		return fmt.Errorf("adminapi: %w", err)
 	}
