@@ -89,7 +89,7 @@ func revisionOf(ctx context.Context, client *adminapi.Client, app string) (int64
 
 // refused adds to the error of a change that came too late what to do.
 func (c *applyCommand) refused(err error, revision int64) error {
-	if adminapi.StatusOf(err) == http.StatusPreconditionFailed {
+	if p := problemIn(err); p != nil && p.Status == http.StatusPreconditionFailed && p.Current > 0 {
 		return fmt.Errorf("%w\nthe policies have changed since revision %d; read them again (weir get), or leave the revision out of the file", err, revision)
 	}
 	return err
