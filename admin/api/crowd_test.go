@@ -42,7 +42,7 @@ func crowded(
 	}
 }
 
-// Whoever asks for processes again and again while Redis does not answer keeps nobody from a change.
+// Requests for processes, again and again while Redis does not answer, keep nobody from a change.
 func TestChangesWhileNobodyKnowsTheProcesses(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	send := crowded(t, func(within context.Context, _ string) ([]*policies.Process, int, error) {

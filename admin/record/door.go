@@ -25,7 +25,7 @@ const (
 	maxCodes     = 16  // different texts of one policy in the processes of one app; those of a fleet have a few
 )
 
-// judged is what the rules of services make of the policy of an edit.
+// judged is the verdict of the rules of services on the policy of an edit.
 type judged struct {
 	cannotUse []CannotUse
 	afresh    bool // whether counts of one of them begin anew
