@@ -87,4 +87,31 @@ func TestStrangersAreRefused(t *testing.T) {
 	require.Error(t, err)
 }
 
+func TestTokens(t *testing.T) {
+	authenticate, err := api.Tokens(strings.NewReader("\n# people\nanna: " + secret + "\r\n bob :" + secret + "2\n"))
+	require.NoError(t, err)
+	for header, want := range map[string]string{
+		"Bearer " + secret: "anna", "bearer  " + secret + "2 ": "bob", "Bearer " + secret + "3": "", "Bearer ": "", "": "",
+		secret: "", "Basic " + secret: "", "Bearer anna:" + secret: "",
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+		r.Header.Set("Authorization", header)
+		who, ok := authenticate(r)
+		assert.Equal(t, want, who, header)
+		assert.Equal(t, want != "", ok, header)
+	}
+	for file, says := range map[string]string{
+		"":                                    "no tokens",
+		"# nobody\n":                          "no tokens",
+		secret:                                "line 1",
+		"anna:short":                          "line 1",
+		"\nanna:  short   \t   ":              "line 2",
+		":" + secret:                          "line 1",
+		"anna:" + secret + "\nbob: " + secret: `line 2 of the tokens has the secret of "anna"`,
+	} {
+		_, err := api.Tokens(strings.NewReader(file))
+		assert.ErrorContains(t, err, says, file)
+	}
+}
+
 func redisZ(id string) redis.Z { return redis.Z{Score: float64(time.Now().Unix()), Member: id} }

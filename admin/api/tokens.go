@@ -16,7 +16,7 @@ const MinSecret = 20
 
 // Tokens reads a file with a line "name:secret" for each person or program that may use the API, and returns a function
 // for Options.Authenticate that knows them by "Authorization: Bearer" and the secret. Empty lines, and those that begin
-// with "#", are left out.
+// with "#", are left out, as are spaces around a name and a secret.
 func Tokens(file io.Reader) (func(*http.Request) (string, bool), error) {
 	type token struct {
 		name string
@@ -30,11 +30,19 @@ func Tokens(file io.Reader) (func(*http.Request) (string, bool), error) {
 			continue
 		}
 		name, secret, _ := strings.Cut(line, ":")
+		name, secret = strings.TrimSpace(name), strings.TrimSpace(secret)
 		if name == "" || len(name) > 64 || len(secret) < MinSecret {
 			return nil, fmt.Errorf("api: line %d of the tokens is no name of 1 to 64 characters, \":\" and a secret of at least %d; "+
 				"give one such as \"anna:\" and what \"openssl rand -hex 20\" prints", n, MinSecret)
 		}
-		tokens = append(tokens, token{name, sha256.Sum256([]byte(secret))})
+		sum := sha256.Sum256([]byte(secret))
+		for _, other := range tokens {
+			if other.sum == sum {
+				return nil, fmt.Errorf("api: line %d of the tokens has the secret of %q, and the history could not tell them apart; "+
+					"give each its own", n, other.name)
+			}
+		}
+		tokens = append(tokens, token{name, sum})
 	}
 	if err := lines.Err(); err != nil {
 		return nil, fmt.Errorf("api: the tokens: %w", err)

@@ -85,13 +85,16 @@ func (f finding) String() string {
 
 // document reads a file of policies.
 func (e *environment) document(file string) (*policies.Document, error) {
-	var data []byte
-	var err error
-	if file == "-" {
-		data, err = io.ReadAll(io.LimitReader(e.in, filesource.MaxSize+1))
-	} else {
-		data, err = os.ReadFile(file)
+	from := e.in
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		from = f
 	}
+	data, err := io.ReadAll(io.LimitReader(from, filesource.MaxSize+1)) // one byte too many is a mistake
 	if err != nil {
 		return nil, err
 	}

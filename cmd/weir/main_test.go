@@ -114,6 +114,12 @@ func TestLint(t *testing.T) {
 	r = weir(t, nil, "lint", path+".gone")
 	assert.Equal(t, 1, r.code)
 	assert.Contains(t, r.err, "no such file")
+
+	endless := file(t, "")
+	require.NoError(t, os.Truncate(endless, 1<<40)) // of which nothing is stored
+	r = weir(t, nil, "lint", endless)
+	assert.Equal(t, 1, r.code)
+	assert.Contains(t, r.out, "the file has more than 2097152 bytes")
 }
 
 // What a program can read may still be what no service could use.

@@ -133,7 +133,7 @@ func TestParseRefuses(t *testing.T) {
 		"not UTF-8":  {"format: 1\npolicies: {\xff}\n", []string{"2:12: this is not UTF-8"}},
 		"UTF-16":     {"\xff\xfef\x00o\x00", []string{"1:1: this is not UTF-8"}},
 		"too long":   {strings.Repeat("\n", 200_001), []string{"200001:1: there are more than 200000 lines"}},
-		"too large":  {strings.Repeat(" ", filesource.MaxSize+1), []string{"the file has 2097153 bytes; give at most 2097152"}},
+		"too large":  {strings.Repeat(" ", filesource.MaxSize+1), []string{"the file has more than 2097152 bytes"}},
 		"too nested": {strings.Repeat("[", 33), []string{"1:33: there are more than 32 brackets within each other"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -22,7 +22,7 @@ const (
 // YAML: a bracket within quotes does not count, and any other does, also in a comment.
 func scan(data []byte) error {
 	if len(data) > MaxSize {
-		return policies.Mistakes{{Err: fmt.Errorf("the file has %d bytes; give at most %d", len(data), MaxSize)}}
+		return policies.Mistakes{{Err: fmt.Errorf("the file has more than %d bytes; divide it", MaxSize)}}
 	}
 	s := scanner{line: 1, column: 1}
 	for i := 0; i < len(data); {

@@ -198,7 +198,7 @@ func TestAFileWithMistakes(t *testing.T) {
 			{"mistakes", func() { write(t, path, document(2)+"  login:\n    text: 5 per minute\n") }, path + `:6:11: policies.login.text: "5 per minute": at offset`},
 			{"half a file", func() { write(t, path, "format: 1\npolicies: {") }, path + ":3:1: this is not YAML"},
 			{"empty", func() { write(t, path, "") }, "the file is empty"},
-			{"too large", func() { write(t, path, strings.Repeat("#", filesource.MaxSize+1)) }, "the file has 2097153 bytes"},
+			{"too large", func() { write(t, path, strings.Repeat("#", filesource.MaxSize+1)) }, "the file has more than 2097152 bytes"},
 			{"gone", func() { require.NoError(t, os.Remove(path)) }, "no such file"},
 			{"a directory", func() { require.NoError(t, os.Mkdir(path, 0o700)) }, "is not a regular file"},
 			{"a loop", func() {
