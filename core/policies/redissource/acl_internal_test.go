@@ -1,6 +1,7 @@
 package redissource
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"strings"
@@ -18,12 +19,11 @@ import (
 	"github.com/weir-go/weir/internal/redistest"
 )
 
-// setUser carries out the line of docs/redis.md that makes a user, and returns a client of it.
-func setUser(t testing.TB, server *redistest.Server, name string) redis.UniversalClient {
+// userLine returns the line of docs/redis.md that makes a user, for Do.
+func userLine(t testing.TB, name string) (args []any) {
 	t.Helper()
 	text, err := os.ReadFile("../../../docs/redis.md")
 	require.NoError(t, err)
-	var args []any
 	for line := range strings.Lines(string(text)) {
 		if strings.HasPrefix(line, "ACL SETUSER "+name+" ") {
 			require.Empty(t, args, "two lines")
@@ -33,13 +33,54 @@ func setUser(t testing.TB, server *redistest.Server, name string) redis.Universa
 		}
 	}
 	require.NotEmpty(t, args, "no line")
-	require.NoError(t, server.Client(t).Do(t.Context(), args...).Err())
-	o := redisstore.ClientOptions(server.Addr())
+	return args
+}
+
+// as returns a client of a user.
+func as(t testing.TB, name string, addrs ...string) redis.UniversalClient {
+	t.Helper()
+	o := redisstore.ClientOptions(addrs...)
 	o.Username, o.Password = name, "secret"
 	o.PoolTimeout, o.DialTimeout, o.ReadTimeout = patience, patience, patience // a busy machine is no failure
 	rdb := redis.NewUniversalClient(o)
 	t.Cleanup(func() { _ = rdb.Close() })
 	return rdb
+}
+
+// setUser carries out the line of docs/redis.md that makes a user, and returns a client of it.
+func setUser(t testing.TB, server *redistest.Server, name string) redis.UniversalClient {
+	t.Helper()
+	require.NoError(t, server.Client(t).Do(t.Context(), userLine(t, name)...).Err())
+	return as(t, name, server.Addr())
+}
+
+// TestACLOnCluster: on a Cluster a service also needs what docs/redis.md says of one, and no more.
+func TestACLOnCluster(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t)
+	root := cluster.Client(t)
+	for _, name := range []string{"pay", "weir-admin"} {
+		line := append(userLine(t, name), "+cluster|slots", "+asking")
+		require.NoError(t, root.ForEachMaster(t.Context(), func(ctx context.Context, node *redis.Client) error {
+			return node.Do(ctx, line...).Err()
+		}))
+	}
+	admin, pay := as(t, "weir-admin", cluster.Addrs()...), as(t, "pay", cluster.Addrs()...)
+	log := new(logtest.Log)
+	publish(t, admin, document("pay", 1, 1, "1/1m"))
+	s := follow(t, pay, "pay", Options{Log: log.Logger()}, quick())
+	awaitText(t, s, "1/1m")
+	awaitSubscription(t, root, "pay")
+	publish(t, admin, document("pay", 1, 2, "2/1m"))
+	awaitText(t, s, "2/1m")
+	awaitProcesses(t, admin, "pay", func(all []*policies.Process) bool { return len(all) == 1 && all[0].Version.Revision == 2 })
+	assert.Empty(t, log.With("WARN"))
+	store, err := redisstore.New(pay, redisstore.Options{Prefix: "pay", Deadline: patience})
+	require.NoError(t, err)
+	res, err := store.Take(t.Context(), core.Take{Policy: core.MustParse("login: 10/1h"), Key: "k", Cost: 1})
+	require.NoError(t, err)
+	assert.True(t, res.Allowed())
+	require.ErrorContains(t, pay.HSet(t.Context(), Key("pay"), FieldRevision, 9).Err(), "NOPERM")
 }
 
 // TestACL: with exactly the rights that the docs give to a service, its Source and its store work, and it can change no
