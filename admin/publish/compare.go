@@ -39,6 +39,9 @@ func look(ctx context.Context, pipe redis.Cmdable, app string) func() (held, err
 	}
 }
 
+// largest is a generation or revision that no record ever reaches. What is larger could not be exceeded by adopting.
+const largest = 1 << 52
+
 // heldOf reads the fields. A hash of which somebody has deleted a part is written anew, as one that is gone.
 func heldOf(reply []any, size int64) held {
 	h := held{whole: size > 0}
@@ -52,7 +55,7 @@ func heldOf(reply []any, size int64) held {
 	}
 	generation, mistake := strconv.ParseInt(texts[0], 10, 64)
 	revision, another := strconv.ParseInt(texts[1], 10, 64)
-	if mistake != nil || another != nil {
+	if mistake != nil || another != nil || min(generation, revision) < 1 || max(generation, revision) > largest {
 		return held{foreign: fmt.Sprintf("Redis has a document of generation %.40q and revision %.40q, which no publisher "+
 			"has written; delete it", texts[0], texts[1])}
 	}

@@ -183,6 +183,10 @@ func TestForeign(t *testing.T) {
 	for _, spoil := range []func() error{
 		func() error { return rdb.Set(t.Context(), key, "x", 0).Err() },
 		func() error { return rdb.HSet(t.Context(), key, "generation", "x", "revision", "1").Err() },
+		func() error { return rdb.HSet(t.Context(), key, "generation", "1", "revision", "-1").Err() },
+		func() error {
+			return rdb.HSet(t.Context(), key, "generation", "9223372036854775807", "revision", "1").Err()
+		},
 	} {
 		require.NoError(t, rdb.Del(t.Context(), key).Err())
 		require.NoError(t, spoil())
