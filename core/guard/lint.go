@@ -13,7 +13,6 @@ import (
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/guard/internal/patterns"
-	"github.com/weir-go/weir/keyfunc"
 )
 
 // Lint looks over the rules at start-up, and returns what may not be meant. routes are the patterns that the router has
@@ -238,28 +237,11 @@ func (l *lint) source() {
 				l.warn(codeNumbers, where, "%v; until it is mended, the numbers of the Config hold", e.Err)
 			case e.Text == enforce.Blocked && e.Trial:
 				l.warn(codeBlockedTrial, where, "the policy of %s is on trial, and refuses nobody, a blocked key neither; end the trial, or leave the entry out", ru.place)
-			case e.Field == inKeys && !some(func(ru *rule) bool { return ru.mayHave(e.Key) }):
+			case e.Field == inKeys && !some(func(ru *rule) bool { return kindsOf(ru.Key).mayMake(e.Key) }):
 				l.warn(codeUnmatchedKey, where, "%s counts by %v, which makes no such key; write keys as Event.Key returns them, as in \"user=7\"", ru.place, ru.Key)
 			}
 		}
 	}
-}
-
-// mayHave reports whether the rule's key may be that text, as far as the kinds of its parts say.
-func (ru *rule) mayHave(key string) bool {
-	kinds := map[string]bool{"hash=": true} // of keyfunc.Hash
-	for _, kind := range ru.Key.Kinds() {
-		var k keyfunc.Key
-		k.Add(kind, "")
-		kinds[k.String()] = true
-	}
-	for part := range strings.SplitSeq(key, "&") {
-		kind, _, found := strings.Cut(part, "=")
-		if !found || !kinds[kind+"="] {
-			return false
-		}
-	}
-	return true
 }
 
 // pairs looks for two rules of one request that could be one: among those that hold everywhere, or for an entry of the

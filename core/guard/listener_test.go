@@ -407,3 +407,29 @@ func (s *showing) show(set *guard.Set) []enforce.Entry {
 	s.Store(set)
 	return nil
 }
+
+// What no request of a rule can be is an error of that rule, for whoever shows the entries.
+func TestEntriesThatNoRequestMeets(t *testing.T) {
+	source := new(preparing)
+	newGuard(t, guard.Config{
+		Rule:   guard.Rule{Policy: "api: 10/1h", Key: keyfunc.Join(keyfunc.User("uid"), keyfunc.Route())},
+		Routes: map[string]guard.Rule{"/a": {Policy: "api: 10/1h", Key: keyfunc.IP()}},
+		Source: source,
+	})
+	meets := func(key string) (places []string) {
+		set := &guard.Set{Keys: map[string]map[string]string{"api": {key: "20/1h"}}}
+		for _, e := range source.show(set) {
+			if e.Err == nil {
+				places = append(places, e.Place)
+			} else {
+				assert.ErrorContains(t, e.Err, `which makes no such key; write keys as Event.Key returns them, as in "user=7"`)
+			}
+		}
+		return places
+	}
+	assert.Equal(t, []string{"Rule"}, meets("user=7&route=/"))
+	assert.Equal(t, []string{`Routes["/a"]`}, meets("ip=192.0.2.1"))
+	for _, key := range []string{"192.0.2.1", "alice", "usr=7", "user=7&"} {
+		assert.Empty(t, meets(key), "%q", key)
+	}
+}

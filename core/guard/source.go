@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"weak"
 
 	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/keyfunc"
 )
 
 // Source is [enforce.Source]: it knows the numbers of policies that change while the program runs, such as those of a
@@ -96,7 +98,7 @@ func (g *Guard) prepareFor(set *enforce.Set) []enforce.Entry {
 	made := g.following.Prepare(set)
 	var entries [][]enforce.Entry
 	for _, root := range g.all() {
-		entries = append(entries, made.of(root).entriesAt(root.place, root.Tier != nil))
+		entries = append(entries, made.of(root).entriesOf(root))
 	}
 	if len(entries) == 1 {
 		return entries[0]
@@ -107,24 +109,56 @@ func (g *Guard) prepareFor(set *enforce.Set) []enforce.Entry {
 // placed are the entries of numbers for a place in the Config.
 type placed struct {
 	place   string
-	tiers   bool // the rule has a Tier
+	tiers   bool   // the rule has a Tier
+	key     string // the name of its key function
 	entries []enforce.Entry
 }
 
-// entriesAt returns the entries for a rule at that place. Rules of one policy are mostly of one place, With.
-func (n *numbers) entriesAt(place string, tiers bool) []enforce.Entry {
-	if p := n.placed.Load(); p != nil && p.place == place && p.tiers == tiers {
+// entriesOf returns the entries for a rule. Rules of one policy are mostly alike, such as those that With makes.
+func (n *numbers) entriesOf(ru *rule) []enforce.Entry {
+	of := placed{place: ru.place, tiers: ru.Tier != nil, key: ru.Key.String()}
+	if p := n.placed.Load(); p != nil && p.place == of.place && p.tiers == of.tiers && p.key == of.key {
 		return p.entries
 	}
-	entries := slices.Clone(n.entries)
-	for i := range entries {
-		e := &entries[i]
-		if e.Place = place; e.Field == inTiers && e.Err == nil && !tiers {
+	of.entries = slices.Clone(n.entries)
+	kinds := kindsOf(ru.Key)
+	for i := range of.entries {
+		e := &of.entries[i]
+		e.Place = of.place
+		switch {
+		case e.Err != nil:
+		case e.Field == inTiers && !of.tiers:
 			e.Err = errNoTier
+		case e.Field == inKeys && !kinds.mayMake(e.Key):
+			e.Err = fmt.Errorf("the rule counts by %s, which makes no such key; write keys as Event.Key returns them, as in \"user=7\"", of.key)
 		}
 	}
-	n.placed.Store(&placed{place, tiers, entries})
-	return entries
+	n.placed.Store(&of)
+	return of.entries
+}
+
+// kinds are the beginnings of the parts that a key may have, such as "user=".
+type kinds map[string]bool
+
+func kindsOf(f keyfunc.Func) kinds {
+	all := kinds{"hash=": true} // of keyfunc.Hash
+	for _, kind := range f.Kinds() {
+		var k keyfunc.Key
+		k.Add(kind, "")
+		all[k.String()] = true
+	}
+	return all
+}
+
+// mayMake reports whether a key may be that text, as far as the kinds of its parts say.
+func (all kinds) mayMake(key string) bool {
+	for part := range strings.SplitSeq(key, "&") {
+		kind, _, found := strings.Cut(part, "=")
+		if !found || !all[kind+"="] {
+			return false
+		}
+	}
+	return true
 }
 
 // The fields of a Set, as enforce.Entry names them.
