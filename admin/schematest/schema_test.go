@@ -168,7 +168,7 @@ func TestSchemaAcceptsWhatTheCodeAccepts(t *testing.T) {
 		d["policies"] = all
 		return d
 	})
-	accepted := 0
+	checked, accepted := 0, 0
 	check := func(t *rapid.T) {
 		data, err := json.Marshal(document.Draw(t, "document"))
 		require.NoError(t, err)
@@ -176,13 +176,14 @@ func TestSchemaAcceptsWhatTheCodeAccepts(t *testing.T) {
 			at := rapid.IntRange(0, len(data)-1).Draw(t, "at")
 			data[at] = rapid.Byte().Draw(t, "byte")
 		}
+		checked++
 		if _, err := policies.Decode(data); err == nil {
 			accepted++
 			require.NoError(t, valid(schema, data), "%s", data)
 		}
 	}
-	for range 20 { // rapid checks a hundred
+	for range 20 { // rapid checks a hundred, fewer in short tests
 		rapid.Check(t, check)
 	}
-	assert.Greater(t, accepted, 100, "too few were accepted to say anything")
+	assert.Greater(t, accepted, checked/20, "too few were accepted to say anything")
 }
