@@ -2,7 +2,10 @@ package record_test
 
 import (
 	"fmt"
+	"slices"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -51,4 +54,30 @@ func TestFull(t *testing.T) {
 	_, err = r.Change(t.Context(), c)
 	require.ErrorAs(t, err, &invalid)
 	must(t, r, set("app1", "policy1", text("2/1m"), record.Expect{}))
+}
+
+// Two hundred people change policies at once, through two programs.
+func BenchmarkCrowd(b *testing.B) {
+	location := sqltest.New(b)
+	records := []*record.Record{open(b, location), open(b, location)}
+	const people = 200
+	var took []time.Duration
+	for n := 0; b.Loop(); n++ {
+		each := make([]time.Duration, people)
+		var work sync.WaitGroup
+		for i := range people {
+			work.Go(func() {
+				began := time.Now()
+				c := set("pay", fmt.Sprint("policy", i), text(fmt.Sprintf("%d/1m", n+1)), record.Expect{})
+				if _, err := records[i%2].Change(b.Context(), c); err != nil {
+					b.Error(err)
+				}
+				each[i] = time.Since(began)
+			})
+		}
+		work.Wait()
+		took = append(took, each...)
+	}
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)*99/100].Milliseconds()), "p99-ms")
 }
