@@ -53,11 +53,11 @@ type Options struct {
 // Bounds of the API.
 const (
 	maxBody    = 1 << 20
-	maxAtOnce  = 64              // requests
-	maxOfOne   = 32              // of them, of one person or program: the others have places left
-	maxReaders = 8               // requests that read an inventory or wait for it, but for changes
-	reading    = 5 * time.Second // the longest that one of them takes
-	publishing = time.Second     // a change waits for it
+	maxAtOnce  = 64               // requests
+	maxOfOne   = 32               // of them, of one person or program: the others have places left
+	maxReaders = 8                // requests that read an inventory or wait for it, but for changes
+	reading    = 20 * time.Second // for one of them: a thousand processes have up to 32 MiB
+	publishing = time.Second      // a change waits for it
 )
 
 type server struct {

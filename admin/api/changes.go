@@ -171,7 +171,7 @@ func (s *server) look(ctx context.Context, app string) (all []*policies.Process,
 	defer cancel()
 	all, unreadable, err = s.inventory(ctx, app)
 	if err != nil {
-		err = refusal(http.StatusServiceUnavailable, fmt.Sprintf("Redis does not answer: %v; try again", err))
+		err = refusal(http.StatusServiceUnavailable, fmt.Sprintf("the processes could not be read from Redis: %v; try again", err))
 	}
 	return all, unreadable, err
 }

@@ -180,11 +180,15 @@ func (e *environment) unused(app string, names []string) {
 	if len(names) > most {
 		names, more = names[:most], fmt.Sprintf(" and %d more", len(names)-most)
 	}
+	quoted := make([]string, len(names))
+	for i, name := range names {
+		quoted[i] = shown(name)
+	}
 	what := "services " + app
 	if app == policies.AllApps {
 		what = "services"
 	}
-	e.printf("warning: no process has a policy named %s%s; weir %s lists what they have\n", strings.Join(names, ", "), more, shown(what))
+	e.printf("warning: no process has a policy named %s%s; weir %s lists what they have\n", strings.Join(quoted, ", "), more, shown(what))
 }
 
 // differences returns a line for each text that has changed.

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"gopkg.in/yaml.v3"
 
@@ -134,7 +135,7 @@ type policy struct {
 }
 
 // asYAML returns d as a file for weir apply: YAML, or JSON, which is YAML too, if the writer of YAML writes a name that
-// our reader refuses.
+// our reader refuses, or one that a terminal would not show as it is.
 func asYAML(d *policies.Document) string {
 	f := document{policies.Format, d.App, d.Version.Generation, d.Version.Revision, map[string]policy{}}
 	for name, p := range d.Policies {
@@ -144,15 +145,27 @@ func asYAML(d *policies.Document) string {
 	encoder := yaml.NewEncoder(&b)
 	encoder.SetIndent(2)
 	if err := encoder.Encode(f); err == nil {
-		if again, err := filesource.Parse([]byte(b.String())); err == nil && reflect.DeepEqual(again, d) {
-			return b.String()
+		text := b.String()
+		if again, err := filesource.Parse([]byte(text)); err == nil && reflect.DeepEqual(again, d) && lines(text) == text {
+			return text
 		}
 	}
 	data, err := d.Encode()
 	if err != nil {
-		return "# " + strings.ReplaceAll(err.Error(), "\n", "\n# ") + "\n"
+		return "# " + strings.ReplaceAll(lines(err.Error()), "\n", "\n# ") + "\n"
 	}
-	return string(data) + "\n"
+	b.Reset()
+	for _, r := range string(data) {
+		switch {
+		case unicode.IsPrint(r):
+			b.WriteRune(r)
+		case r <= 0xffff:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		default:
+			fmt.Fprintf(&b, `\U%08x`, r) // which JSON has not, and YAML has
+		}
+	}
+	return b.String() + "\n"
 }
 
 type historyCommand struct {
