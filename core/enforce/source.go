@@ -86,7 +86,8 @@ type Listener interface {
 	Source
 	// Listen is called once by each Guard and each Limiter that follows the Source, when it is made, possibly while
 	// requests are served. From then on the Source calls f.Prepare with each Set, the one of now included, before its
-	// Load returns that. It keeps f until Prepare reports that nobody follows it any more.
+	// Load returns that. It keeps f until Prepare reports that nobody follows it any more. Prepare may call Load, which
+	// must not wait for a lock that is held meanwhile: keep the Set of now in an atomic.Pointer.
 	Listen(f *Follower)
 }
 
