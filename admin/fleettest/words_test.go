@@ -102,7 +102,7 @@ func TestSixWords(t *testing.T) {
 	later := []byte(`{"format":2}`)
 	require.NoError(t, f.rdb.HSet(t.Context(), redissource.Key("pay"),
 		redissource.FieldGeneration, head.Generation, redissource.FieldRevision, head.Revision+1,
-		redissource.FieldDigest, redissource.Digest(later), redissource.FieldDocument, later).Err())
+		redissource.FieldDigest, policies.Digest(later), redissource.FieldDocument, later).Err())
 	f.startAdmin()
 	p = words(all(policies.Unread))
 	assert.Contains(t, p.Why, "format")

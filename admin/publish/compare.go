@@ -186,7 +186,7 @@ func (p *Publisher) write(ctx context.Context, app string) (State, error) {
 	if err != nil {
 		return State{}, err
 	}
-	h := record.Head{App: app, Version: document.Version, Digest: record.Digest(encoded)}
+	h := record.Head{App: app, Version: document.Version, Digest: policies.Digest(encoded)}
 	key := redissource.Key(app)
 	var state State
 	once := func(tx *redis.Tx) error {

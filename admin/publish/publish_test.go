@@ -64,7 +64,7 @@ func published(t *testing.T, rdb redis.UniversalClient, app string) *policies.Do
 		return nil
 	}
 	encoded := hash[redissource.FieldDocument]
-	require.Equal(t, redissource.Digest([]byte(encoded)), hash[redissource.FieldDigest])
+	require.Equal(t, policies.Digest([]byte(encoded)), hash[redissource.FieldDigest])
 	document, err := policies.Decode([]byte(encoded))
 	require.NoError(t, err)
 	require.Equal(t, fmt.Sprint(document.Version.Revision), hash[redissource.FieldRevision])

@@ -102,7 +102,7 @@ func documents(t *testing.T, location string) {
 		head, known, err := r.Head(t.Context(), app)
 		require.NoError(t, err)
 		assert.True(t, known)
-		assert.Equal(t, record.Head{App: app, Version: document.Version, Digest: record.Digest(encoded)}, head)
+		assert.Equal(t, record.Head{App: app, Version: document.Version, Digest: policies.Digest(encoded)}, head)
 		isKnown, err := r.Known(t.Context(), app, head.Version, head.Digest)
 		require.NoError(t, err)
 		assert.True(t, isKnown)
@@ -497,7 +497,7 @@ func anyChanges(t *testing.T, location string) {
 				rt.Fatalf("app %s has %v, want %v", user, got, want)
 			}
 			head, _, err := r.Head(context.Background(), user)
-			if err != nil || head.Digest != record.Digest(encoded) {
+			if err != nil || head.Digest != policies.Digest(encoded) {
 				rt.Fatalf("app %s: the digest of the head is not that of the document: %v", user, err)
 			}
 		}

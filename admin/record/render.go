@@ -2,9 +2,7 @@ package record
 
 import (
 	"context"
-	"crypto/sha256"
 	"database/sql"
-	"encoding/hex"
 	"fmt"
 
 	"github.com/weir-go/weir/core/policies"
@@ -34,7 +32,7 @@ func (t tx) render(ctx context.Context, apps map[string]policies.Version) ([]ren
 		if err != nil {
 			return nil, &InvalidError{App: app, Err: err}
 		}
-		all = append(all, rendered{document: d, encoded: encoded, digest: Digest(encoded)})
+		all = append(all, rendered{document: d, encoded: encoded, digest: policies.Digest(encoded)})
 	}
 	return all, nil
 }
@@ -93,10 +91,4 @@ func (t tx) documents(ctx context.Context, apps map[string]policies.Version) (ma
 		}
 	}
 	return found, nil
-}
-
-// Digest returns the SHA-256 of an encoded document, in hexadecimal digits.
-func Digest(encoded []byte) string {
-	sum := sha256.Sum256(encoded)
-	return hex.EncodeToString(sum[:])
 }

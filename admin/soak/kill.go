@@ -264,7 +264,7 @@ func (k *killing) level(f *follower) error {
 	if err != nil {
 		return err
 	}
-	digest := redissource.Digest(encoded)
+	digest := policies.Digest(encoded)
 	switch {
 	case hash[redissource.FieldDigest] != digest || hash[redissource.FieldDocument] != string(encoded):
 		return fmt.Errorf("app %s: Redis has revision %s, the record %v", app, hash[redissource.FieldRevision], document.Version)

@@ -260,7 +260,7 @@ func TestApplyWithoutRedis(t *testing.T) {
 func write(t *testing.T, rdb *redis.Client, document []byte, revision string) {
 	t.Helper()
 	require.NoError(t, rdb.HSet(t.Context(), redissource.Key("pay"), redissource.FieldGeneration, "1", redissource.FieldRevision, revision,
-		redissource.FieldDigest, redissource.Digest(document), redissource.FieldDocument, document).Err())
+		redissource.FieldDigest, policies.Digest(document), redissource.FieldDocument, document).Err())
 }
 
 // until waits for a condition.

@@ -83,7 +83,7 @@ func parseBridge(data []byte, app string) (*policies.Document, string, error) {
 		return nil, "", fmt.Errorf("the file begins with %.40q; expected %q and a digest, as a Source writes it", line, bridgeFormat)
 	case len(document) > policies.MaxSize:
 		return nil, "", fmt.Errorf("the file has more than %d bytes", policies.MaxSize)
-	case Digest(document) != string(digest):
+	case policies.Digest(document) != string(digest):
 		return nil, "", errors.New("the digest in the file is not that of the document: somebody has changed it, or the disk has")
 	}
 	d, err := policies.DecodePublished(document)

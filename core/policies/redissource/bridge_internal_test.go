@@ -70,15 +70,15 @@ func TestBrokenBridge(t *testing.T) {
 	require.NoError(t, err)
 	for name, tc := range map[string]struct{ content, why string }{
 		"empty":            {"", "begins with"},
-		"cut":              {bridgeFormat + Digest(good) + "\n" + string(good[:20]), "digest"},
-		"changed":          {bridgeFormat + Digest(good) + "\n" + strings.Replace(string(good), "1/1m", "9/1m", 1), "digest"},
-		"another app's":    {bridgeFormat + Digest(other) + "\n" + string(other), `of the app "pay"`},
-		"a later format":   {"weir-bridge 2 " + Digest(good) + "\n" + string(good), "begins with"},
-		"without revision": {bridgeFormat + Digest(unversioned) + "\n" + string(unversioned), "no revision"},
+		"cut":              {bridgeFormat + policies.Digest(good) + "\n" + string(good[:20]), "digest"},
+		"changed":          {bridgeFormat + policies.Digest(good) + "\n" + strings.Replace(string(good), "1/1m", "9/1m", 1), "digest"},
+		"another app's":    {bridgeFormat + policies.Digest(other) + "\n" + string(other), `of the app "pay"`},
+		"a later format":   {"weir-bridge 2 " + policies.Digest(good) + "\n" + string(good), "begins with"},
+		"without revision": {bridgeFormat + policies.Digest(unversioned) + "\n" + string(unversioned), "no revision"},
 		"too large":        {strings.Repeat(" ", 10*maxBridge), "begins with"},
 		"large line":       {bridgeFormat + strings.Repeat("0", 10*maxBridge), "begins with"},
-		"not a document":   {bridgeFormat + Digest([]byte("{}")) + "\n{}", ""},
-		"no document":      {bridgeFormat + Digest(nil) + "\n", ""},
+		"not a document":   {bridgeFormat + policies.Digest([]byte("{}")) + "\n{}", ""},
+		"no document":      {bridgeFormat + policies.Digest(nil) + "\n", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -129,8 +129,8 @@ func TestBrokenBridge(t *testing.T) {
 func FuzzBridge(f *testing.F) {
 	good, err := document("pay", 1, 1, "1/1m").Encode()
 	require.NoError(f, err)
-	f.Add([]byte(bridgeFormat + Digest(good) + "\n" + string(good)))
-	f.Add([]byte(bridgeFormat + Digest(nil) + "\n"))
+	f.Add([]byte(bridgeFormat + policies.Digest(good) + "\n" + string(good)))
+	f.Add([]byte(bridgeFormat + policies.Digest(nil) + "\n"))
 	f.Add([]byte("weir-bridge 1 \n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		d, digest, err := parseBridge(data, "pay")

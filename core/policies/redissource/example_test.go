@@ -120,7 +120,7 @@ func ExampleKey() {
 		redissource.FieldDigest, redissource.FieldDocument)
 	fmt.Println(redissource.Channel("pay"))
 	fmt.Println(redissource.ProcessKey("pay", "4f1c86ccf45aabef"), "in", redissource.ProcessIndex("pay"))
-	fmt.Println(redissource.Digest([]byte(`{"format":1}`))[:8])
+	fmt.Println(policies.Digest([]byte(`{"format":1}`))[:8])
 	// Output:
 	// weir-policies:pay has generation revision digest document
 	// weir-policies:pay

@@ -89,7 +89,7 @@ func TestUnreadKeepsTheLastGood(t *testing.T) {
 	raw := func(text string) func(string) error { // with the right digest, as revision 1.2
 		return func(app string) error {
 			text := strings.ReplaceAll(text, "APP", app)
-			return set(app, FieldGeneration, 1, FieldRevision, 2, FieldDigest, Digest([]byte(text)), FieldDocument, text)
+			return set(app, FieldGeneration, 1, FieldRevision, 2, FieldDigest, policies.Digest([]byte(text)), FieldDocument, text)
 		}
 	}
 	const head = `{"format":1,"app":"APP","generation":1,"revision":2,"policies":`
@@ -148,7 +148,7 @@ func TestLargeIsNotRead(t *testing.T) {
 	server := redistest.Single(t)
 	rdb := server.Client(t)
 	text := strings.Repeat(" ", 8<<20)
-	require.NoError(t, rdb.HSet(t.Context(), Key("pay"), FieldGeneration, 1, FieldRevision, 1, FieldDigest, Digest([]byte(text)), FieldDocument, text).Err())
+	require.NoError(t, rdb.HSet(t.Context(), Key("pay"), FieldGeneration, 1, FieldRevision, 1, FieldDigest, policies.Digest([]byte(text)), FieldDocument, text).Err())
 	s := follow(t, rdb, "pay", Options{Silent: true}, quick())
 	awaitMeaning(t, s, policies.Unread, "8388608 bytes")
 	awaitReads(t, server)

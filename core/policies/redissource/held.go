@@ -1,8 +1,6 @@
 package redissource
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"strconv"
@@ -141,20 +139,14 @@ func (d *held) meaning(now time.Time, stale time.Duration) (policies.Meaning, st
 	return policies.Fleet, d.trouble
 }
 
-// Digest returns the SHA-256 of a document as it is stored, in hexadecimal digits.
-func Digest(document []byte) string {
-	sum := sha256.Sum256(document)
-	return hex.EncodeToString(sum[:])
-}
-
 // decode returns the document that data has, if it is of app and what h says.
 func decode(app string, h head, data string) (*policies.Document, error) {
 	switch {
 	case len(data) > policies.MaxSize:
 		return nil, tooLarge(h, int64(len(data)))
-	case Digest([]byte(data)) != h.digest:
+	case policies.Digest([]byte(data)) != h.digest:
 		return nil, fmt.Errorf("the document of revision %s has the digest %.8s, and the field %s is %.8q: it was not written in whole, "+
-			"or not by weir-admin", h.version, Digest([]byte(data)), FieldDigest, h.digest)
+			"or not by weir-admin", h.version, policies.Digest([]byte(data)), FieldDigest, h.digest)
 	}
 	d, err := policies.DecodePublished([]byte(data))
 	switch {

@@ -70,7 +70,7 @@ func fields(t testing.TB, d *policies.Document) []any {
 	require.NoError(t, err)
 	return []any{
 		FieldGeneration, d.Version.Generation, FieldRevision, d.Version.Revision,
-		FieldDigest, Digest(data), FieldDocument, data,
+		FieldDigest, policies.Digest(data), FieldDocument, data,
 	}
 }
 
