@@ -73,6 +73,7 @@ guard :=
 go test ./...
 $ GOFLAGS=-race go test ./internal/...   # and ./nowhere in a comment
 cd internal && go test -run '^$' ./doccheck
+go test -C internal ./doccheck && go test ./internal/doccheck
 '''
 `
 	for _, problem := range check(t, "GOOD.md", text(document)) {
@@ -93,6 +94,7 @@ func TestBadSnippets(t *testing.T) {
 		{"no Go", "\n\n'''go\nguard := ...\n'''\n", "BAD.md:4: neither declarations nor statements: "},
 		{"no such package", "'''go\nimport _ \"github.com/weir-go/weir/nowhere\"\n'''\n", "github.com/weir-go/weir/nowhere"},
 		{"no such path", "'''sh\ngo test ./...\ngo run ./examples/nowhere -demo\n'''\n", "BAD.md:3: go run ./examples/nowhere -demo: there is no such path"},
+		{"no such path elsewhere", "'''sh\ngo test -C core ./doccheck\n'''\n", "BAD.md:2: go test -C core ./doccheck: there is no such path"},
 		{"no such path after a variable", "'''sh\nX=1 go test ./nowhere/...\n'''\n", "BAD.md:2: X=1 go test ./nowhere/...: there is no such path"},
 		{"a quotation that is none", "<!-- from: internal/doccheck/doccheck_test.go -->\n\n'''go\nreturn nowhere(at, all)\n'''\n", "BAD.md:4: these lines do not stand in internal/doccheck/doccheck_test.go"},
 		{"a quotation from nowhere", "<!-- from: nowhere.go -->\n'''go\nx := 1\n'''\n", "there is no such file"},

@@ -409,12 +409,16 @@ func commands(name string, b block) []string {
 			if len(words) < 2 || words[0] != "go" {
 				continue
 			}
+			within := dir
+			if len(words) > 3 && words[2] == "-C" {
+				within = filepath.Join(dir, words[3])
+			}
 			for _, word := range words[2:] {
 				path, all := strings.CutSuffix(word, "...")
 				if !strings.HasPrefix(path, "./") {
 					continue
 				}
-				if missing := lacksGo(filepath.Join(dir, path), all); missing != "" {
+				if missing := lacksGo(filepath.Join(within, path), all); missing != "" {
 					problems = append(problems, fmt.Sprintf("%s:%d: %s: %s", name, b.line+i, strings.TrimSpace(command), missing))
 				}
 			}
