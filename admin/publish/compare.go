@@ -218,8 +218,9 @@ func (p *Publisher) write(ctx context.Context, app string) (State, error) {
 	}
 	for range attempts {
 		if err = p.rdb.Watch(ctx, once, key); !errors.Is(err, redis.TxFailedErr) {
-			break
+			return state, err
 		}
 	}
-	return state, err
+	p.Wake() // others write it, so that nothing is wrong; the next round looks what has become of it
+	return state, nil
 }
