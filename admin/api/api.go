@@ -53,8 +53,9 @@ type Options struct {
 // Bounds of the API.
 const (
 	maxBody    = 1 << 20
+	bodyWithin = 5 * time.Second  // from its first byte to its last
 	maxAtOnce  = 64               // requests
-	maxOfOne   = 32               // of them, of one person or program: the others have places left
+	maxOfOne   = 48               // of them, of one person or program: the others have places left
 	maxReaders = 8                // requests that read an inventory or wait for it, but for changes
 	reading    = 20 * time.Second // for one of them: a thousand processes have up to 32 MiB
 	publishing = time.Second      // a change waits for it
@@ -122,7 +123,7 @@ func (s *server) guarded(routes http.Handler) http.Handler {
 		}
 		if !people.enter(name) {
 			w.Header().Set("Retry-After", "1")
-			refuse(w, http.StatusServiceUnavailable, "more than 32 requests with your token at once; try again in a second")
+			refuse(w, http.StatusServiceUnavailable, "more than 48 requests with your token at once; try again in a second")
 			return
 		}
 		defer people.leave(name)

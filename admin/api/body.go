@@ -7,13 +7,16 @@ import (
 	"io"
 )
 
-// strictly reads a body of a few numbers. Policies and documents are read by core/policies, which finds a name that
-// stands twice.
+// strictly reads a body of one member. Policies and documents are read by core/policies. Like that it refuses a name
+// that stands twice, of which encoding/json would take the last one.
 func strictly(data []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil {
 		return err
+	}
+	if bytes.Count(data, []byte(":")) > 1 {
+		return errors.New("there is more than one member")
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return errors.New("something follows the body")

@@ -1,14 +1,18 @@
 package api_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -82,7 +86,7 @@ func TestPlacesForOthers(t *testing.T) {
 			}
 		})
 	}
-	for range 100 - 32 {
+	for range 100 - 48 {
 		<-refused
 	}
 	w := send("bob", http.MethodPut, apiPath, strings.NewReader(`{"text":"1/1m"}`))
@@ -91,6 +95,22 @@ func TestPlacesForOthers(t *testing.T) {
 	all.Wait()
 	w = send("anna", http.MethodPut, apiPath, strings.NewReader(`{"text":"2/1m"}`))
 	assert.Equal(t, http.StatusOK, w.Code, w.Body)
+}
+
+// A body that does not end gives its place back.
+func TestSlowBodies(t *testing.T) {
+	a := start(t)
+	connection, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(a.URL, "http://"))
+	require.NoError(t, err)
+	defer connection.Close()
+	_, err = fmt.Fprintf(connection, "PUT %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nIf-Match: *\r\nContent-Length: 100\r\n\r\n{",
+		apiPath, secret)
+	require.NoError(t, err)
+	require.NoError(t, connection.SetReadDeadline(time.Now().Add(25*time.Second))) // it takes 5 s
+	response, err := http.ReadResponse(bufio.NewReader(connection), nil)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	assert.Equal(t, http.StatusRequestTimeout, response.StatusCode)
 }
 
 // An app whose inventory is something else hides the processes of no other app.

@@ -70,7 +70,8 @@ func (s *server) routes(api huma.API) {
 func route[I, O any](api huma.API, id, method, path, summary string, handle func(context.Context, *I) (*O, error)) {
 	operation := huma.Operation{
 		OperationID: id, Method: method, Path: path, Summary: summary, MaxBodyBytes: maxBody,
-		SkipValidateBody: true, // policies.Decode does, which refuses a name that stands twice
+		BodyReadTimeout:  bodyWithin, // huma has none for a RawBody
+		SkipValidateBody: true,       // policies.Decode does, which refuses a name that stands twice
 		Errors:           []int{http.StatusUnauthorized, http.StatusNotFound, http.StatusServiceUnavailable},
 	}
 	huma.Register(api, operation, func(ctx context.Context, in *I) (*O, error) {

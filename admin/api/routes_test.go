@@ -103,6 +103,8 @@ func TestNamesTwiceInABody(t *testing.T) {
 	status, _, _ := a.send(t, http.MethodPost, "/v1/apps/pay/apply",
 		`{"format":1,"policies":{"api":{"text":"1/1m"},"API":{"text":"2/1m"}}}`, "If-Match", "*")
 	assert.Equal(t, http.StatusUnprocessableEntity, status)
+	status, _, _ = a.send(t, http.MethodPost, apiPath+"/rollback", `{"revision":1,"Revision":2}`, "If-Match", "*")
+	assert.Equal(t, http.StatusUnprocessableEntity, status)
 	status, _, _ = a.send(t, http.MethodPut, apiPath, strings.Repeat(" ", 2<<20), "If-Match", "*")
 	assert.Equal(t, http.StatusRequestEntityTooLarge, status)
 	_, err := a.Document(t.Context(), "pay")
