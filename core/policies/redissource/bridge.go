@@ -2,12 +2,14 @@ package redissource
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/weir-go/weir/core/policies"
 )
@@ -17,36 +19,79 @@ const bridgeFormat = "weir-bridge 1 "
 
 const maxBridge = policies.MaxSize + 256
 
-// cross takes up the document of the bridge. A bridge that cannot be used is reported, and never in the way.
-func (s *Source) cross() {
+// cross takes up the document of the bridge. A bridge that cannot be used is reported, and never in the way: a disk that
+// stands still keeps nobody from following Redis.
+func (s *Source) cross(ctx context.Context) {
 	if s.o.Bridge == "" {
 		return
 	}
-	d, digest, err := readBridge(s.o.Bridge, s.app)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case err == nil:
-		s.held.taken(d, digest)
-		s.show(d)
-	case !errors.Is(err, fs.ErrNotExist): // as at the first start
-		s.bridgeTrouble(err)
+	s.keeping = true // nothing is written before
+	crossed := make(chan struct{})
+	s.running.Go(func() {
+		defer close(crossed)
+		s.pace.disk()
+		d, digest, err := readBridge(s.o.Bridge, s.app)
+		s.mu.Lock()
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // as at the first start
+		case err != nil:
+			s.bridgeTrouble(err)
+		case s.held.compare(head{d.Version, digest}) == later: // also where Redis was faster
+			s.held.taken(d, digest)
+			s.show(d)
+			s.unkept = nil
+		}
+		s.keeping = false
+		s.mu.Unlock()
+		s.keep()
+	})
+	timer := time.NewTimer(s.pace.deadline)
+	defer timer.Stop()
+	select {
+	case <-crossed:
+	case <-timer.C:
+	case <-ctx.Done():
 	}
 }
 
-// keep writes the bridge. What could not be written is tried again after the next read.
+// keep writes the bridge, if there is something to write and it is not being written. What could not be written is tried
+// again after the next read.
 func (s *Source) keep() {
-	if s.o.Bridge == "" || s.unkept == nil {
-		return
-	}
-	err := writeBridge(s.o.Bridge, s.unkept.head.digest, s.unkept.data)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err != nil {
-		s.bridgeTrouble(err)
+	if s.o.Bridge == "" || s.unkept == nil || s.keeping {
 		return
 	}
-	s.bridge, s.unkept = "", nil
+	s.keeping = true
+	s.running.Go(func() {
+		for s.keepNext() { // again, if there was another change meanwhile
+		}
+	})
+}
+
+// keepNext writes what is to be written, and reports whether there may be more.
+func (s *Source) keepNext() bool {
+	s.mu.Lock()
+	a := s.unkept
+	s.unkept, s.keeping = nil, a != nil
+	s.mu.Unlock()
+	if a == nil {
+		return false
+	}
+	s.pace.disk()
+	err := writeBridge(s.o.Bridge, a.head.digest, a.data)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil {
+		s.bridge = ""
+		return true
+	}
+	s.bridgeTrouble(err)
+	if s.unkept == nil {
+		s.unkept = a
+	}
+	s.keeping = false
+	return false
 }
 
 func (s *Source) bridgeTrouble(err error) {

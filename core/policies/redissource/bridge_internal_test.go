@@ -1,6 +1,7 @@
 package redissource
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -123,6 +124,41 @@ func TestBrokenBridge(t *testing.T) {
 		s := follow(t, rdb, app, Options{Bridge: t.TempDir()}, quick())
 		awaitText(t, s, "1/1m")
 	})
+}
+
+// TestDiskStandsStill: while the disk does not answer, changes are obeyed; and what comes from it late is never older
+// than what is in use.
+func TestDiskStandsStill(t *testing.T) {
+	t.Parallel()
+	rdb := server(t).Client(t)
+	app := newApp()
+	bridge := func(revision int64) string {
+		path := filepath.Join(t.TempDir(), "bridge")
+		data, err := document(app, 1, revision, fmt.Sprint(revision, "/1m")).Encode()
+		require.NoError(t, err)
+		require.NoError(t, writeBridge(path, policies.Digest(data), string(data)))
+		return path
+	}
+	write(t, rdb, document(app, 1, 5, "5/1m"))
+	for _, tc := range []struct{ bridge, last int64 }{{3, 6}, {9, 9}} {
+		p := quick()
+		p.deadline = 200 * time.Millisecond
+		answers := make(chan struct{})
+		p.disk = func() { <-answers }
+		path := bridge(tc.bridge)
+		write(t, rdb, document(app, 1, 5, "5/1m"))
+		s := follow(t, rdb, app, Options{Bridge: path, Silent: true}, p)
+		awaitText(t, s, "5/1m")
+		write(t, rdb, document(app, 1, 6, "6/1m"))
+		awaitText(t, s, "6/1m")
+		close(answers)
+		awaitText(t, s, fmt.Sprint(tc.last, "/1m"))
+		require.NoError(t, s.Close())
+		assert.Equal(t, tc.last, s.Status().Version.Revision)
+		d, _, err := readBridge(path, app)
+		require.NoError(t, err)
+		assert.Equal(t, tc.last, d.Version.Revision)
+	}
 }
 
 // FuzzBridge: no bytes panic or are taken for a document of which they are not the bridge.

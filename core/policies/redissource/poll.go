@@ -14,7 +14,7 @@ import (
 // poll reads the bridge, and then the document whenever it is due: in intervals, when notified, and after a failure. It
 // also announces the process. It ends with ctx.
 func (s *Source) poll(ctx context.Context) {
-	s.cross() // before Redis, which may not answer
+	s.cross(ctx) // before Redis, which may not answer
 	var (
 		failures int
 		read     time.Time // the latest, at its beginning
@@ -100,7 +100,8 @@ func (s *Source) refresh(ctx context.Context) bool {
 		s.held.failed(err)
 	case !a.there:
 		s.held.absent(now)
-	case a.document != nil:
+	case a.document != nil && s.held.compare(a.head) == later: // still: the bridge may have come meanwhile
+		s.unkept = &a
 		s.held.taken(a.document, a.head.digest)
 		s.held.confirm(now, a.head)
 		s.show(a.document)
@@ -110,9 +111,6 @@ func (s *Source) refresh(ctx context.Context) bool {
 	after := s.held
 	s.mu.Unlock()
 	s.say(&before, &after)
-	if a.document != nil {
-		s.unkept = &a
-	}
 	s.keep()
 	return answered
 }
@@ -148,7 +146,7 @@ func (s *Source) ask(ctx context.Context) (answer, error) {
 		return answer{}, nil
 	case err != nil:
 		return answer{}, unusableError{err}
-	case s.held.compare(a.head) != later: // only this goroutine changes what is held
+	case s.compare(a.head) != later:
 		return a, nil
 	case size.Val() > policies.MaxSize:
 		return answer{}, unusableError{tooLarge(a.head, size.Val())}
@@ -163,7 +161,7 @@ func (s *Source) ask(ctx context.Context) (answer, error) {
 		return answer{}, nil
 	case err != nil:
 		return answer{}, unusableError{err}
-	case s.held.compare(a.head) != later:
+	case s.compare(a.head) != later:
 		return a, nil
 	}
 	a.data, _ = all[len(headFields)].(string)
@@ -171,6 +169,12 @@ func (s *Source) ask(ctx context.Context) (answer, error) {
 		return answer{}, unusableError{err}
 	}
 	return a, nil
+}
+
+func (s *Source) compare(h head) verdict {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.held.compare(h)
 }
 
 // wrongType is an unusableError where something else than a hash has the name of the document, and err otherwise.

@@ -59,13 +59,13 @@ type Source struct {
 	ended   <-chan struct{}
 	running sync.WaitGroup
 
-	unkept *answer // the document that is to be written to the bridge; of the goroutine of poll
-
 	mu        sync.Mutex // also held while a Set is prepared and shown, so that no other comes between
-	held      held       // written by the goroutine of poll alone
+	held      held
 	followers []follower
-	unlisted  int    // followers beyond maxFollowers
-	bridge    string // why the bridge is of no use, or ""
+	unlisted  int     // followers beyond maxFollowers
+	bridge    string  // why the bridge is of no use, or ""
+	unkept    *answer // has the document that is to be written to the bridge; nil if there is none
+	keeping   bool    // it is being written, or the bridge is being read
 }
 
 // pace has the times of a Source.
@@ -80,6 +80,7 @@ type pace struct {
 	expire         time.Duration // of an announcement
 	stale          time.Duration // without an answer
 	log            time.Duration // between two lines of a kind
+	disk           func()        // called before the bridge is read or written
 }
 
 const (
@@ -101,6 +102,7 @@ func paceOf(every time.Duration) pace {
 		announce: 2 * every, soon: every / 20, expire: 6 * every,
 		stale: 6 * every,
 		log:   time.Minute,
+		disk:  func() {},
 	}
 }
 
@@ -142,7 +144,7 @@ func start(rdb redis.UniversalClient, app string, o Options, p pace) (*Source, e
 func (s *Source) Load() *enforce.Set { return s.set.Load() }
 
 // Close ends the Source: the last document stays in use. It returns when nothing runs any more, which takes at most as
-// long as the client lets a read or a handshake take. The client stays its caller's to close.
+// long as the client lets a read or a handshake take, and the disk a write. The client stays its caller's to close.
 func (s *Source) Close() error {
 	s.end()
 	s.running.Wait()
