@@ -11,7 +11,7 @@ import (
 // Status describes the document that a [Source] goes by, and how Redis is.
 type Status struct {
 	Version policies.Version // of the document in use; zero if there is none
-	Digest  string           // of the document in use, as [Digest] returns it
+	Digest  string           // of the document in use, as [policies.Digest] returns it
 	// Read is the time at which Redis last had the document that is in use; zero if it never had, as with one of the
 	// bridge.
 	Read time.Time
