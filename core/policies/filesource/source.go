@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"slices"
 	"sync"
@@ -25,8 +26,8 @@ type Options struct {
 	// somebody writes in an emergency. When it is gone again, what it said still holds; to take it back, write a file
 	// with "policies: {}".
 	Missing bool
-	// Log receives a line when other policies are taken up, and one for each error of the file. nil means
-	// slog.Default().
+	// Log receives a line when other policies are taken up, one for each error of the file, and one with the names of
+	// policies that no Guard or Limiter has. nil means slog.Default().
 	Log *slog.Logger
 }
 
@@ -57,6 +58,7 @@ type Source struct {
 	seen   seen
 	used   [sha256.Size]byte // the digest of the file in use
 	logged string            // the error that was logged last
+	fresh  []string          // the policies that were taken up and that spell has not compared, sorted
 }
 
 // Status describes the file of a [Source].
@@ -181,6 +183,7 @@ func (s *Source) follow() {
 	for {
 		select {
 		case <-ticks.C:
+			s.spell()
 			s.report(s.look(false))
 		case answer := <-s.reload:
 			err := s.look(true)
@@ -293,4 +296,31 @@ func (s *Source) take(d *policies.Document) {
 	s.show(set)
 	s.status.Store(&Status{Revision: set.Revision, Policies: len(d.Policies), Since: time.Now()})
 	s.log.Info("policies were taken up from the file", "path", s.path, "revision", set.Revision, "policies", len(d.Policies))
+	s.fresh = slices.Sorted(maps.Keys(d.Policies))
+}
+
+// maxUnused is the number of names that a line of the log has.
+const maxUnused = 10
+
+// spell logs which of the policies that were taken up nobody has who follows, as soon as somebody does: New reads the
+// file before there are Guards.
+func (s *Source) spell() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.fresh) == 0 || len(s.followers) == 0 {
+		return
+	}
+	has := map[string]bool{}
+	for _, f := range s.followers {
+		for _, r := range f.Rules() {
+			has[r.Policy] = true
+		}
+	}
+	unused := slices.DeleteFunc(s.fresh, func(name string) bool { return has[name] })
+	s.fresh = nil
+	if len(unused) == 0 || len(s.followers) == maxFollowers { // there may be further ones
+		return
+	}
+	s.log.Warn("so far no rule of this program has a policy of these names; look at the spelling, unless they are for another program",
+		"path", s.path, "names", unused[:min(len(unused), maxUnused)], "of", len(unused))
 }

@@ -344,6 +344,28 @@ func TestLimiterFollowsAFile(t *testing.T) {
 	})
 }
 
+// Names that nobody has are mistakes of spelling, mostly: the log has them once, at the start and after a change.
+func TestNamesOfNobody(t *testing.T) {
+	t.Parallel()
+	const misspelt = "format: 1\npolicies:\n  api: {}\n  lgoin: {}\n"
+	follow(t, misspelt, filesource.Options{}, func(t *testing.T, path string, s *filesource.Source, log *lines) {
+		seconds(3)
+		assert.Zero(t, log.count("look at the spelling"), "nobody follows yet")
+		l, err := enforce.New(nil, core.MustParse("api: 100/1m"), enforce.Options{Source: s})
+		require.NoError(t, err)
+		defer l.Close()
+		seconds(3)
+		assert.Equal(t, 1, log.count("look at the spelling"))
+		assert.Equal(t, 1, log.count("names=[lgoin] of=1"))
+		write(t, path, document(2))
+		seconds(5)
+		assert.Equal(t, 1, log.count("look at the spelling"), "all have one")
+		write(t, path, misspelt)
+		seconds(5)
+		assert.Equal(t, 2, log.count("look at the spelling"))
+	})
+}
+
 // Readers see whole Sets, whatever happens to the file.
 func TestSourceIsSafe(t *testing.T) {
 	t.Parallel()
