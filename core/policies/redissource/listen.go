@@ -3,6 +3,7 @@ package redissource
 import (
 	"fmt"
 	"strings"
+	"weak"
 
 	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/policies"
@@ -12,6 +13,26 @@ import (
 type follower struct {
 	*enforce.Follower
 	states []policies.RuleState
+	made   madeOf
+}
+
+// madeOf is what the states of a follower were made of: while it is the same, so are they. Of the entries, which are
+// never changed, there may be a thousand for each rule: they are not kept alive.
+type madeOf struct {
+	set     *enforce.Set
+	first   weak.Pointer[enforce.Entry]
+	entries int
+}
+
+// update makes the states of what has become of a Set, unless they are made of it already.
+func (f *follower) update(entries []enforce.Entry, set *enforce.Set) {
+	made := madeOf{set: set, entries: len(entries)}
+	if len(entries) > 0 {
+		made.first = weak.Make(&entries[0])
+	}
+	if f.states == nil || made != f.made {
+		f.states, f.made = states(f.Rules(), entries, set), made
+	}
 }
 
 // maxFollowers bounds those for which a Set is prepared before it is shown. Further ones prepare it by the first request
@@ -30,7 +51,9 @@ func (s *Source) Listen(f *enforce.Follower) {
 		return
 	}
 	if entries, alive := f.Prepare(s.set.Load()); alive {
-		s.followers = append(s.followers, follower{f, states(f.Rules(), entries, s.set.Load())})
+		x := follower{Follower: f}
+		x.update(entries, s.set.Load())
+		s.followers = append(s.followers, x)
 		signal(s.changed)
 	}
 }
@@ -40,7 +63,8 @@ func (s *Source) prepare(set *enforce.Set) {
 	alive := s.followers[:0]
 	for _, f := range s.followers {
 		if entries, ok := f.Prepare(set); ok {
-			alive = append(alive, follower{f.Follower, states(f.Rules(), entries, set)})
+			f.update(entries, set)
+			alive = append(alive, f)
 		}
 	}
 	clear(s.followers[len(alive):])

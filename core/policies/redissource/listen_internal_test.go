@@ -120,6 +120,31 @@ func TestUnlistedFollowersObey(t *testing.T) {
 	runtime.KeepAlive(all)
 }
 
+// TestStatesAreMadeOnce: while nothing changes, what follows is not described anew, neither for a Status nor to find who
+// is gone when one more comes than there may be.
+func TestStatesAreMadeOnce(t *testing.T) { //nolint:paralleltest // it counts what is allocated
+	rdb := server(t).Client(t)
+	app := newApp()
+	d := document(app, 1, 1, "7/1m")
+	keys := map[string]string{}
+	for i := range 1000 {
+		keys[fmt.Sprint("user=", i)] = fmt.Sprint(i+1, "/1m")
+	}
+	d.Policies["api"] = policies.Policy{Text: "7/1m", Keys: keys}
+	write(t, rdb, d)
+	p := quick()
+	p.read, p.announce, p.silence = never, never, never
+	s := follow(t, rdb, app, Options{Silent: true}, p)
+	awaitText(t, s, "7/1m")
+	all := make([]*enforce.Limiter, 200)
+	for i := range all {
+		all[i] = job(t, s, "api: 1/1m")
+	}
+	assert.Less(t, testing.AllocsPerRun(10, func() { s.Status() }), float64(len(all)))
+	assert.Len(t, s.Status().Rules, len(all))
+	runtime.KeepAlive(all)
+}
+
 // ruleOf returns the rule of a policy.
 func ruleOf(t testing.TB, rules []policies.RuleState, policy string) policies.RuleState {
 	t.Helper()
