@@ -177,6 +177,12 @@ func (s *server) look(ctx context.Context, app string) (all []*policies.Process,
 }
 
 func (s *server) services(ctx context.Context, in *struct{ OfApp }) (*answer[adminapi.Services], error) {
+	if in.App == policies.AllApps {
+		return nil, refusal(http.StatusUnprocessableEntity, `"*" stands for all apps, and no process is of it; give the name of one app`)
+	}
+	if err := policies.CheckApp(in.App); err != nil {
+		return nil, refusal(http.StatusUnprocessableEntity, err.Error())
+	}
 	head, known, err := s.Record.Head(ctx, in.App)
 	if err != nil {
 		return nil, err

@@ -206,6 +206,10 @@ func TestServices(t *testing.T) {
 	}
 	_, err := a.Services(ctx, "pay")
 	assert.Equal(t, http.StatusNotFound, adminapi.StatusOf(err))
+	for _, app := range []string{policies.AllApps, "p y"} { // Redis is not to blame
+		_, err = a.Services(ctx, app)
+		assert.Equal(t, http.StatusUnprocessableEntity, adminapi.StatusOf(err), app)
+	}
 	_, err = a.AddApp(ctx, "pay", adminapi.Write{})
 	require.NoError(t, err)
 	announce("a1", policies.Version{Generation: 1, Revision: 1}, "api: 10/1m")
