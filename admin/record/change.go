@@ -382,7 +382,11 @@ func (w *writer) publish(ctx context.Context) error {
 			w.affected[app] = true
 		}
 	}
-	if n := len(heads); n > MaxApps+1 { // with "*"
+	n := len(heads)
+	if _, there := heads[policies.AllApps]; there {
+		n-- // which is no app
+	}
+	if n > MaxApps {
 		return &InvalidError{Err: fmt.Errorf("the record would know %d apps; at most %d", n, MaxApps)}
 	}
 	if err := w.count(ctx); err != nil {

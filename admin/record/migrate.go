@@ -66,8 +66,8 @@ func (r *Record) untilFree(ctx context.Context, do func() error) error {
 	defer cancel()
 	for {
 		err := do()
-		if err == nil {
-			return nil
+		if err == nil || lasts(err) {
+			return err
 		}
 		again := time.NewTimer(100 * time.Millisecond)
 		select {
@@ -77,6 +77,21 @@ func (r *Record) untilFree(ctx context.Context, do func() error) error {
 		case <-again.C:
 		}
 	}
+}
+
+// lasts reports whether an error of SQLite is one that no waiting ends: of rights, a disk or a file that is not a
+// database.
+func lasts(err error) bool {
+	var of interface{ Code() int }
+	if !errors.As(err, &of) {
+		return false
+	}
+	const perm, readOnly, corrupt, full, cannotOpen, auth, notADatabase = 3, 8, 11, 13, 14, 23, 26
+	switch of.Code() & 0xff { // the rest says more about it
+	case perm, readOnly, corrupt, full, cannotOpen, auth, notADatabase:
+		return true
+	}
+	return false
 }
 
 func (r *Record) up(ctx context.Context, db *sql.DB) error {

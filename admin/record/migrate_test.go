@@ -2,12 +2,14 @@ package record_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"database/sql"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -121,4 +123,18 @@ func noFirstMigration(t *testing.T, location string) {
 	document, _, err := again.Document(t.Context(), "pay")
 	require.NoError(t, err)
 	assert.Equal(t, "1/1m", document.Policies["api"].Text)
+}
+
+// A location that cannot be a database is an error at once, and not when everybody has given up waiting.
+func TestNoDatabase(t *testing.T) {
+	garbage := filepath.Join(t.TempDir(), "garbage.db")
+	require.NoError(t, os.WriteFile(garbage, bytes.Repeat([]byte("no database "), 1000), 0o600))
+	for name, location := range map[string]string{
+		"a directory": t.TempDir(), "in no directory": filepath.Join(t.TempDir(), "gone", "weir.db"), "another file": garbage,
+	} {
+		began := time.Now()
+		_, err := record.Open(t.Context(), location)
+		require.ErrorContains(t, err, "the tables of SQLite", name)
+		assert.Less(t, time.Since(began), 20*time.Second, name) // and not 30
+	}
 }

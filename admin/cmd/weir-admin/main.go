@@ -106,7 +106,13 @@ func run(ctx context.Context, args []string) error {
 	}
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
 	defer cancel()
-	return server.Shutdown(ending)
+	if err := server.Shutdown(ending); errors.Is(err, context.DeadlineExceeded) {
+		_ = server.Close()
+		return fmt.Errorf("cut off requests that were under way for more than %v; look at the history for what they have changed", drain)
+	} else if err != nil {
+		return err
+	}
+	return nil
 }
 
 func tokens(name string) (func(*http.Request) (string, bool), error) {
