@@ -16,8 +16,8 @@ type follower struct {
 	made   madeOf
 }
 
-// madeOf is what the states of a follower were made of: while it is the same, so are they. Of the entries, which are
-// never changed, there may be a thousand for each rule: they are not kept alive.
+// madeOf identifies a Set and its entries: while they are the same, so are the states that were made of them. Of the
+// entries, which are never changed, there may be a thousand for each rule: they are not kept alive.
 type madeOf struct {
 	set     *enforce.Set
 	first   weak.Pointer[enforce.Entry]
