@@ -2,6 +2,7 @@ package policies
 
 import (
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -17,12 +18,12 @@ import (
 //
 // A policy that a layer has without a text, tiers and keys is as the code says, whatever the layers behind it say. The
 // Set is made anew when one of theirs has changed, and its Revision has theirs, joined by "+". Layers is an
-// [enforce.Listener] if one of the sources is. A nil source is left out.
+// [enforce.Listener] if one of the sources is. A source that is nil is left out, and so is a nil pointer.
 func Layers(sources ...enforce.Source) enforce.Source {
 	l := &layers{}
 	listens := false
 	for _, s := range sources {
-		if s == nil {
+		if v := reflect.ValueOf(s); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 			continue
 		}
 		_, is := s.(enforce.Listener)
