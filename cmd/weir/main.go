@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"os/signal"
 	"regexp"
@@ -132,6 +133,9 @@ const patience = time.Minute
 
 // client returns a client of the server.
 func (e *environment) client() (*adminapi.Client, error) {
+	if u, err := url.Parse(e.server); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, fmt.Errorf("the server is %q; give -server, or WEIR_SERVER, a URL such as http://127.0.0.1:7070", e.server)
+	}
 	if e.token == "" {
 		return nil, errors.New("no token; give -token-file, or WEIR_TOKEN_FILE, a file with the token for " + e.server)
 	}
