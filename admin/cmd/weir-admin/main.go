@@ -3,7 +3,8 @@
 //	go run ./cmd/weir-admin -db weir.db -redis redis://127.0.0.1:6379 -token-file token
 //
 // Several may serve one database. A line of the token file is "name:secret", for each person or program that may use
-// it; the history has the names.
+// it; the history has the names. It serves HTTP without TLS, on this machine alone: for others put a proxy with TLS
+// before it.
 package main
 
 import (
@@ -82,6 +83,10 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	if beyond(listener.Addr()) {
+		slog.Warn("weir-admin: anybody on the network can read the tokens that are sent here, since this is not TLS; "+
+			"put a proxy with TLS before it, or listen on 127.0.0.1", "address", listener.Addr().String())
+	}
 	server := &http.Server{
 		Handler:           handler,
 		ReadHeaderTimeout: 5 * time.Second,
@@ -113,6 +118,12 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	return nil
+}
+
+// beyond reports whether other machines can reach an address.
+func beyond(address net.Addr) bool {
+	tcp, ok := address.(*net.TCPAddr)
+	return ok && !tcp.IP.IsLoopback()
 }
 
 func tokens(name string) (func(*http.Request) (string, bool), error) {

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"testing"
@@ -32,6 +34,14 @@ func TestConnect(t *testing.T) {
 		_, err := connect(location)
 		require.Error(t, err, location)
 		assert.NotContains(t, err.Error(), "secret")
+	}
+}
+
+func TestBeyond(t *testing.T) {
+	for address, want := range map[string]bool{
+		"127.0.0.1:1": false, "127.8.8.8:1": false, "[::1]:1": false, "0.0.0.0:1": true, "[::]:1": true, "10.0.0.1:1": true,
+	} {
+		assert.Equal(t, want, beyond(net.TCPAddrFromAddrPort(netip.MustParseAddrPort(address))), address)
 	}
 }
 
