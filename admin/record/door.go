@@ -22,6 +22,7 @@ type Announced struct {
 // Bounds of what services can make of a change by what they announce.
 const (
 	maxCannotUse = 100 // that a refusal lists
+	maxOfApp     = 20  // of them, of one app and policy: those of others are not hidden
 	maxCodes     = 16  // different texts of one policy in the processes of one app; those of a fleet have a few
 )
 
@@ -48,9 +49,9 @@ func (c *Change) judge(ctx context.Context) (map[string]judged, error) {
 			uses[app] = true
 		}
 		var found judged
-		seen := map[[3]string]bool{}    // a process has many rules of one policy
-		verdicts := map[string]judged{} // by text: thousands of processes have the same code
-		codes := map[string]int{}
+		seen := map[[3]string]bool{}                        // a process has many rules of one policy
+		verdicts := map[string]judged{}                     // by text: thousands of processes have the same code
+		codes, listed := map[string]int{}, map[string]int{} // by app
 		for _, rule := range rules[e.Name] {
 			once := [3]string{rule.App, rule.Process, rule.Code}
 			if !uses[rule.App] && !uses[policies.AllApps] || seen[once] {
@@ -70,6 +71,9 @@ func (c *Change) judge(ctx context.Context) (map[string]judged, error) {
 			}
 			found.afresh = found.afresh || verdict.afresh
 			for _, no := range verdict.cannotUse {
+				if listed[rule.App]++; listed[rule.App] > maxOfApp {
+					break
+				}
 				no.App, no.Process = rule.App, rule.Process
 				found.cannotUse = append(found.cannotUse, no)
 			}

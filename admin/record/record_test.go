@@ -285,6 +285,22 @@ func TestManyAnnouncements(t *testing.T) {
 	assert.Less(t, time.Since(began), 20*time.Second) // each text for itself would take minutes
 }
 
+// An app of many rules that cannot use a change hides none of another one.
+func TestEachAppIsListed(t *testing.T) {
+	r := open(t, sqltest.New(t))
+	c := set("pay", "api", &policies.Policy{Text: "1/1m", Apps: []string{"web"}}, record.Expect{})
+	for i := range 1000 {
+		c.Announced = append(c.Announced,
+			record.Announced{App: "pay", Process: fmt.Sprint("pay-", i), Policy: "api", Code: "10/1m sliding-window"})
+	}
+	c.Announced = append(c.Announced, record.Announced{App: "web", Process: "web-1", Policy: "api", Code: "10/1m fixed-window"})
+	_, err := r.Change(t.Context(), c)
+	var form *record.FormError
+	require.ErrorAs(t, err, &form)
+	require.NotEmpty(t, form.CannotUse)
+	assert.Equal(t, "web-1", form.CannotUse[len(form.CannotUse)-1].Process)
+}
+
 // A change that begins counting anew says so.
 func TestAfresh(t *testing.T) {
 	r := open(t, sqltest.New(t))
