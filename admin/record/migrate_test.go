@@ -19,6 +19,7 @@ import (
 
 	"github.com/weir-go/weir/admin/internal/sqltest"
 	"github.com/weir-go/weir/admin/record"
+	"github.com/weir-go/weir/internal/race"
 )
 
 // childEnv has the location of a database that a child of the test opens, again and again, until it is killed.
@@ -127,6 +128,9 @@ func noFirstMigration(t *testing.T, location string) {
 
 // A location that cannot be a database is an error at once, and not when everybody has given up waiting.
 func TestNoDatabase(t *testing.T) {
+	if race.Enabled {
+		t.Skip("there is no SQLite with the race detector")
+	}
 	garbage := filepath.Join(t.TempDir(), "garbage.db")
 	require.NoError(t, os.WriteFile(garbage, bytes.Repeat([]byte("no database "), 1000), 0o600))
 	for name, location := range map[string]string{
