@@ -36,9 +36,9 @@ func newAfar(t testing.TB, away time.Duration) core.Store {
 }
 
 func (s *afar) Take(ctx context.Context, t core.Take) (core.Result, error) {
-	<-time.After(s.away)
+	pause(s.away)
 	res, err := s.Store.Take(ctx, t)
-	<-time.After(s.away)
+	pause(s.away)
 	return res, err
 }
 
@@ -59,7 +59,7 @@ func logins(g *guard.Guard, n int, takes time.Duration, status int) (passed int)
 			v := g.Check(from(alice))
 			if v.Action == guard.Pass {
 				tried.Add(1)
-				<-time.After(takes)
+				pause(takes)
 				v.Finish(guard.Final{Status: status})
 			}
 		})
@@ -371,10 +371,10 @@ func TestAfterProperties(t *testing.T) {
 			var used, under, most atomic.Int64
 			var all sync.WaitGroup
 			for range 60 {
-				pause, takes, leaves := random.IntN(30), random.IntN(60), random.IntN(200)
+				before, takes, leaves := random.IntN(30), random.IntN(60), random.IntN(200)
 				status := []int{200, 200, 200, 401}[random.IntN(4)]
 				all.Go(func() {
-					<-time.After(time.Duration(pause) * ms)
+					pause(time.Duration(before) * ms)
 					ctx, leave := context.WithTimeout(t.Context(), time.Duration(leaves)*20*ms)
 					defer leave()
 					r := from(alice)
@@ -388,7 +388,7 @@ func TestAfterProperties(t *testing.T) {
 						return
 					}
 					most.Store(max(most.Load(), under.Add(1)))
-					<-time.After(time.Duration(takes) * ms)
+					pause(time.Duration(takes) * ms)
 					if status == 401 {
 						used.Add(1)
 					}

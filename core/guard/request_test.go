@@ -24,6 +24,14 @@ func advance(d time.Duration) {
 	synctest.Wait()
 }
 
+// pause returns when d is over. It makes no timer for no time: such timers of several goroutines in one bubble crash the
+// race detector (go.dev/issue/78156).
+func pause(d time.Duration) {
+	if d > 0 {
+		<-time.After(d)
+	}
+}
+
 // request is a keyfunc.Request made of plain fields.
 type request struct {
 	ctx    context.Context //nolint:containedctx // a request has one
