@@ -1,0 +1,322 @@
+package observe
+
+import (
+	"cmp"
+	"hash/maphash"
+	"math/bits"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/guard"
+)
+
+// from is the part of weir that has decided, as an index.
+type from uint8
+
+const (
+	fromStore from = iota
+	fromDenyCache
+	fromCircuit
+	fromProcess
+	fromFallback
+	fromOpen
+	fromClosed
+	fromNone
+	froms
+)
+
+var fromNames = [froms]string{"store", "deny-cache", "circuit", "process", "fallback", "open", "closed", "none"}
+
+func (f from) String() string { return fromNames[f] }
+
+// unstored reports that the store should have decided, and has failed.
+func (f from) unstored() bool { return f == fromFallback || f == fromOpen || f == fromClosed }
+
+// lines are the lines of all rules and tiers that were seen.
+type lines struct {
+	seed  maphash.Seed
+	slots []atomic.Pointer[line] // a power of two, twice the lines or more, with open addressing
+	other *line
+
+	mu       sync.Mutex // of what follows, of policies, and of the places of lines
+	all      []*line
+	policies map[string]*policy
+	series   budget // of decisions
+	times    budget // histograms of decisions
+	queues   budget // histograms of waits
+	settles  budget
+}
+
+// budget is a number of series that may still be made.
+type budget struct{ left int }
+
+// take reports whether one more may be made.
+func (b *budget) take() bool {
+	if b.left <= 0 {
+		return false
+	}
+	b.left--
+	return true
+}
+
+// line counts the decisions of a rule for a tier.
+type line struct {
+	policy     *policy
+	rule, tier string
+	// series has a counter for each outcome, what decided, and trial or not: nil until it is used. Where the series are
+	// used up, that is one of the other line.
+	series [int(core.Never+1) * int(froms) * 2]atomic.Pointer[counts]
+	pace   pace
+}
+
+// policy counts what is of a policy rather than of a rule.
+type policy struct {
+	name    string
+	settled atomic.Uint64
+	queue   atomic.Pointer[counts] // nil before the first wait
+	// named reports of what may have a histogram with the policy's name; set when the first series is made.
+	timed  [froms]fate
+	told   fate   // its units settled have a series of its own
+	series budget // of its decisions, so that no policy takes those of all others
+}
+
+// fate reports what has become of a wish for a series.
+type fate uint8
+
+const (
+	unasked fate = iota
+	granted
+	denied
+)
+
+// ask takes of the budget, once.
+func (f *fate) ask(b *budget) {
+	if *f == unasked {
+		if *f = denied; b.take() {
+			*f = granted
+		}
+	}
+}
+
+func (ls *lines) init(maxSeries int) {
+	ls.seed = maphash.MakeSeed()
+	ls.policies = map[string]*policy{}
+	ls.other = &line{policy: ls.policyOf(Other), rule: Other, tier: Other}
+	ls.all = []*line{ls.other}
+	// The series of "other" are taken from the budget as well: at most len(series) of decisions, and a histogram for
+	// each that decides.
+	ls.series.left = maxSeries/2 - len(ls.other.series)
+	ls.times.left = max(maxSeries/4/(len(shortBounds)+3)-int(froms), 1)
+	ls.queues.left = maxSeries/10/(len(longBounds)+3) - 1
+	ls.settles.left = maxSeries/40 - 1
+	ls.slots = make([]atomic.Pointer[line], 1<<bits.Len(uint(4*ls.series.left))) //nolint:gosec // it is positive
+}
+
+// of returns the line of an event.
+func (ls *lines) of(e *guard.Event) *line {
+	hash := maphash.String(ls.seed, e.Policy) ^ bits.RotateLeft64(maphash.String(ls.seed, e.Rule), 1)
+	if e.Tier != "" {
+		hash ^= bits.RotateLeft64(maphash.String(ls.seed, e.Tier), 2)
+	}
+	for i := hash; ; i++ {
+		l := ls.slots[i&uint64(len(ls.slots)-1)].Load()
+		switch {
+		case l == nil:
+			return ls.add(e, hash)
+		case l.rule == e.Rule && l.policy.name == e.Policy && l.tier == e.Tier:
+			return l
+		}
+	}
+}
+
+// add makes a line, if there is room.
+func (ls *lines) add(e *guard.Event, hash uint64) *line {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if ls.series.left <= 0 || !isLabel(e.Policy) || !isLabel(e.Rule) || !isLabel(e.Tier) {
+		return ls.other
+	}
+	for i := hash; ; i++ {
+		slot := &ls.slots[i&uint64(len(ls.slots)-1)]
+		l := slot.Load()
+		switch {
+		case l == nil:
+			l = &line{policy: ls.policyOf(e.Policy), rule: e.Rule, tier: e.Tier}
+			ls.all = append(ls.all, l)
+			slot.Store(l)
+			return l
+		case l.rule == e.Rule && l.policy.name == e.Policy && l.tier == e.Tier:
+			return l
+		}
+	}
+}
+
+// isLabel reports whether a text can be a label: a reader such as Prometheus refuses a whole scrape for one that is not
+// UTF-8.
+func isLabel(text string) bool { return len(text) <= 256 && utf8.ValidString(text) }
+
+func (ls *lines) policyOf(name string) *policy {
+	p := ls.policies[name]
+	if p == nil {
+		p = &policy{name: name, series: budget{max(ls.series.left/4, 16)}}
+		ls.policies[name] = p
+	}
+	return p
+}
+
+// place is the place of a series in a line.
+func place(o core.Outcome, f from, shadow bool) int {
+	i := int(min(o, core.Never))*int(froms) + int(f)
+	if shadow {
+		i += int(core.Never+1) * int(froms)
+	}
+	return i
+}
+
+// at returns the counter of a series.
+func (l *line) at(ls *lines, o core.Outcome, f from, shadow bool) *counts {
+	i := place(o, f, shadow)
+	if s := l.series[i].Load(); s != nil {
+		return s
+	}
+	return ls.make(l, i)
+}
+
+// make makes a series, or takes that of the other line.
+func (ls *lines) make(l *line, i int) *counts {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	s := l.series[i].Load()
+	switch {
+	case s != nil:
+		return s
+	case l == ls.other || l.policy.series.left > 0 && ls.series.take() && l.policy.series.take():
+		s = newCounts()
+		l.policy.timed[i%int(froms)].ask(&ls.times)
+	default:
+		if s = ls.other.series[i].Load(); s == nil {
+			s = newCounts()
+			ls.other.series[i].Store(s)
+		}
+	}
+	l.series[i].Store(s)
+	return s
+}
+
+// waits returns the histogram of the policy's waits.
+func (p *policy) waits(ls *lines) *counts {
+	if q := p.queue.Load(); q != nil {
+		return q
+	}
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	other := ls.other.policy
+	if p.queue.Load() == nil && (p == other || ls.queues.take()) {
+		p.queue.Store(newCounts())
+	}
+	if p.queue.Load() == nil {
+		if other.queue.Load() == nil {
+			other.queue.Store(newCounts())
+		}
+		p.queue.Store(other.queue.Load())
+	}
+	return p.queue.Load()
+}
+
+// snapshot adds what the lines have counted to s.
+func (ls *lines) snapshot(s *Snapshot, now time.Duration) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	type timed struct {
+		policy string
+		from   from
+	}
+	times := map[timed]*Histogram{}
+	rates := map[string]*Rates{}
+	for _, l := range ls.all {
+		used := false
+		for i := range l.series {
+			c := l.series[i].Load()
+			if c == nil || l != ls.other && c == ls.other.series[i].Load() {
+				continue
+			}
+			used = true
+			n, h := c.read()
+			f := from(i % int(froms)) //nolint:gosec // it is small
+			s.Decisions = append(s.Decisions, Decisions{
+				Policy: l.policy.name, Rule: l.rule, Tier: l.tier,
+				Outcome: core.Outcome(i / int(froms) % int(core.Never+1)).String(), From: f.String(), //nolint:gosec // it is small
+				Shadow: i >= len(l.series)/2, Count: n,
+			})
+			if h.Count == 0 {
+				continue
+			}
+			at := timed{l.policy.name, f}
+			if l.policy.timed[f] != granted {
+				at.policy = Other
+			}
+			if times[at] == nil {
+				times[at] = &Histogram{}
+			}
+			times[at].add(h)
+		}
+		if used {
+			r := rates[l.policy.name]
+			if r == nil {
+				r = &Rates{Policy: l.policy.name}
+				rates[l.policy.name] = r
+			}
+			l.pace.rates(l, now, r)
+		}
+	}
+	for at, h := range times {
+		s.Durations = append(s.Durations, Durations{at.policy, at.from.String(), *h})
+	}
+	for _, r := range rates {
+		s.Rates = append(s.Rates, *r)
+	}
+	otherUnits := uint64(0)
+	for _, p := range ls.policies {
+		if q := p.queue.Load(); q != nil && (p == ls.other.policy || q != ls.other.policy.queue.Load()) {
+			_, h := q.read()
+			s.Queues = append(s.Queues, QueueTimes{p.name, h})
+		}
+		if n := p.settled.Load(); n > 0 {
+			if p.told.ask(&ls.settles); p.told == granted && p != ls.other.policy {
+				s.Settled = append(s.Settled, Settled{p.name, n})
+			} else {
+				otherUnits += n
+			}
+		}
+	}
+	if otherUnits > 0 {
+		s.Settled = append(s.Settled, Settled{Other, otherUnits})
+	}
+	slices.SortFunc(s.Decisions, func(a, b Decisions) int {
+		return cmp.Or(
+			cmp.Compare(a.Policy, b.Policy), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Tier, b.Tier),
+			cmp.Compare(a.Outcome, b.Outcome), cmp.Compare(a.From, b.From), boolCompare(a.Shadow, b.Shadow),
+		)
+	})
+	slices.SortFunc(s.Durations, func(a, b Durations) int {
+		return cmp.Or(cmp.Compare(a.Policy, b.Policy), cmp.Compare(a.From, b.From))
+	})
+	slices.SortFunc(s.Queues, func(a, b QueueTimes) int { return cmp.Compare(a.Policy, b.Policy) })
+	slices.SortFunc(s.Settled, func(a, b Settled) int { return cmp.Compare(a.Policy, b.Policy) })
+	slices.SortFunc(s.Rates, func(a, b Rates) int { return cmp.Compare(a.Policy, b.Policy) })
+}
+
+func boolCompare(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	default:
+		return 1
+	}
+}

@@ -1,0 +1,80 @@
+package observe
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/guard"
+)
+
+// mostRecent is the number of refusals that are kept, and of those that are kept of one second.
+const mostRecent = 100
+
+// recent keeps the last refusals. A flood of them costs nothing: those of a second beyond the first are left out.
+type recent struct {
+	kept atomic.Int64 // the second, shifted, and how many of it were kept
+	mu   sync.Mutex
+	ring []kept // with room for mostRecent
+	next int
+}
+
+const keptBits = 8
+
+// kept is a refusal that is kept. Texts are in memory that is used again.
+type kept struct {
+	at                 time.Duration
+	policy, rule, tier string
+	outcome            core.Outcome
+	from               from
+	shadow             bool
+	key, route         []byte
+	retryAfter         time.Duration
+	err                string
+}
+
+// add keeps a refusal, unless enough of this second were kept.
+func (r *recent) add(e *guard.Event, f from, now time.Duration) {
+	second := int64(now/time.Second) + 1
+	was := r.kept.Load()
+	if was>>keptBits == second && was&(1<<keptBits-1) >= mostRecent {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if was = r.kept.Load(); was>>keptBits != second {
+		was = second << keptBits
+	}
+	r.kept.Store(was + 1)
+	if r.ring == nil {
+		r.ring = make([]kept, 0, mostRecent)
+	}
+	if len(r.ring) < mostRecent {
+		r.ring = append(r.ring, kept{})
+	}
+	k := &r.ring[r.next]
+	r.next = (r.next + 1) % mostRecent
+	*k = kept{
+		at: now, policy: e.Policy, rule: e.Rule, tier: e.Tier, outcome: e.Outcome, from: f, shadow: e.Shadow,
+		key: append(k.key[:0], e.Key()...), route: append(k.route[:0], e.Route()...), retryAfter: e.Result.RetryAfter,
+	}
+	if e.Err != nil {
+		k.err = e.Err.Error()
+	}
+}
+
+// all returns the refusals, the newest first.
+func (r *recent) all(start time.Time) []Refusal {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := make([]Refusal, 0, len(r.ring))
+	for i := range r.ring {
+		k := &r.ring[(r.next-1-i+2*mostRecent)%mostRecent]
+		all = append(all, Refusal{
+			At: start.Add(k.at), Policy: k.policy, Rule: k.rule, Tier: k.tier, Outcome: k.outcome.String(), From: k.from.String(),
+			Shadow: k.shadow, Key: string(k.key), Route: string(k.route), RetryAfter: k.retryAfter, Err: k.err,
+		})
+	}
+	return all
+}

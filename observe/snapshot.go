@@ -1,0 +1,129 @@
+package observe
+
+import (
+	"time"
+
+	"github.com/weir-go/weir/core"
+)
+
+// Snapshot is all that an [Observer] knows at one instant. It is sorted and bounded, and belongs to the caller.
+type Snapshot struct {
+	// At is the time of the snapshot, and Start that since which all counts count.
+	At, Start time.Time
+	// Decisions has the number of decisions of each rule, by tier, outcome, and what has decided.
+	Decisions []Decisions
+	// Durations has the time that decisions took.
+	Durations []Durations
+	// Queues has the time for which requests waited for their turn, of policies that let requests wait.
+	Queues []QueueTimes
+	// Settled has the units that requests have used in the end.
+	Settled []Settled
+	// Rates has the decisions a second of each policy, lately.
+	Rates []Rates
+	// Failures has the decisions that the store did not make.
+	Failures []Failures
+	// Flights has the round trips to each server.
+	Flights []Flights
+	// Breakers has the state of each breaker, of servers that are known.
+	Breakers []Breaker
+}
+
+// Decisions is a number of decisions. What is beyond Options.MaxSeries has "other" as its Policy, Rule and Tier.
+type Decisions struct {
+	Policy, Rule, Tier string
+	// Outcome is "admitted", "at-limit", "refused" or "never".
+	Outcome string
+	// From names the part of weir that has decided, such as "store" or "deny-cache"; see guard.Event.
+	From string
+	// Shadow reports that the policy was on trial, so that nothing was refused.
+	Shadow bool
+	Count  uint64
+}
+
+// Allowed reports whether the decisions admitted.
+func (d Decisions) Allowed() bool {
+	return d.Outcome == core.Admitted.String() || d.Outcome == core.AtLimit.String()
+}
+
+// Durations is the time that the decisions of a policy took, by what has decided.
+type Durations struct {
+	Policy, From string
+	Histogram    Histogram
+}
+
+// QueueTimes is the time for which requests of a policy waited for their turn.
+type QueueTimes struct {
+	Policy    string
+	Histogram Histogram
+}
+
+// Settled is the number of units that requests of a policy have used in the end, of rules with Settle or After.
+type Settled struct {
+	Policy string
+	Units  uint64
+}
+
+// Rate is a number of decisions a second.
+type Rate struct {
+	Allowed, Refused float64
+	// Unstored is the part of them that was decided without the store, because it failed.
+	Unstored float64
+}
+
+// Rates are the rates of a policy over the last 10 seconds, 5 minutes and hour, or since the policy was first seen if
+// that is shorter ago.
+type Rates struct {
+	Policy                           string
+	TenSeconds, FiveMinutes, OneHour Rate
+}
+
+// Failures is a number of decisions that the store did not make.
+type Failures struct {
+	// Class is the class of the [core.StoreError], such as "timeout".
+	Class string
+	// Server is the address of the server that failed, or "" if the store does not say.
+	Server string
+	Count  uint64
+}
+
+// Flights is the round trips to a server.
+type Flights struct {
+	Server string
+	// Behind reports that no request waited for them.
+	Behind bool
+	// Histogram has the time that they took.
+	Histogram Histogram
+	// Calls is the number of calls that they carried, and Merged that of those made together with an equal one.
+	Calls, Merged uint64
+	// Failed is the number of round trips in which the server has answered nothing.
+	Failed uint64
+}
+
+// Breaker is the state of the breaker of a server.
+type Breaker struct {
+	Server string
+	// Behind reports that it is the one for what no request waits for.
+	Behind bool
+	Open   bool
+	// Since is the time since which it is open or closed, and zero if it has never opened.
+	Since time.Time
+	// Class is the class of the failure that has opened it, and "" if it is closed.
+	Class string
+}
+
+// Refusal is a request that was refused, or would have been if the policy were not on trial. It is for people: Key and
+// Route are not for labels.
+type Refusal struct {
+	At                 time.Time
+	Policy, Rule, Tier string
+	Outcome, From      string
+	Shadow             bool
+	// Key is the key that was counted, or "" if the request had none.
+	Key string
+	// Route is the pattern of the request's route.
+	Route string
+	// RetryAfter is the wait that was announced.
+	RetryAfter time.Duration
+	// Err is the text of the error on the way to the decision, or "".
+	Err string
+}
