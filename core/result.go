@@ -63,6 +63,9 @@ type Result struct {
 	// the policy but not the share is refused with a RetryAfter of one second, when the
 	// store may be back.
 	Local bool
+	// Remembered reports that the store has refused without asking its server, because it remembers that the server has
+	// refused a moment ago: redisstore.Options.DenyCache.
+	Remembered bool
 	// Taken is the number of units that were charged: the cost if admitted, else 0. With Take.AtMost it is what there
 	// was: with 10/1s and 8 used, 2 of the 5 that were asked for.
 	Taken int64
@@ -106,6 +109,9 @@ func (r Result) String() string {
 	}
 	if r.Local {
 		text += ", without the store"
+	}
+	if r.Remembered {
+		text += ", remembered"
 	}
 	return text
 }
@@ -200,7 +206,7 @@ func (r Result) Equal(s Result) bool {
 	if (r.more == nil) != (s.more == nil) || r.more != nil && *r.more != *s.more {
 		return false
 	}
-	return r.Outcome == s.Outcome && r.Local == s.Local && r.Taken == s.Taken && r.Limit == s.Limit &&
+	return r.Outcome == s.Outcome && r.Local == s.Local && r.Remembered == s.Remembered && r.Taken == s.Taken && r.Limit == s.Limit &&
 		r.Remaining == s.Remaining && r.RetryAfter == s.RetryAfter && r.ResetAfter == s.ResetAfter && r.Delay == s.Delay &&
 		r.At == s.At && r.each == s.each
 }

@@ -24,6 +24,9 @@ func TestResultSaysMoreThanItsOutcome(t *testing.T) {
 		"at-limit, 0 of 10 left, reset in 12s, delay 2s, without the store": {
 			Outcome: core.AtLimit, Local: true, Limit: 10, ResetAfter: 12 * time.Second, Delay: 2 * time.Second,
 		},
+		"refused, 0 of 10 left, reset in 10s, retry in 1s, remembered": {
+			Remembered: true, Limit: 10, ResetAfter: 10 * time.Second, RetryAfter: time.Second,
+		},
 	} {
 		assert.Equal(t, want, res.String())
 		assert.Equal(t, want, fmt.Sprint(res))

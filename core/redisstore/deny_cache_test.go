@@ -84,7 +84,10 @@ func TestDenyCache(t *testing.T) {
 				take.Cost = cost
 				before, err := plain.Take(t.Context(), take)
 				require.NoError(t, err)
+				hits := d.Stats().DenyHits
 				res := d.ask(take)
+				assert.Equal(t, d.Stats().DenyHits > hits, res.Remembered)
+				assert.False(t, before.Remembered)
 				after, err := plain.Take(t.Context(), take)
 				require.NoError(t, err)
 				assert.Equal(t, before.Outcome, res.Outcome)
@@ -431,6 +434,7 @@ func TestDenyCacheAgreesWithRedis(t *testing.T) {
 					}
 					take.Now = got.At
 					want, _, _ := take.Policy.Spec().Step(text, take)
+					want.Remembered = true
 					require.Equal(t, want, got, "%v after %s, seed %d", take, text, seed)
 				}
 			}

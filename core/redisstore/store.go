@@ -292,6 +292,7 @@ func (s *Store) Take(ctx context.Context, t core.Take) (res core.Result, err err
 			if err := ctx.Err(); err != nil {
 				return core.Result{}, err
 			}
+			res.Remembered = true
 			return res, nil
 		}
 	}
