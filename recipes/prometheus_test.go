@@ -35,7 +35,9 @@ func Example_prometheus() {
 			return
 		}
 		decisions.WithLabelValues(e.Policy, e.Tier, e.Outcome.String(), strconv.FormatBool(e.Shadow)).Inc()
-		took.WithLabelValues(e.Policy).Observe(e.Took.Seconds())
+		if e.Took > 0 { // it was measured
+			took.WithLabelValues(e.Policy).Observe(e.Took.Seconds())
+		}
 		if failed := (*core.StoreError)(nil); errors.As(e.Err, &failed) {
 			failures.WithLabelValues(e.Policy, failed.Class).Inc()
 		}

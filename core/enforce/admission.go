@@ -155,6 +155,14 @@ func (a *Admission) overLimit(units, permits int64) error {
 	}
 }
 
+// Policy returns the policy by which Begin has decided, with the numbers of the key, or the zero Policy if it failed.
+func (a *Admission) Policy() core.Policy {
+	if a.limiter == nil {
+		return core.Policy{}
+	}
+	return a.limiter.policy
+}
+
 // charged returns the store that has charged the units.
 func (a *Admission) charged() origin {
 	if a.origin != unset {

@@ -147,7 +147,7 @@ func (g *Guard) check(r keyfunc.Request, v *Verdict, d *Scratch) {
 		t.rule = ru
 		err := g.begin(r, t, d)
 		if t.queued && t.admits() {
-			err = t.wait(r.Context())
+			err = g.wait(r.Context(), t)
 		}
 		if ru.permits && t.admits() {
 			err = g.acquire(r.Context(), t)
@@ -158,13 +158,13 @@ func (g *Guard) check(r keyfunc.Request, v *Verdict, d *Scratch) {
 			if t.keyless != nil && v.Policy == "" {
 				v.Policy, v.Err = ru.name, t.keyless
 			}
-		case !g.refuse(r, v, t, err):
+		case !g.refuse(r, v, t, d, err):
 			return
 		default: // it goes on, and the rule has nothing to do with it any more
 			t.attempt.end(false)
 		}
 	}
-	g.conclude(r, v, all)
+	g.conclude(r, v, all, d)
 	passes = true
 }
 
@@ -186,7 +186,8 @@ func (g *Guard) begin(r keyfunc.Request, t *taken, d *Scratch) (err error) {
 	if ask.Key, err = g.key(r, t, d, err); err != nil || t.exempt {
 		return err
 	}
-	if ru.breaker != nil && t.bar(ask.Key) {
+	t.key = ask.Key
+	if ru.breaker != nil && t.bar() {
 		return nil
 	}
 	if ru.Cost != nil || ru.After != nil {
@@ -196,11 +197,11 @@ func (g *Guard) begin(r keyfunc.Request, t *taken, d *Scratch) (err error) {
 		t.queue(r.Context(), &ask) // before the store is asked, which may panic
 	}
 	var began time.Time
-	if g.observe != nil {
-		began = time.Now()
+	if g.measures() {
+		began = t.seen.begin()
 	}
 	err = limiter.Begin(r.Context(), ask, &t.admission)
-	if g.observe != nil {
+	if t.seen.began != 0 {
 		t.seen.took = time.Since(began)
 	}
 	if err != nil {
@@ -247,7 +248,7 @@ func (g *Guard) key(r keyfunc.Request, t *taken, d *Scratch, err error) (string,
 		g.warnAddress(ru, warning)
 	}
 	if err != nil || k.Len() == 0 {
-		return g.keyless(r, t, keyErrorOf(err))
+		return g.keyless(r, t, d, keyErrorOf(err))
 	}
 	if !ru.keyed.seen.Load() {
 		ru.keyed.found()
@@ -279,7 +280,7 @@ func (keyError) Is(target error) bool { return target == keyfunc.ErrNoKey }
 
 // keyless does what the rule says about a request without a key: it returns the key of all such requests, lets the
 // request pass, or returns the error.
-func (g *Guard) keyless(r keyfunc.Request, t *taken, err error) (key string, _ error) {
+func (g *Guard) keyless(r keyfunc.Request, t *taken, d *Scratch, err error) (key string, _ error) {
 	ru := t.rule
 	if !errors.As(err, &keyError{}) {
 		g.watchKeyless(ru)
@@ -293,7 +294,7 @@ func (g *Guard) keyless(r keyfunc.Request, t *taken, err error) (key string, _ e
 		t.keyless, t.exempt = err, true
 		t.admission.Result.Outcome = core.Admitted
 		if g.observe != nil {
-			g.observeDecision(r, t, err)
+			g.observeDecision(r, t, d, err)
 		}
 		return "", nil
 	default:
@@ -314,20 +315,19 @@ func (g *Guard) setCost(r keyfunc.Request, t *taken, limiter *enforce.Limiter, a
 	}
 }
 
-// bar reports whether the circuit of a key is open. Then the store is not asked.
-func (t *taken) bar(key string) bool {
-	t.key = key
-	t.admission.Result.RetryAfter, t.probe = t.rule.breaker.circuits.Ask(t.rule.inEpoch, key)
+// bar reports whether the circuit of the key is open. Then the store is not asked.
+func (t *taken) bar() bool {
+	t.admission.Result.RetryAfter, t.probe = t.rule.breaker.circuits.Ask(t.rule.inEpoch, t.key)
 	t.barred = t.admission.Result.RetryAfter > 0
 	return t.barred
 }
 
 // refuse lets the rule's handler answer a request that the rule refuses, and reports whether the request goes on all
 // the same: on trial, and if the handler lets it pass. The Result of t is zero if nothing was decided.
-func (g *Guard) refuse(r keyfunc.Request, v *Verdict, t *taken, err error) (goesOn bool) {
+func (g *Guard) refuse(r keyfunc.Request, v *Verdict, t *taken, d *Scratch, err error) (goesOn bool) {
 	ru, res := t.rule, &t.admission.Result
 	if g.observe != nil {
-		g.observeDecision(r, t, cmp.Or(err, t.keyless))
+		g.observeDecision(r, t, d, cmp.Or(err, t.keyless))
 	}
 	if res.Outcome == core.Never {
 		g.warnCost(ru, res)
@@ -374,7 +374,7 @@ func validStatus(status, instead int) int {
 
 // conclude fills in the Verdict of a request that passes: the Result for the headers, and what is to be done at its
 // end.
-func (g *Guard) conclude(r keyfunc.Request, v *Verdict, all []taken) {
+func (g *Guard) conclude(r keyfunc.Request, v *Verdict, all []taken, d *Scratch) {
 	owing := false
 	for i := range all {
 		t := &all[i]
@@ -382,7 +382,7 @@ func (g *Guard) conclude(r keyfunc.Request, v *Verdict, all []taken) {
 			continue
 		}
 		if g.observe != nil {
-			g.observeDecision(r, t, cmp.Or(t.admission.Err, t.keyless))
+			g.observeDecision(r, t, d, cmp.Or(t.admission.Err, t.keyless))
 		}
 		if t.probe {
 			t.rule.breaker.circuits.Admitted(t.rule.inEpoch, t.key)

@@ -181,3 +181,38 @@ func ExampleHeaders() {
 	// Ratelimit-Policy: "default/1";q=10;w=1, "default/2";q=1000;w=3600
 	// Access-Control-Expose-Headers: RateLimit, RateLimit-Policy, Retry-After
 }
+
+// An observer that counts by rule. What it counts with is found in the rule's Memo, and not by the Event's texts.
+func ExampleMemo() {
+	type counters struct{ refused, spared atomic.Int64 }
+	owner := new(int) // any pointer of the observer's
+	g, err := guard.New(guard.Config{
+		Rule: guard.Rule{Policy: "login: 1/1h", Key: keyfunc.IP(), OverLimit: guard.Break(guard.BreakOptions{Refusals: 2})},
+		Observe: func(e guard.Event) {
+			c, known := e.Memo().Load(owner).(*counters)
+			if !known {
+				c = e.Memo().LoadOrStore(owner, new(counters)).(*counters)
+			}
+			if e.Outcome.Allowed() {
+				return
+			}
+			var room [64]byte
+			if c.refused.Add(1); e.From == guard.FromCircuit && string(e.AppendKey(room[:0])) == "ip=203.0.113.7" {
+				c.spared.Add(1)
+			}
+			fmt.Println(e.Rule, e.From, c.refused.Load(), c.spared.Load())
+		},
+	})
+	if err != nil {
+		panic(err)
+	}
+	for range 5 {
+		verdict := g.Check(from("203.0.113.7"))
+		verdict.Finish(guard.Final{Status: 200})
+	}
+	// Output:
+	// Rule process 1 0
+	// Rule process 2 0
+	// Rule circuit 3 1
+	// Rule circuit 4 2
+}

@@ -54,8 +54,9 @@ type Exchange interface {
 type Scratch struct {
 	key     keyfunc.Key
 	numbers [64]byte
-	shared  bool  // key is that of several rules, each of which overwrites the one before
-	found   found // in the table of routes
+	shared  bool     // key is that of several rules, each of which overwrites the one before
+	found   found    // in the table of routes
+	subject *subject // of Events; nil before the first
 }
 
 // scratches are for exchanges without one.

@@ -31,6 +31,7 @@ type due struct {
 	attempt   *attempt
 	settles   bool
 	tier      string
+	from      From // for Observe alone
 }
 
 // dues are reused, because they are large. Only owed refers to them, which is not reused, because handlers may keep it
@@ -45,6 +46,9 @@ func newOwed(g *Guard, all []taken) *owed {
 		if t := &all[i]; t.admits() && t.owes() {
 			*o.dues = append(*o.dues, due{rule: t.rule, attempt: t.attempt, settles: t.settles(), tier: t.seen.tier})
 			d := &(*o.dues)[len(*o.dues)-1]
+			if g.observe != nil {
+				d.from = g.from(t, t.admission.Err)
+			}
 			d.admission = t.admission // in place: it is large
 			o.settles = o.settles || d.settles
 		}
@@ -86,13 +90,14 @@ func (o *owed) settleFrom(i int, f Final) {
 		d := &(*o.dues)[i]
 		i++
 		if d.settles {
-			o.context.guard.settle(d, f)
+			o.settleDue(d, f)
 		}
 	}
 }
 
-// settle gives back what was not used of a part, and charges what was used beyond what was taken.
-func (g *Guard) settle(d *due, f Final) {
+// settleDue gives back what was not used of a part, and charges what was used beyond what was taken.
+func (o *owed) settleDue(d *due, f Final) {
+	g := o.context.guard
 	taken, attempt := d.admission.Result.Taken, d.attempt
 	var charged func()
 	defer func() {
@@ -118,7 +123,9 @@ func (g *Guard) settle(d *due, f Final) {
 	} else {
 		d.admission.GiveBack(taken - used)
 	}
-	g.observeSettled(d, used)
+	if g.observe != nil {
+		g.observeSettled(o, d, used)
+	}
 }
 
 // Final describes how a request ended, for Settle and After.

@@ -1,6 +1,13 @@
 package guard
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-go/weir/core"
@@ -11,8 +18,11 @@ import (
 // the request has used in the end. There is none for a rule that the request was exempted from, nor for one whose
 // decision did not matter because another rule has refused.
 //
-// Policy, Rule, Tier, Outcome and Shadow have few values, none of which a client chooses, so that they can be labels of
-// a metric.
+// Policy, Rule, Tier, Outcome, From and Shadow have few values, none of which a client chooses, so that they can be
+// labels of a metric.
+//
+// An Event may be kept, and used by other goroutines. Only Context, Route and Key are for the time of Observe:
+// frameworks use requests again.
 type Event struct {
 	// Policy is the policy's name.
 	Policy string
@@ -24,83 +34,304 @@ type Event struct {
 	// Revision is that of the Set by which the request went, such as "3.17", or "" without one. It changes with each
 	// change, so it is for a log rather than a label.
 	Revision string
-	// Shadow reports that the policy is a trial, which refuses nothing, whatever the Outcome.
-	Shadow bool
+	// Result is the limiter's answer, and the zero Result where nothing was decided. Its Local reports that the store
+	// did not answer. Its Delay is the wait that was announced at the decision; the real one is in Waited. With After it
+	// is what was waited.
+	Result core.Result
 	// Outcome is the decision, which is that of the policy's fail word if Err is a *core.StoreError.
 	Outcome core.Outcome
-	// Result is the limiter's answer, and the zero Result where nothing was decided. Its Local reports that the store
-	// did not answer. Its Delay is the wait that was announced at the decision; the real one may be shorter, and on
-	// trial there is none. With After it is what was waited.
-	Result core.Result
-	// Took is the duration of the decision, without the waiting for the turn.
+	// From is the place where that was decided: the store, or what stands in for it.
+	From From
+	// Shadow reports that the policy is a trial, which refuses nothing, whatever the Outcome.
+	Shadow bool
+	// Settled reports that the request is over, and that Used units were used where the Result took Taken. An Event of
+	// this kind has no Took, Waited, Route and Key.
+	Settled bool
+	// At is the instant at which the decision began, in microseconds since the epoch, by the clock of this process:
+	// time.UnixMicro makes a time.Time of it. The decision was there when Took and then Waited had passed. With Settled it
+	// is the end of the request.
+	At int64
+	// Took is the duration of the decision, without the waiting for the turn. It is 0 where it was not measured: the
+	// store was not asked, or it is in the process, where a decision takes well under a microsecond. There only one of 16
+	// is measured, taken at random, because reading the clock would take a third as long as the decision.
 	Took time.Duration
+	// Waited is the time that the request has waited for its turn, also if it was refused in the end, and 0 if its turn
+	// came at once.
+	Waited time.Duration
+	// Used is the number of units that Settle or After has returned, at least 0. Of what is beyond the units that were
+	// taken, as much is charged as the policy's debt allows.
+	Used int64
 	// Err is nil, or the error on the way to the decision: a *core.StoreError, the error of the key function (also where
 	// NoKeyShared made the store decide all the same), the context's error of a client that left, or enforce.ErrClosed.
 	Err error
 
-	// Settled reports that the request is over, and that Used units were used where the Result took Taken. An Event of
-	// this kind has no Took, Route and Key.
-	Settled bool
-	// Used is the number of units that Settle or After has returned, at least 0. Of what is beyond the units that were
-	// taken, as much is charged as the policy's debt allows.
-	Used int64
+	asked
+}
 
-	about *about
+// From is the place where a request was decided: the store, or what stands in for it; see [Event].
+type From uint8
+
+// The places where a request may be decided.
+const (
+	// FromNone, the zero From: nothing was decided, because the request has no key, its client has left, or the Guard
+	// was closed while it waited for its turn.
+	FromNone From = iota
+	// FromStore: a store outside of the process.
+	FromStore
+	// FromDenyCache: the process, which remembers what a store outside has refused; see core.Result.Remembered.
+	FromDenyCache
+	// FromCircuit: the circuit of the key, which is open; see [Break].
+	FromCircuit
+	// FromProcess: the in-process store of a Guard that has no other, or the numbers alone, where those of the key or
+	// the tier are "unlimited" or "blocked".
+	FromProcess
+	// FromFallback: the in-process store, because the store has failed and the policy says "fail local".
+	FromFallback
+	// FromOpen: the policy's "fail open", which let the request pass uncounted because the store has failed.
+	FromOpen
+	// FromClosed: the policy's "fail closed", which refused the request because the store has failed.
+	FromClosed
+)
+
+// String returns the text of f, as it suits a label: "none", "store", "deny-cache", "circuit", "process", "fallback",
+// "open" or "closed".
+func (f From) String() string {
+	if int(f) < len(fromTexts) {
+		return fromTexts[f]
+	}
+	return fmt.Sprintf("From(%d)", uint8(f))
+}
+
+var fromTexts = [...]string{
+	FromNone: "none", FromStore: "store", FromDenyCache: "deny-cache", FromCircuit: "circuit",
+	FromProcess: "process", FromFallback: "fallback", FromOpen: "open", FromClosed: "closed",
+}
+
+// asked leads an Event to the request and the rule that it is about.
+type asked struct {
+	of         *subject // nil if there is none
+	generation uint64   // of the subject, while Observe runs
+	live       *live
+}
+
+// Context returns the context of the request, for what it carries, such as a span. It is valid while Observe runs: of an
+// Event that is kept it is context.Background(). With Settled it is the context of the handler, which may have ended, or
+// context.Background() if the handler got none from the Guard.
+func (a asked) Context() context.Context {
+	ctx := context.Background() //nolint:forbidigo // there is no request any more
+	if s := a.subject(); s != nil {
+		defer s.mu.Unlock()
+		if s.ctx != nil {
+			return s.ctx
+		}
+		ctx = s.request.Context()
+	}
+	return ctx
 }
 
 // Route returns the pattern of the request's route. It is worked out when asked for, and only while Observe runs: of an
 // Event that is kept it is "".
-func (e Event) Route() string {
-	if e.about == nil || e.about.request == nil {
+func (a asked) Route() string {
+	s := a.subject()
+	if s == nil {
 		return ""
 	}
-	return e.about.request.Route()
+	defer s.mu.Unlock()
+	if s.request == nil {
+		return ""
+	}
+	return s.request.Route()
 }
 
 // Key returns the key that was counted, or "" if the request has none. Like Route it is for the time of Observe only.
 // Clients bring about any number of keys, so that a key can be in a line of an audit log, but not a label.
-func (e Event) Key() string {
-	if e.about == nil || e.about.request == nil {
+func (a asked) Key() string {
+	s := a.subject()
+	if s == nil {
 		return ""
 	}
-	var k keyfunc.Key
-	err := e.about.rule.Key.AppendTo(&k, e.about.request)
-	if (err != nil || k.Len() == 0) && e.about.rule.NoKey == NoKeyShared {
-		return sharedKey
+	defer s.mu.Unlock()
+	if s.borrowed {
+		return strings.Clone(s.key)
 	}
-	return k.String()
+	return s.key
 }
 
-// about is the subject of an Event while Observe runs: frameworks reuse requests.
-type about struct {
-	request keyfunc.Request
-	rule    *rule
+// AppendKey appends what Key returns to b, and allocates nothing but room in b: for code that only hashes the key, or
+// looks it up.
+func (a asked) AppendKey(b []byte) []byte {
+	if s := a.subject(); s != nil {
+		b = append(b, s.key...)
+		s.mu.Unlock()
+	}
+	return b
+}
+
+// Memo returns the Memo of the rule, which is the same for all its Events.
+func (a asked) Memo() *Memo {
+	if a.live == nil {
+		return new(Memo)
+	}
+	return &a.live.memo
+}
+
+// subject returns the subject with its lock held, or nil if the Event was kept.
+func (a asked) subject() *subject {
+	if a.of == nil {
+		return nil
+	}
+	a.of.mu.Lock()
+	if a.of.generation != a.generation {
+		a.of.mu.Unlock()
+		return nil
+	}
+	return a.of
+}
+
+// subject holds the request and the key of an Event while Observe runs. It is used again for other Events, each of
+// which is a generation: so Events allocate nothing, and one that is kept finds nothing. Of other goroutines, to which
+// Observe has given the Event, the lock lets those finish that have begun to read.
+type subject struct {
+	mu         sync.Mutex // of what readers of the generation read
+	generation uint64     // changes only under the lock, when Observe has returned
+	request    keyfunc.Request
+	ctx        context.Context //nolint:containedctx // in place of that of the request, which is over; or nil
+	key        string
+	borrowed   bool // key is only valid while Observe runs
+}
+
+// asked returns what leads an Event to s.
+func (s *subject) asked(ru *rule) asked { return asked{s, s.generation, ru.live} }
+
+// forget is called when Observe has returned. Events that have led to s do so no more.
+func (s *subject) forget() {
+	s.mu.Lock()
+	s.generation++
+	s.request, s.ctx, s.key = nil, nil, ""
+	s.mu.Unlock()
+}
+
+// Memo is room for what an observer keeps about a rule, so that it need not look that up by the Event's texts. It lives
+// as long as the rule, also where a Source changes the numbers. The zero Memo is empty.
+type Memo struct{ first atomic.Pointer[memo] }
+
+// memo is the value of one observer.
+type memo struct {
+	owner, value any
+	next         *memo
+}
+
+// Load returns the value of an owner, or nil if there is none yet. The owner is the observer, such as a pointer to it:
+// several may observe one rule.
+func (m *Memo) Load(owner any) any {
+	for at := m.first.Load(); at != nil; at = at.next {
+		if at.owner == owner {
+			return at.value
+		}
+	}
+	return nil
+}
+
+// LoadOrStore returns the value of an owner, after it has stored the one given if there is none yet.
+func (m *Memo) LoadOrStore(owner, value any) any {
+	for {
+		first := m.first.Load()
+		for at := first; at != nil; at = at.next {
+			if at.owner == owner {
+				return at.value
+			}
+		}
+		if m.first.CompareAndSwap(first, &memo{owner, value, first}) {
+			return value
+		}
+	}
 }
 
 // seen holds the parts of a decision that only Observe needs.
 type seen struct {
-	tier string
-	took time.Duration
+	tier         string
+	began        int64 // microseconds since the epoch, if the decision is measured, and else 0
+	took, waited time.Duration
+}
+
+// measuredInProcess is the number of decisions of an in-process store of which one is measured.
+const measuredInProcess = 16
+
+// measures reports whether Observe wants to know how long the decision takes that comes now.
+func (g *Guard) measures() bool {
+	return g.observe != nil && (!g.inProcess || rand.Uint32()%measuredInProcess == 0) //nolint:gosec // any will do
+}
+
+// begin notes that a decision is measured from now on.
+func (s *seen) begin() time.Time {
+	now := time.Now()
+	s.began = now.UnixMicro()
+	return now
 }
 
 // observeDecision calls Observe with the decision of the rule of t. It is called only if there is an Observe.
-func (g *Guard) observeDecision(r keyfunc.Request, t *taken, err error) {
-	subject := &about{r, t.rule}
-	defer func() { subject.request = nil }()
-	e := t.rule.event(&t.admission.Result, t.seen.tier)
-	e.Took, e.Err, e.about = t.seen.took, err, subject
+func (g *Guard) observeDecision(r keyfunc.Request, t *taken, d *Scratch, err error) {
+	if d.subject == nil {
+		d.subject = new(subject)
+	}
+	s, ru, res := d.subject, t.rule, &t.admission.Result
+	s.request, s.key, s.borrowed = r, t.key, ru.forgets && !d.shared
+	defer s.forget()
+	e := Event{
+		Policy: ru.name, Rule: ru.place, Tier: t.seen.tier, Revision: ru.revision,
+		Result: *res, Outcome: res.Outcome, From: g.from(t, err), Shadow: ru.shadow,
+		At: t.seen.began, Took: t.seen.took, Waited: t.seen.waited, Err: err,
+		asked: s.asked(ru),
+	}
+	if e.At == 0 {
+		if e.At = res.At; e.At == 0 || !g.inProcess {
+			e.At = time.Now().UnixMicro()
+		}
+	}
 	g.observe(e)
 }
 
-// observeSettled calls Observe with the units that a request has used.
-func (g *Guard) observeSettled(d *due, used int64) {
-	if g.observe != nil {
-		e := d.rule.event(&d.admission.Result, d.tier)
-		e.Settled, e.Used = true, used
-		g.observe(e)
+// from returns the place where the request of t was decided.
+func (g *Guard) from(t *taken, err error) From {
+	res := &t.admission.Result
+	switch {
+	case t.barred:
+		return FromCircuit
+	case res.Local, t.admission.Err != nil:
+		if t.admission.Policy().Options().Fail == core.FailOpen {
+			return FromOpen
+		}
+		return FromFallback
+	case t.exempt:
+		return FromNone
+	case res.At == 0 && err != nil && res.Outcome == core.Refused && res.RetryAfter == 0: // nothing was decided
+		if failed := (*core.StoreError)(nil); errors.As(err, &failed) {
+			return FromClosed
+		}
+		return FromNone
+	case res.Remembered:
+		return FromDenyCache
+	case g.inProcess, res.At == 0 && res.Limit == 0:
+		return FromProcess
+	default:
+		return FromStore
 	}
 }
 
-func (ru *rule) event(res *core.Result, tier string) Event {
-	return Event{Policy: ru.name, Rule: ru.place, Tier: tier, Revision: ru.revision, Shadow: ru.shadow, Outcome: res.Outcome, Result: *res}
+// subjects are those of requests that are over.
+var subjects = sync.Pool{New: func() any { return new(subject) }}
+
+// observeSettled calls Observe with the units that a request has used. It is called only if there is an Observe.
+func (g *Guard) observeSettled(o *owed, d *due, used int64) {
+	s, ru, res := subjects.Get().(*subject), d.rule, &d.admission.Result
+	s.ctx = o.context.Context
+	defer func() {
+		s.forget()
+		subjects.Put(s)
+	}()
+	g.observe(Event{
+		Policy: ru.name, Rule: ru.place, Tier: d.tier, Revision: ru.revision,
+		Result: *res, Outcome: res.Outcome, From: d.from, Shadow: ru.shadow,
+		Settled: true, At: time.Now().UnixMicro(), Used: used, asked: s.asked(ru),
+	})
 }

@@ -239,6 +239,7 @@ func policy(text, name string) (core.Policy, error) {
 // live is the part of a rule that all its versions share.
 type live struct {
 	waiting   atomic.Int64
+	memo      Memo         // of what observes the rule
 	keyed     evidence     // a key
 	charged   evidence     // something to settle, or something that After has charged
 	reports   evidence     // a handler that has reported

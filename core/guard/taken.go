@@ -20,7 +20,7 @@ type taken struct {
 	seen      seen     // for Observe alone
 	queued    bool     // the request has one of the places in which requests wait
 	attempt   *attempt // of a rule with After
-	key       string   // of a rule with Break
+	key       string   // that is counted, if the request has one
 	barred    bool     // the circuit is open, so that the store was not asked
 	probe     bool     // the request decides whether the circuit closes
 }
@@ -68,7 +68,11 @@ func (t *taken) standInLine() {
 }
 
 // wait returns when it is the request's turn, or with t refused.
-func (t *taken) wait(ctx context.Context) (err error) {
+func (g *Guard) wait(ctx context.Context, t *taken) (err error) {
+	if g.observe != nil {
+		began := time.Now()
+		defer func() { t.seen.waited = time.Since(began) }()
+	}
 	switch {
 	case t.attempt != nil:
 		err = t.attempt.wait(ctx, &t.admission)
@@ -81,12 +85,17 @@ func (t *taken) wait(ctx context.Context) (err error) {
 
 // acquire acquires a permit, or returns with t refused.
 func (g *Guard) acquire(ctx context.Context, t *taken) error {
-	began := time.Now()
+	var began time.Time
+	if t.seen.began != 0 {
+		began = time.Now()
+	}
 	err := t.admission.Acquire(ctx, 1)
+	if t.seen.began != 0 {
+		t.seen.took += time.Since(began)
+	}
 	if err != nil {
 		g.warnFailed(t.rule, 1, err)
 	}
-	t.seen.took += time.Since(began)
 	return t.outcome(err)
 }
 
