@@ -57,7 +57,7 @@ const (
 	maxFailures = 2 * maxServers
 )
 
-// failure is what is known of a decision that the store did not make.
+// failure is the class and the server of a decision that the store did not make.
 type failure struct{ class, server string }
 
 // failures counts decisions that the store did not make.

@@ -12,29 +12,16 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/guard"
+	"github.com/weir-go/weir/observe/internal/worst"
 )
 
-// from is the part of weir that has decided, as an index.
-type from uint8
-
-const (
-	fromStore from = iota
-	fromDenyCache
-	fromCircuit
-	fromProcess
-	fromFallback
-	fromOpen
-	fromClosed
-	fromNone
-	froms
-)
-
-var fromNames = [froms]string{"store", "deny-cache", "circuit", "process", "fallback", "open", "closed", "none"}
-
-func (f from) String() string { return fromNames[f] }
+// froms is the number of places where a request may be decided.
+const froms = int(guard.FromClosed) + 1
 
 // unstored reports that the store should have decided, and has failed.
-func (f from) unstored() bool { return f == fromFallback || f == fromOpen || f == fromClosed }
+func unstored(f guard.From) bool {
+	return f == guard.FromFallback || f == guard.FromOpen || f == guard.FromClosed
+}
 
 // lines are the lines of all rules and tiers that were seen.
 type lines struct {
@@ -69,7 +56,7 @@ type line struct {
 	rule, tier string
 	// series has a counter for each outcome, what decided, and trial or not: nil until it is used. Where the series are
 	// used up, that is one of the other line.
-	series [int(core.Never+1) * int(froms) * 2]atomic.Pointer[counts]
+	series [int(core.Never+1) * froms * 2]atomic.Pointer[counts]
 	pace   pace
 }
 
@@ -77,7 +64,8 @@ type line struct {
 type policy struct {
 	name    string
 	settled atomic.Uint64
-	queue   atomic.Pointer[counts] // nil before the first wait
+	queue   atomic.Pointer[counts]      // nil before the first wait
+	callers atomic.Pointer[worst.Table] // nil before the first refusal
 	// named reports of what may have a histogram with the policy's name; set when the first series is made.
 	timed  [froms]fate
 	told   fate   // its units settled have a series of its own
@@ -110,14 +98,29 @@ func (ls *lines) init(maxSeries int) {
 	// The series of "other" are taken from the budget as well: at most len(series) of decisions, and a histogram for
 	// each that decides.
 	ls.series.left = maxSeries/2 - len(ls.other.series)
-	ls.times.left = max(maxSeries/4/(len(shortBounds)+3)-int(froms), 1)
+	ls.times.left = max(maxSeries/4/(len(shortBounds)+3)-froms, 1)
 	ls.queues.left = maxSeries/10/(len(longBounds)+3) - 1
 	ls.settles.left = maxSeries/40 - 1
 	ls.slots = make([]atomic.Pointer[line], 1<<bits.Len(uint(4*ls.series.left))) //nolint:gosec // it is positive
 }
 
-// of returns the line of an event.
-func (ls *lines) of(e *guard.Event) *line {
+// of returns the line of an event. The rule remembers that of requests without a tier, which are nearly all; the owner of
+// what it remembers is the Observer.
+func (ls *lines) of(owner any, e *guard.Event) *line {
+	if e.Tier != "" {
+		return ls.lookUp(e)
+	}
+	memo := e.Memo()
+	if l, ok := memo.Load(owner).(*line); ok {
+		return l
+	}
+	l := ls.lookUp(e)
+	memo.LoadOrStore(owner, l)
+	return l
+}
+
+// lookUp finds or makes the line of an event.
+func (ls *lines) lookUp(e *guard.Event) *line {
 	hash := maphash.String(ls.seed, e.Policy) ^ bits.RotateLeft64(maphash.String(ls.seed, e.Rule), 1)
 	if e.Tier != "" {
 		hash ^= bits.RotateLeft64(maphash.String(ls.seed, e.Tier), 2)
@@ -169,16 +172,16 @@ func (ls *lines) policyOf(name string) *policy {
 }
 
 // place is the place of a series in a line.
-func place(o core.Outcome, f from, shadow bool) int {
-	i := int(min(o, core.Never))*int(froms) + int(f)
+func place(o core.Outcome, f guard.From, shadow bool) int {
+	i := int(min(o, core.Never))*froms + int(min(f, guard.FromClosed))
 	if shadow {
-		i += int(core.Never+1) * int(froms)
+		i += int(core.Never+1) * froms
 	}
 	return i
 }
 
 // at returns the counter of a series.
-func (l *line) at(ls *lines, o core.Outcome, f from, shadow bool) *counts {
+func (l *line) at(ls *lines, o core.Outcome, f guard.From, shadow bool) *counts {
 	i := place(o, f, shadow)
 	if s := l.series[i].Load(); s != nil {
 		return s
@@ -196,7 +199,7 @@ func (ls *lines) make(l *line, i int) *counts {
 		return s
 	case l == ls.other || l.policy.series.left > 0 && ls.series.take() && l.policy.series.take():
 		s = newCounts()
-		l.policy.timed[i%int(froms)].ask(&ls.times)
+		l.policy.timed[i%froms].ask(&ls.times)
 	default:
 		if s = ls.other.series[i].Load(); s == nil {
 			s = newCounts()
@@ -228,12 +231,12 @@ func (p *policy) waits(ls *lines) *counts {
 }
 
 // snapshot adds what the lines have counted to s.
-func (ls *lines) snapshot(s *Snapshot, now time.Duration) {
+func (ls *lines) snapshot(s *Snapshot, now time.Time) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	type timed struct {
 		policy string
-		from   from
+		from   guard.From
 	}
 	times := map[timed]*Histogram{}
 	rates := map[string]*Rates{}
@@ -246,10 +249,10 @@ func (ls *lines) snapshot(s *Snapshot, now time.Duration) {
 			}
 			used = true
 			n, h := c.read()
-			f := from(i % int(froms)) //nolint:gosec // it is small
+			f := guard.From(i % froms) //nolint:gosec // it is small
 			s.Decisions = append(s.Decisions, Decisions{
 				Policy: l.policy.name, Rule: l.rule, Tier: l.tier,
-				Outcome: core.Outcome(i / int(froms) % int(core.Never+1)).String(), From: f.String(), //nolint:gosec // it is small
+				Outcome: core.Outcome(i / froms % int(core.Never+1)).String(), From: f.String(), //nolint:gosec // it is small
 				Shadow: i >= len(l.series)/2, Count: n,
 			})
 			if h.Count == 0 {

@@ -1,12 +1,10 @@
 package observe
 
 import (
-	"errors"
 	"fmt"
 	"sync"
 	"time"
 
-	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/guard"
 )
 
@@ -16,17 +14,20 @@ type Options struct {
 	// histogram counts as its buckets and two more. 0 means 2000. Those beyond count as "other". Servers of Redis come on
 	// top of them, at most 64.
 	MaxSeries int
+	// WorstBy is the number by which [Observer.Worst] finds the worst callers: refusals unless set otherwise.
+	WorstBy WorstBy
 }
 
 // Observer counts what guards and stores decide. It is safe for concurrent use. One for a program is usual; two count
 // twice.
 type Observer struct {
-	start time.Time // the clock counts from here, which is monotonic
+	start time.Time
 
 	lines    lines
 	failures failures
 	flights  flights
 	recent   recent
+	callers  callers
 
 	mu      sync.Mutex // of watched
 	watched watched
@@ -37,10 +38,14 @@ func New(o Options) (*Observer, error) {
 	if o.MaxSeries < 0 || o.MaxSeries > 0 && o.MaxSeries < leastSeries || o.MaxSeries > mostSeries {
 		return nil, fmt.Errorf("observe: MaxSeries is %d; give %d to %d, or 0 for %d", o.MaxSeries, leastSeries, mostSeries, defaultSeries)
 	}
+	if o.WorstBy > ByUnits {
+		return nil, fmt.Errorf("observe: WorstBy is %d; give ByRefusals or ByUnits", o.WorstBy)
+	}
 	if o.MaxSeries == 0 {
 		o.MaxSeries = defaultSeries
 	}
 	ob := &Observer{start: time.Now()}
+	ob.callers.by = o.WorstBy
 	ob.lines.init(o.MaxSeries)
 	return ob, nil
 }
@@ -53,51 +58,34 @@ const (
 
 // Observe counts an event. Give it to guard.Config.Observe, of as many guards as there are.
 func (o *Observer) Observe(e guard.Event) {
-	l := o.lines.of(&e)
+	l := o.lines.of(o, &e)
 	if e.Settled {
 		if e.Used > 0 {
 			l.policy.settled.Add(uint64(e.Used)) //nolint:gosec // it is positive
 		}
 		return
 	}
-	now := time.Since(o.start)
-	l.pace.tick(l, now)
-	from := fromOf(&e)
-	s := l.at(&o.lines, e.Outcome, from, e.Shadow)
-	s.count(e.Took)
-	if e.Result.Delay > 0 && e.Outcome.Allowed() {
-		l.policy.waits(&o.lines).count(e.Result.Delay)
+	l.pace.tick(l, e.At)
+	l.at(&o.lines, e.Outcome, e.From, e.Shadow).count(e.Took)
+	if e.Waited > 0 {
+		l.policy.waits(&o.lines).count(e.Waited)
 	}
 	if e.Err != nil {
 		o.failures.count(e.Err)
 	}
-	if !e.Outcome.Allowed() {
-		o.recent.add(&e, from, now)
+	refused := !e.Outcome.Allowed()
+	if refused {
+		o.recent.add(&e)
 	}
-}
-
-// fromOf returns what has decided.
-func fromOf(e *guard.Event) from {
-	var failed *core.StoreError
-	switch {
-	case e.Result.Limit == 0 && e.Err != nil && errors.As(e.Err, &failed):
-		if e.Outcome.Allowed() {
-			return fromOpen
-		}
-		return fromClosed
-	case e.Result.Limit == 0:
-		return fromNone
-	case e.Result.Local:
-		return fromFallback
-	default:
-		return fromStore
+	if refused || o.callers.by != ByRefusals {
+		o.callers.count(&e, l.policy)
 	}
 }
 
 // Snapshot returns all that o knows now. It takes about a millisecond with 1000 series.
 func (o *Observer) Snapshot() Snapshot {
 	s := Snapshot{At: time.Now(), Start: o.start}
-	o.lines.snapshot(&s, time.Since(o.start))
+	o.lines.snapshot(&s, s.At)
 	o.failures.snapshot(&s)
 	o.flights.snapshot(&s)
 	return s
@@ -105,4 +93,4 @@ func (o *Observer) Snapshot() Snapshot {
 
 // Refusals returns the last refusals, at most 100, the newest first. Of more than 100 in a second it keeps the first
 // 100.
-func (o *Observer) Refusals() []Refusal { return o.recent.all(o.start) }
+func (o *Observer) Refusals() []Refusal { return o.recent.all() }

@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/guard"
 )
 
 // pace knows what a line had counted at instants of the last hour, so that its rates need no counters: the first
 // decision of each second notes what was counted before it.
 type pace struct {
-	second atomic.Int64 // the last that was noted, counted from 1
+	second atomic.Int64 // the last that was noted, since the epoch
 
 	mu    sync.Mutex
 	began int64 // the first that was noted
@@ -21,18 +22,21 @@ type pace struct {
 // windows are the times over which rates are: steps of so many seconds each.
 var windows = [...]struct{ step, steps int64 }{{1, 10}, {10, 30}, {60, 60}}
 
+// clockStep is the number of seconds by which decisions may be late: the process may have been stopped meanwhile.
+const clockStep = 60
+
 // ring has what was counted at the beginning of each of the last steps.
 type ring struct {
 	tallies []tally // one more than there are steps
 	last    int64   // the number of the last step that was noted
 }
 
-// tally is what a line has counted.
+// tally is the sums of what a line has counted.
 type tally struct{ allowed, refused, unstored uint64 }
 
-// tick notes what was counted, once a second.
-func (p *pace) tick(l *line, now time.Duration) {
-	if second := int64(now/time.Second) + 1; second != p.second.Load() {
+// tick notes what was counted, once a second. now is in microseconds since the epoch.
+func (p *pace) tick(l *line, now int64) {
+	if second := now / 1e6; second != p.second.Load() {
 		p.note(l, second)
 	}
 }
@@ -46,11 +50,11 @@ func (p *pace) note(l *line, second int64) {
 
 // advance is note. p is locked.
 func (p *pace) advance(t tally, second int64) {
-	if second <= p.second.Load() {
+	switch last := p.second.Load(); {
+	case last == 0 || second < last-clockStep: // the first, or somebody has set the clock
+		p.began, p.rings = second, [len(windows)]ring{}
+	case second <= last:
 		return
-	}
-	if p.began == 0 {
-		p.began = second
 	}
 	for i, w := range windows {
 		r := &p.rings[i]
@@ -73,12 +77,12 @@ func (l *line) tally() (t tally) {
 		if n == 0 {
 			continue
 		}
-		if core.Outcome(i / int(froms) % int(core.Never+1)).Allowed() { //nolint:gosec // it is small
+		if core.Outcome(i / froms % int(core.Never+1)).Allowed() { //nolint:gosec // it is small
 			t.allowed += n
 		} else {
 			t.refused += n
 		}
-		if from(i % int(froms)).unstored() { //nolint:gosec // it is small
+		if unstored(guard.From(i % froms)) { //nolint:gosec // it is small
 			t.unstored += n
 		}
 	}
@@ -86,18 +90,19 @@ func (l *line) tally() (t tally) {
 }
 
 // rates adds the rates of l to r.
-func (p *pace) rates(l *line, now time.Duration, r *Rates) {
+func (p *pace) rates(l *line, now time.Time, r *Rates) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	t := l.tally()
-	second := int64(now/time.Second) + 1
+	second := now.Unix()
 	p.advance(t, second)
+	second = p.second.Load()
 	for i, to := range []*Rate{&r.TenSeconds, &r.FiveMinutes, &r.OneHour} {
 		w := windows[i]
 		from := max(second/w.step-w.steps, p.began/w.step) // the first step that counts
 		then := p.rings[i].tallies[from%int64(len(p.rings[i].tallies))]
 		since := max(from*w.step, p.began)
-		over := max(now.Seconds()-float64(since-1), 1)
+		over := max(float64(now.UnixMicro()-since*1e6)/1e6, 1)
 		to.Allowed += float64(t.allowed-then.allowed) / over
 		to.Refused += float64(t.refused-then.refused) / over
 		to.Unstored += float64(t.unstored-then.unstored) / over

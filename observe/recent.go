@@ -24,10 +24,10 @@ const keptBits = 8
 
 // kept is a refusal that is kept. Texts are in memory that is used again.
 type kept struct {
-	at                 time.Duration
+	at                 int64 // in microseconds since the epoch
 	policy, rule, tier string
 	outcome            core.Outcome
-	from               from
+	from               guard.From
 	shadow             bool
 	key, route         []byte
 	retryAfter         time.Duration
@@ -35,8 +35,8 @@ type kept struct {
 }
 
 // add keeps a refusal, unless enough of this second were kept.
-func (r *recent) add(e *guard.Event, f from, now time.Duration) {
-	second := int64(now/time.Second) + 1
+func (r *recent) add(e *guard.Event) {
+	second := e.At / 1e6
 	was := r.kept.Load()
 	if was>>keptBits == second && was&(1<<keptBits-1) >= mostRecent {
 		return
@@ -56,23 +56,26 @@ func (r *recent) add(e *guard.Event, f from, now time.Duration) {
 	k := &r.ring[r.next]
 	r.next = (r.next + 1) % mostRecent
 	*k = kept{
-		at: now, policy: e.Policy, rule: e.Rule, tier: e.Tier, outcome: e.Outcome, from: f, shadow: e.Shadow,
-		key: append(k.key[:0], e.Key()...), route: append(k.route[:0], e.Route()...), retryAfter: e.Result.RetryAfter,
+		at: e.At, policy: e.Policy, rule: e.Rule, tier: e.Tier, outcome: e.Outcome, from: e.From, shadow: e.Shadow,
+		key: cut(e.AppendKey(k.key[:0])), route: cut(append(k.route[:0], e.Route()...)), retryAfter: e.Result.RetryAfter,
 	}
 	if e.Err != nil {
 		k.err = e.Err.Error()
 	}
 }
 
+// cut cuts what could be long.
+func cut(text []byte) []byte { return text[:min(len(text), 256)] }
+
 // all returns the refusals, the newest first.
-func (r *recent) all(start time.Time) []Refusal {
+func (r *recent) all() []Refusal {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	all := make([]Refusal, 0, len(r.ring))
 	for i := range r.ring {
 		k := &r.ring[(r.next-1-i+2*mostRecent)%mostRecent]
 		all = append(all, Refusal{
-			At: start.Add(k.at), Policy: k.policy, Rule: k.rule, Tier: k.tier, Outcome: k.outcome.String(), From: k.from.String(),
+			At: time.UnixMicro(k.at), Policy: k.policy, Rule: k.rule, Tier: k.tier, Outcome: k.outcome.String(), From: k.from.String(),
 			Shadow: k.shadow, Key: string(k.key), Route: string(k.route), RetryAfter: k.retryAfter, Err: k.err,
 		})
 	}
