@@ -108,6 +108,23 @@ func ExampleMemory() {
 	// never, 0 of 10 left, reset in 1s
 }
 
+// A key that gives way to another one is forgotten: somebody who was at the limit may begin again.
+func ExampleMemory_Stats() {
+	m, err := core.NewMemory(core.MemoryOptions{MaxKeys: 1})
+	if err != nil {
+		panic(err)
+	}
+	p := core.MustParse("1/1h")
+	for _, key := range []string{"ann", "ben"} {
+		if _, err := m.Take(context.Background(), core.Take{Policy: p, Key: key, Cost: 1}); err != nil {
+			panic(err)
+		}
+	}
+	s := m.Stats()
+	fmt.Println(s.Keys, "of", s.MaxKeys, "keys;", s.Displaced, "forgotten,", s.DisplacedAtLimit, "of them at its limit")
+	// Output: 1 of 1 keys; 1 forgotten, 1 of them at its limit
+}
+
 // Each limit of a policy has a part in the Result.
 func ExampleResult_Each() {
 	memory, err := core.NewMemory(core.MemoryOptions{})

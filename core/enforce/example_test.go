@@ -228,6 +228,27 @@ func Example_failing() {
 	// refused, 0 of 0 left, reset in 0s store failed (down, surely not executed): connection refused
 }
 
+func ExampleLimiter_Stats() {
+	downloads, err := enforce.New(nil, core.MustParse("downloads: 10 concurrent"), enforce.Options{})
+	if err != nil {
+		panic(err)
+	}
+	_, release, err := downloads.Acquire(context.Background(), "ann")
+	if err != nil {
+		panic(err)
+	}
+	defer release()
+
+	s := downloads.Stats()
+	fmt.Println(s.Waiting, "wait;", s.Permits, "permits are held;", len(s.Outages), "servers fail")
+	for _, lane := range s.Lanes {
+		fmt.Print(lane.Name, " ", lane.Pending, "; ")
+	}
+	// Output:
+	// 0 wait; 1 permits are held; 0 servers fail
+	// renewals 0; releases 0; refunds 0; charges 0; hand-backs 0;
+}
+
 // Begin, Wait and Acquire are the steps that the other methods are made of.
 func ExampleLimiter_Begin() {
 	limiter, err := enforce.New(nil, core.MustParse("report: 10/1h fixed-window, 2 concurrent"), enforce.Options{})

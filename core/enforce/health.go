@@ -56,6 +56,7 @@ type outage struct {
 	since, last, said time.Time
 	logged            uint32 // the classes of which the log has a line, a bit for each
 	decided           [core.FailClosed + 1]int64
+	class             string // of the latest failure that is not the consequence of another one, if there was any
 }
 
 // maxOutages bounds the servers that have separate outages. Further ones share that of "".
@@ -119,6 +120,9 @@ func (h *health) failed(err *core.StoreError, word core.Failure, now time.Time) 
 		o.decided[word]++
 	}
 	bit, after := classBit(err.Class)
+	if bit == after || o.class == "" {
+		o.class = err.Class
+	}
 	switch {
 	case o.logged&after == 0:
 		line, args = "weir: the store failed; each policy's fail word decides", serverArgs(server)

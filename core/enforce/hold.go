@@ -113,6 +113,10 @@ func (x *hold) end(state holdState, cause error) {
 	if x.state == held {
 		x.cause = cause
 		delete(x.holder.held, x)
+		x.holder.count.add(x.permit.Policy, -int(x.permit.Places()))
+		if state == lost {
+			x.holder.lost++
+		}
 		for _, cancel := range x.cancels {
 			cancel(cause)
 		}

@@ -32,12 +32,16 @@ type holder struct {
 
 	mu       sync.Mutex
 	held     map[*hold]struct{}
+	count    tally  // places of held
+	lost     uint64 // permits so far
 	timer    *time.Timer
 	next     time.Time // when the timer fires; zero if it does not
 	adopting bool      // the store fails, and the fallback counts all that is held
 }
 
-func newHolder(e *engine) *holder { return &holder{engine: e, held: map[*hold]struct{}{}} }
+func newHolder(e *engine) *holder {
+	return &holder{engine: e, held: map[*hold]struct{}{}, count: tally{}}
+}
 
 // acquire asks the store, or the fallback, for a permit, and keeps it until it is released. There is a hold only if the
 // Result admits. p needs no ID.
@@ -70,6 +74,7 @@ func (h *holder) acquire(ctx context.Context, p core.Permit, from origin) (*hold
 	x.beginLease(sent)
 	h.mu.Lock()
 	h.held[x] = struct{}{}
+	h.count.add(p.Policy, int(p.Places()))
 	h.wake(x.due)
 	adopting := h.adopting
 	h.mu.Unlock()

@@ -29,11 +29,13 @@ type breaker struct {
 	circuit *gobreaker.TwoStepCircuitBreaker[struct{}]
 	trouble atomic.Pointer[trouble] // nil while no flight has failed
 	turned  atomic.Pointer[turn]    // one that observe was not called for yet
+	latest  atomic.Pointer[turn]    // nil if it has never opened
 	observe func(open bool, err error)
 }
 
 // turn is the opening or closing of a breaker.
 type turn struct {
+	at   time.Time
 	open bool
 	err  error // that has opened it
 }
@@ -85,12 +87,16 @@ func newBreaker(observe func(open bool, err error)) *breaker {
 			return stale || class == core.ClassBusy
 		},
 		OnStateChange: func(_ string, from, to gobreaker.State) { // which is locked
+			t := &turn{at: time.Now()}
 			switch {
 			case to == gobreaker.StateClosed:
-				b.turned.Store(&turn{})
 			case from == gobreaker.StateClosed:
-				b.turned.Store(&turn{open: true, err: latest})
+				t.open, t.err = true, latest
+			default: // it is asked, or was so in vain
+				return
 			}
+			b.turned.Store(t)
+			b.latest.Store(t)
 		},
 	})
 	return b

@@ -16,6 +16,9 @@ type moment struct{ nanos atomic.Int64 } // since started
 
 func (m *moment) set(t time.Time) { m.nanos.Store(int64(t.Sub(started))) }
 
+// since returns the time from started until the moment, or 0 for the zero value.
+func (m *moment) since() time.Duration { return time.Duration(m.nanos.Load()) }
+
 // after reports whether the moment is later than t.
 func (m *moment) after(t time.Time) bool {
 	nanos := m.nanos.Load()

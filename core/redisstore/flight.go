@@ -208,8 +208,8 @@ func (f *flight) send(ctx context.Context) (failed error) {
 	if f.clock == nil {
 		f.at, f.clock = f.sent.Add(answerBy(f.lane.deadline)), clocks.Get().(*clock)
 		f.timer.Reset(time.Until(f.at))
-		if n.store.observe != nil && !f.search {
-			f.observed = f.describe()
+		if !f.search {
+			f.observed = f.count()
 		}
 	}
 	if len(f.calls) == 1 {
@@ -282,7 +282,7 @@ func (f *flight) collect(failed error) {
 	if f.ended = true; !f.answered {
 		f.lane.node.repair(f)
 	}
-	if f.observed != nil {
+	if !f.search {
 		f.observe()
 	}
 }

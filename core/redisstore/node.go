@@ -18,6 +18,8 @@ type node struct {
 	lanes   [kinds]*lane
 	warming atomic.Bool
 	proxy   proxySearch
+	counts  *counts
+	asked   moment // when the latest flight left
 }
 
 // kind is a purpose of a lane: decisions, for which requests wait, and three that are done behind them. None of the
@@ -40,8 +42,21 @@ type nodes struct {
 
 const maxNodes = 1024
 
+// each calls f for all nodes, of which a Store that has only one has no others.
+func (ns *nodes) each(only *node, f func(*node)) {
+	if only != nil {
+		f(only)
+		return
+	}
+	ns.byClient.Range(func(_, n any) bool {
+		f(n.(*node)) //nolint:forcetypeassert // nothing else is stored
+		return true
+	})
+}
+
 func newNode(s *Store, direct *redis.Client) *node {
 	n := &node{store: s, direct: direct}
+	n.counts = s.servers.of(n.addr())
 	behind := newBreaker(n.turned(true))
 	for k := range n.lanes {
 		l := &lane{
@@ -167,16 +182,8 @@ func (n *node) named(err error) error {
 // Failing reports whether the server at that address has left the latest decision that it was asked for without an
 // answer. A Limiter calls it before it logs that the server is back; see [core.StoreError.Server].
 func (s *Store) Failing(server string) (failing bool) {
-	look := func(n *node) {
+	s.nodes.each(s.only, func(n *node) {
 		failing = failing || n.addr() == server && n.lanes[deciding].trouble.Load() != nil
-	}
-	if s.only != nil {
-		look(s.only)
-		return failing
-	}
-	s.nodes.byClient.Range(func(_, n any) bool {
-		look(n.(*node)) //nolint:forcetypeassert // nothing else is stored
-		return !failing
 	})
 	return failing
 }

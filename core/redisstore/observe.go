@@ -1,62 +1,70 @@
 package redisstore
 
-import "time"
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
 
-// Flight is the argument of Options.Observe: a round trip to a server, with one decision or many. Its numbers and times
-// are fit for histograms.
-type Flight struct {
-	// Calls is the number of decisions that it carried, or, with Behind, of other things. It is 1 for a decision that
-	// travelled alone. A decision that a server of a Cluster sends on to another one, as while slots move, travels twice,
-	// and counts in both flights if others went with it the first time.
-	Calls int
-	// Merged is the number of decisions that were made with an equal one of the same key, which came before. Of three
-	// equal ones, Merged is 2.
-	Merged int
-	// Commands is the number of commands that they took.
-	Commands int
-	// Waited is the time that the first of them had waited for the flight.
-	Waited time.Duration
-	// Took is the time that it was under way.
-	Took time.Duration
-	// Behind reports that no request waited for it: permits were renewed or released, or units given
-	// back.
-	Behind bool
-	// Err is a *core.StoreError if the server has answered nothing, or nil.
-	Err error
-}
+	"github.com/weir-go/weir/core"
+)
 
-// describe returns what is known of a flight before it leaves.
-func (f *flight) describe() *Flight {
-	observed := &Flight{Calls: f.entries, Commands: len(f.calls), Waited: f.waited, Behind: f.lane.background}
+// Flight is the argument of Options.Observe: a round trip to a server, with one decision or many.
+type Flight = core.Flight
+
+// BreakerChange is the argument of Options.ObserveBreaker: the breaker of a server has opened or closed.
+type BreakerChange = core.BreakerChange
+
+// Stats is the result of [Store.Stats].
+type Stats = core.StoreStats
+
+// count counts a flight that is about to leave, and returns what is known of it if flights are observed.
+func (f *flight) count() *Flight {
+	merged := 0
 	for i := range f.calls {
 		if c := &f.calls[i]; c.shared != nil {
 			for _, n := range c.counts {
-				observed.Merged += n - 1
+				merged += n - 1
 			}
 		}
 	}
-	return observed
+	n := f.lane.node
+	n.asked.set(f.sent)
+	t := f.traffic()
+	t.flights.Add(1)
+	t.calls.Add(uint64(f.entries))
+	if merged > 0 {
+		t.merged.Add(uint64(merged))
+	}
+	if n.store.observe == nil {
+		return nil
+	}
+	return &Flight{
+		Addr: n.addr(), Calls: f.entries, Merged: merged, Commands: len(f.calls), Waited: f.waited, Behind: f.lane.background,
+	}
+}
+
+// traffic returns the counts of flights of its kind.
+func (f *flight) traffic() *traffic {
+	if f.lane.background {
+		return &f.lane.node.counts.behind
+	}
+	return &f.lane.node.counts.decisions
 }
 
 // observe is called when all have their answers.
 func (f *flight) observe() {
+	if !f.answered {
+		f.traffic().failures.Add(1)
+	}
+	if f.observed == nil {
+		return
+	}
 	if f.observed.Took = time.Since(f.sent); !f.answered {
 		f.observed.Err = f.failure
 	}
 	f.lane.node.store.observe(*f.observed)
-}
-
-// BreakerChange is the argument of Options.ObserveBreaker: the breaker of a server has opened or closed. While it is
-// open, the server is asked by one flight at a time, about twice a second; the first that is answered closes it.
-type BreakerChange struct {
-	// Addr is the server's address as the client has it.
-	Addr string
-	// Behind reports that it is the breaker for what no request waits for.
-	Behind bool
-	// Open reports whether it is open now.
-	Open bool
-	// Class is the class of the failure that has opened it, and "" where it has closed.
-	Class string
 }
 
 // turned returns the function that a breaker of the node calls when it turns, or nil if nobody observes that.
@@ -75,14 +83,127 @@ func (n *node) turned(behind bool) func(open bool, err error) {
 	}
 }
 
-// Stats counts what a [Store] has answered without asking Redis, since it was built. For what it asks, see Observe in
-// [Options].
-type Stats struct {
-	// DenyHits is the number of requests that were refused from memory, without asking Redis; see Options.DenyCache.
-	DenyHits uint64
+// counts are those of a server since the Store was built, whatever nodes it has had.
+type counts struct {
+	addr              string
+	decisions, behind traffic
 }
 
-// Stats returns the counts of now, for a gauge or a debug page. It costs next to nothing.
+// traffic counts flights of one kind.
+type traffic struct{ flights, calls, merged, failures atomic.Uint64 }
+
+// servers has the counts of each server by its address. Those beyond maxServers share one.
+type servers struct {
+	mu     sync.Mutex
+	byAddr map[string]*counts
+}
+
+const (
+	maxServers   = 64
+	otherServers = "other"
+)
+
+// of returns the counts of a server.
+func (s *servers) of(addr string) *counts {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.byAddr[addr]; c != nil {
+		return c
+	}
+	if len(s.byAddr) >= maxServers {
+		addr = otherServers
+	}
+	c := s.byAddr[addr]
+	if c == nil {
+		c = &counts{addr: addr}
+		if s.byAddr == nil {
+			s.byAddr = map[string]*counts{}
+		}
+		s.byAddr[addr] = c
+	}
+	return c
+}
+
+// goneAfter is the time after which a server that is not asked, while others are, is believed to be in use no more: its
+// breaker would stay open for ever.
+const goneAfter = time.Minute
+
+// Stats returns what the Store knows of itself and of its servers, for a page or for metrics. It takes some microseconds
+// for each server. For each flight and each change of a breaker, see Observe and ObserveBreaker in [Options].
 func (s *Store) Stats() Stats {
-	return Stats{DenyHits: s.denials.Hits()}
+	stats := Stats{Deadline: s.deadline, DenyHits: s.denials.Hits()}
+	if s.mapping != nil {
+		stats.Topology = s.mapping.stats()
+	}
+	s.servers.mu.Lock()
+	at := make(map[*counts]int, len(s.servers.byAddr))
+	for _, c := range s.servers.byAddr {
+		at[c] = len(stats.Servers)
+		stats.Servers = append(stats.Servers, core.ServerStats{
+			Addr: c.addr, Decisions: c.decisions.stats(), Behind: c.behind.stats(),
+		})
+	}
+	s.servers.mu.Unlock()
+	var nodes []*node
+	var latest time.Duration
+	s.nodes.each(s.only, func(n *node) {
+		if _, known := at[n.counts]; known { // else it came a moment ago
+			nodes = append(nodes, n)
+			latest = max(latest, n.asked.since())
+		}
+	})
+	for _, n := range nodes {
+		server, asked := &stats.Servers[at[n.counts]], n.asked.since()
+		if at := started.Add(asked); asked != 0 && at.After(server.Asked) {
+			server.Asked = at
+		}
+		for k, l := range n.lanes {
+			into := &server.Decisions
+			if kind(k) != deciding {
+				into = &server.Behind
+			}
+			l.addStats(into)
+			if latest-asked < goneAfter {
+				into.Breaker = worse(into.Breaker, l.breaker.stats())
+			}
+		}
+	}
+	slices.SortFunc(stats.Servers, func(a, b core.ServerStats) int { return cmp.Compare(a.Addr, b.Addr) })
+	return stats
+}
+
+// worse returns the state of the breaker that is open, or else of the one that was so last.
+func worse(a, b core.BreakerStats) core.BreakerStats {
+	if a.Open != b.Open && b.Open || a.Open == b.Open && b.Since.After(a.Since) {
+		return b
+	}
+	return a
+}
+
+func (t *traffic) stats() core.TrafficStats {
+	return core.TrafficStats{
+		Flights: t.flights.Load(), Calls: t.calls.Load(), Merged: t.merged.Load(), Failures: t.failures.Load(),
+	}
+}
+
+// addStats adds what waits and is out.
+func (l *lane) addStats(into *core.TrafficStats) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	into.Waiting += l.queue.Len()
+	into.Out += l.out + len(l.asides)
+	into.RoundTrip = max(into.RoundTrip, l.trip)
+}
+
+// stats returns the state of a breaker.
+func (b *breaker) stats() core.BreakerStats {
+	t := b.latest.Load()
+	if t == nil {
+		return core.BreakerStats{}
+	}
+	s := core.BreakerStats{Open: t.open, Since: t.at}
+	if t.open {
+		s.Class = classOf(t.err)
+	}
+	return s
 }

@@ -136,6 +136,7 @@ type Store struct {
 	turns              func(BreakerChange)
 	only               *node // nil for a Cluster or Ring
 	nodes              nodes
+	servers            servers
 	mapped             atomic.Bool // the client of a cluster knows its nodes
 	mapping            *breaker    // of asking for them
 	local              func() *core.Memory

@@ -41,14 +41,22 @@ type Queue[T any] struct {
 	// Done, if it is not nil, is called for each item that was sent or given up.
 	Done func(item T)
 
-	mu      sync.Mutex
-	waiting []T
-	failed  []T  // sent again after the pause
-	sending bool // there is a goroutine that sends
-	out     int  // items of the batch that is out
-	pausing bool
-	pause   time.Duration
-	givenUp int // since the last Unsent
+	mu       sync.Mutex
+	waiting  []queued[T]
+	failed   []queued[T] // sent again after the pause
+	out      []queued[T] // the batch that is out
+	sending  bool        // there is a goroutine that sends
+	pausing  bool
+	pause    time.Duration
+	lost     uint64    // items that were given up
+	reported uint64    // how many of them Unsent has returned
+	begun    time.Time // when the first item came
+}
+
+// queued is an item of a Queue.
+type queued[T any] struct {
+	item  T
+	added time.Duration // after the Queue has begun
 }
 
 // Add adds an item. It does not wait for anything but a GaveUp that blocks, of an item beyond Max.
@@ -59,16 +67,28 @@ func (q *Queue[T]) AddAll(items []T) {
 	q.mu.Lock()
 	full := q.Max > 0 && len(q.waiting)+len(q.failed) >= q.Max
 	if full {
-		q.givenUp += len(items)
+		q.lost += uint64(len(items))
 	} else {
 		q.Group.add(len(items))
-		q.waiting = append(q.waiting, items...)
+		added := q.age()
+		q.waiting = slices.Grow(q.waiting, len(items))
+		for _, item := range items {
+			q.waiting = append(q.waiting, queued[T]{item, added})
+		}
 		q.start()
 	}
 	q.mu.Unlock()
 	if full {
 		q.end(items, len(items), fmt.Errorf("%d others wait for a store that does not answer", q.Max))
 	}
+}
+
+// age returns how long ago the first item came. q is locked.
+func (q *Queue[T]) age() time.Duration {
+	if q.begun.IsZero() {
+		q.begun = time.Now()
+	}
+	return time.Since(q.begun)
 }
 
 // start begins to send. q is locked.
@@ -84,14 +104,17 @@ func (q *Queue[T]) work() {
 	for {
 		q.mu.Lock()
 		n := min(len(q.waiting), q.Batch)
-		q.out = n
 		if n == 0 {
 			q.sending = false
 			q.mu.Unlock()
 			return
 		}
-		batch := q.waiting[:n:n]
+		q.out = q.waiting[:n:n]
 		q.waiting = q.waiting[n:] // what is left is copied when it grows, and the rest freed
+		batch := make([]T, n)
+		for i := range batch {
+			batch[i] = q.out[i].item
+		}
 		q.mu.Unlock()
 		q.sent(batch, q.send(batch))
 	}
@@ -118,15 +141,15 @@ func (q *Queue[T]) sent(batch []T, errs []error) {
 		if errs != nil && errs[i] != nil {
 			failed = true
 			if q.Keep != nil && q.Keep(batch[i], errs[i]) {
-				q.failed = append(q.failed, batch[i])
+				q.failed = append(q.failed, q.out[i])
 				continue
 			}
 			givenUp, why = givenUp+1, errs[i]
 		}
 		ended = append(ended, batch[i])
 	}
-	q.out = 0
-	q.givenUp += givenUp
+	q.out = nil
+	q.lost += uint64(givenUp)
 	switch {
 	case !failed:
 		q.pause = 0
@@ -163,18 +186,40 @@ func (q *Queue[T]) again() {
 
 // Left returns how many items wait or are out.
 func (q *Queue[T]) Left() int {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.left()
+	s := q.Stats()
+	return s.Pending + s.Out
 }
-
-func (q *Queue[T]) left() int { return len(q.waiting) + len(q.failed) + q.out }
 
 // Unsent returns how many items are left, and how many were given up since the last Unsent.
 func (q *Queue[T]) Unsent() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	n := q.left() + q.givenUp
-	q.givenUp = 0
-	return n
+	lost := int(q.lost - q.reported)
+	q.reported = q.lost
+	return len(q.waiting) + len(q.failed) + len(q.out) + lost
+}
+
+// Stats are the numbers of a Queue.
+type Stats struct {
+	Pending int           // items that wait, those that have failed included
+	Out     int           // items of the batch that is out
+	Lost    uint64        // items that were given up so far
+	Oldest  time.Duration // since when the oldest of them waits or is out; 0 if there is none
+}
+
+// Stats returns the numbers of now. It looks at all items, of which there are many only while the store hangs.
+func (q *Queue[T]) Stats() Stats {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	s := Stats{Pending: len(q.waiting) + len(q.failed), Out: len(q.out), Lost: q.lost}
+	if s.Pending+s.Out == 0 {
+		return s
+	}
+	now := q.age()
+	for _, list := range [][]queued[T]{q.waiting, q.failed, q.out} {
+		for i := range list {
+			s.Oldest = max(s.Oldest, now-list[i].added)
+		}
+	}
+	return s
 }

@@ -13,6 +13,8 @@ import (
 // noted; no other key is affected. The zero Ledger is empty.
 type Ledger struct {
 	keys   atomic.Int64
+	units  atomic.Int64 // of all keys
+	full   atomic.Uint64
 	shards [shards]shard
 }
 
@@ -67,6 +69,7 @@ func (l *Ledger) Add(k Key, units int64, weighs time.Duration) {
 			l.sweep(s, now)
 		}
 		if len(s.entries) >= MaxKeys/shards {
+			l.full.Add(1)
 			return
 		}
 		if s.entries == nil {
@@ -75,6 +78,7 @@ func (l *Ledger) Add(k Key, units int64, weighs time.Duration) {
 		l.keys.Add(1)
 	}
 	d.units += units
+	l.units.Add(units)
 	d.until = max(d.until, now.Add(weighs).UnixNano())
 	s.entries[k] = d
 }
@@ -89,9 +93,10 @@ func (l *Ledger) Sub(k Key, units int64) {
 	case !known:
 	case d.units > units:
 		d.units -= units
+		l.units.Add(-units)
 		s.entries[k] = d
 	default:
-		l.remove(s, k)
+		l.remove(s, k, d)
 	}
 }
 
@@ -101,7 +106,7 @@ func (l *Ledger) Collect(k Key) (units int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if d, known := s.entries[k]; known {
-		l.remove(s, k)
+		l.remove(s, k, d)
 		return d.units
 	}
 	l.sweep(s, time.Now())
@@ -114,7 +119,7 @@ func (l *Ledger) sweep(s *shard, now time.Time) {
 	looks := 0
 	for k, d := range s.entries { // in random order
 		if d.until <= now.UnixNano() {
-			l.remove(s, k)
+			l.remove(s, k, d)
 		}
 		if looks++; looks == 4 {
 			return
@@ -123,7 +128,20 @@ func (l *Ledger) sweep(s *shard, now time.Time) {
 }
 
 // remove forgets a key that is there. The shard is locked.
-func (l *Ledger) remove(s *shard, k Key) {
+func (l *Ledger) remove(s *shard, k Key, d owed) {
 	delete(s.entries, k)
 	l.keys.Add(-1)
+	l.units.Add(-d.units)
+}
+
+// Stats are the numbers of a [Ledger].
+type Stats struct {
+	Keys  int    // that owe something, or have owed it
+	Units int64  // that they owe
+	Lost  uint64 // calls of Add so far that were not noted, because the Ledger was full
+}
+
+// Stats returns the numbers of now.
+func (l *Ledger) Stats() Stats {
+	return Stats{Keys: int(l.keys.Load()), Units: l.units.Load(), Lost: l.full.Load()}
 }

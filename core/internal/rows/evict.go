@@ -14,6 +14,9 @@ func (s *shard) evict(now int64) {
 		best.table.lock(best.row)
 		best.table.remove(best.row)
 		dead = 1
+		if s.displaced++; best.limited {
+			s.atLimit++
+		}
 	}
 	s.keys -= dead
 }

@@ -54,17 +54,30 @@ func New(maxKeys int) *Map {
 // system's, of which steps of less than a second are ignored.
 func (m *Map) Now() int64 { return m.clock.now() }
 
-// Len returns how many rows there are, dead ones that wait to be swept included.
-func (m *Map) Len() int {
-	n := 0
+// Stats are the numbers of a [Map].
+type Stats struct {
+	Rows, MaxRows int
+	// Displaced is the number of rows that have given way to others while they were not dead, and DisplacedAtLimit that
+	// of those whose keys were at their limits.
+	Displaced, DisplacedAtLimit uint64
+}
+
+// Stats returns the numbers of now. Dead rows that wait to be swept count.
+func (m *Map) Stats() (all Stats) {
 	for i := range m.shards {
 		s := &m.shards[i]
 		s.mu.Lock()
-		n += s.keys
+		all.Rows += s.keys
+		all.MaxRows += s.most
+		all.Displaced += s.displaced
+		all.DisplacedAtLimit += s.atLimit
 		s.mu.Unlock()
 	}
-	return n
+	return all
 }
+
+// Len returns how many rows there are, dead ones that wait to be swept included.
+func (m *Map) Len() int { return m.Stats().Rows }
 
 // Remove forgets a key.
 func (m *Map) Remove(p *Policy, key string) {

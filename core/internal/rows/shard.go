@@ -15,8 +15,12 @@ type shard struct {
 	gate sync.Mutex // locked; see [array.lock]
 	keys int        // in all tables
 	most int
+	// displaced counts the rows that gave way while they were not dead, and atLimit those of them whose keys were at
+	// their limits.
+	displaced, atLimit uint64
 	// spare is the state that a decision works on which is not made in the row.
 	spare []int64
+	_     [48]byte
 }
 
 // known returns the table of the policy's layout, if there is one. It needs no lock.
