@@ -13,7 +13,7 @@ import (
 
 // Options are the numbers of a [Table].
 type Options struct {
-	// Counters is how many keys are counted at a time: a power of two, and at least 8.
+	// Counters is the number of keys that are counted at a time: a power of two, and at least 8.
 	Counters int
 	// Period is the time for which a table counts before the next one begins; the last two are kept.
 	Period time.Duration
@@ -43,7 +43,7 @@ type Table struct {
 	lost   uint64                     // what News would have returned as missed of counters that were cleared before
 }
 
-// generation is what was counted in one period.
+// generation is a period and the counters of it.
 type generation struct {
 	since   atomic.Int64 // a time.Duration
 	buckets []bucket     // a power of two

@@ -1,16 +1,20 @@
 package worst_test
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"sort"
 	"strconv"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"pgregory.net/rapid"
 
 	"github.com/weir-go/weir/observe/internal/worst"
 )
@@ -110,4 +114,116 @@ func BenchmarkAdd(b *testing.B) {
 			}
 		})
 	}
+}
+
+// step is something that happens to a table.
+type step struct {
+	do     string
+	key    int
+	weight uint64
+	wait   time.Duration
+}
+
+// Whatever is counted, and however the periods change: Top and the sums of News have bounds that hold for every key, also
+// for those that they do not name.
+func TestBoundsHold(t *testing.T) {
+	draw := rapid.Custom(func(r *rapid.T) step {
+		return step{
+			do:     rapid.SampledFrom([]string{"add", "add", "add", "add", "add", "add", "add", "add", "add", "add", "add", "add", "add", "add", "add", "add", "add", "add", "add", "add", "news", "wait"}).Draw(r, "do"),
+			key:    int(math.Pow(2, rapid.Float64Range(2, 4).Draw(r, "key"))),
+			weight: rapid.SampledFrom([]uint64{1, 1, 1, 7}).Draw(r, "weight"),
+			wait:   rapid.SampledFrom([]time.Duration{time.Second, time.Second, time.Minute, 3 * time.Minute}).Draw(r, "wait"),
+		}
+	})
+	rapid.Check(t, func(r *rapid.T) {
+		const period = time.Minute
+		n := rapid.SampledFrom([]int{1, 5, 16}).Draw(r, "n")
+		table := worst.New(worst.Options{Counters: rapid.SampledFrom([]int{8, 16}).Draw(r, "counters"), Period: period}, 0)
+		type seen struct {
+			at     time.Duration
+			key    string
+			weight uint64
+		}
+		var all []seen
+		now, sums, missed := time.Duration(0), map[string]uint64{}, uint64(0)
+		news := func() {
+			some, short := table.News(now, n)
+			for key, k := range some {
+				sums[key] += k
+			}
+			missed += short
+		}
+		for _, s := range rapid.SliceOfN(draw, 100, 300).Draw(r, "steps") {
+			switch key := strconv.Itoa(s.key); s.do {
+			case "add":
+				table.Add(now, []byte(key), s.weight)
+				all = append(all, seen{now, key, s.weight})
+			case "news":
+				news()
+			case "wait":
+				now += s.wait
+			}
+		}
+		top, since := table.Top(now, 1000)
+		assert.LessOrEqual(r, now-since, 2*period)
+		assert.True(r, slices.IsSortedFunc(top, func(a, b worst.Key) int { return cmp.Compare(b.Count-b.Error, a.Count-a.Error) }))
+		truth, lately := map[string]uint64{}, map[string]uint64{}
+		for _, s := range all {
+			truth[s.key] += s.weight
+			if s.at >= since {
+				lately[s.key] += s.weight
+			}
+		}
+		for _, k := range top {
+			assert.LessOrEqual(r, lately[k.Key], k.Count, k.Key)
+			assert.GreaterOrEqual(r, lately[k.Key], k.Count-k.Error, k.Key)
+		}
+		news()
+		for key, n := range truth {
+			assert.LessOrEqual(r, sums[key], n, key)
+			assert.GreaterOrEqual(r, sums[key]+missed, n, key)
+		}
+	})
+}
+
+// Keys that are long are cut, and those that begin alike are counted apart.
+func TestLongKeys(t *testing.T) {
+	table := worst.New(worst.Options{Counters: 16, Period: time.Minute}, 0)
+	for _, last := range []string{"a", "b"} {
+		for range 3 {
+			table.Add(0, []byte(strings.Repeat("x", 1000)+last), 1)
+		}
+	}
+	top, _ := table.Top(0, 10)
+	assert.Len(t, top, 2)
+	for _, k := range top {
+		assert.Equal(t, worst.Key{Key: strings.Repeat("x", 200) + "…", Count: 3}, k)
+	}
+}
+
+// Many goroutines count, read and change the period at a time.
+func TestTableAtOnce(t *testing.T) {
+	table := worst.New(worst.Options{Counters: 1024, Period: time.Hour}, 0)
+	var all sync.WaitGroup
+	for g := range 4 {
+		all.Go(func() {
+			for i := range 5000 {
+				table.Add(0, strconv.AppendInt(nil, int64(i%(10*(g+1))), 10), 1)
+			}
+		})
+	}
+	all.Go(func() {
+		for range 100 {
+			table.Top(0, 10)
+			table.News(0, 10)
+		}
+	})
+	all.Wait()
+	sum := uint64(0)
+	top, _ := table.Top(0, 1000)
+	for _, k := range top {
+		sum += k.Count - k.Error
+	}
+	assert.LessOrEqual(t, sum, uint64(20_000))
+	assert.Equal(t, uint64(500+250+167+125), top[0].Count, "key %s", top[0].Key)
 }
