@@ -1,6 +1,9 @@
 package observe
 
-import "strconv"
+import (
+	"strconv"
+	"time"
+)
 
 // Family is a metric with its points of one Snapshot.
 type Family struct {
@@ -54,6 +57,11 @@ func (s *Snapshot) Families() []Family {
 		points = append(points, Point{Values: []string{f.Class, f.Server}, Value: float64(f.Count)})
 	}
 	add(storeFailures, points)
+	deadline := time.Duration(0)
+	for _, store := range s.Stores {
+		deadline = max(deadline, store.Deadline)
+	}
+	add(storeDeadline, one(deadline > 0, deadline.Seconds()))
 	var durations, calls, merged []Point
 	for i := range s.Flights {
 		f := &s.Flights[i]
@@ -74,8 +82,24 @@ func (s *Snapshot) Families() []Family {
 		points = append(points, Point{Values: []string{b.Server, strconv.FormatBool(b.Behind), b.Class}, Value: open})
 	}
 	add(breakerOpen, points)
-	for _, m := range []Metric{backgroundPending, backgroundLost, backgroundOldest, keysHeld, keysDisplaced, policyInfo, policySetInfo} {
-		add(m, nil)
+	add(backgroundPending, nil)
+	add(backgroundLost, nil)
+	add(backgroundOldest, nil)
+	var keys, displaced float64
+	for _, m := range s.Memories {
+		keys, displaced = keys+float64(m.Keys), displaced+float64(m.Displaced)
 	}
+	add(keysHeld, one(len(s.Memories) > 0, keys))
+	add(keysDisplaced, one(len(s.Memories) > 0, displaced))
+	add(policyInfo, nil)
+	add(policySetInfo, nil)
 	return all
+}
+
+// one returns the point of a metric without attributes, if there is one.
+func one(has bool, value float64) []Point {
+	if !has {
+		return nil
+	}
+	return []Point{{Value: value}}
 }

@@ -3,9 +3,11 @@ package observe
 import (
 	"cmp"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/weir-go/weir/core"
 )
@@ -30,9 +32,7 @@ func (t *byKey[K, V]) at(k, other K, most int, make func() *V) *V {
 	defer t.mu.Unlock()
 	next := map[K]*V{}
 	if m := t.now.Load(); m != nil {
-		for k, v := range *m {
-			next[k] = v
-		}
+		maps.Copy(next, *m)
 	}
 	if len(next) >= most {
 		k = other
@@ -73,13 +73,26 @@ func (f *failures) count(err error) {
 	f.counts.at(failure{failed.Class, failed.Server}, failure{Other, Other}, maxFailures, func() *atomic.Uint64 { return new(atomic.Uint64) }).Add(1)
 }
 
+// snapshot adds the failures to s, which has what is known of servers.
 func (f *failures) snapshot(s *Snapshot) {
-	f.counts.each(func(k failure, n *atomic.Uint64) {
-		s.Failures = append(s.Failures, Failures{k.class, k.server, n.Load()})
-	})
+	all := map[failure]uint64{}
+	for _, b := range s.Breakers {
+		for _, class := range classes {
+			all[failure{class, b.Server}] = 0
+		}
+	}
+	f.counts.each(func(k failure, n *atomic.Uint64) { all[k] = n.Load() })
+	for k, n := range all {
+		s.Failures = append(s.Failures, Failures{k.class, k.server, n})
+	}
 	slices.SortFunc(s.Failures, func(a, b Failures) int {
-		return cmp.Or(cmp.Compare(a.Class, b.Class), cmp.Compare(a.Server, b.Server))
+		return cmp.Or(cmp.Compare(a.Server, b.Server), cmp.Compare(a.Class, b.Class))
 	})
+}
+
+var classes = []string{
+	core.ClassTimeout, core.ClassDown, core.ClassBreaker, core.ClassBusy, core.ClassLost, core.ClassOOM, core.ClassDenied,
+	core.ClassReply, core.ClassOther,
 }
 
 // path is a server, and whether requests wait for its answers.
@@ -88,11 +101,15 @@ type path struct {
 	behind bool
 }
 
+func (p path) compare(q path) int {
+	return cmp.Or(cmp.Compare(p.server, q.server), boolCompare(p.behind, q.behind))
+}
+
 // trips are the round trips of a path.
 type trips struct {
 	times                 *counts
 	calls, merged, failed atomic.Uint64
-	breaker               atomic.Pointer[Breaker] // the last that was heard of it
+	breaker               atomic.Pointer[Breaker] // after the last change that was observed
 }
 
 // flights counts round trips.
@@ -102,21 +119,62 @@ func (f *flights) of(server string, behind bool) *trips {
 	return f.trips.at(path{server, behind}, path{Other, behind}, 2*maxServers, func() *trips { return &trips{times: newCounts()} })
 }
 
+// ObserveFlight counts a round trip. Give it to redisstore.Options.Observe.
+func (o *Observer) ObserveFlight(f core.Flight) {
+	t := o.flights.of(f.Addr, f.Behind)
+	t.times.count(max(f.Took, 1))
+	t.calls.Add(uint64(max(f.Calls, 0)))   //nolint:gosec // it is not negative
+	t.merged.Add(uint64(max(f.Merged, 0))) //nolint:gosec // it is not negative
+	if f.Err != nil {
+		t.failed.Add(1)
+	}
+}
+
+// ObserveBreaker notes that a breaker has opened or closed. Give it to redisstore.Options.ObserveBreaker; of stores that
+// are watched it need not be given, but then a breaker that opens and closes between two Snapshots is not seen.
+func (o *Observer) ObserveBreaker(b core.BreakerChange) {
+	t := o.flights.of(b.Addr, b.Behind)
+	t.breaker.Store(&Breaker{Server: b.Addr, Behind: b.Behind, Open: b.Open, Since: time.Now(), Class: b.Class})
+}
+
+// snapshot adds the round trips to s, which has what the watched stores tell.
 func (f *flights) snapshot(s *Snapshot) {
+	all, breakers := map[path]*Flights{}, map[path]Breaker{}
 	f.trips.each(func(p path, t *trips) {
-		if _, h := t.times.read(); h.Count > 0 {
-			s.Flights = append(s.Flights, Flights{p.server, p.behind, h, t.calls.Load(), t.merged.Load(), t.failed.Load()})
+		_, h := t.times.read()
+		if h.Count > 0 {
+			all[p] = &Flights{p.server, p.behind, h, t.calls.Load(), t.merged.Load(), t.failed.Load()}
 		}
-		b := Breaker{Server: p.server, Behind: p.behind}
-		if last := t.breaker.Load(); last != nil {
-			b = *last
+		breakers[p] = Breaker{Server: p.server, Behind: p.behind}
+		if last := t.breaker.Load(); last != nil && p.server != Other {
+			breakers[p] = *last
 		}
-		s.Breakers = append(s.Breakers, b)
 	})
-	slices.SortFunc(s.Flights, func(a, b Flights) int {
-		return cmp.Or(cmp.Compare(a.Server, b.Server), boolCompare(a.Behind, b.Behind))
-	})
-	slices.SortFunc(s.Breakers, func(a, b Breaker) int {
-		return cmp.Or(cmp.Compare(a.Server, b.Server), boolCompare(a.Behind, b.Behind))
-	})
+	told := map[path]Breaker{}
+	for _, store := range s.Stores {
+		for _, server := range store.Servers {
+			for behind, traffic := range map[bool]core.TrafficStats{false: server.Decisions, true: server.Behind} {
+				p := path{server.Addr, behind}
+				told[p] = worseBreaker(told[p], Breaker{
+					p.server, p.behind, traffic.Breaker.Open, traffic.Breaker.Since, traffic.Breaker.Class,
+				})
+			}
+		}
+	}
+	maps.Copy(breakers, told)
+	for _, p := range slices.SortedFunc(maps.Keys(all), path.compare) {
+		s.Flights = append(s.Flights, *all[p])
+	}
+	for _, p := range slices.SortedFunc(maps.Keys(breakers), path.compare) {
+		s.Breakers = append(s.Breakers, breakers[p])
+	}
+}
+
+// worseBreaker returns the one of two breakers of a path, of different stores, that is open, or the one that has changed
+// last.
+func worseBreaker(a, b Breaker) Breaker {
+	if a.Server == "" || b.Open && !a.Open || b.Open == a.Open && b.Since.After(a.Since) {
+		return b
+	}
+	return a
 }

@@ -82,6 +82,9 @@ var (
 		"weir.store.failures", "{failure}", "Decisions that the store did not make, by the class of its failure.", Counter,
 		[]string{AttrError, AttrServer}, nil,
 	}
+	storeDeadline = Metric{
+		"weir.store.deadline", "s", "Time within which a decision of the store is answered or fails.", Gauge, nil, nil,
+	}
 	flightDuration = Metric{
 		"weir.flight.duration", "s", "Time that round trips to a server took.", Histograms, []string{AttrServer, AttrBehind}, shortBounds,
 	}
@@ -124,7 +127,7 @@ var (
 // Metrics returns all metrics, in the order in which [Snapshot.Families] has them.
 func Metrics() []Metric {
 	return []Metric{
-		decisions, decisionDuration, timeInQueue, queuedRequests, activePermits, unitsSettled, storeFailures,
+		decisions, decisionDuration, timeInQueue, queuedRequests, activePermits, unitsSettled, storeFailures, storeDeadline,
 		flightDuration, flightCalls, flightMerged, breakerOpen, backgroundPending, backgroundLost, backgroundOldest,
 		keysHeld, keysDisplaced, policyInfo, policySetInfo,
 	}

@@ -86,8 +86,9 @@ func (o *Observer) Observe(e guard.Event) {
 func (o *Observer) Snapshot() Snapshot {
 	s := Snapshot{At: time.Now(), Start: o.start}
 	o.lines.snapshot(&s, s.At)
-	o.failures.snapshot(&s)
+	o.watchedNow(&s)
 	o.flights.snapshot(&s)
+	o.failures.snapshot(&s)
 	return s
 }
 

@@ -20,12 +20,18 @@ type Snapshot struct {
 	Settled []Settled
 	// Rates has the decisions a second of each policy, lately.
 	Rates []Rates
-	// Failures has the decisions that the store did not make.
+	// Failures has the decisions that the store did not make. Each class is there for each server that is known, so that a
+	// first failure can be seen as a difference.
 	Failures []Failures
 	// Flights has the round trips to each server.
 	Flights []Flights
-	// Breakers has the state of each breaker, of servers that are known.
+	// Breakers has the state of the breakers of each server: of the watched stores, and of others as far as they have
+	// called ObserveBreaker.
 	Breakers []Breaker
+	// Stores has what the watched stores on servers tell of themselves, and Memories what those in the process do, in the
+	// order in which Watch was given them.
+	Stores   []core.StoreStats
+	Memories []core.MemoryStats
 }
 
 // Decisions is a number of decisions. What is beyond Options.MaxSeries has "other" as its Policy, Rule and Tier.
