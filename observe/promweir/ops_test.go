@@ -1,0 +1,84 @@
+package promweir_test
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-go/weir/observe/promweir"
+)
+
+// ops has the alerts and the dashboard.
+const ops = "../ops"
+
+// program returns the path of a program of Debian's package prometheus, or skips the test.
+func program(t *testing.T, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		if os.Getenv("WEIR_REQUIRE_PROMETHEUS") != "" {
+			t.Fatalf("%s is not installed, and WEIR_REQUIRE_PROMETHEUS is set", name)
+		}
+		t.Skipf("%s is not installed", name)
+	}
+	return path
+}
+
+func promtool(t *testing.T, input string, args ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), program(t, "promtool"), args...)
+	cmd.Dir, cmd.Stdin = ops, strings.NewReader(input)
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "promtool %s:\n%s", strings.Join(args, " "), out)
+}
+
+func TestRules(t *testing.T) {
+	t.Parallel()
+	promtool(t, "", "check", "rules", "--lint=all", "--lint-fatal", "weir.rules.yml")
+	promtool(t, "", "test", "rules", "weir.test.yml")
+}
+
+// What is scraped is as Prometheus recommends.
+func TestNames(t *testing.T) {
+	t.Parallel()
+	o := newObserver(t)
+	o.Observe(refused("api"))
+	promtool(t, scrape(t, registered(t, o, promweir.Options{})), "check", "metrics")
+}
+
+var (
+	alertName = regexp.MustCompile(`(?m)^ *- alert: (\w+)$`)
+	testCase  = regexp.MustCompile(`(?m)^ *alertname: (\w+)\n *exp_alerts:( \[\])?$`)
+)
+
+// Each alert has a case in which it fires, and one in which it is silent. That they are so is for promtool.
+func TestEachAlertHasCases(t *testing.T) {
+	t.Parallel()
+	cases := map[string]map[bool]bool{}
+	for _, m := range testCase.FindAllStringSubmatch(file(t, "weir.test.yml"), -1) {
+		if cases[m[1]] == nil {
+			cases[m[1]] = map[bool]bool{}
+		}
+		cases[m[1]][m[2] == ""] = true
+	}
+	for _, m := range alertName.FindAllStringSubmatch(file(t, "weir.rules.yml"), -1) {
+		assert.True(t, cases[m[1]][true], "%s never fires", m[1])
+		assert.True(t, cases[m[1]][false], "%s is never silent", m[1])
+		delete(cases, m[1])
+	}
+	assert.Empty(t, cases, "cases of no alert")
+}
+
+func file(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(ops, name))
+	require.NoError(t, err)
+	return string(bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n")))
+}
