@@ -1,0 +1,88 @@
+package otelweir
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/guard"
+	"github.com/weir-go/weir/observe"
+)
+
+// The attributes of spans that no metric has.
+const (
+	// AttrRefused is the name of the policy that has refused the request.
+	AttrRefused = "weir.refused"
+	// AttrTrialRefused is the name of the policy on trial that would have refused it.
+	AttrTrialRefused = "weir.trial.refused"
+	// AttrTimeInQueue is the time that the request has waited for its turn, in seconds.
+	AttrTimeInQueue = "weir.time_in_queue"
+	// AttrStoreError is the class of the failure for which the store has not decided.
+	AttrStoreError = "weir.store.error"
+)
+
+// decision is the name of the span of a decision.
+const decision = "weir.decision"
+
+// spans marks the spans of requests.
+type spans struct {
+	tracer trace.Tracer // nil for no spans
+}
+
+// mark marks the request's span, and makes that of a decision for which a store was asked.
+func (s *spans) mark(ctx context.Context, e *guard.Event) {
+	span := trace.SpanFromContext(ctx)
+	if !span.IsRecording() {
+		return
+	}
+	var failed *core.StoreError
+	if e.Err != nil {
+		errors.As(e.Err, &failed)
+	}
+	all := make([]attribute.KeyValue, 0, 8)
+	if e.Shadow {
+		if !e.Outcome.Allowed() {
+			all = append(all, attribute.String(AttrTrialRefused, e.Policy))
+		}
+	} else {
+		all = decided(all, e)
+		if !e.Outcome.Allowed() {
+			all = append(all, attribute.String(AttrRefused, e.Policy))
+		}
+		if e.Waited > 0 {
+			all = append(all, attribute.Float64(AttrTimeInQueue, e.Waited.Seconds()))
+		}
+		if failed != nil {
+			all = append(all, attribute.String(AttrStoreError, failed.Class))
+		}
+	}
+	span.SetAttributes(all...)
+	if e.Took > 0 && (e.From == guard.FromStore || failed != nil && failed.Class != core.ClassBreaker) {
+		s.ask(ctx, e, failed)
+	}
+}
+
+// ask makes the span of a decision, which is over.
+func (s *spans) ask(ctx context.Context, e *guard.Event, failed *core.StoreError) {
+	began := time.UnixMicro(e.At)
+	_, span := s.tracer.Start(ctx, decision, trace.WithTimestamp(began),
+		trace.WithAttributes(decided([]attribute.KeyValue{attribute.Bool(observe.AttrShadow, e.Shadow)}, e)...))
+	if failed != nil {
+		span.SetAttributes(attribute.String(observe.AttrError, failed.Class))
+		span.SetStatus(codes.Error, failed.Class)
+	}
+	span.End(trace.WithTimestamp(began.Add(e.Took)))
+}
+
+// decided appends the attributes of a decision.
+func decided(all []attribute.KeyValue, e *guard.Event) []attribute.KeyValue {
+	return append(all,
+		attribute.String(observe.AttrPolicy, e.Policy), attribute.String(observe.AttrRule, e.Rule),
+		attribute.String(observe.AttrTier, e.Tier), attribute.String(observe.AttrOutcome, e.Outcome.String()),
+		attribute.String(observe.AttrFrom, e.From.String()))
+}
