@@ -3,6 +3,7 @@ package enforce
 import (
 	"maps"
 	"slices"
+	"time"
 )
 
 // Source knows the numbers of policies that change while the program runs, such as those of a file. It is what
@@ -89,6 +90,15 @@ type Listener interface {
 	// Load returns that. It keeps f until Prepare reports that nobody follows it any more. Prepare may call Load, which
 	// must not wait for a lock that is held meanwhile: keep the Set of now in an atomic.Pointer.
 	Listen(f *Follower)
+}
+
+// Lagger is a Source that knows whether its Set is the latest, such as one that reads a file which may have a mistake, or
+// Redis, which may be gone.
+type Lagger interface {
+	Source
+	// Lag returns the time since which the Set is not known to be the latest, and the reason; a zero time and "" if it is.
+	// It must return at once.
+	Lag() (since time.Time, why string)
 }
 
 // Follower is a Guard or Limiter as a [Listener] sees it. It does not keep it alive.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/weir-go/weir/core/enforce"
 )
@@ -18,7 +19,7 @@ import (
 //
 // A policy that a layer has without a text, tiers and keys is as the code says, whatever the layers behind it say. The
 // Set is made anew when one of theirs has changed, and its Revision has theirs, joined by "+". Layers is an
-// [enforce.Listener] if one of the sources is. A source that is nil is left out, and so is a nil pointer.
+// [enforce.Listener] if one of the sources is, and an [enforce.Lagger]. A source that is nil is left out, and so is a nil pointer.
 func Layers(sources ...enforce.Source) enforce.Source {
 	l := &layers{}
 	listens := false
@@ -60,6 +61,24 @@ func (l *layers) Load() *enforce.Set {
 		}
 	}
 	return m.set
+}
+
+// Lag implements [enforce.Lagger]: it is that of the layers that lag.
+func (l *layers) Lag() (since time.Time, why string) {
+	var whys []string
+	for _, s := range l.sources {
+		lagger, ok := s.(enforce.Lagger)
+		if !ok {
+			continue
+		}
+		if at, why := lagger.Lag(); why != "" {
+			if since.IsZero() || at.Before(since) {
+				since = at
+			}
+			whys = append(whys, why)
+		}
+	}
+	return since, strings.Join(whys, "; ")
 }
 
 // change merges what the layers have now. Callers that come meanwhile go by the Set before: none waits.

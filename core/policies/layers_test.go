@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -206,6 +207,37 @@ func TestLayersOfALimiter(t *testing.T) {
 	assert.Equal(t, "mail: 1/1m", l.Policy().String(), "as the code says, whatever Redis has")
 	file.Store(nil)
 	assert.Equal(t, "mail: 2/1m", l.Policy().String())
+}
+
+// late is a Source that lags.
+type late struct {
+	plain
+
+	since time.Time
+	why   string
+}
+
+func (l *late) Lag() (time.Time, string) { return l.since, l.why }
+
+// Layers lag as long as one of them does, since the first did.
+func TestLayersLag(t *testing.T) {
+	t.Parallel()
+	file, redis := &late{}, &late{}
+	layers := policies.Layers(file, &plain{}, redis).(enforce.Lagger) //nolint:forcetypeassert // documented
+	lag := func() string {
+		since, why := layers.Lag()
+		if since.IsZero() {
+			return why
+		}
+		return since.UTC().Format("15:04 ") + why
+	}
+	assert.Empty(t, lag())
+	redis.since, redis.why = time.Unix(7200, 0), "Redis is gone"
+	assert.Equal(t, "02:00 Redis is gone", lag())
+	file.since, file.why = time.Unix(3600, 0), "no such file"
+	assert.Equal(t, "01:00 no such file; Redis is gone", lag())
+	redis.why = ""
+	assert.Equal(t, "01:00 no such file", lag())
 }
 
 // No caller sees a mix of what one layer has, none goes back, and none waits, however layers change.

@@ -71,6 +71,8 @@ type Status struct {
 	Since time.Time
 	// Err is the reason why the file as it is now is not in use, and nil if it is.
 	Err error
+	// Lagging is the time since which there is an Err, and zero while there is none.
+	Lagging time.Time
 }
 
 // seen is the file at the last look.
@@ -146,6 +148,15 @@ func (s *Source) show(set *enforce.Set) {
 
 // Status returns what is known of the file.
 func (s *Source) Status() Status { return *s.status.Load() }
+
+// Lag implements [enforce.Lagger].
+func (s *Source) Lag() (since time.Time, why string) {
+	status := s.Status()
+	if status.Err == nil {
+		return time.Time{}, ""
+	}
+	return status.Lagging, status.Err.Error()
+}
 
 // Reload reads the file at once, and returns why it cannot be used, or nil.
 func (s *Source) Reload(ctx context.Context) error {
@@ -277,6 +288,9 @@ func read(path string) ([]byte, error) {
 // refuse notes why the file cannot be used.
 func (s *Source) refuse(err error) error {
 	status := s.Status()
+	if status.Err == nil {
+		status.Lagging = time.Now()
+	}
 	status.Err = err
 	s.status.Store(&status)
 	return err
@@ -286,7 +300,7 @@ func (s *Source) refuse(err error) error {
 func (s *Source) take(d *policies.Document) {
 	if s.seen.digest == s.used { // it was read again, or an error is over
 		status := s.Status()
-		status.Err = nil
+		status.Err, status.Lagging = nil, time.Time{}
 		s.status.Store(&status)
 		return
 	}

@@ -189,7 +189,7 @@ func TestConfigMap(t *testing.T) {
 func TestAFileWithMistakes(t *testing.T) {
 	t.Parallel()
 	follow(t, document(1), filesource.Options{}, func(t *testing.T, path string, s *filesource.Source, log *lines) {
-		set := s.Load()
+		set, spoiled := s.Load(), time.Now()
 		for _, c := range []struct {
 			name  string
 			spoil func()
@@ -219,6 +219,10 @@ func TestAFileWithMistakes(t *testing.T) {
 			seconds(5)
 			assert.Same(t, set, s.Load(), c.name)
 			assert.ErrorContains(t, s.Status().Err, c.want, c.name)
+			since, why := s.Lag()
+			assert.Contains(t, why, c.want, c.name)
+			assert.False(t, since.Before(spoiled), c.name)
+			assert.LessOrEqual(t, since.Sub(spoiled), 3*time.Second, "the time of the first look at a file that cannot be used")
 			assert.ErrorContains(t, s.Reload(t.Context()), c.want, c.name)
 			assert.Equal(t, 1, log.count("level=ERROR")-before, c.name)
 		}
@@ -227,6 +231,9 @@ func TestAFileWithMistakes(t *testing.T) {
 		seconds(3)
 		assert.Same(t, set, s.Load(), "what was in use is there again")
 		require.NoError(t, s.Status().Err)
+		since, why := s.Lag()
+		assert.Zero(t, since)
+		assert.Empty(t, why)
 		write(t, path, document(2))
 		seconds(3)
 		assert.Equal(t, "2/1m", now(s))

@@ -133,11 +133,18 @@ func TestUnreadKeepsTheLastGood(t *testing.T) {
 			st := awaitMeaning(t, s, policies.Unread, tc.why)
 			assert.Same(t, in, s.Load())
 			assert.Equal(t, policies.Version{Generation: 1, Revision: 1}, st.Version)
+			since, why := s.Lag()
+			assert.Contains(t, why, tc.why)
+			assert.False(t, since.Before(st.Read), "when the document in use was there for the last time")
 			require.NoError(t, rdb.Del(t.Context(), Key(app)).Err())
 			awaitMeaning(t, s, policies.Fleet, "gone")
 			write(t, rdb, document(app, 1, 3, "3/1m"))
 			awaitText(t, s, "3/1m")
 			awaitMeaning(t, s, policies.Fleet, "")
+			require.Eventually(t, func() bool {
+				since, why := s.Lag()
+				return why == "" && since.IsZero()
+			}, patience, time.Millisecond)
 		})
 	}
 }

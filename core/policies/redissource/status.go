@@ -50,6 +50,17 @@ func (s *Source) Status() Status {
 	return st
 }
 
+// Lag implements [enforce.Lagger]: since is the time at which Redis last had the document in use, or last said that there
+// is none while none was in use, or else the start of s.
+func (s *Source) Lag() (since time.Time, why string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, why = s.held.meaning(time.Now(), s.pace.stale); why == "" {
+		return time.Time{}, ""
+	}
+	return s.held.confirmed, why
+}
+
 // calmLog writes one line in its time for each kind, of which there are a few.
 type calmLog struct {
 	log   *slog.Logger
