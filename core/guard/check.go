@@ -1,7 +1,6 @@
 package guard
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -131,10 +130,16 @@ func (g *Guard) check(r keyfunc.Request, v *Verdict, d *Scratch) {
 		all = make([]taken, len(rules))
 	}
 	v.Action, v.guard, d.shared = Pass, g, len(rules) > 1
+	if g.observe != nil && d.subject == nil {
+		d.subject = new(subject)
+	}
 	passes := false
 	defer func() {
 		if g.headers.RateLimit {
 			v.members = members(all)
+		}
+		if d.subject != nil && d.subject.observing { // Observe has panicked
+			d.subject.forget()
 		}
 		for i := len(all) - 1; !passes && i >= 0; i-- { // a rule refuses, or code of the program panics
 			if all[i].holds() {
@@ -197,7 +202,7 @@ func (g *Guard) begin(r keyfunc.Request, t *taken, d *Scratch) (err error) {
 		t.queue(r.Context(), &ask) // before the store is asked, which may panic
 	}
 	var began time.Time
-	if g.measures() {
+	if g.measures(d) {
 		began = t.seen.begin()
 	}
 	err = limiter.Begin(r.Context(), ask, &t.admission)
@@ -327,7 +332,7 @@ func (t *taken) bar() bool {
 func (g *Guard) refuse(r keyfunc.Request, v *Verdict, t *taken, d *Scratch, err error) (goesOn bool) {
 	ru, res := t.rule, &t.admission.Result
 	if g.observe != nil {
-		g.observeDecision(r, t, d, cmp.Or(err, t.keyless))
+		g.observeDecision(r, t, d, err)
 	}
 	if res.Outcome == core.Never {
 		g.warnCost(ru, res)
@@ -382,7 +387,7 @@ func (g *Guard) conclude(r keyfunc.Request, v *Verdict, all []taken, d *Scratch)
 			continue
 		}
 		if g.observe != nil {
-			g.observeDecision(r, t, d, cmp.Or(t.admission.Err, t.keyless))
+			g.observeDecision(r, t, d, t.admission.Err)
 		}
 		if t.probe {
 			t.rule.breaker.circuits.Admitted(t.rule.inEpoch, t.key)

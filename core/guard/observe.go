@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -52,8 +52,8 @@ type Event struct {
 	// is the end of the request.
 	At int64
 	// Took is the duration of the decision, without the waiting for the turn. It is 0 where it was not measured: the
-	// store was not asked, or it is in the process, where a decision takes well under a microsecond. There only one of 16
-	// is measured, taken at random, because reading the clock would take a third as long as the decision.
+	// store was not asked, or it is in the process, where a decision takes well under a microsecond. There only one of 32
+	// is measured, taken at random, because reading the clock takes a third as long as the decision.
 	Took time.Duration
 	// Waited is the time that the request has waited for its turn, also if it was refused in the end, and 0 if its turn
 	// came at once.
@@ -110,7 +110,7 @@ var fromTexts = [...]string{
 // asked leads an Event to the request and the rule that it is about.
 type asked struct {
 	of         *subject // nil if there is none
-	generation uint64   // of the subject, while Observe runs
+	generation int64    // of the subject, while Observe runs
 	live       *live
 }
 
@@ -120,11 +120,13 @@ type asked struct {
 func (a asked) Context() context.Context {
 	ctx := context.Background() //nolint:forbidigo // there is no request any more
 	if s := a.subject(); s != nil {
-		defer s.mu.Unlock()
-		if s.ctx != nil {
-			return s.ctx
+		defer s.leave()
+		switch {
+		case s.ctx != nil:
+			ctx = s.ctx
+		case s.request != nil:
+			ctx = s.request.Context()
 		}
-		ctx = s.request.Context()
 	}
 	return ctx
 }
@@ -136,7 +138,7 @@ func (a asked) Route() string {
 	if s == nil {
 		return ""
 	}
-	defer s.mu.Unlock()
+	defer s.leave()
 	if s.request == nil {
 		return ""
 	}
@@ -150,7 +152,7 @@ func (a asked) Key() string {
 	if s == nil {
 		return ""
 	}
-	defer s.mu.Unlock()
+	defer s.leave()
 	if s.borrowed {
 		return strings.Clone(s.key)
 	}
@@ -162,7 +164,7 @@ func (a asked) Key() string {
 func (a asked) AppendKey(b []byte) []byte {
 	if s := a.subject(); s != nil {
 		b = append(b, s.key...)
-		s.mu.Unlock()
+		s.leave()
 	}
 	return b
 }
@@ -170,45 +172,58 @@ func (a asked) AppendKey(b []byte) []byte {
 // Memo returns the Memo of the rule, which is the same for all its Events.
 func (a asked) Memo() *Memo {
 	if a.live == nil {
-		return new(Memo)
+		return new(Memo) // of an Event that no Guard has made
 	}
 	return &a.live.memo
 }
 
-// subject returns the subject with its lock held, or nil if the Event was kept.
+// subject returns the subject for reading, until leave is called, or nil if the Event was kept.
 func (a asked) subject() *subject {
 	if a.of == nil {
 		return nil
 	}
-	a.of.mu.Lock()
-	if a.of.generation != a.generation {
-		a.of.mu.Unlock()
-		return nil
+	for {
+		switch state := a.of.state.Load(); {
+		case state&^readers != a.generation:
+			return nil
+		case a.of.state.CompareAndSwap(state, state+1):
+			return a.of
+		}
 	}
-	return a.of
 }
 
-// subject holds the request and the key of an Event while Observe runs. It is used again for other Events, each of
-// which is a generation: so Events allocate nothing, and one that is kept finds nothing. Of other goroutines, to which
-// Observe has given the Event, the lock lets those finish that have begun to read.
+// subject has what an Event needs while Observe runs. It is used again for the next Event, which is another generation:
+// so Events allocate nothing, and one that is kept finds nothing. It belongs to one goroutine at a time; others, to which
+// Observe has given an Event, read it between asked.subject and leave.
 type subject struct {
-	mu         sync.Mutex // of what readers of the generation read
-	generation uint64     // changes only under the lock, when Observe has returned
-	request    keyfunc.Request
-	ctx        context.Context //nolint:containedctx // in place of that of the request, which is over; or nil
-	key        string
-	borrowed   bool // key is only valid while Observe runs
+	state     atomic.Int64 // the generation, in units of oneGeneration, and the number of goroutines that read it
+	request   keyfunc.Request
+	ctx       context.Context //nolint:containedctx // in place of that of the request, which is over; or nil
+	key       string
+	borrowed  bool   // key is only valid while Observe runs
+	observing bool   // Observe runs, or has panicked
+	event     Event  // the argument of Observe, which is copied from here
+	rule      *rule  // of event
+	random    uint64 // of the sample of decisions that are measured
 }
 
-// asked returns what leads an Event to s.
-func (s *subject) asked(ru *rule) asked { return asked{s, s.generation, ru.live} }
+const (
+	oneGeneration = 1 << 16
+	readers       = oneGeneration - 1
+)
+
+func (s *subject) leave() { s.state.Add(-1) }
 
 // forget is called when Observe has returned. Events that have led to s do so no more.
 func (s *subject) forget() {
-	s.mu.Lock()
-	s.generation++
-	s.request, s.ctx, s.key = nil, nil, ""
-	s.mu.Unlock()
+	s.observing = false
+	if state := s.state.Load(); state&readers != 0 || !s.state.CompareAndSwap(state, state+oneGeneration) {
+		s.state.Add(oneGeneration)
+		for s.state.Load()&readers != 0 { // another goroutine has begun to read
+			runtime.Gosched()
+		}
+	}
+	s.request, s.ctx = nil, nil
 }
 
 // Memo is room for what an observer keeps about a rule, so that it need not look that up by the Event's texts. It lives
@@ -254,41 +269,56 @@ type seen struct {
 	took, waited time.Duration
 }
 
-// measuredInProcess is the number of decisions of an in-process store of which one is measured.
-const measuredInProcess = 16
-
-// measures reports whether Observe wants to know how long the decision takes that comes now.
-func (g *Guard) measures() bool {
-	return g.observe != nil && (!g.inProcess || rand.Uint32()%measuredInProcess == 0) //nolint:gosec // any will do
-}
-
-// begin notes that a decision is measured from now on.
+// begin notes that the decision is measured from now on.
 func (s *seen) begin() time.Time {
 	now := time.Now()
 	s.began = now.UnixMicro()
 	return now
 }
 
-// observeDecision calls Observe with the decision of the rule of t. It is called only if there is an Observe.
+// measures reports whether to measure the decision that comes now.
+func (g *Guard) measures(d *Scratch) bool {
+	return g.observe != nil && (!g.inProcess || d.subject.sampled())
+}
+
+// sampled reports true for one of 32 calls. A generator of its own costs a fifth of one that the program shares.
+func (s *subject) sampled() bool {
+	s.random = s.random*6364136223846793005 + 1442695040888963407
+	return s.random>>(64-5) == 0
+}
+
+// observeDecision calls Observe with the decision of the rule of t. It is called only if there is an Observe. If that
+// panics, the caller calls forget.
 func (g *Guard) observeDecision(r keyfunc.Request, t *taken, d *Scratch, err error) {
-	if d.subject == nil {
-		d.subject = new(subject)
+	if err == nil {
+		err = t.keyless
 	}
 	s, ru, res := d.subject, t.rule, &t.admission.Result
 	s.request, s.key, s.borrowed = r, t.key, ru.forgets && !d.shared
-	defer s.forget()
-	e := Event{
-		Policy: ru.name, Rule: ru.place, Tier: t.seen.tier, Revision: ru.revision,
-		Result: *res, Outcome: res.Outcome, From: g.from(t, err), Shadow: ru.shadow,
-		At: t.seen.began, Took: t.seen.took, Waited: t.seen.waited, Err: err,
-		asked: s.asked(ru),
+	e := &s.event // an Event is large: what is as before stays
+	if s.rule != ru {
+		s.rule = ru
+		e.Policy, e.Rule, e.Revision, e.Shadow = ru.name, ru.place, ru.revision, ru.shadow
 	}
-	if e.At == 0 {
-		if e.At = res.At; e.At == 0 || !g.inProcess {
-			e.At = time.Now().UnixMicro()
-		}
+	e.Result = *res
+	e.Tier, e.Outcome, e.From = t.seen.tier, res.Outcome, g.from(t, err)
+	e.At, e.Took, e.Waited, e.Err = g.began(t), t.seen.took, t.seen.waited, err
+	e.asked = asked{s, s.state.Load(), ru.live}
+	s.observing = true
+	g.observe(*e)
+	s.forget()
+}
+
+// began returns when the decision began. That of the in-process store has the time by the same clock.
+func (g *Guard) began(t *taken) int64 {
+	switch at := t.admission.Result.At; {
+	case t.seen.began != 0:
+		return t.seen.began
+	case g.inProcess && at != 0:
+		return at
+	default:
+		return time.Now().UnixMicro()
 	}
-	g.observe(e)
 }
 
 // from returns the place where the request of t was decided.
@@ -304,14 +334,14 @@ func (g *Guard) from(t *taken, err error) From {
 		return FromFallback
 	case t.exempt:
 		return FromNone
-	case res.At == 0 && err != nil && res.Outcome == core.Refused && res.RetryAfter == 0: // nothing was decided
+	case err != nil && res.At == 0 && res.Outcome == core.Refused && res.RetryAfter == 0: // nothing was decided
 		if failed := (*core.StoreError)(nil); errors.As(err, &failed) {
 			return FromClosed
 		}
 		return FromNone
 	case res.Remembered:
 		return FromDenyCache
-	case g.inProcess, res.At == 0 && res.Limit == 0:
+	case g.inProcess, res.At == 0 && res.Limit == 0: // unlimited or blocked
 		return FromProcess
 	default:
 		return FromStore
@@ -332,6 +362,6 @@ func (g *Guard) observeSettled(o *owed, d *due, used int64) {
 	g.observe(Event{
 		Policy: ru.name, Rule: ru.place, Tier: d.tier, Revision: ru.revision,
 		Result: *res, Outcome: res.Outcome, From: d.from, Shadow: ru.shadow,
-		Settled: true, At: time.Now().UnixMicro(), Used: used, asked: s.asked(ru),
+		Settled: true, At: time.Now().UnixMicro(), Used: used, asked: asked{s, s.state.Load(), ru.live},
 	})
 }
