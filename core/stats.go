@@ -20,8 +20,8 @@ type Flight struct {
 	Waited time.Duration
 	// Took is the time that it was under way.
 	Took time.Duration
-	// Behind reports that no request waited for it: permits were renewed or released, or units given
-	// back.
+	// Behind reports that no request waited for it: permits were renewed or released, units given back, or boards
+	// written; see Scores.
 	Behind bool
 	// Err is a *StoreError if the server has answered nothing, or nil.
 	Err error
@@ -59,7 +59,7 @@ type ServerStats struct {
 	// Addr is the server's address as the client has it. "other" stands for all servers beyond the first 64.
 	Addr string
 	// Decisions is about the decisions that the server makes, and Behind about what no request waits for: permits that
-	// are renewed or released, and units that are given back.
+	// are renewed or released, units that are given back, and boards that are written.
 	Decisions, Behind TrafficStats
 	// Asked is the time at which the latest flight left for it, or zero. A server that is not asked for a minute while others are has
 	// probably left its Cluster; its breakers count as closed.
@@ -88,6 +88,27 @@ type BreakerStats struct {
 	Since time.Time
 	// Class is the class of the failure that has opened it, and "" if it is closed.
 	Class string
+}
+
+// Score is the number of units that a fleet has counted for a key: a number from Low to High; see [Scores].
+type Score struct {
+	Key       string
+	Low, High int64
+}
+
+// Scores is a part of what one process has counted, for a board that a fleet shares; see redisstore.Store.AddScores. A
+// board lists the keys that count most, such as those that were refused most under a policy within a minute.
+type Scores struct {
+	// Board is the name of the board, as in "login:29012345": 1 to 200 letters, digits and "_.~:/=&%@-".
+	Board string
+	// Source is the name of the process, which has another one at each start: 1 to 64 of the same letters.
+	Source string
+	// Units has what to add for some keys. A unit that is added twice counts twice.
+	Units map[string]int64
+	// Missed is the largest number of units that any one key has counted in this process, for this board, and that were
+	// not added: those of a key that was never in Units, and those of others that are uncertain. It replaces the Missed
+	// that the process has sent before. With 7 of a key added so far, and a Missed of 2, the process has counted 7 to 9.
+	Missed int64
 }
 
 // MemoryStats is a snapshot of a [Memory]; see [Memory.Stats].

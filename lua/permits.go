@@ -10,9 +10,16 @@ func Renew() string { return scripts.permits("renew") }
 func Release() string { return scripts.permits("release") }
 
 // permits puts the sections that they share into a script.
-func (l *library) permits(operation string) string {
+func (l *library) permits(operation string) string { return l.alone(operation, "permits") }
+
+// alone returns a script that decides over no limits, with the sections of other files.
+func (l *library) alone(operation string, from ...string) string {
 	t := l.templates[operation]
-	text, unread, err := place(fill(t.text, sections(l.templates["permits"].text)), t.arguments, 0, argument)
+	text := t.text
+	for _, file := range from {
+		text = fill(text, sections(l.templates[file].text))
+	}
+	text, unread, err := place(text, t.arguments, 0, argument)
 	if err != nil || unread != "" {
 		panic(cannotResolve(operation+".lua", operation, unread, err)) // the files are embedded
 	}

@@ -32,6 +32,9 @@ func TestPermitScripts(t *testing.T) {
 		assert.Equal(t, clock, strings.Count(script, "'TIME'"), "%s reads the clock once", name)
 		assert.Equal(t, clock, strings.Count(script, "'PEXPIRE'"), "%s leaves no key without an expiry", name)
 	}
+	board := lua.Board()
+	assert.Empty(t, placeholders.FindAllString(board, -1))
+	assert.Equal(t, 1, strings.Count(board, "'PEXPIRE'"), "no board is left without an expiry")
 	assert.Equal(t, lua.Acquire(), lua.Acquire(), "one text, so that a server keeps one script")
 }
 

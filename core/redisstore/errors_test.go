@@ -187,6 +187,11 @@ func TestLeastRights(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, lost)
 	require.NoError(t, s.Release(t.Context(), []core.Permit{permit("a")}))
+
+	require.NoError(t, s.AddScores(t.Context(), []core.Scores{{Board: "rights:1", Source: "p", Units: map[string]int64{"k": 1}}}))
+	scores, _, err := s.Scores(t.Context(), []string{"rights:1"}, 1)
+	require.NoError(t, err)
+	assert.Equal(t, []core.Score{{Key: "k", Low: 1, High: 1}}, scores)
 }
 
 // What somebody else has put under our key is discarded, and the discarded state is

@@ -1,8 +1,10 @@
 package redisstore
 
 import (
+	"context"
 	"time"
 
+	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/redisstore/internal/dial"
 )
 
@@ -62,3 +64,8 @@ func (s *Store) Joined() bool { return s.only.maxKeys() > 1 }
 
 // Look lets the next crowd look whether connections were lost.
 func (s *Store) Look() { s.only.proxy.next.Store(0) }
+
+// AddScoresTo is AddScores to boards with places for so many keys.
+func (s *Store) AddScoresTo(ctx context.Context, size int64, all ...core.Scores) error {
+	return s.addScores(ctx, all, size)
+}

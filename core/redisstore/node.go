@@ -22,7 +22,7 @@ type node struct {
 	asked   moment // when the latest flight left
 }
 
-// kind is a purpose of a lane: decisions, for which requests wait, and three that are done behind them. None of the
+// kind is a purpose of a lane: decisions, for which requests wait, and four that are done behind them. None of the
 // latter can hold up a decision, or another.
 type kind int
 
@@ -31,6 +31,7 @@ const (
 	renewing
 	releasing
 	refunding
+	scoring
 	kinds
 )
 

@@ -41,6 +41,16 @@ func (n Names) Before(p core.Policy, shape string) string {
 	return n.prefix + p.Name() + ":" + shape + ":"
 }
 
+// Board returns the name of a board. No key has that name, because a policy's name is not empty. It reports whether the board's name has
+// 1 to 200 letters, digits and "_.~:/=&%@-".
+func (n Names) Board(board string) (name string, ok bool) {
+	ok = len(board) > 0 && len(board) <= maxReadable
+	for i := 0; ok && i < len(board); i++ {
+		ok = safe[board[i]]
+	}
+	return n.prefix + ":top:" + board, ok
+}
+
 // Of returns the name of a key that begins with before. The key stands in it as it is if not a byte of it can break a
 // log line or place a Cluster's hash tag.
 func (n Names) Of(before, key string) string {
