@@ -216,3 +216,35 @@ func ExampleMemo() {
 	// Rule circuit 3 1
 	// Rule circuit 4 2
 }
+
+// What a page for the people on duty shows of a Guard.
+func ExampleGuard_Stats() {
+	g, err := guard.New(guard.Config{
+		Rule: guard.Rule{
+			Policy: "login: 1/1h, 20 concurrent", Key: keyfunc.IP(), OverLimit: guard.Break(guard.BreakOptions{Refusals: 3}),
+		},
+		Rules: []guard.Rule{{Policy: "mail: 10/1s; wait 2s"}},
+	})
+	if err != nil {
+		panic(err)
+	}
+	for range 4 {
+		verdict := g.Check(from("203.0.113.7"))
+		defer verdict.Finish(guard.Final{Status: 200})
+	}
+	s := g.Stats()
+	fmt.Println("permits held:", s.Limiter.Permits)
+	for _, q := range s.Queues {
+		fmt.Println(q.Policy, q.Rule, "waiting:", q.Requests, "of", q.Places)
+	}
+	for _, c := range s.Circuits {
+		fmt.Println(c.Policies, "open circuits:", c.Open)
+	}
+	if s.Lag != "" {
+		fmt.Println("revision", s.Revision, "is not the latest since", s.LagsSince, s.Lag)
+	}
+	// Output:
+	// permits held: 1
+	// mail Rules[0] waiting: 0 of 1000
+	// [login mail] open circuits: 1
+}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/weir-go/weir/core/enforce"
@@ -236,3 +237,85 @@ func columns(lines [][]string) string {
 	}
 	return out.String()
 }
+
+// Stats is a snapshot of a [Guard], for a page or for metrics; see [Guard.Stats].
+type Stats struct {
+	// Limiter has the callers that wait for their turn, the permits, and what is done in the background. It is that of all
+	// Guards that With and WithRule made of one; see [Guard.Shares].
+	Limiter enforce.Stats
+	// Queues has the rules in which requests may wait for their turn, those of routes included, in the order of the
+	// Config. A Guard that With or WithRule has made has its own.
+	Queues []QueueStats
+	// Circuits has the circuits of each [Break] of the Config.
+	Circuits []CircuitStats
+	// Revision is that of the Set in force, or "" without one.
+	Revision string
+	// LagsSince is the time since which that Set is not known to be the latest, and Lag the reason: the zero time and ""
+	// if it is, and where the Source does not say; see [enforce.Lagger].
+	LagsSince time.Time
+	Lag       string
+}
+
+// QueueStats is the part of [Stats] about the requests of a rule that wait for their turn.
+type QueueStats struct {
+	// Policy is the policy's name, and Rule the place of the rule in the Config, as in an [Event].
+	Policy, Rule string
+	// Requests is the number of places that are taken, by requests that wait or are just being decided, and Places how
+	// many there are: Waiting in a [Rule].
+	Requests, Places int
+}
+
+// CircuitStats is the part of [Stats] about a [Break].
+type CircuitStats struct {
+	// Policies are the names of the policies whose refusals it answers, sorted.
+	Policies []string
+	// Open is the number of their keys whose circuit is open now.
+	Open int
+}
+
+// Stats returns a snapshot. It holds up no request, and takes some microseconds: for each Break that has refused, 30 for
+// the 10 000 keys that it watches if BreakOptions.MaxKeys says nothing else.
+func (g *Guard) Stats() Stats {
+	now := g.current()
+	s := Stats{Limiter: g.limiter.Stats(), Revision: now.revision}
+	if lagger, ok := g.source.(enforce.Lagger); ok {
+		s.LagsSince, s.Lag = lagger.Lag()
+	}
+	breakers := map[*breaker]int{}
+	counted := map[*rule]bool{}
+	count := func(rules []*rule) {
+		for _, ru := range rules {
+			if counted[ru] {
+				continue
+			}
+			counted[ru] = true
+			if ru.queues() {
+				s.Queues = append(s.Queues, QueueStats{ru.name, ru.place, ru.queued(), ru.Waiting})
+			}
+			if b := ru.breaker; b != nil {
+				i, known := breakers[b]
+				if !known {
+					i = len(s.Circuits)
+					breakers[b] = i
+					s.Circuits = append(s.Circuits, CircuitStats{Open: b.circuits.Open()})
+				}
+				s.Circuits[i].Policies = append(s.Circuits[i].Policies, ru.name)
+			}
+		}
+	}
+	count(now.rules)
+	if now.routes != nil {
+		for _, e := range now.routes.all {
+			count(e.rules)
+		}
+	}
+	for i := range s.Circuits {
+		slices.Sort(s.Circuits[i].Policies)
+		s.Circuits[i].Policies = slices.Compact(s.Circuits[i].Policies)
+	}
+	return s
+}
+
+// Shares reports whether With or WithRule made g and other of one Guard, or one of the other. Then the Limiter of their
+// Stats is the same: count it once.
+func (g *Guard) Shares(other *Guard) bool { return g.family == other.family }

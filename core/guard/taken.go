@@ -123,6 +123,9 @@ func (ru *rule) enter() bool {
 	return false
 }
 
+// queued returns how many places are taken. One that finds no place has it for a moment, too.
+func (ru *rule) queued() int { return int(min(max(ru.waiting.Load(), 0), int64(ru.Waiting))) }
+
 // leave gives the place back.
 func (t *taken) leave() {
 	t.queued = false

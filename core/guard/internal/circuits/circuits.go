@@ -107,6 +107,26 @@ func (t *Table) Refused(policy, key string) (open time.Duration) {
 	return open
 }
 
+// Open returns the number of circuits that are open now. It looks at all of them, a bucket at a time.
+func (t *Table) Open() (n int) {
+	m := t.made.Load()
+	if m == nil {
+		return 0
+	}
+	now := m.now()
+	for i := range m.buckets {
+		bucket := &m.buckets[i]
+		bucket.mu.Lock()
+		for j := range bucket.ways {
+			if bucket.ways[j].until > now {
+				n++
+			}
+		}
+		bucket.mu.Unlock()
+	}
+	return n
+}
+
 // Admitted closes the circuit of a key, because its probe has passed.
 func (t *Table) Admitted(policy, key string) {
 	t.probed(policy, key, func(c *circuit, now time.Duration) { c.until, c.last = 0, now })

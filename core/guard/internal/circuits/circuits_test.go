@@ -77,5 +77,6 @@ func carryOut(t *testing.T, steps []step) {
 			}
 		}
 		assert.LessOrEqual(t, open, 8, "no more are open than there are places")
+		assert.Equal(t, open, table.Open())
 	}
 }
