@@ -3,7 +3,9 @@ package otelweir
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -11,6 +13,7 @@ import (
 
 	"go.opentelemetry.io/otel/metric"
 
+	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/observe"
 )
@@ -27,6 +30,7 @@ const (
 type histograms struct {
 	counts                     *observe.Observer
 	decisions, queues, flights instrument
+	servers                    atomic.Pointer[map[path]*series] // those with attributes of their own
 
 	mu  sync.Mutex
 	all map[string]*series
@@ -50,6 +54,7 @@ func (s *series) record(ctx context.Context, d time.Duration) {
 
 func (h *histograms) init(meter metric.Meter, counts *observe.Observer) (err error) {
 	h.counts, h.all = counts, map[string]*series{}
+	h.servers.Store(&map[path]*series{})
 	for name, in := range map[string]*instrument{decisionDuration: &h.decisions, timeInQueue: &h.queues, flightDuration: &h.flights} {
 		metrics := observe.Metrics()
 		i := slices.IndexFunc(metrics, func(m observe.Metric) bool { return m.Name == name })
@@ -64,15 +69,14 @@ func (h *histograms) init(meter metric.Meter, counts *observe.Observer) (err err
 	return nil
 }
 
-// of returns the series of an instrument under which a Snapshot has these values.
-func (h *histograms) of(in *instrument, values ...string) *series {
-	values = h.counts.Labels(in.Name, values...)
-	id := in.Name + "\x00" + strings.Join(values, "\x00")
+// of returns the series of an instrument with these values, which are those of Labels.
+func (h *histograms) of(in *instrument, labels []string) *series {
+	id := in.Name + "\x00" + strings.Join(labels, "\x00")
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s := h.all[id]
 	if s == nil {
-		s = &series{in.histogram, []metric.RecordOption{metric.WithAttributeSet(attributes(in.Attributes, values))}}
+		s = &series{in.histogram, []metric.RecordOption{metric.WithAttributeSet(attributes(in.Attributes, labels))}}
 		h.all[id] = s
 	}
 	return s
@@ -97,7 +101,7 @@ func (h *histograms) decision(ctx context.Context, e *guard.Event) {
 		at := &r.decisions[min(e.From, guard.FromClosed)]
 		s := at.Load()
 		if s == nil {
-			s = h.of(&h.decisions, e.Policy, e.From.String())
+			s = h.of(&h.decisions, h.counts.Labels(decisionDuration, e.Policy, e.From.String()))
 			at.Store(s)
 		}
 		s.record(ctx, e.Took)
@@ -105,9 +109,39 @@ func (h *histograms) decision(ctx context.Context, e *guard.Event) {
 	if e.Waited > 0 {
 		s := r.queue.Load()
 		if s == nil {
-			s = h.of(&h.queues, e.Policy)
+			s = h.of(&h.queues, h.counts.Labels(timeInQueue, e.Policy))
 			r.queue.Store(s)
 		}
 		s.record(ctx, e.Waited)
 	}
+}
+
+// path is a server, and whether requests wait for its answers.
+type path struct {
+	server string
+	behind bool
+}
+
+// flight records how long a round trip took. Of none it is known which requests it was for.
+func (h *histograms) flight(f *core.Flight) {
+	ctx := context.Background() //nolint:forbidigo // a round trip has the calls of many requests
+	h.server(path{f.Addr, f.Behind}).record(ctx, max(f.Took, 1))
+}
+
+// server returns the series of a path.
+func (h *histograms) server(p path) *series {
+	if s := (*h.servers.Load())[p]; s != nil {
+		return s
+	}
+	labels := h.counts.Labels(flightDuration, p.server, strconv.FormatBool(p.behind))
+	s := h.of(&h.flights, labels)
+	if labels[0] != p.server {
+		return s // such servers may be any number
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	servers := maps.Clone(*h.servers.Load())
+	servers[p] = s
+	h.servers.Store(&servers)
+	return s
 }

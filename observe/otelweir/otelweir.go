@@ -23,6 +23,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 
+	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/observe"
 )
@@ -98,4 +99,11 @@ func (w *Observer) Observe(e guard.Event) {
 	if spans {
 		w.spans.mark(ctx, &e)
 	}
+}
+
+// ObserveFlight counts a round trip, and records how long it took. Give it to redisstore.Options.Observe in the place of
+// the ObserveFlight of the [observe.Observer], which it calls.
+func (w *Observer) ObserveFlight(f core.Flight) {
+	w.counts.ObserveFlight(f)
+	w.histograms.flight(&f)
 }
