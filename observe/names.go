@@ -51,7 +51,7 @@ type Metric struct {
 // is 50ms unless set otherwise, and those of waits go as far as a policy lets a request wait.
 var (
 	shortBounds = []float64{
-		0.00001, 0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.04, 0.05, 0.1, 1,
+		0.00001, 0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.04, 0.05, 0.1, 0.25, 0.5, 1,
 	}
 	longBounds = []float64{0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30}
 )

@@ -88,7 +88,7 @@ func TestHistograms(t *testing.T) {
 			want := len(slices.DeleteFunc(slices.Clone(durations), func(d time.Duration) bool { return d > least }))
 			assert.EqualValues(t, want, b.GetCumulativeCount(), "up to %v", least)
 		}
-		assert.Len(t, h.Bucket, 13)
+		assert.Len(t, h.Bucket, 15)
 		if !native {
 			assert.Nil(t, h.Schema)
 			continue
