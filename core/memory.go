@@ -154,6 +154,34 @@ func (m *Memory) Reset(ctx context.Context, p Policy, key string) error {
 	return nil
 }
 
+// State implements [StateStore].
+func (m *Memory) State(ctx context.Context, t Take) (State, error) {
+	if err := t.ValidateState(); err != nil {
+		return State{}, err
+	}
+	if err := m.begin(ctx); err != nil {
+		return State{}, err
+	}
+	p, s := t.Policy.p, State{At: t.Now}
+	if len(p.algorithms) > 0 {
+		var row rows.Row
+		row.Lock(m.rows, &p.rows, t.Key, t.Now)
+		if s.At = row.Now(); row.Stored() {
+			s.Text, _ = p.text(row.State(), s.At)
+		}
+		row.Unlock()
+	}
+	if p.permits != nil {
+		held := m.permits.Lock(p.name, p.options.Epoch, t.Key)
+		s.Leases = held.Ends()
+		held.Unlock()
+		if s.At == 0 {
+			s.At = m.rows.Now()
+		}
+	}
+	return s, nil
+}
+
 // Len returns the number of keys that are held, including those that are as if unused and not swept yet.
 func (m *Memory) Len() int {
 	if m.rows == nil {

@@ -79,6 +79,9 @@ func (s Spec) Step(text []byte, t Take) (res Result, next []byte, ttl time.Durat
 	if changed := s.p.decide(&res, state, &t, t.Now); changed || healed {
 		next, ttl = s.p.text(state, t.Now)
 	}
+	if s.p.whole != nil {
+		s.p.whole.ofShare(&res, t.Cost)
+	}
 	return res, next, ttl
 }
 
@@ -95,6 +98,24 @@ func (s Spec) StepRefund(text []byte, r Refund) (next []byte, ttl time.Duration)
 		next, ttl = s.p.text(state, r.Now)
 	}
 	return next, ttl
+}
+
+// InUse returns how many units of each limit but permits are in use at now, in microseconds since the epoch, for stored
+// text as in [Spec.Step]: with 10/1s burst 20, after 15 units at once, 15. A limit in debt has more in use than its burst,
+// and what is reserved ahead is not counted.
+func (s Spec) InUse(text []byte, now int64) []int64 {
+	if s.p == nil {
+		return nil
+	}
+	state, _ := s.parse(text, now)
+	s.p.load(state, now)
+	used := make([]int64, len(s.p.algorithms))
+	for i, a := range s.p.algorithms {
+		most := s.p.limits[i].Burst + s.p.limits[i].Debt
+		used[i] = most - min(most, a.Most(state, now, true))
+		state = state[a.Words():]
+	}
+	return used
 }
 
 // parse reads stored text. healed reports that no policy of this shape has written it.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Store keeps what was counted and decides, in one atomic step for each call. Its
@@ -20,6 +21,7 @@ import (
 // An enforce.Limiter also uses what else a store implements:
 //
 //   - [PermitStore], without which policies cannot have permits;
+//   - [StateStore], without which Limiter.Explain fails;
 //   - Fallback() *Memory, which returns the in-process store that decides under "fail local"
 //     while this one fails. All Limiters on the store then share it; without the method each
 //     has its own;
@@ -46,6 +48,34 @@ type Store interface {
 	Refund(ctx context.Context, refunds []Refund) error
 	// Reset forgets the key: it is as if unused.
 	Reset(ctx context.Context, p Policy, key string) error
+}
+
+// StateStore is a [Store] that shows what it keeps about a key, so that a Limiter can explain what it would decide. Both
+// stores of weir implement it, and package storetest tests any further one.
+type StateStore interface {
+	// State returns what the store keeps for the policy and the key of t, at its clock or at t.Now. It changes nothing:
+	// it takes nothing, corrects nothing, and counts as no use of the key. Its mistakes are those of [Take.ValidateState],
+	// and it fails as Take does, then with a State that has the names and what is remembered at most.
+	State(ctx context.Context, t Take) (State, error)
+}
+
+// State has all that a store keeps about one key under one policy; see [StateStore]. That of a key that was never used
+// has a time and names, and nothing else.
+type State struct {
+	// At is the store's clock when it looked, in microseconds since the epoch, or the Now that was asked for.
+	At int64
+	// Text has the counts, as [Spec.Step] reads them. nil means that the key is as if unused.
+	Text []byte
+	// Leases are the instants at which the leases of permits end, in microseconds since the epoch, one for each place
+	// that was acquired and not released, the earliest first. Those that have ended may be among them.
+	Leases []int64
+	// Name is the name under which the store keeps Text, such as a key of Redis, and PermitName that of the permits. They
+	// are "" in a store that has no names, and where the policy has no rates or no permits.
+	Name, PermitName string
+	// Remembered is the Result with which the store would answer t from memory, without asking its server, and
+	// RememberedFor the longest time for which it would do so. nil means that it would ask.
+	Remembered    *Result
+	RememberedFor time.Duration
 }
 
 // Refund is a number of units to give back; see [Store].

@@ -64,3 +64,12 @@ func (t *Take) Validate() error {
 	}
 	return nil
 }
+
+// ValidateState is Validate for [StateStore], which also looks at policies that have permits alone.
+func (t *Take) ValidateState() error {
+	if t.Policy.p == nil || len(t.Policy.p.algorithms) > 0 {
+		return t.Validate()
+	}
+	p := Permit{Policy: t.Policy, Key: t.Key, ID: "state", Now: t.Now}
+	return p.Validate()
+}

@@ -6,6 +6,9 @@ func Acquire() string { return scripts.permits("acquire") }
 // Renew returns the script that renews permits; see renew.lua.
 func Renew() string { return scripts.permits("renew") }
 
+// State returns the script that shows what is kept for a key; see state.lua.
+func State() string { return scripts.permits("state") }
+
 // Release returns the script that gives permits back; see release.lua.
 func Release() string { return scripts.permits("release") }
 

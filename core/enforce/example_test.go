@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync/atomic"
+	"time"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/enforce"
@@ -275,4 +276,32 @@ func ExampleLimiter_Begin() {
 	now, err := limiter.Peek(ctx, "alice")
 	fmt.Println(now.Remaining, a.Held(), err)
 	// Output: 7 true <nil>
+}
+
+// Explain returns the answer that a request would get, and takes nothing.
+func ExampleLimiter_Explain() {
+	limiter, err := enforce.New(nil, core.MustParse("mail: 3/1h fixed-window, 2 concurrent"), enforce.Options{})
+	if err != nil {
+		panic(err)
+	}
+	ctx := context.Background()
+	for range 3 {
+		_, _ = limiter.Allow(ctx, "alice")
+	}
+	x, err := limiter.Explain(ctx, "alice", 1)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(x.Outcome, "by", x.From)
+	for _, l := range x.Limits {
+		fmt.Printf("%s: %d used, %d left, refuses: %v\n", l.Limit, l.Used, l.Left, l.Refuses)
+	}
+	fmt.Println(x.Permits.Held, "of", x.Permits.Most, "permits held")
+	fmt.Println(len(x.Next), "times at which one is admitted, the first in", x.Next[0].At.Sub(x.At).Round(time.Hour))
+	// Output:
+	// refused by process
+	// 3/1h fixed-window: 3 used, 0 left, refuses: true
+	// 2 concurrent: 0 used, 2 left, refuses: false
+	// 0 of 2 permits held
+	// 5 times at which one is admitted, the first in 1h0m0s
 }

@@ -287,3 +287,34 @@ func (h *holder) close() {
 		x.releaseBecause(ErrPermitLost)
 	}
 }
+
+// places returns the number of places of a key that this process holds.
+func (h *holder) places(p core.Policy, key string) (n int64) {
+	h.each(p, key, func(x *hold) { n += x.permit.Places() })
+	return n
+}
+
+// each calls f for each permit of a key that this process holds, under the lock.
+func (h *holder) each(p core.Policy, key string, f func(*hold)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for x := range h.held {
+		if x.permit.Key == key && x.permit.Policy.Name() == p.Name() && x.permit.Policy.Spec().PermitShape() == p.Spec().PermitShape() {
+			f(x)
+		}
+	}
+}
+
+// withLeases adds to the leases of a key in the fallback, at now, those of the permits that the store has granted to this
+// process: they begin there when the fallback first decides.
+func (h *holder) withLeases(ends []int64, p core.Policy, key string, now int64) []int64 {
+	h.each(p, key, func(x *hold) {
+		if x.remote() && !x.adopted {
+			for range x.permit.Places() {
+				ends = append(ends, now+x.lease.Microseconds())
+			}
+		}
+	})
+	slices.Sort(ends)
+	return ends
+}

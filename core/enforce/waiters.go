@@ -133,6 +133,16 @@ func (w *waiters) forget(p core.Policy, key string) {
 	}
 }
 
+// count returns how many callers wait in a line.
+func (w *waiters) count(k lineKey) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if l := w.lines[k]; l != nil {
+		return l.waiting.Len()
+	}
+	return 0
+}
+
 // line returns the line of a key. w is locked.
 func (w *waiters) line(k lineKey) *line {
 	l := w.lines[k]

@@ -2,8 +2,10 @@ package algo
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sort"
+	"strconv"
 )
 
 // Leases are the permits of one key that nobody has given back, those whose lease has
@@ -149,4 +151,43 @@ func (l *Leases) Empty() bool { return len(l.order) == 0 }
 // Ended reports whether all leases have ended.
 func (l *Leases) Ended(now int64) bool {
 	return l.Empty() || l.order[len(l.order)-1].end <= now
+}
+
+// LeasesUntil returns the leases of permits of one place each, whose ids are not known: ends are when they end, the
+// earliest first.
+func LeasesUntil(ends []int64) *Leases {
+	l := &Leases{ends: make(map[string]int64, len(ends)), total: int64(len(ends))}
+	for i, end := range ends {
+		id := strconv.Itoa(i)
+		l.ends[id] = end
+		l.order = append(l.order, lease{end, 1, id})
+	}
+	return l
+}
+
+// Ends returns when the leases end, the earliest first: one entry for each place.
+func (l *Leases) Ends() (ends []int64) {
+	for _, x := range l.order {
+		for range x.places {
+			ends = append(ends, x.end)
+		}
+	}
+	return ends
+}
+
+// Clone returns a copy that may be changed.
+func (l *Leases) Clone() *Leases {
+	return &Leases{ends: maps.Clone(l.ends), order: slices.Clone(l.order), total: l.total}
+}
+
+// Held returns the number of places that are held at now, and when the first and the last of their leases end, if none
+// may end later than latest.
+func (l *Leases) Held(now, latest int64) (places, first, last int64) {
+	for _, x := range l.order[l.after(now):] {
+		if places == 0 {
+			first = min(x.end, latest)
+		}
+		places, last = places+x.places, min(x.end, latest)
+	}
+	return places, first, last
 }

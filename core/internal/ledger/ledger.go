@@ -100,6 +100,17 @@ func (l *Ledger) Sub(k Key, units int64) {
 	}
 }
 
+// Owed returns what a key owes, and leaves it there.
+func (l *Ledger) Owed(k Key) int64 {
+	if l.Empty() {
+		return 0
+	}
+	s := l.shard(k)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.entries[k].units
+}
+
 // Collect returns what a key owes, and forgets it: each unit is collected once at most.
 func (l *Ledger) Collect(k Key) (units int64) {
 	s := l.shard(k)

@@ -155,8 +155,37 @@ func (c *Cache) Policy(before string, p core.Policy) *Policy {
 // what was refused was decided after it was sent, and before the reply was received. By the
 // later instant t must still be refused; by the earlier one, RetryAfter is never too short.
 func (c *Cache) Answer(p *Policy, t *core.Take, now time.Duration) (res core.Result, ok bool) {
-	if c == nil || !answerable(t) || int64(now) >= c.alive.Load() {
+	e, res := c.again(p, t, now)
+	if e == nil {
 		return core.Result{}, false
+	}
+	hits := c.own.Get().(*atomic.Uint64)
+	hits.Add(1)
+	c.own.Put(hits)
+	if !e.hit.Load() {
+		e.hit.Store(true)
+	}
+	return res, true
+}
+
+// Peek is Answer for a caller that only wants to know: it counts nothing. It returns as well the time for which Answer
+// would go on like that at most.
+func (c *Cache) Peek(p *Policy, t *core.Take, now time.Duration) (res core.Result, left time.Duration, ok bool) {
+	e, res := c.again(p, t, now)
+	if e == nil {
+		return core.Result{}, 0, false
+	}
+	left = e.dies - now
+	if p.scope.givesBack.Load() {
+		left = min(left, e.sent+shortLife-now)
+	}
+	return res, left, true
+}
+
+// again returns the entry by which t is refused, and the refusal, or nil.
+func (c *Cache) again(p *Policy, t *core.Take, now time.Duration) (by *entry, res core.Result) {
+	if c == nil || !answerable(t) || int64(now) >= c.alive.Load() {
+		return nil, core.Result{}
 	}
 	set := c.set(p, t.Key)
 	var key name
@@ -169,10 +198,15 @@ func (c *Cache) Answer(p *Policy, t *core.Take, now time.Duration) (res core.Res
 			key = nameOf(t.Key)
 		}
 		if e.is(p, key, asked(t)) {
-			return c.again(e, p, t, now)
+			// The server rounds its clock down, and so there may be a microsecond more.
+			earliest, latest := e.reply[0]+(now-e.received).Microseconds(), e.reply[0]+(now-e.sent).Microseconds()+1
+			if res, ok := p.spec.Again(*t, e.cost, e.reply[:e.n], earliest, latest); ok {
+				return e, res
+			}
+			break
 		}
 	}
-	return core.Result{}, false
+	return nil, core.Result{}
 }
 
 // answerable reports whether t is of the kind that is answered at all: a peek is never refused,
@@ -185,21 +219,6 @@ func asked(t *core.Take) int64 {
 		return 1
 	}
 	return t.Cost
-}
-
-func (c *Cache) again(e *entry, p *Policy, t *core.Take, now time.Duration) (core.Result, bool) {
-	// The server rounds its clock down, and so there may be a microsecond more.
-	earliest, latest := e.reply[0]+(now-e.received).Microseconds(), e.reply[0]+(now-e.sent).Microseconds()+1
-	res, ok := p.spec.Again(*t, e.cost, e.reply[:e.n], earliest, latest)
-	if ok {
-		hits := c.own.Get().(*atomic.Uint64)
-		hits.Add(1)
-		c.own.Put(hits)
-		if !e.hit.Load() {
-			e.hit.Store(true)
-		}
-	}
-	return res, ok
 }
 
 // alive reports whether e may still be asked. Its policy may have begun to give back after it was
