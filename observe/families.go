@@ -11,13 +11,13 @@ type Family struct {
 	Points []Point
 }
 
-// Point is what is measured for one set of attributes.
+// Point is the measurement of one set of attributes.
 type Point struct {
 	// Values are the values of the metric's attributes, in their order.
 	Values []string
-	// Value is what a Counter or a Gauge has.
+	// Value is the number of a Counter or a Gauge.
 	Value float64
-	// Histogram is what Histograms have, else nil.
+	// Histogram has the durations of Histograms; it is nil of others.
 	Histogram *Histogram
 }
 

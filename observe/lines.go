@@ -26,7 +26,7 @@ func unstored(f guard.From) bool {
 // lines are the lines of all rules and tiers that were seen.
 type lines struct {
 	seed  maphash.Seed
-	slots []atomic.Pointer[line] // a power of two, twice the lines or more, with open addressing
+	slots []atomic.Pointer[line] // a power of two, four times the lines or more, with open addressing
 	other *line
 
 	mu       sync.Mutex // of what follows, of policies, and of the places of lines
@@ -140,7 +140,7 @@ func (ls *lines) lookUp(e *guard.Event) *line {
 func (ls *lines) add(e *guard.Event, hash uint64) *line {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	if ls.series.left <= 0 || !isLabel(e.Policy) || !isLabel(e.Rule) || !isLabel(e.Tier) {
+	if !ls.hasRoom(e) {
 		return ls.other
 	}
 	for i := hash; ; i++ {
@@ -156,6 +156,13 @@ func (ls *lines) add(e *guard.Event, hash uint64) *line {
 			return l
 		}
 	}
+}
+
+// hasRoom reports whether an event may have a line.
+func (ls *lines) hasRoom(e *guard.Event) bool {
+	p := ls.policies[e.Policy]
+	return ls.series.left > 0 && (p == nil || p.series.left > 0) && len(ls.all) < len(ls.slots)/4 &&
+		isLabel(e.Policy) && isLabel(e.Rule) && isLabel(e.Tier)
 }
 
 // isLabel reports whether a text can be a label: a reader such as Prometheus refuses a whole scrape for one that is not
