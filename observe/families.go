@@ -1,6 +1,8 @@
 package observe
 
 import (
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -21,85 +23,161 @@ type Point struct {
 	Histogram *Histogram
 }
 
+// The most points that a metric has of what policies and revisions there are. They and the shares of other metrics in
+// lines.go come to less than Options.MaxSeries, if that is 500 or more; so does the sum of both for its default of 2000.
+const (
+	mostInfos     = 100
+	mostGauges    = 50
+	mostRevisions = 10
+)
+
 // Families returns the Snapshot as metrics, in the order of [Metrics]. Metrics without points are there as well.
 func (s *Snapshot) Families() []Family {
-	all := []Family{}
-	add := func(m Metric, points []Point) { all = append(all, Family{m, points}) }
+	points := map[string][]Point{}
+	add := func(m Metric, p Point) { points[m.Name] = append(points[m.Name], p) }
+	s.addDecisions(add)
+	s.addServers(add)
+	s.addGuards(add)
+	var all []Family
+	for _, m := range Metrics() {
+		all = append(all, Family{m, points[m.Name]})
+	}
+	return all
+}
 
-	points := make([]Point, 0, len(s.Decisions))
+// addDecisions adds what was observed of requests.
+func (s *Snapshot) addDecisions(add func(Metric, Point)) {
 	for _, d := range s.Decisions {
-		points = append(points, Point{
+		add(decisions, Point{
 			Values: []string{d.Policy, d.Rule, d.Tier, d.Outcome, d.From, strconv.FormatBool(d.Shadow)}, Value: float64(d.Count),
 		})
 	}
-	add(decisions, points)
-	points = nil
 	for i := range s.Durations {
 		d := &s.Durations[i]
-		points = append(points, Point{Values: []string{d.Policy, d.From}, Histogram: &d.Histogram})
+		add(decisionDuration, Point{Values: []string{d.Policy, d.From}, Histogram: &d.Histogram})
 	}
-	add(decisionDuration, points)
-	points = nil
 	for i := range s.Queues {
 		q := &s.Queues[i]
-		points = append(points, Point{Values: []string{q.Policy}, Histogram: &q.Histogram})
+		add(timeInQueue, Point{Values: []string{q.Policy}, Histogram: &q.Histogram})
 	}
-	add(timeInQueue, points)
-	add(queuedRequests, nil)
-	add(activePermits, nil)
-	points = nil
 	for _, u := range s.Settled {
-		points = append(points, Point{Values: []string{u.Policy}, Value: float64(u.Units)})
+		add(unitsSettled, Point{Values: []string{u.Policy}, Value: float64(u.Units)})
 	}
-	add(unitsSettled, points)
-	points = nil
 	for _, f := range s.Failures {
-		points = append(points, Point{Values: []string{f.Class, f.Server}, Value: float64(f.Count)})
+		add(storeFailures, Point{Values: []string{f.Class, f.Server}, Value: float64(f.Count)})
 	}
-	add(storeFailures, points)
-	deadline := time.Duration(0)
-	for _, store := range s.Stores {
-		deadline = max(deadline, store.Deadline)
-	}
-	add(storeDeadline, one(deadline > 0, deadline.Seconds()))
-	var durations, calls, merged []Point
+}
+
+// addServers adds what is known of servers and of stores.
+func (s *Snapshot) addServers(add func(Metric, Point)) {
 	for i := range s.Flights {
 		f := &s.Flights[i]
 		values := []string{f.Server, strconv.FormatBool(f.Behind)}
-		durations = append(durations, Point{Values: values, Histogram: &f.Histogram})
-		calls = append(calls, Point{Values: values, Value: float64(f.Calls)})
-		merged = append(merged, Point{Values: values, Value: float64(f.Merged)})
+		add(flightDuration, Point{Values: values, Histogram: &f.Histogram})
+		add(flightCalls, Point{Values: values, Value: float64(f.Calls)})
+		add(flightMerged, Point{Values: values, Value: float64(f.Merged)})
 	}
-	add(flightDuration, durations)
-	add(flightCalls, calls)
-	add(flightMerged, merged)
-	points = nil
 	for _, b := range s.Breakers {
 		open := 0.0
 		if b.Open {
 			open = 1
 		}
-		points = append(points, Point{Values: []string{b.Server, strconv.FormatBool(b.Behind), b.Class}, Value: open})
+		add(breakerOpen, Point{Values: []string{b.Server, strconv.FormatBool(b.Behind), b.Class}, Value: open})
 	}
-	add(breakerOpen, points)
-	add(backgroundPending, nil)
-	add(backgroundLost, nil)
-	add(backgroundOldest, nil)
-	var keys, displaced float64
-	for _, m := range s.Memories {
-		keys, displaced = keys+float64(m.Keys), displaced+float64(m.Displaced)
+	deadline := time.Duration(0)
+	for _, store := range s.Stores {
+		deadline = max(deadline, store.Deadline)
 	}
-	add(keysHeld, one(len(s.Memories) > 0, keys))
-	add(keysDisplaced, one(len(s.Memories) > 0, displaced))
-	add(policyInfo, nil)
-	add(policySetInfo, nil)
-	return all
+	if deadline > 0 {
+		add(storeDeadline, Point{Value: deadline.Seconds()})
+	}
+	if len(s.Memories) > 0 {
+		var keys, displaced float64
+		for _, m := range s.Memories {
+			keys, displaced = keys+float64(m.Keys), displaced+float64(m.Displaced)
+		}
+		add(keysHeld, Point{Value: keys})
+		add(keysDisplaced, Point{Value: displaced})
+	}
 }
 
-// one returns the point of a metric without attributes, if there is one.
-func one(has bool, value float64) []Point {
-	if !has {
-		return nil
+// addGuards adds what the watched guards tell of themselves.
+func (s *Snapshot) addGuards(add func(Metric, Point)) {
+	queued, permits := map[string]float64{}, map[string]float64{}
+	infos := map[[2]string]bool{}
+	for _, p := range s.Policies {
+		if infos[[2]string{p.Name, p.Limits}] = true; p.Permits {
+			permits[p.Name] = 0
+		}
 	}
-	return []Point{{Value: value}}
+	if more := len(infos) - mostInfos; more > 0 {
+		add(policyInfo, Point{Values: []string{Other, Other}, Value: float64(more)})
+	}
+	for i, p := range slices.SortedFunc(maps.Keys(infos), func(a, b [2]string) int { return slices.Compare(a[:], b[:]) }) {
+		if i < mostInfos {
+			add(policyInfo, Point{Values: p[:], Value: 1})
+		}
+	}
+	revisions := map[string]float64{}
+	var since time.Time
+	for _, g := range s.Guards {
+		for _, q := range g.Queues {
+			queued[q.Policy] += float64(q.Requests)
+		}
+		if g.Revision != "" {
+			revisions[g.Revision]++
+		}
+		if !g.LagsSince.IsZero() && (since.IsZero() || g.LagsSince.Before(since)) {
+			since = g.LagsSince
+		}
+	}
+	if len(revisions) > 0 {
+		lag := 0.0
+		if !since.IsZero() {
+			lag = max(s.At.Sub(since).Seconds(), 0)
+		}
+		add(policySetLag, Point{Value: lag})
+	}
+	byName(add, policySetInfo, revisions, mostRevisions)
+	type lane struct{ pending, lost, oldest float64 }
+	lanes := map[string]lane{}
+	for _, l := range s.Limiters {
+		for _, p := range l.Policies {
+			permits[p.Name] += float64(p.Permits)
+		}
+		for _, b := range l.Lanes {
+			lanes[b.Name] = lane{
+				lanes[b.Name].pending + float64(b.Pending+b.Out), lanes[b.Name].lost + float64(b.Lost),
+				max(lanes[b.Name].oldest, b.Oldest.Seconds()),
+			}
+		}
+	}
+	byName(add, queuedRequests, queued, mostGauges)
+	for name, n := range permits {
+		if n == 0 && !slices.ContainsFunc(s.Policies, func(p Policy) bool { return p.Permits && p.Name == name }) {
+			delete(permits, name) // it only waits
+		}
+	}
+	byName(add, activePermits, permits, mostGauges)
+	for _, name := range slices.Sorted(maps.Keys(lanes)) {
+		add(backgroundPending, Point{Values: []string{name}, Value: lanes[name].pending})
+		add(backgroundLost, Point{Values: []string{name}, Value: lanes[name].lost})
+		add(backgroundOldest, Point{Values: []string{name}, Value: lanes[name].oldest})
+	}
+}
+
+// byName adds a point for each name, and one for all beyond the most.
+func byName(add func(Metric, Point), m Metric, values map[string]float64, most int) {
+	names := slices.Sorted(maps.Keys(values))
+	more := 0.0
+	for i, name := range names {
+		if i < most && name != Other {
+			add(m, Point{Values: []string{name}, Value: values[name]})
+		} else {
+			more += values[name]
+		}
+	}
+	if len(names) > most || slices.Contains(names, Other) {
+		add(m, Point{Values: []string{Other}, Value: more})
+	}
 }

@@ -73,7 +73,7 @@ var (
 		"weir.queued_requests", "{request}", "Requests that wait for their turn now.", Gauge, []string{AttrPolicy}, nil,
 	}
 	activePermits = Metric{
-		"weir.active_permits", "{permit}", "Permits that this process holds now.", Gauge, nil, nil,
+		"weir.active_permits", "{permit}", "Permits that this process holds now.", Gauge, []string{AttrPolicy}, nil,
 	}
 	unitsSettled = Metric{
 		"weir.units.settled", "{unit}", "Units that requests have used in the end, of rules with Settle or After.", Counter, []string{AttrPolicy}, nil,
@@ -122,6 +122,9 @@ var (
 		"weir.policy_set.info", "", "The number of guards in which the policies of a revision are in force.", Gauge,
 		[]string{AttrRevision}, nil,
 	}
+	policySetLag = Metric{
+		"weir.policy_set.lag", "s", "Time since which the policies in force are not known to be the latest.", Gauge, nil, nil,
+	}
 )
 
 // Metrics returns all metrics, in the order in which [Snapshot.Families] has them.
@@ -129,7 +132,7 @@ func Metrics() []Metric {
 	return []Metric{
 		decisions, decisionDuration, timeInQueue, queuedRequests, activePermits, unitsSettled, storeFailures, storeDeadline,
 		flightDuration, flightCalls, flightMerged, breakerOpen, backgroundPending, backgroundLost, backgroundOldest,
-		keysHeld, keysDisplaced, policyInfo, policySetInfo,
+		keysHeld, keysDisplaced, policyInfo, policySetInfo, policySetLag,
 	}
 }
 

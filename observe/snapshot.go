@@ -4,9 +4,12 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/guard"
 )
 
-// Snapshot is all that an [Observer] knows at one instant. It is sorted and bounded, and belongs to the caller.
+// Snapshot is all that an [Observer] knows at one instant. It is sorted, and belongs to the caller. What comes of policies,
+// tiers and servers is bounded, but for Policies and Guards, which are as many as the program has.
 type Snapshot struct {
 	// At is the time of the snapshot, and Start that since which all counts count.
 	At, Start time.Time
@@ -32,6 +35,21 @@ type Snapshot struct {
 	// order in which Watch was given them.
 	Stores   []core.StoreStats
 	Memories []core.MemoryStats
+	// Guards has what the watched guards tell of themselves, in the order in which Watch was given them, and Limiters what
+	// their Limiters do: one for all guards that With and WithRule have made of each other.
+	Guards   []guard.Stats
+	Limiters []enforce.Stats
+	// Policies has the policies of the watched guards, with the numbers in force.
+	Policies []Policy
+}
+
+// Policy is a policy in force.
+type Policy struct {
+	Name string
+	// Limits is its text without the name, such as "100/1m; fail closed".
+	Limits string
+	// Permits reports that requests hold permits of it.
+	Permits bool
 }
 
 // Decisions is a number of decisions. What is beyond Options.MaxSeries has "other" as its Policy, Rule and Tier.

@@ -1,7 +1,11 @@
 package observe
 
 import (
+	"cmp"
+	"maps"
 	"slices"
+	"strings"
+	"sync"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/guard"
@@ -9,7 +13,7 @@ import (
 
 // watched holds the guards and stores that Snapshot asks for their counts.
 type watched struct {
-	guards   []*guard.Guard
+	guards   []*watchedGuard
 	stores   []statsOfStore
 	memories []*core.Memory
 }
@@ -18,8 +22,7 @@ type watched struct {
 type statsOfStore interface{ Stats() core.StoreStats }
 
 // Watch adds guards and stores whose own counts are in each Snapshot: waiting requests, permits, what is to be done in
-// the background, servers, and keys. One that is given twice counts once, but give only one of the guards that With and
-// WithRule have made of each other. A store tells of itself if it is a [core.Memory], or has a method Stats that
+// the background, servers, and keys. One that is given twice counts once. A store tells of itself if it is a [core.Memory], or has a method Stats that
 // returns [core.StoreStats], as that of redisstore has; the store in the process that decides while it fails is watched
 // as well.
 func (o *Observer) Watch(guards []*guard.Guard, stores ...core.Store) {
@@ -27,8 +30,8 @@ func (o *Observer) Watch(guards []*guard.Guard, stores ...core.Store) {
 	defer o.mu.Unlock()
 	w := &o.watched
 	for _, g := range guards {
-		if g != nil && !slices.Contains(w.guards, g) {
-			w.guards = append(w.guards, g)
+		if g != nil && !slices.ContainsFunc(w.guards, func(is *watchedGuard) bool { return is.Guard == g }) {
+			w.guards = append(w.guards, &watchedGuard{Guard: g})
 		}
 	}
 	for _, s := range stores {
@@ -43,6 +46,17 @@ func (o *Observer) Watch(guards []*guard.Guard, stores ...core.Store) {
 	}
 }
 
+// Guards returns the guards that are watched, in the order in which Watch was given them.
+func (o *Observer) Guards() []*guard.Guard {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	guards := make([]*guard.Guard, len(o.watched.guards))
+	for i, g := range o.watched.guards {
+		guards[i] = g.Guard
+	}
+	return guards
+}
+
 // watchedNow adds what is watched to s.
 func (o *Observer) watchedNow(s *Snapshot) {
 	o.mu.Lock()
@@ -55,4 +69,43 @@ func (o *Observer) watchedNow(s *Snapshot) {
 	for _, m := range w.memories {
 		s.Memories = append(s.Memories, m.Stats())
 	}
+	policies := map[Policy]bool{}
+	for i, g := range w.guards {
+		stats := g.Stats()
+		s.Guards = append(s.Guards, stats)
+		if !slices.ContainsFunc(w.guards[:i], func(before *watchedGuard) bool { return before.Shares(g.Guard) }) {
+			s.Limiters = append(s.Limiters, stats.Limiter)
+		}
+		for _, p := range g.policies(stats.Revision) {
+			policies[p] = true
+		}
+	}
+	s.Policies = slices.SortedFunc(maps.Keys(policies), func(a, b Policy) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Limits, b.Limits), boolCompare(a.Permits, b.Permits))
+	})
+}
+
+// watchedGuard is a guard with its policies, which change only with the revision of its Set.
+type watchedGuard struct {
+	*guard.Guard
+
+	mu       sync.Mutex
+	known    bool
+	revision string
+	list     []Policy
+}
+
+// policies returns the policies of g.
+func (g *watchedGuard) policies(revision string) []Policy {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.known || g.revision != revision {
+		g.known, g.revision, g.list = true, revision, nil
+		for _, ru := range g.Rules(nil) {
+			if _, limits, ok := strings.Cut(ru.Policy, ": "); ok {
+				g.list = append(g.list, Policy{ru.Name, limits, ru.Needs.Permits})
+			}
+		}
+	}
+	return g.list
 }
