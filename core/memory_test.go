@@ -83,6 +83,10 @@ func TestMemoryFlood(t *testing.T) {
 		}
 	}
 	assert.Greater(t, m.Len(), maxKeys*9/10)
+	stats := m.Stats()
+	assert.Equal(t, []int{m.Len(), maxKeys}, []int{stats.Keys, stats.MaxKeys})
+	assert.EqualValues(t, 1+100+flood-stats.Keys, stats.Displaced, "each key that is gone still counted")
+	assert.Zero(t, stats.DisplacedAtLimit)
 	kept := 0
 	for i := range 100 {
 		if take(other, fmt.Sprint("idle", i), 0).Remaining < 10 {
@@ -90,6 +94,25 @@ func TestMemoryFlood(t *testing.T) {
 		}
 	}
 	assert.Less(t, kept, 20, "idle keys make room")
+}
+
+// Keys that are as if unused make room without being missed. One at its limit is, when all are at their limits.
+func TestMemoryStats(t *testing.T) {
+	assert.Zero(t, new(core.Memory).Stats())
+	m := newMemory(t, 2)
+	p := core.MustParse("1/1s")
+	now := time.Now().UnixMicro()
+	take := func(keys ...string) core.MemoryStats {
+		for _, key := range keys {
+			_, err := m.Take(t.Context(), core.Take{Policy: p, Key: key, Cost: 1, Now: now})
+			require.NoError(t, err)
+		}
+		return m.Stats()
+	}
+	assert.Equal(t, core.MemoryStats{Keys: 2, MaxKeys: 2}, take("a", "b"))
+	now += time.Second.Microseconds()
+	assert.Equal(t, core.MemoryStats{Keys: 2, MaxKeys: 2}, take("c", "d"), "nobody was forgotten")
+	assert.Equal(t, core.MemoryStats{Keys: 2, MaxKeys: 2, Displaced: 1, DisplacedAtLimit: 1}, take("e"))
 }
 
 func TestMemoryTakeDoesNotAllocate(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -154,5 +155,31 @@ func TestGaveUpThatBlocks(t *testing.T) {
 		close(release)
 		require.NoError(t, blocked.group.Wait(t.Context()))
 		assert.Equal(t, []int{1, 2}, blocked.ended)
+	})
+}
+
+// Stats shows what waits and is out, how old the oldest of all is, also of what has failed before, and all that was lost.
+func TestStats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPost()
+		assert.Zero(t, p.Stats())
+		p.delay = 10 * time.Millisecond
+		p.Keep = func(item int, _ error) bool { return item == 2 }
+		var mended atomic.Bool
+		p.fail = func(item int) error { return map[bool]error{true: errGone}[item < 3 && !mended.Load()] }
+		p.AddAll([]int{1, 2, 3, 4})
+		synctest.Wait()
+		assert.Equal(t, later.Stats{Pending: 1, Out: 3}, p.Stats())
+		<-time.After(15 * time.Millisecond)
+		assert.Equal(t, later.Stats{Pending: 1, Out: 1, Lost: 1, Oldest: 15 * time.Millisecond}, p.Stats(), "2 has failed, 4 is out")
+		<-time.After(10 * time.Millisecond)
+		p.Add(5)
+		synctest.Wait()
+		assert.Equal(t, later.Stats{Pending: 1, Out: 1, Lost: 1, Oldest: 25 * time.Millisecond}, p.Stats(), "2 waits, 5 is out")
+		assert.Equal(t, 3, p.Unsent(), "two are left, and one was lost")
+		assert.EqualValues(t, 1, p.Stats().Lost, "it only grows")
+		mended.Store(true)
+		require.NoError(t, p.group.Wait(t.Context()))
+		assert.Equal(t, later.Stats{Lost: 1}, p.Stats())
 	})
 }

@@ -17,7 +17,7 @@ func TestLedger(t *testing.T) {
 	l.Add(KeyOf("b", "g1s", "k"), 1, time.Minute)
 	l.Sub(KeyOf("a", "g1s", "k"), 2)
 	l.Sub(KeyOf("a", "g1s", "other"), 2)
-	assert.EqualValues(t, 2, l.keys.Load())
+	assert.Equal(t, Stats{Keys: 2, Units: 6}, l.Stats())
 	assert.Zero(t, l.Collect(KeyOf("a", "g1s", "other")))
 
 	var all sync.WaitGroup
@@ -31,7 +31,9 @@ func TestLedger(t *testing.T) {
 		sum += n
 	}
 	assert.EqualValues(t, 5, sum)
+	assert.Equal(t, Stats{Keys: 1, Units: 1}, l.Stats())
 	l.Sub(KeyOf("b", "g1s", "k"), 7)
+	assert.Zero(t, l.Stats())
 	assert.True(t, l.Empty(), "nothing is looked up any more")
 }
 
@@ -53,7 +55,7 @@ func TestLedgerIsBounded(t *testing.T) {
 		for i := range 2 * MaxKeys {
 			l.Add(key(i), 1, time.Minute)
 		}
-		assert.EqualValues(t, MaxKeys, l.keys.Load())
+		assert.Equal(t, Stats{Keys: MaxKeys, Units: MaxKeys, Lost: MaxKeys}, l.Stats())
 		assert.Zero(t, l.Collect(key(2*MaxKeys-1)), "those that came late are not handed back")
 		l.Add(key(0), 1, time.Minute)
 		assert.EqualValues(t, 2, l.Collect(key(0)), "those that are there go on")

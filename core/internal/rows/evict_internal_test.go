@@ -16,13 +16,14 @@ func TestTableEvicts(t *testing.T) {
 		expires []int64
 		limited []bool
 		left    []int64
+		stats   [2]uint64 // displaced, and at their limits
 	}{
-		{"all dead", []int64{5, 6, 10}, []bool{false, true, true}, nil},
-		{"some dead", []int64{20, 10, 30, 9}, []bool{false, true, false, true}, []int64{20, 30}},
-		{"the earliest", []int64{30, 20, 40}, make([]bool, 3), []int64{30, 40}},
-		{"not at the limit", []int64{30, 20, 40, 50}, []bool{true, true, false, false}, []int64{20, 30, 50}},
-		{"all at the limit", []int64{30, 20, 40}, []bool{true, true, true}, []int64{30, 40}},
-		{"one", []int64{30}, []bool{true}, nil},
+		{"all dead", []int64{5, 6, 10}, []bool{false, true, true}, nil, [2]uint64{}},
+		{"some dead", []int64{20, 10, 30, 9}, []bool{false, true, false, true}, []int64{20, 30}, [2]uint64{}},
+		{"the earliest", []int64{30, 20, 40}, make([]bool, 3), []int64{30, 40}, [2]uint64{1, 0}},
+		{"not at the limit", []int64{30, 20, 40, 50}, []bool{true, true, false, false}, []int64{20, 30, 50}, [2]uint64{1, 0}},
+		{"all at the limit", []int64{30, 20, 40}, []bool{true, true, true}, []int64{30, 40}, [2]uint64{1, 1}},
+		{"one", []int64{30}, []bool{true}, nil, [2]uint64{1, 1}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := &shard{most: 10, keys: len(c.expires)}
@@ -33,6 +34,7 @@ func TestTableEvicts(t *testing.T) {
 			}
 			s.evict(10)
 			assert.Equal(t, len(c.left), s.keys)
+			assert.Equal(t, c.stats, [2]uint64{s.displaced, s.atLimit}, "what was dead is not missed by anybody")
 			var left []int64
 			for i := range tab.size() {
 				if !tab.array.Load().empty(i) {
