@@ -69,3 +69,6 @@ func (s *Store) Look() { s.only.proxy.next.Store(0) }
 func (s *Store) AddScoresTo(ctx context.Context, size int64, all ...core.Scores) error {
 	return s.addScores(ctx, all, size)
 }
+
+// ForgetNodes lets the nodes of a Cluster or Ring be made again, as if there had been many.
+func (s *Store) ForgetNodes() { s.nodes.byClient.Clear() }
