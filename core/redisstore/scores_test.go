@@ -23,7 +23,7 @@ import (
 // if it says the most that it leaves out.
 func TestScoresAreBounded(t *testing.T) {
 	t.Parallel()
-	s := newStore(t, closing(t, redis.NewUniversalClient(redisstore.ClientOptions(sharedServer(t).Addr()))), redisstore.Options{Deadline: patient})
+	s := newStore(t, closing(t, redis.NewUniversalClient(redisstore.ClientOptions(sharedServer(t).Addr()))), own())
 	round, ctx := 0, t.Context()
 	rapid.Check(t, func(t *rapid.T) {
 		round++
@@ -138,8 +138,9 @@ func TestScores(t *testing.T) {
 // Under HashKeys, a server learns nobody's name, and who has the key finds it.
 func TestScoresOfHashedKeys(t *testing.T) {
 	t.Parallel()
-	s := newStore(t, closing(t, redis.NewUniversalClient(redisstore.ClientOptions(sharedServer(t).Addr()))),
-		redisstore.Options{Deadline: patient, HashKeys: []byte("a secret of 16 bytes, or more")})
+	o := own()
+	o.HashKeys = []byte("a secret of 16 bytes, or more")
+	s := newStore(t, closing(t, redis.NewUniversalClient(redisstore.ClientOptions(sharedServer(t).Addr()))), o)
 	require.NoError(t, s.AddScores(t.Context(), []core.Scores{{Board: "hashed:1", Source: "p1", Units: map[string]int64{"ann": 5}}}))
 	scores, _, err := s.Scores(t.Context(), []string{"hashed:1"}, 5)
 	require.NoError(t, err)
@@ -168,7 +169,7 @@ func TestScoresOnACluster(t *testing.T) {
 func TestScoresErrors(t *testing.T) {
 	t.Parallel()
 	proxy := redistest.NewProxy(t, sharedServer(t).Addr())
-	s := newStore(t, closing(t, redis.NewUniversalClient(redisstore.ClientOptions(proxy.Addr()))), redisstore.Options{})
+	s := newStore(t, closing(t, redis.NewUniversalClient(redisstore.ClientOptions(proxy.Addr()))), own())
 	units := map[string]int64{}
 	for i := range 201 {
 		units[fmt.Sprint(i)] = 1
