@@ -62,6 +62,27 @@ func (t *Table) Ask(policy, key string) (refuse time.Duration, probe bool) {
 	}
 }
 
+// Peek reports for how long requests of a key would be refused unasked, and otherwise whether one would be the probe. It
+// changes nothing.
+func (t *Table) Peek(policy, key string) (refuse time.Duration, probe bool) {
+	m := t.made.Load()
+	if m == nil {
+		return 0, false
+	}
+	bucket, hash := m.at(policy, key)
+	bucket.mu.Lock()
+	defer bucket.mu.Unlock()
+	c, now := bucket.find(hash), m.now()
+	switch {
+	case c == nil || c.until == 0:
+		return 0, false
+	case now < c.until:
+		return c.until - now, false
+	default:
+		return 0, !t.forgotten(c, now)
+	}
+}
+
 // betweenProbes is the time for which a probe that has not been decided keeps others from being one.
 const betweenProbes = time.Second
 
