@@ -80,16 +80,13 @@ func (w *Observer) Close() error { return w.collects.Unregister() }
 // Observe counts an event, records how long the decision took, and marks the span of the request. Give it to
 // guard.Config.Observe in the place of the Observe of the [observe.Observer], which it calls.
 //
-// The request's span gets weir.policy, weir.rule, weir.tier, weir.outcome and weir.from of the last rule that has decided
-// on the request; where a rule has refused it, that is the one. [AttrRefused] has the policy that refused, also if its
-// handler then let the request pass; [AttrTrialRefused] the one on trial that would have; [AttrTimeInQueue] the wait for a
-// turn. A decision for which a store outside of the process was asked is a span within it, "weir.decision", which has the
-// attributes of its rule, and an error if the store has failed. No span has a key.
+// The request's span, if it is recorded, gets weir.policy, weir.rule, weir.tier, weir.outcome and weir.from of the last
+// rule that has decided on the request, which is the one that refused, if one has. [AttrRefused] has the policy that
+// refused, also if its handler then let the request pass; [AttrTrialRefused] the one on trial that would have. See the
+// other constants as well. A decision for which a store outside of the process was asked is a span within it,
+// "weir.decision", which has the attributes of its rule, and an error if the store has failed. No span has a key.
 func (w *Observer) Observe(e guard.Event) {
 	w.counts.Observe(e)
-	if e.Settled {
-		return
-	}
 	spans := w.spans.tracer != nil
 	if !spans && e.Took == 0 && e.Waited == 0 {
 		return

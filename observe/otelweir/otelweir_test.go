@@ -4,8 +4,10 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -173,7 +175,7 @@ func TestNewNeedsAnObserver(t *testing.T) {
 	assert.ErrorContains(t, err, "observe.New")
 }
 
-// A decision allocates nothing for its histogram, nor for the span of a request that nobody records.
+// A decision and a round trip allocate nothing for their histograms, nor a decision for the span of a request that nobody records.
 func TestObserveAllocatesNothing(t *testing.T) {
 	if race.Enabled {
 		t.Skip("the race detector allocates")
@@ -198,6 +200,8 @@ func TestObserveAllocatesNothing(t *testing.T) {
 			}
 			without := testing.AllocsPerRun(200, check[0])
 			assert.InDelta(t, without, testing.AllocsPerRun(200, check[1]), 0)
+			w.ObserveFlight(core.Flight{Addr: "10.0.0.1:6379", Took: 1})
+			assert.Zero(t, testing.AllocsPerRun(200, func() { w.ObserveFlight(core.Flight{Addr: "10.0.0.1:6379", Took: 1}) }))
 		})
 	}
 }
@@ -208,4 +212,58 @@ func histogram(t testing.TB, metrics map[string]metricdata.Metrics, name string)
 	h, ok := metrics[name].Data.(metricdata.Histogram[float64])
 	require.True(t, ok, "%s is %T", name, metrics[name].Data)
 	return h
+}
+
+// Round trips are in a histogram with the server's address, or with "other" beyond the 64th server.
+func TestFlights(t *testing.T) {
+	reader, provider := newReader(t)
+	counts, w := newObserver(t, otelweir.Options{MeterProvider: provider, TracerProvider: noop.NewTracerProvider()})
+	const servers = 100
+	for range 2 {
+		for i := range servers {
+			w.ObserveFlight(core.Flight{Addr: "10.0.0." + strconv.Itoa(i) + ":6379", Calls: 3, Took: time.Millisecond})
+			w.ObserveFlight(core.Flight{Addr: "10.0.0." + strconv.Itoa(i) + ":6379", Calls: 1, Took: time.Millisecond, Behind: true})
+		}
+	}
+	points := histogram(t, collected(t, reader), "weir.flight.duration").DataPoints
+	snapshot := counts.Snapshot()
+	require.Len(t, points, len(snapshot.Flights))
+	require.Less(t, len(points), 2*servers)
+	got := map[string]uint64{}
+	for _, p := range points {
+		server, _ := p.Attributes.Value("server.address")
+		behind, _ := p.Attributes.Value("weir.behind")
+		got[server.AsString()+" "+strconv.FormatBool(behind.AsBool())] = p.Count
+	}
+	for _, f := range snapshot.Flights {
+		assert.Equal(t, f.Histogram.Count, got[f.Server+" "+strconv.FormatBool(f.Behind)], f.Server)
+	}
+	assert.EqualValues(t, 2, got["10.0.0.0:6379 false"])
+	assert.Greater(t, got["other false"], uint64(2))
+}
+
+// However many policies there are, the histograms have no more series than a Snapshot has.
+func TestSeriesAreBounded(t *testing.T) {
+	reader, provider := newReader(t)
+	counts, w := newObserver(t, otelweir.Options{MeterProvider: provider, TracerProvider: noop.NewTracerProvider()})
+	const policies = 3000
+	for i := range policies {
+		w.Observe(guard.Event{
+			Policy: "p" + strconv.Itoa(i), Rule: "Rule", Outcome: core.Admitted, From: guard.FromStore,
+			Took: time.Millisecond, Waited: time.Second,
+		})
+	}
+	metrics, snapshot := collected(t, reader), counts.Snapshot()
+	for name, series := range map[string]int{
+		"weir.decision.duration": len(snapshot.Durations), "weir.request.time_in_queue": len(snapshot.Queues),
+	} {
+		points := histogram(t, metrics, name).DataPoints
+		assert.Len(t, points, series, name)
+		assert.Less(t, series, 200, name)
+		count := uint64(0)
+		for _, p := range points {
+			count += p.Count
+		}
+		assert.EqualValues(t, policies, count, name)
+	}
 }

@@ -14,16 +14,23 @@ import (
 	"github.com/weir-go/weir/observe"
 )
 
-// The attributes of spans that no metric has.
+// The attributes of spans that no metric has. The others are in [observe].
 const (
 	// AttrRefused is the name of the policy that has refused the request.
 	AttrRefused = "weir.refused"
 	// AttrTrialRefused is the name of the policy on trial that would have refused it.
 	AttrTrialRefused = "weir.trial.refused"
-	// AttrTimeInQueue is the time that the request has waited for its turn, in seconds.
-	AttrTimeInQueue = "weir.time_in_queue"
-	// AttrStoreError is the class of the failure for which the store has not decided.
+	// AttrStoreError is the class of the failure for which the store has not decided. It is not called error.type, which
+	// says of the span of a request why that has failed.
 	AttrStoreError = "weir.store.error"
+	// AttrLimit, AttrRemaining and AttrRetryAfter are the fields of the core.Result, the latter in seconds.
+	AttrLimit      = "weir.limit"
+	AttrRemaining  = "weir.remaining"
+	AttrRetryAfter = "weir.retry_after"
+	// AttrTimeInQueue is the time that the request has waited for its turn, in seconds.
+	AttrTimeInQueue = "weir.request.time_in_queue"
+	// AttrSettled is the number of units that the request has used in the end.
+	AttrSettled = "weir.units.settled"
 )
 
 // decision is the name of the span of a decision.
@@ -40,11 +47,15 @@ func (s *spans) mark(ctx context.Context, e *guard.Event) {
 	if !span.IsRecording() {
 		return
 	}
+	if e.Settled {
+		span.SetAttributes(attribute.Int64(AttrSettled, e.Used))
+		return
+	}
 	var failed *core.StoreError
 	if e.Err != nil {
 		errors.As(e.Err, &failed)
 	}
-	all := make([]attribute.KeyValue, 0, 8)
+	all := make([]attribute.KeyValue, 0, 11)
 	if e.Shadow {
 		if !e.Outcome.Allowed() {
 			all = append(all, attribute.String(AttrTrialRefused, e.Policy))
@@ -62,7 +73,7 @@ func (s *spans) mark(ctx context.Context, e *guard.Event) {
 		}
 	}
 	span.SetAttributes(all...)
-	if e.Took > 0 && (e.From == guard.FromStore || failed != nil && failed.Class != core.ClassBreaker) {
+	if e.From == guard.FromStore || failed != nil && failed.Class != core.ClassBreaker {
 		s.ask(ctx, e, failed)
 	}
 }
@@ -73,7 +84,7 @@ func (s *spans) ask(ctx context.Context, e *guard.Event, failed *core.StoreError
 	_, span := s.tracer.Start(ctx, decision, trace.WithTimestamp(began),
 		trace.WithAttributes(decided([]attribute.KeyValue{attribute.Bool(observe.AttrShadow, e.Shadow)}, e)...))
 	if failed != nil {
-		span.SetAttributes(attribute.String(observe.AttrError, failed.Class))
+		span.SetAttributes(attribute.String(observe.AttrError, failed.Class), attribute.String(observe.AttrServer, failed.Server))
 		span.SetStatus(codes.Error, failed.Class)
 	}
 	span.End(trace.WithTimestamp(began.Add(e.Took)))
@@ -81,8 +92,15 @@ func (s *spans) ask(ctx context.Context, e *guard.Event, failed *core.StoreError
 
 // decided appends the attributes of a decision.
 func decided(all []attribute.KeyValue, e *guard.Event) []attribute.KeyValue {
-	return append(all,
+	all = append(all,
 		attribute.String(observe.AttrPolicy, e.Policy), attribute.String(observe.AttrRule, e.Rule),
 		attribute.String(observe.AttrTier, e.Tier), attribute.String(observe.AttrOutcome, e.Outcome.String()),
 		attribute.String(observe.AttrFrom, e.From.String()))
+	if e.Result.Limit > 0 {
+		all = append(all, attribute.Int64(AttrLimit, e.Result.Limit), attribute.Int64(AttrRemaining, e.Result.Remaining))
+	}
+	if e.Result.RetryAfter > 0 {
+		all = append(all, attribute.Float64(AttrRetryAfter, e.Result.RetryAfter.Seconds()))
+	}
+	return all
 }

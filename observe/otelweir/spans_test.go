@@ -3,6 +3,7 @@ package otelweir_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -51,7 +52,9 @@ type attrs map[attribute.Key]any
 func attrsOf(span sdktrace.ReadOnlySpan) attrs {
 	all := attrs{}
 	for _, a := range span.Attributes() {
-		all[a.Key] = a.Value.AsInterface()
+		if all[a.Key] = a.Value.AsInterface(); a.Value.Type() == attribute.INT64 {
+			all[a.Key] = int(a.Value.AsInt64())
+		}
 	}
 	return all
 }
@@ -72,7 +75,7 @@ func (tr tracing) last(t testing.TB) (request sdktrace.ReadOnlySpan, decisions [
 }
 
 func TestSpans(t *testing.T) {
-	down := &core.StoreError{Class: core.ClassDown, Err: errors.New("no connection")}
+	down := &core.StoreError{Class: core.ClassDown, Server: "10.0.0.1:6379", Err: errors.New("no connection")}
 	breaker := &core.StoreError{Class: core.ClassBreaker, Err: errors.New("it has just failed")}
 	policy := func(words string) guard.Config { return guard.Config{Rule: guard.Rule{Policy: "api: 1/1h" + words}} }
 	for name, tc := range map[string]struct {
@@ -85,53 +88,39 @@ func TestSpans(t *testing.T) {
 	}{
 		"admitted by the store": {
 			config: policy(" burst 5"), requests: 1,
-			request: attrs{"weir.policy": "api", "weir.rule": "Rule", "weir.tier": "", "weir.outcome": "admitted", "weir.from": "store"},
-			decisions: []attrs{{
-				"weir.policy": "api", "weir.rule": "Rule", "weir.tier": "", "weir.outcome": "admitted", "weir.from": "store", "weir.shadow": false,
-			}},
+			request:   decided("admitted", "store", attrs{"weir.limit": 5, "weir.remaining": 4}),
+			decisions: []attrs{decided("admitted", "store", attrs{"weir.limit": 5, "weir.remaining": 4, "weir.shadow": false})},
 		},
 		"refused by the store": {
 			config: policy(""), requests: 2,
-			request: attrs{
-				"weir.policy": "api", "weir.rule": "Rule", "weir.tier": "", "weir.outcome": "refused", "weir.from": "store",
-				"weir.refused": "api",
-			},
-			decisions: []attrs{{
-				"weir.policy": "api", "weir.rule": "Rule", "weir.tier": "", "weir.outcome": "refused", "weir.from": "store", "weir.shadow": false,
-			}},
+			request: decided("refused", "store", attrs{
+				"weir.limit": 1, "weir.remaining": 0, "weir.retry_after": 3600.0, "weir.refused": "api",
+			}),
+			decisions: []attrs{decided("refused", "store", attrs{
+				"weir.limit": 1, "weir.remaining": 0, "weir.retry_after": 3600.0, "weir.shadow": false,
+			})},
 		},
 		"decided in the process": {
 			config: policy(" burst 5"), requests: 1, inProcess: true,
-			request: attrs{"weir.policy": "api", "weir.rule": "Rule", "weir.tier": "", "weir.outcome": "admitted", "weir.from": "process"},
+			request: decided("admitted", "process", attrs{"weir.limit": 5, "weir.remaining": 4}),
 		},
 		"a store that has failed": {
 			config: policy("; fail local"), requests: 1, fails: down,
-			request: attrs{
-				"weir.policy": "api", "weir.rule": "Rule", "weir.tier": "", "weir.outcome": "at-limit", "weir.from": "fallback",
-				"weir.store.error": "down",
-			},
-			decisions: []attrs{{
-				"weir.policy": "api", "weir.rule": "Rule", "weir.tier": "", "weir.outcome": "at-limit", "weir.from": "fallback", "weir.shadow": false,
-				"error.type": "down",
-			}},
+			request: decided("at-limit", "fallback", attrs{"weir.limit": 1, "weir.remaining": 0, "weir.store.error": "down"}),
+			decisions: []attrs{decided("at-limit", "fallback", attrs{
+				"weir.limit": 1, "weir.remaining": 0, "weir.shadow": false, "error.type": "down", "server.address": "10.0.0.1:6379",
+			})},
 		},
 		"a store that has failed, and so has the request": {
 			config: policy("; fail closed"), requests: 1, fails: down,
-			request: attrs{
-				"weir.policy": "api", "weir.rule": "Rule", "weir.tier": "", "weir.outcome": "refused", "weir.from": "closed",
-				"weir.store.error": "down", "weir.refused": "api",
-			},
-			decisions: []attrs{{
-				"weir.policy": "api", "weir.rule": "Rule", "weir.tier": "", "weir.outcome": "refused", "weir.from": "closed", "weir.shadow": false,
-				"error.type": "down",
-			}},
+			request: decided("refused", "closed", attrs{"weir.store.error": "down", "weir.refused": "api"}),
+			decisions: []attrs{decided("refused", "closed", attrs{
+				"weir.shadow": false, "error.type": "down", "server.address": "10.0.0.1:6379",
+			})},
 		},
 		"a store that was not asked": {
 			config: policy("; fail open"), requests: 1, fails: breaker,
-			request: attrs{
-				"weir.policy": "api", "weir.rule": "Rule", "weir.tier": "", "weir.outcome": "admitted", "weir.from": "open",
-				"weir.store.error": "breaker",
-			},
+			request: decided("admitted", "open", attrs{"weir.store.error": "breaker"}),
 		},
 		"a trial that would refuse": {
 			config: guard.Config{
@@ -139,24 +128,27 @@ func TestSpans(t *testing.T) {
 				Rules: []guard.Rule{{Policy: "trial: 1/1h; shadow"}},
 			},
 			requests: 2, inProcess: true,
-			request: attrs{
-				"weir.policy": "api", "weir.rule": "Rule", "weir.tier": "", "weir.outcome": "admitted", "weir.from": "process",
-				"weir.trial.refused": "trial",
-			},
+			request: decided("admitted", "process", attrs{"weir.limit": 9, "weir.remaining": 7, "weir.trial.refused": "trial"}),
 		},
 		"refused, and let pass": {
 			config: guard.Config{
-				Rule:  guard.Rule{Policy: "api: 1/1h", OverLimit: guard.Degrade()},
-				Rules: []guard.Rule{{Policy: "all: 9/1h"}},
+				Rule:  guard.Rule{Policy: "all: 1/1h", OverLimit: guard.Degrade()},
+				Rules: []guard.Rule{{Policy: "api: 9/1h"}},
 			},
 			requests: 2, inProcess: true,
-			request: attrs{
-				"weir.policy": "all", "weir.rule": "Rules[0]", "weir.tier": "", "weir.outcome": "admitted", "weir.from": "process",
-				"weir.refused": "api",
-			},
+			request: decided("admitted", "process", attrs{
+				"weir.rule": "Rules[0]", "weir.limit": 9, "weir.remaining": 7, "weir.retry_after": 3600.0, "weir.refused": "all",
+			}),
+		},
+		"settled": {
+			config: guard.Config{Rule: guard.Rule{
+				Policy: "api: 9/1h", Settle: func(guard.Final, int64) int64 { return 3 },
+			}},
+			requests: 1, inProcess: true,
+			request: decided("admitted", "process", attrs{"weir.limit": 9, "weir.remaining": 8, "weir.units.settled": 3}),
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(name, bubble(func(t *testing.T) {
 			tr := newTracing(t)
 			_, w := newObserver(t, otelweir.Options{MeterProvider: metricnoop.NewMeterProvider(), TracerProvider: tr.TracerProvider})
 			store := newRemote(t)
@@ -187,8 +179,20 @@ func TestSpans(t *testing.T) {
 				}
 			}
 			assert.Equal(t, codes.Unset, request.Status().Code, "whether the request has failed is for others to say")
-		})
+		}))
 	}
+}
+
+// bubble runs a test with a clock that stands still.
+func bubble(test func(*testing.T)) func(*testing.T) {
+	return func(t *testing.T) { synctest.Test(t, test) }
+}
+
+// decided returns the attributes of a decision of the rule "api", and more.
+func decided(outcome, from string, more attrs) attrs {
+	all := attrs{"weir.policy": "api", "weir.rule": "Rule", "weir.tier": "", "weir.outcome": outcome, "weir.from": from}
+	maps.Copy(all, more)
+	return all
 }
 
 // The span of a decision lasts as long as it took, and the request's span has the wait for the turn that follows.
