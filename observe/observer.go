@@ -29,8 +29,10 @@ type Observer struct {
 	recent   recent
 	callers  callers
 
-	mu      sync.Mutex // of watched
+	mu      sync.Mutex // of what follows
 	watched watched
+	sharing *sharing // nil before Share
+	closed  bool
 }
 
 // New returns an Observer. The error lists every mistake in o at once.
