@@ -223,7 +223,7 @@ func (l *late) Lag() (time.Time, string) { return l.since, l.why }
 func TestLayersLag(t *testing.T) {
 	t.Parallel()
 	file, redis := &late{}, &late{}
-	layers := policies.Layers(file, &plain{}, redis).(enforce.Lagger) //nolint:forcetypeassert // documented
+	layers := policies.Layers(file, &plain{}, redis).(enforce.Lagger)
 	lag := func() string {
 		since, why := layers.Lag()
 		if since.IsZero() {

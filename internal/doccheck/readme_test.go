@@ -50,7 +50,7 @@ var packages = map[string]string{
 	"rediscell":  module + "/core/rediscell",
 	"redisstore": module + "/core/redisstore", "storetest": module + "/core/storetest",
 	"nethttp": module + "/nethttp", "ginmw": module + "/ginmw",
-	"echomw": module + "/echomw", "fibermw": module + "/fibermw", "observe": module + "/observe",
+	"echomw": module + "/echomw", "fibermw": module + "/fibermw", "observe": module + "/observe", "inspect": module + "/observe/inspect",
 
 	"chi": "github.com/go-chi/chi/v5", "echo": "github.com/labstack/echo/v4",
 	"fiber": "github.com/gofiber/fiber/v2", "gin": "github.com/gin-gonic/gin",
