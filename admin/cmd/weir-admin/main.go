@@ -27,6 +27,7 @@ import (
 	_ "github.com/weir-go/weir/admin/record/drivers"
 	"github.com/weir-go/weir/core/policies"
 	"github.com/weir-go/weir/core/policies/redissource"
+	"github.com/weir-go/weir/internal/redisurl"
 )
 
 func main() {
@@ -58,7 +59,7 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	rdb, err := connect(*redisURL)
+	rdb, err := redisurl.Connect(*redisURL, false)
 	if err != nil {
 		return err
 	}

@@ -9,33 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
-
-func TestConnect(t *testing.T) {
-	for location, want := range map[string]any{
-		"redis://127.0.0.1:1":                                         &redis.Client{},
-		"rediss://user:password@127.0.0.1:1/3":                        &redis.Client{},
-		"unix:///tmp/redis.sock":                                      &redis.Client{},
-		"redis://127.0.0.1:1?master_name=main&addr=127.0.0.1:2":       &redis.Client{},
-		"redis://user:password@127.0.0.1:1?addr=127.0.0.1:2&addr=h:3": &redis.ClusterClient{},
-	} {
-		rdb, err := connect(location)
-		require.NoError(t, err, location)
-		assert.IsType(t, want, rdb, location)
-		if single, ok := rdb.(*redis.Client); ok {
-			assert.LessOrEqual(t, single.Options().MaxRetries, 0, "%s: a transaction must not be sent again", location)
-		}
-		require.NoError(t, rdb.Close())
-	}
-	for _, location := range []string{"127.0.0.1:6379", "http://127.0.0.1", "redis://secret@%zz"} {
-		_, err := connect(location)
-		require.Error(t, err, location)
-		assert.NotContains(t, err.Error(), "secret")
-	}
-}
 
 func TestBeyond(t *testing.T) {
 	for address, want := range map[string]bool{
