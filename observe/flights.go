@@ -19,7 +19,7 @@ type byKey[K comparable, V any] struct {
 }
 
 // at returns the value of k, or, if there are most of them, that of other.
-func (t *byKey[K, V]) at(k, other K, most int, make func() *V) *V {
+func (t *byKey[K, V]) at(k, other K, most int, make func(K) *V) *V {
 	if m := t.now.Load(); m != nil {
 		if v := (*m)[k]; v != nil {
 			return v
@@ -38,7 +38,7 @@ func (t *byKey[K, V]) at(k, other K, most int, make func() *V) *V {
 		k = other
 	}
 	if next[k] == nil {
-		next[k] = make()
+		next[k] = make(k)
 	}
 	t.now.Store(&next)
 	return next[k]
@@ -70,7 +70,7 @@ func (f *failures) count(err error) {
 	if !ok && !errors.As(err, &failed) {
 		return
 	}
-	f.counts.at(failure{failed.Class, failed.Server}, failure{Other, Other}, maxFailures, func() *atomic.Uint64 { return new(atomic.Uint64) }).Add(1)
+	f.counts.at(failure{failed.Class, failed.Server}, failure{Other, Other}, maxFailures, func(failure) *atomic.Uint64 { return new(atomic.Uint64) }).Add(1)
 }
 
 // snapshot adds the failures to s, which has what is known of servers.
@@ -116,11 +116,15 @@ type trips struct {
 type flights struct{ trips byKey[path, trips] }
 
 func (f *flights) of(server string, behind bool) *trips {
-	return f.trips.at(path{server, behind}, path{Other, behind}, 2*maxServers, func() *trips { return &trips{times: newCounts()} })
+	return f.trips.at(path{server, behind}, path{Other, behind}, 2*maxServers, newTrips)
 }
 
 // ObserveFlight counts a round trip. Give it to redisstore.Options.Observe.
-func (o *Observer) ObserveFlight(f core.Flight) {
+func (o *Observer) ObserveFlight(f core.Flight) { o.CountFlight(&f) }
+
+// CountFlight counts a round trip as ObserveFlight does, and returns the series of "weir.flight.duration" in which it is.
+// See Count.
+func (o *Observer) CountFlight(f *core.Flight) *Series {
 	t := o.flights.of(f.Addr, f.Behind)
 	t.times.count(max(f.Took, 1))
 	t.calls.Add(uint64(max(f.Calls, 0)))   //nolint:gosec // it is not negative
@@ -128,6 +132,7 @@ func (o *Observer) ObserveFlight(f core.Flight) {
 	if f.Err != nil {
 		t.failed.Add(1)
 	}
+	return t.times.series
 }
 
 // ObserveBreaker notes that a breaker has opened or closed. Give it to redisstore.Options.ObserveBreaker; of stores that

@@ -165,7 +165,10 @@ func (g *cells) cell(d time.Duration) int {
 
 // counts is a number of decisions and a histogram of those that were measured. It has one stripe for each processor, up to
 // four, so that processors seldom write to the same line of memory. All of it is allocated at once, 2.2 KB a stripe.
-type counts struct{ words []atomic.Uint64 }
+type counts struct {
+	words  []atomic.Uint64
+	series *Series // the histogram that has these durations; those of several outcomes are in one
+}
 
 // The words of a stripe.
 const (
@@ -174,7 +177,7 @@ const (
 	wordCells             // from here on
 )
 
-func newCounts() *counts { return &counts{make([]atomic.Uint64, stripes*stripeLen)} }
+func newCounts() *counts { return &counts{words: make([]atomic.Uint64, stripes*stripeLen)} }
 
 // count counts one that took d, or, if d is 0, one that was not measured.
 func (c *counts) count(d time.Duration) {

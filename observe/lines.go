@@ -32,6 +32,7 @@ type lines struct {
 	mu       sync.Mutex // of what follows, of policies, and of the places of lines
 	all      []*line
 	policies map[string]*policy
+	timed    map[timed]*Series
 	series   budget // of decisions
 	times    budget // histograms of decisions
 	queues   budget // histograms of waits
@@ -92,7 +93,7 @@ func (f *fate) ask(b *budget) {
 
 func (ls *lines) init(maxSeries int) {
 	ls.seed = maphash.MakeSeed()
-	ls.policies = map[string]*policy{}
+	ls.policies, ls.timed = map[string]*policy{}, map[timed]*Series{}
 	ls.other = &line{policy: ls.policyOf(Other), rule: Other, tier: Other}
 	ls.all = []*line{ls.other}
 	// The series of "other" are taken from the budget as well: at most len(series) of decisions, and a histogram for
@@ -207,9 +208,11 @@ func (ls *lines) make(l *line, i int) *counts {
 	case l == ls.other || l.policy.series.left > 0 && ls.series.take() && l.policy.series.take():
 		s = newCounts()
 		l.policy.timed[i%froms].ask(&ls.times)
+		s.series = ls.seriesOf(l.policy, guard.From(i%froms)) //nolint:gosec // it is small
 	default:
 		if s = ls.other.series[i].Load(); s == nil {
 			s = newCounts()
+			s.series = ls.seriesOf(ls.other.policy, guard.From(i%froms)) //nolint:gosec // it is small
 			ls.other.series[i].Store(s)
 		}
 	}
@@ -226,26 +229,28 @@ func (p *policy) waits(ls *lines) *counts {
 	defer ls.mu.Unlock()
 	other := ls.other.policy
 	if p.queue.Load() == nil && (p == other || ls.queues.take()) {
-		p.queue.Store(newCounts())
+		p.queue.Store(newQueue(p))
 	}
 	if p.queue.Load() == nil {
 		if other.queue.Load() == nil {
-			other.queue.Store(newCounts())
+			other.queue.Store(newQueue(other))
 		}
 		p.queue.Store(other.queue.Load())
 	}
 	return p.queue.Load()
 }
 
+func newQueue(p *policy) *counts {
+	c := newCounts()
+	c.series = &Series{Values: []string{p.name}}
+	return c
+}
+
 // snapshot adds what the lines have counted to s.
 func (ls *lines) snapshot(s *Snapshot, now time.Time) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	type timed struct {
-		policy string
-		from   guard.From
-	}
-	times := map[timed]*Histogram{}
+	times := map[*Series]*Histogram{}
 	rates := map[string]*Rates{}
 	for _, l := range ls.all {
 		used := false
@@ -256,23 +261,18 @@ func (ls *lines) snapshot(s *Snapshot, now time.Time) {
 			}
 			used = true
 			n, h := c.read()
-			f := guard.From(i % froms) //nolint:gosec // it is small
 			s.Decisions = append(s.Decisions, Decisions{
 				Policy: l.policy.name, Rule: l.rule, Tier: l.tier,
-				Outcome: core.Outcome(i / froms % int(core.Never+1)).String(), From: f.String(), //nolint:gosec // it is small
+				Outcome: core.Outcome(i / froms % int(core.Never+1)).String(), From: guard.From(i % froms).String(), //nolint:gosec // it is small
 				Shadow: i >= len(l.series)/2, Count: n,
 			})
 			if h.Count == 0 {
 				continue
 			}
-			at := timed{l.policy.name, f}
-			if l.policy.timed[f] != granted {
-				at.policy = Other
+			if times[c.series] == nil {
+				times[c.series] = &Histogram{}
 			}
-			if times[at] == nil {
-				times[at] = &Histogram{}
-			}
-			times[at].add(h)
+			times[c.series].add(h)
 		}
 		if used {
 			r := rates[l.policy.name]
@@ -283,8 +283,8 @@ func (ls *lines) snapshot(s *Snapshot, now time.Time) {
 			l.pace.rates(l, now, r)
 		}
 	}
-	for at, h := range times {
-		s.Durations = append(s.Durations, Durations{at.policy, at.from.String(), *h})
+	for of, h := range times {
+		s.Durations = append(s.Durations, Durations{of.Values[0], of.Values[1], *h})
 	}
 	for _, r := range rates {
 		s.Rates = append(s.Rates, *r)

@@ -59,29 +59,41 @@ const (
 )
 
 // Observe counts an event. Give it to guard.Config.Observe, of as many guards as there are.
-func (o *Observer) Observe(e guard.Event) {
-	l := o.lines.of(o, &e)
+func (o *Observer) Observe(e guard.Event) { o.Count(&e) }
+
+// Count counts an event as Observe does, and returns the series of "weir.decision.duration" in which its Took is, and of
+// "weir.request.time_in_queue" in which its Waited is, or nil where it has none. It is for libraries whose histograms are
+// filled as events come, such as OpenTelemetry.
+func (o *Observer) Count(e *guard.Event) (took, waited *Series) {
+	l := o.lines.of(o, e)
 	if e.Settled {
 		if e.Used > 0 {
 			l.policy.settled.Add(uint64(e.Used)) //nolint:gosec // it is positive
 		}
-		return
+		return nil, nil
 	}
 	l.pace.tick(l, e.At)
-	l.at(&o.lines, e.Outcome, e.From, e.Shadow).count(e.Took)
+	times := l.at(&o.lines, e.Outcome, e.From, e.Shadow)
+	times.count(e.Took)
+	if e.Took > 0 {
+		took = times.series
+	}
 	if e.Waited > 0 {
-		l.policy.waits(&o.lines).count(e.Waited)
+		times = l.policy.waits(&o.lines)
+		times.count(e.Waited)
+		waited = times.series
 	}
 	if e.Err != nil {
 		o.failures.count(e.Err)
 	}
 	refused := !e.Outcome.Allowed()
 	if refused {
-		o.recent.add(&e)
+		o.recent.add(e)
 	}
 	if refused || o.callers.by != ByRefusals {
-		o.callers.count(&e, l.policy)
+		o.callers.count(e, l.policy)
 	}
+	return took, waited
 }
 
 // Snapshot returns all that o knows now. It takes about a millisecond with 1000 series.

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/internal/redistest"
@@ -148,6 +150,8 @@ func TestParity(t *testing.T) {
 		return g
 	}
 	key := keyfunc.Header("X-Key")
+	var source atomic.Pointer[enforce.Set]
+	source.Store(&enforce.Set{Revision: "7", Policies: map[string]string{"tokens": "99/1h"}})
 	local := newGuard(guard.Config{
 		Rule: guard.Rule{
 			Policy: "local: 5/1h", Key: key, Tiers: map[string]string{"pro": "9/1h", "free": "unlimited"},
@@ -159,7 +163,8 @@ func TestParity(t *testing.T) {
 			{Policy: "turns: 200/1s burst 1; wait 10s", Key: key},
 			{Policy: "parallel: 2 concurrent", Key: key},
 		},
-		Store: memory,
+		Store:  memory,
+		Source: &source,
 	})
 	remote := newGuard(guard.Config{
 		Rule:  guard.Rule{Policy: "remote: 2/1h", Key: key},
@@ -189,6 +194,9 @@ func TestParity(t *testing.T) {
 	r.idle(t)
 
 	got := r.compare(t)
+	for _, m := range observe.Metrics() {
+		assert.Contains(t, got.families, m.Prometheus())
+	}
 	for _, want := range []string{
 		`weir_from="store"`, `weir_from="deny-cache"`, `weir_from="process"`, `weir_from="fallback"`, `weir_from="open"`, `weir_from="closed"`,
 		`weir_tier="pro"`, `weir_shadow="true"`, `weir_outcome="at-limit"`, `weir_outcome="refused"`, `weir_store_failures_total{`,
@@ -220,22 +228,27 @@ func (r *readers) idle(t *testing.T) {
 	}, time.Minute, 100*time.Millisecond)
 }
 
-// With more policies than there may be series, both fold the same ones into "other".
+// With more policies than there may be series, both fold the same ones into "other", also where only some outcomes of a
+// policy had room.
 func TestParityWithManyPolicies(t *testing.T) {
 	r := newReaders(t, observe.Options{MaxSeries: 500})
 	memory, err := core.NewMemory(core.MemoryOptions{})
 	require.NoError(t, err)
-	for i := range 1000 {
+	var guards []*guard.Guard
+	for i := range 300 {
 		g, err := guard.New(guard.Config{
 			Rule:    guard.Rule{Policy: fmt.Sprintf("p%d: 1/1h", i), Key: keyfunc.Header("X-Key")},
 			Store:   remoteStore{memory},
 			Observe: r.otelweir.Observe,
 		})
 		require.NoError(t, err)
-		for range 3 {
+		t.Cleanup(func() { assert.NoError(t, g.Close()) })
+		guards = append(guards, g)
+	}
+	for range 3 {
+		for _, g := range guards {
 			get(g, "a")
 		}
-		require.NoError(t, g.Close())
 	}
 	got := r.compare(t)
 	assert.True(t, got.has(`weir_decision_duration_seconds_count{weir_from="store",weir_policy="other"`))

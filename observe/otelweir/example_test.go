@@ -36,7 +36,7 @@ func Example() {
 	defer w.Close()
 	g, err := guard.New(guard.Config{
 		Rule:    guard.Rule{Policy: "api: 2/1h", Key: keyfunc.IP()},
-		Observe: w.Observe, // it calls o.Observe
+		Observe: w.Observe, // in the place of o.Observe
 	})
 	if err != nil {
 		panic(err)

@@ -16,6 +16,7 @@
 package otelweir
 
 import (
+	"context"
 	"errors"
 
 	"go.opentelemetry.io/otel"
@@ -66,7 +67,7 @@ func New(counts *observe.Observer, o Options) (*Observer, error) {
 		w.spans.tracer = o.TracerProvider.Tracer(scope)
 	}
 	meter := o.MeterProvider.Meter(scope)
-	if err := w.histograms.init(meter, counts); err != nil {
+	if err := w.histograms.init(meter); err != nil {
 		return nil, err
 	}
 	var err error
@@ -78,7 +79,7 @@ func New(counts *observe.Observer, o Options) (*Observer, error) {
 func (w *Observer) Close() error { return w.collects.Unregister() }
 
 // Observe counts an event, records how long the decision took, and marks the span of the request. Give it to
-// guard.Config.Observe in the place of the Observe of the [observe.Observer], which it calls.
+// guard.Config.Observe in the place of the Observe of the [observe.Observer], for which it stands.
 //
 // The request's span, if it is recorded, gets weir.policy, weir.rule, weir.tier, weir.outcome and weir.from of the last
 // rule that has decided on the request, which is the one that refused, if one has. [AttrRefused] has the policy that
@@ -86,21 +87,27 @@ func (w *Observer) Close() error { return w.collects.Unregister() }
 // other constants as well. A decision for which a store outside of the process was asked is a span within it,
 // "weir.decision", which has the attributes of its rule, and an error if the store has failed. No span has a key.
 func (w *Observer) Observe(e guard.Event) {
-	w.counts.Observe(e)
+	took, waited := w.counts.Count(&e)
 	spans := w.spans.tracer != nil
-	if !spans && e.Took == 0 && e.Waited == 0 {
+	if !spans && took == nil && waited == nil {
 		return
 	}
 	ctx := e.Context()
-	w.histograms.decision(ctx, &e)
+	if took != nil {
+		w.histograms.decisions.record(ctx, took, e.Took)
+	}
+	if waited != nil {
+		w.histograms.queues.record(ctx, waited, e.Waited)
+	}
 	if spans {
 		w.spans.mark(ctx, &e)
 	}
 }
 
 // ObserveFlight counts a round trip, and records how long it took. Give it to redisstore.Options.Observe in the place of
-// the ObserveFlight of the [observe.Observer], which it calls.
+// that of the [observe.Observer], for which it stands.
 func (w *Observer) ObserveFlight(f core.Flight) {
-	w.counts.ObserveFlight(f)
-	w.histograms.flight(&f)
+	series := w.counts.CountFlight(&f)
+	ctx := context.Background() //nolint:forbidigo // a round trip has the calls of many requests
+	w.histograms.flights.record(ctx, series, max(f.Took, 1))
 }

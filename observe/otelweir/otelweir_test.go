@@ -206,8 +206,8 @@ func TestObserveAllocatesNothing(t *testing.T) {
 	}
 }
 
-// histogram returns the histogram of a name.
-func histogram(t testing.TB, metrics map[string]metricdata.Metrics, name string) metricdata.Histogram[float64] {
+// histogramOf returns the histogram of a name.
+func histogramOf(t testing.TB, metrics map[string]metricdata.Metrics, name string) metricdata.Histogram[float64] {
 	t.Helper()
 	h, ok := metrics[name].Data.(metricdata.Histogram[float64])
 	require.True(t, ok, "%s is %T", name, metrics[name].Data)
@@ -225,7 +225,7 @@ func TestFlights(t *testing.T) {
 			w.ObserveFlight(core.Flight{Addr: "10.0.0." + strconv.Itoa(i) + ":6379", Calls: 1, Took: time.Millisecond, Behind: true})
 		}
 	}
-	points := histogram(t, collected(t, reader), "weir.flight.duration").DataPoints
+	points := histogramOf(t, collected(t, reader), "weir.flight.duration").DataPoints
 	snapshot := counts.Snapshot()
 	require.Len(t, points, len(snapshot.Flights))
 	require.Less(t, len(points), 2*servers)
@@ -257,7 +257,7 @@ func TestSeriesAreBounded(t *testing.T) {
 	for name, series := range map[string]int{
 		"weir.decision.duration": len(snapshot.Durations), "weir.request.time_in_queue": len(snapshot.Queues),
 	} {
-		points := histogram(t, metrics, name).DataPoints
+		points := histogramOf(t, metrics, name).DataPoints
 		assert.Len(t, points, series, name)
 		assert.Less(t, series, 200, name)
 		count := uint64(0)

@@ -293,7 +293,7 @@ func TestExemplars(t *testing.T) {
 	g := newGuard(t, guard.Config{Rule: guard.Rule{Policy: "api: 9/1h", Key: keyfunc.IP()}, Store: newRemote(t), Observe: w.Observe})
 	tr.serve(g, httptest.NewRequest(http.MethodGet, "/", nil))
 	request, _ := tr.last(t)
-	points := histogram(t, collected(t, reader), "weir.decision.duration").DataPoints
+	points := histogramOf(t, collected(t, reader), "weir.decision.duration").DataPoints
 	require.Len(t, points, 1)
 	require.Len(t, points[0].Exemplars, 1)
 	id := request.SpanContext().TraceID()
