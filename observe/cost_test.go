@@ -1,6 +1,7 @@
 package observe_test
 
 import (
+	"cmp"
 	"context"
 	"net/netip"
 	"slices"
@@ -19,10 +20,11 @@ import (
 
 // request is a request of an address, or with a key of its own.
 type request struct {
-	key  string
-	tier string
-	ctx  context.Context //nolint:containedctx // a request has one
-	peer netip.AddrPort
+	key   string
+	tier  string
+	route string          // "/items/{id}" if it is ""
+	ctx   context.Context //nolint:containedctx // a request has one
+	peer  netip.AddrPort
 }
 
 func (r *request) Context() context.Context {
@@ -34,8 +36,8 @@ func (r *request) Context() context.Context {
 func (r *request) Method() string       { return "GET" }
 func (r *request) ProtoMajor() int      { return 1 }
 func (r *request) Host() string         { return "example.org" }
-func (r *request) Path() string         { return "/items/7" }
-func (r *request) Route() string        { return "/items/{id}" }
+func (r *request) Path() string         { return r.Route() }
+func (r *request) Route() string        { return cmp.Or(r.route, "/items/{id}") }
 func (r *request) Peer() netip.AddrPort { return r.peer }
 func (r *request) ContentLength() int64 { return -1 }
 func (r *request) Native() any          { return r }
@@ -65,16 +67,17 @@ func newObserver(t testing.TB, o observe.Options) *observe.Observer {
 	return ob
 }
 
-// BenchmarkObserve is a check in the process without Observe, with one that does nothing, and with that of an Observer, in
-// turns, so that all are of one machine at one time.
+// BenchmarkObserve is a check in the process without Observe, with one that does nothing, and with that of an Observer
+// that keeps no keys, and of one that does, in turns, so that all are of one machine at one time.
 func BenchmarkObserve(b *testing.B) {
 	for _, policy := range []struct{ name, text string }{{"admitted", "2147483648/1s"}, {"refused", "1/366d"}} {
 		b.Run(policy.name, func(b *testing.B) {
 			o := newObserver(b, observe.Options{})
-			names := []string{"none", "empty", "observe"}
+			names := []string{"none", "empty", "no-keys", "observe"}
+			noKeys := newObserver(b, observe.Options{NoKeys: true})
 			var check []func()
 			seen := 0
-			for _, to := range []func(guard.Event){nil, func(e guard.Event) { seen += len(e.Policy) }, o.Observe} {
+			for _, to := range []func(guard.Event){nil, func(e guard.Event) { seen += len(e.Policy) }, noKeys.Observe, o.Observe} {
 				g, r := newGuard(b, policy.text, keyfunc.IP(), to), newRequest()
 				check = append(check, func() {
 					v := g.Check(r)
@@ -136,4 +139,33 @@ func TestObserveAllocatesNothing(t *testing.T) {
 			assert.NotEmpty(t, o.Snapshot().Decisions)
 		})
 	}
+}
+
+// BenchmarkSnapshot is what a scrape asks for, of a program with 10 000 policies, in a table of routes, a million keys, and
+// all series used up.
+func BenchmarkSnapshot(b *testing.B) {
+	o := newObserver(b, observe.Options{})
+	routes := map[string]guard.Rule{}
+	for i := range 10_000 {
+		routes["/r"+strconv.Itoa(i)] = guard.Rule{Policy: "p" + strconv.Itoa(i) + ": 1/366d", Instead: true}
+	}
+	g, err := guard.New(guard.Config{Rule: guard.Rule{Key: keyfunc.Header("X-User")}, Routes: routes, Observe: o.Observe})
+	require.NoError(b, err)
+	o.Watch([]*guard.Guard{g})
+	r := newRequest()
+	for i := range 1_000_000 {
+		r.key, r.route = strconv.Itoa(i/2), "/r"+strconv.Itoa(i/2%10_000)
+		v := g.Check(r)
+		v.Finish(guard.Final{})
+	}
+	series := 0
+	for b.Loop() {
+		s := o.Snapshot()
+		series = 0
+		for _, f := range s.Families() {
+			series += len(f.Points)
+		}
+		o.Worst("", 100)
+	}
+	b.ReportMetric(float64(series), "points")
 }

@@ -104,19 +104,20 @@ func (s *Snapshot) addServers(add func(Metric, Point)) {
 // addGuards adds what the watched guards tell of themselves.
 func (s *Snapshot) addGuards(add func(Metric, Point)) {
 	queued, permits := map[string]float64{}, map[string]float64{}
-	infos := map[[2]string]bool{}
-	for _, p := range s.Policies {
-		if infos[[2]string{p.Name, p.Limits}] = true; p.Permits {
+	infos := 0
+	for i, p := range s.Policies {
+		if p.Permits {
 			permits[p.Name] = 0
 		}
-	}
-	if more := len(infos) - mostInfos; more > 0 {
-		add(policyInfo, Point{Values: []string{Other, Other}, Value: float64(more)})
-	}
-	for i, p := range slices.SortedFunc(maps.Keys(infos), func(a, b [2]string) int { return slices.Compare(a[:], b[:]) }) {
-		if i < mostInfos {
-			add(policyInfo, Point{Values: p[:], Value: 1})
+		if i > 0 && p.Name == s.Policies[i-1].Name && p.Limits == s.Policies[i-1].Limits {
+			continue
 		}
+		if infos++; infos <= mostInfos {
+			add(policyInfo, Point{Values: []string{p.Name, p.Limits}, Value: 1})
+		}
+	}
+	if infos > mostInfos {
+		add(policyInfo, Point{Values: []string{Other, Other}, Value: float64(infos - mostInfos)})
 	}
 	revisions := map[string]float64{}
 	var since time.Time
@@ -143,7 +144,9 @@ func (s *Snapshot) addGuards(add func(Metric, Point)) {
 	lanes := map[string]lane{}
 	for _, l := range s.Limiters {
 		for _, p := range l.Policies {
-			permits[p.Name] += float64(p.Permits)
+			if p.Permits > 0 {
+				permits[p.Name] += float64(p.Permits)
+			}
 		}
 		for _, b := range l.Lanes {
 			lanes[b.Name] = lane{
@@ -153,11 +156,6 @@ func (s *Snapshot) addGuards(add func(Metric, Point)) {
 		}
 	}
 	byName(add, queuedRequests, queued, mostGauges)
-	for name, n := range permits {
-		if n == 0 && !slices.ContainsFunc(s.Policies, func(p Policy) bool { return p.Permits && p.Name == name }) {
-			delete(permits, name) // it only waits
-		}
-	}
 	byName(add, activePermits, permits, mostGauges)
 	for _, name := range slices.Sorted(maps.Keys(lanes)) {
 		add(backgroundPending, Point{Values: []string{name}, Value: lanes[name].pending})

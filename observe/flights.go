@@ -146,9 +146,9 @@ func (o *Observer) ObserveBreaker(b core.BreakerChange) {
 func (f *flights) snapshot(s *Snapshot) {
 	all, breakers := map[path]*Flights{}, map[path]Breaker{}
 	f.trips.each(func(p path, t *trips) {
-		_, h := t.times.read()
-		if h.Count > 0 {
-			all[p] = &Flights{p.server, p.behind, h, t.calls.Load(), t.merged.Load(), t.failed.Load()}
+		flights := &Flights{Server: p.server, Behind: p.behind, Calls: t.calls.Load(), Merged: t.merged.Load(), Failed: t.failed.Load()}
+		if t.times.addTo(&flights.Histogram); flights.Histogram.Count > 0 {
+			all[p] = flights
 		}
 		breakers[p] = Breaker{Server: p.server, Behind: p.behind}
 		if last := t.breaker.Load(); last != nil && p.server != Other {

@@ -79,21 +79,6 @@ func (h Histogram) Quantile(q float64) time.Duration {
 	return time.Duration(grid.upper[len(grid.upper)-1])
 }
 
-// add adds the durations of o.
-func (h *Histogram) add(o Histogram) {
-	if o.cells == nil {
-		return
-	}
-	if h.cells == nil {
-		h.cells = make([]uint64, len(o.cells))
-	}
-	for i, n := range o.cells {
-		h.cells[i] += n
-	}
-	h.Count += o.Count
-	h.Sum += o.Sum
-}
-
 // grid is the cells of all histograms: those of a native one, cut where a classic one of some metric has a bound.
 var grid = newGrid()
 
@@ -205,22 +190,26 @@ func (c *counts) total() (n uint64) {
 	return n
 }
 
-// read returns how many were counted, and the histogram of those that were measured. Its Sum may be of some more or less
-// than its Count.
-func (c *counts) read() (n uint64, h Histogram) {
-	h.cells = make([]uint64, len(grid.native))
+// addTo adds the durations that were measured to a histogram, and returns how many were counted. The Sum may be of some
+// more or less than the Count.
+func (c *counts) addTo(h *Histogram) (n uint64) {
 	for s := range stripes {
 		stripe := c.words[s*stripeLen:][:stripeLen]
 		n += stripe[wordUnmeasured].Load()
-		h.Sum += time.Duration(stripe[wordSum].Load()) //nolint:gosec // it would take centuries
+		sum := stripe[wordSum].Load()
+		if sum == 0 {
+			continue
+		}
+		if h.cells == nil {
+			h.cells = make([]uint64, len(grid.native))
+		}
+		h.Sum += time.Duration(sum) //nolint:gosec // it would take centuries
 		for i := range h.cells {
 			in := stripe[wordCells+i].Load()
 			h.cells[i] += in
 			h.Count += in
+			n += in
 		}
 	}
-	if h.Count == 0 {
-		h = Histogram{}
-	}
-	return n + h.Count, h
+	return n
 }

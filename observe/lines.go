@@ -260,19 +260,14 @@ func (ls *lines) snapshot(s *Snapshot, now time.Time) {
 				continue
 			}
 			used = true
-			n, h := c.read()
-			s.Decisions = append(s.Decisions, Decisions{
-				Policy: l.policy.name, Rule: l.rule, Tier: l.tier,
-				Outcome: core.Outcome(i / froms % int(core.Never+1)).String(), From: guard.From(i % froms).String(), //nolint:gosec // it is small
-				Shadow: i >= len(l.series)/2, Count: n,
-			})
-			if h.Count == 0 {
-				continue
-			}
 			if times[c.series] == nil {
 				times[c.series] = &Histogram{}
 			}
-			times[c.series].add(h)
+			s.Decisions = append(s.Decisions, Decisions{
+				Policy: l.policy.name, Rule: l.rule, Tier: l.tier,
+				Outcome: core.Outcome(i / froms % int(core.Never+1)).String(), From: guard.From(i % froms).String(), //nolint:gosec // it is small
+				Shadow: i >= len(l.series)/2, Count: c.addTo(times[c.series]),
+			})
 		}
 		if used {
 			r := rates[l.policy.name]
@@ -284,6 +279,9 @@ func (ls *lines) snapshot(s *Snapshot, now time.Time) {
 		}
 	}
 	for of, h := range times {
+		if h.Count == 0 {
+			continue
+		}
 		s.Durations = append(s.Durations, Durations{of.Values[0], of.Values[1], *h})
 	}
 	for _, r := range rates {
@@ -292,8 +290,9 @@ func (ls *lines) snapshot(s *Snapshot, now time.Time) {
 	otherUnits := uint64(0)
 	for _, p := range ls.policies {
 		if q := p.queue.Load(); q != nil && (p == ls.other.policy || q != ls.other.policy.queue.Load()) {
-			_, h := q.read()
-			s.Queues = append(s.Queues, QueueTimes{p.name, h})
+			waits := QueueTimes{Policy: p.name}
+			q.addTo(&waits.Histogram)
+			s.Queues = append(s.Queues, waits)
 		}
 		if n := p.settled.Load(); n > 0 {
 			if p.told.ask(&ls.settles); p.told == granted && p != ls.other.policy {

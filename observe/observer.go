@@ -16,12 +16,15 @@ type Options struct {
 	MaxSeries int
 	// WorstBy is the number by which [Observer.Worst] finds the worst callers: refusals unless set otherwise.
 	WorstBy WorstBy
+	// NoKeys keeps no key in memory: [Observer.Worst] finds nobody, and [Observer.Refusals] have none.
+	NoKeys bool
 }
 
 // Observer counts what guards and stores decide. It is safe for concurrent use. One for a program is usual; two count
 // twice.
 type Observer struct {
-	start time.Time
+	start  time.Time
+	noKeys bool
 
 	lines    lines
 	failures failures
@@ -47,7 +50,7 @@ func New(o Options) (*Observer, error) {
 		o.MaxSeries = defaultSeries
 	}
 	ob := &Observer{start: time.Now()}
-	ob.callers.by = o.WorstBy
+	ob.callers.by, ob.noKeys = o.WorstBy, o.NoKeys
 	ob.lines.init(o.MaxSeries)
 	return ob, nil
 }
@@ -88,9 +91,9 @@ func (o *Observer) Count(e *guard.Event) (took, waited *Series) {
 	}
 	refused := !e.Outcome.Allowed()
 	if refused {
-		o.recent.add(e)
+		o.recent.add(e, !o.noKeys)
 	}
-	if refused || o.callers.by != ByRefusals {
+	if (refused || o.callers.by != ByRefusals) && !o.noKeys {
 		o.callers.count(e, l.policy)
 	}
 	return took, waited

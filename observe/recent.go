@@ -35,7 +35,7 @@ type kept struct {
 }
 
 // add keeps a refusal, unless enough of this second were kept.
-func (r *recent) add(e *guard.Event) {
+func (r *recent) add(e *guard.Event, withKey bool) {
 	second := e.At / 1e6
 	was := r.kept.Load()
 	if was>>keptBits == second && was&(1<<keptBits-1) >= mostRecent {
@@ -57,7 +57,10 @@ func (r *recent) add(e *guard.Event) {
 	r.next = (r.next + 1) % mostRecent
 	*k = kept{
 		at: e.At, policy: e.Policy, rule: e.Rule, tier: e.Tier, outcome: e.Outcome, from: e.From, shadow: e.Shadow,
-		key: cut(e.AppendKey(k.key[:0])), route: cut(append(k.route[:0], e.Route()...)), retryAfter: e.Result.RetryAfter,
+		key: k.key[:0], route: cut(append(k.route[:0], e.Route()...)), retryAfter: e.Result.RetryAfter,
+	}
+	if withKey {
+		k.key = cut(e.AppendKey(k.key))
 	}
 	if e.Err != nil {
 		k.err = e.Err.Error()

@@ -2,7 +2,6 @@ package observe
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -69,20 +68,25 @@ func (o *Observer) watchedNow(s *Snapshot) {
 	for _, m := range w.memories {
 		s.Memories = append(s.Memories, m.Stats())
 	}
-	policies := map[Policy]bool{}
 	for i, g := range w.guards {
 		stats := g.Stats()
 		s.Guards = append(s.Guards, stats)
 		if !slices.ContainsFunc(w.guards[:i], func(before *watchedGuard) bool { return before.Shares(g.Guard) }) {
 			s.Limiters = append(s.Limiters, stats.Limiter)
 		}
-		for _, p := range g.policies(stats.Revision) {
-			policies[p] = true
-		}
+		s.Policies = append(s.Policies, g.policies(stats.Revision)...)
 	}
-	s.Policies = slices.SortedFunc(maps.Keys(policies), func(a, b Policy) int {
+	if len(w.guards) > 1 {
+		s.Policies = sortedPolicies(s.Policies)
+	}
+}
+
+// sortedPolicies sorts policies, and leaves out what is there twice.
+func sortedPolicies(all []Policy) []Policy {
+	slices.SortFunc(all, func(a, b Policy) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Limits, b.Limits), boolCompare(a.Permits, b.Permits))
 	})
+	return slices.Compact(all)
 }
 
 // watchedGuard is a guard with its policies, which change only with the revision of its Set.
@@ -92,7 +96,7 @@ type watchedGuard struct {
 	mu       sync.Mutex
 	known    bool
 	revision string
-	list     []Policy
+	list     []Policy // sorted
 }
 
 // policies returns the policies of g.
@@ -106,6 +110,7 @@ func (g *watchedGuard) policies(revision string) []Policy {
 				g.list = append(g.list, Policy{ru.Name, limits, ru.Needs.Permits})
 			}
 		}
+		g.list = sortedPolicies(g.list)
 	}
 	return g.list
 }
