@@ -34,6 +34,9 @@ import (
 	"github.com/weir-go/weir/observe/promweir"
 )
 
+// deadline gives Redis time also on a busy machine.
+const deadline = 500 * time.Millisecond
+
 // readers are one Observer read by promweir, and by otelweir through OpenTelemetry's exporter for Prometheus.
 type readers struct {
 	counts     *observe.Observer
@@ -136,7 +139,7 @@ func TestParity(t *testing.T) {
 	r := newReaders(t, observe.Options{})
 	server := redistest.Single(t)
 	store, err := redisstore.New(server.Client(t), redisstore.Options{
-		Observe: r.otelweir.ObserveFlight, ObserveBreaker: r.counts.ObserveBreaker,
+		Deadline: deadline, Observe: r.otelweir.ObserveFlight, ObserveBreaker: r.counts.ObserveBreaker,
 	})
 	require.NoError(t, err)
 	memory, err := core.NewMemory(core.MemoryOptions{})
