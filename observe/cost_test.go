@@ -141,7 +141,7 @@ func TestObserveAllocatesNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkSnapshot is what a scrape asks for, of a program with 10 000 policies, in a table of routes, a million keys, and
+// BenchmarkSnapshot takes what a scrape asks for, of a program with 10 000 policies, in a table of routes, a million keys, and
 // all series used up.
 func BenchmarkSnapshot(b *testing.B) {
 	o := newObserver(b, observe.Options{})

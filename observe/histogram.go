@@ -13,6 +13,10 @@ import (
 type Histogram struct {
 	Count uint64
 	Sum   time.Duration
+	// Exemplars has at most one of each classic bucket, the shortest first, of the durations of decisions; see
+	// Options.Exemplar.
+	Exemplars []Exemplar
+
 	cells []uint64 // nil if Count is 0
 }
 

@@ -282,6 +282,7 @@ func (ls *lines) snapshot(s *Snapshot, now time.Time) {
 		if h.Count == 0 {
 			continue
 		}
+		h.Exemplars = of.exemplarsNow()
 		s.Durations = append(s.Durations, Durations{of.Values[0], of.Values[1], *h})
 	}
 	for _, r := range rates {

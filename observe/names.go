@@ -50,7 +50,7 @@ type Metric struct {
 // The bounds of classic buckets, in seconds: those of round trips are narrow about the deadline of a Redis store, which
 // is 50ms unless set otherwise, and those of waits go as far as a policy lets a request wait.
 var (
-	shortBounds = []float64{
+	shortBounds = [...]float64{
 		0.00001, 0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.04, 0.05, 0.1, 0.25, 0.5, 1,
 	}
 	longBounds = []float64{0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30}
@@ -64,7 +64,7 @@ var (
 	}
 	decisionDuration = Metric{
 		"weir.decision.duration", "s", "Time that decisions took, without the wait for a turn.", Histograms,
-		[]string{AttrPolicy, AttrFrom}, shortBounds,
+		[]string{AttrPolicy, AttrFrom}, shortBounds[:],
 	}
 	timeInQueue = Metric{
 		"weir.request.time_in_queue", "s", "Time that requests waited for their turn.", Histograms, []string{AttrPolicy}, longBounds,
@@ -86,7 +86,7 @@ var (
 		"weir.store.deadline", "s", "Time within which a decision of the store is answered or fails.", Gauge, nil, nil,
 	}
 	flightDuration = Metric{
-		"weir.flight.duration", "s", "Time that round trips to a server took.", Histograms, []string{AttrServer, AttrBehind}, shortBounds,
+		"weir.flight.duration", "s", "Time that round trips to a server took.", Histograms, []string{AttrServer, AttrBehind}, shortBounds[:],
 	}
 	flightCalls = Metric{
 		"weir.flight.calls", "{call}", "Calls that round trips carried.", Counter, []string{AttrServer, AttrBehind}, nil,

@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"time"
@@ -18,6 +19,17 @@ type Options struct {
 	WorstBy WorstBy
 	// NoKeys keeps no key in memory: [Observer.Worst] finds nobody, and [Observer.Refusals] have none.
 	NoKeys bool
+	// Exemplar returns the trace and the span of a request's context in hexadecimal, or "" if the request is not traced:
+	// then a histogram leads to the trace of a request that took so long. Of each bucket there is one at a time, and it is
+	// kept for a second at least. nil means no exemplars. With OpenTelemetry's API it is
+	//
+	//	func(ctx context.Context) (traceID, spanID string) {
+	//		if span := trace.SpanContextFromContext(ctx); span.IsSampled() {
+	//			return span.TraceID().String(), span.SpanID().String()
+	//		}
+	//		return "", ""
+	//	}
+	Exemplar func(context.Context) (traceID, spanID string)
 }
 
 // Observer counts what guards and stores decide. It is safe for concurrent use. One for a program is usual; two count
@@ -26,6 +38,7 @@ type Observer struct {
 	start  time.Time
 	noKeys bool
 
+	exemplar func(context.Context) (traceID, spanID string) // nil if there are none
 	lines    lines
 	failures failures
 	flights  flights
@@ -51,6 +64,7 @@ func New(o Options) (*Observer, error) {
 	}
 	ob := &Observer{start: time.Now()}
 	ob.callers.by, ob.noKeys = o.WorstBy, o.NoKeys
+	ob.exemplar = o.Exemplar
 	ob.lines.init(o.MaxSeries)
 	return ob, nil
 }
@@ -80,6 +94,9 @@ func (o *Observer) Count(e *guard.Event) (took, waited *Series) {
 	times.count(e.Took)
 	if e.Took > 0 {
 		took = times.series
+		if o.exemplar != nil {
+			took.exemplify(e, o.exemplar)
+		}
 	}
 	if e.Waited > 0 {
 		times = l.policy.waits(&o.lines)

@@ -1,6 +1,7 @@
 package observe_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -370,4 +371,44 @@ func TestNewMistakes(t *testing.T) {
 		_, err := observe.New(o)
 		assert.Error(t, err)
 	}
+}
+
+type traceKey struct{}
+
+// The trace of a request is kept for the bucket of its duration, for a second at least, and the context is only asked then.
+func TestExemplars(t *testing.T) {
+	asked := 0
+	o := newObserver(t, observe.Options{Exemplar: func(ctx context.Context) (string, string) {
+		asked++
+		trace, _ := ctx.Value(traceKey{}).(string)
+		return trace, "span"
+	}})
+	var now time.Time
+	took := time.Duration(0)
+	g := newGuard(t, "1000/1s", keyfunc.IP(), func(e guard.Event) {
+		e.Took, e.At = took, now.UnixMicro()
+		o.Observe(e)
+	})
+	check := func(trace string, at, d time.Duration) {
+		r := newRequest()
+		if trace != "" {
+			r.ctx = context.WithValue(t.Context(), traceKey{}, trace)
+		}
+		now, took = time.Unix(1_000_000, 0).Add(at), d
+		v := g.Check(r)
+		v.Finish(guard.Final{})
+	}
+	check("", 0, time.Millisecond) // it is not traced
+	check("a", 0, time.Millisecond)
+	check("b", time.Second/2, time.Millisecond)
+	check("c", time.Second/2, 5*time.Millisecond)
+	check("d", time.Second/2, 0) // it was not measured
+	check("e", 2*time.Second, 900*time.Microsecond)
+	check("f", 2*time.Second, time.Minute)
+	var got []string
+	for _, e := range o.Snapshot().Durations[0].Histogram.Exemplars {
+		got = append(got, fmt.Sprint(e.TraceID, " ", e.SpanID, " ", e.Took, " ", e.At.Unix()))
+	}
+	assert.Equal(t, []string{"e span 900µs 1000002", "c span 5ms 1000000", "f span 1m0s 1000002"}, got)
+	assert.Equal(t, 5, asked)
 }

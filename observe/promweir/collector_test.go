@@ -1,6 +1,7 @@
 package promweir_test
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"net/http/httptest"
@@ -202,5 +203,28 @@ func BenchmarkScrape(b *testing.B) {
 	b.SetBytes(int64(len(scrape(b, r))))
 	for b.Loop() {
 		scrape(b, r)
+	}
+}
+
+// An exemplar stands at the bucket of its duration, also at the one without a bound.
+func TestExemplars(t *testing.T) {
+	t.Parallel()
+	ids := []string{"4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"}
+	o, err := observe.New(observe.Options{Exemplar: func(context.Context) (string, string) { return ids[0], ids[1] }})
+	require.NoError(t, err)
+	for _, d := range []time.Duration{3 * time.Millisecond, time.Hour} {
+		e := refused("api")
+		e.Took, e.At = d, time.Now().UnixMicro()
+		o.Observe(e)
+	}
+	for _, native := range []bool{false, true} {
+		answer := httptest.NewRecorder()
+		r := httptest.NewRequest("GET", "/metrics", nil)
+		r.Header.Set("Accept", "application/openmetrics-text; version=1.0.0")
+		promhttp.HandlerFor(registered(t, o, promweir.Options{Native: native}), promhttp.HandlerOpts{EnableOpenMetrics: true}).ServeHTTP(answer, r)
+		for _, line := range []string{`le="0.005"} 1 # {trace_id="` + ids[0] + `",span_id="` + ids[1] + `"} 0.003`, `le="+Inf"} 2 # {trace_id="` + ids[0]} {
+			assert.Contains(t, answer.Body.String(), line)
+		}
+		assert.Equal(t, 1, strings.Count(answer.Body.String(), `le="+Inf"`))
 	}
 }

@@ -2,9 +2,11 @@ package promweir
 
 import (
 	"maps"
+	"math"
 	"slices"
 
 	dto "github.com/prometheus/client_model/go"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/weir-go/weir/observe"
 )
@@ -19,11 +21,31 @@ func (s *series) histogram() *dto.Histogram {
 	for i := range s.Bounds {
 		h.Bucket[i] = &dto.Bucket{UpperBound: &s.Bounds[i], CumulativeCount: &counts[i]}
 	}
+	addExemplars(h, from)
 	if s.native {
 		addNative(h, from)
 	}
 	return h
 }
+
+// addExemplars adds the exemplars to the classic buckets. The last bucket, which has no bound, is there only for one.
+func addExemplars(h *dto.Histogram, from *observe.Histogram) {
+	for i := range from.Exemplars {
+		e := &from.Exemplars[i]
+		seconds := e.Took.Seconds()
+		at := slices.IndexFunc(h.Bucket, func(b *dto.Bucket) bool { return seconds <= b.GetUpperBound() })
+		if at < 0 {
+			at = len(h.Bucket)
+			h.Bucket = append(h.Bucket, &dto.Bucket{UpperBound: new(float64), CumulativeCount: &from.Count})
+			*h.Bucket[at].UpperBound = math.Inf(1)
+		}
+		h.Bucket[at].Exemplar = &dto.Exemplar{
+			Label: []*dto.LabelPair{label("trace_id", e.TraceID), label("span_id", e.SpanID)}, Value: &seconds, Timestamp: timestamppb.New(e.At),
+		}
+	}
+}
+
+func label(name, value string) *dto.LabelPair { return &dto.LabelPair{Name: &name, Value: &value} }
 
 // addNative adds the native buckets. They are written as spans of buckets that follow each other, and as the difference of
 // each bucket's count from that of the one before.
