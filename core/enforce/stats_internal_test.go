@@ -219,6 +219,13 @@ func TestStatsOfTheLedger(t *testing.T) {
 		assert.Equal(t, LedgerStats{Keys: 1, Units: 3}, l.Stats().Ledger)
 		assert.Equal(t, Lane{Name: "hand-backs"}, lane(t, l, "hand-backs"))
 
+		s.FailAfter(1, errDown)
+		_, err = l.Peek(t.Context(), "k1")
+		require.NoError(t, err)
+		synctest.Wait()
+		assert.Equal(t, LedgerStats{Keys: 1, Units: 3}, l.Stats().Ledger, "surely not charged, and so owed again")
+		assert.Equal(t, Lane{Name: "hand-backs"}, lane(t, l, "hand-backs"))
+
 		s.FailAfter(1, unsureOf(errDown)) // the charge that follows the look
 		_, err = l.Peek(t.Context(), "k1")
 		require.NoError(t, err)

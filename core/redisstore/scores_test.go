@@ -127,6 +127,18 @@ func TestScores(t *testing.T) {
 	assert.Equal(t, "k1199", scores[0].Key)
 	assert.EqualValues(t, 200, rest, "the best of those that lost their places")
 
+	// Of a board only the first keys are read: another one has no more there than the first that was not read.
+	units := map[string]int64{}
+	for i := range 150 {
+		units[fmt.Sprint("k", i)] = int64(i + 1)
+	}
+	require.NoError(t, s.AddScores(t.Context(), []core.Scores{
+		{Board: "deep:1", Source: "p1", Units: units}, {Board: "deep:2", Source: "p1", Units: map[string]int64{"k49": 200}},
+	}))
+	scores, _, err = s.Scores(t.Context(), []string{"deep:1", "deep:2"}, 1)
+	require.NoError(t, err)
+	assert.Equal(t, []core.Score{{Key: "k49", Low: 200, High: 250}}, scores)
+
 	// Something else under the name is discarded.
 	require.NoError(t, rdb.Set(t.Context(), "pay:1::top:foreign:1", "text", 0).Err())
 	require.NoError(t, s.AddScores(t.Context(), []core.Scores{{Board: "foreign:1", Source: "p1", Units: map[string]int64{"ann": 1}}}))
