@@ -50,3 +50,37 @@ func BenchmarkLimiterAllow(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkLimiterAcquire is a permit in the process, taken and given back. BenchmarkLimiterStats is a snapshot while so
+// many are held.
+func BenchmarkLimiterAcquire(b *testing.B) {
+	l, err := enforce.New(newMemory(b, 0), core.MustParse("p: 10000 concurrent"), enforce.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		_, release, err := l.Acquire(context.Background(), "k")
+		if err != nil {
+			b.Fatal(err)
+		}
+		release()
+	}
+}
+
+func BenchmarkLimiterStats(b *testing.B) {
+	l, err := enforce.New(newMemory(b, 0), core.MustParse("p: 10000 concurrent"), enforce.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for range 1000 {
+		if _, _, err := l.Acquire(context.Background(), "k"); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for b.Loop() {
+		if l.Stats().Permits != 1000 {
+			b.Fatal("the permits are not counted")
+		}
+	}
+}
