@@ -5,6 +5,7 @@ import (
 	"hash/maphash"
 	"math/bits"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -149,7 +150,8 @@ func (ls *lines) add(e *guard.Event, hash uint64) *line {
 		l := slot.Load()
 		switch {
 		case l == nil:
-			l = &line{policy: ls.policyOf(e.Policy), rule: e.Rule, tier: e.Tier}
+			// A tier may be in memory that the framework uses again.
+			l = &line{policy: ls.policyOf(e.Policy), rule: e.Rule, tier: strings.Clone(e.Tier)}
 			ls.all = append(ls.all, l)
 			slot.Store(l)
 			return l

@@ -24,14 +24,14 @@ const keptBits = 8
 
 // kept is a refusal that is kept. Texts are in memory that is used again.
 type kept struct {
-	at                 int64 // in microseconds since the epoch
-	policy, rule, tier string
-	outcome            core.Outcome
-	from               guard.From
-	shadow             bool
-	key, route         []byte
-	retryAfter         time.Duration
-	err                string
+	at               int64 // in microseconds since the epoch
+	policy, rule     string
+	outcome          core.Outcome
+	from             guard.From
+	shadow           bool
+	tier, key, route []byte
+	retryAfter       time.Duration
+	err              string
 }
 
 // add keeps a refusal, unless enough of this second were kept.
@@ -56,7 +56,7 @@ func (r *recent) add(e *guard.Event, withKey bool) {
 	k := &r.ring[r.next]
 	r.next = (r.next + 1) % mostRecent
 	*k = kept{
-		at: e.At, policy: e.Policy, rule: e.Rule, tier: e.Tier, outcome: e.Outcome, from: e.From, shadow: e.Shadow,
+		at: e.At, policy: e.Policy, rule: e.Rule, tier: cut(append(k.tier[:0], e.Tier...)), outcome: e.Outcome, from: e.From, shadow: e.Shadow,
 		key: k.key[:0], route: cut(append(k.route[:0], e.Route()...)), retryAfter: e.Result.RetryAfter,
 	}
 	if withKey {
@@ -78,7 +78,7 @@ func (r *recent) all() []Refusal {
 	for i := range r.ring {
 		k := &r.ring[(r.next-1-i+2*mostRecent)%mostRecent]
 		all = append(all, Refusal{
-			At: time.UnixMicro(k.at), Policy: k.policy, Rule: k.rule, Tier: k.tier, Outcome: k.outcome.String(), From: k.from.String(),
+			At: time.UnixMicro(k.at), Policy: k.policy, Rule: k.rule, Tier: string(k.tier), Outcome: k.outcome.String(), From: k.from.String(),
 			Shadow: k.shadow, Key: string(k.key), Route: string(k.route), RetryAfter: k.retryAfter, Err: k.err,
 		})
 	}
