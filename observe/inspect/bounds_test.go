@@ -86,7 +86,7 @@ func BenchmarkPage(b *testing.B) {
 				for _, in := range h.infos {
 					in.made = in.made.Add(-age)
 				}
-				h.html(httptest.NewRecorder(), &content{View: h.current().view()})
+				h.html(httptest.NewRecorder(), http.StatusOK, &content{View: h.current().view()})
 			}
 		})
 	}

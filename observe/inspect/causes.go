@@ -121,8 +121,7 @@ func (p *page) storeCauses() {
 			}
 			if p.isSlow(&s.Behind) || p.isSlow(&s.Decisions) {
 				c.Kind = "slow"
-				c.What = fmt.Sprintf("%s is slow (%s): it answers, but in %s, and decisions have %s", shown(s.Addr), cmp.Or(class, "class unknown"),
-					shortly(max(s.Behind.RoundTrip, s.Decisions.RoundTrip).duration()), shortly(p.Deadline.duration()))
+				c.What = fmt.Sprintf("%s is slow, so that decisions fail (%s): %s", shown(s.Addr), cmp.Or(class, "class unknown"), p.trip(s))
 			}
 			if s.State == notAsked {
 				c.More = append(c.More, "it is asked twice a second, by one flight, until it answers; then all goes on by itself")
@@ -133,8 +132,7 @@ func (p *page) storeCauses() {
 			c.More = append(c.More, s.meanwhile())
 		case slow:
 			c.Kind, c.Grave = "slow", true
-			c.What = fmt.Sprintf("%s is slow: a round trip takes %s of the deadline of %s", shown(s.Addr),
-				shortly(max(s.Behind.RoundTrip, s.Decisions.RoundTrip).duration()), shortly(p.Deadline.duration()))
+			c.What = fmt.Sprintf("%s is slow: %s", shown(s.Addr), p.trip(s))
 		default:
 			if !s.Behind.BreakerOpen {
 				continue
@@ -150,6 +148,12 @@ func (p *page) storeCauses() {
 		}
 		p.Causes = append(p.Causes, c)
 	}
+}
+
+// trip returns a text that compares a round trip with the deadline.
+func (p *page) trip(s *server) string {
+	return fmt.Sprintf("a round trip takes %s, and a decision has %s", shortly(max(s.Behind.RoundTrip, s.Decisions.RoundTrip).duration()),
+		shortly(p.Deadline.duration()))
 }
 
 // meanwhile returns a line about the decisions that were made in place of the server.
@@ -187,6 +191,10 @@ func (p *page) laneCauses() {
 		default:
 			continue
 		}
+		if c.Grave && p.storeFails() {
+			c.Grave = false
+			c.More = append(c.More, "it follows from the store, and goes on when that answers again")
+		}
 		if c.More != nil && l.Lost > 0 {
 			c.More = append(c.More, fmt.Sprintf("%d were given up since the start", l.Lost))
 		}
@@ -198,6 +206,11 @@ func (p *page) laneCauses() {
 			What: fmt.Sprintf("%d decisions made without the store are not charged to it: too many keys owed something", p.Owed.Lost),
 		})
 	}
+}
+
+// storeFails reports whether a server of the store fails.
+func (p *page) storeFails() bool {
+	return slices.ContainsFunc(p.Servers, func(s server) bool { return s.State == notAsked || s.State == fails })
 }
 
 // consequences has what follows from work that is not done, by lanes.

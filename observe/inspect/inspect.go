@@ -38,11 +38,11 @@ type Options struct {
 //
 // Browsers get HTML, and curl gets text; "?format=html", "?format=text" and "?format=json" choose. A peer that may not
 // see the page gets 403. The page changes nothing, asks no store, and is made at most once a second, however many look at
-// it.
+// it. Its form, which explains a key, asks the store once, and takes nothing.
 func Handler(o *observe.Observer, opts Options) http.Handler {
 	host, _ := os.Hostname() // "" does, beside the process id
 	return &handler{
-		o: opts, observer: o, infos: map[*guard.Guard]*infos{}, masker: newMasker(opts.Unmasked), program: host + ":" + strconv.Itoa(os.Getpid()),
+		o: opts, observer: o, infos: map[*guard.Guard]*infos{}, explaining: make(chan struct{}, maxExplaining), masker: newMasker(opts.Unmasked), program: host + ":" + strconv.Itoa(os.Getpid()),
 	}
 }
 
@@ -52,6 +52,8 @@ type handler struct {
 	observer *observe.Observer
 	masker   *masker
 	program  string
+
+	explaining chan struct{} // holds an element for each request that asks the store
 
 	mu    sync.Mutex
 	made  time.Time
@@ -90,7 +92,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header.Set("Content-Security-Policy", policyHeader)
 	header.Set("Cross-Origin-Opener-Policy", "same-origin")
 	header.Set("Cross-Origin-Resource-Policy", "same-origin")
-	header.Set("Referrer-Policy", "no-referrer")
+	header.Set("Referrer-Policy", "same-origin") // without a referrer, browsers send the form as from nowhere
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("X-Frame-Options", "DENY")
 	header.Set("Vary", "Accept")
@@ -101,9 +103,13 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	format := formatOf(query.Get("format"), r.Header.Get("Accept"))
 	switch {
+	case r.Method == http.MethodPost && query.Has("explain"):
+		h.serveExplanation(w, r, format)
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
-		header.Set("Allow", "GET, HEAD")
-		h.say(w, http.StatusMethodNotAllowed, "use GET")
+		header.Set("Allow", "GET, HEAD, POST")
+		h.say(w, http.StatusMethodNotAllowed, "use GET; POST is for the form at ?explain")
+	case query.Has("explain") && format == formatHTML:
+		h.html(w, http.StatusOK, &content{View: &view{Title: "weir: explain a key", Head: h.program}, Form: h.form(query.Get("explain"))})
 	case format == formatJSON:
 		h.json(w, h.current())
 	case format == formatText:
@@ -113,7 +119,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if query.Get("refresh") == "0" {
 			c.Refresh = 0
 		}
-		h.html(w, c)
+		h.html(w, http.StatusOK, c)
 	}
 }
 
@@ -161,11 +167,12 @@ func (h *handler) json(w http.ResponseWriter, value any) {
 	_, _ = w.Write(append(data, '\n'))
 }
 
-// content is the data of the template.
+// content is the data of the template: a view, or with Form the form.
 type content struct {
 	Style   template.CSS
 	Refresh int // seconds, or 0
 	View    *view
+	Form    *form
 }
 
 //go:embed page.html
@@ -183,7 +190,7 @@ var policyHeader = func() string {
 		"'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 }()
 
-func (h *handler) html(w http.ResponseWriter, c *content) {
+func (h *handler) html(w http.ResponseWriter, status int, c *content) {
 	c.Style = template.CSS(pageCSS) //nolint:gosec // a constant
 	var b bytes.Buffer
 	if err := pageTemplate.Execute(&b, c); err != nil {
@@ -191,5 +198,6 @@ func (h *handler) html(w http.ResponseWriter, c *content) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
 	_, _ = w.Write(b.Bytes())
 }

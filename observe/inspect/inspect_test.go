@@ -50,7 +50,7 @@ func TestHeaders(t *testing.T) {
 	policy := w.Header().Get("Content-Security-Policy")
 	assert.Regexp(t, regexp.MustCompile(`^default-src 'none'; style-src 'sha256-[A-Za-z0-9+/]{43}='; form-action 'self'; frame-ancestors 'none'; base-uri 'none'$`), policy)
 	for name, want := range map[string]string{
-		"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store", "X-Frame-Options": "DENY",
+		"X-Content-Type-Options": "nosniff", "Referrer-Policy": "same-origin", "Cache-Control": "no-store", "X-Frame-Options": "DENY",
 		"Cross-Origin-Resource-Policy": "same-origin",
 	} {
 		assert.Equal(t, want, w.Header().Get(name), name)

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -61,7 +62,7 @@ const (
 // isKind reports whether a text is like the kinds that code gives to parts, such as "ip" or "api-key".
 func isKind(text string) bool {
 	for _, c := range []byte(text) {
-		if c != '_' && c != '-' && (c < '0' || c > '9') && (c|0x20 < 'a' || c|0x20 > 'z') {
+		if !strings.ContainsRune("_-.:", rune(c)) && (c < '0' || c > '9') && (c|0x20 < 'a' || c|0x20 > 'z') {
 			return false
 		}
 	}
@@ -104,15 +105,18 @@ const longest = 200
 
 // clip returns a text that is valid, on one line and not too long: no character in it changes what is around it.
 func clip(text string) string {
-	cut := text[:min(len(text), longest)]
-	cut = strings.ToValidUTF8(cut, string(utf8.RuneError))
 	if len(text) > longest {
-		cut += "..."
+		return printable(text[:longest]) + "..."
 	}
+	return printable(text)
+}
+
+// printable returns a text with nothing in it that a terminal or a browser would obey, but for what is allowed.
+func printable(text string, allowed ...rune) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
+		if unicode.IsPrint(r) || slices.Contains(allowed, r) {
 			return r
 		}
 		return utf8.RuneError
-	}, cut)
+	}, strings.ToValidUTF8(text, string(utf8.RuneError)))
 }

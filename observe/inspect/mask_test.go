@@ -22,6 +22,7 @@ func TestMask(t *testing.T) {
 		"ip=2001:db8:1:2:3:4:5:6":            "ip=2001:db8:1::/48",
 		"ip=::ffff:203.0.113.77":             "ip=203.0.113.0/24",
 		"user=anna":                          "user=#",
+		"header.x-key=anna":                  "header.x-key=#",
 		"anna@example.com":                   "#",
 		"anna=7@example.com":                 "anna=#",
 		"an na=7":                            "#",

@@ -156,7 +156,7 @@ func TestStagedFaults(t *testing.T) {
 		s := serve(t, rdb, guard.Config{Rule: guard.Rule{Policy: "api: 10000/1s"}}, redisstore.Options{Deadline: time.Second})
 		s.await(users(s), "The store is well")
 		proxy.Latency(300 * time.Millisecond)
-		s.await(users(s), "its server has trouble", "! "+proxy.Addr()+" is slow: a round trip takes ", " of the deadline of 1s")
+		s.await(users(s), "its server has trouble", "! "+proxy.Addr()+" is slow", ": a round trip takes ", ", and a decision has 1s")
 	})
 
 	t.Run("one abusive key", func(t *testing.T) {

@@ -108,7 +108,7 @@ func (p *page) servers() section {
 		Numbers: columns(4, 10),
 	}
 	if p.Deadline > 0 {
-		s.Notes = append(s.Notes, "A decision has "+shortly(p.Deadline.duration())+". Lines with \"behind\" are of what no request waits for.")
+		s.Notes = append(s.Notes, "A decision has "+shortly(p.Deadline.duration())+". Behind it stands what no request waits for.")
 	}
 	for i := range p.Servers {
 		v := &p.Servers[i]
@@ -122,7 +122,7 @@ func (p *page) servers() section {
 			if b.BreakerOpen {
 				state, at = notAsked, b.BreakerSince
 			}
-			row := append(trafficCells("  behind", state, since(at, p.At), b.BreakerClass, b), cell{})
+			row := append(trafficCells("└ behind", state, since(at, p.At), b.BreakerClass, b), cell{})
 			row[1].Bad = b.BreakerOpen
 			s.Rows = append(s.Rows, row)
 		}

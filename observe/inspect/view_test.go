@@ -66,8 +66,8 @@ func TestStates(t *testing.T) {
 	}{
 		"answers":       {server{Decisions: traffic{Flights: 1, RoundTrip: ms(1)}}, answers, "", ""},
 		"unknown":       {server{}, unknown, "", ""},
-		"slow":          {server{Decisions: traffic{Flights: 1, RoundTrip: ms(30)}}, slow, "slow", "a round trip takes 30ms of the deadline of 50ms"},
-		"too slow":      {server{Since: now, Class: core.ClassTimeout, Behind: traffic{Flights: 1, RoundTrip: ms(120)}}, fails, "slow", "it answers, but in 120ms"},
+		"slow":          {server{Decisions: traffic{Flights: 1, RoundTrip: ms(30)}}, slow, "slow", "is slow: a round trip takes 30ms, and a decision has 50ms"},
+		"too slow":      {server{Since: now, Class: core.ClassTimeout, Behind: traffic{Flights: 1, RoundTrip: ms(120)}}, fails, "slow", "is slow, so that decisions fail (timeout): a round trip takes 120ms, and a decision has 50ms"},
 		"hangs":         {server{Since: now, Class: core.ClassTimeout, Decisions: traffic{BreakerOpen: true, BreakerSince: now}}, notAsked, "store", "it hangs, or the network does"},
 		"out of memory": {server{Since: now, Class: core.ClassOOM, Decisions: traffic{Flights: 1}}, fails, "store", "it is out of memory"},
 		"busy":          {server{Since: now, Class: core.ClassBusy, Decisions: traffic{Flights: 1}}, fails, "busy", "this process asks for more"},
@@ -115,13 +115,19 @@ func TestHostileTexts(t *testing.T) {
 		p.Servers[1].Addr = clip(hostile)
 		p.diagnose()
 		h := &handler{program: "x"}
-		html := record(func(w http.ResponseWriter) { h.html(w, &content{View: p.view()}) })
+		html := record(func(w http.ResponseWriter) { h.html(w, http.StatusOK, &content{View: p.view()}) })
 		body := html[strings.Index(html, "<body>"):]
 		assert.NotContains(t, body, "<script")
 		assert.NotContains(t, body, "<img")
 		assert.NotContains(t, body, "style>")
 		assert.NotContains(t, body, `href="javascript`)
 		assert.Less(t, len(html), 1<<20)
+		form := record(func(w http.ResponseWriter) {
+			f := &form{Policy: hostile, Tier: hostile, Key: hostile, Cost: hostile, Mistake: hostile, Answer: hostile, Policies: []string{hostile}}
+			h.html(w, http.StatusOK, &content{View: p.view(), Form: f})
+		})
+		assert.NotContains(t, form[strings.Index(form, "<body>"):], "<script")
+		assert.NotContains(t, form[strings.Index(form, "<body>"):], "<img")
 		text := p.view().text()
 		for _, r := range text {
 			require.True(t, r == '\n' || r >= ' ' && r != 0x7f && (r < 0x80 || r > 0x9f) && r != 0x202e, "%q in the text of %.40q", r, hostile)
@@ -139,4 +145,19 @@ func record(serve func(http.ResponseWriter)) string {
 	w := httptest.NewRecorder()
 	serve(w)
 	return w.Body.String()
+}
+
+// Work that is stuck because its server fails is no second cause.
+func TestStuckBecauseOfTheStore(t *testing.T) {
+	t.Parallel()
+	p := outage()
+	p.Lanes[0].Oldest, p.Lanes[0].Pending = 30, 4
+	p.diagnose()
+	last := p.Causes[len(p.Causes)-1]
+	assert.Equal(t, "background", last.Kind)
+	assert.False(t, last.Grave)
+	assert.Contains(t, last.More, "it follows from the store, and goes on when that answers again")
+	p = &page{At: now, Lanes: p.Lanes}
+	p.diagnose()
+	assert.True(t, p.Causes[0].Grave)
 }
