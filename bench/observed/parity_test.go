@@ -44,7 +44,7 @@ type readers struct {
 	prom, otel *prometheus.Registry
 }
 
-func newReaders(t *testing.T, o observe.Options) *readers {
+func newReaders(t testing.TB, o observe.Options) *readers {
 	t.Helper()
 	r := &readers{prom: prometheus.NewPedanticRegistry(), otel: prometheus.NewPedanticRegistry()}
 	exporter, err := otelprometheus.New(

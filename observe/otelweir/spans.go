@@ -48,7 +48,9 @@ func (s *spans) mark(ctx context.Context, e *guard.Event) {
 		return
 	}
 	if e.Settled {
-		span.SetAttributes(attribute.Int64(AttrSettled, e.Used))
+		if !e.Shadow {
+			span.SetAttributes(attribute.Int64(AttrSettled, e.Used))
+		}
 		return
 	}
 	var failed *core.StoreError
@@ -84,7 +86,10 @@ func (s *spans) ask(ctx context.Context, e *guard.Event, failed *core.StoreError
 	_, span := s.tracer.Start(ctx, decision, trace.WithTimestamp(began),
 		trace.WithAttributes(decided([]attribute.KeyValue{attribute.Bool(observe.AttrShadow, e.Shadow)}, e)...))
 	if failed != nil {
-		span.SetAttributes(attribute.String(observe.AttrError, failed.Class), attribute.String(observe.AttrServer, failed.Server))
+		span.SetAttributes(attribute.String(observe.AttrError, failed.Class))
+		if failed.Server != "" {
+			span.SetAttributes(attribute.String(observe.AttrServer, failed.Server))
+		}
 		span.SetStatus(codes.Error, failed.Class)
 	}
 	span.End(trace.WithTimestamp(began.Add(e.Took)))

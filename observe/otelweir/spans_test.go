@@ -76,6 +76,7 @@ func (tr tracing) last(t testing.TB) (request sdktrace.ReadOnlySpan, decisions [
 
 func TestSpans(t *testing.T) {
 	down := &core.StoreError{Class: core.ClassDown, Server: "10.0.0.1:6379", Err: errors.New("no connection")}
+	nameless := &core.StoreError{Class: core.ClassOther, Err: errors.New("of a store that names no server")}
 	breaker := &core.StoreError{Class: core.ClassBreaker, Err: errors.New("it has just failed")}
 	policy := func(words string) guard.Config { return guard.Config{Rule: guard.Rule{Policy: "api: 1/1h" + words}} }
 	for name, tc := range map[string]struct {
@@ -118,6 +119,11 @@ func TestSpans(t *testing.T) {
 				"weir.shadow": false, "error.type": "down", "server.address": "10.0.0.1:6379",
 			})},
 		},
+		"a store without a server": {
+			config: policy("; fail open"), requests: 1, fails: nameless,
+			request:   decided("admitted", "open", attrs{"weir.store.error": "other"}),
+			decisions: []attrs{decided("admitted", "open", attrs{"weir.shadow": false, "error.type": "other"})},
+		},
 		"a store that was not asked": {
 			config: policy("; fail open"), requests: 1, fails: breaker,
 			request: decided("admitted", "open", attrs{"weir.store.error": "breaker"}),
@@ -143,7 +149,9 @@ func TestSpans(t *testing.T) {
 		"settled": {
 			config: guard.Config{Rule: guard.Rule{
 				Policy: "api: 9/1h", Settle: func(guard.Final, int64) int64 { return 3 },
-			}},
+			}, Rules: []guard.Rule{{
+				Policy: "trial: 9/1h; shadow", Settle: func(guard.Final, int64) int64 { return 4 },
+			}}},
 			requests: 1, inProcess: true,
 			request: decided("admitted", "process", attrs{"weir.limit": 9, "weir.remaining": 8, "weir.units.settled": 3}),
 		},
