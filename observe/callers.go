@@ -98,16 +98,16 @@ func (c *callers) of(p *policy, e *guard.Event) *worst.Table {
 	if now := c.tables.Load(); now != nil {
 		all = *now
 	}
-	make := func() *worst.Table {
+	newTable := func() *worst.Table {
 		return worst.New(worst.Options{Counters: worstCounters, Period: worstPeriod}, sinceEpoch(e))
 	}
 	t := c.shared.Load()
 	if p.name == e.Policy && len(all) < worstPolicies {
-		t = make()
+		t = newTable()
 		all = append(slices.Clone(all), callersOf{p.name, t})
 		c.tables.Store(&all)
 	} else if t == nil {
-		t = make()
+		t = newTable()
 		c.shared.Store(t)
 	}
 	p.callers.Store(t)

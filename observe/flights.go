@@ -19,7 +19,7 @@ type byKey[K comparable, V any] struct {
 }
 
 // at returns the value of k, or, if there are most of them, that of other.
-func (t *byKey[K, V]) at(k, other K, most int, make func(K) *V) *V {
+func (t *byKey[K, V]) at(k, other K, most int, newValue func(K) *V) *V {
 	if m := t.now.Load(); m != nil {
 		if v := (*m)[k]; v != nil {
 			return v
@@ -38,7 +38,7 @@ func (t *byKey[K, V]) at(k, other K, most int, make func(K) *V) *V {
 		k = other
 	}
 	if next[k] == nil {
-		next[k] = make(k)
+		next[k] = newValue(k)
 	}
 	t.now.Store(&next)
 	return next[k]

@@ -126,11 +126,10 @@ func newGrid() *cells {
 		}
 	}
 	for i := range g.first {
-		least := int64(0)
-		if high := i >> firstBits; high >= firstBits {
+		high := i >> firstBits
+		least := int64(1) << high
+		if high >= firstBits {
 			least = int64(1<<firstBits|i&(1<<firstBits-1)) << (high - firstBits)
-		} else {
-			least = int64(1) << high
 		}
 		cell, _ := slices.BinarySearch(g.upper, least)
 		g.first[i] = int16(cell) //nolint:gosec // some hundreds

@@ -60,11 +60,13 @@ var (
 var (
 	decisions = Metric{
 		"weir.decisions", "{decision}", "Decisions of rules on requests.", Counter,
-		[]string{AttrPolicy, AttrRule, AttrTier, AttrOutcome, AttrFrom, AttrShadow}, nil,
+		[]string{AttrPolicy, AttrRule, AttrTier, AttrOutcome, AttrFrom, AttrShadow},
+		nil,
 	}
 	decisionDuration = Metric{
 		"weir.decision.duration", "s", "Time that decisions took, without the wait for a turn.", Histograms,
-		[]string{AttrPolicy, AttrFrom}, shortBounds[:],
+		[]string{AttrPolicy, AttrFrom},
+		shortBounds[:],
 	}
 	timeInQueue = Metric{
 		"weir.request.time_in_queue", "s", "Time that requests waited for their turn.", Histograms, []string{AttrPolicy}, longBounds,
@@ -80,7 +82,8 @@ var (
 	}
 	storeFailures = Metric{
 		"weir.store.failures", "{failure}", "Decisions that the store did not make, by the class of its failure.", Counter,
-		[]string{AttrError, AttrServer}, nil,
+		[]string{AttrError, AttrServer},
+		nil,
 	}
 	storeDeadline = Metric{
 		"weir.store.deadline", "s", "Time within which a decision of the store is answered or fails.", Gauge, nil, nil,
@@ -93,15 +96,19 @@ var (
 	}
 	flightMerged = Metric{
 		"weir.flight.merged", "{call}", "Calls that were made together with an equal one of the same key.", Counter,
-		[]string{AttrServer, AttrBehind}, nil,
+		[]string{AttrServer, AttrBehind},
+		nil,
 	}
 	breakerOpen = Metric{
 		"weir.breaker.open", "", "1 while the breaker of a server is open, with the class of the failure that has opened it.", Gauge,
-		[]string{AttrServer, AttrBehind, AttrError}, nil,
+		[]string{AttrServer, AttrBehind, AttrError},
+		nil,
 	}
 	backgroundPending = Metric{
 		"weir.background.pending", "{item}", "Renewals, releases, refunds and charges that wait for the store or are under way.",
-		Gauge, []string{AttrLane}, nil,
+		Gauge,
+		[]string{AttrLane},
+		nil,
 	}
 	backgroundLost = Metric{
 		"weir.background.lost", "{item}", "Renewals, releases, refunds and charges that were given up.", Counter, []string{AttrLane}, nil,
@@ -120,7 +127,8 @@ var (
 	}
 	policySetInfo = Metric{
 		"weir.policy_set.info", "", "The number of guards in which the policies of a revision are in force.", Gauge,
-		[]string{AttrRevision}, nil,
+		[]string{AttrRevision},
+		nil,
 	}
 	policySetLag = Metric{
 		"weir.policy_set.lag", "s", "Time since which the policies in force are not known to be the latest.", Gauge, nil, nil,

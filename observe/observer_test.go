@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -135,16 +136,16 @@ func TestDecisionsOfAGuard(t *testing.T) {
 	}
 	var lines []string
 	for _, d := range o.Snapshot().Decisions {
-		lines = append(lines, fmt.Sprint(d.Policy, " ", d.Rule, " ", d.Tier, " ", d.Outcome, " ", d.From, " ", d.Shadow, " ", d.Allowed(), " ", d.Count))
+		lines = append(lines, fmt.Sprintf("%s %s %q %s %s shadow=%v allowed=%v %d", d.Policy, d.Rule, d.Tier, d.Outcome, d.From, d.Shadow, d.Allowed(), d.Count))
 	}
 	assert.Equal(t, []string{
-		"api Rule  admitted process false true 1",
-		"api Rule  at-limit process false true 1",
-		"api Rule  refused none false false 1",
-		"api Rule  refused process false false 1",
-		"api Rule pro admitted process false true 1",
-		"trial Rules[0]  at-limit process true true 1",
-		"trial Rules[0]  refused process true false 2",
+		`api Rule "" admitted process shadow=false allowed=true 1`,
+		`api Rule "" at-limit process shadow=false allowed=true 1`,
+		`api Rule "" refused none shadow=false allowed=false 1`,
+		`api Rule "" refused process shadow=false allowed=false 1`,
+		`api Rule "pro" admitted process shadow=false allowed=true 1`,
+		`trial Rules[0] "" at-limit process shadow=true allowed=true 1`,
+		`trial Rules[0] "" refused process shadow=true allowed=false 2`,
 	}, lines)
 	var refusals []string
 	for _, r := range o.Refusals() {
@@ -411,4 +412,77 @@ func TestExemplars(t *testing.T) {
 	}
 	assert.Equal(t, []string{"e span 900µs 1000002", "c span 5ms 1000000", "f span 1m0s 1000002"}, got)
 	assert.Equal(t, 5, asked)
+}
+
+// storeValue is a store that is no pointer, and that cannot be compared.
+type storeValue struct {
+	core.Store
+	servers []string
+}
+
+func (s storeValue) Stats() core.StoreStats {
+	return core.StoreStats{Servers: []core.ServerStats{{Addr: s.servers[0]}}, Deadline: time.Second}
+}
+
+func TestWatch(t *testing.T) {
+	o := newObserver(t, observe.Options{})
+	memory, err := core.NewMemory(core.MemoryOptions{})
+	require.NoError(t, err)
+	g, err := guard.New(guard.Config{
+		Rule: guard.Rule{Policy: "api: 10/1h, 3 concurrent", Key: keyfunc.IP()}, Store: memory, Observe: o.Observe,
+	})
+	require.NoError(t, err)
+	with := g.With("login", "5/1m; wait 1s")
+	for range 2 { // given twice, it counts once
+		o.Watch([]*guard.Guard{g, with, nil}, memory, storeValue{servers: []string{"10.0.0.1:6379"}}, (*core.Memory)(nil), nil)
+	}
+	v := g.Check(newRequest())
+	defer v.Finish(guard.Final{})
+
+	s := o.Snapshot()
+	samples(t, s)
+	assert.Equal(t, []*guard.Guard{g, with}, o.Guards())
+	assert.Len(t, s.Guards, 2)
+	assert.Len(t, s.Limiters, 1, "they share it")
+	require.Len(t, s.Memories, 1)
+	assert.Equal(t, []observe.Policy{{"api", "10/1h, 3 concurrent", true}, {"login", "5/1m; wait 1s", false}}, s.Policies)
+	got := map[string]float64{}
+	for _, f := range s.Families() {
+		for _, p := range f.Points {
+			if f.Kind == observe.Gauge && !strings.HasPrefix(f.Name, "weir.background") {
+				got[strings.Join(append([]string{f.Name}, p.Values...), " ")] += p.Value
+			}
+		}
+	}
+	assert.Equal(t, map[string]float64{
+		"weir.active_permits api": 1, "weir.queued_requests login": 0, "weir.keys": float64(s.Memories[0].Keys),
+		"weir.store.deadline": 1, "weir.breaker.open 10.0.0.1:6379 false ": 0, "weir.breaker.open 10.0.0.1:6379 true ": 0,
+		"weir.policy.info api 10/1h, 3 concurrent": 1, "weir.policy.info login 5/1m; wait 1s": 1,
+	}, got)
+}
+
+// A table of many routes, each with a policy that holds permits and lets requests wait, takes no more series.
+func TestSeriesOfManyRulesAreBounded(t *testing.T) {
+	routes := map[string]guard.Rule{}
+	for i := range 1000 {
+		routes["/r"+strconv.Itoa(i)] = guard.Rule{Policy: fmt.Sprintf("p%d: 9/1h, 5 concurrent; wait 1s", i), Instead: true}
+	}
+	o := newObserver(t, observe.Options{})
+	var set atomic.Pointer[guard.Set]
+	g, err := guard.New(guard.Config{Rule: guard.Rule{Key: keyfunc.Header("X-User")}, Routes: routes, Observe: o.Observe, Source: &set})
+	require.NoError(t, err)
+	o.Watch([]*guard.Guard{g})
+	for revision := range 3 {
+		set.Store(&guard.Set{Revision: strconv.Itoa(revision)})
+		for i := range 2000 {
+			r := newRequest()
+			r.key, r.route = strconv.Itoa(i%3), "/r"+strconv.Itoa(i%1000)
+			v := g.Check(r)
+			v.Finish(guard.Final{})
+		}
+		s := o.Snapshot()
+		assert.LessOrEqual(t, samples(t, s), 2000)
+		assert.Equal(t, strconv.Itoa(revision), s.Guards[0].Revision)
+		assert.Len(t, s.Policies, 1000)
+	}
 }

@@ -2,6 +2,7 @@ package observe
 
 import (
 	"cmp"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -34,15 +35,26 @@ func (o *Observer) Watch(guards []*guard.Guard, stores ...core.Store) {
 		}
 	}
 	for _, s := range stores {
+		if v := reflect.ValueOf(s); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+			continue
+		}
 		if has, ok := s.(interface{ Fallback() *core.Memory }); ok { // it may be the store itself
 			if m := has.Fallback(); m != nil && !slices.Contains(w.memories, m) {
 				w.memories = append(w.memories, m)
 			}
 		}
-		if s, ok := s.(statsOfStore); ok && !slices.Contains(w.stores, s) {
+		if s, ok := s.(statsOfStore); ok && !slices.ContainsFunc(w.stores, func(is statsOfStore) bool { return same(is, s) }) {
 			w.stores = append(w.stores, s)
 		}
 	}
+}
+
+// same reports whether two stores are the same, which those that cannot be compared by == are if they are equal.
+func same(a, b any) bool {
+	if reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() {
+		return a == b
+	}
+	return reflect.DeepEqual(a, b)
 }
 
 // Guards returns the guards that are watched, in the order in which Watch was given them.
