@@ -163,6 +163,8 @@ func TestLeastRights(t *testing.T) {
 	assert.EqualValues(t, 8, res.Remaining)
 	require.NoError(t, s.Refund(t.Context(), []core.Refund{{Policy: take.Policy, Key: take.Key, Receipt: res, Units: 1}}))
 	assert.EqualValues(t, 1, used(t, s, take.Policy, "k"))
+	_, err = s.State(t.Context(), take)
+	require.NoError(t, err)
 	require.NoError(t, s.Reset(t.Context(), take.Policy, "k"))
 	assert.Zero(t, used(t, s, take.Policy, "k"))
 
@@ -183,6 +185,9 @@ func TestLeastRights(t *testing.T) {
 	res, err = s.Acquire(t.Context(), permit("c"))
 	require.NoError(t, err)
 	assert.False(t, res.Allowed())
+	state, err := s.State(t.Context(), core.Take{Policy: permits, Key: "k"})
+	require.NoError(t, err)
+	assert.Len(t, state.Leases, 2)
 	lost, err := s.Renew(t.Context(), []core.Permit{permit("a"), permit("b")})
 	require.NoError(t, err)
 	assert.Empty(t, lost)

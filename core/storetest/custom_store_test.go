@@ -74,6 +74,23 @@ func (s customStore) Reset(ctx context.Context, p core.Policy, key string) error
 	return s.Delete(ctx, place(p, key))
 }
 
+// State implements core.StateStore, for Limiter.Explain. Without it the store can do all the rest.
+func (s customStore) State(ctx context.Context, t core.Take) (core.State, error) {
+	if err := t.ValidateState(); err != nil {
+		return core.State{}, err
+	}
+	name := place(t.Policy, t.Key)
+	text, err := s.Get(ctx, name)
+	if err != nil {
+		return core.State{}, err
+	}
+	state := core.State{At: t.Now, Text: text, Name: name}
+	if state.At == 0 { // it is not forced
+		state.At = s.Now()
+	}
+	return state, nil
+}
+
 // update replaces the text of a key by the next one, and starts over if another caller was faster.
 func (s customStore) update(ctx context.Context, p core.Policy, key string, now int64, step func(text []byte, now int64) ([]byte, time.Duration)) error {
 	key = place(p, key)

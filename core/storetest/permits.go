@@ -33,6 +33,7 @@ func ExercisePermits(t *testing.T, newStore func(*testing.T) core.PermitStore) {
 		{"by the store's clock", permitsByStoreClock},
 		{"many at once", manyPermits},
 		{"many in a batch", permitBatch},
+		{"shows its permits", permitState},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			test.run(&permits{T: t, store: newStore(t), key: rand.Text()})

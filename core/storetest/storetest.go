@@ -65,6 +65,7 @@ func Exercise(t *testing.T, newStore func(*testing.T) core.Store) {
 		{"concurrency", concurrency},
 		{"hostile keys", hostileKeys},
 		{"invariants", invariants},
+		{"shows its state", state},
 		{"agrees with Step", agrees},
 	} {
 		t.Run(part.name, func(t *testing.T) {
