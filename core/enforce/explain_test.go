@@ -39,7 +39,7 @@ func TestExplainAgreesInProcess(t *testing.T) {
 	t.Parallel()
 	m, err := core.NewMemory(core.MemoryOptions{})
 	require.NoError(t, err)
-	explaintest.Check(t, m, 5, statesToExplain(t, 3000))
+	explaintest.Check(t, m, 5, statesToExplain(t, 10_000))
 }
 
 // While the store fails, the fail word decides: by a process's share of the limits, in the fallback, or not at all.
@@ -283,6 +283,13 @@ func TestExplainWhatTheProcessKnows(t *testing.T) {
 		assert.Equal(t, 3*time.Second, x.Result.Delay)
 		assert.Equal(t, 3*time.Second, x.Next[0].Delay)
 		assert.Contains(t, x.String(), "waiting   2 callers of this process\n")
+		// While the store fails, the fallback counts the permits that this process holds in it.
+		store.Break(true)
+		x, err = l.Explain(t.Context(), "k", 1)
+		require.NoError(t, err)
+		assert.Equal(t, "fallback", x.From)
+		assert.Equal(t, [...]int64{1, 3, 1}, [...]int64{x.Permits.Held, x.Permits.Most, x.Permits.Here}, "%v", x)
+		assert.EqualValues(t, 2, x.Limits[1].Left)
 		release()
 		_ = l.Close()
 	})

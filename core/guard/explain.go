@@ -54,6 +54,8 @@ type RuleExplanation struct {
 	// Limits is the explanation of the limits, or nil if they would not be asked: what would become of the request by
 	// them, also where an earlier rule refuses or the circuit is open.
 	Limits *enforce.Explanation `json:"limits,omitempty"`
+
+	opens bool // the refusal would open the circuit
 }
 
 // Explain returns what g would decide about r now, and why: all rules in order, with the numbers that hold for its tier
@@ -114,7 +116,7 @@ func (e *RuleExplanation) rank(x *Explanation, ru *rule) {
 	}
 	handler := ru.OverLimit
 	if ru.breaker != nil {
-		if handler = ru.breaker.o.Before; e.Circuit > 0 {
+		if handler = ru.breaker.o.Before; e.Circuit > 0 || e.opens {
 			handler = ru.breaker.o.Then
 		}
 	}
@@ -207,10 +209,14 @@ func (ru *rule) explainLimits(ctx context.Context, e *RuleExplanation, limiter *
 	if ru.breaker == nil {
 		return nil
 	}
-	open, probe := ru.breaker.circuits.Peek(ru.inEpoch, e.Key)
-	if e.Circuit = open; open > 0 {
-		why("the circuit of the key is open for %v, and the store is not asked", open.Round(time.Millisecond))
-	} else if probe && e.Why == "" {
+	circuit := ru.breaker.circuits.Peek(ru.inEpoch, e.Key)
+	switch e.Circuit = circuit.Refuse; {
+	case e.Circuit > 0:
+		why("the circuit of the key is open for %v, and the store is not asked", e.Circuit.Round(time.Millisecond))
+	case e.Refuses && circuit.Opens && x.From != FromClosed.String():
+		e.opens = true
+		e.Why += ", which opens the circuit of the key"
+	case !e.Refuses && circuit.Probe:
 		e.Why = "it would be the probe that closes the circuit of the key"
 	}
 	return nil

@@ -1,6 +1,7 @@
 package guard_test
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -111,6 +112,140 @@ func explained(t *testing.T, random *rand.Rand) (*guard.Guard, *explaintest.Remo
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = g.Close() })
 	return g, store
+}
+
+// The handlers of a circuit decide whether a refusal matters: the one of now.
+func TestExplainBreak(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g, err := guard.New(guard.Config{Rule: guard.Rule{
+			Policy: "2/1h", Key: keyfunc.IP(), OverLimit: guard.Break(guard.BreakOptions{Refusals: 3, Open: time.Minute, Before: guard.Degrade()}),
+		}})
+		require.NoError(t, err)
+		r := from(alice)
+		var why []string
+		for range 6 {
+			x, err := g.Explain(r)
+			require.NoError(t, err)
+			v := g.Check(r)
+			finish(&v)
+			require.Equal(t, v.Action == guard.Pass, x.Passes, "%v", x)
+			why = append(why, x.Rules[0].Why)
+		}
+		assert.Equal(t, []string{
+			"", "", "over the limit; its handler lets the request go on", "over the limit; its handler lets the request go on",
+			"over the limit, which opens the circuit of the key", "the circuit of the key is open for 1m0s, and the store is not asked",
+		}, why)
+		pause(2 * time.Minute)
+		x, err := g.Explain(from(alice))
+		require.NoError(t, err)
+		assert.Zero(t, x.Rules[0].Circuit)
+		pause(58 * time.Minute)
+		x, err = g.Explain(from(alice))
+		require.NoError(t, err)
+		assert.Equal(t, "it would be the probe that closes the circuit of the key", x.Rules[0].Why)
+	})
+}
+
+// A request that would wait passes, unless it would wait too long, or all places to wait in are taken.
+func TestExplainWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g, err := guard.New(guard.Config{Rule: guard.Rule{Policy: "1/10s; wait 25s", Key: keyfunc.IP(), Waiting: 1}, Rules: []guard.Rule{
+			{Policy: "drips: 1/1s leaky-bucket burst 50", Key: keyfunc.Const("all")},
+		}})
+		require.NoError(t, err)
+		defer func() { _ = g.Close() }()
+		explain := func() (guard.Explanation, *guard.RuleExplanation) {
+			x, err := g.Explain(from(alice))
+			require.NoError(t, err)
+			return x, &x.Rules[0]
+		}
+		v := g.Check(from(alice))
+		finish(&v)
+		x, e := explain()
+		assert.True(t, x.Passes)
+		assert.Equal(t, 10*time.Second, e.Limits.Result.Delay)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			v := g.Check(from(alice))
+			finish(&v)
+		}()
+		synctest.Wait()
+		x, e = explain()
+		assert.False(t, x.Passes)
+		assert.Equal(t, "over the limit", e.Why, "without a place it may not reserve")
+		v = g.Check(from(alice))
+		assert.Equal(t, guard.Reply, v.Action)
+		<-done
+		hurried := from(alice)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		hurried.ctx = ctx
+		x, err = g.Explain(hurried)
+		require.NoError(t, err)
+		assert.False(t, x.Passes, "its turn comes after it has left")
+	})
+}
+
+// A rule with After looks whether there is a unit, and takes none.
+func TestExplainAfter(t *testing.T) {
+	t.Parallel()
+	g, err := guard.New(guard.Config{Rule: guard.Rule{Policy: "logins: 2/1h", Key: keyfunc.IP(), After: func(guard.Final) int64 { return 1 }}})
+	require.NoError(t, err)
+	defer func() { _ = g.Close() }()
+	for range 2 {
+		x, err := g.Explain(from(alice))
+		require.NoError(t, err)
+		assert.True(t, x.Passes)
+		assert.Empty(t, x.Rules[0].Limits.Next)
+		assert.Zero(t, x.Rules[0].Limits.Cost)
+		assert.Contains(t, x.String(), "the rule counts with After")
+		v := g.Check(from(alice))
+		finish(&v)
+	}
+	x, err := g.Explain(from(alice))
+	require.NoError(t, err)
+	assert.False(t, x.Passes)
+}
+
+// A page asks by policy and key.
+func TestExplainKey(t *testing.T) {
+	t.Parallel()
+	numbers := new(atomic.Pointer[guard.Set])
+	numbers.Store(&guard.Set{Revision: "3", Keys: map[string]map[string]string{"api": {"ip=203.0.113.8": "unlimited"}}})
+	g, err := guard.New(guard.Config{
+		Rule: guard.Rule{
+			Policy: "api: 3/1h", Key: keyfunc.IP(),
+			Tier: func(keyfunc.Request) string { return "" }, Tiers: map[string]string{"pro": "9/1h", "free": "unlimited"},
+		},
+		Source: numbers,
+	})
+	require.NoError(t, err)
+	v := g.Check(from(alice))
+	finish(&v)
+	for _, test := range []struct{ tier, key, policy, numbers string }{
+		{"", "ip=" + alice, "api: 3/1h", "code"},
+		{"pro", "ip=" + alice, "api: 9/1h", `the tier "pro" of the code`},
+		{"free", "ip=" + alice, "unlimited", `the tier "free" of the code`},
+		{"", "ip=" + bob, "unlimited", `Keys["api"]["ip=203.0.113.8"]`},
+	} {
+		x, err := g.ExplainKey(t.Context(), "api", test.tier, test.key, 1)
+		require.NoError(t, err)
+		assert.Equal(t, test.policy, x.Policy)
+		assert.Equal(t, test.numbers, x.Numbers)
+		assert.Equal(t, "3", x.Revision)
+		if test.policy == "api: 3/1h" {
+			assert.EqualValues(t, 1, x.Limits[0].Used)
+		}
+	}
+	_, err = g.ExplainKey(t.Context(), "api", "none", "k", 1)
+	require.ErrorContains(t, err, `no tier "none"`)
+	_, err = g.ExplainKey(t.Context(), "other", "", "k", 1)
+	require.ErrorContains(t, err, `no rule has the policy "other"`)
+	_, err = g.ExplainKey(t.Context(), "api", "", "", 1)
+	require.ErrorContains(t, err, "the key is empty")
 }
 
 // Explain finds the rule that would refuse a request, and takes nothing.

@@ -62,24 +62,35 @@ func (t *Table) Ask(policy, key string) (refuse time.Duration, probe bool) {
 	}
 }
 
-// Peek reports for how long requests of a key would be refused unasked, and otherwise whether one would be the probe. It
-// changes nothing.
-func (t *Table) Peek(policy, key string) (refuse time.Duration, probe bool) {
+// Outlook describes what would become of a request of a key; see [Table.Peek].
+type Outlook struct {
+	Refuse time.Duration // for which it would be refused unasked, as by Ask
+	Probe  bool          // it would be the probe
+	Opens  bool          // if it were asked and refused, the circuit would open
+}
+
+// Peek is Ask for a caller that only wants to know: it changes nothing.
+func (t *Table) Peek(policy, key string) Outlook {
+	first := Outlook{Opens: t.o.Refusals <= 1}
 	m := t.made.Load()
 	if m == nil {
-		return 0, false
+		return first
 	}
 	bucket, hash := m.at(policy, key)
 	bucket.mu.Lock()
 	defer bucket.mu.Unlock()
 	c, now := bucket.find(hash), m.now()
 	switch {
-	case c == nil || c.until == 0:
-		return 0, false
-	case now < c.until:
-		return c.until - now, false
+	case c == nil:
+		return first
+	case c.until > now:
+		return Outlook{Refuse: c.until - now}
+	case c.until != 0 && !t.forgotten(c, now):
+		return Outlook{Probe: true, Opens: true}
+	case c.until != 0 || now-c.first > t.o.Within:
+		return first
 	default:
-		return 0, !t.forgotten(c, now)
+		return Outlook{Opens: c.refusals+1 >= t.o.Refusals}
 	}
 }
 

@@ -1,12 +1,14 @@
 package circuits_test
 
 import (
+	"math/rand/v2"
 	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
 	"github.com/weir-go/weir/core/guard/internal/circuits"
@@ -79,4 +81,33 @@ func carryOut(t *testing.T, steps []step) {
 		assert.LessOrEqual(t, open, 8, "no more are open than there are places")
 		assert.Equal(t, open, table.Open())
 	}
+}
+
+// Peek foresees what Ask and Refused then do, and leaves no trace.
+func TestPeek(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		random := rand.New(rand.NewPCG(1, 17))
+		seen := map[circuits.Outlook]int{}
+		for range 200 {
+			table := circuits.New(circuits.Options{Refusals: 1 + random.IntN(4), Within: 3 * time.Second, Open: time.Second, MaxOpen: 4 * time.Second, Keys: 8})
+			for range 40 {
+				<-time.After(time.Duration(1 + random.Int64N(int64(time.Second)<<random.IntN(4))))
+				said := table.Peek("p", "k")
+				require.Equal(t, said, table.Peek("p", "k"))
+				refuse, probe := table.Ask("p", "k")
+				require.Equal(t, [...]any{said.Refuse, said.Probe}, [...]any{refuse, probe})
+				said.Refuse = min(said.Refuse, 1)
+				seen[said]++
+				switch {
+				case refuse > 0:
+				case random.IntN(4) > 0:
+					require.Equal(t, said.Opens, table.Refused("p", "k") > 0)
+				case probe:
+					table.Admitted("p", "k")
+				}
+			}
+		}
+		require.Len(t, seen, 4, "%v", seen)
+	})
 }
