@@ -133,7 +133,7 @@ const goneAfter = time.Minute
 func (s *Store) Stats() Stats {
 	stats := Stats{Deadline: s.deadline, DenyHits: s.denials.Hits()}
 	if s.mapping != nil {
-		stats.Topology = s.mapping.stats()
+		stats.Topology = s.mapping.state()
 	}
 	s.servers.mu.Lock()
 	at := make(map[*counts]int, len(s.servers.byAddr))
@@ -164,7 +164,7 @@ func (s *Store) Stats() Stats {
 			}
 			l.addStats(into)
 			if latest-asked < goneAfter {
-				into.Breaker = worse(into.Breaker, l.breaker.stats())
+				into.Breaker = worse(into.Breaker, l.state())
 			}
 		}
 	}
@@ -195,8 +195,8 @@ func (l *lane) addStats(into *core.TrafficStats) {
 	into.RoundTrip = max(into.RoundTrip, l.trip)
 }
 
-// stats returns the state of a breaker.
-func (b *breaker) stats() core.BreakerStats {
+// state returns the state of a breaker.
+func (b *breaker) state() core.BreakerStats {
 	t := b.latest.Load()
 	if t == nil {
 		return core.BreakerStats{}
