@@ -160,22 +160,30 @@ func TestScoresOfHashedKeys(t *testing.T) {
 	assert.NotContains(t, s.ScoreKey("ann"), "ann")
 }
 
-// The boards of a Cluster are on different servers.
-func TestScoresOnACluster(t *testing.T) {
+// The boards of a Cluster and of a Ring are on different servers.
+func TestScoresOnManyServers(t *testing.T) {
 	t.Parallel()
-	cluster := redistest.StartCluster(t)
-	s := newStore(t, cluster.Client(t), redisstore.Options{Deadline: patient})
-	var add []core.Scores
-	var boards []string
-	for i := range 20 {
-		boards = append(boards, fmt.Sprint("spread:", i))
-		add = append(add, core.Scores{Board: boards[i], Source: "p1", Units: map[string]int64{"ann": 1}, Missed: 1})
+	for _, name := range []string{"cluster", "ring"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			top := topologies[name](t)
+			s := newStore(t, top.client(t, redistest.NewProxy(t, top.servers[0].Addr()), true), redisstore.Options{Deadline: patient})
+			var add []core.Scores
+			var boards []string
+			for i := range 20 {
+				boards = append(boards, fmt.Sprint("spread:", i))
+				add = append(add, core.Scores{Board: boards[i], Source: "p1", Units: map[string]int64{"ann": 1}, Missed: 1})
+			}
+			require.NoError(t, s.AddScores(t.Context(), add))
+			scores, rest, err := s.Scores(t.Context(), boards, 1)
+			require.NoError(t, err)
+			assert.Equal(t, []core.Score{{Key: "ann", Low: 20, High: 40}}, scores)
+			assert.EqualValues(t, 20, rest)
+			for _, server := range top.servers {
+				assert.Positive(t, server.CommandStats(t)["zadd"], "each server has some of them")
+			}
+		})
 	}
-	require.NoError(t, s.AddScores(t.Context(), add))
-	scores, rest, err := s.Scores(t.Context(), boards, 1)
-	require.NoError(t, err)
-	assert.Equal(t, []core.Score{{Key: "ann", Low: 20, High: 40}}, scores)
-	assert.EqualValues(t, 20, rest)
 }
 
 func TestScoresErrors(t *testing.T) {
