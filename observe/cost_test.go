@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -168,4 +169,27 @@ func BenchmarkSnapshot(b *testing.B) {
 		o.Worst("", 100)
 	}
 	b.ReportMetric(float64(series), "points")
+}
+
+// BenchmarkObserveAtOnce is BenchmarkObserve with all processors at a time, each with keys that the others do not have.
+func BenchmarkObserveAtOnce(b *testing.B) {
+	for _, policy := range []struct{ name, text string }{{"admitted", "2147483648/1s"}, {"refused", "1/366d"}} {
+		o := newObserver(b, observe.Options{})
+		for _, to := range []struct {
+			name    string
+			observe func(guard.Event)
+		}{{"none", nil}, {"observe", o.Observe}} {
+			b.Run(policy.name+"/"+to.name, func(b *testing.B) {
+				g := newGuard(b, policy.text, keyfunc.Header("X-User"), to.observe)
+				var n atomic.Int64
+				b.RunParallel(func(pb *testing.PB) {
+					r := newRequest()
+					for r.key = strconv.FormatInt(n.Add(1), 10); pb.Next(); {
+						v := g.Check(r)
+						v.Finish(guard.Final{})
+					}
+				})
+			})
+		}
+	}
 }

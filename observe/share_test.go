@@ -24,10 +24,22 @@ import (
 
 // boards keep what was added in memory, exactly.
 type boards struct {
-	mu    sync.Mutex
-	fail  func(policy string) error
-	calls int
-	units map[string]map[string]int64
+	mu      sync.Mutex
+	failing string // a policy whose boards fail
+	calls   int
+	units   map[string]map[string]int64
+}
+
+func (b *boards) called() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.calls
+}
+
+func (b *boards) failFor(policy string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.failing = policy
 }
 
 func (b *boards) AddScores(_ context.Context, all []core.Scores) error {
@@ -40,8 +52,8 @@ func (b *boards) AddScores(_ context.Context, all []core.Scores) error {
 	failed := &core.BatchError{Errs: make([]error, len(all))}
 	for i, add := range all {
 		policy, _, _ := strings.Cut(add.Board, ":")
-		if b.fail != nil && b.fail(policy) != nil {
-			failed.Errs[i] = b.fail(policy)
+		if policy == b.failing {
+			failed.Errs[i] = &core.StoreError{Class: core.ClassDown, Err: errors.New("gone")}
 			continue
 		}
 		if b.units[add.Board] == nil {
@@ -111,36 +123,31 @@ func TestShare(t *testing.T) {
 			all = append(all, o)
 		}
 		<-time.After(time.Minute + time.Millisecond) // a little after those who share
-		assert.Zero(t, b.calls, "there is nothing to add")
+		assert.Zero(t, b.called(), "there is nothing to add")
 		refuse(t, all[0], "login", "a", 5)
 		refuse(t, all[0], "private", "a", 5)
 		refuse(t, all[1], "login", "a", 3)
 		refuse(t, all[1], "login", "b", 4)
 		refuse(t, all[1], "api", "c", 2)
 		<-time.After(10 * time.Second)
-		assert.Equal(t, 2, b.calls)
+		assert.Equal(t, 2, b.called())
 		assert.Equal(t, []string{"a 8 8", "b 4 4"}, fleet(t, b, "login", time.Minute))
 		assert.Equal(t, []string{"c 2 2"}, fleet(t, b, "api", time.Minute))
 		assert.Empty(t, fleet(t, b, "private", time.Minute))
 
 		refuse(t, all[0], "login", "a", 1)
 		<-time.After(10 * time.Second)
-		assert.Equal(t, 3, b.calls, "only what is new is added")
+		assert.Equal(t, 3, b.called(), "only what is new is added")
 		assert.Equal(t, []string{"a 9 9", "b 4 4"}, fleet(t, b, "login", time.Minute))
 
 		// What surely was not added is added later, of the policy that failed alone.
-		b.fail = func(policy string) error {
-			if policy == "login" {
-				return &core.StoreError{Class: core.ClassDown, Err: errors.New("gone")}
-			}
-			return nil
-		}
+		b.failFor("login")
 		refuse(t, all[0], "login", "b", 7)
 		refuse(t, all[0], "api", "c", 7)
 		<-time.After(10 * time.Second)
 		assert.Equal(t, []string{"a 9 9", "b 4 4"}, fleet(t, b, "login", 5*time.Minute))
 		assert.Equal(t, []string{"c 9 9"}, fleet(t, b, "api", 5*time.Minute))
-		b.fail = nil
+		b.failFor("")
 		<-time.After(10 * time.Second)
 		assert.Equal(t, []string{"b 11 11", "a 9 9"}, fleet(t, b, "login", 5*time.Minute))
 
