@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
@@ -19,6 +20,8 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/guard"
+	"github.com/weir-go/weir/keyfunc"
+	"github.com/weir-go/weir/nethttp"
 	"github.com/weir-go/weir/observe"
 	"github.com/weir-go/weir/observe/promweir"
 )
@@ -168,22 +171,43 @@ func TestTwoObservers(t *testing.T) {
 	assert.Error(t, r.Register(promweir.New(newObserver(t), promweir.Options{})), "without a label")
 }
 
-// A Source may bring any number of policies, and names may be anything: a scrape stays small and whole.
+// A program may have any number of policies, whose names and tiers may be anything: a scrape stays small and whole.
 func TestManyPolicies(t *testing.T) {
 	t.Parallel()
-	o := newObserver(t)
-	for i := range 10_000 {
-		e := refused(fmt.Sprint("policy", i))
-		e.Tier = fmt.Sprintf("%d \n\"\\", i)
-		o.Observe(e)
-		e.Tier += "\xff" // which is not UTF-8
-		o.Observe(e)
-	}
+	o := manyPolicies(t)
 	text := scrape(t, registered(t, o, promweir.Options{}))
 	lines := slices.DeleteFunc(strings.Split(text, "\n"), func(l string) bool { return l == "" || l[0] == '#' })
 	assert.LessOrEqual(t, len(lines), 2000)
-	assert.Greater(t, len(lines), 100)
+	assert.Greater(t, len(lines), 1000)
 	assert.Contains(t, text, `weir_policy="other"`)
+	assert.Contains(t, text, "weir_policy_info{")
+}
+
+// manyPolicies returns an Observer of a guard with 1000 policies and 10 000 keys, and of 20 000 policies besides, with
+// tiers that break lines or are not UTF-8.
+func manyPolicies(t testing.TB) *observe.Observer {
+	t.Helper()
+	const policies = 1000
+	o := newObserver(t)
+	routes := make(map[string]guard.Rule, policies)
+	for i := range policies {
+		routes[fmt.Sprintf("GET /%d", i)] = guard.Rule{Policy: fmt.Sprintf("policy%d: 1/1h; fail open", i)}
+	}
+	g, err := guard.New(guard.Config{Rule: guard.Rule{Policy: "1/1h", Key: keyfunc.Header("Client")}, Routes: routes, Observe: o.Observe})
+	require.NoError(t, err)
+	o.Watch([]*guard.Guard{g})
+	handler := nethttp.Limit(g)(http.NotFoundHandler())
+	for i := range 20 * policies {
+		r := httptest.NewRequest("GET", fmt.Sprintf("/%d", i%policies), http.NoBody)
+		r.Header.Set("Client", fmt.Sprint(i/2))
+		handler.ServeHTTP(httptest.NewRecorder(), r)
+		e := refused(fmt.Sprint("other policy", i))
+		if e.Tier = fmt.Sprintf("%d \n\"\\", i); i%2 > 0 {
+			e.Tier += "\xff" // which is not UTF-8
+		}
+		o.Observe(e)
+	}
+	return o
 }
 
 func scrape(t testing.TB, r prometheus.Gatherer) string {
@@ -195,11 +219,9 @@ func scrape(t testing.TB, r prometheus.Gatherer) string {
 }
 
 func BenchmarkScrape(b *testing.B) {
-	o := newObserver(b)
-	for i := range 10_000 {
-		o.Observe(refused(fmt.Sprint("policy", i)))
-	}
-	r := registered(b, o, promweir.Options{})
+	o := manyPolicies(b)
+	r := prometheus.NewRegistry()
+	r.MustRegister(promweir.New(o, promweir.Options{}))
 	b.SetBytes(int64(len(scrape(b, r))))
 	for b.Loop() {
 		scrape(b, r)

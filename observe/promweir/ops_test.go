@@ -2,6 +2,7 @@ package promweir_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -74,6 +75,38 @@ func TestEachAlertHasCases(t *testing.T) {
 		delete(cases, m[1])
 	}
 	assert.Empty(t, cases, "cases of no alert")
+}
+
+// The panels of the dashboard have numbers and places of their own, and each that shows something says what.
+func TestDashboard(t *testing.T) {
+	t.Parallel()
+	type rectangle struct{ X, Y, W, H int }
+	var dashboard struct {
+		Panels []struct {
+			ID                       int
+			Type, Title, Description string
+			GridPos                  rectangle
+			Targets                  []struct{ Expr string }
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(file(t, "weir.dashboard.json")), &dashboard))
+	ids, places := map[int]bool{}, map[[2]int]string{}
+	for _, p := range dashboard.Panels {
+		assert.False(t, ids[p.ID], "a second panel %d", p.ID)
+		ids[p.ID] = true
+		assert.LessOrEqual(t, p.GridPos.X+p.GridPos.W, 24, p.Title)
+		for x := range p.GridPos.W {
+			for y := range p.GridPos.H {
+				at := [2]int{p.GridPos.X + x, p.GridPos.Y + y}
+				assert.Empty(t, places[at], "%s covers another panel", p.Title)
+				places[at] = p.Title
+			}
+		}
+		if p.Type != "row" {
+			assert.NotEmpty(t, p.Description, p.Title)
+			assert.NotEmpty(t, p.Targets, p.Title)
+		}
+	}
 }
 
 func file(t *testing.T, name string) string {
