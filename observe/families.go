@@ -126,7 +126,7 @@ func (s *Snapshot) addGuards(add func(Metric, Point)) {
 			queued[q.Policy] += float64(q.Requests)
 		}
 		if g.Revision != "" {
-			revisions[g.Revision]++
+			revisions[label(g.Revision)]++
 		}
 		if !g.LagsSince.IsZero() && (since.IsZero() || g.LagsSince.Before(since)) {
 			since = g.LagsSince

@@ -70,7 +70,7 @@ func (f *failures) count(err error) {
 	if !ok && !errors.As(err, &failed) {
 		return
 	}
-	f.counts.at(failure{failed.Class, failed.Server}, failure{Other, Other}, maxFailures, func(failure) *atomic.Uint64 { return new(atomic.Uint64) }).Add(1)
+	f.counts.at(failure{label(failed.Class), label(failed.Server)}, failure{Other, Other}, maxFailures, func(failure) *atomic.Uint64 { return new(atomic.Uint64) }).Add(1)
 }
 
 // snapshot adds the failures to s, which has what is known of servers.
@@ -116,7 +116,7 @@ type trips struct {
 type flights struct{ trips byKey[path, trips] }
 
 func (f *flights) of(server string, behind bool) *trips {
-	return f.trips.at(path{server, behind}, path{Other, behind}, 2*maxServers, newTrips)
+	return f.trips.at(path{label(server), behind}, path{Other, behind}, 2*maxServers, newTrips)
 }
 
 // ObserveFlight counts a round trip. Give it to redisstore.Options.Observe.
@@ -139,7 +139,7 @@ func (o *Observer) CountFlight(f *core.Flight) *Series {
 // are watched it need not be given, but then a breaker that opens and closes between two Snapshots is not seen.
 func (o *Observer) ObserveBreaker(b core.BreakerChange) {
 	t := o.flights.of(b.Addr, b.Behind)
-	t.breaker.Store(&Breaker{Server: b.Addr, Behind: b.Behind, Open: b.Open, Since: time.Now(), Class: b.Class})
+	t.breaker.Store(&Breaker{Server: label(b.Addr), Behind: b.Behind, Open: b.Open, Since: time.Now(), Class: label(b.Class)})
 }
 
 // snapshot adds the round trips to s, which has what the watched stores tell.
@@ -159,9 +159,9 @@ func (f *flights) snapshot(s *Snapshot) {
 	for _, store := range s.Stores {
 		for _, server := range store.Servers {
 			for behind, traffic := range map[bool]core.TrafficStats{false: server.Decisions, true: server.Behind} {
-				p := path{server.Addr, behind}
+				p := path{label(server.Addr), behind}
 				told[p] = worseBreaker(told[p], Breaker{
-					p.server, p.behind, traffic.Breaker.Open, traffic.Breaker.Since, traffic.Breaker.Class,
+					p.server, p.behind, traffic.Breaker.Open, traffic.Breaker.Since, label(traffic.Breaker.Class),
 				})
 			}
 		}

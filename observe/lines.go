@@ -56,6 +56,8 @@ func (b *budget) take() bool {
 type line struct {
 	policy     *policy
 	rule, tier string
+	other      *line       // where decisions are counted for which it has no series; nil of that line itself
+	spills     atomic.Bool // some are counted there
 	// series has a counter for each outcome, what decided, and trial or not: nil until it is used. Where the series are
 	// used up, that is one of the other line.
 	series [int(core.Never+1) * froms * 2]atomic.Pointer[counts]
@@ -151,7 +153,7 @@ func (ls *lines) add(e *guard.Event, hash uint64) *line {
 		switch {
 		case l == nil:
 			// A tier may be in memory that the framework uses again.
-			l = &line{policy: ls.policyOf(e.Policy), rule: e.Rule, tier: strings.Clone(e.Tier)}
+			l = &line{policy: ls.policyOf(e.Policy), rule: e.Rule, tier: strings.Clone(e.Tier), other: ls.other}
 			ls.all = append(ls.all, l)
 			slot.Store(l)
 			return l
@@ -172,6 +174,14 @@ func (ls *lines) hasRoom(e *guard.Event) bool {
 // UTF-8.
 func isLabel(text string) bool { return len(text) <= 256 && utf8.ValidString(text) }
 
+// label returns a text that can be a label: the one given, or else "other".
+func label(text string) string {
+	if isLabel(text) {
+		return text
+	}
+	return Other
+}
+
 func (ls *lines) policyOf(name string) *policy {
 	p := ls.policies[name]
 	if p == nil {
@@ -188,6 +198,15 @@ func place(o core.Outcome, f guard.From, shadow bool) int {
 		i += int(core.Never+1) * froms
 	}
 	return i
+}
+
+// own returns a counter of l, or nil if there is none, or if it is that of the other line.
+func (l *line) own(i int) *counts {
+	c := l.series[i].Load()
+	if c != nil && l.other != nil && c == l.other.series[i].Load() {
+		return nil
+	}
+	return c
 }
 
 // at returns the counter of a series.
@@ -217,6 +236,7 @@ func (ls *lines) make(l *line, i int) *counts {
 			s.series = ls.seriesOf(ls.other.policy, guard.From(i%froms)) //nolint:gosec // it is small
 			ls.other.series[i].Store(s)
 		}
+		l.spills.Store(true)
 	}
 	l.series[i].Store(s)
 	return s
@@ -257,8 +277,8 @@ func (ls *lines) snapshot(s *Snapshot, now time.Time) {
 	for _, l := range ls.all {
 		used := false
 		for i := range l.series {
-			c := l.series[i].Load()
-			if c == nil || l != ls.other && c == ls.other.series[i].Load() {
+			c := l.own(i)
+			if c == nil {
 				continue
 			}
 			used = true

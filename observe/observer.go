@@ -90,6 +90,9 @@ func (o *Observer) Count(e *guard.Event) (took, waited *Series) {
 		return nil, nil
 	}
 	l.pace.tick(l, e.At)
+	if l.spills.Load() {
+		l.other.pace.tick(l.other, e.At)
+	}
 	times := l.at(&o.lines, e.Outcome, e.From, e.Shadow)
 	times.count(e.Took)
 	if e.Took > 0 {

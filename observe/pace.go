@@ -70,10 +70,10 @@ func (p *pace) advance(t tally, second int64) {
 	p.second.Store(second)
 }
 
-// tally returns what l has counted.
+// tally returns what l has counted, without what the other line has.
 func (l *line) tally() (t tally) {
 	for i := range l.series {
-		n := l.series[i].Load().total()
+		n := l.own(i).total()
 		if n == 0 {
 			continue
 		}

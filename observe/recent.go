@@ -63,7 +63,7 @@ func (r *recent) add(e *guard.Event, withKey bool) {
 		k.key = cut(e.AppendKey(k.key))
 	}
 	if e.Err != nil {
-		k.err = e.Err.Error()
+		k.err = string(cut([]byte(e.Err.Error())))
 	}
 }
 

@@ -1,0 +1,83 @@
+package observe_test
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/guard"
+	"github.com/weir-go/weir/observe"
+)
+
+// Where series are used up, a policy's rates are its own, and those of the others are counted as "other".
+func TestRatesBeyondTheSeries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newObserver(t, observe.Options{MaxSeries: 500})
+		decide := func(policy string, outcome core.Outcome) {
+			o.Observe(guard.Event{Policy: policy, Rule: "Rule", Outcome: outcome, From: guard.FromStore, At: time.Now().UnixMicro()})
+		}
+		decide("calm", core.Admitted) // the only one for which there is a series
+		for i := range 1000 {
+			decide("p"+strconv.Itoa(i), core.Refused)
+		}
+		time.Sleep(20 * time.Second)
+		for range 9 { // seconds
+			time.Sleep(time.Second)
+			decide("calm", core.Admitted)
+			decide("calm", core.Refused)
+			for range 100 {
+				decide("p1", core.Admitted)
+			}
+		}
+		time.Sleep(time.Second)
+		rates := map[string]observe.Rate{}
+		for _, r := range o.Snapshot().Rates {
+			rates[r.Policy] = r.TenSeconds
+		}
+		assert.InDelta(t, 1, rates["calm"].Allowed, 0.2)
+		assert.Zero(t, rates["calm"].Refused, "it is counted as other")
+		assert.InDelta(t, 90, rates[observe.Other].Allowed, 20)
+		assert.InDelta(t, 1, rates[observe.Other].Refused, 1)
+	})
+}
+
+// told is a store that shows its servers.
+type told struct {
+	core.Store
+
+	stats core.StoreStats
+}
+
+func (s told) Stats() core.StoreStats { return s.stats }
+
+// A server, a class or a revision that is no text is "other": Prometheus would refuse the whole scrape for it.
+func TestLabelsAreText(t *testing.T) {
+	o := newObserver(t, observe.Options{})
+	const bad = "\xff"
+	for i := range 200 {
+		addr := bad + strconv.Itoa(i)
+		o.ObserveFlight(core.Flight{Addr: addr, Took: 1})
+		o.ObserveBreaker(core.BreakerChange{Addr: addr, Class: addr, Open: true})
+		o.Observe(guard.Event{Policy: "p", Rule: "Rule", Err: &core.StoreError{Class: addr, Server: strings.Repeat("x", 300) + addr}})
+	}
+	o.Watch(nil, &told{stats: core.StoreStats{Servers: []core.ServerStats{{Addr: bad + "1"}, {
+		Addr: bad + "2", Decisions: core.TrafficStats{Breaker: core.BreakerStats{Open: true, Class: bad}},
+	}}}})
+	s := o.Snapshot()
+	samples(t, s)
+	for _, f := range s.Families() {
+		for _, p := range f.Points {
+			assert.True(t, utf8.ValidString(strings.Join(p.Values, "")), "%s %q", f.Name, p.Values)
+		}
+	}
+	require.Len(t, s.Flights, 1)
+	assert.Equal(t, observe.Other, s.Flights[0].Server)
+	assert.EqualValues(t, 200, s.Flights[0].Histogram.Count)
+}
