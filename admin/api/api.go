@@ -16,6 +16,7 @@ import (
 	"github.com/weir-go/weir/admin/record"
 	"github.com/weir-go/weir/core/policies"
 	"github.com/weir-go/weir/internal/adminapi"
+	"github.com/weir-go/weir/observe"
 )
 
 // Record is the part of a [record.Record] that the API needs.
@@ -44,6 +45,10 @@ type Options struct {
 	// Services returns what the processes of an app have announced, and the number of announcements that cannot be read:
 	// redissource.Processes.
 	Services func(ctx context.Context, app string) (all []*policies.Process, unreadable int, err error)
+	// Top returns the n callers of a policy that all processes whose stores have a prefix have counted most in the last
+	// minutes; see observe.FleetWorst. nil leaves them out of the API: keys may be addresses and names of people, which
+	// all who may change limits could then read.
+	Top func(ctx context.Context, prefix, policy string, last time.Duration, n int) (callers []observe.Caller, rest uint64, err error)
 	// Authenticate returns who sends a request, or false if nobody may know. There is no API without it.
 	Authenticate func(*http.Request) (who string, ok bool)
 	// Log receives what no client sees; nil is slog.Default().

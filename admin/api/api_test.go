@@ -30,7 +30,7 @@ type admin struct {
 	rdb *redis.Client
 }
 
-func start(t *testing.T) admin {
+func start(t *testing.T, mods ...func(*api.Options)) admin {
 	t.Helper()
 	server := redistest.Single(t)
 	rdb := server.Client(t, func(o *redis.Options) { o.MaxRetries = -1 })
@@ -39,12 +39,16 @@ func start(t *testing.T) admin {
 	authenticate, err := api.Tokens(strings.NewReader("# who may\nanna:" + secret + "\n"))
 	require.NoError(t, err)
 	publisher := publish.New(r, rdb, nil)
-	handler, err := api.New(api.Options{
+	options := api.Options{
 		Record: r, Publisher: publisher, Authenticate: authenticate,
 		Services: func(ctx context.Context, app string) ([]*policies.Process, int, error) {
 			return redissource.Processes(ctx, rdb, app)
 		},
-	})
+	}
+	for _, mod := range mods {
+		mod(&options)
+	}
+	handler, err := api.New(options)
 	require.NoError(t, err)
 	web := httptest.NewServer(handler)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -63,6 +63,9 @@ func (s *server) routes(api huma.API) {
 	route(api, "apply-policies", http.MethodPost, adminapi.PathApply, "Write the policies of a document, all or none", s.apply)
 	route(api, "adopt-app", http.MethodPost, adminapi.PathAdopt, "Make an app's document later than all that was published", s.adopt)
 	route(api, "get-schema", http.MethodGet, adminapi.PathSchema, "JSON Schema of documents", s.schema)
+	if s.Top != nil {
+		route(api, "list-top", http.MethodGet, adminapi.PathTop, "Callers that a fleet refused most", s.top)
+	}
 	route(api, "list-services", http.MethodGet, adminapi.PathServices, "Processes of an app, and what they obey", s.services)
 }
 

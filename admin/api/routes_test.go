@@ -1,7 +1,9 @@
 package api_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -13,9 +15,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-go/weir/admin/api"
 	"github.com/weir-go/weir/core/policies"
 	"github.com/weir-go/weir/core/policies/redissource"
 	"github.com/weir-go/weir/internal/adminapi"
+	"github.com/weir-go/weir/observe"
 )
 
 // send sends a request as it is and returns the status, the header and the body.
@@ -278,12 +282,44 @@ func TestDescription(t *testing.T) {
 	assert.Equal(t, string(policies.Schema()), body)
 }
 
+// The worst callers are in the API only if the program says so, and any name of a policy, prefix and time may be asked for.
+func TestTop(t *testing.T) {
+	a := start(t)
+	status, _, _ := a.send(t, http.MethodGet, "/v1/top/api", "")
+	assert.Equal(t, http.StatusNotFound, status, "nobody said so")
+
+	asked := ""
+	var err error
+	a = start(t, func(o *api.Options) {
+		o.Top = func(_ context.Context, prefix, policy string, last time.Duration, n int) ([]observe.Caller, uint64, error) {
+			asked = fmt.Sprint(prefix, " ", policy, " ", last, " ", n)
+			return []observe.Caller{{Policy: policy, Key: "user=7", Count: 12, Error: 2}}, 3, err
+		}
+	})
+	top, err := a.Top(t.Context(), "api", "pay", 5, 10)
+	require.NoError(t, err)
+	assert.Equal(t, "pay api 5m0s 10", asked)
+	assert.Equal(t, []adminapi.Caller{{Key: "user=7", Least: 10, Most: 12}}, top.Callers)
+	assert.Equal(t, uint64(3), top.Rest)
+	status, _, _ = a.send(t, http.MethodGet, "/v1/top/api", "")
+	assert.Equal(t, http.StatusOK, status)
+	assert.Equal(t, "weir api 10m0s 20", asked)
+	for _, path := range []string{"/v1/top/a%20b", "/v1/top/api?minutes=120", "/v1/top/api?minutes=-1", "/v1/top/api?limit=0", "/v1/top/api?limit=1001", "/v1/top/api?limit=x"} {
+		status, _, _ := a.send(t, http.MethodGet, path, "")
+		assert.Equal(t, http.StatusUnprocessableEntity, status, path)
+	}
+	err = errors.New("Redis is gone")
+	status, _, body := a.send(t, http.MethodGet, "/v1/top/api", "")
+	assert.Equal(t, http.StatusServiceUnavailable, status)
+	assert.Contains(t, body, "Redis is gone")
+}
+
 // No route answers a stranger, whatever the method, nor a page of another site.
 func TestEveryRouteAsks(t *testing.T) {
 	a := start(t)
 	stranger := a
 	stranger.Client = &adminapi.Client{URL: a.URL, HTTP: a.HTTP, Token: "not a token of anybody"}
-	for _, path := range []string{"/v1/apps", "/v1/apps/pay", apiPath, apiPath + "/history", "/v1/apps/pay/services", "/openapi.json", "/", "/docs"} {
+	for _, path := range []string{"/v1/apps", "/v1/apps/pay", apiPath, apiPath + "/history", "/v1/apps/pay/services", "/v1/top/api", "/openapi.json", "/", "/docs"} {
 		for _, method := range []string{"GET", "HEAD", "OPTIONS", "PUT", "POST", "DELETE", "PATCH"} {
 			status, _, _ := stranger.send(t, method, path, "")
 			assert.Equal(t, http.StatusUnauthorized, status, "%s %s", method, path)

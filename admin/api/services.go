@@ -89,6 +89,26 @@ func (s *server) services(ctx context.Context, in *struct{ OfApp }) (*answer[adm
 	return &answer[adminapi.Services]{Body: out}, nil
 }
 
+// AskTop is a question about the worst callers of a fleet.
+type AskTop struct {
+	Policy  string `path:"policy" doc:"Name of a policy"`
+	Prefix  string `query:"prefix" default:"weir" doc:"Prefix of the store that counts"`
+	Minutes int    `query:"minutes" default:"10" minimum:"0" maximum:"119" doc:"Minutes to look back"`
+	Limit   int    `query:"limit" default:"20" minimum:"1" maximum:"1000" doc:"Most callers to return"`
+}
+
+func (s *server) top(ctx context.Context, in *AskTop) (*answer[adminapi.Top], error) {
+	if err := policies.CheckName(in.Policy); err != nil {
+		return nil, refusal(http.StatusUnprocessableEntity, err.Error())
+	}
+	now := time.Now()
+	callers, rest, err := s.Top(ctx, in.Prefix, in.Policy, time.Duration(in.Minutes)*time.Minute, in.Limit)
+	if err != nil {
+		return nil, refusal(http.StatusServiceUnavailable, fmt.Sprintf("the worst callers could not be read from Redis: %v", err))
+	}
+	return &answer[adminapi.Top]{Body: adminapi.TopOf(in.Policy, in.Minutes, callers, rest, now)}, nil
+}
+
 func process(p *policies.Process, now policies.Version) adminapi.Process {
 	order := p.Version.Compare(now)
 	out := adminapi.Process{

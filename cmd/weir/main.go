@@ -1,9 +1,10 @@
 // Weir is the command for the policies of a fleet. It checks files of policies, explains what a text admits and why a key
-// is refused, and asks a weir-admin server for what holds and for changes:
+// is refused, shows who is refused most, and asks a weir-admin server for what holds and for changes:
 //
 //	weir lint policies.yaml
 //	weir explain "20/1s, 1000/1d"
 //	weir why "api: 100/1m" user=7
+//	weir top -redis redis://127.0.0.1:6379 api
 //	weir apply -dry-run policies.yaml
 //	weir services pay
 //
@@ -39,6 +40,7 @@ type command struct {
 	Lint     lintCommand     `cmd:"" help:"Check files of policies, in YAML or JSON."`
 	Explain  explainCommand  `cmd:"" help:"Explain what a policy's text admits, and with a second one, what a change to it does."`
 	Why      whyCommand      `cmd:"" help:"Explain what a request of a key would get now, by what Redis has counted, and when the next are admitted. It takes nothing."`
+	Top      topCommand      `cmd:"" help:"Show which keys the processes of a fleet have refused most, of programs that share that: Observer.Share."`
 	Apply    applyCommand    `cmd:"" help:"Make the policies of an app those of a file, all in one change, and show the differences."`
 	Get      getCommand      `cmd:"" help:"Show apps, the document of an app, or one policy."`
 	History  historyCommand  `cmd:"" help:"Show the versions of a policy, the latest first."`

@@ -149,22 +149,8 @@ const hurry = 3 * time.Second
 
 // limiter returns a Limiter by these numbers on the Redis of the service, and what closes its client.
 func (c *whyCommand) limiter(code core.Policy, set *enforce.Set) (*enforce.Limiter, func(), error) {
-	o := redisstore.Options{Prefix: c.Prefix, DenyCache: -1, Deadline: hurry}
-	if c.HashKeys != "" {
-		secret, err := os.ReadFile(c.HashKeys)
-		if err != nil {
-			return nil, nil, fmt.Errorf("the secret: %w", err)
-		}
-		o.HashKeys = bytes.TrimSuffix(bytes.TrimSuffix(secret, []byte("\n")), []byte("\r"))
-	}
-	rdb, err := redisurl.Connect(c.Redis, true)
+	store, closeClient, err := openStore(c.Redis, c.Prefix, c.HashKeys)
 	if err != nil {
-		return nil, nil, err
-	}
-	closeClient := func() { _ = rdb.Close() }
-	store, err := redisstore.New(rdb, o)
-	if err != nil {
-		closeClient()
 		return nil, nil, err
 	}
 	source := new(atomic.Pointer[enforce.Set])
@@ -176,4 +162,28 @@ func (c *whyCommand) limiter(code core.Policy, set *enforce.Set) (*enforce.Limit
 		return nil, nil, errors.New(withoutPackage(err))
 	}
 	return l, closeClient, nil
+}
+
+// openStore returns the store of a service, and what closes its client. secretFile is that of the secret by which the
+// service hashes its keys, or "".
+func openStore(location, prefix, secretFile string) (*redisstore.Store, func(), error) {
+	o := redisstore.Options{Prefix: prefix, DenyCache: -1, Deadline: hurry}
+	if secretFile != "" {
+		secret, err := os.ReadFile(secretFile)
+		if err != nil {
+			return nil, nil, fmt.Errorf("the secret: %w", err)
+		}
+		o.HashKeys = bytes.TrimSuffix(bytes.TrimSuffix(secret, []byte("\n")), []byte("\r"))
+	}
+	rdb, err := redisurl.Connect(location, true)
+	if err != nil {
+		return nil, nil, err
+	}
+	closeClient := func() { _ = rdb.Close() }
+	store, err := redisstore.New(rdb, o)
+	if err != nil {
+		closeClient()
+		return nil, nil, err
+	}
+	return store, closeClient, nil
 }

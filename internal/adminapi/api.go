@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core/policies"
+	"github.com/weir-go/weir/observe"
 )
 
 // The paths of the API. Each path that changes something takes the query parameters why and force, and waits up to a
@@ -20,6 +21,7 @@ const (
 	PathRollback = "/v1/apps/{app}/policies/{name}/rollback" // POST with a Rollback: Written
 	PathApply    = "/v1/apps/{app}/apply"                    // POST with a document: Written; dry, prune
 	PathServices = "/v1/apps/{app}/services"                 // GET: Services
+	PathTop      = "/v1/top/{policy}"                        // GET: Top; prefix, minutes, limit
 	PathSchema   = "/v1/schema"                              // GET: the JSON Schema of documents
 )
 
@@ -41,6 +43,24 @@ func (p Policy) Value() policies.Policy { return policies.Policy(p) }
 func (p Policy) Equal(q Policy) bool {
 	return p.Text == q.Text && maps.Equal(p.Tiers, q.Tiers) && maps.Equal(p.Keys, q.Keys) &&
 		slices.Equal(slices.Sorted(slices.Values(p.Apps)), slices.Sorted(slices.Values(q.Apps)))
+}
+
+// Top answers PathTop: the callers of a policy that all processes of a fleet have counted most.
+type Top struct {
+	Policy string `json:"policy"`
+	// Since is the beginning of the first minute that counts.
+	Since time.Time `json:"since"`
+	// Callers has the worst first.
+	Callers []Caller `json:"callers"`
+	// Rest is the most that any other caller was counted.
+	Rest uint64 `json:"rest"`
+}
+
+// Caller is a key, and what it was counted: at least Least and at most Most.
+type Caller struct {
+	Key   string `json:"key"`
+	Least uint64 `json:"least"`
+	Most  uint64 `json:"most"`
 }
 
 // Apps answers PathApps.
@@ -170,4 +190,13 @@ type Rule struct {
 	Now       string           `json:"now,omitempty"`  // the text that holds
 	Meaning   policies.Meaning `json:"meaning,omitempty"`
 	Why       string           `json:"why,omitempty"`
+}
+
+// TopOf returns what observe.FleetWorst has answered for the last minutes before now.
+func TopOf(policy string, minutes int, callers []observe.Caller, rest uint64, now time.Time) Top {
+	top := Top{Policy: policy, Since: now.Truncate(time.Minute).Add(-time.Duration(minutes) * time.Minute).UTC(), Callers: []Caller{}, Rest: rest}
+	for _, c := range callers {
+		top.Callers = append(top.Callers, Caller{Key: c.Key, Least: c.Count - c.Error, Most: c.Count})
+	}
+	return top
 }

@@ -122,6 +122,17 @@ func (c *Client) Apply(ctx context.Context, app string, document []byte, w Write
 	return c.write(ctx, http.MethodPost, c.path(PathApply, app), w, document)
 }
 
+// Top returns the callers of a policy that all processes with a prefix have counted most in the last minutes.
+func (c *Client) Top(ctx context.Context, policy, prefix string, minutes, limit int) (Top, error) {
+	query := url.Values{}
+	query.Set("prefix", prefix)
+	query.Set("minutes", strconv.Itoa(minutes))
+	query.Set("limit", strconv.Itoa(limit))
+	var out Top
+	err := c.call(ctx, http.MethodGet, c.path(PathTop, policy), query, nil, nil, &out)
+	return out, err
+}
+
 // Services returns what the processes of an app said of themselves in the last minute.
 func (c *Client) Services(ctx context.Context, app string) (Services, error) {
 	var out Services

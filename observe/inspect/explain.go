@@ -23,7 +23,6 @@ type form struct {
 
 // Bounds of the form.
 const (
-	maxExplaining  = 4 // requests at a time
 	explainWithin  = 5 * time.Second
 	maxForm        = 64 << 10
 	maxSuggestions = 100
@@ -42,11 +41,11 @@ func (h *handler) form(policy string) *form {
 // serveExplanation answers the form. The answer does not refresh itself: each asks the store.
 func (h *handler) serveExplanation(w http.ResponseWriter, r *http.Request, format string) {
 	select {
-	case h.explaining <- struct{}{}:
-		defer func() { <-h.explaining }()
+	case h.asking <- struct{}{}:
+		defer func() { <-h.asking }()
 	default:
 		w.Header().Set("Retry-After", "1")
-		h.say(w, http.StatusServiceUnavailable, "others ask for explanations; try again in a second")
+		h.say(w, http.StatusServiceUnavailable, "others ask the store; try again in a second")
 		return
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)

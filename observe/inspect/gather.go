@@ -336,12 +336,8 @@ func (h *handler) addRefusals(p *page) {
 func (h *handler) addWorst(p *page) {
 	for i := range p.Policies[:min(len(p.Policies), maxWorstPolicies)] {
 		name := p.Policies[i].Name
-		w := worst{Policy: name}
-		for _, c := range h.observer.Worst(name, maxCallers) {
-			w.Callers = append(w.Callers, caller{h.masker.key(c.Key), c.Count - c.Error, c.Count, c.Since.Round(0)})
-		}
-		if w.Callers != nil {
-			p.Worst = append(p.Worst, w)
+		if all := h.observer.Worst(name, maxCallers); len(all) > 0 {
+			p.Worst = append(p.Worst, worst{Policy: name, Callers: h.callers(all)})
 		}
 	}
 }

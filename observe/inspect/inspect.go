@@ -38,11 +38,11 @@ type Options struct {
 //
 // Browsers get HTML, and curl gets text; "?format=html", "?format=text" and "?format=json" choose. A peer that may not
 // see the page gets 403. The page changes nothing, asks no store, and is made at most once a second, however many look at
-// it. Its form, which explains a key, asks the store once, and takes nothing.
+// it. Its form, which explains a key, asks the store once, and takes nothing; so do the worst callers of the fleet.
 func Handler(o *observe.Observer, opts Options) http.Handler {
 	host, _ := os.Hostname() // "" does, beside the process id
 	return &handler{
-		o: opts, observer: o, infos: map[*guard.Guard]*infos{}, explaining: make(chan struct{}, maxExplaining), masker: newMasker(opts.Unmasked), program: host + ":" + strconv.Itoa(os.Getpid()),
+		o: opts, observer: o, infos: map[*guard.Guard]*infos{}, asking: make(chan struct{}, maxAsking), masker: newMasker(opts.Unmasked), program: host + ":" + strconv.Itoa(os.Getpid()),
 	}
 }
 
@@ -53,7 +53,7 @@ type handler struct {
 	masker   *masker
 	program  string
 
-	explaining chan struct{} // holds an element for each request that asks the store
+	asking chan struct{} // holds an element for each request that asks the store
 
 	mu    sync.Mutex
 	made  time.Time
@@ -69,9 +69,10 @@ type infos struct {
 }
 
 const (
-	pageAge  = time.Second
-	infosAge = 10 * time.Second
-	refresh  = 5 // seconds
+	pageAge   = time.Second
+	infosAge  = 10 * time.Second
+	refresh   = 5 // seconds
+	maxAsking = 4
 )
 
 // current returns the page, which is at most a second old.
@@ -110,12 +111,14 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.say(w, http.StatusMethodNotAllowed, "use GET; POST is for the form at ?explain")
 	case query.Has("explain") && format == formatHTML:
 		h.html(w, http.StatusOK, &content{View: &view{Title: "weir: explain a key", Head: h.program}, Form: h.form(query.Get("explain"))})
+	case query.Has("fleet"):
+		h.serveFleet(w, r, format, query.Get("fleet"))
 	case format == formatJSON:
 		h.json(w, h.current())
 	case format == formatText:
 		h.text(w, h.current().view().text())
 	default:
-		c := &content{View: h.current().view(), Refresh: refresh}
+		c := &content{View: h.current().view(), Refresh: refresh, Fleet: h.observer.Boards() != nil}
 		if query.Get("refresh") == "0" {
 			c.Refresh = 0
 		}
@@ -173,6 +176,8 @@ type content struct {
 	Refresh int // seconds, or 0
 	View    *view
 	Form    *form
+	Back    bool // the page is another one
+	Fleet   bool // there are worst callers of the fleet
 }
 
 //go:embed page.html

@@ -161,6 +161,8 @@ type rule struct {
 type worst struct {
 	Policy  string   `json:"policy"`
 	Callers []caller `json:"callers"`
+	// Rest is the most that any other caller was refused, where it is known: in the whole fleet.
+	Rest uint64 `json:"rest,omitempty"`
 }
 
 // caller is a key and how often it was refused since Since: at least Least and at most Most.

@@ -246,20 +246,28 @@ func (p *page) rules() section {
 }
 
 func (p *page) worst() section {
-	s := section{Title: "Worst callers", Head: []string{"policy", "key", "refused at least", "at most", "since"}, Numbers: columns(2, 3)}
+	s := section{Title: "Worst callers", Head: worstHead, Numbers: columns(2, 3)}
 	for _, w := range p.Worst {
-		for i, c := range w.Callers {
-			name := shown(w.Policy)
-			if i > 0 {
-				name = ""
-			}
-			s.Rows = append(s.Rows, cells(name, c.Key, number(c.Least), number(c.Most), since(c.Since, p.At)))
-		}
+		s.Rows = append(s.Rows, w.rows(p.At)...)
 	}
 	if len(s.Rows) == 0 {
 		s.Notes = append(s.Notes, "Nobody was refused lately, or nobody twice.")
 	}
 	return s
+}
+
+var worstHead = []string{"policy", "key", "refused at least", "at most", "since"}
+
+// rows returns the rows of a policy, the first of which names it.
+func (w *worst) rows(now time.Time) (rows [][]cell) {
+	for i, c := range w.Callers {
+		name := shown(w.Policy)
+		if i > 0 {
+			name = ""
+		}
+		rows = append(rows, cells(name, c.Key, number(c.Least), number(c.Most), since(c.Since, now)))
+	}
+	return rows
 }
 
 func (p *page) refusals() section {

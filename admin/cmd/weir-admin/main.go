@@ -21,13 +21,17 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/weir-go/weir/admin/api"
 	"github.com/weir-go/weir/admin/publish"
 	"github.com/weir-go/weir/admin/record"
 	_ "github.com/weir-go/weir/admin/record/drivers"
 	"github.com/weir-go/weir/core/policies"
 	"github.com/weir-go/weir/core/policies/redissource"
+	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/internal/redisurl"
+	"github.com/weir-go/weir/observe"
 )
 
 func main() {
@@ -49,6 +53,7 @@ func run(ctx context.Context, args []string) error {
 	redisURL := flags.String("redis", "redis://127.0.0.1:6379", "`URL` of Redis; of a Cluster with ?addr=host:port for a further node, of a Sentinel with ?master_name=name")
 	tokenFile := flags.String("token-file", "", "`file` of lines \"name:secret\" (required)")
 	address := flags.String("addr", "127.0.0.1:7070", "`address` to listen on")
+	top := flags.Bool("top", false, "serve the callers that fleets refused most, with their keys; the user of Redis needs the right to read boards")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -71,12 +76,21 @@ func run(ctx context.Context, args []string) error {
 	defer r.Close()
 
 	publisher := publish.New(r, rdb, slog.Default())
-	handler, err := api.New(api.Options{
+	options := api.Options{
 		Record: r, Publisher: publisher, Authenticate: authenticate,
 		Services: func(ctx context.Context, app string) ([]*policies.Process, int, error) {
 			return redissource.Processes(ctx, rdb, app)
 		},
-	})
+	}
+	if *top {
+		counts, err := redisurl.Connect(*redisURL, true)
+		if err != nil {
+			return err
+		}
+		defer counts.Close()
+		options.Top = worstOf(counts)
+	}
+	handler, err := api.New(options)
 	if err != nil {
 		return err
 	}
@@ -119,6 +133,17 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	return nil
+}
+
+// worstOf returns a function for the API that reads the boards of stores.
+func worstOf(rdb redis.UniversalClient) func(context.Context, string, string, time.Duration, int) ([]observe.Caller, uint64, error) {
+	return func(ctx context.Context, prefix, policy string, last time.Duration, n int) ([]observe.Caller, uint64, error) {
+		store, err := redisstore.New(rdb, redisstore.Options{Prefix: prefix, DenyCache: -1})
+		if err != nil {
+			return nil, 0, err
+		}
+		return observe.FleetWorst(ctx, store, policy, last, n)
+	}
 }
 
 // beyond reports whether other machines can reach an address.
