@@ -19,7 +19,7 @@ import (
 )
 
 // used is a Redis where a service has used up what a key may have: five units an hour.
-func used(t *testing.T, server *redistest.Server, o redisstore.Options, text, key string) *enforce.Limiter {
+func used(t *testing.T, server *redistest.Server, o redisstore.Options, text string) *enforce.Limiter {
 	t.Helper()
 	rdb := redis.NewUniversalClient(redisstore.ClientOptions(server.Addr()))
 	t.Cleanup(func() { _ = rdb.Close() })
@@ -28,7 +28,7 @@ func used(t *testing.T, server *redistest.Server, o redisstore.Options, text, ke
 	require.NoError(t, err)
 	l, err := enforce.New(store, core.MustParse(text), enforce.Options{})
 	require.NoError(t, err)
-	res, err := l.AllowN(t.Context(), key, 5)
+	res, err := l.AllowN(t.Context(), "user=7", 5)
 	require.NoError(t, err)
 	require.Equal(t, core.AtLimit, res.Outcome)
 	return l
@@ -39,7 +39,7 @@ func TestWhy(t *testing.T) {
 	t.Parallel()
 	server := redistest.Single(t)
 	const text = "api: 5/1h fixed-window, 2 concurrent lease 1h"
-	l := used(t, server, redisstore.Options{}, text, "user=7")
+	l := used(t, server, redisstore.Options{}, text)
 	_, release, err := l.Acquire(t.Context(), "user=8")
 	require.NoError(t, err)
 	t.Cleanup(release)
@@ -117,7 +117,7 @@ func TestWhyHashed(t *testing.T) {
 	t.Parallel()
 	server := redistest.Single(t)
 	const secret = "0123456789abcdef"
-	used(t, server, redisstore.Options{Prefix: "pay", HashKeys: []byte(secret)}, "api: 5/1h", "user=7")
+	used(t, server, redisstore.Options{Prefix: "pay", HashKeys: []byte(secret)}, "api: 5/1h")
 	path := filepath.Join(t.TempDir(), "secret")
 	require.NoError(t, os.WriteFile(path, []byte(secret+"\n"), 0o600))
 	r := weir(t, []string{"WEIR_REDIS=redis://" + server.Addr(), "WEIR_HASH_KEYS=" + path}, "why", "-prefix", "pay", "api: 5/1h", "user=7")
@@ -130,7 +130,7 @@ func TestWhyHashed(t *testing.T) {
 func TestWhyFile(t *testing.T) {
 	t.Parallel()
 	server := redistest.Single(t)
-	used(t, server, redisstore.Options{}, "api: 5/1h fixed-window", "user=7")
+	used(t, server, redisstore.Options{}, "api: 5/1h fixed-window")
 	path := file(t, `format: 1
 app: pay
 policies:
@@ -163,7 +163,7 @@ policies:
 func TestWhyApp(t *testing.T) {
 	t.Parallel()
 	a := startAdmin(t)
-	used(t, a.redis, redisstore.Options{}, "login: 5/1h fixed-window", "user=7")
+	used(t, a.redis, redisstore.Options{}, "login: 5/1h fixed-window")
 	a.weir(t, 0, "apply", file(t, "format: 1\napp: pay\npolicies:\n  login:\n    keys:\n      user=7: 8/1h fixed-window\n"))
 	env := append([]string{"WEIR_REDIS=redis://" + a.redis.Addr()}, a.env...)
 	r := weir(t, env, "why", "-app", "pay", "login", "user=7")

@@ -225,21 +225,12 @@ func (l *Limiter) explainState(ctx context.Context, t *core.Take, x *Explanation
 	}
 	x.Owed, x.Waiting = e.ledger.Owed(ledgerKeyOf(l.policy, t.Key)), e.waiters.count(lineKey{l.policy, t.Key, t.Cost, inStore})
 	state, err := store.State(ctx, *t)
+	x.Stored, x.StoredPermits = state.Name, state.PermitName
 	decides := l.policy
 	var failed *core.StoreError
 	if errors.As(err, &failed) {
-		x.Failure, x.At, x.Stored, x.StoredPermits = failed.Error(), time.Now(), state.Name, state.PermitName
-		if state.Remembered != nil {
-			x.remembers(&state)
+		if x.Failure, x.At = failed.Error(), time.Now(); x.decidedWithout(&state, l.policy.Options().Fail) {
 			x.Outcome = x.Result.Outcome.String()
-			return nil
-		}
-		switch l.policy.Options().Fail {
-		case core.FailOpen:
-			x.From, x.Outcome, x.Result.Outcome, x.Result.Local = fromOpen, core.Admitted.String(), core.Admitted, true
-			return nil
-		case core.FailClosed:
-			x.From, x.Outcome = fromClosed, core.Refused.String()
 			return nil
 		}
 		own := *t
@@ -251,9 +242,7 @@ func (l *Limiter) explainState(ctx context.Context, t *core.Take, x *Explanation
 	if err != nil {
 		return err
 	}
-	if x.At = time.UnixMicro(state.At); x.Failure == "" {
-		x.Stored, x.StoredPermits = state.Name, state.PermitName
-	}
+	x.At = time.UnixMicro(state.At)
 	f := forecast{take: *t, text: state.Text, leases: algo.LeasesUntil(state.Leases), local: x.From == fromFallback}
 	f.take.Policy = decides
 	x.describe(&f, state.At)
@@ -263,6 +252,22 @@ func (l *Limiter) explainState(ctx context.Context, t *core.Take, x *Explanation
 	x.foresee(&f, state)
 	x.Outcome = x.Result.Outcome.String()
 	return nil
+}
+
+// decidedWithout fills in the answer of a store that fails where nothing is counted for it: what it remembers, and what
+// the fail word says.
+func (x *Explanation) decidedWithout(state *core.State, word core.Failure) bool {
+	switch {
+	case state.Remembered != nil:
+		x.remembers(state)
+	case word == core.FailOpen:
+		x.From, x.Result.Outcome, x.Result.Local = fromOpen, core.Admitted, true
+	case word == core.FailClosed:
+		x.From = fromClosed
+	default:
+		return false
+	}
+	return true
 }
 
 // describe fills in the limits as they are before the request, and the permits.
@@ -357,84 +362,6 @@ func (x *Explanation) note(format string, args ...any) {
 }
 
 func microseconds(n int64) time.Duration { return time.Duration(max(0, n)) * time.Microsecond }
-
-// forecast decides about requests as the store would, on a copy of what it keeps.
-type forecast struct {
-	take   core.Take
-	text   []byte
-	leases *algo.Leases
-	local  bool
-}
-
-// probe is the id of the permit of a request that is not made.
-const probe = "\x00"
-
-func (f *forecast) terms(now int64) algo.Terms {
-	n, lease, _ := f.take.Policy.Concurrent()
-	return algo.Terms{Most: n, Lease: lease.Microseconds(), Now: now}
-}
-
-// ask decides about a request at an instant. It leaves what the store would keep after it: if the permits refuse, its
-// units are given back, and of an admitted one there is no permit.
-func (f *forecast) ask(at int64) (res core.Result) {
-	p := f.take.Policy
-	if res.Outcome = core.Admitted; hasRates(p) {
-		t := f.take
-		t.Now = at
-		var next []byte
-		var ttl time.Duration
-		if res, next, ttl = p.Spec().Step(f.text, t); ttl > 0 {
-			f.text = next
-		}
-	}
-	if _, _, permits := p.Concurrent(); permits && res.Allowed() {
-		turn := at + res.Delay.Microseconds() // the permit is acquired when the wait is over
-		permit := core.Permit{Policy: p, Key: f.take.Key, ID: "probe"}
-		reply := f.leases.Acquire(probe, 1, f.terms(turn))
-		f.leases.Release(probe)
-		held, err := permit.Explain(reply[:])
-		if err != nil {
-			panic(err) // of our own reply
-		}
-		if !held.Allowed() {
-			if back := (core.Refund{Policy: p, Key: f.take.Key, Receipt: res, Units: res.Taken, Now: at}); back.Units > 0 {
-				if next, ttl := p.Spec().StepRefund(f.text, back); ttl > 0 {
-					f.text = next
-				}
-			}
-			res.Taken = 0
-		}
-		p.Combine(&res, &held)
-	}
-	res.Local = f.local
-	return res
-}
-
-// soonest returns the first instant at which a request is admitted, after from, where one is refused, and no later than
-// to, where its RetryAfter ends. Nearly always that is to. It is earlier where other numbers of the policy have counted
-// on the key, and what they have counted is as if unused before all has come back by these numbers.
-func (f *forecast) soonest(from, to int64) int64 {
-	for to > from+1 {
-		at := from + (to-from)/2
-		if last := to - 1; at < last && !f.admits(last) {
-			return to
-		}
-		if f.admits(at) {
-			to = at
-		} else {
-			from = at
-		}
-	}
-	return to
-}
-
-// admits reports whether a request is admitted at an instant, and leaves all as it is.
-func (f *forecast) admits(at int64) bool {
-	copied := *f
-	copied.leases = f.leases.Clone()
-	res := copied.ask(at)
-	return res.Allowed()
-}
 
 // String returns the Explanation as lines of text that can be pasted into a ticket.
 func (x Explanation) String() string {

@@ -141,8 +141,8 @@ func (ru *rule) explain(r keyfunc.Request) (e RuleExplanation, err error) {
 	var k keyfunc.Key
 	missing := ru.Key.AppendTo(&k, r)
 	e.Key = k.String()
-	limiter, own := ru.limiter, false
-	if limiter, own = ru.keys[e.Key]; !own {
+	limiter, own := ru.keys[e.Key]
+	if !own {
 		if limiter = ru.limiter; ru.Tier != nil {
 			e.Tier = ru.Tier(r)
 			if l, known := ru.tiers[e.Tier]; known {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -225,7 +226,8 @@ func (r *run) limits(x *enforce.Explanation, got core.Result) {
 
 // ask makes a request as Limiter.Begin, Wait and Acquire do.
 func (r *run) ask(ask enforce.Ask) (res core.Result) {
-	ctx, err := r.Context(), error(nil)
+	ctx := r.Context()
+	var err error
 	if res.Outcome = core.Admitted; r.rates() {
 		res, err = r.store.Take(ctx, core.Take{Policy: r.policy, Key: ask.Key, Cost: ask.Cost, Wait: ask.Wait})
 		require.NoError(r, err)
@@ -300,9 +302,5 @@ func (r *run) tell(format string, args ...any) {
 
 // String is the history of the key.
 func (r *run) String() string {
-	text := r.policy.String() + "\n"
-	for _, line := range r.told {
-		text += line + "\n"
-	}
-	return text
+	return r.policy.String() + "\n" + strings.Join(r.told, "\n") + "\n"
 }
