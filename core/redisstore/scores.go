@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -146,15 +147,29 @@ func (s *Store) Scores(ctx context.Context, boards []string, n int) (scores []co
 			pipe.ZRangeByScoreWithScores(ctx, name, &redis.ZRangeBy{Min: "-inf", Max: "0"}),
 		}
 	}
-	if _, err := pipe.Exec(ctx); err != nil {
+	if _, err := pipe.Exec(ctx); err != nil && !isForeign(err) {
 		return nil, 0, classify(err)
 	}
 	sum := scoreSum{byKey: map[string]*core.Score{}}
 	for _, r := range replies {
+		if err := cmp.Or(r.first.Err(), r.notes.Err()); err != nil && !isForeign(err) {
+			return nil, 0, classify(err)
+		}
 		sum.add(r.first.Val(), r.notes.Val(), int(read))
 	}
 	scores, rest = sum.first(n)
 	return scores, rest, nil
+}
+
+// isForeign reports that a server found something else than a board under its name. The next addition puts a board there.
+func isForeign(err error) bool { return strings.HasPrefix(serverSays(err), "WRONGTYPE") }
+
+// unitsOf returns the units that a score stands for. What somebody else has written may be any number.
+func unitsOf(z redis.Z) int64 {
+	if math.IsNaN(z.Score) {
+		return 0
+	}
+	return int64(min(max(z.Score, -maxScore), maxScore))
 }
 
 // note begins the members of a board that are not keys: it is the floor, or followed by the name of a process.
@@ -172,27 +187,30 @@ func (s *scoreSum) add(first, notes []redis.Z, read int) {
 	var floor, missed int64
 	for _, z := range notes {
 		if z.Member == note {
-			floor = -int64(z.Score)
+			floor = -min(unitsOf(z), 0)
 		} else {
-			missed -= int64(z.Score)
+			missed = min(missed-min(unitsOf(z), 0), maxScore)
 		}
 	}
-	for len(first) > 0 && first[0].Score <= 0 {
+	for len(first) > 0 && unitsOf(first[0]) <= 0 {
 		first = first[1:]
 	}
 	absent := floor
 	if len(first) > read {
-		absent = max(floor, int64(first[0].Score))
+		absent = max(floor, unitsOf(first[0]))
 		first = first[1:]
 	}
 	s.absent += absent + missed
 	for _, z := range first {
 		key, _ := z.Member.(string)
+		if strings.HasPrefix(key, note) { // which is never above 0, unless somebody else has written it
+			continue
+		}
 		if s.byKey[key] == nil {
 			s.byKey[key] = &core.Score{Key: key}
 		}
-		s.byKey[key].Low += max(0, int64(z.Score)-floor)
-		s.byKey[key].High += int64(z.Score) - absent
+		s.byKey[key].Low += max(0, unitsOf(z)-floor)
+		s.byKey[key].High += unitsOf(z) - absent
 	}
 }
 

@@ -160,6 +160,40 @@ func TestScoresOfHashedKeys(t *testing.T) {
 	assert.NotContains(t, s.ScoreKey("ann"), "ann")
 }
 
+// Whatever somebody else has written under the name of a board, other boards are read, and no number is beyond all sense.
+func TestForeignBoards(t *testing.T) {
+	t.Parallel()
+	o := own()
+	rdb := closing(t, redis.NewUniversalClient(redisstore.ClientOptions(sharedServer(t).Addr())))
+	s, ctx := newStore(t, rdb, o), t.Context()
+	boards := []string{"foreign:1", "foreign:2"}
+	for _, board := range boards {
+		require.NoError(t, s.AddScores(ctx, []core.Scores{{Board: board, Source: "p1", Units: map[string]int64{"ann": 5}, Missed: 1}}))
+	}
+	names, err := rdb.Keys(ctx, o.Prefix+"*foreign:2").Result()
+	require.NoError(t, err)
+	require.Len(t, names, 1)
+	for _, score := range []string{"inf", "-inf", "1e300", "-1e300", "0.5", "9e18"} {
+		for _, member := range []string{"!", "!p1", "!p2", "bob", "\x1b[31m"} {
+			require.NoError(t, rdb.ZAdd(ctx, names[0], redis.Z{Member: "ann", Score: 5}).Err())
+			require.NoError(t, rdb.Do(ctx, "zadd", names[0], score, member).Err())
+			scores, rest, err := s.Scores(ctx, boards, 5)
+			require.NoError(t, err)
+			assert.GreaterOrEqual(t, rest, int64(0), "%s of %q", score, member)
+			for _, sc := range scores {
+				assert.True(t, 0 <= sc.Low && sc.Low <= sc.High, "%s of %q: %v", score, member, sc)
+				assert.NotContains(t, sc.Key, "!")
+			}
+			require.NoError(t, rdb.Del(ctx, names[0]).Err())
+		}
+	}
+	require.NoError(t, rdb.Set(ctx, names[0], "foreign", 0).Err())
+	scores, rest, err := s.Scores(ctx, boards, 5)
+	require.NoError(t, err)
+	assert.Equal(t, []core.Score{{Key: "ann", Low: 5, High: 6}}, scores, "of the other board")
+	assert.EqualValues(t, 1, rest)
+}
+
 // The boards of a Cluster and of a Ring are on different servers.
 func TestScoresOnManyServers(t *testing.T) {
 	t.Parallel()
