@@ -21,5 +21,7 @@ if members.err then
   if not string.find(members.err, 'WRONGTYPE', 1, true) then return members end
   members = {}
 end
-for i = 2, #members, 2 do ends[#ends + 1] = string.format('%.0f', members[i] + 0) end
+for i = 2, #members, 2 do -- an end beyond 2^53 is none that a script has written
+  ends[#ends + 1] = string.format('%.0f', math.max(-2^53, math.min(members[i] + 0, 2^53)))
+end
 return ends

@@ -186,3 +186,26 @@ func TestExplainWithoutServer(t *testing.T) {
 	assert.EqualValues(t, 3, x.Limits[0].Left, "half of 5, rounded up")
 	assert.EqualValues(t, 5, x.Result.Limit)
 }
+
+// Whatever ends somebody else has given to permits, Explain agrees with Acquire.
+func TestExplainForeignPermits(t *testing.T) {
+	t.Parallel()
+	rdb := closing(t, redis.NewUniversalClient(redisstore.ClientOptions(sharedServer(t).Addr())))
+	l := limiterOn(t, newStore(t, rdb, own()), "2 concurrent lease 10s")
+	for _, end := range []string{"inf", "-inf", "1e300", "-1e300", "9e18", "-9e18", "0", "0.5", "1e15", "1e16"} {
+		x, err := l.Explain(t.Context(), "k", 1)
+		require.NoError(t, err)
+		for _, id := range []string{"a", "b", "c"} {
+			require.NoError(t, rdb.Do(t.Context(), "zadd", x.StoredPermits, end, id).Err())
+		}
+		x, err = l.Explain(t.Context(), "k", 1)
+		require.NoError(t, err)
+		assert.Empty(t, x.Failure, end)
+		_, release, err := l.Acquire(t.Context(), "k")
+		assert.Equal(t, err == nil, x.Result.Allowed(), "%s: %v, and Acquire: %v", end, x.Outcome, err)
+		if err == nil {
+			release()
+		}
+		require.NoError(t, rdb.Del(t.Context(), x.StoredPermits).Err())
+	}
+}
