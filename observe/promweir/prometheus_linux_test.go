@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"os/exec"
@@ -16,7 +17,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/weir-go/weir/observe/promweir"
 )
 
 // patience bounds every wait. Only a failure uses it up.
@@ -46,7 +51,7 @@ func await(t *testing.T, what string, ok func() error) {
 type server struct{ url string }
 
 // startPrometheus starts a Prometheus with a configuration and files beside it. It ends with the test.
-func startPrometheus(t *testing.T, config string, files map[string]string) *server {
+func startPrometheus(t *testing.T, config string, files map[string]string, args ...string) *server {
 	t.Helper()
 	path, dir := program(t, "prometheus"), t.TempDir()
 	for name, text := range files {
@@ -63,8 +68,9 @@ func startPrometheus(t *testing.T, config string, files map[string]string) *serv
 		log, err := os.Create(filepath.Join(dir, "log"))
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-		cmd := exec.CommandContext(ctx, path, "--config.file="+configFile, "--storage.tsdb.path="+t.TempDir(),
-			"--web.listen-address="+addr, "--log.level=warn")
+		cmd := exec.CommandContext(ctx, path, append([]string{
+			"--config.file=" + configFile, "--storage.tsdb.path=" + t.TempDir(), "--web.listen-address=" + addr, "--log.level=warn",
+		}, args...)...)
 		cmd.Stdout, cmd.Stderr = log, log
 		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 		require.NoError(t, cmd.Start())
@@ -160,6 +166,41 @@ func (s *server) history(t *testing.T, expr string, since time.Time) []result {
 
 // interval is that of scrapes and of the rules.
 const interval = 500 * time.Millisecond
+
+// A Prometheus that asks for native histograms reads the buckets as they were counted.
+func TestNativeIsRead(t *testing.T) {
+	t.Parallel()
+	program(t, "prometheus")
+	o := newObserver(t)
+	for i := range 1000 {
+		e := refused("api")
+		e.Took = time.Duration(i+1) * time.Millisecond
+		o.Observe(e)
+	}
+	metrics := httptest.NewServer(promhttp.HandlerFor(registered(t, o, promweir.Options{Native: true}), promhttp.HandlerOpts{}))
+	t.Cleanup(metrics.Close)
+	targets := map[[2]string]string{{"one", "one"}: metrics.Listener.Addr().String()}
+	rules := map[string]string{"weir.rules.yml": file(t, "weir.rules.yml")}
+	p := startPrometheus(t, configure(targets), rules, "--enable-feature=native-histograms")
+	for expr, want := range map[string]float64{
+		"histogram_count(weir_decision_duration_seconds)":          1000,
+		"histogram_sum(weir_decision_duration_seconds)":            500.5,
+		"histogram_quantile(0.5, weir_decision_duration_seconds)":  0.5,
+		"histogram_quantile(0.99, weir_decision_duration_seconds)": 0.99,
+	} {
+		var got []result
+		await(t, expr, func() error {
+			if got = p.query(t, expr); len(got) != 1 {
+				return fmt.Errorf("%d series", len(got))
+			}
+			return nil
+		})
+		var value float64
+		_, err := fmt.Sscan(fmt.Sprint(got[0].Value[1]), &value)
+		require.NoError(t, err)
+		assert.InEpsilon(t, want, value, 0.05, expr)
+	}
+}
 
 // configure returns the configuration of a Prometheus that scrapes a target of each job and instance.
 func configure(targets map[[2]string]string) string {
