@@ -5,7 +5,7 @@
 //	o, err := observe.New(observe.Options{})
 //	store, err := redisstore.New(rdb, redisstore.Options{Observe: o.ObserveFlight, ObserveBreaker: o.ObserveBreaker})
 //	g, err := guard.New(guard.Config{..., Store: store, Observe: o.Observe})
-//	o.Watch([]*guard.Guard{g}, store)
+//	o.Watch([]*guard.Guard{g})
 //
 // Observe takes a few tens of nanoseconds a decision and allocates nothing once a policy was seen. Memory and the number
 // of series are bounded, whatever policies, tiers and keys there are: see [Options]. No key, path or address of a client

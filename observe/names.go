@@ -64,7 +64,7 @@ var (
 		nil,
 	}
 	decisionDuration = Metric{
-		"weir.decision.duration", "s", "Time that decisions took, without the wait for a turn.", Histograms,
+		"weir.decision.duration", "s", "Time that decisions took, without the wait for a turn; of one in 32 of those in the process.", Histograms,
 		[]string{AttrPolicy, AttrFrom},
 		shortBounds[:],
 	}

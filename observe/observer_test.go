@@ -461,6 +461,26 @@ func TestWatch(t *testing.T) {
 	}, got)
 }
 
+// The stores of guards are watched with them, also the one that a guard without a Store has made.
+func TestWatchStoresOfGuards(t *testing.T) {
+	o := newObserver(t, observe.Options{})
+	g, err := guard.New(guard.Config{Rule: guard.Rule{Policy: "10/1h", Key: keyfunc.IP()}})
+	require.NoError(t, err)
+	o.Watch([]*guard.Guard{g, g.With("login", "5/1m")})
+	v := g.Check(newRequest())
+	v.Finish(guard.Final{})
+	s := o.Snapshot()
+	require.Len(t, s.Memories, 1)
+	assert.Equal(t, 1, s.Memories[0].Keys)
+
+	memory, err := core.NewMemory(core.MemoryOptions{})
+	require.NoError(t, err)
+	g, err = guard.New(guard.Config{Rule: guard.Rule{Policy: "10/1h", Key: keyfunc.IP()}, Store: memory})
+	require.NoError(t, err)
+	o.Watch([]*guard.Guard{g}, memory)
+	assert.Len(t, o.Snapshot().Memories, 2)
+}
+
 // A table of many routes, each with a policy that holds permits and lets requests wait, takes no more series.
 func TestSeriesOfManyRulesAreBounded(t *testing.T) {
 	routes := map[string]guard.Rule{}

@@ -22,9 +22,10 @@ type watched struct {
 type statsOfStore interface{ Stats() core.StoreStats }
 
 // Watch adds guards and stores whose own counts are in each Snapshot: waiting requests, permits, what is to be done in
-// the background, servers, and keys. One that is given twice counts once. A store tells of itself if it is a [core.Memory], or has a method Stats that
-// returns [core.StoreStats], as that of redisstore has; the store in the process that decides while it fails is watched
-// as well.
+// the background, servers, and keys. Give it the guards that With and WithRule have made as well; one that is given twice
+// counts once. The stores of the guards are watched with them; stores are those of others, such as an
+// [enforce.Limiter]. A store tells of itself if it is a [core.Memory], or has a method Stats that returns
+// [core.StoreStats], as that of redisstore has; the store in the process that decides while it fails is watched as well.
 func (o *Observer) Watch(guards []*guard.Guard, stores ...core.Store) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -32,6 +33,7 @@ func (o *Observer) Watch(guards []*guard.Guard, stores ...core.Store) {
 	for _, g := range guards {
 		if g != nil && !slices.ContainsFunc(w.guards, func(is *watchedGuard) bool { return is.Guard == g }) {
 			w.guards = append(w.guards, &watchedGuard{Guard: g})
+			stores = append(slices.Clip(stores), g.Store())
 		}
 	}
 	for _, s := range stores {

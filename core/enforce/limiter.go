@@ -65,6 +65,9 @@ func New(s core.Store, p core.Policy, o Options) (*Limiter, error) {
 	return (&Limiter{engine: e}).With(p)
 }
 
+// Store returns the store in which l counts: the one that New was given, or the [core.Memory] that it has made.
+func (l *Limiter) Store() core.Store { return l.engine.store }
+
 // With returns a Limiter for a further policy, which must have a name. It shares with l the store, the fallback that
 // decides while the store fails, the Source, and all that is done in the background. It fails if another policy has the name
 // already.

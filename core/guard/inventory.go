@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/enforce"
 )
 
@@ -319,3 +320,6 @@ func (g *Guard) Stats() Stats {
 // Shares reports whether With or WithRule made g and other of one Guard, or one of the other. Then the Limiter of their
 // Stats is the same: count it once.
 func (g *Guard) Shares(other *Guard) bool { return g.family == other.family }
+
+// Store returns the store in which g counts: that of the Config, or the [core.Memory] that New has made for lack of one.
+func (g *Guard) Store() core.Store { return g.limiter.Store() }

@@ -63,7 +63,7 @@ func local(r *http.Request) error {
 			return fmt.Errorf("the request comes through a proxy (header %.40s), for whomever that stands; %s", name, instead)
 		}
 	}
-	if !r.ProtoAtLeast(1, 1) {
+	if !r.ProtoAtLeast(1, 1) || r.Proto == "HTTP/1.0" { // Fiber's adaptor says the version in Proto alone
 		return errors.New("the request is of HTTP/1.0, as that of a proxy that says nothing of its clients; " + instead)
 	}
 	if !isLocalName(r.Host) {

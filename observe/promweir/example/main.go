@@ -3,7 +3,7 @@
 //
 //	go run ./example -redis 127.0.0.1:6379
 //	curl http://127.0.0.1:8080/hello
-//	curl http://127.0.0.1:9090/metrics
+//	curl http://127.0.0.1:2112/metrics
 package main
 
 import (
@@ -33,7 +33,7 @@ import (
 func main() {
 	server := flag.String("redis", "127.0.0.1:6379", "`address` of Redis")
 	listen := flag.String("listen", "127.0.0.1:8080", "`address` for clients")
-	metrics := flag.String("metrics", "127.0.0.1:9090", "`address` for Prometheus")
+	metrics := flag.String("metrics", "127.0.0.1:2112", "`address` for Prometheus")
 	deadline := flag.Duration("deadline", redisstore.DefaultDeadline, "`time` in which Redis must have answered")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt) //nolint:forbidigo // a main is where a context begins
@@ -69,12 +69,13 @@ func run(ctx context.Context, server, listen, metrics string, deadline time.Dura
 		return err
 	}
 	defer g.Close()
-	o.Watch([]*guard.Guard{g}, store)
+	login := g.With("login", "100/1s; fail closed")
+	o.Watch([]*guard.Guard{g, login})
 
 	hello := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "hello") })
 	forClients := http.NewServeMux()
 	forClients.Handle("GET /hello", nethttp.Limit(g)(hello))
-	forClients.Handle("POST /login", nethttp.Limit(g.With("login", "100/1s; fail closed"))(hello))
+	forClients.Handle("POST /login", nethttp.Limit(login)(hello))
 	forPrometheus := http.NewServeMux()
 	forPrometheus.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 
