@@ -20,6 +20,7 @@ import (
 	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/internal/remotetest"
 	"github.com/weir-go/weir/internal/explaintest"
+	"github.com/weir-go/weir/internal/race"
 )
 
 // statesToExplain is the number of random states that are explained: WEIR_EXPLAIN_STATES, or a few.
@@ -39,7 +40,11 @@ func TestExplainAgreesInProcess(t *testing.T) {
 	t.Parallel()
 	m, err := core.NewMemory(core.MemoryOptions{})
 	require.NoError(t, err)
-	explaintest.Check(t, m, 5, statesToExplain(t, 10_000))
+	few := 10_000
+	if race.Enabled {
+		few = 1000
+	}
+	explaintest.Check(t, m, 5, statesToExplain(t, few))
 }
 
 // While the store fails, the fail word decides: by a process's share of the limits, in the fallback, or not at all.
