@@ -34,11 +34,11 @@ type Caller struct {
 	Since time.Time
 }
 
-// Of each of the first policies, the table of callers takes about 100 KB, or 200 KB after ten minutes, and the keys
-// besides. All others share one, so that a Source with any number of policies takes no more than 20 MB.
+// Of each of the first policies, the table of callers takes about 250 KB, or 500 KB after ten minutes, and the keys
+// besides. All others share one, so that a Source with any number of policies takes no more than 25 MB.
 const (
-	worstPolicies = 64
-	worstCounters = 2048
+	worstPolicies = 32
+	worstCounters = 4096
 	worstPeriod   = 10 * time.Minute
 )
 
@@ -117,8 +117,8 @@ func (c *callers) of(p *policy, e *guard.Event) *worst.Table {
 // Worst returns the n callers of a policy that were counted most lately, the worst first, or of all policies if policy is
 // "". A caller that was seen once is not among them, nor one without a key.
 //
-// A table holds 2048 keys of a policy at a time, whatever keys clients make up. A key with more than its part of all that
-// was counted, which is one in 2048, is found.
+// A table holds 4096 keys of a policy at a time, whatever keys clients make up. A key with more than its part of all that
+// was counted, which is one in 4096, is found.
 func (o *Observer) Worst(policy string, n int) []Caller {
 	return o.callers.worst(policy, n, time.Duration(time.Now().UnixMicro())*time.Microsecond)
 }

@@ -185,7 +185,7 @@ func TestShareWithoutNames(t *testing.T) {
 func TestShareMistakes(t *testing.T) {
 	o := newObserver(t, observe.Options{})
 	assert.Error(t, o.Share(nil))
-	assert.Error(t, o.Share(&boards{}, make([]string, 65)...))
+	assert.Error(t, o.Share(&boards{}, make([]string, 33)...))
 	require.NoError(t, o.Share(&boards{}))
 	assert.ErrorContains(t, o.Share(&boards{}), "call it once")
 	require.NoError(t, o.Close())

@@ -41,7 +41,7 @@ func (z *zipf) draw() int {
 
 // The table finds those who are seen most, and its bounds hold for every key that it names, also amid a flood.
 func TestTopOfZipf(t *testing.T) {
-	const counters = 2048
+	const counters = 4096
 	requests := 2_000_000
 	if testing.Short() {
 		requests = 500_000
@@ -80,17 +80,15 @@ func TestTopOfZipf(t *testing.T) {
 				assert.LessOrEqual(t, n, k.Count, k.Key)
 				assert.GreaterOrEqual(t, n, k.Count-k.Error, k.Key)
 			}
-			found, of := 0, 0
-			for r, n := range truth[:20] {
-				if n > uint64(requests/counters) {
-					of++
-					if slices.ContainsFunc(top[:20], func(k worst.Key) bool { return k.Key == "key-"+strconv.Itoa(r) }) {
-						found++
-					}
+			found := 0
+			for r := range 20 {
+				assert.Greater(t, truth[r], uint64(requests/counters), "the table promises nothing of those who have less")
+				if slices.ContainsFunc(top[:20], func(k worst.Key) bool { return k.Key == "key-"+strconv.Itoa(r) }) {
+					found++
 				}
 			}
-			t.Logf("%d of %d of the first 20 that have more than %d", found, of, requests/counters)
-			assert.GreaterOrEqual(t, found, of-1)
+			assert.GreaterOrEqual(t, found, 18, "it is 19 or 20 nearly always; the seed of the hash is another one each time")
+			t.Logf("%d of the first 20, who have %d and more; one in %d is %d", found, truth[19], counters, requests/counters)
 		})
 	}
 }
@@ -105,7 +103,7 @@ func BenchmarkAdd(b *testing.B) {
 			for i := range keys {
 				keys[i] = []byte("ip=203.0.113." + strconv.Itoa(i))
 			}
-			table := worst.New(worst.Options{Counters: 2048, Period: time.Hour}, 0)
+			table := worst.New(worst.Options{Counters: 4096, Period: time.Hour}, 0)
 			b.ReportAllocs()
 			i := 0
 			for b.Loop() {
