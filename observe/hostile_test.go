@@ -27,16 +27,16 @@ func TestRatesBeyondTheSeries(t *testing.T) {
 		for i := range 1000 {
 			decide("p"+strconv.Itoa(i), core.Refused)
 		}
-		time.Sleep(20 * time.Second)
+		<-time.After(20 * time.Second)
 		for range 9 { // seconds
-			time.Sleep(time.Second)
+			<-time.After(time.Second)
 			decide("calm", core.Admitted)
 			decide("calm", core.Refused)
 			for range 100 {
 				decide("p1", core.Admitted)
 			}
 		}
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		rates := map[string]observe.Rate{}
 		for _, r := range o.Snapshot().Rates {
 			rates[r.Policy] = r.TenSeconds
