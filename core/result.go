@@ -3,6 +3,7 @@ package core
 import (
 	"cmp"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -114,6 +115,32 @@ func (r Result) String() string {
 		text += ", remembered"
 	}
 	return text
+}
+
+// LogValue implements [slog.LogValuer]: a Result is a group of attributes such as weir.outcome and weir.remaining, named
+// like those of metrics and traces. Durations and flags that are zero are left out. As the value of an attribute without
+// a name, as in slog.Any("", res), the group's attributes are those of the line.
+func (r Result) LogValue() slog.Value {
+	attrs := append(make([]slog.Attr, 0, 9), slog.String("weir.outcome", r.Outcome.String()))
+	if r.Taken > 0 {
+		attrs = append(attrs, slog.Int64("weir.units.taken", r.Taken))
+	}
+	if r.Limit > 0 {
+		attrs = append(attrs, slog.Int64("weir.limit", r.Limit), slog.Int64("weir.remaining", r.Remaining), slog.Duration("weir.reset_after", r.ResetAfter))
+	}
+	if r.RetryAfter > 0 {
+		attrs = append(attrs, slog.Duration("weir.retry_after", r.RetryAfter))
+	}
+	if r.Delay > 0 {
+		attrs = append(attrs, slog.Duration("weir.delay", r.Delay))
+	}
+	if r.Local {
+		attrs = append(attrs, slog.Bool("weir.local", true))
+	}
+	if r.Remembered {
+		attrs = append(attrs, slog.Bool("weir.remembered", true))
+	}
+	return slog.GroupValue(attrs...)
 }
 
 // more has the parts of a Result that few have.

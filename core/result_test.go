@@ -2,6 +2,7 @@ package core_test
 
 import (
 	"fmt"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -30,6 +31,21 @@ func TestResultSaysMoreThanItsOutcome(t *testing.T) {
 	} {
 		assert.Equal(t, want, res.String())
 		assert.Equal(t, want, fmt.Sprint(res))
+	}
+}
+
+// A Result is a group in a log, of what is not zero.
+func TestResultInLog(t *testing.T) {
+	for want, res := range map[string]core.Result{
+		"[weir.outcome=refused]": {},
+		"[weir.outcome=admitted weir.units.taken=2 weir.limit=10 weir.remaining=8 weir.reset_after=1s weir.delay=2s]": {
+			Outcome: core.Admitted, Taken: 2, Limit: 10, Remaining: 8, ResetAfter: time.Second, Delay: 2 * time.Second,
+		},
+		"[weir.outcome=refused weir.limit=10 weir.remaining=0 weir.reset_after=10s weir.retry_after=1s weir.local=true weir.remembered=true]": {
+			Local: true, Remembered: true, Limit: 10, ResetAfter: 10 * time.Second, RetryAfter: time.Second,
+		},
+	} {
+		assert.Equal(t, want, slog.AnyValue(res).Resolve().String())
 	}
 }
 

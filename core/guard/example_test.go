@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
+	"os"
 	"strings"
 	"sync/atomic"
 
@@ -247,4 +249,33 @@ func ExampleGuard_Stats() {
 	// permits held: 1
 	// mail Rules[0] waiting: 0 of 1000
 	// [login mail] open circuits: 1
+}
+
+// A line of the log for each refusal, with the names that the metrics have. Keys and routes are added where they are
+// wanted.
+func ExampleEvent() {
+	withoutTimes := func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey || a.Value.Kind() == slog.KindDuration {
+			return slog.Attr{}
+		}
+		return a
+	}
+	log := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{ReplaceAttr: withoutTimes}))
+	g, err := guard.New(guard.Config{
+		Rule: guard.Rule{Policy: "login: 1/1h", Key: keyfunc.IP()},
+		Observe: func(e guard.Event) {
+			if !e.Settled && !e.Outcome.Allowed() {
+				log.LogAttrs(e.Context(), slog.LevelWarn, "refused", slog.Any("", e), slog.String("weir.key", e.Key()))
+			}
+		},
+	})
+	if err != nil {
+		panic(err)
+	}
+	for range 2 {
+		verdict := g.Check(from("203.0.113.7"))
+		verdict.Finish(guard.Final{Status: 200})
+	}
+	// Output:
+	// level=WARN msg=refused weir.policy=login weir.rule=Rule weir.outcome=refused weir.from=process weir.limit=1 weir.remaining=0 weir.key="ip=203.0.113.7"
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"strings"
 	"sync"
@@ -66,6 +67,49 @@ type Event struct {
 	Err error
 
 	asked
+}
+
+// LogValue implements [slog.LogValuer]: an Event is a group of attributes with the names of the metrics, such as
+// weir.policy, weir.outcome and weir.from, and those of its Result. Texts, durations and flags that are zero are left
+// out. The key is not among them, since it may name a person, and neither is the route, since a log may ask for the value
+// when Observe has returned: add both where they are wanted,
+//
+//	slog.Info("refused", "", e, "weir.key", e.Key(), "http.route", e.Route())
+//
+// where the name "" makes the group's attributes those of the line.
+func (e Event) LogValue() slog.Value {
+	result := e.Result.LogValue().Group()[1:] // without the outcome
+	attrs := append(make([]slog.Attr, 0, 10+len(result)), slog.String("weir.policy", e.Policy), slog.String("weir.rule", e.Rule))
+	text := func(name, value string) {
+		if value != "" {
+			attrs = append(attrs, slog.String(name, value))
+		}
+	}
+	duration := func(name string, d time.Duration) {
+		if d > 0 {
+			attrs = append(attrs, slog.Duration(name, d))
+		}
+	}
+	text("weir.tier", e.Tier)
+	attrs = append(attrs, slog.String("weir.outcome", e.Outcome.String()), slog.String("weir.from", e.From.String()))
+	if e.Shadow {
+		attrs = append(attrs, slog.Bool("weir.shadow", true))
+	}
+	text("weir.revision", e.Revision)
+	attrs = append(attrs, result...)
+	if e.Settled {
+		attrs = append(attrs, slog.Int64("weir.units.settled", e.Used))
+	}
+	duration("weir.decision.duration", e.Took)
+	duration("weir.request.time_in_queue", e.Waited)
+	if failed := (*core.StoreError)(nil); errors.As(e.Err, &failed) {
+		text("error.type", failed.Class)
+		text("server.address", failed.Server)
+	}
+	if e.Err != nil {
+		text("error.message", e.Err.Error())
+	}
+	return slog.GroupValue(attrs...)
 }
 
 // From is the place where a request was decided: the store, or what stands in for it; see [Event].
@@ -316,8 +360,8 @@ func (g *Guard) began(t *taken) int64 {
 		return t.seen.began
 	case g.inProcess && at != 0:
 		return at
-	default:
-		return time.Now().UnixMicro()
+	default: // the Result of a wait that has failed does not have it
+		return time.Now().Add(-t.seen.waited).UnixMicro()
 	}
 }
 
