@@ -131,7 +131,7 @@ func (g *Guard) check(r keyfunc.Request, v *Verdict, d *Scratch) {
 	}
 	v.Action, v.guard, d.shared = Pass, g, len(rules) > 1
 	if g.observe != nil && d.subject == nil {
-		d.subject = new(subject)
+		d.subject = newSubject()
 	}
 	passes := false
 	defer func() {

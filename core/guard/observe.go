@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"runtime"
 	"strings"
 	"sync"
@@ -250,6 +251,9 @@ type subject struct {
 	rule      *rule  // of event
 	random    uint64 // of the sample of decisions that are measured
 }
+
+// newSubject returns a subject whose sample does not begin as that of others does: pools drop what they have.
+func newSubject() *subject { return &subject{random: rand.Uint64()} } //nolint:gosec // any numbers will do
 
 const (
 	oneGeneration = 1 << 16
