@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -90,4 +91,27 @@ func BenchmarkPage(b *testing.B) {
 			}
 		})
 	}
+}
+
+// Many may look at the page while the program decides.
+func TestManyLook(t *testing.T) {
+	h := busy(t, 10, 100)
+	var lookers sync.WaitGroup
+	for i := range 6 {
+		lookers.Go(func() {
+			for n := range 20 {
+				w := httptest.NewRecorder()
+				r := httptest.NewRequest(http.MethodGet, "/?format="+[]string{formatHTML, formatText, formatJSON}[(i+n)%3], http.NoBody)
+				r.RemoteAddr, r.Host = "127.0.0.1:1", "localhost"
+				if n%5 == 0 {
+					h.mu.Lock()
+					h.made = time.Time{} // as if a second had passed
+					h.mu.Unlock()
+				}
+				h.ServeHTTP(w, r)
+				assert.Equal(t, http.StatusOK, w.Code)
+			}
+		})
+	}
+	lookers.Wait()
 }
