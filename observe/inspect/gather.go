@@ -187,7 +187,7 @@ func (h *handler) addGuards(p *page, snap *observe.Snapshot) {
 	for i := range snap.Guards {
 		s, g := &snap.Guards[i], guards[i]
 		p.Guards = append(p.Guards, rules{
-			Revision: clip(s.Revision), Lag: clip(s.Lag), LagsSince: s.LagsSince.Round(0), Rules: p.rulesOf(h.infosOf(g, s.Revision), s.Circuits),
+			Revision: clip(s.Revision), Lag: h.masker.reason(s.Lag), LagsSince: s.LagsSince.Round(0), Rules: p.rulesOf(h.infosOf(g, s.Revision), s.Circuits),
 		})
 	}
 }

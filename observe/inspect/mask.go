@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -52,6 +53,21 @@ func (m *masker) key(key string) string {
 		}
 	}
 	return strings.Join(parts, "&")
+}
+
+// keyInPath matches the place of a key in the text of an error about policies, such as keys["user=7"], keys.anna or
+// Keys["mail"]["user=7"].
+var keyInPath = regexp.MustCompile(`(?i)\bkeys((?:\["(?:\\.|[^"\\])*(?:"\]|$)|\.[^\s.:\[]+)+)`)
+
+// reason returns the text of an error about policies as the page shows it: without the keys that have numbers there.
+func (m *masker) reason(text string) string {
+	if !m.off {
+		text = keyInPath.ReplaceAllStringFunc(text, func(place string) string {
+			const field = len("keys")
+			return place[:field] + "[" + m.part(place[field:]) + "]"
+		})
+	}
+	return clip(text)
 }
 
 const (

@@ -44,6 +44,22 @@ func TestMask(t *testing.T) {
 	assert.Equal(t, "user=anna", newMasker(true).key("user=anna"))
 }
 
+// The error of a document of policies names its place, which may be a key.
+func TestMaskReason(t *testing.T) {
+	t.Parallel()
+	m := newMasker(false)
+	for text, want := range map[string]string{
+		`p.json:1:73: policies.api.keys["header=anna \"7\""]: "no": at offset 0`: `^p\.json:1:73: policies\.api\.keys\[#[0-9a-f]{8}\]: "no": at offset 0$`,
+		`policies.api.keys.anna: found the number 5`:                             `^policies\.api\.keys\[#[0-9a-f]{8}\]: found the number 5$`,
+		`policies.api.Keys["anna`:                                                `^policies\.api\.Keys\[#[0-9a-f]{8}\]$`,
+		`Keys["mail"]["user=anna"]: no; Keys["mail"]["user=bert"]: no`:           `^Keys\[#[0-9a-f]{8}\]: no; Keys\[#[0-9a-f]{8}\]: no$`,
+		"Redis is gone": "^Redis is gone$",
+	} {
+		assert.Regexp(t, want, m.reason(text))
+		assert.Equal(t, text, newMasker(true).reason(text))
+	}
+}
+
 // No part of a key but a network, a route and its kind is on the page.
 func TestMaskHidesEverything(t *testing.T) {
 	t.Parallel()
