@@ -146,7 +146,7 @@ func TestEventFrom(t *testing.T) {
 					leave()
 				}
 				r := from(x.peer)
-				r.ctx = ctx
+				r.ctx = ctx //nolint:fatcontext // each request has another one
 				v := g.Check(r)
 				defer v.Finish(guard.Final{})
 				leave()
@@ -349,7 +349,7 @@ func TestEventContext(t *testing.T) {
 	v.Finish(guard.Final{}) // without a handler
 	assert.Equal(t, []any{7, 7, 7, nil}, users)
 	for _, e := range append(kept, guard.Event{}) {
-		assert.Equal(t, context.Background(), e.Context()) //nolint:usetesting // it is that
+		assert.Equal(t, context.Background(), e.Context())
 		assert.Empty(t, e.AppendKey(nil))
 	}
 }

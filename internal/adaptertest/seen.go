@@ -46,7 +46,7 @@ func testSeen(t *testing.T, a Adapter) {
 	assert.Equal(t, []guard.From{guard.FromProcess, guard.FromProcess}, from)
 	require.Len(t, events, 2)
 	for _, e := range events {
-		assert.Equal(t, context.Background(), e.Context()) //nolint:usetesting // there is no request any more
+		assert.Equal(t, context.Background(), e.Context())
 		assert.Empty(t, e.Route())
 		assert.Empty(t, e.Key())
 	}
