@@ -155,9 +155,13 @@ func (f *flights) snapshot(s *Snapshot) {
 			breakers[p] = *last
 		}
 	})
-	told := map[path]Breaker{}
+	told, servers := map[path]Breaker{}, map[string]bool{}
 	for _, store := range s.Stores {
 		for _, server := range store.Servers {
+			if len(servers) >= maxServers && !servers[label(server.Addr)] {
+				server.Addr = Other
+			}
+			servers[label(server.Addr)] = true
 			for behind, traffic := range map[bool]core.TrafficStats{false: server.Decisions, true: server.Behind} {
 				p := path{label(server.Addr), behind}
 				told[p] = worseBreaker(told[p], Breaker{

@@ -81,3 +81,32 @@ func TestLabelsAreText(t *testing.T) {
 	assert.Equal(t, observe.Other, s.Flights[0].Server)
 	assert.EqualValues(t, 200, s.Flights[0].Histogram.Count)
 }
+
+// However many servers a store has, those beyond the first are one: two series for each, and one for each class.
+func TestServersAreBounded(t *testing.T) {
+	o := newObserver(t, observe.Options{})
+	var stats core.StoreStats
+	for i := range 500 {
+		stats.Servers = append(stats.Servers, core.ServerStats{Addr: strconv.Itoa(i)})
+	}
+	stats.Servers[499].Decisions.Breaker = core.BreakerStats{Open: true, Class: "down"}
+	o.Watch(nil, &told{stats: stats}, &told{stats: stats})
+	s := o.Snapshot()
+	samples(t, s)
+	assert.Len(t, s.Breakers, 2*65)
+	assert.Len(t, s.Failures, 9*65)
+	for _, b := range s.Breakers {
+		assert.Equal(t, b.Server == observe.Other && !b.Behind, b.Open, b.Server)
+	}
+}
+
+// What is beyond the series, and an event with the names that stand for it, are one series.
+func TestNamedOther(t *testing.T) {
+	o := newObserver(t, observe.Options{})
+	o.Observe(guard.Event{Policy: observe.Other, Rule: observe.Other, Tier: observe.Other})
+	o.Observe(guard.Event{Policy: "\xff"})
+	s := o.Snapshot()
+	samples(t, s)
+	require.Len(t, s.Decisions, 1)
+	assert.EqualValues(t, 2, s.Decisions[0].Count)
+}

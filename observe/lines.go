@@ -167,7 +167,8 @@ func (ls *lines) add(e *guard.Event, hash uint64) *line {
 func (ls *lines) hasRoom(e *guard.Event) bool {
 	p := ls.policies[e.Policy]
 	return ls.series.left > 0 && (p == nil || p.series.left > 0) && len(ls.all) < len(ls.slots)/4 &&
-		isLabel(e.Policy) && isLabel(e.Rule) && isLabel(e.Tier)
+		isLabel(e.Policy) && isLabel(e.Rule) && isLabel(e.Tier) &&
+		(e.Policy != Other || e.Rule != Other || e.Tier != Other) // which are those of the other line
 }
 
 // isLabel reports whether a text can be a label: a reader such as Prometheus refuses a whole scrape for one that is not
