@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -142,6 +143,7 @@ func (l *Limiter) ExplainAs(ctx context.Context, p core.Policy, key string, cost
 		return Explanation{}, err
 	}
 	if now.answer == asks && !sharesState(p, now.policy) {
+		x.Notes = slices.DeleteFunc(x.Notes, func(note string) bool { return note == unseen })
 		x.note("these numbers count apart from those of now, %q: what was counted under those is not in this", now.policy)
 	}
 	return x, nil
@@ -213,6 +215,9 @@ const (
 	fromClosed    = "closed"
 )
 
+// unseen is the note about a key of which the store has nothing: a person may have typed another one.
+const unseen = "nothing is counted for this key: it was not used lately, or it is spelled otherwise, such as user=7 instead of 7"
+
 // explainState fills in what follows from the state of the key.
 func (l *Limiter) explainState(ctx context.Context, t *core.Take, x *Explanation) error {
 	e := l.engine
@@ -246,6 +251,9 @@ func (l *Limiter) explainState(ctx context.Context, t *core.Take, x *Explanation
 	f := forecast{take: *t, text: state.Text, leases: algo.LeasesUntil(state.Leases), local: x.From == fromFallback}
 	f.take.Policy = decides
 	x.describe(&f, state.At)
+	if state.Text == nil && len(state.Leases) == 0 && state.Remembered == nil && x.Owed == 0 {
+		x.note(unseen)
+	}
 	if x.Permits != nil {
 		x.Permits.Here = e.holder.places(l.policy, t.Key)
 	}

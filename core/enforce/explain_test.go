@@ -218,7 +218,12 @@ func TestExplainAs(t *testing.T) {
 	x, err = l.ExplainAs(t.Context(), core.MustParse("api: 4/1h"), "k", 1)
 	require.NoError(t, err)
 	assert.EqualValues(t, 4, x.Limits[0].Left)
+	require.Len(t, x.Notes, 1)
 	assert.Contains(t, x.Notes[0], "count apart")
+	x, err = l.ExplainAs(t.Context(), core.MustParse("6/1h fixed-window"), "another key", 1)
+	require.NoError(t, err)
+	require.Len(t, x.Notes, 1)
+	assert.Contains(t, x.Notes[0], "nothing is counted for this key")
 	for _, wrong := range []core.Policy{{}, core.MustParse("other: 4/1h")} {
 		_, err = l.ExplainAs(t.Context(), wrong, "k", 1)
 		require.Error(t, err)

@@ -33,6 +33,41 @@ func TestRunbooks(t *testing.T) {
 	}
 }
 
+// pageRefers finds headings behind the constant docs of that package, and those with their file.
+var pageRefers = regexp.MustCompile(`(?:docs ?\+ ?"|"(docs/[\w-]+\.md))(#[\w-]+)"`)
+
+// What the page of observe/inspect refers to is a heading of a document, too.
+func TestPageRefersToHeadings(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob(filepath.Join(root, "observe/inspect/*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		for _, see := range pageRefers.FindAllStringSubmatch(string(text), -1) {
+			found++
+			path := see[1] + see[2]
+			if see[1] == "" { // the constant docs
+				path = "docs/when-redis-fails.md" + see[2]
+			}
+			if problem := runbookOf(t, "x\n        runbook: https://github.com/weir-go/weir/blob/main/"+path+"\n"); problem != "" {
+				t.Errorf("%s: %s", filepath.Base(name), problem)
+			}
+		}
+	}
+	if found < 8 {
+		t.Errorf("%d references were found", found)
+	}
+}
+
 // runbookOf returns the problem with the runbook of a rule, or "".
 func runbookOf(t *testing.T, rule string) string {
 	t.Helper()

@@ -256,7 +256,7 @@ func (p *page) refusalCauses() {
 		if now < fewRefusals {
 			continue
 		}
-		c := cause{Kind: "refusals", See: "docs/rules.md"}
+		c := cause{Kind: "refusals", See: "docs/alerts.md#weirrefusalsjumped"}
 		trial := ""
 		if q.Trial {
 			trial = " (on trial: nobody is refused)"
@@ -314,7 +314,7 @@ func (p *page) memoryCauses() {
 	for _, m := range p.Memory {
 		if m.Displaced > 0 {
 			p.Causes = append(p.Causes, cause{
-				Kind: "forgotten", See: "docs/threats.md",
+				Kind: "forgotten", See: "docs/alerts.md#weirlimitsdisplaced",
 				What: fmt.Sprintf("%d keys were forgotten while they still counted, %d of them at their limit: there were more than the %d that have room",
 					m.Displaced, m.DisplacedAtLimit, m.MaxKeys),
 				More: []string{"MemoryOptions.MaxKeys is too small, or somebody makes up keys"},
