@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 
@@ -174,8 +175,10 @@ func TestWhyApp(t *testing.T) {
 	source, err := redissource.New(rdb, "pay", redissource.Options{Every: 100 * time.Millisecond})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = source.Close() })
-	_, err = enforce.New(nil, core.MustParse("login: 5/1h fixed-window"), enforce.Options{Source: source})
+	l, err := enforce.New(nil, core.MustParse("login: 5/1h fixed-window"), enforce.Options{Source: source})
 	require.NoError(t, err)
+	defer runtime.KeepAlive(l) // its Source does not
+	runtime.GC()
 	until(t, func() bool {
 		r = weir(t, env, "why", "-app", "pay", "login", "user=7")
 		return r.code == 0
