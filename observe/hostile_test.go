@@ -110,3 +110,15 @@ func TestNamedOther(t *testing.T) {
 	require.Len(t, s.Decisions, 1)
 	assert.EqualValues(t, 2, s.Decisions[0].Count)
 }
+
+// An event without a time, or with one before the epoch, is counted like any other.
+func TestEventsWithoutTime(t *testing.T) {
+	o := newObserver(t, observe.Options{})
+	for _, at := range []int64{0, time.Time{}.UnixMicro(), -5_000_000, time.Now().UnixMicro(), -1, 1 << 62} {
+		for range 2 {
+			o.Observe(guard.Event{Policy: "p", Outcome: core.Refused, At: at})
+		}
+		o.Worst("p", 1)
+	}
+	assert.EqualValues(t, 12, sum(o.Snapshot()))
+}

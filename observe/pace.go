@@ -36,7 +36,7 @@ type tally struct{ allowed, refused, unstored uint64 }
 
 // tick notes what was counted, once a second. now is in microseconds since the epoch.
 func (p *pace) tick(l *line, now int64) {
-	if second := now / 1e6; second != p.second.Load() {
+	if second := max(now, 0) / 1e6; second != p.second.Load() {
 		p.note(l, second)
 	}
 }
