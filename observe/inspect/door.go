@@ -55,7 +55,7 @@ func sameSite(r *http.Request) error {
 func local(r *http.Request) error {
 	const instead = "open it from this machine, as through \"ssh -L\", or set inspect.Options.Allow"
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil || !peer.Addr().Unmap().IsLoopback() {
+	if err != nil || !peer.Addr().Unmap().IsLoopback() || peer.Addr().Unmap() == sidecar {
 		return errors.New("the page is for this machine alone, and the request comes from elsewhere; " + instead)
 	}
 	for name := range r.Header {
@@ -72,6 +72,10 @@ func local(r *http.Request) error {
 	return nil
 }
 
+// sidecar is the address from which the proxy in a pod of an Istio mesh passes on what comes from outside. It adds no
+// header where it does not take the port for one of HTTP.
+var sidecar = netip.AddrFrom4([4]byte{127, 0, 0, 6})
+
 // isLocalName reports whether the Host of a request is localhost or a loopback address.
 func isLocalName(host string) bool {
 	name := host
@@ -86,7 +90,9 @@ func isLocalName(host string) bool {
 }
 
 // forwardingPrefixes begin the headers that proxies add. Others are in forwardingHeaders.
-var forwardingPrefixes = []string{"X-Forwarded", "X-Original-", "X-Envoy-", "X-Amzn-", "X-Azure-", "X-Appengine-", "Cf-", "Fly-", "Fastly-"}
+var forwardingPrefixes = []string{
+	"X-Forwarded", "X-Original-", "X-Envoy-", "X-Amzn-", "X-Azure-", "X-Appengine-", "Cf-", "Fly-", "Fastly-", "L5d-",
+}
 
 var forwardingHeaders = []string{
 	"Forwarded", "Via", "Proxy-Connection", "X-Real-Ip", "X-Client-Ip", "X-Cluster-Client-Ip", "X-Remote-Ip", "X-Remote-Addr",

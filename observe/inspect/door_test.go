@@ -53,6 +53,7 @@ func TestDoor(t *testing.T) {
 		"the link of a runbook":   {asked("GET", "/", here, name, "", "Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: document"), 200, ""},
 		"another machine":         {asked("GET", "/", "10.0.0.7:1", name, ""), 403, "this machine alone"},
 		"a public address":        {asked("GET", "/", "203.0.113.7:1", name, ""), 403, "this machine alone"},
+		"a sidecar":               {asked("GET", "/", "127.0.0.6:1", name, ""), 403, "this machine alone"},
 		"a unix socket":           {asked("GET", "/", "@", name, ""), 403, "this machine alone"},
 		"no address":              {asked("GET", "/", "", name, ""), 403, "this machine alone"},
 		"an address without port": {asked("GET", "/", "127.0.0.1", name, ""), 403, "this machine alone"},
@@ -91,7 +92,7 @@ func TestProxies(t *testing.T) {
 	for _, name := range []string{
 		"Forwarded", "X-Forwarded-For", "x-forwarded-proto", "X-Forwarded-Host", "X-Forwarded-Server", "X-Forwarded-Prefix", "X-Forwarded", "X-Real-IP",
 		"Via", "True-Client-IP", "CF-Connecting-IP", "CF-Ray", "X-Client-IP", "X-Cluster-Client-IP", "Fly-Client-IP", "Fastly-Client-IP",
-		"X-Original-Forwarded-For", "X-Envoy-External-Address", "X-Amzn-Trace-Id", "Proxy-Connection", "CDN-Loop",
+		"X-Original-Forwarded-For", "X-Envoy-External-Address", "X-Amzn-Trace-Id", "Proxy-Connection", "CDN-Loop", "L5d-Client-Id",
 	} {
 		for _, value := range []string{"127.0.0.1", "localhost", "", "unknown"} {
 			w := httptest.NewRecorder()
