@@ -64,10 +64,16 @@ func TestMount(t *testing.T) {
 			page := "http://" + addr + "/debug/weir"
 			client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
-			status, text := read(t)(client.Get(page))
+			response, err := client.Get(page)
+			require.NoError(t, err)
+			defer response.Body.Close()
+			status, text := read(t, response)
 			assert.Equal(t, http.StatusOK, status)
 			assert.Contains(t, text, "All is well: this process counts for itself", "a guard without a Store has one of its own")
-			status, text = read(t)(client.PostForm(page+"?explain", url.Values{"policy": {"api"}, "key": {"ip=203.0.113.7"}}))
+			response, err = client.PostForm(page+"?explain", url.Values{"policy": {"api"}, "key": {"ip=203.0.113.7"}})
+			require.NoError(t, err)
+			defer response.Body.Close()
+			status, text = read(t, response)
 			assert.Equal(t, http.StatusOK, status)
 			assert.Contains(t, text, "2/1h: 0 used, 2 left")
 
@@ -76,7 +82,10 @@ func TestMount(t *testing.T) {
 			defer conn.Close()
 			_, err = io.WriteString(conn, "GET /debug/weir HTTP/1.0\r\nHost: "+addr+"\r\nConnection: close\r\n\r\n")
 			require.NoError(t, err)
-			status, text = read(t)(http.ReadResponse(bufio.NewReader(conn), nil))
+			response, err = http.ReadResponse(bufio.NewReader(conn), nil)
+			require.NoError(t, err)
+			defer response.Body.Close()
+			status, text = read(t, response)
 			assert.Equal(t, http.StatusForbidden, status, text)
 			assert.Contains(t, text, "HTTP/1.0")
 		})
@@ -89,13 +98,9 @@ func listen(t *testing.T, h http.Handler) string {
 	return strings.TrimPrefix(s.URL, "http://")
 }
 
-func read(t *testing.T) func(*http.Response, error) (int, string) {
-	return func(response *http.Response, err error) (int, string) {
-		t.Helper()
-		require.NoError(t, err)
-		defer response.Body.Close()
-		body, err := io.ReadAll(response.Body)
-		require.NoError(t, err)
-		return response.StatusCode, string(body)
-	}
+func read(t *testing.T, response *http.Response) (status int, text string) {
+	t.Helper()
+	body, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	return response.StatusCode, string(body)
 }
