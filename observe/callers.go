@@ -117,8 +117,9 @@ func (c *callers) of(p *policy, e *guard.Event) *worst.Table {
 // Worst returns the n callers of a policy that were counted most lately, the worst first, or of all policies if policy is
 // "". A caller that was seen once is not among them, nor one without a key.
 //
-// A table holds 4096 keys of a policy at a time, whatever keys clients make up. A key with more than its part of all that
-// was counted, which is one in 4096, is found.
+// A table holds 4096 keys of a policy at a time, whatever keys clients make up. A key with well more than its part of all
+// that was counted, which is one in 4096, is found nearly always: it shares a bucket of eight with others, and a bucket
+// may have more than its part. The bounds hold in any case.
 func (o *Observer) Worst(policy string, n int) []Caller {
 	return o.callers.worst(policy, n, time.Duration(time.Now().UnixMicro())*time.Microsecond)
 }
