@@ -202,7 +202,7 @@ func (g *Guard) begin(r keyfunc.Request, t *taken, d *Scratch) (err error) {
 		t.queue(r.Context(), &ask) // before the store is asked, which may panic
 	}
 	var began time.Time
-	if g.measures(d) {
+	if g.observe != nil && (!g.inProcess || d.subject.sampled()) {
 		began = t.seen.begin()
 	}
 	err = limiter.Begin(r.Context(), ask, &t.admission)

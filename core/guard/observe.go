@@ -324,12 +324,7 @@ func (s *seen) begin() time.Time {
 	return now
 }
 
-// measures reports whether to measure the decision that comes now.
-func (g *Guard) measures(d *Scratch) bool {
-	return g.observe != nil && (!g.inProcess || d.subject.sampled())
-}
-
-// sampled reports true for one of 32 calls. A generator of its own costs a fifth of one that the program shares.
+// sampled reports whether to measure the next decision of an in-process store: one of 32. A generator of its own costs a fifth of one that the program shares.
 func (s *subject) sampled() bool {
 	s.random = s.random*6364136223846793005 + 1442695040888963407
 	return s.random>>(64-5) == 0
