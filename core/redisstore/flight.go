@@ -209,7 +209,15 @@ func (f *flight) send(ctx context.Context) (failed error) {
 		f.at, f.clock = f.sent.Add(answerBy(f.lane.deadline)), clocks.Get().(*clock)
 		f.timer.Reset(time.Until(f.at))
 		if !f.search {
-			f.observed = f.count()
+			n.asked.set(f.sent)
+			f.lane.traffic.flights.Add(1)
+			f.lane.traffic.calls.Add(uint64(f.entries))
+			if f.entries > 1 {
+				f.lane.traffic.merged.Add(uint64(f.merged()))
+			}
+			if n.store.observe != nil {
+				f.observed = f.describe()
+			}
 		}
 	}
 	if len(f.calls) == 1 {
@@ -282,7 +290,10 @@ func (f *flight) collect(failed error) {
 	if f.ended = true; !f.answered {
 		f.lane.node.repair(f)
 	}
-	if !f.search {
+	if !f.answered && !f.search {
+		f.lane.traffic.failures.Add(1)
+	}
+	if f.observed != nil {
 		f.observe()
 	}
 }

@@ -23,6 +23,7 @@ type lane struct {
 	node       *node
 	deadline   time.Duration // the deadline of a caller
 	background bool          // no request waits for what travels there
+	traffic    *traffic      // its counts
 	maxOut     int           // how many flights may be out at a time
 	maxAside   int           // how many flights of one may be out beside them
 	maxEntries int           // of a flight

@@ -62,10 +62,11 @@ func newNode(s *Store, direct *redis.Client) *node {
 	for k := range n.lanes {
 		l := &lane{
 			breaker: behind, node: n, deadline: s.backgroundDeadline, background: kind(k) != deciding,
-			maxOut: 1, maxEntries: flightEntries, maxWeight: backgroundWeight,
+			maxOut: 1, maxEntries: flightEntries, maxWeight: backgroundWeight, traffic: &n.counts.behind,
 		}
 		if kind(k) == deciding {
 			l.breaker, l.deadline, l.maxOut, l.maxWeight = newBreaker(n.turned(false)), s.deadline, s.flights, decisionWeight
+			l.traffic = &n.counts.decisions
 		}
 		all := connections(direct.Options())
 		l.maxOut = min(l.maxOut, all)

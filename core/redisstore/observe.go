@@ -19,48 +19,27 @@ type BreakerChange = core.BreakerChange
 // Stats is the result of [Store.Stats].
 type Stats = core.StoreStats
 
-// count counts a flight that is about to leave, and returns what is known of it if flights are observed.
-func (f *flight) count() *Flight {
-	merged := 0
+// merged returns how many decisions are made with an equal one of the same key, which comes before.
+func (f *flight) merged() (n int) {
 	for i := range f.calls {
 		if c := &f.calls[i]; c.shared != nil {
-			for _, n := range c.counts {
-				merged += n - 1
+			for _, equal := range c.counts {
+				n += equal - 1
 			}
 		}
 	}
-	n := f.lane.node
-	n.asked.set(f.sent)
-	t := f.traffic()
-	t.flights.Add(1)
-	t.calls.Add(uint64(f.entries))
-	if merged > 0 {
-		t.merged.Add(uint64(merged))
-	}
-	if n.store.observe == nil {
-		return nil
-	}
-	return &Flight{
-		Addr: n.addr(), Calls: f.entries, Merged: merged, Commands: len(f.calls), Waited: f.waited, Behind: f.lane.background,
-	}
+	return n
 }
 
-// traffic returns the counts of flights of its kind.
-func (f *flight) traffic() *traffic {
-	if f.lane.background {
-		return &f.lane.node.counts.behind
+// describe returns what is known of a flight before it leaves.
+func (f *flight) describe() *Flight {
+	return &Flight{
+		Addr: f.lane.node.addr(), Calls: f.entries, Merged: f.merged(), Commands: len(f.calls), Waited: f.waited, Behind: f.lane.background,
 	}
-	return &f.lane.node.counts.decisions
 }
 
 // observe is called when all have their answers.
 func (f *flight) observe() {
-	if !f.answered {
-		f.traffic().failures.Add(1)
-	}
-	if f.observed == nil {
-		return
-	}
 	if f.observed.Took = time.Since(f.sent); !f.answered {
 		f.observed.Err = f.failure
 	}
