@@ -5,8 +5,8 @@ import "time"
 // Flight describes a round trip of a remote store to a server, with one decision or many, to a program that observes
 // them, as by redisstore.Options.Observe. Its numbers and times are fit for histograms.
 type Flight struct {
-	// Addr is the server's address as the client has it.
-	Addr string
+	// Server is the server's address as the client has it.
+	Server string
 	// Calls is the number of decisions that it carried, or, with Behind, of other things. It is 1 for a decision that
 	// travelled alone. A decision that a server of a Cluster sends on to another one, as while slots move, travels twice,
 	// and counts in both flights if others went with it the first time.
@@ -31,8 +31,8 @@ type Flight struct {
 // While a breaker is open, the server is asked by one flight at a time, about twice a second; the first that is answered
 // closes it.
 type BreakerChange struct {
-	// Addr is the server's address as the client has it.
-	Addr string
+	// Server is the server's address as the client has it.
+	Server string
 	// Behind reports that it is the breaker for what no request waits for.
 	Behind bool
 	// Open reports whether it is open now.

@@ -125,7 +125,7 @@ func (o *Observer) ObserveFlight(f core.Flight) { o.CountFlight(&f) }
 // CountFlight counts a round trip as ObserveFlight does, and returns the series of "weir.flight.duration" in which it is.
 // See Count.
 func (o *Observer) CountFlight(f *core.Flight) *Series {
-	t := o.flights.of(f.Addr, f.Behind)
+	t := o.flights.of(f.Server, f.Behind)
 	t.times.count(max(f.Took, 1))
 	t.calls.Add(uint64(max(f.Calls, 0)))   //nolint:gosec // it is not negative
 	t.merged.Add(uint64(max(f.Merged, 0))) //nolint:gosec // it is not negative
@@ -138,8 +138,8 @@ func (o *Observer) CountFlight(f *core.Flight) *Series {
 // ObserveBreaker notes that a breaker has opened or closed. Give it to redisstore.Options.ObserveBreaker; of stores that
 // are watched it need not be given, but then a breaker that opens and closes between two Snapshots is not seen.
 func (o *Observer) ObserveBreaker(b core.BreakerChange) {
-	t := o.flights.of(b.Addr, b.Behind)
-	t.breaker.Store(&Breaker{Server: label(b.Addr), Behind: b.Behind, Open: b.Open, Since: time.Now(), Class: label(b.Class)})
+	t := o.flights.of(b.Server, b.Behind)
+	t.breaker.Store(&Breaker{Server: label(b.Server), Behind: b.Behind, Open: b.Open, Since: time.Now(), Class: label(b.Class)})
 }
 
 // snapshot adds the round trips to s, which has what the watched stores tell.

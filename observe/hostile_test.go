@@ -63,8 +63,8 @@ func TestLabelsAreText(t *testing.T) {
 	const bad = "\xff"
 	for i := range 200 {
 		addr := bad + strconv.Itoa(i)
-		o.ObserveFlight(core.Flight{Addr: addr, Took: 1})
-		o.ObserveBreaker(core.BreakerChange{Addr: addr, Class: addr, Open: true})
+		o.ObserveFlight(core.Flight{Server: addr, Took: 1})
+		o.ObserveBreaker(core.BreakerChange{Server: addr, Class: addr, Open: true})
 		o.Observe(guard.Event{Policy: "p", Rule: "Rule", Err: &core.StoreError{Class: addr, Server: strings.Repeat("x", 300) + addr}})
 	}
 	o.Watch(nil, &told{stats: core.StoreStats{Servers: []core.ServerStats{{Addr: bad + "1"}, {

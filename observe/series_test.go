@@ -33,7 +33,7 @@ func ExampleObserver_Count() {
 	if took, _ := o.Count(&decided); took != nil {
 		record(took, decided.Took)
 	}
-	flight := core.Flight{Addr: "10.0.0.1:6379", Calls: 3, Took: 2 * time.Millisecond}
+	flight := core.Flight{Server: "10.0.0.1:6379", Calls: 3, Took: 2 * time.Millisecond}
 	record(o.CountFlight(&flight), flight.Took)
 	// Output:
 	// [api store] 1ms

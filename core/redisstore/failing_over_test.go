@@ -85,7 +85,7 @@ func TestOutageIsToldOnce(t *testing.T) {
 	const oftenest = 375 * time.Millisecond // half a second but for the jitter
 	assert.LessOrEqual(t, probes, int(time.Since(since)/oftenest)+1+2*redisstore.DefaultFlights+1)
 	mu.Unlock()
-	open := redisstore.BreakerChange{Addr: proxy.Addr(), Open: true, Class: core.ClassTimeout}
+	open := redisstore.BreakerChange{Server: proxy.Addr(), Open: true, Class: core.ClassTimeout}
 	assert.Equal(t, []redisstore.BreakerChange{open}, told())
 	assert.Len(t, log.With("class=timeout"), 1)
 	assert.Empty(t, log.With("is back"))
@@ -95,7 +95,7 @@ func TestOutageIsToldOnce(t *testing.T) {
 		_, err := l.Allow(t.Context(), "k")
 		return assert.NoError(t, err) && len(log.With("is back")) > 0
 	}, patient, 1100*time.Millisecond) // one answer after a second without a failure is enough: more are too many for a busy machine
-	assert.Equal(t, redisstore.BreakerChange{Addr: proxy.Addr()}, told()[1])
+	assert.Equal(t, redisstore.BreakerChange{Server: proxy.Addr()}, told()[1])
 }
 
 // Each process of two decides by its half while the server is gone. When it is back, what they have admitted is charged

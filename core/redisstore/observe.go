@@ -34,7 +34,7 @@ func (f *flight) merged() (n int) {
 // describe returns what is known of a flight before it leaves.
 func (f *flight) describe() *Flight {
 	return &Flight{
-		Addr: f.lane.node.addr(), Calls: f.entries, Merged: f.merged(), Commands: len(f.calls), Waited: f.waited, Behind: f.lane.background,
+		Server: f.lane.node.addr(), Calls: f.entries, Merged: f.merged(), Commands: len(f.calls), Waited: f.waited, Behind: f.lane.background,
 	}
 }
 
@@ -52,7 +52,7 @@ func (n *node) turned(behind bool) func(open bool, err error) {
 	if observe == nil {
 		return nil
 	}
-	t := BreakerChange{Addr: n.addr(), Behind: behind}
+	t := BreakerChange{Server: n.addr(), Behind: behind}
 	return func(open bool, err error) {
 		t := t
 		if t.Open = open; open {

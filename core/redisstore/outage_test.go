@@ -339,7 +339,7 @@ func TestLostShard(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	require.Len(t, turns, 1)
-	assert.Equal(t, dead.Addr(), turns[0].Addr)
+	assert.Equal(t, dead.Addr(), turns[0].Server)
 	assert.True(t, turns[0].Open)
 }
 

@@ -39,7 +39,7 @@ func (s *sums) of(addr string, behind bool) *core.TrafficStats {
 func (s *sums) flight(f redisstore.Flight) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t := s.of(f.Addr, f.Behind)
+	t := s.of(f.Server, f.Behind)
 	t.Flights++
 	t.Calls += uint64(f.Calls)
 	t.Merged += uint64(f.Merged)
@@ -51,7 +51,7 @@ func (s *sums) flight(f redisstore.Flight) {
 func (s *sums) breaker(b redisstore.BreakerChange) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t := s.of(b.Addr, b.Behind)
+	t := s.of(b.Server, b.Behind)
 	t.Breaker.Open, t.Breaker.Class = b.Open, b.Class
 }
 
@@ -186,7 +186,7 @@ func TestStatsOfShards(t *testing.T) {
 	s.ForgetNodes()
 	require.NoError(t, take(cluster.Nodes[0]))
 	assert.Positive(t, stats()[dead.Addr()].Decisions.Failures)
-	seen.breaker(redisstore.BreakerChange{Addr: dead.Addr()}) // as it is forgotten
+	seen.breaker(redisstore.BreakerChange{Server: dead.Addr()}) // as it is forgotten
 
 	require.Eventually(t, func() bool {
 		_ = take(dead)
