@@ -85,7 +85,7 @@ func (o *Observer) watchedNow(s *Snapshot) {
 	for i, g := range w.guards {
 		stats := g.Stats()
 		s.Guards = append(s.Guards, stats)
-		if !slices.ContainsFunc(w.guards[:i], func(before *watchedGuard) bool { return before.Shares(g.Guard) }) {
+		if !slices.ContainsFunc(w.guards[:i], func(before *watchedGuard) bool { return before.SharesLimiter(g.Guard) }) {
 			s.Limiters = append(s.Limiters, stats.Limiter)
 		}
 		s.Policies = append(s.Policies, g.policies(stats.Revision)...)

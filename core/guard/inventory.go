@@ -242,7 +242,7 @@ func columns(lines [][]string) string {
 // Stats is a snapshot of a [Guard], for a page or for metrics; see [Guard.Stats].
 type Stats struct {
 	// Limiter has the callers that wait for their turn, the permits, and what is done in the background. It is that of all
-	// Guards that With and WithRule made of one; see [Guard.Shares].
+	// Guards that With and WithRule made of one; see [Guard.SharesLimiter].
 	Limiter enforce.Stats
 	// Queues has the rules in which requests may wait for their turn, those of routes included, in the order of the
 	// Config. A Guard that With or WithRule has made has its own.
@@ -317,9 +317,9 @@ func (g *Guard) Stats() Stats {
 	return s
 }
 
-// Shares reports whether With or WithRule made g and other of one Guard, or one of the other. Then the Limiter of their
-// Stats is the same: count it once.
-func (g *Guard) Shares(other *Guard) bool { return g.family == other.family }
+// SharesLimiter reports whether With or WithRule made g and other of one Guard, or one of the other. Then the Limiter of
+// their Stats is the same: count it once.
+func (g *Guard) SharesLimiter(other *Guard) bool { return g.family == other.family }
 
 // Store returns the store in which g counts: that of the Config, or the [core.Memory] that New has made for lack of one.
 func (g *Guard) Store() core.Store { return g.limiter.Store() }

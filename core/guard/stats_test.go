@@ -102,7 +102,7 @@ func TestStatsOfNumbers(t *testing.T) {
 	defer v.Finish(guard.Final{})
 	assert.Equal(t, 1, g.Stats().Limiter.Permits)
 	assert.Equal(t, g.Stats().Limiter, other.Stats().Limiter)
-	assert.True(t, g.Shares(other) && other.Shares(g))
-	assert.False(t, g.Shares(further))
+	assert.True(t, g.SharesLimiter(other) && other.SharesLimiter(g))
+	assert.False(t, g.SharesLimiter(further))
 	assert.Zero(t, further.Stats().Limiter.Permits)
 }
