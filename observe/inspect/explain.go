@@ -88,7 +88,7 @@ func (h *handler) explain(r *http.Request, f *form) (enforce.Explanation, error)
 	case f.Policy == "" || f.Key == "":
 		return none, errors.New("the policy or the key is missing; give both, such as policy=api and key=ip=203.0.113.7")
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), explainWithin)
+	ctx, cancel := within(r, explainWithin)
 	defer cancel()
 	for _, g := range h.observer.Guards() {
 		if slices.Contains(g.PolicyNames(), f.Policy) {
@@ -96,4 +96,10 @@ func (h *handler) explain(r *http.Request, f *form) (enforce.Explanation, error)
 		}
 	}
 	return none, fmt.Errorf("no guard that is watched has the policy %.100q; take one of those on the page", f.Policy)
+}
+
+// within returns a context that ends after d, and not with the request: the context that Fiber's adaptor gives a request
+// must not be waited for while the server shuts down (fasthttp's RequestCtx.Done).
+func within(r *http.Request, d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(r.Context()), d)
 }

@@ -1,7 +1,6 @@
 package inspect
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"time"
@@ -45,7 +44,7 @@ func (h *handler) serveFleet(w http.ResponseWriter, r *http.Request, format, pol
 			names = append(names, p.Policies[i].Name)
 		}
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), fleetWithin)
+	ctx, cancel := within(r, fleetWithin)
 	defer cancel()
 	f := &fleet{At: time.Now().Round(0), Worst: []worst{}}
 	for _, name := range names {
