@@ -11,6 +11,7 @@
 package promweir
 
 import (
+	"errors"
 	"slices"
 	"strings"
 
@@ -38,7 +39,7 @@ type Collector struct {
 var _ prometheus.Collector = (*Collector)(nil)
 
 // New returns a Collector, to be registered once. With two Observers in a program, wrap the Registerer of one by
-// [prometheus.WrapRegistererWith] and a label.
+// [prometheus.WrapRegistererWith] and a label. Without an Observer the registration fails.
 func New(observer *observe.Observer, o Options) *Collector {
 	c := &Collector{observer: observer, native: o.Native, families: map[string]*family{}}
 	for _, m := range observe.Metrics() {
@@ -47,8 +48,14 @@ func New(observer *observe.Observer, o Options) *Collector {
 	return c
 }
 
+var errNoObserver = errors.New("promweir: there is no observe.Observer; give one that observe.New has returned")
+
 // Describe sends the descriptions of all metrics.
 func (c *Collector) Describe(descs chan<- *prometheus.Desc) {
+	if c.observer == nil {
+		descs <- prometheus.NewInvalidDesc(errNoObserver) // of which Register returns the error
+		return
+	}
 	for _, m := range observe.Metrics() {
 		descs <- c.families[m.Name].desc
 	}

@@ -171,6 +171,12 @@ func TestTwoObservers(t *testing.T) {
 	assert.Error(t, r.Register(promweir.New(newObserver(t), promweir.Options{})), "without a label")
 }
 
+// Without an Observer the registration fails, and not each scrape.
+func TestNoObserver(t *testing.T) {
+	t.Parallel()
+	assert.ErrorContains(t, prometheus.NewRegistry().Register(promweir.New(nil, promweir.Options{})), "give one that observe.New has returned")
+}
+
 // A program may have any number of policies, whose names and tiers may be anything: a scrape stays small and whole.
 func TestManyPolicies(t *testing.T) {
 	t.Parallel()
