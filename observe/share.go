@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-go/weir/core"
@@ -43,6 +44,7 @@ type sharing struct {
 	source   string   // a name of this process, with the time of its start
 	stop     chan struct{}
 	done     chan struct{}
+	fails    atomic.Pointer[Sharing] // nil unless the last addition has failed
 
 	mu       sync.Mutex
 	byPolicy map[string]*shared
@@ -160,6 +162,7 @@ func (s *sharing) share(c *callers) {
 	ctx, cancel := context.WithTimeout(context.Background(), shareWithin) //nolint:forbidigo // it is of no request
 	defer cancel()
 	err := s.boards.AddScores(ctx, all)
+	s.note(err, now)
 	var batch *core.BatchError
 	for i, p := range of {
 		e := err
@@ -168,6 +171,19 @@ func (s *sharing) share(c *callers) {
 		}
 		p.added(e)
 	}
+}
+
+// note keeps the failure of an addition for Snapshot.
+func (s *sharing) note(err error, now time.Time) {
+	if err == nil {
+		s.fails.Store(nil)
+		return
+	}
+	fails := &Sharing{FailsSince: now, Err: err.Error()}
+	if before := s.fails.Load(); before != nil {
+		fails.FailsSince = before.FailsSince
+	}
+	s.fails.Store(fails)
 }
 
 // shares reports whether a policy is shared.

@@ -41,6 +41,17 @@ type Snapshot struct {
 	Limiters []enforce.Stats
 	// Policies has the policies of the watched guards, with the numbers in force.
 	Policies []Policy
+	// Sharing says whether the worst callers are shared with the fleet as they should be.
+	Sharing Sharing
+}
+
+// Sharing is the state of what [Observer.Share] has begun: zero if the last addition to the boards has succeeded, if
+// there was none yet, and without Share.
+type Sharing struct {
+	// FailsSince is the time of the first of the additions that have failed since then.
+	FailsSince time.Time
+	// Err is the text of the latest failure.
+	Err string
 }
 
 // Policy is a policy in force.

@@ -75,7 +75,13 @@ func (o *Observer) watchedNow(s *Snapshot) {
 	o.mu.Lock()
 	w := o.watched
 	w.guards, w.stores, w.memories = slices.Clone(w.guards), slices.Clone(w.stores), slices.Clone(w.memories)
+	sharing := o.sharing
 	o.mu.Unlock()
+	if sharing != nil {
+		if fails := sharing.fails.Load(); fails != nil {
+			s.Sharing = *fails
+		}
+	}
 	for _, store := range w.stores {
 		s.Stores = append(s.Stores, store.Stats())
 	}

@@ -93,7 +93,7 @@ func (s *Store) scores(add *core.Scores, size int64) (entry, error) {
 	for _, key := range slices.Sorted(maps.Keys(add.Units)) {
 		units := add.Units[key]
 		if key == "" || units < 0 || units > maxScore {
-			return entry{}, fmt.Errorf("redisstore: %d units of the key %.80q for a board; give a key, and 0 to 2^53", units, key)
+			return entry{}, fmt.Errorf("redisstore: %d units of a key of %d bytes for the board %q; give a key, and 0 to 2^53", units, len(key), add.Board)
 		}
 		if units > 0 {
 			e.args = append(e.args, s.ScoreKey(key), strconv.FormatInt(units, 10))

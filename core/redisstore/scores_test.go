@@ -233,7 +233,7 @@ func TestScoresErrors(t *testing.T) {
 		"source":                  {Board: "b"},
 		"give at most 200":        {Board: "b", Source: "p", Units: units},
 		"Missed is -1":            {Board: "b", Source: "p", Missed: -1},
-		"-2 units of the key":     {Board: "b", Source: "p", Units: map[string]int64{"k": -2}},
+		"-2 units of a key":       {Board: "b", Source: "p", Units: map[string]int64{"k": -2}},
 		"give a key, and 0 to 2^": {Board: "b", Source: "p", Units: map[string]int64{"": 2}},
 	} {
 		require.ErrorContains(t, s.AddScores(t.Context(), []core.Scores{add}), want)

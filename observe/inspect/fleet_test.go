@@ -1,7 +1,9 @@
 package inspect_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -13,10 +15,38 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/internal/redistest"
+	"github.com/weir-go/weir/keyfunc"
+	"github.com/weir-go/weir/nethttp"
 	"github.com/weir-go/weir/observe/inspect"
 )
+
+// lost are boards that cannot be reached.
+type lost struct{}
+
+func (lost) AddScores(context.Context, []core.Scores) error { return errors.New("no way <there>") }
+
+func (lost) Scores(context.Context, []string, int) ([]core.Score, int64, error) {
+	return nil, 0, errors.New("no way <there>")
+}
+
+// What is not shared is a cause on the page, with the reason.
+func TestSharingFails(t *testing.T) {
+	o := newObserver(t)
+	require.NoError(t, o.Share(lost{}))
+	g, err := guard.New(guard.Config{Rule: guard.Rule{Policy: "api: 1/1h", Key: keyfunc.IP()}, Observe: o.Observe})
+	require.NoError(t, err)
+	app := nethttp.Limit(g)(http.NotFoundHandler())
+	for range 3 {
+		app.ServeHTTP(httptest.NewRecorder(), asked(http.MethodGet, "/", "203.0.113.7:1", "localhost", ""))
+	}
+	require.NoError(t, o.Close()) // adds the rest
+	w := httptest.NewRecorder()
+	inspect.Handler(o, inspect.Options{}).ServeHTTP(w, asked(http.MethodGet, "/", "127.0.0.1:1", "localhost", ""))
+	assert.Contains(t, w.Body.String(), "lack what this process has counted: no way <there>; since ")
+}
 
 // What other processes were sent is on the page, with bounds, as soon as this program shares its own.
 func TestFleet(t *testing.T) {

@@ -32,6 +32,7 @@ func (h *handler) gather() *page {
 	p.addStores(&snap)
 	p.addPolicies(&snap)
 	h.addGuards(p, &snap)
+	p.addSharing(&snap.Sharing)
 	h.addRefusals(p)
 	h.addWorst(p)
 	p.diagnose()
@@ -316,6 +317,18 @@ func largest(parts map[string]uint64) []share {
 	}
 	slices.SortFunc(all, func(a, b share) int { return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Name, b.Name)) })
 	return all[:min(len(all), 10)]
+}
+
+// addSharing adds that the worst callers are not shared, which changes no decision.
+func (p *page) addSharing(s *observe.Sharing) {
+	if s.Err == "" {
+		return
+	}
+	p.Causes = append(p.Causes, cause{
+		Kind: "sharing", Since: s.FailsSince.Round(0), See: "docs/observe.md#the-worst-callers-of-a-fleet",
+		What: "the worst callers of the fleet lack what this process has counted: " + clip(s.Err),
+		More: []string{"what surely was not added is added later"},
+	})
 }
 
 // addRefusals adds the last refusals.

@@ -34,7 +34,7 @@ func (s seconds) duration() time.Duration { return time.Duration(float64(s) * fl
 
 // cause is something to look at.
 type cause struct {
-	// Kind is "store", "slow", "busy", "background", "policies", "key", "refusals" or "forgotten".
+	// Kind is "store", "slow", "busy", "background", "policies", "key", "refusals", "forgotten" or "sharing".
 	Kind string `json:"kind"`
 	// Grave reports that decisions are wrong or late, or soon will be.
 	Grave bool      `json:"grave"`
