@@ -506,3 +506,16 @@ func TestSeriesOfManyRulesAreBounded(t *testing.T) {
 		assert.Len(t, s.Policies, 1000)
 	}
 }
+
+// The numbers of a Set without a revision are those in force, too.
+func TestPoliciesOfASetWithoutRevision(t *testing.T) {
+	t.Parallel()
+	o, set := newObserver(t, observe.Options{}), new(atomic.Pointer[guard.Set])
+	g, err := guard.New(guard.Config{Rule: guard.Rule{Policy: "api: 10/1h", Key: keyfunc.IP()}, Source: set, Observe: o.Observe})
+	require.NoError(t, err)
+	o.Watch([]*guard.Guard{g})
+	for _, limits := range []string{"10/1h", "20/1h", "30/1h"} {
+		set.Store(&guard.Set{Policies: map[string]string{"api": limits}})
+		assert.Equal(t, []observe.Policy{{Name: "api", Limits: limits}}, o.Snapshot().Policies)
+	}
+}

@@ -94,7 +94,7 @@ func (o *Observer) watchedNow(s *Snapshot) {
 		if !slices.ContainsFunc(w.guards[:i], func(before *watchedGuard) bool { return before.SharesLimiter(g.Guard) }) {
 			s.Limiters = append(s.Limiters, stats.Limiter)
 		}
-		s.Policies = append(s.Policies, g.policies(stats.Revision)...)
+		s.Policies = append(s.Policies, g.policies()...)
 	}
 	if len(w.guards) > 1 {
 		s.Policies = sortedPolicies(s.Policies)
@@ -109,23 +109,22 @@ func sortedPolicies(all []Policy) []Policy {
 	return slices.Compact(all)
 }
 
-// watchedGuard is a guard with its policies, which change only with the revision of its Set.
+// watchedGuard is a guard with its policies.
 type watchedGuard struct {
 	*guard.Guard
 
-	mu       sync.Mutex
-	known    bool
-	revision string
-	list     []Policy // sorted
+	mu    sync.Mutex
+	first *guard.RuleInfo // of the rules that have these policies
+	list  []Policy        // sorted
 }
 
-// policies returns the policies of g.
-func (g *watchedGuard) policies(revision string) []Policy {
+// policies returns the policies of g, which are made anew when Rules returns another list.
+func (g *watchedGuard) policies() []Policy {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !g.known || g.revision != revision {
-		g.known, g.revision, g.list = true, revision, nil
-		for _, ru := range g.Rules(nil) {
+	if rules := g.Rules(nil); g.first != &rules[0] { // there is at least one, also where nothing is limited
+		g.first, g.list = &rules[0], nil
+		for _, ru := range rules {
 			if _, limits, ok := strings.Cut(ru.Policy, ": "); ok {
 				g.list = append(g.list, Policy{ru.Name, limits, ru.Needs.Permits})
 			}

@@ -65,6 +65,7 @@ type Guard struct {
 	revision  string  // of the Set, if it is a version
 	first     firstRequests
 	following *enforce.Following[*version] // nil without a Source
+	listed    atomic.Pointer[[]RuleInfo]   // what Rules returns without routes, once somebody has asked
 }
 
 // family holds what a Guard shares with all Guards that its With and WithRule made.

@@ -75,14 +75,28 @@ type Needs struct {
 // Rules returns those for each entry of Routes, under its key, and for all other routes. Numbers that come from a Source
 // are the current ones.
 //
+// Without routes Rules returns the same list until the numbers change, so that a page or a scrape may ask for it each
+// time: do not change it.
+//
 // A Guard that With or WithRule has made returns its own rule: give its Rules the routes on which it is mounted.
 func (g *Guard) Rules(routes []string) []RuleInfo {
-	if len(routes) == 0 && g.routes != nil {
+	now := g.current()
+	if len(routes) > 0 {
+		return slices.Concat(now.rulesOn(routes)...)
+	}
+	if all := now.listed.Load(); all != nil {
+		return *all
+	}
+	if g.routes != nil {
 		for _, e := range g.routes.all {
 			routes = append(routes, e.text())
 		}
 	}
-	return slices.Concat(g.current().rulesOn(routes)...)
+	all := slices.Clip(slices.Concat(now.rulesOn(routes)...))
+	if !now.listed.CompareAndSwap(nil, &all) {
+		return *now.listed.Load() // somebody else has asked at the same time
+	}
+	return all
 }
 
 // rulesOn returns the rules of each of the routes given, and of all others, as they are in g, which may be a version.

@@ -215,3 +215,16 @@ func TestRulesNeeds(t *testing.T) {
 		}
 	}
 }
+
+// Without routes, Rules returns one list until the numbers change, also those of a Set without a revision.
+func TestRulesAreListedOnce(t *testing.T) {
+	set := new(atomic.Pointer[guard.Set])
+	g := newGuard(t, guard.Config{Rule: guard.Rule{Policy: "api: 10/1h"}, Source: set})
+	for _, text := range []string{"20/1h", "30/1h"} {
+		set.Store(&guard.Set{Policies: map[string]string{"api": text}})
+		first := g.Rules(nil)
+		assert.Contains(t, first[0].Policy, text)
+		assert.Same(t, &first[0], &g.Rules(nil)[0])
+		assert.NotSame(t, &first[0], &g.Rules([]string{"GET /"})[0])
+	}
+}

@@ -188,19 +188,9 @@ func (h *handler) addGuards(p *page, snap *observe.Snapshot) {
 	for i := range snap.Guards {
 		s, g := &snap.Guards[i], guards[i]
 		p.Guards = append(p.Guards, rules{
-			Revision: clip(s.Revision), Lag: h.masker.reason(s.Lag), LagsSince: s.LagsSince.Round(0), Rules: p.rulesOf(h.infosOf(g, s.Revision), s.Circuits),
+			Revision: clip(s.Revision), Lag: h.masker.reason(s.Lag), LagsSince: s.LagsSince.Round(0), Rules: p.rulesOf(g.Rules(nil), s.Circuits),
 		})
 	}
-}
-
-// infosOf returns the rules of a guard, as they were when they were asked for last, at most infosAge ago. h.mu is held.
-func (h *handler) infosOf(g *guard.Guard, revision string) []guard.RuleInfo {
-	in := h.infos[g]
-	if in == nil || in.revision != revision || time.Since(in.made) >= infosAge {
-		in = &infos{revision, time.Now(), g.Rules(nil)}
-		h.infos[g] = in
-	}
-	return in.rules
 }
 
 // rulesOf returns rules for the page. If they are too many for it, those come first whose policies refuse most.

@@ -14,7 +14,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/observe"
 )
 
@@ -42,7 +41,7 @@ type Options struct {
 func Handler(o *observe.Observer, opts Options) http.Handler {
 	host, _ := os.Hostname() // "" does, beside the process id
 	return &handler{
-		o: opts, observer: o, infos: map[*guard.Guard]*infos{}, asking: make(chan struct{}, maxAsking), masker: newMasker(opts.Unmasked), program: host + ":" + strconv.Itoa(os.Getpid()),
+		o: opts, observer: o, asking: make(chan struct{}, maxAsking), masker: newMasker(opts.Unmasked), program: host + ":" + strconv.Itoa(os.Getpid()),
 	}
 }
 
@@ -55,22 +54,13 @@ type handler struct {
 
 	asking chan struct{} // holds an element for each request that asks the store
 
-	mu    sync.Mutex
-	made  time.Time
-	page  *page // which nobody changes
-	infos map[*guard.Guard]*infos
-}
-
-// infos has the rules of a guard, which are asked for less often than all else: there may be thousands.
-type infos struct {
-	revision string
-	made     time.Time
-	rules    []guard.RuleInfo
+	mu   sync.Mutex
+	made time.Time
+	page *page // which nobody changes
 }
 
 const (
 	pageAge   = time.Second
-	infosAge  = 10 * time.Second
 	refresh   = 5 // seconds
 	maxAsking = 4
 )
