@@ -33,10 +33,10 @@ type lines struct {
 	mu       sync.Mutex // of what follows, of policies, and of the places of lines
 	all      []*line
 	policies map[string]*policy
-	timed    map[timed]*Series
-	series   budget // of decisions
-	times    budget // histograms of decisions
-	queues   budget // histograms of waits
+	timed    map[timed]*Series // histograms of decisions
+	series   budget            // of decisions
+	times    budget            // histograms of decisions
+	queues   budget            // histograms of waits
 	settles  budget
 }
 
@@ -64,30 +64,30 @@ type line struct {
 	pace   pace
 }
 
-// policy counts what is of a policy rather than of a rule.
+// policy has what is counted for a policy as a whole, by whichever of its rules.
 type policy struct {
 	name    string
 	settled atomic.Uint64
 	queue   atomic.Pointer[counts]      // nil before the first wait
 	callers atomic.Pointer[worst.Table] // nil before the first refusal
-	// named reports of what may have a histogram with the policy's name; set when the first series is made.
-	timed  [froms]fate
-	told   fate   // its units settled have a series of its own
-	series budget // of its decisions, so that no policy takes those of all others
+	timed   [froms]fate                 // of the histograms of its decisions, by what has decided
+	units   fate                        // of the series of its units settled
+	series  budget                      // of its decisions, so that no policy takes those of all others
 }
 
-// fate reports what has become of a wish for a series.
+// fate says whether a series that a policy needs has its name, or is counted as "other". That is decided when the
+// series is first needed, and stays so.
 type fate uint8
 
 const (
-	unasked fate = iota
+	undecided fate = iota
 	granted
 	denied
 )
 
-// ask takes of the budget, once.
-func (f *fate) ask(b *budget) {
-	if *f == unasked {
+// decide takes a series of the budget, if there is one left, the first time that it is called.
+func (f *fate) decide(b *budget) {
+	if *f == undecided {
 		if *f = denied; b.take() {
 			*f = granted
 		}
@@ -229,7 +229,7 @@ func (ls *lines) make(l *line, i int) *counts {
 		return s
 	case l == ls.other || l.policy.series.left > 0 && ls.series.take() && l.policy.series.take():
 		s = newCounts()
-		l.policy.timed[i%froms].ask(&ls.times)
+		l.policy.timed[i%froms].decide(&ls.times)
 		s.series = ls.seriesOf(l.policy, guard.From(i%froms)) //nolint:gosec // it is small
 	default:
 		if s = ls.other.series[i].Load(); s == nil {
@@ -319,7 +319,7 @@ func (ls *lines) snapshot(s *Snapshot, now time.Time) {
 			s.Queues = append(s.Queues, waits)
 		}
 		if n := p.settled.Load(); n > 0 {
-			if p.told.ask(&ls.settles); p.told == granted && p != ls.other.policy {
+			if p.units.decide(&ls.settles); p.units == granted && p != ls.other.policy {
 				s.Settled = append(s.Settled, Settled{p.name, n})
 			} else {
 				otherUnits += n

@@ -22,8 +22,9 @@ type pace struct {
 // windows are the times over which rates are: steps of so many seconds each.
 var windows = [...]struct{ step, steps int64 }{{1, 10}, {10, 30}, {60, 60}}
 
-// clockStep is the number of seconds by which decisions may be late: the process may have been stopped meanwhile.
-const clockStep = 60
+// mostLate is the number of seconds by which decisions may be late, because the process was stopped meanwhile. What is
+// later than that comes of a clock that somebody has set.
+const mostLate = 60
 
 // ring has what was counted at the beginning of each of the last steps.
 type ring struct {
@@ -51,7 +52,7 @@ func (p *pace) note(l *line, second int64) {
 // advance is note. p is locked.
 func (p *pace) advance(t tally, second int64) {
 	switch last := p.second.Load(); {
-	case last == 0 || second < last-clockStep: // the first, or somebody has set the clock
+	case last == 0 || second < last-mostLate: // the first, or somebody has set the clock
 		p.began, p.rings = second, [len(windows)]ring{}
 	case second <= last:
 		return

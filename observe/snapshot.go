@@ -11,7 +11,7 @@ import (
 // Snapshot is all that an [Observer] knows at one instant. It is sorted, and belongs to the caller. What comes of policies,
 // tiers and servers is bounded, but for Policies and Guards, which are as many as the program has.
 type Snapshot struct {
-	// At is the time of the snapshot, and Start that since which all counts count.
+	// At is the time of the snapshot, and Start the time at which the Observer began to count.
 	At, Start time.Time
 	// Decisions has the number of decisions of each rule, by tier, outcome, and what has decided.
 	Decisions []Decisions

@@ -81,23 +81,21 @@ func (p *page) diagnose() {
 	p.guardCauses()
 	p.refusalCauses()
 	p.memoryCauses()
-	slices.SortStableFunc(p.Causes, func(a, b cause) int { return compareBools(b.Grave, a.Grave) })
+	slices.SortStableFunc(p.Causes, func(a, b cause) int { // what is grave first
+		switch {
+		case a.Grave == b.Grave:
+			return 0
+		case a.Grave:
+			return -1
+		}
+		return 1
+	})
 	p.Well = !slices.ContainsFunc(p.Causes, func(c cause) bool { return c.Grave })
 }
 
 // badness orders states, the worst first.
 func badness(state string) int {
 	return slices.Index([]string{notAsked, fails, slow, unknown, answers}, state)
-}
-
-func compareBools(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case a:
-		return 1
-	}
-	return -1
 }
 
 // storeCauses names the servers that fail or are slow, and who decides meanwhile.
