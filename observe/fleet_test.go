@@ -180,7 +180,7 @@ func TestFleetWorst(t *testing.T) {
 			found++
 		}
 	}
-	assert.GreaterOrEqual(t, found, 19)
+	assert.GreaterOrEqual(t, found, 18, "it is 19 or 20 nearly always: who is the 20th is a matter of some refusals more or less")
 	first := callers[0]
 	t.Logf("%d of the true first 20; the first was refused %d times, by the bounds %d to %d, and the rest at most %d",
 		found, sum(first.Key, maybe), first.Count-first.Error, first.Count, rest)
