@@ -91,6 +91,10 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.say(w, http.StatusForbidden, err.Error())
 		return
 	}
+	if h.observer == nil {
+		h.say(w, http.StatusInternalServerError, "there is no observe.Observer; give Handler one that observe.New has returned")
+		return
+	}
 	query := r.URL.Query()
 	format := formatOf(query.Get("format"), r.Header.Get("Accept"))
 	switch {

@@ -77,3 +77,11 @@ func TestOrder(t *testing.T) {
 		at = i
 	}
 }
+
+// Without an Observer there is no page, and it says so.
+func TestNoObserver(t *testing.T) {
+	w := httptest.NewRecorder()
+	inspect.Handler(nil, inspect.Options{}).ServeHTTP(w, asked(http.MethodGet, "/", "127.0.0.1:1", "localhost", ""))
+	assert.Equal(t, http.StatusInternalServerError, w.Code)
+	assert.Contains(t, w.Body.String(), "give Handler one that observe.New has returned")
+}
