@@ -13,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/weir-go/weir/internal/inwords"
 )
 
 // programs is the directory with the two programs that the tests run.
@@ -162,13 +164,13 @@ func TestExplainCommand(t *testing.T) {
 	r = weir(t, nil, "-json", "explain", "100/1h", "1000/1h; shadow")
 	var x struct {
 		AtOnce int64
-		Within []within
-		Then   explanation
-		Change change
+		Within []inwords.Within
+		Then   inwords.Policy
+		Change inwords.Change
 	}
 	require.NoError(t, json.Unmarshal([]byte(r.out), &x), r.out)
 	assert.Equal(t, int64(100), x.AtOnce)
-	assert.Equal(t, []within{{"1h", 199}}, x.Within)
+	assert.Equal(t, []inwords.Within{{Time: "1h", Most: 199}}, x.Within)
 	assert.Equal(t, int64(1000), x.Then.AtOnce)
 	assert.True(t, x.Change.Fits)
 	assert.True(t, x.Change.Kept)

@@ -1,4 +1,4 @@
-package main
+package inwords
 
 import (
 	"math/rand/v2"
@@ -10,39 +10,36 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/enforce"
-	"github.com/weir-go/weir/core/redisstore"
-	"github.com/weir-go/weir/internal/redistest"
 )
 
-func TestExplain(t *testing.T) {
+func TestPolicy(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]explanation{
-		"100/10s":                                     {AtOnce: 100, Within: []within{{"10s", 199}}},
-		"100/10s debt 50":                             {AtOnce: 150, Within: []within{{"10s", 249}}},
-		"100/10s burst 20":                            {AtOnce: 20, Within: []within{{"10s", 119}}},
-		"100/10s token-bucket":                        {AtOnce: 100, Within: []within{{"10s", 199}}},
-		"100/10s leaky-bucket":                        {AtOnce: 100, Within: []within{{"10s", 100}}},
-		"100/10s fixed-window":                        {AtOnce: 100, Within: []within{{"10s", 199}}},
-		"100/10s fixed-window aligned":                {AtOnce: 100, Within: []within{{"10s", 200}}},
-		"100/10s sliding-window":                      {AtOnce: 100, Within: []within{{"10s", 100}}},
-		"100/10s sliding-counter":                     {AtOnce: 100, Within: []within{{"10s", 199}}},
-		"100/10s sliding-log":                         {AtOnce: 100, Within: []within{{"10s", 100}}},
-		"20/1s, 1000/1d":                              {AtOnce: 20, Within: []within{{"1s", 39}, {"1d", 1999}}},
-		"1000/1d fixed-window calendar Europe/Berlin": {AtOnce: 1000, Within: []within{{"1d", 2000}}},
-		"10/1mo fixed-window calendar UTC, 1/1d":      {AtOnce: 1, Within: []within{{"1d", 1}, {"31d", 20}}},
-		"20 concurrent lease 10s":                     {AtOnce: 20, Within: []within{}, Concurrent: 20},
-		"5 concurrent, 20/1s":                         {AtOnce: 5, Within: []within{{"1s", 39}}, Concurrent: 5},
-		"2147483648/1ms, 1/366d":                      {AtOnce: 1, Within: []within{{"1ms", 1}, {"366d", 1}}},
+	for text, want := range map[string]Policy{
+		"100/10s":                                     {AtOnce: 100, Within: []Within{{"10s", 199}}},
+		"100/10s debt 50":                             {AtOnce: 150, Within: []Within{{"10s", 249}}},
+		"100/10s burst 20":                            {AtOnce: 20, Within: []Within{{"10s", 119}}},
+		"100/10s token-bucket":                        {AtOnce: 100, Within: []Within{{"10s", 199}}},
+		"100/10s leaky-bucket":                        {AtOnce: 100, Within: []Within{{"10s", 100}}},
+		"100/10s fixed-window":                        {AtOnce: 100, Within: []Within{{"10s", 199}}},
+		"100/10s fixed-window aligned":                {AtOnce: 100, Within: []Within{{"10s", 200}}},
+		"100/10s sliding-window":                      {AtOnce: 100, Within: []Within{{"10s", 100}}},
+		"100/10s sliding-counter":                     {AtOnce: 100, Within: []Within{{"10s", 199}}},
+		"100/10s sliding-log":                         {AtOnce: 100, Within: []Within{{"10s", 100}}},
+		"20/1s, 1000/1d":                              {AtOnce: 20, Within: []Within{{"1s", 39}, {"1d", 1999}}},
+		"1000/1d fixed-window calendar Europe/Berlin": {AtOnce: 1000, Within: []Within{{"1d", 2000}}},
+		"10/1mo fixed-window calendar UTC, 1/1d":      {AtOnce: 1, Within: []Within{{"1d", 1}, {"31d", 20}}},
+		"20 concurrent lease 10s":                     {AtOnce: 20, Within: []Within{}, Concurrent: 20},
+		"5 concurrent, 20/1s":                         {AtOnce: 5, Within: []Within{{"1s", 39}}, Concurrent: 5},
+		"2147483648/1ms, 1/366d":                      {AtOnce: 1, Within: []Within{{"1ms", 1}, {"366d", 1}}},
 	} {
-		got := explain(core.MustParse(text))
+		got := Of(core.MustParse(text))
 		assert.Equal(t, want.AtOnce, got.AtOnce, text)
 		assert.Equal(t, want.Within, got.Within, text)
 		assert.Equal(t, want.Concurrent, got.Concurrent, text)
 	}
 }
 
-// What explain says is never exceeded, however well a client times its requests; and for a single limit a search finds
+// What Of says is never exceeded, however well a client times its requests; and for a single limit a search finds
 // a client that gets as much, or nearly.
 func TestBounds(t *testing.T) {
 	t.Parallel()
@@ -73,7 +70,7 @@ func TestBounds(t *testing.T) {
 		t.Run(text, func(t *testing.T) {
 			t.Parallel()
 			policy := core.MustParse("p: " + text)
-			x := explain(policy)
+			x := Of(policy)
 			found := search(t, policy)
 			for i, w := range x.Within {
 				assert.LessOrEqual(t, found[i], w.Most, "in any %s", w.Time)
@@ -164,69 +161,8 @@ func TestStateBytes(t *testing.T) {
 		"1000/10s sliding-log":          {5000, 10000},
 		"20 concurrent":                 {0, 0},
 	} {
-		got := stateBytes(core.MustParse(text))
+		got := StateBytes(core.MustParse(text))
 		assert.GreaterOrEqual(t, got, want[0], text)
 		assert.LessOrEqual(t, got, want[1], text)
-	}
-}
-
-// The state that explain announces is what Redis stores.
-func TestStateBytesInRedis(t *testing.T) {
-	t.Parallel()
-	rdb := redistest.Single(t).Client(t)
-	store, err := redisstore.New(rdb, redisstore.Options{Deadline: patience})
-	require.NoError(t, err)
-	for _, text := range []string{
-		"50/1m", "100/10s token-bucket", "20/1s, 1000/1h fixed-window", "60/1m sliding-window", "60/1m sliding-counter", "200/1m sliding-log",
-	} {
-		policy := core.MustParse("p: " + text)
-		l, err := enforce.New(store, policy, enforce.Options{})
-		require.NoError(t, err)
-		require.NoError(t, rdb.FlushAll(t.Context()).Err())
-		for {
-			res, err := l.Allow(t.Context(), "user=7")
-			require.NoError(t, err)
-			if !res.Allowed() {
-				break
-			}
-		}
-		require.NoError(t, l.Close())
-		keys, err := rdb.Keys(t.Context(), "weir:*").Result()
-		require.NoError(t, err)
-		require.Len(t, keys, 1, text)
-		stored, err := rdb.StrLen(t.Context(), keys[0]).Result()
-		require.NoError(t, err)
-		most := stateBytes(policy)
-		assert.LessOrEqual(t, int(stored), most, text)
-		assert.Greater(t, int(stored)*4, most, text)
-	}
-}
-
-func TestChange(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		from, to   string
-		fits, kept bool
-		together   string
-	}{
-		{"100/1h", "1000/1h", true, true, "what the larger numbers admit"},
-		{"100/1h", "100/1m", true, false, "the sum of both"}, // the bucket fills in another time
-		{"100/1h", "100/1h; epoch 1", true, false, "the sum of both"},
-		{"100/1h; epoch 3", "9/1h", true, true, "what the larger numbers admit"}, // what is left out is as before
-		{"100/1h", "100/1h; shadow", true, true, "what the larger numbers admit"},
-		{"100/1h fixed-window", "1000/1d fixed-window", true, true, "what the larger numbers admit"},
-		{"100/1h fixed-window", "100/1h", false, false, "the sum of both"},
-		{"100/1h token-bucket", "10/1h token-bucket", true, true, "what the larger bucket admits, and mostly far less"},
-		{"100/1h", "100/1h; wait 2s", false, false, "the sum of both"},
-		{"20 concurrent", "10 concurrent", true, true, "what the larger numbers admit"},
-	} {
-		p := core.MustParse(c.from)
-		q, err := core.ParseLike(c.to, p)
-		require.NoError(t, err)
-		got := changeTo(p, q, c.to)
-		assert.Equal(t, c.fits, got.Fits, "%s, then %s: %s", c.from, c.to, got.Why)
-		assert.Equal(t, c.kept, got.Kept, "%s, then %s", c.from, c.to)
-		assert.Equal(t, c.together, got.Together, "%s, then %s", c.from, c.to)
-		assert.Len(t, got.Counts, len(q.Limits()))
 	}
 }
