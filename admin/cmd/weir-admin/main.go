@@ -48,6 +48,9 @@ func main() {
 const drain = 5 * time.Second
 
 func run(ctx context.Context, args []string) error {
+	if len(args) > 0 && args[0] == "demo" {
+		return runDemo(ctx, os.Stdout)
+	}
 	flags := flag.NewFlagSet("weir-admin", flag.ContinueOnError)
 	database := flags.String("db", "weir.db", "`location` of the database: a file, postgres://... or mariadb://...")
 	redisURL := flags.String("redis", "redis://127.0.0.1:6379", "`URL` of Redis; of a Cluster with ?addr=host:port for a further node, of a Sentinel with ?master_name=name")
