@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/admin/api"
+	"github.com/weir-go/weir/admin/internal/recordtest"
 	"github.com/weir-go/weir/admin/internal/sqltest"
 	"github.com/weir-go/weir/admin/publish"
-	"github.com/weir-go/weir/admin/record"
 	"github.com/weir-go/weir/core/policies"
 	"github.com/weir-go/weir/core/policies/redissource"
 	"github.com/weir-go/weir/internal/adminapi"
@@ -34,8 +34,7 @@ func start(t *testing.T, mods ...func(*api.Options)) admin {
 	t.Helper()
 	server := redistest.Single(t)
 	rdb := server.Client(t, func(o *redis.Options) { o.MaxRetries = -1 })
-	r, err := record.Open(t.Context(), sqltest.New(t))
-	require.NoError(t, err)
+	r := recordtest.Open(t, sqltest.New(t))
 	authenticate, err := api.Tokens(strings.NewReader("# who may\nanna:" + secret + "\n"))
 	require.NoError(t, err)
 	publisher := publish.New(r, rdb, nil)
@@ -58,7 +57,6 @@ func start(t *testing.T, mods ...func(*api.Options)) admin {
 		web.Close()
 		cancel()
 		<-done
-		assert.NoError(t, r.Close())
 	})
 	return admin{&adminapi.Client{URL: web.URL, Token: secret, HTTP: web.Client()}, rdb}
 }

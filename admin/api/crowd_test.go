@@ -18,8 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/admin/api"
+	"github.com/weir-go/weir/admin/internal/recordtest"
 	"github.com/weir-go/weir/admin/internal/sqltest"
-	"github.com/weir-go/weir/admin/record"
 	"github.com/weir-go/weir/core/policies"
 )
 
@@ -28,9 +28,7 @@ func crowded(
 	t *testing.T, services func(context.Context, string) ([]*policies.Process, int, error),
 ) func(who, method, path string, body io.Reader) *httptest.ResponseRecorder {
 	t.Helper()
-	r, err := record.Open(t.Context(), sqltest.New(t))
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, r.Close()) })
+	r := recordtest.Open(t, sqltest.New(t))
 	handler, err := api.New(api.Options{
 		Record: r, Publisher: &quiet{}, Services: services,
 		Authenticate: func(r *http.Request) (string, bool) { return r.Header.Get("Authorization"), true },

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/weir-go/weir/admin/internal/sqldb"
 	"github.com/weir-go/weir/admin/record"
 	"github.com/weir-go/weir/core/policies"
 	"github.com/weir-go/weir/internal/adminapi"
@@ -17,7 +18,7 @@ func problem(err error) *adminapi.Problem {
 	var taken *record.TakenError
 	var invalid *record.InvalidError
 	var form *record.FormError
-	var unavailable *record.UnavailableError
+	var unavailable *sqldb.UnavailableError
 	p := &adminapi.Problem{Detail: err.Error()}
 	switch {
 	case errors.As(err, &already):
@@ -39,7 +40,7 @@ func problem(err error) *adminapi.Problem {
 		for _, no := range form.CannotUse {
 			p.CannotUse = append(p.CannotUse, adminapi.CannotUse(no))
 		}
-	case errors.As(err, &unavailable), errors.Is(err, record.ErrUnknown):
+	case errors.As(err, &unavailable), errors.Is(err, sqldb.ErrUnknown):
 		p.Status = http.StatusServiceUnavailable
 	default:
 		p.Status = http.StatusInternalServerError

@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/admin/api"
+	"github.com/weir-go/weir/admin/internal/recordtest"
 	"github.com/weir-go/weir/admin/internal/sqltest"
 	"github.com/weir-go/weir/admin/publish"
-	"github.com/weir-go/weir/admin/record"
 	"github.com/weir-go/weir/core/policies"
 )
 
@@ -36,9 +36,7 @@ func (a *asked) State(string) publish.State { return publish.State{} }
 
 // An answer says that a change is published only if that is true of every app that it affects.
 func TestAllAreWaitedFor(t *testing.T) {
-	r, err := record.Open(t.Context(), sqltest.New(t))
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, r.Close()) })
+	r := recordtest.Open(t, sqltest.New(t))
 	p := &asked{}
 	handler, err := api.New(api.Options{
 		Record: r, Publisher: p,

@@ -16,8 +16,9 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/admin/api"
+	"github.com/weir-go/weir/admin/internal/sqldb"
+	_ "github.com/weir-go/weir/admin/internal/sqldb/drivers" // SQLite
 	"github.com/weir-go/weir/admin/record"
-	_ "github.com/weir-go/weir/admin/record/drivers" // SQLite
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/policies"
 )
@@ -61,11 +62,12 @@ func Start(ctx context.Context, o Options) (d *Demo, err error) {
 		return d, err
 	}
 	d.atEnd(func() error { return os.RemoveAll(dir) })
-	r, err := record.Open(ctx, filepath.Join(dir, "weir.db"))
+	db, err := sqldb.Open(ctx, filepath.Join(dir, "weir.db"))
 	if err != nil {
 		return d, err
 	}
-	d.atEnd(r.Close)
+	d.atEnd(db.Close)
+	r := record.New(db)
 	x := newExchange()
 	publisher := newPublisher(r, x, o.Log)
 	d.run(ctx, publisher.Run)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-go/weir/admin/internal/recordtest"
 	"github.com/weir-go/weir/admin/internal/sqltest"
 	"github.com/weir-go/weir/admin/publish"
 	"github.com/weir-go/weir/admin/record"
@@ -16,9 +17,7 @@ import (
 // A round of a thousand apps in which nothing differs, and one in which all do.
 func BenchmarkRound(b *testing.B) {
 	rdb := redistest.Single(b).Client(b, once)
-	r, err := record.Open(b.Context(), sqltest.New(b))
-	require.NoError(b, err)
-	defer r.Close()
+	r := recordtest.Open(b, sqltest.New(b))
 	for app := range record.MaxApps {
 		_, err := r.Change(b.Context(), record.Change{
 			App: fmt.Sprint("app", app), Action: "set",

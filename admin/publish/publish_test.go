@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-go/weir/admin/internal/recordtest"
 	"github.com/weir-go/weir/admin/internal/sqltest"
 	"github.com/weir-go/weir/admin/publish"
 	"github.com/weir-go/weir/admin/record"
@@ -30,14 +31,6 @@ func once(o *redis.Options) { o.MaxRetries = -1 }
 
 // quiet is a log that nobody reads: these tests cause alarms.
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
-
-func open(t *testing.T, location string) *record.Record {
-	t.Helper()
-	r, err := record.Open(t.Context(), location)
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, r.Close()) })
-	return r
-}
 
 // set writes the policy "api" of an app.
 func set(t *testing.T, r *record.Record, app, text string) policies.Version {
@@ -77,7 +70,7 @@ func published(t *testing.T, rdb redis.UniversalClient, app string) *policies.Do
 func TestMended(t *testing.T) {
 	s := redistest.Single(t)
 	rdb := s.Client(t, once)
-	r := open(t, sqltest.New(t))
+	r := recordtest.Open(t, sqltest.New(t))
 	p := publish.New(r, rdb, quiet)
 	set(t, r, "pay", "1/1m")
 	set(t, r, "mail", "2/1m")
@@ -144,7 +137,7 @@ func TestAlarms(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			require.NoError(t, rdb.Del(t.Context(), redissource.Key("app")).Err())
-			mine, other := open(t, sqltest.New(t)), open(t, sqltest.New(t))
+			mine, other := recordtest.Open(t, sqltest.New(t)), recordtest.Open(t, sqltest.New(t))
 			set(t, mine, "app", "1/1m")
 			set(t, other, "app", "1/1m") // equal bytes: the document of a copy
 			p, q := publish.New(mine, rdb, quiet), publish.New(other, rdb, quiet)
@@ -176,7 +169,7 @@ func TestAlarms(t *testing.T) {
 // What is no document of weir is not overwritten.
 func TestForeign(t *testing.T) {
 	rdb := server(t).Client(t, once)
-	r := open(t, sqltest.New(t))
+	r := recordtest.Open(t, sqltest.New(t))
 	p := publish.New(r, rdb, quiet)
 	set(t, r, "foreign", "1/1m")
 	key := redissource.Key("foreign")
@@ -204,7 +197,7 @@ func TestForeign(t *testing.T) {
 func TestTwoPublishers(t *testing.T) {
 	rdb := redistest.Single(t).Client(t, once)
 	location := sqltest.New(t)
-	records := []*record.Record{open(t, location), open(t, location)}
+	records := []*record.Record{recordtest.Open(t, location), recordtest.Open(t, location)}
 	publishers := []*publish.Publisher{publish.New(records[0], rdb, quiet), publish.New(records[1], rdb, quiet)}
 	var work sync.WaitGroup
 	for i, p := range publishers {
@@ -238,7 +231,7 @@ func TestTwoPublishers(t *testing.T) {
 func TestRedisGone(t *testing.T) {
 	s := redistest.Single(t)
 	rdb := s.Client(t, once)
-	r := open(t, sqltest.New(t))
+	r := recordtest.Open(t, sqltest.New(t))
 	p := publish.New(r, rdb, quiet)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -275,7 +268,7 @@ func TestTopologies(t *testing.T) {
 		"ring":    ring(),
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := open(t, sqltest.New(t))
+			r := recordtest.Open(t, sqltest.New(t))
 			p := publish.New(r, rdb, quiet)
 			for i := range 8 { // on all of the servers
 				app := fmt.Sprint("top", i)

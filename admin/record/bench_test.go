@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-go/weir/admin/internal/recordtest"
 	"github.com/weir-go/weir/admin/internal/sqltest"
 	"github.com/weir-go/weir/admin/record"
 	"github.com/weir-go/weir/core/policies"
@@ -28,7 +29,7 @@ func fill(b testing.TB, r *record.Record) {
 
 // A change of one policy, and of one for all apps, in a record that is full.
 func BenchmarkChange(b *testing.B) {
-	r := open(b, sqltest.New(b))
+	r := recordtest.Open(b, sqltest.New(b))
 	fill(b, r)
 	for _, app := range []string{"app7", policies.AllApps} {
 		b.Run(app, func(b *testing.B) {
@@ -41,7 +42,7 @@ func BenchmarkChange(b *testing.B) {
 
 // A record that is full refuses one more, of policies and of apps, and goes on with those that it has.
 func TestFull(t *testing.T) {
-	r := open(t, sqltest.New(t))
+	r := recordtest.Open(t, sqltest.New(t))
 	fill(t, r)
 	must(t, r, set(policies.AllApps, "one", text("1/1m"), record.Expect{}))
 	var invalid *record.InvalidError
@@ -59,7 +60,7 @@ func TestFull(t *testing.T) {
 // Two hundred people change policies at once, through two programs.
 func BenchmarkCrowd(b *testing.B) {
 	location := sqltest.New(b)
-	records := []*record.Record{open(b, location), open(b, location)}
+	records := []*record.Record{recordtest.Open(b, location), recordtest.Open(b, location)}
 	const people = 200
 	var took []time.Duration
 	for n := 0; b.Loop(); n++ {

@@ -12,6 +12,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/weir-go/weir/admin/internal/sqldb"
 	"github.com/weir-go/weir/core/policies"
 )
 
@@ -72,20 +73,20 @@ type Difference struct {
 
 // Change makes a change as one transaction: either all of it is in the record when Change returns nil, with its
 // history, or none of it. Edits that say what the record says already are no change. What it returns otherwise is one
-// of the errors of this package, or ErrUnknown.
+// of the errors of this package, a *[sqldb.UnavailableError] or [sqldb.ErrUnknown].
 func (r *Record) Change(ctx context.Context, c Change) (*Outcome, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, maxTime)
+	ctx, cancel := context.WithTimeout(ctx, sqldb.MaxTime)
 	defer cancel()
 	judged, err := c.judge(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var outcome *Outcome
-	err = r.writing(ctx, func(t tx, revision int64) error {
-		w := &writer{tx: t, change: &c, judged: judged, revision: revision, at: r.now().UnixMicro(), affected: map[string]bool{}}
+	err = r.db.Change(ctx, func(ctx context.Context, t *sqldb.Change) error {
+		w := &writer{Change: t, change: &c, judged: judged, at: r.now().UnixMicro(), affected: map[string]bool{}}
 		var err error
 		if outcome, err = w.all(ctx); err != nil {
 			return err
@@ -99,36 +100,6 @@ func (r *Record) Change(ctx context.Context, c Change) (*Outcome, error) {
 		return nil, err
 	}
 	return outcome, nil
-}
-
-// writing calls do in the transaction of a change, with its revision, while no other change is made.
-func (r *Record) writing(ctx context.Context, do func(tx, int64) error) error {
-	began, err := r.write.BeginTx(ctx, r.d.writes)
-	if err != nil {
-		return unavailable(err)
-	}
-	defer began.Rollback() //nolint:errcheck // it is over, or nothing shall be written
-	t := tx{began, &r.d}
-	if r.d.begin != "" {
-		if _, err := began.ExecContext(ctx, r.d.begin); err != nil {
-			return unavailable(err)
-		}
-	}
-	var revision int64
-	if err := t.row(ctx, `SELECT revision FROM weir_head WHERE id = 1`+r.d.lock).Scan(&revision); err != nil {
-		return unavailable(err)
-	}
-	revision++
-	if err := do(t, revision); err != nil {
-		return unavailable(err)
-	}
-	if _, err := t.exec(ctx, `UPDATE weir_head SET revision = ? WHERE id = 1`, revision); err != nil {
-		return unavailable(err)
-	}
-	if err := began.Commit(); err != nil {
-		return fmt.Errorf("%w (%v)", ErrUnknown, err) //nolint:errorlint // the database's error is for people
-	}
-	return nil
 }
 
 // check finds the mistakes that can be seen without the database, all at once.
@@ -169,10 +140,10 @@ func (c *Change) check() error {
 
 // writer writes one change.
 type writer struct {
-	tx
+	*sqldb.Change
+
 	change    *Change
 	judged    map[string]judged // of the edits
-	revision  int64
 	at        int64
 	affected  map[string]bool // apps whose documents change
 	unchanged bool
@@ -181,7 +152,7 @@ type writer struct {
 
 func (w *writer) all(ctx context.Context) (*Outcome, error) {
 	c := w.change
-	head, known, err := w.head(ctx, c.App)
+	head, known, err := headOf(ctx, w.Tx, c.App)
 	if err != nil {
 		return nil, err
 	}
@@ -208,7 +179,7 @@ func (w *writer) all(ctx context.Context) (*Outcome, error) {
 		if err := w.publish(ctx); err != nil {
 			return nil, err
 		}
-		if head, _, err = w.head(ctx, c.App); err != nil {
+		if head, _, err = headOf(ctx, w.Tx, c.App); err != nil {
 			return nil, err
 		}
 	}
@@ -223,11 +194,11 @@ type held struct {
 	revision int64            // also that of a deletion; 0 if there never was one
 }
 
-func (t tx) held(ctx context.Context, app, name string) (held, error) {
+func heldOf(ctx context.Context, t sqldb.Tx, app, name string) (held, error) {
 	var h held
 	var deleted bool
 	var text string
-	err := t.row(ctx, `SELECT revision, deleted, body FROM weir_policies WHERE app = ? AND name = ?`, app, name).
+	err := t.Row(ctx, `SELECT revision, deleted, body FROM weir_policies WHERE app = ? AND name = ?`, app, name).
 		Scan(&h.revision, &deleted, &text)
 	if errors.Is(err, sql.ErrNoRows) {
 		return h, nil
@@ -243,7 +214,7 @@ func (t tx) held(ctx context.Context, app, name string) (held, error) {
 // edit writes one policy, its version and its row of the history, and who uses it.
 func (w *writer) edit(ctx context.Context, e Edit) error {
 	app := w.change.App
-	before, err := w.held(ctx, app, e.Name)
+	before, err := heldOf(ctx, w.Tx, app, e.Name)
 	if err != nil {
 		return err
 	}
@@ -266,7 +237,7 @@ func (w *writer) edit(ctx context.Context, e Edit) error {
 		return err
 	}
 	w.outcome.Differences = append(w.outcome.Differences, difference)
-	w.outcome.Revision = w.revision
+	w.outcome.Revision = w.Revision()
 
 	if err := w.use(ctx, e.Name, before.policy, e.Policy); err != nil {
 		return err
@@ -278,17 +249,17 @@ func (w *writer) edit(ctx context.Context, e Edit) error {
 			return err
 		}
 	}
-	n, err := w.exec(ctx, `UPDATE weir_policies SET revision = ?, deleted = ?, body = ? WHERE app = ? AND name = ?`,
-		w.revision, deleted, text, app, e.Name)
+	n, err := w.Exec(ctx, `UPDATE weir_policies SET revision = ?, deleted = ?, body = ? WHERE app = ? AND name = ?`,
+		w.Revision(), deleted, text, app, e.Name)
 	if err == nil && n == 0 {
-		_, err = w.exec(ctx, `INSERT INTO weir_policies (app, name, revision, deleted, body) VALUES (?, ?, ?, ?, ?)`,
-			app, e.Name, w.revision, deleted, text)
+		_, err = w.Exec(ctx, `INSERT INTO weir_policies (app, name, revision, deleted, body) VALUES (?, ?, ?, ?, ?)`,
+			app, e.Name, w.Revision(), deleted, text)
 	}
 	if err != nil {
 		return err
 	}
-	if _, err := w.exec(ctx, `INSERT INTO weir_versions (app, name, revision, deleted, body) VALUES (?, ?, ?, ?, ?)`,
-		app, e.Name, w.revision, deleted, text); err != nil {
+	if _, err := w.Exec(ctx, `INSERT INTO weir_versions (app, name, revision, deleted, body) VALUES (?, ?, ?, ?, ?)`,
+		app, e.Name, w.Revision(), deleted, text); err != nil {
 		return err
 	}
 	return w.audit(ctx, e.Name, before.revision)
@@ -315,19 +286,19 @@ func (w *writer) use(ctx context.Context, name string, before, after *policies.P
 			continue
 		}
 		var other string
-		err := w.row(ctx, `SELECT owner FROM weir_users WHERE app = ? AND name = ?`, app, name).Scan(&other)
+		err := w.Row(ctx, `SELECT owner FROM weir_users WHERE app = ? AND name = ?`, app, name).Scan(&other)
 		if err == nil {
 			return &TakenError{App: app, Name: name, Owner: other}
 		}
 		if !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
-		if _, err := w.exec(ctx, `INSERT INTO weir_users (app, name, owner) VALUES (?, ?, ?)`, app, name, owner); err != nil {
+		if _, err := w.Exec(ctx, `INSERT INTO weir_users (app, name, owner) VALUES (?, ?, ?)`, app, name, owner); err != nil {
 			return err
 		}
 	}
 	for app := range was {
-		if _, err := w.exec(ctx, `DELETE FROM weir_users WHERE app = ? AND name = ? AND owner = ?`, app, name, owner); err != nil {
+		if _, err := w.Exec(ctx, `DELETE FROM weir_users WHERE app = ? AND name = ? AND owner = ?`, app, name, owner); err != nil {
 			return err
 		}
 	}
@@ -339,8 +310,8 @@ func (w *writer) audit(ctx context.Context, name string, was int64) error {
 	if c.Force {
 		forced = 1
 	}
-	_, err := w.exec(ctx, `INSERT INTO weir_audit (revision, app, name, at, who, why, action, forced, was)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`, w.revision, c.App, name, w.at, c.Who, c.Why, c.Action, forced, was)
+	_, err := w.Exec(ctx, `INSERT INTO weir_audit (revision, app, name, at, who, why, action, forced, was)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`, w.Revision(), c.App, name, w.at, c.Who, c.Why, c.Action, forced, was)
 	return err
 }
 
@@ -348,7 +319,7 @@ func (w *writer) audit(ctx context.Context, name string, was int64) error {
 func (w *writer) stale(ctx context.Context, name string, expected, current int64) error {
 	e := &StaleError{Name: name, Expected: expected, Current: current}
 	var at int64
-	err := w.row(ctx, `SELECT who, at FROM weir_audit WHERE revision = ? ORDER BY app, name LIMIT 1`, current).Scan(&e.Who, &at)
+	err := w.Row(ctx, `SELECT who, at FROM weir_audit WHERE revision = ? ORDER BY app, name LIMIT 1`, current).Scan(&e.Who, &at)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return err
 	}
@@ -362,9 +333,9 @@ func (w *writer) stale(ctx context.Context, name string, expected, current int64
 // published is not made.
 func (w *writer) publish(ctx context.Context) error {
 	heads := map[string]Head{}
-	if err := w.each(ctx, func(rows *sql.Rows) error {
+	if err := w.Each(ctx, func(row sqldb.Row) error {
 		var h Head
-		err := rows.Scan(&h.App, &h.Version.Generation)
+		err := row.Scan(&h.App, &h.Version.Generation)
 		heads[h.App] = h
 		return err
 	}, `SELECT app, generation FROM weir_apps`); err != nil {
@@ -394,7 +365,7 @@ func (w *writer) publish(ctx context.Context) error {
 	}
 	versions := map[string]policies.Version{}
 	for app := range w.affected {
-		version := policies.Version{Generation: heads[app].Version.Generation, Revision: w.revision}
+		version := policies.Version{Generation: heads[app].Version.Generation, Revision: w.Revision()}
 		if app == w.change.App && w.change.Generation > 0 {
 			version.Generation = max(version.Generation, w.change.Generation) + 1
 		}
@@ -402,7 +373,7 @@ func (w *writer) publish(ctx context.Context) error {
 	}
 	every, everyone := versions[policies.AllApps]
 	delete(versions, policies.AllApps)
-	all, err := w.render(ctx, versions)
+	all, err := render(ctx, w.Tx, versions)
 	if err != nil {
 		return err
 	}
@@ -422,7 +393,7 @@ func (w *writer) publish(ctx context.Context) error {
 // count refuses more policies than a record has.
 func (w *writer) count(ctx context.Context) error {
 	var n int
-	if err := w.row(ctx, `SELECT COUNT(*) FROM weir_policies WHERE deleted = 0`).Scan(&n); err != nil {
+	if err := w.Row(ctx, `SELECT COUNT(*) FROM weir_policies WHERE deleted = 0`).Scan(&n); err != nil {
 		return err
 	}
 	if n > MaxPolicies {
@@ -445,13 +416,13 @@ func (w *writer) put(ctx context.Context, h Head, isNew bool) error {
 	if isNew {
 		query = `INSERT INTO weir_apps (generation, revision, digest, app) VALUES (?, ?, ?, ?)`
 	}
-	if _, err := w.exec(ctx, query, h.Version.Generation, h.Version.Revision, h.Digest, h.App); err != nil {
+	if _, err := w.Exec(ctx, query, h.Version.Generation, h.Version.Revision, h.Digest, h.App); err != nil {
 		return err
 	}
 	if h.App == policies.AllApps {
 		return nil
 	}
-	if _, err := w.exec(ctx, `INSERT INTO weir_documents (app, generation, revision, digest) VALUES (?, ?, ?, ?)`,
+	if _, err := w.Exec(ctx, `INSERT INTO weir_documents (app, generation, revision, digest) VALUES (?, ?, ?, ?)`,
 		h.App, h.Version.Generation, h.Version.Revision, h.Digest); err != nil {
 		return err
 	}
@@ -464,13 +435,13 @@ func (w *writer) put(ctx context.Context, h Head, isNew bool) error {
 // prune forgets the documents of an app before the last keptDocuments.
 func (w *writer) prune(ctx context.Context, app string) error {
 	var last policies.Version
-	err := w.row(ctx, fmt.Sprintf(`SELECT generation, revision FROM weir_documents WHERE app = ?
+	err := w.Row(ctx, fmt.Sprintf(`SELECT generation, revision FROM weir_documents WHERE app = ?
 		ORDER BY generation DESC, revision DESC LIMIT 1 OFFSET %d`, keptDocuments), app).Scan(&last.Generation, &last.Revision)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil
 	}
 	if err == nil {
-		_, err = w.exec(ctx, `DELETE FROM weir_documents
+		_, err = w.Exec(ctx, `DELETE FROM weir_documents
 			WHERE app = ? AND (generation < ? OR generation = ? AND revision <= ?)`,
 			app, last.Generation, last.Generation, last.Revision)
 	}

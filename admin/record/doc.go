@@ -1,5 +1,2 @@
-// Package record keeps the policies of a fleet, and their history, in a database: SQLite, PostgreSQL or MariaDB. A
-// program that opens one also imports the drivers:
-//
-//	import _ "github.com/weir-go/weir/admin/record/drivers"
+// Package record keeps the policies of a fleet, and their history, in a database.
 package record

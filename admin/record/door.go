@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/weir-go/weir/admin/internal/sqldb"
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/policies"
@@ -61,7 +62,7 @@ func (c *Change) judge(ctx context.Context) (map[string]judged, error) {
 			verdict, known := verdicts[rule.Code]
 			if !known {
 				if err := ctx.Err(); err != nil {
-					return nil, unavailable(err)
+					return nil, &sqldb.UnavailableError{Err: err}
 				}
 				if codes[rule.App]++; codes[rule.App] > maxCodes {
 					continue // it can keep nobody waiting

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/weir-go/weir/admin/internal/sqldb"
 	"github.com/weir-go/weir/core/policies"
 )
 
@@ -24,13 +25,13 @@ type Past struct {
 // before all.
 func (r *Record) History(ctx context.Context, app, name string, before int64, limit int) ([]Past, error) {
 	var all []Past
-	err := r.readingOf(ctx, func(ctx context.Context, t tx) error {
-		return t.each(ctx, func(rows *sql.Rows) error {
+	err := r.readingOf(ctx, func(ctx context.Context, t sqldb.Tx) error {
+		return t.Each(ctx, func(row sqldb.Row) error {
 			var p Past
 			var at int64
 			var deleted bool
 			var text string
-			if err := rows.Scan(&p.Revision, &deleted, &text, &at, &p.Who, &p.Why, &p.Action, &p.Forced); err != nil {
+			if err := row.Scan(&p.Revision, &deleted, &text, &at, &p.Who, &p.Why, &p.Action, &p.Forced); err != nil {
 				return err
 			}
 			p.At = time.UnixMicro(at).UTC()
@@ -54,10 +55,10 @@ func (r *Record) History(ctx context.Context, app, name string, before int64, li
 // Version returns a policy as a revision has written it, nil if that has deleted it. The error is a *NotFoundError if
 // it has not written it.
 func (r *Record) Version(ctx context.Context, app, name string, revision int64) (p *policies.Policy, err error) {
-	err = r.readingOf(ctx, func(ctx context.Context, t tx) error {
+	err = r.readingOf(ctx, func(ctx context.Context, t sqldb.Tx) error {
 		var deleted bool
 		var text string
-		err := t.row(ctx, `SELECT deleted, body FROM weir_versions WHERE app = ? AND name = ? AND revision = ?`,
+		err := t.Row(ctx, `SELECT deleted, body FROM weir_versions WHERE app = ? AND name = ? AND revision = ?`,
 			app, name, revision).Scan(&deleted, &text)
 		if errors.Is(err, sql.ErrNoRows) {
 			return &NotFoundError{App: app, Name: name, Revision: revision}

@@ -15,18 +15,11 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/weir-go/weir/admin/internal/recordtest"
 	"github.com/weir-go/weir/admin/internal/sqltest"
 	"github.com/weir-go/weir/admin/record"
 	"github.com/weir-go/weir/core/policies"
 )
-
-func open(t testing.TB, location string) *record.Record {
-	t.Helper()
-	r, err := record.Open(t.Context(), location)
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, r.Close()) })
-	return r
-}
 
 // text returns a policy.
 func text(s string) *policies.Policy { return &policies.Policy{Text: s} }
@@ -54,7 +47,7 @@ func must(t testing.TB, r *record.Record, c record.Change) *record.Outcome {
 func TestStaleIsRefused(t *testing.T) { sqltest.Each(t, staleIsRefused) }
 
 func staleIsRefused(t *testing.T, location string) {
-	r := open(t, location)
+	r := recordtest.Open(t, location)
 	must(t, r, set("pay", "api", text("100/1m"), record.Expect{Absent: true}))
 	outcome := must(t, r, set("pay", "api", text("200/1m"), record.Expect{Revision: 1}))
 	assert.Equal(t, policies.Version{Generation: 1, Revision: 2}, outcome.Head.Version)
@@ -84,7 +77,7 @@ func staleIsRefused(t *testing.T, location string) {
 func TestDocuments(t *testing.T) { sqltest.Each(t, documents) }
 
 func documents(t *testing.T, location string) {
-	r := open(t, location)
+	r := recordtest.Open(t, location)
 	p := policies.Policy{
 		Text: "100/1m", Tiers: map[string]string{"pro": "unlimited"}, Keys: map[string]string{"user=\x20é": "blocked"},
 		Apps: []string{"web", "billpay"},
@@ -146,7 +139,7 @@ func documents(t *testing.T, location string) {
 func TestOneNameOncePerApp(t *testing.T) { sqltest.Each(t, oneName) }
 
 func oneName(t *testing.T, location string) {
-	r := open(t, location)
+	r := recordtest.Open(t, location)
 	must(t, r, set(policies.AllApps, "api", text("1/1m"), record.Expect{}))
 	must(t, r, set("pay", "api", &policies.Policy{Text: "2/1m", Apps: []string{"web"}}, record.Expect{}))
 	must(t, r, record.Change{App: "mail", Action: "add"})
@@ -181,7 +174,7 @@ func oneName(t *testing.T, location string) {
 func TestRefused(t *testing.T) { sqltest.Each(t, refused) }
 
 func refused(t *testing.T, location string) {
-	r := open(t, location)
+	r := recordtest.Open(t, location)
 	must(t, r, set("pay", "api", text("100/1m; epoch 2"), record.Expect{}))
 	big := policies.Policy{Text: "1/1m", Keys: map[string]string{}}
 	for i := range 900 {
@@ -229,7 +222,7 @@ func refused(t *testing.T, location string) {
 func TestOtherForms(t *testing.T) { sqltest.Each(t, otherForms) }
 
 func otherForms(t *testing.T, location string) {
-	r := open(t, location)
+	r := recordtest.Open(t, location)
 	must(t, r, set("pay", "api", &policies.Policy{Text: "100/1m", Apps: []string{"web"}}, record.Expect{}))
 	var form *record.FormError
 	c := set("pay", "api", &policies.Policy{Text: "100/1m sliding-window", Apps: []string{"web"}}, record.Expect{})
@@ -266,7 +259,7 @@ func otherForms(t *testing.T, location string) {
 
 // What thousands of processes announce, or one that announces anything, keeps no change waiting.
 func TestManyAnnouncements(t *testing.T) {
-	r := open(t, sqltest.New(t))
+	r := recordtest.Open(t, sqltest.New(t))
 	large := &policies.Policy{Tiers: map[string]string{}, Keys: map[string]string{}}
 	for i := range 1000 {
 		large.Tiers[fmt.Sprint("tier", i)] = fmt.Sprintf("%d/1m", i+1)
@@ -287,7 +280,7 @@ func TestManyAnnouncements(t *testing.T) {
 
 // An app of many rules that cannot use a change hides none of another one.
 func TestEachAppIsListed(t *testing.T) {
-	r := open(t, sqltest.New(t))
+	r := recordtest.Open(t, sqltest.New(t))
 	c := set("pay", "api", &policies.Policy{Text: "1/1m", Apps: []string{"web"}}, record.Expect{})
 	for i := range 1000 {
 		c.Announced = append(c.Announced,
@@ -303,7 +296,7 @@ func TestEachAppIsListed(t *testing.T) {
 
 // A change that begins counting anew says so.
 func TestAfresh(t *testing.T) {
-	r := open(t, sqltest.New(t))
+	r := recordtest.Open(t, sqltest.New(t))
 	must(t, r, set("pay", "api", text("100/1m"), record.Expect{}))
 	for _, step := range []struct {
 		text   string
@@ -318,7 +311,7 @@ func TestAfresh(t *testing.T) {
 func TestHistory(t *testing.T) { sqltest.Each(t, history) }
 
 func history(t *testing.T, location string) {
-	r := open(t, location)
+	r := recordtest.Open(t, location)
 	for i, s := range []string{"1/1m", "2/1m", "", "3/1m"} {
 		p := text(s)
 		if s == "" {
@@ -353,7 +346,7 @@ func history(t *testing.T, location string) {
 func TestGenerations(t *testing.T) { sqltest.Each(t, generations) }
 
 func generations(t *testing.T, location string) {
-	r := open(t, location)
+	r := recordtest.Open(t, location)
 	must(t, r, set("pay", "api", text("1/1m"), record.Expect{}))
 	outcome := must(t, r, record.Change{App: "pay", Action: "adopt", Generation: 4})
 	assert.Equal(t, policies.Version{Generation: 5, Revision: 2}, outcome.Head.Version)
@@ -363,7 +356,7 @@ func generations(t *testing.T, location string) {
 
 // A dry change says what it would do.
 func TestDry(t *testing.T) {
-	r := open(t, sqltest.New(t))
+	r := recordtest.Open(t, sqltest.New(t))
 	c := set("pay", "api", text("1/1m"), record.Expect{})
 	c.Dry = true
 	outcome := must(t, r, c)
@@ -378,7 +371,7 @@ func TestWritersAtOnce(t *testing.T) { sqltest.Each(t, writersAtOnce) }
 
 func writersAtOnce(t *testing.T, location string) {
 	const writers, each = 8, 12
-	records := []*record.Record{open(t, location), open(t, location)} // two admins
+	records := []*record.Record{recordtest.Open(t, location), recordtest.Open(t, location)} // two admins
 	var mu sync.Mutex
 	last, revisions := map[string]string{}, map[int64]bool{}
 	var work sync.WaitGroup
@@ -436,7 +429,7 @@ func writersAtOnce(t *testing.T, location string) {
 func TestAnyChanges(t *testing.T) { sqltest.Each(t, anyChanges) }
 
 func anyChanges(t *testing.T, location string) {
-	r := open(t, location)
+	r := recordtest.Open(t, location)
 	apps := []string{"a", "b", "c", policies.AllApps}
 	names := []string{"x", "y"}
 	type key struct{ app, name string }

@@ -13,8 +13,6 @@ type NotFoundError struct {
 	Owner     string // the app that lends a policy of this name, or ""
 }
 
-func (e *NotFoundError) refusal() {}
-
 func (e *NotFoundError) Error() string {
 	switch {
 	case e.Name == "":
@@ -34,8 +32,6 @@ type StaleError struct {
 	Who               string
 	At                time.Time
 }
-
-func (e *StaleError) refusal() {}
 
 func (e *StaleError) Error() string {
 	switch {
@@ -57,8 +53,6 @@ func (e *StaleError) Error() string {
 // TakenError reports that an app would use two policies of one name.
 type TakenError struct{ App, Name, Owner string }
 
-func (e *TakenError) refusal() {}
-
 func (e *TakenError) Error() string {
 	if e.Owner == e.App {
 		return fmt.Sprintf("app %q has a policy %q of its own; delete that one first, or leave the app out", e.App, e.Name)
@@ -73,8 +67,6 @@ type InvalidError struct {
 	App  string
 	Err  error
 }
-
-func (e *InvalidError) refusal() {}
 
 func (e *InvalidError) Error() string {
 	switch {
@@ -100,8 +92,6 @@ type CannotUse struct {
 // FormError reports that a change is of another form than what it replaces, so that programs could not use it.
 type FormError struct{ CannotUse []CannotUse }
 
-func (e *FormError) refusal() {}
-
 func (e *FormError) Error() string {
 	rules, they := "1 rule", "it has"
 	if n := len(e.CannotUse); n != 1 {
@@ -110,9 +100,6 @@ func (e *FormError) Error() string {
 	return fmt.Sprintf("%s could not use it; give the algorithms and options that %s, or force it if a new program replaces the old one",
 		rules, they)
 }
-
-// ErrUnknown reports that the database did not answer whether a change was written.
-var ErrUnknown = errors.New("record: it is not known whether the change was written; read the policy")
 
 // errDry undoes the transaction of a change that only asks for the differences.
 var errDry = errors.New("record: dry")

@@ -2,9 +2,9 @@ package record
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 
+	"github.com/weir-go/weir/admin/internal/sqldb"
 	"github.com/weir-go/weir/core/policies"
 )
 
@@ -20,8 +20,8 @@ const few = 8
 
 // render makes the documents of apps, of the versions given. An app's policies are those that it owns or uses, and
 // those of all apps whose names it has not.
-func (t tx) render(ctx context.Context, apps map[string]policies.Version) ([]rendered, error) {
-	documents, err := t.documents(ctx, apps)
+func render(ctx context.Context, t sqldb.Tx, apps map[string]policies.Version) ([]rendered, error) {
+	documents, err := documentsOf(ctx, t, apps)
 	if err != nil {
 		return nil, err
 	}
@@ -38,12 +38,12 @@ func (t tx) render(ctx context.Context, apps map[string]policies.Version) ([]ren
 }
 
 // documents returns the policies of apps.
-func (t tx) documents(ctx context.Context, apps map[string]policies.Version) (map[string]map[string]policies.Policy, error) {
+func documentsOf(ctx context.Context, t sqldb.Tx, apps map[string]policies.Version) (map[string]map[string]policies.Policy, error) {
 	found := map[string]map[string]policies.Policy{}
 	decoded := map[string]policies.Policy{} // a policy that many apps use is read once
-	scan := func(rows *sql.Rows) error {
+	scan := func(row sqldb.Row) error {
 		var app, name, owner, text string
-		if err := rows.Scan(&app, &name, &owner, &text); err != nil {
+		if err := row.Scan(&app, &name, &owner, &text); err != nil {
 			return err
 		}
 		p, ok := decoded[owner+" "+name]
@@ -64,16 +64,16 @@ func (t tx) documents(ctx context.Context, apps map[string]policies.Version) (ma
 	const query = `SELECT u.app, u.name, u.owner, p.body FROM weir_users u
 		JOIN weir_policies p ON p.app = u.owner AND p.name = u.name AND p.deleted = 0`
 	if len(apps) > few {
-		if err := t.each(ctx, scan, query); err != nil {
+		if err := t.Each(ctx, scan, query); err != nil {
 			return nil, err
 		}
 	} else {
 		for app := range apps {
-			if err := t.each(ctx, scan, query+` WHERE u.app = ?`, app); err != nil {
+			if err := t.Each(ctx, scan, query+` WHERE u.app = ?`, app); err != nil {
 				return nil, err
 			}
 		}
-		if err := t.each(ctx, scan, query+` WHERE u.app = '*'`); err != nil {
+		if err := t.Each(ctx, scan, query+` WHERE u.app = '*'`); err != nil {
 			return nil, err
 		}
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/weir-go/weir/admin/internal/recordtest"
 	"github.com/weir-go/weir/admin/internal/sqltest"
 	"github.com/weir-go/weir/admin/publish"
 	"github.com/weir-go/weir/admin/record"
@@ -77,11 +78,7 @@ func cost(ctx context.Context, args []string) error {
 func (p *pricing) run(ctx context.Context) {
 	p.server = redistest.Single(p)
 	p.rdb = p.server.Client(p)
-	var err error
-	if p.record, err = record.Open(ctx, sqltest.SQLite(p)); err != nil {
-		p.Fatal(err)
-	}
-	defer p.record.Close()
+	p.record = recordtest.Open(p, sqltest.SQLite(p))
 	publishing := p.server.Client(p, func(o *redis.Options) { o.MaxRetries = -1 })
 	publishing.AddHook(&p.sent)
 	p.publisher = publish.New(p.record, publishing, nil)

@@ -24,9 +24,10 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/admin/api"
+	"github.com/weir-go/weir/admin/internal/sqldb"
+	_ "github.com/weir-go/weir/admin/internal/sqldb/drivers"
 	"github.com/weir-go/weir/admin/publish"
 	"github.com/weir-go/weir/admin/record"
-	_ "github.com/weir-go/weir/admin/record/drivers"
 	"github.com/weir-go/weir/core/policies"
 	"github.com/weir-go/weir/core/policies/redissource"
 	"github.com/weir-go/weir/core/redisstore"
@@ -72,11 +73,12 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	defer rdb.Close()
-	r, err := record.Open(ctx, *database)
+	db, err := sqldb.Open(ctx, *database)
 	if err != nil {
 		return err
 	}
-	defer r.Close()
+	defer db.Close()
+	r := record.New(db)
 
 	publisher := publish.New(r, rdb, slog.Default())
 	options := api.Options{

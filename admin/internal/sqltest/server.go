@@ -26,7 +26,7 @@ type Server struct {
 	dir    string
 	driver string
 	argv   []string
-	name   func(database string) string // its location, as record.Open takes it
+	name   func(database string) string // its location, as sqldb.Open takes it
 	admin  string                       // as the driver takes it
 	owner  *syscall.Credential          // nil for the user of the test
 

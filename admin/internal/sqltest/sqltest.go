@@ -9,7 +9,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	_ "github.com/weir-go/weir/admin/record/drivers" // which every test of a database needs
+	"github.com/weir-go/weir/admin/internal/sqldb"
+	_ "github.com/weir-go/weir/admin/internal/sqldb/drivers" // which every test of a database needs
 	"github.com/weir-go/weir/internal/race"
 	"github.com/weir-go/weir/internal/redistest"
 )
@@ -52,6 +53,21 @@ func New(t testing.TB) string {
 func SQLite(t testing.TB) string {
 	t.Helper()
 	return filepath.Join(t.TempDir(), "weir.db")
+}
+
+// Open opens the database at a location until the test ends.
+func Open(t testing.TB, location string) *sqldb.DB {
+	t.Helper()
+	db, err := sqldb.Open(t.Context(), location)
+	if err != nil {
+		t.Fatalf("sqltest: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Errorf("sqltest: %v", err)
+		}
+	})
+	return db
 }
 
 func skip(t testing.TB, missing string) {

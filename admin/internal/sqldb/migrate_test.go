@@ -1,4 +1,4 @@
-package record_test
+package sqldb_test
 
 import (
 	"bufio"
@@ -17,18 +17,18 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-go/weir/admin/internal/sqldb"
 	"github.com/weir-go/weir/admin/internal/sqltest"
-	"github.com/weir-go/weir/admin/record"
 	"github.com/weir-go/weir/internal/race"
 )
 
 // childEnv has the location of a database that a child of the test opens, again and again, until it is killed.
-const childEnv = "WEIR_RECORD_OPEN"
+const childEnv = "WEIR_SQLDB_OPEN"
 
 func TestMain(m *testing.M) {
 	if location := os.Getenv(childEnv); location != "" {
 		fmt.Println("opening")
-		r, err := record.Open(context.Background(), location)
+		r, err := sqldb.Open(context.Background(), location)
 		fmt.Println(r != nil, err)
 		select {}
 	}
@@ -46,10 +46,8 @@ func migrationsAreKilled(t *testing.T, location string) {
 	for range 15 {
 		child(t, location, time.Duration(rand.Int64N(int64(took))))
 	}
-	r := open(t, location)
-	must(t, r, set("pay", "api", text("1/1m"), record.Expect{}))
-	again := open(t, location)
-	assert.Equal(t, int64(2), must(t, again, set("pay", "api", text("2/1m"), record.Expect{})).Revision)
+	assert.Equal(t, int64(1), next(t, sqltest.Open(t, location)))
+	assert.Equal(t, int64(2), next(t, sqltest.Open(t, location)))
 }
 
 // Several programs that start at once on a new database make its tables once.
@@ -59,15 +57,14 @@ func migrationsAtOnce(t *testing.T, location string) {
 	var work sync.WaitGroup
 	for range 6 {
 		work.Go(func() {
-			r, err := record.Open(t.Context(), location)
+			r, err := sqldb.Open(t.Context(), location)
 			if assert.NoError(t, err) {
 				assert.NoError(t, r.Close())
 			}
 		})
 	}
 	work.Wait()
-	r := open(t, location)
-	assert.Equal(t, int64(1), must(t, r, set("pay", "api", text("1/1m"), record.Expect{})).Revision)
+	assert.Equal(t, int64(1), next(t, sqltest.Open(t, location)))
 }
 
 // child lets another process open the database, and kills it after a time, or once it is done if that is negative.
@@ -94,17 +91,25 @@ func child(t *testing.T, location string, after time.Duration) {
 func drop(t *testing.T, location string) {
 	t.Helper()
 	db := raw(t, location)
-	for _, table := range []string{
-		"weir_migrations", "weir_head", "weir_apps", "weir_policies", "weir_users", "weir_versions", "weir_audit", "weir_documents",
-	} {
+	for _, table := range sqldb.Tables() {
 		_, err := db.ExecContext(t.Context(), "DROP TABLE "+table)
 		require.NoError(t, err)
 	}
 }
 
+// next makes a change that takes a revision.
+func next(t *testing.T, db *sqldb.DB) (revision int64) {
+	t.Helper()
+	require.NoError(t, db.Change(t.Context(), func(_ context.Context, c *sqldb.Change) error {
+		revision = c.Revision()
+		return nil
+	}))
+	return revision
+}
+
 func raw(t *testing.T, location string) *sql.DB {
 	t.Helper()
-	driver, name := record.Driver(location)
+	driver, name := sqldb.Driver(location)
 	db, err := sql.Open(driver, name)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, db.Close()) })
@@ -116,14 +121,10 @@ func raw(t *testing.T, location string) *sql.DB {
 func TestNoFirstMigration(t *testing.T) { sqltest.Each(t, noFirstMigration) }
 
 func noFirstMigration(t *testing.T, location string) {
-	r := open(t, location)
-	must(t, r, set("pay", "api", text("1/1m"), record.Expect{}))
+	assert.Equal(t, int64(1), next(t, sqltest.Open(t, location)))
 	_, err := raw(t, location).ExecContext(t.Context(), "DELETE FROM weir_migrations")
 	require.NoError(t, err)
-	again := open(t, location)
-	document, _, err := again.Document(t.Context(), "pay")
-	require.NoError(t, err)
-	assert.Equal(t, "1/1m", document.Policies["api"].Text)
+	assert.Equal(t, int64(2), next(t, sqltest.Open(t, location)))
 }
 
 // A location that cannot be a database is an error at once, and not when everybody has given up waiting.
@@ -137,7 +138,7 @@ func TestNoDatabase(t *testing.T) {
 		"a directory": t.TempDir(), "in no directory": filepath.Join(t.TempDir(), "gone", "weir.db"), "another file": garbage,
 	} {
 		began := time.Now()
-		_, err := record.Open(t.Context(), location)
+		_, err := sqldb.Open(t.Context(), location)
 		require.ErrorContains(t, err, "the tables of SQLite", name)
 		assert.Less(t, time.Since(began), 20*time.Second, name) // and not 30
 	}

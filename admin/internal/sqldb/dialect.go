@@ -1,7 +1,6 @@
-package record
+package sqldb
 
 import (
-	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -26,13 +25,14 @@ type dialect struct {
 	oneWriter bool              // one connection writes, and others read
 	locked    string            // a query that waits for the lock of migrations, and holds it until its connection ends
 	unlocked  string
+	backup    string // the program that makes a copy, "" for SQLite, which does it itself
 }
 
 var (
 	sqlite = dialect{
 		name: "SQLite", driver: "sqlite", goose: database.DialectSQLite3,
 		writes: &sql.TxOptions{}, reads: &sql.TxOptions{},
-		types:     strings.NewReplacer("NAME", "TEXT", "BODY", "TEXT"),
+		types:     strings.NewReplacer("NAME", "TEXT", "LINE", "TEXT", "BODY", "TEXT"),
 		oneWriter: true, // BEGIN IMMEDIATE, by _txlock
 	}
 	postgres = dialect{
@@ -43,8 +43,9 @@ var (
 		begin:  "SET LOCAL lock_timeout = '5s'; SET LOCAL idle_in_transaction_session_timeout = '10s'",
 		writes: &sql.TxOptions{Isolation: sql.LevelReadCommitted},
 		reads:  &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true},
-		types:  strings.NewReplacer("NAME", `VARCHAR(64) COLLATE "C"`, "BODY", "TEXT"),
+		types:  strings.NewReplacer("NAME", `VARCHAR(64) COLLATE "C"`, "LINE", `VARCHAR(255) COLLATE "C"`, "BODY", "TEXT"),
 		locked: "SELECT pg_advisory_lock(7837468)", unlocked: "SELECT pg_advisory_unlock(7837468)",
+		backup: "pg_dump",
 	}
 	mariadb = dialect{
 		name: "MariaDB", driver: "mysql", goose: database.DialectMySQL,
@@ -52,8 +53,10 @@ var (
 		writes: &sql.TxOptions{Isolation: sql.LevelReadCommitted},
 		reads:  &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true},
 		types: strings.NewReplacer("NAME", "VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin",
+			"LINE", "VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin",
 			"BODY", "MEDIUMTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"),
 		locked: "SELECT GET_LOCK('weir', 30)", unlocked: "SELECT RELEASE_LOCK('weir')",
+		backup: "mariadb-dump --single-transaction",
 	}
 )
 
@@ -65,19 +68,19 @@ func locate(location string) (d dialect, write, read string, err error) {
 	scheme, rest, found := strings.Cut(location, "://")
 	switch {
 	case location == "":
-		return d, "", "", fmt.Errorf("record: no database; give %s", places)
+		return d, "", "", fmt.Errorf("sqldb: no database; give %s", places)
 	case found && (scheme == "postgres" || scheme == "postgresql"):
 		return postgres, location, location, nil
 	case found && scheme == "mariadb":
 		name, err := mariadbName(location)
 		return mariadb, name, name, err
 	case found && scheme != "file":
-		return d, "", "", fmt.Errorf("record: found the database %q; give %s", scheme+"://", places)
+		return d, "", "", fmt.Errorf("sqldb: found the database %q; give %s", scheme+"://", places)
 	case found:
 		location = rest
 	}
 	if strings.Contains(location, ":memory:") {
-		return d, "", "", errors.New("record: a database in memory is lost with the process; give a file")
+		return d, "", "", errors.New("sqldb: a database in memory is lost with the process; give a file")
 	}
 	write, read = sqliteName(location)
 	return sqlite, write, read, nil
@@ -96,7 +99,7 @@ func sqliteName(file string) (write, read string) {
 func mariadbName(location string) (string, error) {
 	u, err := url.Parse(location)
 	if err != nil {
-		return "", errors.New("record: the database is no URL; give one such as \"mariadb://user:password@host:3306/database\"")
+		return "", errors.New("sqldb: the database is no URL; give one such as \"mariadb://user:password@host:3306/database\"")
 	}
 	host := u.Host
 	if u.Port() == "" {
@@ -148,37 +151,4 @@ func (d *dialect) text(query string) string {
 		b.WriteRune(r)
 	}
 	return b.String()
-}
-
-// tx is a transaction that numbers its parameters as the database wants it.
-type tx struct {
-	*sql.Tx
-	d *dialect
-}
-
-func (t tx) exec(ctx context.Context, query string, args ...any) (int64, error) {
-	result, err := t.ExecContext(ctx, t.d.text(query), args...)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected()
-}
-
-func (t tx) row(ctx context.Context, query string, args ...any) *sql.Row {
-	return t.QueryRowContext(ctx, t.d.text(query), args...)
-}
-
-// each calls scan for each row.
-func (t tx) each(ctx context.Context, scan func(*sql.Rows) error, query string, args ...any) error {
-	rows, err := t.QueryContext(ctx, t.d.text(query), args...)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := scan(rows); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
 }

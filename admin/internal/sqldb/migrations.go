@@ -1,0 +1,19 @@
+package sqldb
+
+import "slices"
+
+// migrations are the statements that make the tables: one statement each, which may be done again, because MariaDB
+// cannot undo one half of a migration. The tables of each package are in a separate file. Until the first release a
+// statement may be changed or added anywhere; after it, new ones go to the end of this list, in a list of their release.
+//
+// NAME is the type of the name of an app or policy, and of other words of at most 64 characters of ASCII, which compare
+// byte by byte, LINE that of a text of at most 255 characters, and BODY that of a long text. Times are microseconds since
+// 1970.
+var migrations = slices.Concat(headTables, recordTables)
+
+var headTables = []string{
+	// The lock of all changes, and their number.
+	`CREATE TABLE IF NOT EXISTS weir_head (id INTEGER NOT NULL PRIMARY KEY, revision BIGINT NOT NULL)`,
+	`INSERT INTO weir_head (id, revision)
+		SELECT 1, 0 FROM (SELECT COUNT(*) AS found FROM weir_head) AS heads WHERE heads.found = 0`,
+}
