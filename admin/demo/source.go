@@ -8,24 +8,25 @@ import (
 
 	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/policies"
+	"github.com/weir-go/weir/internal/followers"
 )
 
 // source is an [enforce.Listener] that follows the document of an app in an exchange, as a redissource.Source follows
 // that in Redis.
 type source struct {
-	app, id, name string
-	started       time.Time
-	set           atomic.Pointer[enforce.Set]
+	app, name string
+	started   time.Time
+	set       atomic.Pointer[enforce.Set]
 
 	mu        sync.Mutex // held while a Set is prepared and shown
 	version   policies.Version
 	digest    string
-	followers []*enforce.Follower
+	followers followers.Followers
 }
 
 // newSource returns the source of a process of an app.
 func newSource(x *exchange, app, name string) (*source, error) {
-	s := &source{app: app, id: name, name: name, started: time.Now()}
+	s := &source{app: app, name: name, started: time.Now()}
 	return s, x.join(s)
 }
 
@@ -36,8 +37,7 @@ func (s *source) Load() *enforce.Set { return s.set.Load() }
 func (s *source) Listen(f *enforce.Follower) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	f.Prepare(s.set.Load())
-	s.followers = append(s.followers, f)
+	s.followers.Add(f, s.set.Load())
 }
 
 // take shows a published document.
@@ -49,9 +49,7 @@ func (s *source) take(d document) error {
 	set := decoded.Set()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, f := range s.followers {
-		f.Prepare(set)
-	}
+	s.followers.Prepare(set)
 	s.version, s.digest = d.version, d.digest
 	s.set.Store(set)
 	return nil
@@ -61,32 +59,13 @@ func (s *source) take(d document) error {
 func (s *source) process() *policies.Process {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.followers.Prepare(s.set.Load()) // without those that are gone
 	p := &policies.Process{
-		App: s.app, ID: s.id, Name: s.name, Started: s.started, Version: s.version, Digest: s.digest, Meaning: policies.Code,
+		App: s.app, ID: s.name, Name: s.name, Started: s.started, Version: s.version, Digest: s.digest, Meaning: policies.Code,
+		Rules: s.followers.States(), Omitted: s.followers.Unlisted(),
 	}
 	if s.digest != "" {
 		p.Meaning = policies.Fleet
-	}
-	for _, f := range s.followers {
-		entries, _ := f.Prepare(s.set.Load())
-		for _, r := range f.Rules() {
-			state := policies.RuleState{
-				Policy: r.Policy, Place: r.Place, Key: r.Key, OverLimit: r.OverLimit, Code: r.Text, Now: r.Text,
-				Tiers: r.Tiers, Meaning: policies.Code,
-			}
-			for _, e := range entries {
-				if e.Policy != r.Policy || e.Place != r.Place || e.Field != "Policies" {
-					continue
-				}
-				switch state.Now, state.Meaning = e.Now, policies.Fleet; {
-				case e.Err != nil:
-					state.Meaning, state.Why = policies.Unusable, e.Err.Error()
-				case e.Trial:
-					state.Meaning = policies.Trial
-				}
-			}
-			p.Rules = append(p.Rules, state)
-		}
 	}
 	return p
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/weir-go/weir/core/policies"
 )
 
-// Plan is what a table becomes: policies that belong to one app, and what the table leaves open.
+// Plan has the policies that a table becomes, which belong to one app, and a Doubt for whatever the table leaves open.
 type Plan struct {
 	Owner    string
 	Policies []Planned

@@ -7,7 +7,7 @@ import (
 	"fmt"
 )
 
-// Table is what the database has.
+// Table has the rows of a database, and the lengths of its columns.
 type Table struct {
 	Rows []Row
 	// Name and Apps are the numbers of characters that the columns can hold; 0 stands for any.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/policies"
+	"github.com/weir-go/weir/internal/followers"
 )
 
 // Options are for [New]. The zero value is a Source without a bridge.
@@ -61,8 +62,7 @@ type Source struct {
 
 	mu        sync.Mutex // also held while a Set is prepared and shown, so that no other comes between
 	held      held
-	followers []follower
-	unlisted  int     // followers beyond maxFollowers
+	followers followers.Followers
 	bridge    string  // why the bridge is of no use, or ""
 	unkept    *answer // has the document that is to be written to the bridge; nil if there is none
 	keeping   bool    // it is being written, or the bridge is being read
@@ -143,6 +143,15 @@ func start(rdb redis.UniversalClient, app string, o Options, p pace) (*Source, e
 // Load returns the Set of the document in use, and nil while there is none.
 func (s *Source) Load() *enforce.Set { return s.set.Load() }
 
+// Listen implements [enforce.Listener].
+func (s *Source) Listen(f *enforce.Follower) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.followers.Add(f, s.set.Load()) {
+		signal(s.changed)
+	}
+}
+
 // Close ends the Source: the last document stays in use. It returns when nothing runs any more, which takes at most as
 // long as the client lets a read or a handshake take, and the disk a write. The client stays its caller's to close.
 func (s *Source) Close() error {
@@ -184,7 +193,7 @@ func (s *Source) Ready(ctx context.Context) error {
 // show takes a document up. All that follow are prepared for it before the first request sees it. s.mu is held.
 func (s *Source) show(d *policies.Document) {
 	set := d.Set()
-	s.prepare(set)
+	s.followers.Prepare(set)
 	s.set.Store(set)
 	select {
 	case <-s.used:

@@ -33,15 +33,13 @@ type Status struct {
 func (s *Source) Status() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st := Status{Digest: s.held.digest, Read: s.held.read, Bridge: s.bridge, Unlisted: s.unlisted}
+	st := Status{Digest: s.held.digest, Read: s.held.read, Bridge: s.bridge, Unlisted: s.followers.Unlisted()}
 	if s.held.document != nil {
 		st.Version = s.held.document.Version
 	}
 	st.Meaning, st.Why = s.held.meaning(time.Now(), s.pace.stale)
-	s.prepare(s.set.Load()) // as it is, but for those that are gone, and for what other layers say
-	for _, f := range s.followers {
-		st.Rules = append(st.Rules, f.states...)
-	}
+	s.followers.Prepare(s.set.Load()) // as it is, but for those that are gone, and for what other layers say
+	st.Rules = s.followers.States()
 	if st.Meaning == policies.Unread || st.Meaning == policies.Stale {
 		for i := range st.Rules {
 			st.Rules[i].Meaning = st.Meaning

@@ -1,7 +1,6 @@
 package redissource
 
 import (
-	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/policies"
+	"github.com/weir-go/weir/internal/followers"
 	"github.com/weir-go/weir/internal/redistest"
 )
 
@@ -83,7 +83,7 @@ func TestFollowersAreForgotten(t *testing.T) {
 	shared, err := enforce.New(store, core.MustParse("others: 1/1m"), enforce.Options{Source: s})
 	require.NoError(t, err)
 	for range 3 {
-		for range maxFollowers {
+		for range followers.Max {
 			_, err := shared.With(core.MustParse("api: 1/1m"))
 			require.NoError(t, err)
 		}
@@ -103,7 +103,7 @@ func TestUnlistedFollowersObey(t *testing.T) {
 	rdb := server(t).Client(t)
 	app := newApp()
 	s := follow(t, rdb, app, Options{}, quick())
-	all := make([]*enforce.Limiter, maxFollowers+5)
+	all := make([]*enforce.Limiter, followers.Max+5)
 	for i := range all {
 		all[i] = job(t, s, "api: 1/1m")
 	}
@@ -115,7 +115,7 @@ func TestUnlistedFollowersObey(t *testing.T) {
 		assert.Equal(t, "api: 7/1m", l.Policy().String())
 	}
 	st := s.Status()
-	assert.Len(t, st.Rules, maxFollowers)
+	assert.Len(t, st.Rules, followers.Max)
 	assert.Equal(t, 5, st.Unlisted)
 	runtime.KeepAlive(all)
 }
@@ -257,24 +257,6 @@ func TestDeletedIsTheCodes(t *testing.T) {
 	assert.Equal(t, "api: 7/1m", api.Policy().String())
 	assert.Equal(t, policies.Code, ruleOf(t, s.Status().Rules, "mail").Meaning)
 	assert.Equal(t, policies.Fleet, ruleOf(t, s.Status().Rules, "api").Meaning)
-}
-
-// TestManyMistakesOfARule: ten are listed, and the rest are counted.
-func TestManyMistakesOfARule(t *testing.T) {
-	t.Parallel()
-	var entries []enforce.Entry
-	set := &enforce.Set{Keys: map[string]map[string]string{"api": {}}}
-	for n := range 25 {
-		set.Keys["api"][fmt.Sprint("user=", n)] = "x"
-		entries = append(entries, enforce.Entry{
-			Policy: "api", Field: "Keys", Key: fmt.Sprint("user=", n), Text: "x", Err: errors.New("not a policy"),
-		})
-	}
-	state := states([]enforce.Rule{{Policy: "api"}}, entries, set)[0]
-	assert.Equal(t, policies.Code, state.Meaning)
-	assert.Contains(t, state.Why, "user=9")
-	assert.NotContains(t, state.Why, "user=10")
-	assert.True(t, strings.HasSuffix(state.Why, "; and 15 more"), state.Why)
 }
 
 // TestBehindALayer: what another source of the process says is not the fleet's word.

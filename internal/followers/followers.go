@@ -1,4 +1,6 @@
-package redissource
+// Package followers keeps the Guards and Limiters that go by a source of policies, and makes what a process announces of
+// them.
+package followers
 
 import (
 	"fmt"
@@ -9,7 +11,18 @@ import (
 	"github.com/weir-go/weir/core/policies"
 )
 
-// follower is a Guard or Limiter that goes by a Source.
+// Max bounds those for which a Set is prepared before it is shown. Further ones prepare it by the first request that
+// sees it.
+const Max = 1000
+
+// Followers are the Guards and Limiters that go by an [enforce.Listener], up to [Max]. The zero Followers has none. A
+// source calls the methods one at a time, with the lock that it holds while it shows a Set.
+type Followers struct {
+	all      []follower
+	unlisted int
+}
+
+// follower is a Guard or Limiter.
 type follower struct {
 	*enforce.Follower
 	states []policies.RuleState
@@ -35,41 +48,48 @@ func (f *follower) update(entries []enforce.Entry, set *enforce.Set) {
 	}
 }
 
-// maxFollowers bounds those for which a Set is prepared before it is shown. Further ones prepare it by the first request
-// that sees it.
-const maxFollowers = 1000
-
-// Listen implements [enforce.Listener].
-func (s *Source) Listen(f *enforce.Follower) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.followers) == maxFollowers {
-		s.prepare(s.set.Load()) // some may be gone
+// Add adds one, prepared for the Set that the source shows now, and reports whether it is listed: it is not if there are
+// Max, or if nobody uses it any more.
+func (fs *Followers) Add(f *enforce.Follower, now *enforce.Set) bool {
+	if len(fs.all) == Max {
+		fs.Prepare(now) // some may be gone
 	}
-	if len(s.followers) == maxFollowers {
-		s.unlisted++
-		return
+	if len(fs.all) == Max {
+		fs.unlisted++
+		return false
 	}
-	if entries, alive := f.Prepare(s.set.Load()); alive {
+	entries, alive := f.Prepare(now)
+	if alive {
 		x := follower{Follower: f}
-		x.update(entries, s.set.Load())
-		s.followers = append(s.followers, x)
-		signal(s.changed)
+		x.update(entries, now)
+		fs.all = append(fs.all, x)
 	}
+	return alive
 }
 
-// prepare prepares all that follow for a Set, and forgets those that are gone. s.mu is held.
-func (s *Source) prepare(set *enforce.Set) {
-	alive := s.followers[:0]
-	for _, f := range s.followers {
+// Prepare prepares all for a Set, and forgets those that nobody uses any more.
+func (fs *Followers) Prepare(set *enforce.Set) {
+	alive := fs.all[:0]
+	for _, f := range fs.all {
 		if entries, ok := f.Prepare(set); ok {
 			f.update(entries, set)
 			alive = append(alive, f)
 		}
 	}
-	clear(s.followers[len(alive):])
-	s.followers = alive
+	clear(fs.all[len(alive):])
+	fs.all = alive
 }
+
+// States returns what the rules go by, as the last Prepare has found it.
+func (fs *Followers) States() (all []policies.RuleState) {
+	for _, f := range fs.all {
+		all = append(all, f.states...)
+	}
+	return all
+}
+
+// Unlisted returns the number of those that came when there were Max.
+func (fs *Followers) Unlisted() int { return fs.unlisted }
 
 // maxListed is the number of texts of tiers and keys whose mistakes are listed for a rule.
 const maxListed = 10
