@@ -1,147 +1,111 @@
 package api
 
 import (
-	"cmp"
 	"context"
-	"fmt"
-	"maps"
-	"net/http"
-	"slices"
+	"net/url"
+	"strconv"
 
-	"github.com/weir-go/weir/admin/record"
-	"github.com/weir-go/weir/core/policies"
+	"github.com/weir-go/weir/admin/manage"
 	"github.com/weir-go/weir/internal/adminapi"
 )
 
-// maxHistory bounds the versions of one answer.
-const maxHistory = 100
-
-func (s *server) history(ctx context.Context, in *struct {
-	OfPolicy
-	Before int64 `query:"before" minimum:"0" doc:"Revision before which the versions are, 0 for all"`
-	Limit  int   `query:"limit" minimum:"0" maximum:"100" doc:"Most versions of the answer"`
-},
-) (*answer[adminapi.History], error) {
-	limit := in.Limit
-	if limit == 0 {
-		limit = maxHistory
-	}
-	versions, err := s.Record.History(ctx, in.App, in.Name, in.Before, limit)
-	if err != nil {
-		return nil, err
-	}
-	out := adminapi.History{Versions: []adminapi.Past{}}
-	for _, v := range versions {
-		out.Versions = append(out.Versions, adminapi.Past{
-			Revision: v.Revision, At: v.At, Who: v.Who, Why: v.Why, Action: v.Action, Forced: v.Forced, Policy: policyOf(v.Policy),
-		})
-	}
-	return &answer[adminapi.History]{Body: out}, nil
-}
-
-func (s *server) rollback(ctx context.Context, in *struct {
-	OfPolicy
-	Condition
-	Writing
-	RawBody []byte `contentType:"application/json" doc:"Rollback"`
-},
-) (*written, error) {
-	expect, err := in.expect()
-	if err != nil {
-		return nil, err
-	}
-	var body adminapi.Rollback
-	if err := strictly(in.RawBody, &body); err != nil || body.Revision < 1 {
-		return nil, refusal(http.StatusUnprocessableEntity, `found no revision to go back to; send {"revision": 9} with one of the history`)
-	}
-	p, err := s.Record.Version(ctx, in.App, in.Name, body.Revision)
-	if err != nil {
-		return nil, err
-	}
-	why := in.Why
-	if why == "" {
-		why = fmt.Sprintf("back to revision %d", body.Revision)
-	}
-	in.Why = why
-	return s.change(ctx, record.Change{
-		App: in.App, Action: "rollback", Back: true, // to the epoch of that version as well: somebody asked for it
-		Edits: []record.Edit{{Name: in.Name, Policy: p, Expect: expect}},
-	}, in.Writing)
-}
-
 func (s *server) apply(ctx context.Context, in *struct {
-	OfApp
 	Condition
 	Writing
-	Dry     bool   `query:"dry" doc:"Answer the differences and write nothing"`
+	Dry     bool   `query:"dry_run" doc:"Answer the differences and write nothing"`
 	Prune   bool   `query:"prune" doc:"Delete the policies that the document does not have"`
-	RawBody []byte `contentType:"application/json" doc:"Document"`
+	RawBody []byte `contentType:"application/json"`
 },
 ) (*written, error) {
-	expect, err := in.expect()
+	w, err := in.write(ctx, in.Condition, nil)
 	if err != nil {
 		return nil, err
 	}
-	if expect.Absent {
-		return nil, refusal(http.StatusBadRequest, `found "If-None-Match"; send "If-Match" with the revision of the app, or with *`)
-	}
-	document, err := policies.Decode(in.RawBody)
-	if err != nil {
-		return nil, &record.InvalidError{Err: err}
-	}
-	if document.App != "" && document.App != in.App {
-		return nil, refusal(http.StatusUnprocessableEntity,
-			fmt.Sprintf("the document is of app %q and was sent to app %q; mend one of the two", document.App, in.App))
-	}
-	c := record.Change{App: in.App, Action: "apply", Revision: expect.Revision, Dry: in.Dry}
-	for _, name := range slices.Sorted(maps.Keys(document.Policies)) {
-		p := document.Policies[name]
-		c.Edits = append(c.Edits, record.Edit{Name: name, Policy: &p})
-	}
-	if in.Prune {
-		owned, err := s.Record.Owned(ctx, in.App)
-		if err != nil {
-			return nil, err
-		}
-		for _, name := range slices.Sorted(maps.Keys(owned)) {
-			if _, kept := document.Policies[name]; !kept {
-				c.Edits = append(c.Edits, record.Edit{Name: name})
-			}
-		}
-	}
-	return s.change(ctx, c, in.Writing)
+	return wrote(s.Apply(ctx, who(ctx), in.RawBody, in.Dry, in.Prune, w))
 }
 
-// maxLeap bounds how far processes can raise a generation: somebody has to adopt an app a thousand times for that, and
-// after the last number that there is nobody could adopt it any more.
-const maxLeap = 1000
+func (s *server) proposals(ctx context.Context, in *struct {
+	Paged
+	App   string `query:"app" doc:"App of the proposals"`
+	State string `query:"state" enum:"open,approved,rejected,ended" doc:"State of the proposals"`
+},
+) (*answer[adminapi.Proposals], error) {
+	which := manage.WhichProposals{App: in.App, State: in.State, After: in.After, Limit: in.Limit}
+	out, err := s.Proposals(ctx, who(ctx), which)
+	n, last := 0, ""
+	if err == nil && len(out.Proposals) > 0 {
+		n, last = len(out.Proposals), out.Proposals[len(out.Proposals)-1].ID
+	}
+	query := url.Values{}
+	with(query, "app", in.App)
+	with(query, "state", in.State)
+	return listed(out, err, in.Paged, n, last, adminapi.PathProposals, query)
+}
 
-func (s *server) adopt(ctx context.Context, in *struct {
-	OfApp
-	Writing
+// with adds a part to a query, unless it is empty.
+func with(query url.Values, name, value string) {
+	if value != "" {
+		query.Set(name, value)
+	}
+}
+
+// OfProposal names the proposal of a path.
+type OfProposal struct {
+	ID string `path:"id" maxLength:"64" doc:"Id of a proposal"`
+}
+
+func (s *server) approve(ctx context.Context, in *struct {
+	OfProposal
+	Reasoned
 },
 ) (*written, error) {
-	head, found, err := s.Record.Head(ctx, in.App)
+	return wrote(s.Approve(ctx, who(ctx), in.ID, in.Reason))
+}
+
+func (s *server) reject(ctx context.Context, in *struct {
+	OfProposal
+	Reasoned
+},
+) (*nothing, error) {
+	return done(s.Reject(ctx, who(ctx), in.ID, in.Reason))
+}
+
+func (s *server) audit(ctx context.Context, in *struct {
+	Paged
+	App       string `query:"app" doc:"App of the rows"`
+	Policy    string `query:"policy" doc:"Policy of the rows"`
+	Person    string `query:"person" doc:"Id of the person"`
+	Action    string `query:"action" doc:"Action of the rows"`
+	Emergency bool   `query:"emergency" doc:"Only emergency changes"`
+},
+) (*answer[adminapi.Audit], error) {
+	after, err := in.after()
 	if err != nil {
 		return nil, err
 	}
-	if !found {
-		return nil, &record.NotFoundError{App: in.App}
+	out, err := s.Audit(ctx, who(ctx), manage.WhichAudit{
+		App: in.App, Policy: in.Policy, Person: in.Person, Action: in.Action, Emergency: in.Emergency,
+		Before: after, Limit: in.Limit,
+	})
+	n, last := 0, int64(0)
+	if err == nil && len(out.Rows) > 0 {
+		n, last = len(out.Rows), out.Rows[len(out.Rows)-1].Seq
 	}
-	// Later than anything that anybody has seen, so that the processes take it as well.
-	known := max(head.Version.Generation, s.Publisher.State(in.App).Version.Generation)
-	processes, _, err := s.look(ctx, in.App)
-	if err != nil {
-		return nil, err
+	query := url.Values{}
+	with(query, "app", in.App)
+	with(query, "policy", in.Policy)
+	with(query, "person", in.Person)
+	with(query, "action", in.Action)
+	if in.Emergency {
+		query.Set("emergency", "true")
 	}
-	generation := known
-	for _, p := range processes {
-		if p.Version.Generation > known+maxLeap { // anybody can announce the last number that there is
-			s.Log.Warn("weir-admin: a process announces a generation that no record has given, and is left out",
-				"app", in.App, "process", cmp.Or(p.Name, p.ID), "version", p.Version.String())
-			continue
-		}
-		generation = max(generation, p.Version.Generation)
-	}
-	return s.change(ctx, record.Change{App: in.App, Action: "adopt", Generation: generation}, in.Writing)
+	return listed(out, err, in.Paged, n, strconv.FormatInt(last, 10), adminapi.PathAudit, query)
+}
+
+func (s *server) seen(ctx context.Context, in *struct {
+	Seq int64 `path:"seq" minimum:"1" doc:"Number of the row"`
+	Reasoned
+},
+) (*nothing, error) {
+	return done(s.Seen(ctx, who(ctx), in.Seq))
 }

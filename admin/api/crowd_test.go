@@ -20,6 +20,8 @@ import (
 	"github.com/weir-go/weir/admin/api"
 	"github.com/weir-go/weir/admin/internal/recordtest"
 	"github.com/weir-go/weir/admin/internal/sqltest"
+	"github.com/weir-go/weir/admin/manage"
+	"github.com/weir-go/weir/admin/rights"
 	"github.com/weir-go/weir/core/policies"
 )
 
@@ -29,10 +31,12 @@ func crowded(
 ) func(who, method, path string, body io.Reader) *httptest.ResponseRecorder {
 	t.Helper()
 	r := recordtest.Open(t, sqltest.New(t))
-	handler, err := api.New(api.Options{
-		Record: r, Publisher: &quiet{}, Services: services,
-		Authenticate: func(r *http.Request) (string, bool) { return r.Header.Get("Authorization"), true },
-	})
+	manager, err := manage.New(manage.Options{Record: r, Publisher: &quiet{}, Services: services})
+	require.NoError(t, err)
+	handler, err := api.New(api.Options{Manager: manager, Authenticate: func(r *http.Request) (*rights.Person, error) {
+		name := r.Header.Get("Authorization")
+		return &rights.Person{ID: name, Name: name, Admin: true}, nil
+	}})
 	require.NoError(t, err)
 	return func(who, method, path string, body io.Reader) *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()
@@ -54,7 +58,7 @@ func TestChangesWhileNobodyKnowsTheProcesses(t *testing.T) {
 		}
 		return nil, 0, errors.New("no answer")
 	})
-	require.Equal(t, http.StatusOK, send("anna", http.MethodPut, "/v1/apps/pay", nil).Code)
+	require.Equal(t, http.StatusOK, send("anna", http.MethodPut, "/v1/apps/pay", strings.NewReader("{}")).Code)
 	var all sync.WaitGroup
 	answered := make(chan int, 100)
 	for i := range 100 {

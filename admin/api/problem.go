@@ -1,76 +1,71 @@
 package api
 
 import (
+	"encoding/json"
 	"errors"
 	"net/http"
 
-	"github.com/weir-go/weir/admin/internal/sqldb"
-	"github.com/weir-go/weir/admin/record"
-	"github.com/weir-go/weir/core/policies"
+	"github.com/danielgtaylor/huma/v2"
+
 	"github.com/weir-go/weir/internal/adminapi"
 )
 
-// problem returns an error as the API answers it.
-func problem(err error) *adminapi.Problem {
-	var already *adminapi.Problem
-	var missing *record.NotFoundError
-	var stale *record.StaleError
-	var taken *record.TakenError
-	var invalid *record.InvalidError
-	var form *record.FormError
-	var unavailable *sqldb.UnavailableError
-	p := &adminapi.Problem{Detail: err.Error()}
-	switch {
-	case errors.As(err, &already):
-		return already
-	case errors.As(err, &missing):
-		p.Status = http.StatusNotFound
-	case errors.As(err, &stale):
-		p.Status, p.Current = http.StatusPreconditionFailed, stale.Current
-	case errors.As(err, &taken):
-		p.Status = http.StatusConflict
-	case errors.As(err, &invalid):
-		p.Status = http.StatusUnprocessableEntity
-		p.Errors = mistakes(err)
-		if len(p.Errors) > 0 {
-			p.Detail = "the policies have mistakes, and nothing was changed; mend each of them"
+func init() { //nolint:gochecknoinits // huma has one function for all APIs of a program
+	huma.NewError = newError
+}
+
+// newError returns what huma has found wrong in a request, without the values that were sent: there may be secrets
+// among them, and an answer is logged and copied.
+func newError(status int, detail string, errs ...error) huma.StatusError {
+	p := &adminapi.Problem{Title: http.StatusText(status), Status: status, Detail: detail}
+	for _, err := range errs {
+		var at huma.ErrorDetailer
+		switch {
+		case err == nil:
+		case errors.As(err, &at):
+			d := at.ErrorDetail()
+			p.Errors = append(p.Errors, adminapi.Mistake{Location: d.Location, Message: d.Message})
+		default:
+			p.Errors = append(p.Errors, adminapi.Mistake{Message: err.Error()})
 		}
-	case errors.As(err, &form):
-		p.Status = http.StatusUnprocessableEntity
-		for _, no := range form.CannotUse {
-			p.CannotUse = append(p.CannotUse, adminapi.CannotUse(no))
-		}
-	case errors.As(err, &unavailable), errors.Is(err, sqldb.ErrUnknown):
-		p.Status = http.StatusServiceUnavailable
-	default:
-		p.Status = http.StatusInternalServerError
 	}
-	p.Title = http.StatusText(p.Status)
 	return p
 }
 
-// maxMistakes bounds what an answer lists.
-const maxMistakes = 100
+func writeProblem(w http.ResponseWriter, p *adminapi.Problem) {
+	w.Header().Set("Content-Type", adminapi.ProblemType)
+	w.WriteHeader(p.Status)
+	_ = json.NewEncoder(w).Encode(p) // the client is gone
+}
 
-// mistakes lists those of a document or policy.
-func mistakes(err error) []adminapi.Mistake {
-	var found policies.Mistakes
-	if !errors.As(err, &found) {
-		return nil
-	}
-	var list []adminapi.Mistake
-	for i, m := range found {
-		if i == maxMistakes {
-			break
+// problems lets a mux answer problems where it would answer plain text: paths that it does not know (404), and methods
+// that a path has not (405).
+func problems(mux *http.ServeMux) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, pattern := mux.Handler(r); pattern != "" {
+			mux.ServeHTTP(w, r)
+			return
 		}
-		location := m.Path
-		m.Path = ""
-		list = append(list, adminapi.Mistake{Location: location, Message: m.Error()})
-	}
-	return list
+		plain := &plainText{header: http.Header{}, status: http.StatusOK}
+		mux.ServeHTTP(plain, r)
+		switch plain.status {
+		case http.StatusMethodNotAllowed:
+			w.Header().Set("Allow", plain.header.Get("Allow"))
+			refuse(w, plain.status, "this path has not this method; it has "+plain.header.Get("Allow"))
+		case http.StatusNotFound:
+			refuse(w, plain.status, "there is no such path; "+adminapi.PathOpenAPI+" lists all of them")
+		default: // a redirect to the path without dots
+			refuse(w, http.StatusNotFound, "this path is written in another way than it is known; write it without dots and empty parts")
+		}
+	})
 }
 
-// refusal returns a problem of the request itself.
-func refusal(status int, detail string) error {
-	return &adminapi.Problem{Title: http.StatusText(status), Status: status, Detail: detail}
+// plainText is the answer of a mux that has no route.
+type plainText struct {
+	header http.Header
+	status int
 }
+
+func (p *plainText) Header() http.Header         { return p.header }
+func (p *plainText) WriteHeader(status int)      { p.status = status }
+func (p *plainText) Write(b []byte) (int, error) { return len(b), nil }

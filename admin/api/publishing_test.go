@@ -14,7 +14,9 @@ import (
 	"github.com/weir-go/weir/admin/api"
 	"github.com/weir-go/weir/admin/internal/recordtest"
 	"github.com/weir-go/weir/admin/internal/sqltest"
+	"github.com/weir-go/weir/admin/manage"
 	"github.com/weir-go/weir/admin/publish"
+	"github.com/weir-go/weir/admin/rights"
 	"github.com/weir-go/weir/core/policies"
 )
 
@@ -38,11 +40,14 @@ func (a *asked) State(string) publish.State { return publish.State{} }
 func TestAllAreWaitedFor(t *testing.T) {
 	r := recordtest.Open(t, sqltest.New(t))
 	p := &asked{}
-	handler, err := api.New(api.Options{
+	manager, err := manage.New(manage.Options{
 		Record: r, Publisher: p,
-		Authenticate: func(*http.Request) (string, bool) { return "anna", true },
-		Services:     func(context.Context, string) ([]*policies.Process, int, error) { return nil, 0, nil },
+		Services: func(context.Context, string) ([]*policies.Process, int, error) { return nil, 0, nil },
 	})
+	require.NoError(t, err)
+	handler, err := api.New(api.Options{Manager: manager, Authenticate: func(*http.Request) (*rights.Person, error) {
+		return &rights.Person{ID: "anna", Name: "anna", Admin: true}, nil
+	}})
 	require.NoError(t, err)
 	put := func(app, body string) string {
 		p.wakes, p.waited = 0, map[string]policies.Version{}

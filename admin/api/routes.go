@@ -3,13 +3,17 @@ package api
 import (
 	"context"
 	"net/http"
+	"net/url"
+	"reflect"
+	"strconv"
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/weir-go/weir/admin/manage"
 	"github.com/weir-go/weir/internal/adminapi"
 )
 
-// OfApp names the app of a path. Like the next three it is exported for huma, which looks into no other.
+// OfApp names the app of a path.
 type OfApp struct {
 	App string `path:"app" doc:"Name of an app, or * for all that have no policy of the same name"`
 }
@@ -20,26 +24,68 @@ type OfPolicy struct {
 	Name string `path:"name" doc:"Name of a policy"`
 }
 
-// Writing has what each change may say.
-type Writing struct {
-	Why   string `query:"why" doc:"Reason, for the history"`
-	Force bool   `query:"force" doc:"Write what services say they cannot use"`
+// Reasoned has the reason of whatever writes.
+type Reasoned struct {
+	Reason string `query:"reason" maxLength:"1024" doc:"Reason, for the audit"`
 }
 
-// Condition has the version that a change replaces.
-type Condition struct {
-	IfMatch     string `header:"If-Match" doc:"Revision that is changed, as in its ETag, or * for whatever there is"`
-	IfNoneMatch string `header:"If-None-Match" doc:"* to create what is not there yet"`
+// Writing has what each change of policies may say.
+type Writing struct {
+	Reasoned
+	Force     bool `query:"force" doc:"Write what services say they cannot use"`
+	Emergency bool `query:"emergency" doc:"Write at once where the app wants another owner to approve; it needs a reason"`
+}
+
+// Paged has the part of a list that is wanted.
+type Paged struct {
+	After string `query:"after" maxLength:"128" doc:"Where the list goes on, as the header Link has it"`
+	Limit int    `query:"limit" minimum:"1" maximum:"200" default:"200" doc:"Most entries of the answer"`
+}
+
+// after returns the number after which a list goes on, 0 for its beginning.
+func (p Paged) after() (int64, error) {
+	if p.After == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(p.After, 10, 64)
+	if err != nil || n < 1 {
+		return 0, refusal(http.StatusUnprocessableEntity, `found an "after" that is no number of an entry; take the header Link of the answer before`)
+	}
+	return n, nil
 }
 
 // answer is a response with a body and, if it has one, a revision.
 type answer[T any] struct {
-	ETag string `header:"ETag"`
-	Body T
+	Status int
+	ETag   string `header:"ETag"`
+	Link   string `header:"Link"`
+	Body   T
 }
 
-func tagged[T any](revision int64, body T) *answer[T] {
-	return &answer[T]{ETag: adminapi.ETag(revision), Body: body}
+func plain[T any](body *T, err error) (*answer[T], error) {
+	if err != nil {
+		return nil, err
+	}
+	return &answer[T]{Status: http.StatusOK, Body: *body}, nil
+}
+
+func tagged[T any](body *T, revision int64, err error) (*answer[T], error) {
+	out, err := plain(body, err)
+	if err == nil && revision > 0 {
+		out.ETag = adminapi.ETag(revision)
+	}
+	return out, err
+}
+
+// listed is plain for a list of n entries, whose last one is named last: if there may be more, Link has their address.
+func listed[T any](body *T, err error, p Paged, n int, last, path string, query url.Values) (*answer[T], error) {
+	out, err := plain(body, err)
+	if err == nil && n == p.Limit {
+		query.Set("after", last)
+		query.Set("limit", strconv.Itoa(p.Limit))
+		out.Link = "<" + path + "?" + query.Encode() + `>; rel="next"`
+	}
+	return out, err
 }
 
 // encoded is a document as it is published.
@@ -51,37 +97,111 @@ type encoded struct {
 
 type written = answer[adminapi.Written]
 
-func (s *server) routes(api huma.API) {
-	route(api, "list-apps", http.MethodGet, adminapi.PathApps, "Apps, and what is published for them", s.apps)
-	route(api, "add-app", http.MethodPut, adminapi.PathApp, "Make an app known", s.addApp)
-	route(api, "get-policies", http.MethodGet, adminapi.PathPolicies, "Document of an app", s.document)
-	route(api, "get-policy", http.MethodGet, adminapi.PathPolicy, "Policy that belongs to an app", s.policy)
-	route(api, "put-policy", http.MethodPut, adminapi.PathPolicy, "Write a policy", s.putPolicy)
-	route(api, "delete-policy", http.MethodDelete, adminapi.PathPolicy, "Delete a policy", s.deletePolicy)
-	route(api, "get-history", http.MethodGet, adminapi.PathHistory, "Versions of a policy", s.history)
-	route(api, "rollback-policy", http.MethodPost, adminapi.PathRollback, "Write a former version of a policy", s.rollback)
-	route(api, "apply-policies", http.MethodPost, adminapi.PathApply, "Write the policies of a document, all or none", s.apply)
-	route(api, "adopt-app", http.MethodPost, adminapi.PathAdopt, "Make an app's document later than all that was published", s.adopt)
-	route(api, "get-schema", http.MethodGet, adminapi.PathSchema, "JSON Schema of documents", s.schema)
-	if s.Top != nil {
-		route(api, "list-top", http.MethodGet, adminapi.PathTop, "Callers that a fleet refused most", s.top)
+// wrote answers a change: of a policy with its revision, of an app with that of the app.
+func wrote(w *adminapi.Written, err error) (*written, error) {
+	if err != nil {
+		return nil, err
 	}
-	route(api, "list-services", http.MethodGet, adminapi.PathServices, "Processes of an app, and what they obey", s.services)
+	out, err := tagged(w, w.Revision, nil)
+	if w.PolicyRevision > 0 {
+		out.ETag = adminapi.ETag(w.PolicyRevision)
+	}
+	if w.Proposal != "" {
+		out.Status, out.ETag = http.StatusAccepted, ""
+	}
+	return out, err
+}
+
+// nothing answers what has been done and has nothing to say.
+type nothing struct{}
+
+func done(err error) (*nothing, error) { return nil, err }
+
+func (s *server) routes(api huma.API) {
+	get, put, post, remove := http.MethodGet, http.MethodPut, http.MethodPost, http.MethodDelete
+	route(api, "list-apps", get, adminapi.PathApps, "Apps, and what is published for them", s.apps)
+	route(api, "get-app", get, adminapi.PathApp, "App on one page", s.app)
+	route(api, "put-app", put, adminapi.PathApp, "Make an app known, or change its settings", s.putApp)
+	route(api, "delete-app", remove, adminapi.PathApp, "Delete an app with its policies", s.deleteApp)
+	route(api, "adopt-app", post, adminapi.PathAdopt, "Make an app's document later than all that was published", s.adopt)
+	route(api, "rollback-app", post, adminapi.PathAppRollback, "Write former versions of an app's policies", s.rollbackApp)
+	route(api, "list-services", get, adminapi.PathServices, "Processes of an app, and what they obey", s.services)
+	route(api, "get-grants", get, adminapi.PathGrants, "Rights on an app", s.grants)
+	route(api, "put-grants", put, adminapi.PathGrants, "Write the rights on an app", s.putGrants)
+
+	route(api, "get-policies", get, adminapi.PathPolicies, "Document of an app", s.publishedDocument)
+	route(api, "get-policy", get, adminapi.PathPolicy, "Policy that belongs to an app", s.policy)
+	route(api, "put-policy", put, adminapi.PathPolicy, "Write a policy", s.putPolicy, takes[adminapi.Policy])
+	route(api, "delete-policy", remove, adminapi.PathPolicy, "Delete a policy", s.deletePolicy)
+	route(api, "get-history", get, adminapi.PathHistory, "Versions of a policy", s.history)
+	route(api, "preview-policy", post, adminapi.PathPreview, "What a change would do", s.preview)
+	route(api, "rollback-policy", post, adminapi.PathRollback, "Write a former version of a policy", s.rollback)
+	route(api, "take-over-policy", post, adminapi.PathTakeOver, "Write a limit of the code into the record, as it is", s.takeOver)
+	route(api, "put-trial", put, adminapi.PathTrial, "Let a policy only count, or refuse again", s.trial)
+	route(api, "put-temporary", put, adminapi.PathTemporary, "Write numbers that hold for a time", s.putTemporary)
+	route(api, "delete-temporary", remove, adminapi.PathTemporary, "End them before their time", s.endTemporary)
+	route(api, "apply-policies", post, adminapi.PathApply, "Write the policies of a document, all or none", s.apply, takes[document])
+	route(api, "list-proposals", get, adminapi.PathProposals, "Changes that wait for another owner", s.proposals)
+	route(api, "approve-proposal", post, adminapi.PathApprove, "Make the change of a proposal", s.approve)
+	route(api, "reject-proposal", post, adminapi.PathReject, "End a proposal", s.reject, empty)
+
+	route(api, "get-usage", get, adminapi.PathUsage, "What services have counted of a policy", s.usage)
+	route(api, "list-keys", get, adminapi.PathKeys, "Keys that have numbers of their own, and the busiest", s.keys)
+	route(api, "put-key", put, adminapi.PathKeys, "Give a key numbers of its own, or take them away", s.putKey)
+	route(api, "reset-key", post, adminapi.PathReset, "Give a key the whole limit back", s.resetKey, empty)
+	route(api, "look-at-key", post, adminapi.PathLook, "Key as each policy of an app counts it", s.lookAtKey)
+
+	route(api, "list-audit", get, adminapi.PathAudit, "What people did and were refused", s.audit)
+	route(api, "see-emergency", post, adminapi.PathSeen, "Note that an emergency change was looked at", s.seen, empty)
+	route(api, "list-tokens", get, adminapi.PathTokens, "Tokens, without their secrets", s.tokens)
+	route(api, "make-token", post, adminapi.PathTokens, "Make a token, whose secret is in this answer alone", s.makeToken)
+	route(api, "delete-token", remove, adminapi.PathToken, "End a token", s.deleteToken, empty)
+	route(api, "get-me", get, adminapi.PathMe, "Who asks, and what they may do", s.me)
+	route(api, "search", post, adminapi.PathSearch, "Apps, policies and keys by a part of their names", s.search)
+	route(api, "check-policy", post, adminapi.PathCheck, "What a policy says, and its mistakes", s.check, takes[adminapi.Policy])
+	route(api, "list-presets", get, adminapi.PathPresets, "Texts that are often wanted", s.presets)
+	route(api, "get-schema", get, adminapi.PathSchema, "JSON Schema of documents", s.schema)
+	if s.HasTop() {
+		route(api, "list-top", get, adminapi.PathTop, "Callers that a fleet refused most", s.top)
+	}
 }
 
 // route registers a handler, whose errors become problems.
-func route[I, O any](api huma.API, id, method, path, summary string, handle func(context.Context, *I) (*O, error)) {
+func route[I, O any](
+	api huma.API, id, method, path, summary string, handle func(context.Context, *I) (*O, error), mods ...func(huma.API, *huma.Operation),
+) {
 	operation := huma.Operation{
 		OperationID: id, Method: method, Path: path, Summary: summary, MaxBodyBytes: maxBody,
-		BodyReadTimeout:  bodyWithin, // huma has none for a RawBody
-		SkipValidateBody: true,       // policies.Decode does, which refuses a name that stands twice
-		Errors:           []int{http.StatusUnauthorized, http.StatusNotFound, http.StatusServiceUnavailable},
+		BodyReadTimeout: bodyWithin, // huma has none for a RawBody
+	}
+	for _, mod := range mods {
+		mod(api, &operation)
+	}
+	if body := operation.RequestBody; body != nil { // huma describes a RawBody as no more than bytes
+		of := body.Content["application/json"].Schema
+		defer func() { body.Content["application/json"].Schema = of }()
 	}
 	huma.Register(api, operation, func(ctx context.Context, in *I) (*O, error) {
 		out, err := handle(ctx, in)
 		if err != nil {
-			return nil, problem(err)
+			return nil, manage.Problem(err)
 		}
 		return out, nil
 	})
+}
+
+// empty is of an operation that answers no body.
+func empty(_ huma.API, o *huma.Operation) { o.DefaultStatus = http.StatusNoContent }
+
+// takes is of an operation whose body is a T, which core/policies reads.
+func takes[T any](api huma.API, o *huma.Operation) {
+	o.SkipValidateBody = true
+	o.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
+		"application/json": {Schema: api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[T](), true, "")},
+	}}
+}
+
+// refusal returns a problem of the request itself.
+func refusal(status int, detail string) error {
+	return &adminapi.Problem{Title: http.StatusText(status), Status: status, Detail: detail}
 }

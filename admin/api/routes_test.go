@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/weir-go/weir/admin/api"
+	"github.com/weir-go/weir/admin/manage"
 	"github.com/weir-go/weir/core/policies"
 	"github.com/weir-go/weir/core/policies/redissource"
 	"github.com/weir-go/weir/internal/adminapi"
@@ -56,7 +56,8 @@ func TestIfMatch(t *testing.T) {
 		{[]string{"If-None-Match", "*"}, `{"text":"2/1m"}`, http.StatusPreconditionFailed, ""},
 		{[]string{"If-Match", `"1"`}, `{"text":"2/1m"}`, http.StatusOK, `"2"`},
 		{[]string{"If-Match", `"1"`}, `{"text":"3/1m"}`, http.StatusPreconditionFailed, ""},
-		{[]string{"If-Match", `W/"2"`}, `{"text":"3/1m"}`, http.StatusOK, `"3"`}, // a proxy that compresses
+		{[]string{"If-Match", `W/"2"`}, `{"text":"3/1m"}`, http.StatusPreconditionFailed, ""}, // weak tags match nothing
+		{[]string{"If-Match", `"7", "2"`}, `{"text":"3/1m"}`, http.StatusOK, `"3"`},
 		{[]string{"If-Match", `*`}, `{"text":"4/1m"}`, http.StatusOK, `"4"`},
 		{[]string{"If-Match", `"4"`}, `{"text":"4/1m"}`, http.StatusOK, `"4"`}, // it says that already
 		{[]string{"If-Match", `x`}, `{"text":"5/1m"}`, http.StatusBadRequest, ""},
@@ -104,11 +105,11 @@ func TestNamesTwiceInABody(t *testing.T) {
 		status, _, answer := a.send(t, http.MethodPut, apiPath, body, "If-Match", "*", "Content-Type", "application/json")
 		assert.Contains(t, []int{http.StatusUnprocessableEntity, http.StatusBadRequest}, status, "%q: %s", body, answer)
 	}
-	status, _, _ := a.send(t, http.MethodPost, "/v1/apps/pay/apply",
-		`{"format":1,"policies":{"api":{"text":"1/1m"},"API":{"text":"2/1m"}}}`, "If-Match", "*")
+	status, _, _ := a.send(t, http.MethodPost, adminapi.PathApply,
+		`{"format":1,"app":"pay","policies":{"api":{"text":"1/1m"},"API":{"text":"2/1m"}}}`, "If-Match", "*")
 	assert.Equal(t, http.StatusUnprocessableEntity, status)
-	status, _, _ = a.send(t, http.MethodPost, apiPath+"/rollback", `{"revision":1,"Revision":2}`, "If-Match", "*")
-	assert.Equal(t, http.StatusUnprocessableEntity, status)
+	status, _, _ = a.send(t, http.MethodPost, apiPath+"/rollback", `{"to":1,"To":2}`, "If-Match", "*")
+	assert.Equal(t, http.StatusBadRequest, status)
 	status, _, _ = a.send(t, http.MethodPut, apiPath, strings.Repeat(" ", 2<<20), "If-Match", "*")
 	assert.Equal(t, http.StatusRequestEntityTooLarge, status)
 	_, err := a.Document(t.Context(), "pay")
@@ -130,7 +131,7 @@ func TestMistakes(t *testing.T) {
 func TestHistoryAndRollback(t *testing.T) {
 	a := start(t)
 	for i, text := range []string{"1/1m", "2/1m; epoch 1", "3/1m; epoch 2"} {
-		_, err := a.Put(t.Context(), "pay", "api", policies.Policy{Text: text}, adminapi.Write{Why: fmt.Sprint("step ", i)})
+		_, err := a.Put(t.Context(), "pay", "api", policies.Policy{Text: text}, adminapi.Write{Reason: fmt.Sprint("step ", i)})
 		require.NoError(t, err)
 	}
 	written, err := a.Rollback(t.Context(), "pay", "api", 1, adminapi.Write{Revision: 3})
@@ -141,7 +142,7 @@ func TestHistoryAndRollback(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, past, 4)
 	assert.Equal(t, "rollback", past[0].Action)
-	assert.Equal(t, "back to revision 1", past[0].Why)
+	assert.Equal(t, "back to revision 1", past[0].Reason)
 	assert.Equal(t, "1/1m", past[0].Policy.Text)
 	assert.WithinDuration(t, time.Now(), past[0].At, time.Hour)
 	past, err = a.History(t.Context(), "pay", "api", 3, 1)
@@ -152,7 +153,7 @@ func TestHistoryAndRollback(t *testing.T) {
 	assert.Equal(t, http.StatusNotFound, adminapi.StatusOf(err))
 	_, err = a.Rollback(t.Context(), "pay", "api", 2, adminapi.Write{Revision: 3})
 	assert.Equal(t, http.StatusPreconditionFailed, adminapi.StatusOf(err))
-	status, _, _ := a.send(t, http.MethodPost, apiPath+"/rollback", `{"revision":1,"rev":2}`, "If-Match", "*")
+	status, _, _ := a.send(t, http.MethodPost, apiPath+"/rollback", `{"to":1,"rev":2}`, "If-Match", "*")
 	assert.Equal(t, http.StatusUnprocessableEntity, status)
 }
 
@@ -171,7 +172,7 @@ func TestApply(t *testing.T) {
 		}
 		return all
 	}
-	dry, err := a.Apply(ctx, "pay", document, adminapi.Write{Dry: true, Prune: true})
+	dry, err := a.Apply(ctx, document, adminapi.Write{Dry: true, Prune: true})
 	require.NoError(t, err)
 	assert.True(t, dry.Dry)
 	assert.Equal(t, []string{"api", "new", "old"}, names(dry))
@@ -179,21 +180,21 @@ func TestApply(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, int64(2), published.Version.Revision)
 
-	written, err := a.Apply(ctx, "pay", document, adminapi.Write{Revision: 2})
+	written, err := a.Apply(ctx, document, adminapi.Write{Revision: 2})
 	require.NoError(t, err)
 	assert.Equal(t, []string{"api", "new"}, names(written), "what the document does not have stays")
 	assert.Equal(t, int64(3), written.Revision)
-	_, err = a.Apply(ctx, "pay", document, adminapi.Write{Revision: 2})
+	_, err = a.Apply(ctx, document, adminapi.Write{Revision: 2})
 	assert.Equal(t, http.StatusPreconditionFailed, adminapi.StatusOf(err))
-	written, err = a.Apply(ctx, "pay", document, adminapi.Write{Prune: true})
+	written, err = a.Apply(ctx, document, adminapi.Write{Prune: true})
 	require.NoError(t, err)
 	assert.Equal(t, []string{"old"}, names(written))
-	written, err = a.Apply(ctx, "pay", document, adminapi.Write{Prune: true})
+	written, err = a.Apply(ctx, document, adminapi.Write{Prune: true})
 	require.NoError(t, err)
 	assert.Empty(t, written.Differences)
 	assert.Equal(t, int64(4), written.Revision)
-	_, err = a.Apply(ctx, "mail", document, adminapi.Write{})
-	assert.Equal(t, http.StatusUnprocessableEntity, adminapi.StatusOf(err), "it is the document of another app")
+	_, err = a.Apply(ctx, []byte(`{"format":1,"policies":{"api":{"text":"2/1m"}}}`), adminapi.Write{})
+	assert.Equal(t, http.StatusUnprocessableEntity, adminapi.StatusOf(err), "it is the document of no app")
 }
 
 // A service says what it has; what it could not use is refused, unless it is forced.
@@ -214,7 +215,7 @@ func TestServices(t *testing.T) {
 		_, err = a.Services(ctx, app)
 		assert.Equal(t, http.StatusUnprocessableEntity, adminapi.StatusOf(err), app)
 	}
-	_, err = a.AddApp(ctx, "pay", adminapi.Write{})
+	_, err = a.PutApp(ctx, "pay", adminapi.Settings{}, adminapi.Write{})
 	require.NoError(t, err)
 	announce("a1", policies.Version{Generation: 1, Revision: 1}, "api: 10/1m")
 	announce("b2", policies.Version{}, "api: 10/1m sliding-window")
@@ -255,7 +256,7 @@ func TestServices(t *testing.T) {
 	// Adopted, the app is later than what any process has, but for one that announces any number.
 	announce("d4", policies.Version{Generation: math.MaxInt64, Revision: 1}, "api: 10/1m")
 	announce("e5", policies.Version{Generation: math.MaxInt64 - 1, Revision: 1}, "api: 10/1m")
-	written, err = a.Adopt(ctx, "pay", adminapi.Write{Why: "restored"})
+	written, err = a.Adopt(ctx, "pay", adminapi.Write{Reason: "restored"})
 	require.NoError(t, err)
 	assert.Equal(t, int64(8), written.Generation)
 }
@@ -290,7 +291,7 @@ func TestTop(t *testing.T) {
 
 	asked := ""
 	var err error
-	a = start(t, func(o *api.Options) {
+	a = start(t, func(o *manage.Options) {
 		o.Top = func(_ context.Context, prefix, policy string, last time.Duration, n int) ([]observe.Caller, uint64, error) {
 			asked = fmt.Sprint(prefix, " ", policy, " ", last, " ", n)
 			return []observe.Caller{{Policy: policy, Key: "user=7", Count: 12, Error: 2}}, 3, err
@@ -334,7 +335,7 @@ func TestOthersArePublished(t *testing.T) {
 	a := start(t)
 	ctx := t.Context()
 	for _, app := range []string{"pay", "mail"} {
-		_, err := a.AddApp(ctx, app, adminapi.Write{})
+		_, err := a.PutApp(ctx, app, adminapi.Settings{}, adminapi.Write{})
 		require.NoError(t, err)
 	}
 	_, err := a.Adopt(ctx, "mail", adminapi.Write{}) // of another generation
@@ -364,7 +365,7 @@ func TestOthersArePublished(t *testing.T) {
 	require.NoError(t, err)
 	encoded, err := owned.Encode()
 	require.NoError(t, err)
-	same, err := a.Apply(ctx, policies.AllApps, encoded, adminapi.Write{Prune: true})
+	same, err := a.Apply(ctx, encoded, adminapi.Write{Prune: true})
 	require.NoError(t, err)
 	assert.Empty(t, same.Differences)
 }

@@ -9,6 +9,8 @@ import (
 	"io"
 	"net/http"
 	"strings"
+
+	"github.com/weir-go/weir/admin/rights"
 )
 
 // MinSecret is the number of characters that the secret of a token has at least.
@@ -17,7 +19,7 @@ const MinSecret = 20
 // Tokens reads a file with a line "name:secret" for each person or program that may use the API, and returns a function
 // for Options.Authenticate that knows them by "Authorization: Bearer" and the secret. Empty lines, and those that begin
 // with "#", are left out, as are spaces around a name and a secret.
-func Tokens(file io.Reader) (func(*http.Request) (string, bool), error) {
+func Tokens(file io.Reader) (func(*http.Request) (*rights.Person, error), error) {
 	type token struct {
 		name string
 		sum  [sha256.Size]byte
@@ -50,17 +52,18 @@ func Tokens(file io.Reader) (func(*http.Request) (string, bool), error) {
 	if len(tokens) == 0 {
 		return nil, errors.New("api: there are no tokens, so that nobody could use the API; give a line \"name:secret\"")
 	}
-	return func(r *http.Request) (who string, ok bool) {
+	return func(r *http.Request) (*rights.Person, error) {
 		scheme, secret, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 		if !strings.EqualFold(scheme, "Bearer") {
-			return "", false
+			return nil, errors.New("no token")
 		}
 		sum := sha256.Sum256([]byte(strings.TrimSpace(secret)))
+		var found *rights.Person
 		for _, t := range tokens { // all of them, so that time does not tell which was nearly right
 			if subtle.ConstantTimeCompare(sum[:], t.sum[:]) == 1 {
-				who, ok = t.name, true
+				found = &rights.Person{ID: "local:" + t.name, Name: t.name, Admin: true}
 			}
 		}
-		return who, ok
+		return found, nil
 	}, nil
 }

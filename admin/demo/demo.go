@@ -18,6 +18,7 @@ import (
 	"github.com/weir-go/weir/admin/api"
 	"github.com/weir-go/weir/admin/internal/sqldb"
 	_ "github.com/weir-go/weir/admin/internal/sqldb/drivers" // SQLite
+	"github.com/weir-go/weir/admin/manage"
 	"github.com/weir-go/weir/admin/record"
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/policies"
@@ -130,9 +131,11 @@ func (d *Demo) serve(ctx context.Context, r *record.Record, p *publisher, x *exc
 	if err != nil {
 		return err
 	}
-	handler, err := api.New(api.Options{
-		Record: r, Publisher: p, Services: x.processes, Authenticate: authenticate, Log: o.Log,
-	})
+	manager, err := manage.New(manage.Options{Record: r, Publisher: p, Services: x.processes, Log: o.Log})
+	if err != nil {
+		return err
+	}
+	handler, err := api.New(api.Options{Manager: manager, Authenticate: authenticate, Log: o.Log})
 	if err != nil {
 		return err
 	}

@@ -60,7 +60,7 @@ func TestFleetOfTheDemo(t *testing.T) {
 	})
 	await("partners", map[string]policies.Meaning{"partner": policies.Code, "webhooks": policies.Trial})
 	_, err := admin.Put(t.Context(), "partners", "webhooks", policies.Policy{Text: "1/1s burst 5; shadow off"},
-		adminapi.Write{Why: "nobody would have been refused"})
+		adminapi.Write{Reason: "nobody would have been refused"})
 	require.NoError(t, err)
 	await("partners", map[string]policies.Meaning{"partner": policies.Code, "webhooks": policies.Fleet})
 }

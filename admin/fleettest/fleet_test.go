@@ -122,10 +122,8 @@ func (f *fleet) killAdmins() {
 func (f *fleet) startAdmin() {
 	t := f.t
 	t.Helper()
-	redisURL := filepath.Join(f.dir, "redis")
-	require.NoError(t, os.WriteFile(redisURL, []byte("redis://weir-admin:secret@"+f.redis.Addr()), 0o600))
 	cmd := exec.Command(program(t),
-		"-db", filepath.Join(f.dir, "weir.db"), "-redis", "@"+redisURL,
+		"-db", filepath.Join(f.dir, "weir.db"), "-redis", "redis://weir-admin:secret@"+f.redis.Addr(),
 		"-token-file", filepath.Join(f.dir, "token"), "-addr", "127.0.0.1:0")
 	stderr, err := cmd.StderrPipe()
 	require.NoError(t, err)
@@ -166,7 +164,7 @@ func (f *fleet) startAdmin() {
 }
 
 // writeAnyway writes whatever there is.
-var writeAnyway = adminapi.Write{Why: "a test"}
+var writeAnyway = adminapi.Write{Reason: "a test"}
 
 // weir runs the command, and returns what it writes.
 func (f *fleet) weir(t testing.TB, args ...string) ([]byte, error) {

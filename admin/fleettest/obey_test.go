@@ -179,7 +179,7 @@ func TestReloadUnderTraffic(t *testing.T) {
 	for n := range changes {
 		text := fmt.Sprintf(`%d/1h`, 2_000_000+n)
 		document := fmt.Appendf(nil, `{"format":1,"app":"pay","policies":{"a":{"text":%q},"b":{"text":%q}}}`, text, text)
-		_, err := f.admin.Apply(t.Context(), "pay", document, writeAnyway)
+		_, err := f.admin.Apply(t.Context(), document, writeAnyway)
 		require.NoError(t, err)
 		require.Eventually(t, func() bool {
 			mu.Lock()

@@ -136,7 +136,7 @@ func (k *killing) stops(servers []*server) {
 // adopt says that the record is right.
 func (k *killing) adopt() {
 	for _, app := range apps {
-		if _, err := k.servers[0].Adopt(k.ctx, app, adminapi.Write{Why: "soak"}); err != nil {
+		if _, err := k.servers[0].Adopt(k.ctx, app, adminapi.Write{Reason: "soak"}); err != nil {
 			k.Fatal(err)
 		}
 	}

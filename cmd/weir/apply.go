@@ -19,7 +19,7 @@ type applyCommand struct {
 	DryRun bool   `help:"Show the differences and change nothing. The exit status is 2 if there are any."`
 	Prune  bool   `help:"Also delete the policies of the app that are not in the file."`
 	Force  bool   `help:"Change also what services say they cannot use."`
-	Why    string `help:"The reason, for the history."`
+	Reason string `help:"The reason, for the history."`
 }
 
 // Run applies the file in one change: all of it, or nothing.
@@ -37,7 +37,7 @@ func (c *applyCommand) Run(e *environment) error {
 		d.App = c.App
 	}
 	// What has a revision was read from the record: the change is refused if another one came meanwhile.
-	w := adminapi.Write{Revision: d.Version.Revision, Why: c.Why, Force: c.Force, Prune: c.Prune, Dry: true}
+	w := adminapi.Write{Revision: d.Version.Revision, Reason: c.Reason, Force: c.Force, Prune: c.Prune, Dry: true}
 	d.Version = policies.Version{}
 	document, err := d.Encode()
 	if err != nil {
@@ -52,13 +52,13 @@ func (c *applyCommand) Run(e *environment) error {
 			return err
 		}
 	}
-	written, err := client.Apply(e.ctx, d.App, document, w)
+	written, err := client.Apply(e.ctx, document, w)
 	if err != nil {
 		return c.refused(err, w.Revision)
 	}
 	if !c.DryRun && len(written.Differences) > 0 {
 		w.Dry = false
-		if written, err = client.Apply(e.ctx, d.App, document, w); err != nil {
+		if written, err = client.Apply(e.ctx, document, w); err != nil {
 			return c.refused(err, w.Revision)
 		}
 	}
@@ -100,7 +100,7 @@ type rollbackCommand struct {
 	Name     string `arg:"" help:"The policy."`
 	Revision int64  `arg:"" help:"The revision of the version that shall hold again; weir history lists them."`
 	Force    bool   `help:"Change also what services say they cannot use."`
-	Why      string `help:"The reason, for the history."`
+	Reason   string `help:"The reason, for the history."`
 }
 
 // Run writes an earlier version as a change of now.
@@ -109,12 +109,12 @@ func (c *rollbackCommand) Run(e *environment) error {
 	if err != nil {
 		return err
 	}
-	return e.change(client.Rollback(e.ctx, c.App, c.Name, c.Revision, adminapi.Write{Force: c.Force, Why: c.Why}))
+	return e.change(client.Rollback(e.ctx, c.App, c.Name, c.Revision, adminapi.Write{Force: c.Force, Reason: c.Reason}))
 }
 
 type adoptCommand struct {
-	App string `arg:"" help:"The app."`
-	Why string `help:"The reason, for the history."`
+	App    string `arg:"" help:"The app."`
+	Reason string `help:"The reason, for the history."`
 }
 
 // Run raises the generation of an app.
@@ -123,7 +123,7 @@ func (c *adoptCommand) Run(e *environment) error {
 	if err != nil {
 		return err
 	}
-	return e.change(client.Adopt(e.ctx, c.App, adminapi.Write{Why: c.Why}))
+	return e.change(client.Adopt(e.ctx, c.App, adminapi.Write{Reason: c.Reason}))
 }
 
 // change shows what a change has written.

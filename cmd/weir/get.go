@@ -202,7 +202,7 @@ func (c *historyCommand) Run(e *environment) error {
 			what += ", forced"
 		}
 		rows = append(rows, []string{
-			strconv.FormatInt(v.Revision, 10), v.At.UTC().Format(time.DateTime), shown(v.Who), shown(what), summary(v.Policy), shown(v.Why),
+			strconv.FormatInt(v.Revision, 10), v.At.UTC().Format(time.DateTime), shown(v.Who), shown(what), summary(v.Policy), shown(v.Reason),
 		})
 	}
 	e.table(rows)

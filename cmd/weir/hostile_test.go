@@ -39,7 +39,7 @@ func TestHostileServer(t *testing.T) {
 		case path == adminapi.PathApps:
 			answer = adminapi.Apps{Apps: []adminapi.App{{App: evil, Alarm: evil}, {App: "pay", Alarm: evil}}}
 		case strings.HasSuffix(path, "/history"):
-			answer = adminapi.History{Versions: []adminapi.Past{{Who: evil, Why: evil, Action: evil, Policy: &p}}}
+			answer = adminapi.History{Versions: []adminapi.Past{{Who: evil, Reason: evil, Action: evil, Policy: &p}}}
 		case strings.HasSuffix(path, "/services"):
 			answer = adminapi.Services{App: evil, Processes: []adminapi.Process{{
 				ID: evil, Name: evil, Meaning: evil, Why: evil,

@@ -95,7 +95,7 @@ func TestApply(t *testing.T) {
 	assert.Contains(t, out, "2 policies would change")
 	assert.Contains(t, a.weir(t, failed, "get", "pay"), "404", "nothing was written")
 
-	out = a.weir(t, 0, "apply", "-why", "the first day", path)
+	out = a.weir(t, 0, "apply", "-reason", "the first day", path)
 	assert.Contains(t, out, "api: (none) -> 200/1m; shadow")
 	assert.Contains(t, out, "published")
 	assert.Contains(t, a.weir(t, 0, "apply", "-dry-run", path), "no difference")
@@ -131,7 +131,7 @@ func TestApply(t *testing.T) {
 	assert.Equal(t, "300/1m", history.Versions[0].Policy.Text)
 	assert.Contains(t, a.weir(t, failed, "history", "pay", "other"), `no version of the policy "other" of the app "pay"; weir get pay lists its policies`)
 
-	out = a.weir(t, 0, "rollback", "-why", "customers complain", "pay", "api", "1")
+	out = a.weir(t, 0, "rollback", "-reason", "customers complain", "pay", "api", "1")
 	assert.Contains(t, out, "api: 300/1m -> 200/1m; shadow")
 	assert.Contains(t, a.weir(t, 0, "history", "pay", "api"), "customers complain")
 	assert.Contains(t, a.weir(t, failed, "rollback", "pay", "api", "77"), "404")
@@ -240,7 +240,7 @@ func TestServicesAndAdopt(t *testing.T) {
 	assert.Contains(t, a.weir(t, alarmed, "apply", file(t, strings.Replace(good, "5000/1m", "6000/1m", 1))), "not published: ")
 	until(t, func() bool { return limiters[0].Policy().String() == "api: 7/1m" }) // as Redis says
 
-	assert.Contains(t, a.weir(t, 0, "adopt", "-why", "the backup of Monday", "pay"), "pay 2.")
+	assert.Contains(t, a.weir(t, 0, "adopt", "-reason", "the backup of Monday", "pay"), "pay 2.")
 	until(t, func() bool { return limiters[0].Policy().String() == "api: 200/1m; shadow" })
 	assert.Contains(t, a.weir(t, 0, "get"), "pay  2.")
 }

@@ -20,7 +20,7 @@ import (
 type Client struct {
 	// URL is that of the server, such as "http://127.0.0.1:7070".
 	URL string
-	// Token is the secret of a line of the server's file of tokens.
+	// Token is the secret of a token that the server has made.
 	Token string
 	// HTTP sends the requests; nil is http.DefaultClient.
 	HTTP *http.Client
@@ -33,38 +33,66 @@ type Write struct {
 	Revision int64
 	// Create expects that there is none yet.
 	Create bool
-	// Why is the reason, for the history.
-	Why string
+	// Reason is for the history.
+	Reason string
 	// Force writes what services said they cannot use.
 	Force bool
+	// Emergency writes at once where the app wants another owner to approve. It needs a reason.
+	Emergency bool
 	// Dry answers the differences and writes nothing. It is for Apply.
 	Dry bool
 	// Prune also deletes the policies that the document does not have. It is for Apply.
 	Prune bool
 }
 
-// Apps returns the apps that the record knows.
+// Apps returns the apps that may be seen, however many they are.
 func (c *Client) Apps(ctx context.Context) ([]App, error) {
-	var out Apps
-	err := c.call(ctx, http.MethodGet, c.path(PathApps), nil, nil, nil, &out)
-	return out.Apps, err
+	var all []App
+	for after := ""; ; {
+		query := url.Values{"limit": {strconv.Itoa(MaxLimit)}}
+		if after != "" {
+			query.Set("after", after)
+		}
+		var out Apps
+		if err := c.call(ctx, http.MethodGet, Path(PathApps), query, nil, nil, &out); err != nil {
+			return nil, err
+		}
+		all = append(all, out.Apps...)
+		if len(out.Apps) < MaxLimit {
+			return all, nil
+		}
+		after = out.Apps[len(out.Apps)-1].App
+	}
 }
 
-// AddApp makes an app known to the record, so that the policies of [policies.AllApps] reach it before it has policies.
-func (c *Client) AddApp(ctx context.Context, app string, w Write) (Written, error) {
-	return c.write(ctx, http.MethodPut, c.path(PathApp, app), w, nil)
+// App returns an app on one page.
+func (c *Client) App(ctx context.Context, app string) (AppView, error) {
+	var out AppView
+	err := c.call(ctx, http.MethodGet, Path(PathApp, app), nil, nil, nil, &out)
+	return out, err
+}
+
+// PutApp makes an app known to the record, so that the policies of [policies.AllApps] reach it before it has policies,
+// or changes its settings.
+func (c *Client) PutApp(ctx context.Context, app string, settings Settings, w Write) (Written, error) {
+	return c.write(ctx, http.MethodPut, Path(PathApp, app), w, settings)
+}
+
+// DeleteApp deletes an app with its policies.
+func (c *Client) DeleteApp(ctx context.Context, app string, w Write) (Written, error) {
+	return c.write(ctx, http.MethodDelete, Path(PathApp, app), w, nil)
 }
 
 // Adopt makes the record's document of an app later than all that services have seen, after the record was restored
 // from a backup or replaced.
 func (c *Client) Adopt(ctx context.Context, app string, w Write) (Written, error) {
-	return c.write(ctx, http.MethodPost, c.path(PathAdopt, app), w, nil)
+	return c.write(ctx, http.MethodPost, Path(PathAdopt, app), w, nil)
 }
 
 // Document returns the document of an app as it is published.
 func (c *Client) Document(ctx context.Context, app string) (*policies.Document, error) {
 	var raw json.RawMessage
-	if err := c.call(ctx, http.MethodGet, c.path(PathPolicies, app), nil, nil, nil, &raw); err != nil {
+	if err := c.call(ctx, http.MethodGet, Path(PathPolicies, app), nil, nil, nil, &raw); err != nil {
 		return nil, err
 	}
 	return policies.Decode(raw)
@@ -74,7 +102,7 @@ func (c *Client) Document(ctx context.Context, app string) (*policies.Document, 
 func (c *Client) Owned(ctx context.Context, app string) (*policies.Document, error) {
 	var raw json.RawMessage
 	query := url.Values{"owned": {"true"}}
-	if err := c.call(ctx, http.MethodGet, c.path(PathPolicies, app), query, nil, nil, &raw); err != nil {
+	if err := c.call(ctx, http.MethodGet, Path(PathPolicies, app), query, nil, nil, &raw); err != nil {
 		return nil, err
 	}
 	return policies.Decode(raw)
@@ -83,18 +111,18 @@ func (c *Client) Owned(ctx context.Context, app string) (*policies.Document, err
 // Policy returns a policy that belongs to app.
 func (c *Client) Policy(ctx context.Context, app, name string) (Held, error) {
 	var out Held
-	err := c.call(ctx, http.MethodGet, c.path(PathPolicy, app, name), nil, nil, nil, &out)
+	err := c.call(ctx, http.MethodGet, Path(PathPolicy, app, name), nil, nil, nil, &out)
 	return out, err
 }
 
 // Put writes a policy.
 func (c *Client) Put(ctx context.Context, app, name string, p policies.Policy, w Write) (Written, error) {
-	return c.write(ctx, http.MethodPut, c.path(PathPolicy, app, name), w, PolicyOf(p))
+	return c.write(ctx, http.MethodPut, Path(PathPolicy, app, name), w, PolicyOf(p))
 }
 
 // Delete deletes a policy: the code's holds again.
 func (c *Client) Delete(ctx context.Context, app, name string, w Write) (Written, error) {
-	return c.write(ctx, http.MethodDelete, c.path(PathPolicy, app, name), w, nil)
+	return c.write(ctx, http.MethodDelete, Path(PathPolicy, app, name), w, nil)
 }
 
 // History returns up to limit versions of a policy before the revision before, the latest first. 0 of either leaves the
@@ -102,24 +130,56 @@ func (c *Client) Delete(ctx context.Context, app, name string, w Write) (Written
 func (c *Client) History(ctx context.Context, app, name string, before int64, limit int) ([]Past, error) {
 	query := url.Values{}
 	if before > 0 {
-		query.Set("before", strconv.FormatInt(before, 10))
+		query.Set("after", strconv.FormatInt(before, 10))
 	}
 	if limit > 0 {
 		query.Set("limit", strconv.Itoa(limit))
 	}
 	var out History
-	err := c.call(ctx, http.MethodGet, c.path(PathHistory, app, name), query, nil, nil, &out)
+	err := c.call(ctx, http.MethodGet, Path(PathHistory, app, name), query, nil, nil, &out)
 	return out.Versions, err
 }
 
 // Rollback writes the version of a policy that a revision has, as a change of its own.
-func (c *Client) Rollback(ctx context.Context, app, name string, revision int64, w Write) (Written, error) {
-	return c.write(ctx, http.MethodPost, c.path(PathRollback, app, name), w, Rollback{Revision: revision})
+func (c *Client) Rollback(ctx context.Context, app, name string, to int64, w Write) (Written, error) {
+	return c.write(ctx, http.MethodPost, Path(PathRollback, app, name), w, Rollback{To: to})
 }
 
-// Apply makes the policies of an app those of a document, all in one change.
-func (c *Client) Apply(ctx context.Context, app string, document []byte, w Write) (Written, error) {
-	return c.write(ctx, http.MethodPost, c.path(PathApply, app), w, document)
+// RollbackApp makes all policies of an app what they were at a revision.
+func (c *Client) RollbackApp(ctx context.Context, app string, to int64, w Write) (Written, error) {
+	return c.write(ctx, http.MethodPost, Path(PathAppRollback, app), w, Rollback{To: to})
+}
+
+// Trial lets a policy only count what it would refuse, or refuse again.
+func (c *Client) Trial(ctx context.Context, app, name string, t Trial, w Write) (Written, error) {
+	return c.write(ctx, http.MethodPut, Path(PathTrial, app, name), w, t)
+}
+
+// PutTemporary writes numbers of a policy that hold for a time.
+func (c *Client) PutTemporary(ctx context.Context, app, name string, t Temporary, w Write) (Written, error) {
+	return c.write(ctx, http.MethodPut, Path(PathTemporary, app, name), w, t)
+}
+
+// EndTemporary ends them before their time.
+func (c *Client) EndTemporary(ctx context.Context, app, name string, w Write) (Written, error) {
+	return c.write(ctx, http.MethodDelete, Path(PathTemporary, app, name), w, nil)
+}
+
+// PutKey gives a key numbers of its own, or takes them away.
+func (c *Client) PutKey(ctx context.Context, app, name string, k KeyNumbers, w Write) (Written, error) {
+	return c.write(ctx, http.MethodPut, Path(PathKeys, app, name), w, k)
+}
+
+// Apply makes the policies of the app that a document names those of the document, all in one change.
+func (c *Client) Apply(ctx context.Context, document []byte, w Write) (Written, error) {
+	return c.write(ctx, http.MethodPost, Path(PathApply), w, document)
+}
+
+// Me returns who the client is.
+func (c *Client) Me(ctx context.Context) (Me, error) {
+	var out Me
+	err := c.call(ctx, http.MethodGet, Path(PathMe), nil, nil, nil, &out)
+	return out, err
 }
 
 // Top returns the callers of a policy that all processes with a prefix have counted most in the last minutes.
@@ -129,19 +189,19 @@ func (c *Client) Top(ctx context.Context, policy, prefix string, minutes, limit 
 	query.Set("minutes", strconv.Itoa(minutes))
 	query.Set("limit", strconv.Itoa(limit))
 	var out Top
-	err := c.call(ctx, http.MethodGet, c.path(PathTop, policy), query, nil, nil, &out)
+	err := c.call(ctx, http.MethodGet, Path(PathTop, policy), query, nil, nil, &out)
 	return out, err
 }
 
 // Services returns what the processes of an app said of themselves in the last minute.
 func (c *Client) Services(ctx context.Context, app string) (Services, error) {
 	var out Services
-	err := c.call(ctx, http.MethodGet, c.path(PathServices, app), nil, nil, nil, &out)
+	err := c.call(ctx, http.MethodGet, Path(PathServices, app), nil, nil, nil, &out)
 	return out, err
 }
 
-// path fills the places of a pattern.
-func (c *Client) path(pattern string, values ...string) string {
+// Path fills the places of one of the paths.
+func Path(pattern string, values ...string) string {
 	parts := strings.Split(pattern, "/")
 	for i, part := range parts {
 		if strings.HasPrefix(part, "{") {
@@ -153,10 +213,10 @@ func (c *Client) path(pattern string, values ...string) string {
 
 func (c *Client) write(ctx context.Context, method, path string, w Write, body any) (Written, error) {
 	query, header := url.Values{}, http.Header{}
-	if w.Why != "" {
-		query.Set("why", w.Why)
+	if w.Reason != "" {
+		query.Set("reason", w.Reason)
 	}
-	for name, set := range map[string]bool{"force": w.Force, "dry": w.Dry, "prune": w.Prune} {
+	for name, set := range map[string]bool{"force": w.Force, "emergency": w.Emergency, "dry_run": w.Dry, "prune": w.Prune} {
 		if set {
 			query.Set(name, "true")
 		}

@@ -1,68 +1,72 @@
-package api
+package manage
 
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"net/http"
 	"slices"
 	"time"
 
 	"github.com/weir-go/weir/admin/record"
+	"github.com/weir-go/weir/admin/rights"
 	"github.com/weir-go/weir/core/policies"
 	"github.com/weir-go/weir/internal/adminapi"
 )
 
 // inventory reads what the processes of an app have announced. It may be 32 MiB, so that one is read at a time.
-func (s *server) inventory(ctx context.Context, app string) ([]*policies.Process, int, error) {
+func (m *Manager) inventory(ctx context.Context, app string) ([]*policies.Process, int, error) {
 	select {
-	case s.reading <- struct{}{}:
-		defer func() { <-s.reading }()
+	case m.reading <- struct{}{}:
+		defer func() { <-m.reading }()
 	case <-ctx.Done():
 		return nil, 0, ctx.Err()
 	}
-	return s.Services(ctx, app)
+	return m.o.Services(ctx, app)
 }
 
-// look is inventory for a request that needs it. Few wait for it, and not for long: it is asked again and again while
+// processes is inventory for a request that needs it. Few wait for it, and not for long: it is asked again and again while
 // Redis does not answer, and changes need the places.
-func (s *server) look(ctx context.Context, app string) (all []*policies.Process, unreadable int, err error) {
+func (m *Manager) processes(ctx context.Context, app string) (all []*policies.Process, unreadable int, err error) {
 	select {
-	case s.readers <- struct{}{}:
-		defer func() { <-s.readers }()
+	case m.readers <- struct{}{}:
+		defer func() { <-m.readers }()
 	default:
 		return nil, 0, refusal(http.StatusServiceUnavailable, "others ask for processes, and wait for them; try again")
 	}
 	ctx, cancel := context.WithTimeout(ctx, reading)
 	defer cancel()
-	all, unreadable, err = s.inventory(ctx, app)
+	all, unreadable, err = m.inventory(ctx, app)
 	if err != nil {
-		err = refusal(http.StatusServiceUnavailable, fmt.Sprintf("the processes could not be read from Redis: %v; try again", err))
+		err = refusal(http.StatusServiceUnavailable, "the processes could not be read from Redis: %v; try again", err)
 	}
 	return all, unreadable, err
 }
 
-func (s *server) services(ctx context.Context, in *struct{ OfApp }) (*answer[adminapi.Services], error) {
-	if in.App == policies.AllApps {
+// Services returns the processes of an app, and what they obey.
+func (m *Manager) Services(ctx context.Context, who *rights.Person, app string) (*adminapi.Services, error) {
+	if app == policies.AllApps {
 		return nil, refusal(http.StatusUnprocessableEntity, `"*" stands for all apps, and no process is of it; give the name of one app`)
 	}
-	if err := policies.CheckApp(in.App); err != nil {
-		return nil, refusal(http.StatusUnprocessableEntity, err.Error())
+	if err := policies.CheckApp(app); err != nil {
+		return nil, refusal(http.StatusUnprocessableEntity, "%v", err)
 	}
-	head, known, err := s.Record.Head(ctx, in.App)
+	if err := m.may(who, rights.ActionView, app); err != nil {
+		return nil, err
+	}
+	head, known, err := m.o.Record.Head(ctx, app)
 	if err != nil {
 		return nil, err
 	}
-	processes, unreadable, err := s.look(ctx, in.App)
+	processes, unreadable, err := m.processes(ctx, app)
 	if err != nil {
 		return nil, err
 	}
 	if !known && len(processes) == 0 {
-		return nil, &record.NotFoundError{App: in.App}
+		return nil, &record.NotFoundError{App: app}
 	}
-	out := adminapi.Services{
-		App: in.App, Generation: head.Version.Generation, Revision: head.Version.Revision,
+	out := &adminapi.Services{
+		App: app, Generation: head.Version.Generation, Revision: head.Version.Revision,
 		Processes: make([]adminapi.Process, len(processes)), Unreadable: unreadable,
 	}
 	seen := len(processes) > 0 && unreadable == 0
@@ -75,9 +79,9 @@ func (s *server) services(ctx context.Context, in *struct{ OfApp }) (*answer[adm
 		}
 	}
 	if !seen || !known {
-		return &answer[adminapi.Services]{Body: out}, nil
+		return out, nil
 	}
-	owned, err := s.Record.Owned(ctx, in.App)
+	owned, err := m.o.Record.Owned(ctx, app)
 	if err != nil {
 		return nil, err
 	}
@@ -86,27 +90,7 @@ func (s *server) services(ctx context.Context, in *struct{ OfApp }) (*answer[adm
 			out.Unused = append(out.Unused, name)
 		}
 	}
-	return &answer[adminapi.Services]{Body: out}, nil
-}
-
-// AskTop is a question about the worst callers of a fleet.
-type AskTop struct {
-	Policy  string `path:"policy" doc:"Name of a policy"`
-	Prefix  string `query:"prefix" default:"weir" doc:"Prefix of the store that counts"`
-	Minutes int    `query:"minutes" default:"10" minimum:"0" maximum:"119" doc:"Minutes to look back"`
-	Limit   int    `query:"limit" default:"20" minimum:"1" maximum:"1000" doc:"Most callers to return"`
-}
-
-func (s *server) top(ctx context.Context, in *AskTop) (*answer[adminapi.Top], error) {
-	if err := policies.CheckName(in.Policy); err != nil {
-		return nil, refusal(http.StatusUnprocessableEntity, err.Error())
-	}
-	now := time.Now()
-	callers, rest, err := s.Top(ctx, in.Prefix, in.Policy, time.Duration(in.Minutes)*time.Minute, in.Limit)
-	if err != nil {
-		return nil, refusal(http.StatusServiceUnavailable, fmt.Sprintf("the worst callers could not be read from Redis: %v", err))
-	}
-	return &answer[adminapi.Top]{Body: adminapi.TopOf(in.Policy, in.Minutes, callers, rest, now)}, nil
+	return out, nil
 }
 
 func process(p *policies.Process, now policies.Version) adminapi.Process {
@@ -131,7 +115,7 @@ const announcing = 2 * time.Second
 // announced returns the rules of the services that a change concerns, those of each app that uses one of its policies.
 // Those of an app that cannot be read are not known, and the change is judged without them. whole is false if there may
 // be rules that are not among them.
-func (s *server) announced(ctx context.Context, c record.Change) (all []record.Announced, whole bool, err error) {
+func (m *Manager) announced(ctx context.Context, c record.Change) (all []record.Announced, whole bool, err error) {
 	apps := map[string]bool{c.App: true}
 	for _, e := range c.Edits {
 		if e.Policy != nil {
@@ -141,7 +125,7 @@ func (s *server) announced(ctx context.Context, c record.Change) (all []record.A
 		}
 	}
 	if apps[policies.AllApps] {
-		heads, err := s.Record.Heads(ctx)
+		heads, err := m.o.Record.Heads(ctx)
 		if err != nil {
 			return nil, false, err
 		}
@@ -161,9 +145,9 @@ func (s *server) announced(ctx context.Context, c record.Change) (all []record.A
 		if policies.CheckApp(app) != nil { // the record will say so
 			continue
 		}
-		processes, unreadable, err := s.inventory(ctx, app)
+		processes, unreadable, err := m.inventory(ctx, app)
 		if err != nil {
-			s.Log.Warn("weir-admin: what services use is not known, and a change is made without it", "app", app, "error", err)
+			m.o.Log.Warn("weir-admin: what services use is not known, and a change is made without it", "app", app, "error", err)
 			whole = false
 			if ctx.Err() != nil {
 				break

@@ -1,0 +1,63 @@
+package api
+
+import (
+	"context"
+	"net/url"
+	"strconv"
+
+	"github.com/weir-go/weir/internal/adminapi"
+)
+
+func (s *server) me(ctx context.Context, _ *struct{}) (*answer[adminapi.Me], error) {
+	return plain(s.Me(ctx, who(ctx)))
+}
+
+func (s *server) grants(ctx context.Context, in *OfApp) (*answer[adminapi.Grants], error) {
+	return tagged(s.Grants(ctx, who(ctx), in.App))
+}
+
+func (s *server) putGrants(ctx context.Context, in *struct {
+	OfApp
+	Condition
+	Reasoned
+	Body adminapi.Grants
+},
+) (*answer[adminapi.Grants], error) {
+	w, err := Writing{Reasoned: in.Reasoned}.write(ctx, in.Condition, func(ctx context.Context) (int64, error) {
+		_, revision, err := s.Grants(ctx, who(ctx), in.App)
+		return revision, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return tagged(s.PutGrants(ctx, who(ctx), in.App, in.Body.Grants, w))
+}
+
+func (s *server) tokens(ctx context.Context, in *Paged) (*answer[adminapi.Tokens], error) {
+	after, err := in.after()
+	if err != nil {
+		return nil, err
+	}
+	out, err := s.Tokens(ctx, who(ctx), after, in.Limit)
+	n, last := 0, int64(0)
+	if err == nil && len(out.Tokens) > 0 {
+		n, last = len(out.Tokens), out.Tokens[len(out.Tokens)-1].ID
+	}
+	return listed(out, err, *in, n, strconv.FormatInt(last, 10), adminapi.PathTokens, url.Values{})
+}
+
+func (s *server) makeToken(ctx context.Context, in *struct {
+	Reasoned
+	Body adminapi.NewToken
+},
+) (*answer[adminapi.MadeToken], error) {
+	return plain(s.MakeToken(ctx, who(ctx), in.Body, in.Reason))
+}
+
+func (s *server) deleteToken(ctx context.Context, in *struct {
+	ID int64 `path:"id" minimum:"1" doc:"Id of a token"`
+	Reasoned
+},
+) (*nothing, error) {
+	return done(s.DeleteToken(ctx, who(ctx), in.ID, in.Reason))
+}

@@ -1,0 +1,109 @@
+package api
+
+import (
+	"context"
+	"mime"
+	"net/http"
+	"sync"
+
+	"github.com/weir-go/weir/admin/manage"
+	"github.com/weir-go/weir/admin/rights"
+	"github.com/weir-go/weir/internal/adminapi"
+)
+
+type whoKey struct{}
+
+// who returns who sent the request of a context.
+func who(ctx context.Context) *rights.Person {
+	p, _ := ctx.Value(whoKey{}).(*rights.Person)
+	return p
+}
+
+// guarded refuses what must not reach a route: too many at once, requests of other sites' pages, and strangers.
+func (s *server) guarded(routes http.Handler, authenticate func(*http.Request) (*rights.Person, error)) http.Handler {
+	places := make(chan struct{}, maxAtOnce)
+	people := &people{requests: map[string]int{}}
+	var crossOrigin http.CrossOriginProtection
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case places <- struct{}{}:
+			defer func() { <-places }()
+		default:
+			w.Header().Set("Retry-After", "1")
+			refuse(w, http.StatusServiceUnavailable, "more than 64 requests at once; try again in a second")
+			return
+		}
+		if err := crossOrigin.Check(r); err != nil {
+			refuse(w, http.StatusForbidden, "a page of another site has sent this; use a client or a page of this server")
+			return
+		}
+		person, err := authenticate(r)
+		if err != nil || person == nil {
+			s.stranger(w, err)
+			return
+		}
+		if !people.enter(person.ID) {
+			w.Header().Set("Retry-After", "1")
+			refuse(w, http.StatusServiceUnavailable, "more than 48 requests of yours at once; try again in a second")
+			return
+		}
+		defer people.leave(person.ID)
+		if r.ContentLength != 0 && !isJSON(r.Header.Get("Content-Type")) {
+			refuse(w, http.StatusUnsupportedMediaType, `found another "Content-Type" than application/json; send JSON`)
+			return
+		}
+		r = r.WithContext(context.WithValue(r.Context(), whoKey{}, person))
+		routes.ServeHTTP(w, r)
+	})
+}
+
+// stranger answers a request of which it is not known who sends it.
+func (s *server) stranger(w http.ResponseWriter, err error) {
+	if err != nil {
+		if p := manage.Problem(err); p.Status == http.StatusServiceUnavailable {
+			s.log.Warn("weir-admin: nobody can be known", "error", err)
+			refuse(w, p.Status, "the database does not answer, so that it is not known who you are; try again")
+			return
+		}
+	}
+	w.Header().Set("WWW-Authenticate", `Bearer realm="weir-admin"`)
+	refuse(w, http.StatusUnauthorized, `found no token that is known; send "Authorization: Bearer" and a token, or log in`)
+}
+
+// isJSON reports whether a body may be read. A form of another site can send none of these types, nor leave it out.
+func isJSON(contentType string) bool {
+	if contentType == "" {
+		return true
+	}
+	of, _, err := mime.ParseMediaType(contentType)
+	return err == nil && of == "application/json"
+}
+
+// people counts the requests under way of each person or program.
+type people struct {
+	mu       sync.Mutex
+	requests map[string]int // of those who have any
+}
+
+// enter counts a request, unless there are maxOfOne.
+func (p *people) enter(id string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.requests[id] == maxOfOne {
+		return false
+	}
+	p.requests[id]++
+	return true
+}
+
+func (p *people) leave(id string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.requests[id]--; p.requests[id] == 0 {
+		delete(p.requests, id)
+	}
+}
+
+func refuse(w http.ResponseWriter, status int, detail string) {
+	writeProblem(w, &adminapi.Problem{Title: http.StatusText(status), Status: status, Detail: detail})
+}

@@ -1,0 +1,112 @@
+package manage
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/weir-go/weir/admin/publish"
+	"github.com/weir-go/weir/admin/record"
+	"github.com/weir-go/weir/admin/rights"
+	"github.com/weir-go/weir/core/policies"
+	"github.com/weir-go/weir/observe"
+)
+
+// Publisher is the part of a [publish.Publisher] that a Manager needs.
+type Publisher interface {
+	Wake()
+	Wait(ctx context.Context, app string, v policies.Version) publish.State
+	State(app string) publish.State
+}
+
+// Options are those of New.
+type Options struct {
+	Record    *record.Record
+	Publisher Publisher
+	// Services returns what the processes of an app have announced, and the number of announcements that cannot be read:
+	// redissource.Processes.
+	Services func(ctx context.Context, app string) (all []*policies.Process, unreadable int, err error)
+	// Top returns the n callers of a policy that all processes whose stores have a prefix have counted most in the last
+	// minutes; see observe.FleetWorst. nil leaves them out: keys may be addresses and names of people.
+	Top func(ctx context.Context, prefix, policy string, last time.Duration, n int) (callers []observe.Caller, rest uint64, err error)
+	// Log receives what nobody else sees; nil is slog.Default().
+	Log *slog.Logger
+	// Now is the time; nil is time.Now.
+	Now func() time.Time
+}
+
+// Bounds of a Manager.
+const (
+	maxReaders = 8                // calls that read an inventory or wait for it, but for changes
+	reading    = 20 * time.Second // for one of them: a thousand processes have up to 32 MiB
+	publishing = time.Second      // a change waits for it
+)
+
+// Manager does what people ask for, if they may. It is safe for concurrent use.
+type Manager struct {
+	o Options
+
+	reading chan struct{} // held while an inventory is read
+	readers chan struct{} // held while a call reads an inventory, or waits for that
+}
+
+// New returns a Manager.
+func New(o Options) (*Manager, error) {
+	if o.Record == nil || o.Publisher == nil || o.Services == nil {
+		return nil, errors.New("manage: Record, Publisher or Services is missing; give all of them")
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return &Manager{o: o, reading: make(chan struct{}, 1), readers: make(chan struct{}, maxReaders)}, nil
+}
+
+// may returns a *RightError if a person may not do something to all of the apps.
+func (m *Manager) may(who *rights.Person, a rights.Action, apps ...string) error {
+	verdict := rights.Decide(who, a, apps...)
+	if verdict == rights.Allowed {
+		return nil
+	}
+	refused := &RightError{Verdict: verdict, Action: a}
+	for _, app := range apps {
+		if rights.Decide(who, a, app) == verdict {
+			refused.App = app
+			break
+		}
+	}
+	return refused
+}
+
+// NoRevision is a Write.Revision that no policy has.
+const NoRevision = -1
+
+// Write says on what condition a change is made, and how.
+type Write struct {
+	// Revision is the one that was read: the change is refused if another one holds by now. Any expects nothing of it,
+	// and Create that there is none yet. One of the three is needed.
+	Revision    int64
+	Any, Create bool
+	// Reason is for the audit. Operators must give one, and so must whoever says that it is an Emergency.
+	Reason string
+	// Force writes what services said they cannot use.
+	Force bool
+	// Emergency writes at once where the app wants another owner to approve.
+	Emergency bool
+}
+
+// expect returns the condition, without which the last of two people who change one policy would win unseen.
+func (w *Write) expect() (record.Expect, error) {
+	switch {
+	case w.Create:
+		return record.Expect{Absent: true}, nil
+	case w.Any:
+		return record.Expect{}, nil
+	case w.Revision == 0:
+		return record.Expect{}, ErrNoRevision
+	}
+	return record.Expect{Revision: w.Revision}, nil
+}

@@ -1,0 +1,244 @@
+package manage
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/weir-go/weir/admin/record"
+	"github.com/weir-go/weir/admin/rights"
+	"github.com/weir-go/weir/core/policies"
+	"github.com/weir-go/weir/internal/adminapi"
+)
+
+// Document returns the document of an app as it is published, and the revision of the app. With owned it has only the
+// policies that belong to the app, with the further apps of each, as Apply takes them.
+func (m *Manager) Document(ctx context.Context, who *rights.Person, app string, owned bool) (encoded []byte, revision int64, err error) {
+	if err := m.may(who, rights.ActionView, app); err != nil {
+		return nil, 0, err
+	}
+	if !owned {
+		document, encoded, err := m.o.Record.Document(ctx, app)
+		if err != nil {
+			return nil, 0, err
+		}
+		return encoded, document.Version.Revision, nil
+	}
+	// The revision is read first: a change that comes between is refused when they are applied again, and not undone.
+	head, known, err := m.o.Record.Head(ctx, app)
+	if err != nil {
+		return nil, 0, err
+	}
+	if !known {
+		return nil, 0, &record.NotFoundError{App: app}
+	}
+	all, err := m.o.Record.Owned(ctx, app)
+	if err != nil {
+		return nil, 0, err
+	}
+	document := policies.Document{App: app, Version: head.Version, Policies: all}
+	encoded, err = document.Encode()
+	return encoded, head.Version.Revision, err
+}
+
+// Policy returns a policy that belongs to an app.
+func (m *Manager) Policy(ctx context.Context, who *rights.Person, app, name string) (*adminapi.Held, error) {
+	if err := m.may(who, rights.ActionView, app); err != nil {
+		return nil, err
+	}
+	p, revision, err := m.o.Record.Policy(ctx, app, name)
+	if err != nil {
+		return nil, err
+	}
+	return &adminapi.Held{App: app, Name: name, Revision: revision, Policy: adminapi.PolicyOf(p)}, nil
+}
+
+// PutPolicy writes a policy. The right is needed on each app that it names, or has named.
+func (m *Manager) PutPolicy(ctx context.Context, who *rights.Person, app, name string, p adminapi.Policy, w Write) (*adminapi.Written, error) {
+	expect, err := m.mayEdit(ctx, who, rights.ActionWrite, app, name, p.Apps, w)
+	if err != nil {
+		return nil, err
+	}
+	value := p.Value()
+	edits := []record.Edit{{Name: name, Policy: &value, Expect: expect}}
+	return m.change(ctx, who, record.Change{App: app, Action: "set", Edits: edits}, w)
+}
+
+// DeletePolicy deletes a policy: the code's holds again.
+func (m *Manager) DeletePolicy(ctx context.Context, who *rights.Person, app, name string, w Write) (*adminapi.Written, error) {
+	expect, err := m.mayEdit(ctx, who, rights.ActionDelete, app, name, nil, w)
+	if err != nil {
+		return nil, err
+	}
+	edits := []record.Edit{{Name: name, Expect: expect}}
+	return m.change(ctx, who, record.Change{App: app, Action: "delete", Edits: edits}, w)
+}
+
+// mayEdit decides whether a person may change a policy, which concerns its app, the further apps that it has, and those
+// that it shall have, and returns what the change expects.
+func (m *Manager) mayEdit(
+	ctx context.Context, who *rights.Person, a rights.Action, app, name string, further []string, w Write,
+) (record.Expect, error) {
+	if err := m.may(who, a, app); err != nil { // before anything is read of it
+		return record.Expect{}, err
+	}
+	owned, err := m.o.Record.Owned(ctx, app)
+	if err != nil {
+		return record.Expect{}, err
+	}
+	if err := m.may(who, a, slices.Concat([]string{app}, further, owned[name].Apps)...); err != nil {
+		return record.Expect{}, err
+	}
+	return w.expect()
+}
+
+// DecodePolicy reads a policy from JSON, with the places of its mistakes.
+func DecodePolicy(data []byte, name string) (adminapi.Policy, error) {
+	p, err := policies.DecodePolicy(data, name)
+	if err != nil {
+		return adminapi.Policy{}, &record.InvalidError{Name: name, Err: err}
+	}
+	return adminapi.PolicyOf(p), nil
+}
+
+// maxHistory bounds the versions of one answer.
+const maxHistory = 100
+
+// History returns up to limit versions of a policy before a revision, the latest first. 0 of either are the latest 100.
+func (m *Manager) History(ctx context.Context, who *rights.Person, app, name string, before int64, limit int) (*adminapi.History, error) {
+	if err := m.may(who, rights.ActionView, app); err != nil {
+		return nil, err
+	}
+	if limit <= 0 || limit > adminapi.MaxLimit {
+		limit = maxHistory
+	}
+	versions, err := m.o.Record.History(ctx, app, name, before, limit)
+	if err != nil {
+		return nil, err
+	}
+	out := &adminapi.History{Versions: []adminapi.Past{}}
+	for _, v := range versions {
+		out.Versions = append(out.Versions, adminapi.Past{
+			Revision: v.Revision, At: v.At, Who: v.Who, Reason: v.Why, Action: v.Action, Forced: v.Forced, Policy: policyOf(v.Policy),
+		})
+	}
+	return out, nil
+}
+
+// Rollback writes the version of a policy that a revision has.
+func (m *Manager) Rollback(ctx context.Context, who *rights.Person, app, name string, to int64, w Write) (*adminapi.Written, error) {
+	expect, err := m.mayEdit(ctx, who, rights.ActionWrite, app, name, nil, w)
+	if err != nil {
+		return nil, err
+	}
+	p, err := m.o.Record.Version(ctx, app, name, to)
+	if err != nil {
+		return nil, err
+	}
+	if p != nil {
+		if err := m.may(who, rights.ActionWrite, append([]string{app}, p.Apps...)...); err != nil {
+			return nil, err
+		}
+	}
+	if w.Reason == "" {
+		w.Reason = fmt.Sprintf("back to revision %d", to)
+	}
+	return m.change(ctx, who, record.Change{
+		App: app, Action: "rollback", Back: true, // to the epoch of that version as well: somebody asked for it
+		Edits: []record.Edit{{Name: name, Policy: p, Expect: expect}},
+	}, w)
+}
+
+// RollbackApp makes all policies of an app what they were at a revision.
+func (m *Manager) RollbackApp(_ context.Context, who *rights.Person, app string, _ int64, _ Write) (*adminapi.Written, error) {
+	if err := m.may(who, rights.ActionWrite, app); err != nil {
+		return nil, err
+	}
+	return nil, ErrNotYet
+}
+
+// TakeOver writes a limit that only the code of the services has into the record, as it is.
+func (m *Manager) TakeOver(_ context.Context, who *rights.Person, app, _ string, _ Write) (*adminapi.Written, error) {
+	if err := m.may(who, rights.ActionWrite, app); err != nil {
+		return nil, err
+	}
+	return nil, ErrNotYet
+}
+
+// Apply makes the policies of the app that a document names those of the document, all in one change. With prune those
+// that it does not have are deleted, and with dry nothing is written.
+func (m *Manager) Apply(ctx context.Context, who *rights.Person, data []byte, dry, prune bool, w Write) (*adminapi.Written, error) {
+	document, err := policies.Decode(data)
+	if err != nil {
+		return nil, &record.InvalidError{Err: err}
+	}
+	app := document.App
+	if app == "" {
+		return nil, refusal(http.StatusUnprocessableEntity, `the document names no app; give it one, as in "app": "pay"`)
+	}
+	apps := []string{app}
+	for _, p := range document.Policies {
+		apps = append(apps, p.Apps...)
+	}
+	if err := m.may(who, rights.ActionWrite, apps...); err != nil {
+		return nil, err
+	}
+	owned, err := m.o.Record.Owned(ctx, app)
+	if err != nil {
+		return nil, err
+	}
+	for name, p := range owned {
+		if _, named := document.Policies[name]; named || prune {
+			apps = append(apps, p.Apps...)
+		}
+	}
+	if err := m.may(who, rights.ActionWrite, apps...); err != nil {
+		return nil, err
+	}
+	expect, err := w.expect()
+	if err != nil {
+		return nil, err
+	}
+	if expect.Absent {
+		return nil, refusal(http.StatusBadRequest, `found "If-None-Match"; send "If-Match" with the revision of the app, or with *`)
+	}
+	c := record.Change{App: app, Action: "apply", Revision: expect.Revision, Dry: dry}
+	for _, name := range slices.Sorted(maps.Keys(document.Policies)) {
+		p := document.Policies[name]
+		c.Edits = append(c.Edits, record.Edit{Name: name, Policy: &p})
+	}
+	for _, name := range slices.Sorted(maps.Keys(owned)) {
+		if _, kept := document.Policies[name]; prune && !kept {
+			c.Edits = append(c.Edits, record.Edit{Name: name})
+		}
+	}
+	return m.change(ctx, who, c, w)
+}
+
+// Trial lets a policy only count what it would refuse, or refuse again. An operator gives until, at which the former
+// text holds again, at most a week from now.
+func (m *Manager) Trial(_ context.Context, who *rights.Person, app, _ string, _ bool, _ time.Time, _ Write) (*adminapi.Written, error) {
+	if err := m.may(who, rights.ActionTrial, app); err != nil {
+		return nil, err
+	}
+	return nil, ErrNotYet
+}
+
+// SetTemporary writes other numbers of a policy, which hold until a time.
+func (m *Manager) SetTemporary(_ context.Context, who *rights.Person, app, _ string, _ adminapi.Temporary, _ Write) (*adminapi.Written, error) {
+	if err := m.may(who, rights.ActionTemporary, app); err != nil {
+		return nil, err
+	}
+	return nil, ErrNotYet
+}
+
+// EndTemporary ends them before their time.
+func (m *Manager) EndTemporary(_ context.Context, who *rights.Person, app, _ string, _ Write) (*adminapi.Written, error) {
+	if err := m.may(who, rights.ActionTemporary, app); err != nil {
+		return nil, err
+	}
+	return nil, ErrNotYet
+}

@@ -1,0 +1,76 @@
+package manage
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/weir-go/weir/admin/record"
+	"github.com/weir-go/weir/admin/rights"
+	"github.com/weir-go/weir/core/policies"
+	"github.com/weir-go/weir/internal/adminapi"
+)
+
+// change makes a change and waits until it is published, but not for long: it will be.
+func (m *Manager) change(ctx context.Context, who *rights.Person, c record.Change, w Write) (*adminapi.Written, error) {
+	c.Who, c.Why, c.Force = who.Name, w.Reason, w.Force
+	var whole bool
+	var err error
+	if c.Announced, whole, err = m.announced(ctx, c); err != nil {
+		return nil, err
+	}
+	outcome, err := m.o.Record.Change(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	out := &adminapi.Written{
+		App: c.App, Dry: c.Dry, Differences: []adminapi.Difference{},
+		Generation: outcome.Head.Version.Generation, Revision: outcome.Head.Version.Revision,
+	}
+	for _, d := range outcome.Differences {
+		out.Differences = append(out.Differences, adminapi.Difference{
+			Name: d.Name, Before: policyOf(d.Before), After: policyOf(d.After), Afresh: d.Afresh,
+		})
+	}
+	for _, no := range outcome.CannotUse {
+		out.CannotUse = append(out.CannotUse, adminapi.CannotUse(no))
+	}
+	if whole {
+		out.Unused = unused(outcome.Differences, c.Announced)
+	}
+	if !c.Dry {
+		out.Published, out.Alarm = m.published(ctx, outcome)
+	}
+	if c.Action != "apply" && len(c.Edits) == 1 {
+		out.PolicyRevision = outcome.Revision // what the next change of this policy expects
+	}
+	return out, nil
+}
+
+// published waits until the documents of all apps that a change affects are published, or the one of its app if it
+// affects none, but for no longer than a moment, and returns the first alarm.
+func (m *Manager) published(ctx context.Context, outcome *record.Outcome) (all bool, alarm string) {
+	m.o.Publisher.Wake()
+	ctx, cancel := context.WithTimeout(ctx, publishing)
+	defer cancel()
+	documents := outcome.Affected
+	if own := outcome.Head; len(documents) == 0 && own.App != policies.AllApps && own.Version.Revision > 0 {
+		documents = []record.Head{own}
+	}
+	all = true
+	for _, d := range documents {
+		state := m.o.Publisher.Wait(ctx, d.App, d.Version)
+		all = all && state.Alarm == "" && state.Version.Compare(d.Version) >= 0
+		if alarm == "" && state.Alarm != "" {
+			alarm = fmt.Sprintf("app %q: %s", d.App, state.Alarm)
+		}
+	}
+	return all, alarm
+}
+
+func policyOf(p *policies.Policy) *adminapi.Policy {
+	if p == nil {
+		return nil
+	}
+	out := adminapi.PolicyOf(*p)
+	return &out
+}

@@ -1,0 +1,173 @@
+package adminapi
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/weir-go/weir/core/policies"
+)
+
+// Policy is a [policies.Policy] as JSON.
+type Policy struct {
+	Text  string            `json:"text,omitempty"`
+	Tiers map[string]string `json:"tiers,omitempty"`
+	Keys  map[string]string `json:"keys,omitempty"`
+	Apps  []string          `json:"apps,omitempty"`
+}
+
+// PolicyOf returns p as JSON has it.
+func PolicyOf(p policies.Policy) Policy { return Policy(p) }
+
+// Value returns the policy that p says.
+func (p Policy) Value() policies.Policy { return policies.Policy(p) }
+
+// Equal reports whether p and q say the same.
+func (p Policy) Equal(q Policy) bool {
+	return p.Text == q.Text && maps.Equal(p.Tiers, q.Tiers) && maps.Equal(p.Keys, q.Keys) &&
+		slices.Equal(slices.Sorted(slices.Values(p.Apps)), slices.Sorted(slices.Values(q.Apps)))
+}
+
+// Held is a policy as the record has it.
+type Held struct {
+	App  string `json:"app"`
+	Name string `json:"name"`
+	// Revision is that of the change that wrote it, and its ETag.
+	Revision int64  `json:"revision"`
+	Policy   Policy `json:"policy"`
+	// Temporary are the changes of it that end by themselves.
+	Temporary []Temporarily `json:"temporary,omitempty"`
+}
+
+// Temporarily is a change that ends by itself: the former text is then written again, unless somebody has changed it.
+type Temporarily struct {
+	// Key is the key whose numbers it changes, or "" for the policy's text.
+	Key    string    `json:"key,omitempty"`
+	Until  time.Time `json:"until"`
+	By     string    `json:"by,omitempty"`
+	Reason string    `json:"reason,omitempty"`
+	// Former is the text that holds again, "" if there was none.
+	Former string `json:"former,omitempty"`
+}
+
+// Written answers a change.
+type Written struct {
+	App string `json:"app"`
+	// Generation and Revision are the version of the app's document now.
+	Generation int64 `json:"generation"`
+	Revision   int64 `json:"revision"`
+	// PolicyRevision is that of the policy, of a change of one: its ETag.
+	PolicyRevision int64 `json:"policyRevision,omitempty"`
+	// Proposal is the id of the proposal that the change has become, because the app wants another owner to approve it.
+	// Nothing was written then, and the status is 202.
+	Proposal string `json:"proposal,omitempty"`
+	// Published is whether the services can read it. If it is false, it will be published as soon as Redis answers.
+	Published bool `json:"published"`
+	// Alarm is the reason why it is not published, or "".
+	Alarm string `json:"alarm,omitempty"`
+	// Dry is whether nothing was written, because the request asked for no more than the differences.
+	Dry bool `json:"dry,omitempty"`
+	// Differences are the policies that were changed, by name.
+	Differences []Difference `json:"differences"`
+	// CannotUse lists the rules that cannot use it, of a change that was forced.
+	CannotUse []CannotUse `json:"cannotUse,omitempty"`
+	// Unused are the names of policies of the change that no process has: mistakes of spelling, mostly, or policies of
+	// programs that do not run yet. It is empty where it is not known what processes have.
+	Unused []string `json:"unused,omitempty"`
+}
+
+// Difference is a policy before and after a change.
+type Difference struct {
+	Name string `json:"name"`
+	// Before is nil if there was none, After if there is none any more.
+	Before *Policy `json:"before,omitempty"`
+	After  *Policy `json:"after,omitempty"`
+	// Afresh is whether the counts begin anew for everybody, because the new numbers cannot share the old ones.
+	Afresh bool `json:"afresh,omitempty"`
+}
+
+// CannotUse is a rule of a service that would not use a text.
+type CannotUse struct {
+	App     string `json:"app,omitempty"`
+	Process string `json:"process,omitempty"`
+	Policy  string `json:"policy"`
+	Entry   string `json:"entry,omitempty"` // "tier pro" or "key user=7"; "" for the policy's text
+	Why     string `json:"why"`
+}
+
+// History answers PathHistory, the latest version first.
+type History struct {
+	Versions []Past `json:"versions"`
+}
+
+// Past is a version of a policy.
+type Past struct {
+	Revision  int64     `json:"revision"`
+	At        time.Time `json:"at"`
+	Who       string    `json:"who"`
+	Reason    string    `json:"reason,omitempty"`
+	Action    string    `json:"action"` // "set", "delete", "apply", "rollback", and the like
+	Forced    bool      `json:"forced,omitempty"`
+	Emergency bool      `json:"emergency,omitempty"`
+	Policy    *Policy   `json:"policy,omitempty"` // nil if the version is that it was deleted
+}
+
+// Rollback is the body of PathRollback and PathAppRollback.
+type Rollback struct {
+	// To is the revision of the version that holds again.
+	To int64 `json:"to" minimum:"1"`
+}
+
+// Trial is the body of PathTrial.
+type Trial struct {
+	// On is whether the policy only counts what it would refuse.
+	On bool `json:"on"`
+	// Until is the time at which the former text holds again. Only an owner may leave it out.
+	Until time.Time `json:"until,omitzero"`
+}
+
+// Temporary is the body of PathTemporary.
+type Temporary struct {
+	// Text are the numbers that hold until then.
+	Text  string    `json:"text"`
+	Until time.Time `json:"until"`
+}
+
+// Preset is a text that is often wanted.
+type Preset struct {
+	Name  string            `json:"name"`
+	Text  string            `json:"text"`
+	Tiers map[string]string `json:"tiers,omitempty"`
+	// Words says for what it is good, and why its numbers are as they are.
+	Words string `json:"words"`
+}
+
+// Presets answers PathPresets.
+type Presets struct {
+	Presets []Preset `json:"presets"`
+}
+
+// Checked answers PathCheck: what a policy says, while somebody writes it.
+type Checked struct {
+	// Words are sentences: what holds at once, and in the worst window.
+	Words []string `json:"words,omitempty"`
+	// Limits have the numbers of a picture.
+	Limits []LimitShape `json:"limits,omitempty"`
+	// Trial is whether the policy only counts.
+	Trial bool `json:"trial,omitempty"`
+	// Mistakes are those of the policy. There are no words then.
+	Mistakes []Mistake `json:"mistakes,omitempty"`
+	// Warnings are what could be meant otherwise: sentences.
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+// LimitShape is a limit in numbers: Burst units at once, and Rate units for each Period.
+type LimitShape struct {
+	Text      string        `json:"text"`
+	Algorithm string        `json:"algorithm"`
+	Rate      int64         `json:"rate"`
+	Period    time.Duration `json:"period"` // nanoseconds
+	Burst     int64         `json:"burst"`
+	// Worst is the most that any Period admits.
+	Worst int64 `json:"worst,omitempty"`
+}

@@ -1,0 +1,66 @@
+package adminapi
+
+import (
+	"time"
+
+	"github.com/weir-go/weir/observe"
+)
+
+// Usage answers PathUsage: what services have counted of a policy.
+type Usage struct {
+	App    string `json:"app"`
+	Policy string `json:"policy"`
+	// Points has a point for each minute of which something is known, the first one first.
+	Points []UsagePoint `json:"points"`
+	// Tiers has the sums of the tiers.
+	Tiers map[string]UsageCounts `json:"tiers,omitempty"`
+	// Processes is the number of those that tell their usage.
+	Processes int `json:"processes"`
+	// Missed is what the server has not heard: sentences.
+	Missed []string `json:"missed,omitempty"`
+}
+
+// UsagePoint is a minute.
+type UsagePoint struct {
+	At time.Time `json:"at"`
+	UsageCounts
+}
+
+// UsageCounts are numbers of requests.
+type UsageCounts struct {
+	Admitted uint64 `json:"admitted"`
+	Refused  uint64 `json:"refused"`
+	// Failed is of those for which the store has failed, Local of those that the process has decided alone, and Waited
+	// of those that have waited for their turn.
+	Failed uint64 `json:"failed,omitempty"`
+	Local  uint64 `json:"local,omitempty"`
+	Waited uint64 `json:"waited,omitempty"`
+}
+
+// Top answers PathTop: the callers of a policy that all processes of a fleet have counted most.
+type Top struct {
+	Policy string `json:"policy"`
+	// Since is the beginning of the first minute that counts.
+	Since time.Time `json:"since"`
+	// Callers has the worst first.
+	Callers []Caller `json:"callers"`
+	// Rest is the most that any other caller was counted.
+	Rest uint64 `json:"rest"`
+}
+
+// Caller is a key, and what it was counted: at least Least and at most Most.
+type Caller struct {
+	Key   string `json:"key"`
+	Least uint64 `json:"least"`
+	Most  uint64 `json:"most"`
+}
+
+// TopOf returns what observe.FleetWorst has answered for the last minutes before now.
+func TopOf(policy string, minutes int, callers []observe.Caller, rest uint64, now time.Time) Top {
+	since := now.Truncate(time.Minute).Add(-time.Duration(minutes) * time.Minute).UTC()
+	top := Top{Policy: policy, Since: since, Callers: []Caller{}, Rest: rest}
+	for _, c := range callers {
+		top.Callers = append(top.Callers, Caller{Key: c.Key, Least: c.Count - c.Error, Most: c.Count})
+	}
+	return top
+}
