@@ -1,0 +1,91 @@
+package counts
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/weir-go/weir/core/policies"
+)
+
+// Where is the place in which a rule keeps its counts, as its process has announced it.
+type Where struct {
+	// Prefix is that of the keys in Redis, "" if it is not known.
+	Prefix string `json:"prefix,omitempty"`
+	// Hashed is whether the keys are hashed with a secret.
+	Hashed bool `json:"hashed,omitempty"`
+	// Process is whether the counts are in the process, where nobody else sees them.
+	Process bool `json:"process,omitempty"`
+}
+
+// Rule is a policy as the code of services has it.
+type Rule struct {
+	// Policy is its name, and Code its text, "" if that is not known.
+	Policy string `json:"policy"`
+	Code   string `json:"code,omitempty"`
+	// Tiers are those of the code.
+	Tiers map[string]string `json:"-"`
+	Where
+	// Keys are the kinds of its keys, such as "ip", and Places where the code has it, such as "GET /orders".
+	Keys   []string `json:"keys,omitempty"`
+	Places []string `json:"places,omitempty"`
+	// Processes is the number of processes that have it.
+	Processes int `json:"processes"`
+}
+
+// Bounds of what processes can make of a look by what they announce.
+const (
+	maxRules  = 200 // of an app
+	maxListed = 5   // kinds of keys, and places, of a rule
+	maxTiers  = 16  // that a look shows of a rule
+)
+
+// Rules returns the rules of an app's processes, sorted, each once: those of one policy differ in the text of the code or
+// in the place of their counts, as while a program is rolled out. more is the number of those that were left out.
+func Rules(processes []*policies.Process) (rules []Rule, more int) {
+	type same struct {
+		policy, code string
+		where        Where
+	}
+	index := map[same]int{}
+	for _, p := range processes {
+		counted := map[int]bool{}
+		for i := range p.Rules {
+			r := &p.Rules[i]
+			id := same{r.Policy, r.Code, whereOf(r)}
+			at, known := index[id]
+			if !known {
+				at = len(rules)
+				index[id] = at
+				rules = append(rules, Rule{Policy: r.Policy, Code: r.Code, Tiers: r.Tiers, Where: id.where})
+			}
+			rule := &rules[at]
+			if rule.Tiers == nil {
+				rule.Tiers = r.Tiers
+			}
+			rule.Keys, rule.Places = listed(rule.Keys, r.Key), listed(rule.Places, r.Place)
+			if !counted[at] {
+				counted[at] = true
+				rule.Processes++
+			}
+		}
+	}
+	slices.SortFunc(rules, func(a, b Rule) int {
+		return cmp.Or(cmp.Compare(a.Policy, b.Policy), cmp.Compare(b.Processes, a.Processes),
+			cmp.Compare(a.Code, b.Code), cmp.Compare(a.Where.Prefix, b.Where.Prefix))
+	})
+	if more = len(rules) - maxRules; more > 0 {
+		return rules[:maxRules], more
+	}
+	return rules, 0
+}
+
+// whereOf returns the place of the counts of a rule. Programs that were built before announcements had it do not say.
+func whereOf(*policies.RuleState) Where { return Where{} }
+
+// listed adds a text to a short list, once.
+func listed(list []string, text string) []string {
+	if text == "" || len(list) == maxListed || slices.Contains(list, text) {
+		return list
+	}
+	return append(list, text)
+}

@@ -1,0 +1,173 @@
+package counts
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/redisstore"
+)
+
+// DefaultPrefix is that of a program whose redisstore.Options have none.
+const DefaultPrefix = "weir"
+
+// patience bounds the time that Redis may take for all counts of a key: a person waits.
+const patience = 1500 * time.Millisecond
+
+// Options are the options of [New].
+type Options struct {
+	// Redis is the client of the Redis in which services count, with ContextTimeoutEnabled. nil if there is none.
+	Redis redis.UniversalClient
+	// Prefix is that of rules of which it is not known; "" means DefaultPrefix.
+	Prefix string
+	// Places are those prefixes of which something is different.
+	Places map[string]Place
+	// Process is the store of a program that runs in this process, for which services announce that they count in the
+	// process. nil if there is none: nobody can look into other processes.
+	Process core.Store
+	// Now forces the clock of all stores, in microseconds since the epoch, for tests. 0 means the clocks of the stores.
+	Now int64
+}
+
+// Place is a place of counts.
+type Place struct {
+	// Redis is the client; nil means Options.Redis.
+	Redis redis.UniversalClient
+	// SecretFile has the secret by which the service hashes its keys, less a newline at its end; "" if it does not.
+	SecretFile string
+}
+
+// Stores are the places in which services keep their counts. It is safe for concurrent use.
+type Stores struct {
+	o       Options
+	secrets map[string][]byte // by prefix
+	places  chan struct{}     // of reads at a time, whoever asks: they share the connections
+
+	mu     sync.Mutex
+	opened map[opened]*redisstore.Store // at most maxOpened
+}
+
+// opened is a store that was opened.
+type opened struct {
+	prefix string
+	hashed bool
+}
+
+// maxReads bounds the reads that are under way at a time: as many connections as a client of go-redis has for one
+// processor, so that the others have some.
+const maxReads = 16
+
+// maxOpened bounds the stores that are kept. Any process can announce any prefix, and one that is not kept is opened again.
+const maxOpened = 100
+
+// store is what a place of counts can do.
+type store interface {
+	core.Store
+	core.StateStore
+}
+
+// New returns the places of counts. It reads the secrets, and fails if one of them is missing or too short.
+func New(o Options) (*Stores, error) {
+	if o.Prefix == "" {
+		o.Prefix = DefaultPrefix
+	}
+	s := &Stores{o: o, secrets: map[string][]byte{}, places: make(chan struct{}, maxReads), opened: map[opened]*redisstore.Store{}}
+	var wrong []error
+	for prefix, place := range o.Places {
+		if place.SecretFile == "" {
+			continue
+		}
+		secret, err := os.ReadFile(place.SecretFile)
+		if err != nil {
+			wrong = append(wrong, fmt.Errorf("counts: the secret of the prefix %q: %w", prefix, err))
+			continue
+		}
+		s.secrets[prefix] = bytes.TrimSuffix(bytes.TrimSuffix(secret, []byte("\n")), []byte("\r"))
+		if s.client(prefix) == nil {
+			continue
+		}
+		if _, err := s.open(Where{Prefix: prefix, Hashed: true}); err != nil {
+			wrong = append(wrong, err)
+		}
+	}
+	if o.Redis != nil {
+		if _, err := s.open(Where{Prefix: o.Prefix}); err != nil {
+			wrong = append(wrong, err)
+		}
+	}
+	return s, errors.Join(wrong...)
+}
+
+func (s *Stores) client(prefix string) redis.UniversalClient {
+	if own := s.o.Places[prefix].Redis; own != nil {
+		return own
+	}
+	return s.o.Redis
+}
+
+// open returns the store of a place, or an error that says why nobody can look into it.
+func (s *Stores) open(w Where) (store, error) {
+	if w.Process {
+		if own, ok := s.o.Process.(store); ok {
+			return own, nil
+		}
+		return nil, errors.New("the services count in their processes, without Redis, where nobody else can look")
+	}
+	if w.Prefix == "" { // nobody has said how its keys are kept, but for whoever has given a secret
+		w.Prefix = s.o.Prefix
+		w.Hashed = s.secrets[w.Prefix] != nil
+	}
+	client := s.client(w.Prefix)
+	if client == nil {
+		return nil, errors.New("this server was started without the Redis in which the services count")
+	}
+	o := redisstore.Options{Prefix: w.Prefix, DenyCache: -1, Deadline: patience}
+	if o.HashKeys = s.secrets[w.Prefix]; !w.Hashed {
+		o.HashKeys = nil
+	} else if o.HashKeys == nil {
+		return nil, fmt.Errorf("the services hash the keys under the prefix %q with a secret that this server does not have; "+
+			"start it with the file of the secret", w.Prefix)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	id := opened{w.Prefix, w.Hashed}
+	if known := s.opened[id]; known != nil {
+		return known, nil
+	}
+	opening, err := redisstore.New(client, o)
+	if err != nil {
+		return nil, errors.New(strings.ReplaceAll(err.Error(), "redisstore: ", ""))
+	}
+	for other := range s.opened { // any: each is quickly opened again
+		if len(s.opened) < maxOpened {
+			break
+		}
+		delete(s.opened, other)
+	}
+	s.opened[id] = opening
+	return opening, nil
+}
+
+// unreadable returns why counts could not be read, for people. A text in which the key could stand is left out.
+func unreadable(err error, key string) error {
+	var failed *core.StoreError
+	switch {
+	case errors.As(err, &failed) && strings.Contains(failed.Error(), key):
+		return fmt.Errorf("the store in which the services count does not answer (%s)", failed.Class)
+	case errors.As(err, &failed):
+		return fmt.Errorf("the store in which the services count does not answer: %w", failed.Err)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("the store in which the services count has not answered within %v", patience)
+	case strings.Contains(err.Error(), key):
+		return errors.New("the counts could not be read")
+	}
+	return err
+}

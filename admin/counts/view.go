@@ -1,0 +1,115 @@
+package counts
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/weir-go/weir/core"
+)
+
+// View is what a store keeps about some keys of one policy, each at one instant. It is a store that shows just that, for
+// an enforce.Limiter that explains what it means under any numbers, and that cannot change anything.
+type View struct {
+	from   store
+	now    int64
+	places chan struct{}
+
+	mu   sync.Mutex
+	keys map[string]kept
+}
+
+// kept is what the store keeps about one key.
+type kept struct {
+	at     int64
+	states map[[2]string]core.State // by the shapes of the rates and of the permits
+}
+
+// View returns a View of a place of counts, or an error that says why nobody can look there.
+func (s *Stores) View(w Where) (*View, error) {
+	from, err := s.open(w)
+	if err != nil {
+		return nil, err
+	}
+	return &View{from: from, now: s.o.Now, places: s.places, keys: map[string]kept{}}, nil
+}
+
+// Read reads what the store keeps about a key under some policies, each state once. It may be called for other keys at the
+// same time. The error is for people, and does not have the key.
+func (v *View) Read(ctx context.Context, key string, all ...core.Policy) error {
+	select {
+	case v.places <- struct{}{}:
+		defer func() { <-v.places }()
+	case <-ctx.Done():
+		return unreadable(ctx.Err(), key)
+	}
+	read := kept{states: map[[2]string]core.State{}}
+	for _, p := range all {
+		if _, known := read.states[shapes(p)]; known {
+			continue
+		}
+		state, err := v.from.State(ctx, core.Take{Policy: p, Key: key, Now: v.now})
+		if err != nil {
+			return unreadable(err, key)
+		}
+		read.at = max(read.at, state.At)
+		read.states[shapes(p)] = state
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.keys[key] = read
+	return nil
+}
+
+// Unused reports whether the store has nothing of a key that was read: its next request is as if it were the first.
+func (v *View) Unused(key string) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, state := range v.keys[key].states {
+		if state.Text != nil || len(state.Leases) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// shapes name the states that a key of a policy has.
+func shapes(p core.Policy) [2]string { return [2]string{p.Spec().Shape(), p.Spec().PermitShape()} }
+
+var (
+	errUnread = errors.New("counts: a View was asked for a state that it has not read")
+	errChange = errors.New("counts: a View was asked for a change, and shows only what there is")
+)
+
+// State implements [core.StateStore] for what was read.
+func (v *View) State(_ context.Context, t core.Take) (core.State, error) {
+	v.mu.Lock()
+	read := v.keys[t.Key]
+	v.mu.Unlock()
+	state, known := read.states[shapes(t.Policy)]
+	if !known {
+		return core.State{}, errUnread
+	}
+	state.At, state.Remembered = read.at, nil // what this process remembers is nobody's answer
+	return state, nil
+}
+
+// Take implements [core.Store]: it fails.
+func (*View) Take(context.Context, core.Take) (core.Result, error) { return core.Result{}, errChange }
+
+// Refund implements [core.Store]: it fails.
+func (*View) Refund(context.Context, []core.Refund) error { return errChange }
+
+// Reset implements [core.Store]: it fails.
+func (*View) Reset(context.Context, core.Policy, string) error { return errChange }
+
+// Acquire implements [core.PermitStore]: it fails.
+func (*View) Acquire(context.Context, core.Permit) (core.Result, error) {
+	return core.Result{}, errChange
+}
+
+// Renew implements [core.PermitStore]: it fails.
+func (*View) Renew(context.Context, []core.Permit) ([]core.Permit, error) { return nil, errChange }
+
+// Release implements [core.PermitStore]: it fails.
+func (*View) Release(context.Context, []core.Permit) error { return errChange }
