@@ -1,7 +1,6 @@
 package demo_test
 
 import (
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -64,5 +63,3 @@ func TestFleetOfTheDemo(t *testing.T) {
 	require.NoError(t, err)
 	await("partners", map[string]policies.Meaning{"partner": policies.Code, "webhooks": policies.Fleet})
 }
-
-func TestMain(m *testing.M) { os.Exit(m.Run()) }
