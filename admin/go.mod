@@ -3,6 +3,7 @@ module github.com/weir-go/weir/admin
 go 1.26.0
 
 require (
+	github.com/alecthomas/kong v1.17.0
 	github.com/danielgtaylor/huma/v2 v2.37.2
 	github.com/gin-gonic/gin v1.11.0
 	github.com/go-sql-driver/mysql v1.10.1

@@ -122,8 +122,10 @@ func (f *fleet) killAdmins() {
 func (f *fleet) startAdmin() {
 	t := f.t
 	t.Helper()
+	redisURL := filepath.Join(f.dir, "redis")
+	require.NoError(t, os.WriteFile(redisURL, []byte("redis://weir-admin:secret@"+f.redis.Addr()), 0o600))
 	cmd := exec.Command(program(t),
-		"-db", filepath.Join(f.dir, "weir.db"), "-redis", "redis://weir-admin:secret@"+f.redis.Addr(),
+		"-db", filepath.Join(f.dir, "weir.db"), "-redis", "@"+redisURL,
 		"-token-file", filepath.Join(f.dir, "token"), "-addr", "127.0.0.1:0")
 	stderr, err := cmd.StderrPipe()
 	require.NoError(t, err)

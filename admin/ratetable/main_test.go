@@ -4,8 +4,6 @@ import (
 	"os"
 	"testing"
 
-	_ "github.com/go-sql-driver/mysql"
-
 	"github.com/weir-go/weir/admin/internal/sqltest"
 )
 

@@ -126,3 +126,9 @@ func (t Table) policy(r Row, owner string) (p policies.Policy, whys []string) {
 func full(text string, length int64) bool {
 	return length > 0 && int64(utf8.RuneCountInString(text)) >= length
 }
+
+// Doubt adds a doubt about a policy that is planned, and leaves the policy out.
+func (p *Plan) Doubt(of Planned, why string) {
+	p.Policies = slices.DeleteFunc(p.Policies, func(other Planned) bool { return other.Row.ID == of.Row.ID })
+	p.Doubts = append(p.Doubts, Doubt{Row: of.Row, Why: why, LeftOut: true})
+}

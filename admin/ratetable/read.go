@@ -5,6 +5,11 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
 )
 
 // Table has the rows of a database, and the lengths of its columns.
@@ -28,8 +33,43 @@ type Row struct {
 // MaxRows bounds the rows of a table that is read.
 const MaxRows = 10_000
 
-// Read reads the table. Nothing is written.
-func Read(ctx context.Context, db *sql.DB) (t Table, err error) {
+// Open opens the database of the older limiter, at a location such as "mysql://user@host:3306/database".
+func Open(location string) (*sql.DB, error) {
+	const such = `give one such as "mysql://user@host:3306/database"`
+	u, err := url.Parse(location)
+	if err != nil { // the error would have the password
+		return nil, errors.New("ratetable: the location of the table is no URL; " + such)
+	}
+	if u.Scheme != "mysql" && u.Scheme != "mariadb" {
+		return nil, fmt.Errorf("ratetable: the table is in %q; %s", u.Scheme+"://", such)
+	}
+	c := mysql.NewConfig()
+	c.User = u.User.Username()
+	c.Passwd, _ = u.User.Password()
+	c.Net, c.Addr = "tcp", u.Host
+	if u.Port() == "" {
+		c.Addr += ":3306"
+	}
+	if socket := u.Query().Get("socket"); socket != "" {
+		c.Net, c.Addr = "unix", socket
+	}
+	c.TLSConfig = u.Query().Get("tls")
+	c.DBName = strings.TrimPrefix(u.Path, "/")
+	c.Timeout, c.ReadTimeout, c.WriteTimeout = 5*time.Second, 30*time.Second, 30*time.Second
+	connector, err := mysql.NewConnector(c)
+	if err != nil {
+		return nil, fmt.Errorf("ratetable: %w", err)
+	}
+	return sql.OpenDB(connector), nil
+}
+
+// Read reads the table, in one state. Nothing is written.
+func Read(ctx context.Context, from *sql.DB) (t Table, err error) {
+	db, err := from.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
+	if err != nil {
+		return t, fmt.Errorf("ratetable: %w", err)
+	}
+	defer db.Rollback() //nolint:errcheck // nothing was written
 	lengths := map[string]int64{}
 	columns, err := db.QueryContext(ctx, `SELECT column_name, COALESCE(character_maximum_length, 0)
 		FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = 'rate_limiter_info'`)

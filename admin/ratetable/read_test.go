@@ -1,8 +1,6 @@
 package ratetable_test
 
 import (
-	"database/sql"
-	"net/url"
 	"strings"
 	"testing"
 
@@ -27,20 +25,11 @@ const table = `CREATE TABLE rate_limiter_info (
 	PRIMARY KEY (id), UNIQUE KEY name (name)
 ) DEFAULT CHARSET=utf8`
 
-// connect opens a database of a server by its location.
-func connect(t *testing.T, location string) *sql.DB {
-	t.Helper()
-	u, err := url.Parse(location)
-	require.NoError(t, err)
-	db, err := sql.Open("mysql", u.User.Username()+"@unix("+u.Query().Get("socket")+")"+u.Path)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = db.Close() })
-	return db
-}
-
 func TestRead(t *testing.T) {
-	db := connect(t, sqltest.MariaDB(t).Database(t))
-	_, err := ratetable.Read(t.Context(), db)
+	db, err := ratetable.Open(sqltest.MariaDB(t).Database(t))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, db.Close()) })
+	_, err = ratetable.Read(t.Context(), db)
 	require.ErrorContains(t, err, "no table rate_limiter_info")
 	_, err = db.ExecContext(t.Context(), table)
 	require.NoError(t, err)
@@ -83,4 +72,13 @@ func TestRead(t *testing.T) {
 	require.Len(t, plan.Policies, 2)
 	assert.Equal(t, "5/1s burst 20 token-bucket", plan.Policies[0].Policy.Text)
 	assert.Equal(t, []string{"pay"}, plan.Policies[0].Policy.Apps)
+}
+
+// A location that cannot be opened is refused, without its password.
+func TestOpen(t *testing.T) {
+	for _, location := range []string{"", "weir.db", "postgres://anna:secret@h/d", "mysql://anna:secret@%zz/d", "mysql://anna:secret@h/d?tls=none"} {
+		_, err := ratetable.Open(location)
+		require.Error(t, err, location)
+		assert.NotContains(t, err.Error(), "secret")
+	}
 }

@@ -1,20 +1,22 @@
 package main
 
 import (
-	"context"
 	"fmt"
-	"io"
 
 	"github.com/weir-go/weir/admin/demo"
 )
 
-// runDemo runs a demo until ctx ends.
-func runDemo(ctx context.Context, out io.Writer) error {
-	d, err := demo.Start(ctx, demo.Options{})
+type demoCommand struct {
+	Addr string `default:"127.0.0.1:0" help:"The address to listen on."`
+}
+
+// Run runs a demo until the program is to end.
+func (c *demoCommand) Run(e *environment) error {
+	d, err := demo.Start(e.ctx, demo.Options{Address: c.Addr})
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "weir-admin: the API is at %s, with the token %s\n", d.URL, d.Token)
-	<-ctx.Done()
+	fmt.Fprintf(e.out, "The API is at %s, with the token %s\n", d.URL, d.Token)
+	<-e.ctx.Done()
 	return d.Close()
 }

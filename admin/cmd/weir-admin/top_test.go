@@ -10,13 +10,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-go/weir/admin/internal/sqltest"
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/internal/redistest"
 	"github.com/weir-go/weir/internal/redisurl"
 )
 
-func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(sqltest.Main(m)) }
 
 // The admin's user needs the rights that the documentation says to read the worst callers, and no others.
 func TestWorstOf(t *testing.T) {

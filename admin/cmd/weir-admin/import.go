@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/weir-go/weir/admin/ratetable"
+	"github.com/weir-go/weir/admin/record"
+	"github.com/weir-go/weir/internal/adminapi"
+)
+
+type importCommand struct {
+	database
+
+	DSN    location `name:"dsn" required:"" placeholder:"LOCATION" help:"The database of the older limiter: mysql://user@host:3306/database, or @FILE, with the location in a file."`
+	Owner  string   `required:"" help:"The app that the policies belong to. They name the other apps of the table."`
+	Apply  bool     `help:"Write the policies. Without it, they are only shown."`
+	Reason string   `default:"import of rate_limiter_info" help:"The reason, for the history."`
+}
+
+// Run plans the import, and makes it if it is asked to.
+func (c *importCommand) Run(e *environment) error {
+	plan, err := c.plan(e.ctx)
+	if err != nil {
+		return err
+	}
+	db, err := c.open(e)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	r := record.New(db)
+	change, err := c.change(e.ctx, r, plan)
+	if err != nil {
+		return err
+	}
+	for _, p := range plan.Policies {
+		fmt.Fprintf(e.out, "%s: %s%s (row %d)\n", p.Name, p.Policy.Text, users(p.Policy.Apps), p.Row.ID)
+	}
+	for _, d := range plan.Doubts {
+		fmt.Fprintln(e.out, d)
+	}
+	done := "would be written; -apply writes them"
+	if c.Apply && len(change.Edits) > 0 {
+		if _, err := r.Change(e.ctx, change); err != nil {
+			return err
+		}
+	}
+	if c.Apply {
+		done = "are written"
+	}
+	fmt.Fprintf(e.out, "%d policies of %d rows %s; %d doubts\n", len(change.Edits), len(plan.Policies), done, len(plan.Doubts))
+	if len(change.Edits) > 0 {
+		fmt.Fprintf(e.out, "each is one bucket for all callers: in the code, its rule has keyfunc.Const(%q) as its key\n", "all")
+	}
+	if len(plan.Doubts) > 0 {
+		return status(doubted)
+	}
+	return nil
+}
+
+func users(apps []string) string {
+	if len(apps) == 0 {
+		return ""
+	}
+	return ", also for " + strings.Join(apps, ", ")
+}
+
+// plan reads the table.
+func (c *importCommand) plan(ctx context.Context) (*ratetable.Plan, error) {
+	at, err := c.DSN.read("-dsn")
+	if err != nil {
+		return nil, err
+	}
+	from, err := ratetable.Open(at)
+	if err != nil {
+		return nil, err
+	}
+	table, err := ratetable.Read(ctx, from)
+	if err := errors.Join(err, from.Close()); err != nil {
+		return nil, err
+	}
+	return ratetable.PlanOf(table, c.Owner)
+}
+
+// change returns the change that writes a plan. What the record says already is left out, and what it says otherwise
+// becomes a doubt.
+func (c *importCommand) change(ctx context.Context, r *record.Record, plan *ratetable.Plan) (record.Change, error) {
+	change := record.Change{App: c.Owner, Who: "weir-admin", Why: c.Reason, Action: "import"}
+	for _, p := range slices.Clone(plan.Policies) {
+		one := change
+		one.Edits = []record.Edit{{Name: p.Name, Policy: &p.Policy, Expect: record.Expect{Absent: true}}}
+		held, _, err := r.Policy(ctx, c.Owner, p.Name)
+		switch {
+		case err == nil && adminapi.PolicyOf(held).Equal(adminapi.PolicyOf(p.Policy)):
+			continue
+		case err == nil:
+			plan.Doubt(p, fmt.Sprintf("the record has %q of %q already; delete or rename one of the two", p.Name, c.Owner))
+			continue
+		case !errors.As(err, new(*record.NotFoundError)):
+			return change, err
+		}
+		one.Dry = true
+		switch _, err := r.Change(ctx, one); {
+		case err == nil:
+			change.Edits = append(change.Edits, one.Edits...)
+		case errors.As(err, new(*record.TakenError)), errors.As(err, new(*record.FormError)), errors.As(err, new(*record.InvalidError)):
+			plan.Doubt(p, err.Error())
+		default:
+			return change, err
+		}
+	}
+	return change, nil
+}

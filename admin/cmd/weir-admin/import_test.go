@@ -1,0 +1,79 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-go/weir/admin/internal/sqltest"
+	"github.com/weir-go/weir/admin/ratetable"
+	"github.com/weir-go/weir/admin/record"
+	"github.com/weir-go/weir/core/policies"
+)
+
+// The import shows what it would do, and with -apply does it, once; what is open is listed, and is the exit status.
+func TestImport(t *testing.T) {
+	server := sqltest.MariaDB(t)
+	older, file := server.Database(t), server.Database(t)
+	table, err := ratetable.Open(older)
+	require.NoError(t, err)
+	defer table.Close()
+	exec := func(query string) {
+		t.Helper()
+		_, err := table.ExecContext(t.Context(), query)
+		require.NoError(t, err)
+	}
+	exec(`CREATE TABLE rate_limiter_info (id int PRIMARY KEY AUTO_INCREMENT, name varchar(50) UNIQUE, apps varchar(1000),
+		max_permits int, rate int, created_by varchar(50), updated_by varchar(50), created_at datetime, updated_at datetime)`)
+	exec(`INSERT INTO rate_limiter_info (name, apps, max_permits, rate, created_by) VALUES
+		('login', 'pay,shop', 20, 5, 'anna'), ('mail', 'pay', 10, 1, 'bob')`)
+
+	weir := func(args ...string) (string, error) {
+		var out strings.Builder
+		err := run(t.Context(), append([]string{"import", "-db", file, "-dsn", older, "-owner", "pay"}, args...), &out)
+		return out.String(), err
+	}
+	read := func(name string) (policies.Policy, error) {
+		p, _, err := record.New(sqltest.Open(t, file)).Policy(t.Context(), "pay", name)
+		return p, err
+	}
+	out, err := weir()
+	require.NoError(t, err)
+	assert.Contains(t, out, "login: 5/1s burst 20 token-bucket, also for shop (row 1)\n")
+	assert.Contains(t, out, "2 policies of 2 rows would be written; -apply writes them; 0 doubts\n")
+	_, err = read("login")
+	require.Error(t, err, "it was a plan")
+
+	out, err = weir("-apply")
+	require.NoError(t, err)
+	assert.Contains(t, out, "2 policies of 2 rows are written")
+	p, err := read("login")
+	require.NoError(t, err)
+	assert.Equal(t, policies.Policy{Text: "5/1s burst 20 token-bucket", Apps: []string{"shop"}}, p)
+	out, err = weir("-apply")
+	require.NoError(t, err)
+	assert.Contains(t, out, "0 policies of 2 rows are written", "once")
+
+	// What has changed in the table since, what others own, and what is not clear is left out.
+	exec(`UPDATE rate_limiter_info SET rate = 7 WHERE name = 'mail'`)
+	exec(`INSERT INTO rate_limiter_info (name, apps, max_permits, rate, created_by) VALUES
+		('sms', 'pay', 3, 0, 'bob'), ('export', 'pay', 3, 3, NULL)`)
+	out, err = weir("-apply")
+	require.ErrorIs(t, err, status(doubted))
+	assert.Contains(t, out, `row 2, "mail": left out: the record has "mail"`)
+	assert.Contains(t, out, `row 3, "sms": left out: rate is 0`)
+	assert.Contains(t, out, `row 4, "export": nobody stands in created_by`)
+	assert.Contains(t, out, "1 policies of 2 rows are written; 3 doubts\n")
+	p, err = read("mail")
+	require.NoError(t, err)
+	assert.Equal(t, "1/1s burst 10 token-bucket", p.Text)
+	_, err = read("export")
+	require.NoError(t, err)
+
+	require.ErrorContains(t, within(t, "import", "-db", file, "-dsn", "mysql://anna:secret@h/d", "-owner", "pay"), "-dsn @FILE")
+	require.ErrorContains(t, within(t, "import", "-db", file, "-dsn", older, "-owner", "no app"), "owner")
+	require.ErrorContains(t, within(t, "import", "-db", file, "-dsn", filepath.Join(t.TempDir(), "x"), "-owner", "pay"), "mysql://")
+}
