@@ -84,15 +84,15 @@ func Start(ctx context.Context, o Options) (d *Demo, err error) {
 
 // services starts the two services and their callers.
 func (d *Demo) services(ctx context.Context, x *exchange, o Options) error {
+	store, err := core.NewMemory(core.MemoryOptions{})
+	if err != nil {
+		return err
+	}
 	urls := map[string]string{}
 	for _, of := range []struct {
 		app, process string
 		program      program
 	}{{"shop", "shop-1", shop}, {"partners", "partners-1", partners}} {
-		store, err := core.NewMemory(core.MemoryOptions{})
-		if err != nil {
-			return err
-		}
 		s, err := startService(ctx, x, store, o.Log, of.app, of.process, of.program)
 		if err != nil {
 			return err
