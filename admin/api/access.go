@@ -5,14 +5,14 @@ import (
 	"net/url"
 	"strconv"
 
-	"github.com/weir-go/weir/internal/adminapi"
+	"github.com/weir-go/weir/admin/manage"
 )
 
-func (s *server) me(ctx context.Context, _ *struct{}) (*answer[adminapi.Me], error) {
+func (s *server) me(ctx context.Context, _ *struct{}) (*answer[manage.Me], error) {
 	return plain(s.Me(ctx, who(ctx)))
 }
 
-func (s *server) grants(ctx context.Context, in *OfApp) (*answer[adminapi.Grants], error) {
+func (s *server) grants(ctx context.Context, in *OfApp) (*answer[manage.Grants], error) {
 	return tagged(s.Grants(ctx, who(ctx), in.App))
 }
 
@@ -20,9 +20,9 @@ func (s *server) putGrants(ctx context.Context, in *struct {
 	OfApp
 	Condition
 	Reasoned
-	Body adminapi.Grants
+	Body manage.Grants
 },
-) (*answer[adminapi.Grants], error) {
+) (*answer[manage.Grants], error) {
 	w, err := Writing{Reasoned: in.Reasoned}.write(ctx, in.Condition, func(ctx context.Context) (int64, error) {
 		_, revision, err := s.Grants(ctx, who(ctx), in.App)
 		return revision, err
@@ -33,7 +33,7 @@ func (s *server) putGrants(ctx context.Context, in *struct {
 	return tagged(s.PutGrants(ctx, who(ctx), in.App, in.Body.Grants, w))
 }
 
-func (s *server) tokens(ctx context.Context, in *Paged) (*answer[adminapi.Tokens], error) {
+func (s *server) tokens(ctx context.Context, in *Paged) (*answer[manage.Tokens], error) {
 	after, err := in.after()
 	if err != nil {
 		return nil, err
@@ -43,14 +43,14 @@ func (s *server) tokens(ctx context.Context, in *Paged) (*answer[adminapi.Tokens
 	if err == nil && len(out.Tokens) > 0 {
 		n, last = len(out.Tokens), out.Tokens[len(out.Tokens)-1].ID
 	}
-	return listed(out, err, *in, n, strconv.FormatInt(last, 10), adminapi.PathTokens, url.Values{})
+	return listed(out, err, *in, n, strconv.FormatInt(last, 10), PathTokens, url.Values{})
 }
 
 func (s *server) makeToken(ctx context.Context, in *struct {
 	Reasoned
-	Body adminapi.NewToken
+	Body manage.NewToken
 },
-) (*answer[adminapi.MadeToken], error) {
+) (*answer[manage.MadeToken], error) {
 	return plain(s.MakeToken(ctx, who(ctx), in.Body, in.Reason))
 }
 

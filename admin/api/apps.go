@@ -9,16 +9,16 @@ import (
 	"github.com/weir-go/weir/internal/adminapi"
 )
 
-func (s *server) apps(ctx context.Context, in *Paged) (*answer[adminapi.Apps], error) {
+func (s *server) apps(ctx context.Context, in *Paged) (*answer[manage.Apps], error) {
 	out, err := s.Apps(ctx, who(ctx), in.After, in.Limit)
 	n, last := 0, ""
 	if err == nil && len(out.Apps) > 0 {
-		n, last = len(out.Apps), out.Apps[len(out.Apps)-1].App
+		n, last = len(out.Apps), out.Apps[len(out.Apps)-1].App.App
 	}
 	return listed(out, err, *in, n, last, adminapi.PathApps, url.Values{})
 }
 
-func (s *server) app(ctx context.Context, in *OfApp) (*answer[adminapi.AppView], error) {
+func (s *server) app(ctx context.Context, in *OfApp) (*answer[manage.AppView], error) {
 	out, err := s.App(ctx, who(ctx), in.App)
 	if err != nil {
 		return nil, err
@@ -87,7 +87,7 @@ func (s *server) services(ctx context.Context, in *OfApp) (*answer[adminapi.Serv
 	return plain(s.Services(ctx, who(ctx), in.App))
 }
 
-func (s *server) search(ctx context.Context, in *struct{ Body adminapi.Search }) (*answer[adminapi.Found], error) {
+func (s *server) search(ctx context.Context, in *struct{ Body manage.Search }) (*answer[manage.Found], error) {
 	return plain(s.Search(ctx, who(ctx), in.Body.Text))
 }
 

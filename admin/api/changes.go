@@ -6,7 +6,6 @@ import (
 	"strconv"
 
 	"github.com/weir-go/weir/admin/manage"
-	"github.com/weir-go/weir/internal/adminapi"
 )
 
 func (s *server) apply(ctx context.Context, in *struct {
@@ -29,7 +28,7 @@ func (s *server) proposals(ctx context.Context, in *struct {
 	App   string `query:"app" doc:"App of the proposals"`
 	State string `query:"state" enum:"open,approved,rejected,ended" doc:"State of the proposals"`
 },
-) (*answer[adminapi.Proposals], error) {
+) (*answer[manage.Proposals], error) {
 	which := manage.WhichProposals{App: in.App, State: in.State, After: in.After, Limit: in.Limit}
 	out, err := s.Proposals(ctx, who(ctx), which)
 	n, last := 0, ""
@@ -39,7 +38,7 @@ func (s *server) proposals(ctx context.Context, in *struct {
 	query := url.Values{}
 	with(query, "app", in.App)
 	with(query, "state", in.State)
-	return listed(out, err, in.Paged, n, last, adminapi.PathProposals, query)
+	return listed(out, err, in.Paged, n, last, PathProposals, query)
 }
 
 // with adds a part to a query, unless it is empty.
@@ -78,7 +77,7 @@ func (s *server) audit(ctx context.Context, in *struct {
 	Action    string `query:"action" doc:"Action of the rows"`
 	Emergency bool   `query:"emergency" doc:"Only emergency changes"`
 },
-) (*answer[adminapi.Audit], error) {
+) (*answer[manage.Audit], error) {
 	after, err := in.after()
 	if err != nil {
 		return nil, err
@@ -99,7 +98,7 @@ func (s *server) audit(ctx context.Context, in *struct {
 	if in.Emergency {
 		query.Set("emergency", "true")
 	}
-	return listed(out, err, in.Paged, n, strconv.FormatInt(last, 10), adminapi.PathAudit, query)
+	return listed(out, err, in.Paged, n, strconv.FormatInt(last, 10), PathAudit, query)
 }
 
 func (s *server) seen(ctx context.Context, in *struct {

@@ -12,11 +12,11 @@ func (s *server) usage(ctx context.Context, in *struct {
 	OfPolicy
 	Minutes int `query:"minutes" default:"60" minimum:"1" maximum:"1440" doc:"Minutes to look back"`
 },
-) (*answer[adminapi.Usage], error) {
-	return plain(s.Usage(ctx, who(ctx), in.App, in.Name, time.Duration(in.Minutes)*time.Minute))
+) (*answer[manage.Usage], error) {
+	return plain(s.Usage(ctx, who(ctx), in.App, in.Name, time.Now().Add(-time.Duration(in.Minutes)*time.Minute)))
 }
 
-func (s *server) keys(ctx context.Context, in *OfPolicy) (*answer[adminapi.Keys], error) {
+func (s *server) keys(ctx context.Context, in *OfPolicy) (*answer[manage.Keys], error) {
 	return tagged(s.Keys(ctx, who(ctx), in.App, in.Name))
 }
 
@@ -24,7 +24,7 @@ func (s *server) putKey(ctx context.Context, in *struct {
 	OfPolicy
 	Condition
 	Writing
-	Body adminapi.KeyNumbers
+	Body manage.KeyNumbers
 },
 ) (*written, error) {
 	w, err := in.write(ctx, in.Condition, s.revisionOfPolicy(in.OfPolicy))
@@ -37,7 +37,7 @@ func (s *server) putKey(ctx context.Context, in *struct {
 func (s *server) resetKey(ctx context.Context, in *struct {
 	OfPolicy
 	Reasoned
-	Body adminapi.OfKey
+	Body manage.OfKey
 },
 ) (*nothing, error) {
 	return done(s.ResetKey(ctx, who(ctx), in.App, in.Name, in.Body.Key, manage.Write{Any: true, Reason: in.Reason}))
@@ -46,9 +46,9 @@ func (s *server) resetKey(ctx context.Context, in *struct {
 func (s *server) lookAtKey(ctx context.Context, in *struct {
 	OfApp
 	Reasoned
-	Body adminapi.OfKey
+	Body manage.OfKey
 },
-) (*answer[adminapi.Looks], error) {
+) (*answer[manage.Looks], error) {
 	return plain(s.Look(ctx, who(ctx), in.App, in.Body.Key, in.Reason))
 }
 

@@ -27,7 +27,7 @@ func (s *server) revisionOfPolicy(of OfPolicy) func(context.Context) (int64, err
 	}
 }
 
-// document is what apply takes: see policies.Schema.
+// document is the body of apply: see policies.Schema.
 type document struct {
 	Format   int                        `json:"format,omitempty"`
 	App      string                     `json:"app"`
@@ -46,7 +46,7 @@ func (s *server) publishedDocument(ctx context.Context, in *struct {
 	return &encoded{ContentType: "application/json", ETag: adminapi.ETag(revision), Body: data}, nil
 }
 
-func (s *server) policy(ctx context.Context, in *OfPolicy) (*answer[adminapi.Held], error) {
+func (s *server) policy(ctx context.Context, in *OfPolicy) (*answer[manage.Held], error) {
 	out, err := s.Policy(ctx, who(ctx), in.App, in.Name)
 	if err != nil {
 		return nil, err
@@ -105,9 +105,9 @@ func (s *server) history(ctx context.Context, in *struct {
 
 func (s *server) preview(ctx context.Context, in *struct {
 	OfPolicy
-	Body adminapi.AskPreview
+	Body manage.AskPreview
 },
-) (*answer[adminapi.Preview], error) {
+) (*answer[manage.Preview], error) {
 	return plain(s.Preview(ctx, who(ctx), in.App, in.Name, in.Body))
 }
 
@@ -134,25 +134,11 @@ func (s *server) takeOver(ctx context.Context, in *struct {
 	return wrote(s.TakeOver(ctx, who(ctx), in.App, in.Name, w))
 }
 
-func (s *server) trial(ctx context.Context, in *struct {
-	OfPolicy
-	Condition
-	Writing
-	Body adminapi.Trial
-},
-) (*written, error) {
-	w, err := in.write(ctx, in.Condition, s.revisionOfPolicy(in.OfPolicy))
-	if err != nil {
-		return nil, err
-	}
-	return wrote(s.Trial(ctx, who(ctx), in.App, in.Name, in.Body.On, in.Body.Until, w))
-}
-
 func (s *server) putTemporary(ctx context.Context, in *struct {
 	OfPolicy
 	Condition
 	Writing
-	Body adminapi.Temporary
+	Body manage.Temporary
 },
 ) (*written, error) {
 	w, err := in.write(ctx, in.Condition, s.revisionOfPolicy(in.OfPolicy))
@@ -178,10 +164,17 @@ func (s *server) endTemporary(ctx context.Context, in *struct {
 func (s *server) check(ctx context.Context, in *struct {
 	RawBody []byte `contentType:"application/json"`
 },
-) (*answer[adminapi.Checked], error) {
-	return plain(s.Check(ctx, who(ctx), in.RawBody))
+) (*answer[manage.Checked], error) {
+	p, err := manage.DecodePolicy(in.RawBody, "policy")
+	if found := manage.Problem(err); err != nil && len(found.Errors) > 0 {
+		return plain(&manage.Checked{Mistakes: found.Errors}, nil)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return plain(s.Check(ctx, who(ctx), p))
 }
 
-func (s *server) presets(ctx context.Context, _ *struct{}) (*answer[adminapi.Presets], error) {
+func (s *server) presets(ctx context.Context, _ *struct{}) (*answer[manage.Presets], error) {
 	return plain(s.Presets(ctx, who(ctx)))
 }

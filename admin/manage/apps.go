@@ -3,23 +3,102 @@ package manage
 import (
 	"cmp"
 	"context"
+	"time"
 
 	"github.com/weir-go/weir/admin/record"
 	"github.com/weir-go/weir/admin/rights"
-	"github.com/weir-go/weir/core/policies"
 	"github.com/weir-go/weir/internal/adminapi"
 )
 
-// Me returns who asks, and what they may do.
-func (*Manager) Me(_ context.Context, who *rights.Person) (*adminapi.Me, error) {
-	if who == nil {
-		return nil, &RightError{Verdict: rights.Hidden, Action: rights.ActionView}
-	}
-	me := &adminapi.Me{ID: who.ID, Name: who.Name, Token: who.Token, Admin: who.Admin, Roles: map[string]string{}}
-	for app, role := range who.Roles {
-		me.Roles[app] = role.String()
-	}
-	return me, nil
+// Health has numbers of the processes of an app, as they announce themselves.
+type Health struct {
+	// Read is the time at which their announcements were read.
+	Read      time.Time `json:"read"`
+	Processes int       `json:"processes"`
+	// Behind, Unusable and Stale are the numbers of processes that have an earlier document, that cannot use a text of
+	// it, and that cannot read it any more.
+	Behind   int `json:"behind,omitempty"`
+	Unusable int `json:"unusable,omitempty"`
+	Stale    int `json:"stale,omitempty"`
+	// Trials is the number of policies that only count.
+	Trials int `json:"trials,omitempty"`
+	// Admitted and Refused are the numbers of requests in the last whole minute.
+	Admitted uint64 `json:"admitted,omitempty"`
+	Refused  uint64 `json:"refused,omitempty"`
+}
+
+// App is an app that a person may see.
+type App struct {
+	adminapi.App
+	// Role is that of the person: "viewer", "operator", "owner" or "admin".
+	Role     string            `json:"role"`
+	Settings adminapi.Settings `json:"settings"`
+	// Health is nil where the processes have not been read.
+	Health *Health `json:"health,omitempty"`
+}
+
+// Apps is a list of apps, by name.
+type Apps struct {
+	Apps []App `json:"apps"`
+}
+
+// AppView answers PathApp: an app on one page.
+type AppView struct {
+	App
+	Policies []PolicyView `json:"policies"`
+	// Code are the limits that only the code has.
+	Code []CodeLimit `json:"code,omitempty"`
+	// Proposals is the number of those that wait for somebody.
+	Proposals int `json:"proposals,omitempty"`
+	// Emergencies are the emergency changes at which nobody has looked yet.
+	Emergencies []AuditRow `json:"emergencies,omitempty"`
+}
+
+// PolicyView is a policy of an app, its own or one that another app lends it.
+type PolicyView struct {
+	Held
+	// Owner is the app to which it belongs, "*" for one of all apps.
+	Owner string `json:"owner"`
+	// Words are those of Checked.
+	Words []string `json:"words,omitempty"`
+	// Origins are the numbers of rules of processes by what they obey: "fleet", "code", "trial", "unusable".
+	Origins map[string]int `json:"origins,omitempty"`
+	// Why is the reason why a process cannot use it, or "".
+	Why string `json:"why,omitempty"`
+	// Changed is the last change of it.
+	Changed *adminapi.Past `json:"changed,omitempty"`
+	// Usage is its last hour, by the minute.
+	Usage []UsagePoint `json:"usage,omitempty"`
+}
+
+// CodeLimit is a limit of the code of a service, which the record does not have.
+type CodeLimit struct {
+	Name string `json:"name"`
+	// Texts are those of the processes: several while a new version is rolled out.
+	Texts  []string `json:"texts"`
+	Places []string `json:"places,omitempty"` // such as "GET /orders"
+	// Processes is the number of those that have it.
+	Processes int `json:"processes"`
+}
+
+// Search is the body of PathSearch: a key stands in no URL.
+type Search struct {
+	Text string `json:"text"`
+}
+
+// Found answers PathSearch.
+type Found struct {
+	Apps     []string `json:"apps,omitempty"`
+	Policies []OfApp  `json:"policies,omitempty"`
+	// Key is the text if it has the form of a key, such as "user=7", and KeyApps are the apps in which it may be looked at.
+	Key     string   `json:"key,omitempty"`
+	KeyApps []string `json:"keyApps,omitempty"`
+}
+
+// OfApp is a policy of an app.
+type OfApp struct {
+	App  string `json:"app"`
+	Name string `json:"name"`
 }
 
 // limited returns the number of entries that a list has if limit are wanted: 0 are as many as there may be.
@@ -31,12 +110,12 @@ func limited(limit int) int {
 }
 
 // Apps returns up to limit apps that a person may see, by name, those after a name.
-func (m *Manager) Apps(ctx context.Context, who *rights.Person, after string, limit int) (*adminapi.Apps, error) {
+func (m *Manager) Apps(ctx context.Context, who *rights.Person, after string, limit int) (*Apps, error) {
 	heads, err := m.o.Record.Heads(ctx)
 	if err != nil {
 		return nil, err
 	}
-	out := &adminapi.Apps{Apps: []adminapi.App{}}
+	out := &Apps{Apps: []App{}}
 	for _, h := range heads {
 		if len(out.Apps) == limited(limit) {
 			break
@@ -48,22 +127,24 @@ func (m *Manager) Apps(ctx context.Context, who *rights.Person, after string, li
 	return out, nil
 }
 
-func (m *Manager) app(who *rights.Person, h record.Head) adminapi.App {
+func (m *Manager) app(who *rights.Person, h record.Head) App {
 	state := m.o.Publisher.State(h.App)
-	return adminapi.App{
-		App: h.App, Generation: h.Version.Generation, Revision: h.Version.Revision,
-		Published: state.Version == h.Version && state.Alarm == "", Alarm: state.Alarm,
+	return App{
+		App: adminapi.App{
+			App: h.App, Generation: h.Version.Generation, Revision: h.Version.Revision,
+			Published: state.Version == h.Version && state.Alarm == "", Alarm: state.Alarm,
+		},
 		Role: who.Role(h.App).String(),
 	}
 }
 
 // Search finds apps and policies by a part of their names, and says whether a text may be a key.
-func (*Manager) Search(context.Context, *rights.Person, string) (*adminapi.Found, error) {
+func (*Manager) Search(context.Context, *rights.Person, string) (*Found, error) {
 	return nil, ErrNotYet
 }
 
 // App returns an app on one page.
-func (m *Manager) App(ctx context.Context, who *rights.Person, app string) (*adminapi.AppView, error) {
+func (m *Manager) App(ctx context.Context, who *rights.Person, app string) (*AppView, error) {
 	if err := m.may(who, rights.ActionView, app); err != nil {
 		return nil, err
 	}
@@ -74,7 +155,7 @@ func (m *Manager) App(ctx context.Context, who *rights.Person, app string) (*adm
 	if !known {
 		return nil, &record.NotFoundError{App: app}
 	}
-	return &adminapi.AppView{App: m.app(who, head), Policies: []adminapi.PolicyView{}}, nil
+	return &AppView{App: m.app(who, head), Policies: []PolicyView{}}, nil
 }
 
 // PutApp makes an app known, or changes its settings.
@@ -126,24 +207,4 @@ func (m *Manager) Adopt(ctx context.Context, who *rights.Person, app string, w W
 		generation = max(generation, p.Version.Generation)
 	}
 	return m.change(ctx, who, record.Change{App: app, Action: "adopt", Generation: generation}, w)
-}
-
-// Grants returns the rights on an app.
-func (m *Manager) Grants(_ context.Context, who *rights.Person, app string) (*adminapi.Grants, int64, error) {
-	if err := m.may(who, rights.ActionView, app); err != nil {
-		return nil, 0, err
-	}
-	return nil, 0, ErrNotYet
-}
-
-// PutGrants makes the rights on an app those of a list.
-func (m *Manager) PutGrants(_ context.Context, who *rights.Person, app string, _ []adminapi.Grant, _ Write) (*adminapi.Grants, int64, error) {
-	action := rights.ActionGrant
-	if app == policies.AllApps {
-		action = rights.ActionGroups
-	}
-	if err := m.may(who, action, app); err != nil {
-		return nil, 0, err
-	}
-	return nil, 0, ErrNotYet
 }

@@ -14,6 +14,35 @@ import (
 	"github.com/weir-go/weir/internal/adminapi"
 )
 
+// Held is a policy as the record has it.
+type Held struct {
+	adminapi.Held
+	// Temporary are the changes of it that end by themselves.
+	Temporary []Temporarily `json:"temporary,omitempty"`
+	// KeyCount is the number of keys with numbers of their own, for those who may not see the keys.
+	KeyCount int `json:"keyCount,omitempty"`
+}
+
+// Temporarily is a change that ends by itself: the former text is then written again, unless somebody has changed it.
+type Temporarily struct {
+	// Key is the key whose numbers it changes, or "" for the policy's text.
+	Key    string    `json:"key,omitempty"`
+	Until  time.Time `json:"until"`
+	By     string    `json:"by,omitempty"`
+	Reason string    `json:"reason,omitempty"`
+	// Former is the text that holds again, "" if there was none.
+	Former string `json:"former,omitempty"`
+}
+
+// Temporary is the body of PathTemporary: either Text or Trial.
+type Temporary struct {
+	// Text has the numbers that hold until then.
+	Text string `json:"text,omitempty"`
+	// Trial is true to let the policy only count until then, and false to let it refuse.
+	Trial *bool     `json:"trial,omitempty"`
+	Until time.Time `json:"until"`
+}
+
 // Document returns the document of an app as it is published, and the revision of the app. With owned it has only the
 // policies that belong to the app, with the further apps of each, as Apply takes them.
 func (m *Manager) Document(ctx context.Context, who *rights.Person, app string, owned bool) (encoded []byte, revision int64, err error) {
@@ -45,7 +74,7 @@ func (m *Manager) Document(ctx context.Context, who *rights.Person, app string, 
 }
 
 // Policy returns a policy that belongs to an app.
-func (m *Manager) Policy(ctx context.Context, who *rights.Person, app, name string) (*adminapi.Held, error) {
+func (m *Manager) Policy(ctx context.Context, who *rights.Person, app, name string) (*Held, error) {
 	if err := m.may(who, rights.ActionView, app); err != nil {
 		return nil, err
 	}
@@ -53,7 +82,7 @@ func (m *Manager) Policy(ctx context.Context, who *rights.Person, app, name stri
 	if err != nil {
 		return nil, err
 	}
-	return &adminapi.Held{App: app, Name: name, Revision: revision, Policy: adminapi.PolicyOf(p)}, nil
+	return &Held{Held: adminapi.Held{App: app, Name: name, Revision: revision, Policy: adminapi.PolicyOf(p)}}, nil
 }
 
 // PutPolicy writes a policy. The right is needed on each app that it names, or has named.
@@ -228,7 +257,7 @@ func (m *Manager) Trial(_ context.Context, who *rights.Person, app, _ string, _ 
 }
 
 // SetTemporary writes other numbers of a policy, which hold until a time.
-func (m *Manager) SetTemporary(_ context.Context, who *rights.Person, app, _ string, _ adminapi.Temporary, _ Write) (*adminapi.Written, error) {
+func (m *Manager) SetTemporary(_ context.Context, who *rights.Person, app, _ string, _ Temporary, _ Write) (*adminapi.Written, error) {
 	if err := m.may(who, rights.ActionTemporary, app); err != nil {
 		return nil, err
 	}

@@ -65,22 +65,10 @@ func (c *Client) Apps(ctx context.Context) ([]App, error) {
 	}
 }
 
-// App returns an app on one page.
-func (c *Client) App(ctx context.Context, app string) (AppView, error) {
-	var out AppView
-	err := c.call(ctx, http.MethodGet, Path(PathApp, app), nil, nil, nil, &out)
-	return out, err
-}
-
 // PutApp makes an app known to the record, so that the policies of [policies.AllApps] reach it before it has policies,
 // or changes its settings.
 func (c *Client) PutApp(ctx context.Context, app string, settings Settings, w Write) (Written, error) {
 	return c.write(ctx, http.MethodPut, Path(PathApp, app), w, settings)
-}
-
-// DeleteApp deletes an app with its policies.
-func (c *Client) DeleteApp(ctx context.Context, app string, w Write) (Written, error) {
-	return c.write(ctx, http.MethodDelete, Path(PathApp, app), w, nil)
 }
 
 // Adopt makes the record's document of an app later than all that services have seen, after the record was restored
@@ -145,41 +133,9 @@ func (c *Client) Rollback(ctx context.Context, app, name string, to int64, w Wri
 	return c.write(ctx, http.MethodPost, Path(PathRollback, app, name), w, Rollback{To: to})
 }
 
-// RollbackApp makes all policies of an app what they were at a revision.
-func (c *Client) RollbackApp(ctx context.Context, app string, to int64, w Write) (Written, error) {
-	return c.write(ctx, http.MethodPost, Path(PathAppRollback, app), w, Rollback{To: to})
-}
-
-// Trial lets a policy only count what it would refuse, or refuse again.
-func (c *Client) Trial(ctx context.Context, app, name string, t Trial, w Write) (Written, error) {
-	return c.write(ctx, http.MethodPut, Path(PathTrial, app, name), w, t)
-}
-
-// PutTemporary writes numbers of a policy that hold for a time.
-func (c *Client) PutTemporary(ctx context.Context, app, name string, t Temporary, w Write) (Written, error) {
-	return c.write(ctx, http.MethodPut, Path(PathTemporary, app, name), w, t)
-}
-
-// EndTemporary ends them before their time.
-func (c *Client) EndTemporary(ctx context.Context, app, name string, w Write) (Written, error) {
-	return c.write(ctx, http.MethodDelete, Path(PathTemporary, app, name), w, nil)
-}
-
-// PutKey gives a key numbers of its own, or takes them away.
-func (c *Client) PutKey(ctx context.Context, app, name string, k KeyNumbers, w Write) (Written, error) {
-	return c.write(ctx, http.MethodPut, Path(PathKeys, app, name), w, k)
-}
-
 // Apply makes the policies of the app that a document names those of the document, all in one change.
 func (c *Client) Apply(ctx context.Context, document []byte, w Write) (Written, error) {
 	return c.write(ctx, http.MethodPost, Path(PathApply), w, document)
-}
-
-// Me returns who the client is.
-func (c *Client) Me(ctx context.Context) (Me, error) {
-	var out Me
-	err := c.call(ctx, http.MethodGet, Path(PathMe), nil, nil, nil, &out)
-	return out, err
 }
 
 // Top returns the callers of a policy that all processes with a prefix have counted most in the last minutes.

@@ -35,19 +35,6 @@ type Held struct {
 	// Revision is that of the change that wrote it, and its ETag.
 	Revision int64  `json:"revision"`
 	Policy   Policy `json:"policy"`
-	// Temporary are the changes of it that end by themselves.
-	Temporary []Temporarily `json:"temporary,omitempty"`
-}
-
-// Temporarily is a change that ends by itself: the former text is then written again, unless somebody has changed it.
-type Temporarily struct {
-	// Key is the key whose numbers it changes, or "" for the policy's text.
-	Key    string    `json:"key,omitempty"`
-	Until  time.Time `json:"until"`
-	By     string    `json:"by,omitempty"`
-	Reason string    `json:"reason,omitempty"`
-	// Former is the text that holds again, "" if there was none.
-	Former string `json:"former,omitempty"`
 }
 
 // Written answers a change.
@@ -116,58 +103,4 @@ type Past struct {
 type Rollback struct {
 	// To is the revision of the version that holds again.
 	To int64 `json:"to" minimum:"1"`
-}
-
-// Trial is the body of PathTrial.
-type Trial struct {
-	// On is whether the policy only counts what it would refuse.
-	On bool `json:"on"`
-	// Until is the time at which the former text holds again. Only an owner may leave it out.
-	Until time.Time `json:"until,omitzero"`
-}
-
-// Temporary is the body of PathTemporary.
-type Temporary struct {
-	// Text are the numbers that hold until then.
-	Text  string    `json:"text"`
-	Until time.Time `json:"until"`
-}
-
-// Preset is a text that is often wanted.
-type Preset struct {
-	Name  string            `json:"name"`
-	Text  string            `json:"text"`
-	Tiers map[string]string `json:"tiers,omitempty"`
-	// Words says for what it is good, and why its numbers are as they are.
-	Words string `json:"words"`
-}
-
-// Presets answers PathPresets.
-type Presets struct {
-	Presets []Preset `json:"presets"`
-}
-
-// Checked answers PathCheck: what a policy says, while somebody writes it.
-type Checked struct {
-	// Words are sentences: what holds at once, and in the worst window.
-	Words []string `json:"words,omitempty"`
-	// Limits have the numbers of a picture.
-	Limits []LimitShape `json:"limits,omitempty"`
-	// Trial is whether the policy only counts.
-	Trial bool `json:"trial,omitempty"`
-	// Mistakes are those of the policy. There are no words then.
-	Mistakes []Mistake `json:"mistakes,omitempty"`
-	// Warnings are what could be meant otherwise: sentences.
-	Warnings []string `json:"warnings,omitempty"`
-}
-
-// LimitShape is a limit in numbers: Burst units at once, and Rate units for each Period.
-type LimitShape struct {
-	Text      string        `json:"text"`
-	Algorithm string        `json:"algorithm"`
-	Rate      int64         `json:"rate"`
-	Period    time.Duration `json:"period"` // nanoseconds
-	Burst     int64         `json:"burst"`
-	// Worst is the most that any Period admits.
-	Worst int64 `json:"worst,omitempty"`
 }

@@ -6,37 +6,6 @@ import (
 	"github.com/weir-go/weir/observe"
 )
 
-// Usage answers PathUsage: what services have counted of a policy.
-type Usage struct {
-	App    string `json:"app"`
-	Policy string `json:"policy"`
-	// Points has a point for each minute of which something is known, the first one first.
-	Points []UsagePoint `json:"points"`
-	// Tiers has the sums of the tiers.
-	Tiers map[string]UsageCounts `json:"tiers,omitempty"`
-	// Processes is the number of those that tell their usage.
-	Processes int `json:"processes"`
-	// Missed is what the server has not heard: sentences.
-	Missed []string `json:"missed,omitempty"`
-}
-
-// UsagePoint is a minute.
-type UsagePoint struct {
-	At time.Time `json:"at"`
-	UsageCounts
-}
-
-// UsageCounts are numbers of requests.
-type UsageCounts struct {
-	Admitted uint64 `json:"admitted"`
-	Refused  uint64 `json:"refused"`
-	// Failed is of those for which the store has failed, Local of those that the process has decided alone, and Waited
-	// of those that have waited for their turn.
-	Failed uint64 `json:"failed,omitempty"`
-	Local  uint64 `json:"local,omitempty"`
-	Waited uint64 `json:"waited,omitempty"`
-}
-
 // Top answers PathTop: the callers of a policy that all processes of a fleet have counted most.
 type Top struct {
 	Policy string `json:"policy"`
