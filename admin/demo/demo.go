@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/admin/api"
+	"github.com/weir-go/weir/admin/audit"
 	"github.com/weir-go/weir/admin/internal/sqldb"
 	_ "github.com/weir-go/weir/admin/internal/sqldb/drivers" // SQLite
 	"github.com/weir-go/weir/admin/manage"
@@ -68,7 +69,9 @@ func Start(ctx context.Context, o Options) (d *Demo, err error) {
 		return d, err
 	}
 	d.atEnd(db.Close)
-	r := record.New(db)
+	log := audit.New(db, audit.Options{Log: o.Log})
+	d.atEnd(log.Close)
+	r := record.New(db, log)
 	x := newExchange()
 	publisher := newPublisher(r, x, o.Log)
 	d.run(ctx, publisher.Run)
@@ -117,7 +120,8 @@ func seed(ctx context.Context, r *record.Record) error {
 		{"partners", "webhooks", "would half of it be enough?", policies.Policy{Text: "1/1s burst 5; shadow"}},
 	} {
 		if _, err := r.Change(ctx, record.Change{
-			App: c.app, Who: "demo", Why: c.why, Action: "set", Edits: []record.Edit{{Name: c.name, Policy: &c.policy}},
+			App: c.app, By: audit.Person{ID: "local:demo", Name: "demo"}, Reason: c.why, Action: "set",
+			Edits: []record.Edit{{Name: c.name, Policy: &c.policy}},
 		}); err != nil {
 			return err
 		}

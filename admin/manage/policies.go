@@ -151,7 +151,8 @@ func (m *Manager) History(ctx context.Context, who *rights.Person, app, name str
 	out := &adminapi.History{Versions: []adminapi.Past{}}
 	for _, v := range versions {
 		out.Versions = append(out.Versions, adminapi.Past{
-			Revision: v.Revision, At: v.At, Who: v.Who, Reason: v.Why, Action: v.Action, Forced: v.Forced, Policy: policyOf(v.Policy),
+			Revision: v.Revision, At: v.At, Who: v.By.Name, Reason: v.Reason, Action: v.Action, Forced: v.Forced,
+			Policy: policyOf(v.Policy),
 		})
 	}
 	return out, nil

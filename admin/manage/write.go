@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/weir-go/weir/admin/audit"
 	"github.com/weir-go/weir/admin/record"
 	"github.com/weir-go/weir/admin/rights"
 	"github.com/weir-go/weir/core/policies"
@@ -12,7 +13,8 @@ import (
 
 // change makes a change and waits until it is published, but not for long: it will be.
 func (m *Manager) change(ctx context.Context, who *rights.Person, c record.Change, w Write) (*adminapi.Written, error) {
-	c.Who, c.Why, c.Force = who.Name, w.Reason, w.Force
+	c.By, c.Reason, c.Force = audit.Person{ID: who.ID, Name: who.Name}, w.Reason, w.Force
+	c.Emergency = w.Emergency
 	var whole bool
 	var err error
 	if c.Announced, whole, err = m.announced(ctx, c); err != nil {

@@ -12,17 +12,23 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/weir-go/weir/admin/audit"
 	"github.com/weir-go/weir/admin/internal/sqldb"
 	"github.com/weir-go/weir/core/policies"
 )
 
 // Change is a set of edits of the policies that belong to one app, of which all are made, or none.
 type Change struct {
-	App    string
-	Who    string
-	Why    string
-	Action string // for the history: "set", "delete", "apply", "rollback", "adopt", "add"
-	Edits  []Edit
+	App       string
+	By        audit.Person
+	Reason    string
+	Action    string // for the history: "set", "delete", "apply", "rollback", "adopt", "add"
+	Emergency bool   // for the audit
+	Key       string // for the audit, if the change is of one key
+	Edits     []Edit
+	// Permit decides, if it is not nil, on each policy that would be another one, whose users are apps: its owner, and
+	// those that it names, before or after. name is "" for a change of the app itself. Its error is that of the change.
+	Permit func(name string, apps []string) error
 	// Revision is that of the app as it was read: 0 expects nothing.
 	Revision int64
 	// Generation is a number that the generation of the app shall exceed. 0 leaves the generation as it is.
@@ -72,34 +78,57 @@ type Difference struct {
 }
 
 // Change makes a change as one transaction: either all of it is in the record when Change returns nil, with its
-// history, or none of it. Edits that say what the record says already are no change. What it returns otherwise is one
-// of the errors of this package, a *[sqldb.UnavailableError] or [sqldb.ErrUnknown].
+// history and its rows in the audit, or none of it. Edits that say what the record says already are no change. What it
+// returns otherwise is one of the errors of this package, that of Permit, a *[sqldb.UnavailableError] or
+// [sqldb.ErrUnknown].
 func (r *Record) Change(ctx context.Context, c Change) (*Outcome, error) {
-	if err := c.check(); err != nil {
-		return nil, err
-	}
 	ctx, cancel := context.WithTimeout(ctx, sqldb.MaxTime)
 	defer cancel()
-	judged, err := c.judge(ctx)
+	prepared, err := r.Prepare(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	var outcome *Outcome
 	err = r.db.Change(ctx, func(ctx context.Context, t *sqldb.Change) error {
-		w := &writer{Change: t, change: &c, judged: judged, at: r.now().UnixMicro(), affected: map[string]bool{}}
 		var err error
-		if outcome, err = w.all(ctx); err != nil {
-			return err
+		if outcome, err = prepared.Write(ctx, t); err == nil && c.Dry {
+			err = errDry
 		}
-		if c.Dry || w.unchanged {
-			return errDry
-		}
-		return nil
+		return err
 	})
 	if err != nil && !errors.Is(err, errDry) {
 		return nil, err
 	}
 	return outcome, nil
+}
+
+// Prepared is a change that was checked, as far as that can be done without the database.
+type Prepared struct {
+	record *Record
+	change Change
+	judged map[string]judged
+}
+
+// Prepare checks a change that is to be written as a part of another one. It may take long where services have announced
+// many rules.
+func (r *Record) Prepare(ctx context.Context, c Change) (*Prepared, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	judged, err := c.judge(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &Prepared{r, c, judged}, nil
+}
+
+// Write makes the change as a part of another one, which must be given up if Write returns an error, or if the change is
+// a dry one.
+func (p *Prepared) Write(ctx context.Context, t *sqldb.Change) (*Outcome, error) {
+	w := &writer{
+		Change: t, log: p.record.log, change: &p.change, judged: p.judged, at: p.record.now(), affected: map[string]bool{},
+	}
+	return w.all(ctx)
 }
 
 // check finds the mistakes that can be seen without the database, all at once.
@@ -108,10 +137,10 @@ func (c *Change) check() error {
 		return &InvalidError{Err: err}
 	}
 	switch {
-	case len(c.Why) > MaxWhy:
-		return &InvalidError{Err: fmt.Errorf("the reason has %d bytes; give at most %d", len(c.Why), MaxWhy)}
-	case !utf8.ValidString(c.Why) || strings.ContainsFunc(c.Why, unicode.IsControl):
-		return &InvalidError{Err: fmt.Errorf("found the reason %.100q; give one line of text", c.Why)}
+	case len(c.Reason) > audit.MaxReason:
+		return &InvalidError{Err: fmt.Errorf("the reason has %d bytes; give at most %d", len(c.Reason), audit.MaxReason)}
+	case !utf8.ValidString(c.Reason) || strings.ContainsFunc(c.Reason, unicode.IsControl):
+		return &InvalidError{Err: fmt.Errorf("found the reason %.100q; give one line of text", c.Reason)}
 	}
 	document := &policies.Document{
 		App: "app", Version: policies.Version{Generation: 1, Revision: 1},
@@ -138,16 +167,31 @@ func (c *Change) check() error {
 	return nil
 }
 
+// permit asks Permit.
+func (c *Change) permit(name string, versions ...*policies.Policy) error {
+	if c.Permit == nil {
+		return nil
+	}
+	apps := []string{c.App}
+	for _, p := range versions {
+		if p != nil {
+			apps = append(apps, p.Apps...)
+		}
+	}
+	slices.Sort(apps)
+	return c.Permit(name, slices.Compact(apps))
+}
+
 // writer writes one change.
 type writer struct {
 	*sqldb.Change
 
-	change    *Change
-	judged    map[string]judged // of the edits
-	at        int64
-	affected  map[string]bool // apps whose documents change
-	unchanged bool
-	outcome   Outcome
+	log      *audit.Log
+	change   *Change
+	judged   map[string]judged // of the edits
+	at       time.Time
+	affected map[string]bool // apps whose documents change
+	outcome  Outcome
 }
 
 func (w *writer) all(ctx context.Context) (*Outcome, error) {
@@ -170,12 +214,14 @@ func (w *writer) all(ctx context.Context) (*Outcome, error) {
 	}
 	if c.Generation > 0 || len(c.Edits) == 0 && !known {
 		w.affected[c.App] = true
-		if err := w.audit(ctx, "", 0); err != nil {
+		if err := c.permit(""); err != nil {
+			return nil, err
+		}
+		if err := w.version(ctx, "", held{}, nil); err != nil {
 			return nil, err
 		}
 	}
-	w.unchanged = len(w.affected) == 0
-	if !w.unchanged {
+	if len(w.affected) > 0 {
 		if err := w.publish(ctx); err != nil {
 			return nil, err
 		}
@@ -232,6 +278,9 @@ func (w *writer) edit(ctx context.Context, e Edit) error {
 	if before.policy != nil && e.Policy != nil && same(*before.policy, *e.Policy) {
 		return nil
 	}
+	if err := w.change.permit(e.Name, before.policy, e.Policy); err != nil {
+		return err
+	}
 	difference := Difference{Name: e.Name, Before: before.policy, After: e.Policy}
 	if err := w.door(&difference); err != nil {
 		return err
@@ -242,27 +291,48 @@ func (w *writer) edit(ctx context.Context, e Edit) error {
 	if err := w.use(ctx, e.Name, before.policy, e.Policy); err != nil {
 		return err
 	}
-	text, deleted := "", 1
-	if e.Policy != nil {
-		deleted = 0
-		if text, err = encode(*e.Policy); err != nil {
+	return w.version(ctx, e.Name, before, e.Policy)
+}
+
+// version writes what a policy is from now on, and its rows of the history and of the audit. Without a name these are of
+// the app.
+func (w *writer) version(ctx context.Context, name string, before held, after *policies.Policy) (err error) {
+	c := w.change
+	text, deleted := "", true
+	if after != nil {
+		deleted = false
+		if text, err = encode(*after); err != nil {
 			return err
 		}
 	}
-	n, err := w.Exec(ctx, `UPDATE weir_policies SET revision = ?, deleted = ?, body = ? WHERE app = ? AND name = ?`,
-		w.Revision(), deleted, text, app, e.Name)
-	if err == nil && n == 0 {
-		_, err = w.Exec(ctx, `INSERT INTO weir_policies (app, name, revision, deleted, body) VALUES (?, ?, ?, ?, ?)`,
-			app, e.Name, w.Revision(), deleted, text)
+	if name != "" {
+		n, err := w.Exec(ctx, `UPDATE weir_policies SET revision = ?, deleted = ?, body = ? WHERE app = ? AND name = ?`,
+			w.Revision(), bit(deleted), text, c.App, name)
+		if err == nil && n == 0 {
+			_, err = w.Exec(ctx, `INSERT INTO weir_policies (app, name, revision, deleted, body) VALUES (?, ?, ?, ?, ?)`,
+				c.App, name, w.Revision(), bit(deleted), text)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	if err != nil {
+	if _, err := w.Exec(ctx, `INSERT INTO weir_versions (app, name, revision, deleted, body, at, person, shown, reason, action,
+		forced) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, c.App, name, w.Revision(), bit(deleted), text,
+		w.at.UnixMicro(), c.By.ID, c.By.Name, c.Reason, c.Action, bit(c.Force)); err != nil {
 		return err
 	}
-	if _, err := w.Exec(ctx, `INSERT INTO weir_versions (app, name, revision, deleted, body) VALUES (?, ?, ?, ?, ?)`,
-		app, e.Name, w.Revision(), deleted, text); err != nil {
-		return err
+	return w.log.Append(ctx, w.Change, audit.Row{
+		At: w.at, By: c.By, App: c.App, Policy: name, Action: c.Action, Reason: c.Reason, Revision: w.Revision(),
+		Was: before.revision, Forced: c.Force, Emergency: c.Emergency, Key: c.Key, Detail: detail(before.policy, after),
+	})
+}
+
+// bit returns a boolean as all databases have it.
+func bit(b bool) int {
+	if b {
+		return 1
 	}
-	return w.audit(ctx, e.Name, before.revision)
+	return 0
 }
 
 // use writes which apps use a policy: its owner, and those that it names.
@@ -305,21 +375,11 @@ func (w *writer) use(ctx context.Context, name string, before, after *policies.P
 	return nil
 }
 
-func (w *writer) audit(ctx context.Context, name string, was int64) error {
-	c, forced := w.change, 0
-	if c.Force {
-		forced = 1
-	}
-	_, err := w.Exec(ctx, `INSERT INTO weir_audit (revision, app, name, at, who, why, action, forced, was)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`, w.Revision(), c.App, name, w.at, c.Who, c.Why, c.Action, forced, was)
-	return err
-}
-
 // stale returns a *StaleError that names who was there before.
 func (w *writer) stale(ctx context.Context, name string, expected, current int64) error {
 	e := &StaleError{Name: name, Expected: expected, Current: current}
 	var at int64
-	err := w.Row(ctx, `SELECT who, at FROM weir_audit WHERE revision = ? ORDER BY app, name LIMIT 1`, current).Scan(&e.Who, &at)
+	err := w.Row(ctx, `SELECT shown, at FROM weir_versions WHERE revision = ? ORDER BY app, name LIMIT 1`, current).Scan(&e.Who, &at)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return err
 	}

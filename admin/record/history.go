@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/weir-go/weir/admin/audit"
 	"github.com/weir-go/weir/admin/internal/sqldb"
 	"github.com/weir-go/weir/core/policies"
 )
@@ -14,8 +15,8 @@ import (
 type Past struct {
 	Revision int64
 	At       time.Time
-	Who      string
-	Why      string
+	By       audit.Person
+	Reason   string
 	Action   string
 	Forced   bool
 	Policy   *policies.Policy // nil if the version is that there is none
@@ -31,7 +32,7 @@ func (r *Record) History(ctx context.Context, app, name string, before int64, li
 			var at int64
 			var deleted bool
 			var text string
-			if err := row.Scan(&p.Revision, &deleted, &text, &at, &p.Who, &p.Why, &p.Action, &p.Forced); err != nil {
+			if err := row.Scan(&p.Revision, &deleted, &text, &at, &p.By.ID, &p.By.Name, &p.Reason, &p.Action, &p.Forced); err != nil {
 				return err
 			}
 			p.At = time.UnixMicro(at).UTC()
@@ -44,9 +45,8 @@ func (r *Record) History(ctx context.Context, app, name string, before int64, li
 			}
 			all = append(all, p)
 			return nil
-		}, `SELECT v.revision, v.deleted, v.body, a.at, a.who, a.why, a.action, a.forced FROM weir_versions v
-			JOIN weir_audit a ON a.revision = v.revision AND a.app = v.app AND a.name = v.name
-			WHERE v.app = ? AND v.name = ? AND (? = 0 OR v.revision < ?) ORDER BY v.revision DESC LIMIT ?`,
+		}, `SELECT revision, deleted, body, at, person, shown, reason, action, forced FROM weir_versions
+			WHERE app = ? AND name = ? AND (? = 0 OR revision < ?) ORDER BY revision DESC LIMIT ?`,
 			app, name, before, before, limit)
 	}, app, name)
 	return all, err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/weir-go/weir/admin/audit"
 	"github.com/weir-go/weir/admin/internal/sqldb"
 	"github.com/weir-go/weir/core/policies"
 )
@@ -14,17 +15,17 @@ import (
 const (
 	MaxPolicies = 10_000 // of all apps
 	MaxApps     = 1000   // that the record knows
-	MaxWhy      = 1 << 10
 )
 
 // Record is a database of policies. It is safe for concurrent use, and several processes may use one database.
 type Record struct {
 	db  *sqldb.DB
+	log *audit.Log
 	now func() time.Time
 }
 
-// New returns the record in a database.
-func New(db *sqldb.DB) *Record { return &Record{db: db, now: time.Now} }
+// New returns the record in a database, whose changes are in the audit.
+func New(db *sqldb.DB, log *audit.Log) *Record { return &Record{db: db, log: log, now: time.Now} }
 
 // readingOf is [sqldb.DB.Read] for what belongs to an app, and to a policy of it if names has one. A name that none can have is
 // not sent to the database, which may not even have it as a text.

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/weir-go/weir/admin/audit"
 	"github.com/weir-go/weir/admin/internal/recordtest"
 	"github.com/weir-go/weir/admin/internal/sqltest"
 	"github.com/weir-go/weir/admin/record"
@@ -31,7 +32,7 @@ func set(app, name string, p *policies.Policy, expect record.Expect) record.Chan
 		action = "delete"
 	}
 	return record.Change{
-		App: app, Who: "anna", Action: action,
+		App: app, By: audit.Person{ID: "local:anna", Name: "anna"}, Action: action,
 		Edits: []record.Edit{{Name: name, Policy: p, Expect: expect}},
 	}
 }
@@ -192,10 +193,10 @@ func refused(t *testing.T, location string) {
 		"tier":       {set("pay", "b", &policies.Policy{Tiers: map[string]string{"pro": "x"}}, record.Expect{}), "pro"},
 		"blocked":    {set("pay", "b", &policies.Policy{Tiers: map[string]string{"pro": "blocked"}}, record.Expect{}), "pro"},
 		"too large":  {set("pay", "b", &big, record.Expect{}), "bytes"},
-		"a line":     {record.Change{App: "pay", Why: "a\nb"}, "one line"},
-		"no text":    {record.Change{App: "pay", Why: "\xff"}, "one line"},
+		"a line":     {record.Change{App: "pay", Reason: "a\nb"}, "one line"},
+		"no text":    {record.Change{App: "pay", Reason: "\xff"}, "one line"},
 		"deletes":    {set("pay", "a\x00b", nil, record.Expect{}), "name"},
-		"reason":     {record.Change{App: "pay", Why: strings.Repeat("x", 2000)}, "reason"},
+		"reason":     {record.Change{App: "pay", Reason: strings.Repeat("x", 2000)}, "reason"},
 		"epoch back": {set("pay", "api", text("100/1m; epoch 1"), record.Expect{}), "epoch 3"},
 		"no epoch":   {set("pay", "api", text("100/1m"), record.Expect{}), "epoch 3"},
 		"one of two": {record.Change{App: "pay", Action: "apply", Edits: []record.Edit{
@@ -318,7 +319,7 @@ func history(t *testing.T, location string) {
 			p = nil
 		}
 		c := set("pay", "api", p, record.Expect{})
-		c.Why = fmt.Sprint("reason ", i)
+		c.Reason = fmt.Sprint("reason ", i)
 		must(t, r, c)
 		must(t, r, set("pay", "other", text(fmt.Sprint(i+1, "/1m")), record.Expect{}))
 	}
@@ -328,7 +329,7 @@ func history(t *testing.T, location string) {
 	assert.Equal(t, []int64{7, 5, 3, 1}, []int64{all[0].Revision, all[1].Revision, all[2].Revision, all[3].Revision})
 	assert.Nil(t, all[1].Policy)
 	assert.Equal(t, "2/1m", all[2].Policy.Text)
-	assert.Equal(t, []string{"anna", "reason 2", "delete"}, []string{all[1].Who, all[1].Why, all[1].Action})
+	assert.Equal(t, []string{"anna", "reason 2", "delete"}, []string{all[1].By.Name, all[1].Reason, all[1].Action})
 	page, err := r.History(t.Context(), "pay", "api", 5, 1)
 	require.NoError(t, err)
 	require.Len(t, page, 1)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weir-go/weir/admin/audit"
 	"github.com/weir-go/weir/admin/ratetable"
 	"github.com/weir-go/weir/admin/record"
 	"github.com/weir-go/weir/internal/adminapi"
@@ -32,7 +33,9 @@ func (c *importCommand) Run(e *environment) error {
 		return err
 	}
 	defer db.Close()
-	r := record.New(db)
+	log := audit.New(db, audit.Options{})
+	defer log.Close()
+	r := record.New(db, log)
 	change, err := c.change(e.ctx, r, plan)
 	if err != nil {
 		return err
@@ -89,7 +92,7 @@ func (c *importCommand) plan(ctx context.Context) (*ratetable.Plan, error) {
 // change returns the change that writes a plan. What the record says already is left out, and what it says otherwise
 // becomes a doubt.
 func (c *importCommand) change(ctx context.Context, r *record.Record, plan *ratetable.Plan) (record.Change, error) {
-	change := record.Change{App: c.Owner, Who: "weir-admin", Why: c.Reason, Action: "import"}
+	change := record.Change{App: c.Owner, By: commandLine, Reason: c.Reason, Action: "import"}
 	for _, p := range slices.Clone(plan.Policies) {
 		one := change
 		one.Edits = []record.Edit{{Name: p.Name, Policy: &p.Policy, Expect: record.Expect{Absent: true}}}

@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-go/weir/admin/internal/recordtest"
 	"github.com/weir-go/weir/admin/internal/sqltest"
 	"github.com/weir-go/weir/admin/ratetable"
-	"github.com/weir-go/weir/admin/record"
 	"github.com/weir-go/weir/core/policies"
 )
 
@@ -37,7 +37,7 @@ func TestImport(t *testing.T) {
 		return out.String(), err
 	}
 	read := func(name string) (policies.Policy, error) {
-		p, _, err := record.New(sqltest.Open(t, file)).Policy(t.Context(), "pay", name)
+		p, _, err := recordtest.Open(t, file).Policy(t.Context(), "pay", name)
 		return p, err
 	}
 	out, err := weir()

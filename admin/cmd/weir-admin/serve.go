@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/admin/api"
+	"github.com/weir-go/weir/admin/audit"
 	"github.com/weir-go/weir/admin/manage"
 	"github.com/weir-go/weir/admin/publish"
 	"github.com/weir-go/weir/admin/record"
@@ -67,7 +68,9 @@ func (c *serveCommand) Run(e *environment) error {
 		return err
 	}
 	defer db.Close()
-	r := record.New(db)
+	log := audit.New(db, audit.Options{Lines: e.out})
+	defer log.Close()
+	r := record.New(db, log)
 
 	publisher := publish.New(r, rdb, slog.Default())
 	options := manage.Options{

@@ -4,6 +4,7 @@ package recordtest
 import (
 	"testing"
 
+	"github.com/weir-go/weir/admin/audit"
 	"github.com/weir-go/weir/admin/internal/sqltest"
 	"github.com/weir-go/weir/admin/record"
 )
@@ -11,5 +12,12 @@ import (
 // Open opens the record in the database at a location until the test ends.
 func Open(t testing.TB, location string) *record.Record {
 	t.Helper()
-	return record.New(sqltest.Open(t, location))
+	db := sqltest.Open(t, location)
+	log := audit.New(db, audit.Options{})
+	t.Cleanup(func() {
+		if err := log.Close(); err != nil {
+			t.Errorf("recordtest: %v", err)
+		}
+	})
+	return record.New(db, log)
 }

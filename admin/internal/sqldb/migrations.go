@@ -9,11 +9,12 @@ import "slices"
 // NAME is the type of the name of an app or policy, and of other words of at most 64 characters of ASCII, which compare
 // byte by byte, LINE that of a text of at most 255 characters, and BODY that of a long text. Times are microseconds since
 // 1970.
-var migrations = slices.Concat(headTables, recordTables)
+var migrations = slices.Concat(headTables, recordTables, auditTables)
 
 var headTables = []string{
-	// The lock of all changes, and their number.
-	`CREATE TABLE IF NOT EXISTS weir_head (id INTEGER NOT NULL PRIMARY KEY, revision BIGINT NOT NULL)`,
-	`INSERT INTO weir_head (id, revision)
-		SELECT 1, 0 FROM (SELECT COUNT(*) AS found FROM weir_head) AS heads WHERE heads.found = 0`,
+	// The lock of all changes, their number, and the last link of the audit's chain.
+	`CREATE TABLE IF NOT EXISTS weir_head (id INTEGER NOT NULL PRIMARY KEY, revision BIGINT NOT NULL,
+		links BIGINT NOT NULL, link NAME NOT NULL)`,
+	`INSERT INTO weir_head (id, revision, links, link)
+		SELECT 1, 0, 0, '' FROM (SELECT COUNT(*) AS found FROM weir_head) AS heads WHERE heads.found = 0`,
 }

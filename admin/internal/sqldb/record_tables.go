@@ -11,13 +11,11 @@ var recordTables = []string{
 	// The owner of the policy that an app uses by each name; those of "*" hold for apps that have no other.
 	`CREATE TABLE IF NOT EXISTS weir_users (app NAME NOT NULL, name NAME NOT NULL, owner NAME NOT NULL,
 		PRIMARY KEY (app, name))`,
-	// What each policy has ever been.
+	// What each policy has ever been, who has made it so, and why. name is "" for a change of an app without policies.
 	`CREATE TABLE IF NOT EXISTS weir_versions (app NAME NOT NULL, name NAME NOT NULL, revision BIGINT NOT NULL,
-		deleted SMALLINT NOT NULL, body BODY NOT NULL, PRIMARY KEY (app, name, revision))`,
-	// The authors and reasons. was is the revision of the version before, 0 if there was none. name is "" for a change of an app.
-	`CREATE TABLE IF NOT EXISTS weir_audit (revision BIGINT NOT NULL, app NAME NOT NULL, name NAME NOT NULL,
-		at BIGINT NOT NULL, who BODY NOT NULL, why BODY NOT NULL, action NAME NOT NULL, forced SMALLINT NOT NULL,
-		was BIGINT NOT NULL, PRIMARY KEY (revision, app, name))`,
+		deleted SMALLINT NOT NULL, body BODY NOT NULL, at BIGINT NOT NULL, person LINE NOT NULL, shown LINE NOT NULL,
+		reason BODY NOT NULL, action NAME NOT NULL, forced SMALLINT NOT NULL, PRIMARY KEY (app, name, revision))`,
+	`CREATE INDEX IF NOT EXISTS weir_versions_by_revision ON weir_versions (revision)`,
 	// What this database has ever meant, about the last thousand documents of each app: a document in Redis that is
 	// earlier, but not among them, comes from another database.
 	`CREATE TABLE IF NOT EXISTS weir_documents (app NAME NOT NULL, generation BIGINT NOT NULL, revision BIGINT NOT NULL,

@@ -69,9 +69,20 @@ func (r Row) Scan(into ...any) error {
 type Change struct {
 	Tx
 
+	// End is the last link of the audit's chain. Package audit sets it.
+	End Link
+
 	revision int64
 	used     bool // whether there is a new revision
+	began    Link // the End at the beginning
 	after    []func(error)
+}
+
+// Link is a row of the audit's chain: its number, from 1 on, and its hash in hexadecimal digits. The zero Link is that of
+// a chain without rows.
+type Link struct {
+	Seq  int64
+	Hash string
 }
 
 // Revision returns the number of this change, which is one more than that of the last change that asked for its number.
@@ -89,14 +100,18 @@ func (c *Change) After(do func(error)) { c.after = append(c.after, do) }
 
 // lock waits for the other changes to end.
 func (c *Change) lock(ctx context.Context) error {
-	return unavailable(c.Row(ctx, `SELECT revision FROM weir_head WHERE id = 1`+c.d.lock).Scan(&c.revision))
+	err := c.Row(ctx, `SELECT revision, links, link FROM weir_head WHERE id = 1`+c.d.lock).
+		Scan(&c.revision, &c.End.Seq, &c.End.Hash)
+	c.began = c.End
+	return err
 }
 
 // unlock writes what the next change goes on from. The lock ends with the transaction.
 func (c *Change) unlock(ctx context.Context) error {
-	if !c.used {
+	if !c.used && c.End == c.began {
 		return nil
 	}
-	_, err := c.Exec(ctx, `UPDATE weir_head SET revision = ? WHERE id = 1`, c.revision)
+	_, err := c.Exec(ctx, `UPDATE weir_head SET revision = ?, links = ?, link = ? WHERE id = 1`,
+		c.revision, c.End.Seq, c.End.Hash)
 	return err
 }

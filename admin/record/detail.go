@@ -1,0 +1,54 @@
+package record
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+
+	"github.com/weir-go/weir/admin/audit"
+	"github.com/weir-go/weir/core/policies"
+)
+
+// Detail describes a changed policy in a row of the audit: each field that has changed, before and after. Keys are
+// persons, and so only their number is there.
+type Detail struct {
+	Text  *[2]string            `json:"text,omitempty"`
+	Tiers *[2]map[string]string `json:"tiers,omitempty"`
+	Apps  *[2][]string          `json:"apps,omitempty"`
+	Keys  *[2]int               `json:"keys,omitempty"`
+	// Cut is whether something has changed that is too long for it.
+	Cut bool `json:"cut,omitempty"`
+}
+
+// detail returns the Detail of a change, encoded.
+func detail(before, after *policies.Policy) string {
+	var was, is policies.Policy
+	if before != nil {
+		was = *before
+	}
+	if after != nil {
+		is = *after
+	}
+	var d Detail
+	if was.Text != is.Text {
+		d.Text = &[2]string{was.Text, is.Text}
+	}
+	if !maps.Equal(was.Tiers, is.Tiers) {
+		d.Tiers = &[2]map[string]string{was.Tiers, is.Tiers}
+	}
+	if !slices.Equal(was.Apps, is.Apps) {
+		d.Apps = &[2][]string{was.Apps, is.Apps}
+	}
+	if !maps.Equal(was.Keys, is.Keys) {
+		d.Keys = &[2]int{len(was.Keys), len(is.Keys)}
+	}
+	if d == (Detail{}) {
+		return ""
+	}
+	for _, without := range []Detail{d, {Text: d.Text, Keys: d.Keys, Cut: true}} {
+		if text, err := json.Marshal(without); err == nil && len(text) <= audit.MaxDetail {
+			return string(text)
+		}
+	}
+	return `{"cut":true}` // a text of odd characters
+}
