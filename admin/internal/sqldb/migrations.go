@@ -9,7 +9,7 @@ import "slices"
 // NAME is the type of the name of an app or policy, and of other words of at most 64 characters of ASCII, which compare
 // byte by byte, LINE that of a text of at most 255 characters, and BODY that of a long text. Times are microseconds since
 // 1970.
-var migrations = slices.Concat(headTables, recordTables, auditTables)
+var migrations = slices.Concat(headTables, recordTables, auditTables, peopleTables)
 
 var headTables = []string{
 	// The lock of all changes, their number, and the last link of the audit's chain.

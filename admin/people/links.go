@@ -1,0 +1,146 @@
+package people
+
+import (
+	"context"
+	"time"
+
+	"github.com/weir-go/weir/admin/internal/sqldb"
+	"github.com/weir-go/weir/admin/rights"
+)
+
+// linkLasts is the time in which a link must be used.
+const linkLasts = 10 * time.Minute
+
+// maxLinks is the number of links that wait to be used.
+const maxLinks = 1000
+
+// LocalPerson is somebody of this admin, without an identity provider, and the role that a link or a token gives them.
+type LocalPerson struct {
+	Name string
+	Role rights.Role // None leaves the roles that the person has
+	App  string      // or [rights.AllApps]
+	Days int         // until the role ends; 0 for no end
+}
+
+// Link is a link that opens one session, once.
+type Link struct {
+	URL  string
+	Code string // to be typed where the URL does without scripts
+	Ends time.Time
+}
+
+// MakeLink makes a link for a person of this admin. By it whoever has the link is that person, once, in the next ten
+// minutes.
+func (p *People) MakeLink(ctx context.Context, by By, l LocalPerson) (link Link, err error) {
+	err = p.db.Change(ctx, func(ctx context.Context, c *sqldb.Change) error {
+		id, err := p.local(ctx, c, by, l)
+		if err != nil {
+			return err
+		}
+		now := p.now().UTC()
+		if _, err := c.Exec(ctx, `DELETE FROM weir_links WHERE ends <= ?`, now.UnixMicro()); err != nil {
+			return err
+		}
+		var waiting int
+		if err := c.Row(ctx, `SELECT COUNT(*) FROM weir_links`).Scan(&waiting); err != nil {
+			return err
+		}
+		if waiting >= maxLinks {
+			return invalid("%d links wait to be used; use one, or wait until they end in ten minutes", waiting)
+		}
+		code := secret()
+		link = Link{URL: p.origin + pathLink + "#" + code, Code: code, Ends: now.Add(linkLasts)}
+		_, err = c.Exec(ctx, `INSERT INTO weir_links (hash, person, ends) VALUES (?, ?, ?)`, sum(code), id, micro(link.Ends))
+		if err != nil {
+			return err
+		}
+		return p.changed(ctx, c, by, l.app(), "link", map[string]any{"person": id})
+	})
+	return link, err
+}
+
+// MakeLocalToken makes a token of a person of this admin. Where the person is given a role, the token has it, and ends
+// with it.
+func (p *People) MakeLocalToken(ctx context.Context, by By, l LocalPerson, n NewToken) (secret string, t Token, err error) {
+	err = p.db.Change(ctx, func(ctx context.Context, c *sqldb.Change) error {
+		id, err := p.local(ctx, c, by, l)
+		if err != nil {
+			return err
+		}
+		secret, t, err = p.makeToken(ctx, c, by, &rights.Person{ID: id, Name: l.Name}, n)
+		return err
+	})
+	return secret, t, err
+}
+
+func (l LocalPerson) app() string {
+	if l.App == "" {
+		return rights.AllApps
+	}
+	return l.App
+}
+
+// local makes a person of this admin known, and gives them a role.
+func (p *People) local(ctx context.Context, c *sqldb.Change, by By, l LocalPerson) (id string, err error) {
+	if id, err = Local(l.Name); err != nil {
+		return "", err
+	}
+	if l.Days < 0 || l.Days > MaxDays {
+		return "", invalid("found %d days of a role; give 1 to %d, or 0 for no end", l.Days, MaxDays)
+	}
+	if err := p.permitted(ctx, c.Tx, by); err != nil {
+		return "", err
+	}
+	n, err := c.Exec(ctx, `UPDATE weir_people SET name = ? WHERE id = ?`, l.Name, id)
+	if err == nil && n == 0 {
+		_, err = c.Exec(ctx, `INSERT INTO weir_people (id, issuer, subject, name, seen, barred) VALUES (?, '', ?, ?, ?, 0)`,
+			id, l.Name, l.Name, p.now().UnixMicro())
+	}
+	if err != nil {
+		return "", err
+	}
+	if l.Role != rights.None {
+		g := Grant{Kind: KindPerson, Subject: id, Role: l.Role}
+		if l.Days > 0 {
+			g.Ends = p.now().UTC().Truncate(time.Microsecond).Add(time.Duration(l.Days) * day)
+		}
+		return id, p.give(ctx, c, by, l.app(), g)
+	}
+	one, err := p.person(ctx, c.Tx, id)
+	if err != nil {
+		return "", err
+	}
+	if !anything(one.rights(p.now(), true)) {
+		return "", invalid("%q has no role; give one, and the app that it is for", l.Name)
+	}
+	return id, nil
+}
+
+// redeem uses a link up, and returns the person whose it was. It returns false if there is no such link any more.
+func (p *People) redeem(ctx context.Context, code string) (person string, found bool, err error) {
+	s, err := p.state(ctx)
+	if err != nil {
+		return "", false, err
+	}
+	known := s.links[sum(code)]
+	if known == nil || !p.now().Before(known.ends) {
+		return "", false, nil
+	}
+	err = p.db.Change(ctx, func(ctx context.Context, c *sqldb.Change) error {
+		n, err := c.Exec(ctx, `DELETE FROM weir_links WHERE hash = ? AND ends > ?`, sum(code), p.now().UnixMicro())
+		if err != nil || n == 0 {
+			return err
+		}
+		one, err := p.person(ctx, c.Tx, known.person)
+		if err != nil {
+			return err
+		}
+		if _, err := p.enter(ctx, c.Tx, known.person, login{name: one.name}); err != nil {
+			return err
+		}
+		found = true
+		who := &rights.Person{ID: one.id, Name: one.shown()}
+		return p.changed(ctx, c, By{Person: who}, rights.AllApps, "enter", nil)
+	})
+	return known.person, found && err == nil, err
+}

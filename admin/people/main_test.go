@@ -1,0 +1,183 @@
+package people_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-go/weir/admin/internal/sqldb"
+	"github.com/weir-go/weir/admin/internal/sqltest"
+	"github.com/weir-go/weir/admin/people"
+	"github.com/weir-go/weir/admin/rights"
+)
+
+func TestMain(m *testing.M) { os.Exit(sqltest.Main(m)) }
+
+// console is who the commands act as.
+var console = people.By{Person: people.Console(), Reason: "test"}
+
+// site is a server with people, and a page that says who is there.
+type site struct {
+	*people.People
+
+	db  *sqldb.DB
+	url string
+	now *clock
+}
+
+type clock struct{ ahead time.Duration }
+
+func (c *clock) now() time.Time { return time.Now().Add(c.ahead) }
+
+// start serves people of a database. More than one may do so, as several processes do.
+func start(t testing.TB, location string, change ...func(*people.Options)) *site {
+	t.Helper()
+	s := &site{db: sqltest.Open(t, location), now: &clock{}}
+	server := httptest.NewUnstartedServer(nil)
+	s.url = "http://" + server.Listener.Addr().String()
+	o := people.Options{DB: s.db, PublicURL: s.url, Now: s.now.now, Log: slog.New(slog.DiscardHandler)}
+	for _, f := range change {
+		f(&o)
+	}
+	var err error
+	s.People, err = people.New(t.Context(), o)
+	require.NoError(t, err)
+	mux := http.NewServeMux()
+	mux.Handle("/login", s.Handler())
+	mux.Handle("/login/", s.Handler())
+	mux.Handle("/logout", s.Handler())
+	mux.Handle("/link", s.Handler())
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		who, err := s.Authenticate(r)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusUnauthorized)
+			return
+		}
+		_, _ = io.WriteString(w, who.ID+" "+who.Name)
+	})
+	server.Config.Handler = mux
+	server.Start()
+	t.Cleanup(server.Close)
+	return s
+}
+
+// browser keeps cookies and sends what browsers send.
+type browser struct {
+	*http.Client
+
+	t testing.TB
+}
+
+func newBrowser(t testing.TB) *browser {
+	t.Helper()
+	jar, err := cookiejar.New(nil)
+	require.NoError(t, err)
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &browser{&http.Client{Jar: jar, Transport: transport}, t}
+}
+
+// get returns the status and the body of a page, after all redirects.
+func (b *browser) get(url string) (int, string) {
+	b.t.Helper()
+	resp, err := b.Get(url)
+	require.NoError(b.t, err)
+	return read(b.t, resp)
+}
+
+// post sends a form of the server's page.
+func (b *browser) post(to string, form url.Values) (int, string) {
+	b.t.Helper()
+	resp, err := b.Do(b.form(to, form))
+	require.NoError(b.t, err)
+	return read(b.t, resp)
+}
+
+func (b *browser) form(to string, form url.Values) *http.Request {
+	b.t.Helper()
+	r, err := http.NewRequestWithContext(b.t.Context(), http.MethodPost, to, strings.NewReader(form.Encode()))
+	require.NoError(b.t, err)
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Sec-Fetch-Site", "same-origin")
+	return r
+}
+
+func read(t testing.TB, resp *http.Response) (int, string) {
+	t.Helper()
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	return resp.StatusCode, string(body)
+}
+
+// cookie returns the value of a cookie that a browser would send to a server, or "".
+func (b *browser) cookie(of, start string) string {
+	u, err := url.Parse(of)
+	require.NoError(b.t, err)
+	for _, c := range b.Jar.Cookies(u) {
+		if strings.HasPrefix(c.Name, start) && !strings.HasPrefix(c.Name, start+"login") {
+			return c.Value
+		}
+	}
+	return ""
+}
+
+// link makes a link for a person with a role.
+func (s *site) link(t testing.TB, name string, role rights.Role, app string, days int) people.Link {
+	t.Helper()
+	link, err := s.MakeLink(t.Context(), console, people.LocalPerson{Name: name, Role: role, App: app, Days: days})
+	require.NoError(t, err)
+	return link
+}
+
+// login returns a browser in which somebody has come by a link.
+func (s *site) login(t testing.TB, name string, role rights.Role, app string, days int) *browser {
+	t.Helper()
+	b := newBrowser(t)
+	status, body := b.post(s.url+"/link", url.Values{"secret": {s.link(t, name, role, app, days).Code}})
+	require.Equal(t, http.StatusOK, status, body)
+	require.Equal(t, "local:"+name+" "+name, body)
+	return b
+}
+
+// with returns who a token is.
+func (s *site) with(secret string) (*rights.Person, error) {
+	r := httptest.NewRequestWithContext(context.Background(), http.MethodPost, s.url+"/v1/apps", nil)
+	r.Header.Set("Authorization", "Bearer "+secret)
+	return s.Authenticate(r)
+}
+
+// of returns who is logged in, in a browser.
+func (s *site) of(b *browser) (*rights.Person, error) {
+	r := httptest.NewRequestWithContext(context.Background(), http.MethodGet, s.url+"/", nil)
+	u, err := url.Parse(s.url)
+	require.NoError(b.t, err)
+	for _, c := range b.Jar.Cookies(u) {
+		r.AddCookie(c)
+	}
+	return s.Authenticate(r)
+}
+
+// soon waits until something holds, and at most for what a right may outlast its end.
+func soon(t testing.TB, holds func() bool, what string) {
+	t.Helper()
+	began := time.Now()
+	for !holds() {
+		if time.Since(began) > 10*time.Second { // 2 s, on a machine that has nothing else to do
+			assert.Fail(t, what)
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
