@@ -1,0 +1,109 @@
+package page
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/weir-go/weir/admin/manage"
+	"github.com/weir-go/weir/admin/rights"
+	"github.com/weir-go/weir/core/policies"
+	"github.com/weir-go/weir/internal/adminapi"
+)
+
+// appBody is the screen of an app.
+type appBody struct {
+	manage.AppView
+	Name      string
+	Line      homeApp
+	Policies  []appPolicy
+	Processes []adminapi.Process
+	Wrong     []adminapi.Process // those of them that do not obey
+	Services  *adminapi.Services
+	MayWrite  bool
+}
+
+// appPolicy is a policy as the list of an app has it.
+type appPolicy struct {
+	manage.PolicyView
+	Own     bool // it belongs to the app itself
+	Badges  []badge
+	Perhaps string // what it says in a sentence
+	Minute  manage.UsageCounts
+}
+
+// badge is a word with a level.
+type badge struct {
+	Level string
+	Text  string
+}
+
+func (s *server) app(v *visit) error {
+	view, err := s.Manager.App(v.r.Context(), v.who, v.app)
+	if err != nil {
+		return err
+	}
+	services, err := s.Manager.Services(v.r.Context(), v.who, v.app)
+	if err != nil {
+		return err
+	}
+	body := &appBody{
+		AppView: *view, Name: v.app, Line: homeAppOf(view.App), Services: services, Processes: services.Processes,
+		MayWrite: v.may(rights.ActionWrite) && view.Settings.KeptBy == "",
+	}
+	for _, p := range view.Policies {
+		body.Policies = append(body.Policies, appPolicyOf(v.app, p))
+	}
+	slices.SortStableFunc(body.Policies, func(a, b appPolicy) int { return rank(b.Badges) - rank(a.Badges) })
+	for _, p := range services.Processes {
+		if p.Behind || p.Meaning != "" || slices.ContainsFunc(p.Rules, func(r adminapi.Rule) bool { return r.Meaning == policies.Unusable }) {
+			body.Wrong = append(body.Wrong, p)
+		}
+	}
+	return s.show(v, http.StatusOK, "app", frame{
+		Title: v.app, Section: "home", Live: pathTo("apps", v.app), Body: body,
+	})
+}
+
+func appPolicyOf(app string, view manage.PolicyView) appPolicy {
+	p := appPolicy{PolicyView: view, Own: view.Owner == "" || view.Owner == app, Badges: badgesOf(view.Origins)}
+	p.Perhaps = strings.Join(view.Words, "; ")
+	if n := len(view.Usage); n > 0 {
+		p.Minute = view.Usage[n-1].UsageCounts
+	}
+	return p
+}
+
+// badgesOf returns a badge for each state in which rules are, with their number.
+func badgesOf(origins map[string]int) []badge {
+	all := 0
+	for _, n := range origins {
+		all += n
+	}
+	var badges []badge
+	for _, word := range []struct{ level, name string }{
+		{"bad", "unusable"}, {"bad", "unread"}, {"bad", "stale"}, {"warn", "trial"}, {"accent", "code"}, {"good", "fleet"},
+	} {
+		n := origins[word.name]
+		if n == 0 {
+			continue
+		}
+		text := word.name
+		if n < all {
+			text += " " + number(n) + " of " + number(all)
+		}
+		badges = append(badges, badge{word.level, text})
+	}
+	if all == 0 {
+		badges = append(badges, badge{"accent", "in no process"})
+	}
+	return badges
+}
+
+func rank(badges []badge) int {
+	worst := 0
+	for _, b := range badges {
+		worst = max(worst, slices.Index([]string{"good", "accent", "warn", "bad"}, b.Level))
+	}
+	return worst
+}

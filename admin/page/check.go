@@ -1,0 +1,53 @@
+package page
+
+import (
+	"github.com/weir-go/weir/admin/manage"
+	"github.com/weir-go/weir/internal/adminapi"
+)
+
+// saysBody is the explanation of a draft, beside the editor and while somebody types.
+type saysBody struct {
+	Text     string
+	Words    []string
+	Warnings []string
+	Mistakes []mistake
+	Limits   []manage.LimitShape
+	Trial    bool
+	Empty    bool
+	Gap      string // why it is not known what it says
+}
+
+// mistake is one of a draft, with the place in its text if it has one.
+type mistake struct {
+	adminapi.Mistake
+	Before, At, After string // the text around its column, "" if it has none
+}
+
+// check answers what a draft says. The answer to a wrong one is 200 as well: people type it one character at a time.
+func (s *server) check(v *visit) error {
+	if _, err := s.Manager.App(v.r.Context(), v.who, v.app); err != nil {
+		return err
+	}
+	return s.part(v, "policy", "says", s.saysOf(v, typed(v.r)))
+}
+
+func (s *server) saysOf(v *visit, d draft) *saysBody {
+	p, wrong := d.policy()
+	says := &saysBody{Text: d.Text, Empty: d.Text == "" && len(p.Tiers)+len(p.Keys) == 0}
+	if says.Empty && len(wrong) == 0 {
+		return says
+	}
+	checked, err := s.Manager.Check(v.r.Context(), v.who, p)
+	if err != nil {
+		says.Gap = s.gap(v, err)
+		checked = &manage.Checked{}
+	}
+	says.Words, says.Warnings, says.Limits, says.Trial = checked.Words, checked.Warnings, checked.Limits, checked.Trial
+	for _, m := range append(wrong, checked.Mistakes...) {
+		says.Mistakes = append(says.Mistakes, mistake{Mistake: m})
+	}
+	if len(says.Mistakes) > 0 {
+		says.Words, says.Limits = nil, nil
+	}
+	return says
+}

@@ -1,0 +1,172 @@
+package page
+
+import (
+	"fmt"
+	"html/template"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/weir-go/weir/admin/manage"
+)
+
+// The pictures are SVG, whose colors are those of the style sheet. Everything in them is a number or a text of this
+// file, so that nothing needs to be escaped.
+
+// marks are the signs of levels: they differ in shape as well, for those who see no colors.
+var marks = map[string]string{
+	"good":   `<circle cx="12" cy="12" r="10" fill="currentColor" opacity=".16"/><path d="M7 12.5l3.4 3.4L17 9" fill="none" stroke="currentColor" stroke-width="2.4" stroke-linecap="round" stroke-linejoin="round"/>`,
+	"accent": `<circle cx="12" cy="12" r="10" fill="currentColor" opacity=".16"/><path d="M7.5 12h9" fill="none" stroke="currentColor" stroke-width="2.4" stroke-linecap="round"/>`,
+	"warn":   `<path d="M12 2.6L22.4 21H1.6z" fill="currentColor" opacity=".18"/><path d="M12 9v5.2M12 17.4v.2" fill="none" stroke="currentColor" stroke-width="2.4" stroke-linecap="round"/>`,
+	"bad":    `<path d="M8 2h8l6 6v8l-6 6H8l-6-6V8z" fill="currentColor" opacity=".18"/><path d="M8.5 8.5l7 7M15.5 8.5l-7 7" fill="none" stroke="currentColor" stroke-width="2.4" stroke-linecap="round"/>`,
+}
+
+// mark returns the sign of a level. It is for the eye: the word stands beside it.
+func mark(level string, size int) template.HTML {
+	return template.HTML(fmt.Sprintf( //nolint:gosec // constants and a number
+		`<svg class="mark %s" width="%d" height="%d" viewBox="0 0 24 24" aria-hidden="true">%s</svg>`,
+		map[string]string{"good": "good", "accent": "quiet", "warn": "warn", "bad": "bad"}[level], size, size, marks[level]))
+}
+
+// curve draws the last hour by the minute: what was admitted, and on top what was refused.
+func curve(points []manage.UsagePoint, now time.Time) template.HTML {
+	const minutes, width, height = 60, 240.0, 48.0
+	var admitted, refused [minutes]float64
+	start := now.Truncate(time.Minute).Add(-minutes * time.Minute)
+	highest := 0.0
+	var sum, no uint64
+	for _, p := range points {
+		at := int(p.At.Sub(start) / time.Minute)
+		if at < 0 || at >= minutes {
+			continue
+		}
+		admitted[at] += float64(p.Admitted)
+		refused[at] += float64(p.Refused)
+		sum += p.Admitted
+		no += p.Refused
+		highest = max(highest, admitted[at]+refused[at])
+	}
+	if highest == 0 {
+		return ""
+	}
+	area := func(low, high func(int) float64) string {
+		var b strings.Builder
+		x := func(i int) float64 { return float64(i) * width / (minutes - 1) }
+		y := func(n float64) float64 { return height - 2 - n/highest*(height-6) }
+		for i := range minutes {
+			fmt.Fprintf(&b, "%c%.1f %.1f", "LM"[boolIndex(i == 0)], x(i), y(high(i)))
+		}
+		for i := minutes - 1; i >= 0; i-- {
+			fmt.Fprintf(&b, "L%.1f %.1f", x(i), y(low(i)))
+		}
+		return b.String() + "Z"
+	}
+	zero := func(int) float64 { return 0 }
+	a := func(i int) float64 { return admitted[i] }
+	both := func(i int) float64 { return admitted[i] + refused[i] }
+	var b strings.Builder
+	fmt.Fprintf(&b, `<svg class="curve" viewBox="0 0 %g %g" preserveAspectRatio="none" role="img" `+
+		`aria-label="The last hour: %s admitted, %s refused, at most %s in a minute.">`,
+		width, height, number(sum), number(no), compact(highest))
+	fmt.Fprintf(&b, `<path class="axis" d="M0 %g H%g" vector-effect="non-scaling-stroke"/>`, height-1, width)
+	if no > 0 {
+		fmt.Fprintf(&b, `<path class="refused" d="%s"/>`, area(a, both))
+	}
+	fmt.Fprintf(&b, `<path class="admitted" d="%s" vector-effect="non-scaling-stroke"/>`, area(zero, a))
+	b.WriteString("</svg>")
+	return template.HTML(b.String()) //nolint:gosec // numbers
+}
+
+func boolIndex(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// window draws what a limit admits to somebody who asks for all they can get, from idle on: the burst at once, and then
+// as it comes back, for two periods.
+func window(l manage.LimitShape) template.HTML {
+	if l.Period <= 0 || l.Burst <= 0 || l.Rate <= 0 {
+		return ""
+	}
+	const width, height, left, low, top = 520.0, 168.0, 46.0, 28.0, 14.0
+	at, units := admittedOverTime(l)
+	highest := units[len(units)-1]
+	x := func(periods float64) float64 { return left + periods/2*(width-left-14) }
+	y := func(n float64) float64 { return height - low - n/highest*(height-low-top) }
+	var path strings.Builder
+	fmt.Fprintf(&path, "M%.1f %.1f", x(0), y(0))
+	last := 0.0
+	for i, t := range at {
+		if steps(l) {
+			fmt.Fprintf(&path, "L%.1f %.1f", x(t), y(last))
+		}
+		fmt.Fprintf(&path, "L%.1f %.1f", x(t), y(units[i]))
+		last = units[i]
+	}
+	if steps(l) {
+		fmt.Fprintf(&path, "L%.1f %.1f", x(2), y(last))
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, `<svg class="window" viewBox="0 0 %g %g" role="img" aria-label="Asking for all there is, from idle: %s at once, and %s after %s.">`,
+		width, height, compact(units[0]), compact(highest), periods(l.Period, 2))
+	for _, n := range ticks(highest) {
+		fmt.Fprintf(&b, `<path class="axis" d="M%g %.1fH%g"/><text class="tick-text" x="%g" y="%.1f" text-anchor="end">%s</text>`,
+			left, y(n), width-14, left-8, y(n)+4, compact(n))
+	}
+	fmt.Fprintf(&b, `<path class="after-area" d="%sL%.1f %.1fZ"/>`, path.String(), x(2), y(0))
+	fmt.Fprintf(&b, `<path class="after" stroke-width="2.2" stroke-linejoin="round" d="%s"/>`, path.String())
+	for i := range 3 {
+		anchor := [...]string{"start", "middle", "end"}[i]
+		fmt.Fprintf(&b, `<text class="tick-text" x="%.1f" y="%g" text-anchor="%s">%s</text>`, x(float64(i)), height-9, anchor, periods(l.Period, i))
+	}
+	b.WriteString("</svg>")
+	return template.HTML(b.String()) //nolint:gosec // numbers
+}
+
+// steps reports whether units come back all at once rather than one by one.
+func steps(l manage.LimitShape) bool {
+	switch l.Algorithm {
+	case "fixed-window", "token-bucket", "sliding-log", "sliding-window", "sliding-counter":
+		return true
+	}
+	return false
+}
+
+// admittedOverTime returns how many units have been admitted at which times, in periods.
+func admittedOverTime(l manage.LimitShape) (at, units []float64) {
+	rate, burst := float64(l.Rate), float64(l.Burst)
+	switch {
+	case l.Algorithm == "leaky-bucket": // nothing at once: they leave one by one
+		return []float64{0, 2}, []float64{1, 1 + 2*rate}
+	case steps(l):
+		each := min(rate, burst)
+		return []float64{0, 1, 2}, []float64{burst, burst + each, burst + 2*each}
+	}
+	return []float64{0, 2}, []float64{burst, burst + 2*rate}
+}
+
+// ticks returns a few round numbers up to the highest.
+func ticks(highest float64) []float64 {
+	step := math.Pow(10, math.Floor(math.Log10(highest)))
+	switch n := highest / step; {
+	case n < 2:
+		step /= 2
+	case n > 5:
+		step *= 2
+	}
+	all := []float64{0}
+	for n := max(step, 1); n <= highest; n += max(step, 1) {
+		all = append(all, n)
+	}
+	return all
+}
+
+// periods returns n periods in words: "0", "1 min", "2 min".
+func periods(d time.Duration, n int) string {
+	if n == 0 {
+		return "0"
+	}
+	return span(d * time.Duration(n))
+}

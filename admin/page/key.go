@@ -1,0 +1,150 @@
+package page
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/weir-go/weir/admin/manage"
+	"github.com/weir-go/weir/admin/rights"
+)
+
+// keyBody is the screen of a key: why was this customer refused? A key may be a person, so it stands in no address, and
+// each look is in the audit: the screen does not ask again by itself.
+type keyBody struct {
+	App, Key string
+	Level    level
+	Verdict  string
+	Looks    []keyLook
+	Reasons  []string
+	Ends     []end
+	MayReset bool
+	MaySet   bool
+	Owner    bool
+	Done     string // what was just done
+	Problem  string // why it was not
+}
+
+// keyLook has the counts of the key by one policy.
+type keyLook struct {
+	manage.Look
+	Level     level
+	Word      string
+	Left      string        // of the limit that is nearest
+	Part      float64       // that is left, from 0 to 1
+	Free      time.Duration // when a request is admitted again
+	Known     bool
+	Remaining int64
+	Limit     int64
+}
+
+// lookAt shows the key of a form.
+func (s *server) lookAt(v *visit) error {
+	return s.showKey(v, v.app, strings.TrimSpace(v.r.PostForm.Get("key")))
+}
+
+func (s *server) showKey(v *visit, app, key string) error {
+	return s.showKeyAfter(v, app, key, "", "")
+}
+
+// showKeyAfter shows a key, and what became of a change of it.
+func (s *server) showKeyAfter(v *visit, app, key, done, problem string) error {
+	v.app = app
+	looks, err := s.Manager.Look(v.r.Context(), v.who, app, key, "")
+	if err != nil {
+		return err
+	}
+	body := &keyBody{
+		App: app, Key: looks.Key, Done: done, Problem: problem, Reasons: reasons,
+		MayReset: v.may(rights.ActionResetKey), MaySet: v.may(rights.ActionSetKey), Owner: v.may(rights.ActionWrite),
+	}
+	body.Ends = endsFor(body.Owner)
+	refused := 0
+	for _, look := range looks.Looks {
+		l := keyLookOf(look)
+		body.Level = max(body.Level, l.Level)
+		if l.Level == bad {
+			refused++
+		}
+		body.Looks = append(body.Looks, l)
+	}
+	switch {
+	case len(body.Looks) == 0:
+		body.Level, body.Verdict = note, "No policy of "+app+" counts keys of this form"
+	case refused > 0:
+		body.Verdict = "Refused by " + count(refused, "policy", "policies")
+	default:
+		body.Verdict = "The next request is admitted"
+	}
+	status := http.StatusOK
+	return s.show(v, status, "key", frame{Title: "A key of " + app, Section: "home", Search: looks.Key, Body: body})
+}
+
+func keyLookOf(look manage.Look) keyLook {
+	l := keyLook{Look: look}
+	e := look.Explanation
+	if e == nil {
+		l.Level, l.Word = note, "not known"
+		return l
+	}
+	l.Known = true
+	r := e.Result
+	l.Remaining, l.Limit = r.Remaining, r.Limit
+	if r.Limit > 0 {
+		l.Part = min(1, float64(r.Remaining)/float64(r.Limit))
+	}
+	switch {
+	case !r.Allowed():
+		l.Level, l.Word, l.Free = bad, "refused", r.RetryAfter
+	case l.Part < 0.1:
+		l.Level, l.Word = warn, "nearly used up"
+	default:
+		l.Level, l.Word = good, "admitted"
+	}
+	return l
+}
+
+// resetKey gives a key its whole limit back.
+func (s *server) resetKey(v *visit) error {
+	key := strings.TrimSpace(v.r.PostForm.Get("key"))
+	policy := v.r.PostForm.Get("policy")
+	err := s.Manager.ResetKey(v.r.Context(), v.who, v.app, policy, key, manage.Write{Any: true, Reason: v.reasonOf()})
+	return s.afterKey(v, key, policy+" counts this key from the beginning again.", err)
+}
+
+// numbersOfKey gives a key numbers of its own, blocks it, or takes that back.
+func (s *server) numbersOfKey(v *visit) error {
+	key := strings.TrimSpace(v.r.PostForm.Get("key"))
+	policy, text := v.r.PostForm.Get("policy"), strings.TrimSpace(v.r.PostForm.Get("text"))
+	w := manage.Write{Revision: numberIn(v.r, "revision"), Reason: v.reasonOf()}
+	w.Create = w.Revision == 0
+	written, err := s.Manager.PutKey(v.r.Context(), v.who, v.app, policy,
+		manage.KeyNumbers{Key: key, Text: text, Until: v.endOf()}, w)
+	done := "This key has the numbers of the others again in " + policy + "."
+	switch {
+	case err != nil:
+	case written.Proposal != "":
+		done = "The change waits for another owner."
+	case text != "":
+		done = "This key has " + text + " in " + policy + " now."
+	}
+	return s.afterKey(v, key, done, err)
+}
+
+func (s *server) afterKey(v *visit, key, done string, err error) error {
+	if err == nil {
+		return s.showKeyAfter(v, v.app, key, done, "")
+	}
+	p := manage.Problem(err)
+	switch p.Status {
+	case http.StatusPreconditionFailed:
+		return s.showKeyAfter(v, v.app, key, "", "Somebody has changed the policy meanwhile. This is what holds now: look, and do it again.")
+	case http.StatusUnprocessableEntity, http.StatusConflict:
+		text := p.Detail
+		for _, m := range wrongOf(p) {
+			text = m.Message
+		}
+		return s.showKeyAfter(v, v.app, key, "", text)
+	}
+	return err
+}

@@ -1,0 +1,44 @@
+package page
+
+import (
+	"context"
+	"time"
+
+	"github.com/weir-go/weir/admin/manage"
+	"github.com/weir-go/weir/admin/rights"
+	"github.com/weir-go/weir/internal/adminapi"
+)
+
+// Manager does what the pages show and change. It decides who may, and is a [*manage.Manager] but in tests.
+type Manager interface {
+	Apps(ctx context.Context, who *rights.Person, after string, limit int) (*manage.Apps, error)
+	Search(ctx context.Context, who *rights.Person, text string) (*manage.Found, error)
+
+	App(ctx context.Context, who *rights.Person, app string) (*manage.AppView, error)
+	Services(ctx context.Context, who *rights.Person, app string) (*adminapi.Services, error)
+
+	Policy(ctx context.Context, who *rights.Person, app, name string) (*manage.Held, error)
+	History(ctx context.Context, who *rights.Person, app, name string, before int64, limit int) (*adminapi.History, error)
+	Usage(ctx context.Context, who *rights.Person, app, name string, since time.Time) (*manage.Usage, error)
+
+	Check(ctx context.Context, who *rights.Person, p adminapi.Policy) (*manage.Checked, error)
+	Presets(ctx context.Context, who *rights.Person) (*manage.Presets, error)
+	Preview(ctx context.Context, who *rights.Person, app, name string, ask manage.AskPreview) (*manage.Preview, error)
+
+	PutPolicy(
+		ctx context.Context, who *rights.Person, app, name string, p adminapi.Policy, w manage.Write,
+	) (*adminapi.Written, error)
+	DeletePolicy(ctx context.Context, who *rights.Person, app, name string, w manage.Write) (*adminapi.Written, error)
+	Rollback(ctx context.Context, who *rights.Person, app, name string, to int64, w manage.Write) (*adminapi.Written, error)
+	TakeOver(ctx context.Context, who *rights.Person, app, name string, w manage.Write) (*adminapi.Written, error)
+	Trial(
+		ctx context.Context, who *rights.Person, app, name string, on bool, until time.Time, w manage.Write,
+	) (*adminapi.Written, error)
+
+	Look(ctx context.Context, who *rights.Person, app, key, reason string) (*manage.Looks, error)
+	Keys(ctx context.Context, who *rights.Person, app, name string) (*manage.Keys, int64, error)
+	PutKey(
+		ctx context.Context, who *rights.Person, app, name string, numbers manage.KeyNumbers, w manage.Write,
+	) (*adminapi.Written, error)
+	ResetKey(ctx context.Context, who *rights.Person, app, name, key string, w manage.Write) error
+}

@@ -1,0 +1,456 @@
+package page
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"html/template"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weir-go/weir/admin/manage"
+	"github.com/weir-go/weir/admin/rights"
+	"github.com/weir-go/weir/core/policies"
+	"github.com/weir-go/weir/internal/adminapi"
+)
+
+// policyBody is the screen of a policy.
+type policyBody struct {
+	App, Name string
+	Held      *manage.Held // nil of a new one
+	Draft     draft
+	Says      *saysBody
+	// Started is the revision from which the draft began, which stays the same while the live part goes on.
+	Started int64
+	// Moved says that somebody has changed the policy since.
+	Moved bool
+	// Stale has both versions, of a draft that was refused because of that.
+	Stale *stale
+	Wrong []adminapi.Mistake
+	// Done reports that a change was just written, and Proposed is the id of the proposal that it has become instead.
+	Done     bool
+	Proposed string
+
+	MayWrite, MayTrial, MayLook bool
+	KeptBy                      string
+	FourEyes                    bool
+	Trial                       *trialForm
+
+	Badges    []badge
+	Obeying   int
+	Using     []use
+	CannotUse []use
+	Unread    string // why the processes are not known
+	Curve     template.HTML
+	Minute    manage.UsageCounts
+	Hour      manage.UsageCounts
+	Missed    []string
+	NoUsage   string
+	Keys      *manage.Keys
+	NoKeys    string
+	History   []version
+	Older     bool
+	Presets   []manage.Preset
+	Reasons   []string
+}
+
+// use is a rule of a process that has the policy.
+type use struct {
+	Process adminapi.Process
+	Rule    adminapi.Rule
+}
+
+// version is a version with its difference to the one before.
+type version struct {
+	adminapi.Past
+	Now   bool
+	Lines []line
+}
+
+// stale has both versions of a policy that two people have changed.
+type stale struct {
+	Who, Reason string
+	At          time.Time
+	Revision    int64
+	Read        int64
+	Theirs      []line // what changed between what was read and what holds now
+	Yours       []line // what the draft would change of what holds now
+	Gone        bool   // it was deleted meanwhile
+}
+
+// reasons are those that are offered for a change; any other may be typed.
+var reasons = []string{"customer complains", "attack", "maintenance", "trying numbers out"}
+
+// ends are the times after which something ends by itself.
+var ends = []struct {
+	Value string
+	Text  string
+	After time.Duration
+}{
+	{"1h", "in 1 hour", time.Hour},
+	{"4h", "in 4 hours", 4 * time.Hour},
+	{"1d", "in 1 day", 24 * time.Hour},
+	{"7d", "in 7 days", 7 * 24 * time.Hour},
+	{"never", "never", 0},
+}
+
+// end is a choice among them.
+type end struct {
+	Value, Text string
+	Chosen      bool
+}
+
+// endsFor returns the choices of a person: what never ends is for owners.
+func endsFor(owner bool) []end {
+	var all []end
+	for _, e := range ends {
+		if owner || e.After > 0 {
+			all = append(all, end{e.Value, e.Text, e.Value == "1d"})
+		}
+	}
+	return all
+}
+
+// endOf returns the end that a form has chosen. The zero time is none.
+func (v *visit) endOf() time.Time {
+	for _, e := range ends {
+		if e.Value == v.r.PostForm.Get("end") && e.After > 0 {
+			return v.now.Add(e.After)
+		}
+	}
+	return time.Time{}
+}
+
+// reasonOf returns the reason that a form has: the one chosen, and what was typed beside it.
+func (v *visit) reasonOf() string {
+	chosen := strings.TrimSpace(v.r.PostForm.Get("reason"))
+	words := strings.Join(strings.Fields(v.r.PostForm.Get("words")), " ")
+	switch {
+	case chosen == "" || chosen == "other":
+		return words
+	case words == "":
+		return chosen
+	}
+	return chosen + ": " + words
+}
+
+// trialForm puts a policy on trial, or ends that.
+type trialForm struct {
+	On       bool // what the button does
+	Before   string
+	After    string
+	Revision int64
+	Ends     []end
+	Reasons  []string
+	Until    time.Time // the end of a trial that ends by itself
+}
+
+// policy shows a policy.
+func (s *server) policy(v *visit) error {
+	held, err := s.Manager.Policy(v.r.Context(), v.who, v.app, v.name)
+	if err != nil {
+		return err
+	}
+	started := held.Revision
+	if n, err := strconv.ParseInt(v.r.URL.Query().Get("from"), 10, 64); err == nil && v.fragment() {
+		started = n // the browser has the form of this revision, and keeps it
+	}
+	body := &policyBody{Held: held, Draft: draftOf(held.Policy, held.Revision), Started: started, Moved: started != held.Revision}
+	query := v.r.URL.Query()
+	body.Done, body.Proposed = query.Get("done") != "", query.Get("proposed")
+	return s.showPolicy(v, http.StatusOK, body)
+}
+
+// newPolicy shows the editor with nothing in it, or with a preset.
+func (s *server) newPolicy(v *visit) error {
+	presets, err := s.Manager.Presets(v.r.Context(), v.who)
+	if err != nil && !notThere(err) {
+		return err
+	}
+	body := &policyBody{}
+	if presets != nil {
+		body.Presets = presets.Presets
+	}
+	v.name = v.r.URL.Query().Get("name")
+	for _, p := range body.Presets {
+		if p.Name == v.r.URL.Query().Get("preset") {
+			body.Draft = draftOf(adminapi.Policy{Text: p.Text, Tiers: p.Tiers}, 0)
+			v.name = cmp.Or(v.name, p.Name)
+		}
+	}
+	return s.showPolicy(v, http.StatusOK, body)
+}
+
+// edit shows the editor again with what was typed.
+func (s *server) edit(v *visit) error {
+	if v.name == newName {
+		v.name = strings.TrimSpace(v.r.PostForm.Get("name"))
+	}
+	return s.editAgain(v, http.StatusOK, &policyBody{Draft: typed(v.r)})
+}
+
+func (s *server) editAgain(v *visit, status int, body *policyBody) error {
+	held, err := s.Manager.Policy(v.r.Context(), v.who, v.app, v.name)
+	if err != nil && manage.Problem(err).Status != http.StatusNotFound {
+		return err
+	}
+	if err == nil {
+		body.Held = held
+	}
+	body.Started = body.Draft.Revision
+	return s.showPolicy(v, status, body)
+}
+
+// showPolicy fills in what stands around a draft. What cannot be read leaves a gap that says why.
+func (s *server) showPolicy(v *visit, status int, body *policyBody) error {
+	ctx := v.r.Context()
+	app, err := s.Manager.App(ctx, v.who, v.app)
+	if err != nil {
+		return err
+	}
+	body.App, body.Name = v.app, v.name
+	body.KeptBy, body.FourEyes = app.Settings.KeptBy, app.Settings.FourEyes
+	var further []string
+	if body.Held != nil {
+		further = body.Held.Policy.Apps
+	}
+	body.MayWrite = v.may(rights.ActionWrite, further...) && body.KeptBy == ""
+	body.MayTrial = v.may(rights.ActionTrial, further...)
+	body.MayLook = v.may(rights.ActionLook)
+	body.Reasons = reasons
+	body.Says = s.saysOf(v, body.Draft)
+	frame := frame{Title: v.name + " of " + v.app, Section: "home", Body: body}
+	if body.Held != nil {
+		s.around(ctx, v, body)
+		frame.Live = pathToPolicy(v.app, v.name) + "?" + url.Values{"from": {strconv.FormatInt(body.Started, 10)}}.Encode()
+	} else {
+		frame.Title = "New policy of " + v.app
+	}
+	return s.show(v, status, "policy", frame)
+}
+
+// around reads what services and history say of a policy.
+func (s *server) around(ctx context.Context, v *visit, body *policyBody) {
+	services, err := s.Manager.Services(ctx, v.who, v.app)
+	if err == nil {
+		body.uses(services)
+	} else {
+		body.Unread = s.gap(v, err)
+	}
+	usage, err := s.Manager.Usage(ctx, v.who, v.app, v.name, v.now.Add(-time.Hour))
+	if err == nil {
+		body.usage(usage, v.now)
+	} else {
+		body.NoUsage = s.gap(v, err)
+	}
+	if body.MayLook {
+		keys, _, err := s.Manager.Keys(ctx, v.who, v.app, v.name)
+		if err == nil {
+			body.Keys, body.NoKeys = keys, keys.Why
+		} else {
+			body.NoKeys = s.gap(v, err)
+		}
+	}
+	const shown = 20
+	history, err := s.Manager.History(ctx, v.who, v.app, v.name, 0, shown+1)
+	if err == nil {
+		body.history(history.Versions, shown)
+	}
+	body.trial()
+}
+
+// gap returns why a part of a screen is missing, for people.
+func (s *server) gap(v *visit, err error) string {
+	p := manage.Problem(err)
+	if p.Status >= http.StatusInternalServerError {
+		s.Log.WarnContext(v.r.Context(), "page: a part of a screen is missing", "path", v.r.URL.Path, "err", err)
+	}
+	return cmp.Or(p.Detail, p.Title)
+}
+
+// notThere reports whether an error says that something is missing, and not that it may not be seen.
+func notThere(err error) bool { return errors.Is(err, manage.ErrNotYet) }
+
+// uses sorts the rules of processes that have the policy.
+func (b *policyBody) uses(services *adminapi.Services) {
+	origins := map[string]int{}
+	for _, p := range services.Processes {
+		for _, r := range p.Rules {
+			if r.Policy != b.Name {
+				continue
+			}
+			meaning := cmp.Or(p.Meaning, r.Meaning)
+			origins[string(meaning)]++
+			u := use{p, r}
+			b.Using = append(b.Using, u)
+			if meaning == policies.Unusable || p.Meaning != "" || p.Behind {
+				b.CannotUse = append(b.CannotUse, u)
+			} else {
+				b.Obeying++
+			}
+		}
+	}
+	b.Badges = badgesOf(origins)
+}
+
+func (b *policyBody) usage(u *manage.Usage, now time.Time) {
+	b.Curve = curve(u.Points, now)
+	b.Missed = u.Missed
+	for _, p := range u.Points {
+		b.Hour.Admitted += p.Admitted
+		b.Hour.Refused += p.Refused
+		b.Hour.Failed += p.Failed
+		b.Hour.Waited += p.Waited
+	}
+	if n := len(u.Points); n > 0 {
+		b.Minute = u.Points[n-1].UsageCounts
+	}
+}
+
+func (b *policyBody) history(versions []adminapi.Past, shown int) {
+	for i, past := range versions {
+		if i == shown {
+			b.Older = true
+			break
+		}
+		v := version{Past: past, Now: past.Revision == b.Held.Revision}
+		var before *adminapi.Policy
+		if i+1 < len(versions) {
+			before = versions[i+1].Policy
+		}
+		v.Lines = changed(difference(before, past.Policy))
+		b.History = append(b.History, v)
+	}
+}
+
+// trial offers to put the policy on trial, or to enforce it.
+func (b *policyBody) trial() {
+	if !b.MayTrial || b.Held == nil {
+		return
+	}
+	text := b.Held.Policy.Text
+	f := &trialForm{Before: text, On: !b.Says.Trial, Revision: b.Held.Revision, Reasons: reasons, Ends: endsFor(b.MayWrite)}
+	f.After = onTrial(text, f.On)
+	for _, t := range b.Held.Temporary {
+		if t.Key == "" {
+			f.Until = t.Until
+		}
+	}
+	b.Trial = f
+}
+
+// onTrial returns a text that is on trial, or not. It is for the eye: what is written is up to the Manager.
+func onTrial(text string, on bool) string {
+	var parts []string
+	for part := range strings.SplitSeq(text, ";") {
+		if part = strings.TrimSpace(part); part != "shadow" && part != "shadow off" && part != "" {
+			parts = append(parts, part)
+		}
+	}
+	if on {
+		parts = append(parts, "shadow")
+	} else {
+		parts = append(parts, "shadow off")
+	}
+	return strings.Join(parts, "; ")
+}
+
+// trial puts a policy on trial or enforces it: the difference stands beside the button.
+func (s *server) trial(v *visit) error {
+	on := v.r.PostForm.Get("on") == "true"
+	written, err := s.Manager.Trial(v.r.Context(), v.who, v.app, v.name, on, v.endOf(),
+		manage.Write{Revision: numberIn(v.r, "revision"), Reason: v.reasonOf()})
+	if err != nil {
+		if manage.Problem(err).Status == http.StatusPreconditionFailed {
+			return s.moved(v)
+		}
+		return err
+	}
+	return s.written(v, written)
+}
+
+// moved shows the policy again to somebody who wanted to do something to an earlier version of it.
+func (s *server) moved(v *visit) error {
+	held, err := s.Manager.Policy(v.r.Context(), v.who, v.app, v.name)
+	if err != nil {
+		return err
+	}
+	return s.showPolicy(v, http.StatusPreconditionFailed, &policyBody{
+		Held: held, Draft: draftOf(held.Policy, held.Revision), Started: held.Revision, Moved: true,
+	})
+}
+
+// written leads to the policy after a change.
+func (s *server) written(v *visit, w *adminapi.Written) error {
+	query := url.Values{"done": {"1"}}
+	if w.Proposal != "" {
+		query = url.Values{"proposed": {w.Proposal}}
+	}
+	v.goTo(pathToPolicy(v.app, v.name) + "?" + query.Encode())
+	return nil
+}
+
+// line is a line of a difference.
+type line struct {
+	Class string // "plus", "minus" or ""
+	Text  string
+}
+
+// difference lists two policies line by line, what stands in both included. nil is a policy that is not there.
+func difference(before, after *adminapi.Policy) []line {
+	a, b := entries(before), entries(after)
+	var lines []line
+	names := slices.Sorted(maps.Keys(a))
+	for name := range b {
+		if _, both := a[name]; !both {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		was, had := a[name]
+		is, has := b[name]
+		switch {
+		case had && has && was == is:
+			lines = append(lines, line{"", is})
+		default:
+			if had {
+				lines = append(lines, line{"minus", was})
+			}
+			if has {
+				lines = append(lines, line{"plus", is})
+			}
+		}
+	}
+	return lines
+}
+
+// changed returns the lines of a difference that differ.
+func changed(lines []line) []line {
+	return slices.DeleteFunc(slices.Clone(lines), func(l line) bool { return l.Class == "" })
+}
+
+// entries returns the lines of a policy by names that sort as they are shown.
+func entries(p *adminapi.Policy) map[string]string {
+	all := map[string]string{}
+	if p == nil {
+		return all
+	}
+	all["0"] = cmp.Or(p.Text, "as the code says")
+	for name, text := range p.Tiers {
+		all["1"+name] = fmt.Sprintf("tier %s: %s", name, text)
+	}
+	for name, text := range p.Keys {
+		all["2"+name] = fmt.Sprintf("key %s: %s", name, text)
+	}
+	if len(p.Apps) > 0 {
+		all["3"] = "also for " + joined(slices.Sorted(slices.Values(p.Apps)))
+	}
+	return all
+}
