@@ -4,6 +4,8 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"reflect"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -52,6 +54,7 @@ func New(o Options) (http.Handler, error) {
 	s := &server{Manager: o.Manager, log: o.Log}
 	mux := http.NewServeMux()
 	config := huma.DefaultConfig("weir-admin", "1")
+	config.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)
 	config.DocsPath = ""                                                                        // a page with scripts of others
 	config.SchemasPath = ""                                                                     // openapi.json has them
 	config.CreateHooks = nil                                                                    // no links to schemas in the bodies
@@ -60,4 +63,17 @@ func New(o Options) (http.Handler, error) {
 	config.RejectUnknownQueryParameters = true
 	s.routes(humago.New(mux, config))
 	return s.guarded(problems(mux), o.Authenticate), nil
+}
+
+// schemaName returns the name of a type in the description of the API. Some types of the Manager extend those of the
+// command, and have their names.
+func schemaName(t reflect.Type, hint string) string {
+	name := huma.DefaultSchemaNamer(t, hint)
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if strings.HasSuffix(t.PkgPath(), "/internal/adminapi") && (name == "App" || name == "Apps" || name == "Held") {
+		name = "Bare" + name
+	}
+	return name
 }

@@ -35,12 +35,12 @@ func start(t *testing.T, mods ...func(*manage.Options)) admin {
 	t.Helper()
 	server := redistest.Single(t)
 	rdb := server.Client(t, func(o *redis.Options) { o.MaxRetries = -1 })
-	r := recordtest.Open(t, sqltest.New(t))
+	r, log := recordtest.WithAudit(t, sqltest.New(t))
 	authenticate, err := api.Tokens(strings.NewReader("# who may\nanna:" + secret + "\n"))
 	require.NoError(t, err)
 	publisher := publish.New(r, rdb, nil)
 	options := manage.Options{
-		Record: r, Publisher: publisher,
+		Record: r, Audit: log, Publisher: publisher,
 		Services: func(ctx context.Context, app string) ([]*policies.Process, int, error) {
 			return redissource.Processes(ctx, rdb, app)
 		},

@@ -30,8 +30,8 @@ func crowded(
 	t *testing.T, services func(context.Context, string) ([]*policies.Process, int, error),
 ) func(who, method, path string, body io.Reader) *httptest.ResponseRecorder {
 	t.Helper()
-	r := recordtest.Open(t, sqltest.New(t))
-	manager, err := manage.New(manage.Options{Record: r, Publisher: &quiet{}, Services: services})
+	r, log := recordtest.WithAudit(t, sqltest.New(t))
+	manager, err := manage.New(manage.Options{Record: r, Audit: log, Publisher: &quiet{}, Services: services})
 	require.NoError(t, err)
 	handler, err := api.New(api.Options{Manager: manager, Authenticate: func(r *http.Request) (*rights.Person, error) {
 		name := r.Header.Get("Authorization")
@@ -40,7 +40,7 @@ func crowded(
 	require.NoError(t, err)
 	return func(who, method, path string, body io.Reader) *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()
-		request := httptest.NewRequestWithContext(t.Context(), method, path, body)
+		request := httptest.NewRequestWithContext(t.Context(), method, reasoned(method, path), body)
 		request.Header.Set("Authorization", who)
 		request.Header.Set("If-Match", "*")
 		handler.ServeHTTP(w, request)

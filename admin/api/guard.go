@@ -61,7 +61,7 @@ func (s *server) guarded(routes http.Handler, authenticate func(*http.Request) (
 func (s *server) stranger(w http.ResponseWriter, err error) {
 	if err != nil {
 		if p := manage.Problem(err); p.Status == http.StatusServiceUnavailable {
-			s.log.Warn("weir-admin: nobody can be known", "error", err)
+			s.log.Warn("weir-admin: it cannot be found out who sends requests", "error", err)
 			refuse(w, p.Status, "the database does not answer, so that it is not known who you are; try again")
 			return
 		}

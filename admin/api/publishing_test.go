@@ -38,10 +38,10 @@ func (a *asked) State(string) publish.State { return publish.State{} }
 
 // An answer says that a change is published only if that is true of every app that it affects.
 func TestAllAreWaitedFor(t *testing.T) {
-	r := recordtest.Open(t, sqltest.New(t))
+	r, log := recordtest.WithAudit(t, sqltest.New(t))
 	p := &asked{}
 	manager, err := manage.New(manage.Options{
-		Record: r, Publisher: p,
+		Record: r, Audit: log, Publisher: p,
 		Services: func(context.Context, string) ([]*policies.Process, int, error) { return nil, 0, nil },
 	})
 	require.NoError(t, err)
@@ -52,7 +52,7 @@ func TestAllAreWaitedFor(t *testing.T) {
 	put := func(app, body string) string {
 		p.wakes, p.waited = 0, map[string]policies.Version{}
 		w := httptest.NewRecorder()
-		request := httptest.NewRequestWithContext(t.Context(), http.MethodPut, "/v1/apps/"+app+"/policies/api", strings.NewReader(body))
+		request := httptest.NewRequestWithContext(t.Context(), http.MethodPut, "/v1/apps/"+app+"/policies/api?reason=a+test", strings.NewReader(body))
 		request.Header.Set("If-Match", "*")
 		handler.ServeHTTP(w, request)
 		require.Equal(t, http.StatusOK, w.Code, w.Body)

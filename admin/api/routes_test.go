@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,7 +26,7 @@ import (
 // send sends a request as it is and returns the status, the header and the body.
 func (a admin) send(t *testing.T, method, path, body string, header ...string) (int, http.Header, string) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), method, a.URL+path, strings.NewReader(body))
+	request, err := http.NewRequestWithContext(t.Context(), method, a.URL+reasoned(method, path), strings.NewReader(body))
 	require.NoError(t, err)
 	request.Header.Set("Authorization", "Bearer "+a.Token)
 	for i := 0; i < len(header); i += 2 {
@@ -37,6 +38,16 @@ func (a admin) send(t *testing.T, method, path, body string, header ...string) (
 	data, err := io.ReadAll(response.Body)
 	require.NoError(t, err)
 	return response.StatusCode, response.Header, string(data)
+}
+
+// reasoned returns the address of a request, with a reason if it changes something and has none.
+func reasoned(method, path string) string {
+	writes := method == http.MethodPut || method == http.MethodDelete ||
+		method == http.MethodPost && slices.ContainsFunc([]string{"/rollback", "/apply", "/adopt"}, func(end string) bool { return strings.HasSuffix(path, end) })
+	if writes && !strings.Contains(path, "?") {
+		path += "?reason=a+test"
+	}
+	return path
 }
 
 const apiPath = "/v1/apps/pay/policies/api"
@@ -75,7 +86,7 @@ func TestIfMatch(t *testing.T) {
 	}
 	_, header, _ := a.send(t, http.MethodGet, apiPath, "")
 	assert.Equal(t, `"4"`, header.Get("ETag"))
-	_, err := a.Put(t.Context(), "pay", "api", policies.Policy{Text: "9/1m"}, adminapi.Write{Revision: 2})
+	_, err := a.Put(t.Context(), "pay", "api", policies.Policy{Text: "9/1m"}, adminapi.Write{Revision: 2, Reason: "a test"})
 	var p *adminapi.Problem
 	require.ErrorAs(t, err, &p)
 	assert.Equal(t, int64(4), p.Current)
@@ -121,7 +132,7 @@ func TestMistakes(t *testing.T) {
 	a := start(t)
 	_, err := a.Put(t.Context(), "pay", "api", policies.Policy{
 		Text: "1/1x", Tiers: map[string]string{"pro": "y"}, Keys: map[string]string{"user=1": "z"},
-	}, adminapi.Write{})
+	}, adminapi.Write{Reason: "a test"})
 	var p *adminapi.Problem
 	require.ErrorAs(t, err, &p)
 	assert.Equal(t, http.StatusUnprocessableEntity, p.Status)
@@ -134,7 +145,7 @@ func TestHistoryAndRollback(t *testing.T) {
 		_, err := a.Put(t.Context(), "pay", "api", policies.Policy{Text: text}, adminapi.Write{Reason: fmt.Sprint("step ", i)})
 		require.NoError(t, err)
 	}
-	written, err := a.Rollback(t.Context(), "pay", "api", 1, adminapi.Write{Revision: 3})
+	written, err := a.Rollback(t.Context(), "pay", "api", 1, adminapi.Write{Revision: 3, Reason: "a test"})
 	require.NoError(t, err)
 	assert.Equal(t, int64(4), written.Revision)
 	assert.True(t, written.Differences[0].Afresh)
@@ -142,16 +153,16 @@ func TestHistoryAndRollback(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, past, 4)
 	assert.Equal(t, "rollback", past[0].Action)
-	assert.Equal(t, "back to revision 1", past[0].Reason)
+	assert.Equal(t, "a test", past[0].Reason)
 	assert.Equal(t, "1/1m", past[0].Policy.Text)
 	assert.WithinDuration(t, time.Now(), past[0].At, time.Hour)
 	past, err = a.History(t.Context(), "pay", "api", 3, 1)
 	require.NoError(t, err)
 	require.Len(t, past, 1)
 	assert.Equal(t, int64(2), past[0].Revision)
-	_, err = a.Rollback(t.Context(), "pay", "api", 77, adminapi.Write{})
+	_, err = a.Rollback(t.Context(), "pay", "api", 77, adminapi.Write{Reason: "a test"})
 	assert.Equal(t, http.StatusNotFound, adminapi.StatusOf(err))
-	_, err = a.Rollback(t.Context(), "pay", "api", 2, adminapi.Write{Revision: 3})
+	_, err = a.Rollback(t.Context(), "pay", "api", 2, adminapi.Write{Revision: 3, Reason: "a test"})
 	assert.Equal(t, http.StatusPreconditionFailed, adminapi.StatusOf(err))
 	status, _, _ := a.send(t, http.MethodPost, apiPath+"/rollback", `{"to":1,"rev":2}`, "If-Match", "*")
 	assert.Equal(t, http.StatusUnprocessableEntity, status)
@@ -160,9 +171,9 @@ func TestHistoryAndRollback(t *testing.T) {
 func TestApply(t *testing.T) {
 	a := start(t)
 	ctx := t.Context()
-	_, err := a.Put(ctx, "pay", "old", policies.Policy{Text: "1/1m"}, adminapi.Write{})
+	_, err := a.Put(ctx, "pay", "old", policies.Policy{Text: "1/1m"}, adminapi.Write{Reason: "a test"})
 	require.NoError(t, err)
-	_, err = a.Put(ctx, "pay", "api", policies.Policy{Text: "1/1m"}, adminapi.Write{})
+	_, err = a.Put(ctx, "pay", "api", policies.Policy{Text: "1/1m"}, adminapi.Write{Reason: "a test"})
 	require.NoError(t, err)
 	document := []byte(`{"format":1,"app":"pay","policies":{"api":{"text":"2/1m"},"new":{"text":"3/1m"}}}`)
 
@@ -172,7 +183,7 @@ func TestApply(t *testing.T) {
 		}
 		return all
 	}
-	dry, err := a.Apply(ctx, document, adminapi.Write{Dry: true, Prune: true})
+	dry, err := a.Apply(ctx, document, adminapi.Write{Dry: true, Prune: true, Reason: "a test"})
 	require.NoError(t, err)
 	assert.True(t, dry.Dry)
 	assert.Equal(t, []string{"api", "new", "old"}, names(dry))
@@ -180,20 +191,20 @@ func TestApply(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, int64(2), published.Version.Revision)
 
-	written, err := a.Apply(ctx, document, adminapi.Write{Revision: 2})
+	written, err := a.Apply(ctx, document, adminapi.Write{Revision: 2, Reason: "a test"})
 	require.NoError(t, err)
 	assert.Equal(t, []string{"api", "new"}, names(written), "what the document does not have stays")
 	assert.Equal(t, int64(3), written.Revision)
-	_, err = a.Apply(ctx, document, adminapi.Write{Revision: 2})
+	_, err = a.Apply(ctx, document, adminapi.Write{Revision: 2, Reason: "a test"})
 	assert.Equal(t, http.StatusPreconditionFailed, adminapi.StatusOf(err))
-	written, err = a.Apply(ctx, document, adminapi.Write{Prune: true})
+	written, err = a.Apply(ctx, document, adminapi.Write{Prune: true, Reason: "a test"})
 	require.NoError(t, err)
 	assert.Equal(t, []string{"old"}, names(written))
-	written, err = a.Apply(ctx, document, adminapi.Write{Prune: true})
+	written, err = a.Apply(ctx, document, adminapi.Write{Prune: true, Reason: "a test"})
 	require.NoError(t, err)
 	assert.Empty(t, written.Differences)
 	assert.Equal(t, int64(4), written.Revision)
-	_, err = a.Apply(ctx, []byte(`{"format":1,"policies":{"api":{"text":"2/1m"}}}`), adminapi.Write{})
+	_, err = a.Apply(ctx, []byte(`{"format":1,"policies":{"api":{"text":"2/1m"}}}`), adminapi.Write{Reason: "a test"})
 	assert.Equal(t, http.StatusUnprocessableEntity, adminapi.StatusOf(err), "it is the document of no app")
 }
 
@@ -215,7 +226,7 @@ func TestServices(t *testing.T) {
 		_, err = a.Services(ctx, app)
 		assert.Equal(t, http.StatusUnprocessableEntity, adminapi.StatusOf(err), app)
 	}
-	_, err = a.PutApp(ctx, "pay", adminapi.Settings{}, adminapi.Write{})
+	_, err = a.PutApp(ctx, "pay", adminapi.Settings{}, adminapi.Write{Reason: "a test"})
 	require.NoError(t, err)
 	announce("a1", policies.Version{Generation: 1, Revision: 1}, "api: 10/1m")
 	announce("b2", policies.Version{}, "api: 10/1m sliding-window")
@@ -229,25 +240,25 @@ func TestServices(t *testing.T) {
 	}
 	assert.Equal(t, map[string][2]bool{"a1": {}, "b2": {true, false}, "c3": {false, true}}, got)
 
-	_, err = a.Put(ctx, "pay", "api", policies.Policy{Text: "20/1m"}, adminapi.Write{})
+	_, err = a.Put(ctx, "pay", "api", policies.Policy{Text: "20/1m"}, adminapi.Write{Reason: "a test"})
 	var p *adminapi.Problem
 	require.ErrorAs(t, err, &p)
 	assert.Equal(t, http.StatusUnprocessableEntity, p.Status)
 	require.Len(t, p.CannotUse, 1)
 	assert.Equal(t, "host:b2", p.CannotUse[0].Process)
-	written, err := a.Put(ctx, "pay", "api", policies.Policy{Text: "20/1m"}, adminapi.Write{Force: true})
+	written, err := a.Put(ctx, "pay", "api", policies.Policy{Text: "20/1m"}, adminapi.Write{Force: true, Reason: "a test"})
 	require.NoError(t, err)
 	assert.Len(t, written.CannotUse, 1)
 	assert.Empty(t, written.Unused)
 
 	// A name that no process has is written all the same, and said at once and later.
-	written, err = a.Put(ctx, "pay", "aip", policies.Policy{Text: "20/1m"}, adminapi.Write{})
+	written, err = a.Put(ctx, "pay", "aip", policies.Policy{Text: "20/1m"}, adminapi.Write{Reason: "a test"})
 	require.NoError(t, err)
 	assert.Equal(t, []string{"aip"}, written.Unused)
 	services, err = a.Services(ctx, "pay")
 	require.NoError(t, err)
 	assert.Equal(t, []string{"aip"}, services.Unused)
-	_, err = a.Put(ctx, "pay", "aip", policies.Policy{Text: "20/1m", Apps: []string{"shop"}}, adminapi.Write{})
+	_, err = a.Put(ctx, "pay", "aip", policies.Policy{Text: "20/1m", Apps: []string{"shop"}}, adminapi.Write{Reason: "a test"})
 	require.NoError(t, err)
 	services, err = a.Services(ctx, "pay")
 	require.NoError(t, err)
@@ -335,10 +346,10 @@ func TestOthersArePublished(t *testing.T) {
 	a := start(t)
 	ctx := t.Context()
 	for _, app := range []string{"pay", "mail"} {
-		_, err := a.PutApp(ctx, app, adminapi.Settings{}, adminapi.Write{})
+		_, err := a.PutApp(ctx, app, adminapi.Settings{}, adminapi.Write{Reason: "a test"})
 		require.NoError(t, err)
 	}
-	_, err := a.Adopt(ctx, "mail", adminapi.Write{}) // of another generation
+	_, err := a.Adopt(ctx, "mail", adminapi.Write{Reason: "a test"}) // of another generation
 	require.NoError(t, err)
 	has := func(app, text string) {
 		t.Helper()
@@ -352,12 +363,12 @@ func TestOthersArePublished(t *testing.T) {
 			return document.Policies["api"].Text == text
 		}, 30*time.Second, 10*time.Millisecond)
 	}
-	written, err := a.Put(ctx, policies.AllApps, "api", policies.Policy{Text: "1/1m"}, adminapi.Write{})
+	written, err := a.Put(ctx, policies.AllApps, "api", policies.Policy{Text: "1/1m"}, adminapi.Write{Reason: "a test"})
 	require.NoError(t, err)
 	assert.Equal(t, policies.AllApps, written.App)
 	has("pay", "1/1m")
 	has("mail", "1/1m")
-	_, err = a.Put(ctx, "pay", "api", policies.Policy{Text: "2/1m", Apps: []string{"mail"}}, adminapi.Write{})
+	_, err = a.Put(ctx, "pay", "api", policies.Policy{Text: "2/1m", Apps: []string{"mail"}}, adminapi.Write{Reason: "a test"})
 	require.NoError(t, err)
 	has("mail", "2/1m")
 
@@ -365,7 +376,7 @@ func TestOthersArePublished(t *testing.T) {
 	require.NoError(t, err)
 	encoded, err := owned.Encode()
 	require.NoError(t, err)
-	same, err := a.Apply(ctx, encoded, adminapi.Write{Prune: true})
+	same, err := a.Apply(ctx, encoded, adminapi.Write{Prune: true, Reason: "a test"})
 	require.NoError(t, err)
 	assert.Empty(t, same.Differences)
 }

@@ -82,7 +82,7 @@ func Start(ctx context.Context, o Options) (d *Demo, err error) {
 		return d, err
 	}
 	publisher.Wake()
-	return d, d.serve(ctx, r, publisher, x, o)
+	return d, d.serve(ctx, r, log, publisher, x, o)
 }
 
 // services starts the two services and their callers.
@@ -130,12 +130,12 @@ func seed(ctx context.Context, r *record.Record) error {
 }
 
 // serve serves the admin.
-func (d *Demo) serve(ctx context.Context, r *record.Record, p *publisher, x *exchange, o Options) error {
+func (d *Demo) serve(ctx context.Context, r *record.Record, log *audit.Log, p *publisher, x *exchange, o Options) error {
 	authenticate, err := api.Tokens(strings.NewReader("demo:" + d.Token + "\n"))
 	if err != nil {
 		return err
 	}
-	manager, err := manage.New(manage.Options{Record: r, Publisher: p, Services: x.processes, Log: o.Log})
+	manager, err := manage.New(manage.Options{Record: r, Audit: log, Publisher: p, Services: x.processes, Log: o.Log})
 	if err != nil {
 		return err
 	}

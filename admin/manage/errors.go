@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"unicode/utf8"
 
 	"github.com/weir-go/weir/admin/internal/sqldb"
 	"github.com/weir-go/weir/admin/record"
 	"github.com/weir-go/weir/admin/rights"
+	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/policies"
 	"github.com/weir-go/weir/internal/adminapi"
 )
@@ -17,10 +19,13 @@ type RightError struct {
 	Verdict rights.Verdict // Hidden or Forbidden
 	Action  rights.Action
 	App     string // the first app that does not allow it, "" if it concerns none
+	Lent    string // the policy that another app uses as well, which does not allow it, or ""
 }
 
 func (e *RightError) Error() string {
 	switch {
+	case e.Lent != "":
+		return fmt.Sprintf("another app uses the policy %q of app %q, and you may not %q there; ask an owner of both", e.Lent, e.App, e.Action)
 	case e.Verdict == rights.Hidden && e.App != "":
 		return (&record.NotFoundError{App: e.App}).Error() // as if there were none
 	case e.App != "":
@@ -32,7 +37,7 @@ func (e *RightError) Error() string {
 // Errors of calls that say too little.
 var (
 	ErrNoRevision = errors.New("the revision that the change replaces is missing; give the one that was read")
-	ErrNoReason   = errors.New("a reason is missing; give one, for those who read the audit")
+	ErrNoReason   = errors.New("the reason is missing; give one, for those who read the audit")
 )
 
 // ErrNotYet reports that a part of this package is not built yet.
@@ -54,42 +59,46 @@ func Problem(err error) *adminapi.Problem {
 	var form *record.FormError
 	var unavailable *sqldb.UnavailableError
 	p := &adminapi.Problem{Detail: err.Error()}
+	set := func(status int, kind string) { p.Status, p.Type = status, kind }
 	switch {
 	case errors.As(err, &already):
 		return already
 	case errors.As(err, &right):
-		p.Status = http.StatusForbidden
+		set(http.StatusForbidden, adminapi.TypeForbidden)
 		if right.Verdict == rights.Hidden {
-			p.Status = http.StatusNotFound
+			set(http.StatusNotFound, adminapi.TypeNotFound)
 		}
 	case errors.Is(err, ErrNoRevision):
-		p.Status = http.StatusPreconditionRequired
+		set(http.StatusPreconditionRequired, adminapi.TypeNoRevision)
 	case errors.Is(err, ErrNoReason):
-		p.Status = http.StatusUnprocessableEntity
+		set(http.StatusUnprocessableEntity, adminapi.TypeNoReason)
 	case errors.Is(err, ErrNotYet):
-		p.Status = http.StatusNotImplemented
+		set(http.StatusNotImplemented, "")
 	case errors.As(err, &missing):
-		p.Status = http.StatusNotFound
+		set(http.StatusNotFound, adminapi.TypeNotFound)
 	case errors.As(err, &stale):
-		p.Status, p.Current = http.StatusPreconditionFailed, stale.Current
+		set(http.StatusPreconditionFailed, adminapi.TypeStale)
+		p.Current = stale.Current
 		if stale.Expected == NoRevision {
 			p.Detail = fmt.Sprintf("none of the given revisions is current; %d is; read it and try again", stale.Current)
 		}
 	case errors.As(err, &taken):
-		p.Status = http.StatusConflict
+		set(http.StatusConflict, adminapi.TypeTaken)
 	case errors.As(err, &invalid):
-		p.Status = http.StatusUnprocessableEntity
+		set(http.StatusUnprocessableEntity, adminapi.TypeInvalid)
 		p.Errors = mistakes(err)
 		if len(p.Errors) > 0 {
 			p.Detail = "the policies have mistakes, and nothing was changed; mend each of them"
 		}
 	case errors.As(err, &form):
-		p.Status = http.StatusUnprocessableEntity
+		set(http.StatusUnprocessableEntity, adminapi.TypeCannotUse)
 		for _, no := range form.CannotUse {
 			p.CannotUse = append(p.CannotUse, adminapi.CannotUse(no))
 		}
-	case errors.As(err, &unavailable), errors.Is(err, sqldb.ErrUnknown):
-		p.Status = http.StatusServiceUnavailable
+	case errors.Is(err, sqldb.ErrUnknown):
+		set(http.StatusServiceUnavailable, adminapi.TypeUnknown)
+	case errors.As(err, &unavailable):
+		set(http.StatusServiceUnavailable, adminapi.TypeUnavailable)
 	default:
 		p.Status = http.StatusInternalServerError
 	}
@@ -111,9 +120,12 @@ func mistakes(err error) []adminapi.Mistake {
 		if i == maxMistakes {
 			break
 		}
-		location := m.Path
+		location, column := m.Path, 0
+		if unread := new(core.SyntaxError); errors.As(m.Err, &unread) {
+			column = utf8.RuneCountInString(unread.Text[:min(unread.Offset, len(unread.Text))]) + 1
+		}
 		m.Path = ""
-		list = append(list, adminapi.Mistake{Location: location, Message: m.Error()})
+		list = append(list, adminapi.Mistake{Location: location, Message: m.Error(), Column: column})
 	}
 	return list
 }

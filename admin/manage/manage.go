@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/weir-go/weir/admin/audit"
 	"github.com/weir-go/weir/admin/publish"
 	"github.com/weir-go/weir/admin/record"
 	"github.com/weir-go/weir/admin/rights"
@@ -23,6 +26,7 @@ type Publisher interface {
 // Options are those of New.
 type Options struct {
 	Record    *record.Record
+	Audit     *audit.Log
 	Publisher Publisher
 	// Services returns what the processes of an app have announced, and the number of announcements that cannot be read:
 	// redissource.Processes.
@@ -53,8 +57,8 @@ type Manager struct {
 
 // New returns a Manager.
 func New(o Options) (*Manager, error) {
-	if o.Record == nil || o.Publisher == nil || o.Services == nil {
-		return nil, errors.New("manage: Record, Publisher or Services is missing; give all of them")
+	if o.Record == nil || o.Audit == nil || o.Publisher == nil || o.Services == nil {
+		return nil, errors.New("manage: Record, Audit, Publisher or Services is missing; give all of them")
 	}
 	if o.Log == nil {
 		o.Log = slog.Default()
@@ -65,7 +69,7 @@ func New(o Options) (*Manager, error) {
 	return &Manager{o: o, reading: make(chan struct{}, 1), readers: make(chan struct{}, maxReaders)}, nil
 }
 
-// may returns a *RightError if a person may not do something to all of the apps.
+// may returns a *RightError if a person may not do something to all of the apps, which the audit then counts.
 func (m *Manager) may(who *rights.Person, a rights.Action, apps ...string) error {
 	verdict := rights.Decide(who, a, apps...)
 	if verdict == rights.Allowed {
@@ -78,8 +82,27 @@ func (m *Manager) may(who *rights.Person, a rights.Action, apps ...string) error
 			break
 		}
 	}
+	if who != nil {
+		m.o.Audit.Refused(by(who), string(a), refused.App)
+	}
 	return refused
 }
+
+// permit returns a function for record.Change: it decides, as the change is written, on all apps that use a policy
+// before or after it. named are those that the request names, and of which the answer may say that they are the reason.
+func (m *Manager) permit(who *rights.Person, a rights.Action, named ...string) func(string, []string) error {
+	return func(name string, apps []string) error {
+		err := m.may(who, a, apps...)
+		var refused *RightError
+		if errors.As(err, &refused) && !slices.Contains(named, refused.App) {
+			return &RightError{Verdict: rights.Forbidden, Action: a, App: named[0], Lent: name}
+		}
+		return err
+	}
+}
+
+// by returns a person as the audit has them.
+func by(who *rights.Person) audit.Person { return audit.Person{ID: who.ID, Name: who.Name} }
 
 // NoRevision is a Write.Revision that no policy has.
 const NoRevision = -1
@@ -90,12 +113,20 @@ type Write struct {
 	// and Create that there is none yet. One of the three is needed.
 	Revision    int64
 	Any, Create bool
-	// Reason is for the audit. Operators must give one, and so must whoever says that it is an Emergency.
+	// Reason is for the audit. There must be one.
 	Reason string
 	// Force writes what services said they cannot use.
 	Force bool
 	// Emergency writes at once where the app wants another owner to approve.
 	Emergency bool
+}
+
+// reasoned returns an error if there is no reason.
+func (w *Write) reasoned() error {
+	if strings.TrimSpace(w.Reason) == "" {
+		return ErrNoReason
+	}
+	return nil
 }
 
 // expect returns the condition, without which the last of two people who change one policy would win unseen.

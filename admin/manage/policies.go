@@ -2,7 +2,6 @@ package manage
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -44,31 +43,35 @@ type Temporary struct {
 }
 
 // Document returns the document of an app as it is published, and the revision of the app. With owned it has only the
-// policies that belong to the app, with the further apps of each, as Apply takes them.
+// policies that belong to the app, with the further apps of each, as Apply takes them. It leaves out keys of policies at
+// whose keys the person may not look.
 func (m *Manager) Document(ctx context.Context, who *rights.Person, app string, owned bool) (encoded []byte, revision int64, err error) {
 	if err := m.may(who, rights.ActionView, app); err != nil {
 		return nil, 0, err
-	}
-	if !owned {
-		document, encoded, err := m.o.Record.Document(ctx, app)
-		if err != nil {
-			return nil, 0, err
-		}
-		return encoded, document.Version.Revision, nil
 	}
 	// The revision is read first: a change that comes between is refused when they are applied again, and not undone.
 	head, known, err := m.o.Record.Head(ctx, app)
 	if err != nil {
 		return nil, 0, err
 	}
-	if !known {
+	if !known || app == policies.AllApps && !owned {
 		return nil, 0, &record.NotFoundError{App: app}
 	}
-	all, err := m.o.Record.Owned(ctx, app)
+	uses, err := m.o.Record.Uses(ctx, app)
 	if err != nil {
 		return nil, 0, err
 	}
-	document := policies.Document{App: app, Version: head.Version, Policies: all}
+	document := policies.Document{App: app, Version: head.Version, Policies: map[string]policies.Policy{}}
+	for name, u := range uses {
+		if owned && u.Owner != app {
+			continue
+		}
+		p := policyFor(who, u.Owner, u.Policy).Value()
+		if !owned {
+			p.Apps = nil
+		}
+		document.Policies[name] = p
+	}
 	encoded, err = document.Encode()
 	return encoded, head.Version.Revision, err
 }
@@ -80,48 +83,50 @@ func (m *Manager) Policy(ctx context.Context, who *rights.Person, app, name stri
 	}
 	p, revision, err := m.o.Record.Policy(ctx, app, name)
 	if err != nil {
-		return nil, err
+		return nil, m.shown(who, app, err)
 	}
-	return &Held{Held: adminapi.Held{App: app, Name: name, Revision: revision, Policy: adminapi.PolicyOf(p)}}, nil
+	held := heldFor(who, app, name, revision, p)
+	return &held, nil
+}
+
+// heldFor returns a policy that belongs to an app as a person may see it.
+func heldFor(who *rights.Person, app, name string, revision int64, p policies.Policy) Held {
+	return Held{
+		Held:     adminapi.Held{App: app, Name: name, Revision: revision, Policy: policyFor(who, app, p)},
+		KeyCount: len(p.Keys),
+	}
 }
 
 // PutPolicy writes a policy. The right is needed on each app that it names, or has named.
 func (m *Manager) PutPolicy(ctx context.Context, who *rights.Person, app, name string, p adminapi.Policy, w Write) (*adminapi.Written, error) {
-	expect, err := m.mayEdit(ctx, who, rights.ActionWrite, app, name, p.Apps, w)
+	apps := append([]string{app}, p.Apps...)
+	if err := m.may(who, rights.ActionWrite, apps...); err != nil {
+		return nil, err
+	}
+	expect, err := w.expect()
 	if err != nil {
 		return nil, err
 	}
 	value := p.Value()
-	edits := []record.Edit{{Name: name, Policy: &value, Expect: expect}}
-	return m.change(ctx, who, record.Change{App: app, Action: "set", Edits: edits}, w)
+	return m.change(ctx, who, record.Change{
+		App: app, Action: "set", Permit: m.permit(who, rights.ActionWrite, apps...),
+		Edits: []record.Edit{{Name: name, Policy: &value, Expect: expect}},
+	}, w)
 }
 
 // DeletePolicy deletes a policy: the code's holds again.
 func (m *Manager) DeletePolicy(ctx context.Context, who *rights.Person, app, name string, w Write) (*adminapi.Written, error) {
-	expect, err := m.mayEdit(ctx, who, rights.ActionDelete, app, name, nil, w)
+	if err := m.may(who, rights.ActionDelete, app); err != nil {
+		return nil, err
+	}
+	expect, err := w.expect()
 	if err != nil {
 		return nil, err
 	}
-	edits := []record.Edit{{Name: name, Expect: expect}}
-	return m.change(ctx, who, record.Change{App: app, Action: "delete", Edits: edits}, w)
-}
-
-// mayEdit decides whether a person may change a policy, which concerns its app, the further apps that it has, and those
-// that it shall have, and returns what the change expects.
-func (m *Manager) mayEdit(
-	ctx context.Context, who *rights.Person, a rights.Action, app, name string, further []string, w Write,
-) (record.Expect, error) {
-	if err := m.may(who, a, app); err != nil { // before anything is read of it
-		return record.Expect{}, err
-	}
-	owned, err := m.o.Record.Owned(ctx, app)
-	if err != nil {
-		return record.Expect{}, err
-	}
-	if err := m.may(who, a, slices.Concat([]string{app}, further, owned[name].Apps)...); err != nil {
-		return record.Expect{}, err
-	}
-	return w.expect()
+	return m.change(ctx, who, record.Change{
+		App: app, Action: "delete", Permit: m.permit(who, rights.ActionDelete, app),
+		Edits: []record.Edit{{Name: name, Expect: expect}},
+	}, w)
 }
 
 // DecodePolicy reads a policy from JSON, with the places of its mistakes.
@@ -152,7 +157,7 @@ func (m *Manager) History(ctx context.Context, who *rights.Person, app, name str
 	for _, v := range versions {
 		out.Versions = append(out.Versions, adminapi.Past{
 			Revision: v.Revision, At: v.At, Who: v.By.Name, Reason: v.Reason, Action: v.Action, Forced: v.Forced,
-			Policy: policyOf(v.Policy),
+			Policy: pastFor(who, app, v.Policy),
 		})
 	}
 	return out, nil
@@ -160,7 +165,10 @@ func (m *Manager) History(ctx context.Context, who *rights.Person, app, name str
 
 // Rollback writes the version of a policy that a revision has.
 func (m *Manager) Rollback(ctx context.Context, who *rights.Person, app, name string, to int64, w Write) (*adminapi.Written, error) {
-	expect, err := m.mayEdit(ctx, who, rights.ActionWrite, app, name, nil, w)
+	if err := m.may(who, rights.ActionWrite, app); err != nil {
+		return nil, err
+	}
+	expect, err := w.expect()
 	if err != nil {
 		return nil, err
 	}
@@ -168,16 +176,9 @@ func (m *Manager) Rollback(ctx context.Context, who *rights.Person, app, name st
 	if err != nil {
 		return nil, err
 	}
-	if p != nil {
-		if err := m.may(who, rights.ActionWrite, append([]string{app}, p.Apps...)...); err != nil {
-			return nil, err
-		}
-	}
-	if w.Reason == "" {
-		w.Reason = fmt.Sprintf("back to revision %d", to)
-	}
 	return m.change(ctx, who, record.Change{
-		App: app, Action: "rollback", Back: true, // to the epoch of that version as well: somebody asked for it
+		App: app, Action: "rollback", Permit: m.permit(who, rights.ActionWrite, app),
+		Back:  true, // to the epoch of that version as well: somebody asked for it
 		Edits: []record.Edit{{Name: name, Policy: p, Expect: expect}},
 	}, w)
 }
@@ -216,18 +217,6 @@ func (m *Manager) Apply(ctx context.Context, who *rights.Person, data []byte, dr
 	if err := m.may(who, rights.ActionWrite, apps...); err != nil {
 		return nil, err
 	}
-	owned, err := m.o.Record.Owned(ctx, app)
-	if err != nil {
-		return nil, err
-	}
-	for name, p := range owned {
-		if _, named := document.Policies[name]; named || prune {
-			apps = append(apps, p.Apps...)
-		}
-	}
-	if err := m.may(who, rights.ActionWrite, apps...); err != nil {
-		return nil, err
-	}
 	expect, err := w.expect()
 	if err != nil {
 		return nil, err
@@ -235,13 +224,21 @@ func (m *Manager) Apply(ctx context.Context, who *rights.Person, data []byte, dr
 	if expect.Absent {
 		return nil, refusal(http.StatusBadRequest, `found "If-None-Match"; send "If-Match" with the revision of the app, or with *`)
 	}
-	c := record.Change{App: app, Action: "apply", Revision: expect.Revision, Dry: dry}
+	var owned map[string]policies.Policy
+	if prune {
+		if owned, err = m.o.Record.Owned(ctx, app); err != nil {
+			return nil, err
+		}
+	}
+	c := record.Change{
+		App: app, Action: "apply", Revision: expect.Revision, Dry: dry, Permit: m.permit(who, rights.ActionWrite, apps...),
+	}
 	for _, name := range slices.Sorted(maps.Keys(document.Policies)) {
 		p := document.Policies[name]
 		c.Edits = append(c.Edits, record.Edit{Name: name, Policy: &p})
 	}
 	for _, name := range slices.Sorted(maps.Keys(owned)) {
-		if _, kept := document.Policies[name]; prune && !kept {
+		if _, kept := document.Policies[name]; !kept {
 			c.Edits = append(c.Edits, record.Edit{Name: name})
 		}
 	}

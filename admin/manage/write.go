@@ -2,9 +2,9 @@ package manage
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
-	"github.com/weir-go/weir/admin/audit"
 	"github.com/weir-go/weir/admin/record"
 	"github.com/weir-go/weir/admin/rights"
 	"github.com/weir-go/weir/core/policies"
@@ -13,8 +13,10 @@ import (
 
 // change makes a change and waits until it is published, but not for long: it will be.
 func (m *Manager) change(ctx context.Context, who *rights.Person, c record.Change, w Write) (*adminapi.Written, error) {
-	c.By, c.Reason, c.Force = audit.Person{ID: who.ID, Name: who.Name}, w.Reason, w.Force
-	c.Emergency = w.Emergency
+	if err := w.reasoned(); err != nil && !c.Dry {
+		return nil, err
+	}
+	c.By, c.Reason, c.Force, c.Emergency = by(who), w.Reason, w.Force, w.Emergency
 	var whole bool
 	var err error
 	if c.Announced, whole, err = m.announced(ctx, c); err != nil {
@@ -22,7 +24,7 @@ func (m *Manager) change(ctx context.Context, who *rights.Person, c record.Chang
 	}
 	outcome, err := m.o.Record.Change(ctx, c)
 	if err != nil {
-		return nil, err
+		return nil, m.refused(ctx, who, c, err)
 	}
 	out := &adminapi.Written{
 		App: c.App, Dry: c.Dry, Differences: []adminapi.Difference{},
@@ -30,17 +32,15 @@ func (m *Manager) change(ctx context.Context, who *rights.Person, c record.Chang
 	}
 	for _, d := range outcome.Differences {
 		out.Differences = append(out.Differences, adminapi.Difference{
-			Name: d.Name, Before: policyOf(d.Before), After: policyOf(d.After), Afresh: d.Afresh,
+			Name: d.Name, Before: pastFor(who, c.App, d.Before), After: pastFor(who, c.App, d.After), Afresh: d.Afresh,
 		})
 	}
-	for _, no := range outcome.CannotUse {
-		out.CannotUse = append(out.CannotUse, adminapi.CannotUse(no))
-	}
+	out.CannotUse = cannotUseFor(who, c.App, outcome.CannotUse)
 	if whole {
 		out.Unused = unused(outcome.Differences, c.Announced)
 	}
 	if !c.Dry {
-		out.Published, out.Alarm = m.published(ctx, outcome)
+		out.Published, out.Alarm = m.published(ctx, who, outcome)
 	}
 	if c.Action != "apply" && len(c.Edits) == 1 {
 		out.PolicyRevision = outcome.Revision // what the next change of this policy expects
@@ -50,7 +50,7 @@ func (m *Manager) change(ctx context.Context, who *rights.Person, c record.Chang
 
 // published waits until the documents of all apps that a change affects are published, or the one of its app if it
 // affects none, but for no longer than a moment, and returns the first alarm.
-func (m *Manager) published(ctx context.Context, outcome *record.Outcome) (all bool, alarm string) {
+func (m *Manager) published(ctx context.Context, who *rights.Person, outcome *record.Outcome) (all bool, alarm string) {
 	m.o.Publisher.Wake()
 	ctx, cancel := context.WithTimeout(ctx, publishing)
 	defer cancel()
@@ -64,15 +64,24 @@ func (m *Manager) published(ctx context.Context, outcome *record.Outcome) (all b
 		all = all && state.Alarm == "" && state.Version.Compare(d.Version) >= 0
 		if alarm == "" && state.Alarm != "" {
 			alarm = fmt.Sprintf("app %q: %s", d.App, state.Alarm)
+			if !visible(who, d.App) {
+				alarm = "another app that uses the policy has an alarm; ask an admin"
+			}
 		}
 	}
 	return all, alarm
 }
 
-func policyOf(p *policies.Policy) *adminapi.Policy {
-	if p == nil {
-		return nil
+// refused returns the error of a change as the person may see it, with the policy that holds if another revision of one
+// was expected.
+func (m *Manager) refused(ctx context.Context, who *rights.Person, c record.Change, err error) error {
+	var stale *record.StaleError
+	if !errors.As(err, &stale) || stale.Name == "" || stale.Current == 0 {
+		return m.shown(who, c.App, err)
 	}
-	out := adminapi.PolicyOf(*p)
-	return &out
+	p := Problem(err)
+	if held, err := m.Policy(ctx, who, c.App, stale.Name); err == nil {
+		p.Held, p.Current = &held.Held, held.Revision
+	}
+	return p
 }

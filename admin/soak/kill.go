@@ -90,7 +90,7 @@ func (k *killing) set(database string) {
 		f.start(k)
 		k.followers = append(k.followers, f)
 		for _, name := range names { // so that each round has something to lose
-			if _, err := k.servers[0].Put(k.ctx, app, name, policies.Policy{Text: "1/1h"}, adminapi.Write{Create: true}); err != nil {
+			if _, err := k.servers[0].Put(k.ctx, app, name, policies.Policy{Text: "1/1h"}, adminapi.Write{Create: true, Reason: "a test"}); err != nil {
 				k.Fatal(err)
 			}
 		}

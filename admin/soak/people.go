@@ -41,11 +41,11 @@ func (l *ledger) write(ctx context.Context, via *adminapi.Client, random *rand.R
 	text := fmt.Sprintf("%d/1m", l.number)
 	l.mu.Unlock()
 	key := [2]string{app, name}
-	w := adminapi.Write{Create: true}
+	w := adminapi.Write{Create: true, Reason: "a test"}
 	held, err := via.Policy(ctx, app, name)
 	switch {
 	case err == nil:
-		w = adminapi.Write{Revision: held.Revision}
+		w = adminapi.Write{Revision: held.Revision, Reason: "a test"}
 	case adminapi.StatusOf(err) != http.StatusNotFound:
 		pause(ctx, 10*time.Millisecond)
 		return

@@ -51,7 +51,7 @@ func remove(tb testing.TB, file string) {
 // put writes a policy of each app, whatever there is.
 func (k *killing) put(s *server, text string) {
 	for _, app := range apps {
-		if _, err := s.Put(k.ctx, app, names[0], policies.Policy{Text: text}, adminapi.Write{}); err != nil {
+		if _, err := s.Put(k.ctx, app, names[0], policies.Policy{Text: text}, adminapi.Write{Reason: "a test"}); err != nil {
 			k.Fatal(err)
 		}
 		k.ledger.mu.Lock()

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -19,7 +21,7 @@ type applyCommand struct {
 	DryRun bool   `help:"Show the differences and change nothing. The exit status is 2 if there are any."`
 	Prune  bool   `help:"Also delete the policies of the app that are not in the file."`
 	Force  bool   `help:"Change also what services say they cannot use."`
-	Reason string `help:"The reason, for the history."`
+	Reason string `help:"The reason, for the history and the audit. Without one it is the name of the command."`
 }
 
 // Run applies the file in one change: all of it, or nothing.
@@ -37,7 +39,8 @@ func (c *applyCommand) Run(e *environment) error {
 		d.App = c.App
 	}
 	// What has a revision was read from the record: the change is refused if another one came meanwhile.
-	w := adminapi.Write{Revision: d.Version.Revision, Reason: c.Reason, Force: c.Force, Prune: c.Prune, Dry: true}
+	reason := cmp.Or(c.Reason, "weir apply "+filepath.Base(c.File))
+	w := adminapi.Write{Revision: d.Version.Revision, Reason: reason, Force: c.Force, Prune: c.Prune, Dry: true}
 	d.Version = policies.Version{}
 	document, err := d.Encode()
 	if err != nil {
@@ -100,7 +103,7 @@ type rollbackCommand struct {
 	Name     string `arg:"" help:"The policy."`
 	Revision int64  `arg:"" help:"The revision of the version that shall hold again; weir history lists them."`
 	Force    bool   `help:"Change also what services say they cannot use."`
-	Reason   string `help:"The reason, for the history."`
+	Reason   string `help:"The reason, for the history and the audit. Without one it is the name of the command."`
 }
 
 // Run writes an earlier version as a change of now.
@@ -109,12 +112,12 @@ func (c *rollbackCommand) Run(e *environment) error {
 	if err != nil {
 		return err
 	}
-	return e.change(client.Rollback(e.ctx, c.App, c.Name, c.Revision, adminapi.Write{Force: c.Force, Reason: c.Reason}))
+	return e.change(client.Rollback(e.ctx, c.App, c.Name, c.Revision, adminapi.Write{Force: c.Force, Reason: cmp.Or(c.Reason, fmt.Sprintf("weir rollback to %d", c.Revision))}))
 }
 
 type adoptCommand struct {
 	App    string `arg:"" help:"The app."`
-	Reason string `help:"The reason, for the history."`
+	Reason string `help:"The reason, for the history and the audit. Without one it is the name of the command."`
 }
 
 // Run raises the generation of an app.
@@ -123,7 +126,7 @@ func (c *adoptCommand) Run(e *environment) error {
 	if err != nil {
 		return err
 	}
-	return e.change(client.Adopt(e.ctx, c.App, adminapi.Write{Reason: c.Reason}))
+	return e.change(client.Adopt(e.ctx, c.App, adminapi.Write{Reason: cmp.Or(c.Reason, "weir adopt")}))
 }
 
 // change shows what a change has written.

@@ -29,7 +29,7 @@ func TestHostileServer(t *testing.T) {
 		case strings.HasSuffix(path, "/apply"):
 			w.WriteHeader(http.StatusUnprocessableEntity)
 			answer = adminapi.Problem{
-				Title: evil, Status: 422, Detail: evil, Errors: []adminapi.Mistake{{Location: evil, Message: evil, Value: evil}}, CannotUse: no,
+				Title: evil, Status: 422, Detail: evil, Errors: []adminapi.Mistake{{Location: evil, Message: evil}}, CannotUse: no,
 			}
 		case r.Method == http.MethodPost:
 			answer = adminapi.Written{

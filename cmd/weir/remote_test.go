@@ -123,7 +123,7 @@ func TestApply(t *testing.T) {
 	assert.Contains(t, a.weir(t, failed, "get", "pay", "login"), "404")
 
 	out = a.weir(t, 0, "history", "pay", "api")
-	assert.Regexp(t, `2 +\S+ \S+ +anna +apply +300/1m, 1 tier\n`, out)
+	assert.Regexp(t, `2 +\S+ \S+ +anna +apply +300/1m, 1 tier +weir apply policies.yaml\n`, out)
 	assert.Regexp(t, `1 +\S+ \S+ +anna +apply +200/1m; shadow, 1 tier +the first day\n`, out)
 	var history adminapi.History
 	require.NoError(t, json.Unmarshal([]byte(a.weir(t, 0, "history", "-json", "-limit", "1", "pay", "api")), &history))

@@ -74,7 +74,7 @@ func (c *serveCommand) Run(e *environment) error {
 
 	publisher := publish.New(r, rdb, slog.Default())
 	options := manage.Options{
-		Record: r, Publisher: publisher,
+		Record: r, Audit: log, Publisher: publisher,
 		Services: func(ctx context.Context, app string) ([]*policies.Process, int, error) {
 			return redissource.Processes(ctx, rdb, app)
 		},

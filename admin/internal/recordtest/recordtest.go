@@ -12,6 +12,13 @@ import (
 // Open opens the record in the database at a location until the test ends.
 func Open(t testing.TB, location string) *record.Record {
 	t.Helper()
+	r, _ := WithAudit(t, location)
+	return r
+}
+
+// WithAudit opens the record in the database at a location, and its audit, until the test ends.
+func WithAudit(t testing.TB, location string) (*record.Record, *audit.Log) {
+	t.Helper()
 	db := sqltest.Open(t, location)
 	log := audit.New(db, audit.Options{})
 	t.Cleanup(func() {
@@ -19,5 +26,5 @@ func Open(t testing.TB, location string) *record.Record {
 			t.Errorf("recordtest: %v", err)
 		}
 	})
-	return record.New(db, log)
+	return record.New(db, log), log
 }
