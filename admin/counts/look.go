@@ -134,7 +134,7 @@ func among(texts map[string]string, names []string) map[string]string {
 
 // read reads the counts, and fills in what follows from them.
 func (l *Look) read(ctx context.Context, s *Stores, r *Rule, fleet policies.Policy, revision, key string, tiers []string) error {
-	view, err := s.View(r.Where)
+	view, err := s.View(r)
 	if err != nil {
 		return err
 	}

@@ -62,25 +62,32 @@ func (n *Numbers) set() *enforce.Set {
 
 // code returns the policy of the code. If no process has said what that is, it is one that can have the text of the fleet.
 func (r *Rule) code(text string) (core.Policy, error) {
-	if err := policies.CheckName(r.Policy); err != nil {
-		return core.Policy{}, err
-	}
-	if r.Code != "" {
-		p, err := core.Parse(r.Code)
-		if err != nil {
-			return core.Policy{}, fmt.Errorf("what its processes say of themselves is no policy: %w", err)
-		}
-		return p.Named(r.Policy), nil
-	}
-	if text == "" {
+	switch {
+	case r.Code != "":
+		return CodeOf(r.Policy, r.Code)
+	case text == "":
 		return core.Policy{}, errors.New("its numbers are those of the code, and no process says which these are")
 	}
-	p, err := core.Parse(text)
+	p, err := CodeOf(r.Policy, text)
 	if err != nil {
 		return core.Policy{}, err
 	}
 	// What a text leaves out is as in the code: mostly nothing. A wait, a code has or not.
 	return core.NewPolicy(r.Policy, core.PolicyOptions{Wait: p.Options().Wait}, p.Limits()...)
+}
+
+// CodeOf reads the text that processes have announced as that of a policy in their code. It may be anybody's.
+func CodeOf(name, text string) (core.Policy, error) {
+	p, err := core.Parse(text)
+	if err == nil && name != "" {
+		if err = policies.CheckName(name); err == nil {
+			p = p.Named(name)
+		}
+	}
+	if err != nil {
+		return core.Policy{}, fmt.Errorf("what its processes say of themselves is no policy: %s", Plain(err))
+	}
+	return p, nil
 }
 
 // Of returns the Limiter for a key in a tier, "" for none: nil if it is unlimited. place is that of its numbers, such as

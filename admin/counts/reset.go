@@ -11,9 +11,9 @@ import (
 	"github.com/weir-go/weir/core/policies"
 )
 
-// Reset forgets the units that were counted for a key by the rules of one policy, under all numbers that the document and
-// the code have for it. Permits stay held. Processes that remember a refusal may refuse for a second longer. rules are
-// all that processes have of the policy; document is that of the app.
+// Reset forgets the units that were counted for a key by the rules of one policy, under all numbers that the document of
+// the app and the code have for it. Permits stay held, processes that remember a refusal may refuse for a second longer,
+// and what they have counted themselves while the store did not answer stays with them.
 //
 // The error is for people and does not have the key. If there is one, some of it may have been forgotten.
 func (s *Stores) Reset(ctx context.Context, rules []Rule, document *policies.Document, key string) error {
@@ -40,7 +40,7 @@ func (s *Stores) reset(ctx context.Context, r *Rule, document *policies.Document
 		fleet = document.Policies[r.Policy]
 		fleet.Keys = among(fleet.Keys, []string{key})
 	}
-	view, err := s.View(r.Where)
+	view, err := s.View(r)
 	if err != nil {
 		return err
 	}
@@ -48,10 +48,13 @@ func (s *Stores) reset(ctx context.Context, r *Rule, document *policies.Document
 	if err != nil {
 		return err
 	}
-	all := []core.Policy{n.Limiter.Policy()}
-	for _, l := range slices.AppendSeq(slices.Collect(maps.Values(n.Tiers)), maps.Values(n.Keys)) {
-		if l != nil {
-			all = append(all, l.Policy())
+	var all []core.Policy
+	for _, n := range []*Numbers{n, n.Then(policies.Policy{}, "")} { // those of the code hold again when the fleet's are deleted
+		all = append(all, n.Limiter.Policy())
+		for _, l := range slices.AppendSeq(slices.Collect(maps.Values(n.Tiers)), maps.Values(n.Keys)) {
+			if l != nil {
+				all = append(all, l.Policy())
+			}
 		}
 	}
 	done := map[string]bool{"": true} // permits alone

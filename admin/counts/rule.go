@@ -28,14 +28,20 @@ type Rule struct {
 	// Keys are the kinds of its keys, such as "ip", and Places where the code has it, such as "GET /orders".
 	Keys   []string `json:"keys,omitempty"`
 	Places []string `json:"places,omitempty"`
-	// Processes is the number of processes that have it.
-	Processes int `json:"processes"`
+	// Processes is the number of processes that have it, and Names are those of the first of them.
+	Processes int      `json:"processes"`
+	Names     []string `json:"names,omitempty"`
+	// Barred is the reason why nobody may look into its counts, or "", and With are the other apps that share them, on which
+	// the same right is needed. Stores.Bind fills them in.
+	Barred string   `json:"barred,omitempty"`
+	With   []string `json:"-"`
 }
 
 // Bounds of what processes can make of a look by what they announce.
 const (
 	maxRules  = 200 // of an app
 	maxListed = 5   // kinds of keys, and places, of a rule
+	maxNames  = 20  // of its processes
 	maxTiers  = 16  // that a look shows of a rule
 )
 
@@ -62,10 +68,11 @@ func Rules(processes []*policies.Process) (rules []Rule, more int) {
 			if rule.Tiers == nil {
 				rule.Tiers = r.Tiers
 			}
-			rule.Keys, rule.Places = listed(rule.Keys, r.Key), listed(rule.Places, r.Place)
+			rule.Keys, rule.Places = listed(rule.Keys, r.Key, maxListed), listed(rule.Places, r.Place, maxListed)
 			if !counted[at] {
 				counted[at] = true
 				rule.Processes++
+				rule.Names = listed(rule.Names, cmp.Or(p.Name, p.ID), maxNames)
 			}
 		}
 	}
@@ -83,8 +90,8 @@ func Rules(processes []*policies.Process) (rules []Rule, more int) {
 func whereOf(*policies.RuleState) Where { return Where{} }
 
 // listed adds a text to a short list, once.
-func listed(list []string, text string) []string {
-	if text == "" || len(list) == maxListed || slices.Contains(list, text) {
+func listed(list []string, text string, most int) []string {
+	if text == "" || len(list) == most || slices.Contains(list, text) {
 		return list
 	}
 	return append(list, text)

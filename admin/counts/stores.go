@@ -48,8 +48,8 @@ type Place struct {
 // Stores are the places in which services keep their counts. It is safe for concurrent use.
 type Stores struct {
 	o       Options
-	secrets map[string][]byte // by prefix
-	places  chan struct{}     // of reads at a time, whoever asks: they share the connections
+	secrets map[string][]byte                       // by prefix
+	places  map[redis.UniversalClient]chan struct{} // of reads at a time: they share the connections of a client
 
 	mu     sync.Mutex
 	opened map[opened]*redisstore.Store // at most maxOpened
@@ -61,8 +61,8 @@ type opened struct {
 	hashed bool
 }
 
-// maxReads bounds the reads that are under way at a time: as many connections as a client of go-redis has for one
-// processor, so that the others have some.
+// maxReads bounds the reads that are under way at a time to one Redis: some more than the connections that a client of
+// go-redis has for each processor, so that none is idle.
 const maxReads = 16
 
 // maxOpened bounds the stores that are kept. Any process can announce any prefix, and one that is not kept is opened again.
@@ -79,9 +79,11 @@ func New(o Options) (*Stores, error) {
 	if o.Prefix == "" {
 		o.Prefix = DefaultPrefix
 	}
-	s := &Stores{o: o, secrets: map[string][]byte{}, places: make(chan struct{}, maxReads), opened: map[opened]*redisstore.Store{}}
+	s := &Stores{o: o, secrets: map[string][]byte{}, places: map[redis.UniversalClient]chan struct{}{}, opened: map[opened]*redisstore.Store{}}
+	s.places[nil], s.places[o.Redis] = make(chan struct{}, maxReads), make(chan struct{}, maxReads)
 	var wrong []error
 	for prefix, place := range o.Places {
+		s.places[s.client(prefix)] = make(chan struct{}, maxReads)
 		if place.SecretFile == "" {
 			continue
 		}

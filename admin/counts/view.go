@@ -1,6 +1,7 @@
 package counts
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -25,13 +26,20 @@ type kept struct {
 	states map[[2]string]core.State // by the shapes of the rates and of the permits
 }
 
-// View returns a View of a place of counts, or an error that says why nobody can look there.
-func (s *Stores) View(w Where) (*View, error) {
-	from, err := s.open(w)
+// View returns a View of the counts of a rule, or an error that says why nobody can look there.
+func (s *Stores) View(r *Rule) (*View, error) {
+	if r.Barred != "" {
+		return nil, errors.New(r.Barred)
+	}
+	from, err := s.open(r.Where)
 	if err != nil {
 		return nil, err
 	}
-	return &View{from: from, now: s.o.Now, places: s.places, keys: map[string]kept{}}, nil
+	places := s.places[nil]
+	if !r.Process {
+		places = s.places[s.client(cmp.Or(r.Prefix, s.o.Prefix))]
+	}
+	return &View{from: from, now: s.o.Now, places: places, keys: map[string]kept{}}, nil
 }
 
 // Read reads what the store keeps about a key under some policies, each state once. It may be called for other keys at the

@@ -15,7 +15,7 @@ import (
 // preview fills in what the change does in the processes of one rule.
 func (r *Rule) preview(ctx context.Context, stores *counts.Stores, ask *Ask) {
 	r.Entries = []Entry{}
-	view, err := stores.View(r.Where)
+	view, err := stores.View(&r.Rule)
 	if err != nil { // the words hold all the same
 		r.Why, view = counts.Plain(err), new(counts.View)
 	}

@@ -1,0 +1,168 @@
+package preview
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/weir-go/weir/admin/counts"
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/internal/inwords"
+)
+
+// Draft is a text while somebody types it.
+type Draft struct {
+	// Policy is the name of the policy, and Text what is typed.
+	Policy string
+	Text   string
+	// Code is the policy of the code, and Now the one that holds: texts, "" if there is none or it is not known.
+	Code, Now string
+	// For is the kind of entry that the text is for.
+	For Kind
+}
+
+// Kind is a kind of entry.
+type Kind uint8
+
+// The kinds of entries.
+const (
+	ForPolicy Kind = iota // the text of a policy
+	ForTier               // that of a tier, which may be "unlimited"
+	ForKey                // that of a key, which may be "unlimited" or "blocked"
+)
+
+// Checked is what a [Draft] says.
+type Checked struct {
+	// Words say what it admits. They are nil if it has mistakes, and for "unlimited" and "blocked".
+	Words *inwords.Policy `json:"words,omitempty"`
+	// Change says what becomes of what was counted, if it is known what holds now and that has counts.
+	Change *inwords.Change `json:"change,omitempty"`
+	// Pictures show what one caller gets, one for each period of its limits.
+	Pictures []Picture `json:"pictures,omitempty"`
+	// Mistakes are why the text is no policy, or none that the code can use.
+	Mistakes []Mistake `json:"mistakes,omitempty"`
+}
+
+// Mistake is something wrong in a text.
+type Mistake struct {
+	// Column is the character at which it is, from 1 on, and Length the number of characters that it has, 0 at the end.
+	// Column is 0 if it is the text as a whole.
+	Column int `json:"column,omitempty"`
+	Length int `json:"length,omitempty"`
+	// Problem says what is wrong and what to write.
+	Problem string `json:"problem"`
+}
+
+// Check says what a draft means, in a millisecond or two. It asks nobody.
+func Check(d Draft) Checked {
+	like, err := d.like()
+	if err != nil {
+		return Checked{Mistakes: []Mistake{{Problem: err.Error()}}}
+	}
+	switch text := strings.TrimSpace(d.Text); {
+	case d.For == ForPolicy && text == "":
+		if d.Code == "" { // it is as the code says
+			return Checked{}
+		}
+	case d.For != ForPolicy && text == enforce.Unlimited, d.For == ForKey && text == enforce.Blocked:
+		return Checked{}
+	}
+	p := like
+	if strings.TrimSpace(d.Text) != "" || d.For != ForPolicy {
+		if p, err = core.ParseLike(d.Text, like); err != nil {
+			return Checked{Mistakes: mistakes(d.Text, err)}
+		}
+		fits := enforce.Fits
+		if d.For != ForPolicy {
+			fits = enforce.FitsTier
+		}
+		if _, err := fits(like, d.Text); !like.IsZero() && err != nil {
+			return Checked{Mistakes: []Mistake{{Problem: counts.Plain(err)}}}
+		}
+	}
+	words := inwords.Of(p)
+	out := Checked{Words: &words, Pictures: pictures(p)}
+	if now, err := core.ParseLike(d.Now, like); d.Now != "" && err == nil {
+		change := inwords.Between(now, p, p.String())
+		out.Change = &change
+	}
+	return out
+}
+
+// like returns the policy from which the text takes what it leaves out: that of the code, or for a tier and a key the one
+// that holds. It is zero if it is not known.
+func (d *Draft) like() (core.Policy, error) {
+	text := d.Code
+	if d.For != ForPolicy {
+		text = cmp.Or(d.Now, d.Code)
+	}
+	if text == "" {
+		return core.Policy{}, nil
+	}
+	return counts.CodeOf(d.Policy, text)
+}
+
+// ofLimit begins what is wrong with a limit.
+var ofLimit = regexp.MustCompile(`^limit ([1-9][0-9]*) \(`)
+
+// ofOption begins what is wrong with an option.
+var ofOption = map[string]string{"Wait is ": "wait", "Fail is ": "fail", "Processes is ": "fail", "Epoch is ": "epoch"}
+
+// mistakes returns the mistakes in a text that Parse has found, with their places.
+func mistakes(text string, err error) (all []Mistake) {
+	var unread *core.SyntaxError
+	if errors.As(err, &unread) {
+		_, problem, _ := strings.Cut(err.Error(), fmt.Sprintf("at offset %d, ", unread.Offset))
+		m := Mistake{Column: column(text, unread.Offset), Problem: problem}
+		if rest := text[min(unread.Offset, len(text)):]; rest != "" {
+			word := rest[:strings.IndexFunc(rest+" ", func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) && r != '-' })]
+			m.Length = max(1, utf8.RuneCountInString(word))
+		}
+		return []Mistake{m}
+	}
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		m := Mistake{Problem: strings.TrimPrefix(line, fmt.Sprintf("core: policy %q: ", text))}
+		if found := ofLimit.FindStringSubmatch(m.Problem); found != nil {
+			if n, err := strconv.Atoi(found[1]); err == nil {
+				m.Column, m.Length = limitAt(text, n)
+			}
+		}
+		for begin, word := range ofOption {
+			if at := strings.LastIndex(text, word); at >= 0 && strings.HasPrefix(m.Problem, begin) {
+				m.Column, m.Length = column(text, at), len(word)
+			}
+		}
+		all = append(all, m)
+	}
+	return all
+}
+
+// limitAt returns the place of the n-th limit of a text.
+func limitAt(text string, n int) (at, length int) {
+	from := strings.IndexByte(text, ':') + 1
+	to := len(text)
+	if end := strings.IndexByte(text, ';'); end >= 0 {
+		to = end
+	}
+	limits := strings.Split(text[from:to], ",")
+	if n > len(limits) {
+		return 0, 0
+	}
+	for _, before := range limits[:n-1] {
+		from += len(before) + 1
+	}
+	limit := limits[n-1]
+	from += len(limit) - len(strings.TrimLeft(limit, " \t\r\n"))
+	return column(text, from), utf8.RuneCountInString(strings.TrimSpace(limit))
+}
+
+// column returns the character at an offset, from 1 on.
+func column(text string, offset int) int {
+	return utf8.RuneCountInString(text[:min(offset, len(text))]) + 1
+}

@@ -1,0 +1,159 @@
+package preview_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-go/weir/admin/preview"
+	"github.com/weir-go/weir/core"
+)
+
+// A text that cannot be used has mistakes, each at the characters that are wrong.
+func TestCheckMistakes(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		draft preview.Draft
+		marks []string // what is marked; "" for the text as a whole or its end
+		says  string
+	}{
+		{preview.Draft{Text: "5 per minute"}, []string{"per"}, `expected "/" and a period`},
+		{preview.Draft{Text: "100/1m burts 20"}, []string{"burts"}, "burst"},
+		{preview.Draft{Text: "100/"}, []string{""}, "period"},
+		{preview.Draft{Text: "ü: 5/1m"}, []string{"ü"}, "expected a name"},
+		{preview.Draft{Text: "5/1m, 10/400d, 7/1d burst 2 sliding-log"}, []string{"10/400d", "7/1d burst 2 sliding-log"}, ""},
+		{preview.Draft{Text: "5/1m, 10/1h; wait 400d"}, []string{"wait"}, "Wait is"},
+		{preview.Draft{Text: "5/1m sliding-log; wait 1s"}, []string{"5/1m sliding-log"}, ""},
+		{preview.Draft{Text: "5/1m; fail open; epoch 9999999999"}, nil, ""},
+		{preview.Draft{Text: "100/1h sliding-log", Code: "api: 100/1h"}, []string{""}, "differs in more than numbers"},
+		{preview.Draft{Text: "100/1h; fail open", Code: "api: 100/1h", For: preview.ForTier}, []string{""}, "only the numbers may differ"},
+		{preview.Draft{Text: "blocked", Code: "api: 100/1h", For: preview.ForTier}, []string{"blocked"}, ""},
+		{preview.Draft{Text: "", Code: "api: 100/1h", For: preview.ForTier}, []string{""}, ""},
+		{preview.Draft{Text: "unlimited", Code: "api: 100/1h"}, []string{"unlimited"}, ""},
+		{preview.Draft{Text: "5/1m", Code: "no policy"}, []string{""}, "what its processes say of themselves"},
+	} {
+		got := preview.Check(c.draft)
+		assert.Nil(t, got.Words, c.draft.Text)
+		require.NotEmpty(t, got.Mistakes, c.draft.Text)
+		var says []string
+		for i, m := range got.Mistakes {
+			require.NotEmpty(t, m.Problem, c.draft.Text)
+			assert.NotContains(t, m.Problem, "core:", c.draft.Text)
+			says = append(says, m.Problem)
+			if c.marks != nil {
+				require.Less(t, i, len(c.marks), "%s: %v", c.draft.Text, got.Mistakes)
+				assert.Equal(t, c.marks[i], marked(t, c.draft.Text, m), "%s: %v", c.draft.Text, m)
+			}
+		}
+		assert.Contains(t, strings.Join(says, "\n"), c.says, c.draft.Text)
+	}
+}
+
+// marked returns what a mistake is about.
+func marked(t *testing.T, text string, m preview.Mistake) string {
+	t.Helper()
+	if m.Column == 0 {
+		require.Zero(t, m.Length)
+		return ""
+	}
+	runes := []rune(text)
+	require.LessOrEqual(t, m.Column-1+m.Length, len(runes), text)
+	return string(runes[m.Column-1 : m.Column-1+m.Length])
+}
+
+// A text that can be used is explained, and so is what becomes of what was counted.
+func TestCheckWords(t *testing.T) {
+	t.Parallel()
+	got := preview.Check(preview.Draft{Policy: "api", Text: "200/1m", Code: "api: 100/1m; fail closed", Now: "api: 50/1m; fail closed"})
+	require.Empty(t, got.Mistakes)
+	assert.Equal(t, "api: 200/1m; fail closed", got.Words.Text)
+	assert.Equal(t, int64(200), got.Words.AtOnce)
+	assert.True(t, got.Change.Kept)
+	got = preview.Check(preview.Draft{Policy: "api", Text: "", Code: "api: 100/1m", Now: "100/1h"})
+	assert.Equal(t, int64(100), got.Words.AtOnce, "no text is what the code says")
+	assert.False(t, got.Change.Kept)
+	assert.Equal(t, preview.Checked{}, preview.Check(preview.Draft{Text: ""}))
+	got = preview.Check(preview.Draft{Text: "7/1s", Code: "100/1m", Now: "50/1m; shadow", For: preview.ForKey})
+	require.Empty(t, got.Mistakes)
+	assert.Contains(t, got.Words.Text, "shadow", "a key has the options that the policy has now")
+	for _, text := range []string{"unlimited", "blocked"} {
+		assert.Equal(t, preview.Checked{}, preview.Check(preview.Draft{Text: text, Code: "100/1m", For: preview.ForKey}))
+	}
+}
+
+// A picture rises and stays within the bounds that the words say.
+func TestPictures(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string][]int64{ // units at the beginning, after half a period, one, one and a half, two
+		"100/10s":                                    {100, 150, 200, 250, 300},
+		"100/10s burst 20":                           {20, 70, 120, 170, 220},
+		"100/10s debt 50":                            {150, 200, 250, 300, 350},
+		"100/10s token-bucket":                       {100, 100, 200, 200, 300},
+		"100/10s leaky-bucket":                       {1, 51, 101, 151, 201},
+		"100/10s fixed-window":                       {100, 100, 200, 200, 300},
+		"100/10s fixed-window aligned":               {100, 200, 200, 300, 300},
+		"100/1d fixed-window calendar Europe/Berlin": {100, 200, 200, 300, 300},
+		"100/1h fixed-window calendar Asia/Kolkata":  {100, 200, 200, 300, 300},
+		"100/10s sliding-log":                        {100, 100, 200, 200, 300},
+		"100/10s, 120/100s":                          {100, 126, 132, 138, 144},
+		"2147483648/1ms":                             nil,
+		"1/366d":                                     {1, 1, 2, 2, 3},
+		"5 concurrent, 10/1s":                        {10, 15, 20, 25, 30},
+	} {
+		p := core.MustParse(text)
+		got := preview.Check(preview.Draft{Text: text})
+		require.NotEmpty(t, got.Pictures, text)
+		assert.Len(t, got.Pictures, len(got.Words.Within), text)
+		for i, pic := range got.Pictures {
+			assert.Equal(t, got.Words.Within[i].Most, pic.Most, text)
+			assert.Equal(t, pic.Period*5/2, pic.Span)
+			assert.Zero(t, pic.Points[0].At)
+			assert.LessOrEqual(t, len(pic.Points), 101)
+			assert.Equal(t, pic.Span, pic.Points[len(pic.Points)-1].At.Round(time.Microsecond), text)
+			for j := 1; j < len(pic.Points); j++ {
+				assert.Less(t, pic.Points[j-1].At, pic.Points[j].At)
+				assert.LessOrEqual(t, pic.Points[j-1].Units, pic.Points[j].Units)
+			}
+		}
+		for i, units := range want {
+			assert.Equal(t, units, at(got.Pictures[0], time.Duration(i)*p.Limits()[0].Period/2), "%s after %d halves", text, i)
+		}
+	}
+	assert.Empty(t, preview.Check(preview.Draft{Text: "20 concurrent"}).Pictures)
+}
+
+// at returns the units at a time.
+func at(pic preview.Picture, after time.Duration) (units int64) {
+	for _, p := range pic.Points {
+		if p.At <= after {
+			units = p.Units
+		}
+	}
+	return units
+}
+
+// Whatever somebody types, the places of its mistakes are in the text.
+func FuzzCheck(f *testing.F) {
+	for _, text := range []string{"5/1m", "ü/1", "a:b,c;d", "5/1m,,;;::", "1/1s, 0/1s, 0/2s; wait 400d; epoch 9999999999", "5/1m sliding-log; wait 1s"} {
+		f.Add(text, uint8(0))
+	}
+	f.Fuzz(func(t *testing.T, text string, kind uint8) {
+		d := preview.Draft{Policy: "api", Text: text, For: preview.Kind(kind % 3)}
+		for _, d.Code = range []string{"", "100/1m"} {
+			got := preview.Check(d)
+			for _, m := range got.Mistakes {
+				if m.Column < 0 || m.Length < 0 || m.Column > utf8.RuneCountInString(text)+1 || m.Column == 0 && m.Length > 0 ||
+					m.Column+m.Length > utf8.RuneCountInString(text)+1 {
+					t.Fatalf("%q: %+v", text, m)
+				}
+			}
+			if got.Words != nil && len(got.Mistakes) > 0 {
+				t.Fatal("words and mistakes")
+			}
+		}
+	})
+}
