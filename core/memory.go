@@ -49,6 +49,9 @@ func NewMemory(o MemoryOptions) (*Memory, error) {
 // Fallback returns m: a store in the process needs no other one to decide for it. For stores elsewhere, see [Store].
 func (m *Memory) Fallback() *Memory { return m }
 
+// Location returns that m counts in the process.
+func (*Memory) Location() Location { return Location{Process: true} }
+
 // begin returns the error with which a call fails before it begins.
 func (m *Memory) begin(ctx context.Context) error {
 	if m.rows == nil {

@@ -86,8 +86,8 @@ func Rules(processes []*policies.Process) (rules []Rule, more int) {
 	return rules, 0
 }
 
-// whereOf returns the place of the counts of a rule. Programs that were built before announcements had it do not say.
-func whereOf(*policies.RuleState) Where { return Where{} }
+// whereOf returns the place of the counts of a rule, which is zero if its store does not say.
+func whereOf(r *policies.RuleState) Where { return Where(r.Location) }
 
 // listed adds a text to a short list, once.
 func listed(list []string, text string, most int) []string {

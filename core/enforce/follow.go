@@ -130,7 +130,7 @@ func (l *Limiter) follow() *Limiter {
 	followed.following = f
 	if listener, ok := source.(Listener); ok {
 		held := weak.Make(f)
-		listener.Listen(NewFollower([]Rule{{Policy: l.policy.Name(), Text: l.policy.String()}}, func(s *Set) ([]Entry, bool) {
+		listener.Listen(NewFollower([]Rule{{Policy: l.policy.Name(), Text: l.policy.String(), Store: l.engine.store}}, func(s *Set) ([]Entry, bool) {
 			f := held.Value()
 			if f == nil {
 				return nil, false

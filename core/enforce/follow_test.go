@@ -253,7 +253,7 @@ func (p *preparing) show(s *enforce.Set) (all []enforce.Entry) {
 func TestListener(t *testing.T) {
 	source := new(preparing)
 	l := follow(t, nil, "job: 10/1h; fail closed", enforce.Options{Source: source, Log: slog.New(slog.DiscardHandler)})
-	assert.Equal(t, []enforce.Rule{{Policy: "job", Text: "job: 10/1h; fail closed"}}, source.followers[0].Rules())
+	assert.Equal(t, []enforce.Rule{{Policy: "job", Text: "job: 10/1h; fail closed", Store: l.Store()}}, source.followers[0].Rules())
 	entries := source.show(set("20/1h; shadow", "user=7", "nonsense", "user=8", "blocked"))
 	require.Len(t, entries, 3)
 	assert.Equal(t, enforce.Entry{Policy: "job", Field: "Policies", Text: "20/1h; shadow", Now: "job: 20/1h; fail closed; shadow", Trial: true}, entries[0])

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/weir-go/weir/core"
 )
 
 // Source knows the numbers of policies that change while the program runs, such as those of a file. It is what
@@ -116,6 +118,8 @@ type Rule struct {
 	Place, Key, OverLimit string
 	// Tiers are the texts of its tiers, by their names.
 	Tiers map[string]string
+	// Store is the one in which the policy counts. A Listener may ask it where that is; see [core.Location].
+	Store core.Store
 }
 
 // NewFollower returns a Follower for a package such as guard. prepare does what [Follower.Prepare] says. It must not

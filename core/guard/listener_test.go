@@ -213,9 +213,9 @@ func TestFollower(t *testing.T) {
 	})
 	require.Equal(t, 1, source.follows())
 	assert.Equal(t, []enforce.Rule{
-		{Policy: "api", Text: "api: 10/1h", Place: "Rule", Key: "ip", OverLimit: "reject(429)", Tiers: map[string]string{"pro": "50/1h", "staff": "unlimited"}},
-		{Policy: "all", Text: "all: 1000/1h", Place: "Rules[0]", Key: "const(all)", OverLimit: "degrade"},
-		{Policy: "post-login", Text: "post-login: 3/1h; fail closed", Place: `Routes["POST /login"]`, Key: "ip", OverLimit: "reject(429)"},
+		{Policy: "api", Text: "api: 10/1h", Place: "Rule", Key: "ip", OverLimit: "reject(429)", Tiers: map[string]string{"pro": "50/1h", "staff": "unlimited"}, Store: g.Store()},
+		{Policy: "all", Text: "all: 1000/1h", Place: "Rules[0]", Key: "const(all)", OverLimit: "degrade", Store: g.Store()},
+		{Policy: "post-login", Text: "post-login: 3/1h; fail closed", Place: `Routes["POST /login"]`, Key: "ip", OverLimit: "reject(429)", Store: g.Store()},
 	}, source.followers[0].Rules())
 
 	entries := source.show(&guard.Set{
@@ -244,7 +244,9 @@ func TestFollower(t *testing.T) {
 
 	with := g.With("with", "5/1h")
 	require.Equal(t, 2, source.follows())
-	assert.Equal(t, []enforce.Rule{{Policy: "with", Text: "with: 5/1h", Place: "With", Key: "ip", OverLimit: "reject(429)"}}, source.followers[1].Rules())
+	assert.Equal(t, []enforce.Rule{{
+		Policy: "with", Text: "with: 5/1h", Place: "With", Key: "ip", OverLimit: "reject(429)", Store: g.Store(),
+	}}, source.followers[1].Rules())
 	runtime.KeepAlive(with)
 }
 

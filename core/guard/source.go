@@ -83,7 +83,8 @@ func (g *Guard) follow() {
 	var rules []enforce.Rule
 	for _, ru := range g.all() {
 		rules = append(rules, enforce.Rule{
-			Policy: ru.name, Text: ru.limiter.String(), Place: ru.place, Key: ru.Key.String(), OverLimit: fmt.Sprint(ru.OverLimit), Tiers: ru.texts(ru.tiers),
+			Policy: ru.name, Text: ru.limiter.String(), Place: ru.place, Key: ru.Key.String(), OverLimit: fmt.Sprint(ru.OverLimit),
+			Tiers: ru.texts(ru.tiers), Store: ru.limiter.Store(),
 		})
 	}
 	followed := weak.Make(g)

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/weir-go/weir/core"
 )
 
 // Process is the announcement of a process of an app: the version that it has, and what its rules obey. Any program that may
@@ -37,6 +39,8 @@ type RuleState struct {
 	Tiers     map[string]string // the tiers of the code; nil if there are none, or no place for them
 	Meaning   Meaning
 	Why       string // more about it, such as why an entry is unusable, or ""
+	// Location is the place of its counts, and zero if its store does not say.
+	Location core.Location
 }
 
 // Bounds of an announcement.
@@ -59,7 +63,7 @@ func (p *Process) Encode() []byte {
 	}
 	short.Rules = make([]RuleState, len(kept))
 	for i, r := range kept {
-		for _, s := range []*string{&r.Policy, &r.Place, &r.Key, &r.OverLimit, &r.Code, &r.Now, &r.Why} {
+		for _, s := range []*string{&r.Policy, &r.Place, &r.Key, &r.OverLimit, &r.Code, &r.Now, &r.Why, &r.Location.Prefix} {
 			*s = plain(*s)
 		}
 		tiers := make(map[string]string, len(r.Tiers))
@@ -148,6 +152,9 @@ func (r *RuleState) node() *Node {
 	}
 	n.addText("meaning", string(r.Meaning))
 	n.addText("why", r.Why)
+	n.addText("prefix", r.Location.Prefix)
+	n.addFlag("hashed", r.Location.Hashed)
+	n.addFlag("process", r.Location.Process)
 	return n
 }
 
@@ -155,6 +162,13 @@ func (r *RuleState) node() *Node {
 func (n *Node) addText(name, text string) {
 	if text != "" {
 		n.add(name, textNode(text))
+	}
+}
+
+// addFlag appends a member that is true, unless it is false.
+func (n *Node) addFlag(name string, is bool) {
+	if is {
+		n.add(name, &Node{Kind: Other, Text: "true"})
 	}
 }
 
@@ -226,6 +240,7 @@ func (b *builder) rules(n *Node, path string) (rules []RuleState) {
 				}
 			}},
 			b.meaning(&r.Meaning), b.word("why", &r.Why),
+			b.word("prefix", &r.Location.Prefix), b.flag("hashed", &r.Location.Hashed), b.flag("process", &r.Location.Process),
 		)
 		rules = append(rules, r)
 	}
@@ -242,6 +257,17 @@ func (b *builder) word(name string, to *string) field {
 		default:
 			*to = n.Text
 		}
+	}}
+}
+
+// flag is a field that is true, or not there.
+func (b *builder) flag(name string, to *bool) field {
+	return field{name, "", func(n *Node, path string) {
+		if n.Kind != Other || n.Text != "true" {
+			b.at(n, path, "found %s: give true, or leave it out", n.found())
+			return
+		}
+		*to = true
 	}}
 }
 

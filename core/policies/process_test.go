@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/policies"
 )
 
@@ -20,9 +21,9 @@ func aProcess() *policies.Process {
 		Rules: []policies.RuleState{
 			{
 				Policy: "api", Place: "GET /orders", Key: "ip", OverLimit: "reject", Code: "100/1m", Now: "200/1m",
-				Tiers: map[string]string{"pro": "5000/1m"}, Meaning: policies.Fleet,
+				Tiers: map[string]string{"pro": "5000/1m"}, Meaning: policies.Fleet, Location: core.Location{Prefix: "pay", Hashed: true},
 			},
-			{Policy: "login", Meaning: policies.Unusable, Why: `at offset 3, found "x"`},
+			{Policy: "login", Meaning: policies.Unusable, Why: `at offset 3, found "x"`, Location: core.Location{Process: true}},
 		},
 	}
 }
@@ -80,16 +81,18 @@ func TestProcessIsCut(t *testing.T) {
 func TestDecodeProcessRefuses(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		``:                                    "ends within a value",
-		`{}`:                                  `an announcement has no field "format"`,
-		`{"format":2,"new":1}`:                "format 2 is of a later version",
-		`{"format":1,"ip":"x"}`:               "ip: there is no such field",
-		`{"format":1,"id":7}`:                 "id: found the number 7: give a text",
-		`{"format":1,"version":"1"}`:          "version: policies: the version",
-		`{"format":1,"meaning":"enabled"}`:    `meaning: found "enabled": give one of the meanings, such as "fleet"`,
-		`{"format":1,"started":1.5}`:          "started: found 1.5",
-		`{"format":1,"rules":{}}`:             "rules: found an object: give a list",
-		`{"format":1,"rules":[{"now":null}]}`: "rules[0].now: found null",
+		``:                                          "ends within a value",
+		`{}`:                                        `an announcement has no field "format"`,
+		`{"format":2,"new":1}`:                      "format 2 is of a later version",
+		`{"format":1,"ip":"x"}`:                     "ip: there is no such field",
+		`{"format":1,"id":7}`:                       "id: found the number 7: give a text",
+		`{"format":1,"version":"1"}`:                "version: policies: the version",
+		`{"format":1,"meaning":"enabled"}`:          `meaning: found "enabled": give one of the meanings, such as "fleet"`,
+		`{"format":1,"started":1.5}`:                "started: found 1.5",
+		`{"format":1,"rules":{}}`:                   "rules: found an object: give a list",
+		`{"format":1,"rules":[{"now":null}]}`:       "rules[0].now: found null",
+		`{"format":1,"rules":[{"hashed":false}]}`:   "rules[0].hashed: found false: give true, or leave it out",
+		`{"format":1,"rules":[{"process":"true"}]}`: `rules[0].process: found the text "true"`,
 		`{"format":1,"rules":[{"tiers":{"a":"b","a":"c"}}]}`:          "rules[0].tiers.a: this name stands here twice",
 		`{"format":1,"why":"` + strings.Repeat("x", 1025) + `"}`:      "the text has 1025 bytes",
 		`{"format":1,"why":"` + strings.Repeat("x", 32<<10) + `"}`:    "give at most 32768",

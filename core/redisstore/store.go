@@ -229,6 +229,9 @@ func New(rdb redis.UniversalClient, o Options) (*Store, error) {
 // String returns what names a Store in a log, in which there is nothing of the secret of HashKeys: "redisstore weir:1:".
 func (s *Store) String() string { return "redisstore " + s.names.Prefix() }
 
+// Location returns the prefix of the keys in Redis, and whether they are hashed.
+func (s *Store) Location() core.Location { return s.names.Location() }
+
 // Fallback returns the in-process store that decides for this one while it fails,
 // under "fail local". A Limiter finds it by the method's name.
 func (s *Store) Fallback() *core.Memory {

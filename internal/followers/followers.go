@@ -7,6 +7,7 @@ import (
 	"strings"
 	"weak"
 
+	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/policies"
 )
@@ -104,7 +105,7 @@ func states(rules []enforce.Rule, entries []enforce.Entry, set *enforce.Set) []p
 	for i, r := range rules {
 		states[i] = policies.RuleState{
 			Policy: r.Policy, Place: r.Place, Key: r.Key, OverLimit: r.OverLimit,
-			Code: r.Text, Now: r.Text, Tiers: r.Tiers, Meaning: policies.Code,
+			Code: r.Text, Now: r.Text, Tiers: r.Tiers, Meaning: policies.Code, Location: location(r.Store),
 		}
 		at[place{r.Policy, r.Place}] = append(at[place{r.Policy, r.Place}], i)
 	}
@@ -144,6 +145,14 @@ func states(rules []enforce.Rule, entries []enforce.Entry, set *enforce.Set) []p
 		states[i].Why = strings.Join(all, "; ") + more
 	}
 	return states
+}
+
+// location returns where a store keeps its counts, as far as it says.
+func location(s core.Store) core.Location {
+	if s, ok := s.(interface{ Location() core.Location }); ok {
+		return s.Location()
+	}
+	return core.Location{}
 }
 
 // has reports whether the text of an entry is in set.

@@ -12,7 +12,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/policies"
+	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/internal/redistest"
 )
 
@@ -163,4 +166,29 @@ func TestChangesAreAnnouncedSoon(t *testing.T) {
 	require.NoError(t, rdb.Del(t.Context(), Key(app)).Err())
 	awaitProcesses(t, rdb, app, func(all []*policies.Process) bool { return strings.Contains(all[0].Why, "gone") })
 	runtime.KeepAlive(limiter)
+}
+
+// TestLocationIsAnnounced: whoever wants to look at a count learns where it is.
+func TestLocationIsAnnounced(t *testing.T) {
+	t.Parallel()
+	rdb := server(t).Client(t)
+	app := newApp()
+	s := follow(t, rdb, app, Options{}, quick())
+	memory, err := core.NewMemory(core.MemoryOptions{})
+	require.NoError(t, err)
+	plain, err := redisstore.New(rdb, redisstore.Options{})
+	require.NoError(t, err)
+	hashed, err := redisstore.New(rdb, redisstore.Options{Prefix: app, HashKeys: []byte("0123456789abcdef")})
+	require.NoError(t, err)
+	for name, store := range map[string]core.Store{"memory": memory, "plain": plain, "hashed": hashed} {
+		limiter, err := enforce.New(store, core.MustParse(name+": 9/1m"), enforce.Options{Source: s})
+		require.NoError(t, err)
+		defer runtime.KeepAlive(limiter)
+	}
+	all := awaitProcesses(t, rdb, app, func(all []*policies.Process) bool { return len(all) == 1 && len(all[0].Rules) == 3 })
+	got := map[string]core.Location{}
+	for _, r := range all[0].Rules {
+		got[r.Policy] = r.Location
+	}
+	assert.Equal(t, map[string]core.Location{"memory": {Process: true}, "plain": {Prefix: "weir"}, "hashed": {Prefix: app, Hashed: true}}, got)
 }

@@ -36,6 +36,11 @@ func New(prefix string, secret []byte) Names {
 // Prefix returns the beginning of all names, with the version of the format.
 func (n Names) Prefix() string { return n.prefix }
 
+// Location returns where the keys are.
+func (n Names) Location() core.Location {
+	return core.Location{Prefix: strings.TrimSuffix(n.prefix, format), Hashed: len(n.secret) > 0}
+}
+
 // Before returns what the names of all keys of a policy begin with, of which it keeps a state of that shape.
 func (n Names) Before(p core.Policy, shape string) string {
 	return n.prefix + p.Name() + ":" + shape + ":"
