@@ -2,7 +2,9 @@ package people
 
 import (
 	"context"
+	"encoding/json"
 
+	"github.com/weir-go/weir/admin/audit"
 	"github.com/weir-go/weir/admin/internal/sqldb"
 	"github.com/weir-go/weir/admin/rights"
 )
@@ -18,6 +20,9 @@ type By struct {
 
 // permitted calls Permit with the rights of the transaction's moment.
 func (p *People) permitted(ctx context.Context, t sqldb.Tx, by By) error {
+	if by.Person == nil {
+		return invalid("nobody makes this change; give a person")
+	}
 	if by.Permit == nil {
 		return nil
 	}
@@ -51,10 +56,18 @@ func (p *People) Now(ctx context.Context, t sqldb.Tx, who *rights.Person) (*righ
 	return tok.rights(maker, p.now()), nil
 }
 
-// changed writes the audit of a change, and lets what is known in all processes be read again.
-func (p *People) changed(ctx context.Context, c *sqldb.Change, by By, app, action string, detail map[string]any) error {
-	if err := p.note(ctx, c, by, app, action, detail); err != nil {
-		return err
+// changed writes what was done to the audit, a row for each detail, and lets all processes read again what they know.
+func (p *People) changed(ctx context.Context, c *sqldb.Change, by By, what audit.Row, details ...any) error {
+	what.By, what.Reason = audit.Person{ID: by.Person.ID, Name: by.Person.Name}, by.Reason
+	for _, detail := range details {
+		text, err := json.Marshal(detail)
+		if err != nil {
+			return err
+		}
+		what.Detail = string(text)
+		if err := p.audit.Append(ctx, c, what); err != nil {
+			return err
+		}
 	}
 	c.After(func(error) { p.changes.Add(1) })
 	return outdate(ctx, c.Tx)
@@ -75,9 +88,4 @@ func (p *People) write(ctx context.Context, do func(context.Context, sqldb.Tx) e
 		}
 		return outdate(ctx, t)
 	})
-}
-
-// note writes a row of the audit.
-func (p *People) note(context.Context, *sqldb.Change, By, string, string, map[string]any) error {
-	return nil
 }

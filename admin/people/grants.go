@@ -11,6 +11,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/weir-go/weir/admin/audit"
 	"github.com/weir-go/weir/admin/internal/sqldb"
 	"github.com/weir-go/weir/admin/rights"
 	"github.com/weir-go/weir/core/policies"
@@ -108,11 +109,12 @@ func (p *People) SetGrantsIn(ctx context.Context, c *sqldb.Change, by By, app st
 	if d.empty() {
 		return revision, nil
 	}
-	return p.writeGrants(ctx, c, by, app, d)
+	return p.writeGrants(ctx, c, by, app, d, revision)
 }
 
 // writeGrants writes a difference.
-func (p *People) writeGrants(ctx context.Context, c *sqldb.Change, by By, app string, d grantsDifference) (int64, error) {
+func (p *People) writeGrants(ctx context.Context, c *sqldb.Change, by By, app string, d grantsDifference, was int64,
+) (int64, error) {
 	admins, err := p.admins(ctx, c.Tx)
 	if err != nil {
 		return 0, err
@@ -148,7 +150,7 @@ func (p *People) writeGrants(ctx context.Context, c *sqldb.Change, by By, app st
 	if err != nil {
 		return 0, err
 	}
-	return revision, p.changed(ctx, c, by, app, "grant", d.detail())
+	return revision, p.changed(ctx, c, by, audit.Row{App: app, Action: "grant", Revision: revision, Was: was}, d.details()...)
 }
 
 // checkGrants finds the mistakes that can be seen without the database.
@@ -229,8 +231,8 @@ func difference(before, after []Grant) grantsDifference {
 
 func (d grantsDifference) empty() bool { return len(d.all) == 0 }
 
-// detail describes the difference for the audit.
-func (d grantsDifference) detail() map[string]any {
+// details describe the difference for the audit.
+func (d grantsDifference) details() []any {
 	type change struct {
 		Kind    Kind       `json:"kind"`
 		Subject string     `json:"subject"`
@@ -238,17 +240,18 @@ func (d grantsDifference) detail() map[string]any {
 		Role    string     `json:"role"`
 		Ends    *time.Time `json:"ends,omitempty"`
 	}
-	changes := make([]change, len(d.all))
+	all := make([]any, len(d.all))
 	for i, g := range d.all {
-		changes[i] = change{
+		c := change{
 			Kind: g.Kind, Subject: g.Subject, Role: g.Role.String(),
 			Was: d.before[[2]string{string(g.Kind), g.Subject}].Role.String(),
 		}
 		if !g.Ends.IsZero() && g.Role != rights.None {
-			changes[i].Ends = &g.Ends
+			c.Ends = &g.Ends
 		}
+		all[i] = c
 	}
-	return map[string]any{"grants": changes}
+	return all
 }
 
 // admins is the number of people who are admins: those without an end, and all. Groups are not counted, since they may
@@ -288,7 +291,7 @@ func (p *People) give(ctx context.Context, c *sqldb.Change, by By, app string, g
 	if err := p.checkGrants(app, []Grant{g}); err != nil {
 		return err
 	}
-	all, _, err := p.grants(ctx, c.Tx, app)
+	all, was, err := p.grants(ctx, c.Tx, app)
 	if err != nil {
 		return err
 	}
@@ -297,7 +300,7 @@ func (p *People) give(ctx context.Context, c *sqldb.Change, by By, app string, g
 		return invalid("app %q has %d grants already; take one away first", app, len(after))
 	}
 	if d := difference(all, append(after, g)); !d.empty() {
-		_, err = p.writeGrants(ctx, c, by, app, d)
+		_, err = p.writeGrants(ctx, c, by, app, d, was)
 	}
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/weir-go/weir/admin/audit"
 	"github.com/weir-go/weir/admin/internal/sqldb"
 	"github.com/weir-go/weir/admin/rights"
 )
@@ -54,7 +55,7 @@ func (p *People) MakeLink(ctx context.Context, by By, l LocalPerson) (link Link,
 		if err != nil {
 			return err
 		}
-		return p.changed(ctx, c, by, l.app(), "link", map[string]any{"person": id})
+		return p.changed(ctx, c, by, audit.Row{Action: "link"}, map[string]any{"person": id})
 	})
 	return link, err
 }
@@ -140,7 +141,7 @@ func (p *People) redeem(ctx context.Context, code string) (person string, found 
 		}
 		found = true
 		who := &rights.Person{ID: one.id, Name: one.shown()}
-		return p.changed(ctx, c, By{Person: who}, rights.AllApps, "enter", nil)
+		return p.changed(ctx, c, By{Person: who}, audit.Row{Action: "enter"}, map[string]any{"by": "link"})
 	})
 	return known.person, found && err == nil, err
 }

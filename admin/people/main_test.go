@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-go/weir/admin/audit"
 	"github.com/weir-go/weir/admin/internal/sqldb"
 	"github.com/weir-go/weir/admin/internal/sqltest"
 	"github.com/weir-go/weir/admin/people"
@@ -31,9 +32,10 @@ var console = people.By{Person: people.Console(), Reason: "test"}
 type site struct {
 	*people.People
 
-	db  *sqldb.DB
-	url string
-	now *clock
+	db    *sqldb.DB
+	audit *audit.Log
+	url   string
+	now   *clock
 }
 
 type clock struct{ ahead time.Duration }
@@ -46,7 +48,9 @@ func start(t testing.TB, location string, change ...func(*people.Options)) *site
 	s := &site{db: sqltest.Open(t, location), now: &clock{}}
 	server := httptest.NewUnstartedServer(nil)
 	s.url = "http://" + server.Listener.Addr().String()
-	o := people.Options{DB: s.db, PublicURL: s.url, Now: s.now.now, Log: slog.New(slog.DiscardHandler)}
+	s.audit = audit.New(s.db, audit.Options{Lines: io.Discard, Now: s.now.now})
+	t.Cleanup(func() { assert.NoError(t, s.audit.Close()) })
+	o := people.Options{DB: s.db, Audit: s.audit, PublicURL: s.url, Now: s.now.now, Log: slog.New(slog.DiscardHandler)}
 	for _, f := range change {
 		f(&o)
 	}
@@ -121,12 +125,13 @@ func read(t testing.TB, resp *http.Response) (int, string) {
 	return resp.StatusCode, string(body)
 }
 
-// cookie returns the value of a cookie that a browser would send to a server, or "".
-func (b *browser) cookie(of, start string) string {
+// session returns the value of the cookie of a session on this machine, or "". Another port has another name for it.
+func (b *browser) session(of string) string {
+	b.t.Helper()
 	u, err := url.Parse(of)
 	require.NoError(b.t, err)
 	for _, c := range b.Jar.Cookies(u) {
-		if strings.HasPrefix(c.Name, start) && !strings.HasPrefix(c.Name, start+"login") {
+		if strings.HasPrefix(c.Name, "weir-") && !strings.HasPrefix(c.Name, "weir-login-") {
 			return c.Value
 		}
 	}
@@ -161,11 +166,7 @@ func (s *site) with(secret string) (*rights.Person, error) {
 // of returns who is logged in, in a browser.
 func (s *site) of(b *browser) (*rights.Person, error) {
 	r := httptest.NewRequestWithContext(context.Background(), http.MethodGet, s.url+"/", nil)
-	u, err := url.Parse(s.url)
-	require.NoError(b.t, err)
-	for _, c := range b.Jar.Cookies(u) {
-		r.AddCookie(c)
-	}
+	r.AddCookie(&http.Cookie{Name: s.cookieName(), Value: b.session(s.url)})
 	return s.Authenticate(r)
 }
 
@@ -180,4 +181,12 @@ func soon(t testing.TB, holds func() bool, what string) {
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
+}
+
+type ctx = context.Context
+
+// cookieName is that of a session, which over http has the port in it.
+func (s *site) cookieName() string {
+	u, _ := url.Parse(s.url)
+	return "weir-" + u.Port()
 }

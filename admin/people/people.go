@@ -14,6 +14,7 @@ import (
 
 	"github.com/alexedwards/scs/v2"
 
+	"github.com/weir-go/weir/admin/audit"
 	"github.com/weir-go/weir/admin/internal/sqldb"
 	"github.com/weir-go/weir/admin/rights"
 )
@@ -21,6 +22,8 @@ import (
 // Options are those of New.
 type Options struct {
 	DB *sqldb.DB
+	// Audit receives what is changed, in the change's own transaction.
+	Audit *audit.Log
 	// PublicURL is the URL under which browsers reach the server, without a path: "https://weir.example.com", or for a
 	// server on the same machine "http://127.0.0.1:8090". Browsers keep no cookies safe for any other.
 	PublicURL string
@@ -39,6 +42,7 @@ type Options struct {
 // People knows who people are. It is safe for concurrent use, and several processes may share one database.
 type People struct {
 	db       *sqldb.DB
+	audit    *audit.Log
 	log      *slog.Logger
 	now      func() time.Time
 	origin   string // of PublicURL
@@ -56,8 +60,8 @@ type People struct {
 
 // New returns the people of a database.
 func New(ctx context.Context, o Options) (*People, error) {
-	if o.DB == nil {
-		return nil, errors.New("people: DB is nil; give an open database")
+	if o.DB == nil || o.Audit == nil {
+		return nil, errors.New("people: DB or Audit is nil; give an open database, and the audit in it")
 	}
 	public, err := parsePublic(o.PublicURL)
 	if err != nil {
@@ -73,7 +77,7 @@ func New(ctx context.Context, o Options) (*People, error) {
 		o.Render = plain
 	}
 	p := &People{
-		db: o.DB, log: o.Log, now: o.Now, render: o.Render,
+		db: o.DB, audit: o.Audit, log: o.Log, now: o.Now, render: o.Render,
 		origin: public.Scheme + "://" + public.Host, reading: make(chan struct{}, 1),
 	}
 	if p.attempts, err = newAttempts(o.Trusted, o.Log); err != nil {

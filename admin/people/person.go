@@ -14,6 +14,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/weir-go/weir/admin/audit"
 	"github.com/weir-go/weir/admin/internal/sqldb"
 	"github.com/weir-go/weir/admin/rights"
 )
@@ -276,16 +277,18 @@ func (p *People) Bar(ctx context.Context, by By, id string, barred bool) error {
 		if err != nil {
 			return err
 		}
-		n, err := c.Exec(ctx, `UPDATE weir_people SET barred = ? WHERE id = ?`, barred, id)
+		out, action := 0, "let-in"
+		if barred {
+			out, action = 1, "bar"
+		}
+		n, err := c.Exec(ctx, `UPDATE weir_people SET barred = ? WHERE id = ?`, out, id)
 		switch {
 		case err != nil:
 			return err
 		case n == 0:
 			return &NotFoundError{What: "such person"}
 		}
-		action := "let-in"
 		if barred {
-			action = "bar"
 			if err := p.stillAdmins(ctx, c.Tx, before); err != nil {
 				return err
 			}
@@ -293,7 +296,7 @@ func (p *People) Bar(ctx context.Context, by By, id string, barred bool) error {
 				return err
 			}
 		}
-		return p.changed(ctx, c, by, rights.AllApps, action, map[string]any{"person": id})
+		return p.changed(ctx, c, by, audit.Row{Action: action}, map[string]any{"person": id})
 	})
 }
 
@@ -306,6 +309,6 @@ func (p *People) EndSessions(ctx context.Context, by By, id string) error {
 		if _, err := c.Exec(ctx, `DELETE FROM weir_sessions WHERE person = ?`, id); err != nil {
 			return err
 		}
-		return p.changed(ctx, c, by, rights.AllApps, "end-sessions", map[string]any{"person": id})
+		return p.changed(ctx, c, by, audit.Row{Action: "end-sessions"}, map[string]any{"person": id})
 	})
 }

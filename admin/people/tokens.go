@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weir-go/weir/admin/audit"
 	"github.com/weir-go/weir/admin/internal/sqldb"
 	"github.com/weir-go/weir/admin/rights"
 	"github.com/weir-go/weir/core/policies"
@@ -114,11 +115,11 @@ func (p *People) makeToken(ctx context.Context, c *sqldb.Change, by By, maker *r
 	if err != nil {
 		return "", Token{}, err
 	}
-	app := rights.AllApps
+	what := audit.Row{Action: "token", Revision: t.ID}
 	if len(t.Apps) == 1 {
-		app = t.Apps[0]
+		what.App = t.Apps[0]
 	}
-	return text, t, p.changed(ctx, c, by, app, "token", map[string]any{
+	return text, t, p.changed(ctx, c, by, what, map[string]any{
 		"token": t.ID, "name": t.Name, "maker": t.Maker, "apps": t.Apps, "role": t.Role, "ends": t.Ends,
 	})
 }
@@ -232,7 +233,7 @@ func (p *People) DeleteToken(ctx context.Context, by By, id int64) error {
 				return err
 			}
 		}
-		return p.changed(ctx, c, by, rights.AllApps, "delete-token", map[string]any{
+		return p.changed(ctx, c, by, audit.Row{Action: "delete-token"}, map[string]any{
 			"token": id, "name": gone.name, "maker": gone.maker,
 		})
 	})
