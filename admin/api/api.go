@@ -31,6 +31,8 @@ const (
 	maxBody    = 256 << 10
 	bodyWithin = 5 * time.Second // from its first byte to its last
 	maxAtOnce  = 64              // requests
+	maxWaiting = 448             // requests that wait for others to end
+	waiting    = 5 * time.Second // for one of them
 	maxOfOne   = 48              // of them, of one person or program: the others have places left
 )
 

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -97,6 +98,51 @@ func TestPlacesForOthers(t *testing.T) {
 	all.Wait()
 	w = send("anna", http.MethodPut, apiPath, strings.NewReader(`{"text":"2/1m"}`))
 	assert.Equal(t, http.StatusOK, w.Code, w.Body)
+}
+
+// A crowd waits for places, but not for ever, and what is beyond is refused at once.
+func TestACrowdWaits(t *testing.T) {
+	r, log := recordtest.WithAudit(t, sqltest.New(t))
+	manager, err := manage.New(manage.Options{
+		Record: r, Audit: log, Publisher: &quiet{},
+		Services: func(context.Context, string) ([]*policies.Process, int, error) { return nil, 0, nil },
+	})
+	require.NoError(t, err)
+	for name, test := range map[string]struct {
+		wait time.Duration // before those who have places leave
+		want map[int]int
+	}{
+		"short": {time.Second, map[int]int{http.StatusServiceUnavailable: 600 - 512, http.StatusUnauthorized: 512}},
+		"long":  {time.Minute, map[int]int{http.StatusServiceUnavailable: 600 - 64, http.StatusUnauthorized: 64}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				end := make(chan struct{})
+				handler, err := api.New(api.Options{Manager: manager, Authenticate: func(*http.Request) (*rights.Person, error) {
+					<-end
+					return nil, errors.New("a stranger")
+				}})
+				require.NoError(t, err)
+				answered := make(chan int, 600)
+				for range cap(answered) {
+					go func() {
+						w := httptest.NewRecorder()
+						handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/apps", nil))
+						answered <- w.Code
+					}()
+				}
+				synctest.Wait()
+				assert.Len(t, answered, 600-512)
+				time.Sleep(test.wait)
+				close(end)
+				got := map[int]int{}
+				for range cap(answered) {
+					got[<-answered]++
+				}
+				assert.Equal(t, test.want, got)
+			})
+		})
+	}
 }
 
 // A body that does not end gives its place back.

@@ -5,6 +5,7 @@ import (
 	"mime"
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/weir-go/weir/admin/manage"
 	"github.com/weir-go/weir/admin/rights"
@@ -21,18 +22,16 @@ func who(ctx context.Context) *rights.Person {
 
 // guarded refuses what must not reach a route: too many at once, requests of other sites' pages, and strangers.
 func (s *server) guarded(routes http.Handler, authenticate func(*http.Request) (*rights.Person, error)) http.Handler {
-	places := make(chan struct{}, maxAtOnce)
+	places := &places{held: make(chan struct{}, maxAtOnce), asked: make(chan struct{}, maxAtOnce+maxWaiting)}
 	people := &people{requests: map[string]int{}}
 	var crossOrigin http.CrossOriginProtection
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case places <- struct{}{}:
-			defer func() { <-places }()
-		default:
+		if !places.enter(r.Context()) {
 			w.Header().Set("Retry-After", "1")
-			refuse(w, http.StatusServiceUnavailable, "more than 64 requests at once; try again in a second")
+			refuse(w, http.StatusServiceUnavailable, "64 requests are under way, and others wait; try again in a second")
 			return
 		}
+		defer places.leave()
 		if err := crossOrigin.Check(r); err != nil {
 			refuse(w, http.StatusForbidden, "a page of another site has sent this; use a client or a page of this server")
 			return
@@ -55,6 +54,41 @@ func (s *server) guarded(routes http.Handler, authenticate func(*http.Request) (
 		r = r.WithContext(context.WithValue(r.Context(), whoKey{}, person))
 		routes.ServeHTTP(w, r)
 	})
+}
+
+// places bounds the requests under way, and those that wait for a place.
+type places struct {
+	held  chan struct{}
+	asked chan struct{} // held also by those that wait
+}
+
+// enter takes a place, and waits for one if there is none, unless too many wait already.
+func (p *places) enter(ctx context.Context) bool {
+	select {
+	case p.asked <- struct{}{}:
+	default:
+		return false
+	}
+	select {
+	case p.held <- struct{}{}:
+		return true
+	default:
+	}
+	patience := time.NewTimer(waiting)
+	defer patience.Stop()
+	select {
+	case p.held <- struct{}{}:
+		return true
+	case <-patience.C:
+	case <-ctx.Done():
+	}
+	<-p.asked
+	return false
+}
+
+func (p *places) leave() {
+	<-p.held
+	<-p.asked
 }
 
 // stranger answers a request of which it is not known who sends it.
