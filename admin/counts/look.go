@@ -17,10 +17,10 @@ import (
 // Look is a key as one rule counts it.
 type Look struct {
 	Rule
-	// Explanation says what a request of one unit would get now. It is nil where nobody can look.
+	// Explanation is the answer that a request of one unit would get now, and why. It is nil where nobody can look.
 	Explanation *enforce.Explanation `json:"explanation,omitempty"`
-	// Tiers say the same of requests in tiers, by their names: the first 16, and MoreTiers is the number of the others.
-	// There are none for a key that has numbers of its own, which hold in all tiers.
+	// Tiers are the same for requests in tiers, by their names: the first 16, and MoreTiers is the number of the others.
+	// There are none for a key that has numbers in the document, which hold in all tiers.
 	Tiers     []Tier `json:"tiers,omitempty"`
 	MoreTiers int    `json:"moreTiers,omitempty"`
 	// Unused are the texts of the document that the rule cannot use, such as those for other algorithms: what it obeys
@@ -32,7 +32,7 @@ type Look struct {
 	Why string `json:"why,omitempty"`
 }
 
-// Tier is what a request in a tier would get.
+// Tier is the answer to a request in a tier.
 type Tier struct {
 	Tier        string              `json:"tier"`
 	Explanation enforce.Explanation `json:"explanation"`

@@ -16,7 +16,7 @@ import (
 // [View] has read.
 type Numbers struct {
 	*enforce.Variants
-	// Entries say what has become of each text of the fleet.
+	// Entries are the texts of the fleet, with what has become of each.
 	Entries []enforce.Entry
 
 	rule     *Rule

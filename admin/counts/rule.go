@@ -78,7 +78,7 @@ func Rules(processes []*policies.Process) (rules []Rule, more int) {
 	}
 	slices.SortFunc(rules, func(a, b Rule) int {
 		return cmp.Or(cmp.Compare(a.Policy, b.Policy), cmp.Compare(b.Processes, a.Processes),
-			cmp.Compare(a.Code, b.Code), cmp.Compare(a.Where.Prefix, b.Where.Prefix))
+			cmp.Compare(a.Code, b.Code), cmp.Compare(a.Prefix, b.Prefix))
 	})
 	if more = len(rules) - maxRules; more > 0 {
 		return rules[:maxRules], more

@@ -68,7 +68,7 @@ const maxReads = 16
 // maxOpened bounds the stores that are kept. Any process can announce any prefix, and one that is not kept is opened again.
 const maxOpened = 100
 
-// store is what a place of counts can do.
+// store is a store that can be looked into.
 type store interface {
 	core.Store
 	core.StateStore

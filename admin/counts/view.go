@@ -5,12 +5,13 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/weir-go/weir/core"
 )
 
-// View is what a store keeps about some keys of one policy, each at one instant. It is a store that shows just that, for
-// an enforce.Limiter that explains what it means under any numbers, and that cannot change anything.
+// View holds the states of some keys of one policy, each as it was at one instant. It is a store that shows just these, for
+// an enforce.Limiter that explains what they mean under any numbers, and that cannot change anything.
 type View struct {
 	from   store
 	now    int64
@@ -20,7 +21,7 @@ type View struct {
 	keys map[string]kept
 }
 
-// kept is what the store keeps about one key.
+// kept holds the states of one key.
 type kept struct {
 	at     int64
 	states map[[2]string]core.State // by the shapes of the rates and of the permits
@@ -69,6 +70,16 @@ func (v *View) Read(ctx context.Context, key string, all ...core.Policy) error {
 	return nil
 }
 
+// At returns the instant for which a key was read, by the clock of the store, or a zero time if nothing was.
+func (v *View) At(key string) time.Time {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if at := v.keys[key].at; at > 0 {
+		return time.UnixMicro(at)
+	}
+	return time.Time{}
+}
+
 // Unused reports whether the store has nothing of a key that was read: its next request is as if it were the first.
 func (v *View) Unused(key string) bool {
 	v.mu.Lock()
@@ -78,7 +89,7 @@ func (v *View) Unused(key string) bool {
 			return false
 		}
 	}
-	return true
+	return len(v.keys[key].states) > 0
 }
 
 // shapes name the states that a key of a policy has.

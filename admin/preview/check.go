@@ -37,15 +37,15 @@ const (
 	ForKey                // that of a key, which may be "unlimited" or "blocked"
 )
 
-// Checked is what a [Draft] says.
+// Checked is a [Draft] explained.
 type Checked struct {
-	// Words say what it admits. They are nil if it has mistakes, and for "unlimited" and "blocked".
+	// Words are its bounds. They are nil if it has mistakes, and for "unlimited" and "blocked".
 	Words *inwords.Policy `json:"words,omitempty"`
-	// Change says what becomes of what was counted, if it is known what holds now and that has counts.
+	// Change is the fate of the counts, if it is known what holds now.
 	Change *inwords.Change `json:"change,omitempty"`
 	// Pictures show what one caller gets, one for each period of its limits.
 	Pictures []Picture `json:"pictures,omitempty"`
-	// Mistakes are why the text is no policy, or none that the code can use.
+	// Mistakes are the reasons why the text is no policy, or none that the code can use.
 	Mistakes []Mistake `json:"mistakes,omitempty"`
 }
 
@@ -55,11 +55,11 @@ type Mistake struct {
 	// Column is 0 if it is the text as a whole.
 	Column int `json:"column,omitempty"`
 	Length int `json:"length,omitempty"`
-	// Problem says what is wrong and what to write.
+	// Problem is a sentence with what is wrong and what to write.
 	Problem string `json:"problem"`
 }
 
-// Check says what a draft means, in a millisecond or two. It asks nobody.
+// Check explains a draft, in a millisecond or two. It asks nobody.
 func Check(d Draft) Checked {
 	like, err := d.like()
 	if err != nil {
@@ -116,8 +116,7 @@ var ofOption = map[string]string{"Wait is ": "wait", "Fail is ": "fail", "Proces
 
 // mistakes returns the mistakes in a text that Parse has found, with their places.
 func mistakes(text string, err error) (all []Mistake) {
-	var unread *core.SyntaxError
-	if errors.As(err, &unread) {
+	if unread, ok := errors.AsType[*core.SyntaxError](err); ok {
 		_, problem, _ := strings.Cut(err.Error(), fmt.Sprintf("at offset %d, ", unread.Offset))
 		m := Mistake{Column: column(text, unread.Offset), Problem: problem}
 		if rest := text[min(unread.Offset, len(text)):]; rest != "" {

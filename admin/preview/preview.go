@@ -12,7 +12,7 @@ import (
 	"github.com/weir-go/weir/internal/inwords"
 )
 
-// Ask is what a preview is of.
+// Ask has the change that a preview is of, and the keys to look at.
 type Ask struct {
 	// Policy is the name of the policy, and Before and After what the fleet says of it: the zero Policy if nothing.
 	Policy        string
@@ -43,11 +43,11 @@ type Key struct {
 	Busiest bool `json:"busiest,omitempty"`
 }
 
-// Preview says what a change would do.
+// Preview has the consequences of a change.
 type Preview struct {
 	// Differences are the entries that the change sets, alters or deletes; none if it changes nothing.
 	Differences []Difference `json:"differences"`
-	// Rules say what it does in the processes: one for each code text and each place of counts.
+	// Rules are its consequences in the processes: one for each text of the code and each place of counts.
 	Rules []Rule `json:"rules"`
 	// MoreRules is the number of rules that were left out.
 	MoreRules int `json:"moreRules,omitempty"`
@@ -61,10 +61,10 @@ type Difference struct {
 	After  string `json:"after,omitempty"`
 }
 
-// Rule is what a change does in the processes that have a rule.
+// Rule has the consequences of a change in the processes that have a rule.
 type Rule struct {
 	counts.Rule
-	// Entries say what holds before and after for each entry that the change alters, also where it is the text of the
+	// Entries have the numbers before and after of each entry that the change alters, also where it is the text of the
 	// policy that alters it, as an epoch alters the tiers. More is the number of those that were left out.
 	Entries []Entry `json:"entries"`
 	More    int     `json:"more,omitempty"`
@@ -82,15 +82,15 @@ type Rule struct {
 	Why string `json:"why,omitempty"`
 }
 
-// Entry is what becomes of one entry in a rule.
+// Entry has the numbers of one entry of a rule before and after.
 type Entry struct {
 	Entry string `json:"entry"` // as in Difference
 	// Before and After are the policies that hold, "unlimited" or "blocked".
 	Before string `json:"before"`
 	After  string `json:"after"`
-	// Words say what After admits. They are nil where nothing is counted.
+	// Words are the bounds of After. They are nil where nothing is counted.
 	Words *inwords.Policy `json:"words,omitempty"`
-	// Change says what becomes of what was counted. It is nil where nothing is or was counted.
+	// Change is the fate of the counts. It is nil where nothing is or was counted.
 	Change *inwords.Change `json:"change,omitempty"`
 	// Why is the reason why the processes cannot use the text, and go on with Before, or "".
 	Why string `json:"why,omitempty"`
@@ -108,7 +108,7 @@ type Standing struct {
 	Why string `json:"why,omitempty"`
 }
 
-// Next is what the next request of a key gets, if it takes one unit.
+// Next is the answer to the next request of a key, if it takes one unit.
 type Next struct {
 	// Policy is the one that holds for the key, and Numbers the place of its numbers, such as "code".
 	Policy  string `json:"policy"`

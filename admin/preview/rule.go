@@ -48,6 +48,9 @@ func (r *Rule) preview(ctx context.Context, stores *counts.Stores, ask *Ask) {
 	}
 	all.Wait()
 	r.count()
+	if len(r.Keys) > 0 && !slices.ContainsFunc(r.Keys, func(s Standing) bool { return s.Why == "" }) {
+		r.Why = r.Keys[0].Why
+	}
 }
 
 // turn is a change in one rule.
@@ -146,7 +149,7 @@ func (s *Standing) stand(ctx context.Context, view *counts.View, t *turn) error 
 	if err := view.Read(ctx, s.Key.Key, all...); err != nil {
 		return err
 	}
-	s.Unused = view.Unused(s.Key.Key)
+	s.At, s.Unused = view.At(s.Key.Key), view.Unused(s.Key.Key)
 	for _, of := range []struct {
 		numbers *counts.Numbers
 		unknown bool
@@ -159,7 +162,7 @@ func (s *Standing) stand(ctx context.Context, view *counts.View, t *turn) error 
 		if err != nil {
 			return err
 		}
-		s.At, *of.next = x.At, nextOf(&x, t.name)
+		*of.next = nextOf(&x, t.name)
 	}
 	return nil
 }

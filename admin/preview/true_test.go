@@ -144,7 +144,7 @@ func (r *run) gets(p core.Policy, said *preview.Next, when, told string, outcome
 		permit := core.Permit{Policy: p, Key: r.key, ID: "next", Now: r.now + res.Delay.Microseconds()}
 		held, err := r.store.Acquire(r.Context(), permit)
 		require.NoError(r, err)
-		require.Equal(r, int64(n), held.Limit, told)
+		require.Equal(r, n, held.Limit, told)
 		p.Combine(&res, &held)
 	}
 	require.Equal(r, res.Outcome.String(), said.Outcome, "%s %s", when, told)

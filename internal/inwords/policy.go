@@ -23,7 +23,7 @@ type Policy struct {
 	Within []Within `json:"within"`
 	// Concurrent is the number of permits, 0 if there are none.
 	Concurrent int64 `json:"concurrent,omitempty"`
-	// Bytes is what StateBytes returns, or 0 if nobody has asked for it.
+	// Bytes is the result of StateBytes, or 0 if nobody has asked for it.
 	Bytes int      `json:"bytes,omitempty"`
 	Notes []string `json:"notes,omitempty"`
 }
