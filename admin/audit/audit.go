@@ -231,3 +231,14 @@ func bit(b bool) int {
 	}
 	return 0
 }
+
+// See is Seen in a change of its own, with a row in the audit if there is such an emergency.
+func (l *Log) See(ctx context.Context, seq int64, r Row) error {
+	return l.db.Change(ctx, func(ctx context.Context, c *sqldb.Change) error {
+		there, err := l.Seen(ctx, c, seq, r.By)
+		if err != nil || !there {
+			return err
+		}
+		return l.Append(ctx, c, r)
+	})
+}

@@ -3,10 +3,16 @@ package manage
 import (
 	"cmp"
 	"context"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/weir-go/weir/admin/audit"
+	"github.com/weir-go/weir/admin/counts"
 	"github.com/weir-go/weir/admin/record"
 	"github.com/weir-go/weir/admin/rights"
+	"github.com/weir-go/weir/core/policies"
 	"github.com/weir-go/weir/internal/adminapi"
 )
 
@@ -120,27 +126,84 @@ func (m *Manager) Apps(ctx context.Context, who *rights.Person, after string, li
 		if len(out.Apps) == limited(limit) {
 			break
 		}
-		if h.App > after && rights.Decide(who, rights.ActionView, h.App) == rights.Allowed {
-			out.Apps = append(out.Apps, m.app(who, h))
+		if h.App > after && visible(who, h.App) {
+			standing := m.standing(ctx, h.App)
+			out.Apps = append(out.Apps, m.app(who, h, &standing))
 		}
 	}
 	return out, nil
 }
 
-func (m *Manager) app(who *rights.Person, h record.Head) App {
+func (m *Manager) app(who *rights.Person, h record.Head, s *standing) App {
 	state := m.o.Publisher.State(h.App)
 	return App{
 		App: adminapi.App{
 			App: h.App, Generation: h.Version.Generation, Revision: h.Version.Revision,
 			Published: state.Version == h.Version && state.Alarm == "", Alarm: state.Alarm,
 		},
-		Role: who.Role(h.App).String(),
+		Role: who.Role(h.App).String(), Health: s.health(h.Version),
 	}
 }
 
-// Search finds apps and policies by a part of their names, and says whether a text may be a key.
-func (*Manager) Search(context.Context, *rights.Person, string) (*Found, error) {
-	return nil, ErrNotYet
+// maxFound bounds the apps and the policies that a search finds.
+const maxFound = 50
+
+// Search finds apps and policies by a part of their names, and tells in which apps a text may be a key.
+func (m *Manager) Search(ctx context.Context, who *rights.Person, text string) (*Found, error) {
+	if who == nil {
+		return nil, m.may(nil, rights.ActionView)
+	}
+	text = strings.TrimSpace(text)
+	heads, err := m.o.Record.Heads(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names, err := m.o.Record.Names(ctx)
+	if err != nil {
+		return nil, err
+	}
+	kind, _, isKey := strings.Cut(text, "=")
+	isKey = isKey && counts.CheckKey(text) == nil
+	out := &Found{}
+	if isKey {
+		out.Key = text
+	}
+	part := strings.ToLower(text)
+	for _, h := range heads {
+		if text == "" || !visible(who, h.App) {
+			continue
+		}
+		if strings.Contains(strings.ToLower(h.App), part) && len(out.Apps) < maxFound {
+			out.Apps = append(out.Apps, h.App)
+		}
+		s := m.standing(ctx, h.App)
+		if isKey && seesKeys(who, h.App) && s.counts(kind) {
+			out.KeyApps = append(out.KeyApps, h.App)
+		}
+		all := names[h.App]
+		for name := range s.policies {
+			if !slices.Contains(all, name) {
+				all = append(all, name)
+			}
+		}
+		slices.Sort(all)
+		for _, name := range all {
+			if strings.Contains(strings.ToLower(name), part) && len(out.Policies) < maxFound {
+				out.Policies = append(out.Policies, OfApp{App: h.App, Name: name})
+			}
+		}
+	}
+	return out, nil
+}
+
+// counts reports whether a rule may count by keys of a kind. Kinds that processes do not tell may be any.
+func (s *standing) counts(kind string) bool {
+	if len(s.rules) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(s.rules, func(r counts.Rule) bool {
+		return len(r.Keys) == 0 || slices.ContainsFunc(r.Keys, func(of string) bool { return strings.Contains(of, kind) })
+	})
 }
 
 // App returns an app on one page.
@@ -152,11 +215,50 @@ func (m *Manager) App(ctx context.Context, who *rights.Person, app string) (*App
 	if err != nil {
 		return nil, err
 	}
-	if !known {
+	standing := m.standing(ctx, app)
+	if !known && (standing.processes == 0 || !who.Admin) {
 		return nil, &record.NotFoundError{App: app}
 	}
-	return &AppView{App: m.app(who, head), Policies: []PolicyView{}}, nil
+	uses, err := m.o.Record.Uses(ctx, app)
+	if err != nil {
+		return nil, err
+	}
+	last, err := m.o.Record.Last(ctx, app)
+	if err != nil {
+		return nil, err
+	}
+	out := &AppView{App: m.app(who, head, &standing), Policies: []PolicyView{}}
+	for _, name := range slices.Sorted(maps.Keys(uses)) {
+		u := uses[name]
+		v := PolicyView{Held: heldFor(who, u.Owner, name, u.Revision, u.Policy), Owner: u.Owner, Words: words(u.Policy.Text)}
+		if !visible(who, u.Owner) {
+			v.Owner, v.Held.App = "another app", "another app"
+		}
+		if past, ok := last[name]; ok && u.Owner == app {
+			changed := pastOf(who, app, past)
+			v.Changed = &changed
+		}
+		if a := standing.policies[name]; a != nil {
+			v.Origins, v.Why = a.origins, a.why
+		}
+		out.Policies = append(out.Policies, v)
+	}
+	for _, name := range slices.Sorted(maps.Keys(standing.policies)) {
+		if _, has := uses[name]; has || policies.CheckName(name) != nil {
+			continue
+		}
+		a := standing.policies[name]
+		out.Code = append(out.Code, CodeLimit{Name: name, Texts: a.texts, Places: a.places, Processes: a.processes})
+	}
+	emergencies, err := m.o.Audit.List(ctx, audit.Filter{Apps: []string{app}, Emergency: true, Unseen: true, Limit: maxEmergencies})
+	for _, row := range emergencies {
+		out.Emergencies = append(out.Emergencies, rowFor(who, row))
+	}
+	return out, err
 }
+
+// maxEmergencies bounds those that an app shows at once.
+const maxEmergencies = 10
 
 // PutApp makes an app known, or changes its settings.
 func (m *Manager) PutApp(ctx context.Context, who *rights.Person, app string, _ adminapi.Settings, w Write) (*adminapi.Written, error) {

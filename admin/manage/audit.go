@@ -2,8 +2,10 @@ package manage
 
 import (
 	"context"
+	"net/http"
 	"time"
 
+	"github.com/weir-go/weir/admin/audit"
 	"github.com/weir-go/weir/admin/rights"
 )
 
@@ -42,12 +44,84 @@ type WhichAudit struct {
 	Limit                            int    // 0 is as many as there may be
 }
 
-// Audit returns what people did and were refused, the latest first.
-func (*Manager) Audit(context.Context, *rights.Person, WhichAudit) (*Audit, error) {
-	return nil, ErrNotYet
+// Audit returns what people did and were refused, the latest first. Of an app it is for those who may see the app; all
+// of it, and what concerns no app, is for admins.
+func (m *Manager) Audit(ctx context.Context, who *rights.Person, which WhichAudit) (*Audit, error) {
+	if who == nil {
+		return nil, m.may(nil, rights.ActionView)
+	}
+	if which.App != "" {
+		if err := m.may(who, rights.ActionView, which.App); err != nil {
+			return nil, err
+		}
+	}
+	filter := audit.Filter{
+		Policy: which.Policy, Person: which.Person, Action: which.Action, Emergency: which.Emergency,
+		Before: which.Before, Limit: limited(which.Limit),
+	}
+	switch {
+	case which.App != "":
+		filter.Apps = []string{which.App}
+	case rights.Decide(who, rights.ActionAuditAll) != rights.Allowed:
+		heads, err := m.o.Record.Heads(ctx)
+		if err != nil {
+			return nil, err
+		}
+		filter.Apps = []string{}
+		for _, h := range heads {
+			if visible(who, h.App) {
+				filter.Apps = append(filter.Apps, h.App)
+			}
+		}
+	}
+	if which.Key != "" {
+		if err := m.may(who, rights.ActionLook, filter.Apps...); err != nil {
+			return nil, err
+		}
+		filter.Key = which.Key
+	}
+	rows, err := m.o.Audit.List(ctx, filter)
+	if err != nil {
+		return nil, err
+	}
+	out := &Audit{Rows: []AuditRow{}}
+	for _, row := range rows {
+		out.Rows = append(out.Rows, rowFor(who, row))
+	}
+	return out, nil
 }
 
-// Seen notes that somebody has looked at an emergency change.
-func (*Manager) Seen(context.Context, *rights.Person, int64) error {
-	return ErrNotYet
+// rowFor returns a row as a person may see it: with its key only if they may look at keys of the app.
+func rowFor(who *rights.Person, r audit.Row) AuditRow {
+	row := AuditRow{
+		Seq: r.Seq, At: r.At, Person: r.By.ID, Name: r.By.Name, App: r.App, Policy: r.Policy, Action: r.Action, Reason: r.Reason,
+		Revision: r.Revision, Was: r.Was, Forced: r.Forced, Emergency: r.Emergency, Detail: r.Detail, Outcome: r.Outcome,
+		SeenBy: r.SeenBy.Name,
+	}
+	if seesKeys(who, r.App) {
+		row.Key = r.Key
+	}
+	return row
+}
+
+// Seen notes that somebody has looked at an emergency change: another one of those who may approve changes of its app.
+func (m *Manager) Seen(ctx context.Context, who *rights.Person, seq int64) error {
+	if who == nil {
+		return m.may(nil, rights.ActionApprove)
+	}
+	rows, err := m.o.Audit.List(ctx, audit.Filter{Emergency: true, Before: seq + 1, Limit: 1})
+	if err != nil {
+		return err
+	}
+	if len(rows) == 0 || rows[0].Seq != seq || !visible(who, rows[0].App) {
+		return refusal(http.StatusNotFound, "the audit has no emergency change %d", seq)
+	}
+	row := rows[0]
+	if err := m.may(who, rights.ActionApprove, row.App); err != nil {
+		return err
+	}
+	if row.By.ID == who.ID {
+		return refusal(http.StatusForbidden, "you have made this change; somebody else looks at it")
+	}
+	return m.o.Audit.See(ctx, seq, audit.Row{By: by(who), App: row.App, Policy: row.Policy, Action: "seen"})
 }

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/weir-go/weir/admin/internal/sqldb"
+	"github.com/weir-go/weir/admin/people"
 	"github.com/weir-go/weir/admin/record"
 	"github.com/weir-go/weir/admin/rights"
 	"github.com/weir-go/weir/core"
@@ -58,6 +59,11 @@ func Problem(err error) *adminapi.Problem {
 	var invalid *record.InvalidError
 	var form *record.FormError
 	var unavailable *sqldb.UnavailableError
+	var unwritable *people.InvalidError
+	var staleGrants *people.StaleError
+	var gone *people.NotFoundError
+	var crossSite *people.CrossSiteError
+	var tooMany *people.TooManyError
 	p := &adminapi.Problem{Detail: err.Error()}
 	set := func(status int, kind string) { p.Status, p.Type = status, kind }
 	switch {
@@ -95,6 +101,21 @@ func Problem(err error) *adminapi.Problem {
 		for _, no := range form.CannotUse {
 			p.CannotUse = append(p.CannotUse, adminapi.CannotUse(no))
 		}
+	case errors.As(err, &unwritable):
+		set(http.StatusUnprocessableEntity, adminapi.TypeInvalid)
+	case errors.As(err, &staleGrants):
+		set(http.StatusPreconditionFailed, adminapi.TypeStale)
+		p.Current = staleGrants.Current
+	case errors.As(err, new(*people.LastAdminError)):
+		set(http.StatusConflict, adminapi.TypeTaken)
+	case errors.As(err, &gone):
+		set(http.StatusNotFound, adminapi.TypeNotFound)
+	case errors.As(err, &crossSite):
+		set(http.StatusForbidden, adminapi.TypeForbidden)
+	case errors.As(err, &tooMany):
+		set(http.StatusTooManyRequests, adminapi.TypeTooMany)
+	case errors.Is(err, people.ErrNobody), errors.Is(err, people.ErrToken):
+		set(http.StatusUnauthorized, adminapi.TypeNobody)
 	case errors.Is(err, sqldb.ErrUnknown):
 		set(http.StatusServiceUnavailable, adminapi.TypeUnknown)
 	case errors.As(err, &unavailable):

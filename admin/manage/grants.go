@@ -2,10 +2,11 @@ package manage
 
 import (
 	"context"
+	"net/http"
 	"time"
 
+	"github.com/weir-go/weir/admin/people"
 	"github.com/weir-go/weir/admin/rights"
-	"github.com/weir-go/weir/core/policies"
 )
 
 // Me answers PathMe: who asks, and what they may do.
@@ -49,22 +50,70 @@ type Grant struct {
 	Ends time.Time `json:"ends,omitzero"`
 }
 
-// Grants returns the rights on an app.
-func (m *Manager) Grants(_ context.Context, who *rights.Person, app string) (*Grants, int64, error) {
-	if err := m.may(who, rights.ActionView, app); err != nil {
+// errNoPeople reports that a program was started without people.
+var errNoPeople = refusal(http.StatusNotImplemented, "this server keeps no people")
+
+// Grants returns the rights on an app, and their revision.
+func (m *Manager) Grants(ctx context.Context, who *rights.Person, app string) (*Grants, int64, error) {
+	if err := m.may(who, grants(app), app); err != nil {
 		return nil, 0, err
 	}
-	return nil, 0, ErrNotYet
+	if m.o.People == nil {
+		return nil, 0, errNoPeople
+	}
+	all, revision, err := m.o.People.Grants(ctx, app)
+	if err != nil {
+		return nil, 0, err
+	}
+	out := &Grants{Grants: []Grant{}}
+	for _, g := range all {
+		out.Grants = append(out.Grants, Grant{Kind: string(g.Kind), Subject: g.Subject, Name: g.Name, Role: g.Role.String(), Ends: g.Ends})
+	}
+	return out, revision, nil
+}
+
+// grants returns the action that the grants of an app need.
+func grants(app string) rights.Action {
+	if app == rights.AllApps {
+		return rights.ActionGroups
+	}
+	return rights.ActionGrant
 }
 
 // PutGrants makes the rights on an app those of a list.
-func (m *Manager) PutGrants(_ context.Context, who *rights.Person, app string, _ []Grant, _ Write) (*Grants, int64, error) {
-	action := rights.ActionGrant
-	if app == policies.AllApps {
-		action = rights.ActionGroups
-	}
-	if err := m.may(who, action, app); err != nil {
+func (m *Manager) PutGrants(ctx context.Context, who *rights.Person, app string, all []Grant, w Write) (*Grants, int64, error) {
+	if err := m.may(who, grants(app), app); err != nil {
 		return nil, 0, err
 	}
-	return nil, 0, ErrNotYet
+	expect, err := w.expect()
+	if err != nil {
+		return nil, 0, err
+	}
+	if err := w.reasoned(); err != nil {
+		return nil, 0, err
+	}
+	if m.o.People == nil {
+		return nil, 0, errNoPeople
+	}
+	list := make([]people.Grant, len(all))
+	for i, g := range all {
+		role, err := rights.ParseRole(g.Role)
+		if err != nil {
+			return nil, 0, refusal(http.StatusUnprocessableEntity, "%v", err)
+		}
+		list[i] = people.Grant{Kind: people.Kind(g.Kind), Subject: g.Subject, Role: role, Ends: g.Ends}
+	}
+	expected := expect.Revision
+	if w.Any {
+		expected = people.Any
+	}
+	if _, err := m.o.People.SetGrants(ctx, m.author(who, grants(app), w.Reason, app), app, list, expected); err != nil {
+		return nil, 0, err
+	}
+	return m.Grants(ctx, who, app)
+}
+
+// author returns a person as the author of a change of rights, which is permitted by what they may do as it is made.
+func (m *Manager) author(who *rights.Person, a rights.Action, reason string, apps ...string) people.By {
+	return people.By{Person: who, Reason: reason, Permit: func(now *rights.Person) error { return m.may(now, a, apps...) }}
 }

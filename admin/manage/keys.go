@@ -2,10 +2,16 @@ package manage
 
 import (
 	"context"
+	"errors"
+	"net/http"
 	"time"
 
+	"github.com/weir-go/weir/admin/audit"
+	"github.com/weir-go/weir/admin/counts"
+	"github.com/weir-go/weir/admin/record"
 	"github.com/weir-go/weir/admin/rights"
 	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/policies"
 	"github.com/weir-go/weir/internal/adminapi"
 )
 
@@ -41,6 +47,8 @@ type Looks struct {
 	App   string `json:"app"`
 	Key   string `json:"key"`
 	Looks []Look `json:"looks"`
+	// Apart is the number of rules that do not count by keys of this kind.
+	Apart int `json:"apart,omitempty"`
 }
 
 // Look is a key as one policy counts it, by one store.
@@ -58,6 +66,11 @@ type Look struct {
 	Temporary *Temporarily `json:"temporary,omitempty"`
 	// Explanation has the answer that a request would get now. It is nil where nobody can look.
 	Explanation *enforce.Explanation `json:"explanation,omitempty"`
+	// Tiers have the answers in tiers, of which MoreTiers are left out. Of a key that has numbers of its own there are none.
+	Tiers     []counts.Tier `json:"tiers,omitempty"`
+	MoreTiers int           `json:"moreTiers,omitempty"`
+	// Unused are the texts of the document that the processes cannot use.
+	Unused []counts.Unused `json:"unused,omitempty"`
 	// Words is the explanation as text.
 	Words string `json:"words,omitempty"`
 	// Why is the reason why nobody can look, or "".
@@ -65,11 +78,19 @@ type Look struct {
 }
 
 // Keys returns the keys of a policy that have numbers of their own, and those that use most.
-func (m *Manager) Keys(_ context.Context, who *rights.Person, app, _ string) (*Keys, int64, error) {
+func (m *Manager) Keys(ctx context.Context, who *rights.Person, app, name string) (*Keys, int64, error) {
 	if err := m.may(who, rights.ActionLook, app); err != nil {
 		return nil, 0, err
 	}
-	return nil, 0, ErrNotYet
+	p, revision, err := m.o.Record.Policy(ctx, app, name)
+	if err != nil {
+		return nil, 0, m.shown(who, app, err)
+	}
+	out := &Keys{Numbers: p.Keys}
+	if out.Numbers == nil {
+		out.Numbers = map[string]string{}
+	}
+	return out, revision, nil
 }
 
 // PutKey gives a key numbers of its own, or takes them away.
@@ -80,18 +101,169 @@ func (m *Manager) PutKey(_ context.Context, who *rights.Person, app, _ string, _
 	return nil, ErrNotYet
 }
 
+// errNoCounts reports that a program was started without the stores of counts.
+var errNoCounts = refusal(http.StatusServiceUnavailable, "this server does not know where services count; start it with -counts")
+
+// bound returns the rules of an app, of which those are barred whose counts may be those of others.
+func (m *Manager) bound(ctx context.Context, app string, s *standing) []counts.Rule {
+	if m.o.Counts == nil {
+		return s.rules
+	}
+	var others []counts.App
+	heads, err := m.o.Record.Heads(ctx)
+	if err != nil { // then nobody looks anywhere
+		others = append(others, counts.App{Rules: s.rules})
+	}
+	for _, h := range heads {
+		if h.App != app {
+			other := m.standing(ctx, h.App)
+			others = append(others, counts.App{Name: h.App, Rules: other.rules})
+		}
+	}
+	return m.o.Counts.Bind(counts.App{Name: app, Rules: s.rules}, others)
+}
+
+// mayCounts decides whether a person may do something to counts that several apps share.
+func (m *Manager) mayCounts(who *rights.Person, a rights.Action, app string, rules []counts.Rule) error {
+	for i := range rules {
+		if r := &rules[i]; len(r.With) > 0 && m.may(who, a, append([]string{app}, r.With...)...) != nil {
+			return &RightError{Verdict: rights.Forbidden, Action: a, App: app, Lent: r.Policy}
+		}
+	}
+	return nil
+}
+
 // ResetKey gives a key the whole limit of a policy back.
-func (m *Manager) ResetKey(_ context.Context, who *rights.Person, app, _, _ string, _ Write) error {
+func (m *Manager) ResetKey(ctx context.Context, who *rights.Person, app, name, key string, w Write) error {
 	if err := m.may(who, rights.ActionResetKey, app); err != nil {
 		return err
 	}
-	return ErrNotYet
+	if err := w.reasoned(); err != nil {
+		return err
+	}
+	if err := counts.CheckKey(key); err != nil {
+		return refusal(http.StatusUnprocessableEntity, "%v", err)
+	}
+	if m.o.Counts == nil {
+		return errNoCounts
+	}
+	s := m.standing(ctx, app)
+	rules := ofPolicy(m.bound(ctx, app, &s), name)
+	if len(rules) == 0 {
+		return refusal(http.StatusNotFound, "no process of app %q has a policy %q, so that it is not known where its counts are", app, name)
+	}
+	for i := range rules {
+		if rules[i].Barred != "" {
+			return refusal(http.StatusConflict, "%s", rules[i].Barred)
+		}
+	}
+	if err := m.mayCounts(who, rights.ActionResetKey, app, rules); err != nil {
+		return err
+	}
+	document, _, err := m.o.Record.Document(ctx, app)
+	if missing := new(record.NotFoundError); err != nil && !errors.As(err, &missing) {
+		return err
+	}
+	// The row is written first: nothing is done of which the audit knows nothing.
+	row := audit.Row{By: by(who), App: app, Policy: name, Action: string(rights.ActionResetKey), Reason: w.Reason, Key: key}
+	if err := m.o.Audit.Write(ctx, row); err != nil {
+		return err
+	}
+	if err := m.o.Counts.Reset(ctx, rules, document, key); err != nil {
+		row.Detail = `{"failed":true}`
+		return errors.Join(refusal(http.StatusServiceUnavailable, "the counts may not all be forgotten: %v; try again", err), m.o.Audit.Write(ctx, row))
+	}
+	return nil
 }
 
-// Look returns a key as each policy of an app counts it. The audit gets a row.
-func (m *Manager) Look(_ context.Context, who *rights.Person, app, _ string, _ string) (*Looks, error) {
+// Look returns a key as each policy of an app counts it. The audit has a row, at most one in ten minutes.
+func (m *Manager) Look(ctx context.Context, who *rights.Person, app, key, _ string) (*Looks, error) {
 	if err := m.may(who, rights.ActionLook, app); err != nil {
 		return nil, err
 	}
-	return nil, ErrNotYet
+	if err := counts.CheckKey(key); err != nil {
+		return nil, refusal(http.StatusUnprocessableEntity, "%v", err)
+	}
+	if m.o.Counts == nil {
+		return nil, errNoCounts
+	}
+	uses, err := m.o.Record.Uses(ctx, app)
+	if err != nil {
+		return nil, err
+	}
+	s := m.standing(ctx, app)
+	if s.failed != nil && s.read.IsZero() {
+		return nil, refusal(http.StatusServiceUnavailable, "the processes could not be read from Redis: %v; try again", s.failed)
+	}
+	rules := m.bound(ctx, app, &s)
+	for i := range rules {
+		if m.mayCounts(who, rights.ActionLook, app, rules[i:i+1]) != nil {
+			rules[i].Barred = "another app counts there as well, and you may not look at its keys"
+		}
+	}
+	document := &policies.Document{App: app, Policies: map[string]policies.Policy{}}
+	for name, u := range uses {
+		document.Policies[name] = u.Policy
+	}
+	if err := m.looked(ctx, who, app, "", key); err != nil {
+		return nil, err
+	}
+	found, err := m.o.Counts.Look(ctx, rules, document, key)
+	if err != nil {
+		return nil, refusal(http.StatusUnprocessableEntity, "%v", err)
+	}
+	out := &Looks{App: app, Key: key, Looks: []Look{}}
+	for _, l := range found {
+		if l.Apart != "" {
+			out.Apart++
+			continue
+		}
+		look := Look{Policy: l.Policy, Prefix: l.Prefix, Explanation: l.Explanation, Why: l.Why, Tiers: l.Tiers, MoreTiers: l.MoreTiers, Unused: l.Unused}
+		if len(l.Places) > 0 {
+			look.Place = l.Places[0]
+		}
+		if u, has := uses[l.Policy]; has {
+			if u.Owner == app {
+				look.Revision = u.Revision
+			}
+			look.Numbers = u.Policy.Keys[key]
+		}
+		if l.Explanation != nil {
+			look.Words = l.Explanation.String()
+		}
+		out.Looks = append(out.Looks, look)
+	}
+	return out, nil
+}
+
+// Bounds of what is remembered of looks.
+const (
+	lookAgain = 10 * time.Minute
+	maxLooks  = 10_000
+)
+
+// aLook is a key at which a person has looked.
+type aLook struct{ person, app, policy, key string }
+
+// looked writes a row of the audit for a look at a key, unless there is one of the last minutes.
+func (m *Manager) looked(ctx context.Context, who *rights.Person, app, policy, key string) error {
+	look := aLook{who.ID, app, policy, key}
+	now := m.o.Now()
+	m.looks.Lock()
+	at, known := m.looks.at[look]
+	m.looks.Unlock()
+	if known && now.Sub(at) < lookAgain {
+		return nil
+	}
+	row := audit.Row{By: by(who), App: app, Policy: policy, Action: string(rights.ActionLook), Key: key}
+	if err := m.o.Audit.Write(ctx, row); err != nil {
+		return err
+	}
+	m.looks.Lock()
+	defer m.looks.Unlock()
+	if len(m.looks.at) >= maxLooks {
+		clear(m.looks.at) // then there are a few rows more
+	}
+	m.looks.at[look] = now
+	return nil
 }

@@ -6,9 +6,12 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/weir-go/weir/admin/audit"
+	"github.com/weir-go/weir/admin/counts"
+	"github.com/weir-go/weir/admin/people"
 	"github.com/weir-go/weir/admin/publish"
 	"github.com/weir-go/weir/admin/record"
 	"github.com/weir-go/weir/admin/rights"
@@ -25,8 +28,10 @@ type Publisher interface {
 
 // Options are those of New.
 type Options struct {
-	Record    *record.Record
-	Audit     *audit.Log
+	Record *record.Record
+	Audit  *audit.Log
+	// People are those who have rights. nil leaves grants and tokens out.
+	People    *people.People
 	Publisher Publisher
 	// Services returns what the processes of an app have announced, and the number of announcements that cannot be read:
 	// redissource.Processes.
@@ -34,6 +39,8 @@ type Options struct {
 	// Top returns the n callers of a policy that all processes whose stores have a prefix have counted most in the last
 	// minutes; see observe.FleetWorst. nil leaves them out: keys may be addresses and names of people.
 	Top func(ctx context.Context, prefix, policy string, last time.Duration, n int) (callers []observe.Caller, rest uint64, err error)
+	// Counts are the stores in which services count. nil leaves out what needs them: looking at keys, and resetting them.
+	Counts *counts.Stores
 	// Log receives what nobody else sees; nil is slog.Default().
 	Log *slog.Logger
 	// Now is the time; nil is time.Now.
@@ -53,6 +60,12 @@ type Manager struct {
 
 	reading chan struct{} // held while an inventory is read
 	readers chan struct{} // held while a call reads an inventory, or waits for that
+
+	standings standings
+	looks     struct {
+		sync.Mutex
+		at map[aLook]time.Time // maxLooks at most
+	}
 }
 
 // New returns a Manager.
@@ -66,7 +79,12 @@ func New(o Options) (*Manager, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Manager{o: o, reading: make(chan struct{}, 1), readers: make(chan struct{}, maxReaders)}, nil
+	m := &Manager{
+		o: o, reading: make(chan struct{}, 1), readers: make(chan struct{}, maxReaders),
+		standings: standings{apps: map[string]*standing{}},
+	}
+	m.looks.at = map[aLook]time.Time{}
+	return m, nil
 }
 
 // may returns a *RightError if a person may not do something to all of the apps, which the audit then counts.

@@ -2,6 +2,7 @@ package manage
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"net/http"
 	"slices"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/weir-go/weir/admin/record"
 	"github.com/weir-go/weir/admin/rights"
+	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/policies"
 	"github.com/weir-go/weir/internal/adminapi"
 )
@@ -155,12 +157,17 @@ func (m *Manager) History(ctx context.Context, who *rights.Person, app, name str
 	}
 	out := &adminapi.History{Versions: []adminapi.Past{}}
 	for _, v := range versions {
-		out.Versions = append(out.Versions, adminapi.Past{
-			Revision: v.Revision, At: v.At, Who: v.By.Name, Reason: v.Reason, Action: v.Action, Forced: v.Forced,
-			Policy: pastFor(who, app, v.Policy),
-		})
+		out.Versions = append(out.Versions, pastOf(who, app, v))
 	}
 	return out, nil
+}
+
+// pastOf returns a version of a policy of an app as a person may see it.
+func pastOf(who *rights.Person, app string, v record.Past) adminapi.Past {
+	return adminapi.Past{
+		Revision: v.Revision, At: v.At, Who: v.By.Name, Reason: v.Reason, Action: v.Action, Forced: v.Forced,
+		Policy: pastFor(who, app, v.Policy),
+	}
 }
 
 // Rollback writes the version of a policy that a revision has.
@@ -192,11 +199,39 @@ func (m *Manager) RollbackApp(_ context.Context, who *rights.Person, app string,
 }
 
 // TakeOver writes a limit that only the code of the services has into the record, as it is.
-func (m *Manager) TakeOver(_ context.Context, who *rights.Person, app, _ string, _ Write) (*adminapi.Written, error) {
+func (m *Manager) TakeOver(ctx context.Context, who *rights.Person, app, name string, w Write) (*adminapi.Written, error) {
 	if err := m.may(who, rights.ActionWrite, app); err != nil {
 		return nil, err
 	}
-	return nil, ErrNotYet
+	p, err := m.ofCode(ctx, app, name)
+	if err != nil {
+		return nil, err
+	}
+	return m.change(ctx, who, record.Change{
+		App: app, Action: "take-over", Permit: m.permit(who, rights.ActionWrite, app),
+		Edits: []record.Edit{{Name: name, Policy: p, Expect: record.Expect{Absent: true}}},
+	}, w)
+}
+
+// ofCode returns a policy as the code of all processes of an app has it.
+func (m *Manager) ofCode(ctx context.Context, app, name string) (*policies.Policy, error) {
+	s := m.standing(ctx, app)
+	if s.failed != nil {
+		return nil, refusal(http.StatusServiceUnavailable, "the processes could not be read from Redis: %v; try again", s.failed)
+	}
+	a := s.policies[name]
+	switch {
+	case a == nil || len(a.texts) == 0:
+		return nil, refusal(http.StatusNotFound, "no process of app %q has a policy %q in its code; weir services lists what they have", app, name)
+	case len(a.texts) > 1:
+		return nil, refusal(http.StatusConflict, "processes of app %q have different texts of the policy %q in their code: %.200q; write the one that shall hold",
+			app, name, a.texts)
+	}
+	code, err := core.Parse(a.texts[0])
+	if err != nil {
+		return nil, refusal(http.StatusConflict, "the processes of app %q announce a policy %q that is none: %v", app, name, err)
+	}
+	return &policies.Policy{Text: code.Named("").String(), Tiers: a.tiers}, nil
 }
 
 // Apply makes the policies of the app that a document names those of the document, all in one change. With prune those
@@ -247,11 +282,63 @@ func (m *Manager) Apply(ctx context.Context, who *rights.Person, data []byte, dr
 
 // Trial lets a policy only count what it would refuse, or refuse again. An operator gives until, at which the former
 // text holds again, at most a week from now.
-func (m *Manager) Trial(_ context.Context, who *rights.Person, app, _ string, _ bool, _ time.Time, _ Write) (*adminapi.Written, error) {
+func (m *Manager) Trial(ctx context.Context, who *rights.Person, app, name string, on bool, until time.Time, w Write) (*adminapi.Written, error) {
+	if !until.IsZero() {
+		return m.SetTemporary(ctx, who, app, name, Temporary{Trial: &on, Until: until}, w)
+	}
 	if err := m.may(who, rights.ActionTrial, app); err != nil {
 		return nil, err
 	}
-	return nil, ErrNotYet
+	if err := m.may(who, rights.ActionWrite, app); err != nil {
+		return nil, refusal(http.StatusForbidden, "an operator of app %q gives the end of a trial, which is at most a week from now", app)
+	}
+	expect, err := w.expect()
+	if err != nil {
+		return nil, err
+	}
+	p, err := m.current(ctx, app, name)
+	if err != nil {
+		return nil, err
+	}
+	if p.Text, err = trialText(p.Text, on); err != nil {
+		return nil, err
+	}
+	return m.change(ctx, who, record.Change{
+		App: app, Action: "trial", Permit: m.permit(who, rights.ActionWrite, app),
+		Edits: []record.Edit{{Name: name, Policy: p, Expect: expect}},
+	}, w)
+}
+
+// current returns a policy of an app as the record has it, with the text of the code if it has none.
+func (m *Manager) current(ctx context.Context, app, name string) (*policies.Policy, error) {
+	p, _, err := m.o.Record.Policy(ctx, app, name)
+	var missing *record.NotFoundError
+	if err != nil && (!errors.As(err, &missing) || missing.Owner != "") {
+		return nil, err
+	}
+	if p.Text == "" {
+		code, err := m.ofCode(ctx, app, name)
+		if err != nil {
+			return nil, err
+		}
+		p.Text = code.Text
+	}
+	return &p, nil
+}
+
+// trialText returns a policy's text with the word shadow, or without it.
+func trialText(text string, on bool) (string, error) {
+	p, err := core.Parse(text)
+	if err != nil {
+		return "", &record.InvalidError{Err: err}
+	}
+	o := p.Options()
+	o.Shadow = on
+	changed, err := core.NewPolicy(p.Name(), o, p.Limits()...)
+	if err != nil {
+		return "", &record.InvalidError{Err: err}
+	}
+	return changed.String(), nil
 }
 
 // SetTemporary writes other numbers of a policy, which hold until a time.

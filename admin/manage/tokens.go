@@ -2,8 +2,11 @@ package manage
 
 import (
 	"context"
+	"net/http"
+	"slices"
 	"time"
 
+	"github.com/weir-go/weir/admin/people"
 	"github.com/weir-go/weir/admin/rights"
 )
 
@@ -30,8 +33,8 @@ type NewToken struct {
 	Name string   `json:"name"`
 	Apps []string `json:"apps" maxItems:"100"`
 	Role string   `json:"role" enum:"viewer,operator,owner,admin"`
-	// Ends is at most a year from now.
-	Ends time.Time `json:"ends"`
+	// Days is the time until it ends, a year at most.
+	Days int `json:"days" minimum:"1" maximum:"365"`
 }
 
 // MadeToken answers PathTokens. The secret is in no other answer.
@@ -40,17 +43,82 @@ type MadeToken struct {
 	Secret string `json:"secret"`
 }
 
-// Tokens returns the tokens that a person has made; for an admin, all of them.
-func (*Manager) Tokens(context.Context, *rights.Person, int64, int) (*Tokens, error) {
-	return nil, ErrNotYet
+// Tokens returns up to limit tokens that a person has made, after one; for an admin, those of everybody.
+func (m *Manager) Tokens(ctx context.Context, who *rights.Person, after int64, limit int) (*Tokens, error) {
+	if who == nil {
+		return nil, m.may(nil, rights.ActionToken)
+	}
+	if m.o.People == nil {
+		return nil, errNoPeople
+	}
+	maker := who.ID
+	if who.Admin {
+		maker = ""
+	}
+	all, err := m.o.People.Tokens(ctx, maker)
+	if err != nil {
+		return nil, err
+	}
+	out := &Tokens{Tokens: []Token{}}
+	for _, t := range all {
+		if t.ID > after && len(out.Tokens) < limited(limit) {
+			out.Tokens = append(out.Tokens, tokenOf(t))
+		}
+	}
+	return out, nil
+}
+
+func tokenOf(t people.Token) Token {
+	return Token{ID: t.ID, Name: t.Name, Maker: t.Maker, Apps: t.Apps, Role: t.Role.String(), Made: t.Made, Ends: t.Ends, Used: t.Used}
 }
 
 // MakeToken makes a token of at most the maker's rights.
-func (*Manager) MakeToken(context.Context, *rights.Person, NewToken, string) (*MadeToken, error) {
-	return nil, ErrNotYet
+func (m *Manager) MakeToken(ctx context.Context, who *rights.Person, n NewToken, reason string) (*MadeToken, error) {
+	if len(n.Apps) == 0 {
+		return nil, refusal(http.StatusUnprocessableEntity, `found no apps; give those of the token, or "*"`)
+	}
+	if err := m.may(who, rights.ActionToken, n.Apps...); err != nil {
+		return nil, err
+	}
+	if w := (Write{Reason: reason}); w.reasoned() != nil {
+		return nil, ErrNoReason
+	}
+	if m.o.People == nil {
+		return nil, errNoPeople
+	}
+	role, err := rights.ParseRole(n.Role)
+	if err != nil {
+		return nil, refusal(http.StatusUnprocessableEntity, "%v", err)
+	}
+	secret, made, err := m.o.People.MakeToken(ctx, m.author(who, rights.ActionToken, reason, n.Apps...),
+		people.NewToken{Name: n.Name, Apps: n.Apps, Role: role, Days: n.Days})
+	if err != nil {
+		return nil, err
+	}
+	return &MadeToken{Token: tokenOf(made), Secret: secret}, nil
 }
 
-// DeleteToken ends a token.
-func (*Manager) DeleteToken(context.Context, *rights.Person, int64, string) error {
-	return ErrNotYet
+// DeleteToken ends a token, and those that were made with it.
+func (m *Manager) DeleteToken(ctx context.Context, who *rights.Person, id int64, reason string) error {
+	if who == nil {
+		return m.may(nil, rights.ActionToken)
+	}
+	if w := (Write{Reason: reason}); w.reasoned() != nil {
+		return ErrNoReason
+	}
+	if m.o.People == nil {
+		return errNoPeople
+	}
+	maker := who.ID
+	if who.Admin {
+		maker = ""
+	}
+	own, err := m.o.People.Tokens(ctx, maker)
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(own, func(t people.Token) bool { return t.ID == id }) {
+		return refusal(http.StatusNotFound, "you have no token %d", id)
+	}
+	return m.o.People.DeleteToken(ctx, people.By{Person: who, Reason: reason}, id)
 }

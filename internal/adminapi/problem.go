@@ -29,6 +29,7 @@ const (
 	types = "https://github.com/weir-go/weir/blob/main/docs/admin.md#problem-"
 
 	TypeNotFound    = types + "not-found"   // 404: there is none, or the person may not know
+	TypeNobody      = types + "nobody"      // 401: it is not known who sends the request
 	TypeForbidden   = types + "forbidden"   // 403: the person may see it, and not do this
 	TypeNoRevision  = types + "no-revision" // 428: the request does not say which revision it changes
 	TypeStale       = types + "stale"       // 412: another revision holds
