@@ -95,6 +95,9 @@ func New(db *sqldb.DB, o Options) *Log {
 	return l
 }
 
+// Now returns the time by the clock of the audit, which its writers share.
+func (l *Log) Now() time.Time { return l.now() }
+
 // Append adds a row as a part of a change: both are written, or none of them. Seq and Hash are found, and At, if it is
 // zero, is now. An empty Outcome is Done. Control characters in texts are replaced, and what is too long is cut.
 func (l *Log) Append(ctx context.Context, c *sqldb.Change, r Row) error {

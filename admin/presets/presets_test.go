@@ -31,8 +31,10 @@ func TestEachPresetHolds(t *testing.T) {
 			assert.Greater(t, len(p.Words), 100, "it says too little")
 			assert.True(t, strings.HasSuffix(p.Words, "."))
 
-			d := policies.Document{App: "app", Version: policies.Version{Generation: 1, Revision: 1},
-				Policies: map[string]policies.Policy{p.Name: p.Policy}}
+			d := policies.Document{
+				App: "app", Version: policies.Version{Generation: 1, Revision: 1},
+				Policies: map[string]policies.Policy{p.Name: p.Policy},
+			}
 			require.NoError(t, d.Check())
 
 			policy, err := core.Parse(p.Policy.Text)

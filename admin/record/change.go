@@ -41,13 +41,39 @@ type Change struct {
 	Back bool
 	// Dry only finds out what would be different.
 	Dry bool
+	// Beneath writes beneath the temporary changes that hold: these go on, and what the edits say holds when they end.
+	// Without it, the part of a policy that an edit changes is not temporary any more.
+	Beneath bool
+	// Reviewed is whether another person has approved the change, and FromFiles whether it comes from the files from which
+	// the policies of the app are kept. See Settings.
+	Reviewed, FromFiles bool
+	// Settings are those that the app shall have, if they are not nil.
+	Settings *SettingsEdit
+	// Delete deletes the app with all that belongs to it, if its State.Revision is that of Expect. Its history stays, and
+	// new Settings bring it back.
+	Delete bool
+	Expect Expect
 }
 
 // Edit is one policy as it shall be.
 type Edit struct {
 	Name   string
 	Policy *policies.Policy // nil deletes it
+	// Patch, if it is not nil, changes parts of the policy that is there, and Policy is not looked at.
+	Patch *Patch
+	// Expect is the version that was read. With a Patch, a later one in which the parts that it changes are the same is as
+	// good.
 	Expect Expect
+	// Base, if it is not "", is the Base of the Patch on what was there beneath temporary changes, and the edit expects it.
+	Base string
+	read int64 // the revision of the policy when Base was found
+	// Term, if it is not nil, ends what the Patch changes: its text, or its keys.
+	Term *Term
+	// End ends the temporary changes of these keys, "" for the text; with Due only if their time is over.
+	End []string
+	Due bool
+	// Numbers permits no more than other numbers, and "shadow".
+	Numbers bool
 }
 
 // Expect is the version that an edit replaces. The zero Expect is any, or none.
@@ -67,6 +93,11 @@ type Outcome struct {
 	Differences []Difference
 	// CannotUse lists the rules that cannot use what was forced.
 	CannotUse []CannotUse
+	// Ended are the temporary changes that the change has ended, because it changes the same, and Beneath are those that
+	// go on, and hold for now instead of what was written.
+	Ended, Beneath []Temporary
+	// Settings is the revision of the app's settings, if they were written.
+	Settings int64
 }
 
 // Difference is a policy before and after a change.
@@ -115,7 +146,11 @@ func (r *Record) Prepare(ctx context.Context, c Change) (*Prepared, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	judged, err := c.judge(ctx)
+	expected, err := r.expected(ctx, &c)
+	if err != nil {
+		return nil, err
+	}
+	judged, err := c.judge(ctx, expected)
 	if err != nil {
 		return nil, err
 	}
@@ -142,10 +177,10 @@ func (c *Change) check() error {
 	case !utf8.ValidString(c.Reason) || strings.ContainsFunc(c.Reason, unicode.IsControl):
 		return &InvalidError{Err: fmt.Errorf("found the reason %.100q; give one line of text", c.Reason)}
 	}
-	document := &policies.Document{
-		App: "app", Version: policies.Version{Generation: 1, Revision: 1},
-		Policies: map[string]policies.Policy{},
+	if err := c.Settings.check(); err != nil {
+		return &InvalidError{Err: err}
 	}
+	document := newDocument()
 	for i, e := range c.Edits {
 		if err := policies.CheckName(e.Name); err != nil {
 			return &InvalidError{Err: err}
@@ -155,8 +190,8 @@ func (c *Change) check() error {
 		}
 		p := *e.Policy
 		p.Apps = slices.Sorted(slices.Values(p.Apps))
-		if slices.Contains(p.Apps, c.App) || c.App == policies.AllApps && len(p.Apps) > 0 {
-			return &InvalidError{Name: e.Name, Err: fmt.Errorf("app %q uses it as its owner; leave it out of the apps", c.App)}
+		if err := c.checkApps(e.Name, p.Apps); err != nil {
+			return err
 		}
 		c.Edits[i].Policy = &p
 		document.Policies[e.Name] = p
@@ -167,11 +202,38 @@ func (c *Change) check() error {
 	return nil
 }
 
-// permit asks Permit.
-func (c *Change) permit(name string, versions ...*policies.Policy) error {
-	if c.Permit == nil {
+func newDocument() *policies.Document {
+	return &policies.Document{
+		App: "app", Version: policies.Version{Generation: 1, Revision: 1},
+		Policies: map[string]policies.Policy{},
+	}
+}
+
+func (c *Change) checkApps(name string, apps []string) error {
+	if slices.Contains(apps, c.App) || c.App == policies.AllApps && len(apps) > 0 {
+		return &InvalidError{Name: name, Err: fmt.Errorf("app %q uses it as its owner; leave it out of the apps", c.App)}
+	}
+	return nil
+}
+
+// checkPolicy finds the mistakes of one policy that a Patch has made.
+func (c *Change) checkPolicy(name string, p *policies.Policy) error {
+	if p == nil {
 		return nil
 	}
+	if err := c.checkApps(name, p.Apps); err != nil {
+		return err
+	}
+	document := newDocument()
+	document.Policies[name] = *p
+	if err := document.Check(); err != nil {
+		return &InvalidError{Err: err}
+	}
+	return nil
+}
+
+// users returns the apps that use versions of a policy: its owner, and those that they name.
+func (c *Change) users(versions ...*policies.Policy) []string {
 	apps := []string{c.App}
 	for _, p := range versions {
 		if p != nil {
@@ -179,7 +241,7 @@ func (c *Change) permit(name string, versions ...*policies.Policy) error {
 		}
 	}
 	slices.Sort(apps)
-	return c.Permit(name, slices.Compact(apps))
+	return slices.Compact(apps)
 }
 
 // writer writes one change.
@@ -191,6 +253,7 @@ type writer struct {
 	judged   map[string]judged // of the edits
 	at       time.Time
 	affected map[string]bool // apps whose documents change
+	written  bool            // whether something was written that changes no document
 	outcome  Outcome
 }
 
@@ -203,6 +266,18 @@ func (w *writer) all(ctx context.Context) (*Outcome, error) {
 	if c.Revision != 0 && head.Version.Revision != c.Revision {
 		return nil, w.stale(ctx, "", c.Revision, head.Version.Revision)
 	}
+	state, err := stateOf(ctx, w.Tx, c.App)
+	switch {
+	case err != nil:
+		return nil, err
+	case state.Deleted && c.Settings == nil, c.Delete && !known:
+		return nil, &NotFoundError{App: c.App}
+	}
+	if c.Delete {
+		if err := w.deleteApp(ctx, &state); err != nil {
+			return nil, err
+		}
+	}
 	for _, e := range c.Edits {
 		if err := w.edit(ctx, e); err != nil {
 			return nil, err
@@ -212,20 +287,28 @@ func (w *writer) all(ctx context.Context) (*Outcome, error) {
 	if len(w.outcome.CannotUse) > 0 && !c.Force {
 		return nil, &FormError{w.outcome.CannotUse}
 	}
-	if c.Generation > 0 || len(c.Edits) == 0 && !known {
+	if c.Generation > 0 || len(c.Edits) == 0 && !known && c.Settings == nil {
 		w.affected[c.App] = true
-		if err := c.permit(""); err != nil {
+		if err := w.permit(ctx, "", []string{c.App}, false); err != nil {
 			return nil, err
 		}
-		if err := w.version(ctx, "", held{}, nil); err != nil {
+		if err := w.version(ctx, "", held{}, &course{}); err != nil {
 			return nil, err
 		}
+	}
+	if c.Settings != nil && !known {
+		w.affected[c.App] = true // an empty document is published
 	}
 	if len(w.affected) > 0 {
 		if err := w.publish(ctx); err != nil {
 			return nil, err
 		}
 		if head, _, err = headOf(ctx, w.Tx, c.App); err != nil {
+			return nil, err
+		}
+	}
+	if c.Settings != nil { // when the app has its row
+		if err := w.settings(ctx, &state); err != nil {
 			return nil, err
 		}
 	}
@@ -257,47 +340,78 @@ func heldOf(ctx context.Context, t sqldb.Tx, app, name string) (held, error) {
 	return h, err
 }
 
-// edit writes one policy, its version and its row of the history, and who uses it.
+// edit writes one policy, its version and its row of the history, who uses it, and what is temporary about it.
 func (w *writer) edit(ctx context.Context, e Edit) error {
-	app := w.change.App
-	before, err := heldOf(ctx, w.Tx, app, e.Name)
+	before, err := heldOf(ctx, w.Tx, w.change.App, e.Name)
 	if err != nil {
 		return err
 	}
 	w.outcome.Revision = before.revision
+	if err := w.expect(ctx, &e, before); err != nil {
+		return err
+	}
+	course, err := w.course(ctx, &e, before.policy)
+	if err != nil || course == nil {
+		return err
+	}
+	apps := w.change.users(before.policy, course.after, course.to)
+	if err := w.permit(ctx, e.Name, apps, e.Term == nil && e.End == nil); err != nil {
+		return err
+	}
+	difference := Difference{Name: e.Name, Before: course.from, After: course.to}
+	if !says(course.from, course.to) {
+		if err := w.door(&difference); err != nil {
+			return err
+		}
+		w.outcome.Differences = append(w.outcome.Differences, difference)
+	}
+	if err := w.temporary(ctx, e.Name, course); err != nil {
+		return err
+	}
+	if says(before.policy, course.after) { // nothing but the end of a temporary change, or what is beneath it
+		w.written = true
+		return w.log.Append(ctx, w.Change, w.row(e.Name, before.revision, before.revision, course))
+	}
+	w.outcome.Revision = w.Revision()
+	if err := w.use(ctx, e.Name, before.policy, course.after); err != nil {
+		return err
+	}
+	return w.version(ctx, e.Name, before, course)
+}
+
+// says reports whether two policies say the same, or both are none.
+func says(p, q *policies.Policy) bool {
+	if p == nil || q == nil {
+		return p == q
+	}
+	return same(*p, *q)
+}
+
+// expect returns a *StaleError if something else is there than an edit expects.
+func (w *writer) expect(ctx context.Context, e *Edit, before held) error {
 	current := before.revision
 	if before.policy == nil {
 		current = 0
 	}
-	if e.Expect.Absent && current != 0 || e.Expect.Revision != 0 && e.Expect.Revision != current {
-		return w.stale(ctx, e.Name, e.Expect.Revision, current)
-	}
-	if before.policy == nil && e.Policy == nil {
+	if (!e.Expect.Absent || current == 0) && (e.Expect.Revision == 0 || e.Expect.Revision == current) {
 		return nil
 	}
-	if before.policy != nil && e.Policy != nil && same(*before.policy, *e.Policy) {
-		return nil
+	if e.Patch != nil && e.Expect.Revision != 0 {
+		read, err := versionOf(ctx, w.Tx, w.change.App, e.Name, e.Expect.Revision)
+		if err == nil && e.Patch.Base(read) == e.Patch.Base(before.policy) {
+			return nil // only something else was changed
+		}
+		if err != nil && !errors.As(err, new(*NotFoundError)) {
+			return err
+		}
 	}
-	if err := w.change.permit(e.Name, before.policy, e.Policy); err != nil {
-		return err
-	}
-	difference := Difference{Name: e.Name, Before: before.policy, After: e.Policy}
-	if err := w.door(&difference); err != nil {
-		return err
-	}
-	w.outcome.Differences = append(w.outcome.Differences, difference)
-	w.outcome.Revision = w.Revision()
-
-	if err := w.use(ctx, e.Name, before.policy, e.Policy); err != nil {
-		return err
-	}
-	return w.version(ctx, e.Name, before, e.Policy)
+	return w.stale(ctx, e.Name, e.Expect.Revision, current)
 }
 
 // version writes what a policy is from now on, and its rows of the history and of the audit. Without a name these are of
 // the app.
-func (w *writer) version(ctx context.Context, name string, before held, after *policies.Policy) (err error) {
-	c := w.change
+func (w *writer) version(ctx context.Context, name string, before held, course *course) (err error) {
+	c, after := w.change, course.after
 	text, deleted := "", true
 	if after != nil {
 		deleted = false
@@ -321,10 +435,16 @@ func (w *writer) version(ctx context.Context, name string, before held, after *p
 		w.at.UnixMicro(), c.By.ID, c.By.Name, c.Reason, c.Action, bit(c.Force)); err != nil {
 		return err
 	}
-	return w.log.Append(ctx, w.Change, audit.Row{
-		At: w.at, By: c.By, App: c.App, Policy: name, Action: c.Action, Reason: c.Reason, Revision: w.Revision(),
-		Was: before.revision, Forced: c.Force, Emergency: c.Emergency, Key: c.Key, Detail: detail(before.policy, after),
-	})
+	return w.log.Append(ctx, w.Change, w.row(name, w.Revision(), before.revision, course))
+}
+
+// row returns the row of the audit for a course that a policy takes.
+func (w *writer) row(name string, revision, was int64, course *course) audit.Row {
+	c := w.change
+	return audit.Row{
+		At: w.at, By: c.By, App: c.App, Policy: name, Action: c.Action, Reason: c.Reason, Revision: revision,
+		Was: was, Forced: c.Force, Emergency: c.Emergency, Key: c.Key, Detail: course.detail(c.Key),
+	}
 }
 
 // bit returns a boolean as all databases have it.

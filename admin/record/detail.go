@@ -4,9 +4,9 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/weir-go/weir/admin/audit"
-	"github.com/weir-go/weir/core/policies"
 )
 
 // Detail describes a changed policy in a row of the audit: each field that has changed, before and after. Keys are
@@ -16,20 +16,24 @@ type Detail struct {
 	Tiers *[2]map[string]string `json:"tiers,omitempty"`
 	Apps  *[2][]string          `json:"apps,omitempty"`
 	Keys  *[2]int               `json:"keys,omitempty"`
+	// Numbers are those of the key of the row, and Until is the end of a temporary change.
+	Numbers *[2]string `json:"numbers,omitempty"`
+	Until   *time.Time `json:"until,omitempty"`
 	// Cut is whether something has changed that is too long for it.
 	Cut bool `json:"cut,omitempty"`
 }
 
-// detail returns the Detail of a change, encoded.
-func detail(before, after *policies.Policy) string {
-	var was, is policies.Policy
-	if before != nil {
-		was = *before
-	}
-	if after != nil {
-		is = *after
-	}
+// detail returns the Detail of a course, encoded. The numbers of one key are in it only if the row names the key.
+func (c *course) detail(key string) string {
+	was, is := valueOf(c.from), valueOf(c.to)
 	var d Detail
+	if key != "" {
+		d.Numbers = &[2]string{was.Keys[key], is.Keys[key]}
+	}
+	if !c.until.IsZero() {
+		until := c.until.UTC()
+		d.Until = &until
+	}
 	if was.Text != is.Text {
 		d.Text = &[2]string{was.Text, is.Text}
 	}

@@ -35,13 +35,16 @@ type judged struct {
 
 // judge finds what the rules of services could not use of the edits, by the names of the policies. It takes its time
 // where there are many texts, and so no transaction waits for it.
-func (c *Change) judge(ctx context.Context) (map[string]judged, error) {
+func (c *Change) judge(ctx context.Context, expected map[string]*policies.Policy) (map[string]judged, error) {
 	rules := map[string][]Announced{}
 	for _, rule := range c.Announced {
 		rules[rule.Policy] = append(rules[rule.Policy], rule)
 	}
 	all := map[string]judged{}
 	for _, e := range c.Edits {
+		if e.Patch != nil {
+			e.Policy = expected[e.Name]
+		}
 		if e.Policy == nil {
 			continue
 		}
@@ -80,9 +83,48 @@ func (c *Change) judge(ctx context.Context) (map[string]judged, error) {
 			}
 			found.cannotUse = found.cannotUse[:min(len(found.cannotUse), maxCannotUse)]
 		}
+		if e.Patch != nil && e.Patch.Text == nil { // a text that was there before keeps nobody from helping one caller
+			found.cannotUse = slices.DeleteFunc(found.cannotUse, func(no CannotUse) bool { return no.Entry == "" })
+		}
 		all[e.Name] = found
 	}
 	return all, nil
+}
+
+// expected returns the policies as edits with a Patch would make them now, by their names: what of them services must be
+// able to use.
+func (r *Record) expected(ctx context.Context, c *Change) (map[string]*policies.Policy, error) {
+	expected := map[string]*policies.Policy{}
+	if !slices.ContainsFunc(c.Edits, func(e Edit) bool { return e.Patch != nil }) {
+		return expected, nil
+	}
+	err := r.db.Read(ctx, func(ctx context.Context, t sqldb.Tx) error {
+		for _, e := range c.Edits {
+			if e.Patch == nil {
+				continue
+			}
+			now, err := heldOf(ctx, t, c.App, e.Name)
+			if err != nil {
+				return err
+			}
+			p := e.Patch.On(now.policy)
+			if p == nil {
+				continue
+			}
+			of := policies.Policy{Text: p.Text, Apps: p.Apps, Keys: map[string]string{}}
+			if e.Patch.Text != nil || e.Patch.Tiers != nil {
+				of.Tiers = p.Tiers
+			}
+			for key, text := range e.Patch.Keys {
+				if text != "" {
+					of.Keys[key] = text
+				}
+			}
+			expected[e.Name] = &of
+		}
+		return nil
+	})
+	return expected, err
 }
 
 // door finds what rules could not use of a policy, whether its counts begin anew, and whether it would go back to an

@@ -56,19 +56,71 @@ func (r *Record) History(ctx context.Context, app, name string, before int64, li
 // it has not written it.
 func (r *Record) Version(ctx context.Context, app, name string, revision int64) (p *policies.Policy, err error) {
 	err = r.readingOf(ctx, func(ctx context.Context, t sqldb.Tx) error {
-		var deleted bool
-		var text string
-		err := t.Row(ctx, `SELECT deleted, body FROM weir_versions WHERE app = ? AND name = ? AND revision = ?`,
-			app, name, revision).Scan(&deleted, &text)
-		if errors.Is(err, sql.ErrNoRows) {
-			return &NotFoundError{App: app, Name: name, Revision: revision}
-		}
-		if err != nil || deleted {
-			return err
-		}
-		policy, err := decode(text)
-		p = &policy
+		p, err = versionOf(ctx, t, app, name, revision)
 		return err
 	}, app, name)
 	return p, err
+}
+
+func versionOf(ctx context.Context, t sqldb.Tx, app, name string, revision int64) (*policies.Policy, error) {
+	var deleted bool
+	var text string
+	err := t.Row(ctx, `SELECT deleted, body FROM weir_versions WHERE app = ? AND name = ? AND revision = ?`,
+		app, name, revision).Scan(&deleted, &text)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, &NotFoundError{App: app, Name: name, Revision: revision}
+	}
+	if err != nil || deleted {
+		return nil, err
+	}
+	p, err := decode(text)
+	return &p, err
+}
+
+// Back returns the edits that make the policies of an app what they were after a revision: those that it has had then,
+// and deletions of those that it has not. The error is a *NotFoundError if the app had no policy then.
+func (r *Record) Back(ctx context.Context, app string, revision int64) (edits []Edit, err error) {
+	err = r.readingOf(ctx, func(ctx context.Context, t sqldb.Tx) error {
+		then := map[string]*policies.Policy{}
+		if err := t.Each(ctx, func(row sqldb.Row) error {
+			var name, text string
+			var deleted bool
+			if err := row.Scan(&name, &deleted, &text); err != nil || deleted {
+				return err
+			}
+			p, err := decode(text)
+			then[name] = &p
+			return err
+		}, `SELECT v.name, v.deleted, v.body FROM weir_versions v JOIN (SELECT name, MAX(revision) AS revision FROM weir_versions
+			WHERE app = ? AND name <> '' AND revision <= ? GROUP BY name) AS latest
+			ON v.name = latest.name AND v.revision = latest.revision WHERE v.app = ?`, app, revision, app); err != nil {
+			return err
+		}
+		var known int
+		if err := t.Row(ctx, `SELECT COUNT(*) FROM weir_versions WHERE app = ? AND revision <= ?`, app, revision).
+			Scan(&known); err != nil {
+			return err
+		}
+		head, _, err := headOf(ctx, t, app)
+		if err != nil {
+			return err
+		}
+		if known == 0 || revision > head.Version.Revision {
+			return &NotFoundError{App: app, Revision: revision}
+		}
+		now := map[string]policies.Policy{}
+		if err := ownedBy(ctx, t, app, now); err != nil {
+			return err
+		}
+		for name := range now {
+			if then[name] == nil {
+				then[name] = nil // it is deleted
+			}
+		}
+		for _, name := range sortedNames(then) {
+			edits = append(edits, Edit{Name: name, Policy: then[name]})
+		}
+		return nil
+	}, app)
+	return edits, err
 }

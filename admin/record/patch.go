@@ -65,7 +65,9 @@ func (p *Patch) key(key, text string) {
 }
 
 // Empty reports whether p changes nothing.
-func (p Patch) Empty() bool { return p.Text == nil && p.Tiers == nil && p.Apps == nil && len(p.Keys) == 0 }
+func (p Patch) Empty() bool {
+	return p.Text == nil && p.Tiers == nil && p.Apps == nil && len(p.Keys) == 0
+}
 
 // On returns a policy with the changes of p, nil if nothing is left of it. It does not change the policy.
 func (p Patch) On(policy *policies.Policy) *policies.Policy {
@@ -147,3 +149,6 @@ func sorted(apps []string) []string {
 	}
 	return slices.Sorted(slices.Values(apps))
 }
+
+// sortedNames returns the names of policies in their order.
+func sortedNames[P any](named map[string]P) []string { return slices.Sorted(maps.Keys(named)) }

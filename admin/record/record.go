@@ -25,7 +25,7 @@ type Record struct {
 }
 
 // New returns the record in a database, whose changes are in the audit.
-func New(db *sqldb.DB, log *audit.Log) *Record { return &Record{db: db, log: log, now: time.Now} }
+func New(db *sqldb.DB, log *audit.Log) *Record { return &Record{db: db, log: log, now: log.Now} }
 
 // readingOf is [sqldb.DB.Read] for what belongs to an app, and to a policy of it if names has one. A name that none can have is
 // not sent to the database, which may not even have it as a text.

@@ -11,10 +11,15 @@ type NotFoundError struct {
 	App, Name string
 	Revision  int64  // of the version that was looked for, or 0
 	Owner     string // the app that lends a policy of this name, or ""
+	Proposal  int64  // the number of the proposal that was looked for, or 0
 }
 
 func (e *NotFoundError) Error() string {
 	switch {
+	case e.Proposal != 0:
+		return fmt.Sprintf("there is no proposal %d; old ones are forgotten, and the audit has them", e.Proposal)
+	case e.Name == "" && e.Revision != 0:
+		return fmt.Sprintf("app %q had no policies at revision %d; its history lists its revisions", e.App, e.Revision)
 	case e.Name == "":
 		return fmt.Sprintf("the record knows no app %q yet; it will when the app is given a policy", e.App)
 	case e.Revision != 0:
@@ -59,6 +64,34 @@ func (e *TakenError) Error() string {
 	}
 	return fmt.Sprintf("app %q uses the policy %q of app %q already; take it out of that policy's apps first",
 		e.App, e.Name, e.Owner)
+}
+
+// ReviewError reports that a change needs the approval of another person: propose it.
+type ReviewError struct{ Apps []string } // that ask for it
+
+func (e *ReviewError) Error() string {
+	return fmt.Sprintf("changes of app %q need the approval of another owner; propose it", e.Apps[0])
+}
+
+// KeptError reports that the policies of an app come from files.
+type KeptError struct{ App, By string }
+
+func (e *KeptError) Error() string {
+	return fmt.Sprintf("the policies of app %q are kept in files: %s; change them there, or make it an emergency", e.App, e.By)
+}
+
+// DecidedError reports that a proposal is not open any more, or that its author would decide on it.
+type DecidedError struct {
+	ID     int64
+	State  string
+	Author bool
+}
+
+func (e *DecidedError) Error() string {
+	if e.Author {
+		return fmt.Sprintf("proposal %d is yours; another owner has to approve it", e.ID)
+	}
+	return fmt.Sprintf("proposal %d is not open any more, but %s; propose the change again", e.ID, e.State)
 }
 
 // InvalidError reports mistakes in what a change says.
