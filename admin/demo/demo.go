@@ -2,7 +2,6 @@ package demo
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,16 +10,16 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
-	"github.com/weir-go/weir/admin/api"
 	"github.com/weir-go/weir/admin/audit"
 	"github.com/weir-go/weir/admin/internal/sqldb"
 	_ "github.com/weir-go/weir/admin/internal/sqldb/drivers" // SQLite
-	"github.com/weir-go/weir/admin/manage"
+	"github.com/weir-go/weir/admin/people"
 	"github.com/weir-go/weir/admin/record"
+	"github.com/weir-go/weir/admin/rights"
+	"github.com/weir-go/weir/admin/site"
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/policies"
 )
@@ -39,8 +38,10 @@ type Options struct {
 type Demo struct {
 	// URL is that of the page, such as "http://127.0.0.1:41234".
 	URL string
-	// Token is the secret of a token with all rights.
-	Token string
+	// People are those of the admin, for further links and tokens.
+	People *people.People
+	// Link is a link that signs in the one admin, once, within ten minutes. Its Code does so where there are no scripts.
+	Link people.Link
 
 	ending []func() error // in the order of the start
 }
@@ -53,7 +54,7 @@ func Start(ctx context.Context, o Options) (d *Demo, err error) {
 	if o.Address == "" {
 		o.Address = "127.0.0.1:0"
 	}
-	d = &Demo{Token: rand.Text()}
+	d = &Demo{}
 	defer func() {
 		if err != nil {
 			d, err = nil, errors.Join(fmt.Errorf("demo: %w", err), d.Close())
@@ -82,8 +83,15 @@ func Start(ctx context.Context, o Options) (d *Demo, err error) {
 		return d, err
 	}
 	publisher.Wake()
-	return d, d.serve(ctx, r, log, publisher, x, o)
+	if err := d.serve(ctx, db, r, log, publisher, x, o); err != nil {
+		return d, err
+	}
+	d.Link, err = d.People.MakeLink(ctx, by, people.LocalPerson{Name: "you", Role: rights.Admin, App: rights.AllApps})
+	return d, err
 }
+
+// by is the author of what the demo does.
+var by = people.By{Person: people.Console(), Reason: "the demo"}
 
 // services starts the two services and their callers.
 func (d *Demo) services(ctx context.Context, x *exchange, o Options) error {
@@ -130,26 +138,19 @@ func seed(ctx context.Context, r *record.Record) error {
 }
 
 // serve serves the admin.
-func (d *Demo) serve(ctx context.Context, r *record.Record, log *audit.Log, p *publisher, x *exchange, o Options) error {
-	authenticate, err := api.Tokens(strings.NewReader("demo:" + d.Token + "\n"))
-	if err != nil {
-		return err
-	}
-	manager, err := manage.New(manage.Options{Record: r, Audit: log, Publisher: p, Services: x.processes, Log: o.Log})
-	if err != nil {
-		return err
-	}
-	handler, err := api.New(api.Options{Manager: manager, Authenticate: authenticate, Log: o.Log})
-	if err != nil {
-		return err
-	}
+func (d *Demo) serve(ctx context.Context, db *sqldb.DB, r *record.Record, log *audit.Log, p *publisher, x *exchange, o Options) error {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", o.Address)
 	if err != nil {
 		return err
 	}
 	d.URL = "http://" + listener.Addr().String()
+	s, err := site.New(ctx, site.Options{DB: db, Record: r, Audit: log, PublicURL: d.URL, Publisher: p, Services: x.processes, Demo: true, Log: o.Log})
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	d.People = s.People
 	server := &http.Server{
-		Handler: handler, ReadHeaderTimeout: 5 * time.Second,
+		Handler: s.Handler, ReadHeaderTimeout: 5 * time.Second,
 		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
 	}
 	served := make(chan struct{})

@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/admin/demo"
+	"github.com/weir-go/weir/admin/people"
+	"github.com/weir-go/weir/admin/rights"
 	"github.com/weir-go/weir/core/policies"
 	"github.com/weir-go/weir/internal/adminapi"
 	"github.com/weir-go/weir/internal/race"
@@ -34,7 +36,11 @@ func start(t *testing.T, o demo.Options) (*demo.Demo, *adminapi.Client) {
 		require.NoError(t, err)
 		assert.Empty(t, left)
 	})
-	return d, &adminapi.Client{URL: d.URL, Token: d.Token}
+	secret, _, err := d.People.MakeLocalToken(t.Context(), people.By{Person: people.Console(), Reason: "a test"},
+		people.LocalPerson{Name: "test", Role: rights.Admin, App: rights.AllApps},
+		people.NewToken{Name: "test", Apps: []string{rights.AllApps}, Role: rights.Admin, Days: 1})
+	require.NoError(t, err)
+	return d, &adminapi.Client{URL: d.URL, Token: secret}
 }
 
 // The two services announce what they obey, and obey what is written.

@@ -70,10 +70,20 @@ func startFleet(t testing.TB) *fleet {
 	f := &fleet{t: t, redis: redistest.Single(t), dir: t.TempDir()}
 	f.rdb = f.client()
 	f.setUser("weir-admin")
-	f.admin = &adminapi.Client{Token: "a secret of more than 20 characters"}
-	require.NoError(t, os.WriteFile(filepath.Join(f.dir, "token"), []byte("anna:"+f.admin.Token+"\n"), 0o600))
+	f.admin = &adminapi.Client{}
+	f.newToken()
 	f.startAdmin()
 	return f
+}
+
+// newToken makes a token of an admin in the database, for f.admin and for f.weir.
+func (f *fleet) newToken() {
+	f.t.Helper()
+	made := exec.CommandContext(f.t.Context(), program(f.t), "token", "-db", filepath.Join(f.dir, "weir.db"), "-role", "admin", "anna")
+	token, err := made.Output()
+	require.NoError(f.t, err)
+	f.admin.Token = strings.TrimSpace(string(token))
+	require.NoError(f.t, os.WriteFile(filepath.Join(f.dir, "token"), token, 0o600))
 }
 
 // setUser makes a user of Redis by the line of docs/redis.md: no program of a fleet needs more rights.
@@ -126,7 +136,7 @@ func (f *fleet) startAdmin() {
 	require.NoError(t, os.WriteFile(redisURL, []byte("redis://weir-admin:secret@"+f.redis.Addr()), 0o600))
 	cmd := exec.Command(program(t),
 		"-db", filepath.Join(f.dir, "weir.db"), "-redis", "@"+redisURL,
-		"-token-file", filepath.Join(f.dir, "token"), "-addr", "127.0.0.1:0")
+		"-addr", "127.0.0.1:0")
 	stderr, err := cmd.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())

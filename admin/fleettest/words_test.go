@@ -125,6 +125,7 @@ func TestSixWords(t *testing.T) {
 		require.NoError(t, os.Remove(name))
 	}
 	require.NoError(t, f.rdb.FlushAll(t.Context()).Err())
+	f.newToken()
 	f.startAdmin()
 	f.put(t, "pay", "mail", policies.Policy{Text: "7/1h"})
 	p = words(all(policies.Stale))

@@ -7,8 +7,11 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
+	"time"
 
 	"github.com/weir-go/weir/admin/manage"
+	"github.com/weir-go/weir/admin/people"
 	"github.com/weir-go/weir/internal/adminapi"
 )
 
@@ -58,7 +61,6 @@ func (s *server) fail(v *visit, err error) {
 			}
 		}
 	}
-	v.w.Header().Set("Retry-After", "5")
 	if v.fragment() {
 		err = s.part(v, "failure", "live-failure", map[string]any{"F": f, "Live": withoutHave(v.r.URL)})
 	} else {
@@ -82,6 +84,17 @@ func (s *server) problem(v *visit, err error) *adminapi.Problem {
 	case errors.Is(err, context.Canceled):
 		return &adminapi.Problem{Status: http.StatusServiceUnavailable, Title: "The request was given up"}
 	}
+	var many *people.TooManyError
+	var crossSite *people.CrossSiteError
+	switch {
+	case errors.Is(err, people.ErrNobody), errors.Is(err, people.ErrToken):
+		return &adminapi.Problem{Status: http.StatusUnauthorized, Title: "You are logged out", Detail: "The session has ended."}
+	case errors.As(err, &many):
+		v.w.Header().Set("Retry-After", strconv.Itoa(int(many.RetryAfter/time.Second)+1))
+		return &adminapi.Problem{Status: http.StatusTooManyRequests, Title: "Too many attempts", Detail: many.Error()}
+	case errors.As(err, &crossSite):
+		return &adminapi.Problem{Status: http.StatusForbidden, Title: "That came from another site", Detail: crossSite.Error()}
+	}
 	p := manage.Problem(err)
 	if p.Status < http.StatusInternalServerError {
 		return p
@@ -98,7 +111,7 @@ func (s *server) problem(v *visit, err error) *adminapi.Problem {
 // sendIn leads somebody to the entry, and from there back.
 func (s *server) sendIn(v *visit) {
 	back := v.r.URL.Path
-	entry := "/login?" + url.Values{"to": {back}}.Encode()
+	entry := "/login?" + url.Values{"next": {back}}.Encode()
 	if v.fragment() { // the whole page goes there
 		v.w.Header().Set("Hx-Redirect", entry)
 		v.w.WriteHeader(http.StatusNoContent)

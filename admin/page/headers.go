@@ -11,15 +11,18 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 // such as files that may be cached, sets its headers itself.
 func Protect(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h := w.Header()
-		h.Set("Content-Security-Policy", policy)
-		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("Referrer-Policy", "no-referrer")
-		h.Set("Cross-Origin-Opener-Policy", "same-origin")
-		h.Set("Cross-Origin-Resource-Policy", "same-origin")
-		h.Set("Cache-Control", "no-store")
-		// A browser heeds it over TLS alone, where a proxy in front of this server has received the request.
-		h.Set("Strict-Transport-Security", "max-age=31536000")
+		setHeaders(w.Header())
 		next.ServeHTTP(w, r)
 	})
+}
+
+func setHeaders(h http.Header) {
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Cache-Control", "no-store")
+	// Browsers heed it over TLS alone, when a proxy in front of this server has received the request.
+	h.Set("Strict-Transport-Security", "max-age=31536000")
 }

@@ -16,7 +16,7 @@ type Options struct {
 	Manager Manager
 	// Authenticate returns the person who sends a request, or an error.
 	Authenticate func(*http.Request) (*rights.Person, error)
-	// Entry serves the paths by which people come in and go: /login, /login/callback, /logout and /link.
+	// Entry serves the paths by which people come in and go: people.Handler. Its pages are those of the function [Entry].
 	Entry http.Handler
 	// Demo shows on each page that nothing of it is real.
 	Demo bool
@@ -47,7 +47,7 @@ func New(o Options) (http.Handler, error) {
 	}
 	mux.HandleFunc("GET /static/", serveStatic)
 	if o.Entry != nil {
-		for _, path := range []string{"/login", "/login/callback", "/logout", "/link"} {
+		for _, path := range []string{"/login", "/login/", "/logout", "/link"} {
 			mux.Handle(path, o.Entry)
 		}
 	}

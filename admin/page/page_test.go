@@ -20,6 +20,7 @@ import (
 
 	"github.com/weir-go/weir/admin/manage"
 	"github.com/weir-go/weir/admin/page"
+	"github.com/weir-go/weir/admin/people"
 	"github.com/weir-go/weir/admin/rights"
 	"github.com/weir-go/weir/internal/adminapi"
 )
@@ -241,16 +242,15 @@ func TestGaps(t *testing.T) {
 // Somebody whose session has ended sends a form: nothing of it is lost, unless another site has sent it.
 func TestEndedSession(t *testing.T) {
 	t.Parallel()
-	nobody := &adminapi.Problem{Status: http.StatusUnauthorized, Title: "You are logged out"}
 	h, err := page.New(page.Options{
-		Manager: newFake(fixed), Authenticate: func(*http.Request) (*rights.Person, error) { return nil, nobody },
+		Manager: newFake(fixed), Authenticate: func(*http.Request) (*rights.Person, error) { return nil, people.ErrNobody },
 	})
 	require.NoError(t, err)
 	w := get(t, h, "/apps/pay?x=1")
 	assert.Equal(t, http.StatusSeeOther, w.Code)
-	assert.Equal(t, "/login?to=%2Fapps%2Fpay", w.Header().Get("Location"))
+	assert.Equal(t, "/login?next=%2Fapps%2Fpay", w.Header().Get("Location"))
 	w = get(t, h, "/apps/pay", "Hx-Request", "true")
-	assert.Equal(t, "/login?to=%2Fapps%2Fpay", w.Header().Get("Hx-Redirect"))
+	assert.Equal(t, "/login?next=%2Fapps%2Fpay", w.Header().Get("Hx-Redirect"))
 
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/apps/pay/policies/search/review", strings.NewReader("text=12%2F1m"))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")

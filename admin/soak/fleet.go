@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -20,8 +19,6 @@ import (
 	"github.com/weir-go/weir/internal/adminapi"
 	"github.com/weir-go/weir/internal/hosttest"
 )
-
-const token = "a secret of more than 20 characters" //nolint:gosec // for servers of this run
 
 // build makes weir-admin, and returns its path.
 func build(tb testing.TB) string {
@@ -37,7 +34,7 @@ func build(tb testing.TB) string {
 type server struct {
 	*adminapi.Client
 
-	program, database, redis, tokens string
+	program, database, redis string
 
 	mu      sync.Mutex
 	cmd     *exec.Cmd
@@ -47,11 +44,12 @@ type server struct {
 }
 
 func newServer(tb testing.TB, program, database, redisAddr string) *server {
-	s := &server{program: program, database: database, redis: redisAddr, tokens: filepath.Join(tb.TempDir(), "tokens")}
-	if err := os.WriteFile(s.tokens, []byte("soak:"+token+"\n"), 0o600); err != nil {
-		tb.Fatal(err)
+	s := &server{program: program, database: database, redis: redisAddr}
+	token, err := exec.CommandContext(tb.Context(), program, "token", "-db", database, "-role", "admin", "soak").Output() //nolint:gosec // built above
+	if err != nil {
+		tb.Fatalf("weir-admin token: %v", err)
 	}
-	s.Client = &adminapi.Client{Token: token, HTTP: &http.Client{Timeout: 10 * time.Second}}
+	s.Client = &adminapi.Client{Token: strings.TrimSpace(string(token)), HTTP: &http.Client{Timeout: 10 * time.Second}}
 	s.address = "127.0.0.1:0"
 	tb.Cleanup(s.kill)
 	s.start(tb)
@@ -69,7 +67,7 @@ func (s *server) start(tb testing.TB) {
 
 func (s *server) launch(tb testing.TB) error {
 	cmd := exec.CommandContext(context.WithoutCancel(tb.Context()), s.program, //nolint:gosec // built above
-		"-db", s.database, "-redis", "redis://"+s.redis, "-token-file", s.tokens, "-addr", s.address)
+		"-db", s.database, "-redis", "redis://"+s.redis, "-addr", s.address)
 	hosttest.Tie(cmd)
 	stderr, err := cmd.StderrPipe()
 	if err != nil {

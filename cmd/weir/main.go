@@ -35,7 +35,7 @@ import (
 type command struct {
 	JSON      bool   `name:"json" help:"Write JSON."`
 	Server    string `env:"WEIR_SERVER" default:"http://127.0.0.1:7070" help:"The address of weir-admin."`
-	TokenFile string `env:"WEIR_TOKEN_FILE" help:"A file with the token for weir-admin, alone or as a line of its file: name:token."`
+	TokenFile string `env:"WEIR_TOKEN_FILE" help:"A file with the token for weir-admin."`
 
 	Lint     lintCommand     `cmd:"" help:"Check files of policies, in YAML or JSON."`
 	Explain  explainCommand  `cmd:"" help:"Explain what a policy's text admits, and with a second one, what a change to it does."`
@@ -153,9 +153,6 @@ func (e *environment) client() (*adminapi.Client, error) {
 			token = line
 			break
 		}
-	}
-	if _, secret, ok := strings.Cut(token, ":"); ok {
-		token = secret
 	}
 	if token == "" {
 		return nil, fmt.Errorf("the token: %s is empty; write the token into it", e.token)

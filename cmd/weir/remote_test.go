@@ -35,10 +35,12 @@ var serving = regexp.MustCompile(`weir-admin: serving"? address=(\S+)`)
 func startAdmin(t *testing.T) *admin {
 	t.Helper()
 	server := redistest.Single(t)
-	token := filepath.Join(t.TempDir(), "token")
-	require.NoError(t, os.WriteFile(token, []byte("# who may change limits\nanna:0123456789abcdefghij\n"), 0o600))
-	cmd := exec.Command(filepath.Join(programs, "weir-admin"), "-db", filepath.Join(t.TempDir(), "weir.db"),
-		"-redis", "redis://"+server.Addr(), "-token-file", token, "-addr", "127.0.0.1:0")
+	token, db, program := filepath.Join(t.TempDir(), "token"), filepath.Join(t.TempDir(), "weir.db"), filepath.Join(programs, "weir-admin")
+	// It is the first change, with the revision 1.
+	secret, err := exec.CommandContext(t.Context(), program, "token", "-db", db, "-role", "admin", "anna").Output()
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(token, append([]byte("# of anna\n\n"), secret...), 0o600))
+	cmd := exec.Command(program, "-db", db, "-redis", "redis://"+server.Addr(), "-addr", "127.0.0.1:0")
 	stderr, err := cmd.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
@@ -102,18 +104,18 @@ func TestApply(t *testing.T) {
 	assert.Contains(t, a.weir(t, 0, "apply", path), "no difference")
 
 	got := a.weir(t, 0, "get", "pay")
-	assert.Contains(t, got, "app: pay\ngeneration: 1\nrevision: 1\n")
+	assert.Contains(t, got, "app: pay\ngeneration: 1\nrevision: 2\n")
 	assert.Contains(t, got, "  api:\n    text: 200/1m; shadow\n    tiers:\n      pro: 5000/1m\n")
 	assert.Equal(t, got, a.weir(t, 0, "get", "-published", "pay"))
-	assert.Contains(t, a.weir(t, 0, "get"), "pay  1.1")
-	assert.Contains(t, a.weir(t, 0, "get", "pay", "login"), "# revision 1\nformat: 1\napp: pay\npolicies:\n  login:\n    text: 5/1m\n")
+	assert.Contains(t, a.weir(t, 0, "get"), "pay  1.2")
+	assert.Contains(t, a.weir(t, 0, "get", "pay", "login"), "# revision 2\nformat: 1\napp: pay\npolicies:\n  login:\n    text: 5/1m\n")
 
 	// What was got may be edited and applied, unless somebody else was faster.
 	edited := file(t, strings.Replace(got, "200/1m; shadow", "300/1m", 1))
 	assert.Contains(t, a.weir(t, 0, "apply", edited), "api: 200/1m; shadow -> 300/1m\n")
 	err := a.weir(t, failed, "apply", edited)
 	assert.Contains(t, err, "412")
-	assert.Contains(t, err, "the policies have changed since revision 1; read them again")
+	assert.Contains(t, err, "the policies have changed since revision 2; read them again")
 
 	// What the file leaves out stays, unless it is to be pruned.
 	less := file(t, "format: 1\napp: pay\npolicies:\n  api: {text: 300/1m, tiers: {pro: 5000/1m}}\n")
@@ -123,15 +125,15 @@ func TestApply(t *testing.T) {
 	assert.Contains(t, a.weir(t, failed, "get", "pay", "login"), "404")
 
 	out = a.weir(t, 0, "history", "pay", "api")
-	assert.Regexp(t, `2 +\S+ \S+ +anna +apply +300/1m, 1 tier +weir apply policies.yaml\n`, out)
-	assert.Regexp(t, `1 +\S+ \S+ +anna +apply +200/1m; shadow, 1 tier +the first day\n`, out)
+	assert.Regexp(t, `3 +\S+ \S+ +anna, token cli +apply +300/1m, 1 tier +weir apply policies.yaml\n`, out)
+	assert.Regexp(t, `2 +\S+ \S+ +anna, token cli +apply +200/1m; shadow, 1 tier +the first day\n`, out)
 	var history adminapi.History
 	require.NoError(t, json.Unmarshal([]byte(a.weir(t, 0, "history", "-json", "-limit", "1", "pay", "api")), &history))
 	require.Len(t, history.Versions, 1)
 	assert.Equal(t, "300/1m", history.Versions[0].Policy.Text)
 	assert.Contains(t, a.weir(t, failed, "history", "pay", "other"), `no version of the policy "other" of the app "pay"; weir get pay lists its policies`)
 
-	out = a.weir(t, 0, "rollback", "-reason", "customers complain", "pay", "api", "1")
+	out = a.weir(t, 0, "rollback", "-reason", "customers complain", "pay", "api", "2")
 	assert.Contains(t, out, "api: 300/1m -> 200/1m; shadow")
 	assert.Contains(t, a.weir(t, 0, "history", "pay", "api"), "customers complain")
 	assert.Contains(t, a.weir(t, failed, "rollback", "pay", "api", "77"), "404")
@@ -162,7 +164,7 @@ func TestSharedPolicies(t *testing.T) {
 	a := startAdmin(t)
 	a.weir(t, 0, "apply", file(t, "format: 1\napp: shop\npolicies:\n  cart: {text: 5/1m, apps: [pay]}\n  own: {text: 1/1m}\n"))
 	assert.Contains(t, a.weir(t, 0, "apply", file(t, "format: 1\napp: '*'\npolicies:\n  all: {text: 7/1m}\n  own: {text: 9/1m}\n")),
-		"* 1.2: written; it is published to each app")
+		"* 1.3: written; it is published to each app")
 	until(t, func() bool { return strings.Contains(a.weir(t, 0, "get", "-published", "pay"), "all:") })
 	pay := a.weir(t, 0, "get", "-published", "pay")
 	for _, text := range []string{"  all:\n    text: 7/1m\n", "  cart:\n    text: 5/1m\n", "  own:\n    text: 9/1m\n"} {
@@ -216,12 +218,12 @@ func TestServicesAndAdopt(t *testing.T) {
 	}
 	assert.Equal(t, map[string]policies.Meaning{"api": policies.Trial, "login": policies.Unusable, "mail": policies.Code}, words)
 	out := a.weir(t, 0, "services", "pay")
-	assert.Contains(t, out, "pay 1.1: 1 process, 1 of them with this version\n")
-	assert.Contains(t, out, `"box \x1b[31m1"  1.1`)
+	assert.Contains(t, out, "pay 1.2: 1 process, 1 of them with this version\n")
+	assert.Contains(t, out, `"box \x1b[31m1"  1.2`)
 	assert.Regexp(t, `trial +api .*200/1m; shadow`, out)
 	assert.Regexp(t, `unusable +login `, out)
 	assert.Regexp(t, `code +mail .*9/1m`, out)
-	assert.Contains(t, a.weir(t, 0, "services"), "pay 1.1: 1 process")
+	assert.Contains(t, a.weir(t, 0, "services"), "pay 1.2: 1 process")
 	assert.Contains(t, a.weir(t, failed, "services", "nobody"), "404")
 	const warning = "warning: no process has a policy named mial; "
 	misspelt := file(t, strings.Replace(good, "login:", "mial:", 1))

@@ -183,6 +183,6 @@ func TestWhyApp(t *testing.T) {
 		r = weir(t, env, "why", "-app", "pay", "login", "user=7")
 		return r.code == 0
 	})
-	assert.Contains(t, r.out, "numbers   Keys[\"login\"][\"user=7\"], revision 1.1\n")
+	assert.Contains(t, r.out, "numbers   Keys[\"login\"][\"user=7\"], revision 1.2\n")
 	assert.Contains(t, r.out, "8/1h fixed-window: 5 used, 3 left")
 }

@@ -4,13 +4,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/weir-go/weir/admin/audit"
 	"github.com/weir-go/weir/admin/internal/sqldb"
 	_ "github.com/weir-go/weir/admin/internal/sqldb/drivers"
 )
-
-// commandLine is the person of what is done with this command rather than with the server.
-var commandLine = audit.Person{ID: "command", Name: "weir-admin"}
 
 // database has the flag of the commands that open the database.
 type database struct {

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/weir-go/weir/admin/demo"
 )
 
@@ -16,7 +14,7 @@ func (c *demoCommand) Run(e *environment) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(e.out, "The API is at %s, with the token %s\n", d.URL, d.Token)
+	printLink(e.out, "you", d.Link)
 	<-e.ctx.Done()
 	return d.Close()
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/weir-go/weir/admin/audit"
+	"github.com/weir-go/weir/admin/people"
 	"github.com/weir-go/weir/admin/ratetable"
 	"github.com/weir-go/weir/admin/record"
 	"github.com/weir-go/weir/internal/adminapi"
@@ -92,7 +93,8 @@ func (c *importCommand) plan(ctx context.Context) (*ratetable.Plan, error) {
 // change returns the change that writes a plan. What the record says already is left out, and what it says otherwise
 // becomes a doubt.
 func (c *importCommand) change(ctx context.Context, r *record.Record, plan *ratetable.Plan) (record.Change, error) {
-	change := record.Change{App: c.Owner, By: commandLine, Reason: c.Reason, Action: "import"}
+	by := people.Console()
+	change := record.Change{App: c.Owner, By: audit.Person{ID: by.ID, Name: by.Name}, Reason: c.Reason, Action: "import"}
 	for _, p := range slices.Clone(plan.Policies) {
 		one := change
 		one.Edits = []record.Edit{{Name: p.Name, Policy: &p.Policy, Expect: record.Expect{Absent: true}}}

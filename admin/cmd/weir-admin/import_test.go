@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -33,7 +34,7 @@ func TestImport(t *testing.T) {
 
 	weir := func(args ...string) (string, error) {
 		var out strings.Builder
-		err := run(t.Context(), append([]string{"import", "-db", file, "-dsn", older, "-owner", "pay"}, args...), &out)
+		err := run(t.Context(), append([]string{"import", "-db", file, "-dsn", older, "-owner", "pay"}, args...), &out, io.Discard)
 		return out.String(), err
 	}
 	read := func(name string) (policies.Policy, error) {

@@ -1,16 +1,14 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"net/url"
 	"os"
 	"strings"
 )
 
-// location is where a server is, such as "redis://127.0.0.1:6379", or "@" and the name of a file that says so. What has
+// location names a server, such as "redis://127.0.0.1:6379", or is "@" and the name of a file with that. A location with
 // a password must be in a file.
 type location string
 
@@ -45,33 +43,17 @@ func (l location) read(flag string) (string, error) {
 	return string(l), nil
 }
 
-// publicURL reads the flag of that name: the URL under which browsers reach the server. Without it, there is the address
-// that it listens on, which only this machine can reach.
-func publicURL(text string, listens net.Addr) (*url.URL, error) {
-	if text == "" {
-		if beyond(listens) {
-			return nil, fmt.Errorf("%v can be reached by other machines; give -public-url, the https URL of the proxy with TLS that stands "+
-				"before it, or listen on 127.0.0.1", listens)
-		}
-		return &url.URL{Scheme: "http", Host: listens.String()}, nil
+// publicURL returns the URL under which browsers reach the server: the flag of that name, or the address that it listens
+// on, if only this machine can reach that.
+func publicURL(text string, listens net.Addr) (string, error) {
+	switch {
+	case text != "":
+		return text, nil
+	case beyond(listens):
+		return "", fmt.Errorf("%v can be reached by other machines; give -public-url, the https URL of the proxy with TLS that stands "+
+			"before it, or listen on 127.0.0.1", listens)
 	}
-	u, err := url.Parse(text)
-	if err != nil {
-		return nil, errors.New("-public-url is no URL; give one such as https://limits.example.com")
-	}
-	if u.User != nil || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.Path != "" && u.Path != "/" {
-		return nil, fmt.Errorf("-public-url is %q; give a scheme and a host alone, such as https://limits.example.com", u.Redacted())
-	}
-	if u.Scheme != "https" && (u.Scheme != "http" || !loopback(u.Hostname())) {
-		return nil, fmt.Errorf("-public-url is %q; give one with https: browsers keep no session of another machine without it", text)
-	}
-	return &url.URL{Scheme: u.Scheme, Host: u.Host}, nil
-}
-
-// loopback reports whether a host is this machine for whoever asks.
-func loopback(host string) bool {
-	ip, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && ip.IsLoopback()
+	return "http://" + listens.String(), nil
 }
 
 // beyond reports whether other machines can reach an address.

@@ -27,14 +27,17 @@ type command struct {
 	Serve   serveCommand   `cmd:"" default:"withargs" help:"Serve the API and the page, and publish in Redis. The default."`
 	Demo    demoCommand    `cmd:"" help:"Show it with nothing installed: made-up services in the process, and a database that is gone at the end."`
 	Migrate migrateCommand `cmd:"" help:"Make the tables of the database what this version needs, as serve does when it starts."`
+	Link    linkCommand    `cmd:"" help:"Make a link that signs a person in once, where there is no identity provider, or none that answers."`
+	Token   tokenCommand   `cmd:"" help:"Make a token for a program, and print it."`
 	Import  importCommand  `cmd:"" help:"Plan the policies of an older limiter's table, rate_limiter_info in MySQL, and with -apply write them."`
+	Adopt   adoptCommand   `cmd:"" help:"Make the record's document of an app later than all that its services have seen, after a backup was restored."`
 	Backup  backupCommand  `cmd:"" help:"Copy the database to a new file, while others use it."`
 }
 
-// environment has the output of a command.
+// environment has the outputs of a command: err is for what is no result of it.
 type environment struct {
-	ctx context.Context //nolint:containedctx // of the whole program
-	out io.Writer
+	ctx      context.Context //nolint:containedctx // of the whole program
+	out, err io.Writer
 }
 
 // The exit statuses.
@@ -50,7 +53,7 @@ func (s status) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) //nolint:forbidigo // the program's own
-	err := run(ctx, os.Args[1:], os.Stdout)
+	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	var silent status
 	switch {
@@ -63,19 +66,19 @@ func main() {
 }
 
 // run runs the command.
-func run(ctx context.Context, args []string, out io.Writer) error {
+func run(ctx context.Context, args []string, out, err io.Writer) error {
 	var c command
 	helped := false
 	parser := kong.Must(&c, kong.Name("weir-admin"), kong.Writers(out, out), kong.Exit(func(int) { helped = true }),
 		kong.Description("The record of a fleet's policies. Secrets are in files: a flag can be read by all on this machine."))
-	parsed, err := parser.Parse(twoDashes(args))
+	parsed, mistake := parser.Parse(twoDashes(args))
 	switch {
 	case helped:
 		return nil
-	case err != nil:
-		return fmt.Errorf("%w; weir-admin -help lists the commands", err)
+	case mistake != nil:
+		return fmt.Errorf("%w; weir-admin -help lists the commands", mistake)
 	}
-	return parsed.Run(&environment{ctx: ctx, out: out})
+	return parsed.Run(&environment{ctx: ctx, out: out, err: err})
 }
 
 // longFlag is a flag as Go's programs write it.

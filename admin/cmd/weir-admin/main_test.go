@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-go/weir/admin/internal/sqltest"
 	"github.com/weir-go/weir/internal/race"
 )
 
@@ -21,7 +22,7 @@ func within(t *testing.T, args ...string) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	return run(ctx, args, io.Discard)
+	return run(ctx, args, io.Discard, io.Discard)
 }
 
 // write writes a file, and returns its name.
@@ -35,35 +36,38 @@ func write(t *testing.T, text string) string {
 // A program that cannot serve says why, and what to do.
 func TestRefusesToStart(t *testing.T) {
 	dir := t.TempDir()
-	good := []string{"-token-file", write(t, "anna:0123456789abcdefghij\n")}
+	database := sqltest.New(t)
 	for _, test := range []struct {
 		args []string
 		says string
 	}{
-		{nil, "-token-file"},
-		{[]string{"-token-file", filepath.Join(dir, "none")}, "none"},
-		{[]string{"-token-file", write(t, "anna:short\n")}, "line 1"},
-		{[]string{"-token-file", write(t, "# nobody\n")}, "no tokens"},
-		{append(good, "-redis", "127.0.0.1:6379"), "redis"},
-		{append(good, "-redis", "redis://anna:secret@127.0.0.1:6379"), "-redis @FILE"},
-		{append(good, "-redis", "redis://anna:secret@%zz"), "-redis @FILE"},
-		{append(good, "-redis", "@"+write(t, "")), "empty"},
-		{append(good, "-redis", "@"+filepath.Join(dir, "none")), "none"},
-		{append(good, "-db", "postgres://anna:secret@h/d"), "-db @FILE"},
-		{append(good, "-db", "postgres://h/d?user=anna&password=secret"), "-db @FILE"},
-		{append(good, "-db", ":memory:"), "memory"},
-		{append(good, "-db", "oracle://x"), "oracle"},
-		{append(good, "-addr", "0.0.0.0:0"), "-public-url"},
-		{append(good, "-public-url", "http://limits.example.com"), "https"},
-		{append(good, "-public-url", "http://10.0.0.1"), "https"},
-		{append(good, "-public-url", "https://limits.example.com/weir"), "host alone"},
-		{append(good, "-public-url", "https://anna:secret@limits.example.com"), "host alone"},
-		{append(good, "extra"), "extra"},
-		{append(good, "-port", "1"), "-help"},
+		{[]string{"-redis", "127.0.0.1:6379"}, "redis"},
+		{[]string{"-redis", "redis://anna:secret@127.0.0.1:6379"}, "-redis @FILE"},
+		{[]string{"-redis", "redis://anna:secret@%zz"}, "-redis @FILE"},
+		{[]string{"-redis", "@" + write(t, "")}, "empty"},
+		{[]string{"-redis", "@" + filepath.Join(dir, "none")}, "none"},
+		{[]string{"-db", "postgres://anna:secret@h/d"}, "-db @FILE"},
+		{[]string{"-db", "postgres://h/d?user=anna&password=secret"}, "-db @FILE"},
+		{[]string{"-db", ":memory:"}, "memory"},
+		{[]string{"-db", "oracle://x"}, "oracle"},
+		{[]string{"-addr", "0.0.0.0:0"}, "-public-url"},
+		{[]string{"-public-url", "http://limits.example.com"}, "https"},
+		{[]string{"-public-url", "http://10.0.0.1"}, "https"},
+		{[]string{"-public-url", "ftp://127.0.0.1"}, "https"},
+		{[]string{"-public-url", "limits.example.com"}, "public URL"},
+		{[]string{"-public-url", "https://limits.example.com/weir"}, "without"},
+		{[]string{"-public-url", "https://anna@limits.example.com"}, "public URL"},
+		{[]string{"-oidc-client", "weir"}, "-oidc-issuer"},
+		{[]string{"-oidc-issuer", "http://login.example.com", "-oidc-client", "weir"}, "https"},
+		{[]string{"-oidc-issuer", "https://login.example.com"}, "client id"},
+		{[]string{"-oidc-issuer", "https://h", "-oidc-client", "weir", "-oidc-secret-file", filepath.Join(dir, "none")}, "none"},
+		{[]string{"-trusted-proxies", "proxy"}, "trusted-proxies"},
+		{[]string{"extra"}, "extra"},
+		{[]string{"-port", "1"}, "-help"},
 	} {
 		args := test.args
-		for flag, value := range map[string]string{"-db": filepath.Join(dir, "weir.db"), "-addr": "127.0.0.1:0"} {
-			if !strings.Contains(strings.Join(args, " "), flag+" ") {
+		for flag, value := range map[string]string{"-db": database, "-addr": "127.0.0.1:0"} {
+			if !slices.Contains(args, flag) {
 				args = append(slices.Clip(args), flag, value)
 			}
 		}
@@ -88,7 +92,7 @@ func TestMigrateAndBackup(t *testing.T) {
 
 func TestHelp(t *testing.T) {
 	var out strings.Builder
-	require.NoError(t, run(t.Context(), []string{"-help"}, &out))
+	require.NoError(t, run(t.Context(), []string{"-help"}, &out, io.Discard))
 	for _, word := range []string{"serve", "demo", "migrate", "import", "backup"} {
 		assert.Contains(t, out.String(), word)
 	}

@@ -7,18 +7,20 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/weir-go/weir/admin/api"
 	"github.com/weir-go/weir/admin/audit"
-	"github.com/weir-go/weir/admin/manage"
+	"github.com/weir-go/weir/admin/people"
 	"github.com/weir-go/weir/admin/publish"
 	"github.com/weir-go/weir/admin/record"
 	"github.com/weir-go/weir/admin/rights"
+	"github.com/weir-go/weir/admin/site"
 	"github.com/weir-go/weir/core/policies"
 	"github.com/weir-go/weir/core/policies/redissource"
 	"github.com/weir-go/weir/core/redisstore"
@@ -26,14 +28,64 @@ import (
 	"github.com/weir-go/weir/observe"
 )
 
+// published has the flag of the commands that need Redis.
+type published struct {
+	Redis location `default:"redis://127.0.0.1:6379" placeholder:"URL" help:"Redis, or @FILE, with the URL in a file; of a Cluster with ?addr=host:port for a further node, of a Sentinel with ?master_name=name."`
+}
+
+// connect returns a client that publishes, and one that looks at counts.
+func (p published) connect() (publishes, looks redis.UniversalClient, err error) {
+	at, err := p.Redis.read("-redis")
+	if err != nil {
+		return nil, nil, err
+	}
+	if publishes, err = redisurl.Connect(at, false); err != nil {
+		return nil, nil, err
+	}
+	if looks, err = redisurl.Connect(at, true); err != nil {
+		return nil, nil, errors.Join(err, publishes.Close())
+	}
+	return publishes, looks, nil
+}
+
 type serveCommand struct {
 	database
+	published
 
-	Redis     location `default:"redis://127.0.0.1:6379" placeholder:"URL" help:"Redis, or @FILE, with the URL in a file; of a Cluster with ?addr=host:port for a further node, of a Sentinel with ?master_name=name."`
-	Addr      string   `default:"127.0.0.1:7070" help:"The address to listen on."`
-	PublicURL string   `name:"public-url" placeholder:"URL" help:"The URL by which browsers reach this server, with https unless it is on this machine: that of the proxy with TLS. Needed if others can reach the address."`
-	TokenFile string   `placeholder:"FILE" help:"A file of lines \"name:secret\" (required)."`
-	Top       bool     `help:"Serve the callers that fleets refused most, with their keys; the user of Redis needs the right to read boards."`
+	Addr      string         `default:"127.0.0.1:7070" help:"The address to listen on."`
+	PublicURL string         `name:"public-url" placeholder:"URL" help:"The URL by which browsers reach this server, with https unless it is on this machine: that of the proxy with TLS. Needed if others can reach the address."`
+	Trusted   []netip.Prefix `name:"trusted-proxies" placeholder:"NETWORK" help:"The networks of the proxies in front, such as 10.0.0.0/8: X-Forwarded-For from there names the client."`
+	Top       bool           `help:"Serve the callers that fleets refused most, with their keys; the user of Redis needs the right to read boards."`
+
+	OIDC oidcFlags `embed:"" prefix:"oidc-"`
+}
+
+// oidcFlags are those of the identity provider.
+type oidcFlags struct {
+	Issuer     string   `placeholder:"URL" help:"The identity provider, OpenID Connect. Without it, people sign in by links."`
+	Client     string   `placeholder:"ID" help:"The id of this server at the provider, where its redirect URL is that of -public-url and /login/callback."`
+	SecretFile string   `placeholder:"FILE" help:"A file with the secret of the client."`
+	Scopes     []string `help:"Scopes to ask for, besides openid; profile unless given."`
+	Groups     string   `placeholder:"CLAIM" default:"groups" help:"The claim that has a person's groups."`
+}
+
+// provider returns the provider, or nil if there is none.
+func (o oidcFlags) provider() (*people.OIDC, error) {
+	if o.Issuer == "" {
+		if o.Client != "" || o.SecretFile != "" {
+			return nil, errors.New("there is no -oidc-issuer; give the URL of the provider")
+		}
+		return nil, nil
+	}
+	p := &people.OIDC{Issuer: o.Issuer, ClientID: o.Client, Scopes: o.Scopes, GroupsClaim: o.Groups}
+	if o.SecretFile != "" {
+		secret, err := os.ReadFile(o.SecretFile)
+		if err != nil {
+			return nil, fmt.Errorf("-oidc-secret-file: %w", err)
+		}
+		p.ClientSecret = strings.TrimSpace(string(secret))
+	}
+	return p, nil
 }
 
 // drain bounds how long requests under way may take when the program ends.
@@ -42,25 +94,23 @@ const drain = 5 * time.Second
 // Run serves until the program is to end.
 func (c *serveCommand) Run(e *environment) error {
 	ctx := e.ctx
-	authenticate, err := tokens(c.TokenFile)
+	provider, err := c.OIDC.provider()
 	if err != nil {
 		return err
 	}
-	redisURL, err := c.Redis.read("-redis")
-	if err != nil {
-		return err
-	}
-	rdb, err := redisurl.Connect(redisURL, false)
+	rdb, looks, err := c.connect()
 	if err != nil {
 		return err
 	}
 	defer rdb.Close()
+	defer looks.Close()
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", c.Addr)
 	if err != nil {
 		return err
 	}
 	defer listener.Close()
-	if _, err := publicURL(c.PublicURL, listener.Addr()); err != nil {
+	public, err := publicURL(c.PublicURL, listener.Addr())
+	if err != nil {
 		return err
 	}
 	db, err := c.open(e)
@@ -73,26 +123,20 @@ func (c *serveCommand) Run(e *environment) error {
 	r := record.New(db, log)
 
 	publisher := publish.New(r, rdb, slog.Default())
-	options := manage.Options{
-		Record: r, Audit: log, Publisher: publisher,
+	options := site.Options{
+		DB: db, Record: r, Audit: log, PublicURL: public, OIDC: provider, Trusted: c.Trusted, Publisher: publisher,
 		Services: func(ctx context.Context, app string) ([]*policies.Process, int, error) {
 			return redissource.Processes(ctx, rdb, app)
 		},
 	}
 	if c.Top {
-		counts, err := redisurl.Connect(redisURL, true)
-		if err != nil {
-			return err
-		}
-		defer counts.Close()
-		options.Top = worstOf(counts)
+		options.Top = worstOf(looks)
 	}
-	manager, err := manage.New(options)
+	s, err := site.New(ctx, options)
 	if err != nil {
 		return err
 	}
-	handler, err := api.New(api.Options{Manager: manager, Authenticate: authenticate})
-	if err != nil {
+	if err := firstAdmin(e, s.People); err != nil {
 		return err
 	}
 	var work sync.WaitGroup
@@ -100,7 +144,28 @@ func (c *serveCommand) Run(e *environment) error {
 	work.Go(func() { publisher.Run(publishing) })
 	defer work.Wait()
 	defer stopPublishing()
-	return serve(ctx, listener, handler)
+	return serve(ctx, listener, s.Handler)
+}
+
+// firstAdmin prints a link for the first admin, if there is none yet.
+func firstAdmin(e *environment, who *people.People) error {
+	grants, _, err := who.Grants(e.ctx, rights.AllApps)
+	if err != nil {
+		return err
+	}
+	for _, g := range grants {
+		if g.Role == rights.Admin {
+			return nil
+		}
+	}
+	const name = "admin"
+	link, err := who.MakeLink(e.ctx, people.By{Person: people.Console(), Reason: "the first start"},
+		people.LocalPerson{Name: name, Role: rights.Admin, App: rights.AllApps})
+	if err != nil {
+		return err
+	}
+	printLink(e.err, name, link) // the output is the audit
+	return nil
 }
 
 // serve serves a handler until ctx ends, and the requests under way after that.
@@ -141,16 +206,4 @@ func worstOf(rdb redis.UniversalClient) func(context.Context, string, string, ti
 		}
 		return observe.FleetWorst(ctx, store, policy, last, n)
 	}
-}
-
-func tokens(name string) (func(*http.Request) (*rights.Person, error), error) {
-	if name == "" {
-		return nil, errors.New("no -token-file; give a file with a line \"name:secret\" for each person who may change limits")
-	}
-	file, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	return api.Tokens(file)
 }

@@ -44,7 +44,7 @@ func startRedis(ctx context.Context, dir string) (socket string, stop func(), er
 }
 
 // admin is a weir-admin that runs.
-type admin struct{ url string }
+type admin struct{ url, token string }
 
 // send changes the policy "api" of the app, whatever there is. A program would send the ETag that it has read in the
 // place of "*", so that it does not undo what somebody else has changed since.
@@ -54,7 +54,7 @@ func (a *admin) send(ctx context.Context, method, policy string) error {
 	if err != nil {
 		return err
 	}
-	request.Header.Set("Authorization", "Bearer "+token)
+	request.Header.Set("Authorization", "Bearer "+a.token)
 	request.Header.Set("If-Match", "*")
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
@@ -68,24 +68,24 @@ func (a *admin) send(ctx context.Context, method, policy string) error {
 	return err
 }
 
-const token = "a secret of more than 20 characters" //nolint:gosec // of this example
-
 var serving = regexp.MustCompile(`weir-admin: serving"? address=(\S+)`)
 
 // startAdmin starts a weir-admin with its record in dir, as by
 //
-//	go run ./cmd/weir-admin -db weir.db -redis redis://127.0.0.1:6379 -token-file token
+//	weir-admin token -db weir.db -role owner -app shop anna
+//	weir-admin -db weir.db -redis redis://127.0.0.1:6379
 func startAdmin(ctx context.Context, dir, socket string) (a *admin, stop func(), err error) {
-	program, tokens := filepath.Join(dir, "weir-admin"), filepath.Join(dir, "token")
+	program, db := filepath.Join(dir, "weir-admin"), filepath.Join(dir, "weir.db")
 	build := exec.CommandContext(ctx, "go", "build", "-o", program, "github.com/weir-go/weir/admin/cmd/weir-admin")
 	if text, err := build.CombinedOutput(); err != nil {
 		return nil, nil, fmt.Errorf("go build: %w\n%s", err, text)
 	}
-	if err := os.WriteFile(tokens, []byte("anna:"+token+"\n"), 0o600); err != nil {
+	token, err := exec.CommandContext(ctx, program, "token", "-db", db, "-role", "owner", "-app", app, "anna").Output() //nolint:gosec // built above
+	if err != nil {
 		return nil, nil, err
 	}
 	server := exec.CommandContext(ctx, program, //nolint:gosec // built above
-		"-db", filepath.Join(dir, "weir.db"), "-redis", "unix://"+socket, "-token-file", tokens, "-addr", "127.0.0.1:0")
+		"-db", db, "-redis", "unix://"+socket, "-addr", "127.0.0.1:0")
 	stderr, err := server.StderrPipe()
 	if err != nil {
 		return nil, nil, err
@@ -109,7 +109,7 @@ func startAdmin(ctx context.Context, dir, socket string) (a *admin, stop func(),
 	}
 	select {
 	case at := <-address:
-		return &admin{url: "http://" + at}, stop, nil
+		return &admin{url: "http://" + at, token: strings.TrimSpace(string(token))}, stop, nil
 	case <-ended:
 		return nil, nil, errors.Join(errors.New("weir-admin has ended; its log says why"), server.Wait())
 	}

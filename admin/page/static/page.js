@@ -18,3 +18,13 @@
     show();
   });
 })();
+
+// Puts the code of a link, which stands in its fragment so that no server sees it, into the form, and out of the address.
+document.addEventListener("DOMContentLoaded", () => {
+  "use strict";
+  const field = document.getElementById("secret");
+  if (!field || location.hash.length < 2) return;
+  field.value = location.hash.slice(1);
+  history.replaceState(null, "", location.pathname);
+  field.form.querySelector("button").focus();
+});

@@ -1,0 +1,82 @@
+package site
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"github.com/weir-go/weir/admin/api"
+	"github.com/weir-go/weir/admin/audit"
+	"github.com/weir-go/weir/admin/internal/sqldb"
+	"github.com/weir-go/weir/admin/manage"
+	"github.com/weir-go/weir/admin/page"
+	"github.com/weir-go/weir/admin/people"
+	"github.com/weir-go/weir/admin/record"
+	"github.com/weir-go/weir/core/policies"
+	"github.com/weir-go/weir/observe"
+)
+
+// Options are those of New.
+type Options struct {
+	// DB is the open database, and Record and Audit those in it.
+	DB     *sqldb.DB
+	Record *record.Record
+	Audit  *audit.Log
+	// PublicURL is the URL by which browsers reach the handler.
+	PublicURL string
+	// OIDC is the provider that people log in with; nil leaves links as the only way.
+	OIDC *people.OIDC
+	// Trusted are the networks of the proxies in front; see keyfunc.ForwardedIP.
+	Trusted []netip.Prefix
+	// Publisher publishes what the record says.
+	Publisher manage.Publisher
+	// Services and Top are those of manage.Options.
+	Services func(ctx context.Context, app string) (all []*policies.Process, unreadable int, err error)
+	Top      func(ctx context.Context, prefix, policy string, last time.Duration, n int) ([]observe.Caller, uint64, error)
+	// Demo shows on each page that nothing of it is real.
+	Demo bool
+	// Log receives what no client sees; nil is slog.Default().
+	Log *slog.Logger
+}
+
+// Site is the admin without a listener.
+type Site struct {
+	People  *people.People
+	Manager *manage.Manager
+	// Handler serves the API and the page.
+	Handler http.Handler
+}
+
+// New returns a Site.
+func New(ctx context.Context, o Options) (*Site, error) {
+	who, err := people.New(ctx, people.Options{
+		DB: o.DB, Audit: o.Audit, PublicURL: o.PublicURL, OIDC: o.OIDC, Trusted: o.Trusted, Log: o.Log,
+		Render: page.Entry(page.EntryOptions{Demo: o.Demo}),
+	})
+	if err != nil {
+		return nil, err
+	}
+	manager, err := manage.New(manage.Options{
+		Record: o.Record, Audit: o.Audit, Publisher: o.Publisher, Services: o.Services, Top: o.Top, Log: o.Log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	programs, err := api.New(api.Options{Manager: manager, Authenticate: who.Authenticate, Log: o.Log})
+	if err != nil {
+		return nil, err
+	}
+	screens, err := page.New(page.Options{
+		Manager: manager, Authenticate: who.Authenticate, Entry: who.Handler(), Demo: o.Demo, Log: o.Log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/", screens)
+	mux.Handle("/v1/", programs)
+	mux.Handle("/openapi.json", programs)
+	return &Site{People: who, Manager: manager, Handler: mux}, nil
+}
