@@ -90,7 +90,7 @@ func window(l manage.LimitShape) template.HTML {
 	if l.Period <= 0 || l.Burst <= 0 || l.Rate <= 0 {
 		return ""
 	}
-	const width, height, left, low, top = 520.0, 168.0, 46.0, 28.0, 14.0
+	const width, height, left, low, top = 340.0, 150.0, 42.0, 26.0, 10.0
 	at, units := admittedOverTime(l)
 	highest := units[len(units)-1]
 	x := func(periods float64) float64 { return left + periods/2*(width-left-14) }
@@ -123,6 +123,13 @@ func window(l manage.LimitShape) template.HTML {
 	}
 	b.WriteString("</svg>")
 	return template.HTML(b.String()) //nolint:gosec // numbers
+}
+
+// bar draws how much of something is left, from 0 to 1. The number stands beside it.
+func bar(part float64, l level) template.HTML {
+	return template.HTML(fmt.Sprintf( //nolint:gosec // a number and a constant
+		`<svg class="bar-left %s" viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden="true">`+
+			`<rect class="all" width="100" height="4"/><rect width="%.1f" height="4" fill="currentColor"/></svg>`, l, 100*part))
 }
 
 // steps reports whether units come back all at once rather than one by one.

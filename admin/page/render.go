@@ -35,6 +35,7 @@ var templates = func() map[string]*template.Template {
 		"mark":         mark,
 		"window":       window,
 		"curve":        curve,
+		"bar":          bar,
 	}).ParseFS(sources, "templates/layout.html", "templates/parts.html"))
 	all := map[string]*template.Template{}
 	names, err := fs.Glob(sources, "templates/*.html")
