@@ -254,6 +254,7 @@ type writer struct {
 	at       time.Time
 	affected map[string]bool // apps whose documents change
 	written  bool            // whether something was written that changes no document
+	created  bool            // whether there is one policy more
 	outcome  Outcome
 }
 
@@ -373,6 +374,7 @@ func (w *writer) edit(ctx context.Context, e Edit) error {
 		return w.log.Append(ctx, w.Change, w.row(e.Name, before.revision, before.revision, course))
 	}
 	w.outcome.Revision = w.Revision()
+	w.created = w.created || before.policy == nil
 	if err := w.use(ctx, e.Name, before.policy, course.after); err != nil {
 		return err
 	}
@@ -498,13 +500,21 @@ func (w *writer) use(ctx context.Context, name string, before, after *policies.P
 // stale returns a *StaleError that names who was there before.
 func (w *writer) stale(ctx context.Context, name string, expected, current int64) error {
 	e := &StaleError{Name: name, Expected: expected, Current: current}
-	var at int64
-	err := w.Row(ctx, `SELECT shown, at FROM weir_versions WHERE revision = ? ORDER BY app, name LIMIT 1`, current).Scan(&e.Who, &at)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return err
-	}
-	if err == nil {
-		e.At = time.UnixMicro(at)
+	for _, apps := range []string{
+		`?`,
+		// The document of an app changes as well with what others lend it.
+		`(SELECT owner FROM weir_users WHERE app = ? OR app = '*')`,
+	} {
+		var at int64
+		err := w.Row(ctx, `SELECT shown, at FROM weir_versions WHERE revision = ? AND app IN (`+apps+`) LIMIT 1`,
+			current, w.change.App).Scan(&e.Who, &at)
+		if err == nil {
+			e.At = time.UnixMicro(at)
+			return e
+		}
+		if !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
 	}
 	return e
 }
@@ -512,40 +522,16 @@ func (w *writer) stale(ctx context.Context, name string, expected, current int64
 // publish gives each affected app its next version, with the digest of its document, so that a change that cannot be
 // published is not made.
 func (w *writer) publish(ctx context.Context) error {
-	heads := map[string]Head{}
-	if err := w.Each(ctx, func(row sqldb.Row) error {
-		var h Head
-		err := row.Scan(&h.App, &h.Version.Generation)
-		heads[h.App] = h
-		return err
-	}, `SELECT app, generation FROM weir_apps`); err != nil {
+	generations, isNew, err := w.generations(ctx)
+	if err != nil {
 		return err
 	}
-	isNew := map[string]bool{}
-	for app := range w.affected {
-		if _, ok := heads[app]; !ok {
-			heads[app] = Head{App: app, Version: policies.Version{Generation: 1}}
-			isNew[app] = true
-		}
-	}
-	if w.affected[policies.AllApps] {
-		for app := range heads {
-			w.affected[app] = true
-		}
-	}
-	n := len(heads)
-	if _, there := heads[policies.AllApps]; there {
-		n-- // which is no app
-	}
-	if n > MaxApps {
-		return &InvalidError{Err: fmt.Errorf("the record would know %d apps; at most %d", n, MaxApps)}
-	}
-	if err := w.count(ctx); err != nil {
+	if err := w.count(ctx, isNew); err != nil {
 		return err
 	}
 	versions := map[string]policies.Version{}
 	for app := range w.affected {
-		version := policies.Version{Generation: heads[app].Version.Generation, Revision: w.Revision()}
+		version := policies.Version{Generation: generations[app], Revision: w.Revision()}
 		if app == w.change.App && w.change.Generation > 0 {
 			version.Generation = max(version.Generation, w.change.Generation) + 1
 		}
@@ -570,9 +556,58 @@ func (w *writer) publish(ctx context.Context) error {
 	return nil
 }
 
-// count refuses more policies than a record has.
-func (w *writer) count(ctx context.Context) error {
+// generations returns those of the affected apps, which are all apps if policies of all are, and which of them are new.
+func (w *writer) generations(ctx context.Context) (generations map[string]int64, isNew map[string]bool, err error) {
+	generations, isNew = map[string]int64{}, map[string]bool{}
+	scan := func(row sqldb.Row) error {
+		var app string
+		var generation int64
+		err := row.Scan(&app, &generation)
+		generations[app] = generation
+		return err
+	}
+	const query = `SELECT app, generation FROM weir_apps`
+	if w.affected[policies.AllApps] {
+		if err := w.Each(ctx, scan, query); err != nil {
+			return nil, nil, err
+		}
+		for app := range generations {
+			w.affected[app] = true
+		}
+	}
+	for app := range w.affected {
+		if _, read := generations[app]; read {
+			continue
+		}
+		if err := w.Each(ctx, scan, query+` WHERE app = ?`, app); err != nil {
+			return nil, nil, err
+		}
+		if _, there := generations[app]; !there {
+			generations[app], isNew[app] = 1, true
+		}
+	}
+	return generations, isNew, nil
+}
+
+// count refuses more apps and policies than a record has. The new apps are not written yet, the policies are.
+func (w *writer) count(ctx context.Context, isNew map[string]bool) error {
 	var n int
+	if len(isNew) > 0 {
+		if err := w.Row(ctx, `SELECT COUNT(*) FROM weir_apps WHERE app <> '*'`).Scan(&n); err != nil {
+			return err
+		}
+		for app := range isNew {
+			if app != policies.AllApps { // which is no app
+				n++
+			}
+		}
+		if n > MaxApps {
+			return &InvalidError{Err: fmt.Errorf("the record would know %d apps; at most %d", n, MaxApps)}
+		}
+	}
+	if !w.created { // counting takes as long as the rest of a change
+		return nil
+	}
 	if err := w.Row(ctx, `SELECT COUNT(*) FROM weir_policies WHERE deleted = 0`).Scan(&n); err != nil {
 		return err
 	}

@@ -66,6 +66,13 @@ func staleIsRefused(t *testing.T, location string) {
 		Edits: []record.Edit{{Name: "other", Policy: text("1/1m")}},
 	})
 	require.ErrorAs(t, err, &stale, "the revision of the app")
+	assert.Equal(t, "anna", stale.Who)
+	lent := set("mail", "queue", &policies.Policy{Text: "1/1m", Apps: []string{"pay"}}, record.Expect{})
+	lent.By.Name = "boris"
+	must(t, r, lent)
+	_, err = r.Change(t.Context(), record.Change{App: "pay", Action: "apply", Revision: 1})
+	require.ErrorAs(t, err, &stale)
+	assert.Equal(t, "boris", stale.Who, "what an app is lent changes its document")
 
 	// What is deleted has no revision, and is created once more.
 	must(t, r, set("pay", "api", nil, record.Expect{Revision: 2}))

@@ -13,11 +13,16 @@ const MaxTime = 20 * time.Second
 
 // DB is an open database. It is safe for concurrent use, and several processes may open one database.
 type DB struct {
-	d     dialect
-	name  string // as the driver takes it, to write
-	write *sql.DB
-	read  *sql.DB
+	d        dialect
+	name     string // as the driver takes it, to write
+	write    *sql.DB
+	read     *sql.DB
+	changing chan struct{} // held by a Change
 }
+
+// changesAtOnce is the number of changes of one process that the database knows of: the one that is made, and one that
+// follows at once. Others wait in the process, where no lock of the database times out and no connection is held.
+const changesAtOnce = 2
 
 // Open opens the database at a location, a file such as "weir.db", "postgres://user@host/database" or
 // "mariadb://user@host/database", and makes its tables where they are missing.
@@ -26,7 +31,7 @@ func Open(ctx context.Context, location string) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	db := &DB{d: d, name: write}
+	db := &DB{d: d, name: write, changing: make(chan struct{}, changesAtOnce)}
 	if db.write, err = sql.Open(d.driver, write); err != nil {
 		return nil, fmt.Errorf("sqldb: %w", err)
 	}
@@ -93,6 +98,12 @@ func (db *DB) Write(ctx context.Context, do func(context.Context, Tx) error) err
 func (db *DB) Change(ctx context.Context, do func(context.Context, *Change) error) error {
 	ctx, cancel := context.WithTimeout(ctx, MaxTime)
 	defer cancel()
+	select {
+	case db.changing <- struct{}{}:
+		defer func() { <-db.changing }()
+	case <-ctx.Done():
+		return unavailable(ctx.Err())
+	}
 	t, err := db.begin(ctx)
 	if err != nil {
 		return err

@@ -32,7 +32,7 @@ var (
 	sqlite = dialect{
 		name: "SQLite", driver: "sqlite", goose: database.DialectSQLite3,
 		writes: &sql.TxOptions{}, reads: &sql.TxOptions{},
-		types:     strings.NewReplacer("NAME", "TEXT", "LINE", "TEXT", "BODY", "TEXT"),
+		types:     strings.NewReplacer("NAME", "TEXT", "LINE", "TEXT", "BODY", "TEXT", "SEQUENCE", "INTEGER", "NARROW", "WITHOUT ROWID"),
 		oneWriter: true, // BEGIN IMMEDIATE, by _txlock
 	}
 	postgres = dialect{
@@ -43,7 +43,8 @@ var (
 		begin:  "SET LOCAL lock_timeout = '5s'; SET LOCAL idle_in_transaction_session_timeout = '10s'",
 		writes: &sql.TxOptions{Isolation: sql.LevelReadCommitted},
 		reads:  &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true},
-		types:  strings.NewReplacer("NAME", `VARCHAR(64) COLLATE "C"`, "LINE", `VARCHAR(255) COLLATE "C"`, "BODY", "TEXT"),
+		types: strings.NewReplacer("NAME", `VARCHAR(64) COLLATE "C"`, "LINE", `VARCHAR(255) COLLATE "C"`, "BODY", "TEXT",
+			"SEQUENCE", "BIGINT", " NARROW", ""),
 		locked: "SELECT pg_advisory_lock(7837468)", unlocked: "SELECT pg_advisory_unlock(7837468)",
 		backup: "pg_dump",
 	}
@@ -54,7 +55,7 @@ var (
 		reads:  &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true},
 		types: strings.NewReplacer("NAME", "VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin",
 			"LINE", "VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin",
-			"BODY", "MEDIUMTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"),
+			"BODY", "MEDIUMTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", "SEQUENCE", "BIGINT", " NARROW", ""),
 		locked: "SELECT GET_LOCK('weir', 30)", unlocked: "SELECT RELEASE_LOCK('weir')",
 		backup: "mariadb-dump --single-transaction",
 	}

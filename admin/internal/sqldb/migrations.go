@@ -7,8 +7,9 @@ import "slices"
 // statement may be changed or added anywhere; after it, new ones go to the end of this list, in a list of their release.
 //
 // NAME is the type of the name of an app or policy, and of other words of at most 64 characters of ASCII, which compare
-// byte by byte, LINE that of a text of at most 255 characters, and BODY that of a long text. Times are microseconds since
-// 1970.
+// byte by byte, LINE that of a text of at most 255 characters, and BODY that of a long text. SEQUENCE is the type of a
+// number that is a primary key alone, and NARROW marks a table of short rows: in SQLite, such tables need no second tree
+// for their key. Times are microseconds since 1970.
 var migrations = slices.Concat(headTables, recordTables, auditTables, peopleTables)
 
 var headTables = []string{

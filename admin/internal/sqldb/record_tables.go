@@ -19,11 +19,10 @@ var recordTables = []string{
 	`CREATE TABLE IF NOT EXISTS weir_versions (app NAME NOT NULL, name NAME NOT NULL, revision BIGINT NOT NULL,
 		deleted SMALLINT NOT NULL, body BODY NOT NULL, at BIGINT NOT NULL, person LINE NOT NULL, shown LINE NOT NULL,
 		reason BODY NOT NULL, action NAME NOT NULL, forced SMALLINT NOT NULL, PRIMARY KEY (app, name, revision))`,
-	`CREATE INDEX IF NOT EXISTS weir_versions_by_revision ON weir_versions (revision)`,
 	// What this database has ever meant, about the last thousand documents of each app: a document in Redis that is
 	// earlier, but not among them, comes from another database.
 	`CREATE TABLE IF NOT EXISTS weir_documents (app NAME NOT NULL, generation BIGINT NOT NULL, revision BIGINT NOT NULL,
-		digest NAME NOT NULL, PRIMARY KEY (app, generation, revision))`,
+		digest NAME NOT NULL, PRIMARY KEY (app, generation, revision)) NARROW`,
 	// The changes of one part of a policy that end by themselves: element is "text" or the SHA-256 of the key, text the key.
 	// ended is 0 while one holds; it stays for a day. due is the time at which it is to be ended, or that is tried again.
 	`CREATE TABLE IF NOT EXISTS weir_temporary (app NAME NOT NULL, name NAME NOT NULL, element NAME NOT NULL,
