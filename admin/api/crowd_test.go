@@ -133,7 +133,7 @@ func TestACrowdWaits(t *testing.T) {
 				}
 				synctest.Wait()
 				assert.Len(t, answered, 600-512)
-				time.Sleep(test.wait)
+				<-time.After(test.wait)
 				close(end)
 				got := map[int]int{}
 				for range cap(answered) {

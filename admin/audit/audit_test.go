@@ -63,11 +63,11 @@ func (a audited) list(t *testing.T, f audit.Filter) []audit.Row {
 }
 
 // exec runs a statement as somebody would who can write to the database.
-func (a audited) exec(t *testing.T, query string, args ...any) {
+func (a audited) exec(t *testing.T, statement string) {
 	t.Helper()
 	require.NoError(t, a.db.Write(t.Context(), func(ctx context.Context, tx sqldb.Tx) error {
-		n, err := tx.Exec(ctx, query, args...)
-		assert.NotZero(t, n, query)
+		n, err := tx.Exec(ctx, statement)
+		assert.NotZero(t, n, statement)
 		return err
 	}))
 }
@@ -192,7 +192,8 @@ func verifyFinds(t *testing.T, location string) {
 		"forced": {statements{row(1, "forced = 1")}, statements{row(1, "forced = 0")}, 1, "changed"},
 		"at":     {statements{row(3, "at = at + 1")}, statements{row(3, "at = at - 1")}, 3, "changed"},
 		"moved": {
-			statements{row(3, "policy = 'apis', action = 'et'")}, statements{row(3, "policy = 'api', action = 'set'")},
+			statements{row(3, "policy = 'apis', action = 'et'")},
+			statements{row(3, "policy = 'api', action = 'set'")},
 			3, "changed",
 		},
 		"mark":    {statements{row(3, "mark = hash")}, undo, 3, "changed"},

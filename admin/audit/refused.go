@@ -62,7 +62,9 @@ func (l *Log) Refused(by Person, action, app string) {
 // arm sees to it that the attempts are written. r is locked.
 func (r *refused) arm(l *Log) {
 	if r.timer == nil {
-		r.timer = time.AfterFunc(l.minute, func() { _ = r.flush(context.Background(), l) }) // it is in the log
+		r.timer = time.AfterFunc(l.minute, func() {
+			_ = r.flush(context.Background(), l) //nolint:forbidigo // nobody waits for it, and its error is in the log
+		})
 	}
 }
 
@@ -132,5 +134,5 @@ func (r *refused) close(l *Log) error {
 		r.timer.Stop()
 	}
 	r.mu.Unlock()
-	return r.flush(context.Background(), l)
+	return r.flush(context.Background(), l) //nolint:forbidigo // the program ends
 }

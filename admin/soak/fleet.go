@@ -41,6 +41,34 @@ type server struct {
 	address string // kept over restarts
 	exited  chan struct{}
 	log     strings.Builder
+	rows    output // the lines of the audit
+}
+
+// output is the standard output of a program.
+type output struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+func (o *output) Write(text []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.text = append(o.text, text...)
+	return len(text), nil
+}
+
+// String returns the text.
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return string(o.text)
+}
+
+// forget begins anew.
+func (o *output) forget() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.text = nil
 }
 
 func newServer(tb testing.TB, program, database, redisAddr string) *server {
@@ -73,6 +101,8 @@ func (s *server) launch(tb testing.TB) error {
 	if err != nil {
 		return err
 	}
+	_, _ = s.rows.Write([]byte("\n")) // the last line may have been cut
+	cmd.Stdout = &s.rows
 	if err := cmd.Start(); err != nil {
 		return err
 	}

@@ -32,6 +32,8 @@ type killing struct {
 	rdb       *redis.Client
 	sql       *sqltest.Server // nil for SQLite
 	file      string          // of SQLite
+	location  string          // of the database
+	rows      int64           // of the audit, when it was verified last
 	program   string
 	servers   []*server
 	followers []*follower
@@ -56,8 +58,8 @@ func kill(ctx context.Context, args []string) error {
 		for n := range *rounds {
 			began := time.Now()
 			what := k.round(n)
-			fmt.Printf("%3d  %-70s %5d writes, %3d answers lost, %v\n", n+1, what, k.ledger.writes, k.ledger.lost,
-				time.Since(began).Round(10*time.Millisecond))
+			fmt.Printf("%3d  %-70s %5d writes, %3d answers lost, %5d rows of the audit, %v\n", n+1, what, k.ledger.writes,
+				k.ledger.lost, k.rows, time.Since(began).Round(10*time.Millisecond))
 		}
 	})
 }
@@ -82,6 +84,7 @@ func (k *killing) set(database string) {
 	if k.sql != nil {
 		location = k.sql.Database(k)
 	}
+	k.location = location
 	for range 2 {
 		k.servers = append(k.servers, newServer(k, k.program, location, k.redis.Addr()))
 	}
@@ -239,6 +242,9 @@ func (k *killing) settle() {
 		}
 		return k.ledger.check(k.ctx, k.servers[0].Client)
 	})
+	if err == nil {
+		err = k.audited()
+	}
 	if err != nil {
 		k.Fatalf("%v; the servers:\n%s", err, k.logs())
 	}

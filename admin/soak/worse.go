@@ -102,6 +102,9 @@ func (k *killing) lose(saved string, latest int64) {
 	}
 	save(k, saved, k.file)
 	k.ledger.forget(latest)
+	for _, s := range k.servers {
+		s.rows.forget() // they are of a chain that was cut
+	}
 	k.startServers()
 	k.stops(k.servers)
 	for i, f := range k.followers {
