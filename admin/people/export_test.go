@@ -25,3 +25,13 @@ func (p *People) ForgetProvider() {
 	defer p.provider.mu.Unlock()
 	p.provider.asked, p.provider.failed = time.Time{}, nil
 }
+
+// Outdate lets what is known be read again at once.
+func (p *People) Outdate() { p.changes.Add(1) }
+
+// Drowse lets this process believe that nobody has used a session for a time.
+func (p *People) Drowse(since time.Duration) {
+	for _, one := range p.known.Load().sessions {
+		one.seen.Store(time.Now().Add(-since).UnixMicro())
+	}
+}

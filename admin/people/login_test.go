@@ -106,6 +106,11 @@ func (c *company) token(w http.ResponseWriter, r *http.Request) {
 	q := c.codes[r.PostFormValue("code")]
 	challenge := sha256.Sum256([]byte(r.PostFormValue("code_verifier")))
 	w.Header().Set("Content-Type", "application/json")
+	if id, secret, _ := r.BasicAuth(); id != "weir" || secret != "s3cret" {
+		w.WriteHeader(http.StatusUnauthorized)
+		_, _ = w.Write([]byte(`{"error":"invalid_client"}`))
+		return
+	}
 	if q == nil || q.Get("redirect_uri") != r.PostFormValue("redirect_uri") ||
 		q.Get("code_challenge") != base64.RawURLEncoding.EncodeToString(challenge[:]) {
 		w.WriteHeader(http.StatusBadRequest)

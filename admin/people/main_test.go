@@ -2,11 +2,13 @@ package people_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
+	"net/netip"
 	"net/url"
 	"os"
 	"strings"
@@ -48,8 +50,7 @@ func start(t testing.TB, location string, change ...func(*people.Options)) *site
 	s := &site{db: sqltest.Open(t, location), now: &clock{}}
 	server := httptest.NewUnstartedServer(nil)
 	s.url = "http://" + server.Listener.Addr().String()
-	s.audit = audit.New(s.db, audit.Options{Lines: io.Discard, Now: s.now.now})
-	t.Cleanup(func() { assert.NoError(t, s.audit.Close()) })
+	s.audit = newAudit(t, s.db)
 	o := people.Options{DB: s.db, Audit: s.audit, PublicURL: s.url, Now: s.now.now, Log: slog.New(slog.DiscardHandler)}
 	for _, f := range change {
 		f(&o)
@@ -64,7 +65,11 @@ func start(t testing.TB, location string, change ...func(*people.Options)) *site
 	mux.Handle("/link", s.Handler())
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		who, err := s.Authenticate(r)
-		if err != nil {
+		switch {
+		case errors.As(err, new(*people.TooManyError)):
+			http.Error(w, err.Error(), http.StatusTooManyRequests)
+			return
+		case err != nil:
 			http.Error(w, err.Error(), http.StatusUnauthorized)
 			return
 		}
@@ -190,3 +195,15 @@ func (s *site) cookieName() string {
 	u, _ := url.Parse(s.url)
 	return "weir-" + u.Port()
 }
+
+func newAudit(t testing.TB, db *sqldb.DB) *audit.Log {
+	t.Helper()
+	l := audit.New(db, audit.Options{Lines: io.Discard})
+	t.Cleanup(func() { assert.NoError(t, l.Close()) })
+	return l
+}
+
+// loopbacks are the networks of proxies on this machine.
+var loopbacks = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+
+func isUnavailable(err error) bool { return errors.As(err, new(*sqldb.UnavailableError)) }

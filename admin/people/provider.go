@@ -153,6 +153,7 @@ func (p *provider) finish(ctx context.Context, began pending, code string) (l lo
 	defer cancel()
 	config := p.config
 	config.Endpoint = found.Endpoint()
+	config.Endpoint.AuthStyle = p.style(found)
 	answer, err := config.Exchange(ctx, code, oauth2.VerifierOption(began.Verifier))
 	if err != nil {
 		var refused *oauth2.RetrieveError
@@ -176,6 +177,21 @@ func (p *provider) finish(ctx context.Context, began pending, code string) (l lo
 		return l, &errLogin{"the ID token has no subject of 1 to 255 bytes"}
 	}
 	return p.claims(token)
+}
+
+// style returns how the provider wants to see the secret, so that a code is not sent twice to find that out.
+func (p *provider) style(found *oidc.Provider) oauth2.AuthStyle {
+	var says struct {
+		Methods []string `json:"token_endpoint_auth_methods_supported"`
+	}
+	if p.o.ClientSecret == "" {
+		return oauth2.AuthStyleInParams
+	}
+	err := found.Claims(&says)
+	if err == nil && !slices.Contains(says.Methods, "client_secret_basic") && slices.Contains(says.Methods, "client_secret_post") {
+		return oauth2.AuthStyleInParams
+	}
+	return oauth2.AuthStyleInHeader // that of a provider that does not say
 }
 
 // claims reads who somebody is.
