@@ -19,8 +19,8 @@ func (p *People) Authenticate(r *http.Request) (*rights.Person, error) {
 	if lines := r.Header.Values("Authorization"); len(lines) > 0 {
 		return p.byToken(r, lines)
 	}
-	c, err := r.Cookie(p.cookies.session)
-	if err != nil || !isSecret(c.Value) {
+	secret := p.cookies.token(r)
+	if secret == "" {
 		return nil, ErrNobody
 	}
 	if err := p.sameSite(r); err != nil {
@@ -30,25 +30,21 @@ func (p *People) Authenticate(r *http.Request) (*rights.Person, error) {
 	if err != nil {
 		return nil, err
 	}
-	one := s.sessions[sum(c.Value)]
+	one := s.sessions[sum(secret)]
 	if one == nil || time.Since(one.began) >= longest || s.people[one.person] == nil {
 		return nil, ErrNobody
 	}
-	if awake, err := p.awake(r, sum(c.Value), one); err != nil || !awake {
-		return nil, cmpError(err, ErrNobody)
+	switch awake, err := p.awake(r, sum(secret), one); {
+	case err != nil:
+		return nil, err
+	case !awake:
+		return nil, ErrNobody
 	}
 	who := s.people[one.person].rights(p.now(), true)
 	if !anything(who) {
 		return nil, ErrNobody
 	}
 	return who, nil
-}
-
-func cmpError(err, otherwise error) error {
-	if err != nil {
-		return err
-	}
-	return otherwise
 }
 
 func (p *People) byToken(r *http.Request, lines []string) (*rights.Person, error) {

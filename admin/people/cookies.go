@@ -37,6 +37,15 @@ func newCookies(public *url.URL, seal cipher.AEAD) cookies {
 	return cookies{"weir-" + public.Port(), "weir-login-" + public.Port(), false, seal}
 }
 
+// token returns the token of a request's session, or "".
+func (c cookies) token(r *http.Request) string {
+	cookie, err := r.Cookie(c.session)
+	if err != nil || !isSecret(cookie.Value) {
+		return ""
+	}
+	return cookie.Value
+}
+
 // pending is a login for which somebody was sent to the provider. It stands in a sealed cookie: strangers can begin as
 // many as they like, and nothing is kept of them here.
 type pending struct {

@@ -141,7 +141,7 @@ func (p *People) serveCallback(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	l, err := p.provider.finish(r.Context(), began, code)
-	var wrong *errLogin
+	var wrong *loginError
 	switch {
 	case errors.As(err, &wrong):
 		p.log.Warn("weir-admin: a login failed", "error", err)

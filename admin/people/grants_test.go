@@ -192,13 +192,18 @@ func takingAwayEndsSessions(t *testing.T, location string) {
 		{"logged out", func() { require.NoError(t, s.EndSessions(t.Context(), console, "local:anna")) }},
 	} {
 		b := s.login(t, "anna", rights.Owner, "pay", 0)
+		other.Outdate()
 		for _, of := range []*site{s, other} {
-			soon(t, func() bool { who, err := of.of(b); return err == nil && who.Role("pay") == rights.Owner }, c.name+": logged in")
+			who, err := of.of(b)
+			require.NoError(t, err, c.name)
+			assert.Equal(t, rights.Owner, who.Role("pay"), c.name)
 		}
 		c.take()
+		began := time.Now()
 		_, err := s.of(b)
 		require.ErrorIs(t, err, people.ErrNobody, "%s: at once where it was done", c.name)
 		soon(t, func() bool { _, err := other.of(b); return errors.Is(err, people.ErrNobody) }, c.name+": elsewhere")
+		t.Logf("%s: gone in the other process after %v", c.name, time.Since(began).Round(time.Millisecond))
 		status, _ := b.get(s.url)
 		assert.Equal(t, http.StatusUnauthorized, status, c.name)
 		require.NoError(t, s.Bar(t.Context(), console, "local:anna", false))

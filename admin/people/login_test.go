@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -81,7 +82,7 @@ func (c *company) serve(w http.ResponseWriter, r *http.Request) {
 	case "/token":
 		c.token(w, r)
 	default:
-		c.Server.ServeHTTP(w, r)
+		c.Server.ServeHTTP(w, r) //nolint:staticcheck // not this one
 	}
 }
 
@@ -123,9 +124,7 @@ func (c *company) token(w http.ResponseWriter, r *http.Request) {
 	claims := map[string]any{
 		"iss": c.url, "aud": "weir", "exp": time.Now().Add(time.Hour).Unix(), "iat": time.Now().Unix(), "nonce": q.Get("nonce"),
 	}
-	for k, v := range c.claims {
-		claims[k] = v
-	}
+	maps.Copy(claims, c.claims)
 	text, _ := json.Marshal(claims)
 	_ = json.NewEncoder(w).Encode(map[string]any{
 		"access_token": "a", "token_type": "Bearer",
@@ -316,16 +315,16 @@ func TestForgedLoginCookie(t *testing.T) {
 	back := callback(t, s, b)
 	u, err := url.Parse(s.url)
 	require.NoError(t, err)
-	real := b.Jar.Cookies(u)[0]
-	raw, err := base64.RawURLEncoding.DecodeString(real.Value)
+	ours := b.Jar.Cookies(u)[0]
+	raw, err := base64.RawURLEncoding.DecodeString(ours.Value)
 	require.NoError(t, err)
 	assert.NotContains(t, string(raw), `"s":`)
 	raw[len(raw)/2] ^= 1
 	for _, value := range []string{
-		"", "x", base64.RawURLEncoding.EncodeToString(raw), base64.RawURLEncoding.EncodeToString([]byte(`{"s":"a"}`)), real.Value[:20],
+		"", "x", base64.RawURLEncoding.EncodeToString(raw), base64.RawURLEncoding.EncodeToString([]byte(`{"s":"a"}`)), ours.Value[:20],
 	} {
 		forger := newBrowser(t)
-		forger.Jar.SetCookies(u, []*http.Cookie{{Name: real.Name, Value: value, Path: "/"}})
+		forger.Jar.SetCookies(u, []*http.Cookie{{Name: ours.Name, Value: value, Path: "/"}})
 		status, _ := forger.get(back)
 		assert.Equal(t, http.StatusForbidden, status, "%.30q", value)
 	}

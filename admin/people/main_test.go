@@ -178,14 +178,7 @@ func (s *site) of(b *browser) (*rights.Person, error) {
 // soon waits until something holds, and at most for what a right may outlast its end.
 func soon(t testing.TB, holds func() bool, what string) {
 	t.Helper()
-	began := time.Now()
-	for !holds() {
-		if time.Since(began) > 10*time.Second { // 2 s, on a machine that has nothing else to do
-			assert.Fail(t, what)
-			return
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+	assert.Eventually(t, holds, 10*time.Second, 20*time.Millisecond, what) // 2 s, on a machine that has nothing else to do
 }
 
 type ctx = context.Context

@@ -137,12 +137,12 @@ func (p *provider) start(ctx context.Context, login pending) (string, error) {
 	return config.AuthCodeURL(login.State, oidc.Nonce(login.Nonce), oauth2.S256ChallengeOption(login.Verifier)), nil
 }
 
-// errLogin reports an answer of the provider with which nobody can be logged in.
-type errLogin struct{ why string }
+// loginError reports an answer of the provider with which nobody can be logged in.
+type loginError struct{ why string }
 
-func (e *errLogin) Error() string { return e.why }
+func (e *loginError) Error() string { return e.why }
 
-// finish returns the person that the provider answers for with a code. The error is an *errLogin for an answer that
+// finish returns the person that the provider answers for with a code. The error is an *loginError for an answer that
 // names nobody, or a *providerError.
 func (p *provider) finish(ctx context.Context, began pending, code string) (l login, err error) {
 	found, err := p.get(ctx)
@@ -158,23 +158,23 @@ func (p *provider) finish(ctx context.Context, began pending, code string) (l lo
 	if err != nil {
 		var refused *oauth2.RetrieveError
 		if errors.As(err, &refused) && refused.Response != nil && refused.Response.StatusCode < http.StatusInternalServerError {
-			return l, &errLogin{"the provider refused the code: " + cmp.Or(line(refused.ErrorCode, 40), "without a reason")}
+			return l, &loginError{"the provider refused the code: " + cmp.Or(line(refused.ErrorCode, 40), "without a reason")}
 		}
 		return l, &providerError{p.host, err}
 	}
 	raw, ok := answer.Extra("id_token").(string)
 	if !ok {
-		return l, &errLogin{"the provider's answer has no ID token"}
+		return l, &loginError{"the provider's answer has no ID token"}
 	}
 	token, err := found.VerifierContext(oidc.ClientContext(context.WithoutCancel(ctx), p.client),
 		&oidc.Config{ClientID: p.o.ClientID}).Verify(ctx, raw)
 	switch {
 	case err != nil:
-		return l, &errLogin{"the ID token is not good: " + line(err.Error(), 200)}
+		return l, &loginError{"the ID token is not good: " + line(err.Error(), 200)}
 	case subtle.ConstantTimeCompare([]byte(token.Nonce), []byte(began.Nonce)) != 1:
-		return l, &errLogin{"the ID token is that of another login"}
+		return l, &loginError{"the ID token is that of another login"}
 	case token.Subject == "" || len(token.Subject) > maxLine || len(token.Issuer) > maxLine:
-		return l, &errLogin{"the ID token has no subject of 1 to 255 bytes"}
+		return l, &loginError{"the ID token has no subject of 1 to 255 bytes"}
 	}
 	return p.claims(token)
 }
@@ -198,7 +198,7 @@ func (p *provider) style(found *oidc.Provider) oauth2.AuthStyle {
 func (p *provider) claims(token *oidc.IDToken) (login, error) {
 	var claims map[string]json.RawMessage
 	if err := token.Claims(&claims); err != nil {
-		return login{}, &errLogin{"the ID token cannot be read"}
+		return login{}, &loginError{"the ID token cannot be read"}
 	}
 	text := func(name string) string {
 		var s string
@@ -206,7 +206,7 @@ func (p *provider) claims(token *oidc.IDToken) (login, error) {
 		return s
 	}
 	if azp := text("azp"); len(token.Audience) > 1 && azp != p.o.ClientID || azp != "" && azp != p.o.ClientID {
-		return login{}, &errLogin{"the ID token is for another program"}
+		return login{}, &loginError{"the ID token is for another program"}
 	}
 	l := login{issuer: token.Issuer, subject: token.Subject}
 	// Only for show: it may be anything, also the name of somebody else.

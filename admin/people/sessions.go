@@ -40,11 +40,7 @@ func (p *People) newSessions() *scs.SessionManager {
 
 // begin logs a person in, under a new token: one that was there before, which somebody else may know, ends.
 func (p *People) begin(w http.ResponseWriter, r *http.Request, person string) error {
-	token := ""
-	if c, err := r.Cookie(p.cookies.session); err == nil && isSecret(c.Value) {
-		token = c.Value
-	}
-	ctx, err := p.sessions.Load(r.Context(), token)
+	ctx, err := p.sessions.Load(r.Context(), p.cookies.token(r))
 	if err != nil {
 		return err
 	}
@@ -65,11 +61,7 @@ func (p *People) begin(w http.ResponseWriter, r *http.Request, person string) er
 
 // end logs a browser out.
 func (p *People) end(w http.ResponseWriter, r *http.Request) error {
-	c, err := r.Cookie(p.cookies.session)
-	if err != nil || !isSecret(c.Value) {
-		return nil
-	}
-	ctx, err := p.sessions.Load(r.Context(), c.Value)
+	ctx, err := p.sessions.Load(r.Context(), p.cookies.token(r))
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package people_test
 
 import (
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -213,9 +214,7 @@ func TestWritesOfOtherSites(t *testing.T) {
 	} {
 		r := httptest.NewRequest(c.method, s.url, nil)
 		r.Header = http.Header{}
-		for k, v := range c.header {
-			r.Header[k] = v
-		}
+		maps.Copy(r.Header, c.header)
 		r.AddCookie(&http.Cookie{Name: s.cookieName(), Value: b.session(s.url)})
 		_, err := s.Authenticate(r)
 		if c.ok {

@@ -70,8 +70,7 @@ func (p *People) state(ctx context.Context) (*state, error) {
 	}
 	now, err := p.read(ctx, s)
 	if err != nil {
-		var unavailable *sqldb.UnavailableError
-		if !errors.As(err, &unavailable) {
+		if _, ok := errors.AsType[*sqldb.UnavailableError](err); !ok {
 			err = &sqldb.UnavailableError{Err: err}
 		}
 		p.failed.Store(&failure{time.Now(), err})

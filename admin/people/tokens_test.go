@@ -198,8 +198,15 @@ func TestWrongAuthorization(t *testing.T) {
 	b := s.login(t, "anna", rights.Owner, "pay", 0)
 	secret, _ := s.token(t, &rights.Person{ID: "local:anna"}, people.NewToken{Name: "a", Apps: []string{"pay"}, Role: rights.Viewer, Days: 2})
 	for _, lines := range [][]string{
-		{""}, {"Bearer"}, {"Bearer " + secret + "x"}, {"Basic " + secret}, {"Bearer " + secret[5:]}, {secret},
-		{"Bearer " + secret, "Bearer " + secret}, {"Bearer weir_"}, {"Bearer " + strings.ToUpper(secret)},
+		{""},
+		{"Bearer"},
+		{"Bearer " + secret + "x"},
+		{"Basic " + secret},
+		{"Bearer " + secret[5:]},
+		{secret},
+		{"Bearer " + secret, "Bearer " + secret},
+		{"Bearer weir_"},
+		{"Bearer " + strings.ToUpper(secret)},
 	} {
 		r := httptest.NewRequest(http.MethodGet, s.url, nil)
 		r.AddCookie(&http.Cookie{Name: s.cookieName(), Value: b.session(s.url)})
