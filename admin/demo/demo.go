@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/admin/audit"
+	"github.com/weir-go/weir/admin/counts"
 	"github.com/weir-go/weir/admin/internal/sqldb"
 	_ "github.com/weir-go/weir/admin/internal/sqldb/drivers" // SQLite
 	"github.com/weir-go/weir/admin/people"
@@ -76,14 +77,18 @@ func Start(ctx context.Context, o Options) (d *Demo, err error) {
 	x := newExchange()
 	publisher := newPublisher(r, x, o.Log)
 	d.run(ctx, publisher.Run)
-	if err := d.services(ctx, x, o); err != nil {
+	store, err := core.NewMemory(core.MemoryOptions{})
+	if err != nil {
+		return d, err
+	}
+	if err := d.services(ctx, x, store, o); err != nil {
 		return d, err
 	}
 	if err := seed(ctx, r); err != nil {
 		return d, err
 	}
 	publisher.Wake()
-	if err := d.serve(ctx, db, r, log, publisher, x, o); err != nil {
+	if err := d.serve(ctx, db, r, log, publisher, x, store, o); err != nil {
 		return d, err
 	}
 	d.Link, err = d.People.MakeLink(ctx, by, people.LocalPerson{Name: "you", Role: rights.Admin, App: rights.AllApps})
@@ -94,11 +99,7 @@ func Start(ctx context.Context, o Options) (d *Demo, err error) {
 var by = people.By{Person: people.Console(), Reason: "the demo"}
 
 // services starts the two services and their callers.
-func (d *Demo) services(ctx context.Context, x *exchange, o Options) error {
-	store, err := core.NewMemory(core.MemoryOptions{})
-	if err != nil {
-		return err
-	}
+func (d *Demo) services(ctx context.Context, x *exchange, store core.Store, o Options) error {
 	urls := map[string]string{}
 	for _, of := range []struct {
 		app, process string
@@ -138,17 +139,24 @@ func seed(ctx context.Context, r *record.Record) error {
 }
 
 // serve serves the admin.
-func (d *Demo) serve(ctx context.Context, db *sqldb.DB, r *record.Record, log *audit.Log, p *publisher, x *exchange, o Options) error {
+func (d *Demo) serve(
+	ctx context.Context, db *sqldb.DB, r *record.Record, log *audit.Log, p *publisher, x *exchange, store core.Store, o Options,
+) error {
+	stores, err := counts.New(counts.Options{Process: store})
+	if err != nil {
+		return err
+	}
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", o.Address)
 	if err != nil {
 		return err
 	}
 	d.URL = "http://" + listener.Addr().String()
-	s, err := site.New(ctx, site.Options{DB: db, Record: r, Audit: log, PublicURL: d.URL, Publisher: p, Services: x.processes, Demo: true, Log: o.Log})
+	s, err := site.New(ctx, site.Options{DB: db, Record: r, Audit: log, PublicURL: d.URL, Publisher: p, Services: x.processes, Counts: stores, Demo: true, Log: o.Log})
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
 	d.People = s.People
+	d.run(ctx, s.Run)
 	server := &http.Server{
 		Handler: s.Handler, ReadHeaderTimeout: 5 * time.Second,
 		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-go/weir/admin/api"
 	"github.com/weir-go/weir/admin/audit"
+	"github.com/weir-go/weir/admin/counts"
 	"github.com/weir-go/weir/admin/internal/sqldb"
 	"github.com/weir-go/weir/admin/manage"
 	"github.com/weir-go/weir/admin/page"
@@ -35,6 +36,8 @@ type Options struct {
 	// Services and Top are those of manage.Options.
 	Services func(ctx context.Context, app string) (all []*policies.Process, unreadable int, err error)
 	Top      func(ctx context.Context, prefix, policy string, last time.Duration, n int) ([]observe.Caller, uint64, error)
+	// Counts are the stores in which services count; nil leaves out what needs them.
+	Counts *counts.Stores
 	// Demo shows on each page that nothing of it is real.
 	Demo bool
 	// Log receives what no client sees; nil is slog.Default().
@@ -47,10 +50,17 @@ type Site struct {
 	Manager *manage.Manager
 	// Handler serves the API and the page.
 	Handler http.Handler
+
+	record    *record.Record
+	publisher manage.Publisher
+	log       *slog.Logger
 }
 
-// New returns a Site.
+// New returns a Site. It does what is due by itself while Run runs.
 func New(ctx context.Context, o Options) (*Site, error) {
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
 	who, err := people.New(ctx, people.Options{
 		DB: o.DB, Audit: o.Audit, PublicURL: o.PublicURL, OIDC: o.OIDC, Trusted: o.Trusted, Log: o.Log,
 		Render: page.Entry(page.EntryOptions{Demo: o.Demo}),
@@ -59,7 +69,8 @@ func New(ctx context.Context, o Options) (*Site, error) {
 		return nil, err
 	}
 	manager, err := manage.New(manage.Options{
-		Record: o.Record, Audit: o.Audit, Publisher: o.Publisher, Services: o.Services, Top: o.Top, Log: o.Log,
+		Record: o.Record, Audit: o.Audit, People: who, Publisher: o.Publisher, Services: o.Services, Top: o.Top,
+		Counts: o.Counts, Log: o.Log,
 	})
 	if err != nil {
 		return nil, err
@@ -78,5 +89,36 @@ func New(ctx context.Context, o Options) (*Site, error) {
 	mux.Handle("/", screens)
 	mux.Handle("/v1/", programs)
 	mux.Handle("/openapi.json", programs)
-	return &Site{People: who, Manager: manager, Handler: mux}, nil
+	return &Site{
+		People: who, Manager: manager, Handler: mux,
+		record: o.Record, publisher: o.Publisher, log: o.Log,
+	}, nil
+}
+
+// Times of Run.
+const (
+	between   = time.Second // between two looks for what is due
+	logsAgain = time.Minute // an error that stays
+)
+
+// Run ends the temporary changes whose time is over, until ctx ends. Several processes may do so.
+func (s *Site) Run(ctx context.Context) {
+	tick := time.NewTicker(between)
+	defer tick.Stop()
+	var logged time.Time
+	for {
+		ended, err := s.record.EndDue(ctx)
+		if len(ended) > 0 {
+			s.publisher.Wake()
+		}
+		if err != nil && ctx.Err() == nil && time.Since(logged) >= logsAgain {
+			s.log.Error("weir-admin: temporary changes are not ended at the moment", "error", err)
+			logged = time.Now()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
 }

@@ -61,7 +61,7 @@ func (c *importCommand) Run(e *environment) error {
 		fmt.Fprintf(e.out, "each is one bucket for all callers: in the code, its rule has keyfunc.Const(%q) as its key\n", "all")
 	}
 	if len(plan.Doubts) > 0 {
-		return status(doubted)
+		return status(found)
 	}
 	return nil
 }

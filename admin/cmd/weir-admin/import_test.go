@@ -63,7 +63,7 @@ func TestImport(t *testing.T) {
 	exec(`INSERT INTO rate_limiter_info (name, apps, max_permits, rate, created_by) VALUES
 		('sms', 'pay', 3, 0, 'bob'), ('export', 'pay', 3, 3, NULL)`)
 	out, err = weir("-apply")
-	require.ErrorIs(t, err, status(doubted))
+	require.ErrorIs(t, err, status(found))
 	assert.Contains(t, out, `row 2, "mail": left out: the record has "mail"`)
 	assert.Contains(t, out, `row 3, "sms": left out: rate is 0`)
 	assert.Contains(t, out, `row 4, "export": nobody stands in created_by`)

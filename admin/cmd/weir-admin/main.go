@@ -6,7 +6,8 @@
 // The first shows it with nothing installed; the second serves, on this machine alone and without TLS: for others put a
 // proxy with TLS before it. Several may serve one database. weir-admin -help lists the other commands.
 //
-// The exit status is 0, or 1 after an error, and 2 if import has found what it does not know the meaning of.
+// The exit status is 0, or 1 after an error, and 2 if import has found what it does not know the
+// meaning of, or audit verify what is not as it was written.
 package main
 
 import (
@@ -30,6 +31,7 @@ type command struct {
 	Link    linkCommand    `cmd:"" help:"Make a link that signs a person in once, where there is no identity provider, or none that answers."`
 	Token   tokenCommand   `cmd:"" help:"Make a token for a program, and print it."`
 	Import  importCommand  `cmd:"" help:"Plan the policies of an older limiter's table, rate_limiter_info in MySQL, and with -apply write them."`
+	Audit   auditCommand   `cmd:"" help:"Look at the audit."`
 	Adopt   adoptCommand   `cmd:"" help:"Make the record's document of an app later than all that its services have seen, after a backup was restored."`
 	Backup  backupCommand  `cmd:"" help:"Copy the database to a new file, while others use it."`
 }
@@ -42,8 +44,8 @@ type environment struct {
 
 // The exit statuses.
 const (
-	failed  = 1
-	doubted = 2
+	failed = 1
+	found  = 2
 )
 
 // status is an error that says nothing: the output did.

@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/admin/audit"
+	"github.com/weir-go/weir/admin/counts"
 	"github.com/weir-go/weir/admin/people"
 	"github.com/weir-go/weir/admin/publish"
 	"github.com/weir-go/weir/admin/record"
@@ -57,7 +58,50 @@ type serveCommand struct {
 	Trusted   []netip.Prefix `name:"trusted-proxies" placeholder:"NETWORK" help:"The networks of the proxies in front, such as 10.0.0.0/8: X-Forwarded-For from there names the client."`
 	Top       bool           `help:"Serve the callers that fleets refused most, with their keys; the user of Redis needs the right to read boards."`
 
-	OIDC oidcFlags `embed:"" prefix:"oidc-"`
+	OIDC   oidcFlags  `embed:"" prefix:"oidc-"`
+	Counts countFlags `embed:""`
+}
+
+// countFlags say where services count, as far as that is not the Redis that publishes.
+type countFlags struct {
+	Counts  map[string]string `mapsep:"none" placeholder:"PREFIX=FILE" help:"A file with the URL of the Redis in which the services with a prefix count, if it is another one than -redis. May be repeated."`
+	Secrets map[string]string `name:"secret" mapsep:"none" placeholder:"PREFIX=FILE" help:"A file with the secret by which the services with a prefix hash their keys. May be repeated."`
+}
+
+// open returns the places of counts, and a function that closes their clients.
+func (c countFlags) open(rdb redis.UniversalClient) (*counts.Stores, func(), error) {
+	places := map[string]counts.Place{}
+	var opened []redis.UniversalClient
+	end := func() {
+		for _, client := range opened {
+			_ = client.Close() // nothing was written
+		}
+	}
+	for prefix, file := range c.Counts {
+		at, err := location("@" + file).read("-counts " + prefix)
+		if err != nil {
+			end()
+			return nil, nil, err
+		}
+		client, err := redisurl.Connect(at, true)
+		if err != nil {
+			end()
+			return nil, nil, fmt.Errorf("-counts %s: %w", prefix, err)
+		}
+		opened = append(opened, client)
+		places[prefix] = counts.Place{Redis: client}
+	}
+	for prefix, file := range c.Secrets {
+		place := places[prefix]
+		place.SecretFile = file
+		places[prefix] = place
+	}
+	stores, err := counts.New(counts.Options{Redis: rdb, Places: places})
+	if err != nil {
+		end()
+		return nil, nil, err
+	}
+	return stores, end, nil
 }
 
 // oidcFlags are those of the identity provider.
@@ -122,9 +166,14 @@ func (c *serveCommand) Run(e *environment) error {
 	defer log.Close()
 	r := record.New(db, log)
 
+	stores, closeStores, err := c.Counts.open(looks)
+	if err != nil {
+		return err
+	}
+	defer closeStores()
 	publisher := publish.New(r, rdb, slog.Default())
 	options := site.Options{
-		DB: db, Record: r, Audit: log, PublicURL: public, OIDC: provider, Trusted: c.Trusted, Publisher: publisher,
+		DB: db, Record: r, Audit: log, PublicURL: public, OIDC: provider, Trusted: c.Trusted, Publisher: publisher, Counts: stores,
 		Services: func(ctx context.Context, app string) ([]*policies.Process, int, error) {
 			return redissource.Processes(ctx, rdb, app)
 		},
@@ -142,6 +191,7 @@ func (c *serveCommand) Run(e *environment) error {
 	var work sync.WaitGroup
 	publishing, stopPublishing := context.WithCancel(context.WithoutCancel(ctx)) // until the last change is answered
 	work.Go(func() { publisher.Run(publishing) })
+	work.Go(func() { s.Run(publishing) })
 	defer work.Wait()
 	defer stopPublishing()
 	return serve(ctx, listener, s.Handler)
