@@ -189,6 +189,14 @@ func TestHashedKeys(t *testing.T) {
 		assert.Equal(t, int64(4), look.Explanation.Limits[0].Used)
 		assert.NotContains(t, look.Explanation.Stored, "user")
 	}
+	// Keys that processes report are hashed, and need no secret.
+	scores, err := redisstore.New(rdb, redisstore.Options{HashKeys: []byte(secret)})
+	require.NoError(t, err)
+	reported := scores.ScoreKey("user=7")
+	look = one(t, open(t, counts.Options{Redis: rdb}), hashed, nil, reported)
+	require.Empty(t, look.Why)
+	assert.Equal(t, int64(4), look.Explanation.Limits[0].Used)
+
 	readable := hashed
 	readable.Hashed = false
 	assert.Zero(t, one(t, s, readable, nil, "user=7").Explanation.Limits[0].Used, "its processes say that they do not hash")
@@ -201,7 +209,7 @@ func TestHashedKeys(t *testing.T) {
 		require.ErrorContains(t, err, text)
 		assert.NotContains(t, err.Error(), "tiny")
 	}
-	_, err := counts.New(counts.Options{Redis: rdb, Prefix: "no prefix"})
+	_, err = counts.New(counts.Options{Redis: rdb, Prefix: "no prefix"})
 	require.Error(t, err)
 }
 

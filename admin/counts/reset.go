@@ -44,6 +44,10 @@ func (s *Stores) reset(ctx context.Context, r *Rule, document *policies.Document
 	if err != nil {
 		return err
 	}
+	from, err := s.open(r.Where, key)
+	if err != nil {
+		return err
+	}
 	n, err := NumbersOf(r, view, fleet, "")
 	if err != nil {
 		return err
@@ -61,7 +65,7 @@ func (s *Stores) reset(ctx context.Context, r *Rule, document *policies.Document
 	for _, p := range all {
 		if shape := p.Spec().Shape(); !done[shape] {
 			done[shape] = true
-			if err := view.from.Reset(ctx, p, key); err != nil {
+			if err := from.Reset(ctx, p, key); err != nil {
 				return unreadable(err, key)
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -58,8 +59,20 @@ type Stores struct {
 // opened is a store that was opened.
 type opened struct {
 	prefix string
-	hashed bool
+	keys   form
 }
+
+// form is the form in which a store is given its keys.
+type form uint8
+
+const (
+	readable form = iota
+	hashing       // the store hashes them with the secret
+	scored        // they are as redisstore.Store.ScoreKey returns them
+)
+
+// aHash is what stands for a key in announcements of services that hash their keys, and for one that is long.
+var aHash = regexp.MustCompile(`^~[A-Za-z0-9_-]{43}$`)
 
 // maxReads bounds the reads that are under way at a time to one Redis: some more than the connections that a client of
 // go-redis has for each processor, so that none is idle.
@@ -96,12 +109,12 @@ func New(o Options) (*Stores, error) {
 		if s.client(prefix) == nil {
 			continue
 		}
-		if _, err := s.open(Where{Prefix: prefix, Hashed: true}); err != nil {
+		if _, err := s.open(Where{Prefix: prefix, Hashed: true}, "typed"); err != nil {
 			wrong = append(wrong, err)
 		}
 	}
 	if o.Redis != nil {
-		if _, err := s.open(Where{Prefix: o.Prefix}); err != nil {
+		if _, err := s.open(Where{Prefix: o.Prefix}, "typed"); err != nil {
 			wrong = append(wrong, err)
 		}
 	}
@@ -115,8 +128,8 @@ func (s *Stores) client(prefix string) redis.UniversalClient {
 	return s.o.Redis
 }
 
-// open returns the store of a place, or an error that says why nobody can look into it.
-func (s *Stores) open(w Where) (store, error) {
+// open returns the store of a place for a key, or an error that says why nobody can look into it.
+func (s *Stores) open(w Where, key string) (store, error) {
 	if w.Process {
 		if own, ok := s.o.Process.(store); ok {
 			return own, nil
@@ -132,15 +145,18 @@ func (s *Stores) open(w Where) (store, error) {
 		return nil, errors.New("this server was started without the Redis in which the services count")
 	}
 	o := redisstore.Options{Prefix: w.Prefix, DenyCache: -1, Deadline: patience}
-	if o.HashKeys = s.secrets[w.Prefix]; !w.Hashed {
-		o.HashKeys = nil
-	} else if o.HashKeys == nil {
+	id := opened{prefix: w.Prefix}
+	switch secret := s.secrets[w.Prefix]; {
+	case aHash.MatchString(key):
+		id.keys, o.ScoreKeys = scored, true
+	case w.Hashed && secret == nil:
 		return nil, fmt.Errorf("the services hash the keys under the prefix %q with a secret that this server does not have; "+
 			"start it with the file of the secret", w.Prefix)
+	case w.Hashed:
+		id.keys, o.HashKeys = hashing, secret
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	id := opened{w.Prefix, w.Hashed}
 	if known := s.opened[id]; known != nil {
 		return known, nil
 	}

@@ -13,8 +13,8 @@ import (
 // View holds the states of some keys of one policy, each as it was at one instant. It is a store that shows just these, for
 // an enforce.Limiter that explains what they mean under any numbers, and that cannot change anything.
 type View struct {
-	from   store
-	now    int64
+	stores *Stores
+	where  Where
 	places chan struct{}
 
 	mu   sync.Mutex
@@ -32,20 +32,25 @@ func (s *Stores) View(r *Rule) (*View, error) {
 	if r.Barred != "" {
 		return nil, errors.New(r.Barred)
 	}
-	from, err := s.open(r.Where)
-	if err != nil {
+	const surely = "~0123456789012345678901234567890123456789012" // which needs no secret
+	if _, err := s.open(r.Where, surely); err != nil {
 		return nil, err
 	}
 	places := s.places[nil]
 	if !r.Process {
 		places = s.places[s.client(cmp.Or(r.Prefix, s.o.Prefix))]
 	}
-	return &View{from: from, now: s.o.Now, places: places, keys: map[string]kept{}}, nil
+	return &View{stores: s, where: r.Where, places: places, keys: map[string]kept{}}, nil
 }
 
 // Read reads what the store keeps about a key under some policies, each state once. It may be called for other keys at the
-// same time. The error is for people, and does not have the key.
+// same time. A key may also be a hash of one, as services report it that hash their keys: that needs no secret. The error
+// is for people, and does not have the key.
 func (v *View) Read(ctx context.Context, key string, all ...core.Policy) error {
+	from, err := v.stores.open(v.where, key)
+	if err != nil {
+		return err
+	}
 	select {
 	case v.places <- struct{}{}:
 		defer func() { <-v.places }()
@@ -57,7 +62,7 @@ func (v *View) Read(ctx context.Context, key string, all ...core.Policy) error {
 		if _, known := read.states[shapes(p)]; known {
 			continue
 		}
-		state, err := v.from.State(ctx, core.Take{Policy: p, Key: key, Now: v.now})
+		state, err := from.State(ctx, core.Take{Policy: p, Key: key, Now: v.stores.o.Now})
 		if err != nil {
 			return unreadable(err, key)
 		}

@@ -160,6 +160,48 @@ func TestScoresOfHashedKeys(t *testing.T) {
 	assert.NotContains(t, s.ScoreKey("ann"), "ann")
 }
 
+// Without the secret, the counts of a key are found by what stands for it on boards, and by nothing else.
+func TestScoreKeys(t *testing.T) {
+	t.Parallel()
+	o := own()
+	rdb := closing(t, redis.NewUniversalClient(redisstore.ClientOptions(sharedServer(t).Addr())))
+	tools := o
+	tools.ScoreKeys = true
+	s := newStore(t, rdb, tools)
+	policy := core.MustParse("api: 10/1h, 3 concurrent lease 1h")
+	used := func(key string) (units int64, places int) {
+		state, err := s.State(t.Context(), core.Take{Policy: policy, Key: key})
+		require.NoError(t, err)
+		return policy.Spec().InUse(state.Text, state.At)[0], len(state.Leases)
+	}
+	o.HashKeys = []byte("a secret of 16 bytes, or more")
+	long := "user=" + strings.Repeat("x", 300)
+	for _, service := range []*redisstore.Store{newStore(t, rdb, o), newStore(t, rdb, redisstore.Options{Prefix: o.Prefix, Deadline: o.Deadline})} {
+		for _, key := range []string{"ann", "two words", long, "~", "~" + strings.Repeat("a", 43)} {
+			require.NoError(t, service.Reset(t.Context(), policy, key))
+			_, err := service.Take(t.Context(), core.Take{Policy: policy, Key: key, Cost: 4})
+			require.NoError(t, err)
+			_, err = service.Acquire(t.Context(), core.Permit{Policy: policy, Key: key, ID: "a"})
+			require.NoError(t, err)
+			units, places := used(service.ScoreKey(key))
+			assert.EqualValues(t, 4, units, "%.20q", key)
+			assert.Equal(t, 1, places, "%.20q", key)
+			require.NoError(t, s.Reset(t.Context(), policy, service.ScoreKey(key)))
+			units, _ = used(service.ScoreKey(key))
+			assert.Zero(t, units, "%.20q", key)
+		}
+	}
+	// What only looks like a hash is a key like others.
+	for _, key := range []string{"~" + strings.Repeat("a", 42), "~" + strings.Repeat("a", 44), "~" + strings.Repeat("{", 43), "~x:" + strings.Repeat("*", 41)} {
+		state, err := s.State(t.Context(), core.Take{Policy: policy, Key: key})
+		require.NoError(t, err)
+		assert.NotContains(t, state.Name, key)
+	}
+	tools.HashKeys = o.HashKeys
+	_, err := redisstore.New(rdb, tools)
+	require.ErrorContains(t, err, "HashKeys and ScoreKeys at once")
+}
+
 // Whatever somebody else has written under the name of a board, other boards are read, and no number is beyond all sense.
 func TestForeignBoards(t *testing.T) {
 	t.Parallel()

@@ -80,6 +80,10 @@ type Options struct {
 	// name stays readable. nil means that keys can be read with redis-cli, which helps
 	// on call. Changing it starts all counts over.
 	HashKeys []byte
+	// ScoreKeys makes the keys of all calls texts that [Store.ScoreKey] has returned, such as those of [Store.Scores]: a hash
+	// among them is looked for as it is, and not hashed once more. It is for tools that look at the counts of keys that
+	// they know from there, without the secret; HashKeys is nil then.
+	ScoreKeys bool
 	// Flights is the number of flights (round trips, each a pipeline) that may be under way to one server at a time, up
 	// to 64; 0 means DefaultFlights. Decisions that are asked for while others are under way travel together in one.
 	// A decision that finds no flight within three quarters of the deadline, or half of it if the server is far away,
@@ -176,6 +180,9 @@ func New(rdb redis.UniversalClient, o Options) (*Store, error) {
 	if o.HashKeys != nil && len(o.HashKeys) < 16 {
 		wrong("HashKeys has %d bytes; give a secret of at least 16, or nil for readable keys", len(o.HashKeys))
 	}
+	if o.HashKeys != nil && o.ScoreKeys {
+		wrong("HashKeys and ScoreKeys at once; leave HashKeys out, as the keys are hashed already, or ScoreKeys for keys that are not")
+	}
 	if o.Flights < 0 || o.Flights > maxFlights {
 		wrong("Flights is %d; give 1 to %d, or 0 for %d", o.Flights, maxFlights, DefaultFlights)
 	}
@@ -212,6 +219,9 @@ func New(rdb redis.UniversalClient, o Options) (*Store, error) {
 			}
 			return m
 		}),
+	}
+	if o.ScoreKeys {
+		s.names = s.names.Given()
 	}
 	if o.DenyCache == 0 {
 		o.DenyCache = DefaultDenyCache

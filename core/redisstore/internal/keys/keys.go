@@ -26,11 +26,18 @@ const maxReadable = 200
 type Names struct {
 	prefix string
 	secret []byte
+	given  bool // a hash among the keys is one that Of has made
 }
 
 // New returns the names that begin with prefix, with keys that are hashed if there is a secret.
 func New(prefix string, secret []byte) Names {
-	return Names{prefix + format, append([]byte(nil), secret...)}
+	return Names{prefix: prefix + format, secret: append([]byte(nil), secret...)}
+}
+
+// Given returns the same names for keys that Of has hashed already, as far as it has.
+func (n Names) Given() Names {
+	n.given = true
+	return n
 }
 
 // Prefix returns the beginning of all names, with the version of the format.
@@ -63,10 +70,18 @@ func (n Names) Of(before, key string) string {
 	for i := 0; readable && i < len(key); i++ {
 		readable = safe[key[i]]
 	}
-	if readable {
+	if readable || n.given && isHash(key) {
 		return before + key
 	}
 	return before + n.hash(key)
+}
+
+// isHash reports whether a key looks like a hash of one.
+func isHash(key string) bool {
+	if len(key) != 1+base64.RawURLEncoding.EncodedLen(sha256.Size) || key[0] != hashed {
+		return false
+	}
+	return strings.Trim(key[1:], letters+"_-") == ""
 }
 
 // hash returns what stands for a key that is not to be read.
