@@ -70,7 +70,7 @@ func (c *callers) count(e *guard.Event, p *policy) {
 	}
 	var room [256]byte
 	key := room[:0]
-	t := p.callers.Load()
+	t := p.callers[c.by].Load()
 	if t == nil {
 		t = c.of(p, e)
 	}
@@ -91,7 +91,7 @@ func sinceEpoch(e *guard.Event) time.Duration { return time.Duration(e.At) * tim
 func (c *callers) of(p *policy, e *guard.Event) *worst.Table {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if t := p.callers.Load(); t != nil {
+	if t := p.callers[c.by].Load(); t != nil {
 		return t
 	}
 	var all []callersOf
@@ -110,7 +110,7 @@ func (c *callers) of(p *policy, e *guard.Event) *worst.Table {
 		t = newTable()
 		c.shared.Store(t)
 	}
-	p.callers.Store(t)
+	p.callers[c.by].Store(t)
 	return t
 }
 
@@ -142,7 +142,7 @@ func (c *callers) worst(policy string, n int, now time.Duration) (all []Caller) 
 	if t := c.shared.Load(); t != nil {
 		keys, since := t.Top(now, worstCounters)
 		for _, k := range keys {
-			of, key, _ := strings.Cut(k.Key, "\x00")
+			of, key := sharedKey(k.Key)
 			if k.Key = key; policy == "" || policy == of {
 				add(of, []worst.Key{k}, since)
 			}
@@ -152,4 +152,10 @@ func (c *callers) worst(policy string, n int, now time.Duration) (all []Caller) 
 		return cmp.Or(cmp.Compare(b.Count-b.Error, a.Count-a.Error), cmp.Compare(b.Count, a.Count))
 	})
 	return all[:min(n, len(all))]
+}
+
+// sharedKey returns the policy and the key of a key of the shared table.
+func sharedKey(text string) (policy, key string) {
+	policy, key, _ = strings.Cut(text, "\x00")
+	return policy, key
 }

@@ -62,17 +62,18 @@ type line struct {
 	// used up, that is one of the other line.
 	series [int(core.Never+1) * froms * 2]atomic.Pointer[counts]
 	pace   pace
+	waited atomic.Uint64 // requests that have waited for their turn
 }
 
 // policy has what is counted for a policy as a whole, by whichever of its rules.
 type policy struct {
 	name    string
 	settled atomic.Uint64
-	queue   atomic.Pointer[counts]      // nil before the first wait
-	callers atomic.Pointer[worst.Table] // nil before the first refusal
-	timed   [froms]fate                 // of the histograms of its decisions, by what has decided
-	units   fate                        // of the series of its units settled
-	series  budget                      // of its decisions, so that no policy takes those of all others
+	queue   atomic.Pointer[counts]                   // nil before the first wait
+	callers [ByUnits + 1]atomic.Pointer[worst.Table] // by what they count; nil before the first that counts
+	timed   [froms]fate                              // of the histograms of its decisions, by what has decided
+	units   fate                                     // of the series of its units settled
+	series  budget                                   // of its decisions, so that no policy takes those of all others
 }
 
 // fate says whether a series that a policy needs has its name, or is counted as "other". That is decided when the

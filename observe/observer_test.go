@@ -368,7 +368,7 @@ func TestWorstOfManyPolicies(t *testing.T) {
 }
 
 func TestNewMistakes(t *testing.T) {
-	for _, o := range []observe.Options{{MaxSeries: -1}, {MaxSeries: 10}, {WorstBy: 7}} {
+	for _, o := range []observe.Options{{MaxSeries: -1}, {MaxSeries: 10}, {WorstBy: 7}, {UsageKeys: true, NoKeys: true}} {
 		_, err := observe.New(o)
 		assert.Error(t, err)
 	}

@@ -89,6 +89,76 @@ func (fs *Followers) States() (all []policies.RuleState) {
 	return all
 }
 
+// Usage returns u without policies that are none of theirs, and with keys as the stores keep them: where keys are hashed, in
+// hashes. Keys are left out where it is not known how they are kept.
+func (fs *Followers) Usage(u enforce.Usage) enforce.Usage {
+	show := map[string]shows{}
+	for _, f := range fs.all {
+		for _, r := range f.Rules() {
+			before, there := show[r.Policy]
+			now := showsOf(r.Store)
+			if there {
+				now = now.and(before)
+			}
+			show[r.Policy] = now
+		}
+	}
+	theirs := make([]enforce.PolicyUsage, 0, len(u.Policies))
+	for _, p := range u.Policies {
+		if s, is := show[p.Policy]; is {
+			p.Busiest, p.Refused = s.keys(p.Busiest), s.keys(p.Refused)
+			theirs = append(theirs, p)
+		}
+	}
+	u.Policies = theirs
+	return u
+}
+
+// shows knows how stores show the keys of a policy.
+type shows struct {
+	unknown bool
+	hash    func(key string) string // nil where they are shown as they are
+}
+
+func showsOf(s core.Store) shows {
+	at := location(s)
+	hashes, can := s.(interface{ ScoreKey(key string) string })
+	switch {
+	case at == core.Location{}, at.Hashed && !can:
+		return shows{unknown: true}
+	case at.Hashed:
+		return shows{hash: hashes.ScoreKey}
+	}
+	return shows{}
+}
+
+// and returns what two stores show: hashes if one of them hashes, and nothing if they do so by two secrets.
+func (s shows) and(other shows) shows {
+	switch {
+	case s.unknown || other.hash == nil && !other.unknown:
+		return s
+	case other.unknown || s.hash == nil:
+		return other
+	}
+	return shows{unknown: s.hash("a") != other.hash("a"), hash: s.hash}
+}
+
+// keys returns keys as they are shown.
+func (s shows) keys(top enforce.TopKeys) enforce.TopKeys {
+	if s.unknown {
+		return enforce.TopKeys{}
+	}
+	if s.hash == nil {
+		return top
+	}
+	keys := make([]enforce.KeyCount, len(top.Keys))
+	for i, k := range top.Keys {
+		keys[i] = enforce.KeyCount{Key: s.hash(k.Key), Count: k.Count, Error: k.Error}
+	}
+	top.Keys = keys
+	return top
+}
+
 // Unlisted returns the number of those that came when there were Max.
 func (fs *Followers) Unlisted() int { return fs.unlisted }
 

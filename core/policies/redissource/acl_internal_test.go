@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/policies"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/internal/logtest"
@@ -68,12 +69,13 @@ func TestACLOnCluster(t *testing.T) {
 	admin, pay := as(t, "weir-admin", cluster.Addrs()...), as(t, "pay", cluster.Addrs()...)
 	log := new(logtest.Log)
 	publish(t, admin, document("pay", 1, 1, "1/1m"))
-	s := follow(t, pay, "pay", Options{Log: log.Logger()}, quick())
+	s := follow(t, pay, "pay", Options{Log: log.Logger(), Usage: counted}, quick())
 	awaitText(t, s, "1/1m")
 	awaitSubscription(t, root, "pay")
 	publish(t, admin, document("pay", 1, 2, "2/1m"))
 	awaitText(t, s, "2/1m")
 	awaitProcesses(t, admin, "pay", func(all []*policies.Process) bool { return len(all) == 1 && all[0].Version.Revision == 2 })
+	assert.Equal(t, time.Minute, usages(t, admin, "pay")[s.process().Name].Usage.For)
 	assert.Empty(t, log.With("WARN"))
 	store, err := redisstore.New(pay, redisstore.Options{Prefix: "pay", Deadline: patience})
 	require.NoError(t, err)
@@ -98,13 +100,14 @@ func TestACL(t *testing.T) {
 
 	t.Run("it works", func(t *testing.T) {
 		log := new(logtest.Log)
-		s := follow(t, pay, "pay", Options{Log: log.Logger()}, quick())
+		s := follow(t, pay, "pay", Options{Log: log.Logger(), Usage: counted}, quick())
 		awaitText(t, s, "1/1m")
 		awaitSubscription(t, root, "pay")
 		publish(t, admin, document("pay", 1, 2, "2/1m"))
 		awaitText(t, s, "2/1m")
 		all := awaitProcesses(t, admin, "pay", func(all []*policies.Process) bool { return len(all) == 1 && all[0].Version.Revision == 2 })
 		assert.Equal(t, s.id, all[0].ID)
+		assert.Equal(t, time.Minute, usages(t, admin, "pay")[s.process().Name].Usage.For)
 		assert.Empty(t, log.With("WARN"))
 
 		store, err := redisstore.New(pay, redisstore.Options{Prefix: "pay", Deadline: patience})
@@ -199,3 +202,6 @@ func TestACL(t *testing.T) {
 		}
 	})
 }
+
+// counted is the Usage of a process that has counted nothing for a minute.
+func counted() enforce.Usage { return enforce.Usage{For: time.Minute} }

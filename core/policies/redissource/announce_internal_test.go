@@ -3,6 +3,8 @@ package redissource
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"strings"
 	"testing"
@@ -14,9 +16,13 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/core/policies"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/internal/redistest"
+	"github.com/weir-go/weir/keyfunc"
+	"github.com/weir-go/weir/nethttp"
+	"github.com/weir-go/weir/observe"
 )
 
 // awaitProcesses waits until the inventory of an app has what ok expects.
@@ -191,4 +197,68 @@ func TestLocationIsAnnounced(t *testing.T) {
 		got[r.Policy] = r.Location
 	}
 	assert.Equal(t, map[string]core.Location{"memory": {Process: true}, "plain": {Prefix: "weir"}, "hashed": {Prefix: app, Hashed: true}}, got)
+}
+
+// usages returns what the processes of an app have announced, by their names.
+func usages(t testing.TB, rdb redis.UniversalClient, app string) map[string]Announcement {
+	t.Helper()
+	all := map[string]Announcement{}
+	_, err := Announcements(t.Context(), rdb, app, func(a Announcement) { all[a.Name] = a })
+	require.NoError(t, err)
+	return all
+}
+
+// TestUsageIsAnnounced: what a process has counted of the policies that follow the Source is there beside what it obeys,
+// with each announcement, and goes with it; what cannot be read spoils nothing else.
+func TestUsageIsAnnounced(t *testing.T) {
+	t.Parallel()
+	rdb := server(t).Client(t)
+	app := newApp()
+	o, err := observe.New(observe.Options{UsageKeys: true})
+	require.NoError(t, err)
+	p := quick()
+	p.announce = 20 * time.Millisecond
+	p.expire = time.Second
+	s := follow(t, rdb, app, Options{Name: "counts", Usage: o.Usage}, p)
+	other := follow(t, rdb, app, Options{Name: "does not"}, quick())
+	store, err := redisstore.New(rdb, redisstore.Options{Prefix: app, HashKeys: []byte("0123456789abcdef"), Deadline: patience})
+	require.NoError(t, err)
+	for name, source := range map[string]enforce.Source{"hashed": s, "another": nil} {
+		g, err := guard.New(guard.Config{
+			Rule: guard.Rule{Policy: name + ": 2/1h", Key: keyfunc.Const("user=7")}, Store: store, Source: source, Observe: o.Observe,
+		})
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = g.Close() })
+		handler := nethttp.Limit(g)(http.NotFoundHandler())
+		for range 5 {
+			handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
+		}
+		defer runtime.KeepAlive(g)
+	}
+	require.Eventually(t, func() bool {
+		all := usages(t, rdb, app)
+		of := all["counts"].Usage
+		return len(all) == 2 && of != nil && len(of.Policies) == 1 && of.Policies[0].Tiers[0].Refused == 3
+	}, patience, 5*time.Millisecond)
+	all := usages(t, rdb, app)
+	assert.Nil(t, all["does not"].Usage)
+	require.NoError(t, all["does not"].UsageErr)
+	u := all["counts"].Usage
+	assert.Equal(t, "hashed", u.Policies[0].Policy, "of the other one nobody has heard")
+	assert.Equal(t, enforce.UsageCounts{Admitted: 2, Refused: 3}, u.Policies[0].Tiers[0].UsageCounts)
+	require.Len(t, u.Policies[0].Busiest.Keys, 1)
+	assert.Regexp(t, "^~.{43}$", u.Policies[0].Busiest.Keys[0].Key)
+
+	require.NoError(t, rdb.Set(t.Context(), UsageKey(app, other.id), strings.Repeat("x", 8<<20), 0).Err())
+	all = usages(t, rdb, app)
+	require.ErrorContains(t, all["does not"].UsageErr, "give at most 65536")
+	assert.NotNil(t, all["counts"].Usage)
+	require.NoError(t, rdb.Del(t.Context(), UsageKey(app, other.id)).Err())
+	require.NoError(t, rdb.HSet(t.Context(), UsageKey(app, other.id), "a", "b").Err())
+	all = usages(t, rdb, app)
+	require.ErrorContains(t, all["does not"].UsageErr, "WRONGTYPE")
+	assert.NotNil(t, all["counts"].Usage)
+
+	require.NoError(t, s.Close())
+	require.Eventually(t, func() bool { return rdb.Exists(t.Context(), UsageKey(app, s.id)).Val() == 0 }, patience, 5*time.Millisecond)
 }

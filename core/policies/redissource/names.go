@@ -10,6 +10,9 @@ func Channel(app string) string { return Key(app) }
 // ProcessKey returns the name of the key under which a process of an app says what it obeys.
 func ProcessKey(app, id string) string { return "weir-services:" + app + ":" + id }
 
+// UsageKey returns the name of the key under which a process of an app says what it has counted.
+func UsageKey(app, id string) string { return ProcessKey(app, id) + ":usage" }
+
 // ProcessIndex returns the name of the sorted set of the processes of an app: ids by the Unix time in seconds at which
 // each was last heard of.
 func ProcessIndex(app string) string { return "weir-services:" + app + ":index" }

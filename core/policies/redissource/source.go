@@ -35,6 +35,11 @@ type Options struct {
 	Name string
 	// Silent leaves this process out of the inventory: it writes nothing to Redis.
 	Silent bool
+	// Usage returns what this process has counted of its policies, which is then announced beside what it obeys, such as
+	// the Usage of an observe.Observer. It is called once for each announcement, by a goroutine of the Source. Of policies
+	// that do not follow the Source nothing is announced, and keys only as their stores keep them: in hashes where they are
+	// hashed. nil means that nothing is announced of it.
+	Usage func() enforce.Usage
 }
 
 // Source follows the document of an app in Redis: it is an [enforce.Listener], for Config.Source of a Guard and
