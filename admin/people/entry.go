@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/oauth2"
 
+	"github.com/weir-go/weir/admin/audit"
 	"github.com/weir-go/weir/admin/internal/sqldb"
 )
 
@@ -159,26 +160,28 @@ func (p *People) serveCallback(w http.ResponseWriter, r *http.Request) {
 func (p *People) arrive(w http.ResponseWriter, r *http.Request, began pending, l login, succeeded func()) {
 	id := ID(l.issuer, l.subject)
 	again, allowed := false, false
-	err := p.write(r.Context(), func(ctx context.Context, t sqldb.Tx) error {
+	err := p.db.Change(r.Context(), func(ctx context.Context, c *sqldb.Change) error {
 		var n int
-		err := t.Row(ctx, `SELECT COUNT(*) FROM weir_logins WHERE hash = ?`, sum(began.State)).Scan(&n)
+		err := c.Row(ctx, `SELECT COUNT(*) FROM weir_logins WHERE hash = ?`, sum(began.State)).Scan(&n)
 		if err != nil || n > 0 {
 			again = n > 0
 			return err
 		}
-		if err := p.tidy(ctx, t); err != nil {
+		if err := p.tidy(ctx, c.Tx); err != nil {
 			return err
 		}
-		_, err = t.Exec(ctx, `INSERT INTO weir_logins (hash, ends) VALUES (?, ?)`, sum(began.State), micro(began.Ends))
+		_, err = c.Exec(ctx, `INSERT INTO weir_logins (hash, ends) VALUES (?, ?)`, sum(began.State), micro(began.Ends))
 		if err != nil {
 			return err
 		}
-		who, err := p.enter(ctx, t, id, l)
+		who, err := p.enter(ctx, c.Tx, id, l)
 		if err != nil {
 			return err
 		}
-		allowed = anything(who)
-		return nil
+		if allowed = anything(who); !allowed { // the audit is for those who may do something
+			return p.changed(ctx, c, By{Person: who}, audit.Row{})
+		}
+		return p.changed(ctx, c, By{Person: who}, audit.Row{Action: "enter"}, map[string]any{"by": p.provider.host})
 	})
 	switch {
 	case err != nil:

@@ -24,7 +24,7 @@ func linkOpensOneSession(t *testing.T, location string) {
 	link := s.link(t, "anna", rights.Admin, rights.AllApps, 0)
 	status, body := newBrowser(t).get(s.url + "/link")
 	assert.Equal(t, http.StatusOK, status)
-	assert.Contains(t, body, `name="secret"`, "a GET shows a form")
+	assert.Contains(t, body, `"Kind":"link"`, "a GET shows a form")
 
 	var opened atomic.Int32
 	var work sync.WaitGroup

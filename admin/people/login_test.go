@@ -150,7 +150,7 @@ func loginByProvider(t *testing.T, location string) {
 	b := newBrowser(t)
 	status, body := b.get(s.url + "/login?next=%2Fapps%2Fpay")
 	assert.Equal(t, http.StatusOK, status)
-	assert.Contains(t, body, `href="/login/start?next=%2Fapps%2Fpay"`)
+	assert.Contains(t, body, `"Start":"/login/start?next=%2Fapps%2Fpay"`)
 
 	var last string
 	b.CheckRedirect = func(r *http.Request, _ []*http.Request) error {

@@ -2,6 +2,7 @@ package people_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
@@ -52,6 +53,10 @@ func start(t testing.TB, location string, change ...func(*people.Options)) *site
 	s.url = "http://" + server.Listener.Addr().String()
 	s.audit = newAudit(t, s.db)
 	o := people.Options{DB: s.db, Audit: s.audit, PublicURL: s.url, Now: s.now.now, Log: slog.New(slog.DiscardHandler)}
+	o.Render = func(w http.ResponseWriter, _ *http.Request, status int, s people.Screen) {
+		w.WriteHeader(status)
+		_ = json.NewEncoder(w).Encode(s)
+	}
 	for _, f := range change {
 		f(&o)
 	}

@@ -31,7 +31,7 @@ type Options struct {
 	OIDC *OIDC
 	// Trusted are the networks of the proxies in front, whose X-Forwarded-For names the client; see keyfunc.ForwardedIP.
 	Trusted []netip.Prefix
-	// Render writes a page about entering. nil writes one without any decoration.
+	// Render writes a page about entering. nil writes its message as text, for programs that do not serve Handler.
 	Render func(w http.ResponseWriter, r *http.Request, status int, s Screen)
 	// Log receives what no client sees; nil is slog.Default().
 	Log *slog.Logger
@@ -74,7 +74,7 @@ func New(ctx context.Context, o Options) (*People, error) {
 		o.Now = time.Now
 	}
 	if o.Render == nil {
-		o.Render = plain
+		o.Render = func(w http.ResponseWriter, _ *http.Request, status int, s Screen) { http.Error(w, s.Message, status) }
 	}
 	p := &People{
 		db: o.DB, audit: o.Audit, log: o.Log, now: o.Now, render: o.Render,

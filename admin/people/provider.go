@@ -65,12 +65,20 @@ func newProvider(o OIDC, origin string) (*provider, error) {
 	}
 	return &provider{
 		o: o, host: u.Host,
-		client: &http.Client{Timeout: providerWithin, Transport: bounded{http.DefaultTransport}},
+		client: &http.Client{Timeout: providerWithin, Transport: bounded{http.DefaultTransport}, CheckRedirect: sameServer},
 		config: oauth2.Config{
 			ClientID: o.ClientID, ClientSecret: o.ClientSecret, RedirectURL: origin + pathCallback,
 			Scopes: slices.Compact(append([]string{oidc.ScopeOpenID}, o.Scopes...)),
 		},
 	}, nil
+}
+
+// sameServer keeps a provider from sending a secret on: what is asked of it is answered by its own host.
+func sameServer(r *http.Request, before []*http.Request) error {
+	if first := before[0]; len(before) > 3 || r.URL.Host != first.URL.Host || r.URL.Scheme != first.URL.Scheme {
+		return http.ErrUseLastResponse
+	}
+	return nil
 }
 
 // bounded cuts answers that are too long, which are then no JSON.
@@ -94,7 +102,7 @@ type providerError struct {
 }
 
 func (e *providerError) Error() string {
-	return fmt.Sprintf("the identity provider at %s does not answer as it should: %v", e.host, e.err)
+	return fmt.Sprintf("the identity provider at %s does not answer as it should: %s", e.host, line(e.err.Error(), 300))
 }
 
 // Unwrap returns the error of the attempt.
