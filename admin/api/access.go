@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"net/http"
 	"net/url"
 	"strconv"
 
@@ -30,7 +31,11 @@ func (s *server) putGrants(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	return tagged(s.PutGrants(ctx, who(ctx), in.App, in.Body.Grants, w))
+	out, revision, err := s.PutGrants(ctx, who(ctx), in.App, in.Body.Grants, w)
+	if err == nil && out.Proposal != "" {
+		return &answer[manage.Grants]{Status: http.StatusAccepted, Body: *out}, nil
+	}
+	return tagged(out, revision, err)
 }
 
 func (s *server) tokens(ctx context.Context, in *Paged) (*answer[manage.Tokens], error) {

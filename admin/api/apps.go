@@ -23,7 +23,7 @@ func (s *server) app(ctx context.Context, in *OfApp) (*answer[manage.AppView], e
 	if err != nil {
 		return nil, err
 	}
-	return tagged(out, out.Revision, nil)
+	return tagged(out, out.SettingsRevision, nil)
 }
 
 // revisionOfApp returns a function for Condition.expect.
@@ -34,6 +34,17 @@ func (s *server) revisionOfApp(app string) func(context.Context) (int64, error) 
 	}
 }
 
+// revisionOfSettings is revisionOfApp for the settings.
+func (s *server) revisionOfSettings(app string) func(context.Context) (int64, error) {
+	return func(ctx context.Context) (int64, error) {
+		out, err := s.App(ctx, who(ctx), app)
+		if err != nil {
+			return 0, err
+		}
+		return out.SettingsRevision, nil
+	}
+}
+
 func (s *server) putApp(ctx context.Context, in *struct {
 	OfApp
 	Condition
@@ -41,7 +52,7 @@ func (s *server) putApp(ctx context.Context, in *struct {
 	Body adminapi.Settings
 },
 ) (*written, error) {
-	w, err := in.write(ctx, in.Condition, s.revisionOfApp(in.App))
+	w, err := in.write(ctx, in.Condition, s.revisionOfSettings(in.App))
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +65,7 @@ func (s *server) deleteApp(ctx context.Context, in *struct {
 	Writing
 },
 ) (*written, error) {
-	w, err := in.write(ctx, in.Condition, s.revisionOfApp(in.App))
+	w, err := in.write(ctx, in.Condition, s.revisionOfSettings(in.App))
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/url"
@@ -103,8 +104,8 @@ func wrote(w *adminapi.Written, err error) (*written, error) {
 		return nil, err
 	}
 	out, err := tagged(w, w.Revision, nil)
-	if w.PolicyRevision > 0 {
-		out.ETag = adminapi.ETag(w.PolicyRevision)
+	if revision := cmp.Or(w.SettingsRevision, w.PolicyRevision); revision > 0 {
+		out.ETag = adminapi.ETag(revision)
 	}
 	if w.Proposal != "" {
 		out.Status, out.ETag = http.StatusAccepted, ""

@@ -39,6 +39,8 @@ type App struct {
 	// Role is that of the person: "viewer", "operator", "owner" or "admin".
 	Role     string            `json:"role"`
 	Settings adminapi.Settings `json:"settings"`
+	// SettingsRevision is that of the settings, 0 if they were never written. It is the ETag of PathApp.
+	SettingsRevision int64 `json:"settingsRevision,omitempty"`
 	// Health is nil where the processes have not been read.
 	Health *Health `json:"health,omitempty"`
 }
@@ -117,12 +119,12 @@ func limited(limit int) int {
 
 // Apps returns up to limit apps that a person may see, by name, those after a name.
 func (m *Manager) Apps(ctx context.Context, who *rights.Person, after string, limit int) (*Apps, error) {
-	heads, err := m.o.Record.Heads(ctx)
+	all, err := m.o.Record.Apps(ctx)
 	if err != nil {
 		return nil, err
 	}
 	out := &Apps{Apps: []App{}}
-	for _, h := range heads {
+	for _, h := range all {
 		if len(out.Apps) == limited(limit) {
 			break
 		}
@@ -134,14 +136,14 @@ func (m *Manager) Apps(ctx context.Context, who *rights.Person, after string, li
 	return out, nil
 }
 
-func (m *Manager) app(who *rights.Person, h record.Head, s *standing) App {
+func (m *Manager) app(who *rights.Person, h record.App, s *standing) App {
 	state := m.o.Publisher.State(h.App)
 	return App{
 		App: adminapi.App{
 			App: h.App, Generation: h.Version.Generation, Revision: h.Version.Revision,
 			Published: state.Version == h.Version && state.Alarm == "", Alarm: state.Alarm,
 		},
-		Role: who.Role(h.App).String(), Health: s.health(h.Version),
+		Role: who.Role(h.App).String(), Health: s.health(h.Version), Settings: settingsOf(h.Settings), SettingsRevision: h.Revision,
 	}
 }
 
@@ -154,7 +156,7 @@ func (m *Manager) Search(ctx context.Context, who *rights.Person, text string) (
 		return nil, m.may(nil, rights.ActionView)
 	}
 	text = strings.TrimSpace(text)
-	heads, err := m.o.Record.Heads(ctx)
+	heads, err := m.o.Record.Apps(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -227,12 +229,29 @@ func (m *Manager) App(ctx context.Context, who *rights.Person, app string) (*App
 	if err != nil {
 		return nil, err
 	}
-	out := &AppView{App: m.app(who, head, &standing), Policies: []PolicyView{}}
+	state, err := m.o.Record.State(ctx, app)
+	if err != nil && (known || !notFound(err)) { // it is deleted
+		return nil, err
+	}
+	temporary, err := m.temporaryOf(ctx, who, app)
+	if err != nil {
+		return nil, err
+	}
+	open, err := m.o.Record.Proposals(ctx, record.WhichProposals{App: app, State: record.Open})
+	if err != nil {
+		return nil, err
+	}
+	out := &AppView{
+		App: m.app(who, record.App{Head: head, State: state}, &standing), Policies: []PolicyView{}, Proposals: len(open),
+	}
 	for _, name := range slices.Sorted(maps.Keys(uses)) {
 		u := uses[name]
 		v := PolicyView{Held: heldFor(who, u.Owner, name, u.Revision, u.Policy), Owner: u.Owner, Words: words(u.Policy.Text)}
 		if !visible(who, u.Owner) {
 			v.Owner, v.Held.App = "another app", "another app"
+		}
+		if u.Owner == app {
+			v.Temporary = temporary[name]
 		}
 		if past, ok := last[name]; ok && u.Owner == app {
 			changed := pastOf(who, app, past)
@@ -259,22 +278,6 @@ func (m *Manager) App(ctx context.Context, who *rights.Person, app string) (*App
 
 // maxEmergencies bounds those that an app shows at once.
 const maxEmergencies = 10
-
-// PutApp makes an app known, or changes its settings.
-func (m *Manager) PutApp(ctx context.Context, who *rights.Person, app string, _ adminapi.Settings, w Write) (*adminapi.Written, error) {
-	if err := m.may(who, rights.ActionAddApp, app); err != nil {
-		return nil, err
-	}
-	return m.change(ctx, who, record.Change{App: app, Action: "add"}, w)
-}
-
-// DeleteApp deletes an app with its policies.
-func (m *Manager) DeleteApp(_ context.Context, who *rights.Person, app string, _ Write) (*adminapi.Written, error) {
-	if err := m.may(who, rights.ActionDeleteApp, app); err != nil {
-		return nil, err
-	}
-	return nil, ErrNotYet
-}
 
 // maxLeap bounds how far processes can raise a generation: somebody has to adopt an app a thousand times for that, and
 // after the last number that there is nobody could adopt it any more.

@@ -63,7 +63,7 @@ func (m *Manager) Audit(ctx context.Context, who *rights.Person, which WhichAudi
 	case which.App != "":
 		filter.Apps = []string{which.App}
 	case rights.Decide(who, rights.ActionAuditAll) != rights.Allowed:
-		heads, err := m.o.Record.Heads(ctx)
+		heads, err := m.o.Record.Apps(ctx)
 		if err != nil {
 			return nil, err
 		}

@@ -88,6 +88,8 @@ func Problem(err error) *adminapi.Problem {
 		if stale.Expected == NoRevision {
 			p.Detail = fmt.Sprintf("none of the given revisions is current; %d is; read it and try again", stale.Current)
 		}
+	case errors.As(err, new(*record.KeptError)), errors.As(err, new(*record.DecidedError)), errors.As(err, new(*record.LapsedError)):
+		set(http.StatusConflict, adminapi.TypeTaken)
 	case errors.As(err, &taken):
 		set(http.StatusConflict, adminapi.TypeTaken)
 	case errors.As(err, &invalid):

@@ -35,6 +35,9 @@ func (*Manager) Me(_ context.Context, who *rights.Person) (*Me, error) {
 // Grants answers PathGrants, and is its body.
 type Grants struct {
 	Grants []Grant `json:"grants" maxItems:"1000"`
+	// Proposal is the id of the proposal that new grants have become, because the app wants another owner to approve them:
+	// nothing was written then. It is not read.
+	Proposal string `json:"proposal,omitempty"`
 }
 
 // Grant is a right of a person or a group on an app.
@@ -106,6 +109,17 @@ func (m *Manager) PutGrants(ctx context.Context, who *rights.Person, app string,
 	expected := expect.Revision
 	if w.Any {
 		expected = people.Any
+	}
+	proposal, err := m.proposeGrants(ctx, who, app, list, expected, w)
+	if err != nil {
+		return nil, 0, err
+	}
+	if proposal != "" {
+		out, _, err := m.Grants(ctx, who, app)
+		if err == nil {
+			out.Proposal = proposal
+		}
+		return out, 0, err
 	}
 	if _, err := m.o.People.SetGrants(ctx, m.author(who, grants(app), w.Reason, app), app, list, expected); err != nil {
 		return nil, 0, err

@@ -25,7 +25,7 @@ type Keys struct {
 	// Numbers are those of the policy's keys that have some of their own.
 	Numbers map[string]string `json:"numbers"`
 	// Temporary are those of them that end by themselves.
-	Temporary []Temporarily `json:"temporary,omitempty"`
+	Temporary []adminapi.Temporarily `json:"temporary,omitempty"`
 	// Busiest and Refused are the keys that use most and that are refused most, as far as services tell.
 	Busiest []adminapi.Caller `json:"busiest,omitempty"`
 	Refused []adminapi.Caller `json:"refused,omitempty"`
@@ -63,7 +63,7 @@ type Look struct {
 	// Numbers are those that the key has of its own, "" if it has those of the others.
 	Numbers string `json:"numbers,omitempty"`
 	// Temporary is the end of these numbers, if they end by themselves.
-	Temporary *Temporarily `json:"temporary,omitempty"`
+	Temporary *adminapi.Temporarily `json:"temporary,omitempty"`
 	// Explanation has the answer that a request would get now. It is nil where nobody can look.
 	Explanation *enforce.Explanation `json:"explanation,omitempty"`
 	// Tiers have the answers in tiers, of which MoreTiers are left out. Of a key that has numbers of its own there are none.
@@ -86,19 +86,20 @@ func (m *Manager) Keys(ctx context.Context, who *rights.Person, app, name string
 	if err != nil {
 		return nil, 0, m.shown(who, app, err)
 	}
+	temporary, err := m.temporaryOf(ctx, who, app)
+	if err != nil {
+		return nil, 0, err
+	}
 	out := &Keys{Numbers: p.Keys}
+	for _, t := range temporary[name] {
+		if t.Key != "" {
+			out.Temporary = append(out.Temporary, t)
+		}
+	}
 	if out.Numbers == nil {
 		out.Numbers = map[string]string{}
 	}
 	return out, revision, nil
-}
-
-// PutKey gives a key numbers of its own, or takes them away.
-func (m *Manager) PutKey(_ context.Context, who *rights.Person, app, _ string, _ KeyNumbers, _ Write) (*adminapi.Written, error) {
-	if err := m.may(who, rights.ActionSetKey, app); err != nil {
-		return nil, err
-	}
-	return nil, ErrNotYet
 }
 
 // errNoCounts reports that a program was started without the stores of counts.
@@ -110,17 +111,20 @@ func (m *Manager) bound(ctx context.Context, app string, s *standing) []counts.R
 		return s.rules
 	}
 	var others []counts.App
-	heads, err := m.o.Record.Heads(ctx)
+	var prefixes []string
+	all, err := m.o.Record.Apps(ctx)
 	if err != nil { // then nobody looks anywhere
 		others = append(others, counts.App{Rules: s.rules})
 	}
-	for _, h := range heads {
-		if h.App != app {
-			other := m.standing(ctx, h.App)
-			others = append(others, counts.App{Name: h.App, Rules: other.rules})
+	for _, a := range all {
+		if a.App == app {
+			prefixes = a.Settings.Counts
+			continue
 		}
+		other := m.standing(ctx, a.App)
+		others = append(others, counts.App{Name: a.App, Prefixes: a.Settings.Counts, Rules: other.rules})
 	}
-	return m.o.Counts.Bind(counts.App{Name: app, Rules: s.rules}, others)
+	return m.o.Counts.Bind(counts.App{Name: app, Prefixes: prefixes, Rules: s.rules}, others)
 }
 
 // mayCounts decides whether a person may do something to counts that several apps share.
@@ -205,6 +209,10 @@ func (m *Manager) Look(ctx context.Context, who *rights.Person, app, key, _ stri
 	for name, u := range uses {
 		document.Policies[name] = u.Policy
 	}
+	temporary, err := m.temporaryOf(ctx, who, app)
+	if err != nil {
+		return nil, err
+	}
 	if err := m.looked(ctx, who, app, "", key); err != nil {
 		return nil, err
 	}
@@ -227,6 +235,11 @@ func (m *Manager) Look(ctx context.Context, who *rights.Person, app, key, _ stri
 				look.Revision = u.Revision
 			}
 			look.Numbers = u.Policy.Keys[key]
+			for _, t := range temporary[l.Policy] {
+				if t.Key == key && u.Owner == app {
+					look.Temporary = &t
+				}
+			}
 		}
 		if l.Explanation != nil {
 			look.Words = l.Explanation.String()

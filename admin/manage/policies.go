@@ -2,7 +2,6 @@ package manage
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"net/http"
 	"slices"
@@ -19,29 +18,9 @@ import (
 type Held struct {
 	adminapi.Held
 	// Temporary are the changes of it that end by themselves.
-	Temporary []Temporarily `json:"temporary,omitempty"`
+	Temporary []adminapi.Temporarily `json:"temporary,omitempty"`
 	// KeyCount is the number of keys with numbers of their own, for those who may not see the keys.
 	KeyCount int `json:"keyCount,omitempty"`
-}
-
-// Temporarily is a change that ends by itself: the former text is then written again, unless somebody has changed it.
-type Temporarily struct {
-	// Key is the key whose numbers it changes, or "" for the policy's text.
-	Key    string    `json:"key,omitempty"`
-	Until  time.Time `json:"until"`
-	By     string    `json:"by,omitempty"`
-	Reason string    `json:"reason,omitempty"`
-	// Former is the text that holds again, "" if there was none.
-	Former string `json:"former,omitempty"`
-}
-
-// Temporary is the body of PathTemporary: either Text or Trial.
-type Temporary struct {
-	// Text has the numbers that hold until then.
-	Text string `json:"text,omitempty"`
-	// Trial is true to let the policy only count until then, and false to let it refuse.
-	Trial *bool     `json:"trial,omitempty"`
-	Until time.Time `json:"until"`
 }
 
 // Document returns the document of an app as it is published, and the revision of the app. With owned it has only the
@@ -87,7 +66,12 @@ func (m *Manager) Policy(ctx context.Context, who *rights.Person, app, name stri
 	if err != nil {
 		return nil, m.shown(who, app, err)
 	}
+	temporary, err := m.temporaryOf(ctx, who, app)
+	if err != nil {
+		return nil, err
+	}
 	held := heldFor(who, app, name, revision, p)
+	held.Temporary = temporary[name]
 	return &held, nil
 }
 
@@ -191,11 +175,25 @@ func (m *Manager) Rollback(ctx context.Context, who *rights.Person, app, name st
 }
 
 // RollbackApp makes all policies of an app what they were at a revision.
-func (m *Manager) RollbackApp(_ context.Context, who *rights.Person, app string, _ int64, _ Write) (*adminapi.Written, error) {
+func (m *Manager) RollbackApp(ctx context.Context, who *rights.Person, app string, to int64, w Write) (*adminapi.Written, error) {
 	if err := m.may(who, rights.ActionWrite, app); err != nil {
 		return nil, err
 	}
-	return nil, ErrNotYet
+	expect, err := w.expect()
+	if err != nil {
+		return nil, err
+	}
+	if expect.Absent {
+		return nil, refusal(http.StatusBadRequest, `found "If-None-Match"; send "If-Match" with the revision of the app's document`)
+	}
+	edits, err := m.o.Record.Back(ctx, app, to)
+	if err != nil {
+		return nil, err
+	}
+	return m.change(ctx, who, record.Change{
+		App: app, Action: "rollback", Revision: expect.Revision, Back: true, Edits: edits,
+		Permit: m.permit(who, rights.ActionWrite, app),
+	}, w)
 }
 
 // TakeOver writes a limit that only the code of the services has into the record, as it is.
@@ -267,7 +265,13 @@ func (m *Manager) Apply(ctx context.Context, who *rights.Person, data []byte, dr
 	}
 	c := record.Change{
 		App: app, Action: "apply", Revision: expect.Revision, Dry: dry, Permit: m.permit(who, rights.ActionWrite, apps...),
+		Beneath: true, FromFiles: who.Token != 0,
 	}
+	state, err := m.o.Record.State(ctx, app)
+	if err != nil && !notFound(err) {
+		return nil, err
+	}
+	c.Reviewed = dry || state.Settings.KeptBy != "" && who.Token != 0 && who.Token == state.Settings.KeptByToken
 	for _, name := range slices.Sorted(maps.Keys(document.Policies)) {
 		p := document.Policies[name]
 		c.Edits = append(c.Edits, record.Edit{Name: name, Policy: &p})
@@ -300,59 +304,11 @@ func (m *Manager) Trial(ctx context.Context, who *rights.Person, app, name strin
 	if err != nil {
 		return nil, err
 	}
-	if p.Text, err = trialText(p.Text, on); err != nil {
+	if p.Text, err = m.trialText(ctx, app, name, p.Text, on); err != nil {
 		return nil, err
 	}
 	return m.change(ctx, who, record.Change{
 		App: app, Action: "trial", Permit: m.permit(who, rights.ActionWrite, app),
 		Edits: []record.Edit{{Name: name, Policy: p, Expect: expect}},
 	}, w)
-}
-
-// current returns a policy of an app as the record has it, with the text of the code if it has none.
-func (m *Manager) current(ctx context.Context, app, name string) (*policies.Policy, error) {
-	p, _, err := m.o.Record.Policy(ctx, app, name)
-	var missing *record.NotFoundError
-	if err != nil && (!errors.As(err, &missing) || missing.Owner != "") {
-		return nil, err
-	}
-	if p.Text == "" {
-		code, err := m.ofCode(ctx, app, name)
-		if err != nil {
-			return nil, err
-		}
-		p.Text = code.Text
-	}
-	return &p, nil
-}
-
-// trialText returns a policy's text with the word shadow, or without it.
-func trialText(text string, on bool) (string, error) {
-	p, err := core.Parse(text)
-	if err != nil {
-		return "", &record.InvalidError{Err: err}
-	}
-	o := p.Options()
-	o.Shadow = on
-	changed, err := core.NewPolicy(p.Name(), o, p.Limits()...)
-	if err != nil {
-		return "", &record.InvalidError{Err: err}
-	}
-	return changed.String(), nil
-}
-
-// SetTemporary writes other numbers of a policy, which hold until a time.
-func (m *Manager) SetTemporary(_ context.Context, who *rights.Person, app, _ string, _ Temporary, _ Write) (*adminapi.Written, error) {
-	if err := m.may(who, rights.ActionTemporary, app); err != nil {
-		return nil, err
-	}
-	return nil, ErrNotYet
-}
-
-// EndTemporary ends them before their time.
-func (m *Manager) EndTemporary(_ context.Context, who *rights.Person, app, _ string, _ Write) (*adminapi.Written, error) {
-	if err := m.may(who, rights.ActionTemporary, app); err != nil {
-		return nil, err
-	}
-	return nil, ErrNotYet
 }

@@ -118,8 +118,16 @@ const announcing = 2 * time.Second
 func (m *Manager) announced(ctx context.Context, c record.Change) (all []record.Announced, whole bool, err error) {
 	apps := map[string]bool{c.App: true}
 	for _, e := range c.Edits {
-		if e.Policy != nil {
-			for _, app := range e.Policy.Apps {
+		p := e.Policy
+		if e.Patch != nil {
+			now, _, err := m.o.Record.Policy(ctx, c.App, e.Name)
+			if err != nil && !notFound(err) {
+				return nil, false, err
+			}
+			p = e.Patch.On(&now)
+		}
+		if p != nil {
+			for _, app := range p.Apps {
 				apps[app] = true
 			}
 		}
@@ -136,7 +144,7 @@ func (m *Manager) announced(ctx context.Context, c record.Change) (all []record.
 	}
 	names := map[string]bool{}
 	for _, e := range c.Edits {
-		names[e.Name] = e.Policy != nil
+		names[e.Name] = e.Policy != nil || e.Patch != nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, announcing)
 	defer cancel()

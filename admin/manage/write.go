@@ -16,36 +16,49 @@ func (m *Manager) change(ctx context.Context, who *rights.Person, c record.Chang
 	if err := w.reasoned(); err != nil && !c.Dry {
 		return nil, err
 	}
-	c.By, c.Reason, c.Force, c.Emergency = by(who), w.Reason, w.Force, w.Emergency
+	c.By, c.Reason, c.Force, c.Emergency = by(who), w.Reason, c.Force || w.Force, w.Emergency
 	var whole bool
 	var err error
 	if c.Announced, whole, err = m.announced(ctx, c); err != nil {
 		return nil, err
 	}
+	c.Reviewed = c.Reviewed || c.Dry
 	outcome, err := m.o.Record.Change(ctx, c)
+	if errors.As(err, new(*record.ReviewError)) {
+		return m.propose(ctx, who, c, nil)
+	}
 	if err != nil {
 		return nil, m.refused(ctx, who, c, err)
 	}
-	out := &adminapi.Written{
-		App: c.App, Dry: c.Dry, Differences: []adminapi.Difference{},
-		Generation: outcome.Head.Version.Generation, Revision: outcome.Head.Version.Revision,
-	}
-	for _, d := range outcome.Differences {
-		out.Differences = append(out.Differences, adminapi.Difference{
-			Name: d.Name, Before: pastFor(who, c.App, d.Before), After: pastFor(who, c.App, d.After), Afresh: d.Afresh,
-		})
-	}
-	out.CannotUse = cannotUseFor(who, c.App, outcome.CannotUse)
+	out := writtenOf(who, c, outcome)
 	if whole {
 		out.Unused = unused(outcome.Differences, c.Announced)
 	}
 	if !c.Dry {
 		out.Published, out.Alarm = m.published(ctx, who, outcome)
 	}
+	return out, nil
+}
+
+// writtenOf returns the result of a change as a person may see it.
+func writtenOf(who *rights.Person, c record.Change, outcome *record.Outcome) *adminapi.Written {
+	out := &adminapi.Written{
+		App: c.App, Dry: c.Dry, Differences: []adminapi.Difference{},
+		Generation: outcome.Head.Version.Generation, Revision: outcome.Head.Version.Revision,
+		SettingsRevision: outcome.Settings,
+		CannotUse:        cannotUseFor(who, c.App, outcome.CannotUse),
+		Ended:            temporarily(who, c.App, outcome.Ended),
+		Beneath:          temporarily(who, c.App, outcome.Beneath),
+	}
+	for _, d := range outcome.Differences {
+		out.Differences = append(out.Differences, adminapi.Difference{
+			Name: d.Name, Before: pastFor(who, c.App, d.Before), After: pastFor(who, c.App, d.After), Afresh: d.Afresh,
+		})
+	}
 	if c.Action != "apply" && len(c.Edits) == 1 {
 		out.PolicyRevision = outcome.Revision // what the next change of this policy expects
 	}
-	return out, nil
+	return out
 }
 
 // published waits until the documents of all apps that a change affects are published, or the one of its app if it

@@ -53,6 +53,8 @@ type Change struct {
 	// new Settings bring it back.
 	Delete bool
 	Expect Expect
+	// Also, if it is not nil, writes what belongs to the change and not to the record.
+	Also func(context.Context, *sqldb.Change) error
 }
 
 // Edit is one policy as it shall be.
@@ -313,6 +315,11 @@ func (w *writer) all(ctx context.Context) (*Outcome, error) {
 			return nil, err
 		}
 	}
+	if c.Also != nil {
+		if err := c.Also(ctx, w.Change); err != nil {
+			return nil, err
+		}
+	}
 	w.outcome.Head = head
 	slices.SortFunc(w.outcome.Affected, func(a, b Head) int { return strings.Compare(a.App, b.App) })
 	return &w.outcome, nil
@@ -397,6 +404,9 @@ func (w *writer) expect(ctx context.Context, e *Edit, before held) error {
 	}
 	if (!e.Expect.Absent || current == 0) && (e.Expect.Revision == 0 || e.Expect.Revision == current) {
 		return nil
+	}
+	if e.Patch != nil && e.Expect.Absent && e.Patch.Base(nil) == e.Patch.Base(before.policy) {
+		return nil // only something else is there
 	}
 	if e.Patch != nil && e.Expect.Revision != 0 {
 		read, err := versionOf(ctx, w.Tx, w.change.App, e.Name, e.Expect.Revision)

@@ -31,6 +31,11 @@ type Settings struct {
 	// KeptBy is the place of the files from which "weir apply" writes the policies of the app. Nobody else may change
 	// them then. It is "" if there are none.
 	KeptBy string `json:"keptBy,omitempty"`
+	// KeptByToken is the number of the token that writes them, whose changes need no approval.
+	KeptByToken int64 `json:"keptByToken,omitempty"`
+	// Counts are the prefixes of the stores in which processes of the app count. An admin writes them, so that nobody
+	// looks at the counts of another app.
+	Counts []string `json:"counts,omitempty"`
 }
 
 // Services answers PathServices.

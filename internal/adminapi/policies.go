@@ -61,6 +61,28 @@ type Written struct {
 	// Unused are the names of policies of the change that no process has: mistakes of spelling, mostly, or policies of
 	// programs that do not run yet. It is empty where it is not known what processes have.
 	Unused []string `json:"unused,omitempty"`
+	// Ended are temporary changes of the same parts of policies, which are over now. Beneath are those that go on: what was
+	// written beneath them holds when they end.
+	Ended   []Temporarily `json:"ended,omitempty"`
+	Beneath []Temporarily `json:"beneath,omitempty"`
+	// SettingsRevision is that of the app's settings, of a change of these: their ETag.
+	SettingsRevision int64 `json:"settingsRevision,omitempty"`
+}
+
+// Temporarily is a change of one part of a policy that ends by itself: then the former text holds again.
+type Temporarily struct {
+	Policy string `json:"policy"`
+	// Key is the key whose numbers it changes, or "" for the policy's text.
+	Key string `json:"key,omitempty"`
+	// Text holds until then, and Former after. "" is none.
+	Text   string    `json:"text,omitempty"`
+	Former string    `json:"former,omitempty"`
+	Began  time.Time `json:"began"`
+	Until  time.Time `json:"until"`
+	By     string    `json:"by,omitempty"`
+	Reason string    `json:"reason,omitempty"`
+	// Why is the reason why it could not be ended at its time, or "".
+	Why string `json:"why,omitempty"`
 }
 
 // Difference is a policy before and after a change.
