@@ -2,9 +2,11 @@ package demo
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/weir-go/weir/core/policies"
+	"github.com/weir-go/weir/core/policies/redissource"
 )
 
 // exchange holds what Redis holds for a fleet: the published documents, and the processes with what they obey. A
@@ -85,4 +87,26 @@ func (x *exchange) processes(_ context.Context, app string) (all []*policies.Pro
 		all = append(all, p)
 	}
 	return all, unreadable, nil
+}
+
+// announcements calls f with what the processes of an app announce, and what they have counted, as
+// redissource.Announcements does.
+func (x *exchange) announcements(ctx context.Context, app string, f func(redissource.Announcement)) (unreadable int, err error) {
+	all, unreadable, err := x.processes(ctx, app)
+	if err != nil {
+		return unreadable, err
+	}
+	x.mu.Lock()
+	sources := slices.Clone(x.sources[app])
+	x.mu.Unlock()
+	for _, p := range all {
+		a := redissource.Announcement{Process: p}
+		for _, s := range sources {
+			if s.name == p.ID {
+				a.Usage, a.UsageErr = policies.DecodeUsage(policies.EncodeUsage(s.counted()))
+			}
+		}
+		f(a)
+	}
+	return unreadable, nil
 }

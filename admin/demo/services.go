@@ -2,6 +2,7 @@ package demo
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -16,6 +17,7 @@ import (
 	"github.com/weir-go/weir/ginmw"
 	"github.com/weir-go/weir/keyfunc"
 	"github.com/weir-go/weir/nethttp"
+	"github.com/weir-go/weir/observe"
 )
 
 // service is a program with limits that follows the fleet, and serves on a port of this machine.
@@ -23,7 +25,7 @@ type service struct {
 	url    string
 	source *source
 	server *http.Server
-	leave  func()
+	leave  func() error
 	ended  chan struct{}
 }
 
@@ -32,24 +34,31 @@ type program func(guard.Config) (http.Handler, error)
 
 // startService starts a service of an app.
 func startService(ctx context.Context, x *exchange, store core.Store, log *slog.Logger, app, name string, p program) (*service, error) {
-	source, err := newSource(x, app, name)
+	observer, err := observe.New(observe.Options{UsageKeys: true})
 	if err != nil {
 		return nil, err
 	}
-	handler, err := p(guard.Config{Store: store, Source: source, Log: log})
+	source, err := newSource(x, app, name, observer.Usage)
+	if err != nil {
+		return nil, errors.Join(err, observer.Close())
+	}
+	handler, err := p(guard.Config{Store: store, Source: source, Observe: observer.Observe, Log: log})
 	if err != nil {
 		x.leave(source)
-		return nil, err
+		return nil, errors.Join(err, observer.Close())
 	}
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		x.leave(source)
-		return nil, err
+		return nil, errors.Join(err, observer.Close())
 	}
 	s := &service{
 		url: "http://" + listener.Addr().String(), source: source, ended: make(chan struct{}),
 		server: &http.Server{Handler: signedIn(handler), ReadHeaderTimeout: time.Second, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)},
-		leave:  func() { x.leave(source) },
+		leave: func() error {
+			x.leave(source)
+			return observer.Close()
+		},
 	}
 	go func() {
 		defer close(s.ended)
@@ -61,8 +70,7 @@ func startService(ctx context.Context, x *exchange, store core.Store, log *slog.
 func (s *service) close() error {
 	err := s.server.Close()
 	<-s.ended
-	s.leave()
-	return err
+	return errors.Join(err, s.leave())
 }
 
 // client is the address of a caller, which the made-up traffic sends as a proxy would.

@@ -16,6 +16,7 @@ import (
 type source struct {
 	app, name string
 	started   time.Time
+	usage     func() enforce.Usage
 	set       atomic.Pointer[enforce.Set]
 
 	mu        sync.Mutex // held while a Set is prepared and shown
@@ -24,9 +25,9 @@ type source struct {
 	followers followers.Followers
 }
 
-// newSource returns the source of a process of an app.
-func newSource(x *exchange, app, name string) (*source, error) {
-	s := &source{app: app, name: name, started: time.Now()}
+// newSource returns the source of a process of an app, which announces what usage returns.
+func newSource(x *exchange, app, name string, usage func() enforce.Usage) (*source, error) {
+	s := &source{app: app, name: name, started: time.Now(), usage: usage}
 	return s, x.join(s)
 }
 
@@ -53,6 +54,15 @@ func (s *source) take(d document) error {
 	s.version, s.digest = d.version, d.digest
 	s.set.Store(set)
 	return nil
+}
+
+// counted returns what the process has counted.
+func (s *source) counted() *enforce.Usage {
+	u := s.usage()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u = s.followers.Usage(u)
+	return &u
 }
 
 // process returns what the process announces.
