@@ -209,7 +209,7 @@ func (p *People) tidy(ctx context.Context, t sqldb.Tx) error {
 	if _, err := t.Exec(ctx, `DELETE FROM weir_logins WHERE ends <= ?`, now.UnixMicro()); err != nil {
 		return err
 	}
-	// Whoever has a right through a group keeps the name; so do those who have made something.
+	// People with a right through a group log in again; those with grants and tokens of their own stay.
 	const idlers = `FROM weir_people WHERE seen <= ? AND barred = 0
 		AND NOT EXISTS (SELECT 1 FROM weir_grants g WHERE g.kind = 'person' AND g.subject = weir_people.id)
 		AND NOT EXISTS (SELECT 1 FROM weir_tokens t WHERE t.maker = weir_people.id)`

@@ -176,7 +176,7 @@ func lastAdminStays(t *testing.T, location string) {
 	require.ErrorAs(t, s.Bar(t.Context(), console, last, true), &lastAdmin, "barred")
 }
 
-// Whoever loses a right is logged out, in all processes, and a group's members as well.
+// People who lose a right are logged out, in all processes.
 func TestTakingAwayEndsSessions(t *testing.T) { sqltest.Each(t, takingAwayEndsSessions) }
 
 func takingAwayEndsSessions(t *testing.T, location string) {

@@ -165,7 +165,7 @@ func loginByProvider(t *testing.T, location string) {
 	require.NoError(t, err)
 	assert.Equal(t, map[string]rights.Role{"pay": rights.Operator}, who.Roles)
 
-	// Somebody else with the same name is somebody else, and has no right; they are told the id that needs one.
+	// Somebody else with the same name is somebody else, and has no right; the page has the id that needs one.
 	c.is("8", "Anna A", "sales")
 	other := newBrowser(t)
 	status, body = other.get(s.url + "/login/start")

@@ -28,7 +28,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(sqltest.Main(m)) }
 
-// console is who the commands act as.
+// console is the author of what commands do.
 var console = people.By{Person: people.Console(), Reason: "test"}
 
 // site is a server with people, and a page that says who is there.

@@ -18,7 +18,7 @@ const (
 	within  = 3 * time.Second         // in which the database must answer
 )
 
-// state is what decides who somebody is and which rights they have, as the database was at one moment.
+// state has all that decides who somebody is and which rights they have, as the database was at one moment.
 type state struct {
 	read    time.Time // when reading began
 	changes int64     // in the database

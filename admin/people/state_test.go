@@ -15,8 +15,8 @@ import (
 	"github.com/weir-go/weir/admin/rights"
 )
 
-// Whoever has left the company does not log in any more, and so their tokens lose the rights of groups after 30 days;
-// and who has no right is forgotten after 90, but not who has one.
+// People who have left the company do not log in any more, and so their tokens lose the rights of groups after 30 days.
+// Those without a right are forgotten after 90.
 func TestThoseWhoHaveLeft(t *testing.T) { sqltest.Each(t, thoseWhoHaveLeft) }
 
 func thoseWhoHaveLeft(t *testing.T, location string) {

@@ -2,7 +2,7 @@ package rights
 
 import "fmt"
 
-// Role is what a person may do in an app. Each role may do all that those before it may.
+// Role is the right of a person in an app. Each role may do all that those before it may.
 type Role uint8
 
 // The roles.
