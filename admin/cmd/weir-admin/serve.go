@@ -62,7 +62,7 @@ type serveCommand struct {
 	Counts countFlags `embed:""`
 }
 
-// countFlags say where services count, as far as that is not the Redis that publishes.
+// countFlags are the flags of counts that are not in the Redis that publishes, or whose keys are hashed.
 type countFlags struct {
 	Counts  map[string]string `mapsep:"none" placeholder:"PREFIX=FILE" help:"A file with the URL of the Redis in which the services with a prefix count, if it is another one than -redis. May be repeated."`
 	Secrets map[string]string `name:"secret" mapsep:"none" placeholder:"PREFIX=FILE" help:"A file with the secret by which the services with a prefix hash their keys. May be repeated."`
