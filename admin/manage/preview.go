@@ -41,8 +41,8 @@ type Presets struct {
 type Checked struct {
 	// Words are sentences: what holds at once, and in the worst window.
 	Words []string `json:"words,omitempty"`
-	// Limits have the numbers of a picture.
-	Limits []LimitShape `json:"limits,omitempty"`
+	// Pictures have the numbers of a picture for each period of the limits.
+	Pictures []Picture `json:"pictures,omitempty"`
 	// Trial is whether the policy only counts.
 	Trial bool `json:"trial,omitempty"`
 	// Mistakes are those of the policy. There are no words then.
@@ -51,16 +51,8 @@ type Checked struct {
 	Warnings []string `json:"warnings,omitempty"`
 }
 
-// LimitShape is a limit in numbers: Burst units at once, and Rate units for each Period.
-type LimitShape struct {
-	Text      string        `json:"text"`
-	Algorithm string        `json:"algorithm"`
-	Rate      int64         `json:"rate"`
-	Period    time.Duration `json:"period"` // nanoseconds
-	Burst     int64         `json:"burst"`
-	// Worst is the most that any Period admits.
-	Worst int64 `json:"worst,omitempty"`
-}
+// Picture has the numbers of a picture: what a caller gets from idle on.
+type Picture = preview.Picture
 
 // AskPreview is the body of PathPreview.
 type AskPreview struct {
@@ -232,18 +224,11 @@ func (m *Manager) Check(_ context.Context, who *rights.Person, p adminapi.Policy
 	if err != nil || len(out.Mistakes) > 0 {
 		return out, nil //nolint:nilerr // it is among the mistakes, or there is no text
 	}
-	said := inwords.Of(text)
-	out.Words, out.Trial = wordsOf(said), text.Options().Shadow
-	for _, l := range text.Limits() {
-		if l.Algorithm == core.Concurrent {
-			continue
-		}
-		shape := LimitShape{Text: l.String(), Algorithm: l.Algorithm.String(), Rate: l.Rate, Period: l.Period, Burst: l.Burst}
-		if alone, err := core.NewPolicy("", core.PolicyOptions{}, l); err == nil {
-			shape.Worst = inwords.Of(alone).Within[0].Most
-		}
-		out.Limits = append(out.Limits, shape)
+	found := preview.Check(preview.Draft{Text: text.String()})
+	if found.Words != nil {
+		out.Words = wordsOf(*found.Words)
 	}
+	out.Pictures, out.Trial = found.Pictures, text.Options().Shadow
 	return out, nil
 }
 

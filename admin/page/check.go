@@ -11,7 +11,7 @@ type saysBody struct {
 	Words    []string
 	Warnings []string
 	Mistakes []mistake
-	Limits   []manage.LimitShape
+	Pictures []manage.Picture
 	Trial    bool
 	Empty    bool
 	Gap      string // why it is not known what it says
@@ -42,12 +42,12 @@ func (s *server) saysOf(v *visit, d draft) *saysBody {
 		says.Gap = s.gap(v, err)
 		checked = &manage.Checked{}
 	}
-	says.Words, says.Warnings, says.Limits, says.Trial = checked.Words, checked.Warnings, checked.Limits, checked.Trial
+	says.Words, says.Warnings, says.Pictures, says.Trial = checked.Words, checked.Warnings, checked.Pictures, checked.Trial
 	for _, m := range append(wrong, checked.Mistakes...) {
 		says.Mistakes = append(says.Mistakes, mistake{Mistake: m})
 	}
 	if len(says.Mistakes) > 0 {
-		says.Words, says.Limits = nil, nil
+		says.Words, says.Pictures = nil, nil
 	}
 	return says
 }

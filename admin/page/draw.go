@@ -84,42 +84,43 @@ func boolIndex(b bool) int {
 	return 0
 }
 
-// window draws what a limit admits to somebody who asks for all they can get, from idle on: the burst at once, and then
-// as it comes back, for two periods.
-func window(l manage.LimitShape) template.HTML {
-	if l.Period <= 0 || l.Burst <= 0 || l.Rate <= 0 {
+// window draws a picture of a policy: what somebody gets who asks for all there is, from idle on.
+func window(pic manage.Picture) template.HTML {
+	if len(pic.Points) == 0 || pic.Span <= 0 {
 		return ""
 	}
-	const width, height, left, low, top = 340.0, 150.0, 42.0, 26.0, 10.0
-	at, units := admittedOverTime(l)
-	highest := units[len(units)-1]
-	x := func(periods float64) float64 { return left + periods/2*(width-left-14) }
-	y := func(n float64) float64 { return height - low - n/highest*(height-low-top) }
+	last := pic.Points[len(pic.Points)-1]
+	if last.Units == 0 {
+		return ""
+	}
+	const width, height, left, low, top, many = 340.0, 150.0, 42.0, 26.0, 10.0, 40
+	highest := float64(last.Units)
+	x := func(at time.Duration) float64 { return left + float64(at)/float64(pic.Span)*(width-left-14) }
+	y := func(units int64) float64 { return height - low - float64(units)/highest*(height-low-top) }
 	var path strings.Builder
 	fmt.Fprintf(&path, "M%.1f %.1f", x(0), y(0))
-	last := 0.0
-	for i, t := range at {
-		if steps(l) {
-			fmt.Fprintf(&path, "L%.1f %.1f", x(t), y(last))
+	before, twice := int64(0), int64(0)
+	for _, p := range pic.Points {
+		if len(pic.Points) < many { // what comes back in a few steps is drawn as steps
+			fmt.Fprintf(&path, "L%.1f %.1f", x(p.At), y(before))
 		}
-		fmt.Fprintf(&path, "L%.1f %.1f", x(t), y(units[i]))
-		last = units[i]
-	}
-	if steps(l) {
-		fmt.Fprintf(&path, "L%.1f %.1f", x(2), y(last))
+		fmt.Fprintf(&path, "L%.1f %.1f", x(p.At), y(p.Units))
+		if before = p.Units; p.At <= 2*pic.Period {
+			twice = p.Units
+		}
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg class="window" viewBox="0 0 %g %g" role="img" aria-label="Asking for all there is, from idle: %s at once, and %s after %s.">`,
-		width, height, compact(units[0]), compact(highest), periods(l.Period, 2))
+		width, height, compact(float64(pic.Points[0].Units)), compact(float64(twice)), periods(pic.Period, 2))
 	for _, n := range ticks(highest) {
 		fmt.Fprintf(&b, `<path class="axis" d="M%g %.1fH%g"/><text class="tick-text" x="%g" y="%.1f" text-anchor="end">%s</text>`,
-			left, y(n), width-14, left-8, y(n)+4, compact(n))
+			left, y(int64(n)), width-14, left-8, y(int64(n))+4, compact(n))
 	}
-	fmt.Fprintf(&b, `<path class="after-area" d="%sL%.1f %.1fZ"/>`, path.String(), x(2), y(0))
+	fmt.Fprintf(&b, `<path class="after-area" d="%sL%.1f %.1fZ"/>`, path.String(), x(pic.Span), y(0))
 	fmt.Fprintf(&b, `<path class="after" stroke-width="2.2" stroke-linejoin="round" d="%s"/>`, path.String())
 	for i := range 3 {
-		anchor := [...]string{"start", "middle", "end"}[i]
-		fmt.Fprintf(&b, `<text class="tick-text" x="%.1f" y="%g" text-anchor="%s">%s</text>`, x(float64(i)), height-9, anchor, periods(l.Period, i))
+		fmt.Fprintf(&b, `<text class="tick-text" x="%.1f" y="%g" text-anchor="%s">%s</text>`,
+			x(time.Duration(i)*pic.Period), height-9, [...]string{"start", "middle", "middle"}[i], periods(pic.Period, i))
 	}
 	b.WriteString("</svg>")
 	return template.HTML(b.String()) //nolint:gosec // numbers
@@ -130,28 +131,6 @@ func bar(part float64, l level) template.HTML {
 	return template.HTML(fmt.Sprintf( //nolint:gosec // a number and a constant
 		`<svg class="bar-left %s" viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden="true">`+
 			`<rect class="all" width="100" height="4"/><rect width="%.1f" height="4" fill="currentColor"/></svg>`, l, 100*part))
-}
-
-// steps reports whether units come back all at once rather than one by one.
-func steps(l manage.LimitShape) bool {
-	switch l.Algorithm {
-	case "fixed-window", "token-bucket", "sliding-log", "sliding-window", "sliding-counter":
-		return true
-	}
-	return false
-}
-
-// admittedOverTime returns how many units have been admitted at which times, in periods.
-func admittedOverTime(l manage.LimitShape) (at, units []float64) {
-	rate, burst := float64(l.Rate), float64(l.Burst)
-	switch {
-	case l.Algorithm == "leaky-bucket": // nothing at once: they leave one by one
-		return []float64{0, 2}, []float64{1, 1 + 2*rate}
-	case steps(l):
-		each := min(rate, burst)
-		return []float64{0, 1, 2}, []float64{burst, burst + each, burst + 2*each}
-	}
-	return []float64{0, 2}, []float64{burst, burst + 2*rate}
 }
 
 // ticks returns a few round numbers up to the highest.

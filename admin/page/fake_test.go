@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-go/weir/admin/manage"
 	"github.com/weir-go/weir/admin/page"
+	"github.com/weir-go/weir/admin/preview"
 	"github.com/weir-go/weir/admin/rights"
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/enforce"
@@ -185,11 +186,7 @@ func (f *fake) Check(_ context.Context, _ *rights.Person, p adminapi.Policy) (*m
 	}
 	out.Trial = policy.Options().Shadow
 	out.Words = []string{"at once 50 units", "in any minute 99 units at most", "while the store fails, each process counts for itself"}
-	for _, l := range policy.Limits() {
-		out.Limits = append(out.Limits, manage.LimitShape{
-			Text: l.String(), Algorithm: l.Algorithm.String(), Rate: l.Rate, Period: l.Period, Burst: l.Burst,
-		})
-	}
+	out.Pictures = preview.Check(preview.Draft{Text: p.Text}).Pictures
 	return out, nil
 }
 

@@ -2,6 +2,7 @@ package preview
 
 import (
 	"cmp"
+	"math/bits"
 	"slices"
 	"time"
 
@@ -10,17 +11,14 @@ import (
 )
 
 // Picture has the numbers of a picture: what a caller gets that was idle, and then asks for all there is, debt included,
-// again and again.
-// Where windows are aligned to the clock, the caller begins in the middle of one.
+// again and again. Where windows are aligned to the clock, the caller begins in the middle of one.
 type Picture struct {
 	// Period is the period of a limit, and Span the time that the picture shows, 2.5 times as long: nanoseconds.
 	Period time.Duration `json:"period"`
 	Span   time.Duration `json:"span"`
 	// Points are the steps of a curve that only rises: from At on, the caller has got Units.
 	Points []Point `json:"points"`
-	// Rate is the number of units that its limit lets in for each Period, for a straight line beside the curve, and Most
-	// the most in any Period, however well somebody times the requests.
-	Rate int64 `json:"rate"`
+	// Most is the most that any Period lets in, however well somebody times the requests.
 	Most int64 `json:"most"`
 }
 
@@ -30,68 +28,107 @@ type Point struct {
 	Units int64         `json:"units"`
 }
 
-// steps is the number of instants in a picture at which the caller asks. Halves and wholes of the period are among them.
-const steps = 100
+const (
+	instants = 100 // of a picture, at even distances
+	maxSteps = 50  // of the windows of one limit, which are exact up to here
+)
 
-// pictures returns one picture for each period of a policy's limits.
+// pictures returns one picture for each period of a policy's limits, the shortest first.
 func pictures(p core.Policy) (all []Picture) {
-	for i, l := range p.Limits() {
-		same := func(pic Picture) bool { return pic.Period == l.Period }
-		if l.Algorithm == core.Concurrent || slices.ContainsFunc(all, same) {
-			continue
+	var rates []core.Limit
+	for _, l := range p.Limits() {
+		if l.Algorithm != core.Concurrent {
+			rates = append(rates, l)
 		}
-		pic := Picture{Period: l.Period, Span: l.Period * 5 / 2, Rate: l.Rate}
-		for _, other := range p.Limits()[i+1:] {
-			if other.Algorithm != core.Concurrent && other.Period == l.Period {
-				pic.Rate = min(pic.Rate, other.Rate)
-			}
-		}
-		pic.draw(p, i)
-		all = append(all, pic)
 	}
-	slices.SortFunc(all, func(a, b Picture) int { return cmp.Compare(a.Period, b.Period) })
-	for i, within := range inwords.Of(p).Within { // in the same order
-		all[i].Most = within.Most
+	for _, within := range inwords.Of(p).Within { // in the order of the periods
+		all = append(all, Picture{Most: within.Most})
+	}
+	slices.SortFunc(rates, func(a, b core.Limit) int { return cmp.Compare(a.Period, b.Period) })
+	for i, period := range slices.CompactFunc(slices.Clone(rates), func(a, b core.Limit) bool { return a.Period == b.Period }) {
+		all[i].Period, all[i].Span = period.Period, period.Period*5/2
+		all[i].draw(rates)
 	}
 	return all
 }
 
-// noon is the instant at which a picture begins, in microseconds: a day in the middle of a month.
-const noon = 1_767_225_600_000_000 + 14*24*3600e6 + 12*3600e6
-
-// draw fills in the points, by the library's own decisions.
-func (pic *Picture) draw(p core.Policy, limit int) {
-	spec, take := p.Spec(), core.Take{Policy: p, Key: "k", Cost: core.MaxRate, AtMost: true, Debt: true}
-	began := int64(noon)
-	if p.Limits()[limit].Align != "" {
-		take.Now = began
-		res, _, _ := spec.Step(nil, take)
-		began += (res.Each(limit).ResetAfter - pic.Period/2).Microseconds()
+// draw fills in the points.
+func (pic *Picture) draw(limits []core.Limit) {
+	var at []time.Duration
+	for i := range time.Duration(instants) {
+		at = append(at, pic.Span*i/instants)
 	}
-	var state []byte
-	units, last := int64(0), int64(-1)
-	for i := range int64(steps + 1) {
-		at := pic.Span.Microseconds() * i / steps
-		take.Now = began + at
-		res, next, ttl := spec.Step(state, take)
-		if ttl > 0 {
-			state = next
+	for _, l := range limits {
+		if every, first := comesBack(l); every > 0 && pic.Span/every <= maxSteps {
+			for t := first; t < pic.Span; t += every {
+				at = append(at, t)
+			}
 		}
-		units += res.Taken
-		if shown := min(units, left(p, time.Duration(at)*time.Microsecond)); shown != last || i == steps {
-			pic.Points = append(pic.Points, Point{time.Duration(at) * time.Microsecond, shown})
-			last = shown
+	}
+	slices.Sort(at)
+	last := int64(-1)
+	for i, t := range at {
+		units := got(limits, t)
+		if units != last || i == len(at)-1 {
+			pic.Points = append(pic.Points, Point{t, units})
+			last = units
 		}
+	}
+	if end := pic.Points[len(pic.Points)-1]; end.At < pic.Span { // what comes at the end is not shown any more
+		pic.Points = append(pic.Points, Point{pic.Span, last})
 	}
 }
 
-// left returns the most units that have left the leaky buckets of a policy, one by one, after a time.
-func left(p core.Policy, after time.Duration) int64 {
-	most := int64(1) << 62
-	for _, l := range p.Limits() {
-		if l.Algorithm == core.LeakyBucket {
-			most = min(most, 1+int64(float64(after)/float64(l.Period)*float64(l.Rate)+1e-9))
-		}
+// got returns the units that a caller has got after a time of all limits together: what the narrowest of them has let in.
+func got(limits []core.Limit, after time.Duration) int64 {
+	least := int64(countless)
+	for _, l := range limits {
+		least = min(least, gotOf(l, after))
 	}
-	return most
+	return least
+}
+
+// countless stands for more units than a picture can show.
+const countless = 1 << 62
+
+// gotOf returns the units that a caller has got of one limit. TestPicturesAreTrue holds it against a caller that asks.
+func gotOf(l core.Limit, after time.Duration) int64 {
+	full := l.Burst + l.Debt
+	switch every, first := comesBack(l); {
+	case l.Algorithm == core.GCRA:
+		return full + times(after, l.Rate, l.Period)
+	case l.Algorithm == core.LeakyBucket: // they leave one by one
+		return 1 + times(after, l.Rate, l.Period)
+	case l.Algorithm == core.SlidingCounter: // what was taken at once weighs less and less in the second window
+		return max(l.Rate, times(after, l.Rate, l.Period))
+	case after < first:
+		return full
+	default: // all at once
+		return full + times((after-first)/every+1, min(l.Rate, full), 1)
+	}
+}
+
+// comesBack returns after which times units come back all at once: first, and then every so often. It returns 0 if they do
+// one by one.
+func comesBack(l core.Limit) (every, first time.Duration) {
+	switch {
+	case l.Algorithm == core.FixedWindow && l.Align != "":
+		return l.Period, l.Period / 2
+	case l.Algorithm == core.TokenBucket, l.Algorithm == core.FixedWindow, l.Algorithm == core.SlidingLog:
+		return l.Period, l.Period
+	case l.Algorithm == core.SlidingWindow: // of which one part more than the period counts
+		part := l.Period / time.Duration(l.Buckets)
+		return l.Period + part, l.Period + part
+	}
+	return 0, 0
+}
+
+// times returns a*b/c, rounded down, or countless.
+func times(a time.Duration, b int64, c time.Duration) int64 {
+	hi, lo := bits.Mul64(uint64(a), uint64(b))
+	if hi >= uint64(c) {
+		return countless / 4
+	}
+	units, _ := bits.Div64(hi, lo, uint64(c))
+	return int64(min(units, countless/4))
 }
