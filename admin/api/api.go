@@ -1,9 +1,11 @@
 package api
 
 import (
+	"cmp"
 	"errors"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"reflect"
 	"strings"
 	"time"
@@ -22,6 +24,11 @@ type Options struct {
 	// Authenticate returns who sends a request, with the rights of now, or an error if it is not known. There is no API
 	// without it.
 	Authenticate func(*http.Request) (*rights.Person, error)
+	// Trusted are the networks of the proxies in front; see keyfunc.ForwardedIP.
+	Trusted []netip.Prefix
+	// Known are the numbers for a token, or a person with a session, and Strangers those for an address without one: ""
+	// is "600/1m" and "60/1m". They are for tests that send more.
+	Known, Strangers string
 	// Log receives what no client sees; nil is slog.Default().
 	Log *slog.Logger
 }
@@ -39,7 +46,8 @@ const (
 type server struct {
 	*manage.Manager
 
-	log *slog.Logger
+	log   *slog.Logger
+	ready ready
 }
 
 // New returns the handler of the API.
@@ -64,7 +72,15 @@ func New(o Options) (http.Handler, error) {
 	config.Formats = map[string]huma.Format{"application/json": strictJSON, "json": strictJSON} // of problem+json as well
 	config.RejectUnknownQueryParameters = true
 	s.routes(humago.New(mux, config))
-	return s.guarded(problems(mux), o.Authenticate), nil
+	limit, err := limits(o.Trusted, cmp.Or(o.Strangers, ofStrangers), cmp.Or(o.Known, ofKnown), o.Log)
+	if err != nil {
+		return nil, err
+	}
+	outer := http.NewServeMux()
+	outer.HandleFunc("GET "+PathHealthz, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	outer.HandleFunc("GET "+PathReadyz, s.readyz)
+	outer.Handle("/", s.guarded(limit, problems(mux), o.Authenticate))
+	return outer, nil
 }
 
 // schemaName returns the name of a type in the description of the API. Some types of the Manager extend those of the

@@ -31,6 +31,9 @@ type admin struct {
 	rdb *redis.Client
 }
 
+// many are numbers that no test reaches.
+const many = "100000/1s"
+
 func start(t *testing.T, mods ...func(*manage.Options)) admin {
 	t.Helper()
 	server := redistest.Single(t)
@@ -50,7 +53,7 @@ func start(t *testing.T, mods ...func(*manage.Options)) admin {
 	}
 	manager, err := manage.New(options)
 	require.NoError(t, err)
-	handler, err := api.New(api.Options{Manager: manager, Authenticate: authenticate})
+	handler, err := api.New(api.Options{Manager: manager, Authenticate: authenticate, Strangers: many, Known: many})
 	require.NoError(t, err)
 	web := httptest.NewServer(handler)
 	ctx, cancel := context.WithCancel(t.Context())

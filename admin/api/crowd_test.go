@@ -118,7 +118,7 @@ func TestACrowdWaits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				end := make(chan struct{})
-				handler, err := api.New(api.Options{Manager: manager, Authenticate: func(*http.Request) (*rights.Person, error) {
+				handler, err := api.New(api.Options{Manager: manager, Strangers: many, Authenticate: func(*http.Request) (*rights.Person, error) {
 					<-end
 					return nil, errors.New("a stranger")
 				}})

@@ -2,8 +2,11 @@ package api
 
 import (
 	"context"
+	"errors"
 	"mime"
 	"net/http"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,12 +23,27 @@ func who(ctx context.Context) *rights.Person {
 	return p
 }
 
-// guarded refuses what must not reach a route: too many at once, requests of other sites' pages, and strangers.
-func (s *server) guarded(routes http.Handler, authenticate func(*http.Request) (*rights.Person, error)) http.Handler {
+type whyKey struct{}
+
+// caller returns a text that is that of one token, or of a person who has a session.
+func caller(p *rights.Person) string {
+	if p.Token != 0 {
+		return "token " + strconv.FormatInt(p.Token, 10)
+	}
+	return "person " + p.ID
+}
+
+// guarded refuses what must not reach a route: too many at once, requests of other sites' pages, those beyond the
+// limits, and strangers.
+func (s *server) guarded(
+	limit func(http.Handler) http.Handler, routes http.Handler, authenticate func(*http.Request) (*rights.Person, error),
+) http.Handler {
 	places := &places{held: make(chan struct{}, maxAtOnce), asked: make(chan struct{}, maxAtOnce+maxWaiting)}
-	people := &people{requests: map[string]int{}}
+	limited := limit(s.known(routes))
 	var crossOrigin http.CrossOriginProtection
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "no-store")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
 		if !places.enter(r.Context()) {
 			w.Header().Set("Retry-After", "1")
 			refuse(w, http.StatusServiceUnavailable, "64 requests are under way, and others wait; try again in a second")
@@ -36,8 +54,33 @@ func (s *server) guarded(routes http.Handler, authenticate func(*http.Request) (
 			refuse(w, http.StatusForbidden, "a page of another site has sent this; use a client or a page of this server")
 			return
 		}
+		for _, name := range []string{"If-Match", "If-None-Match"} { // huma reads the first line alone
+			if lines := r.Header.Values(name); len(lines) > 1 {
+				r.Header.Set(name, strings.Join(lines, ", "))
+			}
+		}
 		person, err := authenticate(r)
+		ctx := r.Context()
 		if err != nil || person == nil {
+			ctx = context.WithValue(ctx, whyKey{}, err)
+		} else {
+			ctx = context.WithValue(ctx, whoKey{}, person)
+		}
+		limited.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+// known serves those who are known, and to others the description of the API.
+func (s *server) known(routes http.Handler) http.Handler {
+	people := &people{requests: map[string]int{}}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		person := who(r.Context())
+		if person == nil {
+			if r.URL.Path == adminapi.PathOpenAPI && r.Method == http.MethodGet {
+				routes.ServeHTTP(w, r)
+				return
+			}
+			err, _ := r.Context().Value(whyKey{}).(error)
 			s.stranger(w, err)
 			return
 		}
@@ -51,7 +94,6 @@ func (s *server) guarded(routes http.Handler, authenticate func(*http.Request) (
 			refuse(w, http.StatusUnsupportedMediaType, `found another "Content-Type" than application/json; send JSON`)
 			return
 		}
-		r = r.WithContext(context.WithValue(r.Context(), whoKey{}, person))
 		routes.ServeHTTP(w, r)
 	})
 }
@@ -94,14 +136,26 @@ func (p *places) leave() {
 // stranger answers a request of which it is not known who sends it.
 func (s *server) stranger(w http.ResponseWriter, err error) {
 	if err != nil {
-		if p := manage.Problem(err); p.Status == http.StatusServiceUnavailable {
+		switch p := manage.Problem(err); p.Status {
+		case http.StatusServiceUnavailable:
 			s.log.Warn("weir-admin: it cannot be found out who sends requests", "error", err)
-			refuse(w, p.Status, "the database does not answer, so that it is not known who you are; try again")
+			p.Detail = "the database does not answer, so that it is not known who you are; try again"
+			writeProblem(w, p)
+			return
+		case http.StatusTooManyRequests, http.StatusForbidden: // wrong tokens, and pages of other sites
+			var tooMany interface{ Wait() time.Duration }
+			if errors.As(err, &tooMany) {
+				w.Header().Set("Retry-After", strconv.FormatInt(int64((tooMany.Wait()+time.Second-1)/time.Second), 10))
+			}
+			writeProblem(w, p)
 			return
 		}
 	}
 	w.Header().Set("WWW-Authenticate", `Bearer realm="weir-admin"`)
-	refuse(w, http.StatusUnauthorized, `found no token that is known; send "Authorization: Bearer" and a token, or log in`)
+	writeProblem(w, &adminapi.Problem{
+		Type: adminapi.TypeNobody, Title: http.StatusText(http.StatusUnauthorized), Status: http.StatusUnauthorized,
+		Detail: `found no token that is known; send "Authorization: Bearer" and a token, or log in`,
+	})
 }
 
 // isJSON reports whether a body may be read. A form of another site can send none of these types, nor leave it out.

@@ -122,6 +122,12 @@ func (m *Manager) permit(who *rights.Person, a rights.Action, named ...string) f
 // by returns a person as the audit has them.
 func by(who *rights.Person) audit.Person { return audit.Person{ID: who.ID, Name: who.Name} }
 
+// Ready returns an error if the database does not answer.
+func (m *Manager) Ready(ctx context.Context) error {
+	_, _, err := m.o.Record.Head(ctx, policies.AllApps)
+	return err
+}
+
 // NoRevision is a Write.Revision that no policy has.
 const NoRevision = -1
 

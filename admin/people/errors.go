@@ -31,6 +31,9 @@ func (e *TooManyError) Error() string {
 		e.RetryAfter.Round(time.Second))
 }
 
+// Wait returns the time until the address may try again.
+func (e *TooManyError) Wait() time.Duration { return e.RetryAfter }
+
 // InvalidError reports something that cannot be written as it was given.
 type InvalidError struct{ Err error }
 
