@@ -16,6 +16,7 @@ import (
 	"github.com/weir-go/weir/admin/people"
 	"github.com/weir-go/weir/admin/record"
 	"github.com/weir-go/weir/core/policies"
+	"github.com/weir-go/weir/internal/adminapi"
 	"github.com/weir-go/weir/observe"
 )
 
@@ -75,7 +76,7 @@ func New(ctx context.Context, o Options) (*Site, error) {
 	if err != nil {
 		return nil, err
 	}
-	programs, err := api.New(api.Options{Manager: manager, Authenticate: who.Authenticate, Log: o.Log})
+	programs, err := api.New(api.Options{Manager: manager, Authenticate: who.Authenticate, Trusted: o.Trusted, Log: o.Log})
 	if err != nil {
 		return nil, err
 	}
@@ -87,8 +88,9 @@ func New(ctx context.Context, o Options) (*Site, error) {
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/", screens)
-	mux.Handle("/v1/", programs)
-	mux.Handle("/openapi.json", programs)
+	for _, path := range []string{"/v1/", adminapi.PathOpenAPI, api.PathHealthz, api.PathReadyz} {
+		mux.Handle(path, page.Protect(programs))
+	}
 	return &Site{
 		People: who, Manager: manager, Handler: mux,
 		record: o.Record, publisher: o.Publisher, log: o.Log,
