@@ -61,7 +61,8 @@ func (l *ledger) write(ctx context.Context, via *adminapi.Client, random *rand.R
 		}
 		l.acked[key][written.Revision] = text
 		l.writes++
-	case status == http.StatusPreconditionFailed || status == http.StatusServiceUnavailable && !unknown(err):
+	case status == http.StatusPreconditionFailed || status == http.StatusTooManyRequests ||
+		status == http.StatusServiceUnavailable && !unknown(err):
 	default: // the answer was lost
 		l.maybe[key] = append(l.maybe[key], text)
 		l.lost++
