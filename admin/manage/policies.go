@@ -229,7 +229,11 @@ func (m *Manager) ofCode(ctx context.Context, app, name string) (*policies.Polic
 	if err != nil {
 		return nil, refusal(http.StatusConflict, "the processes of app %q announce a policy %q that is none: %v", app, name, err)
 	}
-	return &policies.Policy{Text: code.Named("").String(), Tiers: a.tiers}, nil
+	unnamed, err := core.NewPolicy("", code.Options(), code.Limits()...)
+	if err != nil {
+		return nil, err
+	}
+	return &policies.Policy{Text: unnamed.String(), Tiers: a.tiers}, nil
 }
 
 // Apply makes the policies of the app that a document names those of the document, all in one change. With prune those
