@@ -131,6 +131,8 @@ func (p *People) sameSite(r *http.Request) error {
 	switch {
 	case len(r.Header.Values("Sec-Fetch-Site")) > 1 || len(r.Header.Values("Origin")) > 1:
 		return &CrossSiteError{"Sec-Fetch-Site or Origin twice"}
+	case site == "same-origin" && (origin == "" || origin == "null"): // null, because the pages send no referrer
+		return nil
 	case origin != "" && origin != p.origin && !sameHost(origin, r.Host):
 		return &CrossSiteError{"the Origin of another site"}
 	case site == "same-origin":

@@ -208,6 +208,8 @@ func TestWritesOfOtherSites(t *testing.T) {
 		{http.MethodDelete, http.Header{"Sec-Fetch-Site": {"same-origin", "cross-site"}}, false},
 		{http.MethodPut, http.Header{"Origin": {s.url}}, true},
 		{http.MethodPut, http.Header{"Origin": {"null"}}, false},
+		{http.MethodPost, http.Header{"Origin": {"null"}, "Sec-Fetch-Site": {"same-origin"}}, true}, // a form of a page without referrer
+		{http.MethodPost, http.Header{"Origin": {"null"}, "Sec-Fetch-Site": {"cross-site"}}, false},
 		{http.MethodPut, http.Header{"Origin": {s.url + ".evil.example"}}, false},
 		{http.MethodPut, http.Header{"Origin": {"https://evil.example"}, "Sec-Fetch-Site": {"same-origin"}}, false},
 		{http.MethodPost, http.Header{"Origin": {s.url}, "Sec-Fetch-Site": {"same-origin"}}, true},
