@@ -75,7 +75,7 @@ func TestACLOnCluster(t *testing.T) {
 	publish(t, admin, document("pay", 1, 2, "2/1m"))
 	awaitText(t, s, "2/1m")
 	awaitProcesses(t, admin, "pay", func(all []*policies.Process) bool { return len(all) == 1 && all[0].Version.Revision == 2 })
-	assert.Equal(t, time.Minute, usages(t, admin, "pay")[s.process().Name].Usage.For)
+	assert.Equal(t, time.Minute, usages(t, admin, "pay")[s.id].For)
 	assert.Empty(t, log.With("WARN"))
 	store, err := redisstore.New(pay, redisstore.Options{Prefix: "pay", Deadline: patience})
 	require.NoError(t, err)
@@ -107,7 +107,7 @@ func TestACL(t *testing.T) {
 		awaitText(t, s, "2/1m")
 		all := awaitProcesses(t, admin, "pay", func(all []*policies.Process) bool { return len(all) == 1 && all[0].Version.Revision == 2 })
 		assert.Equal(t, s.id, all[0].ID)
-		assert.Equal(t, time.Minute, usages(t, admin, "pay")[s.process().Name].Usage.For)
+		assert.Equal(t, time.Minute, usages(t, admin, "pay")[s.id].For)
 		assert.Empty(t, log.With("WARN"))
 
 		store, err := redisstore.New(pay, redisstore.Options{Prefix: "pay", Deadline: patience})

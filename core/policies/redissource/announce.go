@@ -99,88 +99,77 @@ var weirVersion = sync.OnceValue(func() string {
 	return ""
 })
 
-// Announcement has all that a process has announced. It is untrusted: any program with the rights of a service of the app can
-// write anything there, and so whatever shows it must quote it.
-type Announcement struct {
-	*policies.Process
-	// Usage has what it has counted, and is nil if it does not announce that, or if it cannot be read: then UsageErr is
-	// the reason.
-	Usage    *enforce.Usage
-	UsageErr error
-}
-
 // Processes returns what the processes of an app have announced, those first that were heard of last, and the number of
-// announcements that cannot be read. What it returns is untrusted, as in an [Announcement]. It leaves the Usage out.
+// announcements that cannot be read. What it returns is untrusted: any program with the rights of a service of the app
+// can write anything there, and so whatever shows it must quote it.
 func Processes(ctx context.Context, rdb redis.UniversalClient, app string) (all []*policies.Process, unreadable int, err error) {
-	unreadable, err = announced(ctx, rdb, app, false, func(a Announcement) { all = append(all, a.Process) })
+	var gone []any
+	err = announced(ctx, rdb, app, ProcessKey, policies.MaxProcessSize, func(id string, data []byte, err error) {
+		if err == nil && len(data) == 0 {
+			gone = append(gone, id)
+			return
+		}
+		p, err := policies.DecodeProcess(data)
+		if err != nil || p.App != app || p.ID != id {
+			unreadable++
+			return
+		}
+		all = append(all, p)
+	})
 	if err != nil {
 		return nil, 0, err
+	}
+	if len(gone) > 0 {
+		_ = rdb.ZRem(ctx, ProcessIndex(app), gone...).Err() // else the next reader does
 	}
 	return all, unreadable, nil
 }
 
-// Announcements calls f with what each process of an app has announced, its Usage included, those first that were heard
-// of last. It returns the number of announcements that cannot be read. Of a thousand processes it reads at most 96 MiB, 5
-// MiB at a time: so that no more is in memory than f keeps.
-func Announcements(ctx context.Context, rdb redis.UniversalClient, app string, f func(Announcement)) (unreadable int, err error) {
-	return announced(ctx, rdb, app, true, f)
+// Usages calls f with what each process of an app has counted, by its id, or with the reason why that cannot be read.
+// Those that do not announce it are left out. It is untrusted, as what [Processes] returns. Of a thousand processes there
+// may be 64 MiB, of which 3 are in memory at a time.
+func Usages(ctx context.Context, rdb redis.UniversalClient, app string, f func(id string, u *enforce.Usage, err error)) error {
+	return announced(ctx, rdb, app, UsageKey, policies.MaxUsageSize, func(id string, data []byte, err error) {
+		if err == nil && len(data) == 0 {
+			return
+		}
+		var u *enforce.Usage
+		if err == nil {
+			u, err = policies.DecodeUsage(data)
+		}
+		f(id, u, err)
+	})
 }
 
-// announced reads announcements, with the Usage if that is asked for.
-func announced(ctx context.Context, rdb redis.UniversalClient, app string, usage bool, f func(Announcement)) (unreadable int, err error) {
+// announced calls f with a value of each process of an app: "" if there is none, a byte more than the size if it is larger.
+func announced(
+	ctx context.Context, rdb redis.UniversalClient, app string, key func(app, id string) string, size int64,
+	f func(id string, data []byte, err error),
+) error {
 	if err := policies.CheckApp(app); err != nil {
-		return 0, fmt.Errorf("redissource: %w", err)
+		return fmt.Errorf("redissource: %w", err)
 	}
 	index := ProcessIndex(app)
 	ids, err := rdb.ZRevRange(ctx, index, 0, MaxProcesses-1).Result()
 	if err != nil {
-		return 0, fmt.Errorf("redissource: reading %s: %w", index, err)
+		return fmt.Errorf("redissource: reading %s: %w", index, err)
 	}
-	var gone []any
 	for len(ids) > 0 {
 		some := ids[:min(len(ids), 50)]
 		ids = ids[len(some):]
 		pipe := rdb.Pipeline()
-		texts, usages := make([]*redis.StringCmd, len(some)), make([]*redis.StringCmd, len(some))
-		for i, id := range some { // a byte more than each may have
-			texts[i] = pipe.GetRange(ctx, ProcessKey(app, id), 0, policies.MaxProcessSize)
-			if usage {
-				usages[i] = pipe.GetRange(ctx, UsageKey(app, id), 0, policies.MaxUsageSize)
-			}
+		texts := make([]*redis.StringCmd, len(some))
+		for i, id := range some {
+			texts[i] = pipe.GetRange(ctx, key(app, id), 0, size)
 		}
 		var bad unusableError // of one process
 		if _, err := pipe.Exec(ctx); err != nil && !errors.As(wrongType(err), &bad) {
-			return 0, fmt.Errorf("redissource: reading the processes of %q: %w", app, err)
+			return fmt.Errorf("redissource: reading the processes of %q: %w", app, err)
 		}
 		for i, text := range texts {
 			data, err := text.Bytes()
-			if err == nil && len(data) == 0 {
-				gone = append(gone, some[i])
-				continue
-			}
-			p, err := policies.DecodeProcess(data)
-			if err != nil || p.App != app || p.ID != some[i] {
-				unreadable++
-				continue
-			}
-			a := Announcement{Process: p}
-			if usage {
-				a.Usage, a.UsageErr = readUsage(usages[i])
-			}
-			f(a)
+			f(some[i], data, err)
 		}
 	}
-	if len(gone) > 0 {
-		_ = rdb.ZRem(ctx, index, gone...).Err() // else the next reader does
-	}
-	return unreadable, nil
-}
-
-// readUsage returns the Usage that a command has read, or nil if there is none.
-func readUsage(read *redis.StringCmd) (*enforce.Usage, error) {
-	data, err := read.Bytes()
-	if err != nil || len(data) == 0 {
-		return nil, err
-	}
-	return policies.DecodeUsage(data)
+	return nil
 }

@@ -199,12 +199,17 @@ func TestLocationIsAnnounced(t *testing.T) {
 	assert.Equal(t, map[string]core.Location{"memory": {Process: true}, "plain": {Prefix: "weir"}, "hashed": {Prefix: app, Hashed: true}}, got)
 }
 
-// usages returns what the processes of an app have announced, by their names.
-func usages(t testing.TB, rdb redis.UniversalClient, app string) map[string]Announcement {
+// usageOf is what a process has counted, or why that cannot be read.
+type usageOf struct {
+	*enforce.Usage
+	err error
+}
+
+// usages returns what the processes of an app have counted, by their ids.
+func usages(t testing.TB, rdb redis.UniversalClient, app string) map[string]usageOf {
 	t.Helper()
-	all := map[string]Announcement{}
-	_, err := Announcements(t.Context(), rdb, app, func(a Announcement) { all[a.Name] = a })
-	require.NoError(t, err)
+	all := map[string]usageOf{}
+	require.NoError(t, Usages(t.Context(), rdb, app, func(id string, u *enforce.Usage, err error) { all[id] = usageOf{u, err} }))
 	return all
 }
 
@@ -236,28 +241,32 @@ func TestUsageIsAnnounced(t *testing.T) {
 		defer runtime.KeepAlive(g)
 	}
 	require.Eventually(t, func() bool {
-		all := usages(t, rdb, app)
-		of := all["counts"].Usage
-		return len(all) == 2 && of != nil && len(of.Policies) == 1 && of.Policies[0].Tiers[0].Refused == 3
+		u := usages(t, rdb, app)[s.id].Usage
+		return u != nil && len(u.Policies) == 1 && u.Policies[0].Tiers[0].Refused == 3
 	}, patience, 5*time.Millisecond)
 	all := usages(t, rdb, app)
-	assert.Nil(t, all["does not"].Usage)
-	require.NoError(t, all["does not"].UsageErr)
-	u := all["counts"].Usage
-	assert.Equal(t, "hashed", u.Policies[0].Policy, "of the other one nobody has heard")
+	require.Len(t, all, 1, "the other process announces no counts")
+	u := all[s.id].Usage
+	assert.Equal(t, "hashed", u.Policies[0].Policy, "the other policy does not follow the Source")
 	assert.Equal(t, enforce.UsageCounts{Admitted: 2, Refused: 3}, u.Policies[0].Tiers[0].UsageCounts)
 	require.Len(t, u.Policies[0].Busiest.Keys, 1)
 	assert.Regexp(t, "^~.{43}$", u.Policies[0].Busiest.Keys[0].Key)
 
+	awaitProcesses(t, rdb, app, func(all []*policies.Process) bool { return len(all) == 2 })
+	largest := new(largestReply)
+	reader := server(t).Client(t)
+	reader.AddHook(largest)
 	require.NoError(t, rdb.Set(t.Context(), UsageKey(app, other.id), strings.Repeat("x", 8<<20), 0).Err())
-	all = usages(t, rdb, app)
-	require.ErrorContains(t, all["does not"].UsageErr, "give at most 65536")
-	assert.NotNil(t, all["counts"].Usage)
+	all = usages(t, reader, app)
+	require.ErrorContains(t, all[other.id].err, "give at most 65536")
+	assert.LessOrEqual(t, largest.bytes, policies.MaxUsageSize+1)
+	assert.NotNil(t, all[s.id].Usage)
 	require.NoError(t, rdb.Del(t.Context(), UsageKey(app, other.id)).Err())
 	require.NoError(t, rdb.HSet(t.Context(), UsageKey(app, other.id), "a", "b").Err())
 	all = usages(t, rdb, app)
-	require.ErrorContains(t, all["does not"].UsageErr, "WRONGTYPE")
-	assert.NotNil(t, all["counts"].Usage)
+	require.ErrorContains(t, all[other.id].err, "WRONGTYPE")
+	assert.NotNil(t, all[s.id].Usage)
+	require.ErrorContains(t, Usages(t.Context(), rdb, "*", nil), "app")
 
 	require.NoError(t, s.Close())
 	require.Eventually(t, func() bool { return rdb.Exists(t.Context(), UsageKey(app, s.id)).Val() == 0 }, patience, 5*time.Millisecond)
