@@ -66,3 +66,30 @@ func (s *server) deleteToken(ctx context.Context, in *struct {
 ) (*nothing, error) {
 	return done(s.DeleteToken(ctx, who(ctx), in.ID, in.Reason))
 }
+
+func (s *server) people(ctx context.Context, in *Paged) (*answer[manage.People], error) {
+	out, err := s.People(ctx, who(ctx), in.After, in.Limit)
+	n, last := 0, ""
+	if err == nil && len(out.People) > 0 {
+		n, last = len(out.People), out.People[len(out.People)-1].ID
+	}
+	return listed(out, err, *in, n, last, PathPeople, url.Values{})
+}
+
+// OfPerson names the person of a path.
+type OfPerson struct {
+	Person string `path:"person" maxLength:"64" doc:"Id of a person"`
+	Reasoned
+}
+
+func (s *server) bar(ctx context.Context, in *OfPerson) (*nothing, error) {
+	return done(s.Bar(ctx, who(ctx), in.Person, true, in.Reason))
+}
+
+func (s *server) unbar(ctx context.Context, in *OfPerson) (*nothing, error) {
+	return done(s.Bar(ctx, who(ctx), in.Person, false, in.Reason))
+}
+
+func (s *server) endSessions(ctx context.Context, in *OfPerson) (*nothing, error) {
+	return done(s.EndSessions(ctx, who(ctx), in.Person, in.Reason))
+}

@@ -18,6 +18,9 @@ const (
 	PathSeen        = "/v1/audit/{seq}/seen"                      // POST: 204; no revision
 	PathTokens      = "/v1/tokens"                                // GET: Tokens; POST with a NewToken: MadeToken; no revision
 	PathToken       = "/v1/tokens/{id}"                           // DELETE: 204; no revision
+	PathPeople      = "/v1/people"                                // GET: People; after, limit
+	PathBarred      = "/v1/people/{person}/barred"                // PUT, DELETE: 204; no revision
+	PathSessions    = "/v1/people/{person}/sessions"              // DELETE: 204; no revision
 	PathPresets     = "/v1/presets"                               // GET: Presets
 	PathMe          = "/v1/me"                                    // GET: Me
 	PathSearch      = "/v1/search"                                // POST with a Search: Found; no revision

@@ -73,14 +73,18 @@ func TestManyPeople(t *testing.T) {
 				text string
 				args []any
 			}{
-				{`INSERT INTO weir_people (id, issuer, subject, name, seen, barred) VALUES (?, '', ?, ?, ?, 0)`,
-					[]any{id, id, id, time.Now().UnixMicro()}},
+				{
+					`INSERT INTO weir_people (id, issuer, subject, name, seen, barred) VALUES (?, '', ?, ?, ?, 0)`,
+					[]any{id, id, id, time.Now().UnixMicro()},
+				},
 				{`INSERT INTO weir_grants (app, kind, subject, role, ends) VALUES ('pay', 'person', ?, 'owner', 0)`, []any{id}},
 				{`INSERT INTO weir_members (person, name) VALUES (?, 'everybody')`, []any{id}},
 				{`INSERT INTO weir_tokens (id, hash, name, maker, parent, apps, role, made, ends, used)
 					VALUES (?, ?, 'a', ?, 0, '["pay"]', 'owner', 0, ?, 0)`, []any{1000 + i, hash, id, time.Now().AddDate(1, 0, 0).UnixMicro()}},
-				{`INSERT INTO weir_sessions (hash, person, began, seen) VALUES (?, ?, ?, ?)`,
-					[]any{hash, id, time.Now().UnixMicro(), time.Now().UnixMicro()}},
+				{
+					`INSERT INTO weir_sessions (hash, person, began, seen) VALUES (?, ?, ?, ?)`,
+					[]any{hash, id, time.Now().UnixMicro(), time.Now().UnixMicro()},
+				},
 			} {
 				if _, err := tx.Exec(ctx, q.text, q.args...); err != nil {
 					return err
