@@ -5,8 +5,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/policies"
-	"github.com/weir-go/weir/core/policies/redissource"
 )
 
 // exchange holds what Redis holds for a fleet: the published documents, and the processes with what they obey. A
@@ -89,24 +89,14 @@ func (x *exchange) processes(_ context.Context, app string) (all []*policies.Pro
 	return all, unreadable, nil
 }
 
-// announcements calls f with what the processes of an app announce, and what they have counted, as
-// redissource.Announcements does.
-func (x *exchange) announcements(ctx context.Context, app string, f func(redissource.Announcement)) (unreadable int, err error) {
-	all, unreadable, err := x.processes(ctx, app)
-	if err != nil {
-		return unreadable, err
-	}
+// usages calls f with what each process of an app has counted, as redissource.Usages does.
+func (x *exchange) usages(_ context.Context, app string, f func(id string, u *enforce.Usage, err error)) error {
 	x.mu.Lock()
 	sources := slices.Clone(x.sources[app])
 	x.mu.Unlock()
-	for _, p := range all {
-		a := redissource.Announcement{Process: p}
-		for _, s := range sources {
-			if s.name == p.ID {
-				a.Usage, a.UsageErr = policies.DecodeUsage(policies.EncodeUsage(s.counted()))
-			}
-		}
-		f(a)
+	for _, s := range sources {
+		u, err := policies.DecodeUsage(policies.EncodeUsage(s.counted()))
+		f(s.name, u, err)
 	}
-	return unreadable, nil
+	return nil
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/enforce"
-	"github.com/weir-go/weir/core/policies/redissource"
 )
 
 // A service announces what it has counted, with the keys that use most and those that are refused.
@@ -25,15 +24,16 @@ func TestUsage(t *testing.T) {
 		caller{method: "POST", path: "/exports", header: "X-User: 7"}.send(t.Context(), client, s.url)
 	}
 	client.CloseIdleConnections()
-	var found []redissource.Announcement
-	unreadable, err := x.announcements(t.Context(), "shop", func(a redissource.Announcement) { found = append(found, a) })
-	require.NoError(t, err)
-	assert.Zero(t, unreadable)
+	var found []*enforce.Usage
+	require.NoError(t, x.usages(t.Context(), "shop", func(id string, u *enforce.Usage, err error) {
+		require.NoError(t, err)
+		assert.Equal(t, "shop-1", id)
+		found = append(found, u)
+	}))
 	require.Len(t, found, 1)
-	require.NoError(t, found[0].UsageErr)
-	require.NotNil(t, found[0].Usage)
+	require.NotNil(t, found[0])
 	counted := map[string]enforce.PolicyUsage{}
-	for _, p := range found[0].Usage.Policies {
+	for _, p := range found[0].Policies {
 		counted[p.Policy] = p
 	}
 	exports := counted["exports"]
@@ -42,6 +42,5 @@ func TestUsage(t *testing.T) {
 	require.Len(t, exports.Refused.Keys, 1)
 	assert.Equal(t, enforce.KeyCount{Key: "user=7", Count: 2}, exports.Refused.Keys[0])
 	require.NoError(t, s.close())
-	_, err = x.announcements(t.Context(), "shop", func(redissource.Announcement) { assert.Fail(t, "it is gone") })
-	require.NoError(t, err)
+	require.NoError(t, x.usages(t.Context(), "shop", func(string, *enforce.Usage, error) { assert.Fail(t, "it is gone") }))
 }
