@@ -38,10 +38,10 @@ func (k *killing) audited() error {
 	return db.Read(k.ctx, func(ctx context.Context, t sqldb.Tx) error {
 		var versions, rows, both int64
 		for query, into := range map[string]*int64{
-			`SELECT COUNT(*) FROM weir_versions`:                                                    &versions,
-			`SELECT COUNT(*) FROM weir_audit WHERE revision > 0 AND outcome = '` + audit.Done + `'`: &rows,
+			`SELECT COUNT(*) FROM weir_versions WHERE name <> ''`:                 &versions,
+			`SELECT COUNT(*) FROM weir_audit WHERE revision > 0 AND policy <> ''`: &rows,
 			`SELECT COUNT(*) FROM weir_versions v JOIN weir_audit a
-				ON a.revision = v.revision AND a.app = v.app AND a.policy = v.name`: &both,
+				ON a.revision = v.revision AND a.app = v.app AND a.policy = v.name WHERE v.name <> ''`: &both,
 		} {
 			if err := t.Row(ctx, query).Scan(into); err != nil {
 				return err
