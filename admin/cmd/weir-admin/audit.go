@@ -5,13 +5,16 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/weir-go/weir/admin/audit"
 	"github.com/weir-go/weir/admin/internal/sqldb"
+	"github.com/weir-go/weir/admin/people"
 )
 
 type auditCommand struct {
 	Verify verifyCommand `cmd:"" help:"Compare the audit with its chain, and find rows that were changed, removed or exchanged."`
+	Forget forgetCommand `cmd:"" help:"Delete the keys, which may be persons, of all rows before a day. The rows stay, and so does the chain."`
 }
 
 type verifyCommand struct {
@@ -59,6 +62,9 @@ func (c *verifyCommand) kept() (kept []sqldb.Link, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("-log %s: %w", name, err)
 		}
+		if len(links) == 0 {
+			return nil, fmt.Errorf("-log %s: found no row of the audit; give what serve has written on its standard output", name)
+		}
 		kept = append(kept, links...)
 	}
 	if c.Head == "" {
@@ -70,4 +76,33 @@ func (c *verifyCommand) kept() (kept []sqldb.Link, err error) {
 		return nil, fmt.Errorf("-head is %.100q; give a row and its hash, such as 17:96554e65", c.Head)
 	}
 	return append(kept, sqldb.Link{Seq: seq, Hash: hash}), nil
+}
+
+type forgetCommand struct {
+	database
+
+	Before string `required:"" placeholder:"DAY" help:"The first day whose keys are kept, such as 2026-01-31, in UTC."`
+	Reason string `required:"" help:"The reason, for the audit."`
+}
+
+// Run forgets keys.
+func (c *forgetCommand) Run(e *environment) error {
+	before, err := time.Parse(time.DateOnly, c.Before)
+	if err != nil {
+		return fmt.Errorf("-before is %.40q; give a day such as 2026-01-31", c.Before)
+	}
+	db, err := c.open(e)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	log := audit.New(db, audit.Options{})
+	defer log.Close()
+	console := people.Console()
+	n, err := log.ForgetKeys(e.ctx, audit.Person{ID: console.ID, Name: console.Name}, c.Reason, before)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(e.out, "the keys of %d rows are deleted\n", n)
+	return nil
 }

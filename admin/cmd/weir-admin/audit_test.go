@@ -67,3 +67,35 @@ func TestAuditVerify(t *testing.T) {
 	require.ErrorIs(t, err, status(found))
 	assert.Contains(t, out, "row 2 ")
 }
+
+// Keys are forgotten by the day, and the chain still holds.
+func TestAuditForget(t *testing.T) {
+	at := sqltest.New(t)
+	log := audit.New(sqltest.Open(t, at), audit.Options{})
+	for range 3 {
+		require.NoError(t, log.Write(t.Context(), audit.Row{By: audit.Person{ID: "local:anna"}, Action: "look", Key: "user=7"}))
+	}
+	weir := func(args ...string) (string, error) {
+		var out strings.Builder
+		err := run(t.Context(), append([]string{"audit", args[0], "-db", at}, args[1:]...), &out, io.Discard)
+		return out.String(), err
+	}
+	for _, wrong := range [][]string{
+		{"forget", "-before", "yesterday", "-reason", "x"}, {"forget", "-reason", "x"}, {"forget", "-before", "2026-01-31"},
+	} {
+		_, err := weir(wrong...)
+		require.Error(t, err, "%q", wrong)
+	}
+	for _, step := range []struct{ before, says string }{
+		{"2020-01-31", "the keys of 0 rows are deleted\n"}, {"2999-01-31", "the keys of 3 rows are deleted\n"},
+	} {
+		out, err := weir("forget", "-before", step.before, "-reason", "it is the law")
+		require.NoError(t, err)
+		assert.Equal(t, step.says, out)
+	}
+	out, err := weir("verify")
+	require.NoError(t, err)
+	assert.Contains(t, out, "5 rows are as they were written")
+	_, err = weir("verify", "-log", write(t, "nothing of the audit"))
+	require.ErrorContains(t, err, "no row of the audit")
+}
