@@ -14,6 +14,8 @@ type App struct {
 	// processes announce is believed as far as nobody else claims it.
 	Prefixes []string
 	Rules    []Rule
+	// Unread is whether it is not known what its processes announce: they may count anywhere.
+	Unread bool
 }
 
 // Bind returns the rules of app, with those marked into whose counts nobody may look for the sake of app: announcements
@@ -21,11 +23,16 @@ type App struct {
 func (s *Stores) Bind(app App, others []App) []Rule {
 	type place struct{ prefix, policy string }
 	claimed, bound := map[place]bool{}, map[place][]string{}
-	prefixes := map[string][]string{}
+	taken, unread := map[string]bool{}, false
+	mayShare := map[string][]string{} // by prefix
 	for _, other := range others {
 		for _, prefix := range other.Prefixes {
-			prefixes[prefix] = append(prefixes[prefix], other.Name)
+			taken[prefix] = true
+			if other.Unread {
+				mayShare[prefix] = append(mayShare[prefix], other.Name)
+			}
 		}
+		unread = unread || other.Unread && len(other.Prefixes) == 0
 		for i := range other.Rules {
 			r := &other.Rules[i]
 			at := place{cmp.Or(r.Prefix, s.o.Prefix), r.Policy}
@@ -44,16 +51,20 @@ func (s *Stores) Bind(app App, others []App) []Rule {
 		at := place{cmp.Or(r.Prefix, s.o.Prefix), r.Policy}
 		switch {
 		case r.Process:
-		case len(app.Prefixes) == 0 && (claimed[at] || len(prefixes[at.prefix]) > 0):
+		case len(app.Prefixes) == 0 && (claimed[at] || taken[at.prefix]):
 			r.Barred = fmt.Sprintf("the counts under the prefix %q are shared with other apps; an admin can say in the settings of the app "+
 				"that it counts there", at.prefix)
+		case len(app.Prefixes) == 0 && unread:
+			r.Barred = "it is not known which apps count there, because what their processes announce cannot be read; try again, " +
+				"or let an admin say in the settings of the app where it counts"
 		case len(app.Prefixes) == 0:
 		case !slices.Contains(app.Prefixes, at.prefix):
 			r.Barred = fmt.Sprintf("its processes say that they count under the prefix %q, and by the settings of the app it counts under %s; "+
 				"an admin can change them", at.prefix, strings.Join(app.Prefixes, ", "))
 		default:
-			slices.Sort(bound[at])
-			r.With = bound[at]
+			r.With = append(slices.Clone(bound[at]), mayShare[at.prefix]...)
+			slices.Sort(r.With)
+			r.With = slices.Compact(r.With)
 		}
 	}
 	return rules

@@ -36,6 +36,9 @@ func TestBind(t *testing.T) {
 		"both bound":                   {counts.App{Prefixes: []string{"shop"}, Rules: []counts.Rule{at("login", "shop")}}, []counts.App{{Name: "c", Prefixes: []string{"shop"}, Rules: []counts.Rule{at("login", "shop")}}, {Name: "b", Prefixes: []string{"shop"}, Rules: []counts.Rule{at("login", "shop"), at("login", "shop")}}}, "", []string{"b", "c"}},
 		"both bound, another policy":   {counts.App{Prefixes: []string{"shop"}, Rules: []counts.Rule{at("login", "shop")}}, []counts.App{{Name: "b", Prefixes: []string{"shop"}, Rules: []counts.Rule{at("api", "shop")}}}, "", nil},
 		"announced beside its setting": {counts.App{Prefixes: []string{"shop"}, Rules: []counts.Rule{at("login", "shop")}}, []counts.App{{Name: "b", Prefixes: []string{"bank"}, Rules: []counts.Rule{at("login", "shop")}}}, "", nil},
+		"others are not read":          {counts.App{Rules: []counts.Rule{at("login", "shop")}}, []counts.App{{Name: "b", Unread: true}}, "it is not known which apps count there", nil},
+		"a bound one is not read":      {counts.App{Rules: []counts.Rule{at("login", "shop")}}, []counts.App{{Name: "b", Prefixes: []string{"bank"}, Unread: true}}, "", nil},
+		"bound, others are not read":   {counts.App{Prefixes: []string{"shop"}, Rules: []counts.Rule{at("login", "shop")}}, []counts.App{{Name: "c", Unread: true}, {Name: "b", Prefixes: []string{"shop"}, Unread: true}}, "", []string{"b"}},
 		"in the process":               {counts.App{Rules: []counts.Rule{{Policy: "login", Where: counts.Where{Process: true}}}}, []counts.App{{Name: "b", Rules: []counts.Rule{{Policy: "login", Where: counts.Where{Process: true}}}}}, "", nil},
 	} {
 		rules := s.Bind(c.app, c.others)

@@ -27,8 +27,12 @@ type kept struct {
 	states map[[2]string]core.State // by the shapes of the rates and of the permits
 }
 
-// View returns a View of the counts of a rule, or an error that says why nobody can look there.
+// View returns a View of the counts of a rule, or an error that says why nobody can look there: of a nil s, that there are
+// no places.
 func (s *Stores) View(r *Rule) (*View, error) {
+	if s == nil {
+		return nil, errors.New("this server does not know where the services count; start it with their Redis")
+	}
 	if r.Barred != "" {
 		return nil, errors.New(r.Barred)
 	}

@@ -114,15 +114,22 @@ func (m *Manager) bound(ctx context.Context, app string, s *standing) []counts.R
 	var prefixes []string
 	all, err := m.o.Record.Apps(ctx)
 	if err != nil { // then nobody looks anywhere
-		others = append(others, counts.App{Rules: s.rules})
+		others = append(others, counts.App{Unread: true})
 	}
+	reading, cancel := context.WithTimeout(ctx, glimpse)
+	defer cancel()
 	for _, a := range all {
 		if a.App == app {
 			prefixes = a.Settings.Counts
 			continue
 		}
-		other := m.standing(ctx, a.App)
-		others = append(others, counts.App{Name: a.App, Prefixes: a.Settings.Counts, Rules: other.rules})
+		var other standing
+		if s.failed != nil || reading.Err() != nil { // somebody waits
+			other = m.lastStanding(a.App)
+		} else {
+			other = m.standing(reading, a.App)
+		}
+		others = append(others, counts.App{Name: a.App, Prefixes: a.Settings.Counts, Rules: other.rules, Unread: other.read.IsZero()})
 	}
 	return m.o.Counts.Bind(counts.App{Name: app, Prefixes: prefixes, Rules: s.rules}, others)
 }
@@ -199,12 +206,7 @@ func (m *Manager) Look(ctx context.Context, who *rights.Person, app, key, _ stri
 	if s.failed != nil && s.read.IsZero() {
 		return nil, refusal(http.StatusServiceUnavailable, "the processes could not be read from Redis: %v; try again", s.failed)
 	}
-	rules := m.bound(ctx, app, &s)
-	for i := range rules {
-		if m.mayCounts(who, rights.ActionLook, app, rules[i:i+1]) != nil {
-			rules[i].Barred = "another app counts there as well, and you may not look at its keys"
-		}
-	}
+	rules := m.lookable(who, app, m.bound(ctx, app, &s))
 	document := &policies.Document{App: app, Policies: map[string]policies.Policy{}}
 	for name, u := range uses {
 		document.Policies[name] = u.Policy

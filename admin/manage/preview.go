@@ -3,6 +3,7 @@ package manage
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -68,10 +69,14 @@ type Preview struct {
 	// Words and Kept are sentences, about the numbers after the change, and about the counts.
 	Words []string `json:"words"`
 	Kept  []string `json:"kept,omitempty"`
-	// Keys are the busiest, and those that were asked for.
+	// Keys are those that were asked for and the busiest, once for each rule that counts apart.
 	Keys []KeyPreview `json:"keys"`
-	// Refused is the number of these keys that would be refused now, and were not before.
+	// Refused is the number of these keys that would be refused then, and are not now. Nobody is on trial.
 	Refused int `json:"refused"`
+	// Busiest is the number of busiest keys among them, and Idle how many of these the store does not know: if it is all of
+	// them, the services do not seem to count there.
+	Busiest int `json:"busiest"`
+	Idle    int `json:"idle,omitempty"`
 	// CannotUse lists the rules of processes that could not use it.
 	CannotUse []adminapi.CannotUse `json:"cannotUse,omitempty"`
 	// Unused is whether no process has a policy of this name.
@@ -82,8 +87,10 @@ type Preview struct {
 
 // KeyPreview is a key before and after a change.
 type KeyPreview struct {
-	Key    string   `json:"key"`
-	Prefix string   `json:"prefix,omitempty"`
+	Key  string `json:"key"`
+	Tier string `json:"tier,omitempty"`
+	// Rule tells the rules apart that count the key: the text of the code and the prefix, "" if there is one rule.
+	Rule   string   `json:"rule,omitempty"`
 	Before KeyState `json:"before"`
 	After  KeyState `json:"after"`
 	// Why is the reason why it is not known, or "".
@@ -92,12 +99,17 @@ type KeyPreview struct {
 
 // KeyState is the answer that the next request of a key would get.
 type KeyState struct {
-	Allowed   bool  `json:"allowed"`
-	Limit     int64 `json:"limit"`
+	// Policy is the one that holds for the key, "unlimited" or "blocked".
+	Policy  string `json:"policy"`
+	Allowed bool   `json:"allowed"`
+	// Trial is whether the request passes even if it is not allowed.
+	Trial bool  `json:"trial,omitempty"`
+	Limit int64 `json:"limit"`
+	// Remaining is what is left before the request, and -1 where nothing is counted.
 	Remaining int64 `json:"remaining"`
-	// RetryAfter is the time until a request is admitted, and ResetAfter until the key is as if unused: nanoseconds.
+	// RetryAfter is the time until a request is admitted, and Delay the time that it waits for its turn: nanoseconds.
 	RetryAfter time.Duration `json:"retryAfter,omitempty"`
-	ResetAfter time.Duration `json:"resetAfter,omitempty"`
+	Delay      time.Duration `json:"delay,omitempty"`
 }
 
 // maxTyped bounds the keys of one preview that a person asks for: the audit has a row of each.
@@ -135,16 +147,15 @@ func (m *Manager) Preview(ctx context.Context, who *rights.Person, app, name str
 		}
 	}
 	s := m.standing(ctx, app)
-	typed := make([]preview.Key, len(ask.Keys))
+	keys := make([]preview.Key, len(ask.Keys))
 	for i, key := range ask.Keys {
 		if err := m.looked(ctx, who, app, name, key); err != nil {
 			return nil, err
 		}
-		typed[i] = preview.Key{Key: key}
+		keys[i] = preview.Key{Key: key}
 	}
-	found, err := preview.Of(ctx, m.o.Counts, preview.Ask{
-		Policy: name, Before: before, After: after, Rules: ofPolicy(m.bound(ctx, app, &s), name), Keys: typed,
-	})
+	ofApp := preview.Ask{Policy: name, Before: before, After: after, Rules: m.lookable(who, app, ofPolicy(m.bound(ctx, app, &s), name)), Keys: keys}
+	found, err := preview.Of(ctx, m.o.Counts, ofApp)
 	if err != nil {
 		return nil, refusal(http.StatusUnprocessableEntity, "%v", err)
 	}
@@ -159,50 +170,152 @@ func (m *Manager) Preview(ctx context.Context, who *rights.Person, app, name str
 		out.Why = "the processes could not be read from Redis, so that it is not known which keys are busy"
 	}
 	for i := range found.Rules {
-		out.add(who, app, name, &found.Rules[i], out.Difference)
+		out.explain(&found, &found.Rules[i], seesKeys(who, app))
+		out.cannot(who, app, app, name, &found.Rules[i])
+		out.keys(name, &found.Rules[i], len(found.Rules) > 1)
 	}
-	return out, nil
+	if len(out.Words) == 0 {
+		out.Words = append(out.Words, words(after.Text)...)
+	}
+	return out, m.previewOthers(ctx, who, app, ofApp, out)
 }
 
-// add adds what a change does in the processes that have a rule.
-func (p *Preview) add(who *rights.Person, app, name string, r *preview.Rule, d *adminapi.Difference) {
-	for _, e := range r.Entries {
-		if e.Entry == "text" && e.Words != nil && len(p.Words) == 0 {
+// lookable marks the rules of which the counts are shared with apps at whose keys a person may not look.
+func (m *Manager) lookable(who *rights.Person, app string, rules []counts.Rule) []counts.Rule {
+	for i := range rules {
+		if m.mayCounts(who, rights.ActionLook, app, rules[i:i+1]) != nil {
+			rules[i].Barred = "another app counts there as well, and you may not look at its keys"
+		}
+	}
+	return rules
+}
+
+// maxOthers bounds the further apps whose processes a preview asks whether they could use the change.
+const maxOthers = 50
+
+// previewOthers adds what the processes of other apps that use the policy, or shall use it, could not use.
+func (m *Manager) previewOthers(ctx context.Context, who *rights.Person, app string, ask preview.Ask, out *Preview) error {
+	apps := append(slices.Clone(ask.Before.Apps), ask.After.Apps...)
+	if slices.Contains(apps, policies.AllApps) {
+		heads, err := m.o.Record.Heads(ctx)
+		if err != nil {
+			return err
+		}
+		apps = nil
+		for _, h := range heads {
+			apps = append(apps, h.App)
+		}
+	}
+	slices.Sort(apps)
+	apps = slices.DeleteFunc(slices.Compact(apps), func(other string) bool { return other == app || other == policies.AllApps })
+	ctx, cancel := context.WithTimeout(ctx, glimpse)
+	defer cancel()
+	for _, other := range apps[:min(len(apps), maxOthers)] {
+		s := m.standing(ctx, other)
+		ask.Rules, ask.Keys = ofPolicy(s.rules, ask.Policy), nil
+		if len(ask.Rules) == 0 {
+			continue
+		}
+		out.Unused = false
+		found, err := preview.Of(ctx, m.o.Counts, ask)
+		if err != nil {
+			return err
+		}
+		for i := range found.Rules {
+			out.cannot(who, app, other, ask.Policy, &found.Rules[i])
+		}
+	}
+	return nil
+}
+
+// maxExplained bounds the entries of which a preview has words.
+const maxExplained = 20
+
+// explain adds the words for the entries that a person has changed. All rules have nearly the same.
+func (p *Preview) explain(of *preview.Preview, r *preview.Rule, seesKeys bool) {
+	if len(p.Words) > 0 {
+		return
+	}
+	changed, others := map[string]bool{}, 0
+	for _, d := range of.Differences {
+		changed[d.Entry] = true
+	}
+	for i, e := range r.Entries {
+		if d := p.Difference; d != nil && e.Change != nil {
+			d.Afresh = d.Afresh || !e.Change.Kept
+		}
+		isKey := strings.HasPrefix(e.Entry, "key ")
+		if i >= maxExplained || e.Entry != "text" && !changed[e.Entry] || isKey && !seesKeys {
+			others++
+			continue
+		}
+		about := ""
+		if e.Entry != "text" {
+			about = e.Entry + ": "
+		}
+		switch {
+		case e.Words != nil && about == "":
 			p.Words = wordsOf(*e.Words)
+		case e.Words != nil:
+			p.Words = append(p.Words, about+e.After+"; "+strings.Join(wordsOf(inwords.Policy{AtOnce: e.Words.AtOnce, Within: e.Words.Within}), ", "))
+		case e.After != "":
+			p.Words = append(p.Words, about+e.After)
 		}
 		if e.Change != nil {
-			if e.Entry == "text" && len(p.Kept) == 0 {
-				p.Kept = e.Change.Counts
-				p.Kept = append(p.Kept, "while old and new numbers meet, they admit together "+e.Change.Together)
+			for _, kept := range e.Change.Counts {
+				p.Kept = append(p.Kept, about+kept)
 			}
-			if d != nil {
-				d.Afresh = d.Afresh || !e.Change.Kept
-			}
+			p.Kept = append(p.Kept, about+"while old and new numbers meet, they admit together: "+e.Change.Together)
 		}
-		if e.Why != "" && len(p.CannotUse) < maxMistakes {
-			process := ""
-			if len(r.Names) > 0 {
-				process = r.Names[0]
+	}
+	if others += r.More; others > 0 {
+		p.Words = append(p.Words, fmt.Sprintf("and other numbers or options for %d further tiers and keys", others))
+	}
+}
+
+// cannot adds what the processes of an app could not use of the change of a policy that belongs to owner.
+func (p *Preview) cannot(who *rights.Person, owner, app, name string, r *preview.Rule) {
+	processes := r.Names
+	if len(processes) == 0 {
+		processes = []string{""}
+	}
+	for _, e := range r.Entries {
+		for _, process := range processes {
+			if e.Why == "" || len(p.CannotUse) == maxMistakes {
+				break
 			}
-			p.CannotUse = append(p.CannotUse, cannotUseFor(who, app, []record.CannotUse{{
+			p.CannotUse = append(p.CannotUse, cannotUseFor(who, owner, []record.CannotUse{{
 				App: app, Process: process, Policy: name, Entry: strings.TrimPrefix(e.Entry, "text"), Why: e.Why,
 			}})...)
 		}
 	}
+}
+
+// keys adds the keys as a rule counts them. apart is whether there are others.
+func (p *Preview) keys(name string, r *preview.Rule, apart bool) {
 	if r.Why != "" && p.Why == "" {
 		p.Why = r.Why
 	}
+	p.Busiest += r.Busiest
+	p.Idle += r.Idle
 	for _, k := range r.Keys {
-		key := KeyPreview{Key: k.Key.Key, Prefix: r.Prefix, Before: stateOf(k.Before), After: stateOf(k.After), Why: k.Why}
-		if k.Why == "" && !k.Before.Refused() && k.After.Refused() {
+		key := KeyPreview{Key: k.Key.Key, Tier: k.Tier, Before: stateOf(k.Before), After: stateOf(k.After), Why: k.Why}
+		if apart {
+			key.Rule = strings.TrimSpace(strings.TrimPrefix(r.Code, name+":") + " " + r.Prefix)
+		}
+		if k.Why == "" && key.Before.passes() && !key.After.passes() {
 			p.Refused++
 		}
 		p.Keys = append(p.Keys, key)
 	}
 }
 
+func (s *KeyState) passes() bool { return s.Allowed || s.Trial }
+
 func stateOf(n preview.Next) KeyState {
-	s := KeyState{Allowed: !n.Refused(), Remaining: n.Remaining, RetryAfter: n.RetryAfter}
+	s := KeyState{
+		Policy: n.Policy, Allowed: n.Outcome != "" && !n.Refused(), Trial: n.Trial, Remaining: n.Remaining, RetryAfter: n.RetryAfter, Delay: n.Delay,
+	}
 	if p, err := core.Parse(n.Policy); err == nil {
 		s.Limit = inwords.Of(p).AtOnce
 	}

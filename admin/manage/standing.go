@@ -80,6 +80,16 @@ func (m *Manager) standing(ctx context.Context, app string) standing {
 	return next
 }
 
+// lastStanding returns that of an app as it was read last, a zero one if it was not.
+func (m *Manager) lastStanding(app string) standing {
+	m.standings.mu.Lock()
+	defer m.standings.mu.Unlock()
+	if kept := m.standings.apps[app]; kept != nil {
+		return *kept
+	}
+	return standing{}
+}
+
 // maxStandings bounds the apps that are kept: those that a record may have. Others are read again each time.
 const maxStandings = 1000
 

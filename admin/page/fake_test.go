@@ -206,8 +206,8 @@ func (f *fake) Preview(_ context.Context, _ *rights.Person, _, name string, ask 
 		out.Difference = &adminapi.Difference{Name: name, Before: &held.Policy, After: &ask.Policy}
 	}
 	out.Keys = []manage.KeyPreview{
-		{Key: "user=7", Before: manage.KeyState{Allowed: true, Limit: 50, Remaining: 3}, After: manage.KeyState{Limit: 20, RetryAfter: 12 * time.Second}},
-		{Key: "user=12", Before: manage.KeyState{Allowed: true, Limit: 50, Remaining: 44}, After: manage.KeyState{Allowed: true, Limit: 20, Remaining: 17}},
+		{Key: "user=7", Before: manage.KeyState{Policy: "50/1m", Allowed: true, Limit: 50, Remaining: 3}, After: manage.KeyState{Policy: "20/1m", Limit: 20, RetryAfter: 12 * time.Second}},
+		{Key: "user=12", Before: manage.KeyState{Policy: "50/1m", Allowed: true, Limit: 50, Remaining: 44}, After: manage.KeyState{Policy: "20/1m", Allowed: true, Limit: 20, Remaining: 17}},
 	}
 	return out, nil
 }

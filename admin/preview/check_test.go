@@ -154,8 +154,8 @@ func TestPicturesAreTrue(t *testing.T) {
 			began += (res.ResetAfter - pic.Period/2).Microseconds()
 		}
 		moments := []time.Duration{}
-		for i := range time.Duration(3000) {
-			moments = append(moments, pic.Span*i/3000)
+		for i := range 3000 {
+			moments = append(moments, pic.Span*time.Duration(i)/3000)
 		}
 		for _, point := range pic.Points {
 			moments = append(moments, point.At)

@@ -55,8 +55,8 @@ func pictures(p core.Policy) (all []Picture) {
 // draw fills in the points.
 func (pic *Picture) draw(limits []core.Limit) {
 	var at []time.Duration
-	for i := range time.Duration(instants) {
-		at = append(at, pic.Span*i/instants)
+	for i := range instants {
+		at = append(at, pic.Span*time.Duration(i)/instants)
 	}
 	for _, l := range limits {
 		if every, first := comesBack(l); every > 0 && pic.Span/every <= maxSteps {
