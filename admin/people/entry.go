@@ -247,6 +247,10 @@ func (p *People) serveRedeem(w http.ResponseWriter, r *http.Request) {
 	}
 	person, found, err := p.redeem(r.Context(), code)
 	switch {
+	case errors.Is(err, errNoRights):
+		s := p.screen(ScreenNoRights, "Nobody has given you a right here, or it was taken away. Ask an admin, and send them your id.", "")
+		s.Person = person
+		p.render(w, r, http.StatusForbidden, s)
 	case err != nil:
 		p.missing(w, r, err)
 	case !found:

@@ -2,6 +2,7 @@ package people
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/weir-go/weir/admin/audit"
@@ -117,7 +118,11 @@ func (p *People) local(ctx context.Context, c *sqldb.Change, by By, l LocalPerso
 	return id, nil
 }
 
-// redeem uses a link up, and returns the person whose it was. It returns false if there is no such link any more.
+// errNoRights reports a link of somebody who has no right any more.
+var errNoRights = errors.New("people: no rights")
+
+// redeem uses a link up, and returns the person whose it was. It returns false if there is no such link any more, and
+// errNoRights for a person who has no right, whose link is left.
 func (p *People) redeem(ctx context.Context, code string) (person string, found bool, err error) {
 	s, err := p.state(ctx)
 	if err != nil {
@@ -136,11 +141,14 @@ func (p *People) redeem(ctx context.Context, code string) (person string, found 
 		if err != nil {
 			return err
 		}
-		if _, err := p.enter(ctx, c.Tx, known.person, login{name: one.name}); err != nil {
+		who, err := p.enter(ctx, c.Tx, known.person, login{name: one.name})
+		switch {
+		case err != nil:
 			return err
+		case !anything(who):
+			return errNoRights
 		}
 		found = true
-		who := &rights.Person{ID: one.id, Name: one.shown()}
 		return p.changed(ctx, c, By{Person: who}, audit.Row{Action: "enter"}, map[string]any{"by": "link"})
 	})
 	return known.person, found && err == nil, err

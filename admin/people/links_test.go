@@ -79,6 +79,25 @@ func TestRoleOfLinkEnds(t *testing.T) {
 	assert.ErrorContains(t, err, "admins are those of all apps")
 }
 
+// A link of somebody who has lost their role, or was put out, opens nothing until they have one.
+func TestLinkWithoutRights(t *testing.T) {
+	s := start(t, sqltest.New(t))
+	link := s.link(t, "anna", rights.Owner, "pay", 0)
+	redeem := func() (int, string) { return newBrowser(t).post(s.url+"/link", url.Values{"secret": {link.Code}}) }
+	require.NoError(t, s.Bar(t.Context(), console, "local:anna", true))
+	status, body := redeem()
+	assert.Equal(t, http.StatusForbidden, status)
+	assert.Contains(t, body, `"Kind":"no-rights"`)
+	assert.Contains(t, body, `"Person":"local:anna"`)
+	require.NoError(t, s.Bar(t.Context(), console, "local:anna", false))
+	s.grants(t, "pay")
+	status, _ = redeem()
+	assert.Equal(t, http.StatusForbidden, status)
+	s.grants(t, "pay", grant("local:anna", rights.Viewer))
+	status, body = redeem()
+	assert.Equal(t, http.StatusOK, status, body)
+}
+
 // A form of another site, or of an old browser, logs nobody in: they would work under somebody else's name.
 func TestLinkFromAnotherSite(t *testing.T) {
 	s := start(t, sqltest.New(t))
