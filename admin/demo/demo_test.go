@@ -1,6 +1,7 @@
 package demo_test
 
 import (
+	"net/http"
 	"path/filepath"
 	"testing"
 	"time"
@@ -40,7 +41,7 @@ func start(t *testing.T, o demo.Options) (*demo.Demo, *adminapi.Client) {
 		people.LocalPerson{Name: "test", Role: rights.Admin, App: rights.AllApps},
 		people.NewToken{Name: "test", Apps: []string{rights.AllApps}, Role: rights.Admin, Days: 1})
 	require.NoError(t, err)
-	return d, &adminapi.Client{URL: d.URL, Token: secret}
+	return d, &adminapi.Client{URL: d.URL, Token: secret, HTTP: &http.Client{Timeout: patience}}
 }
 
 // The two services announce what they obey, and obey what is written.

@@ -13,7 +13,7 @@ import (
 
 // attempts limits the attempts to enter of each address, in this process, by numbers that no fleet can change. Only
 // those that fail are counted, since many people may have one address: what is right is never refused for the sake of
-// others, and what is wrong is found without a query.
+// others.
 type attempts struct {
 	limiter *enforce.Limiter
 	address keyfunc.Func

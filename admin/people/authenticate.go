@@ -30,6 +30,11 @@ func (p *People) Authenticate(r *http.Request) (*rights.Person, error) {
 	if err != nil {
 		return nil, err
 	}
+	if s.sessions[sum(secret)] == nil {
+		if s, err = p.newest(r.Context()); err != nil {
+			return nil, err
+		}
+	}
 	one := s.sessions[sum(secret)]
 	if one == nil || time.Since(one.began) >= longest || s.people[one.person] == nil {
 		return nil, ErrNobody
@@ -55,6 +60,11 @@ func (p *People) byToken(r *http.Request, lines []string) (*rights.Person, error
 	scheme, text, _ := strings.Cut(lines[0], " ")
 	text = strings.TrimSpace(text)
 	if len(lines) == 1 && strings.EqualFold(scheme, "Bearer") && isToken(text) {
+		if s.tokens[sum(text)] == nil {
+			if s, err = p.newest(r.Context()); err != nil {
+				return nil, err
+			}
+		}
 		if t := s.tokens[sum(text)]; t != nil && p.now().Before(t.ends) && s.people[t.maker] != nil {
 			if who := t.rights(s.people[t.maker], p.now()); anything(who) {
 				p.useToken(r.Context(), t)

@@ -2,7 +2,7 @@
 // provider, persons of this admin who come by a link, their sessions, and tokens for programs. It keeps no passwords.
 //
 // What decides about a request, the grants of all people and groups, tokens, links and sessions, is read from the
-// database into memory as one state, and read again when something has changed: whoever comes with something wrong
-// costs no query, and a right that was taken away is gone within two seconds in all processes. Without the database
-// there are no rights.
+// database into memory as one state, and read again when something has changed: what is wrong costs a query for one
+// number, which one request makes for all that come at once, and a right that was taken away is gone within two
+// seconds in all processes. Without the database there are no rights.
 package people

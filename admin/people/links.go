@@ -128,6 +128,11 @@ func (p *People) redeem(ctx context.Context, code string) (person string, found 
 	if err != nil {
 		return "", false, err
 	}
+	if s.links[sum(code)] == nil {
+		if s, err = p.newest(ctx); err != nil {
+			return "", false, err
+		}
+	}
 	known := s.links[sum(code)]
 	if known == nil || !p.now().Before(known.ends) {
 		return "", false, nil

@@ -16,6 +16,7 @@ const (
 	fresh   = time.Second             // then one request looks whether anything has changed
 	current = 1500 * time.Millisecond // then all wait for that
 	within  = 3 * time.Second         // in which the database must answer
+	again   = time.Second             // after it has not, until it is asked again
 )
 
 // state has all that decides who somebody is and which rights they have, as the database was at one moment.
@@ -44,6 +45,20 @@ func sum(secret string) string {
 
 // state returns what is known, read again if it is old. The error is an *[sqldb.UnavailableError].
 func (p *People) state(ctx context.Context) (*state, error) {
+	now := time.Now()
+	return p.since(ctx, now.Add(-fresh), now.Add(-current))
+}
+
+// newest is state for a request with something that is not known, which another process may just have made. It costs a
+// query for one number, and however many come at once, one does it for all.
+func (p *People) newest(ctx context.Context) (*state, error) {
+	now := time.Now()
+	return p.since(ctx, now, now)
+}
+
+// since returns what is known, read again by one request if it was read before a time, for which the others wait if it
+// was read before another.
+func (p *People) since(ctx context.Context, fresh, current time.Time) (*state, error) {
 	s := p.known.Load()
 	if p.young(s, fresh) {
 		return s, nil
@@ -65,7 +80,7 @@ func (p *People) state(ctx context.Context) (*state, error) {
 	if p.young(s, fresh) {
 		return s, nil // somebody else has read it
 	}
-	if f := p.failed.Load(); f != nil && time.Since(f.at) < fresh {
+	if f := p.failed.Load(); f != nil && time.Since(f.at) < again {
 		return nil, f.err
 	}
 	now, err := p.read(ctx, s)
@@ -80,9 +95,9 @@ func (p *People) state(ctx context.Context) (*state, error) {
 	return now, nil
 }
 
-// young reports whether a state is not older than an age, and holds all changes of this process.
-func (p *People) young(s *state, age time.Duration) bool {
-	return s != nil && time.Since(s.read) < age && s.here == p.changes.Load()
+// young reports whether a state was read after a time, and holds all changes of this process.
+func (p *People) young(s *state, after time.Time) bool {
+	return s != nil && s.read.After(after) && s.here == p.changes.Load()
 }
 
 // read returns what is known now. It does not end with the request that needs it first.

@@ -16,7 +16,19 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/internal/hosttest"
+	"github.com/weir-go/weir/internal/redistest"
 )
+
+// binary is the program, built without the race detector, with which there is no SQLite.
+var binary = redistest.Share(func(t testing.TB) string {
+	program := filepath.Join(t.TempDir(), "weir-admin")
+	text, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, ".").CombinedOutput()
+	require.NoError(t, err, "%s", text)
+	return program
+})
+
+// patience bounds what must come.
+const patience = time.Minute
 
 var linked = regexp.MustCompile(`^  (http://\S+)/link#\S+$`)
 
@@ -26,16 +38,10 @@ func TestDemoBinary(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("a program cannot be interrupted there")
 	}
-	const patience = time.Minute
-	program := filepath.Join(t.TempDir(), "weir-admin")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, ".") // without the race detector, with which there is no SQLite
-	text, err := build.CombinedOutput()
-	require.NoError(t, err, "%s", text)
-
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	temporary := t.TempDir()
-	cmd := exec.CommandContext(ctx, program, "demo")
+	cmd := exec.CommandContext(ctx, binary(t), "demo")
 	cmd.Env = append(os.Environ(), "TMPDIR="+temporary)
 	hosttest.Tie(cmd)
 	out, err := cmd.StdoutPipe()
