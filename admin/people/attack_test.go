@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-go/weir/admin/internal/sqldb"
 	"github.com/weir-go/weir/admin/internal/sqltest"
 	"github.com/weir-go/weir/admin/people"
 	"github.com/weir-go/weir/admin/rights"
@@ -187,6 +188,14 @@ func deadDatabase(t *testing.T, server *sqltest.Server) {
 	back := callback(t, s, b)
 
 	server.Kill()
+	soon(t, func() bool { // processes of PostgreSQL live on for a moment, each with its connection
+		for range 20 {
+			if s.db.Write(t.Context(), func(ctx, sqldb.Tx) error { return nil }) == nil {
+				return false
+			}
+		}
+		return true
+	}, "the server is gone")
 	gone := func(err error) bool { return isUnavailable(err) }
 	soon(t, func() bool { _, err := s.of(anna); return gone(err) }, "a session")
 	soon(t, func() bool { _, err := s.with(secret); return gone(err) }, "a token")
