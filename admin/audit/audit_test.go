@@ -199,7 +199,8 @@ func verifyFinds(t *testing.T, location string) {
 		"mark":    {statements{row(3, "mark = hash")}, undo, 3, "changed"},
 		"no hash": {statements{row(3, "hash = 'none'")}, undo, 3, "changed"},
 		"key": {
-			statements{set("weir_audit_keys", 9, "text = 'user=99'")}, statements{set("weir_audit_keys", 9, "text = 'user=8'")},
+			statements{set("weir_audit_keys", 9, "text = 'user=99'")},
+			statements{set("weir_audit_keys", 9, "text = 'user=8'")},
 			9, "key",
 		},
 		"removed": {statements{move(11, -1)}, statements{move(-1, 11)}, 11, "missing"},

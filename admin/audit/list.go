@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -21,7 +22,7 @@ type Filter struct {
 	Outcome   string
 	Key       string
 	Emergency bool // rows of emergencies alone
-	Unseen    bool // of these, those that nobody has looked at
+	Unseen    bool // emergencies that nobody has looked at
 	Since     time.Time
 	Until     time.Time
 	Before    int64 // rows before this one; 0: the last ones
@@ -30,32 +31,67 @@ type Filter struct {
 
 // List returns rows, the latest first.
 func (l *Log) List(ctx context.Context, f Filter) ([]Row, error) {
-	if f.Apps != nil {
-		f.Apps = slices.DeleteFunc(slices.Clone(f.Apps), func(app string) bool { return !isName(app) })
+	ofSome := f.Apps != nil
+	if ofSome {
+		f.Apps = slices.Compact(slices.Sorted(slices.Values(f.Apps)))
+		f.Apps = slices.DeleteFunc(f.Apps, func(app string) bool { return !isName(app) })
 	}
-	if f.Apps != nil && len(f.Apps) == 0 || !isName(f.Policy) || !isName(f.Action) || !isName(f.Outcome) {
+	if ofSome && len(f.Apps) == 0 || !isName(f.Policy) || !isName(f.Action) || !isName(f.Outcome) {
 		return nil, nil // no row has them, and the database may not even have such a text
 	}
-	query, args := f.query()
+	if f.Limit <= 0 || f.Limit > MaxLimit {
+		f.Limit = MaxLimit
+	}
+	apps := [][]string{f.Apps}
+	if len(f.Apps) <= fewApps { // one after the other, because an index finds the last rows of one app, not of two
+		apps = slices.Collect(slices.Chunk(f.Apps, 1))
+	}
+	if !ofSome {
+		apps = [][]string{nil}
+	}
 	var all []Row
 	err := l.db.Read(ctx, func(ctx context.Context, t sqldb.Tx) error {
-		return t.Each(ctx, func(row sqldb.Row) error {
-			var r Row
-			var key, seenBy, seenName *string
-			var seenAt *int64
-			if err := scan(row, &r, &key, &seenAt, &seenBy, &seenName); err != nil {
+		after := int64(0)
+		for _, of := range apps {
+			f.Apps = of
+			found, err := f.read(ctx, t, after)
+			if err != nil {
 				return err
 			}
-			if key != nil {
-				r.Key = *key
+			all = append(all, found...)
+			slices.SortFunc(all, func(a, b Row) int { return cmp.Compare(b.Seq, a.Seq) })
+			if len(all) >= f.Limit { // rows of other apps before these do not matter
+				all = all[:f.Limit]
+				after = all[f.Limit-1].Seq
 			}
-			if seenAt != nil && *seenAt != 0 {
-				r.SeenAt, r.SeenBy = time.UnixMicro(*seenAt).UTC(), Person{*seenBy, *seenName}
-			}
-			all = append(all, r)
-			return nil
-		}, query, args...)
+		}
+		return nil
 	})
+	return all, err
+}
+
+// fewApps is the number of apps of which each is looked for by a query.
+const fewApps = 100
+
+// read returns rows after one, the latest first.
+func (f *Filter) read(ctx context.Context, t sqldb.Tx, after int64) (all []Row, err error) {
+	query, args := f.query(after)
+	err = t.Each(ctx, func(row sqldb.Row) error {
+		var r Row
+		var key, seenBy, seenName *string
+		var seenAt *int64
+		if err := scan(row, &r, &key, &seenAt, &seenBy, &seenName); err != nil {
+			return err
+		}
+		if key != nil {
+			r.Key = *key
+		}
+		if seenAt != nil && *seenAt != 0 {
+			r.SeenAt, r.SeenBy = time.UnixMicro(*seenAt).UTC(), Person{*seenBy, *seenName}
+		}
+		all = append(all, r)
+		return nil
+	}, query, args...)
 	return all, err
 }
 
@@ -74,8 +110,8 @@ func scan(row sqldb.Row, r *Row, more ...any) error {
 	return err
 }
 
-// query returns the query of a filter.
-func (f *Filter) query() (string, []any) {
+// query returns the query of a filter for the rows after one.
+func (f *Filter) query(after int64) (string, []any) {
 	var b strings.Builder
 	var args []any
 	b.WriteString(`SELECT ` + columns + `, k.text, e.at, e.person, e.name FROM weir_audit a
@@ -101,11 +137,14 @@ func (f *Filter) query() (string, []any) {
 	if f.Key != "" {
 		where("a.seq IN (SELECT seq FROM weir_audit_keys WHERE digest = ?)", digest(line(f.Key, maxKey)))
 	}
-	if f.Emergency || f.Unseen {
-		where("e.seq = a.seq")
+	switch {
+	case f.Unseen:
+		where("a.seq IN (SELECT seq FROM weir_emergencies WHERE at = 0)")
+	case f.Emergency:
+		where("a.seq IN (SELECT seq FROM weir_emergencies)")
 	}
-	if f.Unseen {
-		where("e.at = 0")
+	if after > 0 {
+		where("a.seq > ?", after)
 	}
 	if !f.Since.IsZero() {
 		where("a.at >= ?", f.Since.UnixMicro())
@@ -116,10 +155,6 @@ func (f *Filter) query() (string, []any) {
 	if f.Before > 0 {
 		where("a.seq < ?", f.Before)
 	}
-	limit := f.Limit
-	if limit <= 0 || limit > MaxLimit {
-		limit = MaxLimit
-	}
 	b.WriteString(" ORDER BY a.seq DESC LIMIT ?")
-	return b.String(), append(args, limit)
+	return b.String(), append(args, f.Limit)
 }

@@ -7,7 +7,7 @@ var auditTables = []string{
 		person LINE NOT NULL, name LINE NOT NULL, app NAME NOT NULL, policy NAME NOT NULL, action NAME NOT NULL,
 		reason BODY NOT NULL, revision BIGINT NOT NULL, was BIGINT NOT NULL, forced SMALLINT NOT NULL,
 		emergency SMALLINT NOT NULL, mark NAME NOT NULL, detail BODY NOT NULL, outcome NAME NOT NULL, hash NAME NOT NULL)`,
-	`CREATE INDEX IF NOT EXISTS weir_audit_by_policy ON weir_audit (app, policy, seq)`,
+	`CREATE INDEX IF NOT EXISTS weir_audit_by_app ON weir_audit (app, seq)`,
 	`CREATE INDEX IF NOT EXISTS weir_audit_by_person ON weir_audit (person, seq)`,
 	// The keys of rows, which are persons, with the secrets of their marks: without the secret, a mark cannot be found
 	// again by trying keys. digest is the SHA-256 of the key, to look for it.
