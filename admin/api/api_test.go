@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
 	"time"
 
@@ -16,7 +15,9 @@ import (
 	"github.com/weir-go/weir/admin/internal/recordtest"
 	"github.com/weir-go/weir/admin/internal/sqltest"
 	"github.com/weir-go/weir/admin/manage"
+	"github.com/weir-go/weir/admin/people"
 	"github.com/weir-go/weir/admin/publish"
+	"github.com/weir-go/weir/admin/rights"
 	"github.com/weir-go/weir/core/policies"
 	"github.com/weir-go/weir/core/policies/redissource"
 	"github.com/weir-go/weir/internal/adminapi"
@@ -24,6 +25,14 @@ import (
 )
 
 const secret = "0123456789abcdefghij"
+
+// anna is an admin with the secret, and the only person that is known.
+func anna(r *http.Request) (*rights.Person, error) {
+	if r.Header.Get("Authorization") != "Bearer "+secret {
+		return nil, people.ErrToken
+	}
+	return &rights.Person{ID: "local:anna", Name: "anna", Admin: true}, nil
+}
 
 // admin is a server with a record of its own.
 type admin struct {
@@ -39,8 +48,6 @@ func start(t *testing.T, mods ...func(*manage.Options)) admin {
 	server := redistest.Single(t)
 	rdb := server.Client(t, func(o *redis.Options) { o.MaxRetries = -1 })
 	r, log := recordtest.WithAudit(t, sqltest.New(t))
-	authenticate, err := api.Tokens(strings.NewReader("# who may\nanna:" + secret + "\n"))
-	require.NoError(t, err)
 	publisher := publish.New(r, rdb, nil)
 	options := manage.Options{
 		Record: r, Audit: log, Publisher: publisher,
@@ -53,7 +60,7 @@ func start(t *testing.T, mods ...func(*manage.Options)) admin {
 	}
 	manager, err := manage.New(options)
 	require.NoError(t, err)
-	handler, err := api.New(api.Options{Manager: manager, Authenticate: authenticate, Strangers: many, Known: many})
+	handler, err := api.New(api.Options{Manager: manager, Authenticate: anna, Strangers: many, Known: many})
 	require.NoError(t, err)
 	web := httptest.NewServer(handler)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -93,36 +100,6 @@ func TestStrangersAreRefused(t *testing.T) {
 	assert.Equal(t, http.StatusUnauthorized, adminapi.StatusOf(err))
 	_, err = api.New(api.Options{})
 	require.Error(t, err)
-}
-
-func TestTokens(t *testing.T) {
-	authenticate, err := api.Tokens(strings.NewReader("\n# people\nanna: " + secret + "\r\n bob :" + secret + "2\n"))
-	require.NoError(t, err)
-	for header, want := range map[string]string{
-		"Bearer " + secret: "anna", "bearer  " + secret + "2 ": "bob", "Bearer " + secret + "3": "", "Bearer ": "", "": "",
-		secret: "", "Basic " + secret: "", "Bearer anna:" + secret: "",
-	} {
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
-		r.Header.Set("Authorization", header)
-		who, err := authenticate(r)
-		if want == "" {
-			assert.Nil(t, who, header)
-		} else if assert.NoError(t, err, header) {
-			assert.Equal(t, want, who.Name, header)
-		}
-	}
-	for file, says := range map[string]string{
-		"":                                    "no tokens",
-		"# nobody\n":                          "no tokens",
-		secret:                                "line 1",
-		"anna:short":                          "line 1",
-		"\nanna:  short   \t   ":              "line 2",
-		":" + secret:                          "line 1",
-		"anna:" + secret + "\nbob: " + secret: `line 2 of the tokens has the secret of "anna"`,
-	} {
-		_, err := api.Tokens(strings.NewReader(file))
-		assert.ErrorContains(t, err, says, file)
-	}
 }
 
 func redisZ(id string) redis.Z { return redis.Z{Score: float64(time.Now().Unix()), Member: id} }
