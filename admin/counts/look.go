@@ -19,6 +19,10 @@ type Look struct {
 	Rule
 	// Explanation is the answer that a request of one unit would get now, and why. It is nil where nobody can look.
 	Explanation *enforce.Explanation `json:"explanation,omitempty"`
+	// Left is the number of units that are left of the limit that has least, and Of that limit: with 10/1s and 6 used, 4 of
+	// 10. They are 0 where nothing is counted.
+	Left int64 `json:"left"`
+	Of   int64 `json:"of"`
 	// Tiers are the same for requests in tiers, by their names: the first 16, and MoreTiers is the number of the others.
 	// There are none for a key that has numbers in the document, which hold in all tiers.
 	Tiers     []Tier `json:"tiers,omitempty"`
@@ -36,6 +40,8 @@ type Look struct {
 type Tier struct {
 	Tier        string              `json:"tier"`
 	Explanation enforce.Explanation `json:"explanation"`
+	Left        int64               `json:"left"` // as in Look
+	Of          int64               `json:"of"`
 }
 
 // Unused is a text that a rule cannot use.
@@ -161,14 +167,31 @@ func (l *Look) read(ctx context.Context, s *Stores, r *Rule, fleet policies.Poli
 		return err
 	}
 	l.Explanation = &x
+	l.Left, l.Of = leastLeft(&x)
 	for _, tier := range tiers {
 		x, err := n.Explain(ctx, key, tier)
 		if err != nil {
 			return err
 		}
-		l.Tiers = append(l.Tiers, Tier{tier, x})
+		left, of := leastLeft(&x)
+		l.Tiers = append(l.Tiers, Tier{tier, x, left, of})
 	}
 	return nil
+}
+
+// leastLeft returns what is left of the limit that has least, and that limit.
+func leastLeft(x *enforce.Explanation) (left, of int64) {
+	p, err := core.Parse(x.Policy)
+	if err != nil { // unlimited, or blocked
+		return 0, 0
+	}
+	limits := p.Limits()
+	for i, l := range x.Limits {
+		if i < len(limits) && (i == 0 || l.Left < left) {
+			left, of = l.Left, limits[i].Burst+limits[i].Debt
+		}
+	}
+	return left, of
 }
 
 // Plain returns the text of an error without the package that it comes from.

@@ -71,7 +71,7 @@ const (
 	scored        // they are as redisstore.Store.ScoreKey returns them
 )
 
-// aHash is what stands for a key in announcements of services that hash their keys, and for one that is long.
+// aHash matches the text that stands for a key in announcements of services that hash their keys, and for a long one.
 var aHash = regexp.MustCompile(`^~[A-Za-z0-9_-]{43}$`)
 
 // maxReads bounds the reads that are under way at a time to one Redis: some more than the connections that a client of

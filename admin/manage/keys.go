@@ -64,6 +64,10 @@ type Look struct {
 	Numbers string `json:"numbers,omitempty"`
 	// Temporary is the end of these numbers, if they end by themselves.
 	Temporary *adminapi.Temporarily `json:"temporary,omitempty"`
+	// Left is the number of units left of the limit that has least, before any further request, and Of that limit. Both are 0 where
+	// nothing is counted.
+	Left int64 `json:"left"`
+	Of   int64 `json:"of"`
 	// Explanation has the answer that a request would get now. It is nil where nobody can look.
 	Explanation *enforce.Explanation `json:"explanation,omitempty"`
 	// Tiers have the answers in tiers, of which MoreTiers are left out. Of a key that has numbers of its own there are none.
@@ -164,8 +168,8 @@ func (m *Manager) ResetKey(ctx context.Context, who *rights.Person, app, name, k
 		return refusal(http.StatusNotFound, "no process of app %q has a policy %q, so that it is not known where its counts are", app, name)
 	}
 	for i := range rules {
-		if rules[i].Barred != "" {
-			return refusal(http.StatusConflict, "%s", rules[i].Barred)
+		if _, err := m.o.Counts.View(&rules[i]); err != nil {
+			return refusal(http.StatusConflict, "%v", err)
 		}
 	}
 	if err := m.mayCounts(who, rights.ActionResetKey, app, rules); err != nil {
@@ -228,7 +232,7 @@ func (m *Manager) Look(ctx context.Context, who *rights.Person, app, key, _ stri
 			out.Apart++
 			continue
 		}
-		look := Look{Policy: l.Policy, Prefix: l.Prefix, Explanation: l.Explanation, Why: l.Why, Tiers: l.Tiers, MoreTiers: l.MoreTiers, Unused: l.Unused}
+		look := Look{Policy: l.Policy, Prefix: l.Prefix, Explanation: l.Explanation, Why: l.Why, Left: l.Left, Of: l.Of, Tiers: l.Tiers, MoreTiers: l.MoreTiers, Unused: l.Unused}
 		if len(l.Places) > 0 {
 			look.Place = l.Places[0]
 		}

@@ -44,7 +44,7 @@ func (unpublished) Wait(_ context.Context, _ string, v policies.Version) publish
 
 func (unpublished) State(string) publish.State { return publish.State{} }
 
-func start(t *testing.T, location string) *admin {
+func start(t *testing.T, location string, mods ...func(*manage.Options)) *admin {
 	t.Helper()
 	// The clock begins with the time of the test, since people compare some ends with that of the machine.
 	a := &admin{t: t, at: time.Now().Truncate(time.Second), processes: map[string][]*policies.Process{}}
@@ -55,14 +55,18 @@ func start(t *testing.T, location string) *admin {
 	var err error
 	a.people, err = people.New(t.Context(), people.Options{DB: db, Audit: log, PublicURL: "http://127.0.0.1:1", Now: a.now})
 	require.NoError(t, err)
-	a.Manager, err = manage.New(manage.Options{
+	options := manage.Options{
 		Record: a.record, Audit: log, People: a.people, Publisher: unpublished{}, Now: a.now,
 		Services: func(_ context.Context, app string) ([]*policies.Process, int, error) {
 			a.mu.Lock()
 			defer a.mu.Unlock()
 			return a.processes[app], 0, nil
 		},
-	})
+	}
+	for _, mod := range mods {
+		mod(&options)
+	}
+	a.Manager, err = manage.New(options)
 	require.NoError(t, err)
 	return a
 }

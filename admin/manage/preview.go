@@ -29,7 +29,7 @@ type Preset struct {
 	Tiers map[string]string `json:"tiers,omitempty"`
 	// Words has the reasons for its numbers.
 	Words string `json:"words"`
-	// Key says who should be counted.
+	// Key is a sentence about the callers to count apart.
 	Key string `json:"key"`
 }
 
@@ -105,7 +105,7 @@ type KeyState struct {
 	// Trial is whether the request passes even if it is not allowed.
 	Trial bool  `json:"trial,omitempty"`
 	Limit int64 `json:"limit"`
-	// Remaining is what is left before the request, and -1 where nothing is counted.
+	// Remaining is the number of units left before the request, and -1 where nothing is counted.
 	Remaining int64 `json:"remaining"`
 	// RetryAfter is the time until a request is admitted, and Delay the time that it waits for its turn: nanoseconds.
 	RetryAfter time.Duration `json:"retryAfter,omitempty"`

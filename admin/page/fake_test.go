@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weir-go/weir/admin/counts"
 	"github.com/weir-go/weir/admin/manage"
 	"github.com/weir-go/weir/admin/page"
 	"github.com/weir-go/weir/admin/preview"
@@ -290,7 +291,11 @@ func (f *fake) Look(_ context.Context, who *rights.Person, app, key, _ string) (
 		result.Outcome, result.RetryAfter = core.Refused, 9*time.Second
 	}
 	return &manage.Looks{App: app, Key: key, Looks: []manage.Look{
-		{Policy: "search", Place: "GET /search", Revision: 4, Explanation: &enforce.Explanation{Policy: "50/1m", Key: key, Result: result}, Words: "refused"},
+		{
+			Policy: "search", Place: "GET /search", Revision: 4, Left: f.left, Of: 50, Explanation: &enforce.Explanation{Policy: "50/1m", Key: key, Result: result}, Words: "refused",
+			Tiers: []counts.Tier{{Tier: "pro", Explanation: enforce.Explanation{Policy: "500/1m"}, Left: 450, Of: 500}}, MoreTiers: 2,
+			Unused: []counts.Unused{{Entry: `Tiers["search"]["free"]`, Text: "1/1m sliding-log", Why: "it differs in more than numbers"}},
+		},
 		{Policy: "login", Why: "it is counted in the processes, where nobody else can look"},
 	}}, nil
 }

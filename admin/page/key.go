@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-go/weir/admin/manage"
 	"github.com/weir-go/weir/admin/rights"
+	"github.com/weir-go/weir/core/enforce"
 )
 
 // keyBody is the screen of a key: why was this customer refused? A key may be a person, so it stands in no address, and
@@ -30,7 +31,6 @@ type keyLook struct {
 	manage.Look
 	Level     level
 	Word      string
-	Left      string        // of the limit that is nearest
 	Part      float64       // that is left, from 0 to 1
 	Free      time.Duration // when a request is admitted again
 	Known     bool
@@ -89,14 +89,14 @@ func keyLookOf(look manage.Look) keyLook {
 	}
 	l.Known = true
 	r := e.Result
-	l.Remaining, l.Limit = r.Remaining, r.Limit
-	if r.Limit > 0 {
-		l.Part = min(1, float64(r.Remaining)/float64(r.Limit))
+	l.Remaining, l.Limit = look.Left, look.Of
+	if look.Of > 0 {
+		l.Part = min(1, float64(look.Left)/float64(look.Of))
 	}
 	switch {
-	case !r.Allowed():
+	case !r.Allowed() && e.Policy != enforce.Unlimited:
 		l.Level, l.Word, l.Free = bad, "refused", r.RetryAfter
-	case l.Part < 0.1:
+	case look.Of > 0 && l.Part < 0.1:
 		l.Level, l.Word = warn, "nearly used up"
 	default:
 		l.Level, l.Word = good, "admitted"
@@ -109,7 +109,7 @@ func (s *server) resetKey(v *visit) error {
 	key := strings.TrimSpace(v.r.PostForm.Get("key"))
 	policy := v.r.PostForm.Get("policy")
 	err := s.Manager.ResetKey(v.r.Context(), v.who, v.app, policy, key, manage.Write{Any: true, Reason: v.reasonOf()})
-	return s.afterKey(v, key, policy+" counts this key from the beginning again.", err)
+	return s.afterKey(v, key, policy+" counts this key from the beginning again. A service may go on refusing it for a second; permits are still held.", err)
 }
 
 // numbersOfKey gives a key numbers of its own, blocks it, or takes that back.
