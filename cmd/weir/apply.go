@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/weir-go/weir/core/policies"
 	"github.com/weir-go/weir/internal/adminapi"
@@ -22,6 +23,8 @@ type applyCommand struct {
 	Prune  bool   `help:"Also delete the policies of the app that are not in the file."`
 	Force  bool   `help:"Change also what services say they cannot use."`
 	Reason string `help:"The reason, for the history and the audit. Without one it is the name of the command."`
+
+	Emergency bool `help:"Write at once where the app wants another owner to approve. It stands out until somebody has looked at it."`
 }
 
 // Run applies the file in one change: all of it, or nothing.
@@ -40,7 +43,7 @@ func (c *applyCommand) Run(e *environment) error {
 	}
 	// What has a revision was read from the record: the change is refused if another one came meanwhile.
 	reason := cmp.Or(c.Reason, "weir apply "+filepath.Base(c.File))
-	w := adminapi.Write{Revision: d.Version.Revision, Reason: reason, Force: c.Force, Prune: c.Prune, Dry: true}
+	w := adminapi.Write{Revision: d.Version.Revision, Reason: reason, Force: c.Force, Prune: c.Prune, Emergency: c.Emergency, Dry: true}
 	d.Version = policies.Version{}
 	document, err := d.Encode()
 	if err != nil {
@@ -157,9 +160,17 @@ func (e *environment) written(w adminapi.Written) {
 		e.printf("cannot use it: %s\n", shown(no.String()))
 	}
 	e.unused(w.App, w.Unused)
+	for _, t := range w.Beneath {
+		e.printf("%s: holds when what is temporary there ends, on %s\n", shown(partOf(t)), t.Until.Format(time.DateTime))
+	}
+	for _, t := range w.Ended {
+		e.printf("%s: is not temporary any more\n", shown(partOf(t)))
+	}
 	switch {
 	case w.Alarm != "":
 		e.printf("%s %s: not published: %s\n", shown(w.App), version, lines(w.Alarm))
+	case w.Proposal != "":
+		e.printf("%s %s: nothing is written yet; another owner has to approve proposal %s\n", shown(w.App), version, shown(w.Proposal))
 	case w.Dry && len(w.Differences) == 0, len(w.Differences) == 0 && !w.Published:
 		e.printf("%s %s: no difference\n", shown(w.App), version)
 	case w.Dry:
@@ -171,6 +182,14 @@ func (e *environment) written(w adminapi.Written) {
 	default:
 		e.printf("%s %s: published\n", shown(w.App), version)
 	}
+}
+
+// partOf names the part of a policy that a temporary change is of.
+func partOf(t adminapi.Temporarily) string {
+	if t.Key == "" {
+		return t.Policy
+	}
+	return t.Policy + ": key " + t.Key
 }
 
 // unused warns of policies of an app that no process has.

@@ -33,7 +33,8 @@ func TestHostileServer(t *testing.T) {
 			}
 		case r.Method == http.MethodPost:
 			answer = adminapi.Written{
-				App: evil, Alarm: evil, CannotUse: no, Unused: []string{evil},
+				App: evil, Alarm: evil, CannotUse: no, Unused: []string{evil}, Proposal: evil,
+				Ended: []adminapi.Temporarily{{Policy: evil}}, Beneath: []adminapi.Temporarily{{Policy: evil, Key: evil, Text: evil}},
 				Differences: []adminapi.Difference{{Name: evil, Before: &p, After: &adminapi.Policy{Text: "1/1m"}}, {Name: evil, After: &p}},
 			}
 		case path == adminapi.PathApps:
