@@ -36,7 +36,7 @@ type Proposed struct {
 	Apps     []string       `json:"apps"`
 	Edits    []ProposedEdit `json:"edits,omitempty"`
 	Settings *SettingsEdit  `json:"settings,omitempty"`
-	// Grants are what package people makes of it.
+	// Grants are rights on the app, as the Approval writes them.
 	Grants  json.RawMessage `json:"grants,omitempty"`
 	Force   bool            `json:"force,omitempty"`
 	Back    bool            `json:"back,omitempty"`

@@ -34,7 +34,7 @@ type Temporary struct {
 	ended time.Time // zero while it holds
 }
 
-// Term is how long a temporary change holds.
+// Term is the time for which a temporary change holds.
 type Term struct {
 	Ends     time.Time
 	Operator bool // whether an operator gives it

@@ -123,7 +123,7 @@ func temporaryEndsInNothing(t *testing.T, location string) {
 	assert.Empty(t, ended)
 }
 
-// Whoever edits a part that is temporary hears that it is not temporary any more; who applies a file writes beneath it.
+// An edit of a part that is temporary ends that, and says so; a file is applied beneath it.
 func TestWritesMeetTemporaryChanges(t *testing.T) { sqltest.Each(t, writesMeetTemporaryChanges) }
 
 func writesMeetTemporaryChanges(t *testing.T, location string) {
@@ -228,7 +228,7 @@ func TestOperatorsTerm(t *testing.T) {
 	require.ErrorAs(t, try(code), &invalid)
 }
 
-// A conflict is of what was read: numbers of one key, or the text.
+// An edit of one part is stale only if that part was changed.
 func TestStalePartIsRefused(t *testing.T) { sqltest.Each(t, stalePartIsRefused) }
 
 func stalePartIsRefused(t *testing.T, location string) {
