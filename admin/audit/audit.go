@@ -149,15 +149,17 @@ func (l *Log) Write(ctx context.Context, r Row) error {
 	return l.db.Change(ctx, func(ctx context.Context, c *sqldb.Change) error { return l.Append(ctx, c, r) })
 }
 
-// Seen marks an emergency as looked at, unless it is already, and reports whether there is such an emergency.
-func (l *Log) Seen(ctx context.Context, c *sqldb.Change, seq int64, by Person) (there bool, err error) {
-	var n int
-	if err := c.Row(ctx, `SELECT COUNT(*) FROM weir_emergencies WHERE seq = ?`, seq).Scan(&n); err != nil || n == 0 {
-		return false, err
-	}
-	_, err = c.Exec(ctx, `UPDATE weir_emergencies SET at = ?, person = ?, name = ? WHERE seq = ? AND at = 0`,
-		l.now().UnixMicro(), line(by.ID, maxLine), line(by.Name, maxLine), seq)
-	return true, err
+// Seen marks an emergency as looked at by the person of a row, and adds the row. An emergency that somebody has looked at
+// already, or that is none, is left as it is.
+func (l *Log) Seen(ctx context.Context, seq int64, r Row) error {
+	return l.db.Change(ctx, func(ctx context.Context, c *sqldb.Change) error {
+		n, err := c.Exec(ctx, `UPDATE weir_emergencies SET at = ?, person = ?, name = ? WHERE seq = ? AND at = 0`,
+			l.now().UnixMicro(), line(r.By.ID, maxLine), line(r.By.Name, maxLine), seq)
+		if err != nil || n == 0 {
+			return err
+		}
+		return l.Append(ctx, c, r)
+	})
 }
 
 // Close writes what is left of the refused attempts.
@@ -233,15 +235,4 @@ func bit(b bool) int {
 		return 1
 	}
 	return 0
-}
-
-// See is Seen in a change of its own, with a row in the audit if there is such an emergency.
-func (l *Log) See(ctx context.Context, seq int64, r Row) error {
-	return l.db.Change(ctx, func(ctx context.Context, c *sqldb.Change) error {
-		there, err := l.Seen(ctx, c, seq, r.By)
-		if err != nil || !there {
-			return err
-		}
-		return l.Append(ctx, c, r)
-	})
 }

@@ -95,8 +95,9 @@ func (m *Manager) Audit(ctx context.Context, who *rights.Person, which WhichAudi
 func rowFor(who *rights.Person, r audit.Row) AuditRow {
 	row := AuditRow{
 		Seq: r.Seq, At: r.At, Person: r.By.ID, Name: r.By.Name, App: r.App, Policy: r.Policy, Action: r.Action, Reason: r.Reason,
-		Revision: r.Revision, Was: r.Was, Forced: r.Forced, Emergency: r.Emergency, Detail: r.Detail, Outcome: r.Outcome,
-		SeenBy: r.SeenBy.Name,
+		Revision: r.Revision, Was: r.Was, Forced: r.Forced, Emergency: r.Emergency, Detail: detailFor(who, r.Detail),
+		Outcome: r.Outcome,
+		SeenBy:  r.SeenBy.Name,
 	}
 	if seesKeys(who, r.App) {
 		row.Key = r.Key
@@ -123,5 +124,5 @@ func (m *Manager) Seen(ctx context.Context, who *rights.Person, seq int64) error
 	if row.By.ID == who.ID {
 		return refusal(http.StatusForbidden, "you have made this change; somebody else looks at it")
 	}
-	return m.o.Audit.See(ctx, seq, audit.Row{By: by(who), App: row.App, Policy: row.Policy, Action: "seen"})
+	return m.o.Audit.Seen(ctx, seq, audit.Row{By: by(who), App: row.App, Policy: row.Policy, Action: "seen"})
 }

@@ -462,3 +462,28 @@ func TestTakeOver(t *testing.T) {
 	_, err = a.TakeOver(ctx, anna, "pay", "search", anyway)
 	assert.Equal(t, http.StatusConflict, status(err), "somebody has to choose")
 }
+
+// The audit of an app names no app that somebody may not see, and no key to those who may not look at keys.
+func TestTheAuditNamesNoOther(t *testing.T) {
+	a, ctx := start(t, sqltest.New(t)), t.Context()
+	root, viewer := a.person("root", rights.Admin), a.person("vera", rights.Viewer, "pay", "web")
+	p := text("100/1m")
+	p.Apps = []string{"hidden", "web"}
+	p.Keys = map[string]string{"user=7": "blocked"}
+	_, err := a.PutPolicy(ctx, root, "pay", "api", p, create)
+	require.NoError(t, err)
+	for who, want := range map[*rights.Person]string{
+		root:   `{"text":["","100/1m"],"apps":[null,["hidden","web"]],"keys":[0,1]}`,
+		viewer: `{"text":["","100/1m"],"apps":[null,["web"]],"keys":[0,1]}`,
+	} {
+		rows, err := a.Audit(ctx, who, manage.WhichAudit{App: "pay", Policy: "api"})
+		require.NoError(t, err)
+		require.Len(t, rows.Rows, 1)
+		assert.JSONEq(t, want, rows.Rows[0].Detail, who.Name)
+	}
+	all, err := a.Audit(ctx, viewer, manage.WhichAudit{})
+	require.NoError(t, err)
+	for _, r := range all.Rows {
+		assert.Contains(t, []string{"pay", "web"}, r.App)
+	}
+}

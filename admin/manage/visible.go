@@ -1,6 +1,7 @@
 package manage
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -40,6 +41,28 @@ func pastFor(who *rights.Person, owner string, p *policies.Policy) *adminapi.Pol
 	}
 	out := policyFor(who, owner, *p)
 	return &out
+}
+
+// detailFor returns the detail of a row of the audit as a person may see it: without the apps of which they may not know.
+func detailFor(who *rights.Person, text string) string {
+	var detail map[string]json.RawMessage
+	var apps [2][]string
+	if json.Unmarshal([]byte(text), &detail) != nil || json.Unmarshal(detail["apps"], &apps) != nil {
+		return text // there are none
+	}
+	for i := range apps {
+		apps[i] = slices.DeleteFunc(apps[i], func(app string) bool { return !visible(who, app) })
+	}
+	shown, err := json.Marshal(apps)
+	if err != nil {
+		return ""
+	}
+	detail["apps"] = shown
+	out, err := json.Marshal(detail)
+	if err != nil {
+		return ""
+	}
+	return string(out)
 }
 
 // cannotUseFor returns what cannot be used, without the names of apps and processes of which a person may not know.

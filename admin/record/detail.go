@@ -49,7 +49,7 @@ func (c *course) detail(key string) string {
 	if d == (Detail{}) {
 		return ""
 	}
-	for _, without := range []Detail{d, {Text: d.Text, Keys: d.Keys, Cut: true}} {
+	for _, without := range []Detail{d, {Text: d.Text, Keys: d.Keys, Numbers: d.Numbers, Until: d.Until, Cut: true}} {
 		if text, err := json.Marshal(without); err == nil && len(text) <= audit.MaxDetail {
 			return string(text)
 		}
