@@ -35,11 +35,9 @@ func newAttempts(trusted []netip.Prefix, log *slog.Logger) (*attempts, error) {
 	return &attempts{limiter, address}, err
 }
 
-// wrong counts an attempt that has failed, and returns a *TooManyError if there were too many.
-func (a *attempts) wrong(r *http.Request) error {
-	_, err := a.take(r, "")
-	return err
-}
+// wrong counts an attempt with something that is not known, and returns how to take that back if it turns out to be
+// right. The error is a *TooManyError if there were too many.
+func (a *attempts) wrong(r *http.Request) (right func(), err error) { return a.take(r, "") }
 
 // login counts a login that asks the provider, before it does, and returns how to take that back when it succeeds.
 func (a *attempts) login(r *http.Request) (succeeded func(), err error) {

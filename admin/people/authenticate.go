@@ -59,23 +59,43 @@ func (p *People) byToken(r *http.Request, lines []string) (*rights.Person, error
 	}
 	scheme, text, _ := strings.Cut(lines[0], " ")
 	text = strings.TrimSpace(text)
-	if len(lines) == 1 && strings.EqualFold(scheme, "Bearer") && isToken(text) {
-		if s.tokens[sum(text)] == nil {
-			if s, err = p.newest(r.Context()); err != nil {
-				return nil, err
-			}
-		}
-		if t := s.tokens[sum(text)]; t != nil && p.now().Before(t.ends) && s.people[t.maker] != nil {
-			if who := t.rights(s.people[t.maker], p.now()); anything(who) {
-				p.useToken(r.Context(), t)
-				return who, nil
-			}
-		}
+	if len(lines) != 1 || !strings.EqualFold(scheme, "Bearer") || !isToken(text) {
+		text = ""
 	}
-	if err := p.attempts.wrong(r); err != nil {
+	if t, who := p.tokenOf(s, text); who != nil {
+		p.useToken(r.Context(), t)
+		return who, nil
+	}
+	right, err := p.attempts.wrong(r)
+	switch {
+	case err != nil:
+		return nil, err
+	case s.tokens[sum(text)] != nil || text == "":
+		return nil, ErrToken
+	}
+	if s, err = p.newest(r.Context()); err != nil {
+		right()
 		return nil, err
 	}
-	return nil, ErrToken
+	t, who := p.tokenOf(s, text)
+	if who == nil {
+		return nil, ErrToken
+	}
+	right()
+	p.useToken(r.Context(), t)
+	return who, nil
+}
+
+// tokenOf returns the token of a secret with its rights, or nil.
+func (p *People) tokenOf(s *state, secret string) (*token, *rights.Person) {
+	t := s.tokens[sum(secret)]
+	if t == nil || !p.now().Before(t.ends) || s.people[t.maker] == nil {
+		return nil, nil
+	}
+	if who := t.rights(s.people[t.maker], p.now()); anything(who) {
+		return t, who
+	}
+	return nil, nil
 }
 
 // useToken writes that a token is used, to the hour. A request does not fail if that fails.

@@ -245,8 +245,10 @@ func (p *People) serveRedeem(w http.ResponseWriter, r *http.Request) {
 		p.wrong(w, r, "This is no code of a link. Copy it whole.", "")
 		return
 	}
-	person, found, err := p.redeem(r.Context(), code)
+	person, found, err := p.redeem(r, code)
 	switch {
+	case errors.As(err, new(*TooManyError)):
+		p.tooMany(w, r, err)
 	case errors.Is(err, errNoRights):
 		s := p.screen(ScreenNoRights, "Nobody has given you a right here, or it was taken away. Ask an admin, and send them your id.", "")
 		s.Person = person
@@ -254,7 +256,8 @@ func (p *People) serveRedeem(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		p.missing(w, r, err)
 	case !found:
-		p.wrong(w, r, "There is no such link any more: each can be used once, within ten minutes. Ask for another one.", "")
+		p.render(w, r, http.StatusForbidden, p.screen(ScreenLink,
+			"There is no such link any more: each can be used once, within ten minutes. Ask for another one.", ""))
 	default:
 		p.welcome(w, r, person, "/")
 	}
@@ -275,7 +278,7 @@ func (p *People) serveLogout(w http.ResponseWriter, r *http.Request) {
 
 // wrong answers an attempt that was wrong, and counts it.
 func (p *People) wrong(w http.ResponseWriter, r *http.Request, message, next string) {
-	if err := p.attempts.wrong(r); err != nil {
+	if _, err := p.attempts.wrong(r); err != nil {
 		p.tooMany(w, r, err)
 		return
 	}

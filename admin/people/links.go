@@ -3,6 +3,7 @@ package people
 import (
 	"context"
 	"errors"
+	"net/http"
 	"time"
 
 	"github.com/weir-go/weir/admin/audit"
@@ -123,13 +124,19 @@ var errNoRights = errors.New("people: no rights")
 
 // redeem uses a link up, and returns the person whose it was. It returns false if there is no such link any more, and
 // errNoRights for a person who has no right, whose link is left.
-func (p *People) redeem(ctx context.Context, code string) (person string, found bool, err error) {
+func (p *People) redeem(r *http.Request, code string) (person string, found bool, err error) {
+	ctx := r.Context()
 	s, err := p.state(ctx)
 	if err != nil {
 		return "", false, err
 	}
+	right := func() {}
 	if s.links[sum(code)] == nil {
+		if right, err = p.attempts.wrong(r); err != nil {
+			return "", false, err
+		}
 		if s, err = p.newest(ctx); err != nil {
+			right()
 			return "", false, err
 		}
 	}
@@ -137,6 +144,7 @@ func (p *People) redeem(ctx context.Context, code string) (person string, found 
 	if known == nil || !p.now().Before(known.ends) {
 		return "", false, nil
 	}
+	right()
 	err = p.db.Change(ctx, func(ctx context.Context, c *sqldb.Change) error {
 		n, err := c.Exec(ctx, `DELETE FROM weir_links WHERE hash = ? AND ends > ?`, sum(code), p.now().UnixMicro())
 		if err != nil || n == 0 {
