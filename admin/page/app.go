@@ -21,6 +21,8 @@ type appBody struct {
 	Wrong     []adminapi.Process // those of them that do not obey
 	Services  *adminapi.Services
 	MayWrite  bool
+	// MaySettings is whether the person may change the settings and the rights.
+	MaySettings bool
 }
 
 // appPolicy is a policy as the list of an app has it.
@@ -49,7 +51,7 @@ func (s *server) app(v *visit) error {
 	}
 	body := &appBody{
 		AppView: *view, Name: v.app, Line: homeAppOf(view.App), Services: services, Processes: services.Processes,
-		MayWrite: v.may(rights.ActionWrite) && view.Settings.KeptBy == "",
+		MayWrite: v.may(rights.ActionWrite) && view.Settings.KeptBy == "", MaySettings: v.may(rights.ActionSettings),
 	}
 	for _, p := range view.Policies {
 		body.Policies = append(body.Policies, appPolicyOf(v.app, p))

@@ -26,6 +26,7 @@ var _ page.Manager = (*fake)(nil)
 
 // fake is a Manager of one app, in memory, with rights as the real one decides them.
 type fake struct {
+	office
 	mu        sync.Mutex
 	now       func() time.Time
 	apps      []manage.App

@@ -41,4 +41,23 @@ type Manager interface {
 		ctx context.Context, who *rights.Person, app, name string, numbers manage.KeyNumbers, w manage.Write,
 	) (*adminapi.Written, error)
 	ResetKey(ctx context.Context, who *rights.Person, app, name, key string, w manage.Write) error
+
+	Proposals(ctx context.Context, who *rights.Person, which manage.WhichProposals) (*manage.Proposals, error)
+	Approve(ctx context.Context, who *rights.Person, id, reason string) (*adminapi.Written, error)
+	Reject(ctx context.Context, who *rights.Person, id, reason string) error
+	Audit(ctx context.Context, who *rights.Person, which manage.WhichAudit) (*manage.Audit, error)
+	Seen(ctx context.Context, who *rights.Person, seq int64) error
+
+	PutApp(ctx context.Context, who *rights.Person, app string, s adminapi.Settings, w manage.Write) (*adminapi.Written, error)
+	DeleteApp(ctx context.Context, who *rights.Person, app string, w manage.Write) (*adminapi.Written, error)
+	Grants(ctx context.Context, who *rights.Person, app string) (*manage.Grants, int64, error)
+	PutGrants(
+		ctx context.Context, who *rights.Person, app string, all []manage.Grant, w manage.Write,
+	) (*manage.Grants, int64, error)
+	People(ctx context.Context, who *rights.Person, after string, limit int) (*manage.People, error)
+	Bar(ctx context.Context, who *rights.Person, id string, barred bool, reason string) error
+	EndSessions(ctx context.Context, who *rights.Person, id, reason string) error
+	Tokens(ctx context.Context, who *rights.Person, after int64, limit int) (*manage.Tokens, error)
+	MakeToken(ctx context.Context, who *rights.Person, n manage.NewToken, reason string) (*manage.MadeToken, error)
+	DeleteToken(ctx context.Context, who *rights.Person, id int64, reason string) error
 }

@@ -74,6 +74,20 @@ var screens = map[string]screen{
 	"POST /apps/{app}/key":         (*server).lookAt,
 	"POST /apps/{app}/key/reset":   (*server).resetKey,
 	"POST /apps/{app}/key/numbers": (*server).numbersOfKey,
+
+	"GET /changes":         (*server).changes,
+	"POST /changes/seen":   (*server).seen,
+	"POST /proposals/{id}": (*server).decide,
+
+	"GET /settings":                    (*server).settings,
+	"POST /settings/tokens":            (*server).makeToken,
+	"POST /settings/tokens/end":        (*server).endToken,
+	"POST /settings/people":            (*server).somebody,
+	"POST /settings/apps":              (*server).addApp,
+	"GET /settings/apps/{app}":         (*server).appSettings,
+	"POST /settings/apps/{app}":        (*server).putSettings,
+	"POST /settings/apps/{app}/grants": (*server).putGrant,
+	"POST /settings/apps/{app}/delete": (*server).deleteApp,
 }
 
 // Routes returns the patterns of all paths that ask who somebody is.

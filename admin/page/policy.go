@@ -404,7 +404,11 @@ type line struct {
 
 // difference lists two policies line by line, what stands in both included. nil is a policy that is not there.
 func difference(before, after *adminapi.Policy) []line {
-	a, b := entries(before), entries(after)
+	return differenceOf(entries(before), entries(after))
+}
+
+// differenceOf lists entries by their names, those of both sides.
+func differenceOf(a, b map[string]string) []line {
 	var lines []line
 	names := slices.Sorted(maps.Keys(a))
 	for name := range b {

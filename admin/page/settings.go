@@ -1,0 +1,353 @@
+package page
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weir-go/weir/admin/manage"
+	"github.com/weir-go/weir/admin/rights"
+	"github.com/weir-go/weir/internal/adminapi"
+)
+
+// settingsBody is the screen of settings: who one is, tokens, people, and the apps.
+type settingsBody struct {
+	Me     *rights.Person
+	Roles  []roleOf
+	Apps   []manage.App
+	Tokens []manage.Token
+	// Names are those of people by their ids, as far as they are known.
+	Names     map[string]string
+	NoTokens  string // why there are no tokens
+	Made      *manage.MadeToken
+	MayToken  bool
+	MayAdd    bool
+	People    []manage.Somebody
+	MayPeople bool // they see people
+	MayBar    bool // they put people out
+	Ways      []string
+	Days      []int
+	Imports   []manage.AuditRow
+	Reasons   []string
+	Done      string
+	Problem   string
+}
+
+// roleOf is a role in an app.
+type roleOf struct{ App, Role string }
+
+// reasonsOfRights are those that are offered for changes of rights and settings.
+var reasonsOfRights = []string{"new in the team", "left the team", "new program", "as agreed"}
+
+// roles are those that a form offers, the least first.
+var roles = []string{rights.Viewer.String(), rights.Operator.String(), rights.Owner.String()}
+
+// settings shows what concerns people and programs.
+func (s *server) settings(v *visit) error { return s.showSettings(v, nil, "", "") }
+
+func (s *server) showSettings(v *visit, made *manage.MadeToken, done, problem string) error {
+	ctx := v.r.Context()
+	body := &settingsBody{
+		Me: v.who, Made: made, Done: done, Problem: problem, Reasons: reasonsOfRights, Ways: roles, Days: []int{7, 30, 90, 365},
+		Names: map[string]string{v.who.ID: v.who.Name}, MayAdd: rights.Decide(v.who, rights.ActionAddApp) == rights.Allowed,
+		MayBar: rights.Decide(v.who, rights.ActionGroups) == rights.Allowed,
+	}
+	apps, err := s.Manager.Apps(ctx, v.who, "", adminapi.MaxLimit)
+	if err != nil {
+		return err
+	}
+	body.Apps = apps.Apps
+	for _, app := range body.Apps {
+		body.Roles = append(body.Roles, roleOf{app.App.App, app.Role})
+		body.MayToken = body.MayToken || rights.Decide(v.who, rights.ActionToken, app.App.App) == rights.Allowed
+	}
+	people, err := s.Manager.People(ctx, v.who, "", adminapi.MaxLimit)
+	if err == nil {
+		body.People, body.MayPeople = people.People, true
+		for _, p := range people.People {
+			body.Names[p.ID] = p.Name
+		}
+	}
+	tokens, err := s.Manager.Tokens(ctx, v.who, 0, adminapi.MaxLimit)
+	if err == nil {
+		body.Tokens = tokens.Tokens
+	} else {
+		body.NoTokens = s.gap(v, err)
+	}
+	if v.who.Admin {
+		imports, err := s.Manager.Audit(ctx, v.who, manage.WhichAudit{Action: string(rights.ActionImport), Limit: 20})
+		if err == nil {
+			body.Imports = imports.Rows
+		}
+	}
+	return s.show(v, http.StatusOK, "settings", frame{Title: "Settings", Section: "settings", Body: body})
+}
+
+// makeToken makes a token, and shows its secret once.
+func (s *server) makeToken(v *visit) error {
+	made, err := s.Manager.MakeToken(v.r.Context(), v.who, manage.NewToken{
+		Name: strings.TrimSpace(v.r.PostForm.Get("name")), Apps: wordsOf(v.r.PostForm.Get("apps")),
+		Role: v.r.PostForm.Get("role"), Days: int(numberIn(v.r, "days")),
+	}, v.reasonOf())
+	if err != nil {
+		return s.afterSetting(v, "", err)
+	}
+	return s.showSettings(v, made, "", "")
+}
+
+// endToken ends a token.
+func (s *server) endToken(v *visit) error {
+	return s.afterSetting(v, "The token has ended.",
+		s.Manager.DeleteToken(v.r.Context(), v.who, numberIn(v.r, "token"), v.reasonOf()))
+}
+
+// somebody puts a person out, lets them in again, or ends their sessions.
+func (s *server) somebody(v *visit) error {
+	ctx, id, reason := v.r.Context(), v.r.PostForm.Get("person"), v.reasonOf()
+	switch v.r.PostForm.Get("what") {
+	case "bar":
+		return s.afterSetting(v, "Nobody comes in by this name any more, and no token of theirs is good.",
+			s.Manager.Bar(ctx, v.who, id, true, reason))
+	case "admit":
+		return s.afterSetting(v, "They may come in again.", s.Manager.Bar(ctx, v.who, id, false, reason))
+	}
+	return s.afterSetting(v, "All their sessions have ended.", s.Manager.EndSessions(ctx, v.who, id, reason))
+}
+
+// addApp makes an app known.
+func (s *server) addApp(v *visit) error {
+	app := strings.TrimSpace(v.r.PostForm.Get("app"))
+	_, err := s.Manager.PutApp(v.r.Context(), v.who, app, adminapi.Settings{}, manage.Write{Create: true, Reason: v.reasonOf()})
+	if err != nil {
+		return s.afterSetting(v, "", err)
+	}
+	v.goTo(pathTo("settings", "apps", app))
+	return nil
+}
+
+func (s *server) afterSetting(v *visit, done string, err error) error {
+	if err == nil {
+		return s.showSettings(v, nil, done, "")
+	}
+	if text, ok := refusedBy(err); ok {
+		return s.showSettings(v, nil, "", text)
+	}
+	return err
+}
+
+// refusedBy returns what a person is shown of a change that they can mend, or that others were faster with.
+func refusedBy(err error) (text string, ok bool) {
+	switch p := manage.Problem(err); p.Status {
+	case http.StatusPreconditionFailed, http.StatusConflict, http.StatusUnprocessableEntity, http.StatusForbidden,
+		http.StatusNotImplemented:
+		return wrongOf(p)[0].Message, true
+	}
+	return "", false
+}
+
+// wordsOf splits a list at commas and spaces.
+func wordsOf(text string) []string {
+	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' || r == '\r' || r == '\t' })
+}
+
+// appSettingsBody is the screen of an app's settings and of the rights on it. "*" has rights alone.
+type appSettingsBody struct {
+	App        manage.App
+	Name       string
+	All        bool // it is "*"
+	Form       adminapi.Settings
+	Counts     string
+	MayCounts  bool
+	MayDelete  bool
+	Grants     []manage.Grant
+	GrantsAt   int64
+	NoGrants   string
+	People     []manage.Somebody
+	Ways       []string
+	Ends       []end
+	Reasons    []string
+	Reviewed   []line // what the form would change; nil before it was sent
+	Review     bool
+	Done       string
+	Problem    string
+	ProposalID string
+}
+
+// appSettings shows the settings of an app.
+func (s *server) appSettings(v *visit) error { return s.showAppSettings(v, &appSettingsBody{}) }
+
+func (s *server) showAppSettings(v *visit, body *appSettingsBody) error {
+	ctx := v.r.Context()
+	body.Name, body.All = v.app, v.app == rights.AllApps
+	body.Ways, body.Reasons = roles, reasonsOfRights
+	if body.All {
+		body.Ways = append(slices.Clone(roles), rights.Admin.String())
+	}
+	body.Ends = endsFor(true)
+	for i := range body.Ends {
+		body.Ends[i].Chosen = body.Ends[i].Value == "never"
+	}
+	if !body.All {
+		app, err := s.Manager.App(ctx, v.who, v.app)
+		if err != nil {
+			return err
+		}
+		if !v.may(rights.ActionSettings) {
+			return &manage.RightError{Verdict: rights.Forbidden, Action: rights.ActionSettings, App: v.app}
+		}
+		body.App = app.App
+		if !body.Review {
+			body.Form = app.Settings
+			body.Counts = strings.Join(app.Settings.Counts, ", ")
+		}
+		body.MayCounts, body.MayDelete = v.may(rights.ActionAddApp), v.may(rights.ActionDeleteApp)
+	}
+	grants, revision, err := s.Manager.Grants(ctx, v.who, v.app)
+	switch {
+	case err == nil:
+		body.Grants, body.GrantsAt = grants.Grants, revision
+	case errors.As(err, new(*manage.RightError)):
+		return err
+	default:
+		body.NoGrants = s.gap(v, err)
+	}
+	if people, err := s.Manager.People(ctx, v.who, "", adminapi.MaxLimit); err == nil {
+		body.People = people.People
+	}
+	title := "Settings of " + v.app
+	if body.All {
+		title = "Rights on all apps"
+	}
+	return s.show(v, http.StatusOK, "app-settings", frame{Title: title, Section: "settings", Body: body})
+}
+
+// putSettings shows what the settings of a form would change, and writes them when that was seen.
+func (s *server) putSettings(v *visit) error {
+	ctx, form := v.r.Context(), v.r.PostForm
+	app, err := s.Manager.App(ctx, v.who, v.app)
+	if err != nil {
+		return err
+	}
+	settings := adminapi.Settings{
+		Title: strings.TrimSpace(form.Get("title")), FourEyes: form.Get("four-eyes") != "",
+		KeptBy: strings.TrimSpace(form.Get("kept-by")), KeptByToken: numberIn(v.r, "kept-by-token"), Counts: app.Settings.Counts,
+	}
+	if v.may(rights.ActionAddApp) {
+		settings.Counts = wordsOf(form.Get("counts"))
+	}
+	revision := numberIn(v.r, "revision")
+	if form.Get("what") != "write" {
+		lines := changed(differenceOf(settingsEntries(app.Settings), settingsEntries(settings)))
+		return s.showAppSettings(v, &appSettingsBody{
+			Review: true, Form: settings, Counts: strings.Join(settings.Counts, ", "), Reviewed: lines,
+		})
+	}
+	written, err := s.Manager.PutApp(ctx, v.who, v.app, settings,
+		manage.Write{Revision: revision, Create: revision == 0, Reason: v.reasonOf()})
+	done := "The settings hold now."
+	if err == nil && written.Proposal != "" {
+		done = "The change waits for another owner."
+	}
+	return s.afterAppSetting(v, done, err)
+}
+
+// putGrant gives one right more, or takes one away. The list is the one that was seen: with another one the change is
+// refused.
+func (s *server) putGrant(v *visit) error {
+	ctx, form := v.r.Context(), v.r.PostForm
+	now, revision, err := s.Manager.Grants(ctx, v.who, v.app)
+	if err != nil {
+		return err
+	}
+	of := manage.Grant{
+		Kind: form.Get("kind"), Subject: strings.TrimSpace(form.Get("subject")), Role: form.Get("role"), Ends: v.endOf(),
+	}
+	list := slices.DeleteFunc(slices.Clone(now.Grants), func(g manage.Grant) bool { return g.Kind == of.Kind && g.Subject == of.Subject })
+	done := fmt.Sprintf("%s has no right here any more.", of.Subject)
+	if form.Get("what") == "give" {
+		list, done = append(list, of), fmt.Sprintf("%s is %s now.", of.Subject, of.Role)
+	} else if len(list) == len(now.Grants) {
+		return s.afterAppSetting(v, "", &adminapi.Problem{
+			Status: http.StatusConflict, Title: "Conflict", Detail: "There is no such right any more. These are the rights now.",
+		})
+	}
+	if seen := numberIn(v.r, "revision"); seen != revision {
+		return s.afterAppSetting(v, "", &adminapi.Problem{
+			Status: http.StatusPreconditionFailed, Title: "Precondition Failed",
+			Detail: "Somebody has changed the rights meanwhile. These are the rights now: look, and do it again.",
+		})
+	}
+	w := manage.Write{Revision: revision, Create: revision == 0, Reason: v.reasonOf()}
+	out, _, err := s.Manager.PutGrants(ctx, v.who, v.app, list, w)
+	if err == nil && out.Proposal != "" {
+		done = "The change waits for another owner."
+	}
+	return s.afterAppSetting(v, done, err)
+}
+
+// deleteApp deletes an app.
+func (s *server) deleteApp(v *visit) error {
+	_, err := s.Manager.DeleteApp(v.r.Context(), v.who, v.app, manage.Write{Revision: numberIn(v.r, "revision"), Reason: v.reasonOf()})
+	if err != nil {
+		return s.afterAppSetting(v, "", err)
+	}
+	v.goTo("/settings")
+	return nil
+}
+
+func (s *server) afterAppSetting(v *visit, done string, err error) error {
+	if err == nil {
+		return s.showAppSettings(v, &appSettingsBody{Done: done})
+	}
+	if text, ok := refusedBy(err); ok {
+		return s.showAppSettings(v, &appSettingsBody{Problem: text})
+	}
+	return err
+}
+
+// settingsEntries returns the lines of settings by names that sort as they are shown.
+func settingsEntries(s adminapi.Settings) map[string]string {
+	all := map[string]string{}
+	add := func(name, text string) {
+		if text != "" {
+			all[name] = text
+		}
+	}
+	if s.Title != "" {
+		add("0", "title: "+s.Title)
+	}
+	if s.FourEyes {
+		add("1", "another owner approves each change")
+	}
+	if s.KeptBy != "" {
+		add("2", "kept in files: "+s.KeptBy)
+	}
+	if s.KeptByToken != 0 {
+		add("3", "written by token "+number(s.KeptByToken))
+	}
+	for _, prefix := range s.Counts {
+		add("4"+prefix, "counts under the prefix "+prefix)
+	}
+	return all
+}
+
+// settingsLines lists settings.
+func settingsLines(s adminapi.Settings) []line {
+	return differenceOf(nil, settingsEntries(s))
+}
+
+// grantLine returns a right in words.
+func grantLine(g manage.Grant) string {
+	text := g.Kind + " " + g.Subject
+	if g.Name != "" {
+		text = g.Name + " (" + text + ")"
+	}
+	text += " is " + g.Role
+	if !g.Ends.IsZero() {
+		text += " until " + stamp(g.Ends.Truncate(time.Minute))
+	}
+	return text
+}
