@@ -58,7 +58,7 @@ func (s *server) app(v *visit) error {
 	}
 	slices.SortStableFunc(body.Policies, func(a, b appPolicy) int { return rank(b.Badges) - rank(a.Badges) })
 	for _, p := range services.Processes {
-		if p.Behind || p.Meaning != "" || slices.ContainsFunc(p.Rules, func(r adminapi.Rule) bool { return r.Meaning == policies.Unusable }) {
+		if p.Behind || lost(p.Meaning) || slices.ContainsFunc(p.Rules, func(r adminapi.Rule) bool { return r.Meaning == policies.Unusable }) {
 			body.Wrong = append(body.Wrong, p)
 		}
 	}
@@ -66,6 +66,9 @@ func (s *server) app(v *visit) error {
 		Title: v.app, Section: "home", Live: pathTo("apps", v.app), Body: body,
 	})
 }
+
+// lost reports whether a process of this meaning does not know what holds.
+func lost(m policies.Meaning) bool { return m == policies.Unread || m == policies.Stale }
 
 func appPolicyOf(app string, view manage.PolicyView) appPolicy {
 	p := appPolicy{PolicyView: view, Own: view.Owner == "" || view.Owner == app, Badges: badgesOf(view.Origins)}

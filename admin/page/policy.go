@@ -285,11 +285,14 @@ func (b *policyBody) uses(services *adminapi.Services) {
 			if r.Policy != b.Name {
 				continue
 			}
-			meaning := cmp.Or(p.Meaning, r.Meaning)
+			meaning := r.Meaning
+			if lost(p.Meaning) {
+				meaning = p.Meaning
+			}
 			origins[string(meaning)]++
 			u := use{p, r}
 			b.Using = append(b.Using, u)
-			if meaning == policies.Unusable || p.Meaning != "" || p.Behind {
+			if meaning == policies.Unusable || lost(p.Meaning) || p.Behind {
 				b.CannotUse = append(b.CannotUse, u)
 			} else {
 				b.Obeying++

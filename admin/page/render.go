@@ -30,6 +30,7 @@ var templates = func() map[string]*template.Template {
 		"count":        func(n int, one, many string) string { return count(n, one, many) },
 		"cut":          cut,
 		"joined":       joined,
+		"lost":         lost,
 		"lower":        strings.ToLower,
 		"args":         func(values ...any) []any { return values },
 		"mark":         mark,
