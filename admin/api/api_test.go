@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/admin/api"
+	"github.com/weir-go/weir/admin/internal/apitest"
 	"github.com/weir-go/weir/admin/internal/recordtest"
 	"github.com/weir-go/weir/admin/internal/sqltest"
 	"github.com/weir-go/weir/admin/manage"
@@ -63,6 +64,8 @@ func start(t *testing.T, mods ...func(*manage.Options)) admin {
 	handler, err := api.New(api.Options{Manager: manager, Authenticate: anna, Strangers: many, Known: many})
 	require.NoError(t, err)
 	web := httptest.NewServer(handler)
+	client := web.Client()
+	client.Transport = apitest.Check(t, client.Transport, web.URL)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); publisher.Run(ctx) }()
@@ -71,7 +74,7 @@ func start(t *testing.T, mods ...func(*manage.Options)) admin {
 		cancel()
 		<-done
 	})
-	return admin{&adminapi.Client{URL: web.URL, Token: secret, HTTP: web.Client()}, rdb}
+	return admin{&adminapi.Client{URL: web.URL, Token: secret, HTTP: client}, rdb}
 }
 
 func TestAPutIsPublished(t *testing.T) {

@@ -29,9 +29,12 @@ func (s *server) revisionOfPolicy(of OfPolicy) func(context.Context) (int64, err
 
 // document is the body of apply: see policies.Schema.
 type document struct {
-	Format   int                        `json:"format,omitempty"`
-	App      string                     `json:"app"`
-	Policies map[string]adminapi.Policy `json:"policies"`
+	Format int    `json:"format,omitempty"`
+	App    string `json:"app"`
+	// Generation and Revision are the version of one that is published.
+	Generation int64                      `json:"generation,omitempty"`
+	Revision   int64                      `json:"revision,omitempty"`
+	Policies   map[string]adminapi.Policy `json:"policies"`
 }
 
 func (s *server) publishedDocument(ctx context.Context, in *struct {

@@ -130,7 +130,7 @@ func (s *server) routes(api huma.API) {
 	route(api, "get-grants", get, PathGrants, "Rights on an app", s.grants)
 	route(api, "put-grants", put, PathGrants, "Write the rights on an app", s.putGrants)
 
-	route(api, "get-policies", get, adminapi.PathPolicies, "Document of an app", s.publishedDocument)
+	route(api, "get-policies", get, adminapi.PathPolicies, "Document of an app", s.publishedDocument, sends[document]("application/json"))
 	route(api, "get-policy", get, adminapi.PathPolicy, "Policy that belongs to an app", s.policy)
 	route(api, "put-policy", put, adminapi.PathPolicy, "Write a policy", s.putPolicy, takes[adminapi.Policy])
 	route(api, "delete-policy", remove, adminapi.PathPolicy, "Delete a policy", s.deletePolicy)
@@ -164,7 +164,7 @@ func (s *server) routes(api huma.API) {
 	route(api, "search", post, PathSearch, "Apps, policies and keys by a part of their names", s.search)
 	route(api, "check-policy", post, PathCheck, "What a policy says, and its mistakes", s.check, takes[adminapi.Policy])
 	route(api, "list-presets", get, PathPresets, "Texts that are often wanted", s.presets)
-	route(api, "get-schema", get, adminapi.PathSchema, "JSON Schema of documents", s.schema)
+	route(api, "get-schema", get, adminapi.PathSchema, "JSON Schema of documents", s.schema, sends[any]("application/schema+json"))
 	if s.HasTop() {
 		route(api, "list-top", get, adminapi.PathTop, "Callers that a fleet refused most", s.top)
 	}
@@ -185,6 +185,20 @@ func route[I, O any](
 		of := body.Content["application/json"].Schema
 		defer func() { body.Content["application/json"].Schema = of }()
 	}
+	answers := operation.Responses
+	operation.Responses = nil
+	defer func() {
+		for status, of := range answers { // and the same of encoded documents
+			described(api, path, method).Responses[status].Content = of.Content
+		}
+		switch any((*O)(nil)).(type) {
+		case *written, *answer[manage.Grants]: // it may become a proposal
+			if method != http.MethodGet {
+				all := described(api, path, method).Responses
+				all["202"] = &huma.Response{Description: "Proposed, for another owner to approve", Content: all["200"].Content}
+			}
+		}
+	}()
 	huma.Register(api, operation, func(ctx context.Context, in *I) (*O, error) {
 		out, err := handle(ctx, in)
 		if err != nil {
@@ -192,6 +206,29 @@ func route[I, O any](
 		}
 		return out, nil
 	})
+}
+
+// described returns the description of an operation.
+func described(api huma.API, path, method string) *huma.Operation {
+	of := api.OpenAPI().Paths[path]
+	switch method {
+	case http.MethodGet:
+		return of.Get
+	case http.MethodPut:
+		return of.Put
+	case http.MethodDelete:
+		return of.Delete
+	}
+	return of.Post
+}
+
+// sends is of an operation that answers a T which is encoded already.
+func sends[T any](contentType string) func(huma.API, *huma.Operation) {
+	return func(api huma.API, o *huma.Operation) {
+		o.Responses = map[string]*huma.Response{"200": {Content: map[string]*huma.MediaType{
+			contentType: {Schema: api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[T](), true, "")},
+		}}}
+	}
 }
 
 // empty is of an operation that answers no body.
