@@ -43,6 +43,8 @@ type App struct {
 	SettingsRevision int64 `json:"settingsRevision,omitempty"`
 	// Health is nil where the processes have not been read.
 	Health *Health `json:"health,omitempty"`
+	// Stuck is the number of temporary changes that could not be ended at their time, and are tried again.
+	Stuck int `json:"stuck,omitempty"`
 }
 
 // Apps is a list of apps, by name.
@@ -123,6 +125,10 @@ func (m *Manager) Apps(ctx context.Context, who *rights.Person, after string, li
 	if err != nil {
 		return nil, err
 	}
+	stuck, err := m.stuck(ctx)
+	if err != nil {
+		return nil, err
+	}
 	out := &Apps{Apps: []App{}}
 	for _, h := range all {
 		if len(out.Apps) == limited(limit) {
@@ -130,7 +136,9 @@ func (m *Manager) Apps(ctx context.Context, who *rights.Person, after string, li
 		}
 		if h.App > after && visible(who, h.App) {
 			standing := m.standing(ctx, h.App)
-			out.Apps = append(out.Apps, m.app(who, h, &standing))
+			app := m.app(who, h, &standing)
+			app.Stuck = stuck[h.App]
+			out.Apps = append(out.Apps, app)
 		}
 	}
 	return out, nil

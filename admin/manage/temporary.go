@@ -209,6 +209,19 @@ func (m *Manager) temporaryOf(ctx context.Context, who *rights.Person, app strin
 	return byName(temporarily(who, app, all)), nil
 }
 
+// stuck returns the numbers of temporary changes that could not be ended at their time, by their apps.
+func (m *Manager) stuck(ctx context.Context) (map[string]int, error) {
+	all, err := m.o.Record.Temporaries(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	stuck := map[string]int{}
+	for _, t := range all {
+		stuck[t.App]++
+	}
+	return stuck, nil
+}
+
 func byName(all []adminapi.Temporarily) map[string][]adminapi.Temporarily {
 	named := map[string][]adminapi.Temporarily{}
 	for _, t := range all {

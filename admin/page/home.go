@@ -105,6 +105,9 @@ func homeAppOf(app manage.App) homeApp {
 	if app.Alarm != "" {
 		cause(bad, "nothing more is published: "+app.Alarm)
 	}
+	if app.Stuck > 0 {
+		cause(bad, count(app.Stuck, "temporary change", "temporary changes")+" could not be ended")
+	}
 	h := app.Health
 	if h == nil {
 		cause(warn, "its processes have not been read")

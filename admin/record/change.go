@@ -254,9 +254,9 @@ type writer struct {
 	change   *Change
 	judged   map[string]judged // of the edits
 	at       time.Time
-	affected map[string]bool // apps whose documents change
-	written  bool            // whether something was written that changes no document
-	created  bool            // whether there is one policy more
+	affected map[string]bool  // apps whose documents change
+	guarded  map[string]guard // apps, once they have been read
+	created  bool             // whether there is one policy more
 	outcome  Outcome
 }
 
@@ -377,7 +377,6 @@ func (w *writer) edit(ctx context.Context, e Edit) error {
 		return err
 	}
 	if says(before.policy, course.after) { // nothing but the end of a temporary change, or what is beneath it
-		w.written = true
 		return w.log.Append(ctx, w.Change, w.row(e.Name, before.revision, before.revision, course))
 	}
 	w.outcome.Revision = w.Revision()

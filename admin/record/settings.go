@@ -150,16 +150,24 @@ func (w *writer) permit(ctx context.Context, name string, apps []string, ordinar
 	if !ordinary || c.Emergency || c.Delete {
 		return nil
 	}
-	var asking []string
-	for _, app := range apps {
-		state, err := stateOf(ctx, w.Tx, app)
-		if err != nil {
+	if w.guarded == nil { // one query, however many apps use a policy
+		w.guarded = map[string]guard{}
+		if err := w.Each(ctx, func(row sqldb.Row) error {
+			var app string
+			var g guard
+			err := row.Scan(&app, &g.fourEyes, &g.keptBy)
+			w.guarded[app] = g
+			return err
+		}, `SELECT app, four_eyes, kept_by FROM weir_apps WHERE four_eyes = 1 OR kept_by <> ''`); err != nil {
 			return err
 		}
-		if app == c.App && state.Settings.KeptBy != "" && !c.FromFiles && name != "" {
-			return &KeptError{App: app, By: state.Settings.KeptBy}
-		}
-		if state.Settings.FourEyes && !c.Reviewed {
+	}
+	if by := w.guarded[c.App].keptBy; by != "" && !c.FromFiles && name != "" {
+		return &KeptError{App: c.App, By: by}
+	}
+	var asking []string
+	for _, app := range apps {
+		if w.guarded[app].fourEyes && !c.Reviewed {
 			asking = append(asking, app)
 		}
 	}
@@ -167,6 +175,12 @@ func (w *writer) permit(ctx context.Context, name string, apps []string, ordinar
 		return &ReviewError{Apps: asking}
 	}
 	return nil
+}
+
+// guard is how an app is guarded against changes of one person.
+type guard struct {
+	fourEyes bool
+	keptBy   string
 }
 
 // settings writes the settings of an app, which has its row. state is how it was.
@@ -194,7 +208,6 @@ func (w *writer) settings(ctx context.Context, state *State) error {
 		}
 		counts = string(data)
 	}
-	w.written = true
 	w.outcome.Settings = w.Revision()
 	if _, err := w.Exec(ctx, `UPDATE weir_apps SET title = ?, four_eyes = ?, kept_by = ?, kept_by_token = ?, counts = ?,
 		settings = ?, deleted = 0 WHERE app = ?`, is.Title, bit(is.FourEyes), is.KeptBy, is.KeptByToken, counts, w.Revision(),

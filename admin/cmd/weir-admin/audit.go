@@ -10,6 +10,7 @@ import (
 	"github.com/weir-go/weir/admin/audit"
 	"github.com/weir-go/weir/admin/internal/sqldb"
 	"github.com/weir-go/weir/admin/people"
+	"github.com/weir-go/weir/admin/record"
 )
 
 type auditCommand struct {
@@ -103,6 +104,10 @@ func (c *forgetCommand) Run(e *environment) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(e.out, "the keys of %d rows are deleted\n", n)
+	kept, err := record.New(db, log).ForgetKeys(e.ctx, before)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(e.out, "the keys of %d rows are deleted, and of %d versions that hold no longer\n", n, kept)
 	return nil
 }

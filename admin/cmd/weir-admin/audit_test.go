@@ -87,7 +87,7 @@ func TestAuditForget(t *testing.T) {
 		require.Error(t, err, "%q", wrong)
 	}
 	for _, step := range []struct{ before, says string }{
-		{"2020-01-31", "the keys of 0 rows are deleted\n"}, {"2999-01-31", "the keys of 3 rows are deleted\n"},
+		{"2020-01-31", "the keys of 0 rows are deleted, and of 0 versions that hold no longer\n"}, {"2999-01-31", "the keys of 3 rows are deleted, and of 0 versions that hold no longer\n"},
 	} {
 		out, err := weir("forget", "-before", step.before, "-reason", "it is the law")
 		require.NoError(t, err)
