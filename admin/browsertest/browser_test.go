@@ -43,7 +43,7 @@ var chromium = sync.OnceValues(func() (context.Context, error) {
 		chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU,
 		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"), // nothing reaches the network
 	})
-	ctx, stop := chromedp.NewExecAllocator(context.Background(), options...) //nolint:forbidigo // of all tests
+	ctx, stop := chromedp.NewExecAllocator(context.Background(), options...)
 	ctx, end := chromedp.NewContext(ctx)
 	stopChromium = func() {
 		end()
@@ -152,15 +152,14 @@ func ask[T any](b *tab, expression string) T {
 }
 
 // await waits until an expression is true. It asks from outside, so that it works without scripts.
-func (b *tab) await(expression string) time.Duration {
+func (b *tab) await(expression string) {
 	b.t.Helper()
-	began := time.Now()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
 	for {
 		ok, err := chromedp.Run(ctx, chromedp.Evaluate[bool]("!!("+expression+")"))
 		if err == nil && ok {
-			return time.Since(began)
+			return
 		}
 		if ctx.Err() != nil {
 			b.t.Fatalf("%s is not true after %s, but at %s:\n%s", expression, patience,
@@ -174,9 +173,9 @@ func (b *tab) await(expression string) time.Duration {
 }
 
 // shows waits until the page has a text.
-func (b *tab) shows(text string) time.Duration {
+func (b *tab) shows(text string) {
 	b.t.Helper()
-	return b.await(fmt.Sprintf("document.readyState !== 'loading' && document.body.innerText.includes(%q)", text))
+	b.await(fmt.Sprintf("document.readyState !== 'loading' && document.body.innerText.includes(%q)", text))
 }
 
 func (b *tab) goTo(path string) {

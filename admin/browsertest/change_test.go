@@ -66,7 +66,7 @@ func TestChangeShowsElsewhere(t *testing.T) {
 	}
 }
 
-// Whoever types while somebody else is faster sees both versions, and has typed nothing in vain.
+// A form that somebody else has overtaken shows both versions, and nothing that was typed is lost.
 func TestStaleForm(t *testing.T) {
 	for _, scripts := range []bool{true, false} {
 		t.Run(fmt.Sprintf("scripts=%t", scripts), func(t *testing.T) {

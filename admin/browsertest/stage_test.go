@@ -108,7 +108,7 @@ func (atOnce) Wait(_ context.Context, _ string, v policies.Version) publish.Stat
 }
 
 func (p atOnce) State(app string) publish.State {
-	head, _, err := p.record.Head(context.Background(), app) //nolint:forbidigo // it is asked without a context
+	head, _, err := p.record.Head(context.Background(), app)
 	if err != nil {
 		return publish.State{Alarm: err.Error()}
 	}

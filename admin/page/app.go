@@ -18,7 +18,6 @@ type appBody struct {
 	Line      homeApp
 	Policies  []appPolicy
 	Processes []adminapi.Process
-	Wrong     []adminapi.Process // those of them that do not obey
 	Services  *adminapi.Services
 	MayWrite  bool
 	// MaySettings is whether the person may change the settings and the rights.
@@ -57,11 +56,7 @@ func (s *server) app(v *visit) error {
 		body.Policies = append(body.Policies, appPolicyOf(v.app, p))
 	}
 	slices.SortStableFunc(body.Policies, func(a, b appPolicy) int { return rank(b.Badges) - rank(a.Badges) })
-	for _, p := range services.Processes {
-		if p.Behind || lost(p.Meaning) || slices.ContainsFunc(p.Rules, func(r adminapi.Rule) bool { return r.Meaning == policies.Unusable }) {
-			body.Wrong = append(body.Wrong, p)
-		}
-	}
+	slices.SortStableFunc(body.Processes, func(a, b adminapi.Process) int { return urgency(b) - urgency(a) })
 	return s.show(v, http.StatusOK, "app", frame{
 		Title: v.app, Section: "home", Live: pathTo("apps", v.app), Body: body,
 	})
@@ -69,6 +64,19 @@ func (s *server) app(v *visit) error {
 
 // lost reports whether a process of this meaning does not know what holds.
 func lost(m policies.Meaning) bool { return m == policies.Unread || m == policies.Stale }
+
+// urgency is higher the more a process needs a look.
+func urgency(p adminapi.Process) int {
+	switch {
+	case lost(p.Meaning):
+		return 3
+	case slices.ContainsFunc(p.Rules, func(r adminapi.Rule) bool { return r.Meaning == policies.Unusable }):
+		return 2
+	case p.Behind || p.Ahead:
+		return 1
+	}
+	return 0
+}
 
 func appPolicyOf(app string, view manage.PolicyView) appPolicy {
 	p := appPolicy{PolicyView: view, Own: view.Owner == "" || view.Owner == app, Badges: badgesOf(view.Origins)}

@@ -1,7 +1,9 @@
 package page
 
 import (
+	"cmp"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -68,6 +70,9 @@ func (s *server) showKeyAfter(v *visit, app, key, done, problem string) error {
 		}
 		body.Looks = append(body.Looks, l)
 	}
+	slices.SortStableFunc(body.Looks, func(a, b keyLook) int {
+		return cmp.Or(cmp.Compare(b.Level, a.Level), cmp.Compare(a.Part, b.Part))
+	})
 	switch {
 	case len(body.Looks) == 0:
 		body.Level, body.Verdict = note, "No policy of "+app+" counts keys of this form"
@@ -76,8 +81,7 @@ func (s *server) showKeyAfter(v *visit, app, key, done, problem string) error {
 	default:
 		body.Verdict = "The next request is admitted"
 	}
-	status := http.StatusOK
-	return s.show(v, status, "key", frame{Title: "A key of " + app, Section: "home", Search: looks.Key, Body: body})
+	return s.show(v, http.StatusOK, "key", frame{Title: "A key of " + app, Section: "home", Search: looks.Key, Body: body})
 }
 
 func keyLookOf(look manage.Look) keyLook {
