@@ -151,7 +151,7 @@ func (d *Demo) serve(
 		return err
 	}
 	d.URL = "http://" + listener.Addr().String()
-	s, err := site.New(ctx, site.Options{DB: db, Record: r, Audit: log, PublicURL: d.URL, Publisher: p, Services: x.processes, Counts: stores, Demo: true, Log: o.Log})
+	s, err := site.New(ctx, site.Options{DB: db, Record: r, Audit: log, PublicURL: d.URL, Publisher: p, Services: x.processes, Usages: x.usages, UsageEvery: 2 * time.Second, Counts: stores, Demo: true, Log: o.Log})
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/weir-go/weir/admin/counts"
 	"github.com/weir-go/weir/admin/record"
 	"github.com/weir-go/weir/admin/rights"
+	"github.com/weir-go/weir/admin/usage"
 	"github.com/weir-go/weir/core/policies"
 	"github.com/weir-go/weir/internal/adminapi"
 )
@@ -146,12 +147,17 @@ func (m *Manager) Apps(ctx context.Context, who *rights.Person, after string, li
 
 func (m *Manager) app(who *rights.Person, h record.App, s *standing) App {
 	state := m.o.Publisher.State(h.App)
+	health := s.health(h.Version)
+	if health != nil && m.o.Usage != nil {
+		minute := m.o.Usage.Minute(h.App)
+		health.Admitted, health.Refused = minute.Admitted, minute.Refused
+	}
 	return App{
 		App: adminapi.App{
 			App: h.App, Generation: h.Version.Generation, Revision: h.Version.Revision,
 			Published: state.Version == h.Version && state.Alarm == "", Alarm: state.Alarm,
 		},
-		Role: who.Role(h.App).String(), Health: s.health(h.Version), Settings: settingsOf(h.Settings), SettingsRevision: h.Revision,
+		Role: who.Role(h.App).String(), Health: health, Settings: settingsOf(h.Settings), SettingsRevision: h.Revision,
 	}
 }
 
@@ -252,6 +258,11 @@ func (m *Manager) App(ctx context.Context, who *rights.Person, app string) (*App
 	out := &AppView{
 		App: m.app(who, record.App{Head: head, State: state}, &standing), Policies: []PolicyView{}, Proposals: len(open),
 	}
+	var counted map[string][]usage.Point
+	var missed usage.Missed
+	if m.o.Usage != nil {
+		counted, missed = m.o.Usage.App(app, m.o.Now().Add(-time.Hour))
+	}
 	for _, name := range slices.Sorted(maps.Keys(uses)) {
 		u := uses[name]
 		v := PolicyView{Held: heldFor(who, u.Owner, name, u.Revision, u.Policy), Owner: u.Owner, Words: words(u.Policy.Text)}
@@ -267,6 +278,9 @@ func (m *Manager) App(ctx context.Context, who *rights.Person, app string) (*App
 		}
 		if a := standing.policies[name]; a != nil {
 			v.Origins, v.Why = a.origins, a.why
+		}
+		if len(counted[name]) > 0 {
+			v.Usage = m.points(counted[name], missed)
 		}
 		out.Policies = append(out.Policies, v)
 	}

@@ -29,6 +29,8 @@ type Keys struct {
 	// Busiest and Refused are the keys that use most and that are refused most, as far as services tell.
 	Busiest []adminapi.Caller `json:"busiest,omitempty"`
 	Refused []adminapi.Caller `json:"refused,omitempty"`
+	// Counted is the time in seconds for which these were counted.
+	Counted int `json:"counted,omitempty"`
 	// Why is the reason why there are no busiest keys, or "".
 	Why string `json:"why,omitempty"`
 }
@@ -103,6 +105,7 @@ func (m *Manager) Keys(ctx context.Context, who *rights.Person, app, name string
 	if out.Numbers == nil {
 		out.Numbers = map[string]string{}
 	}
+	m.busiest(app, name, out)
 	return out, revision, nil
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/weir-go/weir/admin/publish"
 	"github.com/weir-go/weir/admin/record"
 	"github.com/weir-go/weir/admin/rights"
+	"github.com/weir-go/weir/admin/usage"
 	"github.com/weir-go/weir/core/policies"
 	"github.com/weir-go/weir/observe"
 )
@@ -39,6 +40,8 @@ type Options struct {
 	// Top returns the n callers of a policy that all processes whose stores have a prefix have counted most in the last
 	// minutes; see observe.FleetWorst. nil leaves them out: keys may be addresses and names of people.
 	Top func(ctx context.Context, prefix, policy string, last time.Duration, n int) (callers []observe.Caller, rest uint64, err error)
+	// Usage has what services have counted. nil leaves it out.
+	Usage *usage.History
 	// Counts are the stores in which services count. nil leaves out what needs them: looking at keys, and resetting them.
 	Counts *counts.Stores
 	// Log receives what nobody else sees; nil is slog.Default().

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"sync"
 	"time"
 
 	"github.com/weir-go/weir/admin/api"
@@ -15,6 +16,8 @@ import (
 	"github.com/weir-go/weir/admin/page"
 	"github.com/weir-go/weir/admin/people"
 	"github.com/weir-go/weir/admin/record"
+	"github.com/weir-go/weir/admin/usage"
+	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/policies"
 	"github.com/weir-go/weir/internal/adminapi"
 	"github.com/weir-go/weir/observe"
@@ -37,6 +40,10 @@ type Options struct {
 	// Services and Top are those of manage.Options.
 	Services func(ctx context.Context, app string) (all []*policies.Process, unreadable int, err error)
 	Top      func(ctx context.Context, prefix, policy string, last time.Duration, n int) ([]observe.Caller, uint64, error)
+	// Usages calls f with what each process of an app has counted: redissource.Usages. It is called for each app every
+	// UsageEvery, or 20 seconds. nil leaves it out.
+	Usages     func(ctx context.Context, app string, f func(id string, u *enforce.Usage, err error)) error
+	UsageEvery time.Duration
 	// Counts are the stores in which services count; nil leaves out what needs them.
 	Counts *counts.Stores
 	// Demo shows on each page that nothing of it is real.
@@ -54,6 +61,7 @@ type Site struct {
 
 	record    *record.Record
 	publisher manage.Publisher
+	usage     *usage.History // nil if there is none
 	log       *slog.Logger
 }
 
@@ -69,9 +77,15 @@ func New(ctx context.Context, o Options) (*Site, error) {
 	if err != nil {
 		return nil, err
 	}
+	var history *usage.History
+	if o.Usages != nil {
+		if history, err = usage.New(usage.Options{Apps: appsOf(o.Record), Read: o.Usages, Every: o.UsageEvery, Log: o.Log}); err != nil {
+			return nil, err
+		}
+	}
 	manager, err := manage.New(manage.Options{
 		Record: o.Record, Audit: o.Audit, People: who, Publisher: o.Publisher, Services: o.Services, Top: o.Top,
-		Counts: o.Counts, Log: o.Log,
+		Usage: history, Counts: o.Counts, Log: o.Log,
 	})
 	if err != nil {
 		return nil, err
@@ -93,8 +107,20 @@ func New(ctx context.Context, o Options) (*Site, error) {
 	}
 	return &Site{
 		People: who, Manager: manager, Handler: mux,
-		record: o.Record, publisher: o.Publisher, log: o.Log,
+		record: o.Record, publisher: o.Publisher, usage: history, log: o.Log,
 	}, nil
+}
+
+// appsOf returns a function that lists the apps of a record.
+func appsOf(r *record.Record) func(context.Context) ([]string, error) {
+	return func(ctx context.Context) ([]string, error) {
+		all, err := r.Apps(ctx)
+		names := make([]string, len(all))
+		for i, a := range all {
+			names[i] = a.App
+		}
+		return names, err
+	}
 }
 
 // Times of Run.
@@ -103,8 +129,14 @@ const (
 	logsAgain = time.Minute // an error that stays
 )
 
-// Run ends the temporary changes whose time is over, until ctx ends. Several processes may do so.
+// Run ends the temporary changes whose time is over, and reads what services have counted, until ctx ends. Several
+// processes may do so.
 func (s *Site) Run(ctx context.Context) {
+	var reading sync.WaitGroup
+	defer reading.Wait()
+	if s.usage != nil {
+		reading.Go(func() { s.usage.Run(ctx) })
+	}
 	tick := time.NewTicker(between)
 	defer tick.Stop()
 	var logged time.Time

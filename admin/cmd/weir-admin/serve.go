@@ -22,6 +22,7 @@ import (
 	"github.com/weir-go/weir/admin/record"
 	"github.com/weir-go/weir/admin/rights"
 	"github.com/weir-go/weir/admin/site"
+	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/policies"
 	"github.com/weir-go/weir/core/policies/redissource"
 	"github.com/weir-go/weir/core/redisstore"
@@ -176,6 +177,9 @@ func (c *serveCommand) Run(e *environment) error {
 		DB: db, Record: r, Audit: log, PublicURL: public, OIDC: provider, Trusted: c.Trusted, Publisher: publisher, Counts: stores,
 		Services: func(ctx context.Context, app string) ([]*policies.Process, int, error) {
 			return redissource.Processes(ctx, rdb, app)
+		},
+		Usages: func(ctx context.Context, app string, f func(string, *enforce.Usage, error)) error {
+			return redissource.Usages(ctx, rdb, app, f)
 		},
 	}
 	if c.Top {
