@@ -337,7 +337,7 @@ func newFake(now func() time.Time) *fake {
 		return adminapi.Rule{Policy: name, Place: place, Key: key, Now: now, Meaning: m, Why: why}
 	}
 	for i, host := range []string{"pay-7f9c:1", "pay-7f9c:2", "pay-b811:1"} {
-		p := adminapi.Process{ID: host, Name: host, Started: now().Add(-time.Duration(i+1) * 7 * time.Hour), Weir: "v0.9.0", Generation: 1, Revision: 5}
+		p := adminapi.Process{ID: host, Name: host, Started: now().Add(-time.Duration(i+1) * 7 * time.Hour), Weir: "v0.9.0", Generation: 1, Revision: 5, Meaning: "fleet"}
 		p.Rules = []adminapi.Rule{
 			rule("search", "GET /search", "user(user)", "50/1m", "fleet", ""),
 			rule("login", "POST /login", "ip", "5/1m sliding-log", "fleet", ""),

@@ -224,6 +224,14 @@ func TestRights(t *testing.T) {
 	assert.Empty(t, f.writes)
 }
 
+// A rule that obeys looks like one.
+func TestRulesThatObey(t *testing.T) {
+	t.Parallel()
+	text := get(t, serve(t, newFake(fixed), owner), "/apps/pay/policies/login").Body.String()
+	assert.Equal(t, 3, strings.Count(text, `<td><span class="badge good">fleet</span>`)+strings.Count(text, `<td><span class="badge warn">behind</span>`))
+	assert.NotContains(t, text, `<span class="badge bad">`)
+}
+
 // What only services can tell may be missing: the page says so and shows the rest.
 func TestGaps(t *testing.T) {
 	t.Parallel()
