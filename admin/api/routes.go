@@ -3,6 +3,8 @@ package api
 import (
 	"cmp"
 	"context"
+	"errors"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"reflect"
@@ -118,7 +120,8 @@ type nothing struct{}
 
 func done(err error) (*nothing, error) { return nil, err }
 
-func (s *server) routes(api huma.API) {
+func (s *server) routes(all huma.API) {
+	api := logged{all, s.log}
 	get, put, post, remove := http.MethodGet, http.MethodPut, http.MethodPost, http.MethodDelete
 	route(api, "list-apps", get, adminapi.PathApps, "Apps, and what is published for them", s.apps)
 	route(api, "get-app", get, adminapi.PathApp, "App on one page", s.app)
@@ -170,9 +173,16 @@ func (s *server) routes(api huma.API) {
 	}
 }
 
+// logged is an API whose failures are in a log.
+type logged struct {
+	huma.API
+
+	log *slog.Logger
+}
+
 // route registers a handler, whose errors become problems.
 func route[I, O any](
-	api huma.API, id, method, path, summary string, handle func(context.Context, *I) (*O, error), mods ...func(huma.API, *huma.Operation),
+	api logged, id, method, path, summary string, handle func(context.Context, *I) (*O, error), mods ...func(huma.API, *huma.Operation),
 ) {
 	operation := huma.Operation{
 		OperationID: id, Method: method, Path: path, Summary: summary, MaxBodyBytes: maxBody,
@@ -202,7 +212,11 @@ func route[I, O any](
 	huma.Register(api, operation, func(ctx context.Context, in *I) (*O, error) {
 		out, err := handle(ctx, in)
 		if err != nil {
-			return nil, manage.Problem(err)
+			p := manage.Problem(err)
+			if p.Status >= http.StatusInternalServerError && !errors.Is(err, p) && !errors.Is(err, context.Canceled) {
+				api.log.ErrorContext(ctx, "api: a request has failed", "operation", id, "error", err)
+			}
+			return nil, p
 		}
 		return out, nil
 	})

@@ -49,7 +49,8 @@ func refusal(status int, format string, args ...any) error {
 	return &adminapi.Problem{Title: http.StatusText(status), Status: status, Detail: fmt.Sprintf(format, args...)}
 }
 
-// Problem returns an error of a Manager as the API answers it. Its status also tells the page which kind it is.
+// Problem returns an error of a Manager as the API answers it. What a database or a bug says is left out, since names of
+// servers and contents of tables may be in it: whoever answers with a status of 500 or more also logs the error. Its status also tells the page which kind it is.
 func Problem(err error) *adminapi.Problem {
 	var already *adminapi.Problem
 	var right *RightError
@@ -120,10 +121,13 @@ func Problem(err error) *adminapi.Problem {
 		set(http.StatusUnauthorized, adminapi.TypeNobody)
 	case errors.Is(err, sqldb.ErrUnknown):
 		set(http.StatusServiceUnavailable, adminapi.TypeUnknown)
+		p.Detail = sqldb.ErrUnknown.Error()
 	case errors.As(err, &unavailable):
 		set(http.StatusServiceUnavailable, adminapi.TypeUnavailable)
+		p.Detail = "the database does not answer as it should, and nothing was written; try again"
 	default:
 		p.Status = http.StatusInternalServerError
+		p.Detail = "something went wrong here; the log of the server says what"
 	}
 	p.Title = http.StatusText(p.Status)
 	return p
