@@ -28,14 +28,14 @@ type counting struct {
 	store *redisstore.Store
 }
 
-func startCounting(t *testing.T) *counting {
+func startCounting(t *testing.T, mods ...func(*manage.Options)) *counting {
 	t.Helper()
 	server := redistest.Single(t)
 	stores, err := counts.New(counts.Options{Redis: server.Client(t)})
 	require.NoError(t, err)
 	store, err := redisstore.New(server.Client(t), redisstore.Options{Prefix: "shop", Deadline: time.Minute})
 	require.NoError(t, err)
-	return &counting{start(t, sqltest.SQLite(t), func(o *manage.Options) { o.Counts = stores }), server, store}
+	return &counting{start(t, sqltest.SQLite(t), append(mods, func(o *manage.Options) { o.Counts = stores })...), server, store}
 }
 
 // counts lets a process of an app announce a policy under a prefix.

@@ -154,6 +154,12 @@ func (m *Manager) Preview(ctx context.Context, who *rights.Person, app, name str
 		}
 		keys[i] = preview.Key{Key: key}
 	}
+	if busy := m.busyKeys(who, app, name, ask.Keys); len(busy) > 0 {
+		if err := m.looked(ctx, who, app, name, ""); err != nil {
+			return nil, err
+		}
+		keys = append(keys, busy...)
+	}
 	ofApp := preview.Ask{Policy: name, Before: before, After: after, Rules: m.lookable(who, app, ofPolicy(m.bound(ctx, app, &s), name)), Keys: keys}
 	found, err := preview.Of(ctx, m.o.Counts, ofApp)
 	if err != nil {
@@ -178,6 +184,30 @@ func (m *Manager) Preview(ctx context.Context, who *rights.Person, app, name str
 		out.Words = append(out.Words, words(after.Text)...)
 	}
 	return out, m.previewOthers(ctx, who, app, ofApp, out)
+}
+
+// maxBusy bounds the keys of each list of the busiest that a preview looks at.
+const maxBusy = 25
+
+// busyKeys returns the keys of a policy that use most and that are refused most, besides those that were typed, for those
+// who may look at keys. The audit has one row for all of them.
+func (m *Manager) busyKeys(who *rights.Person, app, name string, typed []string) (keys []preview.Key) {
+	if m.o.Usage == nil || rights.Decide(who, rights.ActionLook, app) != rights.Allowed {
+		return nil
+	}
+	has := map[string]bool{}
+	for _, key := range typed {
+		has[key] = true
+	}
+	busiest, _ := m.o.Usage.Busiest(app, name)
+	refused, _ := m.o.Usage.Refused(app, name)
+	for _, k := range slices.Concat(busiest[:min(len(busiest), maxBusy)], refused[:min(len(refused), maxBusy)]) {
+		if !has[k.Key] && counts.CheckKey(k.Key) == nil {
+			has[k.Key] = true
+			keys = append(keys, preview.Key{Key: k.Key, Busiest: true})
+		}
+	}
+	return keys
 }
 
 // lookable marks the rules of which the counts are shared with apps at whose keys a person may not look.

@@ -115,3 +115,30 @@ func TestUsage(t *testing.T) {
 	assert.Equal(t, uint64(10), u.Points[10].Admitted)
 	assert.Contains(t, u.Missed, "1 process has ended: what each has counted last, for up to 20 seconds, is not known.")
 }
+
+// A preview looks at the keys that services have reported, for those who may look at keys.
+func TestPreviewOfBusyKeys(t *testing.T) {
+	t.Parallel()
+	tell := &telling{now: time.Now(), busiest: []enforce.KeyCount{{Key: "user=7", Count: 9}, {Key: "user=8", Count: 3}}}
+	h, err := usage.New(usage.Options{
+		Apps: func(context.Context) ([]string, error) { return []string{"pay"}, nil }, Read: tell.read,
+	})
+	require.NoError(t, err)
+	require.NoError(t, h.Round(t.Context()))
+	c := startCounting(t, func(o *manage.Options) { o.Usage = h })
+	_, err = c.PutPolicy(t.Context(), c.person("anna", rights.Owner, "pay"), "pay", "api", adminapi.Policy{Text: "10/1h"}, create)
+	require.NoError(t, err)
+	c.counts("pay", "shop", "api: 10/1h")
+	c.uses("api: 10/1h", "user=7", 6)
+	ask := manage.AskPreview{Policy: adminapi.Policy{Text: "2/1h"}, Keys: []string{"user=8"}}
+	p, err := c.Preview(t.Context(), c.person("olga", rights.Operator, "pay"), "pay", "api", ask)
+	require.NoError(t, err)
+	require.Empty(t, p.Why)
+	require.Len(t, p.Keys, 2)
+	assert.Equal(t, []int{1, 0, 1}, []int{p.Busiest, p.Idle, p.Refused})
+	assert.Equal(t, "look ", c.actions("pay")[0])
+	ask.Keys = nil
+	p, err = c.Preview(t.Context(), c.person("vera", rights.Viewer, "pay"), "pay", "api", ask)
+	require.NoError(t, err)
+	assert.Empty(t, p.Keys)
+}
