@@ -35,7 +35,7 @@ func startCounting(t *testing.T, mods ...func(*manage.Options)) *counting {
 	require.NoError(t, err)
 	store, err := redisstore.New(server.Client(t), redisstore.Options{Prefix: "shop", Deadline: time.Minute})
 	require.NoError(t, err)
-	return &counting{start(t, sqltest.SQLite(t), append(mods, func(o *manage.Options) { o.Counts = stores })...), server, store}
+	return &counting{start(t, sqltest.New(t), append(mods, func(o *manage.Options) { o.Counts = stores })...), server, store}
 }
 
 // counts lets a process of an app announce a policy under a prefix.

@@ -42,7 +42,7 @@ func TestUsage(t *testing.T) {
 		Apps: func(context.Context) ([]string, error) { return []string{"pay"}, nil }, Read: tell.read, Now: func() time.Time { return tell.now },
 	})
 	require.NoError(t, err)
-	a := start(t, sqltest.SQLite(t), func(o *manage.Options) { o.Usage, o.Now = h, func() time.Time { return tell.now } })
+	a := start(t, sqltest.New(t), func(o *manage.Options) { o.Usage, o.Now = h, func() time.Time { return tell.now } })
 	viewer, operator, stranger := a.person("vera", rights.Viewer, "pay"), a.person("olga", rights.Operator, "pay"), a.person("else", rights.Owner, "other")
 	_, err = a.PutPolicy(t.Context(), a.person("anna", rights.Owner, "pay"), "pay", "api", adminapi.Policy{Text: "20/1h"}, create)
 	require.NoError(t, err)
