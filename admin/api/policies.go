@@ -169,10 +169,10 @@ func (s *server) check(ctx context.Context, in *struct {
 },
 ) (*answer[manage.Checked], error) {
 	p, err := manage.DecodePolicy(in.RawBody, "policy")
-	if found := manage.Problem(err); err != nil && len(found.Errors) > 0 {
-		return plain(&manage.Checked{Mistakes: found.Errors}, nil)
-	}
 	if err != nil {
+		if found := manage.Problem(err); len(found.Errors) > 0 {
+			return plain(&manage.Checked{Mistakes: found.Errors}, nil)
+		}
 		return nil, err
 	}
 	return plain(s.Check(ctx, who(ctx), p))

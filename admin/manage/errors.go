@@ -69,7 +69,11 @@ func Problem(err error) *adminapi.Problem {
 	set := func(status int, kind string) { p.Status, p.Type = status, kind }
 	switch {
 	case errors.As(err, &already):
-		return already
+		*p = *already // several share one
+		if p.Type == "" {
+			p.Type = typeOf[p.Status]
+		}
+		return p
 	case errors.As(err, &right):
 		set(http.StatusForbidden, adminapi.TypeForbidden)
 		if right.Verdict == rights.Hidden {
@@ -131,6 +135,12 @@ func Problem(err error) *adminapi.Problem {
 	}
 	p.Title = http.StatusText(p.Status)
 	return p
+}
+
+// typeOf has the types of problems that have no other.
+var typeOf = map[int]string{
+	http.StatusForbidden: adminapi.TypeForbidden, http.StatusNotFound: adminapi.TypeNotFound, http.StatusConflict: adminapi.TypeTaken,
+	http.StatusUnprocessableEntity: adminapi.TypeInvalid, http.StatusServiceUnavailable: adminapi.TypeUnavailable,
 }
 
 // maxMistakes bounds what an answer lists.

@@ -169,6 +169,12 @@ func (s *server) policy(v *visit) error {
 
 // newPolicy shows the editor with nothing in it, or with a preset.
 func (s *server) newPolicy(v *visit) error {
+	if _, err := s.Manager.App(v.r.Context(), v.who, v.app); err != nil {
+		return err
+	}
+	if !v.may(rights.ActionWrite) {
+		return &manage.RightError{Verdict: rights.Forbidden, Action: rights.ActionWrite, App: v.app}
+	}
 	presets, err := s.Manager.Presets(v.r.Context(), v.who)
 	if err != nil && !notThere(err) {
 		return err

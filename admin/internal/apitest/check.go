@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
+	"strings"
 	"sync"
 
 	"github.com/pb33f/libopenapi"
@@ -59,11 +59,8 @@ func (c *checked) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// outside are the paths that the description does not have.
-var outside = []string{"/healthz", "/readyz", adminapi.PathOpenAPI}
-
 func (c *checked) check(r *http.Request, response *http.Response, body []byte) error {
-	if slices.Contains(outside, r.URL.Path) || r.Method == http.MethodHead || r.Method == http.MethodOptions {
+	if !strings.HasPrefix(r.URL.Path, "/v1/") || r.Method == http.MethodHead || r.Method == http.MethodOptions {
 		return nil
 	}
 	if response.StatusCode >= http.StatusBadRequest {
