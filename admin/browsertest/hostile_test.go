@@ -92,13 +92,15 @@ func TestHostileTexts(t *testing.T) {
 	b := s.enter("anna", rights.Owner)
 	b.goTo("/")
 	b.textAlone("home")
-	b.goTo("/apps/pay")
-	b.textAlone("app")
-	for _, text := range texts {
-		b.has("a process", text)
+	for _, path := range []string{"/changes", "/settings", "/settings/apps/pay", "/apps/pay"} {
+		b.goTo(path)
+		b.textAlone(path)
 	}
 	b.goTo("/apps/pay/policies/search")
 	b.textAlone("policy")
+	for _, text := range texts {
+		b.has("a process", text)
+	}
 	for _, text := range texts[len(texts)-10:] {
 		b.has("a reason", text)
 	}

@@ -69,6 +69,9 @@ func TestScreens(t *testing.T) {
 			b.keys(kb.Enter)
 			b.shows("Each look is in the audit")
 		}},
+		{"changes", func() { b.goTo("/changes") }},
+		{"settings", func() { b.goTo("/settings") }},
+		{"settings-of-an-app", func() { b.goTo("/settings/apps/shop") }},
 		{"login", func() { b.goTo("/login") }},
 		{"link", func() { b.goTo("/link") }},
 		{"nothing", func() { b.goTo("/nothing") }},

@@ -3,6 +3,7 @@ package page
 import (
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/weir-go/weir/admin/manage"
@@ -18,7 +19,12 @@ type appBody struct {
 	Line      homeApp
 	Policies  []appPolicy
 	Processes []adminapi.Process
-	Services  *adminapi.Services
+	// Page is the part of the policies and of the code's limits that is shown, Before and After are those beside it, 0 if
+	// there is none, and Rest is the number of all of them if they have more than one page.
+	Page, Before, After, Rest int
+	// Quiet is the number of processes that have no line; with QuietWell all of them obey.
+	Quiet     int
+	QuietWell bool
 	MayWrite  bool
 	// MaySettings is whether the person may change the settings and the rights.
 	MaySettings bool
@@ -49,7 +55,7 @@ func (s *server) app(v *visit) error {
 		return err
 	}
 	body := &appBody{
-		AppView: *view, Name: v.app, Line: homeAppOf(view.App), Services: services, Processes: services.Processes,
+		AppView: *view, Name: v.app, Line: homeAppOf(view.App), Processes: services.Processes,
 		MayWrite: v.may(rights.ActionWrite) && view.Settings.KeptBy == "", MaySettings: v.may(rights.ActionSettings),
 	}
 	for _, p := range view.Policies {
@@ -57,13 +63,45 @@ func (s *server) app(v *visit) error {
 	}
 	slices.SortStableFunc(body.Policies, func(a, b appPolicy) int { return rank(b.Badges) - rank(a.Badges) })
 	slices.SortStableFunc(body.Processes, func(a, b adminapi.Process) int { return urgency(b) - urgency(a) })
-	return s.show(v, http.StatusOK, "app", frame{
-		Title: v.app, Section: "home", Live: pathTo("apps", v.app), Body: body,
-	})
+	live := pathTo("apps", v.app)
+	if body.cut(v.r.URL.Query().Get("page")); body.Page > 1 {
+		live += "?page=" + strconv.Itoa(body.Page)
+	}
+	return s.show(v, http.StatusOK, "app", frame{Title: v.app, Section: "home", Live: live, Body: body})
 }
 
 // lost reports whether a process of this meaning does not know what holds.
 func lost(m policies.Meaning) bool { return m == policies.Unread || m == policies.Stale }
+
+// Bounds of the lists of an app: with them its page is not larger than 150 KiB.
+const (
+	policiesOnPage  = 80
+	processesOnPage = 40
+)
+
+// cut leaves a page of the policies, and the processes that need a look first.
+func (b *appBody) cut(page string) {
+	if all := max(len(b.Policies), len(b.Code)); all > policiesOnPage {
+		n, _ := strconv.Atoi(page)
+		last := (all + policiesOnPage - 1) / policiesOnPage
+		b.Page, b.Rest = min(max(n, 1), last), len(b.Policies)+len(b.Code)
+		b.Before = b.Page - 1
+		if b.Page < last {
+			b.After = b.Page + 1
+		}
+		b.Policies = pageOf(b.Policies, b.Before)
+		b.Code = pageOf(b.Code, b.Before)
+	}
+	if all := len(b.Processes); all > processesOnPage {
+		b.Quiet, b.QuietWell = all-processesOnPage, urgency(b.Processes[processesOnPage]) == 0
+		b.Processes = b.Processes[:processesOnPage]
+	}
+}
+
+// pageOf returns a page of a list; the first is 0.
+func pageOf[T any](all []T, page int) []T {
+	return all[min(page*policiesOnPage, len(all)):min((page+1)*policiesOnPage, len(all))]
+}
 
 // urgency is higher the more a process needs a look.
 func urgency(p adminapi.Process) int {

@@ -77,6 +77,55 @@ func curve(points []manage.UsagePoint, now time.Time) template.HTML {
 	return template.HTML(b.String()) //nolint:gosec // numbers
 }
 
+// spark draws the last hour in few bytes, for a line of a list: steps of two minutes.
+func spark(points []manage.UsagePoint, now time.Time) template.HTML {
+	const steps, minutes, height = 30, 60, 16
+	var admitted, both [steps]uint64
+	start := now.Truncate(time.Minute).Add(-minutes * time.Minute)
+	var highest, sum, refused uint64
+	for _, p := range points {
+		at := int(p.At.Sub(start) / (2 * time.Minute))
+		if p.At.Before(start) || at >= steps {
+			continue
+		}
+		admitted[at] += p.Admitted
+		both[at] += p.Admitted + p.Refused
+		highest = max(highest, both[at])
+		sum += p.Admitted
+		refused += p.Refused
+	}
+	if highest == 0 {
+		return ""
+	}
+	area := func(counts *[steps]uint64) string {
+		var b strings.Builder
+		fmt.Fprintf(&b, "M0 %d", height)
+		last := uint64(0)
+		for i := 0; i < steps; {
+			n := i + 1
+			tall := (counts[i]*height + highest - 1) / highest
+			for n < steps && (counts[n]*height+highest-1)/highest == tall {
+				n++
+			}
+			if tall != last {
+				fmt.Fprintf(&b, "V%d", height-tall)
+				last = tall
+			}
+			fmt.Fprintf(&b, "H%d", 2*n)
+			i = n
+		}
+		return b.String() + fmt.Sprintf("V%dZ", height)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, `<svg class="spark" viewBox="0 0 60 16" preserveAspectRatio="none" role="img" `+
+		`aria-label="The last hour: %s admitted, %s refused.">`, number(sum), number(refused))
+	if refused > 0 {
+		fmt.Fprintf(&b, `<path class="refused" d="%s"/>`, area(&both))
+	}
+	fmt.Fprintf(&b, `<path class="let" d="%s"/></svg>`, area(&admitted))
+	return template.HTML(b.String()) //nolint:gosec // numbers
+}
+
 func boolIndex(b bool) int {
 	if b {
 		return 1

@@ -35,7 +35,7 @@ var templates = func() map[string]*template.Template {
 		"args":         func(values ...any) []any { return values },
 		"mark":         mark,
 		"window":       window,
-		"curve":        curve,
+		"spark":        spark,
 		"bar":          bar,
 	}).ParseFS(sources, "templates/layout.html", "templates/parts.html"))
 	all := map[string]*template.Template{}
