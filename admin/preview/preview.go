@@ -27,7 +27,7 @@ type Ask struct {
 const (
 	// MaxKeys is the number of keys in a preview at most.
 	MaxKeys    = 150
-	maxRules   = 16 // that differ in their code or the place of their counts; the others are counted
+	maxRules   = 8 // that differ in their code or the place of their counts; the others are counted
 	maxEntries = 100
 )
 

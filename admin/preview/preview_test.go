@@ -144,8 +144,8 @@ func TestPreviewOfDifferentCode(t *testing.T) {
 		ask.Rules = append(ask.Rules, rules[0])
 	}
 	got = of(t, s, ask)
-	assert.Len(t, got.Rules, 16)
-	assert.Equal(t, 7, got.MoreRules)
+	assert.Len(t, got.Rules, 8)
+	assert.Equal(t, 15, got.MoreRules)
 
 	// An epoch changes all tiers and keys, of which the first hundred are shown.
 	ask = preview.Ask{Policy: "api", After: policies.Policy{Text: "10/1h; epoch 1", Tiers: map[string]string{}}, Rules: rules[:1]}
