@@ -1,6 +1,7 @@
 package manage_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -14,7 +15,9 @@ import (
 	"github.com/weir-go/weir/admin/internal/sqltest"
 	"github.com/weir-go/weir/admin/manage"
 	"github.com/weir-go/weir/admin/rights"
+	"github.com/weir-go/weir/admin/usage"
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/policies"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/internal/adminapi"
@@ -194,11 +197,14 @@ func TestPreview(t *testing.T) {
 	assert.Contains(t, found.Words, "tier pro: 200/1h; epoch 1; at once: 200 units, in any 1h: 399 units at most")
 	assert.Contains(t, found.Words, "and other numbers or options for 1 further tiers and keys")
 	assert.Contains(t, found.Kept[0], "starts afresh")
-	require.Len(t, found.Keys, 2)
+	require.Len(t, found.Keys, 4, "each in no tier, and in pro")
+	assert.Equal(t, "pro", found.Keys[1].Tier)
+	assert.Equal(t, int64(200), found.Keys[1].After.Limit)
 	assert.Equal(t, manage.KeyState{Policy: "10/1h", Limit: 10, RetryAfter: found.Keys[0].Before.RetryAfter}, found.Keys[0].Before)
 	assert.Positive(t, found.Keys[0].Before.RetryAfter)
 	assert.Equal(t, manage.KeyState{Policy: "20/1h; epoch 1", Allowed: true, Limit: 20, Remaining: 20}, found.Keys[0].After)
-	assert.Equal(t, int64(3), found.Keys[1].After.Limit)
+	assert.Equal(t, int64(3), found.Keys[2].After.Limit)
+	assert.Equal(t, int64(3), found.Keys[3].After.Limit, "a key goes before a tier")
 	assert.Zero(t, found.Refused)
 	require.NotEmpty(t, found.CannotUse)
 	assert.Equal(t, "shop", found.CannotUse[0].App, "its processes have another algorithm")
@@ -232,4 +238,41 @@ func TestPreview(t *testing.T) {
 	assert.Contains(t, found.Why, "the store in which the services count")
 	assert.Contains(t, found.Words, "at once: 20 units")
 	assert.Less(t, time.Since(began), 10*time.Second)
+}
+
+// The busiest keys are those that services report. A person who may see no key sees how many of them are refused.
+func TestPreviewOfTheBusiest(t *testing.T) {
+	t.Parallel()
+	c := startCounting(t)
+	tell := &telling{now: c.now(), counts: enforce.UsageCounts{Admitted: 10}}
+	for i := range 5 {
+		key := fmt.Sprintf("user=%d", i)
+		tell.busiest = append(tell.busiest, enforce.KeyCount{Key: key, Count: uint64(9 - i)})
+		c.uses("api: 10/1h sliding-log", key, int64(6-i))
+	}
+	h, err := usage.New(usage.Options{
+		Apps: func(context.Context) ([]string, error) { return []string{"pay"}, nil }, Read: tell.read, Now: func() time.Time { return tell.now },
+	})
+	require.NoError(t, err)
+	require.NoError(t, h.Round(t.Context()))
+	stores, err := counts.New(counts.Options{Redis: c.redis.Client(t)})
+	require.NoError(t, err)
+	c.admin = start(t, sqltest.New(t), func(o *manage.Options) { o.Usage, o.Counts = h, stores })
+	c.counts("pay", "shop", "api: 10/1h sliding-log")
+	operator, viewer := c.person("olga", rights.Operator, "pay"), c.person("vera", rights.Viewer, "pay")
+	_, err = c.PutPolicy(t.Context(), c.person("anna", rights.Owner, "pay"), "pay", "api", text("10/1h sliding-log"), create)
+	require.NoError(t, err)
+	found, err := c.Preview(t.Context(), operator, "pay", "api", manage.AskPreview{Policy: text("4/1h sliding-log"), Keys: []string{"user=0"}})
+	require.NoError(t, err)
+	require.Empty(t, found.Why)
+	require.Len(t, found.Keys, 5, "one of them was typed")
+	assert.Equal(t, []int{4, 3, 0}, []int{found.Busiest, found.Refused, found.Idle}, "%+v", found.Keys)
+	assert.Equal(t, "user=4", found.Keys[4].Key)
+	assert.Equal(t, int64(8), found.Keys[4].Before.Remaining)
+	assert.Equal(t, int64(2), found.Keys[4].After.Remaining)
+	found, err = c.Preview(t.Context(), viewer, "pay", "api", manage.AskPreview{Policy: text("4/1h sliding-log")})
+	require.NoError(t, err)
+	assert.Empty(t, found.Keys)
+	assert.Equal(t, []int{5, 3}, []int{found.Busiest, found.Refused})
+	assert.Equal(t, []string{"look ", "look user=0", "set "}, c.actions("pay")[:3], "one row for all that services report, and one for what was typed")
 }

@@ -81,6 +81,8 @@ type Preview struct {
 	CannotUse []adminapi.CannotUse `json:"cannotUse,omitempty"`
 	// Unused is whether no process has a policy of this name.
 	Unused bool `json:"unused,omitempty"`
+	// NoTier is whether callers in tiers have other numbers than those of the busiest keys here, whose tiers nobody knows.
+	NoTier bool `json:"noTier,omitempty"`
 	// Why is the reason why no keys could be looked at, or "".
 	Why string `json:"why,omitempty"`
 }
@@ -116,7 +118,7 @@ type KeyState struct {
 const maxTyped = 20
 
 // Preview returns what a change of a policy would do, and changes nothing. Keys are looked at only for those who have
-// the right to look at them.
+// the right to look at them; others see how many of the busiest would be refused.
 func (m *Manager) Preview(ctx context.Context, who *rights.Person, app, name string, ask AskPreview) (*Preview, error) {
 	if err := m.may(who, rights.ActionView, app); err != nil {
 		return nil, err
@@ -147,25 +149,24 @@ func (m *Manager) Preview(ctx context.Context, who *rights.Person, app, name str
 		}
 	}
 	s := m.standing(ctx, app)
-	keys := make([]preview.Key, len(ask.Keys))
-	for i, key := range ask.Keys {
+	tiers := tiersOf(&before, &after, ofPolicy(s.rules, name))
+	keys, noKeys := m.busy(app, name, ask.Keys, tiers)
+	for _, key := range ask.Keys {
 		if err := m.looked(ctx, who, app, name, key); err != nil {
 			return nil, err
 		}
-		keys[i] = preview.Key{Key: key}
 	}
-	if busy := m.busyKeys(who, app, name, ask.Keys); len(busy) > 0 {
+	if reported := keys != nil && keys[len(keys)-1].Busiest; reported && seesKeys(who, app) { // one row for all of them
 		if err := m.looked(ctx, who, app, name, ""); err != nil {
 			return nil, err
 		}
-		keys = append(keys, busy...)
 	}
 	ofApp := preview.Ask{Policy: name, Before: before, After: after, Rules: m.lookable(who, app, ofPolicy(m.bound(ctx, app, &s), name)), Keys: keys}
 	found, err := preview.Of(ctx, m.o.Counts, ofApp)
 	if err != nil {
 		return nil, refusal(http.StatusUnprocessableEntity, "%v", err)
 	}
-	out := &Preview{Words: []string{}, Keys: []KeyPreview{}, Unused: s.failed == nil && s.policies[name] == nil}
+	out := &Preview{Words: []string{}, Keys: []KeyPreview{}, Unused: s.failed == nil && s.policies[name] == nil, NoTier: len(tiers) > 0}
 	if len(found.Differences) > 0 {
 		out.Difference = &adminapi.Difference{Name: name, After: pastFor(who, app, &after)}
 		if revision > 0 {
@@ -173,7 +174,7 @@ func (m *Manager) Preview(ctx context.Context, who *rights.Person, app, name str
 		}
 	}
 	if s.failed != nil {
-		out.Why = "the processes could not be read from Redis, so that it is not known which keys are busy"
+		out.Why = "the processes could not be read from Redis, so that it is not known where they count"
 	}
 	for i := range found.Rules {
 		out.explain(&found, &found.Rules[i], seesKeys(who, app))
@@ -183,31 +184,57 @@ func (m *Manager) Preview(ctx context.Context, who *rights.Person, app, name str
 	if len(out.Words) == 0 {
 		out.Words = append(out.Words, words(after.Text)...)
 	}
+	if out.Why == "" && len(out.Keys) == 0 {
+		out.Why = noKeys
+	}
+	if !seesKeys(who, app) { // how many there are is no person
+		out.Keys = []KeyPreview{}
+	}
 	return out, m.previewOthers(ctx, who, app, ofApp, out)
 }
 
-// maxBusy bounds the keys of each list of the busiest that a preview looks at.
-const maxBusy = 25
+// maxTiers bounds the tiers in which a preview shows a key that a person has typed.
+const maxTiers = 6
 
-// busyKeys returns the keys of a policy that use most and that are refused most, besides those that were typed, for those
-// who may look at keys. The audit has one row for all of them.
-func (m *Manager) busyKeys(who *rights.Person, app, name string, typed []string) (keys []preview.Key) {
-	if m.o.Usage == nil || rights.Decide(who, rights.ActionLook, app) != rights.Allowed {
-		return nil
-	}
-	has := map[string]bool{}
-	for _, key := range typed {
-		has[key] = true
-	}
-	busiest, _ := m.o.Usage.Busiest(app, name)
-	refused, _ := m.o.Usage.Refused(app, name)
-	for _, k := range slices.Concat(busiest[:min(len(busiest), maxBusy)], refused[:min(len(refused), maxBusy)]) {
-		if !has[k.Key] && counts.CheckKey(k.Key) == nil {
-			has[k.Key] = true
-			keys = append(keys, preview.Key{Key: k.Key, Busiest: true})
+// tiersOf returns the first tiers that a policy has before or after a change.
+func tiersOf(before, after *policies.Policy, rules []counts.Rule) []string {
+	names := map[string]bool{}
+	for _, texts := range []map[string]string{before.Tiers, after.Tiers} {
+		for name := range texts {
+			names[name] = true
 		}
 	}
-	return keys
+	for i := range rules {
+		for name := range rules[i].Tiers {
+			names[name] = true
+		}
+	}
+	all := slices.Sorted(maps.Keys(names))
+	return all[:min(len(all), maxTiers)]
+}
+
+// busy returns the keys to look at in a preview: those that a person has typed, in no tier and in each, and then those
+// that use most of a policy and that are refused most. why is the reason why there are none of the latter.
+func (m *Manager) busy(app, name string, typed, tiers []string) (keys []preview.Key, why string) {
+	var reported Keys
+	m.busiest(app, name, &reported)
+	seen := map[string]bool{}
+	for _, key := range typed {
+		if !seen[key] {
+			seen[key] = true
+			keys = append(keys, preview.Key{Key: key})
+			for _, tier := range tiers {
+				keys = append(keys, preview.Key{Key: key, Tier: tier})
+			}
+		}
+	}
+	for _, c := range append(slices.Clone(reported.Busiest), reported.Refused...) {
+		if !seen[c.Key] && len(keys) < preview.MaxKeys && counts.CheckKey(c.Key) == nil {
+			seen[c.Key] = true
+			keys = append(keys, preview.Key{Key: c.Key, Busiest: true})
+		}
+	}
+	return keys, reported.Why
 }
 
 // lookable marks the rules of which the counts are shared with apps at whose keys a person may not look.
