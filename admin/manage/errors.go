@@ -41,9 +41,6 @@ var (
 	ErrNoReason   = errors.New("the reason is missing; give one, for those who read the audit")
 )
 
-// ErrNotYet reports that a part of this package is not built yet.
-var ErrNotYet = errors.New("manage: this is not built yet")
-
 // refusal returns a problem of the call itself.
 func refusal(status int, format string, args ...any) error {
 	return &adminapi.Problem{Title: http.StatusText(status), Status: status, Detail: fmt.Sprintf(format, args...)}
@@ -83,8 +80,6 @@ func Problem(err error) *adminapi.Problem {
 		set(http.StatusPreconditionRequired, adminapi.TypeNoRevision)
 	case errors.Is(err, ErrNoReason):
 		set(http.StatusUnprocessableEntity, adminapi.TypeNoReason)
-	case errors.Is(err, ErrNotYet):
-		set(http.StatusNotImplemented, "")
 	case errors.As(err, &missing):
 		set(http.StatusNotFound, adminapi.TypeNotFound)
 	case errors.As(err, &stale):

@@ -3,7 +3,6 @@ package page
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"html/template"
 	"maps"
@@ -176,7 +175,7 @@ func (s *server) newPolicy(v *visit) error {
 		return &manage.RightError{Verdict: rights.Forbidden, Action: rights.ActionWrite, App: v.app}
 	}
 	presets, err := s.Manager.Presets(v.r.Context(), v.who)
-	if err != nil && !notThere(err) {
+	if err != nil {
 		return err
 	}
 	body := &policyBody{}
@@ -279,9 +278,6 @@ func (s *server) gap(v *visit, err error) string {
 	}
 	return cmp.Or(p.Detail, p.Title)
 }
-
-// notThere reports whether an error says that something is missing, and not that it may not be seen.
-func notThere(err error) bool { return errors.Is(err, manage.ErrNotYet) }
 
 // uses sorts the rules of processes that have the policy.
 func (b *policyBody) uses(services *adminapi.Services) {
