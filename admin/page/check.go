@@ -1,6 +1,8 @@
 package page
 
 import (
+	"strings"
+
 	"github.com/weir-go/weir/admin/manage"
 	"github.com/weir-go/weir/internal/adminapi"
 )
@@ -44,10 +46,32 @@ func (s *server) saysOf(v *visit, d draft) *saysBody {
 	}
 	says.Words, says.Warnings, says.Pictures, says.Trial = checked.Words, checked.Warnings, checked.Pictures, checked.Trial
 	for _, m := range append(wrong, checked.Mistakes...) {
-		says.Mistakes = append(says.Mistakes, mistake{Mistake: m})
+		says.Mistakes = append(says.Mistakes, mistakeIn(d.Text, m))
 	}
 	if len(says.Mistakes) > 0 {
 		says.Words, says.Pictures = nil, nil
 	}
 	return says
+}
+
+// mistakeIn returns a mistake with the text around it, if it is one of the text and has a place there.
+func mistakeIn(text string, m adminapi.Mistake) mistake {
+	out := mistake{Mistake: m}
+	runes := []rune(text)
+	if m.Location != "text" || m.Column < 1 || m.Column > len(runes)+1 {
+		return out
+	}
+	from := m.Column - 1
+	to := from
+	for to < len(runes) && !strings.ContainsRune(" ,;/", runes[to]) { // the rest of the word
+		to++
+	}
+	if to == from {
+		to = min(from+1, len(runes))
+	}
+	out.Before, out.At, out.After = string(runes[:from]), string(runes[from:to]), string(runes[to:])
+	if out.At == "" {
+		out.At = " " // something is missing at the end
+	}
+	return out
 }

@@ -5,8 +5,31 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"pgregory.net/rapid"
+
+	"github.com/weir-go/weir/internal/adminapi"
 )
+
+// A mistake is marked where it is, with the rest of its word.
+func TestMistakeIn(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		text              string
+		column            int
+		before, at, after string
+	}{
+		{"60/1fortnight, 5/1s", 5, "60/1", "fortnight", ", 5/1s"},
+		{"5/1m burst", 11, "5/1m burst", " ", ""},
+		{"é/1m", 1, "", "é", "/1m"},
+		{"5//1m", 3, "5/", "/", "1m"},
+		{"5/1m", 0, "", "", ""},
+		{"5/1m", 99, "", "", ""},
+	} {
+		m := mistakeIn(c.text, adminapi.Mistake{Location: "text", Column: c.column})
+		assert.Equal(t, []string{c.before, c.at, c.after}, []string{m.Before, m.At, m.After}, c.text)
+	}
+}
 
 // A policy goes through the form and back unchanged, whatever names its tiers and keys have.
 func TestEntriesRoundTrip(t *testing.T) {
