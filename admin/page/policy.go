@@ -178,10 +178,7 @@ func (s *server) newPolicy(v *visit) error {
 	if err != nil {
 		return err
 	}
-	body := &policyBody{}
-	if presets != nil {
-		body.Presets = presets.Presets
-	}
+	body := &policyBody{Presets: presets.Presets}
 	v.name = v.r.URL.Query().Get("name")
 	for _, p := range body.Presets {
 		if p.Name == v.r.URL.Query().Get("preset") {
