@@ -183,7 +183,7 @@ func unreadable(err error, key string) error {
 	case errors.As(err, &failed):
 		return fmt.Errorf("the store in which the services count does not answer: %w", failed.Err)
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("the store in which the services count has not answered within %v", patience)
+		return errors.New("the store in which the services count has not answered in time")
 	case strings.Contains(err.Error(), key):
 		return errors.New("the counts could not be read")
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -275,4 +276,44 @@ func TestPreviewOfTheBusiest(t *testing.T) {
 	assert.Empty(t, found.Keys)
 	assert.Equal(t, []int{5, 3}, []int{found.Busiest, found.Refused})
 	assert.Equal(t, []string{"look ", "look user=0", "set "}, c.actions("pay")[:3], "one row for all that services report, and one for what was typed")
+}
+
+// A Redis that has stood still for both what services announce and what they count costs a person some two seconds.
+func TestLookWhileRedisHangs(t *testing.T) {
+	t.Parallel()
+	var hangs atomic.Bool
+	var c *counting
+	c = startCounting(t, func(o *manage.Options) {
+		services := o.Services
+		o.Services = func(ctx context.Context, app string) ([]*policies.Process, int, error) {
+			if hangs.Load() {
+				<-ctx.Done()
+				return nil, 0, ctx.Err()
+			}
+			return services(ctx, app)
+		}
+	})
+	_, err := c.PutApp(t.Context(), c.person("root", rights.Admin), "other", adminapi.Settings{}, create)
+	require.NoError(t, err)
+	_, err = c.PutPolicy(t.Context(), c.person("anna", rights.Owner, "pay"), "pay", "api", text("10/1h"), create)
+	require.NoError(t, err)
+	c.counts("pay", "shop", "api: 10/1h")
+	operator := c.person("olga", rights.Operator, "pay")
+	look := func() manage.Look {
+		t.Helper()
+		looks, err := c.Look(t.Context(), operator, "pay", "user=7", "")
+		require.NoError(t, err)
+		require.Len(t, looks.Looks, 1)
+		return looks.Looks[0]
+	}
+	require.Empty(t, look().Why)
+	c.redis.Pause(t)
+	hangs.Store(true)
+	c.sleep(time.Minute)
+	for range 2 {
+		began := time.Now()
+		assert.Contains(t, look().Why, "the store in which the services count")
+		t.Logf("%v", time.Since(began))
+		assert.Less(t, time.Since(began), 10*time.Second)
+	}
 }

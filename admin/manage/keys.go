@@ -225,7 +225,9 @@ func (m *Manager) Look(ctx context.Context, who *rights.Person, app, key, _ stri
 	if err := m.looked(ctx, who, app, "", key); err != nil {
 		return nil, err
 	}
-	found, err := m.o.Counts.Look(ctx, rules, document, key)
+	looking, cancel := s.patience(ctx)
+	defer cancel()
+	found, err := m.o.Counts.Look(looking, rules, document, key)
 	if err != nil {
 		return nil, refusal(http.StatusUnprocessableEntity, "%v", err)
 	}

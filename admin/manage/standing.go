@@ -80,6 +80,15 @@ func (m *Manager) standing(ctx context.Context, app string) standing {
 	return next
 }
 
+// patience bounds how long a look at counts may take, if the announcements could not be read right now: the counts are
+// mostly in the same Redis, and a person has waited for that already.
+func (s *standing) patience(ctx context.Context) (context.Context, context.CancelFunc) {
+	if s.failed != nil {
+		return context.WithTimeout(ctx, glimpse/5)
+	}
+	return context.WithCancel(ctx)
+}
+
 // lastStanding returns that of an app as it was read last, a zero one if it was not.
 func (m *Manager) lastStanding(app string) standing {
 	m.standings.mu.Lock()
