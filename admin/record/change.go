@@ -256,8 +256,10 @@ type writer struct {
 	at       time.Time
 	affected map[string]bool  // apps whose documents change
 	guarded  map[string]guard // apps, once they have been read
-	created  bool             // whether there is one policy more
-	outcome  Outcome
+
+	temporary map[string][]Temporary // of the app's policies, once they have been read
+	created   bool                   // whether there is one policy more
+	outcome   Outcome
 }
 
 func (w *writer) all(ctx context.Context) (*Outcome, error) {
@@ -373,7 +375,7 @@ func (w *writer) edit(ctx context.Context, e Edit) error {
 		}
 		w.outcome.Differences = append(w.outcome.Differences, difference)
 	}
-	if err := w.temporary(ctx, e.Name, course); err != nil {
+	if err := w.writeTemporary(ctx, e.Name, course); err != nil {
 		return err
 	}
 	if says(before.policy, course.after) { // nothing but the end of a temporary change, or what is beneath it

@@ -88,7 +88,7 @@ type course struct {
 
 // course finds the way of an edit, nil if nothing changes.
 func (w *writer) course(ctx context.Context, e *Edit, before *policies.Policy) (*course, error) {
-	known, err := temporariesOf(ctx, w.Tx, `WHERE app = ? AND name = ?`, w.change.App, e.Name)
+	known, err := w.temporaries(ctx, e.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -124,6 +124,25 @@ func (w *writer) course(ctx context.Context, e *Edit, before *policies.Policy) (
 		}
 	}
 	return c, nil
+}
+
+// temporaries returns the temporary changes of a policy, also those that ended not long ago. Those of many policies are
+// read by one query.
+func (w *writer) temporaries(ctx context.Context, name string) (all []Temporary, err error) {
+	if len(w.change.Edits) <= few {
+		return temporariesOf(ctx, w.Tx, `WHERE app = ? AND name = ?`, w.change.App, name)
+	}
+	if w.temporary == nil {
+		all, err := temporariesOf(ctx, w.Tx, `WHERE app = ?`, w.change.App)
+		if err != nil {
+			return nil, err
+		}
+		w.temporary = map[string][]Temporary{}
+		for _, t := range all {
+			w.temporary[t.Name] = append(w.temporary[t.Name], t)
+		}
+	}
+	return w.temporary[name], nil
 }
 
 // write is the course of an edit that makes what it changes no temporary change any more.
@@ -256,8 +275,8 @@ func element(key string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// temporary writes what is temporary in a course.
-func (w *writer) temporary(ctx context.Context, name string, c *course) error {
+// writeTemporary writes what is temporary in a course, and forgets what was long ago.
+func (w *writer) writeTemporary(ctx context.Context, name string, c *course) error {
 	app := w.change.App
 	for _, t := range c.put {
 		n, err := w.Exec(ctx, `UPDATE weir_temporary SET former = ?, wrote = ?, began = ?, ends = ?, ended = 0, due = ?,
@@ -280,7 +299,7 @@ func (w *writer) temporary(ctx context.Context, name string, c *course) error {
 			return err
 		}
 	}
-	if len(c.put) > 0 {
+	if len(c.put)+len(c.ended) > 0 {
 		if _, err := w.Exec(ctx, `DELETE FROM weir_temporary WHERE app = ? AND name = ? AND ended > 0 AND ended < ?`,
 			app, name, w.at.Add(-rest).UnixMicro()); err != nil {
 			return err

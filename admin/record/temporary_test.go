@@ -177,6 +177,34 @@ func writesMeetTemporaryChanges(t *testing.T, location string) {
 	assert.Nil(t, holds(t, r, "pay", "api"))
 }
 
+// Of a file with many policies, each is written beneath what is temporary of it.
+func TestFileBeneathTemporaryChanges(t *testing.T) {
+	c := newClock()
+	r := recordtest.OpenAt(t, sqltest.New(t), c.now)
+	file := record.Change{App: "pay", Action: "apply", Beneath: true}
+	for i := range 20 {
+		file.Edits = append(file.Edits, record.Edit{Name: fmt.Sprint("p", i), Policy: text("1/1m")})
+	}
+	must(t, r, file)
+	for i := range 3 {
+		must(t, r, ofText("pay", fmt.Sprint("p", i), "9/1m", &record.Term{Ends: c.now().Add(time.Hour)}))
+	}
+	for i := range file.Edits {
+		file.Edits[i].Policy = text("2/1m")
+	}
+	outcome := must(t, r, file)
+	assert.Len(t, outcome.Differences, 20)
+	assert.Len(t, outcome.Beneath, 3)
+	assert.Equal(t, "9/1m", holds(t, r, "pay", "p0").Text)
+	assert.Equal(t, "2/1m", holds(t, r, "pay", "p3").Text)
+	c.sleep(time.Hour)
+	_, err := r.EndDue(t.Context())
+	require.NoError(t, err)
+	for i := range 20 {
+		assert.Equal(t, "2/1m", holds(t, r, "pay", fmt.Sprint("p", i)).Text)
+	}
+}
+
 // An operator has a week for a part, however often it is set again, and changes numbers alone.
 func TestOperatorsTerm(t *testing.T) {
 	c := newClock()
