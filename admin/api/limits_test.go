@@ -21,8 +21,8 @@ import (
 	"github.com/weir-go/weir/internal/adminapi"
 )
 
-// The API stands behind weir: 600 in a minute for a token, and 60 for an address without one. Who is refused is told
-// when to come back, nobody else is refused for it, and the paths of health stand outside.
+// The API stands behind weir: 600 in a minute for a token, and 60 for an address without one. A refusal says when the
+// next request is admitted, nobody else is refused for it, and the paths of health stand outside.
 func TestLimits(t *testing.T) {
 	manager := managerOf(t)
 	synctest.Test(t, func(t *testing.T) {
