@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -45,10 +46,8 @@ func (c Condition) expect(ctx context.Context, current func(context.Context) (in
 	if err != nil && adminapi.StatusOf(manage.Problem(err)) != http.StatusNotFound {
 		return manage.Write{}, err
 	}
-	for _, revision := range revisions {
-		if revision == now {
-			return manage.Write{Revision: now}, nil
-		}
+	if slices.Contains(revisions, now) {
+		return manage.Write{Revision: now}, nil
 	}
 	return manage.Write{Revision: manage.NoRevision}, nil
 }

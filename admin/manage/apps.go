@@ -267,7 +267,7 @@ func (m *Manager) App(ctx context.Context, who *rights.Person, app string) (*App
 		u := uses[name]
 		v := PolicyView{Held: heldFor(who, u.Owner, name, u.Revision, u.Policy), Owner: u.Owner, Words: words(u.Policy.Text)}
 		if !visible(who, u.Owner) {
-			v.Owner, v.Held.App = "another app", "another app"
+			v.Owner, v.App = "another app", "another app"
 		}
 		if u.Owner == app {
 			v.Temporary = temporary[name]

@@ -66,7 +66,6 @@ type row struct {
 	// query, body and form are sent. PROPOSAL, TOKEN and the like in the path are filled in.
 	query, body string
 	form        url.Values
-	unless      bool // whether it creates: If-None-Match: *
 	ok          []int
 }
 
