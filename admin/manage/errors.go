@@ -46,8 +46,9 @@ func refusal(status int, format string, args ...any) error {
 	return &adminapi.Problem{Title: http.StatusText(status), Status: status, Detail: fmt.Sprintf(format, args...)}
 }
 
-// Problem returns an error of a Manager as the API answers it. What a database or a bug says is left out, since names of
-// servers and contents of tables may be in it: whoever answers with a status of 500 or more also logs the error. Its status also tells the page which kind it is.
+// Problem returns an error of a Manager as the API answers it. Its status also tells the page which kind it is. What a
+// database or a bug says is left out, since names of servers and contents of tables may be in it: a caller that answers
+// with a status of 500 or more logs the error.
 func Problem(err error) *adminapi.Problem {
 	var already *adminapi.Problem
 	var right *RightError
