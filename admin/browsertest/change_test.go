@@ -127,3 +127,31 @@ func TestEditor(t *testing.T) {
 	assert.Equal(t, "1", strings.TrimSpace(ask[string](b, `document.querySelector("input[name=revision]").value`)))
 	b.calm()
 }
+
+// A page whose server is gone says that it is old.
+func TestServerGone(t *testing.T) {
+	s := newStage(t)
+	s.write("pay", "search", "the first one", policies.Policy{Text: "50/1m"})
+	b := s.enter("anna", rights.Owner)
+	b.goTo("/apps/pay/policies/search")
+	b.fill("#text", "70/1m")
+	assert.NotContains(t, b.text(), "has not answered")
+	b.calm()
+	s.server.CloseClientConnections()
+	s.server.Close()
+	b.shows("The server has not answered since")
+	assert.Equal(t, "70/1m", ask[string](b, `document.querySelector("#text").value`))
+	assert.Contains(t, b.text(), "the first one", "what was there is still shown")
+}
+
+// Somebody whose session ends elsewhere is led to the login.
+func TestSessionEndsElsewhere(t *testing.T) {
+	s := newStage(t)
+	s.write("pay", "search", "the first one", policies.Policy{Text: "50/1m"})
+	b := s.enter("anna", rights.Owner)
+	b.goTo("/apps/pay")
+	status := ask[int](b, `fetch("/logout", {method: "POST"}).then(r => r.status)`)
+	assert.Equal(t, 200, status)
+	b.await(`location.pathname === "/login" && location.search === "?next=%2Fapps%2Fpay"`)
+	b.calm()
+}

@@ -30,6 +30,7 @@ type stage struct {
 	url    string
 	people *people.People
 	record *record.Record
+	server *httptest.Server
 
 	mu        sync.Mutex
 	processes []*policies.Process
@@ -56,9 +57,9 @@ func newStage(t *testing.T) *stage {
 	})
 	require.NoError(t, err)
 	s.people = admin.People
-	server := &httptest.Server{Listener: listener, Config: &http.Server{Handler: admin.Handler}} //nolint:gosec // of this test alone
-	server.Start()
-	t.Cleanup(server.Close)
+	s.server = &httptest.Server{Listener: listener, Config: &http.Server{Handler: admin.Handler}} //nolint:gosec // of this test alone
+	s.server.Start()
+	t.Cleanup(s.server.Close)
 	return s
 }
 
