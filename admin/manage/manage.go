@@ -84,7 +84,9 @@ func New(o Options) (*Manager, error) {
 	}
 	m := &Manager{
 		o: o, reading: make(chan struct{}, 1), readers: make(chan struct{}, maxReaders),
-		standings: standings{apps: map[string]*standing{}},
+		standings: standings{
+			apps: map[string]*standing{}, lists: map[string]*list{}, wanted: map[string]bool{}, wake: make(chan struct{}, 1),
+		},
 	}
 	m.looks.at = map[aLook]time.Time{}
 	return m, nil

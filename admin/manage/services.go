@@ -14,7 +14,8 @@ import (
 	"github.com/weir-go/weir/internal/adminapi"
 )
 
-// inventory reads what the processes of an app have announced. It may be 32 MiB, so that one is read at a time.
+// inventory reads what the processes of an app have announced. It may be 32 MiB, so that one is read at a time. What it
+// has found is kept in short for all who ask next.
 func (m *Manager) inventory(ctx context.Context, app string) ([]*policies.Process, int, error) {
 	select {
 	case m.reading <- struct{}{}:
@@ -22,7 +23,9 @@ func (m *Manager) inventory(ctx context.Context, app string) ([]*policies.Proces
 	case <-ctx.Done():
 		return nil, 0, ctx.Err()
 	}
-	return m.o.Services(ctx, app)
+	all, unreadable, err := m.o.Services(ctx, app)
+	m.standings.take(app, m.o.Now(), all, unreadable, err)
+	return all, unreadable, err
 }
 
 // processes is inventory for a request that needs it. Few wait for it, and not for long: it is asked again and again while
@@ -58,9 +61,11 @@ func (m *Manager) Services(ctx context.Context, who *rights.Person, app string) 
 	if err != nil {
 		return nil, err
 	}
-	processes, unreadable, err := m.processes(ctx, app)
-	if err != nil {
-		return nil, err
+	processes, unreadable, kept := m.standings.list(app, m.o.Now())
+	if !kept {
+		if processes, unreadable, err = m.processes(ctx, app); err != nil {
+			return nil, err
+		}
 	}
 	if !known && len(processes) == 0 {
 		return nil, &record.NotFoundError{App: app}

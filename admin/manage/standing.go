@@ -2,6 +2,8 @@ package manage
 
 import (
 	"context"
+	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -13,10 +15,14 @@ import (
 
 // Bounds of what is kept of announcements.
 const (
-	fresh     = 3 * time.Second // for as long nobody reads the announcements of an app again
-	glimpse   = 2 * time.Second // for reading them, for a page
-	maxPlaces = 5               // of a limit of the code
-	maxTexts  = 5               // of a limit of the code
+	fresh     = 3 * time.Second  // for as long nobody reads the announcements of an app again
+	usable    = 30 * time.Second // an older standing is read before it is shown
+	again     = 20 * time.Second // Run reads each app, whether somebody looks at it or not
+	listed    = 10 * time.Second // a list is kept for those who ask again
+	maxListed = 1000             // processes in lists, unless one app has more
+	glimpse   = 2 * time.Second  // for reading them, for a page
+	maxPlaces = 5                // of a limit of the code
+	maxTexts  = 5                // of a limit of the code
 )
 
 // standing has the announcements of an app's processes in short: a few numbers for each process, and each rule once.
@@ -44,39 +50,194 @@ type announcedPolicy struct {
 	why       string         // why one of them cannot use it
 }
 
-// standings keeps the standing of each app, of policies.MaxApps at most.
+// standings keeps the standing of each app, of maxStandings at most, and for a short while what processes have announced
+// of those apps at which somebody looks. While Run runs, requests do not wait for Redis: they have what was read last,
+// and Run reads it again.
 type standings struct {
-	mu   sync.Mutex
-	apps map[string]*standing
+	mu      sync.Mutex
+	apps    map[string]*standing
+	lists   map[string]*list
+	running bool
+	wanted  map[string]bool // apps that are to be read again
+	wake    chan struct{}
 }
 
-// standing returns that of an app, which is a few seconds old at most, or, if Redis does not answer, the last one with
-// the error. It never fails.
-func (m *Manager) standing(ctx context.Context, app string) standing {
+// list has what the processes of an app have announced.
+type list struct {
+	read, asked time.Time
+	processes   []*policies.Process
+	unreadable  int
+}
+
+// take keeps what a reading of the announcements of an app has found.
+func (s *standings) take(app string, now time.Time, processes []*policies.Process, unreadable int, err error) {
+	if errors.Is(err, context.Canceled) { // somebody has gone away, and nothing is known
+		return
+	}
+	next := standing{}
+	if err == nil {
+		next = standingOf(processes)
+		next.read, next.unreadable = now, unreadable
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	kept := s.apps[app]
+	if err != nil && kept != nil {
+		next = *kept
+	}
+	next.tried, next.failed = now, err
+	if kept != nil || len(s.apps) < maxStandings {
+		s.apps[app] = &next
+	}
+	if l := s.lists[app]; l != nil && err == nil {
+		l.read, l.processes, l.unreadable = now, processes, unreadable
+		s.limit(app)
+	}
+}
+
+// limit drops the lists for which nobody asks, and those of other apps than one while there are too many processes in all.
+func (s *standings) limit(but string) {
+	for {
+		sum, oldest := 0, ""
+		for app, l := range s.lists {
+			sum += max(1, len(l.processes))
+			if app != but && (oldest == "" || l.asked.Before(s.lists[oldest].asked)) {
+				oldest = app
+			}
+		}
+		if oldest == "" || sum <= maxListed && s.lists[but].asked.Sub(s.lists[oldest].asked) < listed {
+			return
+		}
+		delete(s.lists, oldest)
+	}
+}
+
+// list returns the processes of an app as they were read a moment ago. If they were not, kept is false, and the next
+// reading is kept for those who ask again.
+func (s *standings) list(app string, now time.Time) (processes []*policies.Process, unreadable int, kept bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.running {
+		return nil, 0, false
+	}
+	l := s.lists[app]
+	if l == nil {
+		l = &list{}
+		s.lists[app] = l
+	}
+	l.asked = now
+	s.limit(app)
+	if now.Sub(l.read) >= listed {
+		return nil, 0, false
+	}
+	if now.Sub(l.read) >= fresh {
+		s.want(app)
+	}
+	return l.processes, l.unreadable, true
+}
+
+// want lets Run read the announcements of an app again.
+func (s *standings) want(app string) {
+	s.wanted[app] = true
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// of returns the standing of an app if it is recent enough.
+func (s *standings) of(app string, now time.Time) (standing, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	kept := s.apps[app]
+	switch {
+	case kept == nil:
+		return standing{}, false
+	case now.Sub(kept.tried) < fresh:
+		return *kept, true
+	case !s.running || now.Sub(kept.tried) >= usable:
+		return standing{}, false
+	}
+	s.want(app)
+	return *kept, true
+}
+
+// Run reads what services announce, again and again, so that no request waits for it, until ctx ends.
+func (m *Manager) Run(ctx context.Context) {
+	s := &m.standings
+	runs := func(is bool) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.running = is
+		clear(s.lists)
+	}
+	runs(true)
+	defer runs(false)
+	round := time.NewTicker(again)
+	defer round.Stop()
+	m.readAll(ctx)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-round.C:
+			m.readAll(ctx)
+		case <-s.wake:
+			m.readWanted(ctx)
+		}
+	}
+}
+
+// readAll reads the announcements of all apps that nobody has read lately.
+func (m *Manager) readAll(ctx context.Context) {
+	all, err := m.o.Record.Apps(ctx)
+	if err != nil {
+		return // whoever needs the record learns it
+	}
+	for _, a := range all {
+		if m.o.Now().Sub(m.lastStanding(a.App).tried) >= again/2 {
+			m.readAgain(ctx, a.App)
+			m.readWanted(ctx)
+		}
+	}
+}
+
+// readWanted reads the announcements of the apps at which somebody looks.
+func (m *Manager) readWanted(ctx context.Context) {
 	m.standings.mu.Lock()
-	kept := m.standings.apps[app]
+	wanted := slices.Sorted(maps.Keys(m.standings.wanted))
+	clear(m.standings.wanted)
 	m.standings.mu.Unlock()
-	now := m.o.Now()
-	if kept != nil && now.Sub(kept.tried) < fresh {
-		return *kept
+	for _, app := range wanted {
+		m.readAgain(ctx, app)
+	}
+}
+
+func (m *Manager) readAgain(ctx context.Context, app string) {
+	ctx, cancel := context.WithTimeout(ctx, reading)
+	defer cancel()
+	_, _, _ = m.inventory(ctx, app) // an error is kept
+}
+
+// standing returns that of an app, which is a few seconds old, or, if Redis does not answer, the last one with the
+// error. It never fails.
+func (m *Manager) standing(ctx context.Context, app string) standing {
+	if kept, ok := m.standings.of(app, m.o.Now()); ok {
+		return kept
 	}
 	ctx, cancel := context.WithTimeout(ctx, glimpse)
 	defer cancel()
 	processes, unreadable, err := m.inventory(ctx, app)
-	next := standing{tried: now, failed: err}
-	switch {
-	case err == nil:
+	if kept := m.lastStanding(app); !kept.tried.IsZero() {
+		return kept
+	}
+	now := m.o.Now()
+	next := standing{failed: err} // there is no room to keep it
+	if err == nil {
 		next = standingOf(processes)
-		next.read, next.tried, next.unreadable = now, now, unreadable
-	case kept != nil:
-		next = *kept
-		next.tried, next.failed = now, err
+		next.read, next.unreadable = now, unreadable
 	}
-	m.standings.mu.Lock()
-	defer m.standings.mu.Unlock()
-	if _, known := m.standings.apps[app]; known || len(m.standings.apps) < maxStandings {
-		m.standings.apps[app] = &next
-	}
+	next.tried = now
 	return next
 }
 

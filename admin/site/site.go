@@ -129,11 +129,12 @@ const (
 	logsAgain = time.Minute // an error that stays
 )
 
-// Run ends the temporary changes whose time is over, and reads what services have counted, until ctx ends. Several
+// Run ends the temporary changes whose time is over, and reads what services announce and have counted, until ctx ends. Several
 // processes may do so.
 func (s *Site) Run(ctx context.Context) {
 	var reading sync.WaitGroup
 	defer reading.Wait()
+	reading.Go(func() { s.Manager.Run(ctx) })
 	if s.usage != nil {
 		reading.Go(func() { s.usage.Run(ctx) })
 	}
