@@ -19,6 +19,9 @@ type keyBody struct {
 	Level    level
 	Verdict  string
 	Looks    []keyLook
+	// Further are those for which there is no room, and Left out the number of those that are not even listed.
+	Further  []keyLook
+	LeftOut  int
 	Reasons  []string
 	Ends     []end
 	MayReset bool
@@ -70,9 +73,11 @@ func (s *server) showKeyAfter(v *visit, app, key, done, problem string) error {
 		}
 		body.Looks = append(body.Looks, l)
 	}
+	chosen := v.r.PostForm.Get("policy") // somebody wants to see it, or has just changed it
 	slices.SortStableFunc(body.Looks, func(a, b keyLook) int {
-		return cmp.Or(cmp.Compare(b.Level, a.Level), cmp.Compare(a.Part, b.Part))
+		return cmp.Or(boolIndex(b.Policy == chosen)-boolIndex(a.Policy == chosen), cmp.Compare(b.Level, a.Level), cmp.Compare(a.Part, b.Part))
 	})
+	body.Looks, body.Further, body.LeftOut = cutLooks(body.Looks)
 	switch {
 	case len(body.Looks) == 0:
 		body.Level, body.Verdict = note, "No policy of "+app+" counts keys of this form"
@@ -82,6 +87,19 @@ func (s *server) showKeyAfter(v *visit, app, key, done, problem string) error {
 		body.Verdict = "The next request is admitted"
 	}
 	return s.show(v, http.StatusOK, "key", frame{Title: "A key of " + app, Section: "home", Search: looks.Key, Body: body})
+}
+
+// Bounds of the screen of a key.
+const (
+	maxLooks   = 15  // policies with all there is to say
+	maxFurther = 100 // policies in a list
+)
+
+// cutLooks returns the looks that are shown in full, those that are listed, and the number of the others.
+func cutLooks(all []keyLook) (full, listed []keyLook, more int) {
+	full, listed = all[:min(len(all), maxLooks)], all[min(len(all), maxLooks):]
+	more = max(0, len(listed)-maxFurther)
+	return full, listed[:len(listed)-more], more
 }
 
 func keyLookOf(look manage.Look) keyLook {

@@ -19,6 +19,8 @@ type settingsBody struct {
 	Roles  []roleOf
 	Apps   []manage.App
 	Tokens []manage.Token
+	// Which rows of each list are shown.
+	AppRows, TokenRows, PeopleRows rows
 	// Names are those of people by their ids, as far as they are known.
 	Names     map[string]string
 	NoTokens  string // why there are no tokens
@@ -59,21 +61,24 @@ func (s *server) showSettings(v *visit, made *manage.MadeToken, done, problem st
 	if err != nil {
 		return err
 	}
-	body.Apps = apps.Apps
-	for _, app := range body.Apps {
+	for _, app := range apps.Apps {
 		body.Roles = append(body.Roles, roleOf{app.App.App, app.Role})
 		body.MayToken = body.MayToken || rights.Decide(v.who, rights.ActionToken, app.App.App) == rights.Allowed
 	}
-	people, err := s.Manager.People(ctx, v.who, "", adminapi.MaxLimit)
+	body.AppRows = v.rowsOf("/settings", "apps", len(apps.Apps))
+	body.Apps = apps.Apps[body.AppRows.From:body.AppRows.To]
+	people, err := s.people(v)
 	if err == nil {
-		body.People, body.MayPeople = people.People, true
-		for _, p := range people.People {
+		body.PeopleRows = v.rowsOf("/settings", "people", len(people))
+		body.People, body.MayPeople = people[body.PeopleRows.From:body.PeopleRows.To], true
+		for _, p := range people {
 			body.Names[p.ID] = p.Name
 		}
 	}
-	tokens, err := s.Manager.Tokens(ctx, v.who, 0, adminapi.MaxLimit)
+	tokens, err := s.tokens(v)
 	if err == nil {
-		body.Tokens = tokens.Tokens
+		body.TokenRows = v.rowsOf("/settings", "tokens", len(tokens))
+		body.Tokens = tokens[body.TokenRows.From:body.TokenRows.To]
 	} else {
 		body.NoTokens = s.gap(v, err)
 	}
@@ -84,6 +89,37 @@ func (s *server) showSettings(v *visit, made *manage.MadeToken, done, problem st
 		}
 	}
 	return s.show(v, http.StatusOK, "settings", frame{Title: "Settings", Section: "settings", Body: body})
+}
+
+// maxListed bounds the people and the tokens that are listed.
+const maxListed = 1000
+
+// people returns those who have come in, as far as the person may see them.
+func (s *server) people(v *visit) (all []manage.Somebody, err error) {
+	for after := ""; len(all) < maxListed; after = all[len(all)-1].ID {
+		some, err := s.Manager.People(v.r.Context(), v.who, after, adminapi.MaxLimit)
+		if err != nil {
+			return nil, err
+		}
+		if all = append(all, some.People...); len(some.People) < adminapi.MaxLimit {
+			break
+		}
+	}
+	return all, nil
+}
+
+// tokens returns the tokens that the person may see.
+func (s *server) tokens(v *visit) (all []manage.Token, err error) {
+	for after := int64(0); len(all) < maxListed; after = all[len(all)-1].ID {
+		some, err := s.Manager.Tokens(v.r.Context(), v.who, after, adminapi.MaxLimit)
+		if err != nil {
+			return nil, err
+		}
+		if all = append(all, some.Tokens...); len(some.Tokens) < adminapi.MaxLimit {
+			break
+		}
+	}
+	return all, nil
 }
 
 // makeToken makes a token, and shows its secret once.
@@ -153,6 +189,9 @@ func wordsOf(text string) []string {
 	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' || r == '\r' || r == '\t' })
 }
 
+// maxOffered bounds the people that a field offers while one types: any other id may be typed.
+const maxOffered = 200
+
 // appSettingsBody is the screen of an app's settings and of the rights on it. "*" has rights alone.
 type appSettingsBody struct {
 	App        manage.App
@@ -163,6 +202,7 @@ type appSettingsBody struct {
 	MayCounts  bool
 	MayDelete  bool
 	Grants     []manage.Grant
+	GrantRows  rows
 	GrantsAt   int64
 	NoGrants   string
 	People     []manage.Somebody
@@ -214,9 +254,11 @@ func (s *server) showAppSettings(v *visit, body *appSettingsBody) error {
 	default:
 		body.NoGrants = s.gap(v, err)
 	}
-	if people, err := s.Manager.People(ctx, v.who, "", adminapi.MaxLimit); err == nil {
-		body.People = people.People
+	if people, err := s.people(v); err == nil {
+		body.People = people[:min(len(people), maxOffered)]
 	}
+	body.GrantRows = v.rowsOf(pathTo("settings", "apps", v.app), "rights", len(body.Grants))
+	body.Grants = body.Grants[body.GrantRows.From:body.GrantRows.To]
 	title := "Settings of " + v.app
 	if body.All {
 		title = "Rights on all apps"
