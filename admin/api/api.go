@@ -70,17 +70,22 @@ func New(o Options) (http.Handler, error) {
 	config.CreateHooks = nil                                                                    // no links to schemas in the bodies
 	config.Transformers = nil                                                                   // as above
 	config.Formats = map[string]huma.Format{"application/json": strictJSON, "json": strictJSON} // of problem+json as well
-	config.RejectUnknownQueryParameters = true
 	s.routes(humago.New(mux, config))
 	limit, err := limits(o.Trusted, cmp.Or(o.Strangers, ofStrangers), cmp.Or(o.Known, ofKnown), o.Log)
 	if err != nil {
 		return nil, err
 	}
-	outer := http.NewServeMux()
-	outer.HandleFunc("GET "+PathHealthz, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
-	outer.HandleFunc("GET "+PathReadyz, s.readyz)
-	outer.Handle("/", s.guarded(limit, problems(mux), o.Authenticate))
-	return outer, nil
+	guarded := s.guarded(limit, problems(mux), o.Authenticate)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch asks := r.Method == http.MethodGet || r.Method == http.MethodHead; {
+		case asks && r.URL.Path == PathHealthz:
+			w.WriteHeader(http.StatusNoContent)
+		case asks && r.URL.Path == PathReadyz:
+			s.readyz(w, r)
+		default:
+			guarded.ServeHTTP(w, r)
+		}
+	}), nil
 }
 
 // schemaName returns the name of a type in the description of the API. Some types of the Manager extend those of the

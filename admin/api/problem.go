@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"path"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -42,7 +43,7 @@ func writeProblem(w http.ResponseWriter, p *adminapi.Problem) {
 // that a path has not (405).
 func problems(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if _, pattern := mux.Handler(r); pattern != "" {
+		if _, pattern := mux.Handler(r); pattern != "" && path.Clean(r.URL.Path) == r.URL.Path {
 			mux.ServeHTTP(w, r)
 			return
 		}

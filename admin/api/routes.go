@@ -187,6 +187,8 @@ func route[I, O any](
 	operation := huma.Operation{
 		OperationID: id, Method: method, Path: path, Summary: summary, MaxBodyBytes: maxBody,
 		BodyReadTimeout: bodyWithin, // huma has none for a RawBody
+
+		RejectUnknownQueryParameters: true,
 	}
 	for _, mod := range mods {
 		mod(api, &operation)
