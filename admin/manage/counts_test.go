@@ -282,8 +282,7 @@ func TestPreviewOfTheBusiest(t *testing.T) {
 func TestLookWhileRedisHangs(t *testing.T) {
 	t.Parallel()
 	var hangs atomic.Bool
-	var c *counting
-	c = startCounting(t, func(o *manage.Options) {
+	c := startCounting(t, func(o *manage.Options) {
 		services := o.Services
 		o.Services = func(ctx context.Context, app string) ([]*policies.Process, int, error) {
 			if hangs.Load() {
