@@ -177,7 +177,7 @@ func (w *writer) permit(ctx context.Context, name string, apps []string, ordinar
 	return nil
 }
 
-// guard is how an app is guarded against changes of one person.
+// guard has the settings of an app that keep one person from changing its policies.
 type guard struct {
 	fourEyes bool
 	keptBy   string
