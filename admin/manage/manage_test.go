@@ -144,7 +144,9 @@ func operators(t *testing.T, location string) {
 		who  *rights.Person
 		want int
 	}{
-		{viewer, http.StatusForbidden}, {stranger, http.StatusNotFound}, {operator, 0},
+		{viewer, http.StatusForbidden},
+		{stranger, http.StatusNotFound},
+		{operator, 0},
 		{owner, http.StatusPreconditionFailed}, // after somebody else
 	} {
 		_, err := a.PutKey(ctx, one.who, "pay", "api", block, at(first))

@@ -272,6 +272,13 @@ func (f *fake) Trial(
 	return f.put(who, app, name, "trial", &p, w)
 }
 
+func (f *fake) EndTemporary(_ context.Context, who *rights.Person, app, name string, w manage.Write) (*adminapi.Written, error) {
+	f.mu.Lock()
+	f.until = time.Time{}
+	f.mu.Unlock()
+	return f.put(who, app, name, "end", &adminapi.Policy{Text: "50/1m"}, w)
+}
+
 func (f *fake) Keys(_ context.Context, who *rights.Person, app, _ string) (*manage.Keys, int64, error) {
 	if err := f.may(who, rights.ActionLook, app); err != nil {
 		return nil, 0, err

@@ -142,6 +142,9 @@ func (s *server) numbersOfKey(v *visit) error {
 	w.Create = w.Revision == 0
 	written, err := s.Manager.PutKey(v.r.Context(), v.who, v.app, policy,
 		manage.KeyNumbers{Key: key, Text: text, Until: v.endOf()}, w)
+	if err == nil && len(written.Differences) == 1 && written.Differences[0].After != nil {
+		text = written.Differences[0].After.Keys[key] // what has ended may have had other numbers before it
+	}
 	done := "This key has the numbers of the others again in " + policy + "."
 	switch {
 	case err != nil:

@@ -35,6 +35,8 @@ type Manager interface {
 		ctx context.Context, who *rights.Person, app, name string, on bool, until time.Time, w manage.Write,
 	) (*adminapi.Written, error)
 
+	EndTemporary(ctx context.Context, who *rights.Person, app, name string, w manage.Write) (*adminapi.Written, error)
+
 	Look(ctx context.Context, who *rights.Person, app, key, reason string) (*manage.Looks, error)
 	Keys(ctx context.Context, who *rights.Person, app, name string) (*manage.Keys, int64, error)
 	PutKey(

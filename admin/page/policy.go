@@ -147,7 +147,9 @@ type trialForm struct {
 	Revision int64
 	Ends     []end
 	Reasons  []string
-	Until    time.Time // the end of a trial that ends by itself
+	// Temporary is what ends by itself, nil if nothing does.
+	Temporary *adminapi.Temporarily
+	Until     time.Time // its end
 }
 
 // policy shows a policy.
@@ -341,7 +343,7 @@ func (b *policyBody) trial() {
 	f.After = onTrial(text, f.On)
 	for _, t := range b.Held.Temporary {
 		if t.Key == "" {
-			f.Until = t.Until
+			f.Until, f.Temporary = t.Until, &t
 		}
 	}
 	b.Trial = f
@@ -363,16 +365,26 @@ func onTrial(text string, on bool) string {
 	return strings.Join(parts, "; ")
 }
 
-// trial puts a policy on trial or enforces it: the difference stands beside the button.
+// trial puts a policy on trial or enforces it, or ends what would end by itself: the difference stands beside the button.
 func (s *server) trial(v *visit) error {
-	on := v.r.PostForm.Get("on") == "true"
-	written, err := s.Manager.Trial(v.r.Context(), v.who, v.app, v.name, on, v.endOf(),
-		manage.Write{Revision: numberIn(v.r, "revision"), Reason: v.reasonOf()})
+	w := manage.Write{Revision: numberIn(v.r, "revision"), Reason: v.reasonOf()}
+	var written *adminapi.Written
+	var err error
+	if v.r.PostForm.Get("what") == "end" {
+		written, err = s.Manager.EndTemporary(v.r.Context(), v.who, v.app, v.name, w)
+	} else {
+		on := v.r.PostForm.Get("on") == "true"
+		written, err = s.Manager.Trial(v.r.Context(), v.who, v.app, v.name, on, v.endOf(), w)
+	}
 	if err != nil {
 		if manage.Problem(err).Status == http.StatusPreconditionFailed {
 			return s.moved(v)
 		}
 		return err
+	}
+	if d := written.Differences; len(d) == 1 && d[0].After == nil { // it was there for this time alone
+		v.goTo(pathTo("apps", v.app))
+		return nil
 	}
 	return s.written(v, written)
 }
