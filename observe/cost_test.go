@@ -69,16 +69,16 @@ func newObserver(t testing.TB, o observe.Options) *observe.Observer {
 }
 
 // BenchmarkObserve is a check in the process without Observe, with one that does nothing, and with that of an Observer
-// that keeps no keys, and of one that does, in turns, so that all are of one machine at one time.
+// that keeps no keys, of one that does, and of one that also finds those that use most, in turns, so that all are of one machine at one time.
 func BenchmarkObserve(b *testing.B) {
 	for _, policy := range []struct{ name, text string }{{"admitted", "2147483648/1s"}, {"refused", "1/366d"}} {
 		b.Run(policy.name, func(b *testing.B) {
 			o := newObserver(b, observe.Options{})
-			names := []string{"none", "empty", "no-keys", "observe"}
-			noKeys := newObserver(b, observe.Options{NoKeys: true})
+			names := []string{"none", "empty", "no-keys", "observe", "usage-keys"}
+			noKeys, usageKeys := newObserver(b, observe.Options{NoKeys: true}), newObserver(b, observe.Options{UsageKeys: true})
 			var check []func()
 			seen := 0
-			for _, to := range []func(guard.Event){nil, func(e guard.Event) { seen += len(e.Policy) }, noKeys.Observe, o.Observe} {
+			for _, to := range []func(guard.Event){nil, func(e guard.Event) { seen += len(e.Policy) }, noKeys.Observe, o.Observe, usageKeys.Observe} {
 				g, r := newGuard(b, policy.text, keyfunc.IP(), to), newRequest()
 				check = append(check, func() {
 					v := g.Check(r)
@@ -135,9 +135,12 @@ func TestObserveAllocatesNothing(t *testing.T) {
 				}
 				return testing.AllocsPerRun(len(keys), check)
 			}
-			o := newObserver(t, observe.Options{})
-			assert.Equal(t, allocs(nil), allocs(o.Observe))
-			assert.NotEmpty(t, o.Snapshot().Decisions)
+			without := allocs(nil)
+			for _, usageKeys := range []bool{false, true} {
+				o := newObserver(t, observe.Options{UsageKeys: usageKeys})
+				assert.Equal(t, without, allocs(o.Observe))
+				assert.NotEmpty(t, o.Snapshot().Decisions)
+			}
 		})
 	}
 }

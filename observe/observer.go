@@ -22,7 +22,7 @@ type Options struct {
 	NoKeys bool
 	// UsageKeys finds for each policy the keys that use most units as well as those that are refused most, for
 	// [Observer.Usage], which has keys only with it: they may name people. It takes a second table of callers for each
-	// policy, of at most 500 KB for each of the first 32 and 25 MB in all, and about 30ns more for each decision that takes
+	// policy, of at most 500 KB for each of the first 32 and 25 MB in all, and about 40ns more for each decision that takes
 	// units. With NoKeys it is a mistake.
 	UsageKeys bool
 	// Exemplar returns the trace and the span of a request's context in hexadecimal, or "" if the request is not traced:

@@ -98,7 +98,7 @@ func (m *Manager) points(points []usage.Point, missed usage.Missed) []UsagePoint
 	return out
 }
 
-// missed says what is not known of the time since then.
+// missed returns sentences about the time since then of which not all is known.
 func (m *Manager) missed(of usage.Missed, since time.Time) (all []string) {
 	say := func(is bool, format string, args ...any) {
 		if is {

@@ -16,7 +16,7 @@ import (
 	"github.com/weir-go/weir/internal/adminapi"
 )
 
-// telling is what a process tells of the policy "api".
+// telling is a process that tells its counts of the policy "api".
 type telling struct {
 	now      time.Time
 	counts   enforce.UsageCounts
@@ -34,7 +34,7 @@ func (tell *telling) read(_ context.Context, app string, f func(string, *enforce
 	return nil
 }
 
-// Whoever may see an app sees what its services have counted, and operators the keys as well.
+// Viewers of an app see the counts of its services, and operators the keys as well.
 func TestUsage(t *testing.T) {
 	t.Parallel()
 	tell := &telling{now: time.Date(2026, 1, 2, 3, 4, 30, 0, time.UTC)}

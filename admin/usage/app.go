@@ -45,7 +45,7 @@ type ended struct{ hour, processes int64 }
 
 // standing has numbers of the last reading.
 type standing struct {
-	processes  int // that tell what they count
+	processes  int // that tell their counts
 	full       int // for which there was no room
 	unreadable int // that announce what cannot be read
 	omitted    int // policies that had no room in an announcement

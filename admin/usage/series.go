@@ -14,7 +14,7 @@ type Point struct {
 	enforce.UsageCounts
 }
 
-// Series is what was counted of a policy.
+// Series has the counts of a policy.
 type Series struct {
 	// Points are those of which there is something, the first one first. The last one may be of the minute that has begun.
 	Points []Point
@@ -24,7 +24,7 @@ type Series struct {
 	Missed     Missed
 }
 
-// Missed is what a Series cannot know.
+// Missed has numbers of the things that a Series cannot know.
 type Missed struct {
 	// Read is the time of the last reading, zero if there was none.
 	Read time.Time

@@ -27,7 +27,7 @@ var policyNames, keyNames = func() (policies, keys []string) {
 	return policies, keys
 }()
 
-// busy is what a process of an app has counted that admits and refuses something under each policy in each minute.
+// busy returns the counts of a process of an app that admits and refuses something under each policy in each minute.
 func busy(process int, counted time.Duration, keys bool) *enforce.Usage {
 	u := &enforce.Usage{For: counted}
 	n := uint64(counted / time.Second)

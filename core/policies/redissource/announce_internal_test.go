@@ -199,7 +199,7 @@ func TestLocationIsAnnounced(t *testing.T) {
 	assert.Equal(t, map[string]core.Location{"memory": {Process: true}, "plain": {Prefix: "weir"}, "hashed": {Prefix: app, Hashed: true}}, got)
 }
 
-// usageOf is what a process has counted, or why that cannot be read.
+// usageOf has the counts of a process, or the reason why they cannot be read.
 type usageOf struct {
 	*enforce.Usage
 	err error
