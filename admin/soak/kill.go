@@ -179,6 +179,9 @@ func (k *killing) round(n int) string {
 	if old, err := k.rdb.Dump(k.ctx, redissource.Key(apps[0])).Result(); err == nil {
 		k.old = old
 	}
+	for _, s := range k.servers {
+		s.enter(k)
+	}
 	stop := people(k.ctx, k.ledger, k.servers, k.random.Uint64())
 	var done []string
 	if n%5 == 4 && k.file != "" {
