@@ -4,12 +4,27 @@ import (
 	"maps"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"pgregory.net/rapid"
 
 	"github.com/weir-go/weir/internal/adminapi"
 )
+
+// What was just put off until a time is not shown as nearly there.
+func TestAgo(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 23, 3, 4, 5, 0, time.UTC)
+	for after, want := range map[time.Duration]string{
+		24*time.Hour - time.Second: "in 24 h", 7*24*time.Hour - time.Second: "in 7 days", time.Hour - time.Second: "in 1 h",
+		5 * time.Minute: "in 5 min", 90 * time.Second: "in 1 min", 59 * time.Second: "in 59 s",
+		0: "just now", -time.Hour: "1 h ago", -59 * time.Second: "just now",
+	} {
+		assert.Equal(t, want, ago(now.Add(after), now), after)
+	}
+	assert.Equal(t, "never", ago(time.Time{}, now))
+}
 
 // A mistake is marked where it is, with the rest of its word.
 func TestMistakeIn(t *testing.T) {

@@ -54,6 +54,8 @@ func ago(t, now time.Time) string {
 		return span(d) + " ago"
 	case d > -time.Second:
 		return "just now"
+	case d <= -2*time.Minute: // what somebody has just let end in a day ends "in 24 h", and not in 23
+		return "in " + span(-d+30*time.Second)
 	default:
 		return "in " + span(-d)
 	}

@@ -445,7 +445,7 @@ func (w *writer) version(ctx context.Context, name string, before held, course *
 	}
 	if _, err := w.Exec(ctx, `INSERT INTO weir_versions (app, name, revision, deleted, body, at, person, shown, reason, action,
 		forced) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, c.App, name, w.Revision(), bit(deleted), text,
-		w.at.UnixMicro(), c.By.ID, c.By.Name, c.Reason, c.Action, bit(c.Force)); err != nil {
+		w.at.UnixMicro(), c.By.ID, c.By.Name, c.Reason, c.Action, bit(c.forced())); err != nil {
 		return err
 	}
 	return w.log.Append(ctx, w.Change, w.row(name, w.Revision(), before.revision, course))
@@ -456,9 +456,13 @@ func (w *writer) row(name string, revision, was int64, course *course) audit.Row
 	c := w.change
 	return audit.Row{
 		At: w.at, By: c.By, App: c.App, Policy: name, Action: c.Action, Reason: c.Reason, Revision: revision,
-		Was: was, Forced: c.Force, Emergency: c.Emergency, Key: c.Key, Detail: course.detail(c.Key),
+		Was: was, Forced: c.forced(), Emergency: c.Emergency, Key: c.Key, Detail: course.detail(c.Key),
 	}
 }
+
+// forced reports whether somebody has insisted. Nobody has on the end of something temporary, which always goes back to
+// what was there before.
+func (c *Change) forced() bool { return c.Force && c.Action != "end" }
 
 // bit returns a boolean as all databases have it.
 func bit(b bool) int {

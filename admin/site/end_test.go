@@ -96,6 +96,10 @@ func TestEndNow(t *testing.T) {
 	w = do(http.MethodPost, screen+"/trial", end)
 	require.Equal(t, http.StatusSeeOther, w.Code, w.Body)
 	require.Equal(t, "50/1m", text().Text)
+	last, err := rows.List(t.Context(), audit.Filter{Apps: []string{"pay"}, Limit: 1})
+	require.NoError(t, err)
+	assert.Equal(t, "end", last[0].Action)
+	assert.False(t, last[0].Forced, "nobody has insisted")
 	body = do(http.MethodGet, screen, nil).Body.String()
 	assert.NotContains(t, body, "End it now")
 
