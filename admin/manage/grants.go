@@ -110,7 +110,7 @@ func (m *Manager) PutGrants(ctx context.Context, who *rights.Person, app string,
 	if w.Any {
 		expected = people.Any
 	}
-	proposal, err := m.proposeGrants(ctx, who, app, list, expected, w)
+	proposal, base, err := m.proposeGrants(ctx, who, app, list, expected, w)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -121,7 +121,7 @@ func (m *Manager) PutGrants(ctx context.Context, who *rights.Person, app string,
 		}
 		return out, 0, err
 	}
-	if _, err := m.o.People.SetGrants(ctx, m.author(who, grants(app), w.Reason, app), app, list, expected); err != nil {
+	if _, err := m.o.People.SetGrants(ctx, m.author(who, grants(app), w.Reason, app), app, list, base); err != nil {
 		return nil, 0, err
 	}
 	return m.Grants(ctx, who, app)

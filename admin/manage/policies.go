@@ -269,13 +269,8 @@ func (m *Manager) Apply(ctx context.Context, who *rights.Person, data []byte, dr
 	}
 	c := record.Change{
 		App: app, Action: "apply", Revision: expect.Revision, Dry: dry, Permit: m.permit(who, rights.ActionWrite, apps...),
-		Beneath: true, FromFiles: who.Token != 0,
+		Beneath: true, FromFiles: who.Token != 0, Token: who.Token,
 	}
-	state, err := m.o.Record.State(ctx, app)
-	if err != nil && !notFound(err) {
-		return nil, err
-	}
-	c.Reviewed = dry || state.Settings.KeptBy != "" && who.Token != 0 && who.Token == state.Settings.KeptByToken
 	for _, name := range slices.Sorted(maps.Keys(document.Policies)) {
 		p := document.Policies[name]
 		c.Edits = append(c.Edits, record.Edit{Name: name, Policy: &p})

@@ -238,48 +238,50 @@ func (m *Manager) approveGrants(ctx context.Context, c *sqldb.Change, p *record.
 }
 
 // proposeGrants writes grants as a proposal if the app asks for a second person, and they would make somebody an owner who
-// is none: with that, one person could be both.
+// is none, or for longer: with that, one person could be both. base is the revision that
+// the grants replace if they are not a proposal.
 func (m *Manager) proposeGrants(
 	ctx context.Context, who *rights.Person, app string, grants []people.Grant, expected int64, w Write,
-) (id string, err error) {
+) (id string, base int64, err error) {
 	if who.Admin || app == rights.AllApps {
-		return "", nil
+		return "", expected, nil
 	}
 	state, err := m.o.Record.State(ctx, app)
 	if notFound(err) || err == nil && !state.Settings.FourEyes {
-		return "", nil
+		return "", expected, nil
 	}
 	if err != nil {
-		return "", err
+		return "", 0, err
 	}
 	now, revision, err := m.o.People.Grants(ctx, app)
 	if err != nil {
-		return "", err
-	}
-	if !slices.ContainsFunc(grants, func(g people.Grant) bool {
-		return g.Role >= rights.Owner && !slices.ContainsFunc(now, func(h people.Grant) bool {
-			return h.Kind == g.Kind && h.Subject == g.Subject && h.Role >= g.Role
-		})
-	}) {
-		return "", nil
+		return "", 0, err
 	}
 	if expected == people.Any {
 		expected = revision
 	}
+	if !slices.ContainsFunc(grants, func(g people.Grant) bool {
+		return g.Role >= rights.Owner && !slices.ContainsFunc(now, func(h people.Grant) bool {
+			return h.Kind == g.Kind && h.Subject == g.Subject && h.Role >= g.Role &&
+				(h.Ends.IsZero() || !g.Ends.IsZero() && !g.Ends.After(h.Ends))
+		})
+	}) {
+		return "", expected, nil
+	}
 	if expected != revision {
-		return "", &people.StaleError{Expected: expected, Current: revision}
+		return "", 0, &people.StaleError{Expected: expected, Current: revision}
 	}
 	data, err := json.Marshal(proposedGrants{Grants: grants, Expected: expected})
 	if err != nil {
-		return "", err
+		return "", 0, err
 	}
 	written, err := m.propose(ctx, who, record.Change{
 		App: app, Action: string(rights.ActionGrant), By: by(who), Reason: w.Reason, Permit: m.permit(who, rights.ActionGrant, app),
 	}, data)
 	if err != nil {
-		return "", err
+		return "", 0, err
 	}
-	return written.Proposal, nil
+	return written.Proposal, 0, nil
 }
 
 // Reject ends a proposal. Its author may do so as well.

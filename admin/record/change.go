@@ -47,6 +47,9 @@ type Change struct {
 	// Reviewed is whether another person has approved the change, and FromFiles whether it comes from the files from which
 	// the policies of the app are kept. See Settings.
 	Reviewed, FromFiles bool
+	// Token is the number of the token that the change is made with, 0 for none: apps that are kept by it need no
+	// approval. See Settings.KeptByToken.
+	Token int64
 	// Settings are those that the app shall have, if they are not nil.
 	Settings *SettingsEdit
 	// Delete deletes the app with all that belongs to it, if its State.Revision is that of Expect. Its history stays, and
@@ -358,6 +361,9 @@ func (w *writer) edit(ctx context.Context, e Edit) error {
 	}
 	w.outcome.Revision = before.revision
 	if err := w.expect(ctx, &e, before); err != nil {
+		return err
+	}
+	if err := w.alone(ctx, &e, before.policy); err != nil {
 		return err
 	}
 	course, err := w.course(ctx, &e, before.policy)

@@ -147,31 +147,16 @@ func (w *writer) permit(ctx context.Context, name string, apps []string, ordinar
 			return err
 		}
 	}
-	if !ordinary || c.Emergency || c.Delete {
+	if !ordinary || c.Emergency && name != "" || c.Delete { // an end of four eyes is no emergency
 		return nil
 	}
-	if w.guarded == nil { // one query, however many apps use a policy
-		w.guarded = map[string]guard{}
-		if err := w.Each(ctx, func(row sqldb.Row) error {
-			var app string
-			var g guard
-			err := row.Scan(&app, &g.fourEyes, &g.keptBy)
-			w.guarded[app] = g
-			return err
-		}, `SELECT app, four_eyes, kept_by FROM weir_apps WHERE four_eyes = 1 OR kept_by <> ''`); err != nil {
-			return err
-		}
+	if err := w.guards(ctx); err != nil {
+		return err
 	}
 	if by := w.guarded[c.App].keptBy; by != "" && !c.FromFiles && name != "" {
 		return &KeptError{App: c.App, By: by}
 	}
-	var asking []string
-	for _, app := range apps {
-		if w.guarded[app].fourEyes && !c.Reviewed {
-			asking = append(asking, app)
-		}
-	}
-	if len(asking) > 0 {
+	if asking := w.asking(apps); len(asking) > 0 {
 		return &ReviewError{Apps: asking}
 	}
 	return nil
@@ -181,6 +166,50 @@ func (w *writer) permit(ctx context.Context, name string, apps []string, ordinar
 type guard struct {
 	fourEyes bool
 	keptBy   string
+	token    int64
+}
+
+// guards reads the apps that are guarded, by one query, however many apps use a policy.
+func (w *writer) guards(ctx context.Context) error {
+	if w.guarded != nil {
+		return nil
+	}
+	w.guarded = map[string]guard{}
+	return w.Each(ctx, func(row sqldb.Row) error {
+		var app string
+		var g guard
+		err := row.Scan(&app, &g.fourEyes, &g.keptBy, &g.token)
+		w.guarded[app] = g
+		return err
+	}, `SELECT app, four_eyes, kept_by, kept_by_token FROM weir_apps WHERE four_eyes = 1 OR kept_by <> ''`)
+}
+
+// asking returns those of some apps that ask for the approval of another person. The files of one app are no reason to
+// pass over another one, which its policies may name.
+func (w *writer) asking(apps []string) (asking []string) {
+	for _, app := range apps {
+		g := w.guarded[app]
+		fromFiles := g.keptBy != "" && w.change.Token != 0 && w.change.Token == g.token
+		if g.fourEyes && !w.change.Reviewed && !fromFiles {
+			asking = append(asking, app)
+		}
+	}
+	return asking
+}
+
+// alone gives a temporary change of one person in an app of four eyes the bounds of an operator: an owner would not need
+// the other one otherwise, but for the end in a year.
+func (w *writer) alone(ctx context.Context, e *Edit, before *policies.Policy) error {
+	if e.Term == nil || e.Term.Operator || w.change.Emergency {
+		return nil
+	}
+	if err := w.guards(ctx); err != nil {
+		return err
+	}
+	if len(w.asking(w.change.users(before))) > 0 {
+		e.Term, e.Numbers = &Term{Ends: e.Term.Ends, Operator: true}, true
+	}
+	return nil
 }
 
 // settings writes the settings of an app, which has its row. state is how it was.

@@ -1,0 +1,72 @@
+package manage_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-go/weir/admin/internal/sqltest"
+	"github.com/weir-go/weir/admin/manage"
+	"github.com/weir-go/weir/admin/rights"
+	"github.com/weir-go/weir/internal/adminapi"
+)
+
+// An owner of an app of four eyes finds no way around the other person: not by an emergency that ends four eyes, by the
+// files of another app, by a change for a year, or by a right that was given for a day.
+func TestAroundFourEyes(t *testing.T) {
+	a, ctx := start(t, sqltest.New(t)), t.Context()
+	root, anna := a.person("root", rights.Admin), a.person("anna", rights.Owner, "pay", "shop")
+	_, err := a.PutApp(ctx, root, "pay", adminapi.Settings{FourEyes: true}, create)
+	require.NoError(t, err)
+	_, err = a.PutApp(ctx, root, "shop", adminapi.Settings{KeptBy: "git.example/limits", KeptByToken: 3}, create)
+	require.NoError(t, err)
+	_, err = a.PutPolicy(ctx, root, "pay", "api", text("100/1m"), manage.Write{Create: true, Emergency: true, Reason: "the first"})
+	require.NoError(t, err)
+	emergency := manage.Write{Any: true, Emergency: true, Reason: "nobody is here"}
+
+	written, err := a.PutApp(ctx, anna, "pay", adminapi.Settings{}, emergency)
+	require.NoError(t, err)
+	assert.NotEmpty(t, written.Proposal, "an emergency that ends four eyes")
+
+	pipeline := *anna
+	pipeline.Token = 3
+	file := []byte(`{"format": 1, "app": "shop", "policies": {"lent": {"text": "100/1m", "apps": ["pay"]}}}`)
+	written, err = a.Apply(ctx, &pipeline, file, false, false, anyway)
+	require.NoError(t, err)
+	assert.NotEmpty(t, written.Proposal, "the files of another app")
+	written, err = a.Apply(ctx, &pipeline, []byte(`{"format": 1, "app": "shop", "policies": {"own": {"text": "100/1m"}}}`), false, false, anyway)
+	require.NoError(t, err)
+	assert.Empty(t, written.Proposal)
+
+	hour, month := a.now().Add(time.Hour), a.now().Add(30*24*time.Hour)
+	for _, c := range []manage.Temporary{{Text: "5000/1m", Until: month}, {Text: "5000/1s; algorithm fixed-window", Until: hour}} {
+		_, err = a.SetTemporary(ctx, anna, "pay", "api", c, anyway)
+		assert.Equal(t, http.StatusUnprocessableEntity, status(err), "%+v: %v", c, err)
+	}
+	_, err = a.PutKey(ctx, anna, "pay", "api", manage.KeyNumbers{Key: "user=7", Text: "unlimited", Until: hour}, anyway)
+	assert.Equal(t, http.StatusUnprocessableEntity, status(err))
+	_, err = a.SetTemporary(ctx, anna, "pay", "api", manage.Temporary{Text: "200/1m", Until: hour}, anyway)
+	require.NoError(t, err)
+	_, err = a.PutKey(ctx, anna, "pay", "api", manage.KeyNumbers{Key: "user=7", Text: "unlimited", Until: month}, emergency)
+	require.NoError(t, err)
+
+	grants, revision, err := a.Grants(ctx, root, "pay")
+	require.NoError(t, err)
+	lent := append(grants.Grants, manage.Grant{Kind: "person", Subject: a.person("ben", rights.Viewer, "shop").ID, Role: "owner", Ends: hour})
+	_, _, err = a.PutGrants(ctx, root, "pay", lent, at(revision))
+	require.NoError(t, err)
+	lent[len(lent)-1].Ends = hour.Add(-time.Minute)
+	proposed, _, err := a.PutGrants(ctx, anna, "pay", lent, anyway)
+	require.NoError(t, err)
+	assert.Empty(t, proposed.Proposal, "a right that ends earlier")
+	for _, ends := range []time.Time{{}, month} {
+		lent[len(lent)-1].Ends = ends
+		proposed, _, err = a.PutGrants(ctx, anna, "pay", lent, anyway)
+		require.NoError(t, err)
+		assert.NotEmpty(t, proposed.Proposal, "a right that ends at %s", ends)
+	}
+}
+
