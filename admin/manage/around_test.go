@@ -70,3 +70,44 @@ func TestAroundFourEyes(t *testing.T) {
 	}
 }
 
+// Nobody who changes a policy that a hidden app lends theirs reads the name of that app.
+func TestChangesNameNoOther(t *testing.T) {
+	a, ctx := start(t, sqltest.New(t)), t.Context()
+	root, anna := a.person("root", rights.Admin), a.person("anna", rights.Owner, "pay")
+	_, err := a.PutPolicy(ctx, root, "secret", "lent", adminapi.Policy{Text: "1/1m", Apps: []string{"pay"}}, create)
+	require.NoError(t, err)
+	week := a.now().Add(time.Hour)
+	for name, do := range map[string]func() error{
+		"trial":     func() error { _, err := a.Trial(ctx, anna, "pay", "lent", true, time.Time{}, anyway); return err },
+		"trial for": func() error { _, err := a.Trial(ctx, anna, "pay", "lent", true, week, anyway); return err },
+		"put":       func() error { _, err := a.PutPolicy(ctx, anna, "pay", "lent", text("2/1m"), anyway); return err },
+		"delete":    func() error { _, err := a.DeletePolicy(ctx, anna, "pay", "lent", at(1)); return err },
+		"rollback":  func() error { _, err := a.Rollback(ctx, anna, "pay", "lent", 1, anyway); return err },
+		"temporary": func() error {
+			_, err := a.SetTemporary(ctx, anna, "pay", "lent", manage.Temporary{Text: "2/1m", Until: week}, anyway)
+			return err
+		},
+		"key": func() error {
+			_, err := a.PutKey(ctx, anna, "pay", "lent", manage.KeyNumbers{Key: "user=7", Text: "blocked", Until: week}, anyway)
+			return err
+		},
+		"keys":   func() error { _, _, err := a.Keys(ctx, anna, "pay", "lent"); return err },
+		"policy": func() error { _, err := a.Policy(ctx, anna, "pay", "lent"); return err },
+	} {
+		err := do()
+		require.Error(t, err, name)
+		assert.NotContains(t, manage.Problem(err).Detail, "secret", name)
+	}
+}
+
+// Grants on the condition of a revision that there never was are not written on no condition.
+func TestGrantsOfNoRevision(t *testing.T) {
+	a, ctx := start(t, sqltest.New(t)), t.Context()
+	root := a.person("root", rights.Admin)
+	a.person("anna", rights.Owner, "pay")
+	_, _, err := a.PutGrants(ctx, root, "pay", nil, at(manage.NoRevision))
+	assert.Equal(t, http.StatusPreconditionFailed, status(err))
+	grants, _, err := a.Grants(ctx, root, "pay")
+	require.NoError(t, err)
+	assert.Len(t, grants.Grants, 1)
+}

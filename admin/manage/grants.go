@@ -2,6 +2,7 @@ package manage
 
 import (
 	"context"
+	"math"
 	"net/http"
 	"time"
 
@@ -107,8 +108,11 @@ func (m *Manager) PutGrants(ctx context.Context, who *rights.Person, app string,
 		list[i] = people.Grant{Kind: people.Kind(g.Kind), Subject: g.Subject, Role: role, Ends: g.Ends}
 	}
 	expected := expect.Revision
-	if w.Any {
+	switch {
+	case w.Any:
 		expected = people.Any
+	case expected < 0:
+		expected = math.MaxInt64 // NoRevision is people.Any
 	}
 	proposal, base, err := m.proposeGrants(ctx, who, app, list, expected, w)
 	if err != nil {

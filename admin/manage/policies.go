@@ -301,7 +301,7 @@ func (m *Manager) Trial(ctx context.Context, who *rights.Person, app, name strin
 	}
 	p, err := m.current(ctx, app, name)
 	if err != nil {
-		return nil, err
+		return nil, m.shown(who, app, err)
 	}
 	if p.Text, err = m.trialText(ctx, app, name, p.Text, on); err != nil {
 		return nil, err
