@@ -147,7 +147,7 @@ type trialForm struct {
 	Revision int64
 	Ends     []end
 	Reasons  []string
-	// Temporary is what ends by itself, nil if nothing does.
+	// Temporary is the change that ends by itself, nil if there is none.
 	Temporary *adminapi.Temporarily
 	Until     time.Time // its end
 }
