@@ -69,11 +69,11 @@ func (s *stage) services(context.Context, string) ([]*policies.Process, int, err
 	return s.processes, 0, nil
 }
 
-// write writes a policy.
-func (s *stage) write(app, name, reason string, p policies.Policy) {
+// write writes a policy of the app "pay".
+func (s *stage) write(name, reason string, p policies.Policy) {
 	s.t.Helper()
 	_, err := s.record.Change(s.t.Context(), record.Change{
-		App: app, By: audit.Person{ID: "local:stage", Name: "the stage"}, Reason: reason, Action: "set",
+		App: "pay", By: audit.Person{ID: "local:stage", Name: "the stage"}, Reason: reason, Action: "set",
 		Edits: []record.Edit{{Name: name, Policy: &p}},
 	})
 	require.NoError(s.t, err)
