@@ -111,3 +111,35 @@ func TestGrantsOfNoRevision(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, grants.Grants, 1)
 }
+
+// A token does not do to its maker what its rights do not give it: end other tokens.
+func TestTokenAgainstItsMaker(t *testing.T) {
+	a, ctx := start(t, sqltest.New(t)), t.Context()
+	anna := a.person("anna", rights.Owner, "pay")
+	made := map[string]*rights.Person{}
+	for _, role := range []string{"viewer", "owner"} {
+		token, err := a.MakeToken(ctx, anna, manage.NewToken{Name: role, Apps: []string{"pay"}, Role: role, Days: 1}, "because")
+		require.NoError(t, err)
+		as, err := rights.ParseRole(role)
+		require.NoError(t, err)
+		made[role] = &rights.Person{ID: anna.ID, Name: role, Roles: map[string]rights.Role{"pay": as}, Token: token.ID}
+	}
+	assert.Equal(t, http.StatusForbidden, status(a.DeleteToken(ctx, made["viewer"], made["owner"].Token, "because")))
+	left, err := a.Tokens(ctx, anna, 0, 0)
+	require.NoError(t, err)
+	assert.Len(t, left.Tokens, 2)
+	require.NoError(t, a.DeleteToken(ctx, made["owner"], made["viewer"].Token, "because"))
+	require.NoError(t, a.DeleteToken(ctx, made["owner"], made["owner"].Token, "because"), "itself")
+}
+
+// The audit of all apps tells those who see one of them nothing of who the admins are.
+func TestTheAuditNamesNoAdmin(t *testing.T) {
+	a, ctx := start(t, sqltest.New(t)), t.Context()
+	root, viewer := a.person("root", rights.Admin), a.person("eva", rights.Viewer, "pay")
+	for who, want := range map[*rights.Person]bool{root: true, viewer: false} {
+		rows, err := a.Audit(ctx, who, manage.WhichAudit{App: rights.AllApps, Action: "grant"})
+		require.NoError(t, err)
+		require.NotEmpty(t, rows.Rows)
+		assert.Equal(t, want, rows.Rows[0].Detail != "", who.Name)
+	}
+}

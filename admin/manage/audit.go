@@ -99,6 +99,9 @@ func rowFor(who *rights.Person, r audit.Row) AuditRow {
 		Outcome: r.Outcome,
 		SeenBy:  r.SeenBy.Name,
 	}
+	if r.App == rights.AllApps && r.Action == string(rights.ActionGrant) && rights.Decide(who, rights.ActionGroups) != rights.Allowed {
+		row.Detail = "" // who the admins are, and what the provider's groups are called
+	}
 	if seesKeys(who, r.App) {
 		row.Key = r.Key
 	}

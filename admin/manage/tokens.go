@@ -98,7 +98,8 @@ func (m *Manager) MakeToken(ctx context.Context, who *rights.Person, n NewToken,
 	return &MadeToken{Token: tokenOf(made), Secret: secret}, nil
 }
 
-// DeleteToken ends a token, and those that were made with it.
+// DeleteToken ends a token, and those that were made with it. People end their own, and with a token that has no right to
+// make others nobody ends any but itself.
 func (m *Manager) DeleteToken(ctx context.Context, who *rights.Person, id int64, reason string) error {
 	if who == nil {
 		return m.may(nil, rights.ActionToken)
@@ -117,8 +118,13 @@ func (m *Manager) DeleteToken(ctx context.Context, who *rights.Person, id int64,
 	if err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(own, func(t people.Token) bool { return t.ID == id }) {
+	at := slices.IndexFunc(own, func(t people.Token) bool { return t.ID == id })
+	if at < 0 {
 		return refusal(http.StatusNotFound, "you have no token %d", id)
 	}
-	return m.o.People.DeleteToken(ctx, people.By{Person: who, Reason: reason}, id)
+	author := people.By{Person: who, Reason: reason}
+	if who.Token != 0 && who.Token != id { // it is not its maker
+		author = m.author(who, rights.ActionToken, reason, own[at].Apps...)
+	}
+	return m.o.People.DeleteToken(ctx, author, id)
 }
