@@ -143,3 +143,20 @@ func TestTheAuditNamesNoAdmin(t *testing.T) {
 		assert.Equal(t, want, rows.Rows[0].Detail != "", who.Name)
 	}
 }
+
+// An app whose settings were never written can be deleted as well, and only as long as they are not.
+func TestDeleteAppWithoutSettings(t *testing.T) {
+	a, ctx := start(t, sqltest.New(t)), t.Context()
+	root := a.person("root", rights.Admin)
+	for _, app := range []string{"pay", "shop"} {
+		_, err := a.PutPolicy(ctx, root, app, "api", text("100/1m"), create)
+		require.NoError(t, err)
+	}
+	_, err := a.DeleteApp(ctx, root, "pay", create)
+	require.NoError(t, err)
+	_, err = a.PutApp(ctx, root, "shop", adminapi.Settings{Title: "Shop"}, create)
+	require.NoError(t, err)
+	_, err = a.DeleteApp(ctx, root, "shop", create)
+	assert.Equal(t, http.StatusPreconditionFailed, status(err), "%v", err)
+	assert.NotContains(t, manage.Problem(err).Detail, "policy")
+}

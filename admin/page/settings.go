@@ -332,7 +332,9 @@ func (s *server) putGrant(v *visit) error {
 
 // deleteApp deletes an app.
 func (s *server) deleteApp(v *visit) error {
-	_, err := s.Manager.DeleteApp(v.r.Context(), v.who, v.app, manage.Write{Revision: numberIn(v.r, "revision"), Reason: v.reasonOf()})
+	revision := numberIn(v.r, "revision") // 0 of settings that were never written
+	_, err := s.Manager.DeleteApp(v.r.Context(), v.who, v.app,
+		manage.Write{Revision: revision, Create: revision == 0, Reason: v.reasonOf()})
 	if err != nil {
 		return s.afterAppSetting(v, "", err)
 	}

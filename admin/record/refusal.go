@@ -42,6 +42,8 @@ func (e *StaleError) Error() string {
 	switch {
 	case e.Name == "" && e.Current == 0:
 		return fmt.Sprintf("revision %d of the app was expected, which the record does not know; is this the right server?", e.Expected)
+	case e.Name == "" && e.Expected == 0:
+		return fmt.Sprintf("the app has settings already, of revision %d; read it and try again", e.Current)
 	case e.Expected == 0:
 		return fmt.Sprintf("there is a policy %q already, of revision %d; read it and change it", e.Name, e.Current)
 	case e.Current == 0:

@@ -273,7 +273,7 @@ func (w *writer) deleteApp(ctx context.Context, state *State) error {
 	if c.App == policies.AllApps {
 		return &InvalidError{Err: fmt.Errorf("%q stands for all apps and cannot be deleted; delete its policies", c.App)}
 	}
-	if e := c.Expect; e.Revision != 0 && e.Revision != state.Revision {
+	if e := c.Expect; (e.Absent || e.Revision != 0) && e.Revision != state.Revision {
 		return w.stale(ctx, "", e.Revision, state.Revision)
 	}
 	var lent TakenError
