@@ -145,6 +145,9 @@ func TestStatesAreMadeOnce(t *testing.T) { //nolint:paralleltest // it counts wh
 	runtime.KeepAlive(all)
 }
 
+// inProcess is the location of what the limiters of these tests count.
+var inProcess = core.Location{Process: true}
+
 // ruleOf returns the rule of a policy.
 func ruleOf(t testing.TB, rules []policies.RuleState, policy string) policies.RuleState {
 	t.Helper()
@@ -211,8 +214,8 @@ func TestMeanings(t *testing.T) {
 		"tiers": policies.Code, "keys": policies.Trial, // a Limiter has no tiers
 	}
 	rules := announced(mixed)
-	assert.Equal(t, policies.RuleState{Policy: "alone", Code: "alone: 1/1m", Now: "alone: 1/1m", Meaning: policies.Code}, ruleOf(t, rules, "alone"))
-	assert.Equal(t, policies.RuleState{Policy: "numbers", Code: "numbers: 1/1m", Now: "numbers: 7/1m", Meaning: policies.Fleet}, ruleOf(t, rules, "numbers"))
+	assert.Equal(t, policies.RuleState{Policy: "alone", Code: "alone: 1/1m", Now: "alone: 1/1m", Meaning: policies.Code, Location: inProcess}, ruleOf(t, rules, "alone"))
+	assert.Equal(t, policies.RuleState{Policy: "numbers", Code: "numbers: 1/1m", Now: "numbers: 7/1m", Meaning: policies.Fleet, Location: inProcess}, ruleOf(t, rules, "numbers"))
 	assert.Equal(t, "tried: 7/1m; shadow", ruleOf(t, rules, "tried").Now)
 	assert.Equal(t, "other: 1/1m", ruleOf(t, rules, "other").Now)
 	assert.Contains(t, ruleOf(t, rules, "other").Why, "sliding-log")
@@ -276,7 +279,7 @@ func TestBehindALayer(t *testing.T) {
 	api, mail, jobs := job(t, all, "api: 1/1m"), job(t, all, "mail: 1/1m"), job(t, all, "jobs: 1/1m")
 	rules := s.Status().Rules
 	assert.Equal(t, policies.RuleState{
-		Policy: "api", Code: "api: 1/1m", Now: "api: 9/1m", Meaning: policies.Code,
+		Policy: "api", Code: "api: 1/1m", Now: "api: 9/1m", Meaning: policies.Code, Location: inProcess,
 		Why: `another source of the process has Policies["api"]: "9/1m"`,
 	}, ruleOf(t, rules, "api"))
 	assert.Equal(t, policies.Fleet, ruleOf(t, rules, "mail").Meaning)
@@ -284,7 +287,7 @@ func TestBehindALayer(t *testing.T) {
 	assert.Contains(t, ruleOf(t, rules, "jobs").Why, `Keys["jobs"]["b"]`)
 	front.Store(nil)
 	assert.Equal(t, "api: 7/1m", api.Policy().String())
-	assert.Equal(t, policies.RuleState{Policy: "api", Code: "api: 1/1m", Now: "api: 7/1m", Meaning: policies.Fleet}, ruleOf(t, s.Status().Rules, "api"))
+	assert.Equal(t, policies.RuleState{Policy: "api", Code: "api: 1/1m", Now: "api: 7/1m", Meaning: policies.Fleet, Location: inProcess}, ruleOf(t, s.Status().Rules, "api"))
 	for _, l := range []*enforce.Limiter{api, mail, jobs} {
 		runtime.KeepAlive(l)
 	}
