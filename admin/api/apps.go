@@ -84,6 +84,7 @@ func (s *server) rollbackApp(ctx context.Context, in *struct {
 	OfApp
 	Condition
 	Writing
+	Dry  bool `query:"dry_run" doc:"Answer the differences and write nothing"`
 	Body adminapi.Rollback
 },
 ) (*written, error) {
@@ -91,7 +92,7 @@ func (s *server) rollbackApp(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	return wrote(s.RollbackApp(ctx, who(ctx), in.App, in.Body.To, w))
+	return wrote(s.RollbackApp(ctx, who(ctx), in.App, in.Body.To, in.Dry, w))
 }
 
 func (s *server) services(ctx context.Context, in *OfApp) (*answer[adminapi.Services], error) {

@@ -425,12 +425,12 @@ func deleteApp(t *testing.T, location string) {
 	history, err := a.History(ctx, root, "pay", "api", 0, 0)
 	require.NoError(t, err)
 	require.Len(t, history.Versions, 2)
-	_, err = a.RollbackApp(ctx, root, "pay", history.Versions[1].Revision, anyway)
+	_, err = a.RollbackApp(ctx, root, "pay", history.Versions[1].Revision, false, anyway)
 	require.NoError(t, err)
 	held, err := a.Policy(ctx, root, "pay", "api")
 	require.NoError(t, err)
 	assert.Equal(t, "1/1m", held.Policy.Text)
-	_, err = a.RollbackApp(ctx, root, "pay", 100_000, anyway)
+	_, err = a.RollbackApp(ctx, root, "pay", 100_000, false, anyway)
 	assert.Equal(t, http.StatusNotFound, status(err))
 }
 

@@ -174,8 +174,10 @@ func (m *Manager) Rollback(ctx context.Context, who *rights.Person, app, name st
 	}, w)
 }
 
-// RollbackApp makes all policies of an app what they were at a revision.
-func (m *Manager) RollbackApp(ctx context.Context, who *rights.Person, app string, to int64, w Write) (*adminapi.Written, error) {
+// RollbackApp makes all policies of an app what they were at a revision. A dry one only says what would differ.
+func (m *Manager) RollbackApp(
+	ctx context.Context, who *rights.Person, app string, to int64, dry bool, w Write,
+) (*adminapi.Written, error) {
 	if err := m.may(who, rights.ActionWrite, app); err != nil {
 		return nil, err
 	}
@@ -191,7 +193,7 @@ func (m *Manager) RollbackApp(ctx context.Context, who *rights.Person, app strin
 		return nil, err
 	}
 	return m.change(ctx, who, record.Change{
-		App: app, Action: "rollback", Revision: expect.Revision, Back: true, Edits: edits,
+		App: app, Action: "rollback", Revision: expect.Revision, Back: true, Edits: edits, Dry: dry,
 		Permit: m.permit(who, rights.ActionWrite, app),
 	}, w)
 }

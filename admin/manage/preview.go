@@ -59,7 +59,7 @@ type Picture = preview.Picture
 type AskPreview struct {
 	Policy adminapi.Policy `json:"policy"`
 	// Keys are looked at beside the busiest.
-	Keys []string `json:"keys,omitempty" maxItems:"50"`
+	Keys []string `json:"keys,omitempty" maxItems:"20"`
 }
 
 // Preview answers PathPreview: what a change would do. Nothing was changed.

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/weir-go/weir/admin/manage"
+	"github.com/weir-go/weir/admin/rights"
+	"github.com/weir-go/weir/internal/adminapi"
 )
 
 // changesBody is the screen of changes: those that wait for somebody, and the audit.
@@ -18,6 +20,8 @@ type changesBody struct {
 	Done    string
 	Problem string
 	Me      string
+	// MayBack is whether all policies of the app may be made what they were.
+	MayBack bool
 }
 
 // proposalView is a proposal with the lines of its difference.
@@ -53,6 +57,7 @@ func (s *server) showChanges(v *visit, done, problem string) error {
 		App: get("app"), Policy: get("policy"), Person: get("person"), Action: get("action"), Emergency: get("emergency") != "",
 	}
 	body := &changesBody{Filter: filter, Reasons: reasons, Done: done, Problem: problem, Me: v.who.ID}
+	body.MayBack = filter.App != "" && rights.Decide(v.who, rights.ActionWrite, filter.App) == rights.Allowed
 	open, err := s.Manager.Proposals(ctx, v.who, manage.WhichProposals{App: filter.App, State: "open", Limit: auditPage})
 	if err != nil {
 		return err
@@ -128,4 +133,68 @@ func (s *server) afterChange(v *visit, done string, err error) error {
 		return s.showChanges(v, "", wrongOf(p)[0].Message)
 	}
 	return err
+}
+
+// rollbackBody is the screen before all policies of an app become what they were.
+type rollbackBody struct {
+	App      string
+	To       int64
+	Revision int64 // of the app as it is
+	Parts    []proposalPart
+	Force    bool // some processes cannot use it
+	FourEyes bool
+	Reasons  []string
+	Wrong    []adminapi.Mistake
+}
+
+// rollbackApp shows what would differ if all policies of an app were what they were at a revision, and makes them so
+// when that was seen.
+func (s *server) rollbackApp(v *visit) error {
+	to, form := numberIn(v.r, "to"), v.r.PostForm
+	if form.Get("what") != "write" {
+		return s.reviewRollback(v, to, nil)
+	}
+	written, err := s.Manager.RollbackApp(v.r.Context(), v.who, v.app, to, false, manage.Write{
+		Revision: numberIn(v.r, "revision"), Reason: v.reasonOf(), Force: form.Get("force") != "", Emergency: form.Get("emergency") != "",
+	})
+	if err != nil {
+		switch p := manage.Problem(err); p.Status {
+		case http.StatusPreconditionFailed, http.StatusConflict, http.StatusUnprocessableEntity:
+			return s.reviewRollback(v, to, wrongOf(p))
+		}
+		return err
+	}
+	if written.Proposal != "" {
+		v.goTo("/changes")
+		return nil
+	}
+	v.goTo(pathTo("apps", v.app))
+	return nil
+}
+
+func (s *server) reviewRollback(v *visit, to int64, wrong []adminapi.Mistake) error {
+	ctx := v.r.Context()
+	app, err := s.Manager.App(ctx, v.who, v.app)
+	if err != nil {
+		return err
+	}
+	if !v.may(rights.ActionWrite) {
+		return &manage.RightError{Verdict: rights.Forbidden, Action: rights.ActionWrite, App: v.app}
+	}
+	would, err := s.Manager.RollbackApp(ctx, v.who, v.app, to, true, manage.Write{Revision: app.Revision, Force: true})
+	if err != nil {
+		return err
+	}
+	body := &rollbackBody{
+		App: v.app, To: to, Revision: app.Revision, FourEyes: app.Settings.FourEyes, Reasons: reasons, Wrong: wrong,
+		Force: len(would.CannotUse) > 0,
+	}
+	for _, d := range would.Differences {
+		body.Parts = append(body.Parts, proposalPart{d.Name, changed(difference(d.Before, d.After))})
+	}
+	status := http.StatusOK
+	if wrong != nil {
+		status = http.StatusUnprocessableEntity
+	}
+	return s.show(v, status, "rollback", frame{Title: v.app + " as it was", Section: "changes", Body: body})
 }

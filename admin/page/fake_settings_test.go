@@ -122,3 +122,15 @@ func (o *office) DeleteToken(_ context.Context, _ *rights.Person, _ int64, reaso
 func problem(status int, detail string) error {
 	return &adminapi.Problem{Status: status, Title: http.StatusText(status), Detail: detail}
 }
+
+func (o *office) RollbackApp(
+	_ context.Context, _ *rights.Person, app string, _ int64, dry bool, w manage.Write,
+) (*adminapi.Written, error) {
+	out := &adminapi.Written{Dry: dry, Differences: []adminapi.Difference{{
+		Name: "search", Before: &adminapi.Policy{Text: "50/1m"}, After: &adminapi.Policy{Text: "100/1m"},
+	}, {Name: "login", Before: &adminapi.Policy{Text: "5/1m"}}}}
+	if dry {
+		return out, nil
+	}
+	return out, o.do("back, "+app, w.Reason)
+}

@@ -211,6 +211,9 @@ func (f *fake) Preview(_ context.Context, _ *rights.Person, _, name string, ask 
 		{Key: "user=7", Before: manage.KeyState{Policy: "50/1m", Allowed: true, Limit: 50, Remaining: 3}, After: manage.KeyState{Policy: "20/1m", Limit: 20, RetryAfter: 12 * time.Second}},
 		{Key: "user=12", Before: manage.KeyState{Policy: "50/1m", Allowed: true, Limit: 50, Remaining: 44}, After: manage.KeyState{Policy: "20/1m", Allowed: true, Limit: 20, Remaining: 17}},
 	}
+	for _, key := range ask.Keys {
+		out.Keys = append(out.Keys, manage.KeyPreview{Key: key, Before: out.Keys[1].Before, After: out.Keys[1].After})
+	}
 	return out, nil
 }
 

@@ -30,6 +30,9 @@ type Manager interface {
 	) (*adminapi.Written, error)
 	DeletePolicy(ctx context.Context, who *rights.Person, app, name string, w manage.Write) (*adminapi.Written, error)
 	Rollback(ctx context.Context, who *rights.Person, app, name string, to int64, w manage.Write) (*adminapi.Written, error)
+	RollbackApp(
+		ctx context.Context, who *rights.Person, app string, to int64, dry bool, w manage.Write,
+	) (*adminapi.Written, error)
 	TakeOver(ctx context.Context, who *rights.Person, app, name string, w manage.Write) (*adminapi.Written, error)
 	Trial(
 		ctx context.Context, who *rights.Person, app, name string, on bool, until time.Time, w manage.Write,

@@ -61,7 +61,8 @@ var screens = map[string]screen{
 	"GET /{$}":     (*server).home,
 	"POST /search": (*server).search,
 
-	"GET /apps/{app}": (*server).app,
+	"GET /apps/{app}":           (*server).app,
+	"POST /apps/{app}/rollback": (*server).rollbackApp,
 
 	"GET /apps/{app}/new":                     (*server).newPolicy,
 	"GET /apps/{app}/policies/{name}":         (*server).policy,

@@ -173,6 +173,9 @@ func TestReviewWritesNothing(t *testing.T) {
 		assert.Contains(t, w.Body.String(), "Nothing is written yet", fields)
 		assert.Contains(t, w.Body.String(), `class="minus"`, fields)
 	}
+	typed := post(t, h, "/apps/pay/policies/search/review", "what", "put", "text", "70/1m", "revision", "4", "look", "user=31 user=32")
+	assert.Contains(t, typed.Body.String(), `<span class="code">user=31</span>`)
+	assert.Contains(t, typed.Body.String(), `<span class="code">user=32</span>`)
 	w := post(t, h, "/apps/pay/policies/export/review", "what", "take-over")
 	assert.Contains(t, w.Body.String(), "10/1m")
 	assert.Empty(t, f.writes)

@@ -30,6 +30,8 @@ type reviewBody struct {
 	Reason   string // the one that is chosen
 	FourEyes bool
 	Force    bool // somebody has to insist
+	MayLook  bool
+	Look     string // keys that are looked at beside the busiest
 }
 
 // review shows what a change would do. It changes nothing.
@@ -48,6 +50,9 @@ func (s *server) review(v *visit) error {
 		return &manage.RightError{Verdict: rights.Forbidden, Action: rights.ActionWrite, App: v.app}
 	}
 	body.FourEyes = app.Settings.FourEyes
+	if body.MayLook = v.may(rights.ActionLook); body.MayLook {
+		body.Look = strings.TrimSpace(v.r.PostForm.Get("look"))
+	}
 	var before *adminapi.Policy
 	held, err := s.Manager.Policy(ctx, v.who, v.app, v.name)
 	switch {
@@ -70,7 +75,7 @@ func (s *server) review(v *visit) error {
 	body.Same = len(changed(body.Lines)) == 0
 	body.Reason = reasons[0]
 	if after != nil {
-		body.Preview, err = s.Manager.Preview(ctx, v.who, v.app, v.name, manage.AskPreview{Policy: *after})
+		body.Preview, err = s.Manager.Preview(ctx, v.who, v.app, v.name, manage.AskPreview{Policy: *after, Keys: strings.Fields(body.Look)})
 		if err != nil {
 			p := manage.Problem(err)
 			if p.Status == http.StatusUnprocessableEntity {

@@ -95,3 +95,22 @@ func TestAppSettings(t *testing.T) {
 	assert.Equal(t, http.StatusForbidden, get(t, serve(t, f, operator), "/settings/apps/pay").Code)
 	assert.Equal(t, http.StatusForbidden, get(t, serve(t, f, operator), "/settings/apps/*").Code)
 }
+
+func TestRollbackOfAnApp(t *testing.T) {
+	t.Parallel()
+	f := newFake(fixed)
+	f.rows = []manage.AuditRow{{Seq: 1, At: fixed(), App: "pay", Action: "set", Revision: 3}}
+	h := serve(t, f, owner)
+	assert.Contains(t, get(t, h, "/changes?app=pay").Body.String(), "All of pay as it was then")
+	assert.NotContains(t, get(t, h, "/changes").Body.String(), "as it was then", "of many apps nobody would see which")
+	seen := post(t, h, "/apps/pay/rollback", "to", "3").Body.String()
+	assert.Contains(t, seen, "100/1m")
+	assert.Contains(t, seen, "5/1m")
+	assert.Empty(t, f.done, "nothing is written before it was seen")
+	done := post(t, h, "/apps/pay/rollback", "to", "3", "what", "write", "reason", "attack")
+	assert.Equal(t, "/apps/pay", done.Header().Get("Location"))
+	assert.Equal(t, []string{"back, pay, attack"}, f.done)
+	f.refuse = problem(http.StatusPreconditionFailed, "somebody was faster")
+	late := post(t, h, "/apps/pay/rollback", "to", "3", "what", "write", "reason", "attack")
+	assert.Contains(t, late.Body.String(), "somebody was faster")
+}

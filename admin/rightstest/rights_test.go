@@ -139,6 +139,7 @@ var screens = []row{
 	{verb: "GET", path: "/apps/{app}", least: rights.Viewer},
 	{verb: "GET", path: "/apps/{app}/new", least: rights.Owner},
 	{verb: "GET", path: "/apps/{app}/policies/{name}", least: rights.Viewer},
+	{verb: "POST", path: "/apps/{app}/rollback", least: rights.Owner, form: url.Values{"to": {"REVISION"}}},
 	{verb: "POST", path: "/apps/{app}/policies/{name}/check", least: rights.Viewer, form: url.Values{"text": {"20/1m"}}},
 	{verb: "POST", path: "/apps/{app}/policies/{name}/edit", least: rights.Viewer, form: url.Values{"text": {"20/1m"}}},
 	{verb: "POST", path: "/apps/{app}/policies/{name}/review", least: rights.Owner, form: url.Values{"what": {"set"}, "text": {"20/1m"}}},
