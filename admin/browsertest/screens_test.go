@@ -70,6 +70,11 @@ func TestScreens(t *testing.T) {
 			b.shows("Each look is in the audit")
 		}},
 		{"changes", func() { b.goTo("/changes") }},
+		{"rollback", func() {
+			b.goTo("/changes?app=shop")
+			b.click("tr:last-child form[action$='/rollback'] button")
+			b.shows("as it was at revision")
+		}},
 		{"settings", func() { b.goTo("/settings") }},
 		{"settings-of-an-app", func() { b.goTo("/settings/apps/shop") }},
 		{"login", func() { b.goTo("/login") }},
