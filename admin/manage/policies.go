@@ -213,6 +213,19 @@ func (m *Manager) TakeOver(ctx context.Context, who *rights.Person, app, name st
 	}, w)
 }
 
+// CodeOf returns the policy that TakeOver would write: that of the code of an app's processes.
+func (m *Manager) CodeOf(ctx context.Context, who *rights.Person, app, name string) (*adminapi.Policy, error) {
+	if err := m.may(who, rights.ActionView, app); err != nil {
+		return nil, err
+	}
+	p, err := m.ofCode(ctx, app, name)
+	if err != nil {
+		return nil, err
+	}
+	out := adminapi.PolicyOf(*p)
+	return &out, nil
+}
+
 // ofCode returns a policy as the code of all processes of an app has it.
 func (m *Manager) ofCode(ctx context.Context, app, name string) (*policies.Policy, error) {
 	s := m.standing(ctx, app)
@@ -301,11 +314,8 @@ func (m *Manager) Trial(ctx context.Context, who *rights.Person, app, name strin
 	if err != nil {
 		return nil, err
 	}
-	p, err := m.current(ctx, app, name)
+	p, err := m.tried(ctx, who, app, name, on)
 	if err != nil {
-		return nil, m.shown(who, app, err)
-	}
-	if p.Text, err = m.trialText(ctx, app, name, p.Text, on); err != nil {
 		return nil, err
 	}
 	return m.change(ctx, who, record.Change{

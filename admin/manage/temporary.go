@@ -77,13 +77,11 @@ func (m *Manager) SetTemporary(
 	}
 	text := t.Text
 	if t.Trial != nil {
-		p, err := m.current(ctx, app, name)
+		p, err := m.tried(ctx, who, app, name, *t.Trial)
 		if err != nil {
-			return nil, m.shown(who, app, err)
-		}
-		if text, err = m.trialText(ctx, app, name, p.Text, *t.Trial); err != nil {
 			return nil, err
 		}
+		text = p.Text
 		if p, revision, err := m.o.Record.Policy(ctx, app, name); w.Any && err == nil && p.Text != "" {
 			expect.Revision = revision // the numbers are those of this text
 		}
@@ -170,6 +168,30 @@ func (m *Manager) PutKey(
 	}
 	c.Permit = m.permit(who, rights.ActionWrite, app)
 	return m.change(ctx, who, c, w)
+}
+
+// TrialOf returns the text that Trial and SetTemporary would write to put a policy on trial, or to end that.
+func (m *Manager) TrialOf(ctx context.Context, who *rights.Person, app, name string, on bool) (string, error) {
+	if err := m.may(who, rights.ActionTrial, app); err != nil {
+		return "", err
+	}
+	p, err := m.tried(ctx, who, app, name, on)
+	if err != nil {
+		return "", err
+	}
+	return p.Text, nil
+}
+
+// tried returns a policy as the record or the code has it, on trial or not.
+func (m *Manager) tried(ctx context.Context, who *rights.Person, app, name string, on bool) (*policies.Policy, error) {
+	p, err := m.current(ctx, app, name)
+	if err != nil {
+		return nil, m.shown(who, app, err)
+	}
+	if p.Text, err = m.trialText(ctx, app, name, p.Text, on); err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
 // trialText returns a text with "shadow", or one that refuses. Where the code of a process is on trial, leaving the word

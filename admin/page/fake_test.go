@@ -36,6 +36,7 @@ type fake struct {
 	settings  adminapi.Settings
 	busiest   []adminapi.Caller
 	left      int64
+	looks     []manage.Look // in place of those by left
 	// gaps makes what only services can tell fail.
 	gaps error
 	// writes are the changes that were asked for.
@@ -259,6 +260,35 @@ func (f *fake) TakeOver(_ context.Context, who *rights.Person, app, name string,
 	return f.put(who, app, name, "take-over", &adminapi.Policy{Text: "10/1m"}, w)
 }
 
+func (f *fake) CodeOf(_ context.Context, who *rights.Person, app, name string) (*adminapi.Policy, error) {
+	if err := f.may(who, rights.ActionView, app); err != nil {
+		return nil, err
+	}
+	if len(f.code) == 0 || f.code[0].Name != name {
+		return nil, &adminapi.Problem{Status: http.StatusNotFound}
+	}
+	if len(f.code[0].Texts) > 1 {
+		return nil, &adminapi.Problem{Status: http.StatusConflict, Detail: "processes have different texts"}
+	}
+	return &adminapi.Policy{Text: "10/1m", Tiers: map[string]string{"pro": "90/1m"}}, nil
+}
+
+func (f *fake) TrialOf(_ context.Context, who *rights.Person, app, name string, on bool) (string, error) {
+	defer f.lock()()
+	if err := f.may(who, rights.ActionTrial, app); err != nil {
+		return "", err
+	}
+	held, err := f.held(name)
+	if err != nil {
+		return "", err
+	}
+	text, _, _ := strings.Cut(held.Policy.Text, "; shadow")
+	if on {
+		text += "; shadow"
+	}
+	return text, nil
+}
+
 func (f *fake) Trial(
 	ctx context.Context, who *rights.Person, app, name string, on bool, until time.Time, w manage.Write,
 ) (*adminapi.Written, error) {
@@ -296,6 +326,9 @@ func (f *fake) Look(_ context.Context, who *rights.Person, app, key, _ string) (
 	defer f.lock()()
 	if err := f.may(who, rights.ActionLook, app); err != nil {
 		return nil, err
+	}
+	if f.looks != nil {
+		return &manage.Looks{App: app, Key: key, Looks: f.looks}, nil
 	}
 	result := core.Result{Outcome: core.Admitted, Limit: 50, Remaining: f.left}
 	if f.left == 0 {

@@ -34,10 +34,12 @@ type Manager interface {
 		ctx context.Context, who *rights.Person, app string, to int64, dry bool, w manage.Write,
 	) (*adminapi.Written, error)
 	TakeOver(ctx context.Context, who *rights.Person, app, name string, w manage.Write) (*adminapi.Written, error)
+	CodeOf(ctx context.Context, who *rights.Person, app, name string) (*adminapi.Policy, error)
 	Trial(
 		ctx context.Context, who *rights.Person, app, name string, on bool, until time.Time, w manage.Write,
 	) (*adminapi.Written, error)
 
+	TrialOf(ctx context.Context, who *rights.Person, app, name string, on bool) (string, error)
 	EndTemporary(ctx context.Context, who *rights.Person, app, name string, w manage.Write) (*adminapi.Written, error)
 
 	Look(ctx context.Context, who *rights.Person, app, key, reason string) (*manage.Looks, error)

@@ -178,6 +178,11 @@ func TestReviewWritesNothing(t *testing.T) {
 	assert.Contains(t, typed.Body.String(), `<span class="code">user=32</span>`)
 	w := post(t, h, "/apps/pay/policies/export/review", "what", "take-over")
 	assert.Contains(t, w.Body.String(), "10/1m")
+	assert.Contains(t, w.Body.String(), "tier pro: 90/1m")
+	f.code[0].Texts = []string{"10/1m", "20/1m"}
+	w = post(t, h, "/apps/pay/policies/export/review", "what", "take-over")
+	assert.Equal(t, http.StatusUnprocessableEntity, w.Code)
+	assert.Contains(t, w.Body.String(), "processes have different texts")
 	assert.Empty(t, f.writes)
 }
 
@@ -198,10 +203,11 @@ func TestJourneys(t *testing.T) {
 	w = post(t, h, "/search", "text", "search")
 	require.Equal(t, http.StatusSeeOther, w.Code)
 	text := get(t, h, w.Header().Get("Location")).Body.String()
-	assert.Contains(t, text, "50/1m; shadow", "the difference stands beside the button")
+	assert.Contains(t, text, "</span>50/1m; shadow<", "the difference stands beside the button")
 	w = post(t, h, "/apps/pay/policies/search/trial", "on", "true", "revision", "4", "reason", "attack", "end", "1h")
 	require.Equal(t, http.StatusSeeOther, w.Code)
 	assert.Contains(t, get(t, h, w.Header().Get("Location")).Body.String(), "On trial: nobody is refused")
+	assert.NotContains(t, get(t, h, "/apps/pay/policies/webhooks").Body.String(), "shadow off", "the Manager says what is written")
 	assert.Equal(t, fixed().Add(time.Hour), f.until)
 }
 

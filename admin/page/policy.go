@@ -144,6 +144,7 @@ type trialForm struct {
 	On       bool // what the button does
 	Before   string
 	After    string
+	NoTrial  string // why there is no After
 	Revision int64
 	Ends     []end
 	Reasons  []string
@@ -266,7 +267,7 @@ func (s *server) around(ctx context.Context, v *visit, body *policyBody) {
 	if err == nil {
 		body.history(history.Versions, shown)
 	}
-	body.trial()
+	s.offerTrial(ctx, v, body)
 }
 
 // gap returns why a part of a screen is missing, for people.
@@ -333,36 +334,22 @@ func (b *policyBody) history(versions []adminapi.Past, shown int) {
 	}
 }
 
-// trial offers to put the policy on trial, or to enforce it.
-func (b *policyBody) trial() {
+// offerTrial offers to put the policy on trial, or to enforce it.
+func (s *server) offerTrial(ctx context.Context, v *visit, b *policyBody) {
 	if !b.MayTrial || b.Held == nil {
 		return
 	}
-	text := b.Held.Policy.Text
-	f := &trialForm{Before: text, On: !b.Says.Trial, Revision: b.Held.Revision, Reasons: reasons, Ends: endsFor(b.MayWrite)}
-	f.After = onTrial(text, f.On)
+	f := &trialForm{Before: b.Held.Policy.Text, On: !b.Says.Trial, Revision: b.Held.Revision, Reasons: reasons, Ends: endsFor(b.MayWrite)}
+	after, err := s.Manager.TrialOf(ctx, v.who, b.App, b.Name, f.On)
+	if f.After = after; err != nil {
+		f.NoTrial = s.gap(v, err)
+	}
 	for _, t := range b.Held.Temporary {
 		if t.Key == "" {
 			f.Until, f.Temporary = t.Until, &t
 		}
 	}
 	b.Trial = f
-}
-
-// onTrial returns a text that is on trial, or not. It is for the eye: what is written is up to the Manager.
-func onTrial(text string, on bool) string {
-	var parts []string
-	for part := range strings.SplitSeq(text, ";") {
-		if part = strings.TrimSpace(part); part != "shadow" && part != "shadow off" && part != "" {
-			parts = append(parts, part)
-		}
-	}
-	if on {
-		parts = append(parts, "shadow")
-	} else {
-		parts = append(parts, "shadow off")
-	}
-	return strings.Join(parts, "; ")
 }
 
 // trial puts a policy on trial or enforces it, or ends what would end by itself: the difference stands beside the button.

@@ -61,7 +61,7 @@ func (s *server) review(v *visit) error {
 	case manage.Problem(err).Status != http.StatusNotFound:
 		return err
 	}
-	after, again, err := s.after(v, body, app)
+	after, again, err := s.after(v, body)
 	switch {
 	case err != nil:
 		return err
@@ -90,7 +90,7 @@ func (s *server) review(v *visit) error {
 }
 
 // after returns the policy that a change makes, nil for one that is deleted, or the editor to show if there is none.
-func (s *server) after(v *visit, body *reviewBody, app *manage.AppView) (*adminapi.Policy, *policyBody, error) {
+func (s *server) after(v *visit, body *reviewBody) (*adminapi.Policy, *policyBody, error) {
 	switch body.What {
 	case "delete":
 		body.Title, body.Button = "Delete "+v.name, "Delete it"
@@ -107,12 +107,14 @@ func (s *server) after(v *visit, body *reviewBody, app *manage.AppView) (*admina
 		return history.Versions[0].Policy, nil, nil
 	case "take-over":
 		body.Title, body.Button = "Take over "+v.name, "Take it over"
-		for _, limit := range app.Code {
-			if limit.Name == v.name && len(limit.Texts) > 0 {
-				return &adminapi.Policy{Text: bare(limit.Texts[0])}, nil, nil
+		p, err := s.Manager.CodeOf(v.r.Context(), v.who, v.app, v.name)
+		if err != nil {
+			if p := manage.Problem(err); p.Status == http.StatusConflict { // somebody has to choose
+				return nil, &policyBody{Draft: body.Draft, Wrong: wrongOf(p)}, nil
 			}
+			return nil, nil, err
 		}
-		return nil, nil, errNoPage
+		return p, nil, nil
 	}
 	body.What, body.Title, body.Button = "put", "Change "+v.name, "Publish it"
 	p, wrong := body.Draft.policy()
@@ -123,14 +125,6 @@ func (s *server) after(v *visit, body *reviewBody, app *manage.AppView) (*admina
 		return nil, &policyBody{Draft: body.Draft, Wrong: wrong}, nil
 	}
 	return &p, nil, nil
-}
-
-// bare returns a text without the name before it.
-func bare(text string) string {
-	if _, rest, named := strings.Cut(text, ":"); named {
-		return strings.TrimSpace(rest)
-	}
-	return text
 }
 
 // write writes what was reviewed.
