@@ -51,9 +51,10 @@ type Unused struct {
 	Why   string `json:"why"`
 }
 
-// Refuses reports whether a request of the key is refused now, in no tier.
+// Refuses reports whether a request of the key is refused now, in no tier. A policy on trial refuses none.
 func (l *Look) Refuses() bool {
-	return l.Explanation != nil && (l.Explanation.Outcome == core.Refused.String() || l.Explanation.Outcome == core.Never.String())
+	x := l.Explanation
+	return x != nil && !x.Shadow && (x.Outcome == core.Refused.String() || x.Outcome == core.Never.String())
 }
 
 // Look looks at a key under all rules of an app at once, by the numbers of its document, which may be nil. It writes

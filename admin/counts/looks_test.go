@@ -137,6 +137,10 @@ func TestLookAtPermits(t *testing.T) {
 	look = one(t, s, counts.Rule{Policy: "export", Code: "export: 1 concurrent"}, nil, "user=7")
 	require.Empty(t, look.Why)
 	assert.True(t, look.Refuses())
+	look = one(t, s, counts.Rule{Policy: "export", Code: "export: 1 concurrent; shadow"}, nil, "user=7")
+	require.Empty(t, look.Why)
+	assert.Equal(t, "refused", look.Explanation.Outcome)
+	assert.False(t, look.Refuses(), "on trial")
 }
 
 // Rules that refuse come first, and those under which nobody can look last.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/weir-go/weir/admin/manage"
+	"github.com/weir-go/weir/admin/rights"
 	"github.com/weir-go/weir/internal/adminapi"
 )
 
@@ -30,7 +31,7 @@ type homeBody struct {
 	Summary string
 	Apps    []homeApp
 	More    bool // there are more apps than are read
-	Admin   bool
+	MayAdd  bool // they may add an app
 	Search  string
 	Nothing bool // the search has found nothing
 	Found   *manage.Found
@@ -63,7 +64,7 @@ func (s *server) home(v *visit) error {
 }
 
 func (s *server) homeOf(v *visit) (*homeBody, error) {
-	body := &homeBody{Admin: v.who.Admin}
+	body := &homeBody{MayAdd: rights.Decide(v.who, rights.ActionAddApp) == rights.Allowed}
 	after := ""
 	for {
 		page, err := s.Manager.Apps(v.r.Context(), v.who, after, adminapi.MaxLimit)
@@ -157,12 +158,16 @@ func (b *homeBody) judge() {
 	switch {
 	case len(b.Apps) == 0:
 		b.Level, b.Verdict = note, "No apps yet"
-		b.Summary = "An app appears here when somebody adds it or gives you a right on it."
+		if b.Summary = "An app appears here when somebody adds it or gives you a right on it."; b.MayAdd {
+			b.Summary = "Add the first one by the name that its services follow."
+		}
 		return
 	case b.Level == bad:
 		b.Verdict = count(wrong, "app needs", "apps need") + " a look"
 	case b.Level == warn:
 		b.Verdict = "Not everything is obeyed yet"
+	case processes == 0: // not even those that obey: perhaps they are in another Redis
+		b.Level, b.Verdict = note, "No process has been heard in the last minute"
 	default:
 		b.Verdict = "Everything is obeyed"
 	}

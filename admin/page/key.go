@@ -64,12 +64,15 @@ func (s *server) showKeyAfter(v *visit, app, key, done, problem string) error {
 		MayReset: v.may(rights.ActionResetKey), MaySet: v.may(rights.ActionSetKey), Owner: v.may(rights.ActionWrite),
 	}
 	body.Ends = endsFor(body.Owner)
-	refused := 0
+	refused, unknown := 0, 0
 	for _, look := range looks.Looks {
 		l := keyLookOf(look)
 		body.Level = max(body.Level, l.Level)
 		if l.Level == bad {
 			refused++
+		}
+		if !l.Known {
+			unknown++
 		}
 		body.Looks = append(body.Looks, l)
 	}
@@ -83,6 +86,10 @@ func (s *server) showKeyAfter(v *visit, app, key, done, problem string) error {
 		body.Level, body.Verdict = note, "No policy of "+app+" counts keys of this form"
 	case refused > 0:
 		body.Verdict = "Refused by " + count(refused, "policy", "policies")
+	case unknown == len(looks.Looks):
+		body.Level, body.Verdict = warn, "It is not known what is counted"
+	case unknown > 0:
+		body.Verdict = "Admitted as far as is known: " + count(unknown, "policy", "policies") + " could not be read"
 	default:
 		body.Verdict = "The next request is admitted"
 	}
@@ -116,6 +123,8 @@ func keyLookOf(look manage.Look) keyLook {
 		l.Part = min(1, float64(look.Left)/float64(look.Of))
 	}
 	switch {
+	case !r.Allowed() && e.Shadow:
+		l.Level, l.Word, l.Free = note, "on trial: would be refused", r.RetryAfter
 	case !r.Allowed() && e.Policy != enforce.Unlimited:
 		l.Level, l.Word, l.Free = bad, "refused", r.RetryAfter
 	case look.Of > 0 && l.Part < 0.1:

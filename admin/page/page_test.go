@@ -22,6 +22,8 @@ import (
 	"github.com/weir-go/weir/admin/page"
 	"github.com/weir-go/weir/admin/people"
 	"github.com/weir-go/weir/admin/rights"
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/internal/adminapi"
 )
 
@@ -115,6 +117,60 @@ func TestHomeSaysTheWorstFirst(t *testing.T) {
 	assert.NotContains(t, text, `class="mark bad"`)
 }
 
+// Where nobody speaks, nobody obeys: perhaps the processes are in another Redis.
+func TestHomeWithoutProcesses(t *testing.T) {
+	t.Parallel()
+	f := newFake(fixed)
+	h := serve(t, f, owner)
+	for i := range f.apps {
+		f.apps[i].Health = &manage.Health{}
+	}
+	text := get(t, h, "/").Body.String()
+	assert.Contains(t, text, "<h1>No process has been heard in the last minute</h1>")
+	assert.NotContains(t, text, "Everything is obeyed")
+	f.apps[0].Health.Processes = 1
+	assert.Contains(t, get(t, h, "/").Body.String(), "Everything is obeyed")
+}
+
+// The first admin finds the way to the first app, and those who may not add one are not shown it.
+func TestHomeWithoutApps(t *testing.T) {
+	t.Parallel()
+	f := newFake(fixed)
+	f.apps = nil
+	text := get(t, serve(t, f, &rights.Person{ID: "local:anna", Admin: true}), "/").Body.String()
+	assert.Contains(t, text, `<a class="button first" href="/settings">Add an app</a>`)
+	assert.Contains(t, text, "redissource.New(rdb, NAME, ...)")
+	assert.NotContains(t, get(t, serve(t, f, owner), "/").Body.String(), "Add an app")
+}
+
+// The screen of a key promises only what is known, and calls nobody refused whom a policy on trial lets pass.
+func TestKeyVerdicts(t *testing.T) {
+	t.Parallel()
+	f := newFake(fixed)
+	h := serve(t, f, owner)
+	of := func(outcome core.Outcome, shadow bool) manage.Look {
+		return manage.Look{Policy: "search", Left: 40, Of: 50, Explanation: &enforce.Explanation{
+			Policy: "50/1m", Shadow: shadow, Result: core.Result{Outcome: outcome, Limit: 50},
+		}}
+	}
+	unknown := manage.Look{Policy: "login", Why: "Redis does not answer"}
+	for _, c := range []struct {
+		looks          []manage.Look
+		verdict, badge string
+	}{
+		{[]manage.Look{unknown, unknown}, "It is not known what is counted", "not known"},
+		{[]manage.Look{of(core.Admitted, false), unknown}, "Admitted as far as is known: 1 policy could not be read", "admitted"},
+		{[]manage.Look{of(core.Refused, false), unknown}, "Refused by 1 policy", "refused"},
+		{[]manage.Look{of(core.Refused, true)}, "The next request is admitted", "on trial: would be refused"},
+		{[]manage.Look{of(core.Admitted, false)}, "The next request is admitted", "admitted"},
+	} {
+		f.looks = c.looks
+		text := post(t, h, "/apps/pay/key", "key", "user=7").Body.String()
+		assert.Contains(t, text, "<h1>"+c.verdict+"</h1>")
+		assert.Contains(t, text, "</svg>"+c.badge+"</span>")
+	}
+}
+
 // A screen that has not changed is not sent again, and one that has is.
 func TestLive(t *testing.T) {
 	t.Parallel()
@@ -196,7 +252,7 @@ func TestJourneys(t *testing.T) {
 	require.Equal(t, http.StatusOK, w.Code)
 	assert.Contains(t, w.Body.String(), "Refused by 1 policy")
 	w = post(t, h, "/apps/pay/key/reset", "key", "user=7", "policy", "search", "reason", "customer complains", "words", "ticket 12")
-	assert.Contains(t, w.Body.String(), "The next request is admitted")
+	assert.Contains(t, w.Body.String(), "Admitted as far as is known: 1 policy could not be read")
 	require.Len(t, f.writes, 1)
 	assert.Equal(t, "customer complains: ticket 12", f.writes[0].Reason)
 
