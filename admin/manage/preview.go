@@ -48,8 +48,6 @@ type Checked struct {
 	Trial bool `json:"trial,omitempty"`
 	// Mistakes are those of the policy. There are no words then.
 	Mistakes []adminapi.Mistake `json:"mistakes,omitempty"`
-	// Warnings are sentences about texts that could be meant otherwise.
-	Warnings []string `json:"warnings,omitempty"`
 }
 
 // Picture has the numbers of a picture: what a caller gets from idle on.

@@ -11,7 +11,6 @@ import (
 type saysBody struct {
 	Text     string
 	Words    []string
-	Warnings []string
 	Mistakes []mistake
 	Pictures []manage.Picture
 	Trial    bool
@@ -44,7 +43,7 @@ func (s *server) saysOf(v *visit, d draft) *saysBody {
 		says.Gap = s.gap(v, err)
 		checked = &manage.Checked{}
 	}
-	says.Words, says.Warnings, says.Pictures, says.Trial = checked.Words, checked.Warnings, checked.Pictures, checked.Trial
+	says.Words, says.Pictures, says.Trial = checked.Words, checked.Pictures, checked.Trial
 	for _, m := range append(wrong, checked.Mistakes...) {
 		says.Mistakes = append(says.Mistakes, mistakeIn(d.Text, m))
 	}

@@ -111,14 +111,13 @@ type History struct {
 
 // Past is a version of a policy.
 type Past struct {
-	Revision  int64     `json:"revision"`
-	At        time.Time `json:"at"`
-	Who       string    `json:"who"`
-	Reason    string    `json:"reason,omitempty"`
-	Action    string    `json:"action"` // "set", "delete", "apply", "rollback", and the like
-	Forced    bool      `json:"forced,omitempty"`
-	Emergency bool      `json:"emergency,omitempty"`
-	Policy    *Policy   `json:"policy,omitempty"` // nil if the version is that it was deleted
+	Revision int64     `json:"revision"`
+	At       time.Time `json:"at"`
+	Who      string    `json:"who"`
+	Reason   string    `json:"reason,omitempty"`
+	Action   string    `json:"action"` // "set", "delete", "apply", "rollback", and the like
+	Forced   bool      `json:"forced,omitempty"`
+	Policy   *Policy   `json:"policy,omitempty"` // nil if the version is that it was deleted
 }
 
 // Rollback is the body of PathRollback and PathAppRollback.
