@@ -57,13 +57,25 @@ func typed(r *http.Request) draft {
 	}
 }
 
-// numberIn returns the number of a field, 0 if there is none.
+// numberIn returns the number of a field that nobody types, 0 if there is none.
 func numberIn(r *http.Request, field string) int64 {
 	n, err := strconv.ParseInt(r.PostForm.Get(field), 10, 64)
 	if err != nil || n < 0 {
 		return 0
 	}
 	return n
+}
+
+// tokenIn returns the number of a token that somebody has typed, 0 if the field is empty.
+func tokenIn(text string) (int64, error) {
+	if text = strings.TrimSpace(text); text == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 1 {
+		return 0, fmt.Errorf("found %.60q for a token; give its number, which stands under its name in the list of tokens", text)
+	}
+	return n, nil
 }
 
 // policy returns what a draft says, with the mistakes that no policy can have.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -94,7 +95,7 @@ func (s *server) showSettings(v *visit, made *manage.MadeToken, done, problem st
 // maxListed bounds the people and the tokens that are listed.
 const maxListed = 1000
 
-// people returns those who have come in, as far as the person may see them.
+// people returns those who have logged in or have a role, as far as the person may see them.
 func (s *server) people(v *visit) (all []manage.Somebody, err error) {
 	for after := ""; len(all) < maxListed; after = all[len(all)-1].ID {
 		some, err := s.Manager.People(v.r.Context(), v.who, after, adminapi.MaxLimit)
@@ -145,10 +146,10 @@ func (s *server) somebody(v *visit) error {
 	ctx, id, reason := v.r.Context(), v.r.PostForm.Get("person"), v.reasonOf()
 	switch v.r.PostForm.Get("what") {
 	case "bar":
-		return s.afterSetting(v, "Nobody comes in by this name any more, and no token of theirs is good.",
+		return s.afterSetting(v, "They can no longer log in, and their tokens are refused.",
 			s.Manager.Bar(ctx, v.who, id, true, reason))
 	case "admit":
-		return s.afterSetting(v, "They may come in again.", s.Manager.Bar(ctx, v.who, id, false, reason))
+		return s.afterSetting(v, "They may log in again.", s.Manager.Bar(ctx, v.who, id, false, reason))
 	}
 	return s.afterSetting(v, "All their sessions have ended.", s.Manager.EndSessions(ctx, v.who, id, reason))
 }
@@ -198,6 +199,7 @@ type appSettingsBody struct {
 	Name       string
 	All        bool // it is "*"
 	Form       adminapi.Settings
+	Typed      bool // somebody has typed Form and Counts
 	Counts     string
 	MayCounts  bool
 	MayDelete  bool
@@ -239,7 +241,7 @@ func (s *server) showAppSettings(v *visit, body *appSettingsBody) error {
 			return &manage.RightError{Verdict: rights.Forbidden, Action: rights.ActionSettings, App: v.app}
 		}
 		body.App = app.App
-		if !body.Review {
+		if !body.Typed {
 			body.Form = app.Settings
 			body.Counts = strings.Join(app.Settings.Counts, ", ")
 		}
@@ -275,16 +277,21 @@ func (s *server) putSettings(v *visit) error {
 	}
 	settings := adminapi.Settings{
 		Title: strings.TrimSpace(form.Get("title")), FourEyes: form.Get("four-eyes") != "",
-		KeptBy: strings.TrimSpace(form.Get("kept-by")), KeptByToken: numberIn(v.r, "kept-by-token"), Counts: app.Settings.Counts,
+		KeptBy: strings.TrimSpace(form.Get("kept-by")), Counts: app.Settings.Counts,
 	}
 	if v.may(rights.ActionAddApp) {
 		settings.Counts = wordsOf(form.Get("counts"))
+	}
+	if settings.KeptByToken, err = tokenIn(form.Get("kept-by-token")); err != nil {
+		return s.showAppSettings(v, &appSettingsBody{
+			Problem: err.Error(), Typed: true, Form: settings, Counts: strings.Join(settings.Counts, ", "),
+		})
 	}
 	revision := numberIn(v.r, "revision")
 	if form.Get("what") != "write" {
 		lines := changed(differenceOf(settingsEntries(app.Settings), settingsEntries(settings)))
 		return s.showAppSettings(v, &appSettingsBody{
-			Review: true, Form: settings, Counts: strings.Join(settings.Counts, ", "), Reviewed: lines,
+			Review: true, Typed: true, Form: settings, Counts: strings.Join(settings.Counts, ", "), Reviewed: lines,
 		})
 	}
 	written, err := s.Manager.PutApp(ctx, v.who, v.app, settings,
@@ -370,7 +377,7 @@ func settingsEntries(s adminapi.Settings) map[string]string {
 		add("2", "kept in files: "+s.KeptBy)
 	}
 	if s.KeptByToken != 0 {
-		add("3", "written by token "+number(s.KeptByToken))
+		add("3", "written by token "+strconv.FormatInt(s.KeptByToken, 10))
 	}
 	for _, prefix := range s.Counts {
 		add("4"+prefix, "counts under the prefix "+prefix)

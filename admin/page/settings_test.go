@@ -48,10 +48,10 @@ func TestSettings(t *testing.T) {
 	t.Parallel()
 	f := newFake(fixed)
 	f.people = []manage.Somebody{{ID: "local:ben", Name: "ben", Roles: map[string]string{"pay": "viewer"}}}
-	f.tokens = []manage.Token{{ID: 4, Name: "deploy", Maker: "local:ben", Apps: []string{"pay"}, Role: "owner", Ends: fixed()}}
+	f.tokens = []manage.Token{{ID: 12004, Name: "deploy", Maker: "local:ben", Apps: []string{"pay"}, Role: "owner", Ends: fixed()}}
 	admin := &rights.Person{ID: "local:anna", Name: "anna", Admin: true}
 	h := serve(t, f, admin)
-	assert.Contains(t, get(t, h, "/settings").Body.String(), "deploy")
+	assert.Contains(t, get(t, h, "/settings").Body.String(), `deploy<span class="small">12004</span>`)
 
 	made := post(t, h, "/settings/tokens", "name", "ci", "apps", "pay, shop", "role", "owner", "days", "30", "reason", "new program")
 	assert.Contains(t, made.Body.String(), "weir_secret")
@@ -77,9 +77,18 @@ func TestAppSettings(t *testing.T) {
 	assert.Contains(t, seen.Body.String(), "title: Money")
 	assert.Contains(t, seen.Body.String(), "another owner approves each change")
 	assert.Empty(t, f.done, "nothing is written before it was seen")
+	for _, token := range []string{"12\u202f004", "deploy", "-4", "0"} {
+		w := post(t, h, "/settings/apps/pay", "what", "write", "title", "Money", "kept-by-token", token, "words", "as agreed")
+		assert.Contains(t, w.Body.String(), "give its number")
+		assert.Contains(t, w.Body.String(), `value="Money"`, "what was typed is still there")
+	}
+	assert.Empty(t, f.done)
 	post(t, h, "/settings/apps/pay", "what", "write", "title", "Money", "four-eyes", "true", "counts", "stolen", "words", "as agreed")
 	assert.Equal(t, []string{"settings of pay, as agreed"}, f.done)
 	assert.True(t, f.office.settings.FourEyes)
+	post(t, h, "/settings/apps/pay", "what", "write", "kept-by-token", " 12004 ", "words", "as agreed")
+	assert.Equal(t, int64(12004), f.office.settings.KeptByToken)
+	f.done = nil
 	assert.NotContains(t, f.office.settings.Counts, "stolen", "prefixes are an admin's")
 
 	give := []string{"what", "give", "kind", "person", "subject", "local:ben", "role", "viewer", "end", "1d", "words", "new"}
