@@ -94,7 +94,7 @@ func (s *stage) enter(name string, role rights.Role) *tab {
 func (b *tab) enterBy(link string) {
 	b.t.Helper()
 	b.goTo(link[len(b.site):])
-	b.await(`document.activeElement.textContent === "Sign in"`)
+	b.await(`document.activeElement.textContent === "Log in"`)
 	b.keys("\r")
 	b.await(`location.pathname === "/" && document.querySelector("h1")`)
 }

@@ -7,14 +7,14 @@ import (
 	"github.com/weir-go/weir/admin/people"
 )
 
-// entryBody is a screen about entering.
+// entryBody is a screen about logging in.
 type entryBody struct {
 	people.Screen
 	Title string
 	Level level
 }
 
-// Entry returns the Render of people.Options: pages about entering look like the others.
+// Entry returns the Render of people.Options: pages about logging in look like the others.
 func Entry(o EntryOptions) func(w http.ResponseWriter, r *http.Request, status int, s people.Screen) {
 	server := &server{Options: Options{Demo: o.Demo, Now: time.Now}}
 	return func(w http.ResponseWriter, r *http.Request, status int, s people.Screen) {
@@ -22,7 +22,7 @@ func Entry(o EntryOptions) func(w http.ResponseWriter, r *http.Request, status i
 		switch s.Kind {
 		case people.ScreenLogin:
 		case people.ScreenLink:
-			body.Title = "Sign in with a link"
+			body.Title = "Log in with a link"
 		case people.ScreenNoRights:
 			body.Title, body.Level = "You have no rights here yet", warn
 		case people.ScreenOut:

@@ -30,7 +30,7 @@ type failure struct {
 	// Again has the fields of a form that was sent, so that nothing that was typed is lost: they may be sent to Path again.
 	Again []field
 	Path  string
-	// Entry says that somebody has to come in first.
+	// Entry says that somebody has to log in first.
 	Entry bool
 }
 

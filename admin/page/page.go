@@ -16,7 +16,7 @@ type Options struct {
 	Manager Manager
 	// Authenticate returns the person who sends a request, or an error.
 	Authenticate func(*http.Request) (*rights.Person, error)
-	// Entry serves the paths by which people come in and go: people.Handler. Its pages are those of the function [Entry].
+	// Entry serves the paths by which people log in and out: people.Handler. Its pages are those of the function [Entry].
 	Entry http.Handler
 	// Demo shows on each page that nothing of it is real.
 	Demo bool

@@ -69,7 +69,7 @@ func numberOf(n any) (string, error) {
 type frame struct {
 	Title   string
 	Section string // "home", "changes" or "settings": where one is in the menu
-	Person  string // "" if nobody has come in
+	Person  string // "" if nobody has logged in
 	Demo    bool
 	Now     time.Time
 	// Search is the text of the search field.
