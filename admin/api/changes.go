@@ -106,5 +106,5 @@ func (s *server) seen(ctx context.Context, in *struct {
 	Reasoned
 },
 ) (*nothing, error) {
-	return done(s.Seen(ctx, who(ctx), in.Seq))
+	return done(s.Seen(ctx, who(ctx), in.Seq, in.Reason))
 }

@@ -109,7 +109,8 @@ func rowFor(who *rights.Person, r audit.Row) AuditRow {
 }
 
 // Seen notes that somebody has looked at an emergency change: another one of those who may approve changes of its app.
-func (m *Manager) Seen(ctx context.Context, who *rights.Person, seq int64) error {
+// The reason may be "".
+func (m *Manager) Seen(ctx context.Context, who *rights.Person, seq int64, reason string) error {
 	if who == nil {
 		return m.may(nil, rights.ActionApprove)
 	}
@@ -127,5 +128,5 @@ func (m *Manager) Seen(ctx context.Context, who *rights.Person, seq int64) error
 	if row.By.ID == who.ID {
 		return refusal(http.StatusForbidden, "you have made this change; somebody else looks at it")
 	}
-	return m.o.Audit.Seen(ctx, seq, audit.Row{By: by(who), App: row.App, Policy: row.Policy, Action: "seen"})
+	return m.o.Audit.Seen(ctx, seq, audit.Row{By: by(who), App: row.App, Policy: row.Policy, Action: "seen", Reason: reason})
 }

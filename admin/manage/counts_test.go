@@ -118,6 +118,16 @@ func TestLookAndReset(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []string{"look user=7", "reset-key user=7", "look user=8", "look user=7", "set "}, c.actions("pay")[:5])
 
+	for range 2 { // with a reason it is another row, once
+		_, err = c.Look(t.Context(), operator, "pay", "user=7", "ticket 12")
+		require.NoError(t, err)
+	}
+	rows, err := c.Audit(t.Context(), c.person("root", rights.Admin), manage.WhichAudit{App: "pay", Limit: 2})
+	require.NoError(t, err)
+	require.Len(t, rows.Rows, 2)
+	assert.Equal(t, "ticket 12", rows.Rows[0].Reason)
+	assert.Empty(t, rows.Rows[1].Reason)
+
 	c.redis.Kill()
 	began := time.Now()
 	looks, err = c.Look(t.Context(), operator, "pay", "user=7", "")

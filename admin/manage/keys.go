@@ -2,6 +2,7 @@ package manage
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"net/http"
 	"time"
@@ -194,8 +195,9 @@ func (m *Manager) ResetKey(ctx context.Context, who *rights.Person, app, name, k
 	return nil
 }
 
-// Look returns a key as each policy of an app counts it. The audit has a row, at most one in ten minutes.
-func (m *Manager) Look(ctx context.Context, who *rights.Person, app, key, _ string) (*Looks, error) {
+// Look returns a key as each policy of an app counts it. The audit has a row with the reason, which may be "": at most
+// one in ten minutes for each reason.
+func (m *Manager) Look(ctx context.Context, who *rights.Person, app, key, reason string) (*Looks, error) {
 	if err := m.may(who, rights.ActionLook, app); err != nil {
 		return nil, err
 	}
@@ -222,7 +224,7 @@ func (m *Manager) Look(ctx context.Context, who *rights.Person, app, key, _ stri
 	if err != nil {
 		return nil, err
 	}
-	if err := m.looked(ctx, who, app, "", key); err != nil {
+	if err := m.looked(ctx, who, app, "", key, reason); err != nil {
 		return nil, err
 	}
 	looking, cancel := s.patience(ctx)
@@ -266,12 +268,15 @@ const (
 	maxLooks  = 10_000
 )
 
-// aLook is a key at which a person has looked.
-type aLook struct{ person, app, policy, key string }
+// aLook is a key at which a person has looked, with the hash of the reason, which may be long.
+type aLook struct {
+	person, app, policy, key string
+	reason                   [sha256.Size]byte
+}
 
-// looked writes a row of the audit for a look at a key, unless there is one of the last minutes.
-func (m *Manager) looked(ctx context.Context, who *rights.Person, app, policy, key string) error {
-	look := aLook{who.ID, app, policy, key}
+// looked writes a row of the audit for a look at a key, unless there is one of the last minutes with the same reason.
+func (m *Manager) looked(ctx context.Context, who *rights.Person, app, policy, key, reason string) error {
+	look := aLook{who.ID, app, policy, key, sha256.Sum256([]byte(reason))}
 	now := m.o.Now()
 	m.looks.Lock()
 	at, known := m.looks.at[look]
@@ -279,7 +284,7 @@ func (m *Manager) looked(ctx context.Context, who *rights.Person, app, policy, k
 	if known && now.Sub(at) < lookAgain {
 		return nil
 	}
-	row := audit.Row{By: by(who), App: app, Policy: policy, Action: string(rights.ActionLook), Key: key}
+	row := audit.Row{By: by(who), App: app, Policy: policy, Action: string(rights.ActionLook), Reason: reason, Key: key}
 	if err := m.o.Audit.Write(ctx, row); err != nil {
 		return err
 	}

@@ -150,12 +150,12 @@ func (m *Manager) Preview(ctx context.Context, who *rights.Person, app, name str
 	tiers := tiersOf(&before, &after, ofPolicy(s.rules, name))
 	keys, noKeys := m.busy(app, name, ask.Keys, tiers)
 	for _, key := range ask.Keys {
-		if err := m.looked(ctx, who, app, name, key); err != nil {
+		if err := m.looked(ctx, who, app, name, key, ""); err != nil {
 			return nil, err
 		}
 	}
 	if reported := keys != nil && keys[len(keys)-1].Busiest; reported && seesKeys(who, app) { // one row for all of them
-		if err := m.looked(ctx, who, app, name, ""); err != nil {
+		if err := m.looked(ctx, who, app, name, "", ""); err != nil {
 			return nil, err
 		}
 	}

@@ -120,7 +120,7 @@ func (s *server) decide(v *visit) error {
 
 // seen notes that somebody has looked at an emergency change.
 func (s *server) seen(v *visit) error {
-	return s.afterChange(v, "You have looked at it.", s.Manager.Seen(v.r.Context(), v.who, numberIn(v.r, "seq")))
+	return s.afterChange(v, "You have looked at it.", s.Manager.Seen(v.r.Context(), v.who, numberIn(v.r, "seq"), ""))
 }
 
 // afterChange shows the changes again. What could not be done is no page of its own: others may have been faster.

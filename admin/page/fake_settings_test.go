@@ -58,7 +58,7 @@ func (o *office) Audit(_ context.Context, _ *rights.Person, which manage.WhichAu
 	return out, nil
 }
 
-func (o *office) Seen(context.Context, *rights.Person, int64) error { return o.do("seen", "-") }
+func (o *office) Seen(context.Context, *rights.Person, int64, string) error { return o.do("seen", "-") }
 
 func (o *office) PutApp(_ context.Context, _ *rights.Person, app string, s adminapi.Settings, w manage.Write) (*adminapi.Written, error) {
 	o.settings = s
