@@ -60,7 +60,6 @@ func TestAllApps(t *testing.T) {
 	for _, p := range []*rights.Person{in("pay", rights.Viewer), in("pay", rights.Owner), in(rights.AllApps, rights.Owner)} {
 		assert.Equal(t, rights.Allowed, rights.Decide(p, rights.ActionView, rights.AllApps))
 		assert.Equal(t, rights.Forbidden, rights.Decide(p, rights.ActionWrite, rights.AllApps))
-		assert.Equal(t, rights.Forbidden, rights.Decide(p, rights.ActionWriteAll, rights.AllApps))
 	}
 	assert.Equal(t, rights.Hidden, rights.Decide(&rights.Person{}, rights.ActionView, rights.AllApps))
 }

@@ -24,11 +24,11 @@ const (
 
 	ActionAddApp    Action = "add-app"
 	ActionDeleteApp Action = "delete-app"
-	ActionWriteAll  Action = "write-all"
 	ActionGroups    Action = "groups"
-	ActionImport    Action = "import"
 	ActionAdopt     Action = "adopt"
 	ActionAuditAll  Action = "audit-all"
+
+	ActionImport Action = "import" // by a command, for whoever can open the database: nobody else has the right
 )
 
 // Right is a row of the table.
@@ -56,9 +56,7 @@ var table = []Right{
 
 	{ActionAddApp, Admin, "add an app"},
 	{ActionDeleteApp, Admin, "delete an app"},
-	{ActionWriteAll, Admin, "write a policy that holds for all apps"},
 	{ActionGroups, Admin, "give roles in all apps, to people and to groups of the identity provider"},
-	{ActionImport, Admin, "import the table of an older limiter"},
 	{ActionAdopt, Admin, "make an app's document later than all that was published"},
 	{ActionAuditAll, Admin, "read the audit of all apps"},
 }
