@@ -25,7 +25,7 @@ func who(ctx context.Context) *rights.Person {
 
 type whyKey struct{}
 
-// caller returns a text that is that of one token, or of a person who has a session.
+// caller returns a text that is that of one token, or of a person in all their sessions.
 func caller(p *rights.Person) string {
 	if p.Token != 0 {
 		return "token " + strconv.FormatInt(p.Token, 10)
@@ -192,6 +192,7 @@ func (p *people) leave(id string) {
 	}
 }
 
+// refuse answers a problem that has the type of its status, if there is one.
 func refuse(w http.ResponseWriter, status int, detail string) {
-	writeProblem(w, &adminapi.Problem{Title: http.StatusText(status), Status: status, Detail: detail})
+	writeProblem(w, manage.Problem(refusal(status, detail)))
 }

@@ -16,7 +16,7 @@ import (
 // The limits of the API itself, in this process: no change of a policy can lock anybody out.
 const (
 	ofStrangers = "60/1m"  // of an address
-	ofKnown     = "600/1m" // of a token, or of a person with a session
+	ofKnown     = "600/1m" // of a token, or of a person in all their sessions
 	maxCounted  = 100_000  // tokens, people and addresses
 )
 

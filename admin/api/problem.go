@@ -8,6 +8,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/weir-go/weir/admin/manage"
 	"github.com/weir-go/weir/internal/adminapi"
 )
 
@@ -30,7 +31,7 @@ func newError(status int, detail string, errs ...error) huma.StatusError {
 			p.Errors = append(p.Errors, adminapi.Mistake{Message: err.Error()})
 		}
 	}
-	return p
+	return manage.Problem(p) // with the type of its status
 }
 
 func writeProblem(w http.ResponseWriter, p *adminapi.Problem) {

@@ -1,7 +1,9 @@
 package api_test
 
 import (
+	"encoding/json"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 
@@ -17,6 +19,9 @@ import (
 func TestEveryRefusalIsAProblem(t *testing.T) {
 	a := start(t)
 	const secret = "s3cr3t-value"
+	typeOf := map[int]string{ // of 400, 405, 413 and 415 the status says all
+		404: adminapi.TypeNotFound, 422: adminapi.TypeInvalid, 503: adminapi.TypeUnavailable,
+	}
 	for _, c := range []struct {
 		method, path, body string
 		status             int
@@ -42,12 +47,30 @@ func TestEveryRefusalIsAProblem(t *testing.T) {
 		if !strings.Contains(c.body, `,"`+secret) { // a name is said
 			assert.NotContains(t, body, secret, "%s %s", c.method, c.path)
 		}
+		var p adminapi.Problem
+		require.NoError(t, json.Unmarshal([]byte(body), &p))
+		assert.Equal(t, typeOf[c.status], p.Type, "%s %s", c.method, c.path)
 	}
 	status, header, _ := a.send(t, http.MethodPatch, apiPath, "")
 	assert.Equal(t, http.StatusMethodNotAllowed, status)
 	assert.Contains(t, header.Get("Allow"), "PUT")
 	status, _, _ = a.send(t, http.MethodPut, apiPath, "text=1/1m", "If-Match", "*", "Content-Type", "application/x-www-form-urlencoded")
 	assert.Equal(t, http.StatusUnsupportedMediaType, status)
+}
+
+// Each type of a problem is the address of its row in the documentation.
+func TestTypesAreDocumented(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/admin.md")
+	require.NoError(t, err)
+	for _, of := range []string{
+		adminapi.TypeNotFound, adminapi.TypeNobody, adminapi.TypeForbidden, adminapi.TypeNoRevision, adminapi.TypeStale,
+		adminapi.TypeNoReason, adminapi.TypeInvalid, adminapi.TypeCannotUse, adminapi.TypeTaken, adminapi.TypeUnavailable,
+		adminapi.TypeUnknown, adminapi.TypeTooMany,
+	} {
+		_, anchor, _ := strings.Cut(of, "#")
+		assert.Contains(t, string(text), `<a id="`+anchor+`">`)
+	}
 }
 
 // A mistake in a policy's text has its column, a stale change the policy that holds, and one without a reason is refused.
