@@ -29,14 +29,14 @@ type OfPolicy struct {
 
 // Reasoned has the reason of whatever writes.
 type Reasoned struct {
-	Reason string `query:"reason" maxLength:"1024" doc:"Reason, for the audit"`
+	Reason string `query:"reason" maxLength:"1024" doc:"Reason, for the audit; a change without one is refused"`
 }
 
 // Writing has what each change of policies may say.
 type Writing struct {
 	Reasoned
 	Force     bool `query:"force" doc:"Write what services say they cannot use"`
-	Emergency bool `query:"emergency" doc:"Write at once where the app wants another owner to approve; it needs a reason"`
+	Emergency bool `query:"emergency" doc:"Write at once where the app wants another owner to approve; it stands out until another owner has looked at it"`
 }
 
 // Paged has the part of a list that is wanted.

@@ -37,7 +37,8 @@ type Write struct {
 	Reason string
 	// Force writes what services said they cannot use.
 	Force bool
-	// Emergency writes at once where the app wants another owner to approve. It needs a reason.
+	// Emergency writes at once where the app wants another owner to approve. It stands out until another owner has looked
+	// at it.
 	Emergency bool
 	// Dry answers the differences and writes nothing. It is for Apply.
 	Dry bool

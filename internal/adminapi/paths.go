@@ -11,7 +11,7 @@ const (
 	PathServices = "/v1/apps/{app}/services"                 // GET: Services
 	PathPolicies = "/v1/apps/{app}/policies"                 // GET: a document, with owned what apply takes; its ETag is the revision of the app
 	PathPolicy   = "/v1/apps/{app}/policies/{name}"          // GET: Held; PUT with a Policy, DELETE: Written
-	PathHistory  = "/v1/apps/{app}/policies/{name}/history"  // GET: History; before, limit
+	PathHistory  = "/v1/apps/{app}/policies/{name}/history"  // GET: History; after, limit
 	PathRollback = "/v1/apps/{app}/policies/{name}/rollback" // POST with a Rollback: Written
 	PathApply    = "/v1/apply"                               // POST with a document: Written; dry_run, prune
 	PathTop      = "/v1/top/{policy}"                        // GET: Top; prefix, minutes, limit
