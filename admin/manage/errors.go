@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/weir-go/weir/admin/internal/sqldb"
@@ -29,10 +30,15 @@ func (e *RightError) Error() string {
 		return fmt.Sprintf("another app uses the policy %q of app %q, and you may not %q there; ask an owner of both", e.Lent, e.App, e.Action)
 	case e.Verdict == rights.Hidden && e.App != "":
 		return (&record.NotFoundError{App: e.App}).Error() // as if there were none
-	case e.App != "":
+	case e.App != "" && !onlyAdmins(e.Action):
 		return fmt.Sprintf("you may see app %q, and may not %q there; an owner of it can give you the right", e.App, e.Action)
 	}
 	return fmt.Sprintf("only admins may %q", e.Action)
+}
+
+// onlyAdmins reports whether no role in an app is enough for an action.
+func onlyAdmins(a rights.Action) bool {
+	return slices.ContainsFunc(rights.Table(), func(r rights.Right) bool { return r.Action == a && r.Least == rights.Admin })
 }
 
 // Errors of calls that say too little.

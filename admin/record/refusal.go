@@ -21,7 +21,7 @@ func (e *NotFoundError) Error() string {
 	case e.Name == "" && e.Revision != 0:
 		return fmt.Sprintf("app %q had no policies at revision %d; its history lists its revisions", e.App, e.Revision)
 	case e.Name == "":
-		return fmt.Sprintf("the record knows no app %q yet; it will when the app is given a policy", e.App)
+		return fmt.Sprintf("there is no app %q that you may see; an admin can add it, or give you a right on it", e.App)
 	case e.Revision != 0:
 		return fmt.Sprintf("policy %q of app %q has no version %d; its history lists those that it has", e.Name, e.App, e.Revision)
 	case e.Owner != "":

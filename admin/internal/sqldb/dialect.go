@@ -100,7 +100,7 @@ func sqliteName(file string) (write, read string) {
 func mariadbName(location string) (string, error) {
 	u, err := url.Parse(location)
 	if err != nil {
-		return "", errors.New("sqldb: the database is no URL; give one such as \"mariadb://user:password@host:3306/database\"")
+		return "", errors.New("sqldb: the database is no URL; give one such as \"mariadb://user@host:3306/database\"")
 	}
 	host := u.Host
 	if u.Port() == "" {
