@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"fmt"
 	"mime"
 	"net/http"
 	"strconv"
@@ -46,7 +47,8 @@ func (s *server) guarded(
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		if !places.enter(r.Context()) {
 			w.Header().Set("Retry-After", "1")
-			refuse(w, http.StatusServiceUnavailable, "64 requests are under way, and others wait; try again in a second")
+			refuse(w, http.StatusServiceUnavailable,
+				fmt.Sprintf("%d requests are under way, and others wait; try again in a second", maxAtOnce))
 			return
 		}
 		defer places.leave()
@@ -86,7 +88,7 @@ func (s *server) known(routes http.Handler) http.Handler {
 		}
 		if !people.enter(person.ID) {
 			w.Header().Set("Retry-After", "1")
-			refuse(w, http.StatusServiceUnavailable, "more than 48 requests of yours at once; try again in a second")
+			refuse(w, http.StatusServiceUnavailable, fmt.Sprintf("more than %d requests of yours at once; try again in a second", maxOfOne))
 			return
 		}
 		defer people.leave(person.ID)

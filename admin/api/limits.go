@@ -2,6 +2,7 @@ package api
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -47,7 +48,8 @@ func limits(trusted []netip.Prefix, strangers, known string, log *slog.Logger) (
 			OverLimit: nethttp.Handle(func(w http.ResponseWriter, _ *http.Request, _ *guard.Verdict) {
 				writeProblem(w, &adminapi.Problem{
 					Type: adminapi.TypeTooMany, Title: http.StatusText(http.StatusTooManyRequests), Status: http.StatusTooManyRequests,
-					Detail: "a token may send 600 requests in a minute, and an address without one 60; Retry-After says when the next is admitted",
+					Detail: fmt.Sprintf("a token may send %s, and an address without one %s; "+
+						"Retry-After says when the next is admitted", known, strangers),
 				})
 			}),
 		},

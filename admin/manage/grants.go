@@ -35,7 +35,7 @@ func (*Manager) Me(_ context.Context, who *rights.Person) (*Me, error) {
 
 // Grants answers PathGrants, and is its body.
 type Grants struct {
-	Grants []Grant `json:"grants" maxItems:"1000"`
+	Grants []Grant `json:"grants" maxItems:"500"`
 	// Proposal is the id of the proposal that new grants have become, because the app wants another owner to approve them:
 	// nothing was written then. It is not read.
 	Proposal string `json:"proposal,omitempty"`

@@ -1,15 +1,36 @@
 package manage_test
 
 import (
+	"reflect"
+	"strconv"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/admin/internal/sqltest"
 	"github.com/weir-go/weir/admin/manage"
+	"github.com/weir-go/weir/admin/people"
 	"github.com/weir-go/weir/admin/rights"
 	"github.com/weir-go/weir/internal/adminapi"
 )
+
+// The API admits what people keeps, no more and no less: a tag cannot name a constant.
+func TestBoundsAreThoseOfPeople(t *testing.T) {
+	for _, test := range []struct {
+		of         any
+		field, tag string
+		want       int
+	}{
+		{manage.Grants{}, "Grants", "maxItems", people.MaxGrants},
+		{manage.NewToken{}, "Apps", "maxItems", people.MaxTokenApps},
+		{manage.NewToken{}, "Days", "maximum", people.MaxDays},
+	} {
+		field, found := reflect.TypeOf(test.of).FieldByName(test.field)
+		require.True(t, found, test.field)
+		assert.Equal(t, strconv.Itoa(test.want), field.Tag.Get(test.tag), test.field)
+	}
+}
 
 // A refusal names somebody who can give the right: an owner of the app, or nobody where only admins have it.
 func TestRefusalsNameWhoCanHelp(t *testing.T) {

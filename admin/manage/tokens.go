@@ -31,7 +31,7 @@ type Token struct {
 // NewToken is the body of PathTokens.
 type NewToken struct {
 	Name string   `json:"name"`
-	Apps []string `json:"apps" maxItems:"100"`
+	Apps []string `json:"apps" maxItems:"40"`
 	Role string   `json:"role" enum:"viewer,operator,owner,admin"`
 	// Days is the time until it ends, a year at most.
 	Days int `json:"days" minimum:"1" maximum:"365"`

@@ -19,8 +19,10 @@ type attempts struct {
 	address keyfunc.Func
 }
 
-// maxAddresses is the number of addresses that are counted at once.
-const maxAddresses = 100_000
+const (
+	ofAddress    = "20/1m" // attempts that fail
+	maxAddresses = 100_000 // that are counted at once
+)
 
 func newAttempts(trusted []netip.Prefix, log *slog.Logger) (*attempts, error) {
 	address := keyfunc.ForwardedIP(trusted...)
@@ -31,7 +33,7 @@ func newAttempts(trusted []netip.Prefix, log *slog.Logger) (*attempts, error) {
 	if err != nil {
 		return nil, err
 	}
-	limiter, err := enforce.New(memory, core.MustParse("enter: 20/1m"), enforce.Options{Log: log})
+	limiter, err := enforce.New(memory, core.MustParse("enter: "+ofAddress), enforce.Options{Log: log})
 	return &attempts{limiter, address}, err
 }
 

@@ -27,8 +27,8 @@ func (e *CrossSiteError) Error() string {
 type TooManyError struct{ RetryAfter time.Duration }
 
 func (e *TooManyError) Error() string {
-	return fmt.Sprintf("more than 20 attempts to enter in a minute came from this address; try again in %s",
-		e.RetryAfter.Round(time.Second))
+	return fmt.Sprintf("more attempts to enter than %s came from this address; try again in %s",
+		ofAddress, e.RetryAfter.Round(time.Second))
 }
 
 // Wait returns the time until the address may try again.

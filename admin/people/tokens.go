@@ -20,14 +20,14 @@ import (
 
 // Bounds of tokens.
 const (
-	MaxTokens  = 100                   // of one maker
-	MaxDays    = 365                   // of one token
-	TokenStart = "weir_"               // so that scanners for secrets know one
-	maxApps    = 40                    // of one token
-	used       = time.Hour             // the last use is written as often
-	secretLen  = 32                    // bytes
-	day        = 24 * time.Hour        // of the ends of tokens and grants
-	encodedLen = (secretLen*8 + 5) / 6 // characters
+	MaxTokens    = 100                   // of one maker
+	MaxTokenApps = 40                    // of one token
+	MaxDays      = 365                   // of one token
+	TokenStart   = "weir_"               // so that scanners for secrets know one
+	used         = time.Hour             // the last use is written as often
+	secretLen    = 32                    // bytes
+	day          = 24 * time.Hour        // of the ends of tokens and grants
+	encodedLen   = (secretLen*8 + 5) / 6 // characters
 )
 
 // secret returns 32 random bytes as text.
@@ -168,8 +168,8 @@ func (n NewToken) check() error {
 		return invalid(`found no role of a token; give "viewer", "operator", "owner" or "admin"`)
 	case n.Days < 1 || n.Days > MaxDays:
 		return invalid("found %d days of a token; give 1 to %d", n.Days, MaxDays)
-	case len(n.Apps) == 0 || len(n.Apps) > maxApps:
-		return invalid(`found %d apps of a token; give 1 to %d, or "*" for all that its maker has`, len(n.Apps), maxApps)
+	case len(n.Apps) == 0 || len(n.Apps) > MaxTokenApps:
+		return invalid(`found %d apps of a token; give 1 to %d, or "*" for all that its maker has`, len(n.Apps), MaxTokenApps)
 	case slices.Contains(n.Apps, rights.AllApps) && len(n.Apps) > 1:
 		return invalid(`found "*" among the apps of a token; give it alone`)
 	case n.Role == rights.Admin && n.Apps[0] != rights.AllApps:
