@@ -38,6 +38,11 @@ type Grant struct {
 	Name    string    // as it is shown; SetGrants does not read it
 }
 
+// endsBefore reports whether a grant ends before another.
+func (g Grant) endsBefore(other Grant) bool {
+	return !g.Ends.IsZero() && (other.Ends.IsZero() || g.Ends.Before(other.Ends))
+}
+
 // Any is the revision of grants that expects none.
 const Any int64 = -1
 
@@ -286,7 +291,8 @@ func (p *People) stillAdmins(ctx context.Context, t sqldb.Tx, before admins) err
 	return nil
 }
 
-// give gives one person a role in an app, whatever it was before.
+// give gives one person a role in an app, unless they have more: a larger role, or the same one for longer. It refuses a
+// larger role that ends before the one that they have, since they would have neither then.
 func (p *People) give(ctx context.Context, c *sqldb.Change, by By, app string, g Grant) error {
 	if err := p.checkGrants(app, []Grant{g}); err != nil {
 		return err
@@ -295,7 +301,17 @@ func (p *People) give(ctx context.Context, c *sqldb.Change, by By, app string, g
 	if err != nil {
 		return err
 	}
-	after := slices.DeleteFunc(slices.Clone(all), func(old Grant) bool { return old.Kind == g.Kind && old.Subject == g.Subject })
+	same := func(old Grant) bool { return old.Kind == g.Kind && old.Subject == g.Subject }
+	if i := slices.IndexFunc(all, same); i >= 0 {
+		switch old := all[i]; {
+		case old.Role > g.Role, old.Role == g.Role && !old.endsBefore(g):
+			return nil
+		case g.endsBefore(old):
+			return invalid("%s is %v of app %q for longer, and would have no role when that of %v ends; give it for as long, "+
+				"or to another person", g.Subject, old.Role, app, g.Role)
+		}
+	}
+	after := slices.DeleteFunc(slices.Clone(all), same)
 	if len(after) >= MaxGrants {
 		return invalid("app %q has %d grants already; take one away first", app, len(after))
 	}

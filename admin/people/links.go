@@ -17,7 +17,8 @@ const linkLasts = 10 * time.Minute
 // maxLinks is the number of links that wait to be used.
 const maxLinks = 1000
 
-// LocalPerson is somebody of this admin, without an identity provider, and the role that a link or a token gives them.
+// LocalPerson is somebody of this admin, without an identity provider, and the role that a link or a token gives them,
+// unless they have more in the app: a larger role stays, and so does one that ends later or never.
 type LocalPerson struct {
 	Name string
 	Role rights.Role // None leaves the roles that the person has
@@ -62,15 +63,32 @@ func (p *People) MakeLink(ctx context.Context, by By, l LocalPerson) (link Link,
 	return link, err
 }
 
-// MakeLocalToken makes a token of a person of this admin. Where the person is given a role, the token has it, and ends
-// with it.
+// MakeLocalToken makes a token of a person of this admin, with its own role, which may be less than the person has. With
+// the role None it may do what the person may do in its apps.
 func (p *People) MakeLocalToken(ctx context.Context, by By, l LocalPerson, n NewToken) (secret string, t Token, err error) {
 	err = p.db.Change(ctx, func(ctx context.Context, c *sqldb.Change) error {
 		id, err := p.local(ctx, c, by, l)
 		if err != nil {
 			return err
 		}
-		secret, t, err = p.makeToken(ctx, c, by, &rights.Person{ID: id, Name: l.Name}, n)
+		maker := &rights.Person{ID: id, Name: l.Name}
+		if n.Role == rights.None {
+			has, err := p.Now(ctx, c.Tx, maker)
+			if err != nil {
+				return err
+			}
+			n.Role = rights.Admin
+			for _, app := range n.Apps {
+				n.Role = min(n.Role, limit(has, app))
+				if app != rights.AllApps {
+					n.Role = min(n.Role, rights.Owner)
+				}
+			}
+			if n.Role == rights.None {
+				return invalid("%q has no role in the apps of the token; give one", l.Name)
+			}
+		}
+		secret, t, err = p.makeToken(ctx, c, by, maker, n)
 		return err
 	})
 	return secret, t, err

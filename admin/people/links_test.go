@@ -79,6 +79,53 @@ func TestRoleOfLinkEnds(t *testing.T) {
 	assert.ErrorContains(t, err, "admins are those of all apps")
 }
 
+// A link or a token gives a role, and never takes one away: neither the larger one of before, nor its time. A token of
+// less is made all the same, and one without a role has that of the person.
+func TestLinksAndTokensLessenNothing(t *testing.T) {
+	s := start(t, sqltest.New(t))
+	of := func(app string) people.Grant {
+		all, _, err := s.Grants(t.Context(), app)
+		require.NoError(t, err)
+		require.Len(t, all, 1)
+		return all[0]
+	}
+	token := func(l people.LocalPerson, role rights.Role, app string) *rights.Person {
+		secret, _, err := s.MakeLocalToken(t.Context(), console, l, people.NewToken{Name: "cli", Apps: []string{app}, Role: role, Days: 90})
+		require.NoError(t, err)
+		who, err := s.with(secret)
+		require.NoError(t, err)
+		return who
+	}
+	b := s.login(t, "anna", rights.Admin, rights.AllApps, 0)
+	admin := of(rights.AllApps)
+	who := token(people.LocalPerson{Name: "anna", Role: rights.Viewer, Days: 90}, rights.Viewer, rights.AllApps)
+	assert.False(t, who.Admin)
+	assert.Equal(t, rights.Viewer, who.Role("pay"))
+	s.link(t, "anna", rights.Admin, rights.AllApps, 1)
+	assert.Equal(t, admin, of(rights.AllApps))
+	_, err := s.of(b)
+	require.NoError(t, err, "the session goes on")
+	assert.True(t, token(people.LocalPerson{Name: "anna"}, rights.None, rights.AllApps).Admin)
+	assert.Equal(t, rights.Owner, token(people.LocalPerson{Name: "anna"}, rights.None, "pay").Role("pay"))
+
+	s.link(t, "bob", rights.Viewer, "pay", 7)
+	viewer := of("pay")
+	_, err = s.MakeLink(t.Context(), console, people.LocalPerson{Name: "bob", Role: rights.Owner, App: "pay", Days: 1})
+	require.ErrorContains(t, err, `local:bob is viewer of app "pay" for longer`)
+	assert.Equal(t, viewer, of("pay"))
+	s.link(t, "bob", rights.Owner, "pay", 8)
+	owner := of("pay")
+	assert.Equal(t, rights.Owner, owner.Role)
+	assert.Equal(t, 24*time.Hour, owner.Ends.Sub(viewer.Ends).Round(time.Hour))
+	s.link(t, "bob", rights.Owner, "pay", 2)
+	assert.Equal(t, owner, of("pay"))
+	s.link(t, "bob", rights.Owner, "pay", 0)
+	assert.Zero(t, of("pay").Ends)
+
+	_, _, err = s.MakeLocalToken(t.Context(), console, people.LocalPerson{Name: "bob"}, people.NewToken{Name: "cli", Apps: []string{"shop"}, Days: 1})
+	assert.ErrorContains(t, err, `"bob" has no role in the apps of the token`)
+}
+
 // A link of somebody who has lost their role, or was put out, opens nothing until they have one.
 func TestLinkWithoutRights(t *testing.T) {
 	s := start(t, sqltest.New(t))
