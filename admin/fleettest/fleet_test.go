@@ -76,11 +76,13 @@ func startFleet(t testing.TB) *fleet {
 	return f
 }
 
-// newToken makes a token of an admin in the database, for f.admin and for f.weir.
+// newToken makes a token of an admin in the database, which it makes if there is none, for f.admin and for f.weir.
 func (f *fleet) newToken() {
 	f.t.Helper()
-	made := exec.CommandContext(f.t.Context(), program(f.t), "token", "-db", filepath.Join(f.dir, "weir.db"), "-role", "admin", "anna")
-	token, err := made.Output()
+	db := filepath.Join(f.dir, "weir.db")
+	made, err := exec.CommandContext(f.t.Context(), program(f.t), "migrate", "-db", db).CombinedOutput()
+	require.NoError(f.t, err, "%s", made)
+	token, err := exec.CommandContext(f.t.Context(), program(f.t), "token", "-db", db, "-role", "admin", "anna").Output()
 	require.NoError(f.t, err)
 	f.admin.Token = strings.TrimSpace(string(token))
 	require.NoError(f.t, os.WriteFile(filepath.Join(f.dir, "token"), token, 0o600))

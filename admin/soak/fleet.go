@@ -74,6 +74,9 @@ func (o *output) forget() {
 func newServer(tb testing.TB, program, database, redisAddr string) *server {
 	s := &server{program: program, database: database, redis: redisAddr}
 	s.Client = &adminapi.Client{HTTP: &http.Client{Timeout: 10 * time.Second}}
+	if text, err := exec.CommandContext(tb.Context(), program, "migrate", "-db", database).CombinedOutput(); err != nil { //nolint:gosec // built by build
+		tb.Fatalf("weir-admin migrate: %v\n%s", err, text)
+	}
 	s.enter(tb)
 	s.address = "127.0.0.1:0"
 	tb.Cleanup(s.kill)

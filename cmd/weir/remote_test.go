@@ -36,6 +36,7 @@ func startAdmin(t *testing.T) *admin {
 	t.Helper()
 	server := redistest.Single(t)
 	token, db, program := filepath.Join(t.TempDir(), "token"), filepath.Join(t.TempDir(), "weir.db"), filepath.Join(programs, "weir-admin")
+	require.NoError(t, exec.CommandContext(t.Context(), program, "migrate", "-db", db).Run())
 	// It is the first change, with the revision 1.
 	secret, err := exec.CommandContext(t.Context(), program, "token", "-db", db, "-role", "admin", "anna").Output()
 	require.NoError(t, err)

@@ -6,11 +6,9 @@ import (
 	"log/slog"
 	"sync"
 
-	"github.com/weir-go/weir/admin/audit"
 	"github.com/weir-go/weir/admin/manage"
 	"github.com/weir-go/weir/admin/people"
 	"github.com/weir-go/weir/admin/publish"
-	"github.com/weir-go/weir/admin/record"
 	"github.com/weir-go/weir/core/policies"
 	"github.com/weir-go/weir/core/policies/redissource"
 )
@@ -20,30 +18,27 @@ type adoptCommand struct {
 	published
 
 	App    string `arg:"" help:"The app."`
-	Reason string `required:"" help:"The reason, for the audit."`
+	Reason string `default:"weir-admin adopt" help:"The reason, for the audit."`
 }
 
 // Run makes the record's document of an app later than all that its services have seen.
-func (c *adoptCommand) Run(e *environment) error {
+func (c *adoptCommand) Run(e *environment) (err error) {
 	rdb, _, err := c.connect()
 	if err != nil {
 		return err
 	}
 	defer rdb.Close()
-	db, err := c.open(e)
+	o, err := c.open(e)
 	if err != nil {
 		return err
 	}
-	defer db.Close()
-	log := audit.New(db, audit.Options{})
-	defer log.Close()
-	r := record.New(db, log)
-	publisher := publish.New(r, rdb, slog.New(slog.DiscardHandler)) // an alarm is why somebody adopts
+	defer o.close(&err)
+	publisher := publish.New(o.Record, rdb, slog.New(slog.DiscardHandler)) // an alarm is why somebody adopts
 	if err := publisher.Round(e.ctx); err != nil {
 		return err
 	}
 	m, err := manage.New(manage.Options{
-		Record: r, Audit: log, Publisher: publisher,
+		Record: o.Record, Audit: o.Audit, Publisher: publisher,
 		Services: func(ctx context.Context, app string) ([]*policies.Process, int, error) {
 			return redissource.Processes(ctx, rdb, app)
 		},

@@ -10,7 +10,6 @@ import (
 	"github.com/weir-go/weir/admin/audit"
 	"github.com/weir-go/weir/admin/internal/sqldb"
 	"github.com/weir-go/weir/admin/people"
-	"github.com/weir-go/weir/admin/record"
 )
 
 type auditCommand struct {
@@ -26,19 +25,17 @@ type verifyCommand struct {
 }
 
 // Run verifies the audit. Without -log and -head, whoever can write to the database can also compute its chain anew.
-func (c *verifyCommand) Run(e *environment) error {
+func (c *verifyCommand) Run(e *environment) (err error) {
 	kept, err := c.kept()
 	if err != nil {
 		return err
 	}
-	db, err := c.open(e)
+	o, err := c.open(e)
 	if err != nil {
 		return err
 	}
-	defer db.Close()
-	log := audit.New(db, audit.Options{})
-	defer log.Close()
-	report, err := log.Verify(e.ctx, kept...)
+	defer o.close(&err)
+	report, err := o.Audit.Verify(e.ctx, kept...)
 	if err != nil {
 		return err
 	}
@@ -87,24 +84,22 @@ type forgetCommand struct {
 }
 
 // Run forgets keys.
-func (c *forgetCommand) Run(e *environment) error {
+func (c *forgetCommand) Run(e *environment) (err error) {
 	before, err := time.Parse(time.DateOnly, c.Before)
 	if err != nil {
 		return fmt.Errorf("-before is %.40q; give a day such as 2026-01-31", c.Before)
 	}
-	db, err := c.open(e)
+	o, err := c.open(e)
 	if err != nil {
 		return err
 	}
-	defer db.Close()
-	log := audit.New(db, audit.Options{})
-	defer log.Close()
+	defer o.close(&err)
 	console := people.Console()
-	n, err := log.ForgetKeys(e.ctx, audit.Person{ID: console.ID, Name: console.Name}, c.Reason, before)
+	n, err := o.Audit.ForgetKeys(e.ctx, audit.Person{ID: console.ID, Name: console.Name}, c.Reason, before)
 	if err != nil {
 		return err
 	}
-	kept, err := record.New(db, log).ForgetKeys(e.ctx, before)
+	kept, err := o.Record.ForgetKeys(e.ctx, before)
 	if err != nil {
 		return err
 	}

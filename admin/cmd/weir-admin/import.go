@@ -24,20 +24,17 @@ type importCommand struct {
 }
 
 // Run plans the import, and makes it if it is asked to.
-func (c *importCommand) Run(e *environment) error {
+func (c *importCommand) Run(e *environment) (err error) {
 	plan, err := c.plan(e.ctx)
 	if err != nil {
 		return err
 	}
-	db, err := c.open(e)
+	o, err := c.open(e)
 	if err != nil {
 		return err
 	}
-	defer db.Close()
-	log := audit.New(db, audit.Options{})
-	defer log.Close()
-	r := record.New(db, log)
-	change, err := c.change(e.ctx, r, plan)
+	defer o.close(&err)
+	change, err := c.change(e.ctx, o.Record, plan)
 	if err != nil {
 		return err
 	}
@@ -49,7 +46,7 @@ func (c *importCommand) Run(e *environment) error {
 	}
 	done := "would be written; -apply writes them"
 	if c.Apply && len(change.Edits) > 0 {
-		if _, err := r.Change(e.ctx, change); err != nil {
+		if _, err := o.Record.Change(e.ctx, change); err != nil {
 			return err
 		}
 	}

@@ -28,7 +28,7 @@ type command struct {
 	Serve   serveCommand   `cmd:"" default:"withargs" help:"Serve the API and the page, and publish in Redis. The default."`
 	Demo    demoCommand    `cmd:"" help:"Show it with nothing installed: made-up services in the process, and a database that is gone at the end."`
 	Migrate migrateCommand `cmd:"" help:"Make the tables of the database what this version needs, as serve does when it starts."`
-	Link    linkCommand    `cmd:"" help:"Make a link that signs a person in once, where there is no identity provider, or none that answers."`
+	Link    linkCommand    `cmd:"" help:"Make a link by which a person logs in once, where there is no identity provider, or none that answers."`
 	Token   tokenCommand   `cmd:"" help:"Make a token for a program, and print it."`
 	Import  importCommand  `cmd:"" help:"Plan the policies of an older limiter's table, rate_limiter_info in MySQL, and with -apply write them."`
 	Audit   auditCommand   `cmd:"" help:"Look at the audit."`

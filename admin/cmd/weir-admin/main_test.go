@@ -59,7 +59,7 @@ func TestRefusesToStart(t *testing.T) {
 		{[]string{"-public-url", "https://anna@limits.example.com"}, "public URL"},
 		{[]string{"-oidc-client", "weir"}, "-oidc-issuer"},
 		{[]string{"-oidc-issuer", "http://login.example.com", "-oidc-client", "weir"}, "https"},
-		{[]string{"-oidc-issuer", "https://login.example.com"}, "client id"},
+		{[]string{"-oidc-issuer", "https://login.example.com"}, "-oidc-client"},
 		{[]string{"-oidc-issuer", "https://h", "-oidc-client", "weir", "-oidc-secret-file", filepath.Join(dir, "none")}, "none"},
 		{[]string{"-counts", "pay=" + filepath.Join(dir, "none")}, "-counts pay"},
 		{[]string{"-counts", "pay=" + write(t, "127.0.0.1:6379")}, "-counts pay"},
@@ -91,6 +91,28 @@ func TestMigrateAndBackup(t *testing.T) {
 	require.NoError(t, within(t, "backup", "-db", db, copied))
 	require.NoError(t, within(t, "migrate", "-db", copied), "the copy is a database")
 	require.Error(t, within(t, "backup", "-db", db, copied))
+}
+
+// Only serve and migrate make a file: any other command was given the wrong one.
+func TestMissingDatabase(t *testing.T) {
+	if race.Enabled {
+		t.Skip("there is no SQLite with the race detector")
+	}
+	db := filepath.Join(t.TempDir(), "weir.db")
+	for _, args := range [][]string{
+		{"link", "-role", "admin", "anna"}, {"token", "-role", "admin", "anna"}, {"adopt", "pay"}, {"audit", "verify"},
+		{"audit", "forget", "-before", "2026-01-31", "-reason", "x"}, {"backup", db + "-copy"},
+	} {
+		for _, at := range []string{db, "file://" + db, "@" + write(t, db)} {
+			err := within(t, append(slices.Clip(args), "-db", at)...)
+			require.ErrorContains(t, err, "there is no database", "%q", args)
+			require.ErrorContains(t, err, "give -db, the one that the server has", "%q", args)
+			require.NoFileExists(t, db, "%q", args)
+		}
+	}
+	require.NoFileExists(t, db+"-copy")
+	require.NoError(t, within(t, "migrate", "-db", db))
+	require.NoError(t, within(t, "audit", "verify", "-db", db))
 }
 
 func TestHelp(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"io"
 	"strings"
 
-	"github.com/weir-go/weir/admin/audit"
 	"github.com/weir-go/weir/admin/people"
 	"github.com/weir-go/weir/admin/rights"
 )
@@ -15,7 +14,7 @@ type entry struct {
 	database
 
 	Name string      `arg:"" help:"The name of the person or program, which stands in the history."`
-	Role rights.Role `placeholder:"ROLE" help:"viewer, operator, owner or admin. Without it, the roles that the person has."`
+	Role rights.Role `placeholder:"ROLE" help:"viewer, operator, owner or admin: the person is given it, unless they have more in the app. Without it, the roles that the person has."`
 	App  string      `default:"*" help:"The app of the role; * is all apps."`
 }
 
@@ -30,20 +29,18 @@ type linkCommand struct {
 	entry
 
 	PublicURL string `name:"public-url" default:"http://127.0.0.1:7070" placeholder:"URL" help:"The URL by which browsers reach the server."`
-	Days      int    `default:"1" help:"Days until the role ends; 0 for no end. The link must be used within ten minutes, and the session ends after a day."`
+	Days      int    `default:"1" help:"Days until a role that is given ends; 0 for no end. The link must be used within ten minutes, and the session ends after a day."`
 	Reason    string `default:"weir-admin link" help:"The reason, for the audit."`
 }
 
 // Run makes a link.
-func (c *linkCommand) Run(e *environment) error {
-	db, err := c.open(e)
+func (c *linkCommand) Run(e *environment) (err error) {
+	o, err := c.open(e)
 	if err != nil {
 		return err
 	}
-	defer db.Close()
-	log := audit.New(db, audit.Options{})
-	defer log.Close()
-	who, err := people.New(e.ctx, people.Options{DB: db, Audit: log, PublicURL: c.PublicURL})
+	defer o.close(&err)
+	who, err := people.New(e.ctx, people.Options{DB: o.DB, Audit: o.Audit, PublicURL: c.PublicURL})
 	if err != nil {
 		return err
 	}
@@ -57,7 +54,7 @@ func (c *linkCommand) Run(e *environment) error {
 
 // printLink shows a link to whoever has started the program.
 func printLink(out io.Writer, name string, link people.Link) {
-	fmt.Fprintf(out, "To sign in as %s, once and until %s, open\n  %s\nor, without scripts, type the code at %s\n  %s\n",
+	fmt.Fprintf(out, "To log in as %s, once and until %s, open\n  %s\nor, without scripts, type the code at %s\n  %s\n",
 		name, link.Ends.Local().Format("15:04"), link.URL, strings.TrimSuffix(link.URL, "#"+link.Code), link.Code)
 }
 
@@ -65,20 +62,18 @@ type tokenCommand struct {
 	entry
 
 	For    string `default:"cli" help:"The name of the token, such as the program that uses it, which stands in the history as well."`
-	Days   int    `default:"90" help:"Days until the token and the role end, at most 365."`
+	Days   int    `default:"90" help:"Days until the token ends, and a role that is given with it, at most 365."`
 	Reason string `default:"weir-admin token" help:"The reason, for the audit."`
 }
 
 // Run makes a token, and prints nothing else.
-func (c *tokenCommand) Run(e *environment) error {
-	db, err := c.open(e)
+func (c *tokenCommand) Run(e *environment) (err error) {
+	o, err := c.open(e)
 	if err != nil {
 		return err
 	}
-	defer db.Close()
-	log := audit.New(db, audit.Options{})
-	defer log.Close()
-	who, err := people.New(e.ctx, people.Options{DB: db, Audit: log, PublicURL: "http://127.0.0.1"}) // it makes no link
+	defer o.close(&err)
+	who, err := people.New(e.ctx, people.Options{DB: o.DB, Audit: o.Audit, PublicURL: "http://127.0.0.1"}) // it makes no link
 	if err != nil {
 		return err
 	}

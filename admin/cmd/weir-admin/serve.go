@@ -15,11 +15,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/weir-go/weir/admin/audit"
 	"github.com/weir-go/weir/admin/counts"
 	"github.com/weir-go/weir/admin/people"
 	"github.com/weir-go/weir/admin/publish"
-	"github.com/weir-go/weir/admin/record"
 	"github.com/weir-go/weir/admin/rights"
 	"github.com/weir-go/weir/admin/site"
 	"github.com/weir-go/weir/core/enforce"
@@ -107,7 +105,7 @@ func (c countFlags) open(rdb redis.UniversalClient) (*counts.Stores, func(), err
 
 // oidcFlags are those of the identity provider.
 type oidcFlags struct {
-	Issuer     string   `placeholder:"URL" help:"The identity provider, OpenID Connect. Without it, people sign in by links."`
+	Issuer     string   `placeholder:"URL" help:"The identity provider, OpenID Connect. Without it, people log in by links."`
 	Client     string   `placeholder:"ID" help:"The id of this server at the provider, where its redirect URL is that of -public-url and /login/callback."`
 	SecretFile string   `placeholder:"FILE" help:"A file with the secret of the client."`
 	Scopes     []string `help:"Scopes to ask for, besides openid; profile unless given."`
@@ -121,6 +119,9 @@ func (o oidcFlags) provider() (*people.OIDC, error) {
 			return nil, errors.New("there is no -oidc-issuer; give the URL of the provider")
 		}
 		return nil, nil
+	}
+	if o.Client == "" {
+		return nil, errors.New("there is no -oidc-client; give the id under which the provider knows this server")
 	}
 	p := &people.OIDC{Issuer: o.Issuer, ClientID: o.Client, Scopes: o.Scopes, GroupsClaim: o.Groups}
 	if o.SecretFile != "" {
@@ -137,7 +138,7 @@ func (o oidcFlags) provider() (*people.OIDC, error) {
 const drain = 5 * time.Second
 
 // Run serves until the program is to end.
-func (c *serveCommand) Run(e *environment) error {
+func (c *serveCommand) Run(e *environment) (err error) {
 	ctx := e.ctx
 	provider, err := c.OIDC.provider()
 	if err != nil {
@@ -158,23 +159,19 @@ func (c *serveCommand) Run(e *environment) error {
 	if err != nil {
 		return err
 	}
-	db, err := c.open(e)
+	o, err := c.openOrMake(e, e.out)
 	if err != nil {
 		return err
 	}
-	defer db.Close()
-	log := audit.New(db, audit.Options{Lines: e.out})
-	defer log.Close()
-	r := record.New(db, log)
-
+	defer o.close(&err)
 	stores, closeStores, err := c.Counts.open(looks)
 	if err != nil {
 		return err
 	}
 	defer closeStores()
-	publisher := publish.New(r, rdb, slog.Default())
+	publisher := publish.New(o.Record, rdb, slog.Default())
 	options := site.Options{
-		DB: db, Record: r, Audit: log, PublicURL: public, OIDC: provider, Trusted: c.Trusted, Publisher: publisher, Counts: stores,
+		DB: o.DB, Record: o.Record, Audit: o.Audit, PublicURL: public, OIDC: provider, Trusted: c.Trusted, Publisher: publisher, Counts: stores,
 		Services: func(ctx context.Context, app string) ([]*policies.Process, int, error) {
 			return redissource.Processes(ctx, rdb, app)
 		},

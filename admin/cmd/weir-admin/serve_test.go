@@ -67,7 +67,7 @@ func TestServe(t *testing.T) {
 	redis := redistest.Single(t)
 	at := []string{"-db", filepath.Join(t.TempDir(), "weir.db"), "-redis", "redis://" + redis.Addr()}
 	first := startServer(t, at...)
-	assert.Contains(t, first.said, "To sign in as admin, once")
+	assert.Contains(t, first.said, "To log in as admin, once")
 	assert.Contains(t, first.said, first.url+"/link#")
 	command := func(args ...string) string {
 		t.Helper()
@@ -85,13 +85,13 @@ func TestServe(t *testing.T) {
 	written, err := admin.Put(t.Context(), "pay", "login", policies.Policy{Text: "5/1m"}, adminapi.Write{Reason: "a test"})
 	require.NoError(t, err)
 	assert.True(t, written.Published)
-	assert.Contains(t, command("link", at[0], at[1], "-role", "operator", "-app", "pay", "bob"), "To sign in as bob, once")
+	assert.Contains(t, command("link", at[0], at[1], "-role", "operator", "-app", "pay", "bob"), "To log in as bob, once")
 	assert.Contains(t, command("audit", "verify", at[0], at[1]), "rows are as they were written")
-	assert.Contains(t, command("adopt", at[0], at[1], at[2], at[3], "-reason", "a restored backup", "pay"), "pay 2.")
+	assert.Contains(t, command("adopt", at[0], at[1], at[2], at[3], "pay"), "pay 2.")
 	first.end()
 
 	second := startServer(t, at...)
-	assert.NotContains(t, second.said, "To sign in")
+	assert.NotContains(t, second.said, "To log in")
 	admin.URL = second.url
 	apps, err := admin.Apps(t.Context())
 	require.NoError(t, err)

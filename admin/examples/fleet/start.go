@@ -72,6 +72,7 @@ var serving = regexp.MustCompile(`weir-admin: serving"? address=(\S+)`)
 
 // startAdmin starts a weir-admin with its record in dir, as by
 //
+//	weir-admin migrate -db weir.db
 //	weir-admin token -db weir.db -role owner -app shop anna
 //	weir-admin -db weir.db -redis redis://127.0.0.1:6379
 func startAdmin(ctx context.Context, dir, socket string) (a *admin, stop func(), err error) {
@@ -79,6 +80,9 @@ func startAdmin(ctx context.Context, dir, socket string) (a *admin, stop func(),
 	build := exec.CommandContext(ctx, "go", "build", "-o", program, "github.com/weir-go/weir/admin/cmd/weir-admin")
 	if text, err := build.CombinedOutput(); err != nil {
 		return nil, nil, fmt.Errorf("go build: %w\n%s", err, text)
+	}
+	if text, err := exec.CommandContext(ctx, program, "migrate", "-db", db).CombinedOutput(); err != nil { //nolint:gosec // built above
+		return nil, nil, fmt.Errorf("weir-admin migrate: %w\n%s", err, text)
 	}
 	token, err := exec.CommandContext(ctx, program, "token", "-db", db, "-role", "owner", "-app", app, "anna").Output() //nolint:gosec // built above
 	if err != nil {

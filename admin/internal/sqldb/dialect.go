@@ -4,7 +4,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 
@@ -85,6 +87,16 @@ func locate(location string) (d dialect, write, read string, err error) {
 	}
 	write, read = sqliteName(location)
 	return sqlite, write, read, nil
+}
+
+// Missing reports whether a location is that of a file that does not exist, which [Open] would make.
+func Missing(location string) bool {
+	d, _, _, err := locate(location)
+	if err != nil || !d.oneWriter {
+		return false
+	}
+	_, err = os.Stat(strings.TrimPrefix(location, "file://"))
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // sqliteName returns the names of a file for a connection that writes and for those that read.
