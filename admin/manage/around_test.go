@@ -2,6 +2,7 @@ package manage_test
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -159,4 +160,35 @@ func TestDeleteAppWithoutSettings(t *testing.T) {
 	_, err = a.DeleteApp(ctx, root, "shop", create)
 	assert.Equal(t, http.StatusPreconditionFailed, status(err), "%v", err)
 	assert.NotContains(t, manage.Problem(err).Detail, "policy")
+}
+
+// A preview asks no app about which the person may not know, though they type its name.
+func TestPreviewAsksNoHiddenApp(t *testing.T) {
+	a, ctx := start(t, sqltest.New(t)), t.Context()
+	root, viewer := a.person("root", rights.Admin), a.person("eva", rights.Viewer, "shop")
+	a.announce("api", "100/1m; algorithm fixed-window") // of pay
+	for _, app := range []string{"pay", "shop"} {
+		_, err := a.PutPolicy(ctx, root, app, "other", text("100/1m"), create)
+		require.NoError(t, err)
+	}
+	ask := manage.AskPreview{Policy: adminapi.Policy{Text: "100/1m", Apps: []string{"pay"}}}
+	found, err := a.Preview(ctx, root, "shop", "api", ask)
+	require.NoError(t, err)
+	assert.False(t, found.Unused)
+	found, err = a.Preview(ctx, viewer, "shop", "api", ask)
+	require.NoError(t, err)
+	assert.True(t, found.Unused)
+	assert.Empty(t, found.CannotUse)
+}
+
+// A key that is too long for a store is refused before anything is kept of it.
+func TestPreviewOfALongKey(t *testing.T) {
+	a, ctx := start(t, sqltest.New(t)), t.Context()
+	operator := a.person("ben", rights.Operator, "pay")
+	ask := manage.AskPreview{Policy: text("100/1m"), Keys: []string{strings.Repeat("x", 100_000)}}
+	_, err := a.Preview(ctx, operator, "pay", "api", ask)
+	assert.Equal(t, http.StatusUnprocessableEntity, status(err))
+	rows, err := a.Audit(ctx, operator, manage.WhichAudit{App: "pay", Action: "look"})
+	require.NoError(t, err)
+	assert.Empty(t, rows.Rows)
 }

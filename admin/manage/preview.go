@@ -132,6 +132,11 @@ func (m *Manager) Preview(ctx context.Context, who *rights.Person, app, name str
 			return nil, err
 		}
 	}
+	for _, key := range ask.Keys {
+		if err := counts.CheckKey(key); err != nil {
+			return nil, refusal(http.StatusUnprocessableEntity, "%v", err)
+		}
+	}
 	before, revision, err := m.o.Record.Policy(ctx, app, name)
 	if missing := new(record.NotFoundError); err != nil && (!errors.As(err, &missing) || missing.Owner != "") {
 		return nil, m.shown(who, app, err)
@@ -265,7 +270,11 @@ func (m *Manager) previewOthers(ctx context.Context, who *rights.Person, app str
 		}
 	}
 	slices.Sort(apps)
-	apps = slices.DeleteFunc(slices.Compact(apps), func(other string) bool { return other == app || other == policies.AllApps })
+	lent := ask.Before.Apps
+	apps = slices.DeleteFunc(slices.Compact(apps), func(other string) bool { // an app that somebody has but typed tells them nothing
+		known := visible(who, other) || slices.Contains(lent, other) || slices.Contains(lent, policies.AllApps)
+		return other == app || other == policies.AllApps || !known
+	})
 	ctx, cancel := context.WithTimeout(ctx, glimpse)
 	defer cancel()
 	for _, other := range apps[:min(len(apps), maxOthers)] {
