@@ -22,6 +22,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-go/weir/admin/internal/sqldb"
 	"github.com/weir-go/weir/admin/internal/sqltest"
 	"github.com/weir-go/weir/admin/people"
 	"github.com/weir-go/weir/admin/rights"
@@ -189,6 +190,27 @@ func loginByProvider(t *testing.T, location string) {
 	assert.Equal(t, http.StatusForbidden, status)
 	_, err = s.of(b)
 	require.ErrorIs(t, err, people.ErrNobody)
+}
+
+// Nothing is kept of somebody without a right while as many people are known as are kept.
+func TestNobodyBeyondTheBound(t *testing.T) {
+	c := startCompany(t)
+	s := start(t, sqltest.New(t), withCompany(c))
+	require.NoError(t, s.db.Change(t.Context(), func(ctx context.Context, c *sqldb.Change) error {
+		_, err := c.Exec(ctx, `INSERT INTO weir_people (id, issuer, subject, name, seen, barred)
+			WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000)
+			SELECT 'x' || i, 'x', CAST(i AS TEXT), 'x', CAST(? AS BIGINT), 0 FROM n`, time.Now().UnixMicro())
+		return err
+	}))
+	c.is("8", "Ben", "sales", "support")
+	status, _ := newBrowser(t).get(s.url + "/login/start")
+	assert.Equal(t, http.StatusForbidden, status)
+	people, members := 0, 0
+	require.NoError(t, s.db.Change(t.Context(), func(ctx context.Context, c *sqldb.Change) error {
+		return c.Row(ctx, `SELECT (SELECT COUNT(*) FROM weir_people), (SELECT COUNT(*) FROM weir_members)`).Scan(&people, &members)
+	}))
+	assert.Equal(t, 20_000, people)
+	assert.Zero(t, members)
 }
 
 // What a provider's answer must not be.

@@ -178,7 +178,7 @@ func (p *People) enter(ctx context.Context, t sqldb.Tx, id string, l login) (*ri
 			return nil, err
 		}
 		if people >= maxPeople && !anything(r) {
-			return r, nil
+			return r, p.join(ctx, t, id, nil) // nobody would ever tidy up after somebody who is not kept
 		}
 		_, err = t.Exec(ctx, `INSERT INTO weir_people (id, issuer, subject, name, seen, barred) VALUES (?, ?, ?, ?, ?, 0)`,
 			id, l.issuer, l.subject, l.name, now)

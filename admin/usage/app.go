@@ -230,7 +230,8 @@ func (r *reading) policyOf(name string) *policy {
 func (r *reading) tierOf(p *policy, name string) *tier {
 	is := func(name string) func(tier) bool { return func(t tier) bool { return t.name == name } }
 	at := slices.IndexFunc(p.tiers, is(name))
-	if at < 0 && len(p.tiers) >= maxTiers-1 {
+	full := len(p.tiers) >= maxTiers-1 || r.room < tierSize+len(name) && len(p.tiers) > 0
+	if at < 0 && full {
 		name = Others
 		at = slices.IndexFunc(p.tiers, is(name))
 	}
