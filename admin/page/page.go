@@ -125,7 +125,9 @@ func (s *server) screen(show screen) http.Handler {
 		who, err := s.Authenticate(r)
 		v.who = who
 		if err == nil && r.Method == http.MethodPost {
-			err = formOf(r)
+			if err = formOf(r); err == nil { // a form may take long, and rights may be gone meanwhile
+				v.who, err = s.Authenticate(r)
+			}
 		}
 		if err == nil {
 			err = show(s, v)

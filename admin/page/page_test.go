@@ -337,6 +337,30 @@ func TestEndedSession(t *testing.T) {
 	}
 }
 
+// Somebody who is put out while they send a form has no right any more when it has come.
+func TestPutOutWhileSending(t *testing.T) {
+	t.Parallel()
+	who, known := owner, error(nil)
+	h, err := page.New(page.Options{
+		Manager: newFake(fixed), Authenticate: func(*http.Request) (*rights.Person, error) { return who, known }, Now: fixed,
+	})
+	require.NoError(t, err)
+	form := strings.NewReader("what=put&text=70%2F1m&revision=4")
+	body := readerFunc(func(b []byte) (int, error) {
+		who, known = nil, people.ErrNobody
+		return form.Read(b)
+	})
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/apps/pay/policies/search/review", body)
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	assert.Equal(t, http.StatusUnauthorized, w.Code)
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
+
 // What goes wrong inside is for the log.
 func TestInternalErrorsStayInside(t *testing.T) {
 	t.Parallel()
