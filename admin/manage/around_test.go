@@ -12,6 +12,7 @@ import (
 	"github.com/weir-go/weir/admin/internal/sqltest"
 	"github.com/weir-go/weir/admin/manage"
 	"github.com/weir-go/weir/admin/rights"
+	"github.com/weir-go/weir/core/policies"
 	"github.com/weir-go/weir/internal/adminapi"
 )
 
@@ -191,4 +192,58 @@ func TestPreviewOfALongKey(t *testing.T) {
 	rows, err := a.Audit(ctx, operator, manage.WhichAudit{App: "pay", Action: "look"})
 	require.NoError(t, err)
 	assert.Empty(t, rows.Rows)
+}
+
+// Tiers that one process has and others have not are no reason to write them for all: anybody can announce a process.
+func TestTakeOverOfTiers(t *testing.T) {
+	a, ctx := start(t, sqltest.New(t)), t.Context()
+	owner := a.person("anna", rights.Owner, "pay")
+	process := func(id string, tiers map[string]string) *policies.Process {
+		return &policies.Process{ID: id, Rules: []policies.RuleState{
+			{Policy: "api", Code: "100/1m", Now: "100/1m", Tiers: tiers, Meaning: policies.Code},
+		}}
+	}
+	pro := map[string]string{"pro": "500/1m"}
+	a.processes["pay"] = []*policies.Process{process("1", map[string]string{"pro": "unlimited"}), process("2", pro)}
+	_, err := a.TakeOver(ctx, owner, "pay", "api", create)
+	assert.Equal(t, http.StatusConflict, status(err))
+	a.sleep(time.Minute)
+	a.processes["pay"] = []*policies.Process{process("1", pro), process("2", nil)}
+	_, err = a.TakeOver(ctx, owner, "pay", "api", create)
+	assert.Equal(t, http.StatusConflict, status(err))
+	a.sleep(time.Minute)
+	a.processes["pay"] = []*policies.Process{process("1", pro), process("2", pro)}
+	written, err := a.TakeOver(ctx, owner, "pay", "api", create)
+	require.NoError(t, err)
+	require.Len(t, written.Differences, 1)
+	assert.Equal(t, pro, written.Differences[0].After.Tiers)
+}
+
+// Whoever has a token of somebody sees no tokens of apps that it is not for.
+func TestTokensOfHiddenApps(t *testing.T) {
+	a, ctx := start(t, sqltest.New(t)), t.Context()
+	anna := a.person("anna", rights.Owner, "pay", "secret")
+	for _, app := range []string{"pay", "secret"} {
+		_, err := a.MakeToken(ctx, anna, manage.NewToken{Name: app, Apps: []string{app}, Role: "viewer", Days: 1}, "because")
+		require.NoError(t, err)
+	}
+	all, err := a.Tokens(ctx, anna, 0, 0)
+	require.NoError(t, err)
+	require.Len(t, all.Tokens, 2)
+	token := &rights.Person{ID: anna.ID, Roles: map[string]rights.Role{"pay": rights.Viewer}, Token: all.Tokens[0].ID}
+	seen, err := a.Tokens(ctx, token, 0, 0)
+	require.NoError(t, err)
+	require.Len(t, seen.Tokens, 1)
+	assert.Equal(t, "pay", seen.Tokens[0].Name)
+}
+
+// An owner of all apps gives roles in each, and so sees people.
+func TestAnOwnerOfAllAppsSeesPeople(t *testing.T) {
+	a := start(t, sqltest.New(t))
+	everywhere, viewer := a.person("anna", rights.Owner, rights.AllApps), a.person("eva", rights.Viewer, "pay")
+	all, err := a.People(t.Context(), everywhere, "", 0)
+	require.NoError(t, err)
+	assert.Len(t, all.People, 2)
+	_, err = a.People(t.Context(), viewer, "", 0)
+	assert.Equal(t, http.StatusForbidden, status(err))
 }

@@ -203,7 +203,7 @@ func (m *Manager) TakeOver(ctx context.Context, who *rights.Person, app, name st
 	if err := m.may(who, rights.ActionWrite, app); err != nil {
 		return nil, err
 	}
-	p, err := m.ofCode(ctx, app, name)
+	p, err := m.taken(ctx, app, name)
 	if err != nil {
 		return nil, err
 	}
@@ -218,7 +218,7 @@ func (m *Manager) CodeOf(ctx context.Context, who *rights.Person, app, name stri
 	if err := m.may(who, rights.ActionView, app); err != nil {
 		return nil, err
 	}
-	p, err := m.ofCode(ctx, app, name)
+	p, err := m.taken(ctx, app, name)
 	if err != nil {
 		return nil, err
 	}
@@ -226,29 +226,40 @@ func (m *Manager) CodeOf(ctx context.Context, who *rights.Person, app, name stri
 	return &out, nil
 }
 
-// ofCode returns a policy as the code of all processes of an app has it.
-func (m *Manager) ofCode(ctx context.Context, app, name string) (*policies.Policy, error) {
+// taken returns the policy of the code, unless its tiers are those of some processes alone, which would hold for all.
+func (m *Manager) taken(ctx context.Context, app, name string) (*policies.Policy, error) {
+	p, mixed, err := m.ofCode(ctx, app, name)
+	if err == nil && mixed {
+		err = refusal(http.StatusConflict, "processes of app %q have different tiers of the policy %q in their code, or no room to announce them; "+
+			"write those that shall hold", app, name)
+	}
+	return p, err
+}
+
+// ofCode returns a policy as the code of all processes of an app has it. mixed reports that they differ in their tiers, of
+// which it has those of one.
+func (m *Manager) ofCode(ctx context.Context, app, name string) (p *policies.Policy, mixed bool, err error) {
 	s := m.standing(ctx, app)
 	if s.failed != nil {
-		return nil, refusal(http.StatusServiceUnavailable, "the processes could not be read from Redis: %v; try again", s.failed)
+		return nil, false, refusal(http.StatusServiceUnavailable, "the processes could not be read from Redis: %v; try again", s.failed)
 	}
 	a := s.policies[name]
 	switch {
 	case a == nil || len(a.texts) == 0:
-		return nil, refusal(http.StatusNotFound, "no process of app %q has a policy %q in its code; weir services lists what they have", app, name)
+		return nil, false, refusal(http.StatusNotFound, "no process of app %q has a policy %q in its code; weir services lists what they have", app, name)
 	case len(a.texts) > 1:
-		return nil, refusal(http.StatusConflict, "processes of app %q have different texts of the policy %q in their code: %.200q; write the one that shall hold",
+		return nil, false, refusal(http.StatusConflict, "processes of app %q have different texts of the policy %q in their code: %.200q; write the one that shall hold",
 			app, name, a.texts)
 	}
 	code, err := core.Parse(a.texts[0])
 	if err != nil {
-		return nil, refusal(http.StatusConflict, "the processes of app %q announce a policy %q that is none: %v", app, name, err)
+		return nil, false, refusal(http.StatusConflict, "the processes of app %q announce a policy %q that is none: %v", app, name, err)
 	}
 	unnamed, err := core.NewPolicy("", code.Options(), code.Limits()...)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	return &policies.Policy{Text: unnamed.String(), Tiers: a.tiers}, nil
+	return &policies.Policy{Text: unnamed.String(), Tiers: a.tiers}, a.mixed, nil
 }
 
 // Apply makes the policies of the app that a document names those of the document, all in one change. With prune those

@@ -44,6 +44,8 @@ type standing struct {
 type announcedPolicy struct {
 	texts     []string // of the code
 	tiers     map[string]string
+	known     bool // whether tiers are those of a rule
+	mixed     bool // whether rules differ in their tiers
 	places    []string
 	processes int
 	origins   map[string]int // rules by meaning
@@ -86,13 +88,25 @@ func (s *standings) take(app string, now time.Time, processes []*policies.Proces
 		next = *kept
 	}
 	next.tried, next.failed = now, err
-	if kept != nil || len(s.apps) < maxStandings {
-		s.apps[app] = &next
+	if kept == nil && len(s.apps) >= maxStandings {
+		s.drop()
 	}
+	s.apps[app] = &next
 	if l := s.lists[app]; l != nil && err == nil {
 		l.read, l.processes, l.unreadable = now, processes, unreadable
 		s.limit(app)
 	}
+}
+
+// drop forgets the app that was read longest ago: one that is deleted, or was only asked for.
+func (s *standings) drop() {
+	oldest := ""
+	for app, kept := range s.apps {
+		if oldest == "" || kept.tried.Before(s.apps[oldest].tried) {
+			oldest = app
+		}
+	}
+	delete(s.apps, oldest)
 }
 
 // limit drops the lists for which nobody asks, and those of other apps than one while there are too many processes in all.
@@ -260,7 +274,7 @@ func (m *Manager) lastStanding(app string) standing {
 	return standing{}
 }
 
-// maxStandings bounds the apps that are kept: those that a record may have. Others are read again each time.
+// maxStandings bounds the apps that are kept: those that a record may have.
 const maxStandings = 1000
 
 func standingOf(processes []*policies.Process) standing {
@@ -302,8 +316,10 @@ func (a *announcedPolicy) add(r *policies.RuleState) {
 	if r.Place != "" && len(a.places) < maxPlaces && !slices.Contains(a.places, r.Place) {
 		a.places = append(a.places, r.Place)
 	}
-	if a.tiers == nil {
-		a.tiers = r.Tiers
+	if a.known {
+		a.mixed = a.mixed || !maps.Equal(a.tiers, r.Tiers)
+	} else {
+		a.known, a.tiers = true, r.Tiers
 	}
 	if r.Meaning == policies.Unusable && a.why == "" {
 		a.why = r.Why

@@ -2,6 +2,8 @@ package manage_test
 
 import (
 	"context"
+	"fmt"
+	"net/http"
 	"testing"
 	"time"
 
@@ -91,4 +93,28 @@ func TestNobodyWaitsForAnnouncements(t *testing.T) {
 	require.Eventually(t, func() bool { return processes() == 2 }, time.Minute, time.Millisecond)
 	list()
 	require.Equal(t, 2, <-listed)
+}
+
+// Names that are asked for and are no apps do not keep the announcements of apps from being kept.
+func TestNamesThatAreNoApps(t *testing.T) {
+	reads := map[string]int{}
+	a := start(t, sqltest.New(t), func(o *manage.Options) {
+		o.Services = func(_ context.Context, app string) ([]*policies.Process, int, error) {
+			reads[app]++
+			return nil, 0, nil
+		}
+	})
+	root := a.person("root", rights.Admin)
+	code := func(app string) {
+		_, err := a.CodeOf(t.Context(), root, app, "api")
+		assert.Equal(t, http.StatusNotFound, status(err))
+	}
+	for i := range 1000 {
+		code(fmt.Sprint("none-", i))
+	}
+	a.sleep(time.Second)
+	for range 3 {
+		code("pay")
+	}
+	assert.Equal(t, 1, reads["pay"])
 }

@@ -273,7 +273,7 @@ func (m *Manager) current(ctx context.Context, app, name string) (*policies.Poli
 		return nil, err
 	}
 	if p.Text == "" {
-		code, err := m.ofCode(ctx, app, name)
+		code, _, err := m.ofCode(ctx, app, name)
 		if err != nil {
 			return nil, err
 		}

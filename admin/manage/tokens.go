@@ -61,11 +61,16 @@ func (m *Manager) Tokens(ctx context.Context, who *rights.Person, after int64, l
 	}
 	out := &Tokens{Tokens: []Token{}}
 	for _, t := range all {
-		if t.ID > after && len(out.Tokens) < limited(limit) {
+		if t.ID > after && len(out.Tokens) < limited(limit) && (who.Token == 0 || seesAll(who, t.Apps)) {
 			out.Tokens = append(out.Tokens, tokenOf(t))
 		}
 	}
 	return out, nil
+}
+
+// seesAll reports whether a person may know of all of some apps: whoever has a token of a maker may not see all of theirs.
+func seesAll(who *rights.Person, apps []string) bool {
+	return !slices.ContainsFunc(apps, func(app string) bool { return !visible(who, app) })
 }
 
 func tokenOf(t people.Token) Token {
