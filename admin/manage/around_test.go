@@ -23,7 +23,8 @@ func TestAroundFourEyes(t *testing.T) {
 	root, anna := a.person("root", rights.Admin), a.person("anna", rights.Owner, "pay", "shop")
 	_, err := a.PutApp(ctx, root, "pay", adminapi.Settings{FourEyes: true}, create)
 	require.NoError(t, err)
-	_, err = a.PutApp(ctx, root, "shop", adminapi.Settings{KeptBy: "git.example/limits", KeptByToken: 3}, create)
+	pipeline := a.token(anna, "pay", "shop")
+	_, err = a.PutApp(ctx, root, "shop", adminapi.Settings{KeptBy: "git.example/limits", KeptByToken: pipeline.Token}, create)
 	require.NoError(t, err)
 	_, err = a.PutPolicy(ctx, root, "pay", "api", text("100/1m"), manage.Write{Create: true, Emergency: true, Reason: "the first"})
 	require.NoError(t, err)
@@ -33,13 +34,11 @@ func TestAroundFourEyes(t *testing.T) {
 	require.NoError(t, err)
 	assert.NotEmpty(t, written.Proposal, "an emergency that ends four eyes")
 
-	pipeline := *anna
-	pipeline.Token = 3
 	file := []byte(`{"format": 1, "app": "shop", "policies": {"lent": {"text": "100/1m", "apps": ["pay"]}}}`)
-	written, err = a.Apply(ctx, &pipeline, file, false, false, anyway)
+	written, err = a.Apply(ctx, pipeline, file, false, false, anyway)
 	require.NoError(t, err)
 	assert.NotEmpty(t, written.Proposal, "the files of another app")
-	written, err = a.Apply(ctx, &pipeline, []byte(`{"format": 1, "app": "shop", "policies": {"own": {"text": "100/1m"}}}`), false, false, anyway)
+	written, err = a.Apply(ctx, pipeline, []byte(`{"format": 1, "app": "shop", "policies": {"own": {"text": "100/1m"}}}`), false, false, anyway)
 	require.NoError(t, err)
 	assert.Empty(t, written.Proposal)
 

@@ -1,6 +1,7 @@
 package manage_test
 
 import (
+	"net/http"
 	"reflect"
 	"strconv"
 	"testing"
@@ -46,4 +47,34 @@ func TestRefusalsNameWhoCanHelp(t *testing.T) {
 	require.EqualError(t, err, `there is no app "shop" that you may see; an admin can add it, or give you a right on it`)
 	_, err = a.DeleteApp(ctx, root, "shop", anyway)
 	require.EqualError(t, err, `there is no app "shop" that you may see; an admin can add it, or give you a right on it`)
+}
+
+// A change is decided by the rights of the moment at which it is written, however long the request has waited for that.
+func TestOwnersWhoAreNoneAnyMore(t *testing.T) { sqltest.Each(t, ownersNoMore) }
+
+func ownersNoMore(t *testing.T, location string) {
+	a, ctx := start(t, location), t.Context()
+	root, anna := a.person("root", rights.Admin), a.person("anna", rights.Owner, "pay")
+	_, err := a.PutApp(ctx, root, "pay", adminapi.Settings{}, create)
+	require.NoError(t, err)
+	_, err = a.PutPolicy(ctx, anna, "pay", "api", text("100/1m"), create)
+	require.NoError(t, err)
+	viewer := people.Grant{Kind: people.KindPerson, Subject: anna.ID, Role: rights.Viewer}
+	_, err = a.people.SetGrants(ctx, people.By{Person: people.Console(), Reason: "for a test"}, "pay", []people.Grant{viewer}, people.Any)
+	require.NoError(t, err)
+	for what, change := range map[string]func(manage.Write) (*adminapi.Written, error){
+		"policy": func(w manage.Write) (*adminapi.Written, error) {
+			return a.PutPolicy(ctx, anna, "pay", "api", text("7/1m"), w)
+		},
+		"settings": func(w manage.Write) (*adminapi.Written, error) {
+			return a.PutApp(ctx, anna, "pay", adminapi.Settings{Title: "x"}, w)
+		},
+		"deletion": func(w manage.Write) (*adminapi.Written, error) { return a.DeletePolicy(ctx, anna, "pay", "api", w) },
+	} {
+		_, err := change(anyway)
+		assert.Equal(t, http.StatusForbidden, status(err), "%s: %v", what, err)
+	}
+	held, err := a.Policy(ctx, root, "pay", "api")
+	require.NoError(t, err)
+	assert.Equal(t, "100/1m", held.Policy.Text)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-go/weir/admin/audit"
 	"github.com/weir-go/weir/admin/counts"
+	"github.com/weir-go/weir/admin/internal/sqldb"
 	"github.com/weir-go/weir/admin/people"
 	"github.com/weir-go/weir/admin/publish"
 	"github.com/weir-go/weir/admin/record"
@@ -111,9 +112,26 @@ func (m *Manager) may(who *rights.Person, a rights.Action, apps ...string) error
 	return refused
 }
 
-// permit returns a function for record.Change: it decides, as the change is written, on all apps that use a policy
-// before or after it. named are those that the request names, and of which the answer may say that they are the reason.
-func (m *Manager) permit(who *rights.Person, a rights.Action, named ...string) func(string, []string) error {
+// permit returns the Permit of a record.Change: it decides by the rights that the person has as the change is written,
+// for which a request may have waited long.
+func (m *Manager) permit(
+	who *rights.Person, a rights.Action, named ...string,
+) func(context.Context, sqldb.Tx) (record.Verdict, error) {
+	return func(ctx context.Context, t sqldb.Tx) (record.Verdict, error) {
+		now := who
+		if m.o.People != nil {
+			var err error
+			if now, err = m.o.People.Now(ctx, t, who); err != nil {
+				return nil, err
+			}
+		}
+		return m.verdict(now, a, named...), nil
+	}
+}
+
+// verdict decides on all apps that use a policy before or after a change. named are those that the request names, and
+// of which the answer may say that they are the reason.
+func (m *Manager) verdict(who *rights.Person, a rights.Action, named ...string) record.Verdict {
 	return func(name string, apps []string) error {
 		err := m.may(who, a, apps...)
 		var refused *RightError

@@ -108,6 +108,14 @@ func (a *admin) person(name string, role rights.Role, apps ...string) *rights.Pe
 	return p
 }
 
+// token returns the person of a token that an owner has made.
+func (a *admin) token(owner *rights.Person, apps ...string) *rights.Person {
+	a.t.Helper()
+	made, err := a.MakeToken(a.t.Context(), owner, manage.NewToken{Name: "pipeline", Apps: apps, Role: "owner", Days: 365}, "for a test")
+	require.NoError(a.t, err)
+	return &rights.Person{ID: owner.ID, Name: owner.Name, Roles: owner.Roles, Token: made.ID}
+}
+
 // status returns that of the problem that an error is, 0 if it is nil.
 func status(err error) int {
 	if err == nil {
@@ -349,9 +357,9 @@ func fourEyes(t *testing.T, location string) {
 func TestKeptByFiles(t *testing.T) {
 	a, ctx := start(t, sqltest.New(t)), t.Context()
 	root, anna := a.person("root", rights.Admin), a.person("anna", rights.Owner, "pay")
-	pipeline := *anna
-	pipeline.Token = 3
-	_, err := a.PutApp(ctx, root, "pay", adminapi.Settings{KeptBy: "git.example/limits", KeptByToken: 3, FourEyes: true}, create)
+	pipeline, other := a.token(anna, "pay"), a.token(anna, "pay")
+	kept := adminapi.Settings{KeptBy: "git.example/limits", KeptByToken: pipeline.Token, FourEyes: true}
+	_, err := a.PutApp(ctx, root, "pay", kept, create)
 	require.NoError(t, err)
 	_, err = a.PutPolicy(ctx, anna, "pay", "api", text("1/1m"), create)
 	assert.Equal(t, http.StatusConflict, status(err))
@@ -359,18 +367,16 @@ func TestKeptByFiles(t *testing.T) {
 	file := []byte(`{"format": 1, "app": "pay", "policies": {"api": {"text": "100/1m"}}}`)
 	_, err = a.Apply(ctx, anna, file, false, false, anyway)
 	assert.Equal(t, http.StatusConflict, status(err), "a person has no files")
-	written, err := a.Apply(ctx, &pipeline, file, false, false, anyway)
+	written, err := a.Apply(ctx, pipeline, file, false, false, anyway)
 	require.NoError(t, err)
 	assert.Empty(t, written.Proposal)
 	assert.Len(t, written.Differences, 1)
-	other := pipeline
-	other.Token = 4
-	written, err = a.Apply(ctx, &other, []byte(`{"format": 1, "app": "pay", "policies": {"api": {"text": "200/1m"}}}`), false, false, anyway)
+	written, err = a.Apply(ctx, other, []byte(`{"format": 1, "app": "pay", "policies": {"api": {"text": "200/1m"}}}`), false, false, anyway)
 	require.NoError(t, err)
 	assert.NotEmpty(t, written.Proposal)
 	_, err = a.PutKey(ctx, anna, "pay", "api", manage.KeyNumbers{Key: "user=7", Text: "blocked", Until: a.now().Add(time.Hour)}, anyway)
 	require.NoError(t, err)
-	written, err = a.Apply(ctx, &pipeline, []byte(`{"format": 1, "app": "pay", "policies": {"api": {"text": "100/1m", "keys": {"user=7": "5/1m"}}}}`),
+	written, err = a.Apply(ctx, pipeline, []byte(`{"format": 1, "app": "pay", "policies": {"api": {"text": "100/1m", "keys": {"user=7": "5/1m"}}}}`),
 		false, true, anyway)
 	require.NoError(t, err)
 	require.Len(t, written.Beneath, 1)

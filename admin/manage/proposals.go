@@ -171,7 +171,7 @@ func (m *Manager) Approve(ctx context.Context, who *rights.Person, id, reason st
 	if err != nil {
 		return nil, err
 	}
-	if err := m.permit(who, rights.ActionApprove, p.App)("", p.Apps); err != nil {
+	if err := m.verdict(who, rights.ActionApprove, p.App)("", p.Apps); err != nil {
 		return nil, err
 	}
 	w := Write{Reason: reason}
@@ -207,13 +207,13 @@ func (m *Manager) Approve(ctx context.Context, who *rights.Person, id, reason st
 // mayApprove decides, as an approved change is written, whether both persons may.
 func (m *Manager) mayApprove(ctx context.Context, t sqldb.Tx, who *rights.Person, p *record.Proposal, apps []string) error {
 	if m.o.People == nil {
-		return m.permit(who, rights.ActionApprove, p.App)("", apps)
+		return m.verdict(who, rights.ActionApprove, p.App)("", apps)
 	}
 	now, err := m.o.People.Now(ctx, t, who)
 	if err != nil {
 		return err
 	}
-	if err := m.permit(now, rights.ActionApprove, p.App)("", apps); err != nil {
+	if err := m.verdict(now, rights.ActionApprove, p.App)("", apps); err != nil {
 		return err
 	}
 	author, err := m.o.People.Now(ctx, t, &rights.Person{ID: p.By.ID, Name: p.By.Name})

@@ -24,7 +24,7 @@ func TestKeysAndAppsAreHidden(t *testing.T) {
 	t.Parallel()
 	a := start(t, sqltest.New(t))
 	ctx := t.Context()
-	root := &rights.Person{ID: "root", Name: "root", Admin: true}
+	root := a.person("root", rights.Admin)
 	write := manage.Write{Any: true, Reason: "a test"}
 	for _, app := range []string{"pay", "secret"} {
 		_, err := a.PutApp(ctx, root, app, adminapi.Settings{}, write)
@@ -87,14 +87,14 @@ func TestARefusalNamesNoHiddenApp(t *testing.T) {
 	t.Parallel()
 	a := start(t, sqltest.New(t))
 	ctx := t.Context()
-	root := &rights.Person{ID: "root", Name: "root", Admin: true}
+	root := a.person("root", rights.Admin)
 	write := manage.Write{Any: true, Reason: "a test"}
 	_, err := a.PutPolicy(ctx, root, "pay", "lent", adminapi.Policy{Text: "10/1m", Apps: []string{"secret"}}, write)
 	require.NoError(t, err)
 	_, err = a.PutPolicy(ctx, root, "secret", "used", adminapi.Policy{Text: "10/1m", Apps: []string{"shop"}}, write)
 	require.NoError(t, err)
 
-	anna := personOf("anna", map[string]rights.Role{"pay": rights.Owner, "shop": rights.Owner})
+	anna := a.person("anna", rights.Owner, "pay", "shop")
 	_, err = a.PutPolicy(ctx, anna, "pay", "lent", adminapi.Policy{Text: "20/1m"}, write)
 	p := manage.Problem(err)
 	assert.Equal(t, http.StatusForbidden, p.Status)

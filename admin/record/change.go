@@ -26,9 +26,9 @@ type Change struct {
 	Emergency bool   // for the audit
 	Key       string // for the audit, if the change is of one key
 	Edits     []Edit
-	// Permit decides, if it is not nil, on each policy that would be another one, whose users are apps: its owner, and
-	// those that it names, before or after. name is "" for a change of the app itself. Its error is that of the change.
-	Permit func(name string, apps []string) error
+	// Permit returns, if it is not nil, the function that decides on each policy that would be another one. It is
+	// called once, within the change's transaction, so that rights which were lost before are none.
+	Permit func(ctx context.Context, t sqldb.Tx) (Verdict, error)
 	// Revision is that of the app as it was read: 0 expects nothing.
 	Revision int64
 	// Generation is a number that the generation of the app shall exceed. 0 leaves the generation as it is.
@@ -237,6 +237,10 @@ func (c *Change) checkPolicy(name string, p *policies.Policy) error {
 	return nil
 }
 
+// Verdict decides on a policy whose users are apps: its owner, and those that it names, before or after. name is ""
+// for a change of the app itself. Its error is that of the change.
+type Verdict func(name string, apps []string) error
+
 // users returns the apps that use versions of a policy: its owner, and those that they name.
 func (c *Change) users(versions ...*policies.Policy) []string {
 	apps := []string{c.App}
@@ -259,6 +263,7 @@ type writer struct {
 	at       time.Time
 	affected map[string]bool  // apps whose documents change
 	guarded  map[string]guard // apps, once they have been read
+	verdict  Verdict          // once it was asked for
 
 	temporary map[string][]Temporary // of the app's policies, once they have been read
 	created   bool                   // whether there is one policy more

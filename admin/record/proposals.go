@@ -86,14 +86,20 @@ func (r *Record) Propose(ctx context.Context, c Change, grants json.RawMessage) 
 	try := c
 	try.Dry, try.Reviewed = true, true
 	concerns := map[string]bool{c.App: true}
-	try.Permit = func(name string, apps []string) error {
-		for _, app := range apps {
-			concerns[app] = true
+	try.Permit = func(ctx context.Context, t sqldb.Tx) (Verdict, error) {
+		verdict := func(string, []string) error { return nil }
+		if c.Permit != nil {
+			var err error
+			if verdict, err = c.Permit(ctx, t); err != nil {
+				return nil, err
+			}
 		}
-		if c.Permit == nil {
-			return nil
-		}
-		return c.Permit(name, apps)
+		return func(name string, apps []string) error {
+			for _, app := range apps {
+				concerns[app] = true
+			}
+			return verdict(name, apps)
+		}, nil
 	}
 	outcome, err := r.Change(ctx, try)
 	if err != nil {
@@ -316,7 +322,9 @@ func (r *Record) Approve(ctx context.Context, a Approval) (*Outcome, *Proposal, 
 		if err := permit(p.Apps); err != nil {
 			return err
 		}
-		prepared.change.Permit = func(_ string, apps []string) error { return permit(apps) }
+		prepared.change.Permit = func(context.Context, sqldb.Tx) (Verdict, error) {
+			return func(_ string, apps []string) error { return permit(apps) }, nil
+		}
 		if outcome, err = prepared.Write(ctx, t); err != nil {
 			return err
 		}

@@ -143,7 +143,14 @@ func decodeCounts(text string) (counts []string, err error) {
 func (w *writer) permit(ctx context.Context, name string, apps []string, ordinary bool) error {
 	c := w.change
 	if c.Permit != nil {
-		if err := c.Permit(name, apps); err != nil {
+		if w.verdict == nil {
+			verdict, err := c.Permit(ctx, w.Tx)
+			if err != nil {
+				return err
+			}
+			w.verdict = verdict
+		}
+		if err := w.verdict(name, apps); err != nil {
 			return err
 		}
 	}
