@@ -41,7 +41,7 @@ func (b *tab) publish(text string) {
 // A change that is made in one browser shows in the others, within 3 s on a machine that has the time for it.
 func TestChangeShowsElsewhere(t *testing.T) {
 	s := newStage(t)
-	s.write("search", "the first one", policies.Policy{Text: "50/1m"})
+	s.write(policies.Policy{Text: "50/1m"})
 	writer, policy, app, home := s.enter("anna", rights.Owner), s.enter("ben", rights.Viewer), s.enter("chris", rights.Viewer), s.enter("dora", rights.Viewer)
 	policy.goTo("/apps/pay/policies/search")
 	app.goTo("/apps/pay")
@@ -71,7 +71,7 @@ func TestStaleForm(t *testing.T) {
 	for _, scripts := range []bool{true, false} {
 		t.Run(fmt.Sprintf("scripts=%t", scripts), func(t *testing.T) {
 			s := newStage(t)
-			s.write("search", "the first one", policies.Policy{Text: "50/1m"})
+			s.write(policies.Policy{Text: "50/1m"})
 			anna, ben := s.enter("anna", rights.Owner), s.enter("ben", rights.Owner)
 			if !scripts {
 				anna.withoutScripts()
@@ -114,7 +114,7 @@ func TestStaleForm(t *testing.T) {
 // Going back from the review to the editor keeps what was typed, and mistakes are shown while they are typed.
 func TestEditor(t *testing.T) {
 	s := newStage(t)
-	s.write("search", "the first one", policies.Policy{Text: "50/1m"})
+	s.write(policies.Policy{Text: "50/1m"})
 	b := s.enter("anna", rights.Owner)
 	b.goTo("/apps/pay/policies/search")
 	b.fill("#text", "70/1m")
@@ -131,7 +131,7 @@ func TestEditor(t *testing.T) {
 // A page whose server is gone says that it is old.
 func TestServerGone(t *testing.T) {
 	s := newStage(t)
-	s.write("search", "the first one", policies.Policy{Text: "50/1m"})
+	s.write(policies.Policy{Text: "50/1m"})
 	b := s.enter("anna", rights.Owner)
 	b.goTo("/apps/pay/policies/search")
 	b.fill("#text", "70/1m")
@@ -147,7 +147,7 @@ func TestServerGone(t *testing.T) {
 // Somebody whose session ends elsewhere is led to the login.
 func TestSessionEndsElsewhere(t *testing.T) {
 	s := newStage(t)
-	s.write("search", "the first one", policies.Policy{Text: "50/1m"})
+	s.write(policies.Policy{Text: "50/1m"})
 	b := s.enter("anna", rights.Owner)
 	b.goTo("/apps/pay")
 	status := ask[int](b, `fetch("/logout", {method: "POST"}).then(r => r.status)`)

@@ -69,12 +69,12 @@ func (s *stage) services(context.Context, string) ([]*policies.Process, int, err
 	return s.processes, 0, nil
 }
 
-// write writes a policy of the app "pay".
-func (s *stage) write(name, reason string, p policies.Policy) {
+// write writes the policy "search" of the app "pay".
+func (s *stage) write(p policies.Policy) {
 	s.t.Helper()
 	_, err := s.record.Change(s.t.Context(), record.Change{
-		App: "pay", By: audit.Person{ID: "local:stage", Name: "the stage"}, Reason: reason, Action: "set",
-		Edits: []record.Edit{{Name: name, Policy: &p}},
+		App: "pay", By: audit.Person{ID: "local:stage", Name: "the stage"}, Reason: "the first one", Action: "set",
+		Edits: []record.Edit{{Name: "search", Policy: &p}},
 	})
 	require.NoError(s.t, err)
 }
