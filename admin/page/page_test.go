@@ -297,6 +297,16 @@ func TestRulesThatObey(t *testing.T) {
 	assert.NotContains(t, text, `<span class="badge bad">`)
 }
 
+// What somebody types is not on trial before it is written.
+func TestTypedTrial(t *testing.T) {
+	t.Parallel()
+	h := serve(t, newFake(fixed), owner)
+	text := post(t, h, "/apps/pay/policies/search/edit", "text", "70/1m; shadow", "revision", "4").Body.String()
+	assert.Contains(t, text, `value="70/1m; shadow"`)
+	assert.NotContains(t, text, "On trial: nobody is refused")
+	assert.Contains(t, text, "</span>50/1m; shadow<")
+}
+
 // What only services can tell may be missing: the page says so and shows the rest.
 func TestGaps(t *testing.T) {
 	t.Parallel()

@@ -339,7 +339,13 @@ func (s *server) offerTrial(ctx context.Context, v *visit, b *policyBody) {
 	if !b.MayTrial || b.Held == nil {
 		return
 	}
-	f := &trialForm{Before: b.Held.Policy.Text, On: !b.Says.Trial, Revision: b.Held.Revision, Reasons: reasons, Ends: endsFor(b.MayWrite)}
+	says := b.Says
+	if b.Draft.Text != b.Held.Policy.Text { // somebody has typed another one
+		says = s.saysOf(v, draft{Text: b.Held.Policy.Text})
+	}
+	f := &trialForm{
+		Before: b.Held.Policy.Text, On: !says.Trial, Revision: b.Held.Revision, Reasons: reasons, Ends: endsFor(b.MayWrite),
+	}
 	after, err := s.Manager.TrialOf(ctx, v.who, b.App, b.Name, f.On)
 	if f.After = after; err != nil {
 		f.NoTrial = s.gap(v, err)
