@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A name stands once in an object, in whatever case, but for keys, which are names of people (FAULTS 32).
+// A name stands once in an object, in whatever case, but for keys, which are names of people.
 func TestOnce(t *testing.T) {
 	t.Parallel()
 	for body, says := range map[string]string{

@@ -52,7 +52,7 @@ func reasoned(method, path string) string {
 
 const apiPath = "/v1/apps/pay/policies/api"
 
-// A change says what it replaces, and is refused if that is not what holds (FAULTS 94).
+// A change says what it replaces, and is refused if that is not what holds.
 func TestIfMatch(t *testing.T) {
 	a := start(t)
 	steps := []struct {
@@ -99,7 +99,7 @@ func TestIfMatch(t *testing.T) {
 	assert.Equal(t, http.StatusNotFound, status)
 }
 
-// encoding/json would take the last of two names, and names in whatever case (FAULTS 32).
+// encoding/json would take the last of two names, and names in whatever case.
 func TestNamesTwiceInABody(t *testing.T) {
 	a := start(t)
 	for _, body := range []string{

@@ -92,9 +92,6 @@ func TestDecodeRefuses(t *testing.T) {
 			`1:13: redis_url: there is no such field: a document has "format", "app", "generation", "revision", "policies"`,
 			`1:54: policies.a.algorithm: there is no such field: a policy has "text", "tiers", "keys", "apps"`,
 		}},
-		"a server, a script and a file": {`{"format":1,"policies":{"a":{"server":"redis://x","script":"return 1","file":"/etc/passwd"}}}`, []string{
-			`policies.a.server: there is no such field`, `policies.a.script: there is no such field`, `policies.a.file: there is no such field`,
-		}},
 		"a field in another case": {`{"format":1,"Policies":{}}`, []string{`1:1: a document has no field "policies"`, `1:13: Policies: there is no such field`}},
 		"a number for a text":     {`{"format":1,"policies":{"a":{"text":100}}}`, []string{`1:37: policies.a.text: found the number 100: give a text such as "100/1m", in quotes`}},
 		"an empty text":           {`{"format":1,"policies":{"a":{"text":""}}}`, []string{`policies.a.text: the text is empty; leave the field out`}},
@@ -176,10 +173,10 @@ func TestNamesTwice(t *testing.T) {
 	assert.ErrorContains(t, err, "this name stands here twice")
 }
 
-// A document has numbers and nothing else: no connection, no script, no program. See FAULTS 102.
+// A document has numbers and nothing else: no connection, no script, no file, no program.
 func TestNoConnectionsInDocuments(t *testing.T) {
 	t.Parallel()
-	for _, field := range []string{"redis", "redis_url", "url", "store", "script", "lua", "handler", "enabled", "signature"} {
+	for _, field := range []string{"redis", "redis_url", "url", "server", "store", "file", "script", "lua", "handler", "enabled", "signature"} {
 		for _, text := range []string{
 			`{"format":1,"policies":{},%q:"redis://127.0.0.1:6379"}`,
 			`{"format":1,"policies":{"a":{%q:"redis://127.0.0.1:6379"}}}`,

@@ -37,7 +37,7 @@ const (
 	TypeInvalid     = types + "invalid"     // 422: there are mistakes in what was sent
 	TypeCannotUse   = types + "cannot-use"  // 422: services could not use it
 	TypeTaken       = types + "taken"       // 409: something else has the name, or is in the way
-	TypeUnavailable = types + "unavailable" // 503: the database or Redis does not answer
+	TypeUnavailable = types + "unavailable" // 503: the database or Redis does not answer, or too many requests are under way
 	TypeUnknown     = types + "unknown"     // 503: it is not known whether the change was written
 	TypeTooMany     = types + "too-many"    // 429: the token or address has sent too many requests
 )
