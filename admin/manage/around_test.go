@@ -218,7 +218,7 @@ func TestTakeOverOfTiers(t *testing.T) {
 	assert.Equal(t, pro, written.Differences[0].After.Tiers)
 }
 
-// Whoever has a token of somebody sees no tokens of apps that it is not for.
+// A token of somebody shows none of their other tokens whose apps are hidden from it.
 func TestTokensOfHiddenApps(t *testing.T) {
 	a, ctx := start(t, sqltest.New(t)), t.Context()
 	anna := a.person("anna", rights.Owner, "pay", "secret")
