@@ -78,3 +78,18 @@ func ownersNoMore(t *testing.T, location string) {
 	require.NoError(t, err)
 	assert.Equal(t, "100/1m", held.Policy.Text)
 }
+
+// An admin who is but an owner when the settings are written does not pass over the second person.
+func TestAdminsWhoAreNoneAnyMore(t *testing.T) {
+	a, ctx := start(t, sqltest.New(t)), t.Context()
+	root, anna := a.person("root", rights.Admin), a.person("anna", rights.Owner, "pay")
+	_, err := a.PutApp(ctx, root, "pay", adminapi.Settings{FourEyes: true}, create)
+	require.NoError(t, err)
+	was := *anna
+	was.Admin = true
+	_, err = a.PutApp(ctx, &was, "pay", adminapi.Settings{}, anyway)
+	assert.Equal(t, http.StatusForbidden, status(err))
+	app, err := a.App(ctx, root, "pay")
+	require.NoError(t, err)
+	assert.True(t, app.Settings.FourEyes)
+}

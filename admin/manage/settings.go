@@ -46,8 +46,12 @@ func (m *Manager) PutApp(
 	if a != rights.ActionAddApp && w.Any {
 		expect.Revision = state.Revision // the prefixes of this moment are written
 	}
+	needed := a
+	if who.Admin { // no second person is asked, and so they must be one still
+		needed = rights.ActionAddApp
+	}
 	return m.change(ctx, who, record.Change{
-		App: app, Action: string(a), Permit: m.permit(who, a, app), Reviewed: who.Admin,
+		App: app, Action: string(a), Permit: m.permit(who, needed, app), Reviewed: who.Admin,
 		Settings: &record.SettingsEdit{Settings: record.Settings(s), Expect: expect},
 	}, w)
 }
