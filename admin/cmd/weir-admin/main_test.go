@@ -100,8 +100,12 @@ func TestMissingDatabase(t *testing.T) {
 	}
 	db := filepath.Join(t.TempDir(), "weir.db")
 	for _, args := range [][]string{
-		{"link", "-role", "admin", "anna"}, {"token", "-role", "admin", "anna"}, {"adopt", "pay"}, {"audit", "verify"},
-		{"audit", "forget", "-before", "2026-01-31", "-reason", "x"}, {"backup", db + "-copy"},
+		{"link", "-role", "admin", "anna"},
+		{"token", "-role", "admin", "anna"},
+		{"adopt", "pay"},
+		{"audit", "verify"},
+		{"audit", "forget", "-before", "2026-01-31", "-reason", "x"},
+		{"backup", db + "-copy"},
 	} {
 		for _, at := range []string{db, "file://" + db, "@" + write(t, db)} {
 			err := within(t, append(slices.Clip(args), "-db", at)...)
