@@ -3,6 +3,7 @@ package sqltest
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -32,6 +33,7 @@ type Server struct {
 
 	cmd    *exec.Cmd
 	exited chan struct{}
+	killed bool
 }
 
 // Postgres starts a PostgreSQL, which is killed when the test ends.
@@ -133,7 +135,8 @@ func (s *Server) setUp(t testing.TB, argv ...string) {
 	}
 }
 
-// Start starts the server, also once more after Kill, and returns when it answers.
+// Start starts the server, also once more after Kill, and returns when it answers. The processes of a PostgreSQL that was
+// killed live on for a moment, in which another one ends at once: it is started again then.
 func (s *Server) Start(t testing.TB) {
 	t.Helper()
 	log, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -143,10 +146,27 @@ func (s *Server) Start(t testing.TB) {
 	defer log.Close()
 	ctx, cancel := patient(t)
 	defer cancel()
+	for {
+		err := s.start(ctx, log)
+		if err == nil {
+			return
+		}
+		if !s.killed || !errors.Is(err, errEnded) {
+			text, _ := os.ReadFile(log.Name())
+			t.Fatalf("sqltest: %s does not answer: %v; its log:\n%s", s.argv[0], err, text)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+func (s *Server) start(ctx context.Context, log *os.File) error {
 	cmd := s.command(context.WithoutCancel(ctx), s.argv)
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
-		t.Fatalf("sqltest: %v", err)
+		return err
 	}
 	exited := make(chan struct{})
 	go func() {
@@ -154,11 +174,11 @@ func (s *Server) Start(t testing.TB) {
 		_ = cmd.Wait() // it is killed
 	}()
 	s.cmd, s.exited = cmd, exited
-	if err := s.answers(ctx); err != nil {
-		text, _ := os.ReadFile(log.Name())
-		t.Fatalf("sqltest: %s does not answer: %v; its log:\n%s", s.argv[0], err, text)
-	}
+	return s.answers(ctx)
 }
+
+// errEnded reports that a server has ended by itself.
+var errEnded = errors.New("it has ended")
 
 // answers returns when the server does.
 func (s *Server) answers(ctx context.Context) error {
@@ -176,7 +196,10 @@ func (s *Server) answers(ctx context.Context) error {
 		}
 		select {
 		case <-s.exited:
-			return fmt.Errorf("it has ended: %w", err)
+			if ctx.Err() != nil {
+				return err
+			}
+			return fmt.Errorf("%w: %w", errEnded, err)
 		case <-ctx.Done():
 			return err
 		case <-tick.C:
@@ -206,6 +229,7 @@ func (s *Server) Database(t testing.TB) string {
 // Kill kills the server, as kill -9 does.
 func (s *Server) Kill() {
 	if s.cmd != nil {
+		s.killed = true
 		_ = s.cmd.Process.Kill() // it may be gone
 		<-s.exited
 	}
