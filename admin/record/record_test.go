@@ -44,7 +44,7 @@ func must(t testing.TB, r *record.Record, c record.Change) *record.Outcome {
 	return outcome
 }
 
-// Two people change one policy: the second learns of the first (FAULTS 94).
+// Two people change one policy: the second learns of the first.
 func TestStaleIsRefused(t *testing.T) { sqltest.Each(t, staleIsRefused) }
 
 func staleIsRefused(t *testing.T, location string) {
