@@ -1,11 +1,9 @@
 package api_test
 
 import (
-	"context"
 	"encoding/json"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -14,35 +12,16 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/weir-go/weir/admin/api"
-	"github.com/weir-go/weir/admin/audit"
-	"github.com/weir-go/weir/admin/internal/sqltest"
 	"github.com/weir-go/weir/admin/manage"
 	"github.com/weir-go/weir/admin/people"
-	"github.com/weir-go/weir/admin/record"
 	"github.com/weir-go/weir/admin/rights"
-	"github.com/weir-go/weir/core/policies"
 	"github.com/weir-go/weir/internal/adminapi"
 )
 
 // An admin adds an app that asks for four eyes, one owner proposes, another one approves, an operator helps a caller for
 // an hour, and the app is deleted again: each with the tags that the answers before had.
 func TestFourEyesAndTemporaryChanges(t *testing.T) {
-	db := sqltest.Open(t, sqltest.New(t))
-	log := audit.New(db, audit.Options{Lines: io.Discard})
-	t.Cleanup(func() { assert.NoError(t, log.Close()) })
-	known, err := people.New(t.Context(), people.Options{DB: db, Audit: log, PublicURL: "https://weir.example.com"})
-	require.NoError(t, err)
-	r := record.New(db, log)
-	manager, err := manage.New(manage.Options{
-		Record: r, Audit: log, People: known, Publisher: &quiet{},
-		Services: func(context.Context, string) ([]*policies.Process, int, error) { return nil, 0, nil },
-	})
-	require.NoError(t, err)
-	handler, err := api.New(api.Options{Manager: manager, Authenticate: known.Authenticate})
-	require.NoError(t, err)
-	server := httptest.NewServer(handler)
-	t.Cleanup(server.Close)
+	known, server, _ := startPeople(t)
 	console := people.By{Person: people.Console(), Reason: "test"}
 	token := func(name string, role rights.Role, app string) string {
 		secret, _, err := known.MakeLocalToken(t.Context(), console, people.LocalPerson{Name: name, Role: role, App: app},

@@ -16,15 +16,14 @@ import (
 	"github.com/weir-go/weir/admin/internal/sqltest"
 	"github.com/weir-go/weir/admin/manage"
 	"github.com/weir-go/weir/admin/people"
-	"github.com/weir-go/weir/admin/publish"
 	"github.com/weir-go/weir/admin/record"
 	"github.com/weir-go/weir/admin/rights"
 	"github.com/weir-go/weir/core/policies"
 )
 
-// An admin puts somebody out who has a role by a group that nobody can leave, and lets them in again; an owner sees
-// people to give them roles, and their roles in the owner's apps alone.
-func TestPeople(t *testing.T) {
+// startPeople starts an API with people, who enter by tokens, and with no services.
+func startPeople(t *testing.T) (*people.People, *httptest.Server, *audit.Log) {
+	t.Helper()
 	db := sqltest.Open(t, sqltest.New(t))
 	log := audit.New(db, audit.Options{Lines: io.Discard})
 	t.Cleanup(func() { assert.NoError(t, log.Close()) })
@@ -32,7 +31,7 @@ func TestPeople(t *testing.T) {
 	require.NoError(t, err)
 	r := record.New(db, log)
 	manager, err := manage.New(manage.Options{
-		Record: r, Audit: log, People: known, Publisher: publish.New(r, nil, nil),
+		Record: r, Audit: log, People: known, Publisher: &quiet{},
 		Services: func(context.Context, string) ([]*policies.Process, int, error) { return nil, 0, nil },
 	})
 	require.NoError(t, err)
@@ -40,6 +39,13 @@ func TestPeople(t *testing.T) {
 	require.NoError(t, err)
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
+	return known, server, log
+}
+
+// An admin puts somebody out who has a role by a group that nobody can leave, and lets them in again; an owner sees
+// people to give them roles, and their roles in the owner's apps alone.
+func TestPeople(t *testing.T) {
+	known, server, log := startPeople(t)
 
 	console := people.By{Person: people.Console(), Reason: "test"}
 	token := func(name string, role rights.Role, app string) string {

@@ -238,7 +238,7 @@ func described(api huma.API, path, method string) *huma.Operation {
 	return of.Post
 }
 
-// sends is of an operation that answers a T which is encoded already.
+// sends describes the answer of an operation as a T, which is encoded already.
 func sends[T any](contentType string) func(huma.API, *huma.Operation) {
 	return func(api huma.API, o *huma.Operation) {
 		o.Responses = map[string]*huma.Response{"200": {Content: map[string]*huma.MediaType{
@@ -247,10 +247,10 @@ func sends[T any](contentType string) func(huma.API, *huma.Operation) {
 	}
 }
 
-// empty is of an operation that answers no body.
+// empty describes an answer without a body.
 func empty(_ huma.API, o *huma.Operation) { o.DefaultStatus = http.StatusNoContent }
 
-// takes is of an operation whose body is a T, which core/policies reads.
+// takes describes the body of a request as a T, which core/policies reads.
 func takes[T any](api huma.API, o *huma.Operation) {
 	o.SkipValidateBody = true
 	o.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{

@@ -160,7 +160,7 @@ type Write struct {
 	// and Create that there is none yet. One of the three is needed.
 	Revision    int64
 	Any, Create bool
-	// Reason is for the audit. There must be one.
+	// Reason is kept in the audit. A change without one is refused.
 	Reason string
 	// Force writes what services said they cannot use.
 	Force bool

@@ -42,10 +42,10 @@ type UsagePoint struct {
 type UsageCounts struct {
 	Admitted uint64 `json:"admitted"`
 	Refused  uint64 `json:"refused"`
-	// Trial is of those that passed because the policy is on trial, and would have been refused.
+	// Trial counts requests that would have been refused, and passed because the policy is on trial.
 	Trial uint64 `json:"trial,omitempty"`
-	// Failed is of those for which the store has failed, Local of those of them that the process has decided alone, and
-	// Waited of those that have waited for their turn.
+	// Failed counts requests for which the store has failed, Local those of them that the process has decided alone, and
+	// Waited requests that have waited for their turn.
 	Failed uint64 `json:"failed,omitempty"`
 	Local  uint64 `json:"local,omitempty"`
 	Waited uint64 `json:"waited,omitempty"`
