@@ -7,10 +7,11 @@ import (
 
 	"github.com/weir-go/weir/admin/audit"
 	"github.com/weir-go/weir/admin/internal/sqldb"
+	"github.com/weir-go/weir/admin/record"
 )
 
-// audited verifies the chain of the audit, with the lines that the servers have written, and that each version of a policy
-// has a row.
+// audited compares the record with what was acknowledged, and verifies the chain of the audit, with the lines that the
+// servers have written, and that each version of a policy has a row.
 func (k *killing) audited() error {
 	db, err := sqldb.Open(k.ctx, k.location)
 	if err != nil {
@@ -27,6 +28,9 @@ func (k *killing) audited() error {
 	}
 	log := audit.New(db, audit.Options{})
 	defer log.Close()
+	if err := k.ledger.check(k.ctx, record.New(db, log)); err != nil {
+		return err
+	}
 	report, err := log.Verify(k.ctx, links...)
 	if err != nil {
 		return err

@@ -73,7 +73,9 @@ func (o *output) forget() {
 
 func newServer(tb testing.TB, program, database, redisAddr string) *server {
 	s := &server{program: program, database: database, redis: redisAddr}
-	s.Client = &adminapi.Client{HTTP: &http.Client{Timeout: 10 * time.Second}}
+	s.Client = &adminapi.Client{HTTP: &http.Client{
+		Timeout: 10 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 1000}, // connections of all writers
+	}}
 	if text, err := exec.CommandContext(tb.Context(), program, "migrate", "-db", database).CombinedOutput(); err != nil { //nolint:gosec // built by build
 		tb.Fatalf("weir-admin migrate: %v\n%s", err, text)
 	}

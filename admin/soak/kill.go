@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -38,8 +39,9 @@ type killing struct {
 	servers   []*server
 	followers []*follower
 	ledger    *ledger
-	alarms    int    // lines of alarms that were caused on purpose
-	old       string // an earlier hash of the first app
+	writers   []string // the tokens of those who write one policy at once
+	alarms    int      // lines of alarms that were caused on purpose
+	old       string   // an earlier hash of the first app
 }
 
 func kill(ctx context.Context, args []string) error {
@@ -47,19 +49,22 @@ func kill(ctx context.Context, args []string) error {
 	rounds := flags.Int("rounds", 5, "number of rounds")
 	seed := flags.Uint64("seed", rand.Uint64(), "which faults, in which order")
 	database := flags.String("db", "sqlite", "sqlite, postgres or mariadb")
+	writers := flags.Int("writers", 200, "people who change one policy at once, besides two who change any")
 	longest := flags.Duration("longest", 2*time.Second, "the longest time for which something is stopped or gone")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	fmt.Printf("soak kill -rounds %d -db %s -longest %v -seed %d\n", *rounds, *database, *longest, *seed)
+	fmt.Printf("soak kill -rounds %d -db %s -writers %d -longest %v -seed %d\n", *rounds, *database, *writers, *longest, *seed)
 	return hosttest.Run(ctx, "soak", func(tb testing.TB) {
 		k := &killing{TB: tb, ctx: tb.Context(), random: rand.New(rand.NewPCG(*seed, 1)), longest: *longest, ledger: newLedger()}
 		k.set(*database)
+		k.enter(*writers)
 		for n := range *rounds {
 			began := time.Now()
 			what := k.round(n)
-			fmt.Printf("%3d  %-70s %5d writes, %3d answers lost, %5d rows of the audit, %v\n", n+1, what, k.ledger.writes,
-				k.ledger.lost, k.rows, time.Since(began).Round(10*time.Millisecond))
+			l := k.ledger
+			fmt.Printf("%3d  %-70s %6d written, %6d refused, %4d answers lost, %6d rows of the audit, %v\n", n+1, what,
+				l.writes, l.refused, l.lost, k.rows, time.Since(began).Round(10*time.Millisecond))
 		}
 	})
 }
@@ -113,6 +118,7 @@ func (k *killing) some() time.Duration { return time.Duration(k.random.Int64N(in
 type fault struct {
 	name   string
 	target string // only one fault at a time has it
+	kills  bool   // a server or the database, as kill -9 does
 	do     func(time.Duration)
 }
 
@@ -121,24 +127,24 @@ func (k *killing) faults() []fault {
 	fields := []string{redissource.FieldGeneration, redissource.FieldRevision, redissource.FieldDigest, redissource.FieldDocument}
 	field := fields[k.random.IntN(len(fields))]
 	all := []fault{
-		{"redis killed", "redis", func(d time.Duration) { k.redis.Kill(); pause(k.ctx, d); k.redis.Restart(k) }},
-		{"redis stopped", "redis", func(d time.Duration) { k.redis.Pause(k); pause(k.ctx, d); k.redis.Resume(k) }},
-		{"FLUSHALL", "keys", func(time.Duration) { k.rdb.FlushAll(k.ctx) }},
-		{"hash deleted", "keys", func(time.Duration) { k.rdb.Del(k.ctx, first) }},
-		{field + " deleted", "keys", func(time.Duration) { k.rdb.HDel(k.ctx, first, field) }},
-		{"earlier hash", "keys", func(time.Duration) {
+		{"redis killed", "redis", false, func(d time.Duration) { k.redis.Kill(); pause(k.ctx, d); k.redis.Restart(k) }},
+		{"redis stopped", "redis", false, func(d time.Duration) { k.redis.Pause(k); pause(k.ctx, d); k.redis.Resume(k) }},
+		{"FLUSHALL", "keys", false, func(time.Duration) { k.rdb.FlushAll(k.ctx) }},
+		{"hash deleted", "keys", false, func(time.Duration) { k.rdb.Del(k.ctx, first) }},
+		{field + " deleted", "keys", false, func(time.Duration) { k.rdb.HDel(k.ctx, first, field) }},
+		{"earlier hash", "keys", false, func(time.Duration) {
 			if k.old != "" {
 				k.rdb.RestoreReplace(k.ctx, first, 0, k.old)
 			}
 		}},
-		{"code alone", "redis", k.codeAlone},
+		{"code alone", "redis", false, k.codeAlone},
 	}
 	for i, s := range k.servers {
 		name := fmt.Sprint("server ", i+1)
 		all = append(all,
-			fault{name + " killed", name, func(d time.Duration) { s.kill(); pause(k.ctx, d); s.start(k) }},
-			fault{name + " stopped", name, func(d time.Duration) { s.stop(); pause(k.ctx, d); s.resume() }},
-			fault{name + " killed and stopped", name, func(d time.Duration) {
+			fault{name + " killed", name, true, func(d time.Duration) { s.kill(); pause(k.ctx, d); s.start(k) }},
+			fault{name + " stopped", name, false, func(d time.Duration) { s.stop(); pause(k.ctx, d); s.resume() }},
+			fault{name + " stopped and killed", name, true, func(d time.Duration) {
 				s.stop()
 				pause(k.ctx, d/2)
 				s.kill()
@@ -146,15 +152,15 @@ func (k *killing) faults() []fault {
 			}})
 	}
 	for _, f := range k.followers[1:] {
-		all = append(all, fault{"service " + f.settings.App + " killed", f.settings.App, func(time.Duration) {
+		all = append(all, fault{"service " + f.settings.App + " killed", f.settings.App, false, func(time.Duration) {
 			f.kill()
 			f.start(k)
 		}})
 	}
 	if k.sql != nil {
 		all = append(all,
-			fault{"database killed", "database", func(d time.Duration) { k.sql.Kill(); pause(k.ctx, d); k.sql.Start(k) }},
-			fault{"database stopped", "database", func(d time.Duration) { k.sql.Pause(k); pause(k.ctx, d); k.sql.Resume(k) }})
+			fault{"database killed", "database", true, func(d time.Duration) { k.sql.Kill(); pause(k.ctx, d); k.sql.Start(k) }},
+			fault{"database stopped", "database", false, func(d time.Duration) { k.sql.Pause(k); pause(k.ctx, d); k.sql.Resume(k) }})
 	}
 	return all
 }
@@ -174,7 +180,8 @@ func (k *killing) codeAlone(d time.Duration) {
 	k.redis.Restart(k)
 }
 
-// round lets people write while one to three faults come, and looks what is left of it.
+// round lets people write while one to three faults come, the first of which kills a server or the database, and looks what
+// is left of it.
 func (k *killing) round(n int) string {
 	if old, err := k.rdb.Dump(k.ctx, redissource.Key(apps[0])).Result(); err == nil {
 		k.old = old
@@ -182,40 +189,37 @@ func (k *killing) round(n int) string {
 	for _, s := range k.servers {
 		s.enter(k)
 	}
-	stop := people(k.ctx, k.ledger, k.servers, k.random.Uint64())
+	stop := k.people()
+	faults, targets := k.faults(), map[string]bool{}
+	k.random.Shuffle(len(faults), func(i, j int) { faults[i], faults[j] = faults[j], faults[i] })
+	first := slices.IndexFunc(faults, func(f fault) bool { return f.kills })
+	faults[0], faults[first] = faults[first], faults[0]
+	count := 1 + k.random.IntN(3)
+	over := make(chan struct{}, len(faults))
 	var done []string
-	if n%5 == 4 && k.file != "" {
-		pause(k.ctx, k.some()/4)
-		stop()
-		done = append(done, k.worse())
-	} else {
-		faults, targets := k.faults(), map[string]bool{}
-		k.random.Shuffle(len(faults), func(i, j int) { faults[i], faults[j] = faults[j], faults[i] })
-		count := 1 + k.random.IntN(3)
-		over := make(chan struct{}, len(faults))
-		begun := 0
-		for _, f := range faults {
-			if begun == count || targets[f.target] {
-				continue
-			}
-			targets[f.target] = true
-			begun++
-			done = append(done, f.name)
-			before, length := k.some()/4, k.some()
-			go func() {
-				defer func() { over <- struct{}{} }() // also when the run is given up
-				pause(k.ctx, before)
-				f.do(length)
-			}()
+	for _, f := range faults {
+		if len(done) == count || targets[f.target] {
+			continue
 		}
-		for range begun {
-			<-over
-		}
-		pause(k.ctx, k.some()/8)
-		stop()
+		targets[f.target] = true
+		done = append(done, f.name)
+		before, length := k.some()/4, k.some()
+		go func() {
+			defer func() { over <- struct{}{} }() // also when the run is given up
+			pause(k.ctx, before)
+			f.do(length)
+		}()
 	}
+	for range done {
+		<-over
+	}
+	pause(k.ctx, k.some()/8)
+	stop()
 	if k.Failed() {
 		k.FailNow()
+	}
+	if n%5 == 4 && k.file != "" {
+		done = append(done, k.worse())
 	}
 	k.settle()
 	if alarms := k.alarmed(); alarms != k.alarms {
@@ -243,11 +247,8 @@ func (k *killing) settle() {
 				return err
 			}
 		}
-		return k.ledger.check(k.ctx, k.servers[0].Client)
+		return k.audited()
 	})
-	if err == nil {
-		err = k.audited()
-	}
 	if err != nil {
 		k.Fatalf("%v; the servers:\n%s", err, k.logs())
 	}

@@ -2,21 +2,26 @@
 //
 //	go run ./soak kill -rounds 50                  # kill whatever there is, in any order; the record in SQLite
 //	go run ./soak kill -rounds 50 -db postgres     # or in PostgreSQL, or MariaDB, which are killed as well
+//	go run ./soak kill -writers 0                  # without a crowd on one policy
 //	go run ./soak kill -seed 7                     # the faults of another run again
 //	go run ./soak cost -apps 50 -policies 200 -rate 10
 //
 // # kill
 //
 // A fleet is a Redis without persistence, a database, two weir-admin that serve it, and for each of three apps a service
-// that follows it with a bridge. Two people change policies through both servers all the time. In each round one to
-// three faults come at once, in random order: Redis, a server, a service or the database is killed, or stopped for a
-// while; FLUSHALL; a hash, or a part of one, is deleted; an earlier hash is put back. Each fifth round something worse
-// happens: the database is restored from a backup, or a copy of it is served beside it.
+// that follows it with a bridge. Two people change policies through both servers all the time, and beside them 200 at
+// once one and the same policy: a third by the revision that they have read, a third whatever there is, and a third by a
+// revision that is over. In each round one to three faults come at once, in random order: Redis, a server, a service or
+// the database is killed, or stopped for a while; FLUSHALL; a hash, or a part of one, is deleted; an earlier hash is put
+// back. One of them kills a server or the database as kill -9 does. After each fifth round something worse happens to
+// SQLite: the database is restored from a backup, or a copy of it is served beside it.
 //
 // When all run again, this has to hold within a minute:
 //
 //   - what a server has acknowledged is in the history, word for word, and the latest of each policy holds, unless a later
-//     one whose answer was lost does;
+//     one whose answer was lost does; nothing is in it that nobody has sent, or that was sent for a revision that was over;
+//   - each version of a policy has its row in the audit, and each row is a link of the chain, from the first one on and with
+//     the lines that the servers have written;
 //   - Redis has the document of each app as the record says it, and so has each service;
 //   - no service has ever gone back, also not after it was killed: it began with what its bridge had;
 //   - a service whose bridge was deleted while Redis was gone goes by its code;

@@ -74,7 +74,7 @@ func (k *killing) backup() {
 	saved := filepath.Join(k.TempDir(), "saved.db")
 	save(k, k.file, saved)
 	k.startServers()
-	stop := people(k.ctx, k.ledger, k.servers, k.random.Uint64())
+	stop := k.people()
 	pause(k.ctx, k.some()/4)
 	stop()
 	k.put(k.servers[0], "7777/1h")
