@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -149,16 +150,31 @@ func (l *Log) Write(ctx context.Context, r Row) error {
 	return l.db.Change(ctx, func(ctx context.Context, c *sqldb.Change) error { return l.Append(ctx, c, r) })
 }
 
-// Seen marks an emergency as looked at by the person of a row, and adds the row. An emergency that somebody has looked at
-// already, or that is none, is left as it is.
-func (l *Log) Seen(ctx context.Context, seq int64, r Row) error {
+// ErrNoEmergency reports a number that is that of no emergency.
+var ErrNoEmergency = errors.New("audit: there is no emergency of this number")
+
+// Seen marks an emergency as looked at by a person, and adds a row, if permit returns nil for the row of the emergency. It
+// is called within the change's transaction, so that rights which were lost before are none. An emergency that somebody
+// has looked at already is left as it is.
+func (l *Log) Seen(ctx context.Context, seq int64, by Person, reason string, permit func(context.Context, sqldb.Tx, Row) error) error {
 	return l.db.Change(ctx, func(ctx context.Context, c *sqldb.Change) error {
-		n, err := c.Exec(ctx, `UPDATE weir_emergencies SET at = ?, person = ?, name = ? WHERE seq = ? AND at = 0`,
-			l.now().UnixMicro(), line(r.By.ID, maxLine), line(r.By.Name, maxLine), seq)
-		if err != nil || n == 0 {
+		of := Filter{Emergency: true, Before: seq + 1, Limit: 1}
+		rows, err := of.read(ctx, c.Tx, seq-1)
+		if err != nil {
 			return err
 		}
-		return l.Append(ctx, c, r)
+		if len(rows) == 0 {
+			return ErrNoEmergency
+		}
+		row := rows[0]
+		if err := permit(ctx, c.Tx, row); err != nil || !row.SeenAt.IsZero() {
+			return err
+		}
+		if _, err := c.Exec(ctx, `UPDATE weir_emergencies SET at = ?, person = ?, name = ? WHERE seq = ?`,
+			l.now().UnixMicro(), line(by.ID, maxLine), line(by.Name, maxLine), seq); err != nil {
+			return err
+		}
+		return l.Append(ctx, c, Row{By: by, App: row.App, Policy: row.Policy, Action: "seen", Reason: reason})
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -131,8 +132,21 @@ func rows(t *testing.T, location string) {
 
 	// An emergency is looked at once, and by its first reader.
 	assert.Equal(t, []int64{3}, seqs(audit.Filter{Unseen: true}))
-	for _, seq := range []int64{3, 3, 2, 99} {
-		require.NoError(t, a.Seen(t.Context(), seq, audit.Row{By: anna, Action: "seen"}))
+	look := func(seq int64, refused error) error {
+		return a.Seen(t.Context(), seq, anna, "", func(_ context.Context, _ sqldb.Tx, row audit.Row) error {
+			assert.Equal(t, seq, row.Seq)
+			assert.Equal(t, "attack", row.Reason)
+			return refused
+		})
+	}
+	refused := errors.New("not by you")
+	require.ErrorIs(t, look(3, refused), refused)
+	assert.Equal(t, []int64{3}, seqs(audit.Filter{Unseen: true}))
+	for range 2 {
+		require.NoError(t, look(3, nil))
+	}
+	for _, seq := range []int64{2, 99} {
+		require.ErrorIs(t, look(seq, nil), audit.ErrNoEmergency)
 	}
 	assert.Empty(t, seqs(audit.Filter{Unseen: true}))
 	assert.Equal(t, anna, a.list(t, audit.Filter{Emergency: true})[0].SeenBy)

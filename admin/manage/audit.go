@@ -2,10 +2,12 @@ package manage
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"time"
 
 	"github.com/weir-go/weir/admin/audit"
+	"github.com/weir-go/weir/admin/internal/sqldb"
 	"github.com/weir-go/weir/admin/rights"
 )
 
@@ -114,19 +116,25 @@ func (m *Manager) Seen(ctx context.Context, who *rights.Person, seq int64, reaso
 	if who == nil {
 		return m.may(nil, rights.ActionApprove)
 	}
-	rows, err := m.o.Audit.List(ctx, audit.Filter{Emergency: true, Before: seq + 1, Limit: 1})
-	if err != nil {
-		return err
+	missing := refusal(http.StatusNotFound, "the audit has no emergency change %d", seq)
+	err := m.o.Audit.Seen(ctx, seq, by(who), reason, func(ctx context.Context, t sqldb.Tx, row audit.Row) error {
+		now, err := m.now(ctx, t, who)
+		if err != nil {
+			return err
+		}
+		if !visible(now, row.App) {
+			return missing
+		}
+		if err := m.may(now, rights.ActionApprove, row.App); err != nil {
+			return err
+		}
+		if row.By.ID == who.ID {
+			return refusal(http.StatusForbidden, "you have made this change; somebody else looks at it")
+		}
+		return nil
+	})
+	if errors.Is(err, audit.ErrNoEmergency) {
+		return missing
 	}
-	if len(rows) == 0 || rows[0].Seq != seq || !visible(who, rows[0].App) {
-		return refusal(http.StatusNotFound, "the audit has no emergency change %d", seq)
-	}
-	row := rows[0]
-	if err := m.may(who, rights.ActionApprove, row.App); err != nil {
-		return err
-	}
-	if row.By.ID == who.ID {
-		return refusal(http.StatusForbidden, "you have made this change; somebody else looks at it")
-	}
-	return m.o.Audit.Seen(ctx, seq, audit.Row{By: by(who), App: row.App, Policy: row.Policy, Action: "seen", Reason: reason})
+	return err
 }

@@ -118,15 +118,20 @@ func (m *Manager) permit(
 	who *rights.Person, a rights.Action, named ...string,
 ) func(context.Context, sqldb.Tx) (record.Verdict, error) {
 	return func(ctx context.Context, t sqldb.Tx) (record.Verdict, error) {
-		now := who
-		if m.o.People != nil {
-			var err error
-			if now, err = m.o.People.Now(ctx, t, who); err != nil {
-				return nil, err
-			}
+		now, err := m.now(ctx, t, who)
+		if err != nil {
+			return nil, err
 		}
 		return m.verdict(now, a, named...), nil
 	}
+}
+
+// now returns a person with the rights that they have in a transaction.
+func (m *Manager) now(ctx context.Context, t sqldb.Tx, who *rights.Person) (*rights.Person, error) {
+	if m.o.People == nil {
+		return who, nil
+	}
+	return m.o.People.Now(ctx, t, who)
 }
 
 // verdict decides on all apps that use a policy before or after a change. named are those that the request names, and

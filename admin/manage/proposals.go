@@ -206,14 +206,11 @@ func (m *Manager) Approve(ctx context.Context, who *rights.Person, id, reason st
 
 // mayApprove decides, as an approved change is written, whether both persons may.
 func (m *Manager) mayApprove(ctx context.Context, t sqldb.Tx, who *rights.Person, p *record.Proposal, apps []string) error {
-	if m.o.People == nil {
-		return m.verdict(who, rights.ActionApprove, p.App)("", apps)
-	}
-	now, err := m.o.People.Now(ctx, t, who)
+	now, err := m.now(ctx, t, who)
 	if err != nil {
 		return err
 	}
-	if err := m.verdict(now, rights.ActionApprove, p.App)("", apps); err != nil {
+	if err := m.verdict(now, rights.ActionApprove, p.App)("", apps); err != nil || m.o.People == nil {
 		return err
 	}
 	author, err := m.o.People.Now(ctx, t, &rights.Person{ID: p.By.ID, Name: p.By.Name})
@@ -290,16 +287,24 @@ func (m *Manager) Reject(ctx context.Context, who *rights.Person, id, reason str
 	if err != nil {
 		return err
 	}
-	if p.By.ID != who.ID {
-		if err := m.may(who, rights.ActionApprove, p.App); err != nil {
-			return err
-		}
-	}
 	w := Write{Reason: reason}
 	if err := w.reasoned(); err != nil {
 		return err
 	}
-	return m.o.Record.Reject(ctx, record.Approval{ID: p.ID, By: by(who), Reason: reason})
+	return m.o.Record.Reject(ctx, record.Approval{
+		ID: p.ID, By: by(who), Reason: reason,
+		Permit: func(ctx context.Context, t sqldb.Tx, p *record.Proposal, _ []string) error {
+			now, err := m.now(ctx, t, who)
+			if err != nil {
+				return err
+			}
+			needed := rights.ActionApprove
+			if p.By.ID == who.ID {
+				needed = rights.ActionView
+			}
+			return m.may(now, needed, p.App)
+		},
+	})
 }
 
 func notFound(err error) bool { return errors.As(err, new(*record.NotFoundError)) }

@@ -284,8 +284,9 @@ type Approval struct {
 	ID     int64
 	By     audit.Person
 	Reason string
-	// Permit decides on the apps that the change concerns, as the database has them: whether this person may approve,
-	// and whether the author still may write. An error of the kind *LapsedError ends the proposal.
+	// Permit decides on the apps that the change concerns, within the transaction, so that rights which were lost before are
+	// none: whether this person may approve or reject, and whether the author of what is approved still may write. An error
+	// of the kind *LapsedError ends the proposal.
 	Permit func(ctx context.Context, t sqldb.Tx, p *Proposal, apps []string) error
 	// Grants makes what the proposal says of rights.
 	Grants func(ctx context.Context, c *sqldb.Change, p *Proposal) error
@@ -318,12 +319,8 @@ func (r *Record) Approve(ctx context.Context, a Approval) (*Outcome, *Proposal, 
 		if err := r.decide(ctx, t, a, Approved); err != nil {
 			return err
 		}
-		permit := func(apps []string) error { return a.Permit(ctx, t.Tx, p, apps) }
-		if err := permit(p.Apps); err != nil {
-			return err
-		}
-		prepared.change.Permit = func(context.Context, sqldb.Tx) (Verdict, error) {
-			return func(_ string, apps []string) error { return permit(apps) }, nil
+		prepared.change.Permit = func(ctx context.Context, t sqldb.Tx) (Verdict, error) {
+			return func(_ string, apps []string) error { return a.Permit(ctx, t, p, apps) }, nil
 		}
 		if outcome, err = prepared.Write(ctx, t); err != nil {
 			return err
@@ -356,6 +353,9 @@ func (r *Record) decide(ctx context.Context, t *sqldb.Change, a Approval, state 
 		return &DecidedError{ID: a.ID, State: string(p.State)}
 	case state == Approved && p.By.ID == a.By.ID:
 		return &DecidedError{ID: a.ID, Author: true}
+	}
+	if err := a.Permit(ctx, t.Tx, p, p.Apps); err != nil {
+		return err
 	}
 	at, action := r.now(), "approve"
 	if state == Rejected {
