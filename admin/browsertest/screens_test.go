@@ -79,26 +79,45 @@ func TestScreens(t *testing.T) {
 		{"settings-of-an-app", func() { b.goTo("/settings/apps/shop") }},
 		{"login", func() { b.goTo("/login") }},
 		{"link", func() { b.goTo("/link") }},
-		{"nothing", func() { b.goTo("/nothing") }},
 	}
 	for _, screen := range screens {
 		t.Run(screen.name, func(t *testing.T) {
 			b.t = t
-			for _, colors := range []string{"light", "dark"} {
-				for _, width := range []int64{320, 1280} {
-					b.colors(colors)
-					b.width(width)
-					screen.reach()
-					what := fmt.Sprintf("%s-%s-%d", screen.name, colors, width)
-					b.accessible(what)
-					b.fits(what)
-					b.picture(what)
-				}
-			}
-			b.calm("status of 404") // the line of the browser about a page that is not there
+			b.look(screen.name, screen.reach)
+			b.calm()
 		})
 	}
 	b.t = t
+}
+
+// look judges a screen in both colors, narrow and wide.
+func (b *tab) look(name string, reach func()) {
+	b.t.Helper()
+	for _, colors := range []string{"light", "dark"} {
+		for _, width := range []int64{320, 1280} {
+			b.colors(colors)
+			b.width(width)
+			reach()
+			what := fmt.Sprintf("%s-%s-%d", name, colors, width)
+			b.accessible(what)
+			b.fits(what)
+			b.picture(what)
+		}
+	}
+}
+
+// An app that is not there, or that somebody may not see, is answered by 404 in truth, so that programs and proxies know
+// it too. The browser writes a line of its own about such an answer: nothing else is in the console.
+func TestNothing(t *testing.T) {
+	_, b := startDemo(t)
+	b.look("nothing", func() { b.goTo("/apps/hidden") })
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, line := range b.console {
+		assert.Contains(t, line, "Failed to load resource: the server responded with a status of 404")
+	}
+	assert.Empty(t, b.reports)
+	assert.Empty(t, b.elsewhere)
 }
 
 // picture keeps the screen in the folder WEIR_SCREENSHOTS.

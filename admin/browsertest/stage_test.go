@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/admin/audit"
+	"github.com/weir-go/weir/admin/counts"
 	"github.com/weir-go/weir/admin/internal/sqldb"
 	_ "github.com/weir-go/weir/admin/internal/sqldb/drivers" // SQLite
 	"github.com/weir-go/weir/admin/people"
@@ -52,8 +53,11 @@ func newStage(t *testing.T) *stage {
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	s.url = "http://" + listener.Addr().String()
+	stores, err := counts.New(counts.Options{})
+	require.NoError(t, err)
 	admin, err := site.New(t.Context(), site.Options{
-		DB: db, Audit: rows, Record: s.record, PublicURL: s.url, Publisher: atOnce{s.record}, Services: s.services, Log: log,
+		DB: db, Audit: rows, Record: s.record, PublicURL: s.url, Publisher: atOnce{s.record}, Services: s.services,
+		Counts: stores, Log: log,
 	})
 	require.NoError(t, err)
 	s.people = admin.People

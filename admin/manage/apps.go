@@ -198,7 +198,7 @@ func (m *Manager) Search(ctx context.Context, who *rights.Person, text string) (
 		}
 		all := names[h.App]
 		for name := range s.policies {
-			if !slices.Contains(all, name) {
+			if !slices.Contains(all, name) && policies.CheckName(name) == nil {
 				all = append(all, name)
 			}
 		}

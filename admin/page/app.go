@@ -33,7 +33,8 @@ type appBody struct {
 // appPolicy is a policy as the list of an app has it.
 type appPolicy struct {
 	manage.PolicyView
-	Own     bool // it belongs to the app itself
+	Own     bool   // it belongs to the app itself
+	Link    string // the address of its screen, "" if the person may not see the app to which it belongs
 	Badges  []badge
 	Perhaps string // what it says in a sentence
 	Minute  manage.UsageCounts
@@ -59,7 +60,11 @@ func (s *server) app(v *visit) error {
 		MayWrite: v.may(rights.ActionWrite) && view.Settings.KeptBy == "", MaySettings: v.may(rights.ActionSettings),
 	}
 	for _, p := range view.Policies {
-		body.Policies = append(body.Policies, appPolicyOf(v.app, p))
+		policy := appPolicyOf(v.app, p)
+		if policy.Own || v.may(rights.ActionView, p.Owner) {
+			policy.Link = pathToPolicy(p.Owner, p.Name)
+		}
+		body.Policies = append(body.Policies, policy)
 	}
 	slices.SortStableFunc(body.Policies, func(a, b appPolicy) int { return rank(b.Badges) - rank(a.Badges) })
 	slices.SortStableFunc(body.Processes, func(a, b adminapi.Process) int { return urgency(b) - urgency(a) })
@@ -117,7 +122,7 @@ func urgency(p adminapi.Process) int {
 }
 
 func appPolicyOf(app string, view manage.PolicyView) appPolicy {
-	p := appPolicy{PolicyView: view, Own: view.Owner == "" || view.Owner == app, Badges: badgesOf(view.Origins)}
+	p := appPolicy{PolicyView: view, Own: view.Owner == app, Badges: badgesOf(view.Origins)}
 	p.Perhaps = strings.Join(view.Words, "; ")
 	if n := len(view.Usage); n > 0 {
 		p.Minute = view.Usage[n-1].UsageCounts

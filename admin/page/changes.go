@@ -192,9 +192,5 @@ func (s *server) reviewRollback(v *visit, to int64, wrong []adminapi.Mistake) er
 	for _, d := range would.Differences {
 		body.Parts = append(body.Parts, proposalPart{d.Name, changed(difference(d.Before, d.After))})
 	}
-	status := http.StatusOK
-	if wrong != nil {
-		status = http.StatusUnprocessableEntity
-	}
-	return s.show(v, status, "rollback", frame{Title: v.app + " as it was", Section: "changes", Body: body})
+	return s.show(v, http.StatusOK, "rollback", frame{Title: v.app + " as it was", Section: "changes", Body: body})
 }

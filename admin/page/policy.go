@@ -157,7 +157,7 @@ type trialForm struct {
 func (s *server) policy(v *visit) error {
 	held, err := s.Manager.Policy(v.r.Context(), v.who, v.app, v.name)
 	if err != nil {
-		return err
+		return s.elsewhere(v, err)
 	}
 	started := held.Revision
 	if n, err := strconv.ParseInt(v.r.URL.Query().Get("from"), 10, 64); err == nil && v.fragment() {
@@ -166,7 +166,30 @@ func (s *server) policy(v *visit) error {
 	body := &policyBody{Held: held, Draft: draftOf(held.Policy, held.Revision), Started: started, Moved: started != held.Revision}
 	query := v.r.URL.Query()
 	body.Done, body.Proposed = query.Get("done") != "", query.Get("proposed")
-	return s.showPolicy(v, http.StatusOK, body)
+	return s.showPolicy(v, body)
+}
+
+// elsewhere leads to where a policy stands that the app uses and the record does not have under it: to that of the app
+// that shares it, or to the limits of the code.
+func (s *server) elsewhere(v *visit, err error) error {
+	if manage.Problem(err).Status != http.StatusNotFound || v.fragment() {
+		return err
+	}
+	app, problem := s.Manager.App(v.r.Context(), v.who, v.app)
+	if problem != nil {
+		return err
+	}
+	for _, p := range app.Policies {
+		if p.Name == v.name && p.Owner != v.app && v.may(rights.ActionView, p.Owner) {
+			v.goTo(pathToPolicy(p.Owner, p.Name))
+			return nil
+		}
+	}
+	if slices.ContainsFunc(app.Code, func(c manage.CodeLimit) bool { return c.Name == v.name }) {
+		v.goTo(pathTo("apps", v.app) + "#code")
+		return nil
+	}
+	return err
 }
 
 // newPolicy shows the editor with nothing in it, or with a preset.
@@ -189,7 +212,7 @@ func (s *server) newPolicy(v *visit) error {
 			v.name = cmp.Or(v.name, p.Name)
 		}
 	}
-	return s.showPolicy(v, http.StatusOK, body)
+	return s.showPolicy(v, body)
 }
 
 // edit shows the editor again with what was typed.
@@ -197,10 +220,10 @@ func (s *server) edit(v *visit) error {
 	if v.name == newName {
 		v.name = strings.TrimSpace(v.r.PostForm.Get("name"))
 	}
-	return s.editAgain(v, http.StatusOK, &policyBody{Draft: typed(v.r)})
+	return s.editAgain(v, &policyBody{Draft: typed(v.r)})
 }
 
-func (s *server) editAgain(v *visit, status int, body *policyBody) error {
+func (s *server) editAgain(v *visit, body *policyBody) error {
 	held, err := s.Manager.Policy(v.r.Context(), v.who, v.app, v.name)
 	if err != nil && manage.Problem(err).Status != http.StatusNotFound {
 		return err
@@ -209,11 +232,11 @@ func (s *server) editAgain(v *visit, status int, body *policyBody) error {
 		body.Held = held
 	}
 	body.Started = body.Draft.Revision
-	return s.showPolicy(v, status, body)
+	return s.showPolicy(v, body)
 }
 
 // showPolicy fills in what stands around a draft. What cannot be read leaves a gap that says why.
-func (s *server) showPolicy(v *visit, status int, body *policyBody) error {
+func (s *server) showPolicy(v *visit, body *policyBody) error {
 	ctx := v.r.Context()
 	app, err := s.Manager.App(ctx, v.who, v.app)
 	if err != nil {
@@ -237,7 +260,7 @@ func (s *server) showPolicy(v *visit, status int, body *policyBody) error {
 	} else {
 		frame.Title = "New policy of " + v.app
 	}
-	return s.show(v, status, "policy", frame)
+	return s.show(v, http.StatusOK, "policy", frame)
 }
 
 // around reads what services and history say of a policy.
@@ -388,7 +411,7 @@ func (s *server) moved(v *visit) error {
 	if err != nil {
 		return err
 	}
-	return s.showPolicy(v, http.StatusPreconditionFailed, &policyBody{
+	return s.showPolicy(v, &policyBody{
 		Held: held, Draft: draftOf(held.Policy, held.Revision), Started: held.Revision, Moved: true,
 	})
 }

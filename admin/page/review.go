@@ -66,7 +66,7 @@ func (s *server) review(v *visit) error {
 	case err != nil:
 		return err
 	case again != nil:
-		return s.editAgain(v, http.StatusUnprocessableEntity, again)
+		return s.editAgain(v, again)
 	}
 	if body.What == "put" && held != nil && body.Draft.Revision != held.Revision || body.What == "put" && held == nil && body.Draft.Revision != 0 {
 		return s.stale(v, body.Draft)
@@ -79,7 +79,7 @@ func (s *server) review(v *visit) error {
 		if err != nil {
 			p := manage.Problem(err)
 			if p.Status == http.StatusUnprocessableEntity {
-				return s.editAgain(v, http.StatusUnprocessableEntity, &policyBody{Draft: body.Draft, Wrong: wrongOf(p)})
+				return s.editAgain(v, &policyBody{Draft: body.Draft, Wrong: wrongOf(p)})
 			}
 			body.NoReview = s.gap(v, err)
 		} else {
@@ -144,7 +144,7 @@ func (s *server) write(v *visit) error {
 	default:
 		p, wrong := d.policy()
 		if len(wrong) > 0 {
-			return s.editAgain(v, http.StatusUnprocessableEntity, &policyBody{Draft: d, Wrong: wrong})
+			return s.editAgain(v, &policyBody{Draft: d, Wrong: wrong})
 		}
 		written, err = s.Manager.PutPolicy(ctx, v.who, v.app, v.name, p, w)
 	}
@@ -159,7 +159,7 @@ func (s *server) write(v *visit) error {
 	case http.StatusPreconditionFailed:
 		return s.stale(v, d)
 	case http.StatusUnprocessableEntity, http.StatusConflict:
-		return s.editAgain(v, p.Status, &policyBody{Draft: d, Wrong: wrongOf(p)})
+		return s.editAgain(v, &policyBody{Draft: d, Wrong: wrongOf(p)})
 	}
 	return err
 }
@@ -210,5 +210,5 @@ func (s *server) stale(v *visit, d draft) error {
 	if held != nil {
 		d.Revision = held.Revision
 	}
-	return s.showPolicy(v, http.StatusPreconditionFailed, &policyBody{Held: held, Draft: d, Started: d.Revision, Stale: st})
+	return s.showPolicy(v, &policyBody{Held: held, Draft: d, Started: d.Revision, Stale: st})
 }
