@@ -1,0 +1,140 @@
+package obey
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"net/http"
+	"time"
+
+	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/internal/pace"
+)
+
+// Options configures a [Transport]. The zero Options obey what servers say: requests wait for their turn, and nothing is
+// sent twice.
+type Options struct {
+	// Next sends the requests. nil means http.DefaultTransport.
+	Next http.RoundTripper
+	// Key returns whose limit a request counts against: requests of one key wait in one line. nil means the scheme and
+	// host of the URL with a hash of the header Authorization. Give a function if the server counts otherwise, such as by
+	// route or by a header with an API key.
+	Key func(*http.Request) string
+	// MaxWait is the longest time that a request waits for its turn. 0 means 30 s, and a negative one that it never waits.
+	MaxWait time.Duration
+	// Waiting is the number of requests of one key that may wait at a time. 0 means 1000.
+	Waiting int
+	// Repeat is the number of times that a request is sent again after a 429 or 503, once the wait is over that the server
+	// asks for. Only a request is that has no body or a GetBody, and whose method is idempotent or that has an
+	// Idempotency-Key. 0 means never; leave it so under a client that repeats by itself.
+	Repeat int
+	// Limiter is a limit of your own that requests pass first. It is asked for the Key, and requests wait as the word
+	// "wait" of its policy allows. What it refuses is an [*enforce.OverLimitError]. nil means none.
+	Limiter *enforce.Limiter
+	// Observe is called for what is worth a line in a log, such as fields that could not be read. It must not block. nil
+	// means nobody.
+	Observe func(Event)
+}
+
+// Event is what a [Transport] reports to [Options].Observe.
+type Event struct {
+	// Key is the key of the request.
+	Key string
+	// Field is the name of a field of an answer that could not be read and counts as absent. It is reported once a key.
+	Field string
+}
+
+// WaitError is the error of a request that was not sent, because its turn would have come too late or too many requests
+// of its key were waiting.
+type WaitError = pace.WaitError
+
+// Transport is an [http.RoundTripper] that obeys the limits of servers. Make it with [New]. It is safe for concurrent
+// use.
+type Transport struct {
+	next    http.RoundTripper
+	key     func(*http.Request) string
+	repeat  int
+	limiter *enforce.Limiter
+	pace    *pace.Pace
+}
+
+// New returns a Transport. It fails if a number of the Options is out of bounds.
+func New(o Options) (*Transport, error) {
+	var mistakes []error
+	if o.Waiting < 0 {
+		mistakes = append(mistakes, fmt.Errorf("obey: Waiting is %d; give the number of requests that may wait, or 0 for 1000", o.Waiting))
+	}
+	if o.Repeat < 0 {
+		mistakes = append(mistakes, fmt.Errorf("obey: Repeat is %d; give the number of times a request is sent again, or 0", o.Repeat))
+	}
+	if err := errors.Join(mistakes...); err != nil {
+		return nil, err
+	}
+	t := &Transport{next: o.Next, key: o.Key, repeat: o.Repeat, limiter: o.Limiter}
+	if t.next == nil {
+		t.next = http.DefaultTransport
+	}
+	if t.key == nil {
+		t.key = defaultKey(maphash.MakeSeed())
+	}
+	p := pace.Options{MaxWait: o.MaxWait, Waiting: o.Waiting}
+	if p.MaxWait == 0 {
+		p.MaxWait = 30 * time.Second
+	}
+	if p.Waiting == 0 {
+		p.Waiting = 1000
+	}
+	if o.Observe != nil {
+		p.Observe = func(key, field string) { o.Observe(Event{Key: key, Field: field}) }
+	}
+	t.pace = pace.New(p)
+	return t, nil
+}
+
+// defaultKey returns the function that stands for a nil Options.Key. The hash is another one in every process.
+func defaultKey(seed maphash.Seed) func(*http.Request) string {
+	return func(r *http.Request) string {
+		host := r.URL.Scheme + "://" + r.URL.Host
+		credential := r.Header.Get("Authorization")
+		if credential == "" {
+			return host
+		}
+		h := maphash.String(seed, credential)
+		var b [8]byte
+		for i := range b {
+			b[i] = byte(h >> (8 * i))
+		}
+		return host + "#" + hex.EncodeToString(b[:])
+	}
+}
+
+// RoundTrip waits for the turn of a request, sends it, and learns from the answer. It implements [http.RoundTripper].
+func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	key := t.key(r)
+	turn, err := t.begin(r, key)
+	if err != nil {
+		if r.Body != nil {
+			r.Body.Close()
+		}
+		return nil, err
+	}
+	res, err := t.next.RoundTrip(r)
+	if err != nil {
+		turn.Failed()
+		return nil, err
+	}
+	get := func(name string) []string { return res.Header[name] }
+	turn.Answered(pace.Read(get, res.StatusCode, time.Now()))
+	return res, nil
+}
+
+// begin waits until r may be sent.
+func (t *Transport) begin(r *http.Request, key string) (turn pace.Turn, err error) {
+	if t.limiter != nil {
+		if err := t.limiter.Wait(r.Context(), key, 1); err != nil {
+			return turn, err
+		}
+	}
+	return t.pace.Wait(r.Context(), key)
+}
