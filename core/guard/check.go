@@ -42,6 +42,11 @@ func (g *Guard) Serve(x Exchange) (err error) {
 	case Native:
 		err = g.native(x, v)
 	default:
+		if r, ok := x.(Refuser); ok {
+			own := v // so that v stays where it is for all others
+			r.Refuse(&own)
+			break
+		}
 		x.Reply(v.Status, v.Body)
 	}
 	panicked = false
@@ -85,7 +90,12 @@ func (g *Guard) native(x Exchange, v Verdict) error {
 		if len(v.Body) > 0 && x.Get(headerType) == "" {
 			x.Set(headerType, accept.TypeText)
 		}
-		x.Reply(validStatus(v.Status, status), v.Body)
+		r, isRefuser := x.(Refuser)
+		if v.Status = validStatus(v.Status, status); isRefuser {
+			r.Refuse(&v)
+		} else {
+			x.Reply(v.Status, v.Body)
+		}
 	}
 	return err
 }

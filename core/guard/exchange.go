@@ -4,8 +4,10 @@ import (
 	"context"
 	"net/textproto"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/keyfunc"
@@ -26,7 +28,7 @@ type Exchange interface {
 	// Next calls the handler, with ctx in place of the request's context unless ctx is nil. An error is the
 	// handler's, in a framework that has them.
 	Next(ctx context.Context) error
-	// Reply writes an answer.
+	// Reply writes an answer. An Exchange that is a [Refuser] has its Refuse called instead.
 	Reply(status int, body []byte)
 	// Handle calls a handler that the adapter's own Handle was given, and reports whether it has answered. A body
 	// without a status has that of v. known is false, and nothing done, if native is not one.
@@ -47,6 +49,14 @@ type Exchange interface {
 	Watch()
 	// Final returns how the request ended, after Watch: with the error of Next or Handle, or with a panic.
 	Final(err error, panicked bool) Final
+}
+
+// Refuser is an [Exchange] that gets the Verdict of a refusal, where its protocol can say more than a status, a body and
+// the header: gRPC sends the exact time to wait, and Retry-After has whole seconds.
+type Refuser interface {
+	// Refuse answers in place of Reply, after the header was set: with v.Status and v.Body, and what else v says, such as
+	// [Verdict.RetryAfter]. It may keep v, which is a copy.
+	Refuse(v *Verdict)
 }
 
 // Scratch is memory for the short texts of one request at a time. Those of the next one overwrite them. The zero
@@ -102,6 +112,29 @@ type Verdict struct {
 	owed     *owed // nil if nothing is
 	traced   bool  // the handler gets a context in which an inner guard may find the rule
 	degraded bool
+}
+
+// RetryAfter returns the time after which the request that v refuses would be admitted, if nobody else comes: exactly,
+// where the header Retry-After has whole seconds, and without their jitter. It is what an over-limit handler has given
+// as Retry-After, if one has. It is 0 where waiting cannot help, as for a cost that never fits, and where v does not
+// refuse. With 10/1s used up, it is 100ms.
+func (v *Verdict) RetryAfter() time.Duration {
+	if v.Action == Pass || v.degraded {
+		return 0
+	}
+	for i := range v.fields {
+		if v.fields[i].name == headerRetryAfter {
+			seconds, err := strconv.ParseInt(v.fields[i].value, 10, 32)
+			if err != nil { // a date, of which the handler knows more
+				return 0
+			}
+			return time.Duration(max(0, seconds)) * time.Second
+		}
+	}
+	if v.Result.Outcome != core.Refused {
+		return 0
+	}
+	return max(0, v.Result.RetryAfter)
 }
 
 type field struct{ name, value string }

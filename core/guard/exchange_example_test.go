@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"time"
 
 	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/keyfunc"
@@ -116,4 +117,33 @@ func ExampleExchange() {
 	// Output:
 	// 200 hello [0]
 	// 429 come back later [0]
+}
+
+// exactCall is a callExchange that answers refusals with the exact time to wait.
+type exactCall struct{ callExchange }
+
+func (x *exactCall) Refuse(v *guard.Verdict) {
+	x.status, x.body = v.Status, fmt.Sprintf("come back in %v", v.RetryAfter().Round(100*time.Millisecond))
+}
+
+// A protocol that has room for the exact wait.
+func ExampleRefuser() {
+	g := guard.Must("1/1500ms", keyfunc.IP())
+	for range 2 {
+		c := &call{
+			ctx: context.Background(), method: "GET", route: "/hello", out: http.Header{},
+			peer: netip.MustParseAddrPort("203.0.113.7:1234"),
+		}
+		x := &exactCall{callExchange{c, func(c *call) error {
+			c.status, c.body = 200, "hello"
+			return nil
+		}}}
+		if err := g.Serve(x); err != nil {
+			panic(err)
+		}
+		fmt.Println(c.status, c.body, c.out["Retry-After"])
+	}
+	// Output:
+	// 200 hello []
+	// 429 come back in 1.5s [2]
 }
