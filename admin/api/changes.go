@@ -101,6 +101,10 @@ func (s *server) audit(ctx context.Context, in *struct {
 	return listed(out, err, in.Paged, n, strconv.FormatInt(last, 10), PathAudit, query)
 }
 
+func (s *server) imports(ctx context.Context, _ *struct{}) (*answer[manage.Imports], error) {
+	return plain(s.Imports(ctx, who(ctx)))
+}
+
 func (s *server) seen(ctx context.Context, in *struct {
 	Seq int64 `path:"seq" minimum:"1" doc:"Number of the row"`
 	Reasoned

@@ -16,6 +16,7 @@ const (
 	PathReject      = "/v1/proposals/{id}/reject"                 // POST: 204; no revision
 	PathAudit       = "/v1/audit"                                 // GET: Audit; app, policy, person, action, emergency, after, limit
 	PathSeen        = "/v1/audit/{seq}/seen"                      // POST: 204; no revision
+	PathImports     = "/v1/imports"                               // GET: Imports
 	PathTokens      = "/v1/tokens"                                // GET: Tokens; POST with a NewToken: MadeToken; no revision
 	PathToken       = "/v1/tokens/{id}"                           // DELETE: 204; no revision
 	PathPeople      = "/v1/people"                                // GET: People; after, limit

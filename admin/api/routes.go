@@ -156,6 +156,7 @@ func (s *server) routes(all huma.API) {
 
 	route(api, "list-audit", get, PathAudit, "What people did and were refused", s.audit)
 	route(api, "see-emergency", post, PathSeen, "Note that an emergency change was looked at", s.seen, empty)
+	route(api, "list-imports", get, PathImports, "Reports of the last imports", s.imports)
 	route(api, "list-tokens", get, PathTokens, "Tokens, without their secrets", s.tokens)
 	route(api, "make-token", post, PathTokens, "Make a token, whose secret is in this answer alone", s.makeToken)
 	route(api, "delete-token", remove, PathToken, "End a token", s.deleteToken, empty)

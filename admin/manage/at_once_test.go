@@ -29,13 +29,13 @@ func fourEyed(t *testing.T, location string) (a *admin, root *rights.Person) {
 	return a, root
 }
 
-// grant gives the roles in an app, and takes those that were there.
-func (a *admin) grant(app string, roles map[*rights.Person]rights.Role) error {
+// grant gives the roles in the app "pay", and takes those that were there.
+func (a *admin) grant(roles map[*rights.Person]rights.Role) error {
 	var grants []people.Grant
 	for who, role := range roles {
 		grants = append(grants, people.Grant{Kind: people.KindPerson, Subject: who.ID, Role: role})
 	}
-	_, err := a.people.SetGrants(a.t.Context(), people.By{Person: people.Console(), Reason: "for a test"}, app, grants, people.Any)
+	_, err := a.people.SetGrants(a.t.Context(), people.By{Person: people.Console(), Reason: "for a test"}, "pay", grants, people.Any)
 	return err
 }
 
@@ -91,12 +91,12 @@ func rejectNoMore(t *testing.T, location string) {
 	require.NoError(t, err)
 	seq := app.Emergencies[0].Seq
 
-	require.NoError(t, a.grant("pay", map[*rights.Person]rights.Role{anna: rights.Viewer, ben: rights.Viewer}))
+	require.NoError(t, a.grant(map[*rights.Person]rights.Role{anna: rights.Viewer, ben: rights.Viewer}))
 	assert.Equal(t, http.StatusForbidden, status(a.Reject(ctx, ben, first, "not now")))
 	assert.Equal(t, http.StatusForbidden, status(a.Seen(ctx, ben, seq, "")))
 	require.NoError(t, a.Reject(ctx, anna, second, "a mistake"))
 
-	require.NoError(t, a.grant("pay", nil))
+	require.NoError(t, a.grant(nil))
 	for _, who := range []*rights.Person{anna, ben} {
 		assert.Equal(t, http.StatusNotFound, status(a.Reject(ctx, who, first, "not now")))
 		assert.Equal(t, http.StatusNotFound, status(a.Seen(ctx, who, seq, "")))
@@ -119,7 +119,7 @@ func demotedAtOnce(t *testing.T, location string) {
 	ctx := t.Context()
 	anna, ben := a.person("anna", rights.Owner, "pay"), a.person("ben", rights.Owner, "pay")
 	for range 5 {
-		require.NoError(t, a.grant("pay", map[*rights.Person]rights.Role{anna: rights.Owner, ben: rights.Owner}))
+		require.NoError(t, a.grant(map[*rights.Person]rights.Role{anna: rights.Owner, ben: rights.Owner}))
 		proposed, err := a.PutPolicy(ctx, anna, "pay", "api", text("2/1m"), anyway)
 		require.NoError(t, err)
 		_, err = a.PutPolicy(ctx, root, "pay", "other", text("1/1m"), manage.Write{Any: true, Emergency: true, Reason: "quick"})
@@ -133,7 +133,7 @@ func demotedAtOnce(t *testing.T, location string) {
 		all.Go(func() { rejected = a.Reject(ctx, ben, proposed.Proposal, "not now") })
 		all.Go(func() { seen = a.Seen(ctx, ben, emergencies.Rows[0].Seq, "") })
 		all.Go(func() {
-			assert.NoError(t, a.grant("pay", map[*rights.Person]rights.Role{anna: rights.Owner, ben: rights.Viewer}))
+			assert.NoError(t, a.grant(map[*rights.Person]rights.Role{anna: rights.Owner, ben: rights.Viewer}))
 		})
 		all.Wait()
 		rows, err := a.Audit(ctx, root, manage.WhichAudit{App: "pay", Limit: 10})

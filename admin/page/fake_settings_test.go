@@ -19,6 +19,7 @@ type office struct {
 	granted  int64
 	people   []manage.Somebody
 	tokens   []manage.Token
+	imports  []manage.Import
 	settings adminapi.Settings
 	done     []string
 	refuse   error
@@ -56,6 +57,10 @@ func (o *office) Audit(_ context.Context, _ *rights.Person, which manage.WhichAu
 		}
 	}
 	return out, nil
+}
+
+func (o *office) Imports(context.Context, *rights.Person) (*manage.Imports, error) {
+	return &manage.Imports{Imports: o.imports}, nil
 }
 
 func (o *office) Seen(context.Context, *rights.Person, int64, string) error { return o.do("seen", "-") }

@@ -54,6 +54,7 @@ type Manager interface {
 	Reject(ctx context.Context, who *rights.Person, id, reason string) error
 	Audit(ctx context.Context, who *rights.Person, which manage.WhichAudit) (*manage.Audit, error)
 	Seen(ctx context.Context, who *rights.Person, seq int64, reason string) error
+	Imports(ctx context.Context, who *rights.Person) (*manage.Imports, error)
 
 	PutApp(ctx context.Context, who *rights.Person, app string, s adminapi.Settings, w manage.Write) (*adminapi.Written, error)
 	DeleteApp(ctx context.Context, who *rights.Person, app string, w manage.Write) (*adminapi.Written, error)

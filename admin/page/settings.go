@@ -33,10 +33,12 @@ type settingsBody struct {
 	MayBar    bool // they put people out
 	Ways      []string
 	Days      []int
-	Imports   []manage.AuditRow
-	Reasons   []string
-	Done      string
-	Problem   string
+	Imports   []manage.Import
+	// Which rows of the last one are shown.
+	DoubtRows, TakenRows rows
+	Reasons              []string
+	Done                 string
+	Problem              string
 }
 
 // roleOf is a role in an app.
@@ -84,9 +86,12 @@ func (s *server) showSettings(v *visit, made *manage.MadeToken, done, problem st
 		body.NoTokens = s.gap(v, err)
 	}
 	if v.who.Admin {
-		imports, err := s.Manager.Audit(ctx, v.who, manage.WhichAudit{Action: string(rights.ActionImport), Limit: 20})
-		if err == nil {
-			body.Imports = imports.Rows
+		if imports, err := s.Manager.Imports(ctx, v.who); err == nil {
+			body.Imports = imports.Imports
+		}
+		if len(body.Imports) > 0 {
+			body.DoubtRows = v.rowsOf("/settings", "doubts", len(body.Imports[0].Doubts))
+			body.TakenRows = v.rowsOf("/settings", "taken", len(body.Imports[0].Taken))
 		}
 	}
 	return s.show(v, http.StatusOK, "settings", frame{Title: "Settings", Section: "settings", Body: body})

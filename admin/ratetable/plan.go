@@ -13,6 +13,7 @@ import (
 // Plan has the policies that a table becomes, which belong to one app, and a Doubt for whatever the table leaves open.
 type Plan struct {
 	Owner    string
+	Rows     int // of the table
 	Policies []Planned
 	Doubts   []Doubt
 }
@@ -46,7 +47,7 @@ func PlanOf(t Table, owner string) (*Plan, error) {
 	if err := policies.CheckApp(owner); err != nil {
 		return nil, fmt.Errorf("ratetable: the owner: %w", err)
 	}
-	p := &Plan{Owner: owner}
+	p := &Plan{Owner: owner, Rows: len(t.Rows)}
 	named := map[string][]int64{} // rows by the names that policies may not share
 	for _, r := range t.Rows {
 		folded := strings.ToLower(r.Name)

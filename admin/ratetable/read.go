@@ -63,6 +63,15 @@ func Open(location string) (*sql.DB, error) {
 	return sql.OpenDB(connector), nil
 }
 
+// Place returns a location without what may be secret: its user, its password and its parameters.
+func Place(location string) string {
+	u, err := url.Parse(location)
+	if err != nil {
+		return ""
+	}
+	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
+}
+
 // Read reads the table, in one state. Nothing is written.
 func Read(ctx context.Context, from *sql.DB) (t Table, err error) {
 	db, err := from.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})

@@ -74,6 +74,12 @@ func TestRead(t *testing.T) {
 	assert.Equal(t, []string{"pay"}, plan.Policies[0].Policy.Apps)
 }
 
+// A place has nothing that is secret.
+func TestPlace(t *testing.T) {
+	assert.Equal(t, "mysql://h:3306/d", ratetable.Place("mysql://anna:secret@h:3306/d?tls=true&password=secret"))
+	assert.Empty(t, ratetable.Place("mysql://anna:secret@%zz/d"))
+}
+
 // A location that cannot be opened is refused, without its password.
 func TestOpen(t *testing.T) {
 	for _, location := range []string{"", "weir.db", "postgres://anna:secret@h/d", "mysql://anna:secret@%zz/d", "mysql://anna:secret@h/d?tls=none"} {

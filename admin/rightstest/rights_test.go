@@ -117,6 +117,7 @@ var table = []row{
 	{verb: "GET", path: api.PathAudit, query: "app=pay", least: rights.Viewer},
 	{verb: "POST", path: api.PathSeen, least: rights.Owner, ok: []int{204}},
 	{verb: "GET", path: api.PathTokens, anyApp: true},
+	{verb: "GET", path: api.PathImports, least: rights.Admin, anyApp: true},
 	{verb: "POST", path: api.PathTokens, least: rights.Owner, body: `{"name":"ci","apps":["pay"],"role":"viewer","days":1}`},
 	{verb: "DELETE", path: api.PathToken, least: rights.Admin, anyApp: true, ok: []int{204, 404}},
 	{verb: "GET", path: api.PathPeople, anyApp: true, ok: []int{200, 403}},

@@ -25,7 +25,7 @@ type importCommand struct {
 
 // Run plans the import, and makes it if it is asked to.
 func (c *importCommand) Run(e *environment) (err error) {
-	plan, err := c.plan(e.ctx)
+	plan, from, err := c.plan(e.ctx)
 	if err != nil {
 		return err
 	}
@@ -45,12 +45,10 @@ func (c *importCommand) Run(e *environment) (err error) {
 		fmt.Fprintln(e.out, d)
 	}
 	done := "would be written; -apply writes them"
-	if c.Apply && len(change.Edits) > 0 {
-		if _, err := o.Record.Change(e.ctx, change); err != nil {
+	if c.Apply {
+		if err := o.Record.Import(e.ctx, change, from, report(plan, change)); err != nil {
 			return err
 		}
-	}
-	if c.Apply {
 		done = "are written"
 	}
 	fmt.Fprintf(e.out, "%d policies of %d rows %s; %d doubts\n", len(change.Edits), len(plan.Policies), done, len(plan.Doubts))
@@ -70,21 +68,38 @@ func users(apps []string) string {
 	return ", also for " + strings.Join(apps, ", ")
 }
 
-// plan reads the table.
-func (c *importCommand) plan(ctx context.Context) (*ratetable.Plan, error) {
+// plan reads the table, and returns its place as well.
+func (c *importCommand) plan(ctx context.Context) (plan *ratetable.Plan, from string, err error) {
 	at, err := c.DSN.read("-dsn")
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	from, err := ratetable.Open(at)
+	db, err := ratetable.Open(at)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	table, err := ratetable.Read(ctx, from)
-	if err := errors.Join(err, from.Close()); err != nil {
-		return nil, err
+	table, err := ratetable.Read(ctx, db)
+	if err := errors.Join(err, db.Close()); err != nil {
+		return nil, "", err
 	}
-	return ratetable.PlanOf(table, c.Owner)
+	plan, err = ratetable.PlanOf(table, c.Owner)
+	return plan, ratetable.Place(at), err
+}
+
+// report returns what the record keeps of an import.
+func report(plan *ratetable.Plan, change record.Change) record.Imported {
+	rows := map[string]int64{}
+	for _, p := range plan.Policies {
+		rows[p.Name] = p.Row.ID
+	}
+	out := record.Imported{Rows: plan.Rows, Held: len(plan.Policies) - len(change.Edits)}
+	for _, e := range change.Edits {
+		out.Taken = append(out.Taken, record.ImportedRow{Row: rows[e.Name], Name: e.Name, Text: e.Policy.Text})
+	}
+	for _, d := range plan.Doubts {
+		out.Doubts = append(out.Doubts, record.ImportedRow{Row: d.Row.ID, Name: d.Row.Name, Why: d.Why, LeftOut: d.LeftOut})
+	}
+	return out
 }
 
 // change returns the change that writes a plan. What the record says already is left out, and what it says otherwise

@@ -36,4 +36,7 @@ var recordTables = []string{
 		made BIGINT NOT NULL, ends BIGINT NOT NULL, state NAME NOT NULL, decided LINE NOT NULL, decided_shown LINE NOT NULL,
 		decided_at BIGINT NOT NULL, why BODY NOT NULL)`,
 	`CREATE INDEX IF NOT EXISTS weir_proposals_by_app ON weir_proposals (app, state, id)`,
+	// The reports of the last imports. place is that of the table which was imported.
+	`CREATE TABLE IF NOT EXISTS weir_imports (id BIGINT NOT NULL PRIMARY KEY, at BIGINT NOT NULL, person LINE NOT NULL,
+		shown LINE NOT NULL, app NAME NOT NULL, reason BODY NOT NULL, place LINE NOT NULL, body BODY NOT NULL)`,
 }
