@@ -260,7 +260,7 @@ func (r *reader) policies() (all []policy) {
 				r.mistake(name)
 			}
 		}
-		p.Window = window(item)
+		p.Window = windowOf(item)
 		if unit, ok := item.Params.Get("qu"); ok {
 			p.requests = unit == "requests"
 		}
@@ -269,8 +269,8 @@ func (r *reader) policies() (all []policy) {
 	return all
 }
 
-// window is the parameter w of a policy, or window, as Envoy has it.
-func window(item httpsfv.Item) time.Duration {
+// windowOf is the parameter w of a policy, or window, as Envoy has it.
+func windowOf(item httpsfv.Item) time.Duration {
 	for _, key := range [...]string{"w", "window"} {
 		if v, ok := item.Params.Get(key); ok {
 			if n, ok := natural(v); ok {
@@ -335,7 +335,7 @@ func (r *reader) readLimit(q *Quota, name, line string) {
 		case i == 0:
 			q.Limit = n
 		}
-		if w := window(item); w > 0 && n == q.Limit && q.Window == 0 {
+		if w := windowOf(item); w > 0 && n == q.Limit && q.Window == 0 {
 			q.Window = w
 		}
 	}

@@ -36,6 +36,7 @@ type waiter struct {
 	came       instant
 	turn       chan struct{} // closed when the turn has come, or when it cannot come in time
 	number     uint64
+	sent       instant
 	err        error
 	in         bool // the line
 }
@@ -75,7 +76,7 @@ func (l *line) serve() {
 		at, ok := l.next(now)
 		switch {
 		case ok && at <= now:
-			w.number = l.take(now)
+			w.number, w.sent = l.take(now), now
 			l.leave(w)
 			close(w.turn)
 			continue
@@ -134,7 +135,7 @@ func (l *line) leave(w *waiter) {
 }
 
 // answered takes up what an answer says.
-func (l *line) answered(number uint64, a Answer) {
+func (l *line) answered(number uint64, sent instant, a Answer) {
 	now := l.pace.now()
 	l.underWay--
 	if a.RetryAfter > 0 {
@@ -142,9 +143,13 @@ func (l *line) answered(number uint64, a Answer) {
 	} else if l.blocked > 0 && now >= l.blocked {
 		l.blocked = 0
 	}
+	for i := range l.buckets {
+		l.buckets[i].skipped++
+	}
 	for _, q := range a.Quotas {
 		if b := l.bucket(q); b != nil {
-			b.learn(number, now, q)
+			b.skipped--
+			b.learn(number, sent, now, q)
 		}
 	}
 	l.silent = len(l.buckets) == 0

@@ -58,6 +58,7 @@ func (e *WaitError) Error() string {
 type Turn struct {
 	line   *line
 	number uint64
+	sent   instant
 }
 
 // Wait waits for the turn of a request.
@@ -72,7 +73,7 @@ func (p *Pace) Wait(ctx context.Context, key string) (Turn, error) {
 		if at, ok := l.next(now); ok && at <= now {
 			n := l.take(now)
 			l.mu.Unlock()
-			return Turn{l, n}, nil
+			return Turn{l, n, now}, nil
 		}
 	}
 	if l.waiting >= p.waiting {
@@ -85,7 +86,7 @@ func (p *Pace) Wait(ctx context.Context, key string) (Turn, error) {
 	l.mu.Unlock()
 	select {
 	case <-w.turn:
-		return Turn{l, w.number}, w.err
+		return Turn{l, w.number, w.sent}, w.err
 	case <-ctx.Done():
 	}
 	l.mu.Lock()
@@ -118,7 +119,7 @@ func (t Turn) Answered(a Answer) {
 			news = append(news, field)
 		}
 	}
-	l.answered(t.number, a)
+	l.answered(t.number, t.sent, a)
 	l.mu.Unlock()
 	for _, field := range news {
 		l.pace.observe(l.key, field)
