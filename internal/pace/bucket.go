@@ -143,7 +143,7 @@ func (b *bucket) next(last instant, underWay int, now instant) instant {
 		left += min(drift, 0) * (now - b.at + b.trip).Seconds()
 	}
 	if b.kind == unknown || share < 0.9 {
-		left -= b.reserve()
+		left--
 	}
 	if left <= 0 {
 		return now + rest
