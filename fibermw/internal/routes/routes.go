@@ -3,11 +3,11 @@
 package routes
 
 import (
-	"strings"
 	"sync"
 
 	"github.com/gofiber/fiber/v2"
-	"github.com/gofiber/fiber/v2/utils"
+
+	"github.com/weir-go/weir/internal/fiberpath"
 )
 
 // Finder finds the routes of the requests to the apps in which one middleware is
@@ -35,9 +35,9 @@ func (f *Finder) table(c *fiber.Ctx) *table {
 
 // table is an app's routing table.
 type table struct {
-	lower, trim bool                      // how paths are compared
-	positions   map[*fiber.Route]position // of all routes, middleware included
-	handlers    map[string][]endpoint     // by method
+	form      fiberpath.Form
+	positions map[*fiber.Route]position // of all routes, middleware included
+	handlers  map[string][]endpoint     // by method
 }
 
 // position is the order of a route in the list of its method.
@@ -51,14 +51,13 @@ type position struct {
 type endpoint struct {
 	order   int
 	name    string // the path of the first route of this shape, as it was registered
-	pattern pattern
+	pattern fiberpath.Pattern
 }
 
 func newTable(app *fiber.App) *table {
 	config := app.Config()
 	t := &table{
-		lower:     !config.CaseSensitive,
-		trim:      !config.StrictRouting,
+		form:      fiberpath.Form{CaseSensitive: config.CaseSensitive, StrictRouting: config.StrictRouting},
 		positions: map[*fiber.Route]position{},
 		handlers:  map[string][]endpoint{},
 	}
@@ -71,8 +70,8 @@ func newTable(app *fiber.App) *table {
 				continue
 			}
 			handlers = handlers[1:]
-			p := parse(t.comparable(r.Path))
-			shape := p.shape()
+			p := fiberpath.Parse(t.form.Of(r.Path), fiberpath.Fiber2)
+			shape := p.Shape()
 			if _, ok := names[shape]; !ok {
 				names[shape] = r.Path
 			}
@@ -89,18 +88,6 @@ func same(a, b *fiber.Route) bool {
 		(len(a.Handlers) == 0 || &a.Handlers[0] == &b.Handlers[0])
 }
 
-// comparable returns a path or a pattern in the form in which Fiber compares them.
-func (t *table) comparable(path string) string {
-	// Almost all paths are spared the copy.
-	if t.lower && strings.ContainsAny(path, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") {
-		path = utils.ToLower(path)
-	}
-	if t.trim && len(path) > 1 {
-		path = utils.TrimRight(path, '/')
-	}
-	return path
-}
-
 // find looks for c's route among those that come after the current one, as Fiber does.
 func (t *table) find(c *fiber.Ctx) string {
 	current, ok := t.positions[c.Route()]
@@ -110,10 +97,10 @@ func (t *table) find(c *fiber.Ctx) string {
 	if !ok {
 		current.order = -1
 	}
-	path := t.comparable(c.Path())
+	path := t.form.Of(c.Path())
 	for i := range t.handlers[c.Method()] {
 		e := &t.handlers[c.Method()][i]
-		if e.order > current.order && e.pattern.matches(path) {
+		if e.order > current.order && e.pattern.Matches(path) {
 			return e.name
 		}
 	}

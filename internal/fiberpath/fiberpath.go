@@ -1,13 +1,47 @@
-package routes
+// Package fiberpath matches paths with the patterns of Fiber's routes, as Fiber does. It knows strings alone, so that
+// adapters of several versions of Fiber share it.
+package fiberpath
 
 import "strings"
 
-// pattern is a route's path, parsed once. It matches as Fiber does, which can be
+// Dialect is the version of Fiber whose patterns are meant, where they differ.
+type Dialect int
+
+// The dialects.
+const (
+	Fiber2 Dialect = 2
+	Fiber3 Dialect = 3
+)
+
+// Form is how an app compares paths with the patterns of its routes, by the settings of its configuration that have
+// these names.
+type Form struct{ CaseSensitive, StrictRouting bool }
+
+// Of returns a path or a pattern in that form. It is the same string unless it has capital letters, or slashes at
+// the end.
+func (f Form) Of(path string) string {
+	if !f.CaseSensitive && strings.ContainsAny(path, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") { // others are spared the copy
+		lower := []byte(path)
+		for i, c := range lower {
+			if 'A' <= c && c <= 'Z' { // Fiber leaves all other letters as they are
+				lower[i] += 'a' - 'A'
+			}
+		}
+		path = string(lower)
+	}
+	if !f.StrictRouting && len(path) > 1 {
+		path = strings.TrimRight(path, "/")
+	}
+	return path
+}
+
+// Pattern is a route's path, parsed once. It matches as Fiber does, which can be
 // asked only with a pattern to parse again, at every request. Constraints are left
 // out: they may be slow, and a client could choose among routes by them.
-type pattern struct {
+type Pattern struct {
 	literal string // the pattern without escapes
 	parts   []part // none if there is no parameter
+	all     bool   // it matches every path, whatever its parts are
 }
 
 // part is a constant part of a pattern, or a parameter.
@@ -22,22 +56,22 @@ type part struct {
 	untils           int    // how often that follows
 }
 
-// parse reads a pattern that is in comparable form.
-func parse(path string) pattern {
-	p := pattern{literal: unescape(path)}
+// Parse reads a pattern. Like the paths that it is to match, it must be in the app's [Form].
+func Parse(path string, d Dialect) Pattern {
+	p := Literal(path, d)
 	params := false
 	for path != "" {
-		start := paramStart(path)
+		start := d.paramStart(path)
 		if start != 0 {
 			if start < 0 {
 				start = len(path)
 			}
-			p.parts = append(p.parts, part{text: unescape(path[:start])})
+			p.parts = append(p.parts, part{text: strings.ReplaceAll(path[:start], `\`, "")})
 			path = path[start:]
 			continue
 		}
 		params = true
-		param, n := parseParam(path)
+		param, n := d.parseParam(path)
 		p.parts = append(p.parts, param)
 		path = path[n:]
 	}
@@ -48,22 +82,37 @@ func parse(path string) pattern {
 	return p
 }
 
+// Literal reads a pattern whose parameters, if it has some, Fiber takes for text.
+func Literal(path string, d Dialect) Pattern {
+	literal := strings.ReplaceAll(path, `\`, "")
+	return Pattern{literal: literal, all: d == Fiber3 && literal == "/*"} // there, also where the star was escaped
+}
+
 // paramStart returns where the first parameter begins, or -1.
-func paramStart(path string) int {
+func (d Dialect) paramStart(path string) int {
 	for i := range len(path) {
-		if !strings.ContainsRune("*+:", rune(path[i])) || i > 0 && path[i-1] == '\\' {
+		switch {
+		case !startsParam(path[i]) || i > 0 && path[i-1] == '\\':
 			continue
+		case path[i] == '*' || d == Fiber3 && i == 0:
+			return i
 		}
-		if path[i] != '*' && i+1 < len(path) && strings.ContainsRune("*+:", rune(path[i+1])) {
-			return i + 1 // of two such signs in a row, Fiber takes the first for text
+		// Of several such signs in a row, Fiber 2 takes the first for text, and Fiber 3 all but the last.
+		for i+1 < len(path) && startsParam(path[i+1]) {
+			i++
+			if d == Fiber2 {
+				break
+			}
 		}
 		return i
 	}
 	return -1
 }
 
+func startsParam(c byte) bool { return c == '*' || c == '+' || c == ':' }
+
 // parseParam reads the parameter with which path begins, and returns its length too.
-func parseParam(path string) (part, int) {
+func (d Dialect) parseParam(path string) (part, int) {
 	switch path[0] {
 	case '*':
 		return part{greedy: true, optional: true}, 1
@@ -71,11 +120,15 @@ func parseParam(path string) (part, int) {
 		return part{greedy: true}, 1
 	}
 	end := 1
-	for end < len(path) && !strings.ContainsRune(`?:\/-.`, rune(path[end])) {
-		if path[end] == '<' {
-			end += constraint(path[end:])
+	if d == Fiber3 {
+		end = nameEnd(path)
+	} else {
+		for end < len(path) && !endsName(path[end]) {
+			if path[end] == '<' {
+				end += constraint(path[end:])
+			}
+			end++
 		}
-		end++
 	}
 	if end < len(path) && path[end] == '?' {
 		return part{optional: true}, end + 1
@@ -83,7 +136,27 @@ func parseParam(path string) (part, int) {
 	return part{}, end
 }
 
-// constraint returns where the constraint ends with which s begins: the index of its
+func endsName(c byte) bool { return strings.IndexByte(`?:\/-.`, c) >= 0 }
+
+// nameEnd returns where the name and the constraint end of the parameter with which path begins, as Fiber 3 sees it:
+// a constraint goes from the first "<" to the first ">", whatever is between.
+func nameEnd(path string) int {
+	begun, ended := false, false
+	for i := 1; i < len(path); i++ {
+		escaped := i > 1 && path[i-1] == '\\'
+		switch {
+		case path[i] == '<' && !begun && !escaped:
+			begun = true
+		case path[i] == '>' && !ended && !escaped:
+			ended = true
+		case endsName(path[i]) && begun == ended:
+			return i
+		}
+	}
+	return len(path)
+}
+
+// constraint returns where the constraint ends with which s begins in Fiber 2: the index of its
 // ">". One in parentheses belongs to a regular expression.
 func constraint(s string) int {
 	depth := 0
@@ -105,7 +178,7 @@ func constraint(s string) int {
 }
 
 // link notes in each part what depends on those that follow.
-func (p *pattern) link() {
+func (p *Pattern) link() {
 	until := ""
 	for i := len(p.parts) - 1; i >= 0; i-- {
 		part := &p.parts[i]
@@ -128,9 +201,12 @@ func (p *pattern) link() {
 	}
 }
 
-// shape returns a text that is the same for patterns that match the same paths, but for
+// Shape returns a text that is the same for patterns that match the same paths, but for
 // constraints.
-func (p *pattern) shape() string {
+func (p *Pattern) Shape() string {
+	if p.all {
+		return `/\*`
+	}
 	if p.parts == nil {
 		return p.literal
 	}
@@ -156,8 +232,11 @@ func (p *pattern) shape() string {
 // looked for among the routes that begin with a longer text.
 const treeKey = 3
 
-// matches reports whether p matches path, which is in comparable form.
-func (p *pattern) matches(path string) bool {
+// Matches reports whether p matches path, which is in the app's [Form].
+func (p *Pattern) Matches(path string) bool {
+	if p.all {
+		return true
+	}
 	if p.parts == nil {
 		return path == p.literal
 	}
@@ -168,7 +247,7 @@ func (p *pattern) matches(path string) bool {
 }
 
 // fits reports whether the parts of p, one after the other, make up path.
-func (p *pattern) fits(path string) bool {
+func (p *Pattern) fits(path string) bool {
 	for i := range p.parts {
 		part := &p.parts[i]
 		n := len(part.text)
@@ -225,5 +304,3 @@ func (p *part) greedyLength(s string) int {
 	}
 	return len(s)
 }
-
-func unescape(s string) string { return strings.ReplaceAll(s, `\`, "") }
