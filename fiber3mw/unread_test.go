@@ -1,0 +1,77 @@
+package fiber3mw_test
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+
+	"github.com/gofiber/fiber/v3"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-go/weir/core/guard"
+	"github.com/weir-go/weir/fiber3mw"
+	"github.com/weir-go/weir/keyfunc"
+)
+
+// Fiber calls middleware also for what it could not read. Bytes that are no header are no request, and not counted;
+// a request without any header field is one, and so is one whose body is too large.
+func TestUnread(t *testing.T) {
+	for name, app := range newApps {
+		t.Run(name, func(t *testing.T) {
+			f, middleware := app(fiber.Config{BodyLimit: 10}), 0
+			f.Use(func(c fiber.Ctx) error { middleware++; return c.Next() })
+			counted := make(chan guard.Event, 100)
+			g, err := guard.New(guard.Config{
+				Rule:    guard.Rule{Policy: "100/1h", Key: keyfunc.Const("all")},
+				Observe: func(e guard.Event) { counted <- e },
+			})
+			require.NoError(t, err)
+			f.Use(fiber3mw.Limit(g))
+			f.Use(func(c fiber.Ctx) error { c.Set("X-Inner", "called"); return c.Next() })
+			f.All("/", func(c fiber.Ctx) error { return c.SendString("hello") })
+			addr := listen(t, f, "tcp", "127.0.0.1:0")
+			for _, c := range []struct {
+				sent           string
+				statuses       []int
+				counts, passes int
+			}{
+				{"GET / HTTP/1.1\r\nHost: x\r\n\r\n", []int{200}, 1, 1},
+				{"GET / HTTP/1.1\r\n\r\n", []int{200}, 1, 1},
+				{"GET / HTTP/1.0\r\n\r\n", []int{200}, 1, 1},
+				{"GET / HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\n\r\n", []int{200, 200}, 2, 2},
+				{"rubbish\r\n\r\n", []int{400}, 0, 1},
+				{"GET / HTTP/1.1\r\n\r\nrubbish", []int{200, 400}, 1, 2},
+				{"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 11\r\n\r\nhello world", []int{413}, 1, 1},
+			} {
+				middleware = 0
+				conn, err := net.Dial("tcp", addr)
+				require.NoError(t, err)
+				_, err = io.WriteString(conn, c.sent)
+				require.NoError(t, err)
+				require.NoError(t, conn.(*net.TCPConn).CloseWrite())
+				answers := bufio.NewReader(conn)
+				for _, want := range c.statuses {
+					res, err := http.ReadResponse(answers, nil)
+					require.NoError(t, err, "%q", c.sent)
+					_, err = io.Copy(io.Discard, res.Body)
+					require.NoError(t, err)
+					require.NoError(t, res.Body.Close())
+					assert.Equal(t, want, res.StatusCode, "%q", c.sent)
+					assert.Equal(t, "called", res.Header.Get("X-Inner"), "%q", c.sent)
+				}
+				rest, err := io.ReadAll(answers)
+				require.NoError(t, err)
+				assert.Empty(t, rest, "%q", c.sent)
+				require.NoError(t, conn.Close())
+				assert.Equal(t, c.passes, middleware, "%q", c.sent)
+				assert.Len(t, counted, c.counts, "%q", c.sent)
+				for range c.counts {
+					<-counted
+				}
+			}
+		})
+	}
+}
