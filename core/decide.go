@@ -112,6 +112,18 @@ func (p *policy) refund(state []int64, now, units int64, r *Result) (changed boo
 	return changed
 }
 
+// giveBack does what r asks for.
+func (p *policy) giveBack(state []int64, now int64, r *Refund) (changed bool) {
+	if !r.Credit {
+		return p.refund(state, now, r.Units, &r.Receipt)
+	}
+	for _, a := range p.algorithms {
+		changed = a.Credit(state[:a.Words()], now, r.Units) || changed
+		state = state[a.Words():]
+	}
+	return changed
+}
+
 // refundable returns how many of the units of r may be in the state of p: none if r was made
 // under another shape, and so charged another state.
 func (p *policy) refundable(r *Result, units int64) int64 {

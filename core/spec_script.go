@@ -33,12 +33,19 @@ func (s Spec) TakeArgs(t Take, guess int64) []int64 {
 }
 
 // RefundArgs is TakeArgs for the script refund: the arguments of each limit in turn, and
-// the instant of the charge.
+// the instant of the charge. For a Credit they are those of the script credit, without an
+// instant.
 func (s Spec) RefundArgs(r Refund, guess int64) []int64 {
 	if s.p == nil {
 		return nil
 	}
 	b := make([]int64, 0, 1+8*len(s.p.limits))
+	if r.Credit {
+		for _, a := range s.p.algorithms {
+			b = a.AppendCredit(b, r.Units, guess)
+		}
+		return b
+	}
 	units := s.p.refundable(&r.Receipt, r.Units)
 	for i, a := range s.p.algorithms {
 		b = a.AppendRefund(b, units, s.p.receipt(&r.Receipt, i), guess)

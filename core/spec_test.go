@@ -766,6 +766,12 @@ func TestRefundValidate(t *testing.T) {
 			require.ErrorContains(t, r.Validate(), want)
 		}
 	}
+	credit := core.Refund{Policy: good.Policy, Key: "k", Units: 1 << 60, Credit: true}
+	require.NoError(t, credit.Validate())
+	credit.Units = -1
+	require.ErrorContains(t, credit.Validate(), "a refund of -1 units; give 0")
+	credit.Units, credit.Receipt = 1, good.Receipt
+	require.ErrorContains(t, credit.Validate(), "a Credit with a Receipt; leave the Receipt out")
 	nothing := core.Refund{Policy: good.Policy, Key: "k", Receipt: core.Result{At: epoch}}
 	require.NoError(t, nothing.Validate())
 }

@@ -41,7 +41,9 @@ type Store interface {
 	// A charge weighs by the numbers of the policy that made the receipt, whatever the numbers
 	// of the Refund's policy are. A policy of another [Spec.Shape] has another state, so that
 	// there is nothing to give back. The units of a receipt can be given back once; the store
-	// does not check that.
+	// does not check that. A Refund that is a Credit needs no receipt: in a [SlidingCounter] the
+	// units of the window before give back what they still weigh, and where callers wait for
+	// their turn, those that come later may get one beside them.
 	//
 	// The refunds of a batch are independent of each other. If some of them failed, the
 	// error is a [*BatchError]; any other error means that nothing was given back.
@@ -98,13 +100,18 @@ type Refund struct {
 	Receipt Result
 	// Units is the number of units to give back, at most Receipt.Taken.
 	Units int64
+	// Credit gives units back without a Receipt, which is then left out: the latest first, and as many as each limit has
+	// in use, up to Units. With 10/1s and 6 used, a Credit of 8 leaves 10. It is for callers that do not know who has
+	// taken what. What a limit admits is then its bound and the credits: with 10/1s and a Credit of 10 each second, 20/1s.
+	Credit bool
 	// Now forces the clock, as Take.Now does. 0 means the store's clock.
 	Now int64
 }
 
 // Validate returns what is wrong with r: what is wrong with a [Take] of the same policy,
-// key and time, more units than the receipt took, and a Receipt of nothing. Every store
-// calls it for each refund first and changes nothing if one fails.
+// key and time, more units than the receipt took, and a Receipt of nothing, or one of
+// anything together with Credit. Every store calls it for each refund first and changes
+// nothing if one fails.
 func (r *Refund) Validate() error {
 	t := Take{Policy: r.Policy, Key: r.Key, Now: r.Now}
 	if err := t.Validate(); err != nil {
@@ -113,6 +120,9 @@ func (r *Refund) Validate() error {
 	switch {
 	case r.Units < 0:
 		return fmt.Errorf("core: a refund of %d units; give 0 or more", r.Units)
+	case r.Credit && (r.Receipt.Taken != 0 || r.Receipt.At != 0):
+		return errors.New("core: a Credit with a Receipt; leave the Receipt out, or Credit to give back what it took")
+	case r.Credit:
 	case r.Units > 0 && r.Receipt.Taken == 0:
 		return fmt.Errorf("core: the Result (%v) took nothing; there is nothing to give back", r.Receipt.Outcome)
 	case r.Units > r.Receipt.Taken:

@@ -8,6 +8,7 @@
 -- Arguments of take:   cost rate period aligned start end next
 -- Arguments of upto:   rate period aligned start end next
 -- Arguments of refund: units period aligned start end next last
+-- Arguments of credit: units period aligned start end next
 --   cost     how many units are taken (0 peeks)
 --   rate     the most units in one window
 --   period   of windows that begin with the first hit; 0 otherwise
@@ -71,6 +72,12 @@ end
 
 --@ refund
 if count_i > 0 and ARG.units + 0 > 0 and at <= end_i and end_i <= ARG.last + 0 then
+  count_i, write = count_i - math.min(ARG.units + 0, count_i), true
+  if count_i == 0 then end_i = 0 end
+end
+
+--@ credit
+if count_i > 0 then
   count_i, write = count_i - math.min(ARG.units + 0, count_i), true
   if count_i == 0 then end_i = 0 end
 end

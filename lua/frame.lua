@@ -20,6 +20,7 @@
 --   weigh   the charge of taken units
 --   charge  the state with the charge
 --   refund  the state without what is given back
+--   credit  the state without the units, the latest first
 --   store   text_i, the segment, and left_i, how long until it is unused; 1 if it is
 --   reply   the limit's part of the reply
 --

@@ -10,7 +10,9 @@
 -- Arguments of take:   charge_w bound_w most_w charge_r bound_r most_r parts
 -- Arguments of upto:   unit_w capacity_w most_w unit_r capacity_r most_r parts
 -- Arguments of refund: charge_w charged_w most_w turn queue_w charge_r charged_r most_r parts queue_r
---   charge    what the cost adds (0 peeks); in refund, what the charge had added
+-- Arguments of credit: charge_w most_w charge_r most_r parts
+--   charge    what the cost adds (0 peeks); in refund, what the charge had added; in
+--             credit, what the units had
 --   bound     the highest level at which the cost fits, higher if it can be reserved
 --             ahead; negative: it never fits
 --   most      the highest level that the rules allow
@@ -126,6 +128,13 @@ do
     if r_i < 0 then w_i, r_i = w_i - 1, r_i + 1 + ARG.parts end
     if w_i < 0 then w_i, r_i = 0, 0 end
   end
+end
+
+--@ credit
+if w_i + r_i > 0 then
+  w_i, r_i, write = w_i - ARG.charge_w, r_i - ARG.charge_r, true
+  if r_i < 0 then w_i, r_i = w_i - 1, r_i + 1 + ARG.parts end
+  if w_i < 0 then w_i, r_i = 0, 0 end
 end
 
 --@ store

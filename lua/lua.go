@@ -150,6 +150,10 @@ func Takes(kinds string) (script string, err error) { return scripts.compose("ta
 // refund.lua.
 func Refund(kinds string) (script string, err error) { return scripts.compose("refund", kinds) }
 
+// Credit returns the script that gives back units without a receipt to limits of these
+// kinds; see credit.lua.
+func Credit(kinds string) (script string, err error) { return scripts.compose("credit", kinds) }
+
 func (l *library) compose(operation, kinds string) (script string, err error) {
 	if kinds == "" {
 		return "", errors.New("lua: no limits: give one letter for each")

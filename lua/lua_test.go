@@ -19,7 +19,7 @@ import (
 
 // operations are the templates, and how a script of each is composed.
 var operations = map[string]func(kinds string) (script string, err error){
-	"take": lua.Take, "takes": lua.Takes, "upto": lua.UpTo, "refund": lua.Refund,
+	"take": lua.Take, "takes": lua.Takes, "upto": lua.UpTo, "refund": lua.Refund, "credit": lua.Credit,
 }
 
 // mixes are the limits of policies: of every algorithm, of every two, and of some four.
@@ -77,6 +77,8 @@ func TestScripts(t *testing.T) {
 				params = p.Spec().TakeArgs(core.Take{Cost: 1, AtMost: true}, storetest.Epoch)
 			case "refund":
 				params = p.Spec().RefundArgs(core.Refund{Units: 1}, storetest.Epoch)
+			case "credit":
+				params = p.Spec().RefundArgs(core.Refund{Units: 1, Credit: true}, storetest.Epoch)
 			}
 			read := map[int]bool{}
 			for _, m := range indexed.FindAllStringSubmatch(script, -1) {

@@ -166,6 +166,7 @@ type portabilityCase struct {
 	take    core.Take
 	receipt core.Result // of a refund
 	units   int64       // 0: it is a take
+	credit  bool        // of the units, without a receipt
 	text    []byte      // stored; nil: nothing
 	forced  bool        // the time is an argument, else the server's
 	guess   int64       // of the server's clock
@@ -198,7 +199,7 @@ func (r *recorder) Refund(ctx context.Context, refunds []core.Refund) error {
 	for _, x := range refunds {
 		if x.Validate() == nil && x.Units > 0 {
 			t := core.Take{Policy: x.Policy, Key: x.Key, Now: x.Now}
-			r.note(portabilityCase{take: t, receipt: x.Receipt, units: x.Units})
+			r.note(portabilityCase{take: t, receipt: x.Receipt, units: x.Units, credit: x.Credit})
 		}
 	}
 	return r.ReferenceStore.Refund(ctx, refunds)
@@ -290,6 +291,8 @@ func (r *recorder) garbage(text []byte, now int64) []byte {
 func (c portabilityCase) script() (name, kinds string) {
 	name = "take"
 	switch {
+	case c.units > 0 && c.credit:
+		name = "credit"
 	case c.units > 0:
 		name = "refund"
 	case c.take.AtMost:
@@ -300,7 +303,7 @@ func (c portabilityCase) script() (name, kinds string) {
 
 func (c portabilityCase) params(guess int64) []int64 {
 	if c.units > 0 {
-		return c.take.Policy.Spec().RefundArgs(core.Refund{Receipt: c.receipt, Units: c.units}, guess)
+		return c.take.Policy.Spec().RefundArgs(core.Refund{Receipt: c.receipt, Units: c.units, Credit: c.credit}, guess)
 	}
 	return c.take.Policy.Spec().TakeArgs(c.take, guess)
 }
@@ -360,7 +363,7 @@ func (c portabilityCase) check(t *testing.T, line string) (otherWindow bool) {
 	var next []byte
 	var ttl time.Duration
 	if c.units > 0 {
-		next, ttl = c.take.Policy.Spec().StepRefund(c.text, core.Refund{Key: c.take.Key, Receipt: c.receipt, Units: c.units, Now: c.take.Now})
+		next, ttl = c.take.Policy.Spec().StepRefund(c.text, core.Refund{Key: c.take.Key, Receipt: c.receipt, Units: c.units, Credit: c.credit, Now: c.take.Now})
 		require.Equal(t, []int64{c.take.Now, 1}, numbers)
 	} else {
 		var want core.Result

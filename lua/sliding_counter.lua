@@ -9,6 +9,7 @@
 -- Arguments of take:   period limit cost
 -- Arguments of upto:   period limit
 -- Arguments of refund: period units last
+-- Arguments of credit: period units
 --   cost   how many units are taken (0 peeks)
 --   units  how many to give back
 --   last   the end of the window of the charge, inclusive
@@ -93,6 +94,13 @@ if ARG.units + 0 > 0 and current_i + previous_i > 0 then
   elseif current_i > 0 and last == start_i then
     current_i, write = current_i - math.min(current_i, ARG.units + 0), true
   end
+  if current_i + previous_i == 0 then start_i = 0 end
+end
+
+--@ credit
+if current_i + previous_i > 0 then
+  local back = math.min(ARG.units + 0, current_i)
+  current_i, previous_i, write = current_i - back, previous_i - math.min(ARG.units - back, previous_i), true
   if current_i + previous_i == 0 then start_i = 0 end
 end
 

@@ -10,6 +10,7 @@
 -- Arguments of take:   period limit cost
 -- Arguments of upto:   period limit
 -- Arguments of refund: period units
+-- Arguments of credit: period units
 --   cost   how many units are taken (0 peeks)
 --   units  how many to give back
 -- Reply: how many units are in use, or -1 - that if the cost does not fit; the newest
@@ -169,6 +170,30 @@ if ARG.units + 0 > 0 and used_i > 0 and oldest_i <= at then
     end
   end
   if not ok then used_i, write = 0, true end
+end
+
+--@ credit
+if used_i > 0 then
+  local units, e, ok = math.min(ARG.units + 0, used_i), #s_i, true
+  write = true
+  while ok and units > 0 and used_i > count_i do -- the newest of those after the oldest
+    local first = math.max(from_i, e - 23) -- no entry is longer
+    local p, gap, n = string.match(string.sub(s_i, first, e), '(),([1-9]%d*),([1-9]%d*)$')
+    ok = p and newest_i - gap >= oldest_i and n + 0 <= used_i - count_i
+    if ok and n + 0 > units then
+      s_i = string.sub(s_i, 1, first + p - 2) .. string.format(',%s,%.0f', gap, n - units)
+      used_i, units, e = used_i - units, 0, #s_i
+    elseif ok then
+      used_i, units, newest_i, e = used_i - n, units - n, newest_i - gap, first + p - 2
+    end
+  end
+  if ok then
+    s_i = string.sub(s_i, 1, e)
+    ok = used_i > count_i or newest_i == oldest_i and e < from_i
+    used_i = used_i - units -- of the oldest, if any are left to give back
+    count_i = math.min(count_i, used_i)
+  end
+  if not ok then used_i = 0 end
 end
 
 --@ store

@@ -72,7 +72,8 @@ func TestLogsAtEachEntry(t *testing.T) {
 					near.At += off
 					take.Cost, take.Now = res.Taken, newest
 					for units := range res.Taken {
-						cases = append(cases, portabilityCase{take: take, receipt: near, units: 1 + units, text: text})
+						cases = append(cases, portabilityCase{take: take, receipt: near, units: 1 + units, text: text},
+							portabilityCase{take: take, units: 1 + units*units, credit: true, text: text})
 					}
 					for _, take.Now = range []int64{near.At, near.At + 3_600_000_000} {
 						for _, take.Cost = range []int64{0, 1, lowered / 2, lowered, lowered + 1} {
@@ -116,6 +117,11 @@ func TestBrokenLogs(t *testing.T) {
 		c.receipt, _, _ = policy.Spec().Step(nil, take(charged, 6).take)
 		return c
 	}
+	credit := func(units int64) portabilityCase {
+		c := take(9, 0)
+		c.units, c.credit = units, true
+		return c
+	}
 	table := []struct {
 		name, text string
 		portabilityCase
@@ -155,6 +161,15 @@ func TestBrokenLogs(t *testing.T) {
 		{"a refund to the newest", three + ",x", refund(9, 1), "1| 1"},
 		{"a refund to one near the newest", three + ",x,1,2", refund(8, 1), "1| 1"},
 		{"a refund to the newest, before which nothing is read", three + ",x,4,2", refund(9, 1), "1|x@9,5,@0,1,x,4,1 1"},
+		{"a credit of a part of the newest, before which nothing is read", three + ",x,4,2", credit(1), "1|x@9,5,@0,1,x,4,1 1"},
+		{"a credit of the newest", three + ",x,4,2", credit(2), "1|x@5,4,@0,1,x 1"},
+		{"a credit of more, before which nothing can be read", three + ",x,4,2", credit(3), "1| 1"},
+		{"a credit of a newest that is none", three + ",5,3,4,x", credit(1), "1| 1"},
+		{"a credit of a newest that is too many", three + ",5,3,4,6", credit(1), "1| 1"},
+		{"a credit of a newest that is too far from the one before", three + ",5,3,10,2", credit(2), "1| 1"},
+		{"a credit of all but the oldest, which is none of them", three + ",5,3,3,2", credit(5), "1| 1"},
+		{"a credit of all but the oldest", three + ",5,3,4,2", credit(5), "1|x@0,1,@0,1 1"},
+		{"a credit of a part of the oldest", "x@0,6,@0,6", credit(5), "1|x@0,1,@0,1 1"},
 	}
 	var cases []portabilityCase
 	for _, c := range table {
@@ -240,10 +255,11 @@ func (r *recorder) brokenLog() (c portabilityCase) {
 // any makes it any operation.
 func (c *portabilityCase) any(rng *rand.Rand) {
 	limit := c.take.Policy.Limits()[0].Rate
-	c.units, c.take.AtMost = 0, rng.IntN(4) == 0
+	c.units, c.credit, c.take.AtMost = 0, false, rng.IntN(4) == 0
 	c.take.Cost = []int64{0, 1, 1, rng.Int64N(limit + 1), limit, limit + 1}[rng.IntN(6)]
 	if rng.IntN(4) == 0 && c.receipt.Taken > 0 {
 		c.units = 1 + rng.Int64N(c.receipt.Taken)
+		c.credit = rng.IntN(4) == 0
 	}
 }
 

@@ -10,9 +10,10 @@
 -- Arguments of take:   width buckets limit units
 -- Arguments of upto:   width buckets limit units
 -- Arguments of refund: width buckets limit units last
+-- Arguments of credit: width buckets limit units
 --   width    of a sub-window
 --   buckets  how many sub-windows a period has
---   units    the cost (0 peeks); in upto 1; in refund, how many to give back
+--   units    the cost (0 peeks); in upto 1; in refund and credit, how many to give back
 --   last     the end of the sub-window of the charge, inclusive
 -- Reply: the start, or -1 - start if the units do not fit; how many units are in use;
 -- how many sub-windows before the newest is the one that must go before they fit; how many is
@@ -137,6 +138,18 @@ if count_i > 0 and ARG.units + 0 > 0 then
       local next, older = string.match(older_i, '^,(%d+)(.*)$')
       start_i, count_i, older_i = start_i - width, next + 0, older
     end
+  end
+end
+
+--@ credit
+if count_i > 0 then
+  local back = math.min(ARG.units + 0, count_i)
+  local units = ARG.units - back
+  count_i, write = count_i - back, true
+  while count_i == 0 and older_i ~= '' do -- the next is the newest
+    local next, older = string.match(older_i, '^,(%d+)(.*)$')
+    back = math.min(units, next + 0)
+    start_i, count_i, older_i, units = start_i - ARG.width, next - back, older, units - back
   end
 end
 

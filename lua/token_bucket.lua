@@ -11,12 +11,13 @@
 -- Arguments of take:   period rate burst cost need low wait
 -- Arguments of upto:   period rate burst low owed
 -- Arguments of refund: period rate burst low back charged_last charged_tokens queue turn
+-- Arguments of credit: period rate burst low back
 --   cost     how many tokens are taken (0 peeks)
 --   need     how many must be there for that: more than burst if it never fits
 --   low      how far below zero the rules allow
 --   owed     how far below zero there are units
 --   wait     how long before the refill that makes it fit it may be charged
---   back     how many tokens the charge had taken
+--   back     how many tokens the charge had taken; in credit, how many to give back
 --   charged  the state that the charge led to
 --   queue    how many tokens there are at least while nobody is waiting for a turn
 --   turn     when the turn of a charge that had to wait came, or 0
@@ -102,6 +103,12 @@ if have_i < ARG.burst + 0 and ARG.back + 0 > 0 then
     if full_i <= last_i + math.ceil((ARG.burst - tokens_i) / ARG.rate) * ARG.period then full_i = 0 end -- it is full by no others later
     tokens_i, write = math.min(tokens_i + ARG.back, ARG.burst + 0), true
   end
+end
+
+--@ credit
+if have_i < ARG.burst + 0 then
+  if full_i <= last_i + math.ceil((ARG.burst - tokens_i) / ARG.rate) * ARG.period then full_i = 0 end -- as in refund
+  tokens_i, write = math.min(tokens_i + ARG.back, ARG.burst + 0), true
 end
 
 --@ store

@@ -135,9 +135,13 @@ func (s *Store) refund(p *program, r *core.Refund, guess int64) entry {
 	if p.log {
 		weight = logWeight
 	}
+	script := p.refund
+	if r.Credit {
+		script = p.credit
+	}
 	return entry{
 		key:    s.names.Of(p.before, r.Key),
-		script: p.refund,
+		script: script,
 		args:   arguments(r.Policy.Spec().RefundArgs(*r, guess), r.Now),
 		weight: weight,
 	}

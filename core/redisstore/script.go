@@ -26,8 +26,9 @@ func newScript(text string) *script {
 
 // scripts are the scripts for policies of the same kinds.
 type scripts struct {
-	take, takes, upTo, refund *script
-	log                       bool // one of the kinds keeps a log
+	take, takes, upTo, refund, credit *script
+
+	log bool // one of the kinds keeps a log
 }
 
 // byKinds has the scripts of the kinds that the process has seen. Composing them takes milliseconds, so of a
@@ -47,7 +48,7 @@ func newScripts(kinds string) (*scripts, error) {
 	for _, op := range []struct {
 		into    **script
 		compose func(string) (string, error)
-	}{{&s.take, lua.Take}, {&s.takes, lua.Takes}, {&s.upTo, lua.UpTo}, {&s.refund, lua.Refund}} {
+	}{{&s.take, lua.Take}, {&s.takes, lua.Takes}, {&s.upTo, lua.UpTo}, {&s.refund, lua.Refund}, {&s.credit, lua.Credit}} {
 		text, err := op.compose(kinds)
 		if err != nil {
 			return nil, err

@@ -123,6 +123,8 @@ func (c *comparison) step() {
 		c.mistake(t)
 	case n < 35:
 		c.many(t)
+	case n < 43:
+		c.credit(t)
 	default:
 		c.ask(&t)
 		c.noteTake(t)
@@ -221,6 +223,15 @@ func (c *comparison) refund() {
 	units := pick(c.rng, r.result.Taken, c.rng.Int64N(r.result.Taken+1))
 	c.note(t, "refund %v at %+d: %d of %d units of %+d", t.Policy, t.Now-Epoch, units, r.result.Taken, r.result.At-Epoch)
 	batch := []core.Refund{{Policy: t.Policy, Key: t.Key, Receipt: r.result, Units: units, Now: t.Now}}
+	c.same(c.a.Refund(c.Context(), batch), c.b.Refund(c.Context(), batch))
+	c.look(t)
+}
+
+// credit gives back units without a receipt, often more than are in use.
+func (c *comparison) credit(t core.Take) {
+	units := c.cost(t.Policy)
+	c.note(t, "credit %v at %+d: %d units", t.Policy, t.Now-Epoch, units)
+	batch := []core.Refund{{Policy: t.Policy, Key: t.Key, Units: units, Credit: true, Now: t.Now}}
 	c.same(c.a.Refund(c.Context(), batch), c.b.Refund(c.Context(), batch))
 	c.look(t)
 }

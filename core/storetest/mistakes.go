@@ -53,6 +53,9 @@ func invalid(s *subject) {
 	require.Error(s, give(core.Result{Outcome: core.Admitted}, 1, right), "no instant")
 	require.Error(s, give(res, -1, right))
 	require.Error(s, give(res, 5, right), "more than was taken")
+	toCredit := func(x *core.Refund) { x.Credit = true }
+	require.Error(s, give(res, 1, toCredit), "a credit has no receipt")
+	require.Error(s, give(core.Result{}, -1, toCredit))
 	s.remains(6, p, "a", 0)
 }
 

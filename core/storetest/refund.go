@@ -1,9 +1,12 @@
 package storetest
 
 import (
+	"math"
+	"math/rand/v2"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/core"
 )
@@ -111,5 +114,106 @@ func refundWindow(s *subject) {
 			want, got := s.take(p, text+" fewer", at, 0), s.take(p, text, at, 0)
 			assert.Equal(s, want, got, "%s at %d", text, at)
 		}
+	}
+}
+
+// credit gives back what is in use, whoever has taken it and whenever, the latest first, and nothing more.
+func credit(s *subject) {
+	for _, text := range tens() {
+		p := policy(text)
+		s.credit(p, text, 0, 5) // of nothing
+		s.remains(10, p, text, 0)
+		res := s.admit(p, text, 0, 10)
+		s.credit(p, text, 0, 4)
+		s.remains(4, p, text, 0)
+		s.admit(p, text, 0, 4)
+		s.refuse(p, text, 0, 1)
+		s.credit(p, text, 0, 0)
+		s.refuse(p, text, 0, 1)
+		s.credit(p, text, 0, math.MaxInt64)
+		s.remains(10, p, text, 0)
+		assert.Zero(s, s.take(p, text, 0, 0).ResetAfter, "%s: it is as if unused", text)
+		s.refund(p, text, 0, res, 10) // whose units are back already
+		s.admit(p, text, 0, 10)
+		s.refuse(p, text, 0, 1)
+
+		if !returnsByWindow(s, p) {
+			continue
+		}
+		for at := int64(0); at < 8*second; at += second {
+			s.admit(p, text+" all", at, 1)
+			if at < 3*second {
+				s.admit(p, text+" first", at, 1)
+			}
+		}
+		s.credit(p, text+" all", 8*second, 5)
+		for at := int64(8 * second); at < 30*second; at += second / 2 {
+			want, got := s.take(p, text+" first", at, 0), s.take(p, text+" all", at, 0)
+			assert.Equal(s, want, got, "%s at %d", text, at)
+		}
+	}
+
+	// What is owed is forgiven first, and what was reserved counts as in use.
+	for _, text := range []string{"10/10s debt 5", "10/10s token-bucket debt 5"} {
+		p := policy(text)
+		s.afterwards(p, text, 0, 15)
+		s.credit(p, text, 0, 7)
+		s.remains(2, p, text, 0)
+	}
+	for _, text := range []string{"10/10s; wait 10s", "10/10s token-bucket; wait 10s"} {
+		p := policy(text)
+		s.exhaust(p, text, 10*time.Second)
+		s.credit(p, text, 0, 13)
+		s.remains(3, p, text, 0)
+		s.credit(p, text, 0, math.MaxInt64)
+		s.remains(10, p, text, 0)
+	}
+
+	// Of 3/1s a unit drains in 333333 1/3 us.
+	three := policy("3/1s")
+	s.admit(three, "a", 0, 3)
+	s.credit(three, "a", 0, 1)
+	assert.Equal(s, 666667*time.Microsecond, s.take(three, "a", 0, 0).ResetAfter)
+
+	// What the window before has of a sliding-counter gives back what it still weighs.
+	counter := policy("10/10s sliding-counter")
+	s.admit(counter, "a", 0, 8)
+	s.admit(counter, "a", 15*second, 2)
+	s.remains(4, counter, "a", 15*second)
+	s.credit(counter, "a", 15*second, 6)
+	s.remains(8, counter, "a", 15*second)
+
+	// Each limit gets back what it has in use.
+	p := policy(mix)
+	s.admit(p, "b", 0, 4)
+	s.credit(p, "b", 100_000, 3) // two of the four have drained from the meter
+	assert.Equal(s, [3]int64{20, 999, 4}, remainings(s.take(p, "b", 100_000, 0)))
+
+	// Other numbers that share the state are credited, too.
+	s.admit(policy("10/10s fixed-window"), "c", 0, 10)
+	s.credit(policy("20/10s fixed-window"), "c", 0, 3)
+	s.remains(3, policy("10/10s fixed-window"), "c", 0)
+}
+
+// creditBound: what is admitted is what the limit bounds, and the credits.
+func creditBound(s *subject) {
+	rng := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the same each time
+	for _, text := range tens() {
+		p := policy(text)
+		taken, credits, now, most := int64(0), int64(0), int64(0), int64(10)
+		for range 200 {
+			if rng.IntN(3) == 0 {
+				now += rng.Int64N(5 * second)
+				most = 20 + now/second // a full burst or window at each end
+			}
+			taken += s.atMost(p, text, now, 1+rng.Int64N(12)).Taken
+			if rng.IntN(3) == 0 {
+				n := rng.Int64N(6)
+				s.credit(p, text, now, n)
+				credits += n
+			}
+			require.LessOrEqual(s, taken, most+credits, "%s at %d", text, now)
+		}
+		require.Greater(s, taken, credits, text)
 	}
 }

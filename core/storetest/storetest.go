@@ -52,6 +52,8 @@ func Exercise(t *testing.T, newStore func(*testing.T) core.Store) {
 		{"refunds in a batch", refundBatch},
 		{"refund under changed numbers", refundChanged},
 		{"refund after a step back", refundSteppedBack},
+		{"credit", credit},
+		{"credits are all that is more", creditBound},
 		{"reset", reset},
 		{"policies do not share keys", policies},
 		{"changed numbers keep the state", changedNumbers},

@@ -109,3 +109,11 @@ func (s *subject) refund(p core.Policy, key string, at int64, r core.Result, uni
 	s.Helper()
 	require.NoError(s, s.store.Refund(s.Context(), []core.Refund{s.refundOf(p, key, at, r, units)}))
 }
+
+// credit gives back units without a receipt.
+func (s *subject) credit(p core.Policy, key string, at, units int64) {
+	s.Helper()
+	r := s.refundOf(p, key, at, core.Result{}, units)
+	r.Credit = true
+	require.NoError(s, s.store.Refund(s.Context(), []core.Refund{r}))
+}

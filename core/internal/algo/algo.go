@@ -123,6 +123,9 @@ type Arithmetic interface {
 	// under which it was made, without what has drained since, and never more than the
 	// state holds. It reports whether that is anything.
 	Refund(s []int64, now, units int64, r Receipt) (changed bool)
+	// Credit gives back units without a receipt, the latest first, and as many as are in use. It reports whether that
+	// is anything.
+	Credit(s []int64, now, units int64) (changed bool)
 	// Explain returns what the state means for the caller whose decision it was:
 	// after the charge if all limits admitted, before it if one refused. cost is 0
 	// where this limit fits but was not charged.
@@ -146,6 +149,8 @@ type Wire interface {
 	AppendUpTo(b []int64, owing bool, guess int64) []int64
 	// AppendRefund appends those of the script refund.
 	AppendRefund(b []int64, units int64, r Receipt, guess int64) []int64
+	// AppendCredit appends those of the script credit.
+	AppendCredit(b []int64, units, guess int64) []int64
 	// AppendText appends the stored form of s, which is empty for an unused one.
 	AppendText(b []byte, s []int64) []byte
 	// parse is [ParseText] for text that is not empty, into an s of zeros. It may leave

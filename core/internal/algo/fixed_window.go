@@ -96,6 +96,17 @@ func (a *fixedWindow) Refund(s []int64, _, units int64, r Receipt) bool {
 	return true
 }
 
+// Credit takes the units from the window of now.
+func (a *fixedWindow) Credit(s []int64, _, units int64) bool {
+	if units <= 0 || s[fixedCount] == 0 {
+		return false
+	}
+	if s[fixedCount] -= min(units, s[fixedCount]); s[fixedCount] == 0 {
+		s[fixedEnd] = 0
+	}
+	return true
+}
+
 // last is the latest end of a window that has the charge.
 func (a *fixedWindow) last(r Receipt) int64 { return min(r.Charged[fixedEnd], a.latest(r.At)) }
 
@@ -133,6 +144,10 @@ func (a *fixedWindow) AppendUpTo(b []int64, _ bool, guess int64) []int64 {
 
 func (a *fixedWindow) AppendRefund(b []int64, units int64, r Receipt, guess int64) []int64 {
 	return append(a.appendWindow(append(b, units), guess), a.last(r))
+}
+
+func (a *fixedWindow) AppendCredit(b []int64, units, guess int64) []int64 {
+	return a.appendWindow(append(b, min(units, maxCount)), guess)
 }
 
 // appendWindow appends what a window's end follows from: the period, the

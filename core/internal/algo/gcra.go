@@ -86,7 +86,7 @@ func gcd(a, b int64) int64 {
 	return a
 }
 
-// weight returns the rise of the level by cost units, at most burst and debt.
+// weight returns the rise of the level by cost units, at most burst and debt, or a unit more than the highest level has.
 func (a *gcra) weight(cost int64) span {
 	if cost == 1 {
 		return a.unit
@@ -277,6 +277,24 @@ func (a *gcra) refund(s []int64, now, units int64, c charge, queue span) bool {
 	return true
 }
 
+// Credit lowers the level by what the units weigh. So it forgives debt first, and callers that come next have an earlier
+// turn than those who wait already.
+func (a *gcra) Credit(s []int64, now, units int64) bool {
+	held := level(s, now)
+	if units <= 0 || held == (span{}) {
+		return false
+	}
+	back := a.credit(units)
+	if held.less(back) {
+		held = back
+	}
+	setLevel(s, now, held.sub(back, a.l))
+	return true
+}
+
+// credit is the weight of units, of which no more count than the highest level has.
+func (a *gcra) credit(units int64) span { return a.weight(min(units, 1+a.left(span{}, a.most))) }
+
 func (a *gcra) Explain(s []int64, now, cost, wait int64, refused bool) (r Answer) {
 	held := level(s, now)
 	r.Remaining, r.Reset, r.Refused = a.left(held, a.capacity), held.ceil(), refused
@@ -453,6 +471,12 @@ func (a *gcra) appendRefund(b []int64, units int64, c charge, queue span) []int6
 	}
 	return a.appendParts(append(b, charge.w, c.Charged[meterEmpty], a.most.w, turn, queue.w),
 		charge.r, c.Charged[meterParts], a.most.r, a.l-1, queue.r)
+}
+
+// AppendCredit appends what the units weigh.
+func (a *gcra) AppendCredit(b []int64, units, _ int64) []int64 {
+	back := a.credit(units)
+	return a.appendParts(append(b, back.w, a.most.w), back.r, a.most.r, a.l-1)
 }
 
 func (a *gcra) AppendText(b []byte, s []int64) []byte {

@@ -112,6 +112,18 @@ func (a *slidingCounter) Refund(s []int64, now, units int64, r Receipt) bool {
 	return true
 }
 
+// Credit takes the units from this window, and what is left of them from the one before, where they give back what they
+// still weigh.
+func (a *slidingCounter) Credit(s []int64, _, units int64) bool {
+	current, previous := s[counterCurrent], s[counterPrevious]
+	if units <= 0 || current+previous == 0 {
+		return false
+	}
+	back := min(units, current)
+	a.set(s, s[counterStart], current-back, previous-min(units-back, previous))
+	return true
+}
+
 // last is the end of the window of the charge, inclusive.
 func (a *slidingCounter) last(r Receipt) int64 {
 	if made, ok := r.Made.(*slidingCounter); ok {
@@ -169,6 +181,10 @@ func (a *slidingCounter) AppendUpTo(b []int64, _ bool, _ int64) []int64 {
 
 func (a *slidingCounter) AppendRefund(b []int64, units int64, r Receipt, _ int64) []int64 {
 	return append(b, a.period, units, a.last(r))
+}
+
+func (a *slidingCounter) AppendCredit(b []int64, units, _ int64) []int64 {
+	return append(b, a.period, min(units, 2*maxCount))
 }
 
 func (a *slidingCounter) AppendText(b []byte, s []int64) []byte {

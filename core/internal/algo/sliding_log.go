@@ -109,6 +109,23 @@ func (a *slidingLog) Refund(s []int64, _, units int64, r Receipt) bool {
 	return false
 }
 
+// Credit takes the units from the newest entries.
+func (a *slidingLog) Credit(s []int64, _, units int64) bool {
+	e := a.entries(s)
+	n := len(e)
+	if units <= 0 || n == 0 {
+		return false
+	}
+	for ; n > 0 && units >= e[n-1]; n -= 2 {
+		units -= e[n-1]
+	}
+	if n > 0 {
+		e[n-1] -= units
+	}
+	a.setLen(s, n/2)
+	return true
+}
+
 func (a *slidingLog) Explain(s []int64, now, cost, _ int64, refused bool) Answer {
 	r := Answer{Remaining: a.Most(s, now, false), Reset: max(0, s[logExpires]-now), Refused: refused}
 	if refused {
@@ -147,6 +164,10 @@ func (a *slidingLog) AppendUpTo(b []int64, _ bool, _ int64) []int64 {
 
 func (a *slidingLog) AppendRefund(b []int64, units int64, _ Receipt, _ int64) []int64 {
 	return append(b, a.period, units)
+}
+
+func (a *slidingLog) AppendCredit(b []int64, units, _ int64) []int64 {
+	return append(b, a.period, min(units, MaxLog))
 }
 
 // AppendText writes the newest time, how many units there are, and the oldest time and

@@ -131,15 +131,36 @@ func (a *slidingWindow) Refund(s []int64, _, units int64, r Receipt) bool {
 		return false
 	}
 	counts[j] -= min(units, counts[j])
+	a.trim(s)
+	return true
+}
+
+// Credit takes the units from the newest sub-windows that count any.
+func (a *slidingWindow) Credit(s []int64, _, units int64) bool {
+	counts := a.counts(s)
+	if units <= 0 || counts[0] == 0 {
+		return false
+	}
+	for j := range counts {
+		back := min(units, counts[j])
+		counts[j] -= back
+		units -= back
+	}
+	a.trim(s)
+	return true
+}
+
+// trim makes the newest sub-window that counts anything the first.
+func (a *slidingWindow) trim(s []int64) {
+	counts := a.counts(s)
 	n := slices.IndexFunc(counts, func(c int64) bool { return c > 0 })
 	if n < 0 {
 		clear(s[:a.Words()])
-		return true
+		return
 	}
 	copy(counts, counts[n:])
 	clear(counts[len(counts)-n:])
-	a.setNewest(s, newest-int64(n))
-	return true
+	a.setNewest(s, s[windowStart]/a.width-int64(n))
 }
 
 // last is the end of the sub-window of the charge, inclusive.
@@ -196,6 +217,10 @@ func (a *slidingWindow) AppendUpTo(b []int64, _ bool, _ int64) []int64 {
 
 func (a *slidingWindow) AppendRefund(b []int64, units int64, r Receipt, _ int64) []int64 {
 	return append(b, a.width, a.buckets, a.limit, units, a.last(r))
+}
+
+func (a *slidingWindow) AppendCredit(b []int64, units, _ int64) []int64 {
+	return append(b, a.width, a.buckets, a.limit, min(units, maxExact))
 }
 
 func (a *slidingWindow) AppendText(b []byte, s []int64) []byte {

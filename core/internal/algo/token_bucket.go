@@ -187,12 +187,27 @@ func (a *tokenBucket) Refund(s []int64, now, units int64, r Receipt) bool {
 	if back <= 0 || a.isFull(s) || !a.mayGiveBack(s, now, units, r) {
 		return false
 	}
+	a.giveBack(s, back)
+	return true
+}
+
+// Credit adds tokens, up to the burst. So it forgives debt first, and callers that come next have an earlier turn than those
+// who wait already.
+func (a *tokenBucket) Credit(s []int64, _, units int64) bool {
+	if units <= 0 || a.isFull(s) {
+		return false
+	}
+	a.giveBack(s, min(units, a.burst+a.low))
+	return true
+}
+
+// giveBack adds tokens to a bucket that is not full.
+func (a *tokenBucket) giveBack(s []int64, back int64) {
 	last, tokens, others := s[bucketLast], s[bucketTokens], s[bucketFull]
 	if others <= a.full(last, tokens) {
 		others = 0
 	}
 	a.set(s, last, min(tokens+back, a.burst), others)
-	return true
 }
 
 func (a *tokenBucket) mayGiveBack(s []int64, now, units int64, r Receipt) bool {
@@ -293,6 +308,10 @@ func (a *tokenBucket) AppendRefund(b []int64, units int64, r Receipt, _ int64) [
 		r.Charged[bucketTokens] = a.burst // tokens that no state has had
 	}
 	return append(b, a.period, a.rate, a.burst, a.low, back, r.Charged[bucketLast], r.Charged[bucketTokens], a.queue(r), turn)
+}
+
+func (a *tokenBucket) AppendCredit(b []int64, units, _ int64) []int64 {
+	return append(b, a.period, a.rate, a.burst, a.low, min(units, a.burst+a.low))
 }
 
 func (a *tokenBucket) AppendText(b []byte, s []int64) []byte {
