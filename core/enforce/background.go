@@ -162,21 +162,31 @@ func (e *engine) handBack(t *core.Take) {
 	if units == 0 {
 		return
 	}
-	now := core.Result{}
-	if e.takeInFallback(inMemory, &core.Take{Policy: t.Policy, Key: t.Key}, &now) != nil {
+	used, lasting, err := e.usedInFallback(t.Policy, t.Key)
+	if err != nil {
 		return
 	}
-	used, share := int64(0), t.Policy.Local()
+	if units = min(units, used); units > 0 {
+		e.background.handBacks.Add(&handBack{
+			core.Take{Policy: t.Policy, Key: t.Key, Cost: units, AtMost: true}, time.Now().Add(lasting),
+		})
+	}
+}
+
+// usedInFallback returns how many units of a key the fallback counts, in the limit that counts most, and the time until
+// they weigh nothing.
+func (e *engine) usedInFallback(p core.Policy, key string) (used int64, lasting time.Duration, err error) {
+	now := core.Result{}
+	if err := e.takeInFallback(inMemory, &core.Take{Policy: p, Key: key}, &now); err != nil {
+		return 0, 0, err
+	}
+	share := p.Local()
 	for i, l := range share.Limits() {
 		if l.Algorithm != core.Concurrent {
 			used = max(used, l.Burst-now.Each(i).Remaining)
 		}
 	}
-	if units = min(units, used); units > 0 {
-		e.background.handBacks.Add(&handBack{
-			core.Take{Policy: t.Policy, Key: t.Key, Cost: units, AtMost: true}, time.Now().Add(weighs(&now)),
-		})
-	}
+	return used, weighs(&now), nil
 }
 
 // sendHandBacks charges a batch to the store. Units that were surely not charged are owed again; those that may have

@@ -71,6 +71,31 @@ func ExampleLimiter_Refund() {
 	// Output: 700 <nil>
 }
 
+// A gateway learns that calls of a customer have failed at its own fault, and not which of them.
+func ExampleLimiter_Credit() {
+	limiter, err := enforce.New(nil, core.MustParse("calls: 1000/1h fixed-window"), enforce.Options{})
+	if err != nil {
+		panic(err)
+	}
+	ctx := context.Background()
+	if _, err := limiter.AllowN(ctx, "alice", 700); err != nil {
+		panic(err)
+	}
+	for _, failed := range []int64{200, 900} {
+		if err := limiter.Credit(ctx, "alice", failed); err != nil {
+			panic(err)
+		}
+		res, err := limiter.Peek(ctx, "alice")
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(res.Remaining)
+	}
+	// Output:
+	// 500
+	// 1000
+}
+
 // Another tier has other numbers of the same policy, which count on.
 func ExampleLimiter_Variant() {
 	free, err := enforce.New(nil, core.MustParse("api: 3/1h fixed-window"), enforce.Options{})

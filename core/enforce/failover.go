@@ -139,6 +139,40 @@ func (e *engine) refund(ctx context.Context, refunds []core.Refund) error {
 	}
 }
 
+// credit gives back units of a key without a receipt: first those that the fallback has admitted and the store has not
+// been charged for, and the rest in the store. If that fails, the fallback gives back the rest, too, where it decides.
+func (e *engine) credit(ctx context.Context, r *core.Refund) error {
+	if err := r.Validate(); err != nil {
+		return err
+	}
+	rest := *r
+	if k := ledgerKeyOf(r.Policy, r.Key); e.ledger.Owed(k) > 0 {
+		used, _, _ := e.usedInFallback(r.Policy, r.Key)
+		owed := e.ledger.Sub(k, min(r.Units, used))
+		rest.Units -= owed
+		if err := e.creditInFallback(r, owed); err != nil || rest.Units == 0 {
+			return err
+		}
+	}
+	err := e.store.Refund(ctx, []core.Refund{rest})
+	var one *core.BatchError
+	if errors.As(err, &one) && len(one.Errs) == 1 {
+		err = one.Errs[0]
+	}
+	var failed *core.StoreError
+	if e.remote() && errors.As(err, &failed) && r.Policy.Options().Fail == core.FailLocal {
+		err = errors.Join(err, e.creditInFallback(&rest, rest.Units))
+	}
+	return err
+}
+
+// creditInFallback gives back units of a key by the policy or by a process's share of it.
+func (e *engine) creditInFallback(r *core.Refund, units int64) error {
+	own := *r
+	own.Policy, own.Units = r.Policy.Local(), units
+	return e.fallback().Refund(inMemory, []core.Refund{own})
+}
+
 // takeInFallback lets the fallback decide, by the policy or by a process's share of it.
 func (e *engine) takeInFallback(ctx context.Context, t *core.Take, res *core.Result) error {
 	own := *t

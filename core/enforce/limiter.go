@@ -29,7 +29,8 @@ type Options struct {
 // it takes a permit, and returns an error if there is none.
 //
 // AllowN and AcquireN take more than one. UpTo takes as many units as there are, and Peek takes none. Reserve is Wait
-// for callers that do the waiting themselves. Refund gives back units that were not used, and Reset forgets a key.
+// for callers that do the waiting themselves. Refund gives back units that were not used, Credit does so for callers
+// that have no receipt, and Reset forgets a key.
 // Use Begin to build something like a guard on a Limiter.
 //
 // Wait blocks until the turn comes, Close for half a second at most, and Acquire only if the policy has a leaky bucket
@@ -271,6 +272,31 @@ func (l *Limiter) Refund(ctx context.Context, key string, r core.Result, n int64
 		return one.Errs[0]
 	}
 	return err
+}
+
+// Credit gives back up to n of the units that key has in use, whoever has taken them: the latest first, and no more than
+// are in use, so that nothing is left over for later. With 10/1m and 6 used, Credit of 8 leaves 10. It is for callers that
+// have no receipt, such as a service that is asked by others; with one, use [Limiter.Refund], which never breaks the
+// bound. After a Credit more is admitted than the policy says: its bound is the limit and all credits, so that a
+// caller that may ask for credits freely has no limit.
+//
+// Units come back where l counts now: not in another state that the key has under other numbers; see [core.Spec.Shape].
+// Debt is forgiven first. While callers wait for their turn, those that come later may get one beside them. In a
+// sliding-counter, the units of the window before give back what they still weigh. Other processes may refuse what they
+// have just refused for a second more; see redisstore.Options.DenyCache. A key that is unlimited or blocked has nothing
+// in use.
+//
+// A store that fails is an error, a [*core.StoreError], whatever the fail word: then it is unknown whether it has given
+// anything back, and it may give back twice if it is asked again. Under "fail local" the process gives back then as well
+// what it has admitted meanwhile, and what the store was not charged for comes back without asking it. Other errors are
+// the context's, and those of an empty key, a negative n, and a policy that has permits alone.
+func (l *Limiter) Credit(ctx context.Context, key string, n int64) error {
+	l = l.now(key)
+	r := core.Refund{Policy: l.policy, Key: key, Units: n, Credit: true}
+	if l.answer != asks {
+		return r.Validate()
+	}
+	return l.engine.credit(ctx, &r)
 }
 
 // Reset forgets the units that were taken for key: it is as if it had never come, under all numbers of the policy that

@@ -83,8 +83,8 @@ func (l *Ledger) Add(k Key, units int64, weighs time.Duration) {
 	s.entries[k] = d
 }
 
-// Sub takes units off what a key owes.
-func (l *Ledger) Sub(k Key, units int64) {
+// Sub takes units off what a key owes, and returns how many of them that were.
+func (l *Ledger) Sub(k Key, units int64) (owed int64) {
 	s := l.shard(k)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,12 +92,15 @@ func (l *Ledger) Sub(k Key, units int64) {
 	switch {
 	case !known:
 	case d.units > units:
-		d.units -= units
-		l.units.Add(-units)
+		owed = units
+		d.units -= owed
+		l.units.Add(-owed)
 		s.entries[k] = d
 	default:
+		owed = d.units
 		l.remove(s, k, d)
 	}
+	return owed
 }
 
 // Owed returns what a key owes, and leaves it there.
