@@ -25,14 +25,10 @@ func Limit(g *guard.Guard) echo.MiddlewareFunc {
 		return func(c *echo.Context) error {
 			x := &exchange{request: request{c}, next: next}
 			x.Wrap(c.Response().Header())
-			switch w := c.Response().(type) {
-			case *echo.Response:
-				x.res = w
-			case writer:
-				x.res = w.Response
-			default:
-				x.res = echo.NewResponse(w, c.Logger())
-				x.res.Status = http.StatusOK // as in Echo's own
+			if res, ok := c.Response().(*echo.Response); ok {
+				x.res = res
+			} else { // a writer of other middleware, which may keep the status to itself
+				x.res = echo.NewResponse(c.Response(), c.Logger())
 				c.SetResponse(writer{x.res})
 				defer x.leave()
 			}
