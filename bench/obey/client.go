@@ -48,6 +48,7 @@ func child(ctx context.Context, in io.Reader, out io.Writer) (isChild bool, _ er
 // task is what one process does for a row.
 type task struct {
 	URL   string
+	Key   string
 	Obeys bool
 	Pause time.Duration // of each worker between requests
 	Lasts time.Duration
@@ -95,7 +96,7 @@ func (t task) run(ctx context.Context) ([]exchange, error) {
 	for range workers {
 		all.Go(func() {
 			for ctx.Err() == nil {
-				if err := get(ctx, client, t.URL); err != nil && ctx.Err() == nil {
+				if err := t.get(ctx, client); err != nil && ctx.Err() == nil {
 					wire.add(exchange{Error: err.Error()})
 				}
 				sleep(ctx, t.Pause)
@@ -106,12 +107,12 @@ func (t task) run(ctx context.Context) ([]exchange, error) {
 	return wire.done, nil
 }
 
-func get(ctx context.Context, client *http.Client, url string) error {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+func (t task) get(ctx context.Context, client *http.Client) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, t.URL, http.NoBody)
 	if err != nil {
 		return err
 	}
-	r.Header.Set(authorization, "Bearer of-all-processes")
+	r.Header.Set(authorization, "Bearer "+t.Key)
 	resp, err := client.Do(r)
 	if err != nil {
 		return err
@@ -151,34 +152,34 @@ func (rec *recorder) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// count puts together what the processes of a row have sent in its time, which begins with the first request.
-func count(r row, processes [][]exchange) outcome {
-	o := outcome{row: r, failed: map[string]int{}}
+// count puts together what processes have sent with one key in a given time, which begins with the first request.
+func count(lasts time.Duration, processes [][]exchange) tally {
+	t := tally{failed: map[string]int{}}
 	var all []exchange
 	for _, e := range slices.Concat(processes...) {
 		if e.Error != "" {
-			o.failed[e.Error]++
+			t.failed[e.Error]++
 			continue
 		}
 		all = append(all, e)
 	}
 	slices.SortFunc(all, func(a, b exchange) int { return cmp.Compare(a.Sent, b.Sent) })
 	for i, e := range all {
-		if e.Sent >= all[0].Sent+r.lasts.Microseconds() {
+		if e.Sent >= all[0].Sent+lasts.Microseconds() {
 			break
 		}
-		o.answers++
+		t.answers++
 		switch e.Status {
 		case http.StatusOK:
-			o.admitted++
+			t.admitted++
 		case http.StatusTooManyRequests:
-			o.refused++
+			t.refused++
 			if i >= 10 {
-				o.refusedLater++
+				t.refusedLater++
 			}
 		default:
-			o.failed["status "+strconv.Itoa(e.Status)]++
+			t.failed["status "+strconv.Itoa(e.Status)]++
 		}
 	}
-	return o
+	return t
 }

@@ -1,17 +1,21 @@
-// Obey measures how well nethttp/obey keeps to the limits of servers: in real time, over real connections, with workers
-// that would send five times what the limit admits.
+// Obey measures how well nethttp/obey keeps to the limits of servers: in real time, over real connections, with 20
+// workers that would send five times what the limit admits.
 //
 //	go run -C bench ./obey
 //
-// All rows run side by side, since they mostly wait: the whole takes as long as the longest row, three minutes. Each has
-// a server with its limit: weir, go-chi/httprate, and express-rate-limit, for which node and npm must be on the PATH.
-// Where a row has four processes, they are real ones, which share one key and nothing else. The last row sends without
-// obey.
+// All rows run side by side, since they mostly wait: the whole takes as long as the longest row, three minutes. The
+// servers are weir, go-chi/httprate, and express-rate-limit, for which node and npm must be on the PATH. The four
+// processes of a row are real ones, which share one key and nothing else. They begin when a window begins that is
+// aligned to the clock, as sliding-counter's are.
 //
-// The table says how many answers were 429, and how many of them came after the first ten answers; what was admitted, as
-// a share of what the limit admits to a client that knows it; and the bars for both. The command fails if one is missed.
+// Beside them each server has clients with a key of their own that do not obey, as eager as the others. What these are
+// admitted is all that the limit admits to anybody. The time that a row takes is a multiple of the time after which the
+// whole limit is there again: of 11 s for sliding-window, and else of the window.
 //
-//	-rows    a regular expression: only those rows
+// The table says how many answers were 429, and how many of them came after the first ten answers; how many requests
+// were admitted, and how many of the clients that do not obey; and the bars for both. The command fails if one is missed.
+//
+//	-rows    a regular expression: only the rows of those servers
 //	-quick   12 seconds of each row, and no bar for what is admitted; CI does it
 //
 // With WEIR_REQUIRE_NODE=1 it fails where node or npm is missing; else it leaves those rows out.
@@ -64,7 +68,7 @@ func command(ctx context.Context, args []string, out io.Writer) error {
 	wanted := slices.DeleteFunc(rows(), func(r row) bool { return !chosen.MatchString(r.name) })
 	if *quick {
 		for i := range wanted {
-			wanted[i].shorten()
+			wanted[i].lasts, wanted[i].bars.admitted = quickly, 0
 		}
 	}
 	if len(wanted) == 0 {
@@ -78,44 +82,49 @@ func command(ctx context.Context, args []string, out io.Writer) error {
 	return report(out, outcomes)
 }
 
-// shorten lets a row take little time, too little for a share of what the limit admits.
-func (r *row) shorten() {
-	r.lasts = quickly
-	if r.bars != nil {
-		r.bars = &bars{refused: r.bars.refused}
-	}
-}
-
-// report prints the table. The error says how many rows have missed a bar.
+// report prints the table, in which each server without obey comes last. The error says how many rows have missed a bar.
 func report(out io.Writer, outcomes []outcome) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "server\tprocesses\tanswers\t429\tafter the first ten\tbar\tof what the limit admits\tbar\tmet")
+	fmt.Fprintln(table, "server\tprocesses\tanswers\t429\tafter the first ten\tbar\tadmitted\tbar\tmet")
 	missed := 0
+	greedy := map[*server]*tally{}
 	for _, o := range outcomes {
 		if o.skipped != "" {
 			fmt.Fprintf(table, "%s\t%d\tskipped: %s\n", o.name, o.processes, o.skipped)
 			continue
 		}
-		refused, admitted, met := "-", "-", "-"
-		if o.bars != nil {
-			refused, met = fmt.Sprintf("<= %.1f %%", 100*o.bars.refused), "yes"
-			if o.bars.admitted > 0 {
-				admitted = fmt.Sprintf(">= %.0f %%", 100*o.bars.admitted)
-			}
+		met, bar := "yes", "-"
+		if o.bars.admitted > 0 {
+			bar = fmt.Sprintf(">= %.0f %%", 100*o.bars.admitted)
 		}
 		if !o.met() {
 			missed++
 			met = "NO"
 		}
-		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d (%.1f %%)\t%s\t%d (%.1f %%)\t%s\t%s\n", o.name, o.processes,
-			o.answers, o.refused, o.refusedLater, 100*o.shareRefused(), refused, o.admitted, 100*o.shareAdmitted(), admitted, met)
+		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d (%.1f %%)\t<= %.1f %%\t%d of %d (%.1f %%)\t%s\t%s\n", o.name, o.processes,
+			o.sent.answers, o.sent.refused, o.sent.refusedLater, 100*o.sent.share(o.sent.refusedLater), 100*o.bars.refused,
+			o.sent.admitted, o.greedy.admitted, 100*o.shareAdmitted(), bar, met)
+		greedy[o.server] = o.greedy
+	}
+	for _, o := range outcomes {
+		if g := greedy[o.server]; g != nil {
+			fmt.Fprintf(table, "%s, without obey\t1\t%d\t%d\t%d (%.1f %%)\t\t%d\n", o.name,
+				g.answers, g.refused, g.refusedLater, 100*g.share(g.refusedLater), g.admitted)
+			delete(greedy, o.server)
+		}
 	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
 	for _, o := range outcomes {
-		for text, n := range o.failed {
+		if o.skipped != "" {
+			continue
+		}
+		for text, n := range o.sent.failed {
 			fmt.Fprintf(out, "%s, %d processes: %d times %s\n", o.name, o.processes, n, text)
+		}
+		for text, n := range o.greedy.failed {
+			fmt.Fprintf(out, "%s, without obey: %d times %s\n", o.name, n, text)
 		}
 	}
 	if missed > 0 {

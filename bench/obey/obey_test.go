@@ -19,36 +19,39 @@ func TestCount(t *testing.T) {
 		}
 		processes[i%2] = append(processes[i%2], e)
 	}
-	r := row{server: server{limit: 10, window: 10 * time.Second, burst: 5}, lasts: 20 * time.Second, bars: &bars{refused: .15, admitted: .64}}
-	o := count(r, processes[:])
-	assert.Equal(t, []int{20, 16, 4, 3}, []int{o.answers, o.admitted, o.refused, o.refusedLater})
-	assert.InDelta(t, 3./20, o.shareRefused(), 1e-9)
+	lasts := 20 * time.Second
+	sent := count(lasts, processes[:])
+	assert.Equal(t, tally{answers: 20, admitted: 16, refused: 4, refusedLater: 3, failed: map[string]int{}}, sent)
+	o := outcome{sent: &sent, greedy: &tally{admitted: 25}}
+	assert.InDelta(t, 3./20, sent.share(sent.refusedLater), 1e-9)
 	assert.InDelta(t, 16./25, o.shareAdmitted(), 1e-9)
-	assert.True(t, o.met())
 
-	r.bars = &bars{refused: .14, admitted: .64}
-	assert.False(t, count(r, processes[:]).met(), "too many refusals")
-	r.bars = &bars{refused: .15, admitted: .65}
-	assert.False(t, count(r, processes[:]).met(), "too few admitted")
+	for _, c := range []struct {
+		bars bars
+		met  bool
+	}{{bars{.15, .64}, true}, {bars{.14, .64}, false}, {bars{.15, .65}, false}} {
+		o.bars = c.bars
+		assert.Equal(t, c.met, o.met(), "%+v", c.bars)
+	}
+	assert.Equal(t, 15, count(15*time.Second, processes[:]).answers, "what is sent later is not counted")
 
-	r.lasts, r.bars = 15*time.Second, &bars{refused: 1}
-	assert.Equal(t, 15, count(r, processes[:]).answers, "what is sent later is not counted")
 	processes[0] = append(processes[0], exchange{Error: "connection reset"})
-	o = count(r, processes[:])
-	assert.Equal(t, map[string]int{"connection reset": 1}, o.failed)
+	sent = count(lasts, processes[:])
+	assert.Equal(t, map[string]int{"connection reset": 1}, sent.failed)
+	o.bars = bars{1, 0}
 	assert.False(t, o.met(), "a request has failed")
 }
 
 func TestReport(t *testing.T) {
-	good := count(row{name: "good", lasts: time.Second, server: server{limit: 1, window: time.Second}, bars: &bars{}},
-		[][]exchange{{{Sent: 1, Status: 200}}})
-	missed := good
-	missed.name, missed.bars = "missed", &bars{admitted: 1.1}
-	left := outcome{row: row{name: "left out"}, skipped: "no node"}
+	sent := tally{answers: 10, admitted: 10}
+	good := outcome{row: row{&server{name: "good"}, 1, bars{0, 1}}, sent: &sent, greedy: &sent}
+	missed := outcome{row: row{&server{name: "missed"}, 4, bars{0, 1.1}}, sent: &sent, greedy: &sent}
+	left := outcome{row: row{server: &server{name: "left out"}}, skipped: "no node"}
 
 	var out strings.Builder
 	require.NoError(t, report(&out, []outcome{good, left}))
 	assert.Contains(t, out.String(), "skipped: no node")
+	assert.Contains(t, out.String(), "good, without obey")
 	require.EqualError(t, report(&out, []outcome{good, missed, left}), "1 of 3 rows have missed a bar")
 	assert.Contains(t, out.String(), "NO")
 }

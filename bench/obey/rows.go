@@ -18,69 +18,62 @@ const (
 	window  = 10 * time.Second
 	workers = 20 // in each process
 	eager   = 5  // how many times the limit all of them would send
-	longest = time.Minute
 )
 
-// row is a server with a limit, its clients, and the bars for them.
+// row is a server with a limit, the clients that share one key, and the bars for them.
 type row struct {
-	name      string
-	server    server
+	*server
+
 	processes int
-	obeys     bool
-	lasts     time.Duration
-	bars      *bars
+	bars      bars
 }
 
 // bars are shares.
 type bars struct {
 	refused  float64 // of the answers, that may be 429 after the first ten at most
-	admitted float64 // of what the limit admits, at least
+	admitted float64 // of what the same server admits at the same time to clients that do not obey, at least
 }
 
 // rows returns the rows of the table, one process before four.
 func rows() []row {
 	var alone, shared []row
-	add := func(name string, s server, one, four *bars) {
-		r := row{name: name, server: s, obeys: true, lasts: max(longest, 3*s.window)}
+	add := func(s *server, one, four *bars) {
+		if s.lasts == 0 {
+			s.lasts = 6 * s.window
+		}
 		if one != nil {
-			r.processes, r.bars = 1, one
-			alone = append(alone, r)
+			alone = append(alone, row{s, 1, *one})
 		}
 		if four != nil {
-			r.processes, r.bars = 4, four
-			shared = append(shared, r)
+			shared = append(shared, row{s, 4, *four})
 		}
 	}
 	standard := guard.Headers{XRateLimit: guard.NoXRateLimit, RateLimit: true}
 	for _, algorithm := range []string{"gcra", "token-bucket", "fixed-window"} {
-		add("weir "+algorithm, weir(algorithm, standard), &bars{0, .98}, &bars{.005, .98})
+		add(weir(algorithm, standard), &bars{0, .98}, &bars{.005, .98})
 	}
-	add("express-rate-limit draft-8", express(expressOptions{StandardHeaders: "draft-8"}), &bars{0, .98}, &bars{.005, .98})
-	add("weir gcra, X-RateLimit", weir("gcra", guard.Headers{}), &bars{0, .98}, nil)
+	add(express("express-rate-limit draft-8", expressOptions{StandardHeaders: "draft-8"}), &bars{0, .98}, &bars{.005, .98})
+	x := weir("gcra", guard.Headers{})
+	x.name += ", X-RateLimit"
+	add(x, &bars{0, .98}, nil)
 	for _, algorithm := range []string{"sliding-counter", "sliding-log", "sliding-window"} {
-		add("weir "+algorithm, weir(algorithm, standard), &bars{0, .95}, &bars{.02, .85})
+		add(weir(algorithm, standard), &bars{0, .95}, &bars{.02, .85})
 	}
-	legacy := express(expressOptions{LegacyHeaders: true})
-	legacy.limit, legacy.window = 6*limit, 6*window
-	add("express-rate-limit legacy, 60 s", legacy, &bars{0, .97}, nil)
-	add("go-chi/httprate", chi(), &bars{.005, .90}, &bars{.02, .85})
-	baseline := row{name: "weir gcra, without obey", server: weir("gcra", standard), processes: 1, lasts: longest}
-	return append(append(alone, shared...), baseline)
+	legacy := express("express-rate-limit legacy, 60 s", expressOptions{LegacyHeaders: true})
+	legacy.limit, legacy.window, legacy.lasts = 6*limit, 6*window, 3*6*window
+	add(legacy, &bars{0, .97}, nil)
+	add(chi(), &bars{.005, .90}, &bars{.02, .85})
+	return append(alone, shared...)
 }
 
 // server is a limit and how it is served: by a handler, or by express-rate-limit.
 type server struct {
+	name    string
 	limit   int
 	window  time.Duration
-	burst   int           // what a meter admits at once besides
-	late    time.Duration // how much later than after a window a unit comes back
+	lasts   time.Duration // how long it is measured: a multiple of the time after which it admits the limit again
 	handler func() (http.Handler, error)
 	express *expressOptions
-}
-
-// admits returns how many requests the limit admits in a given time to a client that knows it, one after the other.
-func (s server) admits(d time.Duration) float64 {
-	return float64(s.burst) + float64(s.limit)*d.Seconds()/(s.window+s.late).Seconds()
 }
 
 // authorization is the key of all servers.
@@ -88,13 +81,10 @@ const authorization = "Authorization"
 
 func answer(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }
 
-func weir(algorithm string, style guard.Headers) server {
-	s := server{limit: limit, window: window}
-	switch algorithm {
-	case "gcra":
-		s.burst = limit
-	case "sliding-window":
-		s.late = window / 10 // a sub-window counts until all of it is older than the window
+func weir(algorithm string, style guard.Headers) *server {
+	s := &server{name: "weir " + algorithm, limit: limit, window: window}
+	if algorithm == "sliding-window" {
+		s.lasts = 6 * (window + window/10) // a sub-window counts until all of it is older than the window
 	}
 	s.handler = func() (http.Handler, error) {
 		g, err := guard.New(guard.Config{
@@ -112,8 +102,8 @@ func weir(algorithm string, style guard.Headers) server {
 	return s
 }
 
-func chi() server {
-	s := server{limit: limit, window: window}
+func chi() *server {
+	s := &server{name: "go-chi/httprate", limit: limit, window: window}
 	s.handler = func() (http.Handler, error) {
 		key := func(r *http.Request) (string, error) { return r.Header.Get(authorization), nil }
 		return httprate.LimitBy(limit, window, key)(http.HandlerFunc(answer)), nil
@@ -121,24 +111,39 @@ func chi() server {
 	return s
 }
 
-func express(o expressOptions) server { return server{limit: limit, window: window, express: &o} }
+func express(name string, o expressOptions) *server {
+	return &server{name: name, limit: limit, window: window, express: &o}
+}
+
+// pause returns how long each worker waits between requests, so that all together would send as eagerly as they should.
+func (s *server) pause(processes int) time.Duration {
+	rate := float64(s.limit) / s.window.Seconds()
+	return time.Duration(float64(workers*processes) / (eager * rate) * float64(time.Second))
+}
 
 // outcome is what became of a row.
 type outcome struct {
 	row
-	skipped string // why there is none
 
+	skipped string // why there is none
+	sent    *tally
+	greedy  *tally // of clients of the same server that do not obey, at the same time
+}
+
+// tally is what came back.
+type tally struct {
 	answers, admitted, refused, refusedLater int
 	failed                                   map[string]int // by error, and by other statuses
 }
 
-func (o outcome) shareRefused() float64 {
-	return float64(o.refusedLater) / math.Max(1, float64(o.answers))
+func (t tally) share(of int) float64 { return float64(of) / math.Max(1, float64(t.answers)) }
+
+func (o outcome) shareAdmitted() float64 {
+	return float64(o.sent.admitted) / math.Max(1, float64(o.greedy.admitted))
 }
-func (o outcome) shareAdmitted() float64 { return float64(o.admitted) / o.server.admits(o.lasts) }
 
 // met reports whether the outcome clears the bars of its row.
 func (o outcome) met() bool {
-	return o.bars == nil ||
-		len(o.failed) == 0 && o.shareRefused() <= o.bars.refused && o.shareAdmitted() >= o.bars.admitted
+	return len(o.sent.failed)+len(o.greedy.failed) == 0 &&
+		o.sent.share(o.sent.refusedLater) <= o.bars.refused && o.shareAdmitted() >= o.bars.admitted
 }

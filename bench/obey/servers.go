@@ -11,105 +11,132 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/weir-go/weir/internal/hosttest"
 )
 
-// measure runs all rows side by side, and returns what became of them.
+// measure runs all rows side by side, and beside them, with a key of their own, clients of each server that do not obey.
 func measure(tb testing.TB, rows []row) []outcome {
 	tb.Helper()
-	outcomes := make([]outcome, len(rows))
 	urls, missing := open(tb, rows)
-	most := 0
-	for _, r := range rows {
-		most = max(most, r.processes)
-	}
-	// Process 0 serves all rows, and each further one those that have as many.
-	type share struct {
-		rows  []int
-		tasks []task
-		done  [][]exchange
-		err   error
-	}
-	shares := make([]share, most)
+	outcomes := make([]outcome, len(rows))
+	var jobs []job
+	greedy := map[*server]*tally{}
 	for i, r := range rows {
 		outcomes[i] = outcome{row: r}
-		if urls[i] == "" {
+		url := urls[r.server]
+		if url == "" {
 			outcomes[i].skipped = missing
 			continue
 		}
-		rate := float64(r.server.limit) / r.server.window.Seconds()
-		pause := time.Duration(float64(workers*r.processes) / (eager * rate) * float64(time.Second))
+		if greedy[r.server] == nil {
+			greedy[r.server] = &tally{}
+			t := task{URL: url, Key: "greedy", Pause: r.pause(1), Lasts: r.lasts}
+			jobs = append(jobs, job{"greedy", t, greedy[r.server]})
+		}
+		outcomes[i].sent, outcomes[i].greedy = &tally{}, greedy[r.server]
+		t := task{URL: url, Key: fmt.Sprint("obeys-", r.processes), Obeys: true, Pause: r.pause(r.processes), Lasts: r.lasts}
 		for p := range r.processes {
-			shares[p].rows = append(shares[p].rows, i)
-			shares[p].tasks = append(shares[p].tasks, task{URL: urls[i], Obeys: r.obeys, Pause: pause, Lasts: r.lasts})
+			jobs = append(jobs, job{fmt.Sprint("obeys-", p), t, outcomes[i].sent})
 		}
 	}
-	children := make([]*hosttest.Process, most)
-	for p := range children {
-		children[p] = hosttest.Start(tb, childEnv, "1")
+	run(tb, jobs)
+	return outcomes
+}
+
+// job is a task of one of the processes, whose requests are counted with those of the same tally.
+type job struct {
+	process string
+	task    task
+	into    *tally
+}
+
+// run starts the processes, gives each its tasks when the next window begins that is aligned to the clock, and counts
+// what they have sent.
+func run(tb testing.TB, jobs []job) {
+	tb.Helper()
+	of := map[string][]job{}
+	for _, j := range jobs {
+		of[j.process] = append(of[j.process], j)
+	}
+	processes := map[string]*hosttest.Process{}
+	for name := range of {
+		p := hosttest.Start(tb, childEnv, "1")
 		var ready struct{}
-		if err := children[p].Read(&ready); err != nil {
+		if err := p.Read(&ready); err != nil {
 			tb.Fatal(err)
 		}
+		processes[name] = p
 	}
-	over := make(chan int)
-	for p, c := range children {
+	sleep(tb.Context(), time.Until(time.Now().Truncate(window).Add(window)))
+
+	var mu sync.Mutex
+	sent := map[*tally][][]exchange{}
+	lasts := map[*tally]time.Duration{}
+	over := make(chan error, len(of))
+	for name, jobs := range of {
 		go func() {
-			defer func() { over <- p }()
-			line, err := json.Marshal(shares[p].tasks)
-			if err == nil {
-				err = c.Ask(string(line), &shares[p].done)
+			var tasks []task
+			for _, j := range jobs {
+				tasks = append(tasks, j.task)
 			}
-			shares[p].err = err
+			var done [][]exchange
+			line, err := json.Marshal(tasks)
+			if err == nil {
+				err = processes[name].Ask(string(line), &done)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			for i, exchanges := range done {
+				sent[jobs[i].into] = append(sent[jobs[i].into], exchanges)
+				lasts[jobs[i].into] = jobs[i].task.Lasts
+			}
+			over <- err
 		}()
 	}
-	for range children {
+	for range of {
 		select {
-		case p := <-over:
-			if shares[p].err != nil {
-				tb.Fatal(shares[p].err)
+		case err := <-over:
+			if err != nil {
+				tb.Fatal(err)
 			}
 		case <-tb.Context().Done():
 			tb.Fatal(tb.Context().Err())
 		}
 	}
-	sent := make([][][]exchange, len(rows))
-	for _, s := range shares {
-		for n, i := range s.rows {
-			sent[i] = append(sent[i], s.done[n])
-		}
+	for into, exchanges := range sent {
+		*into = count(lasts[into], exchanges)
 	}
-	for i := range rows {
-		if outcomes[i].skipped == "" {
-			outcomes[i] = count(rows[i], sent[i])
-		}
-	}
-	return outcomes
 }
 
-// open starts the server of each row and returns their URLs. Where there is no node the URL is "", and the text says why.
-func open(tb testing.TB, rows []row) (urls []string, missing string) {
+// open starts the servers of all rows and returns their URLs. Those that need node have none where it is missing, and the
+// text says why.
+func open(tb testing.TB, rows []row) (urls map[*server]string, missing string) {
 	tb.Helper()
-	urls = make([]string, len(rows))
-	var inNode []int
+	urls = map[*server]string{}
+	var inNode []*server
 	var options []expressOptions
-	for i, r := range rows {
-		if r.server.express != nil {
-			o := *r.server.express
-			o.Limit, o.WindowMs = r.server.limit, r.server.window.Milliseconds()
-			inNode, options = append(inNode, i), append(options, o)
+	for _, r := range rows {
+		if _, ok := urls[r.server]; ok {
 			continue
 		}
-		h, err := r.server.handler()
+		urls[r.server] = ""
+		if r.express != nil {
+			o := *r.express
+			o.Limit, o.WindowMs = r.limit, r.window.Milliseconds()
+			inNode, options = append(inNode, r.server), append(options, o)
+			continue
+		}
+		h, err := r.handler()
 		if err != nil {
 			tb.Fatal(err)
 		}
 		s := httptest.NewServer(h)
 		tb.Cleanup(s.Close)
-		urls[i] = s.URL
+		urls[r.server] = s.URL
 	}
 	if inNode == nil {
 		return urls, ""
@@ -126,8 +153,8 @@ func open(tb testing.TB, rows []row) (urls []string, missing string) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	for n, i := range inNode {
-		urls[i] = fmt.Sprintf("http://127.0.0.1:%d", ports[n])
+	for n, s := range inNode {
+		urls[s] = fmt.Sprintf("http://127.0.0.1:%d", ports[n])
 	}
 	return urls, ""
 }
