@@ -2,6 +2,7 @@ package enforce
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"reflect"
@@ -33,6 +34,12 @@ type engine struct {
 	failing    atomic.Bool  // the store has failed
 	last       atomic.Int64 // when it last did, in Unix nanoseconds
 	log        *slog.Logger // nil means slog.Default(), asked each time
+}
+
+// group has what the Limiters of one configuration share: those that New and With made, or those of one WithAll. Its
+// Limiters alone keep it alive, and so what is known of policies that are used no more is let go.
+type group struct {
+	engine *engine
 
 	mu    sync.Mutex
 	names map[string]core.Policy
@@ -40,8 +47,12 @@ type engine struct {
 	made  map[string][2]made  // the latest Variants, by the same names
 }
 
+func newGroup(e *engine) *group {
+	return &group{engine: e, names: map[string]core.Policy{}, known: map[string]*numbers{}, made: map[string][2]made{}}
+}
+
 func newEngine(s core.Store, log *slog.Logger) *engine {
-	e := &engine{store: s, log: log, names: map[string]core.Policy{}, known: map[string]*numbers{}, made: map[string][2]made{}}
+	e := &engine{store: s, log: log}
 	e.permits, _ = s.(core.PermitStore)
 	var own *core.Memory
 	has, ok := s.(interface{ Fallback() *core.Memory })
@@ -85,17 +96,24 @@ func checkStore(s core.Store, p core.Policy) error {
 	return nil
 }
 
-// register notes that p is enforced, and refuses another policy of its name, with which it would share its counts.
-func (e *engine) register(p core.Policy) error {
-	if err := checkStore(e.store, p); err != nil {
+// register notes that p is enforced, and refuses a policy that cannot be, and another one of its name, with which it would
+// share its counts.
+func (g *group) register(p core.Policy) error {
+	switch {
+	case p.IsZero():
+		return errors.New("enforce: a Limiter without a policy; give one, such as core.MustParse(\"100/1m\")")
+	case p.Name() == "":
+		return fmt.Errorf("enforce: the policy %q has no name; give it one, as in \"login: %v\"", p, p)
+	}
+	if err := checkStore(g.engine.store, p); err != nil {
 		return err
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if other, ok := e.names[p.Name()]; ok && other.String() != p.String() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if other, ok := g.names[p.Name()]; ok && other.String() != p.String() {
 		return fmt.Errorf("enforce: the name %q stands for both %q and %q; they would share one count: rename one", p.Name(), other, p)
 	}
-	e.names[p.Name()] = p
+	g.names[p.Name()] = p
 	return nil
 }
 

@@ -238,6 +238,37 @@ func (failingStore) Take(context.Context, core.Take) (core.Result, error) {
 	return core.Result{}, &core.StoreError{Class: core.ClassDown, Err: errors.New("connection refused")}
 }
 
+// A configuration that is loaded again may give its names other numbers and algorithms.
+func ExampleLimiter_WithAll() {
+	root, err := enforce.New(nil, core.MustParse("all: 1000/1s"), enforce.Options{})
+	if err != nil {
+		panic(err)
+	}
+	var rules map[string]*enforce.Limiter
+	load := func(texts ...string) {
+		policies := make([]core.Policy, len(texts))
+		for i, text := range texts {
+			policies[i] = core.MustParse(text)
+		}
+		limiters, err := root.WithAll(policies...)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		rules = map[string]*enforce.Limiter{} // in the place of those from before
+		for _, l := range limiters {
+			rules[l.Policy().Name()] = l
+		}
+	}
+	load("mail: 10/1s", "login: 5/1m")
+	load("mail: 600/1h fixed-window", "search: 20/1s")
+	load("mail: 1/1s", "mail: 2/1s")
+	fmt.Println(rules["mail"], len(rules))
+	// Output:
+	// enforce: the name "mail" stands for both "mail: 1/1s" and "mail: 2/1s"; they would share one count: rename one
+	// mail: 600/1h fixed-window 2
+}
+
 // While the store fails, the fail word of the policy decides.
 func Example_failing() {
 	for _, policy := range []string{"a: 10/1s; fail local", "b: 10/1s; fail open", "c: 10/1s; fail closed"} {

@@ -40,6 +40,7 @@ type Options struct {
 // there, or set redisstore.Options.HashKeys.
 type Limiter struct {
 	engine  *engine
+	group   *group
 	policy  core.Policy
 	rates   bool   // the policy has rates
 	permits bool   // the policy has permits
@@ -63,7 +64,7 @@ func New(s core.Store, p core.Policy, o Options) (*Limiter, error) {
 	}
 	e := newEngine(s, o.Log)
 	e.source = o.Source
-	return (&Limiter{engine: e}).With(p)
+	return (&Limiter{engine: e, group: newGroup(e)}).With(p)
 }
 
 // Store returns the store in which l counts: the one that New was given, or the [core.Memory] that it has made.
@@ -71,25 +72,43 @@ func (l *Limiter) Store() core.Store { return l.engine.store }
 
 // With returns a Limiter for a further policy, which must have a name. It shares with l the store, the fallback that
 // decides while the store fails, the Source, and all that is done in the background. It fails if another policy has the name
-// already.
+// already. For policies that are loaded again while the program runs, use [Limiter.WithAll].
 func (l *Limiter) With(p core.Policy) (*Limiter, error) {
-	switch {
-	case p.IsZero():
-		return nil, errors.New("enforce: a Limiter without a policy; give one, such as core.MustParse(\"100/1m\")")
-	case p.Name() == "":
-		return nil, fmt.Errorf("enforce: the policy %q has no name; give it one, as in \"login: %v\"", p, p)
-	}
-	if err := l.engine.register(p); err != nil {
+	if err := l.group.register(p); err != nil {
 		return nil, err
 	}
-	return l.engine.limiter(p).follow(), nil
+	return l.group.limiter(p).follow(), nil
+}
+
+// WithAll is With for all policies of a configuration, whose Limiters it returns in their order. When the configuration
+// is loaded again, call it again and use the Limiters that it returns in the place of those from before, which may
+// still be used meanwhile. The names that were given before do not matter then: a name may have another algorithm, or other
+// numbers. Where those of a name have the same [core.Spec.Shape], they count on; else the name starts afresh. What is
+// known of policies of which no Limiter is used any more is let go.
+//
+// It fails if two different policies have one name, and the error reports that and all other mistakes. With of one of the
+// Limiters adds a policy to the same configuration.
+func (l *Limiter) WithAll(policies ...core.Policy) ([]*Limiter, error) {
+	g, all, mistakes := newGroup(l.engine), make([]*Limiter, len(policies)), []error(nil)
+	for _, p := range policies {
+		if err := g.register(p); err != nil {
+			mistakes = append(mistakes, err)
+		}
+	}
+	if mistakes != nil {
+		return nil, errors.Join(mistakes...)
+	}
+	for i, p := range policies {
+		all[i] = g.limiter(p).follow()
+	}
+	return all, nil
 }
 
 // limiter returns a Limiter for a policy that may be enforced.
-func (e *engine) limiter(p core.Policy) *Limiter {
-	e.know(p)
+func (g *group) limiter(p core.Policy) *Limiter {
+	g.know(p)
 	_, _, permits := p.Concurrent()
-	return &Limiter{engine: e, policy: p, rates: hasRates(p), permits: permits}
+	return &Limiter{engine: g.engine, group: g, policy: p, rates: hasRates(p), permits: permits}
 }
 
 // Policy returns the policy that l enforces, with the numbers that it has now if l follows a Source.
@@ -303,5 +322,5 @@ func (l *Limiter) Credit(ctx context.Context, key string, n int64) error {
 // l, With and [Limiter.Variant] know: the latest 256 that count apart. Permits stay held. A store that fails is an
 // error, whatever the fail word.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
-	return l.engine.reset(ctx, l.now(key).policy, key)
+	return l.group.reset(ctx, l.now(key).policy, key)
 }

@@ -13,13 +13,13 @@ import (
 const maxNumbers = 256
 
 // know notes the numbers of p, for [Limiter.Reset]: one policy for each state that a key may have under its name.
-func (e *engine) know(p core.Policy) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	n := e.known[p.Name()]
+func (g *group) know(p core.Policy) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n := g.known[p.Name()]
 	if n == nil {
 		n = &numbers{byState: map[stateOf]*list.Element{}}
-		e.known[p.Name()] = n
+		g.known[p.Name()] = n
 	}
 	n.add(p)
 }
@@ -51,16 +51,17 @@ func (n *numbers) all() (all []core.Policy) {
 }
 
 // reset forgets a key, in the store and in the fallback, under all numbers of the policy that are known.
-func (e *engine) reset(ctx context.Context, p core.Policy, key string) error {
+func (g *group) reset(ctx context.Context, p core.Policy, key string) error {
+	e := g.engine
 	err := e.store.Reset(ctx, p, key)
 	e.waiters.forget(p, key)
 	err = errors.Join(err, e.resetInFallback(ctx, p, key))
-	e.mu.Lock()
+	g.mu.Lock()
 	var known []core.Policy
-	if n := e.known[p.Name()]; n != nil {
+	if n := g.known[p.Name()]; n != nil {
 		known = n.all()
 	}
-	e.mu.Unlock()
+	g.mu.Unlock()
 	done := map[string]bool{shape(p): true, "": true}
 	for _, q := range known {
 		if err == nil && !done[shape(q)] {

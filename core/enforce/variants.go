@@ -134,11 +134,11 @@ func (l *Limiter) Variants(tiers map[string]string, s *Set, before *Variants) (*
 	if l.code != nil {
 		l = l.code
 	}
-	if v := l.engine.madeBefore(l, tiers, s, before); v != nil {
+	if v := l.group.madeBefore(l, tiers, s, before); v != nil {
 		return v, v.entries
 	}
 	v := l.variants(tiers, s.textsFor(l.policy.Name()), before)
-	l.engine.keepMade(l, tiers, s, before, v)
+	l.group.keepMade(l, tiers, s, before, v)
 	return v, v.entries
 }
 
@@ -152,10 +152,10 @@ type made struct {
 	variants weak.Pointer[Variants]
 }
 
-func (e *engine) madeBefore(l *Limiter, tiers map[string]string, s *Set, before *Variants) *Variants {
-	e.mu.Lock()
-	m := e.made[l.policy.Name()][slot(s)]
-	e.mu.Unlock()
+func (g *group) madeBefore(l *Limiter, tiers map[string]string, s *Set, before *Variants) *Variants {
+	g.mu.Lock()
+	m := g.made[l.policy.Name()][slot(s)]
+	g.mu.Unlock()
 	v := m.variants.Value()
 	switch {
 	case v == nil || m.set != weak.Make(s) || m.code != l.policy.String() || !maps.Equal(m.tiers, tiers):
@@ -166,15 +166,15 @@ func (e *engine) madeBefore(l *Limiter, tiers map[string]string, s *Set, before 
 	return v
 }
 
-func (e *engine) keepMade(l *Limiter, tiers map[string]string, s *Set, before *Variants, v *Variants) {
+func (g *group) keepMade(l *Limiter, tiers map[string]string, s *Set, before *Variants, v *Variants) {
 	if v == before {
 		return
 	}
-	e.mu.Lock()
-	all := e.made[l.policy.Name()]
+	g.mu.Lock()
+	all := g.made[l.policy.Name()]
 	all[slot(s)] = made{l.policy.String(), tiers, weak.Make(s), weak.Make(before), weak.Make(v)}
-	e.made[l.policy.Name()] = all
-	e.mu.Unlock()
+	g.made[l.policy.Name()] = all
+	g.mu.Unlock()
 }
 
 // slot is the index of those made for a Set.
@@ -242,7 +242,7 @@ func (m *maker) policy() {
 	default:
 		p, err := Fits(m.code.policy, text)
 		if m.v.Limiter, m.v.err = before.Limiter, err; err == nil {
-			m.v.Limiter = m.code.engine.limiter(p)
+			m.v.Limiter = m.code.group.limiter(p)
 		}
 	}
 	m.note(Entry{Field: fieldPolicies, Text: text, Err: m.v.err}, variant{limiter: m.v.Limiter})
@@ -381,5 +381,5 @@ func (m *maker) withOptions(tier core.Policy, read core.PolicyOptions) (*Limiter
 			return nil, err
 		}
 	}
-	return m.code.engine.limiter(tier), nil
+	return m.code.group.limiter(tier), nil
 }
