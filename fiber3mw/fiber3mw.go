@@ -28,7 +28,7 @@ func Limit(g *guard.Guard) fiber.Handler {
 			return c.Next()
 		}
 		x := exchanges.Get().(*exchange)
-		x.request = request{c, finder}
+		x.request = request{c, finder, c.Context().Done()}
 		err := g.Serve(x)
 		x.request = request{} // a handler that has kept it does not see another client's
 		exchanges.Put(x)

@@ -23,6 +23,7 @@ import (
 type request struct {
 	c      fiber.Ctx
 	routes *routes.Finder
+	ends   <-chan struct{} // closed with the context that the request came with
 }
 
 func (q *request) Context() context.Context { return q.c.Context() }
@@ -96,10 +97,18 @@ func (q *request) Routed() (pattern string, everyMethod bool) {
 // Hijacked implements guard.Exchange. Fiber serves a WebSocket when its handler has returned.
 func (q *request) Hijacked() bool { return !q.c.IsAbandoned() && q.c.RequestCtx().Hijacked() }
 
-// response returns the answer that will be sent. A handler that Fiber's timeout has abandoned still writes to the other.
+// response returns the answer that will be sent. That is not the request's own, which the handler goes on to write,
+// if a timeout within Limit has abandoned it. A timeout around Limit has ended the context before, and what comes now
+// is not sent.
 func (q *request) response() *fasthttp.Response {
-	if late := q.c.RequestCtx().LastTimeoutErrorResponse(); late != nil {
-		return late
+	if q.c.IsAbandoned() {
+		select {
+		case <-q.ends:
+		default:
+			if late := q.c.RequestCtx().LastTimeoutErrorResponse(); late != nil {
+				return late
+			}
+		}
 	}
 	return q.c.Response()
 }

@@ -97,7 +97,8 @@ func (d Dialect) paramStart(path string) int {
 		case path[i] == '*' || d == Fiber3 && i == 0:
 			return i
 		}
-		// Of several such signs in a row, Fiber 2 takes the first for text, and Fiber 3 all but the last.
+		// Of several such signs in a row, Fiber 2 takes the first for text, and Fiber 3 all but the last, unless they
+		// come right behind a parameter.
 		for i+1 < len(path) && startsParam(path[i+1]) {
 			i++
 			if d == Fiber2 {

@@ -13,7 +13,7 @@ import (
 )
 
 // FuzzFind compares with Fiber: in an app of any patterns, one a line, the route that is
-// found before the handler runs is the one whose handler runs.
+// found before the handler runs is the one whose handler runs. With the flag 4, the app is mounted in another one.
 func FuzzFind(f *testing.F) {
 	for _, seed := range [][2]string{
 		{"/items/:id", "/items/1"},
@@ -25,8 +25,10 @@ func FuzzFind(f *testing.F) {
 		{"*\n+", "/a"},
 		{"::a\n/b+*", "/b"},
 		{"/ab\n/ab/*\n/b/:x?", "/b"},
+		{"/a/:x\n/\\*", "/m/a/b"},
+		{"/*\n/:::x+\n/b", "//"},
 	} {
-		for flags := range uint8(4) {
+		for flags := range uint8(8) {
 			f.Add(seed[0], seed[1], flags)
 		}
 	}
@@ -42,10 +44,17 @@ func FuzzFind(f *testing.F) {
 			found = finder.Find(c)
 			return c.Next()
 		})
+		served := app
+		if flags&4 != 0 {
+			served = fiber.New()
+		}
 		for pattern := range strings.SplitSeq(patterns, "\n") {
-			if !registered(app, pattern, func(c fiber.Ctx) error { ran = c.Route().Path; return nil }) {
+			if !registered(served, pattern, func(c fiber.Ctx) error { ran = c.Route().Path; return nil }) {
 				return
 			}
+		}
+		if served != app && !mounted(app, served) {
+			return
 		}
 		ctx := &fasthttp.RequestCtx{}
 		ctx.Request.Header.SetMethod(http.MethodGet)
@@ -59,5 +68,13 @@ func FuzzFind(f *testing.F) {
 func registered(app *fiber.App, pattern string, h fiber.Handler) (ok bool) {
 	defer func() { ok = recover() == nil }()
 	app.Get(pattern, h)
+	return true
+}
+
+// mounted mounts sub in app, and reports whether Fiber accepts that.
+func mounted(app, sub *fiber.App) (ok bool) {
+	defer func() { ok = recover() == nil }()
+	app.Use("/m", sub)
+	app.Handler()
 	return true
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -140,6 +141,44 @@ func TestRoutes(t *testing.T) {
 			f.Get("/b/:x?", ok)
 			f.Get("/b", ok)
 		}, map[string][]string{"/a": {""}, "/a/b": {"/a/*"}, "/b": {"/b"}, "/b/c": {"/b/:x?"}}},
+		"an escaped star matches all": {fiber.Config{}, func(f *fiber.App, probe func() fiber.Handler) {
+			f.Use(probe())
+			f.Get("/a\\*", ok)
+			f.Get("/\\*", ok)
+		}, map[string][]string{"/a*": {"/a\\*"}, "/b": {"/\\*"}, "/": {"/\\*"}}},
+		"slashes alone reach no middleware": {fiber.Config{}, func(f *fiber.App, probe func() fiber.Handler) {
+			f.Use(probe())
+			f.Get("/", ok)
+			f.Get("/a", ok)
+		}, map[string][]string{"//": nil, "///": nil, "/": {"/"}, "//a": {""}}},
+		"but for middleware of all paths": {fiber.Config{}, func(f *fiber.App, probe func() fiber.Handler) {
+			f.Use("/*", probe())
+			f.Get("/a", ok)
+			f.Get("/*", ok)
+		}, map[string][]string{"//": {"/*"}, "/a": {"/a"}, "/": {"/*"}}},
+		"slashes alone where they matter": {fiber.Config{StrictRouting: true}, func(f *fiber.App, probe func() fiber.Handler) {
+			f.Use(probe())
+			f.Get("/*", ok)
+		}, map[string][]string{"//": {"/*"}, "/": {"/*"}}},
+		"apps mounted below a parameter, which is text to Fiber": {fiber.Config{}, func(f *fiber.App, probe func() fiber.Handler) {
+			f.Use(probe())
+			sub := fiber.New()
+			sub.Get("/items", ok)
+			sub.Get("/items/:id", ok)
+			f.Use("/:tenant", sub)
+		}, map[string][]string{"/t/items": {""}, "/:tenant/items": {"/:tenant/items"}, "/t/items/1": {"/:tenant/items/:id"}}},
+		"apps in apps": {fiber.Config{}, func(f *fiber.App, probe func() fiber.Handler) {
+			sub, deep := fiber.New(), fiber.New()
+			deep.Use(probe())
+			deep.Get("/items/:id", ok)
+			sub.Use("/deep", deep)
+			sub.Get("/*", ok)
+			f.Use("/sub", sub)
+			f.Group("/group").Use("/sub", sub)
+		}, map[string][]string{
+			"/sub/deep/items/1": {"/sub/deep/items/:id"}, "/sub/deep/nothing": {"/sub/*"}, "/sub/x": nil,
+			"/group/sub/deep/items/1": {"/group/sub/deep/items/:id"},
+		}},
 		"mounted apps": {fiber.Config{}, func(f *fiber.App, probe func() fiber.Handler) {
 			f.Use(probe())
 			sub := fiber.New()
@@ -176,6 +215,142 @@ func TestRoutes(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A HEAD is that of the route of GET, which Fiber copies to the end of its list, unless there is a route of its own.
+func TestHead(t *testing.T) {
+	for _, c := range []struct {
+		disabled bool
+		want     map[string]string
+	}{
+		{false, map[string]string{"/items/1": "/items/:id", "/own/1": "/own/:head", "/all/1": "/all/:x", "/posted": ""}},
+		{true, map[string]string{"/items/1": "", "/own/1": "/own/:head", "/all/1": "/all/:x", "/posted": ""}},
+	} {
+		p := &probe{}
+		f := fiber.New(fiber.Config{DisableHeadAutoRegister: c.disabled})
+		f.Use(p.middleware())
+		f.Get("/items/:id", ok)
+		f.Get("/own/:get", ok)
+		f.Head("/own/:head", ok)
+		f.All("/all/:x", ok)
+		f.Post("/posted", ok)
+		for path, want := range c.want {
+			res, err := f.Test(httptest.NewRequest(http.MethodHead, path, nil))
+			require.NoError(t, err)
+			require.NoError(t, res.Body.Close())
+			assert.Equal(t, []string{want}, p.seen(), path)
+			assert.Equal(t, want != "", res.StatusCode == http.StatusOK, path)
+		}
+	}
+}
+
+// What changes is seen by the next request: a route that was added, removed, or has taken the place of another, and an
+// app that was mounted.
+func TestRoutesChange(t *testing.T) {
+	p := &probe{}
+	f := fiber.New()
+	f.Use(p.middleware())
+	f.Post("/first", ok)
+	f.Get("/a/:x", ok)
+	expect := func(path, want string) {
+		t.Helper()
+		status, body := get(t, f, path)
+		assert.Equal(t, []string{want}, p.seen(), path)
+		if want == "" {
+			assert.Equal(t, http.StatusNotFound, status, path)
+		} else {
+			assert.Equal(t, want, body, path)
+		}
+	}
+	expect("/a/1", "/a/:x")
+	expect("/b/1", "")
+
+	f.Get("/b/:x", ok)
+	f.RebuildTree()
+	expect("/b/1", "/b/:x")
+
+	f.RemoveRoute("/a/:x", http.MethodGet)
+	f.RebuildTree()
+	expect("/a/1", "")
+	expect("/b/1", "/b/:x")
+
+	before := f.HandlersCount()
+	f.RemoveRoute("/b/:x", http.MethodGet)
+	f.Get("/b/:y", ok)
+	f.Head("/b/:y", ok)
+	f.RebuildTree()
+	require.Equal(t, before, f.HandlersCount(), "the count does not show it")
+	expect("/b/1", "/b/:y")
+
+	f.RemoveRouteFunc(func(r *fiber.Route) bool { return r.Path == "/first" || r.Path == "/b/:y" })
+	f.Get("/*", ok)
+	f.RebuildTree()
+	expect("/b/1", "/*")
+
+	sub := fiber.New()
+	sub.Get("/items/:id", ok)
+	f.RemoveRoute("/*")
+	f.Use("/sub", sub)
+	f.Get("/*", ok)
+	f.RebuildTree()
+	f.Handler() // mounts it
+	expect("/sub/items/1", "/sub/items/:id")
+	expect("/sub/nothing", "/*")
+}
+
+// A request that is under way while routes change, as in a handler that adds one, goes on by those that there are.
+func TestRoutesChangeInHandler(t *testing.T) {
+	p := &probe{}
+	f := fiber.New()
+	f.Use(p.middleware())
+	f.Get("/define", func(c fiber.Ctx) error {
+		f.RemoveRoute("/define", http.MethodGet)
+		f.Get("/defined/:x", ok)
+		f.RebuildTree()
+		assert.Empty(t, p.finder.Taken(c), "its route is no more")
+		return c.SendStatus(http.StatusNoContent)
+	})
+	for range 2 {
+		get(t, f, "/defined/1")
+		get(t, f, "/define")
+	}
+	assert.Equal(t, []string{"", "/define", "/defined/:x", ""}, p.seen())
+}
+
+// The table is read once for each change, by however many requests that come at once.
+func TestTableIsReadOnce(t *testing.T) {
+	f := fiber.New()
+	f.Get("/a", ok)
+	f.Handler()
+	var finder routes.Finder
+	tables := func() (seen []any) {
+		var mu sync.Mutex
+		var all sync.WaitGroup
+		for range 50 {
+			all.Go(func() {
+				ctx := &fasthttp.RequestCtx{}
+				ctx.Request.SetRequestURI("/a")
+				c := f.AcquireCtx(ctx)
+				defer f.ReleaseCtx(c)
+				table := finder.Table(c)
+				mu.Lock()
+				defer mu.Unlock()
+				if !slices.Contains(seen, table) {
+					seen = append(seen, table)
+				}
+			})
+		}
+		all.Wait()
+		return seen
+	}
+	first := tables()
+	require.Len(t, first, 1)
+	assert.Equal(t, first, tables())
+	f.Get("/b", ok)
+	f.RebuildTree()
+	second := tables()
+	require.Len(t, second, 1)
+	assert.NotSame(t, first[0], second[0])
 }
 
 var (
