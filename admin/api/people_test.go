@@ -92,7 +92,9 @@ func TestPeople(t *testing.T) {
 	assert.Equal(t, http.StatusUnauthorized, send(bob, http.MethodGet, "/v1/me", nil))
 	assert.Equal(t, http.StatusNoContent, send(root, http.MethodDelete, out+"?reason=back", nil))
 	assert.Equal(t, http.StatusOK, send(bob, http.MethodGet, "/v1/me", nil))
-	assert.Equal(t, http.StatusNotFound, send(root, http.MethodPut, "/v1/people/local:eve/barred?reason=x", nil))
+	assert.Equal(t, http.StatusNoContent, send(root, http.MethodPut, "/v1/people/local:eve/barred?reason=left", nil), "before she was seen")
+	assert.Equal(t, http.StatusNotFound, send(root, http.MethodPut, "/v1/people/eve/barred?reason=x", nil), "no id")
+	assert.Equal(t, http.StatusNotFound, send(root, http.MethodDelete, "/v1/people/local:carl/barred?reason=x", nil))
 	assert.Equal(t, http.StatusConflict, send(root, http.MethodPut, "/v1/people/local:root/barred?reason=x", nil), "the last admin")
 
 	assert.Equal(t, http.StatusNoContent, send(bob, http.MethodDelete, "/v1/people/local:bob/sessions?reason=lost", nil))
@@ -100,6 +102,7 @@ func TestPeople(t *testing.T) {
 	assert.Equal(t, http.StatusNoContent, send(root, http.MethodDelete, "/v1/people/local:anna/sessions?reason=x", nil))
 	rows, err := log.List(t.Context(), audit.Filter{Action: "bar"})
 	require.NoError(t, err)
-	require.Len(t, rows, 1)
-	assert.Equal(t, "left", rows[0].Reason)
+	require.Len(t, rows, 2)
+	assert.Equal(t, `{"person":"local:eve"}`, rows[0].Detail)
+	assert.Equal(t, "left", rows[1].Reason)
 }

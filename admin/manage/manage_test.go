@@ -212,6 +212,23 @@ func operators(t *testing.T, location string) {
 	require.NoError(t, err)
 	_, err = a.EndTemporary(ctx, operator, "pay", "api", anyway)
 	assert.Equal(t, http.StatusNotFound, status(err))
+
+	// What an owner has written for more than a week is not an operator's to end.
+	for _, until := range []time.Duration{30 * 24 * time.Hour, time.Hour} {
+		_, err = a.SetTemporary(ctx, owner, "pay", "api", manage.Temporary{Text: "200/1m", Until: a.now().Add(until)}, anyway)
+		require.NoError(t, err)
+		block.Key, block.Until = "user=10", a.now().Add(until)
+		_, err = a.PutKey(ctx, owner, "pay", "api", block, anyway)
+		require.NoError(t, err)
+		want := 0
+		if until > time.Hour {
+			want = http.StatusUnprocessableEntity
+		}
+		_, err = a.EndTemporary(ctx, operator, "pay", "api", anyway)
+		assert.Equal(t, want, status(err))
+		_, err = a.PutKey(ctx, operator, "pay", "api", manage.KeyNumbers{Key: "user=10"}, anyway)
+		assert.Equal(t, want, status(err))
+	}
 	a.sleep(time.Hour)
 	_, err = a.record.EndDue(ctx)
 	require.NoError(t, err)

@@ -47,8 +47,7 @@ func (m *Manager) forATime(
 	if owner {
 		a = rights.ActionWrite // so that nobody has lost it when the change is written
 	}
-	c.Edits[0].Term = &record.Term{Ends: until, Operator: !owner}
-	c.Edits[0].Numbers = !owner
+	c.Edits[0].Until, c.Edits[0].Operator = until, !owner
 	c.Permit = m.permit(who, a, c.App)
 	return m.change(ctx, who, c, w)
 }
@@ -113,9 +112,16 @@ func (m *Manager) end(
 	if until.IsZero() {
 		return nil, refusal(http.StatusNotFound, "nothing of the policy %q is temporary there any more; read it again", name)
 	}
+	owner, err := m.owns(ctx, who, app, name)
+	if err != nil {
+		return nil, err
+	}
+	if owner {
+		a = rights.ActionWrite
+	}
 	return m.change(ctx, who, record.Change{
 		App: app, Action: "end", Key: key, Permit: m.permit(who, a, app), Force: true, Back: true,
-		Edits: []record.Edit{{Name: name, End: []string{key}}},
+		Edits: []record.Edit{{Name: name, End: []string{key}, Operator: !owner}},
 	}, w)
 }
 

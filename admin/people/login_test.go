@@ -192,6 +192,38 @@ func loginByProvider(t *testing.T, location string) {
 	require.ErrorIs(t, err, people.ErrNobody)
 }
 
+// Somebody who was put out before their first login does not get in by the right of a group, until they are let in.
+func TestPutOutBeforeTheFirstLogin(t *testing.T) { sqltest.Each(t, putOutBefore) }
+
+func putOutBefore(t *testing.T, location string) {
+	c := startCompany(t)
+	s := start(t, location, withCompany(c))
+	s.grants(t, "pay", people.Grant{Kind: people.KindGroup, Subject: "payments", Role: rights.Operator})
+	id := people.ID(c.url, "7")
+	require.NoError(t, s.Bar(t.Context(), console, id, true))
+	known, err := s.People.People(t.Context())
+	require.NoError(t, err)
+	require.Len(t, known, 1)
+	assert.True(t, known[0].Barred)
+	assert.Zero(t, known[0].Seen)
+
+	b := newBrowser(t)
+	status, _ := b.get(s.url + "/login/start")
+	assert.Equal(t, http.StatusForbidden, status)
+	assert.Empty(t, b.session(s.url))
+	require.NoError(t, s.Bar(t.Context(), console, id, false))
+	status, _ = b.get(s.url + "/login/start")
+	assert.Equal(t, http.StatusOK, status)
+	known, err = s.People.People(t.Context())
+	require.NoError(t, err)
+	require.Len(t, known, 1)
+	assert.Equal(t, []string{"Anna A", c.url}, []string{known[0].Name, known[0].Issuer})
+
+	var missing *people.NotFoundError
+	require.ErrorAs(t, s.Bar(t.Context(), console, "anna@example.com", true), &missing, "a mail address is nobody's id")
+	require.ErrorAs(t, s.Bar(t.Context(), console, "local:max", false), &missing)
+}
+
 // Nothing is kept of somebody without a right while as many people are known as are kept.
 func TestNobodyBeyondTheBound(t *testing.T) {
 	c := startCompany(t)

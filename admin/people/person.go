@@ -163,6 +163,12 @@ func (p *People) enter(ctx context.Context, t sqldb.Tx, id string, l login) (*ri
 		return nil, err
 	}
 	known := n > 0
+	if known && l.issuer != "" { // of somebody who was put out before they were seen
+		if _, err := t.Exec(ctx, `UPDATE weir_people SET issuer = ?, subject = ? WHERE id = ? AND issuer = ''`,
+			l.issuer, l.subject, id); err != nil {
+			return nil, err
+		}
+	}
 	if err := p.join(ctx, t, id, l.groups); err != nil {
 		return nil, err
 	}
@@ -208,7 +214,7 @@ func (p *People) person(ctx context.Context, t sqldb.Tx, id string) (*person, er
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return nil, err
 	}
-	one.seen = time.UnixMicro(seen)
+	one.seen = moment(seen)
 	err = t.Each(ctx, func(row sqldb.Row) error {
 		g, _, err := scanGiven(row)
 		one.own = append(one.own, g)
@@ -267,7 +273,8 @@ func line(s string, n int) string {
 	return s
 }
 
-// Bar puts somebody out, whatever their groups say, or lets them in again.
+// Bar puts somebody out, whatever their groups say, or lets them in again. It may be somebody who was never seen: they do
+// not get in when they log in for the first time.
 func (p *People) Bar(ctx context.Context, by By, id string, barred bool) error {
 	return p.db.Change(ctx, func(ctx context.Context, c *sqldb.Change) error {
 		if err := p.permitted(ctx, c.Tx, by); err != nil {
@@ -285,8 +292,12 @@ func (p *People) Bar(ctx context.Context, by By, id string, barred bool) error {
 		switch {
 		case err != nil:
 			return err
-		case n == 0:
+		case n == 0 && (!barred || !anID.MatchString(id)):
 			return &NotFoundError{What: "such person"}
+		case n == 0:
+			if err := p.barUnseen(ctx, c.Tx, id); err != nil {
+				return err
+			}
 		}
 		if barred {
 			if err := p.stillAdmins(ctx, c.Tx, before); err != nil {
@@ -298,6 +309,20 @@ func (p *People) Bar(ctx context.Context, by By, id string, barred bool) error {
 		}
 		return p.changed(ctx, c, by, audit.Row{Action: action}, map[string]any{"person": id})
 	})
+}
+
+// barUnseen puts somebody out who was never seen. What the provider says of them is found when they log in.
+func (p *People) barUnseen(ctx context.Context, t sqldb.Tx, id string) error {
+	var people int
+	if err := t.Row(ctx, `SELECT COUNT(*) FROM weir_people`).Scan(&people); err != nil {
+		return err
+	}
+	if people >= maxPeople {
+		return invalid("%d people are known already; somebody who was never seen can be put out when they have logged in", people)
+	}
+	_, err := t.Exec(ctx, `INSERT INTO weir_people (id, issuer, subject, name, seen, barred) VALUES (?, '', '', ?, 0, 1)`,
+		id, strings.TrimPrefix(id, "local:"))
+	return err
 }
 
 // EndSessions logs somebody out everywhere.

@@ -72,13 +72,14 @@ type Edit struct {
 	// Base, if it is not "", is the Base of the Patch on what was there beneath temporary changes, and the edit expects it.
 	Base string
 	read int64 // the revision of the policy when Base was found
-	// Term, if it is not nil, ends what the Patch changes: its text, or its keys.
-	Term *Term
+	// Until, if it is not zero, is the end of what the Patch changes: its text, or its keys.
+	Until time.Time
 	// End ends the temporary changes of these keys, "" for the text; with Due only if their time is over.
 	End []string
 	Due bool
-	// Numbers permits no more than other numbers, and "shadow".
-	Numbers bool
+	// Operator permits no more than operators may do: for a week at most, other numbers and "shadow", and of what an owner
+	// has written for a time the end of what would end within a week.
+	Operator bool
 }
 
 // Expect is the version that an edit replaces. The zero Expect is any, or none.
@@ -376,7 +377,7 @@ func (w *writer) edit(ctx context.Context, e Edit) error {
 		return err
 	}
 	apps := w.change.users(before.policy, course.after, course.to)
-	if err := w.permit(ctx, e.Name, apps, e.Term == nil && e.End == nil); err != nil {
+	if err := w.permit(ctx, e.Name, apps, e.Until.IsZero() && e.End == nil); err != nil {
 		return err
 	}
 	difference := Difference{Name: e.Name, Before: course.from, After: course.to}

@@ -20,18 +20,18 @@ func TestForgetKeys(t *testing.T) { sqltest.Each(t, forgetKeys) }
 func forgetKeys(t *testing.T, location string) {
 	c := newClock()
 	r := recordtest.OpenAt(t, location, c.now)
-	must(t, r, ofKey("pay", "api", "user=1", "blocked", nil))
+	must(t, r, ofKey("pay", "api", "user=1", "blocked", time.Time{}))
 	for i := range 210 { // more than are looked at in one transaction
 		must(t, r, set("pay", "api", &policies.Policy{
 			Text: "1/1m", Keys: map[string]string{"user=1": "blocked", "user=2": fmt.Sprint(i+1, "/1m")},
 		}, record.Expect{}))
 	}
-	must(t, r, ofKey("pay", "api", "user=2", "", nil))
-	must(t, r, ofKey("pay", "api", "user=3", "blocked", &record.Term{Ends: c.now().Add(time.Minute)}))
+	must(t, r, ofKey("pay", "api", "user=2", "", time.Time{}))
+	must(t, r, ofKey("pay", "api", "user=3", "blocked", c.now().Add(time.Minute)))
 	must(t, r, settings(record.Settings{FourEyes: true}, record.Expect{}))
-	p, _, err := r.Propose(t.Context(), ofKey("pay", "api", "user=4", "blocked", nil), nil)
+	p, _, err := r.Propose(t.Context(), ofKey("pay", "api", "user=4", "blocked", time.Time{}), nil)
 	require.NoError(t, err)
-	open, _, err := r.Propose(t.Context(), ofKey("pay", "api", "user=5", "blocked", nil), nil)
+	open, _, err := r.Propose(t.Context(), ofKey("pay", "api", "user=5", "blocked", time.Time{}), nil)
 	require.NoError(t, err)
 	require.NoError(t, r.Reject(t.Context(), approval(p.ID, ben)))
 	c.sleep(time.Hour)

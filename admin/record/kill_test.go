@@ -34,7 +34,7 @@ func endsAreKilled(t *testing.T, location string) {
 	before := record.New(db, log)
 	must(t, before, set("pay", "api", &policies.Policy{Text: "100/1m", Keys: map[string]string{"user=0": "5/1m"}}, record.Expect{}))
 	for i := range n {
-		must(t, before, ofKey("pay", "api", fmt.Sprint("user=", i), "blocked", &record.Term{Ends: yesterday.now().Add(time.Hour)}))
+		must(t, before, ofKey("pay", "api", fmt.Sprint("user=", i), "blocked", yesterday.now().Add(time.Hour)))
 	}
 
 	for range rounds {

@@ -87,8 +87,8 @@ func fourEyes(t *testing.T, location string) {
 	emergency := set("pay", "api", text("1/1m"), record.Expect{})
 	emergency.Emergency = true
 	must(t, r, emergency)
-	must(t, r, ofKey("pay", "api", "user=7", "blocked", &record.Term{Ends: c.now().Add(time.Hour), Operator: true}))
-	_, err = r.Change(t.Context(), ofKey("pay", "api", "user=8", "blocked", nil))
+	must(t, r, ofKey("pay", "api", "user=7", "blocked", c.now().Add(time.Hour)))
+	_, err = r.Change(t.Context(), ofKey("pay", "api", "user=8", "blocked", time.Time{}))
 	require.ErrorAs(t, err, &review)
 }
 
@@ -107,7 +107,7 @@ func proposalsBase(t *testing.T, location string) {
 	}
 	of := &policies.Policy{Text: "200/1m", Keys: map[string]string{"user=1": "5/1m"}}
 	first, second, third, fourth := propose(of), propose(of), propose(of), propose(of)
-	hour := &record.Term{Ends: c.now().Add(time.Hour)}
+	hour := c.now().Add(time.Hour)
 	must(t, r, ofKey("pay", "api", "user=7", "blocked", hour))
 	must(t, r, ofText("pay", "api", "50/1m", hour))
 	_, _, err := r.Approve(t.Context(), approval(first.ID, ben))
@@ -206,14 +206,14 @@ func TestKeptByFiles(t *testing.T) {
 	var kept *record.KeptError
 	for _, change := range []record.Change{
 		set("pay", "api", text("1/1m"), record.Expect{}), set("pay", "api", nil, record.Expect{}),
-		ofKey("pay", "api", "user=7", "blocked", nil),
+		ofKey("pay", "api", "user=7", "blocked", time.Time{}),
 	} {
 		change.Reviewed = true
 		_, err := r.Change(t.Context(), change)
 		require.ErrorAs(t, err, &kept)
 		assert.Contains(t, kept.Error(), "git.example/limits")
 	}
-	must(t, r, ofKey("pay", "api", "user=7", "blocked", &record.Term{Ends: c.now().Add(time.Hour)}))
+	must(t, r, ofKey("pay", "api", "user=7", "blocked", c.now().Add(time.Hour)))
 	files := set("pay", "api", text("200/1m"), record.Expect{})
 	files.FromFiles, files.Beneath, files.Action = true, true, "apply"
 	_, err := r.Change(t.Context(), files)

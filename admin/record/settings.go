@@ -207,14 +207,14 @@ func (w *writer) asking(apps []string) (asking []string) {
 // alone gives a temporary change of one person in an app of four eyes the bounds of an operator: an owner would not need
 // the other one otherwise, but for the end in a year.
 func (w *writer) alone(ctx context.Context, e *Edit, before *policies.Policy) error {
-	if e.Term == nil || e.Term.Operator || w.change.Emergency {
+	if e.Until.IsZero() || e.Operator || w.change.Emergency {
 		return nil
 	}
 	if err := w.guards(ctx); err != nil {
 		return err
 	}
 	if len(w.asking(w.change.users(before))) > 0 {
-		e.Term, e.Numbers = &Term{Ends: e.Term.Ends, Operator: true}, true
+		e.Operator = true
 	}
 	return nil
 }

@@ -34,12 +34,6 @@ type Temporary struct {
 	ended time.Time // zero while it holds
 }
 
-// Term is the time for which a temporary change holds.
-type Term struct {
-	Ends     time.Time
-	Operator bool // whether an operator gives it
-}
-
 // Bounds of temporary changes.
 const (
 	OperatorsTerm = 7 * 24 * time.Hour // from the first change of a part on, until it has not been temporary for a day
@@ -103,8 +97,15 @@ func (w *writer) course(ctx context.Context, e *Edit, before *policies.Policy) (
 	c := &course{from: before}
 	switch {
 	case e.End != nil:
+		for _, t := range running {
+			if slices.Contains(e.End, t.Key) {
+				if err := w.mayEnd(e, &t); err != nil {
+					return nil, err
+				}
+			}
+		}
 		c.end(e, running, before, w.at)
-	case e.Term != nil:
+	case !e.Until.IsZero():
 		if err := w.begin(c, e, known, before); err != nil {
 			return nil, err
 		}
@@ -199,22 +200,25 @@ func (w *writer) begin(c *course, e *Edit, known []Temporary, before *policies.P
 	if e.Patch == nil || e.Patch.Tiers != nil || e.Patch.Apps != nil {
 		return wrong("only a text and numbers of keys can be temporary; leave tiers and apps out")
 	}
-	if !e.Term.Ends.After(w.at) {
-		return wrong("the end %s is over already; give a time to come", e.Term.Ends.UTC().Format(time.RFC3339))
+	if !e.Until.After(w.at) {
+		return wrong("the end %s is over already; give a time to come", e.Until.UTC().Format(time.RFC3339))
 	}
-	c.until = e.Term.Ends
+	c.until = e.Until
 	c.to = e.Patch.On(before)
 	c.after = c.to
 	for key, text := range e.Patch.parts() {
 		t := Temporary{
-			App: w.change.App, Name: e.Name, Key: key, Former: part(before, key), Text: text, Began: w.at, Ends: e.Term.Ends,
-			Operator: e.Term.Operator, By: w.change.By, Reason: w.change.Reason,
+			App: w.change.App, Name: e.Name, Key: key, Former: part(before, key), Text: text, Began: w.at, Ends: e.Until,
+			Operator: e.Operator, By: w.change.By, Reason: w.change.Reason,
 		}
 		at := slices.IndexFunc(known, func(t Temporary) bool { return t.Key == key })
 		if at >= 0 {
 			earlier := known[at]
 			if earlier.ended.IsZero() {
 				t.Former = earlier.Former
+				if err := w.mayEnd(e, &earlier); err != nil {
+					return err
+				}
 			}
 			if t.Operator && earlier.Operator && (earlier.ended.IsZero() || w.at.Sub(earlier.ended) < rest) {
 				t.Began = earlier.Began
@@ -230,7 +234,7 @@ func (w *writer) begin(c *course, e *Edit, known []Temporary, before *policies.P
 			return wrong("the end %s is too late: it may hold until %s; an owner can write it without an end, or for longer",
 				t.Ends.UTC().Format(time.RFC3339), last.UTC().Format(time.RFC3339))
 		}
-		if e.Numbers {
+		if e.Operator {
 			if err := w.numbers(e.Name, key, text, before); err != nil {
 				return wrong("%w; an owner can write it", err)
 			}
@@ -243,6 +247,17 @@ func (w *writer) begin(c *course, e *Edit, known []Temporary, before *policies.P
 		}
 	}
 	return nil
+}
+
+// mayEnd returns an error if an edit of an operator would end what an owner has written for longer than an operator's
+// changes hold: what was there before would hold instead.
+func (w *writer) mayEnd(e *Edit, t *Temporary) error {
+	if !e.Operator || t.Operator || !t.Ends.After(w.at.Add(OperatorsTerm)) {
+		return nil
+	}
+	return &InvalidError{Name: e.Name, Err: fmt.Errorf(
+		"an owner has written what holds until %s, which is more than a week from now; an owner can end or change it",
+		t.Ends.UTC().Format(time.RFC3339))}
 }
 
 // changes reports whether p changes the text of a policy, or that of a key of it: "" is no key.
@@ -385,15 +400,19 @@ func (r *Record) EndDue(ctx context.Context) (ended []Temporary, err error) {
 
 // notEnded notes why a temporary change was not ended.
 func (r *Record) notEnded(ctx context.Context, t Temporary, why error) error {
+	reason := cut(why.Error(), audit.MaxReason)
+	if of := new(InvalidError); errors.As(why, &of) && of.App != "" && of.App != t.App { // those who see this app may not know that one
+		reason = cut(fmt.Sprintf("the document of another app that uses it: %v", of.Err), audit.MaxReason)
+	}
 	return r.db.Change(ctx, func(ctx context.Context, c *sqldb.Change) error {
 		at := r.now()
 		n, err := c.Exec(ctx, `UPDATE weir_temporary SET due = ?, why = ? WHERE app = ? AND name = ? AND element = ? AND ended = 0
-			AND due <= ?`, at.Add(tryAgain).UnixMicro(), cut(why.Error(), audit.MaxReason), t.App, t.Name, element(t.Key), at.UnixMicro())
+			AND due <= ?`, at.Add(tryAgain).UnixMicro(), reason, t.App, t.Name, element(t.Key), at.UnixMicro())
 		if err != nil || n == 0 || t.Why != "" { // it is over, or the audit has it
 			return err
 		}
 		return r.log.Append(ctx, c, audit.Row{
-			At: at, By: itself, App: t.App, Policy: t.Name, Action: "end", Key: t.Key, Outcome: audit.Refused, Reason: why.Error(),
+			At: at, By: itself, App: t.App, Policy: t.Name, Action: "end", Key: t.Key, Outcome: audit.Refused, Reason: reason,
 		})
 	})
 }

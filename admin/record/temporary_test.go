@@ -33,17 +33,25 @@ func (c *clock) now() time.Time        { return time.UnixMicro(c.at.Load()).UTC(
 func (c *clock) sleep(d time.Duration) { c.at.Add(d.Microseconds()) }
 
 // ofKey is a change of the numbers of one key.
-func ofKey(app, name, key, numbers string, term *record.Term) record.Change {
+func ofKey(app, name, key, numbers string, until time.Time) record.Change {
 	c := set(app, name, nil, record.Expect{})
 	c.Action, c.Key = "key", key
-	c.Edits[0].Patch, c.Edits[0].Term = &record.Patch{Keys: map[string]string{key: numbers}}, term
+	c.Edits[0].Patch, c.Edits[0].Until = &record.Patch{Keys: map[string]string{key: numbers}}, until
 	return c
 }
 
-func ofText(app, name, text string, term *record.Term) record.Change {
+func ofText(app, name, text string, until time.Time) record.Change {
 	c := set(app, name, nil, record.Expect{})
 	c.Action = "temporary"
-	c.Edits[0].Patch, c.Edits[0].Term = &record.Patch{Text: &text}, term
+	c.Edits[0].Patch, c.Edits[0].Until = &record.Patch{Text: &text}, until
+	return c
+}
+
+// endOf ends what is temporary of one key.
+func endOf(app, name, key string) record.Change {
+	c := set(app, name, nil, record.Expect{})
+	c.Action, c.Key = "end", key
+	c.Edits[0].End = []string{key}
 	return c
 }
 
@@ -65,7 +73,7 @@ func temporaryChangesEndApart(t *testing.T, location string) {
 	c := newClock()
 	r := recordtest.OpenAt(t, location, c.now)
 	must(t, r, set("pay", "api", &policies.Policy{Text: "100/1m", Keys: map[string]string{"user=7": "5/1m"}}, record.Expect{}))
-	in := func(d time.Duration) *record.Term { return &record.Term{Ends: c.now().Add(d), Operator: true} }
+	in := func(d time.Duration) time.Time { return c.now().Add(d) }
 	must(t, r, ofKey("pay", "api", "user=7", "blocked", in(time.Hour)))
 	must(t, r, ofKey("pay", "api", "user=8", "blocked", in(2*time.Hour)))
 	must(t, r, ofText("pay", "api", "100/1m; shadow", in(3*time.Hour)))
@@ -112,7 +120,7 @@ func TestTemporaryEndsInNothing(t *testing.T) { sqltest.Each(t, temporaryEndsInN
 func temporaryEndsInNothing(t *testing.T, location string) {
 	c := newClock()
 	r := recordtest.OpenAt(t, location, c.now)
-	must(t, r, ofText("pay", "api", "100/1m; shadow", &record.Term{Ends: c.now().Add(time.Hour)}))
+	must(t, r, ofText("pay", "api", "100/1m; shadow", c.now().Add(time.Hour)))
 	c.sleep(time.Hour)
 	ended, err := r.EndDue(t.Context())
 	require.NoError(t, err)
@@ -130,7 +138,7 @@ func writesMeetTemporaryChanges(t *testing.T, location string) {
 	c := newClock()
 	r := recordtest.OpenAt(t, location, c.now)
 	must(t, r, set("pay", "api", text("100/1m"), record.Expect{}))
-	hour := &record.Term{Ends: c.now().Add(time.Hour)}
+	hour := c.now().Add(time.Hour)
 	must(t, r, ofKey("pay", "api", "user=7", "blocked", hour))
 	must(t, r, ofText("pay", "api", "10/1m", hour))
 
@@ -160,14 +168,14 @@ func writesMeetTemporaryChanges(t *testing.T, location string) {
 	assert.Equal(t, policies.Policy{Text: "200/1m"}, *holds(t, r, "pay", "api"))
 
 	// Ended early, and written for good by naming it.
-	hour = &record.Term{Ends: c.now().Add(time.Hour)}
+	hour = c.now().Add(time.Hour)
 	must(t, r, ofKey("pay", "api", "user=7", "blocked", hour))
 	end := set("pay", "api", nil, record.Expect{})
 	end.Edits[0].End = []string{"user=7"}
 	assert.Len(t, must(t, r, end).Ended, 1)
 	assert.Empty(t, holds(t, r, "pay", "api").Keys)
 	must(t, r, ofKey("pay", "api", "user=7", "blocked", hour))
-	assert.Len(t, must(t, r, ofKey("pay", "api", "user=7", "blocked", nil)).Ended, 1)
+	assert.Len(t, must(t, r, ofKey("pay", "api", "user=7", "blocked", time.Time{})).Ended, 1)
 	must(t, r, ofText("pay", "api", "10/1m", hour))
 	assert.Len(t, must(t, r, set("pay", "api", nil, record.Expect{})).Ended, 1, "the policy is deleted")
 	c.sleep(2 * time.Hour)
@@ -187,7 +195,7 @@ func TestFileBeneathTemporaryChanges(t *testing.T) {
 	}
 	must(t, r, file)
 	for i := range 3 {
-		must(t, r, ofText("pay", fmt.Sprint("p", i), "9/1m", &record.Term{Ends: c.now().Add(time.Hour)}))
+		must(t, r, ofText("pay", fmt.Sprint("p", i), "9/1m", c.now().Add(time.Hour)))
 	}
 	for i := range file.Edits {
 		file.Edits[i].Policy = text("2/1m")
@@ -211,10 +219,10 @@ func TestOperatorsTerm(t *testing.T) {
 	r := recordtest.OpenAt(t, sqltest.New(t), c.now)
 	must(t, r, set("pay", "api", text("100/1m; epoch 2"), record.Expect{}))
 	day := 24 * time.Hour
-	in := func(d time.Duration) *record.Term { return &record.Term{Ends: c.now().Add(d), Operator: true} }
+	in := func(d time.Duration) time.Time { return c.now().Add(d) }
 	var invalid *record.InvalidError
 	try := func(change record.Change) error {
-		change.Edits[0].Numbers = change.Edits[0].Term.Operator
+		change.Edits[0].Operator = true
 		_, err := r.Change(t.Context(), change)
 		return err
 	}
@@ -230,9 +238,17 @@ func TestOperatorsTerm(t *testing.T) {
 	assert.Empty(t, holds(t, r, "pay", "api").Keys)
 	c.sleep(time.Hour)
 	require.ErrorAs(t, try(ofKey("pay", "api", "user=7", "10/1m", in(day))), &invalid, "it has not been off for a day")
-	owner := ofKey("pay", "api", "user=7", "10/1m", in(30*day))
-	owner.Edits[0].Term.Operator = false
-	require.NoError(t, try(owner), "an owner may go on")
+	must(t, r, ofKey("pay", "api", "user=7", "10/1m", in(30*day))) // an owner may go on
+	for _, change := range []record.Change{
+		ofKey("pay", "api", "user=7", "20/1m", in(day)), ofKey("pay", "api", "user=7", "", in(day)), endOf("pay", "api", "user=7"),
+	} {
+		require.ErrorAs(t, try(change), &invalid, "for longer than a week")
+		assert.ErrorContains(t, try(change), "an owner can end or change it")
+	}
+	c.sleep(23 * day)
+	require.NoError(t, try(ofKey("pay", "api", "user=7", "20/1m", in(day))), "what an owner wrote ends within a week")
+	must(t, r, ofKey("pay", "api", "user=7", "10/1m", in(7*day)))
+	require.NoError(t, try(endOf("pay", "api", "user=7")))
 	require.NoError(t, try(ofKey("pay", "api", "user=8", "10/1m", in(day))))
 
 	for _, text := range []string{
@@ -267,12 +283,12 @@ func stalePartIsRefused(t *testing.T, location string) {
 		_, err := r.Change(t.Context(), c)
 		return err
 	}
-	require.NoError(t, change(ofKey("pay", "api", "user=7", "blocked", nil)))
-	require.NoError(t, change(ofKey("pay", "api", "user=8", "blocked", nil)))
-	require.NoError(t, change(ofText("pay", "api", "50/1m", nil)))
+	require.NoError(t, change(ofKey("pay", "api", "user=7", "blocked", time.Time{})))
+	require.NoError(t, change(ofKey("pay", "api", "user=8", "blocked", time.Time{})))
+	require.NoError(t, change(ofText("pay", "api", "50/1m", time.Time{})))
 	var stale *record.StaleError
-	require.ErrorAs(t, change(ofKey("pay", "api", "user=7", "10/1m", nil)), &stale)
-	require.ErrorAs(t, change(ofText("pay", "api", "40/1m", nil)), &stale)
+	require.ErrorAs(t, change(ofKey("pay", "api", "user=7", "10/1m", time.Time{})), &stale)
+	require.ErrorAs(t, change(ofText("pay", "api", "40/1m", time.Time{})), &stale)
 	assert.Equal(t, map[string]string{"user=7": "blocked", "user=8": "blocked"}, holds(t, r, "pay", "api").Keys)
 }
 
@@ -287,7 +303,7 @@ func endDueAtOnce(t *testing.T, location string) {
 	}
 	const n = 12
 	for i := range n {
-		must(t, admins[0], ofKey("pay", "api", fmt.Sprint("user=", i), "blocked", &record.Term{Ends: c.now().Add(time.Hour)}))
+		must(t, admins[0], ofKey("pay", "api", fmt.Sprint("user=", i), "blocked", c.now().Add(time.Hour)))
 	}
 	c.sleep(time.Hour)
 	var ended atomic.Int64
@@ -319,8 +335,8 @@ func TestEndIsTriedAgain(t *testing.T) {
 		full.Keys[fmt.Sprint("user=", i)] = "1/1m"
 	}
 	must(t, r, set("pay", "api", full, record.Expect{}))
-	must(t, r, ofKey("pay", "api", "user=7", "", &record.Term{Ends: c.now().Add(time.Hour)}))
-	must(t, r, ofKey("pay", "api", "user=another", "1/1m", nil)) // which takes the last place
+	must(t, r, ofKey("pay", "api", "user=7", "", c.now().Add(time.Hour)))
+	must(t, r, ofKey("pay", "api", "user=another", "1/1m", time.Time{})) // which takes the last place
 	c.sleep(time.Hour)
 	for range 3 {
 		ended, err := r.EndDue(t.Context())
@@ -341,11 +357,47 @@ func TestEndIsTriedAgain(t *testing.T) {
 		}
 	}
 	assert.Equal(t, 1, refused)
-	must(t, r, ofKey("pay", "api", "user=another", "", nil))
+	must(t, r, ofKey("pay", "api", "user=another", "", time.Time{}))
 	ended, err := r.EndDue(t.Context())
 	require.NoError(t, err)
 	assert.Len(t, ended, 1)
 	assert.Equal(t, full.Keys, holds(t, r, "pay", "api").Keys)
+}
+
+// What keeps a temporary change from ending is said without the name of another app, whose document has no room for it.
+func TestAnEndNamesNoOtherApp(t *testing.T) {
+	c := newClock()
+	db := sqltest.Open(t, sqltest.New(t))
+	log := audit.New(db, audit.Options{Now: c.now})
+	t.Cleanup(func() { require.NoError(t, log.Close()) })
+	r := record.New(db, log)
+	must(t, r, set("pay", "api", &policies.Policy{Text: "100/1m", Apps: []string{"secret"}, Keys: map[string]string{"user=1": "1/1m"}}, record.Expect{}))
+	must(t, r, ofKey("pay", "api", "user=1", "", c.now().Add(time.Hour)))
+	full := &policies.Policy{Text: "100/1m", Keys: map[string]string{}}
+	for range 600 {
+		full.Keys[fmt.Sprintf("user=%0400d", len(full.Keys))] = "1/1m"
+	}
+	for left := policies.MaxSize; left >= 25; { // what comes back at the end takes 26 bytes
+		full.Keys[fmt.Sprintf("user=%0*d", min(400, left-20), len(full.Keys))] = "1/1m"
+		must(t, r, set("secret", "own", full, record.Expect{}))
+		_, encoded, err := r.Document(t.Context(), "secret")
+		require.NoError(t, err)
+		left = policies.MaxSize - len(encoded)
+	}
+	c.sleep(time.Hour)
+	ended, err := r.EndDue(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, ended)
+	stuck, err := r.Temporaries(t.Context(), "pay")
+	require.NoError(t, err)
+	require.Len(t, stuck, 1)
+	rows, err := log.List(t.Context(), audit.Filter{Apps: []string{"pay"}, Action: "end"})
+	require.NoError(t, err)
+	require.Len(t, rows, 1)
+	for _, text := range []string{stuck[0].Why, rows[0].Reason} {
+		assert.Contains(t, text, "the document of another app that uses it")
+		assert.NotContains(t, text, "secret")
+	}
 }
 
 // Any interleaving of temporary changes, edits, files and ends leaves what was asked for.
@@ -399,9 +451,9 @@ func TestTemporariesLeaveWhatWasAskedFor(t *testing.T) {
 				key, text := keys.Draw(rt, "key"), texts.Draw(rt, "text")
 				ends := c.now().Add(time.Duration(rapid.IntRange(1, 5).Draw(rt, "hours")) * time.Hour)
 				if key == "" {
-					apply(ofText(app, "p", text, &record.Term{Ends: ends}))
+					apply(ofText(app, "p", text, ends))
 				} else {
-					apply(ofKey(app, "p", key, text, &record.Term{Ends: ends}))
+					apply(ofKey(app, "p", key, text, ends))
 				}
 				over[key] = struct {
 					text string
@@ -434,9 +486,9 @@ func TestTemporariesLeaveWhatWasAskedFor(t *testing.T) {
 			case "part":
 				key, text := keys.Draw(rt, "key"), texts.Draw(rt, "text")
 				if key == "" {
-					apply(ofText(app, "p", text, nil))
+					apply(ofText(app, "p", text, time.Time{}))
 				} else {
-					apply(ofKey(app, "p", key, text, nil))
+					apply(ofKey(app, "p", key, text, time.Time{}))
 				}
 				base = patched(base, key, text)
 				delete(over, key)
