@@ -24,6 +24,7 @@ import (
 	"github.com/weir-go/weir/admin/manage"
 	"github.com/weir-go/weir/admin/rights"
 	"github.com/weir-go/weir/core/policies"
+	"github.com/weir-go/weir/internal/adminapi"
 )
 
 // crowded returns an API in which a name is a token, and what sends it a request.
@@ -41,9 +42,10 @@ func crowded(
 	require.NoError(t, err)
 	return func(who, method, path string, body io.Reader) *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()
-		request := httptest.NewRequestWithContext(t.Context(), method, reasoned(method, path), body)
+		request := httptest.NewRequestWithContext(t.Context(), method, path, body)
 		request.Header.Set("Authorization", who)
 		request.Header.Set("If-Match", "*")
+		request.Header.Set(adminapi.HeaderReason, "a test")
 		handler.ServeHTTP(w, request)
 		return w
 	}

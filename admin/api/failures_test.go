@@ -18,6 +18,7 @@ import (
 	"github.com/weir-go/weir/admin/record"
 	"github.com/weir-go/weir/admin/rights"
 	"github.com/weir-go/weir/core/policies"
+	"github.com/weir-go/weir/internal/adminapi"
 	"github.com/weir-go/weir/internal/logtest"
 )
 
@@ -42,12 +43,13 @@ func failuresAreForTheLog(t *testing.T, location string) {
 		_, err := tx.Exec(ctx, "ALTER TABLE weir_apps RENAME TO away")
 		return err
 	}))
-	for method, path := range map[string]string{http.MethodGet: "/v1/apps", http.MethodPut: "/v1/apps/pay?reason=why"} {
+	for method, path := range map[string]string{http.MethodGet: "/v1/apps", http.MethodPut: "/v1/apps/pay"} {
 		w := httptest.NewRecorder()
 		request := httptest.NewRequestWithContext(t.Context(), method, path, nil)
 		if method == http.MethodPut {
 			request = httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(`{"title":"Pay"}`))
 			request.Header.Set("If-None-Match", "*")
+			request.Header.Set(adminapi.HeaderReason, "why")
 			request.Header.Set("Content-Type", "application/json")
 		}
 		handler.ServeHTTP(w, request)

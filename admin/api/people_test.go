@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -19,6 +20,7 @@ import (
 	"github.com/weir-go/weir/admin/record"
 	"github.com/weir-go/weir/admin/rights"
 	"github.com/weir-go/weir/core/policies"
+	"github.com/weir-go/weir/internal/adminapi"
 )
 
 // startPeople starts an API with people, who enter by tokens, and with no services.
@@ -57,8 +59,10 @@ func TestPeople(t *testing.T) {
 	root, anna, bob := token("root", rights.Admin, "*"), token("anna", rights.Owner, "pay"), token("bob", rights.Viewer, "shop")
 	send := func(token, method, path string, into any) int {
 		t.Helper()
+		path, reason, _ := strings.Cut(path, " because ")
 		r, err := http.NewRequestWithContext(t.Context(), method, server.URL+path, nil)
 		require.NoError(t, err)
+		r.Header.Set(adminapi.HeaderReason, reason)
 		r.Header.Set("Authorization", "Bearer "+token)
 		resp, err := server.Client().Do(r)
 		require.NoError(t, err)
@@ -86,23 +90,23 @@ func TestPeople(t *testing.T) {
 	assert.Equal(t, http.StatusForbidden, send(bob, http.MethodGet, "/v1/people", nil))
 
 	const out = "/v1/people/local:bob/barred"
-	assert.Equal(t, http.StatusForbidden, send(anna, http.MethodPut, out+"?reason=x", nil))
+	assert.Equal(t, http.StatusForbidden, send(anna, http.MethodPut, out+" because x", nil))
 	assert.Equal(t, http.StatusUnprocessableEntity, send(root, http.MethodPut, out, nil), "a reason is missing")
-	assert.Equal(t, http.StatusNoContent, send(root, http.MethodPut, out+"?reason=left", nil))
+	assert.Equal(t, http.StatusNoContent, send(root, http.MethodPut, out+" because she%20left 100%25: für immer", nil))
 	assert.Equal(t, http.StatusUnauthorized, send(bob, http.MethodGet, "/v1/me", nil))
-	assert.Equal(t, http.StatusNoContent, send(root, http.MethodDelete, out+"?reason=back", nil))
+	assert.Equal(t, http.StatusNoContent, send(root, http.MethodDelete, out+" because back", nil))
 	assert.Equal(t, http.StatusOK, send(bob, http.MethodGet, "/v1/me", nil))
-	assert.Equal(t, http.StatusNoContent, send(root, http.MethodPut, "/v1/people/local:eve/barred?reason=left", nil), "before she was seen")
-	assert.Equal(t, http.StatusNotFound, send(root, http.MethodPut, "/v1/people/eve/barred?reason=x", nil), "no id")
-	assert.Equal(t, http.StatusNotFound, send(root, http.MethodDelete, "/v1/people/local:carl/barred?reason=x", nil))
-	assert.Equal(t, http.StatusConflict, send(root, http.MethodPut, "/v1/people/local:root/barred?reason=x", nil), "the last admin")
+	assert.Equal(t, http.StatusNoContent, send(root, http.MethodPut, "/v1/people/local:eve/barred because left", nil), "before she was seen")
+	assert.Equal(t, http.StatusNotFound, send(root, http.MethodPut, "/v1/people/eve/barred because x", nil), "no id")
+	assert.Equal(t, http.StatusNotFound, send(root, http.MethodDelete, "/v1/people/local:carl/barred because x", nil))
+	assert.Equal(t, http.StatusConflict, send(root, http.MethodPut, "/v1/people/local:root/barred because x", nil), "the last admin")
 
-	assert.Equal(t, http.StatusNoContent, send(bob, http.MethodDelete, "/v1/people/local:bob/sessions?reason=lost", nil))
-	assert.Equal(t, http.StatusForbidden, send(bob, http.MethodDelete, "/v1/people/local:anna/sessions?reason=x", nil))
-	assert.Equal(t, http.StatusNoContent, send(root, http.MethodDelete, "/v1/people/local:anna/sessions?reason=x", nil))
+	assert.Equal(t, http.StatusNoContent, send(bob, http.MethodDelete, "/v1/people/local:bob/sessions because lost", nil))
+	assert.Equal(t, http.StatusForbidden, send(bob, http.MethodDelete, "/v1/people/local:anna/sessions because x", nil))
+	assert.Equal(t, http.StatusNoContent, send(root, http.MethodDelete, "/v1/people/local:anna/sessions because x", nil))
 	rows, err := log.List(t.Context(), audit.Filter{Action: "bar"})
 	require.NoError(t, err)
 	require.Len(t, rows, 2)
 	assert.Equal(t, `{"person":"local:eve"}`, rows[0].Detail)
-	assert.Equal(t, "left", rows[1].Reason)
+	assert.Equal(t, "she left 100%: für immer", rows[1].Reason)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/weir-go/weir/admin/publish"
 	"github.com/weir-go/weir/admin/rights"
 	"github.com/weir-go/weir/core/policies"
+	"github.com/weir-go/weir/internal/adminapi"
 )
 
 // asked is a Publisher that publishes at once, and notes for which documents somebody has waited.
@@ -52,8 +53,9 @@ func TestAllAreWaitedFor(t *testing.T) {
 	put := func(app, body string) string {
 		p.wakes, p.waited = 0, map[string]policies.Version{}
 		w := httptest.NewRecorder()
-		request := httptest.NewRequestWithContext(t.Context(), http.MethodPut, "/v1/apps/"+app+"/policies/api?reason=a+test", strings.NewReader(body))
+		request := httptest.NewRequestWithContext(t.Context(), http.MethodPut, "/v1/apps/"+app+"/policies/api", strings.NewReader(body))
 		request.Header.Set("If-Match", "*")
+		request.Header.Set(adminapi.HeaderReason, "a test")
 		handler.ServeHTTP(w, request)
 		require.Equal(t, http.StatusOK, w.Code, w.Body)
 		assert.Equal(t, 1, p.wakes)

@@ -27,9 +27,15 @@ type OfPolicy struct {
 	Name string `path:"name" doc:"Name of a policy"`
 }
 
-// Reasoned has the reason of whatever writes.
+// Reasoned has the reason of whatever writes. It stands in a header, since URLs are in the logs of proxies.
 type Reasoned struct {
-	Reason string `query:"reason" maxLength:"1024" doc:"Reason, for the audit; a change without one is refused"`
+	Reason string `header:"Weir-Reason" maxLength:"3072" doc:"Reason, for the audit, percent-encoded where it is not ASCII; a change without one is refused"`
+}
+
+// Resolve decodes the reason.
+func (r *Reasoned) Resolve(huma.Context) []error {
+	r.Reason = adminapi.DecodeReason(r.Reason)
+	return nil
 }
 
 // Writing has what each change of policies may say.

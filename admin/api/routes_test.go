@@ -8,7 +8,6 @@ import (
 	"io"
 	"math"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,9 +25,10 @@ import (
 // send sends a request as it is and returns the status, the header and the body.
 func (a admin) send(t *testing.T, method, path, body string, header ...string) (int, http.Header, string) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), method, a.URL+reasoned(method, path), strings.NewReader(body))
+	request, err := http.NewRequestWithContext(t.Context(), method, a.URL+path, strings.NewReader(body))
 	require.NoError(t, err)
 	request.Header.Set("Authorization", "Bearer "+a.Token)
+	request.Header.Set(adminapi.HeaderReason, "a test")
 	for i := 0; i < len(header); i += 2 {
 		request.Header.Set(header[i], header[i+1])
 	}
@@ -38,16 +38,6 @@ func (a admin) send(t *testing.T, method, path, body string, header ...string) (
 	data, err := io.ReadAll(response.Body)
 	require.NoError(t, err)
 	return response.StatusCode, response.Header, string(data)
-}
-
-// reasoned returns the address of a request, with a reason if it changes something and has none.
-func reasoned(method, path string) string {
-	writes := method == http.MethodPut || method == http.MethodDelete ||
-		method == http.MethodPost && slices.ContainsFunc([]string{"/rollback", "/apply", "/adopt"}, func(end string) bool { return strings.HasSuffix(path, end) })
-	if writes && !strings.Contains(path, "?") {
-		path += "?reason=a+test"
-	}
-	return path
 }
 
 const apiPath = "/v1/apps/pay/policies/api"

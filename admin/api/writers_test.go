@@ -23,6 +23,7 @@ import (
 	"github.com/weir-go/weir/admin/record"
 	"github.com/weir-go/weir/admin/rights"
 	"github.com/weir-go/weir/core/policies"
+	"github.com/weir-go/weir/internal/adminapi"
 )
 
 // lines keeps what several admins write to their standard output.
@@ -66,11 +67,8 @@ func twoHundredWriters(t *testing.T, location string) {
 	}
 	send := func(via int, who, method, condition, body string) *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()
-		path := "/v1/apps/pay/policies/api"
-		if method != http.MethodGet {
-			path += "?reason=by+" + who
-		}
-		request := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))
+		request := httptest.NewRequestWithContext(t.Context(), method, "/v1/apps/pay/policies/api", strings.NewReader(body))
+		request.Header.Set(adminapi.HeaderReason, "by "+who)
 		request.Header.Set("Authorization", who)
 		if name, value, ok := strings.Cut(condition, ": "); ok {
 			request.Header.Set(name, value)

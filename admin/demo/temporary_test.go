@@ -24,6 +24,7 @@ func TestTemporaryChangeEnds(t *testing.T) {
 		r.Header.Set("Authorization", "Bearer "+admin.Token)
 		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set("If-Match", "*")
+		r.Header.Set("Weir-Reason", "a test")
 		res, err := admin.HTTP.Do(r)
 		require.NoError(t, err)
 		defer res.Body.Close()
@@ -33,7 +34,7 @@ func TestTemporaryChangeEnds(t *testing.T) {
 		}
 	}
 	until := time.Now().Add(time.Second).UTC().Format(time.RFC3339Nano)
-	send(http.MethodPut, "/v1/apps/shop/policies/search/temporary?reason=a+test",
+	send(http.MethodPut, "/v1/apps/shop/policies/search/temporary",
 		fmt.Sprintf(`{"text": "90/1m", "until": %q}`, until), nil)
 	require.Eventually(t, func() bool {
 		var audit struct {

@@ -171,7 +171,7 @@ func Path(pattern string, values ...string) string {
 func (c *Client) write(ctx context.Context, method, path string, w Write, body any) (Written, error) {
 	query, header := url.Values{}, http.Header{}
 	if w.Reason != "" {
-		query.Set("reason", w.Reason)
+		header.Set(HeaderReason, url.PathEscape(w.Reason))
 	}
 	for name, set := range map[string]bool{"force": w.Force, "emergency": w.Emergency, "dry_run": w.Dry, "prune": w.Prune} {
 		if set {
@@ -189,6 +189,18 @@ func (c *Client) write(ctx context.Context, method, path string, w Write, body a
 	var out Written
 	err := c.call(ctx, method, path, query, header, body, &out)
 	return out, err
+}
+
+// HeaderReason is the header with the reason of a change, percent-encoded where it is not ASCII. It is in no URL, since
+// these are in the logs of proxies.
+const HeaderReason = "Weir-Reason"
+
+// DecodeReason returns the reason that a header has. What is not percent-encoded is taken as it is.
+func DecodeReason(header string) string {
+	if text, err := url.PathUnescape(header); err == nil {
+		return text
+	}
+	return header
 }
 
 // ETag returns a revision as a header has it.

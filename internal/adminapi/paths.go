@@ -1,7 +1,7 @@
 package adminapi
 
 // The paths of the API that the command calls; those of the admin's module are in its package api. A path that changes
-// something takes the query parameter reason, which must not be empty, and those that write policies also force and
+// something takes the header HeaderReason, which must not be empty, and those that write policies the query parameters force and
 // emergency. It says in the header If-Match which revision it changes, or in "If-None-Match: *" that there is none yet,
 // but for those marked with "no revision". A change waits up to a second until it is published.
 const (

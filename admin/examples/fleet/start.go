@@ -49,13 +49,14 @@ type admin struct{ url, token string }
 // send changes the policy "api" of the app, whatever there is. A program would send the ETag that it has read in the
 // place of "*", so that it does not undo what somebody else has changed since.
 func (a *admin) send(ctx context.Context, method, policy string) error {
-	url := a.url + "/v1/apps/" + app + "/policies/api?reason=an+example"
+	url := a.url + "/v1/apps/" + app + "/policies/api"
 	request, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(policy))
 	if err != nil {
 		return err
 	}
 	request.Header.Set("Authorization", "Bearer "+a.token)
 	request.Header.Set("If-Match", "*")
+	request.Header.Set("Weir-Reason", "an example")
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return err
