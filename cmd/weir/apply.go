@@ -107,6 +107,8 @@ type rollbackCommand struct {
 	Revision int64  `arg:"" help:"The revision of the version that shall hold again; weir history lists them."`
 	Force    bool   `help:"Change also what services say they cannot use."`
 	Reason   string `help:"The reason, for the history and the audit. Without one it is the name of the command."`
+
+	Emergency bool `help:"Write at once where the app wants another owner to approve. It stands out until somebody has looked at it."`
 }
 
 // Run writes an earlier version as a change of now.
@@ -115,7 +117,9 @@ func (c *rollbackCommand) Run(e *environment) error {
 	if err != nil {
 		return err
 	}
-	return e.change(client.Rollback(e.ctx, c.App, c.Name, c.Revision, adminapi.Write{Force: c.Force, Reason: cmp.Or(c.Reason, fmt.Sprintf("weir rollback to %d", c.Revision))}))
+	return e.change(client.Rollback(e.ctx, c.App, c.Name, c.Revision, adminapi.Write{
+		Force: c.Force, Emergency: c.Emergency, Reason: cmp.Or(c.Reason, fmt.Sprintf("weir rollback to %d", c.Revision)),
+	}))
 }
 
 type adoptCommand struct {

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -74,6 +75,15 @@ func startAdmin(t *testing.T) *admin {
 		require.Fail(t, "weir-admin does not serve")
 		return nil
 	}
+}
+
+// client returns a client with the token of the admin.
+func (a *admin) client(t *testing.T) *adminapi.Client {
+	t.Helper()
+	token, err := os.ReadFile(strings.TrimPrefix(a.env[1], "WEIR_TOKEN_FILE="))
+	require.NoError(t, err)
+	lines := strings.Fields(string(token))
+	return &adminapi.Client{URL: strings.TrimPrefix(a.env[0], "WEIR_SERVER="), Token: lines[len(lines)-1]}
 }
 
 // weir runs the program, which must end with a status.
@@ -156,6 +166,31 @@ func TestApply(t *testing.T) {
 	assert.Contains(t, a.weir(t, failed, "apply", back), "the file has no app; give -app")
 	assert.Contains(t, a.weir(t, failed, "apply", "-app", "shop", less), `the file is for the app "pay", and -app is "shop"`)
 	assert.Contains(t, a.weir(t, failed, "apply", file(t, "format: 1\napp: pay\npolicies:\n  api: {text: 5/1x}\n")), `:4:15: policies.api.text: "5/1x"`)
+}
+
+// Where an app asks for another owner, a rollback waits for one, unless it is an emergency.
+func TestRollbackInAnEmergency(t *testing.T) {
+	a := startAdmin(t)
+	client := a.client(t)
+	for i, text := range []string{"1/1m", "2/1m"} {
+		_, err := client.Put(t.Context(), "pay", "api", policies.Policy{Text: text}, adminapi.Write{Create: i == 0, Reason: "a test"})
+		require.NoError(t, err)
+	}
+	_, err := client.PutApp(t.Context(), "pay", adminapi.Settings{FourEyes: true}, adminapi.Write{Create: true, Reason: "a test"})
+	require.NoError(t, err)
+	past, err := client.History(t.Context(), "pay", "api", 0, 0)
+	require.NoError(t, err)
+	require.Len(t, past, 2)
+	before := strconv.FormatInt(past[1].Revision, 10)
+	holds := func() string {
+		held, err := client.Policy(t.Context(), "pay", "api")
+		require.NoError(t, err)
+		return held.Policy.Text
+	}
+	assert.Contains(t, a.weir(t, 0, "rollback", "pay", "api", before), "another owner has to approve proposal")
+	assert.Equal(t, "2/1m", holds())
+	a.weir(t, 0, "rollback", "-emergency", "pay", "api", before)
+	assert.Equal(t, "1/1m", holds())
 }
 
 // A policy may be used by further apps, and those of * by all that the record knows; an app's own goes before both. What

@@ -25,6 +25,7 @@ func (l location) read(flag string) (string, error) {
 		}
 		return text, nil
 	}
+	password := strings.Contains(strings.ToLower(string(l)), "password=")
 	u, err := url.Parse(string(l))
 	if err != nil {
 		if strings.Contains(string(l), "@") { // the error would have the password
@@ -32,12 +33,13 @@ func (l location) read(flag string) (string, error) {
 		}
 		return string(l), nil // a file, or a mistake that is found when it is opened
 	}
-	_, password := u.User.Password()
+	_, inUser := u.User.Password()
+	password = password || inUser || strings.Contains(u.Opaque, "@") // user:password@tcp(host)/database, as a driver takes it
 	for name := range u.Query() {
 		password = password || strings.Contains(strings.ToLower(name), "password")
 	}
 	if password {
-		return "", fmt.Errorf("%s has a password, which everybody on this machine can read; write the whole URL into a file, and give %s @FILE",
+		return "", fmt.Errorf("%s has a password, which everybody on this machine can read; write the whole of it into a file, and give %s @FILE",
 			flag, flag)
 	}
 	return string(l), nil

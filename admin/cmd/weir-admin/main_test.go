@@ -48,6 +48,10 @@ func TestRefusesToStart(t *testing.T) {
 		{[]string{"-redis", "@" + filepath.Join(dir, "none")}, "none"},
 		{[]string{"-db", "postgres://anna:secret@h/d"}, "-db @FILE"},
 		{[]string{"-db", "postgres://h/d?user=anna&password=secret"}, "-db @FILE"},
+		{[]string{"-db", "anna:secret@tcp(127.0.0.1:3306)/weir"}, "-db @FILE"},
+		{[]string{"-db", "mysql:anna:secret@tcp(h)/weir"}, "-db @FILE"},
+		{[]string{"-db", "anna:se/cret@unix(/run/mysqld.sock)/weir"}, "-db @FILE"},
+		{[]string{"-db", "user=anna password=secret host=h"}, "-db @FILE"},
 		{[]string{"-db", ":memory:"}, "memory"},
 		{[]string{"-db", "oracle://x"}, "oracle"},
 		{[]string{"-addr", "0.0.0.0:0"}, "-public-url"},
@@ -77,6 +81,7 @@ func TestRefusesToStart(t *testing.T) {
 		err := within(t, args...)
 		require.ErrorContains(t, err, test.says, "%q", test.args)
 		assert.NotContains(t, err.Error(), "secret@")
+		assert.NotContains(t, err.Error(), "password=secret")
 	}
 }
 
