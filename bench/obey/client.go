@@ -45,7 +45,7 @@ func child(ctx context.Context, in io.Reader, out io.Writer) (isChild bool, _ er
 	return true, lines.Err()
 }
 
-// task is what one process does for a row.
+// task is the part of one process in a row.
 type task struct {
 	URL   string
 	Key   string
@@ -59,6 +59,8 @@ type exchange struct {
 	Sent   int64 // microseconds since 1970
 	Status int   // 0: an error
 	Error  string
+
+	process int // is not sent
 }
 
 // each carries out all tasks side by side.
@@ -156,13 +158,17 @@ func (rec *recorder) RoundTrip(r *http.Request) (*http.Response, error) {
 func count(lasts time.Duration, processes [][]exchange) tally {
 	t := tally{failed: map[string]int{}}
 	var all []exchange
-	for _, e := range slices.Concat(processes...) {
-		if e.Error != "" {
-			t.failed[e.Error]++
-			continue
+	for p, one := range processes {
+		for _, e := range one {
+			if e.Error != "" {
+				t.failed[e.Error]++
+				continue
+			}
+			e.process = p
+			all = append(all, e)
 		}
-		all = append(all, e)
 	}
+	admitted := make([]int, len(processes))
 	slices.SortFunc(all, func(a, b exchange) int { return cmp.Compare(a.Sent, b.Sent) })
 	for i, e := range all {
 		if e.Sent >= all[0].Sent+lasts.Microseconds() {
@@ -172,6 +178,7 @@ func count(lasts time.Duration, processes [][]exchange) tally {
 		switch e.Status {
 		case http.StatusOK:
 			t.admitted++
+			admitted[e.process]++
 		case http.StatusTooManyRequests:
 			t.refused++
 			if i >= 10 {
@@ -181,5 +188,6 @@ func count(lasts time.Duration, processes [][]exchange) tally {
 			t.failed["status "+strconv.Itoa(e.Status)]++
 		}
 	}
+	t.least = slices.Min(admitted)
 	return t
 }

@@ -13,7 +13,7 @@ import (
 func TestCount(t *testing.T) {
 	var processes [2][]exchange
 	for i := range 20 { // one each second, of which the 10th and each third from the 11th on are refused
-		e := exchange{Sent: int64(1e15 + 1e6*i), Status: 200}
+		e := exchange{Sent: int64(1_000_000_000 + 1_000_000*i), Status: 200}
 		if i == 9 || i >= 10 && i%3 == 0 {
 			e.Status = 429
 		}
@@ -21,7 +21,7 @@ func TestCount(t *testing.T) {
 	}
 	lasts := 20 * time.Second
 	sent := count(lasts, processes[:])
-	assert.Equal(t, tally{answers: 20, admitted: 16, refused: 4, refusedLater: 3, failed: map[string]int{}}, sent)
+	assert.Equal(t, tally{answers: 20, admitted: 16, refused: 4, refusedLater: 3, least: 8, failed: map[string]int{}}, sent)
 	o := outcome{sent: &sent, greedy: &tally{admitted: 25}}
 	assert.InDelta(t, 3./20, sent.share(sent.refusedLater), 1e-9)
 	assert.InDelta(t, 16./25, o.shareAdmitted(), 1e-9)

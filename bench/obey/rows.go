@@ -121,7 +121,7 @@ func (s *server) pause(processes int) time.Duration {
 	return time.Duration(float64(workers*processes) / (eager * rate) * float64(time.Second))
 }
 
-// outcome is what became of a row.
+// outcome is the result of a row.
 type outcome struct {
 	row
 
@@ -130,9 +130,10 @@ type outcome struct {
 	greedy  *tally // of clients of the same server that do not obey, at the same time
 }
 
-// tally is what came back.
+// tally counts answers.
 type tally struct {
 	answers, admitted, refused, refusedLater int
+	least                                    int            // what that process was admitted which was admitted least
 	failed                                   map[string]int // by error, and by other statuses
 }
 
