@@ -49,6 +49,7 @@ type Screen struct {
 	Message  string // what happened, and what to do; plain text
 	Provider string // host of the identity provider, or "" if there is none
 	Start    string // path of the link that leads to the provider; a link, since a form could not lead there
+	Out      string // URL at which the provider logs people out, on ScreenOut; a link as well, or "" if it has none
 	Post     string // path of the form; its field "secret" has the code of a link
 	Person   string // ID, on ScreenNoRights: whoever gives a right needs it
 	Name     string
@@ -273,7 +274,11 @@ func (p *People) serveLogout(w http.ResponseWriter, r *http.Request) {
 		p.missing(w, r, err)
 		return
 	}
-	p.render(w, r, http.StatusOK, p.screen(ScreenOut, "You are logged out.", ""))
+	s := p.screen(ScreenOut, "You are logged out.", "")
+	if p.provider != nil {
+		s.Out = p.provider.logout()
+	}
+	p.render(w, r, http.StatusOK, s)
 }
 
 // wrong answers an attempt that was wrong, and counts it.

@@ -34,6 +34,7 @@ type company struct {
 
 	url   string
 	key   *rsa.PrivateKey
+	end   string // where it logs people out
 	gone  atomic.Bool
 	asked atomic.Int64 // requests for ID tokens
 
@@ -82,9 +83,26 @@ func (c *company) serve(w http.ResponseWriter, r *http.Request) {
 		c.auth(w, r)
 	case "/token":
 		c.token(w, r)
+	case "/.well-known/openid-configuration":
+		c.discovery(w, r)
 	default:
 		c.Server.ServeHTTP(w, r) //nolint:staticcheck // not this one
 	}
+}
+
+// discovery adds to what the server says of itself.
+func (c *company) discovery(w http.ResponseWriter, r *http.Request) {
+	said := httptest.NewRecorder()
+	c.Server.ServeHTTP(said, r) //nolint:staticcheck // not this one
+	var all map[string]any
+	if err := json.Unmarshal(said.Body.Bytes(), &all); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	if c.end != "" {
+		all["end_session_endpoint"] = c.end
+	}
+	_ = json.NewEncoder(w).Encode(all)
 }
 
 func (c *company) auth(w http.ResponseWriter, r *http.Request) {
@@ -222,6 +240,34 @@ func putOutBefore(t *testing.T, location string) {
 	var missing *people.NotFoundError
 	require.ErrorAs(t, s.Bar(t.Context(), console, "anna@example.com", true), &missing, "a mail address is nobody's id")
 	require.ErrorAs(t, s.Bar(t.Context(), console, "local:max", false), &missing)
+}
+
+// Whoever logs out can do so at the provider as well, if that says where.
+func TestLogoutAtTheProvider(t *testing.T) {
+	for end, want := range map[string]string{
+		"":                                     "",
+		"https://login.example.com/out?a=b":    `"Out":"https://login.example.com/out?a=b\u0026client_id=weir"`,
+		"http://login.example.com/out":         "",
+		"javascript:alert(1)":                  "",
+		"https://login.example.com/%zz?a=b#%g": "",
+	} {
+		c := startCompany(t)
+		c.end = end
+		s := start(t, sqltest.New(t), withCompany(c))
+		s.grants(t, "pay", people.Grant{Kind: people.KindGroup, Subject: "payments", Role: rights.Operator})
+		b := newBrowser(t)
+		status, _ := b.get(s.url + "/login/start")
+		require.Equal(t, http.StatusOK, status)
+		status, body := b.post(s.url+"/logout", nil)
+		require.Equal(t, http.StatusOK, status)
+		assert.Contains(t, body, `"Kind":"out"`)
+		if want == "" {
+			want = `"Out":""`
+		}
+		assert.Contains(t, body, want, end)
+		_, err := s.of(b)
+		require.ErrorIs(t, err, people.ErrNobody)
+	}
 }
 
 // Nothing is kept of somebody without a right while as many people are known as are kept.

@@ -145,6 +145,29 @@ func (p *provider) start(ctx context.Context, login pending) (string, error) {
 	return config.AuthCodeURL(login.State, oidc.Nonce(login.Nonce), oauth2.S256ChallengeOption(login.Verifier)), nil
 }
 
+// logout returns the URL at which the provider logs people out (OpenID Connect RP-Initiated Logout 1.0), or "" if it is
+// not known to have one. It asks the person, since no ID token is kept that would spare the question.
+func (p *provider) logout() string {
+	if !p.mu.TryLock() { // somebody waits for its answer; nobody waits to be logged out
+		return ""
+	}
+	defer p.mu.Unlock()
+	var says struct {
+		End string `json:"end_session_endpoint"`
+	}
+	if p.found == nil || p.found.Claims(&says) != nil {
+		return ""
+	}
+	u, err := url.Parse(says.End)
+	if err != nil || u.Host == "" || u.Scheme != "https" && (u.Scheme != "http" || !loopback(u.Hostname())) {
+		return ""
+	}
+	query := u.Query()
+	query.Set("client_id", p.o.ClientID)
+	u.RawQuery = query.Encode()
+	return u.String()
+}
+
 // loginError reports an answer of the provider with which nobody can be logged in.
 type loginError struct{ why string }
 
