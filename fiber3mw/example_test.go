@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 
 	"github.com/gofiber/fiber/v3"
+	"github.com/gofiber/fiber/v3/middleware/basicauth"
 
 	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/fiber3mw"
@@ -29,7 +30,7 @@ func ExampleLimit() {
 		c.Locals("uid", 42)
 		return c.Next()
 	})
-	app.Use(fiber3mw.Limit(g))
+	app.Use("/*", fiber3mw.Limit(g))
 	app.Get("/items/:id", func(c fiber.Ctx) error { return c.SendString("item") })
 
 	for _, path := range []string{"/items/1", "/items/2", "/items/3"} {
@@ -44,6 +45,36 @@ func ExampleLimit() {
 	// 200 remaining="1" retry-after=""
 	// 200 remaining="0" retry-after=""
 	// 429 remaining="0" retry-after="30"
+}
+
+// Two requests a minute from each user that Fiber's own middleware knows.
+func ExampleLimit_user() {
+	known := func(name, password string, _ fiber.Ctx) bool { return name == password }
+
+	app := fiber.New()
+	app.Use(basicauth.New(basicauth.Config{Authorizer: known}))
+	app.Use(func(c fiber.Ctx) error {
+		c.Locals("username", basicauth.UsernameFromContext(c))
+		return c.Next()
+	})
+	app.Use("/*", fiber3mw.Limit(guard.Must("2/1m", keyfunc.User("username"))))
+	app.Get("/", func(c fiber.Ctx) error { return c.SendString("welcome") })
+
+	for _, user := range []string{"ada", "ada", "ada", "bob"} {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.SetBasicAuth(user, user)
+		res, err := app.Test(r)
+		if err != nil {
+			panic(err)
+		}
+		res.Body.Close()
+		fmt.Println(user, res.StatusCode)
+	}
+	// Output:
+	// ada 200
+	// ada 200
+	// ada 429
+	// bob 200
 }
 
 // An answer of the program's own: JSON instead of text.

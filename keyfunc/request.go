@@ -37,6 +37,7 @@ type Request interface {
 	// Value returns the value that earlier handlers have stored under key: in the framework's own store, and if there
 	// is none, in the context. It is nil where there is none.
 	Value(key any) any
-	// Native is the framework's own request: *http.Request, *gin.Context, echo.Context or *fiber.Ctx.
+	// Native is the framework's own request: *http.Request, *gin.Context, echo.Context (in v5
+	// *echo.Context) or *fiber.Ctx (in v3 fiber.Ctx).
 	Native() any
 }

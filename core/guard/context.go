@@ -19,7 +19,7 @@ type handlerContext struct {
 }
 
 // ContextKey is the key under which an adapter keeps a handler's context in the framework's own store, where that store
-// is a context.Context as well: Gin's *gin.Context and Fiber's c.Context(). So [Report], [FromContext], [Degraded] and
+// is a context.Context as well: Gin's *gin.Context, c.Context() of Fiber 2 and c itself of Fiber 3. So [Report], [FromContext], [Degraded] and
 // [Detach] find in it what they find in the context of the request. It is a string, because Gin looks up no other keys.
 // Applications have no use for it.
 const ContextKey = "github.com/weir-go/weir/core/guard"
@@ -91,7 +91,7 @@ func (v *Verdict) context(ctx context.Context) context.Context {
 // FromContext returns the Result that the headers of a request show, for a handler that shows it as well. Of several
 // guards around the handler it is the tightest, and Config.Results must be set. ok is false where nothing was counted.
 // The context is
-// that of the *http.Request; in Gin c itself will do, and in Fiber it is c.UserContext() or c.Context().
+// that of the *http.Request; in Gin and Fiber 3 c itself will do, and in Fiber 2 it is c.UserContext() or c.Context().
 func FromContext(ctx context.Context) (res core.Result, ok bool) {
 	kept, ok := lookup(ctx, resultKey{}).(*core.Result)
 	if !ok {

@@ -14,7 +14,7 @@ import (
 )
 
 // named is a test in a document: a directory, a function, and the name of a part of it.
-var named = regexp.MustCompile("`([a-z/-]+)\\.((?:Test|Fuzz)\\w+)(?:/([^`]+))?`")
+var named = regexp.MustCompile("`([a-z0-9/-]+)\\.((?:Test|Fuzz)\\w+)(?:/([^`]+))?`")
 
 // Each row of the faults names tests, and each of these exists.
 func TestFaultsNameTheirTests(t *testing.T) {

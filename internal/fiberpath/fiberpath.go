@@ -13,8 +13,8 @@ const (
 	Fiber3 Dialect = 3
 )
 
-// Form is how an app compares paths with the patterns of its routes, by the settings of its configuration that have
-// these names.
+// Form is the form in which an app compares paths with the patterns of its routes. It follows from the settings of the
+// app's configuration that have these names.
 type Form struct{ CaseSensitive, StrictRouting bool }
 
 // Of returns a path or a pattern in that form. It is the same string unless it has capital letters, or slashes at
