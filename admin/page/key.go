@@ -10,6 +10,7 @@ import (
 	"github.com/weir-go/weir/admin/manage"
 	"github.com/weir-go/weir/admin/rights"
 	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/internal/adminapi"
 )
 
 // keyBody is the screen of a key: why was this customer refused? A key may be a person, so it stands in no address, and
@@ -41,6 +42,15 @@ type keyLook struct {
 	Known     bool
 	Remaining int64
 	Limit     int64
+	Asked     *askedNumbers // what somebody has typed, nil if nobody has
+}
+
+// askedNumbers are those that somebody has typed for a key in a policy.
+type askedNumbers struct {
+	Policy, Text, End string
+	Ends              []end
+	// Lines are what they would change, nil before that was asked for.
+	Lines []line
 }
 
 // lookAt shows the key of a form.
@@ -49,11 +59,11 @@ func (s *server) lookAt(v *visit) error {
 }
 
 func (s *server) showKey(v *visit, app, key string) error {
-	return s.showKeyAfter(v, app, key, "", "")
+	return s.showKeyAfter(v, app, key, "", "", nil)
 }
 
-// showKeyAfter shows a key, and what became of a change of it.
-func (s *server) showKeyAfter(v *visit, app, key, done, problem string) error {
+// showKeyAfter shows a key, what became of a change of it, and the numbers that somebody has typed, which may be nil.
+func (s *server) showKeyAfter(v *visit, app, key, done, problem string, asked *askedNumbers) error {
 	v.app = app
 	looks, err := s.Manager.Look(v.r.Context(), v.who, app, key, "")
 	if err != nil {
@@ -67,6 +77,12 @@ func (s *server) showKeyAfter(v *visit, app, key, done, problem string) error {
 	refused, unknown := 0, 0
 	for _, look := range looks.Looks {
 		l := keyLookOf(look)
+		if asked != nil && asked.Policy == l.Policy {
+			l.Asked = asked
+			if asked.Lines != nil {
+				asked.Lines = linesOfKey(looks.Key, look, asked, v.endOf())
+			}
+		}
 		body.Level = max(body.Level, l.Level)
 		if l.Level == bad {
 			refused++
@@ -140,45 +156,85 @@ func (s *server) resetKey(v *visit) error {
 	key := strings.TrimSpace(v.r.PostForm.Get("key"))
 	policy := v.r.PostForm.Get("policy")
 	err := s.Manager.ResetKey(v.r.Context(), v.who, v.app, policy, key, manage.Write{Any: true, Reason: v.reasonOf()})
-	return s.afterKey(v, key, policy+" counts this key from the beginning again. A service may go on refusing it for a second; permits are still held.", err)
+	return s.afterKey(v, key, policy+" counts this key from the beginning again. A service may go on refusing it for a second; permits are still held.", nil, err)
 }
 
-// numbersOfKey gives a key numbers of its own, blocks it, or takes that back.
+// numbersOfKey shows what numbers of its own would change of a key, and gives it those when that was seen: it blocks the
+// key, or takes all that back.
 func (s *server) numbersOfKey(v *visit) error {
-	key := strings.TrimSpace(v.r.PostForm.Get("key"))
-	policy, text := v.r.PostForm.Get("policy"), strings.TrimSpace(v.r.PostForm.Get("text"))
+	ctx, form := v.r.Context(), v.r.PostForm
+	key := strings.TrimSpace(form.Get("key"))
+	policy, text := form.Get("policy"), strings.TrimSpace(form.Get("text"))
+	asked := &askedNumbers{Policy: policy, Text: text, End: form.Get("end"), Ends: endsFor(v.may(rights.ActionWrite))}
+	for i := range asked.Ends {
+		asked.Ends[i].Chosen = asked.Ends[i].Value == asked.End
+	}
+	switch form.Get("what") {
+	case "edit":
+		return s.showKeyAfter(v, v.app, key, "", "", asked)
+	case "write":
+	default:
+		var problem string
+		if text != "" {
+			checked, err := s.Manager.Check(ctx, v.who, adminapi.Policy{Keys: map[string]string{key: text}})
+			switch {
+			case err != nil:
+				return err
+			case len(checked.Mistakes) > 0:
+				problem = checked.Mistakes[0].Message
+			}
+		}
+		if problem == "" {
+			asked.Lines = []line{}
+		}
+		return s.showKeyAfter(v, v.app, key, "", problem, asked)
+	}
 	w := manage.Write{Revision: numberIn(v.r, "revision"), Reason: v.reasonOf()}
 	w.Create = w.Revision == 0
-	written, err := s.Manager.PutKey(v.r.Context(), v.who, v.app, policy,
-		manage.KeyNumbers{Key: key, Text: text, Until: v.endOf()}, w)
-	if err == nil && len(written.Differences) == 1 && written.Differences[0].After != nil {
+	written, err := s.Manager.PutKey(ctx, v.who, v.app, policy, manage.KeyNumbers{Key: key, Text: text, Until: v.endOf()}, w)
+	if err != nil {
+		return s.afterKey(v, key, "", asked, err)
+	}
+	if len(written.Differences) == 1 && written.Differences[0].After != nil {
 		text = written.Differences[0].After.Keys[key] // what has ended may have had other numbers before it
 	}
 	done := "This key has the numbers of the others again in " + policy + "."
 	switch {
-	case err != nil:
 	case written.Proposal != "":
 		done = "The change waits for another owner."
 	case text != "":
 		done = "This key has " + text + " in " + policy + " now."
 	}
-	return s.afterKey(v, key, done, err)
+	return s.afterKey(v, key, done, nil, nil)
 }
 
-func (s *server) afterKey(v *visit, key, done string, err error) error {
-	if err == nil {
-		return s.showKeyAfter(v, v.app, key, done, "")
-	}
-	p := manage.Problem(err)
-	switch p.Status {
-	case http.StatusPreconditionFailed:
-		return s.showKeyAfter(v, v.app, key, "", "Somebody has changed the policy meanwhile. This is what holds now: look, and do it again.")
-	case http.StatusUnprocessableEntity, http.StatusConflict:
-		text := p.Detail
-		for _, m := range wrongOf(p) {
-			text = m.Message
+// linesOfKey returns what numbers change of a key.
+func linesOfKey(key string, look manage.Look, asked *askedNumbers, until time.Time) []line {
+	say := func(text string, until time.Time) string {
+		text = cut(80, key) + ": " + cmp.Or(text, "the numbers of all others")
+		if !until.IsZero() {
+			text += " until " + stamp(until)
 		}
-		return s.showKeyAfter(v, v.app, key, "", text)
+		return text
+	}
+	var now time.Time
+	if look.Temporary != nil {
+		now = look.Temporary.Until
+	}
+	return differenceOf(map[string]string{"": say(look.Numbers, now)}, map[string]string{"": say(asked.Text, until)})
+}
+
+// afterKey shows the key again after a change of it, and the numbers that somebody has typed if nothing came of them.
+func (s *server) afterKey(v *visit, key, done string, asked *askedNumbers, err error) error {
+	if err == nil {
+		return s.showKeyAfter(v, v.app, key, done, "", nil)
+	}
+	if manage.Problem(err).Status == http.StatusPreconditionFailed {
+		return s.showKeyAfter(v, v.app, key, "",
+			"Somebody has changed the policy meanwhile. This is what holds now: look, and do it again.", asked)
+	}
+	if text, ok := refusedBy(err); ok {
+		return s.showKeyAfter(v, v.app, key, "", text, asked)
 	}
 	return err
 }

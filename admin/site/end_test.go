@@ -104,9 +104,21 @@ func TestEndNow(t *testing.T) {
 	assert.NotContains(t, body, "End it now")
 
 	revision = regexp.MustCompile(`name="revision" value="(\d+)"`).FindStringSubmatch(body)[1]
-	w = do(http.MethodPost, "/apps/pay/key/numbers", url.Values{
+	asked := url.Values{
 		"key": {"user=7"}, "policy": {"search"}, "text": {"blocked"}, "revision": {revision}, "end": {"1d"}, "reason": {"attack"},
-	})
+	}
+	w = do(http.MethodPost, "/apps/pay/key/numbers", asked)
+	require.Equal(t, http.StatusOK, w.Code)
+	assert.Contains(t, w.Body.String(), `</span>user=7: the numbers of all others</li>`)
+	assert.Contains(t, w.Body.String(), `</span>user=7: blocked until `)
+	require.Empty(t, text().Keys, "it only shows what would change")
+	asked.Set("text", "many")
+	w = do(http.MethodPost, "/apps/pay/key/numbers", asked)
+	assert.Contains(t, w.Body.String(), `value="many"`, "what was typed stays")
+	assert.Contains(t, w.Body.String(), "Nothing was changed")
+	asked.Set("text", "blocked")
+	asked.Set("what", "write")
+	w = do(http.MethodPost, "/apps/pay/key/numbers", asked)
 	require.Equal(t, http.StatusOK, w.Code)
 	require.Equal(t, "blocked", text().Keys["user=7"])
 	w = do(http.MethodPost, "/apps/pay/key/numbers", form(w.Body.String()))
