@@ -42,6 +42,7 @@ type policyBody struct {
 	Trial                       *trialForm
 
 	Badges    []badge
+	OnTrial   bool // nobody is refused
 	Obeying   int
 	Using     []use
 	CannotUse []use
@@ -315,6 +316,7 @@ func (b *policyBody) uses(services *adminapi.Services) {
 				meaning = p.Meaning
 			}
 			origins[string(meaning)]++
+			b.OnTrial = b.OnTrial || meaning == policies.Trial
 			u := use{p, r}
 			b.Using = append(b.Using, u)
 			if meaning == policies.Unusable || lost(p.Meaning) || p.Behind {

@@ -44,8 +44,9 @@ type settingsBody struct {
 // roleOf is a role in an app.
 type roleOf struct{ App, Role string }
 
-// reasonsOfRights are those that are offered for changes of rights and settings.
-var reasonsOfRights = []string{"new in the team", "left the team", "new program", "as agreed"}
+// reasonsOfRights are those that are offered for changes of rights and settings. The first one stands in the audit of
+// whoever does not choose.
+var reasonsOfRights = []string{"as agreed", "new in the team", "left the team", "new program"}
 
 // roles are those that a form offers, the least first.
 var roles = []string{rights.Viewer.String(), rights.Operator.String(), rights.Owner.String()}
