@@ -39,6 +39,9 @@ type Quota struct {
 	// which 60 are used, and 4 s to go, they are 40 and 4 s. Reset is -1 if the answer does not say it.
 	Remaining int64
 	Reset     time.Duration
+	// More reports that Reset is the time until more than Remaining are left, as RateLimit has it. X-RateLimit-Reset
+	// rather is the time until all are there.
+	More bool
 }
 
 // Read reads the fields of an answer that arrived at the given time. get returns the lines of a field, whose name is in
@@ -204,7 +207,7 @@ func (r *reader) readList(list httpsfv.List) (found bool) {
 			r.mistake("Ratelimit")
 			continue
 		}
-		q := Quota{Name: text(item.Value), Partition: param(item, "pk"), Reset: -1}
+		q := Quota{Name: text(item.Value), Partition: param(item, "pk"), Reset: -1, More: true}
 		n, ok := item.Params.Get("r")
 		if q.Remaining, found = natural(n); !ok || !found {
 			r.mistake("Ratelimit")

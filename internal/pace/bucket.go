@@ -62,7 +62,10 @@ func (b *bucket) learn(number uint64, sent, at instant, q Quota) {
 		reset = b.compare(number, sent, at, q, reset)
 	}
 	b.reset = reset
-	b.soon = at + max(q.Reset, 0)
+	b.soon = at + time.Duration(b.reserve()/b.even()*1e9)
+	if q.More && q.Reset > 0 {
+		b.soon = at + q.Reset
+	}
 	b.number, b.sent, b.at, b.remaining, b.skipped = number, sent, at, q.Remaining, 0
 }
 
@@ -85,13 +88,13 @@ func (b *bucket) compare(number uint64, sent, at instant, q Quota, reset instant
 		b.kind = flow
 	}
 	seconds := (at - b.at).Seconds()
-	fade := max(math.Exp(-seconds/(b.window.Seconds()/4+1e-9)), 0.7)
+	fade := max(math.Exp(-seconds/(b.window.Seconds()/8+1e-9)), 0.7)
 	b.gained, b.during = b.gained*fade+float64(gain), b.during*fade+seconds
 	used2 := float64(own - gain)
 	if b.kind == flow {
 		used2 += b.even() * seconds
 	}
-	b.own, b.all = b.own*fade+float64(own), b.all*fade+max(used2, float64(own))
+	b.own, b.all = b.own*fade+float64(own), b.all*fade+used2
 	if sent >= b.reset {
 		return reset
 	}
@@ -111,7 +114,7 @@ func (b *bucket) even() float64 { return float64(b.limit) / b.window.Seconds() }
 
 // share is the part of all requests that is sent from here.
 func (b *bucket) share() float64 {
-	if b.all == 0 {
+	if b.all <= b.own {
 		return 1
 	}
 	return max(b.own/b.all, 0.02)
@@ -124,17 +127,34 @@ func (b *bucket) next(last instant, underWay int, now instant) instant {
 	share, drift := b.share(), b.drift()
 	if b.kind == flow {
 		even := b.even()
-		drift := min(max(drift, -3*even), 1.2*even)
+		most := 1.2 * even
+		if !b.stated {
+			most = 3 * even
+		}
+		drift := min(max(drift, -3*even), most)
 		left += drift * (now - b.at + b.trip).Seconds()
+		reserve := b.reserve()
+		if share < 0.7 {
+			reserve *= 4
+		}
 		poke := last + time.Duration(1e9/(share*even))
+		rate := max(drift, 0)
+		switch over := left - reserve; {
+		case over > 0 && share >= 0.7:
+			rate = min(rate+over/(b.window.Seconds()/10), 3*even)
+		case over > 0: // each adds more alike than each takes away, which makes shares equal in time
+			part := math.Sqrt(share)
+			rate = min(rate+part*over/(b.window.Seconds()/4), 3*even*part)
+		case share < 0.7:
+			rate *= left / reserve
+		}
+		if left >= 1 && rate > 0 {
+			poke = min(poke, last+time.Duration(1e9/rate))
+		}
 		if b.remaining == 0 {
 			poke = max(poke, b.soon)
 		}
-		rate := min(max(drift, 0)+share*(left-b.reserve())/(b.window.Seconds()/4), 3*even*share)
-		if left < 1 || rate <= 0 {
-			return poke
-		}
-		return min(poke, last+time.Duration(1e9/rate))
+		return poke
 	}
 	rest := b.reset - now
 	if rest <= 0 { // presumably all is there
@@ -142,11 +162,11 @@ func (b *bucket) next(last instant, underWay int, now instant) instant {
 	} else {
 		left += min(drift, 0) * (now - b.at + b.trip).Seconds()
 	}
-	if b.kind == unknown || share < 0.9 {
+	if b.kind == unknown {
 		left--
 	}
 	if left <= 0 {
 		return now + rest
 	}
-	return min(last+time.Duration(float64(rest)/left/share), now+rest)
+	return min(last+time.Duration(float64(rest)/left/math.Pow(share, 0.95)), now+rest)
 }

@@ -2,6 +2,9 @@ package obey_test
 
 import (
 	"net/http"
+	"os"
+	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -56,17 +59,27 @@ func TestServers(t *testing.T) {
 				server: row.server, limit: 100, window: row.window * time.Second, length: max(60, 6*row.window) * time.Second,
 				clients: row.clients, wire: wire{rtt: 4 * time.Millisecond, epoch: true},
 			}
+			if strings.Contains(row.name, "sliding-window") {
+				l.length = 66 * time.Second
+			}
 			if row.window == 60 {
 				l.length = 3 * time.Minute
 			}
-			synctest.Test(t, func(t *testing.T) { greedy = l.run(t) })
-			l.obey = true
-			synctest.Test(t, func(t *testing.T) { c = l.run(t) })
+			runs, _ := strconv.Atoi(os.Getenv("RUNS"))
+			var late, worst, use, least float64
+			least = 1000
+			for range max(runs, 1) {
+				l.obey = false
+				synctest.Test(t, func(t *testing.T) { greedy = l.run(t) })
+				l.obey = true
+				synctest.Test(t, func(t *testing.T) { c = l.run(t) })
+				a, b := 100*float64(c.late)/float64(c.served+c.refused), 100*float64(c.served)/float64(greedy.served)
+				late, worst, use, least = late+a, max(worst, a), use+b, min(least, b)
+			}
 			c.trace(t)
-			full := float64(l.limit) * float64(l.length) / float64(l.window)
-			t.Logf("%-36s late 429 %3d = %4.1f %%  served %4d  greedy %4d  %5.1f %% of greedy  %5.1f %% of rate  unsent %d",
-				row.name, c.late, 100*float64(c.late)/float64(c.served+c.refused), c.served, greedy.served,
-				100*float64(c.served)/float64(greedy.served), 100*float64(c.served)/full, c.failed)
+			n := float64(max(runs, 1))
+			t.Logf("%-36s late 429 %5.2f max %5.2f  use %6.2f min %6.2f unsent %d %v",
+				row.name, late/n, worst, use/n, least, c.failed, c.each[:row.clients])
 		})
 	}
 }

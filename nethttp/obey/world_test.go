@@ -69,6 +69,7 @@ type tally struct {
 	late     int // refused after the first ten
 	failed   int // requests that were not sent
 	statuses []string
+	each     [8]int // client's requests
 }
 
 func (c *tally) count(h http.Handler) http.Handler {
@@ -113,7 +114,7 @@ func (l load) run(t testing.TB) *tally {
 	defer cancel()
 	think := time.Duration(20 * float64(l.window) / float64(5*l.limit))
 	var all sync.WaitGroup
-	for range l.clients {
+	for i := range l.clients {
 		client := http.Client{Transport: &w}
 		if l.obey {
 			transport, err := obey.New(obey.Options{Next: &w})
@@ -131,6 +132,9 @@ func (l load) run(t testing.TB) *tally {
 					res, err := client.Do(r)
 					if err == nil {
 						res.Body.Close()
+						c.mu.Lock()
+						c.each[i]++
+						c.mu.Unlock()
 					} else if ctx.Err() == nil {
 						c.mu.Lock()
 						c.failed++
