@@ -135,10 +135,10 @@ func (b *bucket) next(last instant, underWay int, now instant) instant {
 		left += drift * (now - b.at + b.trip).Seconds()
 		reserve := b.reserve()
 		if share < 0.7 {
-			reserve *= 4
+			reserve *= 6
 		}
-		poke := last + time.Duration(1e9/(share*even))
-		rate := max(drift, 0)
+		poke := last + time.Duration(1.2e9/(math.Pow(share, 0.85)*even))
+		rate := even * math.Pow(max(drift/even, 0), 0.8)
 		switch over := left - reserve; {
 		case over > 0 && share >= 0.7:
 			rate = min(rate+over/(b.window.Seconds()/10), 3*even)
