@@ -28,6 +28,7 @@ type bucket struct {
 	number          uint64 // of the request whose answer this is
 	sent, at        instant
 	reset           instant // the earliest arrival + Reset of all answers of this window
+	began           instant // when the first answer of this window came
 	soon            instant // when more will be there
 	skipped         uint64  // requests after it that did not count here
 	trip            time.Duration
@@ -55,6 +56,9 @@ func (b *bucket) learn(number uint64, sent, at instant, q Quota) {
 		b.window = max(b.window, q.Reset)
 	}
 	reset := at + max(q.Reset, 0)
+	if sent < b.began && reset < b.reset-b.window/4 {
+		return // it has met the window before
+	}
 	if first {
 		b.trip = at - sent
 	} else {
@@ -78,10 +82,10 @@ func (b *bucket) compare(number uint64, sent, at instant, q Quota, reset instant
 	quick := sent-b.at < b.window/8
 	switch {
 	case full && (quick || at >= b.reset && b.kind != flow): // all came back
-		if used >= b.limit/4 {
+		if used >= b.limit/4 && (q.Reset < 0 || q.Reset > b.window/2) {
 			b.kind = window
 		}
-		b.gained, b.during = 0, 0
+		b.gained, b.during, b.began = 0, 0, at
 		return reset
 	case gain >= 2 && at < b.reset-time.Second && !full,
 		sent >= b.reset && sent < b.reset+b.window/4 && used >= b.limit/4 && !full:
@@ -135,7 +139,7 @@ func (b *bucket) next(last instant, underWay int, now instant) instant {
 		left += drift * (now - b.at + b.trip).Seconds()
 		reserve := b.reserve()
 		if share < 0.7 {
-			reserve *= 6
+			reserve = 6*reserve + 0.5*even*b.trip.Seconds()
 		}
 		poke := last + time.Duration(1.2e9/(math.Pow(share, 0.85)*even))
 		rate := even * math.Pow(max(drift/even, 0), 0.8)
@@ -160,7 +164,7 @@ func (b *bucket) next(last instant, underWay int, now instant) instant {
 	if rest <= 0 { // presumably all is there
 		left, rest = float64(b.limit-int64(underWay)), b.window
 	} else {
-		left += min(drift, 0) * (now - b.at + b.trip).Seconds()
+		left = max(left/4, left+min(drift, 0)*(now-b.at+b.trip).Seconds())
 	}
 	if b.kind == unknown {
 		left--

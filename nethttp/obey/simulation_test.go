@@ -65,6 +65,9 @@ func TestServers(t *testing.T) {
 			if row.window == 60 {
 				l.length = 3 * time.Minute
 			}
+			if ms, _ := strconv.Atoi(os.Getenv("RTT")); ms > 0 {
+				l.wire.rtt = time.Duration(ms) * time.Millisecond
+			}
 			runs, _ := strconv.Atoi(os.Getenv("RUNS"))
 			var late, worst, use, least float64
 			least = 1000
