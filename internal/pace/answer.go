@@ -28,6 +28,15 @@ type Answer struct {
 	Mistakes []string
 }
 
+// Waits reports whether the answer says for how long to wait.
+func (a *Answer) Waits() bool {
+	wait := a.RetryAfter > 0
+	for _, q := range a.Quotas {
+		wait = wait || q.Remaining == 0 && q.Reset > 0
+	}
+	return wait
+}
+
 // Quota is one limit as an answer describes it.
 type Quota struct {
 	// Name and Partition tell the limits of one server apart. They are "" where the server names none.

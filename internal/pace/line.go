@@ -6,119 +6,109 @@ import (
 )
 
 const (
-	firstUnderWay = 10 // requests of a key that are under way until it has an answer
-	maxBuckets    = 16 // limits of one key
+	firstUnderWay = 10               // requests of a key that are under way until it has an answer
+	patience      = 10 * time.Second // for which a request without an answer counts as under way
+	maxBuckets    = 16               // limits of one key
+	catchUp       = 5 * time.Millisecond
 )
 
-// line is all that is known of one key, and those who wait for their turn, first come, first served.
+// line is all that is known of one key, and the callers that wait for their turn, first come, first served.
+//
+// One timer serves all of them. It ends when the first in the line may go, or has waited too long: as all wait equally
+// long, the first is also the first to have waited too long.
 type line struct {
-	mu       sync.Mutex
-	pace     *Pace
-	key      string
-	head     *waiter
-	tail     *waiter
-	waiting  int
-	underWay int
-	sent     uint64  // the number of the last request
-	last     instant // when it was sent
-	silent   bool    // there was an answer, and it named no limit
-	blocked  instant // until when the server has asked for silence
-	probing  bool    // after which one request goes alone
+	pace *Pace
+	key  string
+
+	mu      sync.Mutex
+	head    *waiter
+	tail    *waiter
+	waiting int
+	timer   *time.Timer
+	wake    instant // when the timer ends, if it runs
+	running bool
+
+	turns turns
+	last  instant // when the last request should have been sent, or was
+
+	answered bool // by the server, at least once
+	blocked  hold
 	buckets  []bucket
 	told     map[string]bool // fields that Observe knows of
-	timer    *time.Timer
-	wake     instant // when the timer ends, or 0
+
+	older, newer *line // in the table, by its lock
 }
 
-// waiter is one caller in the line.
+// waiter is a caller in the line.
 type waiter struct {
 	prev, next *waiter
 	came       instant
-	turn       chan struct{} // closed when the turn has come, or when it cannot come in time
-	number     uint64
-	sent       instant
+	ready      chan struct{} // closed when it has a turn or an error
+	turn       *Turn
+	before     instant // the line's last, before the turn
 	err        error
-	in         bool // the line
 }
 
-// next returns the instant of the next turn; ok is false while that depends on answers.
+// next returns the instant of the next turn. ok is false while that depends on an answer.
 func (l *line) next(now instant) (at instant, ok bool) {
-	if l.blocked > 0 {
-		if now < l.blocked {
-			return l.blocked, true
-		}
-		return now, l.underWay == 0 // one request finds out
+	if at, ok, held := l.blocked.next(now); held {
+		return at, ok
 	}
-	if !l.silent && len(l.buckets) == 0 {
-		return now, l.underWay < firstUnderWay
+	underWay := l.turns.count(now)
+	if len(l.buckets) == 0 {
+		if l.answered || underWay < firstUnderWay {
+			return now, true
+		}
+		return l.turns.oldest() + patience, true
 	}
 	at = now
 	for i := range l.buckets {
-		at = max(at, l.buckets[i].next(l.last, l.underWay, now))
+		at = max(at, l.buckets[i].next(l.last, underWay, now))
 	}
 	return at, true
 }
 
-// take gives the turn to a request.
-func (l *line) take(now instant) uint64 {
-	l.sent++
-	l.underWay++
-	l.last = now
-	return l.sent
-}
-
-// serve gives their turns to those whose time has come, and sets the timer for the next. l.mu is held.
-func (l *line) serve() {
-	now := l.pace.now()
-	for l.head != nil {
-		w := l.head
-		late := w.came + l.pace.maxWait
-		at, ok := l.next(now)
-		switch {
-		case ok && at <= now:
-			w.number, w.sent = l.take(now), now
-			l.leave(w)
-			close(w.turn)
-			continue
-		case ok && at > late, now >= late:
-			w.err = &WaitError{Key: l.key, Wait: at - now, Waiting: l.waiting}
-			l.leave(w)
-			close(w.turn)
-			continue
-		case !ok:
-			at = late
-		}
-		l.arm(min(at, late), now)
-		return
+// soonest returns the least time until the turn of a place in the line, as far as it is certain.
+func (l *line) soonest(place int, now instant) time.Duration {
+	if now < l.blocked.until {
+		return l.blocked.until - now
 	}
-}
-
-// arm sets the timer.
-func (l *line) arm(at, now instant) {
-	if l.timer == nil {
-		l.timer = time.AfterFunc(at-now, func() {
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			l.wake = 0
-			l.serve()
-		})
-	} else if at != l.wake {
-		l.timer.Reset(at - now)
+	var least time.Duration
+	for i := range l.buckets {
+		least = max(least, l.buckets[i].soonest(place, l.turns.count(now), now))
 	}
-	l.wake = at
+	return least
 }
 
+// take gives a turn that was due at an instant to a caller.
+func (l *line) take(due, came, now instant) *Turn {
+	t := l.turns.add(l, came, now)
+	l.blocked.sent(t.number, now)
+	l.last = max(due, now-catchUp) // a timer that is late does not slow the pace
+	return t
+}
+
+// enter puts a caller into the line, behind all that came before it.
 func (l *line) enter(w *waiter) {
-	w.prev, w.in = l.tail, true
-	if l.tail != nil {
-		l.tail.next = w
-	} else {
-		l.head = w
+	after := l.tail
+	for after != nil && after.came > w.came {
+		after = after.prev
 	}
-	l.tail = w
+	w.prev = after
+	if after != nil {
+		w.next, after.next = after.next, w
+	} else {
+		w.next, l.head = l.head, w
+	}
+	if w.next != nil {
+		w.next.prev = w
+	} else {
+		l.tail = w
+	}
 	l.waiting++
 }
 
+// leave takes a caller out of the line.
 func (l *line) leave(w *waiter) {
 	if w.prev != nil {
 		w.prev.next = w.next
@@ -130,30 +120,90 @@ func (l *line) leave(w *waiter) {
 	} else {
 		l.tail = w.prev
 	}
-	w.prev, w.next, w.in = nil, nil, false
 	l.waiting--
 }
 
-// answered takes up what an answer says.
-func (l *line) answered(number uint64, sent instant, a Answer) {
+// serve gives turns to those whose time has come, ends the wait of those whose turn comes too late, and sets the timer.
+// It is called when something has changed.
+func (l *line) serve() {
 	now := l.pace.now()
-	l.underWay--
-	if a.RetryAfter > 0 {
-		l.blocked = max(l.blocked, now+a.RetryAfter)
-	} else if l.blocked > 0 && now >= l.blocked {
-		l.blocked = 0
+	for l.head != nil {
+		w := l.head
+		at, ok := l.next(now)
+		late := w.came + l.pace.maxWait
+		switch {
+		case ok && at <= now:
+			w.before = l.last
+			w.turn = l.take(at, w.came, now)
+		case now >= late || l.soonest(1, now) > late-now:
+			w.err = l.tooLate(at-now, ok)
+		default:
+			if ok {
+				late = min(late, at)
+			}
+			l.arm(late, now)
+			return
+		}
+		l.leave(w)
+		close(w.ready)
 	}
+}
+
+// tooLate is the error of the first in the line, or of a caller that does not enter it.
+func (l *line) tooLate(wait time.Duration, known bool) *WaitError {
+	if !known {
+		wait = 0
+	}
+	return &WaitError{Key: l.key, Wait: wait, Waiting: l.waiting}
+}
+
+// arm sets the timer.
+func (l *line) arm(at, now instant) {
+	switch {
+	case l.timer == nil:
+		l.timer = time.AfterFunc(at-now, l.expire)
+	case !l.running || at != l.wake:
+		l.timer.Reset(at - now)
+	}
+	l.wake, l.running = at, true
+}
+
+// expire is called by the timer.
+func (l *line) expire() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.running = false
+	l.serve()
+}
+
+// learn takes up the answer to a request.
+func (l *line) learn(t *Turn, a *Answer, now instant) {
+	l.answered = true
+	l.blocked.answered(t.number, a.RetryAfter, now)
 	for i := range l.buckets {
 		l.buckets[i].skipped++
 	}
 	for _, q := range a.Quotas {
 		if b := l.bucket(q); b != nil {
-			b.skipped--
-			b.learn(number, sent, now, q)
+			b.skipped = max(b.skipped, 1) - 1
+			b.learn(t.number, t.sent, now, a.Refused, q)
 		}
 	}
-	l.silent = len(l.buckets) == 0
-	l.serve()
+	kept := l.buckets[:0]
+	for _, b := range l.buckets {
+		if !b.over(now) {
+			kept = append(kept, b)
+		}
+	}
+	l.buckets = kept
+}
+
+// lost notes that a turn is over without an answer. The server has probably not counted it.
+func (l *line) lost(t *Turn) {
+	l.blocked.failed(t.number)
+	for i := range l.buckets {
+		l.buckets[i].skipped++
+	}
 }
 
 // bucket returns the bucket of a quota, or nil if there are too many.
@@ -168,4 +218,25 @@ func (l *line) bucket(q Quota) *bucket {
 	}
 	l.buckets = append(l.buckets, bucket{name: q.Name, partition: q.Partition})
 	return &l.buckets[len(l.buckets)-1]
+}
+
+// news returns the fields of which Observe does not know yet that they cannot be read.
+func (l *line) news(fields []string) (news []string) {
+	for _, field := range fields {
+		if !l.told[field] {
+			if l.told == nil {
+				l.told = map[string]bool{}
+			}
+			l.told[field] = true
+			news = append(news, field)
+		}
+	}
+	return news
+}
+
+// idle reports whether nobody waits and nothing is under way.
+func (l *line) idle() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.waiting == 0 && l.turns.first == nil
 }

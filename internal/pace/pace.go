@@ -1,10 +1,13 @@
-// Package pace sends requests as fast as a server's limits admit, as far as its answers tell them.
+// Package pace sends requests as fast as the limits of a server admit, as far as its answers tell them. It knows no
+// protocol but the fields in which limits are stated, so that clients of any protocol can be built on it.
+//
+// A request goes through [Pace.Wait], which returns its [Turn], and ends with [Turn.Answered], for which [Read] reads the
+// answer, or with [Turn.Failed]. The rule of the pace is in bucket.go.
 package pace
 
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 )
 
@@ -14,7 +17,8 @@ type Options struct {
 	MaxWait time.Duration
 	// Waiting is the number of requests of a key that may wait.
 	Waiting int
-	// Observe is called once a key for each field that could not be read. nil means nobody.
+	// Observe is called once a key for each field that could not be read, with its name, or with "" for a key of which
+	// nothing is learnt because too many others are in use. nil means nobody.
 	Observe func(key, field string)
 }
 
@@ -24,124 +28,120 @@ type Pace struct {
 	waiting int
 	observe func(key, field string)
 	start   time.Time
-
-	mu    sync.Mutex
-	lines map[string]*line
+	table   table
 }
 
 // New returns a Pace.
 func New(o Options) *Pace {
 	return &Pace{
-		maxWait: o.MaxWait, waiting: o.Waiting, observe: o.Observe, start: time.Now(),
-		lines: map[string]*line{},
+		maxWait: max(o.MaxWait, 0), waiting: o.Waiting, observe: o.Observe, start: time.Now(),
+		table: table{lines: map[string]*line{}},
 	}
 }
 
 func (p *Pace) now() instant { return time.Since(p.start) }
 
-// WaitError is the error of a request that was not sent, because its turn would have come too late.
+// WaitError is the error of a request that was not sent, because its turn would have come too late or too many requests
+// of its key were waiting.
 type WaitError struct {
 	// Key is the key of the request.
 	Key string
-	// Wait is the time until the turn as far as it is known, or 0 if it depends on answers that have not come.
+	// Wait is the time until the turn would have come at the earliest, or 0 if nobody knows.
 	Wait time.Duration
 	// Waiting is the number of requests of the key that were waiting.
 	Waiting int
+
+	cause error // context.DeadlineExceeded, or nil
 }
 
 // Error implements error.
 func (e *WaitError) Error() string {
-	return fmt.Sprintf("the server's limit leaves no turn in time; %d requests wait, the next turn is in %v", e.Waiting, e.Wait)
-}
-
-// Turn is the right to send one request now. Call Answered or Failed once.
-type Turn struct {
-	line   *line
-	number uint64
-	sent   instant
-}
-
-// Wait waits for the turn of a request.
-func (p *Pace) Wait(ctx context.Context, key string) (Turn, error) {
-	if err := ctx.Err(); err != nil {
-		return Turn{}, err
+	text := fmt.Sprintf("the server's limit admits no request in time, and %d wait", e.Waiting)
+	if e.Wait > 0 {
+		text += fmt.Sprintf("; try again in %v", e.Wait.Round(time.Millisecond))
 	}
-	l := p.line(key)
+	return text
+}
+
+// Unwrap returns [context.DeadlineExceeded] if the turn would have come after the deadline of the context.
+func (e *WaitError) Unwrap() error { return e.cause }
+
+// Wait returns when it is the turn of a request. A request that was sent before and refused gives the time at which it
+// came at first, and keeps its place; all others give the zero time. Wait fails with a [*WaitError], at once if it is
+// certain that the turn comes too late, or with the error of the context.
+func (p *Pace) Wait(ctx context.Context, key string, came time.Time) (*Turn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	l := p.table.line(key, p)
+	if l == nil {
+		if p.observe != nil {
+			p.observe(key, "")
+		}
+		return &Turn{}, nil
+	}
 	l.mu.Lock()
 	now := p.now()
+	since := now
+	if !came.IsZero() {
+		since = came.Sub(p.start)
+	}
 	if l.head == nil {
 		if at, ok := l.next(now); ok && at <= now {
-			n := l.take(now)
+			t := l.take(at, since, now)
 			l.mu.Unlock()
-			return Turn{l, n, now}, nil
+			return t, nil
 		}
 	}
-	if l.waiting >= p.waiting {
-		defer l.mu.Unlock()
-		return Turn{}, &WaitError{Key: key, Waiting: l.waiting}
+	w := &waiter{came: since, ready: make(chan struct{})}
+	if err := l.refuse(ctx, w, now); err != nil {
+		l.mu.Unlock()
+		return nil, err
 	}
-	w := &waiter{came: now, turn: make(chan struct{})}
 	l.enter(w)
 	l.serve()
 	l.mu.Unlock()
 	select {
-	case <-w.turn:
-		return Turn{l, w.number, w.sent}, w.err
+	case <-w.ready:
+		if w.err != nil {
+			return nil, w.err
+		}
+		return w.turn, nil
 	case <-ctx.Done():
+		l.abandon(w)
+		return nil, ctx.Err()
 	}
+}
+
+// refuse returns the error of a caller that need not enter the line.
+func (l *line) refuse(ctx context.Context, w *waiter, now instant) error {
+	wait := l.soonest(l.waiting+1, now)
+	if l.waiting >= l.pace.waiting || wait > w.came+l.pace.maxWait-now {
+		return l.tooLate(wait, true)
+	}
+	if end, ok := ctx.Deadline(); ok && wait > time.Until(end) {
+		err := l.tooLate(wait, true)
+		err.cause = context.DeadlineExceeded
+		return err
+	}
+	return nil
+}
+
+// abandon takes a caller out of the line whose context has ended. If it has its turn already, that is for the next.
+func (l *line) abandon(w *waiter) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch {
-	case w.in:
-		first := l.head == w
+	select {
+	case <-w.ready:
+		if w.turn == nil || !l.turns.end(w.turn) {
+			return
+		}
+		l.lost(w.turn)
+		if l.turns.sent == w.turn.number {
+			l.last = w.before
+		}
+	default:
 		l.leave(w)
-		if first {
-			l.serve()
-		}
-	case w.err == nil: // the turn came at the same time
-		l.underWay--
-		l.serve()
 	}
-	return Turn{}, ctx.Err()
-}
-
-// Answered ends a turn with the answer of the server.
-func (t Turn) Answered(a Answer) {
-	l := t.line
-	var news []string
-	l.mu.Lock()
-	for _, field := range a.Mistakes {
-		if l.pace.observe != nil && !l.told[field] {
-			if l.told == nil {
-				l.told = map[string]bool{}
-			}
-			l.told[field] = true
-			news = append(news, field)
-		}
-	}
-	l.answered(t.number, t.sent, a)
-	l.mu.Unlock()
-	for _, field := range news {
-		l.pace.observe(l.key, field)
-	}
-}
-
-// Failed ends a turn that had no answer.
-func (t Turn) Failed() {
-	l := t.line
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.underWay--
 	l.serve()
-}
-
-func (p *Pace) line(key string) *line {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	l := p.lines[key]
-	if l == nil {
-		l = &line{pace: p, key: key}
-		p.lines[key] = l
-	}
-	return l
 }

@@ -1,6 +1,7 @@
 package obey
 
 import (
+	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -110,31 +111,76 @@ func defaultKey(seed maphash.Seed) func(*http.Request) string {
 }
 
 // RoundTrip waits for the turn of a request, sends it, and learns from the answer. It implements [http.RoundTripper].
+// Before anything is sent, it fails with a [*WaitError], with an [*enforce.OverLimitError] of the Limiter, or with the
+// error of the request's context.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	key := t.key(r)
-	turn, err := t.begin(r, key)
-	if err != nil {
-		if r.Body != nil {
-			r.Body.Close()
+	came := time.Time{}
+	for sent := 0; ; sent++ {
+		turn, err := t.begin(r, key, came)
+		if err != nil {
+			if r.Body != nil {
+				r.Body.Close()
+			}
+			return nil, err
 		}
-		return nil, err
+		if sent == 0 && t.repeat > 0 {
+			came = turn.Came()
+		}
+		res, wait, err := t.send(r, turn)
+		if err != nil || !wait || sent == t.repeat {
+			return res, err
+		}
+		again, err := repeatable(r)
+		if err != nil || again == nil {
+			return res, nil //nolint:nilerr // the refusal is the answer of a request that cannot be sent again
+		}
+		drain(res.Body)
+		r = again
 	}
-	res, err := t.next.RoundTrip(r)
-	if err != nil {
-		turn.Failed()
-		return nil, err
-	}
-	get := func(name string) []string { return res.Header[name] }
-	turn.Answered(pace.Read(get, res.StatusCode, time.Now()))
-	return res, nil
 }
 
 // begin waits until r may be sent.
-func (t *Transport) begin(r *http.Request, key string) (turn pace.Turn, err error) {
+func (t *Transport) begin(r *http.Request, key string, came time.Time) (*pace.Turn, error) {
+	var own enforce.Admission
 	if t.limiter != nil {
-		if err := t.limiter.Wait(r.Context(), key, 1); err != nil {
-			return turn, err
+		if err := t.admit(r.Context(), key, &own); err != nil {
+			return nil, err
 		}
 	}
-	return t.pace.Wait(r.Context(), key)
+	turn, err := t.pace.Wait(r.Context(), key, came)
+	if err != nil {
+		own.GiveBack(own.Result.Taken)
+		own.Release()
+	}
+	return turn, err
+}
+
+// admit passes the Limiter.
+func (t *Transport) admit(ctx context.Context, key string, a *enforce.Admission) error {
+	wait := t.limiter.Policy().Options().Wait
+	if end, ok := ctx.Deadline(); ok {
+		wait = min(wait, max(0, time.Until(end)))
+	}
+	if err := t.limiter.Begin(ctx, enforce.Ask{Key: key, Cost: 1, Wait: wait}, a); err != nil {
+		return err
+	}
+	if !a.Result.Allowed() {
+		return &enforce.OverLimitError{Result: a.Result}
+	}
+	return a.Wait(ctx)
+}
+
+// send sends r and ends its turn, also if Next panics. wait reports that the answer refuses r and says when to come
+// again.
+func (t *Transport) send(r *http.Request, turn *pace.Turn) (res *http.Response, wait bool, err error) {
+	defer turn.Failed() // does nothing after Answered
+	res, err = t.next.RoundTrip(r)
+	if err != nil {
+		return res, false, err
+	}
+	get := func(name string) []string { return res.Header[name] }
+	answer := pace.Read(get, res.StatusCode, time.Now())
+	turn.Answered(answer)
+	return res, answer.Refused && answer.Waits(), nil
 }
