@@ -45,7 +45,12 @@ func inOpaque(w http.ResponseWriter) http.ResponseWriter { return opaque{w} }
 func inPlain(w http.ResponseWriter) http.ResponseWriter  { return plain{w} }
 
 // All that holds for an adapter holds where other middleware has put its writer in between.
-func TestAdapterBehindAnotherWriter(t *testing.T) { testAdapter(t, within(inOpaque)) }
+func TestAdapterBehindAnotherWriter(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes as long as TestAdapter, which runs")
+	}
+	testAdapter(t, within(inOpaque))
+}
 
 // A rule sees the status that the handler has answered with, whatever writers are around Echo's own: one that keeps it
 // until the handler has returned, as Gzip's, has not told Echo's own yet.
