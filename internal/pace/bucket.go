@@ -146,7 +146,7 @@ func (b *bucket) share() float64 {
 func (b *bucket) reserve() float64 {
 	reserve := max(0.03*float64(b.limit), 1)
 	if b.share() < alone {
-		reserve = 6*reserve + b.even()*b.trip.Seconds()/2
+		reserve = 5*reserve + b.even()*b.trip.Seconds()/2
 	}
 	return reserve
 }
@@ -203,7 +203,7 @@ func (b *bucket) nextOfFlow(last instant, left float64) instant {
 	case share < alone:
 		rate *= left / reserve
 	}
-	at := last + seconds64(1.2/(even*math.Pow(share, 0.85))) // one now and then, to hear what is left
+	at := last + seconds64(1.3/(even*math.Pow(share, 0.85))) // one now and then, to hear what is left
 	if left >= 1 && rate > 0 {
 		at = min(at, last+seconds64(1/rate))
 	}

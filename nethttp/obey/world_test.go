@@ -2,6 +2,7 @@ package obey_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -135,7 +136,7 @@ func (l load) run(t testing.TB) *tally {
 						c.mu.Lock()
 						c.each[i]++
 						c.mu.Unlock()
-					} else if ctx.Err() == nil {
+					} else if !errors.Is(err, context.DeadlineExceeded) {
 						c.mu.Lock()
 						c.failed++
 						c.mu.Unlock()
