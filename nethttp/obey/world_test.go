@@ -63,18 +63,15 @@ func pause(ctx context.Context, d time.Duration) error {
 
 // tally is what a server has answered.
 type tally struct {
-	mu       sync.Mutex
-	first    int // of these the statuses are not counted
-	served   int
-	refused  int
-	late     int // refused after the first ten
-	failed   int // requests that were not sent
-	statuses []string
-	each     [8]int // client's requests
+	mu      sync.Mutex
+	served  int
+	refused int
+	late    int    // refused after the first ten
+	failed  int    // requests that were not sent
+	each    [8]int // requests of each client
 }
 
 func (c *tally) count(h http.Handler) http.Handler {
-	start := time.Now()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rec := httptest.NewRecorder()
 		h.ServeHTTP(rec, r)
@@ -88,7 +85,6 @@ func (c *tally) count(h http.Handler) http.Handler {
 				c.late++
 			}
 		}
-		c.statuses = append(c.statuses, fmt.Sprintf("%.3f %d %v", time.Since(start).Seconds(), rec.Code, rec.Header()))
 		for name, values := range rec.Header() {
 			w.Header()[name] = values
 		}
