@@ -123,16 +123,13 @@ func (r *report) files() (map[string][]byte, error) {
 		return nil, err
 	}
 	files[tableFile] = table.Bytes()
-	for i := 0; i < len(r.Sections); {
-		end := i + 1
-		chart := r.Sections[i].section.chart
-		for end < len(r.Sections) && r.Sections[end].section.chart == chart {
-			end++
-		}
-		files[chart+".svg"] = drawChart(r.Sections[i:end])
-		i = end
+	charts := map[string][]outcome{}
+	for _, o := range r.Sections {
+		charts[o.section.chart] = append(charts[o.section.chart], o)
 	}
-	delete(files, ".svg")
+	for name, all := range charts {
+		files[name+".svg"] = drawChart(all)
+	}
 	return files, nil
 }
 
@@ -215,12 +212,7 @@ func (o outcome) lines() []line {
 }
 
 // baselines are all rows that others are compared with.
-func (s section) baselines() []string {
-	if s.baseline == "" {
-		return nil
-	}
-	return append([]string{s.baseline}, s.also...)
-}
+func (s section) baselines() []string { return append([]string{s.baseline}, s.also...) }
 
 func (o outcome) row(name string) *rowOutcome {
 	for i := range o.Rows {

@@ -24,7 +24,10 @@ func drawChart(all []outcome) []byte {
 	if slices.ContainsFunc(all[0].Rows, func(r rowOutcome) bool { return r.Kind == floor && r.Name != s.subtract }) {
 		note += " Faint bars are no libraries, but what a program could do by hand."
 	}
-	page := draw.New(s.title, note+brackets(all))
+	if s.unit != bytesPerKey {
+		note += " In brackets: the ratio to the one at 1.00."
+	}
+	page := draw.New(s.title, note)
 	most := 0.0
 	for _, o := range all {
 		for _, l := range o.lines() {
@@ -65,20 +68,6 @@ func drawChart(all []outcome) []byte {
 	return page.SVG()
 }
 
-// brackets explains the figures in brackets.
-func brackets(all []outcome) string {
-	first := all[0].section
-	if first.baseline == "" || first.unit == bytesPerKey {
-		return ""
-	}
-	for _, o := range all {
-		if o.section.baseline != first.baseline {
-			return " In brackets: the ratio to the one at 1.00."
-		}
-	}
-	return " In brackets: the ratio to " + first.baseline + "."
-}
-
 // caption explains the bars.
 func (u unit) caption() string {
 	switch {
@@ -95,7 +84,7 @@ func (l line) caption(s section) string {
 	words := figure(l.value.median)
 	if s.unit == bytesPerKey {
 		words += ", then " + figure(l.left)
-	} else if len(l.ratios) > 0 && !math.IsNaN(l.ratios[0]) {
+	} else if !math.IsNaN(l.ratios[0]) {
 		words += fmt.Sprintf(" (%s)", ratio(l.ratios[0]))
 	}
 	if s.subtract != "" {
