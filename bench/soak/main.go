@@ -1,11 +1,11 @@
 // Command soak lets a fleet decide on one redis-server while faults come and go, and holds what it did against a model
 // after each of them. It needs redis-server and Linux:
 //
-//	go run ./soak -duration 10m           # all checks
-//	go run ./soak -duration 20s -short    # without those that a busy machine may break
-//	go run ./soak -seed 7                 # the faults of another run again, in the same order
-//	go run ./soak -first                  # end after the first fault after which something does not hold
-//	go run ./soak/mutants                 # break the library on purpose, and see that the soak notices it
+//	go run ./soak -duration 10m                    # all checks
+//	go run ./soak -duration 20s -short             # without those that a busy machine may break
+//	go run ./soak -seed 7                          # the faults of another run again, in the same order
+//	go run ./soak -first                           # end after the first fault after which something does not hold
+//	go test ./soak/mutants -v -timeout 1h -soak 3m # break the library on purpose, and see that the soak notices it
 //
 // A fleet is two processes of a hundred callers each, one by TLS, each behind a proxy of its own. The faults are
 // latency, bandwidth, a black hole, connections that hang, are reset or refused, replies that are lost after the server
