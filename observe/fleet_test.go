@@ -32,14 +32,18 @@ import (
 const processOf = "WEIR_OBSERVE_PROCESS"
 
 func TestMain(m *testing.M) {
-	if addr := os.Getenv(processOf); addr != "" {
-		if err := process(addr); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
+	var addr string
+	isProcess, err := hosttest.Task(processOf, &addr)
+	if isProcess && err == nil {
+		err = process(addr)
 	}
-	os.Exit(m.Run())
+	switch {
+	case !isProcess:
+		os.Exit(m.Run())
+	case err != nil:
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 }
 
 // process is one of a fleet. It carries out the lines that it reads: "refuse N" lets a guard refuse N requests of Zipf

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -100,11 +98,7 @@ func (p *pricing) run(ctx context.Context) {
 		}
 		p.sources = append(p.sources, s)
 	}
-	text, err := json.Marshal(settings{Addr: p.server.Addr(), Decides: true})
-	if err != nil {
-		p.Fatal(err)
-	}
-	p.decider = hosttest.Start(p, serviceEnv, string(text))
+	p.decider = hosttest.Start(p, serviceEnv, settings{Addr: p.server.Addr(), Decides: true})
 	stepAside()
 	var with, without []time.Duration
 	stats := map[string]stat{}
@@ -217,20 +211,13 @@ func decider(ctx context.Context, addr string, in io.Reader, out io.Writer) erro
 	if err != nil {
 		return err
 	}
-	for lines := bufio.NewScanner(in); lines.Scan(); {
-		turn, err := time.ParseDuration(lines.Text())
+	return hosttest.Answer(in, out, func(line string) (any, error) {
+		turn, err := time.ParseDuration(line)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		took, err := decisions(ctx, limiter, turn)
-		if err == nil {
-			err = json.NewEncoder(out).Encode(took)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+		return decisions(ctx, limiter, turn)
+	})
 }
 
 // decisions returns how long each decision of four callers took, each of whom makes some 700 a second.

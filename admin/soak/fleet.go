@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -173,13 +172,7 @@ type follower struct {
 	seen     report // the last one
 }
 
-func (f *follower) start(tb testing.TB) {
-	text, err := json.Marshal(f.settings)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	f.process = hosttest.Start(tb, serviceEnv, string(text))
-}
+func (f *follower) start(tb testing.TB) { f.process = hosttest.Start(tb, serviceEnv, f.settings) }
 
 func (f *follower) kill() {
 	_ = f.process.Kill()

@@ -45,6 +45,8 @@ import (
 	"syscall"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-go/weir/internal/hosttest"
 )
 
 func main() {
@@ -59,9 +61,13 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) error {
-	if settings := os.Getenv(serviceEnv); settings != "" {
+	var s settings
+	if isService, err := hosttest.Task(serviceEnv, &s); isService {
+		if err != nil {
+			return err
+		}
 		slog.SetDefault(slog.New(slog.NewTextHandler(io.Discard, nil)))
-		return service(ctx, settings, os.Stdin, os.Stdout)
+		return service(ctx, s, os.Stdin, os.Stdout)
 	}
 	if len(args) > 0 {
 		switch args[0] {

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"sync"
@@ -13,6 +11,7 @@ import (
 
 	"github.com/weir-go/weir/core/policies"
 	"github.com/weir-go/weir/core/policies/redissource"
+	"github.com/weir-go/weir/internal/hosttest"
 )
 
 // serviceEnv has the settings of a service, which is this program in a process of its own.
@@ -35,11 +34,7 @@ type report struct {
 }
 
 // service follows an app until in ends.
-func service(ctx context.Context, text string, in io.Reader, out io.Writer) error {
-	var s settings
-	if err := json.Unmarshal([]byte(text), &s); err != nil {
-		return err
-	}
+func service(ctx context.Context, s settings, in io.Reader, out io.Writer) error {
 	if s.Decides {
 		return decider(ctx, s.Addr, in, out)
 	}
@@ -87,11 +82,5 @@ func service(ctx context.Context, text string, in io.Reader, out io.Writer) erro
 	})
 	defer looking.Wait()
 	defer stop()
-	lines := bufio.NewScanner(in)
-	for lines.Scan() {
-		if err := json.NewEncoder(out).Encode(look()); err != nil {
-			return err
-		}
-	}
-	return lines.Err()
+	return hosttest.Answer(in, out, func(string) (any, error) { return look(), nil })
 }

@@ -81,7 +81,7 @@ func TestMeasureTakesTurns(t *testing.T) {
 			}
 		}})
 	}
-	got, err := s.measure(t.Context(), io.Discard, scale{rounds: 3, slice: time.Second}, regexp.MustCompile(""))
+	got, err := s.measure(t.Context(), io.Discard, scale{rounds: 3, slice: time.Second})
 	require.NoError(t, err)
 	assert.Equal(t, "abcbcacab", strings.Join(order, ""))
 	for _, r := range got.Rows {
@@ -100,14 +100,14 @@ func TestMeasureFails(t *testing.T) {
 		},
 		"one too many": func(tb testing.TB, _ scale) slice {
 			n := 0
-			checkExact(tb, "x", func(context.Context, string) (verdict, error) {
+			checkExact(tb, func(context.Context, int) (bool, error) {
 				n++
-				return verdict{admitted: n <= few().rate+1}, nil
+				return n <= few().rate+1, nil
 			})
 			return nil
 		},
 		"not asked": func(tb testing.TB, _ scale) slice {
-			checkExact(tb, "x", func(context.Context, string) (verdict, error) { return verdict{}, errors.New("no") })
+			checkExact(tb, func(context.Context, int) (bool, error) { return false, errors.New("no") })
 			return nil
 		},
 	} {
@@ -117,7 +117,7 @@ func TestMeasureFails(t *testing.T) {
 				tb.Cleanup(func() { cleaned = true })
 				return open(tb, size)
 			}}}}
-			_, err := s.measure(t.Context(), io.Discard, scale{rounds: 1, slice: time.Millisecond}, regexp.MustCompile(""))
+			_, err := s.measure(t.Context(), io.Discard, scale{rounds: 1, slice: time.Millisecond})
 			require.ErrorContains(t, err, "the row")
 			assert.True(t, cleaned)
 		})
@@ -129,7 +129,7 @@ func TestMeasureFails(t *testing.T) {
 func TestQuick(t *testing.T) {
 	for _, s := range slices.Concat(processSections(), middlewareSections()) {
 		t.Run(s.name, func(t *testing.T) {
-			got, err := s.measure(t.Context(), io.Discard, scale{quick: true, rounds: 1, slice: time.Millisecond}, regexp.MustCompile(""))
+			got, err := s.measure(t.Context(), io.Discard, scale{quick: true, rounds: 1, slice: time.Millisecond})
 			require.NoError(t, err)
 			for _, r := range got.Rows {
 				if r.Kind == ours { // some of the others give up when they are asked by two at once
@@ -243,7 +243,7 @@ func TestWriteKeepsTheRest(t *testing.T) {
 }
 
 func TestCommandRefuses(t *testing.T) {
-	for _, args := range [][]string{{"-sections", "("}, {"-rows", "("}, {"-rounds", "0"}, {"-slice", "0s"}, {"-sections", "none such"}, {"-nonsense"}} {
+	for _, args := range [][]string{{"-sections", "("}, {"-rounds", "0"}, {"-slice", "0s"}, {"-sections", "none such"}, {"-nonsense"}} {
 		require.Error(t, command(t.Context(), args), "%v", args)
 	}
 }

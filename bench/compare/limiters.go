@@ -2,10 +2,11 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // limit admits rate units in each period, all of them at once if need be.
@@ -36,23 +37,26 @@ type verdict struct {
 // decide takes one unit for a key.
 type decide func(ctx context.Context, key string) (verdict, error)
 
-// checkExact fails unless the contender of that name admits exactly its limit, and for each key by itself.
-func checkExact(tb testing.TB, name string, d decide) {
+// checkExact fails unless a contender admits exactly its limit, few, to each of two callers. Its work is that of a caller.
+func checkExact(tb testing.TB, w work) {
 	tb.Helper()
-	for _, key := range []string{"check:a:" + name, "check:b:" + name} {
+	for caller := range 2 {
 		got := 0
 		for range 3 * few().rate {
-			v, err := d(tb.Context(), key)
-			if err != nil {
-				tb.Fatalf("a decision: %v", err)
-			}
-			if v.admitted {
+			admitted, err := w(tb.Context(), caller)
+			require.NoError(tb, err)
+			if admitted {
 				got++
 			}
 		}
-		assert.Equal(tb, few().rate, got, "admitted of a limit of %d", few().rate)
+		require.Equal(tb, few().rate, got, "admitted of a limit of %d", few().rate)
 	}
-	if tb.Failed() {
-		tb.FailNow()
+}
+
+// work decides for callers, whose keys have the name of the contender, by which they differ from all that are measured.
+func (d decide) work(name string) work {
+	return func(ctx context.Context, i int) (bool, error) {
+		v, err := d(ctx, fmt.Sprintf("check:%d:%s", i, name))
+		return v.admitted, err
 	}
 }

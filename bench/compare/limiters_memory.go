@@ -98,8 +98,13 @@ func echoInProcess(_ testing.TB, l limit, idle time.Duration) decide {
 	}
 }
 
+func ululeInMemory(l limit, idle time.Duration) *limiter.Limiter {
+	store := ululememory.NewStoreWithOptions(limiter.StoreOptions{Prefix: "u", CleanUpInterval: idle})
+	return limiter.New(store, limiter.Rate{Period: l.period, Limit: int64(l.rate)})
+}
+
 func ululeInProcess(_ testing.TB, l limit, idle time.Duration) decide {
-	return ululeOn(ululememory.NewStoreWithOptions(limiter.StoreOptions{Prefix: "u", CleanUpInterval: idle}), l)
+	return ululeBy(ululeInMemory(l, idle))
 }
 
 func throttledInProcess(tb testing.TB, l limit, _ time.Duration) decide {

@@ -90,8 +90,8 @@ func prefix(name string, i int) string { return name + strconv.Itoa(i) + ":" }
 
 var errLocal = errors.New("the store did not answer in time, and the process decided by itself")
 
-// weirStore is the store with its usual deadline, unless b is patient.
-func weirStore(tb testing.TB, b backend) core.Store {
+// weirOnRedis has its usual deadline, unless b is patient.
+func weirOnRedis(tb testing.TB, b backend, limits ...limit) []decide {
 	tb.Helper()
 	var o redisstore.Options
 	change := func(*redis.UniversalOptions) {}
@@ -100,12 +100,6 @@ func weirStore(tb testing.TB, b backend) core.Store {
 	}
 	store, err := redisstore.New(b.client(tb, change), o)
 	require.NoError(tb, err)
-	return store
-}
-
-func weirOnRedis(tb testing.TB, b backend, limits ...limit) []decide {
-	tb.Helper()
-	store := weirStore(tb, b)
 	return one(limits, func(i int, l limit) decide { return weirOn(tb, store, i, l) })
 }
 
@@ -147,12 +141,11 @@ func ululeOnRedis(tb testing.TB, b backend, limits ...limit) []decide {
 	return one(limits, func(i int, l limit) decide {
 		store, err := ululeredis.NewStoreWithOptions(rdb, limiter.StoreOptions{Prefix: prefix("ulule", i)})
 		require.NoError(tb, err)
-		return ululeOn(store, l)
+		return ululeBy(limiter.New(store, limiter.Rate{Period: l.period, Limit: int64(l.rate)}))
 	})
 }
 
-func ululeOn(store limiter.Store, l limit) decide {
-	lim := limiter.New(store, limiter.Rate{Period: l.period, Limit: int64(l.rate)})
+func ululeBy(lim *limiter.Limiter) decide {
 	return func(ctx context.Context, key string) (verdict, error) {
 		c, err := lim.Get(ctx, key)
 		return verdict{!c.Reached, c.Remaining, time.Until(time.Unix(c.Reset, 0))}, err
@@ -232,13 +225,17 @@ func scripts(tb testing.TB, rdb redis.UniversalClient, by scripter, name string,
 	return one(limits, func(i int, l limit) decide {
 		prefix, emission, burst := prefix(name, i), float64(l.period.Microseconds())/float64(l.rate), l.period.Microseconds()
 		return func(ctx context.Context, key string) (verdict, error) {
-			reply, err := by.EvalSha(ctx, loaded.Hash(), []string{prefix + key}, emission, burst, 1).Int64Slice()
-			if err != nil {
-				return verdict{}, err
-			}
-			return verdict{reply[0] > 0, reply[1], time.Duration(reply[3]) * time.Microsecond}, nil
+			return replied(by.EvalSha(ctx, loaded.Hash(), []string{prefix + key}, emission, burst, 1).Int64Slice())
 		}
 	})
+}
+
+// replied reads a reply of the script: whether it admits, what remains, and until when.
+func replied(reply []int64, err error) (verdict, error) {
+	if err != nil {
+		return verdict{}, err
+	}
+	return verdict{reply[0] > 0, reply[1], time.Duration(reply[3]) * time.Microsecond}, nil
 }
 
 func scriptByRueidis(tb testing.TB, b backend, limits ...limit) []decide {
@@ -257,11 +254,7 @@ func scriptByRueidis(tb testing.TB, b backend, limits ...limit) []decide {
 		prefix := prefix("rueidis", i)
 		args := []string{fmt.Sprint(float64(l.period.Microseconds()) / float64(l.rate)), strconv.FormatInt(l.period.Microseconds(), 10), "1"}
 		return func(ctx context.Context, key string) (verdict, error) {
-			reply, err := loaded.Exec(ctx, client, []string{prefix + key}, args).AsIntSlice()
-			if err != nil {
-				return verdict{}, err
-			}
-			return verdict{reply[0] > 0, reply[1], time.Duration(reply[3]) * time.Microsecond}, nil
+			return replied(loaded.Exec(ctx, client, []string{prefix + key}, args).AsIntSlice())
 		}
 	})
 }

@@ -7,7 +7,7 @@
 // Each contender is checked first: that it admits exactly its limit.
 //
 //	-list              the sections and their rows
-//	-sections, -rows   regular expressions: only those
+//	-sections          a regular expression: only those
 //	-draw              the table and the charts again, of the samples that are there
 //	-quick             a moment of each, to see that all work; CI does it
 //
@@ -26,8 +26,6 @@ import (
 	"os/signal"
 	"regexp"
 	"time"
-
-	"github.com/weir-go/weir/internal/hosttest"
 )
 
 func main() {
@@ -47,13 +45,11 @@ func command(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("compare", flag.ContinueOnError)
 	out := flags.String("out", "", "the directory to write results to; \"\" prints the table alone")
 	which := flags.String("sections", "", "a regular expression for the sections to run")
-	rows := flags.String("rows", "", "a regular expression for the rows to run, besides those that others refer to")
 	rounds := flags.Int("rounds", 7, "how many rounds")
 	each := flags.Duration("slice", 250*time.Millisecond, "how long each contender runs in a round")
 	quick := flags.Bool("quick", false, "one short round with few keys, for its checks alone")
 	list := flags.Bool("list", false, "print the sections and their rows, and run none")
 	draw := flags.Bool("draw", false, "write the table and the charts of the samples in -out again, and run nothing")
-	profile := flags.String("cpuprofile", "", "a file to write a profile of this process to")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -67,10 +63,6 @@ func command(ctx context.Context, args []string) error {
 	chosen, err := regexp.Compile(*which)
 	if err != nil {
 		return fmt.Errorf("-sections: %w", err)
-	}
-	only, err := regexp.Compile(*rows)
-	if err != nil {
-		return fmt.Errorf("-rows: %w", err)
 	}
 	if *draw {
 		old, err := readReport(*out)
@@ -98,18 +90,12 @@ func command(ctx context.Context, args []string) error {
 		return fmt.Errorf("-sections %s: there is none such; -list prints them", *which)
 	}
 	report := newReport()
-	err = hosttest.Profile(*profile, func() error {
-		for _, s := range measured {
-			got, err := s.measure(ctx, os.Stderr, size, only)
-			if err != nil {
-				return err
-			}
-			report.Sections = append(report.Sections, got)
+	for _, s := range measured {
+		got, err := s.measure(ctx, os.Stderr, size)
+		if err != nil {
+			return err
 		}
-		return nil
-	})
-	if err != nil {
-		return err
+		report.Sections = append(report.Sections, got)
 	}
 	if size.quick {
 		fmt.Printf("%d comparisons: each contender admits what it should\n", len(measured))

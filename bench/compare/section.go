@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"runtime"
 	"slices"
 	"testing"
@@ -127,7 +126,7 @@ type rowOutcome struct {
 
 // measure opens the rows of a section and runs them in turn, so that a machine whose speed wanders slows all. In each
 // round another row is first.
-func (s section) measure(ctx context.Context, progress io.Writer, size scale, only *regexp.Regexp) (outcome, error) {
+func (s section) measure(ctx context.Context, progress io.Writer, size scale) (outcome, error) {
 	rounds, each := size.rounds, size.slice
 	if s.rounds > 0 {
 		rounds = s.rounds
@@ -136,53 +135,37 @@ func (s section) measure(ctx context.Context, progress io.Writer, size scale, on
 		rounds, each = rounds*s.shorter, each/time.Duration(s.shorter)
 	}
 	out := outcome{Name: s.name, Slice: each, section: s}
+	current := ""
 	err := hosttest.Run(ctx, "compare", func(tb testing.TB) {
 		var turns []slice
 		for _, r := range s.rows {
-			if !only.MatchString(r.name) && r.name != s.baseline && r.name != s.subtract && !slices.Contains(s.also, r.name) {
-				continue
-			}
 			open := r.open
 			if s.isolated {
 				open = s.apart(r)
 			}
-			turns = append(turns, open(named{tb, r.name}, size))
+			current = r.name
+			turns = append(turns, open(tb, size))
 			out.Rows = append(out.Rows, rowOutcome{Name: r.name, Kind: r.kind})
 		}
 		for round := range rounds {
 			fmt.Fprintf(progress, "%s: round %d of %d\n", s.name, round+1, rounds)
 			for i := range turns {
 				i = (i + round) % len(turns)
+				current = out.Rows[i].Name
 				runtime.GC() // what the one before has left is not this one's to clean up
 				got, err := turns[i](ctx, each)
 				if err == nil && got.Decisions == 0 {
 					err = errors.New("no decision")
 				}
 				if err != nil {
-					tb.Fatalf("%s: %v", out.Rows[i].Name, err)
+					tb.Fatal(err)
 				}
 				out.Rows[i].Samples = append(out.Rows[i].Samples, got)
 			}
 		}
 	})
 	if err != nil {
-		return out, fmt.Errorf("%s: %w", s.name, err)
+		return out, fmt.Errorf("%s: %s: %w", s.name, current, err)
 	}
 	return out, nil
 }
-
-// named names the contender in each failure.
-type named struct {
-	testing.TB
-
-	name string
-}
-
-func (n named) Errorf(format string, args ...any) {
-	n.TB.Errorf("%s: "+format, append([]any{n.name}, args...)...)
-}
-
-func (n named) Fatalf(format string, args ...any) {
-	n.TB.Fatalf("%s: "+format, append([]any{n.name}, args...)...)
-}
-func (n named) Fatal(args ...any) { n.Fatalf("%s", fmt.Sprint(args...)) }

@@ -17,11 +17,8 @@ const idle = 24 * time.Hour
 
 func processSections() []section {
 	var all []section
-	for _, cores := range []int{1, 2} {
-		panel := "one core"
-		if cores == 2 {
-			panel = "two cores"
-		}
+	for i, panel := range []string{"one core", "two cores"} {
+		cores := i + 1
 		note := "In the process, one goroutine for each core. Time between two decisions of the whole process."
 		hot := section{
 			name: "process-hot-" + strconv.Itoa(cores), chart: "process-hot", panel: panel, unit: nanoseconds,
@@ -51,7 +48,7 @@ func processSections() []section {
 // row is the limiter on that many cores, with that many keys.
 func (m memoryLimiter) row(cores int, limit limit, keys func(scale) int) row {
 	return row{name: m.name, kind: m.kind, open: func(tb testing.TB, s scale) slice {
-		checkExact(tb, m.name, m.open(tb, few(), idle))
+		checkExact(tb, m.open(tb, few(), idle).work(m.name))
 		n := keys(s)
 		d := m.open(tb, limit, idle)
 		for i := range n {

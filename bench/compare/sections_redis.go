@@ -3,9 +3,9 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -99,7 +99,7 @@ func (r redisLimiter) row(l redisLoad, at *servers, conns int) row {
 		decides := r.open(tb, b, l.limits...)
 		unhurried := b
 		unhurried.patient = true
-		checkExact(tb, name, r.open(tb, unhurried, few())[0])
+		checkExact(tb, r.open(tb, unhurried, few())[0].work(name))
 		n := l.keys
 		if n == 0 {
 			n = s.many()
@@ -162,34 +162,18 @@ func (s *servers) start(tb testing.TB, l redisLoad) backend {
 	return s.backend
 }
 
-// processorTime returns the processor time of all servers.
-func (s *servers) processorTime() (sum time.Duration, err error) {
+// processorTime returns the processor time that all servers have used.
+func (s *servers) processorTime() (time.Duration, error) {
+	sum := 0.0
 	for _, c := range s.clients {
-		used, err := serverTime(s.ctx, c)
-		if err != nil {
-			return 0, err
-		}
-		sum += used
-	}
-	return sum, nil
-}
-
-// serverTime is the processor time that a server has used.
-func serverTime(ctx context.Context, c *redis.Client) (time.Duration, error) {
-	info, err := c.Info(ctx, "cpu").Result()
-	if err != nil {
-		return 0, err
-	}
-	seconds := 0.0
-	for line := range strings.Lines(info) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
-		if name == "used_cpu_sys" || name == "used_cpu_user" {
-			f, err := strconv.ParseFloat(value, 64)
+		info := c.InfoMap(s.ctx, "cpu")
+		for _, name := range []string{"used_cpu_sys", "used_cpu_user"} {
+			seconds, err := strconv.ParseFloat(info.Item("CPU", name), 64)
 			if err != nil {
-				return 0, err
+				return 0, errors.Join(info.Err(), err)
 			}
-			seconds += f
+			sum += seconds
 		}
 	}
-	return time.Duration(seconds * float64(time.Second)), nil
+	return time.Duration(sum * float64(time.Second)), nil
 }

@@ -1,145 +1,162 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
+	"sync"
+	"syscall"
 	"time"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/internal/redistest"
 )
 
-// fault is something that goes wrong for a while.
-type fault struct {
-	name  string
-	lasts time.Duration
-	begin func(w *world)
-	end   func(w *world) // nil if there is nothing to end
-	// loses says that the server forgets all that was counted.
-	loses bool
+// kind is a kind of fault.
+type kind struct {
+	name           string        // with a verb for its size, if it has one
+	from, to       time.Duration // between which its size is
+	least, longest time.Duration // for which it lasts
+	begin          func(w *world, f fault) (end func())
+	server         bool // it is the same for all processes
 }
 
-// kind makes a fault of some size, of one process or of all.
-type kind func(rng *rand.Rand, scale func(least, longest time.Duration) time.Duration, whose []int) fault
+// fault is something that goes wrong for a while, for some of the processes.
+type fault struct {
+	kind
+	size, lasts time.Duration
+	whose       []int
+}
+
+const ms = time.Millisecond
 
 // kinds are all that may go wrong.
 var kinds = []kind{
-	func(rng *rand.Rand, scale func(a, b time.Duration) time.Duration, whose []int) fault {
-		d := scale(time.Millisecond, 40*time.Millisecond)
-		return proxied("latency of "+d.String(), scale(200*time.Millisecond, time.Second), whose, func(p *redistest.Proxy) { p.Latency(d) })
-	},
-	func(rng *rand.Rand, scale func(a, b time.Duration) time.Duration, whose []int) fault {
-		d := scale(60*time.Millisecond, 600*time.Millisecond)
-		return proxied("latency of "+d.String(), scale(200*time.Millisecond, time.Second), whose, func(p *redistest.Proxy) { p.Latency(d) })
-	},
-	func(rng *rand.Rand, scale func(a, b time.Duration) time.Duration, whose []int) fault {
-		n := 50_000 + rng.IntN(500_000)
-		return proxied(fmt.Sprintf("bandwidth of %d bytes/s", n), scale(200*time.Millisecond, time.Second), whose, func(p *redistest.Proxy) { p.Bandwidth(n) })
-	},
-	func(_ *rand.Rand, scale func(a, b time.Duration) time.Duration, whose []int) fault {
-		return proxied("black hole", scale(50*time.Millisecond, 2*time.Second), whose, (*redistest.Proxy).Blackhole)
-	},
-	func(_ *rand.Rand, scale func(a, b time.Duration) time.Duration, whose []int) fault {
-		return proxied("half-open connections", scale(50*time.Millisecond, 300*time.Millisecond), whose, func(p *redistest.Proxy) { p.Disconnect(redistest.Hang) })
-	},
-	func(_ *rand.Rand, scale func(a, b time.Duration) time.Duration, whose []int) fault {
-		return proxied("reset", scale(50*time.Millisecond, time.Second), whose, (*redistest.Proxy).Reset)
-	},
-	func(_ *rand.Rand, scale func(a, b time.Duration) time.Duration, whose []int) fault {
-		return proxied("refused", scale(50*time.Millisecond, time.Second), whose, func(p *redistest.Proxy) {
-			p.Refuse()
-			p.Disconnect(redistest.EOF)
-		})
-	},
-	losing("EOF", redistest.EOF), losing("reset", redistest.RST), losing("silence", redistest.Hang),
-	func(_ *rand.Rand, scale func(a, b time.Duration) time.Duration, whose []int) fault {
-		return flapping(scale(2*time.Second, 5*time.Second), whose)
-	},
-	func(_ *rand.Rand, scale func(a, b time.Duration) time.Duration, whose []int) fault {
-		return fault{
-			name: "SIGSTOP of a process", lasts: scale(20*time.Millisecond, time.Second),
-			begin: func(w *world) { w.stop(whose[0]) },
-			end:   func(w *world) { w.resume(whose[0]) },
-		}
-	},
-	func(_ *rand.Rand, scale func(a, b time.Duration) time.Duration, _ []int) fault {
-		return fault{
-			name: "SIGSTOP of the server", lasts: scale(20*time.Millisecond, 2*time.Second),
-			begin: func(w *world) { w.pause() },
-			end:   func(w *world) { w.unpause() },
-		}
-	},
-	func(_ *rand.Rand, scale func(a, b time.Duration) time.Duration, _ []int) fault {
-		return fault{
-			name: "the server is killed", lasts: scale(20*time.Millisecond, time.Second), loses: true,
-			begin: func(w *world) {
-				w.server.Kill()
-				w.lost = time.Now().UnixMicro()
-			},
-			end: func(w *world) { w.server.Restart(w.tb) },
-		}
-	},
-	func(_ *rand.Rand, scale func(a, b time.Duration) time.Duration, _ []int) fault {
-		return fault{name: "scripts are flushed", lasts: scale(20*time.Millisecond, 100*time.Millisecond), begin: func(w *world) { w.flush() }}
-	},
+	{name: "latency of %v", from: ms, to: 40 * ms, least: 200 * ms, longest: time.Second, begin: latency},
+	{name: "latency of %v", from: 60 * ms, to: 600 * ms, least: 200 * ms, longest: time.Second, begin: latency},
+	{name: "%v for a megabyte", from: 2 * time.Second, to: 20 * time.Second, least: 200 * ms, longest: time.Second, begin: bandwidth},
+	{name: "black hole", least: 50 * ms, longest: 2 * time.Second, begin: way((*redistest.Proxy).Blackhole)},
+	{name: "half-open connections", least: 50 * ms, longest: 300 * ms, begin: way(func(p *redistest.Proxy) { p.Disconnect(redistest.Hang) })},
+	{name: "reset", least: 50 * ms, longest: time.Second, begin: way((*redistest.Proxy).Reset)},
+	{name: "refused", least: 50 * ms, longest: time.Second, begin: way(refuse)},
+	{name: "replies are lost in EOF", least: 5 * ms, longest: 300 * ms, begin: lose(redistest.EOF)},
+	{name: "replies are lost in reset", least: 5 * ms, longest: 300 * ms, begin: lose(redistest.RST)},
+	{name: "replies are lost in silence", least: 5 * ms, longest: 300 * ms, begin: lose(redistest.Hang)},
+	{name: "replies come and go", least: 2 * time.Second, longest: 5 * time.Second, begin: flap},
+	{name: "SIGSTOP", least: 20 * ms, longest: time.Second, begin: stop},
+	{name: "SIGSTOP of the server", least: 20 * ms, longest: 2 * time.Second, begin: stopServer, server: true},
+	{name: "the server is killed", least: 20 * ms, longest: time.Second, begin: killServer, server: true},
+	{name: "scripts are flushed", least: 20 * ms, longest: 100 * ms, begin: flush, server: true},
 }
 
-// proxied is a fault between some processes and the server.
-func proxied(name string, lasts time.Duration, whose []int, begin func(*redistest.Proxy)) fault {
-	each := func(do func(*redistest.Proxy)) func(*world) {
-		return func(w *world) {
-			for _, i := range whose {
-				do(w.proxies[i])
-			}
-		}
+func (f fault) String() string {
+	text := f.name
+	if f.size > 0 {
+		text = fmt.Sprintf(text, f.size)
 	}
-	if len(whose) == 1 {
-		name = fmt.Sprintf("%s, process %d", name, whose[0])
+	if len(f.whose) == 1 && !f.server {
+		text += fmt.Sprintf(", process %d", f.whose[0])
 	}
-	return fault{name: name, lasts: lasts, begin: each(begin), end: each((*redistest.Proxy).Pass)}
+	return fmt.Sprintf("%s for %v", text, f.lasts)
 }
 
-// losing lets the server execute what it is asked for, and loses its replies.
-func losing(name string, how redistest.Loss) kind {
-	return func(_ *rand.Rand, scale func(a, b time.Duration) time.Duration, whose []int) fault {
-		return proxied("replies are lost in "+name, scale(5*time.Millisecond, 300*time.Millisecond), whose, func(p *redistest.Proxy) { p.LoseReplies(how) })
+// change changes what is between the processes of a fault and the server, and end changes it back.
+func (w *world) change(f fault, change func(*redistest.Proxy)) (end func()) {
+	for _, i := range f.whose {
+		change(w.proxies[i])
+	}
+	return func() {
+		for _, i := range f.whose {
+			w.proxies[i].Pass()
+		}
 	}
 }
 
-// flapping is a server some way off whose replies are lost again and again. In the pauses a process hands back what it
+func way(change func(*redistest.Proxy)) func(w *world, f fault) (end func()) {
+	return func(w *world, f fault) func() { return w.change(f, change) }
+}
+
+func latency(w *world, f fault) (end func()) {
+	return w.change(f, func(p *redistest.Proxy) { p.Latency(f.size) })
+}
+
+func bandwidth(w *world, f fault) (end func()) {
+	return w.change(f, func(p *redistest.Proxy) { p.Bandwidth(int(1_000_000 / f.size.Seconds())) })
+}
+
+func refuse(p *redistest.Proxy) {
+	p.Refuse()
+	p.Disconnect(redistest.EOF)
+}
+
+// lose lets the server execute what it is asked for, and loses its replies.
+func lose(how redistest.Loss) func(w *world, f fault) (end func()) {
+	return way(func(p *redistest.Proxy) { p.LoseReplies(how) })
+}
+
+// flap puts the server some way off, and loses its replies again and again. In the pauses a process hands back what it
 // has admitted alone, and the next loss comes while it does.
-func flapping(lasts time.Duration, whose []int) fault {
-	ended, done := make(chan struct{}), make(chan struct{})
-	pass := proxied("", 0, whose, func(p *redistest.Proxy) {
-		p.Pass()
-		p.Latency(10 * time.Millisecond)
-	}).begin
-	lose := proxied("", 0, whose, func(p *redistest.Proxy) { p.LoseReplies(redistest.EOF) }).begin
-	f := proxied("replies come and go", lasts, whose, nil)
-	f.begin = func(w *world) {
-		go func() {
-			defer close(done)
-			for {
-				for _, step := range []struct {
-					do    func(*world)
-					lasts time.Duration
-				}{{lose, 200 * time.Millisecond}, {pass, 600 * time.Millisecond}} {
-					step.do(w)
-					select {
-					case <-time.After(step.lasts):
-					case <-ended:
-						return
-					}
+func flap(w *world, f fault) (end func()) {
+	over := make(chan struct{})
+	var flapping sync.WaitGroup
+	flapping.Go(func() {
+		for lost := true; ; lost = !lost {
+			lasts := 600 * ms
+			w.change(f, func(p *redistest.Proxy) {
+				if lost {
+					lasts = 200 * ms
+					p.LoseReplies(redistest.EOF)
+				} else {
+					p.Pass()
+					p.Latency(10 * ms)
 				}
+			})
+			select {
+			case <-time.After(lasts):
+			case <-over:
+				return
 			}
-		}()
+		}
+	})
+	return func() {
+		close(over)
+		flapping.Wait()
+		w.change(f, (*redistest.Proxy).Pass)
 	}
-	end := f.end
-	f.end = func(w *world) {
-		close(ended)
-		<-done
-		end(w)
+}
+
+// stop stops one process.
+func stop(w *world, f fault) (end func()) {
+	p := w.fleet[f.whose[0]]
+	require.NoError(w.tb, p.Signal(syscall.SIGSTOP))
+	return func() { require.NoError(w.tb, p.Signal(syscall.SIGCONT)) }
+}
+
+// stopServer stops the server, unless it was killed.
+func stopServer(w *world, _ fault) (end func()) {
+	if w.server.Running() {
+		w.server.Pause(w.tb)
 	}
-	return f
+	return func() {
+		if w.server.Running() {
+			w.server.Resume(w.tb)
+		}
+	}
+}
+
+func killServer(w *world, _ fault) (end func()) {
+	w.server.Kill()
+	w.lost = time.Now().UnixMicro()
+	return func() { w.server.Restart(w.tb) }
+}
+
+// flush lets the server forget its scripts, unless it does not answer.
+func flush(w *world, _ fault) (end func()) {
+	ctx, cancel := context.WithTimeout(w.tb.Context(), time.Second)
+	defer cancel()
+	_ = w.hasty.ScriptFlush(ctx).Err()
+	return func() {}
 }
 
 // deck deals faults: each kind once in a round, in an order of its own. The same seed deals the same ones.
@@ -166,13 +183,19 @@ func (d *deck) one() fault {
 	if len(d.left) == 0 {
 		d.left = d.rng.Perm(len(kinds))
 	}
-	next := kinds[d.left[0]]
+	f := fault{kind: kinds[d.left[0]], whose: [][]int{{0, 1}, {1, 0}, {0}, {1}}[d.rng.IntN(4)]}
 	d.left = d.left[1:]
-	whose := [][]int{{0, 1}, {1, 0}, {0}, {1}}[d.rng.IntN(4)]
-	return next(d.rng, func(least, longest time.Duration) time.Duration {
-		if d.short {
-			longest = max(least, longest/3)
-		}
-		return (least + time.Duration(d.rng.Int64N(int64(longest-least)+1))).Round(time.Millisecond)
-	}, whose)
+	if f.to > 0 {
+		f.size = d.between(f.from, f.to)
+	}
+	f.lasts = d.between(f.least, f.longest)
+	return f
+}
+
+// between draws a time.
+func (d *deck) between(least, longest time.Duration) time.Duration {
+	if d.short {
+		longest = max(least, longest/3)
+	}
+	return (least + time.Duration(d.rng.Int64N(int64(longest-least)+1))).Round(time.Millisecond)
 }

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -20,11 +18,12 @@ import (
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/internal/hosttest"
 	"github.com/weir-go/weir/internal/redistest"
 	"github.com/weir-go/weir/internal/schedtest"
 )
 
-// memberEnv makes a process a member of the fleet. Its value is a membership in JSON.
+// memberEnv names the task of a process that is a member of the fleet: its membership.
 const memberEnv = "WEIR_SOAK_MEMBER"
 
 // membership is the task of a member of the fleet.
@@ -46,7 +45,7 @@ type status struct {
 	Served, Failed int64  // of callers who had the time
 	LightFailed    int64  // of those who stay under their limit
 	LightLast      string // why
-	Late, Waits    int64  // of the probe
+	Lost           schedtest.Lost
 }
 
 // report holds everything since the last report.
@@ -93,14 +92,10 @@ type process struct {
 }
 
 // member is the whole life of a member of the fleet, if this process is one. It ends with its standard input.
-func member(ctx context.Context, in io.Reader, out io.Writer) (isMember bool, _ error) {
-	text, isMember := os.LookupEnv(memberEnv)
-	if !isMember {
-		return false, nil
-	}
+func member(ctx context.Context, in io.Reader, out io.Writer) (isMember bool, err error) {
 	p := &process{probe: schedtest.New()}
-	if err := json.Unmarshal([]byte(text), &p.membership); err != nil {
-		return true, err
+	if isMember, err = hosttest.Task(memberEnv, &p.membership); !isMember || err != nil {
+		return isMember, err
 	}
 	if err := p.open(); err != nil {
 		return true, err
@@ -109,7 +104,7 @@ func member(ctx context.Context, in io.Reader, out io.Writer) (isMember bool, _ 
 	p.gate.Lock()
 	go p.probe.Run(ctx.Done())
 	p.begin(ctx)
-	return true, p.obey(in, out)
+	return true, hosttest.Answer(in, out, p.answer)
 }
 
 func (p *process) open() error {
@@ -166,44 +161,28 @@ func (p *process) renew() {
 	p.report.Held, p.report.HeldAlone = old.Held[:0], old.HeldAlone[:0]
 }
 
-// obey answers, line by line.
-func (p *process) obey(in io.Reader, out io.Writer) error {
-	open := false
-	for lines := bufio.NewScanner(in); lines.Scan(); {
-		var answer any
-		word, round, _ := strings.Cut(lines.Text(), " ")
-		switch word {
-		case sayGo:
-			if !open {
-				open = true
-				p.round, _ = strconv.Atoi(round)
-				p.gate.Unlock()
-			}
-			answer = p.status()
-		case sayStatus:
-			answer = p.status()
-		case sayPause:
-			if open {
-				open = false
-				p.gate.Lock()
-			}
-			answer = p.stand()
-		default:
-			return fmt.Errorf("soak: a member got the line %q, expected %s, %s or %s", lines.Text(), sayStatus, sayPause, sayGo)
-		}
-		if err := json.NewEncoder(out).Encode(answer); err != nil {
-			return err
-		}
+// answer answers a line. The callers ask from each sayGo until the next sayPause.
+func (p *process) answer(line string) (any, error) {
+	word, round, _ := strings.Cut(line, " ")
+	switch word {
+	case sayGo:
+		p.round, _ = strconv.Atoi(round)
+		p.gate.Unlock()
+		return p.status(), nil
+	case sayStatus:
+		return p.status(), nil
+	case sayPause:
+		p.gate.Lock()
+		return p.stand(), nil
 	}
-	return nil
+	return nil, fmt.Errorf("soak: a member got the line %q, expected %s, %s or %s", line, sayStatus, sayPause, sayGo)
 }
 
 func (p *process) status() status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.probe.Sample()
-	l := p.probe.Lost()
-	p.sums.Late, p.sums.Waits = l.Late, l.Waits
+	p.sums.Lost = p.probe.Lost()
 	return p.sums
 }
 
@@ -228,6 +207,7 @@ func (p *process) stand() report {
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	r.Goroutines, r.Heap, r.Files = fewest, m.HeapAlloc, files()
+	files, _ := os.ReadDir("/proc/self/fd") // those that are open
+	r.Goroutines, r.Heap, r.Files = fewest, m.HeapAlloc, len(files)
 	return r
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/internal/redistest"
-	"github.com/weir-go/weir/internal/schedtest"
 )
 
 // What has to hold.
@@ -135,51 +134,26 @@ func newWorld(tb testing.TB, s settings) *world {
 	return w
 }
 
-// stop and resume are of a process of the fleet.
-func (w *world) stop(i int)   { require.NoError(w.tb, stop(w.fleet[i].process.Process)) }
-func (w *world) resume(i int) { require.NoError(w.tb, resume(w.fleet[i].process.Process)) }
-
-// pause and unpause are of the server, unless it was killed.
-func (w *world) pause() {
-	if w.server.Running() {
-		w.server.Pause(w.tb)
-	}
-}
-
-func (w *world) unpause() {
-	if w.server.Running() {
-		w.server.Resume(w.tb)
-	}
-}
-
-// flush lets the server forget its scripts, unless it does not answer.
-func (w *world) flush() {
-	ctx, cancel := context.WithTimeout(w.tb.Context(), time.Second)
-	defer cancel()
-	_ = w.hasty.ScriptFlush(ctx).Err()
-}
-
 // start lets the callers ask.
 func (w *world) start() {
 	w.began, w.lost = time.Now(), 0
 	w.round++
-	w.fleet.statuses(fmt.Sprintf("%s %d", sayGo, w.round))
+	w.statuses(fmt.Sprintf("%s %d", sayGo, w.round))
 }
 
 // suffer lets faults begin, and end.
 func (w *world) suffer(fs []fault) {
+	ends := make([]func(), len(fs))
 	for i, f := range fs {
-		f.begin(w)
-		if d := f.lasts; i < len(fs)-1 {
-			<-time.After(d / 2)
+		ends[i] = f.begin(w, f)
+		if i < len(fs)-1 {
+			<-time.After(f.lasts / 2)
 		} else {
-			<-time.After(d)
+			<-time.After(f.lasts)
 		}
 	}
-	for _, f := range fs {
-		if f.end != nil {
-			f.end(w)
-		}
+	for _, end := range ends {
+		end()
 	}
 }
 
@@ -197,19 +171,15 @@ func (w *world) check(fs []fault) string {
 		say("back after %v", w.recover().Round(time.Millisecond))
 	}
 	from, to := w.calm()
-	reports := w.fleet.stand()
+	reports := ask[report](w.tb, w.fleet, sayPause)
 	standing := time.Now()
 	if w.first == nil {
 		w.first = reports
 	}
-	lost := int64(0)
-	if slices.ContainsFunc(fs, func(f fault) bool { return f.loses }) {
-		lost = w.lost
-	}
 	say("%s", w.checkDecisions(reports))
-	say("%s", w.checkBounds(reports, lost))
+	say("%s", w.checkBounds(reports, w.lost))
 	w.checkEnough(reports, from, to)
-	w.checkOnce(reports, lost > 0)
+	w.checkOnce(reports, w.lost > 0)
 	say("permits back after %v", w.permitsBack(standing).Round(time.Millisecond))
 	w.checkGrowth(reports, standing.Sub(w.began))
 	if len(w.broken) == before {
@@ -223,11 +193,11 @@ func (w *world) check(fs []fault) string {
 // recover waits until nobody fails, and returns how long that took.
 func (w *world) recover() time.Duration {
 	w.canary.reset()
-	start, first := time.Now(), w.fleet.statuses(sayStatus)
+	start, first := time.Now(), w.statuses(sayStatus)
 	clean, then, last := start, first, first // clean is since when nobody has failed
 	for time.Since(start) < patience {
 		<-time.After(50 * time.Millisecond)
-		asked, now := time.Now(), w.fleet.statuses(sayStatus)
+		asked, now := time.Now(), w.statuses(sayStatus)
 		served := true
 		last = now
 		for i := range now {
@@ -255,9 +225,9 @@ func (w *world) recover() time.Duration {
 // the server's clock.
 func (w *world) calm() (from, to int64) {
 	w.canary.reset()
-	then, from := w.fleet.statuses(sayStatus), w.clock()
+	then, from := w.statuses(sayStatus), w.clock()
 	<-time.After(calmTime)
-	now, to := w.fleet.statuses(sayStatus), w.clock()
+	now, to := w.statuses(sayStatus), w.clock()
 	for i := range now {
 		if n := now[i].LightFailed - then[i].LightFailed; n > 0 && !w.noisy(then, now) {
 			w.violated("others: %d decisions of callers under their limit failed in process %d, while nothing was wrong and the server answered within %v: %s",
@@ -288,7 +258,7 @@ func (w *world) noisy(then, now []status) bool {
 func (w *world) late(then, now []status) bool {
 	late := w.canary.latest() > noise
 	for i := range now {
-		late = late || schedtest.Lost{Late: now[i].Late, Waits: now[i].Waits}.Since(schedtest.Lost{Late: then[i].Late, Waits: then[i].Waits}) > noise
+		late = late || now[i].Lost.Since(then[i].Lost) > noise
 	}
 	return late
 }
@@ -473,7 +443,7 @@ func (w *world) watch() {
 func names(fs []fault) string {
 	all := make([]string, len(fs))
 	for i, f := range fs {
-		all[i] = fmt.Sprintf("%s for %v", f.name, f.lasts)
+		all[i] = f.String()
 	}
 	return strings.Join(all, " and ")
 }

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"runtime/pprof"
 	"testing"
 )
 
@@ -20,15 +19,19 @@ type Process struct {
 	Out *bufio.Reader
 }
 
-// Start starts this program with a value in its environment, by which it knows what to do.
-func Start(tb testing.TB, name, value string) *Process {
+// Start starts this program with a task, which it finds by the same name. The task has to have a form in JSON.
+func Start(tb testing.TB, name string, task any) *Process {
 	tb.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		tb.Fatal(err)
 	}
+	value, err := json.Marshal(task)
+	if err != nil {
+		tb.Fatal(err)
+	}
 	cmd := exec.CommandContext(context.WithoutCancel(tb.Context()), self) //nolint:gosec // this program
-	cmd.Env = append(os.Environ(), name+"="+value)
+	cmd.Env = append(os.Environ(), name+"="+string(value))
 	cmd.Stderr = os.Stderr
 	Tie(cmd)
 	in, err := cmd.StdinPipe()
@@ -66,19 +69,28 @@ func (p *Process) Read(answer any) error {
 	return json.Unmarshal(line, answer)
 }
 
-// Profile calls f and writes a profile of the processor's time to a file, unless its name is empty.
-func Profile(name string, f func() error) error {
-	if name == "" {
-		return f()
+// Task reads the task of that name into task, a pointer, if Start has started this process with one. It reports whether
+// that is so.
+func Task(name string, task any) (found bool, _ error) {
+	value, found := os.LookupEnv(name)
+	if !found {
+		return false, nil
 	}
-	file, err := os.Create(name) //nolint:gosec // the user's
-	if err != nil {
-		return err
+	return true, json.Unmarshal([]byte(value), task)
+}
+
+// Answer answers each line of in with one of JSON, as Ask expects it of a process. It returns when in ends, or with the
+// first error of answer.
+func Answer(in io.Reader, out io.Writer, answer func(line string) (any, error)) error {
+	lines := bufio.NewScanner(in)
+	for lines.Scan() {
+		a, err := answer(lines.Text())
+		if err != nil {
+			return err
+		}
+		if err := json.NewEncoder(out).Encode(a); err != nil {
+			return err
+		}
 	}
-	defer file.Close()
-	if err := pprof.StartCPUProfile(file); err != nil {
-		return err
-	}
-	defer pprof.StopCPUProfile()
-	return f()
+	return lines.Err()
 }
