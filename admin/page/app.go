@@ -3,7 +3,6 @@ package page
 import (
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/weir-go/weir/admin/manage"
@@ -19,9 +18,8 @@ type appBody struct {
 	Line      homeApp
 	Policies  []appPolicy
 	Processes []adminapi.Process
-	// Page is the part of the policies and of the code's limits that is shown, Before and After are those beside it, 0 if
-	// there is none, and Rest is the number of all of them if they have more than one page.
-	Page, Before, After, Rest int
+	// Which rows of the policies and of the code's limits are shown.
+	PolicyRows, CodeRows rows
 	// Quiet is the number of processes that have no line; with QuietWell all of them obey.
 	Quiet     int
 	QuietWell bool
@@ -42,7 +40,7 @@ type appPolicy struct {
 
 // badge is a word with a level.
 type badge struct {
-	Level string
+	Level level
 	Text  string
 }
 
@@ -66,13 +64,18 @@ func (s *server) app(v *visit) error {
 		}
 		body.Policies = append(body.Policies, policy)
 	}
-	slices.SortStableFunc(body.Policies, func(a, b appPolicy) int { return rank(b.Badges) - rank(a.Badges) })
+	slices.SortStableFunc(body.Policies, func(a, b appPolicy) int { return int(rank(b.Badges) - rank(a.Badges)) })
 	slices.SortStableFunc(body.Processes, func(a, b adminapi.Process) int { return urgency(b) - urgency(a) })
-	live := pathTo("apps", v.app)
-	if body.cut(v.r.URL.Query().Get("page")); body.Page > 1 {
-		live += "?page=" + strconv.Itoa(body.Page)
+	path := pathTo("apps", v.app)
+	body.PolicyRows = v.rowsOf(path, "policies", len(body.Policies), policiesOnPage)
+	body.Policies = body.Policies[body.PolicyRows.From:body.PolicyRows.To]
+	body.CodeRows = v.rowsOf(path, "code", len(body.Code), policiesOnPage)
+	body.Code = body.Code[body.CodeRows.From:body.CodeRows.To]
+	if all := len(body.Processes); all > processesOnPage {
+		body.Quiet, body.QuietWell = all-processesOnPage, urgency(body.Processes[processesOnPage]) == 0
+		body.Processes = body.Processes[:processesOnPage]
 	}
-	return s.show(v, http.StatusOK, "app", frame{Title: v.app, Section: "home", Live: live, Body: body})
+	return s.show(v, http.StatusOK, "app", frame{Title: v.app, Section: "home", Live: withoutHave(v.r.URL), Body: body})
 }
 
 // lost reports whether a process of this meaning does not know what holds.
@@ -83,30 +86,6 @@ const (
 	policiesOnPage  = 80
 	processesOnPage = 40
 )
-
-// cut leaves a page of the policies, and the processes that need a look first.
-func (b *appBody) cut(page string) {
-	if all := max(len(b.Policies), len(b.Code)); all > policiesOnPage {
-		n, _ := strconv.Atoi(page)
-		last := (all + policiesOnPage - 1) / policiesOnPage
-		b.Page, b.Rest = min(max(n, 1), last), len(b.Policies)+len(b.Code)
-		b.Before = b.Page - 1
-		if b.Page < last {
-			b.After = b.Page + 1
-		}
-		b.Policies = pageOf(b.Policies, b.Before)
-		b.Code = pageOf(b.Code, b.Before)
-	}
-	if all := len(b.Processes); all > processesOnPage {
-		b.Quiet, b.QuietWell = all-processesOnPage, urgency(b.Processes[processesOnPage]) == 0
-		b.Processes = b.Processes[:processesOnPage]
-	}
-}
-
-// pageOf returns a page of a list; the first is 0.
-func pageOf[T any](all []T, page int) []T {
-	return all[min(page*policiesOnPage, len(all)):min((page+1)*policiesOnPage, len(all))]
-}
 
 // urgency is higher the more a process needs a look.
 func urgency(p adminapi.Process) int {
@@ -137,9 +116,10 @@ func badgesOf(origins map[string]int) []badge {
 		all += n
 	}
 	var badges []badge
-	for _, word := range []struct{ level, name string }{
-		{"bad", "unusable"}, {"bad", "unread"}, {"bad", "stale"}, {"warn", "trial"}, {"accent", "code"}, {"good", "fleet"},
-	} {
+	for _, word := range []struct {
+		level level
+		name  string
+	}{{bad, "unusable"}, {bad, "unread"}, {bad, "stale"}, {warn, "trial"}, {note, "code"}, {good, "fleet"}} {
 		n := origins[word.name]
 		if n == 0 {
 			continue
@@ -151,15 +131,15 @@ func badgesOf(origins map[string]int) []badge {
 		badges = append(badges, badge{word.level, text})
 	}
 	if all == 0 {
-		badges = append(badges, badge{"accent", "in no process"})
+		badges = append(badges, badge{note, "in no process"})
 	}
 	return badges
 }
 
-func rank(badges []badge) int {
-	worst := 0
+func rank(badges []badge) level {
+	worst := good
 	for _, b := range badges {
-		worst = max(worst, slices.Index([]string{"good", "accent", "warn", "bad"}, b.Level))
+		worst = max(worst, b.Level)
 	}
 	return worst
 }

@@ -80,7 +80,7 @@ func (s *server) showChanges(v *visit, done, problem string) error {
 	if len(body.Audit) > auditPage {
 		body.Audit = body.Audit[:auditPage]
 		query.Set("before", strconv.FormatInt(body.Audit[auditPage-1].Seq, 10))
-		body.Older = "/changes?" + query.Encode()
+		body.Older = addressOf("/changes", query)
 	}
 	return s.show(v, http.StatusOK, "changes", frame{Title: "Changes", Section: "changes", Body: body})
 }
@@ -128,9 +128,8 @@ func (s *server) afterChange(v *visit, done string, err error) error {
 	if err == nil {
 		return s.showChanges(v, done, "")
 	}
-	switch p := manage.Problem(err); p.Status {
-	case http.StatusPreconditionFailed, http.StatusConflict, http.StatusUnprocessableEntity, http.StatusForbidden:
-		return s.showChanges(v, "", wrongOf(p)[0].Message)
+	if text, ok := refusedBy(err); ok {
+		return s.showChanges(v, "", text)
 	}
 	return err
 }

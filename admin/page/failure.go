@@ -124,8 +124,5 @@ func (s *server) sendIn(v *visit) {
 func withoutHave(u *url.URL) string {
 	query := u.Query()
 	query.Del("have")
-	if len(query) == 0 {
-		return u.Path
-	}
-	return u.Path + "?" + query.Encode()
+	return addressOf(u.EscapedPath(), query)
 }

@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// maxRows is the number of rows of a list that a screen shows at once.
+// maxRows is the number of rows of a list that a screen shows at once, if there are several lists.
 const maxRows = 25
 
 // rows are those of a list that a screen shows: [From:To] of All. Before and After are the addresses of the screen with
@@ -16,13 +16,13 @@ type rows struct {
 }
 
 // rowsOf returns the rows of a list that a request asks for by the list's name, such as ?policies=50. path is that of the
-// screen.
-func (v *visit) rowsOf(path, list string, all int) rows {
+// screen, which shows at most so many of them at once.
+func (v *visit) rowsOf(path, list string, all, most int) rows {
 	from, err := strconv.Atoi(v.r.URL.Query().Get(list))
 	if err != nil || from < 0 || from >= all {
 		from = 0
 	}
-	r := rows{From: from, To: min(from+maxRows, all), All: all}
+	r := rows{From: from, To: min(from+most, all), All: all}
 	at := func(n int) string {
 		query := v.r.URL.Query()
 		query.Del("have")
@@ -32,7 +32,7 @@ func (v *visit) rowsOf(path, list string, all int) rows {
 		return addressOf(path, query) + "#" + list
 	}
 	if r.From > 0 {
-		r.Before = at(max(0, r.From-maxRows))
+		r.Before = at(max(0, r.From-most))
 	}
 	if r.To < all {
 		r.After = at(r.To)

@@ -69,11 +69,11 @@ func (s *server) showSettings(v *visit, made *manage.MadeToken, done, problem st
 		body.Roles = append(body.Roles, roleOf{app.App.App, app.Role})
 		body.MayToken = body.MayToken || rights.Decide(v.who, rights.ActionToken, app.App.App) == rights.Allowed
 	}
-	body.AppRows = v.rowsOf("/settings", "apps", len(apps.Apps))
+	body.AppRows = v.rowsOf("/settings", "apps", len(apps.Apps), maxRows)
 	body.Apps = apps.Apps[body.AppRows.From:body.AppRows.To]
 	people, err := s.people(v)
 	if err == nil {
-		body.PeopleRows = v.rowsOf("/settings", "people", len(people))
+		body.PeopleRows = v.rowsOf("/settings", "people", len(people), maxRows)
 		body.People, body.MayPeople = people[body.PeopleRows.From:body.PeopleRows.To], true
 		for _, p := range people {
 			body.Names[p.ID] = p.Name
@@ -81,7 +81,7 @@ func (s *server) showSettings(v *visit, made *manage.MadeToken, done, problem st
 	}
 	tokens, err := s.tokens(v)
 	if err == nil {
-		body.TokenRows = v.rowsOf("/settings", "tokens", len(tokens))
+		body.TokenRows = v.rowsOf("/settings", "tokens", len(tokens), maxRows)
 		body.Tokens = tokens[body.TokenRows.From:body.TokenRows.To]
 	} else {
 		body.NoTokens = s.gap(v, err)
@@ -91,8 +91,8 @@ func (s *server) showSettings(v *visit, made *manage.MadeToken, done, problem st
 			body.Imports = imports.Imports
 		}
 		if len(body.Imports) > 0 {
-			body.DoubtRows = v.rowsOf("/settings", "doubts", len(body.Imports[0].Doubts))
-			body.TakenRows = v.rowsOf("/settings", "taken", len(body.Imports[0].Taken))
+			body.DoubtRows = v.rowsOf("/settings", "doubts", len(body.Imports[0].Doubts), maxRows)
+			body.TakenRows = v.rowsOf("/settings", "taken", len(body.Imports[0].Taken), maxRows)
 		}
 	}
 	return s.show(v, http.StatusOK, "settings", frame{Title: "Settings", Section: "settings", Body: body})
@@ -265,7 +265,7 @@ func (s *server) showAppSettings(v *visit, body *appSettingsBody) error {
 	if people, err := s.people(v); err == nil {
 		body.People = people[:min(len(people), maxOffered)]
 	}
-	body.GrantRows = v.rowsOf(pathTo("settings", "apps", v.app), "rights", len(body.Grants))
+	body.GrantRows = v.rowsOf(pathTo("settings", "apps", v.app), "rights", len(body.Grants), maxRows)
 	body.Grants = body.Grants[body.GrantRows.From:body.GrantRows.To]
 	title := "Settings of " + v.app
 	if body.All {

@@ -39,7 +39,7 @@ func TestSize(t *testing.T) {
 		})
 	}
 	h := serve(t, f, owner)
-	for _, path := range []string{"/", "/apps/pay", "/apps/pay?page=3", "/apps/pay/policies/search"} {
+	for _, path := range []string{"/", "/apps/pay", "/apps/pay?policies=160&code=80", "/apps/pay/policies/search"} {
 		began := time.Now()
 		w := get(t, h, path)
 		t.Logf("%s: %d KiB in %s", path, w.Body.Len()>>10, time.Since(began))
