@@ -3,9 +3,7 @@ package page
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"html/template"
-	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -426,67 +424,4 @@ func (s *server) written(v *visit, w *adminapi.Written) error {
 	}
 	v.goTo(pathToPolicy(v.app, v.name) + "?" + query.Encode())
 	return nil
-}
-
-// line is a line of a difference.
-type line struct {
-	Class string // "plus", "minus" or ""
-	Text  string
-}
-
-// difference lists two policies line by line, what stands in both included. nil is a policy that is not there.
-func difference(before, after *adminapi.Policy) []line {
-	return differenceOf(entries(before), entries(after))
-}
-
-// differenceOf lists entries by their names, those of both sides.
-func differenceOf(a, b map[string]string) []line {
-	var lines []line
-	names := slices.Sorted(maps.Keys(a))
-	for name := range b {
-		if _, both := a[name]; !both {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		was, had := a[name]
-		is, has := b[name]
-		switch {
-		case had && has && was == is:
-			lines = append(lines, line{"", is})
-		default:
-			if had {
-				lines = append(lines, line{"minus", was})
-			}
-			if has {
-				lines = append(lines, line{"plus", is})
-			}
-		}
-	}
-	return lines
-}
-
-// changed returns the lines of a difference that differ.
-func changed(lines []line) []line {
-	return slices.DeleteFunc(slices.Clone(lines), func(l line) bool { return l.Class == "" })
-}
-
-// entries returns the lines of a policy by names that sort as they are shown.
-func entries(p *adminapi.Policy) map[string]string {
-	all := map[string]string{}
-	if p == nil {
-		return all
-	}
-	all["0"] = cmp.Or(p.Text, "as the code says")
-	for name, text := range p.Tiers {
-		all["1"+name] = fmt.Sprintf("tier %s: %s", name, text)
-	}
-	for name, text := range p.Keys {
-		all["2"+name] = fmt.Sprintf("key %s: %s", name, text)
-	}
-	if len(p.Apps) > 0 {
-		all["3"] = "also for " + joined(slices.Sorted(slices.Values(p.Apps)))
-	}
-	return all
 }
