@@ -18,6 +18,7 @@ type appBody struct {
 	Line      homeApp
 	Policies  []appPolicy
 	Processes []adminapi.Process
+	Unread    string // why they are not known
 	// Which rows of the policies and of the code's limits are shown.
 	PolicyRows, CodeRows rows
 	// Quiet is the number of processes that have no line; with QuietWell all of them obey.
@@ -49,13 +50,14 @@ func (s *server) app(v *visit) error {
 	if err != nil {
 		return err
 	}
-	services, err := s.Manager.Services(v.r.Context(), v.who, v.app)
-	if err != nil {
-		return err
-	}
 	body := &appBody{
-		AppView: *view, Name: v.app, Line: homeAppOf(view.App), Processes: services.Processes,
+		AppView: *view, Name: v.app, Line: homeAppOf(view.App),
 		MayWrite: v.may(rights.ActionWrite) && view.Settings.KeptBy == "", MaySettings: v.may(rights.ActionSettings),
+	}
+	if services, err := s.Manager.Services(v.r.Context(), v.who, v.app); err == nil {
+		body.Processes = services.Processes
+	} else {
+		body.Unread = s.gap(v, err)
 	}
 	for _, p := range view.Policies {
 		policy := appPolicyOf(v.app, p)

@@ -49,7 +49,7 @@ type keyLook struct {
 type askedNumbers struct {
 	Policy, Text, End string
 	Ends              []end
-	// Lines are what they would change, nil before that was asked for.
+	// Lines has the difference that they make, nil before it was asked for.
 	Lines []line
 }
 
