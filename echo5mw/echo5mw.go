@@ -89,8 +89,8 @@ func (x *exchange) BeforeHeader(f func()) { x.res.Before(f) }
 
 func (x *exchange) Watch() { x.watched = true } // res does
 
-// Routed answers for a limit that comes before the router, by Pre. Echo copies what it knows of a route's methods, so it
-// is asked only for a request that is watched: for others, nobody wants to know.
+// Routed answers for a limit that comes before the router, by Pre. Echo copies what it knows of a route's methods, so
+// it is asked only for a request that is watched: for others, nobody wants to know.
 func (x *exchange) Routed() (pattern string, everyMethod bool) {
 	return x.c.Path(), x.watched && x.c.RouteInfo().Method == echo.RouteAny
 }

@@ -64,3 +64,51 @@ func ExampleHandle() {
 	// 200 welcome
 	// 429 {"policy":"default"}
 }
+
+// failure is an error of the program with the status that Echo answers it with.
+type failure struct {
+	text   string
+	status int
+}
+
+func (f *failure) Error() string   { return f.text }
+func (f *failure) StatusCode() int { return f.status }
+
+var errWrongPassword = &failure{"wrong password", http.StatusUnauthorized}
+
+// Logins that failed are counted, and no others, by the status of the error that the handler returns.
+func ExampleLimit_failedLogins() {
+	g, err := guard.New(guard.Config{Rule: guard.Rule{
+		Policy: "login: 2/1m",
+		Key:    keyfunc.IP(),
+		After: func(f guard.Final) int64 {
+			if f.Status == http.StatusUnauthorized {
+				return 1
+			}
+			return 0
+		},
+	}})
+	if err != nil {
+		panic(err)
+	}
+	e := echo.New()
+	e.Use(echo5mw.Limit(g))
+	e.POST("/login", func(c *echo.Context) error {
+		if c.QueryParam("password") != "secret" {
+			return fmt.Errorf("login of %s: %w", c.RealIP(), errWrongPassword)
+		}
+		return c.String(http.StatusOK, "welcome")
+	})
+
+	for _, password := range []string{"secret", "guess", "secret", "guess", "secret"} {
+		w := httptest.NewRecorder()
+		e.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/login?password="+password, nil))
+		fmt.Println(w.Code)
+	}
+	// Output:
+	// 200
+	// 401
+	// 200
+	// 401
+	// 429
+}

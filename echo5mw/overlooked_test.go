@@ -20,32 +20,31 @@ import (
 func TestOverlooked(t *testing.T) {
 	for name, c := range map[string]struct {
 		entry, method, path, found, taken string
-		mount                             func(e *echo.Echo, limit echo.MiddlewareFunc)
+		pre                               bool
+		within                            []echo.MiddlewareFunc
 	}{
-		"another host": {"POST example.com/login", http.MethodPost, "/login", "/login", "", func(e *echo.Echo, limit echo.MiddlewareFunc) {
-			e.Use(limit)
-		}},
-		"before the router": {"POST /login", http.MethodPost, "/login", "", "/login", func(e *echo.Echo, limit echo.MiddlewareFunc) {
-			e.Pre(limit)
-		}},
-		"a path that is rewritten later": {"POST /login", http.MethodPost, "/signin", "", "/login", func(e *echo.Echo, limit echo.MiddlewareFunc) {
-			e.Pre(limit, func(next echo.HandlerFunc) echo.HandlerFunc {
+		"another host":      {"POST example.com/login", http.MethodPost, "/login", "/login", "", false, nil},
+		"before the router": {"POST /login", http.MethodPost, "/login", "", "/login", true, nil},
+		"a path that is rewritten later": {"POST /login", http.MethodPost, "/signin", "", "/login", true, []echo.MiddlewareFunc{
+			func(next echo.HandlerFunc) echo.HandlerFunc {
 				return func(c *echo.Context) error {
 					c.Request().URL.Path = "/login"
 					return next(c)
 				}
-			})
+			},
 		}},
-		"a route for every method": {"POST /login", http.MethodPut, "/login", "/login", "", func(e *echo.Echo, limit echo.MiddlewareFunc) {
-			e.Use(limit)
-		}},
+		"a route for every method": {"POST /login", http.MethodPut, "/login", "/login", "", false, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			adaptertest.Overlooked{
 				Entry: c.entry, Method: c.method, Path: c.path, Found: c.found, Taken: c.taken,
 				Build: func(g *guard.Guard, runs *int) func(*http.Request) int {
 					e := echo.New()
-					c.mount(e, echo5mw.Limit(g))
+					if c.pre {
+						e.Pre(append([]echo.MiddlewareFunc{echo5mw.Limit(g)}, c.within...)...)
+					} else {
+						e.Use(echo5mw.Limit(g))
+					}
 					e.Any("/login", func(c *echo.Context) error {
 						*runs++
 						return c.NoContent(http.StatusUnauthorized)
