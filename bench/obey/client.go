@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -54,11 +55,12 @@ type task struct {
 	Lasts time.Duration
 }
 
-// exchange is a request that went out to the server, and what came back.
+// exchange is a request and its answer, if it went out to the server.
 type exchange struct {
 	Sent   int64 // microseconds since 1970
 	Status int   // 0: an error
 	Error  string
+	Unsent bool // because of a limit
 
 	process int // is not sent
 }
@@ -91,15 +93,17 @@ func (t task) run(ctx context.Context) ([]exchange, error) {
 			return nil, err
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, t.Lasts)
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	time.AfterFunc(t.Lasts, cancel) // no deadline, which a Transport would see: nobody knows when it ends
 	client := &http.Client{Transport: transport}
 	var all sync.WaitGroup
 	for range workers {
 		all.Go(func() {
 			for ctx.Err() == nil {
 				if err := t.get(ctx, client); err != nil && ctx.Err() == nil {
-					wire.add(exchange{Error: err.Error()})
+					_, unsent := errors.AsType[*obey.WaitError](err)
+					wire.add(exchange{Error: err.Error(), Unsent: unsent})
 				}
 				sleep(ctx, t.Pause)
 			}
@@ -160,6 +164,10 @@ func count(lasts time.Duration, processes [][]exchange) tally {
 	var all []exchange
 	for p, one := range processes {
 		for _, e := range one {
+			if e.Unsent {
+				t.unsent++
+				continue
+			}
 			if e.Error != "" {
 				t.failed[e.Error]++
 				continue

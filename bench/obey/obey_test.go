@@ -35,9 +35,10 @@ func TestCount(t *testing.T) {
 	}
 	assert.Equal(t, 15, count(15*time.Second, processes[:]).answers, "what is sent later is not counted")
 
-	processes[0] = append(processes[0], exchange{Error: "connection reset"})
+	processes[0] = append(processes[0], exchange{Error: "connection reset"}, exchange{Error: "no turn in time", Unsent: true})
 	sent = count(lasts, processes[:])
 	assert.Equal(t, map[string]int{"connection reset": 1}, sent.failed)
+	assert.Equal(t, 1, sent.unsent)
 	o.bars = bars{1, 0}
 	assert.False(t, o.met(), "a request has failed")
 }

@@ -134,6 +134,7 @@ type outcome struct {
 type tally struct {
 	answers, admitted, refused, refusedLater int
 	least                                    int            // what that process was admitted which was admitted least
+	unsent                                   int            // requests whose turn did not come in time
 	failed                                   map[string]int // by error, and by other statuses
 }
 
