@@ -51,9 +51,9 @@ func TestRetryableHTTPOutside(t *testing.T) {
 			w.Header().Set("Retry-After", "1")
 			w.WriteHeader(http.StatusTooManyRequests)
 		},
-		"503 with RateLimit": func(w http.ResponseWriter) {
+		"503 beside a limit": func(w http.ResponseWriter) {
 			w.Header().Set("RateLimit-Policy", `"api";q=100;w=10`)
-			w.Header().Set("RateLimit", `"api";r=0;t=1`)
+			w.Header().Set("RateLimit", `"api";r=90;t=9`)
 			w.WriteHeader(http.StatusServiceUnavailable)
 		},
 		"nothing said": func(w http.ResponseWriter) { w.WriteHeader(http.StatusTooManyRequests) },
