@@ -63,13 +63,20 @@ func Read(get func(name string) []string, status int, at time.Time) Answer {
 		return r.answer // out of a cache: the limits are those of an earlier answer
 	}
 	if !r.readRateLimit() {
-		for _, prefix := range [...]string{"Ratelimit-", "X-Ratelimit-", "X-Rate-Limit-"} {
-			if r.readNumbers(prefix) {
+		for i := range numbered {
+			if r.readNumbers(&numbered[i]) {
 				break
 			}
 		}
 	}
 	return r.answer
+}
+
+// numbered are the fields that state a limit in three numbers, the most trusted first.
+var numbered = [...]struct{ limit, remaining, reset string }{
+	{"Ratelimit-Limit", "Ratelimit-Remaining", "Ratelimit-Reset"},
+	{"X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset"},
+	{"X-Rate-Limit-Limit", "X-Rate-Limit-Remaining", "X-Rate-Limit-Reset"},
 }
 
 // reader reads one answer.
@@ -293,14 +300,14 @@ func windowOf(item httpsfv.Item) time.Duration {
 	return 0
 }
 
-// readNumbers reads the three fields that begin with prefix. Where several limiters have added their lines, the first
+// readNumbers reads three fields of numbers. Where several limiters have added their lines, the first
 // lines belong together, and so on.
-func (r *reader) readNumbers(prefix string) bool {
-	remaining := r.lines(prefix + "Remaining")
+func (r *reader) readNumbers(names *struct{ limit, remaining, reset string }) bool {
+	remaining := r.lines(names.remaining)
 	if len(remaining) == 0 {
 		return false
 	}
-	limits, resets := r.lines(prefix+"Limit"), r.lines(prefix+"Reset")
+	limits, resets := r.lines(names.limit), r.lines(names.reset)
 	policies := r.policies()
 	found := false
 	for i, line := range remaining {
@@ -310,14 +317,14 @@ func (r *reader) readNumbers(prefix string) bool {
 		}
 		var ok bool
 		if q.Remaining, ok = number(line); !ok {
-			r.mistake(prefix + "Remaining")
+			r.mistake(names.remaining)
 			continue
 		}
 		if len(limits) == len(remaining) {
-			r.readLimit(&q, prefix+"Limit", limits[i])
+			r.readLimit(&q, names.limit, limits[i])
 		}
 		if len(resets) == len(remaining) {
-			r.readReset(&q, prefix+"Reset", resets[i])
+			r.readReset(&q, names.reset, resets[i])
 		}
 		for _, p := range policies {
 			if p.Limit == q.Limit && q.Window == 0 {

@@ -183,6 +183,9 @@ func (b *bucket) next(last instant, underWay int, now instant) instant {
 	if b.kind == unknown {
 		left--
 	}
+	if now >= b.reset && underWay == 0 {
+		left = max(left, 1) // which finds out
+	}
 	if left <= 0 {
 		return now + rest
 	}

@@ -2,13 +2,16 @@ package obey
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash/maphash"
 	"net/http"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
+	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/internal/pace"
 )
@@ -69,6 +72,9 @@ func New(o Options) (*Transport, error) {
 	if o.Repeat < 0 {
 		mistakes = append(mistakes, fmt.Errorf("obey: Repeat is %d; give the number of times a request is sent again, or 0", o.Repeat))
 	}
+	if o.Limiter != nil && slices.ContainsFunc(o.Limiter.Policy().Limits(), concurrent) {
+		mistakes = append(mistakes, fmt.Errorf("obey: the policy %q has permits; give a Limiter of rates alone", o.Limiter.Policy()))
+	}
 	if err := errors.Join(mistakes...); err != nil {
 		return nil, err
 	}
@@ -93,21 +99,28 @@ func New(o Options) (*Transport, error) {
 	return t, nil
 }
 
+func concurrent(l core.Limit) bool { return l.Algorithm == core.Concurrent }
+
 // defaultKey returns the function that stands for a nil Options.Key. The hash is another one in every process.
 func defaultKey(seed maphash.Seed) func(*http.Request) string {
 	return func(r *http.Request) string {
-		host := r.URL.Scheme + "://" + r.URL.Host
-		credential := r.Header.Get("Authorization")
-		if credential == "" {
-			return host
+		var room [128]byte
+		key := append(append(append(room[:0], r.URL.Scheme...), "://"...), r.URL.Host...)
+		if credential := r.Header["Authorization"]; len(credential) > 0 {
+			key = strconv.AppendUint(append(key, '#'), maphash.String(seed, stable(credential[0])), 16)
 		}
-		h := maphash.String(seed, credential)
-		var b [8]byte
-		for i := range b {
-			b[i] = byte(h >> (8 * i))
-		}
-		return host + "#" + hex.EncodeToString(b[:])
+		return string(key)
 	}
+}
+
+// stable returns the part of a credential that is the same in all requests: that of a signature by AWS, which changes
+// with each request, ends with the access key.
+func stable(credential string) string {
+	if rest, ok := strings.CutPrefix(credential, "AWS4-HMAC-SHA256 Credential="); ok {
+		key, _, _ := strings.Cut(rest, "/")
+		return key
+	}
+	return credential
 }
 
 // RoundTrip waits for the turn of a request, sends it, and learns from the answer. It implements [http.RoundTripper].

@@ -11,12 +11,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/core/guard"
+	"github.com/weir-go/weir/internal/race"
 )
 
 // runs is the number of times that a test repeats what is random in it. WEIR_OBEY_RUNS sets another.
 func runs(n int) int {
 	if set, err := strconv.Atoi(os.Getenv("WEIR_OBEY_RUNS")); err == nil {
 		return set
+	}
+	if race.Enabled {
+		return (n + 2) / 3
 	}
 	return n
 }
