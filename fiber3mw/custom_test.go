@@ -3,10 +3,12 @@ package fiber3mw_test
 import (
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"github.com/gofiber/fiber/v3"
+	"github.com/gofiber/fiber/v3/middleware/adaptor"
 	"github.com/stretchr/testify/assert"
 
 	"github.com/weir-go/weir/core/guard"
@@ -56,6 +58,22 @@ func TestCustomContext(t *testing.T) {
 		status, body := get(t, f, "/items/1", "X-Tenant", want.tenant)
 		assert.Equal(t, want.status, status)
 		assert.Equal(t, want.body, body)
+	}
+}
+
+// Requests that come from net/http by Fiber's adaptor, whose header was never read from a connection, are counted.
+func TestAdaptor(t *testing.T) {
+	for name, newApp := range newApps {
+		f := newApp()
+		f.Use("/*", fiber3mw.Limit(newGuard(t, keyfunc.IP(), guard.Config{})))
+		f.Get("/", func(c fiber.Ctx) error { return c.SendString("hello") })
+		h := adaptor.FiberApp(f)
+		for _, want := range []int{http.StatusOK, http.StatusTooManyRequests} {
+			w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil)
+			r.Host = ""
+			h.ServeHTTP(w, r)
+			assert.Equal(t, want, w.Code, name)
+		}
 	}
 }
 

@@ -154,8 +154,9 @@ func (t *table) find(c fiber.Ctx) string {
 		current.order = -1
 	}
 	path := t.form.Of(c.Path())
-	for i := range t.handlers[c.Method()] {
-		e := &t.handlers[c.Method()][i]
+	handlers := t.handlers[c.Method()]
+	for i := range handlers {
+		e := &handlers[i]
 		if e.order > current.order && e.pattern.Matches(path) {
 			return e.name
 		}

@@ -50,7 +50,9 @@ func (p *probe) seen() []string {
 // get sends a request to f without a network.
 func get(t *testing.T, f *fiber.App, target string) (status int, body string) {
 	t.Helper()
-	res, err := f.Test(httptest.NewRequest(http.MethodGet, target, nil), fiber.TestConfig{})
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	r.RequestURI = target // it need not be an address that net/url would take
+	res, err := f.Test(r, fiber.TestConfig{})
 	require.NoError(t, err)
 	read, err := io.ReadAll(res.Body)
 	require.NoError(t, err)
@@ -401,8 +403,8 @@ func TestRoutesAgreeWithFiber(t *testing.T) {
 		}
 		for range 40 {
 			path := join(words)
-			get(t, f, "http://x"+path)
-			status, body := get(t, plain, "http://x"+path)
+			get(t, f, path)
+			status, body := get(t, plain, path)
 			want := []string{""}
 			if status == http.StatusOK {
 				want[0] = body

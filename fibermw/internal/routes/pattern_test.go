@@ -54,9 +54,12 @@ func FuzzFind(f *testing.F) {
 	})
 }
 
-// registered reports whether Fiber accepts pattern: one with more than 30 parameters it
-// refuses by a panic.
+// registered reports whether Fiber accepts pattern: one with more than 30 parameters it refuses by a panic, or, in
+// old versions, panics at the first request.
 func registered(app *fiber.App, pattern string, h fiber.Handler) (ok bool) {
+	if strings.Count(pattern, "*")+strings.Count(pattern, "+")+strings.Count(pattern, ":") > 30 {
+		return false
+	}
 	defer func() { ok = recover() == nil }()
 	app.Get(pattern, h)
 	return true
