@@ -16,7 +16,7 @@ const (
 	unixFrom  = 100_000_000           // a larger Reset is a time, in seconds since 1970, and no number of seconds to wait
 )
 
-// Answer is what the header of one answer says of the server's limits.
+// Answer describes the limits of a server as the header of one answer states them.
 type Answer struct {
 	// RetryAfter is the time for which the server asks for silence. 0 means that it does not.
 	RetryAfter time.Duration
@@ -99,7 +99,10 @@ func (r *reader) lines(name string) []string {
 	return lines
 }
 
-func (r *reader) mistake(name string) { r.answer.Mistakes = append(r.answer.Mistakes, name) }
+// mistake notes that a field cannot be read, under its usual name.
+func (r *reader) mistake(name string) {
+	r.answer.Mistakes = append(r.answer.Mistakes, strings.Replace(name, "Ratelimit", "RateLimit", 1))
+}
 
 // number reads a field of one number.
 func (r *reader) number(name string) (n int64, ok bool) {

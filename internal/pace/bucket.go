@@ -8,7 +8,7 @@ import (
 // instant is a time since the Pace was made.
 type instant = time.Duration
 
-// bucket is what is known of one limit of one key. It is data: nothing here waits, locks or reads a clock.
+// bucket has the knowledge of one limit of one key. It is data: nothing here waits, locks or reads a clock.
 //
 // A limit is of one of three kinds, by which the pace goes. left is the number of requests that remain, less those under
 // way and those that others have probably sent since; alone means that hardly anybody else uses the limit, and share is
@@ -118,12 +118,15 @@ func (b *bucket) compare(own int64, sent, at instant, q Quota) {
 		b.kind = flow
 	}
 	passed := (at - b.at).Seconds()
-	sentByAll := float64(own - back)
+	cameBack, sentByAll := float64(back), float64(own-back)
 	if b.kind == flow {
 		sentByAll += b.even() * passed
+		if most := 2 * (b.even()*passed + 1); cameBack > most && b.share() < alone {
+			cameBack, sentByAll = most, max(sentByAll, -0.05*float64(b.limit)) // a lump, which is not for one alone
+		}
 	}
 	fade := max(math.Exp(-8*passed/b.window.Seconds()), 0.7) // an eighth of the window, but a few answers at least
-	b.back, b.seconds = b.back*fade+float64(back), b.seconds*fade+passed
+	b.back, b.seconds = b.back*fade+cameBack, b.seconds*fade+passed
 	b.own, b.all = b.own*fade+float64(own), b.all*fade+sentByAll
 	if sent < b.reset {
 		reset = min(reset, b.reset)
@@ -139,10 +142,10 @@ func (b *bucket) share() float64 {
 	if b.all <= b.own {
 		return 1
 	}
-	return max(b.own/b.all, 0.02)
+	return max(b.own/b.all, 0.05)
 }
 
-// reserve is what stays of a limit that flows: more where others may be about to take it.
+// reserve is the number of requests that stay unused of a limit that flows: more where others may be about to send.
 func (b *bucket) reserve() float64 {
 	reserve := max(0.03*float64(b.limit), 1)
 	if b.share() < alone {
@@ -189,7 +192,10 @@ func (b *bucket) next(last instant, underWay int, now instant) instant {
 	if left <= 0 {
 		return now + rest
 	}
-	return min(last+time.Duration(float64(rest)/left/math.Pow(b.share(), 0.95)), now+rest)
+	if b.kind == window && b.share() >= alone {
+		left++ // the last goes a little before the reset, which may be earlier than it seems
+	}
+	return min(last+time.Duration(float64(rest)/left/math.Pow(b.share(), 0.85)), now+rest)
 }
 
 // nextOfFlow is next of a limit of which left requests are left, as far as one can tell.

@@ -12,18 +12,17 @@ type hold struct {
 	now    uint64  // the number of the last request
 }
 
-// next returns the instant of the next request. held is false if there is no hold; ok is false while it depends on the
-// answer to the one request.
-func (h *hold) next(now instant) (at instant, ok, held bool) {
+// next returns the instant of the next request. held is false if there is no hold.
+func (h *hold) next(now instant) (at instant, held bool) {
 	switch {
 	case h.until == 0:
-		return 0, true, false
+		return 0, false
 	case now < h.until:
-		return h.until, true, true
+		return h.until, true
 	case h.probe == 0:
-		return now, true, true
+		return now, true
 	default: // if it hangs, another one
-		return h.sentAt + patience, true, true
+		return h.sentAt + patience, true
 	}
 }
 

@@ -49,23 +49,23 @@ type waiter struct {
 	err        error
 }
 
-// next returns the instant of the next turn. ok is false while that depends on an answer.
-func (l *line) next(now instant) (at instant, ok bool) {
-	if at, ok, held := l.blocked.next(now); held {
-		return at, ok
+// next returns the instant of the next turn, which an answer may bring nearer.
+func (l *line) next(now instant) (at instant) {
+	if at, held := l.blocked.next(now); held {
+		return at
 	}
 	underWay := l.turns.count(now)
 	if len(l.buckets) == 0 {
 		if l.answered || underWay < firstUnderWay {
-			return now, true
+			return now
 		}
-		return l.turns.oldest() + patience, true
+		return l.turns.oldest() + patience
 	}
 	at = now
 	for i := range l.buckets {
 		at = max(at, l.buckets[i].next(l.last, underWay, now))
 	}
-	return at, true
+	return at
 }
 
 // soonest returns the least time until the turn of a place in the line, as far as it is certain.
@@ -129,19 +129,15 @@ func (l *line) serve() {
 	now := l.pace.now()
 	for l.head != nil {
 		w := l.head
-		at, ok := l.next(now)
-		late := w.came + l.pace.maxWait
+		at, late := l.next(now), w.came+l.pace.maxWait
 		switch {
-		case ok && at <= now:
+		case at <= now:
 			w.before = l.last
 			w.turn = l.take(at, w.came, now)
 		case now >= late || l.soonest(1, now) > late-now:
-			w.err = l.tooLate(at-now, ok)
+			w.err = l.tooLate(l.soonest(1, now))
 		default:
-			if ok {
-				late = min(late, at)
-			}
-			l.arm(late, now)
+			l.arm(min(at, late), now)
 			return
 		}
 		l.leave(w)
@@ -149,11 +145,9 @@ func (l *line) serve() {
 	}
 }
 
-// tooLate is the error of the first in the line, or of a caller that does not enter it.
-func (l *line) tooLate(wait time.Duration, known bool) *WaitError {
-	if !known {
-		wait = 0
-	}
+// tooLate is the error of the first in the line, or of a caller that does not enter it. wait is the least time until its
+// turn.
+func (l *line) tooLate(wait time.Duration) *WaitError {
 	return &WaitError{Key: l.key, Wait: wait, Waiting: l.waiting}
 }
 

@@ -87,7 +87,7 @@ func (p *Pace) Wait(ctx context.Context, key string, came time.Time) (*Turn, err
 		since = came.Sub(p.start)
 	}
 	if l.head == nil {
-		if at, ok := l.next(now); ok && at <= now {
+		if at := l.next(now); at <= now {
 			t := l.take(at, since, now)
 			l.mu.Unlock()
 			return t, nil
@@ -117,10 +117,10 @@ func (p *Pace) Wait(ctx context.Context, key string, came time.Time) (*Turn, err
 func (l *line) refuse(ctx context.Context, w *waiter, now instant) error {
 	wait := l.soonest(l.waiting+1, now)
 	if l.waiting >= l.pace.waiting || wait > w.came+l.pace.maxWait-now {
-		return l.tooLate(wait, true)
+		return l.tooLate(wait)
 	}
 	if end, ok := ctx.Deadline(); ok && wait > time.Until(end) {
-		err := l.tooLate(wait, true)
+		err := l.tooLate(wait)
 		err.cause = context.DeadlineExceeded
 		return err
 	}

@@ -18,15 +18,16 @@ func (t *table) line(key string, p *Pace) *line {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	l := t.lines[key]
-	if l == nil {
+	switch l {
+	case nil:
 		if len(t.lines) >= maxKeys && !t.forget() {
 			return nil
 		}
 		l = &line{pace: p, key: key}
 		t.lines[key] = l
-	} else if l == t.newest {
+	case t.newest:
 		return l
-	} else {
+	default:
 		t.unlink(l)
 	}
 	if l.older = t.newest; l.older != nil {

@@ -2,6 +2,8 @@ package obey
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/maphash"
@@ -41,11 +43,12 @@ type Options struct {
 	Observe func(Event)
 }
 
-// Event is what a [Transport] reports to [Options].Observe.
+// Event is a report of a [Transport] to [Options].Observe.
 type Event struct {
 	// Key is the key of the request.
 	Key string
-	// Field is the name of a field of an answer that could not be read and counts as absent. It is reported once a key.
+	// Field is the name of a field of an answer that could not be read and counts as absent, such as "RateLimit". It is
+	// reported once a key. It is "" if nothing is learnt of the key, because 10 000 others have requests under way.
 	Field string
 }
 
@@ -83,7 +86,7 @@ func New(o Options) (*Transport, error) {
 		t.next = http.DefaultTransport
 	}
 	if t.key == nil {
-		t.key = defaultKey(maphash.MakeSeed())
+		t.key = defaultKey(hashIn(&o))
 	}
 	p := pace.Options{MaxWait: o.MaxWait, Waiting: o.Waiting}
 	if p.MaxWait == 0 {
@@ -101,15 +104,28 @@ func New(o Options) (*Transport, error) {
 
 func concurrent(l core.Limit) bool { return l.Algorithm == core.Concurrent }
 
-// defaultKey returns the function that stands for a nil Options.Key. The hash is another one in every process.
-func defaultKey(seed maphash.Seed) func(*http.Request) string {
+// defaultKey returns the function that stands for a nil Options.Key, with a hash of credentials.
+func defaultKey(hash func(string) uint64) func(*http.Request) string {
 	return func(r *http.Request) string {
 		var room [128]byte
 		key := append(append(append(room[:0], r.URL.Scheme...), "://"...), r.URL.Host...)
 		if credential := r.Header["Authorization"]; len(credential) > 0 {
-			key = strconv.AppendUint(append(key, '#'), maphash.String(seed, stable(credential[0])), 16)
+			key = strconv.AppendUint(append(key, '#'), hash(stable(credential[0])), 16)
 		}
 		return string(key)
+	}
+}
+
+// hashIn returns the hash that a Transport uses: any will do in a process, but if there is a Limiter, which may be a
+// fleet's, it is the same in all processes, and nobody can find a credential by it.
+func hashIn(o *Options) func(string) uint64 {
+	if o.Limiter == nil {
+		seed := maphash.MakeSeed()
+		return func(credential string) uint64 { return maphash.String(seed, credential) }
+	}
+	return func(credential string) uint64 {
+		sum := sha256.Sum256([]byte(credential))
+		return binary.BigEndian.Uint64(sum[:])
 	}
 }
 

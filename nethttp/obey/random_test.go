@@ -21,7 +21,7 @@ func TestRandomLimits(t *testing.T) {
 	}
 	for range runs(15) {
 		limit := int(math.Pow(10, 1+3*rand.Float64()))
-		window := []time.Duration{10, 20, 60}[rand.IntN(3)] * time.Second
+		window := []time.Duration{10 * time.Second, 20 * time.Second, time.Minute}[rand.IntN(3)]
 		algorithm := algorithms[rand.IntN(len(algorithms))]
 		if algorithm == "sliding-log" {
 			limit = min(limit, 1000)

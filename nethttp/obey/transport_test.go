@@ -105,7 +105,7 @@ func TestBodyIsClosed(t *testing.T) {
 			b := text("hello")
 			r := request(t, http.MethodPost, b, "Authorization: secret").WithContext(ctx)
 			before := fmt.Sprint(r.Header, r.URL, r.Method, r.ContentLength)
-			res, err := tr.RoundTrip(r)
+			res, err := tr.RoundTrip(r) //nolint:bodyclose // of a test, with nothing behind it
 			require.Equal(t, before, fmt.Sprint(r.Header, r.URL, r.Method, r.ContentLength))
 			require.Same(t, b, r.Body)
 			require.True(t, b.closed)
@@ -142,9 +142,9 @@ func TestTurnEnds(t *testing.T) {
 		})})
 		start := time.Now()
 		for range 20 {
-			_, err := tr.RoundTrip(request(t, http.MethodGet, nil))
+			_, err := tr.RoundTrip(request(t, http.MethodGet, nil)) //nolint:bodyclose // of a test, with nothing behind it
 			require.ErrorIs(t, err, broken)
-			require.Panics(t, func() { _, _ = tr.RoundTrip(request(t, http.MethodGet, nil)) })
+			require.Panics(t, func() { _, _ = tr.RoundTrip(request(t, http.MethodGet, nil)) }) //nolint:bodyclose // there is none
 		}
 		require.Zero(t, time.Since(start))
 	})
@@ -161,7 +161,7 @@ func TestKeys(t *testing.T) {
 			return answer(200, text("")), nil
 		})
 		send := func(tr *obey.Transport, r *http.Request) time.Duration {
-			_, err := tr.RoundTrip(r)
+			_, err := tr.RoundTrip(r) //nolint:bodyclose // of a test, with nothing behind it
 			require.NoError(t, err)
 			return time.Since(start)
 		}
@@ -206,12 +206,12 @@ func TestHostileAnswers(t *testing.T) {
 		})
 		start := time.Now()
 		for range 60 {
-			_, err := tr.RoundTrip(request(t, http.MethodGet, nil))
+			_, err := tr.RoundTrip(request(t, http.MethodGet, nil)) //nolint:bodyclose // of a test, with nothing behind it
 			require.NoError(t, err)
 		}
 		require.Zero(t, time.Since(start))
 		want := map[obey.Event]int{}
-		for _, field := range []string{"Retry-After", "Ratelimit", "Ratelimit-Remaining", "X-Ratelimit-Remaining"} {
+		for _, field := range []string{"Retry-After", "RateLimit", "RateLimit-Remaining", "X-RateLimit-Remaining"} {
 			want[obey.Event{Key: "http://api.example.com", Field: field}] = 1
 		}
 		require.Equal(t, want, seen)
@@ -241,7 +241,7 @@ func TestRepeat(t *testing.T) {
 		send := func(r *http.Request) (int, int, time.Duration) {
 			sent, answers = nil, nil
 			start := time.Now()
-			res, err := tr.RoundTrip(r)
+			res, err := tr.RoundTrip(r) //nolint:bodyclose // of a test, with nothing behind it
 			require.NoError(t, err)
 			for _, b := range answers[:min(len(answers), len(sent)-1)] {
 				require.True(t, b.closed)
@@ -289,9 +289,9 @@ func TestOwnLimitFirst(t *testing.T) {
 				}
 				return answer(200, text("")), nil
 			})})
-		_, err := tr.RoundTrip(request(t, http.MethodGet, nil))
+		_, err := tr.RoundTrip(request(t, http.MethodGet, nil)) //nolint:bodyclose // of a test, with nothing behind it
 		require.NoError(t, err)
-		_, err = tr.RoundTrip(request(t, http.MethodGet, nil))
+		_, err = tr.RoundTrip(request(t, http.MethodGet, nil)) //nolint:bodyclose // of a test, with nothing behind it
 		var tooLate *obey.WaitError
 		require.ErrorAs(t, err, &tooLate)
 		synctest.Wait()
@@ -303,7 +303,7 @@ func TestOwnLimitFirst(t *testing.T) {
 		time.Sleep(time.Hour) //nolint:forbidigo // of the bubble
 		start := time.Now()
 		for range 6 {
-			_, err := tr.RoundTrip(request(t, http.MethodGet, nil))
+			_, err := tr.RoundTrip(request(t, http.MethodGet, nil)) //nolint:bodyclose // of a test, with nothing behind it
 			require.NoError(t, err)
 		}
 		require.Equal(t, 20*time.Second, time.Since(start))
@@ -410,7 +410,7 @@ func TestUnsteadyServer(t *testing.T) {
 
 // BenchmarkNothingKnown is a request to a server that says nothing of limits, with everything that a Transport adds.
 func BenchmarkNothingKnown(b *testing.B) {
-	res := answer(200, http.NoBody, "Content-Type: text/plain", "Date: Sun, 01 Mar 2026 12:00:00 GMT")
+	res := answer(200, http.NoBody, "Content-Type: text/plain", "Date: Sun, 01 Mar 2026 12:00:00 GMT") //nolint:bodyclose // it is empty
 	tr, err := obey.New(obey.Options{Next: roundTripper(func(*http.Request) (*http.Response, error) { return res, nil })})
 	require.NoError(b, err)
 	r, err := http.NewRequestWithContext(b.Context(), http.MethodGet, "https://api.example.com/items", http.NoBody)
@@ -418,7 +418,7 @@ func BenchmarkNothingKnown(b *testing.B) {
 	r.Header.Set("Authorization", "Bearer "+strings.Repeat("x", 100))
 	b.ReportAllocs()
 	for b.Loop() {
-		_, _ = tr.RoundTrip(r)
+		_, _ = tr.RoundTrip(r) //nolint:bodyclose // of a test, with nothing behind it
 	}
 }
 
@@ -429,7 +429,7 @@ func TestSignedRequests(t *testing.T) {
 			return answer(429, text(""), "Retry-After: 3600"), nil
 		})})
 		send := func(credential string) error {
-			_, err := tr.RoundTrip(request(t, http.MethodGet, nil, "Authorization: AWS4-HMAC-SHA256 Credential="+credential))
+			_, err := tr.RoundTrip(request(t, http.MethodGet, nil, "Authorization: AWS4-HMAC-SHA256 Credential="+credential)) //nolint:bodyclose // of a test, with nothing behind it
 			return err
 		}
 		require.NoError(t, send("AKID/20260301/eu/s3/aws4_request, SignedHeaders=host, Signature=1"))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"net/http"
@@ -61,7 +62,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// tally is what a server has answered.
+// tally counts the answers of a server.
 type tally struct {
 	mu      sync.Mutex
 	served  int
@@ -85,9 +86,7 @@ func (c *tally) count(h http.Handler) http.Handler {
 				c.late++
 			}
 		}
-		for name, values := range rec.Header() {
-			w.Header()[name] = values
-		}
+		maps.Copy(w.Header(), rec.Header())
 		w.WriteHeader(rec.Code)
 	})
 }
@@ -120,7 +119,7 @@ func (l load) run(t testing.TB) *tally {
 		}
 		for range 20 {
 			all.Go(func() {
-				if pause(ctx, time.Duration(rand.Int64N(int64(think)))+1) != nil {
+				if pause(ctx, time.Duration(rand.Int64N(int64(think/100)))+1) != nil {
 					return
 				}
 				for ctx.Err() == nil {
