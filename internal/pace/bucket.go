@@ -106,18 +106,21 @@ func (b *bucket) compare(own int64, sent, at instant, q Quota) {
 	back := q.Remaining - b.remaining + own
 	used := b.limit - b.remaining
 	much := used >= b.limit/4 // so that it is worth to conclude anything
-	if jump := back >= max(used/2, 2) && q.Remaining+own >= b.limit-used/2; jump &&
-		(sent-b.at < b.window/8 || at >= b.reset && b.kind != flow) {
+	jump := back >= max(used/2, 2) && q.Remaining+own >= b.limit-used/2
+	if jump && (sent-b.at < b.window/8 || at >= b.reset && b.kind != flow) {
 		if much && (q.Reset < 0 || q.Reset > b.window/2) {
 			b.kind = window
 		}
 		b.reset, b.began, b.back, b.seconds = reset, at, 0, 0
 		return
-	} else if !jump && (back >= 2 && at < b.reset-time.Second ||
+	}
+	passed := (at - b.at).Seconds()
+	// Answers to requests that were sent together come in any order, which looks as if some came back for a moment.
+	steady := b.back+float64(back) >= 3 && b.seconds+passed > min(2*b.trip+10*time.Millisecond, b.window/16).Seconds()
+	if !jump && (back > 0 && steady && at < b.reset-time.Second ||
 		much && sent >= b.reset && sent < b.reset+b.window/4) {
 		b.kind = flow
 	}
-	passed := (at - b.at).Seconds()
 	cameBack, sentByAll := float64(back), float64(own-back)
 	if b.kind == flow {
 		sentByAll += b.even() * passed
