@@ -2,6 +2,7 @@ package fiber3mw_test
 
 import (
 	"context"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -38,10 +39,13 @@ func TestTimeout(t *testing.T) {
 			var handlers sync.WaitGroup
 			defer handlers.Wait()
 			defer close(stop)
-			g, err := guard.New(guard.Config{Rule: guard.Rule{
-				Policy: "9/1h, 1 concurrent", Key: keyfunc.Const("all"),
-				Settle: func(f guard.Final, taken int64) int64 { ends <- f; return taken },
-			}})
+			g, err := guard.New(guard.Config{
+				Rule: guard.Rule{
+					Policy: "9/1h, 1 concurrent", Key: keyfunc.Const("all"),
+					Settle: func(f guard.Final, taken int64) int64 { ends <- f; return taken },
+				},
+				Routes: map[string]guard.Rule{"/other": {Policy: "other: 9/1h"}}, // so that routes are compared
+			})
 			require.NoError(t, err)
 			f := fiber.New()
 			f.Use(fiber3mw.Limit(g))
@@ -50,6 +54,8 @@ func TestTimeout(t *testing.T) {
 				defer handlers.Done()
 				permit := c.Locals(guard.ContextKey)
 				<-c.Context().Done()
+				assert.NoError(t, c.Next())
+				c.RequestCtx().Hijack(func(net.Conn) { t.Error("the connection is not this handler's") })
 				for {
 					select {
 					case <-stop:
@@ -60,6 +66,7 @@ func TestTimeout(t *testing.T) {
 					}
 				}
 			}, timeout.Config{Timeout: time.Millisecond, OnTimeout: c.late}))
+			f.Get("/:any", func(fiber.Ctx) error { return nil })
 			status, body := get(t, f, "/slow")
 			assert.Equal(t, c.status, status)
 			assert.Equal(t, c.body, body)

@@ -290,11 +290,16 @@ func TestRoutesChange(t *testing.T) {
 	expect("/b/1", "/*")
 
 	sub := fiber.New()
-	sub.Get("/items/:id", ok)
+	sub.All("/items/:id", ok) // one for each method, in the place of the mount
 	f.RemoveRoute("/*")
 	f.Use("/sub", sub)
-	f.Get("/*", ok)
+	f.All("/*", ok)
 	f.RebuildTree()
+	ctx := &fasthttp.RequestCtx{} // App.Test would mount it
+	ctx.Request.SetRequestURI("/sub/items/1")
+	c := f.AcquireCtx(ctx)
+	assert.Equal(t, "/*", p.finder.Find(c))
+	f.ReleaseCtx(c)
 	f.Handler() // mounts it
 	expect("/sub/items/1", "/sub/items/:id")
 	expect("/sub/nothing", "/*")
@@ -322,18 +327,22 @@ func TestRoutesChangeInHandler(t *testing.T) {
 // The table is read once for each change, by however many requests that come at once.
 func TestTableIsReadOnce(t *testing.T) {
 	f := fiber.New()
-	f.Get("/a", ok)
+	for i := range 1000 { // so that it takes a while
+		f.Get("/a/:x/"+strconv.Itoa(i), ok)
+	}
 	f.Handler()
 	var finder routes.Finder
 	tables := func() (seen []any) {
 		var mu sync.Mutex
 		var all sync.WaitGroup
+		start := make(chan struct{})
 		for range 50 {
 			all.Go(func() {
 				ctx := &fasthttp.RequestCtx{}
 				ctx.Request.SetRequestURI("/a")
 				c := f.AcquireCtx(ctx)
 				defer f.ReleaseCtx(c)
+				<-start
 				table := finder.Table(c)
 				mu.Lock()
 				defer mu.Unlock()
@@ -342,6 +351,7 @@ func TestTableIsReadOnce(t *testing.T) {
 				}
 			})
 		}
+		close(start)
 		all.Wait()
 		return seen
 	}
