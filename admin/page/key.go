@@ -29,6 +29,7 @@ type keyBody struct {
 	MaySet   bool
 	Owner    bool
 	Done     string // what was just done
+	Still    string // the policy of which numbers were written, if it refuses the key all the same
 	Problem  string // why it was not
 }
 
@@ -85,7 +86,9 @@ func (s *server) showKeyAfter(v *visit, app, key, done, problem string, asked *a
 		}
 		body.Level = max(body.Level, l.Level)
 		if l.Level == bad {
-			refused++
+			if refused++; done != "" && v.r.PostForm.Has("text") && l.Policy == v.r.PostForm.Get("policy") {
+				body.Still = l.Policy
+			}
 		}
 		if !l.Known {
 			unknown++

@@ -224,6 +224,45 @@ func TestStaleForm(t *testing.T) {
 	assert.Len(t, f.writes, 1)
 }
 
+// A change that was just written is not called disobeyed before processes can have followed it, and then it is.
+func TestWrittenJustNow(t *testing.T) {
+	t.Parallel()
+	now := fixed()
+	h := serve(t, newFake(func() time.Time { return now }), owner)
+	w := post(t, h, "/apps/pay/policies/login/write", "what", "put", "text", "9/1m", "revision", "3", "reason", "attack")
+	require.Equal(t, http.StatusSeeOther, w.Code)
+	text := get(t, h, w.Header().Get("Location")).Body.String()
+	assert.Contains(t, text, "Written as revision 6")
+	assert.Contains(t, text, "2 of 3 rules obey it: the rest follows within seconds.")
+	assert.NotContains(t, text, "not obey it yet")
+	live := strings.ReplaceAll(regexp.MustCompile(`hx-get="([^"]*)"`).FindStringSubmatch(text)[1], "&amp;", "&")
+	now = now.Add(soonest)
+	text = get(t, h, live, "Hx-Request", "true").Body.String()
+	assert.Contains(t, text, "Written as revision 6", "it stays until somebody goes on")
+	assert.Contains(t, text, "1 rule does not obey it yet")
+	post(t, h, "/apps/pay/policies/login/write", "what", "put", "text", "8/1m", "revision", "6", "reason", "attack")
+	assert.NotContains(t, get(t, h, live, "Hx-Request", "true").Body.String(), "Written as revision", "another holds")
+}
+
+// soonest is later than any process takes to follow.
+const soonest = 10 * time.Second
+
+// Numbers leave what a key has used: the screen says why it is still refused.
+func TestNumbersOfAKeyThatIsRefused(t *testing.T) {
+	t.Parallel()
+	f := newFake(fixed)
+	h := serve(t, f, owner)
+	fields := []string{"key", "user=7", "policy", "search", "revision", "4", "text", "90/1m", "end", "1d", "reason", "attack"}
+	text := post(t, h, "/apps/pay/key/numbers", fields...).Body.String()
+	assert.Empty(t, f.writes, "nothing is written before it was seen")
+	assert.Contains(t, text, "user=7: 90/1m until 2026-11-24 03:04 UTC")
+	const why = "search still refuses it for a while: give the whole limit back"
+	assert.NotContains(t, text, why)
+	assert.Contains(t, post(t, h, "/apps/pay/key/numbers", append(fields, "what", "write")...).Body.String(), why)
+	assert.Len(t, f.writes, 1)
+	assert.NotContains(t, post(t, h, "/apps/pay/key/reset", "key", "user=7", "policy", "search", "reason", "attack").Body.String(), why)
+}
+
 // A review writes nothing.
 func TestReviewWritesNothing(t *testing.T) {
 	t.Parallel()

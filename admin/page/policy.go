@@ -30,6 +30,8 @@ type policyBody struct {
 	// Stale has both versions, of a draft that was refused because of that.
 	Stale *stale
 	Wrong []adminapi.Mistake
+	// OnTheWay reports that processes have not followed a change yet that was just written.
+	OnTheWay bool
 	// Done reports that a change was just written, and Proposed is the id of the proposal that it has become instead.
 	Done     bool
 	Proposed string
@@ -255,12 +257,22 @@ func (s *server) showPolicy(v *visit, body *policyBody) error {
 	frame := frame{Title: v.name + " of " + v.app, Section: "home", Body: body}
 	if body.Held != nil {
 		s.around(ctx, v, body)
-		frame.Live = pathToPolicy(v.app, v.name) + "?" + url.Values{"from": {strconv.FormatInt(body.Started, 10)}}.Encode()
+		query := url.Values{"from": {strconv.FormatInt(body.Started, 10)}}
+		if body.Done {
+			query.Set("done", "1")
+		}
+		if body.Proposed != "" {
+			query.Set("proposed", body.Proposed)
+		}
+		frame.Live = addressOf(pathToPolicy(v.app, v.name), query)
 	} else {
 		frame.Title = "New policy of " + v.app
 	}
 	return s.show(v, http.StatusOK, "policy", frame)
 }
+
+// soon is the time in which processes follow a change, with much to spare: until then nothing is wrong if they do not.
+const soon = 10 * time.Second
 
 // around reads what services and history say of a policy.
 func (s *server) around(ctx context.Context, v *visit, body *policyBody) {
@@ -289,6 +301,8 @@ func (s *server) around(ctx context.Context, v *visit, body *policyBody) {
 	if err == nil {
 		body.history(history.Versions, shown)
 	}
+	body.OnTheWay = body.Done && len(body.CannotUse) > 0 && len(body.History) > 0 && v.now.Sub(body.History[0].At) < soon &&
+		!slices.ContainsFunc(body.CannotUse, func(u use) bool { return u.Rule.Meaning == policies.Unusable || lost(u.Process.Meaning) })
 	s.offerTrial(ctx, v, body)
 }
 
