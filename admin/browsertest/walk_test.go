@@ -157,11 +157,12 @@ func TestWalkOfANewcomer(t *testing.T) {
 	w.reads("Nothing is written yet.")
 	w.press("Publish it")
 	w.reads("Written as revision")
+	w.reads("1 of 1 rule obeys it.")
 	w.shoot()
 
 	// One customer gets more.
 	w.press("Home")
-	w.write("An app, a policy, or a customer: user=7", "user=7")
+	w.write("An app, a policy, or user=7", "user=7")
 	w.press("Search")
 	w.reads("Refused by 1 policy")
 	w.press("Other numbers, or block it", "exports")
@@ -180,6 +181,7 @@ func TestWalkOfANewcomer(t *testing.T) {
 	w.reads("Nothing is written yet.")
 	w.press("Go back to it")
 	w.reads("Written as revision")
+	w.reads("1 of 1 rule obeys it.")
 	w.shoot()
 	w.calm()
 	t.Logf("%d clicks and %d fields in %s, after %s until the link was there", w.clicks, w.fields,
