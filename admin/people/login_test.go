@@ -242,7 +242,7 @@ func putOutBefore(t *testing.T, location string) {
 	require.ErrorAs(t, s.Bar(t.Context(), console, "local:max", false), &missing)
 }
 
-// Whoever logs out can do so at the provider as well, if that says where.
+// A person who logs out can do so at the provider as well, if that says where.
 func TestLogoutAtTheProvider(t *testing.T) {
 	for end, want := range map[string]string{
 		"":                                     "",
