@@ -3,7 +3,10 @@ package policies_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
+	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/policies"
 )
 
@@ -27,6 +30,46 @@ func BenchmarkDocument(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				if err := f(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkAnnouncement reads the largest announcements of a process: those of a thousand are read at once.
+func BenchmarkAnnouncement(b *testing.B) {
+	p := &policies.Process{App: "pay", ID: "1", Name: "host:1", Version: policies.Version{Generation: 1, Revision: 1}, Meaning: policies.Fleet}
+	for i := range 150 {
+		p.Rules = append(p.Rules, policies.RuleState{
+			Policy: fmt.Sprint("policy-", i), Place: fmt.Sprint("GET /orders/", i), Key: "user", OverLimit: "reject",
+			Code: "100/1m", Now: "200/1m; shadow", Meaning: policies.Fleet, Location: core.Location{Prefix: "pay"},
+		})
+	}
+	u := &enforce.Usage{For: time.Hour}
+	for i := range 100 {
+		of := enforce.PolicyUsage{Policy: fmt.Sprint("policy-", i), Tiers: []enforce.TierUsage{{UsageCounts: enforce.UsageCounts{Admitted: 1000, Refused: 17}}}}
+		for _, top := range []*enforce.TopKeys{&of.Busiest, &of.Refused} {
+			top.For = time.Hour
+			for n := range policies.MaxUsageKeys {
+				top.Keys = append(top.Keys, enforce.KeyCount{Key: fmt.Sprint("user=", n), Count: 100, Error: 1})
+			}
+		}
+		u.Policies = append(u.Policies, of)
+	}
+	process, usage := p.Encode(), policies.EncodeUsage(u)
+	for name, read := range map[string]struct {
+		data []byte
+		f    func([]byte) error
+	}{
+		"process": {process, func(data []byte) error { _, err := policies.DecodeProcess(data); return err }},
+		"usage":   {usage, func(data []byte) error { _, err := policies.DecodeUsage(data); return err }},
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			b.SetBytes(int64(len(read.data)))
+			for b.Loop() {
+				if err := read.f(read.data); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -1,11 +1,9 @@
 package policies
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"unicode/utf8"
 )
@@ -55,8 +53,8 @@ func DecodePolicy(data []byte, name string) (Policy, error) {
 // maxDepth is the most objects and lists within each other: those of a document are four, and those of an announcement.
 const maxDepth = 5
 
-// readJSON reads one value of JSON, of at most that many bytes and values. It walks the tokens, since encoding/json takes
-// the last of two equal names, and takes names in whatever case.
+// readJSON reads one value of JSON, of at most that many bytes and values. encoding/json says whether it is JSON; the values
+// are found here, since that package takes the last of two equal names, and takes names in whatever case.
 func readJSON(data []byte, size, values int) (*Node, error) {
 	if len(data) > size {
 		return nil, Mistakes{{Err: fmt.Errorf("the document has %d bytes; give at most %d", len(data), size)}}
@@ -66,17 +64,10 @@ func readJSON(data []byte, size, values int) (*Node, error) {
 		r.advance(firstInvalid(data))
 		return nil, r.mistake(errors.New("these bytes are not UTF-8"))
 	}
-	r.tokens = json.NewDecoder(bytes.NewReader(data))
-	r.tokens.UseNumber()
-	root, err := r.value(1)
-	if err != nil {
-		return nil, err
+	if !json.Valid(data) {
+		return nil, r.invalid()
 	}
-	r.next()
-	if _, err := r.tokens.Token(); !errors.Is(err, io.EOF) {
-		return nil, r.mistake(errors.New("something follows the end of the document; remove it"))
-	}
-	return root, nil
+	return r.value(1)
 }
 
 // firstInvalid returns the offset of the first byte that is not of valid UTF-8.
@@ -91,13 +82,31 @@ func firstInvalid(data []byte) int {
 	return len(data)
 }
 
-// jsonReader reads a value of JSON with the places of its parts.
+// jsonReader reads a value of valid JSON with the places of its parts.
 type jsonReader struct {
 	data         []byte
-	tokens       *json.Decoder
-	offset       int // of line and column
-	line, column int
+	offset       int
+	line, column int // of offset
 	left         int // values that may follow
+}
+
+// invalid returns the mistake of what is no JSON.
+func (r *jsonReader) invalid() error {
+	var syntax *json.SyntaxError
+	err := json.Unmarshal(r.data, new(json.RawMessage))
+	if !errors.As(err, &syntax) {
+		return r.mistake(fmt.Errorf("this is not JSON: %w", err))
+	}
+	if rest := r.data[max(0, min(int(syntax.Offset)-1, len(r.data))):]; json.Valid(r.data[:len(r.data)-len(rest)]) {
+		r.advance(len(r.data) - len(rest))
+		return r.mistake(errors.New("something follows the end of the document; remove it"))
+	}
+	if int(syntax.Offset) >= len(r.data) && strings.Contains(syntax.Error(), "unexpected end") {
+		r.advance(len(r.data))
+		return r.mistake(errors.New("the document ends within a value; it was cut off, or a bracket is missing"))
+	}
+	r.advance(max(0, int(syntax.Offset)-1))
+	return r.mistake(fmt.Errorf("this is not JSON: %w", err))
 }
 
 // advance moves line and column to a later offset.
@@ -114,97 +123,102 @@ func (r *jsonReader) advance(offset int) {
 	r.offset = offset
 }
 
-// next moves line and column to the next token.
-func (r *jsonReader) next() {
-	offset := int(r.tokens.InputOffset())
-	for offset < len(r.data) && strings.IndexByte(" \t\r\n,:", r.data[offset]) >= 0 {
-		offset++
-	}
-	r.advance(offset)
-}
-
 // mistake returns an error at the place of the reader.
 func (r *jsonReader) mistake(err error) error {
 	return Mistakes{{Line: r.line, Column: r.column, Err: err}}
 }
 
-// token returns the next token, whose place is then that of the reader.
-func (r *jsonReader) token() (json.Token, error) {
-	r.next()
-	t, err := r.tokens.Token()
-	switch {
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		r.advance(len(r.data))
-		return nil, r.mistake(errors.New("the document ends within a value; it was cut off, or a bracket is missing"))
-	case err != nil:
-		return nil, r.mistake(fmt.Errorf("this is not JSON: %w", err))
+// next moves to the next token, and returns its first byte.
+func (r *jsonReader) next() byte {
+	offset := r.offset
+	for strings.IndexByte(" \t\r\n,:", r.data[offset]) >= 0 {
+		offset++
 	}
-	return t, nil
+	r.advance(offset)
+	return r.data[offset]
+}
+
+// text reads the text that begins here.
+func (r *jsonReader) text() (text string) {
+	end, plain := r.offset+1, true
+	for ; r.data[end] != '"'; end++ {
+		if r.data[end] == '\\' {
+			end++
+			plain = false
+		}
+	}
+	quoted := r.data[r.offset : end+1]
+	r.advance(end + 1)
+	if plain {
+		return string(quoted[1 : len(quoted)-1])
+	}
+	_ = json.Unmarshal(quoted, &text) // it is valid
+	return text
+}
+
+// word reads the number or the word that begins here.
+func (r *jsonReader) word() string {
+	end := r.offset
+	for end < len(r.data) && strings.IndexByte(" \t\r\n,]}", r.data[end]) < 0 {
+		end++
+	}
+	word := string(r.data[r.offset:end])
+	r.advance(end)
+	return word
 }
 
 // value reads a value that is within depth - 1 others.
 func (r *jsonReader) value(depth int) (*Node, error) {
-	t, err := r.token()
-	if err != nil {
-		return nil, err
-	}
+	first := r.next()
 	if r.left--; r.left < 0 {
 		return nil, r.mistake(errors.New("there are more values than a document has"))
 	}
 	n := &Node{Line: r.line, Column: r.column}
-	switch t := t.(type) {
-	case json.Delim:
+	switch first {
+	case '{', '[':
 		if depth > maxDepth {
 			return nil, r.mistake(fmt.Errorf("there are more than %d brackets within each other; a document has no more than 4", maxDepth))
 		}
-		if t == '{' {
+		r.advance(r.offset + 1)
+		if first == '{' {
 			return n, r.object(n, depth)
 		}
 		return n, r.list(n, depth)
-	case string:
-		n.Kind, n.Text = Text, t
-	case json.Number:
-		n.Kind, n.Text = Number, t.String()
-	case bool:
-		n.Kind, n.Text = Other, fmt.Sprint(t)
+	case '"':
+		n.Kind, n.Text = Text, r.text()
+	case 't', 'f', 'n':
+		n.Kind, n.Text = Other, r.word()
 	default:
-		n.Kind, n.Text = Other, "null"
+		n.Kind, n.Text = Number, r.word()
 	}
 	return n, nil
 }
 
 // object reads the members of an object, whose bracket has been read.
-func (r *jsonReader) object(n *Node, depth int) error {
+func (r *jsonReader) object(n *Node, depth int) (err error) {
 	n.Kind = Object
-	for r.tokens.More() {
-		t, err := r.token()
-		if err != nil {
-			return err
-		}
-		name, ok := t.(string)
-		if !ok {
-			return r.mistake(fmt.Errorf("this is not JSON: found %v in the place of a name", t))
-		}
-		m := Member{Name: name, Line: r.line, Column: r.column}
+	for r.next() != '}' {
+		m := Member{Line: r.line, Column: r.column}
+		m.Name = r.text()
 		if m.Value, err = r.value(depth + 1); err != nil {
 			return err
 		}
 		n.Members = append(n.Members, m)
 	}
-	_, err := r.token()
-	return err
+	r.advance(r.offset + 1)
+	return nil
 }
 
 // list reads the items of a list, whose bracket has been read.
 func (r *jsonReader) list(n *Node, depth int) error {
 	n.Kind = List
-	for r.tokens.More() {
+	for r.next() != ']' {
 		item, err := r.value(depth + 1)
 		if err != nil {
 			return err
 		}
 		n.Items = append(n.Items, item)
 	}
-	_, err := r.token()
-	return err
+	r.advance(r.offset + 1)
+	return nil
 }

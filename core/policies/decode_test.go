@@ -74,7 +74,7 @@ func TestDecodeRefuses(t *testing.T) {
 		"not UTF-8":         {"{\"format\":1,\n\"policies\":{\"\xff\":{}}}", []string{"2:14: these bytes are not UTF-8"}},
 		"a list":            {`[]`, []string{`1:1: found a list: give an object with the fields of a document`}},
 		"too deep":          {`{"format":1,"policies":{"a":{"tiers":{"b":{"c":{}}}}}}`, []string{"1:48: there are more than 5 brackets"}},
-		"brackets":          {strings.Repeat("[", 1000), []string{"1:6: there are more than 5 brackets"}},
+		"brackets":          {strings.Repeat("[", 1000) + strings.Repeat("]", 1000), []string{"1:6: there are more than 5 brackets"}},
 		"no format":         {`{"policies":{}}`, []string{`1:1: a document has no field "format"; add "format": 1`}},
 		"no policies":       {`{"format":1}`, []string{`1:1: a document has no field "policies"; add "policies": {}`}},
 		"null":              {`{"format":1,"policies":null}`, []string{"1:24: policies: found null: give an object of policies"}},

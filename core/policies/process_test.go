@@ -99,7 +99,7 @@ func TestDecodeProcessRefuses(t *testing.T) {
 		`{"format":1,"rules":[` + strings.Repeat("{},", 512) + `{}]}`: "rules: there are 513 rules; give at most 512",
 		`{"format":1,"rules":[` + strings.Repeat("0,", 5000) + `0]}`:  "more values than a document has",
 		`{"format":1,"omitted":9223372036854775808}`:                  "omitted: found 9223372036854775808",
-		`{"format":1,"rules":[{"tiers":{"a":{"b":{"c":{}}}}}],"a":}`:  "brackets",
+		`{"format":1,"rules":[{"tiers":{"a":{"b":{"c":{}}}}}]}`:       "brackets",
 	} {
 		p, err := policies.DecodeProcess([]byte(text))
 		assert.Nil(t, p)
