@@ -44,7 +44,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/weir-go/weir/internal/hosttest"
 )
@@ -52,7 +52,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) //nolint:forbidigo // the program's own
 	defer stop()
-	redis.SetLogger(silence{}) // it has a line for each connection that cannot be made
+	logging.Disable() // it has a line for each connection that cannot be made
 	err := run(ctx, os.Args[1:])
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "soak:", err)
@@ -79,9 +79,3 @@ func run(ctx context.Context, args []string) error {
 	}
 	return fmt.Errorf("found %q; give kill or cost, and -help for their flags", args)
 }
-
-// silence logs nothing.
-type silence struct{}
-
-// Printf implements the logger of go-redis.
-func (silence) Printf(context.Context, string, ...any) {}

@@ -125,6 +125,16 @@ func (c *caller) decide(ctx context.Context, own time.Duration, decide func() er
 	return failed, err
 }
 
+// begin decides, and says how the server failed also if the process then decided by itself.
+func (c *caller) begin(ctx context.Context, l *enforce.Limiter, ask enforce.Ask, a *enforce.Admission) (failed *core.StoreError, err error) {
+	return c.decide(ctx, deadline, func() error {
+		if err := l.Begin(ctx, ask, a); err != nil {
+			return err
+		}
+		return a.Err
+	})
+}
+
 // wrong notes what must never be. It is locked.
 func (p *process) wrong(format string, args ...any) {
 	if len(p.report.Wrong) < wrongs {
@@ -167,9 +177,7 @@ func (p *process) admitted(err error, res *core.Result) {
 
 func (c *caller) askBack(ctx context.Context) {
 	var a enforce.Admission
-	failed, err := c.decide(ctx, deadline, func() error {
-		return c.limiters.back.Begin(ctx, enforce.Ask{Key: c.key, Cost: 2}, &a)
-	})
+	failed, err := c.begin(ctx, c.limiters.back, enforce.Ask{Key: c.key, Cost: 2}, &a)
 	c.add(&c.report.Back[c.index], 2, failed, err)
 	if err != nil {
 		return
@@ -183,13 +191,7 @@ func (c *caller) askBack(ctx context.Context) {
 
 func (c *caller) askKept(ctx context.Context) {
 	var a enforce.Admission
-	failed, err := c.decide(ctx, deadline, func() error {
-		err := c.limiters.kept.Begin(ctx, enforce.Ask{Key: c.key, Cost: 1}, &a)
-		if err == nil {
-			err = a.Err
-		}
-		return err
-	})
+	failed, err := c.begin(ctx, c.limiters.kept, enforce.Ask{Key: c.key, Cost: 1}, &a)
 	c.add(&c.report.Kept[c.index], 1, failed, err)
 	if a.Result.Local { // to be handed back, which may not come to pass
 		c.add(&c.report.Kept[c.index], 1, nil, failed)
@@ -198,13 +200,7 @@ func (c *caller) askKept(ctx context.Context) {
 
 func (c *caller) askShared(ctx context.Context, i int) {
 	var a enforce.Admission
-	_, _ = c.decide(ctx, deadline, func() error {
-		err := c.limiters.shared[i].Begin(ctx, enforce.Ask{Key: oneKey, Cost: 1}, &a)
-		if err == nil {
-			err = a.Err
-		}
-		return err
-	})
+	_, _ = c.begin(ctx, c.limiters.shared[i], enforce.Ask{Key: oneKey, Cost: 1}, &a)
 	if !a.Result.Allowed() {
 		return
 	}

@@ -48,7 +48,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/weir-go/weir/internal/hosttest"
 )
@@ -72,7 +72,7 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) //nolint:forbidigo // it is the program's
 	defer stop()
-	redis.SetLogger(silence{}) // it has a line for each connection that cannot be made
+	logging.Disable() // it has a line for each connection that cannot be made
 	if isMember, err := member(ctx, os.Stdin, os.Stdout); isMember {
 		exit(err)
 	}
@@ -92,12 +92,6 @@ func main() {
 	}
 	exit(err)
 }
-
-// silence logs nothing.
-type silence struct{}
-
-// Printf implements the logger of go-redis.
-func (silence) Printf(context.Context, string, ...any) {}
 
 func exit(err error) {
 	if err != nil {

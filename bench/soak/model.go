@@ -79,10 +79,6 @@ func (t tally) check(used int64, lost bool) error {
 	if lost {
 		low = 0
 	}
-	return between(used, low, high)
-}
-
-func between(used, low, high int64) error {
 	switch {
 	case used < low:
 		return fmt.Errorf("%d units are charged, of at least %d: some are lost", used, low)

@@ -49,6 +49,7 @@ const (
 
 // world is the server, the fleet, the proxies between them, and a model of what they should have counted.
 type world struct {
+	settings
 	tb      testing.TB
 	server  redistest.Secure
 	proxies []*redistest.Proxy
@@ -57,15 +58,13 @@ type world struct {
 	hasty   *redis.Client // for what the server may not answer
 	direct  *redisstore.Store
 	canary  canary
-	short   bool
 	slow    bool // the machine was too slow to tell in the last calm
-	callers int
-	round   int // how often the callers began to ask
+	round   int  // how often the callers began to ask
 
 	lost   int64 // when the server last forgot everything, in microseconds, or 0
 	remote [len(shared)]ledger
 	alone  [members][len(shared)]ledger
-	first  []report // after the time without faults
+	usual  []report // after the time without faults
 	began  time.Time
 	broken []string
 	sums   totals
@@ -109,7 +108,7 @@ func soak(tb testing.TB, s settings, out io.Writer) []string {
 
 func newWorld(tb testing.TB, s settings) *world {
 	tb.Helper()
-	w := &world{tb: tb, server: redistest.TLS(tb), short: s.short, callers: s.callers}
+	w := &world{tb: tb, server: redistest.TLS(tb), settings: s}
 	for i, addr := range []string{w.server.Addr(), w.server.TLSAddr} {
 		w.proxies = append(w.proxies, redistest.NewProxy(tb, addr))
 		m := membership{Process: i, Callers: s.callers, Seed: s.seed, Addr: w.proxies[i].Addr()}
@@ -173,8 +172,8 @@ func (w *world) check(fs []fault) string {
 	from, to := w.calm()
 	reports := ask[report](w.tb, w.fleet, sayPause)
 	standing := time.Now()
-	if w.first == nil {
-		w.first = reports
+	if w.usual == nil {
+		w.usual = reports
 	}
 	say("%s", w.checkDecisions(reports))
 	say("%s", w.checkBounds(reports, w.lost))
@@ -393,13 +392,13 @@ func (w *world) checkGrowth(reports []report, asked time.Duration) {
 		if most := lines * (1 + int64(asked/time.Second)); r.Logged > most {
 			w.violated("growth: process %d has logged %d lines in %v", i, r.Logged, asked)
 		}
-		if most := w.first[i].Goroutines + moreGoroutines; r.Goroutines > most {
+		if most := w.usual[i].Goroutines + moreGoroutines; r.Goroutines > most {
 			w.violated("growth: process %d has %d goroutines, of at most %d", i, r.Goroutines, most)
 		}
-		if most := w.first[i].Heap*3/2 + moreHeap; r.Heap > most {
+		if most := w.usual[i].Heap*3/2 + moreHeap; r.Heap > most {
 			w.violated("growth: process %d needs %d bytes, of at most %d", i, r.Heap, most)
 		}
-		if most := w.first[i].Files + moreFiles; r.Files > most {
+		if most := w.usual[i].Files + moreFiles; r.Files > most {
 			w.violated("growth: process %d has %d files open, of at most %d", i, r.Files, most)
 		}
 	}
