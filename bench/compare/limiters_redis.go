@@ -60,20 +60,18 @@ var redisLimiters = []redisLimiter{
 	{name: "rueidis EVALSHA", kind: floor, open: scriptByRueidis},
 }
 
-// client is a client of go-redis with the options that weir recommends, so that nobody pays for what it leaves out,
-// but with the usual patience: a peer that waits for a connection does not fail.
-func (b backend) client(tb testing.TB, change func(*redis.UniversalOptions)) redis.UniversalClient {
+// client is a client of go-redis with the options that weir recommends, so that nobody pays for what it leaves out. With
+// the usual patience, a peer that waits for a connection does not fail.
+func (b backend) client(tb testing.TB, patient bool) redis.UniversalClient {
 	tb.Helper()
 	o := redisstore.ClientOptions(b.addrs...)
 	o.Dialer, o.PoolSize = b.dial, b.conns
-	change(o)
+	if patient {
+		o.PoolTimeout, o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.MaxRetries = patience, patience, patience, patience, 3
+	}
 	rdb := redis.NewUniversalClient(o)
 	tb.Cleanup(func() { _ = rdb.Close() })
 	return rdb
-}
-
-func patient(o *redis.UniversalOptions) {
-	o.PoolTimeout, o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.MaxRetries = patience, patience, patience, patience, 3
 }
 
 // one makes a decide of each limit.
@@ -94,11 +92,10 @@ var errLocal = errors.New("the store did not answer in time, and the process dec
 func weirOnRedis(tb testing.TB, b backend, limits ...limit) []decide {
 	tb.Helper()
 	var o redisstore.Options
-	change := func(*redis.UniversalOptions) {}
 	if b.patient {
-		change, o.Deadline = patient, patience
+		o.Deadline = patience
 	}
-	store, err := redisstore.New(b.client(tb, change), o)
+	store, err := redisstore.New(b.client(tb, b.patient), o)
 	require.NoError(tb, err)
 	return one(limits, func(i int, l limit) decide { return weirOn(tb, store, i, l) })
 }
@@ -122,7 +119,7 @@ func weirOn(tb testing.TB, store core.Store, i int, l limit) decide {
 
 func redisRate(tb testing.TB, b backend, limits ...limit) []decide {
 	tb.Helper()
-	lim := redis_rate.NewLimiter(b.client(tb, patient))
+	lim := redis_rate.NewLimiter(b.client(tb, true))
 	return one(limits, func(i int, l limit) decide {
 		prefix, limit := prefix("rr", i), redis_rate.Limit{Rate: l.rate, Burst: l.rate, Period: l.period}
 		return func(ctx context.Context, key string) (verdict, error) {
@@ -137,7 +134,7 @@ func redisRate(tb testing.TB, b backend, limits ...limit) []decide {
 
 func ululeOnRedis(tb testing.TB, b backend, limits ...limit) []decide {
 	tb.Helper()
-	rdb := b.client(tb, patient)
+	rdb := b.client(tb, true)
 	return one(limits, func(i int, l limit) decide {
 		store, err := ululeredis.NewStoreWithOptions(rdb, limiter.StoreOptions{Prefix: prefix("ulule", i)})
 		require.NoError(tb, err)
@@ -154,7 +151,7 @@ func ululeBy(lim *limiter.Limiter) decide {
 
 func throttledOnRedis(tb testing.TB, b backend, limits ...limit) []decide {
 	tb.Helper()
-	rdb := b.client(tb, patient)
+	rdb := b.client(tb, true)
 	return one(limits, func(i int, l limit) decide {
 		store, err := throttledredis.NewCtx(rdb, prefix("throttled", i))
 		require.NoError(tb, err)
@@ -182,7 +179,7 @@ func throttledQuota(l limit) throttled.RateQuota {
 
 func ginRateLimitOnRedis(tb testing.TB, b backend, limits ...limit) []decide {
 	tb.Helper()
-	rdb := b.client(tb, patient).(*redis.Client) //nolint:forcetypeassert // one address is one server
+	rdb := b.client(tb, true).(*redis.Client) //nolint:forcetypeassert // one address is one server
 	return one(limits, func(i int, l limit) decide {
 		prefix := prefix("gin", i)
 		store := ginlimit.RedisStore(&ginlimit.RedisOptions{Rate: l.period, Limit: uint(l.rate), RedisClient: rdb})
@@ -193,27 +190,22 @@ func ginRateLimitOnRedis(tb testing.TB, b backend, limits ...limit) []decide {
 	})
 }
 
-// scripter runs a script by its hash.
-type scripter interface {
-	EvalSha(ctx context.Context, sha1 string, keys []string, args ...any) *redis.Cmd
-}
-
 func scriptByGoRedis(tb testing.TB, b backend, limits ...limit) []decide {
 	tb.Helper()
-	rdb := b.client(tb, patient)
+	rdb := b.client(tb, true)
 	return scripts(tb, rdb, rdb, "bare", limits)
 }
 
 func scriptByAutoPipeline(tb testing.TB, b backend, limits ...limit) []decide {
 	tb.Helper()
-	rdb := b.client(tb, patient).(*redis.Client) //nolint:forcetypeassert // one address is one server
+	rdb := b.client(tb, true).(*redis.Client) //nolint:forcetypeassert // one address is one server
 	auto, err := rdb.AutoPipeline()
 	require.NoError(tb, err)
 	tb.Cleanup(func() { _ = auto.Close() })
 	return scripts(tb, rdb, auto, "auto", limits)
 }
 
-func scripts(tb testing.TB, rdb redis.UniversalClient, by scripter, name string, limits []limit) []decide {
+func scripts(tb testing.TB, rdb redis.UniversalClient, by redis.Scripter, name string, limits []limit) []decide {
 	tb.Helper()
 	loaded := redis.NewScript(redistest.GCRAByHand)
 	load := func(ctx context.Context, c redis.Scripter) error { return loaded.Load(ctx, c).Err() }

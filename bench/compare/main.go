@@ -11,8 +11,8 @@
 //	-draw              the table and the charts again, of the samples that are there
 //	-quick             a moment of each, to see that all work; CI does it
 //
-// It starts the servers of Redis that it needs (redis-server must be on the PATH). Files of an earlier run in the
-// directory are replaced, and sections that did not run keep their samples.
+// It needs Unix, and redis-server on the PATH, of which it starts what it needs. Files of an earlier run in the directory
+// are replaced, and sections that did not run keep their samples.
 //
 // The contenders are in limiters_*.go and middleware.go, their work in sections_*.go, and the files in report*.go.
 package main

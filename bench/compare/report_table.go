@@ -109,15 +109,11 @@ func figure(v float64) string {
 		return fmt.Sprintf("%.0f", v)
 	}
 	step := math.Pow(10, math.Floor(math.Log10(v))-2)
-	digits := fmt.Sprintf("%.0f", math.Round(v/step)*step)
-	var b strings.Builder
-	for i, d := range digits {
-		if i > 0 && (len(digits)-i)%3 == 0 {
-			b.WriteString("\u00a0")
-		}
-		b.WriteRune(d)
+	text := fmt.Sprintf("%.0f", math.Round(v/step)*step)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "\u00a0" + text[i:]
 	}
-	return b.String()
+	return text
 }
 
 func ratio(v float64) string {
@@ -148,16 +144,10 @@ func share(v float64) string {
 	return fmt.Sprintf("%.1f\u00a0%%", 100*v)
 }
 
+// duration formats a time with three digits that count.
 func duration(d time.Duration) string {
-	switch {
-	case d < time.Microsecond:
-		return fmt.Sprintf("%d\u00a0ns", d)
-	case d < 9950*time.Nanosecond:
-		return fmt.Sprintf("%.1f\u00a0us", float64(d)/1e3)
-	case d < time.Millisecond:
-		return fmt.Sprintf("%.0f\u00a0us", float64(d)/1e3)
-	case d < 9950*time.Microsecond:
-		return fmt.Sprintf("%.1f\u00a0ms", float64(d)/1e6)
-	}
-	return fmt.Sprintf("%.0f\u00a0ms", float64(d)/1e6)
+	step := math.Pow(10, max(0, math.Floor(math.Log10(float64(max(1, d))))-2))
+	text := d.Round(time.Duration(step)).String()
+	unit := strings.IndexAny(text, "nµms")
+	return text[:unit] + "\u00a0" + strings.Replace(text[unit:], "µ", "u", 1)
 }

@@ -89,20 +89,12 @@ type scale struct {
 	slice  time.Duration
 }
 
-// many returns the number of keys of a section with many.
-func (s scale) many() int {
+// keys returns the number of keys for a section with n.
+func (s scale) keys(n int) int {
 	if s.quick {
-		return 100
+		return max(1, n/100)
 	}
-	return 10_000
-}
-
-// million is a million keys.
-func (s scale) million() int {
-	if s.quick {
-		return 2_000
-	}
-	return 1_000_000
+	return n
 }
 
 // sections are all comparisons, in the order in which they run.

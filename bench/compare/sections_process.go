@@ -12,8 +12,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// idle is after which time a key may be forgotten, where nothing is to be forgotten.
-const idle = 24 * time.Hour
+const (
+	// idle is after which time a key may be forgotten, where nothing is to be forgotten.
+	idle    = 24 * time.Hour
+	million = 1_000_000
+)
 
 func processSections() []section {
 	var all []section
@@ -24,15 +27,15 @@ func processSections() []section {
 			name: "process-hot-" + strconv.Itoa(cores), chart: "process-hot", panel: panel, unit: nanoseconds,
 			title: "In the process, one hot key", note: note, baseline: "sethvargo/go-limiter",
 		}
-		million := section{
+		cold := section{
 			name: "process-million-" + strconv.Itoa(cores), chart: "process-million", panel: panel, unit: nanoseconds,
 			title: "In the process, a million keys", note: note, baseline: "sethvargo/go-limiter", isolated: true,
 		}
 		for _, l := range memoryLimiters {
-			hot.rows = append(hot.rows, l.row(cores, plenty(), func(scale) int { return 1 }))
-			million.rows = append(million.rows, l.row(cores, lasting(), scale.million))
+			hot.rows = append(hot.rows, l.row(cores, plenty(), 1))
+			cold.rows = append(cold.rows, l.row(cores, lasting(), million))
 		}
-		all = append(all, hot, million)
+		all = append(all, hot, cold)
 	}
 	heap := section{
 		name: "process-heap", chart: "process-heap", unit: bytesPerKey, rounds: 2, isolated: true, baseline: "sethvargo/go-limiter",
@@ -46,10 +49,10 @@ func processSections() []section {
 }
 
 // row is the limiter on that many cores, with that many keys.
-func (m memoryLimiter) row(cores int, limit limit, keys func(scale) int) row {
+func (m memoryLimiter) row(cores int, limit limit, keys int) row {
 	return row{name: m.name, kind: m.kind, open: func(tb testing.TB, s scale) slice {
 		checkExact(tb, m.open(tb, few(), idle).work(m.name))
-		n := keys(s)
+		n := s.keys(keys)
 		d := m.open(tb, limit, idle)
 		for i := range n {
 			_, err := d(tb.Context(), address(i))
@@ -95,7 +98,7 @@ func randomKeys(n int) []string {
 func (m memoryLimiter) heap() row {
 	return row{name: m.name, kind: m.kind, open: func(tb testing.TB, s scale) slice {
 		const period = 12 * time.Second // a million keys take a second, or ten on a busy machine
-		n := s.million()
+		n := s.keys(million)
 		before := heap()
 		decide := m.open(tb, limit{1, period}, period)
 		per := func(bytes int64) float64 { return float64(bytes-before) / float64(n) }

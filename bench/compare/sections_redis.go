@@ -19,7 +19,7 @@ import (
 // redisLoad is the load of a section about Redis.
 type redisLoad struct {
 	goroutines int
-	keys       int     // 0 means that there are many
+	keys       int
 	limits     []limit // several are spread over the goroutines
 	exhausted  bool    // use up the limits before
 	network    time.Duration
@@ -54,6 +54,7 @@ func redisSections() []section {
 		}
 		all = append(all, s)
 	}
+	const many = 10_000
 	const alone = "One goroutine, one key. The median of the times of single decisions, round trip included."
 	one := section{
 		name: "redis-one", chart: "redis-one", unit: halfOfThem, also: []string{"go-redis EVALSHA"},
@@ -64,18 +65,18 @@ func redisSections() []section {
 	add(one, redisLoad{goroutines: 1, keys: 1, limits: plenty})
 	one.name, one.panel, one.shorter, one.note = "redis-one-network", "1 ms away", 0, alone
 	add(one, redisLoad{goroutines: 1, keys: 1, limits: plenty, network: time.Millisecond})
-	add(section{name: "redis-many", title: "100 goroutines, 10 000 keys, Redis"}, redisLoad{goroutines: 100, limits: lasting})
+	add(section{name: "redis-many", title: "100 goroutines, 10 000 keys, Redis"}, redisLoad{goroutines: 100, keys: many, limits: lasting})
 	add(section{name: "redis-hot", title: "100 goroutines, one hot key, Redis"}, redisLoad{goroutines: 100, keys: 1, limits: plenty})
 	add(section{name: "redis-denied", title: "100 goroutines, one key that is over its limit, Redis"},
 		redisLoad{goroutines: 100, keys: 1, limits: []limit{few()}, exhausted: true})
 	add(section{name: "redis-eight", title: "100 goroutines, 10 000 keys, eight policies at once, Redis"},
-		redisLoad{goroutines: 100, limits: eight})
+		redisLoad{goroutines: 100, keys: many, limits: eight})
 	add(section{
 		name: "redis-network", title: "100 goroutines, 10 000 keys, Redis 1 ms away",
 		note: "Each round trip takes 1 ms longer. Each contender has one client; those of go-redis have their default of 10 connections for each core, or 100.",
-	}, redisLoad{goroutines: 100, limits: lasting, network: time.Millisecond})
+	}, redisLoad{goroutines: 100, keys: many, limits: lasting, network: time.Millisecond})
 	add(section{name: "redis-cluster", baseline: "go-redis EVALSHA", title: "100 goroutines, 10 000 keys, a Redis Cluster of three"},
-		redisLoad{goroutines: 100, limits: lasting, cluster: true})
+		redisLoad{goroutines: 100, keys: many, limits: lasting, cluster: true})
 	for _, threads := range []int{1, 10, 100} {
 		add(section{
 			name: "redis-threads-" + strconv.Itoa(threads), chart: "redis-threads", panel: strconv.Itoa(threads) + " threads",
@@ -100,11 +101,7 @@ func (r redisLimiter) row(l redisLoad, at *servers, conns int) row {
 		unhurried := b
 		unhurried.patient = true
 		checkExact(tb, r.open(tb, unhurried, few())[0].work(name))
-		n := l.keys
-		if n == 0 {
-			n = s.many()
-		}
-		keys := addresses(n)
+		keys := addresses(s.keys(l.keys))
 		if l.exhausted {
 			for range 2 * few().rate {
 				_, err := decides[0](tb.Context(), keys[0])
