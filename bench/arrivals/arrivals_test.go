@@ -71,8 +71,8 @@ func TestClients(t *testing.T) {
 			}
 			p := byName["retries"]
 			hasty, patient := played(p, 0), played(p, 1)
-			assert.Len(t, times(hasty), 150, "all are served")
-			assert.Len(t, times(patient), 150, "all are served")
+			assert.Len(t, times(hasty, false), 150, "all are served")
+			assert.Len(t, times(patient, false), 150, "all are served")
 			assert.Less(t, 2*len(patient), len(hasty)+150)
 			p = byName["neighbours"]
 			for _, e := range played(p, 0) {

@@ -63,23 +63,18 @@ func legend(page *draw.Page, p pattern) {
 		if class == "weir" || class == "orange" {
 			page.Box(class, x, page.Y, 18, 11)
 		} else {
-			page.Path(class, "M"+draw.Number(x)+" "+draw.Number(page.Y+6)+"h18")
+			page.Level(class, x, page.Y+6, x+18)
 		}
 		page.Text("", x+24, page.Y+10, "", words)
 		x += 60 + 6*float64(len(words))
 	}
-	polite := p.columns[0].eyes != nil
-	whose := ""
-	if polite {
-		whose = ", of the polite one"
+	whose, line := "", "departing from the leaky bucket's queue"
+	if p.columns[0].eyes != nil {
+		whose, line = ", of the polite one", "admitted, of the greedy one"
 	}
 	entry("weir", "admitted"+whose)
 	entry("orange", "refused"+whose)
-	if polite {
-		entry("line", "admitted, of the greedy one")
-	} else {
-		entry("line", "departing from the leaky bucket's queue")
-	}
+	entry("line", line)
 	if p.lines {
 		entry("dashed", "the limit's rate")
 	}
@@ -103,7 +98,7 @@ func (p panel) y(requests float64) float64 { return p.bottom - (p.bottom-p.top)*
 // draw draws what the bins hold, and with queue the departures.
 func (p panel) draw(of counts, queue bool) {
 	for _, v := range p.ticks {
-		p.path("grid", p.left, p.y(v), p.right)
+		p.page.Level("grid", p.left, p.y(v), p.right)
 		p.page.Text("note", p.left-5, p.y(v)+4, "end", draw.Number(v))
 	}
 	pad := 0.0
@@ -132,18 +127,13 @@ func (p panel) draw(of counts, queue bool) {
 	p.page.Path("weir", admitted.String())
 	p.page.Path("orange", refused.String())
 	if p.lines {
-		p.path("dashed", p.left, p.y(float64(p.rate)/p.period.Seconds()), p.right)
+		p.page.Level("dashed", p.left, p.y(float64(p.rate)/p.period.Seconds()), p.right)
 	}
 	if queue {
 		p.steps(of.departed)
 	}
 	p.steps(of.others)
-	p.path("axis", p.left, p.bottom, p.right)
-}
-
-// path draws a level line.
-func (p panel) path(class string, left, y, right float64) {
-	p.page.Path(class, "M"+draw.Number(left)+" "+draw.Number(y)+"H"+draw.Number(right))
+	p.page.Level("axis", p.left, p.bottom, p.right)
 }
 
 // steps draws the upper edge of bins, where there is something in them.

@@ -103,6 +103,11 @@ func together(streams ...[]arrival) []arrival {
 	return all
 }
 
+// neighbours are a greedy client and a polite one, by their keys.
+func neighbours(greedy, polite string) []arrival {
+	return together(evenly(23, 0, 40*second, "greedy", greedy), evenly(7, 0, 40*second, "polite", polite))
+}
+
 func polite(a arrival) bool { return a.who == "polite" }
 
 // header returns the wait of a client that obeys the header Retry-After, which has whole
@@ -171,20 +176,8 @@ var patterns = []pattern{
 		note: "100 per 10 s. 23 requests each second of the greedy one, 7 of the polite one.",
 		rate: 100, period: 10 * second, offset: 4 * second, span: 40 * second, tick: 10 * second,
 		columns: []column{
-			{
-				title: "each counted by a key of its own", eyes: polite,
-				arrivals: together(
-					evenly(23, 0, 40*second, "greedy", "greedy"),
-					evenly(7, 0, 40*second, "polite", "polite"),
-				),
-			},
-			{
-				title: "both counted by one key", eyes: polite,
-				arrivals: together(
-					evenly(23, 0, 40*second, "greedy", "both"),
-					evenly(7, 0, 40*second, "polite", "both"),
-				),
-			},
+			{title: "each counted by a key of its own", eyes: polite, arrivals: neighbours("greedy", "polite")},
+			{title: "both counted by one key", eyes: polite, arrivals: neighbours("both", "both")},
 		},
 		top: 32, ticks: []float64{0, 10, 20, 30},
 		sum: shareOfThePolite,
@@ -193,10 +186,10 @@ var patterns = []pattern{
 
 // admittedAndWorst sums a row up: what came through, and how dense it was.
 func admittedAndWorst(p pattern, _ column, all []event) string {
-	at := times(all)
+	at, left := times(all, false), times(all, true)
 	text := fmt.Sprintf("%d admitted of %d; at most %d in any %.0f s", len(at), len(all), densest(at, p.period), p.period.Seconds())
-	if d := departures(all); len(d) > 0 {
-		text += fmt.Sprintf(", of departures %d", densest(d, p.period))
+	if !slices.Equal(at, left) {
+		text += fmt.Sprintf(", of departures %d", densest(left, p.period))
 	}
 	return text
 }

@@ -52,26 +52,16 @@ func play(ctx context.Context, p pattern, c column, limit core.Policy) ([]event,
 	return all, nil
 }
 
-// times returns the instants at which requests were admitted.
-func times(all []event) (at []time.Duration) {
+// times returns the instants at which admitted requests come, or, if they are to have waited for their turn, leave.
+func times(all []event, waited bool) (at []time.Duration) {
 	for _, e := range all {
-		if e.admitted {
+		switch {
+		case !e.admitted:
+		case waited:
+			at = append(at, e.at+e.delay)
+		default:
 			at = append(at, e.at)
 		}
-	}
-	return at
-}
-
-// departures returns the instants at which admitted requests leave, or nil if none had to wait for its turn.
-func departures(all []event) (at []time.Duration) {
-	queue := false
-	for _, e := range all {
-		if e.admitted {
-			at, queue = append(at, e.at+e.delay), queue || e.delay > 0
-		}
-	}
-	if !queue {
-		return nil
 	}
 	return at
 }

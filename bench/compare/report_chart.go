@@ -56,7 +56,7 @@ func drawChart(all []outcome) []byte {
 			page.Text(class, left-8, middle+5, "end", l.name)
 			page.Box(class, left, middle-barHeight/2, max(1, end-left), barHeight)
 			if l.value.high > l.value.low {
-				page.Path("line", "M"+draw.Number(at(l.value.low))+" "+draw.Number(middle)+"H"+draw.Number(at(l.value.high)))
+				page.Level("line", at(l.value.low), middle, at(l.value.high))
 				end = max(end, at(l.value.high))
 			}
 			page.Text(class, end+8, middle+5, "", l.caption(o.section))

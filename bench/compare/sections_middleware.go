@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strings"
 	"testing"
 )
 
@@ -12,23 +11,24 @@ var errStatus = errors.New("another status than expected")
 
 func middlewareSections() []section {
 	var all []section
-	for _, refused := range []bool{false, true} {
-		chart, title, l, status := "middleware-allowed", "Middleware in the process: what an allowed request costs", plenty(), http.StatusOK
-		if refused {
-			chart, title, l, status = "middleware-refused", "Middleware in the process: what a refused request costs", few(), http.StatusTooManyRequests
-		}
+	for _, of := range []struct {
+		chart, title, figure string
+		limit                limit
+		status               int
+	}{
+		{"middleware-allowed", "what an allowed request costs", "Time that is added to the bare handler", plenty(), http.StatusOK},
+		{"middleware-refused", "what a refused request costs", "Time of the answer, less that of the bare handler's", few(), http.StatusTooManyRequests},
+	} {
 		for _, m := range middlewares {
 			s := section{
-				name: chart + "-" + m.framework, chart: chart, panel: m.framework, title: title, unit: nanoseconds,
-				note: "Counted by address, 256 of them, with three headers on the answer. Time that is added to the bare handler. " +
+				name: of.chart + "-" + m.framework, chart: of.chart, panel: m.framework, unit: nanoseconds,
+				title: "Middleware in the process: " + of.title,
+				note: "Counted by address, 256 of them, with three headers on the answer. " + of.figure + ". " +
 					"By hand: x/time/rate in a sync.Map, which has no numbers for the headers and forgets no key.",
 				subtract: bare, baseline: m.fastest,
 			}
-			if refused {
-				s.note = strings.Replace(s.note, "Time that is added to the bare handler", "Time of the answer, less that of the bare handler's", 1)
-			}
 			for _, c := range m.all {
-				s.rows = append(s.rows, c.row(l, status))
+				s.rows = append(s.rows, c.row(of.limit, of.status))
 			}
 			all = append(all, s)
 		}

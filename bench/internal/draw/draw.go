@@ -76,6 +76,11 @@ func (p *Page) Path(class, d string) {
 	}
 }
 
+// Level draws a level line.
+func (p *Page) Level(class string, left, y, right float64) {
+	p.Path(class, "M"+Number(left)+" "+Number(y)+"H"+Number(right))
+}
+
 // SVG returns the picture, which ends a margin below Y.
 func (p *Page) SVG() []byte {
 	height := Number(p.Y + Margin)
