@@ -141,9 +141,12 @@ func tollboothInProcess(_ testing.TB, l limit, idle time.Duration) decide {
 }
 
 func ginRateLimitInProcess(_ testing.TB, l limit, _ time.Duration) decide {
-	store := ginlimit.InMemoryStore(&ginlimit.InMemoryOptions{Rate: l.period, Limit: uint(l.rate)})
+	return ginRateLimitOn(ginlimit.InMemoryStore(&ginlimit.InMemoryOptions{Rate: l.period, Limit: uint(l.rate)}), "")
+}
+
+func ginRateLimitOn(store ginlimit.Store, prefix string) decide {
 	return func(_ context.Context, key string) (verdict, error) {
-		info := store.Limit(key, nil)
+		info := store.Limit(prefix+key, nil)
 		return verdict{!info.RateLimited, int64(info.RemainingHits), time.Until(info.ResetTime)}, nil
 	}
 }

@@ -181,12 +181,8 @@ func ginRateLimitOnRedis(tb testing.TB, b backend, limits ...limit) []decide {
 	tb.Helper()
 	rdb := b.client(tb, true).(*redis.Client) //nolint:forcetypeassert // one address is one server
 	return one(limits, func(i int, l limit) decide {
-		prefix := prefix("gin", i)
 		store := ginlimit.RedisStore(&ginlimit.RedisOptions{Rate: l.period, Limit: uint(l.rate), RedisClient: rdb})
-		return func(_ context.Context, key string) (verdict, error) {
-			info := store.Limit(prefix+key, nil)
-			return verdict{!info.RateLimited, int64(info.RemainingHits), time.Until(info.ResetTime)}, nil
-		}
+		return ginRateLimitOn(store, prefix("gin", i))
 	})
 }
 

@@ -45,20 +45,20 @@ func command(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("compare", flag.ContinueOnError)
 	out := flags.String("out", "", "the directory to write results to; \"\" prints the table alone")
 	which := flags.String("sections", "", "a regular expression for the sections to run")
-	rounds := flags.Int("rounds", 7, "how many rounds")
-	each := flags.Duration("slice", 250*time.Millisecond, "how long each contender runs in a round")
-	quick := flags.Bool("quick", false, "one short round with few keys, for its checks alone")
+	var size scale
+	flags.IntVar(&size.rounds, "rounds", 7, "how many rounds")
+	flags.DurationVar(&size.slice, "slice", 250*time.Millisecond, "how long each contender runs in a round")
+	flags.BoolVar(&size.quick, "quick", false, "one short round with few keys, for its checks alone")
 	list := flags.Bool("list", false, "print the sections and their rows, and run none")
 	draw := flags.Bool("draw", false, "write the table and the charts of the samples in -out again, and run nothing")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	size := scale{quick: *quick, rounds: *rounds, slice: *each}
-	if *quick {
+	if size.quick {
 		size.rounds, size.slice = 1, 20*time.Millisecond
 	}
 	if size.rounds < 1 || size.slice <= 0 {
-		return fmt.Errorf("-rounds %d -slice %v: both must be positive", *rounds, *each)
+		return fmt.Errorf("-rounds %d -slice %v: both must be positive", size.rounds, size.slice)
 	}
 	chosen, err := regexp.Compile(*which)
 	if err != nil {

@@ -22,13 +22,10 @@ type answer struct {
 func (a answer) numbers() bool {
 	found := map[string]bool{}
 	a.headers(func(name string) {
-		for _, word := range []string{"limit", "remaining", "reset"} {
-			if strings.HasSuffix(strings.ToLower(name), "-"+word) {
-				found[word] = true
-			}
-		}
+		name = strings.ToLower(name)
+		found[name[strings.LastIndexByte(name, '-')+1:]] = true
 	})
-	return len(found) == 3
+	return found["limit"] && found["remaining"] && found["reset"]
 }
 
 // requests returns what asks an application in the name of one of n addresses, by one goroutine and without a network.

@@ -23,17 +23,17 @@ type report struct {
 
 // machine describes the machine, and the contenders on it.
 type machine struct {
-	Cores   int
-	Go      string
-	Modules map[string]string // the versions of the contenders
+	Cores      int
+	Go         string
+	Contenders []string // modules with their versions
 }
 
 func newReport() *report {
-	m := machine{Cores: runtime.NumCPU(), Go: runtime.Version(), Modules: map[string]string{}}
+	m := machine{Cores: runtime.NumCPU(), Go: runtime.Version()}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, d := range info.Deps {
-			if d.Replace == nil {
-				m.Modules[d.Path] = d.Version
+			if slices.Contains(contenders, d.Path) {
+				m.Contenders = append(m.Contenders, d.Path+" "+d.Version)
 			}
 		}
 	}
@@ -59,12 +59,10 @@ const (
 // them.
 func (r *report) write(dir string) error {
 	old, err := readReport(dir)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
-		return err
-	default:
+	if err == nil {
 		r.Sections = arranged(append(r.Sections, old.Sections...))
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	files, err := r.files()
 	if err != nil {
@@ -137,9 +135,6 @@ func (r *report) files() (map[string][]byte, error) {
 type spread struct{ median, low, high float64 }
 
 func spreadOf(values []float64) spread {
-	if len(values) == 0 {
-		return spread{math.NaN(), math.NaN(), math.NaN()}
-	}
 	values = slices.Sorted(slices.Values(values))
 	n := len(values)
 	return spread{(values[(n-1)/2] + values[n/2]) / 2, values[0], values[n-1]}
@@ -160,14 +155,16 @@ type line struct {
 
 // lines summarizes a section, with the rows in their order.
 func (o outcome) lines() []line {
-	value := func(r rowOutcome, round int) float64 {
-		s := r.Samples[round]
-		v := s.value(o.section.unit)
-		if base := o.row(o.section.subtract); base != nil {
-			v -= base.Samples[round].value(o.section.unit)
+	bare := o.row(o.section.subtract)
+	// of returns a figure of a row in a round, less that of the bare handler.
+	of := func(r rowOutcome, round int, f func(s sample) float64) float64 {
+		v := f(r.Samples[round])
+		if bare != nil {
+			v -= f(bare.Samples[round])
 		}
 		return v
 	}
+	value := func(s sample) float64 { return s.value(o.section.unit) }
 	all := make([]line, 0, len(o.Rows))
 	for _, r := range o.Rows {
 		if r.Name == o.section.subtract {
@@ -181,21 +178,15 @@ func (o outcome) lines() []line {
 			}
 			return spreadOf(values)
 		}
-		// per returns a figure for each decision, less that of the bare handler.
+		// per returns a figure for each decision.
 		per := func(f func(s sample) float64) float64 {
-			return over(func(i int) float64 {
-				v := f(r.Samples[i]) / r.Samples[i].made()
-				if base := o.row(o.section.subtract); base != nil {
-					v -= f(base.Samples[i]) / base.Samples[i].made()
-				}
-				return v
-			}).median
+			return over(func(i int) float64 { return of(r, i, func(s sample) float64 { return f(s) / s.made() }) }).median
 		}
-		l.value = over(func(i int) float64 { return value(r, i) })
+		l.value = over(func(i int) float64 { return of(r, i, value) })
 		for _, name := range o.section.baselines() {
 			ratio := math.NaN()
 			if base := o.row(name); base != nil {
-				ratio = over(func(i int) float64 { return value(r, i) / value(*base, i) }).median
+				ratio = over(func(i int) float64 { return of(r, i, value) / of(*base, i, value) }).median
 			}
 			l.ratios = append(l.ratios, ratio)
 		}
@@ -215,10 +206,8 @@ func (o outcome) lines() []line {
 func (s section) baselines() []string { return append([]string{s.baseline}, s.also...) }
 
 func (o outcome) row(name string) *rowOutcome {
-	for i := range o.Rows {
-		if o.Rows[i].Name == name && name != "" {
-			return &o.Rows[i]
-		}
+	if i := slices.IndexFunc(o.Rows, func(r rowOutcome) bool { return r.Name == name }); i >= 0 {
+		return &o.Rows[i]
 	}
 	return nil
 }

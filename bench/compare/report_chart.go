@@ -41,7 +41,7 @@ func drawChart(all []outcome) []byte {
 	for _, o := range all {
 		lines := o.lines()
 		slices.SortStableFunc(lines, func(a, b line) int {
-			if s.unit.longer() {
+			if s.unit == perSecond { // more is better
 				a, b = b, a
 			}
 			return cmp.Compare(a.value.median, b.value.median)
@@ -71,7 +71,7 @@ func drawChart(all []outcome) []byte {
 // caption explains the bars.
 func (u unit) caption() string {
 	switch {
-	case u.longer():
+	case u == perSecond:
 		return "Longer is better."
 	case u == bytesPerKey:
 		return "Shorter is better."

@@ -16,15 +16,7 @@ func (r *report) table(w io.Writer) error {
 		r.Machine.Cores, r.Machine.Go)
 	b.WriteString("Figures are medians, ranges are the least and the most of all rounds, and ratios are medians of the ratios within a round. " +
 		"They are from one machine on which clients, servers and Redis share the cores: the ratios are what travels.\n\n")
-	b.WriteString("Contenders:")
-	for i, path := range contenders {
-		if version := r.Machine.Modules[path]; version != "" {
-			if i > 0 {
-				b.WriteByte(',')
-			}
-			fmt.Fprintf(&b, " %s %s", path, version)
-		}
-	}
+	b.WriteString("Contenders: " + strings.Join(r.Machine.Contenders, ", "))
 	b.WriteString(".\n\nAllocations and processor time are for each decision, those of the whole process, its collector included. " +
 		"Failed is what ended in an error, and of weir also what the process decided by itself because Redis did not answer within " +
 		"the deadline; it counts nowhere else.\n")
@@ -37,11 +29,7 @@ func (r *report) table(w io.Writer) error {
 
 func (o outcome) table(b *strings.Builder) {
 	s := o.section
-	title := s.title
-	if s.panel != "" {
-		title += ": " + s.panel
-	}
-	fmt.Fprintf(b, "\n## %s\n\n%s", title, s.note)
+	fmt.Fprintf(b, "\n## %s\n\n%s", strings.TrimSuffix(s.title+": "+s.panel, ": "), s.note)
 	if s.rounds == 0 && len(o.Rows) > 0 {
 		fmt.Fprintf(b, " %d rounds of %v.", len(o.Rows[0].Samples), o.Slice)
 	}
@@ -51,31 +39,30 @@ func (o outcome) table(b *strings.Builder) {
 		head string
 		cell func(l line) string
 	}
-	columns := []column{
-		{string(s.unit), func(l line) string { return figure(l.value.median) }},
-	}
+	var columns []column
+	add := func(head string, cell func(l line) string) { columns = append(columns, column{head, cell}) }
+	add(string(s.unit), func(l line) string { return figure(l.value.median) })
 	if s.rounds == 0 {
-		columns = append(columns, column{"range", func(l line) string { return figure(l.value.low) + " to " + figure(l.value.high) }})
+		add("range", func(l line) string { return figure(l.value.low) + " to " + figure(l.value.high) })
 	}
 	for i, name := range s.baselines() {
-		columns = append(columns, column{"times " + name, func(l line) string { return ratio(l.ratios[i]) }})
+		add("times "+name, func(l line) string { return ratio(l.ratios[i]) })
 	}
 	if s.unit == bytesPerKey {
-		columns = append(columns, column{"left after expiry", func(l line) string { return figure(l.left) }})
+		add("left after expiry", func(l line) string { return figure(l.left) })
 	}
 	if s.rounds == 0 {
-		columns = append(columns, column{"allocations", func(l line) string { return allocations(l.allocs) }})
+		add("allocations", func(l line) string { return allocations(l.allocs) })
 		whose := "client CPU"
 		if s.subtract != "" {
 			whose = "CPU"
 		}
-		columns = append(columns, column{whose, func(l line) string { return duration(l.client) }})
+		add(whose, func(l line) string { return duration(l.client) })
 		if slices.ContainsFunc(lines, func(l line) bool { return l.server > 0 }) {
-			columns = append(columns,
-				column{"Redis CPU", func(l line) string { return duration(l.server) }},
-				column{"p50", func(l line) string { return duration(l.p50) }},
-				column{"p99", func(l line) string { return duration(l.p99) }},
-				column{"failed", func(l line) string { return share(l.failed) }})
+			add("Redis CPU", func(l line) string { return duration(l.server) })
+			add("p50", func(l line) string { return duration(l.p50) })
+			add("p99", func(l line) string { return duration(l.p99) })
+			add("failed", func(l line) string { return share(l.failed) })
 		}
 	}
 	b.WriteString("| |")

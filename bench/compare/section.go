@@ -63,9 +63,6 @@ const (
 	bytesPerKey unit = "bytes per key"
 )
 
-// longer reports whether a longer bar is a better one.
-func (u unit) longer() bool { return u == perSecond }
-
 // sample holds the measurements of one slice. Times are in nanoseconds.
 type sample struct {
 	Decisions int64

@@ -34,9 +34,7 @@ func redisSections() []section {
 	}
 	var all []section
 	add := func(s section, l redisLoad) {
-		if s.note == "" {
-			s.note = "100 goroutines. Each contender has one client; those of go-redis have their default of 10 connections for each core."
-		}
+		s.note = cmp.Or(s.note, "100 goroutines. Each contender has one client; those of go-redis have their default of 10 connections for each core.")
 		s.chart, s.unit = cmp.Or(s.chart, s.name), cmp.Or(s.unit, perSecond)
 		s.baseline = cmp.Or(s.baseline, "redis_rate")
 		if s.also == nil {
@@ -101,7 +99,10 @@ func (r redisLimiter) row(l redisLoad, at *servers, conns int) row {
 		unhurried := b
 		unhurried.patient = true
 		checkExact(tb, r.open(tb, unhurried, few())[0].work(name))
-		keys := addresses(s.keys(l.keys))
+		keys := make([]string, s.keys(l.keys))
+		for i := range keys {
+			keys[i] = address(i)
+		}
 		if l.exhausted {
 			for range 2 * few().rate {
 				_, err := decides[0](tb.Context(), keys[0])
@@ -118,15 +119,7 @@ func (r redisLimiter) row(l redisLoad, at *servers, conns int) row {
 	}}
 }
 
-// addresses are n keys such as a limiter by address has.
-func addresses(n int) []string {
-	keys := make([]string, n)
-	for i := range keys {
-		keys[i] = address(i)
-	}
-	return keys
-}
-
+// address is a key such as a limiter by address has.
 func address(i int) string { return fmt.Sprintf("ip=10.%d.%d.%d", i>>16&255, i>>8&255, i&255) }
 
 // servers are the Redis of a section, for all of its contenders.

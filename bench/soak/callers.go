@@ -95,10 +95,10 @@ func (c *caller) ask(ctx context.Context) {
 
 // decide measures how long a decision takes that has so much time, and returns how it failed if it did. Failures of
 // those who have less time than others are their own.
-func (c *caller) decide(ctx context.Context, own time.Duration, decide func() error) (failed *core.StoreError, err error) {
+func (c *caller) decide(ctx context.Context, has time.Duration, decide func() error) (failed *core.StoreError, err error) {
 	start, before := time.Now(), c.probe.Lost()
 	err = decide()
-	over := time.Since(start) - own
+	over := time.Since(start) - has
 	if over > 0 {
 		c.probe.Sample()
 		over -= c.probe.Lost().Since(before)
@@ -114,7 +114,7 @@ func (c *caller) decide(ctx context.Context, own time.Duration, decide func() er
 	switch {
 	case failed != nil:
 		c.report.Failures[failed.Class]++
-		if ctx.Err() == nil && own == deadline {
+		if ctx.Err() == nil && has == deadline {
 			c.sums.Failed++
 		}
 	case err == nil:
@@ -158,10 +158,10 @@ func (c *caller) askOwn(ctx context.Context, time time.Duration) {
 	cost := 1 + c.rng.Int64N(2)
 	var res core.Result
 	failed, err := c.decide(ctx, time, func() (err error) {
-		res, err = c.limiters.own.AllowN(ctx, c.key, cost)
+		res, err = c.limiters.private[own].AllowN(ctx, c.key, cost)
 		return err
 	})
-	c.add(&c.report.Own[c.index], cost, failed, err)
+	c.add(&c.report.Private[own][c.index], cost, failed, err)
 	c.admitted(err, &res)
 }
 
@@ -177,24 +177,24 @@ func (p *process) admitted(err error, res *core.Result) {
 
 func (c *caller) askBack(ctx context.Context) {
 	var a enforce.Admission
-	failed, err := c.begin(ctx, c.limiters.back, enforce.Ask{Key: c.key, Cost: 2}, &a)
-	c.add(&c.report.Back[c.index], 2, failed, err)
+	failed, err := c.begin(ctx, c.limiters.private[back], enforce.Ask{Key: c.key, Cost: 2}, &a)
+	c.add(&c.report.Private[back][c.index], 2, failed, err)
 	if err != nil {
 		return
 	}
 	c.admitted(nil, &a.Result)
 	a.GiveBack(1)
 	c.mu.Lock()
-	c.report.Back[c.index].Back++
+	c.report.Private[back][c.index].Back++
 	c.mu.Unlock()
 }
 
 func (c *caller) askKept(ctx context.Context) {
 	var a enforce.Admission
-	failed, err := c.begin(ctx, c.limiters.kept, enforce.Ask{Key: c.key, Cost: 1}, &a)
-	c.add(&c.report.Kept[c.index], 1, failed, err)
+	failed, err := c.begin(ctx, c.limiters.private[kept], enforce.Ask{Key: c.key, Cost: 1}, &a)
+	c.add(&c.report.Private[kept][c.index], 1, failed, err)
 	if a.Result.Local { // to be handed back, which may not come to pass
-		c.add(&c.report.Kept[c.index], 1, nil, failed)
+		c.add(&c.report.Private[kept][c.index], 1, nil, failed)
 	}
 }
 

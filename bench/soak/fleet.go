@@ -14,9 +14,6 @@ import (
 // answerTime is the longest time that a member may take for an answer: it waits for its callers and for a processor.
 const answerTime = time.Minute
 
-// fleet is all members, each a process.
-type fleet []*hosttest.Process
-
 // enlist starts a member, which ends with tb.
 func enlist(tb testing.TB, m membership) *hosttest.Process {
 	tb.Helper()
@@ -26,21 +23,20 @@ func enlist(tb testing.TB, m membership) *hosttest.Process {
 }
 
 // ask sends a line to all members, and returns their answers.
-func ask[T any](tb testing.TB, f fleet, line string) []T {
-	tb.Helper()
-	for _, p := range f {
+func ask[T any](w *world, line string) []T {
+	for _, p := range w.fleet {
 		_, err := fmt.Fprintln(p.In, line)
-		require.NoError(tb, err, "a member of the fleet has ended")
+		require.NoError(w.tb, err, "a member of the fleet has ended")
 	}
-	all := make([]T, len(f))
-	for i, p := range f {
+	all := make([]T, len(w.fleet))
+	for i, p := range w.fleet {
 		late := time.AfterFunc(answerTime, func() { _ = p.Kill() })
 		err := p.Read(&all[i])
 		late.Stop()
-		require.NoError(tb, err, "a member of the fleet has ended, or has not answered for %v", answerTime)
+		require.NoError(w.tb, err, "a member of the fleet has ended, or has not answered for %v", answerTime)
 	}
 	return all
 }
 
 // statuses sends a line that is answered with a status to all members.
-func (w *world) statuses(line string) []status { return ask[status](w.tb, w.fleet, line) }
+func (w *world) statuses(line string) []status { return ask[status](w, line) }

@@ -50,18 +50,18 @@ type status struct {
 
 // report holds everything since the last report.
 type report struct {
-	Own, Back, Kept []tally // of each caller
-	Remote          [len(shared)][]admission
-	Alone           [len(shared)][]admission // by the process itself
-	Uncounted       int64                    // let pass by nobody
-	Held            []held                   // granted by the server
-	HeldAlone       []held
-	Decisions       int64
-	Late            int64         // of them
-	Latest          time.Duration // by how much, beyond what the scheduler took
-	Failures        map[string]int64
-	Wrong           []string // what must never be
-	Logged          int64
+	Private   [len(private)][]tally // of each caller
+	Remote    [len(shared)][]admission
+	Alone     [len(shared)][]admission // by the process itself
+	Uncounted int64                    // let pass by nobody
+	Held      []held                   // granted by the server
+	HeldAlone []held
+	Decisions int64
+	Late      int64         // of them
+	Latest    time.Duration // by how much, beyond what the scheduler took
+	Failures  map[string]int64
+	Wrong     []string // what must never be
+	Logged    int64
 
 	Goroutines, Files int
 	Heap              uint64
@@ -78,8 +78,9 @@ type process struct {
 	membership
 	probe    *schedtest.Probe
 	limiters struct {
-		own, back, kept, light, work *enforce.Limiter
-		shared                       [len(shared)]*enforce.Limiter
+		light, work *enforce.Limiter
+		private     [len(private)]*enforce.Limiter
+		shared      [len(shared)]*enforce.Limiter
 	}
 	gate   sync.RWMutex // held by those who decide
 	round  int          // changes only while nobody decides
@@ -119,21 +120,17 @@ func (p *process) open() error {
 	if err != nil {
 		return err
 	}
-	first, err := enforce.New(s, own, enforce.Options{Log: slog.New(slog.NewTextHandler(&counter{&p.logged}, nil))})
-	if err != nil {
-		return err
-	}
 	l := &p.limiters
-	l.own = first
+	l.light, err = enforce.New(s, light, enforce.Options{Log: slog.New(slog.NewTextHandler(&counter{&p.logged}, nil))})
 	with := func(into **enforce.Limiter, policy core.Policy) {
 		if err == nil {
-			*into, err = first.With(policy)
+			*into, err = l.light.With(policy)
 		}
 	}
-	with(&l.back, back)
-	with(&l.kept, kept)
-	with(&l.light, light)
 	with(&l.work, work)
+	for i := range private {
+		with(&l.private[i], private[i])
+	}
 	for i := range shared {
 		with(&l.shared[i], shared[i].policy)
 	}
@@ -151,9 +148,9 @@ func (c *counter) Write(b []byte) (int, error) {
 // renew begins a report. It is locked.
 func (p *process) renew() {
 	old := p.report
-	p.report = report{
-		Own: make([]tally, p.Callers), Back: make([]tally, p.Callers), Kept: make([]tally, p.Callers),
-		Failures: map[string]int64{},
+	p.report = report{Failures: map[string]int64{}}
+	for i := range private {
+		p.report.Private[i] = make([]tally, p.Callers)
 	}
 	for i := range shared { // their room is used again
 		p.report.Remote[i], p.report.Alone[i] = old.Remote[i][:0], old.Alone[i][:0]

@@ -8,16 +8,24 @@ import (
 )
 
 var (
-	// own, back and kept have a key for each caller and round, and nobody is ever over them: what was charged in the
-	// round can be read from what is left. Units of back are given back.
-	own  = core.MustParse("own: 1000000/1d fixed-window; fail closed")
-	back = core.MustParse("back: 1000000/1d fixed-window; fail closed")
-	// kept is the same of what a process admits alone, and hands back to the server when that answers again.
-	kept = core.MustParse("kept: 1000000/1d fixed-window; fail local")
+	// private have a key for each caller and round, and nobody is ever over them: what was charged in the round can be
+	// read from what is left.
+	private = [...]core.Policy{
+		own:  core.MustParse("own: 1000000/1d fixed-window; fail closed"),
+		back: core.MustParse("back: 1000000/1d fixed-window; fail closed"),
+		kept: core.MustParse("kept: 1000000/1d fixed-window; fail local"),
+	}
 	// light is the limit of callers who stay far below it, each with a key.
 	light = core.MustParse("light: 100/1s burst 20; fail closed")
 	// work has permits, for all.
 	work = core.MustParse("work: 10 concurrent lease 10s; fail local 1/2")
+)
+
+// The policies of private.
+const (
+	own  = iota
+	back // units of it are given back
+	kept // what a process admits alone of it, it hands back to the server when that answers again
 )
 
 const (

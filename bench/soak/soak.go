@@ -18,6 +18,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/internal/hosttest"
 	"github.com/weir-go/weir/internal/redistest"
 )
 
@@ -53,13 +54,13 @@ type world struct {
 	tb      testing.TB
 	server  redistest.Secure
 	proxies []*redistest.Proxy
-	fleet   fleet
+	fleet   []*hosttest.Process
 	admin   *redis.Client
 	hasty   *redis.Client // for what the server may not answer
 	direct  *redisstore.Store
-	canary  canary
-	slow    bool // the machine was too slow to tell in the last calm
-	round   int  // how often the callers began to ask
+	canary  atomic.Int64 // the longest time for which the server has lately not answered
+	slow    bool         // the machine was too slow to tell in the last calm
+	round   int          // how often the callers began to ask
 
 	lost   int64 // when the server last forgot everything, in microseconds, or 0
 	remote [len(shared)]ledger
@@ -170,7 +171,7 @@ func (w *world) check(fs []fault) string {
 		say("back after %v", w.recover().Round(time.Millisecond))
 	}
 	from, to := w.calm()
-	reports := ask[report](w.tb, w.fleet, sayPause)
+	reports := ask[report](w, sayPause)
 	standing := time.Now()
 	if w.usual == nil {
 		w.usual = reports
@@ -191,7 +192,7 @@ func (w *world) check(fs []fault) string {
 
 // recover waits until nobody fails, and returns how long that took.
 func (w *world) recover() time.Duration {
-	w.canary.reset()
+	w.canary.Store(0)
 	start, first := time.Now(), w.statuses(sayStatus)
 	clean, then, last := start, first, first // clean is since when nobody has failed
 	for time.Since(start) < patience {
@@ -223,14 +224,14 @@ func (w *world) recover() time.Duration {
 // calm lets some time pass in which nobody who stays under its limit may fail, and returns when it began and ended, by
 // the server's clock.
 func (w *world) calm() (from, to int64) {
-	w.canary.reset()
+	w.canary.Store(0)
 	then, from := w.statuses(sayStatus), w.clock()
 	<-time.After(calmTime)
 	now, to := w.statuses(sayStatus), w.clock()
 	for i := range now {
 		if n := now[i].LightFailed - then[i].LightFailed; n > 0 && !w.noisy(then, now) {
 			w.violated("others: %d decisions of callers under their limit failed in process %d, while nothing was wrong and the server answered within %v: %s",
-				n, i, w.canary.latest(), now[i].LightLast)
+				n, i, time.Duration(w.canary.Load()), now[i].LightLast)
 		}
 	}
 	w.slow = w.late(then, now)
@@ -255,7 +256,7 @@ func (w *world) noisy(then, now []status) bool {
 
 // late reports whether the server's answers, or the processes, were late between two statuses.
 func (w *world) late(then, now []status) bool {
-	late := w.canary.latest() > noise
+	late := time.Duration(w.canary.Load()) > noise
 	for i := range now {
 		late = late || now[i].Lost.Since(then[i].Lost) > noise
 	}
@@ -342,19 +343,16 @@ func (w *world) checkEnough(reports []report, from, to int64) {
 // checkOnce holds what was charged in the round against what was answered.
 func (w *world) checkOnce(reports []report, lost bool) {
 	for m, r := range reports {
-		for _, of := range []struct {
-			policy  core.Policy
-			tallies []tally
-		}{{own, r.Own}, {back, r.Back}, {kept, r.Kept}} {
-			for c, t := range of.tallies {
+		for i, policy := range private {
+			for c, t := range r.Private[i] {
 				key := ownKey(m, c, w.round)
-				res, err := w.direct.Take(w.tb.Context(), core.Take{Policy: of.policy, Key: key})
+				res, err := w.direct.Take(w.tb.Context(), core.Take{Policy: policy, Key: key})
 				if err != nil { // nor can the hundreds of other keys be asked for, each as slowly
-					w.violated("back: the server cannot be asked for key %s of %v: %v", key, of.policy, err)
+					w.violated("back: the server cannot be asked for key %s of %v: %v", key, policy, err)
 					return
 				}
 				if err := t.check(res.Limit-res.Remaining, lost); err != nil {
-					w.violated("once: key %s of %v: %v", key, of.policy, err)
+					w.violated("once: key %s of %v: %v", key, policy, err)
 				}
 			}
 		}
@@ -415,14 +413,8 @@ func (w *world) expire() {
 	}
 }
 
-// canary asks the server for nothing, through a proxy without faults, and knows how long it took: on a machine that has
-// no processor for the one or the other, decisions fail without any fault.
-type canary struct{ most atomic.Int64 }
-
-func (c *canary) reset()                { c.most.Store(0) }
-func (c *canary) latest() time.Duration { return time.Duration(c.most.Load()) }
-
-// watch lets the canary ask until the end.
+// watch lets a canary ask the server for nothing until the end, through a proxy without faults, and notes how long it
+// took: on a machine that has no processor for the one or the other, decisions fail without any fault.
 func (w *world) watch() {
 	sound := redistest.NewProxy(w.tb, w.server.Addr())
 	client := w.server.Client(w.tb, func(o *redis.Options) { o.Addr = sound.Addr() })
@@ -431,8 +423,8 @@ func (w *world) watch() {
 		for ctx.Err() == nil {
 			start := time.Now()
 			err := client.Ping(ctx).Err()
-			if took := int64(time.Since(start)); (err == nil || errors.Is(err, context.DeadlineExceeded)) && took > w.canary.most.Load() {
-				w.canary.most.Store(took)
+			if took := int64(time.Since(start)); (err == nil || errors.Is(err, context.DeadlineExceeded)) && took > w.canary.Load() {
+				w.canary.Store(took)
 			}
 			<-time.After(10 * time.Millisecond)
 		}
