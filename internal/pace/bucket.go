@@ -40,6 +40,7 @@ type bucket struct {
 	remaining int64
 	more      instant // when more will remain
 	skipped   uint64  // answers since that do not name the limit
+	tangled   int     // answers up to it whose requests were sent before the answer before
 
 	reset instant       // of this window
 	began instant       // when its first answer came
@@ -116,7 +117,10 @@ func (b *bucket) compare(own int64, sent, at instant, q Quota) {
 	}
 	passed := (at - b.at).Seconds()
 	// Answers to requests that were sent together come in any order, which looks as if some came back for a moment.
-	steady := b.back+float64(back) >= 3 && b.seconds+passed > min(2*b.trip+10*time.Millisecond, b.window/16).Seconds()
+	if b.tangled++; sent >= b.at {
+		b.tangled = 0
+	}
+	steady := b.back+float64(back) >= float64(3+min(b.tangled, 5)) && b.seconds+passed > min(2*b.trip+10*time.Millisecond, b.window/16).Seconds()
 	if !jump && (back > 0 && steady && at < b.reset-time.Second ||
 		much && sent >= b.reset && sent < b.reset+b.window/4) {
 		b.kind = flow
@@ -223,6 +227,18 @@ func (b *bucket) nextOfFlow(last instant, left float64) instant {
 		at = max(at, b.more)
 	}
 	return at
+}
+
+// spare reports whether a request would be admitted now, although the pace would let it wait.
+func (b *bucket) spare(underWay int, now instant) bool {
+	left := float64(b.remaining - int64(underWay))
+	if now >= b.reset && b.kind != flow {
+		left = float64(b.limit - int64(underWay))
+	}
+	if b.share() < alone {
+		left -= b.reserve()
+	}
+	return left >= 1
 }
 
 // soonest returns the least time until so many requests were sent, the place in the line of the last of them.

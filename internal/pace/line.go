@@ -68,6 +68,21 @@ func (l *line) next(now instant) (at instant) {
 	return at
 }
 
+// spare reports whether a request that cannot wait any longer would be admitted now: to spread requests is a courtesy to
+// others, for which none is to fail.
+func (l *line) spare(now instant) bool {
+	if l.blocked.until > 0 || len(l.buckets) == 0 {
+		return false
+	}
+	underWay := l.turns.count(now)
+	for i := range l.buckets {
+		if !l.buckets[i].spare(underWay, now) {
+			return false
+		}
+	}
+	return true
+}
+
 // soonest returns the least time until the turn of a place in the line, as far as it is certain.
 func (l *line) soonest(place int, now instant) time.Duration {
 	if now < l.blocked.until {
@@ -131,9 +146,9 @@ func (l *line) serve() {
 		w := l.head
 		at, late := l.next(now), w.came+l.pace.maxWait
 		switch {
-		case at <= now:
+		case at <= now, now >= late && l.spare(now):
 			w.before = l.last
-			w.turn = l.take(at, w.came, now)
+			w.turn = l.take(min(at, now), w.came, now)
 		case now >= late || l.soonest(1, now) > late-now:
 			w.err = l.tooLate(l.soonest(1, now))
 		default:

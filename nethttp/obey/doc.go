@@ -33,8 +33,8 @@
 // is reset or flows. Processes that share a limit need not know of each other either: each sees in the numbers what the
 // others send, and they come to equal shares.
 //
-// Requests of a key are sent in the order in which they came. One whose turn comes too late ([Options].MaxWait) fails
-// with a [*WaitError]; nothing was sent then.
+// Requests of a key are sent in the order in which they came. None waits for longer than [Options].MaxWait: then it is
+// sent if the server would admit it, and fails with a [*WaitError] if not.
 //
 // # Whose limit
 //

@@ -28,6 +28,8 @@ type Options struct {
 	// route or by a header with an API key.
 	Key func(*http.Request) string
 	// MaxWait is the longest time that a request waits for its turn. 0 means 30 s, and a negative one that it never waits.
+	// A request that has waited for so long is sent if the server would admit it: only its pace said no. Otherwise it
+	// fails with a [*WaitError].
 	MaxWait time.Duration
 	// Waiting is the number of requests of one key that may wait at a time. 0 means 1000.
 	Waiting int
@@ -144,28 +146,38 @@ func stable(credential string) string {
 // error of the request's context.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	key := t.key(r)
-	came := time.Time{}
-	for sent := 0; ; sent++ {
-		turn, err := t.begin(r, key, came)
-		if err != nil {
-			if r.Body != nil {
-				r.Body.Close()
-			}
-			return nil, err
-		}
-		if sent == 0 && t.repeat > 0 {
-			came = turn.Came()
-		}
-		res, wait, err := t.send(r, turn)
-		if err != nil || !wait || sent == t.repeat {
+	turn, err := t.begin(r, key, time.Time{})
+	if err != nil {
+		closeBody(r)
+		return nil, err
+	}
+	came := turn.Came()
+	for repeated := 0; ; repeated++ {
+		res, refused, err := t.send(r, turn)
+		if err != nil || !refused || repeated == t.repeat {
 			return res, err
 		}
-		again, err := repeatable(r)
-		if err != nil || again == nil {
-			return res, nil //nolint:nilerr // the refusal is the answer of a request that cannot be sent again
+		again := repeatable(r)
+		if again == nil {
+			return res, nil
 		}
-		drain(res.Body)
+		turn, err = t.begin(again, key, came)
+		if err == nil || r.Context().Err() != nil {
+			drain(res.Body)
+		}
+		if err != nil {
+			if closeBody(again); r.Context().Err() != nil {
+				return nil, err
+			}
+			return res, nil // no turn in time: the request was sent, and this is its answer
+		}
 		r = again
+	}
+}
+
+func closeBody(r *http.Request) {
+	if r.Body != nil {
+		r.Body.Close()
 	}
 }
 
@@ -200,9 +212,8 @@ func (t *Transport) admit(ctx context.Context, key string, a *enforce.Admission)
 	return a.Wait(ctx)
 }
 
-// send sends r and ends its turn, also if Next panics. wait reports that the answer refuses r and says when to come
-// again.
-func (t *Transport) send(r *http.Request, turn *pace.Turn) (res *http.Response, wait bool, err error) {
+// send sends r and ends its turn, also if Next panics. refused reports that the answer says when to come again.
+func (t *Transport) send(r *http.Request, turn *pace.Turn) (res *http.Response, refused bool, err error) {
 	defer turn.Failed() // does nothing after Answered
 	res, err = t.next.RoundTrip(r)
 	if err != nil {

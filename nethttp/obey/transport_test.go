@@ -437,3 +437,43 @@ func TestSignedRequests(t *testing.T) {
 		require.NoError(t, send("OTHER/20260302/eu/s3/aws4_request, SignedHeaders=host, Signature=2"))
 	})
 }
+
+// A few requests whose limit would spread them over an hour go all the same, at the latest when they have waited for
+// MaxWait, as long as the server admits them.
+func TestFewRequests(t *testing.T) {
+	for _, maxWait := range []time.Duration{0, -1} {
+		synctest.Test(t, func(t *testing.T) {
+			tr := transport(t, obey.Options{MaxWait: maxWait, Next: &wire{
+				server: express(60, time.Hour, true)(), rtt: time.Millisecond, epoch: true,
+			}})
+			for range 60 {
+				start := time.Now()
+				res, err := tr.RoundTrip(request(t, http.MethodGet, nil))
+				require.NoError(t, err)
+				require.Equal(t, 200, res.StatusCode)
+				require.LessOrEqual(t, time.Since(start), 31*time.Second)
+			}
+			_, err := tr.RoundTrip(request(t, http.MethodGet, nil)) //nolint:bodyclose // there is none
+			var tooLate *obey.WaitError
+			require.ErrorAs(t, err, &tooLate)
+			require.Greater(t, tooLate.Wait, 20*time.Minute)
+		})
+	}
+}
+
+// A repetition whose turn does not come in time leaves the refusal.
+func TestRepeatTooLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := text("too many")
+		tr := transport(t, obey.Options{Repeat: 5, Next: roundTripper(func(*http.Request) (*http.Response, error) {
+			return answer(429, b, "Retry-After: 3600"), nil
+		})})
+		res, err := tr.RoundTrip(request(t, http.MethodGet, nil))
+		require.NoError(t, err)
+		require.Equal(t, 429, res.StatusCode)
+		require.False(t, b.closed)
+		got, err := io.ReadAll(res.Body)
+		require.NoError(t, err)
+		require.Equal(t, "too many", string(got))
+	})
+}
