@@ -448,7 +448,7 @@ func TestFewRequests(t *testing.T) {
 			}})
 			for range 60 {
 				start := time.Now()
-				res, err := tr.RoundTrip(request(t, http.MethodGet, nil))
+				res, err := tr.RoundTrip(request(t, http.MethodGet, nil)) //nolint:bodyclose // of a test, with nothing behind it
 				require.NoError(t, err)
 				require.Equal(t, 200, res.StatusCode)
 				require.LessOrEqual(t, time.Since(start), 31*time.Second)
@@ -468,7 +468,7 @@ func TestRepeatTooLate(t *testing.T) {
 		tr := transport(t, obey.Options{Repeat: 5, Next: roundTripper(func(*http.Request) (*http.Response, error) {
 			return answer(429, b, "Retry-After: 3600"), nil
 		})})
-		res, err := tr.RoundTrip(request(t, http.MethodGet, nil))
+		res, err := tr.RoundTrip(request(t, http.MethodGet, nil)) //nolint:bodyclose // of a test, with nothing behind it
 		require.NoError(t, err)
 		require.Equal(t, 429, res.StatusCode)
 		require.False(t, b.closed)
