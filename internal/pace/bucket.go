@@ -95,7 +95,7 @@ func (b *bucket) learn(number uint64, sent, at instant, refused bool, q Quota) {
 		b.compare(own, sent, at, q)
 	}
 	b.number, b.at, b.remaining, b.skipped = number, at, q.Remaining, 0
-	b.more = at + seconds64(b.reserve()/b.even())
+	b.more = at + min(seconds64(max(0.03*float64(b.limit), 1)/max(b.drift(), b.even()/10)), b.window/4)
 	if q.More && q.Reset > 0 {
 		b.more = at + q.Reset
 	}
@@ -232,8 +232,8 @@ func (b *bucket) nextOfFlow(last instant, left float64) instant {
 // spare reports whether a request would be admitted now, although the pace would let it wait.
 func (b *bucket) spare(underWay int, now instant) bool {
 	left := float64(b.remaining - int64(underWay))
-	if now >= b.reset && b.kind != flow {
-		left = float64(b.limit - int64(underWay))
+	if now >= b.reset && b.kind != flow { // presumably all is there, which one finds out
+		left = max(left, float64(1-underWay))
 	}
 	if b.share() < alone {
 		left -= b.reserve()

@@ -1,6 +1,7 @@
 package obey_test
 
 import (
+	"math/rand/v2"
 	"net/http"
 	"os"
 	"strconv"
@@ -82,7 +83,9 @@ func TestServers(t *testing.T) {
 			var last [8]int
 			for range n {
 				var greedy, c *tally
-				l.obey = false
+				if l.obey = false; tt.length != 66*s {
+					l.phase = time.Duration(rand.Int64N(int64(10 * s)))
+				}
 				synctest.Test(t, func(t *testing.T) { greedy = l.run(t) })
 				l.obey = true
 				synctest.Test(t, func(t *testing.T) { c = l.run(t) })

@@ -100,9 +100,11 @@ type load struct {
 	clients int
 	wire    wire
 	obey    bool
+	phase   time.Duration // after a full second and window, at which it begins
 }
 
 func (l load) run(t testing.TB) *tally {
+	_ = pause(t.Context(), l.phase+1)
 	c := &tally{}
 	w := l.wire
 	w.server = c.count(l.server())
