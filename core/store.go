@@ -22,6 +22,7 @@ import (
 //
 //   - [PermitStore], without which policies cannot have permits;
 //   - [StateStore], without which Limiter.Explain fails;
+//   - [ManyStore], without which what is asked together takes a round trip for each;
 //   - Fallback() *Memory, which returns the in-process store that decides under "fail local"
 //     while this one fails. All Limiters on the store then share it; without the method each
 //     has its own;
@@ -50,6 +51,19 @@ type Store interface {
 	Refund(ctx context.Context, refunds []Refund) error
 	// Reset forgets the key: it is as if unused.
 	Reset(ctx context.Context, p Policy, key string) error
+}
+
+// ManyStore is a [Store] that decides about many takes in fewer round trips than it has takes. redisstore.Store is one,
+// and enforce.AllowEach uses it; a store that is none is asked for one after the other.
+type ManyStore interface {
+	Store
+	// TakeMany decides about each of the takes by itself, as Take does for callers that come at the same time. The Results
+	// stand in the order of the takes. If some takes failed, the error is a [*BatchError]; any other error means that
+	// nothing was decided. A mistake in one of the takes is such an error.
+	TakeMany(context.Context, []Take) ([]Result, error)
+	// Recall refuses t from memory if the store is sure to refuse it: then the server need not be asked, nor for what is
+	// of use together with t alone. Otherwise ok is false.
+	Recall(t Take) (res Result, ok bool)
 }
 
 // StateStore is a [Store] that shows what it keeps about a key, so that a Limiter can explain what it would decide. Both

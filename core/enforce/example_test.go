@@ -334,6 +334,37 @@ func ExampleLimiter_Begin() {
 	// Output: 7 true <nil>
 }
 
+// A call counts for its user and for the tenant, which on Redis takes one round trip.
+func ExampleAllowEach() {
+	users, err := enforce.New(nil, core.MustParse("user: 2/1h"), enforce.Options{})
+	if err != nil {
+		panic(err)
+	}
+	tenants, err := users.With(core.MustParse("tenant: 100/1h"))
+	if err != nil {
+		panic(err)
+	}
+	ctx := context.Background()
+	for range 3 {
+		each := []enforce.Each{
+			{Limiter: tenants, Key: "acme", Cost: 1},
+			{Limiter: users, Key: "alice", Cost: 1},
+		}
+		admitted, err := enforce.AllowEach(ctx, each)
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(admitted, each[0].Result.Taken, each[1].Result.Remaining)
+	}
+	res, err := tenants.Peek(ctx, "acme")
+	fmt.Println(res.Remaining, err)
+	// Output:
+	// true 1 1
+	// true 1 0
+	// false 0 0
+	// 98 <nil>
+}
+
 // Explain returns the answer that a request would get, and takes nothing.
 func ExampleLimiter_Explain() {
 	limiter, err := enforce.New(nil, core.MustParse("mail: 3/1h fixed-window, 2 concurrent"), enforce.Options{})

@@ -25,6 +25,38 @@ func (e *engine) decide(ctx context.Context, t *core.Take, res *core.Result) (er
 		}
 		return nil
 	}
+	return e.decideWithout(ctx, t, res, err)
+}
+
+// decideMany is decide for several takes of one store, which it asks for together. The errors are those of decide.
+func (e *engine) decideMany(ctx context.Context, store core.ManyStore, takes []core.Take, results []*core.Result) []error {
+	all, err := store.TakeMany(ctx, takes)
+	errs := make([]error, len(takes))
+	var some *core.BatchError
+	if errors.As(err, &some) && len(some.Errs) == len(takes) {
+		copy(errs, some.Errs)
+	} else {
+		for i := range errs {
+			errs[i] = err
+		}
+	}
+	for i := range takes {
+		if errs[i] != nil {
+			errs[i] = e.decideWithout(ctx, &takes[i], results[i], errs[i])
+			continue
+		}
+		if *results[i] = all[i]; e.failing.Load() || e.health.failing.Load() {
+			e.recovered()
+		}
+		if !e.ledger.Empty() {
+			e.handBack(&takes[i])
+		}
+	}
+	return errs
+}
+
+// decideWithout is decide for a store that has failed with err.
+func (e *engine) decideWithout(ctx context.Context, t *core.Take, res *core.Result, err error) error {
 	*res = core.Result{}
 	var late *core.LateError
 	if errors.As(err, &late) {

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/internal/race"
 	"github.com/weir-go/weir/internal/redistest"
@@ -84,4 +85,52 @@ func TestAllocations(t *testing.T) {
 		_, err := store.Take(ctx, take)
 		require.NoError(t, err)
 	}), 9.0)
+}
+
+// BenchmarkAllowEach compares two policies that are asked at once with the same asked one after the other, near the
+// server and a millisecond away from it. They take turns within one run. ns/op is that of both together.
+func BenchmarkAllowEach(b *testing.B) {
+	server := redistest.Single(b)
+	proxy := redistest.NewProxy(b, server.Addr())
+	proxy.Latency(time.Millisecond)
+	ctx := context.Background()
+	for _, place := range []struct{ name, addr string }{{"near", server.Addr()}, {"1ms", proxy.Addr()}} {
+		rdb := redis.NewUniversalClient(unhurried(redisstore.ClientOptions(place.addr)))
+		b.Cleanup(func() { _ = rdb.Close() })
+		store, err := redisstore.New(rdb, redisstore.Options{Deadline: patient})
+		require.NoError(b, err)
+		ls := limiters(b, store, "user: 1000000/1s", "tenant: 2000000/1s")
+		all := eachOf(ls, "ip=203.0.113.7", "acme")
+		b.Run(place.name, func(b *testing.B) {
+			var took [2][]time.Duration // at once, one after the other
+			call := [2]func() error{
+				func() error {
+					_, err := enforce.AllowEach(ctx, all)
+					return err
+				},
+				func() error {
+					for _, x := range all {
+						if _, err := x.Limiter.Allow(ctx, x.Key); err != nil {
+							return err
+						}
+					}
+					return nil
+				},
+			}
+			for i := 0; b.Loop(); i++ {
+				for _, which := range [2]int{i % 2, 1 - i%2} {
+					start := time.Now()
+					if err := call[which](); err != nil {
+						b.Fatal(err)
+					}
+					took[which] = append(took[which], time.Since(start))
+				}
+			}
+			slices.Sort(took[0])
+			slices.Sort(took[1])
+			b.ReportMetric(float64(took[0][b.N/2].Nanoseconds()), "at-once-ns-p50")
+			b.ReportMetric(float64(took[1][b.N/2].Nanoseconds()), "in-turn-ns-p50")
+			b.ReportMetric(float64(took[0][b.N/2])/float64(took[1][b.N/2]), "x-in-turn-p50")
+		})
+	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/storetest"
 	"github.com/weir-go/weir/internal/redistest"
+	"github.com/weir-go/weir/lua"
 )
 
 var (
@@ -88,6 +89,7 @@ func TestScriptsAgreeWithGo(t *testing.T) { //nolint:paralleltest // it computes
 			scripts := &texts{Store: newStore(t, rdb, redisstore.Options{Deadline: patient}), t: t, rdb: rdb, reference: storetest.Reference()}
 			storetest.Compare(t, memory, scripts, *seed, *operations, algorithms...)
 			assert.Greater(t, scripts.compared, *operations/100)
+			assert.Greater(t, scripts.many, *operations/100, "of takes at once")
 		})
 	}
 	for _, a := range storetest.Algorithms() {
@@ -104,7 +106,9 @@ type texts struct {
 	rdb       *redis.Client
 	reference *storetest.ReferenceStore
 
-	calls, compared int
+	known map[string]bool // kinds whose scripts the server knows
+
+	calls, compared, many int
 }
 
 func (s *texts) Take(ctx context.Context, t core.Take) (core.Result, error) {
@@ -116,6 +120,47 @@ func (s *texts) Take(ctx context.Context, t core.Take) (core.Result, error) {
 		s.compare(ctx, t)
 	}
 	return res, err
+}
+
+// load lets the server know the scripts of some kinds: a take whose script it does not know goes again, after others.
+func (s *texts) load(ctx context.Context, kinds string) {
+	if s.known[kinds] {
+		return
+	}
+	if s.known == nil {
+		s.known = map[string]bool{}
+	}
+	s.known[kinds] = true
+	for _, compose := range []func(string) (string, error){lua.Take, lua.Takes, lua.UpTo} {
+		text, err := compose(kinds)
+		require.NoError(s.t, err)
+		require.NoError(s.t, s.rdb.ScriptLoad(ctx, text).Err())
+	}
+}
+
+// TakeInOrder asks by TakeMany for as many as are of different keys: their order does not matter.
+func (s *texts) TakeInOrder(ctx context.Context, takes []core.Take) (results []core.Result, err error) {
+	for len(takes) > 0 {
+		n, seen := 0, map[[2]string]bool{}
+		for n < len(takes) && !seen[[2]string{takes[n].Policy.Name(), takes[n].Key}] {
+			seen[[2]string{takes[n].Policy.Name(), takes[n].Key}] = true
+			n++
+		}
+		all, err := s.TakeMany(ctx, takes[:n])
+		if err != nil {
+			return nil, err
+		}
+		for i, t := range takes[:n] {
+			if want, wantErr := s.reference.Take(ctx, t); wantErr != nil || !all[i].Equal(want) {
+				s.t.Errorf("number %d of %d at once and Step differ:\n script: %+v\n Step:   %+v %v", i+1, n, all[i], want, wantErr)
+			}
+			if s.compare(ctx, t); n > 1 {
+				s.many++
+			}
+		}
+		results, takes = append(results, all...), takes[n:]
+	}
+	return results, nil
 }
 
 func (s *texts) Refund(ctx context.Context, refunds []core.Refund) error {

@@ -72,3 +72,6 @@ func (s *Store) AddScoresTo(ctx context.Context, size int64, all ...core.Scores)
 
 // ForgetNodes lets the nodes of a Cluster or Ring be made again, as if there had been many.
 func (s *Store) ForgetNodes() { s.nodes.byClient.Clear() }
+
+// Skew lets this machine's clock seem to be off by so much.
+func (s *Store) Skew(off time.Duration) { s.skew.Store(off.Microseconds()) }

@@ -17,7 +17,6 @@ import (
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/core/storetest"
 	"github.com/weir-go/weir/internal/redistest"
-	"github.com/weir-go/weir/lua"
 )
 
 // asker is a caller on a flight, and what it got.
@@ -85,7 +84,7 @@ func TestFlightsAgreeWithGo(t *testing.T) { //nolint:paralleltest // it computes
 			t.Parallel()
 			rdb := redis.NewClient(unhurried(redisstore.ClientOptions(redistest.Single(t).Addr())).Simple())
 			defer func() { assert.NoError(t, rdb.Close()) }()
-			s := &inFlights{known: map[string]bool{}, texts: &texts{
+			s := &inFlights{texts: &texts{
 				// Two flights have no order, and what is refused from memory is not asked for.
 				Store: newStore(t, rdb, redisstore.Options{DenyCache: -1, Deadline: patient, MaxKeys: maxKeys, Flights: 1}),
 				t:     t, rdb: rdb, reference: storetest.Reference(),
@@ -104,27 +103,17 @@ func TestFlightsAgreeWithGo(t *testing.T) { //nolint:paralleltest // it computes
 	compare("mixes", 1)
 }
 
-// inFlights is texts with all takes of one TakeMany on one flight.
+// inFlights is texts with all takes of one TakeInOrder on one flight.
 type inFlights struct {
 	*texts
-	known  map[string]bool // kinds whose scripts the server knows: one that it does not know goes again, after the others
 	askers int
 }
 
-func (s *inFlights) TakeMany(ctx context.Context, takes []core.Take) (results []core.Result, err error) {
+func (s *inFlights) TakeInOrder(ctx context.Context, takes []core.Take) (results []core.Result, err error) {
 	askers := make([]*asker, len(takes))
 	for i, t := range takes {
 		askers[i] = &asker{take: t}
-		kinds := t.Policy.Spec().Kinds()
-		if s.known[kinds] {
-			continue
-		}
-		s.known[kinds] = true
-		for _, compose := range []func(string) (string, error){lua.Take, lua.Takes, lua.UpTo} {
-			text, err := compose(kinds)
-			require.NoError(s.t, err)
-			require.NoError(s.t, s.rdb.ScriptLoad(ctx, text).Err())
-		}
+		s.load(ctx, t.Policy.Spec().Kinds())
 	}
 	fly(s.t, s.Store, askers, nothing)
 	for _, r := range askers {

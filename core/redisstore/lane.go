@@ -104,11 +104,7 @@ func (l *lane) ask(ctx context.Context, now time.Time, e *entry, t *core.Take, r
 		p.release()
 		return nil, refused(errFull)
 	}
-	l.enqueue(p)
-	watching := p.watching || p.outOfOrder || patience < l.deadline || l.background
-	if p.watching = watching; !watching && l.queue.Marked == nil {
-		l.queue.Marked = &p.place
-	}
+	watching := l.admit(p, patience)
 	limit := l.queueLimit(patience)
 	f := l.next(now)
 	l.unlock(gate)
@@ -122,6 +118,63 @@ func (l *lane) ask(ctx context.Context, now time.Time, e *entry, t *core.Take, r
 		p.wake() // the signal may have been that its time is over
 	}
 	return p.wait(ctx, l, limit, patience, res)
+}
+
+// admit lets a passenger wait whose caller has that much patience, and reports whether it watches its caller's context
+// from the beginning. l is locked.
+func (l *lane) admit(p *passenger, patience time.Duration) (watching bool) {
+	l.enqueue(p)
+	watching = p.watching || p.outOfOrder || patience < l.deadline || l.background
+	if p.watching = watching; !watching && l.queue.Marked == nil {
+		l.queue.Marked = &p.place
+	}
+	return watching
+}
+
+// together lets the passengers of one caller wait, and so leave in one flight unless there are too many, or others wait.
+// If alone is true and no flight is out, it flies with them itself. It returns how long they may wait for a flight. One
+// for which there is no room is settled.
+func (l *lane) together(ctx context.Context, now time.Time, patience time.Duration, ps []*passenger, alone bool) (limit time.Duration, err error) {
+	if l.trouble.Load() != nil && l.shut() {
+		return 0, refused(errOpen)
+	}
+	gate := l.gates.Of(ps[0].policy)
+	l.lock(gate)
+	if l.shortestTrip > l.node.store.grace && l.tooLate(time.Since(now)) {
+		l.overloaded.set(time.Now())
+		l.unlock(gate)
+		return 0, refused(errPaused)
+	}
+	limit = l.queueLimit(patience)
+	weight := int64(0)
+	for _, p := range ps {
+		weight += p.weight
+	}
+	if alone && patience == l.deadline && l.out == 0 && len(ps) <= l.maxEntries && weight <= l.maxWeight {
+		f := &flight{lane: l, sent: now, trip: l.shortestTrip, passengers: ps, entries: len(ps)}
+		l.out++
+		l.inFlight += f.entries
+		l.unlock(gate)
+		for _, p := range ps {
+			p.watching, p.outOfOrder = true, true // should one be left, it has its own timer
+		}
+		f.group(l.node.maxKeys())
+		if f.crowded {
+			l.node.lookForProxy()
+		}
+		f.fly(ctx)
+		return limit, nil
+	}
+	for _, p := range ps {
+		if l.queue.Len() < maxWaiting || l.makeRoom(p.policy) {
+			l.admit(p, patience)
+		} else {
+			p.settle(nil, errFull)
+		}
+	}
+	l.depart(now)
+	l.unlock(gate)
+	return limit, nil
 }
 
 // refused lets all others go first before a caller gets to know that nothing was asked for it. If it asks again at once,

@@ -30,6 +30,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -296,9 +297,12 @@ func (s *Store) Take(ctx context.Context, t core.Take) (res core.Result, err err
 	if err := t.Validate(); err != nil {
 		return core.Result{}, err
 	}
-	p, err := s.programs.of(s.names, t.Policy)
-	if err != nil {
-		return core.Result{}, err
+	known, _ := s.programs.byPolicy.Load(t.Policy)
+	p, ok := known.(*program)
+	if !ok {
+		if p, err = s.programs.of(s.names, t.Policy); err != nil {
+			return core.Result{}, err
+		}
 	}
 	now := time.Now()
 	if s.denials != nil {
@@ -326,37 +330,187 @@ func (s *Store) Take(ctx context.Context, t core.Take) (res core.Result, err err
 		guess = s.guess(t.Now)
 	}
 	for range 2 { // again if nothing ran, by the server's clock
-		if p.unit == nil || t.Cost != 1 || t.AtMost || t.Wait > 0 || t.Now != 0 {
-			params := t.Policy.Spec().TakeArgs(t, guess)
-			if !t.AtMost && t.Now == 0 {
-				params = short(params)
-			}
-			e.args = arguments(params, t.Now)
+		if p.unit == nil || !isUnit(&t) {
+			e.args = takeArguments(&t, guess)
 		}
 		reply, err := n.lanes[deciding].ask(ctx, now, &e, &t, &res)
-		if err != nil {
-			return core.Result{}, s.failed(n, p, &t, err)
+		if again, err := s.conclude(n, p, &t, &res, reply, err, now); err != nil {
+			return core.Result{}, err
+		} else if !again {
+			return res, nil
 		}
-		again := false
-		if reply != nil {
-			if res, again, err = t.Policy.Spec().Explain(t, reply); err != nil {
-				return core.Result{}, s.failed(n, p, &t, &core.StoreError{Class: core.ClassReply, MaybeExecuted: true, Err: err})
-			}
-		}
-		switch {
-		case again:
-			guess = res.At
-			s.skew.Store(guess - time.Now().UnixMicro())
-			continue
-		case s.denials == nil:
-		case res.Allowed():
-			s.denials.Seen(p.denials, &t, &res, now.Sub(started))
-		case reply != nil: // else the flight has noted what was refused together with others
-			s.denials.Keep(p.denials, &t, reply, &res, now.Sub(started))
-		}
-		return res, nil
+		guess = res.At
 	}
 	return core.Result{}, n.named(errClock)
+}
+
+// conclude makes the Result of a take that was asked for at the time given, and notes it for those to come. reply is nil
+// if it was decided together with others: then res is there already. If again is true, nothing ran, because the server's
+// clock, which is in res, is in another window of a calendar.
+func (s *Store) conclude(n *node, p *program, t *core.Take, res *core.Result, reply []int64, err error, now time.Time) (again bool, _ error) {
+	if err == nil && reply != nil {
+		if *res, again, err = t.Policy.Spec().Explain(*t, reply); err != nil {
+			err = &core.StoreError{Class: core.ClassReply, MaybeExecuted: true, Err: err}
+		}
+	}
+	switch {
+	case err != nil:
+		return false, s.failed(n, p, t, err)
+	case again:
+		s.skew.Store(res.At - time.Now().UnixMicro())
+	case s.denials == nil:
+	case res.Allowed():
+		s.denials.Seen(p.denials, t, res, now.Sub(started))
+	case reply != nil: // else the flight has noted what was refused together with others
+		s.denials.Keep(p.denials, t, reply, res, now.Sub(started))
+	}
+	return again, nil
+}
+
+// Recall implements [core.ManyStore]: by the refusals that are remembered, see Options.DenyCache.
+func (s *Store) Recall(t core.Take) (res core.Result, ok bool) {
+	p, err := s.programs.of(s.names, t.Policy)
+	if s.denials == nil || t.Validate() != nil || err != nil {
+		return core.Result{}, false
+	}
+	res, ok = s.denials.Answer(p.denials, &t, time.Since(started))
+	res.Remembered = ok
+	return res, ok
+}
+
+// TakeMany implements [core.ManyStore]. Takes that have to be asked for leave in one flight to each server, unless there
+// are too many for one or others wait for theirs.
+func (s *Store) TakeMany(ctx context.Context, takes []core.Take) ([]core.Result, error) {
+	all := make([]oneOfMany, len(takes))
+	for i := range takes {
+		m := &all[i]
+		m.take = &takes[i]
+		err := m.take.Validate()
+		if err == nil {
+			m.program, err = s.programs.of(s.names, m.take.Policy)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if m.program.unit == nil {
+			m.guess = s.guess(m.take.Now)
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	results, errs, now := make([]core.Result, len(takes)), make([]error, len(takes)), time.Now()
+	due := make([]*oneOfMany, 0, len(takes))
+	for i := range all {
+		m := &all[i]
+		m.res, m.err = &results[i], &errs[i]
+		if res, ok := s.denials.Answer(m.program.denials, m.take, now.Sub(started)); ok {
+			res.Remembered = true
+			results[i] = res
+		} else {
+			due = append(due, m)
+		}
+	}
+	for range 2 { // again for those in which nothing ran, by the server's clock
+		due = s.askMany(ctx, now, due)
+	}
+	for _, m := range due {
+		*m.res, *m.err = core.Result{}, m.node.named(errClock)
+	}
+	return results, batchError(errs)
+}
+
+// oneOfMany is one of the takes of TakeMany.
+type oneOfMany struct {
+	take    *core.Take
+	program *program
+	guess   int64
+	res     *core.Result
+	err     *error
+
+	node      *node
+	crowd     *crowd
+	passenger *passenger
+}
+
+// entry returns the entry for a take that was not asked for before.
+func (m *oneOfMany) entry() entry {
+	p, t := m.program, m.take
+	e := entry{policy: t.Policy, script: p.take, args: p.unit, weight: p.weight, shares: true, program: p, key: p.name(t.Key)}
+	if t.AtMost {
+		e.shares, e.script = false, p.upTo
+	}
+	if p.unit == nil || !isUnit(t) {
+		e.args = takeArguments(t, m.guess)
+	}
+	return e
+}
+
+// crowd are the passengers of one caller on one lane.
+type crowd struct {
+	*lane
+	passengers []*passenger
+	limit      time.Duration // how long they may wait for a flight
+}
+
+// askMany asks for takes at the same time, and returns those to ask for again.
+func (s *Store) askMany(ctx context.Context, now time.Time, due []*oneOfMany) (again []*oneOfMany) {
+	patience := s.deadline
+	if at, ok := ctx.Deadline(); ok { // a quarter of the caller's own time is for the fail word to decide in
+		patience = min(patience, at.Sub(now)/4*3)
+	}
+	var crowds []*crowd // nearly always one
+	for _, m := range due {
+		e := m.entry()
+		if m.node, *m.err = s.node(ctx, e.key); *m.err != nil {
+			continue
+		}
+		l := m.node.lanes[deciding]
+		i := slices.IndexFunc(crowds, func(c *crowd) bool { return c.lane == l })
+		if i < 0 {
+			i, crowds = len(crowds), append(crowds, &crowd{lane: l, passengers: make([]*passenger, 0, len(due))})
+		}
+		m.crowd, m.passenger = crowds[i], passengers.Get().(*passenger).enter(&e, m.take, now)
+		m.crowd.passengers = append(m.crowd.passengers, m.passenger)
+	}
+	for _, c := range crowds {
+		var err error
+		if c.limit, err = c.together(ctx, now, patience, c.passengers, len(crowds) == 1); err != nil {
+			for _, p := range c.passengers {
+				p.settle(nil, err)
+			}
+		}
+	}
+	for _, m := range due {
+		if *m.err != nil {
+			continue
+		}
+		wait := ctx
+		if time.Since(now) >= answerBy(patience) { // the time of one before is over, and so is that of all
+			over, stop := context.WithDeadline(ctx, now)
+			defer stop()
+			wait = over
+		}
+		reply, err := m.passenger.wait(wait, m.crowd.lane, m.crowd.limit, patience, m.res)
+		var vain bool
+		if vain, *m.err = s.conclude(m.node, m.program, m.take, m.res, reply, err, now); vain {
+			m.guess = m.res.At
+			again = append(again, m)
+		}
+	}
+	return again
+}
+
+// isUnit reports whether t takes a unit and nothing more, so that the arguments of its program do for it.
+func isUnit(t *core.Take) bool { return t.Cost == 1 && !t.AtMost && t.Wait == 0 && t.Now == 0 }
+
+// takeArguments are those of the script for t.
+func takeArguments(t *core.Take, guess int64) []any {
+	params := t.Policy.Spec().TakeArgs(*t, guess)
+	if !t.AtMost && t.Now == 0 {
+		params = short(params)
+	}
+	return arguments(params, t.Now)
 }
 
 // failed is the error of a take that has failed at a server. If it may have been charged, nothing is remembered any more

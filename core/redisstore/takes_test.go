@@ -48,7 +48,7 @@ type manyKeys struct {
 	calls, merged, asked int
 }
 
-func (s *manyKeys) TakeMany(ctx context.Context, takes []core.Take) (results []core.Result, err error) {
+func (s *manyKeys) TakeInOrder(ctx context.Context, takes []core.Take) (results []core.Result, err error) {
 	for len(takes) > 0 {
 		if takes[0].AtMost {
 			res, err := s.Take(ctx, takes[0])

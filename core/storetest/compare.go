@@ -17,7 +17,7 @@ import (
 // clock and fails at the first difference in any field of a Result, or in whether
 // there was an error, and at an answer that no store may give. Among the operations are
 // takes of all kinds of cost, of what there is and ahead of time, peeks, many takes at
-// once (see [ManyStore]), refunds before and after the turn of a reservation and with the
+// once (see [OrderedStore]), refunds before and after the turn of a reservation and with the
 // receipt of another policy, resets, mistakes, clock steps of up to years in both
 // directions, and changed limits under an unchanged name; among the policies are those of
 // up to four limits and the extremes of every number.

@@ -6,12 +6,12 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// ManyStore is a store that can decide for many takes at once. [Compare] then has it decide
-// some of them so.
-type ManyStore interface {
+// OrderedStore is a store that can decide for many takes at once, in their order. [Compare] then has it decide some of
+// them so.
+type OrderedStore interface {
 	core.Store
-	// TakeMany answers each take as if they came one after the other.
-	TakeMany(ctx context.Context, takes []core.Take) ([]core.Result, error)
+	// TakeInOrder answers each take as if they came one after the other.
+	TakeInOrder(ctx context.Context, takes []core.Take) ([]core.Result, error)
 }
 
 // many is takes for several keys at one instant. Most often they are equal in all but the
@@ -48,8 +48,8 @@ func (c *comparison) many(t core.Take) {
 }
 
 func (c *comparison) takeMany(s core.Store, takes []core.Take) ([]core.Result, error) {
-	if s, ok := s.(ManyStore); ok {
-		return s.TakeMany(c.Context(), takes)
+	if s, ok := s.(OrderedStore); ok {
+		return s.TakeInOrder(c.Context(), takes)
 	}
 	results := make([]core.Result, len(takes))
 	for i, t := range takes {

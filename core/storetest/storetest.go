@@ -61,6 +61,7 @@ func Exercise(t *testing.T, newStore func(*testing.T) core.Store) {
 		{"numbers that meet", numbersThatMeet},
 		{"limits keep their own counts", renamedLimits},
 		{"all limits or none", allOrNone},
+		{"many at once", manyAtOnce},
 		{"clock steps", clockSteps},
 		{"the store's own clock", ownClock},
 		{"a caller who left", cancelled},

@@ -267,7 +267,7 @@ type swapping struct {
 	many int
 }
 
-func (s *swapping) TakeMany(ctx context.Context, takes []core.Take) ([]core.Result, error) {
+func (s *swapping) TakeInOrder(ctx context.Context, takes []core.Take) ([]core.Result, error) {
 	s.many += len(takes)
 	results := make([]core.Result, len(takes))
 	for i, t := range takes {
