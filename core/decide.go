@@ -103,22 +103,14 @@ func (p *policy) most(state []int64, now int64, owing bool) int64 {
 }
 
 // refund gives units back to all limits.
-func (p *policy) refund(state []int64, now, units int64, r *Result) (changed bool) {
-	units = p.refundable(r, units)
+func (p *policy) refund(state []int64, now int64, r *Refund) (changed bool) {
+	units := p.refundable(&r.Receipt, r.Units)
 	for i, a := range p.algorithms {
-		changed = a.Refund(state[:a.Words()], now, units, p.receipt(r, i)) || changed
-		state = state[a.Words():]
-	}
-	return changed
-}
-
-// giveBack does what r asks for.
-func (p *policy) giveBack(state []int64, now int64, r *Refund) (changed bool) {
-	if !r.Credit {
-		return p.refund(state, now, r.Units, &r.Receipt)
-	}
-	for _, a := range p.algorithms {
-		changed = a.Credit(state[:a.Words()], now, r.Units) || changed
+		if own := state[:a.Words()]; r.Credit {
+			changed = a.Credit(own, now, units) || changed
+		} else {
+			changed = a.Refund(own, now, units, p.receipt(&r.Receipt, i)) || changed
+		}
 		state = state[a.Words():]
 	}
 	return changed

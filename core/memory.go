@@ -135,7 +135,7 @@ func (m *Memory) refund(r *Refund) {
 	}
 	state, now := row.State(), row.Now()
 	changed := p.load(state, now)
-	if p.giveBack(state, now, r) {
+	if p.refund(state, now, r) {
 		row.SetLimited(false)
 		changed = true
 	}

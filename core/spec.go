@@ -94,7 +94,7 @@ func (s Spec) StepRefund(text []byte, r Refund) (next []byte, ttl time.Duration)
 	}
 	state, healed := s.parse(text, r.Now)
 	changed := s.p.load(state, r.Now) || healed
-	if r.Units > 0 && (s.p.giveBack(state, r.Now, &r) || changed) {
+	if r.Units > 0 && (s.p.refund(state, r.Now, &r) || changed) {
 		next, ttl = s.p.text(state, r.Now)
 	}
 	return next, ttl

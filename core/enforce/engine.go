@@ -41,15 +41,19 @@ type engine struct {
 type group struct {
 	engine *engine
 
-	mu    sync.Mutex
-	names map[string]core.Policy
-	known map[string]*numbers // by the same names, also for other numbers; see know
-	made  map[string][2]made  // the latest Variants, by the same names
+	mu     sync.Mutex
+	byName map[string]*named
 }
 
-func newGroup(e *engine) *group {
-	return &group{engine: e, names: map[string]core.Policy{}, known: map[string]*numbers{}, made: map[string][2]made{}}
+// named has what is known of a name in a group.
+type named struct {
+	group   *group // by which it is locked
+	policy  core.Policy
+	numbers         // also others than the policy's, for Reset
+	made    [2]made // the latest Variants
 }
+
+func newGroup(e *engine) *group { return &group{engine: e, byName: map[string]*named{}} }
 
 func newEngine(s core.Store, log *slog.Logger) *engine {
 	e := &engine{store: s, log: log}
@@ -98,23 +102,26 @@ func checkStore(s core.Store, p core.Policy) error {
 
 // register notes that p is enforced, and refuses a policy that cannot be, and another one of its name, with which it would
 // share its counts.
-func (g *group) register(p core.Policy) error {
+func (g *group) register(p core.Policy) (*named, error) {
 	switch {
 	case p.IsZero():
-		return errors.New("enforce: a Limiter without a policy; give one, such as core.MustParse(\"100/1m\")")
+		return nil, errors.New("enforce: a Limiter without a policy; give one, such as core.MustParse(\"100/1m\")")
 	case p.Name() == "":
-		return fmt.Errorf("enforce: the policy %q has no name; give it one, as in \"login: %v\"", p, p)
+		return nil, fmt.Errorf("enforce: the policy %q has no name; give it one, as in \"login: %v\"", p, p)
 	}
 	if err := checkStore(g.engine.store, p); err != nil {
-		return err
+		return nil, err
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if other, ok := g.names[p.Name()]; ok && other.String() != p.String() {
-		return fmt.Errorf("enforce: the name %q stands for both %q and %q; they would share one count: rename one", p.Name(), other, p)
+	n := g.byName[p.Name()]
+	if n == nil {
+		n = &named{group: g, policy: p}
+		g.byName[p.Name()] = n
+	} else if n.policy.String() != p.String() {
+		return nil, fmt.Errorf("enforce: the name %q stands for both %q and %q; they would share one count: rename one", p.Name(), n.policy, p)
 	}
-	g.names[p.Name()] = p
-	return nil
+	return n, nil
 }
 
 // closeTimeout bounds the wait of Close for what is still to be given back.

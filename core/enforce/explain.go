@@ -137,7 +137,7 @@ func (l *Limiter) ExplainAs(ctx context.Context, p core.Policy, key string, cost
 	}
 	now := l.now(key)
 	_, _, permits := p.Concurrent()
-	given := &Limiter{engine: l.engine, group: l.group, policy: p, rates: hasRates(p), permits: permits}
+	given := &Limiter{engine: l.engine, named: l.named, policy: p, rates: hasRates(p), permits: permits}
 	x, err := given.explain(ctx, Ask{Key: key, Cost: cost})
 	if x.Numbers = numbersGiven; err != nil {
 		return Explanation{}, err
@@ -169,17 +169,10 @@ func (l *Limiter) ExplainAsk(ctx context.Context, ask Ask) (Explanation, error) 
 		} else if version.of.Limiter != l.code {
 			x.Numbers = Entry{Policy: l.policy.Name(), Field: fieldPolicies}.String()
 		}
-	case l.policy.String() != l.group.ofCode(l.policy):
+	case l.policy.String() != l.named.policy.String():
 		x.Numbers = numbersOfTier
 	}
 	return x, nil
-}
-
-// ofCode returns the text of the policy of that name in the code.
-func (g *group) ofCode(p core.Policy) string {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.names[p.Name()].String()
 }
 
 // explain explains by the numbers of l itself.

@@ -40,7 +40,7 @@ type Options struct {
 // there, or set redisstore.Options.HashKeys.
 type Limiter struct {
 	engine  *engine
-	group   *group
+	named   *named
 	policy  core.Policy
 	rates   bool   // the policy has rates
 	permits bool   // the policy has permits
@@ -64,7 +64,7 @@ func New(s core.Store, p core.Policy, o Options) (*Limiter, error) {
 	}
 	e := newEngine(s, o.Log)
 	e.source = o.Source
-	return (&Limiter{engine: e, group: newGroup(e)}).With(p)
+	return newGroup(e).limiter(p)
 }
 
 // Store returns the store in which l counts: the one that New was given, or the [core.Memory] that it has made.
@@ -74,10 +74,7 @@ func (l *Limiter) Store() core.Store { return l.engine.store }
 // decides while the store fails, the Source, and all that is done in the background. It fails if another policy has the name
 // already. For policies that are loaded again while the program runs, use [Limiter.WithAll].
 func (l *Limiter) With(p core.Policy) (*Limiter, error) {
-	if err := l.group.register(p); err != nil {
-		return nil, err
-	}
-	return l.group.limiter(p).follow(), nil
+	return l.named.group.limiter(p)
 }
 
 // WithAll is With for all policies of a configuration, whose Limiters it returns in their order. When the configuration
@@ -90,25 +87,35 @@ func (l *Limiter) With(p core.Policy) (*Limiter, error) {
 // Limiters adds a policy to the same configuration.
 func (l *Limiter) WithAll(policies ...core.Policy) ([]*Limiter, error) {
 	g, all, mistakes := newGroup(l.engine), make([]*Limiter, len(policies)), []error(nil)
-	for _, p := range policies {
-		if err := g.register(p); err != nil {
+	for i, p := range policies {
+		var err error
+		if all[i], err = g.limiter(p); err != nil {
 			mistakes = append(mistakes, err)
 		}
 	}
 	if mistakes != nil {
 		return nil, errors.Join(mistakes...)
 	}
-	for i, p := range policies {
-		all[i] = g.limiter(p).follow()
-	}
 	return all, nil
 }
 
-// limiter returns a Limiter for a policy that may be enforced.
-func (g *group) limiter(p core.Policy) *Limiter {
-	g.know(p)
+// limiter returns the Limiter of a policy of the code.
+func (g *group) limiter(p core.Policy) (*Limiter, error) {
+	n, err := g.register(p)
+	if err != nil {
+		return nil, err
+	}
+	return n.limiter(p).follow(), nil
+}
+
+// limiter returns a Limiter for a policy of that name that may be enforced. It notes the numbers of p, for
+// [Limiter.Reset]: one policy for each state that a key may have under its name.
+func (n *named) limiter(p core.Policy) *Limiter {
+	n.group.mu.Lock()
+	n.add(p)
+	n.group.mu.Unlock()
 	_, _, permits := p.Concurrent()
-	return &Limiter{engine: g.engine, group: g, policy: p, rates: hasRates(p), permits: permits}
+	return &Limiter{engine: n.group.engine, named: n, policy: p, rates: hasRates(p), permits: permits}
 }
 
 // Policy returns the policy that l enforces, with the numbers that it has now if l follows a Source.
@@ -322,5 +329,5 @@ func (l *Limiter) Credit(ctx context.Context, key string, n int64) error {
 // l, With and [Limiter.Variant] know: the latest 256 that count apart. Permits stay held. A store that fails is an
 // error, whatever the fail word.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
-	return l.group.reset(ctx, l.now(key).policy, key)
+	return l.named.reset(ctx, l.now(key).policy, key)
 }

@@ -12,18 +12,6 @@ import (
 // that were not prepared for the longest time give way.
 const maxNumbers = 256
 
-// know notes the numbers of p, for [Limiter.Reset]: one policy for each state that a key may have under its name.
-func (g *group) know(p core.Policy) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	n := g.known[p.Name()]
-	if n == nil {
-		n = &numbers{byState: map[stateOf]*list.Element{}}
-		g.known[p.Name()] = n
-	}
-	n.add(p)
-}
-
 // numbers are the latest numbers of one policy, one for each state.
 type numbers struct {
 	byState map[stateOf]*list.Element
@@ -40,6 +28,9 @@ func (n *numbers) add(p core.Policy) {
 	if oldest := n.order.Front(); n.order.Len() == maxNumbers {
 		delete(n.byState, stateFor(n.order.Remove(oldest).(core.Policy))) //nolint:forcetypeassert // there is nothing else in the list
 	}
+	if n.byState == nil {
+		n.byState = map[stateOf]*list.Element{}
+	}
 	n.byState[state] = n.order.PushBack(p)
 }
 
@@ -51,17 +42,14 @@ func (n *numbers) all() (all []core.Policy) {
 }
 
 // reset forgets a key, in the store and in the fallback, under all numbers of the policy that are known.
-func (g *group) reset(ctx context.Context, p core.Policy, key string) error {
-	e := g.engine
+func (n *named) reset(ctx context.Context, p core.Policy, key string) error {
+	e := n.group.engine
 	err := e.store.Reset(ctx, p, key)
 	e.waiters.forget(p, key)
 	err = errors.Join(err, e.resetInFallback(ctx, p, key))
-	g.mu.Lock()
-	var known []core.Policy
-	if n := g.known[p.Name()]; n != nil {
-		known = n.all()
-	}
-	g.mu.Unlock()
+	n.group.mu.Lock()
+	known := n.all()
+	n.group.mu.Unlock()
 	done := map[string]bool{shape(p): true, "": true}
 	for _, q := range known {
 		if err == nil && !done[shape(q)] {

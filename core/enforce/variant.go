@@ -26,7 +26,7 @@ func (l *Limiter) Variant(p core.Policy) (*Limiter, error) {
 	if err := tierDiffers(p, l.policy); err != nil {
 		return nil, err
 	}
-	return l.group.limiter(p), nil
+	return l.named.limiter(p), nil
 }
 
 // Fits reads a text that stands in the place of a policy of the code, as in [Set.Policies]: what it leaves out is as in
@@ -135,7 +135,7 @@ const blockedFor = time.Minute
 
 // answering returns a Limiter of l's policy that gives one answer.
 func (l *Limiter) answering(a answer) *Limiter {
-	return &Limiter{engine: l.engine, group: l.group, policy: l.policy, rates: l.rates, permits: l.permits, answer: a}
+	return &Limiter{engine: l.engine, named: l.named, policy: l.policy, rates: l.rates, permits: l.permits, answer: a}
 }
 
 // decide answers a take, which may have a mistake.

@@ -134,11 +134,11 @@ func (l *Limiter) Variants(tiers map[string]string, s *Set, before *Variants) (*
 	if l.code != nil {
 		l = l.code
 	}
-	if v := l.group.madeBefore(l, tiers, s, before); v != nil {
+	if v := l.madeBefore(tiers, s, before); v != nil {
 		return v, v.entries
 	}
 	v := l.variants(tiers, s.textsFor(l.policy.Name()), before)
-	l.group.keepMade(l, tiers, s, before, v)
+	l.keepMade(tiers, s, before, v)
 	return v, v.entries
 }
 
@@ -152,10 +152,10 @@ type made struct {
 	variants weak.Pointer[Variants]
 }
 
-func (g *group) madeBefore(l *Limiter, tiers map[string]string, s *Set, before *Variants) *Variants {
-	g.mu.Lock()
-	m := g.made[l.policy.Name()][slot(s)]
-	g.mu.Unlock()
+func (l *Limiter) madeBefore(tiers map[string]string, s *Set, before *Variants) *Variants {
+	l.named.group.mu.Lock()
+	m := l.named.made[slot(s)]
+	l.named.group.mu.Unlock()
 	v := m.variants.Value()
 	switch {
 	case v == nil || m.set != weak.Make(s) || m.code != l.policy.String() || !maps.Equal(m.tiers, tiers):
@@ -166,15 +166,13 @@ func (g *group) madeBefore(l *Limiter, tiers map[string]string, s *Set, before *
 	return v
 }
 
-func (g *group) keepMade(l *Limiter, tiers map[string]string, s *Set, before *Variants, v *Variants) {
+func (l *Limiter) keepMade(tiers map[string]string, s *Set, before *Variants, v *Variants) {
 	if v == before {
 		return
 	}
-	g.mu.Lock()
-	all := g.made[l.policy.Name()]
-	all[slot(s)] = made{l.policy.String(), tiers, weak.Make(s), weak.Make(before), weak.Make(v)}
-	g.made[l.policy.Name()] = all
-	g.mu.Unlock()
+	l.named.group.mu.Lock()
+	l.named.made[slot(s)] = made{l.policy.String(), tiers, weak.Make(s), weak.Make(before), weak.Make(v)}
+	l.named.group.mu.Unlock()
 }
 
 // slot is the index of those made for a Set.
@@ -242,7 +240,7 @@ func (m *maker) policy() {
 	default:
 		p, err := Fits(m.code.policy, text)
 		if m.v.Limiter, m.v.err = before.Limiter, err; err == nil {
-			m.v.Limiter = m.code.group.limiter(p)
+			m.v.Limiter = m.code.named.limiter(p)
 		}
 	}
 	m.note(Entry{Field: fieldPolicies, Text: text, Err: m.v.err}, variant{limiter: m.v.Limiter})
@@ -381,5 +379,5 @@ func (m *maker) withOptions(tier core.Policy, read core.PolicyOptions) (*Limiter
 			return nil, err
 		}
 	}
-	return m.code.group.limiter(tier), nil
+	return m.code.named.limiter(tier), nil
 }

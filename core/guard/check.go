@@ -36,17 +36,12 @@ func (g *Guard) Serve(x Exchange) (err error) {
 	if !own {
 		scratches.Put(d)
 	}
-	switch v.Action {
-	case Pass:
+	switch {
+	case v.Action == Pass:
 		err = g.pass(x, &v, &f)
-	case Native:
+	case v.Action == Native || isRefuser(x):
 		err = g.native(x, v)
 	default:
-		if r, ok := x.(Refuser); ok {
-			own := v // so that v stays where it is for all others
-			r.Refuse(&own)
-			break
-		}
 		x.Reply(v.Status, v.Body)
 	}
 	panicked = false
@@ -72,9 +67,14 @@ func (g *Guard) pass(x Exchange, v *Verdict, f *found) (err error) {
 	return err
 }
 
-// native lets a handler of the framework answer, and sends the plain reply if it does not. v is a copy, which the
-// handler may keep.
+// native lets a handler of the framework answer, and sends the plain reply if it does not. Without such a handler the
+// exchange is a Refuser. v is a copy, which both may keep.
 func (g *Guard) native(x Exchange, v Verdict) error {
+	r, refuses := x.(Refuser)
+	if v.Action != Native {
+		r.Refuse(&v)
+		return nil
+	}
 	status := v.Status
 	x.Watch()
 	uncached := keepUncached(x)
@@ -90,8 +90,7 @@ func (g *Guard) native(x Exchange, v Verdict) error {
 		if len(v.Body) > 0 && x.Get(headerType) == "" {
 			x.Set(headerType, accept.TypeText)
 		}
-		r, isRefuser := x.(Refuser)
-		if v.Status = validStatus(v.Status, status); isRefuser {
+		if v.Status = validStatus(v.Status, status); refuses {
 			r.Refuse(&v)
 		} else {
 			x.Reply(v.Status, v.Body)

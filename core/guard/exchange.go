@@ -59,6 +59,9 @@ type Refuser interface {
 	Refuse(v *Verdict)
 }
 
+// isRefuser reports whether x answers refusals itself.
+func isRefuser(x Exchange) bool { _, ok := x.(Refuser); return ok }
+
 // Scratch is memory for the short texts of one request at a time. Those of the next one overwrite them. The zero
 // Scratch is ready for use; see [Exchange].
 type Scratch struct {

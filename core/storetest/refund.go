@@ -169,6 +169,16 @@ func credit(s *subject) {
 		s.remains(10, p, text, 0)
 	}
 
+	// The units that may be in use at all need not fit 64 bits.
+	for _, text := range []string{"2147483647/1ms burst 2147483647; wait 366d", "1/366d burst 71", "2147483647/1ms leaky-bucket"} {
+		p := policy(text)
+		s.admit(p, text, 0, 3)
+		s.credit(p, text, 0, 1)
+		s.remains(p.Limits()[0].Burst-2, p, text, 0)
+		s.credit(p, text, 0, math.MaxInt64)
+		s.remains(p.Limits()[0].Burst, p, text, 0)
+	}
+
 	// Of 3/1s a unit drains in 333333 1/3 us.
 	three := policy("3/1s")
 	s.admit(three, "a", 0, 3)

@@ -123,8 +123,8 @@ type Arithmetic interface {
 	// under which it was made, without what has drained since, and never more than the
 	// state holds. It reports whether that is anything.
 	Refund(s []int64, now, units int64, r Receipt) (changed bool)
-	// Credit gives back units without a receipt, the latest first, and as many as are in use. It reports whether that
-	// is anything.
+	// Credit gives back units, at least one, without a receipt: the latest first, and as many as are in use. It reports
+	// whether that is anything.
 	Credit(s []int64, now, units int64) (changed bool)
 	// Explain returns what the state means for the caller whose decision it was:
 	// after the charge if all limits admitted, before it if one refused. cost is 0

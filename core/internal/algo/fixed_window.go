@@ -87,18 +87,15 @@ func (a *fixedWindow) Charge(s []int64, now, cost int64) {
 // that ends when it did then, or earlier, because the clock stepped back or the period
 // was lowered.
 func (a *fixedWindow) Refund(s []int64, _, units int64, r Receipt) bool {
-	if units <= 0 || s[fixedCount] == 0 || s[fixedEnd] < r.At || s[fixedEnd] > a.last(r) {
+	if units <= 0 || s[fixedEnd] < r.At || s[fixedEnd] > a.last(r) {
 		return false
 	}
-	if s[fixedCount] -= min(units, s[fixedCount]); s[fixedCount] == 0 {
-		s[fixedEnd] = 0
-	}
-	return true
+	return a.Credit(s, 0, units)
 }
 
 // Credit takes the units from the window of now.
 func (a *fixedWindow) Credit(s []int64, _, units int64) bool {
-	if units <= 0 || s[fixedCount] == 0 {
+	if s[fixedCount] == 0 {
 		return false
 	}
 	if s[fixedCount] -= min(units, s[fixedCount]); s[fixedCount] == 0 {

@@ -86,7 +86,7 @@ func gcd(a, b int64) int64 {
 	return a
 }
 
-// weight returns the rise of the level by cost units, at most burst and debt, or a unit more than the highest level has.
+// weight returns the rise of the level by cost units, at most burst and debt.
 func (a *gcra) weight(cost int64) span {
 	if cost == 1 {
 		return a.unit
@@ -280,20 +280,24 @@ func (a *gcra) refund(s []int64, now, units int64, c charge, queue span) bool {
 // Credit lowers the level by what the units weigh. So it forgives debt first, and callers that come next have an earlier
 // turn than those who wait already.
 func (a *gcra) Credit(s []int64, now, units int64) bool {
-	held := level(s, now)
-	if units <= 0 || held == (span{}) {
-		return false
-	}
-	back := a.credit(units)
+	held, back := level(s, now), a.credit(units)
 	if held.less(back) {
-		held = back
+		back = held
 	}
 	setLevel(s, now, held.sub(back, a.l))
-	return true
+	return back != (span{})
 }
 
 // credit is the weight of units, of which no more count than the highest level has.
-func (a *gcra) credit(units int64) span { return a.weight(min(units, 1+a.left(span{}, a.most))) }
+func (a *gcra) credit(units int64) span {
+	hi, lo := bits.Mul64(uint64(units), uint64(a.p))
+	if hi < uint64(a.l) { // the quotient fits 64 bits
+		if q, r := bits.Div64(hi, lo, uint64(a.l)); q <= uint64(a.most.w) {
+			return span{int64(q), int64(r)}
+		}
+	}
+	return a.most
+}
 
 func (a *gcra) Explain(s []int64, now, cost, wait int64, refused bool) (r Answer) {
 	held := level(s, now)

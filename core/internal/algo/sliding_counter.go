@@ -116,7 +116,7 @@ func (a *slidingCounter) Refund(s []int64, now, units int64, r Receipt) bool {
 // still weigh.
 func (a *slidingCounter) Credit(s []int64, _, units int64) bool {
 	current, previous := s[counterCurrent], s[counterPrevious]
-	if units <= 0 || current+previous == 0 {
+	if current+previous == 0 {
 		return false
 	}
 	back := min(units, current)

@@ -111,18 +111,17 @@ func (a *slidingLog) Refund(s []int64, _, units int64, r Receipt) bool {
 
 // Credit takes the units from the newest entries.
 func (a *slidingLog) Credit(s []int64, _, units int64) bool {
-	e := a.entries(s)
-	n := len(e)
-	if units <= 0 || n == 0 {
+	n := a.Len(s)
+	if n == logEntries {
 		return false
 	}
-	for ; n > 0 && units >= e[n-1]; n -= 2 {
-		units -= e[n-1]
+	for ; n > logEntries && units >= s[n-1]; n -= 2 {
+		units -= s[n-1]
 	}
-	if n > 0 {
-		e[n-1] -= units
+	if n > logEntries {
+		s[n-1] -= units
 	}
-	a.setLen(s, n/2)
+	a.setLen(s, (n-logEntries)/2)
 	return true
 }
 

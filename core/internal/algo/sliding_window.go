@@ -138,7 +138,7 @@ func (a *slidingWindow) Refund(s []int64, _, units int64, r Receipt) bool {
 // Credit takes the units from the newest sub-windows that count any.
 func (a *slidingWindow) Credit(s []int64, _, units int64) bool {
 	counts := a.counts(s)
-	if units <= 0 || counts[0] == 0 {
+	if counts[0] == 0 {
 		return false
 	}
 	for j := range counts {

@@ -184,30 +184,21 @@ func (a *tokenBucket) Charge(s []int64, now, cost int64) {
 // refill can have come since and be as early as that.
 func (a *tokenBucket) Refund(s []int64, now, units int64, r Receipt) bool {
 	back := a.back(units, r)
-	if back <= 0 || a.isFull(s) || !a.mayGiveBack(s, now, units, r) {
-		return false
-	}
-	a.giveBack(s, back)
-	return true
+	return back > 0 && !a.isFull(s) && a.mayGiveBack(s, now, units, r) && a.Credit(s, now, back)
 }
 
 // Credit adds tokens, up to the burst. So it forgives debt first, and callers that come next have an earlier turn than those
 // who wait already.
 func (a *tokenBucket) Credit(s []int64, _, units int64) bool {
-	if units <= 0 || a.isFull(s) {
+	if a.isFull(s) {
 		return false
 	}
-	a.giveBack(s, min(units, a.burst+a.low))
-	return true
-}
-
-// giveBack adds tokens to a bucket that is not full.
-func (a *tokenBucket) giveBack(s []int64, back int64) {
 	last, tokens, others := s[bucketLast], s[bucketTokens], s[bucketFull]
 	if others <= a.full(last, tokens) {
 		others = 0
 	}
-	a.set(s, last, min(tokens+back, a.burst), others)
+	a.set(s, last, min(tokens+min(units, a.burst+a.low), a.burst), others)
+	return true
 }
 
 func (a *tokenBucket) mayGiveBack(s []int64, now, units int64, r Receipt) bool {
