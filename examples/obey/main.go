@@ -49,8 +49,9 @@ func run(out io.Writer, args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), *lasts)
+	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
+	time.AfterFunc(*lasts, cancel) // a deadline would end the wait of those whose turn comes later
 	if *api != "" {
 		return call(ctx, out, *api, *of)
 	}
