@@ -40,7 +40,7 @@ type bucket struct {
 	remaining int64
 	more      instant // when more will remain
 	skipped   uint64  // answers since that do not name the limit
-	tangled   int     // answers up to it whose requests were sent before the answer before
+	tangled   int     // answers since of requests that it has overtaken
 
 	reset instant       // of this window
 	began instant       // when its first answer came
@@ -92,6 +92,13 @@ func (b *bucket) learn(number uint64, sent, at instant, refused bool, q Quota) {
 		if refused {
 			own--
 		}
+		if b.overtaken(own, sent, at, q) {
+			b.skipped++ // the last answer counts it, and seemed to count somebody else's
+			b.tangled++
+			b.own, b.back = b.own+1, b.back+1
+			return
+		}
+		b.tangled = 0
 		b.compare(own, sent, at, q)
 	}
 	b.number, b.at, b.remaining, b.skipped = number, at, q.Remaining, 0
@@ -99,6 +106,14 @@ func (b *bucket) learn(number uint64, sent, at instant, refused bool, q Quota) {
 	if q.More && q.Reset > 0 {
 		b.more = at + q.Reset
 	}
+}
+
+// overtaken reports whether a request was probably counted by the server before the one whose answer is known, although
+// it was sent later: the two were under way together, and its answer has more left. Where that goes on, requests come
+// back.
+func (b *bucket) overtaken(own int64, sent, at instant, q Quota) bool {
+	reset := q.Remaining+own >= b.limit-(b.limit-b.remaining)/2
+	return b.kind != flow && sent < b.at && at < b.reset && q.Remaining >= b.remaining && !reset && b.tangled < 3
 }
 
 // compare learns from what has changed since the last answer, between which own requests were sent from here.
@@ -116,11 +131,8 @@ func (b *bucket) compare(own int64, sent, at instant, q Quota) {
 		return
 	}
 	passed := (at - b.at).Seconds()
-	// Answers to requests that were sent together come in any order, which looks as if some came back for a moment.
-	if b.tangled++; sent >= b.at {
-		b.tangled = 0
-	}
-	steady := b.back+float64(back) >= float64(3+min(b.tangled, 5)) && b.seconds+passed > min(2*b.trip+10*time.Millisecond, b.window/16).Seconds()
+	// Requests that were sent together are counted in any order, which looks as if some came back for a moment.
+	steady := b.back+float64(back) >= 4 && b.seconds+passed > min(2*b.trip+10*time.Millisecond, b.window/16).Seconds()
 	if !jump && (back > 0 && steady && at < b.reset-time.Second ||
 		much && sent >= b.reset && sent < b.reset+b.window/4) {
 		b.kind = flow

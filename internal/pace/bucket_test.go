@@ -1,6 +1,7 @@
 package pace
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -39,7 +40,7 @@ func TestKinds(t *testing.T) {
 		"all there because nobody came": {20 * s, []Quota{left(20, 8), left(99, 1)}, unknown},
 		"no reset when it was due":      {s, []Quota{left(20, 2), left(19, 1), left(18, 1), left(19, 1)}, flow},
 		"some came back before it": {
-			100 * time.Millisecond, []Quota{left(20, 9), left(20, 9), left(20, 9), left(20, 9), left(20, 9)}, flow,
+			100 * time.Millisecond, slices.Repeat([]Quota{left(20, 9)}, 8), flow,
 		},
 		"answers in any order": {
 			time.Millisecond, []Quota{left(99, 10), left(95, 10), left(97, 10), left(94, 10), left(96, 10), left(93, 10)}, unknown,
@@ -97,6 +98,19 @@ func TestShare(t *testing.T) {
 	require.InDelta(t, -7.5, b.drift(), 0.1)
 	// 20 are left, and 2.4 s: 8 a second, of which a fourth is for this process, and a little more, to become equal.
 	require.InDelta(t, float64(400*time.Millisecond), float64(b.next(now, 0, now)-now), float64(150*time.Millisecond))
+}
+
+// Requests that were under way together, which the server has counted in another order, are no reason to believe anything.
+func TestOvertaken(t *testing.T) {
+	b, now := story(time.Second, left(50, 9))
+	for i, remaining := range []int64{47, 48, 49, 46} { // the first was counted last
+		now += time.Millisecond
+		b.learn(uint64(2+i), now-100*time.Millisecond, now, false, left(remaining, 9)) //nolint:gosec // small
+		require.Equal(t, min(47, remaining), b.remaining)
+	}
+	require.Equal(t, unknown, b.kind)
+	require.InDelta(t, 1, b.share(), 0.01)
+	require.InDelta(t, 0, b.back, 0.01)
 }
 
 // Another limit under the same name is learnt anew.
