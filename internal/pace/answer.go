@@ -218,8 +218,9 @@ func (r *reader) readRateLimit() bool {
 }
 
 // readList reads "default";r=50;t=30.
-func (r *reader) readList(list httpsfv.List) (found bool) {
+func (r *reader) readList(list httpsfv.List) bool {
 	policies := r.policies()
+	readable := false
 	for _, m := range list {
 		item, ok := m.(httpsfv.Item)
 		if !ok {
@@ -227,8 +228,8 @@ func (r *reader) readList(list httpsfv.List) (found bool) {
 			continue
 		}
 		q := Quota{Name: text(item.Value), Partition: param(item, "pk"), Reset: -1, More: true}
-		n, ok := item.Params.Get("r")
-		if q.Remaining, found = natural(n); !ok || !found {
+		n, _ := item.Params.Get("r")
+		if q.Remaining, ok = natural(n); !ok {
 			r.mistake("Ratelimit")
 			continue
 		}
@@ -239,6 +240,7 @@ func (r *reader) readList(list httpsfv.List) (found bool) {
 				r.mistake("Ratelimit")
 			}
 		}
+		readable = true
 		requests := true
 		for _, p := range policies {
 			if p.Name == q.Name && (p.Partition == q.Partition || q.Partition == "") {
@@ -249,7 +251,7 @@ func (r *reader) readList(list httpsfv.List) (found bool) {
 			r.answer.Quotas = append(r.answer.Quotas, q)
 		}
 	}
-	return len(list) > 0
+	return readable
 }
 
 // policy is a member of RateLimit-Policy.
@@ -284,7 +286,7 @@ func (r *reader) policies() (all []policy) {
 		}
 		p.Window = windowOf(item)
 		if unit, ok := item.Params.Get("qu"); ok {
-			p.requests = unit == "requests"
+			p.requests = text(unit) == "requests"
 		}
 		all = append(all, p)
 	}

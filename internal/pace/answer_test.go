@@ -102,6 +102,9 @@ func TestRead(t *testing.T) {
 			[]string{`RateLimit: %%%`, `X-RateLimit-Remaining: 7`},
 			[]Quota{{Remaining: 7, Reset: -1}},
 		},
+		"a list that says nothing leaves the next": {
+			[]string{`RateLimit: 50`, `X-RateLimit-Remaining: 7`}, []Quota{{Remaining: 7, Reset: -1}},
+		},
 		"out of a cache": {[]string{`RateLimit: "a";r=1;t=1`, `Age: 3`}, nil},
 		"nothing":        {nil, nil},
 	}

@@ -74,7 +74,7 @@ func (b *bucket) learn(number uint64, sent, at instant, refused bool, q Quota) {
 	}
 	if q.Limit > 0 && !first && q.Limit != b.limit || q.Window > 0 && b.stated && q.Window != b.window {
 		b.kind, b.back, b.seconds, b.own, b.all, b.window, b.limit = unknown, 0, 0, 0, 0, 0, 0 // another limit
-		first = true
+		first, b.stated = true, false
 	}
 	if b.limit = max(b.limit, q.Remaining+1); q.Limit > 0 {
 		b.limit = q.Limit

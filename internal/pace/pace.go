@@ -34,7 +34,7 @@ type Pace struct {
 // New returns a Pace.
 func New(o Options) *Pace {
 	return &Pace{
-		maxWait: max(o.MaxWait, 0), waiting: o.Waiting, observe: o.Observe, start: time.Now(),
+		maxWait: min(max(o.MaxWait, 0), 365*maxWindow), waiting: o.Waiting, observe: o.Observe, start: time.Now(),
 		table: table{lines: map[string]*line{}},
 	}
 }
