@@ -20,7 +20,7 @@ type whyCommand struct {
 	Policy string `arg:"" help:"The policy: its name, or its text in the code, such as \"api: 100/1m\"."`
 	Key    string `arg:"" help:"The key that is counted, such as user=7 or ip=203.0.113.7."`
 
-	Redis    string `env:"WEIR_REDIS" default:"redis://127.0.0.1:6379" placeholder:"URL" help:"The URL of Redis; of a Cluster with ?addr=host:port for a further node, of a Sentinel with ?master_name=name."`
+	Redis    string `env:"WEIR_REDIS" default:"redis://127.0.0.1:6379" placeholder:"URL" help:"The URL of Redis, or @FILE, a file with it, if it has a password: everybody on a machine can read flags. Of a Cluster with ?addr=host:port for a further node, of a Sentinel with ?master_name=name."`
 	Prefix   string `default:"weir" help:"The prefix of the service's keys; see redisstore.Options."`
 	HashKeys string `env:"WEIR_HASH_KEYS" placeholder:"FILE" help:"A file with the secret by which the service hashes its keys, less a newline at its end."`
 

@@ -1,6 +1,8 @@
 package redisurl_test
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -32,4 +34,26 @@ func TestConnect(t *testing.T) {
 		require.Error(t, err, location)
 		assert.NotContains(t, err.Error(), "secret")
 	}
+}
+
+// A URL with a password stands in a file, not among the flags.
+func TestRead(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "redis")
+	require.NoError(t, os.WriteFile(file, []byte("redis://weir:secret@127.0.0.1:1\n"), 0o600))
+	rdb, err := redisurl.Connect("@"+file, true)
+	require.NoError(t, err)
+	assert.Equal(t, "secret", rdb.(*redis.Client).Options().Password)
+	require.NoError(t, rdb.Close())
+	for _, text := range []string{"", " \n", "redis://:secret@127.0.0.1:1\nredis://127.0.0.1:2\n"} {
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		_, err := redisurl.Connect("@"+file, true)
+		require.ErrorContains(t, err, "-redis: "+file)
+		assert.NotContains(t, err.Error(), "secret")
+	}
+	_, err = redisurl.Connect("@"+file+"/none", true)
+	require.Error(t, err)
+	text, inFile, err := redisurl.Read("-db", "weir.db")
+	require.NoError(t, err)
+	assert.False(t, inFile)
+	assert.Equal(t, "weir.db", text)
 }

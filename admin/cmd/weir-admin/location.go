@@ -4,8 +4,9 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"os"
 	"strings"
+
+	"github.com/weir-go/weir/internal/redisurl"
 )
 
 // location names a server, such as "redis://127.0.0.1:6379", or is "@" and the name of a file with that. A location with
@@ -14,16 +15,8 @@ type location string
 
 // read returns the location, for a flag.
 func (l location) read(flag string) (string, error) {
-	if file, found := strings.CutPrefix(string(l), "@"); found {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			return "", fmt.Errorf("%s: %w", flag, err)
-		}
-		text := strings.TrimSpace(string(data))
-		if text == "" || strings.ContainsAny(text, "\r\n") {
-			return "", fmt.Errorf("%s: %s is empty or has several lines; write one location into it", flag, file)
-		}
-		return text, nil
+	if text, inFile, err := redisurl.Read(flag, string(l)); inFile {
+		return text, err
 	}
 	password := strings.Contains(strings.ToLower(string(l)), "password=")
 	u, err := url.Parse(string(l))
