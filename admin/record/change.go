@@ -172,16 +172,24 @@ func (p *Prepared) Write(ctx context.Context, t *sqldb.Change) (*Outcome, error)
 	return w.all(ctx)
 }
 
+// checkReason finds what no database would keep as it is.
+func checkReason(reason string) error {
+	switch {
+	case len(reason) > audit.MaxReason:
+		return &InvalidError{Err: fmt.Errorf("the reason has %d bytes; give at most %d", len(reason), audit.MaxReason)}
+	case !utf8.ValidString(reason) || strings.ContainsFunc(reason, unicode.IsControl):
+		return &InvalidError{Err: fmt.Errorf("found the reason %.100q; give one line of text", reason)}
+	}
+	return nil
+}
+
 // check finds the mistakes that can be seen without the database, all at once.
 func (c *Change) check() error {
 	if err := policies.CheckApp(c.App); err != nil && c.App != policies.AllApps {
 		return &InvalidError{Err: err}
 	}
-	switch {
-	case len(c.Reason) > audit.MaxReason:
-		return &InvalidError{Err: fmt.Errorf("the reason has %d bytes; give at most %d", len(c.Reason), audit.MaxReason)}
-	case !utf8.ValidString(c.Reason) || strings.ContainsFunc(c.Reason, unicode.IsControl):
-		return &InvalidError{Err: fmt.Errorf("found the reason %.100q; give one line of text", c.Reason)}
+	if err := checkReason(c.Reason); err != nil {
+		return err
 	}
 	if err := c.Settings.check(); err != nil {
 		return &InvalidError{Err: err}

@@ -357,6 +357,9 @@ func (r *Record) decide(ctx context.Context, t *sqldb.Change, a Approval, state 
 	if err := a.Permit(ctx, t.Tx, p, p.Apps); err != nil {
 		return err
 	}
+	if err := checkReason(a.Reason); err != nil {
+		return err
+	}
 	at, action := r.now(), "approve"
 	if state == Rejected {
 		action = "reject"

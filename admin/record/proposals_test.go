@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -183,6 +184,13 @@ func approveAtOnce(t *testing.T, location string) {
 
 	p, _, err = r.Propose(t.Context(), set("pay", "api", nil, record.Expect{}), nil)
 	require.NoError(t, err)
+	for _, reason := range []string{"\xff", "two\nlines", "nothing\x00", strings.Repeat("long", 300)} { // as headers may have them
+		wrong := approval(p.ID, ben)
+		wrong.Reason = reason
+		require.ErrorAs(t, r.Reject(t.Context(), wrong), new(*record.InvalidError), "%q", reason)
+		_, _, err = r.Approve(t.Context(), wrong)
+		require.ErrorAs(t, err, new(*record.InvalidError), "%q", reason)
+	}
 	require.NoError(t, r.Reject(t.Context(), approval(p.ID, anna)))
 	_, _, err = r.Approve(t.Context(), approval(p.ID, ben))
 	require.ErrorAs(t, err, new(*record.DecidedError))
