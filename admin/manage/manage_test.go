@@ -533,3 +533,45 @@ func TestTheAuditNamesNoOther(t *testing.T) {
 		assert.Contains(t, []string{"pay", "web"}, r.App)
 	}
 }
+
+// The settings of an app are there for the same people, and at the same times, as the rest of it.
+func TestSettingsAreThoseOfTheApp(t *testing.T) {
+	a := start(t, sqltest.New(t))
+	root, viewer, stranger := a.person("root", rights.Admin), a.person("vera", rights.Viewer, "pay"), a.person("sid", rights.Owner, "shop")
+	both := func(who *rights.Person, want int) (of adminapi.Settings) {
+		t.Helper()
+		view, err := a.App(t.Context(), who, "pay")
+		assert.Equal(t, want, status(err), who.Name)
+		if err == nil {
+			of = view.Settings
+		}
+		light, err := a.Settings(t.Context(), who, "pay")
+		assert.Equal(t, want, status(err), who.Name)
+		assert.Equal(t, of, light)
+		return of
+	}
+	for _, who := range []*rights.Person{root, viewer, stranger} {
+		both(who, http.StatusNotFound)
+	}
+	a.announce("search", "10/1m") // nobody has made it known yet
+	a.sleep(time.Minute)
+	both(root, 0)
+	both(viewer, http.StatusNotFound)
+	_, err := a.PutApp(t.Context(), root, "pay", adminapi.Settings{Title: "Payments", FourEyes: true}, manage.Write{Create: true, Reason: "because"})
+	require.NoError(t, err)
+	assert.Equal(t, "Payments", both(root, 0).Title)
+	assert.True(t, both(viewer, 0).FourEyes)
+	both(stranger, http.StatusNotFound)
+	a.mu.Lock()
+	a.processes = map[string][]*policies.Process{}
+	a.mu.Unlock()
+	a.sleep(time.Minute)
+	view, err := a.App(t.Context(), root, "pay")
+	require.NoError(t, err)
+	_, err = a.DeleteApp(t.Context(), root, "pay", at(view.SettingsRevision))
+	require.NoError(t, err)
+	a.announce("search", "10/1m") // it is started once more
+	a.sleep(time.Minute)
+	both(root, http.StatusNotFound)
+	both(viewer, http.StatusNotFound)
+}

@@ -1,6 +1,7 @@
 package manage
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -13,6 +14,25 @@ import (
 )
 
 func settingsOf(s record.Settings) adminapi.Settings { return adminapi.Settings(s) }
+
+// Settings returns the settings of an app that a person may see. It is much less work than App, of which they are a part.
+func (m *Manager) Settings(ctx context.Context, who *rights.Person, app string) (adminapi.Settings, error) {
+	if err := m.may(who, rights.ActionView, app); err != nil {
+		return adminapi.Settings{}, err
+	}
+	state, err := m.o.Record.State(ctx, app)
+	switch {
+	case err == nil:
+		return settingsOf(state.Settings), nil
+	case !notFound(err) || !who.Admin:
+		return adminapi.Settings{}, err
+	}
+	_, known, other := m.o.Record.Head(ctx, app)
+	if s := m.standing(ctx, app); other != nil || known || s.processes == 0 { // it is deleted, or it is nowhere
+		return adminapi.Settings{}, cmp.Or(other, err)
+	}
+	return adminapi.Settings{}, nil // processes announce an app that nobody has made known
+}
 
 // PutApp makes an app known, or changes its settings. Prefixes of counts are an admin's.
 func (m *Manager) PutApp(

@@ -26,7 +26,7 @@ type mistake struct {
 
 // check answers what a draft says. The answer to a wrong one is 200 as well: people type it one character at a time.
 func (s *server) check(v *visit) error {
-	if _, err := s.Manager.App(v.r.Context(), v.who, v.app); err != nil {
+	if _, err := s.Manager.Settings(v.r.Context(), v.who, v.app); err != nil {
 		return err
 	}
 	return s.part(v, "policy", "says", s.saysOf(v, typed(v.r)))

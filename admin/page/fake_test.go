@@ -130,6 +130,14 @@ func (f *fake) App(_ context.Context, who *rights.Person, name string) (*manage.
 	return nil, &manage.RightError{Verdict: rights.Hidden, App: name}
 }
 
+func (f *fake) Settings(ctx context.Context, who *rights.Person, app string) (adminapi.Settings, error) {
+	view, err := f.App(ctx, who, app)
+	if err != nil {
+		return adminapi.Settings{}, err
+	}
+	return view.Settings, nil
+}
+
 func (f *fake) Services(context.Context, *rights.Person, string) (*adminapi.Services, error) {
 	defer f.lock()()
 	if f.gaps != nil {
@@ -222,6 +230,12 @@ func (f *fake) put(who *rights.Person, app, name, action string, p *adminapi.Pol
 	defer f.lock()()
 	if err := f.may(who, rights.ActionWrite, app); err != nil {
 		return nil, err
+	}
+	if w.Reason == "" {
+		return nil, manage.Problem(manage.ErrNoReason)
+	}
+	if f.refuse != nil {
+		return nil, f.refuse
 	}
 	var now, last int64
 	if held, err := f.held(name); err == nil {

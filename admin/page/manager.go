@@ -15,6 +15,7 @@ type Manager interface {
 	Search(ctx context.Context, who *rights.Person, text string) (*manage.Found, error)
 
 	App(ctx context.Context, who *rights.Person, app string) (*manage.AppView, error)
+	Settings(ctx context.Context, who *rights.Person, app string) (adminapi.Settings, error)
 	Services(ctx context.Context, who *rights.Person, app string) (*adminapi.Services, error)
 
 	Policy(ctx context.Context, who *rights.Person, app, name string) (*manage.Held, error)

@@ -224,6 +224,54 @@ func TestStaleForm(t *testing.T) {
 	assert.Len(t, f.writes, 1)
 }
 
+// Somebody who wanted to delete a policy or to go back has typed nothing that could be held against the version of now.
+func TestStaleButton(t *testing.T) {
+	t.Parallel()
+	for _, what := range [][]string{{"what", "delete"}, {"what", "rollback", "to", "2"}} {
+		f := newFake(fixed)
+		h := serve(t, f, owner)
+		first := post(t, h, "/apps/pay/policies/search/write", "what", "put", "text", "70/1m", "revision", "4", "reason", "attack")
+		require.Equal(t, http.StatusSeeOther, first.Code)
+		fields := append([]string{"revision", "4", "reason", "attack"}, what...)
+		text := post(t, h, "/apps/pay/policies/search/write", fields...).Body.String()
+		assert.Contains(t, text, "Nothing was written. This is what holds now")
+		assert.Contains(t, text, `name="text" class="code" value="70/1m"`, "not an empty text, which would be published")
+		assert.Contains(t, text, `name="revision" value="6"`)
+		f.refuse = problem(http.StatusConflict, "a process cannot use it")
+		text = post(t, h, "/apps/pay/policies/search/write", append(fields, "revision", "6")...).Body.String()
+		assert.Contains(t, text, "a process cannot use it")
+		assert.Contains(t, text, `name="text" class="code" value="70/1m"`)
+		assert.Len(t, f.writes, 1)
+	}
+}
+
+// The reason of whoever chooses none is true, and no reason for an emergency.
+func TestNoReason(t *testing.T) {
+	t.Parallel()
+	f := newFake(fixed)
+	f.settings.FourEyes = true
+	h := serve(t, f, owner)
+	first := regexp.MustCompile(`name="reason">\s*<option>([^<]*)<`)
+	review := post(t, h, "/apps/pay/policies/search/review", "what", "put", "text", "70/1m", "revision", "4").Body.String()
+	for _, text := range []string{review, get(t, h, "/apps/pay/policies/search").Body.String(), get(t, h, "/settings/apps/pay").Body.String()} {
+		found := first.FindStringSubmatch(text)
+		require.NotNil(t, found)
+		assert.Equal(t, "no reason given", found[1])
+	}
+	change := []string{"what", "put", "text", "70/1m", "revision", "4", "reason", "no reason given"}
+	text := post(t, h, "/apps/pay/policies/search/write", append(change, "emergency", "true")...).Body.String()
+	assert.Empty(t, f.writes)
+	assert.Contains(t, text, "reason")
+	assert.Contains(t, text, `value="70/1m"`, "what was typed is kept")
+	w := post(t, h, "/apps/pay/policies/search/write", append(change, "emergency", "true", "words", "they are  down")...)
+	assert.Equal(t, http.StatusSeeOther, w.Code)
+	change[5] = "6"
+	post(t, h, "/apps/pay/policies/search/write", change...)
+	require.Len(t, f.writes, 2)
+	assert.Equal(t, "they are down", f.writes[0].Reason)
+	assert.Equal(t, "no reason given", f.writes[1].Reason)
+}
+
 // A change that was just written is not called disobeyed before processes can have followed it, and then it is.
 func TestWrittenJustNow(t *testing.T) {
 	t.Parallel()

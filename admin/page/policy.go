@@ -84,8 +84,11 @@ type stale struct {
 	Gone        bool   // it was deleted meanwhile
 }
 
+// noReason is the reason of whoever neither chooses nor types one. It stands in the audit, and so it has to be true.
+const noReason = "no reason given"
+
 // reasons are those that are offered for a change; any other may be typed.
-var reasons = []string{"customer complains", "attack", "maintenance", "trying numbers out"}
+var reasons = []string{noReason, "customer complains", "attack", "maintenance", "trying numbers out"}
 
 // ends are the times after which something ends by itself.
 var ends = []struct {
@@ -127,11 +130,13 @@ func (v *visit) endOf() time.Time {
 	return time.Time{}
 }
 
-// reasonOf returns the reason that a form has: the one chosen, and what was typed beside it.
+// reasonOf returns the reason that a form has: the one chosen, and what was typed beside it. An emergency needs one.
 func (v *visit) reasonOf() string {
 	chosen := strings.TrimSpace(v.r.PostForm.Get("reason"))
 	words := strings.Join(strings.Fields(v.r.PostForm.Get("words")), " ")
 	switch {
+	case chosen == noReason && (words != "" || v.r.PostForm.Get("emergency") != ""):
+		return words
 	case chosen == "" || chosen == "other":
 		return words
 	case words == "":
@@ -195,7 +200,7 @@ func (s *server) elsewhere(v *visit, err error) error {
 
 // newPolicy shows the editor with nothing in it, or with a preset.
 func (s *server) newPolicy(v *visit) error {
-	if _, err := s.Manager.App(v.r.Context(), v.who, v.app); err != nil {
+	if _, err := s.Manager.Settings(v.r.Context(), v.who, v.app); err != nil {
 		return err
 	}
 	if !v.may(rights.ActionWrite) {
@@ -239,12 +244,12 @@ func (s *server) editAgain(v *visit, body *policyBody) error {
 // showPolicy fills in what stands around a draft. What cannot be read leaves a gap that says why.
 func (s *server) showPolicy(v *visit, body *policyBody) error {
 	ctx := v.r.Context()
-	app, err := s.Manager.App(ctx, v.who, v.app)
+	settings, err := s.Manager.Settings(ctx, v.who, v.app)
 	if err != nil {
 		return err
 	}
 	body.App, body.Name = v.app, v.name
-	body.KeptBy, body.FourEyes = app.Settings.KeptBy, app.Settings.FourEyes
+	body.KeptBy, body.FourEyes = settings.KeptBy, settings.FourEyes
 	var further []string
 	if body.Held != nil {
 		further = body.Held.Policy.Apps
@@ -408,7 +413,7 @@ func (s *server) trial(v *visit) error {
 	}
 	if err != nil {
 		if manage.Problem(err).Status == http.StatusPreconditionFailed {
-			return s.moved(v)
+			return s.again(v, nil)
 		}
 		return err
 	}
@@ -419,14 +424,15 @@ func (s *server) trial(v *visit) error {
 	return s.written(v, written)
 }
 
-// moved shows the policy again to somebody who wanted to do something to an earlier version of it.
-func (s *server) moved(v *visit) error {
+// again shows the policy as it is to somebody who wanted to do something to it, and why that was refused: without reasons,
+// it was an earlier version of it.
+func (s *server) again(v *visit, wrong []adminapi.Mistake) error {
 	held, err := s.Manager.Policy(v.r.Context(), v.who, v.app, v.name)
 	if err != nil {
 		return err
 	}
 	return s.showPolicy(v, &policyBody{
-		Held: held, Draft: draftOf(held.Policy, held.Revision), Started: held.Revision, Moved: true,
+		Held: held, Draft: draftOf(held.Policy, held.Revision), Started: held.Revision, Moved: len(wrong) == 0, Wrong: wrong,
 	})
 }
 

@@ -31,7 +31,6 @@ type reviewBody struct {
 	Preview  *manage.Preview
 	NoReview string // why there is no preview
 	Reasons  []string
-	Reason   string // the one that is chosen
 	FourEyes bool
 	Force    bool // somebody has to insist
 	MayLook  bool
@@ -46,14 +45,14 @@ func (s *server) review(v *visit) error {
 		v.name = strings.TrimSpace(v.r.PostForm.Get("name"))
 	}
 	body.Name = v.name
-	app, err := s.Manager.App(ctx, v.who, v.app)
+	settings, err := s.Manager.Settings(ctx, v.who, v.app)
 	if err != nil {
 		return err
 	}
 	if !v.may(rights.ActionWrite) {
 		return &manage.RightError{Verdict: rights.Forbidden, Action: rights.ActionWrite, App: v.app}
 	}
-	body.FourEyes = app.Settings.FourEyes
+	body.FourEyes = settings.FourEyes
 	if body.MayLook = v.may(rights.ActionLook); body.MayLook {
 		body.Look = strings.TrimSpace(v.r.PostForm.Get("look"))
 	}
@@ -77,7 +76,6 @@ func (s *server) review(v *visit) error {
 	}
 	body.Lines = difference(before, after)
 	body.Same = len(changed(body.Lines)) == 0
-	body.Reason = reasons[0]
 	if after != nil {
 		body.Preview, err = s.Manager.Preview(ctx, v.who, v.app, v.name, manage.AskPreview{Policy: *after, Keys: strings.Fields(body.Look)})
 		if err != nil {
@@ -159,10 +157,17 @@ func (s *server) write(v *visit) error {
 		}
 		return s.written(v, written)
 	}
+	typed := v.r.PostForm.Get("what") == "put"
 	switch p := manage.Problem(err); p.Status {
 	case http.StatusPreconditionFailed:
+		if !typed { // there is no text of this person to hold against the one of now
+			return s.again(v, nil)
+		}
 		return s.stale(v, d)
 	case http.StatusUnprocessableEntity, http.StatusConflict:
+		if !typed && d.Revision > 0 {
+			return s.again(v, wrongOf(p))
+		}
 		return s.editAgain(v, &policyBody{Draft: d, Wrong: wrongOf(p)})
 	}
 	return err

@@ -44,9 +44,8 @@ type settingsBody struct {
 // roleOf is a role in an app.
 type roleOf struct{ App, Role string }
 
-// reasonsOfRights are those that are offered for changes of rights and settings. The first one stands in the audit of
-// whoever does not choose.
-var reasonsOfRights = []string{"as agreed", "new in the team", "left the team", "new program"}
+// reasonsOfRights are those that are offered for changes of rights and settings; any other may be typed.
+var reasonsOfRights = []string{noReason, "as agreed", "new in the team", "left the team", "new program"}
 
 // roles are those that a form offers, the least first.
 var roles = []string{rights.Viewer.String(), rights.Operator.String(), rights.Owner.String()}
@@ -217,8 +216,8 @@ type appSettingsBody struct {
 	Ways       []string
 	Ends       []end
 	Reasons    []string
-	Reviewed   []line // what the form would change; nil before it was sent
-	Review     bool
+	Review     bool // Form is shown before it is written, and Reviewed has what it changes
+	Reviewed   []line
 	Done       string
 	Problem    string
 	ProposalID string
@@ -251,6 +250,9 @@ func (s *server) showAppSettings(v *visit, body *appSettingsBody) error {
 			body.Form = app.Settings
 			body.Counts = strings.Join(app.Settings.Counts, ", ")
 		}
+		if body.Review { // against the revision that the form then has
+			body.Reviewed = changed(differenceOf(settingsEntries(app.Settings), settingsEntries(body.Form)))
+		}
 		body.MayCounts, body.MayDelete = v.may(rights.ActionAddApp), v.may(rights.ActionDeleteApp)
 	}
 	grants, revision, err := s.Manager.Grants(ctx, v.who, v.app)
@@ -277,13 +279,13 @@ func (s *server) showAppSettings(v *visit, body *appSettingsBody) error {
 // putSettings shows what the settings of a form would change, and writes them when that was seen.
 func (s *server) putSettings(v *visit) error {
 	ctx, form := v.r.Context(), v.r.PostForm
-	app, err := s.Manager.App(ctx, v.who, v.app)
+	now, err := s.Manager.Settings(ctx, v.who, v.app)
 	if err != nil {
 		return err
 	}
 	settings := adminapi.Settings{
 		Title: strings.TrimSpace(form.Get("title")), FourEyes: form.Get("four-eyes") != "",
-		KeptBy: strings.TrimSpace(form.Get("kept-by")), Counts: app.Settings.Counts,
+		KeptBy: strings.TrimSpace(form.Get("kept-by")), Counts: now.Counts,
 	}
 	if v.may(rights.ActionAddApp) {
 		settings.Counts = wordsOf(form.Get("counts"))
@@ -294,10 +296,9 @@ func (s *server) putSettings(v *visit) error {
 		})
 	}
 	revision := numberIn(v.r, "revision")
-	if form.Get("what") != "write" {
-		lines := changed(differenceOf(settingsEntries(app.Settings), settingsEntries(settings)))
+	if what := form.Get("what"); what != "write" {
 		return s.showAppSettings(v, &appSettingsBody{
-			Review: true, Typed: true, Form: settings, Counts: strings.Join(settings.Counts, ", "), Reviewed: lines,
+			Review: what != "edit", Typed: true, Form: settings, Counts: strings.Join(settings.Counts, ", "),
 		})
 	}
 	written, err := s.Manager.PutApp(ctx, v.who, v.app, settings,
@@ -306,7 +307,16 @@ func (s *server) putSettings(v *visit) error {
 	if err == nil && written.Proposal != "" {
 		done = "The change waits for another owner."
 	}
-	return s.afterAppSetting(v, done, err)
+	if err == nil {
+		return s.showAppSettings(v, &appSettingsBody{Done: done})
+	}
+	text, ok := refusedBy(err)
+	if !ok {
+		return err
+	}
+	return s.showAppSettings(v, &appSettingsBody{ // what was typed is still there, against what holds now
+		Problem: text, Review: true, Typed: true, Form: settings, Counts: strings.Join(settings.Counts, ", "),
+	})
 }
 
 // putGrant gives one right more, or takes one away. The list is the one that was seen: with another one the change is

@@ -3,6 +3,7 @@ package page_test
 import (
 	"fmt"
 	"net/http"
+	"regexp"
 	"testing"
 	"time"
 
@@ -77,6 +78,17 @@ func TestAppSettings(t *testing.T) {
 	assert.Contains(t, seen.Body.String(), "title: Money")
 	assert.Contains(t, seen.Body.String(), "another owner approves each change")
 	assert.Empty(t, f.done, "nothing is written before it was seen")
+	assert.NotRegexp(t, `<input id="(title|kept-by|kept-by-token|counts|four-eyes)"`, seen.Body.String(),
+		"Enter in a field that can be edited would write what was not reviewed")
+	fields := regexp.MustCompile(`<input type="hidden" name="([^"]*)" value="([^"]*)">`).FindAllStringSubmatch(seen.Body.String(), -1)
+	var reviewed []string
+	for _, field := range fields[:6] {
+		reviewed = append(reviewed, field[1]+"="+field[2])
+	}
+	assert.Equal(t, []string{"revision=0", "title=Money", "four-eyes=true", "kept-by=", "kept-by-token=", "counts="}, reviewed)
+	again := post(t, h, "/settings/apps/pay", "what", "edit", "title", "Money", "four-eyes", "true").Body.String()
+	assert.Contains(t, again, `<input id="title" name="title" value="Money"`)
+	assert.NotContains(t, again, "Write them")
 	for _, token := range []string{"12\u202f004", "deploy", "-4", "0"} {
 		w := post(t, h, "/settings/apps/pay", "what", "write", "title", "Money", "kept-by-token", token, "words", "as agreed")
 		assert.Contains(t, w.Body.String(), "give its number")
@@ -88,7 +100,12 @@ func TestAppSettings(t *testing.T) {
 	assert.True(t, f.office.settings.FourEyes)
 	post(t, h, "/settings/apps/pay", "what", "write", "kept-by-token", " 12004 ", "words", "as agreed")
 	assert.Equal(t, int64(12004), f.office.settings.KeptByToken)
-	f.done = nil
+	f.refuse = problem(http.StatusPreconditionFailed, "somebody was faster")
+	late := post(t, h, "/settings/apps/pay", "what", "write", "title", "Euros", "words", "as agreed").Body.String()
+	assert.Contains(t, late, "somebody was faster")
+	assert.Contains(t, late, `name="title" value="Euros"`, "what was typed is still there")
+	assert.Contains(t, late, "title: Euros", "and what it changes of what holds now")
+	f.refuse, f.done = nil, nil
 	assert.NotContains(t, f.office.settings.Counts, "stolen", "prefixes are an admin's")
 
 	give := []string{"what", "give", "kind", "person", "subject", "local:ben", "role", "viewer", "end", "1d", "words", "new"}
