@@ -3,6 +3,7 @@ package browsertest
 import (
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -10,9 +11,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-go/weir/admin/audit"
 	"github.com/weir-go/weir/admin/demo"
 	"github.com/weir-go/weir/admin/people"
+	"github.com/weir-go/weir/admin/record"
 	"github.com/weir-go/weir/admin/rights"
+	"github.com/weir-go/weir/core/policies"
 	"github.com/weir-go/weir/internal/race"
 )
 
@@ -77,6 +81,12 @@ func TestScreens(t *testing.T) {
 		}},
 		{"settings", func() { b.goTo("/settings") }},
 		{"settings-of-an-app", func() { b.goTo("/settings/apps/shop") }},
+		{"settings-before-they-are-written", func() {
+			b.goTo("/settings/apps/shop")
+			b.fill("#title", "The shop")
+			b.keys(kb.Enter)
+			b.shows("title: The shop")
+		}},
 		{"login", func() { b.goTo("/login") }},
 		{"link", func() { b.goTo("/link") }},
 	}
@@ -88,6 +98,32 @@ func TestScreens(t *testing.T) {
 		})
 	}
 	b.t = t
+}
+
+// The report of an import is a part of the settings, however many doubts it has.
+func TestScreenOfAnImport(t *testing.T) {
+	s := newStage(t)
+	report := record.Imported{Rows: 60, Held: 2}
+	for i := range 30 {
+		name := fmt.Sprintf("partner-%02d", i)
+		report.Taken = append(report.Taken, record.ImportedRow{Row: int64(i), Name: name, Text: "100/1s burst 250"})
+		report.Doubts = append(report.Doubts, record.ImportedRow{
+			Row: int64(30 + i), Name: strings.Repeat("a long name ", 8), LeftOut: i%2 == 0,
+			Why: "the list of apps is as long as its column, so that it may have been cut off: " + strings.Repeat("a,", 127),
+		})
+	}
+	require.NoError(t, s.record.Import(t.Context(), record.Change{
+		App: "pay", By: audit.Person{ID: people.Console().ID, Name: people.Console().Name}, Reason: "import of the old limiter's table", Action: "import",
+		Edits: []record.Edit{{Name: "partner-00", Policy: &policies.Policy{Text: "100/1s burst 250"}}},
+	}, "mysql://db.example.com/limits_of_the_old_limiter", report))
+	b := s.enter("root", rights.Admin)
+	b.look("settings-with-an-import", func() {
+		b.goTo("/settings")
+		b.shows("60 rows: 30 written, 2 there already, 30 doubts")
+		b.goTo("/settings?doubts=25#doubts")
+		b.shows("Row 59")
+	})
+	b.calm()
 }
 
 // look judges a screen in both colors, narrow and wide.
