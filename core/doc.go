@@ -3,7 +3,7 @@
 // talks to Redis; spec_*.go say what its scripts are sent and reply. CONTRIBUTING.md says where what is added.
 //
 // Most programs need only [Parse] and [Result] of it, beside package enforce for jobs and messages, or package guard and
-// an adapter (nethttp, ginmw, echomw, echo5mw, fibermw, fiber3mw) for HTTP.
+// an adapter (nethttp, ginmw, echomw, echo5mw, fibermw, fiber3mw) for HTTP, or grpcmw for gRPC.
 //
 // # Policies
 //

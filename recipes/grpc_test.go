@@ -21,7 +21,8 @@ import (
 	"github.com/weir-go/weir/nethttp"
 )
 
-// A call of gRPC over HTTP/2 that is refused is RESOURCE_EXHAUSTED for the real client, which does not repeat it, and
+// A server of gRPC behind net/http, as its ServeHTTP allows, needs no interceptor; for one with a listener of its own
+// there is package grpcmw. A call of gRPC over HTTP/2 that is refused is RESOURCE_EXHAUSTED for the real client, which does not repeat it, and
 // not an UNAVAILABLE; and the reply says when to come again.
 func TestGRPCClientUnderstandsRefusals(t *testing.T) {
 	g, err := guard.New(guard.Config{

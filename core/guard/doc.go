@@ -2,7 +2,7 @@
 // is over one of them. It knows no framework and no store; those are in the packages around it.
 //
 // A [Rule] is a policy, such as "100/1m", and the code around it: the key by which requests are counted, their cost, and
-// the handler of those over the limit. A Guard enforces rules. An adapter (nethttp, ginmw, echomw, echo5mw, fibermw, fiber3mw) makes
+// the handler of those over the limit. A Guard enforces rules. An adapter (nethttp, ginmw, echomw, echo5mw, fibermw, fiber3mw, grpcmw) makes
 // middleware of it. The sections below are the main tasks; most have a runnable example further down.
 //
 // # One limit for all routes

@@ -18,7 +18,7 @@ import (
 // public lists the packages that users import.
 var public = []string{
 	"core", "core/enforce", "core/guard", "core/policies", "core/policies/filesource", "core/policies/redissource", "core/rediscell", "core/redisstore", "core/storetest", "lua",
-	"keyfunc", "nethttp", "nethttp/obey", "ginmw", "echomw", "echo5mw", "fibermw", "fiber3mw", "observe", "observe/inspect", "observe/promweir", "observe/otelweir",
+	"keyfunc", "nethttp", "nethttp/obey", "ginmw", "echomw", "echo5mw", "fibermw", "fiber3mw", "grpcmw", "observe", "observe/inspect", "observe/promweir", "observe/otelweir",
 }
 
 // Methods by which the standard library uses a value need no example.
