@@ -13,7 +13,7 @@ const (
 	maxNumber = 1_000_000_000_000_000 // 10^15, the numbers of structured fields end below it
 	maxField  = 8 << 10               // bytes of one field, all its lines together
 	maxWindow = 24 * time.Hour        // longer times count as a day
-	unixFrom  = 100_000_000           // a larger Reset is a time, in seconds since 1970, and no number of seconds to wait
+	unixFrom  = 100_000_000           // a larger Reset is a time since 1970, and no number of seconds to wait
 )
 
 // Answer describes the limits of a server as the header of one answer states them.
@@ -125,6 +125,16 @@ func number(text string) (n int64, ok bool) {
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	return n, err == nil && n <= maxNumber
+}
+
+// roundedUp reads digits with or without decimals.
+func roundedUp(text string) (n int64, ok bool) {
+	whole, decimals, fraction := strings.Cut(text, ".")
+	if n, ok = number(whole); ok && fraction {
+		_, ok = number(decimals)
+		n++
+	}
+	return n, ok
 }
 
 // seconds is n seconds, at most a day.
@@ -365,10 +375,12 @@ func (r *reader) readLimit(q *Quota, name, line string) {
 	}
 }
 
-// readReset reads Unix seconds, seconds to wait, or a date.
+// readReset reads Unix seconds or milliseconds, seconds to wait, or a date.
 func (r *reader) readReset(q *Quota, name, line string) {
-	n, ok := number(line)
+	n, ok := roundedUp(line)
 	switch {
+	case ok && n > unixFrom*1000:
+		q.Reset = r.until(time.UnixMilli(n))
 	case ok && n > unixFrom:
 		q.Reset = r.until(time.Unix(n, 0))
 	case ok:

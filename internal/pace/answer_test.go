@@ -94,6 +94,13 @@ func TestRead(t *testing.T) {
 			},
 			[]Quota{{Remaining: 7}, {Name: "1", Remaining: 8, Reset: 24 * time.Hour}},
 		},
+		"Unix milliseconds, and seconds with decimals": {
+			[]string{
+				`X-RateLimit-Remaining: 7`, `X-RateLimit-Remaining: 8`, `X-RateLimit-Remaining: 9`, `Date: Sun, 01 Mar 2026 12:00:00 GMT`,
+				`X-RateLimit-Reset: 1772366410000`, `X-RateLimit-Reset: 1772366409.123`, `X-RateLimit-Reset: 9.5`,
+			},
+			[]Quota{{Remaining: 7, Reset: 10 * s}, {Name: "1", Remaining: 8, Reset: 10 * s}, {Name: "2", Remaining: 9, Reset: 10 * s}},
+		},
 		"the first form counts": {
 			[]string{`RateLimit: "a";r=1`, `X-RateLimit-Remaining: 7`},
 			[]Quota{{Name: "a", Remaining: 1, Reset: -1, More: true}},
@@ -159,6 +166,9 @@ func TestHostileFields(t *testing.T) {
 	a := read(200, header(`X-RateLimit-Remaining: 5`, `X-RateLimit-Limit: -1`, `X-RateLimit-Reset: never`))
 	require.Equal(t, []Quota{{Remaining: 5, Reset: -1}}, a.Quotas)
 	require.Equal(t, []string{"X-RateLimit-Limit", "X-RateLimit-Reset"}, a.Mistakes)
+	for _, reset := range []string{"1.", ".5", "1.5s", "1.-5", "1.2.3", "1e3"} {
+		require.Equal(t, []string{"X-RateLimit-Reset"}, read(200, header(`X-RateLimit-Remaining: 5`, `X-RateLimit-Reset: `+reset)).Mistakes, reset)
+	}
 }
 
 func FuzzRead(f *testing.F) {

@@ -18,8 +18,8 @@
 //	RateLimit, RateLimit-Policy           of draft-ietf-httpapi-ratelimit-headers, as lists or in
 //	                                      the one line of draft 7; all quotas in them hold
 //	RateLimit-Limit, -Remaining, -Reset   of older drafts
-//	X-RateLimit-Limit, -Remaining,        whose Reset may be seconds to wait, Unix seconds by the
-//	-Reset, and X-Rate-Limit-...          server's clock, or a date
+//	X-RateLimit-Limit, -Remaining,        whose Reset may be seconds to wait, Unix seconds or
+//	-Reset, and X-Rate-Limit-...          milliseconds by the server's clock, or a date
 //
 // Fields that cannot be read, with numbers below 0 or above 10^15, or longer than 8 KiB, count as absent, and
 // [Options].Observe is called once for each. A time of more than a day counts as a day. Answers out of a cache (Age)
