@@ -56,7 +56,10 @@ type WaitError struct {
 
 // Error implements error.
 func (e *WaitError) Error() string {
-	text := fmt.Sprintf("the server's limit admits no request in time, and %d wait", e.Waiting)
+	text := "not sent, because the server's limit does not admit it in time"
+	if e.Waiting > 0 {
+		text += fmt.Sprintf(" (waiting requests: %d)", e.Waiting)
+	}
 	if e.Wait > 0 {
 		text += fmt.Sprintf("; try again in %v", e.Wait.Round(time.Millisecond))
 	}
@@ -65,6 +68,10 @@ func (e *WaitError) Error() string {
 
 // Unwrap returns [context.DeadlineExceeded] if the turn would have come after the deadline of the context.
 func (e *WaitError) Unwrap() error { return e.cause }
+
+// Timeout reports the same, as a [net.Error] does: an [http.Client] whose Timeout is too short returns an error with a
+// Timeout, whether the request was sent or not.
+func (e *WaitError) Timeout() bool { return e.cause != nil }
 
 // Wait returns when it is the turn of a request. A request that was sent before and refused gives the time at which it
 // came at first, and keeps its place; all others give the zero time. Wait fails with a [*WaitError], at once if it is

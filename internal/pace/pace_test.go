@@ -216,7 +216,8 @@ func TestRefusedAtOnce(t *testing.T) {
 		require.ErrorAs(t, err, &tooLate)
 		require.Equal(t, time.Minute, tooLate.Wait)
 		require.NotErrorIs(t, err, context.DeadlineExceeded)
-		require.EqualError(t, err, "the server's limit admits no request in time, and 0 wait; try again in 1m0s")
+		require.EqualError(t, err, "not sent, because the server's limit does not admit it in time; try again in 1m0s")
+		require.False(t, tooLate.Timeout())
 
 		wait(t, p, "empty").Answered(quota(0, 9*time.Second))
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -224,6 +225,7 @@ func TestRefusedAtOnce(t *testing.T) {
 		_, err = p.Wait(ctx, "empty", time.Time{})
 		require.ErrorAs(t, err, &tooLate)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.True(t, tooLate.Timeout())
 		require.Zero(t, time.Since(start))
 
 		p = New(Options{Waiting: 1})
@@ -239,6 +241,7 @@ func TestRefusedAtOnce(t *testing.T) {
 		_, err = p.Wait(t.Context(), "k", time.Time{})
 		require.ErrorAs(t, err, &tooLate)
 		require.Equal(t, 1, tooLate.Waiting)
+		require.ErrorContains(t, err, "(waiting requests: 1)")
 		require.NoError(t, <-done)
 	})
 }

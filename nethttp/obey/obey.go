@@ -207,9 +207,17 @@ func (t *Transport) admit(ctx context.Context, key string, a *enforce.Admission)
 		return err
 	}
 	if !a.Result.Allowed() {
-		return &enforce.OverLimitError{Result: a.Result}
+		return fmt.Errorf("obey: the policy %q: %w", t.limiter.Policy(), &enforce.OverLimitError{Result: a.Result})
 	}
 	return a.Wait(ctx)
+}
+
+// CloseIdleConnections closes the idle connections of Options.Next, if it has such a method. It is what
+// [http.Client.CloseIdleConnections] calls.
+func (t *Transport) CloseIdleConnections() {
+	if next, ok := t.next.(interface{ CloseIdleConnections() }); ok {
+		next.CloseIdleConnections()
+	}
 }
 
 // send sends r and ends its turn, also if Next panics. refused reports that the answer says when to come again.

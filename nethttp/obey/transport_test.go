@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -308,6 +309,54 @@ func TestOwnLimitFirst(t *testing.T) {
 		}
 		require.Equal(t, 20*time.Second, time.Since(start))
 	})
+}
+
+// What the Limiter refuses says so, and by which policy.
+func TestOwnLimitRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		next := roundTripper(func(*http.Request) (*http.Response, error) { return answer(200, text("")), nil })
+		client := &http.Client{Transport: transport(t, obey.Options{Limiter: limiter(t, "mine: 1/1h"), Next: next})}
+		_, err := client.Do(request(t, http.MethodGet, nil)) //nolint:bodyclose // of a test, with nothing behind it
+		require.NoError(t, err)
+		_, err = client.Do(request(t, http.MethodGet, nil)) //nolint:bodyclose // of a test, with nothing behind it
+		var over *enforce.OverLimitError
+		require.ErrorAs(t, err, &over)
+		require.ErrorContains(t, err, `obey: the policy "mine: 1/1h": enforce: over the limit; try again in 1h`)
+	})
+}
+
+// A client with a Timeout that is too short gets an error with a Timeout, at once, although nothing is sent.
+func TestTimeoutOfTheClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		next := roundTripper(func(*http.Request) (*http.Response, error) { return answer(429, text(""), "Retry-After: 20"), nil })
+		client := &http.Client{Transport: transport(t, obey.Options{Next: next}), Timeout: 3 * time.Second}
+		start := time.Now()
+		res, err := client.Do(request(t, http.MethodGet, nil))
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+		_, err = client.Do(request(t, http.MethodGet, nil)) //nolint:bodyclose // of a test, with nothing behind it
+		var failed *url.Error
+		require.ErrorAs(t, err, &failed)
+		require.True(t, failed.Timeout())
+		require.Zero(t, time.Since(start))
+	})
+}
+
+// idle is a RoundTripper with idle connections.
+type idle struct {
+	http.RoundTripper
+	closed int
+}
+
+func (i *idle) CloseIdleConnections() { i.closed++ }
+
+// http.Client closes idle connections by a method of its Transport.
+func TestCloseIdleConnections(t *testing.T) {
+	next := &idle{}
+	(&http.Client{Transport: transport(t, obey.Options{Next: next})}).CloseIdleConnections()
+	require.Equal(t, 1, next.closed)
+	next.RoundTripper = roundTripper(func(*http.Request) (*http.Response, error) { return nil, io.EOF })
+	(&http.Client{Transport: transport(t, obey.Options{Next: next.RoundTripper})}).CloseIdleConnections() // it has none
 }
 
 // A server whose limit changes while it runs is followed within one window.
