@@ -110,22 +110,16 @@ func rows(t *testing.T, location string) {
 		filter audit.Filter
 		want   []int64
 	}{
-		"app":           {audit.Filter{Apps: []string{"pay"}}, []int64{2, 1}},
-		"apps":          {audit.Filter{Apps: []string{"pay", "web", "gone"}}, []int64{5, 3, 2, 1}},
-		"no app":        {audit.Filter{Apps: []string{}}, nil},
-		"policy":        {audit.Filter{Apps: []string{"web"}, Policy: "api"}, []int64{3}},
-		"person":        {audit.Filter{Person: boris.ID}, []int64{3, 2}},
-		"action":        {audit.Filter{Action: "set"}, []int64{3, 1}},
-		"outcome":       {audit.Filter{Outcome: audit.Refused}, nil},
-		"key":           {audit.Filter{Key: "user=7"}, []int64{5, 2}},
-		"key of an app": {audit.Filter{Key: "user=7", Apps: []string{"web"}}, []int64{5}},
-		"other key":     {audit.Filter{Key: "user=70"}, nil},
-		"emergency":     {audit.Filter{Emergency: true}, []int64{3}},
-		"since":         {audit.Filter{Since: start.Add(4 * time.Second)}, []int64{5, 4}},
-		"until":         {audit.Filter{Until: start.Add(4 * time.Second)}, []int64{3, 2, 1}},
-		"before":        {audit.Filter{Before: 4, Limit: 2}, []int64{3, 2}},
-		"limit":         {audit.Filter{Limit: 1}, []int64{5}},
-		"hostile":       {audit.Filter{Person: "' OR 1=1 --", Action: "\x00\xff"}, nil},
+		"app":       {audit.Filter{Apps: []string{"pay"}}, []int64{2, 1}},
+		"apps":      {audit.Filter{Apps: []string{"pay", "web", "gone"}}, []int64{5, 3, 2, 1}},
+		"no app":    {audit.Filter{Apps: []string{}}, nil},
+		"policy":    {audit.Filter{Apps: []string{"web"}, Policy: "api"}, []int64{3}},
+		"person":    {audit.Filter{Person: boris.ID}, []int64{3, 2}},
+		"action":    {audit.Filter{Action: "set"}, []int64{3, 1}},
+		"emergency": {audit.Filter{Emergency: true}, []int64{3}},
+		"before":    {audit.Filter{Before: 4, Limit: 2}, []int64{3, 2}},
+		"limit":     {audit.Filter{Limit: 1}, []int64{5}},
+		"hostile":   {audit.Filter{Person: "' OR 1=1 --", Action: "\x00\xff"}, nil},
 	} {
 		assert.Equal(t, test.want, seqs(test.filter), name)
 	}
@@ -306,7 +300,6 @@ func forgetKeys(t *testing.T, location string) {
 		assert.NotEmpty(t, r.Mark)
 	}
 	assert.Equal(t, []string{"", "", "user=2", "user=3"}, keys)
-	assert.Empty(t, a.list(t, audit.Filter{Key: "user=0"}))
 	last := a.list(t, audit.Filter{Limit: 1})[0]
 	assert.Equal(t, "forget-keys", last.Action)
 	assert.Equal(t, boris, last.By)

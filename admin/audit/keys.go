@@ -3,7 +3,6 @@ package audit
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"time"
@@ -18,15 +17,9 @@ func keep(ctx context.Context, c *sqldb.Change, r *Row) error {
 	_, _ = rand.Read(random) // it never fails
 	secret := hex.EncodeToString(random)
 	r.Mark = mark(secret, r.Key)
-	_, err := c.Exec(ctx, `INSERT INTO weir_audit_keys (seq, at, digest, secret, text) VALUES (?, ?, ?, ?, ?)`,
-		r.Seq, r.At.UnixMicro(), digest(r.Key), secret, r.Key)
+	_, err := c.Exec(ctx, `INSERT INTO weir_audit_keys (seq, at, secret, text) VALUES (?, ?, ?, ?)`,
+		r.Seq, r.At.UnixMicro(), secret, r.Key)
 	return err
-}
-
-// digest returns what a key is looked for by.
-func digest(key string) string {
-	sum := sha256.Sum256([]byte(key))
-	return hex.EncodeToString(sum[:])
 }
 
 // ForgetKeys deletes the keys of all rows before a time, with the secrets of their marks, so that nobody can say or try

@@ -19,12 +19,8 @@ type Filter struct {
 	Policy    string
 	Person    string // the ID
 	Action    string
-	Outcome   string
-	Key       string
-	Emergency bool // rows of emergencies alone
-	Unseen    bool // emergencies that nobody has looked at
-	Since     time.Time
-	Until     time.Time
+	Emergency bool  // rows of emergencies alone
+	Unseen    bool  // emergencies that nobody has looked at
 	Before    int64 // rows before this one; 0: the last ones
 	Limit     int   // at most MaxLimit, which 0 is as well
 }
@@ -36,7 +32,7 @@ func (l *Log) List(ctx context.Context, f Filter) ([]Row, error) {
 		f.Apps = slices.Compact(slices.Sorted(slices.Values(f.Apps)))
 		f.Apps = slices.DeleteFunc(f.Apps, func(app string) bool { return !isName(app) })
 	}
-	if ofSome && len(f.Apps) == 0 || !isName(f.Policy) || !isName(f.Action) || !isName(f.Outcome) {
+	if ofSome && len(f.Apps) == 0 || !isName(f.Policy) || !isName(f.Action) {
 		return nil, nil // no row has them, and the database may not even have such a text
 	}
 	if f.Limit <= 0 || f.Limit > MaxLimit {
@@ -128,14 +124,11 @@ func (f *Filter) query(after int64) (string, []any) {
 		where("a.app IN (?"+strings.Repeat(", ?", len(apps)-1)+")", apps...)
 	}
 	for _, equal := range []struct{ column, value string }{
-		{"a.policy", f.Policy}, {"a.person", line(f.Person, maxLine)}, {"a.action", f.Action}, {"a.outcome", f.Outcome},
+		{"a.policy", f.Policy}, {"a.person", line(f.Person, maxLine)}, {"a.action", f.Action},
 	} {
 		if equal.value != "" {
 			where(equal.column+" = ?", equal.value)
 		}
-	}
-	if f.Key != "" {
-		where("a.seq IN (SELECT seq FROM weir_audit_keys WHERE digest = ?)", digest(line(f.Key, maxKey)))
 	}
 	switch {
 	case f.Unseen:
@@ -145,12 +138,6 @@ func (f *Filter) query(after int64) (string, []any) {
 	}
 	if after > 0 {
 		where("a.seq > ?", after)
-	}
-	if !f.Since.IsZero() {
-		where("a.at >= ?", f.Since.UnixMicro())
-	}
-	if !f.Until.IsZero() {
-		where("a.at < ?", f.Until.UnixMicro())
 	}
 	if f.Before > 0 {
 		where("a.seq < ?", f.Before)

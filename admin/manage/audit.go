@@ -40,10 +40,10 @@ type AuditRow struct {
 
 // WhichAudit selects rows of the audit.
 type WhichAudit struct {
-	App, Policy, Person, Action, Key string // "" is any
-	Emergency                        bool   // only emergency changes
-	Before                           int64  // the number of the row before which the list goes on; 0 is after the last one
-	Limit                            int    // 0 is as many as there may be
+	App, Policy, Person, Action string // "" is any
+	Emergency                   bool   // only emergency changes
+	Before                      int64  // the number of the row before which the list goes on; 0 is after the last one
+	Limit                       int    // 0 is as many as there may be
 }
 
 // Audit returns what people did and were refused, the latest first. Of an app it is for those who may see the app; all
@@ -75,12 +75,6 @@ func (m *Manager) Audit(ctx context.Context, who *rights.Person, which WhichAudi
 				filter.Apps = append(filter.Apps, h.App)
 			}
 		}
-	}
-	if which.Key != "" {
-		if err := m.may(who, rights.ActionLook, filter.Apps...); err != nil {
-			return nil, err
-		}
-		filter.Key = which.Key
 	}
 	rows, err := m.o.Audit.List(ctx, filter)
 	if err != nil {

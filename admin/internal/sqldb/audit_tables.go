@@ -10,10 +10,9 @@ var auditTables = []string{
 	`CREATE INDEX IF NOT EXISTS weir_audit_by_app ON weir_audit (app, seq)`,
 	`CREATE INDEX IF NOT EXISTS weir_audit_by_person ON weir_audit (person, seq)`,
 	// The keys of rows, which are persons, with the secrets of their marks: without the secret, a mark cannot be found
-	// again by trying keys. digest is the SHA-256 of the key, to look for it.
-	`CREATE TABLE IF NOT EXISTS weir_audit_keys (seq SEQUENCE NOT NULL PRIMARY KEY, at BIGINT NOT NULL, digest NAME NOT NULL,
-		secret NAME NOT NULL, text BODY NOT NULL)`,
-	`CREATE INDEX IF NOT EXISTS weir_audit_keys_by_digest ON weir_audit_keys (digest, seq)`,
+	// again by trying keys.
+	`CREATE TABLE IF NOT EXISTS weir_audit_keys (seq SEQUENCE NOT NULL PRIMARY KEY, at BIGINT NOT NULL, secret NAME NOT NULL,
+		text BODY NOT NULL)`,
 	// The emergencies, and who has looked at each; at is 0 until then.
 	`CREATE TABLE IF NOT EXISTS weir_emergencies (seq SEQUENCE NOT NULL PRIMARY KEY, at BIGINT NOT NULL, person LINE NOT NULL,
 		name LINE NOT NULL)`,
