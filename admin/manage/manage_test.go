@@ -2,6 +2,7 @@ package manage_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"sync"
 	"testing"
@@ -574,4 +575,21 @@ func TestSettingsAreThoseOfTheApp(t *testing.T) {
 	a.sleep(time.Minute)
 	both(root, http.StatusNotFound)
 	both(viewer, http.StatusNotFound)
+}
+
+// A preview that leaves rules out says so: processes that could not use the change may be among them.
+func TestPreviewOfMoreRulesThanItHasRoomFor(t *testing.T) {
+	a := start(t, sqltest.New(t))
+	owner := a.person("anna", rights.Owner, "pay")
+	_, err := a.PutPolicy(t.Context(), owner, "pay", "api", text("7/1h"), create)
+	require.NoError(t, err)
+	for i, more := range []int{0, 3} {
+		for n := range 8 + more {
+			a.announce("api", fmt.Sprintf("api: %d/1h", 1+n))
+		}
+		a.sleep(time.Minute)
+		got, err := a.Preview(t.Context(), owner, "pay", "api", manage.AskPreview{Policy: text("9/1h")})
+		require.NoError(t, err)
+		assert.Equal(t, more, got.MoreRules, i)
+	}
 }

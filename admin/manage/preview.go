@@ -77,6 +77,9 @@ type Preview struct {
 	Idle    int `json:"idle,omitempty"`
 	// CannotUse lists the rules of processes that could not use it.
 	CannotUse []adminapi.CannotUse `json:"cannotUse,omitempty"`
+	// MoreRules is the number of rules that were not looked at: of each app eight are, which differ in their code or in the
+	// place of their counts.
+	MoreRules int `json:"moreRules,omitempty"`
 	// Unused is whether no process has a policy of this name.
 	Unused bool `json:"unused,omitempty"`
 	// NoTier is whether callers in tiers have other numbers than those of the busiest keys here, whose tiers nobody knows.
@@ -172,6 +175,7 @@ func (m *Manager) Preview(ctx context.Context, who *rights.Person, app, name str
 		return nil, refusal(http.StatusUnprocessableEntity, "%v", err)
 	}
 	out := &Preview{Words: []string{}, Keys: []KeyPreview{}, Unused: s.failed == nil && s.policies[name] == nil, NoTier: len(tiers) > 0}
+	out.MoreRules = found.MoreRules
 	if len(found.Differences) > 0 {
 		out.Difference = &adminapi.Difference{Name: name, After: pastFor(who, app, &after)}
 		if revision > 0 {
@@ -288,6 +292,7 @@ func (m *Manager) previewOthers(ctx context.Context, who *rights.Person, app str
 		if err != nil {
 			return err
 		}
+		out.MoreRules += found.MoreRules
 		for i := range found.Rules {
 			out.cannot(who, app, other, ask.Policy, &found.Rules[i])
 		}

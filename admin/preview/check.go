@@ -1,13 +1,11 @@
 package preview
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/weir-go/weir/admin/counts"
@@ -21,8 +19,8 @@ type Draft struct {
 	// Policy is the name of the policy, and Text what is typed.
 	Policy string
 	Text   string
-	// Code is the policy of the code, and Now the one that holds: texts, "" if there is none or it is not known.
-	Code, Now string
+	// Now is the text of the policy to which a tier or a key belongs, "" if there is none or it is not known.
+	Now string
 	// For is the kind of entry that the text is for.
 	For Kind
 }
@@ -41,8 +39,6 @@ const (
 type Checked struct {
 	// Words are its bounds. They are nil if it has mistakes, and for "unlimited" and "blocked".
 	Words *inwords.Policy `json:"words,omitempty"`
-	// Change is the fate of the counts, if it is known what holds now.
-	Change *inwords.Change `json:"change,omitempty"`
 	// Pictures show what one caller gets, one for each period of its limits.
 	Pictures []Picture `json:"pictures,omitempty"`
 	// Mistakes are the reasons why the text is no policy, or none that the code can use.
@@ -51,10 +47,8 @@ type Checked struct {
 
 // Mistake is something wrong in a text.
 type Mistake struct {
-	// Column is the character at which it is, from 1 on, and Length the number of characters that it has, 0 at the end.
-	// Column is 0 if it is the text as a whole.
+	// Column is the character at which it begins, from 1 on, or 0 if it is the text as a whole.
 	Column int `json:"column,omitempty"`
-	Length int `json:"length,omitempty"`
 	// Problem is a sentence with what is wrong and what to write.
 	Problem string `json:"problem"`
 }
@@ -66,46 +60,30 @@ func Check(d Draft) Checked {
 		return Checked{Mistakes: []Mistake{{Problem: err.Error()}}}
 	}
 	switch text := strings.TrimSpace(d.Text); {
-	case d.For == ForPolicy && text == "":
-		if d.Code == "" { // it is as the code says
-			return Checked{}
-		}
+	case d.For == ForPolicy && text == "": // it is as the code says
+		return Checked{}
 	case d.For != ForPolicy && text == enforce.Unlimited, d.For == ForKey && text == enforce.Blocked:
 		return Checked{}
 	}
-	p := like
-	if strings.TrimSpace(d.Text) != "" || d.For != ForPolicy {
-		if p, err = core.ParseLike(d.Text, like); err != nil {
-			return Checked{Mistakes: mistakes(d.Text, err)}
-		}
-		fits := enforce.Fits
-		if d.For != ForPolicy {
-			fits = enforce.FitsTier
-		}
-		if _, err := fits(like, d.Text); !like.IsZero() && err != nil {
+	p, err := core.ParseLike(d.Text, like)
+	if err != nil {
+		return Checked{Mistakes: mistakes(d.Text, err)}
+	}
+	if !like.IsZero() {
+		if _, err := enforce.FitsTier(like, d.Text); err != nil {
 			return Checked{Mistakes: []Mistake{{Problem: counts.Plain(err)}}}
 		}
 	}
 	words := inwords.Of(p)
-	out := Checked{Words: &words, Pictures: pictures(p)}
-	if now, err := core.ParseLike(d.Now, like); d.Now != "" && err == nil {
-		change := inwords.Between(now, p, p.String())
-		out.Change = &change
-	}
-	return out
+	return Checked{Words: &words, Pictures: pictures(p)}
 }
 
-// like returns the policy from which the text takes what it leaves out: that of the code, or for a tier and a key the one
-// that holds. It is zero if it is not known.
+// like returns the policy from which the text of a tier or a key takes what it leaves out. It is zero if it is not known.
 func (d *Draft) like() (core.Policy, error) {
-	text := d.Code
-	if d.For != ForPolicy {
-		text = cmp.Or(d.Now, d.Code)
-	}
-	if text == "" {
+	if d.For == ForPolicy || d.Now == "" {
 		return core.Policy{}, nil
 	}
-	return counts.CodeOf(d.Policy, text)
+	return counts.CodeOf(d.Policy, d.Now)
 }
 
 // ofLimit begins what is wrong with a limit.
@@ -118,23 +96,18 @@ var ofOption = map[string]string{"Wait is ": "wait", "Fail is ": "fail", "Proces
 func mistakes(text string, err error) (all []Mistake) {
 	if unread, ok := errors.AsType[*core.SyntaxError](err); ok {
 		_, problem, _ := strings.Cut(err.Error(), fmt.Sprintf("at offset %d, ", unread.Offset))
-		m := Mistake{Column: column(text, unread.Offset), Problem: problem}
-		if rest := text[min(unread.Offset, len(text)):]; rest != "" {
-			word := rest[:strings.IndexFunc(rest+" ", func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) && r != '-' })]
-			m.Length = max(1, utf8.RuneCountInString(word))
-		}
-		return []Mistake{m}
+		return []Mistake{{Column: column(text, unread.Offset), Problem: problem}}
 	}
 	for line := range strings.SplitSeq(err.Error(), "\n") {
 		m := Mistake{Problem: strings.TrimPrefix(line, fmt.Sprintf("core: policy %q: ", text))}
 		if found := ofLimit.FindStringSubmatch(m.Problem); found != nil {
 			if n, err := strconv.Atoi(found[1]); err == nil {
-				m.Column, m.Length = limitAt(text, n)
+				m.Column = limitAt(text, n)
 			}
 		}
 		for begin, word := range ofOption {
 			if at := strings.LastIndex(text, word); at >= 0 && strings.HasPrefix(m.Problem, begin) {
-				m.Column, m.Length = column(text, at), len(word)
+				m.Column = column(text, at)
 			}
 		}
 		all = append(all, m)
@@ -142,8 +115,8 @@ func mistakes(text string, err error) (all []Mistake) {
 	return all
 }
 
-// limitAt returns the place of the n-th limit of a text.
-func limitAt(text string, n int) (at, length int) {
+// limitAt returns the column of the n-th limit of a text, 0 if it has none.
+func limitAt(text string, n int) int {
 	from := strings.IndexByte(text, ':') + 1
 	to := len(text)
 	if end := strings.IndexByte(text, ';'); end >= 0 {
@@ -151,14 +124,14 @@ func limitAt(text string, n int) (at, length int) {
 	}
 	limits := strings.Split(text[from:to], ",")
 	if n > len(limits) {
-		return 0, 0
+		return 0
 	}
 	for _, before := range limits[:n-1] {
 		from += len(before) + 1
 	}
 	limit := limits[n-1]
 	from += len(limit) - len(strings.TrimLeft(limit, " \t\r\n"))
-	return column(text, from), utf8.RuneCountInString(strings.TrimSpace(limit))
+	return column(text, from)
 }
 
 // column returns the character at an offset, from 1 on.
