@@ -49,7 +49,8 @@ var packages = map[string]string{
 	"policies": module + "/core/policies", "filesource": module + "/core/policies/filesource", "redissource": module + "/core/policies/redissource",
 	"rediscell":  module + "/core/rediscell",
 	"redisstore": module + "/core/redisstore", "storetest": module + "/core/storetest",
-	"nethttp": module + "/nethttp", "obey": module + "/nethttp/obey", "ginmw": module + "/ginmw",
+	"nethttp": module + "/nethttp", "obey": module + "/nethttp/obey",
+	"gateway": module + "/nethttp/gateway", "ginmw": module + "/ginmw",
 	"echomw": module + "/echomw", "fibermw": module + "/fibermw", "observe": module + "/observe", "inspect": module + "/observe/inspect",
 
 	"chi": "github.com/go-chi/chi/v5", "echo": "github.com/labstack/echo/v4",

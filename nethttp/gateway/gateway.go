@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/textproto"
+	"strconv"
 	"time"
 
 	"github.com/weir-go/weir/core/guard"
@@ -52,8 +53,8 @@ type Options struct {
 const StatusHeader = "X-Weir-Status"
 
 // New returns the handler that answers gateways. A request that g admits gets 200 with the headers of g and no body; one
-// that it refuses gets the status, the headers and the body of g, and of the status what [Options].Deny makes of it. A
-// description that cannot be read gets 400, and is not counted.
+// that it refuses gets the headers of g, its body, which the style Nginx leaves out because nginx does not read it, and its
+// status, or that of [Options].Deny. A description that cannot be read gets 400, and is not counted.
 //
 // Every path is the check, so that the handler can be that of a server, or of a pattern of a mux. In the style Envoy let it
 // be that of the server: the path is the client's, and a ServeMux redirects those that it would write otherwise.
@@ -129,7 +130,7 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, bad.header+" "+bad.problem, http.StatusBadRequest)
 		return
 	}
-	e.limit.ServeHTTP(&answer{w, e.options.Deny}, described)
+	e.limit.ServeHTTP(&answer{w, &e.options}, described)
 }
 
 // admit answers for a request that passes. It writes no header, by which answer knows refusals.
@@ -138,7 +139,7 @@ func admit(http.ResponseWriter, *http.Request) {}
 // answer is the writer of a check. Of a request that passes nothing is written to it.
 type answer struct {
 	http.ResponseWriter
-	deny int // the status of refusals, or 0
+	options *Options
 }
 
 // WriteHeader implements http.ResponseWriter.
@@ -146,11 +147,20 @@ func (a *answer) WriteHeader(status int) {
 	if status >= 200 && status < 300 { // by which the gateway would let it pass
 		status = http.StatusTooManyRequests
 	}
-	if a.deny != 0 {
-		a.Header().Set(StatusHeader, fmt.Sprint(status))
-		status = a.deny
+	if deny := a.options.Deny; deny != 0 {
+		a.Header().Set(StatusHeader, strconv.Itoa(status))
+		status = deny
 	}
 	a.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements io.Writer. nginx reads no body of a check, and closes the connection of one that has a body, so that
+// each refusal would open another.
+func (a *answer) Write(p []byte) (int, error) {
+	if a.options.Style == Nginx {
+		return len(p), nil
+	}
+	return a.ResponseWriter.Write(p)
 }
 
 // Unwrap is for http.ResponseController.

@@ -172,7 +172,11 @@ func TestRefused(t *testing.T) {
 			got, want := serve(h, asked), serve(direct, r)
 			assert.Equal(t, http.StatusTooManyRequests, want.Code)
 			assert.Equal(t, cmp.Or(deny, want.Code), got.Code)
-			assert.Equal(t, want.Body.String(), got.Body.String())
+			if style == gateway.Nginx {
+				assert.Empty(t, got.Body.String(), "nginx would close the connection")
+			} else {
+				assert.Equal(t, want.Body.String(), got.Body.String())
+			}
 			for _, h := range []http.Header{got.Header(), want.Header()} { // a second may pass between the two
 				assert.NotEmpty(t, h.Get("Retry-After"))
 				h.Del("Retry-After")
