@@ -1,9 +1,9 @@
 package adminapi
 
 // The paths of the API that the command calls; those of the admin's module are in its package api. A path that changes
-// something takes the header HeaderReason, which must not be empty, and those that write policies the query parameters force and
-// emergency. It says in the header If-Match which revision it changes, or in "If-None-Match: *" that there is none yet,
-// but for those marked with "no revision". A change waits up to a second until it is published.
+// something takes the header HeaderReason, which must not be empty, and those that write policies take the query
+// parameters force and emergency. It says in the header If-Match which revision it changes, or in "If-None-Match: *" that
+// there is none yet, but for those marked with "no revision". A change waits up to a second until it is published.
 const (
 	PathApps     = "/v1/apps"                                // GET: Apps; after, limit
 	PathApp      = "/v1/apps/{app}"                          // GET: AppView; PUT with Settings, DELETE: Written
