@@ -9,7 +9,7 @@ const (
 	firstUnderWay = 10               // requests of a key that are under way until it has an answer
 	patience      = 10 * time.Second // for which a request without an answer counts as under way
 	maxBuckets    = 16               // limits of one key
-	catchUp       = 5 * time.Millisecond
+	catchUp       = 50 * time.Millisecond
 )
 
 // line is all that is known of one key, and the callers that wait for their turn, first come, first served.
@@ -49,7 +49,7 @@ type waiter struct {
 	err        error
 }
 
-// next returns the instant of the next turn, which an answer may bring nearer.
+// next returns the instant of the next turn, which an answer may bring nearer, or at which it was due.
 func (l *line) next(now instant) (at instant) {
 	if at, held := l.blocked.next(now); held {
 		return at
@@ -61,7 +61,6 @@ func (l *line) next(now instant) (at instant) {
 		}
 		return l.turns.oldest() + patience
 	}
-	at = now
 	for i := range l.buckets {
 		at = max(at, l.buckets[i].next(l.last, underWay, now))
 	}

@@ -327,3 +327,21 @@ func BenchmarkNothingKnown(b *testing.B) {
 		turn.Answered(Answer{})
 	}
 }
+
+// A turn that is given a little late, because a timer was, does not delay the next; one that nobody wanted does.
+func TestLateTurns(t *testing.T) {
+	for late, lost := range map[time.Duration]time.Duration{
+		0: 0, 20 * time.Millisecond: 0, catchUp: 0, catchUp + time.Second: time.Second,
+	} {
+		p := newPace()
+		l := p.table.line("k", p)
+		now := instant(time.Second)
+		half := quota(50, 10*time.Second)
+		l.learn(l.take(now, now, now), &half, now)
+		due := l.next(now)
+		require.Greater(t, due, now)
+		now = due + late
+		l.take(l.next(now), now, now)
+		require.InDelta(t, due+lost, l.last, float64(10*time.Millisecond), late) // the pace changes a little meanwhile
+	}
+}
