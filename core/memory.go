@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/weir-go/weir/core/internal/rows"
+	"github.com/weir-go/weir/core/stats"
 )
 
 // defaultMaxKeys is the default of MemoryOptions.MaxKeys.
@@ -191,4 +192,14 @@ func (m *Memory) Len() int {
 		return 0
 	}
 	return m.rows.Len()
+}
+
+// Stats returns the numbers of now. It takes about 20 microseconds where there is room for a million keys, and a
+// millisecond where there is room for a hundred million.
+func (m *Memory) Stats() stats.Memory {
+	if m.rows == nil {
+		return stats.Memory{}
+	}
+	s := m.rows.Stats()
+	return stats.Memory{Keys: s.Rows, MaxKeys: s.MaxRows, Displaced: s.Displaced, DisplacedAtLimit: s.DisplacedAtLimit}
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/internal/algo"
+	"github.com/weir-go/weir/core/stats"
 	"github.com/weir-go/weir/core/storetest"
 	"github.com/weir-go/weir/internal/race"
 )
@@ -102,17 +103,17 @@ func TestMemoryStats(t *testing.T) {
 	m := newMemory(t, 2)
 	p := core.MustParse("1/1s")
 	now := time.Now().UnixMicro()
-	take := func(keys ...string) core.MemoryStats {
+	take := func(keys ...string) stats.Memory {
 		for _, key := range keys {
 			_, err := m.Take(t.Context(), core.Take{Policy: p, Key: key, Cost: 1, Now: now})
 			require.NoError(t, err)
 		}
 		return m.Stats()
 	}
-	assert.Equal(t, core.MemoryStats{Keys: 2, MaxKeys: 2}, take("a", "b"))
+	assert.Equal(t, stats.Memory{Keys: 2, MaxKeys: 2}, take("a", "b"))
 	now += time.Second.Microseconds()
-	assert.Equal(t, core.MemoryStats{Keys: 2, MaxKeys: 2}, take("c", "d"), "nobody was forgotten")
-	assert.Equal(t, core.MemoryStats{Keys: 2, MaxKeys: 2, Displaced: 1, DisplacedAtLimit: 1}, take("e"))
+	assert.Equal(t, stats.Memory{Keys: 2, MaxKeys: 2}, take("c", "d"), "nobody was forgotten")
+	assert.Equal(t, stats.Memory{Keys: 2, MaxKeys: 2, Displaced: 1, DisplacedAtLimit: 1}, take("e"))
 }
 
 func TestMemoryTakeDoesNotAllocate(t *testing.T) {

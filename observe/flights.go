@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/stats"
 )
 
 // byKey is a small table that is read far more often than it grows. What has no room in it is counted at one place.
@@ -120,11 +121,11 @@ func (f *flights) of(server string, behind bool) *trips {
 }
 
 // ObserveFlight counts a round trip. Give it to redisstore.Options.Observe.
-func (o *Observer) ObserveFlight(f core.Flight) { o.CountFlight(&f) }
+func (o *Observer) ObserveFlight(f stats.Flight) { o.CountFlight(&f) }
 
 // CountFlight counts a round trip as ObserveFlight does, and returns the series of "weir.flight.duration" in which it is.
 // See Count.
-func (o *Observer) CountFlight(f *core.Flight) *Series {
+func (o *Observer) CountFlight(f *stats.Flight) *Series {
 	t := o.flights.of(f.Server, f.Behind)
 	t.times.count(max(f.Took, 1))
 	t.calls.Add(uint64(max(f.Calls, 0)))   //nolint:gosec // it is not negative
@@ -137,7 +138,7 @@ func (o *Observer) CountFlight(f *core.Flight) *Series {
 
 // ObserveBreaker notes that a breaker has opened or closed. Give it to redisstore.Options.ObserveBreaker; of stores that
 // are watched it need not be given, but then a breaker that opens and closes between two Snapshots is not seen.
-func (o *Observer) ObserveBreaker(b core.BreakerChange) {
+func (o *Observer) ObserveBreaker(b stats.BreakerChange) {
 	t := o.flights.of(b.Server, b.Behind)
 	t.breaker.Store(&Breaker{Server: label(b.Server), Behind: b.Behind, Open: b.Open, Since: time.Now(), Class: label(b.Class)})
 }
@@ -162,7 +163,7 @@ func (f *flights) snapshot(s *Snapshot) {
 				server.Addr = Other
 			}
 			servers[label(server.Addr)] = true
-			for behind, traffic := range map[bool]core.TrafficStats{false: server.Decisions, true: server.Behind} {
+			for behind, traffic := range map[bool]stats.Traffic{false: server.Decisions, true: server.Behind} {
 				p := path{label(server.Addr), behind}
 				told[p] = worseBreaker(told[p], Breaker{
 					p.server, p.behind, traffic.Breaker.Open, traffic.Breaker.Since, label(traffic.Breaker.Class),

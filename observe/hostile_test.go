@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/guard"
+	"github.com/weir-go/weir/core/stats"
 	"github.com/weir-go/weir/observe"
 )
 
@@ -52,10 +53,10 @@ func TestRatesBeyondTheSeries(t *testing.T) {
 type told struct {
 	core.Store
 
-	stats core.StoreStats
+	stats stats.Store
 }
 
-func (s told) Stats() core.StoreStats { return s.stats }
+func (s told) Stats() stats.Store { return s.stats }
 
 // A server, a class or a revision that is no text is "other": Prometheus would refuse the whole scrape for it.
 func TestLabelsAreText(t *testing.T) {
@@ -63,12 +64,12 @@ func TestLabelsAreText(t *testing.T) {
 	const bad = "\xff"
 	for i := range 200 {
 		addr := bad + strconv.Itoa(i)
-		o.ObserveFlight(core.Flight{Server: addr, Took: 1})
-		o.ObserveBreaker(core.BreakerChange{Server: addr, Class: addr, Open: true})
+		o.ObserveFlight(stats.Flight{Server: addr, Took: 1})
+		o.ObserveBreaker(stats.BreakerChange{Server: addr, Class: addr, Open: true})
 		o.Observe(guard.Event{Policy: "p", Rule: "Rule", Err: &core.StoreError{Class: addr, Server: strings.Repeat("x", 300) + addr}})
 	}
-	o.Watch(nil, &told{stats: core.StoreStats{Servers: []core.ServerStats{{Addr: bad + "1"}, {
-		Addr: bad + "2", Decisions: core.TrafficStats{Breaker: core.BreakerStats{Open: true, Class: bad}},
+	o.Watch(nil, &told{stats: stats.Store{Servers: []stats.Server{{Addr: bad + "1"}, {
+		Addr: bad + "2", Decisions: stats.Traffic{Breaker: stats.Breaker{Open: true, Class: bad}},
 	}}}})
 	s := o.Snapshot()
 	samples(t, s)
@@ -85,12 +86,12 @@ func TestLabelsAreText(t *testing.T) {
 // However many servers a store has, those beyond the first are one: two series for each, and one for each class.
 func TestServersAreBounded(t *testing.T) {
 	o := newObserver(t, observe.Options{})
-	var stats core.StoreStats
+	var servers stats.Store
 	for i := range 500 {
-		stats.Servers = append(stats.Servers, core.ServerStats{Addr: strconv.Itoa(i)})
+		servers.Servers = append(servers.Servers, stats.Server{Addr: strconv.Itoa(i)})
 	}
-	stats.Servers[499].Decisions.Breaker = core.BreakerStats{Open: true, Class: "down"}
-	o.Watch(nil, &told{stats: stats}, &told{stats: stats})
+	servers.Servers[499].Decisions.Breaker = stats.Breaker{Open: true, Class: "down"}
+	o.Watch(nil, &told{stats: servers}, &told{stats: servers})
 	s := o.Snapshot()
 	samples(t, s)
 	assert.Len(t, s.Breakers, 2*65)

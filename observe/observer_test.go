@@ -18,6 +18,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/guard"
+	"github.com/weir-go/weir/core/stats"
 	"github.com/weir-go/weir/keyfunc"
 	"github.com/weir-go/weir/observe"
 )
@@ -255,10 +256,10 @@ func TestStoreFailures(t *testing.T) {
 	}
 	o.Observe(guard.Event{Policy: "p", Outcome: core.Admitted, From: guard.FromFallback, Err: fmt.Errorf("wrapped: %w", timeout)})
 	o.Observe(guard.Event{Policy: "p", Outcome: core.Refused, Err: keyfunc.ErrNoKey})
-	o.ObserveFlight(core.Flight{Server: "10.0.0.2:6379", Calls: 5, Merged: 2, Took: time.Millisecond})
-	o.ObserveFlight(core.Flight{Server: "10.0.0.2:6379", Calls: 1, Took: time.Millisecond, Err: timeout})
-	o.ObserveFlight(core.Flight{Server: "10.0.0.2:6379", Calls: 1, Took: time.Second, Behind: true})
-	o.ObserveBreaker(core.BreakerChange{Server: "10.0.0.2:6379", Open: true, Class: core.ClassDown})
+	o.ObserveFlight(stats.Flight{Server: "10.0.0.2:6379", Calls: 5, Merged: 2, Took: time.Millisecond})
+	o.ObserveFlight(stats.Flight{Server: "10.0.0.2:6379", Calls: 1, Took: time.Millisecond, Err: timeout})
+	o.ObserveFlight(stats.Flight{Server: "10.0.0.2:6379", Calls: 1, Took: time.Second, Behind: true})
+	o.ObserveBreaker(stats.BreakerChange{Server: "10.0.0.2:6379", Open: true, Class: core.ClassDown})
 	s := o.Snapshot()
 	for _, f := range s.Failures {
 		want := uint64(0)
@@ -276,8 +277,8 @@ func TestStoreFailures(t *testing.T) {
 
 	for i := range 1000 {
 		server := "10.0.1." + strconv.Itoa(i)
-		o.ObserveFlight(core.Flight{Server: server, Took: 1})
-		o.ObserveBreaker(core.BreakerChange{Server: server, Open: true})
+		o.ObserveFlight(stats.Flight{Server: server, Took: 1})
+		o.ObserveBreaker(stats.BreakerChange{Server: server, Open: true})
 		o.Observe(guard.Event{Policy: "p", Err: &core.StoreError{Class: core.ClassDown, Server: server}})
 	}
 	s = o.Snapshot()
@@ -420,8 +421,8 @@ type storeValue struct {
 	servers []string
 }
 
-func (s storeValue) Stats() core.StoreStats {
-	return core.StoreStats{Servers: []core.ServerStats{{Addr: s.servers[0]}}, Deadline: time.Second}
+func (s storeValue) Stats() stats.Store {
+	return stats.Store{Servers: []stats.Server{{Addr: s.servers[0]}}, Deadline: time.Second}
 }
 
 func TestWatch(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/guard"
+	"github.com/weir-go/weir/core/stats"
 	"github.com/weir-go/weir/observe"
 )
 
@@ -33,7 +34,7 @@ func ExampleObserver_Count() {
 	if took, _ := o.Count(&decided); took != nil {
 		record(took, decided.Took)
 	}
-	flight := core.Flight{Server: "10.0.0.1:6379", Calls: 3, Took: 2 * time.Millisecond}
+	flight := stats.Flight{Server: "10.0.0.1:6379", Calls: 3, Took: 2 * time.Millisecond}
 	record(o.CountFlight(&flight), flight.Took)
 	// Output:
 	// [api store] 1ms

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/stats"
 	"github.com/weir-go/weir/observe/internal/worst"
 )
 
@@ -21,10 +22,10 @@ import (
 // *redisstore.Store is one.
 type Boards interface {
 	// AddScores adds what this process has counted. The error is a *core.BatchError if a part was not added.
-	AddScores(ctx context.Context, all []core.Scores) error
+	AddScores(ctx context.Context, all []stats.Scores) error
 	// Scores returns the n keys that count most on these boards together, the first the one that surely counts most. Any
 	// other key counts rest at most.
-	Scores(ctx context.Context, boards []string, n int) (scores []core.Score, rest int64, err error)
+	Scores(ctx context.Context, boards []string, n int) (scores []stats.Score, rest int64, err error)
 }
 
 // What is shared, and how often. A board is that of a policy and a minute.
@@ -140,7 +141,7 @@ func (s *sharing) share(c *callers) {
 		return
 	}
 	now := time.Now()
-	var all []core.Scores
+	var all []stats.Scores
 	var of []*shared
 	for _, t := range *tables {
 		if !s.shares(t.policy) {
@@ -152,7 +153,7 @@ func (s *sharing) share(c *callers) {
 			s.byPolicy[t.policy] = p
 		}
 		if p.collect(t.Table, now) {
-			all = append(all, core.Scores{Board: board(t.policy, p.minute), Source: s.source, Units: p.units, Missed: p.missed})
+			all = append(all, stats.Scores{Board: board(t.policy, p.minute), Source: s.source, Units: p.units, Missed: p.missed})
 			of = append(of, p)
 		}
 	}

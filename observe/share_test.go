@@ -18,6 +18,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/guard"
+	"github.com/weir-go/weir/core/stats"
 	"github.com/weir-go/weir/keyfunc"
 	"github.com/weir-go/weir/observe"
 )
@@ -42,7 +43,7 @@ func (b *boards) failFor(policy string) {
 	b.failing = policy
 }
 
-func (b *boards) AddScores(_ context.Context, all []core.Scores) error {
+func (b *boards) AddScores(_ context.Context, all []stats.Scores) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.calls++
@@ -69,7 +70,7 @@ func (b *boards) AddScores(_ context.Context, all []core.Scores) error {
 	return nil
 }
 
-func (b *boards) Scores(_ context.Context, names []string, n int) (scores []core.Score, rest int64, err error) {
+func (b *boards) Scores(_ context.Context, names []string, n int) (scores []stats.Score, rest int64, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	sums := map[string]int64{}
@@ -79,9 +80,9 @@ func (b *boards) Scores(_ context.Context, names []string, n int) (scores []core
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(sums)) {
-		scores = append(scores, core.Score{Key: key, Low: sums[key], High: sums[key]})
+		scores = append(scores, stats.Score{Key: key, Low: sums[key], High: sums[key]})
 	}
-	slices.SortStableFunc(scores, func(a, b core.Score) int { return int(b.Low - a.Low) })
+	slices.SortStableFunc(scores, func(a, b stats.Score) int { return int(b.Low - a.Low) })
 	return scores[:min(n, len(scores))], 0, nil
 }
 

@@ -4,8 +4,8 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/guard"
+	"github.com/weir-go/weir/core/stats"
 )
 
 // Snapshot is all that an [Observer] knows at one instant. It is sorted, and belongs to the caller. What comes of policies,
@@ -33,12 +33,12 @@ type Snapshot struct {
 	Breakers []Breaker
 	// Stores has what the watched stores on servers tell of themselves, and Memories what those in the process do, in the
 	// order in which Watch was given them.
-	Stores   []core.StoreStats
-	Memories []core.MemoryStats
+	Stores   []stats.Store
+	Memories []stats.Memory
 	// Guards has what the watched guards tell of themselves, in the order in which Watch was given them, and Limiters what
 	// their Limiters do: one for all guards that With and WithRule have made of each other.
 	Guards   []guard.Stats
-	Limiters []enforce.Stats
+	Limiters []stats.Limiter
 	// Policies has the policies of the watched guards, with the numbers in force.
 	Policies []Policy
 	// Sharing says whether the worst callers are shared with the fleet as they should be.

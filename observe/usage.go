@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/guard"
+	"github.com/weir-go/weir/core/stats"
 	"github.com/weir-go/weir/observe/internal/worst"
 )
 
@@ -19,9 +19,9 @@ const usageKeys = 50
 // are refused most are there with Options.UsageKeys.
 //
 //	fleet, err := redissource.New(rdb, "pay", redissource.Options{Usage: o.Usage})
-func (o *Observer) Usage() enforce.Usage {
+func (o *Observer) Usage() stats.Usage {
 	now := time.Now()
-	u := enforce.Usage{For: now.Sub(o.start).Truncate(time.Second), Policies: o.lines.usage()}
+	u := stats.Usage{For: now.Sub(o.start).Truncate(time.Second), Policies: o.lines.usage()}
 	if o.usage == nil {
 		return u
 	}
@@ -37,9 +37,9 @@ func (o *Observer) Usage() enforce.Usage {
 }
 
 // usage returns what the lines have counted.
-func (ls *lines) usage() []enforce.PolicyUsage {
+func (ls *lines) usage() []stats.PolicyUsage {
 	type of struct{ policy, tier string }
-	counts := map[of]*enforce.UsageCounts{}
+	counts := map[of]*stats.UsageCounts{}
 	ls.mu.Lock()
 	for _, l := range ls.all {
 		if l == ls.other {
@@ -47,7 +47,7 @@ func (ls *lines) usage() []enforce.PolicyUsage {
 		}
 		c := counts[of{l.policy.name, l.tier}]
 		if c == nil {
-			c = &enforce.UsageCounts{}
+			c = &stats.UsageCounts{}
 			counts[of{l.policy.name, l.tier}] = c
 		}
 		c.Waited += l.waited.Load()
@@ -75,27 +75,27 @@ func (ls *lines) usage() []enforce.PolicyUsage {
 		}
 	}
 	ls.mu.Unlock()
-	byPolicy := map[string]*enforce.PolicyUsage{}
+	byPolicy := map[string]*stats.PolicyUsage{}
 	for at, c := range counts {
 		p := byPolicy[at.policy]
 		if p == nil {
-			p = &enforce.PolicyUsage{Policy: at.policy}
+			p = &stats.PolicyUsage{Policy: at.policy}
 			byPolicy[at.policy] = p
 		}
-		p.Tiers = append(p.Tiers, enforce.TierUsage{Tier: at.tier, UsageCounts: *c})
+		p.Tiers = append(p.Tiers, stats.TierUsage{Tier: at.tier, UsageCounts: *c})
 	}
-	all := make([]enforce.PolicyUsage, 0, len(byPolicy))
+	all := make([]stats.PolicyUsage, 0, len(byPolicy))
 	for _, p := range byPolicy {
-		slices.SortFunc(p.Tiers, func(a, b enforce.TierUsage) int { return cmp.Compare(a.Tier, b.Tier) })
+		slices.SortFunc(p.Tiers, func(a, b stats.TierUsage) int { return cmp.Compare(a.Tier, b.Tier) })
 		all = append(all, *p)
 	}
-	slices.SortFunc(all, func(a, b enforce.PolicyUsage) int { return cmp.Compare(a.Policy, b.Policy) })
+	slices.SortFunc(all, func(a, b stats.PolicyUsage) int { return cmp.Compare(a.Policy, b.Policy) })
 	return all
 }
 
 // top returns the keys of each policy that were counted most.
-func (c *callers) top(now time.Time) map[string]enforce.TopKeys {
-	byPolicy := map[string]enforce.TopKeys{}
+func (c *callers) top(now time.Time) map[string]stats.TopKeys {
+	byPolicy := map[string]stats.TopKeys{}
 	at := time.Duration(now.UnixMicro()) * time.Microsecond
 	add := func(policy string, k worst.Key, since time.Duration) {
 		t := byPolicy[policy]
@@ -103,7 +103,7 @@ func (c *callers) top(now time.Time) map[string]enforce.TopKeys {
 			return
 		}
 		t.For = max(at-since, 0).Truncate(time.Second)
-		t.Keys = append(t.Keys, enforce.KeyCount{Key: k.Key, Count: k.Count, Error: k.Error})
+		t.Keys = append(t.Keys, stats.KeyCount{Key: k.Key, Count: k.Count, Error: k.Error})
 		byPolicy[policy] = t
 	}
 	if tables := c.tables.Load(); tables != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/guard"
+	"github.com/weir-go/weir/core/stats"
 	"github.com/weir-go/weir/keyfunc"
 	"github.com/weir-go/weir/observe"
 )
@@ -40,13 +40,13 @@ func TestUsage(t *testing.T) {
 	}
 	o.Observe(guard.Event{Policy: "a", Outcome: core.Admitted})
 	u := o.Usage()
-	assert.Equal(t, []enforce.PolicyUsage{
-		{Policy: "a", Tiers: []enforce.TierUsage{{UsageCounts: enforce.UsageCounts{Admitted: 1}}}},
-		{Policy: "p", Tiers: []enforce.TierUsage{
-			{UsageCounts: enforce.UsageCounts{
+	assert.Equal(t, []stats.PolicyUsage{
+		{Policy: "a", Tiers: []stats.TierUsage{{UsageCounts: stats.UsageCounts{Admitted: 1}}}},
+		{Policy: "p", Tiers: []stats.TierUsage{
+			{UsageCounts: stats.UsageCounts{
 				Admitted: 1 + 2 + 6 + 7 + 9, Refused: 3 + 4 + 8 + 10 + 11, Trial: 5, Failed: 7 + 8 + 9 + 10, Local: 7 + 8, Waited: 2 + 4,
 			}},
-			{Tier: "pro", UsageCounts: enforce.UsageCounts{Refused: 12}},
+			{Tier: "pro", UsageCounts: stats.UsageCounts{Refused: 12}},
 		}},
 	}, u.Policies)
 	assert.Zero(t, u.For%time.Second)
@@ -72,12 +72,12 @@ func TestUsageKeys(t *testing.T) {
 			u := o.Usage()
 			require.Len(t, u.Policies, 40)
 			for _, p := range u.Policies {
-				assert.Equal(t, enforce.UsageCounts{Admitted: 14, Refused: 20 + 50}, p.Tiers[0].UsageCounts)
+				assert.Equal(t, stats.UsageCounts{Admitted: 14, Refused: 20 + 50}, p.Tiers[0].UsageCounts)
 				if !asked {
-					assert.Equal(t, enforce.PolicyUsage{Policy: p.Policy, Tiers: p.Tiers}, p)
+					assert.Equal(t, stats.PolicyUsage{Policy: p.Policy, Tiers: p.Tiers}, p)
 					continue
 				}
-				keys := func(top enforce.TopKeys) map[string]uint64 {
+				keys := func(top stats.TopKeys) map[string]uint64 {
 					sure := map[string]uint64{}
 					for _, k := range top.Keys {
 						sure[k.Key] = k.Count - k.Error

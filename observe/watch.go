@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/guard"
+	"github.com/weir-go/weir/core/stats"
 )
 
 // watched holds the guards and stores that Snapshot asks for their counts.
@@ -19,13 +20,13 @@ type watched struct {
 }
 
 // statsOfStore is a store on servers that tells of itself, such as a redisstore.Store.
-type statsOfStore interface{ Stats() core.StoreStats }
+type statsOfStore interface{ Stats() stats.Store }
 
 // Watch adds guards and stores whose own counts are in each Snapshot: waiting requests, permits, what is to be done in
 // the background, servers, and keys. Give it the guards that With and WithRule have made as well; one that is given twice
 // counts once. The stores of the guards are watched with them; stores are those of others, such as an
 // [enforce.Limiter]. A store tells of itself if it is a [core.Memory], or has a method Stats that returns
-// [core.StoreStats], as that of redisstore has; the store in the process that decides while it fails is watched as well.
+// [stats.Store], as that of redisstore has; the store in the process that decides while it fails is watched as well.
 func (o *Observer) Watch(guards []*guard.Guard, stores ...core.Store) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/policies"
+	"github.com/weir-go/weir/core/stats"
 )
 
 // exchange holds what Redis holds for a fleet: the published documents, and the processes with what they obey. A
@@ -90,7 +90,7 @@ func (x *exchange) processes(_ context.Context, app string) (all []*policies.Pro
 }
 
 // usages calls f with what each process of an app has counted, as redissource.Usages does.
-func (x *exchange) usages(_ context.Context, app string, f func(id string, u *enforce.Usage, err error)) error {
+func (x *exchange) usages(_ context.Context, app string, f func(id string, u *stats.Usage, err error)) error {
 	x.mu.Lock()
 	sources := slices.Clone(x.sources[app])
 	x.mu.Unlock()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/policies"
+	"github.com/weir-go/weir/core/stats"
 	"github.com/weir-go/weir/internal/followers"
 )
 
@@ -16,7 +17,7 @@ import (
 type source struct {
 	app, name string
 	started   time.Time
-	usage     func() enforce.Usage
+	usage     func() stats.Usage
 	set       atomic.Pointer[enforce.Set]
 
 	mu        sync.Mutex // held while a Set is prepared and shown
@@ -26,7 +27,7 @@ type source struct {
 }
 
 // newSource returns the source of a process of an app, which announces what usage returns.
-func newSource(x *exchange, app, name string, usage func() enforce.Usage) (*source, error) {
+func newSource(x *exchange, app, name string, usage func() stats.Usage) (*source, error) {
 	s := &source{app: app, name: name, started: time.Now(), usage: usage}
 	return s, x.join(s)
 }
@@ -57,7 +58,7 @@ func (s *source) take(d document) error {
 }
 
 // counted returns what the process has counted.
-func (s *source) counted() *enforce.Usage {
+func (s *source) counted() *stats.Usage {
 	u := s.usage()
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -18,9 +18,9 @@ import (
 	"github.com/weir-go/weir/admin/rights"
 	"github.com/weir-go/weir/admin/usage"
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/policies"
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/stats"
 	"github.com/weir-go/weir/internal/adminapi"
 	"github.com/weir-go/weir/internal/redistest"
 )
@@ -255,10 +255,10 @@ func TestPreview(t *testing.T) {
 func TestPreviewOfTheBusiest(t *testing.T) {
 	t.Parallel()
 	c := startCounting(t)
-	tell := &telling{now: c.now(), counts: enforce.UsageCounts{Admitted: 10}}
+	tell := &telling{now: c.now(), counts: stats.UsageCounts{Admitted: 10}}
 	for i := range 5 {
 		key := fmt.Sprintf("user=%d", i)
-		tell.busiest = append(tell.busiest, enforce.KeyCount{Key: key, Count: uint64(9 - i)})
+		tell.busiest = append(tell.busiest, stats.KeyCount{Key: key, Count: uint64(9 - i)})
 		c.uses("api: 10/1h sliding-log", key, int64(6-i))
 	}
 	h, err := usage.New(usage.Options{

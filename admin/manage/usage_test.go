@@ -12,23 +12,23 @@ import (
 	"github.com/weir-go/weir/admin/manage"
 	"github.com/weir-go/weir/admin/rights"
 	"github.com/weir-go/weir/admin/usage"
-	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/stats"
 	"github.com/weir-go/weir/internal/adminapi"
 )
 
 // telling is a process that tells its counts of the policy "api".
 type telling struct {
 	now      time.Time
-	counts   enforce.UsageCounts
-	busiest  []enforce.KeyCount
+	counts   stats.UsageCounts
+	busiest  []stats.KeyCount
 	tellsNot bool
 }
 
-func (tell *telling) read(_ context.Context, app string, f func(string, *enforce.Usage, error)) error {
+func (tell *telling) read(_ context.Context, app string, f func(string, *stats.Usage, error)) error {
 	if app == "pay" && !tell.tellsNot {
-		f("a", &enforce.Usage{For: tell.now.Sub(time.Unix(0, 0)), Policies: []enforce.PolicyUsage{{
-			Policy: "api", Tiers: []enforce.TierUsage{{Tier: "pro", UsageCounts: tell.counts}},
-			Busiest: enforce.TopKeys{For: 10 * time.Minute, Keys: tell.busiest},
+		f("a", &stats.Usage{For: tell.now.Sub(time.Unix(0, 0)), Policies: []stats.PolicyUsage{{
+			Policy: "api", Tiers: []stats.TierUsage{{Tier: "pro", UsageCounts: tell.counts}},
+			Busiest: stats.TopKeys{For: 10 * time.Minute, Keys: tell.busiest},
 		}}}, nil)
 	}
 	return nil
@@ -68,8 +68,8 @@ func TestUsage(t *testing.T) {
 	keys, _, err = a.Keys(t.Context(), operator, "pay", "api")
 	require.NoError(t, err)
 	assert.Contains(t, keys.Why, "UsageKeys")
-	tell.counts = enforce.UsageCounts{Admitted: 10, Refused: 2, Trial: 3, Failed: 4, Local: 1, Waited: 5}
-	tell.busiest = []enforce.KeyCount{{Key: "user=7", Count: 9, Error: 1}}
+	tell.counts = stats.UsageCounts{Admitted: 10, Refused: 2, Trial: 3, Failed: 4, Local: 1, Waited: 5}
+	tell.busiest = []stats.KeyCount{{Key: "user=7", Count: 9, Error: 1}}
 	require.NoError(t, h.Round(t.Context()))
 	u, err = a.Usage(t.Context(), viewer, "pay", "api", since())
 	require.NoError(t, err)
@@ -119,7 +119,7 @@ func TestUsage(t *testing.T) {
 // A preview looks at the keys that services have reported, for those who may look at keys.
 func TestPreviewOfBusyKeys(t *testing.T) {
 	t.Parallel()
-	tell := &telling{now: time.Now(), busiest: []enforce.KeyCount{{Key: "user=7", Count: 9}, {Key: "user=8", Count: 3}}}
+	tell := &telling{now: time.Now(), busiest: []stats.KeyCount{{Key: "user=7", Count: 9}, {Key: "user=8", Count: 3}}}
 	h, err := usage.New(usage.Options{
 		Apps: func(context.Context) ([]string, error) { return []string{"pay"}, nil }, Read: tell.read,
 	})

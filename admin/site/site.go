@@ -17,8 +17,8 @@ import (
 	"github.com/weir-go/weir/admin/people"
 	"github.com/weir-go/weir/admin/record"
 	"github.com/weir-go/weir/admin/usage"
-	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/policies"
+	"github.com/weir-go/weir/core/stats"
 	"github.com/weir-go/weir/internal/adminapi"
 	"github.com/weir-go/weir/observe"
 )
@@ -42,7 +42,7 @@ type Options struct {
 	Top      func(ctx context.Context, prefix, policy string, last time.Duration, n int) ([]observe.Caller, uint64, error)
 	// Usages calls f with what each process of an app has counted: redissource.Usages. It is called for each app every
 	// UsageEvery, or 20 seconds. nil leaves it out.
-	Usages     func(ctx context.Context, app string, f func(id string, u *enforce.Usage, err error)) error
+	Usages     func(ctx context.Context, app string, f func(id string, u *stats.Usage, err error)) error
 	UsageEvery time.Duration
 	// Counts are the stores in which services count; nil leaves out what needs them.
 	Counts *counts.Stores

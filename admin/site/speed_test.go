@@ -30,9 +30,9 @@ import (
 	"github.com/weir-go/weir/admin/rights"
 	"github.com/weir-go/weir/admin/usage"
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/policies"
 	"github.com/weir-go/weir/core/policies/redissource"
+	"github.com/weir-go/weir/core/stats"
 	"github.com/weir-go/weir/internal/race"
 	"github.com/weir-go/weir/internal/redistest"
 )
@@ -125,7 +125,7 @@ func newFleet(t testing.TB) *fleet {
 			}
 			return names, nil
 		},
-		Read: func(ctx context.Context, app string, tell func(string, *enforce.Usage, error)) error {
+		Read: func(ctx context.Context, app string, tell func(string, *stats.Usage, error)) error {
 			return redissource.Usages(ctx, rdb, app, tell)
 		},
 		Log: quiet, Now: f.now,
@@ -225,20 +225,20 @@ func (f *fleet) announce(rdb *redis.Client, times uint64) {
 				App: appName(app), ID: fmt.Sprintf("%s-%04d", appName(app), n), Name: fmt.Sprintf("%s-7f9c4d-%04d:1", appName(app), n),
 				Started: f.now().Add(-time.Hour), Weir: "v0.9.0", Version: policies.Version{Generation: 1, Revision: 1}, Meaning: policies.Fleet,
 			}
-			u := &enforce.Usage{For: f.now().Sub(time.Unix(0, 0))}
+			u := &stats.Usage{For: f.now().Sub(time.Unix(0, 0))}
 			for i := range fleetPolicies {
 				name, text := policyName(app, i), policyOf(i).Text
 				p.Rules = append(p.Rules, policies.RuleState{
 					Policy: name, Place: fmt.Sprintf("GET /orders/%03d", i), Key: "user(uid)", OverLimit: "reject",
 					Code: name + ": 10/1m", Now: name + ": " + text, Meaning: policies.Fleet, Location: core.Location{Prefix: "weir"},
 				})
-				counted := enforce.UsageCounts{Admitted: times * uint64(1000+i), Refused: times * uint64(i)}
-				keys := enforce.TopKeys{For: time.Hour}
+				counted := stats.UsageCounts{Admitted: times * uint64(1000+i), Refused: times * uint64(i)}
+				keys := stats.TopKeys{For: time.Hour}
 				for k := range 20 * (1 - min(i%10, 1)) { // one in ten tells keys
-					keys.Keys = append(keys.Keys, enforce.KeyCount{Key: fmt.Sprintf("user=%d", 10_000+n*100+k), Count: times * uint64(100-k)})
+					keys.Keys = append(keys.Keys, stats.KeyCount{Key: fmt.Sprintf("user=%d", 10_000+n*100+k), Count: times * uint64(100-k)})
 				}
-				u.Policies = append(u.Policies, enforce.PolicyUsage{
-					Policy: name, Tiers: []enforce.TierUsage{{UsageCounts: counted}}, Busiest: keys, Refused: keys,
+				u.Policies = append(u.Policies, stats.PolicyUsage{
+					Policy: name, Tiers: []stats.TierUsage{{UsageCounts: counted}}, Busiest: keys, Refused: keys,
 				})
 			}
 			pipe.Set(ctx, redissource.ProcessKey(p.App, p.ID), p.Encode(), 0)

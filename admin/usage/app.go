@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/stats"
 )
 
 // Bounds of an app, besides its part of the budget.
@@ -64,8 +64,8 @@ type policy struct {
 	stream
 	before record // the last one, which may be empty
 	minute int64  // of now
-	now    enforce.UsageCounts
-	coming enforce.UsageCounts // of the reading that is under way, and of those before it that have failed
+	now    stats.UsageCounts
+	coming stats.UsageCounts // of the reading that is under way, and of those before it that have failed
 	tiers  []tier
 	seen   int64 // the minute of the last reading in which a process had it
 
@@ -77,7 +77,7 @@ type tier struct {
 	name   string
 	row    uint64 // its number
 	since  int64
-	counts [2]enforce.UsageCounts
+	counts [2]stats.UsageCounts
 }
 
 func newApp() *app { return &app{policies: map[string]*policy{}, processes: map[string]*process{}} }
@@ -106,7 +106,7 @@ func (a *app) begin(at time.Time) *reading {
 func minuteOf(t time.Time) int64 { return t.Unix() / 60 }
 
 // process takes up what a process has counted.
-func (r *reading) process(id string, u *enforce.Usage, err error) {
+func (r *reading) process(id string, u *stats.Usage, err error) {
 	before := r.processes[id]
 	switch {
 	case err != nil || u == nil:
@@ -123,13 +123,13 @@ func (r *reading) process(id string, u *enforce.Usage, err error) {
 	}
 	r.found.processes++
 	r.found.omitted += u.Omitted
-	was := map[uint64]enforce.UsageCounts{}
+	was := map[uint64]stats.UsageCounts{}
 	if before != nil && u.For >= before.time {
 		was = decodeSums(before.sums)
 	}
 	// The first reading of a process counts what it has counted since the last reading of the app.
 	counts := before != nil || !r.read.IsZero() && u.For <= r.at.Sub(r.read)+slack
-	sums := map[uint64]enforce.UsageCounts{}
+	sums := map[uint64]stats.UsageCounts{}
 	var order []uint64
 	for i := range u.Policies {
 		p := r.policyOf(u.Policies[i].Policy)
@@ -170,7 +170,7 @@ func (r *reading) process(id string, u *enforce.Usage, err error) {
 }
 
 // since returns what was counted since the sums were others: all, if they have begun again.
-func since(now, before enforce.UsageCounts) (news enforce.UsageCounts) {
+func since(now, before stats.UsageCounts) (news stats.UsageCounts) {
 	of, was, to := fields(&now), fields(&before), fields(&news)
 	for i := range of {
 		if *of[i] < *was[i] {
@@ -181,7 +181,7 @@ func since(now, before enforce.UsageCounts) (news enforce.UsageCounts) {
 	return news
 }
 
-func encodeSums(order []uint64, sums map[uint64]enforce.UsageCounts) []byte {
+func encodeSums(order []uint64, sums map[uint64]stats.UsageCounts) []byte {
 	var b []byte
 	for _, row := range order {
 		b = binary.AppendUvarint(b, row)
@@ -193,8 +193,8 @@ func encodeSums(order []uint64, sums map[uint64]enforce.UsageCounts) []byte {
 	return slices.Clip(slices.Clone(b))
 }
 
-func decodeSums(b []byte) map[uint64]enforce.UsageCounts {
-	sums := map[uint64]enforce.UsageCounts{}
+func decodeSums(b []byte) map[uint64]stats.UsageCounts {
+	sums := map[uint64]stats.UsageCounts{}
 	next := func() uint64 {
 		n, size := binary.Uvarint(b)
 		b = b[size:]
@@ -202,7 +202,7 @@ func decodeSums(b []byte) map[uint64]enforce.UsageCounts {
 	}
 	for len(b) > 0 {
 		row := next()
-		var c enforce.UsageCounts
+		var c stats.UsageCounts
 		for _, to := range fields(&c) {
 			*to = next()
 		}
@@ -245,7 +245,7 @@ func (r *reading) tierOf(p *policy, name string) *tier {
 }
 
 // add adds to a tier.
-func (t *tier) add(minute int64, c enforce.UsageCounts) {
+func (t *tier) add(minute int64, c stats.UsageCounts) {
 	t.turn(minute)
 	t.counts[0].Add(c)
 }
@@ -254,10 +254,10 @@ func (t *tier) add(minute int64, c enforce.UsageCounts) {
 func (t *tier) turn(minute int64) {
 	switch over := minute - t.since; {
 	case over >= 2*tierRound:
-		t.counts = [2]enforce.UsageCounts{}
+		t.counts = [2]stats.UsageCounts{}
 		t.since = minute
 	case over >= tierRound:
-		t.counts = [2]enforce.UsageCounts{{}, t.counts[0]}
+		t.counts = [2]stats.UsageCounts{{}, t.counts[0]}
 		t.since += tierRound
 	}
 }
@@ -276,7 +276,7 @@ func (r *reading) end() {
 	}
 	for _, p := range r.policies {
 		p.take(r.now-minutes+1, r.now, p.coming)
-		p.coming = enforce.UsageCounts{}
+		p.coming = stats.UsageCounts{}
 	}
 	gone := int64(0)
 	for id, p := range r.processes {
@@ -292,9 +292,9 @@ func (r *reading) end() {
 }
 
 // take adds counts to the minutes from first to last, to each the same. What would be of more than a day ago is left out.
-func (p *policy) take(first, last int64, c enforce.UsageCounts) {
+func (p *policy) take(first, last int64, c stats.UsageCounts) {
 	for m := first; m < last; m++ {
-		var part enforce.UsageCounts
+		var part stats.UsageCounts
 		of := fields(&c)
 		for i, to := range fields(&part) {
 			*to = *of[i] / uint64(last-m+1) //nolint:gosec // it is positive
@@ -308,11 +308,11 @@ func (p *policy) take(first, last int64, c enforce.UsageCounts) {
 }
 
 // count adds counts to a minute, which is that of now or a later one.
-func (p *policy) count(minute int64, c enforce.UsageCounts) {
+func (p *policy) count(minute int64, c stats.UsageCounts) {
 	if minute != p.minute {
 		p.before = record{minute: p.minute, UsageCounts: p.now}
 		p.add(p.before)
-		p.minute, p.now = minute, enforce.UsageCounts{}
+		p.minute, p.now = minute, stats.UsageCounts{}
 	}
 	p.now.Add(c)
 }

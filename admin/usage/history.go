@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/stats"
 )
 
 // Options are those of New.
@@ -16,7 +16,7 @@ type Options struct {
 	Apps func(context.Context) ([]string, error)
 	// Read calls f with what each process of an app has counted, or with the reason why that cannot be read:
 	// redissource.Usages. Processes that do not tell it are left out.
-	Read func(ctx context.Context, app string, f func(id string, u *enforce.Usage, err error)) error
+	Read func(ctx context.Context, app string, f func(id string, u *stats.Usage, err error)) error
 	// Budget bounds the memory in bytes, which all apps share equally; 0 means 64 MiB.
 	Budget int
 	// Every is the time between two readings of an app; 0 means 20 seconds, in which each process announces once.
@@ -126,7 +126,7 @@ func (h *History) read(ctx context.Context, name string) error {
 	h.mu.Lock()
 	r := h.apps[name].begin(h.o.Now())
 	h.mu.Unlock()
-	err := h.o.Read(ctx, name, func(id string, u *enforce.Usage, err error) {
+	err := h.o.Read(ctx, name, func(id string, u *stats.Usage, err error) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		r.process(id, u, err)

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/policies"
+	"github.com/weir-go/weir/core/stats"
 )
 
 // Key is a key of a policy, and the bounds of what all processes have counted of it.
@@ -37,7 +37,7 @@ type bounds struct{ least, most int64 }
 const maxMerged = 4 * policies.MaxUsageKeys
 
 // add adds the list of a process. cut reports that it may have been longer.
-func (m *merge) add(list enforce.TopKeys, cut bool) {
+func (m *merge) add(list stats.TopKeys, cut bool) {
 	floor := int64(0)
 	if n := len(list.Keys); n > 0 && (cut || n >= policies.MaxUsageKeys) {
 		floor = int64(list.Keys[n-1].Count) //nolint:gosec // at most 2^53
@@ -78,10 +78,10 @@ func (m *merge) sorted() []Key {
 }
 
 // keys takes up the keys of a policy of a process.
-func (r *reading) keys(p *policy, u *enforce.PolicyUsage, cut bool) {
+func (r *reading) keys(p *policy, u *stats.PolicyUsage, cut bool) {
 	for _, list := range []struct {
 		of  map[*policy]*merge
-		top enforce.TopKeys
+		top stats.TopKeys
 	}{{r.busiest, u.Busiest}, {r.refused, u.Refused}} {
 		if len(list.top.Keys) == 0 {
 			continue

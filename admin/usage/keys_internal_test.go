@@ -6,7 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/stats"
 )
 
 // TestMergeIsTrue: whatever parts of their counts processes tell, each key that is shown was counted between Least and
@@ -21,13 +21,13 @@ func TestMergeIsTrue(t *testing.T) {
 			n := rapid.IntRange(0, 120).Draw(t, "keys")
 			first := rapid.IntRange(0, 200).Draw(t, "first")
 			count := rapid.Uint64Range(uint64(n), 500).Draw(t, "most")
-			var list enforce.TopKeys
+			var list stats.TopKeys
 			for i := range n { // the first ones are counted most
 				key := fmt.Sprint("user=", first+i)
 				total[key] += count
 				if i < tells {
 					wrong := rapid.Uint64Range(0, 3).Draw(t, "error")
-					list.Keys = append(list.Keys, enforce.KeyCount{Key: key, Count: count + wrong/2, Error: wrong})
+					list.Keys = append(list.Keys, stats.KeyCount{Key: key, Count: count + wrong/2, Error: wrong})
 					if list.Keys[i].Error > list.Keys[i].Count {
 						list.Keys[i].Error = list.Keys[i].Count
 					}

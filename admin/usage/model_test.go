@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/weir-go/weir/admin/usage"
-	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/stats"
 )
 
 // start is the time at which the tests begin.
@@ -26,18 +26,18 @@ type at struct{ policy, tier string }
 type counting struct {
 	began   time.Time
 	counted time.Duration // until it was read
-	sums    map[at]enforce.UsageCounts
+	sums    map[at]stats.UsageCounts
 	mute    bool // it cannot be read
 }
 
-func (c *counting) usage(now time.Time) *enforce.Usage {
-	u := &enforce.Usage{For: now.Sub(c.began).Truncate(time.Second)}
-	byPolicy := map[string][]enforce.TierUsage{}
+func (c *counting) usage(now time.Time) *stats.Usage {
+	u := &stats.Usage{For: now.Sub(c.began).Truncate(time.Second)}
+	byPolicy := map[string][]stats.TierUsage{}
 	for at, sum := range c.sums {
-		byPolicy[at.policy] = append(byPolicy[at.policy], enforce.TierUsage{Tier: at.tier, UsageCounts: sum})
+		byPolicy[at.policy] = append(byPolicy[at.policy], stats.TierUsage{Tier: at.tier, UsageCounts: sum})
 	}
 	for _, name := range slices.Sorted(maps.Keys(byPolicy)) {
-		u.Policies = append(u.Policies, enforce.PolicyUsage{Policy: name, Tiers: byPolicy[name]})
+		u.Policies = append(u.Policies, stats.PolicyUsage{Policy: name, Tiers: byPolicy[name]})
 	}
 	return u
 }
@@ -49,14 +49,14 @@ type fleet struct {
 	broken    bool // nothing can be read
 
 	read    time.Time
-	pending map[string]enforce.UsageCounts // of readings that have failed
-	known   map[string]*counting           // as they were read last
-	minutes map[string]map[int64]enforce.UsageCounts
+	pending map[string]stats.UsageCounts // of readings that have failed
+	known   map[string]*counting         // as they were read last
+	minutes map[string]map[int64]stats.UsageCounts
 	missing int // minutes
 	ended   int
 }
 
-func (f *fleet) reader(_ context.Context, app string, yield func(string, *enforce.Usage, error)) error {
+func (f *fleet) reader(_ context.Context, app string, yield func(string, *stats.Usage, error)) error {
 	if app != "pay" {
 		return nil
 	}
@@ -74,8 +74,8 @@ func (f *fleet) reader(_ context.Context, app string, yield func(string, *enforc
 }
 
 // less returns what was counted since sums were others; all if one of them is smaller.
-func less(now, before enforce.UsageCounts) enforce.UsageCounts {
-	d := enforce.UsageCounts{
+func less(now, before stats.UsageCounts) stats.UsageCounts {
+	d := stats.UsageCounts{
 		Admitted: now.Admitted - before.Admitted, Refused: now.Refused - before.Refused, Trial: now.Trial - before.Trial,
 		Failed: now.Failed - before.Failed, Local: now.Local - before.Local, Waited: now.Waited - before.Waited,
 	}
@@ -129,14 +129,14 @@ func (f *fleet) learn() {
 		f.missing += int(minutes) - 1
 	}
 	news := f.pending
-	f.pending = map[string]enforce.UsageCounts{}
+	f.pending = map[string]stats.UsageCounts{}
 	for policy, sum := range news {
 		if f.minutes[policy] == nil {
-			f.minutes[policy] = map[int64]enforce.UsageCounts{}
+			f.minutes[policy] = map[int64]stats.UsageCounts{}
 		}
 		for m := minute - minutes + 1; m <= minute; m++ {
 			left := uint64(minute - m + 1)
-			part := enforce.UsageCounts{
+			part := stats.UsageCounts{
 				Admitted: sum.Admitted / left, Refused: sum.Refused / left, Trial: sum.Trial / left,
 				Failed: sum.Failed / left, Local: sum.Local / left, Waited: sum.Waited / left,
 			}
@@ -160,7 +160,7 @@ func (f *fleet) check(t *rapid.T, h *usage.History) (coarse bool) {
 				t.Fatalf("%s: the minute %d after %d", policy, m, last)
 			}
 			last = m + int64(p.Minutes)
-			var want enforce.UsageCounts
+			var want stats.UsageCounts
 			for i := range int64(p.Minutes) {
 				want.Add(minutes[m+i])
 				shown[m+i] = true
@@ -170,7 +170,7 @@ func (f *fleet) check(t *rapid.T, h *usage.History) (coarse bool) {
 				if !p.At.Before(s.Missed.Fine) {
 					t.Fatalf("%s: %v is of %d minutes, and should be by the minute since %v", policy, p.At, p.Minutes, s.Missed.Fine)
 				}
-			} else if p.UsageCounts == (enforce.UsageCounts{}) {
+			} else if p.UsageCounts == (stats.UsageCounts{}) {
 				t.Fatalf("%s: an empty point at %v", policy, p.At)
 			}
 			if p.UsageCounts != want && !p.At.Before(s.Missed.Since) {
@@ -178,7 +178,7 @@ func (f *fleet) check(t *rapid.T, h *usage.History) (coarse bool) {
 			}
 		}
 		for m, c := range minutes {
-			if c != (enforce.UsageCounts{}) && !shown[m] && !time.Unix(m*60, 0).Before(s.Missed.Since) {
+			if c != (stats.UsageCounts{}) && !shown[m] && !time.Unix(m*60, 0).Before(s.Missed.Since) {
 				t.Fatalf("%s: the minute %v is missing (%+v), and there is %+v", policy, time.Unix(m*60, 0).UTC(), c, s.Missed)
 			}
 		}
@@ -196,8 +196,8 @@ func TestHistoryIsTrue(t *testing.T) {
 			coarse := false
 			rapid.Check(t, func(t *rapid.T) {
 				f := &fleet{
-					now: start, processes: map[string]*counting{}, known: map[string]*counting{}, pending: map[string]enforce.UsageCounts{},
-					minutes: map[string]map[int64]enforce.UsageCounts{},
+					now: start, processes: map[string]*counting{}, known: map[string]*counting{}, pending: map[string]stats.UsageCounts{},
+					minutes: map[string]map[int64]stats.UsageCounts{},
 				}
 				h, err := usage.New(usage.Options{
 					Apps: func(context.Context) ([]string, error) { return []string{"pay"}, nil },
@@ -212,11 +212,11 @@ func TestHistoryIsTrue(t *testing.T) {
 				for range 600 {
 					switch id := []string{"a", "b", "c", "d"}[random.IntN(4)]; random.IntN(40) {
 					case 0:
-						f.processes[id] = &counting{began: f.now, sums: map[at]enforce.UsageCounts{}}
+						f.processes[id] = &counting{began: f.now, sums: map[at]stats.UsageCounts{}}
 					case 1:
 						delete(f.processes, id)
 					case 2: // that has counted for long
-						f.processes[id] = &counting{began: f.now.Add(-time.Hour), sums: map[at]enforce.UsageCounts{{policy: "api"}: {Admitted: 1000}}}
+						f.processes[id] = &counting{began: f.now.Add(-time.Hour), sums: map[at]stats.UsageCounts{{policy: "api"}: {Admitted: 1000}}}
 					case 3:
 						if f.processes[id] != nil {
 							f.processes[id].mute = !f.processes[id].mute
@@ -229,7 +229,7 @@ func TestHistoryIsTrue(t *testing.T) {
 						if c := f.processes[id]; c != nil {
 							to := at{[]string{"api", "login"}[random.IntN(2)], []string{"", "pro"}[random.IntN(2)]}
 							sum := c.sums[to]
-							sum.Add(enforce.UsageCounts{
+							sum.Add(stats.UsageCounts{
 								Admitted: random.Uint64N(largest), Refused: random.Uint64N(largest), Trial: random.Uint64N(3),
 								Failed: random.Uint64N(2), Local: random.Uint64N(2), Waited: random.Uint64N(largest),
 							})

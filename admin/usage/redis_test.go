@@ -13,10 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/admin/usage"
-	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/core/policies/redissource"
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/stats"
 	"github.com/weir-go/weir/internal/redistest"
 	"github.com/weir-go/weir/keyfunc"
 	"github.com/weir-go/weir/nethttp"
@@ -53,7 +53,7 @@ func TestThroughRedis(t *testing.T) {
 	rdb := server.Client(t)
 	h, err := usage.New(usage.Options{
 		Apps: func(context.Context) ([]string, error) { return []string{"none", "pay"}, nil },
-		Read: func(ctx context.Context, app string, f func(string, *enforce.Usage, error)) error {
+		Read: func(ctx context.Context, app string, f func(string, *stats.Usage, error)) error {
 			return redissource.Usages(ctx, rdb, app, f)
 		},
 	})
@@ -73,11 +73,11 @@ func TestThroughRedis(t *testing.T) {
 		services[i%2].ServeHTTP(httptest.NewRecorder(), r)
 	}
 	eventually(func(s usage.Series) bool {
-		var sum enforce.UsageCounts
+		var sum stats.UsageCounts
 		for _, p := range s.Points {
 			sum.Add(p.UsageCounts)
 		}
-		return sum == enforce.UsageCounts{Admitted: 5, Refused: 15}
+		return sum == stats.UsageCounts{Admitted: 5, Refused: 15}
 	})
 	keys, counted := h.Refused("pay", "api")
 	assert.Equal(t, []usage.Key{{Key: "header.x-user=7", Least: 15, Most: 15}}, keys)
@@ -136,7 +136,7 @@ func (f *telling) minutes() int {
 
 func (f *telling) now() time.Time { return start.Add(time.Duration(f.minutes()) * time.Minute) }
 
-func (f *telling) read(_ context.Context, app string, yield func(string, *enforce.Usage, error)) error {
+func (f *telling) read(_ context.Context, app string, yield func(string, *stats.Usage, error)) error {
 	f.mu.Lock()
 	f.n++
 	f.mu.Unlock()

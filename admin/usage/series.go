@@ -4,14 +4,14 @@ import (
 	"slices"
 	"time"
 
-	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/stats"
 )
 
 // Point has the counts of a minute, or of ten where there was no room for the single minutes.
 type Point struct {
 	At      time.Time
 	Minutes int // 1 or 10
-	enforce.UsageCounts
+	stats.UsageCounts
 }
 
 // Series has the counts of a policy.
@@ -19,7 +19,7 @@ type Series struct {
 	// Points are those of which there is something, the first one first. The last one may be of the minute that has begun.
 	Points []Point
 	// Tiers has the sums of the tiers, since half an hour to an hour ago.
-	Tiers      map[string]enforce.UsageCounts
+	Tiers      map[string]stats.UsageCounts
 	TiersSince time.Time
 	Missed     Missed
 }
@@ -64,7 +64,7 @@ func (h *History) Policy(app, name string, since time.Time) Series {
 		t := &p.tiers[i]
 		t.turn(a.minute)
 		if s.Tiers == nil {
-			s.Tiers = map[string]enforce.UsageCounts{}
+			s.Tiers = map[string]stats.UsageCounts{}
 		}
 		sum := t.counts[0]
 		sum.Add(t.counts[1])
@@ -95,7 +95,7 @@ func (h *History) App(app string, since time.Time) (map[string][]Point, Missed) 
 }
 
 // Minute returns the sums of all policies of an app in the last whole minute.
-func (h *History) Minute(app string) (sum enforce.UsageCounts) {
+func (h *History) Minute(app string) (sum stats.UsageCounts) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	a := h.apps[app]
@@ -151,7 +151,7 @@ func (p *policy) points(from int64) (points []Point) {
 		points = append(points, Point{timeOf(r.minute), minutes, r.UsageCounts})
 	}
 	p.all(add)
-	if p.now != (enforce.UsageCounts{}) {
+	if p.now != (stats.UsageCounts{}) {
 		add(record{minute: p.minute, UsageCounts: p.now})
 	}
 	return points

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/admin/usage"
-	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/stats"
 	"github.com/weir-go/weir/internal/race"
 )
 
@@ -28,17 +28,17 @@ var policyNames, keyNames = func() (policies, keys []string) {
 }()
 
 // busy returns the counts of a process of an app that admits and refuses something under each policy in each minute.
-func busy(process int, counted time.Duration, keys bool) *enforce.Usage {
-	u := &enforce.Usage{For: counted}
+func busy(process int, counted time.Duration, keys bool) *stats.Usage {
+	u := &stats.Usage{For: counted}
 	n := uint64(counted / time.Second)
 	for i, name := range policyNames {
-		p := enforce.PolicyUsage{Policy: name, Tiers: []enforce.TierUsage{
-			{UsageCounts: enforce.UsageCounts{Admitted: n * uint64(i+1), Refused: n * uint64(i%3), Waited: n * uint64(i%2)}},
-			{Tier: "pro", UsageCounts: enforce.UsageCounts{Admitted: n}},
+		p := stats.PolicyUsage{Policy: name, Tiers: []stats.TierUsage{
+			{UsageCounts: stats.UsageCounts{Admitted: n * uint64(i+1), Refused: n * uint64(i%3), Waited: n * uint64(i%2)}},
+			{Tier: "pro", UsageCounts: stats.UsageCounts{Admitted: n}},
 		}}
-		for _, top := range []*enforce.TopKeys{&p.Busiest, &p.Refused} {
+		for _, top := range []*stats.TopKeys{&p.Busiest, &p.Refused} {
 			for k := 0; k < 15 && keys; k++ { // as many as have room beside others in an announcement
-				top.Keys = append(top.Keys, enforce.KeyCount{Key: keyNames[(i*7+k*13+process*17)%len(keyNames)], Count: uint64(100 - k)})
+				top.Keys = append(top.Keys, stats.KeyCount{Key: keyNames[(i*7+k*13+process*17)%len(keyNames)], Count: uint64(100 - k)})
 			}
 		}
 		u.Policies = append(u.Policies, p)
@@ -68,7 +68,7 @@ func TestMemory(t *testing.T) {
 	before := heap()
 	h, err := usage.New(usage.Options{
 		Apps: func(context.Context) ([]string, error) { return names, nil },
-		Read: func(_ context.Context, app string, f func(string, *enforce.Usage, error)) error {
+		Read: func(_ context.Context, app string, f func(string, *stats.Usage, error)) error {
 			for i := range processes {
 				f(app+"-"+strconv.Itoa(i), busy(i, now.Sub(start), keys), nil)
 			}
@@ -112,20 +112,20 @@ func TestHostileApp(t *testing.T) {
 	now, round := start, 0
 	h, err := usage.New(usage.Options{
 		Apps: func(context.Context) ([]string, error) { return []string{"good", "hostile"}, nil },
-		Read: func(_ context.Context, app string, f func(string, *enforce.Usage, error)) error {
+		Read: func(_ context.Context, app string, f func(string, *stats.Usage, error)) error {
 			if app == "good" {
-				f("a", &enforce.Usage{For: now.Sub(start), Policies: []enforce.PolicyUsage{{
-					Policy: "api", Tiers: []enforce.TierUsage{{UsageCounts: enforce.UsageCounts{Admitted: uint64(round) * 10}}},
+				f("a", &stats.Usage{For: now.Sub(start), Policies: []stats.PolicyUsage{{
+					Policy: "api", Tiers: []stats.TierUsage{{UsageCounts: stats.UsageCounts{Admitted: uint64(round) * 10}}},
 				}}}, nil)
 				return nil
 			}
 			for i := range 1000 {
-				u := &enforce.Usage{For: time.Duration(i) * time.Hour}
+				u := &stats.Usage{For: time.Duration(i) * time.Hour}
 				for j := range 20 {
-					p := enforce.PolicyUsage{Policy: fmt.Sprintf("p-%d-%d-%d", round, i, j)}
+					p := stats.PolicyUsage{Policy: fmt.Sprintf("p-%d-%d-%d", round, i, j)}
 					for k := range 40 {
-						p.Tiers = append(p.Tiers, enforce.TierUsage{Tier: fmt.Sprint("t", round, k), UsageCounts: enforce.UsageCounts{Admitted: 1 << 53}})
-						p.Busiest.Keys = append(p.Busiest.Keys, enforce.KeyCount{Key: fmt.Sprintf("%d-%d-%0150d", round, i, k), Count: 1 << 53, Error: 1 << 53})
+						p.Tiers = append(p.Tiers, stats.TierUsage{Tier: fmt.Sprint("t", round, k), UsageCounts: stats.UsageCounts{Admitted: 1 << 53}})
+						p.Busiest.Keys = append(p.Busiest.Keys, stats.KeyCount{Key: fmt.Sprintf("%d-%d-%0150d", round, i, k), Count: 1 << 53, Error: 1 << 53})
 					}
 					u.Policies = append(u.Policies, p)
 				}

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"slices"
 
-	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/stats"
 )
 
 // stream has the counts of a policy by the minute, of which a minute without any takes no room. The zero stream is empty.
@@ -18,7 +18,7 @@ type stream struct {
 type record struct {
 	minute int64
 	coarse bool // of ten minutes
-	enforce.UsageCounts
+	stats.UsageCounts
 }
 
 // coarseStep is the number of minutes of a coarse record.
@@ -37,13 +37,13 @@ const (
 	hasGap    = 1 << 7
 )
 
-func fields(c *enforce.UsageCounts) [6]*uint64 {
+func fields(c *stats.UsageCounts) [6]*uint64 {
 	return [...]*uint64{&c.Admitted, &c.Refused, &c.Trial, &c.Failed, &c.Local, &c.Waited}
 }
 
 // add appends a record, which must not begin before the end of the last one.
 func (s *stream) add(r record) {
-	if r.UsageCounts == (enforce.UsageCounts{}) {
+	if r.UsageCounts == (stats.UsageCounts{}) {
 		return
 	}
 	var room [1 + 7*binary.MaxVarintLen64]byte

@@ -5,7 +5,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/stats"
 )
 
 // TestStream: what was added is there, and after a rewrite the sums of ten minutes are, in records of ten minutes before
@@ -14,11 +14,11 @@ func TestStream(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		var s stream
-		want := map[int64]enforce.UsageCounts{}
+		want := map[int64]stats.UsageCounts{}
 		minute, least, fine := int64(29_000_000), int64(0), int64(0)
 		for range rapid.IntRange(1, 60).Draw(t, "records") {
 			minute += rapid.Int64Range(1, 15).Draw(t, "minutes")
-			c := enforce.UsageCounts{
+			c := stats.UsageCounts{
 				Admitted: rapid.Uint64().Draw(t, "admitted"), Trial: rapid.Uint64Range(0, 1).Draw(t, "trial"), Waited: rapid.Uint64Range(0, 200).Draw(t, "waited"),
 			}
 			s.add(record{minute: minute, UsageCounts: c})
@@ -34,7 +34,7 @@ func TestStream(t *testing.T) {
 			if r.minute < last || r.end() <= least || r.coarse && (r.minute%10 != 0 || r.end() > fine) {
 				t.Fatalf("the record %+v after the minute %d; kept since %d, fine since %d", r, last, least, fine)
 			}
-			var sum enforce.UsageCounts
+			var sum stats.UsageCounts
 			for m := r.minute; m < r.end(); m++ {
 				if m >= least {
 					sum.Add(want[m])
@@ -49,7 +49,7 @@ func TestStream(t *testing.T) {
 			}
 		})
 		for m, c := range want {
-			if m >= least && c != (enforce.UsageCounts{}) {
+			if m >= least && c != (stats.UsageCounts{}) {
 				t.Fatalf("the minute %d is gone; kept since %d", m, least)
 			}
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/admin/usage"
-	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/stats"
 )
 
 // A process that announces other tiers each time takes no more memory than there is: they count together.
@@ -21,12 +21,12 @@ func TestTiersHaveABudget(t *testing.T) {
 	h, err := usage.New(usage.Options{
 		Apps:   func(context.Context) ([]string, error) { return []string{"pay"}, nil },
 		Budget: budget, Now: func() time.Time { return now },
-		Read: func(_ context.Context, _ string, f func(string, *enforce.Usage, error)) error {
+		Read: func(_ context.Context, _ string, f func(string, *stats.Usage, error)) error {
 			counted++
-			u := &enforce.Usage{For: time.Duration(counted) * 20 * time.Second}
+			u := &stats.Usage{For: time.Duration(counted) * 20 * time.Second}
 			for i := range policies {
-				u.Policies = append(u.Policies, enforce.PolicyUsage{Policy: fmt.Sprint("policy-", i), Tiers: []enforce.TierUsage{
-					{Tier: fmt.Sprint(counted, strings.Repeat("x", 1000)), UsageCounts: enforce.UsageCounts{Admitted: counted}},
+				u.Policies = append(u.Policies, stats.PolicyUsage{Policy: fmt.Sprint("policy-", i), Tiers: []stats.TierUsage{
+					{Tier: fmt.Sprint(counted, strings.Repeat("x", 1000)), UsageCounts: stats.UsageCounts{Admitted: counted}},
 				}})
 			}
 			f("1", u, nil)

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/stats"
 	"github.com/weir-go/weir/internal/adminapi"
 	"github.com/weir-go/weir/internal/redistest"
 )
@@ -33,7 +33,7 @@ func TestTop(t *testing.T) {
 		store, err := redisstore.New(rdb, o)
 		require.NoError(t, err)
 		board := fmt.Sprintf("api:%d", time.Now().Unix()/60)
-		require.NoError(t, store.AddScores(t.Context(), []core.Scores{
+		require.NoError(t, store.AddScores(t.Context(), []stats.Scores{
 			{Board: board, Source: "one", Units: map[string]int64{"user=7": 5, "user=8": 3}, Missed: 1},
 			{Board: board, Source: "two", Units: map[string]int64{"user=7": 4}, Missed: 2},
 		}))

@@ -15,10 +15,11 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/internal/remotetest"
+	"github.com/weir-go/weir/core/stats"
 )
 
 // lane returns the state of one lane.
-func lane(t *testing.T, l *Limiter, name string) Lane {
+func lane(t *testing.T, l *Limiter, name string) stats.Lane {
 	t.Helper()
 	for _, lane := range l.Stats().Lanes {
 		if lane.Name == name {
@@ -26,7 +27,7 @@ func lane(t *testing.T, l *Limiter, name string) Lane {
 		}
 	}
 	t.Fatalf("no lane %q", name)
-	return Lane{}
+	return stats.Lane{}
 }
 
 func statsLimiter(t *testing.T, s core.Store, policy string) *Limiter {
@@ -43,7 +44,7 @@ func TestStatsOfNothing(t *testing.T) {
 	names := make([]string, len(s.Lanes))
 	for i := range s.Lanes {
 		names[i] = s.Lanes[i].Name
-		s.Lanes[i] = Lane{}
+		s.Lanes[i] = stats.Lane{}
 	}
 	assert.Equal(t, []string{"renewals", "releases", "refunds", "charges", "hand-backs"}, names)
 	s.Lanes = nil
@@ -81,7 +82,7 @@ func TestStatsOfCallers(t *testing.T) {
 				require.NoError(t, err)
 				_, release, err := files.Acquire(t.Context(), "another")
 				require.NoError(t, err)
-				want := []PolicyStats{{Name: "files", Permits: 3}, {Name: "mail", Waiting: 3}}
+				want := []stats.Policy{{Name: "files", Permits: 3}, {Name: "mail", Waiting: 3}}
 				for _, l := range []*Limiter{mail, files} {
 					s := l.Stats()
 					assert.Equal(t, want, s.Policies)
@@ -91,10 +92,10 @@ func TestStatsOfCallers(t *testing.T) {
 				releaseTwo()
 				releaseTwo()
 				synctest.Wait()
-				assert.Equal(t, []PolicyStats{{Name: "files", Permits: 1}, {Name: "mail", Waiting: 2}}, mail.Stats().Policies)
+				assert.Equal(t, []stats.Policy{{Name: "files", Permits: 1}, {Name: "mail", Waiting: 2}}, mail.Stats().Policies)
 				release()
 				advance(time.Hour)
-				assert.Equal(t, []PolicyStats{{Name: "mail", Waiting: 1}}, mail.Stats().Policies)
+				assert.Equal(t, []stats.Policy{{Name: "mail", Waiting: 1}}, mail.Stats().Policies)
 				require.NoError(t, mail.Close())
 				synctest.Wait()
 				assert.Empty(t, mail.Stats().Policies)
@@ -121,26 +122,26 @@ func TestStatsOfLanes(t *testing.T) {
 		advance(300 * time.Millisecond)
 		give(700)
 		advance(300 * time.Millisecond)
-		assert.Equal(t, Lane{Name: "refunds", Pending: 700, Out: 1, Oldest: 600 * time.Millisecond}, lane(t, l, "refunds"))
+		assert.Equal(t, stats.Lane{Name: "refunds", Pending: 700, Out: 1, Oldest: 600 * time.Millisecond}, lane(t, l, "refunds"))
 		advance(300 * time.Millisecond)
-		assert.Equal(t, Lane{Name: "refunds", Pending: 188, Out: 512, Oldest: 600 * time.Millisecond}, lane(t, l, "refunds"))
+		assert.Equal(t, stats.Lane{Name: "refunds", Pending: 188, Out: 512, Oldest: 600 * time.Millisecond}, lane(t, l, "refunds"))
 		advance(2 * time.Second)
-		assert.Equal(t, Lane{Name: "refunds"}, lane(t, l, "refunds"))
+		assert.Equal(t, stats.Lane{Name: "refunds"}, lane(t, l, "refunds"))
 
 		// What fails waits to be sent again, until it is lost; and lost only grows.
 		s.set(func(f *fakeRemote) { f.delay, f.fail = 0, errDown })
 		give(3)
 		advance(5 * time.Second)
-		assert.Equal(t, Lane{Name: "refunds", Pending: 3, Oldest: 5 * time.Second}, lane(t, l, "refunds"))
+		assert.Equal(t, stats.Lane{Name: "refunds", Pending: 3, Oldest: 5 * time.Second}, lane(t, l, "refunds"))
 		advance(10 * time.Second)
-		assert.Equal(t, Lane{Name: "refunds", Lost: 3}, lane(t, l, "refunds"))
+		assert.Equal(t, stats.Lane{Name: "refunds", Lost: 3}, lane(t, l, "refunds"))
 		s.set(func(f *fakeRemote) { f.fail = unsureOf(errDown) })
 		give(2)
 		advance(time.Millisecond)
-		assert.Equal(t, Lane{Name: "refunds", Lost: 5}, lane(t, l, "refunds"))
+		assert.Equal(t, stats.Lane{Name: "refunds", Lost: 5}, lane(t, l, "refunds"))
 		require.Error(t, l.Close(), "it says so once")
 		require.NoError(t, l.Close())
-		assert.Equal(t, Lane{Name: "refunds", Lost: 5}, lane(t, l, "refunds"))
+		assert.Equal(t, stats.Lane{Name: "refunds", Lost: 5}, lane(t, l, "refunds"))
 
 		// More than may wait are lost at once.
 		s.set(func(f *fakeRemote) { f.fail, f.delay = nil, 900*time.Millisecond })
@@ -150,7 +151,7 @@ func TestStatsOfLanes(t *testing.T) {
 		assert.EqualValues(t, 12, lane(t, l, "refunds").Lost)
 		s.set(restore)
 		advance(time.Minute)
-		assert.Equal(t, Lane{Name: "refunds", Lost: 12}, lane(t, l, "refunds"))
+		assert.Equal(t, stats.Lane{Name: "refunds", Lost: 12}, lane(t, l, "refunds"))
 	})
 }
 
@@ -167,7 +168,7 @@ func TestStatsOfEachLane(t *testing.T) {
 		require.NoError(t, err)
 		s.set(func(f *fakeRemote) { f.delay = 500 * time.Millisecond })
 		advance(1200 * time.Millisecond)
-		assert.Equal(t, Lane{Name: "renewals", Out: 1, Oldest: 200 * time.Millisecond}, lane(t, l, "renewals"))
+		assert.Equal(t, stats.Lane{Name: "renewals", Out: 1, Oldest: 200 * time.Millisecond}, lane(t, l, "renewals"))
 		advance(time.Second / 2)
 		release()
 		var a Admission
@@ -177,12 +178,12 @@ func TestStatsOfEachLane(t *testing.T) {
 		a.Charge(2, nil)
 		advance(100 * time.Millisecond)
 		assert.Equal(t, 1, lane(t, l, "charges").Out)
-		assert.Equal(t, Lane{Name: "renewals"}, lane(t, l, "renewals"))
+		assert.Equal(t, stats.Lane{Name: "renewals"}, lane(t, l, "renewals"))
 		assert.Positive(t, lane(t, l, "releases").Out)
 		s.set(restore)
 		advance(2 * time.Second)
 		for _, lane := range l.Stats().Lanes {
-			assert.Equal(t, Lane{Name: lane.Name}, lane)
+			assert.Equal(t, stats.Lane{Name: lane.Name}, lane)
 		}
 
 		// A permit whose place somebody else has is lost.
@@ -211,27 +212,27 @@ func TestStatsOfTheLedger(t *testing.T) {
 			_, err := l.Allow(t.Context(), fmt.Sprint("k", i%2))
 			require.NoError(t, err)
 		}
-		assert.Equal(t, LedgerStats{Keys: 2, Units: 7}, l.Stats().Ledger)
+		assert.Equal(t, stats.Ledger{Keys: 2, Units: 7}, l.Stats().Ledger)
 		s.Fail(nil)
 		_, err := l.Peek(t.Context(), "k0")
 		require.NoError(t, err)
 		synctest.Wait()
-		assert.Equal(t, LedgerStats{Keys: 1, Units: 3}, l.Stats().Ledger)
-		assert.Equal(t, Lane{Name: "hand-backs"}, lane(t, l, "hand-backs"))
+		assert.Equal(t, stats.Ledger{Keys: 1, Units: 3}, l.Stats().Ledger)
+		assert.Equal(t, stats.Lane{Name: "hand-backs"}, lane(t, l, "hand-backs"))
 
 		s.FailAfter(1, errDown)
 		_, err = l.Peek(t.Context(), "k1")
 		require.NoError(t, err)
 		synctest.Wait()
-		assert.Equal(t, LedgerStats{Keys: 1, Units: 3}, l.Stats().Ledger, "surely not charged, and so owed again")
-		assert.Equal(t, Lane{Name: "hand-backs"}, lane(t, l, "hand-backs"))
+		assert.Equal(t, stats.Ledger{Keys: 1, Units: 3}, l.Stats().Ledger, "surely not charged, and so owed again")
+		assert.Equal(t, stats.Lane{Name: "hand-backs"}, lane(t, l, "hand-backs"))
 
 		s.FailAfter(1, unsureOf(errDown)) // the charge that follows the look
 		_, err = l.Peek(t.Context(), "k1")
 		require.NoError(t, err)
 		synctest.Wait()
-		assert.Equal(t, LedgerStats{}, l.Stats().Ledger)
-		assert.Equal(t, Lane{Name: "hand-backs", Lost: 1}, lane(t, l, "hand-backs"))
+		assert.Equal(t, stats.Ledger{}, l.Stats().Ledger)
+		assert.Equal(t, stats.Lane{Name: "hand-backs", Lost: 1}, lane(t, l, "hand-backs"))
 	})
 }
 
@@ -264,7 +265,7 @@ func TestStatsOfOutages(t *testing.T) {
 		last := time.Now()
 		fail("a:1", core.ClassDenied)
 		allow(local, 1)
-		want := []Outage{
+		want := []stats.Outage{
 			{Server: "a:1", Class: core.ClassDenied, Since: last, Last: last, Local: 1},
 			{Server: "b:1", Class: core.ClassTimeout, Since: since, Last: last, Local: 3, Open: 3, Closed: 4},
 		}

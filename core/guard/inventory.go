@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/stats"
 )
 
 // RuleInfo is a rule that holds for a route, as data: for a page that shows the limits, an inventory of several
@@ -257,7 +258,7 @@ func columns(lines [][]string) string {
 type Stats struct {
 	// Limiter has the callers that wait for their turn, the permits, and what is done in the background. It is that of all
 	// Guards that With and WithRule made of one; see [Guard.SharesLimiter].
-	Limiter enforce.Stats
+	Limiter stats.Limiter
 	// Queues has the rules in which requests may wait for their turn, those of routes included, in the order of the
 	// Config. A Guard that With or WithRule has made has its own.
 	Queues []QueueStats

@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/guard"
+	"github.com/weir-go/weir/core/stats"
 	"github.com/weir-go/weir/keyfunc"
 )
 
@@ -35,7 +35,7 @@ func TestStatsOfQueues(t *testing.T) {
 		advance(2500 * ms)
 		s = c.g.Stats()
 		assert.Equal(t, queues(1), s.Queues)
-		assert.Equal(t, []enforce.PolicyStats{{Name: "slow", Waiting: 1}}, s.Limiter.Policies)
+		assert.Equal(t, []stats.Policy{{Name: "slow", Waiting: 1}}, s.Limiter.Policies)
 		advance(time.Second)
 		assert.Equal(t, queues(0), c.g.Stats().Queues)
 	})

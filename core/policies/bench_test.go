@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/policies"
+	"github.com/weir-go/weir/core/stats"
 )
 
 // BenchmarkDocument writes, checks and reads a document of two hundred policies.
@@ -46,13 +46,13 @@ func BenchmarkAnnouncement(b *testing.B) {
 			Code: "100/1m", Now: "200/1m; shadow", Meaning: policies.Fleet, Location: core.Location{Prefix: "pay"},
 		})
 	}
-	u := &enforce.Usage{For: time.Hour}
+	u := &stats.Usage{For: time.Hour}
 	for i := range 100 {
-		of := enforce.PolicyUsage{Policy: fmt.Sprint("policy-", i), Tiers: []enforce.TierUsage{{UsageCounts: enforce.UsageCounts{Admitted: 1000, Refused: 17}}}}
-		for _, top := range []*enforce.TopKeys{&of.Busiest, &of.Refused} {
+		of := stats.PolicyUsage{Policy: fmt.Sprint("policy-", i), Tiers: []stats.TierUsage{{UsageCounts: stats.UsageCounts{Admitted: 1000, Refused: 17}}}}
+		for _, top := range []*stats.TopKeys{&of.Busiest, &of.Refused} {
 			top.For = time.Hour
 			for n := range policies.MaxUsageKeys {
-				top.Keys = append(top.Keys, enforce.KeyCount{Key: fmt.Sprint("user=", n), Count: 100, Error: 1})
+				top.Keys = append(top.Keys, stats.KeyCount{Key: fmt.Sprint("user=", n), Count: 100, Error: 1})
 			}
 		}
 		u.Policies = append(u.Policies, of)

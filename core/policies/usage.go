@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/stats"
 )
 
 // Bounds of a Usage that is announced.
@@ -25,8 +25,8 @@ const (
 // [MaxUsageKeys] of a list.
 //
 // A policy is a list of its name, its tiers and its keys: ["api",[["",90,10,0,0,0,0]],[600,"user=7",80,0],[]]. A tier has
-// the counts in the order of [enforce.UsageCounts], and keys begin with the seconds for which they were counted.
-func EncodeUsage(u *enforce.Usage) []byte {
+// the counts in the order of [stats.UsageCounts], and keys begin with the seconds for which they were counted.
+func EncodeUsage(u *stats.Usage) []byte {
 	const ends = `],"omitted":9223372036854775807,"keysOmitted":9223372036854775807}`
 	head := strconv.AppendInt([]byte(`{"format":1,"for":`), seconds(u.For), 10)
 	head = append(head, `,"policies":[`...)
@@ -45,7 +45,7 @@ func EncodeUsage(u *enforce.Usage) []byte {
 	keysOmitted, full := u.KeysOmitted, false
 	for rank := range MaxUsageKeys {
 		for i := range rows {
-			for list, keys := range [...]*enforce.TopKeys{&rows[i].of.Busiest, &rows[i].of.Refused} {
+			for list, keys := range [...]*stats.TopKeys{&rows[i].of.Busiest, &rows[i].of.Refused} {
 				if rank >= len(keys.Keys) {
 					continue
 				}
@@ -67,7 +67,7 @@ func EncodeUsage(u *enforce.Usage) []byte {
 			data = append(data, ',')
 		}
 		data = append(data, r.counts...)
-		for list, keys := range [...]*enforce.TopKeys{&r.of.Busiest, &r.of.Refused} {
+		for list, keys := range [...]*stats.TopKeys{&r.of.Busiest, &r.of.Refused} {
 			data = append(data, ',', '[')
 			if len(r.keys[list]) > 0 {
 				data = strconv.AppendInt(data, seconds(keys.For), 10)
@@ -89,14 +89,14 @@ func EncodeUsage(u *enforce.Usage) []byte {
 
 // usageRow is a policy as EncodeUsage writes it.
 type usageRow struct {
-	of     *enforce.PolicyUsage
+	of     *stats.PolicyUsage
 	counts []byte    // its beginning
 	keys   [2][]byte // of Busiest and of Refused
 	around int       // bytes of the rest, without keys
 }
 
 // newUsageRow returns a policy without its keys, and the number of values that it has.
-func newUsageRow(p *enforce.PolicyUsage) (r usageRow, cells int) {
+func newUsageRow(p *stats.PolicyUsage) (r usageRow, cells int) {
 	r.of = p
 	r.around = len(`,[,[9223372036854775807],[9223372036854775807]]`)
 	b := append(appendString([]byte{'['}, plain(p.Policy)), ',', '[')
@@ -116,7 +116,7 @@ func newUsageRow(p *enforce.PolicyUsage) (r usageRow, cells int) {
 }
 
 // usageKey returns a key as it follows others.
-func usageKey(k *enforce.KeyCount) []byte {
+func usageKey(k *stats.KeyCount) []byte {
 	b := appendString([]byte{','}, plain(k.Key))
 	b = appendCount(append(b, ','), k.Count)
 	return appendCount(append(b, ','), min(k.Error, k.Count))
@@ -129,7 +129,7 @@ func seconds(d time.Duration) int64 { return min(int64(max(d, 0)/time.Second), m
 
 // DecodeUsage reads what [EncodeUsage] writes, and nothing else: whoever may write an announcement can write any bytes.
 // The error is [Mistakes], of which there is one.
-func DecodeUsage(data []byte) (*enforce.Usage, error) {
+func DecodeUsage(data []byte) (*stats.Usage, error) {
 	root, err := readJSON(data, MaxUsageSize, maxUsageValues)
 	if err != nil {
 		return nil, err
@@ -142,8 +142,8 @@ func DecodeUsage(data []byte) (*enforce.Usage, error) {
 	return u, nil
 }
 
-func (b *builder) usage(n *Node) *enforce.Usage {
-	u := &enforce.Usage{}
+func (b *builder) usage(n *Node) *stats.Usage {
+	u := &stats.Usage{}
 	if b.isLater(n, UsageFormat) {
 		return u
 	}
@@ -188,7 +188,7 @@ func (b *builder) items(n *Node, path, of string, least, most int) []*Node {
 	return n.Items
 }
 
-func (b *builder) policyUsage(n *Node, path string) (p enforce.PolicyUsage) {
+func (b *builder) policyUsage(n *Node, path string) (p stats.PolicyUsage) {
 	items := b.items(n, path, "the name of a policy, its tiers, its busiest keys and those refused most", 4, 4)
 	if items == nil {
 		return p
@@ -203,7 +203,7 @@ func (b *builder) policyUsage(n *Node, path string) (p enforce.PolicyUsage) {
 		if cells == nil {
 			return p
 		}
-		var t enforce.TierUsage
+		var t stats.TierUsage
 		b.word("", &t.Tier).read(cells[0], at+"[0]")
 		for j, to := range [...]*uint64{&t.Admitted, &t.Refused, &t.Trial, &t.Failed, &t.Local, &t.Waited} {
 			*to = b.count(cells[j+1], at)
@@ -223,7 +223,7 @@ func (b *builder) policyUsage(n *Node, path string) (p enforce.PolicyUsage) {
 	return p
 }
 
-func (b *builder) topKeys(n *Node, path string) (top enforce.TopKeys) {
+func (b *builder) topKeys(n *Node, path string) (top stats.TopKeys) {
 	cells := b.items(n, path, fmt.Sprintf("seconds, and at most %d keys with a count and an error each", MaxUsageKeys), 0, 1+3*MaxUsageKeys)
 	if len(cells) == 0 {
 		return top
@@ -234,7 +234,7 @@ func (b *builder) topKeys(n *Node, path string) (top enforce.TopKeys) {
 	}
 	top.For = b.seconds(cells[0], path)
 	for cells = cells[1:]; len(cells) > 0 && !b.enough(); cells = cells[3:] {
-		var k enforce.KeyCount
+		var k stats.KeyCount
 		b.word("", &k.Key).read(cells[0], path)
 		k.Count, k.Error = b.count(cells[1], path), b.count(cells[2], path)
 		if k.Error > k.Count {

@@ -11,22 +11,22 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/policies"
+	"github.com/weir-go/weir/core/stats"
 )
 
-func aUsage() *enforce.Usage {
-	return &enforce.Usage{
+func aUsage() *stats.Usage {
+	return &stats.Usage{
 		For: 90 * time.Second,
-		Policies: []enforce.PolicyUsage{
+		Policies: []stats.PolicyUsage{
 			{
 				Policy: "api",
-				Tiers: []enforce.TierUsage{
-					{UsageCounts: enforce.UsageCounts{Admitted: 90, Refused: 10, Trial: 1, Failed: 2, Local: 3, Waited: 4}},
-					{Tier: "pro", UsageCounts: enforce.UsageCounts{Admitted: 7}},
+				Tiers: []stats.TierUsage{
+					{UsageCounts: stats.UsageCounts{Admitted: 90, Refused: 10, Trial: 1, Failed: 2, Local: 3, Waited: 4}},
+					{Tier: "pro", UsageCounts: stats.UsageCounts{Admitted: 7}},
 				},
-				Busiest: enforce.TopKeys{For: 600 * time.Second, Keys: []enforce.KeyCount{{Key: "user=7", Count: 80, Error: 2}, {Key: "ip=::1", Count: 1}}},
-				Refused: enforce.TopKeys{For: 60 * time.Second, Keys: []enforce.KeyCount{{Key: "user=7", Count: 10}}},
+				Busiest: stats.TopKeys{For: 600 * time.Second, Keys: []stats.KeyCount{{Key: "user=7", Count: 80, Error: 2}, {Key: "ip=::1", Count: 1}}},
+				Refused: stats.TopKeys{For: 60 * time.Second, Keys: []stats.KeyCount{{Key: "user=7", Count: 10}}},
 			},
 			{Policy: "login"},
 		},
@@ -36,7 +36,7 @@ func aUsage() *enforce.Usage {
 
 func TestUsageIsReadBack(t *testing.T) {
 	t.Parallel()
-	for _, u := range []*enforce.Usage{{}, aUsage()} {
+	for _, u := range []*stats.Usage{{}, aUsage()} {
 		data := policies.EncodeUsage(u)
 		require.True(t, json.Valid(data), "%s", data)
 		again, err := policies.DecodeUsage(data)
@@ -53,16 +53,16 @@ func TestUsageIsReadBack(t *testing.T) {
 func TestUsageIsBounded(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		u := &enforce.Usage{For: time.Duration(rapid.Int64().Draw(t, "for"))}
+		u := &stats.Usage{For: time.Duration(rapid.Int64().Draw(t, "for"))}
 		keys, tiers := 0, rapid.IntRange(0, 20).Draw(t, "tiers")
 		for i := range rapid.IntRange(0, 700).Draw(t, "policies") {
-			p := enforce.PolicyUsage{Policy: fmt.Sprintf("policy-%03d", i)}
+			p := stats.PolicyUsage{Policy: fmt.Sprintf("policy-%03d", i)}
 			for j := range tiers {
-				p.Tiers = append(p.Tiers, enforce.TierUsage{Tier: fmt.Sprint("tier", j), UsageCounts: enforce.UsageCounts{Admitted: uint64(i), Waited: 1 << 60}})
+				p.Tiers = append(p.Tiers, stats.TierUsage{Tier: fmt.Sprint("tier", j), UsageCounts: stats.UsageCounts{Admitted: uint64(i), Waited: 1 << 60}})
 			}
-			for _, top := range []*enforce.TopKeys{&p.Busiest, &p.Refused} {
+			for _, top := range []*stats.TopKeys{&p.Busiest, &p.Refused} {
 				for k := range []int{0, 1, 49, 50, 51, 60}[i%6] {
-					top.Keys = append(top.Keys, enforce.KeyCount{Key: strings.Repeat("\x01", i*k%40) + fmt.Sprint(k), Count: 7, Error: 9})
+					top.Keys = append(top.Keys, stats.KeyCount{Key: strings.Repeat("\x01", i*k%40) + fmt.Sprint(k), Count: 7, Error: 9})
 				}
 				keys += len(top.Keys)
 			}
@@ -84,8 +84,8 @@ func TestUsageIsBounded(t *testing.T) {
 			if p.Policy != u.Policies[i].Policy || len(p.Tiers) != tiers {
 				t.Fatalf("%s has %d tiers, of %d", p.Policy, len(p.Tiers), tiers)
 			}
-			for list, top := range []enforce.TopKeys{p.Busiest, p.Refused} {
-				all := []enforce.TopKeys{u.Policies[i].Busiest, u.Policies[i].Refused}[list]
+			for list, top := range []stats.TopKeys{p.Busiest, p.Refused} {
+				all := []stats.TopKeys{u.Policies[i].Busiest, u.Policies[i].Refused}[list]
 				there += len(top.Keys)
 				if len(top.Keys) < min(len(all.Keys), policies.MaxUsageKeys) {
 					least = min(least, len(top.Keys))

@@ -17,6 +17,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/stats"
 	"github.com/weir-go/weir/internal/redistest"
 )
 
@@ -193,10 +194,10 @@ func TestLeastRights(t *testing.T) {
 	assert.Empty(t, lost)
 	require.NoError(t, s.Release(t.Context(), []core.Permit{permit("a")}))
 
-	require.NoError(t, s.AddScores(t.Context(), []core.Scores{{Board: "rights:1", Source: "p", Units: map[string]int64{"k": 1}}}))
+	require.NoError(t, s.AddScores(t.Context(), []stats.Scores{{Board: "rights:1", Source: "p", Units: map[string]int64{"k": 1}}}))
 	scores, _, err := s.Scores(t.Context(), []string{"rights:1"}, 1)
 	require.NoError(t, err)
-	assert.Equal(t, []core.Score{{Key: "k", Low: 1, High: 1}}, scores)
+	assert.Equal(t, []stats.Score{{Key: "k", Low: 1, High: 1}}, scores)
 }
 
 // What somebody else has put under our key is discarded, and the discarded state is

@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/redisstore/internal/dial"
+	"github.com/weir-go/weir/core/stats"
 )
 
 // Ground keeps callers that wait for decisions from leaving, until they are let go. It is for the store of one server.
@@ -66,7 +66,7 @@ func (s *Store) Joined() bool { return s.only.maxKeys() > 1 }
 func (s *Store) Look() { s.only.proxy.next.Store(0) }
 
 // AddScoresTo is AddScores to boards with places for so many keys.
-func (s *Store) AddScoresTo(ctx context.Context, size int64, all ...core.Scores) error {
+func (s *Store) AddScoresTo(ctx context.Context, size int64, all ...stats.Scores) error {
 	return s.addScores(ctx, all, size)
 }
 

@@ -7,17 +7,17 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/stats"
 )
 
 // Flight is the argument of Options.Observe: a round trip to a server, with one decision or many.
-type Flight = core.Flight
+type Flight = stats.Flight
 
 // BreakerChange is the argument of Options.ObserveBreaker: the breaker of a server has opened or closed.
-type BreakerChange = core.BreakerChange
+type BreakerChange = stats.BreakerChange
 
 // Stats is the result of [Store.Stats].
-type Stats = core.StoreStats
+type Stats = stats.Store
 
 // merged returns how many decisions are made with an equal one of the same key, which comes before.
 func (f *flight) merged() (n int) {
@@ -110,15 +110,15 @@ const goneAfter = time.Minute
 // Stats returns what the Store knows of itself and of its servers, for a page or for metrics. It takes some microseconds
 // for each server. For each flight and each change of a breaker, see Observe and ObserveBreaker in [Options].
 func (s *Store) Stats() Stats {
-	stats := Stats{Deadline: s.deadline, DenyHits: s.denials.Hits()}
+	all := Stats{Deadline: s.deadline, DenyHits: s.denials.Hits()}
 	if s.mapping != nil {
-		stats.Topology = s.mapping.state()
+		all.Topology = s.mapping.state()
 	}
 	s.servers.mu.Lock()
 	at := make(map[*counts]int, len(s.servers.byAddr))
 	for _, c := range s.servers.byAddr {
-		at[c] = len(stats.Servers)
-		stats.Servers = append(stats.Servers, core.ServerStats{
+		at[c] = len(all.Servers)
+		all.Servers = append(all.Servers, stats.Server{
 			Addr: c.addr, Decisions: c.decisions.stats(), Behind: c.behind.stats(),
 		})
 	}
@@ -132,7 +132,7 @@ func (s *Store) Stats() Stats {
 		}
 	})
 	for _, n := range nodes {
-		server, asked := &stats.Servers[at[n.counts]], n.asked.since()
+		server, asked := &all.Servers[at[n.counts]], n.asked.since()
 		if at := started.Add(asked); asked != 0 && at.After(server.Asked) {
 			server.Asked = at
 		}
@@ -147,26 +147,26 @@ func (s *Store) Stats() Stats {
 			}
 		}
 	}
-	slices.SortFunc(stats.Servers, func(a, b core.ServerStats) int { return cmp.Compare(a.Addr, b.Addr) })
-	return stats
+	slices.SortFunc(all.Servers, func(a, b stats.Server) int { return cmp.Compare(a.Addr, b.Addr) })
+	return all
 }
 
 // worse returns the state of the breaker that is open, or else of the one that was so last.
-func worse(a, b core.BreakerStats) core.BreakerStats {
+func worse(a, b stats.Breaker) stats.Breaker {
 	if a.Open != b.Open && b.Open || a.Open == b.Open && b.Since.After(a.Since) {
 		return b
 	}
 	return a
 }
 
-func (t *traffic) stats() core.TrafficStats {
-	return core.TrafficStats{
+func (t *traffic) stats() stats.Traffic {
+	return stats.Traffic{
 		Flights: t.flights.Load(), Calls: t.calls.Load(), Merged: t.merged.Load(), Failures: t.failures.Load(),
 	}
 }
 
 // addStats adds what waits and is out.
-func (l *lane) addStats(into *core.TrafficStats) {
+func (l *lane) addStats(into *stats.Traffic) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	into.Waiting += l.queue.Len()
@@ -175,12 +175,12 @@ func (l *lane) addStats(into *core.TrafficStats) {
 }
 
 // state returns the state of a breaker.
-func (b *breaker) state() core.BreakerStats {
+func (b *breaker) state() stats.Breaker {
 	t := b.latest.Load()
 	if t == nil {
-		return core.BreakerStats{}
+		return stats.Breaker{}
 	}
-	s := core.BreakerStats{Open: t.open, Since: t.at}
+	s := stats.Breaker{Open: t.open, Since: t.at}
 	if t.open {
 		s.Class = classOf(t.err)
 	}

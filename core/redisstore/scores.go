@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/stats"
 	"github.com/weir-go/weir/lua"
 )
 
@@ -42,11 +43,11 @@ var boardScript = sync.OnceValue(func() *script { return newScript(lua.Board()) 
 // send its Units again: count them in the next Missed, as they may have been added.
 //
 // The user needs the rights that permits need.
-func (s *Store) AddScores(ctx context.Context, all []core.Scores) error {
+func (s *Store) AddScores(ctx context.Context, all []stats.Scores) error {
 	return s.addScores(ctx, all, boardSize)
 }
 
-func (s *Store) addScores(ctx context.Context, all []core.Scores, size int64) error {
+func (s *Store) addScores(ctx context.Context, all []stats.Scores, size int64) error {
 	entries := make([]entry, len(all))
 	for i := range all {
 		e, err := s.scores(&all[i], size)
@@ -72,7 +73,7 @@ func (s *Store) addScores(ctx context.Context, all []core.Scores, size int64) er
 }
 
 // scores returns the entry for an addition.
-func (s *Store) scores(add *core.Scores, size int64) (entry, error) {
+func (s *Store) scores(add *stats.Scores, size int64) (entry, error) {
 	name, ok := s.names.Board(add.Board)
 	if !ok {
 		return entry{}, fmt.Errorf("redisstore: the board %.80q; give 1 to 200 letters, digits or \"_.~:/=&%%@-\"", add.Board)
@@ -121,7 +122,7 @@ func (s *Store) ScoreKey(key string) string {
 // policy, the first the one that surely counts most. Any key that is not among them counts rest units at most. It asks the
 // servers for the first 4n keys of each board, at least 100, so it is for pages and tools, and it takes a second at most.
 // A board that does not exist counts nothing.
-func (s *Store) Scores(ctx context.Context, boards []string, n int) (scores []core.Score, rest int64, err error) {
+func (s *Store) Scores(ctx context.Context, boards []string, n int) (scores []stats.Score, rest int64, err error) {
 	if len(boards) > maxBoards {
 		return nil, 0, fmt.Errorf("redisstore: %d boards; give at most %d", len(boards), maxBoards)
 	}
@@ -150,7 +151,7 @@ func (s *Store) Scores(ctx context.Context, boards []string, n int) (scores []co
 	if _, err := pipe.Exec(ctx); err != nil && !isForeign(err) {
 		return nil, 0, classify(err)
 	}
-	sum := scoreSum{byKey: map[string]*core.Score{}}
+	sum := scoreSum{byKey: map[string]*stats.Score{}}
 	for _, r := range replies {
 		if err := cmp.Or(r.first.Err(), r.notes.Err()); err != nil && !isForeign(err) {
 			return nil, 0, classify(err)
@@ -177,8 +178,8 @@ const note = "!"
 
 // scoreSum adds boards up.
 type scoreSum struct {
-	byKey  map[string]*core.Score // High is beyond absent
-	absent int64                  // the most that a key has which was found on no board
+	byKey  map[string]*stats.Score // High is beyond absent
+	absent int64                   // the most that a key has which was found on no board
 }
 
 // add adds a board. first has the keys that count most, the last of them first: up to read of them, and the next one if
@@ -207,7 +208,7 @@ func (s *scoreSum) add(first, notes []redis.Z, read int) {
 			continue
 		}
 		if s.byKey[key] == nil {
-			s.byKey[key] = &core.Score{Key: key}
+			s.byKey[key] = &stats.Score{Key: key}
 		}
 		s.byKey[key].Low += max(0, unitsOf(z)-floor)
 		s.byKey[key].High += unitsOf(z) - absent
@@ -215,12 +216,12 @@ func (s *scoreSum) add(first, notes []redis.Z, read int) {
 }
 
 // first returns the n keys that count most, and the most that any other key counts.
-func (s *scoreSum) first(n int) (scores []core.Score, rest int64) {
+func (s *scoreSum) first(n int) (scores []stats.Score, rest int64) {
 	for _, score := range s.byKey {
 		score.High += s.absent
 		scores = append(scores, *score)
 	}
-	slices.SortFunc(scores, func(a, b core.Score) int {
+	slices.SortFunc(scores, func(a, b stats.Score) int {
 		return cmp.Or(cmp.Compare(b.Low, a.Low), cmp.Compare(b.High, a.High), cmp.Compare(a.Key, b.Key))
 	})
 	rest = s.absent

@@ -15,6 +15,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/stats"
 	"github.com/weir-go/weir/internal/redistest"
 )
 
@@ -43,7 +44,7 @@ func TestScoresAreBounded(t *testing.T) {
 				p = &process{map[string]int64{}}
 				processes[board+source] = p
 			}
-			add := core.Scores{Board: board, Source: source, Units: map[string]int64{}}
+			add := stats.Scores{Board: board, Source: source, Units: map[string]int64{}}
 			for range rapid.IntRange(0, 8).Draw(t, "keys") {
 				key := fmt.Sprint("k", rapid.IntRange(0, 12).Draw(t, "key"))
 				counted := rapid.Int64Range(0, 9).Draw(t, "counted")
@@ -81,7 +82,7 @@ func TestScores(t *testing.T) {
 	rdb := server.Client(t)
 	s := newStore(t, closing(t, redis.NewUniversalClient(redisstore.ClientOptions(server.Addr()))), redisstore.Options{Deadline: patient, Prefix: "pay"})
 	long := strings.Repeat("x", 300)
-	add := []core.Scores{
+	add := []stats.Scores{
 		{Board: "login:1", Source: "p1", Units: map[string]int64{"ann": 5, "ben": 2, "none": 0}},
 		{Board: "login:1", Source: "p2", Units: map[string]int64{"ann": 1, long: 4}, Missed: 3},
 		{Board: "login:2", Source: "p1", Units: map[string]int64{"ben": 9, "a key with\nspaces": 1}},
@@ -89,7 +90,7 @@ func TestScores(t *testing.T) {
 	require.NoError(t, s.AddScores(t.Context(), add))
 	scores, rest, err := s.Scores(t.Context(), []string{"login:1", "login:2", "login:3"}, 3)
 	require.NoError(t, err)
-	assert.Equal(t, []core.Score{
+	assert.Equal(t, []stats.Score{
 		{Key: "ben", Low: 11, High: 14}, {Key: "ann", Low: 6, High: 9}, {Key: s.ScoreKey(long), Low: 4, High: 7},
 	}, scores)
 	assert.EqualValues(t, 4, rest, "the fourth, or one that was missed")
@@ -105,10 +106,10 @@ func TestScores(t *testing.T) {
 	}
 
 	// What a process says of what it missed replaces what it has said before.
-	require.NoError(t, s.AddScores(t.Context(), []core.Scores{{Board: "login:1", Source: "p2", Missed: 1}}))
+	require.NoError(t, s.AddScores(t.Context(), []stats.Scores{{Board: "login:1", Source: "p2", Missed: 1}}))
 	scores, rest, err = s.Scores(t.Context(), []string{"login:1"}, 1)
 	require.NoError(t, err)
-	assert.Equal(t, []core.Score{{Key: "ann", Low: 6, High: 7}}, scores)
+	assert.Equal(t, []stats.Score{{Key: "ann", Low: 6, High: 7}}, scores)
 	assert.EqualValues(t, 5, rest)
 
 	// A thousand keys have places, and those that count most keep them.
@@ -117,7 +118,7 @@ func TestScores(t *testing.T) {
 		for i := first; i < first+200; i++ {
 			units[fmt.Sprint("k", i)] = int64(i + 1)
 		}
-		require.NoError(t, s.AddScores(t.Context(), []core.Scores{{Board: "many:1", Source: "p1", Units: units}}))
+		require.NoError(t, s.AddScores(t.Context(), []stats.Scores{{Board: "many:1", Source: "p1", Units: units}}))
 	}
 	n, err := rdb.ZCount(t.Context(), "pay:1::top:many:1", "(0", "+inf").Result()
 	require.NoError(t, err)
@@ -132,19 +133,19 @@ func TestScores(t *testing.T) {
 	for i := range 150 {
 		units[fmt.Sprint("k", i)] = int64(i + 1)
 	}
-	require.NoError(t, s.AddScores(t.Context(), []core.Scores{
+	require.NoError(t, s.AddScores(t.Context(), []stats.Scores{
 		{Board: "deep:1", Source: "p1", Units: units}, {Board: "deep:2", Source: "p1", Units: map[string]int64{"k49": 200}},
 	}))
 	scores, _, err = s.Scores(t.Context(), []string{"deep:1", "deep:2"}, 1)
 	require.NoError(t, err)
-	assert.Equal(t, []core.Score{{Key: "k49", Low: 200, High: 250}}, scores)
+	assert.Equal(t, []stats.Score{{Key: "k49", Low: 200, High: 250}}, scores)
 
 	// Something else under the name is discarded.
 	require.NoError(t, rdb.Set(t.Context(), "pay:1::top:foreign:1", "text", 0).Err())
-	require.NoError(t, s.AddScores(t.Context(), []core.Scores{{Board: "foreign:1", Source: "p1", Units: map[string]int64{"ann": 1}}}))
+	require.NoError(t, s.AddScores(t.Context(), []stats.Scores{{Board: "foreign:1", Source: "p1", Units: map[string]int64{"ann": 1}}}))
 	scores, _, err = s.Scores(t.Context(), []string{"foreign:1"}, 1)
 	require.NoError(t, err)
-	assert.Equal(t, []core.Score{{Key: "ann", Low: 1, High: 1}}, scores)
+	assert.Equal(t, []stats.Score{{Key: "ann", Low: 1, High: 1}}, scores)
 }
 
 // Under HashKeys, a server learns nobody's name, and who has the key finds it.
@@ -153,10 +154,10 @@ func TestScoresOfHashedKeys(t *testing.T) {
 	o := own()
 	o.HashKeys = []byte("a secret of 16 bytes, or more")
 	s := newStore(t, closing(t, redis.NewUniversalClient(redisstore.ClientOptions(sharedServer(t).Addr()))), o)
-	require.NoError(t, s.AddScores(t.Context(), []core.Scores{{Board: "hashed:1", Source: "p1", Units: map[string]int64{"ann": 5}}}))
+	require.NoError(t, s.AddScores(t.Context(), []stats.Scores{{Board: "hashed:1", Source: "p1", Units: map[string]int64{"ann": 5}}}))
 	scores, _, err := s.Scores(t.Context(), []string{"hashed:1"}, 5)
 	require.NoError(t, err)
-	assert.Equal(t, []core.Score{{Key: s.ScoreKey("ann"), Low: 5, High: 5}}, scores)
+	assert.Equal(t, []stats.Score{{Key: s.ScoreKey("ann"), Low: 5, High: 5}}, scores)
 	assert.NotContains(t, s.ScoreKey("ann"), "ann")
 }
 
@@ -210,7 +211,7 @@ func TestForeignBoards(t *testing.T) {
 	s, ctx := newStore(t, rdb, o), t.Context()
 	boards := []string{"foreign:1", "foreign:2"}
 	for _, board := range boards {
-		require.NoError(t, s.AddScores(ctx, []core.Scores{{Board: board, Source: "p1", Units: map[string]int64{"ann": 5}, Missed: 1}}))
+		require.NoError(t, s.AddScores(ctx, []stats.Scores{{Board: board, Source: "p1", Units: map[string]int64{"ann": 5}, Missed: 1}}))
 	}
 	names, err := rdb.Keys(ctx, o.Prefix+"*foreign:2").Result()
 	require.NoError(t, err)
@@ -232,7 +233,7 @@ func TestForeignBoards(t *testing.T) {
 	require.NoError(t, rdb.Set(ctx, names[0], "foreign", 0).Err())
 	scores, rest, err := s.Scores(ctx, boards, 5)
 	require.NoError(t, err)
-	assert.Equal(t, []core.Score{{Key: "ann", Low: 5, High: 6}}, scores, "of the other board")
+	assert.Equal(t, []stats.Score{{Key: "ann", Low: 5, High: 6}}, scores, "of the other board")
 	assert.EqualValues(t, 1, rest)
 }
 
@@ -244,16 +245,16 @@ func TestScoresOnManyServers(t *testing.T) {
 			t.Parallel()
 			top := topologies[name](t)
 			s := newStore(t, top.client(t, redistest.NewProxy(t, top.servers[0].Addr()), true), redisstore.Options{Deadline: patient})
-			var add []core.Scores
+			var add []stats.Scores
 			var boards []string
 			for i := range 20 {
 				boards = append(boards, fmt.Sprint("spread:", i))
-				add = append(add, core.Scores{Board: boards[i], Source: "p1", Units: map[string]int64{"ann": 1}, Missed: 1})
+				add = append(add, stats.Scores{Board: boards[i], Source: "p1", Units: map[string]int64{"ann": 1}, Missed: 1})
 			}
 			require.NoError(t, s.AddScores(t.Context(), add))
 			scores, rest, err := s.Scores(t.Context(), boards, 1)
 			require.NoError(t, err)
-			assert.Equal(t, []core.Score{{Key: "ann", Low: 20, High: 40}}, scores)
+			assert.Equal(t, []stats.Score{{Key: "ann", Low: 20, High: 40}}, scores)
 			assert.EqualValues(t, 20, rest)
 			for _, server := range top.servers {
 				assert.Positive(t, server.CommandStats(t)["zadd"], "each server has some of them")
@@ -270,7 +271,7 @@ func TestScoresErrors(t *testing.T) {
 	for i := range 201 {
 		units[fmt.Sprint(i)] = 1
 	}
-	for want, add := range map[string]core.Scores{
+	for want, add := range map[string]stats.Scores{
 		"board":                   {Board: "a board", Source: "p"},
 		"source":                  {Board: "b"},
 		"give at most 200":        {Board: "b", Source: "p", Units: units},
@@ -278,7 +279,7 @@ func TestScoresErrors(t *testing.T) {
 		"-2 units of a key":       {Board: "b", Source: "p", Units: map[string]int64{"k": -2}},
 		"give a key, and 0 to 2^": {Board: "b", Source: "p", Units: map[string]int64{"": 2}},
 	} {
-		require.ErrorContains(t, s.AddScores(t.Context(), []core.Scores{add}), want)
+		require.ErrorContains(t, s.AddScores(t.Context(), []stats.Scores{add}), want)
 	}
 	_, _, err := s.Scores(t.Context(), []string{"a board"}, 1)
 	require.ErrorContains(t, err, "board")
@@ -290,20 +291,20 @@ func TestScoresErrors(t *testing.T) {
 	require.Error(t, err)
 
 	// A reply that was lost may have been of an addition that was made: it is not sent again.
-	require.NoError(t, s.AddScores(t.Context(), []core.Scores{{Board: "lost:1", Source: "p"}}))
+	require.NoError(t, s.AddScores(t.Context(), []stats.Scores{{Board: "lost:1", Source: "p"}}))
 	proxy.LoseNextReply("evalsha", redistest.RST)
-	err = s.AddScores(t.Context(), []core.Scores{{Board: "lost:1", Source: "p", Units: map[string]int64{"ann": 1}}})
+	err = s.AddScores(t.Context(), []stats.Scores{{Board: "lost:1", Source: "p", Units: map[string]int64{"ann": 1}}})
 	var failed *core.StoreError
 	require.ErrorAs(t, err, &failed)
 	assert.True(t, failed.MaybeExecuted)
 	scores, _, err := s.Scores(t.Context(), []string{"lost:1"}, 1)
 	require.NoError(t, err)
-	assert.Equal(t, []core.Score{{Key: "ann", Low: 1, High: 1}}, scores)
+	assert.Equal(t, []stats.Score{{Key: "ann", Low: 1, High: 1}}, scores)
 	proxy.Reset()
 	_, _, err = s.Scores(t.Context(), []string{"lost:1"}, 1)
 	require.ErrorAs(t, err, &failed)
 	var batch *core.BatchError
-	err = s.AddScores(t.Context(), []core.Scores{{Board: "lost:1", Source: "p"}, {Board: "lost:2", Source: "p"}})
+	err = s.AddScores(t.Context(), []stats.Scores{{Board: "lost:1", Source: "p"}, {Board: "lost:2", Source: "p"}})
 	require.True(t, errors.As(err, &batch))
 	assert.Len(t, batch.Errs, 2)
 }

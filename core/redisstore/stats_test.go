@@ -14,21 +14,22 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/stats"
 	"github.com/weir-go/weir/internal/redistest"
 )
 
 // sums adds up what the observers of a store have seen, to be compared with its snapshot.
 type sums struct {
 	mu      sync.Mutex
-	servers map[string]*core.ServerStats
+	servers map[string]*stats.Server
 }
 
-func (s *sums) of(addr string, behind bool) *core.TrafficStats {
+func (s *sums) of(addr string, behind bool) *stats.Traffic {
 	if s.servers == nil {
-		s.servers = map[string]*core.ServerStats{}
+		s.servers = map[string]*stats.Server{}
 	}
 	if s.servers[addr] == nil {
-		s.servers[addr] = &core.ServerStats{Addr: addr}
+		s.servers[addr] = &stats.Server{Addr: addr}
 	}
 	if behind {
 		return &s.servers[addr].Behind
@@ -56,21 +57,21 @@ func (s *sums) breaker(b redisstore.BreakerChange) {
 }
 
 // counts returns what of a snapshot does not depend on the moment.
-func counts(s core.ServerStats) (all [8]uint64) {
-	for i, t := range []core.TrafficStats{s.Decisions, s.Behind} {
+func counts(s stats.Server) (all [8]uint64) {
+	for i, t := range []stats.Traffic{s.Decisions, s.Behind} {
 		all[4*i], all[4*i+1], all[4*i+2], all[4*i+3] = t.Flights, t.Calls, t.Merged, t.Failures
 	}
 	return all
 }
 
 // same demands that a snapshot has what the observers have seen.
-func (s *sums) same(t require.TestingT, stats redisstore.Stats) {
+func (s *sums) same(t require.TestingT, told redisstore.Stats) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, server := range stats.Servers {
+	for _, server := range told.Servers {
 		seen := s.servers[server.Addr]
 		if seen == nil {
-			seen = &core.ServerStats{}
+			seen = &stats.Server{}
 		}
 		assert.Equal(t, counts(*seen), counts(server), server.Addr)
 		assert.Equal(t, seen.Decisions.Breaker.Open, server.Decisions.Breaker.Open, server.Addr)
@@ -85,8 +86,8 @@ func TestStats(t *testing.T) {
 	rdb := closing(t, redis.NewUniversalClient(unhurried(redisstore.ClientOptions(server.Addr()))))
 	var seen sums
 	s := newStore(t, rdb, redisstore.Options{Deadline: patient, Observe: seen.flight, DenyCache: -1})
-	stats := s.Stats()
-	assert.Equal(t, redisstore.Stats{Deadline: patient, Servers: []core.ServerStats{{Addr: server.Addr()}}}, stats)
+	first := s.Stats()
+	assert.Equal(t, redisstore.Stats{Deadline: patient, Servers: []stats.Server{{Addr: server.Addr()}}}, first)
 
 	p := core.MustParse("stats: 1000000/1h")
 	take := core.Take{Policy: p, Key: "k", Cost: 1}
@@ -102,9 +103,9 @@ func TestStats(t *testing.T) {
 		})
 	}
 	require.Eventually(t, func() bool { return waiting() == 5 }, patient, time.Millisecond)
-	stats = s.Stats()
-	require.Len(t, stats.Servers, 1)
-	one := stats.Servers[0]
+	now := s.Stats()
+	require.Len(t, now.Servers, 1)
+	one := now.Servers[0]
 	assert.Equal(t, 5, one.Decisions.Waiting)
 	assert.Positive(t, one.Decisions.Out)
 	assert.Positive(t, one.Decisions.RoundTrip)
@@ -149,8 +150,8 @@ func TestStatsOfShards(t *testing.T) {
 		return err
 	}
 	last := map[string][8]uint64{}
-	stats := func() map[string]core.ServerStats {
-		all := map[string]core.ServerStats{}
+	stats := func() map[string]stats.Server {
+		all := map[string]stats.Server{}
 		for _, server := range s.Stats().Servers {
 			all[server.Addr] = server
 			for i, n := range counts(server) {

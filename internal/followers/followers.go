@@ -10,6 +10,7 @@ import (
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/policies"
+	"github.com/weir-go/weir/core/stats"
 )
 
 // Max bounds those for which a Set is prepared before it is shown. Further ones prepare it by the first request that
@@ -91,7 +92,7 @@ func (fs *Followers) States() (all []policies.RuleState) {
 
 // Usage returns u without policies that are none of theirs, and with keys as the stores keep them: where keys are hashed, in
 // hashes. Keys are left out where it is not known how they are kept.
-func (fs *Followers) Usage(u enforce.Usage) enforce.Usage {
+func (fs *Followers) Usage(u stats.Usage) stats.Usage {
 	show := map[string]shows{}
 	for _, f := range fs.all {
 		for _, r := range f.Rules() {
@@ -103,7 +104,7 @@ func (fs *Followers) Usage(u enforce.Usage) enforce.Usage {
 			show[r.Policy] = now
 		}
 	}
-	theirs := make([]enforce.PolicyUsage, 0, len(u.Policies))
+	theirs := make([]stats.PolicyUsage, 0, len(u.Policies))
 	for _, p := range u.Policies {
 		if s, is := show[p.Policy]; is {
 			p.Busiest, p.Refused = s.keys(p.Busiest), s.keys(p.Refused)
@@ -144,16 +145,16 @@ func (s shows) and(other shows) shows {
 }
 
 // keys returns keys as they are shown.
-func (s shows) keys(top enforce.TopKeys) enforce.TopKeys {
+func (s shows) keys(top stats.TopKeys) stats.TopKeys {
 	if s.unknown {
-		return enforce.TopKeys{}
+		return stats.TopKeys{}
 	}
 	if s.hash == nil {
 		return top
 	}
-	keys := make([]enforce.KeyCount, len(top.Keys))
+	keys := make([]stats.KeyCount, len(top.Keys))
 	for i, k := range top.Keys {
-		keys[i] = enforce.KeyCount{Key: s.hash(k.Key), Count: k.Count, Error: k.Error}
+		keys[i] = stats.KeyCount{Key: s.hash(k.Key), Count: k.Count, Error: k.Error}
 	}
 	top.Keys = keys
 	return top

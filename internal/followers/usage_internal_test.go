@@ -8,6 +8,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/stats"
 )
 
 // hashing is a store that hashes its keys.
@@ -47,12 +48,12 @@ func TestUsage(t *testing.T) {
 		{Policy: "none"},
 	}
 	fs := Followers{all: []follower{{Follower: enforce.NewFollower(rules[:5], nil)}, {Follower: enforce.NewFollower(rules[5:], nil)}}}
-	u := enforce.Usage{Omitted: 3, Policies: []enforce.PolicyUsage{{Policy: "another"}}}
+	u := stats.Usage{Omitted: 3, Policies: []stats.PolicyUsage{{Policy: "another"}}}
 	for _, r := range rules {
-		u.Policies = append(u.Policies, enforce.PolicyUsage{
+		u.Policies = append(u.Policies, stats.PolicyUsage{
 			Policy:  r.Policy,
-			Busiest: enforce.TopKeys{For: 7, Keys: []enforce.KeyCount{{Key: "user=7", Count: 2, Error: 1}}},
-			Refused: enforce.TopKeys{For: 8, Keys: []enforce.KeyCount{{Key: "user=7", Count: 3}}},
+			Busiest: stats.TopKeys{For: 7, Keys: []stats.KeyCount{{Key: "user=7", Count: 2, Error: 1}}},
+			Refused: stats.TopKeys{For: 8, Keys: []stats.KeyCount{{Key: "user=7", Count: 3}}},
 		})
 	}
 	got := map[string]string{}
@@ -60,7 +61,7 @@ func TestUsage(t *testing.T) {
 	for _, p := range shown.Policies {
 		got[p.Policy] = ""
 		if len(p.Busiest.Keys) > 0 {
-			assert.Equal(t, enforce.KeyCount{Key: p.Busiest.Keys[0].Key, Count: 2, Error: 1}, p.Busiest.Keys[0])
+			assert.Equal(t, stats.KeyCount{Key: p.Busiest.Keys[0].Key, Count: 2, Error: 1}, p.Busiest.Keys[0])
 			assert.Equal(t, p.Busiest.Keys[0].Key, p.Refused.Keys[0].Key)
 			got[p.Policy] = p.Busiest.Keys[0].Key
 		}

@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/stats"
 	"github.com/weir-go/weir/internal/redistest"
 	"github.com/weir-go/weir/keyfunc"
 	"github.com/weir-go/weir/nethttp"
@@ -26,9 +26,9 @@ import (
 // lost are boards that cannot be reached.
 type lost struct{}
 
-func (lost) AddScores(context.Context, []core.Scores) error { return errors.New("no way <there>") }
+func (lost) AddScores(context.Context, []stats.Scores) error { return errors.New("no way <there>") }
 
-func (lost) Scores(context.Context, []string, int) ([]core.Score, int64, error) {
+func (lost) Scores(context.Context, []string, int) ([]stats.Score, int64, error) {
 	return nil, 0, errors.New("no way <there>")
 }
 
@@ -67,7 +67,7 @@ func TestFleet(t *testing.T) {
 	require.NoError(t, o.Share(store, "api"))
 	t.Cleanup(func() { require.NoError(t, o.Close()) })
 	board := fmt.Sprintf("api:%d", time.Now().Unix()/60)
-	require.NoError(t, store.AddScores(t.Context(), []core.Scores{
+	require.NoError(t, store.AddScores(t.Context(), []stats.Scores{
 		{Board: board, Source: "one", Units: map[string]int64{"ip=203.0.113.7": 50, "ip=198.51.100.1": 3}, Missed: 1},
 		{Board: board, Source: "two", Units: map[string]int64{"ip=203.0.113.7": 40}, Missed: 2},
 	}))

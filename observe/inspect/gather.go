@@ -6,9 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/guard"
+	"github.com/weir-go/weir/core/stats"
 	"github.com/weir-go/weir/observe"
 )
 
@@ -97,10 +96,10 @@ func (s *server) traffic(behind bool) *traffic {
 }
 
 // add adds what a store knows of the server: several stores may use it.
-func (s *server) add(from *core.ServerStats) {
+func (s *server) add(from *stats.Server) {
 	for _, t := range []struct {
 		to   *traffic
-		from *core.TrafficStats
+		from *stats.Traffic
 	}{{&s.Decisions, &from.Decisions}, {&s.Behind, &from.Behind}} {
 		to, from := t.to, t.from
 		if b := &from.Breaker; to.BreakerSince.IsZero() || b.Open && !to.BreakerOpen {
@@ -120,7 +119,7 @@ func (s *server) add(from *core.ServerStats) {
 }
 
 // addLimiter adds what the Limiter of a guard does behind the requests, and the outages that it knows of.
-func (p *page) addLimiter(s *enforce.Stats) {
+func (p *page) addLimiter(s *stats.Limiter) {
 	p.Waiting += s.Waiting
 	p.Permits += s.Permits
 	for i := range s.Lanes {
@@ -157,7 +156,7 @@ func (p *page) addLimiter(s *enforce.Stats) {
 }
 
 // addOutage adds an outage. All Limiters on a store report the same ones.
-func (p *page) addOutage(o *enforce.Outage) {
+func (p *page) addOutage(o *stats.Outage) {
 	at := slices.IndexFunc(p.Servers, func(s server) bool { return s.Addr == clip(o.Server) })
 	if at < 0 {
 		p.Servers = append(p.Servers, server{Addr: clip(o.Server)})

@@ -24,8 +24,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 
-	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/guard"
+	"github.com/weir-go/weir/core/stats"
 	"github.com/weir-go/weir/observe"
 )
 
@@ -106,7 +106,7 @@ func (w *Observer) Observe(e guard.Event) {
 
 // ObserveFlight counts a round trip, and records how long it took. Give it to redisstore.Options.Observe in the place of
 // that of the [observe.Observer], for which it stands.
-func (w *Observer) ObserveFlight(f core.Flight) {
+func (w *Observer) ObserveFlight(f stats.Flight) {
 	series := w.counts.CountFlight(&f)
 	ctx := context.Background() //nolint:forbidigo // a round trip has the calls of many requests
 	w.histograms.flights.record(ctx, series, max(f.Took, 1))

@@ -19,6 +19,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/guard"
+	"github.com/weir-go/weir/core/stats"
 	"github.com/weir-go/weir/internal/race"
 	"github.com/weir-go/weir/keyfunc"
 	"github.com/weir-go/weir/nethttp"
@@ -200,8 +201,8 @@ func TestObserveAllocatesNothing(t *testing.T) {
 			}
 			without := testing.AllocsPerRun(200, check[0])
 			assert.InDelta(t, without, testing.AllocsPerRun(200, check[1]), 0)
-			w.ObserveFlight(core.Flight{Server: "10.0.0.1:6379", Took: 1})
-			assert.Zero(t, testing.AllocsPerRun(200, func() { w.ObserveFlight(core.Flight{Server: "10.0.0.1:6379", Took: 1}) }))
+			w.ObserveFlight(stats.Flight{Server: "10.0.0.1:6379", Took: 1})
+			assert.Zero(t, testing.AllocsPerRun(200, func() { w.ObserveFlight(stats.Flight{Server: "10.0.0.1:6379", Took: 1}) }))
 		})
 	}
 }
@@ -221,8 +222,8 @@ func TestFlights(t *testing.T) {
 	const servers = 100
 	for range 2 {
 		for i := range servers {
-			w.ObserveFlight(core.Flight{Server: "10.0.0." + strconv.Itoa(i) + ":6379", Calls: 3, Took: time.Millisecond})
-			w.ObserveFlight(core.Flight{Server: "10.0.0." + strconv.Itoa(i) + ":6379", Calls: 1, Took: time.Millisecond, Behind: true})
+			w.ObserveFlight(stats.Flight{Server: "10.0.0." + strconv.Itoa(i) + ":6379", Calls: 3, Took: time.Millisecond})
+			w.ObserveFlight(stats.Flight{Server: "10.0.0." + strconv.Itoa(i) + ":6379", Calls: 1, Took: time.Millisecond, Behind: true})
 		}
 	}
 	points := histogramOf(t, collected(t, reader), "weir.flight.duration").DataPoints

@@ -20,10 +20,10 @@ import (
 	"github.com/weir-go/weir/admin/publish"
 	"github.com/weir-go/weir/admin/rights"
 	"github.com/weir-go/weir/admin/site"
-	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/policies"
 	"github.com/weir-go/weir/core/policies/redissource"
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/stats"
 	"github.com/weir-go/weir/internal/redisurl"
 	"github.com/weir-go/weir/observe"
 )
@@ -175,7 +175,7 @@ func (c *serveCommand) Run(e *environment) (err error) {
 		Services: func(ctx context.Context, app string) ([]*policies.Process, int, error) {
 			return redissource.Processes(ctx, rdb, app)
 		},
-		Usages: func(ctx context.Context, app string, f func(string, *enforce.Usage, error)) error {
+		Usages: func(ctx context.Context, app string, f func(string, *stats.Usage, error)) error {
 			return redissource.Usages(ctx, rdb, app, f)
 		},
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/admin/internal/sqltest"
-	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/stats"
 	"github.com/weir-go/weir/internal/redistest"
 	"github.com/weir-go/weir/internal/redisurl"
 )
@@ -26,7 +26,7 @@ func TestWorstOf(t *testing.T) {
 	t.Cleanup(func() { _ = rdb.Close() })
 	store, err := redisstore.New(rdb, redisstore.Options{Prefix: "pay"})
 	require.NoError(t, err)
-	require.NoError(t, store.AddScores(t.Context(), []core.Scores{
+	require.NoError(t, store.AddScores(t.Context(), []stats.Scores{
 		{Board: fmt.Sprintf("api:%d", time.Now().Unix()/60), Source: "one", Units: map[string]int64{"user=7": 5}, Missed: 1},
 	}))
 	require.NoError(t, rdb.Do(t.Context(), "ACL", "SETUSER", "weir-admin", "on", ">secret", "resetkeys", "-@all", "%R~*:1::top:*",

@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/policies"
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/stats"
 	"github.com/weir-go/weir/internal/logtest"
 	"github.com/weir-go/weir/internal/redistest"
 )
@@ -204,4 +204,4 @@ func TestACL(t *testing.T) {
 }
 
 // counted is the Usage of a process that has counted nothing for a minute.
-func counted() enforce.Usage { return enforce.Usage{For: time.Minute} }
+func counted() stats.Usage { return stats.Usage{For: time.Minute} }

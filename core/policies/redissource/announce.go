@@ -14,8 +14,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/policies"
+	"github.com/weir-go/weir/core/stats"
 )
 
 // MaxProcesses is the number of processes of an app that are in its inventory. One more takes the place of the one that
@@ -67,7 +67,7 @@ func (s *Source) process() *policies.Process {
 }
 
 // usage returns what is announced of the counts.
-func (s *Source) usage() *enforce.Usage {
+func (s *Source) usage() *stats.Usage {
 	u := s.o.Usage()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,12 +128,12 @@ func Processes(ctx context.Context, rdb redis.UniversalClient, app string) (all 
 // Usages calls f with what each process of an app has counted, by its id, or with the reason why that cannot be read.
 // Those that do not announce it are left out. It is untrusted, as what [Processes] returns. Of a thousand processes there
 // may be 64 MiB, of which 3 are in memory at a time.
-func Usages(ctx context.Context, rdb redis.UniversalClient, app string, f func(id string, u *enforce.Usage, err error)) error {
+func Usages(ctx context.Context, rdb redis.UniversalClient, app string, f func(id string, u *stats.Usage, err error)) error {
 	return announced(ctx, rdb, app, UsageKey, policies.MaxUsageSize, func(id string, data []byte, err error) {
 		if err == nil && len(data) == 0 {
 			return
 		}
-		var u *enforce.Usage
+		var u *stats.Usage
 		if err == nil {
 			u, err = policies.DecodeUsage(data)
 		}

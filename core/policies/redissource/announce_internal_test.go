@@ -19,6 +19,7 @@ import (
 	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/core/policies"
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/core/stats"
 	"github.com/weir-go/weir/internal/redistest"
 	"github.com/weir-go/weir/keyfunc"
 	"github.com/weir-go/weir/nethttp"
@@ -201,7 +202,7 @@ func TestLocationIsAnnounced(t *testing.T) {
 
 // usageOf has the counts of a process, or the reason why they cannot be read.
 type usageOf struct {
-	*enforce.Usage
+	*stats.Usage
 	err error
 }
 
@@ -209,7 +210,7 @@ type usageOf struct {
 func usages(t testing.TB, rdb redis.UniversalClient, app string) map[string]usageOf {
 	t.Helper()
 	all := map[string]usageOf{}
-	require.NoError(t, Usages(t.Context(), rdb, app, func(id string, u *enforce.Usage, err error) { all[id] = usageOf{u, err} }))
+	require.NoError(t, Usages(t.Context(), rdb, app, func(id string, u *stats.Usage, err error) { all[id] = usageOf{u, err} }))
 	return all
 }
 
@@ -248,7 +249,7 @@ func TestUsageIsAnnounced(t *testing.T) {
 	require.Len(t, all, 1, "the other process announces no counts")
 	u := all[s.id].Usage
 	assert.Equal(t, "hashed", u.Policies[0].Policy, "the other policy does not follow the Source")
-	assert.Equal(t, enforce.UsageCounts{Admitted: 2, Refused: 3}, u.Policies[0].Tiers[0].UsageCounts)
+	assert.Equal(t, stats.UsageCounts{Admitted: 2, Refused: 3}, u.Policies[0].Tiers[0].UsageCounts)
 	require.Len(t, u.Policies[0].Busiest.Keys, 1)
 	assert.Regexp(t, "^~.{43}$", u.Policies[0].Busiest.Keys[0].Key)
 

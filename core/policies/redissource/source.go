@@ -14,6 +14,7 @@ import (
 
 	"github.com/weir-go/weir/core/enforce"
 	"github.com/weir-go/weir/core/policies"
+	"github.com/weir-go/weir/core/stats"
 	"github.com/weir-go/weir/internal/followers"
 )
 
@@ -39,7 +40,7 @@ type Options struct {
 	// the Usage of an observe.Observer. It is called once for each announcement, by a goroutine of the Source. Of policies
 	// that do not follow the Source nothing is announced, and keys only as their stores keep them: in hashes where they are
 	// hashed. nil means that nothing is announced of it.
-	Usage func() enforce.Usage
+	Usage func() stats.Usage
 }
 
 // Source follows the document of an app in Redis: it is an [enforce.Listener], for Config.Source of a Guard and
