@@ -5,6 +5,7 @@
 //	weir explain "20/1s, 1000/1d"
 //	weir why "api: 100/1m" user=7
 //	weir top -redis redis://127.0.0.1:6379 api
+//	weir gateway gateway.yaml
 //	weir apply -dry-run policies.yaml
 //	weir services pay
 //
@@ -42,6 +43,7 @@ type command struct {
 	Why      whyCommand      `cmd:"" help:"Explain what a request of a key would get now, by what Redis has counted, and when the next are admitted. It takes nothing."`
 	Top      topCommand      `cmd:"" help:"Show which keys the processes of a fleet have refused most, of programs that share that: Observer.Share."`
 	Apply    applyCommand    `cmd:"" help:"Make the policies of an app those of a file, all in one change, and show the differences."`
+	Gateway  gatewayCommand  `cmd:"" help:"Answer nginx, Caddy, Traefik or Envoy whether a request may pass, by the rules of a file. SIGHUP and a change of the file load it again."`
 	Get      getCommand      `cmd:"" help:"Show apps, the document of an app, or one policy."`
 	History  historyCommand  `cmd:"" help:"Show the versions of a policy, the latest first."`
 	Rollback rollbackCommand `cmd:"" help:"Make an earlier version of a policy hold again."`

@@ -1,0 +1,206 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-go/weir/internal/hosttest"
+	"github.com/weir-go/weir/internal/logtest"
+	"github.com/weir-go/weir/internal/redistest"
+)
+
+// gatewayProcess is a running weir gateway.
+type gatewayProcess struct {
+	*exec.Cmd
+
+	addr string
+	said *logtest.Log // its standard error
+	file string
+}
+
+// startGateway starts weir gateway with a file, whose listen is on any port of loopback.
+func startGateway(t *testing.T, text string) *gatewayProcess {
+	t.Helper()
+	p := &gatewayProcess{said: new(logtest.Log), file: filepath.Join(t.TempDir(), "gateway.yaml")}
+	p.write(t, text)
+	p.Cmd = exec.Command(filepath.Join(programs, "weir"), "gateway", "-drain", "1m", p.file)
+	p.Stderr = p.said
+	hosttest.Tie(p.Cmd)
+	out, err := p.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, p.Start())
+	t.Cleanup(func() {
+		_ = p.Process.Kill()
+		_ = p.Wait()
+	})
+	line, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err, p.said)
+	_, p.addr, _ = strings.Cut(strings.TrimSpace(line), "answers on ")
+	return p
+}
+
+func (p *gatewayProcess) write(t *testing.T, text string) {
+	t.Helper()
+	next := p.file + ".next"
+	require.NoError(t, os.WriteFile(next, []byte(text), 0o600))
+	require.NoError(t, os.Rename(next, p.file))
+}
+
+// check asks as nginx does, for a client.
+func (p *gatewayProcess) check(t *testing.T, client *http.Client, address string) (status int, header http.Header) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+p.addr+"/", nil)
+	require.NoError(t, err)
+	for name, value := range map[string]string{"Method": "GET", "Uri": "/", "Host": "example.com", "Address": address} {
+		r.Header.Set("X-Original-"+name, value)
+	}
+	res, err := client.Do(r)
+	require.NoError(t, err)
+	_, err = io.Copy(io.Discard, res.Body)
+	require.NoError(t, err)
+	_ = res.Body.Close()
+	return res.StatusCode, res.Header
+}
+
+// eventually waits for a condition, for a minute at most.
+func eventually(t *testing.T, what string, f func() bool) {
+	t.Helper()
+	require.Eventually(t, f, time.Minute, 20*time.Millisecond, what)
+}
+
+const gatewayText = `listen: 127.0.0.1:0
+style: nginx
+deny: 403
+rules:
+  - {policy: "api: 2/24h", key: ip}
+`
+
+func TestGateway(t *testing.T) {
+	t.Parallel()
+	p := startGateway(t, gatewayText)
+	client := &http.Client{Timeout: time.Minute}
+	defer client.CloseIdleConnections()
+	limit := func() string {
+		_, header := p.check(t, client, "203.0.113.99")
+		return header.Get("X-Ratelimit-Limit")
+	}
+	health := func() int {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+p.addr+"/healthz", nil)
+		require.NoError(t, err)
+		res, err := client.Do(r)
+		require.NoError(t, err)
+		_ = res.Body.Close()
+		return res.StatusCode
+	}
+	assert.Equal(t, http.StatusOK, health())
+	for _, want := range []int{200, 200, 403} {
+		status, header := p.check(t, client, "203.0.113.7")
+		assert.Equal(t, want, status)
+		if want == 403 {
+			assert.Equal(t, "429", header.Get("X-Weir-Status"))
+		}
+	}
+
+	// HTTP/2 without TLS.
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
+	h2 := &http.Client{Transport: &http.Transport{Protocols: protocols}, Timeout: time.Minute}
+	defer h2.CloseIdleConnections()
+	status, _ := p.check(t, h2, "203.0.113.8")
+	assert.Equal(t, http.StatusOK, status)
+
+	// A bad file keeps the last good one, and its line is named.
+	p.write(t, gatewayText+"  - {policy: \"site: many\", key: ip}\n")
+	eventually(t, "the mistake is logged", func() bool { return len(p.said.With("gateway.yaml: line 6: ")) > 0 })
+	assert.Equal(t, "2", limit())
+	p.write(t, strings.Replace(gatewayText, "127.0.0.1:0", "127.0.0.2:0", 1))
+	require.NoError(t, p.Process.Signal(syscall.SIGHUP))
+	eventually(t, "listen cannot change", func() bool { return len(p.said.With("start it again to change them")) > 0 })
+
+	// A good one is taken up, by itself and by SIGHUP, also with another algorithm under the same name.
+	p.write(t, strings.Replace(gatewayText, "2/24h", "7/24h", 1))
+	eventually(t, "the file was loaded again", func() bool { return limit() == "7" })
+	p.write(t, strings.Replace(gatewayText, "2/24h", "9/1h fixed-window", 1))
+	require.NoError(t, p.Process.Signal(syscall.SIGHUP))
+	eventually(t, "the file was loaded again", func() bool { return limit() == "9" })
+
+	// While it drains it still answers.
+	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
+	eventually(t, "it drains", func() bool { return health() == http.StatusServiceUnavailable })
+	assert.Equal(t, "9", limit())
+}
+
+// It ends by itself, with nothing left, and the socket of one that was killed is no obstacle.
+func TestGatewayEnds(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	socket, file := filepath.Join(dir, "s"), filepath.Join(dir, "gateway.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(strings.Replace(gatewayText, "127.0.0.1:0", "unix:"+socket, 1)), 0o600))
+	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", socket)
+	}, DisableKeepAlives: true}, Timeout: time.Minute}
+	for _, end := range []os.Signal{os.Kill, syscall.SIGTERM} {
+		p := &gatewayProcess{addr: "gateway", said: new(logtest.Log), Cmd: exec.Command(filepath.Join(programs, "weir"), "gateway", "-drain", "0s", file)}
+		p.Stderr = p.said
+		hosttest.Tie(p.Cmd)
+		out, err := p.StdoutPipe()
+		require.NoError(t, err)
+		require.NoError(t, p.Start())
+		_, err = bufio.NewReader(out).ReadString('\n')
+		require.NoError(t, err, p.said)
+		status, _ := p.check(t, client, "203.0.113.7")
+		assert.Equal(t, http.StatusOK, status)
+		require.NoError(t, p.Process.Signal(end))
+		if err := p.Wait(); end == syscall.SIGTERM {
+			require.NoError(t, err, p.said)
+		}
+	}
+}
+
+// Two gateways share the counts of Redis.
+func TestGatewaysOfOneRedis(t *testing.T) {
+	t.Parallel()
+	text := gatewayText + "redis: redis://" + redistest.Single(t).Addr() + "\n"
+	one, two := startGateway(t, text), startGateway(t, text)
+	client := &http.Client{Timeout: time.Minute}
+	defer client.CloseIdleConnections()
+	for i, want := range []int{200, 200, 403, 403} {
+		status, _ := []*gatewayProcess{one, two}[i%2].check(t, client, "203.0.113.7")
+		assert.Equal(t, want, status)
+	}
+}
+
+func TestGatewayMistakes(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "gateway.yaml")
+	for name, c := range map[string]struct{ text, want string }{
+		"several":  {"listen: 9090\nstyle: apache\nrules: []\n", "gateway.yaml: line 1: listen"},
+		"and next": {"listen: 9090\nstyle: apache\nrules: []\n", "gateway.yaml: line 2: style"},
+		"redis":    {gatewayText + "redis: somewhere\n", "gateway.yaml: redis"},
+		"permits":  {gatewayText + "  - {policy: \"two: 2 concurrent\", key: ip}\n", "line 6: gateway: Rules[1]"},
+	} {
+		require.NoError(t, os.WriteFile(file, []byte(c.text), 0o600))
+		got := weir(t, nil, "gateway", "-check", file)
+		assert.Equal(t, failed, got.code, name)
+		assert.Contains(t, got.err, c.want, name)
+	}
+	require.NoError(t, os.WriteFile(file, []byte(gatewayText), 0o600))
+	got := weir(t, nil, "gateway", "-check", file)
+	assert.Equal(t, 0, got.code, got.err)
+	assert.Contains(t, got.out, "without mistakes")
+	got = weir(t, nil, "gateway", filepath.Join(t.TempDir(), "none"))
+	assert.Equal(t, failed, got.code)
+}
