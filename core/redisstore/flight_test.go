@@ -103,13 +103,37 @@ func TestFlightsAgreeWithGo(t *testing.T) { //nolint:paralleltest // it computes
 	compare("mixes", 1)
 }
 
-// inFlights is texts with all takes of one TakeInOrder on one flight.
+// inFlights is texts with the takes of one TakeInOrder on as few flights as keep their order.
 type inFlights struct {
 	*texts
 	askers int
 }
 
 func (s *inFlights) TakeInOrder(ctx context.Context, takes []core.Take) (results []core.Result, err error) {
+	for len(takes) > 0 && err == nil {
+		n := inOneOrder(takes)
+		var answers []core.Result
+		answers, err = s.takeAtOnce(ctx, takes[:n])
+		results, takes = append(results, answers...), takes[n:]
+	}
+	return results, err
+}
+
+// inOneOrder returns how many of the takes are decided in the order in which they come, if they wait at the same time.
+// Policies take turns, and so do two of the same text: what is asked of one key by both has no order.
+func inOneOrder(takes []core.Take) int {
+	by := map[[2]string]core.Policy{}
+	for i, t := range takes {
+		id := [2]string{t.Policy.Name(), t.Key}
+		if before, ok := by[id]; ok && before != t.Policy {
+			return i
+		}
+		by[id] = t.Policy
+	}
+	return len(takes)
+}
+
+func (s *inFlights) takeAtOnce(ctx context.Context, takes []core.Take) (results []core.Result, err error) {
 	askers := make([]*asker, len(takes))
 	for i, t := range takes {
 		askers[i] = &asker{take: t}
