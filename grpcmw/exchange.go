@@ -2,6 +2,7 @@ package grpcmw
 
 import (
 	"context"
+	"sync"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
@@ -18,6 +19,7 @@ type exchange struct {
 	unary   grpc.UnaryHandler
 	stream  grpc.StreamHandler
 	server  any // the service, for stream
+	scratch *guard.Scratch
 
 	reply   any   // of a unary call
 	refused error // the status of a refusal, or nil
@@ -50,8 +52,12 @@ func newExchange(ctx context.Context, call Call) *exchange {
 	}
 	x.scope = scope{ctx, x}
 	x.ctx = &x.scope
+	x.scratch, _ = scratches.Get().(*guard.Scratch)
 	return x
 }
+
+// scratches are apart from exchanges, which handlers may keep, with their context.
+var scratches = sync.Pool{New: func() any { return new(guard.Scratch) }}
 
 // serve calls the handler if g admits the call, and returns the error of the call.
 func (x *exchange) serve(g *guard.Guard) (err error) {
@@ -61,13 +67,14 @@ func (x *exchange) serve(g *guard.Guard) (err error) {
 	}
 	err = g.Serve(x)
 	ended = true
+	scratches.Put(x.scratch)
 	if x.refused != nil {
-		x.reply, err = nil, x.refused
+		err = x.refused
 	}
 	return err
 }
 
-func (*exchange) Scratch() *guard.Scratch { return nil } // metadata keeps the values
+func (x *exchange) Scratch() *guard.Scratch { return x.scratch }
 
 // Next calls the handler.
 func (x *exchange) Next(ctx context.Context) (err error) {
@@ -116,13 +123,8 @@ func (*exchange) Watch() {}
 
 // Final returns the status that stands for the code of the call.
 func (x *exchange) Final(err error, panicked bool) guard.Final {
-	f := guard.Final{Bytes: -1, Panicked: panicked}
-	switch {
-	case panicked:
-		f.Status = 500
-	case x.refused != nil:
-		f.Status = statusOf(x.refused)
-	default:
+	f := guard.Final{Status: 500, Bytes: -1, Panicked: panicked}
+	if !panicked {
 		f.Status = statusOf(err)
 	}
 	return f

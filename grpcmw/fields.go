@@ -4,6 +4,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"unsafe"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
@@ -16,8 +17,12 @@ type fields struct {
 	to     grpc.ServerTransportStream // nil if the interceptor is called by no server
 	names  []string
 	values []string
-	room   struct{ names, values [6]string } // for names and values, nearly always
-	sent   atomic.Bool
+	text   []byte // of the values
+	room   struct {
+		names, values [6]string
+		text          [64]byte
+	} // for all of these, nearly always
+	sent atomic.Bool
 }
 
 // Get implements guard.Header.
@@ -34,7 +39,7 @@ func (f *fields) Set(name, value string) {
 	case "Content-Type", "Vary", "Cache-Control", "Access-Control-Expose-Headers":
 		return
 	}
-	value = printable(value)
+	value = f.keep(value)
 	if i := f.find(name); i >= 0 {
 		f.values[i] = value
 		return
@@ -101,18 +106,19 @@ func lower(name string) string {
 	}
 }
 
-// printable returns a value with "?" for each byte that metadata cannot carry.
-func printable(value string) string {
-	for i := range len(value) {
-		if value[i] < ' ' || value[i] > '~' {
-			text := []byte(value)
-			for i := range text {
-				if text[i] < ' ' || text[i] > '~' {
-					text[i] = '?'
-				}
-			}
-			return string(text)
+// keep returns a copy of a value, because the memory of the Scratch is used again before the metadata is sent. It has a
+// "?" for each byte that metadata cannot carry.
+func (f *fields) keep(value string) string {
+	if f.text == nil {
+		f.text = f.room.text[:0]
+	}
+	from := len(f.text)
+	f.text = append(f.text, value...)
+	kept := f.text[from:]
+	for i, c := range kept {
+		if c < ' ' || c > '~' {
+			kept[i] = '?'
 		}
 	}
-	return value
+	return unsafe.String(unsafe.SliceData(kept), len(kept)) // nothing is written there any more
 }
