@@ -26,7 +26,7 @@ import (
 	"github.com/weir-go/weir/keyfunc"
 )
 
-// patience is how long a test waits for what must come.
+// patience is the time for which a test waits for something that must come.
 const patience = 20 * time.Second
 
 // all is a rule of one key, with that policy.
