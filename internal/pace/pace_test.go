@@ -335,7 +335,7 @@ func TestLateTurns(t *testing.T) {
 	} {
 		p := newPace()
 		l := p.table.line("k", p)
-		now := instant(time.Second)
+		now := time.Second
 		half := quota(50, 10*time.Second)
 		l.learn(l.take(now, now, now), &half, now)
 		due := l.next(now)
