@@ -39,4 +39,9 @@
 // A stream counts once, when it begins. It holds its permits until the handler returns, also by a panic. If they are
 // lost, because Redis could not be reached for longer than their lease, its context ends, and its messages are neither
 // sent nor received any more: what waits for a message of the client goes on waiting until one comes.
+//
+// # Clients
+//
+// [Obey] returns interceptors by which a client keeps to the limits of the servers that it calls, as package
+// nethttp/obey does for HTTP.
 package grpcmw

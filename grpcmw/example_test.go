@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -75,6 +76,23 @@ func ExampleCall() {
 	// OK remaining [6]
 	// OK remaining [2]
 	// ResourceExhausted remaining [2]
+}
+
+// Calls wait until the server will admit them, for 10 seconds at most.
+func ExampleObey() {
+	obeyer, err := grpcmw.Obey(grpcmw.ObeyOptions{MaxWait: 10 * time.Second})
+	if err != nil {
+		panic(err)
+	}
+	conn, err := grpc.NewClient("dns:///items.example.com:443",
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithChainUnaryInterceptor(obeyer.Unary),
+		grpc.WithChainStreamInterceptor(obeyer.Stream))
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(conn.Close())
+	// Output: <nil>
 }
 
 // connect serves in memory, as a program does on a socket.
