@@ -56,10 +56,10 @@ func ExampleParse_algorithms() {
 }
 
 // A text in the place of another policy: what it leaves out stays.
-func ExampleParseLike() {
+func ExamplePolicy_ParseLike() {
 	login := core.MustParse("login: 5/1m; fail closed; shadow")
 	for _, text := range []string{"9/1m", "9/1m; shadow off", "9/1m; epoch 1"} {
-		p, err := core.ParseLike(text, login)
+		p, err := login.ParseLike(text)
 		if err != nil {
 			panic(err)
 		}

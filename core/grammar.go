@@ -38,20 +38,20 @@ import (
 //
 // The error is a [*SyntaxError] where the text cannot be read, and otherwise what
 // [NewPolicy] says of the numbers. No text makes Parse panic.
-func Parse(text string) (Policy, error) { return ParseLike(text, Policy{}) }
+func Parse(text string) (Policy, error) { return Policy{}.ParseLike(text) }
 
-// ParseLike is Parse for the text of a policy that stands in the place of like: the name and the options that the text
-// leaves out are those of like. "shadow off", "fail local" and "epoch 0", which say what holds anyway where nothing else
-// is said, undo what like says. "fail local" without a share keeps the share of a like that has one.
+// ParseLike is [Parse] for the text of a policy that stands in the place of p: the name and the options that the text
+// leaves out are those of p. "shadow off", "fail local" and "epoch 0", which say what holds anyway where nothing else
+// is said, undo what p says. "fail local" without a share keeps the share of a p that has one.
 //
-// With a like of "login: 5/1m; fail closed; shadow", the text "9/1m; shadow off" is "login: 9/1m; fail closed".
-func ParseLike(text string, like Policy) (Policy, error) {
-	p := parser{text: text}
-	name, limits, err := p.policy()
+// With a p of "login: 5/1m; fail closed; shadow", the text "9/1m; shadow off" is "login: 9/1m; fail closed".
+func (p Policy) ParseLike(text string) (Policy, error) {
+	r := parser{text: text}
+	name, limits, err := r.policy()
 	if err != nil {
 		return Policy{}, err
 	}
-	policy, mistakes := newPolicy(cmp.Or(name, like.Name()), p.optionsLike(like.Options()), limits)
+	policy, mistakes := newPolicy(cmp.Or(name, p.Name()), r.optionsLike(p.Options()), limits)
 	return policy, joinMistakes(fmt.Sprintf("core: policy %q: ", text), mistakes)
 }
 

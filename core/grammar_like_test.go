@@ -37,13 +37,13 @@ func TestParseLike(t *testing.T) {
 		if c.like != "" {
 			like = core.MustParse(c.like)
 		}
-		p, err := core.ParseLike(c.text, like)
+		p, err := like.ParseLike(c.text)
 		require.NoError(t, err, c.text)
 		assert.Equal(t, c.want, p.String(), "%q like %q", c.text, c.like)
 	}
-	_, err := core.ParseLike("5/1s fixed-window", core.MustParse("5/1s; wait 1s"))
+	_, err := core.MustParse("5/1s; wait 1s").ParseLike("5/1s fixed-window")
 	require.EqualError(t, err, `core: policy "5/1s fixed-window": limit 1 (5/1s fixed-window): Wait is 1s, but "fixed-window" cannot reserve; use "gcra" or "token-bucket"`)
-	_, err = core.ParseLike("5/1", core.MustParse("5/1s; wait 1s"))
+	_, err = core.MustParse("5/1s; wait 1s").ParseLike("5/1")
 	var syntax *core.SyntaxError
 	require.ErrorAs(t, err, &syntax)
 }
@@ -85,7 +85,7 @@ func TestParseLikeEveryOption(t *testing.T) {
 		}
 		like, err := core.NewPolicy("like", other, core.PerMinute(5))
 		require.NoError(t, err)
-		got, err := core.ParseLike(text, like)
+		got, err := like.ParseLike(text)
 		require.NoError(t, err, text)
 		require.Equal(t, want, got.Options(), "%s like %v", text, like)
 		require.Equal(t, "like", got.Name())
@@ -106,7 +106,7 @@ func FuzzParseLike(f *testing.F) {
 		if err != nil {
 			return
 		}
-		p, err := core.ParseLike(text, other)
+		p, err := other.ParseLike(text)
 		if err != nil {
 			require.True(t, p.IsZero())
 			return

@@ -78,13 +78,13 @@ const (
 	// SlidingLog remembers when each unit was taken: exact, for rates up to 1000, at
 	// the price of a memory that grows with the rate.
 	SlidingLog
-)
 
-// Concurrent bounds how many requests are under way at once, not how often they come:
-// a request holds a permit while it runs. It has no rate and no period; Burst is the
-// number of permits. It does not count as the others do, and has a store of its own; see
-// [PermitStore].
-const Concurrent Algorithm = 255
+	// Concurrent bounds how many requests are under way at once, not how often they come:
+	// a request holds a permit while it runs. It has no rate and no period; Burst is the
+	// number of permits. It does not count as the others do, and has a store of its own; see
+	// [PermitStore].
+	Concurrent Algorithm = 255
+)
 
 const concurrentWord = "concurrent"
 

@@ -51,7 +51,7 @@ func NewMemory(o MemoryOptions) (*Memory, error) {
 func (m *Memory) Fallback() *Memory { return m }
 
 // Location returns that m counts in the process.
-func (*Memory) Location() Location { return Location{Process: true} }
+func (*Memory) Location() stats.Location { return stats.Location{Process: true} }
 
 // begin returns the error with which a call fails before it begins.
 func (m *Memory) begin(ctx context.Context) error {

@@ -10,7 +10,7 @@ import (
 	"sync"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/explain"
 	"github.com/weir-go/weir/core/policies"
 )
 
@@ -18,7 +18,7 @@ import (
 type Look struct {
 	Rule
 	// Explanation is the answer that a request of one unit would get now, and why. It is nil where nobody can look.
-	Explanation *enforce.Explanation `json:"explanation,omitempty"`
+	Explanation *explain.Explanation `json:"explanation,omitempty"`
 	// Left is the number of units that are left of the limit that has least, and Of that limit: with 10/1s and 6 used, 4 of
 	// 10. They are 0 where nothing is counted.
 	Left int64 `json:"left"`
@@ -39,7 +39,7 @@ type Look struct {
 // Tier is the answer to a request in a tier.
 type Tier struct {
 	Tier        string              `json:"tier"`
-	Explanation enforce.Explanation `json:"explanation"`
+	Explanation explain.Explanation `json:"explanation"`
 	Left        int64               `json:"left"` // as in Look
 	Of          int64               `json:"of"`
 }
@@ -181,7 +181,7 @@ func (l *Look) read(ctx context.Context, s *Stores, r *Rule, fleet policies.Poli
 }
 
 // leastLeft returns what is left of the limit that has least, and that limit.
-func leastLeft(x *enforce.Explanation) (left, of int64) {
+func leastLeft(x *explain.Explanation) (left, of int64) {
 	p, err := core.Parse(x.Policy)
 	if err != nil { // unlimited, or blocked
 		return 0, 0

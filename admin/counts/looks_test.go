@@ -15,6 +15,7 @@ import (
 	"github.com/weir-go/weir/admin/counts"
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/follow"
 	"github.com/weir-go/weir/core/policies"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/internal/redistest"
@@ -100,11 +101,11 @@ func TestLook(t *testing.T) {
 	assert.Equal(t, []string{`free unlimited Tiers["api"]["free"]`, `mad api: 20/1h; fail closed Policies["api"]`, `pro api: 100/1h; fail closed tier "pro" of the code`}, tiers)
 
 	look = one(t, s, api, d, "user=8")
-	assert.Equal(t, enforce.Blocked, look.Explanation.Policy)
+	assert.Equal(t, follow.Blocked, look.Explanation.Policy)
 	assert.True(t, look.Refuses())
 	assert.Empty(t, look.Tiers, "its numbers hold in all of them")
 	look = one(t, s, api, d, "user=9")
-	assert.Equal(t, enforce.Unlimited, look.Explanation.Policy)
+	assert.Equal(t, follow.Unlimited, look.Explanation.Policy)
 	assert.False(t, look.Refuses())
 	look = one(t, s, api, d, "user=10")
 	assert.Equal(t, "api: 3/1h; fail closed", look.Explanation.Policy)

@@ -9,6 +9,8 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/explain"
+	"github.com/weir-go/weir/core/follow"
 	"github.com/weir-go/weir/core/policies"
 )
 
@@ -17,7 +19,7 @@ import (
 type Numbers struct {
 	*enforce.Variants
 	// Entries are the texts of the fleet, with what has become of each.
-	Entries []enforce.Entry
+	Entries []follow.Entry
 
 	rule     *Rule
 	code     *enforce.Limiter
@@ -50,9 +52,9 @@ func (n *Numbers) Then(fleet policies.Policy, revision string) *Numbers {
 	return next
 }
 
-func (n *Numbers) set() *enforce.Set {
+func (n *Numbers) set() *follow.Set {
 	name := n.rule.Policy
-	return &enforce.Set{
+	return &follow.Set{
 		Revision: n.revision,
 		Policies: map[string]string{name: n.fleet.Text},
 		Tiers:    map[string]map[string]string{name: n.fleet.Tiers},
@@ -93,7 +95,7 @@ func CodeOf(name, text string) (core.Policy, error) {
 // Of returns the Limiter for a key in a tier, "" for none: nil if it is unlimited. place is that of its numbers, such as
 // Tiers["api"]["pro"] or "code".
 func (n *Numbers) Of(key, tier string) (l *enforce.Limiter, place string) {
-	at := enforce.Entry{Policy: n.rule.Policy, Text: "it has one"}
+	at := follow.Entry{Policy: n.rule.Policy, Text: "it has one"}
 	if own, has := n.Keys[key]; has {
 		at.Field, at.Key = "Keys", key
 		return own, at.String()
@@ -115,17 +117,17 @@ func (n *Numbers) Of(key, tier string) (l *enforce.Limiter, place string) {
 // unlimited or blocked.
 func (n *Numbers) Counts(key, tier string) (p core.Policy, ok bool) {
 	l, _ := n.Of(key, tier)
-	if text := l.String(); text == enforce.Unlimited || text == enforce.Blocked {
+	if text := l.String(); text == follow.Unlimited || text == follow.Blocked {
 		return core.Policy{}, false
 	}
 	return l.Policy(), true
 }
 
 // Explain explains what a request of one unit would get, from what the View has read for [Numbers.Counts].
-func (n *Numbers) Explain(ctx context.Context, key, tier string) (x enforce.Explanation, err error) {
+func (n *Numbers) Explain(ctx context.Context, key, tier string) (x explain.Explanation, err error) {
 	l, place := n.Of(key, tier)
 	if l == nil {
-		x = enforce.Explanation{Policy: enforce.Unlimited, Key: key, Cost: 1, From: "process", Outcome: core.Admitted.String(), At: time.Now()}
+		x = explain.Explanation{Policy: follow.Unlimited, Key: key, Cost: 1, From: "process", Outcome: core.Admitted.String(), At: time.Now()}
 	} else if x, err = l.Explain(ctx, key, 1); err != nil {
 		return x, unreadable(err, key)
 	}

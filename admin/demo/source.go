@@ -6,19 +6,19 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/follow"
 	"github.com/weir-go/weir/core/policies"
 	"github.com/weir-go/weir/core/stats"
 	"github.com/weir-go/weir/internal/followers"
 )
 
-// source is an [enforce.Listener] that follows the document of an app in an exchange, as a redissource.Source follows
+// source is an [follow.Listener] that follows the document of an app in an exchange, as a redissource.Source follows
 // that in Redis.
 type source struct {
 	app, name string
 	started   time.Time
 	usage     func() stats.Usage
-	set       atomic.Pointer[enforce.Set]
+	set       atomic.Pointer[follow.Set]
 
 	mu        sync.Mutex // held while a Set is prepared and shown
 	version   policies.Version
@@ -32,11 +32,11 @@ func newSource(x *exchange, app, name string, usage func() stats.Usage) (*source
 	return s, x.join(s)
 }
 
-// Load implements [enforce.Source].
-func (s *source) Load() *enforce.Set { return s.set.Load() }
+// Load implements [follow.Source].
+func (s *source) Load() *follow.Set { return s.set.Load() }
 
-// Listen implements [enforce.Listener].
-func (s *source) Listen(f *enforce.Follower) {
+// Listen implements [follow.Listener].
+func (s *source) Listen(f *follow.Follower) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.followers.Add(f, s.set.Load())

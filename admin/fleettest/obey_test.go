@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/follow"
 	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/core/policies"
 	"github.com/weir-go/weir/core/policies/redissource"
@@ -34,7 +35,7 @@ func (f *fleet) startUsers(app, policy string, rdb redis.UniversalClient, o redi
 	store, err := redisstore.New(f.rdb, redisstore.Options{Prefix: app, Deadline: patience})
 	require.NoError(t, err)
 	u := users{urls: map[string]string{}, sources: map[string]*redissource.Source{}}
-	source := func(name string) enforce.Source {
+	source := func(name string) follow.Source {
 		o := o
 		o.Name = name
 		u.sources[name] = f.sourceOf(rdb, app, o)

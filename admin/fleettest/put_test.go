@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/follow"
 	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/core/policies"
 	"github.com/weir-go/weir/core/policies/redissource"
@@ -34,7 +35,7 @@ func (o outcome) refused() bool { return !o.admitted && !o.failed }
 const customer = "ip=127.0.0.1"
 
 // asks makes a program of a kind: a framework or the job. It asks by the policy of the code, or by what Source says.
-func asks(t *testing.T, kind, policy string, store core.Store, source enforce.Source) func() outcome {
+func asks(t *testing.T, kind, policy string, store core.Store, source follow.Source) func() outcome {
 	t.Helper()
 	if kind == "job" {
 		l, err := enforce.New(store, core.MustParse(policy), enforce.Options{Source: source})
@@ -160,7 +161,7 @@ func TestEachByPut(t *testing.T) {
 			t.Run("blocked", func(t *testing.T) {
 				ask := asks(t, kind, "blocked: 1000/1h", store, source)
 				assert.True(t, ask().admitted)
-				put("blocked", policies.Policy{Keys: map[string]string{customer: enforce.Blocked, "ip=127.0.0.2": "1/1h"}})
+				put("blocked", policies.Policy{Keys: map[string]string{customer: follow.Blocked, "ip=127.0.0.2": "1/1h"}})
 				until("blocked", func() bool { return ask().refused() })
 				assert.Equal(t, time.Minute, ask().retry)
 				_, err := f.admin.Delete(t.Context(), kind, "blocked", writeAnyway)
@@ -172,7 +173,7 @@ func TestEachByPut(t *testing.T) {
 				until("used up", func() bool { return ask().refused() })
 				put("one", policies.Policy{Keys: map[string]string{customer: "7000/1h"}})
 				until("more", func() bool { o := ask(); return o.limit == 7000 })
-				put("one", policies.Policy{Keys: map[string]string{customer: enforce.Unlimited}})
+				put("one", policies.Policy{Keys: map[string]string{customer: follow.Unlimited}})
 				until("unlimited", func() bool { o := ask(); return o.admitted && o.limit == 0 })
 				for range 10 {
 					assert.True(t, ask().admitted)

@@ -49,7 +49,7 @@ func (c *counting) counts(app, prefix, code string) {
 	name := core.MustParse(code).Name()
 	c.processes[app] = append(c.processes[app], &policies.Process{
 		ID: fmt.Sprint(app, code, prefix), Name: app + ":1", Rules: []policies.RuleState{
-			{Policy: name, Code: code, Now: code, Meaning: policies.Code, Location: core.Location{Prefix: prefix}, Place: "GET /", Key: "user(uid)"},
+			{Policy: name, Code: code, Now: code, Meaning: policies.Code, Location: stats.Location{Prefix: prefix}, Place: "GET /", Key: "user(uid)"},
 		},
 	})
 	c.at = c.at.Add(time.Minute) // announcements are read again

@@ -11,7 +11,7 @@ import (
 	"github.com/weir-go/weir/admin/counts"
 	"github.com/weir-go/weir/admin/record"
 	"github.com/weir-go/weir/admin/rights"
-	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/explain"
 	"github.com/weir-go/weir/core/policies"
 	"github.com/weir-go/weir/internal/adminapi"
 )
@@ -72,7 +72,7 @@ type Look struct {
 	Left int64 `json:"left"`
 	Of   int64 `json:"of"`
 	// Explanation has the answer that a request would get now. It is nil where nobody can look.
-	Explanation *enforce.Explanation `json:"explanation,omitempty"`
+	Explanation *explain.Explanation `json:"explanation,omitempty"`
 	// Tiers have the answers in tiers, of which MoreTiers are left out. Of a key that has numbers of its own there are none.
 	Tiers     []counts.Tier `json:"tiers,omitempty"`
 	MoreTiers int           `json:"moreTiers,omitempty"`

@@ -17,7 +17,7 @@ import (
 	"github.com/weir-go/weir/admin/preview"
 	"github.com/weir-go/weir/admin/rights"
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/explain"
 	"github.com/weir-go/weir/core/policies"
 	"github.com/weir-go/weir/internal/adminapi"
 )
@@ -350,8 +350,8 @@ func (f *fake) Look(_ context.Context, who *rights.Person, app, key, _ string) (
 	}
 	return &manage.Looks{App: app, Key: key, Looks: []manage.Look{
 		{
-			Policy: "search", Place: "GET /search", Revision: 4, Left: f.left, Of: 50, Explanation: &enforce.Explanation{Policy: "50/1m", Key: key, Result: result}, Words: "refused",
-			Tiers: []counts.Tier{{Tier: "pro", Explanation: enforce.Explanation{Policy: "500/1m"}, Left: 450, Of: 500}}, MoreTiers: 2,
+			Policy: "search", Place: "GET /search", Revision: 4, Left: f.left, Of: 50, Explanation: &explain.Explanation{Policy: "50/1m", Key: key, Result: result}, Words: "refused",
+			Tiers: []counts.Tier{{Tier: "pro", Explanation: explain.Explanation{Policy: "500/1m"}, Left: 450, Of: 500}}, MoreTiers: 2,
 			Unused: []counts.Unused{{Entry: `Tiers["search"]["free"]`, Text: "1/1m sliding-log", Why: "it differs in more than numbers"}},
 		},
 		{Policy: "login", Why: "it is counted in the processes, where nobody else can look"},

@@ -9,7 +9,7 @@ import (
 
 	"github.com/weir-go/weir/admin/manage"
 	"github.com/weir-go/weir/admin/rights"
-	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/follow"
 	"github.com/weir-go/weir/internal/adminapi"
 )
 
@@ -144,7 +144,7 @@ func keyLookOf(look manage.Look) keyLook {
 	switch {
 	case !r.Allowed() && e.Shadow:
 		l.Level, l.Word, l.Free = note, "on trial: would be refused", r.RetryAfter
-	case !r.Allowed() && e.Policy != enforce.Unlimited:
+	case !r.Allowed() && e.Policy != follow.Unlimited:
 		l.Level, l.Word, l.Free = bad, "refused", r.RetryAfter
 	case look.Of > 0 && l.Part < 0.1:
 		l.Level, l.Word = warn, "nearly used up"

@@ -23,7 +23,7 @@ import (
 	"github.com/weir-go/weir/admin/people"
 	"github.com/weir-go/weir/admin/rights"
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/explain"
 	"github.com/weir-go/weir/internal/adminapi"
 )
 
@@ -149,7 +149,7 @@ func TestKeyVerdicts(t *testing.T) {
 	f := newFake(fixed)
 	h := serve(t, f, owner)
 	of := func(outcome core.Outcome, shadow bool) manage.Look {
-		return manage.Look{Policy: "search", Left: 40, Of: 50, Explanation: &enforce.Explanation{
+		return manage.Look{Policy: "search", Left: 40, Of: 50, Explanation: &explain.Explanation{
 			Policy: "50/1m", Shadow: shadow, Result: core.Result{Outcome: outcome, Limit: 50},
 		}}
 	}

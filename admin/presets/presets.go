@@ -6,7 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/follow"
 	"github.com/weir-go/weir/core/policies"
 )
 
@@ -86,7 +86,7 @@ var presets = []Preset{
 	{
 		Name: "partners", Title: "Partners with different contracts",
 		Policy: policies.Policy{Text: "100/1m", Tiers: map[string]string{
-			"silver": "500/1m", "gold": "2000/1m", "internal": enforce.Unlimited,
+			"silver": "500/1m", "gold": "2000/1m", "internal": follow.Unlimited,
 		}},
 		Key: "the partner, with the tier from the contract",
 		Words: "The policy itself is for those who have no contract, and each tier changes nothing but the " +

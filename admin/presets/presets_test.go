@@ -10,6 +10,7 @@ import (
 	"github.com/weir-go/weir/admin/presets"
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/follow"
 	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/core/policies"
 	"github.com/weir-go/weir/internal/inwords"
@@ -42,7 +43,7 @@ func TestEachPresetHolds(t *testing.T) {
 			assert.Equal(t, p.Policy.Text, policy.String(), "it is written as programs print it")
 			assert.NotEmpty(t, inwords.Of(policy).Within)
 			for tier, text := range p.Policy.Tiers {
-				if text != enforce.Unlimited {
+				if text != follow.Unlimited {
 					_, err := enforce.FitsTier(policy, text)
 					require.NoError(t, err, tier)
 				}

@@ -11,6 +11,7 @@ import (
 	"github.com/weir-go/weir/admin/counts"
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/follow"
 	"github.com/weir-go/weir/internal/inwords"
 )
 
@@ -62,10 +63,10 @@ func Check(d Draft) Checked {
 	switch text := strings.TrimSpace(d.Text); {
 	case d.For == ForPolicy && text == "": // it is as the code says
 		return Checked{}
-	case d.For != ForPolicy && text == enforce.Unlimited, d.For == ForKey && text == enforce.Blocked:
+	case d.For != ForPolicy && text == follow.Unlimited, d.For == ForKey && text == follow.Blocked:
 		return Checked{}
 	}
-	p, err := core.ParseLike(d.Text, like)
+	p, err := like.ParseLike(d.Text)
 	if err != nil {
 		return Checked{Mistakes: mistakes(d.Text, err)}
 	}

@@ -9,6 +9,8 @@ import (
 	"github.com/weir-go/weir/admin/counts"
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/explain"
+	"github.com/weir-go/weir/core/follow"
 	"github.com/weir-go/weir/internal/inwords"
 )
 
@@ -117,7 +119,7 @@ func (r *Rule) compare(t *turn, ask *Ask) {
 }
 
 // entryOf returns the name of an entry of a Set, as in Difference.
-func entryOf(e enforce.Entry) string {
+func entryOf(e follow.Entry) string {
 	switch {
 	case e.Field == "Policies":
 		return "text"
@@ -168,7 +170,7 @@ func (s *Standing) stand(ctx context.Context, view *counts.View, t *turn) error 
 }
 
 // nextOf returns what the next request gets.
-func nextOf(x *enforce.Explanation, name string) Next {
+func nextOf(x *explain.Explanation, name string) Next {
 	policy := strings.TrimPrefix(x.Policy, name+": ")
 	next := Next{
 		Policy: policy, Numbers: x.Numbers, Outcome: x.Outcome, Trial: x.Shadow, Remaining: -1,

@@ -9,6 +9,7 @@ import (
 	"github.com/weir-go/weir/admin/internal/sqldb"
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/follow"
 	"github.com/weir-go/weir/core/policies"
 )
 
@@ -174,7 +175,7 @@ func fits(name string, p policies.Policy, code string) (found judged) {
 	for kind, texts := range map[string]map[string]string{"tier": p.Tiers, "key": p.Keys} {
 		for _, entry := range slices.Sorted(maps.Keys(texts)) {
 			text := texts[entry]
-			if text == enforce.Unlimited || kind == "key" && text == enforce.Blocked {
+			if text == follow.Unlimited || kind == "key" && text == follow.Blocked {
 				continue
 			}
 			if _, err := enforce.FitsTier(now, text); err != nil && len(found.cannotUse) < maxCannotUse {

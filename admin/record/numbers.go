@@ -6,17 +6,17 @@ import (
 	"slices"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/follow"
 	"github.com/weir-go/weir/core/policies"
 )
 
 // numbers returns an error if a text that an operator writes changes more than numbers and "shadow": of the policy, or of
 // a key of it. What counts in another way, or from another epoch on, is for owners.
 func (w *writer) numbers(name, key, text string, before *policies.Policy) error {
-	if key != "" && (text == "" || text == enforce.Blocked) {
+	if key != "" && (text == "" || text == follow.Blocked) {
 		return nil
 	}
-	if text == "" || text == enforce.Unlimited {
+	if text == "" || text == follow.Unlimited {
 		return fmt.Errorf("found %q; give numbers", text)
 	}
 	var texts []string
@@ -29,10 +29,10 @@ func (w *writer) numbers(name, key, text string, before *policies.Policy) error 
 				texts = append(texts, rule.Code)
 			}
 		}
-		read = func(now core.Policy) (core.Policy, error) { return core.ParseLike(text, now) }
+		read = func(now core.Policy) (core.Policy, error) { return now.ParseLike(text) }
 	}
 	if key != "" {
-		read = func(now core.Policy) (core.Policy, error) { return core.ParseLike(text, now) }
+		read = func(now core.Policy) (core.Policy, error) { return now.ParseLike(text) }
 	} else if len(texts) == 0 {
 		return errors.New("no process says what its code has, so that it is not known what are other numbers of the same policy")
 	}

@@ -31,6 +31,7 @@ import (
 	"github.com/weir-go/weir/admin/site"
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/policies"
+	"github.com/weir-go/weir/core/stats"
 	"github.com/weir-go/weir/internal/adminapi"
 	"github.com/weir-go/weir/observe"
 )
@@ -214,7 +215,7 @@ func newWorld(t *testing.T) *world {
 				return nil, 0, nil
 			}
 			return []*policies.Process{{App: "pay", ID: "p1", Rules: []policies.RuleState{{
-				Policy: "api", Code: "api: 10/1m", Now: "api: 10/1m", Key: "user", Meaning: policies.Code, Location: core.Location{Process: true},
+				Policy: "api", Code: "api: 10/1m", Now: "api: 10/1m", Key: "user", Meaning: policies.Code, Location: stats.Location{Process: true},
 			}}}}, 0, nil
 		},
 		Top: func(context.Context, string, string, time.Duration, int) ([]observe.Caller, uint64, error) {

@@ -21,8 +21,8 @@ import (
 	"github.com/weir-go/weir/admin/record"
 	"github.com/weir-go/weir/admin/rights"
 	"github.com/weir-go/weir/admin/site"
-	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/policies"
+	"github.com/weir-go/weir/core/stats"
 	"github.com/weir-go/weir/internal/redistest"
 )
 
@@ -42,7 +42,7 @@ func TestEndNow(t *testing.T) {
 		Services: func(context.Context, string) ([]*policies.Process, int, error) {
 			return []*policies.Process{{App: "pay", ID: "a", Meaning: policies.Fleet, Rules: []policies.RuleState{{
 				Policy: "search", Place: "GET /search", Key: "user(uid)", Code: "search: 10/1m", Now: "search: 50/1m", Meaning: policies.Fleet,
-				Location: core.Location{Prefix: "weir"},
+				Location: stats.Location{Prefix: "weir"},
 			}}}}, 0, nil
 		},
 	})

@@ -29,7 +29,6 @@ import (
 	"github.com/weir-go/weir/admin/record"
 	"github.com/weir-go/weir/admin/rights"
 	"github.com/weir-go/weir/admin/usage"
-	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/policies"
 	"github.com/weir-go/weir/core/policies/redissource"
 	"github.com/weir-go/weir/core/stats"
@@ -230,7 +229,7 @@ func (f *fleet) announce(rdb *redis.Client, times uint64) {
 				name, text := policyName(app, i), policyOf(i).Text
 				p.Rules = append(p.Rules, policies.RuleState{
 					Policy: name, Place: fmt.Sprintf("GET /orders/%03d", i), Key: "user(uid)", OverLimit: "reject",
-					Code: name + ": 10/1m", Now: name + ": " + text, Meaning: policies.Fleet, Location: core.Location{Prefix: "weir"},
+					Code: name + ": 10/1m", Now: name + ": " + text, Meaning: policies.Fleet, Location: stats.Location{Prefix: "weir"},
 				})
 				counted := stats.UsageCounts{Admitted: times * uint64(1000+i), Refused: times * uint64(i)}
 				keys := stats.TopKeys{For: time.Hour}

@@ -23,7 +23,7 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/follow"
 	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/internal/redistest"
@@ -153,8 +153,8 @@ func TestParity(t *testing.T) {
 		return g
 	}
 	key := keyfunc.Header("X-Key")
-	var source atomic.Pointer[enforce.Set]
-	source.Store(&enforce.Set{Revision: "7", Policies: map[string]string{"tokens": "99/1h"}})
+	var source atomic.Pointer[follow.Set]
+	source.Store(&follow.Set{Revision: "7", Policies: map[string]string{"tokens": "99/1h"}})
 	local := newGuard(guard.Config{
 		Rule: guard.Rule{
 			Policy: "local: 5/1h", Key: key, Tiers: map[string]string{"pro": "9/1h", "free": "unlimited"},

@@ -24,7 +24,7 @@ func (c *explainCommand) Run(e *environment) error {
 		Change *inwords.Change `json:"change,omitempty"`
 	}{Policy: withBytes(policy)}
 	if c.Then != "" {
-		then, err := core.ParseLike(c.Then, policy)
+		then, err := policy.ParseLike(c.Then)
 		if err != nil {
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/follow"
 	"github.com/weir-go/weir/core/policies"
 	"github.com/weir-go/weir/core/policies/filesource"
 )
@@ -130,9 +131,9 @@ func (f *findings) look(file string, d, before *policies.Document) {
 				text := of.texts[entry]
 				at := fmt.Sprintf("%s.%s[%q]", path, of.field, entry)
 				switch {
-				case text == enforce.Blocked && policy.Options().Shadow:
+				case text == follow.Blocked && policy.Options().Shadow:
 					warn(at, "the policy is on trial and refuses nobody, so that %q has no effect", text)
-				case text == enforce.Unlimited || text == enforce.Blocked:
+				case text == follow.Unlimited || text == follow.Blocked:
 				default:
 					if err := sameForm(policy, text); err != nil {
 						mistake(at, "no service could use it: %s", withoutPackage(err))

@@ -11,6 +11,8 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/explain"
+	"github.com/weir-go/weir/core/follow"
 	"github.com/weir-go/weir/core/policies"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/internal/redisurl"
@@ -45,12 +47,12 @@ func (c *whyCommand) Run(e *environment) error {
 	as, tier := core.Policy{}, ""
 	switch {
 	case c.As != "":
-		as, err = core.ParseLike(c.As, l.Policy())
+		as, err = l.Policy().ParseLike(c.As)
 	case c.Tier != "" && set.Keys[code.Name()][c.Key] == "":
 		if tier = set.Tiers[code.Name()][c.Tier]; tier == "" {
 			return fmt.Errorf("the policy %q has no tier %q there; give its text with -as", code.Name(), c.Tier)
 		}
-		if tier == enforce.Unlimited {
+		if tier == follow.Unlimited {
 			e.printf("the tier %q of %q is unlimited\n", c.Tier, code.Name())
 			return nil
 		}
@@ -59,7 +61,7 @@ func (c *whyCommand) Run(e *environment) error {
 	if err != nil {
 		return err
 	}
-	var x enforce.Explanation
+	var x explain.Explanation
 	if as.IsZero() {
 		x, err = l.Explain(e.ctx, c.Key, c.Cost)
 	} else {
@@ -83,7 +85,7 @@ func (c *whyCommand) Run(e *environment) error {
 }
 
 // numbers returns the policy as the code has it, and the Set whose numbers hold.
-func (c *whyCommand) numbers(e *environment) (code core.Policy, set *enforce.Set, err error) {
+func (c *whyCommand) numbers(e *environment) (code core.Policy, set *follow.Set, err error) {
 	d := new(policies.Document)
 	var services []string // the texts in the code, as the processes of the app say
 	named := policies.CheckName(c.Policy) == nil
@@ -148,12 +150,12 @@ func (c *whyCommand) record(e *environment) (*policies.Document, []string, error
 const hurry = 3 * time.Second
 
 // limiter returns a Limiter by these numbers on the Redis of the service, and what closes its client.
-func (c *whyCommand) limiter(code core.Policy, set *enforce.Set) (*enforce.Limiter, func(), error) {
+func (c *whyCommand) limiter(code core.Policy, set *follow.Set) (*enforce.Limiter, func(), error) {
 	store, closeClient, err := openStore(c.Redis, c.Prefix, c.HashKeys)
 	if err != nil {
 		return nil, nil, err
 	}
-	source := new(atomic.Pointer[enforce.Set])
+	source := new(atomic.Pointer[follow.Set])
 	source.Store(set)
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})) // of numbers that cannot be used
 	l, err := enforce.New(store, code, enforce.Options{Source: source, Log: log})

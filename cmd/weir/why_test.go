@@ -14,6 +14,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/explain"
 	"github.com/weir-go/weir/core/policies/redissource"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/internal/redistest"
@@ -65,7 +66,7 @@ func TestWhy(t *testing.T) {
 	assert.Contains(t, r.out, "limit     5/1h fixed-window: 5 used, 0 left, refuses, admits in ")
 	assert.Contains(t, r.out, "limit     2 concurrent lease 1h: 0 used, 2 left\n")
 
-	var x, own enforce.Explanation
+	var x, own explain.Explanation
 	r = weir(t, env, "why", "-json", text, "user=7")
 	require.Equal(t, 0, r.code, r.err)
 	require.NoError(t, json.Unmarshal([]byte(r.out), &x))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/follow"
 )
 
 // limits are ten units of each algorithm.
@@ -141,9 +142,9 @@ func TestCreditByNumbers(t *testing.T) {
 		require.EqualValues(t, 15, left(t, pro, "k"))
 		require.Zero(t, left(t, l, "k"))
 
-		var source atomic.Pointer[enforce.Set]
-		source.Store(&enforce.Set{Keys: map[string]map[string]string{"api": {"k": "20/1h", "free": enforce.Unlimited, "bad": enforce.Blocked}}})
-		l = follow(t, newMemory(t, 0), "api: 10/1h", enforce.Options{Source: &source})
+		var source atomic.Pointer[follow.Set]
+		source.Store(&follow.Set{Keys: map[string]map[string]string{"api": {"k": "20/1h", "free": follow.Unlimited, "bad": follow.Blocked}}})
+		l = following(t, newMemory(t, 0), "api: 10/1h", enforce.Options{Source: &source})
 		_, err = l.AllowN(t.Context(), "k", 20)
 		require.NoError(t, err)
 		give(t, l, 15)

@@ -51,28 +51,22 @@
 //
 // # Numbers that change
 //
-// A [Set] has other numbers for policies, tiers and single keys; a [Source] knows the Set of now. A package that is
-// built on a Limiter makes the Limiters of a policy by [Limiter.Variants]: one for the policy of now and one for
-// each tier and key, with an [Entry] for each text of the Set, whose Field, Tier and Key say where it stands and
-// whose Err says why it is not used. [Fits] and [FitsTier] check a text before it is published.
+// With [Options.Source] a Limiter goes by the numbers of now, and [Limiter.Policy] returns them; package follow has the
+// Set and the Source:
 //
-// # Following a fleet
-//
-// With [Options.Source] a Limiter goes by the numbers of now, and [Limiter.Policy] returns them:
-//
-//	numbers := new(atomic.Pointer[enforce.Set])
+//	numbers := new(atomic.Pointer[follow.Set])
 //	limiter, err := enforce.New(store, core.MustParse("mail: 10/1s"), enforce.Options{Source: numbers})
 //	...
-//	numbers.Store(&enforce.Set{
-//		Policies: map[string]string{"mail": "20/1s"},
-//		Keys:     map[string]map[string]string{"mail": {"customer-7": "100/1s", "customer-8": enforce.Blocked}},
-//	})
+//	numbers.Store(&follow.Set{Policies: map[string]string{"mail": "20/1s"}})
 //
-// A Source with a goroutine is a [Listener] as well: it is given a [Follower] for each Limiter and Guard, which has
-// a [Rule] for each policy and whose Prepare makes a Set ready before a request sees it. A package like guard makes
-// its Follower by [NewFollower], and holds what it makes of the Sets in a [Following], which [NewFollowing] returns:
-// Now returns that for the Set of now, and Prepare makes it before. [Limiter.LogMistakes] logs the texts that cannot
-// be used.
+// A package that is built on a Limiter makes the Limiters of a policy by [Limiter.Variants]: one for the policy of now
+// and one for each tier and key, with a [follow.Entry] for each text of the Set. [Limiter.LogMistakes] logs the texts
+// that cannot be used. [Fits] and [FitsTier] check a text before it is published.
+//
+// # What a Limiter returns about itself
+//
+// [Limiter.Stats] returns what waits, is held, is owed and fails, as a [stats.Limiter], and [Limiter.Explain] what would
+// become of a request, and why, as an [explain.Explanation].
 //
 // # When the store fails
 //

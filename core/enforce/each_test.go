@@ -14,6 +14,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/follow"
 	"github.com/weir-go/weir/core/internal/remotetest"
 )
 
@@ -200,10 +201,10 @@ func TestAllowEachAsksOnce(t *testing.T) {
 		synctest.Wait()
 		require.EqualValues(t, 198, left(t, ls[1], "acme"), "one that was admitted, and one that is kept")
 
-		var source atomic.Pointer[enforce.Set]
-		source.Store(&enforce.Set{Keys: map[string]map[string]string{"a": {"bad": enforce.Blocked, "free": enforce.Unlimited}}})
+		var source atomic.Pointer[follow.Set]
+		source.Store(&follow.Set{Keys: map[string]map[string]string{"a": {"bad": follow.Blocked, "free": follow.Unlimited}}})
 		s.calls = nil
-		a := follow(t, s, "a: 1/1h", enforce.Options{Source: &source})
+		a := following(t, s, "a: 1/1h", enforce.Options{Source: &source})
 		b, err := a.With(core.MustParse("b: 5/1h"))
 		require.NoError(t, err)
 		all = each([]*enforce.Limiter{b, a}, "k", "bad")

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/follow"
 	"github.com/weir-go/weir/core/internal/ledger"
 )
 
@@ -22,9 +23,9 @@ type engine struct {
 	// fallback decides in place of the store while it fails, under "fail local". It is the store itself if that
 	// is in the process.
 	fallback func() *core.Memory
-	memory   *core.Memory // the store, if it is in the process; nil if it is remote
-	source   Source       // that the Limiters follow; nil if there is none
-	mistakes mistakes     // of Sets, that the log has had
+	memory   *core.Memory  // the store, if it is in the process; nil if it is remote
+	source   follow.Source // that the Limiters follow; nil if there is none
+	mistakes mistakes      // of Sets, that the log has had
 
 	ledger     ledger.Ledger // what the fallback has admitted and the store has not been charged for
 	background *background

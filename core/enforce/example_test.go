@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/follow"
 )
 
 func ExampleLimiter() {
@@ -126,10 +127,10 @@ func ExampleLimiter_Variants() {
 		panic(err)
 	}
 	tiers := map[string]string{"pro": "100/1h"}
-	set := &enforce.Set{
+	set := &follow.Set{
 		Revision: "3.17",
 		Policies: map[string]string{"api": "5/1h; shadow"},
-		Keys:     map[string]map[string]string{"api": {"user=7": "500/1h", "user=8": enforce.Blocked, "user=9": "a lot"}},
+		Keys:     map[string]map[string]string{"api": {"user=7": "500/1h", "user=8": follow.Blocked, "user=9": "a lot"}},
 	}
 	now, entries := limiter.Variants(tiers, set, nil)
 	fmt.Println(now.Limiter.Policy())
@@ -165,16 +166,16 @@ func ExampleFits() {
 
 // reporting is a Source that prepares each Set before it shows it, and reports what became of it.
 type reporting struct {
-	atomic.Pointer[enforce.Set]
-	followers []*enforce.Follower
+	atomic.Pointer[follow.Set]
+	followers []*follow.Follower
 }
 
-func (r *reporting) Listen(f *enforce.Follower) {
+func (r *reporting) Listen(f *follow.Follower) {
 	r.followers = append(r.followers, f)
 	f.Prepare(r.Load())
 }
 
-func (r *reporting) show(s *enforce.Set) {
+func (r *reporting) show(s *follow.Set) {
 	for _, f := range r.followers {
 		for _, rule := range f.Rules() {
 			fmt.Println("the code has", rule.Text)
@@ -194,9 +195,9 @@ func ExampleListener() {
 	if err != nil {
 		panic(err)
 	}
-	source.show(&enforce.Set{
+	source.show(&follow.Set{
 		Policies: map[string]string{"mail": "20/1s"},
-		Keys:     map[string]map[string]string{"mail": {"customer-8": enforce.Blocked}},
+		Keys:     map[string]map[string]string{"mail": {"customer-8": follow.Blocked}},
 	})
 	fmt.Println(limiter.Policy())
 	res, err := limiter.Allow(context.Background(), "customer-8")

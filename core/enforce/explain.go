@@ -5,100 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/explain"
+	"github.com/weir-go/weir/core/follow"
 	"github.com/weir-go/weir/core/internal/algo"
 )
 
-// Explanation describes what would become of a request, and why: it is the answer of [Limiter.Explain]. Its String is a
-// text for people. In JSON, durations are nanoseconds.
-type Explanation struct {
-	// Policy is the text of the policy with the numbers that hold for the key, [Unlimited], or [Blocked].
-	Policy string `json:"policy"`
-	// Numbers is the place of these numbers: "code", an entry of the Source's Set such as Keys["mail"]["user=7"], "tier"
-	// or "given", those of ExplainAs. Revision is that of the Set in force, "" if it has none.
-	Numbers  string `json:"numbers"`
-	Revision string `json:"revision,omitempty"`
-	// Key is the key, and Stored the name under which the store keeps its counts, such as a key of Redis. StoredPermits is
-	// that of its permits. They are "" where there are none.
-	Key           string `json:"key"`
-	Stored        string `json:"stored,omitempty"`
-	StoredPermits string `json:"storedPermits,omitempty"`
-	// Cost is the number of units that was asked for.
-	Cost int64 `json:"cost"`
-	// At is the instant for which all this holds, by the clock of the store that decides.
-	At time.Time `json:"at"`
-	// From is the place of the decision: "store", "deny-cache" (the process remembers that the store has refused),
-	// "process" (the store is in the process, or the key is Unlimited or Blocked), "fallback", "open" or "closed" (the
-	// policy's fail word, because the store fails).
-	From string `json:"from"`
-	// Failure is the error of a store that fails, or "".
-	Failure string `json:"failure,omitempty"`
-	// Outcome is the decision of now, and Result what the caller would get. A request that would wait has a Result.Delay.
-	Outcome string      `json:"outcome"`
-	Result  core.Result `json:"-"`
-	// Shadow reports that the policy is a trial: a Guard lets the request pass whatever the Outcome.
-	Shadow bool `json:"shadow,omitempty"`
-	// Limits are the limits of the policy in the order of [core.Policy.Limits], permits last. There are none where nothing
-	// is counted.
-	Limits []LimitExplanation `json:"limits,omitempty"`
-	// Next are the next five times at which such a request would be admitted if nobody else came and each gave its permit
-	// back at once: the first is At if it would be admitted now. There are fewer where the cost can never fit, and none
-	// where it is 0 or nothing is counted.
-	Next []Turn `json:"next,omitempty"`
-	// Permits has the permits that are held. It is nil if the policy has none.
-	Permits *PermitExplanation `json:"permits,omitempty"`
-	// Owed is the units that this process has admitted while the store did not answer, and that the store is charged with
-	// after its next decision about the key.
-	Owed int64 `json:"owed,omitempty"`
-	// Waiting is the number of callers of this process that wait for their turn with the same key and cost.
-	Waiting int `json:"waiting,omitempty"`
-	// Notes are sentences about what else matters.
-	Notes []string `json:"notes,omitempty"`
-}
-
-// LimitExplanation is one limit in an [Explanation], as it is before the request.
-type LimitExplanation struct {
-	// Limit is the limit's text, such as "10/1s burst 20", in a process's share of the policy the part of the process.
-	Limit string `json:"limit"`
-	// Used is the number of units, or permits, in use: more than the burst if the key is in debt. Left is the number that
-	// would be admitted now.
-	Used int64 `json:"used"`
-	Left int64 `json:"left"`
-	// Refuses reports that this limit refuses the request, and Never that it always will, because the cost is above burst
-	// and debt.
-	Refuses bool `json:"refuses,omitempty"`
-	Never   bool `json:"never,omitempty"`
-	// RetryAfter is the time until this limit admits the request, if it Refuses. For permits it is the time until enough
-	// leases end, if nobody renews: mostly it comes sooner.
-	RetryAfter time.Duration `json:"retryAfter,omitempty"`
-	// Delay is the time that the request would wait for its turn at this limit, if it is admitted.
-	Delay time.Duration `json:"delay,omitempty"`
-	// ResetAfter is the time until the limit is as if unused.
-	ResetAfter time.Duration `json:"resetAfter,omitempty"`
-}
-
-// Turn is an admission in the future.
-type Turn struct {
-	// At is the instant of the admission, by the clock of the store that decides.
-	At time.Time `json:"at"`
-	// Delay is the time that it waits then, in a LeakyBucket or where it may reserve.
-	Delay time.Duration `json:"delay,omitempty"`
-}
-
-// PermitExplanation describes the permits of a key.
-type PermitExplanation struct {
-	// Held is the number of permits that are held, of Most, and Here the number of those that this process holds.
-	Held int64 `json:"held"`
-	Most int64 `json:"most"`
-	Here int64 `json:"here"`
-	// FirstEnds and LastEnds are the ends of the first and of the last of their leases, if nobody renews. They are zero if
-	// none is held.
-	FirstEnds time.Time `json:"firstEnds,omitzero"`
-	LastEnds  time.Time `json:"lastEnds,omitzero"`
-}
+// explanation is an explain.Explanation that is being made.
+type explanation explain.Explanation
 
 // The numbers of an Explanation that no entry of a Set has brought.
 const (
@@ -115,83 +31,83 @@ const (
 // rates: give it to people, and not to each request. If the store fails, the Explanation is that of the policy's fail
 // word, and its Failure says why. An error is the context's, that of a mistake, or that of a store which does not
 // implement [core.StateStore].
-func (l *Limiter) Explain(ctx context.Context, key string, cost int64) (Explanation, error) {
+func (l *Limiter) Explain(ctx context.Context, key string, cost int64) (explain.Explanation, error) {
 	return l.ExplainAsk(ctx, Ask{Key: key, Cost: cost})
 }
 
 // ExplainAs is Explain under other numbers of the policy, for which nothing is changed: "what if it were 200/1m?" p has
 // the name of l's policy, or none. Numbers that do not share the counts of those of now, such as another algorithm, find
 // what was counted under them, mostly nothing: a note says so.
-func (l *Limiter) ExplainAs(ctx context.Context, p core.Policy, key string, cost int64) (Explanation, error) {
+func (l *Limiter) ExplainAs(ctx context.Context, p core.Policy, key string, cost int64) (explain.Explanation, error) {
 	if p.IsZero() {
-		return Explanation{}, errors.New("enforce: ExplainAs without a policy; give one, such as core.MustParse(\"100/1m\")")
+		return explain.Explanation{}, errors.New("enforce: ExplainAs without a policy; give one, such as core.MustParse(\"100/1m\")")
 	}
 	if p.Name() == "" {
 		p = p.Named(l.policy.Name())
 	}
 	if p.Name() != l.policy.Name() {
-		return Explanation{}, fmt.Errorf("enforce: ExplainAs of %q for the policy %q, which has counts of its own; give other numbers under the same name", p, l.policy.Name())
+		return explain.Explanation{}, fmt.Errorf("enforce: ExplainAs of %q for the policy %q, which has counts of its own; give other numbers under the same name", p, l.policy.Name())
 	}
 	if err := checkStore(l.engine.store, p); err != nil {
-		return Explanation{}, err
+		return explain.Explanation{}, err
 	}
 	now := l.now(key)
 	_, _, permits := p.Concurrent()
 	given := &Limiter{engine: l.engine, named: l.named, policy: p, rates: hasRates(p), permits: permits}
 	x, err := given.explain(ctx, Ask{Key: key, Cost: cost})
 	if x.Numbers = numbersGiven; err != nil {
-		return Explanation{}, err
+		return explain.Explanation{}, err
 	}
 	if now.answer == asks && !sharesState(p, now.policy) {
 		x.Notes = slices.DeleteFunc(x.Notes, func(note string) bool { return note == unseen })
 		x.note("these numbers count apart from those of now, %q: what was counted under those is not in this", now.policy)
 	}
-	return x, nil
+	return explain.Explanation(x), nil
 }
 
 // ExplainAsk is Explain for what [Limiter.Begin] takes, with a Wait and AtMost, for programs that build something like a
 // guard on a Limiter.
-func (l *Limiter) ExplainAsk(ctx context.Context, ask Ask) (Explanation, error) {
+func (l *Limiter) ExplainAsk(ctx context.Context, ask Ask) (explain.Explanation, error) {
 	now := l.now(ask.Key)
 	x, err := now.explain(ctx, ask)
 	if err != nil {
-		return Explanation{}, err
+		return explain.Explanation{}, err
 	}
 	x.Numbers = numbersOfCode
 	switch {
 	case l.following != nil:
-		version := l.following.last.Load()
-		if version.set != nil {
-			x.Revision = version.set.Revision
+		set, version := l.following.Last()
+		if set != nil {
+			x.Revision = set.Revision
 		}
-		if _, own := version.of.Keys[ask.Key]; own {
-			x.Numbers = Entry{Policy: l.policy.Name(), Field: fieldKeys, Key: ask.Key}.String()
-		} else if version.of.Limiter != l.code {
-			x.Numbers = Entry{Policy: l.policy.Name(), Field: fieldPolicies}.String()
+		if _, own := version.Keys[ask.Key]; own {
+			x.Numbers = follow.Entry{Policy: l.policy.Name(), Field: fieldKeys, Key: ask.Key}.String()
+		} else if version.Limiter != l.code {
+			x.Numbers = follow.Entry{Policy: l.policy.Name(), Field: fieldPolicies}.String()
 		}
 	case l.policy.String() != l.named.policy.String():
 		x.Numbers = numbersOfTier
 	}
-	return x, nil
+	return explain.Explanation(x), nil
 }
 
 // explain explains by the numbers of l itself.
-func (l *Limiter) explain(ctx context.Context, ask Ask) (Explanation, error) {
+func (l *Limiter) explain(ctx context.Context, ask Ask) (explanation, error) {
 	t := core.Take{Policy: l.policy, Key: ask.Key, Cost: ask.Cost, AtMost: ask.AtMost, Wait: ask.Wait}
 	if err := t.ValidateState(); err != nil {
-		return Explanation{}, err
+		return explanation{}, err
 	}
 	if err := ctx.Err(); err != nil {
-		return Explanation{}, err
+		return explanation{}, err
 	}
-	x := Explanation{Policy: variant{limiter: l}.String(), Key: ask.Key, Cost: ask.Cost, Shadow: l.policy.Options().Shadow}
+	x := explanation{Policy: variant{limiter: l}.String(), Key: ask.Key, Cost: ask.Cost, Shadow: l.policy.Options().Shadow}
 	if l.answer != asks {
 		x.From, x.At = fromProcess, time.Now()
 		if err := l.answer.fill(ctx, ask.Cost, &x.Result); err != nil {
-			return Explanation{}, err
+			return explanation{}, err
 		}
 		if x.Outcome = x.Result.Outcome.String(); l.answer == admits {
-			x.Policy = Unlimited
+			x.Policy = follow.Unlimited
 		}
 		return x, nil
 	}
@@ -212,7 +128,7 @@ const (
 const unseen = "nothing is counted for this key: it was not used lately, or it is spelled otherwise, such as user=7 instead of 7"
 
 // explainState fills in what follows from the state of the key.
-func (l *Limiter) explainState(ctx context.Context, t *core.Take, x *Explanation) error {
+func (l *Limiter) explainState(ctx context.Context, t *core.Take, x *explanation) error {
 	e := l.engine
 	store, ok := e.store.(core.StateStore)
 	if !ok {
@@ -257,7 +173,7 @@ func (l *Limiter) explainState(ctx context.Context, t *core.Take, x *Explanation
 
 // decidedWithout fills in the answer of a store that fails where nothing is counted for it: what it remembers, and what
 // the fail word says.
-func (x *Explanation) decidedWithout(state *core.State, word core.Failure) bool {
+func (x *explanation) decidedWithout(state *core.State, word core.Failure) bool {
 	switch {
 	case state.Remembered != nil:
 		x.remembers(state)
@@ -272,7 +188,7 @@ func (x *Explanation) decidedWithout(state *core.State, word core.Failure) bool 
 }
 
 // describe fills in the limits as they are before the request, and the permits.
-func (x *Explanation) describe(f *forecast, now int64) {
+func (x *explanation) describe(f *forecast, now int64) {
 	limits, before := f.take.Policy.Limits(), *f
 	before.leases = f.leases.Clone()
 	res := before.ask(now)
@@ -282,7 +198,7 @@ func (x *Explanation) describe(f *forecast, now int64) {
 	}
 	x.Result = res
 	for i, limit := range limits {
-		l := LimitExplanation{Limit: limit.String()}
+		l := explain.Limit{Limit: limit.String()}
 		if limit.Algorithm == core.Concurrent {
 			held, first, last := f.leases.Held(now, now+limit.Lease.Microseconds())
 			l.Used, l.Left = held, max(0, limit.Burst-held)
@@ -294,7 +210,7 @@ func (x *Explanation) describe(f *forecast, now int64) {
 			} else if !l.Refuses {
 				l.RetryAfter = 0
 			}
-			if x.Permits = (&PermitExplanation{Held: held, Most: limit.Burst}); held > 0 {
+			if x.Permits = (&explain.Permits{Held: held, Most: limit.Burst}); held > 0 {
 				x.Permits.FirstEnds, x.Permits.LastEnds = time.UnixMicro(first), time.UnixMicro(last)
 				l.ResetAfter = microseconds(last - now)
 			}
@@ -318,7 +234,7 @@ func (x *Explanation) describe(f *forecast, now int64) {
 const nextTurns = 5
 
 // foresee fills in when the next requests would be admitted.
-func (x *Explanation) foresee(f *forecast, state core.State) {
+func (x *explanation) foresee(f *forecast, state core.State) {
 	at := state.At
 	if state.Remembered != nil {
 		at += x.remembers(&state)
@@ -333,7 +249,7 @@ func (x *Explanation) foresee(f *forecast, state core.State) {
 		res := f.ask(at)
 		switch {
 		case res.Allowed():
-			x.Next = append(x.Next, Turn{time.UnixMicro(at), res.Delay})
+			x.Next = append(x.Next, explain.Turn{At: time.UnixMicro(at), Delay: res.Delay})
 			tries = 0
 		case res.Outcome == core.Never || res.RetryAfter <= 0:
 			return
@@ -348,7 +264,7 @@ func (x *Explanation) foresee(f *forecast, state core.State) {
 }
 
 // remembers fills in the answer of a store that remembers a refusal, and returns how many microseconds it goes on to.
-func (x *Explanation) remembers(state *core.State) int64 {
+func (x *explanation) remembers(state *core.State) int64 {
 	x.From, x.Result = fromDenyCache, *state.Remembered
 	x.note("the process remembers that the store has refused, and asks it again in %v at the latest", state.RememberedFor.Round(time.Microsecond))
 	return max(0, min(state.RememberedFor, state.Remembered.RetryAfter).Microseconds())
@@ -358,95 +274,8 @@ func (x *Explanation) remembers(state *core.State) int64 {
 // rates that have been asked again.
 const maxTries = 16
 
-func (x *Explanation) note(format string, args ...any) {
+func (x *explanation) note(format string, args ...any) {
 	x.Notes = append(x.Notes, fmt.Sprintf(format, args...))
 }
 
 func microseconds(n int64) time.Duration { return time.Duration(max(0, n)) * time.Microsecond }
-
-// String returns the Explanation as lines of text that can be pasted into a ticket.
-func (x Explanation) String() string {
-	var b strings.Builder
-	line := func(name, format string, args ...any) {
-		fmt.Fprintf(&b, "%-9s %s\n", name, fmt.Sprintf(format, args...))
-	}
-	line("policy", "%s", x.Policy)
-	of := x.Numbers
-	if x.Revision != "" {
-		of += ", revision " + x.Revision
-	}
-	if of != numbersOfCode {
-		line("numbers", "%s", of)
-	}
-	line("key", "%q", x.Key)
-	for _, name := range []string{x.Stored, x.StoredPermits} {
-		if name != "" {
-			line("stored", "%s", name)
-		}
-	}
-	line("request", "cost %d, at %s", x.Cost, x.At.UTC().Format(instant))
-	answer := x.Result.String()
-	if x.Result.Limit == 0 { // nothing is counted
-		answer = x.Outcome
-		if x.Result.RetryAfter > 0 {
-			answer += fmt.Sprintf(", retry in %v", x.Result.RetryAfter)
-		}
-	}
-	line("answer", "%s (%s)", answer, x.From)
-	if x.Failure != "" {
-		line("failure", "%s", x.Failure)
-	}
-	if x.Shadow {
-		line("trial", "the policy is on trial and refuses nobody")
-	}
-	for _, l := range x.Limits {
-		line("limit", "%s: %s", l.Limit, l)
-	}
-	if p := x.Permits; p != nil && p.Held > 0 {
-		line("permits", "%d of %d held, %d by this process; leases end %s to %s", p.Held, p.Most, p.Here, p.FirstEnds.UTC().Format(instant), p.LastEnds.UTC().Format(instant))
-	}
-	if x.Waiting > 0 {
-		line("waiting", "%d callers of this process", x.Waiting)
-	}
-	if x.Owed > 0 {
-		line("owed", "%d units", x.Owed)
-	}
-	for i, turn := range x.Next {
-		after := "now"
-		if d := turn.At.Sub(x.At); d > 0 {
-			after = "in " + d.String()
-		}
-		if turn.Delay > 0 {
-			after += ", then waits " + turn.Delay.String()
-		}
-		name := ""
-		if i == 0 {
-			name = "next"
-		}
-		line(name, "%s (%s)", turn.At.UTC().Format(instant), after)
-	}
-	for _, n := range x.Notes {
-		line("note", "%s", n)
-	}
-	return b.String()
-}
-
-// instant is the form of an instant in a text.
-const instant = "2006-01-02T15:04:05.000000Z"
-
-// String returns what is used and left, and whether the limit refuses, as in "10 used, 0 left, refuses, admits in 100ms".
-func (l LimitExplanation) String() string {
-	text := fmt.Sprintf("%d used, %d left", l.Used, l.Left)
-	switch {
-	case l.Never:
-		text += ", refuses: the cost can never fit"
-	case l.Refuses:
-		text += fmt.Sprintf(", refuses, admits in %v", l.RetryAfter)
-	case l.Delay > 0:
-		text += fmt.Sprintf(", its turn is in %v", l.Delay)
-	}
-	if l.ResetAfter > 0 {
-		text += fmt.Sprintf(", as if unused in %v", l.ResetAfter)
-	}
-	return text
-}

@@ -18,6 +18,8 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/explain"
+	"github.com/weir-go/weir/core/follow"
 	"github.com/weir-go/weir/core/internal/remotetest"
 	"github.com/weir-go/weir/internal/explaintest"
 	"github.com/weir-go/weir/internal/race"
@@ -154,12 +156,12 @@ func pause(d time.Duration) {
 // The numbers that hold for the key, and where they come from.
 func TestExplainNumbers(t *testing.T) {
 	t.Parallel()
-	source := new(atomic.Pointer[enforce.Set])
+	source := new(atomic.Pointer[follow.Set])
 	l, err := enforce.New(nil, core.MustParse("api: 10/1h; epoch 3"), enforce.Options{Source: source, Log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	_, err = l.AllowN(t.Context(), "user=7", 4)
 	require.NoError(t, err)
-	explain := func(key string) enforce.Explanation {
+	explain := func(key string) explain.Explanation {
 		t.Helper()
 		x, err := l.Explain(t.Context(), key, 1)
 		require.NoError(t, err)
@@ -174,7 +176,7 @@ func TestExplainNumbers(t *testing.T) {
 	assert.EqualValues(t, 4, x.Limits[0].Used)
 	assert.EqualValues(t, 6, x.Limits[0].Left)
 
-	source.Store(&enforce.Set{
+	source.Store(&follow.Set{
 		Revision: "3.17",
 		Policies: map[string]string{"api": "20/1h"},
 		Keys:     map[string]map[string]string{"api": {"user=1": "unlimited", "user=2": "blocked", "user=3": "2/1h", "user=4": "2/1x"}},

@@ -19,15 +19,16 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/follow"
 	"github.com/weir-go/weir/core/internal/remotetest"
 	"github.com/weir-go/weir/internal/race"
 )
 
 // numbers is a Source that can be changed.
-type numbers = atomic.Pointer[enforce.Set]
+type numbers = atomic.Pointer[follow.Set]
 
-func set(policy string, keys ...string) *enforce.Set {
-	s := &enforce.Set{Policies: map[string]string{}, Keys: map[string]map[string]string{"job": {}}}
+func set(policy string, keys ...string) *follow.Set {
+	s := &follow.Set{Policies: map[string]string{}, Keys: map[string]map[string]string{"job": {}}}
 	if policy != "" {
 		s.Policies["job"] = policy
 	}
@@ -37,7 +38,7 @@ func set(policy string, keys ...string) *enforce.Set {
 	return s
 }
 
-func follow(t testing.TB, store core.Store, policy string, o enforce.Options) *enforce.Limiter {
+func following(t testing.TB, store core.Store, policy string, o enforce.Options) *enforce.Limiter {
 	l, err := enforce.New(store, core.MustParse(policy), o)
 	require.NoError(t, err)
 	return l
@@ -46,7 +47,7 @@ func follow(t testing.TB, store core.Store, policy string, o enforce.Options) *e
 // Numbers hold from the next call on, and go again.
 func TestLimiterFollows(t *testing.T) {
 	source, log, ctx := new(numbers), new(strings.Builder), t.Context()
-	l := follow(t, nil, "job: 10/1h fixed-window", enforce.Options{Source: source, Log: slog.New(slog.NewTextHandler(log, nil))})
+	l := following(t, nil, "job: 10/1h fixed-window", enforce.Options{Source: source, Log: slog.New(slog.NewTextHandler(log, nil))})
 	remaining := func(key string, want int64) {
 		t.Helper()
 		assert.Equal(t, want, left(t, l, key))
@@ -73,7 +74,7 @@ func TestLimiterFollows(t *testing.T) {
 
 	other, err := l.With(core.MustParse("other: 1/1h"))
 	require.NoError(t, err)
-	source.Store(&enforce.Set{Policies: map[string]string{"other": "7/1h"}, Tiers: map[string]map[string]string{"other": {"pro": "nonsense"}}})
+	source.Store(&follow.Set{Policies: map[string]string{"other": "7/1h"}, Tiers: map[string]map[string]string{"other": {"pro": "nonsense"}}})
 	assert.EqualValues(t, 7, left(t, other, "a"))
 	assert.Equal(t, 2, strings.Count(log.String(), "\n"), "a Limiter has no tiers")
 	fixed, err := l.Variant(core.MustParse("30/1h fixed-window"))
@@ -82,13 +83,13 @@ func TestLimiterFollows(t *testing.T) {
 	assert.EqualValues(t, 26, left(t, fixed, "a"), "a Variant follows nothing")
 
 	_, err = enforce.New(nil, core.MustParse("job: 1/1h"), enforce.Options{Source: (*numbers)(nil)})
-	require.EqualError(t, err, "enforce: Source is a nil *atomic.Pointer[github.com/weir-go/weir/core/enforce.Set]; leave it out, or give one such as new(atomic.Pointer[enforce.Set])")
+	require.EqualError(t, err, "enforce: Source is a nil *atomic.Pointer[github.com/weir-go/weir/core/follow.Set]; leave it out, or give one such as new(atomic.Pointer[follow.Set])")
 }
 
 // Each method goes by the numbers of its key.
 func TestLimiterFollowsByKey(t *testing.T) {
 	source, ctx := new(numbers), t.Context()
-	l := follow(t, nil, "job: 1/1h, 1 concurrent; wait 1h", enforce.Options{Source: source})
+	l := following(t, nil, "job: 1/1h, 1 concurrent; wait 1h", enforce.Options{Source: source})
 	source.Store(set("", "more", "5/1h, 5 concurrent", "bad", "blocked", "free", "unlimited"))
 	for key, want := range map[string]int64{"one": 1, "more": 5, "bad": 0, "free": 9} {
 		res, err := l.UpTo(ctx, key, 9)
@@ -117,7 +118,7 @@ func TestLimiterFollowsByKey(t *testing.T) {
 	require.NoError(t, l.Wait(ctx, "free", 1000))
 
 	// Nothing of what is unlimited reaches the store.
-	deaf := follow(t, unasked{t}, "job: 1/1h, 1 concurrent; wait 1h", enforce.Options{Source: source})
+	deaf := following(t, unasked{t}, "job: 1/1h, 1 concurrent; wait 1h", enforce.Options{Source: source})
 	var a enforce.Admission
 	require.NoError(t, deaf.Begin(ctx, enforce.Ask{Key: "free", Cost: 5}, &a))
 	assert.EqualValues(t, 5, a.Result.Taken)
@@ -149,7 +150,7 @@ func TestLimiterFollowsOptions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source, ctx := new(numbers), t.Context()
 		remote := remotetest.New(newMemory(t, 0))
-		l := follow(t, remote, "job: 10/1h burst 1; wait 1s; fail closed", enforce.Options{Source: source, Log: slog.New(slog.DiscardHandler)})
+		l := following(t, remote, "job: 10/1h burst 1; wait 1s; fail closed", enforce.Options{Source: source, Log: slog.New(slog.DiscardHandler)})
 		remote.Fail(&core.StoreError{Class: core.ClassDown})
 		for range 3 {
 			source.Store(nil)
@@ -191,7 +192,7 @@ type delayed struct {
 	answer chan struct{} // closed when it gets its answer
 }
 
-func (d *delayed) Load() *enforce.Set {
+func (d *delayed) Load() *follow.Set {
 	set := d.numbers.Load()
 	if d.hold.CompareAndSwap(true, false) {
 		close(d.has)
@@ -203,7 +204,7 @@ func (d *delayed) Load() *enforce.Set {
 // A caller that comes late with an old Set does not bring its numbers back: where a text cannot be used, they would stay.
 func TestLimiterDoesNotGoBack(t *testing.T) {
 	source := newDelayed()
-	l := follow(t, nil, "job: 10/1h", enforce.Options{Source: source, Log: slog.New(slog.DiscardHandler)})
+	l := following(t, nil, "job: 10/1h", enforce.Options{Source: source, Log: slog.New(slog.DiscardHandler)})
 	source.Store(set("20/1h"))
 	source.hold.Store(true)
 	late := make(chan core.Policy)
@@ -221,13 +222,13 @@ func TestLimiterDoesNotGoBack(t *testing.T) {
 // preparing is a Listener as a source with a goroutine is one.
 type preparing struct {
 	mu        sync.Mutex
-	followers []*enforce.Follower
+	followers []*follow.Follower
 	shown     numbers
 }
 
-func (p *preparing) Load() *enforce.Set { return p.shown.Load() }
+func (p *preparing) Load() *follow.Set { return p.shown.Load() }
 
-func (p *preparing) Listen(f *enforce.Follower) {
+func (p *preparing) Listen(f *follow.Follower) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.followers = append(p.followers, f)
@@ -235,7 +236,7 @@ func (p *preparing) Listen(f *enforce.Follower) {
 }
 
 // show prepares a Set and shows it, and returns all entries.
-func (p *preparing) show(s *enforce.Set) (all []enforce.Entry) {
+func (p *preparing) show(s *follow.Set) (all []follow.Entry) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	living := p.followers[:0]
@@ -252,15 +253,15 @@ func (p *preparing) show(s *enforce.Set) (all []enforce.Entry) {
 // What a Listener prepares is taken up as it is, and its reports are those of the Limiters.
 func TestListener(t *testing.T) {
 	source := new(preparing)
-	l := follow(t, nil, "job: 10/1h; fail closed", enforce.Options{Source: source, Log: slog.New(slog.DiscardHandler)})
-	assert.Equal(t, []enforce.Rule{{Policy: "job", Text: "job: 10/1h; fail closed", Store: l.Store()}}, source.followers[0].Rules())
+	l := following(t, nil, "job: 10/1h; fail closed", enforce.Options{Source: source, Log: slog.New(slog.DiscardHandler)})
+	assert.Equal(t, []follow.Rule{{Policy: "job", Text: "job: 10/1h; fail closed", Store: l.Store()}}, source.followers[0].Rules())
 	entries := source.show(set("20/1h; shadow", "user=7", "nonsense", "user=8", "blocked"))
 	require.Len(t, entries, 3)
-	assert.Equal(t, enforce.Entry{Policy: "job", Field: "Policies", Text: "20/1h; shadow", Now: "job: 20/1h; fail closed; shadow", Trial: true}, entries[0])
+	assert.Equal(t, follow.Entry{Policy: "job", Field: "Policies", Text: "20/1h; shadow", Now: "job: 20/1h; fail closed; shadow", Trial: true}, entries[0])
 	require.Error(t, entries[1].Err)
 	entries[1].Err = nil
-	assert.Equal(t, enforce.Entry{Policy: "job", Field: "Keys", Key: "user=7", Text: "nonsense", Now: "job: 20/1h; fail closed; shadow", Trial: true}, entries[1])
-	assert.Equal(t, enforce.Entry{Policy: "job", Field: "Keys", Key: "user=8", Text: "blocked", Now: "blocked", Trial: true}, entries[2])
+	assert.Equal(t, follow.Entry{Policy: "job", Field: "Keys", Key: "user=7", Text: "nonsense", Now: "job: 20/1h; fail closed; shadow", Trial: true}, entries[1])
+	assert.Equal(t, follow.Entry{Policy: "job", Field: "Keys", Key: "user=8", Text: "blocked", Now: "blocked", Trial: true}, entries[2])
 	assert.EqualValues(t, 20, left(t, l, "user=7"))
 	// Sets that nobody has seen count as those before: their numbers stay where the next cannot be used.
 	source.show(set("30/1h"))
@@ -288,7 +289,7 @@ func TestListener(t *testing.T) {
 func TestMistakesAreLoggedSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source, log := new(numbers), new(strings.Builder)
-		l := follow(t, nil, "job: 10/1h", enforce.Options{Source: source, Log: slog.New(slog.NewTextHandler(log, nil))})
+		l := following(t, nil, "job: 10/1h", enforce.Options{Source: source, Log: slog.New(slog.NewTextHandler(log, nil))})
 		for hours := 1; hours < 3; hours++ {
 			for i := range 3000 {
 				source.Store(set(fmt.Sprint("nonsense", i, strings.Repeat(" ", 1000))))
@@ -304,7 +305,7 @@ func TestMistakesAreLoggedSeldom(t *testing.T) {
 // Callers that come while Sets change get the numbers of one of them, and never go back.
 func TestListenerUnderLoad(t *testing.T) {
 	source := new(preparing)
-	l := follow(t, nil, "job: 1/1s", enforce.Options{Source: source})
+	l := following(t, nil, "job: 1/1s", enforce.Options{Source: source})
 	const changes = 200
 	var callers sync.WaitGroup
 	stop := make(chan struct{})
@@ -345,7 +346,7 @@ func TestListenerUnderLoad(t *testing.T) {
 // A Listener keeps nobody alive.
 func TestFollowersAreHeldWeakly(t *testing.T) {
 	source := new(preparing)
-	kept := follow(t, nil, "job: 10/1h", enforce.Options{Source: source})
+	kept := following(t, nil, "job: 10/1h", enforce.Options{Source: source})
 	for i := range 10_000 {
 		_, err := kept.With(core.MustParse(fmt.Sprintf("p%d: 1/1h", i%10)))
 		require.NoError(t, err)
@@ -369,8 +370,8 @@ func TestSourceCostsNothing(t *testing.T) {
 		keys = append(keys, fmt.Sprint("user=", i), fmt.Sprintf("%d/1s", i+1))
 	}
 	source, ctx := new(numbers), t.Context()
-	l := follow(t, nil, "job: 10/1s", enforce.Options{Source: source})
-	for _, s := range []*enforce.Set{nil, set("20/1s"), set("20/1s", keys...)} {
+	l := following(t, nil, "job: 10/1s", enforce.Options{Source: source})
+	for _, s := range []*follow.Set{nil, set("20/1s"), set("20/1s", keys...)} {
 		source.Store(s)
 		key := strings.Clone("user=77")
 		assert.Zero(t, testing.AllocsPerRun(1000, func() {
@@ -397,8 +398,8 @@ func BenchmarkSource(b *testing.B) {
 	const calls = 2000
 	names, took := []string{"none", "unchanged", "keys"}, [3][]float64{}
 	var limiters [3]*enforce.Limiter
-	for i, source := range []enforce.Source{nil, one, many} {
-		limiters[i] = follow(b, nil, "job: 20/1h", enforce.Options{Source: source})
+	for i, source := range []follow.Source{nil, one, many} {
+		limiters[i] = following(b, nil, "job: 20/1h", enforce.Options{Source: source})
 	}
 	ctx := b.Context()
 	for b.Loop() {
@@ -429,7 +430,7 @@ func TestEpochBegins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source, ctx, memory := new(numbers), t.Context(), newMemory(t, 0)
 		store := &remotePermits{Remote: remotetest.New(memory), PermitStore: memory}
-		l := follow(t, store, "job: 10/1h fixed-window, 1 concurrent lease 3s", enforce.Options{Source: source, Log: slog.New(slog.DiscardHandler)})
+		l := following(t, store, "job: 10/1h fixed-window, 1 concurrent lease 3s", enforce.Options{Source: source, Log: slog.New(slog.DiscardHandler)})
 		old, release, err := l.Acquire(ctx, "k")
 		require.NoError(t, err)
 		store.Fail(&core.StoreError{Class: core.ClassDown})
@@ -480,11 +481,11 @@ func TestFollowing(t *testing.T) {
 		for _, taken := range []bool{false, true} {
 			t.Run(fmt.Sprint(shows, taken), func(t *testing.T) {
 				source, made := newDelayed(), 0
-				f := enforce.NewFollowing(source, "none", func(s *enforce.Set, before string) string {
+				f := follow.NewFollowing(source, "none", func(s *follow.Set, before string) string {
 					made++
 					return fmt.Sprint(before, " ", s.Revision)
 				})
-				revision := func(n int) *enforce.Set { return &enforce.Set{Revision: fmt.Sprint(n)} }
+				revision := func(n int) *follow.Set { return &follow.Set{Revision: fmt.Sprint(n)} }
 				want := "none"
 				assert.Equal(t, want, f.Now())
 				first := revision(0)
@@ -524,7 +525,7 @@ func TestFollowing(t *testing.T) {
 // Units come back by the numbers of now, also where the code has smaller ones.
 func TestRefundByTheNumbersOfNow(t *testing.T) {
 	source, ctx := new(numbers), t.Context()
-	l := follow(t, nil, "job: 10/1h token-bucket", enforce.Options{Source: source})
+	l := following(t, nil, "job: 10/1h token-bucket", enforce.Options{Source: source})
 	source.Store(set("20/1h token-bucket"))
 	res, err := l.AllowN(ctx, "a", 4)
 	require.NoError(t, err)
@@ -546,7 +547,7 @@ func (loud) Handle(context.Context, slog.Record) error { panic("loud") }
 // A panic while a Set is taken up reaches the caller, and the Sets that follow are taken up all the same.
 func TestPanicWhileASetIsTakenUp(t *testing.T) {
 	source := new(numbers)
-	l := follow(t, nil, "job: 10/1h", enforce.Options{Source: source, Log: slog.New(loud{slog.NewTextHandler(io.Discard, nil)})})
+	l := following(t, nil, "job: 10/1h", enforce.Options{Source: source, Log: slog.New(loud{slog.NewTextHandler(io.Discard, nil)})})
 	source.Store(set("nonsense"))
 	assert.Panics(t, func() { _, _ = l.Allow(t.Context(), "a") })
 	source.Store(set("20/1h"))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/follow"
 )
 
 // Options are the options of [New]. The zero value is a good choice.
@@ -17,7 +18,7 @@ type Options struct {
 	Log *slog.Logger
 	// Source has other numbers for the policy, and for single keys of it, while the program runs: the tiers of its Set are
 	// not looked at. With makes Limiters that follow it, too. nil means that the numbers never change, and costs nothing.
-	Source Source
+	Source follow.Source
 }
 
 // Limiter, built by [New], enforces a policy on anything that has a key: jobs, messages, calls to other services. For
@@ -46,8 +47,8 @@ type Limiter struct {
 	permits bool   // the policy has permits
 	answer  answer // of a Limiter that asks nobody
 
-	following *Following[*Variants] // nil without a Source
-	code      *Limiter              // the same by the numbers of the code; nil without a Source
+	following *follow.Following[*Variants] // nil without a Source
+	code      *Limiter                     // the same by the numbers of the code; nil without a Source
 }
 
 // New builds a Limiter that enforces p. If s is nil, New makes a [core.Memory]; a policy without a name is named

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/follow"
 	"github.com/weir-go/weir/internal/race"
 )
 
@@ -72,13 +73,13 @@ enforce: a Limiter without a policy; give one, such as core.MustParse("100/1m")`
 
 // Each configuration follows the Source.
 func TestReloadFollows(t *testing.T) {
-	var source atomic.Pointer[enforce.Set]
-	root := follow(t, newMemory(t, 0), "api: 3/1h", enforce.Options{Source: &source})
+	var source atomic.Pointer[follow.Set]
+	root := following(t, newMemory(t, 0), "api: 3/1h", enforce.Options{Source: &source})
 	for _, algorithm := range []string{"", " fixed-window"} {
 		text := "rule: 1/1h" + algorithm
 		all, err := root.WithAll(core.MustParse(text))
 		require.NoError(t, err)
-		source.Store(&enforce.Set{Keys: map[string]map[string]string{"rule": {"k": "5/1d" + algorithm}}})
+		source.Store(&follow.Set{Keys: map[string]map[string]string{"rule": {"k": "5/1d" + algorithm}}})
 		res, err := all[0].Peek(t.Context(), "k")
 		require.NoError(t, err)
 		assert.EqualValues(t, 5, res.Limit, text)

@@ -120,7 +120,7 @@ func TestResetForgetsTheNumbersOfTheKey(t *testing.T) {
 	}
 	source := new(numbers)
 	source.Store(set("", keys...))
-	l := follow(t, nil, "job: 10/1m", enforce.Options{Source: source})
+	l := following(t, nil, "job: 10/1m", enforce.Options{Source: source})
 	_, err := l.AllowN(t.Context(), "user=000", 11)
 	require.NoError(t, err)
 	require.NoError(t, l.Reset(t.Context(), "user=000"))

@@ -14,7 +14,7 @@ import (
 // Variant returns a Limiter for other numbers of l's policy, such as those of another tier. It has the same name, and
 // counts on with what l has counted, except that a GCRA or a LeakyBucket whose full bucket takes another time starts
 // afresh; see [core.Spec.Shape]. It fails if p differs from l's policy in more than numbers, such as in its algorithms
-// or options; the number of processes that share the limits is a number, too. core.ParseLike fills in the options. The
+// or options; the number of processes that share the limits is a number, too. core.Policy.ParseLike fills in the options. The
 // Limiter follows no Source.
 func (l *Limiter) Variant(p core.Policy) (*Limiter, error) {
 	if p.IsZero() {
@@ -35,7 +35,7 @@ func (l *Limiter) Variant(p core.Policy) (*Limiter, error) {
 // Another algorithm would count apart, and a program that was written for a policy that never waits is not made for one
 // that does.
 func Fits(code core.Policy, text string) (core.Policy, error) {
-	p, err := core.ParseLike(text, code)
+	p, err := code.ParseLike(text)
 	if err == nil {
 		err = differs(p, code)
 	}
@@ -49,7 +49,7 @@ func Fits(code core.Policy, text string) (core.Policy, error) {
 // holds now. It fails if the text has a mistake, or differs in more than numbers. [Unlimited] and [Blocked] are not
 // texts of policies: look for them before.
 func FitsTier(policy core.Policy, text string) (core.Policy, error) {
-	p, err := core.ParseLike(text, policy)
+	p, err := policy.ParseLike(text)
 	if err == nil {
 		err = tierDiffers(p, policy)
 	}

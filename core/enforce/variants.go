@@ -9,6 +9,7 @@ import (
 	"weak"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/follow"
 )
 
 // Entries of one policy in a Set, at most: they bound what it takes to prepare a Set.
@@ -31,35 +32,7 @@ type Variants struct {
 	byText  map[string]variant // those of the tiers and keys of the Set
 	free    *Limiter           // admits what is unlimited
 	blocked *Limiter
-	entries []Entry
-}
-
-// Entry is a text of a [Set] for one policy, with what has become of it.
-type Entry struct {
-	// Policy is the name of the policy, and Place where the code has it.
-	Policy, Place string
-	// Field is the field of the Set: "Policies", "Tiers" or "Keys".
-	Field string
-	// Tier is the name of the tier, and Key the text of the key, that the text is for.
-	Tier, Key string
-	// Text is the text in the Set. It is "" in an Entry about all tiers or all keys of a policy, and in one about a tier
-	// of the code.
-	Text string
-	// Now is the text of the policy that holds now, [Unlimited], or [Blocked].
-	Now string
-	// Trial reports that the policy is on trial now.
-	Trial bool
-	// Err is nil if the text is in use, and otherwise says why it is not.
-	Err error
-}
-
-// String returns the place of the entry in its Set, such as Tiers["api"]["pro"].
-func (e Entry) String() string {
-	place := fmt.Sprintf("%s[%q]", e.Field, e.Policy)
-	if of := e.Tier + e.Key; of != "" || e.Field != fieldPolicies && e.Text != "" {
-		place += fmt.Sprintf("[%q]", of)
-	}
-	return place
+	entries []follow.Entry
 }
 
 // The fields of a Set.
@@ -76,7 +49,7 @@ type texts struct {
 }
 
 // textsFor returns the entries of s for the policy of that name.
-func (s *Set) textsFor(name string) (t texts) {
+func textsFor(s *follow.Set, name string) (t texts) {
 	if s != nil {
 		t = texts{s.Policies[name], s.Tiers[name], s.Keys[name]}
 	}
@@ -100,9 +73,9 @@ func (v variant) usable() bool { return v.err == nil && (v.limiter != nil || v.u
 func (v variant) String() string {
 	switch {
 	case v.limiter == nil:
-		return Unlimited
+		return follow.Unlimited
 	case v.limiter.answer == refuses:
-		return Blocked
+		return follow.Blocked
 	default:
 		return v.limiter.policy.String()
 	}
@@ -114,9 +87,9 @@ func (v variant) suggesting(field string) variant {
 	switch {
 	case !errors.As(v.err, &unread):
 	case field == fieldKeys:
-		v.err = fmt.Errorf("%w; or give %q or %q", v.err, Unlimited, Blocked)
+		v.err = fmt.Errorf("%w; or give %q or %q", v.err, follow.Unlimited, follow.Blocked)
 	default:
-		v.err = fmt.Errorf("%w; or give %q", v.err, Unlimited)
+		v.err = fmt.Errorf("%w; or give %q", v.err, follow.Unlimited)
 	}
 	return v
 }
@@ -130,14 +103,14 @@ func (v variant) suggesting(field string) variant {
 //
 // The entries say what has become of each text of s for the policy, and which tiers of the code have a mistake. Variants
 // is for programs that build something like a guard on a Limiter; others set [Options.Source].
-func (l *Limiter) Variants(tiers map[string]string, s *Set, before *Variants) (*Variants, []Entry) {
+func (l *Limiter) Variants(tiers map[string]string, s *follow.Set, before *Variants) (*Variants, []follow.Entry) {
 	if l.code != nil {
 		l = l.code
 	}
 	if v := l.madeBefore(tiers, s, before); v != nil {
 		return v, v.entries
 	}
-	v := l.variants(tiers, s.textsFor(l.policy.Name()), before)
+	v := l.variants(tiers, textsFor(s, l.policy.Name()), before)
 	l.keepMade(tiers, s, before, v)
 	return v, v.entries
 }
@@ -147,12 +120,12 @@ func (l *Limiter) Variants(tiers map[string]string, s *Set, before *Variants) (*
 type made struct {
 	code     string
 	tiers    map[string]string
-	set      weak.Pointer[Set]
+	set      weak.Pointer[follow.Set]
 	before   weak.Pointer[Variants]
 	variants weak.Pointer[Variants]
 }
 
-func (l *Limiter) madeBefore(tiers map[string]string, s *Set, before *Variants) *Variants {
+func (l *Limiter) madeBefore(tiers map[string]string, s *follow.Set, before *Variants) *Variants {
 	l.named.group.mu.Lock()
 	m := l.named.made[slot(s)]
 	l.named.group.mu.Unlock()
@@ -160,13 +133,13 @@ func (l *Limiter) madeBefore(tiers map[string]string, s *Set, before *Variants) 
 	switch {
 	case v == nil || m.set != weak.Make(s) || m.code != l.policy.String() || !maps.Equal(m.tiers, tiers):
 		return nil
-	case m.before != weak.Make(before) && slices.ContainsFunc(v.entries, func(e Entry) bool { return e.Err != nil }):
+	case m.before != weak.Make(before) && slices.ContainsFunc(v.entries, func(e follow.Entry) bool { return e.Err != nil }):
 		return nil // something has stayed as it was before
 	}
 	return v
 }
 
-func (l *Limiter) keepMade(tiers map[string]string, s *Set, before *Variants, v *Variants) {
+func (l *Limiter) keepMade(tiers map[string]string, s *follow.Set, before *Variants, v *Variants) {
 	if v == before {
 		return
 	}
@@ -176,7 +149,7 @@ func (l *Limiter) keepMade(tiers map[string]string, s *Set, before *Variants, v 
 }
 
 // slot is the index of those made for a Set.
-func slot(s *Set) int {
+func slot(s *follow.Set) int {
 	if s == nil {
 		return 0
 	}
@@ -203,7 +176,7 @@ func (l *Limiter) variants(tiers map[string]string, now texts, before *Variants)
 	for _, name := range slices.Sorted(maps.Keys(tiers)) {
 		made := m.v.code[name]
 		if made.err != nil {
-			m.note(Entry{Field: fieldTiers, Tier: name, Err: made.err}, made)
+			m.note(follow.Entry{Field: fieldTiers, Tier: name, Err: made.err}, made)
 		}
 		_, ok := m.v.Tiers[name]
 		l, had := m.before.Tiers[name]
@@ -243,11 +216,11 @@ func (m *maker) policy() {
 			m.v.Limiter = m.code.named.limiter(p)
 		}
 	}
-	m.note(Entry{Field: fieldPolicies, Text: text, Err: m.v.err}, variant{limiter: m.v.Limiter})
+	m.note(follow.Entry{Field: fieldPolicies, Text: text, Err: m.v.err}, variant{limiter: m.v.Limiter})
 }
 
 // note adds an entry. made is what holds now.
-func (m *maker) note(e Entry, made variant) {
+func (m *maker) note(e follow.Entry, made variant) {
 	now := m.v.Limiter.policy
 	e.Policy, e.Trial = now.Name(), now.Options().Shadow
 	if e.Now = now.String(); made.usable() {
@@ -267,11 +240,11 @@ func (m *maker) field(field string, texts map[string]string, held map[string]*Li
 			out[name] = m.renew(l)
 		}
 		err := fmt.Errorf("enforce: the Set has %d %s; give at most %d for one policy", len(texts), strings.ToLower(field), most)
-		m.note(Entry{Field: field, Err: err}, variant{err: err})
+		m.note(follow.Entry{Field: field, Err: err}, variant{err: err})
 		return out
 	}
 	for _, name := range slices.Sorted(maps.Keys(texts)) {
-		e := Entry{Field: field, Text: texts[name]}
+		e := follow.Entry{Field: field, Text: texts[name]}
 		if field == fieldTiers {
 			e.Tier = name
 		} else {
@@ -301,9 +274,9 @@ func (m *maker) of(field, name, text string) variant {
 		return variant{err: errNamelessTier}
 	case name == "":
 		return variant{err: errors.New("enforce: a key is not empty")}
-	case text == Unlimited:
+	case text == follow.Unlimited:
 		return variant{unlimited: true}
-	case text == Blocked && field == fieldKeys:
+	case text == follow.Blocked && field == fieldKeys:
 		return variant{limiter: m.v.blocked}
 	}
 	made, known := m.v.byText[text]
@@ -330,7 +303,7 @@ func (m *maker) parse(p core.Policy, text string) (made variant) {
 
 // codeTiers makes the Limiters of the tiers of the code, whatever options their texts have.
 func (m *maker) codeTiers(texts map[string]string) map[string]variant {
-	tiers, byText := map[string]variant{}, map[string]variant{Unlimited: {unlimited: true}}
+	tiers, byText := map[string]variant{}, map[string]variant{follow.Unlimited: {unlimited: true}}
 	for name, text := range texts {
 		made, known := byText[text]
 		if !known {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/follow"
 )
 
 // What a text may change is what Fits says, whoever asks.
@@ -74,7 +75,7 @@ type model struct {
 	tiers, keys map[string]string
 }
 
-func (m model) next(code core.Policy, codeTiers map[string]string, s *enforce.Set) model {
+func (m model) next(code core.Policy, codeTiers map[string]string, s *follow.Set) model {
 	next := model{now: code, tiers: map[string]string{}, keys: map[string]string{}}
 	if text := s.Policies["api"]; text != "" {
 		next.now = m.now
@@ -95,14 +96,14 @@ func (m model) next(code core.Policy, codeTiers map[string]string, s *enforce.Se
 		return q.String()
 	}
 	held := func(text string) string {
-		if text == enforce.Unlimited || text == enforce.Blocked {
+		if text == follow.Unlimited || text == follow.Blocked {
 			return text
 		}
 		return like(core.MustParse(text), m.now.Options())
 	}
 	for name, text := range codeTiers {
-		if next.tiers[name] = text; text != enforce.Unlimited {
-			p, err := core.ParseLike(text, code)
+		if next.tiers[name] = text; text != follow.Unlimited {
+			p, err := code.ParseLike(text)
 			if err != nil {
 				panic(err)
 			}
@@ -112,7 +113,7 @@ func (m model) next(code core.Policy, codeTiers map[string]string, s *enforce.Se
 	for name, text := range s.Tiers["api"] {
 		p, err := enforce.FitsTier(next.now, text)
 		switch before, had := m.tiers[name]; {
-		case name != "" && text == enforce.Unlimited:
+		case name != "" && text == follow.Unlimited:
 			next.tiers[name] = text
 		case name != "" && err == nil:
 			next.tiers[name] = p.String()
@@ -123,7 +124,7 @@ func (m model) next(code core.Policy, codeTiers map[string]string, s *enforce.Se
 	for name, text := range s.Keys["api"] {
 		p, err := enforce.FitsTier(next.now, text)
 		switch before, had := m.keys[name]; {
-		case name != "" && (text == enforce.Unlimited || text == enforce.Blocked):
+		case name != "" && (text == follow.Unlimited || text == follow.Blocked):
 			next.keys[name] = text
 		case name != "" && err == nil:
 			next.keys[name] = p.String()
@@ -138,11 +139,11 @@ func (m model) next(code core.Policy, codeTiers map[string]string, s *enforce.Se
 func said(t require.TestingT, limiters map[string]*enforce.Limiter) map[string]string {
 	out := map[string]string{}
 	for name, l := range limiters {
-		if out[name] = enforce.Unlimited; l == nil {
+		if out[name] = follow.Unlimited; l == nil {
 			continue
 		}
 		if out[name] = l.Policy().String(); isBlocked(t, l) {
-			out[name] = enforce.Blocked
+			out[name] = follow.Blocked
 		}
 	}
 	return out
@@ -169,7 +170,7 @@ func TestVariantsByDifference(t *testing.T) {
 		var v *enforce.Variants
 		want := model{now: core.MustParse(code)}
 		for range rapid.IntRange(1, 6).Draw(t, "sets") {
-			s := &enforce.Set{Policies: map[string]string{}, Tiers: map[string]map[string]string{"api": {}}, Keys: map[string]map[string]string{"api": {}}}
+			s := &follow.Set{Policies: map[string]string{}, Tiers: map[string]map[string]string{"api": {}}, Keys: map[string]map[string]string{"api": {}}}
 			if text := rapid.SampledFrom(policies).Draw(t, "policy"); text != "" {
 				s.Policies["api"] = text
 			}
@@ -181,7 +182,7 @@ func TestVariantsByDifference(t *testing.T) {
 			}
 			want = want.next(core.MustParse(code), codeTiers, s)
 			before := v
-			var entries []enforce.Entry
+			var entries []follow.Entry
 			v, entries = l.Variants(codeTiers, s, before)
 			require.Equal(t, want.now.String(), v.Limiter.Policy().String())
 			require.Equal(t, want.tiers, said(t, v.Tiers))
@@ -194,7 +195,7 @@ func TestVariantsByDifference(t *testing.T) {
 }
 
 // checkEntries compares the entries with the Set and with what was made of it.
-func checkEntries(t require.TestingT, s *enforce.Set, v *enforce.Variants, entries []enforce.Entry) {
+func checkEntries(t require.TestingT, s *follow.Set, v *enforce.Variants, entries []follow.Entry) {
 	tiers, keys, of := said(t, v.Tiers), said(t, v.Keys), map[string]map[string]string{"Policies": {}, "Tiers": {}, "Keys": {}}
 	policy := v.Limiter.Policy().String()
 	used := map[string]*enforce.Limiter{}
@@ -235,8 +236,8 @@ func checkEntries(t require.TestingT, s *enforce.Set, v *enforce.Variants, entri
 func TestVariantsHaveTheOptionsOfNow(t *testing.T) {
 	l := newLimiter(t, nil, "api: 10/1m; fail closed")
 	tiers := map[string]string{"pro": "50/1m", "wordy": "60/1m; fail closed"}
-	set := func(policy string) *enforce.Set {
-		return &enforce.Set{
+	set := func(policy string) *follow.Set {
+		return &follow.Set{
 			Policies: map[string]string{"api": policy},
 			Tiers:    map[string]map[string]string{"api": {"new": "70/1m", "picky": "80/1m; fail closed"}},
 			Keys:     map[string]map[string]string{"api": {"user=7": "90/1m", "user=8": "blocked", "user=9": "unlimited"}},
@@ -280,7 +281,7 @@ func TestVariantsAreBounded(t *testing.T) {
 		}
 		return out
 	}
-	v, entries := l.Variants(nil, &enforce.Set{Tiers: many(1000), Keys: many(1000)}, nil)
+	v, entries := l.Variants(nil, &follow.Set{Tiers: many(1000), Keys: many(1000)}, nil)
 	assert.Len(t, v.Tiers, 1000)
 	assert.Len(t, v.Keys, 1000)
 	assert.Len(t, entries, 2000)
@@ -288,9 +289,9 @@ func TestVariantsAreBounded(t *testing.T) {
 	for _, l := range append(one, slices.Collect(maps.Values(v.Keys))...) {
 		assert.Same(t, one[0], l)
 	}
-	v, entries = l.Variants(map[string]string{"pro": "50/1m"}, &enforce.Set{Tiers: many(3), Keys: many(3)}, v)
+	v, entries = l.Variants(map[string]string{"pro": "50/1m"}, &follow.Set{Tiers: many(3), Keys: many(3)}, v)
 	assert.Len(t, entries, 6)
-	v, entries = l.Variants(map[string]string{"pro": "50/1m"}, &enforce.Set{Policies: map[string]string{"api": "20/1m; shadow"}, Tiers: many(1001), Keys: many(1001)}, v)
+	v, entries = l.Variants(map[string]string{"pro": "50/1m"}, &follow.Set{Policies: map[string]string{"api": "20/1m; shadow"}, Tiers: many(1001), Keys: many(1001)}, v)
 	assert.Equal(t, map[string]string{"n0": "api: 5/1m; shadow", "n1": "api: 5/1m; shadow", "n2": "api: 5/1m; shadow", "pro": "api: 50/1m; shadow"}, said(t, v.Tiers))
 	assert.Equal(t, map[string]string{"n0": "api: 5/1m; shadow", "n1": "api: 5/1m; shadow", "n2": "api: 5/1m; shadow"}, said(t, v.Keys))
 	require.Len(t, entries, 3)
@@ -303,7 +304,7 @@ func TestVariantsAreBounded(t *testing.T) {
 func TestBlockedAndUnlimited(t *testing.T) {
 	for _, text := range []string{"api: 1/1h, 1 concurrent; wait 1h; fail closed", "api: 1/1h leaky-bucket", "api: 1 concurrent"} {
 		l := newLimiter(t, unasked{t}, text)
-		v, _ := l.Variants(nil, &enforce.Set{Keys: map[string]map[string]string{"api": {"bad": "blocked"}}}, nil)
+		v, _ := l.Variants(nil, &follow.Set{Keys: map[string]map[string]string{"api": {"bad": "blocked"}}}, nil)
 		bad, ctx := v.Keys["bad"], t.Context()
 		assert.Equal(t, l.Policy(), bad.Policy())
 		refused := core.Result{RetryAfter: time.Minute}
@@ -382,7 +383,7 @@ func TestVariantsAreShared(t *testing.T) {
 		users[i].limiter = own
 	}
 	for i := range 5 {
-		set := &enforce.Set{Tiers: map[string]map[string]string{"api": {"pro": fmt.Sprint(60+i, "/1m")}}}
+		set := &follow.Set{Tiers: map[string]map[string]string{"api": {"pro": fmt.Sprint(60+i, "/1m")}}}
 		for u := range users {
 			users[u].now, _ = users[u].limiter.Variants(maps.Clone(tiers), set, users[u].now)
 			require.Same(t, users[0].now, users[u].now)
@@ -395,7 +396,7 @@ func TestVariantsAreShared(t *testing.T) {
 		assert.NotContains(t, users[0].now.Tiers, "max")
 		assert.Contains(t, other.Tiers, "max", "other tiers")
 	}
-	bad := &enforce.Set{Tiers: map[string]map[string]string{"api": {"pro": "nonsense"}}}
+	bad := &follow.Set{Tiers: map[string]map[string]string{"api": {"pro": "nonsense"}}}
 	late, _ := l.Variants(tiers, bad, nil)
 	users[0].now, _ = l.Variants(tiers, bad, users[0].now)
 	assert.Equal(t, map[string]string{"pro": "api: 50/1m"}, said(t, late.Tiers))
@@ -407,8 +408,8 @@ func TestVariantsAreShared(t *testing.T) {
 // BenchmarkVariants makes what a thousand tiers and a thousand keys stand for: all of them anew, one that has changed,
 // and all with other options.
 func BenchmarkVariants(b *testing.B) {
-	set := func(from int, policy, one string) *enforce.Set {
-		s := &enforce.Set{
+	set := func(from int, policy, one string) *follow.Set {
+		s := &follow.Set{
 			Policies: map[string]string{"api": policy},
 			Tiers:    map[string]map[string]string{"api": {"one": one}}, Keys: map[string]map[string]string{"api": {}},
 		}
@@ -422,7 +423,7 @@ func BenchmarkVariants(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	for name, sets := range map[string][2]*enforce.Set{
+	for name, sets := range map[string][2]*follow.Set{
 		"all":     {set(1, "20/1m", "5/1m"), set(10_000, "20/1m", "5/1m")},
 		"one":     {set(1, "20/1m", "5/1m"), set(1, "20/1m", "6/1m")},
 		"options": {set(1, "20/1m", "5/1m"), set(1, "20/1m; shadow", "5/1m")},
@@ -474,13 +475,13 @@ func TestFitsAgreesWithVariants(t *testing.T) {
 			t.Skip(err)
 		}
 		other := text()
-		like, unread := core.ParseLike(other, code)
+		like, unread := code.ParseLike(other)
 		want := unread == nil && form(like) == form(code)
 		p, err := enforce.Fits(code, other)
 		require.Equal(t, want, err == nil, "%s in the place of %v: %v", other, code, err)
 		l, problem := enforce.New(nil, code, enforce.Options{})
 		require.NoError(t, problem)
-		v, entries := l.Variants(nil, &enforce.Set{Policies: map[string]string{"api": other}}, nil)
+		v, entries := l.Variants(nil, &follow.Set{Policies: map[string]string{"api": other}}, nil)
 		require.Equal(t, err, entries[0].Err)
 		if want {
 			require.Equal(t, like.String(), p.String())

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/follow"
 	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/keyfunc"
 )
@@ -109,7 +109,7 @@ func ExampleGuard_Rules() {
 }
 
 // load reads a file such as {"policies": {"api": "200/1m"}, "tiers": {"api": {"pro": "5000/1m"}}}.
-func load(file io.Reader, numbers *atomic.Pointer[guard.Set], guards ...enforce.Named) error {
+func load(file io.Reader, numbers *atomic.Pointer[guard.Set], guards ...follow.Named) error {
 	set, decoder := new(guard.Set), json.NewDecoder(file)
 	decoder.DisallowUnknownFields() // a mistake in it leaves the numbers as they are
 	if err := decoder.Decode(set); err != nil {

@@ -8,6 +8,8 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/explain"
+	"github.com/weir-go/weir/core/follow"
 	"github.com/weir-go/weir/keyfunc"
 )
 
@@ -53,7 +55,7 @@ type RuleExplanation struct {
 	Circuit time.Duration `json:"circuit,omitempty"`
 	// Limits is the explanation of the limits, or nil if they would not be asked: what would become of the request by
 	// them, also where an earlier rule refuses or the circuit is open.
-	Limits *enforce.Explanation `json:"limits,omitempty"`
+	Limits *explain.Explanation `json:"limits,omitempty"`
 
 	opens bool // the refusal would open the circuit
 }
@@ -222,7 +224,7 @@ func (ru *rule) explainLimits(ctx context.Context, e *RuleExplanation, limiter *
 	return nil
 }
 
-// numbersFor names the place of the numbers that hold for a tier and a key, as enforce.Explanation has it.
+// numbersFor names the place of the numbers that hold for a tier and a key, as explain.Explanation has it.
 func (ru *rule) numbersFor(tier, key string) string {
 	find := func(field, tier, key string) (string, bool) {
 		for _, e := range ru.entries {
@@ -252,7 +254,7 @@ func (ru *rule) numbersFor(tier, key string) string {
 // ExplainKey explains the limits of a policy for a key, where there is no request: for a page or a command. tier is the
 // tier by which the request would go, or "". Of rules that share a policy, the first is explained. It fails if no rule
 // has the policy, or knows the tier.
-func (g *Guard) ExplainKey(ctx context.Context, policy, tier, key string, cost int64) (enforce.Explanation, error) {
+func (g *Guard) ExplainKey(ctx context.Context, policy, tier, key string, cost int64) (explain.Explanation, error) {
 	now := g
 	if g.source != nil {
 		now = g.current()
@@ -266,25 +268,25 @@ func (g *Guard) ExplainKey(ctx context.Context, policy, tier, key string, cost i
 			limiter = l
 		} else if !own {
 			if limiter = ru.limiter; tier != "" {
-				return enforce.Explanation{}, fmt.Errorf("guard: the policy %q has no tier %q", policy, tier)
+				return explain.Explanation{}, fmt.Errorf("guard: the policy %q has no tier %q", policy, tier)
 			}
 		}
 		if limiter == nil {
-			x := enforce.Explanation{Policy: enforce.Unlimited, Numbers: ru.numbersFor(tier, key), Revision: ru.revision, Key: key, Cost: cost, From: FromProcess.String()}
+			x := explain.Explanation{Policy: follow.Unlimited, Numbers: ru.numbersFor(tier, key), Revision: ru.revision, Key: key, Cost: cost, From: FromProcess.String()}
 			x.Result.Outcome = core.Admitted
 			x.Outcome, x.At = x.Result.Outcome.String(), time.Now()
 			return x, nil
 		}
 		e := RuleExplanation{Tier: tier, Key: key}
 		if err := ru.explainLimits(ctx, &e, limiter, enforce.Ask{Key: key, Cost: cost, Wait: ru.wait}); err != nil {
-			return enforce.Explanation{}, err
+			return explain.Explanation{}, err
 		}
 		if e.Why != "" && (e.Circuit > 0 || e.Limits.Result.Allowed()) {
 			e.Limits.Notes = append(e.Limits.Notes, e.Why)
 		}
 		return *e.Limits, nil
 	}
-	return enforce.Explanation{}, fmt.Errorf("guard: no rule has the policy %q; give the name of one that a rule has, as Guard.PolicyNames lists them", policy)
+	return explain.Explanation{}, fmt.Errorf("guard: no rule has the policy %q; give the name of one that a rule has, as Guard.PolicyNames lists them", policy)
 }
 
 // String returns the Explanation as lines of text that can be pasted into a ticket.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/follow"
 	"github.com/weir-go/weir/keyfunc"
 )
 
@@ -64,8 +65,8 @@ type Guard struct {
 	routes    *routes // nil if there are none
 	revision  string  // of the Set, if it is a version
 	first     firstRequests
-	following *enforce.Following[*version] // nil without a Source
-	listed    atomic.Pointer[[]RuleInfo]   // what Rules returns without routes, once somebody has asked
+	following *follow.Following[*version] // nil without a Source
+	listed    atomic.Pointer[[]RuleInfo]  // what Rules returns without routes, once somebody has asked
 }
 
 // family holds what a Guard shares with all Guards that its With and WithRule made.

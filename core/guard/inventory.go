@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/follow"
 	"github.com/weir-go/weir/core/stats"
 )
 
@@ -267,7 +268,7 @@ type Stats struct {
 	// Revision is that of the Set in force, or "" without one.
 	Revision string
 	// LagsSince is the time since which that Set is not known to be the latest, and Lag the reason: the zero time and ""
-	// if it is, and where the Source does not say; see [enforce.Lagger].
+	// if it is, and where the Source does not say; see [follow.Lagger].
 	LagsSince time.Time
 	Lag       string
 }
@@ -294,7 +295,7 @@ type CircuitStats struct {
 func (g *Guard) Stats() Stats {
 	now := g.current()
 	s := Stats{Limiter: g.limiter.Stats(), Revision: now.revision}
-	if lagger, ok := g.source.(enforce.Lagger); ok {
+	if lagger, ok := g.source.(follow.Lagger); ok {
 		s.LagsSince, s.Lag = lagger.Lag()
 	}
 	breakers := map[*breaker]int{}

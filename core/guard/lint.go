@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/follow"
 	"github.com/weir-go/weir/core/guard/internal/patterns"
 )
 
@@ -235,7 +235,7 @@ func (l *lint) source() {
 				l.warn(codeNumbers, fmt.Sprintf("Source.Tiers[%q]", ru.name), "%s has no Tier, so that no request is of a tier; give it one, or leave the entry out", ru.place)
 			case e.Err != nil:
 				l.warn(codeNumbers, where, "%v; until it is mended, the numbers of the Config hold", e.Err)
-			case e.Text == enforce.Blocked && e.Trial:
+			case e.Text == follow.Blocked && e.Trial:
 				l.warn(codeBlockedTrial, where, "the policy of %s is on trial, and refuses nobody, a blocked key neither; end the trial, or leave the entry out", ru.place)
 			case e.Field == inKeys && !some(func(ru *rule) bool { return kindsOf(ru.Key).mayMake(e.Key) }):
 				l.warn(codeUnmatchedKey, where, "%s counts by %v, which makes no such key; write keys as Event.Key returns them, as in \"user=7\"", ru.place, ru.Key)

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/follow"
 	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/keyfunc"
 )
@@ -24,10 +24,10 @@ import (
 type preparing struct {
 	numbers
 	mu        sync.Mutex
-	followers []*enforce.Follower
+	followers []*follow.Follower
 }
 
-func (p *preparing) Listen(f *enforce.Follower) {
+func (p *preparing) Listen(f *follow.Follower) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.followers = append(p.followers, f)
@@ -35,7 +35,7 @@ func (p *preparing) Listen(f *enforce.Follower) {
 }
 
 // prepare prepares a Set for all that follow, and returns the entries of the first.
-func (p *preparing) prepare(set *guard.Set) (entries []enforce.Entry) {
+func (p *preparing) prepare(set *guard.Set) (entries []follow.Entry) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	alive := p.followers[:0]
@@ -52,7 +52,7 @@ func (p *preparing) prepare(set *guard.Set) (entries []enforce.Entry) {
 	return entries
 }
 
-func (p *preparing) show(set *guard.Set) []enforce.Entry {
+func (p *preparing) show(set *guard.Set) []follow.Entry {
 	entries := p.prepare(set)
 	p.Store(set)
 	return entries
@@ -212,7 +212,7 @@ func TestFollower(t *testing.T) {
 		Log:    slog.New(slog.DiscardHandler),
 	})
 	require.Equal(t, 1, source.follows())
-	assert.Equal(t, []enforce.Rule{
+	assert.Equal(t, []follow.Rule{
 		{Policy: "api", Text: "api: 10/1h", Place: "Rule", Key: "ip", OverLimit: "reject(429)", Tiers: map[string]string{"pro": "50/1h", "staff": "unlimited"}, Store: g.Store()},
 		{Policy: "all", Text: "all: 1000/1h", Place: "Rules[0]", Key: "const(all)", OverLimit: "degrade", Store: g.Store()},
 		{Policy: "post-login", Text: "post-login: 3/1h; fail closed", Place: `Routes["POST /login"]`, Key: "ip", OverLimit: "reject(429)", Store: g.Store()},
@@ -244,7 +244,7 @@ func TestFollower(t *testing.T) {
 
 	with := g.With("with", "5/1h")
 	require.Equal(t, 2, source.follows())
-	assert.Equal(t, []enforce.Rule{{
+	assert.Equal(t, []follow.Rule{{
 		Policy: "with", Text: "with: 5/1h", Place: "With", Key: "ip", OverLimit: "reject(429)", Store: g.Store(),
 	}}, source.followers[1].Rules())
 	runtime.KeepAlive(with)
@@ -334,7 +334,7 @@ func allocated() uint64 {
 func TestNoRequestSeesAMix(t *testing.T) {
 	type source interface {
 		guard.Source
-		show(*guard.Set) []enforce.Entry
+		show(*guard.Set) []follow.Entry
 	}
 	for name, source := range map[string]source{"prepared": new(preparing), "unprepared": new(showing)} {
 		t.Run(name, func(t *testing.T) {
@@ -405,7 +405,7 @@ func TestNoRequestSeesAMix(t *testing.T) {
 // showing is a Source that prepares nothing.
 type showing struct{ numbers }
 
-func (s *showing) show(set *guard.Set) []enforce.Entry {
+func (s *showing) show(set *guard.Set) []follow.Entry {
 	s.Store(set)
 	return nil
 }

@@ -12,23 +12,24 @@ import (
 	"weak"
 
 	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/follow"
 	"github.com/weir-go/weir/keyfunc"
 )
 
-// Source is [enforce.Source]: it knows the numbers of policies that change while the program runs, such as those of a
+// Source is [follow.Source]: it knows the numbers of policies that change while the program runs, such as those of a
 // file. It is what Config.Source takes. An *atomic.Pointer[Set] is one:
 //
 //	numbers := new(atomic.Pointer[guard.Set])
 //	g, err := guard.New(guard.Config{Rule: rule, Source: numbers})
 //	...
 //	numbers.Store(&guard.Set{Policies: map[string]string{"default": "200/1m"}})
-type Source = enforce.Source
+type Source = follow.Source
 
-// Set is [enforce.Set]: the numbers of policies, of their tiers and of single keys, in the place of those in the Config.
-type Set = enforce.Set
+// Set is [follow.Set]: the numbers of policies, of their tiers and of single keys, in the place of those in the Config.
+type Set = follow.Set
 
 // PolicyNames returns the names of the policies of all rules of g, sorted, those of its routes included; see
-// [enforce.Set.Unused].
+// [follow.Set.Unused].
 func (g *Guard) PolicyNames() []string {
 	var names []string
 	for _, ru := range g.all() {
@@ -61,7 +62,7 @@ func checkSource(s Source) error {
 	return nil
 }
 
-// current returns g with the numbers that its Source has now. No request waits for them; see [enforce.Following].
+// current returns g with the numbers that its Source has now. No request waits for them; see [follow.Following].
 func (g *Guard) current() *Guard {
 	if g.following == nil {
 		return g
@@ -75,20 +76,20 @@ func (g *Guard) follow() {
 	if g.source == nil {
 		return
 	}
-	g.following = enforce.NewFollowing(g.source, &version{guard: g}, g.version)
-	l, ok := g.source.(enforce.Listener)
+	g.following = follow.NewFollowing(g.source, &version{guard: g}, g.version)
+	l, ok := g.source.(follow.Listener)
 	if !ok {
 		return
 	}
-	var rules []enforce.Rule
+	var rules []follow.Rule
 	for _, ru := range g.all() {
-		rules = append(rules, enforce.Rule{
+		rules = append(rules, follow.Rule{
 			Policy: ru.name, Text: ru.limiter.String(), Place: ru.place, Key: ru.Key.String(), OverLimit: fmt.Sprint(ru.OverLimit),
 			Tiers: ru.texts(ru.tiers), Store: ru.limiter.Store(),
 		})
 	}
 	followed := weak.Make(g)
-	l.Listen(enforce.NewFollower(rules, func(set *enforce.Set) ([]enforce.Entry, bool) {
+	l.Listen(follow.NewFollower(rules, func(set *follow.Set) ([]follow.Entry, bool) {
 		g := followed.Value()
 		if g == nil {
 			return nil, false
@@ -98,9 +99,9 @@ func (g *Guard) follow() {
 }
 
 // prepareFor makes the version of a Set before requests see it, and returns its entries for each rule.
-func (g *Guard) prepareFor(set *enforce.Set) []enforce.Entry {
+func (g *Guard) prepareFor(set *follow.Set) []follow.Entry {
 	made := g.following.Prepare(set)
-	var entries [][]enforce.Entry
+	var entries [][]follow.Entry
 	for _, root := range g.all() {
 		entries = append(entries, made.of(root).entriesOf(root))
 	}
@@ -115,11 +116,11 @@ type placed struct {
 	place   string
 	tiers   bool   // the rule has a Tier
 	key     string // the name of its key function
-	entries []enforce.Entry
+	entries []follow.Entry
 }
 
 // entriesOf returns the entries for a rule. Rules of one policy are mostly alike, such as those that With makes.
-func (n *numbers) entriesOf(ru *rule) []enforce.Entry {
+func (n *numbers) entriesOf(ru *rule) []follow.Entry {
 	of := placed{place: ru.place, tiers: ru.Tier != nil, key: ru.Key.String()}
 	if p := n.placed.Load(); p != nil && p.place == of.place && p.tiers == of.tiers && p.key == of.key {
 		return p.entries
@@ -165,7 +166,7 @@ func (all kinds) mayMake(key string) bool {
 	return true
 }
 
-// The fields of a Set, as enforce.Entry names them.
+// The fields of a Set, as follow.Entry names them.
 const (
 	inTiers = "Tiers"
 	inKeys  = "Keys"
@@ -174,7 +175,7 @@ const (
 var errNoTier = errors.New("the rule has no Tier, so that no request is of a tier; give it one, or leave the entry out")
 
 // version makes the version of a Set, which follows last.
-func (g *Guard) version(set *enforce.Set, last *version) *version {
+func (g *Guard) version(set *follow.Set, last *version) *version {
 	next := &version{guard: last.guard, rules: map[*rule]*rule{}}
 	revision, same := "", true
 	if set != nil {
@@ -212,7 +213,7 @@ func (g *Guard) version(set *enforce.Set, last *version) *version {
 // once, however many Guards With and WithRule have made.
 type numbers struct {
 	variants *enforce.Variants
-	entries  []enforce.Entry // of the Set, for this policy
+	entries  []follow.Entry // of the Set, for this policy
 	placed   atomic.Pointer[placed]
 
 	limiter *enforce.Limiter
@@ -233,7 +234,7 @@ type burst struct {
 
 // numbersOf returns the numbers for a Set, which follow before, of a policy of the code and its tiers: l and tiers. A
 // nil before follows nothing.
-func (f *family) numbersOf(l *enforce.Limiter, tiers map[string]string, set *enforce.Set, before *numbers) *numbers {
+func (f *family) numbersOf(l *enforce.Limiter, tiers map[string]string, set *follow.Set, before *numbers) *numbers {
 	var follow *enforce.Variants
 	if before != nil {
 		follow = before.variants
@@ -260,7 +261,7 @@ type preparedFor struct {
 }
 
 // newNumbers prepares what follows from variants of a policy. lists says whether the two lists are sent.
-func newNumbers(v *enforce.Variants, entries []enforce.Entry, lists bool) *numbers {
+func newNumbers(v *enforce.Variants, entries []follow.Entry, lists bool) *numbers {
 	p := v.Limiter.Policy()
 	o := p.Options()
 	n := &numbers{variants: v, entries: entries, limiter: v.Limiter, tiers: v.Tiers, wait: o.Wait, shadow: o.Shadow, inEpoch: p.Name()}

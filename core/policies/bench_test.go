@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/policies"
 	"github.com/weir-go/weir/core/stats"
 )
@@ -43,7 +42,7 @@ func BenchmarkAnnouncement(b *testing.B) {
 	for i := range 150 {
 		p.Rules = append(p.Rules, policies.RuleState{
 			Policy: fmt.Sprint("policy-", i), Place: fmt.Sprint("GET /orders/", i), Key: "user", OverLimit: "reject",
-			Code: "100/1m", Now: "200/1m; shadow", Meaning: policies.Fleet, Location: core.Location{Prefix: "pay"},
+			Code: "100/1m", Now: "200/1m; shadow", Meaning: policies.Fleet, Location: stats.Location{Prefix: "pay"},
 		})
 	}
 	u := &stats.Usage{For: time.Hour}

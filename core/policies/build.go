@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/follow"
 )
 
 // AllApps in the place of the name of an app stands for every app that a record knows. A program never has a document
@@ -312,12 +312,12 @@ func (b *builder) policy(n *Node, path, name string) (p Policy) {
 		field{"text", "", func(n *Node, path string) { p.Text = b.text(n, path, name) }},
 		field{"tiers", "", func(n *Node, path string) {
 			p.Tiers = b.texts(n, path, name, entries{
-				of: "tiers", such: `{"pro": "5000/1m"}`, bound: MaxTiers, name: maxTierName, words: []string{enforce.Unlimited},
+				of: "tiers", such: `{"pro": "5000/1m"}`, bound: MaxTiers, name: maxTierName, words: []string{follow.Unlimited},
 			})
 		}},
 		field{"keys", "", func(n *Node, path string) {
 			p.Keys = b.texts(n, path, name, entries{
-				of: "keys", such: `{"user=7": "5000/1m"}`, bound: MaxKeys, name: maxKeyText, exact: true, words: []string{enforce.Unlimited, enforce.Blocked},
+				of: "keys", such: `{"user=7": "5000/1m"}`, bound: MaxKeys, name: maxKeyText, exact: true, words: []string{follow.Unlimited, follow.Blocked},
 			})
 		}},
 		field{"apps", "", func(n *Node, path string) { p.Apps = b.apps(n, path) }},
@@ -413,9 +413,9 @@ func (b *builder) text(n *Node, path, policy string, words ...string) string {
 	case !utf8.ValidString(text):
 		b.at(n, path, "the text %s is not UTF-8", quote(text))
 	case slices.Contains(words, text):
-	case text == enforce.Unlimited && len(words) == 0:
+	case text == follow.Unlimited && len(words) == 0:
 		b.at(n, path, `only a tier or a key can be %q; for a limit that refuses nobody write "shadow" behind it`, text)
-	case text == enforce.Blocked:
+	case text == follow.Blocked:
 		b.at(n, path, "only a key can be %q", text)
 	case b.grammar:
 		p, err := core.Parse(text)

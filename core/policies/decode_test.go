@@ -14,7 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/follow"
 	"github.com/weir-go/weir/core/policies"
 )
 
@@ -413,7 +413,7 @@ func TestSet(t *testing.T) {
 	t.Parallel()
 	d := example()
 	s := d.Set()
-	assert.Equal(t, &enforce.Set{
+	assert.Equal(t, &follow.Set{
 		Revision: "1.17",
 		Policies: map[string]string{"api": "200/1m; shadow", "login": "5/1m", "only.tiers": "", "code": ""},
 		Tiers:    map[string]map[string]string{"api": d.Policies["api"].Tiers, "only.tiers": {"pro": "1/1s"}},

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
-	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/follow"
 	"github.com/weir-go/weir/core/policies"
 )
 
@@ -62,12 +62,12 @@ func ExampleDecodePolicy() {
 
 // A file on the machine goes before what the fleet says, for the day on which the fleet cannot be asked.
 func ExampleLayers() {
-	file, fleet := new(atomic.Pointer[enforce.Set]), new(atomic.Pointer[enforce.Set]) // in a program, of filesource and redissource
+	file, fleet := new(atomic.Pointer[follow.Set]), new(atomic.Pointer[follow.Set]) // in a program, of filesource and redissource
 	source := policies.Layers(file, fleet)
 
-	fleet.Store(&enforce.Set{Revision: "1.17", Policies: map[string]string{"api": "200/1m", "login": "5/1m"}})
+	fleet.Store(&follow.Set{Revision: "1.17", Policies: map[string]string{"api": "200/1m", "login": "5/1m"}})
 	fmt.Println(source.Load().Revision, source.Load().Policies)
-	file.Store(&enforce.Set{Revision: "cafe0123", Policies: map[string]string{"api": "50/1m"}})
+	file.Store(&follow.Set{Revision: "cafe0123", Policies: map[string]string{"api": "50/1m"}})
 	fmt.Println(source.Load().Revision, source.Load().Policies)
 	// Output:
 	// 1.17 map[api:200/1m login:5/1m]

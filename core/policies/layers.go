@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/follow"
 )
 
 // Layers returns a Source of several: for each policy the first one that has it holds, with its tiers and keys. A file
@@ -19,19 +19,19 @@ import (
 //
 // A policy that a layer has without a text, tiers and keys is as the code says, whatever the layers behind it say. The
 // Set is made anew when one of theirs has changed, and its Revision has theirs, joined by "+". Layers is an
-// [enforce.Listener] if one of the sources is, and an [enforce.Lagger]. A source that is nil is left out, and so is a nil pointer.
-func Layers(sources ...enforce.Source) enforce.Source {
+// [follow.Listener] if one of the sources is, and an [follow.Lagger]. A source that is nil is left out, and so is a nil pointer.
+func Layers(sources ...follow.Source) follow.Source {
 	l := &layers{}
 	listens := false
 	for _, s := range sources {
 		if v := reflect.ValueOf(s); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 			continue
 		}
-		_, is := s.(enforce.Listener)
+		_, is := s.(follow.Listener)
 		listens = listens || is
 		l.sources = append(l.sources, s)
 	}
-	l.shown.Store(&merged{parts: make([]*enforce.Set, len(l.sources))})
+	l.shown.Store(&merged{parts: make([]*follow.Set, len(l.sources))})
 	if listens {
 		return &listeningLayers{l}
 	}
@@ -40,7 +40,7 @@ func Layers(sources ...enforce.Source) enforce.Source {
 
 // layers shows what several Sources have, merged.
 type layers struct {
-	sources []enforce.Source
+	sources []follow.Source
 	shown   atomic.Pointer[merged]
 	mu      sync.Mutex // held while Sets are merged and prepared
 	next    *merged    // prepared by a layer, which may show it next; nil if there is none
@@ -48,12 +48,12 @@ type layers struct {
 
 // merged is a Set made of one of each layer.
 type merged struct {
-	parts []*enforce.Set
-	set   *enforce.Set
+	parts []*follow.Set
+	set   *follow.Set
 }
 
-// Load implements [enforce.Source].
-func (l *layers) Load() *enforce.Set {
+// Load implements [follow.Source].
+func (l *layers) Load() *follow.Set {
 	m := l.shown.Load()
 	for i, s := range l.sources {
 		if s.Load() != m.parts[i] {
@@ -63,11 +63,11 @@ func (l *layers) Load() *enforce.Set {
 	return m.set
 }
 
-// Lag implements [enforce.Lagger]: it is that of the layers that lag.
+// Lag implements [follow.Lagger]: it is that of the layers that lag.
 func (l *layers) Lag() (since time.Time, why string) {
 	var whys []string
 	for _, s := range l.sources {
-		lagger, ok := s.(enforce.Lagger)
+		lagger, ok := s.(follow.Lagger)
 		if !ok {
 			continue
 		}
@@ -82,7 +82,7 @@ func (l *layers) Lag() (since time.Time, why string) {
 }
 
 // change merges what the layers have now. Callers that come meanwhile go by the Set before: none waits.
-func (l *layers) change() *enforce.Set {
+func (l *layers) change() *follow.Set {
 	if l.mu.TryLock() {
 		l.showNow()
 	}
@@ -97,8 +97,8 @@ func (l *layers) showNow() {
 }
 
 // parts returns what each layer has now.
-func (l *layers) parts() []*enforce.Set {
-	parts := make([]*enforce.Set, len(l.sources))
+func (l *layers) parts() []*follow.Set {
+	parts := make([]*follow.Set, len(l.sources))
 	for i, s := range l.sources {
 		parts[i] = s.Load()
 	}
@@ -106,7 +106,7 @@ func (l *layers) parts() []*enforce.Set {
 }
 
 // merge returns what the parts make together: as before, if they are the same. l.mu is held.
-func (l *layers) merge(parts []*enforce.Set) *merged {
+func (l *layers) merge(parts []*follow.Set) *merged {
 	for _, m := range []*merged{l.shown.Load(), l.next} {
 		if m != nil && slices.Equal(m.parts, parts) {
 			return m
@@ -116,15 +116,15 @@ func (l *layers) merge(parts []*enforce.Set) *merged {
 }
 
 // merge returns a Set in which each policy is that of the first part that has it.
-func merge(parts []*enforce.Set) *enforce.Set {
-	there := slices.DeleteFunc(slices.Clone(parts), func(s *enforce.Set) bool { return s == nil })
+func merge(parts []*follow.Set) *follow.Set {
+	there := slices.DeleteFunc(slices.Clone(parts), func(s *follow.Set) bool { return s == nil })
 	switch len(there) {
 	case 0:
 		return nil
 	case 1:
 		return there[0]
 	}
-	all := &enforce.Set{
+	all := &follow.Set{
 		Policies: maps.Clone(there[0].Policies), Tiers: maps.Clone(there[0].Tiers), Keys: maps.Clone(there[0].Keys),
 	}
 	var revisions []string
@@ -141,14 +141,14 @@ func merge(parts []*enforce.Set) *enforce.Set {
 }
 
 // add adds to a Set the policies of another one that it does not have.
-func add(to, from *enforce.Set) {
+func add(to, from *follow.Set) {
 	taken := func(name string) bool {
 		_, policy := to.Policies[name]
 		_, tiers := to.Tiers[name]
 		_, keys := to.Keys[name]
 		return policy || tiers || keys
 	}
-	missing := &enforce.Set{
+	missing := &follow.Set{
 		Policies: without(from.Policies, taken), Tiers: without(from.Tiers, taken), Keys: without(from.Keys, taken),
 	}
 	to.Policies = with(to.Policies, missing.Policies)
@@ -177,15 +177,15 @@ func with[V any](m, more map[string]V) map[string]V {
 // listeningLayers are layers of which one at least prepares what it shows.
 type listeningLayers struct{ *layers }
 
-// Listen implements [enforce.Listener]: f is prepared for what each of the layers is about to show, merged with what the
+// Listen implements [follow.Listener]: f is prepared for what each of the layers is about to show, merged with what the
 // others show.
-func (l *listeningLayers) Listen(f *enforce.Follower) {
+func (l *listeningLayers) Listen(f *follow.Follower) {
 	for i, s := range l.sources {
-		listener, ok := s.(enforce.Listener)
+		listener, ok := s.(follow.Listener)
 		if !ok {
 			continue
 		}
-		listener.Listen(enforce.NewFollower(f.Rules(), func(set *enforce.Set) ([]enforce.Entry, bool) {
+		listener.Listen(follow.NewFollower(f.Rules(), func(set *follow.Set) ([]follow.Entry, bool) {
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			parts := l.parts()

@@ -15,21 +15,22 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/follow"
 	"github.com/weir-go/weir/core/policies"
 )
 
 // plain is a Source that prepares nothing.
-type plain = atomic.Pointer[enforce.Set]
+type plain = atomic.Pointer[follow.Set]
 
 // preparing is a Source that prepares what it shows.
 type preparing struct {
 	plain
 
 	mu        sync.Mutex
-	followers []*enforce.Follower
+	followers []*follow.Follower
 }
 
-func (p *preparing) Listen(f *enforce.Follower) {
+func (p *preparing) Listen(f *follow.Follower) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if _, alive := f.Prepare(p.Load()); alive {
@@ -37,7 +38,7 @@ func (p *preparing) Listen(f *enforce.Follower) {
 	}
 }
 
-func (p *preparing) show(s *enforce.Set) {
+func (p *preparing) show(s *follow.Set) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, f := range p.followers {
@@ -47,8 +48,8 @@ func (p *preparing) show(s *enforce.Set) {
 }
 
 // byHand merges Sets one name at a time.
-func byHand(parts ...*enforce.Set) *enforce.Set {
-	all := &enforce.Set{Policies: map[string]string{}, Tiers: map[string]map[string]string{}, Keys: map[string]map[string]string{}}
+func byHand(parts ...*follow.Set) *follow.Set {
+	all := &follow.Set{Policies: map[string]string{}, Tiers: map[string]map[string]string{}, Keys: map[string]map[string]string{}}
 	var revisions []string
 	none := true
 	names := map[string]bool{}
@@ -93,7 +94,7 @@ func byHand(parts ...*enforce.Set) *enforce.Set {
 	return all
 }
 
-func same(t require.TestingT, want, got *enforce.Set) {
+func same(t require.TestingT, want, got *follow.Set) {
 	require.Equal(t, want == nil, got == nil)
 	if want == nil {
 		return
@@ -106,10 +107,10 @@ func same(t require.TestingT, want, got *enforce.Set) {
 }
 
 // aSet draws Sets of a few names.
-var aSet = rapid.Custom(func(t *rapid.T) *enforce.Set {
+var aSet = rapid.Custom(func(t *rapid.T) *follow.Set {
 	names := rapid.SampledFrom([]string{"a", "b", "c", "d"})
 	texts := rapid.MapOfN(rapid.SampledFrom([]string{"pro", "free"}), aText, 0, 2)
-	s := &enforce.Set{Revision: rapid.SampledFrom([]string{"", "1.1", "cafe"}).Draw(t, "revision")}
+	s := &follow.Set{Revision: rapid.SampledFrom([]string{"", "1.1", "cafe"}).Draw(t, "revision")}
 	if rapid.Bool().Draw(t, "policies") {
 		s.Policies = rapid.MapOf(names, rapid.OneOf(aText, rapid.Just(""))).Draw(t, "policies")
 	}
@@ -128,7 +129,7 @@ func TestLayersAreAMerge(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(0, 4).Draw(t, "layers")
-		sources := make([]enforce.Source, n)
+		sources := make([]follow.Source, n)
 		listens := false
 		for i := range sources {
 			if rapid.Bool().Draw(t, "listens") {
@@ -138,12 +139,12 @@ func TestLayersAreAMerge(t *testing.T) {
 			}
 		}
 		all := policies.Layers(sources...)
-		listener, ok := all.(enforce.Listener)
+		listener, ok := all.(follow.Listener)
 		require.Equal(t, listens, ok)
-		prepared := map[*enforce.Set]bool{}
+		prepared := map[*follow.Set]bool{}
 		if ok {
-			rules := []enforce.Rule{{Policy: "a"}}
-			listener.Listen(enforce.NewFollower(rules, func(s *enforce.Set) ([]enforce.Entry, bool) {
+			rules := []follow.Rule{{Policy: "a"}}
+			listener.Listen(follow.NewFollower(rules, func(s *follow.Set) ([]follow.Entry, bool) {
 				prepared[s] = true
 				return nil, true
 			}))
@@ -153,7 +154,7 @@ func TestLayersAreAMerge(t *testing.T) {
 				}
 			}
 		}
-		parts := make([]*enforce.Set, n)
+		parts := make([]*follow.Set, n)
 		for range rapid.IntRange(1, 10).Draw(t, "changes") {
 			byPreparing := false
 			if n > 0 {
@@ -181,9 +182,9 @@ func TestLayersAreAMerge(t *testing.T) {
 
 func TestLayersAllocateNothing(t *testing.T) {
 	var file, redis plain
-	file.Store(&enforce.Set{Policies: map[string]string{"a": "1/1s"}})
-	redis.Store(&enforce.Set{Policies: map[string]string{"b": "1/1s"}})
-	var none *atomic.Pointer[enforce.Set] // as of a file that could not be read
+	file.Store(&follow.Set{Policies: map[string]string{"a": "1/1s"}})
+	redis.Store(&follow.Set{Policies: map[string]string{"b": "1/1s"}})
+	var none *atomic.Pointer[follow.Set] // as of a file that could not be read
 	all := policies.Layers(&file, nil, none, &redis)
 	all.Load()
 	assert.Zero(t, testing.AllocsPerRun(100, func() { all.Load() }))
@@ -199,11 +200,11 @@ func TestLayersOfALimiter(t *testing.T) {
 	require.NoError(t, err)
 	defer l.Close()
 	assert.Equal(t, "mail: 1/1m", l.Policy().String())
-	redis.show(&enforce.Set{Policies: map[string]string{"mail": "2/1m"}})
+	redis.show(&follow.Set{Policies: map[string]string{"mail": "2/1m"}})
 	assert.Equal(t, "mail: 2/1m", l.Policy().String())
-	file.Store(&enforce.Set{Policies: map[string]string{"mail": "3/1m"}})
+	file.Store(&follow.Set{Policies: map[string]string{"mail": "3/1m"}})
 	assert.Equal(t, "mail: 3/1m", l.Policy().String())
-	file.Store(&enforce.Set{Policies: map[string]string{"mail": ""}})
+	file.Store(&follow.Set{Policies: map[string]string{"mail": ""}})
 	assert.Equal(t, "mail: 1/1m", l.Policy().String(), "as the code says, whatever Redis has")
 	file.Store(nil)
 	assert.Equal(t, "mail: 2/1m", l.Policy().String())
@@ -223,7 +224,7 @@ func (l *late) Lag() (time.Time, string) { return l.since, l.why }
 func TestLayersLag(t *testing.T) {
 	t.Parallel()
 	file, redis := &late{}, &late{}
-	layers := policies.Layers(file, &plain{}, redis).(enforce.Lagger)
+	layers := policies.Layers(file, &plain{}, redis).(follow.Lagger)
 	lag := func() string {
 		since, why := layers.Lag()
 		if since.IsZero() {
@@ -245,7 +246,7 @@ func TestLayersAreSafe(t *testing.T) {
 	t.Parallel()
 	file, redis := &plain{}, &preparing{}
 	all := policies.Layers(file, redis)
-	all.(enforce.Listener).Listen(enforce.NewFollower(nil, func(*enforce.Set) ([]enforce.Entry, bool) { return nil, true }))
+	all.(follow.Listener).Listen(follow.NewFollower(nil, func(*follow.Set) ([]follow.Entry, bool) { return nil, true }))
 	stop := make(chan struct{})
 	var running sync.WaitGroup
 	for range 3 {
@@ -271,8 +272,8 @@ func TestLayersAreSafe(t *testing.T) {
 		})
 	}
 	for n := range 300 {
-		redis.show(&enforce.Set{Policies: map[string]string{"a": fmt.Sprint(n), "b": fmt.Sprint(n)}})
-		file.Store(&enforce.Set{Policies: map[string]string{"c": fmt.Sprint(n)}})
+		redis.show(&follow.Set{Policies: map[string]string{"a": fmt.Sprint(n), "b": fmt.Sprint(n)}})
+		file.Store(&follow.Set{Policies: map[string]string{"c": fmt.Sprint(n)}})
 	}
 	close(stop)
 	running.Wait()
@@ -284,7 +285,7 @@ type broken struct {
 	calls atomic.Int64
 }
 
-func (b *broken) Load() *enforce.Set {
+func (b *broken) Load() *follow.Set {
 	if b.calls.Add(-1) == 0 {
 		panic("broken")
 	}
@@ -295,7 +296,7 @@ func (b *broken) Load() *enforce.Set {
 func TestPanicOfALayer(t *testing.T) {
 	layer := new(broken)
 	l := policies.Layers(layer, new(plain))
-	layer.Store(&enforce.Set{Revision: "1"})
+	layer.Store(&follow.Set{Revision: "1"})
 	layer.calls.Store(2) // the first sees the change, and the second takes it up
 	assert.PanicsWithValue(t, "broken", func() { l.Load() })
 	assert.Equal(t, "1", l.Load().Revision)

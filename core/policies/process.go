@@ -8,7 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/stats"
 )
 
 // Process is the announcement of a process of an app: the version that it has, and what its rules obey. Any program that may
@@ -40,7 +40,7 @@ type RuleState struct {
 	Meaning   Meaning
 	Why       string // more about it, such as why an entry is unusable, or ""
 	// Location is the place of its counts, and zero if its store does not say.
-	Location core.Location
+	Location stats.Location
 }
 
 // Bounds of an announcement.

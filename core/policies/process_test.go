@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/policies"
+	"github.com/weir-go/weir/core/stats"
 )
 
 func aProcess() *policies.Process {
@@ -21,9 +21,9 @@ func aProcess() *policies.Process {
 		Rules: []policies.RuleState{
 			{
 				Policy: "api", Place: "GET /orders", Key: "ip", OverLimit: "reject", Code: "100/1m", Now: "200/1m",
-				Tiers: map[string]string{"pro": "5000/1m"}, Meaning: policies.Fleet, Location: core.Location{Prefix: "pay", Hashed: true},
+				Tiers: map[string]string{"pro": "5000/1m"}, Meaning: policies.Fleet, Location: stats.Location{Prefix: "pay", Hashed: true},
 			},
-			{Policy: "login", Meaning: policies.Unusable, Why: `at offset 3, found "x"`, Location: core.Location{Process: true}},
+			{Policy: "login", Meaning: policies.Unusable, Why: `at offset 3, found "x"`, Location: stats.Location{Process: true}},
 		},
 	}
 }

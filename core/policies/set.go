@@ -3,13 +3,13 @@ package policies
 import (
 	"maps"
 
-	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/follow"
 )
 
 // Set returns the policies of d for the Source of a Guard or Limiter. It shares nothing with d. A policy that keeps the
 // numbers of the code has the text "", so that [Layers] knows that d has it.
-func (d *Document) Set() *enforce.Set {
-	s := &enforce.Set{
+func (d *Document) Set() *follow.Set {
+	s := &follow.Set{
 		Revision: d.Version.String(),
 		Policies: make(map[string]string, len(d.Policies)),
 		Tiers:    map[string]map[string]string{},

@@ -20,6 +20,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/follow"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/internal/redistest"
 )
@@ -60,14 +61,14 @@ func inFleet(t *testing.T) bool {
 	store := &recorder{Store: newStore(t, rdb, redisstore.Options{Deadline: patient, Prefix: j.Prefix})}
 	var all sync.WaitGroup
 	for i, text := range j.Policies {
-		numbers := new(atomic.Pointer[enforce.Set])
+		numbers := new(atomic.Pointer[follow.Set])
 		limiter, err := enforce.New(store, core.MustParse(text), enforce.Options{Source: numbers})
 		require.NoError(t, err)
 		for range j.Goroutines {
 			all.Go(func() {
 				for n := range j.Calls {
 					if n == j.Calls/2 && j.Then != nil {
-						numbers.Store(&enforce.Set{Policies: map[string]string{limiter.Policy().Name(): j.Then[i]}})
+						numbers.Store(&follow.Set{Policies: map[string]string{limiter.Policy().Name(): j.Then[i]}})
 					}
 					call := &answer{Policy: text}
 					ctx := context.WithValue(t.Context(), callKey{}, call)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/explain"
 	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/internal/explaintest"
 	"github.com/weir-go/weir/internal/redistest"
@@ -123,7 +124,7 @@ func TestExplainRemembered(t *testing.T) {
 	d := newDenied(t, "explained: 5/1h")
 	l, err := enforce.New(d.Store, d.take.Policy, enforce.Options{})
 	require.NoError(t, err)
-	var x enforce.Explanation
+	var x explain.Explanation
 	for range 100 { // on a machine that is a second late, what was known is forgotten first
 		hits := d.Stats().DenyHits
 		d.exhaust()

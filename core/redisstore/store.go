@@ -40,6 +40,7 @@ import (
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/redisstore/internal/denials"
 	"github.com/weir-go/weir/core/redisstore/internal/keys"
+	"github.com/weir-go/weir/core/stats"
 )
 
 // DefaultDeadline is the deadline of a decision if Options.Deadline is 0.
@@ -241,7 +242,7 @@ func New(rdb redis.UniversalClient, o Options) (*Store, error) {
 func (s *Store) String() string { return "redisstore " + s.names.Prefix() }
 
 // Location returns the prefix of the keys in Redis, and whether they are hashed.
-func (s *Store) Location() core.Location { return s.names.Location() }
+func (s *Store) Location() stats.Location { return s.names.Location() }
 
 // Fallback returns the in-process store that decides for this one while it fails,
 // under "fail local". A Limiter finds it by the method's name.

@@ -6,6 +6,7 @@
 //   - [Limiter] has what waits, is held, is owed and fails: enforce.Limiter.Stats returns one.
 //   - [Store] has the servers of a store: redisstore.Store.Stats returns one, and [Memory] is that of a core.Memory.
 //   - [Flight] and [BreakerChange] describe one event each, for redisstore.Options.Observe and ObserveBreaker.
+//   - [Location] is the place in which a store keeps its counts.
 //
 // What was counted so far:
 //

@@ -17,7 +17,7 @@ import (
 
 // public lists the packages that users import.
 var public = []string{
-	"core", "core/enforce", "core/guard", "core/policies", "core/policies/filesource", "core/policies/redissource", "core/rediscell", "core/redisstore", "core/stats", "core/storetest", "lua",
+	"core", "core/enforce", "core/explain", "core/follow", "core/guard", "core/policies", "core/policies/filesource", "core/policies/redissource", "core/rediscell", "core/redisstore", "core/stats", "core/storetest", "lua",
 	"keyfunc", "nethttp", "nethttp/obey", "ginmw", "echomw", "echo5mw", "fibermw", "fiber3mw", "grpcmw", "observe", "observe/inspect", "observe/promweir", "observe/otelweir",
 }
 

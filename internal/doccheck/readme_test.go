@@ -45,7 +45,8 @@ var packages = map[string]string{
 	"json": "encoding/json", "log": "log", "net": "net", "netip": "net/netip", "os": "os", "signal": "os/signal", "slog": "log/slog",
 	"strconv": "strconv", "strings": "strings", "sync": "sync", "atomic": "sync/atomic", "testing": "testing", "time": "time", "tls": "crypto/tls",
 
-	"core": module + "/core", "enforce": module + "/core/enforce", "stats": module + "/core/stats", "guard": module + "/core/guard", "keyfunc": module + "/keyfunc",
+	"core": module + "/core", "enforce": module + "/core/enforce", "stats": module + "/core/stats",
+	"explain": module + "/core/explain", "follow": module + "/core/follow", "guard": module + "/core/guard", "keyfunc": module + "/keyfunc",
 	"policies": module + "/core/policies", "filesource": module + "/core/policies/filesource", "redissource": module + "/core/policies/redissource",
 	"rediscell":  module + "/core/rediscell",
 	"redisstore": module + "/core/redisstore", "storetest": module + "/core/storetest",

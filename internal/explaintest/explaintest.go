@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/explain"
 )
 
 // Store is a store of which everything can be explained.
@@ -207,7 +208,7 @@ func (r *run) check() string {
 }
 
 // limits compares what was said of each limit with what has decided.
-func (r *run) limits(x *enforce.Explanation, got core.Result) {
+func (r *run) limits(x *explain.Explanation, got core.Result) {
 	refuses := false
 	for i, l := range x.Limits {
 		refuses = refuses || l.Refuses

@@ -8,7 +8,7 @@ import (
 	"weak"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/follow"
 	"github.com/weir-go/weir/core/policies"
 	"github.com/weir-go/weir/core/stats"
 )
@@ -17,7 +17,7 @@ import (
 // sees it.
 const Max = 1000
 
-// Followers are the Guards and Limiters that go by an [enforce.Listener], up to [Max]. The zero Followers has none. A
+// Followers are the Guards and Limiters that go by an [follow.Listener], up to [Max]. The zero Followers has none. A
 // source calls the methods one at a time, with the lock that it holds while it shows a Set.
 type Followers struct {
 	all      []follower
@@ -26,7 +26,7 @@ type Followers struct {
 
 // follower is a Guard or Limiter.
 type follower struct {
-	*enforce.Follower
+	*follow.Follower
 	states []policies.RuleState
 	made   madeOf
 }
@@ -34,13 +34,13 @@ type follower struct {
 // madeOf identifies a Set and its entries: while they are the same, so are the states that were made of them. Of the
 // entries, which are never changed, there may be a thousand for each rule: they are not kept alive.
 type madeOf struct {
-	set     *enforce.Set
-	first   weak.Pointer[enforce.Entry]
+	set     *follow.Set
+	first   weak.Pointer[follow.Entry]
 	entries int
 }
 
 // update makes the states of what has become of a Set, unless they are made of it already.
-func (f *follower) update(entries []enforce.Entry, set *enforce.Set) {
+func (f *follower) update(entries []follow.Entry, set *follow.Set) {
 	made := madeOf{set: set, entries: len(entries)}
 	if len(entries) > 0 {
 		made.first = weak.Make(&entries[0])
@@ -52,7 +52,7 @@ func (f *follower) update(entries []enforce.Entry, set *enforce.Set) {
 
 // Add adds one, prepared for the Set that the source shows now, and reports whether it is listed: it is not if there are
 // Max, or if nobody uses it any more.
-func (fs *Followers) Add(f *enforce.Follower, now *enforce.Set) bool {
+func (fs *Followers) Add(f *follow.Follower, now *follow.Set) bool {
 	if len(fs.all) == Max {
 		fs.Prepare(now) // some may be gone
 	}
@@ -70,7 +70,7 @@ func (fs *Followers) Add(f *enforce.Follower, now *enforce.Set) bool {
 }
 
 // Prepare prepares all for a Set, and forgets those that nobody uses any more.
-func (fs *Followers) Prepare(set *enforce.Set) {
+func (fs *Followers) Prepare(set *follow.Set) {
 	alive := fs.all[:0]
 	for _, f := range fs.all {
 		if entries, ok := f.Prepare(set); ok {
@@ -125,7 +125,7 @@ func showsOf(s core.Store) shows {
 	at := location(s)
 	hashes, can := s.(interface{ ScoreKey(key string) string })
 	switch {
-	case at == core.Location{}, at.Hashed && !can:
+	case at == stats.Location{}, at.Hashed && !can:
 		return shows{unknown: true}
 	case at.Hashed:
 		return shows{hash: hashes.ScoreKey}
@@ -168,7 +168,7 @@ const maxListed = 10
 
 // states returns what rules go by, of which the entries say what became of the texts for them. A text that is not in set
 // is of another layer: see [policies.Layers]. It keeps nothing of the entries: there may be a thousand for each rule.
-func states(rules []enforce.Rule, entries []enforce.Entry, set *enforce.Set) []policies.RuleState {
+func states(rules []follow.Rule, entries []follow.Entry, set *follow.Set) []policies.RuleState {
 	states := make([]policies.RuleState, len(rules))
 	mistakes := make([][]string, len(rules))
 	type place struct{ policy, place string }
@@ -219,15 +219,15 @@ func states(rules []enforce.Rule, entries []enforce.Entry, set *enforce.Set) []p
 }
 
 // location returns where a store keeps its counts, as far as it says.
-func location(s core.Store) core.Location {
-	if s, ok := s.(interface{ Location() core.Location }); ok {
+func location(s core.Store) stats.Location {
+	if s, ok := s.(interface{ Location() stats.Location }); ok {
 		return s.Location()
 	}
-	return core.Location{}
+	return stats.Location{}
 }
 
 // has reports whether the text of an entry is in set.
-func has(set *enforce.Set, e enforce.Entry) bool {
+func has(set *follow.Set, e follow.Entry) bool {
 	if set == nil {
 		return false
 	}
@@ -244,7 +244,7 @@ func has(set *enforce.Set, e enforce.Entry) bool {
 }
 
 // anotherSource says that a text is not of the document.
-func anotherSource(e enforce.Entry) string {
+func anotherSource(e follow.Entry) string {
 	text := fmt.Sprintf("another source of the process has %v: %q", e, e.Text)
 	if e.Err != nil {
 		text += ", which cannot be used: " + e.Err.Error()

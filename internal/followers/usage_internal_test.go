@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/core"
-	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/follow"
 	"github.com/weir-go/weir/core/stats"
 )
 
@@ -17,7 +17,7 @@ type hashing struct {
 	secret string
 }
 
-func (h hashing) Location() core.Location    { return core.Location{Prefix: "p", Hashed: true} }
+func (h hashing) Location() stats.Location   { return stats.Location{Prefix: "p", Hashed: true} }
 func (h hashing) ScoreKey(key string) string { return "~" + h.secret + key }
 
 // mute is a store that does not say where it counts, and cannot be compared.
@@ -31,7 +31,7 @@ func TestUsage(t *testing.T) {
 	t.Parallel()
 	plain, err := core.NewMemory(core.MemoryOptions{})
 	require.NoError(t, err)
-	rules := []enforce.Rule{
+	rules := []follow.Rule{
 		{Policy: "clear", Store: plain},
 		{Policy: "hashed", Store: hashing{secret: "1"}},
 		{Policy: "mute", Store: mute{}},
@@ -47,7 +47,7 @@ func TestUsage(t *testing.T) {
 		{Policy: "mute too", Store: hashing{}},
 		{Policy: "none"},
 	}
-	fs := Followers{all: []follower{{Follower: enforce.NewFollower(rules[:5], nil)}, {Follower: enforce.NewFollower(rules[5:], nil)}}}
+	fs := Followers{all: []follower{{Follower: follow.NewFollower(rules[:5], nil)}, {Follower: follow.NewFollower(rules[5:], nil)}}}
 	u := stats.Usage{Omitted: 3, Policies: []stats.PolicyUsage{{Policy: "another"}}}
 	for _, r := range rules {
 		u.Policies = append(u.Policies, stats.PolicyUsage{

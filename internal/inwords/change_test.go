@@ -28,7 +28,7 @@ func TestChange(t *testing.T) {
 		{"20 concurrent", "10 concurrent", true, true, "what the larger numbers admit"},
 	} {
 		p := core.MustParse(c.from)
-		q, err := core.ParseLike(c.to, p)
+		q, err := p.ParseLike(c.to)
 		require.NoError(t, err)
 		got := Between(p, q, c.to)
 		assert.Equal(t, c.fits, got.Fits, "%s, then %s: %s", c.from, c.to, got.Why)

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/explain"
 )
 
 // form is the form that explains a key, and its answer.
@@ -72,8 +72,8 @@ func (h *handler) serveExplanation(w http.ResponseWriter, r *http.Request, forma
 }
 
 // explain reads the form into f, and explains its key by the first guard that has the policy.
-func (h *handler) explain(r *http.Request, f *form) (enforce.Explanation, error) {
-	none := enforce.Explanation{}
+func (h *handler) explain(r *http.Request, f *form) (explain.Explanation, error) {
+	none := explain.Explanation{}
 	if err := r.ParseForm(); err != nil {
 		return none, fmt.Errorf("the form cannot be read: %w; send policy, key and, if it is not 1, cost", err)
 	}

@@ -16,7 +16,7 @@ import (
 // To open a pipe might never return: it is not opened.
 func TestPipe(t *testing.T) {
 	t.Parallel()
-	follow(t, document(1), filesource.Options{}, func(t *testing.T, path string, s *filesource.Source, _ *lines) {
+	followed(t, document(1), filesource.Options{}, func(t *testing.T, path string, s *filesource.Source, _ *lines) {
 		set := s.Load()
 		require.NoError(t, os.Remove(path))
 		require.NoError(t, syscall.Mkfifo(path, 0o600))

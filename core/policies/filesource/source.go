@@ -16,7 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/follow"
 	"github.com/weir-go/weir/core/policies"
 )
 
@@ -31,7 +31,7 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Source follows a file of policies: it is an [enforce.Source] for Config.Source of a Guard and Options.Source of a
+// Source follows a file of policies: it is an [follow.Source] for Config.Source of a Guard and Options.Source of a
 // Limiter. Build it by [New], and end it by Close. It is safe for concurrent use.
 //
 // It looks at the file each second. A file that has just been written is taken up when it has been the same at two
@@ -43,11 +43,11 @@ type Source struct {
 	missing bool
 	log     *slog.Logger
 
-	set    atomic.Pointer[enforce.Set]
+	set    atomic.Pointer[follow.Set]
 	status atomic.Pointer[Status]
 
 	mu        sync.Mutex // held while a Set is prepared and shown
-	followers []*enforce.Follower
+	followers []*follow.Follower
 
 	reload chan chan<- error
 	end    chan struct{}
@@ -108,14 +108,14 @@ func New(path string, o Options) (*Source, error) {
 }
 
 // Load returns the Set of the file in use, and nil while there is none.
-func (s *Source) Load() *enforce.Set { return s.set.Load() }
+func (s *Source) Load() *follow.Set { return s.set.Load() }
 
 // maxFollowers bounds those for which a Set is prepared before it is shown. Further ones prepare it by the first request
 // that sees it.
 const maxFollowers = 1000
 
-// Listen implements [enforce.Listener].
-func (s *Source) Listen(f *enforce.Follower) {
+// Listen implements [follow.Listener].
+func (s *Source) Listen(f *follow.Follower) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	set := s.set.Load()
@@ -131,15 +131,15 @@ func (s *Source) Listen(f *enforce.Follower) {
 }
 
 // prepare prepares a Set for all that follow, and forgets those that are gone. s.mu is held.
-func (s *Source) prepare(set *enforce.Set) {
-	s.followers = slices.DeleteFunc(s.followers, func(f *enforce.Follower) bool {
+func (s *Source) prepare(set *follow.Set) {
+	s.followers = slices.DeleteFunc(s.followers, func(f *follow.Follower) bool {
 		_, alive := f.Prepare(set)
 		return !alive
 	})
 }
 
 // show prepares a Set, and lets requests go by it.
-func (s *Source) show(set *enforce.Set) {
+func (s *Source) show(set *follow.Set) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.prepare(set)
@@ -149,7 +149,7 @@ func (s *Source) show(set *enforce.Set) {
 // Status returns what is known of the file.
 func (s *Source) Status() Status { return *s.status.Load() }
 
-// Lag implements [enforce.Lagger].
+// Lag implements [follow.Lagger].
 func (s *Source) Lag() (since time.Time, why string) {
 	status := s.Status()
 	if status.Err == nil {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/follow"
 	"github.com/weir-go/weir/core/policies"
 	"github.com/weir-go/weir/core/policies/filesource"
 )
@@ -57,7 +58,7 @@ func write(t *testing.T, path, text string) {
 }
 
 // follow runs a test with a Source of a file, in a bubble of time.
-func follow(t *testing.T, text string, o filesource.Options, test func(t *testing.T, path string, s *filesource.Source, log *lines)) {
+func followed(t *testing.T, text string, o filesource.Options, test func(t *testing.T, path string, s *filesource.Source, log *lines)) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "policies.yaml")
 	synctest.Test(t, func(t *testing.T) {
@@ -89,7 +90,7 @@ func seconds(n int) {
 
 func TestSource(t *testing.T) {
 	t.Parallel()
-	follow(t, document(1), filesource.Options{}, func(t *testing.T, path string, s *filesource.Source, log *lines) {
+	followed(t, document(1), filesource.Options{}, func(t *testing.T, path string, s *filesource.Source, log *lines) {
 		assert.Equal(t, "1/1m", now(s))
 		set := s.Load()
 		assert.Regexp(t, `^[0-9a-f]{8}$`, set.Revision)
@@ -131,7 +132,7 @@ func TestSource(t *testing.T) {
 // A file may change twice within the time that its file system notes, without another size.
 func TestChangeWithoutTrace(t *testing.T) {
 	t.Parallel()
-	follow(t, document(1), filesource.Options{}, func(t *testing.T, path string, s *filesource.Source, _ *lines) {
+	followed(t, document(1), filesource.Options{}, func(t *testing.T, path string, s *filesource.Source, _ *lines) {
 		info, err := os.Stat(path)
 		require.NoError(t, err)
 		seconds(1)
@@ -145,7 +146,7 @@ func TestChangeWithoutTrace(t *testing.T) {
 // A writer that is slower than the looks is waited for, as long as each look sees another text.
 func TestSlowWriter(t *testing.T) {
 	t.Parallel()
-	follow(t, document(1), filesource.Options{}, func(t *testing.T, path string, s *filesource.Source, log *lines) {
+	followed(t, document(1), filesource.Options{}, func(t *testing.T, path string, s *filesource.Source, log *lines) {
 		text := "format: 1\npolicies:\n"
 		for i := range 5 {
 			text += fmt.Sprintf("  p%d:\n    text: 5/1m\n", i)
@@ -188,7 +189,7 @@ func TestConfigMap(t *testing.T) {
 // A file with mistakes is refused as a whole. The policies from before hold, and the log has one line of it.
 func TestAFileWithMistakes(t *testing.T) {
 	t.Parallel()
-	follow(t, document(1), filesource.Options{}, func(t *testing.T, path string, s *filesource.Source, log *lines) {
+	followed(t, document(1), filesource.Options{}, func(t *testing.T, path string, s *filesource.Source, log *lines) {
 		set, spoiled := s.Load(), time.Now()
 		for _, c := range []struct {
 			name  string
@@ -257,7 +258,7 @@ func TestNew(t *testing.T) {
 // A file that may be missing is taken up when it comes, and holds when it goes.
 func TestMissing(t *testing.T) {
 	t.Parallel()
-	follow(t, "", filesource.Options{Missing: true}, func(t *testing.T, path string, s *filesource.Source, log *lines) {
+	followed(t, "", filesource.Options{Missing: true}, func(t *testing.T, path string, s *filesource.Source, log *lines) {
 		seconds(5)
 		assert.Nil(t, s.Load())
 		assert.Equal(t, filesource.Status{}, s.Status())
@@ -278,7 +279,7 @@ func TestMissing(t *testing.T) {
 
 func TestClose(t *testing.T) {
 	t.Parallel()
-	follow(t, document(1), filesource.Options{}, func(t *testing.T, path string, s *filesource.Source, _ *lines) {
+	followed(t, document(1), filesource.Options{}, func(t *testing.T, path string, s *filesource.Source, _ *lines) {
 		require.NoError(t, s.Close())
 		require.NoError(t, s.Close())
 		assert.ErrorContains(t, s.Reload(t.Context()), "closed")
@@ -294,21 +295,21 @@ func TestClose(t *testing.T) {
 // A Set is prepared before it is shown, and what nobody uses any more is forgotten.
 func TestListen(t *testing.T) {
 	t.Parallel()
-	follow(t, document(1), filesource.Options{}, func(t *testing.T, path string, s *filesource.Source, _ *lines) {
-		var prepared []*enforce.Set
+	followed(t, document(1), filesource.Options{}, func(t *testing.T, path string, s *filesource.Source, _ *lines) {
+		var prepared []*follow.Set
 		alive, calls := true, 0
-		s.Listen(enforce.NewFollower(nil, func(set *enforce.Set) ([]enforce.Entry, bool) {
+		s.Listen(follow.NewFollower(nil, func(set *follow.Set) ([]follow.Entry, bool) {
 			if len(prepared) > 0 {
 				assert.Same(t, prepared[len(prepared)-1], s.Load(), "it is not shown before")
 			}
 			prepared = append(prepared, set)
 			return nil, true
 		}))
-		s.Listen(enforce.NewFollower(nil, func(*enforce.Set) ([]enforce.Entry, bool) {
+		s.Listen(follow.NewFollower(nil, func(*follow.Set) ([]follow.Entry, bool) {
 			calls++
 			return nil, alive
 		}))
-		assert.Equal(t, []*enforce.Set{s.Load()}, prepared)
+		assert.Equal(t, []*follow.Set{s.Load()}, prepared)
 		for n := range 3 {
 			write(t, path, document(n+2))
 			require.NoError(t, s.Reload(t.Context()))
@@ -319,7 +320,7 @@ func TestListen(t *testing.T) {
 		assert.Equal(t, 3, calls, "it is forgotten when nobody uses it any more")
 
 		for range 2000 {
-			s.Listen(enforce.NewFollower(nil, func(*enforce.Set) ([]enforce.Entry, bool) { calls++; return nil, true }))
+			s.Listen(follow.NewFollower(nil, func(*follow.Set) ([]follow.Entry, bool) { calls++; return nil, true }))
 		}
 		calls = 0
 		write(t, path, document(9))
@@ -331,7 +332,7 @@ func TestListen(t *testing.T) {
 // A Limiter obeys the file.
 func TestLimiterFollowsAFile(t *testing.T) {
 	t.Parallel()
-	follow(t, document(1), filesource.Options{}, func(t *testing.T, path string, s *filesource.Source, _ *lines) {
+	followed(t, document(1), filesource.Options{}, func(t *testing.T, path string, s *filesource.Source, _ *lines) {
 		store, err := core.NewMemory(core.MemoryOptions{})
 		require.NoError(t, err)
 		l, err := enforce.New(store, core.MustParse("api: 100/1m"), enforce.Options{Source: s})
@@ -355,7 +356,7 @@ func TestLimiterFollowsAFile(t *testing.T) {
 func TestNamesOfNobody(t *testing.T) {
 	t.Parallel()
 	const misspelt = "format: 1\npolicies:\n  api: {}\n  lgoin: {}\n"
-	follow(t, misspelt, filesource.Options{}, func(t *testing.T, path string, s *filesource.Source, log *lines) {
+	followed(t, misspelt, filesource.Options{}, func(t *testing.T, path string, s *filesource.Source, log *lines) {
 		seconds(3)
 		assert.Zero(t, log.count("look at the spelling"), "nobody follows yet")
 		l, err := enforce.New(nil, core.MustParse("api: 100/1m"), enforce.Options{Source: s})

@@ -69,7 +69,7 @@ func TestACLOnCluster(t *testing.T) {
 	admin, pay := as(t, "weir-admin", cluster.Addrs()...), as(t, "pay", cluster.Addrs()...)
 	log := new(logtest.Log)
 	publish(t, admin, document("pay", 1, 1, "1/1m"))
-	s := follow(t, pay, "pay", Options{Log: log.Logger(), Usage: counted}, quick())
+	s := followed(t, pay, "pay", Options{Log: log.Logger(), Usage: counted}, quick())
 	awaitText(t, s, "1/1m")
 	awaitSubscription(t, root, "pay")
 	publish(t, admin, document("pay", 1, 2, "2/1m"))
@@ -100,7 +100,7 @@ func TestACL(t *testing.T) {
 
 	t.Run("it works", func(t *testing.T) {
 		log := new(logtest.Log)
-		s := follow(t, pay, "pay", Options{Log: log.Logger(), Usage: counted}, quick())
+		s := followed(t, pay, "pay", Options{Log: log.Logger(), Usage: counted}, quick())
 		awaitText(t, s, "1/1m")
 		awaitSubscription(t, root, "pay")
 		publish(t, admin, document("pay", 1, 2, "2/1m"))

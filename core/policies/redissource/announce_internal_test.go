@@ -16,6 +16,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/follow"
 	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/core/policies"
 	"github.com/weir-go/weir/core/redisstore"
@@ -48,10 +49,10 @@ func TestInventory(t *testing.T) {
 			p := quick()
 			p.expire = time.Second
 			write(t, rdb, document("pay", 3, 17, "1/1m"))
-			one := follow(t, rdb, "pay", Options{Name: "one"}, p)
-			two := follow(t, rdb, "pay", Options{}, p)
-			follow(t, rdb, "payroll", Options{}, p)
-			follow(t, rdb, "pay", Options{Silent: true}, p)
+			one := followed(t, rdb, "pay", Options{Name: "one"}, p)
+			two := followed(t, rdb, "pay", Options{}, p)
+			followed(t, rdb, "payroll", Options{}, p)
+			followed(t, rdb, "pay", Options{Silent: true}, p)
 			awaitProcesses(t, rdb, "pay", func(all []*policies.Process) bool {
 				if len(all) != 2 {
 					return false
@@ -86,7 +87,7 @@ func TestInventoryIsBounded(t *testing.T) {
 	}
 	_, err := pipe.Exec(t.Context())
 	require.NoError(t, err)
-	s := follow(t, rdb, "shop", Options{}, quick())
+	s := followed(t, rdb, "shop", Options{}, quick())
 	all := awaitProcesses(t, rdb, "shop", func(all []*policies.Process) bool { return len(all) == MaxProcesses && all[0].ID == s.id })
 	assert.Equal(t, fmt.Sprintf("%016x", MaxProcesses+500-1), all[1].ID)
 	n, err := rdb.ZCard(t.Context(), ProcessIndex("shop")).Result()
@@ -163,7 +164,7 @@ func TestChangesAreAnnouncedSoon(t *testing.T) {
 	p := quick()
 	p.announce, p.expire = never, never
 	write(t, rdb, document(app, 1, 1, "1/1m"))
-	s := follow(t, rdb, app, Options{}, p)
+	s := followed(t, rdb, app, Options{}, p)
 	for n := range int64(3) {
 		write(t, rdb, document(app, 1, n+1, "1/1m"))
 		awaitProcesses(t, rdb, app, func(all []*policies.Process) bool { return len(all) == 1 && all[0].Version.Revision == n+1 })
@@ -180,7 +181,7 @@ func TestLocationIsAnnounced(t *testing.T) {
 	t.Parallel()
 	rdb := server(t).Client(t)
 	app := newApp()
-	s := follow(t, rdb, app, Options{}, quick())
+	s := followed(t, rdb, app, Options{}, quick())
 	memory, err := core.NewMemory(core.MemoryOptions{})
 	require.NoError(t, err)
 	plain, err := redisstore.New(rdb, redisstore.Options{})
@@ -193,11 +194,11 @@ func TestLocationIsAnnounced(t *testing.T) {
 		defer runtime.KeepAlive(limiter)
 	}
 	all := awaitProcesses(t, rdb, app, func(all []*policies.Process) bool { return len(all) == 1 && len(all[0].Rules) == 3 })
-	got := map[string]core.Location{}
+	got := map[string]stats.Location{}
 	for _, r := range all[0].Rules {
 		got[r.Policy] = r.Location
 	}
-	assert.Equal(t, map[string]core.Location{"memory": {Process: true}, "plain": {Prefix: "weir"}, "hashed": {Prefix: app, Hashed: true}}, got)
+	assert.Equal(t, map[string]stats.Location{"memory": {Process: true}, "plain": {Prefix: "weir"}, "hashed": {Prefix: app, Hashed: true}}, got)
 }
 
 // usageOf has the counts of a process, or the reason why they cannot be read.
@@ -225,11 +226,11 @@ func TestUsageIsAnnounced(t *testing.T) {
 	p := quick()
 	p.announce = 20 * time.Millisecond
 	p.expire = time.Second
-	s := follow(t, rdb, app, Options{Name: "counts", Usage: o.Usage}, p)
-	other := follow(t, rdb, app, Options{Name: "does not"}, quick())
+	s := followed(t, rdb, app, Options{Name: "counts", Usage: o.Usage}, p)
+	other := followed(t, rdb, app, Options{Name: "does not"}, quick())
 	store, err := redisstore.New(rdb, redisstore.Options{Prefix: app, HashKeys: []byte("0123456789abcdef"), Deadline: patience})
 	require.NoError(t, err)
-	for name, source := range map[string]enforce.Source{"hashed": s, "another": nil} {
+	for name, source := range map[string]follow.Source{"hashed": s, "another": nil} {
 		g, err := guard.New(guard.Config{
 			Rule: guard.Rule{Policy: name + ": 2/1h", Key: keyfunc.Const("user=7")}, Store: store, Source: source, Observe: o.Observe,
 		})

@@ -17,7 +17,7 @@ func TestBridgeIsAPipe(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "bridge")
 	require.NoError(t, syscall.Mkfifo(path, 0o600))
 	app := newApp()
-	s := follow(t, rdb, app, Options{Bridge: path}, quick())
+	s := followed(t, rdb, app, Options{Bridge: path}, quick())
 	write(t, rdb, document(app, 1, 1, "1/1m"))
 	awaitText(t, s, "1/1m")
 }

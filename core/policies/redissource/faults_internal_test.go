@@ -50,7 +50,7 @@ func TestNeverBack(t *testing.T) {
 	server := redistest.Single(t)
 	rdb := server.Client(t)
 	log := new(logtest.Log)
-	s := follow(t, rdb, "pay", Options{Log: log.Logger()}, quick())
+	s := followed(t, rdb, "pay", Options{Log: log.Logger()}, quick())
 	write(t, rdb, document("pay", 2, 5, "5/1m"))
 	awaitText(t, s, "5/1m")
 	in := s.Load()
@@ -126,7 +126,7 @@ func TestUnreadKeepsTheLastGood(t *testing.T) {
 			t.Parallel()
 			app := newApp()
 			write(t, rdb, document(app, 1, 1, "1/1m"))
-			s := follow(t, rdb, app, Options{}, quick())
+			s := followed(t, rdb, app, Options{}, quick())
 			awaitText(t, s, "1/1m")
 			in := s.Load()
 			require.NoError(t, tc.do(app))
@@ -156,7 +156,7 @@ func TestLargeIsNotRead(t *testing.T) {
 	rdb := server.Client(t)
 	text := strings.Repeat(" ", 8<<20)
 	require.NoError(t, rdb.HSet(t.Context(), Key("pay"), FieldGeneration, 1, FieldRevision, 1, FieldDigest, policies.Digest([]byte(text)), FieldDocument, text).Err())
-	s := follow(t, rdb, "pay", Options{Silent: true}, quick())
+	s := followed(t, rdb, "pay", Options{Silent: true}, quick())
 	awaitMeaning(t, s, policies.Unread, "8388608 bytes")
 	awaitReads(t, server)
 	require.NoError(t, s.Close())
@@ -173,7 +173,7 @@ func TestMistakeInOneText(t *testing.T) {
 	d := document(app, 1, 1, "7/1m")
 	d.Policies["later"] = policies.Policy{Text: "5/1m; bouncy 3", Tiers: map[string]string{"pro": "x"}, Keys: map[string]string{"user=7": "5/1m; bouncy 3"}}
 	write(t, rdb, d)
-	s := follow(t, rdb, app, Options{}, quick())
+	s := followed(t, rdb, app, Options{}, quick())
 	awaitText(t, s, "7/1m")
 	assert.Equal(t, "5/1m; bouncy 3", s.Load().Policies["later"])
 	assert.Equal(t, policies.Fleet, s.Status().Meaning)
@@ -187,8 +187,8 @@ func TestEmptyIsNotDeleteAll(t *testing.T) {
 	rdb := server.Client(t)
 	p := quick()
 	p.stale = 200 * time.Millisecond
-	s := follow(t, rdb, "pay", Options{}, p)
-	other := follow(t, rdb, "mail", Options{}, quick())
+	s := followed(t, rdb, "pay", Options{}, p)
+	other := followed(t, rdb, "mail", Options{}, quick())
 	revision := int64(0)
 	for name, lose := range map[string]func() error{
 		"FLUSHALL":         func() error { return rdb.FlushAll(t.Context()).Err() },
@@ -221,7 +221,7 @@ func TestRedisGoneAtStart(t *testing.T) {
 	server.Kill()
 	p := quick()
 	p.stale = 300 * time.Millisecond
-	s := follow(t, rdb, "pay", Options{}, p)
+	s := followed(t, rdb, "pay", Options{}, p)
 	assert.Nil(t, s.Load())
 	assert.Equal(t, policies.Code, s.Status().Meaning)
 	st := awaitMeaning(t, s, policies.Stale, "connection refused")
@@ -250,7 +250,7 @@ func TestRedisGoneAtStart(t *testing.T) {
 // TestReadyAfterClose: nobody waits for a Source that is closed.
 func TestReadyAfterClose(t *testing.T) {
 	t.Parallel()
-	s := follow(t, server(t).Client(t), newApp(), Options{}, quick())
+	s := followed(t, server(t).Client(t), newApp(), Options{}, quick())
 	require.NoError(t, s.Close())
 	require.NoError(t, s.Close(), "twice")
 	require.ErrorContains(t, s.Ready(t.Context()), "closed")
@@ -261,13 +261,13 @@ func TestLostNotifications(t *testing.T) {
 	t.Parallel()
 	for name, source := range map[string]func(*testing.T, *redistest.Server, pace) *Source{
 		"not announced": func(t *testing.T, server *redistest.Server, p pace) *Source {
-			return follow(t, server.Client(t), "pay", Options{}, p)
+			return followed(t, server.Client(t), "pay", Options{}, p)
 		},
 		// Redis says no to each subscription.
 		"no right to the channel": func(t *testing.T, server *redistest.Server, p pace) *Source {
 			require.NoError(t, server.Client(t).Do(t.Context(), "ACL", "SETUSER", "deaf", "on", ">secret", "resetchannels", "~*", "+@all").Err())
 			log := new(logtest.Log)
-			s := follow(t, server.Client(t, func(o *redis.Options) { o.Username, o.Password = "deaf", "secret" }), "pay", Options{Log: log.Logger()}, p)
+			s := followed(t, server.Client(t, func(o *redis.Options) { o.Username, o.Password = "deaf", "secret" }), "pay", Options{Log: log.Logger()}, p)
 			require.Eventually(t, func() bool { return len(log.With("NOPERM")) > 0 }, patience, time.Millisecond)
 			return s
 		},
@@ -277,7 +277,7 @@ func TestLostNotifications(t *testing.T) {
 			for range 100 {
 				proxy.LoseNextReply("subscribe", redistest.Hang)
 			}
-			s := follow(t, server.Client(t, func(o *redis.Options) { o.Addr = proxy.Addr() }), "pay", Options{}, p)
+			s := followed(t, server.Client(t, func(o *redis.Options) { o.Addr = proxy.Addr() }), "pay", Options{}, p)
 			require.Eventually(t, func() bool { return proxy.Lost() > 1 }, patience, time.Millisecond, "silence is not noticed")
 			return s
 		},
@@ -311,7 +311,7 @@ func TestSilentSubscription(t *testing.T) {
 	p := quick()
 	p.read, p.silence, p.deadline = never, 100*time.Millisecond, 500*time.Millisecond
 	publish(t, rdb, document("pay", 1, 1, "1/1m"))
-	s := follow(t, server.Client(t, func(o *redis.Options) { o.Addr = proxy.Addr() }), "pay", Options{Silent: true}, p)
+	s := followed(t, server.Client(t, func(o *redis.Options) { o.Addr = proxy.Addr() }), "pay", Options{Silent: true}, p)
 	awaitText(t, s, "1/1m")
 	awaitSubscription(t, rdb, "pay")
 	proxy.Disconnect(redistest.Hang) // what is open is silent from now on, and what is opened is not
@@ -327,7 +327,7 @@ func TestBursts(t *testing.T) {
 	p := quick()
 	p.read, p.merge = never, 300*time.Millisecond
 	write(t, rdb, document("pay", 1, 1, "1/1m"))
-	s := follow(t, rdb, "pay", Options{Silent: true}, p)
+	s := followed(t, rdb, "pay", Options{Silent: true}, p)
 	awaitSubscription(t, rdb, "pay")
 	awaitText(t, s, "1/1m")
 	server.ResetStats(t)

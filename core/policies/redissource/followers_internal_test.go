@@ -14,13 +14,15 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/follow"
 	"github.com/weir-go/weir/core/policies"
+	"github.com/weir-go/weir/core/stats"
 	"github.com/weir-go/weir/internal/followers"
 	"github.com/weir-go/weir/internal/redistest"
 )
 
 // job makes a Limiter that follows a Source, with the counts of the process.
-func job(t testing.TB, s enforce.Source, policy string) *enforce.Limiter {
+func job(t testing.TB, s follow.Source, policy string) *enforce.Limiter {
 	t.Helper()
 	store, err := core.NewMemory(core.MemoryOptions{})
 	require.NoError(t, err)
@@ -34,11 +36,11 @@ func TestPreparedBeforeItIsShown(t *testing.T) {
 	t.Parallel()
 	rdb := server(t).Client(t)
 	app := newApp()
-	s := follow(t, rdb, app, Options{}, quick())
+	s := followed(t, rdb, app, Options{}, quick())
 	var mu sync.Mutex
 	prepared := map[string]bool{} // revisions
 	for range 3 {
-		s.Listen(enforce.NewFollower(nil, func(set *enforce.Set) ([]enforce.Entry, bool) {
+		s.Listen(follow.NewFollower(nil, func(set *follow.Set) ([]follow.Entry, bool) {
 			if set == nil {
 				return nil, true
 			}
@@ -59,7 +61,7 @@ func TestPreparedBeforeItIsShown(t *testing.T) {
 		mu.Unlock()
 	}
 	late := make(chan string, 1) // one that comes when there is a document
-	s.Listen(enforce.NewFollower(nil, func(set *enforce.Set) ([]enforce.Entry, bool) {
+	s.Listen(follow.NewFollower(nil, func(set *follow.Set) ([]follow.Entry, bool) {
 		signal := set.Revision
 		select {
 		case late <- signal:
@@ -76,7 +78,7 @@ func TestFollowersAreForgotten(t *testing.T) {
 	rdb := server(t).Client(t)
 	app := newApp()
 	write(t, rdb, document(app, 1, 1, "7/1m"))
-	s := follow(t, rdb, app, Options{}, quick())
+	s := followed(t, rdb, app, Options{}, quick())
 	awaitText(t, s, "7/1m")
 	store, err := core.NewMemory(core.MemoryOptions{})
 	require.NoError(t, err)
@@ -102,7 +104,7 @@ func TestUnlistedFollowersObey(t *testing.T) {
 	t.Parallel()
 	rdb := server(t).Client(t)
 	app := newApp()
-	s := follow(t, rdb, app, Options{}, quick())
+	s := followed(t, rdb, app, Options{}, quick())
 	all := make([]*enforce.Limiter, followers.Max+5)
 	for i := range all {
 		all[i] = job(t, s, "api: 1/1m")
@@ -134,7 +136,7 @@ func TestStatesAreMadeOnce(t *testing.T) { //nolint:paralleltest // it counts wh
 	write(t, rdb, d)
 	p := quick()
 	p.read, p.announce, p.silence = never, never, never
-	s := follow(t, rdb, app, Options{Silent: true}, p)
+	s := followed(t, rdb, app, Options{Silent: true}, p)
 	awaitText(t, s, "7/1m")
 	all := make([]*enforce.Limiter, 200)
 	for i := range all {
@@ -146,7 +148,7 @@ func TestStatesAreMadeOnce(t *testing.T) { //nolint:paralleltest // it counts wh
 }
 
 // inProcess is the location of what the limiters of these tests count.
-var inProcess = core.Location{Process: true}
+var inProcess = stats.Location{Process: true}
 
 // ruleOf returns the rule of a policy.
 func ruleOf(t testing.TB, rules []policies.RuleState, policy string) policies.RuleState {
@@ -167,7 +169,7 @@ func TestMeanings(t *testing.T) {
 	rdb := server.Client(t)
 	p := quick()
 	p.stale = 500 * time.Millisecond
-	s := follow(t, rdb, "pay", Options{}, p)
+	s := followed(t, rdb, "pay", Options{}, p)
 	limiters := map[string]*enforce.Limiter{}
 	for _, text := range []string{"alone: 1/1m", "numbers: 1/1m", "tried: 1/1m", "other: 1/1m", "tiers: 1/1m", "keys: 1/1m; shadow"} {
 		name, _, _ := strings.Cut(text, ":")
@@ -242,7 +244,7 @@ func TestDeletedIsTheCodes(t *testing.T) {
 	d := document(app, 1, 1, "7/1m")
 	d.Policies["mail"] = policies.Policy{Text: "8/1m", Keys: map[string]string{"a@b.c": "blocked"}}
 	write(t, rdb, d)
-	s := follow(t, rdb, app, Options{}, quick())
+	s := followed(t, rdb, app, Options{}, quick())
 	awaitText(t, s, "7/1m")
 	api, mail := job(t, s, "api: 1/1m"), job(t, s, "mail: 2/1m")
 	res, err := mail.Allow(t.Context(), "a@b.c")
@@ -271,10 +273,10 @@ func TestBehindALayer(t *testing.T) {
 	d.Policies["mail"] = policies.Policy{Text: "8/1m"}
 	d.Policies["jobs"] = policies.Policy{Keys: map[string]string{"a": "8/1m", "b": "nonsense"}}
 	write(t, rdb, d)
-	s := follow(t, rdb, app, Options{}, quick())
+	s := followed(t, rdb, app, Options{}, quick())
 	awaitText(t, s, "7/1m")
-	front := new(atomic.Pointer[enforce.Set])
-	front.Store(&enforce.Set{Policies: map[string]string{"api": "9/1m"}})
+	front := new(atomic.Pointer[follow.Set])
+	front.Store(&follow.Set{Policies: map[string]string{"api": "9/1m"}})
 	all := policies.Layers(front, s)
 	api, mail, jobs := job(t, all, "api: 1/1m"), job(t, all, "mail: 1/1m"), job(t, all, "jobs: 1/1m")
 	rules := s.Status().Rules

@@ -12,7 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/follow"
 	"github.com/weir-go/weir/core/policies"
 	"github.com/weir-go/weir/core/stats"
 	"github.com/weir-go/weir/internal/followers"
@@ -43,7 +43,7 @@ type Options struct {
 	Usage func() stats.Usage
 }
 
-// Source follows the document of an app in Redis: it is an [enforce.Listener], for Config.Source of a Guard and
+// Source follows the document of an app in Redis: it is an [follow.Listener], for Config.Source of a Guard and
 // Options.Source of a Limiter. Build it by [New], and end it by Close. It is safe for concurrent use.
 //
 // What it reads is never taken back: not when Redis cannot be reached, not when the document is gone, cannot be read,
@@ -57,7 +57,7 @@ type Source struct {
 	started time.Time
 	log     calmLog
 
-	set     atomic.Pointer[enforce.Set]
+	set     atomic.Pointer[follow.Set]
 	wake    chan struct{} // holds one if a read is due: after a notification, and when a subscription begins
 	changed chan struct{} // holds one if an announcement is due
 	used    chan struct{} // closed when a document is in use
@@ -147,10 +147,10 @@ func start(rdb redis.UniversalClient, app string, o Options, p pace) (*Source, e
 }
 
 // Load returns the Set of the document in use, and nil while there is none.
-func (s *Source) Load() *enforce.Set { return s.set.Load() }
+func (s *Source) Load() *follow.Set { return s.set.Load() }
 
-// Listen implements [enforce.Listener].
-func (s *Source) Listen(f *enforce.Follower) {
+// Listen implements [follow.Listener].
+func (s *Source) Listen(f *follow.Follower) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.followers.Add(f, s.set.Load()) {

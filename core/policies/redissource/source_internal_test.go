@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/weir-go/weir/core/enforce"
+	"github.com/weir-go/weir/core/follow"
 	"github.com/weir-go/weir/core/policies"
 	"github.com/weir-go/weir/internal/logtest"
 	"github.com/weir-go/weir/internal/redistest"
@@ -44,7 +44,7 @@ var apps atomic.Int64
 func newApp() string { return fmt.Sprint("app-", apps.Add(1)) }
 
 // follow starts a Source that is closed when the test ends.
-func follow(t testing.TB, rdb redis.UniversalClient, app string, o Options, p pace) *Source {
+func followed(t testing.TB, rdb redis.UniversalClient, app string, o Options, p pace) *Source {
 	t.Helper()
 	if o.Log == nil {
 		o.Log = new(logtest.Log).Logger()
@@ -96,7 +96,7 @@ func publish(t testing.TB, rdb redis.UniversalClient, d *policies.Document) {
 }
 
 // awaitText waits until the policy "api" has a text.
-func awaitText(t testing.TB, s enforce.Source, text string) {
+func awaitText(t testing.TB, s follow.Source, text string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		set := s.Load()
@@ -160,7 +160,7 @@ func TestNotified(t *testing.T) {
 			rare.read = never
 			for _, app := range []string{"pay", "shop", "mail", "search"} { // on several servers
 				publish(t, rdb, document(app, 1, 1, "1/1m"))
-				s := follow(t, rdb, app, Options{}, rare)
+				s := followed(t, rdb, app, Options{}, rare)
 				require.NoError(t, s.Ready(t.Context()))
 				awaitText(t, s, "1/1m")
 				awaitSubscription(t, rdb, app)

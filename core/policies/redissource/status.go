@@ -48,7 +48,7 @@ func (s *Source) Status() Status {
 	return st
 }
 
-// Lag implements [enforce.Lagger]: since is the time at which Redis last had the document in use, or last said that there
+// Lag implements [follow.Lagger]: since is the time at which Redis last had the document in use, or last said that there
 // is none while none was in use, or else the start of s.
 func (s *Source) Lag() (since time.Time, why string) {
 	s.mu.Lock()

@@ -27,7 +27,7 @@ func TestRingIsDown(t *testing.T) {
 	t.Cleanup(func() { _ = ring.Close() })
 	server.Kill()
 	log := new(logtest.Log)
-	s := follow(t, ring, "pay", Options{Log: log.Logger()}, quick())
+	s := followed(t, ring, "pay", Options{Log: log.Logger()}, quick())
 	require.Eventually(t, func() bool { return len(log.With("all ring shards are down")) > 3 }, patience, time.Millisecond)
 	server.Restart(t)
 	publish(t, server.Client(t), document("pay", 1, 1, "1/1m"))
@@ -39,7 +39,7 @@ func TestFailover(t *testing.T) {
 	t.Parallel()
 	sentinel := redistest.StartSentinel(t)
 	rdb := sentinel.Client(t)
-	s := follow(t, rdb, "pay", Options{}, quick())
+	s := followed(t, rdb, "pay", Options{}, quick())
 	publish(t, rdb, document("pay", 1, 1, "1/1m"))
 	awaitText(t, s, "1/1m")
 	sentinel.Failover(t)
@@ -56,7 +56,7 @@ func TestFailover(t *testing.T) {
 	}
 	rare := quick()
 	rare.read = never
-	again := follow(t, rdb, "pay", Options{}, rare)
+	again := followed(t, rdb, "pay", Options{}, rare)
 	awaitText(t, again, fmt.Sprint(n, "/1m"))
 	awaitSubscription(t, sentinel.Master().Client(t), "pay")
 	publish(t, rdb, document("pay", 1, n+1, "99/1m"))
@@ -80,7 +80,7 @@ func TestCloseEndsAll(t *testing.T) { //nolint:paralleltest // it looks at all g
 	} {
 		p := quick()
 		p.deadline = 200 * time.Millisecond
-		s := follow(t, rdb, "pay", Options{}, p)
+		s := followed(t, rdb, "pay", Options{}, p)
 		if n < 2 {
 			awaitSubscription(t, rdb, "pay")
 		}

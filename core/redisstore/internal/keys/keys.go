@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/stats"
 )
 
 // format is the version of what is stored. Another one would leave these keys alone, so that two versions can serve
@@ -44,8 +45,8 @@ func (n Names) Given() Names {
 func (n Names) Prefix() string { return n.prefix }
 
 // Location returns where the keys are.
-func (n Names) Location() core.Location {
-	return core.Location{Prefix: strings.TrimSuffix(n.prefix, format), Hashed: len(n.secret) > 0}
+func (n Names) Location() stats.Location {
+	return stats.Location{Prefix: strings.TrimSuffix(n.prefix, format), Hashed: len(n.secret) > 0}
 }
 
 // Before returns what the names of all keys of a policy begin with, of which it keeps a state of that shape.

@@ -1,4 +1,4 @@
-package enforce
+package follow
 
 import (
 	"maps"
@@ -9,12 +9,12 @@ import (
 )
 
 // Source knows the numbers of policies that change while the program runs, such as those of a file. It is what
-// [Options.Source] and guard.Config.Source take. An *atomic.Pointer[Set] is one:
+// enforce.Options.Source and guard.Config.Source take. An *atomic.Pointer[Set] is one:
 //
-//	numbers := new(atomic.Pointer[enforce.Set])
+//	numbers := new(atomic.Pointer[follow.Set])
 //	limiter, err := enforce.New(store, core.MustParse("mail: 10/1s"), enforce.Options{Source: numbers})
 //	...
-//	numbers.Store(&enforce.Set{Policies: map[string]string{"mail": "20/1s"}})
+//	numbers.Store(&follow.Set{Policies: map[string]string{"mail": "20/1s"}})
 //
 // A Source with a goroutine that learns of changes may be a [Listener] as well.
 type Source interface {
@@ -25,8 +25,8 @@ type Source interface {
 }
 
 // Set is the numbers of policies, of their tiers and of single keys, in the place of those in the code. Each request
-// goes by one Set. What was counted is kept as far as the numbers can share it; see [Limiter.Variant]. If an entry
-// cannot be used, because it has a mistake or differs in more than [Fits] allows, the numbers from before stay, and the
+// goes by one Set. What was counted is kept as far as the numbers can share it; see enforce.Limiter.Variant. If an entry
+// cannot be used, because it has a mistake or differs in more than enforce.Fits allows, the numbers from before stay, and the
 // log has a line of it, once. Names that no policy of the program has are ignored, so that several programs may share a
 // Set; [Set.Unused] finds those that none of them has.
 type Set struct {
@@ -51,7 +51,7 @@ const (
 	Blocked = "blocked"
 )
 
-// Named is a user of policies: a guard.Guard, or a [Limiter].
+// Named is a user of policies: a guard.Guard, or an enforce.Limiter.
 type Named interface {
 	// PolicyNames returns the names of all policies that may be asked.
 	PolicyNames() []string
@@ -118,7 +118,7 @@ type Rule struct {
 	Place, Key, OverLimit string
 	// Tiers are the texts of its tiers, by their names.
 	Tiers map[string]string
-	// Store is the one in which the policy counts. A Listener may ask it where that is; see [core.Location].
+	// Store is the one in which the policy counts. A Listener may ask it where that is; see [stats.Location].
 	Store core.Store
 }
 
