@@ -52,7 +52,9 @@ func TestSettings(t *testing.T) {
 	f.tokens = []manage.Token{{ID: 12004, Name: "deploy", Maker: "local:ben", Apps: []string{"pay"}, Role: "owner", Ends: fixed()}}
 	admin := &rights.Person{ID: "local:anna", Name: "anna", Admin: true}
 	h := serve(t, f, admin)
-	assert.Contains(t, get(t, h, "/settings").Body.String(), `deploy<span class="small">12004</span>`)
+	listed := get(t, h, "/settings").Body.String()
+	assert.Contains(t, listed, `deploy<span class="small">12004</span>`)
+	assert.Contains(t, listed, `name="token" value="12004"><input type="hidden" name="words" value="no reason given">`, "it may be a leak")
 
 	made := post(t, h, "/settings/tokens", "name", "ci", "apps", "pay, shop", "role", "owner", "days", "30", "reason", "new program")
 	assert.Contains(t, made.Body.String(), "weir_secret")
