@@ -70,10 +70,10 @@ func drawChart(all []outcome) []byte {
 
 // caption explains the bars.
 func (u unit) caption() string {
-	switch {
-	case u == perSecond:
+	if u == perSecond {
 		return "Longer is better."
-	case u == bytesPerKey:
+	}
+	if u == bytesPerKey {
 		return "Shorter is better."
 	}
 	return "In nanoseconds; shorter is better."
