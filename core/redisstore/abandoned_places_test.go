@@ -113,10 +113,17 @@ func TestNewcomerAfterManyLeft(t *testing.T) {
 	require.Eventually(t, func() bool { return queued(t, store, l.Policy()) > many*90*time.Millisecond }, patient, 5*time.Millisecond)
 	stacks, looks := make([]byte, 32<<20), 0
 	require.Eventually(t, func() bool { // all know their turns: one that comes later would be behind what has gone back
-		if bytes.Count(stacks[:runtime.Stack(stacks, true)], []byte("enforce.(*waiters).wait("))+int(served.Load()) >= many {
+		waiting := 0
+		for stack := range bytes.SplitSeq(stacks[:runtime.Stack(stacks, true)], []byte("\n\n")) {
+			state, _, _ := bytes.Cut(stack, []byte("\n"))
+			if bytes.Contains(state, []byte("[select")) && bytes.Contains(stack, []byte("enforce.(*waiters).wait(")) {
+				waiting++ // and in the line, not about to join it
+			}
+		}
+		if waiting+int(served.Load()) >= many {
 			looks++
 		}
-		return looks == 3 // some may only begin to wait
+		return looks == 3 // served and waiting were not counted at the same time
 	}, patient, 50*time.Millisecond)
 	leave()
 	gone.Wait()
