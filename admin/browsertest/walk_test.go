@@ -149,7 +149,7 @@ func TestWalkOfANewcomer(t *testing.T) {
 	w.reads("Everything is obeyed")
 	w.press("shop")
 	w.press("search")
-	w.reads("revision ")
+	w.await(`location.pathname.endsWith("/policies/search") && /revision \d+/.test(document.body?.innerText)`)
 	before := ask[string](w.tab, `document.body.innerText.match(/revision (\d+)/)[1]`)
 	w.write("Limits", "120/1m")
 	w.reads("at once: 120 units")
