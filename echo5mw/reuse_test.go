@@ -12,6 +12,7 @@ import (
 
 	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/echo5mw"
+	"github.com/weir-go/weir/internal/echotest"
 	"github.com/weir-go/weir/keyfunc"
 )
 
@@ -21,13 +22,13 @@ func TestContextIsUsedAgain(t *testing.T) {
 	type user struct{}
 	var events []guard.Event
 	var used []int64
-	g := newGuard(t, "all: 1000/1h, 100 concurrent", keyfunc.Join(keyfunc.User("uid"), keyfunc.Route()), guard.Config{
+	g := echotest.NewGuard(t, "all: 1000/1h, 100 concurrent", keyfunc.Join(keyfunc.User("uid"), keyfunc.Route()), guard.Config{
 		Rule:    guard.Rule{Settle: func(f guard.Final, _ int64) int64 { used = append(used, f.Reported); return f.Reported }},
 		Results: true,
 		Observe: func(e guard.Event) { events = append(events, e) },
 	})
 	e := echo.New()
-	e.Use(login, func(next echo.HandlerFunc) echo.HandlerFunc {
+	e.Use(inEcho(echo5.Login), func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c *echo.Context) error {
 			c.Set("uid", c.Param("name"))
 			c.SetRequest(c.Request().WithContext(context.WithValue(c.Request().Context(), user{}, c.Param("name"))))
@@ -44,7 +45,7 @@ func TestContextIsUsedAgain(t *testing.T) {
 	e.GET("/second/:name", func(c *echo.Context) error { now = c; return c.NoContent(http.StatusNoContent) })
 
 	for again := false; !again; again = first == now { // a pool may give another one
-		do(e, http.MethodGet, "/first/ada")
+		echotest.Do(e, http.MethodGet, "/first/ada")
 		held, release := permit.Claim(left)
 		stop := make(chan struct{})
 		var reading sync.WaitGroup
@@ -62,7 +63,7 @@ func TestContextIsUsedAgain(t *testing.T) {
 				}
 			}
 		})
-		do(e, http.MethodGet, "/second/bob")
+		echotest.Do(e, http.MethodGet, "/second/bob")
 		close(stop)
 		reading.Wait()
 		guard.Report(left, 7)

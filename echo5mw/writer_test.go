@@ -14,6 +14,8 @@ import (
 
 	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/echo5mw"
+	"github.com/weir-go/weir/internal/adaptertest"
+	"github.com/weir-go/weir/internal/echotest"
 	"github.com/weir-go/weir/keyfunc"
 )
 
@@ -49,11 +51,11 @@ func TestAdapterBehindAnotherWriter(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes as long as TestAdapter, which runs")
 	}
-	testAdapter(t, within(inOpaque))
+	adaptertest.Run(t, echo5.Adapter(func(next func(*echo.Context) error) func(*echo.Context) error { return within(inOpaque)(next) }))
 }
 
 // A rule sees the status that the handler has answered with, whatever writers are around Echo's own: one that keeps it
-// until the handler has returned, as Gzip's, has not told Echo's own yet.
+// until the handler has returned, as Gzip's, has not written it to Echo's yet.
 func TestFinalBehindAnotherWriter(t *testing.T) {
 	for name, outside := range map[string]echo.MiddlewareFunc{
 		"none":           within(func(w http.ResponseWriter) http.ResponseWriter { return w }),
@@ -79,7 +81,7 @@ func TestFinalBehindAnotherWriter(t *testing.T) {
 				e := echo.New()
 				e.Use(outside)
 				for range 1 + stacked {
-					e.Use(echo5mw.Limit(newGuard(t, "1000/1h", keyfunc.IP(), guard.Config{Rule: guard.Rule{Settle: settle}})))
+					e.Use(echo5mw.Limit(echotest.NewGuard(t, "1000/1h", keyfunc.IP(), guard.Config{Rule: guard.Rule{Settle: settle}})))
 				}
 				e.GET("/", c.handler)
 				w := httptest.NewRecorder()
@@ -100,7 +102,7 @@ func TestFinalBehindAnotherWriter(t *testing.T) {
 // What Limit has put around another writer is gone when it returns, and what it has found is there again; but what
 // middleware within has left there stays, as without Limit.
 func TestWriterIsTakenAway(t *testing.T) {
-	g := newGuard(t, "1000/1h", keyfunc.IP(), guard.Config{})
+	g := echotest.NewGuard(t, "1000/1h", keyfunc.IP(), guard.Config{})
 	for name, c := range map[string]struct {
 		handler echo.HandlerFunc
 		stays   bool
@@ -112,7 +114,7 @@ func TestWriterIsTakenAway(t *testing.T) {
 	} {
 		var before, after http.ResponseWriter
 		e := echo.New()
-		e.Use(recovering(nil), within(inPlain), func(next echo.HandlerFunc) echo.HandlerFunc {
+		e.Use(inEcho(echo5.Recovering(nil)), within(inPlain), func(next echo.HandlerFunc) echo.HandlerFunc {
 			return func(c *echo.Context) error {
 				before = c.Response()
 				defer func() { after = c.Response() }()
@@ -120,7 +122,7 @@ func TestWriterIsTakenAway(t *testing.T) {
 			}
 		}, echo5mw.Limit(g), echo5mw.Limit(g))
 		e.GET("/", c.handler)
-		do(e, http.MethodGet, "/")
+		echotest.Do(e, http.MethodGet, "/")
 		if c.stays {
 			require.IsType(t, plain{}, after, name)
 			assert.NotEqual(t, before, after, name)
@@ -132,7 +134,7 @@ func TestWriterIsTakenAway(t *testing.T) {
 
 // A writer that cannot flush says so behind Limit, too, rather than panic as an echo.Response does.
 func TestFlush(t *testing.T) {
-	g := newGuard(t, "1000/1h", keyfunc.IP(), guard.Config{})
+	g := echotest.NewGuard(t, "1000/1h", keyfunc.IP(), guard.Config{})
 	for name, c := range map[string]struct {
 		wrap func(http.ResponseWriter) http.ResponseWriter
 		want error
@@ -149,7 +151,7 @@ func TestFlush(t *testing.T) {
 			assert.NotPanics(t, flusher.Flush)
 			return nil
 		})
-		w := do(e, http.MethodGet, "/")
+		w := echotest.Do(e, http.MethodGet, "/")
 		assert.Equal(t, http.StatusAccepted, w.Code)
 		assert.Equal(t, c.want == nil, w.Flushed, name)
 	}

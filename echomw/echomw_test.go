@@ -1,162 +1,79 @@
 package echomw_test
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"log/slog"
 	"net/http"
-	"net/http/httptest"
-	"regexp"
 	"testing"
 
 	"github.com/labstack/echo/v4"
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/echomw"
 	"github.com/weir-go/weir/internal/adaptertest"
+	"github.com/weir-go/weir/internal/echotest"
 	"github.com/weir-go/weir/keyfunc"
 )
 
-func TestAdapter(t *testing.T) {
-	adaptertest.Run(t, adaptertest.Adapter{
-		Name:      "echomw",
-		Serve:     serve,
-		Handle:    handle,
-		HandleNil: func() guard.OverLimit { return echomw.Handle(nil) },
-		Pattern:   pattern,
-		IsNative:  func(r any) bool { _, ok := r.(echo.Context); return ok },
-	})
+// echo4 is Echo 4, as tests for both versions know it.
+var echo4 = echotest.Echo[echo.Context]{
+	Name: "echomw",
+	New:  func() echotest.App[echo.Context] { return app{echo.New()} },
+	Limit: func(g *guard.Guard) echotest.Middleware[echo.Context] {
+		limit := echomw.Limit(g)
+		return func(next func(echo.Context) error) func(echo.Context) error { return limit(next) }
+	},
+	Handle:    echomw.Handle,
+	Error:     func(status int) error { return echo.NewHTTPError(status, "failed") },
+	Response:  func(c echo.Context) http.ResponseWriter { return c.Response() },
+	Committed: func(c echo.Context) bool { return c.Response().Committed },
 }
 
-var wildcard, rest = regexp.MustCompile(`\{(\w+)\}`), regexp.MustCompile(`\{(\w+)\.\.\.\}`)
+// app is an app of Echo 4.
+type app struct{ *echo.Echo }
 
-func pattern(p string) string {
-	return rest.ReplaceAllString(wildcard.ReplaceAllString(p, ":$1"), "*")
+// inEcho returns m as Echo takes it.
+func inEcho(m echotest.Middleware[echo.Context]) echo.MiddlewareFunc {
+	return func(next echo.HandlerFunc) echo.HandlerFunc { return m(next) }
 }
 
-func serve(t testing.TB, app adaptertest.App) string {
-	t.Helper()
-	e := echo.New()
-	e.Use(recovering(app.Recovered), leaving(app.Left), login)
-	e.Use(limited(app.Guards)...)
-	for _, r := range app.Routes {
-		methods := []string{r.Method}
-		if r.Method == http.MethodGet {
-			methods = append(methods, http.MethodHead)
-		}
-		e.Match(methods, pattern(r.Pattern), handler(r.Handler), limited(r.Guards)...)
-	}
-	return adaptertest.ServeHTTP(t, e)
-}
-
-func limited(guards []*guard.Guard) (out []echo.MiddlewareFunc) {
-	for _, g := range guards {
-		out = append(out, echomw.Limit(g))
-	}
-	return out
-}
-
-func recovering(recovered func(any)) echo.MiddlewareFunc {
-	return func(next echo.HandlerFunc) echo.HandlerFunc {
-		return func(c echo.Context) (err error) {
-			defer func() {
-				if value := recover(); value != nil {
-					if recovered != nil {
-						recovered(value)
-					}
-					err = echo.ErrInternalServerError
-				}
-			}()
-			return next(c)
-		}
+func (a app) Use(all ...echotest.Middleware[echo.Context]) {
+	for _, m := range all {
+		a.Echo.Use(inEcho(m))
 	}
 }
 
-func leaving(left func(context.Context)) echo.MiddlewareFunc {
-	return func(next echo.HandlerFunc) echo.HandlerFunc {
-		return func(c echo.Context) error {
-			if left != nil {
-				defer func() { left(c.Request().Context()) }()
-			}
-			return next(c)
-		}
+func (a app) Pre(all ...echotest.Middleware[echo.Context]) {
+	for _, m := range all {
+		a.Echo.Pre(inEcho(m))
 	}
 }
 
-func login(next echo.HandlerFunc) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		r := c.Request()
-		if user := r.Header.Get(adaptertest.UserInStore); user != "" {
-			c.Set(adaptertest.StoreKey, user)
-		}
-		if user := r.Header.Get(adaptertest.UserInContext); user != "" {
-			c.SetRequest(r.WithContext(context.WithValue(r.Context(), adaptertest.ContextKey{}, user)))
-		}
-		if peer := r.Header.Get(adaptertest.RewrittenPeer); peer != "" {
-			c.Request().RemoteAddr = peer
-		}
-		return next(c)
+func (a app) Match(methods []string, pattern string, handler func(echo.Context) error, all ...echotest.Middleware[echo.Context]) {
+	var middleware []echo.MiddlewareFunc
+	for _, m := range all {
+		middleware = append(middleware, inEcho(m))
 	}
+	a.Echo.Match(methods, pattern, handler, middleware...)
 }
 
-func handler(h adaptertest.Handler) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		h.Called(c.Request().Context(), c.Request().Context())
-		if h.Upload != nil {
-			err := c.Request().ParseMultipartForm(0)
-			h.Upload(c.Request().MultipartForm, err)
-		}
-		h.Header.Each(c.Response().Header().Set)
-		switch {
-		case h.Panic != nil:
-			panic(h.Panic)
-		case h.Hijack != nil:
-			conn, _, err := c.Response().Hijack()
-			if err != nil {
-				return err
-			}
-			defer conn.Close()
-			h.Hijack(c.Request().Context(), conn)
-			return nil
-		case h.Stream != nil:
-			_, _ = c.Response().Write([]byte("first"))
-			c.Response().Flush()
-			<-h.Stream
-			_, _ = c.Response().Write([]byte("last"))
-			return nil
-		case h.Fail && h.Status == 0:
-			return errors.New("failed")
-		case h.Fail:
-			return echo.NewHTTPError(h.Status, "failed")
-		default:
-			return c.String(h.Code(), "ok")
-		}
+func (a app) Group(prefix string, m echotest.Middleware[echo.Context], pattern string, handler func(echo.Context) error) {
+	a.Echo.Group(prefix, inEcho(m)).GET(pattern, handler)
+}
+
+func (a app) Paths() (paths []string) {
+	for _, r := range a.Routes() {
+		paths = append(paths, r.Path)
 	}
+	return paths
 }
 
-func handle(n adaptertest.Native) guard.OverLimit {
-	return echomw.Handle(func(c echo.Context, v *guard.Verdict) error {
-		c.Response().Header().Set("X-Native", v.Policy)
-		n.Header.Each(c.Response().Header().Set)
-		n.Edit(v)
-		switch {
-		case n.Panic != nil:
-			panic(n.Panic)
-		case n.Fail:
-			return echo.NewHTTPError(n.Status, "failed")
-		case n.Body != "":
-			_, err := c.Response().Write([]byte(n.Body))
-			return err
-		case n.Status != 0:
-			return c.String(n.Status, "native")
-		}
-		return nil
-	})
+func (a app) OnError(handler func(c echo.Context, err error)) {
+	a.HTTPErrorHandler = func(err error, c echo.Context) { handler(c, err) }
 }
 
+func TestAdapter(t *testing.T)    { adaptertest.Run(t, echo4.Adapter()) }
+func TestEcho(t *testing.T)       { echo4.Run(t) }
 func BenchmarkLimit(b *testing.B) { adaptertest.Benchmark(b, loop) }
 
 func TestAllocations(t *testing.T) { adaptertest.TestAllocations(t, loop, 3, 4) }
@@ -170,93 +87,10 @@ var loop = adaptertest.LoopHTTP(func(g *guard.Guard) http.Handler {
 	return e
 })
 
-func newGuard(t *testing.T, policy string, key keyfunc.Func, c guard.Config) *guard.Guard {
-	t.Helper()
-	c.Policy, c.Key, c.Log = policy, key, slog.New(slog.DiscardHandler)
-	g, err := guard.New(c)
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, g.Close()) })
-	return g
-}
-
-func do(h http.Handler, method, target string) *httptest.ResponseRecorder {
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, httptest.NewRequest(method, target, nil))
-	return w
-}
-
-// What Path says in Echo's odd corners is always of the routing table.
-func TestRoute(t *testing.T) {
-	var route string
-	g := newGuard(t, "1000/1h", keyfunc.Custom("probe", func(r keyfunc.Request) (string, error) {
-		route = r.Route()
-		return "key", nil
-	}), guard.Config{})
-	for name, c := range map[string]struct {
-		mount func(*echo.Echo)
-		want  map[string]string
-	}{
-		"Use": {func(e *echo.Echo) { e.Use(echomw.Limit(g)) }, map[string]string{
-			"GET /items/1": "/items/:id", "GET /items/1/": "/items/:id", "GET /items/a%2Fb": "/items/:id", "GET /nothing": "",
-			"POST /items/1": "/items/:id", // 405
-			"GET /v1/users": "/v1/users", "GET /v1/nothing": "/v1/*",
-		}},
-		"Pre": {func(e *echo.Echo) { e.Pre(echomw.Limit(g)) }, map[string]string{"GET /items/1": "", "GET /nothing": ""}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			e := echo.New()
-			c.mount(e)
-			ok := func(c echo.Context) error { return c.NoContent(http.StatusNoContent) }
-			e.GET("/items/:id", ok)
-			e.Group("/v1", recovering(nil)).GET("/users", ok)
-			for request, want := range c.want {
-				var method, target string
-				_, err := fmt.Sscan(request, &method, &target)
-				require.NoError(t, err)
-				route = "not asked"
-				do(e, method, target)
-				assert.Equal(t, want, route, request)
-			}
-		})
-	}
-}
-
-// Middleware outside sees a refusal as an answer that is sent, and an error of a
-// native handler as an error.
-func TestOutside(t *testing.T) {
-	failed := errors.New("failed")
-	for name, c := range map[string]struct {
-		over      guard.OverLimit
-		committed bool
-		err       error
-	}{
-		"plain":  {nil, true, nil},
-		"silent": {echomw.Handle(func(echo.Context, *guard.Verdict) error { return nil }), true, nil},
-		"error":  {echomw.Handle(func(echo.Context, *guard.Verdict) error { return failed }), false, failed},
-	} {
-		t.Run(name, func(t *testing.T) {
-			e := echo.New()
-			var committed bool
-			var err error
-			e.Use(func(next echo.HandlerFunc) echo.HandlerFunc {
-				return func(c echo.Context) error {
-					err = next(c)
-					committed = c.Response().Committed
-					return err
-				}
-			}, echomw.Limit(newGuard(t, "1/1h", keyfunc.IP(), guard.Config{Rule: guard.Rule{OverLimit: c.over}})))
-			do(e, http.MethodGet, "/")
-			do(e, http.MethodGet, "/")
-			assert.Equal(t, c.committed, committed)
-			assert.Equal(t, c.err, err)
-		})
-	}
-}
-
 // The status of an error is the one that Echo's own handler answers with.
 func TestFinalOfErrors(t *testing.T) {
 	var final guard.Final
-	g := newGuard(t, "1000/1h", keyfunc.IP(), guard.Config{Rule: guard.Rule{Settle: func(f guard.Final, taken int64) int64 { final = f; return taken }}})
+	g := echotest.NewGuard(t, "1000/1h", keyfunc.IP(), guard.Config{Rule: guard.Rule{Settle: func(f guard.Final, taken int64) int64 { final = f; return taken }}})
 	for name, fail := range map[string]func(echo.Context) error{
 		"plain":            func(echo.Context) error { return errors.New("failed") },
 		"of the framework": func(echo.Context) error { return echo.ErrTeapot },
@@ -274,10 +108,6 @@ func TestFinalOfErrors(t *testing.T) {
 		e := echo.New()
 		e.Use(echomw.Limit(g))
 		e.GET("/", fail)
-		assert.Equal(t, do(e, http.MethodGet, "/").Code, final.Status, name)
+		assert.Equal(t, echotest.Do(e, http.MethodGet, "/").Code, final.Status, name)
 	}
-}
-
-func TestLimitNeedsGuard(t *testing.T) {
-	assert.Panics(t, func() { echomw.Limit(nil) })
 }

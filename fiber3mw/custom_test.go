@@ -14,6 +14,7 @@ import (
 	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/fiber3mw"
 	"github.com/weir-go/weir/internal/adaptertest"
+	"github.com/weir-go/weir/internal/fibertest"
 	"github.com/weir-go/weir/keyfunc"
 )
 
@@ -34,7 +35,7 @@ var newApps = map[string]func(...fiber.Config) *fiber.App{
 // An application's own context comes to key functions, over-limit handlers and handlers as it is.
 func TestCustomContext(t *testing.T) {
 	f := newApps["a custom one"]()
-	g := newGuard(t, keyfunc.Custom("tenant", func(r keyfunc.Request) (string, error) {
+	g := fibertest.NewGuard(t, keyfunc.Custom("tenant", func(r keyfunc.Request) (string, error) {
 		c, ok := r.Native().(*tenant)
 		if !ok {
 			return "", errors.New("not the application's context")
@@ -55,7 +56,7 @@ func TestCustomContext(t *testing.T) {
 		{"a", http.StatusTooManyRequests, "enough for a"},
 		{"b", http.StatusOK, "item of b"},
 	} {
-		status, body := get(t, f, "/items/1", "X-Tenant", want.tenant)
+		status, body := fibertest.Get(t, app{f}, "/items/1", "X-Tenant", want.tenant)
 		assert.Equal(t, want.status, status)
 		assert.Equal(t, want.body, body)
 	}
@@ -65,7 +66,7 @@ func TestCustomContext(t *testing.T) {
 func TestAdaptor(t *testing.T) {
 	for name, newApp := range newApps {
 		f := newApp()
-		f.Use("/*", fiber3mw.Limit(newGuard(t, keyfunc.IP(), guard.Config{})))
+		f.Use("/*", fiber3mw.Limit(fibertest.NewGuard(t, keyfunc.IP(), guard.Config{})))
 		f.Get("/", func(c fiber.Ctx) error { return c.SendString("hello") })
 		h := adaptor.FiberApp(f)
 		for _, want := range []int{http.StatusOK, http.StatusTooManyRequests} {
@@ -81,5 +82,5 @@ func TestAdapterWithCustomContext(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it is TestAdapter once more")
 	}
-	adaptertest.Run(t, adapter(newApps["a custom one"]))
+	adaptertest.Run(t, fiber3(newApps["a custom one"]).Adapter())
 }

@@ -32,8 +32,8 @@
 // keyfunc.ForwardedIP. Requests of fiber.App.Test, which needs no network, share the
 // address 0.0.0.0.
 //
-// A context of the application's own, by fiber.NewWithCustomCtx, is what keyfunc.Request.Native returns and what
-// the handlers get.
+// In an application with a custom context, by fiber.NewWithCustomCtx, keyfunc.Request.Native returns that context, and
+// the handlers get it.
 //
 // Fiber does not notice that a client has left, and by default has read a request's body
 // before any middleware runs; set fiber.Config.StreamRequestBody where large bodies are

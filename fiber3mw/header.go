@@ -1,42 +1,15 @@
 package fiber3mw
 
 import (
-	"bytes"
-
-	"github.com/gofiber/fiber/v3"
-	"github.com/gofiber/utils/v2"
-
 	"github.com/weir-go/weir/core/guard"
+	"github.com/weir-go/weir/internal/fiberhttp"
 )
 
 // Get makes one line of several, because Set replaces the first alone.
-func (x *exchange) Get(name string) string {
-	h := &x.response().Header
-	if name == fiber.HeaderContentType { // it has a place of its own
-		return string(h.ContentType())
-	}
-	lines := 0
-	for _, key := range h.PeekKeys() { // Peek takes longer to say that there is none, which is nearly always so
-		if string(key) == name {
-			lines++
-		}
-	}
-	switch lines {
-	case 0:
-		return ""
-	case 1:
-		return string(h.Peek(name))
-	}
-	value := string(bytes.Join(h.PeekAll(name), []byte(", ")))
-	h.Del(name)
-	h.Set(name, value)
-	return value
-}
+func (x *exchange) Get(name string) string { return fiberhttp.Get(&x.response().Header, name) }
 
-// Set spares the bytes of both a copy, because fasthttp makes its own.
-func (x *exchange) Set(name, value string) {
-	x.response().Header.SetCanonical(utils.UnsafeBytes(name), utils.UnsafeBytes(value))
-}
+// Set replaces the value of a field.
+func (x *exchange) Set(name, value string) { fiberhttp.Set(&x.response().Header, name, value) }
 
 // Del removes a field.
 func (x *exchange) Del(name string) { x.response().Header.Del(name) }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/fiber3mw"
+	"github.com/weir-go/weir/internal/fibertest"
 	"github.com/weir-go/weir/keyfunc"
 )
 
@@ -67,7 +68,7 @@ func TestTimeout(t *testing.T) {
 				}
 			}, timeout.Config{Timeout: time.Millisecond, OnTimeout: c.late}))
 			f.Get("/:any", func(fiber.Ctx) error { return nil })
-			status, body := get(t, f, "/slow")
+			status, body := fibertest.Get(t, app{f}, "/slow")
 			assert.Equal(t, c.status, status)
 			assert.Equal(t, c.body, body)
 			end := <-ends
@@ -102,27 +103,27 @@ func TestTimeoutAround(t *testing.T) {
 		return c.SendStatus(http.StatusAccepted) // which nobody sees
 	})
 	f.Get("/", limit, func(c fiber.Ctx) error { return c.SendStatus(http.StatusOK) })
-	status, _ := get(t, f, "/slow")
+	status, _ := fibertest.Get(t, app{f}, "/slow")
 	assert.Equal(t, http.StatusGatewayTimeout, status)
-	status, _ = get(t, f, "/")
+	status, _ = fibertest.Get(t, app{f}, "/")
 	assert.Equal(t, http.StatusTooManyRequests, status, "the handler still runs")
 	assert.Empty(t, ends)
 	close(stop)
 	assert.Equal(t, http.StatusAccepted, (<-ends).Status)
-	require.Eventually(t, func() bool { status, _ = get(t, f, "/"); return status == http.StatusOK }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { status, _ = fibertest.Get(t, app{f}, "/"); return status == http.StatusOK }, time.Minute, time.Millisecond)
 }
 
 // A degraded answer of the timeout is not for caches either, whatever was set before.
 func TestTimeoutOfDegraded(t *testing.T) {
 	f := fiber.New()
-	f.Use(fiber3mw.Limit(newGuard(t, keyfunc.Const("all"), guard.Config{Rule: guard.Rule{OverLimit: guard.Degrade()}})))
+	f.Use(fiber3mw.Limit(fibertest.NewGuard(t, keyfunc.Const("all"), guard.Config{Rule: guard.Rule{OverLimit: guard.Degrade()}})))
 	stop := make(chan struct{})
 	defer close(stop)
 	f.Get("/slow", func(c fiber.Ctx) error {
 		c.Set(fiber.HeaderCacheControl, "public, max-age=60")
 		return c.Next()
 	}, timeout.New(func(fiber.Ctx) error { <-stop; return nil }, timeout.Config{Timeout: time.Millisecond}))
-	get(t, f, "/nothing")
+	fibertest.Get(t, app{f}, "/nothing")
 	res, err := f.Test(httptest.NewRequest(http.MethodGet, "/slow", nil), fiber.TestConfig{})
 	require.NoError(t, err)
 	require.NoError(t, res.Body.Close())

@@ -14,15 +14,16 @@ import (
 
 	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/fiber3mw"
+	"github.com/weir-go/weir/internal/fibertest"
 	"github.com/weir-go/weir/keyfunc"
 )
 
 // Fiber calls middleware also for what it could not read. Bytes that are no header are no request, and not counted;
 // a request without any header field is one, and so is one whose body is too large.
 func TestUnread(t *testing.T) {
-	for name, app := range newApps {
+	for name, newApp := range newApps {
 		t.Run(name, func(t *testing.T) {
-			f, middleware := app(fiber.Config{BodyLimit: 10}), 0
+			f, middleware := newApp(fiber.Config{BodyLimit: 10}), 0
 			f.Use(func(c fiber.Ctx) error { middleware++; return c.Next() })
 			counted := make(chan guard.Event, 100)
 			g, err := guard.New(guard.Config{
@@ -33,7 +34,7 @@ func TestUnread(t *testing.T) {
 			f.Use(fiber3mw.Limit(g))
 			f.Use(func(c fiber.Ctx) error { c.Set("X-Inner", "called"); return c.Next() })
 			f.All("/", func(c fiber.Ctx) error { return c.SendString("hello") })
-			addr := listen(t, f, "tcp", "127.0.0.1:0")
+			addr := fibertest.Listen(t, app{f}, "tcp", "127.0.0.1:0")
 			for _, c := range []struct {
 				sent           string
 				statuses       []int

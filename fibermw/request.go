@@ -1,19 +1,15 @@
 package fibermw
 
 import (
-	"bytes"
 	"context"
-	"net"
 	"net/netip"
-	"net/url"
 	"strings"
 
 	"github.com/gofiber/fiber/v2"
-	"github.com/gofiber/fiber/v2/utils"
 
 	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/fibermw/internal/routes"
-	"github.com/weir-go/weir/keyfunc"
+	"github.com/weir-go/weir/internal/fiberhttp"
 )
 
 // request implements keyfunc.Request. Fiber's strings live in a buffer that later
@@ -31,48 +27,15 @@ func (q *request) Route() string            { return q.routes.Find(q.c) }
 func (q *request) Native() any              { return q.c }
 
 func (q *request) Path() string {
-	path, config := q.c.Path(), q.c.App().Config()
-	if decoded, err := url.PathUnescape(path); err == nil && !config.UnescapePath {
-		path = decoded
-	}
-	if config.CaseSensitive {
-		return strings.Clone(path)
-	}
-	return utils.ToLower(path) // a copy; what is one route to Fiber must not be two keys
+	config := q.c.App().Config()
+	return fiberhttp.Path(q.c.Path(), config.UnescapePath, config.CaseSensitive)
 }
 
-func (q *request) Peer() netip.AddrPort {
-	addr := q.c.Context().RemoteAddr()
-	if tcp, ok := addr.(*net.TCPAddr); ok { // almost always; it spares the text
-		peer := tcp.AddrPort()
-		return netip.AddrPortFrom(peer.Addr().Unmap(), peer.Port())
-	}
-	return keyfunc.ParsePeer(addr.String())
-}
-
+func (q *request) Peer() netip.AddrPort { return fiberhttp.Peer(q.c.Context().RemoteAddr()) }
 func (q *request) Header(name string) []string {
-	h := &q.c.Request().Header
-	if name == fiber.HeaderContentType && len(h.ContentType()) == 0 { // PeekAll takes longer to find none
-		return nil
-	}
-	values := h.PeekAll(name)
-	if len(values) == 0 {
-		return nil
-	}
-	all, lines := utils.UnsafeString(bytes.Join(values, nil)), make([]string, len(values)) // one copy, however many lines
-	for i, value := range values {
-		lines[i], all = all[:len(value)], all[len(value):]
-	}
-	return lines
+	return fiberhttp.Lines(&q.c.Request().Header, name)
 }
-
-func (q *request) ContentLength() int64 {
-	n := int64(q.c.Request().Header.ContentLength())
-	if n < -1 { // neither a length nor chunks: there is no body
-		return 0
-	}
-	return n
-}
+func (q *request) ContentLength() int64 { return fiberhttp.ContentLength(&q.c.Request().Header) }
 
 func (q *request) Value(key any) any {
 	if value := q.c.Locals(key); value != nil {

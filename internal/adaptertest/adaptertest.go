@@ -2,8 +2,8 @@
 // adapter runs on real HTTP servers. It knows no framework: an [Adapter] translates
 // the description of an application into one.
 //
-// What the answer looks like is core's doing and tested there too; here it is what
-// a client sees through a framework.
+// The form of answers is core's doing and tested there too; here a client looks at it
+// through a framework.
 package adaptertest
 
 import (

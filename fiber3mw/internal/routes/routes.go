@@ -28,10 +28,12 @@ type tables struct {
 // The app's routing table is read at the first request, and again when routes were added or removed, which Fiber
 // does not allow while it serves requests. What is found is never kept by path, or clients could fill the memory with
 // paths.
-func (f *Finder) Find(c fiber.Ctx) string { return f.table(c).find(c) }
+func (f *Finder) Find(c fiber.Ctx) string {
+	return f.table(c).Find(c.Route(), c.Method(), c.Path())
+}
 
 // Taken returns the path, in the same form, of the route that c has taken last. It is "" if that is middleware.
-func (f *Finder) Taken(c fiber.Ctx) string { return f.table(c).positions[c.Route()].name }
+func (f *Finder) Taken(c fiber.Ctx) string { return f.table(c).Name(c.Route()) }
 
 func (f *Finder) table(c fiber.Ctx) *table {
 	app := c.App()
@@ -57,12 +59,10 @@ func (s *tables) of(app *fiber.App) *table {
 	return t
 }
 
-// table is an app's routing table.
+// table has the routes of an app.
 type table struct {
-	form      fiberpath.Form
-	extents   []extent                  // of the lists of routes that were read
-	positions map[*fiber.Route]position // of all routes, middleware included
-	handlers  map[string][]endpoint     // by method
+	*fiberpath.Table[fiber.Route]
+	extents []extent // of the lists of routes that were read
 }
 
 // extent has the marks of a list of routes. Fiber appends routes to it, removes some, and makes another one where it
@@ -91,34 +91,16 @@ func (t *table) current(app *fiber.App) bool {
 	return true
 }
 
-// position is the order of a route in the list of its method.
-type position struct {
-	order   int
-	handler bool   // not middleware
-	name    string // as in endpoint
-}
-
-// endpoint is a route with a handler.
-type endpoint struct {
-	order   int
-	name    string // the path of the first route of this shape, as it was registered
-	pattern fiberpath.Pattern
-}
-
 func newTable(app *fiber.App) *table {
 	config := app.Config()
-	t := &table{
-		form:      fiberpath.Form{CaseSensitive: config.CaseSensitive, StrictRouting: config.StrictRouting},
-		positions: map[*fiber.Route]position{},
-		handlers:  map[string][]endpoint{},
-	}
+	form := fiberpath.Form{CaseSensitive: config.CaseSensitive, StrictRouting: config.StrictRouting}
+	t := &table{Table: fiberpath.NewTable[fiber.Route](form)}
 	handlers := app.GetRoutes(true) // the same routes as in Stack, but for middleware
 	for number, stack := range app.Stack() {
 		t.extents = append(t.extents, extentOf(stack))
-		method, names := config.RequestMethods[number], map[string]string{}
 		for order, r := range stack {
 			if len(handlers) == 0 || !same(r, &handlers[0]) {
-				t.positions[r] = position{order: order}
+				t.AddMiddleware(r, order)
 				continue
 			}
 			handlers = handlers[1:]
@@ -126,13 +108,7 @@ func newTable(app *fiber.App) *table {
 			if len(r.Params) == 0 { // those of the path at which an app is mounted are text to Fiber
 				parse = fiberpath.Literal
 			}
-			p := parse(t.form.Of(r.Path), fiberpath.Fiber3)
-			shape := p.Shape()
-			if _, ok := names[shape]; !ok {
-				names[shape] = r.Path
-			}
-			t.positions[r] = position{order: order, handler: true, name: names[shape]}
-			t.handlers[method] = append(t.handlers[method], endpoint{order, names[shape], p})
+			t.AddHandler(r, order, config.RequestMethods[number], r.Path, parse(form.Of(r.Path), fiberpath.Fiber3))
 		}
 	}
 	return t
@@ -142,24 +118,4 @@ func newTable(app *fiber.App) *table {
 func same(a, b *fiber.Route) bool {
 	return a.Method == b.Method && a.Path == b.Path && len(a.Handlers) == len(b.Handlers) &&
 		(len(a.Handlers) == 0 || &a.Handlers[0] == &b.Handlers[0])
-}
-
-// find looks for c's route among those that come after the current one, as Fiber does.
-func (t *table) find(c fiber.Ctx) string {
-	current, ok := t.positions[c.Route()]
-	if current.handler {
-		return current.name
-	}
-	if !ok {
-		current.order = -1
-	}
-	path := t.form.Of(c.Path())
-	handlers := t.handlers[c.Method()]
-	for i := range handlers {
-		e := &handlers[i]
-		if e.order > current.order && e.pattern.Matches(path) {
-			return e.name
-		}
-	}
-	return ""
 }

@@ -20,10 +20,12 @@ type Finder struct{ tables sync.Map } // of *table, by *fiber.App
 //
 // The app must be complete: its routing table is read once, at the first request. What
 // is found is never kept by path, or clients could fill the memory with paths.
-func (f *Finder) Find(c *fiber.Ctx) string { return f.table(c).find(c) }
+func (f *Finder) Find(c *fiber.Ctx) string {
+	return f.table(c).Find(c.Route(), c.Method(), c.Path())
+}
 
 // Taken returns the path, in the same form, of the route that c has taken last. It is "" if that is middleware.
-func (f *Finder) Taken(c *fiber.Ctx) string { return f.table(c).positions[c.Route()].name }
+func (f *Finder) Taken(c *fiber.Ctx) string { return f.table(c).Name(c.Route()) }
 
 func (f *Finder) table(c *fiber.Ctx) *table {
 	found, ok := f.tables.Load(c.App())
@@ -33,50 +35,22 @@ func (f *Finder) table(c *fiber.Ctx) *table {
 	return found.(*table) //nolint:forcetypeassert // nothing else is stored
 }
 
-// table is an app's routing table.
-type table struct {
-	form      fiberpath.Form
-	positions map[*fiber.Route]position // of all routes, middleware included
-	handlers  map[string][]endpoint     // by method
-}
-
-// position is the order of a route in the list of its method.
-type position struct {
-	order   int
-	handler bool   // not middleware
-	name    string // as in endpoint
-}
-
-// endpoint is a route with a handler.
-type endpoint struct {
-	order   int
-	name    string // the path of the first route of this shape, as it was registered
-	pattern fiberpath.Pattern
-}
+// table has the routes of an app.
+type table = fiberpath.Table[fiber.Route]
 
 func newTable(app *fiber.App) *table {
 	config := app.Config()
-	t := &table{
-		form:      fiberpath.Form{CaseSensitive: config.CaseSensitive, StrictRouting: config.StrictRouting},
-		positions: map[*fiber.Route]position{},
-		handlers:  map[string][]endpoint{},
-	}
+	form := fiberpath.Form{CaseSensitive: config.CaseSensitive, StrictRouting: config.StrictRouting}
+	t := fiberpath.NewTable[fiber.Route](form)
 	handlers := app.GetRoutes(true) // the same routes as in Stack, but for middleware
 	for number, stack := range app.Stack() {
-		method, names := config.RequestMethods[number], map[string]string{}
 		for order, r := range stack {
 			if len(handlers) == 0 || !same(r, &handlers[0]) {
-				t.positions[r] = position{order: order}
+				t.AddMiddleware(r, order)
 				continue
 			}
 			handlers = handlers[1:]
-			p := fiberpath.Parse(t.form.Of(r.Path), fiberpath.Fiber2)
-			shape := p.Shape()
-			if _, ok := names[shape]; !ok {
-				names[shape] = r.Path
-			}
-			t.positions[r] = position{order: order, handler: true, name: names[shape]}
-			t.handlers[method] = append(t.handlers[method], endpoint{order, names[shape], p})
+			t.AddHandler(r, order, config.RequestMethods[number], r.Path, fiberpath.Parse(form.Of(r.Path), fiberpath.Fiber2))
 		}
 	}
 	return t
@@ -86,23 +60,4 @@ func newTable(app *fiber.App) *table {
 func same(a, b *fiber.Route) bool {
 	return a.Method == b.Method && a.Path == b.Path && len(a.Handlers) == len(b.Handlers) &&
 		(len(a.Handlers) == 0 || &a.Handlers[0] == &b.Handlers[0])
-}
-
-// find looks for c's route among those that come after the current one, as Fiber does.
-func (t *table) find(c *fiber.Ctx) string {
-	current, ok := t.positions[c.Route()]
-	if current.handler {
-		return current.name
-	}
-	if !ok {
-		current.order = -1
-	}
-	path := t.form.Of(c.Path())
-	for i := range t.handlers[c.Method()] {
-		e := &t.handlers[c.Method()][i]
-		if e.order > current.order && e.pattern.Matches(path) {
-			return e.name
-		}
-	}
-	return ""
 }

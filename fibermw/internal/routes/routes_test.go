@@ -181,7 +181,7 @@ var (
 	names       = regexp.MustCompile(`:\w+`)
 )
 
-// What the table says before the handler is what Fiber says within it where there are
+// The table says before the handler what Fiber says within it where there are
 // no constraints, and routes of one shape have one name.
 func TestRoutesAgreeWithFiber(t *testing.T) {
 	segments := []string{

@@ -1,44 +1,42 @@
-package fibermw_test
+package fibertest
 
 import (
 	"net/http"
 	"testing"
 
-	"github.com/gofiber/fiber/v2"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/core/guard"
-	"github.com/weir-go/weir/fibermw"
 	"github.com/weir-go/weir/internal/adaptertest"
 	"github.com/weir-go/weir/keyfunc"
 )
 
 // Fiber goes on to a later route where a constraint does not hold, and where a handler calls Next: then an entry for
 // that route does not hold, which is noticed.
-func TestOverlooked(t *testing.T) {
-	next := func(c *fiber.Ctx) error { return c.Next() }
+func (f Fiber[C]) testOverlooked(t *testing.T) {
+	next := func(c C) error { return c.Next() }
 	for name, c := range map[string]struct {
 		path, found, taken string
-		before             func(app *fiber.App)
+		before             func(app App[C])
 	}{
-		"a constraint":          {"/login", "/:id<int>", "/login", func(app *fiber.App) { app.Post("/:id<int>", next) }},
-		"a handler's Next":      {"/login", "/*", "/login", func(app *fiber.App) { app.All("/*", next) }},
-		"a Next to another one": {"/x/login", "/x/*", "/x/:page", func(app *fiber.App) { app.All("/x/*", next) }},
+		"a constraint":          {"/login", "/:id<int>", "/login", func(app App[C]) { app.Add(http.MethodPost, "/:id<int>", next) }},
+		"a handler's Next":      {"/login", "/*", "/login", func(app App[C]) { app.All("/*", next) }},
+		"a Next to another one": {"/x/login", "/x/*", "/x/:page", func(app App[C]) { app.All("/x/*", next) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			adaptertest.Overlooked{
 				Entry: "POST " + c.taken, Method: http.MethodPost, Path: c.path, Found: c.found, Taken: c.taken,
 				Build: func(g *guard.Guard, runs *int) func(*http.Request) int {
-					app := fiber.New()
-					app.Use(fibermw.Limit(g))
+					app := f.New(Config{})
+					app.Use(f.Limit(g))
 					c.before(app)
-					app.Post(c.taken, func(c *fiber.Ctx) error {
+					app.Add(http.MethodPost, c.taken, func(c C) error {
 						*runs++
-						return c.SendStatus(fiber.StatusUnauthorized)
+						return c.SendStatus(http.StatusUnauthorized)
 					})
 					return func(r *http.Request) int {
-						res, err := app.Test(r, -1)
+						res, err := app.Test(r)
 						if !assert.NoError(t, err) {
 							return 0
 						}
@@ -52,22 +50,19 @@ func TestOverlooked(t *testing.T) {
 }
 
 // Lint says at start-up which entries an earlier route with a constraint takes the requests of.
-func TestLintOfConstraints(t *testing.T) {
+func (f Fiber[C]) testLintOfConstraints(t *testing.T) {
 	g, err := guard.New(guard.Config{
 		Rule:   guard.Rule{Policy: "1000/1h", Key: keyfunc.IP()},
 		Routes: map[string]guard.Rule{"POST /login": {Policy: "login: 3/1h"}, "GET /items/:id": {Policy: "items: 9/1h"}},
 	})
 	require.NoError(t, err)
-	nothing := func(*fiber.Ctx) error { return nil }
-	app := fiber.New()
-	app.Use(fibermw.Limit(g))
-	app.Post("/:id<int>", nothing)
-	app.Post("/login", nothing)
-	app.Get("/items/:id", nothing)
-	var routes []string
-	for _, r := range app.GetRoutes(true) {
-		routes = append(routes, r.Method+" "+r.Path)
-	}
+	nothing := func(C) error { return nil }
+	app := f.New(Config{})
+	app.Use(f.Limit(g))
+	app.Add(http.MethodPost, "/:id<int>", nothing)
+	app.Add(http.MethodPost, "/login", nothing)
+	app.Add(http.MethodGet, "/items/:id", nothing)
+	routes := app.Routes()
 	warnings := g.Lint(routes)
 	require.Len(t, warnings, 1, routes)
 	assert.Equal(t, "earlier-route", warnings[0].Code)
