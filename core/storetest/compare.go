@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"cmp"
+	"context"
 	crand "crypto/rand"
 	"fmt"
 	"math"
@@ -93,6 +94,14 @@ type comparison struct {
 	key     string
 }
 
+// OrderedStore is a store that can decide for many takes at once, in their order. [Compare] then has it decide some of
+// them so.
+type OrderedStore interface {
+	core.Store
+	// TakeInOrder answers each take as if they came one after the other.
+	TakeInOrder(ctx context.Context, takes []core.Take) ([]core.Result, error)
+}
+
 // entry is an operation that is not written out unless it must be.
 type entry struct {
 	name, key string
@@ -133,18 +142,6 @@ func (c *comparison) step() {
 	}
 }
 
-// ask chooses the units and the options of t.
-func (c *comparison) ask(t *core.Take) {
-	t.Cost, t.AtMost, t.Debt, t.Wait = c.cost(t.Policy), false, false, 0
-	switch n := c.rng.IntN(10); {
-	case n < 2:
-		t.AtMost, t.Debt = true, c.rng.IntN(2) == 0
-	case n < 7 && t.Policy.Options().Wait > 0, n == 9:
-		most := t.Policy.Options().Wait
-		t.Wait = pick(c.rng, most, most, most+1, most/2, time.Duration(c.rng.Int64N(int64(most)+1)), c.ahead(), math.MaxInt64)
-	}
-}
-
 func (c *comparison) noteTake(t core.Take) {
 	if t.AtMost {
 		c.note(t, "take %v at %+d up to %d, with debt %v", t.Policy, t.Now-Epoch, t.Cost, t.Debt)
@@ -175,6 +172,20 @@ func (c *comparison) both(t core.Take) (ra, rb core.Result) {
 	rb, errb := c.b.Take(c.Context(), t)
 	c.same(erra, errb)
 	return ra, rb
+}
+
+func (c *comparison) takeMany(s core.Store, takes []core.Take) ([]core.Result, error) {
+	if s, ok := s.(OrderedStore); ok {
+		return s.TakeInOrder(c.Context(), takes)
+	}
+	results := make([]core.Result, len(takes))
+	for i, t := range takes {
+		var err error
+		if results[i], err = s.Take(c.Context(), t); err != nil {
+			return nil, err
+		}
+	}
+	return results, nil
 }
 
 // impossible returns what no Result of t may have, or "".

@@ -107,7 +107,7 @@ func (c *comparison) limit(algorithm core.Algorithm) core.Limit {
 	for {
 		l = core.Limit{
 			Algorithm: algorithm,
-			Rate:      pick(rng, 1, 2, 3, 5, 7, 10, 60, 100, 1000, 104_251, 999_983, core.MaxRate-1, core.MaxRate, 1+rng.Int64N(20), 1+rng.Int64N(1000), 1+rng.Int64N(core.MaxRate)),
+			Rate:      pick(rng, 1, 2, 3, 5, 7, 10, 60, 100, 1000, 104_251, 999_983, core.MaxRate-1, core.MaxRate, 2*core.MaxRate, 1+rng.Int64N(20), 1+rng.Int64N(1000), 1+rng.Int64N(core.MaxRate)),
 			Period: pick(rng, core.MinPeriod, 7*time.Millisecond, 999_983*time.Microsecond, time.Second, time.Second, 10*time.Second,
 				time.Minute, time.Hour, 24*time.Hour, core.MaxPeriod, core.MinPeriod+time.Duration(rng.Int64N(int64(time.Hour)/1000))*time.Microsecond),
 		}
@@ -154,6 +154,51 @@ func (c *comparison) changed(l core.Limit, samePeriod bool) core.Limit {
 		if possible(core.PolicyOptions{}, other) {
 			return other
 		}
+	}
+}
+
+// many is takes for several keys at one instant. Most often they are equal in all but the
+// key, and most often a key is asked for several times in a row: up to a length at which a
+// limit has had enough of it.
+func (c *comparison) many(t core.Take) {
+	c.ask(&t)
+	var takes []core.Take
+	for range 1 + c.rng.IntN(6) {
+		switch c.rng.IntN(8) {
+		case 0:
+			c.ask(&t)
+		case 1:
+			t.Policy = pick(c.rng, pick(c.rng, c.families[:]...).policies...)
+		}
+		t.Key = pick(c.rng, c.keys...)
+		for range pick(c.rng, 1, 1, 2, 3, 1+c.rng.IntN(12), 1+c.rng.IntN(40)) {
+			takes = append(takes, t)
+			c.noteTake(t)
+		}
+	}
+	ra, erra := c.takeMany(c.a, takes)
+	rb, errb := c.takeMany(c.b, takes)
+	c.same(erra, errb)
+	if erra != nil || errb != nil {
+		return
+	}
+	for i, t := range takes {
+		if c.answer(t, ra[i], rb[i]); c.Failed() {
+			c.note(t, "which was number %d of these %d at once", i+1, len(takes))
+			return
+		}
+	}
+}
+
+// ask chooses the units and the options of t.
+func (c *comparison) ask(t *core.Take) {
+	t.Cost, t.AtMost, t.Debt, t.Wait = c.cost(t.Policy), false, false, 0
+	switch n := c.rng.IntN(10); {
+	case n < 2:
+		t.AtMost, t.Debt = true, c.rng.IntN(2) == 0
+	case n < 7 && t.Policy.Options().Wait > 0, n == 9:
+		most := t.Policy.Options().Wait
+		t.Wait = pick(c.rng, most, most, most+1, most/2, time.Duration(c.rng.Int64N(int64(most)+1)), c.ahead(), math.MaxInt64)
 	}
 }
 

@@ -2,7 +2,9 @@ package storetest
 
 import (
 	"strings"
+	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/core"
@@ -57,3 +59,38 @@ func hostileKeys(s *subject) {
 		require.Equal(s, int64(1), res.Remaining, "%q", t.Key)
 	}
 }
+
+func reset(s *subject) {
+	for _, text := range append([]string{"10/10s, 100/1h", "10/10s sliding-log, 100/1d fixed-window calendar UTC"}, tens()...) {
+		p, a, b := policy(text), text+" a", text+" b"
+		s.admit(p, a, 0, 10)
+		s.admit(p, b, 0, 10)
+		require.NoError(s, s.store.Reset(s.Context(), p, s.prefix+a))
+		require.NoError(s, s.store.Reset(s.Context(), p, s.prefix+text+" nobody"))
+		res := s.take(p, a, 0, 0)
+		assert.Equal(s, int64(10), res.Remaining)
+		assert.Zero(s, res.ResetAfter)
+		s.remains(0, p, b, 0)
+	}
+}
+
+func permitsApart(s *permits) {
+	one := permitPolicy(1, time.Second)
+	require.True(s, s.acquire(s.permit(one, "a", 1, 0)).Allowed())
+	require.True(s, s.acquire(s.permit(one.Named("other"), "a", 1, 0)).Allowed())
+	other := s.permit(one, "a", 1, 0)
+	other.Key += "2"
+	require.True(s, s.acquire(other).Allowed())
+	s.release(other)
+	require.Equal(s, core.Refused, s.acquire(s.permit(one, "b", 1, 0)).Outcome)
+	for _, id := range []string{"a:b", "\u00e4 b", strings.Repeat("x", 128), "1", "("} {
+		x := s.permit(one, id, 1, 0)
+		x.Key += id
+		require.True(s, s.acquire(x).Allowed(), "%q", id)
+		require.Empty(s, s.renew(x))
+		s.release(x)
+		require.True(s, s.acquire(s.permitLike(x, "next")).Allowed(), "%q", id)
+	}
+}
+
+func (*permits) permitLike(p core.Permit, id string) core.Permit { p.ID = id; return p }

@@ -10,7 +10,7 @@ import (
 	"github.com/weir-go/weir/core/storetest"
 )
 
-// WEIR_MEETINGS in the environment is how many requests alternate between each pair of numbers.
+// WEIR_MEETINGS in the environment is the number of requests that alternate between each pair of numbers.
 func TestNumbersThatMeet(t *testing.T) {
 	requests := 5000
 	if text := os.Getenv("WEIR_MEETINGS"); text != "" {

@@ -66,7 +66,7 @@ func permitClockStepsBack(s *permits) {
 	s.acquire(s.permit(p, "a", 1, hour))
 	s.expect(core.Result{Outcome: core.Refused, Limit: 1, RetryAfter: time.Second, ResetAfter: time.Second}, s.acquire(s.permit(p, "b", 1, 0)), 0)
 	s.expect(core.Result{Outcome: core.Refused, Limit: 1, RetryAfter: 1 * us, ResetAfter: 1 * us}, s.acquire(s.permit(p, "b", 1, second-1)), second-1)
-	require.True(s, s.acquire(s.permit(p, "b", 1, second)).Allowed(), "it was cut, not only told so")
+	require.True(s, s.acquire(s.permit(p, "b", 1, second)).Allowed(), "it was cut, and does not only say so")
 	require.Equal(s, []string{"a"}, s.renew(s.permit(p, "a", 1, -hour)))
 	require.True(s, s.acquire(s.permit(p, "a", 1, -hour+second)).Allowed())
 }

@@ -35,7 +35,7 @@ func state(s *subject) {
 		require.NotEmpty(s, shown.Text, "%v", p)
 		assert.Equal(s, unused.Name, shown.Name)
 		assert.EqualValues(s, 3, p.Spec().InUse(shown.Text, Epoch)[0], "%v", p)
-		// Step on it is what the store decides.
+		// Step decides on it as the store does.
 		t := s.of(p, "a", second, 5)
 		want, _, _ := p.Spec().Step(shown.Text, t)
 		got := s.do(t)

@@ -184,7 +184,7 @@ func (a altered) Reset(ctx context.Context, p core.Policy, key string) error {
 	return a.Store.Reset(ctx, p, key)
 }
 
-// tb is a test whose failure is what is wanted.
+// tb is a test that is meant to fail.
 type tb struct {
 	testing.TB
 	messages []string
@@ -247,9 +247,13 @@ func TestCompareFindsMistakes(t *testing.T) {
 				r.Taken = -1
 			}
 		}},
-		"a turn that is over":         {refund: func(r *core.Refund) { each(&r.Receipt, func(l *core.LimitResult) { l.Delay = 0 }) }},
-		"a refund as if just charged": {refund: func(r *core.Refund) { r.Receipt.At = r.Now }},
-		"a reset that does nothing":   {reset: true},
+		"a turn that is over": {refund: func(r *core.Refund) { each(&r.Receipt, func(l *core.LimitResult) { l.Delay = 0 }) }},
+		"a refund as if just charged": {refund: func(r *core.Refund) {
+			if !r.Credit {
+				r.Receipt.At = r.Now
+			}
+		}},
+		"a reset that does nothing": {reset: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a.Store = memory(t)

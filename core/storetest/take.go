@@ -163,3 +163,95 @@ func afterwards(s *subject) {
 }
 
 func taken(r core.Result) [2]int64 { return [2]int64{r.Taken, r.Remaining} }
+
+func exactRetry(s *subject) {
+	for _, text := range append(withOthers([]string{
+		"3/1s", "7/1m burst 3", "1000003/1h burst 2", "1/1d", "2147483648/366d burst 1", "3/1s debt 2",
+		"3/1s token-bucket burst 7", "1000003/1h token-bucket burst 2", "2147483648/366d token-bucket burst 1", "7/1m leaky-bucket burst 3",
+		"3/1s fixed-window", "7/1m fixed-window aligned", "4294967296/366d fixed-window", "2/1mo fixed-window calendar Asia/Kolkata",
+		"3/1s sliding-window", "7/10s sliding-window buckets 7", "2147483648/366d sliding-window buckets 60",
+		"3/1s sliding-counter", "999983/1d sliding-counter", "2147483648/366d sliding-counter", "1000/1s sliding-log", "3/366d sliding-log",
+	}, "3/1s", "7/1m", "1000/1s", "999983/1d", "2147483648/366d"), tens()...) {
+		p := policy(text)
+		burst := p.Limits()[0].Burst
+		for i := range min(burst, 10) {
+			if rest := burst - i; rest > 1 && i == 9 {
+				s.admit(p, text, 0, rest)
+			} else {
+				s.admit(p, text, 0, 1)
+			}
+		}
+		if debt := p.Limits()[0].Debt; debt > 0 {
+			s.admit(p, text, 0, debt)
+		}
+		retry := s.refuse(p, text, 0, 1).RetryAfter.Microseconds()
+		require.Positive(s, retry, text)
+		early := s.refuse(p, text, retry-1, 1)
+		assert.Equal(s, time.Microsecond, early.RetryAfter, "%s: 1 us too early", text)
+		s.admit(p, text, retry, 1)
+	}
+}
+
+func allOrNone(s *subject) {
+	p := policy("2/1s, 3/1h, 100/1d")
+	first := s.admit(p, "a", 0, 1)
+	assert.Equal(s, [3]int64{1, 2, 99}, [3]int64{first.Each(0).Remaining, first.Each(1).Remaining, first.Each(2).Remaining})
+	assert.Equal(s, int64(2), first.Limit)
+	assert.Equal(s, int64(1), first.Remaining)
+	assert.Equal(s, core.AtLimit, s.admit(p, "a", 0, 1).Outcome)
+	for range 5 { // refused by the first, charged to none
+		res := s.refuse(p, "a", 0, 1)
+		assert.Equal(s, [3]bool{true, false, false}, [3]bool{res.Each(0).Refused, res.Each(1).Refused, res.Each(2).Refused})
+		assert.Equal(s, [3]int64{0, 1, 98}, [3]int64{res.Each(0).Remaining, res.Each(1).Remaining, res.Each(2).Remaining})
+		assert.Equal(s, 500*time.Millisecond, res.RetryAfter)
+	}
+	third := s.admit(p, "a", second/2, 1)
+	assert.Equal(s, int64(3), third.Limit, "with as little remaining, the longer reset is tighter")
+	res := s.refuse(p, "a", second/2, 1)
+	assert.Equal(s, core.Refused, res.Outcome)
+	assert.Equal(s, 1200*time.Second-500*time.Millisecond, res.RetryAfter, "the longest wait of those that refuse")
+	assert.Equal(s, core.Never, s.refuse(p, "a", second/2, 3).Outcome, "never for one is never for all")
+	s.admit(p, "a", 1200*second, 1)
+
+	p = policy(mix)
+	for range 5 {
+		s.admit(p, "mix", 0, 1)
+	}
+	for range 5 {
+		res := s.refuse(p, "mix", 0, 1)
+		assert.Equal(s, [3]bool{false, false, true}, [3]bool{res.Each(0).Refused, res.Each(1).Refused, res.Each(2).Refused})
+		assert.Equal(s, [3]int64{15, 995, 0}, remainings(res))
+		assert.Equal(s, time.Minute, res.RetryAfter)
+		assert.Equal(s, int64(5), res.Limit)
+	}
+	res = s.refuse(p, "mix", 0, 6)
+	assert.Equal(s, core.Never, res.Outcome)
+	s.refuse(p, "mix", 60*second-1, 1)
+	assert.Equal(s, [3]int64{19, 994, 4}, remainings(s.admit(p, "mix", 60*second, 1)))
+}
+
+func invariants(s *subject) {
+	for _, text := range withOthers([]string{
+		"100/1s", "3/1s burst 7", "20/1s, 50/1m", "1/1ms burst 9", "100/100ms token-bucket burst 70", "100/1s leaky-bucket", "100/100ms fixed-window",
+		"100/50ms fixed-window aligned", "100/100ms sliding-window buckets 7", "100/70ms sliding-counter", "100/100ms sliding-log", mix,
+	}, "100/100ms") {
+		p := policy(text)
+		limits := p.Limits()
+		for at := int64(0); at < 300_000; at += 997 {
+			cost := at % 5
+			before := s.take(p, text, at, 0)
+			after := s.take(p, text, at, cost)
+			used := cost
+			if !after.Allowed() {
+				used = 0
+			}
+			for i, l := range limits {
+				assert.GreaterOrEqual(s, after.Each(i).Remaining, int64(0), text)
+				assert.LessOrEqual(s, after.Each(i).Remaining, l.Burst, text)
+				assert.Equal(s, before.Each(i).Remaining-used, after.Each(i).Remaining, "remaining before minus after is the cost")
+			}
+			assert.LessOrEqual(s, after.Remaining, after.Limit)
+			assert.Equal(s, after.Outcome == core.Refused, after.RetryAfter > 0)
+		}
+	}
+}
