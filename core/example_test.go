@@ -109,7 +109,7 @@ func ExampleMemory() {
 }
 
 // A key that gives way to another one is forgotten: somebody who was at the limit may begin again.
-func ExampleMemory_Stats() {
+func ExampleMemory_Displaced() {
 	m, err := core.NewMemory(core.MemoryOptions{MaxKeys: 1})
 	if err != nil {
 		panic(err)
@@ -120,8 +120,8 @@ func ExampleMemory_Stats() {
 			panic(err)
 		}
 	}
-	s := m.Stats()
-	fmt.Println(s.Keys, "of", s.MaxKeys, "keys;", s.Displaced, "forgotten,", s.DisplacedAtLimit, "of them at its limit")
+	displaced, atLimit := m.Displaced()
+	fmt.Println(m.Len(), "of", m.MaxKeys(), "keys;", displaced, "forgotten,", atLimit, "of them at its limit")
 	// Output: 1 of 1 keys; 1 forgotten, 1 of them at its limit
 }
 

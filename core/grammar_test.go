@@ -568,6 +568,7 @@ func TestParseRefusesNumbers(t *testing.T) {
 		"0/1s":                         "Rate is 0; give 1 to 2147483648 units",
 		"2147483649/1s":                "Rate is 2147483649",
 		"999999999999999999/1s":        "Rate is 999999999999999999; give 1 to 2147483648 units",
+		"4294967297/1s fixed-window":   "Rate is 4294967297; give 1 to 4294967296 units",
 		"1/0s":                         "Period is 0s; give 1ms to 366d",
 		"1/999us":                      "Period is 999us",
 		"1/367d":                       "Period is 367d; give 1ms to 366d",

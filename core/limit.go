@@ -12,7 +12,7 @@ import (
 // The bounds of policies, limits and permits.
 const (
 	MaxLimits = 4       // limits of one policy
-	MaxRate   = 1 << 31 // the rate and the burst of a limit, in units
+	MaxRate   = 1 << 31 // the rate and the burst of a limit, in units; of a FixedWindow 1 << 32
 
 	// The period of a limit.
 	MinPeriod = time.Millisecond
@@ -72,7 +72,7 @@ const (
 	SlidingWindow
 	// SlidingCounter estimates a sliding window by two counts, of this period and the
 	// one before, weighted by how much of it is still in sight: small and good on real
-	// traffic (it is what large CDNs do), but somebody who times it well gets nearly
+	// traffic (large CDNs use it), but somebody who times it well gets nearly
 	// twice the rate through within one period.
 	SlidingCounter
 	// SlidingLog remembers when each unit was taken: exact, for rates up to 1000, at
@@ -115,7 +115,8 @@ type Limit struct {
 	// Algorithm is the way to count. Zero is GCRA.
 	Algorithm Algorithm
 	// Rate is the number of units per Period that are admitted in the long run,
-	// from 1 to MaxRate; of a SlidingLog to 1000. Concurrent has none. In 100/1m it is 100.
+	// from 1 to MaxRate; of a SlidingLog to 1000, and of a FixedWindow to 1 << 32, so that it may be any uint32.
+	// Concurrent has none. In 100/1m it is 100.
 	Rate int64
 	// Burst is the whole capacity: the number of units that are admitted at once from idle, from 1 to MaxRate. With 10/1s
 	// burst 20, 20 requests pass at once, and then one each 100 ms. It may be above or below Rate. Zero means Rate.
@@ -125,7 +126,7 @@ type Limit struct {
 	// MinPeriod to MaxPeriod. A window that is aligned to the calendar has the period
 	// of its unit, which is filled in if it is zero.
 	Period time.Duration
-	// Debt is the number of units that a caller may overdraw who is not in debt: the one that comes next waits for them.
+	// Debt is the number of units that a caller that is not in debt may overdraw: the one that comes next waits for them.
 	// With 10/1s debt 5, a request of 15 units passes, and for half a second none does. Of GCRA and TokenBucket; 0 to
 	// MaxRate.
 	Debt int64
@@ -171,12 +172,13 @@ func (l Limit) prepare(o PolicyOptions) (full Limit, a algo.Algorithm, mistakes 
 	if kind.Align && l.onCalendar() {
 		l.Period = l.calendar(wrong)
 	}
-	if l.Rate < 1 || l.Rate > MaxRate {
-		wrong("Rate is %d; give 1 to %d units", l.Rate, int64(MaxRate))
+	most := max(MaxRate, kind.MaxRate)
+	if l.Rate < 1 || l.Rate > most {
+		wrong("Rate is %d; give 1 to %d units", l.Rate, most)
 	}
 	switch {
-	case l.Burst < 0 || l.Burst > MaxRate:
-		wrong("Burst is %d; give 1 to %d units, or leave it out for the rate", l.Burst, int64(MaxRate))
+	case l.Burst < 0 || l.Burst > most:
+		wrong("Burst is %d; give 1 to %d units, or leave it out for the rate", l.Burst, most)
 	case l.Burst == 0:
 		l.Burst = l.Rate
 	case l.Burst != l.Rate && !kind.Burst:

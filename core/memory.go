@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/weir-go/weir/core/internal/rows"
-	"github.com/weir-go/weir/core/stats"
 )
 
 // defaultMaxKeys is the default of MemoryOptions.MaxKeys.
@@ -34,6 +33,7 @@ type MemoryOptions struct {
 type Memory struct {
 	rows    *rows.Map // nil in a zero Memory
 	permits rows.Permits
+	maxKeys int
 }
 
 // NewMemory builds an in-process store. It fails if o.MaxKeys is negative.
@@ -44,14 +44,11 @@ func NewMemory(o MemoryOptions) (*Memory, error) {
 	if o.MaxKeys == 0 {
 		o.MaxKeys = defaultMaxKeys
 	}
-	return &Memory{rows: rows.New(o.MaxKeys)}, nil
+	return &Memory{rows: rows.New(o.MaxKeys), maxKeys: o.MaxKeys}, nil
 }
 
 // Fallback returns m: a store in the process needs no other one to decide for it. For stores elsewhere, see [Store].
 func (m *Memory) Fallback() *Memory { return m }
-
-// Location returns that m counts in the process.
-func (*Memory) Location() stats.Location { return stats.Location{Process: true} }
 
 // begin returns the error with which a call fails before it begins.
 func (m *Memory) begin(ctx context.Context) error {
@@ -186,7 +183,12 @@ func (m *Memory) State(ctx context.Context, t Take) (State, error) {
 	return s, nil
 }
 
-// Len returns the number of keys that are held, including those that are as if unused and not swept yet.
+// MaxKeys returns the most keys that m holds at once; see [MemoryOptions].
+func (m *Memory) MaxKeys() int { return m.maxKeys }
+
+// Len returns the number of keys that m holds, including those that are as if unused and not swept yet. It takes about
+// 20 microseconds where there is room for a million keys, and a millisecond where there is room for a hundred million,
+// and so does Displaced.
 func (m *Memory) Len() int {
 	if m.rows == nil {
 		return 0
@@ -194,12 +196,12 @@ func (m *Memory) Len() int {
 	return m.rows.Len()
 }
 
-// Stats returns the numbers of now. It takes about 20 microseconds where there is room for a million keys, and a
-// millisecond where there is room for a hundred million.
-func (m *Memory) Stats() stats.Memory {
+// Displaced returns the number of keys that m has forgotten so far, to make room for others, while they still counted
+// for something: what had been used of their limits is unknown since then. Those in atLimit had been refused, or had
+// nothing left, when last asked. Both only grow. If they do, MaxKeys is too small, or somebody makes up keys.
+func (m *Memory) Displaced() (keys, atLimit uint64) {
 	if m.rows == nil {
-		return stats.Memory{}
+		return 0, 0
 	}
-	s := m.rows.Stats()
-	return stats.Memory{Keys: s.Rows, MaxKeys: s.MaxRows, Displaced: s.Displaced, DisplacedAtLimit: s.DisplacedAtLimit}
+	return m.rows.Displaced()
 }

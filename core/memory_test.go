@@ -18,7 +18,6 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/internal/algo"
-	"github.com/weir-go/weir/core/stats"
 	"github.com/weir-go/weir/core/storetest"
 	"github.com/weir-go/weir/internal/race"
 )
@@ -84,10 +83,10 @@ func TestMemoryFlood(t *testing.T) {
 		}
 	}
 	assert.Greater(t, m.Len(), maxKeys*9/10)
-	stats := m.Stats()
-	assert.Equal(t, []int{m.Len(), maxKeys}, []int{stats.Keys, stats.MaxKeys})
-	assert.EqualValues(t, 1+100+flood-stats.Keys, stats.Displaced, "each key that is gone still counted")
-	assert.Zero(t, stats.DisplacedAtLimit)
+	assert.Equal(t, maxKeys, m.MaxKeys())
+	displaced, atLimit := m.Displaced()
+	assert.EqualValues(t, 1+100+flood-m.Len(), displaced, "each key that is gone still counted")
+	assert.Zero(t, atLimit)
 	kept := 0
 	for i := range 100 {
 		if take(other, fmt.Sprint("idle", i), 0).Remaining < 10 {
@@ -98,22 +97,29 @@ func TestMemoryFlood(t *testing.T) {
 }
 
 // Keys that are as if unused make room without being missed. One at its limit is, when all are at their limits.
-func TestMemoryStats(t *testing.T) {
-	assert.Zero(t, new(core.Memory).Stats())
+func TestMemoryDisplaced(t *testing.T) {
 	m := newMemory(t, 2)
 	p := core.MustParse("1/1s")
 	now := time.Now().UnixMicro()
-	take := func(keys ...string) stats.Memory {
+	// take returns the numbers of keys held, displaced, and displaced at their limits, after a take of each of keys.
+	take := func(keys ...string) [3]int {
 		for _, key := range keys {
 			_, err := m.Take(t.Context(), core.Take{Policy: p, Key: key, Cost: 1, Now: now})
 			require.NoError(t, err)
 		}
-		return m.Stats()
+		displaced, atLimit := m.Displaced()
+		return [3]int{m.Len(), int(displaced), int(atLimit)}
 	}
-	assert.Equal(t, stats.Memory{Keys: 2, MaxKeys: 2}, take("a", "b"))
+	assert.Equal(t, [3]int{2, 0, 0}, take("a", "b"))
 	now += time.Second.Microseconds()
-	assert.Equal(t, stats.Memory{Keys: 2, MaxKeys: 2}, take("c", "d"), "nobody was forgotten")
-	assert.Equal(t, stats.Memory{Keys: 2, MaxKeys: 2, Displaced: 1, DisplacedAtLimit: 1}, take("e"))
+	assert.Equal(t, [3]int{2, 0, 0}, take("c", "d"), "nobody was forgotten")
+	assert.Equal(t, [3]int{2, 1, 1}, take("e"))
+	assert.Equal(t, 2, m.MaxKeys())
+
+	var zero core.Memory
+	displaced, atLimit := zero.Displaced()
+	assert.Zero(t, zero.MaxKeys())
+	assert.Zero(t, displaced+atLimit)
 }
 
 func TestMemoryTakeDoesNotAllocate(t *testing.T) {

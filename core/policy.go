@@ -135,7 +135,7 @@ func newPolicy(name string, o PolicyOptions, limits []Limit) (Policy, []error) {
 			each = append(each, prepared{i + 1, full, a})
 		}
 	}
-	// The order decides which segment of the stored state is whose. It follows
+	// The segments of the stored state are in this order. It follows
 	// kind and period, so that writing the same limits in another order, or
 	// changing a rate, keeps each limit's state. Where a change of the numbers could
 	// change the order, the shape has them.

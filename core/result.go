@@ -67,8 +67,8 @@ type Result struct {
 	// Remembered reports that the store has refused without asking its server, because it remembers that the server has
 	// refused a moment ago: redisstore.Options.DenyCache.
 	Remembered bool
-	// Taken is the number of units that were charged: the cost if admitted, else 0. With Take.AtMost it is what there
-	// was: with 10/1s and 8 used, 2 of the 5 that were asked for.
+	// Taken is the number of units that were charged: the cost if admitted, else 0. With Take.AtMost it is the part
+	// of the cost that there was: with 10/1s and 8 used, 2 of the 5 that were asked for.
 	Taken int64
 	// Limit is the burst of the tightest limit, in units: 20 for 10/1s burst 20. It is 0 where nothing was counted,
 	// because a policy that fails open let the request pass.

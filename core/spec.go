@@ -22,7 +22,7 @@ func (p Policy) Spec() Spec { return Spec(p) }
 // For a GCRA and a LeakyBucket the time follows in which a full bucket with its debt drains, and after "+" how far
 // ahead may be reserved: "g1s" is the shape of 10/1s and of 20/1s, and "g2s" that of 10/1s burst 20. Meters that
 // differ in it cannot share a state, because the smaller one would forget what the larger one has counted. For a
-// TokenBucket it is how many tokens below zero there may be, if any. Windows share their state whatever their numbers
+// TokenBucket it is the most tokens below zero, if any. Windows share their state whatever their numbers
 // are.
 //
 // Limits that are alike in this are told apart by their periods in microseconds, and if these are the same, by all

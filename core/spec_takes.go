@@ -13,8 +13,8 @@ import (
 // It calls visit for each call, with the number of the key and the number of the call
 // among those for that key; both in order, from 0. res is nil if the server did not decide
 // for this key, and has changed nothing: ask for each of these calls by itself, and the
-// reply says why. said is the part of reply about the key: after the time, it is what the
-// script take would have replied to the last of its calls. res and said are valid until
+// reply says why. said is the part of reply about the key: after the time, it is the reply
+// of the script take to the last of its calls. res and said are valid until
 // visit returns, and may be copied.
 //
 // If again is not 0, nothing was decided, as in Explain, and it is the server's clock to ask

@@ -369,7 +369,7 @@ func replyOf(p core.Policy, take core.Take, before, after []byte, res core.Resul
 	return reply
 }
 
-// What Explain makes of a script's reply is what Step answers, the receipt included.
+// Explain makes the same of a script's reply as Step answers, the receipt included.
 func TestExplainAgreesWithStep(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := anyPolicy(t, core.GCRA, core.LeakyBucket)

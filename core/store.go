@@ -59,7 +59,7 @@ type ManyStore interface {
 	Store
 	// TakeMany decides about each of the takes by itself, as Take does for callers that come at the same time. The Results
 	// stand in the order of the takes. If some takes failed, the error is a [*BatchError]; any other error means that
-	// nothing was decided. A mistake in one of the takes is such an error.
+	// nothing was decided. A mistake in one of the takes is such an error. The takes are the caller's again afterwards.
 	TakeMany(context.Context, []Take) ([]Result, error)
 	// Recall refuses t from memory if the store is sure to refuse it: then the server need not be asked, nor for what is
 	// of use together with t alone. Otherwise ok is false.

@@ -177,7 +177,7 @@ func isToken(s string) bool {
 // User makes a part of the identity that authentication has stored in the request under key: see [Request.Value]. It
 // may be a string, a []byte, any integer, or have a MarshalText or a String method, in that order of preference. Types
 // derived from the first three count as them, unless they have one of the methods, and so does a whole number in a
-// float64, which is what JSON makes of an integer. A missing value, a nil one and an empty text are [ErrNoKey]; zero is
+// float64, as JSON makes of an integer. A missing value, a nil one and an empty text are [ErrNoKey]; zero is
 // a user. A value of another type is an error that names the type. A nil key, and one that cannot be compared, are
 // mistakes that Err reports.
 //

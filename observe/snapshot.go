@@ -31,10 +31,10 @@ type Snapshot struct {
 	// Breakers has the state of the breakers of each server: of the watched stores, and of others as far as they have
 	// called ObserveBreaker.
 	Breakers []Breaker
-	// Stores has what the watched stores on servers tell of themselves, and Memories what those in the process do, in the
+	// Stores has what the watched stores on servers tell of themselves, and Memories has those in the process, in the
 	// order in which Watch was given them.
 	Stores   []stats.Store
-	Memories []stats.Memory
+	Memories []Memory
 	// Guards has what the watched guards tell of themselves, in the order in which Watch was given them, and Limiters what
 	// their Limiters do: one for all guards that With and WithRule have made of each other.
 	Guards   []guard.Stats
@@ -96,6 +96,23 @@ type QueueTimes struct {
 type Settled struct {
 	Policy string
 	Units  uint64
+}
+
+// Memory has the numbers of a [core.Memory].
+type Memory struct {
+	// Keys is the number of keys that are held, and MaxKeys the most that may be: those of [core.Memory.Len] and
+	// [core.Memory.MaxKeys].
+	Keys, MaxKeys int
+	// Displaced is the number of keys that were forgotten to make room while they still counted for something, and
+	// DisplacedAtLimit that of those which had nothing left: both are from [core.Memory.Displaced].
+	Displaced, DisplacedAtLimit uint64
+}
+
+// memoryNow returns the numbers of m.
+func memoryNow(m *core.Memory) Memory {
+	s := Memory{Keys: m.Len(), MaxKeys: m.MaxKeys()}
+	s.Displaced, s.DisplacedAtLimit = m.Displaced()
+	return s
 }
 
 // Rate is a number of decisions a second.

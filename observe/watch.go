@@ -25,7 +25,7 @@ type statsOfStore interface{ Stats() stats.Store }
 // Watch adds guards and stores whose own counts are in each Snapshot: waiting requests, permits, what is to be done in
 // the background, servers, and keys. Give it the guards that With and WithRule have made as well; one that is given twice
 // counts once. The stores of the guards are watched with them; stores are those of others, such as an
-// [enforce.Limiter]. A store tells of itself if it is a [core.Memory], or has a method Stats that returns
+// enforce.Limiter. A store tells of itself if it is a [core.Memory], or has a method Stats that returns
 // [stats.Store], as that of redisstore has; the store in the process that decides while it fails is watched as well.
 func (o *Observer) Watch(guards []*guard.Guard, stores ...core.Store) {
 	o.mu.Lock()
@@ -87,7 +87,7 @@ func (o *Observer) watchedNow(s *Snapshot) {
 		s.Stores = append(s.Stores, store.Stats())
 	}
 	for _, m := range w.memories {
-		s.Memories = append(s.Memories, m.Stats())
+		s.Memories = append(s.Memories, memoryNow(m))
 	}
 	for i, g := range w.guards {
 		stats := g.Stats()

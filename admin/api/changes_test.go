@@ -103,7 +103,7 @@ func TestFourEyesAndTemporaryChanges(t *testing.T) {
 	status, _ = send(operator, put, policy+"/keys", tag, `{"key": "user=7", "text": "blocked", "until": "`+until+`"}`, nil)
 	assert.Equal(t, http.StatusOK, status)
 	status, _ = send(operator, put, policy+"/temporary", tag, `{"trial": true, "until": "`+until+`"}`, nil)
-	assert.Equal(t, http.StatusOK, status, "what was read of the text is what holds")
+	assert.Equal(t, http.StatusOK, status, "the text that was read holds")
 	status, _ = send(operator, put, policy+"/temporary", tag, `{"text": "200/1m", "until": "`+until+`"}`, nil)
 	assert.Equal(t, http.StatusPreconditionFailed, status, "and now it is not")
 	status, tag = send(operator, get, policy, "", "", &held)

@@ -42,7 +42,7 @@ func (a admin) send(t *testing.T, method, path, body string, header ...string) (
 
 const apiPath = "/v1/apps/pay/policies/api"
 
-// A change says what it replaces, and is refused if that is not what holds.
+// A change names the state that it replaces, and is refused if another one holds.
 func TestIfMatch(t *testing.T) {
 	a := start(t)
 	steps := []struct {

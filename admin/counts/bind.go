@@ -14,7 +14,7 @@ type App struct {
 	// processes announce is believed as far as nobody else claims it.
 	Prefixes []string
 	Rules    []Rule
-	// Unread is whether it is not known what its processes announce: they may count anywhere.
+	// Unread reports whether it is not known what its processes announce: they may count anywhere.
 	Unread bool
 }
 

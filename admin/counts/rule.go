@@ -11,9 +11,9 @@ import (
 type Where struct {
 	// Prefix is that of the keys in Redis, "" if it is not known.
 	Prefix string `json:"prefix,omitempty"`
-	// Hashed is whether the keys are hashed with a secret.
+	// Hashed reports whether the keys are hashed with a secret.
 	Hashed bool `json:"hashed,omitempty"`
-	// Process is whether the counts are in the process, where nobody else sees them.
+	// Process reports whether the counts are in the process, where nobody else sees them.
 	Process bool `json:"process,omitempty"`
 }
 

@@ -21,7 +21,7 @@ type Somebody struct {
 	Issuer string `json:"issuer,omitempty"`
 	// Seen is the time of the last login.
 	Seen time.Time `json:"seen,omitzero"`
-	// Barred is whether the person was put out, whatever their roles are.
+	// Barred reports whether the person was put out, whatever their roles are.
 	Barred bool `json:"barred,omitempty"`
 	Admin  bool `json:"admin,omitempty"`
 	// Roles are those of now, those of groups included, in the apps that whoever asks is an owner of.

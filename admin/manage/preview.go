@@ -44,7 +44,7 @@ type Checked struct {
 	Words []string `json:"words,omitempty"`
 	// Pictures have the numbers of a picture for each period of the limits.
 	Pictures []Picture `json:"pictures,omitempty"`
-	// Trial is whether the policy only counts.
+	// Trial reports whether the policy only counts.
 	Trial bool `json:"trial,omitempty"`
 	// Mistakes are those of the policy. There are no words then.
 	Mistakes []adminapi.Mistake `json:"mistakes,omitempty"`
@@ -80,9 +80,10 @@ type Preview struct {
 	// MoreRules is the number of rules that were not looked at: of each app eight are, which differ in their code or in the
 	// place of their counts.
 	MoreRules int `json:"moreRules,omitempty"`
-	// Unused is whether no process has a policy of this name.
+	// Unused reports whether no process has a policy of this name.
 	Unused bool `json:"unused,omitempty"`
-	// NoTier is whether callers in tiers have other numbers than those of the busiest keys here, whose tiers nobody knows.
+	// NoTier reports whether callers in tiers have other numbers than those of the busiest keys here, whose tiers nobody
+	// knows.
 	NoTier bool `json:"noTier,omitempty"`
 	// Why is the reason why no keys could be looked at, or "".
 	Why string `json:"why,omitempty"`
@@ -105,7 +106,7 @@ type KeyState struct {
 	// Policy is the one that holds for the key, "unlimited" or "blocked".
 	Policy  string `json:"policy"`
 	Allowed bool   `json:"allowed"`
-	// Trial is whether the request passes even if it is not allowed.
+	// Trial reports whether the request passes even if it is not allowed.
 	Trial bool  `json:"trial,omitempty"`
 	Limit int64 `json:"limit"`
 	// Remaining is the number of units left before the request, and -1 where nothing is counted.
@@ -363,7 +364,7 @@ func (p *Preview) cannot(who *rights.Person, owner, app, name string, r *preview
 	}
 }
 
-// keys adds the keys as a rule counts them. apart is whether there are others.
+// keys adds the keys as a rule counts them. apart reports whether there are others.
 func (p *Preview) keys(name string, r *preview.Rule, apart bool) {
 	if r.Why != "" && p.Why == "" {
 		p.Why = r.Why

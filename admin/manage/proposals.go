@@ -46,7 +46,7 @@ type Proposal struct {
 	DecidedAt time.Time `json:"decidedAt,omitzero"`
 	// Why is the reason of that person, or the reason why it has ended.
 	Why string `json:"why,omitempty"`
-	// MayApprove is whether the person who asks may approve it.
+	// MayApprove reports whether the person who asks may approve it.
 	MayApprove bool `json:"mayApprove,omitempty"`
 }
 

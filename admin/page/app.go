@@ -25,7 +25,7 @@ type appBody struct {
 	Quiet     int
 	QuietWell bool
 	MayWrite  bool
-	// MaySettings is whether the person may change the settings and the rights.
+	// MaySettings reports whether the person may change the settings and the rights.
 	MaySettings bool
 }
 

@@ -20,7 +20,7 @@ type changesBody struct {
 	Done    string
 	Problem string
 	Me      string
-	// MayBack is whether all policies of the app may be made what they were.
+	// MayBack reports whether all policies of the app may be made what they were.
 	MayBack bool
 }
 
@@ -146,8 +146,8 @@ type rollbackBody struct {
 	Wrong    []adminapi.Mistake
 }
 
-// rollbackApp shows what would differ if all policies of an app were what they were at a revision, and makes them so
-// when that was seen.
+// rollbackApp shows the difference between all policies of an app and those of a revision, and makes them those when that
+// was seen.
 func (s *server) rollbackApp(v *visit) error {
 	to, form := numberIn(v.r, "to"), v.r.PostForm
 	if form.Get("what") != "write" {

@@ -29,7 +29,7 @@ func formOf(r *http.Request) error {
 	return &adminapi.Problem{Status: http.StatusBadRequest, Title: "The form cannot be read", Detail: err.Error()}
 }
 
-// draft is a policy as it is typed: its fields are what a form has sent, right or wrong.
+// draft is a policy as it is typed: its fields hold the texts of a form, right or wrong.
 type draft struct {
 	Text, Tiers, Keys, Apps string
 	Reason                  string

@@ -234,7 +234,7 @@ func (s *server) afterKey(v *visit, key, done string, asked *askedNumbers, err e
 	}
 	if manage.Problem(err).Status == http.StatusPreconditionFailed {
 		return s.showKeyAfter(v, v.app, key, "",
-			"Somebody has changed the policy meanwhile. This is what holds now: look, and do it again.", asked)
+			"Somebody has changed the policy meanwhile. Below you see what holds now: look, and do it again.", asked)
 	}
 	if text, ok := refusedBy(err); ok {
 		return s.showKeyAfter(v, v.app, key, "", text, asked)

@@ -234,7 +234,7 @@ func TestStaleButton(t *testing.T) {
 		require.Equal(t, http.StatusSeeOther, first.Code)
 		fields := append([]string{"revision", "4", "reason", "attack"}, what...)
 		text := post(t, h, "/apps/pay/policies/search/write", fields...).Body.String()
-		assert.Contains(t, text, "Nothing was written. This is what holds now")
+		assert.Contains(t, text, "Nothing was written. Below you see what holds now")
 		assert.Contains(t, text, `name="text" class="code" value="70/1m"`, "not an empty text, which would be published")
 		assert.Contains(t, text, `name="revision" value="6"`)
 		f.refuse = problem(http.StatusConflict, "a process cannot use it")

@@ -98,8 +98,8 @@ var presets = []Preset{
 		Name: "quota", Title: "A quota that stands in a contract or on a price list",
 		Policy: text("10/1s, 10000/1mo fixed-window calendar UTC"),
 		Key:    "the account",
-		Words: "People who read \"10000 a month\" expect it to begin anew with the month, which is what the " +
-			"calendar does; name the customers' time zone. The rate beside it keeps an account from using it all " +
+		Words: "People who read \"10000 a month\" expect it to begin anew with the month, as a " +
+			"calendar window does; name the customers' time zone. The rate beside it keeps an account from using it all " +
 			"in the first minute.",
 	},
 	{

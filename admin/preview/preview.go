@@ -39,7 +39,7 @@ type Key struct {
 	// Key is its text, such as "user=7", and Tier the tier of its requests, "" if there is none or it is not known.
 	Key  string `json:"key"`
 	Tier string `json:"tier,omitempty"`
-	// Busiest is whether services have reported it, and nobody has typed it.
+	// Busiest reports whether services have reported it, and nobody has typed it.
 	Busiest bool `json:"busiest,omitempty"`
 }
 
@@ -102,7 +102,7 @@ type Standing struct {
 	At     time.Time `json:"at,omitzero"`
 	Before Next      `json:"before"`
 	After  Next      `json:"after"`
-	// Unused is whether the store has nothing of the key.
+	// Unused reports whether the store has nothing of the key.
 	Unused bool `json:"unused,omitempty"`
 	// Why is the reason why it is not known, or "".
 	Why string `json:"why,omitempty"`

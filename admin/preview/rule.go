@@ -32,7 +32,7 @@ func (r *Rule) preview(ctx context.Context, stores *counts.Stores, ask *Ask) {
 	}
 	t := turn{name: r.Policy, before: of.Then(ask.Before, "")}
 	t.after = t.before.Then(ask.After, "")
-	// Where neither a process nor the fleet says what holds, it is what some code says.
+	// Without a text of the fleet the numbers are those of the code, which nobody knows if no process has announced it.
 	t.unknown, t.lost = r.Code == "" && ask.Before.Text == "", r.Code == "" && ask.After.Text == ""
 	r.compare(&t, ask)
 	if r.Why != "" {

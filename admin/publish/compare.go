@@ -66,8 +66,8 @@ func heldOf(reply []any, size int64) held {
 // batch is the number of apps that one pipeline asks for.
 const batch = 500
 
-// compare returns the state of each app whose document Redis has told. The error is that of the first app of which it
-// is not known.
+// compare returns the state of each app whose document Redis has returned. The error is that of the first app of which
+// it is not known.
 func (p *Publisher) compare(ctx context.Context, heads []record.Head) (map[string]State, error) {
 	states := make(map[string]State, len(heads))
 	var first error

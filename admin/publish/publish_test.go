@@ -250,7 +250,7 @@ func TestRedisGone(t *testing.T) {
 	assert.Equal(t, v, published(t, rdb, "pay").Version)
 }
 
-// MULTI with a PUBLISH in it reaches who has subscribed where the key lives, on every kind of server.
+// MULTI with a PUBLISH in it reaches subscribers where the key lives, on every kind of server.
 func TestTopologies(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a Cluster takes seconds to form")

@@ -44,8 +44,8 @@ type Change struct {
 	// Beneath writes beneath the temporary changes that hold: these go on, and what the edits say holds when they end.
 	// Without it, the part of a policy that an edit changes is not temporary any more.
 	Beneath bool
-	// Reviewed is whether another person has approved the change, and FromFiles whether it comes from the files from which
-	// the policies of the app are kept. See Settings.
+	// Reviewed reports whether another person has approved the change, and FromFiles whether it comes from the files from
+	// which the policies of the app are kept. See Settings.
 	Reviewed, FromFiles bool
 	// Token is the number of the token that the change is made with, 0 for none: apps that are kept by it need no
 	// approval. See Settings.KeptByToken.
@@ -110,7 +110,7 @@ type Outcome struct {
 type Difference struct {
 	Name          string
 	Before, After *policies.Policy
-	// Afresh is whether all counts begin anew.
+	// Afresh reports whether all counts begin anew.
 	Afresh bool
 }
 

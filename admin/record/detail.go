@@ -19,7 +19,7 @@ type Detail struct {
 	// Numbers are those of the key of the row, and Until is the end of a temporary change.
 	Numbers *[2]string `json:"numbers,omitempty"`
 	Until   *time.Time `json:"until,omitempty"`
-	// Cut is whether something has changed that is too long for it.
+	// Cut reports whether something has changed that is too long for it.
 	Cut bool `json:"cut,omitempty"`
 }
 

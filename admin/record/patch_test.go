@@ -107,7 +107,7 @@ func TestPatchToNothingDeletes(t *testing.T) {
 	assert.Nil(t, record.Patch{}.On(nil))
 }
 
-// What is beneath temporary changes is what was there before them.
+// Beneath returns the policy that was there before the temporary changes.
 func TestBeneathTemporary(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		base := somePolicy(t, "base")

@@ -41,7 +41,7 @@ type Proposed struct {
 	Force   bool            `json:"force,omitempty"`
 	Back    bool            `json:"back,omitempty"`
 	Beneath bool            `json:"beneath,omitempty"`
-	// FromFiles is whether it comes from the files that the app is kept by.
+	// FromFiles reports whether it comes from the files that the app is kept by.
 	FromFiles bool `json:"fromFiles,omitempty"`
 }
 

@@ -81,7 +81,7 @@ func staleIsRefused(t *testing.T, location string) {
 	must(t, r, set("pay", "api", text("300/1m"), record.Expect{Absent: true}))
 }
 
-// What the record says of an app is what it publishes, and what it has ever published is known.
+// The record publishes of an app what it shows of it, and keeps all that it has ever published.
 func TestDocuments(t *testing.T) { sqltest.Each(t, documents) }
 
 func documents(t *testing.T, location string) {

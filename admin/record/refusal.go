@@ -118,7 +118,7 @@ func (e *InvalidError) Unwrap() error { return e.Err }
 
 // CannotUse is a rule that would not use a text.
 type CannotUse struct {
-	App, Process string // of a service; "" if it is what the record had before
+	App, Process string // of a service; "" if the text was in the record before
 	Policy       string
 	Entry        string // "tier pro", "key user=7", or "" for the policy's text
 	Why          string

@@ -52,7 +52,7 @@ func documentsOf(ctx context.Context, t sqldb.Tx, apps map[string]policies.Versi
 			if p, err = decode(text); err != nil {
 				return err
 			}
-			p.Apps = nil // it is for the record, and not published
+			p.Apps = nil // only the record has the list of apps, no document
 			decoded[owner+" "+name] = p
 		}
 		if found[app] == nil {

@@ -19,7 +19,7 @@ import (
 // Settings are those of an app.
 type Settings struct {
 	Title string `json:"title,omitempty"` // a name for people
-	// FourEyes is whether a change of a policy that the app uses needs the approval of another person.
+	// FourEyes reports whether a change of a policy that the app uses needs the approval of another person.
 	FourEyes bool `json:"fourEyes,omitempty"`
 	// KeptBy is the place of the files from which the policies of the app are written, "" if people write them here.
 	// Nothing but an emergency, a temporary change and what comes from the files is written then.
@@ -219,7 +219,7 @@ func (w *writer) alone(ctx context.Context, e *Edit, before *policies.Policy) er
 	return nil
 }
 
-// settings writes the settings of an app, which has its row. state is how it was.
+// settings writes the settings of an app, which has its row. state is the state before.
 func (w *writer) settings(ctx context.Context, state *State) error {
 	c, e := w.change, w.change.Settings
 	current := state.Revision

@@ -24,7 +24,7 @@ type Temporary struct {
 	Text      string // the text that holds until then; "" is none
 	Began     time.Time
 	Ends      time.Time
-	// Operator is whether all that was written here since Began was written by operators, who have a week.
+	// Operator reports whether all that was written here since Began was written by operators, who have a week.
 	Operator bool
 	By       audit.Person // the last author
 	Reason   string

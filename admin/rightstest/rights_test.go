@@ -59,10 +59,10 @@ var roles = map[string]rights.Role{
 type row struct {
 	verb, path string
 	least      rights.Role
-	// anyApp is whether it is of no app: whoever is known may do it, if least is None, or else only an admin, and others
-	// get 403.
+	// anyApp reports whether it is of no app: whoever is known may do it, if least is None, or else only an admin, and
+	// others get 403.
 	anyApp bool
-	// open is whether it needs no rights.
+	// open reports whether it needs no rights.
 	open bool
 	// query, body and form are sent. PROPOSAL, TOKEN and the like in the path are filled in.
 	query, body string
@@ -133,8 +133,8 @@ var table = []row{
 	{verb: "GET", path: adminapi.PathSchema, anyApp: true},
 }
 
-// screens has a row for each route of the page. Its forms say too little for most of what they would do: what is decided
-// is whether anything of it may be done.
+// screens has a row for each route of the page. Its forms say too little for most of what they would do: the test
+// asks whether anything of it may be done.
 var screens = []row{
 	{verb: "GET", path: "/{$}", anyApp: true},
 	{verb: "POST", path: "/search", anyApp: true, form: url.Values{"text": {"pay"}}},

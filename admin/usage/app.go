@@ -90,7 +90,7 @@ type reading struct {
 	found   standing
 	busiest map[*policy]*merge
 	refused map[*policy]*merge
-	room    int // bytes that policies and processes may still take: half of the budget is for what they count
+	room    int // bytes that policies and processes may still take; their counts have the other half of the budget
 }
 
 func (a *app) begin(at time.Time) *reading {

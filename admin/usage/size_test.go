@@ -16,7 +16,7 @@ import (
 	"github.com/weir-go/weir/internal/race"
 )
 
-// names are made once, as they are not what is measured.
+// The names are made once, so that making them is not measured.
 var policyNames, keyNames = func() (policies, keys []string) {
 	for i := range 200 {
 		policies = append(policies, fmt.Sprintf("policy-%03d", i))

@@ -48,7 +48,7 @@ type redisLimiter struct {
 	single bool
 }
 
-// redisLimiters are all of them. The scripts by hand are no limiters: they are what one could do at least.
+// redisLimiters are all of them. The scripts by hand are no limiters: they show the least that any limiter costs.
 var redisLimiters = []redisLimiter{
 	{name: "weir", kind: ours, open: weirOnRedis},
 	{name: "redis_rate", kind: peer, open: redisRate},

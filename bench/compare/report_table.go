@@ -15,11 +15,11 @@ func (r *report) table(w io.Writer) error {
 	fmt.Fprintf(&b, "# Comparison\n\nWritten by `go run -C bench ./compare -out compare`: %d cores, %s, contenders took turns. ",
 		r.Machine.Cores, r.Machine.Go)
 	b.WriteString("Figures are medians, ranges are the least and the most of all rounds, and ratios are medians of the ratios within a round. " +
-		"They are from one machine on which clients, servers and Redis share the cores: the ratios are what travels.\n\n")
+		"They are from one machine on which clients, servers and Redis share the cores: only the ratios hold elsewhere.\n\n")
 	b.WriteString("Contenders: " + strings.Join(r.Machine.Contenders, ", "))
 	b.WriteString(".\n\nAllocations and processor time are for each decision, those of the whole process, its collector included. " +
-		"Failed is what ended in an error, and of weir also what the process decided by itself because Redis did not answer within " +
-		"the deadline; it counts nowhere else.\n")
+		"Failed are the decisions that ended in an error, and of weir also those that the process made by itself because Redis did not answer within " +
+		"the deadline; they count nowhere else.\n")
 	for _, o := range r.Sections {
 		o.table(&b)
 	}

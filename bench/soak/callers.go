@@ -165,7 +165,7 @@ func (c *caller) askOwn(ctx context.Context, time time.Duration) {
 	c.admitted(err, &res)
 }
 
-// admitted notes it as wrong if one was refused who is never over its limit.
+// admitted notes a mistake if a caller that is never over its limit was refused.
 func (p *process) admitted(err error, res *core.Result) {
 	if err != nil || res.Allowed() {
 		return

@@ -2,7 +2,6 @@ package enforce
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/weir-go/weir/core"
@@ -20,6 +19,9 @@ type Ask struct {
 	AtMost bool
 	// Wait is the longest time that the caller would wait for its turn, as in [core.Take]. 0 means now or not at all.
 	Wait time.Duration
+	// Trial is for a limit that is tried out: the caller goes on at once, whatever Result.Delay says, and never calls
+	// [Admission.Wait]. Callers that do wait would otherwise keep turns for it that they could give back.
+	Trial bool
 }
 
 // Admission is a decision with the units and permits that it has taken, until they are given back: the answer of
@@ -35,6 +37,7 @@ type Admission struct {
 	key     string
 	origin  origin    // of the units, if the Result does not say because permits may have another one
 	turn    time.Time // of what was taken, if that is still to come; else zero
+	asks    asker     // while the line of the turn does not know of it
 	hold    *hold
 }
 
@@ -66,6 +69,9 @@ func (l *Limiter) Begin(ctx context.Context, ask Ask, a *Admission) error {
 		a.Result.Outcome = core.Admitted
 		return nil
 	}
+	if l.waits && !ask.AtMost && !ask.Trial {
+		a.asks = l.engine.waiters.askers.add(ask.Key)
+	}
 	if w := l.engine.waiters; w.free.Load() > 0 && !ask.AtMost && ctx.Err() == nil {
 		if turn := w.claim(l.policy, &ask); turn != nil {
 			a.Result, a.turn = turn.took, turn.at
@@ -76,158 +82,17 @@ func (l *Limiter) Begin(ctx context.Context, ask Ask, a *Admission) error {
 	var t core.Take // filled in place: a literal would be made elsewhere and copied
 	t.Policy, t.Key, t.Cost, t.AtMost, t.Wait = l.policy, ask.Key, ask.Cost, ask.AtMost, ask.Wait
 	a.Err = l.engine.decide(ctx, &t, &a.Result)
+	if a.Result.Delay > 0 && a.Result.Allowed() {
+		a.turn = time.Now().Add(a.Result.Delay)
+	} else if a.asks.count != nil {
+		a.asks.done()
+	}
 	if a.Err != nil && !a.Result.Local {
 		err := a.Err
 		*a = Admission{}
 		return err
 	}
-	if a.Result.Delay > 0 && a.Result.Allowed() {
-		a.turn = time.Now().Add(a.Result.Delay)
-	}
 	return nil
-}
-
-// Each is one of the decisions of [AllowEach].
-type Each struct {
-	// Limiter has the policy.
-	Limiter *Limiter
-	// Key, Cost and AtMost are as in [Ask].
-	Key    string
-	Cost   int64
-	AtMost bool
-	// Keep is for units that were used already: what is taken stays taken although another one refuses, and is asked for
-	// although another one is known to refuse. With AtMost it charges as many as there are.
-	Keep bool
-	// Result is the answer, which AllowEach fills in. It is zero, without an At, if it was not asked for because
-	// another one had refused.
-	Result core.Result
-}
-
-// AllowEach takes units of several policies and keys, such as those of a user, a tenant and all together, and reports
-// whether all of them admit. It asks a remote store for all at once, in one round trip to each server instead of one for
-// each decision.
-//
-// It is not atomic. If one refuses, what the others have taken is given back in the background, as by [Limiter.Refund],
-// and their Result.Taken is 0; until then others may be refused for want of it. So a client that is refused by its own
-// limit may, by asking again and again, keep others from a limit that it shares with them. If one is sure to refuse, by
-// what the store remembers of it, in the process, or because the key is blocked, the others are not asked at all: that
-// takes most of this away. Where it matters, ask one after the other, the narrowest first, as a guard does.
-//
-// Each decision is that of [Limiter.AllowN], or with AtMost that of [Limiter.UpTo], by the fail word of its policy.
-// In a LeakyBucket, wait for the longest Result.Delay before going on. An error is the first that there is: then what
-// was taken is given back, too. With a mistake, such as an empty key, nothing is asked.
-func AllowEach(ctx context.Context, each []Each) (admitted bool, err error) {
-	if err := ctx.Err(); err != nil {
-		return false, err
-	}
-	d := decisions{each: each, admissions: make([]Admission, len(each)), takes: make([]core.Take, len(each)), done: make([]bool, len(each))}
-	for i := range each {
-		x := &each[i]
-		if x.Limiter == nil {
-			return false, fmt.Errorf("enforce: AllowEach, number %d: no Limiter; give one, or leave it out", i+1)
-		}
-		l := x.Limiter.now(x.Key)
-		d.takes[i] = core.Take{Policy: l.policy, Key: x.Key, Cost: x.Cost, AtMost: x.AtMost}
-		if err := d.takes[i].Validate(); err != nil {
-			return false, fmt.Errorf("enforce: AllowEach, number %d: %w", i+1, err)
-		}
-		d.admissions[i].limiter, d.admissions[i].key = l, x.Key
-	}
-	defer func() { d.conclude(admitted) }() // also if a store panics
-	d.recall(ctx)
-	d.askAlone(ctx)
-	d.askTogether(ctx)
-	return !d.refused, d.err
-}
-
-// decisions are those of an AllowEach.
-type decisions struct {
-	each       []Each
-	admissions []Admission
-	takes      []core.Take
-	done       []bool
-	refused    bool  // one of them, or it has failed
-	err        error // the first
-}
-
-// recall decides where no store need be asked, and so is quick to find a refusal.
-func (d *decisions) recall(ctx context.Context) {
-	for i := range d.admissions {
-		a := &d.admissions[i]
-		if a.limiter.answer != asks {
-			d.note(i, a.limiter.answer.fill(ctx, d.takes[i].Cost, &a.Result))
-		} else if store, ok := a.limiter.engine.store.(core.ManyStore); ok {
-			if res, refused := store.Recall(d.takes[i]); refused {
-				a.Result = res
-				d.note(i, nil)
-			}
-		}
-	}
-}
-
-// due reports whether one is still to be asked for.
-func (d *decisions) due(i int) bool { return !d.done[i] && (!d.refused || d.each[i].Keep) }
-
-// note notes what has come of one. The error is that of decide.
-func (d *decisions) note(i int, err error) {
-	a := &d.admissions[i]
-	switch d.done[i] = true; {
-	case err != nil && !a.Result.Local:
-		if a.Result, d.refused = (core.Result{}), true; d.err == nil {
-			d.err = err
-		}
-	case !a.Result.Allowed():
-		d.refused = true
-	case a.Result.Delay > 0:
-		a.turn = time.Now().Add(a.Result.Delay)
-	}
-}
-
-// askAlone asks stores for one after the other that cannot decide for many, such as those in the process.
-func (d *decisions) askAlone(ctx context.Context) {
-	for i := range d.admissions {
-		e := d.admissions[i].limiter.engine
-		if _, many := e.store.(core.ManyStore); !many && d.due(i) {
-			d.note(i, e.decide(ctx, &d.takes[i], &d.admissions[i].Result))
-		}
-	}
-}
-
-// askTogether asks each of the other stores for all that is due there.
-func (d *decisions) askTogether(ctx context.Context) {
-	for first := range d.admissions {
-		if !d.due(first) {
-			continue
-		}
-		e := d.admissions[first].limiter.engine
-		store, ok := e.store.(core.ManyStore)
-		if !ok {
-			continue
-		}
-		var which []int
-		var takes []core.Take
-		var results []*core.Result
-		for i := first; i < len(d.admissions); i++ {
-			if d.admissions[i].limiter.engine == e && d.due(i) {
-				which, takes, results = append(which, i), append(takes, d.takes[i]), append(results, &d.admissions[i].Result)
-			}
-		}
-		for k, err := range e.decideMany(ctx, store, takes, results) {
-			d.note(which[k], err)
-		}
-	}
-}
-
-// conclude gives back what was taken in vain, the last first, and fills in the Results.
-func (d *decisions) conclude(admitted bool) {
-	for i := len(d.each) - 1; i >= 0; i-- {
-		a := &d.admissions[i]
-		if !admitted && !d.each[i].Keep {
-			a.GiveBack(a.Result.Taken)
-			a.Result.Taken = 0
-		}
-		d.each[i].Result = a.Result
-	}
 }
 
 // Acquire takes n permits of the policy, at least 1, for what Begin has admitted: the last step. It does nothing if the
@@ -282,7 +147,7 @@ func (a *Admission) Wait(ctx context.Context) error {
 	}
 	took, turn := a.refund(a.Result.Taken), a.turn
 	a.turn = time.Time{}
-	receipt, err := a.limiter.engine.waiters.wait(ctx, took, turn)
+	receipt, err := a.limiter.engine.waiters.wait(ctx, took, turn, &a.asks)
 	if err != nil {
 		a.Result.Taken = 0
 		return err
@@ -336,9 +201,10 @@ func (a *Admission) GiveBack(units int64) {
 	switch {
 	case units <= 0 || a.limiter == nil || a.limiter.answer != asks:
 	case units == a.Result.Taken && time.Now().Before(a.turn):
-		a.limiter.engine.waiters.put(a.refund(units), a.turn)
+		a.limiter.engine.waiters.put(a.refund(units), a.turn, &a.asks)
 		a.turn = time.Time{}
 	default:
+		a.asks.done()
 		a.limiter.engine.giveBack(a.refund(units))
 	}
 }

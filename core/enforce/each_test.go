@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -29,7 +30,7 @@ type many struct {
 func newMany(t *testing.T) *many { return &many{Remote: remotetest.New(newMemory(t, 0))} }
 
 func (m *many) TakeMany(ctx context.Context, takes []core.Take) ([]core.Result, error) {
-	m.calls = append(m.calls, takes)
+	m.calls = append(m.calls, slices.Clone(takes))
 	results, errs, failed := make([]core.Result, len(takes)), make([]error, len(takes)), false
 	for i, t := range takes {
 		if results[i], errs[i] = m.Take(ctx, t); errs[i] != nil {
@@ -117,8 +118,12 @@ func TestAllowEach(t *testing.T) {
 				require.False(t, ask(all), "by the first")
 				assert.Equal(t, core.Refused, all[0].Result.Outcome)
 				assert.Equal(t, time.Hour, all[0].Result.RetryAfter)
-				for _, x := range all {
-					assert.Zero(t, x.Result.Taken)
+				for i, want := range []int64{0, 7, 98} {
+					assert.Zero(t, all[i].Result.Taken)
+					if all[i].Result.At > 0 { // it was asked
+						assert.Equal(t, want, all[i].Result.Remaining, "what is left when that is given back")
+						assert.Equal(t, want, all[i].Result.Each(0).Remaining)
+					}
 				}
 				remain(0, 7, 98)
 
@@ -140,6 +145,35 @@ func TestAllowEach(t *testing.T) {
 				require.True(t, ask(twice))
 				remain(0, 0, 0)
 				require.True(t, ask(nil), "nobody refuses")
+
+				// What was used already is refused unless all of it could be charged.
+				require.NoError(t, ls[0].Reset(t.Context(), "alice"))
+				used := []enforce.Each{{Limiter: ls[0], Key: "alice", Cost: 2, AtMost: true, Keep: true}, {Limiter: ls[1], Key: "globex", Cost: 9}}
+				require.True(t, ask(used))
+				assert.Equal(t, core.AtLimit, used[1].Result.Outcome)
+				require.NoError(t, ls[1].Credit(t.Context(), "globex", 9))
+				require.NoError(t, ls[0].Credit(t.Context(), "alice", 1))
+				require.False(t, ask(used))
+				assert.EqualValues(t, 1, used[0].Result.Taken)
+				if used[1].Result.At > 0 {
+					assert.Equal(t, core.Admitted, used[1].Result.Outcome, "no more at the limit")
+					assert.EqualValues(t, 9, used[1].Result.Remaining)
+				}
+				synctest.Wait()
+				assert.EqualValues(t, 9, left(t, ls[1], "globex"))
+
+				// A limit on trial refuses nothing, and counts.
+				trial := []enforce.Each{{Limiter: ls[0], Key: "alice", Cost: 1, Trial: true}, {Limiter: ls[1], Key: "globex", Cost: 8}}
+				require.True(t, ask(trial))
+				assert.Equal(t, core.Refused, trial[0].Result.Outcome)
+				assert.EqualValues(t, 8, trial[1].Result.Taken)
+				require.NoError(t, ls[0].Reset(t.Context(), "alice"))
+				require.False(t, ask(trial))
+				synctest.Wait()
+				assert.EqualValues(t, 2, left(t, ls[0], "alice"), "another one has refused")
+				trial[1].Cost = 1
+				require.True(t, ask(trial))
+				assert.EqualValues(t, 1, left(t, ls[0], "alice"))
 
 				// A look is refused where there is nothing, a peek is not.
 				look := []enforce.Each{{Limiter: ls[1], Key: "acme"}}
@@ -196,8 +230,8 @@ func TestAllowEachAsksOnce(t *testing.T) {
 		all[1].Keep = true
 		_, err := enforce.AllowEach(t.Context(), all)
 		require.NoError(t, err)
-		require.Len(t, s.calls, 1)
-		require.Len(t, s.calls[0], 1)
+		require.Empty(t, s.calls, "one alone is asked for as ever")
+		assert.EqualValues(t, 1, all[1].Result.Taken)
 		synctest.Wait()
 		require.EqualValues(t, 198, left(t, ls[1], "acme"), "one that was admitted, and one that is kept")
 
@@ -286,6 +320,41 @@ func TestAllowEachWhileTheStoreFails(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A limit on trial is no reason to fail, and a caller that has left gets to know that.
+func TestAllowEachOnTrialWhileTheStoreFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newMany(t)
+		ls := with(t, s, "a: 2/1h; fail closed", "b: 9/1h")
+		s.Fail(down())
+		all := each(ls, "k", "k")
+		all[0].Trial = true
+		admitted, err := enforce.AllowEach(t.Context(), all)
+		require.NoError(t, err)
+		require.True(t, admitted)
+		assert.Zero(t, all[0].Result)
+		assert.True(t, all[1].Result.Local)
+		s.Fail(context.Canceled)
+		_, err = enforce.AllowEach(t.Context(), all[:1])
+		require.ErrorIs(t, err, context.Canceled)
+	})
+}
+
+// What is left of a debt is not known from a decision that was taken back.
+func TestAllowEachTakesDebtBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ls := with(t, newMemory(t, 0), "a: 10/1h debt 5", "b: 1/1h")
+		_, err := ls[0].AllowN(t.Context(), "k", 8)
+		require.NoError(t, err)
+		all := each(ls, "k", "k")
+		all[0].Cost, all[1].Cost = 5, 2
+		admitted, err := enforce.AllowEach(t.Context(), all)
+		require.NoError(t, err)
+		require.False(t, admitted)
+		assert.Zero(t, all[0].Result.Remaining)
+		require.EqualValues(t, 2, left(t, ls[0], "k"))
+	})
 }
 
 // Callers of a leaky-bucket get their turns, and a turn that is of no use is given back.

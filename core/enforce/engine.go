@@ -20,6 +20,7 @@ import (
 type engine struct {
 	store   core.Store
 	permits core.PermitStore // the same store, or nil if it keeps no permits
+	many    core.ManyStore   // the same store, or nil if it asks for one after the other
 	// fallback decides in place of the store while it fails, under "fail local". It is the store itself if that
 	// is in the process.
 	fallback func() *core.Memory
@@ -59,6 +60,7 @@ func newGroup(e *engine) *group { return &group{engine: e, byName: map[string]*n
 func newEngine(s core.Store, log *slog.Logger) *engine {
 	e := &engine{store: s, log: log}
 	e.permits, _ = s.(core.PermitStore)
+	e.many, _ = s.(core.ManyStore)
 	var own *core.Memory
 	has, ok := s.(interface{ Fallback() *core.Memory })
 	if ok {

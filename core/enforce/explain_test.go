@@ -37,7 +37,7 @@ func statesToExplain(t *testing.T, few int) int {
 	return n
 }
 
-// What Explain says is what then happens, for every algorithm.
+// Explain foretells the next decisions, for every algorithm.
 func TestExplainAgreesInProcess(t *testing.T) {
 	t.Parallel()
 	m, err := core.NewMemory(core.MemoryOptions{})

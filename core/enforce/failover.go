@@ -16,43 +16,30 @@ func (e *engine) decide(ctx context.Context, t *core.Take, res *core.Result) (er
 	if e.memory != nil {
 		return e.memory.TakeInto(ctx, t, res)
 	}
-	if *res, err = e.store.Take(ctx, *t); err == nil {
-		if e.failing.Load() || e.health.failing.Load() {
-			e.recovered()
-		}
-		if !e.ledger.Empty() {
-			e.handBack(t)
-		}
-		return nil
+	if *res, err = e.store.Take(ctx, *t); err != nil {
+		return e.decideWithout(ctx, t, res, err)
 	}
-	return e.decideWithout(ctx, t, res, err)
+	if e.failing.Load() || e.health.failing.Load() {
+		e.recovered()
+	}
+	if !e.ledger.Empty() {
+		e.handBack(t)
+	}
+	return nil
 }
 
-// decideMany is decide for several takes of one store, which it asks for together. The errors are those of decide.
-func (e *engine) decideMany(ctx context.Context, store core.ManyStore, takes []core.Take, results []*core.Result) []error {
-	all, err := store.TakeMany(ctx, takes)
-	errs := make([]error, len(takes))
-	var some *core.BatchError
-	if errors.As(err, &some) && len(some.Errs) == len(takes) {
-		copy(errs, some.Errs)
-	} else {
-		for i := range errs {
-			errs[i] = err
-		}
+// follow is decide for one of many that the store was asked for, when that has answered.
+func (e *engine) follow(ctx context.Context, t *core.Take, res *core.Result, err error) error {
+	if err != nil {
+		return e.decideWithout(ctx, t, res, err)
 	}
-	for i := range takes {
-		if errs[i] != nil {
-			errs[i] = e.decideWithout(ctx, &takes[i], results[i], errs[i])
-			continue
-		}
-		if *results[i] = all[i]; e.failing.Load() || e.health.failing.Load() {
-			e.recovered()
-		}
-		if !e.ledger.Empty() {
-			e.handBack(&takes[i])
-		}
+	if e.failing.Load() || e.health.failing.Load() {
+		e.recovered()
 	}
-	return errs
+	if !e.ledger.Empty() {
+		e.handBack(t)
+	}
+	return nil
 }
 
 // decideWithout is decide for a store that has failed with err.

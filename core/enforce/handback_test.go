@@ -195,7 +195,7 @@ func TestHandBackFails(t *testing.T) {
 	}
 }
 
-// The Result of a share has the limit of the policy; the rest is what this process would admit.
+// The Result of a share has the limit of the policy; the rest is about this process alone.
 func TestShareResults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		redis := newMemory(t, 0)

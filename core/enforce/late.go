@@ -20,6 +20,8 @@ type lateCharge struct {
 	owes   bool          // to the store what that has not charged, because the fallback has admitted it
 	weighs time.Duration // until what it owes weighs nothing
 
+	asks asker
+
 	mu      sync.Mutex
 	used    int64       // units that were admitted and not given back
 	known   bool        // what the store has charged
@@ -48,12 +50,16 @@ func (e *engine) expectAnswer(late *core.LateError, t *core.Take, res *core.Resu
 		res.SetNote(c)
 	}
 	if late != nil {
+		if waits(t.Policy) { // the caller may have a turn
+			c.asks = e.waiters.askers.add(key)
+		}
 		late.Then(c.answered)
 	}
 }
 
 // answered takes the answer of the store.
 func (c *lateCharge) answered(res core.Result, err error) {
+	defer c.asks.done()
 	var failed *core.StoreError
 	if err != nil && (!errors.As(err, &failed) || failed.MaybeExecuted) {
 		return
@@ -93,7 +99,7 @@ func (c *lateCharge) refund(units int64) {
 	}
 	r := core.Refund{Policy: c.policy, Key: c.key, Receipt: c.receipt, Units: units}
 	if turn := c.receipt.Delay; turn > 0 && units == c.receipt.Taken {
-		c.engine.waiters.put(&r, time.Now().Add(turn))
+		c.engine.waiters.put(&r, time.Now().Add(turn), nil)
 		return
 	}
 	c.engine.giveBack(&r)

@@ -45,6 +45,7 @@ type Limiter struct {
 	policy  core.Policy
 	rates   bool   // the policy has rates
 	permits bool   // the policy has permits
+	waits   bool   // it may let callers wait for their turn
 	answer  answer // of a Limiter that asks nobody
 
 	following *follow.Following[*Variants] // nil without a Source
@@ -116,7 +117,11 @@ func (n *named) limiter(p core.Policy) *Limiter {
 	n.add(p)
 	n.group.mu.Unlock()
 	_, _, permits := p.Concurrent()
-	return &Limiter{engine: n.group.engine, named: n, policy: p, rates: hasRates(p), permits: permits}
+	l := &Limiter{engine: n.group.engine, named: n, policy: p, rates: hasRates(p), permits: permits, waits: waits(p)}
+	if l.waits {
+		l.engine.waiters.expect()
+	}
+	return l
 }
 
 // Policy returns the policy that l enforces, with the numbers that it has now if l follows a Source.
@@ -127,8 +132,8 @@ func (l *Limiter) Policy() core.Policy {
 	return l.policy
 }
 
-// String returns the text of the policy that l enforces now, or [Unlimited] or [Blocked]. A nil Limiter, as in
-// [Variants], is unlimited.
+// String returns the text of the policy that l enforces now, or [follow.Unlimited] or
+// [follow.Blocked]. A nil Limiter, as in [Variants], is unlimited.
 func (l *Limiter) String() string {
 	if l != nil && l.following != nil {
 		l = l.following.Now().Limiter
@@ -136,7 +141,7 @@ func (l *Limiter) String() string {
 	return variant{limiter: l}.String()
 }
 
-// PolicyNames returns the name of l's policy; see [Set.Unused].
+// PolicyNames returns the name of l's policy; see [follow.Set.Unused].
 func (l *Limiter) PolicyNames() []string { return []string{l.policy.Name()} }
 
 // Close ends the waits of callers for their turn with [ErrClosed], releases the permits that are held, whose contexts

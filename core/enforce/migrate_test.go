@@ -15,8 +15,8 @@ import (
 	"github.com/weir-go/weir/core/enforce"
 )
 
-// Programs that come from another library get the same answers. What is expected here is what
-// those libraries document, or say in tests of their own.
+// Programs that come from another library get the same answers. The answers
+// expected here stand in the documentation of those libraries, or in their tests.
 
 // redisRate is a Result as redis_rate words it: -1 where there is nothing to wait for.
 type redisRate struct {

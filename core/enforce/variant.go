@@ -29,11 +29,11 @@ func (l *Limiter) Variant(p core.Policy) (*Limiter, error) {
 	return l.named.limiter(p), nil
 }
 
-// Fits reads a text that stands in the place of a policy of the code, as in [Set.Policies]: what it leaves out is as in
-// the code. It fails if the text has a mistake, or differs in more than may change while a program runs: numbers, the
-// number of processes that share the limits, the length of "wait" where the code has one, "fail", "shadow" and "epoch".
-// Another algorithm would count apart, and a program that was written for a policy that never waits is not made for one
-// that does.
+// Fits reads a text that stands in the place of a policy of the code, as in [follow.Set].Policies: what it leaves out
+// is as in the code. It fails if the text has a mistake, or differs in more than may change while a program runs:
+// numbers, the number of processes that share the limits, the length of "wait" where the code has one, "fail", "shadow"
+// and "epoch". Another algorithm would count apart, and a program that was written for a policy that never waits is not
+// made for one that does.
 func Fits(code core.Policy, text string) (core.Policy, error) {
 	p, err := code.ParseLike(text)
 	if err == nil {
@@ -45,9 +45,9 @@ func Fits(code core.Policy, text string) (core.Policy, error) {
 	return p, nil
 }
 
-// FitsTier reads a text of a tier or a key of a policy, as in [Set.Tiers]: what it leaves out is as in the policy that
-// holds now. It fails if the text has a mistake, or differs in more than numbers. [Unlimited] and [Blocked] are not
-// texts of policies: look for them before.
+// FitsTier reads a text of a tier or a key of a policy, as in [follow.Set].Tiers: what it leaves out is as in the
+// policy that holds now. It fails if the text has a mistake, or differs in more than numbers. [follow.Unlimited] and
+// [follow.Blocked] are not texts of policies: look for them before.
 func FitsTier(policy core.Policy, text string) (core.Policy, error) {
 	p, err := policy.ParseLike(text)
 	if err == nil {
@@ -102,6 +102,11 @@ func shape(p core.Policy) string { return p.Spec().Shape() }
 
 // hasRates reports whether p has limits that are not permits.
 func hasRates(p core.Policy) bool { return shape(p) != "" }
+
+// waits reports whether p may let callers wait for their turn.
+func waits(p core.Policy) bool {
+	return p.Options().Wait > 0 || slices.ContainsFunc(p.Limits(), func(l core.Limit) bool { return l.Algorithm == core.LeakyBucket })
+}
 
 // sameForm reports whether two policies differ in nothing but numbers.
 func sameForm(p, q core.Policy) bool {

@@ -18,7 +18,7 @@ const (
 	maxKeys  = 1000
 )
 
-// Variants are the Limiters of one policy by the numbers of a [Set]; see [Limiter.Variants]. They are immutable.
+// Variants are the Limiters of one policy by the numbers of a [follow.Set]; see [Limiter.Variants]. They are immutable.
 type Variants struct {
 	// Limiter has the policy of now.
 	Limiter *Limiter
@@ -95,8 +95,8 @@ func (v variant) suggesting(field string) variant {
 }
 
 // Variants returns the Limiters of l's policy by the numbers of s, which may be nil. tiers are the texts of the tiers
-// that the code has, and before is what s follows, nil if it follows nothing. Texts that say the same as before have the
-// same Limiter as before, and texts that are equal have one Limiter.
+// that the code has, and before has those by the numbers before s, nil if there were none. Texts that say the same as
+// before have the same Limiter as before, and texts that are equal have one Limiter.
 //
 // A text that cannot be used leaves the numbers as they were before. Whatever the numbers are, the Limiters of all tiers
 // and keys have the options that the policy has now.
@@ -219,7 +219,7 @@ func (m *maker) policy() {
 	m.note(follow.Entry{Field: fieldPolicies, Text: text, Err: m.v.err}, variant{limiter: m.v.Limiter})
 }
 
-// note adds an entry. made is what holds now.
+// note adds an entry; made is the variant that holds now.
 func (m *maker) note(e follow.Entry, made variant) {
 	now := m.v.Limiter.policy
 	e.Policy, e.Trial = now.Name(), now.Options().Shadow
@@ -273,7 +273,7 @@ func (m *maker) of(field, name, text string) variant {
 	case name == "" && field == fieldTiers:
 		return variant{err: errNamelessTier}
 	case name == "":
-		return variant{err: errors.New("enforce: a key is not empty")}
+		return variant{err: errors.New(`enforce: an entry of Keys is for the key ""; give the text of a key, such as "user=7"`)}
 	case text == follow.Unlimited:
 		return variant{unlimited: true}
 	case text == follow.Blocked && field == fieldKeys:

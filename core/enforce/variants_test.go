@@ -19,7 +19,7 @@ import (
 	"github.com/weir-go/weir/core/follow"
 )
 
-// What a text may change is what Fits says, whoever asks.
+// Fits decides what a text may change, whoever asks.
 func TestFits(t *testing.T) {
 	for _, c := range []struct{ code, text, want, tier string }{
 		{"api: 10/1m", "20/1h", "api: 20/1h", ""},
@@ -438,7 +438,7 @@ func BenchmarkVariants(b *testing.B) {
 	}
 }
 
-// What Fits accepts is what a Set changes, and nothing else: the form must be the same, and so must it be whether
+// A Set changes what Fits accepts, and nothing else: the form must be the same, and so must it be whether
 // requests wait.
 func TestFitsAgreesWithVariants(t *testing.T) {
 	limits := []string{

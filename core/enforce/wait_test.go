@@ -107,7 +107,7 @@ func TestWaitForTokens(t *testing.T) {
 	})
 }
 
-// Departures of a leaky bucket are spaced, and its burst is how many may be in it.
+// Departures of a leaky bucket are spaced, and its burst is the number of requests that may be in it.
 func TestWaitInLeakyBucket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(t, nil, "5/1s leaky-bucket burst 3")
@@ -449,8 +449,8 @@ func TestUpToOfEveryAlgorithm(t *testing.T) {
 	}
 }
 
-// After a Wait that failed, nothing is left to give back: who does so all the same, as by a defer, gives back nothing
-// of others.
+// After a Wait that failed, nothing is left to give back: a caller that does so all the same, as by a defer, gives back
+// nothing of others.
 func TestNothingRemainsAfterWait(t *testing.T) {
 	for _, c := range []struct {
 		end  time.Duration // of the caller's context

@@ -21,10 +21,12 @@ import (
 // It holds as many turns as there are callers that wait, and those of callers that have left a moment ago.
 type waiters struct {
 	engine *engine
+	askers *askers      // nil if no policy lets callers wait: see expect
 	free   atomic.Int64 // turns that nobody waits for: while there are none, nobody looks for one
 
 	mu      sync.Mutex
-	closed  bool
+	closed  bool // nobody waits any more
+	emptied bool // and the turns have been given back
 	lines   map[lineKey]*line
 	callers tally
 	wg      sync.WaitGroup // of the callers
@@ -42,22 +44,32 @@ func newWaiters(e *engine) *waiters {
 	return &waiters{engine: e, lines: map[lineKey]*line{}, callers: tally{}}
 }
 
+// expect is called before there is a Limiter that lets callers wait.
+func (w *waiters) expect() {
+	w.mu.Lock()
+	if w.askers == nil {
+		w.askers = newAskers()
+	}
+	w.mu.Unlock()
+}
+
 func lineKeyOf(r *core.Refund) lineKey {
 	return lineKey{r.Policy, r.Key, r.Receipt.Taken, originOf(&r.Receipt)}
 }
 
 // wait waits for the first turn of the line that no earlier caller waits for, and returns the receipt of it. The turn
-// that the caller has taken, at the time given, joins the line. If the wait ends before, the last turn of the line is
-// free.
-func (w *waiters) wait(ctx context.Context, took *core.Refund, at time.Time) (core.Result, error) {
+// that the caller has taken, at the time given, joins the line, and so the caller asks no more. If the wait ends before,
+// the last turn of the line is free.
+func (w *waiters) wait(ctx context.Context, took *core.Refund, at time.Time, asks *asker) (core.Result, error) {
 	w.mu.Lock()
 	if w.closed {
 		w.mu.Unlock()
-		w.engine.giveBack(took)
+		w.put(took, at, asks)
 		return core.Result{}, ErrClosed
 	}
 	l, x := w.line(lineKeyOf(took)), &waiter{ready: make(chan struct{})}
 	l.add(&turn{at, took.Receipt}, x)
+	asks.done()
 	w.wg.Add(1)
 	w.callers.add(took.Policy, 1)
 	w.changed(l, time.Now())
@@ -90,10 +102,11 @@ func (w *waiters) left(p core.Policy) {
 	w.wg.Done()
 }
 
-// put leaves a turn to the next caller.
-func (w *waiters) put(took *core.Refund, at time.Time) {
+// put leaves the turn of a caller, which asks no more, to the next one.
+func (w *waiters) put(took *core.Refund, at time.Time, asks *asker) {
+	defer asks.done()
 	w.mu.Lock()
-	if w.closed {
+	if w.emptied {
 		w.mu.Unlock()
 		w.engine.giveBack(took)
 		return
@@ -164,7 +177,7 @@ func (w *waiters) changed(l *line, now time.Time) {
 	case free == 0:
 		l.idle = time.Time{}
 	case l.idle.IsZero():
-		l.idle, l.least = now.Add(idleTurn), free
+		l.since, l.idle, l.least = now, now.Add(idleTurn), free
 	}
 	next := l.next()
 	switch {
@@ -181,18 +194,21 @@ func (w *waiters) changed(l *line, now time.Time) {
 	}
 }
 
-// tick lets those go on whose turn has come, and gives back what nobody has taken for a while. No more goes back while
-// that is on its way to the queue of refunds: a turn that overtook a later one would not be taken back.
+// tick lets those go on whose turn has come, and gives back what nobody has taken for a while: when nobody asks any more
+// who may have a later turn, because the caller began before there was a free one. No more goes back while that is on
+// its way to the queue of refunds: a turn that overtook a later one would not be taken back.
 func (w *waiters) tick(l *line) {
 	w.mu.Lock()
 	var back []core.Refund
-	if now := time.Now(); w.lines[l.key] == l {
+	if now := time.Now(); w.lines[l.key] == l && !w.closed {
 		l.alarm = time.Time{}
 		l.pass(now)
 		switch {
 		case l.idle.IsZero() || now.Before(l.idle):
 		case l.givesBack:
 			l.idle = now.Add(idleTurn)
+		case w.askers.any(w.askers.of(l.key.key), l.since, now):
+			l.idle = now.Add(idleTurn / 5)
 		default:
 			back = l.drop(min(l.least, l.free(), max(fewTurns, min(l.free()/2, batchSize))))
 			l.idle, l.givesBack = time.Time{}, len(back) > 0
@@ -211,13 +227,22 @@ func (w *waiters) tick(l *line) {
 	w.mu.Unlock()
 }
 
-// close ends all waits, and gives all turns back, the last first.
+// close ends all waits, and gives all turns back, the last first: when nobody asks any more, or after idleTurn.
 func (w *waiters) close() {
 	w.mu.Lock()
 	w.closed = true
-	var back []core.Refund
 	for _, l := range w.lines {
 		l.end()
+	}
+	askers := w.askers
+	w.mu.Unlock()
+	for began := time.Now(); askers != nil && time.Since(began) < idleTurn && askers.any(askers.counts, began, time.Now()); {
+		<-time.After(time.Millisecond)
+	}
+	w.mu.Lock()
+	w.emptied = true
+	var back []core.Refund
+	for _, l := range w.lines {
 		back = append(back, l.drop(len(l.turns))...)
 		w.changed(l, time.Now())
 	}
@@ -255,6 +280,7 @@ type line struct {
 	alarm time.Time // when it goes off, or zero
 
 	counted   int       // the turns that are free, as waiters counts them
+	since     time.Time // since when there have been some
 	idle      time.Time // when it is time to give back of those, or zero
 	givesBack bool      // some are on their way to the queue of refunds
 	least     int       // the fewest that there have been in the last idleTurn: so many were of use to nobody

@@ -8,8 +8,8 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// Source knows the numbers of policies that change while the program runs, such as those of a file. It is what
-// enforce.Options.Source and guard.Config.Source take. An *atomic.Pointer[Set] is one:
+// Source knows the numbers of policies that change while the program runs, such as those of a file. Give
+// it to enforce.Options.Source and guard.Config.Source. An *atomic.Pointer[Set] is one:
 //
 //	numbers := new(atomic.Pointer[follow.Set])
 //	limiter, err := enforce.New(store, core.MustParse("mail: 10/1s"), enforce.Options{Source: numbers})
@@ -118,7 +118,7 @@ type Rule struct {
 	Place, Key, OverLimit string
 	// Tiers are the texts of its tiers, by their names.
 	Tiers map[string]string
-	// Store is the one in which the policy counts. A Listener may ask it where that is; see [stats.Location].
+	// Store is the one in which the policy counts. A Listener may ask it where that is; see stats.Location.
 	Store core.Store
 }
 

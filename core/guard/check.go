@@ -186,7 +186,7 @@ func (g *Guard) check(r keyfunc.Request, v *Verdict, d *Scratch) {
 // of a refusal, or the error says why nothing could be decided.
 func (g *Guard) begin(r keyfunc.Request, t *taken, d *Scratch) (err error) {
 	ru := t.rule
-	limiter, ask := ru.limiter, enforce.Ask{Cost: 1}
+	limiter, ask := ru.limiter, enforce.Ask{Cost: 1, Trial: ru.shadow}
 	d.key.Reset()
 	if ru.Skip != nil || ru.Tier != nil || ru.keys != nil {
 		if limiter, err = g.limiterFor(r, t, d); limiter == nil {
@@ -236,7 +236,7 @@ func (g *Guard) begin(r keyfunc.Request, t *taken, d *Scratch) (err error) {
 }
 
 // limiterFor returns the limiter with the numbers of the request's key or tier, or nil if the rule does not concern it.
-// Only where there are numbers of single keys it reads the key; err is what that has led to.
+// Only where there are numbers of single keys it reads the key; err is the error of that.
 func (g *Guard) limiterFor(r keyfunc.Request, t *taken, d *Scratch) (limiter *enforce.Limiter, err error) {
 	ru := t.rule
 	if ru.Skip != nil && ru.Skip(r) {

@@ -118,9 +118,9 @@ type Verdict struct {
 }
 
 // RetryAfter returns the time after which the request that v refuses would be admitted, if nobody else comes: exactly,
-// where the header Retry-After has whole seconds, and without their jitter. It is what an over-limit handler has given
-// as Retry-After, if one has. It is 0 where waiting cannot help, as for a cost that never fits, and where v does not
-// refuse. With 10/1s used up, it is 100ms.
+// where the header Retry-After has whole seconds, and without their jitter. If an over-limit handler has given
+// another Retry-After, it returns that. It is 0 where waiting cannot help, as for a cost that never fits, and where v
+// does not refuse. With 10/1s used up, it is 100ms.
 func (v *Verdict) RetryAfter() time.Duration {
 	if v.Action == Pass || v.degraded {
 		return 0

@@ -268,7 +268,7 @@ func (g *Guard) ExplainKey(ctx context.Context, policy, tier, key string, cost i
 			limiter = l
 		} else if !own {
 			if limiter = ru.limiter; tier != "" {
-				return explain.Explanation{}, fmt.Errorf("guard: the policy %q has no tier %q", policy, tier)
+				return explain.Explanation{}, fmt.Errorf("guard: the policy %q has no tier %q; give one of its rule or of the Source, or \"\" for none", policy, tier)
 			}
 		}
 		if limiter == nil {

@@ -15,7 +15,7 @@ func (v *Verdict) Context(ctx context.Context) context.Context {
 	return ctx
 }
 
-// AfterKeys returns how many keys there are of which a request with After is under way.
+// AfterKeys returns the number of keys of which a request with After is under way.
 func (g *Guard) AfterKeys() int {
 	g.afters.mu.Lock()
 	defer g.afters.mu.Unlock()

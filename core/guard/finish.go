@@ -72,7 +72,7 @@ func (t *taken) settles() bool {
 // owes reports whether there is something to do when the request is over.
 func (t *taken) owes() bool { return t.settles() || t.admission.Held() }
 
-// settle settles each part. f is how the handler has ended.
+// settle settles each part. f describes the end of the handler.
 func (o *owed) settle(f Final) {
 	f.Reported = o.reported.Load()
 	o.settleFrom(0, f)

@@ -158,7 +158,7 @@ func (f *family) listing(ru *rule, l *enforce.Limiter, key string) *listing {
 	return a
 }
 
-// members are the limits that were asked, as they are when the decision is made.
+// members are the limits that were asked, with their numbers at the decision.
 func members(all []taken) (list []member) {
 	for i := range all {
 		t := &all[i]

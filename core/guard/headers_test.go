@@ -40,7 +40,7 @@ func assertHeaders(t *testing.T, want [6]string, h header, name string) {
 		got[i] = h[header]
 		delete(h, header)
 	}
-	if want[5] != "" { // a body, which is what the client accepts
+	if want[5] != "" { // a body, in a form that the client accepts
 		assert.Equal(t, "Accept", h["Vary"], name)
 		delete(h, "Vary")
 	}
@@ -48,7 +48,7 @@ func assertHeaders(t *testing.T, want [6]string, h header, name string) {
 	assert.Empty(t, h, "%s: other headers", name)
 }
 
-// Seconds are rounded up, so that a client that waits as told is not refused again.
+// Seconds are rounded up, so that a client that waits for as long as they say is not refused again.
 func TestSetHeaders(t *testing.T) {
 	const us, text = time.Microsecond, "text/plain; charset=utf-8"
 	store := &answering{}

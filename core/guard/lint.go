@@ -127,8 +127,8 @@ func (l *lint) earlier(e *entry, before []route) {
 // them one by one.
 const allMethods = 7
 
-// methods looks for an entry that names one method of a route that takes every method. One for GET is left alone: that
-// is what handlers without a method mostly serve.
+// methods looks for an entry that names one method of a route that takes every method. One for GET is left alone:
+// handlers without a method mostly serve GET.
 func (l *lint) methods(e *entry) {
 	if e.prefix || e.method == "" || e.method == "GET" || l.guard.routes.lookup("", e.pattern) != nil {
 		return

@@ -38,7 +38,7 @@ type Event struct {
 	Revision string
 	// Result is the limiter's answer, and the zero Result where nothing was decided. Its Local reports that the store
 	// did not answer. Its Delay is the wait that was announced at the decision; the real one is in Waited. With After it
-	// is what was waited.
+	// is the real one, too.
 	Result core.Result
 	// Outcome is the decision, which is that of the policy's fail word if Err is a *core.StoreError.
 	Outcome core.Outcome

@@ -38,7 +38,7 @@ func leftOf(t *testing.T, store core.Store, g *guard.Guard, who string) int64 {
 	return res.Remaining
 }
 
-// What a handler reports is what a request costs: less than was taken, more, or what was taken if it says nothing.
+// A request costs what its handler reports: less than was taken, more, or what was taken if it says nothing.
 func TestReported(t *testing.T) {
 	for name, c := range map[string]struct {
 		report []int64

@@ -171,7 +171,7 @@ func parseRoute(text string) (route, error) {
 	case pattern == "" || strings.ContainsAny(pattern, " \t") || found && method == "":
 		return route{}, errors.New(`give a pattern as the router has it, such as "/items/{id}", with a method before it if need be, as in "POST /login"`)
 	case strings.ToUpper(method) != method:
-		return route{}, fmt.Errorf("methods are in upper case: %q", strings.ToUpper(method)+" "+pattern)
+		return route{}, fmt.Errorf("the method %q; give it in upper case, as in %q", method, strings.ToUpper(method)+" "+pattern)
 	case method == "HEAD":
 		return route{}, errors.New(`HEAD counts as GET; give "GET"`)
 	case strings.ContainsAny(method, ",|;/+"):

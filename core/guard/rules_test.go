@@ -402,7 +402,7 @@ func TestRulesMistakes(t *testing.T) {
 		"guard: Rules[2]: Tiers without Tier",
 		`guard: Routes["/a"]: there is neither a Policy nor Instead, so it changes nothing; give a Policy, or leave the entry out`,
 		`guard: Routes["/e"]: without a Policy, Instead means no limit, so that there is nothing to do for Waiting, OverLimit; give a Policy, or Instead alone`,
-		`guard: Routes["get /b"]: methods are in upper case: "GET /b"`,
+		`guard: Routes["get /b"]: the method "get"; give it in upper case, as in "GET /b"`,
 		`guard: Routes["HEAD /c"]: HEAD counts as GET`,
 		`guard: Routes[""]: give a pattern`,
 		`guard: Routes["GET /d e"]: give a pattern`,

@@ -17,7 +17,7 @@ import (
 )
 
 // Source is [follow.Source]: it knows the numbers of policies that change while the program runs, such as those of a
-// file. It is what Config.Source takes. An *atomic.Pointer[Set] is one:
+// file. Give it to Config.Source. An *atomic.Pointer[Set] is one:
 //
 //	numbers := new(atomic.Pointer[guard.Set])
 //	g, err := guard.New(guard.Config{Rule: rule, Source: numbers})

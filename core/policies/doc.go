@@ -7,12 +7,12 @@
 //
 // # Reading and writing
 //
-// [Decode] reads a document and demands that all of it is right; it is for what a person has written. The error is
-// [Mistakes]: each [Mistake] has a Line, a Column and a Path, and Mistakes.In adds the File. [DecodePublished] is for
-// programs that obey: one text with a mistake spoils no other policy. [Document.Encode] writes the bytes of [Format] 1,
-// which are canonical, so that their digests may be compared. The bounds are [MaxText], [MaxPolicies], [MaxTiers],
-// [MaxKeys], [MaxApps] and [MaxSize]. [CheckApp] and [CheckName] check names; [AllApps] is the one app that is none.
-// [ParseVersion] reads what [Version.String] writes.
+// [Decode] reads a document and demands that all of it is right; it is for documents that a person has written. The
+// error is [Mistakes]: each [Mistake] has a Line, a Column and a Path, and Mistakes.In adds the File. [DecodePublished]
+// is for programs that obey: one text with a mistake spoils no other policy. [Document.Encode] writes the bytes of
+// [Format] 1, which are canonical, so that their digests may be compared. The bounds are [MaxText], [MaxPolicies],
+// [MaxTiers], [MaxKeys], [MaxApps] and [MaxSize]. [CheckApp] and [CheckName] check names; [AllApps] is the one app that
+// is none. [ParseVersion] reads what [Version.String] writes.
 //
 // A reader of another format makes nodes for [Build]: of the kinds [Object], with Members, [List], with Items, [Text] and
 // [Number], with the text as it was written, [Other] for what no document has, and [Refused] for a value with which the

@@ -145,7 +145,7 @@ func charged(t *testing.T, s *redisstore.Store, p core.Policy, keys int, cost, u
 	return refunds
 }
 
-// tearing is a connection that breaks, once told to, in the middle of a long write.
+// tearing is a connection that breaks, when tear is set, in the middle of a long write.
 type tearing struct {
 	net.Conn
 	tear *atomic.Bool

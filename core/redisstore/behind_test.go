@@ -67,7 +67,7 @@ func newLimiter(t *testing.T, s core.Store, policy string) *enforce.Limiter {
 func hold(t *testing.T, l *enforce.Limiter, key string, n int64) (context.Context, func()) {
 	t.Helper()
 	type grant struct {
-		held    context.Context //nolint:containedctx // it is what a grant is
+		held    context.Context //nolint:containedctx // a grant is a context
 		release func()
 	}
 	granted := make(chan grant, 1)
@@ -252,7 +252,7 @@ func testSettlementsOfOthers(t *testing.T, policy string) {
 	_ = g.Close() // whether that is in time depends on the machine
 }
 
-// After a moment without a network the rate is what it was, although permits were to be released meanwhile, and
+// After a moment without a network the rate is as before, although permits were to be released meanwhile, and
 // others were asked for of which nobody knows whether they were granted.
 func TestPermitsAfterABlackHole(t *testing.T) {
 	t.Parallel()

@@ -36,10 +36,10 @@ type entry struct {
 // enter makes p, which may have been another one before, the passenger of an entry.
 //
 // A passenger is also a cache of one name: if the entry is of a take, t, its key has no name yet, and p keeps the one
-// that the caller before needed. Nearly always it is the same again, and a name costs an allocation. That is why a caller
+// that the caller before needed. Nearly always it is the same again, and a name costs an allocation. So a caller
 // that flies alone takes a passenger from the pool, too.
 func (p *passenger) enter(e *entry, t *core.Take, entered time.Time) *passenger {
-	p.entry, p.entered, p.decided, p.late = *e, entered, false, nil
+	p.entry, p.entered, p.decided, p.late, p.alone = *e, entered, false, nil, false
 	p.owner = p
 	p.outcome.begin()
 	if t == nil {

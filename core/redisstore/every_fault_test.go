@@ -25,8 +25,8 @@ import (
 )
 
 // How hard TestEveryFault is. On a machine that does nothing else, one topology passes with -deadline 50ms -late 5ms
-// -rest 2ms -back 2s. -late is for how long a caller that could not run until its deadline has passed still looks for a
-// reply that has arrived.
+// -rest 2ms -back 2s. -late is the time in which a caller that could not run until its deadline has passed still looks for
+// a reply that has arrived.
 var (
 	inTime = flag.Duration("deadline", 300*time.Millisecond, "how long a decision may take while faults come and go")
 	after  = flag.Duration("late", 5*time.Second, "by how much an answer may come later, beyond what the scheduler took meanwhile")

@@ -47,7 +47,7 @@ type answer struct {
 const jobVariable = "WEIR_TEST_JOB"
 
 // inFleet does the job of the process, if it is one of a fleet, and reports whether it is. A test that has a fleet
-// begins with it: that is what the processes run.
+// begins with it, because the processes run the same test.
 func inFleet(t *testing.T) bool {
 	t.Helper()
 	text, ok := os.LookupEnv(jobVariable)

@@ -111,13 +111,7 @@ func (l *lane) ask(ctx context.Context, now time.Time, e *entry, t *core.Take, r
 	if f != nil {
 		go l.run(f)
 	}
-	if !watching {
-		if <-p.woken; p.outcome.answered() {
-			return p.answer(false, res)
-		}
-		p.wake() // the signal may have been that its time is over
-	}
-	return p.wait(ctx, l, limit, patience, res)
+	return p.await(ctx, l, !watching, limit, patience, res)
 }
 
 // admit lets a passenger wait whose caller has that much patience, and reports whether it watches its caller's context
@@ -167,7 +161,7 @@ func (l *lane) together(ctx context.Context, now time.Time, patience time.Durati
 	}
 	for _, p := range ps {
 		if l.queue.Len() < maxWaiting || l.makeRoom(p.policy) {
-			l.admit(p, patience)
+			p.alone = !l.admit(p, patience)
 		} else {
 			p.settle(nil, errFull)
 		}

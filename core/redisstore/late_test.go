@@ -53,7 +53,7 @@ func late(c *slow, p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// slowStore is a store whose next write is done by what the returned function is given, and told of the rest.
+// slowStore is a store whose next write is made by the function that next holds.
 type slowStore struct {
 	*redisstore.Store
 	next   *atomic.Pointer[slowly]

@@ -16,7 +16,7 @@ import (
 )
 
 // Two sets of numbers that alternate on one key admit no more than the larger ones, or than both where they are apart.
-// WEIR_MEETINGS in the environment is how many requests each pair makes.
+// WEIR_MEETINGS in the environment is the number of requests that each pair makes.
 func TestNumbersThatMeet(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, sharedServer(t).Client(t), redisstore.Options{Deadline: patient, DenyCache: -1})

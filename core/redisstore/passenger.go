@@ -17,6 +17,7 @@ type passenger struct {
 	woken   chan struct{} // receives a signal when there is an answer, or its time may be over
 	outcome outcome
 	late    *core.LateError // of one that has left a flight with a take
+	alone   bool            // one of many waits for its answer alone at first: see await
 	timer   *time.Timer     // used if the lane's does not do for it
 
 	take    core.Take // of an entry that shares

@@ -67,7 +67,7 @@ var stateScript = lua.State()
 
 var errState = errors.New("redisstore: the reply is not one of the script that shows a state")
 
-// kept asks for what is kept under a name, and notes the server's time. The reply is what comes after that.
+// kept asks for what is kept under a name, and notes the server's time. It returns the rest of the reply.
 func (s *Store) kept(ctx, asked context.Context, name, permits string, state *core.State) ([]any, error) {
 	n, err := s.node(asked, name)
 	if err != nil {

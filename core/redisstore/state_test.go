@@ -19,7 +19,7 @@ import (
 	"github.com/weir-go/weir/internal/redistest"
 )
 
-// What Explain says is what Redis then does, for every algorithm. WEIR_EXPLAIN_STATES is the number of states.
+// Explain foretells the next decisions of Redis, for every algorithm. WEIR_EXPLAIN_STATES is the number of states.
 func TestExplainAgrees(t *testing.T) { //nolint:paralleltest // it computes
 	states := ordered("WEIR_EXPLAIN_STATES", 300)
 	for name, client := range map[string]func(t *testing.T) redis.UniversalClient{
@@ -146,7 +146,7 @@ func TestExplainRemembered(t *testing.T) {
 	assert.Len(t, x.Next, 5)
 	assert.InDelta(t, float64(12*time.Minute), float64(x.Next[0].At.Sub(x.At)), float64(10*time.Second))
 	assert.Contains(t, x.String(), "remembers that the store has refused")
-	// A cost for which there is room is another matter, and so is what Redis has forgotten meanwhile.
+	// It explains anew for a cost for which there is room, and when Redis has forgotten the key meanwhile.
 	require.NoError(t, d.Reset(t.Context(), d.take.Policy, d.take.Key))
 	x, err = l.Explain(t.Context(), d.take.Key, 1)
 	require.NoError(t, err)

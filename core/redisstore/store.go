@@ -382,9 +382,11 @@ func (s *Store) Recall(t core.Take) (res core.Result, ok bool) {
 // TakeMany implements [core.ManyStore]. Takes that have to be asked for leave in one flight to each server, unless there
 // are too many for one or others wait for theirs.
 func (s *Store) TakeMany(ctx context.Context, takes []core.Take) ([]core.Result, error) {
-	all := make([]oneOfMany, len(takes))
+	r := rooms.Get().(*room)
+	r.all = slices.Grow(r.all, len(takes))[:len(takes)]
+	defer r.release()
 	for i := range takes {
-		m := &all[i]
+		m := &r.all[i]
 		m.take = &takes[i]
 		err := m.take.Validate()
 		if err == nil {
@@ -400,25 +402,76 @@ func (s *Store) TakeMany(ctx context.Context, takes []core.Take) ([]core.Result,
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	results, errs, now := make([]core.Result, len(takes)), make([]error, len(takes)), time.Now()
-	due := make([]*oneOfMany, 0, len(takes))
-	for i := range all {
-		m := &all[i]
-		m.res, m.err = &results[i], &errs[i]
+	results, now := make([]core.Result, len(takes)), time.Now()
+	for i := range r.all {
+		m := &r.all[i]
+		m.res = &results[i]
 		if res, ok := s.denials.Answer(m.program.denials, m.take, now.Sub(started)); ok {
 			res.Remembered = true
 			results[i] = res
 		} else {
-			due = append(due, m)
+			r.due = append(r.due, m)
 		}
 	}
 	for range 2 { // again for those in which nothing ran, by the server's clock
-		due = s.askMany(ctx, now, due)
+		s.askMany(ctx, now, r)
 	}
-	for _, m := range due {
-		*m.res, *m.err = core.Result{}, m.node.named(errClock)
+	for _, m := range r.due {
+		*m.res, m.err = core.Result{}, m.node.named(errClock)
 	}
-	return results, batchError(errs)
+	return results, r.failure()
+}
+
+// room has what TakeMany needs, to be used again.
+type room struct {
+	all    []oneOfMany
+	due    []*oneOfMany // those to ask for
+	crowds []crowd      // nearly always one
+}
+
+// fewTakes is the number of those whose room is kept for the next TakeMany.
+const fewTakes = 16
+
+var rooms = sync.Pool{New: func() any { return new(room) }}
+
+func (r *room) release() {
+	if len(r.all) > fewTakes || len(r.crowds) > 1 {
+		return
+	}
+	clear(r.all)
+	clear(r.due[:cap(r.due)])
+	for i := range r.crowds {
+		ps := r.crowds[i].passengers
+		clear(ps)
+		r.crowds[i] = crowd{passengers: ps[:0]}
+	}
+	r.all, r.due, r.crowds = r.all[:0], r.due[:0], r.crowds[:0]
+	rooms.Put(r)
+}
+
+// crowdOn returns the crowd on a lane.
+func (r *room) crowdOn(l *lane) *crowd {
+	for i := range r.crowds {
+		if r.crowds[i].lane == l {
+			return &r.crowds[i]
+		}
+	}
+	n := len(r.crowds)
+	r.crowds = slices.Grow(r.crowds, 1)[:n+1] // which may have the memory of one before
+	r.crowds[n].lane = l
+	return &r.crowds[n]
+}
+
+// failure returns the errors of all, or nil if there is none.
+func (r *room) failure() error {
+	if !slices.ContainsFunc(r.all, func(m oneOfMany) bool { return m.err != nil }) {
+		return nil
+	}
+	errs := make([]error, len(r.all))
+	for i := range r.all {
+		errs[i] = r.all[i].err
+	}
+	return &core.BatchError{Errs: errs}
 }
 
 // oneOfMany is one of the takes of TakeMany.
@@ -427,17 +480,16 @@ type oneOfMany struct {
 	program *program
 	guess   int64
 	res     *core.Result
-	err     *error
+	err     error
 
 	node      *node
-	crowd     *crowd
 	passenger *passenger
 }
 
 // entry returns the entry for a take that was not asked for before.
 func (m *oneOfMany) entry() entry {
 	p, t := m.program, m.take
-	e := entry{policy: t.Policy, script: p.take, args: p.unit, weight: p.weight, shares: true, program: p, key: p.name(t.Key)}
+	e := entry{policy: t.Policy, script: p.take, args: p.unit, weight: p.weight, shares: true, program: p}
 	if t.AtMost {
 		e.shares, e.script = false, p.upTo
 	}
@@ -454,51 +506,71 @@ type crowd struct {
 	limit      time.Duration // how long they may wait for a flight
 }
 
-// askMany asks for takes at the same time, and returns those to ask for again.
-func (s *Store) askMany(ctx context.Context, now time.Time, due []*oneOfMany) (again []*oneOfMany) {
+// askMany asks for the takes that are due at the same time, and leaves those to ask for again.
+func (s *Store) askMany(ctx context.Context, now time.Time, r *room) {
+	if len(r.due) == 0 {
+		return
+	}
 	patience := s.deadline
 	if at, ok := ctx.Deadline(); ok { // a quarter of the caller's own time is for the fail word to decide in
 		patience = min(patience, at.Sub(now)/4*3)
 	}
-	var crowds []*crowd // nearly always one
-	for _, m := range due {
+	for i := range r.crowds { // of before
+		r.crowds[i].passengers = r.crowds[i].passengers[:0]
+	}
+	for _, m := range r.due {
 		e := m.entry()
-		if m.node, *m.err = s.node(ctx, e.key); *m.err != nil {
+		if m.node = s.only; m.node == nil {
+			e.key = m.program.name(m.take.Key)
+			if m.node, m.err = s.node(ctx, e.key); m.err != nil {
+				continue
+			}
+		}
+		c := r.crowdOn(m.node.lanes[deciding])
+		m.passenger = passengers.Get().(*passenger).enter(&e, m.take, now)
+		c.passengers = append(c.passengers, m.passenger)
+	}
+	for i := range r.crowds {
+		c := &r.crowds[i]
+		if len(c.passengers) == 0 {
 			continue
 		}
-		l := m.node.lanes[deciding]
-		i := slices.IndexFunc(crowds, func(c *crowd) bool { return c.lane == l })
-		if i < 0 {
-			i, crowds = len(crowds), append(crowds, &crowd{lane: l, passengers: make([]*passenger, 0, len(due))})
-		}
-		m.crowd, m.passenger = crowds[i], passengers.Get().(*passenger).enter(&e, m.take, now)
-		m.crowd.passengers = append(m.crowd.passengers, m.passenger)
-	}
-	for _, c := range crowds {
 		var err error
-		if c.limit, err = c.together(ctx, now, patience, c.passengers, len(crowds) == 1); err != nil {
+		if c.limit, err = c.together(ctx, now, patience, c.passengers, len(r.crowds) == 1); err != nil {
 			for _, p := range c.passengers {
 				p.settle(nil, err)
 			}
 		}
 	}
-	for _, m := range due {
-		if *m.err != nil {
+	again := r.due[:0]
+	for _, m := range r.due {
+		if m.err != nil {
 			continue
 		}
-		wait := ctx
-		if time.Since(now) >= answerBy(patience) { // the time of one before is over, and so is that of all
-			over, stop := context.WithDeadline(ctx, now)
-			defer stop()
-			wait = over
-		}
-		reply, err := m.passenger.wait(wait, m.crowd.lane, m.crowd.limit, patience, m.res)
-		var vain bool
-		if vain, *m.err = s.conclude(m.node, m.program, m.take, m.res, reply, err, now); vain {
-			m.guess = m.res.At
+		if s.settleOne(ctx, now, patience, r.crowdOn(m.node.lanes[deciding]), m) {
 			again = append(again, m)
 		}
 	}
+	r.due = again
+}
+
+// settleOne waits for the answer of one that was asked for, and reports whether it is to be asked for again.
+func (s *Store) settleOne(ctx context.Context, now time.Time, patience time.Duration, c *crowd, m *oneOfMany) (again bool) {
+	var reply []int64
+	var err error
+	if p := m.passenger; p.outcome.answered() {
+		reply, err = p.answer(false, m.res)
+	} else {
+		if time.Since(now) >= answerBy(patience) { // the time of one before is over, and so is that of all
+			over, stop := context.WithDeadline(ctx, now)
+			defer stop()
+			ctx = over
+		}
+		reply, err = p.await(ctx, c.lane, p.alone, c.limit, patience, m.res)
+	}
+	m.passenger = nil
+	again, m.err = s.conclude(m.node, m.program, m.take, m.res, reply, err, now)
+	m.guess = m.res.At
 	return again
 }
 

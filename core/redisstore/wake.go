@@ -221,6 +221,19 @@ func (l *lane) wakeDue(now time.Time) {
 	}
 }
 
+// await is wait for a passenger that, if alone is true, waits for its answer alone until it is woken to do more.
+func (p *passenger) await(
+	ctx context.Context, l *lane, alone bool, queueLimit, patience time.Duration, res *core.Result,
+) ([]int64, error) {
+	if alone {
+		if <-p.woken; p.outcome.answered() {
+			return p.answer(false, res)
+		}
+		p.wake() // the signal may have been that its time is over
+	}
+	return p.wait(ctx, l, queueLimit, patience, res)
+}
+
 // wait waits for the answer of a passenger that has patience from when it entered, but not longer than queueLimit for
 // its flight to leave. If patience is all that the store allows, it is the lane that wakes it, unless no request waits.
 func (p *passenger) wait(ctx context.Context, l *lane, queueLimit, patience time.Duration, res *core.Result) ([]int64, error) {

@@ -4,7 +4,7 @@
 // What is going on now:
 //
 //   - [Limiter] has what waits, is held, is owed and fails: enforce.Limiter.Stats returns one.
-//   - [Store] has the servers of a store: redisstore.Store.Stats returns one, and [Memory] is that of a core.Memory.
+//   - [Store] has the servers of a store: redisstore.Store.Stats returns one.
 //   - [Flight] and [BreakerChange] describe one event each, for redisstore.Options.Observe and ObserveBreaker.
 //   - [Location] is the place in which a store keeps its counts.
 //

@@ -1,7 +1,8 @@
 package stats
 
-// Location is the place in which a core.Store keeps its counts, for people and tools that look at them from elsewhere. Both
-// stores of weir have a method Location() stats.Location, and any further one may: then announcements of a process have it.
+// Location is the place in which a core.Store keeps its counts, for people and tools that look at them from elsewhere.
+// The announcements of a process have it, of a core.Memory and of a store with a method Location() stats.Location, such as
+// redisstore.Store.
 type Location struct {
 	// Prefix begins the names of the keys in Redis, such as "weir". It is "" in a store that is not in Redis.
 	Prefix string

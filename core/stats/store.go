@@ -90,16 +90,3 @@ type BreakerChange struct {
 	// Class is the class of the failure that has opened it, and "" where it has closed.
 	Class string
 }
-
-// Memory is a snapshot of a core.Memory, as its Stats returns it.
-type Memory struct {
-	// Keys is the number of keys that are held, including those that are as if unused and not swept yet, and MaxKeys the
-	// most that may be; see core.MemoryOptions.
-	Keys, MaxKeys int
-	// Displaced is the number of keys that were forgotten, to make room for others, while they still counted for
-	// something: what had been used of their limits is unknown since then. It only grows. If it does, MaxKeys is too
-	// small, or somebody makes up keys.
-	Displaced uint64
-	// DisplacedAtLimit is the part of Displaced that had been refused, or had nothing left, when last asked.
-	DisplacedAtLimit uint64
-}

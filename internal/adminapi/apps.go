@@ -16,7 +16,7 @@ type App struct {
 	App        string `json:"app"`
 	Generation int64  `json:"generation"`
 	Revision   int64  `json:"revision"`
-	// Published is whether the services can read the document of this version.
+	// Published reports whether the services can read the document of this version.
 	Published bool `json:"published"`
 	// Alarm is the reason why nothing more is published for the app until somebody has looked at it, or "".
 	Alarm string `json:"alarm,omitempty"`

@@ -48,11 +48,11 @@ type Written struct {
 	// Proposal is the id of the proposal that the change has become, because the app wants another owner to approve it.
 	// Nothing was written then, and the status is 202.
 	Proposal string `json:"proposal,omitempty"`
-	// Published is whether the services can read it. If it is false, it will be published as soon as Redis answers.
+	// Published reports whether the services can read it. If it is false, it will be published as soon as Redis answers.
 	Published bool `json:"published"`
 	// Alarm is the reason why it is not published, or "".
 	Alarm string `json:"alarm,omitempty"`
-	// Dry is whether nothing was written, because the request asked for no more than the differences.
+	// Dry reports whether nothing was written, because the request asked for no more than the differences.
 	Dry bool `json:"dry,omitempty"`
 	// Differences are the policies that were changed, by name.
 	Differences []Difference `json:"differences"`
@@ -91,7 +91,7 @@ type Difference struct {
 	// Before is nil if there was none, After if there is none any more.
 	Before *Policy `json:"before,omitempty"`
 	After  *Policy `json:"after,omitempty"`
-	// Afresh is whether the counts begin anew for everybody, because the new numbers cannot share the old ones.
+	// Afresh reports whether the counts begin anew for everybody, because the new numbers cannot share the old ones.
 	Afresh bool `json:"afresh,omitempty"`
 }
 

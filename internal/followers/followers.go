@@ -220,10 +220,14 @@ func states(rules []follow.Rule, entries []follow.Entry, set *follow.Set) []poli
 
 // location returns where a store keeps its counts, as far as it says.
 func location(s core.Store) stats.Location {
-	if s, ok := s.(interface{ Location() stats.Location }); ok {
+	switch s := s.(type) {
+	case *core.Memory:
+		return stats.Location{Process: true}
+	case interface{ Location() stats.Location }:
 		return s.Location()
+	default:
+		return stats.Location{}
 	}
-	return stats.Location{}
 }
 
 // has reports whether the text of an entry is in set.

@@ -10,10 +10,10 @@ import (
 
 // Change describes what happens to live counts when a policy's text changes.
 type Change struct {
-	// Fits is whether a running service can use the new text, and Why the reason if it cannot.
+	// Fits reports whether a running service can use the new text, and Why the reason if it cannot.
 	Fits bool   `json:"fits"`
 	Why  string `json:"why,omitempty"`
-	// Kept is whether counts are kept; otherwise everybody starts afresh.
+	// Kept reports whether counts are kept; otherwise everybody starts afresh.
 	Kept bool `json:"kept"`
 	// Counts has a sentence for each limit: what of its counts is kept.
 	Counts []string `json:"counts"`

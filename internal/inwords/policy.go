@@ -119,7 +119,7 @@ func windows(l core.Limit, d time.Duration) int64 {
 
 // backBefore returns the units that come back one by one within less than d, at rate/period.
 func backBefore(l core.Limit, d time.Duration) int64 {
-	// ceil(d*rate/period) - 1, in microseconds: d is at most a year, and rate at most 1<<31.
+	// ceil(d*rate/period) - 1, in microseconds: d is at most a year, and rate at most 1<<32.
 	hi, lo := bits.Mul64(uint64(d/time.Microsecond), uint64(l.Rate))
 	if hi >= uint64(l.Period/time.Microsecond) {
 		return countless

@@ -13,7 +13,7 @@ import (
 	"github.com/weir-go/weir/internal/redistest"
 )
 
-// The largest state of a key is what Redis stores.
+// StateBytes is the size of the largest state that Redis stores of a key.
 func TestStateBytesInRedis(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Single(t).Client(t)

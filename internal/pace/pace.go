@@ -69,7 +69,7 @@ func (e *WaitError) Error() string {
 // Unwrap returns [context.DeadlineExceeded] if the turn would have come after the deadline of the context.
 func (e *WaitError) Unwrap() error { return e.cause }
 
-// Timeout reports the same, as a [net.Error] does: an [http.Client] whose Timeout is too short returns an error with a
+// Timeout reports the same, as a [net.Error] does: an http.Client whose Timeout is too short returns an error with a
 // Timeout, whether the request was sent or not.
 func (e *WaitError) Timeout() bool { return e.cause != nil }
 

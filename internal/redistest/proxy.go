@@ -232,7 +232,7 @@ func (p *Proxy) LoseReplies(how Loss) {
 }
 
 // LoseNextReply loses the reply to the next request that contains match in any case, such as
-// "evalsha", after the server has executed it. A request is what a client writes at once, so a
+// "evalsha", after the server has executed it. A client writes a request at once, so a
 // pipeline that contains match loses all of its replies. Every call arms one more loss; each is
 // used once, in the order of arming. Whether it was used shows in [Proxy.Lost].
 func (p *Proxy) LoseNextReply(match string, how Loss) {

@@ -92,7 +92,7 @@ sentinel failover-timeout %[2]s 3000
 //
 // The info period is not shorter because a replica is no candidate once its INFO is three periods
 // old. The ping period is left alone for a like reason: five of them, while INFO is sent but once
-// a second during a failover. The tilt period is how long Sentinel does nothing after a stall.
+// a second during a failover. The tilt period is the time for which Sentinel does nothing after a stall.
 func (s *Sentinel) hurry(ctx context.Context) {
 	s.monitor.do(ctx, "sentinel", "debug", "info-period", 300, "publish-period", 100, "tilt-period", 1000)
 }

@@ -19,7 +19,7 @@ import (
 
 // Certificate is the certificate of a server on 127.0.0.1, made for one test.
 type Certificate struct {
-	// CertFile and KeyFile are in PEM. CertFile is what clients trust.
+	// CertFile and KeyFile are in PEM. Clients trust CertFile.
 	CertFile, KeyFile string
 }
 

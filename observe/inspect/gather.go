@@ -75,7 +75,7 @@ func (p *page) addStores(snap *observe.Snapshot) {
 	}
 	for i := range snap.Flights {
 		f := &snap.Flights[i]
-		if t := of(f.Server).traffic(f.Behind); t.Flights == 0 { // else the store has told it
+		if t := of(f.Server).traffic(f.Behind); t.Flights == 0 { // else it is known from the store
 			t.Flights, t.Calls, t.Merged, t.Failures = f.Histogram.Count, f.Calls, f.Merged, f.Failed
 		}
 	}

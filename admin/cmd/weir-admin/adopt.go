@@ -33,7 +33,7 @@ func (c *adoptCommand) Run(e *environment) (err error) {
 		return err
 	}
 	defer o.close(&err)
-	publisher := publish.New(o.Record, rdb, slog.New(slog.DiscardHandler)) // an alarm is why somebody adopts
+	publisher := publish.New(o.Record, rdb, slog.New(slog.DiscardHandler)) // somebody adopts because of an alarm
 	if err := publisher.Round(e.ctx); err != nil {
 		return err
 	}

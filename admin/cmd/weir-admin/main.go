@@ -36,7 +36,7 @@ type command struct {
 	Backup  backupCommand  `cmd:"" help:"Copy the database to a new file, while others use it."`
 }
 
-// environment has the outputs of a command: err is for what is no result of it.
+// environment has the outputs of a command: results go to out, and everything else to err.
 type environment struct {
 	ctx      context.Context //nolint:containedctx // of the whole program
 	out, err io.Writer

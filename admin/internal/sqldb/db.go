@@ -76,9 +76,9 @@ func (db *DB) Read(ctx context.Context, do func(context.Context, Tx) error) erro
 	return do(ctx, Tx{began, &db.d})
 }
 
-// Write calls do with a transaction and commits it, unless do returns an error. It is for what is no change of the
-// record and has no row of the audit, such as sessions: it does not wait for changes, except in SQLite, where one
-// transaction at a time writes. It returns the error of do, an *[UnavailableError] or [ErrUnknown].
+// Write calls do with a transaction and commits it, unless do returns an error. It is for tables
+// outside of the record, which have no row in the audit, such as sessions: it does not wait for changes, except in
+// SQLite, where one transaction at a time writes. It returns the error of do, an *[UnavailableError] or [ErrUnknown].
 func (db *DB) Write(ctx context.Context, do func(context.Context, Tx) error) error {
 	ctx, cancel := context.WithTimeout(ctx, MaxTime)
 	defer cancel()

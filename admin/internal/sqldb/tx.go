@@ -7,7 +7,7 @@ import (
 	"fmt"
 )
 
-// Tx is a transaction. Parameters are "?" whatever the database is. Errors of the database are *[UnavailableError]s.
+// Tx is a transaction. Parameters are "?" whatever the database is. Errors of the database are an *[UnavailableError].
 type Tx struct {
 	tx *sql.Tx
 	d  *dialect

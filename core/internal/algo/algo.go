@@ -28,6 +28,9 @@ type Kind struct {
 	// What a limit of this kind may have.
 	Burst, Debt, Wait, Buckets, Align bool
 
+	// MaxRate is the largest rate where that is not the one of most kinds, which is smaller.
+	MaxRate int64
+
 	// Summary is true if the script take replies with a summary of the state, which holds
 	// for the cost that it was asked for and no other.
 	Summary bool
@@ -39,7 +42,7 @@ var Kinds = [...]Kind{
 	{Word: "gcra", Letter: 'g', New: newGCRA, Burst: true, Debt: true, Wait: true},
 	{Word: "token-bucket", Letter: 'b', New: newTokenBucket, Burst: true, Debt: true, Wait: true},
 	{Word: "leaky-bucket", Letter: 'l', New: newLeakyBucket, Burst: true},
-	{Word: "fixed-window", Letter: 'f', New: newFixedWindow, Align: true},
+	{Word: "fixed-window", Letter: 'f', New: newFixedWindow, Align: true, MaxRate: maxWindowRate},
 	{Word: "sliding-window", Letter: 'w', New: newSlidingWindow, Buckets: true, Summary: true},
 	{Word: "sliding-counter", Letter: 'd', New: newSlidingCounter},
 	{Word: "sliding-log", Letter: 'x', New: newSlidingLog, Summary: true},
@@ -111,7 +114,7 @@ type Arithmetic interface {
 	// peek.
 	Load(s []int64, now int64) (healed bool)
 	// Admits reports whether cost units fit, or will within wait microseconds
-	// where charges can be reserved. Cost 0 always does. With [OneOwed] it is whether
+	// where charges can be reserved. Cost 0 always does. With [OneOwed] it reports whether
 	// debt bears one unit more.
 	Admits(s []int64, now, cost, wait int64) bool
 	// Most returns the units that there are now: debt left aside or, if owing, all that

@@ -14,6 +14,9 @@ type fixedWindow struct {
 	calendar     *calendar // nil unless aligned to one
 }
 
+// maxWindowRate is as many units as any uint32 counts, and a small part of maxCount: nothing here multiplies them.
+const maxWindowRate = 1 << 32
+
 // The words of a state.
 const (
 	fixedEnd = iota

@@ -38,7 +38,7 @@ const (
 	meterWords
 )
 
-// GCRA lets a caller that knows what it has do without the interface; see [GCRA.Decide] and [GCRA.Parts].
+// GCRA lets a caller that knows what it has do without the interface; see its methods Decide and Parts.
 type GCRA = gcra
 
 // maxSpan bounds how far ahead of the clock any state may lie, in microseconds
@@ -542,8 +542,8 @@ func (a *gcra) Rewind(s []int64, now, units int64) bool {
 }
 
 // span is a length of bucket time: w whole microseconds and r parts, of which l
-// make a microsecond. Keeping the pair instead of multiplying it out is what lets
-// every decision add, subtract and compare without ever overflowing.
+// make a microsecond. Because the pair is kept instead of being multiplied out, every
+// decision adds, subtracts and compares without ever overflowing.
 type span struct{ w, r int64 }
 
 // spanOf is units*weight parts as a span. The quotient must fit 63 bits, which

@@ -1,7 +1,7 @@
 package algo
 
-// leakyBucket is a queue that drips: a request that fits is let in at once and told
-// to wait until all before it have left. Departures are spaced by period/rate.
+// leakyBucket is a queue that drips: a request that fits is let in at once, and waits
+// until all before it have left. Departures are spaced by period/rate.
 //
 // Its arithmetic is that of [gcra] without debt: the level of the meter is the
 // length of the queue. It differs in the delay of an admitted request.

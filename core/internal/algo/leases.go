@@ -153,7 +153,7 @@ func (l *Leases) Ended(now int64) bool {
 	return l.Empty() || l.order[len(l.order)-1].end <= now
 }
 
-// LeasesUntil returns the leases of permits of one place each, whose ids are not known: ends are when they end, the
+// LeasesUntil returns the leases of permits of one place each, whose ids are not known: ends are their ends, the
 // earliest first.
 func LeasesUntil(ends []int64) *Leases {
 	l := &Leases{ends: make(map[string]int64, len(ends)), total: int64(len(ends))}

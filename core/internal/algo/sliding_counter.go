@@ -152,7 +152,7 @@ func (a *slidingCounter) retry(s []int64, now, cost int64) int64 {
 	if room < 0 {
 		start, room, heavy = start+a.period, a.limit-cost, s[counterCurrent]
 	}
-	// heavy * left <= room * period, where left is how much of it is in sight.
+	// heavy * left <= room * period, where left is the part of it that is in sight.
 	left, _ := mulDiv(room, a.period, heavy)
 	return start + a.period - left - now
 }

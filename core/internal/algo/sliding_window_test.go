@@ -89,7 +89,7 @@ type listModel struct {
 	stored []counted
 	wrote  int64 // the width under which they were stored
 	// index is the sub-window that a time belongs to; a log has one for each
-	// microsecond. dies is when it counts no more.
+	// microsecond. dies returns the time from which it counts no more.
 	index, dies func(at int64) int64
 }
 
@@ -432,8 +432,8 @@ func slidingRetryIsExact(t *testing.T, letter byte) {
 func TestSlidingWindowRetryIsExact(t *testing.T) { slidingRetryIsExact(t, 'w') }
 
 // What others got wrong: they looked whether one unit fits rather than the cost, counted
-// what they had refused, so that a caller that keeps trying is never let in again, and told
-// everybody to wait for a whole window.
+// what they had refused, so that a caller that keeps trying is never let in again, and let
+// everybody wait for a whole window.
 func TestSlidingOldMistakes(t *testing.T) {
 	for _, letter := range []byte("wdx") {
 		t.Run(kind(letter).Word, func(t *testing.T) {

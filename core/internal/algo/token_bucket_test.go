@@ -50,8 +50,8 @@ func TestTokenBucketTraces(t *testing.T) {
 	}
 }
 
-// tokens is a token bucket as one would write it without a care for speed: what there
-// was when it was last written, and all refills since.
+// tokens is a token bucket as one would write it without a care for speed: the tokens
+// of the last write, and all refills since.
 type tokens struct {
 	algo.Params
 	used  bool

@@ -81,7 +81,7 @@ func (a *array) home(h uint64) int {
 }
 
 // grab finds the row of a hash and locks it, or returns -1: there is none, or somebody else has it for long. head is
-// what the row is to begin with when it is unlocked, and waited whether somebody else had it. It is the only one that
+// the first word of the row when it is unlocked, and waited reports whether somebody else had it. It is the only one that
 // needs no lock of the shard.
 func (a *array) grab(h uint64) (i int, head int64, waited bool) {
 	for i = a.home(h); ; i = a.next(i) {

@@ -40,8 +40,8 @@ func (p *Policy) hash(key string) hash {
 }
 
 // hashKey returns two independent hashes of a key, in half the time of two calls of maphash: they share the reading
-// of the key. Each is the multiplication of wyhash, which is what Go's own maps hash by where the processor has no
-// instruction for AES, with seeds of its own.
+// of the key. Each is the multiplication of wyhash, by which Go's maps hash where the processor has no instruction for
+// AES, with another seed each.
 func hashKey(key string) (first, second uint64) {
 	n := uint64(len(key))
 	for ; len(key) > 16; key = key[16:] {

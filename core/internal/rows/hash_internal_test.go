@@ -72,8 +72,8 @@ func TestHashesOfKeysDiffer(t *testing.T) {
 	assert.Greater(t, len(high), len(seen)*99/100)
 }
 
-// Whatever names, shapes and keys are made of, each pair has a hash of its own: also where a
-// key is what another policy is known by.
+// No two pairs of a policy and a key have the same hash, whatever names, shapes and keys are made of: also where a key
+// is equal to the name or the shape of another policy.
 func TestHashesOfPairsDiffer(t *testing.T) {
 	texts := []string{"", "a", "b", "g", "gg", "a:g", "b:g", "a:gg", "b:gg", ":g", ":", "a:", "a:g:b", "g:a", "ga", "ag", "\x00", "a\x00g"}
 	seen := map[hash]string{}

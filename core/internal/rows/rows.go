@@ -54,30 +54,29 @@ func New(maxKeys int) *Map {
 // system's, of which steps of less than a second are ignored.
 func (m *Map) Now() int64 { return m.clock.now() }
 
-// Stats are the numbers of a [Map].
-type Stats struct {
-	Rows, MaxRows int
-	// Displaced is the number of rows that have given way to others while they were not dead, and DisplacedAtLimit that
-	// of those whose keys were at their limits.
-	Displaced, DisplacedAtLimit uint64
-}
-
-// Stats returns the numbers of now. Dead rows that wait to be swept count.
-func (m *Map) Stats() (all Stats) {
+// Len returns the number of rows, including dead ones that wait to be swept.
+func (m *Map) Len() (rows int) {
 	for i := range m.shards {
 		s := &m.shards[i]
 		s.mu.Lock()
-		all.Rows += s.keys
-		all.MaxRows += s.most
-		all.Displaced += s.displaced
-		all.DisplacedAtLimit += s.atLimit
+		rows += s.keys
 		s.mu.Unlock()
 	}
-	return all
+	return rows
 }
 
-// Len returns how many rows there are, dead ones that wait to be swept included.
-func (m *Map) Len() int { return m.Stats().Rows }
+// Displaced returns the number of rows that have given way to others while they were not dead; the keys of those in
+// atLimit were at their limits.
+func (m *Map) Displaced() (rows, atLimit uint64) {
+	for i := range m.shards {
+		s := &m.shards[i]
+		s.mu.Lock()
+		rows += s.displaced
+		atLimit += s.atLimit
+		s.mu.Unlock()
+	}
+	return rows, atLimit
+}
 
 // Remove forgets a key.
 func (m *Map) Remove(p *Policy, key string) {

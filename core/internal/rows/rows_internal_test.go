@@ -15,7 +15,7 @@ import (
 	"github.com/weir-go/weir/core/internal/algo"
 )
 
-// plain is an algorithm whose states are when they expire, and a word that says nothing.
+// plain is an algorithm whose states have two words: the time at which they expire, and one that says nothing.
 type plain struct{ algo.Algorithm }
 
 func (plain) Words() int              { return 2 }

@@ -251,7 +251,7 @@ func (s *Source) changed(atOnce bool) ([]byte, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() { // opening a pipe might never return
-		return nil, fmt.Errorf("%s is not a regular file, but has the mode %v", s.path, info.Mode())
+		return nil, fmt.Errorf("%s is not a regular file, but has the mode %v; give the name of a file", s.path, info.Mode())
 	}
 	last := s.seen
 	same := last.info != nil && os.SameFile(last.info, info) && last.info.Size() == info.Size() && last.info.ModTime().Equal(info.ModTime())

@@ -106,7 +106,7 @@ func readBridge(path, app string) (*policies.Document, string, error) {
 		return nil, "", err
 	}
 	if !info.Mode().IsRegular() { // opening a pipe might never return
-		return nil, "", fmt.Errorf("%s is not a regular file, but has the mode %v", path, info.Mode())
+		return nil, "", fmt.Errorf("%s is not a regular file, but has the mode %v; give the name of a file", path, info.Mode())
 	}
 	f, err := os.Open(path)
 	if err != nil {

@@ -116,7 +116,7 @@ func TestIsGRPC(t *testing.T) {
 	assert.False(t, IsGRPC([]string{"application/grpc", "application/grpc"}))
 }
 
-// An Accept header is what an attacker chooses: it is read without memory.
+// Attackers choose their Accept header: it is read without allocating.
 func TestNegotiateAllocations(t *testing.T) {
 	lines := []string{"text/html,application/xhtml+xml", strings.Repeat("application/json;q=0.5, */*;q=0.1;x=y,", 50)}
 	assert.Zero(t, testing.AllocsPerRun(100, func() { Negotiate(lines) }))

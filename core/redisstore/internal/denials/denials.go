@@ -131,8 +131,8 @@ type Policy struct {
 	summary bool
 }
 
-// Policy prepares a policy, once for all of its decisions. before is what the names of its keys
-// begin with; policies that share it share their state.
+// Policy prepares a policy, once for all of its decisions. before is the beginning of the
+// names of its keys; policies that share it share their state.
 func (c *Cache) Policy(before string, p core.Policy) *Policy {
 	if c == nil {
 		return nil
@@ -233,7 +233,7 @@ func (e *entry) is(p *Policy, key name, cost int64) bool {
 		(!p.summary || e.cost == cost)
 }
 
-// Keep notes that the store has refused t: res is what it made of reply, which is that of the
+// Keep notes that the store has refused t: res is its reading of reply, which is that of the
 // script take, or with AtMost of the script upto, and sent is a reading of the clock from before
 // it was asked. What was admitted must not come here, nor what another store has decided in its
 // place.

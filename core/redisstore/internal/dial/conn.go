@@ -40,7 +40,7 @@ func (c *conn) Write(p []byte) (int, error) {
 	if n > 0 {
 		c.begun.Store(true)
 	}
-	if op, ok := err.(*net.OpError); ok { //nolint:errorlint // that is what a socket returns, and what is returned here
+	if op, ok := err.(*net.OpError); ok { //nolint:errorlint // a socket returns it unwrapped, and so does this
 		marked := *op
 		marked.Err = &written{op.Err, c.begun.Load()}
 		return n, &marked

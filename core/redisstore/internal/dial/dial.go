@@ -81,7 +81,7 @@ type Func = func(ctx context.Context, network, addr string) (net.Conn, error)
 // ignores a TLSConfig beside a Dialer, and a password would travel in plain text.
 //
 // A client that was given no Dialer has one that go-redis made, and that does TLS; nothing in the client's options says
-// so but the function itself. That is why Secure looks at functions.
+// so but the function itself. So Secure looks at functions.
 func Secure(dial Func, config *tls.Config) error {
 	if dial == nil || config == nil || ofGoRedis(dial) {
 		return nil

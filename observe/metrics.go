@@ -144,7 +144,7 @@ func Metrics() []Metric {
 	}
 }
 
-// Prometheus returns the name in Prometheus, which is what OpenTelemetry's translation makes of it, such as
+// Prometheus returns the name in Prometheus, as OpenTelemetry's translation makes it, such as
 // "weir_decision_duration_seconds" or "weir_decisions_total".
 func (m Metric) Prometheus() string {
 	name := Label(m.Name)
