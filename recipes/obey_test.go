@@ -44,7 +44,8 @@ func patient(next http.RoundTripper) *retryablehttp.Client {
 	return client
 }
 
-// Of a thousand requests a third is refused. On the wire is what retryablehttp has counted, and no POST twice.
+// Of a thousand requests a third is refused. The server sees as many requests as retryablehttp has counted, and no POST
+// twice.
 func TestRetryableHTTPOutside(t *testing.T) {
 	for name, refuse := range map[string]func(w http.ResponseWriter){
 		"Retry-After": func(w http.ResponseWriter) {

@@ -17,7 +17,6 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -36,7 +35,6 @@ var (
 	turns   = flag.Int("turns", 15, "the turns of each")
 	turn    = flag.Duration("turn", time.Second, "the time of a turn")
 	clients = flag.Int("clients", 32, "the connections to nginx, which keep them")
-	doc     = flag.String("doc", "../docs/gateways.md", "the file with nginx's configuration")
 )
 
 func main() {
@@ -47,9 +45,6 @@ func main() {
 	}
 }
 
-// block is the documented configuration.
-var block = regexp.MustCompile("(?s)<!-- nginx: whole -->\n\n```nginx\n(.*?)```")
-
 // more are locations without the check, in the same server.
 const more = `
     location /none { proxy_pass http://127.0.0.1:8080; }
@@ -58,14 +53,6 @@ const more = `
 `
 
 func measure(tb testing.TB) {
-	text, err := os.ReadFile(*doc)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	found := block.FindSubmatch(text)
-	if found == nil {
-		tb.Fatalf("%s has no block for nginx", *doc)
-	}
 	g, err := guard.New(guard.Config{Rule: guard.Rule{Policy: "api: 1000000000/1m", Key: keyfunc.IP()}})
 	if err != nil {
 		tb.Fatal(err)
@@ -88,7 +75,7 @@ func measure(tb testing.TB) {
 	tb.Cleanup(endpoint.Close)
 	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello\n") }))
 	tb.Cleanup(service.Close)
-	config := strings.TrimSuffix(strings.TrimSpace(string(found[1])), "}") + more
+	config := strings.TrimSuffix(strings.TrimSpace(gatewaytest.Documented(tb, "nginx: whole")), "}") + more
 	config = strings.NewReplacer("127.0.0.1:9090", endpoint.Listener.Addr().String(), "127.0.0.1:8080", service.Listener.Addr().String()).Replace(config)
 	nginx := gatewaytest.Nginx(tb, "limit_req_zone $binary_remote_addr zone=all:10m rate=1000000r/s;\n"+config)
 

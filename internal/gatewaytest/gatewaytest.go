@@ -3,12 +3,14 @@ package gatewaytest
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -29,12 +31,16 @@ func (s *Server) Addr(ipv6 bool) string {
 }
 
 // Nginx starts nginx with two workers and the blocks of its context http, whose "listen 80;" becomes that of the server's
-// port. A test without nginx is skipped, or fails where WEIR_REQUIRE_GATEWAYS is set.
+// port, and "listen 80 http2;" that for HTTP/2 without TLS. A test without nginx is skipped, or fails where
+// WEIR_REQUIRE_GATEWAYS is set.
 func Nginx(t testing.TB, blocks string) *Server {
 	t.Helper()
 	program := find(t, "nginx", "/usr/sbin/nginx")
 	return start(t, program, func(dir string, port int) (string, []string) {
-		listen := fmt.Sprintf("listen 127.0.0.1:%d; listen [::1]:%d;", port, port)
+		listen := strings.NewReplacer(
+			"listen 80;", fmt.Sprintf("listen 127.0.0.1:%d; listen [::1]:%d;", port, port),
+			"listen 80 http2;", fmt.Sprintf("listen 127.0.0.1:%d http2; listen [::1]:%d http2;", port, port),
+		)
 		user := ""
 		if os.Getuid() == 0 { // or its workers could not read the test's directory
 			user = "user root;\n"
@@ -44,19 +50,19 @@ func Nginx(t testing.TB, blocks string) *Server {
 			fmt.Fprintf(&temp, "%s_temp_path %s;\n", kind, filepath.Join(dir, kind))
 		}
 		config := user + "daemon off;\nworker_processes 2;\npid " + filepath.Join(dir, "pid") + ";\nerror_log stderr;\n" +
-			"events { worker_connections 512; }\nhttp {\naccess_log off;\n" + temp.String() + strings.ReplaceAll(blocks, "listen 80;", listen) + "\n}\n"
+			"events { worker_connections 512; }\nhttp {\naccess_log off;\n" + temp.String() + listen.Replace(blocks) + "\n}\n"
 		file := filepath.Join(dir, "nginx.conf")
 		return config, []string{"-p", dir, "-e", "stderr", "-c", file}
 	}, "nginx.conf")
 }
 
-// Caddy starts Caddy with a Caddyfile, whose ":80 {" becomes that of the server's port. A test without Caddy is skipped,
-// or fails where WEIR_REQUIRE_GATEWAYS is set.
-func Caddy(t testing.TB, caddyfile string) *Server {
+// Caddy starts Caddy with a Caddyfile, whose ":80 {" becomes that of the server's port, and with lines of the global
+// options. A test without Caddy is skipped, or fails where WEIR_REQUIRE_GATEWAYS is set.
+func Caddy(t testing.TB, caddyfile string, options ...string) *Server {
 	t.Helper()
 	program := find(t, "caddy", "/usr/bin/caddy")
 	return start(t, program, func(dir string, port int) (string, []string) {
-		config := "{\n\tadmin off\n\tauto_https off\n\tdefault_bind 127.0.0.1 [::1]\n}\n" +
+		config := "{\n\tadmin off\n\tauto_https off\n\tdefault_bind 127.0.0.1 [::1]\n" + strings.Join(options, "\n") + "\n}\n" +
 			strings.ReplaceAll(caddyfile, ":80 {", fmt.Sprintf(":%d {", port))
 		return config, []string{"run", "--adapter", "caddyfile", "--config", filepath.Join(dir, "Caddyfile")}
 	}, "Caddyfile")
@@ -86,7 +92,7 @@ func start(t testing.TB, program string, write func(dir string, port int) (confi
 	t.Helper()
 	var problem string
 	for range 5 { // somebody else may take the port first
-		port := freePort(t)
+		port := FreePort(t)
 		dir := t.TempDir()
 		config, args := write(dir, port)
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(config), 0o600); err != nil {
@@ -100,23 +106,33 @@ func start(t testing.TB, program string, write func(dir string, port int) (confi
 	return nil
 }
 
-// freePort returns a port that is free on 127.0.0.1 and ::1.
-func freePort(t testing.TB) int {
+// ports are those that FreePort has returned.
+var ports sync.Map
+
+// FreePort returns a port that is free on 127.0.0.1 and ::1, and which no listener of another test takes meanwhile: it
+// is none of those that systems choose. Two that listen on one port would share its connections, as Caddy lets them.
+func FreePort(t testing.TB) int {
 	t.Helper()
-	for range 20 {
-		four, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
+	const first, last = 20_000, 32_000
+	for range 100 {
+		port := first + rand.IntN(last-first)
+		if _, used := ports.LoadOrStore(port, true); used {
+			continue
 		}
-		port := four.Addr().(*net.TCPAddr).Port
-		six, err := net.Listen("tcp", fmt.Sprintf("[::1]:%d", port))
-		_ = four.Close()
-		if err == nil {
-			_ = six.Close()
+		free := true
+		for _, host := range []string{"127.0.0.1", "::1"} {
+			l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+			if err != nil {
+				free = false
+				continue
+			}
+			_ = l.Close()
+		}
+		if free {
 			return port
 		}
 	}
-	t.Fatal("gatewaytest: no port is free on 127.0.0.1 and ::1")
+	t.Fatalf("gatewaytest: no port from %d to %d is free on 127.0.0.1 and ::1", first, last)
 	return 0
 }
 

@@ -34,8 +34,8 @@ type Options struct {
 	// Prefix is the path_prefix of Envoy, which stands before the path of a request: with "/check", a request for "/items/1"
 	// comes as one for "/check/items/1". Other styles have none.
 	Prefix string
-	// Hops is the number of proxies that have appended an address to X-Forwarded-For, Envoy included, from 1 to 64: the
-	// client's address is that many from the right. 0 means 1. Other styles have none.
+	// Hops is the number of proxies that have appended an address to X-Forwarded-For, the gateway included, from 1 to 64:
+	// the client's address is that many from the right. With 2, and "a, b, c", it is b. 0 means 1. The style Nginx has none.
 	Hops int
 	// Length names the header in which the gateway sends the length of the request's body, for rules with a Cost by
 	// ContentLength. A request without it has a length of -1, which is unknown. "" means that rules with a Cost are a
@@ -76,16 +76,17 @@ func New(g *guard.Guard, o Options) (http.Handler, error) {
 	if o.Deny != 0 && o.Deny != http.StatusForbidden {
 		wrong("Options.Deny is %d; give 403, or 0 for the status of each refusal", o.Deny)
 	}
-	if o.Style == Envoy {
+	switch {
+	case o.Style == Envoy:
 		o.Prefix = cleanPrefix(o.Prefix, wrong)
-		if o.Hops == 0 {
-			o.Hops = 1
-		}
-		if o.Hops < 1 || o.Hops > maxHops {
-			wrong("Options.Hops is %d; give 1 to %d", o.Hops, maxHops)
-		}
-	} else if o.Prefix != "" || o.Hops != 0 {
-		wrong("Options.Prefix and Hops have a meaning in the style Envoy only; leave them out")
+	case o.Prefix != "":
+		wrong("Options.Prefix is %q, which has a meaning in the style Envoy only; leave it out", o.Prefix)
+	}
+	switch {
+	case o.Style == Nginx && o.Hops != 0:
+		wrong("Options.Hops is %d, and the style Nginx has one address; leave it out, and let nginx find the client's", o.Hops)
+	case o.Hops < 0 || o.Hops > maxHops:
+		wrong("Options.Hops is %d; give 1 to %d", o.Hops, maxHops)
 	}
 	o.Length = textproto.CanonicalMIMEHeaderKey(o.Length)
 	if o.MaxWait < 0 {

@@ -320,6 +320,8 @@ func TestHops(t *testing.T) {
 		{gateway.Forwarded, 0, "192.0.2.1, 203.0.113.7", "203.0.113.7"},
 		{gateway.Forwarded, 0, "rubbish,203.0.113.7", "203.0.113.7"},
 		{gateway.Forwarded, 0, "203.0.113.7,rubbish", ""},
+		{gateway.Forwarded, 2, "192.0.2.1, 203.0.113.7, 10.0.0.1", "203.0.113.7"},
+		{gateway.Forwarded, 2, "203.0.113.7", ""},
 		{gateway.Envoy, 0, "192.0.2.1, 203.0.113.7", "203.0.113.7"},
 		{gateway.Envoy, 1, "203.0.113.7", "203.0.113.7"},
 		{gateway.Envoy, 2, "192.0.2.1, 203.0.113.7, 10.0.0.1", "203.0.113.7"},
@@ -389,7 +391,9 @@ func TestNewRefuses(t *testing.T) {
 		"deny":       {guard.Config{Rule: rule}, with(func(o *gateway.Options) { o.Deny = 401 }), []string{"Deny is 401"}},
 		"hops":       {guard.Config{Rule: rule}, with(func(o *gateway.Options) { o.Style, o.Hops = gateway.Envoy, 65 }), []string{"Hops is 65"}},
 		"prefix":     {guard.Config{Rule: rule}, with(func(o *gateway.Options) { o.Style, o.Prefix = gateway.Envoy, "check" }), []string{`Prefix is "check"`}},
-		"not Envoy":  {guard.Config{Rule: rule}, with(func(o *gateway.Options) { o.Prefix = "/check" }), []string{"in the style Envoy only"}},
+		"not Envoy":  {guard.Config{Rule: rule}, with(func(o *gateway.Options) { o.Style, o.Prefix = gateway.Forwarded, "/check" }), []string{"in the style Envoy only"}},
+		"nginx hops": {guard.Config{Rule: rule}, with(func(o *gateway.Options) { o.Hops = 2 }), []string{"the style Nginx has one address"}},
+		"few hops":   {guard.Config{Rule: rule}, with(func(o *gateway.Options) { o.Style, o.Hops = gateway.Forwarded, -1 }), []string{"Hops is -1"}},
 		"permits":    {of(func(r *guard.Rule) { r.Policy = "5 concurrent" }), good, []string{"holds permits"}},
 		"settle":     {of(func(r *guard.Rule) { r.Settle = func(guard.Final, int64) int64 { return 1 } }), good, []string{"Settle or an After"}},
 		"after":      {of(func(r *guard.Rule) { r.After = func(guard.Final) int64 { return 1 } }), good, []string{"Settle or an After"}},
@@ -440,4 +444,44 @@ func TestNewNamesRulesOnce(t *testing.T) {
 	_, err := gateway.New(g, gateway.Options{Style: gateway.Nginx, Trusted: loopback})
 	require.Error(t, err)
 	assert.Equal(t, 1, strings.Count(err.Error(), "holds permits"))
+}
+
+// Whatever a description says, it is counted for a client's own address, or gets 400 and is not counted.
+func FuzzDescription(f *testing.F) {
+	f.Add("GET", "/login?a=b", "example.com", "203.0.113.7")
+	f.Add("POST", "//x/../%6Cogin#a", "[::1]:80", "rubbish, ::ffff:203.0.113.7")
+	f.Add("G T", "*", "", "fe80::1%eth0")
+	f.Add("PUT", "/%zz", "a\x00b", ",")
+	f.Fuzz(func(t *testing.T, method, uri, host, address string) {
+		for _, style := range styles {
+			counted := new(keys)
+			g := newGuard(t, guard.Config{
+				Rule:    guard.Rule{Policy: "1000/1h", Key: keyfunc.IP()},
+				Routes:  map[string]guard.Rule{"POST /login": {Policy: "login: 500/1h"}, "/files/*": {Policy: "files: 500/1h"}},
+				Observe: counted.observe,
+			})
+			h := newGateway(t, g, gateway.Options{Style: style, Prefix: prefixOf(style), Log: slog.New(slog.DiscardHandler)})
+			res := serve(h, check{method, uri, host, address}.in(style))
+			seen := counted.take()
+			if res.Code == http.StatusBadRequest {
+				assert.Empty(t, seen)
+				continue
+			}
+			require.Equal(t, http.StatusOK, res.Code)
+			require.NotEmpty(t, seen)
+			said := cmp.Or(address, "203.0.113.7") // as in
+			if style != gateway.Nginx {
+				said = strings.TrimSpace(said[strings.LastIndexByte(said, ',')+1:])
+			}
+			addr, err := netip.ParseAddr(said)
+			require.NoError(t, err)
+			direct := httptest.NewRequest(http.MethodGet, "/", nil)
+			direct.RemoteAddr = netip.AddrPortFrom(addr, 4000).String()
+			serve(nethttp.Limit(g)(http.NotFoundHandler()), direct)
+			_, want, _ := strings.Cut(counted.take()[0], " ")
+			for _, key := range seen {
+				assert.Equal(t, want, key[strings.IndexByte(key, ' ')+1:])
+			}
+		}
+	})
 }

@@ -21,7 +21,7 @@ const (
 	// configuration of nginx sets.
 	Nginx
 	// Forwarded describes by X-Forwarded-Method, X-Forwarded-Uri, X-Forwarded-Host and the last address of
-	// X-Forwarded-For, as the forward_auth of Caddy and the ForwardAuth of Traefik do.
+	// X-Forwarded-For, as the forward_auth of Caddy and the ForwardAuth of Traefik do; see [Options].Hops.
 	Forwarded
 	// Envoy sends the request itself without its body, with a prefix before the path, as the ext_authz of Envoy does over
 	// HTTP. The client's address is in X-Forwarded-For; see [Options].Hops.

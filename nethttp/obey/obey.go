@@ -212,8 +212,8 @@ func (t *Transport) admit(ctx context.Context, key string, a *enforce.Admission)
 	return a.Wait(ctx)
 }
 
-// CloseIdleConnections closes the idle connections of Options.Next, if it has such a method. It is what
-// [http.Client.CloseIdleConnections] calls.
+// CloseIdleConnections closes the idle connections of Options.Next, if it has such a method. It is called by
+// [http.Client.CloseIdleConnections].
 func (t *Transport) CloseIdleConnections() {
 	if next, ok := t.next.(interface{ CloseIdleConnections() }); ok {
 		next.CloseIdleConnections()
