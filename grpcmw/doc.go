@@ -38,10 +38,12 @@
 //
 // A stream counts once, when it begins. It holds its permits until the handler returns, also by a panic. If they are
 // lost, because Redis could not be reached for longer than their lease, its context ends, and its messages are neither
-// sent nor received any more: what waits for a message of the client goes on waiting until one comes.
+// sent nor received any more: what waits for a message of the client, or for a client that does not read, goes on
+// waiting until it comes or leaves. A client that never does holds its permit for as long as its connection lives, which
+// keepalive.ServerParameters bounds.
 //
 // # Clients
 //
 // [Obey] returns interceptors by which a client keeps to the limits of the servers that it calls, as package
-// nethttp/obey does for HTTP.
+// nethttp/obey does for HTTP. The program in examples/obey is a service and such a client.
 package grpcmw

@@ -133,7 +133,7 @@ func (x *exchange) Final(err error, panicked bool) guard.Final {
 // stream is the stream of a handler: its context ends with the permits, and the header goes before the first message.
 type stream struct {
 	grpc.ServerStream
-	ctx    context.Context //nolint:containedctx // it is what Context returns
+	ctx    context.Context //nolint:containedctx // Context returns it
 	fields *fields
 }
 

@@ -33,10 +33,12 @@ func (f *fields) Get(name string) string {
 	return ""
 }
 
-// Set implements guard.Header. What only HTTP knows is left out.
+// Set implements guard.Header. What only HTTP knows is left out, and what HTTP/2 forbids: clients take it for a broken
+// answer.
 func (f *fields) Set(name, value string) {
 	switch name {
-	case "Content-Type", "Vary", "Cache-Control", "Access-Control-Expose-Headers":
+	case "Content-Type", "Vary", "Cache-Control", "Access-Control-Expose-Headers",
+		"Connection", "Keep-Alive", "Proxy-Connection", "Transfer-Encoding", "Upgrade", "Content-Length", "Te", "Trailer":
 		return
 	}
 	value = f.keep(value)

@@ -117,8 +117,8 @@ func TestExactWait(t *testing.T) {
 	})
 }
 
-// retries is a configuration by which gRPC's own client repeats calls. Its back-off would be an hour, so that the
-// server's pushback alone is what it waits for.
+// retries is a configuration by which gRPC's own client repeats calls. Its back-off would be an hour, so that it
+// waits for the server's pushback alone.
 const retries = `{"methodConfig": [{"name": [{}], "retryPolicy": {"maxAttempts": 5, "initialBackoff": "3600s",
 	"maxBackoff": "3600s", "backoffMultiplier": 1, "retryableStatusCodes": ["RESOURCE_EXHAUSTED", "UNAVAILABLE", "PERMISSION_DENIED"]}}]}`
 

@@ -14,7 +14,7 @@ import (
 // request implements keyfunc.Request.
 type request struct {
 	call Call
-	ctx  context.Context //nolint:containedctx // it is what Context returns
+	ctx  context.Context //nolint:containedctx // Context returns it
 }
 
 func (q *request) Context() context.Context { return q.ctx }

@@ -234,6 +234,21 @@ func TestNothingLeftOfStreams(t *testing.T) {
 				open(t, client, ctx)
 			},
 		},
+		"never read": {
+			duplex: func(ss serverStream) error {
+				for {
+					if err := ss.Send(&testpb.StreamingOutputCallResponse{Payload: &testpb.Payload{Body: make([]byte, 1<<16)}}); err != nil {
+						return err
+					}
+				}
+			},
+			client: func(t *testing.T, client testpb.TestServiceClient) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				_, err := open(t, client, ctx).Header() // the handler runs, until there is no more room
+				assert.NoError(t, err)
+			},
+		},
 		"lost": {
 			duplex: func(ss serverStream) error {
 				<-ss.Context().Done()

@@ -53,7 +53,7 @@ func (c *applyCommand) Run(e *environment) error {
 	if err != nil {
 		return err
 	}
-	if w.Revision == 0 { // what is written is what was compared, or nothing
+	if w.Revision == 0 { // the document that was compared is written, or none
 		if w.Revision, err = revisionOf(e.ctx, client, d.App); err != nil {
 			return err
 		}

@@ -4,11 +4,15 @@ import (
 	"bufio"
 	"context"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,6 +21,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-go/weir/internal/gatewaytest"
 	"github.com/weir-go/weir/internal/hosttest"
 	"github.com/weir-go/weir/internal/logtest"
 	"github.com/weir-go/weir/internal/redistest"
@@ -203,4 +208,70 @@ func TestGatewayMistakes(t *testing.T) {
 	assert.Contains(t, got.out, "without mistakes")
 	got = weir(t, nil, "gateway", filepath.Join(t.TempDir(), "none"))
 	assert.Equal(t, failed, got.code)
+}
+
+// The gateways of docs/gateways.md do what is chosen there when the process is stopped, or killed.
+func TestGatewayIsStopped(t *testing.T) {
+	t.Parallel()
+	service := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(service.Close)
+	for name, c := range map[string]struct {
+		style string
+		want  int
+		start func(t *testing.T, addresses *strings.Replacer) *gatewaytest.Server
+	}{
+		"nginx": {"nginx", http.StatusServiceUnavailable, func(t *testing.T, addresses *strings.Replacer) *gatewaytest.Server {
+			return gatewaytest.Nginx(t, addresses.Replace(gatewaytest.Documented(t, "nginx: whole")))
+		}},
+		"nginx that passes": {"nginx", http.StatusOK, func(t *testing.T, addresses *strings.Replacer) *gatewaytest.Server {
+			return gatewaytest.Nginx(t, addresses.Replace(gatewaytest.Passing(t)))
+		}},
+		"caddy": {"forwarded", http.StatusServiceUnavailable, func(t *testing.T, addresses *strings.Replacer) *gatewaytest.Server {
+			return gatewaytest.Caddy(t, addresses.Replace(gatewaytest.Documented(t, "caddy: short")))
+		}},
+		"caddy with headers": {"forwarded", http.StatusServiceUnavailable, func(t *testing.T, addresses *strings.Replacer) *gatewaytest.Server {
+			return gatewaytest.Caddy(t, addresses.Replace(gatewaytest.Documented(t, "caddy: long")))
+		}},
+		"caddy that passes": {"forwarded", http.StatusOK, func(t *testing.T, addresses *strings.Replacer) *gatewaytest.Server {
+			return gatewaytest.Caddy(t, addresses.Replace(gatewaytest.Documented(t, "caddy: that passes")))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			text := strings.Replace(strings.Replace(gatewayText, "style: nginx", "style: "+c.style, 1), "key: ip", "key: header X-Who", 1)
+			if c.style != "nginx" {
+				text = strings.Replace(text, "deny: 403\n", "", 1)
+			}
+			p := startGateway(t, text)
+			front := c.start(t, strings.NewReplacer("127.0.0.1:9090", p.addr, "127.0.0.1:8080", service.Listener.Addr().String()))
+			client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
+			get := func(who string) int {
+				r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+front.Addr(false)+"/", nil)
+				require.NoError(t, err)
+				r.Header.Set("X-Who", who)
+				res, err := client.Do(r)
+				require.NoError(t, err)
+				_ = res.Body.Close()
+				return res.StatusCode
+			}
+			limits := func(what string) {
+				eventually(t, what, func() bool { // on a busy machine a check may take longer than the timeout
+					who := strconv.FormatUint(rand.Uint64(), 36)
+					return slices.Equal([]int{get(who), get(who), get(who)}, []int{200, 200, 429})
+				})
+			}
+			limits("it limits")
+			require.NoError(t, p.Process.Signal(syscall.SIGSTOP))
+			for range 3 {
+				assert.Equal(t, c.want, get("ann"), "the process hangs")
+			}
+			require.NoError(t, p.Process.Signal(syscall.SIGCONT))
+			limits("it limits again")
+			require.NoError(t, p.Process.Kill())
+			_ = p.Wait() // it was killed
+			for range 3 {
+				assert.Equal(t, c.want, get("ann"), "the process was killed")
+			}
+		})
+	}
 }

@@ -6,6 +6,7 @@
 //	weir why "api: 100/1m" user=7
 //	weir top -redis redis://127.0.0.1:6379 api
 //	weir gateway gateway.yaml
+//	weir rls
 //	weir apply -dry-run policies.yaml
 //	weir services pay
 //
@@ -22,6 +23,7 @@ import (
 	"net/url"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"syscall"
@@ -44,6 +46,7 @@ type command struct {
 	Top      topCommand      `cmd:"" help:"Show which keys the processes of a fleet have refused most, of programs that share that: Observer.Share."`
 	Apply    applyCommand    `cmd:"" help:"Make the policies of an app those of a file, all in one change, and show the differences."`
 	Gateway  gatewayCommand  `cmd:"" help:"Answer nginx, Caddy, Traefik or Envoy whether a request may pass, by the rules of a file. SIGHUP and a change of the file load it again."`
+	RLS      rlsCommand      `cmd:"" name:"rls" help:"Answer Envoy in the place of envoyproxy/ratelimit, by the same environment and files."`
 	Get      getCommand      `cmd:"" help:"Show apps, the document of an app, or one policy."`
 	History  historyCommand  `cmd:"" help:"Show the versions of a policy, the latest first."`
 	Rollback rollbackCommand `cmd:"" help:"Make an earlier version of a policy hold again."`
@@ -75,9 +78,17 @@ func (s status) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) //nolint:forbidigo // the program's own
-	code := run(ctx, os.Args[1:])
+	code := run(ctx, arguments(os.Args))
 	stop()
 	os.Exit(code)
+}
+
+// arguments returns those of the command line. A program that is named as envoyproxy/ratelimit takes its place.
+func arguments(line []string) []string {
+	if filepath.Base(line[0]) == "ratelimit" {
+		return append([]string{"rls"}, line[1:]...)
+	}
+	return line[1:]
 }
 
 // run runs the command and returns the exit status.

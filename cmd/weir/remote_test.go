@@ -193,8 +193,8 @@ func TestRollbackInAnEmergency(t *testing.T) {
 	assert.Equal(t, "1/1m", holds())
 }
 
-// A policy may be used by further apps, and those of * by all that the record knows; an app's own goes before both. What
-// is got to be applied again is what the app owns.
+// A policy may be used by further apps, and those of * by all that the record knows; an app's own goes before both. The
+// file that get writes for apply has only what the app owns.
 func TestSharedPolicies(t *testing.T) {
 	t.Parallel()
 	a := startAdmin(t)

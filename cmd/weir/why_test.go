@@ -36,7 +36,7 @@ func used(t *testing.T, server *redistest.Server, o redisstore.Options, text str
 	return l
 }
 
-// What weir says of a key is what the service's own Limiter says and does, and nothing is written.
+// weir why says of a key what the service's Limiter says and does, and writes nothing.
 func TestWhy(t *testing.T) {
 	t.Parallel()
 	server := redistest.Single(t)

@@ -3,7 +3,6 @@ package gatewayfile_test
 import (
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/weir-go/weir/cmd/weir/internal/gatewayfile"
 	"github.com/weir-go/weir/core/guard"
+	"github.com/weir-go/weir/internal/gatewaytest"
 	"github.com/weir-go/weir/nethttp/gateway"
 )
 
@@ -154,12 +154,7 @@ func FuzzParse(f *testing.F) {
 // The file in the docs is one.
 func TestDocumentedFile(t *testing.T) {
 	t.Parallel()
-	doc, err := os.ReadFile("../../../../docs/gateways.md")
-	require.NoError(t, err)
-	_, text, found := strings.Cut(string(doc), "```yaml\n")
-	require.True(t, found)
-	text, _, _ = strings.Cut(text, "```")
-	f, err := gatewayfile.Parse([]byte(text))
+	f, err := gatewayfile.Parse([]byte(gatewaytest.Documented(t, "weir: file")))
 	require.NoError(t, err)
 	_, stop, err := f.Build(func(*guard.Config, *gateway.Options) {})
 	require.NoError(t, err)
