@@ -38,8 +38,10 @@ func TestFaultsNameTheirTests(t *testing.T) {
 	}
 }
 
-// suite has the parts of what each adapter runs as TestAdapter.
-const suite = "internal/adaptertest"
+// suites has the packages with the parts of tests that several packages run under one name.
+var suites = map[string]string{
+	"TestAdapter": "internal/adaptertest", "TestEcho": "internal/echotest", "TestFiber": "internal/fibertest",
+}
 
 // missing returns the problems with the tests that a row names.
 func missing(t *testing.T, row string) (problems []string) {
@@ -51,7 +53,7 @@ func missing(t *testing.T, row string) (problems []string) {
 	for _, m := range all {
 		in := textsOf(t, m[1])
 		parts := in
-		if m[2] == "TestAdapter" {
+		if suite, ok := suites[m[2]]; ok {
 			parts = textsOf(t, suite)
 		}
 		switch {
@@ -82,7 +84,7 @@ func textsOf(t *testing.T, dir string) testTexts {
 func readTests(dir string) (testTexts, error) {
 	s := testTexts{make(map[string]bool), make(map[string]bool)}
 	files := "*_test.go"
-	if dir == suite {
+	if strings.HasSuffix(dir, "test") {
 		files = "*.go"
 	}
 	paths, err := filepath.Glob(filepath.Join(root, dir, files))

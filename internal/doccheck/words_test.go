@@ -28,19 +28,24 @@ var phrases = []struct {
 	{regexp.MustCompile(`(?i)\btells? whether\b`), `write "reports whether"`},
 	{regexp.MustCompile(`(?i)\bleaps about\b`), `write "changes"`},
 	{regexp.MustCompile(`(?i)\b(?:is|are) none of an?\b`), `write "is not a ..."`},
+	{
+		regexp.MustCompile(`(?i)\b(?:is|are|was|were)(?: for)? how (?:many|much|long|often|far)\b`),
+		`write "is the number of ...", "is the time for which ..."`,
+	},
 }
 
-// riddle matches a definition that defines nothing, at the beginning of a comment.
-var riddle = regexp.MustCompile("^(?:(?:A|An|The|Each|Every) )?[`*[]*[\\w.]+[`*\\]]*(?:(?:,| and| or) [\\w.]+)*(?:,[^.]{1,60},)? " +
-	`(?:is|are)(?: of| for| from| by| in| to)? ` +
-	`(?:what|whatever|who|whom|whose|when|how|where|why|which)\b`)
+// riddle matches a sentence that defines nothing: its first group is the definition.
+var riddle = regexp.MustCompile("(?:^|[.:;] )((?:(?:A|An|The|Each|Every|a|an|the|each|every) )?" +
+	"[`*[]*[\\w.]*\\w[`*\\]]*(?:(?:,| and| or| of| in| to) [\\w.]*\\w)*(?:,[^.:;]{1,60},)? " +
+	`(?:is|are|was|were)(?: of| for| from| by| in| to)? ` +
+	`(?:what|whatever|who|whom|whose|when|how|where|why|which|whether)\b)`)
 
 // sayings matches the same in a comment on what is declared there, whose names come first.
 var sayings = regexp.MustCompile("^[\\w.]+(?:(?:,| and) [\\w.]+)*(?:,[^.]{1,60},)? (?:says?|tells?) " +
 	`(?:of |for |from |by |in |to )?(?:what|whatever|who|whom|whose|when|how|where|why|which)\b`)
 
 // notNames begin sentences that define nothing, such as "This is why".
-var notNames = regexp.MustCompile(`^(?:That|This|These|Those|It|Here|There|What|Which|Who|How|Nor|So)\b`)
+var notNames = regexp.MustCompile(`(?i)^(?:that|this|these|those|it|here|there|what|which|who|how|where|when|nor|so)\b`)
 
 // beginsWithWho matches a sentence whose subject is a relative clause. A question ends in a question mark.
 var beginsWithWho = regexp.MustCompile(`(?:^|[.!?:;|]["'` + "`" + `)*]*\s+)[("*]*(Who(?:ever)?\b[^.!?|]*(?:[.!?|]|$))`)
@@ -88,8 +93,10 @@ func (p passage) findings() (found []wording) {
 	if p.literal {
 		return found
 	}
-	if at := riddle.FindStringIndex(p.text); at != nil && !notNames.MatchString(p.text) {
-		add(at[0], at[1], riddleAdvice)
+	for _, at := range riddle.FindAllStringSubmatchIndex(p.text, -1) {
+		if !notNames.MatchString(p.text[at[2]:]) {
+			add(at[2], at[3], riddleAdvice)
+		}
 	}
 	if at := sayings.FindStringIndex(p.text); at != nil && p.declares && !notNames.MatchString(p.text) {
 		add(at[0], at[1], riddleAdvice)
@@ -288,8 +295,12 @@ func TestWords(t *testing.T) {
 func TestWordsAreFound(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, source, want string }{
-		{"a.go", "package a\n\n// A is how many there are.\nvar A int\n", "a.go:3: A is how"},
+		{"a.go", "package a\n\n// A is how many there are.\nvar A int\n", "a.go:3: is how many; a.go:3: A is how"},
 		{"a.go", "package a\n\n// A is the number of them: what a caller sees is when it ends.\nvar A int\n", ""},
+		{"a.go", "package a\n\n// A is a number: the rest of it is what counts.\nvar A int\n", "a.go:3: the rest of it is what"},
+		{"a.go", "package a\n\n// A is a number. B was how it ended.\nvar A int\n", "a.go:3: B was how"},
+		{"a.go", "package a\n\n// A is a list, by which is how many of them end.\nvar A int\n", "a.go:3: is how many"},
+		{"a.go", "package a\n\n// A is whether it ends.\nvar A int\n", "a.go:3: A is whether"},
 		{"a.go", "package a\n\n// A, unless it is zero, is what counts.\nvar A int\n", "a.go:3: A, unless it is zero, is what"},
 		{"a.go", "package a\n\nvar A int // A says how it ends.\n", "a.go:3: A says how"},
 		{"a.go", "package a\n\n// The text says how it ends.\n\nvar A int\n", ""},
