@@ -67,7 +67,7 @@ func (f *Following[T]) change(last *version[T], set *Set) T {
 func (f *Following[T]) catchUp(last *version[T], set *Set) {
 	defer f.making.Unlock()
 	if f.last.Load() == last {
-		f.last.Store(f.make(set, last))
+		f.last.CompareAndSwap(last, f.make(set, last)) // else others have taken up a prepared one meanwhile
 	}
 }
 

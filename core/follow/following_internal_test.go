@@ -32,3 +32,35 @@ func TestNoCallerPrepares(t *testing.T) {
 	assert.Same(t, second, set)
 	assert.Equal(t, "30/1h", text)
 }
+
+// A Set that was prepared may be shown, and taken up by another caller, while a slow one makes the Set before, which
+// nobody has prepared. The slow one does not bring that back, neither for a moment nor as what later Sets follow.
+func TestSlowCallerBringsNothingBack(t *testing.T) {
+	source, slow, prepared := new(atomic.Pointer[Set]), &Set{Revision: "slow"}, &Set{Revision: "prepared"}
+	var f *Following[string]
+	meanwhile := func() {}
+	f = NewFollowing(source, "none", func(s *Set, before string) string {
+		if s == slow {
+			meanwhile()
+		}
+		return before + " " + s.Revision
+	})
+	source.Store(slow)
+	f.Prepare(prepared)
+	meanwhile = func() {
+		source.Store(prepared)
+		assert.Equal(t, "none prepared", f.Now())
+	}
+	assert.Equal(t, "none prepared", f.Now(), "the slow one")
+	f.making.Lock() // as while a third one is prepared
+	assert.Equal(t, "none prepared", f.Now())
+	f.making.Unlock()
+	assert.Equal(t, "none prepared later", f.Prepare(&Set{Revision: "later"}))
+
+	// The Source may go back, which is another change.
+	meanwhile = func() {}
+	source.Store(slow)
+	assert.Equal(t, "none prepared slow", f.Now())
+	source.Store(prepared)
+	assert.Equal(t, "none prepared slow prepared", f.Now())
+}
