@@ -21,7 +21,8 @@ type Directory struct {
 	// Path is the directory.
 	Path string
 	// Prefix selects files: the path of a file below Path, with dots in the place of slashes, must begin with it. With
-	// "config.", these are all in the directory config, and config.yaml. "" selects all.
+	// "config.", these are all in the directory config, and config.yaml. "" selects all. Directories without selected
+	// files are left alone: they may be unreadable.
 	Prefix string
 	// SkipDotFiles leaves out files and directories whose names begin with a dot.
 	SkipDotFiles bool
@@ -155,20 +156,23 @@ func (r *directoryReader) list(path, key string, depth int) error {
 			continue
 		}
 		below, key := filepath.Join(path, name), key+name
-		if e.IsDir() {
-			if err := r.list(below, key+".", depth+1); err != nil {
-				return err
-			}
-			continue
+		var err error
+		switch {
+		case e.IsDir() && r.mayHold(key+"."):
+			err = r.list(below, key+".", depth+1)
+		case !e.IsDir() && strings.HasPrefix(key, r.Prefix):
+			err = r.read(below)
 		}
-		if !strings.HasPrefix(key, r.Prefix) {
-			continue
-		}
-		if err := r.read(below); err != nil {
+		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// mayHold reports whether files whose keys begin with key can be selected. Directories of others need not be readable.
+func (r *directoryReader) mayHold(key string) bool {
+	return strings.HasPrefix(key, r.Prefix) || strings.HasPrefix(r.Prefix, key)
 }
 
 func (r *directoryReader) read(path string) error {

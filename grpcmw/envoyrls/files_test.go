@@ -113,6 +113,31 @@ func TestDirectoryBounds(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
+// A directory in which no file is selected does not matter, whatever is wrong with it.
+func TestDirectoriesWithoutSelectedFiles(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	deep := strings.Repeat("a/", maxFileDepth+1)
+	lay(t, root, map[string]string{
+		"config/a.yaml":         "a",
+		"config/empty/..hidden": "no",
+		"other/" + deep + "b":   "no",
+		"configs/" + deep + "b": "no",
+		"more.config/" + deep:   "->nowhere",
+		"con.fig/d":             "no",
+	})
+	files, err := Directory{Path: root, Prefix: "config."}.Files()
+	require.NoError(t, err)
+	assert.Equal(t, map[string]string{"config/a.yaml": "a"}, texts(t, root, files))
+
+	_, err = Directory{Path: root, Prefix: "other."}.Files()
+	require.ErrorContains(t, err, "more than 32 directories deep", "these are selected")
+
+	files, err = Directory{Path: root, Prefix: "con.fi"}.Files()
+	require.NoError(t, err)
+	assert.Equal(t, map[string]string{"con.fig/d": "no"}, texts(t, root, files), "a dot of the prefix may be one of a name")
+}
+
 // loads is a follower whose loads are noted.
 func loads(path string) (f *follower, all *[]string, said *logtest.Log) {
 	all, said = new([]string), new(logtest.Log)
