@@ -79,20 +79,20 @@ func replayable(err error) bool {
 		}
 	}
 	var op *net.OpError
-	return errors.As(err, &op) && op.Op == "write" && (!op.Timeout() || unsent(op))
+	return errors.As(err, &op) && op.Op == "write" && (!op.Timeout() || neverWritten(op))
 }
 
-// unsent reports whether a write failed before anything of the command was written. With a timeout that is a write
+// neverWritten reports whether a write failed before anything of the command was written. With a timeout that is a write
 // which came too late, because the process was stopped or had no processor: the server is not to blame.
-func unsent(op *net.OpError) bool {
+func neverWritten(op *net.OpError) bool {
 	begun, known := dial.Begun(op)
 	return known && !begun
 }
 
-// late reports whether nothing was executed because the process came too late to write it.
-func late(err error) bool {
+// lateWrite reports whether nothing was executed because the process came too late to write it.
+func lateWrite(err error) bool {
 	var op *net.OpError
-	return errors.As(err, &op) && op.Op == "write" && op.Timeout() && unsent(op)
+	return errors.As(err, &op) && op.Op == "write" && op.Timeout() && neverWritten(op)
 }
 
 // torn returns the error of a command in a pipeline. If writing that failed in the middle, its beginning may have arrived,
@@ -193,6 +193,7 @@ var (
 		Class: core.ClassBusy,
 		Err:   fmt.Errorf("redisstore: the queue for the server is full: %d calls of this process wait", maxWaiting),
 	}
+	// errBusy is errNotSent of a server that answers others.
 	errBusy = &core.StoreError{
 		Class: core.ClassBusy,
 		Err:   errors.New("redisstore: too many calls queued ahead of this one"),
@@ -202,13 +203,16 @@ var (
 		Class: core.ClassBusy,
 		Err:   errors.New("redisstore: too late to ask the server: this process was stopped, or is short of processors"),
 	}
+	// errNotSent is the failure of a call that found no flight in time, because those under way were not answered.
 	errNotSent = &core.StoreError{
 		Class: core.ClassTimeout,
 		Err:   fmt.Errorf("redisstore: not sent, as the server has not answered the calls before this one: %w", context.DeadlineExceeded),
 	}
+	// errOverdue is errNoAnswer in a process that is to blame for it: see overloadedSince.
 	errOverdue = &core.StoreError{
 		Class: core.ClassBusy, MaybeExecuted: true,
 		Err: errors.New("redisstore: the answer came too late, because this process asks for more than it can handle"),
 	}
-	errLate = &core.StoreError{Class: core.ClassTimeout, MaybeExecuted: true, Err: context.DeadlineExceeded}
+	// errNoAnswer is the failure of a call whose answer did not come within its caller's time.
+	errNoAnswer = &core.StoreError{Class: core.ClassTimeout, MaybeExecuted: true, Err: context.DeadlineExceeded}
 )

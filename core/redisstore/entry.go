@@ -23,9 +23,9 @@ type entry struct {
 	// weight is the server's time that it takes, in half microseconds: everybody else on the server waits.
 	weight int64
 
-	// shares is true of a take that may be decided together with others, and program is that of its policy.
-	shares  bool
-	program *program
+	// mayShare is true of a take that one script may decide together with others, and program is that of its policy.
+	mayShare bool
+	program  *program
 
 	reply []int64
 	err   error
@@ -39,7 +39,7 @@ type entry struct {
 // that the caller before needed. Nearly always it is the same again, and a name costs an allocation. So a caller
 // that flies alone takes a passenger from the pool, too.
 func (p *passenger) enter(e *entry, t *core.Take, entered time.Time) *passenger {
-	p.entry, p.entered, p.decided, p.late, p.alone = *e, entered, false, nil, false
+	p.entry, p.entered, p.decided, p.lateErr, p.answerOnly = *e, entered, false, nil, false
 	p.owner = p
 	p.outcome.begin()
 	if t == nil {
@@ -167,12 +167,12 @@ func (c *call) retry(err error, texts *[]*script) bool {
 	return true
 }
 
-// settle gives an entry its reply or error, and wakes its passenger. It reports whether that one has left.
+// settle gives an entry its reply or error, and wakes its passenger. It reports whether that one had left before.
 func (e *entry) settle(reply []int64, err error) (left bool) {
 	e.reply, e.err = reply, err
 	switch p := e.owner; {
 	case p == nil:
-	case p.outcome.end(answer): // before its signal, which may be there already
+	case p.outcome.end(hasAnswer): // before its signal, which may be there already
 		p.wake()
 	default:
 		left = true

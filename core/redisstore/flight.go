@@ -16,15 +16,15 @@ import (
 // It is the context of its commands.
 type flight struct {
 	deadline
-	lane       *lane
-	sent       time.Time
-	trip       time.Duration // how long an answer takes at least, as far as is known
-	passengers []*passenger  // that were in it when it left, in the order in which they came
-	calls      []call        // those that are not settled
+	lane         *lane
+	sent         time.Time
+	shortestTrip time.Duration // the lane's when it left
+	passengers   []*passenger  // that were in it when it left, in the order in which they came
+	calls        []call        // those that are not settled
 
 	answered bool         // the server has answered something
 	failure  error        // of the others
-	late     []*passenger // whose callers have left with a take
+	left     []*passenger // that left with a take: answerLate reports to them
 	probe    func(error)  // not nil if the breaker waits for its report
 	observed *Flight      // nil if nobody observes flights
 
@@ -94,7 +94,7 @@ func (f *flight) relay() (next *flight) {
 	runtime.Gosched()
 	runtime.Gosched()
 	next = f.land(false, false)
-	if f.ended && f.late == nil {
+	if f.ended && f.left == nil {
 		return next
 	}
 	if next != nil { // it does not wait for what is sent again, nor for late answers
@@ -118,7 +118,7 @@ func (f *flight) rescue(panicking any) {
 
 // distant reports whether the server is so far away that a flight may leave too late for its answer. Nearly always there
 // is time: a flight leaves at once, unless the process is stopped or has no processor at that moment.
-func (f *flight) distant() bool { return f.trip > f.lane.node.store.grace }
+func (f *flight) distant() bool { return f.shortestTrip > f.lane.node.store.grace }
 
 // failLate lets all fail if it is too late to send anything, and reports whether it is.
 func (f *flight) failLate() bool {
@@ -131,7 +131,7 @@ func (f *flight) failLate() bool {
 
 // tooLate reports whether it is too late to send anything.
 func (f *flight) tooLate() bool {
-	return tooLate(time.Until(f.sent.Add(answerBy(f.lane.deadline))), f.trip, f.lane.node.store.grace)
+	return tooLate(time.Until(f.sent.Add(answerBy(f.lane.deadline))), f.shortestTrip, f.lane.node.store.grace)
 }
 
 // allowed asks the breaker whether it may leave.
@@ -163,7 +163,7 @@ func (f *flight) resend() {
 // end is called last of each flight, whatever has come of it.
 func (f *flight) end() {
 	l := f.lane
-	if f.late != nil {
+	if f.left != nil {
 		defer f.answerLate()
 	}
 	if !f.landed { // nothing was sent
@@ -275,7 +275,7 @@ func (f *flight) collect(failed error) {
 			again = append(again, c.distribute(f, reply)...)
 		case c.shared != nil && len(c.rows) > 1 && f.lane.node.refusesKeys(err):
 			c.each(func(p *passenger) { again = append(again, call{entry: &p.entry}) })
-		case (!late(err) || f.parent.Err() == nil && !f.tooLate()) && c.retry(err, &texts): // none that is too late
+		case (!lateWrite(err) || f.parent.Err() == nil && !f.tooLate()) && c.retry(err, &texts): // none that is too late
 			rest = append(rest, *c)
 		case f.lane.node.redirects(err) && f.pipelined:
 			f.answered = true
@@ -301,7 +301,7 @@ func (f *flight) collect(failed error) {
 // judge returns what the failure of a call means, and keeps the worst of them for the breaker.
 func (f *flight) judge(c *call, err error) error {
 	verdict := classify(err)
-	if late(err) || verdict.Class == core.ClassTimeout && f.lane.overloadedSince(f.sent) { // which says nothing about the server
+	if lateWrite(err) || verdict.Class == core.ClassTimeout && f.lane.overloadedSince(f.sent) { // which says nothing about the server
 		verdict.Class = core.ClassBusy
 	}
 	verdict.MaybeExecuted = verdict.MaybeExecuted || c.lost
@@ -315,8 +315,8 @@ func (f *flight) judge(c *call, err error) error {
 
 // settle gives an entry its reply or error. One whose caller has left with a take has them last: see answerLate.
 func (f *flight) settle(e *entry, reply []int64, err error) {
-	if e.settle(reply, err) && e.owner.late != nil {
-		f.late = append(f.late, e.owner)
+	if e.settle(reply, err) && e.owner.lateErr != nil {
+		f.left = append(f.left, e.owner)
 	}
 }
 
@@ -333,7 +333,7 @@ func (f *flight) settleAll(c *call, reply []int64, err error) {
 // have their answers and the lane has its next flight, which do not wait for the functions that are called here, and
 // take no part in a panic of one.
 func (f *flight) answerLate() {
-	for _, p := range f.late {
+	for _, p := range f.left {
 		func() {
 			defer func() { _ = recover() }() // it is nobody's who could see it: see core.LateError
 			p.settleLate()

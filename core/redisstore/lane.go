@@ -40,13 +40,13 @@ type lane struct {
 	timer    *time.Timer
 	timerAt  time.Time // when it fires, or zero
 
-	trip         time.Duration    // a round trip, smoothed
+	smoothedTrip time.Duration    // the average round trip, by exponential smoothing
 	shortest     [2]time.Duration // the shortest of this window of flights, and of the one before
 	shortestTrip time.Duration    // of both, or 0 if nothing has been answered yet
 	answers      uint64           // how many flights were answered
 	answeredAt   moment           // the last of them
 	overloaded   moment           // when the process last had more to do than it or the server can: see overloadedSince
-	crowdedAt    moment           // when so many waited last that the flights had no room for all
+	noRoomAt     moment           // when more than the flights have room for waited last
 }
 
 // maxWaiting is the number of passengers that may wait for one server, which takes them about 50 ms. They hold less than
@@ -89,9 +89,9 @@ func (l *lane) ask(ctx context.Context, now time.Time, e *entry, t *core.Take, r
 			l.out++
 			l.inFlight++
 		}
-		trip := l.shortestTrip
+		shortestTrip := l.shortestTrip
 		l.unlock(gate)
-		f := &flight{lane: l, own: p.entry, sent: now, trip: trip, entries: 1, aside: aside}
+		f := &flight{lane: l, own: p.entry, sent: now, shortestTrip: shortestTrip, entries: 1, aside: aside}
 		f.own.owner = nil
 		p.release()
 		f.only[0].entry = &f.own
@@ -126,9 +126,9 @@ func (l *lane) admit(p *passenger, patience time.Duration) (watching bool) {
 }
 
 // together lets the passengers of one caller wait, and so leave in one flight unless there are too many, or others wait.
-// If alone is true and no flight is out, it flies with them itself. It returns how long they may wait for a flight. One
+// If mayFly is true and no flight is out, it flies with them itself. It returns how long they may wait for a flight. One
 // for which there is no room is settled.
-func (l *lane) together(ctx context.Context, now time.Time, patience time.Duration, ps []*passenger, alone bool) (limit time.Duration, err error) {
+func (l *lane) together(ctx context.Context, now time.Time, patience time.Duration, ps []*passenger, mayFly bool) (limit time.Duration, err error) {
 	if l.trouble.Load() != nil && l.shut() {
 		return 0, refused(errOpen)
 	}
@@ -144,8 +144,8 @@ func (l *lane) together(ctx context.Context, now time.Time, patience time.Durati
 	for _, p := range ps {
 		weight += p.weight
 	}
-	if alone && patience == l.deadline && l.out == 0 && len(ps) <= l.maxEntries && weight <= l.maxWeight {
-		f := &flight{lane: l, sent: now, trip: l.shortestTrip, passengers: ps, entries: len(ps)}
+	if mayFly && patience == l.deadline && l.out == 0 && len(ps) <= l.maxEntries && weight <= l.maxWeight {
+		f := &flight{lane: l, sent: now, shortestTrip: l.shortestTrip, passengers: ps, entries: len(ps)}
 		l.out++
 		l.inFlight += f.entries
 		l.unlock(gate)
@@ -161,7 +161,7 @@ func (l *lane) together(ctx context.Context, now time.Time, patience time.Durati
 	}
 	for _, p := range ps {
 		if l.queue.Len() < maxWaiting || l.makeRoom(p.policy) {
-			p.alone = !l.admit(p, patience)
+			p.answerOnly = !l.admit(p, patience)
 		} else {
 			p.settle(nil, errFull)
 		}
@@ -208,7 +208,7 @@ func (l *lane) enqueue(p *passenger) {
 	if p.outOfOrder = l.newest.Sub(p.entered) > pollEvery(l.deadline); !p.outOfOrder {
 		l.newest = p.entered
 	}
-	p.watching = l.trip >= watchAfter/2
+	p.watching = l.smoothedTrip >= watchAfter/2
 	l.add(p)
 }
 
@@ -252,12 +252,12 @@ func (l *lane) leave(p *passenger) (unsent, busy bool) {
 	l.queue.Remove(&p.place)
 	answered, many := l.answers > p.answers, l.queue.Len() >= l.maxOut*DefaultMaxKeys // if not so many, a connection may be dead
 	if many {
-		l.crowdedAt.set(time.Now())
+		l.noRoomAt.set(time.Now())
 		if answered {
 			l.overloaded.set(time.Now())
 		}
 	}
-	return true, answered || l.crowdedAt.after(p.entered) && l.answeredAt.ago() < staleFor
+	return true, answered || l.noRoomAt.after(p.entered) && l.answeredAt.ago() < staleFor
 }
 
 // depart lets flights leave as long as there is one that is to. l is locked.
@@ -280,7 +280,7 @@ func (l *lane) next(now time.Time) *flight {
 	if l.dismiss(now); l.queue.Len() == 0 {
 		return nil
 	}
-	f := &flight{lane: l, sent: now, trip: l.shortestTrip, passengers: l.queue.Fill(l.maxEntries, l.maxWeight, takeWeight)}
+	f := &flight{lane: l, sent: now, shortestTrip: l.shortestTrip, passengers: l.queue.Fill(l.maxEntries, l.maxWeight, takeWeight)}
 	f.waited, f.entries = now.Sub(f.passengers[0].entered), len(f.passengers)
 	l.out++
 	l.inFlight += f.entries
@@ -335,9 +335,9 @@ func (f *flight) land(answered, stay bool) (next *flight) {
 		l.shortest[0] = min(l.shortest[0], took)
 		l.answeredAt.set(f.sent.Add(took))
 		if l.answers++; l.answers == 1 {
-			l.trip, l.shortest[1] = took, took
+			l.smoothedTrip, l.shortest[1] = took, took
 		}
-		l.trip += (took - l.trip) / 8
+		l.smoothedTrip += (took - l.smoothedTrip) / 8
 		// If the process was short of processors when the first answers came, all seem to take longer than half of a
 		// caller's time, and nobody would ask any more, and find out that they do not.
 		l.shortestTrip = min(l.shortest[0], l.shortest[1], answerBy(l.deadline)/2)

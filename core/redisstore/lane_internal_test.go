@@ -146,7 +146,7 @@ func TestTimePasses(t *testing.T) {
 	l.mu.Unlock()
 	require.NotNil(t, f, "which never lands")
 	_, err := first.wait(t.Context(), l, l.deadline/2, l.deadline, nil)
-	require.ErrorIs(t, err, errLate)
+	require.ErrorIs(t, err, errNoAnswer)
 	_, err = l.ask(t.Context(), time.Now(), &entry{key: "waits"}, nil, nil)
 	require.True(t, errors.Is(err, errNotSent) || errors.Is(err, errPaused), "%v", err) // if the machine is that busy
 	assert.Zero(t, l.queue.Len())
@@ -179,7 +179,7 @@ func TestPassengersLeaveInTime(t *testing.T) {
 						l.mu.Unlock()
 						require.NotNil(t, f, "which never lands")
 						_, err := p.wait(t.Context(), l, own/2, own, nil)
-						require.ErrorIs(t, err, errLate)
+						require.ErrorIs(t, err, errNoAnswer)
 						l.untrack(f)
 						if before < own {
 							assert.GreaterOrEqual(t, time.Since(p.entered), answerBy(own))
@@ -318,7 +318,7 @@ func TestEqualCallsThatWait(t *testing.T) {
 		l.mu.Lock() // for the timer, too
 		var all []*passenger
 		for _, key := range "c" + others {
-			e := &entry{script: program.take, args: program.unit, weight: program.weight, shares: true, program: program}
+			e := &entry{script: program.take, args: program.unit, weight: program.weight, mayShare: true, program: program}
 			p := passengers.Get().(*passenger).enter(e, &core.Take{Policy: policy, Key: string(key), Cost: 1}, time.Now())
 			l.add(p)
 			all = append(all, p)
@@ -531,7 +531,7 @@ func TestRefusedLetOthersGoFirst(t *testing.T) { //nolint:paralleltest // it tak
 		"without a server": {func(l *lane) {
 			l.trouble.Store(open)
 			for range openAfter {
-				l.report(nil, errLate)
+				l.report(nil, errNoAnswer)
 			}
 		}, 0, errOpen},
 	} {

@@ -47,12 +47,12 @@ func TestPanicOfLateAnswer(t *testing.T) {
 	first, last := f.passengers[0], f.passengers[4]
 	called := 0
 	for _, p := range f.passengers[1:4] {
-		p.late = new(core.LateError)
-		require.True(t, p.outcome.end(quit))
-		p.late.Then(func(core.Result, error) {
+		p.lateErr = new(core.LateError)
+		require.True(t, p.outcome.end(hasQuit))
+		p.lateErr.Then(func(core.Result, error) {
 			if called++; called == 1 {
-				assert.True(t, last.outcome.answered(), "it waits for others")
-				require.True(t, first.outcome.answered())
+				assert.True(t, last.outcome.is(hasAnswer), "it waits for others")
+				require.True(t, first.outcome.is(hasAnswer))
 				first.enter(&entry{}, nil, time.Now()) // of another caller
 			}
 			panic("late")
@@ -60,6 +60,6 @@ func TestPanicOfLateAnswer(t *testing.T) {
 	}
 	assert.Nil(t, f.relay())
 	assert.Equal(t, 3, called)
-	assert.False(t, first.outcome.answered(), "nobody has answered the other caller")
+	assert.False(t, first.outcome.is(hasAnswer), "nobody has answered the other caller")
 	assert.NoError(t, first.err)
 }

@@ -171,7 +171,7 @@ func (l *lane) addStats(into *stats.Traffic) {
 	defer l.mu.Unlock()
 	into.Waiting += l.queue.Len()
 	into.Out += l.out + len(l.asides)
-	into.RoundTrip = max(into.RoundTrip, l.trip)
+	into.RoundTrip = max(into.RoundTrip, l.smoothedTrip)
 }
 
 // state returns the state of a breaker.

@@ -13,14 +13,14 @@ import (
 // if it had never been there, and out of a flight without its answer, charged or not.
 type passenger struct {
 	entry
-	entered time.Time
-	woken   chan struct{} // receives a signal when there is an answer, or its time may be over
-	outcome outcome
-	late    *core.LateError // of one that has left a flight with a take
-	alone   bool            // one of many waits for its answer alone at first: see await
-	timer   *time.Timer     // used if the lane's does not do for it
+	entered    time.Time
+	woken      chan struct{} // receives a signal when there is an answer, or its time may be over
+	outcome    outcome
+	lateErr    *core.LateError // returned to a caller that left a flight with a take; reports later what became of that
+	answerOnly bool            // of one of many: it waits for its answer alone at first, see await
+	timer      *time.Timer     // used if the lane's does not do for it
 
-	take    core.Take // of an entry that shares
+	take    core.Take // of an entry that may share
 	decided bool      // together with others, so that there is no reply, but res
 	res     core.Result
 
@@ -39,20 +39,20 @@ type passenger struct {
 	lastProgram *program
 }
 
-// outcome is the end of a passenger's wait: an answer, or quitting before. The first one counts.
+// outcome is the state of a passenger's wait. An answer or quitting ends it, whichever comes first.
 type outcome struct{ state atomic.Uint32 }
 
 const (
 	waiting uint32 = iota
-	answer
-	quit
+	hasAnswer
+	hasQuit
 )
 
 // begin is for a wait that is to come.
 func (o *outcome) begin() { o.state.Store(waiting) }
 
-// answered reports whether there is an answer.
-func (o *outcome) answered() bool { return o.state.Load() == answer }
+// is reports whether the wait has come to that state.
+func (o *outcome) is(state uint32) bool { return o.state.Load() == state }
 
 // end reports whether the wait has ended as given, which is then for good.
 func (o *outcome) end(as uint32) bool { return o.state.CompareAndSwap(waiting, as) }
@@ -99,10 +99,10 @@ func (p *passenger) answer(timed bool, res *core.Result) ([]int64, error) {
 // quit leaves a flight with an error, unless the answer comes at this moment.
 func (p *passenger) quit(timed bool, res *core.Result, err error) ([]int64, error) {
 	if p.take.Cost > 0 {
-		p.late = &core.LateError{Err: err}
-		err = p.late
+		p.lateErr = &core.LateError{Err: err}
+		err = p.lateErr
 	}
-	if !p.outcome.end(quit) {
+	if !p.outcome.end(hasQuit) {
 		return p.answer(timed, res)
 	}
 	return nil, err
@@ -127,5 +127,5 @@ func (p *passenger) settleLate() {
 	if err != nil {
 		res = core.Result{}
 	}
-	p.late.Answer(res, err)
+	p.lateErr.Answer(res, err)
 }

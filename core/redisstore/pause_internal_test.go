@@ -51,7 +51,7 @@ func TestNothingIsAskedInVain(t *testing.T) {
 			program, err := s.programs.of(s.names, policy)
 			require.NoError(t, err)
 			take := core.Take{Policy: policy, Key: "k", Cost: 1}
-			e := entry{policy: policy, script: program.take, args: program.unit, shares: true, program: program}
+			e := entry{policy: policy, script: program.take, args: program.unit, mayShare: true, program: program}
 			came := time.Now().Add(-c.stopped)
 			notAsked := func(err error) {
 				t.Helper()
@@ -78,7 +78,7 @@ func TestNothingIsAskedInVain(t *testing.T) {
 			l.out++
 			l.inFlight++
 			l.mu.Unlock()
-			alone := &flight{lane: l, own: e, sent: came, trip: c.trip, entries: 1}
+			alone := &flight{lane: l, own: e, sent: came, shortestTrip: c.trip, entries: 1}
 			alone.only[0].entry, alone.calls = &alone.own, alone.only[:]
 			alone.fly(t.Context())
 			notAsked(alone.own.err)
@@ -90,7 +90,7 @@ func TestNothingIsAskedInVain(t *testing.T) {
 			l.enqueue(p)
 			f := l.next(came)
 			require.NotNil(t, f)
-			f.sent, f.trip = came, c.trip
+			f.sent, f.shortestTrip = came, c.trip
 			l.mu.Unlock()
 			l.run(f)
 			_, err = p.wait(t.Context(), l, l.deadline/2, l.deadline, &res)

@@ -112,7 +112,7 @@ func (n *node) takeAll(program *program, takes []core.Take, keys int) (admitted,
 		p := &all[i]
 		p.entry = entry{
 			key: program.name(take.Key), script: program.take, args: program.unit,
-			shares: true, program: program, owner: p,
+			mayShare: true, program: program, owner: p,
 		}
 		p.take = take
 		f.passengers = append(f.passengers, p)

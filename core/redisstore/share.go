@@ -29,7 +29,7 @@ func (p *passenger) equal(o *passenger) bool {
 
 // alike reports whether a server decides for both at once as if they were one.
 func (p *passenger) alike(o *passenger) bool {
-	return p.shares && o.shares && p.key == o.key && p.equal(o)
+	return p.mayShare && o.mayShare && p.key == o.key && p.equal(o)
 }
 
 // group makes calls of passengers, as few as it takes: of up to so many keys each. What is asked of one key is asked in
@@ -54,7 +54,7 @@ func (f *flight) group(keys int) {
 			last = before.call // that has the key last
 		}
 		p.call = -1
-		if p.shares {
+		if p.mayShare {
 			p.call = f.company(p, last, keys)
 		}
 		if p.call < 0 {
@@ -103,7 +103,7 @@ func (t *keyTable) swap(all []*passenger, i int) (before *passenger) {
 
 // company returns the call that a passenger can be part of, not before the last one that has its key, or -1.
 func (f *flight) company(p *passenger, last, keys int) int {
-	fits := func(i int) bool { return f.calls[i].entry.shares && f.calls[i].entry.owner.equal(p) }
+	fits := func(i int) bool { return f.calls[i].entry.mayShare && f.calls[i].entry.owner.equal(p) }
 	if last >= 0 && fits(last) {
 		return last
 	}

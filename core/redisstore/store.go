@@ -315,9 +315,9 @@ func (s *Store) Take(ctx context.Context, t core.Take) (res core.Result, err err
 			return res, nil
 		}
 	}
-	e := entry{policy: t.Policy, script: p.take, args: p.unit, weight: p.weight, shares: true, program: p}
+	e := entry{policy: t.Policy, script: p.take, args: p.unit, weight: p.weight, mayShare: true, program: p}
 	if t.AtMost {
-		e.shares, e.script = false, p.upTo
+		e.mayShare, e.script = false, p.upTo
 	}
 	n := s.only
 	if n == nil {
@@ -489,9 +489,9 @@ type oneOfMany struct {
 // entry returns the entry for a take that was not asked for before.
 func (m *oneOfMany) entry() entry {
 	p, t := m.program, m.take
-	e := entry{policy: t.Policy, script: p.take, args: p.unit, weight: p.weight, shares: true, program: p}
+	e := entry{policy: t.Policy, script: p.take, args: p.unit, weight: p.weight, mayShare: true, program: p}
 	if t.AtMost {
-		e.shares, e.script = false, p.upTo
+		e.mayShare, e.script = false, p.upTo
 	}
 	if p.unit == nil || !isUnit(t) {
 		e.args = takeArguments(t, m.guess)
@@ -558,7 +558,7 @@ func (s *Store) askMany(ctx context.Context, now time.Time, r *room) {
 func (s *Store) settleOne(ctx context.Context, now time.Time, patience time.Duration, c *crowd, m *oneOfMany) (again bool) {
 	var reply []int64
 	var err error
-	if p := m.passenger; p.outcome.answered() {
+	if p := m.passenger; p.outcome.is(hasAnswer) {
 		reply, err = p.answer(false, m.res)
 	} else {
 		if time.Since(now) >= answerBy(patience) { // the time of one before is over, and so is that of all
@@ -566,7 +566,7 @@ func (s *Store) settleOne(ctx context.Context, now time.Time, patience time.Dura
 			defer stop()
 			ctx = over
 		}
-		reply, err = p.await(ctx, c.lane, p.alone, c.limit, patience, m.res)
+		reply, err = p.await(ctx, c.lane, p.answerOnly, c.limit, patience, m.res)
 	}
 	m.passenger = nil
 	again, m.err = s.conclude(m.node, m.program, m.take, m.res, reply, err, now)

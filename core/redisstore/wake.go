@@ -79,11 +79,11 @@ func grace(limit time.Duration) time.Duration { return pollsLate * pollEvery(lim
 // tooLate reports whether an answer that takes a round trip would come after its caller, which has so much time left,
 // has stopped waiting: what is asked all the same would be charged for nothing. A caller whose time was over before
 // the process came to ask goes on polling for the grace.
-func tooLate(left, trip, grace time.Duration) bool {
-	if left <= 0 {
-		left = grace
+func tooLate(remaining, shortestTrip, grace time.Duration) bool {
+	if remaining <= 0 {
+		remaining = grace
 	}
-	return trip > left
+	return shortestTrip > remaining
 }
 
 // stopped reports whether something that should have taken no longer than limit took so much more that it says nothing
@@ -101,7 +101,7 @@ func (l *lane) queueLimit(patience time.Duration) time.Duration {
 const tripWindow = 64
 
 // maxQueueDelay returns how long a passenger may wait for company, although other flights are out.
-func (l *lane) maxQueueDelay() time.Duration { return max(l.trip/2, time.Millisecond) }
+func (l *lane) maxQueueDelay() time.Duration { return max(l.smoothedTrip/2, time.Millisecond) }
 
 // shouldDepart reports whether a flight is to leave for those who wait. There are some, and l is locked.
 func (l *lane) shouldDepart(now time.Time) bool {
@@ -221,12 +221,12 @@ func (l *lane) wakeDue(now time.Time) {
 	}
 }
 
-// await is wait for a passenger that, if alone is true, waits for its answer alone until it is woken to do more.
+// await is wait for a passenger that, if answerOnly is true, waits for its answer and nothing else until it is woken to do more.
 func (p *passenger) await(
-	ctx context.Context, l *lane, alone bool, queueLimit, patience time.Duration, res *core.Result,
+	ctx context.Context, l *lane, answerOnly bool, queueLimit, patience time.Duration, res *core.Result,
 ) ([]int64, error) {
-	if alone {
-		if <-p.woken; p.outcome.answered() {
+	if answerOnly {
+		if <-p.woken; p.outcome.is(hasAnswer) {
 			return p.answer(false, res)
 		}
 		p.wake() // the signal may have been that its time is over
@@ -254,7 +254,7 @@ func (p *passenger) wait(ctx context.Context, l *lane, queueLimit, patience time
 		case <-ctx.Done():
 			quits = true
 		}
-		if p.outcome.answered() {
+		if p.outcome.is(hasAnswer) {
 			return p.answer(timer != nil, res)
 		}
 		waited := time.Since(p.entered)
@@ -278,7 +278,7 @@ func (p *passenger) wait(ctx context.Context, l *lane, queueLimit, patience time
 				continue
 			}
 		}
-		var err error = errLate
+		var err error = errNoAnswer
 		switch {
 		case errors.Is(ctx.Err(), context.Canceled):
 			err = ctx.Err()
