@@ -58,7 +58,7 @@ end
 // for the extremes of every number.
 func TestScriptsUnderPlainLua(t *testing.T) {
 	const seed = 1
-	each := hurried(5000, 1000)
+	each := hurried(5000, 200)
 	var cases []portabilityCase
 	for _, a := range storetest.Algorithms() {
 		cases = append(cases, record(t, seed, each, a)...)

@@ -281,7 +281,8 @@ func flights(cases []portabilityCase, rng *rand.Rand) (out []flight) {
 // One call for many keys and many calls decides as single calls do, one after the other:
 // all fields of their results, and what is stored.
 func TestTakesUnderPlainLua(t *testing.T) {
-	const each, seed = 1200, 2
+	const seed = 2
+	each := hurried(1200, 100)
 	var cases []portabilityCase
 	for _, a := range storetest.Algorithms() {
 		cases = append(cases, record(t, seed, each, a)...)

@@ -15,6 +15,7 @@ import (
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/internal/algo"
 	"github.com/weir-go/weir/core/storetest"
+	"github.com/weir-go/weir/internal/race"
 )
 
 func memory(t testing.TB) core.Store {
@@ -45,13 +46,17 @@ func TestAlgorithms(t *testing.T) {
 }
 
 func TestCompare(t *testing.T) {
+	operations := 2000
+	if race.Enabled { // nothing here is concurrent
+		operations = 400
+	}
 	for seed := range uint64(40) {
-		storetest.Compare(t, memory(t), storetest.Reference(), seed, 2000)
+		storetest.Compare(t, memory(t), storetest.Reference(), seed, operations)
 	}
 	for _, a := range storetest.Algorithms() {
 		t.Run(a.String(), func(t *testing.T) {
 			for seed := range uint64(4) {
-				storetest.Compare(t, memory(t), storetest.Reference(), seed, 5000, a)
+				storetest.Compare(t, memory(t), storetest.Reference(), seed, 2*operations, a)
 			}
 		})
 	}
@@ -114,6 +119,9 @@ func (c census) Refund(ctx context.Context, refunds []core.Refund) error {
 
 // Operations that do not reach what they are to compare would agree on anything.
 func TestCompareReachesEverything(t *testing.T) {
+	if race.Enabled {
+		t.Skip("the race detector slows it down, and nothing here is concurrent")
+	}
 	type reach struct {
 		algorithms []core.Algorithm
 		more       []string

@@ -14,6 +14,19 @@
 //	server := grpc.NewServer(grpc.MaxRecvMsgSize(1 << 20))
 //	service.Register(server)
 //
+// # The configuration
+//
+// A [Directory] has it in files, and [Server.Follow] loads them again when they change; Directory.Prefix and
+// SkipDotFiles select files. An [XDS] is a server that sends it, with XDS.TLS, NodeMetadata, Connect and MaxMessage, and
+// [Server.FollowXDS] takes it from there. In the [Config], MergeDomains lets several files have one domain, and
+// NearLimit, Metadata, Quota and ChargeAll change what is counted and answered.
+//
+// # Health
+//
+// The health service of gRPC, and /healthcheck, say whether there is a configuration: Config.StartHealthy and
+// NeedDomains change that, [Server.SetHealthy] adds what else the service needs, and [Server.Drain] makes it unhealthy
+// before the program ends. [Server.ResetHandler] is for those who may lift limits.
+//
 // # What is charged
 //
 // The descriptors of a request are asked for together, in one round trip. Either each of them is charged, or none: what

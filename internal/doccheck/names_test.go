@@ -18,7 +18,7 @@ import (
 // public lists the packages that users import.
 var public = []string{
 	"core", "core/enforce", "core/explain", "core/follow", "core/guard", "core/policies", "core/policies/filesource", "core/policies/redissource", "core/rediscell", "core/redisstore", "core/stats", "core/storetest", "lua",
-	"keyfunc", "nethttp", "nethttp/obey", "ginmw", "echomw", "echo5mw", "fibermw", "fiber3mw", "grpcmw", "observe", "observe/inspect", "observe/promweir", "observe/otelweir",
+	"keyfunc", "nethttp", "nethttp/gateway", "nethttp/obey", "ginmw", "echomw", "echo5mw", "fibermw", "fiber3mw", "grpcmw", "grpcmw/envoyrls", "observe", "observe/inspect", "observe/promweir", "observe/otelweir",
 }
 
 // Methods by which the standard library uses a value need no example.
@@ -28,9 +28,10 @@ var standard = regexp.MustCompile(`\.(?:Error|Unwrap|String|MarshalText|Unmarsha
 // if it is a type, some name of which it is the type.
 func TestNamesAreShown(t *testing.T) {
 	t.Parallel()
-	shown := shownTexts(t)
+	shown := wordsOf(shownTexts(t))
 	for _, dir := range public {
-		names, page := exported(t, dir)
+		names, text := exported(t, dir)
+		page := wordsOf(text)
 		for _, name := range slices.Sorted(maps.Keys(names)) {
 			found := func(name string) bool { return isShown(name, filepath.Base(dir), shown, page) }
 			if standard.MatchString(name) || found(name) || slices.ContainsFunc(names[name], found) {
@@ -46,13 +47,30 @@ func TestNamesAreShown(t *testing.T) {
 
 // isShown reports whether a name of a package, such as "Parse" or "Limit.Burst", stands in a text of others, or on the
 // page of the package itself. A method or a field is found by its name alone.
-func isShown(name, pkg, texts, page string) bool {
+func isShown(name, pkg string, texts, page words) bool {
 	if _, member, ok := strings.Cut(name, "."); ok {
-		return regexp.MustCompile(`\b`+member+`\b`).MatchString(texts) || strings.Contains(page, member)
+		return texts[member] || page[member]
 	}
-	return regexp.MustCompile(`\b`+pkg+`\.`+name+`\b`).MatchString(texts) || regexp.MustCompile(`\b`+name+`\b`).MatchString(page) ||
-		regexp.MustCompile(`\bExample`+name+`\b`).MatchString(texts)
+	return texts[pkg+"."+name] || page[name] || texts["Example"+name]
 }
+
+// words are the words of a text, and its pairs such as "core.Parse".
+type words map[string]bool
+
+func wordsOf(text string) words {
+	all := words{}
+	last, end := "", -1
+	for _, at := range word.FindAllStringIndex(text, -1) {
+		w := text[at[0]:at[1]]
+		if all[w] = true; end+1 == at[0] && end > 0 && text[end] == '.' {
+			all[last+"."+w] = true
+		}
+		last, end = w, at[1]
+	}
+	return all
+}
+
+var word = regexp.MustCompile(`\w+`)
 
 // shownTexts returns the code of all documents, examples and example programs.
 func shownTexts(t *testing.T) string {
@@ -195,7 +213,8 @@ func members(kind *doc.Type) (names []string) {
 
 func TestIsShown(t *testing.T) {
 	t.Parallel()
-	const texts, page = "f := core.Parse(text)\nx.Burst = 1\nfunc ExampleSet() {}\n", "Page shows [Take] and [Limit.Rate]."
+	texts := wordsOf("f := core.Parse(text)\nx.Burst = 1\nfunc ExampleSet() {}\n")
+	page := wordsOf("Page shows [Take] and [Limit.Rate].")
 	for name, want := range map[string]bool{
 		"Parse": true, "Pars": false, "Burst": false, "Limit.Burst": true, "Limit.Rate": true, "Limit.Period": false,
 		"Set": true, "Take": true, "Text": false,

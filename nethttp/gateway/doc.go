@@ -12,6 +12,8 @@
 //	...
 //	http.ListenAndServe("127.0.0.1:9090", check)
 //
+// [Nginx], [Forwarded] and [Envoy] are the styles: the headers in which a gateway says what the request is.
+//
 // The guard sees the request as the client sent it to the gateway: its method, path, host, headers and address, so that
 // keyfunc.IP is the client. The body never comes.
 //

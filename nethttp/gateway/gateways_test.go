@@ -24,6 +24,7 @@ import (
 
 	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/internal/gatewaytest"
+	"github.com/weir-go/weir/internal/race"
 	"github.com/weir-go/weir/keyfunc"
 	"github.com/weir-go/weir/nethttp"
 	"github.com/weir-go/weir/nethttp/gateway"
@@ -343,7 +344,7 @@ func TestGatewaysRefuseWhatTheGuardRefuses(t *testing.T) {
 			if i >= len(kinds) {
 				requests = 4000
 			}
-			if testing.Short() {
+			if testing.Short() || race.Enabled { // with which clients and guards take most of the time
 				requests = 1000
 			}
 			d := k.open(t, newGateway(t, newGuard(t, limits()), gateway.Options{Style: k.style, Deny: k.deny}), patient)

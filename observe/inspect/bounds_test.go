@@ -16,6 +16,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/guard"
+	"github.com/weir-go/weir/internal/race"
 	"github.com/weir-go/weir/keyfunc"
 	"github.com/weir-go/weir/nethttp"
 	"github.com/weir-go/weir/observe"
@@ -59,6 +60,9 @@ func busy(t testing.TB, policies, keys int) (h *handler, numbers *atomic.Pointer
 
 // However much there is, the page is small.
 func TestBounds(t *testing.T) {
+	if race.Enabled {
+		t.Skip("the race detector slows it down, and nothing here is concurrent")
+	}
 	h, _ := busy(t, 10_000, 20_000)
 	for format, least := range map[string]int{formatHTML: 50_000, formatText: 50_000, formatJSON: 50_000} {
 		w := httptest.NewRecorder()
