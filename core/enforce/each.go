@@ -71,9 +71,7 @@ func AllowEach(ctx context.Context, each []Each) (admitted bool, err error) {
 			a.asks = a.limiter.engine.waiters.askers.add(a.key)
 		}
 	}
-	if len(each) > 1 {
-		d.recall(ctx)
-	}
+	d.recall(ctx)
 	d.askAlone(ctx)
 	d.askTogether(ctx)
 	return !d.refused, d.err
@@ -119,13 +117,14 @@ func (d *decisions) release() {
 	oldDecisions.Put(d)
 }
 
-// recall decides where no store need be asked, and so is quick to find a refusal.
+// recall decides where no store need be asked, and so is quick to find a refusal. What a store remembers is of use beside
+// others alone: a store that is asked looks there itself.
 func (d *decisions) recall(ctx context.Context) {
 	for i := range d.admissions {
 		a := &d.admissions[i]
 		if a.limiter.answer != asks {
 			d.note(i, a.limiter.answer.fill(ctx, d.takes[i].Cost, &a.Result))
-		} else if store := a.limiter.engine.many; store != nil {
+		} else if store := a.limiter.engine.many; store != nil && len(d.each) > 1 {
 			if res, refused := store.Recall(d.takes[i]); refused {
 				a.Result = res
 				d.note(i, nil)

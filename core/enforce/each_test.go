@@ -256,6 +256,54 @@ func TestAllowEachAsksOnce(t *testing.T) {
 	})
 }
 
+// What a Source has blocked or made unlimited is decided as by Allow, without the store: alone and beside others.
+func TestAllowEachFollows(t *testing.T) {
+	var source atomic.Pointer[follow.Set]
+	source.Store(set("", "bad", follow.Blocked, "free", follow.Unlimited))
+	for name, store := range map[string]core.Store{"one at a time": unasked{t}, "at once": unaskedMany{unasked{t}}, "in process": newMemory(t, 0)} {
+		t.Run(name, func(t *testing.T) {
+			l := following(t, store, "job: 1/1h; wait 1h", enforce.Options{Source: &source})
+			for _, keys := range [][]string{{"free"}, {"bad"}, {"free", "free"}, {"bad", "bad"}, {"free", "bad"}, {"bad", "free", "free"}} {
+				var all []enforce.Each
+				for _, key := range keys {
+					all = append(all, enforce.Each{Limiter: l, Key: key, Cost: 3})
+				}
+				for range 2 { // the second call uses the memory of the first again
+					admitted, err := enforce.AllowEach(t.Context(), all)
+					require.NoError(t, err)
+					assert.Equal(t, !slices.Contains(keys, "bad"), admitted, "%v", keys)
+					for i, key := range keys {
+						want, err := l.AllowN(t.Context(), key, 3)
+						require.NoError(t, err)
+						if !admitted {
+							want.Taken = 0
+						}
+						assert.Equal(t, want, all[i].Result, "%v, number %d", keys, i)
+					}
+					for i := range all {
+						all[i].Trial = true
+					}
+					admitted, err = enforce.AllowEach(t.Context(), all)
+					require.NoError(t, err)
+					assert.True(t, admitted, "%v on trial", keys)
+					for i := range all {
+						all[i].Trial = false
+					}
+				}
+			}
+		})
+	}
+}
+
+// unaskedMany is a store that could decide about many takes at once, and must not be asked.
+type unaskedMany struct{ unasked }
+
+func (u unaskedMany) TakeMany(context.Context, []core.Take) ([]core.Result, error) {
+	return nil, u.asked()
+}
+
+func (u unaskedMany) Recall(core.Take) (core.Result, bool) { return core.Result{}, u.asked() == nil }
+
 // While the store fails, each goes by its fail word. An error gives back what the others have taken, and so does a
 // refusal what the store has charged without an answer, when that is known.
 func TestAllowEachWhileTheStoreFails(t *testing.T) {
