@@ -297,7 +297,7 @@ func (l Limit) form() string {
 }
 
 // shapes returns a text for the state of each of a policy's limits: its form, but no number that may change while the
-// state is kept. No letter of an algorithm follows a letter. Limits that are alike are told apart by their periods, and
+// state is kept. No letter of an algorithm follows a letter. Limits that are alike differ by their periods, and
 // where these are the same too, by all their numbers: if it were their order, one limit would go on with what another
 // has counted as soon as a change of the numbers puts them in another order.
 func shapes(limits []Limit, algorithms []algo.Algorithm) []string {

@@ -262,7 +262,7 @@ func TestPolicyShapes(t *testing.T) {
 		"":                  {"5 concurrent", "6 concurrent lease 1s", "6 concurrent; epoch 3"},
 		"g1s@3":             {"1/1s; epoch 3", "5/1s, 20 concurrent; epoch 3", "7/1s; fail local 1/4; shadow; epoch 3"},
 		"g1sf@999999999":    {"1/1s, 5/1m fixed-window; epoch 999999999"},
-		// Those that are alike are told apart.
+		// Those that are alike have different shapes.
 		"g1sg1m":                    {"1/1s, 5/1m", "7/1m, 3/1s"},
 		"g1s+5usg1m12s+5us":         {"1/1s, 5/1m burst 6, 9 concurrent; wait 5us"}, // of each
 		"g1sg1ml1s":                 {"1/1s, 5/1m, 1/1s leaky-bucket"},

@@ -25,7 +25,7 @@ func (p Policy) Spec() Spec { return Spec(p) }
 // TokenBucket it is the most tokens below zero, if any. Windows share their state whatever their numbers
 // are.
 //
-// Limits that are alike in this are told apart by their periods in microseconds, and if these are the same, by all
+// Limits that are alike in this differ by their periods in microseconds, and if these are the same, by all
 // their numbers: "f/1000000f/60000000" is the shape of 10/1s fixed-window and 100/1m fixed-window, for which other
 // rates keep the state and other periods start afresh. An epoch stands at the end: "g1s@3" is the shape of
 // 10/1s; epoch 3. Permits are kept apart and are not in it; see [Spec.PermitShape].

@@ -16,11 +16,11 @@ func (x *exchange) leave() {
 	}
 }
 
-// Unwrap is for http.ResponseController and echo.UnwrapResponse.
+// Unwrap lets http.ResponseController and echo.UnwrapResponse find the writer below.
 func (w writer) Unwrap() http.ResponseWriter { return w.Response }
 
 // Flush does nothing where the writer below cannot. That of the echo.Response panics.
 func (w writer) Flush() { _ = w.FlushError() }
 
-// FlushError is for http.ResponseController.
+// FlushError lets http.ResponseController flush.
 func (w writer) FlushError() error { return http.NewResponseController(w.ResponseWriter).Flush() }

@@ -25,5 +25,5 @@ func (w *writer) Write(p []byte) (int, error)       { return w.begin().Write(p) 
 func (w *writer) WriteString(s string) (int, error) { return w.begin().WriteString(s) }
 func (w *writer) Flush()                            { w.begin().Flush() }
 
-// Unwrap is for http.ResponseController.
+// Unwrap lets http.ResponseController find the writer below.
 func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -257,7 +257,7 @@ func TestFuncKinds(t *testing.T) {
 	assert.Empty(t, keyfunc.Func{}.Kinds())
 }
 
-// Keys of the peer's address are told apart from those that look behind it.
+// Keys of the peer's address differ from those that look behind it.
 func TestCountsPeer(t *testing.T) {
 	proxies := netip.MustParsePrefix("10.0.0.0/8")
 	for _, c := range []struct {

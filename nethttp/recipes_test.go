@@ -20,7 +20,7 @@ import (
 // hello stands for the program's own handlers.
 var hello = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") })
 
-// must is for mistakes that are the program's.
+// must panics on mistakes of the program.
 func must(g *guard.Guard, err error) *guard.Guard {
 	if err != nil {
 		panic(err)

@@ -57,7 +57,7 @@ type writer struct {
 	before    func() // is called before the header is sent
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap lets http.ResponseController find the writer below.
 func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // WriteHeader implements http.ResponseWriter.

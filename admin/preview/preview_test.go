@@ -121,7 +121,7 @@ func TestPreview(t *testing.T) {
 	assert.True(t, r.Keys[5].Unused)
 }
 
-// Processes of different code are told apart, and those that could not use a text go on with what they have.
+// Processes of different code count apart, and those that could not use a text go on with what they have.
 func TestPreviewOfDifferentCode(t *testing.T) {
 	t.Parallel()
 	m, s := memory(t)

@@ -19,7 +19,7 @@ type Ask struct {
 	AtMost bool
 	// Wait is the longest time that the caller would wait for its turn, as in [core.Take]. 0 means now or not at all.
 	Wait time.Duration
-	// Trial is for a limit that is tried out: the caller goes on at once, whatever Result.Delay says, and never calls
+	// Trial marks a limit that is tried out: the caller goes on at once, whatever Result.Delay says, and never calls
 	// [Admission.Wait]. Callers that do wait would otherwise keep turns for it that they could give back.
 	Trial bool
 }

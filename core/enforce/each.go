@@ -19,11 +19,11 @@ type Each struct {
 	Key    string
 	Cost   int64
 	AtMost bool
-	// Keep is for units that were used already: what is taken stays taken although another one refuses, and is asked for
+	// Keep marks units that were used already: what is taken stays taken although another one refuses, and is asked for
 	// although another one is known to refuse. With AtMost it charges as many as there are, and refuses if these are not
 	// all: with 10/1m and 8 used, a Cost of 5 leaves a Result.Taken of 2, and refuses.
 	Keep bool
-	// Trial is for a limit that is tried out: it counts, and its Result says what it would do, but it refuses nothing.
+	// Trial marks a limit that is tried out: it counts, and its Result says what it would do, but it refuses nothing.
 	// Nor is a store that fails under its "fail closed" an error.
 	Trial bool
 	// Result is the answer, which AllowEach fills in. It is zero, without an At, if it was not asked for because

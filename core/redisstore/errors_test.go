@@ -21,7 +21,7 @@ import (
 	"github.com/weir-go/weir/internal/redistest"
 )
 
-// Errors of the server are told apart, and none of them is tried again for long.
+// Errors of the server have different classes, and none of them is tried again for long.
 func TestServerErrors(t *testing.T) {
 	t.Parallel()
 	take := core.Take{Policy: core.MustParse("errors: 10/1h"), Key: "k", Cost: 1}
@@ -106,7 +106,7 @@ func TestServerErrors(t *testing.T) {
 	})
 }
 
-// What answers, and is no Redis, is told apart from a server that fails.
+// What answers, and is no Redis, has another class than a server that fails.
 func TestSenselessReply(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -380,7 +380,7 @@ func (l *lane) track(f *flight) {
 	l.setTimer(time.Now())
 }
 
-// untrack is for a flight whose passengers need the timer no more.
+// untrack drops a flight whose passengers need the timer no more.
 func (l *lane) untrack(f *flight) {
 	if f.tracked {
 		l.mu.Lock()

@@ -48,7 +48,7 @@ const (
 	hasQuit
 )
 
-// begin is for a wait that is to come.
+// begin prepares for a wait.
 func (o *outcome) begin() { o.state.Store(waiting) }
 
 // is reports whether the wait has come to that state.

@@ -310,5 +310,5 @@ func (s *site) empty(t *testing.T) {
 	require.NoError(t, s.admin().Del(t.Context(), s.filler(), s.filler()+":more").Err())
 }
 
-// filler is of the slot of a key that the server has.
+// filler returns a key in the slot of one that the server has.
 func (s *site) filler() string { return fmt.Sprintf("filler:{%s}", s.names[0]) }

@@ -119,7 +119,7 @@ func (top topology) calls(t *testing.T, command string) (n int64) {
 // what must come before it says that it does not. A busy machine does not use it up.
 const patient = 30 * time.Second
 
-// own is for a store on servers that are shared: nobody else has its keys, not even the
+// own returns the options of a store on servers that are shared: nobody else has its keys, not even the
 // same test when it runs again.
 func own() redisstore.Options {
 	return redisstore.Options{Deadline: patient, Prefix: rand.Text()}

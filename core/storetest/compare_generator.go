@@ -139,7 +139,7 @@ func (c *comparison) limit(algorithm core.Algorithm) core.Limit {
 }
 
 // changed is another limit that has the same state: with the same period, by which limits
-// that are alike are told apart, if so demanded.
+// that are alike differ, if so demanded.
 func (c *comparison) changed(l core.Limit, samePeriod bool) core.Limit {
 	if c.rng.IntN(4) == 0 {
 		return l

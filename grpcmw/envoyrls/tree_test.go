@@ -204,7 +204,7 @@ func TestDepth(t *testing.T) {
 	assert.Empty(t, found(t, tree, "d", entries[2:]...))
 }
 
-// TestUnderscores holds that what joined by "_" looks alike is told apart: keys, values, rules and counts.
+// TestUnderscores holds that what joined by "_" looks alike stays distinct: keys, values, rules and counts.
 func TestUnderscores(t *testing.T) {
 	t.Parallel()
 	tree := mustLoad(t, `

@@ -33,7 +33,7 @@ type Write struct {
 	Revision int64
 	// Create expects that there is none yet.
 	Create bool
-	// Reason is for the history.
+	// Reason stands in the history.
 	Reason string
 	// Force writes what services said they cannot use.
 	Force bool

@@ -164,5 +164,5 @@ func (a *answer) Write(p []byte) (int, error) {
 	return a.ResponseWriter.Write(p)
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap lets http.ResponseController find the writer below.
 func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }

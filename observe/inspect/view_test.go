@@ -55,7 +55,7 @@ STORE
 	assert.Equal(t, want, text[:len(want)])
 }
 
-// Each state of a server is told from the others.
+// Each state of a server looks different.
 func TestStates(t *testing.T) {
 	t.Parallel()
 	ms := func(n int) seconds { return inSeconds(time.Duration(n) * time.Millisecond) }
