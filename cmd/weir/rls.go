@@ -39,8 +39,9 @@ type rlsCommand struct {
 // The bounds of the servers. Envoy sends its requests over a few connections, each a stream.
 const (
 	maxRequest      = 1 << 20
-	maxStreams      = 10_000 // of a connection
-	streamWorkers   = 64     // goroutines that keep their stacks from one request to the next; more requests have new ones
+	maxMetadata     = 64 << 10 // of a request; gRPC itself takes 16 MiB
+	maxStreams      = 10_000   // of a connection
+	streamWorkers   = 64       // goroutines that keep their stacks from one request to the next; more requests have new ones
 	leastPingPeriod = 5 * time.Second
 	garbage         = 32 << 20 // bytes of memory that may wait to be collected, beside as much as is in use
 )
@@ -304,6 +305,7 @@ func (r *rls) grpcServer() *grpc.Server {
 	s := r.settings
 	options := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(maxRequest),
+		grpc.MaxHeaderListSize(maxMetadata),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.NumStreamWorkers(streamWorkers),
 		grpc.ConnectionTimeout(headerPatience),

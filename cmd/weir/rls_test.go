@@ -23,6 +23,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
 	grpcstatus "google.golang.org/grpc/status"
 
 	"github.com/weir-go/weir/core/policies"
@@ -211,6 +212,11 @@ func TestRLS(t *testing.T) {
 	assert.Equal(t, codes.ResourceExhausted, grpcstatus.Code(err))
 	_, err = p.ask(t, "edge", "path="+strings.Repeat("x", 5000))
 	assert.Equal(t, codes.InvalidArgument, grpcstatus.Code(err))
+	for size, fails := range map[int]bool{60 << 10: false, 65 << 10: true, 1 << 20: true} {
+		ctx := metadata.AppendToOutgoingContext(t.Context(), "x-large", strings.Repeat("x", size))
+		_, err := healthpb.NewHealthClient(p.conn).Check(ctx, new(healthpb.HealthCheckRequest))
+		assert.Equal(t, fails, err != nil, "%d bytes of metadata: %v", size, err)
+	}
 	assert.Equal(t, uint32(7), p.limit(t, "edge", "path=/b"))
 
 	// A second process shares the counts.
