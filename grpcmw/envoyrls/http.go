@@ -23,14 +23,15 @@ import (
 //   - /rlconfig has a line for each rule;
 //   - /metrics has the counters, as text for Prometheus.
 //
-// The last two show the configuration: let only those reach them who may see it.
+// The last two show the configuration: let only those reach them who may see it. What a page of another origin sends from
+// a browser, other than by GET and HEAD, is answered with 403: it must not use up limits where the browser can reach s.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/json", s.serveJSON)
 	mux.HandleFunc("/healthcheck", s.serveHealth)
 	mux.HandleFunc("/rlconfig", s.serveConfig)
 	mux.HandleFunc("/metrics", s.serveMetrics)
-	return mux
+	return http.NewCrossOriginProtection().Handler(mux)
 }
 
 func (s *Server) serveJSON(w http.ResponseWriter, r *http.Request) {
@@ -65,8 +66,11 @@ func (s *Server) serveJSON(w http.ResponseWriter, r *http.Request) {
 
 // ResetHandler returns a handler that forgets what was counted for the descriptors of a request, as [Server.Reset]
 // does: a RateLimitRequest in JSON, by POST. It answers 200 when all are forgotten, 400 for a request with a mistake or
-// a descriptor without a limit, and 500 if the store fails. Let only those reach it who may lift limits.
-func (s *Server) ResetHandler() http.Handler { return http.HandlerFunc(s.serveReset) }
+// a descriptor without a limit, 403 for what a page of another origin sends from a browser, and 500 if the store fails.
+// Let only those reach it who may lift limits.
+func (s *Server) ResetHandler() http.Handler {
+	return http.NewCrossOriginProtection().Handler(http.HandlerFunc(s.serveReset))
+}
 
 func (s *Server) serveReset(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost {

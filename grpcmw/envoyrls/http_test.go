@@ -64,6 +64,33 @@ func TestJSON(t *testing.T) {
 	require.Regexp(t, `"durationUntilReset":"[0-9.]+s"`, text)
 }
 
+// What a page of another origin makes a browser send changes nothing.
+func TestOtherOrigins(t *testing.T) {
+	s := newServer(t, envoyrls.Config{}, basic)
+	const body = `{"domain":"edge","descriptors":[{"entries":[{"key":"user","value":"ann"}]}]}`
+	send := func(h http.Handler, path, name, value string) int {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://limits.example"+path, strings.NewReader(body))
+		r.Header.Set(name, value)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w.Code
+	}
+	for path, h := range map[string]http.Handler{"/json": s.Handler(), "/reset": s.ResetHandler()} {
+		for value, name := range map[string]string{
+			"cross-site": "Sec-Fetch-Site", "same-site": "Sec-Fetch-Site", "https://evil.example": "Origin", "null": "Origin",
+		} {
+			require.Equal(t, 403, send(h, path, name, value), "%s: %s %s", path, name, value)
+		}
+	}
+	code, text := get(t, s.Handler(), "POST", "/json", body)
+	require.Equal(t, 200, code)
+	require.Contains(t, text, `"limitRemaining":2`, "nothing was counted before")
+	for value, name := range map[string]string{"same-origin": "Sec-Fetch-Site", "none": "Sec-Fetch-Site", "http://limits.example": "Origin"} {
+		require.Equal(t, 200, send(s.ResetHandler(), "/reset", name, value), value)
+		require.Equal(t, 200, send(s.Handler(), "/json", name, value), value)
+	}
+}
+
 func TestHealthcheck(t *testing.T) {
 	s, err := envoyrls.New(memory(t), envoyrls.Config{})
 	require.NoError(t, err)
