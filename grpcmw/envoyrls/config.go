@@ -41,8 +41,12 @@ type limitConfig struct {
 	broken     bool // how much it admits has been named as a mistake
 }
 
-// maxMistakes is the number of mistakes that an error lists.
-const maxMistakes = 50
+// The bounds of mistakes.
+const (
+	maxMistakes     = 50   // that an error lists
+	maxNoted        = 2000 // that are looked for
+	maxMistakeBytes = 1000 // of a mistake, and of the name of its source
+)
 
 // A mistake is something in a configuration that cannot be used.
 type mistake struct {
@@ -53,17 +57,20 @@ type mistake struct {
 
 func (m mistake) String() string {
 	if m.line == 0 {
-		return m.source + ": " + m.text
+		return short(m.source, maxMistakeBytes) + ": " + m.text
 	}
-	return fmt.Sprintf("%s:%d: %s", m.source, m.line, m.text)
+	return fmt.Sprintf("%s:%d: %s", short(m.source, maxMistakeBytes), m.line, m.text)
 }
 
 // mistakes are those of a whole configuration.
 type mistakes []mistake
 
 func (m *mistakes) add(source string, line int, format string, args ...any) {
-	*m = append(*m, mistake{source, line, fmt.Sprintf(format, args...)})
+	*m = append(*m, mistake{source, line, short(fmt.Sprintf(format, args...), maxMistakeBytes)})
 }
+
+// full reports whether there are so many that no more are looked for.
+func (m *mistakes) full() bool { return len(*m) >= maxNoted }
 
 // err returns an error with a line for each mistake, by source and line, or nil if there are none.
 func (m mistakes) err() error {
@@ -73,12 +80,16 @@ func (m mistakes) err() error {
 	slices.SortStableFunc(m, func(a, b mistake) int {
 		return cmp.Or(strings.Compare(a.source, b.source), cmp.Compare(a.line, b.line))
 	})
+	all := len(m)
 	m = slices.Compact(m) // what an alias repeats
 	lines := make([]error, 0, maxMistakes+1)
 	for _, each := range m[:min(len(m), maxMistakes)] {
 		lines = append(lines, errors.New(each.String()))
 	}
-	if more := len(m) - len(lines); more > 0 {
+	switch more := len(m) - len(lines); {
+	case all >= maxNoted:
+		lines = append(lines, fmt.Errorf("and more, which was not read because of %d mistakes before it", maxNoted))
+	case more > 0:
 		lines = append(lines, fmt.Errorf("and %d more mistakes", more))
 	}
 	return errors.Join(lines...)

@@ -101,15 +101,15 @@ func labelsOf(name string) (l labels) {
 	l.domain, rest, _ = strings.Cut(name, ".")
 	l.key1, rest, _ = strings.Cut(rest, ".")
 	l.key2, _, _ = strings.Cut(rest, ".")
-	return labels{short(l.domain), short(l.key1), short(l.key2)}
+	return labels{short(l.domain, maxLabel), short(l.key1, maxLabel), short(l.key2, maxLabel)}
 }
 
-// short returns a label, or the beginning of a long one.
-func short(label string) string {
-	if len(label) <= maxLabel {
-		return label
+// short returns a text, or the beginning of one that has more bytes.
+func short(text string, bytes int) string {
+	if len(text) <= bytes {
+		return text
 	}
-	return strings.ToValidUTF8(label[:maxLabel], "")
+	return strings.ToValidUTF8(text[:bytes], "")
 }
 
 // sanitized returns a name as it is in statsd: without ":" and "|", and with "_" in IPv4 addresses.

@@ -281,7 +281,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		var m mistakes
-		document, ok := file.parse(&m)
+		document, ok := (&reader{mistakes: &m}).file(file)
 		require.True(t, ok)
 		require.Empty(t, m)
 		again, err := load([]File{{Name: "again", Data: written(t, document)}}, false)

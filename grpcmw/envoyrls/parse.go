@@ -23,10 +23,11 @@ type File struct {
 	Data []byte
 }
 
-// The bounds of a file.
+// The bounds of files.
 const (
 	maxFile    = 16 << 20
-	maxItems   = 1 << 18 // of all lists of a file, of metadata and of what is merged; what an alias repeats counts again
+	maxNodes   = 1 << 21 // of all files together; see [reader.count]
+	nodeBytes  = 32      // of a text count as a node
 	maxNesting = 100     // of lists and objects
 )
 
@@ -34,50 +35,60 @@ const (
 func load(files []File, merge bool) (*tree, error) {
 	var m mistakes
 	var documents []domainConfig
+	r := &reader{mistakes: &m}
 	for _, f := range files {
-		if d, ok := f.parse(&m); ok {
+		if d, ok := r.file(f); ok {
 			documents = append(documents, d)
 		}
+	}
+	if r.full() {
+		return nil, m.err()
 	}
 	t := assemble(documents, merge, &m)
 	return t, m.err()
 }
 
-// parse reads the file. ok is false if nothing in it could be read.
-func (f File) parse(m *mistakes) (d domainConfig, ok bool) {
-	r := &reader{source: f.Name, mistakes: m}
+// reader reads the nodes of files. It goes on behind a mistake, so that all are found, up to a bound.
+type reader struct {
+	source   string // the name of the file
+	mistakes *mistakes
+	nodes    int // were read
+	depth    int
+}
+
+// file reads a file. ok is false if nothing in it could be read.
+func (r *reader) file(f File) (d domainConfig, ok bool) {
+	if r.full() {
+		return d, false
+	}
+	r.source = f.Name
 	if len(f.Data) > maxFile {
-		m.add(f.Name, 0, "the file has more than %d bytes; divide it, and merge the domains", maxFile)
+		r.mistakes.add(f.Name, 0, "the file has more than %d bytes; divide it, and merge the domains", maxFile)
 		return d, false
 	}
 	decoder := yaml.NewDecoder(bytes.NewReader(f.Data))
 	var document, another yaml.Node
 	switch err := decoder.Decode(&document); {
 	case errors.Is(err, io.EOF):
-		m.add(f.Name, 0, "the file is empty; give a domain and its descriptors")
+		r.mistakes.add(f.Name, 0, "the file is empty; give a domain and its descriptors")
 		return d, false
 	case err != nil:
 		r.syntax(err)
 		return d, false
 	}
 	if err := decoder.Decode(&another); err == nil {
-		m.add(f.Name, another.Line, "a second document begins here; give each domain a file of its own")
+		r.mistakes.add(f.Name, another.Line, "a second document begins here; give each domain a file of its own")
 	} else if !errors.Is(err, io.EOF) {
 		r.syntax(err)
 	}
 	return r.domain(document.Content[0]), true
 }
 
-// reader reads the nodes of a file. It goes on behind a mistake, so that all are found.
-type reader struct {
-	source   string
-	mistakes *mistakes
-	items    int
-	depth    int
-}
-
+// wrong notes a mistake. Behind the last node that may be read there are none: what is missing may be there.
 func (r *reader) wrong(n *yaml.Node, format string, args ...any) {
-	r.mistakes.add(r.source, n.Line, format, args...)
+	if !r.full() {
+		r.mistakes.add(r.source, n.Line, format, args...)
+	}
 }
 
 // syntax notes an error of the parser, with its line.
@@ -98,13 +109,16 @@ type field struct{ name, value *yaml.Node }
 
 // fields returns those of an object, what it merges behind its own. A name that stands twice is a mistake.
 func (r *reader) fields(n *yaml.Node, what string) []field {
-	var fields []field
-	seen := map[string]bool{}
+	size := max(0, min(len(target(n).Content)/2, maxNodes-r.nodes)) // of what may be read
+	fields, seen := make([]field, 0, size), make(map[string]seenAt, size)
 	r.collect(n, what, &fields, seen)
 	return fields
 }
 
-func (r *reader) collect(n *yaml.Node, what string, fields *[]field, seen map[string]bool) {
+// seenAt is where a name was seen first: the object, by the number of nodes before it, and the line.
+type seenAt struct{ object, line int }
+
+func (r *reader) collect(n *yaml.Node, what string, fields *[]field, seen map[string]seenAt) {
 	at := n
 	if n = target(n); n.Kind != yaml.MappingNode {
 		r.wrong(at, "%s is %s; give fields such as \"name: value\"", what, kindOf(n))
@@ -115,22 +129,23 @@ func (r *reader) collect(n *yaml.Node, what string, fields *[]field, seen map[st
 	}
 	defer r.leave()
 	var merged []*yaml.Node
-	own := map[string]int{}
+	object := r.nodes
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		name, value := target(n.Content[i]), n.Content[i+1]
+		if !r.count(n.Content[i]) || !r.count(value) {
+			return
+		}
+		first, twice := seen[name.Value]
 		switch {
 		case name.Kind != yaml.ScalarNode || name.Style&yaml.TaggedStyle != 0:
 			r.wrong(n.Content[i], "%s has a name that is %s; write it as text", what, kindOf(name))
 		case name.Tag == "!!merge":
 			merged = append(merged, value)
-		case own[name.Value] > 0:
-			r.wrong(n.Content[i], "%s has %.80q twice, first in line %d", what, name.Value, own[name.Value])
-		default:
-			own[name.Value] = max(name.Line, 1)
-			if !seen[name.Value] {
-				seen[name.Value] = true
-				*fields = append(*fields, field{name, value})
-			}
+		case twice && first.object == object:
+			r.wrong(n.Content[i], "%s has %.80q twice, first in line %d", what, name.Value, first.line)
+		case !twice:
+			seen[name.Value] = seenAt{object, name.Line}
+			*fields = append(*fields, field{name, value})
 		}
 	}
 	for _, m := range merged {
@@ -139,7 +154,7 @@ func (r *reader) collect(n *yaml.Node, what string, fields *[]field, seen map[st
 			list = m.Content
 		}
 		for _, each := range list {
-			if !r.count(each, 1+len(target(each).Content)/2) {
+			if !r.count(each) {
 				return
 			}
 			r.collect(each, "what is merged", fields, seen)
@@ -160,14 +175,21 @@ func (r *reader) enter(n *yaml.Node) bool {
 
 func (r *reader) leave() { r.depth-- }
 
-// count counts items that are in n, and reports whether they may be read.
-func (r *reader) count(n *yaml.Node, items int) bool {
-	if before := r.items; before <= maxItems && before+items > maxItems {
-		r.wrong(n, "the file has more than %d items, with those that aliases repeat; divide it, and merge the domains", maxItems)
+// count counts a node, and reports whether it may be read. A name, a value and an item of a list are a node each, and
+// what an alias repeats counts again: a small file must not make much work. So do long texts.
+func (r *reader) count(n *yaml.Node) bool {
+	if r.full() {
+		return false
 	}
-	r.items += items
-	return r.items <= maxItems
+	if r.nodes += 1 + len(target(n).Value)/nodeBytes; r.nodes > maxNodes {
+		r.mistakes.add(r.source, n.Line, "there are more than %d names, values and items up to here, "+
+			"with those that aliases repeat, and %d bytes of a text for one more; leave some out", maxNodes, nodeBytes)
+	}
+	return r.nodes <= maxNodes
 }
+
+// full reports whether nothing more is read.
+func (r *reader) full() bool { return r.nodes > maxNodes || r.mistakes.full() }
 
 // target returns n, or what n is an alias for.
 func target(n *yaml.Node) *yaml.Node {
@@ -262,7 +284,7 @@ func (r *reader) list(name string, at *yaml.Node, read func(*yaml.Node)) {
 	}
 	defer r.leave()
 	for _, item := range n.Content {
-		if !r.count(item, 1) {
+		if !r.count(item) {
 			return
 		}
 		read(item)
@@ -433,9 +455,6 @@ func (r *reader) metadata(at *yaml.Node) map[string]any {
 	defer r.leave()
 	values := map[string]any{}
 	for _, f := range r.fields(at, "metadata") {
-		if !r.count(f.value, 1) {
-			break
-		}
 		values[f.name.Value] = r.value(f.value)
 	}
 	return values

@@ -2,6 +2,7 @@ package envoyrls
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -133,6 +134,21 @@ func TestMistakesAreBounded(t *testing.T) {
 	require.Len(t, lines, maxMistakes+1)
 	assert.Equal(t, "f:3: the key is missing or empty; give one", lines[0])
 	assert.Equal(t, "and 950 more mistakes", lines[maxMistakes])
+}
+
+// What files may have is counted for all of them together.
+func TestManyHostileFiles(t *testing.T) {
+	t.Parallel()
+	metadata := strings.Repeat("a, ", maxNodes/2)
+	files := make([]File, 3)
+	for i := range files {
+		files[i] = File{Name: fmt.Sprintf("f%d", i), Data: []byte(fmt.Sprintf("domain: d%d\ndescriptors: [{key: k, metadata: {l: [%s]}}]", i, metadata))}
+	}
+	_, err := load(files[:1], false)
+	require.NoError(t, err)
+	_, err = load(files, false)
+	require.ErrorContains(t, err, "f1:2: there are more than 2097152 names, values and items up to here")
+	assert.NotContains(t, err.Error(), "\n")
 }
 
 // TestAccepted holds what is YAML, and what they read.
@@ -269,7 +285,28 @@ func TestHostileFiles(t *testing.T) {
 		}
 		return b.String()
 	}
-	tooMany := fmt.Sprintf("the file has more than %d items, with those that aliases repeat; divide it, and merge the domains", maxItems)
+	tooMany := fmt.Sprintf("there are more than %d names, values and items up to here, "+
+		"with those that aliases repeat, and %d bytes of a text for one more; leave some out", maxNodes, nodeBytes)
+	tooWrong := "and more, which was not read because of 2000 mistakes before it"
+	// each returns a list of n items, with their numbers in the place of "#".
+	each := func(n int, item string) string {
+		var b strings.Builder
+		b.WriteByte('[')
+		for i := range n {
+			b.WriteString(strings.ReplaceAll(item, "#", strconv.Itoa(i)))
+			b.WriteString(", ")
+		}
+		b.WriteByte(']')
+		return b.String()
+	}
+	// first returns a file with a descriptor a, whose key and metadata have names for aliases, and then others.
+	first := func(metadata, others string) string {
+		return "domain: d\ndescriptors:\n  - {key: a, metadata: {x: " + metadata + "}}\n" +
+			"  - {key: b, descriptors: " + others + "}\n"
+	}
+	fields := "&a {" + strings.Trim(each(2000, "x#: 1"), "[]") + "}"
+	long := strings.Repeat("x", 100_000)
+	limit := "rate_limit: {unit: day, requests_per_unit: 1}"
 	for name, test := range map[string]struct{ text, want string }{
 		"as deep as requests":    {nested(maxEntries), ""},
 		"deeper than requests":   {nested(maxEntries + 1), "f:35: descriptors are nested more than 16 deep; no request has that many entries"},
@@ -282,12 +319,28 @@ func TestHostileFiles(t *testing.T) {
 		"merged into itself":     {"domain: d\ndescriptors:\n  - &a {key: k, <<: *a}\n", "f:3: lists and objects are nested more than 100 deep"},
 		"metadata in itself":     {"domain: d\ndescriptors:\n  - {key: k, metadata: &a {b: *a}}\n", "f:3: lists and objects are nested more than 100 deep"},
 		"merged many times": {
-			"domain: d\nx: &a {" + strings.Repeat("?, ", 3000) + "}\n<<: [" + strings.Repeat("*a, ", 3000) + "]\n", tooMany,
+			"domain: d\nx: &a {" + strings.Repeat("?, ", 3000) + "}\n<<: [" + strings.Repeat("*a, ", 3000) + "]\n", tooWrong,
 		},
-		"a large file":            {"domain: d # " + strings.Repeat("x", maxFile), "f: the file has more than 16777216 bytes; divide it, and merge the domains"},
-		"a key of many bytes":     {"domain: d\ndescriptors:\n  - {key: " + strings.Repeat("x", 1<<16) + ", rate_limit: {unit: day, requests_per_unit: 1}}\n", ""},
-		"fields of many names":    {"domain: d\n" + strings.Repeat("x: y\n", 10_000), `f:2: the file has no field "x"; give domain, descriptors, name`},
-		"names of an alias twice": {"domain: &d d\n*d : e\n", `f:1: the file has no field "d"; give domain, descriptors, name`},
+		"fields repeated":            {first(fields, "[{key: c, metadata: {y: "+each(10_000, "*a")+"}}]"), tooMany},
+		"wrong fields repeated":      {first(fields, each(10_000, "*a")), tooWrong},
+		"fields merged":              {first(fields, "[{key: c, metadata: {<<: "+each(10_000, "*a")+"}}]"), tooMany},
+		"nothing merged":             {first("&a {}", "[{key: c, metadata: &b {<<: "+each(2000, "*a")+"}}, {key: d, metadata: {y: "+each(2000, "*b")+"}}]"), tooMany},
+		"a long name repeated":       {first("&a {? "+long+"\n : 1}", "[{key: c, metadata: {y: "+each(1000, "*a")+"}}]"), tooMany},
+		"a long text repeated":       {first("&a "+long, "[{key: c, metadata: {y: "+each(1000, "*a")+"}}]"), tooMany},
+		"a long policy repeated":     {first("&a '"+strings.Repeat("1/1s, ", 20_000)+"'", each(1000, "{key: c#, rate_limit: {policy: *a }}")), tooMany},
+		"names of limits repeated":   {first("&a "+each(5000, "{name: x}"), each(1000, "{key: c#, rate_limit: {unlimited: true, replaces: *a }}")), tooMany},
+		"a long key repeated":        {first("&a "+long, each(100, "{key: *a , value: v#, "+limit+"}")), "f:4: the key and its value have 100002 bytes; give at most 4096, as no request has more"},
+		"a long value":               {first("a", "[{key: c, value: "+strings.Repeat("a*", 1<<11)+"}]"), "f:4: the key and its value have 4097 bytes; give at most 4096, as no request has more"},
+		"a key and a value that fit": {first("a", "[{key: c, value: "+strings.Repeat("x", maxEntry-1)+"}]"), ""},
+		"a long domain":              {"domain: " + strings.Repeat("x", maxEntry+1), "f:1: the domain has 4097 bytes; give at most 4096, as no request has more"},
+		"a long domain that fits":    {"domain: " + strings.Repeat("x", maxEntry), ""},
+		"long keys above many":       {first("a", "[{key: "+strings.Repeat("x", 4000)+", descriptors: "+each(10_000, "{key: c#, "+limit+"}")+"}]"), "f:4: the limits up to here have more than 33554432 bytes in their keys and values, with those above each; shorten them"},
+		"many mistakes":              {first("a", each(3000, "{key: c#, "+strings.Repeat("y", 100)+": 1}")), tooWrong},
+		"many mistakes of an alias":  {first("a", "&a "+each(1000, "{}")+"}\n  - {key: c, descriptors: "+each(3, "{key: c#, descriptors: *a }")), tooWrong},
+		"a mistake with a long text": {first("!"+long+" a", "[]"), "f:3: metadata has \"a\" with the tag"},
+		"a large file":               {"domain: d # " + strings.Repeat("x", maxFile), "f: the file has more than 16777216 bytes; divide it, and merge the domains"},
+		"fields of many names":       {"domain: d\n" + strings.Repeat("x: y\n", 1000), `f:2: the file has no field "x"; give domain, descriptors, name`},
+		"names of an alias twice":    {"domain: &d d\n*d : e\n", `f:1: the file has no field "d"; give domain, descriptors, name`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

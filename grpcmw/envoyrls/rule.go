@@ -119,6 +119,10 @@ func (a *assembler) rule(d *descriptorConfig, path []*node) *rule {
 		path: pathText(path), unlimited: l.unlimited, name: l.name, replaces: l.replaces,
 		shadow: d.shadow, shadowMode: d.shadow, quota: d.quota, metadata: d.metadata, detailedMetric: d.detailedMetric,
 	}
+	if a.paths += len(r.path); a.paths > maxPaths {
+		a.wrong(l.line, "the limits up to here have more than %d bytes in their keys and values, with those above each; shorten them", maxPaths)
+		return r
+	}
 	for _, n := range path[1:] {
 		if n.varies() {
 			r.varying++

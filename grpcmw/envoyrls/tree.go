@@ -33,8 +33,15 @@ type entry struct{ key, value string }
 
 // A pattern matches values: "*" stands for any text, "" included.
 type pattern struct {
-	parts []string // between the "*"
-	node  *node
+	first, last string // before the first "*" and behind the last
+	middle      string // between them, with the others
+	node        *node
+}
+
+func patternOf(n *node) pattern {
+	first, rest, _ := strings.Cut(n.value, "*")
+	last := rest[strings.LastIndexByte(rest, '*')+1:]
+	return pattern{first, last, rest[:len(rest)-len(last)], n}
 }
 
 // A match is a descriptor of a request with the rule that holds for it.
@@ -65,12 +72,13 @@ func (n *node) child(key, value string) *node {
 
 // matches reports whether the pattern stands for a value.
 func (p pattern) matches(value string) bool {
-	first, last := p.parts[0], p.parts[len(p.parts)-1]
-	if len(value) < len(first)+len(last) || !strings.HasPrefix(value, first) || !strings.HasSuffix(value, last) {
+	if len(value) < len(p.first)+len(p.last) || !strings.HasPrefix(value, p.first) || !strings.HasSuffix(value, p.last) {
 		return false
 	}
-	value = value[len(first) : len(value)-len(last)]
-	for _, part := range p.parts[1 : len(p.parts)-1] {
+	value = value[len(p.first) : len(value)-len(p.last)]
+	var part string
+	for rest := p.middle; rest != ""; {
+		part, rest, _ = strings.Cut(rest, "*")
 		i := strings.Index(value, part)
 		if i < 0 {
 			return false
@@ -211,7 +219,11 @@ type assembler struct {
 	mistakes *mistakes
 	source   string                  // of the document
 	named    map[string]*namedPolicy // the policies whose texts have a name
+	paths    int                     // the bytes of the paths of rules
 }
+
+// maxPaths bounds the bytes of the paths of all rules: those of a long key count for each rule below it.
+const maxPaths = 32 << 20
 
 // A namedPolicy is a rule whose policy has a name in its text.
 type namedPolicy struct {
@@ -253,6 +265,10 @@ func (a *assembler) document(d *domainConfig, merge bool) {
 			d.domain, place{root.source, root.line})
 		root = &node{key: d.domain}
 	}
+	if len(d.domain) > maxEntry {
+		a.wrong(d.line, "the domain has %d bytes; give at most %d, as no request has more", len(d.domain), maxEntry)
+		return
+	}
 	a.descriptors(d.descriptors, []*node{root})
 }
 
@@ -262,6 +278,9 @@ func (a *assembler) descriptors(ds []descriptorConfig, path []*node) {
 		return
 	}
 	for i := range ds {
+		if a.mistakes.full() || a.paths > maxPaths {
+			return
+		}
 		a.descriptor(&ds[i], path)
 	}
 }
@@ -275,6 +294,9 @@ func (a *assembler) descriptor(d *descriptorConfig, path []*node) {
 	case d.broken:
 	case d.key == "":
 		a.wrong(d.line, "the key is missing or empty; give one")
+	case len(d.key)+len(d.value) > maxEntry:
+		a.wrong(d.line, "the key and its value have %d bytes; give at most %d, as no request has more", len(d.key)+len(d.value), maxEntry)
+		return
 	case d.value == "" && strings.HasSuffix(d.key, "*"): // elsewhere it is a character, as in the names of Envoy Gateway's routes
 		a.wrong(d.line, "the key is %.80q, but \"*\" stands for any text in values alone; leave it out, or give a value", d.key)
 	case before != nil:
@@ -303,7 +325,7 @@ func (n *node) add(c *node, wild bool) {
 		if n.patterns == nil {
 			n.patterns = map[string][]pattern{}
 		}
-		n.patterns[c.key] = append(n.patterns[c.key], pattern{strings.Split(c.value, "*"), c})
+		n.patterns[c.key] = append(n.patterns[c.key], patternOf(c))
 	}
 }
 

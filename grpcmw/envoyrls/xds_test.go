@@ -443,7 +443,7 @@ func TestXDSAndFiles(t *testing.T) {
 		text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(file)
 		require.NoError(t, err)
 		var m mistakes
-		read, ok := File{Name: "same", Data: text}.parse(&m)
+		read, ok := (&reader{mistakes: &m}).file(File{Name: "same", Data: text})
 		require.True(t, ok, "%s: %v", text, m.err())
 		require.NoError(t, m.err(), "%s", text)
 		sent := documentsOf([]*configpb.RateLimitConfig{c})[0]
