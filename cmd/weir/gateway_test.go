@@ -80,6 +80,16 @@ func (p *gatewayProcess) check(t *testing.T, client *http.Client, address string
 	return res.StatusCode, res.Header
 }
 
+// stop stops the process by SIGSTOP, and returns when all of its threads have stopped.
+func (p *gatewayProcess) stop(t *testing.T) {
+	t.Helper()
+	require.NoError(t, p.Process.Signal(syscall.SIGSTOP))
+	var status syscall.WaitStatus
+	_, err := syscall.Wait4(p.Process.Pid, &status, syscall.WUNTRACED, nil)
+	require.NoError(t, err)
+	require.True(t, status.Stopped(), "the process has ended: %v", status)
+}
+
 // eventually waits for a condition, for a minute at most.
 func eventually(t *testing.T, what string, f func() bool) {
 	t.Helper()
@@ -261,7 +271,7 @@ func TestGatewayIsStopped(t *testing.T) {
 				})
 			}
 			limits("it limits")
-			require.NoError(t, p.Process.Signal(syscall.SIGSTOP))
+			p.stop(t)
 			for range 3 {
 				assert.Equal(t, c.want, get("ann"), "the process hangs")
 			}
