@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -26,7 +27,7 @@ import (
 
 type gatewayCommand struct {
 	Check bool          `help:"Check the file, and end."`
-	Drain time.Duration `default:"3s" help:"The time between SIGTERM, from which /healthz is 503, and the end of listening."`
+	Drain time.Duration `default:"3s" help:"The time between SIGTERM, from which /healthz is 503, and the end of listening. A second signal ends it."`
 	File  string        `arg:"" help:"The file with the rules, in YAML; docs/gateways.md describes it."`
 }
 
@@ -36,6 +37,10 @@ const (
 	idlePatience   = 2 * time.Minute // longer than gateways keep connections
 	lastAnswers    = 10 * time.Second
 	fileInterval   = time.Second
+
+	// answerPatience is the time in which a peer must have sent the body that it announced, which nobody needs, and
+	// accepted some of an answer. It begins when the check is decided, however long a policy lets it wait.
+	answerPatience = 5 * time.Second
 )
 
 // checker answers gateways by the last good file.
@@ -46,9 +51,24 @@ type checker struct {
 
 	data     []byte            // of the file that was read last, good or not
 	first    *gatewayfile.File // by which the server listens
-	stop     func() error      // of the guard in use
-	handler  atomic.Pointer[http.Handler]
 	draining atomic.Bool
+
+	mu      sync.RWMutex // of current, and of the addition to its requests
+	current *loaded
+	closing sync.WaitGroup // of those that were current before
+}
+
+// loaded is what a file was made into.
+type loaded struct {
+	handler  http.Handler
+	stop     func() error   // of its guard
+	requests sync.WaitGroup // that the handler answers
+}
+
+// close waits for the requests that have begun, and ends the guard.
+func (l *loaded) close() {
+	l.requests.Wait()
+	_ = l.stop() // what is still due is given back, for half a second at most
 }
 
 // Run answers until it is interrupted.
@@ -78,12 +98,18 @@ func (c *gatewayCommand) Run(e *environment) error {
 	if err := g.use(file); err != nil {
 		return err
 	}
-	defer func() { _ = g.stop() }() // half a second at most, and nobody is left to tell
+	defer g.close()
 	if c.Check {
 		e.printf("%s without mistakes\n", c.File)
 		return nil
 	}
 	return g.serve(e, c.Drain)
+}
+
+// close ends what all files that were loaded have begun.
+func (g *checker) close() {
+	g.current.close()
+	g.closing.Wait()
 }
 
 // open opens the store.
@@ -130,7 +156,8 @@ func (g *checker) named(err error) error {
 	return errors.New(g.path + ": " + strings.ReplaceAll(err.Error(), "\n", "\n"+g.path+": "))
 }
 
-// use answers by a file from now on, unless it has mistakes.
+// use answers by a file from now on, unless it has mistakes. Requests that have begun, such as those that wait for their
+// turn, are answered by the one before.
 func (g *checker) use(file *gatewayfile.File) error {
 	if file.Network != g.first.Network || file.Address != g.first.Address || file.Redis != g.first.Redis {
 		return g.named(errors.New("listen and redis hold until the program ends; start it again to change them"))
@@ -139,10 +166,12 @@ func (g *checker) use(file *gatewayfile.File) error {
 	if err != nil {
 		return g.named(err)
 	}
-	before := g.stop
-	g.handler.Store(&h)
-	if g.stop = stop; before != nil {
-		_ = before() // what is still due is given back, for half a second at most
+	g.mu.Lock()
+	before := g.current
+	g.current = &loaded{handler: h, stop: stop}
+	g.mu.Unlock()
+	if before != nil {
+		g.closing.Go(before.close)
 	}
 	return nil
 }
@@ -197,11 +226,16 @@ func (g *checker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, "ok\n") // the client sees it
 		return
 	}
-	(*g.handler.Load()).ServeHTTP(w, r)
+	g.mu.RLock()
+	l := g.current
+	l.requests.Add(1)
+	g.mu.RUnlock()
+	defer l.requests.Done()
+	l.handler.ServeHTTP(w, r)
 }
 
-// serve listens until the program is interrupted, and answers for as long as drain says from then on.
-func (g *checker) serve(e *environment, drain time.Duration) error {
+// serve listens until the program is interrupted, and answers for patience from then on.
+func (g *checker) serve(e *environment, patience time.Duration) error {
 	if g.first.Network == "unix" {
 		removeStale(e.ctx, g.first.Address)
 	}
@@ -209,13 +243,8 @@ func (g *checker) serve(e *environment, drain time.Duration) error {
 	if err != nil {
 		return err
 	}
-	protocols := new(http.Protocols)
-	protocols.SetHTTP1(true)
-	protocols.SetUnencryptedHTTP2(true)
-	server := &http.Server{
-		Handler: g, ReadHeaderTimeout: headerPatience, IdleTimeout: idlePatience, Protocols: protocols,
-		ErrorLog: slog.NewLogLogger(g.log.Handler(), slog.LevelWarn),
-	}
+	server := g.server(answerPatience)
+	defer func() { _ = server.Close() }() // the connections that are left, so that no request waits any longer
 	followed := make(chan struct{})
 	ctx, cancel := context.WithCancel(e.ctx)
 	go func() {
@@ -234,18 +263,49 @@ func (g *checker) serve(e *environment, drain time.Duration) error {
 		return err
 	case <-e.ctx.Done():
 	}
-	g.draining.Store(true)
-	select {
-	case err := <-served:
+	if err := drain(served, patience, func() { g.draining.Store(true) }); err != nil {
 		return err
-	case <-time.After(drain):
 	}
 	last, end := context.WithTimeout(context.WithoutCancel(e.ctx), lastAnswers)
 	defer end()
-	if err := server.Shutdown(last); err != nil {
-		return errors.Join(err, server.Close())
+	return server.Shutdown(last)
+}
+
+// drain calls begin and returns after a time, at a further signal, or with the error of a server that fails meanwhile.
+func drain(failed <-chan error, d time.Duration, begin func()) error {
+	again := make(chan os.Signal, 1)
+	signal.Notify(again, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(again)
+	begin()
+	select {
+	case err := <-failed:
+		return err
+	case <-again:
+	case <-time.After(d):
 	}
 	return nil
+}
+
+// server returns the server for the connections of gateways. A peer that sends or reads nothing is let go after patience.
+func (g *checker) server(patience time.Duration) *http.Server {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true)
+	return &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			g.ServeHTTP(w, r)
+			// Now the server reads the rest of a body and writes the answer, which is in its buffer. The time for all of a
+			// request, as in ReadTimeout and WriteTimeout, would end the wait for a turn.
+			c, now := http.NewResponseController(w), time.Now()
+			_ = c.SetWriteDeadline(now.Add(2 * patience)) // of a connection that both protocols have
+			if r.Body != http.NoBody {
+				_ = c.SetReadDeadline(now.Add(patience))
+			}
+		}),
+		ReadHeaderTimeout: headerPatience, IdleTimeout: idlePatience, Protocols: protocols,
+		HTTP2:    &http.HTTP2Config{WriteByteTimeout: patience},
+		ErrorLog: slog.NewLogLogger(g.log.Handler(), slog.LevelWarn),
+	}
 }
 
 // removeStale removes the socket of a program that was killed.

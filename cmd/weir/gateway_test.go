@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -16,11 +17,14 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-go/weir/cmd/weir/internal/gatewayfile"
+	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/internal/gatewaytest"
 	"github.com/weir-go/weir/internal/hosttest"
 	"github.com/weir-go/weir/internal/logtest"
@@ -64,14 +68,22 @@ func (p *gatewayProcess) write(t *testing.T, text string) {
 	require.NoError(t, os.Rename(next, p.file))
 }
 
-// check asks as nginx does, for a client.
-func (p *gatewayProcess) check(t *testing.T, client *http.Client, address string) (status int, header http.Header) {
+// describedRequest returns a request of nginx for a check of a client's request.
+func describedRequest(t *testing.T, addr, address string) *http.Request {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+p.addr+"/", nil)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+addr+"/", nil)
 	require.NoError(t, err)
+	r.RemoteAddr = "127.0.0.1:4000" // for a handler without a server
 	for name, value := range map[string]string{"Method": "GET", "Uri": "/", "Host": "example.com", "Address": address} {
 		r.Header.Set("X-Original-"+name, value)
 	}
+	return r
+}
+
+// check asks as nginx does, for a client.
+func (p *gatewayProcess) check(t *testing.T, client *http.Client, address string) (status int, header http.Header) {
+	t.Helper()
+	r := describedRequest(t, p.addr, address)
 	res, err := client.Do(r)
 	require.NoError(t, err)
 	_, err = io.Copy(io.Discard, res.Body)
@@ -156,6 +168,132 @@ func TestGateway(t *testing.T) {
 	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
 	eventually(t, "it drains", func() bool { return health() == http.StatusServiceUnavailable })
 	assert.Equal(t, "9", limit())
+
+	// A second signal ends it.
+	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
+	ended := make(chan error, 1)
+	go func() { ended <- p.Wait() }()
+	select {
+	case err := <-ended:
+		require.NoError(t, err, p.said)
+	case <-time.After(30 * time.Second):
+		t.Fatal("it still drains")
+	}
+}
+
+// A request that waits for its turn is answered by the file that was in use when it came.
+func TestGatewayLoadsWhileRequestsWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		memory, err := core.NewMemory(core.MemoryOptions{})
+		require.NoError(t, err)
+		g := &checker{store: memory, log: slog.New(slog.DiscardHandler)}
+		use := func(policy string) {
+			file, err := gatewayfile.Parse([]byte(strings.Replace(gatewayText, "api: 2/24h", policy, 1) + "max-wait: 30s\n"))
+			require.NoError(t, err)
+			g.first = file
+			require.NoError(t, g.use(file))
+		}
+		check := func() *httptest.ResponseRecorder {
+			w := httptest.NewRecorder()
+			g.ServeHTTP(w, describedRequest(t, "127.0.0.1:9090", "203.0.113.7"))
+			return w
+		}
+		use("api: 1/10s; wait 30s")
+		defer g.close()
+		assert.Equal(t, http.StatusOK, check().Code)
+		start := time.Now()
+		waits := make(chan int, 1)
+		go func() { waits <- check().Code }()
+		synctest.Wait()
+		use("other: 7/1m")
+		assert.Equal(t, "7", check().Header().Get("X-Ratelimit-Limit"))
+		assert.Equal(t, http.StatusOK, <-waits)
+		assert.Equal(t, 10*time.Second, time.Since(start))
+	})
+}
+
+// narrow is a listener whose connections hold little that nobody reads.
+type narrow struct{ net.Listener }
+
+func (n narrow) Accept() (net.Conn, error) {
+	conn, err := n.Listener.Accept()
+	if err == nil {
+		err = conn.(*net.UnixConn).SetWriteBuffer(1)
+	}
+	return conn, err
+}
+
+// A peer that does not send the body that it has announced, and one that reads no answers, are let go. A connection
+// without requests stays, and so does one whose request waits for its turn.
+func TestGatewayLetsGo(t *testing.T) {
+	t.Parallel()
+	const again = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+	h2 := []byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00") // and empty SETTINGS
+	for i := range 100 {
+		block := "\x82\x86\x01\x01x\x04\x08/healthz" // GET, http, x and the path, by the table of HPACK
+		h2 = append(h2, 0, 0, byte(len(block)), 1, 5, 0, 0, 0, byte(2*i+1))
+		h2 = append(h2, block...)
+	}
+	const body = "POST /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n"
+	for name, sent := range map[string]string{"body": body, "h1": strings.Repeat(again, 1000), "h2": string(h2)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			socket := filepath.Join(t.TempDir(), "s")
+			memory, err := core.NewMemory(core.MemoryOptions{})
+			require.NoError(t, err)
+			g := &checker{store: memory, log: slog.New(slog.DiscardHandler)}
+			g.first, err = gatewayfile.Parse([]byte(strings.NewReplacer("127.0.0.1:0", "unix:"+socket, "api: 2/24h", "api: 1/200ms; wait 10s").
+				Replace(gatewayText) + "max-wait: 10s\n"))
+			require.NoError(t, err)
+			require.NoError(t, g.use(g.first))
+			defer g.close()
+			listener, err := new(net.ListenConfig).Listen(t.Context(), "unix", socket)
+			require.NoError(t, err)
+			server := g.server(50 * time.Millisecond)
+			closed := make(chan struct{}, 2)
+			server.ConnState = func(_ net.Conn, s http.ConnState) {
+				if s == http.StateClosed {
+					closed <- struct{}{}
+				}
+			}
+			go func() { _ = server.Serve(narrow{listener}) }()
+			defer func() { _ = server.Close() }()
+			dial := func() net.Conn {
+				conn, err := new(net.Dialer).DialContext(t.Context(), "unix", socket)
+				require.NoError(t, err)
+				t.Cleanup(func() { _ = conn.Close() })
+				return conn
+			}
+			idle := dial()
+			answers := bufio.NewReader(idle)
+			ask := func(r *http.Request) {
+				require.NoError(t, r.Write(idle))
+				res, err := http.ReadResponse(answers, r)
+				require.NoError(t, err)
+				assert.Equal(t, http.StatusOK, res.StatusCode)
+				_, err = io.Copy(io.Discard, res.Body)
+				require.NoError(t, err)
+			}
+			ask(describedRequest(t, "gateway", "203.0.113.7"))
+
+			conn := dial()
+			go func() {
+				_, err := conn.Write([]byte(sent))
+				for name == "body" && err == nil { // byte by byte
+					<-time.After(time.Millisecond)
+					_, err = conn.Write([]byte("x"))
+				}
+			}()
+			select {
+			case <-closed:
+			case <-time.After(30 * time.Second):
+				t.Fatal("the connection is still held")
+			}
+			ask(describedRequest(t, "gateway", "203.0.113.7"))
+			ask(describedRequest(t, "gateway", "203.0.113.7")) // which waits for 200 ms
+		})
+	}
 }
 
 // It ends by itself, with nothing left, and the socket of one that was killed is no obstacle.

@@ -185,8 +185,8 @@ func (r *rls) check(e *environment) error {
 	return nil
 }
 
-// serve listens until the program is interrupted, and answers for as long as drain says from then on.
-func (r *rls) serve(e *environment, drain time.Duration) error {
+// serve listens until the program is interrupted, and answers for patience from then on.
+func (r *rls) serve(e *environment, patience time.Duration) error {
 	s := r.settings
 	var listeners []net.Listener
 	defer func() {
@@ -257,17 +257,12 @@ func (r *rls) serve(e *environment, drain time.Duration) error {
 		return err
 	case <-e.ctx.Done():
 	}
-	again := make(chan os.Signal, 1)
-	signal.Notify(again, os.Interrupt, syscall.SIGTERM)
-	defer signal.Stop(again)
-	r.server.Drain()
-	r.log.Info("weir: the service is unhealthy from now on, and goes on answering", "for", drain)
-	select {
-	case err := <-failed:
+	if err := drain(failed, patience, func() {
+		r.server.Drain()
+		r.log.Info("weir: the service is unhealthy from now on, and goes on answering", "for", patience)
+	}); err != nil {
 		grpcServer.Stop()
 		return err
-	case <-again:
-	case <-time.After(drain):
 	}
 	return r.end(context.WithoutCancel(e.ctx), grpcServer, web)
 }
