@@ -370,6 +370,26 @@ func TestSocket(t *testing.T) {
 	assert.Equal(t, http.StatusForbidden, serve(h, check{}.in(gateway.Nginx)).Code, "which has an address")
 }
 
+// The networks of gateways are taken or refused as those of proxies are in keyfunc.
+func TestTrustedAsInKeyfunc(t *testing.T) {
+	t.Parallel()
+	for text, contained := range map[string]string{
+		"10.0.0.0/8": "10.1.2.3", "10.9.9.9/8": "10.1.2.3", "10.1.2.3/32": "10.1.2.3", "2001:db8::/32": "2001:db8::1",
+		"::ffff:10.0.0.0/104": "10.1.2.3", "::ffff:10.1.2.3/128": "10.1.2.3", "::ffff:10.0.0.0/97": "10.1.2.3",
+		"0.0.0.0/0": "", "::/0": "", "::ffff:0.0.0.0/96": "", "::ffff:0.0.0.0/95": "", "::ffff:10.0.0.0/1": "",
+	} {
+		trusted := []netip.Prefix{netip.MustParsePrefix(text)}
+		h, err := gateway.New(guard.Must("1/1h", keyfunc.IP()), gateway.Options{Style: gateway.Nginx, Trusted: trusted})
+		_, theirs := keyfunc.Address{Trusted: trusted}.Client()
+		assert.Equal(t, theirs != nil, err != nil, "%s: %v, and in keyfunc %v", text, err, theirs)
+		if assert.Equal(t, contained == "", err != nil, text) && err == nil {
+			r := check{}.in(gateway.Nginx)
+			r.RemoteAddr = netip.AddrPortFrom(netip.MustParseAddr(contained), 4000).String()
+			assert.Equal(t, http.StatusOK, serve(h, r).Code, text)
+		}
+	}
+}
+
 // New lists all that cannot work.
 func TestNewRefuses(t *testing.T) {
 	t.Parallel()
@@ -387,6 +407,7 @@ func TestNewRefuses(t *testing.T) {
 		"style":      {guard.Config{Rule: rule}, with(func(o *gateway.Options) { o.Style = 4 }), []string{"Style is 4"}},
 		"everybody":  {guard.Config{Rule: rule}, with(func(o *gateway.Options) { o.Trusted = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")} }), []string{"Trusted[0] is 0.0.0.0/0, which trusts everybody"}},
 		"mapped":     {guard.Config{Rule: rule}, with(func(o *gateway.Options) { o.Trusted = []netip.Prefix{netip.MustParsePrefix("::ffff:0.0.0.0/96")} }), []string{"trusts everybody"}},
+		"short":      {guard.Config{Rule: rule}, with(func(o *gateway.Options) { o.Trusted = []netip.Prefix{netip.MustParsePrefix("::ffff:10.0.0.0/90")} }), []string{"Trusted[0] is ::ffff:10.0.0.0/90, which is shorter than the /96"}},
 		"no prefix":  {guard.Config{Rule: rule}, with(func(o *gateway.Options) { o.Trusted = []netip.Prefix{{}} }), []string{"Trusted[0] is not a valid prefix"}},
 		"deny":       {guard.Config{Rule: rule}, with(func(o *gateway.Options) { o.Deny = 401 }), []string{"Deny is 401"}},
 		"hops":       {guard.Config{Rule: rule}, with(func(o *gateway.Options) { o.Style, o.Hops = gateway.Envoy, 65 }), []string{"Hops is 65"}},

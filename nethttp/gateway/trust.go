@@ -23,6 +23,8 @@ func checkTrusted(o *Options, wrong func(format string, args ...any)) (trusted [
 			wrong("Options.Trusted[%d] is not a valid prefix; make it with netip.ParsePrefix, and do not ignore the error", i)
 		case p.Bits() == 0:
 			wrong("Options.Trusted[%d] is %v, which trusts everybody; list the networks of the gateways", i, o.Trusted[i])
+		case p.Addr().Is4In6(): // it has peers of IPv4 as the others, unmapped
+			wrong("Options.Trusted[%d] is %v, which is shorter than the /96 of IPv4-mapped addresses; write the IPv4 network", i, o.Trusted[i])
 		}
 		trusted = append(trusted, p.Masked())
 	}
