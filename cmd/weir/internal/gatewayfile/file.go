@@ -36,7 +36,7 @@ type File struct {
 	// Guard has the rules, without a Store and a Log.
 	Guard guard.Config
 
-	lines map[string]int // of the places of rules, such as "Rules[0]", by which guard.New and gateway.New name them
+	lines map[string]int // of places by which guard.New and gateway.New name what is wrong, such as "Rules[0]"
 }
 
 // Mistake is something in a file that cannot be used.
@@ -100,7 +100,7 @@ func syntax(err error) error {
 }
 
 // Build returns the handler for the file. complete fills in what a file does not have: the Store and the Log. Mistakes name
-// the lines of the rules that they are about. stop ends what the handler has begun.
+// the lines of the rules and networks that they are about. stop ends what the handler has begun.
 func (f *File) Build(complete func(*guard.Config, *gateway.Options)) (h http.Handler, stop func() error, err error) {
 	config, options := f.Guard, f.Options
 	complete(&config, &options)
@@ -115,7 +115,7 @@ func (f *File) Build(complete func(*guard.Config, *gateway.Options)) (h http.Han
 	return h, g.Close, nil
 }
 
-// located gives each mistake the line of the rule that it names.
+// located gives each mistake the line of the rule or the network that it names.
 func (f *File) located(err error) error {
 	if several, ok := err.(interface{ Unwrap() []error }); ok {
 		var all []error
@@ -145,7 +145,7 @@ func (r *reader) wrong(n *yaml.Node, format string, args ...any) {
 
 // fields calls the function of each field of an object. Those that are unknown or stand twice are mistakes.
 func (r *reader) fields(n *yaml.Node, what string, known map[string]func(name string, value *yaml.Node)) {
-	if n.Kind != yaml.MappingNode || n.Anchor != "" {
+	if n.Kind != yaml.MappingNode || !plain(n) {
 		r.wrong(n, "%s is %s; give fields such as \"name: value\"", what, kindOf(n))
 		return
 	}
@@ -157,8 +157,8 @@ func (r *reader) fields(n *yaml.Node, what string, known map[string]func(name st
 			read = known[""] // of an object with names of any kind
 		}
 		switch {
-		case name.Kind != yaml.ScalarNode || name.Anchor != "" || name.Tag == "!!merge":
-			r.wrong(name, "%s: a name is %s; write it as text, without anchors and merges", what, kindOf(name))
+		case name.Kind != yaml.ScalarNode || !plain(name) || name.Tag == "!!merge":
+			r.wrong(name, "%s: a name is %s; write it as text, without anchors, tags and merges", what, kindOf(name))
 		case read == nil:
 			r.wrong(name, "%s: there is no field %q; give %s", what, name.Value, namesOf(known))
 		case seen[name.Value]:
@@ -179,11 +179,18 @@ func namesOf(known map[string]func(string, *yaml.Node)) string {
 	return strings.Join(names, ", ")
 }
 
+// plain reports whether n is written without what makes one value of another.
+func plain(n *yaml.Node) bool {
+	return n.Kind != yaml.AliasNode && n.Anchor == "" && n.Style&yaml.TaggedStyle == 0
+}
+
 // kindOf describes a node.
 func kindOf(n *yaml.Node) string {
 	switch {
 	case n.Anchor != "" || n.Kind == yaml.AliasNode:
 		return "an anchor or an alias"
+	case n.Style&yaml.TaggedStyle != 0:
+		return fmt.Sprintf("a value with the tag %q", n.Tag)
 	case n.Kind == yaml.MappingNode:
 		return "an object"
 	case n.Kind == yaml.SequenceNode:
@@ -195,7 +202,7 @@ func kindOf(n *yaml.Node) string {
 
 // text returns the text of a value.
 func (r *reader) text(name string, n *yaml.Node) string {
-	if n.Kind != yaml.ScalarNode || n.Anchor != "" || n.Tag == "!!null" || n.Value == "" {
+	if n.Kind != yaml.ScalarNode || !plain(n) || n.Tag == "!!null" || n.Value == "" {
 		r.wrong(n, "%s is %s; give a text", name, kindOf(n))
 		return ""
 	}
@@ -204,7 +211,7 @@ func (r *reader) text(name string, n *yaml.Node) string {
 
 // list returns the values of a list.
 func (r *reader) list(name string, n *yaml.Node) []*yaml.Node {
-	if n.Kind != yaml.SequenceNode || n.Anchor != "" {
+	if n.Kind != yaml.SequenceNode || !plain(n) {
 		r.wrong(n, "%s is %s; give a list", name, kindOf(n))
 		return nil
 	}
@@ -231,12 +238,10 @@ func (r *reader) read(root *yaml.Node) {
 		"trust": func(name string, n *yaml.Node) {
 			for _, item := range r.list(name, n) {
 				p, err := netip.ParsePrefix(r.text(name, item))
-				switch {
-				case err != nil:
+				if err != nil {
 					r.wrong(item, "trust: %s is no network; give one such as 10.0.0.0/8", kindOf(item))
-				case p.Bits() == 0:
-					r.wrong(item, "trust: %s trusts everybody; list the networks of the gateways", p)
 				}
+				f.lines[fmt.Sprintf("Options.Trusted[%d]", len(f.Options.Trusted))] = item.Line
 				f.Options.Trusted = append(f.Options.Trusted, p)
 			}
 		},
@@ -344,7 +349,7 @@ func (r *reader) rule(place string, n *yaml.Node, route bool) (rule guard.Rule) 
 	}
 	if route {
 		known["instead"] = func(name string, n *yaml.Node) {
-			if n.Tag != "!!bool" || n.Value != "true" {
+			if n.Tag != "!!bool" || n.Value != "true" || !plain(n) {
 				r.wrong(n, "%s is %s; give true, or leave it out", name, kindOf(n))
 			}
 			rule.Instead = true

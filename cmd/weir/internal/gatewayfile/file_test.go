@@ -84,7 +84,6 @@ func TestMistakes(t *testing.T) {
 		"no listen":     {"listen: 127.0.0.1:9090\n", "", "listen is missing"},
 		"bad listen":    {"127.0.0.1:9090", "127.0.0.1", "line 1: listen is \"127.0.0.1\""},
 		"everywhere":    {"127.0.0.1:9090", ":9090", "line 1: listen is \":9090\", which others than this machine reach, and trust is missing"},
-		"everybody":     {"127.0.0.1:9090", "0.0.0.0:9090\ntrust: [10.0.0.0/8, 0.0.0.0/0]", "line 2: trust: 0.0.0.0/0 trusts everybody"},
 		"bad trust":     {"deny: 403", "trust: [somebody]", "line 3: trust: \"somebody\" is no network"},
 		"trust no list": {"deny: 403", "trust: 10.0.0.0/8", "line 3: trust is \"10.0.0.0/8\"; give a list"},
 		"no style":      {"style: nginx\n", "", "style is missing"},
@@ -101,6 +100,14 @@ func TestMistakes(t *testing.T) {
 		"large size":    {"ip/24/56", "ip/33/56", "line 7: key"},
 		"bad header":    {"header X-Api-Key", "header X Api", "line 7: key"},
 		"alias":         {"key: ip}\nroutes", "key: &k ip}\nroutes", "line 8: key is an anchor or an alias"},
+		"tag":           {"deny: 403", "deny: !!int 403", `line 3: deny is a value with the tag "!!int"; give`},
+		"binary":        {"style: nginx", "style: !!binary bmdpbng=", `line 2: style is a value with the tag "!!binary"`},
+		"own tag":       {"deny: 403", "trust: !x [10.0.0.0/8]", `line 3: trust is a value with the tag "!x"; give a list`},
+		"object's tag":  {"/open: {instead: true}", "/open: !!map {instead: true}", `with the tag "!!map"; give fields`},
+		"name's tag":    {"deny: 403", "!!str deny: 403", `line 3: the file: a name is a value with the tag "!!str"`},
+		"tagged truth":  {"instead: true", "instead: !!bool true", `line 11: instead is a value with the tag "!!bool"`},
+		"truth's name":  {"instead: true", "instead: &a true", "line 11: instead is an anchor"},
+		"list's anchor": {"deny: 403", "trust: &a [10.0.0.0/8]", "line 3: trust is an anchor"},
 		"merge":         {"/open: {instead: true}", "/open: {<<: {instead: true}}", "a name is \"<<\""},
 		"null":          {"deny: 403", "deny:", "line 3: deny is"},
 		"instead":       {"instead: true", "instead: no", "line 11: instead is \"no\""},
@@ -116,10 +123,12 @@ func TestMistakes(t *testing.T) {
 	require.ErrorContains(t, err, "more than 1048576 bytes")
 }
 
-// What the guard and the gateway refuse has the line of the rule.
+// What the guard and the gateway refuse has the line of the rule, or of the network.
 func TestMistakesOfRules(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ old, text, want string }{
+		"everybody":   {"deny: 403", "trust: [10.0.0.0/8, 0.0.0.0/0]", "line 3: gateway: Options.Trusted[1] is 0.0.0.0/0, which trusts everybody"},
+		"mapped":      {"deny: 403", "trust:\n  - 10.0.0.0/8\n  - ::ffff:10.0.0.0/90", "line 5: gateway: Options.Trusted[1] is ::ffff:10.0.0.0/90, which is shorter"},
 		"permits":     {"site: 2/1m", "site: 2 concurrent", "line 8: gateway: Rules[1], \"site: 2 concurrent\", holds permits"},
 		"long wait":   {"wait 1s", "wait 3s", `line 10: gateway: Routes["POST /login"]`},
 		"two numbers": {"site: 2/1m", "api: 2/1m", "line 8: guard: Rules[1]"},
