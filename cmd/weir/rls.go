@@ -38,7 +38,6 @@ type rlsCommand struct {
 
 // The bounds of the servers. Envoy sends its requests over a few connections, each a stream.
 const (
-	maxRequest      = 1 << 20
 	maxMetadata     = 64 << 10 // of a request; gRPC itself takes 16 MiB
 	maxStreams      = 10_000   // of a connection
 	streamWorkers   = 64       // goroutines that keep their stacks from one request to the next; more requests have new ones
@@ -299,7 +298,6 @@ func (r *rls) end(ctx context.Context, server *grpc.Server, web []*http.Server) 
 func (r *rls) grpcServer() *grpc.Server {
 	s := r.settings
 	options := []grpc.ServerOption{
-		grpc.MaxRecvMsgSize(maxRequest),
 		grpc.MaxHeaderListSize(maxMetadata),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.NumStreamWorkers(streamWorkers),

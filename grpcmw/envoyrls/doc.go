@@ -11,7 +11,7 @@
 //	...
 //	err = service.Load(envoyrls.File{Name: "shop.yaml", Data: limits})
 //	...
-//	server := grpc.NewServer(grpc.MaxRecvMsgSize(1 << 20))
+//	server := grpc.NewServer()
 //	service.Register(server)
 //
 // # The configuration

@@ -100,7 +100,8 @@ func TestBounds(t *testing.T) {
 		"no domain":                              {asking("", entries("user", "x")), codes.Unknown}, // as in envoyproxy/ratelimit
 		"no descriptors":                         {asking("shop"), codes.Unknown},
 		"nothing":                                {nil, codes.Unknown},
-		"1 MiB and more of all":                  {asking("shop", many(64, deepLong(16, long[:1100]))...), codes.InvalidArgument},
+		"1 MiB of all":                           {asking("shop", many(64, deepLong(16, long[:1020]))...), codes.OK},
+		"1 MiB and more of all":                  {asking("shop", append(many(63, deepLong(16, long[:1020])), deepLong(16, long[:1021]))...), codes.InvalidArgument},
 		"too large by one, in an unknown domain": {asking("nowhere", many(65, entries("user", "x"))...), codes.InvalidArgument},
 	} {
 		t.Run(name, func(t *testing.T) {
