@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -137,11 +138,27 @@ func (e *engine) takeAll(ctx context.Context, n int, take func(i int) *core.Take
 // flush waits until nothing is left to do, or until ctx ends. The error says how much was given up since the last
 // flush, and how much is left.
 func (b *background) flush(ctx context.Context) error {
-	err := b.group.Wait(ctx)
-	if n := b.releases.Unsent() + b.refunds.Unsent() + b.charges.Unsent(); n > 0 || err != nil {
-		return fmt.Errorf("enforce: Close: %d permits and charges may not have been given back or made; they expire by themselves", n)
+	_ = b.group.Wait(ctx)
+	renewing := b.renewals.Left() // a permit that is released while its renewal is out is released once more behind that
+	var unsent []string
+	for _, x := range []struct {
+		name string
+		n    int
+	}{
+		{"releases", max(renewing, b.releases.Unsent())},
+		{"refunds", b.refunds.Unsent()},
+		{"charges", b.charges.Unsent()},
+		{"hand-backs", b.handBacks.Unsent()},
+	} {
+		if x.n > 0 {
+			unsent = append(unsent, fmt.Sprintf("%s: %d", x.name, x.n))
+		}
 	}
-	return nil
+	if unsent == nil {
+		return nil
+	}
+	return fmt.Errorf("enforce: Close: may not have reached the store: %s; permits and units that were not given back expire by themselves, and units that were not charged are not counted",
+		strings.Join(unsent, ", "))
 }
 
 // owe notes what the fallback has admitted, to be handed back to the store.

@@ -214,3 +214,80 @@ func TestRefunds(t *testing.T) {
 		assert.Error(t, k.close(), "it says so")
 	})
 }
+
+// The error of Close counts each kind of thing that the store may not have got, and nothing that it has got.
+func TestCloseSaysWhatIsLeft(t *testing.T) {
+	rates, permits := core.MustParse("count: 10/1h"), permitPolicy(10, time.Minute)
+	take := func(key string) *core.Take { return &core.Take{Policy: rates, Key: key, Cost: 3} }
+	owe := func(t *testing.T, s *fakeRemote, e *engine, keys ...string) { // units that the fallback has admitted
+		s.set(outages["down"])
+		for _, key := range keys {
+			var res core.Result
+			require.Error(t, e.decide(t.Context(), take(key), &res))
+			require.EqualValues(t, 3, res.Taken)
+		}
+		s.set(restore)
+	}
+	for _, c := range []struct {
+		want  string
+		leave func(t *testing.T, s *fakeRemote, e *engine)
+	}{
+		{"", func(t *testing.T, s *fakeRemote, e *engine) {
+			owe(t, s, e, "a", "b")
+			e.handBack(take("a"))
+			hold1(t, e.holder, permits)
+			e.charge(*take("c"), inStore, func() {})
+		}},
+		{"hand-backs: 2", func(t *testing.T, s *fakeRemote, e *engine) {
+			owe(t, s, e, "a", "b", "c")
+			e.handBack(take("a"))
+			synctest.Wait()
+			s.set(outages["hangs"])
+			e.handBack(take("b"))
+			e.handBack(take("c"))
+		}},
+		{"hand-backs: 1", func(t *testing.T, s *fakeRemote, e *engine) { // it was lost before
+			owe(t, s, e, "a")
+			s.set(func(f *fakeRemote) {
+				f.fail = &core.StoreError{Class: core.ClassLost, MaybeExecuted: true, Err: errDown}
+			})
+			e.handBack(take("a"))
+			synctest.Wait()
+			s.set(restore)
+		}},
+		{"releases: 1", func(t *testing.T, s *fakeRemote, e *engine) { // its renewal is out, and may come after its release
+			hold1(t, e.holder, permits)
+			s.set(outages["hangs"])
+			advance(time.Minute / renewals)
+			s.set(restore)
+		}},
+		{"releases: 2, refunds: 1, charges: 1", func(t *testing.T, s *fakeRemote, e *engine) {
+			hold1(t, e.holder, permits)
+			hold1(t, e.holder, permits)
+			var res core.Result
+			require.NoError(t, e.decide(t.Context(), take("k"), &res))
+			s.set(outages["hangs"])
+			e.giveBack(&core.Refund{Policy: rates, Key: "k", Receipt: res, Units: 3})
+			e.charge(*take("c"), inStore, func() {})
+		}},
+	} {
+		t.Run(c.want, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newRemote(t)
+				e := newEngine(s, slog.New(slog.DiscardHandler))
+				c.leave(t, s, e)
+				err := e.close()
+				if c.want == "" {
+					require.NoError(t, err)
+				} else {
+					require.EqualError(t, err, "enforce: Close: may not have reached the store: "+c.want+"; permits and units that were not given back expire by themselves, and units that were not charged are not counted")
+				}
+				s.set(restore)
+				advance(time.Minute)
+				if _ = e.close(); assert.NoError(t, e.close(), "said once") {
+					assert.Zero(t, inBackground(e))
+				}
+			})
+		})
+	}
+}

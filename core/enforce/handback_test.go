@@ -191,6 +191,11 @@ func TestHandBackFails(t *testing.T) {
 			p.Fail(nil)
 			p.take(t, "k", 0)
 			assert.Equal(t, c.want, used(t, redis, p.Policy()))
+			if err := p.Close(); c.want > 0 {
+				require.NoError(t, err)
+			} else {
+				require.ErrorContains(t, err, "hand-backs: 1;", "it was lost on the way")
+			}
 		})
 	}
 }

@@ -145,10 +145,10 @@ func (l *Limiter) String() string {
 func (l *Limiter) PolicyNames() []string { return []string{l.policy.Name()} }
 
 // Close ends the waits of callers for their turn with [ErrClosed], releases the permits that are held, whose contexts
-// end with [ErrPermitLost], and waits until all that is due has been given back to a remote store, for half a second at
-// most. The error says how much may not have been given back. Close is for l and all that With made. The store is not
-// closed, and l may still be used, except that a wait for a turn fails with [ErrClosed]. A Limiter that is used without
-// permits, waiting and refunds need not be closed.
+// end with [ErrPermitLost], and waits until a remote store has got all that is due, for half a second at most. The error
+// says how many releases, refunds, charges and hand-backs it may not have got. Close is for l and all that With made. The
+// store is not closed, and l may still be used, except that a wait for a turn fails with [ErrClosed]. A Limiter that is
+// used without permits, waiting and refunds need not be closed.
 func (l *Limiter) Close() error { return l.engine.close() }
 
 // Allow takes one unit for key. See [Limiter.AllowN].
