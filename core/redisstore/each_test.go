@@ -189,6 +189,17 @@ func TestAllowEachWithoutRedis(t *testing.T) {
 				_, err := enforce.AllowEach(t.Context(), all)
 				return assert.NoError(t, err) && !slices.ContainsFunc(all, func(x enforce.Each) bool { return x.Result.Local })
 			}, patient, 50*time.Millisecond)
+			lost := uint64(0)
+			require.Eventually(t, func() bool { // until all is handed and given back
+				left := 0
+				lost = 0
+				for _, lane := range ls[0].Stats().Lanes {
+					left, lost = left+lane.Pending+lane.Out, lost+lane.Lost
+				}
+				return left == 0
+			}, patient, time.Millisecond)
+			err = ls[0].Close()
+			assert.Equal(t, lost > 0, err != nil, "%v, and the server has lost %d", err, lost)
 		})
 	}
 }
