@@ -76,7 +76,7 @@ func (s *Server) response(r *rlspb.RateLimitRequest, all []demand) *rlspb.RateLi
 		s.addHeaders(response, response.GetStatuses()[tightest], all[tightest].reset, least, retry)
 	}
 	if s.config.Metadata {
-		response.DynamicMetadata = s.metadata(r, all, response.GetStatuses())
+		response.DynamicMetadata = s.metadata(r, all)
 	}
 	return response
 }
@@ -145,24 +145,23 @@ func (x *demand) times() {
 }
 
 // metadata returns the dynamic metadata of a response, with the fields of envoyproxy/ratelimit: those of its versions
-// before 2026, and the metadata of the rules that let their descriptors pass, as the later ones have it.
-func (s *Server) metadata(
-	r *rlspb.RateLimitRequest, all []demand, statuses []*rlspb.RateLimitResponse_DescriptorStatus,
-) *structpb.Struct {
+// before 2026, and the metadata of the rules that let their descriptors pass, as the later ones have it. A quota that is
+// over lets none pass, though the request may; a rule in shadow mode does.
+func (s *Server) metadata(r *rlspb.RateLimitRequest, all []demand) *structpb.Struct {
 	descriptors := make([]*structpb.Value, len(all))
 	var violations []*structpb.Value
 	quota, merged := false, map[string]any{}
 	for i := range all {
 		x := &all[i]
 		descriptors[i] = structpb.NewStructValue(described(x.descriptor))
-		if x.rule != nil && statuses[i].GetCode() == rlspb.RateLimitResponse_OK {
-			merge(merged, x.rule.metadata)
-		}
 		if x.form == free {
 			continue
 		}
 		quota = quota || x.rule.quota
-		if x.over && !x.shadow && (s.config.Quota || x.rule.quota) {
+		switch {
+		case !x.over || x.shadow:
+			merge(merged, x.rule.metadata)
+		case s.config.Quota || x.rule.quota:
 			violations = append(violations, structpb.NewNumberValue(float64(i)))
 		}
 	}
