@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"math"
 	"net"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -115,16 +116,16 @@ func (r *reader) servers(s *Settings) {
 	s.ConnectionGrace = r.duration("GRPC_MAX_CONNECTION_AGE_GRACE", time.Hour, 0)
 	s.TLS = r.serverTLS()
 
-	address, path := r.text("PROMETHEUS_ADDR", ":9090"), r.text("PROMETHEUS_PATH", "/metrics")
+	address, metrics := r.text("PROMETHEUS_ADDR", ":9090"), r.text("PROMETHEUS_PATH", "/metrics")
 	disabled := r.flag("DISABLE_STATS", false)
 	if r.flag("USE_PROMETHEUS", false) && !disabled {
 		if _, _, err := net.SplitHostPort(address); err != nil {
 			r.wrong("PROMETHEUS_ADDR", address, `a host and a port, or a port, such as ":9090"`)
 		}
-		if !strings.HasPrefix(path, "/") || strings.ContainsAny(path, "{} ") {
-			r.wrong("PROMETHEUS_PATH", path, `a path, such as "/metrics"`)
+		if !servable(metrics) {
+			r.wrong("PROMETHEUS_PATH", metrics, `a path that begins with "/", such as "/metrics", without "//", "..", braces, spaces and "%"`)
 		}
-		s.Metrics, s.MetricsPath = Address{"tcp", address}, path
+		s.Metrics, s.MetricsPath = Address{"tcp", address}, metrics
 	}
 
 	switch level := r.text("LOG_LEVEL", "WARN"); strings.ToLower(level) {
@@ -140,6 +141,14 @@ func (r *reader) servers(s *Settings) {
 		r.wrong("LOG_LEVEL", level, "panic, fatal, error, warn, info, debug or trace")
 	}
 	s.LogJSON = strings.EqualFold(r.text("LOG_FORMAT", "text"), "json")
+}
+
+var plainPath = regexp.MustCompile(`^/[A-Za-z0-9._~!$&'()*+,;=:@/-]*$`)
+
+// servable reports whether a ServeMux can have a path as a pattern that requests match.
+func servable(p string) bool {
+	clean := path.Clean(p)
+	return plainPath.MatchString(p) && (p == clean || p == clean+"/" && clean != "/")
 }
 
 // configuration reads where the configuration comes from.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -256,6 +258,35 @@ func TestDefaults(t *testing.T) {
 		Server: "localhost:18000", Node: "default", NodeMetadata: map[string]string{}, Headers: map[string]string{},
 		Connect: 3 * time.Second, Wait: 10 * time.Second, MaxWait: time.Minute, Jitter: .5,
 	}, *x)
+}
+
+// A path of the counters that is taken can be served, whatever it is.
+func TestMetricsPath(t *testing.T) {
+	t.Parallel()
+	paths := []string{
+		"", "/", "//", "/m", "/m/", "/a//b", "/a/../b", "/a/./b", "/.", "/..", "/a/..", "m", "GET /m", "/m m", "/{", "/{x}", "/{$}", "/{x...}", "/%zz", "/%2f",
+		"/metrics?x=1", "/metrics#x", "/é",
+	}
+	for c := range 128 {
+		paths = append(paths, "/a"+string(rune(c))+"b")
+	}
+	var taken []string
+	for _, path := range paths {
+		s, err := Read(base.with(env{"USE_PROMETHEUS": "true", "PROMETHEUS_PATH": path}).lookup)
+		if err != nil {
+			require.ErrorContains(t, err, "PROMETHEUS_PATH", path)
+			require.ErrorContains(t, err, `such as "/metrics"`, path)
+			continue
+		}
+		taken = append(taken, path)
+		mux := http.NewServeMux()
+		require.NotPanics(t, func() { mux.HandleFunc(s.MetricsPath, func(http.ResponseWriter, *http.Request) {}) }, path)
+		w := httptest.NewRecorder()
+		mux.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
+		assert.Equal(t, http.StatusOK, w.Code, path)
+	}
+	assert.Equal(t, []string{"/", "/m", "/m/"}, taken[:3])
+	assert.Len(t, taken, 3+26+26+10+len("-._~!$&'()*+,;=:@/"))
 }
 
 func TestFiles(t *testing.T) {
