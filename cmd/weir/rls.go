@@ -47,8 +47,11 @@ const (
 
 // Run answers Envoy until it is interrupted.
 func (c *rlsCommand) Run(e *environment) error {
+	if c.Deadline <= 0 {
+		return fmt.Errorf("-deadline (WEIR_DEADLINE) is %s; give a time above 0, such as 15ms", c.Deadline)
+	}
 	if c.Drain < 0 {
-		return fmt.Errorf("-drain is %s; give a time, or 0", c.Drain)
+		return fmt.Errorf("-drain (WEIR_DRAIN) is %s; give a time, or 0", c.Drain)
 	}
 	settings, err := rlsenv.Read(os.LookupEnv)
 	if err != nil {
@@ -174,14 +177,31 @@ func (r *rls) check(e *environment) error {
 		return nil
 	}
 	files, err := r.settings.Files.Files()
-	if err == nil {
-		err = r.server.Load(files...)
-	}
 	if err != nil {
+		return fmt.Errorf("%w; give the directory of the configuration by RUNTIME_ROOT, RUNTIME_SUBDIRECTORY and RUNTIME_APPDIRECTORY", err)
+	}
+	if err := r.server.Load(files...); err != nil {
 		return err
+	}
+	if len(files) == 0 {
+		return errors.New(noFiles(r.settings.Files))
 	}
 	e.printf("%d files of %s without mistakes\n", len(files), r.settings.Files.Path)
 	return nil
+}
+
+// noFiles says where a file was expected.
+func noFiles(d envoyrls.Directory) string {
+	text := "there are no files in " + d.Path
+	if d.Prefix != "" {
+		text = fmt.Sprintf("%s has no files in its directory %s, nor any with a name that begins with %q",
+			d.Path, strings.TrimSuffix(d.Prefix, "."), d.Prefix)
+	}
+	if d.SkipDotFiles {
+		text += "; those whose names begin with a dot are left out (RUNTIME_IGNOREDOTFILES)"
+	}
+	return text + "; put a file with a domain there, such as limits.yaml, or give another directory by RUNTIME_ROOT, " +
+		"RUNTIME_SUBDIRECTORY and RUNTIME_APPDIRECTORY"
 }
 
 // serve listens until the program is interrupted, and answers for patience from then on.

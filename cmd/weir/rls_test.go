@@ -398,6 +398,22 @@ func TestRLSMistakes(t *testing.T) {
 	assert.NotContains(t, got.err, "secret")
 
 	limits := newConfigMap(t, limitsText(1))
+	for text, env := range map[string][]string{
+		"-deadline (WEIR_DEADLINE) is 0s; give a time above 0, such as 15ms": {"WEIR_DEADLINE=0"},
+		"-deadline (WEIR_DEADLINE) is -1s; give a time above 0":              {"WEIR_DEADLINE=-1s"},
+		"-drain (WEIR_DRAIN) is -1s; give a time, or 0":                      {"WEIR_DRAIN=-1s"},
+		"WEIR_DEADLINE":             {"WEIR_DEADLINE=soon"},
+		"WEIR_DRAIN":                {"WEIR_DRAIN="},
+		"PROMETHEUS_PATH is \"//\"": {"USE_PROMETHEUS=true", "PROMETHEUS_PATH=//"},
+	} {
+		got = weir(t, append(limits.env(), env...), "rls", "-check")
+		assert.NotZero(t, got.code, "%v", env)
+		assert.Contains(t, got.err, text)
+	}
+	got = weir(t, limits.env(), "rls", "-check", "-deadline", "0")
+	assert.Equal(t, failed, got.code)
+	assert.Contains(t, got.err, "-deadline (WEIR_DEADLINE) is 0s")
+
 	got = weir(t, limits.env(), "rls", "-check")
 	assert.Equal(t, 0, got.code, got.err)
 	assert.Contains(t, got.out, "1 files of "+limits.dir+" without mistakes")
@@ -405,6 +421,23 @@ func TestRLSMistakes(t *testing.T) {
 	got = weir(t, limits.env(), "rls", "-check")
 	assert.Equal(t, failed, got.code)
 	assert.Contains(t, got.err, "limits.yaml:2")
+
+	// A directory that has no file is a mistake as well.
+	const variables = "RUNTIME_ROOT, RUNTIME_SUBDIRECTORY and RUNTIME_APPDIRECTORY"
+	empty := t.TempDir()
+	require.NoError(t, os.MkdirAll(filepath.Join(empty, "ratelimit", "config"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(empty, "ratelimit", "limits.yaml"), []byte(limitsText(1)), 0o600))
+	for text, env := range map[string][]string{
+		empty + `/ratelimit has no files in its directory config, nor any with a name that begins with "config."; put a file`: nil,
+		"there are no files in " + empty + "/ratelimit/config; put a file with a domain there":                                {"RUNTIME_WATCH_ROOT=false"},
+		"/ratelimit/config; those whose names begin with a dot are left out (RUNTIME_IGNOREDOTFILES); put a file":             {"RUNTIME_WATCH_ROOT=false", "RUNTIME_IGNOREDOTFILES=true"},
+		empty + "/ratelimit/none: no such file or directory; give the directory":                                              {"RUNTIME_WATCH_ROOT=false", "RUNTIME_APPDIRECTORY=none"},
+	} {
+		got = weir(t, append([]string{"RUNTIME_ROOT=" + empty, "RUNTIME_SUBDIRECTORY=ratelimit"}, env...), "rls", "-check")
+		assert.Equal(t, failed, got.code, got.out)
+		assert.Contains(t, got.err, text)
+		assert.Contains(t, got.err, variables)
+	}
 
 	taken, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
