@@ -77,6 +77,10 @@ func (r *reader) options(e redisEnv, config *tls.Config) *redis.UniversalOptions
 	}
 	var first location
 	for i, addr := range addrs {
+		if strings.HasPrefix(addr, "rediss://") {
+			r.wrong(e.prefix+"URL", "", "redis:// in the place of rediss://, with "+e.prefix+"TLS=true, and "+e.prefix+"SOCKET_TYPE=tcp if it is a single server")
+			return nil
+		}
 		l, err := parse(addr, unix)
 		if err != nil {
 			r.wrong(e.prefix+"URL", "", err.Error())

@@ -269,7 +269,10 @@ func (r *reader) useless() {
 		"envoyproxy/ratelimit does not read it either; GRPC_CLIENT_TLS_CACERT has the authorities of clients": "GRPC_SERVER_TLS_CA_CERT",
 		"keys end with what they count":            "EXPIRATION_JITTER_MAX_SECONDS",
 		"an answer takes no longer than -deadline": "REDIS_TIMEOUT REDIS_PERSECOND_TIMEOUT",
-		"calls travel together by themselves":      "REDIS_PIPELINE_WINDOW REDIS_PIPELINE_LIMIT REDIS_PERSECOND_PIPELINE_WINDOW REDIS_PERSECOND_PIPELINE_LIMIT",
+		"calls travel together by themselves": "REDIS_PIPELINE_WINDOW REDIS_PIPELINE_LIMIT REDIS_CLUSTER_PIPELINE_PARALLELISM " +
+			"REDIS_PERSECOND_PIPELINE_WINDOW REDIS_PERSECOND_PIPELINE_LIMIT REDIS_PERSECOND_CLUSTER_PIPELINE_PARALLELISM",
+		"weir starts without Redis, and uses it as soon as it answers": "REDIS_STARTUP_INITIAL_INTERVAL REDIS_STARTUP_MAX_INTERVAL REDIS_STARTUP_MAX_ELAPSED_TIME",
+		"the counters have no response times":                          "PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS",
 		"a call waits for a connection, for half of -deadline": "REDIS_POOL_ON_EMPTY_BEHAVIOR REDIS_POOL_ON_EMPTY_WAIT_DURATION " +
 			"REDIS_PERSECOND_POOL_ON_EMPTY_BEHAVIOR REDIS_PERSECOND_POOL_ON_EMPTY_WAIT_DURATION",
 	} {

@@ -179,7 +179,9 @@ func TestVariables(t *testing.T) {
 		REDIS_TIMEOUT REDIS_PERSECOND_TIMEOUT REDIS_PIPELINE_WINDOW REDIS_PIPELINE_LIMIT REDIS_PERSECOND_PIPELINE_WINDOW
 		REDIS_PERSECOND_PIPELINE_LIMIT REDIS_POOL_ON_EMPTY_BEHAVIOR REDIS_POOL_ON_EMPTY_WAIT_DURATION
 		REDIS_PERSECOND_POOL_ON_EMPTY_BEHAVIOR REDIS_PERSECOND_POOL_ON_EMPTY_WAIT_DURATION OTEL_EXPORTER_OTLP_ENDPOINT
-		GRPC_SERVER_TLS_CA_CERT`) {
+		GRPC_SERVER_TLS_CA_CERT PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS REDIS_CLUSTER_PIPELINE_PARALLELISM
+		REDIS_PERSECOND_CLUSTER_PIPELINE_PARALLELISM REDIS_STARTUP_INITIAL_INTERVAL REDIS_STARTUP_MAX_INTERVAL
+		REDIS_STARTUP_MAX_ELAPSED_TIME`) {
 		cases[name] = unused
 	}
 
@@ -417,6 +419,14 @@ func TestRedis(t *testing.T) {
 		_, err := Read(base.with(e).with(env{"REDIS_URL": url}).lookup)
 		require.ErrorContains(t, err, "REDIS_URL: give ", url)
 		assert.NotContains(t, err.Error(), "secret")
+	}
+	// TLS has a variable.
+	for _, prefix := range []string{"REDIS_", "REDIS_PERSECOND_"} {
+		for _, more := range []env{nil, {prefix + "SOCKET_TYPE": "tcp"}, {prefix + "TYPE": "CLUSTER"}} {
+			_, err := Read(base.with(more).with(env{"REDIS_PERSECOND": "true", prefix + "URL": "rediss://:secret@host:1"}).lookup)
+			require.ErrorContains(t, err, prefix+"URL: give redis:// in the place of rediss://, with "+prefix+"TLS=true")
+			assert.NotContains(t, err.Error(), "secret")
+		}
 	}
 }
 
