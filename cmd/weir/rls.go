@@ -234,7 +234,9 @@ func (r *rls) serve(e *environment, patience time.Duration) error {
 		default: // the first says it
 		}
 	}
-	grpcServer := r.grpcServer()
+	ending, end := context.WithCancel(context.WithoutCancel(e.ctx))
+	defer end()
+	grpcServer := r.grpcServer(ending)
 	grpcListener, err := listen(s.GRPC)
 	if err != nil {
 		return err
@@ -283,6 +285,7 @@ func (r *rls) serve(e *environment, patience time.Duration) error {
 		grpcServer.Stop()
 		return err
 	}
+	end()
 	return r.end(context.WithoutCancel(e.ctx), grpcServer, web)
 }
 
@@ -314,14 +317,35 @@ func (r *rls) end(ctx context.Context, server *grpc.Server, web []*http.Server) 
 	return errors.Join(errs...)
 }
 
-// grpcServer returns a server of gRPC with the service.
-func (r *rls) grpcServer() *grpc.Server {
+// endingStream is a stream that ends by itself when the server does. A Watch of the health has no other end, and would
+// hold the server until its patience is over.
+type endingStream struct {
+	grpc.ServerStream
+
+	ctx context.Context //nolint:containedctx // Context returns it
+}
+
+func (s *endingStream) Context() context.Context { return s.ctx }
+
+// endStreams returns an interceptor that ends the context of all streams with that of the server.
+func endStreams(ending context.Context) grpc.StreamServerInterceptor {
+	return func(service any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+		ctx, cancel := context.WithCancel(ss.Context())
+		defer cancel()
+		defer context.AfterFunc(ending, cancel)()
+		return handle(service, &endingStream{ss, ctx})
+	}
+}
+
+// grpcServer returns a server of gRPC with the service, whose streams end with ending.
+func (r *rls) grpcServer(ending context.Context) *grpc.Server {
 	s := r.settings
 	options := []grpc.ServerOption{
 		grpc.MaxHeaderListSize(maxMetadata),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.NumStreamWorkers(streamWorkers),
 		grpc.ConnectionTimeout(headerPatience),
+		grpc.StreamInterceptor(endStreams(ending)),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: s.ConnectionAge, MaxConnectionAgeGrace: s.ConnectionGrace}),
 		// Envoy may be set up to ask whether a connection lives, also while it has nothing to ask on it.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: leastPingPeriod, PermitWithoutStream: true}),

@@ -364,6 +364,25 @@ func TestRLSEnds(t *testing.T) {
 	}
 }
 
+// Those who watch the health see it end, and hold nothing up.
+func TestRLSEndsWatches(t *testing.T) {
+	t.Parallel()
+	limits := newConfigMap(t, limitsText(1))
+	p := startRLS(t, append(append(redisEnv("127.0.0.1:1"), limits.env()...), "WEIR_DRAIN=0s")...)
+	eventually(t, "a configuration is loaded", func() bool { return p.healthy(t) })
+	watch, err := healthpb.NewHealthClient(p.conn).Watch(t.Context(), &healthpb.HealthCheckRequest{Service: "ratelimit"})
+	require.NoError(t, err)
+	state, err := watch.Recv()
+	require.NoError(t, err)
+	assert.Equal(t, healthpb.HealthCheckResponse_SERVING, state.GetStatus())
+	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
+	for err == nil { // it may say first that it drains
+		_, err = watch.Recv()
+	}
+	assert.Equal(t, codes.Canceled, grpcstatus.Code(err), "it is ended by its method, and not with the connection, which would be UNAVAILABLE: %v", err)
+	require.NoError(t, p.Wait(), "%s", p.said.With(""))
+}
+
 // The log has the names that collectors know.
 func TestRLSLog(t *testing.T) {
 	t.Parallel()
