@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/weir-go/weir/internal/pace"
 )
@@ -33,7 +34,7 @@ type ObeyOptions struct {
 }
 
 // WaitError is the error of a call that was not sent, because its turn would have come too late or too many calls of its
-// key were waiting.
+// key were waiting. errors.As finds it in what [Obeyer.Unary] and [Obeyer.Stream] return.
 type WaitError = pace.WaitError
 
 // Obeyer has the client interceptors of [Obey]. It is safe for concurrent use, also by several connections.
@@ -77,12 +78,35 @@ func Obey(o ObeyOptions) (*Obeyer, error) {
 	return y, nil
 }
 
-// Unary is a grpc.UnaryClientInterceptor. Before anything is sent, it fails with a [*WaitError], or with the error of
-// the context.
+// unsent is the error of a call that was not sent, with a status of gRPC for those who look for its code.
+type unsent struct{ error }
+
+// Unwrap returns the [*WaitError], or the error of the context.
+func (e unsent) Unwrap() error { return e.error }
+
+// GRPCStatus implements the interface by which status.FromError finds the status.
+func (e unsent) GRPCStatus() *status.Status {
+	st := status.FromContextError(e.error)
+	var late *WaitError
+	if st.Code() != codes.Unknown || !errors.As(e.error, &late) {
+		return st
+	}
+	st = status.New(codes.ResourceExhausted, late.Error())
+	if late.Wait > 0 {
+		if detailed, err := st.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(late.Wait)}); err == nil {
+			return detailed
+		}
+	}
+	return st
+}
+
+// Unary is a grpc.UnaryClientInterceptor. A call that is not sent fails with a [*WaitError], whose code is
+// RESOURCE_EXHAUSTED, with RetryInfo, or DEADLINE_EXCEEDED if its turn would have come after the deadline of the context;
+// or with the error of the context, whose code is DEADLINE_EXCEEDED or CANCELLED.
 func (y *Obeyer) Unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, o ...grpc.CallOption) error {
 	turn, err := y.pace.Wait(ctx, y.key(ctx, cc.Target(), method), time.Time{})
 	if err != nil {
-		return err
+		return unsent{err}
 	}
 	defer turn.Failed() // does nothing after Answered
 	var header, trailer metadata.MD
@@ -91,11 +115,12 @@ func (y *Obeyer) Unary(ctx context.Context, method string, req, reply any, cc *g
 	return err
 }
 
-// Stream is a grpc.StreamClientInterceptor. A stream has its turn until its first message or its end.
+// Stream is a grpc.StreamClientInterceptor. A stream has its turn until its first message or its end. One that is not
+// begun fails as a call of Unary.
 func (y *Obeyer) Stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, o ...grpc.CallOption) (grpc.ClientStream, error) {
 	turn, err := y.pace.Wait(ctx, y.key(ctx, cc.Target(), method), time.Time{})
 	if err != nil {
-		return nil, err
+		return nil, unsent{err}
 	}
 	ss, err := streamer(ctx, desc, cc, method, o...)
 	if err != nil {

@@ -6,13 +6,17 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	testpb "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	"github.com/weir-go/weir/core/guard"
 	"github.com/weir-go/weir/grpcmw"
@@ -95,4 +99,55 @@ func TestObeyWaitsNoLonger(t *testing.T) {
 	})
 	_, err := grpcmw.Obey(grpcmw.ObeyOptions{Waiting: -1})
 	assert.ErrorContains(t, err, "Waiting is -1")
+}
+
+// What is not sent has a code, as all errors of calls have.
+func TestObeyCodes(t *testing.T) {
+	for name, call := range map[string]func(ctx context.Context, client testpb.TestServiceClient) error{
+		"unary": func(ctx context.Context, client testpb.TestServiceClient) error {
+			_, err := client.UnaryCall(ctx, new(testpb.SimpleRequest))
+			return err
+		},
+		"streams": func(ctx context.Context, client testpb.TestServiceClient) error {
+			_, err := client.FullDuplexCall(ctx)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				client := obedient(t, all("1/1h"), grpcmw.ObeyOptions{MaxWait: 2 * time.Hour, Waiting: 1})
+				var first sync.WaitGroup
+				for range 2 { // one is refused, and says for how long
+					first.Go(func() { _, _ = client.UnaryCall(t.Context(), new(testpb.SimpleRequest)) })
+				}
+				first.Wait()
+				var late *grpcmw.WaitError
+				short, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				err := call(short, client)
+				assert.Equal(t, codes.DeadlineExceeded, status.Code(err), "the turn comes after the deadline: %v", err)
+				require.ErrorAs(t, err, &late)
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+
+				waits, leave := context.WithCancel(t.Context())
+				ended := make(chan error)
+				go func() { ended <- call(waits, client) }()
+				synctest.Wait()
+				err = call(t.Context(), client)
+				assert.Equal(t, codes.ResourceExhausted, status.Code(err), "another one waits: %v", err)
+				require.ErrorAs(t, err, &late)
+				st, ok := status.FromError(err)
+				require.True(t, ok)
+				assert.Equal(t, late.Error(), st.Message())
+				require.Len(t, st.Details(), 1)
+				assert.Equal(t, late.Wait, st.Details()[0].(*errdetails.RetryInfo).GetRetryDelay().AsDuration())
+				leave()
+				err = <-ended
+				assert.Equal(t, codes.Canceled, status.Code(err), "%v", err)
+				require.ErrorIs(t, err, context.Canceled)
+				err = call(waits, client)
+				assert.Equal(t, codes.Canceled, status.Code(err), "%v", err)
+			})
+		})
+	}
 }
