@@ -58,7 +58,7 @@ type checker struct {
 	closing sync.WaitGroup // of those that were current before
 }
 
-// loaded is what a file was made into.
+// loaded is the handler of a file that was loaded.
 type loaded struct {
 	handler  http.Handler
 	stop     func() error   // of its guard
