@@ -274,6 +274,7 @@ func TestGatewayLetsGo(t *testing.T) {
 				assert.Equal(t, http.StatusOK, res.StatusCode)
 				_, err = io.Copy(io.Discard, res.Body)
 				require.NoError(t, err)
+				require.NoError(t, res.Body.Close())
 			}
 			ask(describedRequest(t, "gateway", "203.0.113.7"))
 
@@ -356,6 +357,27 @@ func TestGatewayMistakes(t *testing.T) {
 	assert.Contains(t, got.out, "without mistakes")
 	got = weir(t, nil, "gateway", filepath.Join(t.TempDir(), "none"))
 	assert.Equal(t, failed, got.code)
+}
+
+// The steps of docs/gateways.md lead to what they promise.
+func TestGatewayInFiveSteps(t *testing.T) {
+	t.Parallel()
+	module, err := os.ReadFile("go.mod")
+	require.NoError(t, err)
+	path, _, _ := strings.Cut(strings.TrimPrefix(string(module), "module "), "\n")
+	assert.Equal(t, "go install "+path+"@latest\n", gatewaytest.Documented(t, "sh: install"))
+	assert.Equal(t, "weir gateway gateway.yaml\n", gatewaytest.Documented(t, "sh: start"))
+	service := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(service.Close)
+	p := startGateway(t, strings.Replace(gatewaytest.Documented(t, "weir: first file"), "127.0.0.1:9090", "127.0.0.1:0", 1))
+	front := gatewaytest.Nginx(t, strings.NewReplacer("127.0.0.1:9090", p.addr, "127.0.0.1:8080", service.Listener.Addr().String(),
+		"_timeout 250ms;", "_timeout 1m;", "_timeout 1s;", "_timeout 1m;").Replace(gatewaytest.Documented(t, "nginx: whole")))
+	commands, want, _ := strings.Cut(gatewaytest.Documented(t, "sh: try"), "# ")
+	require.Contains(t, commands, "http://127.0.0.1/")
+	try := exec.CommandContext(t.Context(), "sh", "-c", strings.Replace(commands, "127.0.0.1", front.Addr(false), 1))
+	out, err := try.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	assert.Equal(t, strings.TrimSpace(want), strings.TrimSpace(string(out)))
 }
 
 // The gateways of docs/gateways.md do what is chosen there when the process is stopped, or killed.

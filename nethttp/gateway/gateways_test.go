@@ -35,11 +35,12 @@ func TestDocumentedBlocksAreRun(t *testing.T) {
 	t.Parallel()
 	doc, names := gatewaytest.Docs(t), gatewaytest.DocumentedNames(t)
 	assert.Equal(t, []string{
-		"weir: file", "nginx: whole", "nginx: in the location of the check", "nginx: in the server", "nginx: behind another proxy",
+		"sh: install", "weir: first file", "sh: start", "nginx: whole", "sh: try",
+		"weir: file", "nginx: in the location of the check", "nginx: in the server", "nginx: behind another proxy",
 		"caddy: short", "caddy: long", "caddy: behind another proxy", "caddy: that passes",
 		"traefik: whole", "envoy: whole",
 	}, names)
-	assert.Len(t, names, strings.Count(doc, "```nginx\n")+strings.Count(doc, "```caddyfile\n")+strings.Count(doc, "```yaml\n"))
+	assert.Len(t, names, strings.Count(doc, "```sh\n")+strings.Count(doc, "```nginx\n")+strings.Count(doc, "```caddyfile\n")+strings.Count(doc, "```yaml\n"))
 }
 
 // door is a gateway with a service and an endpoint behind it.
