@@ -18,31 +18,52 @@ import (
 //
 // next runs when a passenger comes (ask), when a flight is back (land), and when the lane's timer fires (tick). Then a
 // flight leaves if shouldDepart: no flight is out; or those who wait fill one; or it pays to have one more under way; or
-// the first of them has waited for maxQueueDelay.
+// the first of them has waited for maxQueueDelay. No passenger leads the others. A goroutine that is back with a flight
+// of passengers flies the next one (run), and if many wait for that, another one gives out the answers (relay).
 //
-// A passenger is woken when its answer is there (settle), and by the timer when its time may be over (wakeDue). These are
-// its times for a deadline of 50 ms, counted from the call:
+// The goroutine of its flight wakes a passenger when its answer is there (settle), at any time. All else is up to the
+// timer of the lane. The picture has all of it: the deadline is 50 ms, the server is near and has just fallen silent, and
+// the times are those since each call. A has found no flight out. B has found that of A. C has found maxOut of
+// them out, and one of its policy aside.
 //
-//	0 ms         1 ms               37.5 ms               42 ms              47 ms          50 ms
-//	├────────────┼──────────────────┼─────────────────────┼──────────────────┼──────────────┤
-//	waits for    watches the        gives up if it is     polls for an       gives up       the caller has
-//	its answer   caller's context   in no flight yet      answer each ms     on its flight  its answer
-//	alone        too (watchAfter)   (queueLimit)          (pollAfter)        (answerBy)
+//	     0    1    2                     37.5      42                  47   48   50 ms
+//	     ├────┼────┼──────────────────────┼────────┼───────────────────┼────┼────┤
+//	A    ├──────────────── its flight, in its goroutine ───────────────┤ f
 //
-// watchAfter counts anew when the flight is sent: a passenger watches its caller's context 1 ms after it came to the
-// queue, or 1 ms after its flight has left.
+//	B    ├────┤ b                                  e   e   e   e   e   g
+//	          ├──────────── its flight, in another goroutine ───────────────┤ h
+//	               c
 //
-// The flight has until answerBy, counted from its sending, so it may outlast its passengers. What has become of a take
-// with a cost is then reported by its LateError (settleLate). A permit that comes too late stays taken until its lease
-// ends, unless its caller releases it.
+//	C    ├─────────────── queue ──────────┤ d
+//
+//	b  the timer: B has waited for maxQueueDelay, and so a flight leaves with it
+//	c  the timer wakes B: from now on, it watches its caller's context, too. That is watchAfter after the flight has left,
+//	   and for a passenger that is still in the queue, watchAfter after it came. It leaves when that context ends
+//	d  the timer wakes C: it was in no flight within queueLimit, and leaves the queue with errNotSent, or errBusy if the
+//	   server has answered others. Nothing was asked for it
+//	e  the timer wakes B each pollEvery from pollAfter on: it polls, which is to look whether settle has left an answer
+//	f  the deadline of A's flight (answerBy after its sending) ends its read. Nobody wakes A, which returns the failure;
+//	   nor does it watch a context. First, land lets a flight leave for those in the queue
+//	g  the timer wakes B for the last time (answerBy): it quits with errNoAnswer, for a take with a cost in a LateError
+//	h  the deadline of B's flight ends its read, settle finds that B has quit, and settleLate reports the failure to the
+//	   LateError. An answer between g and h would have been reported instead
+//
+// What A and B asked for was written, and so it is not sent again: the server may run it when it goes on. Their failures
+// have MaybeExecuted, and that of C has not. See retry for what is sent again. When five flights in a row have ended like
+// f and h, and 100 ms have passed since the first, the breaker opens: whoever comes fails with errOpen at once, and one
+// flight asks twice a second (see breaker.go).
+//
+// A permit that comes too late stays taken until its lease ends, unless its caller releases it.
 //
 // All passengers with the full deadline pass those times in the order in which they came, so one timer of the lane wakes
 // them. A passenger whose caller has less time, one that entered behind a later one, and one that no request waits for
-// use their own timers.
+// use their own timers, and watch their callers' contexts from the beginning.
 //
-// If the process was stopped or has no processor, all of these times may be over before it runs again, and its timers
-// fire before it reads its sockets. Then a passenger polls some times more for an answer that has arrived (grace), and
-// nothing is sent whose answer would come too late for that (tooLate).
+// Why poll, if settle wakes? If the process was stopped or has no processor, all of these times may be over before it
+// runs again, and its timers fire before it reads its sockets. A passenger that first looks after answerBy looks once
+// more, and one that does so after the whole deadline some times (grace), for the answer that its flight is about to
+// read. One that has polled before has seen that the process runs, and quits. Nothing is sent whose answer would come
+// too late for that (tooLate).
 const (
 	// maxPoll is the longest time between two polls.
 	maxPoll = time.Millisecond
@@ -221,7 +242,8 @@ func (l *lane) wakeDue(now time.Time) {
 	}
 }
 
-// await is wait for a passenger that, if answerOnly is true, waits for its answer and nothing else until it is woken to do more.
+// await is wait for a passenger that, if answerOnly is true, waits for its answer and nothing else until it is woken to do
+// more.
 func (p *passenger) await(
 	ctx context.Context, l *lane, answerOnly bool, queueLimit, patience time.Duration, res *core.Result,
 ) ([]int64, error) {
