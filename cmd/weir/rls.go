@@ -190,7 +190,7 @@ func (r *rls) check(e *environment) error {
 	return nil
 }
 
-// noFiles says where a file was expected.
+// noFiles returns the text of the mistake that no file is read, with the places for files.
 func noFiles(d envoyrls.Directory) string {
 	text := "there are no files in " + d.Path
 	if d.Prefix != "" {
