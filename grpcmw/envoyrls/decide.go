@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"sync"
 	"time"
 
 	extpb "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
@@ -182,24 +183,25 @@ func (s *Server) decide(ctx context.Context, all []demand) error {
 // admits nothing has those of all overrides.
 func (x *demand) givesBack() bool { return x.form == credit && x.cost > 0 && x.rule.limiter != nil }
 
-// giveBack gives back the credits of a request, in half of the time that the caller has. A store that fails is an error
-// only where a policy says so.
+// giveBack gives back the credits of a request at the same time, in half of the time that the caller has. A store that
+// fails is an error only where a policy says so. Credits stay given back if the request fails later.
 func (s *Server) giveBack(ctx context.Context, all []demand) error {
 	if end, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, time.Until(end)/2)
 		defer cancel()
 	}
-	failed := false
+	errs := make([]error, len(all))
+	var credits sync.WaitGroup
 	for i := range all {
-		x := &all[i]
-		if !x.givesBack() || failed && !s.needs(x) {
-			continue
+		if x := &all[i]; x.givesBack() {
+			credits.Go(func() { errs[i] = x.rule.limiter.Credit(ctx, x.key, x.cost) })
 		}
-		if err := x.rule.limiter.Credit(ctx, x.key, x.cost); err != nil {
-			if failed = true; s.needs(x) || !ofStore(err) && ctx.Err() == nil {
-				return err
-			}
+	}
+	credits.Wait()
+	for i, err := range errs {
+		if err != nil && (s.needs(&all[i]) || !ofStore(err) && ctx.Err() == nil) {
+			return err
 		}
 	}
 	return nil

@@ -1,8 +1,10 @@
 package envoyrls_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -296,6 +298,37 @@ func TestCredit(t *testing.T) {
 	require.Equal(t, "OVER_LIMIT: OVER_LIMIT 0/3", ask(t, s, request(of("user=1"))))
 	require.Equal(t, "OK: OK 2/3, OK 4/5", ask(t, s, request(of("user=1", hits(2), negative), of("tenant=1"))))
 	require.Equal(t, "OK: OK 1/3", ask(t, s, request(of("user=1"))))
+}
+
+// meeting is a store in which refunds wait for each other.
+type meeting struct {
+	core.Store
+
+	all sync.WaitGroup
+}
+
+func (m *meeting) Refund(ctx context.Context, refunds []core.Refund) error {
+	m.all.Done()
+	m.all.Wait()
+	return m.Store.Refund(ctx, refunds)
+}
+
+// The credits of a request travel together: one after the other, 64 would take a slow store a second.
+func TestCreditsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &meeting{Store: memory(t)}
+		s := newServerOn(t, store, envoyrls.Config{}, basic)
+		r := &rlspb.RateLimitRequest{Domain: "edge"}
+		for i := range 64 {
+			r.Descriptors = append(r.Descriptors, of(fmt.Sprintf("user=%d", i), hits(3)))
+		}
+		require.NotContains(t, ask(t, s, r), "3/3")
+		for _, d := range r.GetDescriptors() {
+			d.IsNegativeHits = true
+		}
+		store.all.Add(64)
+		require.Equal(t, "OK: "+strings.Repeat("OK 3/3, ", 63)+"OK 3/3", ask(t, s, r))
+	})
 }
 
 func TestReset(t *testing.T) {
