@@ -43,6 +43,19 @@ import (
 	"github.com/weir-go/weir/core/stats"
 )
 
+// Read the files in this order, which is the way of a decision:
+//
+//  1. store.go: Take makes an entry of it, and a Result of the reply
+//  2. lane.go: ask lets the entry fly alone or wait in the queue; next, run and land send the flights
+//  3. passenger.go and entry.go: an entry in the queue; a command, and when it is sent again (retry)
+//  4. flight.go: send, collect what came back, judge failures
+//  5. wake.go: when flights leave, and who wakes whom, with a picture
+//  6. classify.go, breaker.go, repair.go: the classes of failure, and what each leads to
+//  7. share.go and proxy.go: one script for many keys, and whether it may be used
+//
+// The rest can wait: node.go (servers), script.go (what is computed once for a policy), deadline.go (contexts of
+// flights), background.go, permits.go, scores.go and state.go (the other calls), client.go and observe.go.
+
 // DefaultDeadline is the deadline of a decision if Options.Deadline is 0.
 const DefaultDeadline = 50 * time.Millisecond
 
