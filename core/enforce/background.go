@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -139,26 +138,12 @@ func (e *engine) takeAll(ctx context.Context, n int, take func(i int) *core.Take
 // flush, and how much is left.
 func (b *background) flush(ctx context.Context) error {
 	_ = b.group.Wait(ctx)
-	renewing := b.renewals.Left() // a permit that is released while its renewal is out is released once more behind that
-	var unsent []string
-	for _, x := range []struct {
-		name string
-		n    int
-	}{
-		{"releases", max(renewing, b.releases.Unsent())},
-		{"refunds", b.refunds.Unsent()},
-		{"charges", b.charges.Unsent()},
-		{"hand-backs", b.handBacks.Unsent()},
-	} {
-		if x.n > 0 {
-			unsent = append(unsent, fmt.Sprintf("%s: %d", x.name, x.n))
-		}
-	}
-	if unsent == nil {
+	renewing := b.renewals.Unsent() // a permit that is released while its renewal is out is released once more behind that
+	n := max(renewing, b.releases.Unsent()) + b.refunds.Unsent() + b.charges.Unsent() + b.handBacks.Unsent()
+	if n == 0 {
 		return nil
 	}
-	return fmt.Errorf("enforce: Close: may not have reached the store: %s; permits and units that were not given back expire by themselves, and units that were not charged are not counted",
-		strings.Join(unsent, ", "))
+	return fmt.Errorf("enforce: Close: %d releases, refunds, charges and hand-backs may not have reached the store; what was not given back expires by itself", n)
 }
 
 // owe notes what the fallback has admitted, to be handed back to the store.

@@ -194,7 +194,7 @@ func TestHandBackFails(t *testing.T) {
 			if err := p.Close(); c.want > 0 {
 				require.NoError(t, err)
 			} else {
-				require.ErrorContains(t, err, "hand-backs: 1;", "it was lost on the way")
+				require.ErrorContains(t, err, "enforce: Close: 1 ", "it was lost on the way")
 			}
 		})
 	}
