@@ -13,8 +13,9 @@ import (
 // BreakOptions are the options of [Break]: when a circuit opens, for how long, and what answers. The zero value is a
 // good choice to begin with.
 type BreakOptions struct {
-	// Refusals of one key, in the time Within, open its circuit. The time begins with the first of them. 0 means 10
-	// refusals in a minute.
+	// Refusals is the number of refusals of one key that open its circuit, if they come in the time Within since the first
+	// of them: with 10 in a minute, the tenth opens it. A refusal that comes later is the first again. 0 means 10, and a
+	// minute.
 	Refusals int
 	Within   time.Duration
 	// Open is the time for which the circuit is open at first; 0 means a minute. Each time it opens again, that doubles,

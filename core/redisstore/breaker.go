@@ -11,9 +11,9 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// A breaker opens after openAfter failures in a row if nothing has succeeded for openUnlessSuccessWithin: so it never
-// opens for a cluster that has lost one shard of several, as long as the others are asked. Then it lets one flight
-// through every probeEvery, or up to probeJitter earlier. Each breaker chooses that for itself, so that those of a fleet,
+// A breaker opens after openAfter failures in a row if nothing has succeeded for openUnlessSuccessWithin, counted since
+// the first of them where all went well before: so it never opens for a cluster that has lost one shard of several, as
+// long as the others are asked. Then it lets one flight through every probeEvery, or up to probeJitter earlier. Each breaker chooses that for itself, so that those of a fleet,
 // which open together, do not ask together. For staleFor after a success, a broken connection says nothing.
 const (
 	openAfter               = 5
@@ -40,7 +40,7 @@ type turn struct {
 	err  error // that has opened it
 }
 
-// trouble is the time since flights have begun to fail.
+// trouble is the time since the first flight that failed, until one succeeds.
 type trouble struct{ lastSuccess atomic.Int64 }
 
 func newTrouble() *trouble {
@@ -51,7 +51,7 @@ func newTrouble() *trouble {
 
 func (t *trouble) succeeded() { t.lastSuccess.Store(int64(time.Since(started))) }
 
-// sinceSuccess returns how long ago the last success is.
+// sinceSuccess returns the time since the last success: since the first failure, if all flights before it succeeded.
 func (t *trouble) sinceSuccess() time.Duration {
 	if t == nil {
 		return 0
