@@ -50,7 +50,7 @@ func TestRefusedRequest(t *testing.T) {
 
 			path, files := passed(t, profile)
 			t.Logf("%d functions in %d files:\n%s", len(path), files, strings.Join(path, "\n"))
-			for _, f := range []string{"core/guard/check.go Serve", "core/redisstore/store.go Take", test.through} {
+			for _, f := range []string{"core/guard/serve.go Serve", "core/redisstore/store.go Take", test.through} {
 				require.Contains(t, path, f, "a request passes through it")
 			}
 			assert.LessOrEqual(t, len(path), maxFunctions, "functions")
