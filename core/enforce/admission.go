@@ -58,7 +58,7 @@ func (l *Limiter) Begin(ctx context.Context, ask Ask, a *Admission) error {
 		l = l.now(ask.Key)
 	}
 	a.limiter, a.key = l, ask.Key
-	if l.answer != asks {
+	if !l.asksStore {
 		err := l.begin(ctx, &ask, &a.Result)
 		if err != nil {
 			*a = Admission{}
@@ -99,7 +99,7 @@ func (l *Limiter) Begin(ctx context.Context, ask Ask, a *Admission) error {
 // policy has no permits. Afterwards Result is the decision of rates and permits together; if the permits are refused,
 // or if Acquire fails, the units are given back. Errors are those of Begin.
 func (a *Admission) Acquire(ctx context.Context, n int64) error {
-	if !a.limiter.permits || a.hold != nil || !a.Result.Allowed() || a.limiter.answer != asks {
+	if !a.limiter.permits || a.hold != nil || !a.Result.Allowed() || !a.limiter.asksStore {
 		return nil
 	}
 	done := false
@@ -199,7 +199,7 @@ func (a *Admission) refund(units int64) *core.Refund {
 func (a *Admission) GiveBack(units int64) {
 	units = min(units, a.Result.Taken)
 	switch {
-	case units <= 0 || a.limiter == nil || a.limiter.answer != asks:
+	case units <= 0 || a.limiter == nil || !a.limiter.asksStore:
 	case units == a.Result.Taken && time.Now().Before(a.turn):
 		a.limiter.engine.waiters.put(a.refund(units), a.turn, &a.asks)
 		a.turn = time.Time{}
@@ -217,7 +217,7 @@ func (a *Admission) Charge(units int64, done func()) {
 	if done == nil {
 		done = func() {}
 	}
-	if units <= 0 || a.limiter == nil || !a.limiter.rates || a.limiter.answer != asks {
+	if units <= 0 || a.limiter == nil || !a.limiter.rates || !a.limiter.asksStore {
 		done()
 		return
 	}

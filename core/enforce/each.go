@@ -67,7 +67,7 @@ func AllowEach(ctx context.Context, each []Each) (admitted bool, err error) {
 		d.admissions[i].limiter, d.admissions[i].key = l, x.Key
 	}
 	for i := range d.admissions {
-		if a := &d.admissions[i]; a.limiter.waits && a.limiter.answer == asks {
+		if a := &d.admissions[i]; a.limiter.waits && a.limiter.asksStore {
 			a.asks = a.limiter.engine.waiters.askers.add(a.key)
 		}
 	}
@@ -122,7 +122,7 @@ func (d *decisions) release() {
 func (d *decisions) recall(ctx context.Context) {
 	for i := range d.admissions {
 		a := &d.admissions[i]
-		if a.limiter.answer != asks {
+		if !a.limiter.asksStore {
 			d.note(i, a.limiter.answer.fill(ctx, d.takes[i].Cost, &a.Result))
 		} else if store := a.limiter.engine.many; store != nil && len(d.each) > 1 {
 			if res, refused := store.Recall(d.takes[i]); refused {
@@ -192,7 +192,7 @@ func (d *decisions) askTogether(ctx context.Context) {
 			if err == nil {
 				*res = all[k]
 			}
-			d.note(i, e.follow(ctx, &d.takes[i], res, err))
+			d.note(i, e.afterAnswer(ctx, &d.takes[i], res, err))
 		}
 	}
 }

@@ -53,12 +53,12 @@ func (l *Limiter) ExplainAs(ctx context.Context, p core.Policy, key string, cost
 	}
 	now := l.now(key)
 	_, _, permits := p.Concurrent()
-	given := &Limiter{engine: l.engine, named: l.named, policy: p, rates: hasRates(p), permits: permits}
+	given := &Limiter{engine: l.engine, named: l.named, policy: p, rates: hasRates(p), permits: permits, asksStore: true}
 	x, err := given.explain(ctx, Ask{Key: key, Cost: cost})
 	if x.Numbers = numbersGiven; err != nil {
 		return explain.Explanation{}, err
 	}
-	if now.answer == asks && !sharesState(p, now.policy) {
+	if now.asksStore && !sharesState(p, now.policy) {
 		x.Notes = slices.DeleteFunc(x.Notes, func(note string) bool { return note == unseen })
 		x.note("these numbers count apart from those of now, %q: what was counted under those is not in this", now.policy)
 	}
@@ -101,7 +101,7 @@ func (l *Limiter) explain(ctx context.Context, ask Ask) (explanation, error) {
 		return explanation{}, err
 	}
 	x := explanation{Policy: variant{limiter: l}.String(), Key: ask.Key, Cost: ask.Cost, Shadow: l.policy.Options().Shadow}
-	if l.answer != asks {
+	if !l.asksStore {
 		x.From, x.At = fromProcess, time.Now()
 		if err := l.answer.fill(ctx, ask.Cost, &x.Result); err != nil {
 			return explanation{}, err

@@ -28,8 +28,8 @@ func (e *engine) decide(ctx context.Context, t *core.Take, res *core.Result) (er
 	return nil
 }
 
-// follow is decide for one of many that the store was asked for, when that has answered.
-func (e *engine) follow(ctx context.Context, t *core.Take, res *core.Result, err error) error {
+// afterAnswer is the rest of decide for one of many that the store was asked for, after it has answered, or failed with err.
+func (e *engine) afterAnswer(ctx context.Context, t *core.Take, res *core.Result, err error) error {
 	if err != nil {
 		return e.decideWithout(ctx, t, res, err)
 	}

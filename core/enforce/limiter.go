@@ -43,10 +43,12 @@ type Limiter struct {
 	engine  *engine
 	named   *named
 	policy  core.Policy
-	rates   bool   // the policy has rates
-	permits bool   // the policy has permits
-	waits   bool   // it may let callers wait for their turn
-	answer  answer // of a Limiter that asks nobody
+	rates   bool // the policy has rates
+	permits bool // the policy has permits
+	waits   bool // it may let callers wait for their turn
+
+	asksStore bool   // the store decides
+	answer    answer // if it does not, the one that all get
 
 	following *follow.Following[*Variants] // nil without a Source
 	code      *Limiter                     // the same by the numbers of the code; nil without a Source
@@ -117,7 +119,7 @@ func (n *named) limiter(p core.Policy) *Limiter {
 	n.add(p)
 	n.group.mu.Unlock()
 	_, _, permits := p.Concurrent()
-	l := &Limiter{engine: n.group.engine, named: n, policy: p, rates: hasRates(p), permits: permits, waits: waits(p)}
+	l := &Limiter{engine: n.group.engine, named: n, policy: p, rates: hasRates(p), permits: permits, waits: waits(p), asksStore: true}
 	if l.waits {
 		l.engine.waiters.expect()
 	}
@@ -175,7 +177,7 @@ func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (res core.Res
 // decide drops the error of a store that failed if the fail word has decided. A store in the process does not fail, and
 // is asked without a further call.
 func (l *Limiter) decide(ctx context.Context, t core.Take, res *core.Result) error {
-	if l.answer != asks {
+	if !l.asksStore {
 		return l.answer.decide(ctx, &t, res)
 	}
 	if m := l.engine.memory; m != nil {
@@ -292,7 +294,7 @@ func (l *Limiter) AcquireN(ctx context.Context, key string, n int64) (held conte
 // back where they were taken, also if l has other numbers than the Limiter that took them.
 func (l *Limiter) Refund(ctx context.Context, key string, r core.Result, n int64) error {
 	now := l.now(key)
-	if (now.answer != asks || l.following != nil) && r.Taken > 0 && r.At == 0 && !r.Local { // the key was unlimited
+	if (!now.asksStore || l.following != nil) && r.Taken > 0 && r.At == 0 && !r.Local { // the key was unlimited
 		return nil
 	}
 	err := l.engine.refund(ctx, []core.Refund{{Policy: now.policy, Key: key, Receipt: r, Units: n}})
@@ -325,7 +327,7 @@ func (l *Limiter) Refund(ctx context.Context, key string, r core.Result, n int64
 func (l *Limiter) Credit(ctx context.Context, key string, n int64) error {
 	l = l.now(key)
 	r := core.Refund{Policy: l.policy, Key: key, Units: n, Credit: true}
-	if l.answer != asks {
+	if !l.asksStore {
 		return r.Validate()
 	}
 	return l.engine.credit(ctx, &r)

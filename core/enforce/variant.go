@@ -125,13 +125,12 @@ func weighs(res *core.Result) (longest time.Duration) {
 	return longest
 }
 
-// answer is the kind of decisions that a Limiter makes. A Limiter of what is unlimited or blocked gives one answer, and asks no store: there
-// is nothing to give back, to charge or to renew.
+// answer is the answer that a Limiter of what is unlimited or blocked gives to all. It asks no store: there is nothing to
+// give back, to charge or to renew.
 type answer uint8
 
 const (
-	asks    answer = iota // the store decides
-	admits                // the key is Unlimited
+	admits  answer = iota // the key is Unlimited
 	refuses               // the key is Blocked
 )
 

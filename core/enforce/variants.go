@@ -320,7 +320,7 @@ func (m *maker) codeTiers(texts map[string]string) map[string]variant {
 // renew returns a Limiter from before with the options of now.
 func (m *maker) renew(l *Limiter) *Limiter {
 	switch {
-	case l == nil || m.sameOptions && l.answer == asks:
+	case l == nil || m.sameOptions && l.asksStore:
 		return l
 	case l.answer == refuses:
 		return m.v.blocked

@@ -175,9 +175,9 @@ func (w *waiters) changed(l *line, now time.Time) {
 	l.counted, l.least = free, min(l.least, free)
 	switch {
 	case free == 0:
-		l.idle = time.Time{}
-	case l.idle.IsZero():
-		l.since, l.idle, l.least = now, now.Add(idleTurn), free
+		l.giveBackAt = time.Time{}
+	case l.giveBackAt.IsZero():
+		l.since, l.giveBackAt, l.least = now, now.Add(idleTurn), free
 	}
 	next := l.next()
 	switch {
@@ -204,14 +204,14 @@ func (w *waiters) tick(l *line) {
 		l.alarm = time.Time{}
 		l.pass(now)
 		switch {
-		case l.idle.IsZero() || now.Before(l.idle):
+		case l.giveBackAt.IsZero() || now.Before(l.giveBackAt):
 		case l.givesBack:
-			l.idle = now.Add(idleTurn)
+			l.giveBackAt = now.Add(idleTurn)
 		case w.askers.any(w.askers.of(l.key.key), l.since, now):
-			l.idle = now.Add(idleTurn / 5)
+			l.giveBackAt = now.Add(idleTurn / 5)
 		default:
 			back = l.drop(min(l.least, l.free(), max(fewTurns, min(l.free()/2, batchSize))))
-			l.idle, l.givesBack = time.Time{}, len(back) > 0
+			l.giveBackAt, l.givesBack = time.Time{}, len(back) > 0
 		}
 		w.changed(l, now)
 	}
@@ -279,11 +279,11 @@ type line struct {
 	timer *time.Timer
 	alarm time.Time // when it goes off, or zero
 
-	counted   int       // the turns that are free, as waiters counts them
-	since     time.Time // since when there have been some
-	idle      time.Time // when it is time to give back of those, or zero
-	givesBack bool      // some are on their way to the queue of refunds
-	least     int       // the fewest that there have been in the last idleTurn: so many were of use to nobody
+	counted    int       // the turns that are free, as waiters counts them
+	since      time.Time // since when there have been some
+	giveBackAt time.Time // when some of those are given back, or zero
+	givesBack  bool      // some are on their way to the queue of refunds
+	least      int       // the fewest that there have been in the last idleTurn: so many were of use to nobody
 }
 
 // turn is a place in the queue of a store.
@@ -370,8 +370,8 @@ func (l *line) next() (at time.Time) {
 	if len(l.turns) > 0 {
 		at = l.turns[0].at
 	}
-	if !l.idle.IsZero() && l.idle.Before(at) {
-		at = l.idle
+	if !l.giveBackAt.IsZero() && l.giveBackAt.Before(at) {
+		at = l.giveBackAt
 	}
 	return at
 }
