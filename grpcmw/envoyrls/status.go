@@ -119,7 +119,7 @@ func (x *demand) current() *rlspb.RateLimitResponse_RateLimit {
 }
 
 // times fills in the reset and the retry of x: of windows the time until the one ends that is under way, also if
-// nothing was counted in it.
+// nothing was counted in it. A key that a Source blocks keeps its retry: no window decides about it.
 func (x *demand) times() {
 	period := x.rule.period
 	if period == 0 {
@@ -138,9 +138,13 @@ func (x *demand) times() {
 	if at == 0 {
 		at = time.Now().UnixMicro()
 	}
-	x.reset, x.retry = period-time.Duration(at%period.Microseconds())*time.Microsecond, 0
-	if x.over && x.limit > 0 && x.cost <= x.limit {
+	x.reset = period - time.Duration(at%period.Microseconds())*time.Microsecond
+	switch {
+	case x.known && x.policy.IsZero():
+	case x.over && x.limit > 0 && x.cost <= x.limit:
 		x.retry = x.reset
+	default:
+		x.retry = 0
 	}
 }
 

@@ -106,7 +106,7 @@ func TestFlights(t *testing.T) {
 // The policies of a fleet change the numbers of rules while they run.
 func TestSource(t *testing.T) {
 	source := new(atomic.Pointer[follow.Set])
-	s := newServer(t, envoyrls.Config{Source: source, ChargeAll: true}, `
+	s := newServer(t, envoyrls.Config{Source: source, ChargeAll: true, Headers: envoyrls.Headers{Remaining: "Remaining"}}, `
 domain: edge
 descriptors:
   - key: user
@@ -124,7 +124,12 @@ descriptors:
 	year := int64(365 * 24 * 3600)
 	require.InDelta(t, year-time.Now().Unix()%year, res.GetStatuses()[0].GetDurationUntilReset().AsDuration().Seconds(), 60)
 	require.Equal(t, "OK: OK 4294967295", ask(t, s, request(of("user=7"))))
-	require.Equal(t, "OVER_LIMIT: OVER_LIMIT 0/2", ask(t, s, request(of("user=8"))))
+	res, err = s.ShouldRateLimit(t.Context(), request(of("user=8")))
+	require.NoError(t, err)
+	require.Equal(t, "OVER_LIMIT: OVER_LIMIT 0/2", line(res))
+	headers := res.GetResponseHeadersToAdd()
+	require.NotEmpty(t, headers)
+	require.Equal(t, "Retry-After=60", headers[len(headers)-1].GetKey()+"="+headers[len(headers)-1].GetValue())
 	source.Store(&follow.Set{Policies: map[string]string{"users": "1/365d fixed-window aligned; shadow"}})
 	require.Equal(t, "OK: OK 0/1", ask(t, s, request(of("user=1"))))
 	rules, _ := metrics(t, s)
