@@ -11,10 +11,13 @@ import (
 	"github.com/weir-go/weir/core"
 )
 
-// A breaker opens after openAfter failures in a row if nothing has succeeded for openUnlessSuccessWithin, counted since
-// the first of them where all went well before: so it never opens for a cluster that has lost one shard of several, as
-// long as the others are asked. Then it lets one flight through every probeEvery, or up to probeJitter earlier. Each breaker chooses that for itself, so that those of a fleet,
-// which open together, do not ask together. For staleFor after a success, a broken connection says nothing.
+// A breaker opens at a failure that is at least the openAfter-th in a row and comes more than openUnlessSuccessWithin after
+// the first of them. The failures may be any time apart, as no window forgets them: only a success does. So a proxy
+// that has lost one server of several opens none, as long as the others are asked. classify says which failures count.
+//
+// An open breaker lets one flight through every probeEvery, or up to probeJitter earlier, and closes when that is answered.
+// Each breaker chooses its jitter, so that those of a fleet, which open together, do not ask together. For staleFor after
+// a success, or after the first failure, a broken connection says nothing.
 const (
 	openAfter               = 5
 	openUnlessSuccessWithin = 100 * time.Millisecond
@@ -40,7 +43,8 @@ type turn struct {
 	err  error // that has opened it
 }
 
-// trouble is the time since the first flight that failed, until one succeeds.
+// trouble begins with the first flight that fails, and ends with the next that succeeds. lastSuccess is its beginning, or
+// the last time after that at which the server has shown that it lives, by an answer or by an error that does not count.
 type trouble struct{ lastSuccess atomic.Int64 }
 
 func newTrouble() *trouble {
@@ -51,7 +55,7 @@ func newTrouble() *trouble {
 
 func (t *trouble) succeeded() { t.lastSuccess.Store(int64(time.Since(started))) }
 
-// sinceSuccess returns the time since the last success: since the first failure, if all flights before it succeeded.
+// sinceSuccess returns how long ago the last success is, or, if none came since, the first failure.
 func (t *trouble) sinceSuccess() time.Duration {
 	if t == nil {
 		return 0
@@ -59,8 +63,8 @@ func (t *trouble) sinceSuccess() time.Duration {
 	return time.Since(started) - time.Duration(t.lastSuccess.Load())
 }
 
-// newBreaker builds a breaker that counts failures of a server that stays silent, and of one that does not let the
-// user in. Two failures do not count either way: that of a process that has too few connections, and for staleFor
+// newBreaker builds a breaker that counts failures of a server that stays silent (silent), and of one that does not let the
+// user in (keptOut). Two failures do not count either way: that of a process that has too few connections, and for staleFor
 // that of a broken connection, since every pooled one breaks when a server restarts. observe, if there is one, is called
 // once each time that the breaker opens and closes, by the goroutine whose flight was the reason.
 func newBreaker(observe func(open bool, err error)) *breaker {

@@ -67,7 +67,8 @@ func serverSays(err error) string {
 // heard reports whether a server has answered something, if failed is the client's error.
 func heard(failed error) bool { return failed == nil || serverSays(failed) != "" }
 
-// replayable reports whether a call surely did not run and may do so at a second try.
+// replayable reports whether a call surely did not run and may succeed at a second try: the server's error is a transient
+// one, or the write failed. A write that failed by its timeout is such a one only if nothing at all was written.
 func replayable(err error) bool {
 	if err == nil {
 		return false
@@ -116,7 +117,27 @@ func torn(err error, long bool) error {
 	}
 }
 
-// classify returns what an error of the client means.
+// classify returns the class of an error of the client, and whether the command may have run all the same. retry chooses
+// what is sent once more, and the breaker what counts against the server:
+//
+//	class     error                                             may have run      sent once more        the breaker
+//	timeout   no answer within the deadline of the flight       yes               no                    counts it
+//	          no connection, or not written, within that        no                no                    counts it
+//	down      no connection, or the write failed otherwise      no                a failed write        counts it
+//	          READONLY, LOADING and others among prefixes       no                those transient       counts it
+//	lost      the connection broke after the command was sent   yes               if it is harmless     counts it, see staleFor
+//	busy      nothing was written, by a process that came late  no                if there is time      ignores it
+//	          no connection free, no room or flight, too late   no                no                    ignores it
+//	          no answer to a process that asks for too much     yes               no                    ignores it
+//	denied    no right, or the user is not let in (keptOut)     no, see Acquire   no                    counts keptOut
+//	oom       out of memory                                     no                no                    the server lives
+//	other     NOSCRIPT, MOVED, ASK, CROSSSLOT                   no                each in its way       the server lives
+//	          other errors of the server                        yes               no                    the server lives
+//	reply     an answer that makes no sense, and all the rest   yes               no                    the server lives
+//	breaker   the breaker is open                               no                no                    ignores it
+//
+// classify returns busy only if no connection is free: see judge and the errors below for the others. To the breaker, judge
+// also reports a timeout as busy if the process was stopped or has no processor.
 func classify(err error) *core.StoreError {
 	e := &core.StoreError{Class: core.ClassOther, MaybeExecuted: true, Err: err}
 	says := serverSays(err)
@@ -170,8 +191,8 @@ func keptOut(err error) bool {
 	return !strings.HasPrefix(says, "NOPERM") && !strings.HasPrefix(says, deniedInScript)
 }
 
-// silent reports whether a server that fails like that keeps its callers waiting: one
-// that answers with an error is alive.
+// silent reports whether a failure of this class counts against the server, as one that keeps its callers waiting. A server
+// that answers with another error is alive.
 func silent(class string) bool {
 	return class == core.ClassTimeout || class == core.ClassDown || class == core.ClassLost
 }

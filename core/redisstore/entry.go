@@ -143,10 +143,17 @@ func (c *call) result(failed error) (reply []int64, err error) {
 // errNoReply is the failure of a command that one of the client's hooks has kept to itself.
 var errNoReply = errors.New("redisstore: the client reports neither a reply nor an error; do its hooks call the next one?")
 
-// retry reports whether a call that failed is to be sent once more, because it surely has
-// not run, or may run twice. One that the server then does not know by its hash, because it
-// has just restarted, goes a third time, as a text. texts are the scripts that travel whole,
-// after which the server knows them for the rest.
+// retry reports whether a call that failed is to be sent once more. It goes again, at most once, if
+//
+//   - it surely did not run and may now succeed: see replayable
+//   - its connection broke before the reply came (class lost), and it is harmless: a permit or a Reset
+//   - the server does not know its script (NOSCRIPT): then the script travels whole, as text. That may be a third time, if
+//     the server has just restarted. texts are the scripts that travel whole, after which the server knows them for the rest
+//
+// A take or a refund that may have run never goes again, as it would be charged or given back twice; nor does any call
+// that was written and not answered in time. What another server has (MOVED, ASK) is sent there by the client, or by
+// follow if it was in a pipeline, and of a script that the server refuses because of some keys each key goes by itself
+// (refusesKeys). Take asks anew if nothing ran because the server's clock is in another window of a calendar.
 func (c *call) retry(err error, texts *[]*script) bool {
 	switch {
 	case strings.HasPrefix(serverSays(err), "NOSCRIPT") && !c.text:

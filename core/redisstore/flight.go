@@ -13,7 +13,8 @@ import (
 )
 
 // flight is one or more calls that travel together: with one deadline, one question to the breaker and one report to it.
-// It is the context of its commands.
+// It outlives the passengers that quit. What of it is sent again, and what never, is said at retry. It is the context of
+// its commands.
 type flight struct {
 	deadline
 	lane         *lane
@@ -143,7 +144,8 @@ func (f *flight) allowed() bool {
 	return shut == nil
 }
 
-// resend sends again what is to be, until there is no more.
+// resend sends once more what retry has chosen, and the calls of a script that was divided, until there are none. They have
+// the rest of the flight's time, or, if the process came too late, that of prolong.
 func (f *flight) resend() {
 	l, ctx := f.lane, context.Context(f)
 	for !f.ended {

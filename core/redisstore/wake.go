@@ -65,7 +65,8 @@ import (
 // read. One that has polled before has seen that the process runs, and quits. Nothing is sent whose answer would come
 // too late for that (tooLate).
 const (
-	// maxPoll is the longest time between two polls.
+	// maxPoll is the longest time between two polls. A passenger in a flight polls from pollAfter until it quits, for itself
+	// alone: woken by a timer, it looks whether settle has left an answer. In the queue nobody polls.
 	maxPoll = time.Millisecond
 	// pollsLate is the number of times that a passenger polls again if the process came too late, and pollsInTime if it
 	// did not.
@@ -256,8 +257,10 @@ func (p *passenger) await(
 	return p.wait(ctx, l, queueLimit, patience, res)
 }
 
-// wait waits for the answer of a passenger that has patience from when it entered, but not longer than queueLimit for
-// its flight to leave. If patience is all that the store allows, it is the lane that wakes it, unless no request waits.
+// wait waits for the answer of a passenger, and returns it. Without one, the passenger leaves the queue when it has waited
+// for queueLimit, or quits its flight at answerBy(patience), having polled since pollAfter; in both cases earlier if the
+// caller's context ends. Both times count from when it entered. If patience is all that the store allows, the timer of the
+// lane wakes it, unless no request waits for it.
 func (p *passenger) wait(ctx context.Context, l *lane, queueLimit, patience time.Duration, res *core.Result) ([]int64, error) {
 	var timer <-chan time.Time
 	if patience < l.deadline || l.background || p.outOfOrder {
