@@ -115,7 +115,7 @@ func (r *reader) fields(n *yaml.Node, what string) []field {
 	return fields
 }
 
-// seenAt is where a name was seen first: the object, by the number of nodes before it, and the line.
+// seenAt has the first place of a name: the object, by the number of nodes before it, and the line.
 type seenAt struct{ object, line int }
 
 func (r *reader) collect(n *yaml.Node, what string, fields *[]field, seen map[string]seenAt) {

@@ -99,7 +99,7 @@ func TestDynamicMetadataOfQuotas(t *testing.T) {
 			t.Parallel()
 			s := newServer(t, envoyrls.Config{Metadata: true, Quota: c.all}, config)
 			r := &rlspb.RateLimitRequest{Domain: "edge"}
-			for _, name := range strings.Fields(c.asked) {
+			for name := range strings.FieldsSeq(c.asked) {
 				key, over := strings.CutSuffix(name, "!")
 				n := uint64(1)
 				if over {
