@@ -51,8 +51,8 @@ func TestPanicOfLateAnswer(t *testing.T) {
 		require.True(t, p.outcome.end(hasQuit))
 		p.lateErr.Then(func(core.Result, error) {
 			if called++; called == 1 {
-				assert.True(t, last.outcome.is(hasAnswer), "it waits for others")
-				require.True(t, first.outcome.is(hasAnswer))
+				assert.True(t, last.outcome.answered(), "it waits for others")
+				require.True(t, first.outcome.answered())
 				first.enter(&entry{}, nil, time.Now()) // of another caller
 			}
 			panic("late")
@@ -60,6 +60,6 @@ func TestPanicOfLateAnswer(t *testing.T) {
 	}
 	assert.Nil(t, f.relay())
 	assert.Equal(t, 3, called)
-	assert.False(t, first.outcome.is(hasAnswer), "nobody has answered the other caller")
+	assert.False(t, first.outcome.answered(), "nobody has answered the other caller")
 	assert.NoError(t, first.err)
 }

@@ -51,8 +51,8 @@ const (
 // begin prepares for a wait.
 func (o *outcome) begin() { o.state.Store(waiting) }
 
-// is reports whether the wait has come to that state.
-func (o *outcome) is(state uint32) bool { return o.state.Load() == state }
+// answered reports whether there is an answer, which may come until the passenger quits.
+func (o *outcome) answered() bool { return o.state.Load() == hasAnswer }
 
 // end reports whether the wait has ended as given, which is then for good.
 func (o *outcome) end(as uint32) bool { return o.state.CompareAndSwap(waiting, as) }

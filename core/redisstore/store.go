@@ -571,7 +571,7 @@ func (s *Store) askMany(ctx context.Context, now time.Time, r *room) {
 func (s *Store) settleOne(ctx context.Context, now time.Time, patience time.Duration, c *crowd, m *oneOfMany) (again bool) {
 	var reply []int64
 	var err error
-	if p := m.passenger; p.outcome.is(hasAnswer) {
+	if p := m.passenger; p.outcome.answered() {
 		reply, err = p.answer(false, m.res)
 	} else {
 		if time.Since(now) >= answerBy(patience) { // the time of one before is over, and so is that of all

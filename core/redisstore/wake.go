@@ -30,7 +30,7 @@ import (
 //	     ├────┼────┼──────────────────────┼────────┼───────────────────┼────┼────┤
 //	A    ├──────────────── its flight, in its goroutine ───────────────┤ f
 //
-//	B    ├────┤ b                                  e   e   e   e   e   g
+//	B    ├────┤ b                                  eeeeeeeeeeeeeeeeeeeeg
 //	          ├──────────── its flight, in another goroutine ───────────────┤ h
 //	               c
 //
@@ -249,7 +249,7 @@ func (p *passenger) await(
 	ctx context.Context, l *lane, answerOnly bool, queueLimit, patience time.Duration, res *core.Result,
 ) ([]int64, error) {
 	if answerOnly {
-		if <-p.woken; p.outcome.is(hasAnswer) {
+		if <-p.woken; p.outcome.answered() {
 			return p.answer(false, res)
 		}
 		p.wake() // the signal may have been that its time is over
@@ -279,7 +279,7 @@ func (p *passenger) wait(ctx context.Context, l *lane, queueLimit, patience time
 		case <-ctx.Done():
 			quits = true
 		}
-		if p.outcome.is(hasAnswer) {
+		if p.outcome.answered() {
 			return p.answer(timer != nil, res)
 		}
 		waited := time.Since(p.entered)
