@@ -121,20 +121,20 @@ func torn(err error, long bool) error {
 // what is sent once more, and the breaker what counts against the server:
 //
 //	class     error                                             may have run      sent once more        the breaker
-//	timeout   no answer within the deadline of the flight       yes               no                    counts it
-//	          no connection, or not written, within that        no                no                    counts it
+//	timeout   no answer within the deadline of the flight       yes               never                 counts it
+//	          no connection, or not written, within that        no                never                 counts it
 //	down      no connection, or the write failed otherwise      no                a failed write        counts it
 //	          READONLY, LOADING and others among prefixes       no                those transient       counts it
 //	lost      the connection broke after the command was sent   yes               if it is harmless     counts it, see staleFor
 //	busy      nothing was written, by a process that came late  no                if there is time      ignores it
-//	          no connection free, no room or flight, too late   no                no                    ignores it
-//	          no answer to a process that asks for too much     yes               no                    ignores it
-//	denied    no right, or the user is not let in (keptOut)     no, see Acquire   no                    counts keptOut
-//	oom       out of memory                                     no                no                    the server lives
+//	          no connection free, no room or flight, too late   no                never                 ignores it
+//	          no answer to a process that asks for too much     yes               never                 ignores it
+//	denied    no right, or the user is not let in (keptOut)     no, see Acquire   never                 counts keptOut
+//	oom       out of memory                                     no                never                 the server lives
 //	other     NOSCRIPT, MOVED, ASK, CROSSSLOT                   no                each in its way       the server lives
-//	          other errors of the server                        yes               no                    the server lives
-//	reply     an answer that makes no sense, and all the rest   yes               no                    the server lives
-//	breaker   the breaker is open                               no                no                    ignores it
+//	          other errors of the server                        yes               never                 the server lives
+//	reply     an answer that makes no sense, and all the rest   yes               never                 the server lives
+//	breaker   the breaker is open                               no                never                 ignores it
 //
 // classify returns busy only if no connection is free: see judge and the errors below for the others. To the breaker, judge
 // also reports a timeout as busy if the process was stopped or has no processor.
