@@ -195,7 +195,8 @@ func (s *Server) giveBack(ctx context.Context, all []demand) error {
 	var credits sync.WaitGroup
 	for i := range all {
 		if x := &all[i]; x.givesBack() {
-			credits.Go(func() { errs[i] = x.rule.limiter.Credit(ctx, x.key, x.cost) })
+			limiter, key, cost := x.rule.limiter, x.key, x.cost // so that all stays on the stack of its caller
+			credits.Go(func() { errs[i] = limiter.Credit(ctx, key, cost) })
 		}
 	}
 	credits.Wait()
