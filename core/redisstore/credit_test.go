@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"crypto/rand"
+	"errors"
 	"log/slog"
 	"testing"
 	"time"
@@ -52,6 +53,10 @@ func TestCredit(t *testing.T) {
 			proxy.Refuse()
 			proxy.Disconnect(redistest.EOF)
 			var failed *core.StoreError
+			require.Eventually(t, func() bool { // no connection is left on which Redis may have been charged
+				_, err := l.Store().Take(ctx, core.Take{Policy: policy, Key: rand.Text(), Cost: 1})
+				return errors.As(err, &failed) && !failed.MaybeExecuted
+			}, patient, time.Millisecond)
 			require.Eventually(t, func() bool { // what is remembered is over
 				res, err := l.AllowN(ctx, key, 10)
 				return assert.NoError(t, err) && res.Local && res.Allowed()
