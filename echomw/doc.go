@@ -3,7 +3,7 @@
 //	g := guard.Must("100/1m", keyfunc.Join(keyfunc.IP(), keyfunc.Route()))
 //	e.Use(echomw.Limit(g))
 //
-// That is for one constant limit that is counted in the process; guard.New takes a store
+// That line counts by one constant limit, in the process; guard.New takes a store
 // and everything else.
 //
 // A request's route is Echo's Path, such as "/items/:id". It is known in Use, in

@@ -4,7 +4,7 @@
 //	g := guard.Must("100/1m", keyfunc.Join(keyfunc.IP(), keyfunc.Route()))
 //	app.Use("/*", fiber3mw.Limit(g))
 //
-// That is for one constant limit that is counted in the process; guard.New takes a store
+// That line counts by one constant limit, in the process; guard.New takes a store
 // and everything else.
 //
 // A path of nothing but slashes, such as "//", reaches no middleware of app.Use(f), but it does reach a route for

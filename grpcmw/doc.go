@@ -6,7 +6,7 @@
 //		grpc.ChainStreamInterceptor(grpcmw.Stream(g)),
 //	)
 //
-// That is for one constant limit that is counted in the process; guard.New takes a store and everything else.
+// That line counts by one constant limit, in the process; guard.New takes a store and everything else.
 //
 // # What a guard sees
 //

@@ -3,7 +3,7 @@
 //	g := guard.Must("100/1m", keyfunc.Join(keyfunc.IP(), keyfunc.Route()))
 //	http.ListenAndServe(addr, nethttp.Limit(g)(mux))
 //
-// That is for one constant limit that is counted in the process; guard.New takes a store
+// That line counts by one constant limit, in the process; guard.New takes a store
 // and everything else.
 //
 // It works with every router that takes a func(http.Handler) http.Handler. To count by

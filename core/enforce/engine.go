@@ -132,7 +132,7 @@ const closeTimeout = 500 * time.Millisecond
 
 // close ends the waits of all callers, gives back what is held, and waits until the background has sent it.
 func (e *engine) close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout) //nolint:forbidigo // it is of many requests
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout) //nolint:forbidigo // it serves many requests
 	defer cancel()
 	e.waiters.close()
 	e.holder.close()

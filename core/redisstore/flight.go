@@ -72,7 +72,7 @@ func (f *flight) relay() (next *flight) {
 			f.rescue(recover())
 		}
 	}()
-	f.parent = context.Background() //nolint:forbidigo // it is of many requests
+	f.parent = context.Background() //nolint:forbidigo // it serves many requests
 	if f.distant() && f.failLate() || f.lane.trouble.Load() != nil && !f.allowed() {
 		return nil
 	}

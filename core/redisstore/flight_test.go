@@ -78,7 +78,7 @@ func nothing() {}
 // Every answer is the one that the plain store gives if it is asked by one after the other, in the
 // order in which they came, and so is what is stored: with many keys to a script and with one.
 func TestFlightsAgreeWithGo(t *testing.T) { //nolint:paralleltest // it computes: what waits for a server beside it would wait for the processor
-	operations := *operations / 4 // each is of several callers
+	operations := *operations / 4 // several callers make each
 	compare := func(name string, maxKeys int, algorithms ...core.Algorithm) {
 		t.Run(fmt.Sprint(name, maxKeys), func(t *testing.T) {
 			t.Parallel()

@@ -126,7 +126,7 @@ func (q *Queue[T]) send(batch []T) (errs []error) {
 			errs = slices.Repeat([]error{fmt.Errorf("the store panicked: %v", value)}, len(batch))
 		}
 	}()
-	ctx, cancel := context.WithTimeout(context.Background(), Timeout) //nolint:forbidigo // it is of many requests
+	ctx, cancel := context.WithTimeout(context.Background(), Timeout) //nolint:forbidigo // it serves many requests
 	defer cancel()
 	return q.Send(ctx, batch)
 }
