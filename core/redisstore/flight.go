@@ -56,7 +56,7 @@ func (f *flight) fly(parent context.Context) {
 	}
 	failed := f.send(f)
 	if next := f.land(heard(failed), false); next != nil {
-		go f.lane.run(next)
+		f.lane.launch(next)
 	}
 	if f.collect(failed); !f.ended {
 		f.resend()
@@ -99,7 +99,7 @@ func (f *flight) relay() (next *flight) {
 		return next
 	}
 	if next != nil { // it does not wait for what is sent again, nor for late answers
-		go f.lane.run(next)
+		f.lane.launch(next)
 		next = nil // also if this one ends in a panic
 	}
 	f.resend()
@@ -170,7 +170,7 @@ func (f *flight) end() {
 	}
 	if !f.landed { // nothing was sent
 		if next := f.land(false, false); next != nil {
-			go l.run(next)
+			l.launch(next)
 		}
 	}
 	if f.clock == nil {

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-go/weir/core"
@@ -39,6 +40,9 @@ type lane struct {
 	inFlight int                                 // entries of the flights that are out
 	timer    *time.Timer
 	timerAt  time.Time // when it fires, or zero
+
+	parked   atomic.Int64 // pilots that wait for a flight; more only with l locked
+	handover chan *flight // what they receive, with room for all
 
 	smoothedTrip time.Duration    // the average round trip, by exponential smoothing
 	shortest     [2]time.Duration // the shortest of this window of flights, and of the one before
@@ -109,7 +113,7 @@ func (l *lane) ask(ctx context.Context, now time.Time, e *entry, t *core.Take, r
 	f := l.next(now)
 	l.unlock(gate)
 	if f != nil {
-		go l.run(f)
+		l.launch(f)
 	}
 	return p.await(ctx, l, !watching, limit, patience, res)
 }
@@ -263,7 +267,7 @@ func (l *lane) leave(p *passenger) (unsent, busy bool) {
 // depart lets flights leave as long as there is one that is to. l is locked.
 func (l *lane) depart(now time.Time) {
 	for f := l.next(now); f != nil; f = l.next(now) {
-		go l.run(f)
+		l.launch(f)
 	}
 }
 
@@ -303,15 +307,49 @@ func (l *lane) tooLate(waited time.Duration) bool {
 	return tooLate(answerBy(l.deadline)-waited, l.shortestTrip, l.node.store.grace)
 }
 
-// run flies for passengers, one flight after the other, as long as there are any.
+// launch gives a flight with passengers to a pilot, a goroutine that waits for one or a new one.
+func (l *lane) launch(f *flight) {
+	if l.unpark() {
+		l.handover <- f
+		return
+	}
+	go l.run(f)
+}
+
+// unpark reports whether there was a pilot that waited. It is to be handed a flight then, or nil.
+func (l *lane) unpark() bool {
+	for n := l.parked.Load(); n > 0; n = l.parked.Load() {
+		if l.parked.CompareAndSwap(n, n-1) {
+			return true
+		}
+	}
+	return false
+}
+
+// run is a pilot: it flies for passengers, one flight after the other, as long as there are any. While flights of others
+// are out it waits for the next ones, as each new goroutine has to grow its stack; when the last one is back, those that
+// wait end.
 func (l *lane) run(f *flight) {
 	for f != nil {
 		f.group(l.node.maxKeys())
 		if f.crowded {
 			l.node.lookForProxy()
 		}
-		f = f.relay()
+		if f = f.relay(); f == nil && l.park() {
+			f = <-l.handover
+		}
 	}
+}
+
+// park reports whether a pilot is to wait.
+func (l *lane) park() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.out == 0 || int(l.parked.Load()) >= cap(l.handover) {
+		return false
+	}
+	l.parked.Add(1)
+	return true
 }
 
 // land notes that a flight is back, and whether the server has answered just now. It keeps its place until its answers
@@ -353,12 +391,12 @@ func (f *flight) land(answered, stay bool) (next *flight) {
 	}
 	l.out--
 	l.inFlight -= f.entries
-	if l.queue.Len() == 0 {
-		return nil
-	}
 	now := f.sent.Add(took)
 	if next = l.next(now); next != nil {
 		l.depart(now) // if there are so many
+	}
+	for l.out == 0 && l.unpark() {
+		l.handover <- nil
 	}
 	return next
 }

@@ -558,3 +558,39 @@ func TestRefusedLetOthersGoFirst(t *testing.T) { //nolint:paralleltest // it tak
 		assert.Greater(t, yielded, refused/2, name)
 	}
 }
+
+// A pilot waits for the next flight while one is out, flies it, and ends with the last that is back.
+func TestPilotsWaitWhileFlightsAreOut(t *testing.T) {
+	t.Parallel()
+	s := unreachable(t, Options{})
+	l := s.only.lanes[deciding]
+	change := func(by int) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.out += by
+	}
+	fly := func() { // with a passenger, as others are out
+		_, err := l.ask(t.Context(), time.Now(), &entry{key: "waits"}, nil, nil)
+		require.Error(t, err)
+	}
+	waits := func(n int64) func() bool { return func() bool { return l.parked.Load() == n } }
+	change(1)
+	for range 3 {
+		fly()
+		require.Eventually(t, waits(1), time.Minute, 50*time.Microsecond)
+	}
+	change(-1)
+	fly() // alone, and so the last one
+	assert.Zero(t, l.parked.Load())
+	require.Eventually(t, func() bool { return len(l.handover) == 0 }, time.Minute, 50*time.Microsecond, "it has not ended")
+
+	change(l.maxOut - 1) // many at once leave no more behind than may be out
+	var all sync.WaitGroup
+	for range 100 {
+		all.Go(fly)
+	}
+	all.Wait()
+	assert.LessOrEqual(t, l.parked.Load(), int64(l.maxOut))
+	change(1 - l.maxOut)
+	require.Eventually(t, func() bool { fly(); return l.parked.Load() == 0 }, time.Minute, 50*time.Microsecond)
+}

@@ -73,6 +73,7 @@ func newNode(s *Store, direct *redis.Client) *node {
 		if kind(k) == deciding {
 			l.maxAside = min(l.maxOut, all-l.maxOut)
 		}
+		l.handover = make(chan *flight, l.maxOut)
 		n.lanes[k] = l
 	}
 	return n
