@@ -41,6 +41,8 @@ type lane struct {
 	timer    *time.Timer
 	timerAt  time.Time // when it fires, or zero
 
+	calmUntil time.Time // until then flights are believed to come and go: see tick
+
 	parked   atomic.Int64 // pilots that wait for a flight; more only with l locked
 	handover chan *flight // what they receive, with room for all
 
@@ -212,7 +214,7 @@ func (l *lane) enqueue(p *passenger) {
 	if p.outOfOrder = l.newest.Sub(p.entered) > pollEvery(l.deadline); !p.outOfOrder {
 		l.newest = p.entered
 	}
-	p.watching = l.smoothedTrip >= watchAfter/2
+	p.watching = l.smoothedTrip > maxWatchAfter/2
 	l.add(p)
 }
 
@@ -415,6 +417,7 @@ func (l *lane) track(f *flight) {
 	defer l.mu.Unlock()
 	f.passengers = again
 	l.flights, f.tracked = append(l.flights, f), true
+	l.calmUntil = time.Time{} // their time may be over soon
 	l.setTimer(time.Now())
 }
 

@@ -594,3 +594,38 @@ func TestPilotsWaitWhileFlightsAreOut(t *testing.T) {
 	change(1 - l.maxOut)
 	require.Eventually(t, func() bool { fly(); return l.parked.Load() == 0 }, time.Minute, 50*time.Microsecond)
 }
+
+// While the timer finds nothing to do, it leaves to flights what they do as well, but nobody's time passes unnoticed.
+func TestTimerWhileFlightsComeAndGo(t *testing.T) {
+	t.Parallel()
+	s := unreachable(t, Options{})
+	l := s.only.lanes[deciding]
+	fires := func() (calm bool) {
+		l.tick()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.timer.Stop()
+		return !l.calmUntil.IsZero()
+	}
+	now := time.Now()
+	p := passengers.Get().(*passenger).enter(&entry{key: "waits"}, nil, now.Add(time.Hour)) //nolint:forcetypeassert // nothing else is in the pool
+	l.mu.Lock()
+	l.out, l.inFlight = 1, 100 // so that it does not leave
+	l.admit(p, l.deadline)
+	p.entered = now
+	assert.Equal(t, now.Add(l.maxQueueDelay()), l.nextDue(), "nobody knows yet whether flights come back")
+	p.entered = now.Add(time.Hour)
+	l.mu.Unlock()
+	require.True(t, fires(), "nothing was due")
+
+	l.mu.Lock()
+	l.calmUntil = now.Add(grace(l.deadline))
+	p.entered = now
+	assert.Equal(t, l.calmUntil, l.nextDue())
+	p.entered = now.Add(time.Millisecond - l.queueLimit(l.deadline))
+	assert.Equal(t, now.Add(time.Millisecond), l.nextDue(), "it leaves the queue in time all the same")
+	l.out = l.maxOut
+	p.entered = now.Add(-time.Hour)
+	l.mu.Unlock()
+	assert.False(t, fires(), "it was woken, so flights do not come back")
+}

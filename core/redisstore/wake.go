@@ -72,12 +72,11 @@ const (
 	// did not.
 	pollsLate   = 5
 	pollsInTime = 1
-	// watchAfter is the time for which a passenger waits for its answer alone. Then it watches its caller's context too.
-	// To wait for one thing costs less than half of what it costs to wait for several, and nearly all have their
-	// answer by then; but not where the round trip itself takes that long, and so they watch from the beginning there.
-	watchAfter = time.Millisecond
-	// tripPerFlight is the round trip for which another flight pays. A flight costs both sides about 50 us.
-	tripPerFlight = 250 * time.Microsecond
+	// minWatchAfter and maxWatchAfter bound the time for which a passenger waits for its answer alone: see watchAfter.
+	minWatchAfter = time.Millisecond
+	maxWatchAfter = 4 * time.Millisecond
+	// tripPerFlight is the round trip for which another flight pays. A flight costs each side about 30 us.
+	tripPerFlight = 140 * time.Microsecond
 	// manyWaiting is the number of passengers that keep both sides busy. With fewer, what a flight costs by itself is
 	// more than another one gains.
 	manyWaiting = 16
@@ -111,6 +110,11 @@ func tooLate(remaining, shortestTrip, grace time.Duration) bool {
 // stopped reports whether something that should have taken no longer than limit took so much more that it says nothing
 // about the server: the process was stopped, or has no processor.
 func stopped(took, limit time.Duration) bool { return took > limit+limit/4 }
+
+// watchAfter returns how long a passenger waits for its answer alone. Then it watches its caller's context too. To wait for
+// one thing costs less than half of what it costs to wait for several, and nearly all have their answer within two round
+// trips. Where these take longer than maxWatchAfter, passengers watch from the beginning. l is locked.
+func (l *lane) watchAfter() time.Duration { return max(minWatchAfter, 2*l.smoothedTrip) }
 
 // queueLimit returns how long a passenger with that much time may wait for a flight, so that the flight can be back in
 // time: three quarters, because a server may stand still for a while and serve all when it goes on; but half where a
@@ -151,36 +155,12 @@ func (l *lane) usefulFlights() int {
 	return min(l.maxOut, n)
 }
 
-// setTimer sets the lane's timer to the next time at which a flight is to leave or a passenger to be woken. l is locked.
+// setTimer sets the lane's timer to what is due next. l is locked.
 func (l *lane) setTimer(now time.Time) {
-	if !l.timerAt.IsZero() && l.timerAt.Before(now.Add(pollEvery(l.deadline))) {
+	if !l.timerAt.IsZero() && (!l.timerAt.After(l.calmUntil) || l.timerAt.Before(now.Add(pollEvery(l.deadline)))) {
 		return
 	}
-	at := time.Time{}
-	before := func(t time.Time) {
-		if at.IsZero() || t.Before(at) {
-			at = t
-		}
-	}
-	if first := l.oldest(); first != nil {
-		if l.out < l.maxOut {
-			before(first.entered.Add(l.maxQueueDelay()))
-		}
-		if !l.background {
-			before(first.entered.Add(l.queueLimit(l.deadline)))
-		}
-	}
-	if l.queue.Marked != nil {
-		before(l.queue.Marked.Value.entered.Add(watchAfter))
-	}
-	if !l.background {
-		for _, f := range l.flights {
-			before(f.passengers[0].entered.Add(pollAfter(l.deadline)))
-			if !f.watching {
-				before(f.sent.Add(watchAfter))
-			}
-		}
-	}
+	at := l.nextDue()
 	if at.IsZero() || !l.timerAt.IsZero() && !at.Before(l.timerAt) {
 		return
 	}
@@ -198,37 +178,82 @@ func (l *lane) setTimer(now time.Time) {
 	}
 }
 
-// tick lets flights leave for those who have waited long enough, and wakes passengers whose time may be over.
+// nextDue returns the next time at which a flight is to leave or a passenger to be woken, or zero. While it is calm, what
+// flights that come back may do as well is not due before calmUntil. l is locked.
+func (l *lane) nextDue() (at time.Time) {
+	before := func(t time.Time) {
+		if at.IsZero() || t.Before(at) {
+			at = t
+		}
+	}
+	first := l.oldest()
+	if first != nil && l.out < l.maxOut {
+		before(first.entered.Add(l.maxQueueDelay()))
+	}
+	if l.queue.Marked != nil {
+		before(l.queue.Marked.Value.entered.Add(l.watchAfter()))
+	}
+	if !l.background {
+		for _, f := range l.flights {
+			if !f.watching {
+				before(f.sent.Add(l.watchAfter()))
+			}
+		}
+	}
+	if !at.IsZero() && at.Before(l.calmUntil) {
+		at = l.calmUntil
+	}
+	if l.background {
+		return at
+	}
+	if first != nil {
+		before(first.entered.Add(l.queueLimit(l.deadline)))
+	}
+	for _, f := range l.flights {
+		before(f.passengers[0].entered.Add(pollAfter(l.deadline)))
+	}
+	return at
+}
+
+// tick lets flights leave for those who have waited long enough, and wakes passengers whose time may be over. If there are
+// none, it is calm: flights come and go, and those who wait leave with them before their time. Then the timer fires each
+// grace only, because it wakes a thread, which takes a processor from those at work for longer than a flight does.
 func (l *lane) tick() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
+	out := l.out
 	l.depart(now)
+	due := l.out > out
 	if !l.background {
-		l.wakeDue(now)
+		due = l.wakeDue(now) || due
+	}
+	if l.calmUntil = (time.Time{}); !due {
+		l.calmUntil = now.Add(grace(l.deadline))
 	}
 	l.timerAt = time.Time{}
 	l.setTimer(now)
 }
 
-// wakeDue wakes the passengers whose time may be over, and those that do not watch their callers' contexts yet. l is
-// locked.
-func (l *lane) wakeDue(now time.Time) {
+// wakeDue wakes the passengers whose time may be over, and those that do not watch their callers' contexts yet. It
+// reports whether there were any. l is locked.
+func (l *lane) wakeDue(now time.Time) (some bool) {
+	wake := func(p *passenger) { some = true; p.wake() }
 	watch := func(p *passenger) {
 		if !p.watching {
 			p.watching = true
-			p.wake()
+			wake(p)
 		}
 	}
-	for m := &l.queue.Marked; *m != nil && now.Sub((*m).Value.entered) >= watchAfter; *m = (*m).Next() {
+	for m := &l.queue.Marked; *m != nil && now.Sub((*m).Value.entered) >= l.watchAfter(); *m = (*m).Next() {
 		watch((*m).Value)
 	}
 	limit := l.queueLimit(l.deadline)
 	for i := l.queue.First(); i != nil && now.Sub(i.Value.entered) >= limit; i = i.Next() {
-		i.Value.wake()
+		wake(i.Value)
 	}
 	for _, f := range l.flights {
-		if !f.watching && now.Sub(f.sent) >= watchAfter {
+		if !f.watching && now.Sub(f.sent) >= l.watchAfter() {
 			f.watching = true
 			for _, p := range f.passengers {
 				watch(p)
@@ -238,9 +263,10 @@ func (l *lane) wakeDue(now time.Time) {
 			if now.Sub(p.entered) < pollAfter(l.deadline) {
 				break
 			}
-			p.wake()
+			wake(p)
 		}
 	}
+	return some
 }
 
 // await is wait for a passenger that, if answerOnly is true, waits for its answer and nothing else until it is woken to do
