@@ -44,8 +44,8 @@ type redisLimiter struct {
 	name string
 	kind kind
 	open func(tb testing.TB, b backend, limits ...limit) []decide
-	// single means that it knows no Cluster.
-	single bool
+	// single means that it knows no Cluster, and far that it is measured only where a crowd is far from its server.
+	single, far bool
 }
 
 // redisLimiters are all of them. The scripts by hand are no limiters: they show the least that any limiter costs.
@@ -58,6 +58,7 @@ var redisLimiters = []redisLimiter{
 	{name: "go-redis EVALSHA", kind: floor, open: scriptByGoRedis},
 	{name: "go-redis auto-pipeline", kind: floor, open: scriptByAutoPipeline, single: true},
 	{name: "rueidis EVALSHA", kind: floor, open: scriptByRueidis},
+	{name: "shared script", kind: floor, open: scriptShared, single: true, far: true},
 }
 
 // client is a client of go-redis with the options that weir recommends, so that nobody pays for what it leaves out. With
