@@ -35,7 +35,7 @@ func scriptShared(tb testing.TB, b backend, limits ...limit) []decide {
 		require.NoError(tb, err)
 		var flights sync.WaitGroup
 		for range sharedFlights {
-			flights.Go(s.fly)
+			flights.Go(func() { s.fly(tb.Context()) })
 		}
 		tb.Cleanup(func() { close(s.left); flights.Wait() })
 		return s.decide
@@ -64,7 +64,7 @@ type sharer struct {
 var sharers = sync.Pool{New: func() any { return &sharer{done: make(chan struct{}, 1)} }}
 
 func (s *sharing) decide(_ context.Context, key string) (verdict, error) {
-	w := sharers.Get().(*sharer) //nolint:forcetypeassert // nothing else is in the pool
+	w := sharers.Get().(*sharer)
 	w.key, w.err = s.prefix+key, nil
 	s.mu.Lock()
 	s.waiting = append(s.waiting, w)
@@ -86,7 +86,7 @@ func (s *sharing) signal() {
 var errUndecided = errors.New("the script has decided nothing")
 
 // fly makes one round trip after the other, each for all who wait.
-func (s *sharing) fly() {
+func (s *sharing) fly(ctx context.Context) {
 	params := s.take.Policy.Spec().TakeArgs(s.take, 0)
 	for {
 		all := s.board()
@@ -108,10 +108,8 @@ func (s *sharing) fly() {
 		for _, n := range params {
 			args = append(args, n)
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		cmd := redis.NewIntSliceCmd(ctx, args...)
 		err := s.rdb.Process(ctx, cmd)
-		cancel()
 		if err == nil {
 			_, err = s.take.Policy.Spec().ExplainEach(s.take, cmd.Val(), counts, func(key, _ int, res *core.Result, _ []int64) {
 				if res == nil {

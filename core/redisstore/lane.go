@@ -41,10 +41,11 @@ type lane struct {
 	timer    *time.Timer
 	timerAt  time.Time // when it fires, or zero
 
-	calmUntil time.Time // until then flights are believed to come and go: see tick
+	idleTicks int       // how often in a row the timer had nothing to do
+	calmUntil time.Time // until then it leaves to flights that come back what these do as well: see tick
 
-	parked   atomic.Int64 // pilots that wait for a flight; more only with l locked
-	handover chan *flight // what they receive, with room for all
+	parked   atomic.Int64 // pilots that wait for a flight: only while l is locked it grows
+	handover chan *flight // what they receive
 
 	smoothedTrip time.Duration    // the average round trip, by exponential smoothing
 	shortest     [2]time.Duration // the shortest of this window of flights, and of the one before
@@ -215,6 +216,9 @@ func (l *lane) enqueue(p *passenger) {
 		l.newest = p.entered
 	}
 	p.watching = l.smoothedTrip > maxWatchAfter/2
+	if p.entered.Add(l.queueLimit(l.deadline)).Before(l.calmUntil) { // the process was paused, or has no processors
+		l.calmUntil = time.Time{}
+	}
 	l.add(p)
 }
 
@@ -309,7 +313,7 @@ func (l *lane) tooLate(waited time.Duration) bool {
 	return tooLate(answerBy(l.deadline)-waited, l.shortestTrip, l.node.store.grace)
 }
 
-// launch gives a flight with passengers to a pilot, a goroutine that waits for one or a new one.
+// launch gives a flight with passengers to a pilot: one that waits, or else a new goroutine.
 func (l *lane) launch(f *flight) {
 	if l.unpark() {
 		l.handover <- f

@@ -600,32 +600,55 @@ func TestTimerWhileFlightsComeAndGo(t *testing.T) {
 	t.Parallel()
 	s := unreachable(t, Options{})
 	l := s.only.lanes[deciding]
-	fires := func() (calm bool) {
+	now := time.Now()
+	p := passengers.Get().(*passenger).enter(&entry{key: "waits"}, nil, now.Add(time.Hour))
+	fires := func(entered time.Time) (calm bool) {
+		l.mu.Lock()
+		p.entered, p.watching = entered, false
+		l.queue.Marked = &p.place
+		l.mu.Unlock()
 		l.tick()
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.timer.Stop()
 		return !l.calmUntil.IsZero()
 	}
-	now := time.Now()
-	p := passengers.Get().(*passenger).enter(&entry{key: "waits"}, nil, now.Add(time.Hour)) //nolint:forcetypeassert // nothing else is in the pool
+	late, soon := now.Add(-time.Hour), now.Add(time.Hour)
 	l.mu.Lock()
-	l.out, l.inFlight = 1, 100 // so that it does not leave
+	l.out, l.inFlight = l.maxOut, 100 // so that it does not leave
 	l.admit(p, l.deadline)
-	p.entered = now
-	assert.Equal(t, now.Add(l.maxQueueDelay()), l.nextDue(), "nobody knows yet whether flights come back")
-	p.entered = now.Add(time.Hour)
 	l.mu.Unlock()
-	require.True(t, fires(), "nothing was due")
+	for range 10 { // beside a flight that does not come back
+		require.False(t, fires(soon))
+		require.False(t, fires(late), "it was woken")
+	}
+	for range calmAfter - 1 {
+		require.False(t, fires(soon), "nobody knows yet whether flights come back")
+	}
+	require.True(t, fires(soon))
+	require.True(t, fires(soon))
 
 	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.out = 1
+	p.entered, l.calmUntil = now, time.Time{}
+	assert.Equal(t, now.Add(l.maxQueueDelay()), l.nextDue())
 	l.calmUntil = now.Add(grace(l.deadline))
-	p.entered = now
 	assert.Equal(t, l.calmUntil, l.nextDue())
 	p.entered = now.Add(time.Millisecond - l.queueLimit(l.deadline))
 	assert.Equal(t, now.Add(time.Millisecond), l.nextDue(), "it leaves the queue in time all the same")
-	l.out = l.maxOut
-	p.entered = now.Add(-time.Hour)
-	l.mu.Unlock()
-	assert.False(t, fires(), "it was woken, so flights do not come back")
+	l.enqueue(passengers.Get().(*passenger).enter(&entry{key: "comes late"}, nil, late))
+	assert.Zero(t, l.calmUntil, "the timer is to wake it before")
+}
+
+// Who waits for an answer alone is told to watch its caller, also when the server has become slow meanwhile.
+func TestWatchAfter(t *testing.T) {
+	t.Parallel()
+	l := unreachable(t, Options{}).only.lanes[deciding]
+	for trip, want := range map[time.Duration]time.Duration{
+		0: minWatchAfter, time.Millisecond: 2 * time.Millisecond, time.Second: maxWatchAfter,
+	} {
+		l.smoothedTrip = trip
+		assert.Equal(t, want, l.watchAfter(), "%v", trip)
+	}
 }

@@ -19,7 +19,8 @@ import (
 // next runs when a passenger comes (ask), when a flight is back (land), and when the lane's timer fires (tick). Then a
 // flight leaves if shouldDepart: no flight is out; or those who wait fill one; or it pays to have one more under way; or
 // the first of them has waited for maxQueueDelay. No passenger leads the others. A goroutine that is back with a flight
-// of passengers flies the next one (run), and if many wait for that, another one gives out the answers (relay).
+// of passengers flies the next one, or waits for one as long as flights of others are out (run); and if many wait for the
+// next one, another goroutine gives out the answers (relay).
 //
 // The goroutine of its flight wakes a passenger when its answer is there (settle), at any time. All else is up to the
 // timer of the lane. The picture has all of it: the deadline is 50 ms, the server is near and has just fallen silent, and
@@ -36,7 +37,8 @@ import (
 //
 //	C    ├─────────────── queue ──────────┤ d
 //
-//	b  the timer: B has waited for maxQueueDelay, and so a flight leaves with it
+//	b  the timer: B has waited for maxQueueDelay, and so a flight leaves with it. After a calm (tick), b and c may be up to
+//	   grace later
 //	c  the timer wakes B: from now on, it watches its caller's context, too. That is watchAfter after the flight has left,
 //	   and for a passenger that is still in the queue, watchAfter after it came. It leaves when that context ends
 //	d  the timer wakes C: it was in no flight within queueLimit, and leaves the queue with errNotSent, or errBusy if the
@@ -72,11 +74,14 @@ const (
 	// did not.
 	pollsLate   = 5
 	pollsInTime = 1
-	// minWatchAfter and maxWatchAfter bound the time for which a passenger waits for its answer alone: see watchAfter.
+	// minWatchAfter and maxWatchAfter bound watchAfter.
 	minWatchAfter = time.Millisecond
 	maxWatchAfter = 4 * time.Millisecond
 	// tripPerFlight is the round trip for which another flight pays. A flight costs each side about 30 us.
 	tripPerFlight = 140 * time.Microsecond
+	// calmAfter is the number of times in a row that the timer has nothing to do when it is calm. Beside a flight that
+	// does not come back, it lets a lone caller leave every other time.
+	calmAfter = 3
 	// manyWaiting is the number of passengers that keep both sides busy. With fewer, what a flight costs by itself is
 	// more than another one gains.
 	manyWaiting = 16
@@ -114,7 +119,9 @@ func stopped(took, limit time.Duration) bool { return took > limit+limit/4 }
 // watchAfter returns how long a passenger waits for its answer alone. Then it watches its caller's context too. To wait for
 // one thing costs less than half of what it costs to wait for several, and nearly all have their answer within two round
 // trips. Where these take longer than maxWatchAfter, passengers watch from the beginning. l is locked.
-func (l *lane) watchAfter() time.Duration { return max(minWatchAfter, 2*l.smoothedTrip) }
+func (l *lane) watchAfter() time.Duration {
+	return min(max(minWatchAfter, 2*l.smoothedTrip), maxWatchAfter)
+}
 
 // queueLimit returns how long a passenger with that much time may wait for a flight, so that the flight can be back in
 // time: three quarters, because a server may stand still for a while and serve all when it goes on; but half where a
@@ -155,7 +162,8 @@ func (l *lane) usefulFlights() int {
 	return min(l.maxOut, n)
 }
 
-// setTimer sets the lane's timer to what is due next. l is locked.
+// setTimer sets the lane's timer to what is due next. While it is calm, a timer that fires by then stays as it is: whoever
+// comes meanwhile has more time, or enqueue has ended the calm. l is locked.
 func (l *lane) setTimer(now time.Time) {
 	if !l.timerAt.IsZero() && (!l.timerAt.After(l.calmUntil) || l.timerAt.Before(now.Add(pollEvery(l.deadline)))) {
 		return
@@ -215,20 +223,25 @@ func (l *lane) nextDue() (at time.Time) {
 	return at
 }
 
-// tick lets flights leave for those who have waited long enough, and wakes passengers whose time may be over. If there are
-// none, it is calm: flights come and go, and those who wait leave with them before their time. Then the timer fires each
-// grace only, because it wakes a thread, which takes a processor from those at work for longer than a flight does.
+// tick lets flights leave for those who have waited long enough, and wakes passengers whose time may be over. When it has
+// found none of them several times in a row, it is calm: flights come back, and those who wait leave with them before
+// their time. Then the timer fires once in a grace, because it wakes a thread, which takes a processor from those at work
+// for longer than a flight does.
 func (l *lane) tick() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
-	out := l.out
+	out, waiting := l.out, l.queue.Len()
 	l.depart(now)
-	due := l.out > out
+	due := l.out > out || l.queue.Len() < waiting // the latter were dismissed
 	if !l.background {
 		due = l.wakeDue(now) || due
 	}
-	if l.calmUntil = (time.Time{}); !due {
+	l.idleTicks++
+	if due {
+		l.idleTicks = 0
+	}
+	if l.calmUntil = (time.Time{}); l.idleTicks >= calmAfter {
 		l.calmUntil = now.Add(grace(l.deadline))
 	}
 	l.timerAt = time.Time{}
@@ -237,8 +250,8 @@ func (l *lane) tick() {
 
 // wakeDue wakes the passengers whose time may be over, and those that do not watch their callers' contexts yet. It
 // reports whether there were any. l is locked.
-func (l *lane) wakeDue(now time.Time) (some bool) {
-	wake := func(p *passenger) { some = true; p.wake() }
+func (l *lane) wakeDue(now time.Time) (woken bool) {
+	wake := func(p *passenger) { woken = true; p.wake() }
 	watch := func(p *passenger) {
 		if !p.watching {
 			p.watching = true
@@ -266,7 +279,7 @@ func (l *lane) wakeDue(now time.Time) (some bool) {
 			wake(p)
 		}
 	}
-	return some
+	return woken
 }
 
 // await is wait for a passenger that, if answerOnly is true, waits for its answer and nothing else until it is woken to do
