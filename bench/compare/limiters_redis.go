@@ -41,14 +41,14 @@ type dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 
 // redisLimiter is a contender that counts in Redis. It returns a decide for each of the limits, all on one client.
 type redisLimiter struct {
-	name string
-	kind kind
-	open func(tb testing.TB, b backend, limits ...limit) []decide
-	// single means that it knows no Cluster, and far that it is measured only where a crowd is far from its server.
-	single, far bool
+	name   string
+	kind   kind
+	open   func(tb testing.TB, b backend, limits ...limit) []decide
+	single bool // it knows no Cluster
+	far    bool // it is measured only where many callers are far from their server
 }
 
-// redisLimiters are all of them. The scripts by hand are no limiters: they show the least that any limiter costs.
+// redisLimiters are all of them. Those of kind floor are no limiters: scripts by hand, and nothing around them.
 var redisLimiters = []redisLimiter{
 	{name: "weir", kind: ours, open: weirOnRedis},
 	{name: "redis_rate", kind: peer, open: redisRate},

@@ -11,14 +11,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/core"
+	"github.com/weir-go/weir/core/redisstore"
 	"github.com/weir-go/weir/lua"
 )
 
-// sharedFlights is the number of round trips of scriptShared at a time, which was best for it in most runs.
-const sharedFlights = 8
+// sharedKeys is the number of callers that may share a script, as with weir.
+const sharedKeys = redisstore.DefaultMaxKeys
 
-// scriptShared lets those who wait share one script, as weir does, and does nothing else: no caller has a deadline or
-// leaves, nothing fails, no policy waits for another, and nothing is remembered. It shows what sharing can reach at best.
+// scriptShared decides for many callers by one script, as weir does, but without its deadlines, breaker, fairness between
+// policies and cache of refusals. Beside weir it shows what those cost.
 func scriptShared(tb testing.TB, b backend, limits ...limit) []decide {
 	tb.Helper()
 	rdb := b.client(tb, true)
@@ -27,73 +28,73 @@ func scriptShared(tb testing.TB, b backend, limits ...limit) []decide {
 		require.NoError(tb, err)
 		text, err := lua.Takes(policy.Spec().Kinds())
 		require.NoError(tb, err)
-		s := &sharing{
+		s := &sharedScript{
 			rdb: rdb, take: core.Take{Policy: policy, Cost: 1}, prefix: prefix("shared", i),
-			some: make(chan struct{}, 1), left: make(chan struct{}),
+			arrived: make(chan struct{}, 1), stop: make(chan struct{}),
 		}
 		s.hash, err = rdb.ScriptLoad(tb.Context(), text).Result()
 		require.NoError(tb, err)
 		var flights sync.WaitGroup
-		for range sharedFlights {
+		for range redisstore.DefaultFlights { // as many as weir may have out
 			flights.Go(func() { s.fly(tb.Context()) })
 		}
-		tb.Cleanup(func() { close(s.left); flights.Wait() })
+		tb.Cleanup(func() { close(s.stop); flights.Wait() })
 		return s.decide
 	})
 }
 
-// sharing is a queue to a script.
-type sharing struct {
+// sharedScript decides for all callers that wait.
+type sharedScript struct {
 	rdb          redis.UniversalClient
 	take         core.Take
 	prefix, hash string
-	some         chan struct{} // a signal that somebody waits
-	left         chan struct{} // closed when nobody comes any more
+	arrived      chan struct{} // a signal that somebody waits
+	stop         chan struct{} // closed when nobody comes any more
 	mu           sync.Mutex
-	waiting      []*sharer
+	waiting      []*waiter
 }
 
-// sharer is a caller.
-type sharer struct {
-	key  string
-	said verdict
+// waiter is a call that waits for its verdict.
+type waiter struct {
+	key string
+	verdict
 	err  error
 	done chan struct{}
 }
 
-var sharers = sync.Pool{New: func() any { return &sharer{done: make(chan struct{}, 1)} }}
+var waiters = sync.Pool{New: func() any { return &waiter{done: make(chan struct{}, 1)} }}
 
-func (s *sharing) decide(_ context.Context, key string) (verdict, error) {
-	w := sharers.Get().(*sharer)
-	w.key, w.err = s.prefix+key, nil
+func (s *sharedScript) decide(_ context.Context, key string) (verdict, error) {
+	w := waiters.Get().(*waiter)
+	w.key, w.err = s.prefix+key, errUndecided
 	s.mu.Lock()
 	s.waiting = append(s.waiting, w)
 	s.mu.Unlock()
 	s.signal()
 	<-w.done
-	said, err := w.said, w.err
-	sharers.Put(w)
-	return said, err
+	v, err := w.verdict, w.err
+	waiters.Put(w)
+	return v, err
 }
 
-func (s *sharing) signal() {
+func (s *sharedScript) signal() {
 	select {
-	case s.some <- struct{}{}:
+	case s.arrived <- struct{}{}:
 	default:
 	}
 }
 
 var errUndecided = errors.New("the script has decided nothing")
 
-// fly makes one round trip after the other, each for all who wait.
-func (s *sharing) fly(ctx context.Context) {
+// fly makes one round trip after the other, each for those who wait.
+func (s *sharedScript) fly(ctx context.Context) {
 	params := s.take.Policy.Spec().TakeArgs(s.take, 0)
 	for {
-		all := s.board()
+		all := s.nextBatch()
 		if len(all) == 0 {
 			select {
-			case <-s.some:
-			case <-s.left:
+			case <-s.arrived:
+			case <-s.stop:
 				return
 			}
 			runtime.Gosched() // more may come at the same time
@@ -103,7 +104,7 @@ func (s *sharing) fly(ctx context.Context) {
 		args = append(args, "evalsha", s.hash, len(all))
 		counts := make([]int, len(all))
 		for i, w := range all {
-			args, counts[i] = append(args, &w.key), 1
+			args, counts[i] = append(args, &w.key), 1 // a pointer takes no memory
 		}
 		for _, n := range params {
 			args = append(args, n)
@@ -112,11 +113,9 @@ func (s *sharing) fly(ctx context.Context) {
 		err := s.rdb.Process(ctx, cmd)
 		if err == nil {
 			_, err = s.take.Policy.Spec().ExplainEach(s.take, cmd.Val(), counts, func(key, _ int, res *core.Result, _ []int64) {
-				if res == nil {
-					all[key].err = errUndecided
-					return
+				if res != nil {
+					all[key].verdict, all[key].err = verdict{res.Allowed(), res.Remaining, res.ResetAfter}, nil
 				}
-				all[key].said = verdict{res.Allowed(), res.Remaining, res.ResetAfter}
 			})
 		}
 		for _, w := range all {
@@ -125,18 +124,18 @@ func (s *sharing) fly(ctx context.Context) {
 			}
 			w.done <- struct{}{}
 		}
-		runtime.Gosched()
+		runtime.Gosched() // callers that ask again at once are in time for the next one
 	}
 }
 
-// board returns those who wait, but that the script takes each key once: the second of a key goes with the next.
-func (s *sharing) board() []*sharer {
+// nextBatch takes waiters with different keys out of the queue, as the script takes each key once.
+func (s *sharedScript) nextBatch() []*waiter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all, keys := make([]*sharer, 0, len(s.waiting)), make(map[string]bool, len(s.waiting))
+	all, keys := make([]*waiter, 0, len(s.waiting)), make(map[string]bool, len(s.waiting))
 	rest := s.waiting[:0]
 	for _, w := range s.waiting {
-		if keys[w.key] || len(all) == 64 {
+		if keys[w.key] || len(all) == sharedKeys {
 			rest = append(rest, w)
 			continue
 		}

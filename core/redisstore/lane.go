@@ -44,8 +44,8 @@ type lane struct {
 	idleTicks int       // how often in a row the timer had nothing to do
 	calmUntil time.Time // until then it leaves to flights that come back what these do as well: see tick
 
-	parked   atomic.Int64 // pilots that wait for a flight: only while l is locked it grows
-	handover chan *flight // what they receive
+	parked   atomic.Int64 // pilots that wait for a flight; raised only with l locked
+	handover chan *flight // what they wait for: a send blocks for a moment at most, as each has its pilot
 
 	smoothedTrip time.Duration    // the average round trip, by exponential smoothing
 	shortest     [2]time.Duration // the shortest of this window of flights, and of the one before
@@ -313,7 +313,7 @@ func (l *lane) tooLate(waited time.Duration) bool {
 	return tooLate(answerBy(l.deadline)-waited, l.shortestTrip, l.node.store.grace)
 }
 
-// launch gives a flight with passengers to a pilot: one that waits, or else a new goroutine.
+// launch lets a pilot fly: one that is parked, or else a new goroutine.
 func (l *lane) launch(f *flight) {
 	if l.unpark() {
 		l.handover <- f
@@ -322,7 +322,7 @@ func (l *lane) launch(f *flight) {
 	go l.run(f)
 }
 
-// unpark reports whether there was a pilot that waited. It is to be handed a flight then, or nil.
+// unpark claims a parked pilot, and reports whether there was one. It is to be handed a flight then, or nil to end it.
 func (l *lane) unpark() bool {
 	for n := l.parked.Load(); n > 0; n = l.parked.Load() {
 		if l.parked.CompareAndSwap(n, n-1) {
@@ -332,9 +332,9 @@ func (l *lane) unpark() bool {
 	return false
 }
 
-// run is a pilot: it flies for passengers, one flight after the other, as long as there are any. While flights of others
-// are out it waits for the next ones, as each new goroutine has to grow its stack; when the last one is back, those that
-// wait end.
+// run is a pilot: it flies for passengers, one flight after the other, as long as there are any. Then it parks while other
+// flights are out, as a new goroutine would have to grow its stack again; the last one that is back ends those that are
+// parked.
 func (l *lane) run(f *flight) {
 	for f != nil {
 		f.group(l.node.maxKeys())
@@ -347,7 +347,7 @@ func (l *lane) run(f *flight) {
 	}
 }
 
-// park reports whether a pilot is to wait.
+// park counts a pilot as parked, and reports whether it has: not if no flight is out, which could end it later.
 func (l *lane) park() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -397,11 +397,13 @@ func (f *flight) land(answered, stay bool) (next *flight) {
 	}
 	l.out--
 	l.inFlight -= f.entries
-	now := f.sent.Add(took)
-	if next = l.next(now); next != nil {
-		l.depart(now) // if there are so many
+	if l.queue.Len() > 0 {
+		now := f.sent.Add(took)
+		if next = l.next(now); next != nil {
+			l.depart(now) // if there are so many
+		}
 	}
-	for l.out == 0 && l.unpark() {
+	for l.out == 0 && l.parked.Load() > 0 && l.unpark() {
 		l.handover <- nil
 	}
 	return next
@@ -421,7 +423,7 @@ func (l *lane) track(f *flight) {
 	defer l.mu.Unlock()
 	f.passengers = again
 	l.flights, f.tracked = append(l.flights, f), true
-	l.calmUntil = time.Time{} // their time may be over soon
+	l.calmUntil = time.Time{} // these may be due before the timer fires
 	l.setTimer(time.Now())
 }
 

@@ -641,7 +641,7 @@ func TestTimerWhileFlightsComeAndGo(t *testing.T) {
 	assert.Zero(t, l.calmUntil, "the timer is to wake it before")
 }
 
-// Who waits for an answer alone is told to watch its caller, also when the server has become slow meanwhile.
+// A passenger that waits for its answer alone is woken to watch its caller, also when the server has become slow meanwhile.
 func TestWatchAfter(t *testing.T) {
 	t.Parallel()
 	l := unreachable(t, Options{}).only.lanes[deciding]
