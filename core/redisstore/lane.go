@@ -322,7 +322,7 @@ func (l *lane) launch(f *flight) {
 	go l.run(f)
 }
 
-// unpark claims a parked pilot, and reports whether there was one. It is to be handed a flight then, or nil to end it.
+// unpark claims a parked pilot, which is to be handed a flight then, and reports whether there was one.
 func (l *lane) unpark() bool {
 	for n := l.parked.Load(); n > 0; n = l.parked.Load() {
 		if l.parked.CompareAndSwap(n, n-1) {
@@ -403,8 +403,10 @@ func (f *flight) land(answered, stay bool) (next *flight) {
 			l.depart(now) // if there are so many
 		}
 	}
-	for l.out == 0 && l.parked.Load() > 0 && l.unpark() {
-		l.handover <- nil
+	if l.out == 0 {
+		for n := l.parked.Swap(0); n > 0; n-- {
+			l.handover <- nil
+		}
 	}
 	return next
 }
