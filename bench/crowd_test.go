@@ -1,12 +1,8 @@
 package bench
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"os"
 	"slices"
 	"sync"
@@ -20,7 +16,6 @@ import (
 	"github.com/weir-go/weir/bench/internal/network"
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/redisstore"
-	"github.com/weir-go/weir/internal/hosttest"
 	"github.com/weir-go/weir/internal/redistest"
 )
 
@@ -32,7 +27,7 @@ import (
 //
 // The lone caller asks Redis while the crowd asks the same store, and again while the crowd asks an in-process store,
 // which costs the lone one nothing but the processor. With no pause before they ask again, the crowd leaves the lone one
-// hardly a processor. The way to a Redis further away is a process of its own, which the crowd does not hold up.
+// hardly a processor. On Linux, the network to a Redis further away has a process of its own, which the crowd does not hold up.
 //
 // The figures say how long the lone one waited and how often it failed, by class, and the same of the crowd.
 func BenchmarkCrowd(b *testing.B) {
@@ -44,11 +39,11 @@ func BenchmarkCrowd(b *testing.B) {
 		{callers: 10_000, pause: 100 * time.Millisecond},
 	} {
 		b.Run(fmt.Sprintf("%d/%v/pause-%v", c.callers, c.distance, c.pause), func(b *testing.B) {
-			addr := redistest.Single(b).Addr()
+			o := redisstore.ClientOptions(redistest.Single(b).Addr())
 			if c.distance > 0 {
-				addr = way(b, wayTask{addr, c.distance})
+				o.Dialer = network.Start(b, c.distance).Dial
 			}
-			rdb := redis.NewUniversalClient(redisstore.ClientOptions(addr))
+			rdb := redis.NewUniversalClient(o)
 			b.Cleanup(func() { _ = rdb.Close() })
 			store, err := redisstore.New(rdb, redisstore.Options{})
 			require.NoError(b, err)
@@ -133,75 +128,13 @@ func (c crowd) run(b *testing.B, crowds, lones core.Store) {
 	}
 }
 
-// wayEnv names the task of a process of this program that is the way to a server.
-const wayEnv = "WEIR_CROWD_WAY"
-
-// wayTask is a way to a server on which each round trip takes so much longer.
-type wayTask struct {
-	To       string
-	Distance time.Duration
-}
-
-// way starts a process that carries connections to a server, and returns its address. As a goroutine it would wait for a
-// processor behind the crowd, which no network does. It ends with tb.
-func way(tb testing.TB, task wayTask) (addr string) {
-	tb.Helper()
-	require.NoError(tb, hosttest.Start(tb, wayEnv, task).Read(&addr), "the way did not begin")
-	return addr
-}
-
 func TestMain(m *testing.M) {
-	var task wayTask
-	isWay, err := hosttest.Task(wayEnv, &task)
-	if isWay && err == nil {
-		err = task.serve(context.Background(), os.Stdin, os.Stdout)
-	}
+	isChild, err := network.Child()
 	switch {
-	case !isWay:
+	case !isChild:
 		os.Exit(m.Run())
 	case err != nil:
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-}
-
-// serve carries connections until in ends. It prints its address.
-func (t wayTask) serve(ctx context.Context, in io.Reader, out io.Writer) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	defer listener.Close()
-	far := network.New(ctx, t.Distance)
-	go func() {
-		for {
-			near, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go t.join(ctx, near, far)
-		}
-	}()
-	if err := json.NewEncoder(out).Encode(listener.Addr().String()); err != nil {
-		return err
-	}
-	_, err = io.Copy(io.Discard, in)
-	return err
-}
-
-// join carries a connection both ways until one side ends it.
-func (t wayTask) join(ctx context.Context, near net.Conn, far *network.Network) {
-	defer near.Close()
-	server, err := far.Dial(ctx, "tcp", t.To)
-	if err != nil {
-		return
-	}
-	defer server.Close()
-	go func() {
-		defer near.Close()
-		_, _ = io.Copy(near, server)
-	}()
-	_, _ = io.Copy(server, near)
 }

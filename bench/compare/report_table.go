@@ -15,7 +15,7 @@ func (r *report) table(w io.Writer) error {
 	fmt.Fprintf(&b, "# Comparison\n\nWritten by `go run -C bench ./compare -out compare`: %d cores, %s, contenders took turns. ",
 		r.Machine.Cores, r.Machine.Go)
 	b.WriteString("Figures are medians, ranges are the least and the most of all rounds, and ratios are medians of the ratios within a round. " +
-		"They are from one machine on which clients, servers and Redis share the cores: only the ratios hold elsewhere.\n\n")
+		"They are from one machine on which clients, servers, Redis and the network share the cores: only the ratios hold elsewhere.\n\n")
 	b.WriteString("Contenders: " + strings.Join(r.Machine.Contenders, ", "))
 	b.WriteString(".\n\nAllocations and processor time are for each decision, those of the whole process, its collector included. " +
 		"Failed are the decisions that ended in an error, and of weir also those that the process made by itself because Redis did not answer within " +

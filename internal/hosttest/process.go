@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -70,13 +71,13 @@ func (p *Process) Read(answer any) error {
 }
 
 // Task reads the task of that name into task, a pointer, if Start has started this process with one. It reports whether
-// that is so.
+// that is so. It does so once, and processes that this one starts do not find the task.
 func Task(name string, task any) (found bool, _ error) {
 	value, found := os.LookupEnv(name)
 	if !found {
 		return false, nil
 	}
-	return true, json.Unmarshal([]byte(value), task)
+	return true, errors.Join(os.Unsetenv(name), json.Unmarshal([]byte(value), task))
 }
 
 // Answer answers each line of in with one of JSON, as Ask expects it of a process. It returns when in ends, or with the

@@ -1,20 +1,19 @@
-// Package network delays connections on one machine, for programs and tests.
+//go:build !linux || 386
+
 package network
 
 import (
 	"context"
 	"net"
-	"runtime"
 	"syscall"
+	"testing"
 	"time"
 )
 
-// Network delays what is written to its connections; answers come at once,
-// so that each round trip is that much longer. It costs no connection, no copy through a second socket and next to no
-// processor time, which a proxy on the same machine would take from what is measured.
+// Network delays what is written to its connections; answers come at once.
 //
-// All writes of all connections wait in one queue, since all wait equally long, for one thread that sleeps to the
-// microsecond.
+// All writes of all connections wait in one queue, since all wait equally long, for one goroutine, which writes for the
+// clients. Where it matters who pays for a write, measure on Linux.
 type Network struct {
 	delay time.Duration
 	queue chan packet
@@ -27,22 +26,22 @@ type packet struct {
 	data []byte
 }
 
-// New starts a network, which ends with ctx.
-func New(ctx context.Context, delay time.Duration) *Network {
+// Child does nothing, as a network is no process here. On Linux a program that uses a network begins with it.
+func Child() (isChild bool, err error) { return false, nil }
+
+// Start starts a network, which ends with tb, for a program that begins with [Child].
+func Start(tb testing.TB, delay time.Duration) *Network {
+	tb.Helper()
 	n := &Network{delay, make(chan packet, 1<<14)} // full, it slows the writers down, as a network does
-	go n.deliver(ctx)
+	go n.deliver(tb.Context())
 	return n
 }
 
 func (n *Network) deliver(ctx context.Context) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	for {
 		select {
 		case p := <-n.queue:
-			for d := time.Until(p.due); d > 0; d = time.Until(p.due) {
-				sleep(d)
-			}
+			<-time.After(time.Until(p.due))
 			_, _ = p.conn.Write(p.data) // of a broken connection the reader gets to know
 		case <-ctx.Done():
 			return
@@ -57,21 +56,22 @@ func (n *Network) Dial(ctx context.Context, network, addr string) (net.Conn, err
 	if err != nil {
 		return nil, err
 	}
-	return &slowConn{Conn: c, Network: n}, nil
+	return &conn{Conn: c, Network: n}, nil
 }
 
-// slowConn is a connection through a network.
-type slowConn struct {
+// conn is a connection through a network.
+type conn struct {
 	net.Conn
 	*Network
 }
 
-func (c *slowConn) Write(b []byte) (int, error) {
+// Write implements net.Conn.
+func (c *conn) Write(b []byte) (int, error) {
 	c.queue <- packet{time.Now().Add(c.delay), c.Conn, append(make([]byte, 0, len(b)), b...)}
 	return len(b), nil
 }
 
 // SyscallConn lets go-redis look whether the connection is still there, as it does with any other.
-func (c *slowConn) SyscallConn() (syscall.RawConn, error) {
+func (c *conn) SyscallConn() (syscall.RawConn, error) {
 	return c.Conn.(syscall.Conn).SyscallConn() //nolint:forcetypeassert // a TCP connection
 }
