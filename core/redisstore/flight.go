@@ -18,6 +18,7 @@ import (
 type flight struct {
 	deadline
 	lane         *lane
+	policy       core.Policy // of the first passenger
 	sent         time.Time
 	shortestTrip time.Duration // the lane's when it left
 	passengers   []*passenger  // that were in it when it left, in the order in which they came
@@ -91,9 +92,11 @@ func (f *flight) relay() (next *flight) {
 	f.collect(failed)
 	// Callers that ask again at once are in time for the next one, which costs the same for more of them. The first
 	// time, it may be another processor that goes on with this, while those that were woken are still in the queue
-	// of the one before.
-	runtime.Gosched()
-	runtime.Gosched()
+	// of the one before. With three times, 100 callers 1 ms away get 2 % more decisions than with two; more than that
+	// makes no difference.
+	for n := 0; n < 3 && f.ended && !f.landed; n++ { // else there is more to do, or no next one
+		runtime.Gosched()
+	}
 	next = f.land(false, false)
 	if f.ended && f.left == nil {
 		return next
@@ -165,6 +168,9 @@ func (f *flight) resend() {
 // end is called last of each flight, whatever has come of it.
 func (f *flight) end() {
 	l := f.lane
+	if f.tracked { // what was sent again has ended in a panic
+		l.untrack(f)
+	}
 	if f.left != nil {
 		defer f.answerLate()
 	}

@@ -35,6 +35,7 @@ type lane struct {
 	queue    fair.Queue[core.Policy, *passenger] // Marked is the first that may not watch its caller's context yet
 	newest   time.Time                           // when the latest of them entered
 	out      int                                 // flights
+	firsts   []core.Policy                       // of the first passenger of each of them
 	asides   []core.Policy                       // of the flights beside those: see aside
 	flights  []*flight                           // those that the timer is for
 	inFlight int                                 // entries of the flights that are out
@@ -90,15 +91,16 @@ func (l *lane) ask(ctx context.Context, now time.Time, e *entry, t *core.Take, r
 	}
 	aside := patience == l.deadline && l.out >= l.maxOut && l.aside(e.policy)
 	if aside || patience == l.deadline && l.out == 0 {
-		if aside {
-			l.asides = append(l.asides, e.policy)
-		} else {
+		policies := &l.asides
+		if !aside {
+			policies = &l.firsts
 			l.out++
 			l.inFlight++
 		}
+		*policies = append(*policies, e.policy)
 		shortestTrip := l.shortestTrip
 		l.unlock(gate)
-		f := &flight{lane: l, own: p.entry, sent: now, shortestTrip: shortestTrip, entries: 1, aside: aside}
+		f := &flight{lane: l, own: p.entry, policy: e.policy, sent: now, shortestTrip: shortestTrip, entries: 1, aside: aside}
 		f.own.owner = nil
 		p.release()
 		f.only[0].entry = &f.own
@@ -152,9 +154,8 @@ func (l *lane) together(ctx context.Context, now time.Time, patience time.Durati
 		weight += p.weight
 	}
 	if mayFly && patience == l.deadline && l.out == 0 && len(ps) <= l.maxEntries && weight <= l.maxWeight {
-		f := &flight{lane: l, sent: now, shortestTrip: l.shortestTrip, passengers: ps, entries: len(ps)}
-		l.out++
-		l.inFlight += f.entries
+		f := &flight{lane: l, policy: ps[0].policy, sent: now, shortestTrip: l.shortestTrip, passengers: ps, entries: len(ps)}
+		l.takeOff(f.policy, f.entries)
 		l.unlock(gate)
 		for _, p := range ps {
 			p.watching, p.outOfOrder = true, true // should one be left, it has its own timer
@@ -187,11 +188,20 @@ func refused(err error) error {
 }
 
 // aside reports whether a caller may leave at once in a flight beside those that the lane may have out, because these
-// are of others: nobody of its policy waits, nor has left like that. So a crowd that keeps all flights busy does not
-// keep those waiting that are alone. There are at most maxAside of these flights, so that these and maxOut fit the pool, if
-// nothing else uses it. l is locked.
+// are of others: nobody of its policy waits, nor comes first in a flight that is out, nor has left like that. So a crowd
+// that keeps all flights busy does not keep those waiting that are alone, and does not leave like that itself: a flight of
+// one costs nearly as much as another. There are at most maxAside of these flights, so that these and maxOut fit the pool,
+// if nothing else uses it. l is locked.
 func (l *lane) aside(policy core.Policy) bool {
-	return l.out >= l.maxOut && len(l.asides) < l.maxAside && !l.queue.Has(policy) && !slices.Contains(l.asides, policy)
+	return l.out >= l.maxOut && len(l.asides) < l.maxAside &&
+		!l.queue.Has(policy) && !slices.Contains(l.firsts, policy) && !slices.Contains(l.asides, policy)
+}
+
+// takeOff counts a flight whose first passenger is of that policy. l is locked.
+func (l *lane) takeOff(policy core.Policy, entries int) {
+	l.out++
+	l.inFlight += entries
+	l.firsts = append(l.firsts, policy)
 }
 
 // board lets passengers wait for a flight, or opens one. It fails if too many wait: others, for those that come together
@@ -291,9 +301,8 @@ func (l *lane) next(now time.Time) *flight {
 		return nil
 	}
 	f := &flight{lane: l, sent: now, shortestTrip: l.shortestTrip, passengers: l.queue.Fill(l.maxEntries, l.maxWeight, takeWeight)}
-	f.waited, f.entries = now.Sub(f.passengers[0].entered), len(f.passengers)
-	l.out++
-	l.inFlight += f.entries
+	f.policy, f.waited, f.entries = f.passengers[0].policy, now.Sub(f.passengers[0].entered), len(f.passengers)
+	l.takeOff(f.policy, f.entries)
 	l.flights, f.tracked = append(l.flights, f), true
 	return f
 }
@@ -390,13 +399,16 @@ func (f *flight) land(answered, stay bool) (next *flight) {
 		return nil
 	}
 	f.landed = true
-	if f.aside {
-		i := slices.Index(l.asides, f.own.policy)
-		l.asides = slices.Delete(l.asides, i, i+1)
+	policies := &l.asides
+	if !f.aside {
+		policies = &l.firsts
+		l.out--
+		l.inFlight -= f.entries
+	}
+	i := slices.Index(*policies, f.policy)
+	if *policies = slices.Delete(*policies, i, i+1); f.aside {
 		return nil
 	}
-	l.out--
-	l.inFlight -= f.entries
 	if l.queue.Len() > 0 {
 		now := f.sent.Add(took)
 		if next = l.next(now); next != nil {

@@ -391,8 +391,37 @@ func TestAsideOfACrowd(t *testing.T) {
 	assert.False(t, l.aside(lone), "one has left like that")
 	l.asides = policiesOf(l.maxAside)
 	assert.False(t, l.aside(lone), "there are no more connections")
-	l.asides, l.out = nil, l.maxOut-1
+	l.asides, l.firsts = nil, []core.Policy{lone}
+	assert.False(t, l.aside(lone), "one comes first in a flight that is out: it may be of a crowd")
+	l.firsts, l.out = nil, l.maxOut-1
 	assert.False(t, l.aside(lone), "there is an ordinary flight")
+}
+
+// Of a crowd whose flights are all out nobody leaves alone, until these have given out all of their answers.
+func TestNobodyOfACrowdLeavesAside(t *testing.T) {
+	t.Parallel()
+	s := unreachable(t, Options{Deadline: time.Minute, Flights: 1}, &asked{})
+	l := s.only.lanes[deciding]
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	crowd, lone := core.MustParse("crowd: 10/1m"), core.MustParse("lone: 10/1m")
+	l.enqueue(passengers.Get().(*passenger).enter(&entry{key: "k", policy: crowd}, nil, time.Now()))
+	f := l.next(time.Now())
+	require.NotNil(t, f)
+	require.Zero(t, l.queue.Len())
+	land := func(stay bool) {
+		l.mu.Unlock()
+		defer l.mu.Lock()
+		assert.Nil(t, f.land(true, stay))
+	}
+	assert.False(t, l.aside(crowd))
+	assert.True(t, l.aside(lone))
+	land(true)
+	assert.False(t, l.aside(crowd), "it gives out its answers")
+	assert.True(t, l.aside(lone))
+	land(false)
+	assert.Empty(t, l.firsts)
+	assert.Zero(t, l.out)
 }
 
 // What a flight says of the server does not count if the process looked at it much too late.

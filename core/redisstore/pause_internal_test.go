@@ -75,10 +75,9 @@ func TestNothingIsAskedInVain(t *testing.T) {
 
 			// Between the decision to leave alone and the sending.
 			l.mu.Lock()
-			l.out++
-			l.inFlight++
+			l.takeOff(e.policy, 1)
 			l.mu.Unlock()
-			alone := &flight{lane: l, own: e, sent: came, shortestTrip: c.trip, entries: 1}
+			alone := &flight{lane: l, policy: e.policy, own: e, sent: came, shortestTrip: c.trip, entries: 1}
 			alone.only[0].entry, alone.calls = &alone.own, alone.only[:]
 			alone.fly(t.Context())
 			notAsked(alone.own.err)
@@ -119,7 +118,7 @@ func TestOneSlowAnswerIsNotForEver(t *testing.T) {
 	s := unreachable(t, Options{Deadline: time.Minute, DenyCache: -1}, hook)
 	l := s.only.lanes[deciding]
 	slow := &flight{lane: l, sent: time.Now().Add(-time.Minute), entries: 1}
-	l.out, l.inFlight = 1, 1
+	l.takeOff(slow.policy, slow.entries)
 	slow.land(true, false)
 	for n := range 3 {
 		_, err := s.Take(t.Context(), core.Take{Policy: core.MustParse("p: 10/1m"), Key: "k", Cost: 1})
@@ -128,3 +127,50 @@ func TestOneSlowAnswerIsNotForEver(t *testing.T) {
 		assert.Equal(t, n+1, hook.n)
 	}
 }
+
+// lostScript is a hook of a server that does not know a script, and panics when that is sent again.
+type lostScript struct {
+	asked
+
+	says redis.Error
+}
+
+func (h *lostScript) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(_ context.Context, cmd redis.Cmder) error { return h.answer(cmd) }
+}
+
+func (h *lostScript) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(_ context.Context, cmds []redis.Cmder) error { return h.answer(cmds...) }
+}
+
+func (h *lostScript) answer(cmds ...redis.Cmder) error {
+	if h.n++; h.n > 1 {
+		panic("a hook")
+	}
+	for _, cmd := range cmds {
+		cmd.SetErr(h.says)
+	}
+	return h.says
+}
+
+// A flight that ends in a panic when something of it is sent again is no longer the timer's, also if its caller flew it.
+func TestPanicOfSomethingSentAgain(t *testing.T) {
+	t.Parallel()
+	s := unreachable(t, Options{Deadline: time.Minute}, &lostScript{says: serverError("NOSCRIPT No matching script.")})
+	policy := core.MustParse("p: 10/1m")
+	assert.PanicsWithValue(t, "a hook", func() {
+		_, _ = s.TakeMany(t.Context(), []core.Take{{Policy: policy, Key: "a", Cost: 1}, {Policy: policy, Key: "b", Cost: 1}})
+	})
+	l := s.only.lanes[deciding]
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	assert.Empty(t, l.flights)
+	assert.Empty(t, l.firsts)
+	assert.Zero(t, l.out)
+}
+
+// serverError is an error that a server answers with.
+type serverError string
+
+func (e serverError) Error() string { return string(e) }
+func (serverError) RedisError()     {}

@@ -11,7 +11,7 @@ import (
 // The rules of leaving, waiting and waking. A flight is one round trip: a command, or a pipeline of several.
 //
 //	caller ── ask ──┬── flight of one, in the caller's goroutine ───────────────────────────────────> answer
-//	                │   if it has the full deadline and no flight is out, or aside of the crowds of others
+//	                │   if it has the full deadline and no flight is out, or aside of those of others
 //	                │
 //	                └── passenger ──> queue ── next ──> flight of many ── land ──> settle ── wake ──> answer
 //	                    all others    of its policy     in a goroutine
@@ -25,7 +25,7 @@ import (
 // The goroutine of its flight wakes a passenger when its answer is there (settle), at any time. All else is up to the
 // timer of the lane. The picture has all of it: the deadline is 50 ms, the server is near and has just fallen silent, and
 // the times are those since each call. A has found no flight out. B has found that of A. C has found maxOut of
-// them out, and one of its policy aside.
+// them out, and one of its policy first in a flight, or aside.
 //
 //	     0    1    2                     37.5      42                  47   48   50 ms
 //	     ├────┼────┼──────────────────────┼────────┼───────────────────┼────┼────┤
