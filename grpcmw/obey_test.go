@@ -116,15 +116,18 @@ func TestObeyCodes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				client := obedient(t, all("1/1h"), grpcmw.ObeyOptions{MaxWait: 2 * time.Hour, Waiting: 1})
-				var first sync.WaitGroup
-				for range 2 { // one is refused, and says for how long
-					first.Go(func() { _, _ = client.UnaryCall(t.Context(), new(testpb.SimpleRequest)) })
-				}
-				first.Wait()
+				// Of two that are under way at a time, one is refused, and says for how long.
+				first, end := context.WithCancel(t.Context())
+				defer end()
+				ss, err := client.FullDuplexCall(first)
+				require.NoError(t, err)
+				_, refused := client.UnaryCall(first, new(testpb.SimpleRequest))
+				_, err = ss.Recv()
+				require.NotEqual(t, err == nil, refused == nil, "%v, %v", err, refused)
 				var late *grpcmw.WaitError
 				short, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
-				err := call(short, client)
+				err = call(short, client)
 				assert.Equal(t, codes.DeadlineExceeded, status.Code(err), "the turn comes after the deadline: %v", err)
 				require.ErrorAs(t, err, &late)
 				require.ErrorIs(t, err, context.DeadlineExceeded)
