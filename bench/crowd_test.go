@@ -3,7 +3,6 @@ package bench
 import (
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -16,6 +15,7 @@ import (
 	"github.com/weir-go/weir/bench/internal/network"
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/redisstore"
+	"github.com/weir-go/weir/internal/hosttest"
 	"github.com/weir-go/weir/internal/redistest"
 )
 
@@ -128,13 +128,4 @@ func (c crowd) run(b *testing.B, crowds, lones core.Store) {
 	}
 }
 
-func TestMain(m *testing.M) {
-	isChild, err := network.Child()
-	switch {
-	case !isChild:
-		os.Exit(m.Run())
-	case err != nil:
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-}
+func TestMain(m *testing.M) { hosttest.Main(m, network.Child) }

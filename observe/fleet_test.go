@@ -32,18 +32,13 @@ import (
 const processOf = "WEIR_OBSERVE_PROCESS"
 
 func TestMain(m *testing.M) {
-	var addr string
-	isProcess, err := hosttest.Task(processOf, &addr)
-	if isProcess && err == nil {
-		err = process(addr)
-	}
-	switch {
-	case !isProcess:
-		os.Exit(m.Run())
-	case err != nil:
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
+	hosttest.Main(m, func() (isProcess bool, err error) {
+		var addr string
+		if isProcess, err = hosttest.Task(processOf, &addr); isProcess && err == nil {
+			err = process(addr)
+		}
+		return isProcess, err
+	})
 }
 
 // process is one of a fleet. It carries out the lines that it reads: "refuse N" lets a guard refuse N requests of Zipf

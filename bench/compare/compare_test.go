@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -15,17 +14,12 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/weir-go/weir/internal/hosttest"
 )
 
 func TestMain(m *testing.M) {
-	isChild, err := child(context.Background(), os.Stdin, os.Stdout)
-	switch {
-	case !isChild:
-		os.Exit(m.Run())
-	case err != nil:
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
+	hosttest.Main(m, func() (bool, error) { return child(context.Background(), os.Stdin, os.Stdout) })
 }
 
 // The committed table and charts are those that the program makes of the committed samples.

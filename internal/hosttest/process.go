@@ -80,6 +80,19 @@ func Task(name string, task any) (found bool, _ error) {
 	return true, errors.Join(os.Unsetenv(name), json.Unmarshal([]byte(value), task))
 }
 
+// Main is the TestMain of a package whose processes may be children: it runs the tests, unless child reports that this
+// process is one, and has done its work.
+func Main(m *testing.M, child func() (isChild bool, err error)) {
+	isChild, err := child()
+	switch {
+	case !isChild:
+		os.Exit(m.Run())
+	case err != nil:
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
 // Answer answers each line of in with one of JSON, as Ask expects it of a process. It returns when in ends, or with the
 // first error of answer.
 func Answer(in io.Reader, out io.Writer, answer func(line string) (any, error)) error {

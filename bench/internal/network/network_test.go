@@ -14,18 +14,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-go/weir/bench/internal/network"
+	"github.com/weir-go/weir/internal/hosttest"
 )
 
-func TestMain(m *testing.M) {
-	isChild, err := network.Child()
-	switch {
-	case !isChild:
-		os.Exit(m.Run())
-	case err != nil:
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-}
+func TestMain(m *testing.M) { hosttest.Main(m, network.Child) }
 
 // serve serves each connection to an address in a goroutine, and closes it then.
 func serve(t *testing.T, f func(c net.Conn)) (addr string) {
