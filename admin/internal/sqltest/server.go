@@ -72,10 +72,12 @@ func MariaDB(t testing.TB) *Server {
 	}
 	s := newServer(t, "mysql")
 	data, socket := filepath.Join(s.dir, "data"), filepath.Join(s.dir, "sock")
-	s.setUp(t, install, "--no-defaults", "--datadir="+data, "--skip-test-db", "--auth-root-authentication-method=normal")
+	// A MariaDB that starts deletes the temporary tables in its directory for them, those of others too.
+	tables := "--tmpdir=" + s.dir
+	s.setUp(t, install, "--no-defaults", "--datadir="+data, tables, "--skip-test-db", "--auth-root-authentication-method=normal")
 	s.driver = "mysql"
 	s.argv = []string{
-		program, "--no-defaults", "--datadir=" + data, "--socket=" + socket, "--skip-networking",
+		program, "--no-defaults", "--datadir=" + data, tables, "--socket=" + socket, "--skip-networking",
 		"--pid-file=" + filepath.Join(s.dir, "pid"), "--innodb-buffer-pool-size=32M",
 		"--innodb-flush-log-at-trx-commit=2", // a process that is killed loses nothing by it, a machine would
 	}
