@@ -30,6 +30,7 @@ type flight struct {
 	probe    func(error)  // not nil if the breaker waits for its report
 	observed *Flight      // nil if nobody observes flights
 
+	delay     time.Duration // until it leaves, since it was filled: see stagger
 	waited    time.Duration // the first of them
 	entries   int
 	landed    bool // its lane has room for another one
@@ -121,7 +122,8 @@ func (f *flight) rescue(panicking any) {
 }
 
 // distant reports whether the server is so far away that a flight may leave too late for its answer. Nearly always there
-// is time: a flight leaves at once, unless the process is stopped or has no processor at that moment.
+// is time: a flight leaves at once, or after a part of a round trip (stagger), unless the process is stopped or has no
+// processor at that moment.
 func (f *flight) distant() bool { return f.shortestTrip > f.lane.node.store.grace }
 
 // failLate lets all fail if it is too late to send anything, and reports whether it is.

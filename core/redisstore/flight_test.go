@@ -204,7 +204,7 @@ func TestFlightsAreCheap(t *testing.T) {
 	assert.EqualValues(t, 2, server.CommandStats(t)["evalsha"])
 }
 
-// A caller that leaves before the flight does is not charged; one that leaves afterwards is.
+// A caller that leaves before it is in a flight is not charged; one that leaves afterwards is.
 func TestPassengersLeave(t *testing.T) {
 	t.Parallel()
 	server, s := newFlights(t, redisstore.Options{DenyCache: -1, Deadline: patient})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-go/weir/core"
 	"github.com/weir-go/weir/core/redisstore/internal/fair"
+	"github.com/weir-go/weir/core/redisstore/internal/hrtimer"
 )
 
 // lane is the way of entries of one kind to one server: the passengers that wait, the flights that are out, and a
@@ -30,17 +31,18 @@ type lane struct {
 	maxEntries int           // of a flight
 	maxWeight  int64         // of a flight
 
-	gates    fair.Gates[core.Policy] // to the lock, for callers
-	mu       sync.Mutex
-	queue    fair.Queue[core.Policy, *passenger] // Marked is the first that may not watch its caller's context yet
-	newest   time.Time                           // when the latest of them entered
-	out      int                                 // flights
-	firsts   []core.Policy                       // of the first passenger of each of them
-	asides   []core.Policy                       // of the flights beside those: see aside
-	flights  []*flight                           // those that the timer is for
-	inFlight int                                 // entries of the flights that are out
-	timer    *time.Timer
-	timerAt  time.Time // when it fires, or zero
+	gates      fair.Gates[core.Policy] // to the lock, for callers
+	mu         sync.Mutex
+	queue      fair.Queue[core.Policy, *passenger] // Marked is the first that may not watch its caller's context yet
+	newest     time.Time                           // when the latest of them entered
+	out        int                                 // flights
+	firsts     []core.Policy                       // of the first passenger of each of them
+	asides     []core.Policy                       // of the flights beside those: see aside
+	flights    []*flight                           // those that the timer is for
+	inFlight   int                                 // entries of the flights that are out
+	nextLeaves time.Time                           // when the next flight may that stagger lets wait
+	timer      *time.Timer
+	timerAt    time.Time // when it fires, or zero
 
 	idleTicks int       // how often in a row the timer had nothing to do
 	calmUntil time.Time // until then it leaves to flights that come back what these do as well: see tick
@@ -304,6 +306,7 @@ func (l *lane) next(now time.Time) *flight {
 	f.policy, f.waited, f.entries = f.passengers[0].policy, now.Sub(f.passengers[0].entered), len(f.passengers)
 	l.takeOff(f.policy, f.entries)
 	l.flights, f.tracked = append(l.flights, f), true
+	f.delay = l.stagger(f, now)
 	return f
 }
 
@@ -350,10 +353,25 @@ func (l *lane) run(f *flight) {
 		if f.crowded {
 			l.node.lookForProxy()
 		}
+		if f.delay > 0 {
+			f.awaitDeparture()
+		}
 		if f = f.relay(); f == nil && l.park() {
 			f = <-l.handover
 		}
 	}
+}
+
+// awaitDeparture waits for the delay of a flight, whose time begins then, so that the delay is not taken for a part of the
+// round trip. If the process was stopped meanwhile, it began before that, and it may be too late to ask: see failLate.
+func (f *flight) awaitDeparture() {
+	if !hrtimer.Sleep(f.delay - time.Since(f.sent)) {
+		return
+	}
+	f.lane.mu.Lock() // as its timer reads when flights left
+	defer f.lane.mu.Unlock()
+	waited := min(time.Since(f.sent), f.delay+time.Millisecond)
+	f.sent, f.waited = f.sent.Add(waited), f.waited+waited
 }
 
 // park counts a pilot as parked, and reports whether it has: not if no flight is out, which could end it later.

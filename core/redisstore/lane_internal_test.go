@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -679,5 +680,115 @@ func TestWatchAfter(t *testing.T) {
 	} {
 		l.smoothedTrip = trip
 		assert.Equal(t, want, l.watchAfter(), "%v", trip)
+	}
+}
+
+// Flights with many passengers leave one after the other, and all others at once.
+func TestStagger(t *testing.T) {
+	t.Parallel()
+	const us = time.Microsecond
+	for _, test := range []struct {
+		name    string
+		trip    time.Duration
+		flights []int // how many are in each, ready at the same time
+		behind  int   // how many are left in the queue
+		waited  time.Duration
+		want    []time.Duration
+	}{
+		{"a millisecond away", 1040 * us, []int{8, 20, 9}, 0, 0, []time.Duration{0, 130 * us, 260 * us}},
+		{"far away", 20 * time.Millisecond, []int{8, 64, 9}, 0, 0, []time.Duration{0, tripPerFlight, 2 * tripPerFlight}},
+		{"near", 80 * us, []int{8, 8, 8, 8, 8}, 0, 0, []time.Duration{0, 0, 0, 30 * us, 40 * us}},
+		{"none is back yet", 0, []int{8, 8, 8}, 0, 0, []time.Duration{0, 0, 0}},
+		{"small ones between", 1040 * us, []int{8, 7, 1, 8}, 0, 0, []time.Duration{0, 0, 0, 130 * us}},
+		{"others are left behind", 1040 * us, []int{8, 8, 8}, 1, 0, []time.Duration{0, 0, 0}},
+		{"more than fit into a trip", 240 * us, slices.Repeat([]int{8}, 11), 0, 0, []time.Duration{
+			0, 30 * us, 60 * us, 90 * us, 120 * us, 150 * us, 180 * us, 210 * us, 240 * us, 0, 0,
+		}},
+		{"no time to lose", 5 * time.Millisecond, []int{8, 9, 9, 8}, 0, 37 * time.Millisecond, []time.Duration{0, 0, 0, 0}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			l := unreachable(t, Options{}).only.lanes[deciding]
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.shortestTrip = test.trip
+			for range test.behind {
+				p := passengers.Get().(*passenger).enter(&entry{key: "behind"}, nil, time.Now())
+				l.add(p)
+			}
+			now := time.Now()
+			var got []time.Duration
+			for _, entries := range test.flights {
+				got = append(got, l.stagger(&flight{lane: l, entries: entries, waited: test.waited}, now))
+			}
+			assert.Equal(t, test.want, got)
+			assert.Zero(t, l.stagger(&flight{lane: l, entries: 8}, now.Add(test.trip+time.Minute)), "time has passed")
+		})
+	}
+}
+
+// departures receives the time at which each pipeline leaves.
+type departures chan time.Time
+
+func (departures) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (departures) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (d departures) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(context.Context, []redis.Cmder) error { d <- time.Now(); return nil }
+}
+
+// A flight that waits leaves when its time has come, while the lane's timer looks at it.
+func TestDeparture(t *testing.T) { //nolint:paralleltest // it needs a timer, of which there are few
+	if runtime.GOOS != "linux" {
+		t.Skip("flights leave at once")
+	}
+	left := make(departures, 1)
+	l := unreachable(t, Options{Deadline: time.Minute}, left).only.lanes[deciding]
+	l.mu.Lock()
+	l.shortestTrip = time.Second
+	for n := range minStaggered {
+		l.add(passengers.Get().(*passenger).enter(&entry{key: strconv.Itoa(n)}, nil, time.Now()))
+	}
+	at := time.Now().Add(50 * time.Millisecond)
+	l.nextLeaves = at
+	f := l.next(time.Now())
+	l.mu.Unlock()
+	require.NotNil(t, f)
+	ticked := make(chan struct{})
+	go func() {
+		defer close(ticked)
+		for len(left) == 0 {
+			l.tick()
+			runtime.Gosched()
+		}
+	}()
+	l.run(f)
+	<-ticked
+	assert.False(t, (<-left).Before(at))
+}
+
+// The time of a flight begins when it leaves, so that the round trip is not taken to be longer than it is; but not for
+// a process that was stopped meanwhile.
+func TestTimeBeginsWithDeparture(t *testing.T) { //nolint:paralleltest // as above
+	if runtime.GOOS != "linux" {
+		t.Skip("flights leave at once")
+	}
+	l := unreachable(t, Options{}).only.lanes[deciding]
+	for _, delay := range []time.Duration{200 * time.Microsecond, 5 * time.Millisecond} {
+		ready := time.Now()
+		f := &flight{lane: l, sent: ready, waited: time.Hour, delay: delay}
+		f.awaitDeparture()
+		waited := f.sent.Sub(ready)
+		assert.False(t, f.sent.After(time.Now()))
+		if waited > 0 { // else it was stopped before
+			assert.GreaterOrEqual(t, waited, delay)
+		}
+		assert.LessOrEqual(t, waited, delay+time.Millisecond)
+		assert.Equal(t, time.Hour+waited, f.waited)
+		stopped := ready.Add(-time.Hour)
+		f.sent = stopped
+		f.awaitDeparture()
+		assert.Equal(t, stopped, f.sent)
 	}
 }

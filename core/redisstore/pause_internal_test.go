@@ -89,7 +89,7 @@ func TestNothingIsAskedInVain(t *testing.T) {
 			l.enqueue(p)
 			f := l.next(came)
 			require.NotNil(t, f)
-			f.sent, f.shortestTrip = came, c.trip
+			f.sent, f.shortestTrip, f.delay = came, c.trip, time.Microsecond
 			l.mu.Unlock()
 			l.run(f)
 			_, err = p.wait(t.Context(), l, l.deadline/2, l.deadline, &res)

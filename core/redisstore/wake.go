@@ -18,9 +18,10 @@ import (
 //
 // next runs when a passenger comes (ask), when a flight is back (land), and when the lane's timer fires (tick). Then a
 // flight leaves if shouldDepart: no flight is out; or those who wait fill one; or it pays to have one more under way; or
-// the first of them has waited for maxQueueDelay. No passenger leads the others. A goroutine that is back with a flight
-// of passengers flies the next one, or waits for one as long as flights of others are out (run); and if many wait for the
-// next one, another goroutine gives out the answers (relay).
+// the first of them has waited for maxQueueDelay. Flights of minStaggered passengers and more do not leave together
+// (stagger). No passenger leads the others. A goroutine that is back with a flight of passengers flies the next one, or
+// waits for one as long as flights of others are out (run); and if many wait for the next one, another goroutine gives out
+// the answers (relay).
 //
 // The goroutine of its flight wakes a passenger when its answer is there (settle), at any time. All else is up to the
 // timer of the lane. The picture has all of it: the deadline is 50 ms, the server is near and has just fallen silent, and
@@ -37,7 +38,7 @@ import (
 //
 //	C    ├─────────────── queue ──────────┤ d
 //
-//	b  the timer: B has waited for maxQueueDelay, and so a flight leaves with it. After a calm (tick), b and c may be up to
+//	b  the timer: B has waited for maxQueueDelay, and so a flight leaves with it, now or in its turn (stagger). After a calm (tick), b and c may be up to
 //	   grace later
 //	c  the timer wakes B: from now on, it watches its caller's context, too. That is watchAfter after the flight has left,
 //	   and for a passenger that is still in the queue, watchAfter after it came. It leaves when that context ends
@@ -85,6 +86,11 @@ const (
 	// manyWaiting is the number of passengers that keep both sides busy. With fewer, what a flight costs by itself is
 	// more than another one gains.
 	manyWaiting = 16
+	// minStaggered is the number of passengers from which on it pays that a flight waits. For the flights of 10 callers
+	// 1 ms away, which have 2 or 3, a third more of the process's time would be paid for 5 % more decisions.
+	minStaggered = 8
+	// minDelay is the shortest time for which a flight waits. To wake up takes longer.
+	minDelay = 30 * time.Microsecond
 )
 
 // pollEvery returns the time between two polls of a passenger whose caller has limit in all.
@@ -160,6 +166,24 @@ func (l *lane) usefulFlights() int {
 		n = max(n, 3)
 	}
 	return min(l.maxOut, n)
+}
+
+// stagger returns how long a flight is to wait that is ready, so that flights do not reach the server together: it would
+// answer all of them when it has done with the last, their callers would ask again together, and so on. They leave an
+// eighth of a round trip apart, or tripPerFlight if that is less. A small flight does not wait, as a timer costs more than
+// it would gain, nor one that leaves passengers behind, or is late: then there is no time to lose. If the delay would be
+// longer than a round trip, more flights are out than fit into one. l is locked.
+func (l *lane) stagger(f *flight, now time.Time) (delay time.Duration) {
+	delay = max(0, l.nextLeaves.Sub(now))
+	if f.entries < minStaggered || l.queue.Len() > 0 || delay > l.shortestTrip ||
+		f.waited+delay+2*l.shortestTrip > answerBy(l.deadline) {
+		return 0
+	}
+	l.nextLeaves = now.Add(delay + min(tripPerFlight, l.shortestTrip/8))
+	if delay < minDelay {
+		return 0
+	}
+	return delay
 }
 
 // setTimer sets the lane's timer to what is due next. While it is calm, a timer that fires by then stays as it is: whoever

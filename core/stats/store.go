@@ -66,7 +66,7 @@ type Flight struct {
 	Merged int
 	// Commands is the number of commands that they took.
 	Commands int
-	// Waited is the time that the first of them had waited for the flight.
+	// Waited is the time that the first of them had waited before the flight left.
 	Waited time.Duration
 	// Took is the time that it was under way.
 	Took time.Duration
