@@ -122,7 +122,7 @@ func (f *flight) rescue(panicking any) {
 }
 
 // distant reports whether the server is so far away that a flight may leave too late for its answer. Nearly always there
-// is time: a flight leaves at once, or after a part of a round trip (stagger), unless the process is stopped or has no
+// is time: a flight leaves at once, or after a round trip at most (stagger), unless the process is stopped or has no
 // processor at that moment.
 func (f *flight) distant() bool { return f.shortestTrip > f.lane.node.store.grace }
 

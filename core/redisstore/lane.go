@@ -40,7 +40,7 @@ type lane struct {
 	asides     []core.Policy                       // of the flights beside those: see aside
 	flights    []*flight                           // those that the timer is for
 	inFlight   int                                 // entries of the flights that are out
-	nextLeaves time.Time                           // when the next flight may that stagger lets wait
+	nextLeaves time.Time                           // when the next flight of many may leave: see stagger
 	timer      *time.Timer
 	timerAt    time.Time // when it fires, or zero
 
@@ -362,15 +362,19 @@ func (l *lane) run(f *flight) {
 	}
 }
 
-// awaitDeparture waits for the delay of a flight, whose time begins then, so that the delay is not taken for a part of the
-// round trip. If the process was stopped meanwhile, it began before that, and it may be too late to ask: see failLate.
+// awaitDeparture waits for the delay of a flight. One that finds no timer leaves at once.
 func (f *flight) awaitDeparture() {
-	if !hrtimer.Sleep(f.delay - time.Since(f.sent)) {
-		return
+	if hrtimer.Sleep(f.delay - time.Since(f.sent)) {
+		f.begin(time.Now())
 	}
+}
+
+// begin lets the time of a flight that has waited begin now, so that the delay is not taken for a part of the round trip.
+// If the process was stopped meanwhile, the time of that stop counts, for failLate to see whether it is too late to ask.
+func (f *flight) begin(now time.Time) {
 	f.lane.mu.Lock() // as its timer reads when flights left
 	defer f.lane.mu.Unlock()
-	waited := min(time.Since(f.sent), f.delay+time.Millisecond)
+	waited := min(now.Sub(f.sent), f.delay+time.Millisecond)
 	f.sent, f.waited = f.sent.Add(waited), f.waited+waited
 }
 

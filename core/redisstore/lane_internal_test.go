@@ -768,8 +768,7 @@ func TestDeparture(t *testing.T) { //nolint:paralleltest // it needs a timer, of
 	assert.False(t, (<-left).Before(at))
 }
 
-// The time of a flight begins when it leaves, so that the round trip is not taken to be longer than it is; but not for
-// a process that was stopped meanwhile.
+// The time of a flight begins when it leaves, so that the round trip is not taken to be longer than it is.
 func TestTimeBeginsWithDeparture(t *testing.T) { //nolint:paralleltest // as above
 	if runtime.GOOS != "linux" {
 		t.Skip("flights leave at once")
@@ -786,9 +785,21 @@ func TestTimeBeginsWithDeparture(t *testing.T) { //nolint:paralleltest // as abo
 		}
 		assert.LessOrEqual(t, waited, delay+time.Millisecond)
 		assert.Equal(t, time.Hour+waited, f.waited)
-		stopped := ready.Add(-time.Hour)
-		f.sent = stopped
-		f.awaitDeparture()
-		assert.Equal(t, stopped, f.sent)
+	}
+}
+
+// If the process was stopped while a flight waited, that counts, so that nothing is asked in vain.
+func TestStoppedBeforeDeparture(t *testing.T) {
+	t.Parallel()
+	l := unreachable(t, Options{}).only.lanes[deciding]
+	filled := time.Now().Add(-time.Hour)
+	for name, wait := range map[string]func(*flight){
+		"before it slept": (*flight).awaitDeparture,
+		"while it slept":  func(f *flight) { f.begin(time.Now()) },
+	} {
+		f := &flight{lane: l, sent: filled, delay: time.Millisecond, shortestTrip: 20 * time.Millisecond}
+		wait(f)
+		assert.LessOrEqual(t, f.sent.Sub(filled), 2*time.Millisecond, name)
+		assert.True(t, f.tooLate(), name)
 	}
 }

@@ -38,8 +38,8 @@ import (
 //
 //	C    ├─────────────── queue ──────────┤ d
 //
-//	b  the timer: B has waited for maxQueueDelay, and so a flight leaves with it, now or in its turn (stagger). After a calm (tick), b and c may be up to
-//	   grace later
+//	b  the timer: B has waited for maxQueueDelay, and so a flight leaves with it, now or in its turn (stagger). After a calm
+//	   (tick), b and c may be up to grace later
 //	c  the timer wakes B: from now on, it watches its caller's context, too. That is watchAfter after the flight has left,
 //	   and for a passenger that is still in the queue, watchAfter after it came. It leaves when that context ends
 //	d  the timer wakes C: it was in no flight within queueLimit, and leaves the queue with errNotSent, or errBusy if the
@@ -89,7 +89,7 @@ const (
 	// minStaggered is the number of passengers from which on it pays that a flight waits. For the flights of 10 callers
 	// 1 ms away, which have 2 or 3, a third more of the process's time would be paid for 5 % more decisions.
 	minStaggered = 8
-	// minDelay is the shortest time for which a flight waits. To wake up takes longer.
+	// minDelay is the shortest delay that stagger gives. To wake up from a shorter one would take longer than the delay.
 	minDelay = 30 * time.Microsecond
 )
 
@@ -171,8 +171,8 @@ func (l *lane) usefulFlights() int {
 // stagger returns how long a flight is to wait that is ready, so that flights do not reach the server together: it would
 // answer all of them when it has done with the last, their callers would ask again together, and so on. They leave an
 // eighth of a round trip apart, or tripPerFlight if that is less. A small flight does not wait, as a timer costs more than
-// it would gain, nor one that leaves passengers behind, or is late: then there is no time to lose. If the delay would be
-// longer than a round trip, more flights are out than fit into one. l is locked.
+// it would gain, nor one that leaves passengers behind, or is late: then there is no time to lose. If it would wait
+// for longer than a round trip, more flights are out than fit into one, and it leaves at once, too. l is locked.
 func (l *lane) stagger(f *flight, now time.Time) (delay time.Duration) {
 	delay = max(0, l.nextLeaves.Sub(now))
 	if f.entries < minStaggered || l.queue.Len() > 0 || delay > l.shortestTrip ||

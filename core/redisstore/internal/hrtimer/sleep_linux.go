@@ -16,7 +16,7 @@ const (
 
 // timer is a timerfd, for which the runtime waits as for a socket: so it is the kernel's timer that wakes the process.
 type timer struct {
-	fd   uintptr // File.Fd would let Read keep a thread
+	fd   uintptr // deadlines of a file need not work any more after File.Fd
 	file *os.File
 	room [8]byte
 }
