@@ -51,7 +51,7 @@ func (n *node) warm(pipelined bool) {
 // ping sends a PING on some connection.
 func (n *node) ping(pipelined bool, limit time.Duration) {
 	defer func() { _ = recover() }()                                // of a hook: the next decision's caller will see it
-	ctx, cancel := context.WithTimeout(context.Background(), limit) //nolint:forbidigo // it is for many requests
+	ctx, cancel := context.WithTimeout(context.Background(), limit) //nolint:forbidigo // it serves many requests
 	defer cancel()
 	if !pipelined {
 		_ = n.direct.Ping(ctx).Err() // it is the connection that counts

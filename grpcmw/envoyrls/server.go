@@ -143,8 +143,8 @@ func (s *Server) replace(t *tree, err error) error {
 	return nil
 }
 
-// limit makes the Limiters of a tree. A policy that has not changed stays the same value, so that what a store knows of
-// it is of use.
+// limit makes the Limiters of a tree. A policy that has not changed stays the same value, so that a store finds what
+// it has computed for it.
 func (s *Server) limit(t *tree) error {
 	known := map[string]core.Policy{}
 	if before := s.tree.Load(); before != nil {
